@@ -10,12 +10,11 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/epbench/epbench/kernels/cuda/declare"
-
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/cuda/nvrtc"
 	"github.com/epbench/epbench/kernels/cuda/shmem"
 	"github.com/epbench/epbench/tune/ep"

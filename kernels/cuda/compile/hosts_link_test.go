@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/epbench/epbench/kernels/cuda/declare"
-
 	"github.com/epbench/epbench/kernels/cuda/shmem"
 	"github.com/epbench/epbench/tune/ep"
 )

@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/epbench/epbench/kernels/cuda/declare"
-
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/tune/ep"
 )
 

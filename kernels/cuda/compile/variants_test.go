@@ -16,7 +16,6 @@ import (
 	"testing"
 
 	"github.com/epbench/epbench/kernels/cuda/declare"
-
 	"github.com/epbench/epbench/kernels/cuda/nvrtc"
 	"github.com/epbench/epbench/tune/ep"
 )

@@ -11,9 +11,8 @@ import (
 	"encoding/hex"
 	"fmt"
 
-	"github.com/epbench/epbench/kernels/cuda/declare"
-
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
@@ -107,18 +106,18 @@ func (s *session) putActivation(rank int) error {
 	}
 	gates, bytes := s.tokens[rank], 2*int64(len(s.tokens[rank]))
 	first := s.activation.part(partGates, 0)
-	if err := put(s.rig, rank, first, gates); err != nil {
+	if err := put(s.ranks, rank, first, gates); err != nil {
 		return err
 	}
 	for i := 1; i < s.activation.copies && bytes > 0; i++ {
-		if err := copyOnGPU(rank, s.rig.at(rank, s.activation.part(partGates, i)), s.rig.at(rank, first), bytes); err != nil {
+		if err := copyOnGPU(rank, s.ranks.at(rank, s.activation.part(partGates, i)), s.ranks.at(rank, first), bytes); err != nil {
 			return err
 		}
 	}
 	return cmp.Or(
-		put(s.rig, rank, declare.PartRowOffsets, d.RowOffsets),
-		put(s.rig, rank, declare.PartScaleOffsets, d.ScaleOffsets),
-		put(s.rig, rank, declare.PartInputScale, scales))
+		put(s.ranks, rank, declare.PartRowOffsets, d.RowOffsets),
+		put(s.ranks, rank, declare.PartScaleOffsets, d.ScaleOffsets),
+		put(s.ranks, rank, declare.PartInputScale, scales))
 }
 
 // siluArgs are the arguments of call number n of a round. Limit and alpha are read by
@@ -129,19 +128,19 @@ func (s *session) siluArgs(rank, n int) C.EpSiluArgs {
 		max_rows: C.int64_t(s.activation.rows), groups: C.int32_t(dtype.Groups(s.problem)),
 		limit: C.float(clamp.Limit), alpha: C.float(clamp.Alpha),
 	}
-	point(&args.in, s.rig.at(rank, s.activation.part(partGates, n)))
-	point(&args.out, s.rig.at(rank, s.activation.part(declare.PartOut, n)))
-	point(&args.scales, s.rig.at(rank, s.activation.part(declare.PartScales, n)))
-	point(&args.row_offsets, s.rig.at(rank, declare.PartRowOffsets))
-	point(&args.input_scales, s.rig.at(rank, declare.PartInputScale))
-	point(&args.scale_offsets, s.rig.at(rank, declare.PartScaleOffsets))
+	point(&args.in, s.ranks.at(rank, s.activation.part(partGates, n)))
+	point(&args.out, s.ranks.at(rank, s.activation.part(declare.PartOut, n)))
+	point(&args.scales, s.ranks.at(rank, s.activation.part(declare.PartScales, n)))
+	point(&args.row_offsets, s.ranks.at(rank, declare.PartRowOffsets))
+	point(&args.input_scales, s.ranks.at(rank, declare.PartInputScale))
+	point(&args.scale_offsets, s.ranks.at(rank, declare.PartScaleOffsets))
 	return args
 }
 
 // judgeActivation compares what a verification left on every rank.
 func (s *session) judgeActivation(c ep.Config) (kernels.Comparison, error) {
 	var sum kernels.Comparison
-	for rank := range s.rig.seats {
+	for rank := range s.ranks.local {
 		v, err := s.judgeActivated(rank, ref.ActivationOf(c))
 		if err != nil {
 			return sum, err
@@ -163,10 +162,10 @@ func (s *session) judgeActivated(rank int, how ref.Activation) (v kernels.Compar
 		return v, err
 	}
 	got := ref.Activated{MaxRows: a.rows, Poison: 0xff, Payload: func(row int) []byte { return rows[place[row]] }}
-	if got.Beyond, err = download[byte](s.rig, rank, declare.PartOut, end*l.Payload, (a.rows-end)*l.Payload); err != nil {
+	if got.Beyond, err = download[byte](s.ranks, rank, declare.PartOut, end*l.Payload, (a.rows-end)*l.Payload); err != nil {
 		return v, err
 	}
-	if got.Scales, err = download[byte](s.rig, rank, declare.PartScales, 0, dtype.OutputScaleBytes(l, dtype.Groups(s.problem), a.rows)); err != nil {
+	if got.Scales, err = download[byte](s.ranks, rank, declare.PartScales, 0, dtype.OutputScaleBytes(l, dtype.Groups(s.problem), a.rows)); err != nil {
 		return v, err
 	}
 	return a.oracle.CheckActivation(rank, got, how, limit), nil
@@ -175,9 +174,9 @@ func (s *session) judgeActivated(rank int, how ref.Activation) (v kernels.Compar
 // digestActivation hashes what a verification left on every rank.
 func (s *session) digestActivation() (string, error) {
 	h := sha256.New()
-	for rank := range s.rig.seats {
+	for rank := range s.ranks.local {
 		for _, part := range s.activation.outputs(s.problem, 0) {
-			b, err := download[byte](s.rig, rank, part.Name, 0, int(part.Bytes))
+			b, err := download[byte](s.ranks, rank, part.Name, 0, int(part.Bytes))
 			if err != nil {
 				return "", err
 			}

@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/epbench/epbench/kernels/cuda/declare"
-
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
@@ -151,7 +150,7 @@ func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 	if b.checkPeers(ranks) != nil {
 		ranks = 1
 	}
-	r, err := newRig(b.node, ranks, b.options.Deadline)
+	r, err := newRankSet(b.node, ranks, b.options.Deadline)
 	if err != nil {
 		return nil, err
 	}

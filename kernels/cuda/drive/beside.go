@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/epbench/epbench/kernels/cuda/declare"
-
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -30,12 +29,12 @@ func (s *session) besideLaunches() int {
 
 // arrange is how a candidate's calls and the product are put together.
 func (s *session) arrange(k *candidate) arrangement {
-	a := arrangement{way: abreast, share: s.beside.share, left: s.leaves(k)}
+	a := arrangement{way: overlapped, share: s.beside.share, left: s.leaves(k)}
 	switch {
 	case s.beside.isStep() && k.phased():
 		a.way = stepPhases
 	case s.beside.isStep():
-		a.way = stepAbreast
+		a.way = stepOverlapped
 	case k.phased():
 		a.way = inPhases
 	}
@@ -49,7 +48,7 @@ func (s *session) arrange(k *candidate) arrangement {
 // the calls leave, as engines tell their libraries. Where calls take more than half of the
 // GPU it is planned for all, since it is short of SMs only while they run.
 func (s *session) leaves(k *candidate) int {
-	all, taken := s.rig.seats[0].gpu.sms, k.sms()
+	all, taken := s.ranks.local[0].gpu.sms, k.sms()
 	if s.beside.of.Kind == ep.Copy || 2*taken > all {
 		return 0
 	}
@@ -90,7 +89,7 @@ func (s *session) runBeside(ctx context.Context, k *candidate, spec kernels.RunS
 	if err != nil {
 		return kernels.Rounds{}, err
 	}
-	mhz, notes := s.backend.monitor.read(s.rig)
+	mhz, notes := s.backend.monitor.read(s.ranks)
 	return kernels.Rounds{Clock: clockStamp, Fold: spec.Fold, Seconds: t.Seconds(s.problem.Objective), MHz: mhz, Notes: notes, Beside: t}, nil
 }
 
@@ -149,7 +148,7 @@ func (s *session) sizeProduct(ctx context.Context) error {
 		return err
 	}
 	want := outlasts * kernels.Rounds{Seconds: call}.MedianOfSlowest()
-	if err := checkHeld(b.of, max(pass, want), s.rig.deadline); err != nil {
+	if err := checkHeld(b.of, max(pass, want), s.ranks.deadline); err != nil {
 		return asFailure(ep.NoLaunch, err)
 	}
 	least := 1
@@ -207,7 +206,7 @@ func (s *session) timePasses(ctx context.Context, b *products, sms int) ([][]flo
 // besideRounds times the product by itself and, of an experiment, within it: by round and
 // rank.
 func (s *session) besideRounds(ctx context.Context, t timing, x extras, rounds int) (alone, within [][]float64, err error) {
-	p, err := newProgram(s.rig, newSchedule(t), nil, s.rig.args, x)
+	p, err := newProgram(s.ranks, newSchedule(t), nil, s.ranks.args, x)
 	if err != nil {
 		return nil, nil, asFailure(ep.NoLaunch, err)
 	}
@@ -227,7 +226,7 @@ func (s *session) besideRounds(ctx context.Context, t timing, x extras, rounds i
 }
 
 // runOnce runs code that times nothing.
-func runOnce(c *code) error {
+func runOnce(c *cSteps) error {
 	_, err := c.run(context.Background(), batch{rounds: 1, window: 1, limit: int64(time.Minute)})
 	return err
 }

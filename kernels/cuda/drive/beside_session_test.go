@@ -103,7 +103,7 @@ func checkPlanned(t *testing.T, s *session, c ep.Config) {
 		t.Error(err)
 		return
 	}
-	want := fmt.Sprintf("planned for at most %d SMs", s.rig.seats[0].gpu.sms-2)
+	want := fmt.Sprintf("planned for at most %d SMs", s.ranks.local[0].gpu.sms-2)
 	r, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 1, Fold: 1})
 	if err != nil || !strings.Contains(r.Beside.Amount, want) {
 		t.Errorf("%s: %+v, %v; want %q", c.Key(), r.Beside, err, want)
@@ -120,7 +120,7 @@ func TestSessionOwnPlan(t *testing.T) {
 	if err := s.readyProduct(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	all := s.rig.seats[0].gpu.sms
+	all := s.ranks.local[0].gpu.sms
 	for _, b := range []*products{s.beside, s.beside.attention} {
 		if !b.chosen {
 			t.Errorf("%s: no plan is chosen", b.of)
@@ -136,8 +136,8 @@ func TestSessionOwnPlan(t *testing.T) {
 			{all - 2, all - 1, all - 2}, // the own plan leaves the calls more than they take
 		} {
 			b.own = c.own
-			code := newCode(1, 1)
-			b.write(&writer{rig: s.rig, out: code.steps[0]}, 0, c.left)
+			code := newCSteps(1, 1)
+			b.write(&writer{ranks: s.ranks, out: code.steps[0]}, 0, c.left)
 			if got, want := code.steps[0][0].object, uint64(uintptr(unsafe.Pointer(b.plans[c.made][0]))); uint64(got) != want {
 				t.Errorf("%s: own plan for %d SMs, %d left, not the plan for %d", b.of, c.own, c.left, c.made)
 			}
@@ -205,10 +205,10 @@ func checkProducts(t *testing.T, s *session, batch int) {
 	if err := b.plan(batch); err != nil {
 		t.Fatal(err)
 	}
-	code := newCode(len(s.rig.seats), b.passes())
+	code := newCSteps(len(s.ranks.local), b.passes())
 	defer code.free()
-	for i, seat := range s.rig.seats {
-		w := &writer{rig: s.rig, rank: i, out: code.steps[i]}
+	for i, seat := range s.ranks.local {
+		w := &writer{ranks: s.ranks, rank: i, out: code.steps[i]}
 		for n := range b.passes() {
 			b.write(w, n, 0)
 		}
@@ -219,9 +219,9 @@ func checkProducts(t *testing.T, s *session, batch int) {
 	}
 	q := b.of
 	x, w, out, _ := b.sizes()
-	for rank := range s.rig.seats {
+	for rank := range s.ranks.local {
 		m := b.memory[rank]
-		fx, fw, got := b.factors(t, rank, m.x, x), b.factors(t, rank, m.w, w), fetch(t, s.rig, rank, m.out, out)
+		fx, fw, got := b.factors(t, rank, m.x, x), b.factors(t, rank, m.w, w), fetch(t, s.ranks, rank, m.out, out)
 		for g := range q.Groups {
 			for row := range q.M {
 				for col := range q.N {
@@ -244,7 +244,7 @@ func checkProducts(t *testing.T, s *session, batch int) {
 // between 0.5 and 1 in magnitude and are of at least eight kinds.
 func (p *products) factors(t *testing.T, rank int, at cu.DevicePtr, bytes int64) []float64 {
 	t.Helper()
-	raw := fetch(t, p.rig, rank, at, bytes)
+	raw := fetch(t, p.ranks, rank, at, bytes)
 	var out []float64
 	for i := range raw {
 		switch {
@@ -328,10 +328,10 @@ func TestDrillBeside(t *testing.T) {
 }
 
 // fetch copies memory of a rank's GPU that is no part of its heap.
-func fetch(t *testing.T, r *rig, rank int, at cu.DevicePtr, bytes int64) []byte {
+func fetch(t *testing.T, r *rankSet, rank int, at cu.DevicePtr, bytes int64) []byte {
 	t.Helper()
 	out := make([]byte, bytes)
-	err := r.seats[rank].gpu.do(func() error { return cu.MemcpyDtoH(unsafe.Pointer(&out[0]), at, bytes) })
+	err := r.local[rank].gpu.do(func() error { return cu.MemcpyDtoH(unsafe.Pointer(&out[0]), at, bytes) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -107,20 +107,20 @@ func TestSessionCaptureRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	step := &p.code.steps[1][0]
-	for i := range p.code.steps[1] {
-		if p.code.steps[1][i].grid > 0 {
-			step = &p.code.steps[1][i]
+	step := &p.native.steps[1][0]
+	for i := range p.native.steps[1] {
+		if p.native.steps[1][i].grid > 0 {
+			step = &p.native.steps[1][i]
 		}
 	}
 	grid := step.grid
 	step.grid = 0
 	_, err = s.Run(t.Context(), c, kernels.RunSpec{Rounds: 1, Fold: 2})
-	if err == nil || !strings.Contains(err.Error(), "capture the graph of rank 1") || p.code.ranks[0].exec != 0 || p.code.ranks[1].exec != 0 {
-		t.Fatalf("%v, and ranks have graphs: %v and %v", err, p.code.ranks[0].exec, p.code.ranks[1].exec)
+	if err == nil || !strings.Contains(err.Error(), "capture the graph of rank 1") || p.native.ranks[0].exec != 0 || p.native.ranks[1].exec != 0 {
+		t.Fatalf("%v, and ranks have graphs: %v and %v", err, p.native.ranks[0].exec, p.native.ranks[1].exec)
 	}
 	step.grid = grid
-	if _, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 1, Fold: 2}); err != nil || p.code.ranks[0].exec == 0 || p.code.ranks[1].exec == 0 {
-		t.Errorf("%v, and ranks have graphs: %v and %v", err, p.code.ranks[0].exec, p.code.ranks[1].exec)
+	if _, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 1, Fold: 2}); err != nil || p.native.ranks[0].exec == 0 || p.native.ranks[1].exec == 0 {
+		t.Errorf("%v, and ranks have graphs: %v and %v", err, p.native.ranks[0].exec, p.native.ranks[1].exec)
 	}
 }

@@ -5,26 +5,25 @@ package drive
 import (
 	"errors"
 
-	"github.com/epbench/epbench/kernels/cuda/declare"
-
 	"gorgonia.org/cu"
 
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/tune/ep"
 )
 
 // call is what one op of a candidate launches on every rank.
 type call struct {
-	family   declare.Declaration
-	config   ep.Config
-	unit     declare.Unit
-	launches []declare.Launch
-	entries  [][]cu.Function // [launch][GPU]
-	module   *module
+	declaration declare.Declaration
+	config      ep.Config
+	unit        declare.Unit
+	launches    []declare.Launch
+	entries     [][]cu.Function // [launch][GPU]
+	module      *module
 }
 
 // part lists the launches of a half of the call.
-func (k *call) part(h half) []int {
+func (k *call) part(h callHalf) []int {
 	var out []int
 	for i := range k.launches {
 		if last := i == len(k.launches)-1; h == whole || last == (h == receiving) {
@@ -82,7 +81,7 @@ func newCandidate(m ep.Machine, p ep.Problem, c ep.Config) (*candidate, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.calls[op] = &call{family: f, config: cfg, unit: u, launches: f.Launches(p, cfg)}
+		out.calls[op] = &call{declaration: f, config: cfg, unit: u, launches: f.Launches(p, cfg)}
 	}
 	return out, nil
 }
@@ -101,17 +100,17 @@ func (c *candidate) state() declare.State { return stateOf(c.calls) }
 func stateOf(calls map[ep.Op]*call) declare.State {
 	for _, op := range []ep.Op{ep.Activation, ep.Combine} {
 		if k := calls[op]; k != nil {
-			return k.family.State
+			return k.declaration.State
 		}
 	}
-	return calls[ep.Dispatch].family.State
+	return calls[ep.Dispatch].declaration.State
 }
 
 // phased reports whether every call sends and receives in kernels of its own. Beside a
 // product these hold no SMs while messages are in flight.
 func (c *candidate) phased() bool {
 	for op, k := range c.calls {
-		if (len(k.launches) < 2 || k.family.Together) && (op == c.op || c.op == ep.Pair) {
+		if (len(k.launches) < 2 || k.declaration.Together) && (op == c.op || c.op == ep.Pair) {
 			return false
 		}
 	}
@@ -135,7 +134,7 @@ func candidateUnits(m ep.Machine, p ep.Problem, c ep.Config) ([]declare.Unit, er
 
 // load compiles and loads the candidate's binaries, and prepares every launch on
 // every GPU that has a rank.
-func (c *candidate) load(r *rig) error {
+func (c *candidate) load(r *rankSet) error {
 	for _, op := range ops {
 		k := c.calls[op]
 		if k == nil {
@@ -161,9 +160,9 @@ func (c *candidate) load(r *rig) error {
 
 // checkResident prepares a launch. It refuses one whose blocks cannot all be
 // resident beside those of the other ranks on the same GPU.
-func checkResident(r *rig, l declare.Launch, entries []cu.Function) error {
+func checkResident(r *rankSet, l declare.Launch, entries []cu.Function) error {
 	ranks := map[*gpu]int{}
-	for _, s := range r.seats {
+	for _, s := range r.local {
 		ranks[s.gpu]++
 	}
 	for i, g := range r.node.gpus {

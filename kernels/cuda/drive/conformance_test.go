@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/epbench/epbench/kernels/cuda/declare"
-
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/conform"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/kernelstest"
 	"github.com/epbench/epbench/tune/ep"
 )

@@ -5,10 +5,9 @@ package drive
 import (
 	"context"
 
-	"github.com/epbench/epbench/kernels/cuda/declare"
-
 	"gorgonia.org/cu"
 
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -22,7 +21,7 @@ func (b *Backend) Copy(ctx context.Context, p declare.CopyProbe, rounds int) ([]
 	if err := b.checkPeers(ranks); err != nil {
 		return nil, err
 	}
-	r, err := newRig(b.node, ranks, b.options.Deadline)
+	r, err := newRankSet(b.node, ranks, b.options.Deadline)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +48,7 @@ func (b *Backend) Copy(ctx context.Context, p declare.CopyProbe, rounds int) ([]
 // copyFold copies make up a round.
 const copyFold = 4
 
-func copyCall(r *rig, p declare.CopyProbe, memory declare.State) (*call, error) {
+func copyCall(r *rankSet, p declare.CopyProbe, memory declare.State) (*call, error) {
 	m, err := r.node.load(declare.Unit{Source: declare.CopySource})
 	if err != nil {
 		return nil, err
@@ -62,5 +61,5 @@ func copyCall(r *rig, p declare.CopyProbe, memory declare.State) (*call, error) 
 	if err := checkResident(r, l, entries); err != nil {
 		return nil, err
 	}
-	return &call{family: declare.Declaration{State: memory}, launches: []declare.Launch{l}, entries: [][]cu.Function{entries}, module: m}, nil
+	return &call{declaration: declare.Declaration{State: memory}, launches: []declare.Launch{l}, entries: [][]cu.Function{entries}, module: m}, nil
 }

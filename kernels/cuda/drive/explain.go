@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/epbench/epbench/kernels/cuda/declare"
-
 	"gorgonia.org/cu"
 
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
@@ -68,7 +67,7 @@ type experiments struct {
 // calls is the product beside the candidate itself.
 func (x *experiments) calls(ctx context.Context, k *candidate) (e kernels.Effect, err error) {
 	// Planned for all SMs, as beside the loads.
-	p, err := x.program(k, arrangement{way: abreast, share: x.beside.share}, explainCalls)
+	p, err := x.program(k, arrangement{way: overlapped, share: x.beside.share}, explainCalls)
 	if err != nil {
 		return e, asFailure(ep.NoLaunch, err)
 	}
@@ -98,7 +97,7 @@ func (x *experiments) take(k *candidate) {
 
 // scratchMemory holds what loads move and where it goes, on every rank.
 func (x *experiments) scratchMemory() error {
-	m, err := x.rig.node.load(declare.Unit{Source: declare.BesideSource})
+	m, err := x.ranks.node.load(declare.Unit{Source: declare.BesideSource})
 	if err != nil {
 		return err
 	}
@@ -108,10 +107,10 @@ func (x *experiments) scratchMemory() error {
 			return err
 		}
 	}
-	for _, seat := range x.rig.seats {
-		err := seat.gpu.do(func() error {
+	for _, r := range x.ranks.local {
+		err := r.gpu.do(func() error {
 			for _, name := range []string{"beside_hold", "beside_traffic"} {
-				if _, err := readyFunction(x.entries[name][seat.gpu.index], declare.MaxThreads, x.shared()); err != nil {
+				if _, err := readyFunction(x.entries[name][r.gpu.index], declare.MaxThreads, x.shared()); err != nil {
 					return err
 				}
 			}
@@ -128,8 +127,8 @@ func (x *experiments) scratchMemory() error {
 
 // shared is so much shared memory that a block has its SM for itself.
 func (x *experiments) shared() int {
-	least := x.rig.seats[0].gpu.shared
-	for _, s := range x.rig.seats {
+	least := x.ranks.local[0].gpu.shared
+	for _, s := range x.ranks.local {
 		least = min(least, s.gpu.shared)
 	}
 	return least
@@ -137,7 +136,7 @@ func (x *experiments) shared() int {
 
 func (x *experiments) close() {
 	for i, at := range x.scratch {
-		_ = x.rig.seats[i].gpu.do(func() error { return cu.MemFree(at) }) // the session goes next
+		_ = x.ranks.local[i].gpu.do(func() error { return cu.MemFree(at) }) // the session goes next
 	}
 }
 
@@ -146,11 +145,11 @@ func (x *experiments) all(ctx context.Context, calls kernels.Effect) ([]kernels.
 	near := func(rank int) cu.DevicePtr { return x.scratch[rank] }
 	behind := func(rank int) cu.DevicePtr { return x.scratch[rank] + cu.DevicePtr(explainCalls*x.bytes) }
 	next := func(rank int) cu.DevicePtr { return behind((rank + 1) % len(x.scratch)) }
-	hold := load{entry: x.entries["beside_hold"], sms: x.sms, shared: x.shared(), ns: x.ns, from: near, to: behind}
+	hold := syntheticLoad{entry: x.entries["beside_hold"], sms: x.sms, shared: x.shared(), ns: x.ns, from: near, to: behind}
 	traffic := hold
 	traffic.entry, traffic.bytes = x.entries["beside_traffic"], x.bytes
 	out := []kernels.Effect{calls}
-	if all := x.rig.seats[0].gpu.sms; 4*(all-x.sms) >= all {
+	if all := x.ranks.local[0].gpu.sms; 4*(all-x.sms) >= all {
 		left := all - x.sms
 		planned := planBeside(x.beside.own, left)
 		if err := x.beside.planFor(planned); err != nil {
@@ -164,11 +163,11 @@ func (x *experiments) all(ctx context.Context, calls kernels.Effect) ([]kernels.
 	}
 	for _, one := range []struct {
 		name string
-		load load
+		load syntheticLoad
 	}{
 		{fmt.Sprintf("SMs: %d blocks a call hold one SM each for its %.1f us and touch no memory", x.sms, float64(x.ns)/1e3), hold},
 		{fmt.Sprintf("bandwidth: a copy engine moves a call's %.2f MB to the next rank", float64(x.bytes)/1e6),
-			load{engine: true, bytes: x.bytes, from: near, to: next}},
+			syntheticLoad{engine: true, bytes: x.bytes, from: near, to: next}},
 		{fmt.Sprintf("both: %d blocks a call hold one SM each as long and move these bytes in memory", x.sms), traffic},
 	} {
 		e, err := x.effect(ctx, one.name, &one.load, 0)
@@ -182,7 +181,7 @@ func (x *experiments) all(ctx context.Context, calls kernels.Effect) ([]kernels.
 
 // effect times the calls' share of the product alone and, in the same rounds, beside a
 // load for each call or as planned for so many SMs.
-func (x *experiments) effect(ctx context.Context, name string, l *load, sms int) (e kernels.Effect, err error) {
+func (x *experiments) effect(ctx context.Context, name string, l *syntheticLoad, sms int) (e kernels.Effect, err error) {
 	a := arrangement{way: loaded, share: x.beside.share, left: sms, load: l != nil}
 	t := timing{op: empty, mode: x.problem.Mode, clock: clockChain, fold: explainCalls, beside: a}
 	alone, within, err := x.besideRounds(ctx, t, extras{problem: x.problem, beside: x.beside, load: l}, x.rounds)

@@ -11,11 +11,11 @@ import (
 
 // gather downloads pieces of a part, each of so many bytes, from these offsets. The copies
 // are queued together. The next gather of the part overwrites the result.
-func (r *rig) gather(rank int, part string, offsets []int, bytes int) ([][]byte, error) {
+func (r *rankSet) gather(rank int, part string, offsets []int, bytes int) ([][]byte, error) {
 	if len(offsets) == 0 {
 		return nil, nil
 	}
-	s, out := &r.seats[rank], make([][]byte, len(offsets))
+	s, out := &r.local[rank], make([][]byte, len(offsets))
 	spans, places := spansOf(offsets, bytes)
 	err := s.gpu.do(func() error {
 		end := spans[len(spans)-1]
@@ -44,7 +44,7 @@ func (r *rig) gather(rank int, part string, offsets []int, bytes int) ([][]byte,
 const mostStaging = 256 << 20
 
 // stage is host memory into which a part is gathered: pinned, so that the GPU can write it.
-func (s *seat) stage(part string, need int) ([]byte, error) {
+func (s *localRank) stage(part string, need int) ([]byte, error) {
 	if need > mostStaging {
 		return make([]byte, need), nil
 	}

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"unsafe"
 
-	"github.com/epbench/epbench/kernels/cuda/declare"
-
 	"gorgonia.org/cu"
+
+	"github.com/epbench/epbench/kernels/cuda/declare"
 )
 
 // upload brings the inputs to every rank. Every verification does that anew, since a
@@ -17,28 +17,28 @@ import (
 // at 4,096 tokens, come from a copy on the GPU after the first time.
 func (s *session) upload() error {
 	if s.copies == nil {
-		s.copies = make([]cu.DevicePtr, len(s.rig.seats))
+		s.copies = make([]cu.DevicePtr, len(s.ranks.local))
 	}
 	put := s.putInputs
 	if s.activation != nil {
 		put = s.putActivation
 	}
-	return sideBySide(len(s.rig.seats), func(rank int) error {
+	return sideBySide(len(s.ranks.local), func(rank int) error {
 		// The streams of calls do not wait for the stream of copies: the host does.
-		return s.rig.seats[rank].gpu.do(func() error { return cmp.Or(put(rank), cu.Synchronize()) })
+		return s.ranks.local[rank].gpu.do(func() error { return cmp.Or(put(rank), cu.Synchronize()) })
 	})
 }
 
 // putInputs brings the inputs to a rank, whose GPU's thread this is, and does not wait.
 func (s *session) putInputs(rank int) error {
-	in := s.workload.Ranks[s.workload.Batch(s.rig.number(rank))]
+	in := s.workload.Ranks[s.workload.Batch(s.ranks.rankOf(rank))]
 	return cmp.Or(
 		s.putTokens(rank),
 		s.putCast(rank),
-		put(s.rig, rank, declare.PartIDs, in.Experts),
-		put(s.rig, rank, declare.PartWeights, in.Weights),
-		put(s.rig, rank, declare.PartInputScale, []float32{s.backend.options.InputScale}),
-		put(s.rig, rank, declare.PartBias, declare.Bias(s.problem.Hidden)))
+		put(s.ranks, rank, declare.PartIDs, in.Experts),
+		put(s.ranks, rank, declare.PartWeights, in.Weights),
+		put(s.ranks, rank, declare.PartInputScale, []float32{s.backend.options.InputScale}),
+		put(s.ranks, rank, declare.PartBias, declare.Bias(s.problem.Hidden)))
 }
 
 // castTokens are the tokens of one rank, cast by the caller.
@@ -46,9 +46,9 @@ type castTokens struct{ payload, scales []byte }
 
 // castAll casts the tokens of every rank as the oracle does.
 func (s *session) castAll() []castTokens {
-	out := make([]castTokens, len(s.rig.seats))
-	_ = sideBySide(len(out), func(seat int) error { // to cast cannot fail
-		out[seat].payload, out[seat].scales = s.oracle.Cast(s.rig.number(seat))
+	out := make([]castTokens, len(s.ranks.local))
+	_ = sideBySide(len(out), func(rank int) error { // to cast cannot fail
+		out[rank].payload, out[rank].scales = s.oracle.Cast(s.ranks.rankOf(rank))
 		return nil
 	})
 	return out
@@ -60,7 +60,7 @@ func (s *session) putCast(rank int) error {
 		return nil
 	}
 	of := s.cast[rank]
-	return cmp.Or(put(s.rig, rank, declare.PartCast, of.payload), put(s.rig, rank, declare.PartCastScales, of.scales))
+	return cmp.Or(put(s.ranks, rank, declare.PartCast, of.payload), put(s.ranks, rank, declare.PartCastScales, of.scales))
 }
 
 // putTokens brings a rank its tokens, and keeps a copy of them beside its heap.
@@ -70,11 +70,11 @@ func (s *session) putTokens(rank int) error {
 		return nil
 	}
 	bytes := int64(len(data)) * int64(unsafe.Sizeof(data[0]))
-	to := s.rig.at(rank, declare.PartX)
+	to := s.ranks.at(rank, declare.PartX)
 	if s.copies[rank] != 0 {
 		return copyOnGPU(rank, to, s.copies[rank], bytes)
 	}
-	if err := put(s.rig, rank, declare.PartX, data); err != nil {
+	if err := put(s.ranks, rank, declare.PartX, data); err != nil {
 		return err
 	}
 	var err error
@@ -97,7 +97,7 @@ func copyOnGPU(rank int, to, from cu.DevicePtr, bytes int64) error {
 func (s *session) freeCopies() {
 	for rank, at := range s.copies {
 		if at != 0 {
-			_ = s.rig.seats[rank].gpu.do(func() error { return cu.MemFree(at) }) // the session goes next
+			_ = s.ranks.local[rank].gpu.do(func() error { return cu.MemFree(at) }) // the session goes next
 		}
 	}
 }

@@ -6,12 +6,13 @@ package drive
 import "C"
 
 import (
-	"github.com/epbench/epbench/kernels/cuda/declare"
 	"gorgonia.org/cu"
+
+	"github.com/epbench/epbench/kernels/cuda/declare"
 )
 
 // load replaces one call beside the product in an experiment. It takes SMs or bandwidth.
-type load struct {
+type syntheticLoad struct {
 	entry  []cu.Function // by GPU
 	sms    int
 	shared int
@@ -24,7 +25,7 @@ type load struct {
 
 // write adds the load in the place of call n on a writer's rank. Each moves bytes of its
 // own, since what moved before may lie in the L2 cache.
-func (l *load) write(w *writer, n int) {
+func (l *syntheticLoad) write(w *writer, n int) {
 	at := cu.DevicePtr(n * l.bytes)
 	if l.engine {
 		s := w.next(C.EP_STEP_COPY)

@@ -145,9 +145,9 @@ var throttles = []struct {
 
 // read is the SM clock of every rank in MHz, nil if unknown, and why clocks are
 // held down, as they were at most readingAge ago.
-func (m *monitor) read(r *rig) (mhz []float64, notes []string) {
+func (m *monitor) read(r *rankSet) (mhz []float64, notes []string) {
 	var gpus []int
-	for _, s := range r.seats {
+	for _, s := range r.local {
 		gpus = append(gpus, s.gpu.index)
 	}
 	if now := m.now(); !slices.Equal(gpus, m.last.gpus) || now.Sub(m.last.at) >= readingAge {

@@ -27,12 +27,12 @@ func TestSessionReadings(t *testing.T) {
 	}
 	now := time.Unix(1, 0)
 	m := &monitor{devices: []nvml.Device{device, device}, now: func() time.Time { return now }}
-	one, two := &rig{seats: make([]seat, 2)}, &rig{seats: make([]seat, 2)}
+	one, two := &rankSet{local: make([]localRank, 2)}, &rankSet{local: make([]localRank, 2)}
 	for i := range 2 {
-		one.seats[i].gpu, two.seats[i].gpu = &gpu{index: 0}, &gpu{index: i}
+		one.local[i].gpu, two.local[i].gpu = &gpu{index: 0}, &gpu{index: i}
 	}
 	for i, c := range []struct {
-		rig     *rig
+		rig     *rankSet
 		passes  time.Duration
 		mhz     []float64
 		reasons int

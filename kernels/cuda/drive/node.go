@@ -9,12 +9,11 @@ import (
 	"runtime"
 	"sync"
 
-	"github.com/epbench/epbench/kernels/cuda/compile"
-	"github.com/epbench/epbench/kernels/cuda/declare"
-
 	"gorgonia.org/cu"
 
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda/compile"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/cuda/shmem"
 	"github.com/epbench/epbench/tune/ep"
 )

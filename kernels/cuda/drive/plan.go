@@ -33,7 +33,7 @@ func (s *session) readyProduct(ctx context.Context) error {
 // always that: 60 experts of Qwen3-30B took 62 us by it and 57 us as planned for 100 SMs
 // with calls beside them. Less that reading alone, such calls cost nothing.
 func (s *session) choosePlan(ctx context.Context, b *products, taken []int) error {
-	all := s.rig.seats[0].gpu.sms
+	all := s.ranks.local[0].gpu.sms
 	plans, times := []int{0}, []float64{}
 	for _, n := range taken {
 		if 2*n > all {

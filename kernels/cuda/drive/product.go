@@ -15,18 +15,17 @@ import (
 	"path/filepath"
 	"unsafe"
 
-	"github.com/epbench/epbench/kernels/cuda/declare"
-
 	"gorgonia.org/cu"
 
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/tune/ep"
 )
 
 // products is what runs beside the calls of a session, on every rank: products of
 // cuBLASLt, or copies of memory.
 type products struct {
-	rig       *rig
+	ranks     *rankSet
 	of        ep.Product
 	memory    []productMemory        // by rank
 	plans     map[int][]*C.EpProduct // by the SMs they are made for, 0 for all, and rank; none of a copy
@@ -90,13 +89,13 @@ func (s *session) openProducts() error {
 	case s.backend.clock != clockChain:
 		return fmt.Errorf("clock: %s has no reading of a product; use chain", s.backend.options.Clock)
 	}
-	if err := s.rig.openStreams(); err != nil {
+	if err := s.ranks.openStreams(); err != nil {
 		return err
 	}
-	b, err := newProducts(s.rig, of)
+	b, err := newProducts(s.ranks, of)
 	s.beside = b
 	if err == nil && of.Kind == ep.Step {
-		b.attention, err = newProducts(s.rig, attentionOf(s.problem, of))
+		b.attention, err = newProducts(s.ranks, attentionOf(s.problem, of))
 		b.share = b.passes()
 	}
 	if err != nil {
@@ -117,9 +116,9 @@ func attentionOf(p ep.Problem, experts ep.Product) ep.Product {
 }
 
 // openStreams gives every seat the streams that a product needs.
-func (r *rig) openStreams() error {
-	for i := range r.seats {
-		s := &r.seats[i]
+func (r *rankSet) openStreams() error {
+	for i := range r.local {
+		s := &r.local[i]
 		err := s.gpu.do(func() error { return driverError("streams", C.ep_streams(&s.streams)) })
 		if err != nil {
 			return fmt.Errorf("rank %d: %w", i, err)
@@ -129,8 +128,8 @@ func (r *rig) openStreams() error {
 }
 
 // newProducts takes memory, fills the factors and plans whole passes.
-func newProducts(r *rig, of ep.Product) (*products, error) {
-	p := &products{rig: r, of: of, memory: make([]productMemory, len(r.seats))}
+func newProducts(r *rankSet, of ep.Product) (*products, error) {
+	p := &products{ranks: r, of: of, memory: make([]productMemory, len(r.local))}
 	if of.Kind != ep.Copy {
 		if err := openCublasLt(); err != nil {
 			return p, err
@@ -162,7 +161,7 @@ func (p *products) sizes() (x, w, out, workspace int64) {
 func (p *products) allocate() error {
 	x, w, out, workspace := p.sizes()
 	for i := range p.memory {
-		m, g := &p.memory[i], p.rig.seats[i].gpu
+		m, g := &p.memory[i], p.ranks.local[i].gpu
 		err := g.do(func() error {
 			free, _, err := cu.MemInfo()
 			if err != nil {
@@ -195,7 +194,7 @@ func (p *products) allocate() error {
 // fill writes the factors.
 func (p *products) fill() error {
 	x, w, _, _ := p.sizes()
-	m, err := p.rig.node.load(declare.Unit{Source: declare.BesideSource})
+	m, err := p.ranks.node.load(declare.Unit{Source: declare.BesideSource})
 	if err != nil {
 		return err
 	}
@@ -203,25 +202,25 @@ func (p *products) fill() error {
 	if err != nil {
 		return err
 	}
-	code := newCode(len(p.rig.seats), 2)
+	code := newCSteps(len(p.ranks.local), 2)
 	defer code.free()
-	for i := range p.rig.seats {
-		w2 := &writer{rig: p.rig, rank: i, out: code.steps[i]}
+	for i := range p.ranks.local {
+		w2 := &writer{ranks: p.ranks, rank: i, out: code.steps[i]}
 		for n, part := range []struct {
 			at    cu.DevicePtr
 			bytes int64
 		}{{p.memory[i].x, x}, {p.memory[i].w, max(w, 4)}} {
-			a := p.rig.args(i)
+			a := p.ranks.args(i)
 			at := part.at
 			if at == 0 {
 				at, part.bytes = p.memory[i].x, 4 // a copy has one factor
 			}
 			point(&a.out, at)
 			a.max_rows, a.round, a.stamp = C.int64_t(part.bytes/4), C.uint32_t(2*i+n), C.int32_t(declare.Bit(p.of.DType == ep.FP8))
-			w2.kernel(fs, 2*p.rig.seats[i].gpu.sms, declare.MaxThreads, a)
+			w2.kernel(fs, 2*p.ranks.local[i].gpu.sms, declare.MaxThreads, a)
 		}
 		e := &code.ranks[i]
-		e.context, e.stream, e.fault = handle(p.rig.seats[i].gpu.context), handle(p.rig.seats[i].stream), p.rig.seats[i].fault
+		e.context, e.stream, e.fault = handle(p.ranks.local[i].gpu.context), handle(p.ranks.local[i].stream), p.ranks.local[i].fault
 	}
 	return runOnce(code)
 }
@@ -243,7 +242,7 @@ func (p *products) planFor(sms int) error {
 	}
 	var plans []*C.EpProduct
 	for i, m := range p.memory {
-		made, err := p.planOn(p.rig.seats[i].gpu, m, sms)
+		made, err := p.planOn(p.ranks.local[i].gpu, m, sms)
 		if err != nil {
 			p.free(plans)
 			return fmt.Errorf("rank %d: %w", i, err)
@@ -262,9 +261,9 @@ func (p *products) planFor(sms int) error {
 // warm runs a pass on every rank by itself, so that the library loads its kernels while
 // nothing spins: see ep_start of the shim.
 func (p *products) warm(sms int) error {
-	for i, seat := range p.rig.seats {
-		code := newCode(1, p.passes())
-		w := &writer{rig: p.rig, rank: i, out: code.steps[0]}
+	for i, seat := range p.ranks.local {
+		code := newCSteps(1, p.passes())
+		w := &writer{ranks: p.ranks, rank: i, out: code.steps[0]}
 		for n := range p.passes() {
 			p.write(w, n, sms)
 		}
@@ -305,7 +304,7 @@ func (p *products) unplan() {
 // free frees the plans of the first ranks.
 func (p *products) free(plans []*C.EpProduct) {
 	for i, made := range plans {
-		_ = p.rig.seats[i].gpu.do(func() error { C.ep_product_free(made); return nil })
+		_ = p.ranks.local[i].gpu.do(func() error { C.ep_product_free(made); return nil })
 	}
 }
 
@@ -341,7 +340,7 @@ func (p *products) close() {
 	p.attention.close()
 	p.unplan()
 	for i, m := range p.memory {
-		_ = p.rig.seats[i].gpu.do(func() error {
+		_ = p.ranks.local[i].gpu.do(func() error {
 			var err error
 			for _, at := range []cu.DevicePtr{m.x, m.w, m.out, m.workspace} {
 				if at != 0 {

@@ -20,10 +20,9 @@ import (
 	"fmt"
 	"unsafe"
 
-	"github.com/epbench/epbench/kernels/cuda/declare"
-
 	"gorgonia.org/cu"
 
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -31,11 +30,11 @@ import (
 // after round.
 type program struct {
 	*schedule
-	rig   *rig
-	code  *code
-	marks [][]cu.Event // [rank] events that steps record
-	long  bool         // see longCall
-	took  ep.RunTime   // of the runs so far
+	ranks  *rankSet
+	native *cSteps
+	marks  [][]cu.Event // [rank] events that steps record
+	long   bool         // see longCall
+	took   ep.RunTime   // of the runs so far
 }
 
 // queuedSteps bounds the steps that are queued before any is waited for. A full
@@ -48,7 +47,7 @@ const maxFold = 4096
 
 // writer fills the steps of one rank.
 type writer struct {
-	rig   *rig
+	ranks *rankSet
 	rank  int
 	base  C.EpArgs
 	calls map[ep.Op]*call
@@ -63,19 +62,19 @@ type extras struct {
 	problem ep.Problem
 	expert  []cu.Function                     // by GPU, verification only
 	beside  *products                         // nil where nothing runs beside the calls
-	load    *load                             // of an experiment
+	load    *syntheticLoad                    // of an experiment
 	drill   Drill                             // of this candidate
 	silu    func(rank, call int) C.EpSiluArgs // of activations, in place of EpArgs
 }
 
 // newProgram writes the steps of every rank. args are the fields of EpArgs that
 // all kernels of a rank have in common.
-func newProgram(r *rig, s *schedule, calls map[ep.Op]*call, args func(rank int) C.EpArgs, x extras) (*program, error) {
-	p := &program{schedule: s, rig: r}
+func newProgram(r *rankSet, s *schedule, calls map[ep.Op]*call, args func(rank int) C.EpArgs, x extras) (*program, error) {
+	p := &program{schedule: s, ranks: r}
 	count := p.count(calls)
-	p.code = newCode(len(r.seats), count)
-	for i := range r.seats {
-		w := &writer{rig: r, rank: i, base: args(i), calls: calls, extra: x, out: p.code.steps[i]}
+	p.native = newCSteps(len(r.local), count)
+	for i := range r.local {
+		w := &writer{ranks: r, rank: i, base: args(i), calls: calls, extra: x, out: p.native.steps[i]}
 		if err := p.makeEvents(i); err != nil {
 			p.free()
 			return nil, err
@@ -103,7 +102,7 @@ func (p *program) count(calls map[ep.Op]*call) int {
 			n++
 		}
 	}
-	for _, lane := range []map[ep.Op]int{p.calls, p.lanes} {
+	for _, lane := range []map[ep.Op]int{p.calls, p.secondCalls} {
 		for op, made := range lane {
 			if calls[op] != nil && made > 0 {
 				n++ // advance
@@ -115,7 +114,7 @@ func (p *program) count(calls map[ep.Op]*call) int {
 
 func (p *program) makeEvents(rank int) error {
 	p.marks = append(p.marks, nil)
-	return p.rig.seats[rank].gpu.do(func() error {
+	return p.ranks.local[rank].gpu.do(func() error {
 		for range p.events {
 			e, err := cu.MakeEvent(cu.DefaultEvent)
 			if err != nil {
@@ -130,19 +129,19 @@ func (p *program) makeEvents(rank int) error {
 // wire tells the shim the context and stream of rank i, and where its readings
 // lie.
 func (p *program) wire(i int) {
-	seat, e := p.rig.seats[i], &p.code.ranks[i]
+	seat, e := p.ranks.local[i], &p.native.ranks[i]
 	e.context, e.stream = handle(seat.gpu.context), handle(seat.stream)
 	if s := seat.streams; s.calls != 0 {
 		e.stream, e.side, e.forked, e.joined = s.calls, s.side, s.forked, s.joined
 	}
 	e.fault = seat.fault
 	control := C.EpControl{}
-	e.replay = C.uint64_t(p.rig.at(i, declare.PartControl)) + C.uint64_t(unsafe.Offsetof(control.replay))
+	e.replay = C.uint64_t(p.ranks.at(i, declare.PartControl)) + C.uint64_t(unsafe.Offsetof(control.replay))
 	if p.words() > 0 {
-		e.collect = C.uint64_t(p.rig.at(i, declare.PartReadings))
+		e.collect = C.uint64_t(p.ranks.at(i, declare.PartReadings))
 	}
 	if p.clock == clockEvent {
-		p.code.setEvents(i, p.marks[i])
+		p.native.setEvents(i, p.marks[i])
 	}
 }
 
@@ -150,23 +149,23 @@ func (p *program) wire(i int) {
 // one, as spans and events have, and where ranks share a GPU and with it the
 // driver's queues.
 func (p *program) window() int {
-	if p.clock != clockChain || len(p.rig.seats) > len(p.rig.node.gpus) {
+	if p.clock != clockChain || len(p.ranks.local) > len(p.ranks.node.gpus) {
 		return 1
 	}
-	return max(1, min(queuedSteps/len(p.code.steps[0]), declare.ReadingWords/max(p.words(), 1)))
+	return max(1, min(queuedSteps/len(p.native.steps[0]), declare.ReadingWords/max(p.words(), 1)))
 }
 
 // free gives graphs, events and memory back.
 func (p *program) free() {
 	for i, events := range p.marks {
-		_ = p.rig.seats[i].gpu.do(func() error {
+		_ = p.ranks.local[i].gpu.do(func() error {
 			for _, e := range events {
 				_ = cu.DestroyEvent(&e)
 			}
 			return nil
 		})
 	}
-	p.code.free()
+	p.native.free()
 }
 
 // next adds a step on the calls' stream.
@@ -189,7 +188,7 @@ func (w *writer) aside(before C.uint32_t) {
 func (w *writer) kernel(f []cu.Function, grid, block int, args C.EpArgs) *C.EpStep {
 	s := w.next(C.EP_STEP_KERNEL)
 	s.grid, s.block = C.uint32_t(grid), C.uint32_t(block)
-	s.object = handle(f[w.rig.seats[w.rank].gpu.index])
+	s.object = handle(f[w.ranks.local[w.rank].gpu.index])
 	*(*C.EpArgs)(unsafe.Pointer(&s.args)) = args
 	return s
 }
@@ -197,7 +196,7 @@ func (w *writer) kernel(f []cu.Function, grid, block int, args C.EpArgs) *C.EpSt
 // support adds a kernel of common/align.cuh; n is EpArgs.stamp.
 func (w *writer) support(entry string, args C.EpArgs, n int) {
 	args.stamp = C.int32_t(n)
-	w.kernel(w.rig.support[entry], 1, declare.Warp, args)
+	w.kernel(w.ranks.support[entry], 1, declare.Warp, args)
 }
 
 // write adds the step of one element of the schedule.
@@ -218,13 +217,13 @@ func (w *writer) writeStep(st step, p *program) {
 		w.readings(&args, p)
 		w.support("ep_stamp", args, st.n)
 	case stepClear:
-		point(&args.span, w.rig.at(w.rank, declare.PartReadings))
+		point(&args.span, w.ranks.at(w.rank, declare.PartReadings))
 		w.support("ep_clear_spans", args, st.n)
 	case stepEvent:
 		w.next(C.EP_STEP_EVENT).object = handle(p.marks[w.rank][st.n])
 	case stepFlush:
 		s := w.next(C.EP_STEP_MEMSET)
-		s.target, s.words = C.uint64_t(w.rig.at(w.rank, declare.PartFlush)), declare.FlushBytes/4
+		s.target, s.words = C.uint64_t(w.ranks.at(w.rank, declare.PartFlush)), declare.FlushBytes/4
 	case stepFork:
 		w.next(C.EP_STEP_FORK)
 	case stepJoin:
@@ -236,30 +235,30 @@ func (w *writer) writeStep(st step, p *program) {
 	case stepLoad:
 		w.extra.load.write(w, st.n)
 	case stepExpert:
-		w.kernel(w.extra.expert, 2*w.rig.seats[w.rank].gpu.sms, 256, args)
+		w.kernel(w.extra.expert, 2*w.ranks.local[w.rank].gpu.sms, 256, args)
 	case stepCall:
 		w.call(st, args)
 	}
 }
 
 func (w *writer) readings(args *C.EpArgs, p *program) {
-	point(&args.stamps, w.rig.at(w.rank, declare.PartReadings))
+	point(&args.stamps, w.ranks.at(w.rank, declare.PartReadings))
 	args.stamp_slots = C.int32_t(p.slots)
 }
 
 // call adds the launches of one call.
 func (w *writer) call(st step, args C.EpArgs) {
 	if st.span >= 0 {
-		point(&args.span, w.rig.at(w.rank, declare.PartReadings)+cu.DevicePtr(16*st.span))
+		point(&args.span, w.ranks.at(w.rank, declare.PartReadings)+cu.DevicePtr(16*st.span))
 	}
 	k := w.calls[st.op]
 	if k == nil { // the empty kernel
 		w.support("ep_empty", args, 0)
 		return
 	}
-	w.toState(&args, stateOf(w.calls).Of(st.lane), w.extra.problem, st.op)
+	w.toState(&args, stateOf(w.calls).Of(st.micro), w.extra.problem, st.op)
 	args.round = C.uint32_t(st.n + 1)
-	if d := w.extra.drill; d.Rank == w.rig.number(w.rank) {
+	if d := w.extra.drill; d.Rank == w.ranks.rankOf(w.rank) {
 		args.delay_ns, args.drop_signal = C.int32_t(d.Delay.Nanoseconds()), C.int32_t(d.Drop)
 	}
 	for _, i := range k.part(st.half) {
@@ -279,10 +278,10 @@ func (w *writer) call(st step, args C.EpArgs) {
 
 // toState points args at the memory of a state and at its call number of an op.
 func (w *writer) toState(args *C.EpArgs, s declare.State, p ep.Problem, op ep.Op) {
-	point(&args.counters, w.rig.at(w.rank, s.Part("counters")))
-	point(&args.round_base, w.rig.at(w.rank, s.Part("rounds"))+cu.DevicePtr(4*declare.OpIndex(op)))
+	point(&args.counters, w.ranks.at(w.rank, s.Part("counters")))
+	point(&args.round_base, w.ranks.at(w.rank, s.Part("rounds"))+cu.DevicePtr(4*declare.OpIndex(op)))
 	for i, region := range s.Regions(p) {
-		args.region[i] = C.uint64_t(w.rig.heap.Offset[s.Part(region.Name)])
+		args.region[i] = C.uint64_t(w.ranks.heap.Offset[s.Part(region.Name)])
 	}
 }
 
@@ -314,7 +313,7 @@ func setOwn(args *C.EpArgs, own any) {
 // finish adds the steps that count the round's calls and move on to the next row
 // of stamps.
 func (w *writer) finish(s *schedule) {
-	for lane, calls := range []map[ep.Op]int{s.calls, s.lanes} {
+	for lane, calls := range []map[ep.Op]int{s.calls, s.secondCalls} {
 		for _, op := range ops {
 			k := w.calls[op]
 			if k == nil || calls[op] == 0 {

@@ -73,7 +73,7 @@ type task struct {
 	Fits    *ep.Config // before Prepare: whether its memory can be had here
 	Prepare *ep.Config
 	Run     *runTask
-	Prove   *ep.Config
+	Verify  *ep.Config
 	Read    *readTask
 	Settle  bool // after a failure: wait for what this rank's network still carries
 	Reset   bool // then: memory as at set-up
@@ -142,7 +142,7 @@ func (t task) name() string {
 		return "prepare"
 	case t.Run != nil:
 		return "run"
-	case t.Prove != nil, t.Read != nil:
+	case t.Verify != nil, t.Read != nil:
 		return "verify"
 	}
 	return "reset"
@@ -160,7 +160,7 @@ func (r *Rank) do(t task) answer {
 		a.Status, a.Reason = f.Status, f.Reason
 	}
 	if a.Status == ep.Hang && r.session != nil {
-		for _, f := range r.session.rig.faults() {
+		for _, f := range r.session.ranks.faults() {
 			a.Faults = append(a.Faults, wireFault{f.rank, f.phase, f.expert, f.source, f.block, f.want, f.got})
 		}
 	}
@@ -178,13 +178,13 @@ func (r *Rank) perform(t task) (a answer, err error) {
 	case t.Open != nil:
 		err = r.open(t.Open)
 	case t.Fits != nil:
-		err = r.session.fits(*t.Fits)
+		err = r.session.checkFits(*t.Fits)
 	case t.Prepare != nil:
 		err = r.session.Prepare(ctx, *t.Prepare)
 	case t.Run != nil:
 		a.Rounds, err = r.session.Run(ctx, t.Run.Config, kernels.RunSpec{Rounds: t.Run.Rounds, Fold: t.Run.Fold})
-	case t.Prove != nil:
-		err = r.prove(ctx, *t.Prove)
+	case t.Verify != nil:
+		err = r.prove(ctx, *t.Verify)
 	case t.Read != nil:
 		var pieces [][]byte
 		pieces, err = r.session.read(0, t.Read.Part, t.Read.Bytes, t.Read.Offsets...)
@@ -195,7 +195,7 @@ func (r *Rank) perform(t task) (a answer, err error) {
 			return cu.Synchronize()
 		})
 	case t.Reset:
-		err = r.session.rig.reset()
+		err = r.session.ranks.reset()
 	case t.Close:
 		err = r.session.Close()
 		r.session = nil
@@ -208,7 +208,7 @@ func (r *Rank) prove(ctx context.Context, c ep.Config) error {
 	if err != nil {
 		return err
 	}
-	return r.session.prove(ctx, k)
+	return r.session.runVerification(ctx, k)
 }
 
 // open begins a session; the one before it ends.
@@ -220,7 +220,7 @@ func (r *Rank) open(w *workloads.Workload) error {
 		r.session = nil
 	}
 	r.world.nodes = w.Problem.Nodes
-	rig, err := newWorldRig(r.backend.node, r.world, r.backend.options.Deadline)
+	rig, err := newWorldRankSet(r.backend.node, r.world, r.backend.options.Deadline)
 	if err != nil {
 		return err
 	}

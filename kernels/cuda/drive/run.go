@@ -48,10 +48,10 @@ func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 		return kernels.Rounds{}, err
 	}
 	stop := spent(&p.took.Clocks)
-	mhz, notes := s.backend.monitor.read(s.rig)
+	mhz, notes := s.backend.monitor.read(s.ranks)
 	stop()
 	if s.again > 0 {
-		notes = append(notes, beganAgain(s.again, s.rig.deadline))
+		notes = append(notes, beganAgain(s.again, s.ranks.deadline))
 		s.again = 0
 	}
 	return kernels.Rounds{Clock: s.backend.options.Clock, Fold: fold, Seconds: seconds, MHz: mhz, Notes: notes, Took: p.took}, nil
@@ -70,8 +70,8 @@ func (s *session) attempt(p *program, run func() error) error {
 	s.setRunning(p)
 	defer s.setRunning(nil)
 	err := run()
-	if errors.Is(err, errFault) && s.rig.world == nil && neverBegan(s.rig.faults()) {
-		if err := s.rig.reset(); err != nil {
+	if errors.Is(err, errFault) && s.ranks.world == nil && neverBegan(s.ranks.faults()) {
+		if err := s.ranks.reset(); err != nil {
 			return err
 		}
 		s.again++
@@ -84,12 +84,12 @@ func (s *session) attempt(p *program, run func() error) error {
 func (s *session) program(k *candidate, beside arrangement, fold int) (*program, error) {
 	t := timing{op: s.problem.Op, mode: s.problem.Mode, clock: s.backend.clock, fold: fold, beside: beside}
 	if c := k.calls[ep.Combine]; c != nil && t.op == ep.Combine {
-		t.feed = c.family.Consumes
+		t.feed = c.declaration.Consumes
 	}
 	if p := k.programs[t]; p != nil {
 		return p, nil
 	}
-	p, err := newProgram(s.rig, newSchedule(t), k.calls, s.args(k), s.extrasFor(k))
+	p, err := newProgram(s.ranks, newSchedule(t), k.calls, s.args(k), s.extrasFor(k))
 	if err != nil {
 		return nil, err
 	}
@@ -136,9 +136,9 @@ func (p *program) measure(ctx context.Context, rounds int) ([][]float64, error) 
 
 // readings runs rounds and gives those of every round and rank to take, in their order.
 func (p *program) readings(ctx context.Context, rounds int, take func(round, rank int, raw []uint64) error) error {
-	if p.mode != ep.Eager && p.code.ranks[0].exec == 0 {
+	if p.mode != ep.Eager && p.native.ranks[0].exec == 0 {
 		stop := spent(&p.took.Graphs)
-		err := p.code.capture()
+		err := p.native.capture()
 		stop()
 		if err != nil {
 			return &refusal{err.Error()}
@@ -157,7 +157,7 @@ func (p *program) readings(ctx context.Context, rounds int, take func(round, ran
 		return err
 	}
 	for i := range rounds {
-		for rank := range p.rig.seats {
+		for rank := range p.ranks.local {
 			at := (rank*total + warm + i) * words
 			if err := take(i, rank, raw[at:at+words]); err != nil {
 				return &refusal{fmt.Sprintf("rank %d, round %d: %v", rank, i, err)}
@@ -173,6 +173,6 @@ const slack = 5 * time.Second
 
 // run performs rounds and gives the raw readings.
 func (p *program) run(ctx context.Context, rounds, words int) ([]uint64, error) {
-	limit := slack + time.Duration(1+len(p.rig.seats))*p.rig.deadline
-	return p.code.run(ctx, batch{rounds: rounds, window: p.window(), words: words, limit: limit.Nanoseconds()})
+	limit := slack + time.Duration(1+len(p.ranks.local))*p.ranks.deadline
+	return p.native.run(ctx, batch{rounds: rounds, window: p.window(), words: words, limit: limit.Nanoseconds()})
 }

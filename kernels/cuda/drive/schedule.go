@@ -30,23 +30,23 @@ const (
 
 // step is one element of a round; every rank performs the same steps.
 type step struct {
-	kind stepKind
-	op   ep.Op
-	n    int
-	span int // stepCall: which span reading it belongs to, -1 for none
-	half half
-	lane int  // stepCall: micro-batch, whose memory the call works on
-	side bool // on the side stream
-	left int  // stepProduct, stepAttention: SMs that it is planned for at most, 0 for all
+	kind  stepKind
+	op    ep.Op
+	n     int
+	span  int // stepCall: which span reading it belongs to, -1 for none
+	half  callHalf
+	micro int  // stepCall: micro-batch, whose memory the call works on
+	side  bool // on the side stream
+	left  int  // stepProduct, stepAttention: SMs that it is planned for at most, 0 for all
 }
 
 // half is which of a call's launches a step makes.
-type half int
+type callHalf int
 
 const (
-	whole     half = iota
-	sending        // all but the last
-	receiving      // the last
+	whole     callHalf = iota
+	sending            // all but the last
+	receiving          // the last
 )
 
 // timing says what a round measures.
@@ -63,17 +63,17 @@ type timing struct {
 // schedule is a round and how to read it.
 type schedule struct {
 	timing
-	steps    []step
-	slots    int           // stamps a round writes
-	spans    int           // span readings a round takes
-	events   int           // events a round records
-	calls    map[ep.Op]int // calls of each op in a round
-	lanes    map[ep.Op]int // those of them of the second micro-batch
-	sections []*section    // of a round beside a product
-	now      *section      // being added
-	yielding int           // step.left of the products being added
-	apart    bool          // calls are timed one by one, not as a chain
-	current  int           // span reading of the calls being added
+	steps       []step
+	slots       int           // stamps a round writes
+	spans       int           // span readings a round takes
+	events      int           // events a round records
+	calls       map[ep.Op]int // calls of each op in a round
+	secondCalls map[ep.Op]int // those of them of the second micro-batch
+	sections    []*section    // of a round beside a product
+	now         *section      // being added
+	yielding    int           // step.left of the products being added
+	apart       bool          // calls are timed one by one, not as a chain
+	current     int           // span reading of the calls being added
 }
 
 // newSchedule lays out one round:
@@ -89,7 +89,7 @@ type schedule struct {
 // A pair is dispatch and combine with nothing between them; a chain of pairs
 // has one alignment at its end instead of one after each.
 func newSchedule(t timing) *schedule {
-	s := &schedule{timing: t, calls: map[ep.Op]int{}, lanes: map[ep.Op]int{}, current: -1}
+	s := &schedule{timing: t, calls: map[ep.Op]int{}, secondCalls: map[ep.Op]int{}, current: -1}
 	s.apart = t.mode == ep.Cold || t.feed
 	switch {
 	case t.beside.way != noProduct:
@@ -255,7 +255,7 @@ func (s *schedule) seconds(r []uint64) (float64, error) {
 // proof is the round that a verification runs, with nothing timed. Only a
 // pair goes from dispatch to combine without an alignment. With launches of a product
 // beside it, these run on the side stream from its start.
-func proof(op ep.Op, beside int) *schedule {
+func verificationRound(op ep.Op, beside int) *schedule {
 	s := &schedule{timing: timing{op: op, mode: ep.Eager, fold: 1}, calls: map[ep.Op]int{}, current: -1}
 	s.align()
 	if beside > 0 {

@@ -10,13 +10,13 @@ import (
 type way int
 
 const (
-	noProduct   way = iota
-	onlyProduct     // the product alone: how long a pass takes
-	loaded          // the product alone, then beside a load or planned for fewer SMs, see schedule.loaded
-	abreast         // calls on a stream of their own, while the product runs on the other
-	inPhases        // send, product, receive, on one stream: in between nothing of the call holds SMs
-	stepAbreast     // a decode step of two micro-batches, calls abreast of the other batch's products
-	stepPhases      // the same in phases
+	noProduct      way = iota
+	onlyProduct        // the product alone: how long a pass takes
+	loaded             // the product alone, then beside a load or planned for fewer SMs, see schedule.loaded
+	overlapped         // calls on a stream of their own, while the product runs on the other
+	inPhases           // send, product, receive, on one stream: in between nothing of the call holds SMs
+	stepOverlapped     // a decode step of two micro-batches, calls abreast of the other batch's products
+	stepPhases         // the same in phases
 )
 
 // arrangement is a way, and how much of the product belongs to a call.
@@ -34,17 +34,17 @@ const marks = 4
 // call where each needs a dispatch before it.
 type section struct {
 	calls   int
-	chain   int    // first of three: the calls alone, and as many alignments
-	alone   course // the product alone
-	within  course // the product while calls run
-	begin   int    // both begin
-	end     int    // the last call ended; of phases everything
-	aligned int    // phases: so many alignments after end
-	halves  []int  // phases: stamps around send, product and receive of one call, in fours
+	chain   int           // first of three: the calls alone, and as many alignments
+	alone   productStamps // the product alone
+	within  productStamps // the product while calls run
+	begin   int           // both begin
+	end     int           // the last call ended; of phases everything
+	aligned int           // phases: so many alignments after end
+	halves  []int         // phases: stamps around send, product and receive of one call, in fours
 }
 
 // course is the stamps of a product: its start, then marks.
-type course struct {
+type productStamps struct {
 	start, first int
 	share        []float64 // share of the product that is done at each mark
 }
@@ -82,12 +82,12 @@ func (s *schedule) section(calls int) {
 	s.aloneChain()
 	s.productAlone()
 	switch s.beside.way {
-	case abreast:
-		s.abreast()
-	case stepAbreast:
-		s.stepAbreast()
+	case overlapped:
+		s.overlappedCalls()
+	case stepOverlapped:
+		s.overlappedSteps()
 	case inPhases, stepPhases:
-		s.inPhases()
+		s.phasedCalls()
 	}
 }
 
@@ -101,14 +101,14 @@ func (s *schedule) ready() {
 }
 
 // isStep reports whether the round is made of decode steps.
-func (s *schedule) isStep() bool { return s.beside.way == stepAbreast || s.beside.way == stepPhases }
+func (s *schedule) isStep() bool { return s.beside.way == stepOverlapped || s.beside.way == stepPhases }
 
 // aloneChain times the calls alone, less what their alignments take.
 func (s *schedule) aloneChain() {
 	s.ready()
 	s.now.chain = s.slots
 	s.stamp()
-	s.calling()
+	s.chainOfCalls()
 	s.stamp()
 	for range s.sectionAligns() {
 		s.align()
@@ -118,11 +118,11 @@ func (s *schedule) aloneChain() {
 
 // calling is the calls of a section one after the other: those of a step for both
 // micro-batches.
-func (s *schedule) calling() {
+func (s *schedule) chainOfCalls() {
 	for i := range s.now.calls {
 		if s.isStep() {
 			for _, c := range stepCalls {
-				s.laneCall(c, whole)
+				s.addCall(c, whole)
 			}
 		} else {
 			s.unit()
@@ -153,8 +153,8 @@ func (s *schedule) products(n int) {
 }
 
 // marked is products with stamps of their progress.
-func (s *schedule) marked(start int) course {
-	out, n := course{start: start, first: s.slots}, s.launches()
+func (s *schedule) marked(start int) productStamps {
+	out, n := productStamps{start: start, first: s.slots}, s.launches()
 	s.add(stepFork, 0)
 	for i := range n {
 		s.steps = append(s.steps, step{kind: stepProduct, n: i, span: -1, side: true, left: s.yielding})
@@ -188,13 +188,13 @@ func (s *schedule) productAlone() {
 	s.add(stepJoin, 0)
 }
 
-func (s *schedule) abreast() {
+func (s *schedule) overlappedCalls() {
 	s.ready()
 	s.now.begin = s.began()
 	s.yielding = s.beside.left
 	s.now.within = s.marked(s.now.begin)
 	s.yielding = 0
-	s.calling()
+	s.chainOfCalls()
 	s.now.end = s.began()
 	s.add(stepJoin, 0)
 }
@@ -202,7 +202,7 @@ func (s *schedule) abreast() {
 // inPhases runs a call's share of the product between its halves. Alignments belong to
 // the chain and not to a call, so that as many are timed after it. One more call has
 // stamps around every part: in the chain they would cost as much as some parts.
-func (s *schedule) inPhases() {
+func (s *schedule) phasedCalls() {
 	s.ready()
 	s.now.begin = s.began()
 	for i := range s.now.calls {
@@ -224,16 +224,16 @@ func (s *schedule) inPhases() {
 // phasedUnit is a call, or those of a step, in phases; around is called before, between
 // and behind the three parts of each.
 func (s *schedule) phasedUnit(around func()) {
-	calls := []laneOp{{s.op, 0}}
+	calls := []microBatchCall{{s.op, 0}}
 	switch {
 	case s.isStep():
 		calls = stepCalls
 	case s.op == ep.Pair:
-		calls = []laneOp{{ep.Dispatch, 0}, {ep.Combine, 0}}
+		calls = []microBatchCall{{ep.Dispatch, 0}, {ep.Combine, 0}}
 	}
 	for i, c := range calls {
 		around()
-		s.laneCall(c, sending)
+		s.addCall(c, sending)
 		around()
 		if s.isStep() {
 			s.stepProduct(i, false)
@@ -243,31 +243,31 @@ func (s *schedule) phasedUnit(around func()) {
 			}
 		}
 		around()
-		s.steps = append(s.steps, step{kind: stepCall, op: c.op, n: s.count(c) - 1, span: -1, half: receiving, lane: c.lane})
+		s.steps = append(s.steps, step{kind: stepCall, op: c.op, n: s.count(c) - 1, span: -1, half: receiving, micro: c.micro})
 		around()
 	}
 }
 
 // laneOp is a call of a micro-batch.
-type laneOp struct {
-	op   ep.Op
-	lane int
+type microBatchCall struct {
+	op    ep.Op
+	micro int
 }
 
 // laneCall adds a call of a micro-batch, or its sending half.
-func (s *schedule) laneCall(c laneOp, h half) {
-	s.steps = append(s.steps, step{kind: stepCall, op: c.op, n: s.count(c), span: -1, half: h, lane: c.lane})
-	if c.lane == 1 {
-		s.lanes[c.op]++
+func (s *schedule) addCall(c microBatchCall, h callHalf) {
+	s.steps = append(s.steps, step{kind: stepCall, op: c.op, n: s.count(c), span: -1, half: h, micro: c.micro})
+	if c.micro == 1 {
+		s.secondCalls[c.op]++
 	} else {
 		s.calls[c.op]++
 	}
 }
 
 // count is the calls so far of an op of a micro-batch.
-func (s *schedule) count(c laneOp) int {
-	if c.lane == 1 {
-		return s.lanes[c.op]
+func (s *schedule) count(c microBatchCall) int {
+	if c.micro == 1 {
+		return s.secondCalls[c.op]
 	}
 	return s.calls[c.op]
 }
@@ -275,7 +275,7 @@ func (s *schedule) count(c laneOp) int {
 // stepCalls are the calls of a layer's step, in order. While one runs, the other
 // micro-batch computes: attention of the second beside the first's dispatch, then the
 // experts of either, and attention of the next layer beside the last combine.
-var stepCalls = []laneOp{{ep.Dispatch, 0}, {ep.Dispatch, 1}, {ep.Combine, 0}, {ep.Combine, 1}}
+var stepCalls = []microBatchCall{{ep.Dispatch, 0}, {ep.Dispatch, 1}, {ep.Combine, 0}, {ep.Combine, 1}}
 
 // stepProduct adds the product that runs beside call i of a step: attention, experts,
 // experts, attention. A pass over the experts is one share.
@@ -290,7 +290,7 @@ func (s *schedule) stepProduct(i int, side bool) {
 }
 
 // stepProducts queues what a round's steps compute.
-func (s *schedule) stepProducts(start int) course {
+func (s *schedule) stepProducts(start int) productStamps {
 	s.add(stepFork, 0)
 	for range s.now.calls {
 		for i := range stepCalls {
@@ -298,20 +298,20 @@ func (s *schedule) stepProducts(start int) course {
 		}
 	}
 	s.sideStamp()
-	return course{start, s.slots - 1, []float64{1}}
+	return productStamps{start, s.slots - 1, []float64{1}}
 }
 
 // stepAbreast alternates: a call of one micro-batch beside a product of the other, and
 // then both streams wait for each other. The call is queued first, as engines do: behind a
 // product that fills the GPU it would begin when that ends, and nothing would overlap.
-func (s *schedule) stepAbreast() {
+func (s *schedule) overlappedSteps() {
 	s.align()
 	s.now.begin = s.began()
 	s.yielding = s.beside.left
 	s.add(stepFork, 0)
 	for range s.now.calls {
 		for i, c := range stepCalls {
-			s.laneCall(c, whole)
+			s.addCall(c, whole)
 			s.stepProduct(i, true)
 			s.add(stepFork, 0)
 			s.add(stepJoin, 0)
@@ -324,10 +324,10 @@ func (s *schedule) stepAbreast() {
 
 // besideTimes are a rank's readings of one round beside a product, seconds of a call;
 // of steps, of a layer.
-type besideTimes struct{ call, product, both, callIn, productIn, done float64 }
+type roundTimes struct{ call, product, both, callIn, productIn, done float64 }
 
 // times turns the readings of a round, in nanoseconds, into seconds.
-func (s *schedule) times(r []uint64) (sum besideTimes, err error) {
+func (s *schedule) times(r []uint64) (sum roundTimes, err error) {
 	for i, v := range r {
 		if v == 0 {
 			return sum, fmt.Errorf("time stamp %d of %d is missing", i, len(r))
@@ -354,7 +354,7 @@ func (s *schedule) times(r []uint64) (sum besideTimes, err error) {
 }
 
 // times are the readings of a section, seconds of a call.
-func (p *section) times(w way, r []uint64) (t besideTimes) {
+func (p *section) times(w way, r []uint64) (t roundTimes) {
 	one := func(from, to int) float64 { return (float64(r[to]) - float64(r[from])) / 1e9 }
 	span := func(from, to int) float64 { return one(from, to) / float64(p.calls) }
 	t.product = span(p.alone.start, p.alone.last())
@@ -368,12 +368,12 @@ func (p *section) times(w way, r []uint64) (t besideTimes) {
 	aligned := span(p.chain+1, p.chain+2)
 	t.call = span(p.chain, p.chain+1) - aligned
 	switch w {
-	case abreast:
+	case overlapped:
 		t.productIn = span(p.begin, p.within.last())
 		t.callIn = span(p.begin, p.end) - aligned
 		t.both = max(t.callIn, t.productIn)
 		t.done = p.within.doneAt(r, r[p.end])
-	case stepAbreast:
+	case stepOverlapped:
 		t.both, t.done = span(p.begin, p.end), 1
 		t.callIn, t.productIn = t.both, t.both
 	default:
@@ -388,4 +388,4 @@ func (p *section) times(w way, r []uint64) (t besideTimes) {
 }
 
 // last is the stamp at the product's end.
-func (c course) last() int { return c.first + len(c.share) - 1 }
+func (c productStamps) last() int { return c.first + len(c.share) - 1 }

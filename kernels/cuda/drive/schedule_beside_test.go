@@ -86,7 +86,7 @@ func near(t *testing.T, what string, got, want float64) {
 // launches; both end with the later; the progress is between the marks.
 func TestAbreast(t *testing.T) {
 	const fold, share = 4, 3
-	s := besideSchedule(ep.Dispatch, abreast, fold, share, false)
+	s := besideSchedule(ep.Dispatch, overlapped, fold, share, false)
 	x, err := s.times(twoStreams(s, 1))
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestAbreast(t *testing.T) {
 
 // TestAbreastCallsLast: where the calls outlast the product, both end with them.
 func TestAbreastCallsLast(t *testing.T) {
-	s := besideSchedule(ep.Combine, abreast, 3, 1, false)
+	s := besideSchedule(ep.Combine, overlapped, 3, 1, false)
 	x, err := s.times(twoStreams(s, 1))
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestInPhases(t *testing.T) {
 // TestFedCombine: where a combine uses up what dispatch left, every call has a dispatch
 // before it, which is in no time.
 func TestFedCombine(t *testing.T) {
-	for _, w := range []way{abreast, inPhases} {
+	for _, w := range []way{overlapped, inPhases} {
 		s := besideSchedule(ep.Combine, w, 3, 4, true)
 		want := 3 * 2 // alone and beside
 		if w == inPhases {
@@ -157,21 +157,21 @@ func TestFedCombine(t *testing.T) {
 // TestSteps: a layer of two micro-batches has two attentions, two passes over the
 // experts, and each call beside a product; its calls number both batches apart.
 func TestSteps(t *testing.T) {
-	for _, w := range []way{stepAbreast, stepPhases} {
+	for _, w := range []way{stepOverlapped, stepPhases} {
 		s := besideSchedule(ep.Pair, w, 2, 1, false)
 		x, err := s.times(twoStreams(s, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.calls[ep.Dispatch] != s.lanes[ep.Dispatch] || s.calls[ep.Combine] != s.lanes[ep.Combine] {
-			t.Errorf("%d: %v and %v calls of the micro-batches", w, s.calls, s.lanes)
+		if s.calls[ep.Dispatch] != s.secondCalls[ep.Dispatch] || s.calls[ep.Combine] != s.secondCalls[ep.Combine] {
+			t.Errorf("%d: %v and %v calls of the micro-batches", w, s.calls, s.secondCalls)
 		}
 		near(t, "calls alone", x.call, (2*(4100+6100))*1e-9)
 		if x.product < 16e-6 || x.product > 17e-6 {
 			t.Errorf("products alone take %v", x.product)
 		}
 		want := x.product + 2*(1500+2250)*1e-9 // phases
-		if w == stepAbreast {
+		if w == stepOverlapped {
 			want = (5000 + 4000 + 6000 + 6000) * 1e-9 // the longer of each two
 		}
 		if math.Abs(x.both-want) > 3e-6 {
@@ -183,7 +183,7 @@ func TestSteps(t *testing.T) {
 // TestStepsQueueCallsFirst: nothing of the product is queued between the point where both
 // streams may go on and the call.
 func TestStepsQueueCallsFirst(t *testing.T) {
-	s := besideSchedule(ep.Pair, stepAbreast, 1, 2, false)
+	s := besideSchedule(ep.Pair, stepOverlapped, 1, 2, false)
 	from := slices.IndexFunc(s.steps, func(st step) bool { return st.kind == stepStamp && st.n == s.now.begin })
 	side := false
 	for _, st := range s.steps[from:] {
@@ -223,7 +223,7 @@ func TestLoaded(t *testing.T) {
 
 // TestStampsAreRead: every slot is written once, and a missing stamp is an error.
 func TestStampsAreRead(t *testing.T) {
-	for _, w := range []way{onlyProduct, loaded, abreast, inPhases} {
+	for _, w := range []way{onlyProduct, loaded, overlapped, inPhases} {
 		s := besideSchedule(ep.Dispatch, w, 3, 2, false)
 		written := make([]int, s.slots)
 		for _, st := range s.steps {

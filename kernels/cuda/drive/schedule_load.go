@@ -22,7 +22,7 @@ func (s *schedule) loaded() {
 }
 
 // doneAt is the share of the product that was done at a time, from the marks around it.
-func (c course) doneAt(r []uint64, at uint64) float64 {
+func (c productStamps) doneAt(r []uint64, at uint64) float64 {
 	before, share := r[c.start], 0.0
 	for i, done := range c.share {
 		mark := r[c.first+i]

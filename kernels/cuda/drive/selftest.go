@@ -9,10 +9,9 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/epbench/epbench/kernels/cuda/declare"
-
 	"gorgonia.org/cu"
 
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -51,7 +50,7 @@ func litmusState(l declare.Litmus) declare.State {
 // litmus runs l once on all ranks and judges what it left.
 func (b *Backend) litmus(ctx context.Context, l declare.Litmus, ranks int) error {
 	p := ep.Problem{Ranks: ranks, Hidden: 128, Experts: 2 * ranks, TopK: 2, Dispatch: ep.BF16}
-	r, err := newRig(b.node, ranks, b.options.Deadline)
+	r, err := newRankSet(b.node, ranks, b.options.Deadline)
 	if err != nil {
 		return err
 	}
@@ -76,8 +75,8 @@ func (b *Backend) litmus(ctx context.Context, l declare.Litmus, ranks int) error
 	if err := checkResident(r, l.Launch, entries); err != nil {
 		return err
 	}
-	c := &call{family: declare.Declaration{State: memory}, launches: []declare.Launch{l.Launch}, entries: [][]cu.Function{entries}, module: m}
-	prog, err := newProgram(r, proof(ep.Dispatch, 0), map[ep.Op]*call{ep.Dispatch: c}, r.args, extras{problem: p})
+	c := &call{declaration: declare.Declaration{State: memory}, launches: []declare.Launch{l.Launch}, entries: [][]cu.Function{entries}, module: m}
+	prog, err := newProgram(r, verificationRound(ep.Dispatch, 0), map[ep.Op]*call{ep.Dispatch: c}, r.args, extras{problem: p})
 	if err != nil {
 		return err
 	}
@@ -90,13 +89,13 @@ func (b *Backend) litmus(ctx context.Context, l declare.Litmus, ranks int) error
 	return judgeLitmus(r, l)
 }
 
-func prepareLitmus(r *rig, l declare.Litmus) error {
+func prepareLitmus(r *rankSet, l declare.Litmus) error {
 	if l.Prepare == nil {
 		return nil
 	}
 	area := make([]byte, l.Area)
 	l.Prepare(area)
-	for rank := range r.seats {
+	for rank := range r.local {
 		if err := upload(r, rank, "litmus.area", area); err != nil {
 			return err
 		}
@@ -104,9 +103,9 @@ func prepareLitmus(r *rig, l declare.Litmus) error {
 	return nil
 }
 
-func judgeLitmus(r *rig, l declare.Litmus) error {
-	areas, counters := make([][]byte, len(r.seats)), make([][]int32, len(r.seats))
-	for rank := range r.seats {
+func judgeLitmus(r *rankSet, l declare.Litmus) error {
+	areas, counters := make([][]byte, len(r.local)), make([][]int32, len(r.local))
+	for rank := range r.local {
 		var err, cerr error
 		areas[rank], err = download[byte](r, rank, "litmus.area", 0, int(l.Area))
 		counters[rank], cerr = download[int32](r, rank, "litmus.counters", 0, 3)

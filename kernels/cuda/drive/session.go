@@ -13,11 +13,10 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/epbench/epbench/kernels/cuda/declare"
-
 	"gorgonia.org/cu"
 
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
@@ -27,7 +26,7 @@ import (
 // session is one workload on the ranks of a rig.
 type session struct {
 	backend    *Backend
-	rig        *rig
+	ranks      *rankSet
 	workload   *workloads.Workload
 	problem    ep.Problem
 	tokens     [][]uint16     // by rank; of an activation its input rows
@@ -48,7 +47,7 @@ type session struct {
 }
 
 func newSession(b *Backend, w *workloads.Workload) (*session, error) {
-	r, err := newRig(b.node, w.Problem.Ranks, b.options.Deadline)
+	r, err := newRankSet(b.node, w.Problem.Ranks, b.options.Deadline)
 	if err != nil {
 		return nil, err
 	}
@@ -56,14 +55,14 @@ func newSession(b *Backend, w *workloads.Workload) (*session, error) {
 }
 
 // sessionOn is a session of the ranks that have seats in r.
-func sessionOn(r *rig, b *Backend, w *workloads.Workload) (*session, error) {
+func sessionOn(r *rankSet, b *Backend, w *workloads.Workload) (*session, error) {
 	s := &session{
-		backend: b, rig: r, workload: w, problem: w.Problem, oracle: ref.New(w, b.options.InputScale),
+		backend: b, ranks: r, workload: w, problem: w.Problem, oracle: ref.New(w, b.options.InputScale),
 		candidates: map[string]*candidate{},
 	}
 	s.activation = openActivation(w, s.oracle)
-	for seat := range r.seats {
-		rank := r.number(seat)
+	for seat := range r.local {
+		rank := r.rankOf(seat)
 		if s.activation != nil {
 			s.tokens = append(s.tokens, s.activation.gates(w, rank))
 			continue
@@ -90,7 +89,7 @@ func (s *session) Close() error {
 	}
 	s.beside.close()
 	s.freeCopies()
-	s.rig.close()
+	s.ranks.close()
 	return nil
 }
 
@@ -111,15 +110,15 @@ func (s *session) Prepare(_ context.Context, c ep.Config) error {
 	if err != nil {
 		return asFailure(ep.Illegal, err)
 	}
-	if err := s.join(k.state()); err != nil {
+	if err := s.addState(k.state()); err != nil {
 		return err
 	}
 	if s.beside.isStep() {
-		if err := s.join(k.state().Of(1)); err != nil {
+		if err := s.addState(k.state().Of(1)); err != nil {
 			return err
 		}
 	}
-	if err := k.load(s.rig); err != nil {
+	if err := k.load(s.ranks); err != nil {
 		return asFailure(ep.NoLaunch, err)
 	}
 	if s.expert == nil && k.calls[ep.Combine] != nil {
@@ -139,7 +138,7 @@ func (s *session) loadExpert() ([]cu.Function, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.rig.node.load(u)
+	m, err := s.ranks.node.load(u)
 	if err != nil {
 		return nil, err
 	}
@@ -147,25 +146,25 @@ func (s *session) loadExpert() ([]cu.Function, error) {
 }
 
 // fits is an error where the memory that a config needs cannot be had. It takes none.
-func (s *session) fits(c ep.Config) error {
+func (s *session) checkFits(c ep.Config) error {
 	k, err := newCandidate(s.backend.machine, s.problem, c)
 	if err != nil {
 		return asFailure(ep.Illegal, err)
 	}
-	if s.has(k.state()) {
+	if s.hasState(k.state()) {
 		return nil
 	}
-	return s.rig.checkMemory(declare.NewHeap(s.partsWith(k.state())))
+	return s.ranks.checkMemory(declare.NewHeap(s.partsWith(k.state())))
 }
 
 // has reports whether a state has memory.
-func (s *session) has(of declare.State) bool {
+func (s *session) hasState(of declare.State) bool {
 	return slices.ContainsFunc(s.states, func(have declare.State) bool { return have.Name == of.Name })
 }
 
 // partsWith are all parts of the heap once a state has joined.
 func (s *session) partsWith(of declare.State) []declare.Region {
-	parts := append(s.rig.parts(), s.parts()...)
+	parts := append(s.ranks.parts(), s.parts()...)
 	for _, st := range append(s.states[:len(s.states):len(s.states)], of) {
 		parts = append(parts, declare.StateParts(st, s.problem)...)
 	}
@@ -174,8 +173,8 @@ func (s *session) partsWith(of declare.State) []declare.Region {
 
 // join gives a state its memory. One allocation holds all states, so that another
 // one means a new heap, and graphs that point into the old heap are dropped.
-func (s *session) join(of declare.State) error {
-	if s.has(of) {
+func (s *session) addState(of declare.State) error {
+	if s.hasState(of) {
 		return nil
 	}
 	if n := len(of.Regions(s.problem)); n > C.EP_MAX_REGIONS {
@@ -185,7 +184,7 @@ func (s *session) join(of declare.State) error {
 	for _, c := range s.candidates {
 		c.drop()
 	}
-	if err := s.rig.allocate(s.partsWith(of)); err != nil {
+	if err := s.ranks.allocate(s.partsWith(of)); err != nil {
 		return err
 	}
 	s.states = append(s.states, of)
@@ -204,11 +203,11 @@ func (s *session) parts() []declare.Region {
 func (s *session) args(k *candidate) func(rank int) C.EpArgs {
 	of, cast := k.state(), k.takesCast()
 	return func(rank int) C.EpArgs {
-		a := s.rig.args(rank)
+		a := s.ranks.args(rank)
 		p := s.problem
-		a.tokens = C.int32_t(s.workload.Ranks[s.workload.Batch(s.rig.number(rank))].Tokens)
+		a.tokens = C.int32_t(s.workload.Ranks[s.workload.Batch(s.ranks.rankOf(rank))].Tokens)
 		a.max_tokens, a.max_rows = C.int32_t(p.MaxTokens), C.int64_t(dtype.MaxRows(p))
-		at := func(part string) cu.DevicePtr { return s.rig.at(rank, part) }
+		at := func(part string) cu.DevicePtr { return s.ranks.at(rank, part) }
 		point(&a.x, at(declare.PartX))
 		point(&a.topk_ids, at(declare.PartIDs))
 		point(&a.weights, at(declare.PartWeights))
@@ -262,7 +261,7 @@ func (s *session) Progress() []int {
 	if s.running == nil {
 		return nil
 	}
-	return s.running.code.progress()
+	return s.running.native.progress()
 }
 
 func (s *session) setRunning(p *program) {
@@ -277,8 +276,8 @@ func (s *session) ended(err error) error {
 	var refused *refusal
 	switch {
 	case errors.Is(err, errFault):
-		f := kernels.Failf(ep.Hang, "%s", hangReason(s.rig.faults(), s.rig.deadline))
-		if s.rig.world != nil {
+		f := kernels.Failf(ep.Hang, "%s", hangReason(s.ranks.faults(), s.ranks.deadline))
+		if s.ranks.world != nil {
 			return f // all ranks reset together: see crew
 		}
 		return s.restored(f)
@@ -291,7 +290,7 @@ func (s *session) ended(err error) error {
 // restored resets all memory after a failure. Where that fails too the session is
 // lost, and the error names the failure first.
 func (s *session) restored(f *kernels.Failure) error {
-	if err := s.rig.reset(); err != nil {
+	if err := s.ranks.reset(); err != nil {
 		return fmt.Errorf("%w; and resetting the buffers: %v", errors.New(f.Error()), err)
 	}
 	return f

@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/epbench/epbench/kernels/cuda/declare"
-
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
@@ -126,7 +125,7 @@ func TestSessionGather(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, at := range offsets {
-			want, err := download[byte](s.rig, 1, declare.PartOut, at, n)
+			want, err := download[byte](s.ranks, 1, declare.PartOut, at, n)
 			if err != nil || !bytes.Equal(got[i], want) {
 				t.Errorf("offset %d of %v differs, %v", at, offsets, err)
 			}

@@ -98,14 +98,14 @@ func readFault(f *C.EpFault) (r faultRecord, ok bool) {
 func clearFault(f *C.EpFault) { *f = C.EpFault{} }
 
 // code is the steps of every rank's round, in C memory.
-type code struct {
+type cSteps struct {
 	ranks []C.EpRank
 	steps [][]C.EpStep
 }
 
 // newCode makes room for count steps on each of n ranks.
-func newCode(n, count int) *code {
-	c := &code{ranks: unsafe.Slice((*C.EpRank)(C.calloc(C.size_t(n), C.sizeof_EpRank)), n)}
+func newCSteps(n, count int) *cSteps {
+	c := &cSteps{ranks: unsafe.Slice((*C.EpRank)(C.calloc(C.size_t(n), C.sizeof_EpRank)), n)}
 	for i := range c.ranks {
 		p := (*C.EpStep)(C.calloc(C.size_t(max(count, 1)), C.sizeof_EpStep))
 		c.ranks[i].steps, c.ranks[i].count = p, C.int32_t(count)
@@ -115,7 +115,7 @@ func newCode(n, count int) *code {
 }
 
 // setEvents hands rank i the events that its steps record, in pairs.
-func (c *code) setEvents(i int, events []cu.Event) {
+func (c *cSteps) setEvents(i int, events []cu.Event) {
 	p := (*C.uint64_t)(C.calloc(C.size_t(len(events)+1), 8))
 	slots := unsafe.Slice(p, len(events))
 	for j, e := range events {
@@ -127,7 +127,7 @@ func (c *code) setEvents(i int, events []cu.Event) {
 // capture turns the steps of every rank into graphs, side by side: a graph takes longer
 // to make than a sample to run. Either all ranks have one or none: a rank without would
 // queue its steps one by one beside the graphs of the others, and be timed so.
-func (c *code) capture() error {
+func (c *cSteps) capture() error {
 	err := sideBySide(len(c.ranks), func(i int) error {
 		return driverError(fmt.Sprintf("capture the graph of rank %d", i), C.ep_capture(&c.ranks[i]))
 	})
@@ -138,14 +138,14 @@ func (c *code) capture() error {
 }
 
 // release gives the graphs back.
-func (c *code) release() {
+func (c *cSteps) release() {
 	for i := range c.ranks {
 		C.ep_release(&c.ranks[i])
 	}
 }
 
 // free gives graphs and memory back; c must not be running.
-func (c *code) free() {
+func (c *cSteps) free() {
 	c.release()
 	for i := range c.ranks {
 		C.free(unsafe.Pointer(c.ranks[i].steps))
@@ -157,7 +157,7 @@ func (c *code) free() {
 
 // progress is the rounds each rank has finished; any goroutine may ask while
 // c runs.
-func (c *code) progress() []int {
+func (c *cSteps) progress() []int {
 	out := make([]int, len(c.ranks))
 	for i := range c.ranks {
 		out[i] = int(atomic.LoadInt32((*int32)(&c.ranks[i].finished)))
@@ -184,7 +184,7 @@ type batch struct {
 // run performs a batch and returns the readings of every [rank][round]. The
 // error is the context's, errFault, a *refusal, or the end of this process's
 // use of the GPUs.
-func (c *code) run(ctx context.Context, b batch) ([]uint64, error) {
+func (c *cSteps) run(ctx context.Context, b batch) ([]uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

@@ -8,9 +8,8 @@ import (
 	"encoding/hex"
 	"fmt"
 
-	"github.com/epbench/epbench/kernels/cuda/declare"
-
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
 )
@@ -21,7 +20,7 @@ func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, 
 	if err != nil {
 		return kernels.Comparison{}, err
 	}
-	if err := s.prove(ctx, k); err != nil {
+	if err := s.runVerification(ctx, k); err != nil {
 		return kernels.Comparison{}, err
 	}
 	if s.activation != nil {
@@ -29,16 +28,16 @@ func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, 
 	}
 	d, combine := k.calls[ep.Dispatch], ref.Compare{}
 	if c := k.calls[ep.Combine]; c != nil {
-		combine = c.family.Judged(s.problem, c.config)
+		combine = c.declaration.Judged(s.problem, c.config)
 	}
-	v, err := s.outputs.Judge(s.problem.Op, d.family.Judged(s.problem, d.config), combine)
+	v, err := s.outputs.Judge(s.problem.Op, d.declaration.Judged(s.problem, d.config), combine)
 	v.Took.Filling, v.Took.Running = s.checking.Filling, s.checking.Running
 	return v, err
 }
 
 // read implements ref.Memory.
 func (s *session) read(rank int, part string, bytes int, offsets ...int) ([][]byte, error) {
-	return s.rig.gather(rank, part, offsets, bytes)
+	return s.ranks.gather(rank, part, offsets, bytes)
 }
 
 // Probe implements worker.Prober.
@@ -50,14 +49,14 @@ func (s *session) Probe(rank, token, k int) ([]uint16, error) {
 }
 
 // prove runs the candidate once from poisoned outputs and fresh inputs.
-func (s *session) prove(ctx context.Context, k *candidate) error {
+func (s *session) runVerification(ctx context.Context, k *candidate) error {
 	s.outputs.Forget()
 	s.checking = ep.CheckTime{}
 	if err := s.poison(); err != nil {
 		return err
 	}
 	defer spent(&s.checking.Running)()
-	p, err := newProgram(s.rig, proof(s.problem.Op, s.besideLaunches()), k.calls, s.args(k), s.extrasFor(k))
+	p, err := newProgram(s.ranks, verificationRound(s.problem.Op, s.besideLaunches()), k.calls, s.args(k), s.extrasFor(k))
 	if err != nil {
 		return err
 	}
@@ -75,7 +74,7 @@ func (s *session) poison() error {
 	if s.activation != nil {
 		poisoned = func(p ep.Problem) []declare.Region { return s.activation.outputs(p, 0) }
 	}
-	if err := s.rig.fill(poisoned(s.problem)); err != nil {
+	if err := s.ranks.fill(poisoned(s.problem)); err != nil {
 		return err
 	}
 	return s.upload()
@@ -90,16 +89,16 @@ func (s *session) Digest(ctx context.Context, c ep.Config) (string, error) {
 	if s.activation == nil && k.calls[ep.Combine] == nil {
 		return "", fmt.Errorf("%s combines nothing to digest", c.Key())
 	}
-	if err := s.prove(ctx, k); err != nil {
+	if err := s.runVerification(ctx, k); err != nil {
 		return "", err
 	}
 	if s.activation != nil {
 		return s.digestActivation()
 	}
 	h := sha256.New()
-	for rank := range s.rig.seats {
+	for rank := range s.ranks.local {
 		tokens := s.workload.Ranks[s.workload.Batch(rank)].Tokens
-		all, err := download[byte](s.rig, rank, declare.PartCombined, 0, 2*tokens*s.problem.Hidden)
+		all, err := download[byte](s.ranks, rank, declare.PartCombined, 0, 2*tokens*s.problem.Hidden)
 		if err != nil {
 			return "", err
 		}

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/epbench/epbench/kernels/cuda/declare"
-
 	"gorgonia.org/cu"
 
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/cuda/shmem"
 )
 
@@ -21,20 +20,20 @@ type world struct {
 }
 
 // newWorldRig seats this process's rank on its GPU.
-func newWorldRig(n *node, w *world, deadline time.Duration) (*rig, error) {
-	r, err := seated(n, 1, deadline)
+func newWorldRankSet(n *node, w *world, deadline time.Duration) (*rankSet, error) {
+	r, err := newBareRankSet(n, 1, deadline)
 	if err != nil {
 		return nil, err
 	}
 	r.world = w
-	if err := r.supported(declare.Unit{Source: declare.HostsFolder + "align.cuh"}, "_hosts"); err != nil {
+	if err := r.loadSupport(declare.Unit{Source: declare.HostsFolder + "align.cuh"}, "_hosts"); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
 // number is the rank that has a seat.
-func (r *rig) number(seat int) int {
+func (r *rankSet) rankOf(seat int) int {
 	if r.world != nil {
 		return r.world.rank
 	}
@@ -42,15 +41,15 @@ func (r *rig) number(seat int) int {
 }
 
 // ranks is how many there are, of all processes.
-func (r *rig) ranks() int {
+func (r *rankSet) count() int {
 	if r.world != nil {
 		return r.world.ranks
 	}
-	return len(r.seats)
+	return len(r.local)
 }
 
 // parts lists the memory that start alignment and timing need.
-func (r *rig) parts() []declare.Region {
+func (r *rankSet) parts() []declare.Region {
 	if r.world == nil {
 		return declare.TimingParts()
 	}
@@ -59,7 +58,7 @@ func (r *rig) parts() []declare.Region {
 
 // take gives the memory of a heap. That of a world is collective: all ranks ask for the
 // same heaps in the same order.
-func (r *rig) take(g *gpu, n int64) (*arena, error) {
+func (r *rankSet) takeArena(g *gpu, n int64) (*arena, error) {
 	if r.world == nil {
 		return g.take(n)
 	}
@@ -94,7 +93,7 @@ func (w *world) idle() int64 {
 
 // joinWorld writes the table of hosts/transport.cuh: where the heaps of this host's ranks
 // lie. The words behind it stay zero.
-func (r *rig) joinWorld() error {
+func (r *rankSet) joinWorld() error {
 	w := r.world
 	if w == nil || r.heap.Offset[declare.PartWorld] == 0 {
 		return nil
@@ -102,7 +101,7 @@ func (r *rig) joinWorld() error {
 	table := make([]uint64, w.ranks)
 	perNode := w.ranks / w.nodes
 	for q := w.rank / perNode * perNode; q < (w.rank/perNode+1)*perNode; q++ {
-		err := r.seats[0].gpu.do(func() error { table[q] = w.library.Peer(uint64(w.heap.base), q); return nil })
+		err := r.local[0].gpu.do(func() error { table[q] = w.library.Peer(uint64(w.heap.base), q); return nil })
 		if err != nil {
 			return err
 		}

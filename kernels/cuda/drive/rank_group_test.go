@@ -28,7 +28,7 @@ func TestDrillWorst(t *testing.T) {
 		{[]answer{sound, waits}, ep.Hang, "no progress within"},
 		{[]answer{sound, silent}, ep.Hang, "rank 1: no progress"},
 	} {
-		err := worst(c.all, &Backend{})
+		err := rootFailure(c.all, &Backend{})
 		var f *kernels.Failure
 		if (err == nil) != (c.status == "") || err != nil && (!errors.As(err, &f) || f.Status != c.status || !strings.HasPrefix(f.Reason, c.reason)) {
 			t.Errorf("%+v: %v, want %s %q", c.all, err, c.status, c.reason)

@@ -11,9 +11,8 @@ import (
 	"io"
 	"sync"
 
-	"github.com/epbench/epbench/kernels/cuda/declare"
-
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
@@ -22,18 +21,18 @@ import (
 
 // crew is the backend of all ranks, led by rank 0: each request to one of its sessions
 // goes to every rank.
-type crew struct {
+type rankGroup struct {
 	first   *Rank
 	links   []*link // of rank 1, 2, ...
 	machine ep.Machine
 	hosts   int
-	opened  *crewSession
+	opened  *groupSession
 }
 
 // Conditions implements kernels.Conditioned. It repeats the rules of checkTopology,
 // checkHosts and of each kernel as expressions, because epbench has no code of them.
 // Prepare checks again and refuses what these let pass.
-func (c *crew) Conditions(kernel string) []kernels.Condition {
+func (c *rankGroup) Conditions(kernel string) []kernels.Condition {
 	topology := fmt.Sprintf("problem.ranks == %d && problem.nodes == %d", c.machine.GPUs, c.hosts)
 	if c.first.place.Split {
 		topology = fmt.Sprintf("problem.ranks == %d && problem.nodes %% %d == 0", c.machine.GPUs, c.hosts)
@@ -52,7 +51,7 @@ type link struct {
 // Lead makes the backend of all ranks; links are to rank 1, 2, ... in order. Ranks on
 // different hosts must have GPUs of one kind.
 func (r *Rank) Lead(links []io.ReadWriter) (kernels.Backend, error) {
-	c := &crew{first: r}
+	c := &rankGroup{first: r}
 	for i, l := range links {
 		c.links = append(c.links, &link{rank: i + 1, in: gob.NewDecoder(l), out: gob.NewEncoder(l)})
 	}
@@ -94,7 +93,7 @@ func joined(all []answer, split bool) (ep.Machine, int, error) {
 
 // ask has every rank do a task and waits for all answers. The error is a rank's Failure,
 // or says that a rank is lost.
-func (c *crew) ask(t task) ([]answer, error) {
+func (c *rankGroup) ask(t task) ([]answer, error) {
 	out, errs := make([]answer, 1+len(c.links)), make([]error, 1+len(c.links))
 	var wg sync.WaitGroup
 	for i, l := range c.links {
@@ -105,7 +104,7 @@ func (c *crew) ask(t task) ([]answer, error) {
 	if err := cmp.Or(errs...); err != nil {
 		return nil, err
 	}
-	return out, worst(out, c.first.backend)
+	return out, rootFailure(out, c.first.backend)
 }
 
 func (l *link) exchange(t task) (a answer, err error) {
@@ -122,7 +121,7 @@ func (l *link) exchange(t task) (a answer, err error) {
 
 // worst is the failure that explains the others: the waits that ranks gave up are one
 // failure, and any other failure comes before them.
-func worst(all []answer, b *Backend) error {
+func rootFailure(all []answer, b *Backend) error {
 	for rank, a := range all {
 		if a.Status != "" && a.Status != ep.Hang {
 			return kernels.Failf(a.Status, "rank %d: %s", rank, a.Reason)
@@ -150,24 +149,26 @@ func faultsOf(all []answer) (out []faultRecord) {
 }
 
 // Machine implements kernels.Backend.
-func (c *crew) Machine() ep.Machine { return c.machine }
+func (c *rankGroup) Machine() ep.Machine { return c.machine }
 
 // Kernels implements kernels.Backend.
-func (c *crew) Kernels() []kernels.Kernel { return declare.HostKernels(c.machine) }
+func (c *rankGroup) Kernels() []kernels.Kernel { return declare.HostKernels(c.machine) }
 
 // ABI implements kernels.Versioned.
-func (c *crew) ABI() ep.ABI { return declare.HostABI() }
+func (c *rankGroup) ABI() ep.ABI { return declare.HostABI() }
 
 // Empty implements kernels.Clocker, on this rank's GPU.
-func (c *crew) Empty(ctx context.Context) (map[string]float64, error) {
+func (c *rankGroup) Empty(ctx context.Context) (map[string]float64, error) {
 	return c.first.backend.Empty(ctx)
 }
 
 // Precompile implements kernels.Precompiler.
-func (c *crew) Precompile(p ep.Problem, configs []ep.Config) { c.first.backend.Precompile(p, configs) }
+func (c *rankGroup) Precompile(p ep.Problem, configs []ep.Config) {
+	c.first.backend.Precompile(p, configs)
+}
 
 // Close implements kernels.Backend.
-func (c *crew) Close() error {
+func (c *rankGroup) Close() error {
 	for _, l := range c.links {
 		_ = l.out.Encode(task{End: true}) // it may be gone
 	}
@@ -176,7 +177,7 @@ func (c *crew) Close() error {
 }
 
 // Open implements kernels.Backend.
-func (c *crew) Open(_ context.Context, w *workloads.Workload) (kernels.Session, error) {
+func (c *rankGroup) Open(_ context.Context, w *workloads.Workload) (kernels.Session, error) {
 	if err := w.Problem.Validate(); err != nil {
 		return nil, err
 	}
@@ -186,14 +187,14 @@ func (c *crew) Open(_ context.Context, w *workloads.Workload) (kernels.Session, 
 	if _, err := c.ask(task{Open: w}); err != nil {
 		return nil, err
 	}
-	s := &crewSession{crew: c, problem: w.Problem}
+	s := &groupSession{rankGroup: c, problem: w.Problem}
 	s.outputs = ref.NewRemote(ref.New(w, c.first.backend.options.InputScale), dtype.MaxRows(w.Problem), s.read)
 	c.opened = s
 	return s, nil
 }
 
 // checkTopology wants a problem's ranks and hosts to be those that were launched.
-func (c *crew) checkTopology(p ep.Problem) error {
+func (c *rankGroup) checkTopology(p ep.Problem) error {
 	switch {
 	case p.Op == ep.Activation:
 		return errors.New("op: activation crosses nothing; use --backend cuda")

@@ -8,16 +8,15 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/epbench/epbench/kernels/cuda/declare"
-
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
 )
 
 // crewSession is one workload on all ranks of a crew.
-type crewSession struct {
-	*crew
+type groupSession struct {
+	*rankGroup
 	problem ep.Problem
 	outputs *ref.Remote
 	again   int // runs that began again and are not in the notes yet
@@ -26,7 +25,7 @@ type crewSession struct {
 // Prepare implements kernels.Session. Rank 0 compiles first, so that ranks which share
 // its cache find the binary there. Memory is taken by all ranks together: a rank that
 // lacks it has to say so before, since the others would wait for it without a deadline.
-func (s *crewSession) Prepare(_ context.Context, c ep.Config) error {
+func (s *groupSession) Prepare(_ context.Context, c ep.Config) error {
 	units, err := candidateUnits(s.first.backend.machine, s.problem, c)
 	if err != nil {
 		return asFailure(ep.Illegal, err)
@@ -42,7 +41,7 @@ func (s *crewSession) Prepare(_ context.Context, c ep.Config) error {
 }
 
 // Run implements kernels.Session.
-func (s *crewSession) Run(_ context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
+func (s *groupSession) Run(_ context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	s.outputs.Forget()
 	all, err := s.attempt(task{Run: &runTask{c, spec.Rounds, spec.Fold}})
 	if err != nil {
@@ -69,7 +68,7 @@ func (s *crewSession) Run(_ context.Context, c ep.Config, spec kernels.RunSpec) 
 // attempt performs a task that launches kernels, and recovers after a failure. Where
 // every rank that gave up waited in a start alignment the task is done once more, as in
 // session.attempt.
-func (s *crewSession) attempt(t task) ([]answer, error) {
+func (s *groupSession) attempt(t task) ([]answer, error) {
 	all, err := s.ask(t)
 	if err != nil && neverBegan(faultsOf(all)) {
 		if err := s.recover(); err != nil {
@@ -94,7 +93,7 @@ func (s *crewSession) attempt(t task) ([]answer, error) {
 // recover makes the memory of all ranks usable after a failure, when every rank has left
 // its kernels. The ranks first wait for every put that is still on its way: a signal that
 // landed in memory filled anew would count for a call that it does not belong to.
-func (s *crewSession) recover() error {
+func (s *groupSession) recover() error {
 	if _, err := s.ask(task{Settle: true}); err != nil {
 		return err
 	}
@@ -103,10 +102,10 @@ func (s *crewSession) recover() error {
 }
 
 // Verify implements kernels.Session.
-func (s *crewSession) Verify(_ context.Context, c ep.Config) (kernels.Comparison, error) {
+func (s *groupSession) Verify(_ context.Context, c ep.Config) (kernels.Comparison, error) {
 	s.outputs.Forget()
 	start := time.Now()
-	if _, err := s.attempt(task{Prove: &c}); err != nil {
+	if _, err := s.attempt(task{Verify: &c}); err != nil {
 		return kernels.Comparison{}, err
 	}
 	running := time.Since(start).Seconds() // and filling
@@ -128,7 +127,7 @@ func (s *crewSession) Verify(_ context.Context, c ep.Config) (kernels.Comparison
 }
 
 // read implements ref.Memory.
-func (s *crewSession) read(rank int, part string, bytes int, offsets ...int) ([][]byte, error) {
+func (s *groupSession) read(rank int, part string, bytes int, offsets ...int) ([][]byte, error) {
 	if rank == 0 {
 		return s.first.session.read(0, part, bytes, offsets...)
 	}
@@ -140,12 +139,12 @@ func (s *crewSession) read(rank int, part string, bytes int, offsets ...int) ([]
 }
 
 // Probe implements worker.Prober.
-func (s *crewSession) Probe(rank, token, k int) ([]uint16, error) {
+func (s *groupSession) Probe(rank, token, k int) ([]uint16, error) {
 	return s.outputs.Probe(rank, token, k)
 }
 
 // Close implements kernels.Session. A session that was opened later is left alone.
-func (s *crewSession) Close() error {
+func (s *groupSession) Close() error {
 	if s.opened != s {
 		return nil
 	}

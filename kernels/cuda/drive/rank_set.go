@@ -10,16 +10,15 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/epbench/epbench/kernels/cuda/declare"
-
 	"gorgonia.org/cu"
 
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/tune/ep"
 )
 
 // seat is one rank's place on a GPU.
-type seat struct {
+type localRank struct {
 	gpu         *gpu
 	stream      cu.Stream
 	streams     C.EpStreams // zero where nothing runs beside the calls
@@ -30,9 +29,9 @@ type seat struct {
 }
 
 // rig is a set of ranks with the memory to run rounds.
-type rig struct {
+type rankSet struct {
 	node     *node
-	seats    []seat
+	local    []localRank
 	heap     declare.Heap
 	support  map[string][]cu.Function // alignment and stamps, by GPU
 	deadline time.Duration
@@ -44,22 +43,22 @@ type rig struct {
 var supportEntries = []string{"ep_align", "ep_stamp", "ep_clear_spans", "ep_advance", "ep_next_round", "ep_empty"}
 
 // newRig seats ranks on GPUs in order; with more ranks than GPUs they share.
-func newRig(n *node, ranks int, deadline time.Duration) (*rig, error) {
-	r, err := seated(n, ranks, deadline)
+func newRankSet(n *node, ranks int, deadline time.Duration) (*rankSet, error) {
+	r, err := newBareRankSet(n, ranks, deadline)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.supported(declare.Unit{Source: "common/align.cuh"}, ""); err != nil {
+	if err := r.loadSupport(declare.Unit{Source: "common/align.cuh"}, ""); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
 // seated is a rig without support kernels.
-func seated(n *node, ranks int, deadline time.Duration) (*rig, error) {
-	r := &rig{node: n, deadline: deadline, support: map[string][]cu.Function{}}
+func newBareRankSet(n *node, ranks int, deadline time.Duration) (*rankSet, error) {
+	r := &rankSet{node: n, deadline: deadline, support: map[string][]cu.Function{}}
 	for i := range ranks {
-		s := seat{gpu: n.gpus[i%len(n.gpus)]}
+		s := localRank{gpu: n.gpus[i%len(n.gpus)]}
 		err := s.gpu.do(func() (err error) {
 			if s.stream, err = cu.MakeStream(cu.NonBlocking); err != nil {
 				return err
@@ -67,7 +66,7 @@ func seated(n *node, ranks int, deadline time.Duration) (*rig, error) {
 			s.fault, s.faultDevice, err = newFault()
 			return err
 		})
-		r.seats = append(r.seats, s)
+		r.local = append(r.local, s)
 		if err != nil {
 			r.close()
 			return nil, fmt.Errorf("rank %d on GPU %d: %w", i, s.gpu.index, err)
@@ -78,7 +77,7 @@ func seated(n *node, ranks int, deadline time.Duration) (*rig, error) {
 
 // supported loads the support kernels; those that reach other ranks have a name with
 // a suffix where these are on other hosts.
-func (r *rig) supported(u declare.Unit, suffix string) error {
+func (r *rankSet) loadSupport(u declare.Unit, suffix string) error {
 	m, err := r.node.load(u)
 	if err == nil {
 		err = r.findSupport(m, suffix)
@@ -92,7 +91,7 @@ func (r *rig) supported(u declare.Unit, suffix string) error {
 // crossing are the support kernels that depend on where the ranks are.
 var crossing = map[string]bool{"ep_align": true, "ep_stamp": true, "ep_next_round": true}
 
-func (r *rig) findSupport(m *module, suffix string) error {
+func (r *rankSet) findSupport(m *module, suffix string) error {
 	for _, entry := range supportEntries {
 		name := entry
 		if crossing[entry] {
@@ -114,10 +113,10 @@ func (r *rig) findSupport(m *module, suffix string) error {
 }
 
 // close frees what newRig and allocate took.
-func (r *rig) close() {
+func (r *rankSet) close() {
 	r.release()
-	for i := range r.seats {
-		s := &r.seats[i]
+	for i := range r.local {
+		s := &r.local[i]
 		_ = s.gpu.do(func() error {
 			freeFault(s.fault)
 			C.ep_streams_free(&s.streams)
@@ -130,13 +129,13 @@ func (r *rig) close() {
 			return nil
 		})
 	}
-	r.seats = nil
+	r.local = nil
 }
 
 // release frees the heaps.
-func (r *rig) release() {
-	for i := range r.seats {
-		s := &r.seats[i]
+func (r *rankSet) release() {
+	for i := range r.local {
+		s := &r.local[i]
 		if s.arena != nil && r.world == nil {
 			s.gpu.give(s.arena)
 		}
@@ -148,7 +147,7 @@ func (r *rig) release() {
 // inputs included. Where there is too little memory the old heap stays, and the
 // error is a Failure. Ranks of several processes have checked that before, all of them:
 // one that refused here would leave the others waiting.
-func (r *rig) allocate(parts []declare.Region) error {
+func (r *rankSet) allocate(parts []declare.Region) error {
 	h := declare.NewHeap(parts)
 	if r.world == nil {
 		if err := r.checkMemory(h); err != nil {
@@ -157,9 +156,9 @@ func (r *rig) allocate(parts []declare.Region) error {
 	}
 	r.release()
 	r.heap = h
-	err := sideBySide(len(r.seats), func(i int) (err error) {
-		s := &r.seats[i]
-		if s.arena, err = r.take(s.gpu, h.Bytes); err != nil {
+	err := sideBySide(len(r.local), func(i int) (err error) {
+		s := &r.local[i]
+		if s.arena, err = r.takeArena(s.gpu, h.Bytes); err != nil {
 			return fmt.Errorf("rank %d: allocate %s on GPU %d: %w", i, gib(h.Bytes), s.gpu.index, err)
 		}
 		return nil
@@ -173,10 +172,10 @@ func (r *rig) allocate(parts []declare.Region) error {
 // memoryMargin is left for the driver's own needs: graphs, stacks, modules.
 const memoryMargin = 512 << 20
 
-func (r *rig) checkMemory(h declare.Heap) error {
+func (r *rankSet) checkMemory(h declare.Heap) error {
 	for _, g := range r.node.gpus {
 		var want, have int64
-		for _, s := range r.seats {
+		for _, s := range r.local {
 			if s.gpu == g {
 				want += h.Bytes
 				if s.arena != nil && r.world == nil { // idle counts that of a world
@@ -202,9 +201,9 @@ func (r *rig) checkMemory(h declare.Heap) error {
 
 // reset fills every part with its initial byte, clears faults and uploads the
 // inputs again.
-func (r *rig) reset() error {
-	for i := range r.seats {
-		clearFault(r.seats[i].fault)
+func (r *rankSet) reset() error {
+	for i := range r.local {
+		clearFault(r.local[i].fault)
 	}
 	if err := r.fill(r.heap.Parts); err != nil {
 		return err
@@ -219,9 +218,9 @@ func (r *rig) reset() error {
 }
 
 // fill writes the initial byte of these parts on every rank and waits.
-func (r *rig) fill(parts []declare.Region) error {
-	return sideBySide(len(r.seats), func(i int) error {
-		err := r.seats[i].gpu.do(func() error {
+func (r *rankSet) fill(parts []declare.Region) error {
+	return sideBySide(len(r.local), func(i int) error {
+		err := r.local[i].gpu.do(func() error {
 			for _, p := range parts {
 				if p.Bytes == 0 {
 					continue
@@ -240,15 +239,15 @@ func (r *rig) fill(parts []declare.Region) error {
 }
 
 // base is where a rank's heap begins, 0 without one.
-func (r *rig) base(rank int) cu.DevicePtr {
-	if a := r.seats[rank].arena; a != nil {
+func (r *rankSet) base(rank int) cu.DevicePtr {
+	if a := r.local[rank].arena; a != nil {
 		return a.base
 	}
 	return 0
 }
 
 // at is the address of a part of a rank's heap, 0 when there is no such part.
-func (r *rig) at(rank int, part string) cu.DevicePtr {
+func (r *rankSet) at(rank int, part string) cu.DevicePtr {
 	offset, ok := r.heap.Offset[part]
 	if !ok || r.base(rank) == 0 {
 		return 0
@@ -257,8 +256,8 @@ func (r *rig) at(rank int, part string) cu.DevicePtr {
 }
 
 // upload copies a slice to a part of a rank's heap.
-func upload[T any](r *rig, rank int, part string, data []T) error {
-	return r.seats[rank].gpu.do(func() error {
+func upload[T any](r *rankSet, rank int, part string, data []T) error {
+	return r.local[rank].gpu.do(func() error {
 		if err := put(r, rank, part, data); err != nil {
 			return err
 		}
@@ -268,7 +267,7 @@ func upload[T any](r *rig, rank int, part string, data []T) error {
 
 // put is upload on the GPU's thread without waiting: the memory is pageable, and the call
 // may return before the last bytes land.
-func put[T any](r *rig, rank int, part string, data []T) error {
+func put[T any](r *rankSet, rank int, part string, data []T) error {
 	if len(data) == 0 {
 		return nil
 	}
@@ -280,13 +279,13 @@ func put[T any](r *rig, rank int, part string, data []T) error {
 }
 
 // download copies n elements from an element offset of a part.
-func download[T any](r *rig, rank int, part string, first, n int) ([]T, error) {
+func download[T any](r *rankSet, rank int, part string, first, n int) ([]T, error) {
 	out := make([]T, n)
 	if n == 0 {
 		return out, nil
 	}
 	size := int64(unsafe.Sizeof(out[0]))
-	err := r.seats[rank].gpu.do(func() error {
+	err := r.local[rank].gpu.do(func() error {
 		from := r.at(rank, part) + cu.DevicePtr(int64(first)*size)
 		return cu.MemcpyDtoH(unsafe.Pointer(&out[0]), from, int64(n)*size)
 	})
@@ -297,9 +296,9 @@ func download[T any](r *rig, rank int, part string, first, n int) ([]T, error) {
 }
 
 // faults reads the records of all ranks that wrote one.
-func (r *rig) faults() []faultRecord {
+func (r *rankSet) faults() []faultRecord {
 	var out []faultRecord
-	for _, s := range r.seats {
+	for _, s := range r.local {
 		if f, ok := readFault(s.fault); ok {
 			out = append(out, f)
 		}
@@ -311,14 +310,14 @@ func (r *rig) faults() []faultRecord {
 func point[T any](field **T, at cu.DevicePtr) { *(*uintptr)(unsafe.Pointer(field)) = uintptr(at) }
 
 // args are the fields of EpArgs that every kernel of a rank shares.
-func (r *rig) args(rank int) C.EpArgs {
-	s := r.seats[rank]
+func (r *rankSet) args(rank int) C.EpArgs {
+	s := r.local[rank]
 	a := C.EpArgs{
-		rank: C.int32_t(r.number(rank)), ranks: C.int32_t(r.ranks()),
+		rank: C.int32_t(r.rankOf(rank)), ranks: C.int32_t(r.count()),
 		deadline_ns: C.uint64_t(r.deadline.Nanoseconds()), allreduce_size: 1,
 	}
 	point(&a.fault, s.faultDevice)
-	for i := range r.seats {
+	for i := range r.local {
 		point(&a.control[i], r.at(i, declare.PartControl))
 		point(&a.heap[i], r.base(i))
 	}

@@ -10,17 +10,17 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// bayes begins with wide draws from every kernel, and then measures what a Gaussian
-// process of each kernel expects most of; while few points are known, one over all kernels
-// has a say, too. A kernel that is behind keeps being tried, as long as these do not rule
-// out that it holds something better.
+// bayes measures widely spread initial samples of every kernel, then the points with the
+// largest expected improvement by a Gaussian process of each kernel. While few points are
+// known, a process over all kernels counts too. A slow kernel is sampled again as long as its
+// process does not rule out a better point.
 func bayes(ctx context.Context, s *State) error {
 	return runBayes(ctx, s, func() bool { return false })
 }
 
-// auto measures every point where that fits the budget, and else goes about it as bayes
-// does. Under a time limit it asks again after every batch: the first configs wait for
-// the compiler and make the rest look slow.
+// auto measures every point if the budget allows it, and follows bayes otherwise. Under a time
+// limit it decides again after every batch: the first configs wait for the compiler, so an
+// early estimate is too high.
 func auto(ctx context.Context, s *State) error {
 	if !s.Timed() && s.Left() >= s.freshLeft() {
 		return race(ctx, s)
@@ -28,7 +28,8 @@ func auto(ctx context.Context, s *State) error {
 	return runBayes(ctx, s, s.spaceFits)
 }
 
-// runBayes is bayes until whole says that all the rest can be measured too.
+// runBayes runs bayes. It changes to a race as soon as whole reports that the budget allows
+// measuring all remaining points.
 func runBayes(ctx context.Context, s *State, whole func() bool) error {
 	b := newBayesSearch(s)
 	next := append(slices.Clone(s.Required), b.nextInitial()...)
@@ -42,7 +43,7 @@ func runBayes(ctx context.Context, s *State, whole func() bool) error {
 		if next = b.nextInitial(); len(next) == 0 {
 			next = b.next(min(b.batch(), s.Left()))
 		}
-		if len(next) > 0 { // with the default the best links these rounds to the ones before
+		if len(next) > 0 { // the default and the best point link these rounds to earlier ones
 			best := s.Ranked(s.Measured())
 			next = append(next, best[:min(1, len(best))]...)
 		}
@@ -51,33 +52,33 @@ func runBayes(ctx context.Context, s *State, whole func() bool) error {
 }
 
 const (
-	batchSize           = 4    // points that are measured side by side
-	smallBatch          = 2    // of them, while few are known
-	fewPoints           = 50   // points
-	maxInitial          = 48   // wide draws and required points, beyond which only a kernel that lacks draws gets one
-	initialShare        = 0.4  // of the budget that wide draws take
-	maxInitialPerKernel = 2    // of a kernel, whatever they show; see drawsEach
-	perKernelShare      = 0.25 // of the budget that these take at most
-	competitiveGap      = 0.7  // scores that a kernel may be behind the best and still get more of them
-	maxPredicted        = 4000 // points of a kernel that are looked at for the next batch, at most
-	maxScored           = 160  // of these, how many get their doubt computed
+	batchSize           = 4    // points measured in the same rounds
+	smallBatch          = 2    // the same, while fewer than fewPoints are known
+	fewPoints           = 50   // below this the shared surrogate counts
+	maxInitial          = 48   // initial samples, required points included; only needsInitial goes beyond
+	initialShare        = 0.4  // of the budget, for initial samples
+	maxInitialPerKernel = 2    // see initialPerKernel
+	perKernelShare      = 0.25 // of the budget: the most that samples of every kernel may take
+	competitiveGap      = 0.7  // in score, to the best point: a kernel closer than this gets more initial samples
+	maxPredicted        = 4000 // points of a kernel whose time is predicted for a batch
+	maxScored           = 160  // of these, the fastest by prediction get an expected improvement
 )
 
-// bayesSearch is the state of the strategy.
+// bayesSearch holds the state of the strategy.
 type bayesSearch struct {
 	*State
 	kernels []*kernelModel
-	shared  *sharedSurrogate // while few points are known
-	initial int              // wide draws so far, and what the search begins with
-	started bool             // the first draws were made
+	shared  *sharedSurrogate
+	initial int  // initial samples so far, required points included
+	started bool // nextInitial was called
 }
 
-// kernelModel is one kernel with its process.
+// kernelModel holds one kernel's points and surrogate.
 type kernelModel struct {
 	kernel    string
 	axes      []Axis
 	points    []int
-	initial   []int // wide draws, and what the search begins with
+	initial   []int // initial samples, required points included
 	surrogate *surrogate
 	coords    map[int][]float64
 }
@@ -104,8 +105,8 @@ func newBayesSearch(s *State) *bayesSearch {
 	return b
 }
 
-// coordinates are the coordinates of a point: the place of each value on its axis, from 0 to 1,
-// so that two values are one apart.
+// coordinates returns a point's coordinates. Value i of an axis with n values lies at
+// i/sqrt(n-1): the two values of a switch are 1 apart.
 func (k *kernelModel) coordinates(s *Space, point int) []float64 {
 	if x, ok := k.coords[point]; ok {
 		return x
@@ -121,9 +122,9 @@ func (k *kernelModel) coordinates(s *Space, point int) []float64 {
 	return x
 }
 
-// nextInitial are the next of the first draws, none where enough were made. First every kernel has
-// one or two, with what the search begins with counted in. Then those take turns whose best is
-// within reach of the best of all. Under a time limit draws come in chunks.
+// nextInitial returns the next initial samples, or nil when there are enough. It first gives
+// every kernel one or two, required points included. Then it draws in turn from the kernels
+// that are competitive. Under a time limit it returns at most a chunk.
 func (b *bayesSearch) nextInitial() []int {
 	if b.Timed() && b.started && b.eval.Spent() > time.Duration(initialShare*float64(b.searchTime()+b.eval.Spent())) {
 		return nil
@@ -137,8 +138,7 @@ func (b *bayesSearch) nextInitial() []int {
 	return out
 }
 
-// drawInitial takes at most n points from the kernels that want some, in turn: each is the one of
-// a few that is furthest from those before.
+// drawInitial draws at most n points in turn from the kernels of which wants is true.
 func (b *bayesSearch) drawInitial(wants func(*kernelModel) bool, n int) (out []int) {
 	if b.Timed() {
 		n = min(n, chunk)
@@ -156,7 +156,7 @@ func (b *bayesSearch) drawInitial(wants func(*kernelModel) bool, n int) (out []i
 	return out
 }
 
-// initialQuota is how many wide draws there are in all.
+// initialQuota returns how many initial samples the search takes in all.
 func (b *bayesSearch) initialQuota() int {
 	n := min(maxInitial, b.Left()+b.initial)
 	if b.budget.Evaluations > 0 {
@@ -165,7 +165,8 @@ func (b *bayesSearch) initialQuota() int {
 	return n
 }
 
-// needsInitial says that a kernel has too few draws to be judged by. Draws that failed do not count.
+// needsInitial reports whether a kernel has fewer initial samples than initialPerKernel. Failed
+// ones do not count.
 func (b *bayesSearch) needsInitial(k *kernelModel) bool {
 	n := 0
 	for _, i := range k.initial {
@@ -176,9 +177,8 @@ func (b *bayesSearch) needsInitial(k *kernelModel) bool {
 	return n < min(b.initialPerKernel(), len(k.points))
 }
 
-// initialPerKernel is how many draws every kernel has, whatever they show: one where a second of each
-// would take too much of the budget. Where there is more of it that one may have been bad luck,
-// and nobody would come back to the kernel.
+// initialPerKernel returns how many initial samples every kernel gets: two, because a single
+// slow one would end the search of its kernel, or one if two of each exceed perKernelShare.
 func (b *bayesSearch) initialPerKernel() int {
 	if n := b.budget.Evaluations; n > 0 && float64(maxInitialPerKernel*len(b.kernels)) > perKernelShare*float64(n) {
 		return 1
@@ -186,7 +186,8 @@ func (b *bayesSearch) initialPerKernel() int {
 	return maxInitialPerKernel
 }
 
-// competitive tells of a kernel whether its best draw is near enough to the best point of all.
+// competitive returns a function that reports whether the best initial sample of a kernel is
+// within competitiveGap of the best point.
 func (b *bayesSearch) competitive() func(*kernelModel) bool {
 	least := b.least()
 	return func(k *kernelModel) bool {
@@ -194,11 +195,11 @@ func (b *bayesSearch) competitive() func(*kernelModel) bool {
 	}
 }
 
-// initialTries of a wide draw.
+// initialTries is how many random points furthest compares.
 const initialTries = 12
 
-// furthest is the one of a few random fresh points that differs most from the nearest of
-// those drawn before, -1 where it found none.
+// furthest returns the random fresh point with the largest distance to the nearest initial
+// sample of its kernel, -1 if it found none.
 func (k *kernelModel) furthest(s *State) int {
 	best, most := -1, -1.0
 	for range initialTries {
@@ -225,16 +226,16 @@ func distance(x, y []float64) float64 {
 	return sum
 }
 
-// option is a point that may be measured next.
+// option is a fresh point with its prediction.
 type option struct {
 	point       int
 	surrogate   *surrogate
 	x           []float64
-	mean        float64
-	improvement float64
+	mean        float64 // of the warped score
+	improvement float64 // expected
 }
 
-// least is the best score so far.
+// least returns the best score so far.
 func (b *bayesSearch) least() float64 {
 	least := math.Inf(1)
 	for _, i := range b.points {
@@ -243,9 +244,9 @@ func (b *bayesSearch) least() float64 {
 	return least
 }
 
-// batch is how many points are measured before the next choice. While few are known each
-// says much about the next. Under a time limit batches are large from the beginning, so
-// that compilers work side by side.
+// batch returns how many points are measured before the next choice. While few points are
+// known, batches are small. Under a time limit they are large from the beginning, so that
+// several compilers work at once.
 func (b *bayesSearch) batch() int {
 	if !b.Timed() && b.Tried() < fewPoints {
 		return smallBatch
@@ -253,9 +254,8 @@ func (b *bayesSearch) batch() int {
 	return batchSize
 }
 
-// next returns up to n points to measure now, those worth most first. The Gaussian process of
-// a point's kernel estimates its worth. While few points are known, the process that all
-// kernels share estimates it too.
+// next returns up to n points to measure, largest expected improvement first. While few points
+// are known, the shared surrogate counts besides each kernel's own.
 func (b *bayesSearch) next(n int) []int {
 	least := b.least()
 	expected := priorOf(b.warped(b.Ranked(b.Measured()), least))
@@ -282,7 +282,7 @@ func (b *bayesSearch) next(n int) []int {
 			if o.point == top.point {
 				continue
 			}
-			if o.surrogate == top.surrogate { // what the new point will say of this one need not be measured twice
+			if o.surrogate == top.surrogate { // measuring top tells much about points correlated with it
 				o.improvement *= 1 - math.Pow(o.surrogate.correlation(o.x, top.x), 2)
 			}
 			rest = append(rest, o)
@@ -292,13 +292,13 @@ func (b *bayesSearch) next(n int) []int {
 	return out
 }
 
-// warp spreads scores near the best and presses together those far from it: which of two
-// slow points is slower does not matter.
+// warp returns the logarithm of a score's distance from the best. It keeps the differences of
+// fast points and compresses those of slow ones, which do not matter.
 func warp(score, least float64) float64 { return math.Log(score - least + warpOffset) }
 
 const warpOffset = 0.5
 
-// warped are the scores of measured points, warped.
+// warped returns the warped scores of measured points.
 func (s *State) warped(points []int, least float64) []float64 {
 	out := make([]float64, len(points))
 	for k, i := range points {
@@ -307,12 +307,11 @@ func (s *State) warped(points []int, least float64) []float64 {
 	return out
 }
 
-// maxTraining bounds the measured points that a process takes in: its cost grows with
-// their cube.
+// maxTraining bounds the points that a surrogate is fitted to: the cost grows with their cube.
 const maxTraining = 160
 
-// trainingPoints are the measured points of a kernel, the best first, and of many every few of the
-// slow ones.
+// trainingPoints returns the measured points of a kernel, fastest first. Beyond maxTraining it
+// returns the fastest half and an even selection of the rest.
 func (k *kernelModel) trainingPoints(s *State) []int {
 	all := s.Ranked(slices.DeleteFunc(slices.Clone(k.points), s.Fresh))
 	if len(all) <= maxTraining {
@@ -326,7 +325,7 @@ func (k *kernelModel) trainingPoints(s *State) []int {
 	return out
 }
 
-// options are the fresh points of a kernel with what they are worth by its own process.
+// options fits a kernel's surrogate and returns its best fresh points.
 func (k *kernelModel) options(s *State, expected prior, least float64) []option {
 	known := k.trainingPoints(s)
 	k.surrogate.at = nil
@@ -342,8 +341,8 @@ func (k *kernelModel) options(s *State, expected prior, least float64) []option 
 	return k.scoreFresh(s, k.surrogate, func(point int) []float64 { return k.coordinates(s.Space, point) })
 }
 
-// scoreFresh are the points of a kernel that can still be tried and of which a process expects
-// most, with what they are worth by it.
+// scoreFresh returns the fresh points of a kernel that a surrogate predicts to be fastest, with
+// their expected improvement.
 func (k *kernelModel) scoreFresh(s *State, p *surrogate, at func(int) []float64) []option {
 	var out []option
 	for step, i := 1+len(k.points)/maxPredicted, 0; i < len(k.points); i += step {
@@ -358,8 +357,8 @@ func (k *kernelModel) scoreFresh(s *State, p *surrogate, at func(int) []float64)
 	for _, o := range out {
 		xs = append(xs, o.x)
 	}
-	for i, doubt := range p.deviations(xs) {
-		out[i].improvement = expectedImprovement(math.Log(warpOffset), out[i].mean, doubt)
+	for i, deviation := range p.deviations(xs) {
+		out[i].improvement = expectedImprovement(math.Log(warpOffset), out[i].mean, deviation)
 	}
 	return out
 }

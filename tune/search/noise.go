@@ -8,19 +8,19 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// screenRounds is how often a strategy times a new point: so often that the standard error of
-// its median is no more than the band, by the noise seen so far.
+// screenRounds returns how often a strategy times a new point: enough rounds to bring the
+// standard error of its median down to the band, by the noise seen so far.
 func (s *State) screenRounds() int {
 	noise := s.noise()
 	if s.Band <= 0 || noise == 0 {
 		return ScreenRounds
 	}
-	wanted := math.Pi / 2 * math.Pow(noise/s.Band, 2) // of normal data, the median's variance is that of the mean times this
+	wanted := math.Pi / 2 * math.Pow(noise/s.Band, 2) // see stat.StdErr
 	return int(min(max(math.Ceil(wanted), ScreenRounds), mostScreenRounds))
 }
 
-// noise is the standard deviation of a sample within a round, relative to its time: the median
-// over points of what their samples vary by. Points of one sample say nothing.
+// noise returns the relative standard deviation of a sample within its round: the median over
+// points with two or more samples, 0 when there is none.
 func (s *State) noise() float64 {
 	var variances []float64
 	for _, f := range s.adjusted() {

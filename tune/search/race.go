@@ -7,27 +7,26 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// race measures every point in a few rounds, and the best of them in more, as
-// irace and successive halving do. The schedule is fixed: rounds are cheap, and
-// a fixed schedule can be resumed exactly. Under a bound it screens random points, fewer
-// than it has time for: the heats get their share.
+// race measures every point in a few rounds and the best of them in more, as irace and
+// successive halving do. The schedule is fixed, so that a resumed run repeats it exactly.
+// Under a bound it screens random points, and keeps time for the later passes.
 func race(ctx context.Context, s *State) error {
 	live, err := screen(ctx, s, schedule[0].rounds)
 	if err != nil {
 		return err
 	}
-	for i, heat := range schedule[1:] {
+	for i, pass := range schedule[1:] {
 		live = s.Keep(live, int(schedule[i].keep*float64(len(live))+0.5))
-		rounds := s.Rounds(len(live), heat.rounds)
-		if err := s.Measure(ctx, heat.stage, live, rounds); err != nil {
+		rounds := s.Rounds(len(live), pass.rounds)
+		if err := s.Measure(ctx, pass.stage, live, rounds); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// schedule are the parts of a race: the rounds of each, and the share of its
-// points that goes on to the next.
+// schedule lists the passes of a race: the rounds of each, and the share of its
+// points that the next pass measures again.
 var schedule = []struct {
 	stage  record.Stage
 	rounds int
@@ -38,18 +37,18 @@ var schedule = []struct {
 	{record.StageHalving2, 10, 1},
 }
 
-// chunk is how many fresh points are screened at a time under a time limit.
+// chunk is how many fresh points a block screens under a time limit.
 const chunk = 24
 
-// gridRounds of every point, gridStep at a time: a block that is lost costs little, and
-// rounds in pairs turn their order around.
+// gridRounds is the number of rounds of every point in a grid search. gridStep of them make a
+// block: a lost block costs little, and two rounds run in opposite orders.
 const (
 	gridRounds = 10
 	gridStep   = 2
 )
 
-// grid measures every point of the space in as many rounds, side by side. Under a
-// bound it measures those that a random order puts first.
+// grid measures every point in gridRounds rounds, for recordings of whole spaces. Under a
+// bound it measures random points.
 func grid(ctx context.Context, s *State) error {
 	if s.Timed() {
 		_, err := screen(ctx, s, gridRounds)
@@ -64,10 +63,10 @@ func grid(ctx context.Context, s *State) error {
 	return nil
 }
 
-// screen measures every point that the budget admits, and returns them. Without
-// a time limit all points are in the same rounds. With one they come in chunks,
-// so that the search can stop between them; the default and the two best points
-// so far are in every chunk, and link its rounds to those before.
+// screen measures as many points as the budget allows, and returns them. Without
+// a time limit all points share the same rounds. With one it measures chunks, so that it can
+// stop between them. The default and the two best points so far are in every chunk, and link
+// its rounds to earlier ones.
 func screen(ctx context.Context, s *State, rounds int) ([]int, error) {
 	fresh := s.Shuffled()
 	size := len(fresh)
@@ -90,12 +89,12 @@ func screen(ctx context.Context, s *State, rounds int) ([]int, error) {
 	}
 }
 
-// RaceSamples is how many timings a race of n points takes before its finals.
+// RaceSamples returns how many samples a race of n points takes before its finals.
 func RaceSamples(n int) int {
 	total := 0
-	for _, heat := range schedule {
-		total += n * heat.rounds
-		n = int(heat.keep*float64(n) + 0.5)
+	for _, pass := range schedule {
+		total += n * pass.rounds
+		n = int(pass.keep*float64(n) + 0.5)
 	}
 	return total
 }

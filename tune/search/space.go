@@ -33,11 +33,11 @@ type Grid struct {
 	points []uint64 // points instead of the product, see SpaceOf
 }
 
-// maxProduct bounds the product of a grid: a larger one is a typing error.
+// maxProduct bounds the points of a grid before its rules: more is a typing error.
 const maxProduct = 20_000_000
 
-// Space is every legal config of one search. A config is a point with an index
-// that does not change: first the points of the grids, in the order of their
+// A Space holds every legal config of one search. A config is a point with an index
+// that never changes: first the points of the grids, in the order of their
 // axes, then the configs that were added.
 type Space struct {
 	parts  []part
@@ -46,16 +46,16 @@ type Space struct {
 	n      int
 }
 
-// part is an enumerated grid. A point is stored as its mixed-radix number: a
-// hundred thousand of them take less than a megabyte.
+// part is an enumerated grid. It stores a point as a mixed-radix number: a hundred thousand
+// points take less than a megabyte.
 type part struct {
 	grid   Grid
 	first  int      // index of its first point
 	points []uint64 // ascending
 }
 
-// NewSpace enumerates grids and says how their rules cut them down, without
-// naming a problem.
+// NewSpace enumerates grids. It also returns how many points each rule removed; the Problem
+// of these records is left to the caller.
 func NewSpace(grids ...Grid) (*Space, []record.SpaceInfo, error) {
 	s := &Space{extras: map[string]int{}}
 	var infos []record.SpaceInfo
@@ -117,7 +117,8 @@ func (g *Grid) decode(c ep.Config, n uint64) {
 	}
 }
 
-// encode is the mixed-radix number that fill expands.
+// encode returns the number of a config: the inverse of decode. ok is false for a config
+// outside the grid.
 func (g *Grid) encode(c ep.Config) (n uint64, ok bool) {
 	if c.Kernel != g.Kernel || len(c.Values) != len(g.Axes) {
 		return 0, false
@@ -141,8 +142,7 @@ func (g *Grid) brokenRule(c ep.Config) string {
 	return ""
 }
 
-// Clone is a space that shares the grids of s. Adding to one does not change the
-// other.
+// Clone returns a copy of the space. Adding to one does not change the other.
 func (s *Space) Clone() *Space {
 	return &Space{parts: s.parts, extra: slices.Clone(s.extra), extras: maps.Clone(s.extras), n: s.n}
 }
@@ -158,10 +158,10 @@ func (s *Space) Add(c ep.Config) int {
 	return s.n - 1
 }
 
-// Len is the number of points.
+// Len returns the number of points.
 func (s *Space) Len() int { return s.n }
 
-// Config is the point with index i.
+// Config returns the config of point i.
 func (s *Space) Config(i int) ep.Config {
 	k := s.kernel(i)
 	if k == len(s.parts) {
@@ -173,8 +173,7 @@ func (s *Space) Config(i int) ep.Config {
 	return c
 }
 
-// kernel numbers the kernel of point i: its grid, or one past the last for
-// points that were added.
+// kernel returns the number of point i's grid, one past the last for added points.
 func (s *Space) kernel(i int) int {
 	k := 0
 	for k < len(s.parts) && i >= s.parts[k].first+len(s.parts[k].points) {
@@ -183,7 +182,7 @@ func (s *Space) kernel(i int) int {
 	return k
 }
 
-// Index finds a config.
+// Index returns the point of a config.
 func (s *Space) Index(c ep.Config) (int, bool) {
 	for k := range s.parts {
 		p := &s.parts[k]
@@ -193,7 +192,7 @@ func (s *Space) Index(c ep.Config) (int, bool) {
 			}
 		}
 	}
-	if len(s.extra) == 0 { // a key takes long to make
+	if len(s.extra) == 0 { // spares making the key, which is slow
 		return 0, false
 	}
 	i, ok := s.extras[c.Key()]
@@ -214,7 +213,7 @@ func (s *Space) Neighbors(i int) []int {
 	return out
 }
 
-// axes are those of a kernel, nil if no grid has it.
+// axes returns the axes of a kernel, nil if no grid has it.
 func (s *Space) axes(kernel string) []Axis {
 	for _, p := range s.parts {
 		if p.grid.Kernel == kernel {
@@ -224,8 +223,8 @@ func (s *Space) axes(kernel string) []Axis {
 	return nil
 }
 
-// Fingerprint identifies the space, and the build of the kernels it is for:
-// the first 16 hex digits of a SHA-256 over axes, points and the words of its kernels.
+// Fingerprint returns the first 16 hex digits of a SHA-256 over axes, points and the build of
+// the kernels.
 func (s *Space) Fingerprint(abi ep.ABI) string {
 	h := sha256.New()
 	for _, p := range s.parts {
@@ -241,8 +240,8 @@ func (s *Space) Fingerprint(abi ep.ABI) string {
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
-// SpaceOf makes a space of given configs: that of pairs, and that of a
-// recorded run. Kernels come in the order in which the configs name them.
+// SpaceOf makes a space of given configs, for pairs and for recorded runs. Kernels keep the
+// order in which the configs name them.
 func SpaceOf(configs []ep.Config) (*Space, error) {
 	byKernel := map[string][]ep.Config{}
 	var kernels []string
@@ -265,7 +264,7 @@ func SpaceOf(configs []ep.Config) (*Space, error) {
 }
 
 // listedGrid makes a grid whose points are the given configs of one kernel. Its
-// axes are the values found in them.
+// axes hold the values found in these configs.
 func listedGrid(configs []ep.Config) (Grid, error) {
 	g := Grid{Kernel: configs[0].Kernel, points: []uint64{}}
 	values := map[string]map[ep.Value]bool{}
@@ -297,7 +296,7 @@ func listedGrid(configs []ep.Config) (Grid, error) {
 	return g, nil
 }
 
-// sortedValues puts numbers before words, both ascending.
+// sortedValues returns the numbers of a set, then the words, both ascending.
 func sortedValues(set map[ep.Value]bool) []ep.Value {
 	number := func(v ep.Value) float64 {
 		if n, ok := v.Int(); ok {

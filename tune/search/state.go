@@ -13,23 +13,21 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Sample is the time of one point in one round: the slowest rank's, in
-// seconds of one call.
+// A Sample is the time of one point in one round: seconds of one call on the slowest rank.
 type Sample struct {
 	Point, Round int
 	Seconds      float64
 }
 
-// Evaluator measures points of a space side by side. A machine, a recorded run
-// and a synthetic landscape are all evaluators.
+// An Evaluator measures points of a space in the same rounds: on a machine, from a recorded
+// run, or on a synthetic landscape.
 type Evaluator interface {
-	// Measure runs rounds in each of which every live point is timed once,
-	// in an order drawn for that round. Round numbers grow over all calls.
-	// A point with fewer samples than rounds failed; it must not be asked
-	// for again. An error means that nothing can be measured any more.
+	// Measure times every live point once a round, in an order drawn for that round.
+	// Round numbers grow over all calls. A point with fewer samples than rounds has failed
+	// and must not be measured again. An error means that nothing can be measured any more.
 	Measure(ctx context.Context, stage record.Stage, live []int, rounds int) ([]Sample, error)
 
-	// Spent is what the search has cost so far. It must be reproducible: a
+	// Spent returns the time that the search has cost so far. It must be reproducible: a
 	// resumed search decides by it again.
 	Spent() time.Duration
 }
@@ -40,16 +38,16 @@ type Budget struct {
 	Time        time.Duration // of the whole search, confirmation included
 }
 
-// State is one search in progress: what strategies see. Every measurement
+// State is one search in progress, as strategies see it. Every measurement
 // includes the default, and every point is scored against it.
 type State struct {
 	Space    *Space
 	Rand     *rand.Rand
 	Default  int
-	Required []int // measured to the end, however slow they look; the default included
+	Required []int // measured up to the finals, however slow they look; the default included
 
-	// Band is the least relative difference that counts, 0 where that is not known.
-	// Strategies time points of a noisy machine more often by it.
+	// Band is the least relative difference that counts, 0 if unknown. On a noisy machine
+	// strategies time points more often by it.
 	Band float64
 
 	eval   Evaluator
@@ -63,7 +61,7 @@ type State struct {
 	pace   pace
 }
 
-// pace is what blocks with new points have cost.
+// pace sums the cost of blocks with new points.
 type pace struct {
 	points int
 	time   time.Duration
@@ -83,8 +81,8 @@ func NewState(s *Space, e Evaluator, b Budget, dflt int, required []int, rng *ra
 // ErrDefault ends a search whose default fails.
 var ErrDefault = errors.New("the default config failed: nothing can be compared with it")
 
-// Measure times live points, and the default, for some rounds. New points
-// beyond the budget are left out. Score tells what came of it.
+// Measure times the default and the live points in some rounds. It leaves out new points
+// beyond the budget. Score returns the result.
 func (s *State) Measure(ctx context.Context, stage record.Stage, live []int, rounds int) error {
 	batch := s.admit(live)
 	if len(batch) < 2 && s.measured(s.Default) {
@@ -118,8 +116,8 @@ func (s *State) Measure(ctx context.Context, stage record.Stage, live []int, rou
 	return nil
 }
 
-// admit leaves out what failed, what is listed twice and what exceeds the
-// budget, and puts the default in front.
+// admit returns the default and the live points, without failed points, duplicates and new
+// points beyond the budget.
 func (s *State) admit(live []int) []int {
 	batch, left := []int{s.Default}, s.Left()
 	listed := map[int]bool{s.Default: true}
@@ -154,25 +152,24 @@ func (s *State) measured(point int) bool {
 	return ok
 }
 
-// Failed reports whether a point failed, and was not revived since.
+// Failed reports whether a point has failed since it was last revived.
 func (s *State) Failed(point int) bool { return s.failed[point] }
 
-// Fresh reports whether a point can still be tried.
+// Fresh reports whether a point was never measured.
 func (s *State) Fresh(point int) bool { return !s.measured(point) }
 
-// freshLeft is how many points of the space were not measured yet.
+// freshLeft returns how many points of the space were not measured yet.
 func (s *State) freshLeft() int { return s.Space.Len() - len(s.points) }
 
-// laterShare is what the heats of a race take beside its screen.
+// laterShare is the time of a race's later passes over that of its screen.
 const laterShare = 0.3
 
-// laterTime is what the heats of a race over the points measured so far will take.
+// laterTime returns how long the later passes of a race over the points measured so far take.
 func (s *State) laterTime() time.Duration {
 	return time.Duration(laterShare / (1 + laterShare) * float64(s.eval.Spent()))
 }
 
-// spaceFits reports whether the time left is enough to measure every point, at the pace
-// so far.
+// spaceFits reports whether the time left allows measuring every point, at the pace so far.
 func (s *State) spaceFits() bool {
 	if !s.Timed() || s.pace.points == 0 {
 		return false
@@ -181,7 +178,7 @@ func (s *State) spaceFits() bool {
 	return time.Duration((1+laterShare)*float64(each))*time.Duration(s.freshLeft()) <= s.searchTime()
 }
 
-// Left is how many fresh points the budget admits, required ones aside.
+// Left returns how many fresh points the budget allows besides the required ones.
 func (s *State) Left() int {
 	left := s.Space.Len()
 	if n := s.budget.Evaluations; n > 0 {
@@ -199,21 +196,20 @@ func (s *State) Left() int {
 	return left
 }
 
-// A time budget keeps back what the finals and the confirmation take at the pace so far,
-// within these shares.
+// reservedTime stays within these shares of a time budget.
 const (
 	minReserved = 0.1
 	maxReserved = 0.3
 )
 
-// reservedFinalists are as many as any protocol confirms.
+// reservedFinalists is the largest number of finalists of any protocol.
 const reservedFinalists = 24
 
-// reservedRounds are the rounds of the finals that finalists have in the mean: most drop
-// out early.
+// reservedRounds is the mean number of final rounds of a finalist: most drop out early.
 const reservedRounds = 25
 
-// reservedTime is what is kept back of a time budget.
+// reservedTime returns how much of a time budget is kept for the finals and the confirmation,
+// at the pace so far.
 func (s *State) reservedTime() time.Duration {
 	most := maxReserved * float64(s.budget.Time)
 	if s.spent == 0 {
@@ -223,13 +219,13 @@ func (s *State) reservedTime() time.Duration {
 	return time.Duration(min(max(float64(s.sampleTime()*samples), minReserved*float64(s.budget.Time)), most))
 }
 
-// confirmSamples are those of the challenger and the default in a usual confirmation.
+// confirmSamples is the number of samples in a usual confirmation.
 const confirmSamples = 50
 
-// Timed reports whether the budget is bounded by time.
+// Timed reports whether the budget bounds time.
 func (s *State) Timed() bool { return s.budget.Time > 0 }
 
-// searchTime is what strategies may still spend.
+// searchTime returns how much time strategies may still spend.
 func (s *State) searchTime() time.Duration {
 	if !s.Timed() {
 		return math.MaxInt64
@@ -237,11 +233,11 @@ func (s *State) searchTime() time.Duration {
 	return s.budget.Time - s.reservedTime() - s.eval.Spent()
 }
 
-// sampleTime is what a sample has cost so far, in the mean.
+// sampleTime returns the mean cost of a sample so far.
 func (s *State) sampleTime() time.Duration { return s.eval.Spent() / time.Duration(max(s.spent, 1)) }
 
-// Rounds bounds rounds of n points by what is left of the search time. It is
-// at least 1.
+// Rounds returns how many of the wanted rounds of n points fit the search time left, at
+// least 1.
 func (s *State) Rounds(n, rounds int) int {
 	if !s.Timed() || s.sampleTime() == 0 {
 		return rounds
@@ -249,9 +245,8 @@ func (s *State) Rounds(n, rounds int) int {
 	return max(1, min(rounds, int(s.searchTime()/(s.sampleTime()*time.Duration(max(n, 1))))))
 }
 
-// Score is the logarithm of a point's time over the default's, cleared of what
-// its rounds had in common. It is +Inf for a point that failed or was not
-// measured.
+// Score returns the logarithm of a point's time over the default's, with round effects
+// removed. It is +Inf for a point that failed or was not measured.
 func (s *State) Score(point int) float64 {
 	k, ok := s.itemOf[point]
 	if !ok || s.failed[point] {
@@ -266,8 +261,8 @@ func (s *State) Score(point int) float64 {
 	return s.effect[k] - s.effect[s.itemOf[s.Default]]
 }
 
-// Ranked lists those of the points that did not fail, fastest first. Equal
-// scores keep the order of their indices.
+// Ranked returns the points that have a score, fastest first. Equal scores are in order of
+// index.
 func (s *State) Ranked(points []int) []int {
 	out := slices.DeleteFunc(slices.Clone(points), func(i int) bool { return math.IsInf(s.Score(i), 1) })
 	slices.SortFunc(out, func(a, b int) int {
@@ -276,10 +271,10 @@ func (s *State) Ranked(points []int) []int {
 	return slices.Compact(out)
 }
 
-// Measured lists the points tried so far, in order of index.
+// Measured returns the points tried so far, in order of index.
 func (s *State) Measured() []int { return slices.Sorted(slices.Values(s.points)) }
 
-// Keep is the best n of points together with the required ones.
+// Keep returns the best n of the points, and the required ones that did not fail.
 func (s *State) Keep(points []int, n int) []int {
 	ranked := s.Ranked(points)
 	out := ranked[:min(n, len(ranked)):min(n, len(ranked))]
@@ -291,10 +286,9 @@ func (s *State) Keep(points []int, n int) []int {
 	return out
 }
 
-// Shuffled lists fresh points of the space in random order, required ones
-// aside: all of them, or as many as the budget admits. Kernels take turns, so
-// that a kernel with ten thousand points leaves some of the budget to one with
-// thirty.
+// Shuffled returns fresh points in random order, without required ones, as many as the budget
+// allows. It draws from kernels in turn: a kernel with ten thousand points leaves some of the
+// budget to one with thirty.
 func (s *State) Shuffled() []int {
 	order := slices.DeleteFunc(s.Rand.Perm(s.Space.Len()), func(i int) bool { return s.measured(i) || slices.Contains(s.Required, i) })
 	count, turn := map[int]int{}, make(map[int]int, len(order))
@@ -314,8 +308,8 @@ func (s *State) Revive(points []int) {
 	}
 }
 
-// Tried is the number of distinct points measured.
+// Tried returns the number of distinct points measured.
 func (s *State) Tried() int { return len(s.points) }
 
-// Samples is the number of timings taken.
+// Samples returns the number of samples taken.
 func (s *State) Samples() int { return s.spent }

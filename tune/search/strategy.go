@@ -1,6 +1,5 @@
 // Package search finds the fastest config of a space by measuring few of its
-// points. It measures nothing itself: an Evaluator does, which may be a
-// machine, a recorded run or a synthetic landscape.
+// points. An Evaluator measures: a machine, a recorded run or a synthetic landscape.
 //
 // A Space holds the legal configs of one search. A Strategy decides which of
 // them to measure, and for how many rounds, through the State of the search.
@@ -15,11 +14,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Strategy decides what to measure next until the budget is spent or nothing
-// is left to learn. It leaves what it found in the state.
+// A Strategy measures points through the state until the budget is spent or nothing
+// is left to learn.
 type Strategy func(context.Context, *State) error
 
-// namedStrategy is a strategy with the name that flags give it.
+// namedStrategy is a strategy and its name in flags.
 type namedStrategy struct {
 	name string
 	run  Strategy
@@ -27,13 +26,12 @@ type namedStrategy struct {
 
 func (n namedStrategy) String() string { return n.name }
 
-// strategies are the known ones in the order help prints them. grid measures every
-// point in as many rounds: for recordings of whole spaces. Gone are ils and coord, which
-// stay inside the kernel they begin with, and a genetic search: on whole spaces bayes was
-// ahead of each at every budget.
+// strategies lists the strategies in the order help prints them. Iterated local search,
+// coordinate descent and a genetic search were tried: on recorded whole spaces bayes lost
+// less at every budget.
 var strategies = []namedStrategy{{DefaultStrategy, auto}, {"bayes", bayes}, {"race", race}, {"grid", grid}}
 
-// DefaultStrategy is what a sweep takes where nobody says.
+// DefaultStrategy is the strategy of a sweep without --strategy.
 const DefaultStrategy = "auto"
 
 // StrategyNames lists the known strategies.
@@ -51,11 +49,11 @@ func ParseStrategy(name string) (Strategy, error) {
 	return found.run, err
 }
 
-// ScreenRounds is how often strategies time a point at least: enough to rank
+// ScreenRounds is the least number of rounds of a new point: enough to rank
 // neighbours. The finals do the rest.
 const ScreenRounds = 3
 
-// mostScreenRounds is how often they do on a noisy machine. On spaces of 2 H100, where calls of
-// few tokens vary by 3 % from round to round, 50 configs lose 1.07 % with three rounds, 0.63 with up to
-// eight and 0.50 with up to twelve, which take a third longer.
+// mostScreenRounds bounds screenRounds. On spaces of 2 H100, whose samples vary by 3 % at few
+// tokens, searches of 50 configs lose 1.07 % with 3 rounds, 0.63 % with up to 8, and 0.50 %
+// with up to 12, which take a third longer.
 const mostScreenRounds = 12

@@ -10,21 +10,21 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// surrogate is a Gaussian process over the points of one kernel: what the measured ones
-// say about the others. The correlation of two points is the product over axes of
-// exp(-roughness * distance) (Rasmussen and Williams 2006, section 4.2): landscapes of
-// launch parameters have kinks, which smoother correlations overshoot.
+// A surrogate is a Gaussian process that predicts the scores of points not yet measured. The
+// correlation of two points is the product over axes of exp(-roughness * distance) (Rasmussen
+// and Williams 2006, section 4.2). Smoother correlations overshoot at the kinks that launch
+// parameters have.
 //
-// A search of 25 points knows two or three of a kernel, and likelihood alone trusts them too
-// much. So all four values have a prior. That of mean and variance comes from the scores of all
-// kernels, that of roughness and nugget from recorded spaces. On spaces of 2 H200 likelihood
-// alone lost 1.53 and 0.34 % at 25 and 50 points, priors 1.41 and 0.23, before kernels shared one.
+// A search of 25 points knows two or three of a kernel. Maximum likelihood overfits them, so
+// mean, variance, roughness and nugget have priors: the first two from the scores of all
+// kernels, the others from recorded spaces. On spaces of 2 H200 likelihood alone lost 1.53 and
+// 0.34 % at 25 and 50 points, priors 1.41 and 0.23 (without a shared surrogate).
 type surrogate struct {
 	roughness   []float64          // by axis
-	nugget      float64            // variance of a score, as a share of the landscape's
-	kernels     *kernelCorrelation // nil in a process over one kernel
+	nugget      float64            // variance of a score's error over the variance of true scores
+	kernels     *kernelCorrelation // nil for a surrogate of one kernel
 	prior       prior
-	learnedFrom int // points that roughness and nugget were learned from
+	learnedFrom int // number of points at the last call of learn
 
 	at       [][]float64 // coordinates of the measured points
 	chol     mat.Cholesky
@@ -33,15 +33,14 @@ type surrogate struct {
 	variance float64
 }
 
-// kernelCorrelation make a process one over several kernels: behind the axes, a point then has the number
-// of its kernel as its last coordinate. Each kernel has a level of its own, and the same
-// parameters do much the same in all, but not quite.
+// kernelCorrelation extends a surrogate to several kernels. A point's last coordinate is the
+// number of its kernel. Each kernel has a level, and a parameter has similar effects in all.
 type kernelCorrelation struct {
-	level  float64 // variance of the levels, as a share of the landscape's
-	params float64 // correlation of what parameters do in two kernels
+	level  float64 // variance of the kernels' levels over the variance of true scores
+	params float64 // correlation of a parameter's effects in two kernels
 }
 
-// Values that learn chooses from, a step apart.
+// learn chooses from these values, one step at a time.
 var (
 	roughnesses       = []float64{0.03, 0.1, 0.3, 1, 3}
 	nuggets           = []float64{0.001, 0.01, 0.1}
@@ -49,8 +48,8 @@ var (
 	paramCorrelations = []float64{0, 0.25, 0.5, 0.75, 0.9}
 )
 
-// The prior of these: the usual value costs nothing, n steps from it cost
-// n * n * stepCost. Costs are logarithms of likelihood.
+// The prior of these values: n steps from the usual one reduce the log likelihood by
+// n * n * stepCost.
 const (
 	usualRoughness = 0.1
 	usualNugget    = 0.01
@@ -59,7 +58,7 @@ const (
 	stepCost       = 0.5
 )
 
-// prior is the mean and the variance of a kernel's scores before any of them is known.
+// prior holds the mean and the variance of a kernel's scores before any of them is known.
 type prior struct{ mean, variance float64 }
 
 // The prior's mean counts as one measured point, its variance as two.
@@ -68,7 +67,7 @@ const (
 	variancePoints = 2
 )
 
-// priorOf is the prior that scores of any kernels give for one of them.
+// priorOf returns the mean and variance of scores as a prior.
 func priorOf(scores []float64) prior {
 	mean, variance := stat.PopMeanVariance(scores, nil)
 	return prior{mean, variance}
@@ -82,14 +81,14 @@ func newSurrogate(axes int) *surrogate {
 	return p
 }
 
-// newCrossKernelSurrogate is a process over several kernels.
+// newCrossKernelSurrogate makes a surrogate over several kernels.
 func newCrossKernelSurrogate(axes int) *surrogate {
 	p := newSurrogate(axes)
 	p.kernels = &kernelCorrelation{usualLevel, usualParams}
 	return p
 }
 
-// correlation of two points.
+// correlation returns the correlation of the true scores at two coordinates.
 func (p *surrogate) correlation(x, y []float64) float64 {
 	sum := 0.0
 	for a, r := range p.roughness {
@@ -105,7 +104,7 @@ func (p *surrogate) correlation(x, y []float64) float64 {
 	return (1 - p.kernels.level) * p.kernels.params * near
 }
 
-// logPrior is the logarithm of the prior of roughness, nugget and kinds.
+// logPrior returns the logarithm of the prior of roughness, nugget and kernels.
 func (p *surrogate) logPrior() float64 {
 	cost := stepsApart(nuggets, p.nugget, usualNugget)
 	for _, r := range p.roughness {
@@ -117,13 +116,14 @@ func (p *surrogate) logPrior() float64 {
 	return -stepCost * cost
 }
 
-// stepsApart is the square of the distance between two of the values, in steps.
+// stepsApart returns the squared distance of two of the values, in steps.
 func stepsApart(values []float64, a, b float64) float64 {
 	d := slices.Index(values, a) - slices.Index(values, b)
 	return float64(d * d)
 }
 
-// update takes in what was measured, and learns where a quarter more is known than the last time.
+// update fits the surrogate to measured scores. It learns anew once there are a quarter more
+// points than the last time.
 func (p *surrogate) update(at [][]float64, y []float64) {
 	if len(y) < p.learnedFrom+max(2, p.learnedFrom/4) {
 		p.fit(at, y)
@@ -133,9 +133,8 @@ func (p *surrogate) update(at [][]float64, y []float64) {
 	p.learnedFrom = len(y)
 }
 
-// learn moves roughness, nugget and kinds to likelier values, one after the other and a step at
-// a time, and fits. It is called again and again as points come in, so that one pass will
-// do.
+// learn moves roughness, nugget and kernels to more likely values, one after the other and a
+// step at a time, and fits. One pass is enough: it is called again as points come in.
 func (p *surrogate) learn(at [][]float64, y []float64) {
 	best := p.fit(at, y) + p.logPrior()
 	try := func(slot *float64, values []float64) {
@@ -163,8 +162,8 @@ func (p *surrogate) learn(at [][]float64, y []float64) {
 	p.fit(at, y)
 }
 
-// fit takes in what was measured, and returns the logarithm of its likelihood, with
-// mean and variance at their most likely values under the prior, up to a constant.
+// fit fits mean, variance and weights to measured scores, and returns the log likelihood up to
+// a constant. Mean and variance take their most likely values under the prior.
 func (p *surrogate) fit(at [][]float64, y []float64) float64 {
 	n := len(y)
 	p.at = at
@@ -193,7 +192,7 @@ func (p *surrogate) fit(at [][]float64, y []float64) float64 {
 	return -0.5 * (float64(n)*math.Log(p.variance) + p.chol.LogDet())
 }
 
-// predict is the expected score of a point.
+// predict returns the expected score at coordinates x.
 func (p *surrogate) predict(x []float64) float64 {
 	sum := p.mean
 	for i, y := range p.at {
@@ -202,7 +201,7 @@ func (p *surrogate) predict(x []float64) float64 {
 	return sum
 }
 
-// deviations are the standard deviations of points' scores.
+// deviations returns the standard deviation of the prediction at each of the coordinates.
 func (p *surrogate) deviations(xs [][]float64) []float64 {
 	n, out := len(p.at), make([]float64, len(xs))
 	if len(xs) == 0 {
@@ -223,8 +222,8 @@ func (p *surrogate) deviations(xs [][]float64) []float64 {
 	return out
 }
 
-// leaveOneOut says of each measured score how likely all the others made it: the logarithm of
-// its density, up to a constant (Rasmussen and Williams 2006, section 5.4.2).
+// leaveOneOut returns the log density of each measured score given all others, up to a constant
+// (Rasmussen and Williams 2006, section 5.4.2).
 func (p *surrogate) leaveOneOut() []float64 {
 	out := make([]float64, len(p.at))
 	if len(out) == 0 {
@@ -239,9 +238,9 @@ func (p *surrogate) leaveOneOut() []float64 {
 	return out
 }
 
-// expectedImprovement is by how much a point is expected to be below least, where it is
+// expectedImprovement returns the expectation of max(0, least - score) for a normal score
 // (Jones, Schonlau and Welch 1998).
-func expectedImprovement(least, expect, doubt float64) float64 {
-	z := (least - expect) / doubt
-	return (least-expect)*distuv.UnitNormal.CDF(z) + doubt*distuv.UnitNormal.Prob(z)
+func expectedImprovement(least, mean, deviation float64) float64 {
+	z := (least - mean) / deviation
+	return (least-mean)*distuv.UnitNormal.CDF(z) + deviation*distuv.UnitNormal.Prob(z)
 }

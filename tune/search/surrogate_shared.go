@@ -7,18 +7,18 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// sharedSurrogate is what kernels say about each other: one process over the points of all. Kernels
-// name the same parameters for the same things, so that what blocks or threads do in one is
-// a first guess for the next. Of a search of 25 points each kernel has two or three to itself.
-// Kernels that have nothing in common are found out: see trust.
+// sharedSurrogate predicts times by one Gaussian process over the points of all kernels. A
+// parameter name means the same in every kernel, so its effect in one kernel is a first guess
+// for the next: in a search of 25 points each kernel has only two or three of its own. weight
+// lowers its influence where kernels have nothing in common.
 type sharedSurrogate struct {
 	surrogate    *surrogate
-	names        []string              // parameters with two values or more, of any kernel
-	values       map[string][]ep.Value // all that any kernel has, numbers ascending
+	names        []string              // parameters with two or more values in all kernels together
+	values       map[string][]ep.Value // by name: the values in all kernels, numbers ascending
 	kernels      map[string]int
 	coords       map[int][]float64
-	logDensities []float64 // log density of each known point, given all others
-	kernelOf     []string  // kernel of each known point
+	logDensities []float64 // by known point: see leaveOneOut
+	kernelOf     []string  // by known point
 }
 
 func newSharedSurrogate(s *Space, kernels []*kernelModel) *sharedSurrogate {
@@ -44,8 +44,8 @@ func newSharedSurrogate(s *Space, kernels []*kernelModel) *sharedSurrogate {
 	return out
 }
 
-// coordinates are the coordinates of a point: the place of each value among those of all kernels, and
-// the kernel. A parameter that the kernel lacks is in the middle.
+// coordinates returns a point's coordinates: the place of each value among the values of all
+// kernels, then the kernel's number. A parameter that the kernel lacks is in the middle.
 func (h *sharedSurrogate) coordinates(s *Space, point int) []float64 {
 	if x, ok := h.coords[point]; ok {
 		return x
@@ -65,7 +65,7 @@ func (h *sharedSurrogate) coordinates(s *Space, point int) []float64 {
 	return x
 }
 
-// update takes in all that was measured.
+// update fits the surrogate to all measured points.
 func (h *sharedSurrogate) update(s *State, expected prior, least float64) {
 	known := s.Ranked(s.Measured())
 	at := make([][]float64, len(known))
@@ -78,8 +78,8 @@ func (h *sharedSurrogate) update(s *State, expected prior, least float64) {
 	h.logDensities = h.surrogate.leaveOneOut()
 }
 
-// weight is the weight of the shared process against the kernel's own: that of the two which
-// made likelier what was measured of the kernel.
+// weight returns how much the shared surrogate counts against the kernel's own, from 0 to 1:
+// the posterior probability of the two by how well each predicts the kernel's measured points.
 func (h *sharedSurrogate) weight(k *kernelModel) float64 {
 	ahead := 0.0
 	for n, l := range h.logDensities {
@@ -93,18 +93,18 @@ func (h *sharedSurrogate) weight(k *kernelModel) float64 {
 	return 1 / (1 + math.Exp(-ahead))
 }
 
-// mix are the fresh points of a kernel with what they are worth by both processes, each
-// with its weight.
+// mix returns the fresh points of a kernel with their expected improvement: the weighted sum
+// by the kernel's own surrogate (own) and the shared one.
 func (h *sharedSurrogate) mix(s *State, k *kernelModel, own []option) []option {
-	trust := h.weight(k)
+	weight := h.weight(k)
 	out := k.scoreFresh(s, h.surrogate, func(point int) []float64 { return h.coordinates(s.Space, point) })
 	place := map[int]int{}
 	for i := range out {
-		out[i].improvement *= trust
+		out[i].improvement *= weight
 		place[out[i].point] = i
 	}
 	for _, o := range own {
-		o.improvement *= 1 - trust
+		o.improvement *= 1 - weight
 		if i, ok := place[o.point]; ok {
 			out[i].improvement += o.improvement
 		} else {

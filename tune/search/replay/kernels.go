@@ -8,10 +8,10 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// SyntheticKernels draws a landscape of three kernels, as GPUs have them: a reference
-// kernel that is far behind, one whose points hardly differ, and one that splits its
-// blocks between sending and receiving, so that the best lies on a narrow ridge. Which of
-// the last two holds the best point is drawn too. The default is the reference kernel's.
+// SyntheticKernels draws a landscape of three kernels like those of GPUs: a slow reference
+// kernel, one whose points hardly differ, and one that splits its blocks between sending and
+// receiving, with its best points on a narrow ridge. Either of the last two may hold the best
+// point. The default is the reference kernel's.
 func SyntheticKernels(noise Noise, seed uint64) *Model {
 	rng := rand.New(rand.NewPCG(seed, 0x6b65726e))
 	split := search.Grid{Kernel: "split", Axes: []search.Axis{
@@ -51,7 +51,7 @@ func SyntheticKernels(noise Noise, seed uint64) *Model {
 	return m
 }
 
-// factors multiplies a base by one factor a value of each axis.
+// factors returns times that are a base times one random factor for each value of a config.
 func factors(rng *rand.Rand, g search.Grid, base, spread float64) func(ep.Config) float64 {
 	of := map[string]map[ep.Value]float64{}
 	for _, a := range g.Axes {
@@ -69,8 +69,8 @@ func factors(rng *rand.Rand, g search.Grid, base, spread float64) func(ep.Config
 	}
 }
 
-// flatTime grows where there are few SMs for the work; the rest are small factors, two
-// of which act together.
+// flatTime returns times that grow when SMs are few for the work. The other parameters are small
+// factors, two of which interact.
 func flatTime(rng *rand.Rand, g search.Grid, base float64) func(ep.Config) float64 {
 	own := factors(rng, g, 1, 0.04)
 	work, both := math.Exp(2+1.5*rng.NormFloat64()), 0.1*rng.NormFloat64()
@@ -83,8 +83,8 @@ func flatTime(rng *rand.Rand, g search.Grid, base float64) func(ep.Config) float
 	}
 }
 
-// splitTime is a start-up and the slower of sending and receiving: blocks that wait
-// receive, the others send; without waiting blocks each does both.
+// splitTime returns times of a start-up plus the slower of sending and receiving. Waiting blocks
+// receive and the others send; without waiting blocks each does both.
 func splitTime(rng *rand.Rand, g search.Grid, base float64) func(ep.Config) float64 {
 	send, receive := math.Exp(3+rng.NormFloat64()), math.Exp(2.5+rng.NormFloat64())
 	saving, scale, threads := 0.5+0.8*rng.Float64(), 0.1*rng.NormFloat64(), 0.25*rng.NormFloat64()

@@ -1,7 +1,6 @@
 // Package replay runs searches without hardware, on a synthetic landscape or on
-// the trials of a recorded run. A search here follows the same protocol as in a
-// sweep: A/A test, strategy, finals, confirmation. Only the comparison with the
-// oracle is missing, since nothing computes an answer.
+// the trials of a recorded run. A search follows the protocol of a
+// sweep: A/A test, strategy, finals, confirmation. Answers are not checked: nothing computes any.
 package replay
 
 import (
@@ -15,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// Model is a space whose true times are known, and the noise that hides them.
+// A Model is a space with the true time of every config, and the noise of its measurements.
 type Model struct {
 	Name      string // of the recording
 	Space     *search.Space
@@ -23,7 +22,7 @@ type Model struct {
 	Required  []int
 	Incumbent int    // row of the table in use, -1 where there is none
 	Neighbour int    // winner of a neighbouring search, -1 where there is none
-	HostBound string // why launch parameters cannot matter, "" where they can
+	HostBound string // why launch parameters cannot matter, "" if they can
 	Pace      record.Pace
 	Truth     []float64 // [point] seconds; NaN fails
 	Costs     []ep.Cost // [point]
@@ -44,7 +43,7 @@ type Noise struct {
 	SpikeBy      float64
 }
 
-// simulatedMachine is an Evaluator over a model.
+// simulatedMachine is the Evaluator of a model.
 type simulatedMachine struct {
 	model  *Model
 	rng    *rand.Rand
@@ -63,7 +62,7 @@ func (m *Model) Machine(seed uint64) search.Evaluator {
 	return e
 }
 
-// Spent is what the measurements would have cost at the recorded pace.
+// Spent implements search.Evaluator: the cost of the samples at the recorded pace.
 func (e *simulatedMachine) Spent() time.Duration {
 	return time.Duration(e.spent * float64(time.Second))
 }
@@ -92,7 +91,7 @@ func (e *simulatedMachine) Measure(ctx context.Context, _ record.Stage, live []i
 	return out, nil
 }
 
-// time is the true time of a point; the twin takes the default's.
+// time returns the true time of a point. The twin has the default's.
 func (m *Model) time(point int) float64 {
 	if point == search.Twin {
 		point = m.Default
@@ -118,8 +117,8 @@ func (e *simulatedMachine) factor() float64 {
 	return math.Exp(x + e.drift + e.common)
 }
 
-// nextAutoregressive is the next value of a series with a standard deviation, and a correlation of
-// neighbours.
+// nextAutoregressive returns the value after x of a first-order autoregressive series with this
+// standard deviation. memory is the correlation of neighbours.
 func nextAutoregressive(rng *rand.Rand, x, deviation, memory float64) float64 {
 	return memory*x + deviation*math.Sqrt(1-memory*memory)*rng.NormFloat64()
 }

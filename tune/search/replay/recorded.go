@@ -9,16 +9,16 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// minConfigs configs make a search worth replaying.
+// minConfigs is the number of configs below which a search is not replayed.
 const minConfigs = 8
 
-// Starts says which starts of a recorded search its replays begin with.
+// Starts says which required configs of a recorded search its replays keep.
 type Starts string
 
 const (
 	NoStarts   Starts = "none"       // the default alone
-	AsRecorded Starts = "named"      // what the sweep began with, the row of a table in use aside
-	Incumbents Starts = "incumbents" // that row too
+	AsRecorded Starts = "named"      // those of the sweep, without the row of the table in use
+	Incumbents Starts = "incumbents" // those of the sweep
 )
 
 // AllStarts lists the values of Starts.
@@ -39,8 +39,8 @@ func FromRecordings(all []*record.Recording, starts Starts) ([]*Model, error) {
 	return out, nil
 }
 
-// FromRecording makes a model of one search, nil where it measured too little. True
-// times are fitted to all rounds together; the noise is what the fit leaves. A config
+// FromRecording makes a model of one search, nil if it measured too few configs. True
+// times are fitted to all rounds together; the residuals are the noise. A config
 // that failed fails again.
 func FromRecording(r *record.Recording, starts Starts) (*Model, error) {
 	var configs []ep.Config
@@ -63,7 +63,7 @@ func FromRecording(r *record.Recording, starts Starts) (*Model, error) {
 	return m, nil
 }
 
-// setStarts sets what a search of the model measures in any case.
+// setStarts sets the required configs of the model, its incumbent and its neighbour.
 func (m *Model) setStarts(r *record.Recording, starts Starts) {
 	if starts == NoStarts {
 		return
@@ -82,7 +82,7 @@ func (m *Model) setStarts(r *record.Recording, starts Starts) {
 	}
 }
 
-// fit estimates truth and noise.
+// fit sets truth, costs and noise.
 func (m *Model) fit(points []record.Point) {
 	var obs []stat.Obs
 	rounds := map[int]int{}

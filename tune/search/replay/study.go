@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Study replays searches many times.
+// A Study replays searches many times.
 type Study struct {
 	Strategy string
 	Budget   int           // evaluations, 0 for no bound
@@ -23,7 +23,7 @@ type Study struct {
 	Seed     uint64
 }
 
-// Report is what a study found. Ratios are relative to the true best.
+// A Report holds the results of a study. Ratios are relative to the true best.
 type Report struct {
 	Strategy    string  `json:"strategy"`
 	Budget      int     `json:"budget"`
@@ -40,9 +40,8 @@ type Report struct {
 	Seconds     float64 `json:"seconds"` // mean wall time at the recorded pace, 0 where that is unknown
 }
 
-// Run replays searches on models, which draw is asked for by number. Each is
-// tuned twice on machines of different noise. In the second search the first
-// winner is the incumbent.
+// Run replays searches on models: draw(i) returns the model of replay i. Each model is tuned
+// twice with different noise. The first winner is the incumbent of the second search.
 func (s Study) Run(ctx context.Context, draw func(int) *Model) (Report, error) {
 	out := Report{Strategy: s.Strategy, Budget: s.Budget, Replays: s.Replays}
 	var regrets []float64
@@ -79,12 +78,12 @@ func (s Study) Run(ctx context.Context, draw func(int) *Model) (Report, error) {
 	return out, nil
 }
 
-// best is the least true time.
+// best returns the least true time.
 func (m *Model) best() float64 {
 	return slices.Min(slices.DeleteFunc(slices.Clone(m.Truth), math.IsNaN))
 }
 
-// bestOf is the least true time of some points.
+// bestOf returns the least true time of some points.
 func (m *Model) bestOf(points []int) float64 {
 	best := math.Inf(1)
 	for _, i := range points {
@@ -95,7 +94,7 @@ func (m *Model) bestOf(points []int) float64 {
 	return best
 }
 
-// tunedResult is how one search ended.
+// tunedResult is the result of one search.
 type tunedResult struct {
 	point       int
 	reported    float64 // seconds

@@ -11,14 +11,14 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// SyntheticNoise is a machine of sigma relative noise: lognormal samples, 1 %
-// drift that forgets over a thousand samples, a warm-up ramp of 1.5 % over 300
-// and 2 % of samples a fifth slower.
+// SyntheticNoise returns the noise of a machine: lognormal samples of relative deviation sigma,
+// a drift of 1 % whose correlation decays over a thousand samples, a warm-up of 1.5 % over 300,
+// and 2 % of samples slower by a fifth.
 func SyntheticNoise(sigma float64) Noise {
 	return Noise{Sigma: sigma, Drift: 0.01, Memory: 0.999, WarmUp: 0.015, WarmFor: 300, Spikes: 0.02, SpikeBy: 0.2}
 }
 
-// landscape is a kind of synthetic landscapes.
+// landscape is a kind of synthetic model.
 type landscape struct {
 	name string
 	draw func(Noise, uint64) *Model
@@ -41,10 +41,9 @@ func ParseLandscape(name string) (draw func(Noise, uint64) *Model, err error) {
 	return found.draw, err
 }
 
-// Synthetic draws a landscape of 320 configs: the best takes one unit, 27 more
-// lie within 1.2 % of it, the rest are 1.012 + exp(N(-1.2, 1)). Times are laid
-// out along a random smooth function of the parameters plus interactions, so
-// that neighbours resemble each other as they do on hardware.
+// Synthetic draws a landscape of 320 configs: the best takes one unit of time, 27 more
+// lie within 1.2 % of it, the rest take 1.012 + exp(N(-1.2, 1)). Times follow a random smooth
+// function of the parameters plus interactions: neighbours are similar, as on hardware.
 func Synthetic(noise Noise, seed uint64) *Model {
 	rng := rand.New(rand.NewPCG(seed, 0x73796e74))
 	grid := search.Grid{Kernel: "synthetic", Axes: []search.Axis{
@@ -79,7 +78,7 @@ func axis(name string, values ...int) search.Axis {
 	return a
 }
 
-// times are n true times, ascending.
+// times returns n true times, ascending.
 func times(n int, rng *rand.Rand) []float64 {
 	out := []float64{1}
 	for range 27 {
@@ -92,8 +91,8 @@ func times(n int, rng *rand.Rand) []float64 {
 	return out
 }
 
-// byScore orders points by a random landscape: each parameter has an optimum
-// of its own, and every point a deviation that stands for interactions.
+// byScore orders points by a random function: each parameter has its own optimum, and every
+// point a deviation that stands for interactions.
 func byScore(space *search.Space, grid search.Grid, rng *rand.Rand) []int {
 	score := make([]float64, space.Len())
 	for _, a := range grid.Axes {

@@ -12,23 +12,22 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// Facts are what expressions know besides the parameters, whose names they use
-// directly.
+// Facts holds the variables of expressions besides the kernel's parameters.
 type Facts struct {
 	Machine MachineFacts `expr:"machine"`
 	Problem ProblemFacts `expr:"problem"`
 }
 
-// MachineFacts are machine.NAME in expressions.
+// MachineFacts holds machine.NAME of expressions.
 type MachineFacts struct {
 	Backend string `expr:"backend"`
 	Arch    string `expr:"arch"`
-	SMs     int    `expr:"sms"`          // of one GPU
-	GPUs    int    `expr:"gpus"`         //
+	SMs     int    `expr:"sms"` // of one GPU
+	GPUs    int    `expr:"gpus"`
 	Memory  int    `expr:"memory_bytes"` // of one GPU
 }
 
-// ProblemFacts are problem.NAME in expressions.
+// ProblemFacts holds problem.NAME of expressions.
 type ProblemFacts struct {
 	Op           string `expr:"op"`
 	DType        string `expr:"dtype"` // of dispatched tokens
@@ -42,7 +41,7 @@ type ProblemFacts struct {
 	MaxTokens    int    `expr:"max_tokens"`
 }
 
-// FactsOf are the facts of a machine and a problem.
+// FactsOf returns the facts of a machine and a problem.
 func FactsOf(m ep.Machine, p ep.Problem) Facts {
 	return Facts{
 		MachineFacts{m.Backend, m.Arch, m.SMs, m.GPUs, int(m.Memory)},
@@ -53,8 +52,8 @@ func FactsOf(m ep.Machine, p ep.Problem) Facts {
 
 // Rules compiles the constraints of a kernel into one rule, which names the first
 // constraint that a config breaks. Expressions are typed: a parameter whose
-// values are all integers is an int, any other is a string. To compare an int
-// with a string is an error here.
+// values are all integers is an int, any other is a string. Comparing an int
+// with a string is an error.
 func (f *File) Rules(kernel string, axes []search.Axis, facts Facts) ([]search.Rule, error) {
 	if f == nil {
 		return nil, nil
@@ -67,7 +66,7 @@ func (f *File) Rules(kernel string, axes []search.Axis, facts Facts) ([]search.R
 	constraints := slices.DeleteFunc(slices.Clone(f.Constraints), func(c Constraint) bool {
 		return len(c.Kernels) > 0 && !slices.Contains(c.Kernels, kernel)
 	})
-	if len(constraints) == 0 { // derived values need not compile: they may use another kernel's parameters
+	if len(constraints) == 0 { // derived values may use parameters that this kernel lacks
 		return nil, nil
 	}
 	if err := e.derive(f.Derived); err != nil {
@@ -81,7 +80,7 @@ func (f *File) Rules(kernel string, axes []search.Axis, facts Facts) ([]search.R
 	return []search.Rule{e.broken}, nil
 }
 
-// scope is what the expressions of one kernel see.
+// scope holds the variables and the compiled expressions of one kernel.
 type scope struct {
 	axes    []typedValues
 	env     map[string]any
@@ -96,7 +95,7 @@ type named struct {
 	code *vm.Program
 }
 
-// typedValues are the values of an axis as expressions see them.
+// typedValues holds the values of an axis as expressions see them.
 type typedValues struct {
 	name   string
 	values map[ep.Value]any
@@ -147,8 +146,8 @@ func (e *scope) constrain(c Constraint) error {
 	return nil
 }
 
-// broken is the rule. A config where an expression fails, by a division by zero
-// for example, breaks it.
+// broken implements search.Rule. A config breaks a constraint whose evaluation fails, for
+// example by a division by zero.
 func (e *scope) broken(cfg ep.Config) string {
 	for _, a := range e.axes {
 		e.env[a.name] = a.values[cfg.Values[a.name]]

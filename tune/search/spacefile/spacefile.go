@@ -18,7 +18,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// maxSize bounds a file; larger ones are not written by hand.
+// maxSize bounds a file: nobody writes a larger one by hand.
 const maxSize = 1 << 20
 
 // File is a parsed space file. A nil File changes nothing.
@@ -32,8 +32,8 @@ type File struct {
 	required []ep.Config
 }
 
-// Param gives the values of one parameter. Unit, binding and class may repeat what
-// the kernel declares; a file that says something else is refused.
+// Param gives the values of one parameter. Unit, binding and class may be repeated from the
+// kernel's declaration; a different one is refused.
 type Param struct {
 	Values  Values `yaml:"values"`
 	Unit    string `yaml:"unit"`
@@ -41,7 +41,7 @@ type Param struct {
 	Class   string `yaml:"class"`
 }
 
-// Derived names the value of an expression for the constraints after it.
+// Derived gives a name to the value of an expression, for the constraints after it.
 type Derived struct {
 	Name  string `yaml:"name"`
 	Value string `yaml:"value"`
@@ -49,13 +49,13 @@ type Derived struct {
 
 // Constraint keeps the points where an expression is true.
 type Constraint struct {
-	Name    string   `yaml:"name"`    // what rejections are counted under; default: the expression
+	Name    string   `yaml:"name"`    // in counts of rejections; default: the expression
 	Keep    string   `yaml:"keep"`    // expression over parameters, machine and problem
 	Kernels []string `yaml:"kernels"` // all kernels when empty
 }
 
-// Values are what a parameter may be: a list of integers, words and bools, or
-// a range in the grammar of the flags (8:132:4, 1:64:x2).
+// Values holds the values of a parameter. YAML spells them as a list of integers, words and
+// bools, or as a range in the grammar of the flags (8:132:4, 1:64:x2).
 type Values []ep.Value
 
 // UnmarshalYAML implements yaml.Unmarshaler.
@@ -120,12 +120,12 @@ func Read(in io.Reader) (*File, error) {
 	return f, f.check()
 }
 
-// fieldNames are the fields of a space file, for the hint beside a typing error.
+// fieldNames lists the fields of a space file, for the hint in an error.
 var fieldNames = []string{"version", "kernels", "derived", "constraints", "required", "values", "unit", "binding", "class", "name", "value", "keep"}
 
 var unknownField = regexp.MustCompile(`field (\S+) not found in type .*`)
 
-// firstLine turns yaml's lists of complaints into one, without its Go types.
+// firstLine returns the first complaint of a yaml or expr error, without Go types.
 func firstLine(err error) string {
 	text := err.Error()
 	var t *yaml.TypeError
@@ -150,7 +150,7 @@ func firstLine(err error) string {
 	})
 }
 
-// wrongKind is what yaml says about a value of the wrong kind.
+// wrongKind matches yaml's error about a value of the wrong kind.
 var wrongKind = regexp.MustCompile(`cannot unmarshal \S+(?: .*)? into (\S+)`)
 
 func (f *File) check() error {
@@ -177,7 +177,7 @@ func (f *File) check() error {
 	return nil
 }
 
-// Values are the file's values of a parameter, nil if it gives none.
+// Values returns the file's values of a parameter, nil if it gives none.
 func (f *File) Values(kernel, param string) []ep.Value {
 	if f == nil {
 		return nil
@@ -185,7 +185,7 @@ func (f *File) Values(kernel, param string) []ep.Value {
 	return f.Kernels[kernel][param].Values
 }
 
-// Candidates are the required configs of one kernel.
+// Candidates returns the required configs of one kernel.
 func (f *File) Candidates(kernel string) []ep.Config {
 	if f == nil {
 		return nil
@@ -193,11 +193,11 @@ func (f *File) Candidates(kernel string) []ep.Config {
 	return slices.DeleteFunc(slices.Clone(f.required), func(c ep.Config) bool { return c.Kernel != kernel })
 }
 
-// Declared is what a backend says of a kernel's parameter.
+// Declared holds what a kernel declares about a parameter.
 type Declared struct{ Unit, Binding, Class string }
 
-// Check refuses a file that names a kernel or a parameter which the backend does not have,
-// or repeats a declaration wrongly. kernels has the parameters of each kernel, by name.
+// Check refuses a file that names a kernel or a parameter that the backend does not have,
+// or that contradicts a declaration. kernels maps kernel and parameter to the declaration.
 func (f *File) Check(kernels map[string]map[string]Declared) error {
 	if f == nil {
 		return nil
@@ -234,7 +234,7 @@ func knownKernel(known map[string]map[string]Declared, field, kernel string) err
 	return fmt.Errorf("space: %s: this backend has no kernel %q; it has %s", field, kernel, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 }
 
-// check compares a parameter of the file with what its kernel declares.
+// check compares a parameter of the file with its kernel's declaration.
 func (p Param) check(kernel, name string, declared map[string]Declared) error {
 	d, ok := declared[name]
 	if !ok {

@@ -1,8 +1,8 @@
 package record
 
-// Beside sums up the rounds of one config beside a product: medians over rounds of the
-// slowest rank, seconds of one call and of the share of the product that belongs to it,
-// with their 95 % intervals. stat.Beside makes it.
+// Beside sums up the rounds of one config beside a product. Each time is the median over
+// rounds of the slowest rank, in seconds, with its 95 % interval, for one call and the
+// share of the product that belongs to it. stat.Beside computes it.
 type Beside struct {
 	Call      Interval `json:"call"`       // a call alone
 	CallIn    Interval `json:"call_in"`    // a call while the product runs
@@ -15,13 +15,13 @@ type Beside struct {
 	Amount    string   `json:"amount"`     // what one share of the product is, in words
 }
 
-// BesidePair is what a search measured beside a product.
+// BesidePair holds what a search measured beside a product.
 type BesidePair struct {
 	Config  Beside `json:"config"`  // of Decision.Config
 	Default Beside `json:"default"` // of Decision.Default
 
-	// Saved is how much longer both together take with the default than with the config,
-	// round by round: unlike costs it needs no reading of the product alone. nil where
-	// one has more rounds than the other, or both are one config.
+	// Saved is how many seconds longer call and product together take with the default than
+	// with the config, round by round. Unlike Cost it needs no reading of the product alone.
+	// It is nil if the two have different numbers of rounds or are one config.
 	Saved *Interval `json:"saved,omitempty"`
 }

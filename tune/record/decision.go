@@ -8,29 +8,29 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Verdict says how one config compares with another: with the default, unless
-// the text beside it names another.
+// Verdict says how one config compares with another, which is the default unless stated
+// otherwise.
 type Verdict string
 
 const (
 	Faster    Verdict = "faster"    // by more than the band, and the interval of the gain excludes 1
 	Same      Verdict = "same"      // the interval of the gain lies inside the band
 	Slower    Verdict = "slower"    // by more than the band, and the interval of the gain excludes 1
-	Undecided Verdict = "undecided" // none of these can be said
+	Undecided Verdict = "undecided" // none of the above holds
 )
 
 // Verdicts lists every verdict in the order that tables count them.
 func Verdicts() []Verdict { return []Verdict{Faster, Same, Slower, Undecided} }
 
-// Interval is an estimate with its 95 % interval. Its ends are NaN where one
-// round was all there was; JSON spells that null.
+// Interval is an estimate with its 95 % interval. Both ends are NaN if there was only one
+// round; JSON spells NaN as null.
 type Interval struct {
 	Mid  float64 `json:"mid"`
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
 }
 
-// interval is how JSON spells an Interval.
+// interval is an Interval in JSON. It borrows Loss for null.
 type interval struct {
 	Mid  Loss `json:"mid"`
 	Low  Loss `json:"low"`
@@ -50,23 +50,23 @@ func (i *Interval) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// One is the interval of a ratio of something to itself.
+// One is the ratio of a config's time to itself.
 var One = Interval{Mid: 1, Low: 1, High: 1}
 
-// Half is half the interval's width.
+// Half returns half the interval's width.
 func (i Interval) Half() float64 { return (i.High - i.Low) / 2 }
 
 // Band is the least relative difference that a run calls a difference.
 type Band struct {
 	Policy float64 `json:"policy"` // what the measurement policy asks for
-	AA     float64 `json:"aa"`     // A/A spread: what the default differs from itself by, here
+	AA     float64 `json:"aa"`     // A/A spread: by how much the default differs from itself here
 }
 
-// Width is the band itself: the larger of the policy's and the A/A spread.
+// Width returns the larger of the policy's band and the A/A spread.
 func (b Band) Width() float64 { return max(b.Policy, b.AA) }
 
-// Noisy reports whether the machine is too noisy for the policy: only what is many times
-// larger than the A/A spread decides anything there.
+// Noisy reports whether the A/A spread exceeds the policy's band. Then only differences many
+// times larger than the spread decide anything.
 func (b Band) Noisy() bool { return b.AA > b.Policy }
 
 // Cause says why a comparison decides nothing.
@@ -81,18 +81,17 @@ const (
 
 var causes = []Cause{"", HostBound, Noisy, Failed, NoDefault}
 
-// Decision is the one record of what won. stat.Decide and stat.Compare make
-// it; terminal, summary, page, plots, tables and receipts read it.
+// Decision records what won. stat.Decide and stat.Compare make it; terminal, summary, page,
+// plots, tables and receipts only read it.
 type Decision struct {
-	// Config is what to launch: the challenger where it is faster, else the
-	// default. Where no choice is made (bench, table verify) it is the config
-	// that was asked for.
+	// Config is what to launch: the challenger if it is faster, otherwise the default. The
+	// commands that choose nothing (bench, table verify) put the requested config here.
 	Config  ep.Config `json:"config"`
 	Default ep.Config `json:"default"`
 	Gain    Interval  `json:"gain"` // the default's time over Config's, in the same rounds
 
-	// Challenger is the best config besides the default. It is the default
-	// itself where nothing came close to it.
+	// Challenger is the best config besides the default, or the default itself if no other
+	// config ran.
 	Challenger     ep.Config `json:"challenger"`
 	ChallengerGain Interval  `json:"challenger_gain"` // the default's time over the challenger's
 
@@ -100,71 +99,71 @@ type Decision struct {
 	Verdict Verdict `json:"verdict"` // how the challenger compares with the default
 	Cause   Cause   `json:"cause,omitempty"`
 	Reason  string  `json:"reason,omitempty"` // a sentence for people: the cause, or what to know about the verdict
-	Rounds  int     `json:"rounds"`           // behind the gain
+	Rounds  int     `json:"rounds"`           // rounds behind the gain
 
-	// Sessions is how many sessions the rounds come from, none of which had a part in the
-	// choice; 0 where all rounds are of one session.
+	// Sessions counts the sessions of those rounds. No session that took part in the choice
+	// is among them. It is 0 if all rounds come from one session.
 	Sessions int `json:"sessions,omitempty"`
 
-	// Crossed says that the config was chosen when the winners of all routings were
-	// measured beside each other, and not by the search itself.
+	// Crossed says that the cross measurement of all routings' winners chose the config, and
+	// not the search itself.
 	Crossed bool `json:"crossed,omitempty"`
 }
 
-// KeepsDefault reports whether the default is what to launch.
+// KeepsDefault reports whether the decision is to launch the default.
 func (d Decision) KeepsDefault() bool { return d.Config.Key() == d.Default.Key() }
 
-// Usable reports whether a table may have a row that rests on the decision.
+// Usable reports whether a table row may rest on the decision.
 func (d Decision) Usable() bool { return d.Cause == "" || d.Cause == HostBound }
 
-// Times sums up the rounds of one config: seconds of one call, the slowest
-// rank of each round.
+// Times sums up the rounds of one config, in seconds of one call. The slowest rank's time
+// counts in each round.
 type Times struct {
 	Median float64 `json:"median"`
 	P10    float64 `json:"p10"`
 	P90    float64 `json:"p90"`
 }
 
-// Search is what a run concludes about one problem under one routing. Its
-// times come from rounds that had no part in the choice.
+// Search holds what a run concludes about one problem under one routing. Its times come
+// from rounds that took no part in the choice.
 type Search struct {
 	Problem  ep.Problem `json:"problem"`
 	Routing  string     `json:"routing"`
 	Class    ep.Class   `json:"class"` // of the routing
 	Decision Decision   `json:"decision"`
 
-	// Reference says what Decision.Default is where it is not the default, such as the
-	// config of another table.
+	// Reference names what stands in Decision.Default if that is not the default, such as
+	// the config of another table.
 	Reference string `json:"reference,omitempty"`
 
 	Clock       string  `json:"clock"`
 	Times       Times   `json:"times"`         // of Decision.Config
 	DefaultTime Times   `json:"default_times"` // of Decision.Default
-	MaxErr      float64 `json:"max_err"`       // of Decision.Config against the oracle, see Result
+	MaxErr      float64 `json:"max_err"`       // of Decision.Config against the oracle, see Result.MaxErr
 
 	Tried  int `json:"tried"`  // distinct configs measured
 	Legal  int `json:"legal"`  // configs of the space
 	Ties   int `json:"ties"`   // finalists within the band of the fastest
 	Failed int `json:"failed"` // configs that failed
 
-	Beside *BesidePair `json:"beside,omitempty"` // where a product ran beside the calls
+	Beside *BesidePair `json:"beside,omitempty"` // nil if no product ran beside the calls
 
-	// Pace is what measuring cost here.
+	// Pace is what measuring cost in this search.
 	Pace Pace `json:"pace,omitzero"`
 
-	// As is the dispatch dtype with which the space of a combine was searched, where that
-	// is another one: here the winner of that search was measured beside the default.
+	// As is the dispatch dtype whose search chose the combine's config, if it is not the
+	// problem's own. Then only that search's winner and the default were measured here.
 	As ep.DType `json:"as,omitempty"`
 
-	// Starts are the configs that were measured in any case, the default aside, in
+	// Starts lists the configs that the search always measures besides the default, in
 	// order.
 	Starts []Start `json:"starts,omitempty"`
 
-	Bytes     int64   `json:"bytes"`     // moved by the busiest rank, one message a selection; of an activation to and from memory
+	Bytes     int64   `json:"bytes"`     // moved by the busiest rank, one message a selection; an activation's traffic with memory
 	Imbalance float64 `json:"imbalance"` // the fullest rank's load over the mean
 }
 
-// Start is a config that a search measures in any case, and where it comes from.
+// Start is a config that a search always measures, with its origin.
 type Start struct {
 	Config ep.Config `json:"config"`
 	From   Origin    `json:"from"`
@@ -173,12 +172,11 @@ type Start struct {
 // Origin says why a search begins with a config.
 type Origin string
 
-// The origins of starts.
 const (
 	FromModel     Origin = "model"     // an analytic choice
 	FromKernel    Origin = "kernel"    // a design that its kernel names
 	FromSpace     Origin = "space"     // the space file names it
-	FromHalves    Origin = "halves"    // of a pair: the best of each half
+	FromHalves    Origin = "halves"    // the best dispatch and the best combine, joined to a pair
 	FromSearch    Origin = "search"    // another search chose it
 	FromIncumbent Origin = "incumbent" // the row of the table in use
 )
@@ -186,9 +184,8 @@ const (
 // OK reports whether the search compared anything.
 func (s *Search) OK() bool { return s.Decision.Cause != Failed && s.Decision.Cause != NoDefault }
 
-// Loss is what a config loses to the best one under a routing, as a ratio
-// minus one. NaN means that it failed or was not measured there; JSON spells
-// that null.
+// Loss is how much slower a config is than the best one under a routing, as a ratio minus
+// one. NaN means that the config failed or was not measured there; JSON spells it null.
 type Loss float64
 
 // MarshalJSON implements json.Marshaler.
@@ -208,18 +205,18 @@ func (l *Loss) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*float64)(l))
 }
 
-// Regret is the matrix of one problem: what each routing's config loses under
-// each routing. stat.NewRegret makes it.
+// Regret is the matrix of one problem: the loss of each routing's config under each
+// routing. stat.NewRegret computes it.
 type Regret struct {
 	Problem  ep.Problem  `json:"problem"`
 	Routings []string    `json:"routings"` // columns
-	Rows     []RegretRow `json:"rows"`     // one a routing, then the minimax row
+	Rows     []RegretRow `json:"rows"`     // one for each routing, then the minimax row
 }
 
 // RegretRow is one config under every routing.
 type RegretRow struct {
-	Routing string    `json:"routing"` // that the config was tuned for; "all" in the minimax row
+	Routing string    `json:"routing"` // the one that the config was tuned for; "all" in the minimax row
 	Config  ep.Config `json:"config"`
 	Loss    []Loss    `json:"loss"`  // [routing]
-	Worst   Loss      `json:"worst"` // the largest, NaN where one is NaN
+	Worst   Loss      `json:"worst"` // the largest, NaN if any is NaN
 }

@@ -15,32 +15,30 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// strict refuses unknown fields; doubled ones and invalid UTF-8 are refused by
-// the library itself.
+// strict refuses unknown fields. The library itself refuses doubled fields and invalid UTF-8.
 var strict = json.RejectUnknownMembers(true)
 
-// maxShared bounds the problems and configs a decoder keeps, so that a hostile
-// log cannot grow it without end.
+// maxShared bounds the problems and configs that a decoder keeps, so that a hostile log
+// cannot make it grow without end.
 const maxShared = 1 << 16
 
-// decoder reads one line of trials.jsonl at a time. Logs run to hundreds of
-// megabytes, nearly all of it numbers in seconds and the same few problems and
-// configs: equal objects are decoded once, and numbers are parsed in place.
+// decoder reads one line of trials.jsonl at a time. Logs have hundreds of megabytes, nearly
+// all of them times and the same few problems and configs. So it decodes equal objects once
+// and parses times in place.
 type decoder struct {
 	problems map[string]ep.Problem
 	configs  map[string]ep.Config
 	flat     []float64 // the unused end of the block that rows are cut from
 	options  json.Options
-	old      bool // the line at hand is of schema 1
 }
 
 func newDecoder() *decoder {
 	d := &decoder{problems: map[string]ep.Problem{}, configs: map[string]ep.Config{}}
 	problem := json.UnmarshalFromFunc(func(dec *jsontext.Decoder, p *ep.Problem) error {
-		return shared(dec, d.problems, p, d.old, ep.Problem.Validate)
+		return shared(dec, d.problems, p, ep.Problem.Validate)
 	})
 	config := json.UnmarshalFromFunc(func(dec *jsontext.Decoder, c *ep.Config) error {
-		return shared(dec, d.configs, c, false, checkConfig)
+		return shared(dec, d.configs, c, checkConfig)
 	})
 	seconds := json.UnmarshalFromFunc(func(dec *jsontext.Decoder, out *[][]float64) error {
 		raw, err := dec.ReadValue()
@@ -56,15 +54,14 @@ func newDecoder() *decoder {
 // decode parses one object without its newline.
 func (d *decoder) decode(line []byte, r *Result) error {
 	*r = Result{}
-	d.old = bytes.HasPrefix(line, []byte(`{"schema":1,`))
+	if bytes.HasPrefix(line, []byte(`{"schema":1,`)) {
+		return fmt.Errorf(oldSchema, 1, Schema)
+	}
 	line, seconds := d.cutSeconds(line)
-	var problem, config bool
 	var p ep.Problem
 	var c ep.Config
-	if !d.old {
-		line, problem = cut(line, `,"problem":`, "}", d.problems, &p)
-		line, config = cut(line, `,"config":`, "}}", d.configs, &c)
-	}
+	line, problem := cut(line, `,"problem":`, "}", d.problems, &p)
+	line, config := cut(line, `,"config":`, "}}", d.configs, &c)
 	if err := plain(json.Unmarshal(line, r, d.options)); err != nil {
 		return err
 	}
@@ -83,19 +80,16 @@ func (d *decoder) decode(line []byte, r *Result) error {
 		}
 		r.Seconds = seconds
 	}
-	if d.old {
-		r.upgrade()
-	}
 	return r.check()
 }
 
-// lastSeconds is how the writer begins the last field of a line. It cannot be
-// part of a string, where the quotes would be escaped.
+// lastSeconds is the beginning of a line's last field. No string contains it, because
+// quotes inside strings are escaped.
 var lastSeconds = []byte(`,"seconds":[[`)
 
-// cutSeconds parses the seconds at the end of a line and returns the line
-// without them; the library would walk these numbers twice, and they are nine
-// tenths of a log. Where anything is unusual it leaves the line to the library.
+// cutSeconds parses the seconds at the end of a line and returns the line without them. The
+// library would walk them twice, and they are nine tenths of a log. It leaves an unusual
+// line to the library: then seconds is nil.
 func (d *decoder) cutSeconds(line []byte) (rest []byte, seconds [][]float64) {
 	at := bytes.Index(line, lastSeconds)
 	if at < 0 || line[len(line)-1] != '}' {
@@ -109,9 +103,9 @@ func (d *decoder) cutSeconds(line []byte) (rest []byte, seconds [][]float64) {
 	return line[:at+1], seconds
 }
 
-// cut takes an object of a known text out of a line; the library would walk it before
-// it could be looked up. Quotes within strings are escaped, so that the name is that of
-// a field. What is not known stays for the library.
+// cut removes a field's object from a line if its text is a key of known, and sets out to
+// its value. This spares the library from walking it. Since quotes inside strings are
+// escaped, name can only match a field's name.
 func cut[T any](line []byte, name, end string, known map[string]T, out *T) (rest []byte, found bool) {
 	at := bytes.Index(line, []byte(name))
 	if at < 0 {
@@ -129,9 +123,8 @@ func cut[T any](line []byte, name, end string, known map[string]T, out *T) (rest
 	return append(line[:at], line[to:]...), true // the line is the reader's own buffer
 }
 
-// shared decodes a value through a cache of the values seen before. An old one is
-// in the words of schema 1.
-func shared[T any](dec *jsontext.Decoder, cache map[string]T, out *T, old bool, check func(T) error) error {
+// shared decodes a value through a cache of the values seen before.
+func shared[T any](dec *jsontext.Decoder, cache map[string]T, out *T, check func(T) error) error {
 	raw, err := dec.ReadValue()
 	if err != nil {
 		return err
@@ -140,11 +133,7 @@ func shared[T any](dec *jsontext.Decoder, cache map[string]T, out *T, old bool, 
 		*out = v
 		return nil
 	}
-	now := []byte(raw)
-	if old {
-		now = words1(raw)
-	}
-	if err := json.Unmarshal(now, out, strict); err != nil {
+	if err := json.Unmarshal(raw, out, strict); err != nil {
 		return err
 	}
 	if err := check(*out); err != nil {
@@ -161,8 +150,7 @@ func checkConfig(c ep.Config) error {
 	return err
 }
 
-// plain turns an error of the JSON library into one that names the field and
-// leaves out Go's types.
+// plain returns an error of the JSON library as one that names the field and no Go type.
 func plain(err error) error {
 	var semantic *json.SemanticError
 	var syntactic *jsontext.SyntacticError
@@ -227,7 +215,7 @@ func (d *decoder) row(s *scanner) ([]float64, error) {
 	return row[:len(row):len(row)], nil
 }
 
-// scanner walks text that should be lists of numbers.
+// scanner reads text that should be lists of numbers.
 type scanner struct {
 	buf []byte
 	pos int
@@ -248,9 +236,9 @@ func (s *scanner) eat(c byte) bool {
 	return false
 }
 
-// number parses a number that is a duration: finite, not negative. One of at
-// most 15 digits with a small exponent, as measurements are, takes one exact
-// division (Clinger 1990), which is three times as fast as strconv.
+// number parses a duration: a number that is finite and not negative. Measured times have
+// at most 15 digits and a small exponent; for these it takes one exact division (Clinger
+// 1990), which is three times as fast as strconv.
 func (s *scanner) number() (float64, error) {
 	s.space()
 	start, mantissa, digits, point, exp := s.pos, 0, 0, -1, 0
@@ -291,15 +279,15 @@ func (s *scanner) number() (float64, error) {
 	return v, nil
 }
 
-// powers are the powers of ten that a float64 holds exactly.
+// powers lists the powers of ten that a float64 holds exactly.
 var powers = [23]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
 	1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22}
 
-// check refuses what no writer of ours produces.
+// check refuses a result that epbench cannot have written.
 func (r *Result) check() error {
 	switch {
 	case r.Schema != Schema:
-		return fmt.Errorf("schema: %d, this version reads %d", r.Schema, Schema)
+		return fmt.Errorf("schema: %d, this version reads %d; use the epbench that wrote it", r.Schema, Schema)
 	case r.Problem.Op == "":
 		return errors.New(`field "problem" is missing`)
 	case !slices.Contains(ep.Statuses(), r.Status):

@@ -15,8 +15,8 @@ import (
 // takes a fifth of it.
 const maxLine = 8 << 20
 
-// AppendJSON appends r as one line of trials.jsonl, newline included. It writes
-// what encoding/json would, with shorter numbers.
+// AppendJSON appends r to b as one line of trials.jsonl, newline included. It writes the
+// JSON of encoding/json, with shorter numbers.
 func (r *Result) AppendJSON(b []byte) ([]byte, error) {
 	line := *r
 	line.Schema = Schema
@@ -62,25 +62,25 @@ func appendSeconds(b []byte, rounds [][]float64) ([]byte, error) {
 	return append(b, ']'), nil
 }
 
-// Reader reads trials.jsonl strictly: an unknown field, one given twice or one
-// of the wrong type is an error that names line and field. A last line without
-// its newline, which a killed writer leaves, is skipped: see Torn.
+// Reader reads trials.jsonl strictly: a field that is unknown, doubled or of the wrong type
+// is an error that names line and field. It skips a last line without a newline, which a
+// killed writer leaves; see Torn.
 type Reader struct {
 	in    *bufio.Reader
 	dec   *decoder
-	long  []byte // a line longer than the buffer of in
-	line  int
-	bytes int64 // of whole lines
-	torn  int   // bytes after the last newline
+	long  []byte // holds a line longer than the buffer of in
+	line  int    // number of the line read last, from 1
+	bytes int64  // in the whole lines read so far
+	torn  int    // bytes after the last newline
 }
 
-// NewReader reads from in.
+// NewReader returns a Reader of in.
 func NewReader(in io.Reader) *Reader {
 	return &Reader{in: bufio.NewReaderSize(in, 256<<10), dec: newDecoder()}
 }
 
-// Read fills r with the next line; io.EOF is the end. Problem and Config of
-// equal lines share memory: treat them as immutable.
+// Read fills r with the next line and returns io.EOF at the end. Equal problems and configs
+// share memory between lines: do not change them.
 func (d *Reader) Read(r *Result) error {
 	line, err := d.next()
 	if err != nil {
@@ -114,8 +114,8 @@ func (d *Reader) next() ([]byte, error) {
 	return line, err
 }
 
-// Torn is the warning about an unfinished last line, nil if there is none. It
-// is known once Read has returned io.EOF.
+// Torn returns a warning about an unfinished last line, nil if there is none. Call it after
+// Read has returned io.EOF.
 func (d *Reader) Torn() error {
 	if d.torn == 0 {
 		return nil
@@ -123,10 +123,10 @@ func (d *Reader) Torn() error {
 	return fmt.Errorf("%s: the last line is torn after %d bytes and was skipped; sweep --resume measures it again", TrialsFile, d.torn)
 }
 
-// Offset is the number of bytes in the whole lines read so far.
+// Offset returns the number of bytes in the whole lines read so far.
 func (d *Reader) Offset() int64 { return d.bytes }
 
-// ReadAll reads a whole log; torn is Reader.Torn.
+// ReadAll reads a whole log. torn is the warning of Reader.Torn.
 func ReadAll(in io.Reader) (results []Result, torn error, err error) {
 	d := NewReader(in)
 	for {

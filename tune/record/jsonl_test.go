@@ -90,6 +90,7 @@ func TestReaderRefuses(t *testing.T) {
 	good := strings.TrimSuffix(string(encode(t, sample(0, 1))), "\n")
 	for _, c := range []struct{ old, new, want string }{
 		{`"schema":2`, `"schema":9`, "schema: 9"},
+		{`"schema":2`, `"schema":1`, "an epbench from before v0.1.0 wrote it; sweep again"},
 		{`"seq":0`, `"seq":0,"seq":0`, "given twice"},
 		{`"seq":0`, `"seq":"0"`, `/seq`},
 		{`"seq":0`, `"sequence":0`, "unknown"},

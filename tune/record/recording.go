@@ -16,9 +16,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Recording is one search with every round of every point, in a small file: gzip over
-// a line of JSON for the search and one for each point. A point takes about 40 bytes
-// there, and 5 KB in a trial log. Replays read it.
+// Recording holds one search with every round of every point, for replay. Its file is small:
+// gzip over one line of JSON for the search and one for each point. A point takes about
+// 40 bytes there and 5 KB in a trial log.
 type Recording struct {
 	Schema  int        `json:"schema"`
 	Tool    string     `json:"tool"`
@@ -37,7 +37,7 @@ type Recording struct {
 // RecordingExt ends the names of recordings.
 const RecordingExt = ".rounds.gz"
 
-// Pace is what measuring costs on a machine, in seconds of wall time.
+// Pace says what measuring costs on a machine, in seconds of wall time.
 type Pace struct {
 	Config float64 `json:"config"` // one more config: prepared, compared with the oracle, warmed up
 	Sample float64 `json:"sample"` // one more sample of a config
@@ -45,19 +45,20 @@ type Pace struct {
 
 // Point is one config of a recording.
 type Point struct {
-	Config ep.Config   `json:"config"`
-	Cost   ep.Cost     `json:"cost"`
-	Role   Role        `json:"role"`
-	Status ep.Status   `json:"status"`
-	Rounds [][]float64 `json:"rounds"` // stretches: number of the first round, then tenths of a nanosecond a round, the slowest rank's
+	Config ep.Config `json:"config"`
+	Cost   ep.Cost   `json:"cost"`
+	Role   Role      `json:"role"`
+	Status ep.Status `json:"status"`
+	// Rounds lists stretches of consecutive rounds. A stretch begins with the number of its
+	// first round; the slowest rank's time in each round follows, in tenths of a nanosecond.
+	Rounds [][]float64 `json:"rounds"`
 }
 
 // tick is the unit of a point's rounds, in seconds.
 const tick = 1e-10
 
-// Recordings takes the searches of a run out of its log. Rounds of other libraries are
-// left out, and so is the A/A test: rounds that hold nothing but the default say nothing
-// about noise.
+// Recordings returns the searches of a run with their rounds from its log. It leaves out
+// rounds of other libraries and of the A/A test.
 func Recordings(run *Run, results []Result) []*Recording {
 	type id struct {
 		problem ep.Problem
@@ -95,14 +96,15 @@ func Recordings(run *Run, results []Result) []*Recording {
 		r.add(line, places[k])
 	}
 	for k, r := range at {
-		if r.Search.Pace == (Pace{}) { // a run of before searches kept it
+		if r.Search.Pace == (Pace{}) { // an older epbench wrote the run
 			r.Search.Pace = paceOf(logs[k])
 		}
 	}
 	return out
 }
 
-// add appends a line of the log to its point.
+// add appends a line of the log to its point. places maps a config's key to its index in
+// r.Points.
 func (r *Recording) add(line *Result, places map[string]int) {
 	key := line.Config.Key()
 	k, known := places[key]
@@ -112,7 +114,7 @@ func (r *Recording) add(line *Result, places map[string]int) {
 		r.Points = append(r.Points, Point{Config: line.Config, Cost: line.Cost, Role: line.Role, Status: ep.OK})
 	}
 	p := &r.Points[k]
-	if line.Status != ep.OK || line.Stage == StageRetry { // what failed may get another chance
+	if line.Status != ep.OK || line.Stage == StageRetry { // a retry replaces the failure
 		p.Status = line.Status
 	}
 	if line.Role != Candidate {
@@ -127,13 +129,14 @@ func (r *Recording) add(line *Result, places map[string]int) {
 	}
 }
 
-// PaceFit gathers the blocks of a search for its pace.
+// PaceFit fits the pace of a search to its blocks.
 type PaceFit struct {
 	samples, wall                float64 // of blocks without a new config
 	configs, before, beforeCount float64 // new configs, and time and samples of blocks with some
 }
 
-// Add takes in a block: configs measured for the first time, samples, seconds.
+// Add takes in a block: the configs that it measured for the first time, its samples, and its
+// wall time in seconds.
 func (p *PaceFit) Add(configs, samples int, wall float64) {
 	switch {
 	case samples == 0: // compared with the oracle, nothing timed
@@ -144,8 +147,8 @@ func (p *PaceFit) Add(configs, samples int, wall float64) {
 	}
 }
 
-// Pace fits wall = configs * Config + samples * Sample: samples by the blocks without a
-// new config, and configs by the rest.
+// Pace fits wall = configs * Config + samples * Sample. Blocks without a new config give
+// Sample; the others then give Config.
 func (p *PaceFit) Pace() (out Pace) {
 	if p.samples > 0 {
 		out.Sample = p.wall / p.samples
@@ -156,7 +159,7 @@ func (p *PaceFit) Pace() (out Pace) {
 	return out
 }
 
-// paceOf is the pace of a log.
+// paceOf returns the pace of a log.
 func paceOf(log []*Result) Pace {
 	var p PaceFit
 	seen := map[string]bool{}
@@ -181,7 +184,7 @@ func paceOf(log []*Result) Pace {
 // Complete reports whether every legal point was measured.
 func (r *Recording) Complete() bool { return len(r.Points) >= r.Search.Legal && r.Search.Legal > 0 }
 
-// Name is a file name that says what the recording holds.
+// Name returns a file name made of the problem and the routing.
 func (r *Recording) Name() string {
 	p := r.Search.Problem
 	parts := []string{string(p.Op), fmt.Sprintf("r%d-h%d-e%d-k%d", p.Ranks, p.Hidden, p.Experts, p.TopK), string(p.Dispatch), fmt.Sprintf("t%d", p.Tokens),
@@ -192,7 +195,8 @@ func (r *Recording) Name() string {
 	return strings.Join(parts, "-") + RecordingExt
 }
 
-// WriteTo writes the file. It does not count bytes. Equal recordings give equal bytes.
+// WriteTo writes the file. Equal recordings give equal bytes. The count that it returns is
+// always 0.
 func (r *Recording) WriteTo(w io.Writer) (int64, error) {
 	z, err := gzip.NewWriterLevel(w, gzip.BestCompression)
 	if err != nil {
@@ -213,7 +217,7 @@ func (r *Recording) WriteTo(w io.Writer) (int64, error) {
 	return 0, z.Close()
 }
 
-// Bounds of what ReadRecording takes.
+// Bounds of a file for ReadRecording, in bytes.
 const (
 	maxRecordingLine  = 4 << 20
 	maxRecordingBytes = 512 << 20
@@ -250,7 +254,7 @@ func ReadRecording(in io.Reader) (*Recording, error) {
 		return nil, err
 	}
 	if r == nil || r.Schema != Schema {
-		return nil, errors.New("no recording of this schema: record it again")
+		return nil, errors.New("no recording of this schema: make it again with epbench replay save")
 	}
 	return r, r.Search.Problem.Validate()
 }
@@ -266,7 +270,7 @@ func (p *Point) check() error {
 	return nil
 }
 
-// TicksOf lists the seconds of a stretch of rounds, and the number of its first round.
+// TicksOf returns the number of a stretch's first round and the seconds of its rounds.
 func TicksOf(stretch []float64) (round0 int, seconds []float64) {
 	for _, v := range stretch[1:] {
 		seconds = append(seconds, v*tick)

@@ -1,13 +1,12 @@
-// Package record is what a run leaves on disk, and how it is written and read.
+// Package record writes and reads what a run leaves on disk.
 //
-// A run directory holds run.json, a Run: what was asked for, where it ran and
-// what it decided; and trials.jsonl, a Result a line: what was measured. The
-// log is the truth. It is appended to in whole blocks of rounds, so that a run
-// that is killed loses one block at most and can be resumed.
+// A run directory holds two files that everything else follows from. run.json, a Run, says
+// what was asked for, where it ran and what was decided. trials.jsonl has one Result a
+// line: what was measured. Whole blocks of rounds are appended to the log, so a killed run
+// loses at most one block and can be resumed.
 //
-// A Decision is the one record of what won. Package stat makes it; every
-// printer, picture and table reads it. Runs of schema 1, written before there
-// were decisions, are read by schema1.go alone.
+// A Decision records what won. Package stat makes it; every printer, picture and table
+// reads it.
 package record
 
 import (
@@ -19,6 +18,9 @@ import (
 // Schema is the version of run.json and trials.jsonl.
 const Schema = 2
 
+// oldSchema says what to do with a file of an earlier schema.
+const oldSchema = "schema %d, this version reads %d: an epbench from before v0.1.0 wrote it; sweep again into another directory"
+
 // Result is one line of trials.jsonl: the rounds of one candidate in one block,
 // or the reason why there are none.
 type Result struct {
@@ -29,7 +31,7 @@ type Result struct {
 	Routing  string           `json:"routing"` // canonical spec
 	Seed     uint64           `json:"seed"`    // of the workload
 	Config   ep.Config        `json:"config"`
-	Cost     ep.Cost          `json:"cost"` // what Config takes of the machine, as its kernel declares
+	Cost     ep.Cost          `json:"cost"` // what Config takes from the machine, as its kernel declares
 	Role     Role             `json:"role"`
 	Stage    Stage            `json:"stage"`
 	Block    int              `json:"block"` // block number within the stage
@@ -38,13 +40,13 @@ type Result struct {
 	Clock    string           `json:"clock,omitempty"`
 	Fold     int              `json:"fold,omitempty"`
 	Seconds  [][]float64      `json:"seconds,omitempty"` // [round][rank], of one call
-	Beside   *ep.BesideRounds `json:"beside,omitempty"`  // what Seconds are made of, where a product ran beside the calls
-	Round0   int              `json:"round0"`            // number of the first round; equal numbers were measured side by side
-	MHz      []float64        `json:"mhz,omitempty"`     // SM clock a rank
+	Beside   *ep.BesideRounds `json:"beside,omitempty"`  // the times behind Seconds if a product ran beside the calls
+	Round0   int              `json:"round0"`            // number of the first round; candidates with equal numbers ran in the same rounds
+	MHz      []float64        `json:"mhz,omitempty"`     // SM clock of each rank
 	MaxErr   float64          `json:"max_err"`           // against the oracle, see kernels.Comparison
 	Checked  int              `json:"checked"`           // rows compared with the oracle, 0 when this block verified nothing
-	Wall     float64          `json:"wall"`              // seconds the whole block took, preparing and verifying included; equal on its lines
-	End      bool             `json:"end,omitempty"`     // the last line of its block: a log cut before it is cut back to the block before
+	Wall     float64          `json:"wall"`              // seconds that the whole block took, preparing and verifying included; the same on all its lines
+	End      bool             `json:"end,omitempty"`     // marks the last line of a block; OpenDir drops a block without it
 	Warnings []string         `json:"warnings,omitempty"`
 }
 
@@ -57,10 +59,10 @@ const (
 	Incumbent Role = "incumbent" // the row of the table in use
 	Analytic  Role = "analytic"  // what a model without measurements would choose
 	Twin      Role = "twin"      // the default under a second label, for A/A
-	Peer      Role = "peer"      // another library's, imported
+	Peer      Role = "peer"      // imported: a config of another library
 )
 
-// Rounds returns the seconds of each round: the slowest rank's.
+// Rounds returns the slowest rank's seconds of each round.
 func (r *Result) Rounds() []float64 {
 	out := make([]float64, len(r.Seconds))
 	for i, ranks := range r.Seconds {
@@ -74,27 +76,27 @@ func (r *Result) Rounds() []float64 {
 // Stage is the part of a run in which a block of rounds was measured.
 type Stage string
 
-// The stages of a search, in the order they happen.
+// The stages of a search, in their order.
 const (
 	StageAA         Stage = "aa"         // the default against itself
 	StageRequired   Stage = "required"   // the required candidates alone, where launch parameters cannot matter
 	StageScreen     Stage = "screen"     // many candidates, a few rounds each
-	StageHalving1   Stage = "halving1"   // the best of the screen
-	StageHalving2   Stage = "halving2"   // the best of the first heat
+	StageHalving1   Stage = "halving1"   // the best of the screen, with more rounds
+	StageHalving2   Stage = "halving2"   // the best of halving1, with more rounds still
 	StageStart      Stage = "start"      // where a walk begins
 	StageAxis       Stage = "axis"       // all values of one parameter
 	StageRestart    Stage = "restart"    // a random point to walk from
 	StageClimb      Stage = "climb"      // the neighbours of a point
 	StageJump       Stage = "jump"       // a random point near the best
 	StageGeneration Stage = "generation" // children of a genetic search
-	StageModel      Stage = "model"      // what a model of the space expects most of
-	StageFinals     Stage = "finals"     // the best candidates on fresh rounds: the challenger is chosen from these
-	StageRetry      Stage = "retry"      // failed candidates that get another chance, beside the finalists
+	StageModel      Stage = "model"      // points that the surrogate expects to be fast
+	StageFinals     Stage = "finals"     // the best candidates on fresh rounds: the challenger is one of them
+	StageRetry      Stage = "retry"      // failed candidates that get another chance, in the rounds of the finalists
 	StageRecheck    Stage = "recheck"    // comparison with the oracle after timing
-	StageConfirm    Stage = "confirm"    // the challenger against the default on fresh rounds: times and gains come from these
+	StageConfirm    Stage = "confirm"    // the challenger against the default on fresh rounds, which give times and gains
 	StageSession    Stage = "session"    // the chosen configs against the default in a further session
 	StageCross      Stage = "cross"      // the winners of other routings, for the regret matrix
-	StageRefine     Stage = "refine"     // progress only: token counts between those asked for; its rounds are of stage cross
+	StageRefine     Stage = "refine"     // progress only: token counts between the requested ones; the log calls its rounds cross
 )
 
 // The stages of commands that do not search.

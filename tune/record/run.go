@@ -18,11 +18,10 @@ const (
 	PlotsDir    = "plots"
 )
 
-// Run is run.json: what was asked for, where it ran, how quiet the machine was,
-// and what was decided.
+// Run is run.json: what was asked for, where it ran, how quiet the machine was and what was
+// decided.
 type Run struct {
 	Schema    int                `json:"schema"`
-	Read      int                `json:"-"`       // schema of the file that this was read from, 0 for a new run
 	Tool      string             `json:"tool"`    // version of epbench
 	Command   []string           `json:"command"` // as typed
 	Started   time.Time          `json:"started"`
@@ -34,20 +33,20 @@ type Run struct {
 	Band      float64            `json:"band"`   // the policy's: relative differences below it do not matter
 	Seed      uint64             `json:"seed"`
 	Strategy  string             `json:"strategy"`
-	Turns     string             `json:"turns,omitempty"` // the same in runs whose rounds took turns: equal rounds are side by side
-	Empty     map[string]float64 `json:"empty,omitempty"` // reading of an empty kernel, seconds by clock
+	Turns     string             `json:"turns,omitempty"` // equal in runs that were interleaved: their rounds of equal number belong together
+	Empty     map[string]float64 `json:"empty,omitempty"` // seconds that each clock reads for an empty kernel
 	AA        []AA               `json:"aa,omitempty"`
-	Kernels   []Kernel           `json:"kernels,omitempty"` // that there were, with what their times hold
+	Kernels   []Kernel           `json:"kernels,omitempty"` // kernels of the backend, with what their times include
 	Spaces    []SpaceInfo        `json:"spaces,omitempty"`
 	Workloads []Workload         `json:"workloads,omitempty"`
 	Searches  []Search           `json:"searches,omitempty"`
 	Regrets   []Regret           `json:"regrets,omitempty"`
-	Retried   []string           `json:"retried,omitempty"` // keys of failed configs that got another chance
+	Retried   []string           `json:"retried,omitempty"` // keys of the failed configs that were tried again
 	Warnings  []string           `json:"warnings,omitempty"`
 	Wall      Wall               `json:"wall,omitzero"` // where the time went
 }
 
-// check refuses what no writer of ours produces and readers would trip over.
+// check refuses a run that epbench cannot have written.
 func (r *Run) check() error {
 	if r.Machine.Backend == ep.Predicted {
 		return fmt.Errorf("machine.backend: %s: a run directory holds what was measured; epbench model plan prints predictions", r.Machine.Backend)
@@ -63,20 +62,20 @@ func (r *Run) check() error {
 	for i, g := range r.Regrets {
 		short := func(row RegretRow) bool { return len(row.Loss) != len(g.Routings) }
 		if len(g.Rows) != len(g.Routings)+1 || slices.ContainsFunc(g.Rows, short) {
-			return fmt.Errorf("regrets[%d]: %d rows for %d routings, want a row a routing and one for all, each with a loss a routing", i, len(g.Rows), len(g.Routings))
+			return fmt.Errorf("regrets[%d]: %d rows for %d routings, want one row for each routing and one for all, each with a loss for each routing", i, len(g.Rows), len(g.Routings))
 		}
 	}
 	return nil
 }
 
-// Kernel is a kernel and what its time holds.
+// Kernel names a kernel and what its time includes.
 type Kernel struct {
 	Name string  `json:"name"`
 	Op   ep.Op   `json:"op"`
 	Work ep.Work `json:"work,omitzero"`
 }
 
-// Work is what the time of a config holds, the zero Work where the run does not say.
+// Work returns what the time of a config includes, the zero Work if the run does not say.
 func (r *Run) Work(op ep.Op, c ep.Config) ep.Work {
 	if op == ep.Pair {
 		dispatch, combine, err := ep.Split(c)
@@ -93,12 +92,12 @@ func (r *Run) Work(op ep.Op, c ep.Config) ep.Work {
 	return ep.Work{}
 }
 
-// AA is the default measured against itself.
+// AA is the result of measuring the default against itself.
 type AA struct {
 	Problem string  `json:"problem"` // ep.Problem.Key
 	Routing string  `json:"routing"`
 	Ratio   float64 `json:"ratio"`  // median of twin / default
-	Spread  float64 `json:"spread"` // half the width of its 95 % interval, or its distance from 1 where that is more
+	Spread  float64 `json:"spread"` // half the width of Ratio's 95 % interval, or its distance from 1 if that is larger
 	Rounds  int     `json:"rounds"`
 	Default float64 `json:"default"` // the default's median, seconds
 }
@@ -118,15 +117,15 @@ type Rejection struct {
 	Count int    `json:"count"`
 }
 
-// Workload records what a routing drew.
+// Workload records the traffic and skew of a drawn routing.
 type Workload struct {
 	Problem   string   `json:"problem"`
 	Routing   string   `json:"routing"`
 	Seed      uint64   `json:"seed"`
 	Class     ep.Class `json:"class"`
-	BytesOut  int64    `json:"bytes_out"`  // leaving the busiest rank, one message a selection
-	BytesWire int64    `json:"bytes_wire"` // the same, one message a distinct destination rank
-	// BytesMemory is what an activation reads and writes on the rank with the most rows.
+	BytesOut  int64    `json:"bytes_out"`  // that leave the busiest rank, one message a selection
+	BytesWire int64    `json:"bytes_wire"` // the same with one message for each distinct destination rank
+	// BytesMemory counts what an activation reads and writes on the rank with the most rows.
 	BytesMemory int64              `json:"bytes_memory,omitempty"`
 	Stats       map[string]float64 `json:"stats"` // see workloads.Stats, by its JSON names
 }

@@ -20,18 +20,17 @@ import (
 // lockFile keeps a second writer out of a run directory.
 const lockFile = ".lock"
 
-// Dir is a run directory open for writing. One process at a time may hold it.
+// Dir is a run directory that is open for writing. One process at a time may hold it.
 type Dir struct {
 	path  string
 	lock  *os.File
 	log   *os.File
 	seq   int   // of the next line
-	whole int64 // bytes of the log that are whole blocks
+	whole int64 // bytes of the log's whole blocks
 }
 
-// CreateDir makes a run directory and its parents, and opens every file that
-// will be written: a bad path or a full disk then shows before anything is
-// measured. A directory that already holds a log is refused.
+// CreateDir makes a run directory and its parents and opens its files, so that a bad path or
+// a full disk shows before anything is measured. It refuses a directory with a log in it.
 func CreateDir(path string, run *Run) (*Dir, error) {
 	if err := os.MkdirAll(filepath.Join(path, PlotsDir), 0o777); err != nil {
 		return nil, err
@@ -40,7 +39,7 @@ func CreateDir(path string, run *Run) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The log comes last: where it is, run.json is, and the run can be resumed.
+	// The log comes last: a directory with a log then has a run.json and can be resumed.
 	log := filepath.Join(path, TrialsFile)
 	if _, err = os.Stat(log); err == nil {
 		err = fmt.Errorf("%s already holds a run; continue it with --resume %s or choose another --out", path, path)
@@ -54,9 +53,8 @@ func CreateDir(path string, run *Run) (*Dir, error) {
 	return d, nil
 }
 
-// OpenDir opens a run directory to go on with it. Lines after the last whole
-// block are cut off, because rounds of a block belong together. cut is their
-// length in bytes.
+// OpenDir opens a run directory to continue the run. It cuts off the lines after the last
+// whole block, because the rounds of a block belong together; cut is their length in bytes.
 func OpenDir(path string) (d *Dir, run *Run, results []Result, cut int64, err error) {
 	if _, err := os.Stat(filepath.Join(path, RunFile)); err != nil {
 		return nil, nil, nil, 0, fmt.Errorf("%s is no run directory: %w", path, err)
@@ -71,13 +69,10 @@ func OpenDir(path string) (d *Dir, run *Run, results []Result, cut int64, err er
 	return d, run, results, cut, nil
 }
 
-// reopen reads run.json and opens the log behind its last whole block.
+// reopen reads run.json, opens the log and places it behind its last whole block.
 func (d *Dir) reopen() (run *Run, results []Result, cut int64, err error) {
 	if run, err = ReadRun(d.path); err != nil {
 		return nil, nil, 0, err
-	}
-	if run.Read != Schema {
-		return nil, nil, 0, fmt.Errorf("%s: %w", d.path, errSchema1)
 	}
 	if d.log, err = os.OpenFile(filepath.Join(d.path, TrialsFile), os.O_CREATE|os.O_RDWR, 0o666); err != nil {
 		return nil, nil, 0, err
@@ -123,9 +118,9 @@ func (d *Dir) cut() error {
 	return err
 }
 
-// Append writes the lines of one block, stamping Seq, Time, Wall and End. The
-// block reaches the file in one write; if that fails the file is cut back to
-// the block before, so that a full disk leaves a log that can be resumed.
+// Append writes the lines of one block and sets their Seq, Time, Wall and End. It makes one
+// write. If that fails it cuts the file back to the block before, so that a full disk leaves
+// a log that can be resumed.
 func (d *Dir) Append(block []Result, wall float64) error {
 	var buf []byte
 	now := time.Now()
@@ -153,23 +148,23 @@ func (d *Dir) WriteRun(run *Run) error {
 	}))
 }
 
-// WriteFile replaces a file of the directory, see WriteFile.
+// WriteFile replaces a file of the directory, as the function WriteFile does.
 func (d *Dir) WriteFile(name string, content io.WriterTo) error {
 	return WriteFile(filepath.Join(d.path, name), content)
 }
 
-// Content makes a function one that WriteFile takes.
+// Content adapts a function to WriteFile.
 type Content func(io.Writer) error
 
-// WriteTo implements io.WriterTo. It does not count bytes.
+// WriteTo implements io.WriterTo. The count that it returns is always 0.
 func (c Content) WriteTo(w io.Writer) (int64, error) { return 0, c(w) }
 
-// WriteFile replaces the file at path, so that a reader sees the old file or the
-// new one and never a part: a temporary file beside it, synced, then renamed. A
-// link is followed. A device or a pipe is written to and not replaced.
+// WriteFile replaces the file at path. A reader sees the old file or the new one and never a
+// part: it writes a temporary file in the same directory, syncs it and renames it. It
+// follows a link, and writes into a device or a pipe without replacing it.
 func WriteFile(path string, content io.WriterTo) error {
 	real, err := filepath.EvalSymlinks(path)
-	if err != nil { // a new file, or a link to one
+	if err != nil { // the file does not exist yet
 		real = path
 	}
 	if info, stat := os.Lstat(real); stat == nil && !info.Mode().IsRegular() {
@@ -179,7 +174,7 @@ func WriteFile(path string, content io.WriterTo) error {
 	}
 	var at *fs.PathError
 	if errors.As(err, &at) {
-		err = at.Err // the temporary name helps nobody
+		err = at.Err // without the temporary name
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -214,14 +209,14 @@ func replace(path string, content io.WriterTo) error {
 	return err
 }
 
-// Path is where the directory lies.
+// Path returns the path of the directory.
 func (d *Dir) Path() string { return d.path }
 
-// Results is how many lines the log has.
+// Results returns how many lines the log has.
 func (d *Dir) Results() int { return d.seq }
 
-// Discard closes a directory in which nothing was measured and removes what
-// CreateDir made, so that the corrected command may use the same path.
+// Discard closes the directory. If nothing was measured it also removes what CreateDir made,
+// so that the corrected command can use the same path.
 func (d *Dir) Discard() error {
 	if d.seq > 0 {
 		return d.Close()
@@ -232,7 +227,7 @@ func (d *Dir) Discard() error {
 	return d.Close()
 }
 
-// Close flushes the log to the disk and lets the next writer in.
+// Close flushes the log to the disk and releases the lock.
 func (d *Dir) Close() error {
 	var err error
 	if d.log != nil {
@@ -241,7 +236,7 @@ func (d *Dir) Close() error {
 	return errors.Join(err, d.lock.Close())
 }
 
-// lockDir takes the lock, which dies with the process.
+// lockDir locks the directory. The lock ends with the process.
 func lockDir(path string) (*Dir, error) {
 	f, err := os.OpenFile(filepath.Join(path, lockFile), os.O_CREATE|os.O_RDWR, 0o666)
 	if err != nil {
@@ -254,8 +249,8 @@ func lockDir(path string) (*Dir, error) {
 	return &Dir{path: path, lock: f}, nil
 }
 
-// ReadDir reads a run directory, finished or not, without locking it. A torn
-// last line is a warning.
+// ReadDir reads a run directory without locking it. The run may be unfinished; a torn last
+// line is a warning.
 func ReadDir(path string) (run *Run, results []Result, warnings []error, err error) {
 	if run, err = ReadRun(path); err != nil {
 		return nil, nil, nil, err
@@ -275,8 +270,8 @@ func ReadDir(path string) (run *Run, results []Result, warnings []error, err err
 	return run, results, warnings, nil
 }
 
-// HashLog is the SHA-256 of the trial log of a run directory, in hex. A table
-// holds that of the log it was made from.
+// HashLog returns the SHA-256 of a run directory's trial log, in hex. A table holds the hash
+// of the log that it was made from.
 func HashLog(path string) (string, error) {
 	f, err := os.Open(filepath.Join(path, TrialsFile))
 	if err != nil {
@@ -288,8 +283,8 @@ func HashLog(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 
-// CheckLog reports a log that changed after a table was made from it. While a
-// run is not finished its log grows, and nothing can be said.
+// CheckLog reports a log that changed after a table with this hash was made from it. It
+// accepts any log of an unfinished run, which still grows.
 func CheckLog(path string, run *Run, hash string) error {
 	got, err := HashLog(path)
 	if err != nil || got == hash || run.Finished.IsZero() {
@@ -301,7 +296,7 @@ func CheckLog(path string, run *Run, hash string) error {
 // maxRunFile bounds run.json.
 const maxRunFile = 64 << 20
 
-// ReadRun reads the run.json of a run directory, and nothing else of it.
+// ReadRun reads the run.json of a run directory.
 func ReadRun(path string) (*Run, error) {
 	f, err := os.Open(filepath.Join(path, RunFile))
 	if errors.Is(err, unix.ENOTDIR) {
@@ -328,7 +323,7 @@ func ReadRun(path string) (*Run, error) {
 	return run, nil
 }
 
-// decodeRun reads run.json of any schema this version knows.
+// decodeRun reads the text of run.json.
 func decodeRun(b []byte) (*Run, error) {
 	var head struct {
 		Schema int `json:"schema"`
@@ -336,18 +331,15 @@ func decodeRun(b []byte) (*Run, error) {
 	if err := json.Unmarshal(b, &head); err != nil {
 		return nil, fmt.Errorf("%w; without it the trials cannot be read: sweep again into another directory", plain(err))
 	}
-	run := &Run{Read: head.Schema}
-	var err error
-	switch head.Schema {
-	case 1:
-		err = run.decode1(b)
-	case Schema:
-		err = plain(json.Unmarshal(b, run, strict))
-	default:
-		err = fmt.Errorf("schema %d, this version reads 1 and %d", head.Schema, Schema)
+	switch {
+	case head.Schema == 1:
+		return nil, fmt.Errorf(oldSchema, head.Schema, Schema)
+	case head.Schema != Schema:
+		return nil, fmt.Errorf("schema %d, this version reads %d; use the epbench that wrote it", head.Schema, Schema)
 	}
-	if err == nil {
-		err = run.check()
+	run := &Run{}
+	if err := plain(json.Unmarshal(b, run, strict)); err != nil {
+		return nil, err
 	}
-	return run, err
+	return run, run.check()
 }

@@ -8,27 +8,27 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Wall says where the wall time of a sweep went, in seconds. A resumed sweep adds its
-// own times to those of the run that it continues.
+// Wall says where the wall time of a sweep went, in seconds. A resumed sweep adds its times
+// to those of the run that it continues.
 type Wall struct {
 	Total     float64      `json:"total"`          // from the start of the command to its last file
 	Measuring float64      `json:"measuring"`      // calls that time a kernel: samples, warm-up, graphs, the way to the worker and back
-	Samples   float64      `json:"samples"`        // of Measuring: what the recorded samples themselves took
+	Samples   float64      `json:"samples"`        // the recorded samples' part of Measuring
 	Checking  float64      `json:"checking"`       // running a candidate once and comparing its answer with the oracle
-	Run       ep.RunTime   `json:"run,omitzero"`   // of Measuring, as the backend says
-	Check     ep.CheckTime `json:"check,omitzero"` // of Checking, as the backend says
+	Run       ep.RunTime   `json:"run,omitzero"`   // parts of Measuring that the backend reported
+	Check     ep.CheckTime `json:"check,omitzero"` // parts of Checking that the backend reported
 	Preparing float64      `json:"preparing"`      // waiting for the compiler, loading candidates
 	Opening   float64      `json:"opening"`        // sessions: buffers and inputs
 	Starting  float64      `json:"starting"`       // the backend, the plan, the reading of an empty kernel
 	Writing   float64      `json:"writing"`        // the log, run.json, table, summary, page and pictures
 }
 
-// Deciding is what no other part holds: drawing routings, the strategy, intervals.
+// Deciding returns the rest of the total: drawing routings, the strategy, intervals.
 func (w Wall) Deciding() float64 {
 	return max(0, w.Total-w.Measuring-w.Checking-w.Preparing-w.Opening-w.Starting-w.Writing)
 }
 
-// Plus is the sum of two.
+// Plus returns the sum of w and o.
 func (w Wall) Plus(o Wall) Wall {
 	w.Total += o.Total
 	w.Measuring += o.Measuring
@@ -43,14 +43,14 @@ func (w Wall) Plus(o Wall) Wall {
 	return w
 }
 
-// wallPart is a part of the wall time, and what it was made of where that is known.
+// wallPart is a part of the wall time with its own parts, if they are known.
 type wallPart struct {
 	name    string
 	seconds float64
 	of      []wallPart
 }
 
-// text is the part in per cent of the total.
+// text spells the part in per cent of the total.
 func (p wallPart) text(total float64) string {
 	out := fmt.Sprintf("%s %.0f %%", p.name, 100*p.seconds/total)
 	if len(p.of) == 0 {
@@ -67,7 +67,7 @@ func joined(parts []wallPart, total float64) string {
 	return strings.Join(texts, ", ")
 }
 
-// measuring lists the parts of Measuring, in seconds.
+// measuring lists the parts of Measuring.
 func (w Wall) measuring() []wallPart {
 	out := []wallPart{{name: "samples themselves", seconds: w.Samples}}
 	if r := w.Run; r.Rounds > 0 {
@@ -78,7 +78,7 @@ func (w Wall) measuring() []wallPart {
 	return out
 }
 
-// checking lists the parts of Checking, in seconds.
+// checking lists the parts of Checking.
 func (w Wall) checking() []wallPart {
 	c := w.Check
 	if c.Comparing == 0 {
@@ -89,8 +89,8 @@ func (w Wall) checking() []wallPart {
 		{name: "comparing", seconds: c.Comparing}, {name: "probes, to the worker and back", seconds: way}}
 }
 
-// String is one sentence with the parts in per cent of the total, in the order of a
-// candidate's life. It is empty for a run that does not say.
+// String returns one sentence with the parts in per cent of the total, "" for a run
+// without times.
 func (w Wall) String() string {
 	if w.Total <= 0 {
 		return ""
@@ -101,7 +101,7 @@ func (w Wall) String() string {
 	return fmt.Sprintf("%v of wall time: %s", Rounded(w.Total), joined(parts, w.Total))
 }
 
-// Rounded is a time in seconds as it is read: to a tenth of a second.
+// Rounded returns a time in seconds, rounded to a tenth of a second.
 func Rounded(seconds float64) time.Duration {
 	return time.Duration(seconds * float64(time.Second)).Round(100 * time.Millisecond)
 }

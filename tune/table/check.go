@@ -11,12 +11,12 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Validate reports the first thing wrong with a table: a field out of bounds, or
-// two rows that cover the same tokens of the same key. The error begins with the
-// field's path, such as rows[3].key.ranks.
+// Validate returns the first fault of a table: a field out of bounds, or two rows that cover
+// the same tokens of the same key. The error begins with the field's path, such as
+// rows[3].key.ranks.
 func (t *Table) Validate() error {
 	if t.Schema != Schema {
-		return fmt.Errorf("schema: %d, this build reads 1 and %d; use the epbench that wrote the table", t.Schema, Schema)
+		return fmt.Errorf("schema: %d, this version reads %d; use the epbench that wrote the table, or sweep again", t.Schema, Schema)
 	}
 	if err := t.Header.Validate(); err != nil {
 		return fmt.Errorf("header.%w", err)
@@ -29,7 +29,7 @@ func (t *Table) Validate() error {
 	return t.overlap()
 }
 
-// Validate reports the first field of a header that cannot be.
+// Validate returns an error about the first field of a header that is out of bounds.
 func (h Header) Validate() error {
 	m := h.Machine
 	for _, f := range []struct{ name, text string }{
@@ -75,7 +75,7 @@ func (h Header) Validate() error {
 	return checkTime("created", h.Created)
 }
 
-// Validate reports the first field of a row that cannot be.
+// Validate returns an error about the first field of a row that is out of bounds.
 func (r Row) Validate() error {
 	if err := r.Key.Validate(); err != nil {
 		return fmt.Errorf("key.%w", err)
@@ -102,7 +102,7 @@ func (r Row) Validate() error {
 	return nil
 }
 
-// Validate reports the first field of the evidence that cannot be.
+// Validate returns an error about the first field of the evidence that is out of bounds.
 func (e Evidence) Validate() error {
 	for _, f := range []struct {
 		name string
@@ -119,16 +119,16 @@ func (e Evidence) Validate() error {
 	}
 	for i, n := range e.Tokens {
 		if n < 0 || n > ep.MaxTokens || i > 0 && n <= e.Tokens[i-1] {
-			return fmt.Errorf("tokens: must rise from 0 to %d, %d does not", ep.MaxTokens, n)
+			return fmt.Errorf("tokens: must rise within 0 to %d; %d breaks that", ep.MaxTokens, n)
 		}
 	}
 	for i, n := range e.Between {
 		if !slices.Contains(e.Tokens, n) || i > 0 && n <= e.Between[i-1] {
-			return fmt.Errorf("between: must rise and be of the token counts measured, %v; %d is not", e.Tokens, n)
+			return fmt.Errorf("between: must rise and list only measured token counts, %v; %d breaks that", e.Tokens, n)
 		}
 	}
 	if e.TimedAt != 0 && !slices.Contains(e.Tokens, e.TimedAt) {
-		return fmt.Errorf("timed_at: %d is none of the token counts measured, %v", e.TimedAt, e.Tokens)
+		return fmt.Errorf("timed_at: %d is not one of the measured token counts, %v", e.TimedAt, e.Tokens)
 	}
 	for _, s := range e.Routings {
 		if err := checkText("routings", s); err != nil {
@@ -141,8 +141,7 @@ func (e Evidence) Validate() error {
 	return checkTime("date", e.Date)
 }
 
-// checkText refuses text that does not print as it is: labels of a table end up on
-// terminals.
+// checkText refuses unprintable characters, because a terminal will show the text.
 func checkText(field, s string) error {
 	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
 		return fmt.Errorf("%s: %.40q is not printable text", field, s)
@@ -157,8 +156,8 @@ func checkTime(field string, at time.Time) error {
 	return nil
 }
 
-// overlap refuses two rows that cover the same tokens of the same key. The order
-// of the rows stays as it is.
+// overlap refuses two rows that cover the same tokens of the same key. It does not reorder
+// the rows.
 func (t *Table) overlap() error {
 	order := make([]int, len(t.Rows))
 	for i := range order {

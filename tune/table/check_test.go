@@ -14,7 +14,7 @@ func TestValidateNamesTheField(t *testing.T) {
 	type edit func(*Table, *Row, *Evidence)
 	berlin := time.FixedZone("CET", 3600)
 	for want, change := range map[string]edit{
-		"schema: 1, this build reads 1 and 2":                                func(t *Table, _ *Row, _ *Evidence) { t.Schema = 1 },
+		"schema: 1, this version reads 2":                                    func(t *Table, _ *Row, _ *Evidence) { t.Schema = 1 },
 		`header.tool: "\n" is not printable text`:                            func(t *Table, _ *Row, _ *Evidence) { t.Header.Tool = "\n" },
 		"header.machine.backend: predicted: a table holds what was measured": func(t *Table, _ *Row, _ *Evidence) { t.Header.Machine.Backend = ep.Predicted },
 		`header.abi: "\u200b" is not`:                                        func(t *Table, _ *Row, _ *Evidence) { t.Header.ABI = "\u200b" },
@@ -55,12 +55,12 @@ func TestValidateNamesTheField(t *testing.T) {
 		"rows[0].evidence.tried: -1 is not a number":                         func(_ *Table, _ *Row, e *Evidence) { e.Tried = -1 },
 		"rows[0].evidence.legal: -1 is not a number":                         func(_ *Table, _ *Row, e *Evidence) { e.Legal = -1 },
 		"rows[0].evidence.ties: -1 is not a number":                          func(_ *Table, _ *Row, e *Evidence) { e.Ties = -1 },
-		"rows[0].evidence.tokens: must rise from 0 to 1048576, -1":           func(_ *Table, _ *Row, e *Evidence) { e.Tokens = []int{-1} },
-		"rows[0].evidence.between: must rise and be of the token counts":     func(_ *Table, _ *Row, e *Evidence) { e.Tokens, e.Between = []int{1, 8}, []int{2} },
-		"rows[0].evidence.between: must rise and be of the token counts ":    func(_ *Table, _ *Row, e *Evidence) { e.Tokens, e.Between = []int{1, 8}, []int{8, 1} },
-		"rows[0].evidence.tokens: must rise from 0 to 1048576, 8":            func(_ *Table, _ *Row, e *Evidence) { e.Tokens = []int{8, 8} },
-		"rows[0].evidence.tokens: must rise from 0 to 1048576, 1048577":      func(_ *Table, _ *Row, e *Evidence) { e.Tokens = []int{ep.MaxTokens + 1} },
-		"rows[0].evidence.timed_at: 7 is none of":                            func(_ *Table, _ *Row, e *Evidence) { e.TimedAt = 7 },
+		"rows[0].evidence.tokens: must rise within 0 to 1048576; -1":         func(_ *Table, _ *Row, e *Evidence) { e.Tokens = []int{-1} },
+		"rows[0].evidence.between: must rise and list only measured":         func(_ *Table, _ *Row, e *Evidence) { e.Tokens, e.Between = []int{1, 8}, []int{2} },
+		"rows[0].evidence.between: must rise and list only measured ":        func(_ *Table, _ *Row, e *Evidence) { e.Tokens, e.Between = []int{1, 8}, []int{8, 1} },
+		"rows[0].evidence.tokens: must rise within 0 to 1048576; 8":          func(_ *Table, _ *Row, e *Evidence) { e.Tokens = []int{8, 8} },
+		"rows[0].evidence.tokens: must rise within 0 to 1048576; 1048577":    func(_ *Table, _ *Row, e *Evidence) { e.Tokens = []int{ep.MaxTokens + 1} },
+		"rows[0].evidence.timed_at: 7 is not one of":                         func(_ *Table, _ *Row, e *Evidence) { e.TimedAt = 7 },
 		`rows[0].evidence.routings: "\t" is not`:                             func(_ *Table, _ *Row, e *Evidence) { e.Routings = []string{"uniform", "\t"} },
 		`rows[0].evidence.clock: "\t" is not`:                                func(_ *Table, _ *Row, e *Evidence) { e.Clock = "\t" },
 		"rows[0].evidence.date: 2026-01-31T12:00:00.5Z is":                   func(_ *Table, _ *Row, e *Evidence) { e.Date = e.Date.Add(500 * time.Millisecond) },

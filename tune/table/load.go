@@ -22,12 +22,11 @@ const MaxTableBytes = 64 << 20
 // Load reads a table strictly: every field once, spelled exactly and within its
 // bounds, no two rows over the same tokens of one key, and an id that matches the
 // content. Errors are one line and name the line and the field. Memory stays within a
-// small multiple of the input. A table of schema 1 comes back as schema 2, with the id
-// of what it then says.
+// small multiple of the input.
 func Load(r io.Reader) (*Table, error) { return load(r, false) }
 
-// LoadEdited reads a table whose content may not match its id. Such a table comes
-// back with Header.Edited set and the ID of what it now says.
+// LoadEdited reads a table whose content may not match its id. It gives such a table the id
+// of its content and sets Header.Edited.
 func LoadEdited(r io.Reader) (*Table, error) { return load(r, true) }
 
 func load(r io.Reader, allowEdited bool) (*Table, error) {
@@ -38,41 +37,31 @@ func load(r io.Reader, allowEdited bool) (*Table, error) {
 	if len(data) > MaxTableBytes {
 		return nil, fmt.Errorf("the file is larger than %d MiB; split the table by op or ranks", MaxTableBytes>>20)
 	}
-	schema := schemaOf(data)
-	t, err := parse(data, schema)
+	t, err := parse(data)
 	if err != nil {
 		return nil, err
 	}
-	var want string
-	if schema == 1 {
-		want = hash1(data, t.ID)
-	} else if want, err = t.hash(); err != nil {
-		return nil, err
-	}
+	want, err := t.hash()
 	switch {
-	case t.ID == want && schema != 1:
+	case err != nil:
+		return nil, err
+	case t.ID == want:
 		return t, nil
-	case t.ID != want && !allowEdited:
+	case !allowEdited:
 		return nil, fmt.Errorf("id: the content hashes to %.12s, the table says %.12q; it was edited after it was written (--allow-edited takes it, marked)", want, t.ID)
-	case t.ID != want:
-		t.Header.Edited = true
 	}
+	t.Header.Edited = true
 	return t, t.Seal()
 }
 
-// parse reads and checks everything but the id; rows come back sorted. Of a schema
-// that this build does not know, nothing but the number is judged.
-func parse(data []byte, schema int) (*Table, error) {
-	t := &Table{Schema: schema}
-	var err error
-	switch schema {
-	case 1:
-		data, err = read1(data, t)
-	case 0, Schema:
-		err = strictjson.Unmarshal(data, t)
-	}
-	if err != nil {
-		return nil, err
+// parse reads and checks everything but the id, and sorts the rows. It refuses a table of
+// another schema before it looks at any other field.
+func parse(data []byte) (*Table, error) {
+	t := &Table{Schema: schemaOf(data)}
+	if t.Schema == 0 || t.Schema == Schema {
+		if err := strictjson.Unmarshal(data, t); err != nil {
+			return nil, err
+		}
 	}
 	if err := t.Validate(); err != nil {
 		path, _, _ := strings.Cut(err.Error(), ":")
@@ -82,7 +71,7 @@ func parse(data []byte, schema int) (*Table, error) {
 	return t, nil
 }
 
-// schemaOf is the value of a file's first field if that is its schema, else 0.
+// schemaOf returns the value of a file's first field if that is the schema, otherwise 0.
 func schemaOf(data []byte) int {
 	dec := json.NewDecoder(bytes.NewReader(data[:min(len(data), 256)]))
 	for i := range 3 {
@@ -100,18 +89,18 @@ func schemaOf(data []byte) int {
 // SystemDir is where an administrator puts tables for every user of a host.
 const SystemDir = "/etc/epbench/tables"
 
-// Locations says where Open looks for tables, from the lowest layer to the highest.
-// Zero fields are skipped.
+// Locations says where Open looks for tables, from the lowest layer to the highest. Open
+// skips zero fields.
 type Locations struct {
 	Embedded    fs.FS  // *.json at its root, compiled into the program
 	System      string // directory of *.json
 	User        string // directory of *.json
 	File        string // one table, above all others
-	AllowEdited bool   // take tables whose content does not match their id, marked
+	AllowEdited bool   // accept tables whose content does not match their id, and mark them
 }
 
-// DefaultLocations are the directories of the system and of the user. A program adds
-// its embedded tables and its own file.
+// DefaultLocations returns the directories of the system and of the user. A program adds its
+// embedded tables and its own file.
 func DefaultLocations() Locations {
 	l := Locations{System: SystemDir}
 	if dir, err := os.UserConfigDir(); err == nil {
@@ -120,9 +109,8 @@ func DefaultLocations() Locations {
 	return l
 }
 
-// Open reads every table of l. The file must be good. A bad table in a directory is
-// left out and listed in Warnings, so that one broken file cannot keep a server from
-// starting.
+// Open reads every table of l. A bad l.File is an error. A bad table in a directory is left
+// out and listed in Warnings, so that one broken file cannot keep a server from starting.
 func Open(l Locations) (*Set, error) {
 	var sources []Source
 	var warnings []error
@@ -181,7 +169,7 @@ func LoadFile(name string, allowEdited bool) (*Table, error) {
 	return loadFrom(os.DirFS(filepath.Dir(name)), filepath.Base(name), name, allowEdited)
 }
 
-// loadFrom reads the table called name of a directory; full is its path in errors.
+// loadFrom reads the table called name in a directory. full is its path for errors.
 func loadFrom(fsys fs.FS, name, full string, allowEdited bool) (*Table, error) {
 	var t *Table
 	f, err := fsys.Open(name)
@@ -191,7 +179,7 @@ func loadFrom(fsys fs.FS, name, full string, allowEdited bool) (*Table, error) {
 	}
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
-		err = pe.Err // full is the path to name
+		err = pe.Err // the error below names the full path
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", full, err)

@@ -7,8 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Schema is the version of the table format that this package writes. It reads
-// schema 1 too.
+// Schema is the version of the table format.
 const Schema = 2
 
 // Table holds tuned configs with the evidence for each. It is valid on one kind of
@@ -24,35 +23,35 @@ type Table struct {
 type Header struct {
 	Tool     string     `json:"tool"`      // version of epbench that wrote it
 	Created  time.Time  `json:"created"`   // UTC, whole seconds
-	ABI      ep.ABI     `json:"abi"`       // latest build of every kernel that a row may name
+	ABI      ep.ABI     `json:"abi"`       // latest build of each kernel that rows name
 	Space    string     `json:"space"`     // fingerprint of the search space
 	Machine  ep.Machine `json:"machine"`   // hardware that the evidence was measured on
 	Policy   string     `json:"policy"`    // how it was measured, in words
-	AA       float64    `json:"aa"`        // A/A spread: what the default differs from itself by, as a ratio minus one
+	AA       float64    `json:"aa"`        // A/A spread: by how much the default differs from itself, as a ratio minus one
 	TrialLog string     `json:"trial_log"` // sha256 of trials.jsonl
 	Fallback []string   `json:"fallback"`  // key fields that may differ when no row matches exactly, in this order
 	Edited   bool       `json:"edited"`    // loaded although its hash did not match
 
-	// Band is the least difference of times that the policy calls one, as a ratio
+	// Band is the policy's band: a smaller difference of times counts as none. It is a ratio
 	// minus one; 0 is unknown.
 	Band float64 `json:"band,omitempty"`
 
-	// Receipts are the ids of the receipts whose gains the rows' intervals cover too, rising.
+	// Receipts lists, sorted, the ids of the receipts whose gains the rows' intervals cover.
 	Receipts []string `json:"receipts,omitempty"`
 
-	// MaxSMs is the most SMs that a config of the table takes, the default that its
-	// gains are over included; 0 is no bound.
+	// MaxSMs is the most SMs that a config of the table may take; 0 is no bound. It binds
+	// the default as well, over which gains are measured.
 	MaxSMs int `json:"max_sms,omitempty"`
 
-	// Hooks is what callers ask of the kernels of every row, the default included, as
-	// name=value,name=value; "" is nothing. With input=fp8 they bring tokens that they
-	// cast: a caller with other tokens would get wrong numbers.
+	// Hooks lists the hooks that every row's config and the default were measured with, as
+	// name=value,name=value; "" is none. A caller must set the same ones. With input=fp8,
+	// for example, it passes tokens that it has cast itself; other tokens give wrong numbers.
 	Hooks string `json:"hooks,omitempty"`
 }
 
-// IsDefault reports whether a row launches what the default would. Under a bound on
-// SMs such a row spells the config out, because a runtime's own default knows no
-// bound; its gain is exactly 1 then.
+// IsDefault reports whether a row launches the default. Under a bound on SMs such a row
+// spells the config out with a gain of exactly 1, because a runtime's own default ignores
+// the bound.
 func (h Header) IsDefault(r Row) bool {
 	e := r.Evidence
 	return r.Default || h.MaxSMs > 0 && e.Gain == 1 && e.GainLow == 1 && e.GainHigh == 1
@@ -63,16 +62,16 @@ type Row struct {
 	Key      Key       `json:"key"`
 	Lo       int       `json:"lo"`      // smallest token count covered
 	Hi       int       `json:"hi"`      // largest, inclusive
-	Config   ep.Config `json:"config"`  // the zero Config where the default won
+	Config   ep.Config `json:"config"`  // the zero Config if the default won
 	Default  bool      `json:"default"` // the default was measured and is at least as fast
 	Evidence Evidence  `json:"evidence"`
 
-	// ABI is the build of the kernels that the row rests on: of its config, or of the
-	// default where that won. Empty means what the header says.
+	// ABI is the build of the row's kernels: those of its config, or of the default if that
+	// won. Empty means the build in the header.
 	ABI ep.ABI `json:"abi,omitempty"`
 }
 
-// Build is the build of the kernels that a row rests on.
+// Build returns the build of a row's kernels.
 func (h Header) Build(r Row) ep.ABI {
 	if r.ABI != "" {
 		return r.ABI
@@ -80,25 +79,25 @@ func (h Header) Build(r Row) ep.ABI {
 	return h.ABI.For(r.Config)
 }
 
-// Midpoint is the last token count of a row measured at a where the next row was
-// measured at b: the geometric mean, rounded down.
+// Midpoint returns the last token count of a row measured at a tokens if the next row was
+// measured at b: their geometric mean, rounded down.
 func Midpoint(a, b int) int { return int(math.Sqrt(float64(max(a, 1)) * float64(b))) }
 
-// Evidence is why a row says what it says. Times are seconds of one call: the
-// slowest rank of each round, then the median over rounds. Where a row was measured
-// at several token counts or routings, the times and the gain are those of the one
-// that gains least.
+// Evidence holds the measurements behind a row. Times are seconds of one call: the slowest
+// rank of each round, then the median over rounds. If a row was measured at several token
+// counts or under several routings, times and gain are those of the case with the least
+// gain.
 type Evidence struct {
 	Clock    string    `json:"clock"`     // chain, span, event or wall
 	Median   float64   `json:"median"`    // of the row's config
 	P10      float64   `json:"p10"`       // tenth percentile
 	P90      float64   `json:"p90"`       // ninetieth percentile
-	Rounds   int       `json:"rounds"`    // fresh rounds behind the median, of no round of the search
+	Rounds   int       `json:"rounds"`    // rounds behind the median, none of them part of the search
 	Gain     float64   `json:"gain"`      // the default's time over the config's, 1 when equal
 	GainLow  float64   `json:"gain_low"`  // lower end of Gain's 95 % interval
 	GainHigh float64   `json:"gain_high"` // upper end
 	Tried    int       `json:"tried"`     // configs measured
-	Ties     int       `json:"ties"`      // of those, within the band of the fastest
+	Ties     int       `json:"ties"`      // finalists within the band of the fastest
 	Regret   float64   `json:"regret"`    // of a row for all routings: its largest loss to the best config of a routing, as a ratio minus one
 	Routings []string  `json:"routings"`  // routings measured
 	Tokens   []int     `json:"tokens"`    // token counts measured, rising
@@ -108,20 +107,20 @@ type Evidence struct {
 	// Legal is the number of legal points of the search space; 0 is unknown.
 	Legal int `json:"legal,omitempty"`
 
-	// Between are those of Tokens that lie between two searches, rising: only the configs of
-	// the two were timed there. Tables of older programs do not say.
+	// Between lists those Tokens that lie between two searches, rising. Only the configs of
+	// these two searches were timed there. It is empty in tables of older programs.
 	Between []int `json:"between,omitempty"`
 
-	// TimedAt is which of several token counts the times and the gain are of; 0 where
-	// there is one count only, or an older program wrote the row.
+	// TimedAt is the token count of the times and the gain if there are several Tokens. It
+	// is 0 if there is one, or if an older program wrote the row.
 	TimedAt int `json:"timed_at,omitempty"`
 
 	// MaxErr is the largest error seen against the oracle over the row's largest
 	// magnitude.
 	MaxErr float64 `json:"max_err,omitempty"`
 
-	// Sessions is how many sessions the times and the gain are over, each with memory of
-	// its own; 0 where they are of one session.
+	// Sessions counts the sessions behind the times and the gain, each with memory of its
+	// own; 0 means one session.
 	Sessions int `json:"sessions,omitempty"`
 
 	// Beside is the product that ran beside the calls, see ep.Product; "" for none.
@@ -129,8 +128,7 @@ type Evidence struct {
 	Beside string `json:"beside,omitempty"`
 }
 
-// At is the token count that the times and the gain are of; ok is false where the table
-// does not say.
+// At returns the token count of the times and the gain. ok is false if it is unknown.
 func (e Evidence) At() (tokens int, ok bool) {
 	if len(e.Tokens) == 1 {
 		return e.Tokens[0], true

@@ -66,7 +66,8 @@ func TestWriteReadWriteIsByteIdentical(t *testing.T) {
 func TestLoadNamesLineAndField(t *testing.T) {
 	good := string(encodeTable(t, testTable(testRow(ep.Even, 0, 8, 128), testRow(ep.Even, 9, 64, 512))))
 	for _, c := range []struct{ name, old, new, want string }{
-		{"schema", `"schema": 2`, `"schema": 3`, `line 2: schema: 3, this build reads 1 and 2`},
+		{"schema", `"schema": 2`, `"schema": 3`, `line 2: schema: 3, this version reads 2; use the epbench that wrote the table, or sweep again`},
+		{"old schema", `"schema": 2`, `"schema": 1`, `line 2: schema: 1, this version reads 2; use the epbench that wrote the table, or sweep again`},
 		{"unknown", `"lo":0`, `"low":0`, `line 6: rows[0]: unknown field "low"`},
 		{"twice", `"lo":0`, `"lo":0,"lo":0`, `line 6: rows[0]: field "lo" is given twice`},
 		{"missing", `"lo":0,`, ``, `line 6: rows[0]: field "lo" is missing`},

@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Beside sums up rounds beside a product. Each time is the slowest rank's of a round,
-// then the median over rounds.
+// Beside summarises rounds beside a product: the slowest rank of each round, then the median
+// over rounds.
 func Beside(t *ep.BesideRounds) record.Beside {
 	of := func(rounds [][]float64) record.Interval { return MedianInterval(slowest(rounds)) }
 	return record.Beside{
@@ -18,12 +18,12 @@ func Beside(t *ep.BesideRounds) record.Beside {
 	}
 }
 
-// Slowdown is the median over rounds of with over alone, two times of the product from the
+// Slowdown returns the median over rounds of with over alone, two times of the product in the
 // same round, with its 95 % interval.
 func Slowdown(with, alone []float64) record.Interval { return MedianRatio(logs(with), logs(alone)) }
 
-// Saved is the median over rounds of the time of both with the default less that with the
-// config, seconds, with its 95 % interval; nil where they have not as many rounds.
+// Saved returns how many seconds calls and product together take less with the config than with
+// the default: the median over rounds with its 95 % interval, nil if the numbers of rounds differ.
 func Saved(config, dflt *ep.BesideRounds) *record.Interval {
 	if len(config.Both) != len(dflt.Both) {
 		return nil
@@ -36,7 +36,7 @@ func Saved(config, dflt *ep.BesideRounds) *record.Interval {
 	return &out
 }
 
-// slowest is the largest of the ranks' values, by round.
+// slowest returns the largest of the ranks' values, by round.
 func slowest(rounds [][]float64) []float64 {
 	out := make([]float64, len(rounds))
 	for i, ranks := range rounds {

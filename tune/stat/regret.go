@@ -9,12 +9,11 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Effects are the times of configs under one routing, by config key: the
-// logarithm of the config's time over the default's. A config that failed, or
-// was not measured, is missing.
+// Effects maps config keys to times under one routing: the logarithm of the config's time over
+// the default's. A config that failed, or was not measured, is missing.
 type Effects map[string]float64
 
-// Loss is what a config loses to the best one measured under the routing.
+// Loss returns how much slower a config is than the best one measured under the routing.
 func (e Effects) Loss(key string) record.Loss {
 	own, ok := e[key]
 	if !ok {
@@ -27,7 +26,7 @@ func (e Effects) Loss(key string) record.Loss {
 	return record.Loss(math.Expm1(own - least))
 }
 
-// Worst is the largest loss of a config over routings, NaN where it failed or
+// Worst returns the largest loss of a config over routings, NaN if it failed or
 // was not measured under one of them.
 func Worst(under []Effects, key string) record.Loss {
 	var worst record.Loss
@@ -37,10 +36,9 @@ func Worst(under []Effects, key string) record.Loss {
 	return worst
 }
 
-// Minimax finds the config that loses least in the worst case over routings.
-// Within the band of the least the config that comes first in keys is taken:
-// callers put what they prefer first. index is -1, and worst NaN, when no
-// config was measured everywhere.
+// Minimax returns the index of the config with the least worst loss over routings, and that
+// loss. Of those within the band of the least it takes the first: callers put
+// preferred configs first. index is -1, and worst NaN, if no config was measured everywhere.
 func Minimax(under []Effects, keys []string, band float64) (index int, worst float64) {
 	losses := make([]float64, len(keys))
 	least := math.Inf(1)
@@ -56,7 +54,7 @@ func Minimax(under []Effects, keys []string, band float64) (index int, worst flo
 	return index, losses[index]
 }
 
-// MeasuredEverywhere lists the keys that were measured under every routing, sorted.
+// MeasuredEverywhere returns the keys that were measured under every routing, sorted.
 func MeasuredEverywhere(under []Effects) []string {
 	if len(under) == 0 {
 		return nil
@@ -66,15 +64,14 @@ func MeasuredEverywhere(under []Effects) []string {
 	})
 }
 
-// TunedRouting is what was chosen under one routing, with the effects seen there.
+// TunedRouting holds the config chosen under one routing, and the effects measured there.
 type TunedRouting struct {
 	Routing string
 	Config  ep.Config
 	Effects Effects
 }
 
-// NewRegret is the regret matrix of one problem. minimax is the config of the
-// last row.
+// NewRegret returns the regret matrix of one problem. Its last row is the config minimax.
 func NewRegret(p ep.Problem, tuned []TunedRouting, minimax ep.Config) record.Regret {
 	r := record.Regret{Problem: p}
 	var under []Effects

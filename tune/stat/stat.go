@@ -1,5 +1,5 @@
-// Package stat turns noisy rounds into numbers that can be defended: medians,
-// effects cleared of drift, intervals and warnings.
+// Package stat turns noisy rounds into medians, effects without drift, intervals, verdicts and
+// warnings.
 package stat
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Quantile is the p-quantile of xs by linear interpolation between order
-// statistics (Hyndman and Fan 1996, type 7); NaN when xs is empty.
+// Quantile returns the p-quantile of xs by linear interpolation between order
+// statistics (Hyndman and Fan 1996, type 7), NaN if xs is empty.
 func Quantile(xs []float64, p float64) float64 {
 	return sortedQuantile(slices.Sorted(slices.Values(xs)), p)
 }
@@ -29,10 +29,10 @@ func sortedQuantile(sorted []float64, p float64) float64 {
 	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
 }
 
-// Median is the middle of xs; NaN when xs is empty.
+// Median returns the median of xs, NaN if xs is empty.
 func Median(xs []float64) float64 { return medianInPlace(slices.Clone(xs)) }
 
-// medianInPlace sorts xs.
+// medianInPlace sorts xs and returns its median.
 func medianInPlace(xs []float64) float64 {
 	slices.Sort(xs)
 	return sortedQuantile(xs, 0.5)
@@ -47,7 +47,7 @@ func GeoMean(logs, halves []float64) record.Interval {
 	return record.Interval{Mid: math.Exp(mid), Low: math.Exp(mid - half), High: math.Exp(mid + half)}
 }
 
-// Spread is the median absolute deviation of xs, scaled to be the standard
+// Spread returns the median absolute deviation of xs, scaled to the standard
 // deviation of normal data.
 func Spread(xs []float64) float64 {
 	m := Median(xs)
@@ -58,14 +58,14 @@ func Spread(xs []float64) float64 {
 	return 1.4826 * medianInPlace(dev)
 }
 
-// StdErr is the standard error of the median of xs, for data that are normal
-// but for outliers: sqrt(pi/2) times that of the mean.
+// StdErr returns the standard error of the median of xs, for normal data with
+// outliers: sqrt(pi/2) times the standard error of the mean.
 func StdErr(xs []float64) float64 {
 	return math.Sqrt(math.Pi/2/float64(len(xs))) * Spread(xs)
 }
 
-// Midmean is the mean of the middle half of xs: as deaf to outliers as the
-// median for our purposes, and closer to the truth by a seventh on normal
+// Midmean returns the mean of the middle half of xs. It resists outliers like the
+// median, and its error is smaller by a seventh on normal
 // data (Tukey 1977). It ranks configs; times are reported as medians.
 func Midmean(xs []float64) float64 {
 	sorted := slices.Sorted(slices.Values(xs))

@@ -1,20 +1,18 @@
 package stat
 
-// Obs is one reading in a two-way layout: the logarithm of the time that Item
-// took in Round.
+// An Obs is one reading in a two-way layout: the logarithm of the time of Item in Round.
 type Obs struct {
 	Item, Round int // from 0, dense
 	Log         float64
 }
 
-// polishSteps is where the fit has settled to well under the noise.
+// polishSteps is how many steps settle the fit to well under the noise.
 const polishSteps = 6
 
-// Polish fits Log = item + round by median polish (Tukey 1977): what all items
-// of a round share, a clock that drifts or a busy neighbour, goes to the round,
-// and a few outliers move nothing. Items never read are NaN. The fit starts
-// from the readings of an anchor, an item that is in every round: medians alone
-// settle far from the truth when rounds drift and few items link them.
+// Polish fits Log = item + round by median polish (Tukey 1977). The round takes what all its
+// items share, such as a drifting clock or a busy neighbour; a few outliers change nothing.
+// Items without readings are NaN. The fit starts from the readings of an anchor, an item in
+// every round: medians alone settle far from the truth if rounds drift and few items link them.
 func Polish(obs []Obs, anchor int) (item, round []float64) {
 	byItem, byRound := groups(obs, func(o Obs) int { return o.Item }), groups(obs, func(o Obs) int { return o.Round })
 	item, round = make([]float64, len(byItem)), make([]float64, len(byRound))
@@ -43,7 +41,7 @@ func Polish(obs []Obs, anchor int) (item, round []float64) {
 	return item, round
 }
 
-// groups lists the indices of obs by key.
+// groups returns the indices of obs by key.
 func groups(obs []Obs, key func(Obs) int) [][]int32 {
 	n := 0
 	for _, o := range obs {

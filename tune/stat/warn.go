@@ -7,9 +7,9 @@ import (
 	"sort"
 )
 
-// Outliers counts the readings above the upper outer fence, three quartile
-// ranges over the third quartile (Tukey 1977). They are counted, not removed:
-// medians do not need it and their causes matter.
+// Outliers returns the number of readings above the upper outer fence, three quartile
+// ranges over the third quartile (Tukey 1977). They are counted, not removed: medians resist
+// them.
 func Outliers(xs []float64) int {
 	q1, q3 := Quantile(xs, 0.25), Quantile(xs, 0.75)
 	n := 0
@@ -21,8 +21,8 @@ func Outliers(xs []float64) int {
 	return n
 }
 
-// Drift is the relative change from the first to the last third of a series
-// in time order, by their medians; 0 below nine readings.
+// Drift returns the relative change of the median from the first to the last third of a series
+// in time order, 0 below nine readings.
 func Drift(xs []float64) float64 {
 	third := len(xs) / 3
 	if third < 3 {
@@ -31,15 +31,14 @@ func Drift(xs []float64) float64 {
 	return Median(xs[len(xs)-third:])/Median(xs[:third]) - 1
 }
 
-// Limits above which a series is worth a warning.
+// Warnings and ClockWarning warn above these limits.
 const (
 	outlierShare = 0.1  // of the readings
 	driftLimit   = 0.05 // of the median
 	clockDrop    = 0.05 // of the fastest clock seen
 )
 
-// Warnings says what a reader should know before believing the seconds xs,
-// which are in time order. Nil is good.
+// Warnings returns warnings about outliers and drift of the seconds xs, which are in time order.
 func Warnings(xs []float64) []string {
 	var out []string
 	if n := Outliers(xs); len(xs) >= 9 && float64(n) > outlierShare*float64(len(xs)) {
@@ -100,8 +99,8 @@ func CorrelationWarning(a, b []float64) string {
 	return fmt.Sprintf("correlation: neighbouring rounds differ alike (%.2f), so that the interval is too narrow by a factor of about %.1f; something periodic disturbs this machine", r, math.Sqrt((1+r)/max(1-r, 0.01)))
 }
 
-// ClockWarning compares clocks in MHz in time order with the highest of them;
-// "" when they held.
+// ClockWarning warns if a clock fell from the highest of its readings in MHz, which are in time
+// order; "" if it did not.
 func ClockWarning(mhz []float64) string {
 	if len(mhz) == 0 {
 		return ""

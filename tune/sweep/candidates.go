@@ -11,18 +11,18 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// candidates are the space of one search and what must be measured of it.
+// candidates holds the space of one search and its required configs.
 type candidates struct {
 	space     *search.Space
 	dflt      int
 	required  []int
 	roles     map[int]record.Role
-	starts    []record.Start // of required
-	incumbent int            // row of the table in use, -1 where it has none
+	starts    []record.Start // the same as configs, with their origins
+	incumbent int            // the config of the table in use, -1 if it has none
 	neighbour int            // winner at the next smaller token count, else of another neighbouring search, else -1
 }
 
-// subjects lists what is searched, in order: op, dtype, token count ascending,
+// subjects returns the subjects of all searches in order: op, dtype, token count ascending,
 // full precision before reduced, routing.
 func (pl *planner) subjects() ([]subject, error) {
 	problems := pl.problems()
@@ -43,16 +43,15 @@ func (pl *planner) subjects() ([]subject, error) {
 			if err != nil {
 				return nil, err
 			}
-			s.workload = nil // drawn again when its turn comes: all of them at once would be large
+			s.workload = nil // drawn again when its search begins, to save memory
 			out = append(out, s)
 		}
 	}
 	return out, nil
 }
 
-// problems are those asked for. A pair brings its halves along. Where reduced
-// precision is accepted each problem comes once more, if that leaves more to
-// choose from.
+// problems returns the problems asked for and the halves of pairs. If reduced precision is
+// accepted, it returns each problem a second time, if a kernel has more configs there.
 func (pl *planner) problems() []ep.Problem {
 	out := slices.Clone(pl.opts.Problems)
 	for _, p := range pl.opts.Problems {
@@ -75,17 +74,16 @@ func (pl *planner) problems() []ep.Problem {
 }
 
 // ReducesPrecision reports whether a kernel of a problem's op and layout has a parameter
-// of class precision: then a search that accepts reduced precision has more to choose
-// from.
+// of class precision, so that a search at reduced precision has more configs.
 func ReducesPrecision(known []kernels.Kernel, p ep.Problem) bool {
 	return slices.ContainsFunc(kernels.For(known, p), func(k kernels.Kernel) bool {
 		return slices.ContainsFunc(k.Params, func(q kernels.Param) bool { return q.Class == kernels.Precision })
 	})
 }
 
-// addRequired makes the space of a search with its required candidates: the
-// default, the analytic choice, what each kernel starts with, what the space
-// file names, the winners of neighbouring searches, and the row in use.
+// addRequired makes the space of a search and adds its required configs: the
+// default, the analytic choice, the starts of each kernel, those of the space
+// file, the winners of neighbouring searches, and the row in use.
 func (s *sweeper) addRequired(c *activeSearch) error {
 	halves, err := s.makeSpace(c)
 	if err != nil {
@@ -122,7 +120,7 @@ func (s *sweeper) addRequired(c *activeSearch) error {
 		if !cfg.IsDefault() {
 			point = s.require(c, cfg, record.FromIncumbent)
 		}
-		if c.incumbent < 0 { // the row of its own class goes before that for all
+		if c.incumbent < 0 { // the row of the class comes before the row for all
 			c.incumbent = point
 		}
 	}
@@ -130,13 +128,13 @@ func (s *sweeper) addRequired(c *activeSearch) error {
 	return nil
 }
 
-// requiredStarts lists what every search of a problem measures, however short of time.
-// Pairs begin with measured halves instead.
+// requiredStarts returns the configs that every search of a problem measures.
 func (pl *planner) requiredStarts(p ep.Problem) []ep.Config {
 	return append(pl.kernelStarts(p), pl.spaceFileConfigs(p)...)
 }
 
-// kernelStarts are the designs that the searched kernels of an op name.
+// kernelStarts returns the starts of all searched kernels, nil for pairs, which begin with
+// measured halves.
 func (pl *planner) kernelStarts(p ep.Problem) (out []ep.Config) {
 	if p.Op == ep.Pair {
 		return nil
@@ -147,7 +145,7 @@ func (pl *planner) kernelStarts(p ep.Problem) (out []ep.Config) {
 	return out
 }
 
-// spaceFileConfigs are the configs that the space file names.
+// spaceFileConfigs returns the configs that the space file requires.
 func (pl *planner) spaceFileConfigs(p ep.Problem) (out []ep.Config) {
 	for _, k := range kernels.For(pl.kernels, p) {
 		out = append(out, pl.opts.Space.Candidates(k.Name)...)
@@ -155,14 +153,13 @@ func (pl *planner) spaceFileConfigs(p ep.Problem) (out []ep.Config) {
 	return out
 }
 
-// fewSMs are SMs that a kernel's default also begins with beside a product: what is best
-// there may take few, and what kernels name is best alone.
+// fewSMs lists numbers of SMs at which a search beside a product measures each kernel's
+// default: the best config may take few SMs there, and starts are best alone.
 var fewSMs = []int{16, 32}
 
-// startsOf are a kernel's own choice and the designs that it says may win. Where
-// reduced precision is accepted, each comes once more with every other value
-// of a precision parameter: a search short of time must not miss a whole
-// algorithm.
+// startsOf returns a kernel's default and its declared starts. At reduced precision it adds
+// each of them with every other value of a precision parameter: a short search must not miss a
+// whole algorithm.
 func (pl *planner) startsOf(k kernels.Kernel, p ep.Problem) []ep.Config {
 	designs := []ep.Config{k.DefaultWithin(pl.machine, p, pl.opts.MaxSMs)}
 	for _, sms := range fewSMs {
@@ -189,8 +186,8 @@ func (pl *planner) startsOf(k kernels.Kernel, p ep.Problem) []ep.Config {
 	return out
 }
 
-// makeSpace makes the space of a search. That of a pair is made of the best
-// halves; the best of these are returned, to be measured first.
+// makeSpace makes the space of a search. The space of a pair joins the best halves; first
+// returns the best of these.
 func (s *sweeper) makeSpace(c *activeSearch) (first []ep.Config, err error) {
 	if c.problem.Op != ep.Pair {
 		c.space, _, err = s.harness.planner.enumerate(c.problem)
@@ -201,12 +198,11 @@ func (s *sweeper) makeSpace(c *activeSearch) (first []ep.Config, err error) {
 	return first, err
 }
 
-// pairHalves is how many finalists of each half make the pairs.
+// pairHalves is how many configs of each half's kernel make the pairs.
 const pairHalves = 5
 
-// fastest lists the fastest n configs of each kernel, finalists first, and last
-// the default. A combine can only follow a dispatch of its own family, so the
-// best of one kernel alone would not make pairs.
+// fastest returns the fastest n configs of each kernel, finalists first, then the default. It
+// takes n of each kernel because a combine may not follow the dispatch of another kernel.
 func (c *activeSearch) fastest(n int) []ep.Config {
 	if c.state == nil {
 		return []ep.Config{c.result.Decision.Default}
@@ -232,9 +228,7 @@ func (c *activeSearch) fastest(n int) []ep.Config {
 	return append(out, c.result.Decision.Default)
 }
 
-// require adds a config to what must be measured and returns its point, -1 if the search
-// does not admit it. A row for tokens that the caller cast, say, would win by what it
-// leaves out.
+// require adds a required config and returns its point, -1 if the search does not admit it.
 func (s *sweeper) require(c *activeSearch, cfg ep.Config, from record.Origin) int {
 	if !s.harness.planner.admits(c.problem, cfg) {
 		return -1
@@ -249,13 +243,12 @@ func (s *sweeper) require(c *activeSearch, cfg ep.Config, from record.Origin) in
 	return i
 }
 
-// startRoles are the roles of starts that are more than candidates.
+// startRoles maps origins to the roles that log and page show. Other starts are candidates.
 var startRoles = map[record.Origin]record.Role{record.FromModel: record.Analytic, record.FromIncumbent: record.Incumbent}
 
-// neighbours lists winners of searches before this one that differ from it in
-// one thing. First those of the same problem under other routings, in other
-// dtypes, or in full precision. Last the one at the next smaller token count
-// under the same routing: the last that can run here breaks ties.
+// neighbours returns the winners of earlier searches that differ from this one in one thing:
+// routing, dtype or precision, and last the token count, the next smaller one. The last one
+// that runs here breaks ties.
 func (s *sweeper) neighbours(c *activeSearch) []ep.Config {
 	var here []ep.Config
 	var smaller *activeSearch
@@ -278,8 +271,8 @@ func (s *sweeper) neighbours(c *activeSearch) []ep.Config {
 	return here
 }
 
-// hintForLater is what a search tells later ones: its config, or the challenger
-// where the machine was too noisy to decide.
+// hintForLater returns the config that later searches begin with: the decision's, or the
+// challenger if the machine was too noisy to decide.
 func (c *activeSearch) hintForLater() ep.Config {
 	if c.result.Decision.Cause == record.Noisy {
 		return c.result.Decision.Challenger
@@ -287,11 +280,9 @@ func (c *activeSearch) hintForLater() ep.Config {
 	return c.result.Decision.Config
 }
 
-// incumbent returns the row of the table in use for this search, looked up by
-// routing class; a row that keeps the default is the default. ok is false where the table
-// has none. Where the
-// table has no row of the search's objective those of the other count: what is fastest
-// alone is in use beside products too until something cheaper is known.
+// incumbent returns the config of the table in use for a search and a routing class, zero for
+// a row that keeps the default. ok is false if the table has no row. If it has no row of the
+// search's objective at all, rows of the other objective count.
 func (s *sweeper) incumbent(c *activeSearch, class ep.Class) (cfg ep.Config, ok bool) {
 	t, p := s.opts.Incumbent, c.problem
 	if t == nil {

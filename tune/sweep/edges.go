@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// edge is an end of a parameter's declared values beyond which its kernel would run too.
+// edge is the first or last declared value of a parameter, if its kernel also runs beyond it.
 type edge struct {
 	kernel, param string
 	at, beyond    int // the declared end and a value beyond it
@@ -19,13 +19,12 @@ type edge struct {
 	winners       int // at the end
 }
 
-// fewestValues is the least number of values that have an inside and two ends.
+// fewestValues is the least number of values of which one is not an end.
 const fewestValues = 3
 
-// edgeWarnings warns of parameters whose best declared value is the last one in at least half
-// of the searches that another config than the default won: the range may end too early.
-// Ranges that the user gave, and ranges that end where the kernel's check does, are left
-// out.
+// edgeWarnings warns of parameters whose range may end too early: an end of the declared values
+// won at least half of the searches that did not keep the default. Ranges from the user, and
+// ranges beyond which the kernel's check refuses, are left out.
 func (s *sweeper) edgeWarnings() []string {
 	var found []*edge
 	won := map[string]int{} // searches by kernel
@@ -54,7 +53,7 @@ func (s *sweeper) edgeWarnings() []string {
 	return out
 }
 
-// edgeOf reports whether the winner of a search has an end of a parameter's values.
+// edgeOf returns the end of a parameter's values that the winner of a search has, if any.
 func (s *sweeper) edgeOf(c *activeSearch, k kernels.Kernel, q kernels.Param) (e edge, ok bool) {
 	pl, cfg := s.harness.planner, c.result.Decision.Config
 	values := sortedInts(q.Values)
@@ -100,7 +99,7 @@ func (c *activeSearch) slowerBeyond(winner, than ep.Config, band float64) bool {
 	return c.state.Score(i)-c.state.Score(w) > math.Log1p(band)
 }
 
-// sortedInts are the values that are integers, rising.
+// sortedInts returns the values that are integers, ascending.
 func sortedInts(values []ep.Value) []int {
 	var out []int
 	for _, v := range values {

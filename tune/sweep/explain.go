@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Explanation is what slows the product of one problem down beside a config.
+// An Explanation says what slows the product of one problem down beside a config.
 type Explanation struct {
 	Problem ep.Problem
 	Routing string
@@ -18,14 +18,14 @@ type Explanation struct {
 	Effects []Effect
 }
 
-// Effect is the product's slow-down beside one thing.
+// An Effect is the product's slow-down beside one load.
 type Effect struct {
 	Beside   string          // in words
 	Alone    float64         // seconds of the product alone, median
-	Slowdown record.Interval // ratio of the product beside to alone, median over rounds, with its 95 % interval
+	Slowdown record.Interval // the product's time beside it over its time alone, median over rounds
 }
 
-// Explain measures what slows the product down, of every problem under every routing.
+// Explain measures what slows the product down, for every problem and routing.
 func Explain(ctx context.Context, b kernels.Backend, opts *Options, rounds int, pick Picker) (out []Explanation, err error) {
 	l := newHarness(b, newPlanner(b, opts), nil)
 	err = eachSubject(opts, &record.Run{}, func(s *subject) error {
@@ -52,7 +52,7 @@ func (l *harness) explain(ctx context.Context, s *subject, cfg ep.Config, rounds
 	defer func() { err = errors.Join(err, session.Close()) }()
 	e, ok := session.(kernels.Explainer)
 	if !ok {
-		return out, errors.New("--explain: this backend has no loads to tell SMs from memory traffic with; use cuda")
+		return out, errors.New("--explain: this backend cannot separate the cost of SMs from that of memory traffic; use --backend cuda")
 	}
 	if err := session.Prepare(ctx, cfg); err != nil {
 		return out, err

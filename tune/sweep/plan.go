@@ -1,15 +1,16 @@
-// Package sweep joins what searches with what measures. MakePlan lists the
-// searches of a sweep, one for each problem and routing; Run carries them out,
+// Package sweep joins searching and measuring. MakePlan lists the
+// searches of a sweep, one for each problem and routing. Run carries them out,
 // and writes a run directory and a tuned table.
 //
 // A search measures its candidates, compares the finalists with the oracle
-// again, and decides by search.State.Conclude. When all are done, the winners of
-// each problem are measured under one another's routings (crossGroup), which
-// gives the regret matrix and the row for all routings. Rows of neighbouring
-// token counts meet where a config between them was measured (bound).
+// again, and decides by search.State.Conclude. Then the winners of
+// each problem are measured under one another's routings (crossAll), which
+// gives the regret matrix and the row for all routings. Where neighbouring token counts have
+// different configs, both are measured at a token count between (refineAll). Rows are made
+// from these results without measuring (makeRows).
 //
-// Bench, AB and Matcher compare given configs without a search. They measure
-// through the same lab.
+// Bench, AB and RowVerifier compare given configs without a search. They measure
+// through the same harness.
 package sweep
 
 import (
@@ -32,7 +33,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Options say what to sweep.
+// Options says what to sweep, and how.
 type Options struct {
 	Problems      []ep.Problem
 	Distributions []workloads.Distribution
@@ -44,33 +45,33 @@ type Options struct {
 	Params    map[string][]ep.Value // values by parameter, instead of the kernels' own
 	Kernels   []string              // names to search, nil for all
 	MaxSMs    int                   // of a config, 0 for no bound
-	Band      float64               // least difference that counts, where it is above the policy's
-	Precision ep.Precision          // Reduced searches parameters that round what travels, too
+	Band      float64               // widens the policy's band; a smaller value changes nothing
+	Precision ep.Precision          // Reduced also searches parameters that round what travels
 	Space     *spacefile.File       // further rules and values, or nil
 	Incumbent *table.Table          // the table in use, or nil
 	Sessions  int                   // in which what was chosen is measured again, each with memory of its own; 0 is none
 
-	Began    time.Time // when the command began, zero for when Run does
+	Began    time.Time // when the command began; zero: when Run is called
 	Tool     string    // version of epbench
 	Progress func(Event)
 }
 
-// Policy is how a sweep with these options measures on a machine.
+// Policy returns how a sweep with these options measures on a machine.
 func (o *Options) Policy(m ep.Machine) measure.Policy {
 	p := measure.PolicyFor(m).Coarser(o.Band)
 	p.Sessions = o.Sessions
 	return p
 }
 
-// Event says how far a sweep is.
+// An Event reports the progress of a sweep.
 type Event struct {
 	Done, All int // searches
 	Title     string
 	Stage     record.Stage
 }
 
-// searchBudget is the budget of one search when left are to be done. A share
-// of the time is kept for what follows the searches.
+// searchBudget returns the budget of the next search, with left searches to be done. A share
+// of the time is kept for the steps after the searches.
 func (o Options) searchBudget(spent time.Duration, left int) search.Budget {
 	b := search.Budget{Evaluations: o.Evaluations}
 	if o.Time > 0 {
@@ -80,41 +81,40 @@ func (o Options) searchBudget(spent time.Duration, left int) search.Budget {
 	return b
 }
 
-// searchShare of a time budget goes to searches; crossing routings and
+// searchShare is the share of a time budget for searches. Crossing routings and
 // refining intervals take the rest.
 const searchShare = 0.85
 
-// Plan is what a sweep will do. It is made once; --dry-run prints it and Run
-// carries it out.
+// A Plan lists the searches of a sweep. --dry-run prints it and Run carries it out.
 type Plan struct {
 	Searches    []PlannedSearch
 	Fingerprint string // of all spaces and the kernels' ABI
-	Samples     int    // timings of the whole sweep, without A/A and crossing
+	Samples     int    // of the whole sweep, without A/A and crossing
 	AtLeast     time.Duration
 	Policy      measure.Policy
 
-	Options *Options // what the plan was made from; Progress may still be set
+	Options *Options // Progress may still be set
 
 	planner  *planner
 	strategy search.Strategy
 }
 
-// PlannedSearch is one planned search.
+// A PlannedSearch is one search of a plan.
 type PlannedSearch struct {
 	subject
-	Spaces   []record.SpaceInfo // a kernel's each; none for pairs, whose space is made of winners
+	Spaces   []record.SpaceInfo // by kernel; nil for pairs, whose space is made of winners
 	Legal    int
-	Measured int // distinct configs the budget admits
+	Measured int // distinct configs that the budget allows
 	Samples  int
 }
 
-// Problem is what is searched.
+// Problem returns the problem of the search.
 func (s PlannedSearch) Problem() ep.Problem { return s.problem }
 
-// Routing is the spec of the routing.
+// Routing returns the spec of the routing.
 func (s PlannedSearch) Routing() string { return s.routing.Spec() }
 
-// Class is the routing class that the rows of this search are keyed by.
+// Class returns the routing class of the search's rows.
 func (s PlannedSearch) Class() ep.Class { return s.class }
 
 // MakePlan plans without touching the backend's hardware.
@@ -151,8 +151,8 @@ func MakePlan(b kernels.Backend, opts *Options) (*Plan, error) {
 	return out, nil
 }
 
-// Estimate is the wall time of a plan at a machine's pace, by op; that of a pair is its
-// halves'. known is false where an op has none.
+// Estimate returns the wall time of a plan at a machine's pace by op. known is false if an op
+// of the plan has no pace.
 func (p *Plan) Estimate(paces map[ep.Op]record.Pace) (whole time.Duration, known bool) {
 	seconds := 0.0
 	for _, s := range p.Searches {
@@ -166,11 +166,11 @@ func (p *Plan) Estimate(paces map[ep.Op]record.Pace) (whole time.Duration, known
 	return time.Duration(seconds / searchShare * float64(time.Second)), true
 }
 
-// siblingConfigs is about as many configs as are measured of a combine whose space was searched
-// with another dispatch dtype.
+// siblingConfigs estimates how many configs of a combine are measured if a sibling, its search
+// with another dispatch dtype, was done before.
 const siblingConfigs = 8
 
-// repeatsSibling reports whether a combine's space was planned already, with another dtype.
+// repeatsSibling reports whether the plan already has a sibling of a combine.
 func (p *Plan) repeatsSibling(s *PlannedSearch) bool {
 	return s.problem.Op == ep.Combine && slices.ContainsFunc(p.Searches, func(o PlannedSearch) bool {
 		q := o.problem
@@ -179,7 +179,7 @@ func (p *Plan) repeatsSibling(s *PlannedSearch) bool {
 	})
 }
 
-// estimate counts what a race would take; other strategies take about as much.
+// estimate sets the configs and samples of a race. Other strategies take about as much.
 func (s *PlannedSearch) estimate(opts *Options, p measure.Policy, repeats bool) {
 	s.Measured = s.Legal
 	if repeats {
@@ -211,7 +211,7 @@ func (pl *planner) checkOptions() error {
 	return cmp.Or(pl.opts.Space.Check(pl.declaredParams()), pl.checkSpaceFileConfigs())
 }
 
-// declaredParams is what the kernels declare, see spacefile.File.Check.
+// declaredParams returns the declarations of all kernels, for spacefile.File.Check.
 func (pl *planner) declaredParams() map[string]map[string]spacefile.Declared {
 	out := map[string]map[string]spacefile.Declared{}
 	for _, k := range pl.allKernels {
@@ -224,7 +224,7 @@ func (pl *planner) declaredParams() map[string]map[string]spacefile.Declared {
 	return out
 }
 
-// checkSpaceFileConfigs refuses a required config that can run in no search of its kernel's op.
+// checkSpaceFileConfigs refuses a required config that cannot run in any search of its op.
 func (pl *planner) checkSpaceFileConfigs() error {
 	for _, k := range pl.kernels {
 		for _, c := range pl.opts.Space.Candidates(k.Name) {
@@ -268,7 +268,7 @@ func (pl *planner) paramNames() []string {
 	return out
 }
 
-// legalPoints is the size of a problem's space, 0 where it has none.
+// legalPoints returns the size of a problem's space, 0 if it has none.
 func (pl *planner) legalPoints(p ep.Problem) int {
 	space, _, err := pl.enumerate(p)
 	if err != nil {
@@ -277,13 +277,13 @@ func (pl *planner) legalPoints(p ep.Problem) int {
 	return space.Len()
 }
 
-// enumeratedSpace is the space of a problem before anything is added to it.
+// enumeratedSpace is a problem's space before anything is added to it.
 type enumeratedSpace struct {
 	space *search.Space
 	infos []record.SpaceInfo
 }
 
-// enumerate enumerates the grids of a problem once; the routings share it.
+// enumerate returns the space of a problem. It enumerates once for all routings.
 func (pl *planner) enumerate(p ep.Problem) (*search.Space, []record.SpaceInfo, error) {
 	if e, ok := pl.spaces[p]; ok {
 		return e.space.Clone(), e.infos, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/search/spacefile"
 )
 
-// planner makes the spaces of a sweep.
+// A planner makes the spaces of a sweep.
 type planner struct {
 	machine    ep.Machine
 	allKernels []kernels.Kernel // of the backend
@@ -25,9 +25,9 @@ func newPlanner(b kernels.Backend, opts *Options) *planner {
 	return &planner{machine: b.Machine(), allKernels: all, kernels: kernels.WithHooks(all, opts.Params), opts: opts, spaces: map[ep.Problem]enumeratedSpace{}}
 }
 
-// searchedKernels are the kernels of a problem's op that a search draws from. --kernel keeps
-// those it names; an op of which it names none keeps all, without those of split phases
-// where nothing runs beside the calls.
+// searchedKernels returns the kernels that a search of a problem draws from: those that
+// --kernel names, or all of the op if it names none. Kernels with split phases are then left
+// out, unless a product runs beside the calls.
 func (pl *planner) searchedKernels(p ep.Problem) []kernels.Kernel {
 	all := kernels.For(pl.kernels, p)
 	wanted := slices.DeleteFunc(slices.Clone(all), func(k kernels.Kernel) bool { return !slices.Contains(pl.opts.Kernels, k.Name) })
@@ -37,7 +37,7 @@ func (pl *planner) searchedKernels(p ep.Problem) []kernels.Kernel {
 	return wanted
 }
 
-// grids makes a grid for each kernel that a search draws from.
+// grids makes a grid for each searched kernel.
 func (pl *planner) grids(p ep.Problem) ([]search.Grid, error) {
 	wanted := pl.searchedKernels(p)
 	if len(wanted) == 0 {
@@ -57,7 +57,7 @@ func (pl *planner) grids(p ep.Problem) ([]search.Grid, error) {
 	return out, nil
 }
 
-// equalWork refuses to race kernels whose times hold different things.
+// equalWork refuses kernels whose times include different work.
 func equalWork(p ep.Problem, ks []kernels.Kernel) error {
 	for _, k := range ks[1:] {
 		if a, b := ks[0].Work.Key(p), k.Work.Key(p); a != "" && b != "" && a != b {
@@ -80,7 +80,7 @@ func (pl *planner) grid(k kernels.Kernel, p ep.Problem) (search.Grid, error) {
 	return g, nil
 }
 
-// axes are the parameters of a kernel with the values that a search of a problem tries.
+// axes returns the parameters of a kernel with the values that a search of a problem tries.
 func (pl *planner) axes(k kernels.Kernel, p ep.Problem) (out []search.Axis) {
 	dflt := k.DefaultConfig(pl.machine, p)
 	for _, q := range k.Params {
@@ -99,9 +99,9 @@ func (pl *planner) axes(k kernels.Kernel, p ep.Problem) (out []search.Axis) {
 	return out
 }
 
-// admits reports whether a config may be measured in a search although its space may not
-// hold it: it can run here within the bound on SMs, does the work of the search's default,
-// rounds nothing that must be exact, and keeps the constraints of the space file.
+// admits reports whether a search may measure a config from outside its space. The config
+// must run here within --max-sms, do the same work as the default at the asked precision, and
+// keep the constraints of the space file.
 func (pl *planner) admits(p ep.Problem, c ep.Config) bool {
 	k, err := kernels.Find(pl.kernels, p.Op, c.Kernel)
 	if err != nil || k.Check(pl.machine, p, c) != nil || pl.smallEnough(k)(c) != "" || pl.constrained(k, p, c) {
@@ -111,9 +111,9 @@ func (pl *planner) admits(p ep.Problem, c ep.Config) bool {
 	return k.Changes(kernels.Hook, dflt, c) == "" && (p.Precision != ep.Full || k.Changes(kernels.Precision, dflt, c) == "")
 }
 
-// constrained reports whether a constraint of the space file removes a config, whose values
-// need not be among those that a search tries. The halves of a pair kept them already, and
-// what the file requires is measured in any case.
+// constrained reports whether a constraint of the space file removes a config. The config's
+// values need not be among those that a search tries. A pair is not checked, because its
+// halves were; nor is a config that the file requires.
 func (pl *planner) constrained(k kernels.Kernel, p ep.Problem, c ep.Config) bool {
 	if p.Op == ep.Pair || slices.ContainsFunc(pl.spaceFileConfigs(p), func(a ep.Config) bool { return a.Key() == c.Key() }) {
 		return false
@@ -126,8 +126,8 @@ func (pl *planner) constrained(k kernels.Kernel, p ep.Problem, c ep.Config) bool
 	return err != nil || slices.ContainsFunc(rules, func(r search.Rule) bool { return r(c) != "" })
 }
 
-// reducesPrecision leaves out what the search in full precision has covered.
-// Its winner is required in the search that accepts reduced precision.
+// reducesPrecision returns a rule that removes configs of full precision: an earlier search
+// covered them, and its winner is required in the present one.
 func reducesPrecision(k kernels.Kernel, dflt ep.Config) search.Rule {
 	return func(c ep.Config) string {
 		if k.Changes(kernels.Precision, dflt, c) != "" {
@@ -137,7 +137,8 @@ func reducesPrecision(k kernels.Kernel, dflt ep.Config) search.Rule {
 	}
 }
 
-// legal is the kernel's own check, counted by the parameter it names.
+// legal returns the rule of the kernel's own check. Rejections are counted by the field that
+// the error names.
 func (pl *planner) legal(k kernels.Kernel, p ep.Problem) search.Rule {
 	return func(c ep.Config) string {
 		if err := k.Check(pl.machine, p, c); err != nil {
@@ -147,7 +148,8 @@ func (pl *planner) legal(k kernels.Kernel, p ep.Problem) search.Rule {
 	}
 }
 
-// errorField is the field that an error message begins with: its words before a colon.
+// errorField returns the field that an error message begins with: its leading words that end
+// in a colon.
 func errorField(msg string) string {
 	var out []string
 	for part := range strings.SplitSeq(msg, ": ") {
@@ -171,8 +173,8 @@ func (pl *planner) smallEnough(k kernels.Kernel) search.Rule {
 	}
 }
 
-// boundedMachine is the machine with no more SMs than --max-sms. A kernel that is asked
-// what may win there names nothing beyond the bound.
+// boundedMachine returns the machine with no more SMs than --max-sms, so that the starts of a
+// kernel stay within the bound.
 func (pl *planner) boundedMachine() ep.Machine {
 	m := pl.machine
 	if pl.opts.MaxSMs > 0 {
@@ -181,10 +183,9 @@ func (pl *planner) boundedMachine() ep.Machine {
 	return m
 }
 
-// pairs joins dispatch configs with combine configs, both best first, wherever
-// a kernel runs both. first are the configs that every search begins with: the
-// best halves of each kernel as they were measured alone, and as the kernel
-// would launch them one after the other.
+// pairs joins dispatch and combine configs, both best first, wherever a kernel runs both. The
+// search begins with first: the best halves of each kernel, launched as they were measured
+// alone, and overlapped.
 func (pl *planner) pairs(p ep.Problem, dispatch, combine []ep.Config) (all, first []ep.Config) {
 	p.Op = ep.Pair
 	for _, k := range kernels.For(pl.kernels, p) {
@@ -210,16 +211,14 @@ func (pl *planner) pairs(p ep.Problem, dispatch, combine []ep.Config) (all, firs
 	return all, first
 }
 
-// defaultConfig is the library default of an op, on as many SMs as a config
-// may take.
+// defaultConfig returns the default of an op within --max-sms.
 func (pl *planner) defaultConfig(p ep.Problem) (ep.Config, error) {
 	return kernels.Default(pl.kernels, pl.machine, p, pl.opts.MaxSMs)
 }
 
-// analytic is what a model without measurements would take: as many SMs as
-// give every message a warp of its own, the other parameters at their
-// defaults. ok is false where no parameter takes SMs, and where --kernel leaves the
-// default's kernel out.
+// analytic returns the choice of a model without measurements: enough SMs to give every
+// message a warp, the other parameters at their defaults. ok is false if no parameter takes
+// SMs, or if --kernel leaves the default's kernel out.
 func (pl *planner) analytic(p ep.Problem) (c ep.Config, ok bool) {
 	if p.Op == ep.Pair {
 		return c, false
@@ -255,10 +254,9 @@ func (pl *planner) analytic(p ep.Problem) (c ep.Config, ok bool) {
 	return c, ok && k.Check(pl.machine, p, c) == nil
 }
 
-// announce tells a backend that compiles what the whole sweep may need: for
-// all shapes first what every search begins with, then the rest. To announce
-// when the first search of a shape begins was tried: short sweeps then waited
-// a quarter of their time for the compiler.
+// announce tells a compiling backend what the whole sweep may need: first the starts of all
+// shapes, then the rest. Announcing a shape when its first search begins was tried: short
+// sweeps then waited a quarter of their time for the compiler.
 func (s *sweeper) announce() error {
 	b, ok := s.harness.backend.(kernels.Precompiler)
 	if !ok {
@@ -278,8 +276,8 @@ func (s *sweeper) announce() error {
 	return nil
 }
 
-// shapes are the problems of a sweep that differ in more than token counts.
-// Pairs are made of the others' kernels.
+// shapes returns one problem for each shape of the sweep. Pairs are left out: they run the
+// kernels of their halves.
 func (s *sweeper) shapes() []ep.Problem {
 	var out []ep.Problem
 	for _, c := range s.searches {
@@ -291,12 +289,10 @@ func (s *sweeper) shapes() []ep.Problem {
 	return out
 }
 
-// announcedPoints bounds the points looked at for what to announce. Larger
-// spaces are looked at in steps.
+// announcedPoints bounds the points that compiled looks at. It skips through larger spaces.
 const announcedPoints = 20_000
 
-// compiled lists one config of a space for each combination of compiled-in
-// values.
+// compiled returns one config of a space for each combination of values bound at compile time.
 func compiled(known []kernels.Kernel, space *search.Space) []ep.Config {
 	var out []ep.Config
 	seen := map[string]bool{}

@@ -11,13 +11,13 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Continues reports why a run cannot go on here: another machine, other
-// kernels, another space or policy would mix numbers that do not compare.
+// Continues returns an error if a run cannot go on here: numbers of another machine, other
+// kernels, another space or another policy do not compare.
 func Continues(run *record.Run, b kernels.Backend, p *Plan) error {
 	m := b.Machine()
 	was, is := run.ABI.Short(), ABI(b).Short()
 	if run.ABI != "" && len(run.ABI.Changed(ABI(b))) == 0 {
-		was = is // at most there are kernels that the run did not know
+		was = is // at most kernels were added
 	}
 	for _, f := range []struct{ what, was, is, way string }{
 		{"machine", run.Machine.Key(), m.Key(), "resume it there"},
@@ -32,8 +32,8 @@ func Continues(run *record.Run, b kernels.Backend, p *Plan) error {
 	return nil
 }
 
-// Retry records which failed configs get another chance. Each is spelled in
-// full, by its id, or by what differs from the default of a problem it failed on.
+// Retry records which failed configs are measured again. A spec is a config in
+// full, its id, or its difference from the default of a problem it failed on.
 func Retry(run *record.Run, results []record.Result, specs []string) error {
 	failed := spellings(results)
 	keys := slices.Sorted(maps.Keys(failed))
@@ -49,9 +49,9 @@ func Retry(run *record.Run, results []record.Result, specs []string) error {
 		}
 		switch {
 		case len(keys) == 0:
-			return fmt.Errorf("%s did not fail in this run; nothing did", spec)
+			return fmt.Errorf("%s did not fail in this run; no config did", spec)
 		case len(found) == 0:
-			return fmt.Errorf("%s did not fail in this run; these did: %s", spec, strings.Join(keys[:min(3, len(keys))], " and "))
+			return fmt.Errorf("%s did not fail in this run; failed were %s", spec, strings.Join(keys[:min(3, len(keys))], " and "))
 		case len(found) > 1:
 			return fmt.Errorf("%s names %d failed configs; spell one in full: %s", spec, len(found), strings.Join(found, " or "))
 		case !slices.Contains(run.Retried, found[0]):
@@ -61,8 +61,8 @@ func Retry(run *record.Run, results []record.Result, specs []string) error {
 	return nil
 }
 
-// spellings lists by their keys the configs that failed in a log, with the
-// differences from the defaults they were measured beside.
+// spellings maps the key of each failed config of a log to its differences from the defaults of
+// the problems it failed on.
 func spellings(results []record.Result) map[string][]string {
 	defaults := map[ep.Problem]ep.Config{}
 	for _, r := range results {

@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// sweeper carries out a plan: it keeps what the searches of a sweep share.
+// A sweeper carries out a plan. It holds what the searches of a sweep share.
 type sweeper struct {
 	plan        *Plan
 	opts        *Options
@@ -29,25 +29,25 @@ type sweeper struct {
 	unopened    bool                     // the last search found no session
 }
 
-// Summary is a finished sweep, or what an interrupted one had finished.
+// A Summary is the result of a sweep, or of the searches that an interrupted one had finished.
 type Summary struct {
 	Left    int // searches left out
 	Run     *record.Run
-	Table   *table.Table // nil when nothing may be written
-	NoTable string       // why there is none
+	Table   *table.Table // nil: see NoTable
+	NoTable string       // why there is no table
 }
 
 // Run carries out a plan in dir, which was created or reopened with run.
-// results are those already in its log. Cancelling ctx ends it with ctx's
-// error, everything measured on disk, and an outcome of the searches that were
-// finished by then, nil when none was.
+// results holds the log of an earlier command. If ctx is cancelled, everything measured is on
+// disk, and Run returns ctx's error and a summary of the finished searches, nil if there are
+// none.
 func Run(ctx context.Context, b kernels.Backend, p *Plan, dir *record.Dir, run *record.Run, results []record.Result) (*Summary, error) {
 	s, err := newSweeper(b, p, dir, run, results)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.searchAll(ctx); err != nil && (ctx.Err() == nil || s.done == 0) {
-		return nil, errors.Join(err, s.writeRun()) // for the time it took
+		return nil, errors.Join(err, s.writeRun())
 	}
 	out := &Summary{Run: run, Left: s.left()}
 	s.searches = s.searches[:s.done]
@@ -84,7 +84,7 @@ func newSweeper(b kernels.Backend, p *Plan, dir *record.Dir, run *record.Run, re
 	run.Finished = time.Time{}
 	for _, planned := range p.Searches {
 		s.searches = append(s.searches, &activeSearch{subject: planned.subject})
-		for _, space := range planned.Spaces { // routings share them
+		for _, space := range planned.Spaces { // routings share spaces
 			same := func(i record.SpaceInfo) bool { return i.Kernel == space.Kernel && i.Problem == space.Problem }
 			if !slices.ContainsFunc(run.Spaces, same) {
 				run.Spaces = append(run.Spaces, space)
@@ -95,8 +95,8 @@ func newSweeper(b kernels.Backend, p *Plan, dir *record.Dir, run *record.Run, re
 }
 
 // searchAll runs the searches in order: dispatch and combine before the pairs
-// made of their winners, small token counts first, since each search is told
-// what won before it.
+// made of their winners, small token counts first, because each search begins with earlier
+// winners.
 func (s *sweeper) searchAll(ctx context.Context) error {
 	if err := s.announce(); err != nil {
 		return err
@@ -132,9 +132,8 @@ func (s *sweeper) start(c *activeSearch) error {
 	return nil
 }
 
-// measuredAnew reports whether a retry elsewhere changed what a search is to
-// measure, so that its log no longer fits: it is measured anew, beside the
-// log.
+// measuredAnew reports whether a search must be measured again because a retried config
+// changed its candidates and its log no longer fits. It sets the generation of the new blocks.
 func (s *sweeper) measuredAnew(c *activeSearch, err error) bool {
 	if !errors.Is(err, measure.ErrDiverged) || len(s.run.Retried) == 0 || c.runner.Generation > 0 {
 		return false
@@ -167,10 +166,10 @@ func (s *sweeper) report(c *activeSearch, stage record.Stage) {
 	}
 }
 
-// left is how many searches are not done.
+// left returns how many searches are not done.
 func (s *sweeper) left() int { return len(s.searches) - s.done }
 
-// half finds the search of an op that belongs to c, nil if there is none.
+// half returns the search of one half of a pair, nil if there is none.
 func (s *sweeper) half(c *activeSearch, op ep.Op) *activeSearch {
 	p := c.problem
 	p.Op = op
@@ -185,7 +184,7 @@ func (s *sweeper) half(c *activeSearch, op ep.Op) *activeSearch {
 	return nil
 }
 
-// warn gathers what a reader of the run should know: searches short of time,
+// warn collects the warnings of the run: searches short of time,
 // reasons of decisions, throttling, noise.
 func (s *sweeper) warn() {
 	add := func(c *activeSearch, text string) {
@@ -212,8 +211,8 @@ func (s *sweeper) warn() {
 	}
 }
 
-// workerLosses warns of a worker that was lost though no config was to blame: something else on this
-// machine ends processes, or stalls them.
+// workerLosses warns of workers that were lost without a failing config: something else on this
+// machine ends or stalls processes.
 func workerLosses(b kernels.Backend) []string {
 	r, ok := b.(kernels.Restarting)
 	if !ok || len(r.Losses()) == 0 {

@@ -303,7 +303,7 @@ func TestRetryGivesAnotherChance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Retry(run, results, []string{"dispatch:algo=direct,sms=8,threads=256"}); err == nil || !strings.Contains(err.Error(), "did not fail in this run; these did: "+best) {
+	if err := Retry(run, results, []string{"dispatch:algo=direct,sms=8,threads=256"}); err == nil || !strings.Contains(err.Error(), "did not fail in this run; failed were "+best) {
 		t.Errorf("retrying a healthy config: %v", err)
 	}
 	c, err := ep.ParseConfig(best)

@@ -6,15 +6,14 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// stopwatch knows the wall time of a sweep: that of this command, and before it that of
-// the commands that it resumes.
+// stopwatch measures the wall time of a sweep: this command, and the commands that it resumes.
 type stopwatch struct {
 	began   time.Time
 	earlier record.Wall
 }
 
-// startWatch begins with what the run says already. began is when the command began, zero
-// for now.
+// startWatch starts a stopwatch that adds to the times in run. began is when the command
+// began, zero for now.
 func startWatch(run *record.Run, began time.Time) stopwatch {
 	if began.IsZero() {
 		began = time.Now()
@@ -22,7 +21,7 @@ func startWatch(run *record.Run, began time.Time) stopwatch {
 	return stopwatch{began, run.Wall}
 }
 
-// wall is the wall time so far, with the parts that the lab knows.
+// wall returns the wall time so far. parts are those of this command.
 func (w stopwatch) wall(parts record.Wall) record.Wall {
 	parts.Total = time.Since(w.began).Seconds()
 	return w.earlier.Plus(parts)
@@ -37,8 +36,8 @@ func (s *sweeper) writeRun() error {
 	return err
 }
 
-// Wrote adds what was written into dir since a time, after Run, and brings run.json up
-// to date.
+// Wrote adds the time since start, in which files were written into dir after Run, and brings
+// run.json up to date.
 func (o *Summary) Wrote(dir *record.Dir, since time.Time) error {
 	took := time.Since(since).Seconds()
 	o.Run.Wall = o.Run.Wall.Plus(record.Wall{Total: took, Writing: took})

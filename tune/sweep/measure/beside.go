@@ -7,21 +7,21 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// besideSamples is how many times longer the calls of a sample last beside a product:
-// a cost is the difference of two longer times, and has the noise of both.
+// besideSamples is how many times longer a sample lasts beside a product: a cost is a small
+// difference of two times and has the noise of both.
 const besideSamples = 8
 
-// stageTogether is what was measured of a point beside a product in one stage.
+// stageTogether holds the rounds of a point beside a product in one stage.
 type stageTogether struct {
 	stage record.Stage
 	times ep.BesideRounds
 }
 
-// addBeside adds what a round beside a product was made of. Its numbers are kept
-// whole: the cost is a small difference of them.
+// addBeside adds the parts of a round beside a product to its line, in full precision: the cost
+// is a small difference of them.
 func addBeside(line *record.Result, got *ep.BesideRounds) error {
 	if want := line.Problem.Beside != ""; want != (got != nil) {
-		return kernels.Failf(ep.Unstable, "beside: the problem has %q beside the calls, and the worker's rounds do not say so; use a worker that knows products", line.Problem.Beside)
+		return kernels.Failf(ep.Unstable, "beside: the problem runs %q beside the calls, and the worker's rounds lack it; use a worker that supports products", line.Problem.Beside)
 	}
 	if got == nil {
 		return nil
@@ -36,8 +36,8 @@ func addBeside(line *record.Result, got *ep.BesideRounds) error {
 	return nil
 }
 
-// shareBase gives the lines of a block, whose rounds go together, the same product alone,
-// and their seconds with it.
+// shareBase gives the lines of a block the same times of the product alone, which belong to the
+// same rounds, and sets the lines' seconds by them.
 func shareBase(lines []record.Result) {
 	var all []*ep.BesideRounds
 	for i := range lines {
@@ -58,7 +58,7 @@ func shareBase(lines []record.Result) {
 	}
 }
 
-// rememberBeside collects a point's rounds of the latest stage that timed it.
+// rememberBeside keeps a point's rounds of the latest stage that timed it.
 func (r *Runner) rememberBeside(point int, line *record.Result) {
 	if line.Beside == nil {
 		return

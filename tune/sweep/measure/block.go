@@ -16,12 +16,12 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// attempts at a block: a session may be lost once, since a worker can be
-// restarted. A machine that loses it again is lost.
+// attempts is how often a block is measured before the machine counts as lost: a worker can be
+// restarted once.
 const attempts = 2
 
-// measureBlock measures a block and appends it to the log. A block whose session was
-// lost is measured again as a whole, because its rounds belong together.
+// measureBlock measures a block and appends it to the log. If the session is lost, it measures
+// the whole block again: the rounds of a block belong together.
 func (r *Runner) measureBlock(ctx context.Context, measure func() ([]record.Result, error)) (lines []record.Result, wall float64, err error) {
 	start := time.Now()
 	for range attempts {
@@ -34,7 +34,7 @@ func (r *Runner) measureBlock(ctx context.Context, measure func() ([]record.Resu
 		return nil, 0, ctx.Err()
 	}
 	if errors.Is(err, ErrOpen) && r.clock == "" {
-		return nil, 0, err // refused, not lost: nothing has run yet
+		return nil, 0, err // nothing has run yet: the backend refuses this workload
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("%w: %w", ErrLost, err)
@@ -94,7 +94,8 @@ func (r *Runner) line(stage record.Stage, block, point int) record.Result {
 	}
 }
 
-// requireCheckAgain takes note of the lines that failed: they are admitted anew before they run again.
+// requireCheckAgain marks the points of failed lines as not ready: admit prepares and checks
+// them before they run again.
 func (r *Runner) requireCheckAgain(live []int, lines []record.Result) {
 	for i := range lines {
 		if lines[i].Status != ep.OK {
@@ -110,7 +111,8 @@ func (r *Runner) run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (ke
 	return got, err
 }
 
-// sampleSeconds is how long the samples of an answer took: the slowest rank's time of every call.
+// sampleSeconds returns how long the samples of an answer took: the sum over rounds of the slowest
+// rank's time.
 func sampleSeconds(got kernels.Rounds) (seconds float64) {
 	rounds := got.Seconds
 	if got.Beside != nil {
@@ -122,15 +124,15 @@ func sampleSeconds(got kernels.Rounds) (seconds float64) {
 	return seconds
 }
 
-// Warm runs the default once where it is ready, without recording it: another process
-// had the machine. A failure shows again in the rounds.
+// Warm runs the default once without recording it, if it is ready: another process had the
+// machine. A failure shows again in the rounds.
 func (r *Runner) Warm(ctx context.Context) {
 	if r.session != nil && r.ready[r.Default] {
 		_, _ = r.run(ctx, r.Config(r.Default), kernels.RunSpec{Rounds: 1, Fold: max(r.fold, 1)})
 	}
 }
 
-// attributeFailure puts a failure of the candidate on its line and returns any other error.
+// attributeFailure writes a candidate's failure to its line. It returns any other error.
 func attributeFailure(err error, line *record.Result) error {
 	var f *kernels.Failure
 	if !errors.As(err, &f) {
@@ -140,16 +142,15 @@ func attributeFailure(err error, line *record.Result) error {
 	return nil
 }
 
-// chooseFold decides once how many calls make a sample: so many that the
-// default's lasts as long as the policy asks. All candidates of a search take as
-// many.
+// chooseFold decides once for a search how many calls make a sample: enough for the default's
+// sample to last as long as the policy asks.
 func (r *Runner) chooseFold(ctx context.Context) error {
 	if r.fold > 0 || !r.ready[r.Default] && !r.ready[search.Twin] {
 		return nil
 	}
 	got, err := r.run(ctx, r.Config(r.Default), kernels.RunSpec{Rounds: 5, Fold: 1})
 	if err != nil {
-		return attributeFailure(err, &record.Result{}) // the rounds will say a failure again
+		return attributeFailure(err, &record.Result{}) // a failure shows again in the rounds
 	}
 	trial, sample := record.Result{Seconds: got.Seconds}, r.Policy.MinSample
 	if got.Beside != nil {
@@ -157,16 +158,15 @@ func (r *Runner) chooseFold(ctx context.Context) error {
 	}
 	whole := slices.DeleteFunc(trial.Rounds(), func(t float64) bool { return t <= kernels.LeastReading })
 	if len(whole) == 0 {
-		return nil // all were disturbed: asked again with the next block
+		return nil // all were disturbed: the next block tries again
 	}
 	least := slices.Min(whole)
 	r.fold = int(min(max(1, math.Ceil(sample/least)), float64(r.Policy.MaxFold)))
 	return nil
 }
 
-// rounds times every living line once a round. The order is drawn anew for
-// every other round and turned around in the next, so that of any two lines
-// each comes first equally often: alternating them leaves a bias of the slot.
+// rounds times every line without failure once a round. It draws the order for every other
+// round and reverses it in the next: of any two lines each runs first equally often.
 func (r *Runner) rounds(ctx context.Context, live []int, lines []record.Result, rounds int, rng *rand.Rand) error {
 	var order []int
 	for k := range rounds {
@@ -189,8 +189,8 @@ func (r *Runner) rounds(ctx context.Context, live []int, lines []record.Result, 
 	return r.failDisturbed(live, lines)
 }
 
-// failDisturbed ends the lines that kernels.Disturbed is true of. The worker judges each
-// answer alone, and in a turn that is one round, so that it cannot see this.
+// failDisturbed fails the lines of which kernels.Disturbed is true. The worker cannot see this:
+// it judges each answer alone, which is one round here.
 func (r *Runner) failDisturbed(live []int, lines []record.Result) error {
 	for i := range lines {
 		if lines[i].Status != ep.OK || !kernels.Disturbed(lines[i].Rounds()) {
@@ -205,8 +205,8 @@ func (r *Runner) failDisturbed(live []int, lines []record.Result) error {
 	return nil
 }
 
-// runAll runs every line once, in this order, and hands the rounds to keep. A failure of a
-// line goes to it.
+// runAll runs every line once, in this order, and passes the rounds to keep. It writes a
+// candidate's failure to its line.
 func (r *Runner) runAll(ctx context.Context, left []*record.Result, keep func(*record.Result, kernels.Rounds) error) error {
 	for len(left) > 0 {
 		got, err := r.runRound(ctx, left)
@@ -227,8 +227,8 @@ func (r *Runner) runAll(ctx context.Context, left []*record.Result, keep func(*r
 	return nil
 }
 
-// runRound asks for a round of each line, and gets those of the first ones. An error is that
-// of the line behind them.
+// runRound runs a round of each line. It returns the rounds of the first lines; an error
+// belongs to the line after them.
 func (r *Runner) runRound(ctx context.Context, lines []*record.Result) ([]kernels.Rounds, error) {
 	defer stopwatch(&r.Wall.Measuring)()
 	var turns []kernels.Turn
@@ -237,12 +237,12 @@ func (r *Runner) runRound(ctx context.Context, lines []*record.Result) ([]kernel
 	}
 	got, err := kernels.RunTurns(ctx, r.session, turns)
 	if n := len(got); n > len(lines) || n == len(lines) && err != nil || n == 0 && err == nil {
-		return nil, fmt.Errorf("%d rounds came back for %d turns, error %v", n, len(lines), err)
+		return nil, fmt.Errorf("the backend returned %d rounds for %d turns, error %v", n, len(lines), err)
 	}
 	return got, err
 }
 
-// addRound adds a round to its line, or what is wrong with it.
+// addRound adds a round to its line, or its failure.
 func (r *Runner) addRound(line *record.Result, got kernels.Rounds) error {
 	r.Wall.Run = r.Wall.Run.Plus(got.Took)
 	err := appendRound(line, got)
@@ -255,7 +255,7 @@ func (r *Runner) addRound(line *record.Result, got kernels.Rounds) error {
 // appendRound adds a measured round to a line.
 func appendRound(line *record.Result, got kernels.Rounds) error {
 	if len(got.Seconds) != 1 || len(got.Seconds[0]) == 0 {
-		return kernels.Failf(ep.Unstable, "%d rounds came back for 1", len(got.Seconds))
+		return kernels.Failf(ep.Unstable, "the backend returned %d rounds for 1", len(got.Seconds))
 	}
 	for i, t := range got.Seconds[0] {
 		if !(t > 0) || math.IsInf(t, 1) {
@@ -271,7 +271,7 @@ func appendRound(line *record.Result, got kernels.Rounds) error {
 	return nil
 }
 
-// rounded rounds the times of all ranks.
+// rounded returns the times of all ranks rounded.
 func rounded(ranks []float64) []float64 {
 	out := make([]float64, len(ranks))
 	for i, t := range ranks {
@@ -280,14 +280,14 @@ func rounded(ranks []float64) []float64 {
 	return out
 }
 
-// round keeps seven digits: no clock has more, and logs are half as long.
+// round rounds to seven digits: no clock has more, and logs are half as long.
 func round(x float64) float64 {
 	y, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'e', 6, 64), 64)
 	return y
 }
 
-// Recheck compares points with the oracle once more, after they were timed,
-// and reports which are still right. Like every block it is in the log.
+// Recheck compares points with the oracle again, after they were timed,
+// and reports which are still right. The log holds it as a block.
 func (r *Runner) Recheck(ctx context.Context, stage record.Stage, points []int) (right map[int]bool, err error) {
 	lines, err := r.next(ctx, stage, points, func(block int) ([]record.Result, error) { return r.verifyBlock(ctx, stage, block, points) })
 	if err != nil {

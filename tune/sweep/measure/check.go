@@ -31,8 +31,8 @@ func (r *Runner) admit(ctx context.Context, live []int, lines []record.Result) e
 	return err
 }
 
-// checkCold checks the wanted points that are not ready, and returns the lines of those that
-// are right.
+// checkCold checks the wanted points that are not ready, and returns the lines whose answers are
+// right.
 func (r *Runner) checkCold(ctx context.Context, live []int, lines []record.Result, wanted func(point int) bool) (right []*record.Result, err error) {
 	var cold []*record.Result
 	var points []int
@@ -53,9 +53,8 @@ func (r *Runner) checkCold(ctx context.Context, live []int, lines []record.Resul
 	return right, nil
 }
 
-// check prepares candidates and compares them with the oracle; a wrong answer is a
-// failure, which goes to the line. What is left to do on this host runs while the next
-// candidate is verified.
+// check prepares candidates and compares them with the oracle. It writes a wrong answer to the
+// line as a failure. This host's part of a comparison runs while the next candidate is verified.
 func (r *Runner) check(ctx context.Context, lines []*record.Result) error {
 	rests := make([]<-chan kernels.Comparison, len(lines))
 	for i, line := range lines {
@@ -80,7 +79,7 @@ func (r *Runner) check(ctx context.Context, lines []*record.Result) error {
 	return nil
 }
 
-// verify prepares a candidate and begins to compare it. The result comes later.
+// verify prepares a candidate and starts its comparison, whose result the channel delivers.
 func (r *Runner) verify(ctx context.Context, c ep.Config) (<-chan kernels.Comparison, error) {
 	stop := stopwatch(&r.Wall.Preparing)
 	err := r.session.Prepare(ctx, c)
@@ -98,7 +97,7 @@ func (r *Runner) verify(ctx context.Context, c ep.Config) (<-chan kernels.Compar
 	return done, nil
 }
 
-// verifyBlock checks points, whether they were before or not.
+// verifyBlock checks points, even those that were checked before.
 func (r *Runner) verifyBlock(ctx context.Context, stage record.Stage, block int, points []int) ([]record.Result, error) {
 	if err := r.open(ctx); err != nil {
 		return nil, err

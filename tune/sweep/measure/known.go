@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// RecordedBlocks indexes the blocks that a log holds, for resuming.
+// RecordedBlocks indexes the blocks of a log, for resuming.
 type RecordedBlocks struct {
 	blocks map[blockID][]record.Result
 }
@@ -21,8 +21,7 @@ type blockID struct {
 	block   int
 }
 
-// IndexBlocks indexes whole blocks. A block recorded twice is an error: it would
-// be counted twice.
+// IndexBlocks indexes the blocks of a log. A block that is recorded twice is an error.
 func IndexBlocks(results []record.Result) (*RecordedBlocks, error) {
 	k := &RecordedBlocks{blocks: map[blockID][]record.Result{}}
 	for start := 0; start < len(results); {
@@ -33,7 +32,7 @@ func IndexBlocks(results []record.Result) (*RecordedBlocks, error) {
 		r := &results[start]
 		id := blockID{r.Problem, r.Routing, r.Stage, r.Block}
 		if _, ok := k.blocks[id]; ok {
-			return nil, fmt.Errorf("%s: block %d of stage %s is there twice for %s under %s",
+			return nil, fmt.Errorf("%s: block %d of stage %s is recorded twice for %s under %s",
 				record.TrialsFile, r.Block, r.Stage, r.Problem.Key(), r.Routing)
 		}
 		k.blocks[id] = results[start : end+1]
@@ -42,9 +41,8 @@ func IndexBlocks(results []record.Result) (*RecordedBlocks, error) {
 	return k, nil
 }
 
-// recordedBlock returns a block of the log with its wall time, nil if it is not
-// there, and an error if it holds other candidates: then the log and this
-// program have made different decisions.
+// recordedBlock returns a block of the log with its wall time, nil if the log lacks it. It
+// returns ErrDiverged if the block holds other candidates.
 func (r *Runner) recordedBlock(stage record.Stage, block int, live []int) ([]record.Result, float64, error) {
 	if r.Recorded == nil {
 		return nil, 0, nil
@@ -65,6 +63,5 @@ func (r *Runner) recordedBlock(stage record.Stage, block int, live []int) ([]rec
 	return lines, lines[0].Wall, nil
 }
 
-// ErrDiverged says that a log holds other candidates than this program would
-// measure.
+// ErrDiverged says that the program that wrote a log made other decisions than this one.
 var ErrDiverged = errors.New("the log holds other candidates than this version would measure; start a new run")

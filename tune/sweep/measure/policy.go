@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// Policy is how a run measures. It is part of what a table says about itself:
-// numbers of two policies are not compared.
+// A Policy says how a run measures. Run and table state it: numbers of two policies do not
+// compare.
 type Policy struct {
 	search.Protocol
 	MinSample float64 // seconds that one sample lasts at least, by folding calls
@@ -20,9 +20,8 @@ type Policy struct {
 	Sessions  int     // in which what was chosen is measured again; 0 is none
 }
 
-// PolicyFor is the policy of a machine. Samples on a host are short against a
-// time slice of the scheduler: then most of them run undisturbed, and the
-// median does not see the rest.
+// PolicyFor returns the policy of a machine. Samples on a host are short against a time slice of
+// the scheduler, so that most run undisturbed and the median ignores the others.
 func PolicyFor(m ep.Machine) Policy {
 	if m.GPUs == 0 {
 		return Policy{search.OnHost(), 200e-6, 1000, 0.3, 0}
@@ -30,14 +29,13 @@ func PolicyFor(m ep.Machine) Policy {
 	return Policy{search.OnGPU(), 50e-6, 100, 0.3, 0}
 }
 
-// Coarser is the policy with a wider band, for machines whose clock or noise cannot
-// tell the policy's own apart. A band of 0 changes nothing.
+// Coarser returns the policy with its band widened to band, if that is wider.
 func (p Policy) Coarser(band float64) Policy {
 	p.Band = max(p.Band, band)
 	return p
 }
 
-// String is the canonical spelling.
+// String returns the canonical spelling.
 func (p Policy) String() string {
 	text := fmt.Sprintf("max over ranks, median over rounds, interleaved; band=%g sample>=%gs fold<=%d aa=%d..%d finals=%d rounds=%d..%d confirm=%d interval=95%%",
 		p.Band, p.MinSample, p.MaxFold, p.AARounds, p.MaxAA, p.Finalists, p.MinRounds, p.MaxRounds, p.ConfirmRounds)

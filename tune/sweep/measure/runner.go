@@ -15,12 +15,12 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Log keeps blocks of results. record.Dir is one.
+// A Log keeps blocks of results, as record.Dir does.
 type Log interface {
 	Append(block []record.Result, wall float64) error
 }
 
-// Setup is what a Runner measures, and by which rules.
+// Setup says what a Runner measures, and by which rules.
 type Setup struct {
 	Backend  kernels.Backend
 	Workload *workloads.Workload
@@ -31,14 +31,13 @@ type Setup struct {
 	Policy   Policy
 	Log      Log                // nil keeps nothing
 	Recorded *RecordedBlocks    // what the log of an earlier run holds; may be nil
-	Wall     *record.Wall       // where the time goes
+	Wall     *record.Wall       // adds up the time of each activity
 	Progress func(record.Stage) // called after each block of rounds; may be nil
 }
 
-// Runner measures the points of one space on one workload. It is the evaluator
-// of a search on hardware. Blocks that the log of an earlier run holds are not
-// measured again: a resumed search repeats its decisions, not its
-// measurements.
+// A Runner measures the points of one space on one workload. It is the search.Evaluator of
+// hardware. It takes blocks that are in the log of an earlier run from there: a resumed
+// search repeats its decisions, not its measurements.
 type Runner struct {
 	Setup
 
@@ -50,7 +49,7 @@ type Runner struct {
 	ready       map[int]bool         // prepared and verified in this session
 	blocks      map[record.Stage]int // next block of each stage
 	failed      map[int]*kernels.Failure
-	errs        map[int]float64        // largest seen, see MaxErr
+	errs        map[int]float64        // see MaxErr
 	beside      map[int]*stageTogether // what was measured beside a product, by point
 	round       int
 	fold        int
@@ -67,8 +66,7 @@ func New(s Setup) *Runner {
 	return &Runner{Setup: s, blocks: map[record.Stage]int{}, failed: map[int]*kernels.Failure{}, errs: map[int]float64{}, paceCounted: map[int]bool{}, beside: map[int]*stageTogether{}}
 }
 
-// ErrLost ends a sweep whose machine can no longer measure. Everything measured
-// before is in the log.
+// ErrLost says that the machine can no longer measure. Everything measured before is in the log.
 var ErrLost = errors.New("the machine is lost")
 
 // ErrOpen says that a backend would not open a session: the workload does not
@@ -119,25 +117,24 @@ func (r *Runner) updatePace(points []int, lines []record.Result, wall float64) {
 // Pace is what measuring has cost so far.
 func (r *Runner) Pace() record.Pace { return r.paced.Pace() }
 
-// generationBlocks is more than a stage ever has.
+// generationBlocks is more blocks than a stage ever has.
 const generationBlocks = 1000
 
-// nextBlock numbers the blocks of a stage.
+// nextBlock returns the number of the next block of a stage.
 func (r *Runner) nextBlock(stage record.Stage) int {
 	n := max(r.blocks[stage], r.Generation*generationBlocks)
 	r.blocks[stage] = n + 1
 	return n
 }
 
-// Spent implements search.Evaluator: the wall time of all blocks.
+// Spent implements search.Evaluator: the wall time of all blocks, recorded ones included.
 func (r *Runner) Spent() time.Duration { return time.Duration(r.spent * float64(time.Second)) }
 
-// Latest is when the last block ended, a recorded one included: UTC, whole
-// seconds.
+// Latest returns when the last block ended, a recorded one included: UTC, whole seconds.
 func (r *Runner) Latest() time.Time { return r.latest }
 
-// flatten flattens the lines of a block, which are in the order of live,
-// round by round.
+// flatten returns the samples of a block, whose lines are in the order of live, and keeps what
+// else they say: clock, fold, errors, failures.
 func (r *Runner) flatten(live []int, lines []record.Result) []search.Sample {
 	var out []search.Sample
 	for i := range lines {
@@ -167,17 +164,17 @@ func (r *Runner) flatten(live []int, lines []record.Result) []search.Sample {
 	return out
 }
 
-// Failures are the points that failed, with the reason.
+// Failures returns the failed points with their reasons.
 func (r *Runner) Failures() map[int]*kernels.Failure { return r.failed }
 
-// MaxErr is the largest error of a point's answers against the oracle, see
+// MaxErr returns the largest error of a point's answers against the oracle, see
 // kernels.Comparison.
 func (r *Runner) MaxErr(point int) float64 { return r.errs[point] }
 
-// Clock is what the seconds mean; "" before the first sample.
+// Clock names the clock of the seconds, "" before the first sample.
 func (r *Runner) Clock() string { return r.clock }
 
-// Config is the config of a point. The twin has the default's.
+// Config returns the config of a point. The twin has the default's.
 func (r *Runner) Config(point int) ep.Config {
 	if point == search.Twin {
 		point = r.Default
@@ -185,7 +182,7 @@ func (r *Runner) Config(point int) ep.Config {
 	return r.Space.Config(point)
 }
 
-// role says why a point is measured.
+// role returns the role of a point in the log.
 func (r *Runner) role(point int) record.Role {
 	switch role, ok := r.Roles[point]; {
 	case point == search.Twin:
@@ -198,7 +195,7 @@ func (r *Runner) role(point int) record.Role {
 	return record.Candidate
 }
 
-// rng is the source of a block's order: a function of what is measured, so
+// rng returns the random source of a block's orders. It depends on what is measured only, so
 // that a resumed run draws the same.
 func (r *Runner) rng(stage record.Stage, block int) *rand.Rand {
 	return rand.New(rand.NewPCG(r.Workload.Seed, hash(r.Workload.Problem.Key(), r.Workload.Spec, string(stage), fmt.Sprint(block))))
@@ -212,7 +209,7 @@ func hash(parts ...string) uint64 {
 	return h.Sum64()
 }
 
-// Seed derives the seed of a search from what it is about.
+// Seed returns the seed of a search, derived from its workload and purpose.
 func (r *Runner) Seed(purpose string) uint64 {
 	return r.Workload.Seed ^ hash(r.Workload.Problem.Key(), r.Workload.Spec, purpose)
 }
@@ -237,19 +234,18 @@ func (r *Runner) AA(ctx context.Context, limit time.Duration) (record.AA, error)
 	return aa, err
 }
 
-// hostFactor times an empty kernel's reading is where launching, not the
-// kernel, sets the time.
+// hostFactor times an empty kernel's reading is the bound below which launching determines the
+// time.
 const hostFactor = 1.2
 
-// HostBound reports whether a kernel that takes seconds by a clock does hardly
-// more than start and stop. empty is the reading of an empty kernel by each
-// clock.
+// HostBound reports whether a kernel takes hardly longer than an empty one. empty has the
+// reading of an empty kernel by clock, in seconds.
 func HostBound(seconds float64, clock string, empty map[string]float64) bool {
 	reading, ok := empty[clock]
 	return ok && seconds <= hostFactor*reading
 }
 
-// stopwatch adds what passes until the returned function is called to seconds.
+// stopwatch adds the time until the returned function is called to seconds.
 func stopwatch(seconds *float64) func() {
 	start := time.Now()
 	return func() { *seconds += time.Since(start).Seconds() }

@@ -8,10 +8,10 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// lateFactor over the block's median makes a round's slowest rank a straggler.
+// lateFactor is how many times the block's median a rank must take to be a straggler.
 const lateFactor = 5
 
-// stragglerWarnings names the ranks that held a round up.
+// stragglerWarnings names the ranks that held rounds up.
 func stragglerWarnings(r *record.Result) []string {
 	times := r.Rounds()
 	if len(times) < 3 {
@@ -34,8 +34,7 @@ func stragglerWarnings(r *record.Result) []string {
 	return out
 }
 
-// ThrottleWarning is the warning about clocks that fell, over all blocks, "" where none
-// did. Each rank is compared with itself.
+// ThrottleWarning warns of the first rank whose clock fell, over all blocks; "" if none did.
 func (r *Runner) ThrottleWarning() string {
 	for rank := 0; ; rank++ {
 		var mhz []float64
@@ -53,7 +52,7 @@ func (r *Runner) ThrottleWarning() string {
 	}
 }
 
-// appendNew appends the warnings that are not there yet.
+// appendNew appends the warnings that the list lacks.
 func appendNew(list []string, warnings ...string) []string {
 	for _, w := range warnings {
 		if !slices.Contains(list, w) {

@@ -1,5 +1,5 @@
 // Package receipt measures rows of a tuned table again, on the machine that is to
-// use them, and records what each row's claim is worth there.
+// use them, and records whether each row's claim holds there.
 package receipt
 
 import (
@@ -21,20 +21,20 @@ import (
 // Schema is the version of a receipt file.
 const Schema = 2
 
-// Receipt is the record of one verification of a table.
+// A Receipt records one verification of a table.
 type Receipt struct {
 	Schema  int        `json:"schema"`
 	ID      string     `json:"id"`    // sha256 of the receipt with this field empty
 	Table   string     `json:"table"` // id of the table
 	Tool    string     `json:"tool"`
 	Created time.Time  `json:"created"` // UTC
-	Machine ep.Machine `json:"machine"` // that measured
-	ABI     ep.ABI     `json:"abi"`     // of its kernels
-	Policy  string     `json:"policy"`  // how it measured
+	Machine ep.Machine `json:"machine"`
+	ABI     ep.ABI     `json:"abi"`    // of its kernels
+	Policy  string     `json:"policy"` // how it measured
 	Checks  []Check    `json:"checks"`
 }
 
-// Check is one row measured against the default under one routing.
+// A Check is one row measured against the default under one routing.
 type Check struct {
 	Key     table.Key       `json:"key"`
 	Tokens  int             `json:"tokens"`
@@ -50,18 +50,18 @@ type Check struct {
 	Reason  string          `json:"reason"` // of every claim that does not hold
 }
 
-// Claim says what became of a row's claim.
+// A Claim says whether the gain that a row claims holds.
 type Claim string
 
 const (
 	Holds     Claim = "holds"     // as fast as claimed
-	Shrunk    Claim = "shrunk"    // not slower than the default, but less is gained than claimed
-	Undecided Claim = "undecided" // neither faster nor slower for certain
+	Shrunk    Claim = "shrunk"    // not slower than the default, but the gain is below the claim
+	Undecided Claim = "undecided" // not decided
 	Slower    Claim = "slower"    // the default is faster
 	Failed    Claim = "failed"    // it does not run here, or its answer is wrong
 )
 
-// Worst is the gravest claim of the receipt, Holds when it has no checks.
+// Worst returns the worst claim of the receipt, Holds if it has no checks.
 func (r *Receipt) Worst() Claim {
 	order := []Claim{Holds, Shrunk, Undecided, Slower, Failed}
 	worst := 0
@@ -90,8 +90,8 @@ func (r *Receipt) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-// Pick chooses k rows to check, spread evenly over those that leave the
-// default; k of 0 takes all of them.
+// Pick returns k rows to check, spread evenly over those that do not keep the
+// default, or all of these if k is 0.
 func Pick(t *table.Table, k int) []*table.Row {
 	var all []*table.Row
 	for i := range t.Rows {
@@ -110,9 +110,8 @@ func Pick(t *table.Table, k int) []*table.Row {
 }
 
 // Row checks one row by the protocol that tuned it: under the first routing of its
-// evidence, a row for all classes under each. The matcher has the table's bound on
-// SMs. An error means that the machine is lost; what is wrong with the row is a claim
-// that failed.
+// evidence, or under each for a row of all classes. An error means that the machine is lost. A
+// row that does not run, or whose answer is wrong, is a check with the claim Failed.
 func Row(ctx context.Context, m *sweep.RowVerifier, r *table.Row) ([]Check, error) {
 	specs := r.Evidence.Routings
 	if r.Key.Routing != ep.AllRoutings && len(specs) > 1 {
@@ -130,8 +129,8 @@ func Row(ctx context.Context, m *sweep.RowVerifier, r *table.Row) ([]Check, erro
 	return out, nil
 }
 
-// problemOf is what a row was tuned for, with the product that ran beside it. The
-// evidence has that of one token count; a model's own follows the tokens.
+// problemOf returns the problem of a row at a token count, with the product that ran beside it.
+// The evidence names the product of one token count; a model's own product follows the tokens.
 func problemOf(r *table.Row, tokens int) ep.Problem {
 	at, ok := r.Evidence.At()
 	if !ok {
@@ -142,7 +141,7 @@ func problemOf(r *table.Row, tokens int) ep.Problem {
 	return p.AtTokens(tokens, tokens)
 }
 
-// tokensOf is the largest token count that the row was measured at.
+// tokensOf returns the largest token count of the row's interval that was measured.
 func tokensOf(r *table.Row) int {
 	for _, n := range slices.Backward(r.Evidence.Tokens) {
 		if r.Lo <= n && n <= r.Hi {
@@ -163,7 +162,7 @@ func newCheck(r *table.Row, tokens int, got record.Search) Check {
 	return check
 }
 
-// claim says what a decision makes of a claimed gain.
+// claim judges a claimed gain by a decision.
 func claim(d record.Decision, claimed record.Interval) (c Claim, reason string) {
 	switch {
 	case d.Cause == record.Failed:

@@ -44,16 +44,16 @@ func Read(in io.Reader) (*Receipt, error) {
 	return r, nil
 }
 
-// Effect says how a check changed its row.
+// An Effect says how a check changed its row.
 type Effect string
 
 const (
-	Covered Effect = "covered" // the row's claim holds what the receipt measured already
-	Widened Effect = "widened" // the claim reaches as far as what was measured now
+	Covered Effect = "covered" // the row's interval already covers the measured one
+	Widened Effect = "widened" // the row's interval was widened to cover the measured one
 	Removed Effect = "removed" // the row was slower than the default, or failed
 )
 
-// Change is a check of a receipt, with the evidence of its row before and after.
+// A Change is a check of a receipt, with the evidence of its row before and after.
 type Change struct {
 	Check  Check
 	Effect Effect
@@ -61,11 +61,10 @@ type Change struct {
 	After  table.Evidence
 }
 
-// Widen is a table whose rows claim no more than receipts measured: the interval of a row's
-// gain covers the row's own rounds and every check of it. Rows that were slower than the
-// default somewhere, or failed, are left out. A receipt of another machine is refused. A check
-// with other kernels than the row's changes nothing. A receipt that the table has already
-// changes nothing either, and the order of receipts does not matter.
+// Widen returns the table with each row's interval widened to cover every check of it. It
+// leaves out rows that were slower than the default in a check, or failed. It refuses a receipt
+// of another machine. A check with other kernels than the row's changes nothing, nor does a
+// receipt that the table already has. The order of receipts does not matter.
 func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) {
 	out := *t
 	out.Rows, out.Header.Receipts = slices.Clone(t.Rows), slices.Clone(t.Header.Receipts)
@@ -77,7 +76,7 @@ func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) 
 		for _, check := range r.Checks {
 			i := slices.IndexFunc(out.Rows, func(row table.Row) bool { return r.checked(t.Header, row, check) })
 			if i < 0 {
-				continue // a row of another table, or one that an earlier check removed
+				continue // of another table, or removed by an earlier check
 			}
 			change := check.widen(out.Rows[i].Evidence)
 			if changes = append(changes, change); change.Effect == Removed {
@@ -93,7 +92,7 @@ func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) 
 	return &out, changes, out.Seal()
 }
 
-// checked reports whether a check of the receipt is of this row, with the kernels it was tuned for.
+// checked reports whether a check of the receipt is of this row, with the kernels of its search.
 func (r *Receipt) checked(h table.Header, row table.Row, c Check) bool {
 	return row.Key == c.Key && row.Lo <= c.Tokens && c.Tokens <= row.Hi && !row.Default &&
 		row.Config.Key() == c.Config.Key() && r.ABI.Serves(h.Build(row))

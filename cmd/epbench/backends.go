@@ -14,28 +14,24 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// A backendEntry is one value of --backend.
+// A backendEntry describes one value of --backend.
 type backendEntry struct {
 	name string
 	doc  string
-	// open starts the backend; arg is what follows "name:".
+	// open starts the backend; arg is the text after "name:".
 	open func(ctx context.Context, arg string) (kernels.Backend, error)
-	// missing says what keeps the backend from working here, "" if nothing,
-	// and how to get it.
+	// missing says why the backend does not work here and how to mend that; "" where it works.
 	missing func() string
-	// known lists the kernels without opening the backend, for judging a
-	// table on a host that cannot run it.
+	// known lists the kernels without opening the backend, so that a host without its GPUs
+	// can judge tables.
 	known func() []kernels.Kernel
-	// abi is the build of known.
-	abi func() ep.ABI
-	// onRequest entries need an argument and are no part of the automatic
-	// choice.
-	onRequest bool
-	// predicts entries measure nothing: they open for bench alone.
-	predicts bool
+	// abi returns the build of these kernels.
+	abi       func() ep.ABI
+	onRequest bool // needs an argument; auto never takes it
+	predicts  bool // measures nothing; only bench opens it
 }
 
-// backendTable lists the backends in the order the automatic choice tries them.
+// backendTable lists the backends in the order in which auto tries them.
 var backendTable = []backendEntry{
 	{
 		name:    "cuda",
@@ -47,7 +43,7 @@ var backendTable = []backendEntry{
 	},
 	{
 		name:    "cpu",
-		doc:     "goroutine ranks in this process; always there",
+		doc:     "ranks are goroutines of this process: a rehearsal that runs everywhere",
 		open:    func(context.Context, string) (kernels.Backend, error) { return cpu.Open() },
 		missing: nothing,
 		known:   cpu.Kernels,
@@ -55,7 +51,7 @@ var backendTable = []backendEntry{
 	},
 	{
 		name:      "exec",
-		doc:       "exec:COMMAND starts anybody's worker; see docs/worker-protocol.md",
+		doc:       "exec:COMMAND starts a worker of your own; see docs/worker-protocol.md",
 		open:      openExec,
 		missing:   nothing,
 		onRequest: true,
@@ -69,7 +65,7 @@ var backendTable = []backendEntry{
 	},
 	{
 		name:      "model",
-		doc:       "model:FILE predicts for bench and measures nothing; FILE is of epbench model fit, see docs/model.md",
+		doc:       "model:FILE predicts for bench and measures nothing; epbench model fit writes FILE, see docs/model.md",
 		open:      openModel,
 		missing:   nothing,
 		onRequest: true,
@@ -79,8 +75,8 @@ var backendTable = []backendEntry{
 
 func nothing() string { return "" }
 
-// knownKernels lists the kernels of a backend by the name its machines carry,
-// nil when they are not known here, as those of a foreign worker.
+// knownKernels lists the kernels of a backend, by the name in its machines. It returns nil
+// for a foreign worker, whose kernels this program does not know.
 func knownKernels(backend string) []kernels.Kernel {
 	for _, e := range backendTable {
 		if e.name == backend && e.known != nil {
@@ -90,7 +86,7 @@ func knownKernels(backend string) []kernels.Kernel {
 	return nil
 }
 
-// knownABI is the build of knownKernels, "" when it is not known here.
+// knownABI returns the build of knownKernels, or "" where this program does not know them.
 func knownABI(backend string) ep.ABI {
 	for _, e := range backendTable {
 		if e.name == backend && e.abi != nil {
@@ -103,12 +99,12 @@ func knownABI(backend string) ep.ABI {
 // addBackendFlag registers --backend.
 func addBackendFlag(cmd *cobra.Command, spec *string) {
 	flags(cmd, forBackend, func(s *pflag.FlagSet) {
-		s.StringVar(spec, "backend", "auto", "`WHICH`: auto, cpu, cuda, exec:COMMAND or launch:COMMAND; see epbench backends")
+		s.StringVar(spec, "backend", "auto", "`BACKEND` what runs the calls: auto, cpu, cuda, exec:COMMAND or launch:COMMAND; see epbench backends")
 	})
 }
 
-// backendOf opens the backend that --backend names. It prints which one auto chose.
-// A backend that predicts is refused: what is tuned, verified or recorded was measured.
+// backendOf opens the backend of --backend and prints which one auto chose. It refuses a
+// backend that predicts: tuning, verifying and recording need measured times.
 func backendOf(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	name, _, _ := strings.Cut(spec, ":")
 	for _, e := range backendTable {
@@ -119,7 +115,7 @@ func backendOf(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	return anyBackend(cmd, spec)
 }
 
-// anyBackend also opens a backend that predicts. Its caller marks every figure.
+// anyBackend also opens a backend that predicts; its caller marks every figure as predicted.
 func anyBackend(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	b, note, err := openBackend(cmd.Context(), spec)
 	if note != "" {
@@ -128,8 +124,7 @@ func anyBackend(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	return b, err
 }
 
-// openBackend opens what --backend names. The note says what was chosen and
-// why; it belongs on stderr.
+// openBackend opens the backend of spec. For auto, note says which one and why.
 func openBackend(ctx context.Context, spec string) (b kernels.Backend, note string, err error) {
 	if spec == "auto" {
 		return openFirst(ctx)
@@ -151,7 +146,7 @@ func openBackend(ctx context.Context, spec string) (b kernels.Backend, note stri
 	return nil, "", usagef("--backend: unknown %q, use auto, cpu, cuda, exec:COMMAND, launch:COMMAND or model:FILE", spec)
 }
 
-// openFirst opens the first backend that works; the embedded one always does.
+// openFirst opens the first backend that works here; that on the CPU always does.
 func openFirst(ctx context.Context) (kernels.Backend, string, error) {
 	var skipped []string
 	for _, e := range backendTable {

@@ -13,15 +13,13 @@ import (
 	"github.com/epbench/epbench/kernels/worker"
 )
 
-// workerName is the GPU worker's binary, workerEnv the variable that names
-// another one.
+// workerName is the name of the GPU worker, and workerEnv of the variable with another path.
 const (
 	workerName = "epbench-cuda"
 	workerEnv  = "EPBENCH_CUDA"
 )
 
-// openCUDA starts the GPU worker. arg holds its options, "loopback" to run
-// more ranks than GPUs.
+// openCUDA starts the GPU worker. arg holds its options: loopback runs more ranks than GPUs.
 func openCUDA(ctx context.Context, arg string) (kernels.Backend, error) {
 	path, err := findWorker()
 	if err != nil {
@@ -38,12 +36,12 @@ func openCUDA(ctx context.Context, arg string) (kernels.Backend, error) {
 	return b, nil
 }
 
-// findProgram looks beside this program, on PATH and in the environment. Its error
-// names target, the make target that builds the program.
+// findProgram looks for a program at the path in the variable env, beside this program, and
+// on PATH. Its error names target, the make target that builds the program.
 func findProgram(name, env, target string) (string, error) {
 	if path := os.Getenv(env); path != "" {
 		if !isExecutable(path) {
-			return "", fmt.Errorf("%s: %s is no program; make %s builds bin/%s", env, path, target, name)
+			return "", fmt.Errorf("%s: %s cannot be executed; make %s builds bin/%s", env, path, target, name)
 		}
 		return path, nil
 	}
@@ -65,8 +63,8 @@ func isExecutable(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// missingCUDA says what keeps GPUs from being used here. It looks at device
-// files only: starting the worker is what tells whether the driver works.
+// missingCUDA says why no GPU can be used here. It looks at device files alone; whether the
+// driver works shows when the worker starts.
 func missingCUDA() string {
 	devices, _ := filepath.Glob("/dev/nvidia[0-9]*")
 	_, err := findWorker()
@@ -74,7 +72,7 @@ func missingCUDA() string {
 	case len(devices) == 0 && os.Getenv(workerEnv) == "":
 		return "no /dev/nvidia0: no GPU, or no driver loaded"
 	case err != nil:
-		return fmt.Sprintf("%d GPUs here but %v", len(devices), err)
+		return fmt.Sprintf("%d GPUs here, but %v", len(devices), err)
 	}
 	return ""
 }

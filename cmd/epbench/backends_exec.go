@@ -11,20 +11,19 @@ import (
 	"github.com/epbench/epbench/kernels/worker"
 )
 
-// listenEnv names the address that launched ranks connect back to, where they run on
-// other hosts.
+// listenEnv is the variable with the address to which ranks on other hosts connect back.
 const listenEnv = "EPBENCH_LISTEN"
 
-// launchLimit is the time that launched ranks get to start: importing PyTorch from a
-// cold disk takes minutes.
+// launchLimit is the time in which launched ranks must start: importing PyTorch from a cold
+// disk takes minutes.
 const launchLimit = 3 * time.Minute
 
-// openExec starts anybody's worker; arg is its command line.
+// openExec starts the worker with the command line arg.
 func openExec(ctx context.Context, arg string) (kernels.Backend, error) {
 	return openCommand(ctx, arg, "")
 }
 
-// openLaunch starts a command whose ranks connect back.
+// openLaunch starts a command whose ranks connect back to this program.
 func openLaunch(ctx context.Context, arg string) (kernels.Backend, error) {
 	return openCommand(ctx, arg, cmp.Or(os.Getenv(listenEnv), worker.Loopback))
 }
@@ -45,5 +44,5 @@ func openCommand(ctx context.Context, line, listen string) (kernels.Backend, err
 	return b, nil
 }
 
-// showSaid shows what a worker printed on its standard output.
+// showSaid prints a line of a worker's standard output.
 func showSaid(line string) { fmt.Fprintf(os.Stderr, "worker: %s\n", line) }

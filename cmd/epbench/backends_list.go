@@ -14,7 +14,7 @@ func newBackends() *cobra.Command {
 	var out tableFlags
 	cmd := &cobra.Command{
 		Use:   "backends",
-		Short: "List what can run kernels here, and what is missing for the rest",
+		Short: "List the backends, and why one does not work here",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t := reports.Table{Name: "backends", Columns: []reports.Column{
@@ -36,7 +36,7 @@ func newBackends() *cobra.Command {
 	return cmd
 }
 
-// describe opens a backend to see what it has, or says why it cannot.
+// describe opens a backend and returns its machine and kernels, or why it does not open.
 func describe(cmd *cobra.Command, e backendEntry) (machine, names, missing string) {
 	if missing = e.missing(); missing != "" || e.onRequest {
 		return "", "", missing

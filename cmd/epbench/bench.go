@@ -36,13 +36,13 @@ func newBench() *cobra.Command {
 	var f benchFlags
 	cmd := &cobra.Command{
 		Use:   "bench [--ab A B]",
-		Short: "Measure one config, or the tuned one, beside the default",
-		Long: `Check and time one config beside the default, in the same rounds: the config of
---config, the one that --table says, else the default alone.
+		Short: "Measure one config, or the tuned one, against the default",
+		Long: `Check and time one config and the default in the same rounds: the config of
+--config, or the one with which --table answers, else the default alone.
 
-With --ab compare two configs instead: B against A in the same rounds, in
-balanced random order. The least difference that counts is the band. --fail-on
-makes the verdict the exit code, as in compare.`,
+--ab compares two configs instead, B against A, in the same rounds and in balanced
+random order. The band is the least difference that counts. With --fail-on the exit
+code is the verdict, as in compare.`,
 		Example: `  epbench bench --model deepseek-v3 --tokens 128 --table run
   epbench bench --op dispatch --tokens 64 --config "algo=dedup blocks=2"
   epbench bench --op dispatch --tokens 64 --ab default blocks=2 --fail-on 3%`,
@@ -52,19 +52,19 @@ makes the verdict the exit code, as in compare.`,
 	f.problem.bind(cmd)
 	f.beside.bind(cmd)
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
-		s.StringVar(&f.config, "config", "", "`CONFIG` to measure: "+configUsageRun)
-		s.StringVar(&f.table, "table", "", "`TABLE`, or run with one, that says the config")
-		s.StringVar(&f.over, "over", "", "`TABLE`, or run with one, whose configs take the default's place in the comparison")
-		s.StringVar(&f.precision, "precision", "full", "`WHICH` precision to accept from --table: full or reduced")
-		s.BoolVar(&f.explain, "explain", false, "with --beside: measure why the product slows down, by loads that take SMs alone, or memory traffic too")
+		s.StringVar(&f.config, "config", "", "`CONFIG` config to measure: "+configUsageRun)
+		s.StringVar(&f.table, "table", "", "`TABLE` table, or run with a table, that chooses the config")
+		s.StringVar(&f.over, "over", "", "`TABLE` table, or run with a table, whose configs stand in for the default in the comparison")
+		s.StringVar(&f.precision, "precision", "full", "`PRECISION` precision of rows with which --table may answer: full or reduced")
+		s.BoolVar(&f.explain, "explain", false, "with --beside: measure why the product slows down, with loads that take SMs, and with loads that take memory traffic too")
 		s.IntVar(&f.rounds, "rounds", 50, "`N` rounds of each config")
-		bindSessions(s, &f.sessions, "`N` sessions with so many rounds each, one after the other; times and gains are then over those; default: one session")
+		bindSessions(s, &f.sessions, "`N` number of sessions of --rounds each; times and gains are over all of them; default: one session")
 		s.BoolVar(&f.abTest.on, "ab", false, "compare two configs in the same rounds: bench --ab A B")
-		percentVar(s, &f.abTest.failOn, "fail-on", maxShare, "with --ab: exit 3 where B is slower by this `SHARE`, such as 3%")
+		percentVar(s, &f.abTest.failOn, "fail-on", maxShare, "`PERCENT` with --ab: exit 3 where B is slower by this much, such as 3%")
 	})
 	addBackendFlag(cmd, &f.backend)
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
-		s.StringVarP(&f.out, "out", "o", "", "`RUN` directory to write; default: none")
+		s.StringVarP(&f.out, "out", "o", "", "`DIR` run directory to write; default: none")
 	})
 	f.tables.bind(cmd)
 	return cmd
@@ -105,7 +105,8 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	return f.measure(cmd, b, opts, pick)
 }
 
-// options are the problems to measure, under the precision that was accepted.
+// options returns the problems to measure. Those with kernels that can reduce precision get
+// the precision of --precision.
 func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
 	o, err := f.problem.options(b.Machine(), b.Kernels())
 	if err != nil {
@@ -126,8 +127,8 @@ func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
 	return o, nil
 }
 
-// picker is where configs come from. With --config only the problems stay
-// whose op it is of.
+// picker returns the function that chooses the config of each problem. With --config it
+// drops the problems of other ops.
 func (f *benchFlags) picker(b kernels.Backend, opts *sweep.Options) (sweep.Picker, error) {
 	switch {
 	case f.config != "" && f.table != "":
@@ -142,8 +143,8 @@ func (f *benchFlags) picker(b kernels.Backend, opts *sweep.Options) (sweep.Picke
 	return func(ep.Problem, ep.Class) (ep.Config, string, error) { return ep.Config{}, "", nil }, nil
 }
 
-// fromTable picks what a runtime on this machine would be told. A table of one
-// objective answers for it, whatever the bench measures.
+// fromTable chooses the config with which a table answers on this machine, by the objective
+// of the table's rows, whatever bench measures.
 func fromTable(b kernels.Backend, flag, path string) (sweep.Picker, error) {
 	t, err := loadTable(path, false)
 	if err != nil {
@@ -161,25 +162,25 @@ func fromTable(b kernels.Backend, flag, path string) (sweep.Picker, error) {
 		if a.Config.IsDefault() {
 			return a.Config, answerText[a.Reason], nil
 		}
-		if err := check(b.Machine(), p, a.Config); err != nil { // a runtime is told the default
+		if err := check(b.Machine(), p, a.Config); err != nil { // a look-up there answers with the default
 			return ep.Config{}, fmt.Sprintf("the table's config cannot run here, so the default does: %v", err), nil
 		}
 		return a.Config, answerText[a.Reason], nil
 	}, nil
 }
 
-// answerText says how a table came to its answer.
+// answerText explains the reasons of a table's answers.
 var answerText = map[table.Reason]string{
 	table.Exact:     "the table has a row for it",
-	table.Fallback:  "the table answers by the row of another problem",
+	table.Fallback:  "the table answers with the row of another problem",
 	table.Kept:      "the table keeps the default",
-	table.Halves:    "the table answers by the rows of dispatch and combine",
+	table.Halves:    "the table answers with the rows of dispatch and combine",
 	table.Uncovered: "the table has no row for it, so the default runs",
 	table.Illegal:   "the rows of dispatch and combine do not work together, so the default runs",
 	table.Refused:   "the table may not be used for it, so the default runs",
 }
 
-// recorder keeps results, in a run directory too where there is one.
+// recorder keeps results, and appends them to a run directory where there is one.
 type recorder struct {
 	dir     *record.Dir
 	results []record.Result
@@ -193,8 +194,8 @@ func (r *recorder) Append(block []record.Result, wall float64) error {
 	return r.dir.Append(block, wall)
 }
 
-// recorded measures by a job and writes the run directory, if one was asked for.
-// What was measured before an error stays.
+// recorded runs measure and writes the run directory of -o. Results of before an error are
+// kept.
 func (f *benchFlags) recorded(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options, measure func(sweep.Job) error) (*record.Run, []record.Result, error) {
 	run, log := newRun(b, opts, commandLine(cmd, "bench", cmd.Flags().Args()...)), &recorder{}
 	if f.out != "" {
@@ -242,7 +243,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, b kernels.Backend, opts *sweep.
 	return f.verdict(cmd, run)
 }
 
-// verdict turns failures into an exit code.
+// verdict prints the reasons of the decisions. A config that failed is exit code 3.
 func (f *benchFlags) verdict(cmd *cobra.Command, run *record.Run) error {
 	for _, line := range reports.GatherReasons(run.Searches, func(s *record.Search) string { return s.Decision.Reason }) {
 		fmt.Fprintln(cmd.ErrOrStderr(), line)

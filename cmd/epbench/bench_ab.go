@@ -11,26 +11,26 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
-// abFlags are what bench --ab adds to bench.
+// abFlags hold the flags of bench --ab.
 type abFlags struct {
 	on     bool
 	failOn float64
 }
 
-// args says how many arguments bench takes.
+// args checks the arguments of bench: two with --ab, else none.
 func (f *abFlags) args(_ *cobra.Command, args []string) error {
 	switch {
 	case f.on && len(args) != 2:
 		return usagef("--ab: give two configs, each as %s", configUsageRun)
 	case !f.on && f.failOn > 0:
-		return usagef("--fail-on: judges B against A, so it needs --ab A B")
+		return usagef("--fail-on: needs --ab A B, whose B it judges against A")
 	case !f.on && len(args) > 0:
-		return usagef("%q: bench takes no argument without --ab; a config is --config", args[0])
+		return usagef("%q: bench takes no argument without --ab; give a config with --config", args[0])
 	}
 	return nil
 }
 
-// ab measures two configs live and judges B against A.
+// ab measures two configs in the same rounds and judges B against A.
 func (f *benchFlags) ab(cmd *cobra.Command, b kernels.Backend, args []string) error {
 	gate := compareFlags{failOn: f.abTest.failOn, undecided: "fail"}
 	opts, err := f.options(b)
@@ -47,7 +47,7 @@ func (f *benchFlags) ab(cmd *cobra.Command, b kernels.Backend, args []string) er
 		}
 	}
 	run, results, err := f.recorded(cmd, b, opts, func(j sweep.Job) error {
-		j.Rounds += j.Rounds % 2 // an even number keeps the order balanced
+		j.Rounds += j.Rounds % 2 // in an even number each config comes first equally often
 		return sweep.AB(cmd.Context(), b, opts, j, configs)
 	})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
-// explained prints what of a call slows the product beside it down.
+// explained measures and prints how much each part of a call slows the product down.
 func (f *benchFlags) explained(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options, pick sweep.Picker) error {
 	if f.beside.product == "" {
 		return usagef("--explain: needs --beside gemm")

@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
-// openModel opens the model in a file.
+// openModel opens a model file.
 func openModel(_ context.Context, path string) (kernels.Backend, error) {
 	b, err := model.Open(path)
 	if err != nil {
@@ -25,22 +25,21 @@ func openModel(_ context.Context, path string) (kernels.Backend, error) {
 // predicts reports whether a backend's times come from a model.
 func predicts(b kernels.Backend) bool { return b.Machine().Backend == ep.Predicted }
 
-// predict prints what a model says of the problems. Configs, tables and run directories
-// belong to what was measured.
+// predict prints a model's times of the problems. It refuses flags that need measured times.
 func (f *benchFlags) predict(cmd *cobra.Command, b kernels.Backend) error {
 	for _, g := range []struct {
 		flag  string
 		given bool
 	}{{"--ab", f.abTest.on}, {"--config", f.config != ""}, {"--table", f.table != ""}, {"--out", f.out != ""}} {
 		if g.given {
-			return usagef("%s: a model predicts and measures nothing, so there is no config to choose and no run to record; leave %s out", g.flag, g.flag)
+			return usagef("%s: a model predicts and measures nothing, so it has no configs and writes no run; leave %s out", g.flag, g.flag)
 		}
 	}
 	opts, err := f.options(b)
 	if err != nil {
 		return err
 	}
-	for i, p := range opts.Problems { // the kernels of a model have no parameter that reduces
+	for i, p := range opts.Problems { // a model's kernels have no parameters, so options leaves precision full
 		if p.Op != ep.Dispatch {
 			opts.Problems[i].Precision, _ = ep.ParsePrecision(f.precision)
 		}

@@ -8,8 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// noArgs is for commands without arguments. Where the command has others below it, an
-// argument is a name that none of them has.
+// noArgs refuses arguments. Of a command with subcommands, an argument is an unknown name.
 func noArgs(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
@@ -20,7 +19,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return usagef("%s takes no argument; given: %s", plainPath(cmd), given(args))
 }
 
-// exactArgs is for commands with n arguments.
+// exactArgs refuses any number of arguments but n.
 func exactArgs(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == n {
@@ -30,7 +29,7 @@ func exactArgs(n int) cobra.PositionalArgs {
 	}
 }
 
-// minArgs is for commands with n arguments or more.
+// minArgs refuses fewer than n arguments.
 func minArgs(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) >= n {
@@ -40,13 +39,13 @@ func minArgs(n int) cobra.PositionalArgs {
 	}
 }
 
-// wanted are the arguments as the help names them.
+// wanted returns the arguments as help names them.
 func wanted(cmd *cobra.Command) string {
 	_, names, _ := strings.Cut(cmd.Use, " ")
 	return names
 }
 
-// given are the arguments as they were typed, a few of them.
+// given returns the arguments that were typed, cut after 200 characters.
 func given(args []string) string {
 	if len(args) == 0 {
 		return "none"
@@ -58,13 +57,14 @@ func given(args []string) string {
 	return string(text)
 }
 
-// plainPath is a command without the program's name.
+// plainPath returns the names of a command without the program's name.
 func plainPath(cmd *cobra.Command) string {
 	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
 	return path
 }
 
-// unknownCommand names the nearest command, else all that there are, or where they are listed.
+// unknownCommand returns an error that names the nearest command, else up to four commands,
+// else the help that lists them.
 func unknownCommand(cmd *cobra.Command, name string) error {
 	var known []string
 	for _, c := range cmd.Commands() {
@@ -77,8 +77,8 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return usagef("unknown command %q%s", strings.TrimSpace(plainPath(cmd)+" "+name), ep.DidYouMean(name, known, hint))
 }
 
-// newHelp is cobra's help command, which knows no failure: a name that does not exist is
-// an error here.
+// newHelp makes the command help. That of cobra prints the help of the root for an unknown
+// name; this one fails.
 func newHelp() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
@@ -111,8 +111,7 @@ func newHelp() *cobra.Command {
 	}
 }
 
-// addCompletion adds cobra's completion command, with an error for a shell that it does
-// not know.
+// addCompletion adds cobra's completion command, and makes it refuse an unknown shell.
 func addCompletion(root *cobra.Command, args []string) {
 	root.InitDefaultCompletionCmd(args...)
 	if c, _, err := root.Find([]string{"completion"}); err == nil && c != root {

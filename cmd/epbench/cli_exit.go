@@ -29,12 +29,12 @@ type exitError struct {
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
-// usagef is a complaint about what the user typed or handed over.
+// usagef returns an error that blames a flag, an argument or an input file: exit code 2.
 func usagef(format string, args ...any) error {
 	return &exitError{exitUsage, fmt.Errorf(format, args...)}
 }
 
-// badInput marks err as the fault of a flag or an input file.
+// badInput gives err the exit code of usage errors.
 func badInput(err error) error {
 	if err == nil {
 		return nil
@@ -45,8 +45,8 @@ func badInput(err error) error {
 // withCode gives err an exit code.
 func withCode(code int, err error) error { return &exitError{code, err} }
 
-// complain prints an error, on a terminal no wider than that is. What only an interrupt
-// ended says so in a word that people know.
+// complain prints an error, wrapped on a terminal. It prints "interrupted" for Go's
+// "context canceled".
 func complain(stderr io.Writer, err error) {
 	text := "epbench: " + strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted")
 	width := 0
@@ -61,7 +61,7 @@ func complain(stderr io.Writer, err error) {
 	}
 }
 
-// run is the program without its process: it returns the exit code.
+// run runs the program and returns its exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot(stdout, stderr)
 	root.SetArgs(args)

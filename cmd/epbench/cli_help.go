@@ -9,8 +9,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// headingKey is the annotation of a flag with its heading.
-const headingKey = "epbench_heading"
+// Annotations of a flag: its heading, and the placeholder of its value.
+const (
+	headingKey     = "epbench_heading"
+	placeholderKey = "epbench_placeholder"
+)
 
 // Headings of flags, in the order that help prints them.
 const (
@@ -21,21 +24,57 @@ const (
 	forOutput  = "Output"
 )
 
-// flags registers what bind defines, under a heading of the help text.
+// flags registers the flags that bind defines under a heading of the help text. A usage
+// that begins with a word in backquotes names the placeholder: "`N` rounds of each config"
+// is printed as --rounds N, followed by "rounds of each config".
 func flags(cmd *cobra.Command, heading string, bind func(s *pflag.FlagSet)) {
 	s := pflag.NewFlagSet(heading, pflag.ContinueOnError)
 	s.SortFlags = false
 	bind(s)
-	s.VisitAll(func(f *pflag.Flag) { f.Annotations = map[string][]string{headingKey: {heading}} })
+	s.VisitAll(func(f *pflag.Flag) {
+		f.Annotations = map[string][]string{headingKey: {heading}}
+		setUsage(f, f.Usage)
+	})
 	cmd.Flags().SortFlags = false
 	cmd.Flags().AddFlagSet(s)
 }
 
-// helpWidth is how wide help is printed: what fits everywhere.
+// setUsage sets the usage and the placeholder of a flag.
+func setUsage(f *pflag.Flag, usage string) {
+	if rest, ok := strings.CutPrefix(usage, "`"); ok {
+		placeholder, text, _ := strings.Cut(rest, "` ")
+		f.Annotations[placeholderKey] = []string{placeholder}
+		usage = text
+	}
+	f.Usage = usage
+}
+
+// named is a value whose type is the placeholder, which pflag prints behind the flag.
+type named struct {
+	pflag.Value
+	placeholder string
+}
+
+// Type implements pflag.Value.
+func (n named) Type() string { return n.placeholder }
+
+// shown returns a copy of a flag for help and man pages.
+func shown(f *pflag.Flag) *pflag.Flag {
+	g := *f
+	if p := f.Annotations[placeholderKey]; len(p) == 1 {
+		g.Value = named{f.Value, p[0]}
+	}
+	if g.DefValue == "[]" {
+		g.DefValue = ""
+	}
+	return &g
+}
+
+// helpWidth is the width of help texts.
 const helpWidth = 80
 
-// fitted wraps the paragraphs of a help text. In lists, whose lines begin with
-// blanks, each entry is wrapped on its own.
+// fitted wraps each paragraph of a help text. In a list, whose lines begin with blanks, it
+// wraps each entry.
 func fitted(text string) string {
 	var out []string
 	for paragraph := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n\n") {
@@ -54,8 +93,8 @@ func fitted(text string) string {
 // wrapped breaks a line at the width of help.
 func wrapped(text string) string { return wrappedTo(text, helpWidth) }
 
-// wrappedTo breaks a line between words; a path or a command stays whole. The lines after the first begin below the text of a
-// list entry: its name and two blanks or more come before that.
+// wrappedTo breaks a line between words, so that a path stays whole. In a list entry, two
+// blanks or more separate the name from the text, and further lines begin below the text.
 func wrappedTo(text string, width int) string {
 	indent := len(text) - len(strings.TrimLeft(text, " "))
 	if i := strings.Index(text[indent:], "  "); indent > 0 && i > 0 {
@@ -82,7 +121,7 @@ func flagHelp(cmd *cobra.Command) string {
 		s.SortFlags = false
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			if of := f.Annotations[headingKey]; len(of) == 1 && of[0] == heading || of == nil && heading == "" && f.Name != "help" {
-				s.AddFlag(f)
+				s.AddFlag(shown(f))
 			}
 		})
 		if !s.HasAvailableFlags() {
@@ -97,11 +136,11 @@ func flagHelp(cmd *cobra.Command) string {
 }
 
 func init() {
-	cobra.EnableCommandSorting = false // the groups are in the order of use
+	cobra.EnableCommandSorting = false // groups list commands in the order of use
 	cobra.AddTemplateFunc("flagHelp", flagHelp)
 }
 
-// usageTemplate is cobra's with flags under headings.
+// usageTemplate is that of cobra, with flags under headings.
 const usageTemplate = `Usage:
   {{.UseLine}}{{if .HasAvailableSubCommands}}
   {{.CommandPath}} COMMAND{{end}}{{if .HasExample}}

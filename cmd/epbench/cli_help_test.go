@@ -6,10 +6,11 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
-// TestHelp: every command has three examples that parse, every flag stands
-// under a heading, and no line is wider than the narrowest terminal.
+// TestHelp: every command has three examples that parse, every flag stands under a heading
+// and does not repeat its placeholder, and no line is wider than a narrow terminal.
 func TestHelp(t *testing.T) {
 	root := newRoot(&bytes.Buffer{}, &bytes.Buffer{})
 	var visit func(*cobra.Command)
@@ -27,6 +28,13 @@ func TestHelp(t *testing.T) {
 				t.Errorf("%s: %d columns: %s", cmd.CommandPath(), n, line)
 			}
 		}
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			placeholder := strings.Join(f.Annotations[placeholderKey], "")
+			first, _, _ := strings.Cut(f.Usage, " ")
+			if strings.Contains(f.Usage, "`") || placeholder != "" && strings.TrimRight(first, ":,") == placeholder {
+				t.Errorf("%s --%s: the text repeats the placeholder: %s", cmd.CommandPath(), f.Name, f.Usage)
+			}
+		})
 		if strings.Contains(out.String(), "\nFlags:\n") && cmd.HasParent() {
 			t.Errorf("%s: a flag without a heading:\n%s", cmd.CommandPath(), out.String())
 		}

@@ -25,7 +25,7 @@ type tableFlags struct {
 	width  int
 }
 
-// tableFormats lists the renderings; a new one is one line here.
+// tableFormats lists the values of --format.
 var tableFormats = []struct {
 	name   string
 	render func(width int) reports.Renderer
@@ -40,13 +40,12 @@ func fixed(r reports.Renderer) func(int) reports.Renderer {
 	return func(int) reports.Renderer { return r }
 }
 
-// bind registers --format, --json and --width. others are formats that the
-// command knows besides.
+// bind registers --format, --json and --width. others names further formats of the command.
 func (f *tableFlags) bind(cmd *cobra.Command, others ...string) {
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
-		s.StringVar(&f.format, "format", "text", "`HOW` to print: "+strings.Join(append(tableFormatNames(), others...), ", "))
+		s.StringVar(&f.format, "format", "text", "`FORMAT` how tables are printed: "+strings.Join(append(tableFormatNames(), others...), ", "))
 		s.BoolVar(&f.json, "json", false, "the same as --format json")
-		s.IntVar(&f.width, "width", 0, "`COLUMNS` of text; default: the terminal's, any when piped")
+		s.IntVar(&f.width, "width", 0, "`COLUMNS` width of text tables; default: that of the terminal, unlimited when piped")
 	})
 }
 
@@ -58,10 +57,11 @@ func tableFormatNames() []string {
 	return names
 }
 
-// renderer checks the flags, so that a mistyped one costs no measurement.
+// renderer returns the renderer of --format. Commands that measure call it first, so that a
+// mistyped flag costs no measurement.
 func (f *tableFlags) renderer(cmd *cobra.Command) (reports.Renderer, error) {
 	if f.width < 0 || f.width > 0 && f.width < 40 {
-		return nil, usagef("--width: %d is outside 40 and up; 0 means the terminal's", f.width)
+		return nil, usagef("--width: %d is below 40; 0 takes the width of the terminal", f.width)
 	}
 	width := cmp.Or(f.width, terminalWidth(cmd))
 	format := f.format
@@ -75,7 +75,7 @@ func (f *tableFlags) renderer(cmd *cobra.Command) (reports.Renderer, error) {
 	}
 	first, _, _ := strings.Cut(format, ",")
 	if _, err := ep.ParseDType(first); err == nil {
-		return nil, usagef("--format: %s is a dtype, use --dtype; --format is how tables are printed", first)
+		return nil, usagef("--format: %s is a dtype, use --dtype; --format chooses how tables are printed", first)
 	}
 	return nil, usagef("--format: unknown table format %q, use one of %s", f.format, strings.Join(tableFormatNames(), ", "))
 }
@@ -97,7 +97,7 @@ func (f *tableFlags) print(cmd *cobra.Command, tables ...reports.Table) error {
 	return nil
 }
 
-// writeOut writes a file of -o; "-" is standard output.
+// writeOut writes content to the file of -o, or to standard output for "-".
 func writeOut(cmd *cobra.Command, path string, content io.WriterTo) error {
 	if path == "-" {
 		_, err := content.WriteTo(cmd.OutOrStdout())
@@ -109,17 +109,17 @@ func writeOut(cmd *cobra.Command, path string, content io.WriterTo) error {
 	return nil
 }
 
-// paragraphs prints sentences, each wrapped to the width of the tables.
+// paragraphs prints sentences, each wrapped to the width of tables.
 func (f *tableFlags) paragraphs(cmd *cobra.Command, lines ...string) error {
 	return f.print(cmd, reports.Table{Notes: lines})
 }
 
-// warn prints warnings to standard error, as wide as the tables.
+// warn prints warnings to standard error, wrapped to the width of tables.
 func (f *tableFlags) warn(cmd *cobra.Command, warnings []string) {
 	text.Renderer(cmp.Or(f.width, terminalWidth(cmd)))(cmd.ErrOrStderr(), reports.Table{Warnings: warnings})
 }
 
-// programName is how the user can type this program's name.
+// programName returns what the user types to run this program.
 func programName() string {
 	self := os.Args[0]
 	if _, err := exec.LookPath("epbench"); err == nil {
@@ -131,11 +131,11 @@ func programName() string {
 	return self
 }
 
-// forPrograms reports whether the tables are not for people to read.
+// forPrograms reports whether tables are printed for programs: as CSV or JSON.
 func (f *tableFlags) forPrograms() bool { return f.json || f.format == "csv" || f.format == "json" }
 
-// terminalWidth is what COLUMNS says, else the terminal's, 0 when standard
-// output is none.
+// terminalWidth returns the environment's COLUMNS, else the width of the terminal, or 0
+// where standard output is no terminal.
 func terminalWidth(cmd *cobra.Command) int {
 	out, ok := cmd.OutOrStdout().(*os.File)
 	if !ok {

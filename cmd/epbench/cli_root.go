@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// commandGroups lists every command under the heading that help prints it by.
+// commandGroups lists the commands under the headings of the help text.
 var commandGroups = []struct {
 	heading string
 	make    []func() *cobra.Command
@@ -18,10 +18,10 @@ var commandGroups = []struct {
 	{"Tune:", []func() *cobra.Command{newSweep, newBench, newInterleave, newVerify}},
 	{"Read what was measured:", []func() *cobra.Command{newReport, newPlot, newCompare, newReplay, newImport, newModel}},
 	{"Ship it:", []func() *cobra.Command{newTable, newPack}},
-	{"Know what is there:", []func() *cobra.Command{newMachine, newBackends, newPresets, newWorkload, newTerms, newVersion}},
+	{"See what is there:", []func() *cobra.Command{newMachine, newBackends, newPresets, newWorkload, newTerms, newVersion}},
 }
 
-// extra commands are added by files with build tags.
+// extra makes the commands of files with build tags.
 var extra []func(root *cobra.Command) *cobra.Command
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
@@ -29,7 +29,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		Use:   "epbench",
 		Short: "Tune expert-parallel dispatch and combine",
 		Long: `Find the launch parameters with which Mixture-of-Experts dispatch and combine run
-fastest on this machine, check every answer, and ship them as a table.`,
+fastest on this machine, check every answer, and ship the result as a table.`,
 		Example: `  epbench sweep                      # try it: any machine, less than a minute
   epbench sweep --model deepseek-v3 --tokens 1,8,128 -o run
   epbench table lookup --table run --tokens 128`,
@@ -63,8 +63,8 @@ fastest on this machine, check every answer, and ship them as a table.`,
 	return root
 }
 
-// needSubcommand is the body of commands that only group others: help without
-// arguments, otherwise a complaint with the nearest name.
+// needSubcommand runs a command that only groups others: it prints help, or refuses an
+// unknown name with the nearest one.
 func needSubcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
@@ -72,8 +72,7 @@ func needSubcommand(cmd *cobra.Command, args []string) error {
 	return unknownCommand(cmd, args[0])
 }
 
-// prepare makes wrong positional arguments exit as usage errors on every
-// command, and fits its long help.
+// prepare gives wrong arguments of every command exit code 2, and wraps its help text.
 func prepare(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error { return badInput(check(cmd, args)) }
@@ -85,7 +84,7 @@ func prepare(cmd *cobra.Command) {
 	}
 }
 
-// flagError says in plain words what pflag says in Go's.
+// flagError rewrites an error of pflag without words of Go.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var invalid *pflag.InvalidValueError
@@ -110,7 +109,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return badInput(err)
 }
 
-// kindOf names what a flag takes.
+// kindOf names the values that a flag takes, for errors.
 func kindOf(f *pflag.Flag) string {
 	kinds := map[string]string{"int": "whole number", "uint64": "whole number of 0 or more", "float64": "number",
 		"bool": "yes or no (true or false)", "intSlice": "list of whole numbers"}

@@ -71,7 +71,7 @@ func TestExportToATerminal(t *testing.T) {
 	var errors bytes.Buffer
 	args := []string{"table", "export", "--format", "aiconfigurator", "--table", filepath.Join("..", "..", "testdata", "runs", "h200x2-libraries", "deepep")}
 	code := run(t.Context(), args, out, &errors)
-	if text := read(); code != exitUsage || text != "" || !strings.Contains(errors.String(), "-o FILE is required: aiconfigurator is no text") {
+	if text := read(); code != exitUsage || text != "" || !strings.Contains(errors.String(), "-o FILE is required: aiconfigurator is not text") {
 		t.Errorf("exit code %d, %q on the terminal, %s", code, text, errors.String())
 	}
 }

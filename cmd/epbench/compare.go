@@ -11,8 +11,7 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// compareFlags are the flags of compare; plot shares those that say what is
-// compared.
+// compareFlags hold the flags of compare. plot shares those of bindOptions.
 type compareFlags struct {
 	tables    tableFlags
 	what      string
@@ -26,23 +25,24 @@ func newCompare() *cobra.Command {
 	f := &compareFlags{}
 	cmd := &cobra.Command{
 		Use:   "compare A B",
-		Short: "Judge run B against run A, case by case, and gate on it",
+		Short: "Judge run B against run A, case by case, and fail on a regression",
 		Long: `Judge run B against run A. Each case gets the ratio of medians, B over A, with a
 95 % bootstrap interval and a verdict: same, faster, slower, or undecided with
 its reason. No difference below either side's A/A spread counts, and chance is
 controlled over all cases together.
 
-With --fail-on the exit code is the answer: 0 nothing regressed, 3 something
-did, 4 some case is too short or too noisy to tell, 5 the runs are not comparable.
-Without it the code is 0 whatever the verdicts, 5 when not comparable.
+With --fail-on the exit code is 0 where nothing regressed, 3 where a case did, 4 where
+a case has too few rounds or too much noise to tell, and 5 where the runs are not
+comparable. Without it the exit code is 0 for any verdict, and 5 as before.
 
-Two sessions on a machine that others use differ for reasons that no statistics
-see. bench --ab measures two configs side by side.
+Two runs on a shared machine differ for reasons that no statistics see. bench --ab
+measures two configs in the same rounds.
 
---of swapped takes runs or recordings (replay save) of the same problems, of two
-machines mostly: what the winner of each gains over the default in the other, what it
-loses to the winner there, and whether it is slower than the default. With --fail-on
-the code is 3 where one is, or loses more than SHARE, and 4 where that cannot be told.`,
+--of swapped takes runs or recordings (replay save) of the same problems, mostly from
+two machines. It prints what the winner of each run gains over the default in the other
+run, what it loses to the winner there, and whether it is slower than the default. With
+--fail-on the exit code is 3 where a winner is slower than the default or loses more
+than SHARE, and 4 where the times cannot tell.`,
 		Example: `  epbench compare before after --fail-on 3%
   epbench compare h100 h200 --allow machine --of default
   epbench compare h100 h200 --of swapped`,
@@ -58,21 +58,21 @@ the code is 3 where one is, or loses more than SHARE, and 4 where that cannot be
 		},
 	}
 	f.bindOptions(cmd)
-	cmd.Flags().Lookup("of").Usage += "; swapped: the winner of each, judged in the other"
+	cmd.Flags().Lookup("of").Usage += ", or swapped (the winner of each run, judged in the other)"
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
-		s.StringVar(&f.undecided, "undecided", "fail", "`WHAT` an undecided gate does: fail (exit 4) or warn (exit 0)")
+		s.StringVar(&f.undecided, "undecided", "fail", "`ACTION` what to do where --fail-on cannot tell: fail (exit 4) or warn (exit 0)")
 	})
 	f.tables.bind(cmd)
 	return cmd
 }
 
-// bindOptions registers the flags that plot has too.
+// bindOptions registers the flags that plot shares.
 func (f *compareFlags) bindOptions(cmd *cobra.Command) {
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
-		s.StringVar(&f.what, "of", string(reports.OfWinner), "`WHAT` to compare: winner (what each run decided), default, or configs (all that both timed)")
-		percentVar(s, &f.band, "band", maxBand, "least `DIFFERENCE` that counts, such as 1%; default: the wider band of the two runs; the A/A spread raises it")
-		s.StringVar(&f.allow, "allow", "", "compare although these `THINGS` differ: machine, kernels, mode, clock")
-		percentVar(s, &f.failOn, "fail-on", maxShare, "exit 3 where a case is slower by this `SHARE`, such as 3%")
+		s.StringVar(&f.what, "of", string(reports.OfWinner), "`WHICH` configs to compare: winner (of each run), default, configs (all that both runs timed)")
+		percentVar(s, &f.band, "band", maxBand, "`PERCENT` least difference that counts, such as 1%; default: the wider band of the two runs. The A/A spread raises it")
+		s.StringVar(&f.allow, "allow", "", "`FIELDS` compare although these differ: machine, kernels, mode, clock")
+		percentVar(s, &f.failOn, "fail-on", maxShare, "`PERCENT` exit 3 where a case is slower by this much, such as 3%")
 	})
 }
 
@@ -130,7 +130,7 @@ func (f *compareFlags) gate(cmd *cobra.Command, c *reports.Comparison) error {
 	return f.cannotTell(cmd, fmt.Errorf("%d of %d cases cannot tell a slow-down of %.3g%%; first: %s", len(g.Unsure), len(c.Cases), 100*f.failOn, describeCase(c, g.Unsure[0])))
 }
 
-// cannotTell fails or warns, as --undecided says.
+// cannotTell fails or warns, by --undecided.
 func (f *compareFlags) cannotTell(cmd *cobra.Command, err error) error {
 	if f.undecided == "warn" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %v\n", err)

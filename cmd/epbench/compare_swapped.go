@@ -9,10 +9,10 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// ofSwapped is the value of --of that judges the winner of each run in the other.
+// ofSwapped is the value of --of that judges the winner of each run in the other run.
 const ofSwapped = "swapped"
 
-// compareSwapped is compare --of swapped: both directions, from runs or recordings.
+// compareSwapped judges the winners of each run or recording in the other one.
 func (f *compareFlags) compareSwapped(cmd *cobra.Command, args []string) error {
 	if err := noOtherFlags(cmd); err != nil {
 		return err
@@ -48,21 +48,21 @@ func (f *compareFlags) compareSwapped(cmd *cobra.Command, args []string) error {
 	if unsure == 0 {
 		return nil
 	}
-	return f.cannotTell(cmd, fmt.Errorf("of %d winners it cannot be told whether they lose %.3g%% in the other run", unsure, 100*f.failOn))
+	return f.cannotTell(cmd, fmt.Errorf("%d winners may lose %.3g%% in the other run: its times cannot tell", unsure, 100*f.failOn))
 }
 
-// noOtherFlags refuses flags of compare that this comparison would pass over.
+// noOtherFlags refuses flags that have no effect here.
 func noOtherFlags(cmd *cobra.Command) error {
 	for _, name := range []string{"allow", "band"} {
 		if cmd.Flags().Changed(name) {
-			return usagef("--%s: has no effect with --of swapped, which takes any two machines and each run's own band; drop it", name)
+			return usagef("--%s: has no effect with --of swapped, which compares any two machines by each run's own band; leave it out", name)
 		}
 	}
 	return nil
 }
 
-// losers counts the winners that are slower than the default in the other run, or surely
-// lose more than a share to the winner there.
+// losers counts winners that are slower than the default in the other run, or whose whole
+// interval loses more than share to the winner there.
 func losers(all []reports.Swapped, share float64) (n int) {
 	for _, c := range all {
 		if c.Verdict == record.Slower || c.Loss.Low > 1+share {
@@ -72,7 +72,7 @@ func losers(all []reports.Swapped, share float64) (n int) {
 	return n
 }
 
-// unsureOf counts the winners that are no losers and may still lose more than a share.
+// unsureOf counts further winners whose interval holds a loss of more than share.
 func unsureOf(all []reports.Swapped, share float64) (n int) {
 	for _, c := range all {
 		if c.Verdict != record.Slower && !(c.Loss.Low > 1+share) && !(c.Loss.High <= 1+share) {
@@ -82,13 +82,13 @@ func unsureOf(all []reports.Swapped, share float64) (n int) {
 	return n
 }
 
-// sideName is a path with its machine.
+// sideName returns a path with the name of its machine.
 func sideName(path string, all []*record.Recording) string {
 	return fmt.Sprintf("%s (%s)", path, all[0].Machine.Name)
 }
 
-// kernelsDiffer warns of runs with different builds: their times differ for more reasons
-// than the machine.
+// kernelsDiffer returns a warning where the runs have different builds of kernels: then not
+// the machine alone makes their times differ.
 func kernelsDiffer(a, b []*record.Recording) string {
 	if changed := a[0].ABI.Changed(b[0].ABI); len(changed) > 0 {
 		return fmt.Sprintf("kernels: built differently: %v", changed)

@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// besideFlags say what runs beside the calls, and which time is made small.
+// besideFlags hold the product that runs beside the calls, and the time to minimize.
 type besideFlags struct {
 	product   string
 	objective string
@@ -20,12 +20,12 @@ type besideFlags struct {
 
 func (f *besideFlags) bind(cmd *cobra.Command) {
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {
-		s.StringVar(&f.product, "beside", "", "`WORK` that runs beside the calls: gemm (the model's expert products), gemm:M,N,K[,DTYPE[,GROUPS]] or copy; bench also step, a decode step of two micro-batches")
-		s.StringVar(&f.objective, "objective", "", "`WHICH` time to make small: alone, or beside, what a call costs the work beside it; default: beside with --beside")
+		s.StringVar(&f.product, "beside", "", "`PRODUCT` what runs beside the calls: gemm (the model's expert products), gemm:M,N,K[,DTYPE[,GROUPS]] or copy; bench also takes step, a decode step of two micro-batches")
+		s.StringVar(&f.objective, "objective", "", "`TIME` what to minimize: alone, the time of a call by itself, or beside, what a call costs the product beside it; default: beside with --beside")
 	})
 }
 
-// apply puts the product and the objective into problems.
+// apply sets the product and the objective of problems.
 func (f *besideFlags) apply(problems []ep.Problem, model string) error {
 	if f.product == "" {
 		if f.objective != "" && f.objective != ep.Alone.String() {
@@ -54,8 +54,8 @@ func (f *besideFlags) apply(problems []ep.Problem, model string) error {
 	return nil
 }
 
-// searchable refuses what only bench measures. A step is made of pairs, whose halves a
-// search would measure first, and no half is a step.
+// searchable refuses the product step, which only bench measures: a search measures the two
+// halves of a pair first, and a step has no halves.
 func (f *besideFlags) searchable() error {
 	switch kind, _, _ := strings.Cut(f.product, ":"); kind {
 	case "", ep.Gemm, ep.Copy:

@@ -12,17 +12,17 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// configUsage says how configs are spelled, for the help of flags. What counts rows is
-// said behind it: what a run decided is listed in another order than its table.
+// The spellings of a config, for the help of flags. A run lists its winners in another order
+// than its table lists rows.
 const (
 	configUsage      = "id (d7f2), difference (algo=dedup sms=64), kernel:name=value,name=value, "
 	configUsageRun   = configUsage + "RUN#ROW of the run's winners, or TABLE#ROW of a table"
-	configUsageTable = configUsage + "or TABLE#ROW as table show counts rows"
+	configUsageTable = configUsage + "or TABLE#ROW as numbered by table show"
 )
 
-// readConfigs reads one config or several for every problem. Problems of
-// another op than the configs are left out; those that remain accept reduced
-// precision where a config needs it. A config that is illegal for one of them is refused.
+// readConfigs reads the configs of specs for every problem. It keeps the problems whose op
+// the configs are of, and lets them accept reduced precision where a config needs it. A
+// config that is illegal for a kept problem is an error.
 func readConfigs(flag string, b kernels.Backend, problems []ep.Problem, specs ...string) (kept []ep.Problem, configs map[ep.Problem][]ep.Config, err error) {
 	for i := range specs {
 		if specs[i], err = fromRow(specs[i], winnerRows); err != nil {
@@ -67,8 +67,8 @@ func readOf(b kernels.Backend, p *ep.Problem, specs []string) ([]ep.Config, erro
 	return out, nil
 }
 
-// fromRow replaces NAME#ROW by the full spelling of the config that rows has there. Rows
-// count from 1, as printed.
+// fromRow replaces NAME#ROW by the full spelling of that row's config. rows lists the
+// configs of NAME; ROW counts from 1, as printed.
 func fromRow(s string, rows func(string) ([]ep.Config, error)) (string, error) {
 	at := strings.LastIndexByte(s, '#')
 	if at < 0 {
@@ -76,7 +76,7 @@ func fromRow(s string, rows func(string) ([]ep.Config, error)) (string, error) {
 	}
 	n, err := strconv.Atoi(s[at+1:])
 	if err != nil {
-		return "", fmt.Errorf("%q: after # comes the number of a row, as in RUN#3", s)
+		return "", fmt.Errorf("%q: no number of a row follows #; write it as RUN#3", s)
 	}
 	all, err := rows(s[:at])
 	if err == nil && (n < 1 || n > len(all)) {
@@ -91,8 +91,8 @@ func fromRow(s string, rows func(string) ([]ep.Config, error)) (string, error) {
 	return all[n-1].Key(), nil
 }
 
-// winnerRows lists the configs that a run chose, one for each search, in the order of sweep
-// and report. Of a table it lists the rows.
+// winnerRows lists the winners of a run, in the order in which sweep and report print them,
+// or the rows of a table.
 func winnerRows(name string) ([]ep.Config, error) {
 	if tablePath(name) == name {
 		return tableRows(name)
@@ -108,7 +108,7 @@ func winnerRows(name string) ([]ep.Config, error) {
 	return out, nil
 }
 
-// tableRows are the rows of a table, as table show lists them.
+// tableRows lists the configs of a table's rows, in the order of table show.
 func tableRows(name string) ([]ep.Config, error) {
 	t, err := loadTable(name, true)
 	if err != nil {
@@ -121,15 +121,15 @@ func tableRows(name string) ([]ep.Config, error) {
 	return out, nil
 }
 
-// rowConfig is the config that a row has launched at its largest token count. A row that
-// keeps the default names none.
+// rowConfig returns the config that a row launches at its largest token count. For a row
+// that keeps the default it works the default out.
 func rowConfig(h table.Header, r *table.Row) ep.Config {
 	if !r.Config.IsDefault() {
 		return r.Config
 	}
 	d, err := kernels.Default(knownKernels(h.Machine.Backend), h.Machine, r.Key.Problem(r.Hi), h.MaxSMs)
 	if err != nil {
-		return r.Config // of a backend whose kernels are not known here
+		return r.Config // this program does not know the backend's kernels
 	}
 	return d
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// problemFlags are the flags that say what is to be moved. Every command that
-// needs problems binds the same ones.
+// problemFlags hold the shape, the routings and the token counts to work on. Every command
+// that needs problems has the same flags.
 type problemFlags struct {
 	model     string
 	hidden    int
@@ -36,26 +36,26 @@ type problemFlags struct {
 	layout    string
 }
 
-// bind registers the flags with their defaults, the preset demo, without those
-// that make no difference to the command.
+// bind registers the flags, but for those named by without, which make no difference to the
+// command.
 func (f *problemFlags) bind(cmd *cobra.Command, without ...string) {
 	all := pflag.NewFlagSet(forProblem, pflag.ContinueOnError)
-	all.StringVar(&f.model, "model", "demo", "model `PRESET`; see epbench presets")
-	all.StringVar(&f.ops, "op", "dispatch,combine,pair", "`OPS`: some of dispatch, combine, pair, activation")
-	all.StringVar(&f.tokens, "tokens", "1,16,64", "tokens per rank: list or `RANGE`, 1,8,128 or 1:4096:x2")
-	all.StringVar(&f.routing, "routing", "uniform,zipf:1.0", "`ROUTINGS`, comma-separated; epbench workload --list explains them")
-	all.StringVar(&f.dtypes, "dtype", "bf16", "`DTYPES` that dispatched tokens travel as, or activated rows are stored as: bf16, fp8, mxfp4, nvfp4")
-	all.IntVar(&f.ranks, "ranks", 0, "ranks, `N` GPUs; default: all GPUs, 4 on cpu")
-	all.IntVar(&f.nodes, "nodes", 1, "`N` hosts that the ranks are spread over")
-	all.IntVar(&f.hidden, "hidden", 0, "hidden size, `N` elements; of op activation those of a row that comes out; default: the preset's")
+	all.StringVar(&f.model, "model", "demo", "`PRESET` model with this shape; epbench presets lists them")
+	all.StringVar(&f.ops, "op", "dispatch,combine,pair", "`OPS` operations, comma-separated: dispatch, combine, pair, activation")
+	all.StringVar(&f.tokens, "tokens", "1,16,64", "`COUNTS` tokens per rank: a list 1,8,128 or a range 1:4096:x2")
+	all.StringVar(&f.routing, "routing", "uniform,zipf:1.0", "`ROUTINGS` comma-separated list; epbench workload --list explains them")
+	all.StringVar(&f.dtypes, "dtype", "bf16", "`DTYPES` what dispatched tokens are sent as, and activated rows stored as: bf16, fp8, mxfp4, nvfp4")
+	all.IntVar(&f.ranks, "ranks", 0, "`N` number of ranks, one GPU each; default: all GPUs, 4 on cpu")
+	all.IntVar(&f.nodes, "nodes", 1, "`N` number of hosts, each with an equal share of the ranks")
+	all.IntVar(&f.hidden, "hidden", 0, "`N` hidden size: elements of a token, or of an activated row; default: the preset's")
 	all.IntVar(&f.experts, "experts", 0, "`N` routed experts over all ranks; default: the preset's")
-	all.IntVar(&f.topK, "topk", 0, "`N` experts per token; default: the preset's")
-	all.IntVar(&f.maxTokens, "max-tokens", 0, "`N` tokens per rank that buffers are made for; default: --tokens")
-	all.StringVar(&f.mode, "mode", "", "`HOW` rounds are issued: graph, eager or cold; default: the backend's own")
+	all.IntVar(&f.topK, "topk", 0, "`N` experts selected per token; default: the preset's")
+	all.IntVar(&f.maxTokens, "max-tokens", 0, "`N` tokens per rank that buffers have room for; default: --tokens")
+	all.StringVar(&f.mode, "mode", "", "`MODE` how rounds are issued: graph, eager or cold; default: the backend's own")
 	all.BoolVar(&f.shared, "shared-expert", false, "every token visits a shared expert of its own rank too")
-	all.BoolVar(&f.skipA2A, "skip-a2a", false, "all ranks have the same tokens; each keeps its local share")
-	all.StringVar(&f.layout, "layout", "", "`HOW` received rows lie: expert, expert:128, masked, rank or rank:packed; default: expert, or what the backend has")
-	all.Uint64Var(&f.seed, "seed", 1, "`SEED` of routing and payload")
+	all.BoolVar(&f.skipA2A, "skip-a2a", false, "all ranks have the same tokens; each keeps the rows of its own experts")
+	all.StringVar(&f.layout, "layout", "", "`LAYOUT` how received rows lie in memory: expert, expert:128, masked, rank or rank:packed; default: expert, or the backend's own")
+	all.Uint64Var(&f.seed, "seed", 1, "`SEED` number that routing and payload are drawn from")
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {
 		s.SortFlags, all.SortFlags = false, false
 		all.VisitAll(func(g *pflag.Flag) {
@@ -66,8 +66,7 @@ func (f *problemFlags) bind(cmd *cobra.Command, without ...string) {
 	})
 }
 
-// problems expands the flags for a machine, in the order op, dtype, tokens.
-// Every problem is valid.
+// problems returns a valid problem for every op, dtype and token count, in this order.
 func (f *problemFlags) problems(m ep.Machine) ([]ep.Problem, error) {
 	if err := noGaps("--op", f.ops, "--dtype", f.dtypes); err != nil {
 		return nil, err
@@ -108,7 +107,7 @@ func (f *problemFlags) problems(m ep.Machine) ([]ep.Problem, error) {
 	return out, nil
 }
 
-// hiddenOf is the hidden size of an op's problems.
+// hiddenOf returns the hidden size for problems of an op.
 func (f *problemFlags) hiddenOf(op ep.Op) (int, error) {
 	preset, err := workloads.FindPreset(f.model)
 	if err != nil {
@@ -121,9 +120,8 @@ func (f *problemFlags) hiddenOf(op ep.Op) (int, error) {
 	return n, nil
 }
 
-// options are the problems and routings of the flags as a sweep takes them. Where no
-// layout was asked for and no kernel has rows by expert, each problem takes the layout of
-// the first kernel of its op: a library has the one that it has.
+// options returns the problems and routings of the flags. Without --layout, a problem takes
+// the layout of its op's first kernel where no kernel there has rows by expert.
 func (f *problemFlags) options(m ep.Machine, there []kernels.Kernel) (*sweep.Options, error) {
 	problems, err := f.problems(m)
 	if err != nil {
@@ -160,7 +158,7 @@ func (f *problemFlags) counts() ([]int, error) {
 	return tokens, nil
 }
 
-// base is the problem without op, dtype and tokens.
+// base returns the problem that the flags give, without op, dtype and tokens.
 func (f *problemFlags) base(m ep.Machine) (ep.Problem, error) {
 	preset, err := workloads.FindPreset(f.model)
 	if err != nil {
@@ -191,8 +189,7 @@ func (f *problemFlags) base(m ep.Machine) (ep.Problem, error) {
 	return p, nil
 }
 
-// modeOf returns the mode that --mode names. Without the flag it is eager on the CPU and
-// graph on GPUs.
+// modeOf returns the mode of --mode; by default eager on the CPU and graph on GPUs.
 func modeOf(flag string, m ep.Machine) (ep.Mode, error) {
 	switch {
 	case flag == "" && m.Backend == "cpu":
@@ -233,8 +230,8 @@ func (f *problemFlags) distributions() ([]workloads.Distribution, error) {
 	return out, nil
 }
 
-// noGaps refuses lists with an empty item: a forgotten name is no name. flags are pairs of
-// a flag and its value.
+// noGaps refuses lists with an empty item, since a name may be missing there. flags holds
+// pairs of a flag and its value.
 func noGaps(flags ...string) error {
 	for i := 0; i < len(flags); i += 2 {
 		for item := range strings.SplitSeq(flags[i+1], ",") {
@@ -246,7 +243,7 @@ func noGaps(flags ...string) error {
 	return nil
 }
 
-// splitList splits a comma-separated flag, dropping empty items.
+// splitList splits a comma-separated list and drops empty items.
 func splitList(s string) []string {
 	var out []string
 	for item := range strings.SplitSeq(s, ",") {

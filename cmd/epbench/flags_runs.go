@@ -16,7 +16,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// loadRuns reads run directories and prints what of them was unusable.
+// loadRuns reads run directories and prints the warnings about them.
 func loadRuns(cmd *cobra.Command, paths []string) ([]*reports.Loaded, error) {
 	var out []*reports.Loaded
 	for _, p := range paths {
@@ -32,10 +32,10 @@ func loadRuns(cmd *cobra.Command, paths []string) ([]*reports.Loaded, error) {
 	return out, nil
 }
 
-// notRecorded are flags that say nothing of what is measured.
+// notRecorded names flags that do not change what is measured.
 var notRecorded = []string{"out", "resume", "retry", "dry-run", "profile", "json", "format", "width"}
 
-// commandLine is what a run says it was made by: the flags that were given, then args.
+// commandLine returns the command that a run records: the given flags, then args.
 func commandLine(cmd *cobra.Command, name string, args ...string) []string {
 	out := []string{"epbench", name}
 	cmd.Flags().Visit(func(g *pflag.Flag) {
@@ -53,7 +53,7 @@ func commandLine(cmd *cobra.Command, name string, args ...string) []string {
 	return append(out, args...)
 }
 
-// runFilter keeps the cases that flags name.
+// runFilter selects cases of runs.
 type runFilter struct {
 	ops     string
 	tokens  string
@@ -61,12 +61,12 @@ type runFilter struct {
 }
 
 func (f *runFilter) bind(s *pflag.FlagSet) {
-	s.StringVar(&f.ops, "op", "", "only these `OPS`")
-	s.StringVar(&f.tokens, "tokens", "", "only these token counts: list or `RANGE`")
-	s.StringVar(&f.routing, "routing", "", "only these `ROUTINGS`")
+	s.StringVar(&f.ops, "op", "", "`OPS` operations to keep; default: all")
+	s.StringVar(&f.tokens, "tokens", "", "`COUNTS` token counts to keep, a list or a range; default: all")
+	s.StringVar(&f.routing, "routing", "", "`ROUTINGS` routings to keep; default: all")
 }
 
-// load reads runs and drops their other cases.
+// load reads runs and keeps the selected cases.
 func (f *runFilter) load(cmd *cobra.Command, paths []string) ([]*reports.Loaded, error) {
 	runs, err := loadRuns(cmd, paths)
 	for _, l := range runs {
@@ -77,8 +77,8 @@ func (f *runFilter) load(cmd *cobra.Command, paths []string) ([]*reports.Loaded,
 	return runs, err
 }
 
-// apply drops the other cases of a run. Naming what it does not have is an
-// error: the picture would silently be empty.
+// apply keeps the selected cases of a run. A value that no case has is an error, since the
+// picture would be empty without a word.
 func (f *runFilter) apply(l *reports.Loaded) error {
 	if err := noGaps("--op", f.ops, "--routing", f.routing); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (f *runFilter) apply(l *reports.Loaded) error {
 	return nil
 }
 
-// spelledOut adds to routings the spelling that runs record: hotrank:2.0 for hotrank.
+// spelledOut adds the spelling that runs record for each routing: hotrank:2.0 for hotrank.
 func spelledOut(routings []string) []string {
 	out := slices.Clone(routings)
 	for _, r := range routings {
@@ -112,7 +112,7 @@ func spelledOut(routings []string) []string {
 	return out
 }
 
-// known refuses values that no case of a run has, and says which it has.
+// known refuses values that no case of a run has, and lists those that cases have.
 func (f *runFilter) known(l *reports.Loaded, ops, routings []string, tokens []int) error {
 	var has [3][]string
 	for _, c := range l.Cases {
@@ -146,7 +146,7 @@ func (f *runFilter) counts() ([]int, error) {
 	return counts, nil
 }
 
-// outputDir makes the directory that pictures go to.
+// outputDir makes the directory for pictures.
 func outputDir(path string) error {
 	if err := os.MkdirAll(filepath.Clean(path), 0o777); err != nil {
 		return badInput(fmt.Errorf("--out: %w", err))

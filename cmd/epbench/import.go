@@ -16,7 +16,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// importFlags are the flags of import.
+// importFlags hold the flags of import.
 type importFlags struct {
 	tables  tableFlags
 	from    string
@@ -30,7 +30,7 @@ func newImport() *cobra.Command {
 	f := &importFlags{}
 	cmd := &cobra.Command{
 		Use:   "import FILE...",
-		Short: "Turn what other benchmarks print into a run beside ours",
+		Short: "Turn the output of other benchmarks into a run directory",
 		Long:  importHelp(),
 		Example: `  epbench import deepep.log -o peers
   epbench import figures.csv --map tokens=bs,us=latency --ranks 8 --hidden 7168
@@ -39,20 +39,20 @@ func newImport() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {
-		s.StringVar(&f.from, "from", "auto", "`FORMAT` of the files; auto asks each")
-		s.StringVar(&f.mapping, "map", "", "csv: our field by the file's column, `FIELD=COLUMN`,...")
-		s.StringVar(&f.given.Definition, "definition", "", "`HOW` a bandwidth column was computed, see above")
-		s.StringVar(&f.given.Label, "label", "", "`NAME` to show for the figures")
-		s.StringVar(&f.machine, "machine", "unknown", "`NAME` of the machine that the figures are from, a label")
-		s.StringVar(&f.given.Routing, "routing", "uniform", "`ROUTING` that the figures are from")
-		s.IntVar(&f.given.Ranks, "ranks", 0, "`N` ranks, where a file does not say")
-		s.IntVar(&f.given.Hidden, "hidden", 0, "hidden size, `N` elements, where a file does not say")
+		s.StringVar(&f.from, "from", "auto", "`FORMAT` format of the files; auto detects it")
+		s.StringVar(&f.mapping, "map", "", "`FIELD=COLUMN` columns of a CSV file, comma-separated")
+		s.StringVar(&f.given.Definition, "definition", "", "`DEFINITION` how a bandwidth was computed, see above")
+		s.StringVar(&f.given.Label, "label", "", "`NAME` name of the library in tables and pictures")
+		s.StringVar(&f.machine, "machine", "unknown", "`NAME` name of the machine that measured the figures, a label")
+		s.StringVar(&f.given.Routing, "routing", "uniform", "`ROUTING` routing with which the figures were measured")
+		s.IntVar(&f.given.Ranks, "ranks", 0, "`N` number of ranks, where a file does not say")
+		s.IntVar(&f.given.Hidden, "hidden", 0, "`N` elements of a token, where a file does not say")
 		s.IntVar(&f.given.Experts, "experts", 0, "`N` experts over all ranks, where a file does not say")
 		s.IntVar(&f.given.TopK, "topk", 0, "`N` experts per token, where a file does not say")
 		s.IntVar(&f.given.Tokens, "tokens", 0, "`N` tokens per rank, where a file does not say")
 	})
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
-		s.StringVarP(&f.out, "out", "o", "", "`RUN` directory to write, for plot and compare; default: print only")
+		s.StringVarP(&f.out, "out", "o", "", "`DIR` run directory to write, for plot and compare; default: print only")
 	})
 	f.tables.bind(cmd)
 	return cmd
@@ -60,7 +60,7 @@ func newImport() *cobra.Command {
 
 func importHelp() string {
 	var b strings.Builder
-	b.WriteString("Read results of other benchmarks, turn every figure into a time, and write them as a\nrun directory that plot, report and compare show beside ours. - reads standard input.\n\nFormats (--from):\n")
+	b.WriteString("Read the output of other benchmarks, turn every figure into a time, and write a run\ndirectory for plot, report and compare. - reads standard input.\n\nFormats (--from):\n")
 	for _, x := range peers.Formats {
 		fmt.Fprintf(&b, "  %-15s %s\n", x.Name, x.Doc)
 	}
@@ -102,7 +102,7 @@ func (f *importFlags) write(run *record.Run, results []record.Result) error {
 	return errors.Join(dir.Append(results, 0), dir.Close())
 }
 
-// columns reads --map, whose left side is our field as everywhere else.
+// columns reads --map.
 func (f *importFlags) columns() error {
 	f.given.Columns = map[string]string{}
 	for _, pair := range splitList(f.mapping) {
@@ -150,7 +150,7 @@ func (f *importFlags) readFile(cmd *cobra.Command, name string) ([]record.Result
 	return results, nil
 }
 
-// values are a config's parameters without its kernel.
+// values returns the parameters of a config without its kernel.
 func values(c ep.Config) reports.Cell {
 	_, text, _ := strings.Cut(c.Key(), ":")
 	if text == "" {
@@ -159,7 +159,7 @@ func values(c ep.Config) reports.Cell {
 	return reports.Str(text)
 }
 
-// importedTable lists what was read, with what each figure was.
+// importedTable lists the times, and which figure of the file each comes from.
 func importedTable(run *record.Run, results []record.Result) reports.Table {
 	cases := reports.Cases(run, results)
 	p := reports.ColumnsFor(cases)

@@ -44,10 +44,10 @@ must have the same --seed: with another seed, tokens go to other experts.`,
 	}
 	flags(cmd, forProblem, func(s *pflag.FlagSet) { f.filter.bind(s) })
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
-		s.IntVar(&f.turns, "turns", 40, "measure `N` turns: one round of each config in every turn")
+		s.IntVar(&f.turns, "turns", 40, "`N` number of turns; in each turn every config has one round")
 	})
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
-		s.StringVarP(&f.out, "out", "o", "", "write the new run directories to `DIR`, named as the old ones; required")
+		s.StringVarP(&f.out, "out", "o", "", "`DIR` directory for the new run directories, named as the old ones; required")
 	})
 	f.tables.bind(cmd)
 	return cmd

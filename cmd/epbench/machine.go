@@ -18,10 +18,10 @@ func newMachine() *cobra.Command {
 	var out tableFlags
 	cmd := &cobra.Command{
 		Use:   "machine",
-		Short: "Say what machine this is to tables, and which tables apply here",
-		Long: `Machine prints what tables know a machine by, the hash of the kernels, and for
-each compiled-in, system and user table whether it applies here. With --json it
-prints an object that --machine and the examples read.`,
+		Short: "Print this machine's key, and which tables apply here",
+		Long: `Print the key by which tables know this machine, the hashes of the kernels, and for
+each compiled-in, system and user table whether it applies here. With --json print an
+object for --machine and the examples.`,
 		Example: `  epbench machine
   epbench machine --json > machine.json
   epbench table lookup --embedded --machine machine.json --model deepseek-v3`,
@@ -49,8 +49,7 @@ prints an object that --machine and the examples read.`,
 	return cmd
 }
 
-// applies says whether a table may be used on a host, whatever the problem, and
-// what speaks against it.
+// applies returns whether a table may be used on a host for any problem, and why not.
 func applies(t *table.Table, h table.Host) (word, note string) {
 	if len(t.Rows) == 0 {
 		return "no", "it has no rows"
@@ -93,8 +92,8 @@ func appliesTable(h table.Host, set *table.Set) reports.Table {
 	return t
 }
 
-// writeMachine prints what a program wants: the machine's fields as run.json has
-// them, so that the output serves as --machine.
+// writeMachine prints the machine as JSON. Its fields are those of run.json, so that
+// --machine takes the output.
 func writeMachine(cmd *cobra.Command, h table.Host, set *table.Set) error {
 	type tableHere struct {
 		Name    string `json:"name"`

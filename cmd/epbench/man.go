@@ -8,10 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
 )
 
-// The hidden command man DIR writes a man page for every command. It is built
-// for releases only (-tags man), since nobody else needs its libraries.
+// The hidden command man DIR writes a man page for every command. Only releases build it
+// (-tags man): nothing else needs its libraries.
 func init() {
 	extra = append(extra, func(root *cobra.Command) *cobra.Command {
 		return &cobra.Command{Use: "man DIR", Hidden: true, Args: exactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
@@ -20,7 +21,16 @@ func init() {
 			}
 			date := time.Unix(0, 0) // the same bytes every day
 			root.DisableAutoGenTag = true
+			showPlaceholders(root)
 			return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "epbench " + version, Manual: "epbench", Date: &date}, args[0])
 		}}
 	})
+}
+
+// showPlaceholders prepares the flags of a command and its subcommands for man pages.
+func showPlaceholders(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { *f = *shown(f) })
+	for _, c := range cmd.Commands() {
+		showPlaceholders(c)
+	}
 }

@@ -21,9 +21,9 @@ func newModel() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "model",
 		Short: "Predict times for rank and host counts that nobody here has",
-		Long: `Fit a model to recorded runs, see how far it is off on runs that it had not seen and
-beside published figures, and predict. A prediction is never a measurement: every
-table says so, and no run directory or tuned table takes one.`,
+		Long: `Fit a model to recorded runs, print its error on runs that it has not seen and against
+published figures, and predict. A prediction is never a measurement: every table says
+so, and no run directory or tuned table takes one.`,
 		Example: `  epbench model fit testdata/runs -o model.yaml
   epbench model compare model.yaml
   epbench model plan model.yaml --model deepseek-v3 -o plan.svg`,
@@ -34,7 +34,7 @@ table says so, and no run directory or tuned table takes one.`,
 	return cmd
 }
 
-// fitFlags are the flags of model fit.
+// fitFlags hold the flags of model fit.
 type fitFlags struct {
 	links  string
 	out    string
@@ -48,9 +48,10 @@ func newModelFit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fit RUN...",
 		Short: "Fit the model to recorded GPU runs, with its error",
-		Long: `Fit fixed costs and shares of the links to the times of run directories. Each run is
-left out once and predicted from the others; the error of those predictions is printed
-and written into the file. A directory without a run is searched for runs.`,
+		Long: `Fit fixed costs and shares of the links to the times of run directories. Each run
+is left out once and predicted from the others. The error of these predictions is
+printed and written into the file. In a directory without run.json, fit looks for runs
+below it.`,
 		Example: `  epbench model fit testdata/runs -o model.yaml
   epbench model fit run1 run2 --links links.yaml --worst 10
   epbench model fit testdata/runs --leave-out ranks`,
@@ -58,12 +59,12 @@ and written into the file. A directory without a run is searched for runs.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {
-		s.StringVar(&f.links, "links", "", "`FILE` of link facts; default: the built-in ones")
-		s.StringVar(&f.leave, "leave-out", "run", "`PART` to leave out in turn for the error: "+strings.Join(predict.PartNames(), ", "))
+		s.StringVar(&f.links, "links", "", "`FILE` speeds of links; default: the built-in ones")
+		s.StringVar(&f.leave, "leave-out", "run", "`PART` what to leave out in turn: "+strings.Join(predict.PartNames(), ", "))
 	})
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
-		s.StringVarP(&f.out, "out", "o", "", "model `FILE` to write; default: none")
-		s.IntVar(&f.worst, "worst", 0, "also print the `N` times that were predicted worst")
+		s.StringVarP(&f.out, "out", "o", "", "`FILE` model file to write; default: none")
+		s.IntVar(&f.worst, "worst", 0, "`N` also print this many of the worst predictions")
 	})
 	f.tables.bind(cmd)
 	return cmd
@@ -112,7 +113,7 @@ func (f *fitFlags) facts() (*model.File, error) {
 	return model.Load(f.links)
 }
 
-// readRuns reads run directories, and those below directories without a run.
+// readRuns reads run directories, and for other directories the runs below them.
 func readRuns(cmd *cobra.Command, paths []string) ([]predict.Row, error) {
 	var r predict.Reader
 	for _, path := range paths {
@@ -158,7 +159,7 @@ func newModelCompare() *cobra.Command {
 	var tables tableFlags
 	cmd := &cobra.Command{
 		Use:   "compare MODEL",
-		Short: "Put published figures over several hosts beside the model's",
+		Short: "Compare published figures over several hosts with the model's",
 		Example: `  epbench model compare model.yaml
   epbench model compare testdata/models/h200.yaml --format markdown
   epbench model compare model.yaml --format csv`,

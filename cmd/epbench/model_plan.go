@@ -19,7 +19,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// planFlags are the flags of model plan.
+// planFlags hold the flags of model plan.
 type planFlags struct {
 	models    string
 	ops       string
@@ -40,10 +40,10 @@ func newModelPlan() *cobra.Command {
 	var f planFlags
 	cmd := &cobra.Command{
 		Use:   "plan MODEL",
-		Short: "Predict times from a few ranks to 2,048, and what limits them",
-		Long: `Predict dispatch and combine for presets, routings and rank counts. Bytes are counted
-from the drawn routing by rank and link: the busiest ones decide. With -o draw the times
-against ranks; the marker of a point says what limits it.`,
+		Short: "Predict times for up to 2,048 ranks, and what limits them",
+		Long: `Predict dispatch and combine for presets, routings and rank counts. plan draws each
+routing and counts its bytes by rank and link; the busiest rank and link give the time.
+With -o it draws the times over rank counts, with a marker for what limits each.`,
 		Example: `  epbench model plan model.yaml --ranks 8:2048:x2 --routing zipf:1.0
   epbench model plan model.yaml --model deepseek-v3,kimi-k2 -o plan.svg
   epbench model plan model.yaml --op dispatch --tokens 128,4096 --per-host 4`,
@@ -51,20 +51,20 @@ against ranks; the marker of a point says what limits it.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {
-		s.StringVar(&f.models, "model", "deepseek-v3", "model `PRESETS`, comma-separated; see epbench presets")
-		s.StringVar(&f.ops, "op", "dispatch,combine", "`OPS`: some of dispatch, combine, pair")
-		s.StringVar(&f.dtypes, "dtype", "fp8", "`DTYPES` that dispatched tokens travel as: bf16, fp8")
-		s.StringVar(&f.precision, "precision", "reduced", "`WHICH`: full, or reduced to let combine send sums as BF16")
-		s.StringVar(&f.tokens, "tokens", "128", "tokens per rank: list or `RANGE`")
-		s.StringVar(&f.ranks, "ranks", "8:2048:x2", "ranks: list or `RANGE`")
-		s.IntVar(&f.perHost, "per-host", 8, "`N` ranks of one host")
-		s.StringVar(&f.routings, "routing", "uniform,zipf:1.0", "`ROUTINGS`, comma-separated; epbench workload --list explains them")
-		s.StringVar(&f.host, "link", "", "`LINK` of the file inside hosts; default: its first")
-		s.StringVar(&f.network, "network", "", "`LINK` of the file between hosts; default: its first")
-		s.Uint64Var(&f.seed, "seed", 1, "`SEED` of routing")
+		s.StringVar(&f.models, "model", "deepseek-v3", "`PRESETS` models, comma-separated; epbench presets lists them")
+		s.StringVar(&f.ops, "op", "dispatch,combine", "`OPS` operations, comma-separated: dispatch, combine, pair")
+		s.StringVar(&f.dtypes, "dtype", "fp8", "`DTYPES` what dispatched tokens are sent as: bf16, fp8")
+		s.StringVar(&f.precision, "precision", "reduced", "`PRECISION` full, or reduced to let combine send sums as BF16")
+		s.StringVar(&f.tokens, "tokens", "128", "`COUNTS` tokens per rank, a list or a range")
+		s.StringVar(&f.ranks, "ranks", "8:2048:x2", "`COUNTS` numbers of ranks, a list or a range")
+		s.IntVar(&f.perHost, "per-host", 8, "`N` number of ranks on one host")
+		s.StringVar(&f.routings, "routing", "uniform,zipf:1.0", "`ROUTINGS` comma-separated list; epbench workload --list explains them")
+		s.StringVar(&f.host, "link", "", "`LINK` the model's link between GPUs of a host; default: the first")
+		s.StringVar(&f.network, "network", "", "`LINK` the model's link between hosts; default: the first")
+		s.Uint64Var(&f.seed, "seed", 1, "`SEED` number that routing is drawn from")
 	})
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
-		s.StringVarP(&f.out, "out", "o", "", "picture `FILE` to write: .svg, .png or .pdf; default: none")
+		s.StringVarP(&f.out, "out", "o", "", "`FILE` picture to draw: .svg, .png or .pdf; default: none")
 	})
 	f.tables.bind(cmd)
 	return cmd
@@ -76,7 +76,7 @@ func (f *planFlags) run(cmd *cobra.Command, path string) error {
 	}
 	format := strings.TrimPrefix(filepath.Ext(f.out), ".")
 	if f.out != "" && !slices.Contains(chart.Formats(), format) {
-		return usagef("--out: %s ends in none of .%s", f.out, strings.Join(chart.Formats(), ", ."))
+		return usagef("--out: %s must end in one of .%s", f.out, strings.Join(chart.Formats(), ", ."))
 	}
 	file, err := model.Load(path)
 	if err != nil {
@@ -101,7 +101,8 @@ func (f *planFlags) run(cmd *cobra.Command, path string) error {
 	return writeOut(cmd, f.out, record.Content(func(w io.Writer) error { return fig.Write(w, format, chart.DefaultScale) }))
 }
 
-// asks expands the flags, in the order model, op, dtype, routing, tokens, ranks.
+// asks returns a question for every model, op, dtype, routing, token count and rank count, in
+// this order.
 func (f *planFlags) asks() ([]predict.Question, error) {
 	ranks, err := ep.ParseInts(f.ranks)
 	if err != nil {
@@ -139,7 +140,7 @@ func (f *planFlags) asks() ([]predict.Question, error) {
 	return out, nil
 }
 
-// problems are the questions without routing, tokens and ranks.
+// problems returns the questions without routing, tokens and ranks.
 func (f *planFlags) problems() ([]predict.Question, error) {
 	accepted, err := ep.ParsePrecision(f.precision)
 	if err != nil {
@@ -170,7 +171,7 @@ func (f *planFlags) problems() ([]predict.Question, error) {
 	return out, nil
 }
 
-// figure draws times against ranks. What does not vary stands in the title.
+// figure draws times over rank counts. A field with one value stands in the title.
 func (f *planFlags) figure(m *model.Model, file string, points []predict.Point) chart.Figure {
 	var all []chart.Forecast
 	several := strings.Contains(f.tokens, ",") || strings.Contains(f.tokens, ":")

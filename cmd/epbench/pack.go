@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// compilerName is the program that compiles device sources, compilerEnv the
-// variable that names another one.
+// compilerName is the program that compiles device sources, and compilerEnv the variable
+// with another path.
 const (
 	compilerName = "epbench-compile"
 	compilerEnv  = "EPBENCH_COMPILE"
@@ -38,12 +38,12 @@ func newPack() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pack",
 		Short: "Make one file of tuned rows and their compiled kernels, for epcomm",
-		Long: `Resolves tables for one problem shape and rank count, compiles the kernels that
-the rows name for the table's GPU, and writes them to one file that epcomm runs
-in production. No GPU is needed; libnvrtc is (make cuda-deps, or a CUDA
-toolkit). What no row covers is packed as the default, and the file says so.
-With --nodes the kernels cross hosts, and are linked to NVSHMEM's device library
-(make cuda-deps NVSHMEM=1); its host library of the same version runs them.`,
+		Long: `Resolve tables for one problem shape and rank count, compile the kernels of their rows
+for the table's GPU, and write one file that epcomm runs in production. This needs
+libnvrtc (make cuda-deps, or a CUDA toolkit) and no GPU. Where no row answers, the pack
+holds the default and says so. With --nodes the kernels cross hosts: pack links them to
+NVSHMEM's device library (make cuda-deps NVSHMEM=1), and the host library of the same
+version runs them.`,
 		Example: "  epbench pack --model demo --ranks 2 --max-tokens 64 -o demo.pack\n" +
 			"  epbench pack --model glm-5 --ranks 2 --max-tokens 4096 -o glm.pack\n" +
 			"  epbench pack show demo.pack",
@@ -57,19 +57,19 @@ With --nodes the kernels cross hosts, and are linked to NVSHMEM's device library
 	}
 	f.sourceFlags.bind(cmd)
 	f.problem.bind(cmd, "op", "tokens", "routing", "mode", "seed")
-	cmd.Flags().Lookup("max-tokens").Usage = "most tokens of a rank in one call, `N`; sizes the memory"
-	cmd.Flags().Lookup("ranks").Usage = "ranks, `N` GPUs"
+	setUsage(cmd.Flags().Lookup("max-tokens"), "`N` most tokens of a rank in one call; memory is sized for them")
+	setUsage(cmd.Flags().Lookup("ranks"), "`N` number of ranks, one GPU each")
 	flags(cmd, forTables, func(s *pflag.FlagSet) {
-		s.BoolVar(&f.raw, "raw", false, "tokens of dtype fp8 come as fp8 with float scales [tokens, hidden/128], cast by the caller")
-		s.StringVar(&f.objective, "objective", "alone", "`WHICH` rows: alone, or beside, for calls that run while a product does")
-		s.StringVar(&f.precision, "precision", "full", "`WHICH`: full, or reduced to pack also what may round partial sums to bf16")
-		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` SMs of a call at most; rows that take more give way to the default")
-		s.BoolVar(&f.otherKernels, "other-kernels", false, "take rows that were measured with other kernels than this program's")
+		s.BoolVar(&f.raw, "raw", false, "the caller casts tokens of dtype fp8, and hands over float scales [tokens, hidden/128]")
+		s.StringVar(&f.objective, "objective", "alone", "`OBJECTIVE` which rows to take: alone, or beside for calls that run while a product does")
+		s.StringVar(&f.precision, "precision", "full", "`PRECISION` full, or reduced for configs too that round partial sums to bf16")
+		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` most SMs of a call; the default replaces rows that take more")
+		s.BoolVar(&f.otherKernels, "other-kernels", false, "also take rows that another build of their kernels measured")
 	})
 	bindOtherMachines(cmd, &f.otherMachines)
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
-		s.StringVar(&f.machineFile, "machine", "", "JSON `FILE` with the machine to pack for (run.json, table.json); default: that of the table")
-		s.StringVarP(&f.out, "out", "o", "", "`FILE` to write")
+		s.StringVar(&f.machineFile, "machine", "", "`FILE` run.json or table.json of the machine to pack for; default: the table's machine")
+		s.StringVarP(&f.out, "out", "o", "", "`FILE` file to write")
 	})
 	cmd.AddCommand(newPackShow())
 	return cmd
@@ -113,18 +113,18 @@ func (f *packFlags) run(cmd *cobra.Command) error {
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: %d bytes, %d device binaries of %d bytes, %s of device memory a rank with one call in flight, digest %.12s\n",
 		f.out, len(p.Data), n, bytes, mebibytes(p.HeapBytes(1)), p.Digest)
 	if n := uncovered(p); n > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%d of the pack's answers are the default because no row covers them; see epbench pack show\n", n)
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d answers of the pack are the default because no row covers them; see epbench pack show\n", n)
 	}
 	return nil
 }
 
 func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
-// uncovered counts answers that no row gave.
+// uncovered counts answers without a row.
 func uncovered(p *pack.Pack) (n int) {
 	for _, l := range p.Lookups {
 		for _, r := range l.Runs {
-			if r.Uncovered && l.Purpose != pack.Halves { // no search of calls alone has rows of those
+			if r.Uncovered && l.Purpose != pack.Halves { // a sweep of calls alone makes no rows for halves
 				n++
 			}
 		}
@@ -135,10 +135,10 @@ func uncovered(p *pack.Pack) (n int) {
 // request reads the flags.
 func (f *packFlags) request() (r pack.Request, err error) {
 	if f.problem.ranks < 1 || f.problem.maxTokens < 1 {
-		return r, usagef("--ranks and --max-tokens: both are needed, for instance --ranks 2 --max-tokens 4096")
+		return r, usagef("--ranks and --max-tokens are both required, for instance --ranks 2 --max-tokens 4096")
 	}
 	if n := f.problem.nodes; n < 1 || f.problem.ranks%n != 0 {
-		return r, usagef("--nodes: %d ranks do not divide by %d nodes; every node has as many ranks", f.problem.ranks, n)
+		return r, usagef("--nodes: %d ranks cannot be spread evenly over %d nodes", f.problem.ranks, n)
 	}
 	p, err := f.problem.base(ep.Machine{})
 	if err != nil {
@@ -174,7 +174,8 @@ func (f *packFlags) request() (r pack.Request, err error) {
 	return r, nil
 }
 
-// machine is that of the uppermost table with rows for these ranks and nodes.
+// machine returns the machine of --machine, else that of the last table with rows for these
+// ranks and nodes.
 func (f *packFlags) machine(set *table.Set) (ep.Machine, error) {
 	if f.machineFile != "" {
 		h, err := readHost(f.machineFile)
@@ -192,7 +193,7 @@ func (f *packFlags) machine(set *table.Set) (ep.Machine, error) {
 		}
 	}
 	if nodes > 1 {
-		return ep.Machine{}, usagef("--nodes: no table here has a row for %d ranks on %d nodes; sweep some as docs/multinode.md says and give the run with --table, or name a machine with --machine FILE to pack defaults", f.problem.ranks, nodes)
+		return ep.Machine{}, usagef("--nodes: no table here has a row for %d ranks on %d nodes; sweep as in docs/multinode.md and give the run with --table, or give --machine FILE to pack defaults", f.problem.ranks, nodes)
 	}
-	return ep.Machine{}, usagef("--ranks: no table here has a row for %d ranks on GPUs; sweep some, or name a machine with --machine FILE to pack defaults", f.problem.ranks)
+	return ep.Machine{}, usagef("--ranks: no table here has a row for %d ranks on GPUs; sweep, or give --machine FILE to pack defaults", f.problem.ranks)
 }

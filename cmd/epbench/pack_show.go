@@ -18,7 +18,7 @@ func newPackShow() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "show FILE",
-		Short: "What a pack launches for each token count, and on which evidence",
+		Short: "Print what a pack launches for each token count, and why",
 		Example: "  epbench pack show demo.pack\n" +
 			"  epbench pack show --all demo.pack\n" +
 			"  epbench pack show demo.pack --json",
@@ -33,7 +33,7 @@ func newPackShow() *cobra.Command {
 	}
 	out.bind(cmd)
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
-		s.BoolVar(&all, "all", false, "also the look-ups made for dispatch alone and for combine alone")
+		s.BoolVar(&all, "all", false, "also print the look-ups for dispatch alone and for combine alone")
 	})
 	return cmd
 }
@@ -67,7 +67,7 @@ func packFacts(p *pack.Pack) reports.Table {
 	return t.Table
 }
 
-// launchedBy lists the kernels that a pack launches. Its ABI names those of the build.
+// launchedBy lists the kernels that a pack launches; its ABI names all of the build.
 func launchedBy(p *pack.Pack) []string {
 	var out []string
 	for _, l := range p.Lookups {
@@ -83,7 +83,7 @@ func launchedBy(p *pack.Pack) []string {
 	return out
 }
 
-// packAnswers lists every run of token counts.
+// packAnswers lists the answer for every range of token counts.
 func packAnswers(p *pack.Pack, all bool) reports.Table {
 	t := reports.Table{Name: "answers", Columns: []reports.Column{
 		reports.Words("dtype"), reports.Words("precision"), reports.Words("for"), reports.Words("routing"),
@@ -107,7 +107,7 @@ func packAnswers(p *pack.Pack, all bool) reports.Table {
 	return t
 }
 
-// idCell is the id of a spelled config.
+// idCell returns the id of a config that is spelled in full.
 func idCell(key string) reports.Cell {
 	c, err := ep.ParseConfig(key)
 	if err != nil {

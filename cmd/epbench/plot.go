@@ -17,7 +17,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// plotFlags are the flags of plot.
+// plotFlags hold the flags of plot.
 type plotFlags struct {
 	kind    string
 	out     string
@@ -43,15 +43,15 @@ func newPlot() *cobra.Command {
 	}
 	flags(cmd, forProblem, f.filter.bind)
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
-		s.StringVar(&f.kind, "kind", "gain", "`KINDS` of pictures, comma-separated, or all")
-		s.StringVarP(&f.out, "out", "o", "", "`DIRECTORY` for the pictures; default: plots/ of the first run")
-		s.StringVar(&f.format, "format", "svg", "file `FORMAT`: "+strings.Join(chart.Formats(), ", "))
-		s.Float64Var(&f.scale, "scale", chart.DefaultScale, "`FACTOR` of the resolution of png, 1 to 10: 2 is about 1,200 pixels wide")
-		s.IntVar(&f.limit, "limit", 24, "`N` pictures of one kind at most; 0: all")
+		s.StringVar(&f.kind, "kind", "gain", "`KINDS` kinds of pictures, comma-separated, or all")
+		s.StringVarP(&f.out, "out", "o", "", "`DIR` directory for the pictures; default: plots/ of the first run")
+		s.StringVar(&f.format, "format", "svg", "`FORMAT` format of the files: "+strings.Join(chart.Formats(), ", "))
+		s.Float64Var(&f.scale, "scale", chart.DefaultScale, "`FACTOR` resolution of png, 1 to 10; 2 gives about 1,200 pixels of width")
+		s.IntVar(&f.limit, "limit", 24, "`N` most pictures of one kind; 0 draws all")
 		bindSpeeds(s, &f.options.Speeds)
-		s.BoolVar(&f.options.Beside, "beside", false, "pareto of a run beside products: time alone and cost beside on one sheet")
-		s.StringVar(&f.options.X, "x", "", "`PARAMETER` on a heatmap's x axis; default: SMs")
-		s.StringVar(&f.options.Y, "y", "", "`PARAMETER` on a heatmap's y axis; default: threads")
+		s.BoolVar(&f.options.Beside, "beside", false, "with kind pareto and a run made with --beside: draw the time alone and the cost beside in one picture")
+		s.StringVar(&f.options.X, "x", "", "`PARAMETER` what a heatmap's x axis shows; default: SMs")
+		s.StringVar(&f.options.Y, "y", "", "`PARAMETER` what a heatmap's y axis shows; default: threads")
 	})
 	f.compare.bindOptions(cmd)
 	return cmd
@@ -59,7 +59,7 @@ func newPlot() *cobra.Command {
 
 func plotHelp() string {
 	var b strings.Builder
-	b.WriteString("Draw run directories, one file a picture. With several runs, latency and wire put\nthem into one picture; imported runs of peers lie beside ours.\n\nKinds:\n")
+	b.WriteString("Draw run directories, one file for each picture. With several runs, imported ones\namong them, latency and wire draw all of them into one picture.\n\nKinds:\n")
 	for _, k := range chart.Kinds {
 		fmt.Fprintf(&b, "  %-10s %s\n", k.Name, k.Doc)
 	}
@@ -91,7 +91,7 @@ func (f *plotFlags) run(cmd *cobra.Command, paths []string) error {
 	if err := cmp.Or(knownParameter("--x", f.options.X, runs), knownParameter("--y", f.options.Y, runs)); err != nil {
 		return err
 	}
-	// A run without decisions, of bench or imported, has no gain to show.
+	// A run of bench or import has no decisions, and so no gains.
 	if !cmd.Flags().Changed("kind") && len(kinds[0].Draw(runs, f.options)) == 0 {
 		f.kind = "latency"
 		if kinds, err = f.kinds(); err != nil {
@@ -104,7 +104,7 @@ func (f *plotFlags) run(cmd *cobra.Command, paths []string) error {
 	return f.draw(cmd, kinds, runs)
 }
 
-// knownParameter refuses a parameter that no config of the runs has.
+// knownParameter refuses the name of a parameter that no config of the runs has.
 func knownParameter(flag, name string, runs []*reports.Loaded) error {
 	if name == "" {
 		return nil
@@ -177,9 +177,9 @@ func (f *plotFlags) draw(cmd *cobra.Command, kinds []chart.Kind, runs []*reports
 	return nil
 }
 
-// whyEmpty says what a kind needs.
+// whyEmpty says what a kind needs that the runs lack.
 var whyEmpty = map[string]string{
-	"gain":      ": the run decided nothing; --kind latency draws its times",
+	"gain":      ": the run has no decisions; --kind latency draws its times",
 	"bandwidth": ": the bytes of its routings are not known",
 	"heatmap":   ": it needs two parameters with several values each (--x, --y)",
 	"pareto":    ": no kernel of the run says how many SMs it takes",

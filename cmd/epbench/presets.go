@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// presetsOptions are the flags of presets.
+// presetsOptions hold the flags of presets.
 type presetsOptions struct {
 	tables tableFlags
 	match  string
@@ -25,8 +25,8 @@ func newPresets() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "presets [NAME...]",
 		Short: "List the model shapes that --model knows, or explain some",
-		Long: `List the model shapes that --model knows. With names, explain each: what about its
-shape breaks common assumptions, and which rank counts divide its experts.
+		Long: `List the model shapes that --model knows. With names, print each preset in full: which
+common assumptions its shape breaks, and which rank counts divide its experts.
 
 Your own presets are a YAML list of entries such as
   - {name: mine, hidden: 4096, experts: 64, top_k: 6}
@@ -38,9 +38,9 @@ Use one with --model FILE.yaml:mine, list them with --file.`,
 	}
 	o.tables.bind(cmd)
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {
-		s.StringVar(&o.match, "match", "", "only presets whose name or alias contains `TEXT`")
-		s.IntVar(&o.ranks, "ranks", 0, "only presets whose experts divide by `N` ranks")
-		s.StringVar(&o.file, "file", "", "list the presets of this YAML `FILE` instead")
+		s.StringVar(&o.match, "match", "", "`TEXT` list presets with this text in their name or an alias")
+		s.IntVar(&o.ranks, "ranks", 0, "`N` list presets whose experts divide by this number of ranks")
+		s.StringVar(&o.file, "file", "", "`FILE` list the presets of this YAML file instead")
 	})
 	return cmd
 }
@@ -60,7 +60,7 @@ func (o *presetsOptions) run(cmd *cobra.Command, args []string) error {
 	return o.tables.print(cmd, tables...)
 }
 
-// choose finds the named presets, or all that pass the filters.
+// choose returns the named presets, or without names those that pass the filters.
 func (o *presetsOptions) choose(names []string) ([]workloads.Preset, error) {
 	if o.ranks < 0 {
 		return nil, fmt.Errorf("--ranks: %d is below 0", o.ranks)
@@ -88,7 +88,7 @@ func (o *presetsOptions) choose(names []string) ([]workloads.Preset, error) {
 	}
 	all := len(ps)
 	if ps = slices.DeleteFunc(ps, func(p workloads.Preset) bool { return !o.passes(p) }); len(ps) == 0 {
-		return nil, fmt.Errorf("--match, --ranks: no preset passes; without them there are %d", all)
+		return nil, fmt.Errorf("--match, --ranks: none of the %d presets passes", all)
 	}
 	return ps, nil
 }
@@ -141,7 +141,7 @@ func presetLayers(p workloads.Preset) string {
 	return fmt.Sprintf("%d (%d)", p.Layers, p.DenseLayers)
 }
 
-// explainPreset is a preset field by field. Its hazards are the notes.
+// explainPreset lists the fields of a preset, with its hazards as notes.
 func explainPreset(p workloads.Preset) reports.Table {
 	t := newFacts(strings.ReplaceAll(p.Name, ".", "-"), p.Name)
 	t.Notes = p.Hazards()
@@ -164,7 +164,7 @@ func explainPreset(p workloads.Preset) reports.Table {
 	return t.Table
 }
 
-// facts is a table of fields and their values.
+// facts is a table with a row for each field.
 type facts struct{ reports.Table }
 
 func newFacts(name, title string) facts {

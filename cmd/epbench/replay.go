@@ -15,7 +15,7 @@ import (
 	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
-// replayFlags are the flags of replay.
+// replayFlags hold the flags of replay.
 type replayFlags struct {
 	tables     tableFlags
 	synthetic  bool
@@ -34,10 +34,10 @@ func newReplay() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay [RUN...]",
 		Short: "Run search strategies against recorded trials, without hardware",
-		Long: `Draw true times and noise from the trials of runs, from recordings that replay save
-wrote, or from the synthetic landscapes of docs/search.md, and tune many times. The
-table says how much slower than the best the winner is, how often tuning again
-chooses another, and how far the reported time is off.`,
+		Long: `Draw true times and noise from the trials of runs, from recordings of replay save, or
+from the synthetic landscapes of docs/search.md, and tune many times. The table says
+how much slower than the best config the winner is, how often a second tuning chooses
+another winner, and how far the reported time is off.`,
 		Example: `  epbench replay run --strategy all --budget 25,50,100
   epbench replay --synthetic --replays 20
   epbench replay run --strategy bayes --seed 7 --format csv`,
@@ -45,16 +45,16 @@ chooses another, and how far the reported time is off.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
-		s.BoolVar(&f.synthetic, "synthetic", false, "a new synthetic landscape for every replay, instead of RUN")
-		s.StringVar(&f.landscape, "landscape", "kernels", "`WHICH` with --synthetic: "+strings.Join(replay.LandscapeNames(), ", "))
-		s.StringVar(&f.starts, "starts", string(replay.AsRecorded), "`WHICH` configs a search begins with besides the default: "+strings.Join(names(replay.AllStarts()), ", "))
-		s.StringVar(&f.strategies, "strategy", search.DefaultStrategy, "`STRATEGIES`, comma-separated, or all: "+strings.Join(search.StrategyNames(), ", "))
-		s.StringVar(&f.budgets, "budget", "0", "distinct configs that a search may measure, list or `RANGE`; 0: all")
-		s.IntVar(&f.replays, "replays", 150, "`N` landscapes, each tuned twice")
+		s.BoolVar(&f.synthetic, "synthetic", false, "draw a synthetic landscape for every replay, instead of RUN")
+		s.StringVar(&f.landscape, "landscape", "kernels", "`LANDSCAPE` what --synthetic draws: "+strings.Join(replay.LandscapeNames(), ", "))
+		s.StringVar(&f.starts, "starts", string(replay.AsRecorded), "`STARTS` configs that a search begins with besides the default: "+strings.Join(names(replay.AllStarts()), ", "))
+		s.StringVar(&f.strategies, "strategy", search.DefaultStrategy, "`STRATEGIES` comma-separated list, or all: "+strings.Join(search.StrategyNames(), ", "))
+		s.StringVar(&f.budgets, "budget", "0", "`COUNTS` distinct configs that a search may measure, a list or a range; 0: all")
+		s.IntVar(&f.replays, "replays", 150, "`N` number of landscapes, each tuned twice")
 		f.noise = 0.02
-		s.Var(&percentValue{share: &f.noise, most: maxShare, zero: true}, "noise", "relative `NOISE` of a sample, for --synthetic")
-		percentVar(s, &f.band, "band", maxBand, "least `DIFFERENCE` that counts, such as 3%; default: that of RUN's machine, 1% with --synthetic")
-		s.Uint64Var(&f.seed, "seed", 1, "`SEED` of landscapes, noise and searches")
+		s.Var(&percentValue{share: &f.noise, most: maxShare, zero: true}, "noise", "`PERCENT` noise of a sample of --synthetic, relative to its time")
+		percentVar(s, &f.band, "band", maxBand, "`PERCENT` least difference that counts, such as 3%; default: that of RUN's machine, 1% with --synthetic")
+		s.Uint64Var(&f.seed, "seed", 1, "`SEED` number that landscapes, noise and searches are drawn from")
 	})
 	f.tables.bind(cmd)
 	cmd.AddCommand(newReplaySave())
@@ -91,9 +91,9 @@ func replayTable(title string) reports.Table {
 			n("bias", "%"), n("false", "%"), n("tried", ""), n("samples", ""), n("most", ""),
 			n("missed", "%"), n("wall", "s")},
 		Notes: []string{
-			"regret: true time of the winner over the true best; flips: second tunings that chose another config, the first winner being the incumbent",
-			"bias: reported over true time; false: claims of a gain over the default where there is none; most: samples of the longest search",
-			"missed: true time of the best config tried over the true best, the rule for ties aside; wall: of a search at the recorded pace, 0: unknown",
+			"regret: true time of the winner over that of the best config; flips: share of second tunings that chose another config, with the first winner as incumbent",
+			"bias: reported over true time; false: share of searches that claim a gain over the default where there is none; most: samples of the longest search",
+			"missed: true time of the best config tried over that of the best, without the rule for ties; wall: time of a search at the recorded pace, 0 where none was recorded",
 		},
 	}
 }
@@ -105,7 +105,8 @@ func budgetCell(n int) reports.Cell {
 	return reports.Int(n)
 }
 
-// source is where landscapes come from, and the protocol of searches there.
+// source returns the function that draws landscape i, the protocol of searches there, and the
+// title of the table.
 func (f *replayFlags) source(args []string) (draw func(int) *replay.Model, p search.Protocol, title string, err error) {
 	if f.synthetic != (len(args) == 0) {
 		return nil, p, "", usagef("replay: give either a run directory or --synthetic")
@@ -138,7 +139,7 @@ func (f *replayFlags) source(args []string) (draw func(int) *replay.Model, p sea
 		fmt.Sprintf("%s: %d recorded searches, %d replays", strings.Join(args, ", "), len(models), f.replays), nil
 }
 
-// studies is every strategy at every budget.
+// studies returns a study for every strategy and budget.
 func (f *replayFlags) studies(p search.Protocol) ([]replay.Study, error) {
 	if f.band > 0 {
 		p.Band = f.band
@@ -148,7 +149,7 @@ func (f *replayFlags) studies(p search.Protocol) ([]replay.Study, error) {
 	}
 	budgets, err := ep.ParseInts(f.budgets)
 	if err != nil || budgets[0] < 0 {
-		return nil, usagef("--budget: %q is no list of counts: 25,50,100", f.budgets)
+		return nil, usagef("--budget: %q is no list of counts such as 25,50,100", f.budgets)
 	}
 	names := splitList(f.strategies)
 	if f.strategies == "all" {

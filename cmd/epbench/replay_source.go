@@ -14,8 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// recordingsOf reads what is to be replayed: run directories, recordings, and
-// directories of recordings.
+// recordingsOf reads run directories, recordings, and directories of recordings.
 func recordingsOf(paths []string) ([]*record.Recording, error) {
 	var out []*record.Recording
 	for _, path := range paths {
@@ -58,9 +57,9 @@ func newReplaySave() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "save RUN...",
 		Short: "Keep the searches of runs as small recordings",
-		Long: `Write one file for each search of the runs: every round of every config, the
-slowest rank's, without the rest of the log. A recording takes about 40 bytes for
-each config where the log takes several thousand.`,
+		Long: `Write one file for each search of the runs. A recording holds the time of the slowest
+rank in every round of every config: about 40 bytes for each config, where the log
+of a run takes several thousand.`,
 		Example: `  epbench replay save run -o recordings
   epbench replay save runs/* -o recordings
   epbench replay recordings --starts none --budget 50,100`,
@@ -72,7 +71,7 @@ each config where the log takes several thousand.`,
 			return saveRecordings(cmd, args, out)
 		},
 	}
-	flags(cmd, forOutput, func(s *pflag.FlagSet) { s.StringVarP(&out, "out", "o", "", "`DIR` to write the recordings to") })
+	flags(cmd, forOutput, func(s *pflag.FlagSet) { s.StringVarP(&out, "out", "o", "", "`DIR` directory to write recordings to") })
 	return cmd
 }
 
@@ -82,7 +81,7 @@ func saveRecordings(cmd *cobra.Command, runs []string, dir string) error {
 		return err
 	}
 	if len(all) == 0 {
-		return badInput(errors.New(strings.Join(runs, ", ") + ": no search has ended there"))
+		return badInput(errors.New(strings.Join(runs, ", ") + ": no search of theirs has ended"))
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return badInput(err)

@@ -16,7 +16,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// reportFlags are the flags of report.
+// reportFlags hold the flags of report.
 type reportFlags struct {
 	tables tableFlags
 	out    string
@@ -26,24 +26,23 @@ type reportFlags struct {
 	filter runFilter
 }
 
-// benchFormat is the one rendering of report that is not of tables.
+// benchFormat is the format of report that prints rounds instead of tables.
 const benchFormat = "benchfmt"
 
 func newReport() *cobra.Command {
 	f := &reportFlags{}
 	cmd := &cobra.Command{
 		Use:   "report RUN...",
-		Short: "What a run comes to, its tables, and one self-contained HTML page",
-		Long: `Print what a run comes to and write the HTML page, which opens from disk and needs
-no network. Further runs, such as imported ones of peers, stand beside the first in
-the page's pictures; libraries that do the same work are compared in a table and a
-picture. --only prints tables: winners, effects of each parameter, regret between
-routings, Pareto fronts, wire and memory limits, failures, libraries, costs beside a
-product.
+		Short: "Print the result of a run, and write its HTML page",
+		Long: `Print the result of a run and write the HTML page, which opens from disk and needs no
+network. The pictures of the page also show further runs, such as imported ones. A
+table and a picture compare libraries that do the same work. --only prints tables:
+winners, effects of each parameter, regret between routings, Pareto fronts, wire and
+memory limits, failures, libraries, and costs beside a product.
 
---format benchfmt prints the confirmed rounds of the default and of the winner in
-Go's benchmark format instead, for benchstat -col /config; with --only all every
-round of every config.`,
+--format benchfmt prints the confirmed rounds of the default and the winner in Go's
+benchmark format, for benchstat -col /config; with --only all, every round of every
+config.`,
 		Example: `  epbench report run
   epbench report run --only winners,regret --no-html
   epbench report run peers -o page.html`,
@@ -52,9 +51,9 @@ round of every config.`,
 	}
 	flags(cmd, forProblem, f.filter.bind)
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
-		s.StringVarP(&f.out, "out", "o", "", "`FILE` for the HTML page; default: report.html of the first run")
-		s.StringVar(&f.only, "only", "", "`TABLES` to print, comma-separated: "+strings.Join(tableNames, ", ")+", "+libraries+", "+beside+", or all")
-		s.BoolVar(&f.noHTML, "no-html", false, "print tables only")
+		s.StringVarP(&f.out, "out", "o", "", "`FILE` HTML page to write; default: report.html of the first run")
+		s.StringVar(&f.only, "only", "", "`TABLES` print these tables, comma-separated: "+strings.Join(tableNames, ", ")+", "+libraries+", "+beside+", or all")
+		s.BoolVar(&f.noHTML, "no-html", false, "print tables, write no page")
 		bindSpeeds(s, &f.speeds)
 	})
 	f.tables.bind(cmd, benchFormat)
@@ -93,8 +92,7 @@ func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 		}
 		tables = append(tables, of...)
 	}
-	// The page comes before printing: where it cannot be written nothing is
-	// printed.
+	// The page comes first: nothing is printed where it cannot be written.
 	page, err := f.page(cmd, runs)
 	if err != nil || page == "-" {
 		return err
@@ -108,13 +106,13 @@ func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 	return nil
 }
 
-// libraries and beside are the tables of --only that are over all runs together.
+// libraries and beside name the tables of --only that cover all runs together.
 const (
 	libraries = "libraries"
 	beside    = "beside"
 )
 
-// tablesOver are the tables over all runs together.
+// tablesOver returns the tables that cover all runs together.
 func (f *reportFlags) tablesOver(runs []*reports.Loaded) ([]reports.Table, error) {
 	tables, err := f.librariesOf(runs)
 	if err != nil || !slices.Contains(splitList(f.only), beside) {
@@ -131,8 +129,7 @@ func (f *reportFlags) tablesOver(runs []*reports.Loaded) ([]reports.Table, error
 	return append(tables, t), nil
 }
 
-// librariesOf compares the libraries of several runs, where there are any and --only does
-// not ask for something else.
+// librariesOf compares the libraries of several runs, unless --only names other tables alone.
 func (f *reportFlags) librariesOf(runs []*reports.Loaded) ([]reports.Table, error) {
 	asked := slices.Contains(splitList(f.only), libraries)
 	if !asked && f.only != "" && f.only != "all" {
@@ -147,10 +144,10 @@ func (f *reportFlags) librariesOf(runs []*reports.Loaded) ([]reports.Table, erro
 	case asked:
 		return nil, usagef("--only %s: no two of these runs did the same work in one case", libraries)
 	}
-	return nil, nil // runs of different machines still have tables of their own
+	return nil, nil // runs of different machines have no common table
 }
 
-// page writes the page and says where.
+// page writes the page and returns its path.
 func (f *reportFlags) page(cmd *cobra.Command, runs []*reports.Loaded) (string, error) {
 	if f.noHTML {
 		return "", nil
@@ -163,11 +160,11 @@ func (f *reportFlags) page(cmd *cobra.Command, runs []*reports.Loaded) (string, 
 	return out, nil
 }
 
-// maxPrinted bounds the list of failures on a terminal; files get all of it.
+// maxPrinted bounds the list of failures for people; programs get all of it.
 const maxPrinted = 40
 
-// tablesOf are the tables of --only. Without it people get the headline and the
-// largest gains, programs every table.
+// tablesOf returns the tables of --only. Without the flag people get the headline and the
+// largest gains, and programs get every table.
 func (f *reportFlags) tablesOf(l *reports.Loaded, named bool) ([]reports.Table, error) {
 	limit := maxPrinted
 	if f.tables.forPrograms() {
@@ -189,7 +186,7 @@ func (f *reportFlags) tablesOf(l *reports.Loaded, named bool) ([]reports.Table, 
 	return tables, err
 }
 
-// headline is what a run comes to, for people.
+// headline returns the result of a run for people.
 func headline(l *reports.Loaded) []reports.Table {
 	head := reports.Table{Title: l.Run.Machine.Name, Notes: reports.Summarise(l.Run).Lines()}
 	head.Note(l.Resume())
@@ -203,7 +200,7 @@ func headline(l *reports.Loaded) []reports.Table {
 	return []reports.Table{head}
 }
 
-// tableNames are the names of what DerivedTables makes.
+// tableNames lists the names of the tables that DerivedTables makes.
 var tableNames = []string{"winners", "effects", "regret", "pareto", "wire", "memory", "failed"}
 
 func (f *reportFlags) pick(tables []reports.Table) ([]reports.Table, error) {
@@ -225,13 +222,13 @@ func (f *reportFlags) pick(tables []reports.Table) ([]reports.Table, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, usagef("--only %s: the run has nothing for it", f.only)
+		return nil, usagef("--only %s: the run has no such table", f.only)
 	}
 	return out, nil
 }
 
-// bindSpeeds registers the flags of what limits are worked out from.
+// bindSpeeds registers the flags for the speeds from which limits are computed.
 func bindSpeeds(set *pflag.FlagSet, s *reports.Speeds) {
-	set.Float64Var(&s.Link, "link", 0, "`GB/s` (10^9) of a rank's link each way, for the wire limit; default: by the machine's link")
-	set.Float64Var(&s.Memory, "memory", 0, "`GB/s` (10^9) of a GPU's memory, for the memory limit of op activation; default: by the GPU")
+	set.Float64Var(&s.Link, "link", 0, "`GB/s` speed of a rank's link each way, for the wire limit (1 GB is 10^9 bytes); default: by the machine's link")
+	set.Float64Var(&s.Memory, "memory", 0, "`GB/s` speed of a GPU's memory, for the memory limit of op activation; default: by the GPU")
 }

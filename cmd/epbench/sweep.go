@@ -20,7 +20,7 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
-// sweepFlags are the flags of sweep.
+// sweepFlags hold the flags of sweep.
 type sweepFlags struct {
 	problem problemFlags
 	beside  besideFlags
@@ -51,12 +51,12 @@ func newSweep() *cobra.Command {
 		Use:   "sweep",
 		Short: "Search launch parameters, check and measure, write a tuned table",
 		Long: `Search the legal launch parameters of dispatch, combine and pair for every token
-count and routing. Every answer is compared with the oracle before and after it
-is timed. The run directory holds every trial, the tuned table and a report.
---op activation takes SwiGLU between the experts' two products instead.
+count and routing. The oracle checks every candidate before and after it is timed.
+The run directory holds every trial, the tuned table and a report. --op activation
+searches SwiGLU between the experts' two products instead.
 
-Without flags it sweeps the preset demo on the best backend here, in less than a
-minute on two cores. Ctrl-C keeps what was measured: go on with --resume RUN.`,
+Without flags, sweep the preset demo on the best backend here, in less than a minute
+on two cores. After Ctrl-C the trials are kept: go on with --resume RUN.`,
 		Example: `  epbench sweep --model deepseek-v3 --tokens 1,8,128 --dtype fp8 -o run
   epbench sweep --op dispatch --tokens 64 --param blocks=1:8 --budget 2m
   epbench sweep --model qwen3-30b-a3b --tokens 1:4096:x4 --dry-run`,
@@ -71,29 +71,29 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 	f.problem.bind(cmd)
 	f.beside.bind(cmd)
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
-		s.StringVar(&f.budget, "budget", "", "`BOUND`: configs of one search (500) or time of the whole sweep (10m); default: 30s on cpu, none elsewhere")
-		s.StringVar(&f.precision, "precision", "full", "`WHICH`: full, or reduced to search a second time with the parameters that round what travels")
-		s.StringVar(&f.table, "table", "", "`TABLE` in use today: its rows stay unless something is faster by the band; with --beside a table tuned alone serves too")
-		s.StringArrayVar(&f.params, "param", nil, "`NAME=VALUES` instead of the kernel's own: threads=256,512 or sms=8:132:4; repeatable")
-		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` SMs (workers of a rank on cpu) at most, for the default too; 0: no bound")
-		percentVar(s, &f.band, "band", maxBand, "least `DIFFERENCE` that counts, such as 3%, for a clock or a machine that cannot tell 1% apart; default: 1% with GPUs, 10% without")
-		bindSessions(s, &f.sessions, "`N` further sessions in which what was chosen is measured again, after --budget; times and gains are then over those")
-		s.StringVar(&f.kernels, "kernel", "", "`KERNELS` to search, comma-separated; default: all of the backend")
-		s.StringVar(&f.space, "space", "", "YAML `FILE` with values, constraints and required candidates")
-		s.StringVar(&f.strategy, "strategy", search.DefaultStrategy, "`STRATEGY`: "+strings.Join(search.StrategyNames(), ", "))
-		s.StringArrayVar(&f.retry, "retry", nil, "with --resume: give a failed `CONFIG` another chance; repeatable")
+		s.StringVar(&f.budget, "budget", "", "`BUDGET` configs of one search (500) or time of the whole sweep (10m); default: 30s on cpu, none elsewhere")
+		s.StringVar(&f.precision, "precision", "full", "`PRECISION` full, or reduced to search a second time with configs that round partial sums")
+		s.StringVar(&f.table, "table", "", "`TABLE` table in use: its rows stay unless a config is faster by the band; with --beside a table tuned alone serves too")
+		s.StringArrayVar(&f.params, "param", nil, "`NAME=VALUES` values of a parameter, instead of the kernel's own: threads=256,512 or sms=8:132:4; repeatable")
+		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` most SMs of a config (on cpu: workers of a rank), also of the default; 0: no bound")
+		percentVar(s, &f.band, "band", maxBand, "`PERCENT` least difference that counts, such as 3% for a clock or a machine that cannot tell 1%; default: 1% with GPUs, 10% without")
+		bindSessions(s, &f.sessions, "`N` number of further sessions in which the winners are measured again; times and gains are then over these sessions")
+		s.StringVar(&f.kernels, "kernel", "", "`KERNELS` kernels to search, comma-separated; default: all of the backend")
+		s.StringVar(&f.space, "space", "", "`FILE` YAML file with values, constraints and required candidates")
+		s.StringVar(&f.strategy, "strategy", search.DefaultStrategy, "`STRATEGY` how to search: "+strings.Join(search.StrategyNames(), ", "))
+		s.StringArrayVar(&f.retry, "retry", nil, "`CONFIG` with --resume: try this failed config again; repeatable")
 	})
 	addBackendFlag(cmd, &f.backend)
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
-		s.StringVarP(&f.out, "out", "o", "", "`RUN` directory to write; default: epbench-runs/TIME")
-		s.StringVar(&f.resume, "resume", "", "go on with this `RUN`, with its own flags")
-		s.BoolVar(&f.dryRun, "dry-run", false, "print the plan, its size and the least time it takes; measure nothing")
-		s.BoolVar(&f.profile, "profile", false, "print where the time went to standard error, for programs too")
+		s.StringVarP(&f.out, "out", "o", "", "`DIR` run directory to write; default: epbench-runs/TIME")
+		s.StringVar(&f.resume, "resume", "", "`DIR` go on with the run in this directory, by its own flags")
+		s.BoolVar(&f.dryRun, "dry-run", false, "print the plan, its size and its least time; measure nothing")
+		s.BoolVar(&f.profile, "profile", false, "print to standard error where the time went, for programs too")
 	})
 	f.tables.bind(cmd)
 }
 
-// command is the command line that --resume parses again.
+// command returns the command line that --resume parses again.
 func (f *sweepFlags) command(cmd *cobra.Command) []string { return commandLine(cmd, "sweep") }
 
 // resumed parses the flags of a recorded command line.
@@ -113,7 +113,7 @@ func resumed(command []string) (*sweepFlags, error) {
 	if err := cmd.ParseFlags(args); err != nil {
 		return nil, err
 	}
-	_, err := f.tables.renderer(cmd) // refuses the --format fp8 of runs before --dtype
+	_, err := f.tables.renderer(cmd) // refuses --format fp8, which old runs recorded for --dtype fp8
 	return &f, err
 }
 
@@ -130,16 +130,15 @@ func bindSessions(s *pflag.FlagSet, sessions *int, usage string) {
 
 func checkSessions(n int) error {
 	if n != 0 && (n < minSessions || n > maxSessions) {
-		return usagef("--sessions: %d is outside %d to %d; two say nothing of how sessions differ", n, minSessions, maxSessions)
+		return usagef("--sessions: %d is outside %d to %d; two sessions cannot tell how sessions differ", n, minSessions, maxSessions)
 	}
 	return nil
 }
 
-// cpuBudget bounds a sweep on the embedded backend: a newcomer's first run
-// ends within a minute.
+// cpuBudget bounds a sweep on the CPU backend, so that a first try ends within a minute.
 const cpuBudget = 30 * time.Second
 
-// options turns the flags into what to sweep on a backend.
+// options returns the options of a sweep on a backend.
 func (f *sweepFlags) options(b kernels.Backend) (*sweep.Options, error) {
 	m := b.Machine()
 	o, err := f.problem.options(m, b.Kernels())

@@ -10,11 +10,10 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// paces holds the wall time that measuring took in this user's earlier sweeps, by machine
-// key and op.
+// paces holds the wall time of measuring in this user's earlier sweeps, by machine key and op.
 type paces map[string]map[ep.Op]record.Pace
 
-// paceFile lies in the user's cache directory: losing it costs an estimate.
+// paceFile returns the path of the file in the user's cache directory, or "" without one.
 func paceFile() string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -31,8 +30,8 @@ func readPaces() paces {
 	return out
 }
 
-// rememberPace keeps the pace of a run's last search of each op, for --dry-run. Where it
-// cannot be kept nobody is told: a sweep has more important things to say.
+// rememberPace keeps the pace of a run's last search of each op, for --dry-run. It ignores
+// errors: losing the file costs an estimate.
 func rememberPace(run *record.Run) {
 	path := paceFile()
 	if path == "" {

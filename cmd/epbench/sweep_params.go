@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
-// anyLegal refuses a plan in which the values of --param leave no config of an op: a sweep
-// of the default alone is not what was asked for.
+// anyLegal refuses a plan in which the values of --param leave an op no legal config: such a
+// sweep would measure the default alone.
 func anyLegal(b kernels.Backend, p *sweep.Plan) error {
 	given := p.Options.Params
 	if len(given) == 0 {
@@ -39,8 +39,9 @@ func anyLegal(b kernels.Backend, p *sweep.Plan) error {
 	return nil
 }
 
-// refusedValue says why a kernel takes no value of one of the parameters beside its
-// default; nil where it takes one of each, so that they are illegal together alone.
+// refusedValue returns why a kernel refuses every given value of one parameter, with its
+// default elsewhere. It returns nil where each parameter has a legal value, so that only
+// their combinations are illegal.
 func refusedValue(all []kernels.Kernel, m ep.Machine, p ep.Problem, kernel string, given map[string][]ep.Value) error {
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		var first error

@@ -17,10 +17,9 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// printOutcome prints the winners and how the sweep ended: the headline, the
-// largest gains, why the table has as many rows as it has, and what to do next.
-// Programs get the headline as a table. Warnings go to stderr.
-func (f *sweepFlags) printOutcome(cmd *cobra.Command, out *sweep.Summary, dir string) error {
+// print prints the winners, and for people how the sweep ended. Programs get the headline as
+// a table. Warnings go to standard error.
+func (f *sweepFlags) print(cmd *cobra.Command, out *sweep.Summary, dir string) error {
 	rows := 0
 	if out.Table != nil {
 		rows = len(out.Table.Rows)
@@ -42,10 +41,11 @@ func (f *sweepFlags) printOutcome(cmd *cobra.Command, out *sweep.Summary, dir st
 	return f.ending(cmd, out, dir)
 }
 
-// fewSearches are read at a glance: of more the largest gains are listed again.
+// fewSearches is the number of searches above which the largest gains are listed again.
 const fewSearches = 12
 
-// ending is what stands last on the terminal.
+// ending prints the largest gains, the headline, why the table has so many rows, and the next
+// commands.
 func (f *sweepFlags) ending(cmd *cobra.Command, out *sweep.Summary, dir string) error {
 	stdout := cmd.OutOrStdout()
 	fmt.Fprintln(stdout)
@@ -77,7 +77,7 @@ func (f *sweepFlags) ending(cmd *cobra.Command, out *sweep.Summary, dir string) 
 	return nil
 }
 
-// rowsText says why a table has more or fewer rows than there were cases.
+// rowsText explains the number of rows of a table.
 func rowsText(run *record.Run, t *table.Table) string {
 	all := 0
 	for _, r := range t.Rows {
@@ -99,22 +99,21 @@ func rowsText(run *record.Run, t *table.Table) string {
 	return text + "."
 }
 
-// winners is what a sweep prints: what it decided, and how the spaces were cut
-// down.
+// winners returns the table of winners, with the constraints that cut the spaces down.
 func winners(run *record.Run) reports.Table {
 	t := reports.Winners(run)
 	t.Note(rejections(run.Spaces)...)
 	return t
 }
 
-// rejections says how many points each constraint removed, once for all
-// problems that agree on it; of many token counts it says it for a few.
+// rejections says how many points each constraint removed, once for problems that agree and
+// for eight problems at most.
 func rejections(spaces []record.SpaceInfo) []string {
 	const most = 8
 	var out []string
 	for _, s := range spaces {
 		if len(out) == most {
-			return append(out, "and so on for the other problems")
+			return append(out, "and so on for further problems")
 		}
 		if len(s.Rejected) == 0 {
 			continue
@@ -130,10 +129,11 @@ func rejections(spaces []record.SpaceInfo) []string {
 	return out
 }
 
-// manySearches are summed up by --dry-run, a line for each op, dtype and routing.
+// manySearches is the number of searches above which --dry-run prints one line for each op,
+// dtype and routing.
 const manySearches = 60
 
-// printPlan is --dry-run.
+// printPlan prints the plan of --dry-run.
 func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan, here map[ep.Op]record.Pace) error {
 	n := reports.Numbers
 	t := reports.Table{
@@ -167,8 +167,8 @@ func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan, here map[ep.Op
 	return f.tables.print(cmd, t)
 }
 
-// costText says how long a plan takes: from the pace of sweeps on this machine, if there
-// was one of each op.
+// costText says how long a plan takes, at the pace of sweeps on this machine where it knows
+// one for each op.
 func costText(p *sweep.Plan, here map[ep.Op]record.Pace) string {
 	whole, known := p.Estimate(here)
 	if !known {
@@ -185,7 +185,7 @@ func costText(p *sweep.Plan, here map[ep.Op]record.Pace) string {
 	return text
 }
 
-// wholeText says which spaces were measured whole and which were searched.
+// wholeText says how many spaces were measured whole and how many were searched.
 func wholeText(run *record.Run) string {
 	whole, searched := 0, 0
 	var tried, legal int
@@ -208,7 +208,7 @@ func wholeText(run *record.Run) string {
 		whole, ep.Count(whole+searched, "space"), 100*float64(tried)/float64(max(legal, 1)))
 }
 
-// summedUp puts the rows of a plan that differ in tokens alone into one.
+// summedUp merges the rows of a plan that differ only in tokens.
 func summedUp(rows [][]reports.Cell) [][]reports.Cell {
 	const tokens, measured, samples = 2, 7, 8
 	type key struct{ op, dtype, routing string }
@@ -233,7 +233,7 @@ func summedUp(rows [][]reports.Cell) [][]reports.Cell {
 	return out
 }
 
-// writeSummary is summary.md.
+// writeSummary writes summary.md.
 func writeSummary(w io.Writer, out *sweep.Summary, cases []*reports.Case) error {
 	run := out.Run
 	fmt.Fprintf(w, "# epbench sweep\n\n%s\n\n%s (%s), %s, seed %d.\n\n", strings.Join(reports.Summarise(run).Lines(), "\n\n"), run.Machine.Name, run.Machine.Key(), run.Strategy, run.Seed)

@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
-// progress shows how far a sweep is: a bar on a terminal, else a line per
-// search, at most one every few seconds.
+// progress shows how many searches are done: with a bar on a terminal, else with a line
+// every few seconds.
 type progress struct {
 	out   io.Writer
 	bars  *mpb.Progress // nil off a terminal
@@ -24,13 +24,13 @@ type progress struct {
 	last  time.Time
 
 	done atomic.Int64 // searches
-	took atomic.Int64 // nanoseconds, of these
+	took atomic.Int64 // nanoseconds that they took
 }
 
-// A bar narrower than leastBar says nothing; the title takes its room.
+// leastBar is the least width of a bar; the title takes the room of a narrower one.
 const leastBar = 10
 
-// everySeconds between two plain lines.
+// everySeconds is the least time between two plain lines.
 const everySeconds = 5 * time.Second
 
 func newProgress(stderr io.Writer) *progress {
@@ -65,10 +65,10 @@ func (p *progress) event(e sweep.Event) {
 	p.bar.SetCurrent(int64(e.Done))
 }
 
-// roomyBar is a bar that is drawn where there is room for one.
+// roomyBar builds a bar that leaves itself out where there is no room.
 type roomyBar struct{}
 
-// Build makes the bar.
+// Build implements mpb.BarFillerBuilder.
 func (roomyBar) Build() mpb.BarFiller {
 	bar := mpb.BarStyle().Build()
 	return mpb.BarFillerFunc(func(w io.Writer, s decor.Statistics) error {
@@ -79,7 +79,7 @@ func (roomyBar) Build() mpb.BarFiller {
 	})
 }
 
-// left estimates the time to the end from the searches that are done.
+// left returns the time to the end as text, estimated from the searches that are done.
 func (p *progress) left(s decor.Statistics) string {
 	done, took := p.done.Load(), time.Duration(p.took.Load())
 	if done == 0 || done == s.Total {
@@ -88,13 +88,13 @@ func (p *progress) left(s decor.Statistics) string {
 	return fmt.Sprintf(", %v left", remaining(took, time.Since(p.start)-took, done, s.Total).Round(time.Second))
 }
 
-// remaining is the time that the other searches take at the pace of those that are done,
-// less what the running one has had. It does not grow while one takes long.
+// remaining returns the time of the searches to come, at the mean of those that are done,
+// less the time of the running search, so that it falls while a search runs.
 func remaining(took, running time.Duration, done, all int64) time.Duration {
 	return max(0, time.Duration(float64(took)/float64(done)*float64(all-done))-running)
 }
 
-// stop takes the bar off the terminal.
+// stop removes the bar from the terminal.
 func (p *progress) stop() {
 	if p.bar != nil {
 		p.bar.Abort(true)

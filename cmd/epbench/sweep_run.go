@@ -50,7 +50,7 @@ func (f *sweepFlags) run(cmd *cobra.Command) error {
 		return badInput(fmt.Errorf("--out: %w", err))
 	}
 	if run.Empty, err = emptyClock(cmd.Context(), b); err == nil {
-		err = dir.WriteRun(run) // a run that is killed in its first search goes on with this reading
+		err = dir.WriteRun(run) // a run that is killed in its first search needs this reading to resume
 	}
 	if err == nil {
 		err = f.sweep(cmd, b, p, &started{dir, run, nil, began})
@@ -74,7 +74,7 @@ func (f *sweepFlags) plan(b kernels.Backend) (*sweep.Plan, error) {
 	return p, anyLegal(b, p)
 }
 
-// newRun is the record of a run that begins now.
+// newRun returns the record of a run that begins now.
 func newRun(b kernels.Backend, opts *sweep.Options, command []string) *record.Run {
 	policy := opts.Policy(b.Machine())
 	return &record.Run{
@@ -83,7 +83,7 @@ func newRun(b kernels.Backend, opts *sweep.Options, command []string) *record.Ru
 	}
 }
 
-// works lists the kernels that say what their times hold.
+// works lists the kernels that declare what is inside their times.
 func works(all []kernels.Kernel) []record.Kernel {
 	var out []record.Kernel
 	for _, k := range all {
@@ -94,7 +94,7 @@ func works(all []kernels.Kernel) []record.Kernel {
 	return out
 }
 
-// emptyClock reads what the backend's clocks say of an empty kernel.
+// emptyClock returns the seconds that each clock of the backend reads for an empty kernel.
 func emptyClock(ctx context.Context, b kernels.Backend) (map[string]float64, error) {
 	c, ok := b.(kernels.Clocker)
 	if !ok {
@@ -107,7 +107,7 @@ func emptyClock(ctx context.Context, b kernels.Backend) (map[string]float64, err
 	return empty, nil
 }
 
-// started is a run directory open for writing, with what its log holds.
+// started holds a run directory open for writing, with the results in its log.
 type started struct {
 	dir     *record.Dir
 	run     *record.Run
@@ -115,12 +115,12 @@ type started struct {
 	began   time.Time // when the command began
 }
 
-// continueRun is --resume: the recorded flags decide, on the same machine,
-// kernels and space.
+// continueRun goes on with the run of --resume, by its recorded flags and on the same
+// machine, kernels and space.
 func (f *sweepFlags) continueRun(cmd *cobra.Command) error {
 	began := time.Now()
 	if f.out != "" || len(f.command(cmd)) > 2 {
-		return usagef("--resume: goes on with the flags recorded in %s; drop the others", filepath.Join(f.resume, record.RunFile))
+		return usagef("--resume: goes on with the flags recorded in %s; leave the others out", filepath.Join(f.resume, record.RunFile))
 	}
 	dir, run, results, cut, err := record.OpenDir(f.resume)
 	if err != nil {
@@ -159,7 +159,7 @@ func (f *sweepFlags) continueRun(cmd *cobra.Command) error {
 	return g.sweep(cmd, b, p, &started{dir, run, results, began})
 }
 
-// sweep runs, writes and prints.
+// sweep runs a plan, writes the run directory and prints the result.
 func (f *sweepFlags) sweep(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan, s *started) error {
 	show := newProgress(cmd.ErrOrStderr())
 	p.Options.Progress, p.Options.Began = show.event, s.began
@@ -178,7 +178,7 @@ func (f *sweepFlags) sweep(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan,
 	if err := f.write(s.dir, out); err != nil {
 		return err
 	}
-	if err := f.printOutcome(cmd, out, s.dir.Path()); err != nil {
+	if err := f.print(cmd, out, s.dir.Path()); err != nil {
 		return err
 	}
 	if out.Table == nil {
@@ -187,21 +187,21 @@ func (f *sweepFlags) sweep(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan,
 	return nil
 }
 
-// interrupted writes and prints what of a sweep was finished before Ctrl-C.
+// interrupted writes and prints the searches that were done before Ctrl-C.
 func (f *sweepFlags) interrupted(cmd *cobra.Command, dir *record.Dir, out *sweep.Summary) error {
 	if out != nil {
 		if err := f.write(dir, out); err != nil {
 			return err
 		}
-		if err := f.printOutcome(cmd, out, dir.Path()); err != nil {
+		if err := f.print(cmd, out, dir.Path()); err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "%d searches were left out\n", out.Left)
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d searches were not done\n", out.Left)
 	}
 	return withCode(exitInterrupted, fmt.Errorf("interrupted; go on with: epbench sweep --resume %s", dir.Path()))
 }
 
-// write puts the table, the summary, the page and its pictures into the directory.
+// write writes the table, the summary, the page and its pictures.
 func (f *sweepFlags) write(dir *record.Dir, out *sweep.Summary) error {
 	start := time.Now()
 	if out.Table != nil {

@@ -15,8 +15,7 @@ import (
 	"github.com/epbench/epbench/tune/table/embedded"
 )
 
-// tableCommands lists what can be done with a table, in the order help prints
-// it.
+// tableCommands lists the commands of table, in the order of the help text.
 var tableCommands = []func() *cobra.Command{
 	newTableShow,
 	newTableLookup,
@@ -34,7 +33,7 @@ var tableCommands = []func() *cobra.Command{
 func newTable() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "table",
-		Short: "Show, ask, compare, check and export tuned tables",
+		Short: "Show, look up, compare, check and export tuned tables",
 		Example: `  epbench table show --table run
   epbench table lookup --table run --tokens 64 --routing skewed
   epbench table export --table run --format c -o tuned.h`,
@@ -47,7 +46,7 @@ func newTable() *cobra.Command {
 	return cmd
 }
 
-// sourceFlags say which tables a command reads.
+// sourceFlags select the tables that a command reads.
 type sourceFlags struct {
 	file        string
 	embedded    bool
@@ -59,24 +58,24 @@ type sourceFlags struct {
 func (f *sourceFlags) bind(cmd *cobra.Command) {
 	f.bindFile(cmd, "default: the compiled-in, system and user tables")
 	flags(cmd, forTables, func(s *pflag.FlagSet) {
-		s.BoolVar(&f.embedded, "embedded", false, "only the tables compiled into this program")
-		s.BoolVar(&f.layers, "layers", false, "put --table on top of the compiled-in, system and user tables")
+		s.BoolVar(&f.embedded, "embedded", false, "read only the tables compiled into this program")
+		s.BoolVar(&f.layers, "layers", false, "lay --table over the compiled-in, system and user tables")
 	})
 }
 
-// bindFile registers the flags of commands that read one table, and says what
-// they read without --table.
+// bindFile registers the flags of commands that read one table. otherwise says which one they
+// read without --table.
 func (f *sourceFlags) bindFile(cmd *cobra.Command, otherwise string) {
 	flags(cmd, forTables, func(s *pflag.FlagSet) {
-		s.StringVar(&f.file, "table", "", "`TABLE`: a table.json, a run with one, or the name of a compiled-in one; "+otherwise)
-		s.BoolVar(&f.allowEdited, "allow-edited", false, "take a table that was changed after it was written, and mark it")
+		s.StringVar(&f.file, "table", "", "`TABLE` a table.json, a run with a table, or the name of a compiled-in table; "+otherwise)
+		s.BoolVar(&f.allowEdited, "allow-edited", false, "read a table although it was edited, and mark it")
 	})
 }
 
 // open reads the tables.
 func (f *sourceFlags) open() (*table.Set, error) {
 	if f.embedded && (f.layers || f.file != "") {
-		return nil, usagef("--embedded: shows the compiled-in tables alone; leave out --table and --layers")
+		return nil, usagef("--embedded: reads the compiled-in tables alone; leave out --table and --layers")
 	}
 	l := table.Locations{}
 	if !f.embedded {
@@ -102,7 +101,7 @@ func (f *sourceFlags) open() (*table.Set, error) {
 	return table.Overlay(append(set.Sources(), top)...), nil
 }
 
-// load reads one table: that of --table, else the only one there is.
+// load reads the table of --table, else the only table there is.
 func (f *sourceFlags) load() (*table.Table, error) {
 	set, err := f.open()
 	if err != nil {
@@ -115,7 +114,7 @@ func (f *sourceFlags) load() (*table.Table, error) {
 	return nil, usagef("--table NAME is required: a table.json, a run%s", orOneOf(sources))
 }
 
-// orOneOf names the tables that --table knows by name.
+// orOneOf lists sources, as the end of an error.
 func orOneOf(sources []table.Source) string {
 	out := ""
 	for _, s := range sources {
@@ -124,8 +123,8 @@ func orOneOf(sources []table.Source) string {
 	return out
 }
 
-// sourceName is what --table calls a source: the bare name of a compiled-in
-// table, the path of another.
+// sourceName returns the name that --table takes for a source: the bare name of a compiled-in
+// table, or a path.
 func sourceName(s table.Source) string {
 	if name, ok := strings.CutPrefix(s.Name, "embedded/"); ok {
 		return strings.TrimSuffix(name, path.Ext(name))
@@ -133,7 +132,7 @@ func sourceName(s table.Source) string {
 	return s.Name
 }
 
-// loadTable reads a table by its path, its run, or the name of a compiled-in one.
+// loadTable reads a table by its path, its run directory, or the name of a compiled-in one.
 func loadTable(name string, allowEdited bool) (*table.Table, error) {
 	t, err := table.LoadFile(tablePath(name), allowEdited)
 	if err == nil || strings.ContainsAny(name, "/.") {
@@ -156,7 +155,7 @@ func loadTable(name string, allowEdited bool) (*table.Table, error) {
 		ep.DidYouMean(name, known, "; there are "+strings.Join(known, ", ")))
 }
 
-// tablePath is the table of a run directory, or the file itself.
+// tablePath returns the path of a run directory's table, or path itself.
 func tablePath(path string) string {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return filepath.Join(path, record.TableFile)

@@ -12,10 +12,10 @@ func newTableChoose() *cobra.Command {
 	var filter runFilter
 	cmd := &cobra.Command{
 		Use:   "choose RUN...",
-		Short: "Say which library is fastest from which token count on",
-		Long: `Compare what several libraries came to, each tuned in a run of its own on the same
+		Short: "Print the fastest library for each token count",
+		Long: `Compare the winners of several libraries, each tuned in a run of its own on the same
 machine. Only equal work is compared: the same layout, the same sum, the same parts
-inside the time, the same clock. Runs of different machines are refused.`,
+inside the time, and the same clock. Runs of different machines are refused.`,
 		Example: `  epbench table choose dsv3-deepep dsv3-nccl dsv3-epbench
   epbench table choose dsv3-* --op pair --routing uniform,hotrank
   epbench table choose dsv3-* --format markdown`,

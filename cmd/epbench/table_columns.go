@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// keyColumns are the columns of a row's key. On a narrow terminal those go
-// first that rarely differ.
+// keyColumns returns the columns of a row's key. A narrow terminal drops first those that
+// rarely differ.
 func keyColumns() []reports.Column {
 	n := func(name string, order int) reports.Column { return reports.Numbers(name, "").Dropped(order).Keyed() }
 	w := func(name string, order int) reports.Column { return reports.Words(name).Dropped(order).Keyed() }
@@ -47,7 +47,7 @@ func keyCells(k table.Key) []reports.Cell {
 	}
 }
 
-// modelOf names the presets that have the shape of a key.
+// modelOf names the presets with the shape of a key.
 func modelOf(k table.Key) string {
 	var out []string
 	for _, p := range workloads.Presets() {
@@ -58,7 +58,7 @@ func modelOf(k table.Key) string {
 	return strings.Join(out, " ")
 }
 
-// spanText is a stretch of token counts.
+// spanText spells a range of token counts.
 func spanText(lo, hi int) string {
 	if lo == hi {
 		return fmt.Sprint(lo)
@@ -66,7 +66,7 @@ func spanText(lo, hi int) string {
 	return fmt.Sprintf("%d-%d", lo, hi)
 }
 
-// configCells are what a row tells a runtime to launch.
+// configCells returns the id and the difference of a row's config.
 func configCells(h table.Header, r *table.Row) []reports.Cell {
 	if r == nil {
 		return []reports.Cell{reports.None(), reports.None()}
@@ -78,8 +78,8 @@ func configCells(h table.Header, r *table.Row) []reports.Cell {
 	return cells
 }
 
-// spelled is a config of a table as id and difference. The zero config is the
-// default of the key.
+// spelled returns the id and the difference of a config of a table. The zero config stands
+// for the default of the key.
 func spelled(h table.Header, k table.Key, tokens int, c ep.Config) []reports.Cell {
 	dflt, err := kernels.Default(knownKernels(h.Machine.Backend), h.Machine, k.Problem(tokens), h.MaxSMs)
 	switch {
@@ -91,8 +91,7 @@ func spelled(h table.Header, k table.Key, tokens int, c ep.Config) []reports.Cel
 	return []reports.Cell{reports.Str(dflt.ID()), {Text: "default", Value: "default"}}
 }
 
-// gainColumns are the gain over the default and its 95 % interval, as sweep
-// prints them.
+// gainColumns returns the columns of a gain over the default and its 95 % interval.
 func gainColumns() []reports.Column {
 	return []reports.Column{reports.Numbers("gain", "x"), reports.Numbers("low", "x"), reports.Numbers("high", "x")}
 }
@@ -105,10 +104,10 @@ func gainCells(r *table.Row) []reports.Cell {
 	return []reports.Cell{reports.Gain(e.Gain), reports.Gain(e.GainLow), reports.Gain(e.GainHigh)}
 }
 
-// timedColumn is the token count that a row's times and gain are of.
+// timedColumn returns the column of the token count at which a row's times were measured.
 func timedColumn(drop int) reports.Column { return reports.Numbers("timed at", "").Dropped(drop) }
 
-// timedCell shows that count, but where the reader has it before him: asked.
+// timedCell shows that count, unless it is asked, which stands in another column.
 func timedCell(r *table.Row, asked int) reports.Cell {
 	if r == nil {
 		return reports.Cell{}
@@ -123,21 +122,21 @@ func timedCell(r *table.Row, asked int) reports.Cell {
 	return reports.Int(at)
 }
 
-// timedNote explains the column, where any row needs it.
+// timedNote explains that column where a row needs it. which says what was measured there.
 func timedNote(t *reports.Table, rows []*table.Row, which string) {
 	at := slices.IndexFunc(t.Columns, func(c reports.Column) bool { return c.Name == "timed at" })
 	shown := slices.ContainsFunc(t.Rows, func(r []reports.Cell) bool { return r[at].Text != "" })
 	unknown := slices.ContainsFunc(rows, func(r *table.Row) bool { _, ok := r.Evidence.At(); return !ok && len(r.Evidence.Tokens) > 1 })
-	note := "timed at: the token count that " + which + "; of several that a row was measured at, the one where it gains least"
+	note := "timed at: the token count at which " + which + " measured; of several, the one with the least gain"
 	if unknown {
-		note += "; older rows do not say which"
+		note += "; older rows do not record it"
 	}
 	if shown || unknown {
 		t.Note(note)
 	}
 }
 
-// triedText is how much of the space a row rests on.
+// triedText says how many configs of the space were measured for a row.
 func triedText(e table.Evidence) string {
 	if e.Legal == 0 {
 		return fmt.Sprintf("%d tried", e.Tried)
@@ -145,7 +144,7 @@ func triedText(e table.Evidence) string {
 	return fmt.Sprintf("%d of %d tried", e.Tried, e.Legal)
 }
 
-// triedColumns are how many configs a row rests on, and of how many.
+// triedColumns returns the columns of the configs measured for a row and of those legal.
 func triedColumns() []reports.Column {
 	return []reports.Column{reports.Numbers("tried", "").Dropped(14), reports.Numbers("legal", "").Dropped(14)}
 }
@@ -161,7 +160,7 @@ func triedCells(r *table.Row) []reports.Cell {
 	return cells
 }
 
-// evidenceText is a row's evidence without its gain, which has a column.
+// evidenceText spells a row's evidence without its gain, which has columns.
 func evidenceText(r *table.Row) string {
 	if r == nil {
 		return ""
@@ -184,7 +183,7 @@ func evidenceText(r *table.Row) string {
 	return text
 }
 
-// roundsText is how many rounds a row rests on, and of how many sessions.
+// roundsText spells the rounds and the sessions of a row's evidence.
 func roundsText(e table.Evidence) string {
 	if e.Sessions == 0 {
 		return fmt.Sprintf("%d rounds", e.Rounds)
@@ -192,7 +191,7 @@ func roundsText(e table.Evidence) string {
 	return fmt.Sprintf("%d rounds of %d sessions", e.Rounds, e.Sessions)
 }
 
-// evidenceCell is evidenceText; people read that there is none.
+// evidenceCell shows evidenceText, or "none" for people.
 func evidenceCell(r *table.Row) reports.Cell {
 	if r == nil {
 		return reports.Cell{Text: "none", Value: ""}
@@ -200,8 +199,7 @@ func evidenceCell(r *table.Row) reports.Cell {
 	return reports.Str(evidenceText(r))
 }
 
-// gathered moves key columns in which all rows agree to a note, for people, and
-// leaves out columns that say nothing.
+// gathered moves key columns with one value in all rows to a note, and drops empty columns.
 func gathered(t reports.Table) reports.Table {
 	var shared []string
 	for i := len(t.Columns) - 1; i >= 0 && len(t.Rows) > 0; i-- {
@@ -223,7 +221,7 @@ func gathered(t reports.Table) reports.Table {
 	return t
 }
 
-// sideColumns are a row that stands beside another one.
+// sideColumns returns the columns of one of two compared rows.
 func sideColumns(side string) []reports.Column {
 	return []reports.Column{reports.Words(side), reports.Words("config " + side).Dropped(10).Spelling(side), reports.Numbers("gain "+side, "x"),
 		reports.Numbers("low "+side, "x").Dropped(4), reports.Numbers("high "+side, "x").Dropped(4)}

@@ -47,13 +47,13 @@ func newTableDiff() *cobra.Command {
 		},
 	}
 	flags(cmd, forTables, func(s *pflag.FlagSet) {
-		s.BoolVar(&allowEdited, "allow-edited", false, "take tables that were changed after they were written")
+		s.BoolVar(&allowEdited, "allow-edited", false, "read tables although they were edited")
 	})
 	out.bind(cmd)
 	return cmd
 }
 
-// headerDiff lists the fields of the headers that differ, as people read them.
+// headerDiff lists the fields in which two headers differ, in sentences.
 func headerDiff(a, b table.Header) []string {
 	percent := func(f float64) string { return fmt.Sprintf("%.2f %%", 100*f) }
 	var out []string
@@ -81,7 +81,7 @@ func headerDiff(a, b table.Header) []string {
 	return append(append(out, hashDiff("space", a.Space, b.Space)...), hashDiff("trial_log", a.TrialLog, b.TrialLog)...)
 }
 
-// nonEmpty is a list of one word, or of none.
+// nonEmpty returns a list of the word, or an empty list for "".
 func nonEmpty(s string) []string {
 	if s == "" {
 		return nil
@@ -89,8 +89,8 @@ func nonEmpty(s string) []string {
 	return []string{s}
 }
 
-// hashDiff counts the hashes of runs that two headers have in common. A merged table has
-// those of many; a single one is shown as it begins.
+// hashDiff compares a field that holds the hash of each run in a table. It shows single
+// hashes, and counts those of merged tables.
 func hashDiff(name, a, b string) []string {
 	if a == b {
 		return nil

@@ -18,11 +18,11 @@ func newTableExplain() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "explain",
-		Short: "Print the rows behind an answer, best first, and what each lost to",
-		Long: `Print for every stretch of token counts the rows that may answer, best first:
-which one answers, what the others lost to, and the evidence of each. The default
-comes last. Without --all only the first few are printed, and rows that cover other
-token counts only where no row answers.`,
+		Short: "Print the rows that may answer, best first, and why one does",
+		Long: `Print the rows that may answer for every range of token counts, best first: which one
+answers, why the others do not, and the evidence of each. The default comes last.
+Without --all, print only the first few rows, and rows for other token counts only
+where no row answers.`,
 		Example: `  epbench table explain --table run --op dispatch --tokens 1:4096
   epbench table explain --table h200x4 --model deepseek-v3 --tokens 64
   epbench table explain --table run --tokens 64 --config d7f2 --all`,
@@ -45,10 +45,10 @@ token counts only where no row answers.`,
 	return cmd
 }
 
-// explainedRows are enough to see what the answer had to beat.
+// explainedRows is the number of rows that are printed without --all.
 const explainedRows = 3
 
-// explain lists the rows behind every key over the token counts asked for.
+// explain lists the rows that may answer for every key and token count.
 func (q *query) explain(all bool) reports.Table {
 	t := reports.Table{Name: "explain", Columns: slices.Concat([]reports.Column{
 		reports.Words("op"), reports.Words("dtype").Dropped(3).Keyed(), reports.Words("routing").Keyed(), reports.Words("tokens"),
@@ -65,18 +65,18 @@ func (q *query) explain(all bool) reports.Table {
 	return t
 }
 
-// explanation is what is printed about a stretch of token counts.
+// explanation holds the rows that may answer for a range of token counts.
 type explanation struct {
 	table.Explanation
 	lo, hi int // both included
 	more   bool
 }
 
-// explained explains ascending token counts. Neighbouring stretches that look
-// alike become one.
+// explained explains ascending token counts. Neighbouring ranges with the same rows become
+// one.
 func explained(set *table.Set, k table.Key, tokens []int, all bool) []explanation {
 	var out []explanation
-	for _, s := range stretches(set, tokens) {
+	for _, s := range tokenRanges(set, tokens) {
 		e := explanation{Explanation: set.Explain(k, s[0]), lo: s[0], hi: s[1]}
 		if !all {
 			e.shorten()
@@ -90,8 +90,8 @@ func explained(set *table.Set, k table.Key, tokens []int, all bool) []explanatio
 	return out
 }
 
-// shorten keeps the first rows that cover the token count, or the first of all
-// where none does.
+// shorten keeps the first rows that cover the token count, or where no row answers, the first
+// of all.
 func (e *explanation) shorten() {
 	if e.Answer.Row != nil {
 		e.Rows = slices.DeleteFunc(e.Rows, func(r table.ExplainedRow) bool { return e.lo < r.Row.Lo || e.lo > r.Row.Hi })
@@ -100,7 +100,7 @@ func (e *explanation) shorten() {
 	e.Rows = e.Rows[:min(len(e.Rows), explainedRows)]
 }
 
-// shows reports whether two explanations look alike.
+// shows reports whether two explanations print alike.
 func (e explanation) shows(other explanation) bool {
 	return e.more == other.more && slices.EqualFunc(e.Rows, other.Rows, func(a, b table.ExplainedRow) bool {
 		return a.Row == b.Row && a.Note == b.Note
@@ -131,7 +131,7 @@ func (q *query) addRows(t *reports.Table, set *table.Set, x explanation) {
 	}
 	place, last := reports.Int(len(x.Rows)+1), table.ExplainedRow{Note: "not reached"}
 	if x.more {
-		add(place, table.ExplainedRow{Note: "more rows, further behind: --all"}, configCells(table.Header{}, nil))
+		add(place, table.ExplainedRow{Note: "more rows: --all"}, configCells(table.Header{}, nil))
 		place = reports.None()
 	}
 	if x.Answer.Row == nil {
@@ -141,8 +141,8 @@ func (q *query) addRows(t *reports.Table, set *table.Set, x explanation) {
 	add(place, last, spelled(q.header(&x.Answer), x.Key, x.Tokens, ep.Config{}))
 }
 
-// differsIn names the fields in which a row differs from what was asked, with
-// the row's values. A pair that its halves answer has two rows, and fields alone.
+// differsIn names the fields in which a row differs from the question, with the row's values.
+// A pair that is answered by its halves has two rows; then it names the fields alone.
 func differsIn(differs []string, row *table.Row) string {
 	if row == nil {
 		return strings.Join(differs, " ")
@@ -154,10 +154,10 @@ func differsIn(differs []string, row *table.Row) string {
 	return strings.Join(out, " ")
 }
 
-// answers is the result of the row that a look-up takes.
+// answers is the result of the row with which a look-up answers.
 const answers = "answers"
 
-// illegal says why the row that answers cannot run on the host.
+// illegal returns why the config of the row that answers cannot run on the host.
 func (q *query) illegal(r table.ExplainedRow, x table.Explanation) string {
 	if r.Note != answers || q.host.Check == nil || r.Row.Config.IsDefault() {
 		return ""
@@ -165,8 +165,7 @@ func (q *query) illegal(r table.ExplainedRow, x table.Explanation) string {
 	return q.refused(x.Key, x.Tokens, r.Row.Config)
 }
 
-// refused is why a config cannot run for a key and a token count on the host, "" where it
-// can.
+// refused returns why a config cannot run on the host for a key and a token count, or "".
 func (q *query) refused(k table.Key, tokens int, c ep.Config) string {
 	p := k.Problem(tokens)
 	p.MaxTokens = max(q.maxTokens, 1)
@@ -176,9 +175,9 @@ func (q *query) refused(k table.Key, tokens int, c ep.Config) string {
 	return ""
 }
 
-// stretches groups ascending token counts between which no row begins or ends:
-// the same rows may answer all of a stretch.
-func stretches(set *table.Set, tokens []int) [][2]int {
+// tokenRanges groups ascending token counts between which no row begins or ends: the same
+// rows may answer for all of a group.
+func tokenRanges(set *table.Set, tokens []int) [][2]int {
 	var breaks []int
 	for _, s := range set.Sources() {
 		for _, r := range s.Table.Rows {

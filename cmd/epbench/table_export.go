@@ -57,9 +57,9 @@ func newTableExport() *cobra.Command {
 	}
 	from.bindFile(cmd, "default: the only one there is")
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
-		s.StringVar(&format, "format", "go", "`FORMAT`: "+exportNames()+", "+engineNames())
-		s.StringVar(&mix, "mix", "", "formats of engines: `TOKENS=WEIGHT`,... that the one config serves; default: all of the run, equally often")
-		s.StringVarP(&path, "out", "o", "", "main `FILE` to write; default: standard output")
+		s.StringVar(&format, "format", "go", "`FORMAT` what to write: "+exportNames()+", "+engineNames())
+		s.StringVar(&mix, "mix", "", "`TOKENS=WEIGHT` for formats of engines: how often calls of each token count occur, comma-separated; default: all of the run, equally often")
+		s.StringVarP(&path, "out", "o", "", "`FILE` file to write, the main one of several; default: standard output")
 	})
 	return cmd
 }
@@ -80,8 +80,8 @@ func engineNames() string {
 	return strings.Join(names, ", ")
 }
 
-// exportEngine writes what an engine reads of another library's run, and says on
-// standard error what the one config loses where.
+// exportEngine writes the file that an engine reads, from a run of another library. It prints
+// to standard error what the one config loses at each token count.
 func exportEngine(cmd *cobra.Command, e engines.Exporter, run, mix, path string) error {
 	if run == "" {
 		return usagef("--table RUN is required: the run directory that measured the library")
@@ -103,7 +103,7 @@ func exportEngine(cmd *cobra.Command, e engines.Exporter, run, mix, path string)
 	}
 	if path == "" || path == "-" {
 		if f, ok := cmd.OutOrStdout().(*os.File); ok && !utf8.Valid(out.Data) && windowWidth(f) > 0 {
-			return usagef("-o FILE is required: %s is no text, and standard output is a terminal", e.Name)
+			return usagef("-o FILE is required: %s is not text, and standard output is a terminal", e.Name)
 		}
 		_, err := cmd.OutOrStdout().Write(out.Data)
 		return err
@@ -111,7 +111,7 @@ func exportEngine(cmd *cobra.Command, e engines.Exporter, run, mix, path string)
 	return writeExport(cmd, path, []export.File{{Name: filepath.Base(path), Data: out.Data}})
 }
 
-// parseMix reads 128=3,4096: weights by token count, 1 where none is given.
+// parseMix reads 128=3,4096 as weights by token count; a weight left out is 1.
 func parseMix(s string) (map[int]float64, error) {
 	out := map[int]float64{}
 	for _, word := range splitList(s) {
@@ -135,14 +135,14 @@ func exportDocs() string {
 	for _, e := range export.Exporters {
 		fmt.Fprintf(&b, "  %-7s %s\n", e.Name, e.Doc)
 	}
-	b.WriteString("\nFor engines that call other libraries, from the run directory (--table RUN) that\nmeasured the library:\n")
+	b.WriteString("\nFor engines that call other libraries, from a run directory that measured the library\n(--table RUN):\n")
 	for _, e := range engines.Exporters {
 		fmt.Fprintf(&b, "  %-14s %s\n", e.Name, e.Doc)
 	}
 	return b.String()
 }
 
-// baseName is what names in the export are made of.
+// baseName returns the prefix of names in the export.
 func baseName(path string) string {
 	if path == "" {
 		return "tuned"
@@ -150,7 +150,7 @@ func baseName(path string) string {
 	return strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 }
 
-// printExport writes the main file; a format of several files needs -o.
+// printExport prints a format of one file; formats of several files need -o.
 func printExport(w io.Writer, files []export.File) error {
 	if len(files) > 1 {
 		return usagef("-o: this format writes %d files beside each other; name the main one", len(files))

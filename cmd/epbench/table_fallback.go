@@ -19,11 +19,10 @@ func newTableFallback() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fallback TABLE [RUN...]",
 		Short: "Choose how problems without a row are answered; judge it by runs",
-		Long: `Without a row that matches exactly a look-up answers with the default, unless the
-table has a fallback: key fields in which a row may differ. Write TABLE with
-another fallback, and judge it by recorded runs: each of their cases is asked of
-the table without the rows of that case's shape, and the answer is compared with
-what the run measured. Nothing is measured.
+		Long: `Where no row matches exactly, a look-up answers with the default, unless the table has
+a fallback: key fields in which a row may differ. Write TABLE with another fallback, or
+judge it by recorded runs: look each of their cases up without the rows of that case's
+shape, and compare the answer with the times of the run. Nothing is measured.
 
 Exit code 3: an answer was slower than the default by more than the band. Exit
 code 5: a run is of another machine or other kernels.`,
@@ -43,22 +42,22 @@ code 5: a run is of another machine or other kernels.`,
 				}
 			}
 			if path == "" && len(args) == 1 {
-				return usagef("-o FILE is required, or runs to judge the table by")
+				return usagef("-o FILE is required, or a RUN to judge the table by")
 			}
 			return writeAndJudge(cmd, out, t, path, args[1:], bandOf(band, t.Header))
 		},
 	}
 	flags(cmd, forTables, func(s *pflag.FlagSet) {
-		s.StringVar(&fields, "fields", "", "`FIELDS` in which a row may differ, the first one first: some of "+strings.Join(table.FallbackFields(), ", ")+"; default: the table's own")
+		s.StringVar(&fields, "fields", "", "`FIELDS` key fields in which a row may differ, the first one first, of "+strings.Join(table.FallbackFields(), ", ")+"; default: the table's own")
 		bindBand(s, &band)
 	})
-	flags(cmd, forOutput, func(s *pflag.FlagSet) { s.StringVarP(&path, "out", "o", "", "`FILE` to write") })
+	flags(cmd, forOutput, func(s *pflag.FlagSet) { s.StringVarP(&path, "out", "o", "", "`FILE` file to write") })
 	out.bind(cmd)
 	return cmd
 }
 
-// writeAndJudge writes the table where a path was given and prints how it does
-// on runs.
+// writeAndJudge writes the table to path where there is one, and prints how it answers for the
+// cases of runs.
 func writeAndJudge(cmd *cobra.Command, out tableFlags, t *table.Table, path string, runs []string, band float64) error {
 	loaded, err := loadRuns(cmd, runs)
 	if err != nil {
@@ -66,7 +65,7 @@ func writeAndJudge(cmd *cobra.Command, out tableFlags, t *table.Table, path stri
 	}
 	for _, l := range loaded {
 		if err := curate.Comparable(t.Header, headerOf(l)); err != nil {
-			return withCode(exitNotComparable, fmt.Errorf("%s says nothing about this table: %w", l.Path, err))
+			return withCode(exitNotComparable, fmt.Errorf("%s cannot judge this table: %w", l.Path, err))
 		}
 	}
 	order := "no fallback: only exact rows answer"
@@ -94,7 +93,7 @@ func writeAndJudge(cmd *cobra.Command, out tableFlags, t *table.Table, path stri
 	return withCode(exitWrong, fmt.Errorf("%d kinds of problem have an answer slower than the default", slower))
 }
 
-// headerOf is what decides whether a run can be compared with a table.
+// headerOf returns the fields of a run that must agree with a table's header.
 func headerOf(l *reports.Loaded) table.Header {
 	h := table.Header{Machine: l.Run.Machine, ABI: l.Run.ABI}
 	if l.Table != nil {

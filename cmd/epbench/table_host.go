@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// host is where the question is asked for: the top table's own machine, this
-// one, or one from a file.
+// host returns the host of --machine: the machine of the top table, this one, or one from a
+// file.
 func (f *queryFlags) host(cmd *cobra.Command, set *table.Set) (h table.Host, err error) {
 	sources := set.Sources()
 	choice := f.machine
@@ -29,8 +29,8 @@ func (f *queryFlags) host(cmd *cobra.Command, set *table.Set) (h table.Host, err
 		if len(sources) == 0 {
 			return h, usagef("--machine table: there is no table; use --machine host")
 		}
-		// No Check: the table's kernels need not be those of this build, and
-		// lint is what judges a table by them.
+		// Without Check: the table may have other kernels than this build. table lint judges
+		// legality.
 		top := sources[len(sources)-1].Table.Header
 		return table.Host{Machine: top.Machine, ABI: top.ABI, Hooks: top.Hooks}, nil
 	case "host":
@@ -51,7 +51,7 @@ func (f *queryFlags) thisHost(cmd *cobra.Command) (table.Host, error) {
 	return hostOf(b), nil
 }
 
-// hostOf is a backend's machine with its kernels' hash, if it has one.
+// hostOf returns a backend's machine with the build of its kernels, if the backend has one.
 func hostOf(b kernels.Backend) table.Host {
 	h := table.Host{Machine: b.Machine()}
 	if v, ok := b.(kernels.Versioned); ok {
@@ -63,12 +63,11 @@ func hostOf(b kernels.Backend) table.Host {
 // maxHostBytes bounds a --machine file; a run.json of a long sweep fits.
 const maxHostBytes = 64 << 20
 
-// readHost takes a machine from a run.json, a table.json or a file that holds
-// nothing else.
+// readHost reads a machine from a run.json, a table.json, or a file with a machine alone.
 func readHost(path string) (table.Host, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return table.Host{}, usagef("--machine: %q is neither table nor host, and no such file is here", path)
+		return table.Host{}, usagef("--machine: %q is neither table nor host, and there is no such file", path)
 	}
 	if info.Size() > maxHostBytes {
 		return table.Host{}, usagef("--machine: %s is larger than %d MiB", path, maxHostBytes>>20)
@@ -97,8 +96,8 @@ func readHost(path string) (table.Host, error) {
 	return table.Host{}, usagef("--machine: %s names no machine; take a run.json or a table.json", path)
 }
 
-// legality judges configs by the kernels known for a machine's backend, nil
-// where they are not known.
+// legality returns a judge of configs by the kernels of a machine's backend, or nil where this
+// program does not know them.
 func legality(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error {
 	known := knownKernels(m.Backend)
 	if known == nil {
@@ -107,8 +106,8 @@ func legality(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error {
 	return legalAmong(known)
 }
 
-// ofKnownKernels judges the configs of kernels that this program has, for a machine's
-// backend; a table may name others. nil where it has none.
+// ofKnownKernels returns a judge like that of legality, which lets configs of unknown kernels
+// pass: a table may name kernels that this program lacks.
 func ofKnownKernels(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error {
 	known := knownKernels(m.Backend)
 	if known == nil {
@@ -123,7 +122,7 @@ func ofKnownKernels(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error 
 	}
 }
 
-// legalAmong judges configs by these kernels.
+// legalAmong returns a judge of configs by these kernels.
 func legalAmong(known []kernels.Kernel) func(ep.Machine, ep.Problem, ep.Config) error {
 	return func(m ep.Machine, p ep.Problem, c ep.Config) error {
 		k, err := kernels.Find(known, p.Op, c.Kernel)
@@ -131,7 +130,7 @@ func legalAmong(known []kernels.Kernel) func(ep.Machine, ep.Problem, ep.Config) 
 			return err
 		}
 		if name := k.Changes(kernels.Precision, k.DefaultConfig(m, p), c); name != "" && p.Precision == ep.Full {
-			return fmt.Errorf("%s: %s changes results, and this is for callers that need the same; see --precision", name, c.Values[name])
+			return fmt.Errorf("%s: %s changes results, and precision is full; see --precision", name, c.Values[name])
 		}
 		return k.Check(m, p, c)
 	}

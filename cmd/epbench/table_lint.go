@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/table/curate"
 )
 
-// lintFlags are the flags of table lint.
+// lintFlags hold the flags of table lint.
 type lintFlags struct {
 	from sourceFlags
 	out  tableFlags
@@ -27,10 +27,10 @@ func newTableLint() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lint",
 		Short: "Find rows that are illegal, unsupported or leave holes",
-		Long: `Check tables before they are shipped. Errors end with exit code 3, warnings with 0.
-Overlaps, crossed intervals and edits are refused on reading, with exit code 2. Of
-warnings that many rows share a few are printed, with their number; programs (csv,
-json) get all.`,
+		Long: `Check tables before they are shipped. Errors end with exit code 3, warnings alone with
+0. Overlaps, crossed intervals and edits are refused on reading, with exit code 2. Where
+many rows share a warning, a few are printed with the number of the others; CSV and
+JSON hold all.`,
 		Example: `  epbench table lint --table run
   epbench table lint --table table.json --all
   epbench table lint --embedded`,
@@ -83,12 +83,12 @@ func (f *lintFlags) lint(out *reports.Table, band float64, s table.Source) int {
 	out.Note(more...)
 	out.Note(fmt.Sprintf("%s: %d rows, %d errors, %d warnings", sourceName(s), len(s.Table.Rows), errors, len(findings)-errors))
 	if legal == nil {
-		out.Warn("the kernels of backend %s are not known here: legality was not checked", s.Table.Header.Machine.Backend)
+		out.Warn("this program does not know the kernels of backend %s: legality was not checked", s.Table.Header.Machine.Backend)
 	}
 	return errors
 }
 
-// changedLog finds that the trials beside a table are not those it was made from.
+// changedLog reports trials beside a table from which the table was not made.
 func changedLog(s table.Source) []curate.Finding {
 	dir := filepath.Dir(s.Name)
 	run, err := record.ReadRun(dir)
@@ -101,11 +101,11 @@ func changedLog(s table.Source) []curate.Finding {
 	return nil
 }
 
-// warningsShown are printed of each rule.
+// warningsShown is the number of warnings that are printed for each rule.
 const warningsShown = 5
 
-// firstWarnings keeps all errors and the first warnings of each rule. more says
-// how many warnings of which rules are left out, in the order of the rules.
+// firstWarnings keeps all errors and the first warnings of each rule. more says how many
+// further warnings each rule has.
 func firstWarnings(findings []curate.Finding) (shown []curate.Finding, more []string) {
 	seen := map[string]int{}
 	var full []string // rules

@@ -19,10 +19,10 @@ func newTableLookup() *cobra.Command {
 	var out tableFlags
 	cmd := &cobra.Command{
 		Use:   "lookup",
-		Short: "Say which config a runtime would be told to launch",
-		Long: `Say for each op, dtype, token count and routing which config a runtime would be
-told to launch, and why. Outside what was measured the answer is the default, or,
-where the table has a fallback, the nearest row.`,
+		Short: "Print the config that a runtime would launch, and why",
+		Long: `Print for each op, dtype, token count and routing the config that a runtime would
+launch, and why. Where nothing was measured the answer is the default, or where the
+table has a fallback, the nearest row.`,
 		Example: `  epbench table lookup --table run --op dispatch --tokens 16 --routing skewed
   epbench table lookup --table h200x4 --model deepseek-v3 --tokens 128
   epbench table lookup --table run --tokens 1:4096:x2 --config d7f2`,
@@ -44,8 +44,7 @@ where the table has a fallback, the nearest row.`,
 	return cmd
 }
 
-// answers looks every key and token count up as a runtime would: resolved for
-// the host, legality included.
+// answers looks up every key and token count as a runtime on the host would.
 func (q *query) answers() reports.Table {
 	columns := append(append(keyColumns(), reports.Numbers("tokens", "").Leading()), reports.ConfigColumns()...)
 	columns = append(columns, reports.Words("reason"), reports.Words("differs in").Dropped(2))
@@ -81,12 +80,13 @@ func (q *query) answers() reports.Table {
 			}
 		}
 	}
-	timedNote(&t, rows, "the gain is of, where another was asked about")
+	timedNote(&t, rows, "the gain was")
 	t.Note(q.explained()...)
 	return t
 }
 
-// whyIllegal says why a row, or without one the join of a pair's halves, cannot run here.
+// whyIllegal says why the config of a row cannot run here; without a row, that of a pair's
+// joined halves.
 func (q *query) whyIllegal(k table.Key, tokens int, row *table.Row) string {
 	if row == nil {
 		return "illegal: the rows of dispatch and combine do not work on the same memory, so the default answers; tune the pair: epbench sweep --op pair"
@@ -94,7 +94,7 @@ func (q *query) whyIllegal(k table.Key, tokens int, row *table.Row) string {
 	return fmt.Sprintf("illegal: the row for %s %s, %d to %d tokens, cannot run here with %d, so the default answers: %s", k.Op, k.Dispatch, row.Lo, row.Hi, tokens, q.refused(k, tokens, row.Config))
 }
 
-// found is an error where --config leaves nothing to print.
+// found returns an error where --config leaves no rows.
 func (q *query) found(t reports.Table) error {
 	if q.config == "" || len(t.Rows) > 0 {
 		return nil
@@ -102,11 +102,10 @@ func (q *query) found(t reports.Table) error {
 	return usagef("--config %s: no answer has this config; leave --config out to see which there are", q.config)
 }
 
-// qualify notes everything by which an answer is less than a row of this problem, machine
-// and build.
+// qualify notes in what an answer differs from a row of this problem, machine and build.
 func (q *query) qualify(a *table.Answer) {
 	if a.Reason == table.Halves {
-		q.note("halves: no row covers the pair; the configs of its dispatch and its combine answer, tuned apart and never timed together")
+		q.note("halves: no row covers the pair; the configs of its dispatch and its combine answer, which were tuned apart and never timed together")
 	}
 	if a.OtherMachine {
 		q.note("other machine: the row was measured on other GPUs; its gain is theirs, and another config may be faster here")
@@ -119,7 +118,7 @@ func (q *query) qualify(a *table.Answer) {
 	}
 }
 
-// lookupOf resolves a problem; a pair without a row is answered by its halves.
+// lookupOf returns the look-up of a problem. A pair without a row is answered by its halves.
 func lookupOf(set *table.Set, h table.Host, p ep.Problem) func(int, ep.Class) *table.Answer {
 	if p.Op != ep.Pair {
 		return set.Resolve(h, p).Lookup
@@ -139,7 +138,7 @@ func lookupOf(set *table.Set, h table.Host, p ep.Problem) func(int, ep.Class) *t
 	}
 }
 
-// header is that of the table an answer comes from, else the host's.
+// header returns the header of the table that answers, else one with the host's machine.
 func (q *query) header(a *table.Answer) table.Header {
 	for _, s := range q.set.Sources() {
 		if s.Name == a.Source {
@@ -156,13 +155,13 @@ func verifiedCell(row *table.Row, a *table.Answer) reports.Cell {
 	return reports.Bool(a.Verified)
 }
 
-// A miss is a question without a row. Those with one reason are one note.
+// miss holds the questions without a row that have one reason; they become one note.
 type miss struct {
-	why, command        string // command but for the lists
+	why, command        string // of the command that tunes them, without the lists
 	ops, dtypes, tokens []string
 }
 
-// missed keeps a question that no row of set answers.
+// missed records a question that no row of set answers.
 func (q *query) missed(set *table.Set, k table.Key, tokens int) {
 	m := miss{why: cmp.Or(set.Nearest(k, tokens), "no table may be used here"), command: sweepFlagsOf(k)}
 	at := slices.IndexFunc(q.misses, func(x miss) bool { return x.why == m.why && x.command == m.command })
@@ -173,7 +172,7 @@ func (q *query) missed(set *table.Set, k table.Key, tokens int) {
 	x.ops, x.dtypes, x.tokens = with(x.ops, k.Op), with(x.dtypes, k.Dispatch), with(x.tokens, strconv.Itoa(tokens))
 }
 
-// with appends a word to a list that lacks it.
+// with appends a word to a list, unless the list has it.
 func with[T ~string](list []string, word T) []string {
 	if slices.Contains(list, string(word)) {
 		return list
@@ -181,7 +180,7 @@ func with[T ~string](list []string, word T) []string {
 	return append(list, string(word))
 }
 
-// explained is the notes, with which command would tune what has no row.
+// explained returns the notes, with the command that tunes each question without a row.
 func (q *query) explained() []string {
 	notes := slices.Clone(q.notes)
 	for _, m := range q.misses {
@@ -191,7 +190,7 @@ func (q *query) explained() []string {
 	return notes
 }
 
-// tokensText spells token counts: 1 token, or 1, 16 tokens.
+// tokensText spells token counts: "1 token", or "1, 16 tokens".
 func tokensText(counts []string) string {
 	if len(counts) == 1 && counts[0] == "1" {
 		return ep.Tokens(1)
@@ -199,8 +198,7 @@ func tokensText(counts []string) string {
 	return strings.Join(counts, ", ") + " tokens"
 }
 
-// sweepFlagsOf are the flags of sweep that say a key, without op, dtype and
-// tokens.
+// sweepFlagsOf returns the flags of sweep for a key, without op, dtype and tokens.
 func sweepFlagsOf(k table.Key) string {
 	c := fmt.Sprintf(" --mode %s --ranks %d --nodes %d --hidden %d --experts %d --topk %d", k.Mode, k.Ranks, k.Nodes, k.Hidden, k.Experts, k.TopK)
 	if k.SharedExpert {

@@ -22,16 +22,16 @@ func newTableMerge() *cobra.Command {
 	var band float64
 	cmd := &cobra.Command{
 		Use:   "merge OLD NEW -o OUT",
-		Short: "Put new rows into a table; an old row stays unless clearly beaten",
-		Long: `Write OLD with the rows of NEW. A token count that only one of them measured comes
-from that one. Where both measured, OLD stays unless the gain of NEW is larger by
-more than the band and their intervals are apart. When NEW is a run whose search
-measured OLD's config too, OLD also goes where it was slower there by more than the
-band. A row of an earlier build of a kernel gives way wherever the other table has
-one of a later build. Between two measured token counts the row of the nearer one
-holds. A count at which a sweep timed only the choices of the two searches beside it
-gives way to a search of the other table between the two. Every stretch that both
-measured is printed with the evidence of both. The fallback stays OLD's.`,
+		Short: "Add rows to a table; an old row stays unless clearly beaten",
+		Long: `Write OLD with the rows of NEW. A token count that only one table measured comes from
+that table. Where both measured, the row of OLD stays, unless the gain of NEW is larger
+by more than the band and their intervals do not overlap. NEW also wins where it is a
+run that measured OLD's config, slower by more than the band. A row of an earlier
+build of a kernel is replaced wherever the other table has one of a later build.
+Between two measured token counts, the row of the nearer one holds. A count at which a
+sweep timed only the winners of its two neighbours is replaced by a search of the
+other table between them. Every range that both measured is printed, with the evidence
+of both. The fallback is that of OLD.`,
 		Example: `  epbench table merge table.json run -o table.json
   epbench table merge old.json new.json -o merged.json --format csv
   epbench table merge h200x4 run -o mine.json --band 2%`,
@@ -48,12 +48,12 @@ measured is printed with the evidence of both. The fallback stays OLD's.`,
 		},
 	}
 	flags(cmd, forTables, func(s *pflag.FlagSet) { bindBand(s, &band) })
-	flags(cmd, forOutput, func(s *pflag.FlagSet) { s.StringVarP(&path, "out", "o", "", "`FILE` to write") })
+	flags(cmd, forOutput, func(s *pflag.FlagSet) { s.StringVarP(&path, "out", "o", "", "`FILE` file to write") })
 	out.bind(cmd)
 	return cmd
 }
 
-// mergeTables writes the merged table to path and tells what came of every stretch.
+// mergeTables writes the merged table to path and returns the table of overlaps.
 func mergeTables(cmd *cobra.Command, oldPath, newPath, path string, band float64) (t reports.Table, err error) {
 	old, err := loadTable(oldPath, false)
 	if err != nil {
@@ -63,7 +63,7 @@ func mergeTables(cmd *cobra.Command, oldPath, newPath, path string, band float64
 	if err != nil {
 		return t, err
 	}
-	band = max(bandOf(band, old.Header), bandOf(band, newcomer.Header)) // what either calls the same
+	band = max(bandOf(band, old.Header), bandOf(band, newcomer.Header))
 	measured, err := measuredIn(newPath)
 	if err != nil {
 		return t, err
@@ -97,7 +97,7 @@ func overlapTable(old, newcomer table.Header, overlaps []curate.Overlap) reports
 	return t
 }
 
-// measuredIn looks up what configs took in a run, nil for a table without one.
+// measuredIn returns the look-up of a run's times, or nil for a table without a run.
 func measuredIn(path string) (func(k table.Key, tokens int, routing string, c ep.Config) (float64, bool), error) {
 	if tablePath(path) == path {
 		return nil, nil
@@ -118,7 +118,7 @@ func orNone(fields []string) string {
 
 // bindBand registers --band.
 func bindBand(s *pflag.FlagSet, band *float64) {
-	percentVar(s, band, "band", maxBand, "least `DIFFERENCE` that counts, such as 3%; default: the table's own")
+	percentVar(s, band, "band", maxBand, "`PERCENT` least difference that counts, such as 3%; default: the table's own")
 }
 
 // bandOf returns --band, else the table's band, else that of the table's machine.

@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// queryFlags are the flags of commands that ask tables something.
+// queryFlags hold the flags of commands that look tables up.
 type queryFlags struct {
 	sourceFlags
 	problem       problemFlags
@@ -30,40 +30,41 @@ func (f *queryFlags) bind(cmd *cobra.Command) {
 	f.problem.bind(cmd)
 	f.problem.routing = string(ep.AllRoutings)
 	for _, x := range []struct{ flag, usage, dflt string }{
-		{"routing", "routing classes (" + tableClasses() + ") or `ROUTINGS` to classify, comma-separated", string(ep.AllRoutings)},
-		{"model", "model `PRESET`; default: the shape that all rows agree on", ""},
-		{"op", "`OPS` to ask about: some of dispatch, combine, pair, activation; default: those that have rows", ""},
-		{"dtype", "`DTYPES` that dispatched tokens travel as, or activated rows are stored as: bf16, fp8, mxfp4, nvfp4; default: those that have rows", ""},
-		{"ranks", "ranks, `N` GPUs; default: what all rows agree on, else those of the machine", "0"},
-		{"nodes", "`N` hosts that the ranks are spread over; default: what all rows agree on, else 1", "0"},
-		{"mode", "`HOW` rounds are issued: graph, eager or cold; default: what all rows agree on, else the backend's own", ""},
-		{"layout", "`HOW` received rows lie: expert, expert:128, masked, rank or rank:packed; default: what all rows agree on, else expert", ""},
+		{"routing", "`ROUTINGS` comma-separated list of classes (" + tableClasses() + ") or of routings to classify", string(ep.AllRoutings)},
+		{"model", "`PRESET` model with this shape; default: the shape of all rows, where they agree", ""},
+		{"op", "`OPS` operations, comma-separated: dispatch, combine, pair, activation; default: those with rows", ""},
+		{"dtype", "`DTYPES` what dispatched tokens are sent as, and activated rows stored as: bf16, fp8, mxfp4, nvfp4; default: those with rows", ""},
+		{"ranks", "`N` number of ranks, one GPU each; default: that of all rows, else the GPUs of the machine", "0"},
+		{"nodes", "`N` number of hosts, each with an equal share of the ranks; default: that of all rows, else 1", "0"},
+		{"mode", "`MODE` how rounds are issued: graph, eager or cold; default: that of all rows, else the backend's own", ""},
+		{"layout", "`LAYOUT` how received rows lie in memory: expert, expert:128, masked, rank or rank:packed; default: that of all rows, else expert", ""},
 	} {
 		g := cmd.Flags().Lookup(x.flag)
-		g.Usage, g.DefValue = x.usage, x.dflt
+		setUsage(g, x.usage)
+		g.DefValue = x.dflt
 	}
 	f.sourceFlags.bind(cmd)
 	flags(cmd, forTables, func(s *pflag.FlagSet) {
-		s.StringVar(&f.machine, "machine", "", "ask for this `MACHINE`: table (its own; the default with --table), host, or a file with one (run.json, table.json)")
-		s.StringVar(&f.precision, "precision", "full", "`WHICH` precision to accept: full or reduced")
-		s.StringVar(&f.objective, "objective", "alone", "`WHICH` rows: alone, or beside, for calls that run while a product does")
-		s.StringVar(&f.config, "config", "", "print only what concerns this `CONFIG`: "+configUsageTable)
-		s.BoolVar(&f.otherKernels, "other-kernels", false, "also take rows of other builds of their kernels, behind all others and marked")
+		s.StringVar(&f.machine, "machine", "", "`MACHINE` machine to look up for: table (its own; the default with --table), host, or a file with a machine (run.json, table.json)")
+		s.StringVar(&f.precision, "precision", "full", "`PRECISION` precision of rows that may answer: full or reduced")
+		s.StringVar(&f.objective, "objective", "alone", "`OBJECTIVE` which rows to take: alone, or beside for calls that run while a product does")
+		s.StringVar(&f.config, "config", "", "`CONFIG` print this config alone: "+configUsageTable)
+		s.BoolVar(&f.otherKernels, "other-kernels", false, "also take rows that other builds of their kernels measured, after all others and marked")
 	})
 	bindOtherMachines(cmd, &f.otherMachines)
 	addBackendFlag(cmd, &f.backend)
 }
 
-// bindOtherMachines registers the flag by which a caller takes rows of another machine.
+// bindOtherMachines registers --other-machines.
 func bindOtherMachines(cmd *cobra.Command, v *bool) {
 	flags(cmd, forTables, func(s *pflag.FlagSet) {
-		s.BoolVar(v, "other-machines", false, "also take rows of other GPUs of this architecture and link, behind all others and marked")
+		s.BoolVar(v, "other-machines", false, "also take rows of other GPUs with this architecture and link, after all others and marked")
 	})
 }
 
 func tableClasses() string { return strings.Join(names(ep.Classes()), ", ") }
 
-// names are the words of an enumeration.
+// names returns the words of an enumeration.
 func names[T ~string](values []T) []string {
 	out := make([]string, len(values))
 	for i, v := range values {
@@ -72,12 +73,12 @@ func names[T ~string](values []T) []string {
 	return out
 }
 
-// query is a set of tables, a host, and what to ask.
+// query holds the tables, the host and the questions of a look-up.
 type query struct {
 	set       *table.Set
 	host      table.Host
 	notes     []string // refused and unverified tables
-	misses    []miss   // what has no row
+	misses    []miss   // questions without a row
 	keys      []table.Key
 	tokens    []int
 	maxTokens int // capacity of the buffers
@@ -85,7 +86,7 @@ type query struct {
 	isConfig  func(table.Header, table.Key, int, ep.Config) bool // filter of --config
 }
 
-// open reads the tables and expands the flags.
+// open reads the tables and turns the flags into questions.
 func (f *queryFlags) open(cmd *cobra.Command) (*query, error) {
 	set, err := f.sourceFlags.open()
 	if err != nil {
@@ -135,7 +136,7 @@ func (f *queryFlags) open(cmd *cobra.Command) (*query, error) {
 	return q, nil
 }
 
-// narrow picks the tables that may answer a key; notes are kept once.
+// narrow returns the tables that may answer for a key.
 func (q *query) narrow(k table.Key) *table.Set {
 	set, notes := q.set.For(q.host, k.Problem(0))
 	for _, n := range notes {
@@ -144,13 +145,14 @@ func (q *query) narrow(k table.Key) *table.Set {
 	return set
 }
 
+// note keeps a note, once.
 func (q *query) note(text string) {
 	if !slices.Contains(q.notes, text) {
 		q.notes = append(q.notes, text)
 	}
 }
 
-// classes reads --routing: names of classes, or routings to draw and classify.
+// classes reads --routing: classes, or routings, which it draws and classifies.
 func (f *queryFlags) classes(p ep.Problem) ([]ep.Class, error) {
 	if err := noGaps("--routing", f.problem.routing); err != nil {
 		return nil, err
@@ -180,15 +182,15 @@ func (f *queryFlags) classes(p ep.Problem) ([]ep.Class, error) {
 	return out, nil
 }
 
-// adopt fills what the user left open from the machine's rows where all agree,
-// so that a table of one problem needs no flags that repeat it.
+// adopt sets flags that were not given to the value of all rows for the machine, where they
+// agree: a table of one problem then needs no flags.
 func (f *queryFlags) adopt(cmd *cobra.Command, q *query) error {
 	rows := q.rowsHere()
 	given := func(flags ...string) bool { return slices.ContainsFunc(flags, cmd.Flags().Changed) }
 	p, shaped := &f.problem, given("model", "hidden", "experts", "topk")
 	if len(rows) == 0 {
 		if !shaped {
-			q.note("no --model and no row to take one from: asked about the preset " + p.model)
+			q.note("no --model is given and no row has one to take: this looks up the preset " + p.model)
 		}
 		return nil
 	}
@@ -201,7 +203,7 @@ func (f *queryFlags) adopt(cmd *cobra.Command, q *query) error {
 	}
 	set := func(flag, value string) {
 		if !given(flag) {
-			cmd.Flags().Lookup(flag).Value.Set(value) // a value of a row that was read fits its flag
+			cmd.Flags().Lookup(flag).Value.Set(value) // a row that was read has a valid value
 		}
 	}
 	for _, n := range []struct {
@@ -226,8 +228,8 @@ func (f *queryFlags) adopt(cmd *cobra.Command, q *query) error {
 	return nil
 }
 
-// rowsHere are the rows for the host's machine, and those of other machines that it
-// takes. Where there are none, a note says which machines there are tables for.
+// rowsHere returns the rows for the host's machine and for other machines whose rows the host
+// takes. Where there are none, a note names the machines of the tables.
 func (q *query) rowsHere() []table.Row {
 	var rows []table.Row
 	var others, akin []string
@@ -252,7 +254,7 @@ func (q *query) rowsHere() []table.Row {
 	return rows
 }
 
-// modelsOf names a few of the presets that rows serve.
+// modelsOf names up to four presets with the shapes of rows.
 func modelsOf(rows []table.Row) string {
 	models := distinct(rows, modelOf)
 	models = slices.DeleteFunc(models, func(m string) bool { return m == "" })

@@ -18,7 +18,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// showFlags are the flags of table show.
+// showFlags hold the flags of table show.
 type showFlags struct {
 	from                sourceFlags
 	out                 tableFlags
@@ -27,7 +27,7 @@ type showFlags struct {
 	all                 bool
 }
 
-// rowsShown are listed without being asked for; of more a summary is printed.
+// rowsShown is the number of rows above which a summary is printed instead.
 const rowsShown = 60
 
 func newTableShow() *cobra.Command {
@@ -35,9 +35,9 @@ func newTableShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "List tables and their rows",
-		Long: `List tables and their rows, each with the config, the gain over the default and
-its 95 % interval. Where there are many rows a summary by model comes instead;
---model, --op and the like choose some, --all prints every one.`,
+		Long: `List tables and their rows, each with its config, its gain over the default and the
+95 % interval. Of many rows, print a summary by model instead: --model, --op and other
+flags select rows, --all prints every row.`,
 		Example: `  epbench table show --table run
   epbench table show --embedded --model deepseek-v3 --op dispatch --tokens 128
   epbench table show --table h200x4 --config h200x4#12`,
@@ -45,11 +45,11 @@ its 95 % interval. Where there are many rows a summary by model comes instead;
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {
-		s.StringVar(&f.model, "model", "", "only rows of this `PRESET`'s shape")
+		s.StringVar(&f.model, "model", "", "`PRESET` list rows with the shape of this model")
 		f.filter.bind(s)
-		s.Lookup("routing").Usage = "only rows of these routing `CLASSES`: " + tableClasses()
-		s.StringVar(&f.kind, "dtype", "", "only rows of these `DTYPES`")
-		s.StringVar(&f.config, "config", "", "only rows with this `CONFIG`: "+configUsageTable)
+		s.Lookup("routing").Usage = "`CLASSES` list rows of these routing classes: " + tableClasses()
+		s.StringVar(&f.kind, "dtype", "", "`DTYPES` list rows of these dtypes")
+		s.StringVar(&f.config, "config", "", "`CONFIG` list rows with this config: "+configUsageTable)
 		s.BoolVar(&f.all, "all", false, "print every row, however many")
 	})
 	f.from.bind(cmd)
@@ -82,19 +82,19 @@ func (f *showFlags) run(cmd *cobra.Command) error {
 	}
 	switch {
 	case len(set.Sources()) == 0:
-		heads.Note("no tables here: every look-up answers default; epbench sweep makes one")
+		heads.Note("there are no tables: every look-up answers with the default; epbench sweep makes a table")
 		return f.out.print(cmd, heads)
 	case len(kept) == 0:
 		return usagef("no row has %s; %s", f.asked(), whatThereIs(set))
 	case len(kept) > rowsShown && !f.all && !f.out.forPrograms():
 		rows = summaryTable(kept)
 	default:
-		timedNote(&rows, kept, "median and gain are of")
+		timedNote(&rows, kept, "median and gain were")
 	}
 	return f.out.print(cmd, heads, rows)
 }
 
-// asked spells the filters that were given.
+// asked spells the given filters.
 func (f *showFlags) asked() string {
 	var out []string
 	for _, x := range [][2]string{{"--model", f.model}, {"--op", f.filter.ops}, {"--tokens", f.filter.tokens}, {"--routing", f.filter.routing}, {"--dtype", f.kind}, {"--config", f.config}} {
@@ -105,7 +105,7 @@ func (f *showFlags) asked() string {
 	return strings.Join(out, ", ")
 }
 
-// whatThereIs says which rows a set has.
+// whatThereIs says which ops, dtypes, routings and models have rows.
 func whatThereIs(set *table.Set) string {
 	var rows []table.Row
 	for _, s := range set.Sources() {
@@ -120,7 +120,7 @@ func whatThereIs(set *table.Set) string {
 	return out
 }
 
-// keep says which rows the flags ask for.
+// keep returns the filter of rows by the flags.
 func (f *showFlags) keep() (func(table.Header, *table.Row) bool, error) {
 	counts, err := f.filter.counts()
 	if err != nil {
@@ -146,7 +146,8 @@ func (f *showFlags) keep() (func(table.Header, *table.Row) bool, error) {
 	}, nil
 }
 
-// configFilter tells configs that have any spelling of s; "" lets all through.
+// configFilter returns a filter for the config that s spells, in any of its spellings. With
+// "" it lets all configs pass.
 func configFilter(s string) (func(table.Header, table.Key, int, ep.Config) bool, error) {
 	s, err := fromRow(s, tableRows)
 	if err != nil {
@@ -190,15 +191,15 @@ func addHeader(t *reports.Table, s table.Source) {
 		reports.Str(h.Machine.CUDA), reports.Str(h.Tool), reports.Bool(h.Edited))
 }
 
-// answering counts the rows of a table whose kernels are those of this build; none where
-// these are not known.
+// answering counts the rows of a table with the kernels of this build. The cell is empty where
+// this program does not know the kernels.
 func answering(t *reports.Table, of *table.Table) reports.Cell {
 	abi := knownABI(of.Header.Machine.Backend)
 	if abi == "" {
 		return reports.None()
 	}
 	others := of.OtherBuilds(table.Host{Machine: of.Header.Machine, ABI: abi})
-	if note := "answer: rows whose kernels are those of this build; the others answer with --other-kernels alone"; others > 0 && !slices.Contains(t.Notes, note) {
+	if note := "answer: rows with the kernels of this build; the others answer only with --other-kernels"; others > 0 && !slices.Contains(t.Notes, note) {
 		t.Note(note)
 	}
 	return reports.Int(len(of.Rows) - others)
@@ -219,20 +220,20 @@ func addRow(t *reports.Table, s table.Source, i int) {
 	cells := append([]reports.Cell{reports.Int(i + 1)}, keyCells(r.Key)...)
 	cells = append(append(cells, reports.Str(spanText(r.Lo, r.Hi))), configCells(s.Table.Header, r)...)
 	cells = append(append(cells, reports.Micros(r.Evidence.Median)), gainCells(r)...)
-	plain := -1 // a row of one token count needs no other
+	plain := -1
 	if r.Lo == r.Hi {
-		plain = r.Lo
+		plain = r.Lo // the column tokens shows it
 	}
 	t.Add(append(cells, timedCell(r, plain), reports.Int(r.Evidence.Rounds), reports.Str(r.Evidence.Clock), reports.Str(sourceName(s)))...)
 }
 
-// summaryTable counts rows by shape and rank count.
+// summaryTable sums rows up by shape and rank count.
 func summaryTable(rows []*table.Row) reports.Table {
 	n := reports.Numbers
 	t := reports.Table{Name: "summary", Title: "Rows by model", Columns: []reports.Column{
 		reports.Words("model"), n("hidden", "").Dropped(1), n("experts", "").Dropped(1), n("topk", "").Dropped(1), n("ranks", ""),
 		reports.Words("dtypes"), reports.Words("tokens"), n("rows", ""), n("faster", ""), n("largest gain", "x")},
-		Notes: []string{fmt.Sprintf("%d rows; --model, --op, --tokens, --routing, --dtype and --config choose some, --all prints every one", len(rows)),
+		Notes: []string{fmt.Sprintf("%d rows; --model, --op, --tokens, --routing, --dtype and --config select rows, --all prints every row", len(rows)),
 			"faster: rows with another config than the default"}}
 	shape := func(r *table.Row) [4]int { return [4]int{r.Key.Ranks, r.Key.Hidden, r.Key.Experts, r.Key.TopK} }
 	sorted := slices.Clone(rows)
@@ -251,7 +252,7 @@ func summaryTable(rows []*table.Row) reports.Table {
 	return t
 }
 
-// summaryCells sums up rows of one shape.
+// summaryCells sums up the rows of one shape and rank count.
 func summaryCells(rows []*table.Row) []reports.Cell {
 	k := rows[0].Key
 	lo, hi, faster, gain := rows[0].Lo, rows[0].Hi, 0, 1.0

@@ -18,7 +18,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// verifyOptions are the flags of table verify.
+// verifyOptions hold the flags of table verify.
 type verifyOptions struct {
 	from          sourceFlags
 	out           tableFlags
@@ -29,12 +29,12 @@ type verifyOptions struct {
 	otherMachines bool
 }
 
-// ownRows is a table without the rows of other builds of their kernels than this host's.
+// ownRows returns the table without the rows of kernels that this host has in another build.
 func ownRows(cmd *cobra.Command, t *table.Table, h table.Host) *table.Table {
 	own := *t
 	own.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r table.Row) bool { return !h.Runs(t.Header, r) })
 	if n := len(t.Rows) - len(own.Rows); n > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d rows were measured with other builds of their kernels: they are left out\n", n, len(t.Rows))
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d rows are left out: other builds of their kernels measured them\n", n, len(t.Rows))
 	}
 	return &own
 }
@@ -43,11 +43,10 @@ func newTableVerify() *cobra.Command {
 	var o verifyOptions
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Measure rows against the default here and write a receipt",
-		Long: `Measure rows of a table again, each beside the default in the same rounds, and
-write a receipt. Exit code 3 means that a row is slower than the default or wrong, 4
-that one could not be decided, 5 that the table is not for this machine or these
-kernels.`,
+		Short: "Measure rows against the default here, and write a receipt",
+		Long: `Measure rows of a table again, each with the default in the same rounds, and write a
+receipt. Exit code 3: a row is slower than the default, or wrong. Exit code 4: a row is
+undecided. Exit code 5: the table is for another machine or other kernels.`,
 		Example: `  epbench table verify --table run --rows 3
   epbench table verify --table table.json --rows 0 -o receipt.json
   epbench table verify --backend cuda`,
@@ -57,12 +56,12 @@ kernels.`,
 	o.from.bindFile(cmd, "default: the one that is for this machine")
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.IntVar(&o.rows, "rows", 5, "`N` rows to measure, spread over those with another config than the default; 0: all")
-		s.Uint64Var(&o.seed, "seed", 1, "`SEED` of routing and payload")
+		s.Uint64Var(&o.seed, "seed", 1, "`SEED` number that routing and payload are drawn from")
 	})
 	bindOtherMachines(cmd, &o.otherMachines)
 	addBackendFlag(cmd, &o.backend)
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
-		s.StringVarP(&o.path, "out", "o", "receipt.json", "`FILE` for the receipt")
+		s.StringVarP(&o.path, "out", "o", "receipt.json", "`FILE` receipt to write")
 	})
 	o.out.bind(cmd)
 	return cmd
@@ -91,7 +90,7 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	r := &receipt.Receipt{
 		Table: t.ID, Tool: version, Created: time.Now(), Machine: host.Machine, ABI: host.ABI, Policy: policy.String(),
 	}
-	// Written before anything is measured, so that a bad path costs nothing,
+	// The receipt is written before anything is measured, so that a bad path costs no time,
 	// and after each row, so that an interrupt keeps the rows before it.
 	if err := writeOut(cmd, o.path, r); err != nil {
 		return err
@@ -112,8 +111,8 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	return claimCode(r.Worst())
 }
 
-// tableFor is the uppermost table that may be used on a host. Ranks and dtypes
-// are for each row to say.
+// tableFor returns the last table that may be used on a host. It does not look at ranks and
+// dtypes, which each row has.
 func tableFor(set *table.Set, h table.Host) (*table.Table, error) {
 	var refused []string
 	sources := set.Sources()
@@ -167,23 +166,23 @@ func checkTable(h table.Header, r *receipt.Receipt) reports.Table {
 			reports.Float(100*c.Band.AA, 2), reports.Str(string(c.Claim)).Marked(marks[c.Claim]), reports.Str(c.Reason))...)
 	}
 	if len(r.Checks) == 0 {
-		t.Notes = append(t.Notes, "every row keeps the default: nothing to measure")
+		t.Notes = append(t.Notes, "every row keeps the default: there is nothing to measure")
 	}
 	return t
 }
 
-// gainText is a gain with its interval.
+// gainText spells a gain with its interval.
 func gainText(i record.Interval) string {
 	return fmt.Sprintf("%.3f [%.3f, %.3f]", i.Mid, i.Low, i.High)
 }
 
-// claimCode is the exit code of a receipt, by its worst claim.
+// claimCode returns an error with the exit code for the worst claim of a receipt.
 func claimCode(worst receipt.Claim) error {
 	switch worst {
 	case receipt.Failed, receipt.Slower:
 		return withCode(exitWrong, fmt.Errorf("table verify: a row is worse than the default: %s", worst))
 	case receipt.Undecided:
-		return withCode(exitUndecided, fmt.Errorf("table verify: a row could not be told from the default"))
+		return withCode(exitUndecided, fmt.Errorf("table verify: a row is undecided against the default"))
 	}
 	return nil
 }

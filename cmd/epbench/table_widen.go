@@ -18,18 +18,18 @@ func newTableWiden() *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
 		Use:   "widen TABLE RECEIPT... -o OUT",
-		Short: "Let rows claim no more than other hosts measured",
-		Long: `Write TABLE with the gains that receipts of table verify measured, on other hosts or
-on other days: the interval of each row's gain then covers them too. A row that was
+		Short: "Widen the gains of rows to what other hosts measured",
+		Long: `Write TABLE with wider intervals: the interval of each row's gain then also covers the
+gains in the receipts of table verify, from other hosts or other days. A row that was
 slower than the default in a receipt, or failed, is left out. Every check that changes
-something is printed.`,
+a row is printed.`,
 		Example: `  epbench table verify --table run --rows 0 -o receipt.json
   epbench table widen run receipt.json -o table.json
   epbench table widen table.json host1.json host2.json -o table.json`,
 		Args: minArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if path == "" {
-				return usagef("-o FILE is required: the table with wider claims")
+				return usagef("-o FILE is required: the table with wider intervals")
 			}
 			t, err := widenTable(cmd, args[0], args[1:], path)
 			if err != nil {
@@ -38,12 +38,12 @@ something is printed.`,
 			return out.print(cmd, t)
 		},
 	}
-	flags(cmd, forOutput, func(s *pflag.FlagSet) { s.StringVarP(&path, "out", "o", "", "`FILE` to write") })
+	flags(cmd, forOutput, func(s *pflag.FlagSet) { s.StringVarP(&path, "out", "o", "", "`FILE` file to write") })
 	out.bind(cmd)
 	return cmd
 }
 
-// widenTable writes the table to path and tells what changed.
+// widenTable writes the wider table to path and returns the table of changes.
 func widenTable(cmd *cobra.Command, tablePath string, receipts []string, path string) (out reports.Table, err error) {
 	t, err := loadTable(tablePath, false)
 	if err != nil {
@@ -65,7 +65,7 @@ func widenTable(cmd *cobra.Command, tablePath string, receipts []string, path st
 		return out, err
 	}
 	out = changeTable(changes)
-	out.Notes = append(out.Notes, fmt.Sprintf("%d checks are of rows of %s; %d rows became %d in %s", len(changes), tablePath, len(t.Rows), len(wider.Rows), path))
+	out.Notes = append(out.Notes, fmt.Sprintf("%d checks concern rows of %s; %d rows became %d in %s", len(changes), tablePath, len(t.Rows), len(wider.Rows), path))
 	return out, nil
 }
 
@@ -93,12 +93,12 @@ func changeTable(changes []receipt.Change) reports.Table {
 		t.Add(append(cells, reports.Str(gainText(claimed(c.Before))), reports.Str(gainText(k.Gain)), now, reports.Str(string(c.Effect)))...)
 	}
 	if len(t.Rows) == 0 {
-		t.Notes = append(t.Notes, "every claim covers what was measured")
+		t.Notes = append(t.Notes, "every interval covers what the receipts measured")
 	}
 	return t
 }
 
-// claimed is the gain of a row's evidence.
+// claimed returns the gain in a row's evidence.
 func claimed(e table.Evidence) record.Interval {
 	return record.Interval{Mid: e.Gain, Low: e.GainLow, High: e.GainHigh}
 }

@@ -33,11 +33,11 @@ func newVerify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Check that a backend's answers are right on this machine",
-		Long: `Run a backend over a matrix of problems and routings, and compare its output with
-the oracle before and after running calls back to back. The cases are chosen so
-that every value of every axis occurs (--quick), every pair of values of two axes
-(default) or every triple (--stress). A failure is printed as soon as it is seen.
-After Ctrl-C the table shows what was run by then.
+		Long: `Run a backend over a matrix of problems and routings. The oracle checks each config
+before and after calls that follow each other without a pause. The cases hold every
+value of every axis (--quick), every pair of values of two axes (default), or every
+triple (--stress). Failures are printed as they occur. After Ctrl-C the table shows
+the cases that ran.
 
 Exit code 3: an answer was wrong.`,
 		Example: `  epbench verify --backend cuda --quick
@@ -47,18 +47,18 @@ Exit code 3: an answer was wrong.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
-		s.BoolVar(&f.quick, "quick", false, "every value once")
-		s.BoolVar(&f.stress, "stress", false, "every triple of values")
-		s.StringVar(&f.only, "only", "", "run the cases that have all of these, `AXIS=VALUE`,...")
-		s.StringVar(&f.part, "part", "1/1", "run the i-th of n equal parts of the cases, `I/N`")
-		s.IntSliceVar(&f.ranks, "ranks", nil, "rank `COUNTS` of the matrix; default: those of the machine")
-		s.StringVar(&f.mode, "mode", "", "`HOW` rounds are issued: graph, eager or cold; default: the backend's own")
-		s.IntVar(&f.nodes, "nodes", 1, "`N` hosts that the ranks are spread over")
+		s.BoolVar(&f.quick, "quick", false, "every value of every axis once")
+		s.BoolVar(&f.stress, "stress", false, "every triple of values of three axes")
+		s.StringVar(&f.only, "only", "", "`AXIS=VALUE` run the cases with all of these, comma-separated")
+		s.StringVar(&f.part, "part", "1/1", "`I/N` run the i-th of n equal parts of the cases")
+		s.IntSliceVar(&f.ranks, "ranks", nil, "`COUNTS` numbers of ranks in the matrix; default: those of the machine")
+		s.StringVar(&f.mode, "mode", "", "`MODE` how rounds are issued: graph, eager or cold; default: the backend's own")
+		s.IntVar(&f.nodes, "nodes", 1, "`N` number of hosts, each with an equal share of the ranks")
 	})
 	addBackendFlag(cmd, &f.backend)
 	f.out.bind(cmd)
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
-		s.BoolVar(&f.all, "all", false, "print every value of every axis, and which parameter values ran")
+		s.BoolVar(&f.all, "all", false, "print every value of every axis, and how often each parameter value ran")
 	})
 	return cmd
 }
@@ -73,8 +73,8 @@ func (f *verifyFlags) level() conform.Level {
 	return conform.Default
 }
 
-// axes are those of the backend, with the ranks and nodes that are asked for. A case needs
-// ranks that are a multiple of its nodes.
+// axes returns the axes of the backend, with the ranks and nodes of the flags. Ranks must be
+// a multiple of nodes.
 func (f *verifyFlags) axes(b kernels.Backend) (conform.Axes, error) {
 	axes := conform.AxesFor(b.Machine(), b.Kernels())
 	if len(f.ranks) > 0 {
@@ -139,15 +139,15 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 	return verdictOf(results)
 }
 
-// filter keeps the cases that --only asks for, and of these the part that
-// --part does. Parts take turns, so that each has its share of every op.
+// filter keeps the cases of --only, and of these the part of --part. The parts take cases in
+// turn, so that each has a share of every op.
 func (f *verifyFlags) filter(cases []conform.Case) ([]conform.Case, error) {
 	tags := splitList(f.only)
 	kept := slices.DeleteFunc(slices.Clone(cases), func(c conform.Case) bool {
 		return slices.ContainsFunc(tags, func(tag string) bool { return !slices.Contains(c.Tags, tag) })
 	})
 	if len(kept) == 0 {
-		return nil, usagef("--only: no case of this level has %s; write axis=value as the table does, for instance ranks=4,dtype=fp8", f.only)
+		return nil, usagef("--only: no case of this level has %s; write axis=value as in the table, for instance ranks=4,dtype=fp8", f.only)
 	}
 	mine, err := conform.Part(kept, f.part)
 	if err != nil {
@@ -156,8 +156,8 @@ func (f *verifyFlags) filter(cases []conform.Case) ([]conform.Case, error) {
 	return mine, nil
 }
 
-// verifyCases runs the cases, says on stderr what fails when it does and how
-// far it is every few seconds. What was run before an error stays.
+// verifyCases runs the cases. It prints failures as they occur, and every few seconds how
+// many cases are done. With an error it also returns the results so far.
 func verifyCases(cmd *cobra.Command, b kernels.Backend, cases []conform.Case) ([]conform.Result, error) {
 	var out []conform.Result
 	said := time.Now()
@@ -174,8 +174,8 @@ func verifyCases(cmd *cobra.Command, b kernels.Backend, cases []conform.Case) ([
 	return out, err
 }
 
-// verdictOf is exit code 3 where a number was wrong and 1 where a candidate
-// failed otherwise or nothing could be run.
+// verdictOf returns an error with exit code 3 where an answer was wrong, and 1 where a config
+// failed otherwise or no case ran.
 func verdictOf(results []conform.Result) error {
 	wrong, failed, ran := 0, 0, 0
 	for _, r := range results {

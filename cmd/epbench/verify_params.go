@@ -12,16 +12,16 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// setting is one value of a kernel's parameter.
+// setting is one value of a parameter of a kernel.
 type setting struct {
 	kernel, param string
 	value         ep.Value
 }
 
-// parameterTable says how often each value of each parameter ran, on its own
-// or in a pair: a matrix of cases proves nothing about a path no config took.
+// parameterTable counts the configs with each value of each parameter, those in pairs too: a
+// matrix of cases proves nothing about a path that no config took.
 func parameterTable(results []conform.Result) reports.Table {
-	t := reports.Table{Name: "parameters", Title: "configs that ran with each parameter value", Columns: []reports.Column{
+	t := reports.Table{Name: "parameters", Title: "Configs that ran with each parameter value", Columns: []reports.Column{
 		reports.Words("kernel"), reports.Words("parameter"), reports.Words("value: configs, failed after /"),
 	}}
 	ran, failed := map[setting]int{}, map[setting]int{}
@@ -61,7 +61,7 @@ func settings(op ep.Op, c ep.Config) []setting {
 	return out
 }
 
-// compareSettings orders numbers as numbers.
+// compareSettings orders by kernel, parameter and value; numbers by size.
 func compareSettings(a, b setting) int {
 	x, xn := a.value.Int()
 	y, yn := b.value.Int()

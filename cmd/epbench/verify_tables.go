@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// tally counts what was run with one value of one axis.
+// tally counts the cases and results with one value of one axis.
 type tally struct {
 	cases, skipped, configs, rows, failed int
 	maxErr                                float64
@@ -30,12 +30,11 @@ func (t *tally) add(r conform.Result) {
 }
 
 func title(m ep.Machine, l conform.Level) string {
-	return fmt.Sprintf("conformance of %s on %s, level %s", m.Backend, m.Name, l)
+	return fmt.Sprintf("Conformance of %s on %s, level %s", m.Backend, m.Name, l)
 }
 
-// verifyTables are the conformance table, a row for each tag and one for
-// everything, which parameter values ran, and where something failed the list
-// of it.
+// verifyTables returns the conformance table, with a row for each tag and one for all cases,
+// the table of parameter values, and the table of failures where there are any.
 func verifyTables(title string, tags []string, results []conform.Result) []reports.Table {
 	t := reports.Table{
 		Name:  "conformance",
@@ -60,8 +59,8 @@ func verifyTables(title string, tags []string, results []conform.Result) []repor
 			t.Add(tallyCells(tag, *n)...)
 		}
 	}
-	t.Note("rows compared: dispatched and activated rows and combined tokens, each judged before and after running back to back",
-		"largest error: relative to the row's largest magnitude, 0 where bytes are equal; combine rounds to BF16, and de-duplicating combine rounds partial sums too")
+	t.Note("rows compared: dispatched rows, activated rows and combined tokens, each judged before and after calls back to back",
+		"largest error: relative to the largest magnitude in the row, 0 where bytes are equal. Combine rounds to BF16; combine with algo=dedup rounds partial sums too")
 	if skipped := skips(results); skipped != "" {
 		t.Warn("%s", skipped)
 	}
@@ -72,15 +71,15 @@ func verifyTables(title string, tags []string, results []conform.Result) []repor
 	return tables
 }
 
-// headlines keeps the rows of ops, dtypes and ranks, the sum, and every value with a
-// failure. It drops the table of parameter values.
+// headlines keeps the rows of ops, dtypes, ranks and all cases, and those with a failure. It
+// drops the table of parameter values.
 func headlines(tables []reports.Table) []reports.Table {
 	t := &tables[0]
 	t.Rows = slices.DeleteFunc(t.Rows, func(r []reports.Cell) bool {
 		failed := r[len(r)-1].Mark == reports.Bad
 		return !failed && !slices.Contains([]string{"op", "dtype", "ranks", "all"}, r[0].Text)
 	})
-	t.Note("--all prints every axis, and how many configs ran with each parameter value")
+	t.Note("--all prints every axis, and how often each parameter value ran")
 	return slices.DeleteFunc(tables, func(t reports.Table) bool { return t.Name == "parameters" })
 }
 
@@ -101,7 +100,7 @@ func tallyCells(tag string, n tally) []reports.Cell {
 	}
 }
 
-// skips says why cases were left out, each reason once.
+// skips says why cases were skipped: up to three different reasons.
 func skips(results []conform.Result) string {
 	n, seen := 0, map[string]bool{}
 	var reasons []string
@@ -121,9 +120,9 @@ func skips(results []conform.Result) string {
 	return fmt.Sprintf("%d cases skipped: %s", n, strings.Join(reasons[:min(3, len(reasons))], "; "))
 }
 
-// failureTable lists failed configs, the first forty.
+// failureTable lists the first forty failed configs.
 func failureTable(results []conform.Result) reports.Table {
-	t := reports.Table{Name: "failures", Title: "what failed", Columns: []reports.Column{
+	t := reports.Table{Name: "failures", Title: "Failures", Columns: []reports.Column{
 		reports.Words("case"), reports.Words("config"), reports.Words("status"), reports.Words("reason"),
 	}}
 	left := 0

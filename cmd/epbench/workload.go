@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// workloadOptions are the flags of workload.
+// workloadOptions hold the flags of workload.
 type workloadOptions struct {
 	problem problemFlags
 	tables  tableFlags
@@ -28,10 +28,10 @@ func newWorkload() *cobra.Command {
 	var o workloadOptions
 	cmd := &cobra.Command{
 		Use:   "workload",
-		Short: "Show what a routing draws: skew, traffic and the wire limit",
-		Long: `Draw each routing for each token count. Print how uneven it is, the routing class
-that tables are keyed by, and the bytes that cross the wire. --list explains the
-routings there are.`,
+		Short: "Draw routings: print their skew, traffic and wire limit",
+		Long: `Draw each routing for each token count. Print how uneven it is, its routing class, by
+which tables are keyed, and the bytes that cross the wire. --list explains all
+routings.`,
 		Example: `  epbench workload --model deepseek-v3 --ranks 8 --tokens 128 --routing zipf:1.0
   epbench workload --list
   epbench workload --routing hotrank:4 --link 450 --matrix`,
@@ -45,15 +45,15 @@ routings there are.`,
 	return cmd
 }
 
-// notDrawn are the flags of problems that make no difference to what is drawn.
+// notDrawn names the problem flags that do not change what is drawn.
 var notDrawn = []string{"op", "mode", "nodes", "max-tokens", "layout"}
 
 func (o *workloadOptions) bind(s *pflag.FlagSet) {
-	s.Float64Var(&o.link, "link", 0, "`GB/s` (10^9) of a rank's link each way, for the wire limit")
-	s.BoolVar(&o.matrix, "matrix", false, "also print the bytes from each rank to each")
+	s.Float64Var(&o.link, "link", 0, "`GB/s` speed of a rank's link each way, for the wire limit (1 GB is 10^9 bytes)")
+	s.BoolVar(&o.matrix, "matrix", false, "also print the bytes from each rank to each rank")
 	s.BoolVar(&o.list, "list", false, "explain the distributions and modifiers of --routing")
-	s.IntVar(&o.steps, "steps", 0, "follow a drifting routing for `N` steps")
-	s.Float64Var(&o.half, "half-life", 16, "`STEPS` in which half of the experts hand on their popularity, for --steps")
+	s.IntVar(&o.steps, "steps", 0, "`N` let the routing drift for this many steps")
+	s.Float64Var(&o.half, "half-life", 16, "`STEPS` with --steps: after so many, half of the experts have handed on their popularity")
 }
 
 func (o *workloadOptions) run(cmd *cobra.Command) error {
@@ -72,7 +72,7 @@ func (o *workloadOptions) run(cmd *cobra.Command) error {
 	}
 	for _, d := range w.Distributions {
 		if o.steps > 0 && strings.Contains(d.Spec(), "+drift") {
-			return usagef("--steps adds drift; leave +drift out of --routing")
+			return usagef("--steps: adds drift itself; leave +drift out of --routing")
 		}
 	}
 	t := newRoutingTables(o.link)
@@ -86,7 +86,7 @@ func (o *workloadOptions) run(cmd *cobra.Command) error {
 	return o.tables.print(cmd, t.tables(o.matrix)...)
 }
 
-// draw adds one routing for one problem, or each of its steps.
+// draw adds the rows of one routing for one problem, or of each of its steps.
 func (o *workloadOptions) draw(t *routingTables, d workloads.Distribution, p ep.Problem) error {
 	if o.steps > 0 {
 		for w, err := range workloads.Sequence(d.Spec(), o.half, o.steps, p, o.problem.seed) {
@@ -109,8 +109,8 @@ func (o *workloadOptions) draw(t *routingTables, d workloads.Distribution, p ep.
 	return err
 }
 
-// drawOptions are the problems and routings to draw; a routing is the same for
-// every op.
+// drawOptions returns the problems and routings to draw. A routing is the same for every op,
+// so dispatch stands for all.
 func drawOptions(f *problemFlags) (*sweep.Options, error) {
 	f.ops = string(ep.Dispatch)
 	return f.options(ep.Machine{Backend: "cpu"}, nil)

@@ -21,10 +21,10 @@ func newWorkloadExport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export -o FILE",
 		Short: "Write a drawn routing as .npy, .npz, .csv or .jsonl",
-		Long: `Draw one routing and write the expert ids of each token, for the tokens of all
-ranks in order; -1 is masked. A .npy holds ids as int32 [tokens, top-k], a .npz
-topk_ids and topk_weights, a .csv or .jsonl ids and weights. --routing trace:FILE
-replays the file.`,
+		Long: `Draw one routing and write the expert ids of each token, for the tokens of all ranks
+in order. The id -1 is a masked selection. A .npy file holds ids as int32 [tokens,
+top-k], a .npz file topk_ids and topk_weights, a .csv or .jsonl file ids and weights.
+--routing trace:FILE replays the file.`,
 		Example: `  epbench workload export --model deepseek-v3 --routing zipf:1.0 -o zipf.npy
   epbench workload export --tokens 64 --routing khot:8:0.9 -o hot.csv
   epbench workload export --experts 64 --topk 6 --tokens 128 -o drawn.npz`,
@@ -32,7 +32,7 @@ replays the file.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.problem.bind(cmd, notDrawn...)
-	flags(cmd, forOutput, func(s *pflag.FlagSet) { s.StringVarP(&o.out, "out", "o", "", "`FILE` to write") })
+	flags(cmd, forOutput, func(s *pflag.FlagSet) { s.StringVarP(&o.out, "out", "o", "", "`FILE` file to write") })
 	cmd.Flags().Lookup("tokens").DefValue = "64"
 	cmd.Flags().Lookup("routing").DefValue = "uniform"
 	o.problem.tokens, o.problem.routing = "64", "uniform"
@@ -41,14 +41,14 @@ replays the file.`,
 
 func (o *exportOptions) run(cmd *cobra.Command) error {
 	if o.out == "" {
-		return usagef("-o: name a file that ends in .npy, .npz, .csv or .jsonl; - prints CSV")
+		return usagef("-o FILE is required: a .npy, .npz, .csv or .jsonl file, or - to print CSV")
 	}
 	draw, err := drawOptions(&o.problem)
 	if err != nil {
 		return err
 	}
 	if n := len(draw.Problems) * len(draw.Distributions); n != 1 {
-		return usagef("--tokens, --dtype, --routing: a file holds one routing, these give %d", n)
+		return usagef("--tokens, --dtype, --routing: a file holds one routing, but these give %d", n)
 	}
 	w, err := workloads.New(draw.Distributions[0], draw.Problems[0], draw.Seed)
 	if err != nil {

@@ -31,7 +31,7 @@ func newWorkloadFit() *cobra.Command {
 	}
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {
 		o.trace.bind(s)
-		s.IntVar(&o.topK, "topk", 0, "`N` experts per token; counts need it, because they do not tell")
+		s.IntVar(&o.topK, "topk", 0, "`N` experts per token; required for counts, which do not hold it")
 		s.IntVar(&o.experts, "experts", 0, "`N` routed experts; default: the highest id + 1")
 	})
 	o.tables.bind(cmd)
@@ -54,13 +54,12 @@ func (o *fitOptions) run(cmd *cobra.Command, file string) error {
 	return o.tables.print(cmd, fitTable(fits, noise))
 }
 
-// shape is the counts and the top-k, with the flags filling in what the trace does
-// not tell.
+// shape returns the counts by expert and the top-k. The flags give what the trace lacks.
 func (o *fitOptions) shape(s trace.Summary) ([]int64, int, error) {
 	counts, topK := s.Counts, s.TopK
 	if s.Kind == trace.Counts {
 		if topK = o.topK; topK < 1 || topK > trace.MaxTopK {
-			return nil, 0, fmt.Errorf("--topk: %d is outside 1 to %d; counts do not tell how many experts a token selects", topK, trace.MaxTopK)
+			return nil, 0, fmt.Errorf("--topk: %d is outside 1 to %d; a file of counts does not hold how many experts a token selects", topK, trace.MaxTopK)
 		}
 	}
 	if o.experts == 0 {
@@ -77,15 +76,15 @@ func fitTable(fits []workloads.Fit, noise float64) reports.Table {
 		Name: "fit", Title: "Distributions, nearest first",
 		Columns: []reports.Column{reports.Words("routing"), reports.Numbers("distance", "%")},
 		Notes: []string{
-			"distance: the share of the selections that would have to go to another expert to make the sorted loads equal",
-			fmt.Sprintf("a recording of this size, drawn from the distribution itself, is about %.2f %% away from it: fits nearer than that are as good as can be told", 100*noise),
+			"distance: the share of selections that must move to another expert to make the sorted loads equal",
+			fmt.Sprintf("noise: a recording of this size, drawn from the distribution itself, is about %.2f %% away from it; nearer fits cannot be told apart", 100*noise),
 		},
 	}
 	for _, f := range fits {
 		t.Add(reports.Str(f.Spec), reports.Float(100*f.Distance, 2))
 	}
 	if fits[0].Distance > 0.1 {
-		t.Warn("no distribution is near; replay the recording itself with --routing trace:FILE")
+		t.Warn("no distribution is near; use the recording itself: --routing trace:FILE")
 	}
 	return t
 }

@@ -16,20 +16,20 @@ import (
 	"github.com/epbench/epbench/workloads/trace"
 )
 
-// traceFlags say what to read of a file.
+// traceFlags select what to read of a file.
 type traceFlags struct {
 	kind string
 	opts trace.Options
 }
 
 func (f *traceFlags) bind(s *pflag.FlagSet) {
-	s.IntVar(&f.opts.Layer, "layer", -1, "layer `N` to read, where a file has several")
-	s.StringVar(&f.kind, "kind", "", "`WHICH`: ids or counts; default: told by the array's name, else by its shape")
-	s.StringVar(&f.opts.Array, "array", "", "`NAME` of the array to read, where a .npz, .pt or .json has several")
-	s.BoolVar(&f.opts.TokensFirst, "tokens-first", false, "three axes are [tokens, layers, top-k] (vLLM), not [layers, tokens, top-k] (SGLang)")
+	s.IntVar(&f.opts.Layer, "layer", -1, "`N` layer to read, where a file has several")
+	s.StringVar(&f.kind, "kind", "", "`KIND` what the array holds, ids or counts; default: by its name, else by its shape")
+	s.StringVar(&f.opts.Array, "array", "", "`NAME` array to read, where a .npz, .pt or .json file has several")
+	s.BoolVar(&f.opts.TokensFirst, "tokens-first", false, "read three axes as [tokens, layers, top-k] (vLLM), not as [layers, tokens, top-k] (SGLang)")
 }
 
-// scan opens a file and hands it to read.
+// scan opens a file and reads it with read.
 func (f *traceFlags) scan(file string, read func(*trace.Reader) (trace.Summary, error)) (trace.Summary, error) {
 	switch f.opts.Kind = trace.Kind(f.kind); f.opts.Kind {
 	case "", trace.IDs, trace.Counts:
@@ -59,11 +59,11 @@ func newWorkloadImport() *cobra.Command {
 	var o importOptions
 	cmd := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Check a recorded routing, measure it, and write it as a trace",
-		Long: `Read a recorded routing of any size: top-k ids (and weights) as .npy, .npz, .csv
-or .jsonl, or what the expert recorders of SGLang and vLLM dump as .pt, .npz, .npy,
-.json or .csv. Print what it holds. With -o, write one layer of it for --routing
-trace:FILE: ids as .npy, .npz, .csv or .jsonl, counts as .csv.`,
+		Short: "Check a recorded routing, print its skew, and write it as a trace",
+		Long: `Read a recorded routing of any size: top-k ids (and weights) as .npy, .npz, .csv or
+.jsonl, or a dump of the expert recorders of SGLang and vLLM as .pt, .npz, .npy, .json
+or .csv. Print what it holds. With -o write one layer for --routing trace:FILE: ids as
+.npy, .npz, .csv or .jsonl, counts as .csv.`,
 		Example: `  epbench workload import topk_ids.npy
   epbench workload import expert_distribution.pt --layer 12 -o layer12.csv
   epbench workload import routed.npz --tokens-first --ranks 16`,
@@ -72,9 +72,9 @@ trace:FILE: ids as .npy, .npz, .csv or .jsonl, counts as .csv.`,
 	}
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {
 		o.trace.bind(s)
-		s.IntVar(&o.ranks, "ranks", 8, "`N` ranks that share the experts, for the load of ranks")
+		s.IntVar(&o.ranks, "ranks", 8, "`N` number of ranks that share the experts, for the loads of ranks")
 	})
-	flags(cmd, forOutput, func(s *pflag.FlagSet) { s.StringVarP(&o.out, "out", "o", "", "`FILE` to write") })
+	flags(cmd, forOutput, func(s *pflag.FlagSet) { s.StringVarP(&o.out, "out", "o", "", "`FILE` file to write") })
 	o.tables.bind(cmd)
 	return cmd
 }
@@ -96,7 +96,7 @@ func (o *importOptions) run(cmd *cobra.Command, file string) error {
 	return o.tables.print(cmd, o.summary(file, s))
 }
 
-// write writes what it scans to the file of -o, where there is one.
+// write scans a trace, and writes it to the file of -o where there is one.
 func (o *importOptions) write(cmd *cobra.Command, r *trace.Reader) (s trace.Summary, err error) {
 	if o.out == "" {
 		return r.Scan(nil)
@@ -112,9 +112,8 @@ func (o *importOptions) write(cmd *cobra.Command, r *trace.Reader) (s trace.Summ
 	return s, err
 }
 
-// writeTrace writes the file of -o by way of a temporary one, since some
-// formats are not written from front to back, and a failure must not cost the
-// file that was there. "-" is CSV on standard output.
+// writeTrace writes a temporary file and then the file of -o: some formats are not written
+// from front to back, and a failure must not destroy an older file. "-" prints CSV.
 func writeTrace(cmd *cobra.Command, out string, write func(path string) error) error {
 	ext, dir := filepath.Ext(out), filepath.Dir(out)
 	if info, err := os.Stat(out); out == "-" || err == nil && !info.Mode().IsRegular() {
@@ -151,7 +150,7 @@ func writeIDs(r *trace.Reader, out string) (trace.Summary, error) {
 
 func writeCounts(r *trace.Reader, out string) (trace.Summary, error) {
 	if filepath.Ext(out) != ".csv" {
-		return trace.Summary{}, fmt.Errorf("-o: %s: counts are written as .csv", out)
+		return trace.Summary{}, fmt.Errorf("-o: %s: counts need a .csv file", out)
 	}
 	f, err := os.Create(out)
 	if err != nil {

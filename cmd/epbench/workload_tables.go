@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// routingTables collects what workload prints.
+// routingTables collects the tables of workload.
 type routingTables struct {
 	link     float64 // GB/s of a rank's link each way; 0 for no wire limits
 	skew     reports.Table
@@ -20,7 +20,7 @@ func newRoutingTables(link float64) routingTables {
 	n := reports.Numbers
 	t := routingTables{link: link}
 	t.skew = reports.Table{
-		Name: "routing", Title: "What was drawn",
+		Name: "routing", Title: "Skew of the drawn routings",
 		Columns: []reports.Column{
 			reports.Words("routing"), n("tokens", ""), n("gini", ""), n("cv", "").Dropped(5),
 			n("expert", "x"), n("rank", "x"), n("pair", "x").Dropped(6), n("ranks", ""), n("local", "%"),
@@ -28,31 +28,31 @@ func newRoutingTables(link float64) routingTables {
 			n("selections", "").Dropped(9), reports.Words("class"),
 		},
 		Notes: []string{
-			"tokens: per rank, of the fullest; expert, rank, pair: the largest load of an expert, a rank, an (expert, source rank), over the mean",
-			"ranks: distinct ranks a token visits; effective: 2^entropy experts; top20: share of the most popular fifth of the experts",
-			"class: the routing class that tables are keyed by; a property of the routing, found by drawing enough tokens",
+			"tokens: of the fullest rank; expert, rank, pair: the largest load of an expert, a rank, an (expert, source rank), over the mean",
+			"ranks: distinct ranks that a token visits; effective: 2^entropy experts; top20: share of the most popular fifth of the experts",
+			"class: the routing class, by which tables are keyed; it is computed from many tokens, whatever --tokens says",
 		},
 	}
 	t.wire = reports.Table{
-		Name: "wire", Title: "What the busiest rank moves",
+		Name: "wire", Title: "Traffic of the busiest rank",
 		Columns: []reports.Column{
 			reports.Words("routing"), n("tokens", ""), reports.Words("dtype"), n("message", "B").Dropped(3),
 			n("dispatch", "MB"), n("dispatch dedup", "MB"), n("combine", "MB"), n("combine dedup", "MB"),
 		},
 		Notes: []string{
-			"the larger of sent and received bytes, without those that stay on the rank",
-			"a token is sent once to each selected expert; dedup: once to each rank that has some of them",
+			"bytes: the larger of sent and received ones, without those that stay on the rank",
+			"dispatch, combine: a token goes once to each selected expert; dedup: once to each rank of a selected expert",
 		},
 	}
 	if link > 0 {
 		t.wire.Columns = append(t.wire.Columns, n("dispatch limit", "us"), n("combine limit", "us"))
-		t.wire.Notes = append(t.wire.Notes, fmt.Sprintf("limit: the wire limit, the time that the dedup bytes take at %g GB/s; no kernel is faster", link))
+		t.wire.Notes = append(t.wire.Notes, fmt.Sprintf("limit: the wire limit, the time of the dedup bytes at %g GB/s; no kernel is faster", link))
 	}
 	return t
 }
 
-// add measures one workload. The first table does not depend on the dtype, so
-// it takes the workloads of the first dtype alone.
+// add adds the rows of one workload. The skew does not depend on the dtype, so that table
+// takes the workloads of the first dtype alone.
 func (t *routingTables) add(w *workloads.Workload) {
 	p := w.Problem
 	if len(t.wire.Rows) == 0 || t.wire.Rows[0][2].Text == string(p.Dispatch) {
@@ -100,7 +100,7 @@ func matrixTable(w *workloads.Workload, message, number int) reports.Table {
 	p := w.Problem
 	t := reports.Table{
 		Name:    fmt.Sprintf("matrix-%d", number),
-		Title:   fmt.Sprintf("Dispatch of %s, %d tokens, %s: MB from rank (row) to rank, a message for each selected expert", w.Spec, p.Tokens, p.Dispatch),
+		Title:   fmt.Sprintf("Dispatch of %s, %d tokens, %s: MB from rank (row) to rank, one message for each selected expert", w.Spec, p.Tokens, p.Dispatch),
 		Columns: []reports.Column{reports.Words("from")},
 	}
 	for r := range p.Ranks {

@@ -18,7 +18,7 @@ type replay string
 
 var traceKind = kind{
 	name: "trace", file: true,
-	doc:   "replays a recorded routing, FILE.npy .npz .pt .csv .jsonl .json; see docs/workloads.md for the rule",
+	doc:   "replays a recorded routing, FILE.npy .npz .pt .csv .jsonl .json; see docs/traces.md for the rule",
 	build: func(a args, r *recipe) error { r.law = replay(a.file).prepare; return nil },
 }
 

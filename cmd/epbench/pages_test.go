@@ -157,7 +157,8 @@ func makeFigures(recipe string) (string, error) {
 	if code := run(context.Background(), args, &stdout, &stderr); code != exitDone {
 		return "", fmt.Errorf("exit %d: %s", code, stderr.String())
 	}
-	reader := csv.NewReader(&stdout)
+	first, _, _ := strings.Cut(stdout.String(), "\n\n") // of several tables
+	reader := csv.NewReader(strings.NewReader(first))
 	reader.Comment, reader.FieldsPerRecord = '#', -1
 	rows, err := reader.ReadAll()
 	if err != nil || len(rows) < 2 {
@@ -312,6 +313,9 @@ func figure(text, format string) string {
 	if fraction != "" {
 		whole += "." + fraction
 	}
+	if strings.Trim(whole, "-0.") == "" {
+		whole = strings.TrimPrefix(whole, "-")
+	}
 	return whole
 }
 
@@ -330,7 +334,7 @@ func TestFigure(t *testing.T) {
 	for _, c := range []struct{ text, format, want string }{
 		{"3.856", "", "3.86"}, {"49.12", "", "49.1"}, {"129.952", "", "130"}, {"1060.4", "", "1,060"},
 		{"4096", "", "4,096"}, {"4096", ":", "4096"}, {"0.97237", ":2", "0.97"}, {"12992000", "", "12,992,000"},
-		{"-1234.5", ":0", "-1,234"}, {"uniform", "", "uniform"}, {"9.999", "", "10.0"}, {"", ":1", ""},
+		{"-1234.5", ":0", "-1,234"}, {"uniform", "", "uniform"}, {"9.999", "", "10.0"}, {"-0.008", ":1", "0.0"}, {"", ":1", ""},
 	} {
 		if got := figure(c.text, c.format); got != c.want {
 			t.Errorf("figure(%q, %q) = %q, want %q", c.text, c.format, got, c.want)

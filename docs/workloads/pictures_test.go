@@ -1,10 +1,9 @@
-// Package pictures keeps docs/workloads.md true: its table and pictures are
+// Package pictures checks the table and the pictures of docs/workloads.md against
 // what the distributions draw.
 package pictures
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"image/color"
 	"os"
@@ -21,7 +20,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-var update = flag.Bool("update", false, "rewrite the table and the pictures")
+// EPBENCH_UPDATE=1 (make pages) writes the table and the pictures instead of comparing.
+var update = os.Getenv("EPBENCH_UPDATE") != ""
 
 // specs are the rows of the table; the name of a picture is its first word.
 var specs = []string{
@@ -32,10 +32,10 @@ var specs = []string{
 
 const (
 	document   = "../workloads.md"
-	begin, end = "<!-- table: go test ./docs/workloads -update -->\n", "<!-- end of table -->\n"
+	begin, end = "<!-- table: make pages -->\n", "<!-- end of table -->\n"
 )
 
-// TestDocument compares the table and the pictures with what is drawn.
+// TestDocument draws the table and the pictures again and compares.
 func TestDocument(t *testing.T) {
 	text, err := os.ReadFile(document)
 	if err != nil {
@@ -54,16 +54,16 @@ func TestDocument(t *testing.T) {
 		checkPicture(t, w)
 	}
 	want := before + begin + table.String() + end + after
-	if *update {
+	if update {
 		if err := os.WriteFile(document, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	} else if string(text) != want {
-		t.Errorf("%s is out of date: go test ./docs/workloads -update", document)
+		t.Errorf("%s is out of date: make pages", document)
 	}
 }
 
-// Every distribution and modifier of --routing is in the document.
+// TestNothingIsLeftOut checks that the page has every distribution and modifier of --routing.
 func TestNothingIsLeftOut(t *testing.T) {
 	text, err := os.ReadFile(document)
 	if err != nil {
@@ -76,8 +76,8 @@ func TestNothingIsLeftOut(t *testing.T) {
 	}
 }
 
-// drawn is deepseek-v3 on 8 ranks with 4096 tokens each; replicas need experts
-// beside the 256.
+// drawn draws spec for deepseek-v3 on 8 ranks with 4096 tokens each. Replicas need
+// experts besides the 256.
 func drawn(t *testing.T, spec string) *workloads.Workload {
 	t.Helper()
 	d, err := workloads.Parse(spec)
@@ -110,7 +110,7 @@ func row(w *workloads.Workload) string {
 		s.DistinctRanks, 100*s.LocalShare, s.EffectiveExperts, float64(w.BytesDispatch(workloads.Direct))/1e6)
 }
 
-// definition is that of the last item: what a row is there to show.
+// definition returns the sentence about the last item of spec, which is what the row shows.
 func definition(spec string) string {
 	kinds := append(workloads.Kinds(), workloads.Modifiers()...)
 	items := strings.Split(spec, "+")
@@ -123,7 +123,7 @@ func definition(spec string) string {
 	return ""
 }
 
-// name is the file of a picture: zipf, or zipf-eplb.
+// name returns the name of a picture's file: zipf, or zipf-eplb.
 func name(spec string) string {
 	var words []string
 	for _, item := range strings.Split(spec, "+") {
@@ -133,7 +133,7 @@ func name(spec string) string {
 	return strings.Join(words, "-")
 }
 
-// checkPicture compares, or with -update writes. Only amd64 compares: elsewhere
+// checkPicture compares a picture with its file, or writes it. Only amd64 compares: elsewhere
 // fused arithmetic moves a coordinate by its last digit.
 func checkPicture(t *testing.T, w *workloads.Workload) {
 	t.Helper()
@@ -142,7 +142,7 @@ func checkPicture(t *testing.T, w *workloads.Workload) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *update {
+	if update {
 		if err := os.WriteFile(file, svg, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +152,7 @@ func checkPicture(t *testing.T, w *workloads.Workload) {
 		t.Fatal(err)
 	}
 	if runtime.GOARCH == "amd64" && !bytes.Equal(have, svg) {
-		t.Errorf("%s is out of date: go test ./docs/workloads -update", file)
+		t.Errorf("%s is out of date: make pages", file)
 	}
 }
 

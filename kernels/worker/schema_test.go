@@ -88,14 +88,19 @@ func TestSchemaIsPublished(t *testing.T) {
 	}
 }
 
-// TestDocumentNamesEveryField: who writes a worker has the document alone.
-func TestDocumentNamesEveryField(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/worker-protocol.md")
-	if err != nil {
-		t.Fatal(err)
+// TestPagesNameEveryField checks that the two pages of the protocol name every field of the
+// schema: somebody who writes a worker has nothing else.
+func TestPagesNameEveryField(t *testing.T) {
+	var pages []byte
+	for _, name := range []string{"worker-protocol.md", "worker-messages.md"} {
+		page, err := os.ReadFile("../../docs/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, page...)
 	}
 	words := map[string]bool{}
-	text := regexp.MustCompile("(?s)```.*?```").ReplaceAllString(string(doc), "") // commands
+	text := regexp.MustCompile("(?s)```.*?```").ReplaceAllString(string(pages), "") // commands
 	for _, code := range regexp.MustCompile("`[^`]+`").FindAllString(text, -1) {
 		for _, w := range regexp.MustCompile(`[a-z0-9_]+`).FindAllString(code, -1) {
 			words[w] = true
@@ -109,7 +114,7 @@ func TestDocumentNamesEveryField(t *testing.T) {
 	n := 0
 	eachProperty(schema, func(name string) {
 		if n++; !words[name] {
-			t.Errorf("docs/worker-protocol.md does not say what %s is", name)
+			t.Errorf("docs/worker-protocol.md and docs/worker-messages.md do not name %s", name)
 		}
 	})
 	if n < 50 {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/worker"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
@@ -64,13 +65,14 @@ func launchRanks(t *testing.T, ranks int, args string) launched {
 	l := launched{die: filepath.Join(t.TempDir(), "die")}
 	limits := worker.DefaultLimits()
 	limits.Hello, limits.Round = 2*time.Minute, 2*time.Minute
+	known := func(w worker.Welcome) ([]kernels.Kernel, error) { return declare.HostKernels(w.Machine), nil } // as epbench has them
 	var err error
 	l.Backend, err = worker.Open(t.Context(), worker.Command{
 		Argv: []string{"env", argsEnv + "=" + args, dieEnv + "=" + l.die, fmt.Sprintf("EMUL_GPUS=%d", ranks),
 			"../../examples/workers/ranks.sh", fmt.Sprint(ranks), os.Args[0]},
 		Listen: worker.Loopback,
 		Said:   func(line string) { t.Log(line) },
-	}, limits, nil)
+	}, limits, known)
 	if err != nil {
 		t.Fatal(err)
 	}

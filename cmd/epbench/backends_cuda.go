@@ -29,7 +29,7 @@ func openCUDA(ctx context.Context, arg string) (kernels.Backend, error) {
 	for option := range strings.FieldsSeq(strings.ReplaceAll(arg, ":", " ")) {
 		argv = append(argv, "--"+option)
 	}
-	b, err := worker.Open(ctx, worker.Command{Argv: argv, Said: showSaid}, worker.DefaultLimits(), &worker.Local{ABI: declare.ABI(), Kernels: declare.Kernels()})
+	b, err := worker.Open(ctx, worker.Command{Argv: argv, Said: showSaid}, worker.DefaultLimits(), worker.Built(declare.ABI(), declare.Kernels()))
 	if err != nil {
 		return nil, err
 	}

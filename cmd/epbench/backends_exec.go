@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/worker"
 )
 
@@ -37,11 +38,23 @@ func openCommand(ctx context.Context, line, listen string) (kernels.Backend, err
 	if listen != "" {
 		limits.Hello = launchLimit
 	}
-	b, err := worker.Open(ctx, worker.Command{Argv: argv, Listen: listen, Said: showSaid}, limits, nil)
+	b, err := worker.Open(ctx, worker.Command{Argv: argv, Listen: listen, Said: showSaid}, limits, ownKernels)
 	if err != nil {
 		return nil, err
 	}
 	return b, nil
+}
+
+// ownKernels returns the kernels of a worker that was built from this program's sources.
+// Any other worker declares its kernels itself.
+func ownKernels(w worker.Welcome) ([]kernels.Kernel, error) {
+	switch w.ABI {
+	case declare.ABI():
+		return declare.Kernels(), nil
+	case declare.HostABI():
+		return declare.HostKernels(w.Machine), nil
+	}
+	return nil, nil
 }
 
 // showSaid prints a line of a worker's standard output.

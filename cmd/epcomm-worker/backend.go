@@ -104,16 +104,9 @@ func precisionOf(p *pack.Pack) []kernels.Param {
 	}}
 }
 
-// Conditions implements kernels.Conditioned for kernels that epbench has no code of.
-func (b *backend) Conditions(kernel string) []kernels.Condition {
-	topology := fmt.Sprintf("problem.nodes == %d", b.nodes)
-	switch {
-	case b.pack != nil:
-		return []kernels.Condition{{Expr: topology, Reason: "the pack is for other nodes"}}
-	case b.nodes > 1:
-		return declare.HostConditions(kernel, topology)
-	}
-	return nil // of one host: epbench has the code
+// Conditions implements kernels.Conditioned: the nodes that this worker stands for.
+func (b *backend) Conditions(string) []kernels.Condition {
+	return []kernels.Condition{{Expr: fmt.Sprintf("problem.nodes == %d", b.nodes), Reason: "epcomm-worker --nodes, or its pack, is for other nodes"}}
 }
 
 // fits refuses problems that the pack was not made for.

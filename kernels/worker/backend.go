@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,10 +52,24 @@ type Backend struct {
 	losses      []string // see Losses
 }
 
-// Open starts the worker and exchanges hello and welcome with it. local, when not
-// nil, replaces the worker's declarations of kernels: their legality is then Go
-// code, and the worker must have been built from the same sources.
-func Open(ctx context.Context, c Command, limits Limits, local *Local) (*Backend, error) {
+// Known returns the kernels of a worker that this program has the code of, nil where it
+// has none. An error refuses the worker.
+type Known func(Welcome) ([]kernels.Kernel, error)
+
+// Built returns a Known for workers that must have been built from this program's sources.
+func Built(abi ep.ABI, all []kernels.Kernel) Known {
+	return func(w Welcome) ([]kernels.Kernel, error) {
+		if w.ABI != abi {
+			return nil, fmt.Errorf("it was built from other kernel sources (%s, this program has %s); rebuild both with make cuda", w.ABI.Short(), abi.Short())
+		}
+		return all, nil
+	}
+}
+
+// Open starts the worker and exchanges hello and welcome with it. The legality of a kernel
+// that is known is this program's code, together with the rules that the worker states. The
+// other kernels are as the worker declares them. known may be nil.
+func Open(ctx context.Context, c Command, limits Limits, known Known) (*Backend, error) {
 	if len(c.Argv) == 0 {
 		return nil, errors.New("no worker command given")
 	}
@@ -62,42 +77,50 @@ func Open(ctx context.Context, c Command, limits Limits, local *Local) (*Backend
 	if err := b.greet(ctx); err != nil {
 		return nil, err
 	}
-	declared := b.welcome.Kernels
-	if local != nil {
-		if local.ABI != b.welcome.ABI {
-			b.Close()
-			return nil, fmt.Errorf("%s was built from other kernel sources (%s, this program has %s); rebuild both with make cuda",
-				c.Argv[0], b.welcome.ABI.Short(), local.ABI.Short())
-		}
-		b.kernels = servedKernels(local.Kernels, declared)
-		return b, nil
-	}
-	for _, d := range declared {
-		k, err := d.kernel()
-		if err != nil {
-			b.Close()
-			return nil, fmt.Errorf("%s: %w", c.Argv[0], err)
-		}
-		b.kernels = append(b.kernels, k)
+	var err error
+	if b.kernels, err = served(b.welcome, known); err != nil {
+		b.Close()
+		return nil, fmt.Errorf("%s: %w", c.Argv[0], err)
 	}
 	return b, nil
 }
 
-// Local are a worker's kernels, as this program declares them itself.
-type Local struct {
-	ABI     ep.ABI
-	Kernels []kernels.Kernel
-}
-
-// servedKernels returns the kernels that a worker declares, which may be fewer than its sources have:
-// epcomm-worker has no call for activation.
-func servedKernels(local []kernels.Kernel, declared []KernelDecl) (out []kernels.Kernel) {
-	for _, k := range local {
-		if slices.ContainsFunc(declared, func(d KernelDecl) bool { return d.Name == k.Name && d.Op == k.Op }) {
-			out = append(out, k)
+// served returns the kernels that a worker declares. Of known kernels they may be fewer than
+// its sources have: epcomm-worker has no call for activation.
+func served(w Welcome, known Known) (out []kernels.Kernel, err error) {
+	for _, d := range w.Kernels {
+		k, err := d.kernel()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, k)
+	}
+	if known == nil {
+		return out, nil
+	}
+	own, err := known(w)
+	if own == nil {
+		return out, err
+	}
+	declared := out
+	out = nil
+	for _, k := range own {
+		i := slices.IndexFunc(declared, func(d kernels.Kernel) bool { return d.Name == k.Name && d.Op == k.Op })
+		if i >= 0 {
+			out = append(out, withRules(k, declared[i]))
 		}
 	}
-	return out
+	return out, nil
+}
+
+// withRules returns a kernel of this program that obeys the rules of its declaration too:
+// what the worker alone knows, such as how many ranks were launched.
+func withRules(own, declared kernels.Kernel) kernels.Kernel {
+	check := own.Check
+	own.Check = func(m ep.Machine, p ep.Problem, c ep.Config) error {
+		return cmp.Or(declared.Check(m, p, c), check(m, p, c))
+	}
+	return own
 }
 
 // greet starts a process and exchanges hello and welcome.

@@ -282,31 +282,3 @@ func regionsHosts(p ep.Problem) []Region {
 
 // countersHosts is EpHostCounter of hosts/layout.cuh.
 func countersHosts(p ep.Problem) int { return countersEP(p) + 4*p.Experts + 2*p.Nodes }
-
-// HostConditions are the rules of a kernel of HostKernels; topology is that of ranks and
-// nodes.
-func HostConditions(kernel, topology string) []kernels.Condition {
-	out := []kernels.Condition{
-		{Expr: topology, Reason: "ranks and nodes must be those that were launched"},
-		{Expr: "!problem.skip_a2a", Reason: "skip-a2a sends nothing; use --backend cuda"},
-		{Expr: fmt.Sprintf("problem.experts <= %d", MaxExperts), Reason: "one block scans the counts of all experts"},
-		{Expr: "problem.hidden % 8 == 0", Reason: "16-byte vectors of bf16"},
-		{Expr: `problem.dispatch != "nvfp4" || problem.hidden % 32 == 0`, Reason: "16-byte vectors of e2m1"},
-		{Expr: fmt.Sprintf("threads %% %d == 0 && threads <= %d", Warp, maxHostThreads), Reason: "whole warps, with registers for the network"},
-		{Expr: "sms >= 2 && sms <= machine.sms", Reason: "all blocks must be resident, one an SM"},
-	}
-	route := kernels.Condition{Expr: `route != "rail" || problem.nodes > 1`, Reason: "rail is between hosts"}
-	switch kernel {
-	case combineHosts().Kernel.Name:
-		return append(out, route,
-			kernels.Condition{Expr: "wait_sms < sms", Reason: "the other blocks sum"},
-			kernels.Condition{Expr: `partial == "f32" || route == "rail"`, Reason: "under route=direct no sums travel"})
-	case dispatchHostsLL().Kernel.Name:
-		out = append(out, route)
-	case dispatchHosts().Kernel.Name:
-		return append(out, route,
-			kernels.Condition{Expr: "count_sms < sms", Reason: "the other blocks send"},
-			kernels.Condition{Expr: `route != "rail" || chunk_bytes == 0`, Reason: "a forwarded message travels in one piece"})
-	}
-	return append(out, conditionsHostsLL()...)
-}

@@ -76,16 +76,6 @@ func checkHostsLL(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return checkHosts(m, p, c)
 }
 
-// conditionsHostsLL are the refusals of checkHostsLL as expressions.
-func conditionsHostsLL() []kernels.Condition {
-	return []kernels.Condition{
-		{Expr: `problem.dispatch == "bf16" || problem.dispatch == "fp8"`, Reason: "the low-latency kernels send bf16 and fp8"},
-		{Expr: "!problem.shared_expert", Reason: "the low-latency kernels fuse no shared expert"},
-		{Expr: fmt.Sprintf("problem.top_k <= %d", maxHeaderTopK), Reason: "a header has a lane for each top-k position and one for the token"},
-		{Expr: fmt.Sprintf("problem.max_tokens <= %d", maxFastTokens), Reason: "the positions of a header"},
-	}
-}
-
 // regionsHostsLL is LhRegion of hosts/ll_layout.cuh.
 func regionsHostsLL(p ep.Problem) []Region {
 	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)

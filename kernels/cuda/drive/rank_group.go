@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/gob"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -29,15 +28,15 @@ type rankGroup struct {
 	opened  *groupSession
 }
 
-// Conditions implements kernels.Conditioned. It repeats the rules of checkTopology,
-// checkHosts and of each kernel as expressions, because epbench has no code of them.
-// Prepare checks again and refuses what these let pass.
-func (c *rankGroup) Conditions(kernel string) []kernels.Condition {
-	topology := fmt.Sprintf("problem.ranks == %d && problem.nodes == %d", c.machine.GPUs, c.hosts)
-	if c.first.place.Split {
-		topology = fmt.Sprintf("problem.ranks == %d && problem.nodes %% %d == 0", c.machine.GPUs, c.hosts)
-	}
-	return declare.HostConditions(kernel, topology)
+// Conditions implements kernels.Conditioned: epbench has the code of these kernels, and
+// cannot know what was launched.
+func (c *rankGroup) Conditions(string) []kernels.Condition {
+	return []kernels.Condition{c.topology().condition()}
+}
+
+// topology returns what was launched.
+func (c *rankGroup) topology() topology {
+	return topology{c.machine.GPUs, c.hosts, c.first.place.Split}
 }
 
 // link is the conversation with another rank.
@@ -181,7 +180,7 @@ func (c *rankGroup) Open(_ context.Context, w *workloads.Workload) (kernels.Sess
 	if err := w.Problem.Validate(); err != nil {
 		return nil, err
 	}
-	if err := c.checkTopology(w.Problem); err != nil {
+	if err := c.topology().check(w.Problem); err != nil {
 		return nil, err
 	}
 	if _, err := c.ask(task{Open: w}); err != nil {
@@ -191,24 +190,4 @@ func (c *rankGroup) Open(_ context.Context, w *workloads.Workload) (kernels.Sess
 	s.outputs = ref.NewRemote(ref.New(w, c.first.backend.options.InputScale), dtype.MaxRows(w.Problem), s.read)
 	c.opened = s
 	return s, nil
-}
-
-// checkTopology wants a problem's ranks and hosts to be those that were launched.
-func (c *rankGroup) checkTopology(p ep.Problem) error {
-	switch {
-	case p.Op == ep.Activation:
-		return errors.New("op: activation crosses nothing; use --backend cuda")
-	case p.Layout != ep.LayoutExpert:
-		return fmt.Errorf("layout: %s, the hosts kernels serve expert", p.Layout)
-	case p.Beside != "":
-		return fmt.Errorf("beside: %s, not measured across processes; use --backend cuda", p.Beside)
-	case p.Ranks != c.machine.GPUs:
-		return fmt.Errorf("ranks: %d, and %d were launched; use --ranks %d", p.Ranks, c.machine.GPUs, c.machine.GPUs)
-	case p.Nodes == c.hosts || p.Nodes%c.hosts == 0 && c.first.place.Split:
-		return nil
-	case c.first.place.Split:
-		return fmt.Errorf("nodes: %d is no multiple of the %d hosts that were launched", p.Nodes, c.hosts)
-	}
-	return fmt.Errorf("nodes: %d, and the ranks were launched on %d hosts; use --nodes %d, or epbench-cuda rank --split to let one host count as several",
-		p.Nodes, c.hosts, c.hosts)
 }

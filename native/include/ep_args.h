@@ -17,7 +17,7 @@ typedef long long int64_t;
 #include <stdint.h>
 #endif
 
-/* Of the layout of EpArgs: a pack is refused by a library of another. */
+/* Version of EpArgs's layout. The library refuses a pack of another version. */
 #define EP_ARGS_VERSION 1
 
 #define EP_MAX_RANKS 8    /* GPUs of one node that can address each other */
@@ -33,7 +33,7 @@ typedef long long int64_t;
 #define EP_EPILOGUE_SCALE 1 /* times epilogue_scale */
 #define EP_EPILOGUE_BIAS 2  /* plus bias[column] */
 
-/* Who passes messages to whom in ep_litmus_pass. */
+/* Between which threads ep_litmus_pass passes messages. */
 #define EP_LITMUS_BLOCK 0  /* two warps of one block */
 #define EP_LITMUS_GPU 1    /* the first two blocks of a rank */
 #define EP_LITMUS_SYSTEM 2 /* each rank to the next */
@@ -42,7 +42,7 @@ typedef long long int64_t;
  * `set` is written last. */
 typedef struct EpFault {
   uint32_t set;    /* 1 once the rest is valid */
-  uint32_t rank;   /* who waited */
+  uint32_t rank;   /* the rank that waited */
   uint32_t phase;  /* EpPhase */
   int32_t expert;  /* global expert waited for, -1 if none */
   int32_t source;  /* rank waited for, -1 if none */
@@ -60,9 +60,9 @@ typedef enum EpPhase {
   EP_PHASE_AGREE           /* comparing calls over ranks: epcomm's debug mode */
 } EpPhase;
 
-/* What the kernels around a call use: start alignment and time stamps. One
- * per rank, in device memory that every rank can address, zeroed at set-up
- * and after a fault. */
+/* Words for the kernels around a call: start alignment and time stamps. Each rank
+ * has one, in device memory that every rank can address, zeroed at set-up and
+ * after a fault. */
 typedef struct EpControl {
   uint32_t arrived[EP_MAX_RANKS]; /* last alignment each rank reached, written by that rank */
   uint32_t pad[32 - EP_MAX_RANKS];
@@ -72,10 +72,10 @@ typedef struct EpControl {
 } EpControl;
 
 typedef struct EpArgs {
-  /* who */
+  /* this rank */
   int32_t rank;
   int32_t ranks;
-  int32_t tokens;     /* of this rank, 0 .. max_tokens */
+  int32_t tokens;     /* tokens of this rank, 0 .. max_tokens */
   int32_t max_tokens;
 
   /* inputs of this rank */
@@ -88,8 +88,8 @@ typedef struct EpArgs {
   uint8_t *heap[EP_MAX_RANKS];
   uint64_t region[EP_MAX_REGIONS]; /* byte offset of each region of the family */
 
-  /* dispatch outputs; all lie on the symmetric heap, so that a kernel that
-   * places rows itself finds rank r's at heap[r] + (out - heap[rank]) */
+  /* Outputs of dispatch. All lie on the symmetric heap: a kernel whose senders place
+   * rows finds rank r's output at heap[r] + (out - heap[rank]). */
   uint8_t *out;          /* [max_rows, payload bytes of one row] */
   uint8_t *out_scales;   /* by dtype: fp8 f32 [hidden/128, max_rows]; mxfp4 [max_rows, hidden/32]; nvfp4 5-D */
   uint32_t *row_offsets; /* [groups + 1], groups = local experts, + 1 first when a shared expert is fused */
@@ -109,11 +109,11 @@ typedef struct EpArgs {
   int32_t *counters;
 
   /* control */
-  /* *round_base + round numbers this op's calls on this state: 1, 2, 3, ...
-   * without gaps and equal on all ranks; dispatch and combine of one state
-   * count apart. All launches of one call have the same number. After a fault
-   * the state is filled anew and the count starts again at 1. */
-  uint32_t round;             /* of this call within a graph */
+  /* The number of a call is *round_base + round: 1, 2, 3, ... without gaps and equal
+   * on all ranks. Dispatch and combine of one state are counted separately. All
+   * launches of one call have the same number. After a fault the state is filled
+   * anew and the count starts again at 1. */
+  uint32_t round;             /* place of this call within a graph, from 1 on */
   uint32_t *round_base;       /* advanced after each replay, never by a family */
   uint64_t deadline_ns;       /* longest spin */
   EpFault *fault;             /* this rank's record */
@@ -121,8 +121,8 @@ typedef struct EpArgs {
 
   /* launch parameters, read by the families that declare them */
   int32_t sms;         /* blocks in the grid */
-  int32_t wait_sms;    /* of these, blocks that only wait or receive */
-  int32_t count_sms;   /* of these, blocks that count and signal */
+  int32_t wait_sms;    /* blocks of the grid that only wait or receive */
+  int32_t count_sms;   /* blocks of the grid that count and signal */
   int32_t tile_tokens; /* rows claimed at a time */
   int32_t chunk_bytes; /* bytes one warp moves at a time */
   int32_t delay_ns;    /* fault drills: this rank sleeps first */
@@ -130,22 +130,22 @@ typedef struct EpArgs {
   int32_t skip_a2a;       /* 1: keep local experts only, send nothing */
   int32_t allreduce_size; /* ranks that share a replicated batch, for the shared expert's slice */
 
-  /* Launch parameters that one kernel alone has. A launch is of one kernel, so
-   * they share words. */
+  /* Launch parameters that one kernel alone has. They share words, since a launch runs
+   * one kernel. */
   union {
     int32_t rotate;    /* combine. 1: a rank serves itself first, then the next ranks; 0: all serve rank 0 first */
-    int32_t receivers; /* dispatch_ll: warps of a block that never send, so that early tokens are copied while others leave */
+    int32_t receivers; /* dispatch_ll: warps of a block that never send: they copy early tokens while others leave */
     int32_t cases;     /* ep_litmus_memcpy: copies made, each of another size */
     int32_t sizes;     /* ep_litmus_scan: arrays of 1 to so many values are scanned */
     int32_t scope;     /* ep_litmus_pass: EP_LITMUS_BLOCK, _GPU or _SYSTEM */
   };
   union {
-    int32_t pause_ns; /* dispatch_ll: between two looks of a receiver at one part of a message; leaves L2 to the senders */
+    int32_t pause_ns; /* dispatch_ll: pause of a receiver between two polls of one part of a message; leaves L2 to the senders */
     int32_t step;     /* ep_litmus_memcpy: 16-byte vectors by which a copy is longer than the one before */
     int32_t rounds;   /* ep_litmus_pass, ep_litmus_signal: messages passed */
   };
   int32_t cell_bytes; /* ep_litmus_memcpy: from one source to the next, and from one destination to the next */
-  int32_t peer;       /* ep_litmus_memcpy: rank that is written to */
+  int32_t peer;       /* ep_litmus_memcpy: rank that it writes to */
   int32_t spare[4];
 
   /* the session's own kernels only */

@@ -1,4 +1,4 @@
-/* What the kernels around epcomm's calls take, besides EpArgs. */
+/* Arguments of the kernels around epcomm's calls, besides EpArgs. */
 #ifndef EPCOMM_ARGS_H
 #define EPCOMM_ARGS_H
 

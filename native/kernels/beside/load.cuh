@@ -1,6 +1,6 @@
-/* What a session puts beside calls, besides cuBLASLt's products: values for their
- * factors, and loads that take SMs alone or memory traffic too, to tell what slows a
- * product down. No family includes this file.
+/* Kernels that a session runs with calls, besides cuBLASLt's products: one fills the
+ * products' factors, one only takes SMs, one also moves memory. The last two show what
+ * slows a product down. No family includes this file.
  */
 #include "common/check.cuh"
 
@@ -26,7 +26,7 @@ EP_ENTRY(1024, 1) beside_fill(const __grid_constant__ EpArgs a) {
 }
 
 /* Takes SMs and nothing else: each block stays for delay_ns. It asks for so much shared
- * memory that nothing fits beside it on its SM. */
+ * memory that no other block fits on its SM. */
 EP_ENTRY(1024, 1) beside_hold(const __grid_constant__ EpArgs a) {
   ep_drill_delay(a);
   __syncthreads();

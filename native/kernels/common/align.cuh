@@ -1,6 +1,6 @@
-/* What a session puts around calls: the start alignment over all ranks, time
- * stamps, the advance of call numbers, and a kernel that does nothing. All
- * run as one block of 32 threads.
+/* Kernels that a session launches around calls: the start alignment over all ranks,
+ * time stamps, the advance of call numbers, and a kernel that does nothing. Each
+ * runs as one block of 32 threads.
  */
 #ifndef EP_ALIGN_CUH
 #define EP_ALIGN_CUH
@@ -54,7 +54,7 @@ EP_ENTRY(32, 1) ep_next_round(const __grid_constant__ EpArgs a) {
   if (threadIdx.x == 0) a.control[a.rank]->replay++;
 }
 
-/* The empty kernel: what a clock reads for it is the clock's own share. */
+/* The empty kernel. A clock's reading of it is the clock's own share of a time. */
 EP_ENTRY(32, 1) ep_empty(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   ep_span_stage(a, EP_STAGE); /* past every stage at once */

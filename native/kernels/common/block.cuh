@@ -1,4 +1,4 @@
-/* What the threads of a block do together: copy, scan, reduce. */
+/* Copies, sums and maxima by the threads of a block together. */
 #ifndef EP_BLOCK_CUH
 #define EP_BLOCK_CUH
 
@@ -6,10 +6,10 @@
 
 EP_DEVICE uint32_t ceil_div(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
 
-/* Copies bytes (a multiple of 16, both addresses 16-byte aligned) with
- * `threads` threads of which this is number `thread`; each keeps up to
- * `in_flight` 16-byte loads outstanding. The source may be a receive buffer:
- * loads are coherent. No barrier. */
+/* Copies bytes (a multiple of 16, both addresses 16-byte aligned) with `threads`
+ * threads; this one has the number `thread`. Each keeps up to `in_flight` 16-byte
+ * loads outstanding. The source may be a receive buffer: loads are coherent. No
+ * barrier. */
 template <int in_flight>
 EP_DEVICE void block_memcpy(void *dst, const void *src, uint32_t bytes, uint32_t thread, uint32_t threads) {
   uint4 *d = static_cast<uint4 *>(dst);

@@ -31,7 +31,7 @@ EP_DEVICE void mbar_init(uint64_t *bar, uint32_t arrivals) {
 #endif
 }
 
-/* Arrives and announces bytes that copies will bring. */
+/* Arrives at the barrier and announces the bytes that copies will bring. */
 EP_DEVICE void mbar_expect(uint64_t *bar, uint32_t bytes) {
 #ifdef EP_EMULATE
   emul_mbar_expect(bar, bytes);
@@ -111,8 +111,8 @@ EP_DEVICE void bulk_wait_written() {
 #endif
 }
 
-/* ---- asynchronous copies of one lane: global to shared memory past the
- * registers. A lane that reads back only what it copied needs no barrier. */
+/* ---- asynchronous copies of one lane, from global to shared memory without
+ * registers. A lane that reads only what it copied itself needs no barrier. */
 
 EP_DEVICE void cp_async16(void *shared, const void *global) {
 #ifdef EP_EMULATE
@@ -137,8 +137,8 @@ EP_DEVICE void cp_async_wait() {
 #endif
 }
 
-/* Brings memory into L2 without waiting for it; one lane asks for it all. A
- * hint: bytes a multiple of 16. */
+/* Asks L2 to load memory, and does not wait for it; one lane asks for all of it.
+ * This is a hint. bytes is a multiple of 16. */
 EP_DEVICE void prefetch_l2(const void *p, uint32_t bytes) {
 #if defined(EP_EMULATE)
 #elif EP_HAS_BULK

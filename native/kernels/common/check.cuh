@@ -1,6 +1,6 @@
-/* Bounded waiting. Every loop that waits has a deadline. The first spin of a
- * rank that passes it records in host-mapped memory what it waited for, and
- * sets the abort word, on which every other spin of that rank leaves at once.
+/* Waits with a deadline. The first spin of a rank that passes it records in
+ * host-mapped memory what it waited for, and sets the abort word. Every other spin
+ * of the rank sees that word and leaves.
  */
 #ifndef EP_CHECK_CUH
 #define EP_CHECK_CUH
@@ -44,9 +44,9 @@ struct EpSpin {
   uint64_t start = 0;
   uint32_t polls = 0;
 
-  /* Counts one fruitless look. False once the deadline has passed or another
-   * spin of this rank gave up: leave the kernel. Looks at the clock every 64
-   * polls, because reading it costs as much as a poll. */
+  /* Counts one poll that found nothing. Returns false once the deadline has passed
+   * or another spin of this rank gave up: leave the kernel. It reads the clock every
+   * 64 polls, because that costs as much as a poll. */
   EP_DEVICE bool again(const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
     spin_pause();
     if ((++polls & 63u) != 0) return true;
@@ -68,20 +68,20 @@ EP_DEVICE bool ep_again_warp(EpSpin &spin, const EpArgs &a, EpWait w, uint64_t w
   return !__any_sync(EP_FULL_WARP, !spin.again(a, w, want, got));
 }
 
-/* Fault drill: this rank is late by delay_ns. */
+/* Fault drill: delays this rank by delay_ns. */
 EP_DEVICE void ep_drill_delay(const EpArgs &a) {
   if (a.delay_ns <= 0) return;
   uint64_t start = globaltimer();
   while (globaltimer() - start < static_cast<uint64_t>(a.delay_ns)) sleep_ns(200);
 }
 
-/* Fault drill: whether the signal of this expert is to be lost. */
+/* Fault drill: whether to leave out the signal of this expert. */
 EP_DEVICE bool ep_drill_drops(const EpArgs &a, int32_t expert) {
   return a.drop_signal > 0 && a.drop_signal == expert + 1;
 }
 
-/* How far the span reading goes: to the end of the kernel, or, for a variant
- * compiled to take the kernel apart, to the last warp that came past a stage. */
+/* Where the span reading ends: at the end of the kernel, or where the last warp
+ * passes a stage, in a variant that is compiled to time the stages. */
 #define EP_STAGE_END 0
 #define EP_STAGE_READY 1   /* dispatch: all counts are here; combine: all ranks began this call */
 #define EP_STAGE_SENT 2    /* dispatch_async, send_tokens_back: everything is on its way */
@@ -90,17 +90,17 @@ EP_DEVICE bool ep_drill_drops(const EpArgs &a, int32_t expert) {
 #define EP_STAGE EP_STAGE_END
 #endif
 
-/* The number of this call. EP_OWN_ROUNDS is for a host that cannot count its
- * calls, because graphs are replayed in any order: the device counts. Behind
- * round_base lie 32 words for each of EP_OWN_ROUNDS blocks, one for each warp
- * there may be. Only that warp reads its word, and it alone may thus advance it
- * in the middle of the kernel. One word for all would need a barrier over blocks,
- * or a kernel behind every call, which takes a microsecond; one word for a block
- * needs a barrier over its warps, 0.3 us at the end of the kernel.
+/* The number of this call. With EP_OWN_ROUNDS the device counts calls: the host cannot,
+ * because graphs are replayed in any order. Behind round_base lie 32 words for each
+ * of EP_OWN_ROUNDS blocks, one for each warp that a block may have. A warp alone reads
+ * its word, so that it may advance it in the middle of the kernel. One word for all
+ * would need a barrier over blocks, or a kernel behind every call, which takes a
+ * microsecond. One word for a block would need a barrier over its warps, 0.3 us at
+ * the end of the kernel.
  *
- * The load is an ordinary one, which L1 serves to most warps of a block: with a
- * relaxed load 2,000 warps ask L2 for the same lines at once, which took up to a
- * microsecond. Ordinary is enough, since an earlier kernel wrote the word. */
+ * The load is an ordinary one, which L1 serves to most warps of a block. With relaxed
+ * loads 2,000 warps ask L2 for the same lines at once, which took up to a microsecond.
+ * An ordinary load is enough, since an earlier kernel wrote the word. */
 EP_DEVICE uint32_t ep_number(const EpArgs &a) {
 #ifdef EP_OWN_ROUNDS
   return a.round + a.round_base[32 * blockIdx.x + warp_id()];
@@ -109,11 +109,11 @@ EP_DEVICE uint32_t ep_number(const EpArgs &a) {
 #endif
 }
 
-/* EP_NUMBER_DONE: called by every warp of a kernel that numbers its calls, once
- * its lanes have read the number, best while the warp has nothing to wait for. Under
- * EP_OWN_ROUNDS the last launch of a call, that with stamp 1, advances the words.
- * Launches differ in blocks and warps: a block also advances the words of those that
- * this launch does not have, of other blocks a whole line with each store. */
+/* EP_NUMBER_DONE: every warp of a kernel that numbers its calls executes it once its
+ * lanes have read the number, best while the warp has nothing to wait for. With
+ * EP_OWN_ROUNDS the last launch of a call, the one with stamp 1, advances the words.
+ * Launches differ in blocks and warps. So a block also advances the words of warps
+ * and blocks that this launch does not have, a whole line of words with each store. */
 #ifdef EP_OWN_ROUNDS
 #define EP_NUMBER_DONE(a, number) ep_number_done(a, number)
 EP_DEVICE void ep_number_done(const EpArgs &a, uint32_t number) {
@@ -136,7 +136,7 @@ EP_DEVICE void ep_span_begin(const EpArgs &a) {
     atomicMin(reinterpret_cast<unsigned long long *>(a.span), static_cast<unsigned long long>(globaltimer()));
 }
 
-/* Called by whole warps, wherever a stage may end. */
+/* Marks the end of a stage; all lanes of a warp call it. */
 EP_DEVICE void ep_span_stage(const EpArgs &a, int stage) {
   if (EP_STAGE != stage || a.span == nullptr || lane_id() != 0) return;
   atomicMax(reinterpret_cast<unsigned long long *>(a.span) + 1, static_cast<unsigned long long>(globaltimer()));

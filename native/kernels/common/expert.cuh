@@ -11,7 +11,7 @@
 
 #define EP_GROUPS (EP_LOCAL_EXPERTS + EP_SHARED)
 
-/* workloads.ExpertGain and workloads.SharedGain. */
+/* The factor of a group's expert: workloads.ExpertGain, workloads.SharedGain. */
 EP_DEVICE float expert_gain(const EpArgs &a, int32_t group) {
   if (EP_SHARED && group == 0) return 1.25f;
   int32_t expert = a.rank * EP_LOCAL_EXPERTS + group - EP_SHARED;
@@ -42,7 +42,7 @@ EP_DEVICE uint16_t expert_bf16(float x) {
   return static_cast<uint16_t>((b + 0x7fffu + (b >> 16 & 1u)) >> 16);
 }
 
-/* Where a row lies: its index in the whole output, in its group, and the
+/* The place of a row: its index in the whole output and in its group, and the
  * first NVFP4 scale block of the group. */
 struct ExpertRow {
   int64_t row;
@@ -84,7 +84,7 @@ EP_DEVICE int32_t expert_group(const EpArgs &a, int64_t row) {
 }
 
 EP_ENTRY(1024, 1) ep_expert(const __grid_constant__ EpArgs a) {
-  /* Offsets that a broken dispatch left must not lead out of the buffers. */
+  /* Wrong offsets, of a broken dispatch, must not lead out of the buffers. */
   int64_t rows = min(static_cast<int64_t>(a.row_offsets[EP_GROUPS]), a.max_rows);
   uint16_t *y = const_cast<uint16_t *>(a.y);
   for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {

@@ -22,7 +22,7 @@ EP_DEVICE EpSource ep_load_source(const uint16_t *token, uint32_t vector, bool i
   if (!inside) return {none, none};
   return {ld_readonly(p), ld_readonly(p + 1)};
 }
-/* All 32 lanes call it: they find their groups' scales together. */
+/* Casts to e4m3. All 32 lanes call it, since they find their groups' scales together. */
 EP_DEVICE EpVector ep_convert(const EpSource &s) {
   float scale;
   uint4 data = fp8_quantize(s.lo, s.hi, &scale);
@@ -39,8 +39,8 @@ EP_DEVICE EpSource ep_load_source(const uint16_t *token, uint32_t vector, bool i
 EP_DEVICE EpVector ep_convert(const EpSource &s) { return {s.data, 0}; }
 #endif
 
-/* Several ids of the top-k list in flight at once: a scan waits for few round
- * trips. Places behind the end hold EP_NO_ID. */
+/* Ids of the top-k list that a thread loads at once: a scan then waits for few round
+ * trips to memory. Places behind the end hold EP_NO_ID. */
 static const uint32_t EP_IDS = 8;
 static const int32_t EP_NO_ID = -2; /* no expert and no masked position */
 struct EpIds {

@@ -20,7 +20,7 @@ static const bool EP_F32_SUMS = EP_PARTIAL == 0;
 static const uint32_t EP_PIECES = EP_F32_SUMS ? 2 : 1; /* vectors that a rank sends for one of the output */
 static const uint32_t EP_PEERS = EP_RANKS - 1; /* 1 at least: legality wants two ranks */
 static const uint32_t EP_TOGETHER = 4; /* rows loaded together; on 2 ranks a token has four on each */
-/* Other ranks whose pieces are loaded together, fewer where registers are. */
+/* Other ranks whose pieces are loaded together; fewer where a thread has few registers. */
 static const uint32_t EP_MOST_PEERS = EP_F32_SUMS && EP_THREADS > 512 ? 2 : 4;
 static const uint32_t EP_GROUP = EP_PEERS < EP_MOST_PEERS ? EP_PEERS : EP_MOST_PEERS;
 
@@ -54,7 +54,7 @@ EP_DEVICE void partial_sum(const EpArgs &a, uint64_t route, uint32_t column, uin
 
 EP_DEVICE bool partial_alone(uint32_t here) { return (here & (here - 1)) == 0; }
 
-/* The slot of a piece of what a rank sends that has the top-k positions in `here`. */
+/* The slot for a piece of what `rank` sends; its top-k positions are in `here`. */
 EP_DEVICE uint32_t partial_slot(uint32_t rank, uint32_t here, uint32_t piece) {
   if (!EP_F32_SUMS) return rank;
   uint32_t rest = here & (here - 1);
@@ -80,13 +80,13 @@ struct PartialSum {
   float acc[8];
 };
 
-/* Other ranks are numbered from 0 on, this one left out. */
+/* Rank i of the others, numbered from 0 without this rank. */
 EP_DEVICE uint32_t partial_peer(const EpArgs &a, uint32_t i) { return i + (i >= static_cast<uint32_t>(a.rank)); }
 
-/* What EP_GROUP other ranks sent, from `first` on. */
+/* The pieces of EP_GROUP other ranks, from number `first` on. */
 struct PartialGroup {
   uint32_t first;
-  uint32_t here[EP_GROUP]; /* top-k positions; none of ranks that do not exist */
+  uint32_t here[EP_GROUP]; /* top-k positions of each rank; 0 for a rank that does not exist */
   uint4 data[EP_GROUP][EP_PIECES];
 };
 EP_DEVICE PartialGroup partial_group(const EpArgs &a, const PartialSum &s, uint32_t first) {
@@ -97,7 +97,7 @@ EP_DEVICE PartialGroup partial_group(const EpArgs &a, const PartialSum &s, uint3
   return g;
 }
 
-/* Where a piece lies; some slot of the token where there is none. */
+/* The address of a piece. Where there is no piece it is some slot of the token. */
 EP_DEVICE uint4 *partial_at(const EpArgs &a, const PartialSum &s, const PartialGroup &g, uint32_t i, uint32_t piece) {
   uint32_t slot = g.here[i] != 0 ? partial_slot(partial_peer(a, g.first + i), g.here[i], piece) : 0;
   return reinterpret_cast<uint4 *>(s.slots + slot * (2 * EP_HIDDEN));
@@ -122,7 +122,7 @@ EP_DEVICE void partial_add_pieces(PartialSum &s, uint32_t here, const uint4 (&da
   }
 }
 
-/* Adds a group's sums, and that of this rank in its turn: ranks ascending. */
+/* Adds a group's sums, and this rank's own in its turn: in the order of ranks. */
 EP_DEVICE void partial_add_group(const EpArgs &a, PartialSum &s, const PartialGroup &g) {
 #pragma unroll
   for (uint32_t i = 0; i < EP_GROUP; i++) {

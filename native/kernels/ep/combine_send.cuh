@@ -30,16 +30,16 @@ EP_DEVICE int32_t ep_source_rank(const EpArgs &a, uint32_t source) {
   return EP_SKIP_A2A ? a.rank : static_cast<int32_t>(source);
 }
 
-/* The slot of a row on its token's rank; null when src_info names no slot. A
- * stale src_info must never become an address in another rank's memory. */
+/* The slot of a row on its token's rank, or null when src_info names no slot: a
+ * wrong src_info must never become an address in another rank's memory. */
 EP_DEVICE uint8_t *ep_return_slot(const EpArgs &a, int64_t row, int32_t rank) {
   const int32_t token = a.src_info[2 * row], k = a.src_info[2 * row + 1];
   if (token < 0 || token >= a.max_tokens || k < 0 || k >= EP_TOPK) return nullptr;
   return ep_region(a, rank, EP_C_RECV) + combine_buf_layout(static_cast<uint64_t>(token), static_cast<uint32_t>(k));
 }
 
-/* The whole block copies EP_ROWS rows at a time, so that each thread has that
- * many loads outstanding. */
+/* Copies the rows of a pair, the whole block EP_ROWS at a time: each thread then has
+ * that many loads outstanding. */
 #ifndef EP_ROWS
 #define EP_ROWS 1
 #endif
@@ -102,8 +102,8 @@ EP_DEVICE void ep_return_bulk(const EpArgs &a, const EpPair &p, EpCarrier &c) {
   bulk_wait_written<0>();
 }
 
-/* A block takes (expert, source) pairs in turns, all rows of a pair, and
- * signals each pair, empty ones too. */
+/* Sends all rows of the (expert, source) pairs that are this block's, and signals
+ * each pair, empty ones too. */
 EP_DEVICE void ep_send_pairs(const EpArgs &a) {
 #if EP_COPY == EP_BULK
   EpCarrier carrier = ep_carrier();
@@ -193,7 +193,7 @@ EP_DEVICE void ep_return_sum(const EpArgs &a, uint32_t source, uint32_t slot, ui
   }
 }
 
-/* Counts the chunks that a warp sent to a source. The warp that completes them
+/* Counts the chunks that this warp sent to a source. The warp that sent the last one
  * signals. */
 EP_DEVICE void ep_note_returned(const EpArgs &a, uint32_t source, uint32_t done, uint32_t all) {
   if (done == 0 && all != 0) return;
@@ -223,7 +223,7 @@ EP_DEVICE void ep_send_sums(const EpArgs &a) {
   }
 }
 
-/* send_tokens_back: the whole of combine_async. */
+/* Sends all rows of this rank: the whole of combine_async. */
 static __device__ void send_tokens_back(const EpArgs &a) {
   ep_drill_delay(a);
   ep_span_stage(a, EP_STAGE_READY); /* it waits for nobody */

@@ -6,8 +6,8 @@
 
 #include "ep/combine_send.cuh"
 
-/* Blocks 0 .. wait_sms-1 share the words to wait for; each then bumps every
- * reducing block's go word by EP_READY_FLAG. */
+/* Waits for all senders. Blocks 0 .. wait_sms-1 share the words to wait for. Each
+ * then adds EP_READY_FLAG to the go word of every reducing block. */
 static __device__ bool wait_for_all_arrivals(const EpArgs &a) {
   const uint32_t step = static_cast<uint32_t>(a.wait_sms) * blockDim.x;
   const uint32_t words = EP_ALGO == EP_DEDUP ? EP_RANKS : EP_PAIRS;
@@ -30,7 +30,8 @@ static __device__ bool wait_for_all_arrivals(const EpArgs &a) {
   return true;
 }
 
-/* Each reducing block polls a word of its own. */
+/* Waits until the waiting blocks have released this reducing block, on a word of its
+ * own. */
 EP_DEVICE bool ep_await_go(const EpArgs &a, uint32_t block) {
   return ep_block_wait([&] {
     int32_t *go = ep_counter(a, EP_GO + block);
@@ -46,8 +47,9 @@ EP_DEVICE bool ep_returns(const EpArgs &a, int32_t expert) {
   return !EP_SKIP_A2A || expert / EP_LOCAL_EXPERTS == a.rank;
 }
 
-/* Lane k: where the row of top-k position k lies, and its weight. Under dedup
- * lane r: the sum that rank r sent, if any expert of the token lives there. */
+/* Finds the terms of a token's sum. Lane k has the row of top-k position k and its
+ * weight; under dedup lane r has the sum that rank r sent, if an expert of the token
+ * lives there. */
 EP_DEVICE EpTerms ep_arrived_terms(const EpArgs &a, int64_t token) {
   const uint32_t lane = lane_id();
   const int32_t expert = lane < EP_TOPK ? a.topk_ids[token * EP_TOPK + lane] : -1;
@@ -120,8 +122,8 @@ EP_DEVICE void ep_reduce_chunk(const EpArgs &a, int64_t token, uint32_t chunk) {
   }
 }
 
-/* Consecutive chunks go to different blocks first: a small batch then uses
- * all of them. */
+/* Sums all tokens. Consecutive chunks go to different blocks, so that a small batch
+ * uses all of them. */
 static __device__ void reduce_and_copy_to_output(const EpArgs &a) {
   const uint32_t block = blockIdx.x - static_cast<uint32_t>(a.wait_sms);
   const uint32_t blocks = gridDim.x - static_cast<uint32_t>(a.wait_sms);
@@ -132,8 +134,8 @@ static __device__ void reduce_and_copy_to_output(const EpArgs &a) {
     ep_reduce_chunk(a, u / chunks, static_cast<uint32_t>(u % chunks));
 }
 
-/* Copies the first `tokens` rows of y to the output: all that combine has to do
- * for a shared expert that is not fused. */
+/* Copies the first `tokens` rows of y to the output. Combine has no more to do for a
+ * shared expert that is not fused. */
 static __device__ void copy_shared_expert_outputs(const EpArgs &a) {
   for (int64_t row = blockIdx.x; row < a.tokens; row += gridDim.x)
     block_memcpy<EP_IN_FLIGHT>(a.combined + row * EP_HIDDEN, a.y + row * EP_HIDDEN,

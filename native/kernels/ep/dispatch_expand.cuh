@@ -1,6 +1,6 @@
-/* Receiving under dedup: one message names all its experts, and the receiver
- * copies it to a row of each. Rows are given out by counters, so their order
- * inside a segment changes from run to run, as under direct.
+/* Receiving under dedup: a message names all its experts, and the receiver copies it to
+ * a row of each. Counters give out the rows, so their order inside a segment changes
+ * from run to run, as under direct.
  */
 #ifndef EP_DISPATCH_EXPAND_CUH
 #define EP_DISPATCH_EXPAND_CUH

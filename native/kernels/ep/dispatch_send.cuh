@@ -5,7 +5,7 @@
 
 #include "ep/signal.cuh"
 
-/* Where one copy of a token goes. */
+/* The destination of one copy of a token. */
 struct EpDestination {
   uint8_t *slot;     /* null: nowhere */
   int32_t *finished; /* counts the parts written there */
@@ -79,8 +79,8 @@ EP_DEVICE void ep_stage_token(const EpArgs &a, int64_t token, uint8_t *message) 
     reinterpret_cast<float *>(message + EP_WEIGHTS_AT)[k] = a.weights != nullptr ? a.weights[token * EP_TOPK + k] : 1.0f;
 }
 
-/* Copies a staged message to its destinations: (destination, part) pairs go
- * round the warps, and each part is counted once it is written. */
+/* Copies a staged message to its destinations. Warps take (destination, part) pairs in
+ * turn, and count each part once it is written. */
 EP_DEVICE void ep_send_copies(const EpArgs &a, const uint8_t *message, const EpDestination *to) {
   const uint32_t parts = ep_message_parts(a);
   const uint32_t part_bytes = parts > 1 ? static_cast<uint32_t>(a.chunk_bytes) : EP_MSG_BYTES;
@@ -94,9 +94,9 @@ EP_DEVICE void ep_send_copies(const EpArgs &a, const uint8_t *message, const EpD
   }
 }
 
-/* Sends tokens block, block + blocks, ... of this rank, with one barrier a
- * token. Warps without a copy run ahead and stage the next token, so that there
- * are two sets of destinations. */
+/* Sends tokens block, block + blocks, ... of this rank, with one barrier a token. A
+ * warp without a copy goes on and stages the next token: hence two sets of
+ * destinations. */
 static __device__ void ep_send_vectors(const EpArgs &a, uint32_t block, uint32_t blocks) {
   __shared__ EpDestination to[2][EP_TOPK];
   uint8_t *send = ep_region(a, a.rank, EP_D_SEND);
@@ -118,10 +118,10 @@ EP_DEVICE void ep_note_written(EpDestination d) {
   if (d.slot != nullptr) red_add_release_gpu(d.finished, 1);
 }
 
-/* The same with bulk copies: tokens are staged in shared memory, and lane k of
- * warp 0 copies to the destination of top-k position k. A copy is waited for
- * one token later. Three stages: while one is filled, the copies of the two
- * before it may still be read. */
+/* ep_send_vectors with bulk copies. Tokens are staged in shared memory, and lane k of
+ * warp 0 copies to the destination of top-k position k. It waits for a copy one token
+ * later. There are three stages: while one is filled, copies may still read the two
+ * before it. */
 static __device__ void ep_send_bulk(const EpArgs &a, uint32_t block, uint32_t blocks) {
   EP_DYNAMIC_SHARED(stages);
   uint8_t *send = ep_region(a, a.rank, EP_D_SEND);
@@ -146,7 +146,7 @@ static __device__ void ep_send_bulk(const EpArgs &a, uint32_t block, uint32_t bl
   ep_note_written(before);
 }
 
-/* Sending blocks. */
+/* The work of a sending block. */
 static __device__ void ep_send_tokens(const EpArgs &a, uint32_t block, uint32_t blocks) {
 #if EP_COPY == EP_BULK
   ep_send_bulk(a, block, blocks);
@@ -159,7 +159,7 @@ static __device__ void ep_send_tokens(const EpArgs &a, uint32_t block, uint32_t 
   }
 }
 
-/* One warp: how many selections of this rank's tokens satisfy `wanted`. */
+/* Counts the selections of this rank's tokens that satisfy `wanted`; one warp. */
 template <class Wanted>
 EP_DEVICE uint32_t ep_count_ids(const EpArgs &a, Wanted wanted) {
   uint32_t count = 0;
@@ -168,7 +168,7 @@ EP_DEVICE uint32_t ep_count_ids(const EpArgs &a, Wanted wanted) {
   return __reduce_add_sync(EP_FULL_WARP, count);
 }
 
-/* One warp: how many of this rank's tokens name any expert of a rank. */
+/* Counts this rank's tokens that name any expert of a rank; one warp. */
 EP_DEVICE uint32_t ep_count_tokens_for(const EpArgs &a, int32_t rank) {
   uint32_t count = 0;
   for (int64_t t = lane_id(); t < a.tokens; t += 32) {
@@ -182,8 +182,8 @@ EP_DEVICE uint32_t ep_count_tokens_for(const EpArgs &a, int32_t rank) {
   return __reduce_add_sync(EP_FULL_WARP, count);
 }
 
-/* Lane 0: waits for `parts` written parts, publishes value, and gives the two
- * counters back. */
+/* Waits for `parts` written parts, publishes value, and sets the two counters to zero;
+ * lane 0 calls it. */
 EP_DEVICE void ep_finish(const EpArgs &a, int32_t *reserved, int32_t *finished, int32_t parts, EpWait what,
                          uint64_t *word, uint64_t value) {
   if (!ep_await_counter(a, finished, what, parts)) return;
@@ -192,7 +192,7 @@ EP_DEVICE void ep_finish(const EpArgs &a, int32_t *reserved, int32_t *finished, 
   st_relaxed_gpu(finished, 0);
 }
 
-/* Direct: tells an expert's rank how many tokens it got, once they are there. */
+/* Direct: tells an expert's rank how many tokens it received, once all have arrived. */
 EP_DEVICE void ep_monitor_expert(const EpArgs &a, int32_t expert) {
   const uint32_t count = ep_count_ids(a, [expert](int32_t id) { return id == expert; });
   if (lane_id() != 0) return;
@@ -222,9 +222,9 @@ EP_DEVICE void ep_monitor_rank(const EpArgs &a, int32_t rank) {
             ep_word(a, rank, EP_D_RANK, EP_RANKS + a.rank), ep_round(a));
 }
 
-/* Monitor blocks: one warp for each destination, several destinations a warp
- * where there are fewer warps. Counts that can be sent at once come before
- * those that wait for copies. */
+/* The work of a monitor block: each warp serves one destination, or several where there
+ * are fewer warps. Counts that can be sent at once come before those that wait for
+ * copies. */
 static __device__ void ep_monitor(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t warps = blocks * warps_in_block();
   const uint32_t experts = EP_SKIP_A2A ? EP_LOCAL_EXPERTS : EP_EXPERTS;
@@ -241,7 +241,7 @@ static __device__ void ep_monitor(const EpArgs &a, uint32_t block, uint32_t bloc
   }
 }
 
-/* dispatch_async: count_sms monitors, every other block sends. */
+/* The whole of dispatch_async: count_sms blocks monitor, every other block sends. */
 static __device__ void ep_dispatch_send(const EpArgs &a) {
   const uint32_t monitors = static_cast<uint32_t>(a.count_sms);
   ep_drill_delay(a);

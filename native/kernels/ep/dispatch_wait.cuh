@@ -1,5 +1,5 @@
-/* Second half of dispatch: one auxiliary block learns the counts and lays out
- * the rows, every other block copies tiles of received messages into them.
+/* Second half of dispatch: one auxiliary block waits for the counts and lays out the
+ * rows; every other block copies tiles of received messages into them.
  */
 #ifndef EP_DISPATCH_WAIT_CUH
 #define EP_DISPATCH_WAIT_CUH
@@ -14,8 +14,8 @@ struct EpOffsets {
   uint32_t group_blocks[EP_GROUPS];  /* NVFP4: 128-row scale blocks, then summed */
 };
 
-/* Waits for every count, fills pair_ends with them. Each thread polls its own
- * words; the block leaves together. */
+/* Waits for every count and writes it to pair_ends. Each thread polls words of its
+ * own; the result is the block's. */
 EP_DEVICE bool ep_collect_counts(const EpArgs &a, EpOffsets &o) {
   bool ok = true;
   for (uint32_t i = threadIdx.x; i < EP_PAIRS; i += blockDim.x) {
@@ -41,8 +41,8 @@ EP_DEVICE uint32_t ep_rows_before(const EpOffsets &o, uint32_t local) {
   return local > 0 ? o.pair_ends[local * EP_SOURCES - 1] : 0;
 }
 
-/* Groups start where the dtype's padding allows. Writes
- * row_offsets, expert_ids and, NVFP4 only, scale_offsets. */
+/* Writes row_offsets, expert_ids and, for NVFP4, scale_offsets. A group begins at a
+ * multiple of the dtype's padding. */
 EP_DEVICE void ep_pad_offsets(const EpArgs &a, EpOffsets &o) {
   for (uint32_t g = threadIdx.x; g < EP_GROUPS; g += blockDim.x) {
     const uint32_t rows = EP_SHARED && g == 0
@@ -69,7 +69,8 @@ EP_DEVICE uint32_t ep_group_start(const EpOffsets &o, uint32_t local) {
   return g > 0 ? o.group_rows[g - 1] : 0;
 }
 
-/* What the copying blocks read: prefixes within each expert, cleared claims. */
+/* Writes what the copying blocks read: prefixes within each expert, and claims set to
+ * zero. */
 EP_DEVICE void ep_publish_prefixes(const EpArgs &a, const EpOffsets &o) {
   for (uint32_t i = threadIdx.x; i < EP_PAIRS; i += blockDim.x) {
     const uint32_t local = i / EP_SOURCES;
@@ -91,7 +92,7 @@ EP_DEVICE void ep_publish_pairs(const EpArgs &a, const EpOffsets &o) {
   }
 }
 
-/* Dedup: how many messages each source announced. */
+/* Dedup: waits until each source has announced its number of messages. */
 EP_DEVICE bool ep_collect_messages(const EpArgs &a) {
   bool ok = true;
   if (EP_ALGO == EP_DEDUP && threadIdx.x < EP_RANKS) {
@@ -120,7 +121,7 @@ static __device__ void ep_offsets_block(const EpArgs &a) {
     st_relaxed_gpu(ep_counter(a, EP_CLAIM), 0);
     st_release_gpu(ep_counter(a, EP_READY), EP_READY_FLAG);
   }
-  if (EP_ALGO == EP_DIRECT) ep_publish_pairs(a, o); /* only combine needs it: after the others may go on */
+  if (EP_ALGO == EP_DIRECT) ep_publish_pairs(a, o); /* only combine needs it: after the others are released */
 }
 
 /* ---- copying blocks ---- */
@@ -137,8 +138,8 @@ EP_DEVICE void ep_place_row(const EpArgs &a, const uint8_t *message, EpRow r) {
   ep_store_scales<EP_DTYPE, EP_HIDDEN>(a.out_scales, message + EP_SCALES_AT, r, a.max_rows);
 }
 
-/* Direct: records where a row came from. The lane whose id names this expert
- * is the top-k position. */
+/* Direct: records the token and the top-k position of a row. The position is the lane
+ * whose id names this expert. */
 EP_DEVICE void ep_note_source(const EpArgs &a, const uint8_t *message, int64_t row, uint32_t expert) {
   if (lane_id() >= EP_TOPK) return;
   if (reinterpret_cast<const uint16_t *>(message + EP_IDS_AT)[lane_id()] != expert) return;
@@ -151,8 +152,8 @@ EP_DEVICE uint32_t ep_rows_to_visit(uint32_t rows) {
   return EP_DTYPE == EP_NVFP4 ? ep_up(rows, EP_SCALE_ROWS) : rows;
 }
 
-/* Copies rows [from, to) of a local expert: position -> source by its
- * prefixes, slot = position within the source. */
+/* Copies rows [from, to) of a local expert. The prefixes give the source of a position;
+ * its slot is the position within that source. */
 EP_DEVICE void ep_copy_tile(const EpArgs &a, uint32_t local, uint32_t from, uint32_t to, const int32_t *prefix) {
   const uint32_t group = local + EP_SHARED;
   const int64_t start = a.row_offsets[group];
@@ -193,8 +194,8 @@ EP_DEVICE void ep_copy_expert(const EpArgs &a, uint32_t local) {
   }
 }
 
-/* Block b copies for expert b mod experts; where there are fewer blocks than
- * experts, each block takes several experts in turn. */
+/* Copies the rows of this block's expert, b mod experts. Where there are fewer blocks
+ * than experts, each block takes several experts in turn. */
 EP_DEVICE void ep_copy_experts(const EpArgs &a, uint32_t block, uint32_t blocks) {
   if (blocks >= EP_LOCAL_EXPERTS) {
     ep_copy_expert(a, block % EP_LOCAL_EXPERTS);
@@ -203,7 +204,7 @@ EP_DEVICE void ep_copy_experts(const EpArgs &a, uint32_t block, uint32_t blocks)
   for (uint32_t local = block; local < EP_LOCAL_EXPERTS; local += blocks) ep_copy_expert(a, local);
 }
 
-/* The last copying block out closes the gate for the next call. */
+/* The last copying block to leave resets the ready word for the next call. */
 EP_DEVICE void ep_leave_copying(const EpArgs &a) {
   __syncthreads();
   if (threadIdx.x != 0) return;
@@ -232,8 +233,8 @@ EP_DEVICE bool ep_await_staged(const EpArgs &a, uint32_t waiters) {
   });
 }
 
-/* This rank's own tokens are group 0. Blocks are counted from the end of the
- * grid, where there is least left to send. */
+/* Copies this rank's own tokens, which are group 0. Blocks are counted from the end of
+ * the grid, where the least is left to send. */
 static __device__ bool ep_copy_shared(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const EpSlice slice = ep_shared_slice(a);
   const uint32_t rows = ep_rows_to_visit(static_cast<uint32_t>(slice.count)), tile = ep_tile_rows(a);

@@ -34,8 +34,8 @@
 #define EP_EPILOGUE EP_EPILOGUE_NONE
 #endif
 
-/* With skip_a2a every rank keeps its own share of a replicated batch: the
- * only source is itself, at rank coordinate 0. */
+/* Sources of a rank. With skip_a2a every rank keeps its own share of a replicated batch:
+ * its only source is itself, with number 0. */
 constexpr uint32_t EP_SOURCES = EP_SKIP_A2A ? 1 : EP_RANKS;
 /* (local expert, source) pairs of one rank, in that order. */
 constexpr uint32_t EP_PAIRS = EP_LOCAL_EXPERTS * EP_SOURCES;
@@ -53,9 +53,9 @@ enum EpRegion {
   EP_C_RANK,  /* dedup [R] u64 call number once a sender is complete */
 };
 
-/* A message: token as quantized, then its index on its rank (int32, padded),
- * the K global expert ids (uint16, padded) and, dedup only, the K router
- * weights (float32, padded). All copies of a token are equal. */
+/* A message holds the quantized token, its index on its rank (int32, padded), the K
+ * global expert ids (uint16, padded) and, dedup only, the K router weights (float32,
+ * padded). All copies of a token are equal. */
 constexpr uint32_t EP_PAYLOAD_BYTES = ep_payload(EP_DTYPE, EP_HIDDEN);
 constexpr uint32_t EP_SCALES_AT = ep_up(EP_PAYLOAD_BYTES, 16);
 constexpr uint32_t EP_TOKEN_BYTES =
@@ -69,8 +69,8 @@ constexpr uint64_t EP_ROW_BYTES = 2ull * EP_HIDDEN;
 constexpr uint64_t EP_NOT_ARRIVED = ~0ull;
 constexpr uint32_t EP_NO_EXPERT = 0xffff;
 
-/* Words of EpArgs.counters. Every one is back at zero when a call ends,
- * except PAIR and PREFIX, which dispatch leaves for combine. */
+/* Words of EpArgs.counters. Each is zero again when a call ends, except PAIR and
+ * PREFIX, which dispatch leaves for combine. */
 enum EpCounter {
   EP_READY = 1,        /* EP_READY_FLAG while the copying blocks may run */
   EP_CLEANUP,          /* copying blocks still running */
@@ -124,8 +124,8 @@ EP_DEVICE uint64_t *ep_word(const EpArgs &a, int rank, EpRegion region, uint32_t
   return reinterpret_cast<uint64_t *>(ep_region(a, rank, region)) + index;
 }
 
-/* Number of this call, equal on all ranks. Words that several blocks poll hold
- * it, so that nobody has to reset them. */
+/* The number of this call, equal on all ranks. Words that several blocks poll hold it,
+ * so that no block has to reset them. */
 EP_DEVICE uint32_t ep_round(const EpArgs &a) {
 #ifdef EP_OWN_ROUNDS
   return ep_number(a);

@@ -12,8 +12,8 @@
 #ifndef EP_THREADS
 #define EP_THREADS 1024
 #endif
-/* 0 leaves out the fence that the signal needs: a test sees that the race
- * detector notices. */
+/* 0 leaves out the fence that the signal needs: a test checks that the race detector
+ * reports it. */
 #ifndef EP_LITMUS_FENCE
 #define EP_LITMUS_FENCE 1
 #endif
@@ -93,9 +93,9 @@ EP_ENTRY(EP_THREADS, 1) ep_litmus_pass(const __grid_constant__ EpArgs a) {
   }
 }
 
-/* ep_signal_completion. In each round warp 0 of each block writes 32 words to
- * the next rank, one a lane, and signals. Warp 1 awaits the previous rank's
- * signal, checks the words, puts the sentinel back and answers. */
+/* Tests ep_signal_completion. In each round warp 0 of each block writes 32 words to the
+ * next rank, one a lane, and signals. Warp 1 waits for the previous rank's signal,
+ * checks the words, writes the sentinel back and answers. */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_signal(const __grid_constant__ EpArgs a) {
   const uint64_t box = a.region[0] + blockIdx.x * 1024ull;
   const int32_t next = (a.rank + 1) % a.ranks, previous = (a.rank + a.ranks - 1) % a.ranks;
@@ -127,7 +127,7 @@ EP_ENTRY(EP_THREADS, 1) ep_litmus_signal(const __grid_constant__ EpArgs a) {
   }
 }
 
-/* The codecs over every BF16 value: word i of the region becomes
+/* Tests the codecs over every BF16 value: word i of the region becomes
  * {e4m3, e2m1, even e8m0 of its magnitude, low byte of its BF16 rounding
  * after a scaling by 1+2^-9}. */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_codec(const __grid_constant__ EpArgs a) {
@@ -139,7 +139,7 @@ EP_ENTRY(EP_THREADS, 1) ep_litmus_codec(const __grid_constant__ EpArgs a) {
   }
 }
 
-/* Sizes that the host mirrors, into the region as 64-bit words. */
+/* Writes the sizes that the host computes too, as 64-bit words, into the region. */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_layout(const __grid_constant__ EpArgs a) {
   if (blockIdx.x != 0 || threadIdx.x != 0) return;
   uint64_t *out = reinterpret_cast<uint64_t *>(a.heap[a.rank] + a.region[0]);

@@ -1,22 +1,22 @@
-/* Announcing and awaiting. A signal is a system-scope release fence followed
- * by a relaxed store; a wait is relaxed polling followed by one acquire
- * fence. Upstream elects one releasing store per rank instead, which formally
- * publishes only the elected thread's own data.
+/* Signals and waits. A signal is a system-scope release fence and then a relaxed store.
+ * A wait is relaxed polling and then one acquire fence. Upstream has one thread of a
+ * rank store with release order instead. Formally that publishes only this thread's
+ * own data.
  */
 #ifndef EP_SIGNAL_CUH
 #define EP_SIGNAL_CUH
 
 #include "ep/layout.cuh"
 
-/* Publishes value in another rank's word, after everything that the caller wrote or
+/* Writes value to another rank's word, after everything that the calling thread wrote or
  * has acquired from others. */
 EP_DEVICE void ep_signal_completion(uint64_t *word, uint64_t value) {
   fence_acq_rel_sys();
   st_relaxed_sys(word, value);
 }
 
-/* Waits until a word is no longer all ones, and takes its value. False if the
- * wait was given up. */
+/* Waits until a word is no longer all ones, and returns its value in *value. Returns
+ * false if it gave up. */
 EP_DEVICE bool ep_await_count(const EpArgs &a, uint64_t *word, EpWait what, uint64_t *value) {
   EpSpin spin;
   for (;;) {
@@ -52,7 +52,7 @@ EP_DEVICE bool ep_await_counter(const EpArgs &a, const int32_t *counter, EpWait 
   return true;
 }
 
-/* Lets thread 0 wait for the whole block; the result is the block's. */
+/* Has thread 0 wait for the whole block, and returns its result to all threads. */
 template <class Wait>
 EP_DEVICE bool ep_block_wait(Wait wait) {
   __shared__ int arrived;

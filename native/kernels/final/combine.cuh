@@ -20,8 +20,9 @@ static const uint32_t FIN_UNITS = (FIN_ROW_BYTES + FIN_UNIT - 1) / FIN_UNIT;
 
 /* ---- sending ---- */
 
-/* Return slots are used again in every call. A rank that began this call has
- * read those of the last one. Every sending warp checks that itself. */
+/* Waits until all ranks have begun this call. Return slots are used again in every call,
+ * and a rank that began this call has read those of the last one. Every sending warp
+ * checks that itself. */
 EP_DEVICE bool fin_wait_started(const EpArgs &a, const FinCall &c) {
   const uint32_t *p = fin_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);
   EpSpin spin;
@@ -34,8 +35,8 @@ EP_DEVICE bool fin_wait_started(const EpArgs &a, const FinCall &c) {
   }
 }
 
-/* Releases each message by itself; releasing several together leaves the blocks
- * that sum idle. */
+/* Sends a message and releases it by itself. With one release for several messages the
+ * summing blocks were idle meanwhile. */
 EP_DEVICE void fin_send_message(const EpArgs &a, const FinCall &c, const FinReturn &r, uint32_t here) {
   fin_send_terms(a, c, r, here);
   __syncwarp();
@@ -45,9 +46,9 @@ EP_DEVICE void fin_send_message(const EpArgs &a, const FinCall &c, const FinRetu
   st_relaxed_sys(fin_flag(a, r.source, r.token, EP_DIRECT ? c.lane : a.rank), c.number);
 }
 
-/* Messages are given out by ticket; dealt out in advance, the last round of them
- * is only partly filled. While one message is sent, the rows of the next come
- * to L2 and the ticket after that is drawn. */
+/* Sends messages by ticket. With messages dealt out in advance, the last round of them
+ * would fill only some warps. While a warp sends one message, L2 loads the rows of the
+ * next, and the warp draws the ticket after that. */
 EP_DEVICE void fin_combine_async(const EpArgs &a, const FinCall &c) {
   uint32_t *tickets = reinterpret_cast<uint32_t *>(a.counters) + FIN_TICKETS + (c.number & 1);
   uint32_t most = __reduce_max_sync(EP_FULL_WARP, c.lane < EP_RANKS ? fin_tokens(a)[c.lane] : 0), all = most * EP_RANKS;
@@ -73,13 +74,13 @@ EP_DEVICE void fin_combine_async(const EpArgs &a, const FinCall &c) {
 
 /* ---- receiving ---- */
 
-/* Slots of a token that somebody fills: by rank, or by top-k position. */
+/* The slots of a token that are filled, by rank or by top-k position. */
 EP_DEVICE uint32_t fin_slots_used(uint32_t lane, int32_t id) {
   if (EP_DIRECT) return __ballot_sync(EP_FULL_WARP, id >= 0);
   return __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));
 }
 
-/* Lane i watches slot i. */
+/* Waits for the used slots of a token; lane i watches slot i. */
 EP_DEVICE bool fin_wait_slots(const EpArgs &a, const FinCall &c, uint32_t token, uint32_t used, int32_t id) {
   const uint32_t *flag = fin_flag(a, a.rank, token, c.lane < FIN_SLOTS ? c.lane : 0);
   bool mine = (used >> c.lane & 1u) != 0;
@@ -96,7 +97,7 @@ EP_DEVICE bool fin_wait_slots(const EpArgs &a, const FinCall &c, uint32_t token,
   }
 }
 
-/* One vector of the output: its terms are all there. */
+/* Sums one vector of the output, all of whose terms have arrived. */
 EP_DEVICE void fin_reduce_vector(const EpArgs &a, uint32_t token, uint32_t used, float weight, uint32_t column) {
   float acc[8] = {};
   for (uint32_t first = 0; first < FIN_TERMS; first += FIN_BATCH) {
@@ -129,8 +130,8 @@ EP_DEVICE void fin_combine_wait(const EpArgs &a, const FinCall &c) {
   }
 }
 
-/* Tells every rank that this one began the call, and makes the other set of
- * tickets ready for the next. */
+/* Tells every rank that this one began the call, and resets the other set of tickets for
+ * the next call. */
 EP_DEVICE void fin_announce(const EpArgs &a, const FinCall &c) {
   if (c.block != 0 || c.warp != 0) return;
   if (c.lane < EP_RANKS) st_release_sys(fin_started(a, c.lane) + a.rank, c.number);

@@ -1,4 +1,4 @@
-/* What one token gets back from one rank, for both ways of sending it:
+/* A message of combine_final: what one token gets back from one rank. Two files send it:
  * combine_registers.cuh and combine_ring.cuh. */
 #ifndef EP_FINAL_COMBINE_MESSAGE_CUH
 #define EP_FINAL_COMBINE_MESSAGE_CUH
@@ -12,9 +12,8 @@ static const uint32_t FIN_STEPS = (FIN_ROW_BYTES + FIN_STRIDE - 1) / FIN_STRIDE;
 
 EP_DEVICE bool fin_in_row(uint32_t column) { return FIN_ROW_BYTES % FIN_STRIDE == 0 || column < FIN_ROW_BYTES; }
 
-/* Message i: what one token of one source gets back from this rank. Those that
- * follow each other go to different ranks, each rank starting behind its own
- * number. */
+/* Message i, for one token of one source. Consecutive messages go to different ranks,
+ * and each rank begins with the rank after itself. */
 struct FinReturn {
   uint32_t source, token;
   uint64_t route; /* lane k: route word of top-k position k */
@@ -35,7 +34,7 @@ EP_DEVICE const uint8_t *fin_row(const EpArgs &a, uint64_t route) {
   return reinterpret_cast<const uint8_t *>(a.y) + (route & 0xffffffffu) * FIN_ROW_BYTES;
 }
 
-/* The rows of the message after this one, into L2: each lane asks for one. */
+/* Asks L2 for the rows of the next message, each lane for one. */
 EP_DEVICE void fin_prefetch(const EpArgs &a, const FinReturn &r) {
   if (static_cast<uint32_t>(r.route) != FIN_NOWHERE) prefetch_l2(fin_row(a, r.route), FIN_ROW_BYTES);
 }

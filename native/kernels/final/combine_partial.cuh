@@ -1,8 +1,8 @@
 /* combine_final_partial: combine for large batches in which only partial sums travel,
- * see common/partial.cuh. Tickets, flags and the ring of loads are combine_final's,
- * whose calls it may follow.
+ * see common/partial.cuh. It has the tickets, flags and ring of loads of combine_final,
+ * and may follow calls of that kernel.
  *
- * Compile-time: EP_IN_FLIGHT: vectors that a sending lane has on their way in shared
+ * Compile-time: EP_IN_FLIGHT: vectors that a sending lane has in flight to shared
  * memory, one step at least.
  */
 #define EP_DIRECT 0
@@ -11,7 +11,7 @@
 
 /* ---- sending ---- */
 
-/* Message i: what one token of another rank gets back. */
+/* Message i, for one token of another rank. */
 EP_DEVICE FinReturn fin_load_peer(const EpArgs &a, const FinCall &c, uint32_t i, uint32_t all) {
   FinReturn r;
   r.source = (static_cast<uint32_t>(a.rank) + 1 + i % EP_PEERS) % EP_RANKS;
@@ -22,8 +22,8 @@ EP_DEVICE FinReturn fin_load_peer(const EpArgs &a, const FinCall &c, uint32_t i,
   return r;
 }
 
-/* Handles one step that has arrived: adds it, and sends the sum with the last row. The
- * only row of a message goes as it is. */
+/* Adds one step that has arrived, and sends the sum after the last row. A message of one
+ * row sends that row as it is. */
 EP_DEVICE void fin_partial_step(const EpArgs &a, const FinCall &c, const FinReturn &r, uint32_t here, FinWalk w,
                                 const uint4 (&data)[FIN_WIDTH], float (&acc)[FIN_WIDTH][8]) {
   uint32_t weight = __shfl_sync(EP_FULL_WARP, static_cast<uint32_t>(r.route >> 32), __ffs(w.left) - 1);
@@ -66,7 +66,8 @@ EP_DEVICE void fin_send_partial(const EpArgs &a, const FinCall &c, const FinRetu
   st_relaxed_sys(fin_flag(a, r.source, r.token, a.rank), c.number);
 }
 
-/* Tickets as in fin_combine_async: two drawn at once, then one ahead. */
+/* Sends messages by ticket, as fin_combine_async does: the first two tickets are drawn at
+ * once, then always one ahead. */
 EP_DEVICE void fin_partial_async(const EpArgs &a, const FinCall &c) {
   uint32_t *tickets = reinterpret_cast<uint32_t *>(a.counters) + FIN_TICKETS + (c.number & 1);
   bool peer = c.lane < EP_RANKS && c.lane != static_cast<uint32_t>(a.rank);
@@ -91,7 +92,7 @@ EP_DEVICE void fin_partial_async(const EpArgs &a, const FinCall &c) {
 
 /* ---- receiving ---- */
 
-/* The sums of a group's ranks, all loads in flight together. */
+/* Loads the sums of a group's ranks, all in flight together. */
 EP_DEVICE void fin_load_group(const EpArgs &a, const PartialSum &s, PartialGroup &g) {
 #pragma unroll
   for (uint32_t i = 0; i < EP_GROUP; i++)
@@ -100,7 +101,7 @@ EP_DEVICE void fin_load_group(const EpArgs &a, const PartialSum &s, PartialGroup
       if (partial_has(g.here[i], p)) g.data[i][p] = ld_once(partial_at(a, s, g, i, p));
 }
 
-/* One vector of the output: its terms are all there. */
+/* Sums one vector of the output, all of whose terms have arrived. */
 EP_DEVICE void fin_partial_vector(const EpArgs &a, uint32_t token, PartialSum s, uint64_t route, uint32_t column) {
   bool inside = column < FIN_ROW_BYTES;
   uint32_t here = __ballot_sync(EP_FULL_WARP, static_cast<uint32_t>(route) != FIN_NOWHERE);

@@ -1,15 +1,15 @@
-/* combine_final_polled: combine_ll_partial behind a dispatch of the final kernels. That
- * combine is faster than those with flags on all SMs, and with large batches too; but it
- * reads what a dispatch of the low-latency kernels left, which is the slower one there.
+/* combine_final_polled: combine_ll_partial after a dispatch of the final kernels. On all
+ * SMs that combine is faster than those with flags, with large batches too. But it needs
+ * the route of a low-latency dispatch, and for large batches that dispatch is slower.
  *
- * The code is that of ll/combine_partial.cuh. This file gives it the names of
- * ll/layout.cuh that it uses, for the memory of final/layout.cuh and one region more.
+ * The code is ll/combine_partial.cuh. This file defines the names of ll/layout.cuh that
+ * it uses, for the memory of final/layout.cuh and one more region.
  */
 #define EP_LL_LAYOUT_CUH /* instead of it */
 #include "final/layout.cuh"
 
-/* [2][T][FIN_SLOTS][H] BF16, all ones: the slots, as LL_RETURN has them. Behind the
- * regions of FinRegion, of which FIN_FLAGS and FIN_RETURN are empty here. */
+/* Index of the region of slots, [2][T][FIN_SLOTS][H] BF16, all ones, as LL_RETURN. It
+ * comes after those of FinRegion; FIN_FLAGS and FIN_RETURN are empty here. */
 static const uint32_t FIN_POLLED = FIN_ORIGINS + 1;
 
 static const uint32_t LL_SENTINEL = 0xffffffffu;

@@ -1,16 +1,16 @@
-/* Sending a message of combine_final with its loads waiting in shared memory,
- * a ring of steps for each warp. In registers a lane holds four vectors, and
- * the compiler uses them up before it loads the next ones: 25 GB/s an SM. */
+/* Sends a message of combine_final with loads to shared memory, a ring of steps for each
+ * warp. In registers a lane holds four vectors, and the compiler uses them before it
+ * loads the next ones: that gave 25 GB/s an SM. */
 #ifndef EP_FINAL_COMBINE_RING_CUH
 #define EP_FINAL_COMBINE_RING_CUH
 
 #include "final/combine_message.cuh"
 
-static const uint32_t FIN_STAGES = EP_IN_FLIGHT / FIN_WIDTH; /* steps on their way */
+static const uint32_t FIN_STAGES = EP_IN_FLIGHT / FIN_WIDTH; /* steps in flight */
 
-/* A place in a message: the rows to come, this one first, and the byte column.
- * Sums take all rows at one column, then the next column; raw rows go one
- * after the other. */
+/* A place in a message: the rows from here on, this one first, and the byte column. A
+ * sum takes all rows at one column, then the next column; raw rows go one after the
+ * other. */
 struct FinWalk {
   uint32_t left, column;
 };
@@ -41,7 +41,7 @@ EP_DEVICE void fin_store(uint8_t *slot, uint32_t column, uint4 data) {
   if (fin_in_row(column)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot + column), data);
 }
 
-/* Handles one step that has arrived. A sum adds it, and is sent with the last
+/* Handles one step that has arrived. It is added to a sum, which is sent after the last
  * row; a raw row is sent as it is. */
 EP_DEVICE void fin_send_step(const EpArgs &a, const FinCall &c, const FinReturn &r, FinWalk w, const uint4 (&data)[FIN_WIDTH],
                              float (&acc)[FIN_WIDTH][8]) {

@@ -1,6 +1,6 @@
-/* First half of dispatch_final: the output row of each token, from the routing
- * of all ranks. The order is the same in every run, and there are no atomics on
- * global memory. Each sending block owns a run of consecutive tokens.
+/* First half of dispatch_final: finds the output row of each token from the routing of
+ * all ranks. The order is the same in every run, and there are no atomics on global
+ * memory. Each sending block has a run of consecutive tokens.
  */
 #ifndef EP_FINAL_COUNT_CUH
 #define EP_FINAL_COUNT_CUH
@@ -68,9 +68,9 @@ EP_DEVICE void fin_count(const EpArgs &a, const FinCall &c, FinShared &s) {
   }
 }
 
-/* Sets base to the rows of earlier blocks, counted from their ids; the last
- * block reads the ids of all. Passing counts from block to block instead took 2
- * to 4 us longer up to 1,024 tokens, and was no faster at 4,096. */
+/* Sets base to the rows of earlier blocks, counted from their ids; the last block reads
+ * the ids of all. Passing counts from block to block took 2 to 4 us longer up to 1,024
+ * tokens, and was no faster at 4,096. */
 EP_DEVICE void fin_count_before(const EpArgs &a, const FinCall &c, FinShared &s) {
   uint32_t end = fin_block_tokens(a, c).begin * EP_TOPK;
   for (uint32_t j = threadIdx.x; j < end; j += blockDim.x * EP_IDS) {
@@ -82,9 +82,9 @@ EP_DEVICE void fin_count_before(const EpArgs &a, const FinCall &c, FinShared &s)
   __syncthreads();
 }
 
-/* The last sending block tells every rank how many tokens this one has. That also allows
- * other ranks to write the output and the scales: it releases what earlier calls read
- * there. So it leaves at the start of the call: its fence, and the one behind it, are over
+/* The last sending block tells every rank how many tokens this one has. The word also
+ * allows other ranks to write the output and the scales: it releases the reads of
+ * earlier calls there. It leaves at the start of the call, so that its fence is over
  * before the counts come. */
 EP_DEVICE void fin_signal_tokens(const EpArgs &a, const FinCall &c) {
   if (threadIdx.x >= EP_RANKS) return;
@@ -92,7 +92,7 @@ EP_DEVICE void fin_signal_tokens(const EpArgs &a, const FinCall &c) {
   st_release_sys(word, static_cast<uint64_t>(c.number) << 32 | static_cast<uint32_t>(a.tokens));
 }
 
-/* It also knows this rank's rows of each expert, and sends them to every rank. */
+/* The last sending block sends this rank's rows of each expert to every rank. */
 EP_DEVICE void fin_signal(const EpArgs &a, const FinCall &c, const FinShared &s) {
   for (uint32_t e = threadIdx.x; e < EP_EXPERTS; e += blockDim.x) {
     if (ep_drill_drops(a, static_cast<int32_t>(e))) continue;
@@ -103,8 +103,8 @@ EP_DEVICE void fin_signal(const EpArgs &a, const FinCall &c, const FinShared &s)
   }
 }
 
-/* Numbers the rows of the block by expert in the order of tokens; done while
- * the counts of other ranks are on their way. */
+/* Numbers the rows of the block by expert, in the order of tokens, while the counts of
+ * other ranks are on their way. */
 EP_DEVICE void fin_place(const EpArgs &a, const FinCall &c, FinShared &s) {
   if (c.warp >= fin_count_warps(c)) return;
   FinRun run = fin_warp_ids(a, c);
@@ -123,9 +123,9 @@ EP_DEVICE void fin_place(const EpArgs &a, const FinCall &c, FinShared &s) {
   }
 }
 
-/* The counts of one expert, or the tokens, from all ranks, polled together. A fence behind
- * the tokens acquires what fin_signal_tokens released; the counts order nothing. Loads that
- * acquire would go one after the other. */
+/* Polls the counts of one expert, or of tokens, from all ranks together. A fence after the
+ * tokens acquires what fin_signal_tokens released; counts of experts need none. Loads
+ * with acquire order would go one after the other. */
 EP_DEVICE bool fin_wait_count(const EpArgs &a, const FinCall &c, uint32_t word, uint32_t (&count)[EP_RANKS]) {
   EpSpin spin;
   for (;;) {
@@ -147,8 +147,8 @@ EP_DEVICE bool fin_wait_count(const EpArgs &a, const FinCall &c, uint32_t word, 
   }
 }
 
-/* start[e], the first row of expert e on its rank, from the group sizes that
- * start holds: one warp scans the experts of one rank. */
+/* Turns start from group sizes into first rows: start[e] becomes the first row of expert e
+ * on its rank. One warp scans the experts of one rank. */
 EP_DEVICE void fin_scan_groups(const EpArgs &a, const FinCall &c, FinShared &s) {
   for (uint32_t r = c.warp; r < EP_RANKS; r += c.warps) {
     uint32_t carry = 0;
@@ -192,9 +192,9 @@ EP_DEVICE void fin_wait_counts(const EpArgs &a, const FinCall &c, FinShared &s) 
   __syncthreads();
 }
 
-/* A block that only receives needs the token counts and the number of rows. It
- * waits for every expert's count all the same. When one never comes, its sender
- * sends no tokens either, and the fault record should name the count. */
+/* Waits for the token counts and the number of rows, which a block that only receives
+ * needs. It waits for every expert's count too: when one never comes, its sender sends
+ * no tokens either, and the fault record should name the count. */
 EP_DEVICE void fin_wait_tokens(const EpArgs &a, const FinCall &c, FinShared &s) {
   for (uint32_t e = threadIdx.x; e <= EP_EXPERTS; e += blockDim.x) {
     uint32_t count[EP_RANKS];

@@ -1,5 +1,5 @@
-/* dispatch_final: counts first, then every token straight to its row of the
- * output. Blocks below `senders` send, the others complete what arrived.
+/* dispatch_final exchanges counts, then stores every token in its row of the output.
+ * Blocks below `senders` send, the others complete what arrived.
  *
  * Compile-time: EP_DIRECT 0: one message for each distinct rank of a token,
  * which the receiver copies to the rows of its other experts there; 1: one
@@ -26,14 +26,14 @@ EP_DEVICE FinStep fin_load(const uint16_t *token, uint32_t vector) {
   return step;
 }
 
-/* The scales of a unit of 32 vectors: every eighth lane has one, all lanes get the four. */
+/* Gives all lanes the four scales of a unit of 32 vectors; every eighth lane has one. */
 EP_DEVICE uint4 fin_unit_scales(uint32_t scale) {
   return make_uint4(__shfl_sync(EP_FULL_WARP, scale, 0), __shfl_sync(EP_FULL_WARP, scale, 8),
                     __shfl_sync(EP_FULL_WARP, scale, 16), __shfl_sync(EP_FULL_WARP, scale, 24));
 }
 
-/* Keeps a unit's scales in the lane that stores them: one burst a message instead of one
- * store a unit. */
+/* Keeps a unit's scales in the lane that stores them: then a message's scales leave in one
+ * burst, not in one store a unit. */
 EP_DEVICE void fin_keep_scales(uint32_t lane, uint32_t unit, uint32_t scale, uint4 &kept) {
   uint4 all = fin_unit_scales(scale);
   if (lane == unit) kept = all;
@@ -66,7 +66,7 @@ EP_DEVICE uint4 fin_send_payload(const EpArgs &a, const FinCall &c, uint32_t tok
   return scales;
 }
 
-/* A top-k position of a token, one a lane. */
+/* A top-k position of a token; each lane has one. */
 struct FinPosition {
   int32_t id, owner;
   uint32_t row;
@@ -82,8 +82,8 @@ EP_DEVICE FinPosition fin_load_position(const EpArgs &a, const FinCall &c, const
   return p;
 }
 
-/* One token by one warp: payload to its rows, scales beside, then one fence
- * and the headers of all ranks. */
+/* Sends one token by one warp: payload to its rows, scales, then one fence and the headers
+ * of all ranks. */
 EP_DEVICE void fin_send_token(const EpArgs &a, const FinCall &c, FinShared &s, uint32_t token) {
   FinPosition p = fin_load_position(a, c, s, token);
   uint32_t below = (1u << c.lane) - 1;
@@ -139,7 +139,7 @@ EP_DEVICE uint32_t fin_messages(const FinCall &c, const FinShared &s) {
   return ceil_div(most, c.senders) * c.senders * EP_RANKS;
 }
 
-/* Copies the row that came to those of the token's other experts here. */
+/* Copies the row that arrived to the rows of the token's other experts here. */
 EP_DEVICE void fin_duplicate(const EpArgs &a, const FinCall &c, uint32_t here, uint32_t row) {
   uint64_t from = __shfl_sync(EP_FULL_WARP, row, __ffs(here) - 1);
   const uint4 *in = reinterpret_cast<const uint4 *>(a.out + from * FIN_PAYLOAD);
@@ -190,8 +190,8 @@ EP_DEVICE bool fin_complete(const EpArgs &a, const FinCall &c, FinMessage m) {
   return true;
 }
 
-/* Tokens arrive in clumps and out of order. Each lane polls the header of another
- * message, and the warp completes those that have come. */
+/* Receives. Tokens arrive in clumps and out of order: each lane polls the header of another
+ * message, and the warp completes those that have arrived. */
 EP_DEVICE void fin_dispatch_wait(const EpArgs &a, const FinCall &c, const FinShared &s) {
   uint32_t step = fin_receiving_warps(c), all = fin_messages(c, s);
   uint32_t i = fin_receiver(c) + c.lane * step;

@@ -1,7 +1,7 @@
-/* dispatch_final_home: dispatch_final where a sender stores all rows that its token has
- * on this rank itself. Receivers copy rows of other ranks' tokens only, so that a token
- * of this rank is not read again, and has no header to wait for. On 2 ranks that is
- * half of what arrives.
+/* dispatch_final_home: dispatch_final in which a sender itself stores all rows that its
+ * token has on this rank. Receivers copy rows of other ranks' tokens only: a token of
+ * this rank is not read again, and has no header to wait for. On 2 ranks that is half of
+ * what arrives.
  *
  * Compile-time: EP_TEAM, warps that send one token together; EP_SCALES as in dispatch_final.
  */
@@ -19,8 +19,8 @@ struct FinHomeShared {
 
 /* ---- sending ---- */
 
-/* The last sending block counts all ids of this rank at once and sends the counts. Only
- * then it counts its own, which all others do first. */
+/* Counts all ids of this rank and sends the counts, in the last sending block. Only then
+ * does the block count its own ids, which the other blocks do first. */
 EP_DEVICE void fin_count_all(const EpArgs &a, const FinCall &c, FinShared &s) {
   uint32_t end = static_cast<uint32_t>(a.tokens) * EP_TOPK, rows[FIN_THREAD_EXPERTS];
   for (uint32_t e = threadIdx.x; e < EP_EXPERTS; e += blockDim.x) s.base[e] = s.start[e] = 0;
@@ -51,7 +51,7 @@ EP_DEVICE void fin_count_all(const EpArgs &a, const FinCall &c, FinShared &s) {
   __syncthreads();
 }
 
-/* A token's top-k positions on this rank, and the other ranks that it goes to. */
+/* Where a token goes: its top-k positions on this rank, and other ranks. */
 struct FinGoals {
   uint32_t here, others;
   uint32_t copies; /* entries of `to` */
@@ -69,7 +69,7 @@ EP_DEVICE FinGoals fin_find_goals(const EpArgs &a, const FinCall &c, const FinPo
 }
 
 /* Ends a token whose payload and scales have been stored: a fence, the headers of other
- * ranks, and what fin_complete notes of a message that came, for the rows here. */
+ * ranks, and for the rows here what fin_complete writes for a message. */
 EP_DEVICE void fin_end_token(const EpArgs &a, const FinCall &c, uint32_t token, const FinPosition &p) {
   uint32_t self = static_cast<uint32_t>(a.rank);
   bool mine = p.owner == a.rank;
@@ -85,7 +85,7 @@ EP_DEVICE void fin_end_token(const EpArgs &a, const FinCall &c, uint32_t token, 
   if (c.lane < EP_TOPK) fin_words(a, a.rank, FIN_ROUTE, a.rank, token)[c.lane] = p.weight | (mine ? p.row : FIN_NOWHERE);
 }
 
-/* A token's scales, four a lane, beside its rows here. */
+/* Stores a token's scales, four a lane, at its rows here. */
 EP_DEVICE void fin_scales_home(const EpArgs &a, const FinCall &c, uint32_t token, const FinPosition &p, uint32_t here, uint4 scales) {
   bool carries = FIN_GROUPS > 0 && c.lane < FIN_SCALE_BYTES / 16;
   if (FIN_TILES && carries && here != 0) reinterpret_cast<uint4 *>(fin_scales(a, a.rank, a.rank, token))[c.lane] = scales;
@@ -98,8 +98,8 @@ EP_DEVICE void fin_scales_home(const EpArgs &a, const FinCall &c, uint32_t token
   }
 }
 
-/* One token by one warp: payload to all its rows here and to one on each other rank,
- * scales beside, then its end. */
+/* Sends one token by one warp: payload to all its rows here and to one on each other rank,
+ * scales, then its end. */
 EP_DEVICE void fin_send_home(const EpArgs &a, const FinCall &c, FinHomeShared &h, uint32_t token) {
   FinPosition p = fin_load_position(a, c, h.s, token);
   FinGoals g = fin_find_goals(a, c, p, h.to[c.warp]);
@@ -114,11 +114,11 @@ EP_DEVICE void fin_send_home(const EpArgs &a, const FinCall &c, FinHomeShared &h
 
 /* ---- sending by teams ---- */
 
-/* With EP_TEAM above 1 that many warps send a token together, and other warps end it. So
- * a block's tokens arrive one after the other, and rows are copied while later tokens
- * travel. With a warp for each token all tokens of a block leave side by side, and at 1,024
- * tokens all of them arrive at the end. A team does not wait for the fence of a token before
- * it sends the next. */
+/* With EP_TEAM above 1 that many warps send a token together, and other warps end it. A
+ * block's tokens then arrive one after the other, and rows are copied while later tokens
+ * travel. With one warp a token, all tokens of a block leave at the same time: at 1,024
+ * tokens all arrive at the end. A team sends the next token without waiting for the fence
+ * of the one before. */
 static const uint32_t FIN_ENDERS = 4; /* warps of a block that end tokens; other numbers were not tried */
 struct FinTeams {
   uint32_t teams, senders, enders; /* of a block: teams; their warps, from the bottom; warps behind them that end tokens */
@@ -128,7 +128,7 @@ EP_DEVICE FinTeams fin_teams(const FinCall &c) {
   return {teams, senders, min(FIN_ENDERS, c.warps - senders)};
 }
 
-/* A warp's share of a token: units of 32 vectors, dealt to the team in turn. */
+/* Units of 32 vectors of a token; the warps of a team take them in turn. */
 static const uint32_t FIN_UNITS = (FIN_VECTORS + 31) / 32;
 EP_DEVICE FinStep fin_load_share(const EpArgs &a, const FinCall &c, uint32_t token, uint32_t unit) {
   const uint16_t *x = a.x + static_cast<uint64_t>(token) * EP_HIDDEN;
@@ -141,8 +141,8 @@ EP_DEVICE FinStep fin_load_share(const EpArgs &a, const FinCall &c, uint32_t tok
   return step;
 }
 
-/* The scales of a unit, in every eighth lane: to the ranks in `ranks`, lane r to rank r, or
- * with scales=row beside each row here. */
+/* Stores the scales of a unit, which every eighth lane has: lane r to rank r of `ranks`, or
+ * with scales=row at each row here. */
 EP_DEVICE void fin_share_scales(const EpArgs &a, const FinCall &c, uint32_t token, uint32_t unit, uint32_t scale,
                                 const FinPosition &p, const FinGoals &g) {
   uint32_t group = 4 * unit + c.lane / 8, ranks = g.others | (FIN_TILES && g.here != 0 ? 1u << a.rank : 0u);
@@ -174,7 +174,7 @@ EP_DEVICE void fin_send_share(const EpArgs &a, const FinCall &c, const FinHomeSh
     if (FIN_GROUPS > 0) fin_share_scales(a, c, token, unit + v * EP_TEAM, out[v].scale, p, g);
 }
 
-/* The elements of the next token are fetched while this one's leave. */
+/* Sends the tokens of a team. It loads the next token while this one leaves. */
 EP_DEVICE void fin_team_send(const EpArgs &a, const FinCall &c, FinHomeShared &h, const FinTeams &t) {
   FinRun run = fin_block_tokens(a, c);
   uint32_t token = run.begin + c.warp / EP_TEAM, first = c.warp % EP_TEAM, done = 0;
@@ -244,7 +244,7 @@ EP_DEVICE void fin_home_async(const EpArgs &a, const FinCall &c, FinHomeShared &
 
 /* ---- receiving ---- */
 
-/* Message i of other ranks, in the order of fin_message. */
+/* Message i from other ranks, in the order of fin_message. */
 EP_DEVICE FinMessage fin_peer_message(const EpArgs &a, const FinCall &c, const FinShared &s, uint32_t i) {
   FinMessage m;
   m.source = (static_cast<uint32_t>(a.rank) + 1 + i % FIN_PEERS) % EP_RANKS;
@@ -255,8 +255,8 @@ EP_DEVICE FinMessage fin_peer_message(const EpArgs &a, const FinCall &c, const F
   return m;
 }
 
-/* The warps that receive, and the number of this one: all warps of receiving blocks. In a
- * block that also sends by teams, those that send do not receive, and those that end
+/* The warps that receive, and this warp's number among them: all warps of receiving blocks.
+ * In a block that also sends by teams, warps that send do not receive, and those that end
  * tokens come last. */
 struct FinReceiver {
   uint32_t warp, warps;
@@ -268,7 +268,8 @@ EP_DEVICE FinReceiver fin_home_receiver(const FinCall &c) {
   return {(c.warps - 1 - c.warp) * c.senders + c.block, (c.warps - senders) * c.senders, c.warp >= senders};
 }
 
-/* Each lane polls the header of another message, as in fin_dispatch_wait. */
+/* Receives messages of other ranks. Each lane polls the header of another message, as in
+ * fin_dispatch_wait. */
 EP_DEVICE void fin_home_wait(const EpArgs &a, const FinCall &c, const FinShared &s) {
   FinReceiver receiver = fin_home_receiver(c);
   if (!receiver.receives) return;
@@ -298,7 +299,7 @@ EP_DEVICE void fin_home_wait(const EpArgs &a, const FinCall &c, const FinShared 
   }
 }
 
-/* Waits until all blocks have placed their rows. A block that only sends says so and
+/* Waits until all blocks have placed their rows. A block that only sends counts itself and
  * does not wait. */
 EP_DEVICE void fin_home_meet(const EpArgs &a, const FinCall &c, FinShared &s) {
   __syncthreads();

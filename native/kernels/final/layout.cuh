@@ -1,12 +1,12 @@
 /* The memory of the final-placement kernels, for large batches.
  *
- * Dispatch exchanges all counts first. Every sender then knows the output row of
- * each of its tokens, and stores it there: there is no receive buffer, and the
- * receiver copies only rows of a token's second and later experts on the rank.
- * A header, stored after the data and a fence, says that a token is there.
+ * Dispatch exchanges all counts first. Every sender then knows the output row of each of
+ * its tokens and stores the token there. So there is no receive buffer, and the receiver
+ * copies only the rows of a token's second and later experts on the rank. A header,
+ * stored after the data and a fence, says that a token has arrived.
  *
- * Why no barrier is needed between calls: nothing is stored on a rank before
- * its counts (dispatch) or its start word (combine) of the same call came.
+ * Why no barrier is needed between calls: a rank stores nothing on another before the
+ * other's counts (dispatch) or start word (combine) of the same call have come.
  */
 #ifndef EP_FINAL_LAYOUT_CUH
 #define EP_FINAL_LAYOUT_CUH
@@ -45,7 +45,7 @@ static const uint32_t FIN_GROUPS = ep_scales(EP_DTYPE, EP_HIDDEN);
 static const uint32_t FIN_SCALE_BYTES = ep_up(FIN_GROUPS * 4, 16);
 static const uint32_t FIN_SLOTS = EP_RANKS > EP_TOPK ? EP_RANKS : EP_TOPK;
 
-/* What every function needs of the call at hand. */
+/* The call at hand, as every function needs it. */
 struct FinCall {
   uint32_t number; /* 1, 2, 3, ... */
   uint32_t warp, lane, warps; /* of this thread; of the block */
@@ -59,7 +59,7 @@ EP_DEVICE FinCall fin_call(const EpArgs &a) {
 EP_DEVICE bool fin_sends(const FinCall &c) { return c.block < c.senders; }
 EP_DEVICE bool fin_receives(const FinCall &c) { return c.receivers == 0 || c.block >= c.senders; }
 
-/* Warps of receiving blocks, numbered across blocks first. */
+/* Receiving blocks, their warps, and this warp's number among these, across blocks first. */
 EP_DEVICE uint32_t fin_receiving_blocks(const FinCall &c) { return c.receivers == 0 ? c.senders : c.receivers; }
 EP_DEVICE uint32_t fin_receiver(const FinCall &c) {
   uint32_t block = c.receivers == 0 ? c.block : c.block - c.senders;

@@ -1,15 +1,14 @@
 /* Scales of dispatch_final. They travel row by row, and lie in the output as
  * [group][row]: the scales of one row are four bytes in each of many lines.
  *
- * Compile-time: EP_SCALES, when they go to the output:
+ * Compile-time: EP_SCALES says when they go to the output:
  * 0 row: with their row, four bytes a group;
  * 1 tile: once all rows are here, 32 rows together, a line of 128 bytes a group.
  *
- * Row has two costs. A sector that leaves L2 before its other rows have come is
- * read from memory and written again. And a store of four bytes takes an SM as
- * long as one of 512. Two other remedies gained less or nothing: asking L2 to
- * keep those sectors longest (evict_last), and placing four rows together when
- * the last of them comes.
+ * 0 has two costs. A sector that leaves L2 before its other rows have come is read from
+ * memory and written again. And a store of four bytes takes an SM as long as one of 512.
+ * Two other remedies gained less or nothing: asking L2 to keep those sectors longest
+ * (evict_last), and placing four rows together when the last of them arrives.
  */
 #ifndef EP_FINAL_SCALES_CUH
 #define EP_FINAL_SCALES_CUH
@@ -46,7 +45,7 @@ EP_DEVICE void fin_place_scales(const EpArgs &a, const FinCall &c, const FinScal
 
 /* ---- tiles ---- */
 
-/* Notes where a row came from. A plain store: fin_meet stands before the reads. */
+/* Records the token of a row. A plain store is enough: fin_meet comes before the reads. */
 EP_DEVICE void fin_note_origin(const EpArgs &a, FinMessage m, uint32_t row) {
   fin_origins(a)[row] = m.source * static_cast<uint32_t>(a.max_tokens) + m.token;
 }
@@ -69,14 +68,13 @@ EP_DEVICE void fin_meet(const EpArgs &a, const FinCall &c, FinShared &s) {
   __syncthreads();
 }
 
-/* What a warp takes at a time: 32 rows, and all groups or a part of them whose
- * loads are in flight together. */
+/* A warp takes 32 rows at a time, and all groups or as many as it can load together. */
 static const uint32_t FIN_SCALE_VECTORS = FIN_SCALE_BYTES / 16;
 static const uint32_t FIN_TILE_PARTS = FIN_SCALE_VECTORS <= 8 ? 1 : (FIN_SCALE_VECTORS + 7) / 8;
 static const uint32_t FIN_TILE_VECTORS = FIN_SCALE_VECTORS == 0 ? 1 : (FIN_SCALE_VECTORS + FIN_TILE_PARTS - 1) / FIN_TILE_PARTS;
 
-/* A part of a tile, each lane a row. Rows between the end of an expert and the
- * next get what their place last held: nobody reads it. */
+/* Places a part of a tile, each lane a row. Rows between one expert's end and the next one
+ * get old scales: nobody reads those rows. */
 EP_DEVICE void fin_place_tile(const EpArgs &a, uint32_t row, uint32_t part) {
   uint32_t from = fin_origins(a)[row], first = part * FIN_TILE_VECTORS;
   const uint4 *in = reinterpret_cast<const uint4 *>(fin_scales(a, a.rank, from / a.max_tokens, from % a.max_tokens));

@@ -1,5 +1,5 @@
-/* What a session puts around calls, for ranks of several hosts: common/align.cuh with
- * its words in the table of hosts/transport.cuh.
+/* The kernels of common/align.cuh for ranks of several hosts, with their words in the table
+ * of hosts/transport.cuh.
  */
 #include "common/align.cuh"
 #include "hosts/transport.cuh"
@@ -18,7 +18,7 @@ EP_ENTRY(32, 1) ep_align_hosts(const __grid_constant__ EpArgs a) {
   if (threadIdx.x == 0) mine->epoch = tag;
 }
 
-/* ep_stamp and ep_next_round, of this rank's own control. */
+/* ep_stamp and ep_next_round, with this rank's own control. */
 EP_ENTRY(32, 1) ep_stamp_hosts(const __grid_constant__ EpArgs a) {
   if (threadIdx.x != 0) return;
   const uint64_t row = static_cast<uint64_t>(a.control[0]->replay) * static_cast<uint64_t>(a.stamp_slots);

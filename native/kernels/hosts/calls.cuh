@@ -1,6 +1,6 @@
-/* What epcomm launches around calls, for ranks of several hosts: one binary for all of
- * it, since each one that crosses hosts has NVSHMEM's device library in it. Debug mode
- * compares calls as ep_agree does, over the network's words.
+/* The kernels that epcomm launches around calls, for ranks of several hosts. They are one
+ * binary, since each binary that crosses hosts holds NVSHMEM's device library. Debug mode
+ * compares calls as ep_agree does, with words that the network carries.
  */
 #include "epcomm/calls.cuh"
 #include "hosts/align.cuh"

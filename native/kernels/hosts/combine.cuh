@@ -9,8 +9,8 @@
 #define EP_THREADS 512
 #endif
 
-/* Block 0 tells every rank how many rows it gets back from this one, also where there are
- * none: no rank may run ahead by a call. */
+/* Block 0 tells every rank how many rows it gets back from this one, even where there are
+ * none: no rank may be a call ahead. */
 EP_DEVICE void ep_announce_returns(const EpArgs &a) {
   const uint32_t call = ep_round(a);
   if (blockIdx.x != 0 || ep_drill_drops(a, a.rank * EP_LOCAL_EXPERTS)) return;
@@ -23,7 +23,7 @@ EP_DEVICE void ep_announce_returns(const EpArgs &a) {
   }
 }
 
-/* Where a row goes; nowhere when src_info names no slot, see ep_return_slot. */
+/* The target of a row; its rank is -1 when src_info names no slot, see ep_return_slot. */
 EP_DEVICE EpTarget ep_return_target(const EpArgs &a, int64_t row, uint32_t source) {
   const int32_t token = a.src_info[2 * row], k = a.src_info[2 * row + 1];
   if (token < 0 || token >= a.max_tokens || k < 0 || k >= EP_TOPK) return {-1, 0, 0, 0, 0};
@@ -34,8 +34,9 @@ EP_DEVICE EpTarget ep_return_target(const EpArgs &a, int64_t row, uint32_t sourc
           ep_host_at(a, EP_H_RETURNED, static_cast<uint64_t>(a.rank)), 1};
 }
 
-/* Blocks take (expert, source) pairs in turn, their warps the rows of a pair. The rows
- * may be overwritten once the kernel has ended: what the network still reads is waited for. */
+/* Sends rows back. Blocks take (expert, source) pairs in turn, their warps the rows of a
+ * pair. The caller may overwrite the rows once the kernel has ended: so it waits until the
+ * network has read them. */
 static __device__ void ep_hosts_return(const EpArgs &a) {
   ep_drill_delay(a);
   ep_span_stage(a, EP_STAGE_READY); /* it waits for nobody */
@@ -53,7 +54,7 @@ static __device__ void ep_hosts_return(const EpArgs &a) {
   ep_span_stage(a, EP_STAGE_SENT);
 }
 
-/* wait_for_all_arrivals: blocks 0 .. wait_sms-1 share the ranks. */
+/* Waits for all rows, as wait_for_all_arrivals: blocks 0 .. wait_sms-1 share the ranks. */
 static __device__ void ep_hosts_await_returns(const EpArgs &a) {
   const uint32_t call = ep_round(a);
   uint64_t *seen = ep_own_word(a, a.region[EP_H_RETURN_SEEN]);

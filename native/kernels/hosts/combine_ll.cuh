@@ -16,9 +16,9 @@ EP_DEVICE bool lh_in_row(uint32_t column) { return LH_ROW % LL_WARP_BYTES == 0 |
 
 /* ---- sending ---- */
 
-/* Says that this rank began a call, hence has ended the one before, and waits until every
- * rank began the call before. Such a rank has emptied the set of places that this call
- * fills. In a steady state the words have long arrived. */
+/* Tells every rank that this one began a call, hence has ended the one before, and waits
+ * until every rank has begun the previous call. Such a rank has emptied the places that
+ * this call fills. In a steady state the words have long arrived. */
 static __device__ bool lh_begin(const EpArgs &a, const LlCall &c) {
   if (c.block == 0)
     for (int32_t rank = static_cast<int32_t>(threadIdx.x); rank < EP_RANKS; rank += static_cast<int32_t>(blockDim.x))
@@ -32,9 +32,9 @@ static __device__ bool lh_begin(const EpArgs &a, const LlCall &c) {
   return true;
 }
 
-/* One unit of sending: a message of dispatch whose rows go back, by the network all of
- * them, inside the host a chunk. Units that follow each other go to different ranks, each
- * rank starting behind its own number. */
+/* One unit of sending: a message of dispatch whose rows go back. Over the network a unit is
+ * all its rows, inside the host a chunk of each. Consecutive units go to different ranks,
+ * and each rank begins with the rank after itself. */
 struct LhReturn {
   uint32_t source, message, chunk;
 };
@@ -65,7 +65,8 @@ EP_DEVICE void lh_put_rows(const EpArgs &a, const LlCall &c, const LhReturn &r) 
   }
 }
 
-/* A chunk of each row of a message, loaded without a branch between them. */
+/* Sends a chunk of each row of a message inside the host. No branch stands between the
+ * loads. */
 EP_DEVICE void lh_store_rows(const EpArgs &a, const LlCall &c, const LhReturn &r) {
   const uint32_t rows = lh_rows_of(a, r), token = __shfl_sync(EP_FULL_WARP, rows, EP_TOPK), column = lh_column(r.chunk);
   const bool inside = lh_in_row(column);
@@ -87,7 +88,7 @@ EP_DEVICE void lh_store_rows(const EpArgs &a, const LlCall &c, const LhReturn &r
   }
 }
 
-/* The largest number of messages from a rank of this host, or from another's. */
+/* The largest number of messages from a rank of this host, or of other hosts. */
 EP_DEVICE uint32_t lh_most_messages(const EpArgs &a, bool near) {
   uint32_t most = 0;
   for (uint32_t s = lane_id(); s < EP_RANKS; s += 32)
@@ -95,7 +96,7 @@ EP_DEVICE uint32_t lh_most_messages(const EpArgs &a, bool near) {
   return __reduce_max_sync(EP_FULL_WARP, most);
 }
 
-/* What has the longer way goes first. */
+/* Sends all units of this warp, those for other hosts first. */
 static __device__ bool lh_combine_send(const EpArgs &a, const LlCall &c) {
   ep_drill_delay(a);
   if (!lh_begin(a, c)) return false;
@@ -135,8 +136,8 @@ EP_DEVICE bool lh_await_far(const EpArgs &a, const LlCall &c, uint32_t token, in
   return __all_sync(EP_FULL_WARP, ok);
 }
 
-/* Polls a batch together until the near rows are complete. Places that nobody fills are
- * read as well, so that no branch stands between the loads. */
+/* Polls a batch together until the near rows are complete. It also reads places that are not
+ * used, so that no branch stands between the loads. */
 EP_DEVICE bool lh_await_batch(const EpArgs &a, const LhBatch &b, int32_t id, uint4 (&data)[LH_BATCH]) {
   EpSpin spin;
   for (;;) {
@@ -152,8 +153,8 @@ EP_DEVICE bool lh_await_batch(const EpArgs &a, const LhBatch &b, int32_t id, uin
   }
 }
 
-/* One chunk of one token: waits for its rows, sums them in top-k order, and leaves all
- * their places empty: the next call may fill them in the other way. */
+/* Sums one chunk of one token: waits for its rows, adds them in top-k order, and empties all
+ * their places, since the next call may fill them by the other route. */
 EP_DEVICE bool lh_sum_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
   const uint32_t token = unit / LH_CHUNKS, column = lh_column(unit % LH_CHUNKS), at = token * EP_TOPK + c.lane;
   const int32_t id = c.lane < EP_TOPK ? a.topk_ids[at] : -1;
@@ -204,8 +205,8 @@ EP_ENTRY(EP_THREADS, 1) ll_hosts_combine_wait(const __grid_constant__ EpArgs a) 
   ep_span_end(a);
 }
 
-/* The rows may be overwritten once the kernel has ended. What the network still reads is
- * waited for behind the sums: it has mostly left by then. */
+/* The caller may overwrite the rows once the kernel has ended. So the kernel waits for the
+ * network after the sums, when most rows have left. */
 EP_ENTRY(EP_THREADS, 1) ll_hosts_combine(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   pdl_wait();

@@ -3,9 +3,9 @@
  * write their rows for a token of another host to its collector, the rank here that has
  * the place of the token's rank. The collector sums them in f32, in top-k order.
  *
- * A collector may have no expert of the token and thus not know its weights. So every rank
- * sends ids and weights of its tokens to its collectors on the other hosts, one put each.
- * They also say which rows to wait for.
+ * A collector may have no expert of the token, and then does not know its weights. So every
+ * rank sends ids and weights of its tokens to its collectors on the other hosts, one put
+ * each. A collector also learns from them which rows to wait for.
  *
  * Compile-time: EP_PARTIAL 0: a sum travels as f32, and the error is that of f32 sums; 1:
  * as BF16, half the bytes and one more rounding. A single row travels as it is.
@@ -19,7 +19,8 @@
 
 static const bool EP_F32_SUMS = EP_PARTIAL == 0;
 
-/* Without router weights rows are kept apart, and each has to travel. */
+/* Whether hosts send sums. Without router weights rows stay apart, and each has to
+ * travel. */
 EP_DEVICE bool ep_sums_by_host(const EpArgs &a) { return EP_ROUTE == EP_ROUTE_RAIL && EP_NODES > 1 && a.weights != nullptr; }
 
 /* ---- offsets in any rank's heap ---- */
@@ -51,8 +52,8 @@ EP_DEVICE uint64_t ep_gather_word(const EpArgs &a, int32_t node, uint64_t token,
 
 /* ---- sending ---- */
 
-/* One block: weight << 32 | expert of every selection, to the collectors of this rank. The
- * copy that they are read from stays until the next call. */
+/* Sends weight << 32 | expert of every selection to the collectors of this rank; one block
+ * calls it. The copy that is sent stays as it is until the next call. */
 static __device__ void ep_send_recipe(const EpArgs &a) {
   const int32_t here = ep_node_of(a.rank);
   const uint32_t selections = static_cast<uint32_t>(a.tokens) * EP_TOPK;
@@ -68,7 +69,7 @@ static __device__ void ep_send_recipe(const EpArgs &a) {
   }
 }
 
-/* Where a row for a token of another host goes: to the collector here. */
+/* The target of a row for a token of another host: its collector on this host. */
 EP_DEVICE EpTarget ep_collector_target(const EpArgs &a, int32_t source, uint64_t token, uint32_t k) {
   const int32_t collector = ep_node_of(a.rank) * EP_PER_NODE + source % EP_PER_NODE, node = ep_node_of(source);
   return {collector, EP_NET_SET, ep_gather_at(a, node, token, k), ep_gather_word(a, node, token, k), ep_round(a)};
@@ -76,8 +77,8 @@ EP_DEVICE EpTarget ep_collector_target(const EpArgs &a, int32_t source, uint64_t
 
 /* ---- summing ---- */
 
-/* acc += the rows at the positions in `which`, in their order, at one vector. Lane k: address
- * of the row of position k, and its weight. */
+/* Adds to acc the rows at the positions in `which`, in their order, at one vector. Lane k has
+ * the address of the row of position k, and its weight. */
 EP_DEVICE void ep_add_rows(float (&acc)[8], uint64_t row, float weight, uint32_t which, uint32_t vector, bool inside) {
   while (which != 0) {
     uint4 v[EP_IN_FLIGHT];
@@ -122,8 +123,8 @@ EP_DEVICE void ep_add_sum(float (&acc)[8], const uint8_t *from, uint32_t vector)
 
 /* ---- the collector ---- */
 
-/* One warp: waits for the rows of a token of host `node` that are on this host, sums them
- * in place, and puts the sum to the token's rank. */
+/* Waits for the rows of a token of host `node` that are on this host, sums them in place,
+ * and puts the sum to the token's rank; one warp calls it. */
 EP_DEVICE bool ep_collect_token(const EpArgs &a, int32_t node, uint32_t token, uint32_t call) {
   const uint32_t k = lane_id();
   const uint64_t *recipe = ep_own_word(a, ep_recipe_at(a, node)) + static_cast<uint64_t>(token) * EP_TOPK;
@@ -153,7 +154,7 @@ EP_DEVICE bool ep_collect_token(const EpArgs &a, int32_t node, uint32_t token, u
   return true;
 }
 
-/* Warps take the tokens of the other hosts in turn, the next host's first. */
+/* Collects all tokens of other hosts. Warps take them in turn, the next host's first. */
 static __device__ bool ep_collect(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t call = ep_round(a);
   for (int32_t turn = 1; turn < EP_NODES; turn++) {
@@ -172,15 +173,15 @@ static __device__ bool ep_collect(const EpArgs &a, uint32_t block, uint32_t bloc
 
 /* ---- the token's rank ---- */
 
-/* Lane k: where the part of top-k position k lies. A position without a bit in either mask
- * is masked or in another's sum. */
+/* The parts of a token's sum. Lane k has the address of the part of top-k position k. A
+ * position without a bit in either mask is masked, or in the sum of another position. */
 struct EpParts {
   uint64_t at;
   float weight;
   uint32_t rows, sums; /* positions that a row is for; first positions of a host's sum */
 };
 
-/* Waits for the sums of other hosts. Rows of this host have been awaited. */
+/* Waits for the sums of other hosts; rows of this host have arrived already. */
 EP_DEVICE bool ep_await_parts(const EpArgs &a, int64_t token, EpParts *p) {
   const uint32_t k = lane_id();
   const int32_t expert = k < EP_TOPK ? a.topk_ids[token * EP_TOPK + k] : -1;
@@ -219,7 +220,7 @@ EP_DEVICE bool ep_finish_chunk(const EpArgs &a, int64_t token, uint32_t chunk) {
   return true;
 }
 
-/* reduce_and_copy_to_output, of parts. */
+/* Finishes all tokens, as reduce_and_copy_to_output does for rows. */
 EP_DEVICE void ep_finish_tokens(const EpArgs &a, uint32_t block, uint32_t blocks) {
   if (!ep_await_go(a, block)) return;
   const int64_t chunks = ep_row_chunks(a), step = static_cast<int64_t>(blocks) * warps_in_block();
@@ -227,7 +228,8 @@ EP_DEVICE void ep_finish_tokens(const EpArgs &a, uint32_t block, uint32_t blocks
     if (!ep_finish_chunk(a, u / chunks, static_cast<uint32_t>(u % chunks))) return;
 }
 
-/* What the network still reads must not be overwritten by the next call. */
+/* Collects, finishes, and waits for the network: the next call may overwrite what it
+ * reads. */
 static __device__ void ep_collect_and_finish(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const bool ok = ep_collect(a, block, blocks);
   if (__syncthreads_or(!ok)) return;

@@ -45,9 +45,9 @@ EP_DEVICE bool ep_forward_message(const EpArgs &a, int32_t node, uint32_t slot, 
   return true;
 }
 
-/* The first EP_RELAY_WARPS warps of every copying block take chunks of EP_RELAY_CHUNK
- * messages of the other hosts in turn, the next host's first. Nobody waits for a warp of
- * this rank here, so that the order of roles in a block cannot stop the ranks. */
+/* Forwards messages of other hosts. The first EP_RELAY_WARPS warps of every copying block
+ * take chunks of EP_RELAY_CHUNK messages in turn, the next host's first. They wait for no
+ * warp of this rank, so that the order of roles in a block cannot stop the ranks. */
 EP_DEVICE bool ep_forward(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t call = ep_round(a), warps = min(static_cast<uint32_t>(EP_RELAY_WARPS), warps_in_block());
   if (warp_id() >= warps) return true;
@@ -69,7 +69,7 @@ EP_DEVICE bool ep_forward(const EpArgs &a, uint32_t block, uint32_t blocks) {
 
 /* ---- receiving ---- */
 
-/* ep_collect_counts, and then every message of every source. */
+/* Waits for the counts, as ep_collect_counts, and then for every message of every source. */
 EP_DEVICE bool ep_collect_arrivals(const EpArgs &a, EpOffsets &o) {
   const uint32_t call = ep_round(a);
   bool ok = true;
@@ -96,7 +96,7 @@ EP_DEVICE bool ep_collect_arrivals(const EpArgs &a, EpOffsets &o) {
   return __syncthreads_or(!ok) == 0;
 }
 
-/* ep_offsets_block. */
+/* ep_offsets_block over hosts. */
 static __device__ void ep_hosts_offsets(const EpArgs &a) {
   __shared__ EpOffsets o;
   if (!ep_collect_arrivals(a, o)) return;

@@ -23,7 +23,7 @@ EP_DEVICE uint32_t *lh_arrived(LhArrived &s, uint32_t source, uint32_t word) {
   return word < LL_COUNT_WORDS ? &s.messages[source] : &s.relayed[source];
 }
 
-/* One thread for each source. */
+/* Waits for the counts of far sources, one thread for each source. */
 EP_DEVICE bool lh_await_far_counts(const EpArgs &a, const LlCall &c) {
   bool ok = true;
   for (uint32_t source = threadIdx.x; source < EP_RANKS; source += blockDim.x) {
@@ -34,7 +34,7 @@ EP_DEVICE bool lh_await_far_counts(const EpArgs &a, const LlCall &c) {
   return __syncthreads_or(!ok) == 0;
 }
 
-/* Polls a count until it is of this call; that of a far source is here already. */
+/* Polls a count until it is this call's; a far source's has arrived already. */
 EP_DEVICE bool lh_await_count(const EpArgs &a, const LlCall &c, uint32_t source, uint32_t word, uint32_t *count) {
   const uint64_t *at = ep_own_word(a, lh_counts(a, c.number, source)) + word;
   const int32_t expert = word < EP_LOCAL_EXPERTS ? static_cast<int32_t>(a.rank * EP_LOCAL_EXPERTS + word) : -1;
@@ -47,8 +47,8 @@ EP_DEVICE bool lh_await_count(const EpArgs &a, const LlCall &c, uint32_t source,
   }
 }
 
-/* Turns counts into the first row of every (source, expert) segment, as ll_offsets. One
- * warp; `publish` also writes the ragged output's index. */
+/* Turns counts into the first row of every (source, expert) segment, as ll_offsets. One warp
+ * calls it; with `publish` it also writes the index of the output. */
 EP_DEVICE void lh_offsets(const EpArgs &a, LhArrived &s, bool publish) {
   uint32_t start = 0;
   for (uint32_t first = 0; first < EP_LOCAL_EXPERTS; first += 32) {
@@ -72,7 +72,7 @@ EP_DEVICE void lh_offsets(const EpArgs &a, LhArrived &s, bool publish) {
   if (publish && lane_id() == 0) a.row_offsets[EP_LOCAL_EXPERTS] = start;
 }
 
-/* Every block reads all counts itself, as in ll/dispatch.cuh. */
+/* Reads all counts, in every block, as in ll/dispatch.cuh. */
 static __device__ bool lh_await_counts(const EpArgs &a, const LlCall &c, LhArrived &s) {
   if (!lh_await_far_counts(a, c)) return false;
   bool ok = true;
@@ -115,7 +115,8 @@ EP_DEVICE int32_t lh_expert(const LlCall &c, const LhPart &p) {
   return c.lane < EP_TOPK && place != LL_NOWHERE ? static_cast<int32_t>(place >> LL_PLACE_BITS) : -1;
 }
 
-/* The largest word says whether all are there: only a sentinel is all ones. */
+/* Loads a part and returns its largest word: if that is the sentinel, something has not
+ * arrived. */
 EP_DEVICE uint32_t lh_load(LhPart &p, uint8_t *slot) {
   uint32_t largest = 0;
 #pragma unroll
@@ -131,8 +132,8 @@ EP_DEVICE uint32_t lh_load(LhPart &p, uint8_t *slot) {
   return largest;
 }
 
-/* Polls header and data together, since one after the other would cost the latency of
- * each; then leaves the slot as it was. */
+/* Polls header and data together: one after the other they would cost a latency each. Then
+ * it empties the slot. */
 EP_DEVICE bool lh_take_polled(const EpArgs &a, const LlCall &c, LhPart &p, uint8_t *slot) {
   const uint64_t *header = ep_own_word(a, lh_header(a, c.number, p.source, p.message)) + c.lane;
   EpSpin spin;
@@ -152,7 +153,7 @@ EP_DEVICE bool lh_take_polled(const EpArgs &a, const LlCall &c, LhPart &p, uint8
   return true;
 }
 
-/* Nothing of what a put brings is looked at before the word that it sets. */
+/* Waits for the word that a put sets, and only then reads what it brought. */
 EP_DEVICE bool lh_take_put(const EpArgs &a, const LlCall &c, LhPart &p, uint8_t *slot) {
   bool ok = true;
   uint64_t got;
@@ -166,8 +167,8 @@ EP_DEVICE bool lh_take_put(const EpArgs &a, const LlCall &c, LhPart &p, uint8_t 
   return true;
 }
 
-/* Puts a part into the row of each of its experts here. Its first part notes where the
- * rows came from, and leaves them for combine. */
+/* Copies a part to the row of each of its experts here. The first part of a message also
+ * records the token of each row, and the route for combine. */
 EP_DEVICE void lh_copy_part(const EpArgs &a, const LlCall &c, const LhArrived &s, const LhPart &p) {
   const uint32_t place = static_cast<uint32_t>(p.head);
   const int32_t expert = lh_expert(c, p);
@@ -196,13 +197,13 @@ EP_DEVICE void lh_copy_part(const EpArgs &a, const LlCall &c, const LhArrived &s
 
 static const uint32_t LH_FAR_HOSTS = EP_NODES > 1 ? EP_NODES - 1 : 1;
 
-/* The rank on this rank's rail that is n + 1 hosts further on, host 0 following the last. */
+/* The rank on this rank's rail that is n + 1 hosts further on; host 0 follows the last. */
 EP_DEVICE uint32_t lh_behind(const EpArgs &a, uint32_t n) {
   return static_cast<uint32_t>(ep_rail(a, (ep_node_of(a.rank) + 1 + static_cast<int32_t>(n)) % EP_NODES));
 }
 
-/* Stores a part at each rank of this host that has any of the token's experts, as its
- * sender would. No word of it is all ones: the sender has seen to that. */
+/* Stores a part at each rank of this host that has any of the token's experts, as its sender
+ * would. No word of it is all ones: the sender has replaced such words. */
 EP_DEVICE void lh_store_part(const EpArgs &a, const LlCall &c, const LhPart &p, uint8_t *relayed) {
   const uint32_t number = c.lane < EP_TOPK ? ld_relaxed_sys(reinterpret_cast<const uint32_t *>(relayed + LH_NUMBERS_AT) + c.lane) : 0;
   const int32_t owner = lh_owner(lh_expert(c, p));
@@ -217,10 +218,10 @@ EP_DEVICE void lh_store_part(const EpArgs &a, const LlCall &c, const LhPart &p, 
   }
 }
 
-/* What other hosts put to this rank. A warp forwards before it receives, and forwarding
- * waits for senders alone, which wait for no rank. So no two ranks wait for each other.
- * Forwarding takes warps from the bottom and receiving from the top: with few messages no
- * warp does both. */
+/* Forwards what other hosts put to this rank. A warp forwards before it receives, and
+ * forwarding waits only for senders, which wait for no rank. So no two ranks wait for each
+ * other. Forwarding takes warps from the bottom and receiving from the top: with few
+ * messages no warp does both. */
 EP_DEVICE bool lh_forward(const EpArgs &a, const LlCall &c, const LhArrived &s) {
   uint32_t most = 0;
   for (uint32_t n = 0; n < LH_FAR_HOSTS; n++) most = max(most, s.relayed[lh_behind(a, n)]);

@@ -1,6 +1,5 @@
-/* First half of dispatch_ll_hosts: a block sends a token at a time, to near ranks by stores
- * and by a put to each far rank or far host, and the last block tells every rank how much
- * there is.
+/* First half of dispatch_ll_hosts. A block sends a token at a time: to near ranks by stores,
+ * to each far rank or far host by a put. The last block sends the counts to every rank.
  */
 #ifndef EP_DISPATCH_LL_SEND_CUH
 #define EP_DISPATCH_LL_SEND_CUH
@@ -13,9 +12,9 @@ EP_DEVICE int32_t lh_id(const EpArgs &a, uint32_t token) {
   return lane_id() < EP_TOPK ? a.topk_ids[token * EP_TOPK + lane_id()] : -1;
 }
 
-/* Fault drill: something is lost on its way to an expert's host. By route direct it is the
- * counts for the expert's rank. By the rail it is the messages to the host: the rank that
- * forwards them waits for them. */
+/* Fault drill: loses something on its way to an expert's host. By route direct it loses the
+ * counts for the expert's rank. By the rail it loses the messages to the host, which the
+ * forwarding rank waits for. */
 EP_DEVICE bool lh_loses_counts(const EpArgs &a, int32_t owner) {
   return EP_ROUTE == EP_ROUTE_DIRECT && a.drop_signal > 0 && lh_owner(a.drop_signal - 1) == owner;
 }
@@ -56,8 +55,8 @@ EP_DEVICE uint32_t lh_count(const LhCounted &s, uint32_t owner, uint32_t word) {
   return word < LL_COUNT_WORDS ? s.messages[owner] : s.relayed[owner / EP_PER_NODE];
 }
 
-/* Tells every rank how many rows each of its experts gets, and how many messages. A near
- * rank polls these words. A far one gets them by one put, which the drill leaves out. */
+/* Tells every rank how many rows each of its experts receives, and how many messages. A near
+ * rank polls these words. A far one receives them by one put, which the drill leaves out. */
 static __device__ void lh_announce(const EpArgs &a, const LlCall &c) {
   __shared__ LhCounted s;
   lh_count_all(a, s);
@@ -97,7 +96,8 @@ struct LhEarlier {
   uint32_t rows[EP_TOPK], messages[EP_TOPK], relayed[EP_TOPK];
 };
 
-/* Numbers without atomics over blocks: rows keep the order of tokens, in every run. */
+/* Counts earlier tokens, without atomics over blocks: rows keep the order of tokens in every
+ * run. */
 static __device__ void lh_count_earlier(const EpArgs &a, LhEarlier &s, uint32_t token, int32_t id) {
   if (threadIdx.x < EP_TOPK) s.rows[threadIdx.x] = s.messages[threadIdx.x] = s.relayed[threadIdx.x] = 0;
   __syncthreads();
@@ -126,7 +126,7 @@ static __device__ void lh_count_earlier(const EpArgs &a, LhEarlier &s, uint32_t 
   __syncthreads();
 }
 
-/* The whole block calls it; every warp gets the same. */
+/* Finds the targets of a token. The whole block calls it; every warp gets the same result. */
 EP_DEVICE LhTarget lh_target(const EpArgs &a, LhEarlier &s, uint32_t token) {
   const uint32_t k = lane_id();
   const int32_t id = lh_id(a, token), owner = lh_owner(id);
@@ -160,7 +160,7 @@ EP_DEVICE void lh_store_header(const EpArgs &a, const LlCall &c, int32_t rank, u
   if (c.lane < LH_HEAD) st_relaxed_sys(to + c.lane, head);
 }
 
-/* One warp. */
+/* Sends a token's header to near ranks, and stages it for the network; one warp calls it. */
 EP_DEVICE void lh_send_header(const EpArgs &a, const LlCall &c, const LhTarget &t, uint32_t token, uint32_t near) {
   uint8_t *staged = ep_own_heap(a) + lh_send(a, c.number, token);
   if (c.lane < LH_HEAD) reinterpret_cast<uint64_t *>(staged + LH_HEAD_AT)[c.lane] = t.head;
@@ -171,14 +171,15 @@ EP_DEVICE void lh_send_header(const EpArgs &a, const LlCall &c, const LhTarget &
   }
 }
 
-/* One lane of a warp that stores n vectors a lane. */
+/* Stores a vector and its scale, for one lane of a warp that stores n vectors a lane. */
 template <uint32_t n>
 EP_DEVICE void lh_store(uint8_t *slot, uint32_t vector, const EpVector &v) {
   if (lh_inside<n>(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, v.data);
   if (lh_has_scale<n>(vector)) st_relaxed_sys(lh_scale(slot, vector), v.scale);
 }
 
-/* The whole block: a vector a thread, to every near rank and, for the network, to LH_SEND. */
+/* Sends the vectors of a token, one a thread of the whole block: to every near rank and, for
+ * the network, to LH_SEND. */
 EP_DEVICE void lh_send_vectors(const EpArgs &a, const LlCall &c, const LhTarget &t, uint32_t token, uint32_t near, bool far) {
   const uint16_t *row = a.x + static_cast<uint64_t>(token) * EP_HIDDEN;
   for (uint32_t first = 32 * c.warp; first < LH_VECTORS; first += blockDim.x) {
@@ -194,7 +195,7 @@ EP_DEVICE void lh_send_vectors(const EpArgs &a, const LlCall &c, const LhTarget 
   }
 }
 
-/* Warps take the puts in turn. */
+/* Puts a token's messages to far ranks; warps take the puts in turn. */
 EP_DEVICE void lh_put_messages(const EpArgs &a, const LlCall &c, const LhTarget &t, uint32_t token, uint32_t puts) {
   if (puts == 0) return;
   fence_acq_rel_sys(); /* the network reads what the whole block wrote */
@@ -208,8 +209,8 @@ EP_DEVICE void lh_put_messages(const EpArgs &a, const LlCall &c, const LhTarget 
   }
 }
 
-/* All blocks but the last. What LH_SEND held two calls ago has left: its receivers have
- * ended that call, see ll_layout.cuh. */
+/* Sends tokens; all blocks but the last call it. The network has read what LH_SEND held two
+ * calls ago: the receivers have ended that call, see ll_layout.cuh. */
 static __device__ void lh_send_tokens(const EpArgs &a, const LlCall &c) {
   __shared__ LhEarlier s;
   for (uint32_t token = c.block; token < static_cast<uint32_t>(a.tokens); token += c.blocks - 1) {
@@ -222,16 +223,16 @@ static __device__ void lh_send_tokens(const EpArgs &a, const LlCall &c) {
   }
 }
 
-/* How many headers of a source an earlier call used. Of a far source only the rail uses
- * any: it relayed a message then if it sent one at all. */
+/* The number of headers of a source that an earlier call used. For a far source only the rail
+ * uses headers, and then it relayed at least one message. */
 EP_DEVICE uint32_t lh_headers_used(const EpArgs &a, uint32_t call, uint32_t source) {
   const uint64_t *counts = ep_own_word(a, lh_counts(a, call, source));
   const uint32_t messages = static_cast<uint32_t>(counts[EP_LOCAL_EXPERTS]), relayed = static_cast<uint32_t>(counts[LL_COUNT_WORDS]);
   return relayed > 0 || ep_is_near(a, static_cast<int32_t>(source)) ? messages : 0;
 }
 
-/* Clears the headers of the previous call, for the call after this one. The previous
- * call's counts still say how many it used, and by which route. Lanes load them together. */
+/* Clears the headers of the previous call, for the call after this one. The previous call's
+ * counts say how many it used, and by which route. Lanes load them together. */
 static __device__ void lh_clear_headers(const EpArgs &a, const LlCall &c) {
   const uint32_t before = c.number - 1;
   for (uint32_t first = 0; first < EP_RANKS; first += 32) {

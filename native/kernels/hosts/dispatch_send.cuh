@@ -1,6 +1,6 @@
-/* First half of dispatch over hosts: blocks that send tokens, and monitors that announce
- * how many there are. An announcement does not wait for its tokens: arrival words tell
- * the receiver when all are there, in whatever order the network delivers.
+/* First half of dispatch over hosts: blocks that send tokens, and monitors that announce how
+ * many there are. An announcement does not wait for its tokens: arrival words tell the
+ * receiver when all have come, in any order of the network.
  */
 #ifndef EP_HOSTS_DISPATCH_SEND_CUH
 #define EP_HOSTS_DISPATCH_SEND_CUH
@@ -25,7 +25,7 @@ EP_DEVICE EpTarget ep_direct_target(const EpArgs &a, int32_t expert, uint32_t ca
   return ep_expert_target(a, expert, a.rank, slot);
 }
 
-/* The next place for this rank's messages on its rail at another host. */
+/* The target of this rank's next message on its rail at another host. */
 EP_DEVICE EpTarget ep_rail_target(const EpArgs &a, int32_t expert, int32_t node, uint32_t call) {
   int32_t slot;
   if (!ep_take_slot(a, ep_counter(a, EP_RAIL_SLOTS + (call & 1u) * EP_NODES + static_cast<uint32_t>(node)), expert, &slot)) return EP_NOWHERE;
@@ -33,8 +33,8 @@ EP_DEVICE EpTarget ep_rail_target(const EpArgs &a, int32_t expert, int32_t node,
   return {ep_rail(a, node), EP_NET_SET, a.region[EP_H_RELAY] + at * EP_MSG_BYTES, ep_host_at(a, EP_H_RELAY_FLAG, at), call};
 }
 
-/* Warp 0: where one token goes, a lane for each top-k position. Under EP_ROUTE_RAIL only
- * the first position that names another host has a target. */
+/* Finds the targets of one token; warp 0 calls it, a lane for each top-k position. Under
+ * EP_ROUTE_RAIL only the first position that names another host has a target. */
 EP_DEVICE EpTarget ep_choose_targets(const EpArgs &a, int64_t token, uint32_t call) {
   const uint32_t k = lane_id();
   const int32_t expert = k < EP_TOPK ? a.topk_ids[token * EP_TOPK + k] : -1;
@@ -48,7 +48,7 @@ EP_DEVICE EpTarget ep_choose_targets(const EpArgs &a, int64_t token, uint32_t ca
   return sends ? ep_direct_target(a, expert, call) : EP_NOWHERE;
 }
 
-/* Parts of a staged message go round the warps. */
+/* Sends a staged message; warps take its parts in turn. */
 EP_DEVICE void ep_put_copies(const EpArgs &a, const uint8_t *message, const EpTarget *to) {
   const uint32_t parts = ep_message_parts(a);
   const uint32_t part_bytes = parts > 1 ? static_cast<uint32_t>(a.chunk_bytes) : EP_MSG_BYTES;
@@ -82,7 +82,7 @@ static __device__ void ep_put_tokens(const EpArgs &a, uint32_t block, uint32_t b
   if (threadIdx.x == 0) red_add_release_gpu(ep_counter(a, EP_SHARED_READY), 1);
 }
 
-/* One warp: how many of this rank's tokens name any expert of a host. */
+/* Counts this rank's tokens that name any expert of a host; one warp calls it. */
 EP_DEVICE uint32_t ep_count_tokens_for_node(const EpArgs &a, int32_t node) {
   uint32_t count = 0;
   for (int64_t t = lane_id(); t < a.tokens; t += 32) {
@@ -96,7 +96,8 @@ EP_DEVICE uint32_t ep_count_tokens_for_node(const EpArgs &a, int32_t node) {
   return __reduce_add_sync(EP_FULL_WARP, count);
 }
 
-/* Monitor blocks: a warp for each expert, and under EP_ROUTE_RAIL one for each host. */
+/* The work of a monitor block: a warp for each expert, and under EP_ROUTE_RAIL one for each
+ * host. */
 static __device__ void ep_announce(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t call = ep_round(a);
   const uint32_t items = EP_EXPERTS + (EP_ROUTE == EP_ROUTE_RAIL ? EP_NODES : 0);
@@ -115,7 +116,7 @@ static __device__ void ep_announce(const EpArgs &a, uint32_t block, uint32_t blo
   }
 }
 
-/* count_sms monitors, every other block sends. */
+/* The whole of the first half: count_sms blocks monitor, every other block sends. */
 static __device__ void ep_hosts_send(const EpArgs &a) {
   const uint32_t monitors = static_cast<uint32_t>(a.count_sms);
   ep_drill_delay(a);

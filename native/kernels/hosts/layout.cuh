@@ -8,8 +8,8 @@
 #define EP_HOSTS_LAYOUT_CUH
 
 /* The ep kernels find any rank's memory in EpArgs.heap. Here these two names mean this
- * rank's own memory: the half of dispatch and combine that only reads what arrived is
- * then taken from ep/ as it is. The half that writes to others is in this folder. */
+ * rank's own memory. So the halves of dispatch and combine that only read what arrived are
+ * those of ep/. The halves that write to other ranks are in this folder. */
 #define ep_region ep_region_of_one_host
 #define ep_word ep_word_of_one_host
 #include "ep/layout.cuh"
@@ -45,8 +45,8 @@ enum EpHostRegion {
   EP_H_RAIL_WORDS,           /* see combine_rail.cuh */
 };
 
-/* Words of EpArgs.counters behind those of ep/layout.cuh. Each is kept twice, for calls of
- * even and of odd number: a call sets the other one's back to zero, when nobody uses it. */
+/* Words of EpArgs.counters behind those of ep/layout.cuh. There are two sets, for calls of
+ * even and of odd number: a call zeroes the other set, which no block uses then. */
 enum EpHostCounter {
   EP_SLOTS = EP_COUNTERS,                /* [2, E] slots given out at an expert */
   EP_RAIL_SLOTS = EP_SLOTS + 2 * EP_EXPERTS, /* [2, N] slots given out at a host */

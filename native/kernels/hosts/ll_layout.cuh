@@ -5,8 +5,8 @@
  * memory, and a receiver polls the words themselves until none is all ones. Between hosts
  * that is not allowed, since a network may deliver the parts of a put in any order. There
  * a message is one put, and its receiver waits for the word that the put sets after its
- * bytes. Each message has a word of its own, so that no order between messages is asked of
- * the network either.
+ * bytes. Each message has a word of its own, so that the network may deliver messages in
+ * any order too.
  *
  * A token is one message to each rank that has any of its experts. The messages from one
  * rank to another are numbered from 0 in the order of their tokens.
@@ -38,7 +38,7 @@
 #ifndef EP_LL_HOSTS_LAYOUT_CUH
 #define EP_LL_HOSTS_LAYOUT_CUH
 
-/* Sizes, calls and sentinels are those of ll/layout.cuh. Its regions are not. */
+/* Sizes, calls and sentinels are those of ll/layout.cuh; the regions are not. */
 #define ll_at ll_at_of_one_host
 #include "ll/layout.cuh"
 #undef ll_at
@@ -72,8 +72,8 @@ static const uint32_t LH_HEAD_AT = LL_SLOT_BYTES; /* in a far message */
 static const uint32_t LH_NUMBERS_AT = LH_HEAD_AT + ep_up(8 * LH_HEAD, 16);
 static const uint32_t LH_MESSAGE = LH_NUMBERS_AT + ep_up(4 * EP_TOPK, 16);
 static const uint32_t LH_PUT = EP_ROUTE == EP_ROUTE_RAIL ? LH_MESSAGE : LH_NUMBERS_AT; /* bytes that cross */
-/* Words of LH_COUNTS that a receiver waits for. There may be one more, since a put is a
- * multiple of 16 bytes, and one that only the rail needs. */
+/* The words of LH_COUNTS that a receiver waits for. There is one that only the rail needs,
+ * and there may be one more, since a put is a multiple of 16 bytes. */
 static const uint32_t LH_AWAITED = LL_COUNT_WORDS + (EP_ROUTE == EP_ROUTE_RAIL ? 1 : 0);
 static const uint32_t LH_COUNT_WORDS = ep_up(LL_COUNT_WORDS + 1, 2);
 static const uint32_t LH_ROW = 2 * EP_HIDDEN; /* bytes */

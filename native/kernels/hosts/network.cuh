@@ -1,8 +1,7 @@
-/* What crosses hosts: a put with a count, a signal, and their completion. This header
- * declares; NVSHMEM is behind it in a translation unit of its own, hosts/nvshmem.cuh,
- * which is compiled once for an architecture and linked to every kernel. So kernels
- * need no header of NVSHMEM, whose compilation takes seconds, and its names for types
- * do not meet ours.
+/* Operations between hosts: a put with a signal, a signal, and waiting for them. This header
+ * declares them. hosts/nvshmem.cuh implements them with NVSHMEM; it is compiled once for an
+ * architecture and linked to every kernel. So kernels include no header of NVSHMEM, which
+ * would take seconds to compile and has types of the same names as ours.
  *
  * Addresses are of this rank's own symmetric heap: they name the same place in the
  * heap of `rank`. The call of a warp is made by all its lanes with equal arguments.
@@ -28,7 +27,7 @@ __device__ void ep_net_quiet(void);
 }
 #endif
 
-/* What a put does to its word once its bytes have arrived. */
+/* How a put changes its word once its bytes have arrived. */
 #define EP_NET_SET 0
 #define EP_NET_ADD 1
 
@@ -54,9 +53,9 @@ EP_DEVICE void net_signal(uint64_t *word, uint64_t value, int op, int32_t rank) 
 #endif
 }
 
-/* One thread, once a word that another host writes holds value: what was put before it
- * is then visible to this GPU. On some machines the network card's writes need an
- * operation for that. */
+/* Makes what was put before a word visible to this GPU. One thread calls it once the word,
+ * which another host writes, holds value. On some machines the network card's writes need
+ * this. */
 EP_DEVICE void net_seen(uint64_t *word, uint64_t value) {
 #ifndef EP_EMULATE
   ep_net_seen(word, value);

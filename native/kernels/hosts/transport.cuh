@@ -1,10 +1,10 @@
 /* put, signal and wait between ranks of one or several hosts: loads and stores inside a
  * host, hosts/network.cuh between hosts.
  *
- * There may be more ranks than EpArgs.heap has entries. So, under the kernels of this
- * folder, heap[0] is this rank's own heap and heap[1] a table in it: for each rank where
- * its heap lies for this GPU, null for a rank of another host, and then for each rank
- * a word that counts its start alignments. control[0] is this rank's own.
+ * There may be more ranks than EpArgs.heap has entries. So in the kernels of this folder
+ * heap[0] is this rank's own heap, and heap[1] is a table in it: for each rank the address
+ * of its heap on this GPU, null for a rank of another host, and then for each rank a word
+ * that counts its start alignments. control[0] is this rank's own.
  *
  * A place in another rank's heap is given by its offset, equal on all ranks.
  */
@@ -17,7 +17,7 @@
 
 EP_DEVICE uint8_t *ep_own_heap(const EpArgs &a) { return a.heap[0]; }
 
-/* Where another rank's heap lies for this GPU; null across hosts. */
+/* The address of another rank's heap on this GPU; null for a rank of another host. */
 EP_DEVICE uint8_t *ep_peer_heap(const EpArgs &a, int32_t rank) { return reinterpret_cast<uint8_t *const *>(a.heap[1])[rank]; }
 
 /* Offset of the word that `from` sets at a start alignment. */
@@ -27,7 +27,7 @@ EP_DEVICE uint64_t ep_aligned_at(const EpArgs &a, int32_t from) {
 
 EP_DEVICE uint64_t *ep_own_word(const EpArgs &a, uint64_t offset) { return reinterpret_cast<uint64_t *>(ep_own_heap(a) + offset); }
 
-/* Where bytes go on another rank, and what tells it that they are there. */
+/* Where bytes go on another rank, and which word changes once they have arrived. */
 struct EpTarget {
   int32_t rank; /* -1: nowhere */
   int32_t op;   /* EP_NET_ADD or EP_NET_SET */
@@ -36,8 +36,8 @@ struct EpTarget {
   uint64_t value;
 };
 
-/* One warp: copies bytes (a multiple of 16) and then changes the target's word. The
- * word never changes before its bytes are there. */
+/* Copies bytes (a multiple of 16) and then changes the target's word; one warp calls it. The
+ * word never changes before its bytes have arrived. */
 template <int in_flight>
 EP_DEVICE void ep_put(const EpArgs &a, const EpTarget &t, const void *from, uint32_t bytes) {
   uint8_t *peer = ep_peer_heap(a, t.rank);
@@ -57,8 +57,8 @@ EP_DEVICE void ep_put(const EpArgs &a, const EpTarget &t, const void *from, uint
   }
 }
 
-/* One thread sets another rank's word. Inside a host it publishes what the thread wrote
- * or has acquired; across hosts it says nothing of any put. */
+/* Sets another rank's word; one thread calls it. Inside a host it publishes what the thread
+ * wrote or has acquired. Across hosts it orders no put. */
 EP_DEVICE void ep_signal(const EpArgs &a, int32_t rank, uint64_t word, uint64_t value) {
   uint8_t *peer = ep_peer_heap(a, rank);
   if (peer == nullptr) {
@@ -69,8 +69,8 @@ EP_DEVICE void ep_signal(const EpArgs &a, int32_t rank, uint64_t word, uint64_t 
   st_relaxed_sys(reinterpret_cast<uint64_t *>(peer + word), value);
 }
 
-/* The same, adding one. For words where two signals of a rank may be on the way: the
- * network may deliver them in any order. */
+/* Adds one to another rank's word. For words where two signals of a rank may be on the way:
+ * the network may deliver them in any order. */
 EP_DEVICE void ep_count_up(const EpArgs &a, int32_t rank, uint64_t word) {
   uint8_t *peer = ep_peer_heap(a, rank);
   if (peer == nullptr) {
@@ -101,8 +101,8 @@ EP_DEVICE bool ep_wait(const EpArgs &a, uint64_t word, EpWait what, uint64_t val
  * with the calls, and nobody has to reset them. */
 EP_DEVICE uint64_t ep_announcement(uint32_t call, uint32_t count) { return static_cast<uint64_t>(call) << 32 | count; }
 
-/* One thread waits for this call's announcement. A later call's means that a rank ran
- * ahead, which no order of calls allows: it is reported and not taken for a count. */
+/* Waits for this call's announcement; one thread calls it. A later call's announcement means
+ * that a rank is ahead, which no order of calls allows: it is a fault and no count. */
 EP_DEVICE bool ep_await_announced(const EpArgs &a, uint64_t word, EpWait what, uint32_t call, uint32_t *count) {
   uint64_t got;
   if (!ep_wait(a, word, what, ep_announcement(call, 0), &got)) return false;

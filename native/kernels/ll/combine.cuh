@@ -16,7 +16,7 @@ static const uint32_t LL_BATCH = LL_TERMS < 8 ? LL_TERMS : 8;    /* of them poll
  * or two. Large blocks have registers for two. */
 static const uint32_t LL_ROWS = EP_THREADS > 512 || EP_RANKS > 2 ? 2 : 4;
 
-/* Of block scope, so that L1 serves all warps of a block but one. */
+/* A load of block scope: L1 serves all warps of a block but one. */
 EP_LD_PTX(ld_relaxed_cta, "ld.relaxed.cta.global", EP_MO_RELAXED)
 
 /* Byte offset in a row of this lane's vector of a chunk. */
@@ -31,10 +31,10 @@ EP_DEVICE void ll_announce(const EpArgs &a, const LlCall &c) {
   st_release_sys(ll_started(a, c.lane) + a.rank, c.number);
 }
 
-/* Return slots have two sets, by call number. Those of this call were last used
- * two calls ago, and a rank that began the previous call has emptied them. In a
- * steady state the words have long arrived, so that this costs a warp one more
- * load, and spares a barrier between calls. */
+/* Waits until all ranks have begun the previous call. Return slots have two sets, by call
+ * number. Those of this call were last used two calls ago, and a rank that began the
+ * previous call has emptied them. In a steady state the words have long arrived: this
+ * costs a warp one more load, and saves a barrier between calls. */
 EP_DEVICE bool ll_wait_started(const EpArgs &a, const LlCall &c) {
   const uint32_t *p = ll_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);
   EpSpin spin;
@@ -46,9 +46,8 @@ EP_DEVICE bool ll_wait_started(const EpArgs &a, const LlCall &c) {
   }
 }
 
-/* One unit of sending: a chunk of what one token of one source gets back.
- * Units that follow each other go to different ranks, each rank starting
- * behind its own number. */
+/* One unit of sending: a chunk of what one token of one source gets back. Consecutive
+ * units go to different ranks, and each rank begins with the rank after itself. */
 struct LlReturn {
   uint32_t source, token, chunk;
 };
@@ -120,10 +119,10 @@ EP_DEVICE void ll_send_rows(const EpArgs &a, const LlCall &c, LlReturn r, uint64
   }
 }
 
-/* What a warp begins with, loaded while the number of the call is on its way: one load
- * after the other would cost a short call time. The words that say who began have long
- * arrived as a rule; where they have not, ll_wait_started looks again. With its loads here,
- * which L1 does not serve, 2,000 warps would ask L2 for one line at once. */
+/* The first loads of a warp, issued together with the load of the call's number: one after
+ * the other they would cost a short call time. The words that say which ranks have begun
+ * have mostly arrived; where one has not, ll_wait_started polls it. Its loads, which L1
+ * does not serve, are not used here: 2,000 warps would ask L2 for one line at once. */
 struct LlReturnAhead {
   uint64_t route;  /* of its first unit */
   uint32_t tokens; /* lane r: those of rank r */
@@ -144,7 +143,8 @@ EP_DEVICE bool ll_all_began(const EpArgs &a, const LlCall &c, uint32_t began) {
   return !__any_sync(EP_FULL_WARP, late) || ll_wait_started(a, c);
 }
 
-/* The route of the next unit is fetched while this one's rows are. */
+/* Sends all units of this warp. It loads the route of the next unit while it loads this
+ * one's rows. */
 EP_DEVICE void ll_combine_async(const EpArgs &a, const LlCall &c, LlReturnAhead ahead) {
   uint32_t unit = ll_from_bottom(c), step = ll_all_warps(c), tokens = ahead.tokens;
   if (!ll_all_began(a, c, ahead.began)) return;
@@ -167,8 +167,7 @@ EP_DEVICE void ll_combine_async(const EpArgs &a, const LlCall &c, LlReturnAhead 
 
 /* ---- receiving ---- */
 
-/* The slots of one output chunk that somebody fills: by rank, or by top-k
- * position. Bit i says that slot i is used. */
+/* The slots of a token that are filled, by rank or by top-k position: bit i for slot i. */
 EP_DEVICE uint32_t ll_slots_used(uint32_t lane, int32_t id) {
   if (EP_DIRECT) return __ballot_sync(EP_FULL_WARP, id >= 0);
   return __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));
@@ -177,7 +176,7 @@ EP_DEVICE uint32_t ll_slots_used(uint32_t lane, int32_t id) {
 /* Slots of one token at one column, from `first` on. */
 struct LlBatch {
   uint8_t *slot;        /* of `first` */
-  uint32_t first, used; /* bit i: somebody fills slot first + i */
+  uint32_t first, used; /* bit i: slot first + i is filled */
 };
 EP_DEVICE uint4 *ll_term(const LlBatch &b, uint32_t i) {
   bool exists = LL_TERMS % LL_BATCH == 0 || b.first + i < LL_TERMS; /* the last batch may be short */
@@ -187,8 +186,8 @@ EP_DEVICE bool ll_lacks(const LlBatch &b, uint32_t i, uint4 data) {
   return (ll_largest(data) == LL_SENTINEL) & ((b.used >> i & 1u) != 0);
 }
 
-/* Which expert or rank a warp waits for: that of the first slot that the first
- * lane in `missing` lacks. */
+/* The expert or rank that a warp waits for: that of the first slot which the first lane in
+ * `missing` lacks. */
 EP_DEVICE EpWait ll_missing_term(const LlBatch &b, uint32_t missing, const uint4 (&data)[LL_BATCH], int32_t id) {
   uint32_t slot = b.first;
 #pragma unroll
@@ -200,8 +199,8 @@ EP_DEVICE EpWait ll_missing_term(const LlBatch &b, uint32_t missing, const uint4
   return {EP_PHASE_COMBINE_WAIT, expert, source};
 }
 
-/* Polls the batch together until all of it is there. Slots that nobody fills
- * are read as well, so that no branch stands between the loads. */
+/* Polls a batch of slots together until all have arrived. It also reads slots that are not
+ * used, so that no branch stands between the loads. */
 EP_DEVICE bool ll_wait_batch(const EpArgs &a, const LlBatch &b, int32_t id, uint4 (&data)[LL_BATCH]) {
   EpSpin spin;
   for (;;) {
@@ -216,8 +215,8 @@ EP_DEVICE bool ll_wait_batch(const EpArgs &a, const LlBatch &b, int32_t id, uint
   }
 }
 
-/* One chunk of one token: waits for its terms, sums them in order of slots,
- * and leaves the slots empty. */
+/* Sums one chunk of one token: waits for its terms, adds them in the order of slots, and
+ * empties the slots. */
 EP_DEVICE bool ll_reduce_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
   uint32_t token = unit / LL_CHUNKS, column = ll_column(unit % LL_CHUNKS, c.lane);
   int32_t id = c.lane < EP_TOPK ? a.topk_ids[token * EP_TOPK + c.lane] : -1;

@@ -1,5 +1,5 @@
 /* combine_ll_partial: combine for small batches in which only partial sums travel, see
- * common/partial.cuh. Slots are polled as in combine_ll, whose calls it may follow.
+ * common/partial.cuh. It polls slots as combine_ll does, and may follow its calls.
  */
 #define EP_DIRECT 0
 #include "common/partial.cuh"
@@ -11,8 +11,8 @@ struct LlPartialShared {
 
 /* ---- sending ---- */
 
-/* A chunk of what a token of another rank gets back. Units that follow each other
- * go to different ranks, each rank starting behind its own number. */
+/* A chunk of what a token of another rank gets back. Consecutive units go to different
+ * ranks, and each rank begins with the rank after itself. */
 EP_DEVICE LlReturn ll_peer_unit(const EpArgs &a, uint32_t unit) {
   LlReturn r;
   r.source = (static_cast<uint32_t>(a.rank) + 1 + unit % EP_PEERS) % EP_RANKS;
@@ -26,8 +26,8 @@ EP_DEVICE uint64_t ll_load_peer_route(const EpArgs &a, const LlCall &c, uint32_t
   return valid ? ll_route(a, r.source, r.token)[c.lane] : LL_NOWHERE;
 }
 
-/* Sends eight elements: those of the only row, or of the sum. An empty slot is all ones.
- * In f32 that is a NaN too, and ll_canonical turns such a sum into another NaN. */
+/* Sends eight elements, of the only row or of the sum. An empty slot is all ones, which is a
+ * NaN in f32 too: ll_canonical turns such a sum into another NaN. */
 EP_DEVICE void ll_send_partial(const EpArgs &a, const LlCall &c, LlReturn r, uint64_t route, uint32_t here) {
   uint32_t column = ll_column(r.chunk, c.lane);
   bool inside = ll_in_row(column);
@@ -52,7 +52,7 @@ EP_DEVICE uint32_t ll_partial_senders(const EpArgs &a, const LlCall &c) {
   return c.warps - min(static_cast<uint32_t>(a.receivers), c.warps - 1);
 }
 
-/* ll_return_ahead for a sender. This rank's tokens are 0. */
+/* ll_return_ahead for a sender; for this rank itself it counts no tokens. */
 EP_DEVICE LlReturnAhead ll_partial_ahead(const EpArgs &a, const LlCall &c) {
   LlReturnAhead ahead = {LL_NOWHERE, 0, 0};
   if (c.warp >= ll_partial_senders(a, c)) return ahead;
@@ -81,8 +81,8 @@ EP_DEVICE void ll_partial_async(const EpArgs &a, const LlCall &c, LlReturnAhead 
 
 /* ---- receiving ---- */
 
-/* Polls what the ranks of a group sent until all of it is there. Slots that nobody
- * fills are read as well, so that no branch stands between the loads. */
+/* Polls the slots of a group of ranks until all have arrived. It also reads slots that are
+ * not used, so that no branch stands between the loads. */
 EP_DEVICE bool ll_wait_group(const EpArgs &a, const PartialSum &s, bool inside, PartialGroup &g) {
   EpSpin spin;
   for (;;) {
@@ -111,7 +111,7 @@ EP_DEVICE void ll_empty_group(const EpArgs &a, const PartialSum &s, const Partia
       if (partial_has(g.here[i], p)) st_relaxed_sys(partial_at(a, s, g, i, p), ll_sentinels());
 }
 
-/* One chunk of one token. This rank's rows are read while those of others travel. */
+/* Sums one chunk of one token. It reads this rank's rows while those of others travel. */
 EP_DEVICE bool ll_partial_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
   uint32_t token = unit / LL_CHUNKS, column = ll_column(unit % LL_CHUNKS, c.lane), at = token * EP_TOPK + c.lane;
   bool mine = c.lane < EP_TOPK, inside = ll_in_row(column);
@@ -136,7 +136,8 @@ EP_DEVICE bool ll_partial_unit(const EpArgs &a, const LlCall &c, uint32_t unit) 
   return true;
 }
 
-/* Warps draw the units of their block, so that those which still send take fewer. */
+/* Sums the units of this block. Warps draw them, so that a warp that still sends takes
+ * fewer. */
 EP_DEVICE void ll_partial_wait(const EpArgs &a, const LlCall &c, LlPartialShared &s) {
   for (;;) {
     uint32_t drawn = c.lane == 0 ? atomicAdd(&s.next, 1u) : 0;

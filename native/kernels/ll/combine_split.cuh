@@ -1,5 +1,5 @@
-/* combine_ll in two kernels, as dispatch_split.cuh has dispatch_ll. The sender waits for
- * ranks that have not begun the call before, which in a steady state all have.
+/* combine_ll in two kernels, as dispatch_split.cuh splits dispatch_ll. The sender waits
+ * until all ranks have begun the previous call; in a steady state they have.
  */
 #include "ll/combine.cuh"
 

@@ -81,8 +81,8 @@ EP_DEVICE uint32_t ll_positions(const EpArgs &a, uint32_t lane, uint32_t token, 
   return mine;
 }
 
-/* Tells every rank where each of a token's rows belongs, or that none is
- * there. The weights travel along for the pre-reduction of combine. */
+/* Tells every rank where each of a token's rows belongs, or that it has none. The weights
+ * travel along for the pre-reduction of combine. */
 EP_DEVICE void ll_send_header(const EpArgs &a, const LlCall &c, uint32_t token) {
   int32_t id = -1;
   uint64_t weight = 0;
@@ -151,15 +151,15 @@ EP_DEVICE void ll_send_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
   }
 }
 
-/* How many warps of the block send data, from the bottom up. */
+/* The number of warps of the block that send data, from the bottom up. */
 EP_DEVICE uint32_t ll_senders(const EpArgs &a, const LlCall &c) {
   uint32_t units = static_cast<uint32_t>(a.tokens) * LL_UNITS;
   uint32_t receivers = min(static_cast<uint32_t>(a.receivers), c.warps - 1);
   return min((units + c.blocks - 1) / c.blocks, c.warps - receivers);
 }
 
-/* The top warps send headers, those below them in the last block the counts,
- * the bottom ones data. */
+/* Sends. The top warps send headers, the warps below them in the last block the counts,
+ * and the bottom warps data. */
 EP_DEVICE void ll_dispatch_async(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t senders) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens);
   uint32_t counters = min(LL_COUNT_WARPS, c.warps - 1), top = c.warps - 1;
@@ -170,8 +170,8 @@ EP_DEVICE void ll_dispatch_async(const EpArgs &a, const LlCall &c, LlShared &s, 
   for (uint32_t u = ll_from_bottom(c); u < tokens * LL_UNITS; u += senders * c.blocks) ll_send_unit(a, c, u);
 }
 
-/* Clears the headers of the previous call, for the call after this one. The
- * previous call's counts still say how many it used. One warp of each block. */
+/* Clears the headers of the previous call, for the call after this one. The previous
+ * call's counts say how many it used. One warp of each block calls it. */
 EP_DEVICE void ll_clear_headers(const EpArgs &a, const LlCall &c) {
   uint32_t tokens = 0;
   if (c.lane < EP_RANKS) tokens = static_cast<uint32_t>(ll_counts(a, a.rank, c.number - 1, c.lane)[EP_LOCAL_EXPERTS]);
@@ -197,8 +197,8 @@ EP_DEVICE bool ll_wait_count(const EpArgs &a, const LlCall &c, int source, uint3
   }
 }
 
-/* Turns counts into the first row of every (source, expert) segment. One warp;
- * `publish` also writes the ragged output's index. */
+/* Turns counts into the first row of every (source, expert) segment. One warp calls it;
+ * with `publish` it also writes the index of the output. */
 EP_DEVICE void ll_offsets(const EpArgs &a, LlShared &s, uint32_t lane, bool publish) {
   uint32_t start = 0;
   for (uint32_t first = 0; first < EP_LOCAL_EXPERTS; first += 32) {
@@ -221,9 +221,8 @@ EP_DEVICE void ll_offsets(const EpArgs &a, LlShared &s, uint32_t lane, bool publ
   if (publish && lane == 0) a.row_offsets[EP_LOCAL_EXPERTS] = start;
 }
 
-/* Every block reads all counts and computes the offsets itself, which is cheaper
- * than passing them from one block to the others. Warps from `first` on do it,
- * the others wait. */
+/* Reads all counts and computes the offsets, in every block: that costs less than passing
+ * them from one block to the others. Warps from `first` on do it, the others wait. */
 EP_DEVICE void ll_wait_counts(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t first) {
   if (c.warp < first) {
     while (ld_acquire_cta(&s.ready) == 0) spin_pause();
@@ -265,9 +264,9 @@ EP_DEVICE LlPart ll_part(uint32_t job, uint32_t lane) {
   return p;
 }
 
-/* Polls header, count and data of a part together, since one after the other
- * would cost the latency of each. False when the token does not exist, has no
- * expert here, or never came. */
+/* Polls header, count and data of a part together: one after the other they would cost a
+ * latency each. Returns false when the token does not exist, has no expert here, or
+ * never came. */
 EP_DEVICE bool ll_wait_part(const EpArgs &a, const LlCall &c, LlPart &p) {
   uint8_t *slot = ll_slot(a, a.rank, c.number, p.source, p.token);
   const uint64_t *header = ll_header(a, a.rank, c.number, p.source, p.token) + c.lane;
@@ -299,8 +298,8 @@ EP_DEVICE bool ll_wait_part(const EpArgs &a, const LlCall &c, LlPart &p) {
   }
 }
 
-/* Puts a part into the row of each of its experts here, and all ones back into
- * the slot. */
+/* Copies a part to the row of each of its experts here, and empties the slot with all
+ * ones. */
 EP_DEVICE void ll_copy_part(const EpArgs &a, const LlCall &c, const LlShared &s, const LlPart &p) {
   uint32_t place = static_cast<uint32_t>(p.head);
   bool mine = p.here >> c.lane & 1u;
@@ -331,7 +330,7 @@ EP_DEVICE void ll_copy_part(const EpArgs &a, const LlCall &c, const LlShared &s,
   if (p.first == c.lane && c.lane < EP_TOPK) ll_keep_route(a, p.source, p.token, c.lane, p.head, mine ? row : LL_NOWHERE);
 }
 
-/* Leaves for combine that a token has no expert here. */
+/* Tells combine that a token has no expert here. */
 EP_DEVICE void ll_route_nowhere(const EpArgs &a, const LlCall &c, const LlPart &p) {
   if (p.first == c.lane && c.lane < EP_TOPK) ll_keep_route(a, p.source, p.token, c.lane, 0, LL_NOWHERE);
 }

@@ -1,7 +1,7 @@
-/* dispatch_ll_ids: dispatch_ll in which no sender counts. A header says at once which
- * expert a row is for; each block that copies rows reads the headers of all tokens,
- * counts them, and finds the row itself. On the way from ids to rows there is no
- * count, no second look at the ids and no barrier at the sender.
+/* dispatch_ll_ids: dispatch_ll in which no sender counts. A header says which expert a row
+ * is for. Each block that copies rows reads the headers of all tokens, counts them, and
+ * finds the row itself. So a sender needs no count, reads its ids once, and has no
+ * barrier.
  *
  * Memory, messages and polling are those of dispatch_ll (layout.cuh), with two
  * differences. A header word is weight << 32 | local expert << LL_PLACE_BITS, without
@@ -19,9 +19,9 @@
  *   dispatch_ll does; the two may follow each other on one state.
  * - Slots: a fast rank writes the set of call n - 1. The warp that read a part emptied
  *   it before that call ended.
- * - Shared memory: gathering warps clear rows and marks and count in them, with their
- *   barrier between. Others read them behind `ready`, which is released after the last
- *   change and cleared before the block's only __syncthreads.
+ * - Shared memory: gathering warps clear rows and marks, pass their barrier, and count in
+ *   them. Other warps read them after `ready`, which is released after the last change
+ *   and cleared before the block's only __syncthreads.
  */
 #define EP_EARLY 1
 #include "ll/ids_send.cuh"
@@ -31,8 +31,8 @@ static const uint32_t LL_HEADS = EP_THREADS > 512 ? 2 : 4;
 static const uint32_t LL_HEADS_WARP = 32 * LL_HEADS;
 static const uint32_t LL_LANE_EXPERTS = (EP_LOCAL_EXPERTS + 31) / 32;
 
-/* The warps of a block that read the headers: those right above the senders, and only
- * as many as the words need. More would ask L2 for the same few lines at once. */
+/* The warps of a block that read the headers: the ones above the senders, and only as many
+ * as the words need. More warps would ask L2 for the same few lines at once. */
 struct LlGather {
   uint32_t first, warps;
 };
@@ -62,17 +62,17 @@ static const uint32_t LL_LOST = 0xffffffffu;
 
 /* ---- counting what arrives ---- */
 
-/* Whether the block must see the headers: it has a part to copy, or writes the index. */
+/* Whether the block must read the headers: it has a part to copy, or writes the index. */
 EP_DEVICE bool ll_needs_ids(const LlCall &c, uint32_t tokens) {
   return c.block < tokens * EP_RANKS * LL_PARTS || c.block == c.blocks - 1;
 }
 
-/* What a gathering warp knows of this call. Until it knows the tokens of all ranks, it
- * takes the others to have as many as this one. */
+/* What a gathering warp knows about this call. Until it knows the tokens of all ranks, it
+ * assumes that the others have as many as this one. */
 struct LlArrivals {
   uint32_t tokens; /* lane r: those of rank r, modulo ranks; 0 where not known yet */
   uint32_t end;    /* the most of any rank, as far as known */
-  bool reads;      /* this block must see the headers */
+  bool reads;      /* this block must read the headers */
 };
 
 /* Header words are numbered by token, then source, then top-k position, so that all
@@ -84,8 +84,8 @@ struct LlHeads {
 EP_DEVICE uint32_t ll_head_token(uint32_t w) { return w / LL_HEADS_TOKEN; }
 EP_DEVICE uint32_t ll_head_source(uint32_t w) { return w / EP_TOPK % EP_RANKS; }
 
-/* Whether the lane's words of tokens that exist are here. Words of other tokens stay all
- * ones. */
+/* Whether the lane's words have arrived. Words of tokens that do not exist stay all ones
+ * and do not count. */
 EP_DEVICE bool ll_heads_here(const LlCall &c, const LlArrivals &n, const LlHeads &h) {
   bool here = true;
 #pragma unroll
@@ -97,7 +97,7 @@ EP_DEVICE bool ll_heads_here(const LlCall &c, const LlArrivals &n, const LlHeads
   return here;
 }
 
-/* A rank whose count, or else one of whose headers, the warp lacks. */
+/* A rank that the warp waits for: its count is missing, or one of its headers. */
 EP_DEVICE int32_t ll_missing_source(const LlCall &c, const LlArrivals &n, const LlHeads &h, bool counted) {
   uint32_t silent = __ballot_sync(EP_FULL_WARP, !counted), source = 0;
   if (silent != 0) return static_cast<int32_t>((__ffs(silent) - 1) % EP_RANKS);
@@ -109,8 +109,9 @@ EP_DEVICE int32_t ll_missing_source(const LlCall &c, const LlArrivals &n, const 
   return static_cast<int32_t>(__reduce_max_sync(EP_FULL_WARP, source));
 }
 
-/* Polls the token counts of all ranks and some headers together. With all of them here
- * it costs shuffles and a vote; what else a warp must know it learns in vain polls. */
+/* Polls the token counts of all ranks and some headers together. Once all have arrived, a
+ * poll costs shuffles and one vote. Further questions are asked only after a poll that
+ * found something missing. */
 EP_DEVICE bool ll_wait_heads(const EpArgs &a, const LlCall &c, LlArrivals &n, LlHeads &h) {
   const uint64_t *counts = ll_counts(a, a.rank, c.number, c.lane % EP_RANKS) + EP_LOCAL_EXPERTS;
   EpSpin spin;
@@ -131,7 +132,7 @@ EP_DEVICE bool ll_wait_heads(const EpArgs &a, const LlCall &c, LlArrivals &n, Ll
   }
 }
 
-/* Counts and marks the rows that are for this rank. */
+/* Counts and marks the rows for this rank. */
 EP_DEVICE void ll_mark_heads(const LlCall &c, LlShared &s, uint32_t *marks, const LlHeads &h) {
 #pragma unroll
   for (uint32_t i = 0; i < LL_HEADS; i++) {
@@ -143,7 +144,7 @@ EP_DEVICE void ll_mark_heads(const LlCall &c, LlShared &s, uint32_t *marks, cons
   }
 }
 
-/* Clears what the block counts in, while headers are on their way. */
+/* Clears rows and marks while headers are on their way. */
 EP_DEVICE void ll_clear_marks(const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g, uint32_t words) {
   uint32_t first = (c.warp - g.first) * 32 + c.lane, step = g.warps * 32;
   for (uint32_t i = first; i < EP_EXPERTS; i += step) s.rows[i / EP_LOCAL_EXPERTS][i % EP_LOCAL_EXPERTS] = 0;
@@ -151,8 +152,9 @@ EP_DEVICE void ll_clear_marks(const LlCall &c, LlShared &s, uint32_t *marks, con
   ll_gather_sync(g);
 }
 
-/* The first headers and all counts. Returns the tokens of the rank with the most, or
- * LL_LOST. A block that has parts only because another rank has more tokens begins again. */
+/* Waits for the first headers and all counts. Returns the tokens of the rank with the most,
+ * or LL_LOST. A block that has parts only because another rank has more tokens waits
+ * again, now for headers too. */
 EP_DEVICE uint32_t ll_wait_first(const EpArgs &a, const LlCall &c, LlArrivals &n, LlHeads &h) {
   if (!ll_wait_heads(a, c, n, h)) return LL_LOST;
   uint32_t most = __reduce_max_sync(EP_FULL_WARP, n.tokens);
@@ -162,9 +164,9 @@ EP_DEVICE uint32_t ll_wait_first(const EpArgs &a, const LlCall &c, LlArrivals &n
   return ll_wait_heads(a, c, n, h) ? most : LL_LOST;
 }
 
-/* Counts all that arrives. All gathering warps call it and pass the same barriers, also
- * where a header never came. A rank with more tokens than this one needs more marks.
- * Returns what goes to `ready`. */
+/* Counts all headers. All gathering warps call it and pass the same barriers, even where a
+ * header never came. A rank with more tokens than this one needs more marks. Returns the
+ * value for `ready`. */
 EP_DEVICE uint32_t ll_gather(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g) {
   uint32_t own = static_cast<uint32_t>(a.tokens), warp = c.warp - g.first, clear = ll_mark_words(a.tokens);
   LlArrivals n = {0, own, ll_needs_ids(c, own)};
@@ -190,8 +192,8 @@ EP_DEVICE uint32_t ll_gather(const EpArgs &a, const LlCall &c, LlShared &s, uint
   return s.failed ? LL_LOST : 1 + most;
 }
 
-/* Turns counts into the first row of every (source, expert) segment. One warp, each
- * lane with neighbouring experts, so that one sum over lanes is enough. */
+/* Turns counts into the first row of every (source, expert) segment. One warp calls it. A
+ * lane has neighbouring experts, so that one sum over lanes is enough. */
 EP_DEVICE void ll_place_segments(const EpArgs &a, LlShared &s, uint32_t lane, bool publish) {
   uint32_t count[LL_LANE_EXPERTS][EP_RANKS], padded[LL_LANE_EXPERTS], rows = 0;
 #pragma unroll
@@ -218,7 +220,8 @@ EP_DEVICE void ll_place_segments(const EpArgs &a, LlShared &s, uint32_t lane, bo
   if (lane < EP_RANKS) ll_tokens(a)[lane] = s.tokens[lane];
 }
 
-/* The last block, which has the least to copy, writes the index of the output. */
+/* Counts and lays out the rows. The last block, which has the least to copy, also writes
+ * the index of the output. */
 EP_DEVICE void ll_gather_and_place(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g) {
   uint32_t ready = ll_gather(a, c, s, marks, g);
   if (c.warp != g.first) return;
@@ -229,8 +232,8 @@ EP_DEVICE void ll_gather_and_place(const EpArgs &a, const LlCall &c, LlShared &s
 
 /* ---- receiving ---- */
 
-/* Waits until the block knows where rows go. The most tokens of a rank, 0 also where a
- * header never came. */
+/* Waits until the block knows where rows go. Returns the most tokens of a rank, or 0 where
+ * a header never came. */
 EP_DEVICE uint32_t ll_wait_ready(const EpArgs &a, const LlShared &s) {
   EpSpin spin;
   for (;;) {
@@ -240,8 +243,8 @@ EP_DEVICE uint32_t ll_wait_ready(const EpArgs &a, const LlShared &s) {
   }
 }
 
-/* Adds the position of each of a part's rows to its header word, where dispatch_ll's
- * senders have put it. */
+/* Adds to the header words of a part the positions of its rows, which the senders of
+ * dispatch_ll have put there. */
 EP_DEVICE void ll_find_positions(const LlCall &c, const uint32_t *marks, LlPart &p) {
   if (!(p.here >> c.lane & 1u)) return;
   uint32_t expert = static_cast<uint32_t>(p.head) >> LL_PLACE_BITS;
@@ -250,8 +253,8 @@ EP_DEVICE void ll_find_positions(const LlCall &c, const uint32_t *marks, LlPart 
   p.head += position;
 }
 
-/* A warp that gathers does that first. Any other takes the data of its first part while
- * headers arrive, if this rank has such a token too. */
+/* Receives. A gathering warp gathers first. Any other warp polls the data of its first part
+ * while headers arrive, if this rank has a token of that number too. */
 EP_DEVICE void ll_ids_wait(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g) {
   const uint32_t per_token = EP_RANKS * LL_PARTS;
   uint32_t job = ll_from_top(c);

@@ -1,7 +1,7 @@
-/* dispatch_ll in two kernels: one that returns when everything is on its way, and a
- * short one that receives. Between them nothing of the call holds an SM. The protocol is
- * that of dispatch_ll: see layout.cuh. Both kernels of a call have the same number; the
- * next call's sender starts after this call's receiver has ended.
+/* dispatch_ll in two kernels: one ends when everything is on its way, and a short one
+ * receives. Between them the call holds no SM. The protocol is that of dispatch_ll, see
+ * layout.cuh. Both kernels of a call have the same number. The next call's sender starts
+ * after this call's receiver has ended.
  */
 #include "ll/dispatch.cuh"
 

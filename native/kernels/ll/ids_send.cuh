@@ -24,7 +24,8 @@ EP_DEVICE LlHead ll_load_head(const EpArgs &a, uint32_t token, uint32_t i) {
   return {a.topk_ids[at], LL_WEIGHTS ? __float_as_uint(a.weights[at]) : 0};
 }
 
-/* A token's header to all ranks, this one last. `first` is what lane i's word i needs. */
+/* Sends a token's header to all ranks, to this one last. `first` holds what lane i needs
+ * for word i. */
 EP_DEVICE void ll_send_ids(const EpArgs &a, const LlCall &c, uint32_t token, LlHead first) {
   for (uint32_t i = c.lane; i < LL_HEADS_TOKEN; i += 32) {
     LlHead h = i == c.lane ? first : ll_load_head(a, token, i);
@@ -52,7 +53,7 @@ EP_DEVICE LlUnit ll_load_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
   return u;
 }
 
-/* The rest of dispatch_ll's ll_send_unit. */
+/* Sends a unit that ll_load_unit has loaded: the second half of ll_send_unit. */
 EP_DEVICE void ll_send_loaded(const EpArgs &a, const LlCall &c, uint32_t unit, const LlUnit &u) {
   uint32_t token = unit / LL_UNITS, first = ll_unit_first(c, unit), turn = static_cast<uint32_t>(a.rank) + 1 + unit;
   uint32_t ranks = __reduce_or_sync(EP_FULL_WARP, u.id < 0 ? 0u : 1u << (u.id / EP_LOCAL_EXPERTS));
@@ -72,7 +73,7 @@ EP_DEVICE void ll_send_loaded(const EpArgs &a, const LlCall &c, uint32_t unit, c
   }
 }
 
-/* What a warp sends first, loaded while the number of the call is on its way: one load
+/* What a warp sends first. It is loaded together with the number of the call: one load
  * after the other would cost a short call time. */
 struct LlAhead {
   LlHead head;
@@ -86,8 +87,8 @@ EP_DEVICE LlAhead ll_load_ahead(const EpArgs &a, const LlCall &c) {
   return ahead;
 }
 
-/* The top warps send headers, the bottom ones data. The elements of the next unit are
- * fetched while this one's leave. */
+/* Sends: the top warps headers, the bottom warps data. A warp loads the next unit while
+ * this one leaves. */
 EP_DEVICE void ll_ids_async(const EpArgs &a, const LlCall &c, uint32_t senders, LlAhead ahead) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens), units = tokens * LL_UNITS, step = senders * c.blocks;
   ll_send_tokens(a, c);

@@ -1,13 +1,13 @@
 /* The memory of the low-latency kernels on the symmetric heap.
  *
- * There are no flags. A receiver polls the data words themselves until none of
- * them is all ones, and writes all ones back once it has read them. That needs
- * no fence, and saves 2.5 to 3 us a call on NVLink over data, fence and flag.
- * Only single words must arrive whole: 32 bits, 64 for headers and counts.
+ * There are no flags. A receiver polls the data words themselves until none of them is
+ * all ones, and writes all ones back once it has read them. That needs no fence. On
+ * NVLink it takes 2.5 to 3 us a call less than data, fence and flag. Only single words
+ * must arrive whole: 32 bits, 64 for headers and counts.
  *
- * Why no barrier is needed between calls: a call of dispatch ends only when
- * the counts of every rank have arrived, and a rank sends them only after all
- * its earlier calls have ended. So no rank is ever more than one call ahead.
+ * Why no barrier is needed between calls: a call of dispatch ends only when the counts of
+ * every rank have arrived, and a rank sends them only after all its earlier calls have
+ * ended. So no rank is ever more than one call ahead.
  */
 #ifndef EP_LL_LAYOUT_CUH
 #define EP_LL_LAYOUT_CUH
@@ -42,7 +42,7 @@ static const uint32_t LL_RETURN_SLOTS = EP_RANKS > EP_TOPK ? EP_RANKS : EP_TOPK;
 static const uint32_t LL_WARP_BYTES = 512; /* one 16-byte vector a lane */
 static const uint32_t LL_COUNT_WORDS = EP_LOCAL_EXPERTS + 1;
 
-/* What every function needs of the call at hand. */
+/* The call at hand, as every function needs it. */
 struct LlCall {
   uint32_t number; /* 1, 2, 3, ... */
   uint32_t warp, lane, warps; /* of this thread; of the block */
@@ -64,9 +64,9 @@ EP_DEVICE uint8_t *ll_at(const EpArgs &a, int rank, LlRegion region) {
   return a.heap[rank] + a.region[region];
 }
 
-/* Counts and headers have three sets, by call number: this call uses one, a fast
- * rank may already write the next, and this rank clears the headers of the call
- * before, whose counts say how many there are. */
+/* The count words of a source. Counts and headers have three sets, by call number: this
+ * call uses one, a fast rank may already write the next, and this rank clears the headers
+ * of the call before, whose counts say how many there are. */
 EP_DEVICE uint64_t *ll_counts(const EpArgs &a, int owner, uint32_t call, int source) {
   return reinterpret_cast<uint64_t *>(ll_at(a, owner, LL_COUNTS)) + (call % 3 * EP_RANKS + source) * LL_COUNT_WORDS;
 }
@@ -104,12 +104,12 @@ EP_DEVICE uint8_t *ll_return(const EpArgs &a, int owner, uint32_t call, uint32_t
 
 EP_DEVICE uint4 ll_sentinels() { return make_uint4(LL_SENTINEL, LL_SENTINEL, LL_SENTINEL, LL_SENTINEL); }
 
-/* The sentinel is the largest word, so that a set of words is there when its
- * largest is not the sentinel. A running maximum takes one register and no
+/* The largest word. The sentinel is the largest of all words: a set of words has arrived
+ * when its largest is not the sentinel. A running maximum takes one register and no
  * branch. */
 EP_DEVICE uint32_t ll_largest(uint4 v) { return max(max(v.x, v.y), max(v.z, v.w)); }
 
-/* Two BF16 NaNs with every bit set become two canonical ones. */
+/* Turns two BF16 NaNs with every bit set into two canonical NaNs. */
 EP_DEVICE uint32_t ll_canonical(uint32_t w) { return w == LL_SENTINEL ? 0x7fff7fffu : w; }
 EP_DEVICE uint4 ll_canonical(uint4 v) {
   return make_uint4(ll_canonical(v.x), ll_canonical(v.y), ll_canonical(v.z), ll_canonical(v.w));

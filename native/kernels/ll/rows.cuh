@@ -1,5 +1,5 @@
-/* Where rows go and what is said of them, in layout expert. masked/dispatch_ids.cuh has
- * the same functions for its layout, and then this file is left out.
+/* The rows of layout expert: where they go, and the index of the output. For layout masked
+ * masked/dispatch_ids.cuh has the same functions, and leaves this file out.
  */
 #ifndef EP_LL_ROWS_CUH
 #define EP_LL_ROWS_CUH
@@ -8,35 +8,36 @@
 
 #define LL_WEIGHTS 1 /* a weight travels with each id */
 
-/* Rows of the output that an expert with `rows` rows takes up. */
+/* The rows of the output that an expert with `rows` rows takes up. */
 EP_DEVICE uint32_t ll_block_rows(const EpArgs &, uint32_t rows) { return ceil_div(rows, EP_ROW_PAD) * EP_ROW_PAD; }
 
-/* What the output says of expert e, whose first row is `row`; rows by source. */
+/* Writes the index of expert e, whose first row is `row`; the last argument has its rows by
+ * source. */
 EP_DEVICE void ll_publish_expert(const EpArgs &a, uint32_t e, uint32_t row, const uint32_t (&)[EP_RANKS]) {
   a.row_offsets[e] = row;
   a.expert_ids[e] = static_cast<int32_t>(e);
 }
 
-/* What it says of all rows, of which the last one ends at `end` in lane 31. One warp; each
- * lane has the rows of n experts. */
+/* Writes the end of all rows, which lane 31 has in `end`. One warp calls it; each lane has
+ * the rows of n experts. */
 template <uint32_t n>
 EP_DEVICE void ll_publish_all(const EpArgs &a, uint32_t lane, uint32_t end, const uint32_t (&)[n][EP_RANKS]) {
   if (lane == 31) a.row_offsets[EP_LOCAL_EXPERTS] = end;
 }
 
-/* The first scale of a row; the next one is ll_scale_step further. The row is that of
- * top-k position k, and lane k has its place. */
+/* The first scale of a row; the next one is ll_scale_step further. Lane k has the place of
+ * the row, which belongs to top-k position k. */
 EP_DEVICE uint32_t *ll_row_scales(const EpArgs &a, uint64_t row, uint32_t, int) {
   return reinterpret_cast<uint32_t *>(a.out_scales) + row;
 }
 EP_DEVICE int64_t ll_scale_step(const EpArgs &a) { return a.max_rows; }
 
-/* Leaves a row for combine. `head` is the header word of top-k position k. */
+/* Keeps the route of a row for combine. `head` is the header word of top-k position k. */
 EP_DEVICE void ll_keep_route(const EpArgs &a, uint32_t source, uint32_t token, uint32_t k, uint64_t head, uint32_t row) {
   ll_route(a, source, token)[k] = head >> 32 << 32 | row;
 }
 
-/* Clears what another kernel of this state left for the call after this one. */
+/* Clears what another kernel of this state left, for the call after this one. */
 EP_DEVICE void ll_clear_beside(const EpArgs &, const LlCall &) {}
 
 #endif

@@ -1,12 +1,12 @@
-/* combine_masked: brings the experts' rows back to their tokens and sums them, times
- * their weights. Receivers poll the rows.
+/* combine_masked brings the experts' rows back to their tokens and sums them, times their
+ * weights. Receivers poll the rows.
  *
  * EP_DIRECT 1: each row travels alone and the sum is in top-k order. 0: the experts'
  * rank sums its rows of a token in f32 and sends one BF16 row. The weights it needs
  * are not known when tokens are dispatched, so each rank sends them at the start of
  * this call: a word an expert, which takes no longer than the first rows do to load.
  *
- * Reads what stands behind src_info, of any dispatch_masked of this rank.
+ * It reads the routes behind src_info, which any dispatch_masked of this rank has left.
  * Compile-time: EP_UNIT_BYTES, bytes of a row that a warp moves at a time.
  */
 #include "masked/layout.cuh"
@@ -36,8 +36,8 @@ EP_DEVICE void masked_send_weights(const EpArgs &a, const RankCall &c) {
   }
 }
 
-/* A chunk of what one token gets back. Lane k has the row of top-k position k, -1 for
- * none. Units that follow each other go to different ranks. */
+/* A chunk of what one token gets back. Lane k has the row of top-k position k, or -1.
+ * Consecutive units go to different ranks. */
 struct MaskedReturn {
   uint32_t source, token, column;
   int32_t row;
@@ -46,7 +46,7 @@ struct MaskedReturn {
 EP_DEVICE uint32_t masked_unit_source(const EpArgs &a, uint32_t unit) { return (static_cast<uint32_t>(a.rank) + 1 + unit) % EP_RANKS; }
 EP_DEVICE uint32_t masked_unit_place(uint32_t unit) { return unit / EP_RANKS / MASKED_CHUNKS; }
 
-/* What stands where a unit's route would be; whether there is one is known later. */
+/* The words at the place of a unit's route; whether the unit exists is known later. */
 struct MaskedRoute {
   int32_t token, row;
 };
@@ -65,7 +65,7 @@ EP_DEVICE MaskedReturn masked_return_unit(const EpArgs &a, const RankCall &c, ui
   if (!r.exists) return r;
   r.token = static_cast<uint32_t>(route.token);
   r.row = route.row;
-  /* What a broken dispatch left must not lead out of the buffers. */
+  /* Wrong routes, of a broken dispatch, must not lead out of the buffers. */
   if (r.token >= static_cast<uint32_t>(a.max_tokens)) r.exists = false;
   if (r.row >= a.max_rows) r.row = -1;
   return r;
@@ -75,7 +75,7 @@ EP_DEVICE uint4 masked_y(const EpArgs &a, int32_t row, uint32_t column) {
   return ld_readonly(reinterpret_cast<const uint4 *>(y + (masked_in_row(column) ? column : 0)));
 }
 
-/* The weight of this lane's position, once its rank has sent it. */
+/* Waits until the token's rank has sent the weight of this lane's position. */
 EP_DEVICE bool masked_wait_weight(const EpArgs &a, const RankCall &c, const MaskedReturn &r, float *weight) {
   const uint64_t *p = masked_weight(a, a.rank, c.number, r.source, r.token) + (c.lane < EP_TOPK ? c.lane : 0);
   EpSpin spin;
@@ -146,7 +146,7 @@ EP_DEVICE void masked_send_rows(const EpArgs &a, const RankCall &c, const Masked
   }
 }
 
-/* What a sender begins with, loaded together: one load after the other would cost a short
+/* The first loads of a sender, issued together: one after the other they would cost a short
  * call time. */
 struct MaskedAhead {
   uint32_t began, messages; /* lane r: of rank r */
@@ -160,7 +160,8 @@ EP_DEVICE MaskedAhead masked_load_ahead(const EpArgs &a, const RankCall &c) {
   return {began, messages <= static_cast<uint32_t>(a.max_tokens) ? messages : 0, route};
 }
 
-/* The route of the next unit is fetched while this one's rows are. */
+/* Sends all units of this warp. It loads the route of the next unit while it loads this
+ * one's rows. */
 EP_DEVICE void masked_combine_async(const EpArgs &a, const RankCall &c) {
   MaskedAhead ahead = masked_load_ahead(a, c);
   if (!rank_all_began(a, c, ahead.began)) return;
@@ -184,14 +185,14 @@ EP_DEVICE void masked_combine_async(const EpArgs &a, const RankCall &c) {
 
 /* ---- receiving ---- */
 
-/* The slots of one token that somebody fills: by rank, or by top-k position. */
+/* The slots of a token that are filled, by rank or by top-k position. */
 EP_DEVICE uint32_t masked_slots_used(uint32_t lane, int32_t id) {
   if (EP_DIRECT) return __ballot_sync(EP_FULL_WARP, id >= 0);
   return __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));
 }
 
-/* Slots of one token at one column, from `first` on; bit i of used: somebody fills
- * slot first + i. */
+/* Slots of one token at one column, from `first` on; bit i of used: slot first + i is
+ * filled. */
 struct MaskedTerms {
   uint8_t *slot;
   uint32_t first, used;
@@ -201,8 +202,8 @@ EP_DEVICE uint4 *masked_term(const MaskedTerms &t, uint32_t i) {
   return reinterpret_cast<uint4 *>(t.slot + (exists ? i : 0) * MASKED_ROW);
 }
 
-/* Polls the batch together until all of it is here. Slots that nobody fills are read
- * as well, so that no branch stands between the loads. */
+/* Polls a batch of slots together until all have arrived. It also reads slots that are not
+ * used, so that no branch stands between the loads. */
 EP_DEVICE bool masked_wait_terms(const EpArgs &a, const MaskedTerms &t, int32_t id, uint4 (&data)[MASKED_BATCH]) {
   EpSpin spin;
   for (;;) {
@@ -220,8 +221,7 @@ EP_DEVICE bool masked_wait_terms(const EpArgs &a, const MaskedTerms &t, int32_t 
   }
 }
 
-/* One vector of one token: its rows are summed in the order of slots, and their slots
- * left empty. */
+/* Sums one vector of one token, in the order of slots, and empties the slots. */
 EP_DEVICE bool masked_reduce(const EpArgs &a, const RankCall &c, uint32_t token, int32_t id, float weight, uint32_t column) {
   uint32_t used = masked_slots_used(c.lane, id);
   bool inside = masked_in_row(column);

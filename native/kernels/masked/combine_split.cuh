@@ -1,5 +1,5 @@
-/* combine_masked in two kernels, as dispatch_split.cuh has dispatch_masked. The sender
- * waits until every rank has begun the call before, which in a steady state all have.
+/* combine_masked in two kernels, as dispatch_split.cuh splits dispatch_masked. The sender
+ * waits until every rank has begun the previous call; in a steady state all have.
  * With EP_DIRECT 0 it also waits for the weights of this call. A rank sends them when it
  * begins the call; until the last has, the sender holds its SMs.
  */

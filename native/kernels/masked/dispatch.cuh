@@ -1,4 +1,4 @@
-/* dispatch_masked: each token once to each rank of its experts; the receiver copies it
+/* dispatch_masked sends each token once to each rank of its experts. The receiver copies it
  * to the rows of all its experts there. See layout.cuh for the protocol.
  *
  * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_RAW, see
@@ -48,7 +48,7 @@ EP_DEVICE MaskedUnit masked_load(const EpArgs &a, uint32_t token, uint32_t first
   return u;
 }
 
-/* Word w of the head of token i of the tile. */
+/* Word w of the head of the tile's token i, for rank `to`. */
 EP_DEVICE uint32_t masked_head_word(const MaskedPlaces &m, uint32_t token, uint32_t i, int to, uint32_t w) {
   if (w == 0) return token;
   uint32_t k = (w - 1) % EP_TOPK;
@@ -80,8 +80,8 @@ EP_DEVICE void masked_send(const EpArgs &a, const RankCall &c, const MaskedShare
   }
 }
 
-/* All threads of a sending block call it. The first unit is loaded before the tokens
- * are placed, each further one while the one before leaves. */
+/* Sends this block's tokens; all threads of a sending block call it. The first unit is
+ * loaded before the tokens are placed, each further one while the one before leaves. */
 EP_DEVICE void masked_dispatch_async(const EpArgs &a, const RankCall &c, MaskedShared &s) {
   RankRun run = rank_run(a, c);
   uint32_t step = c.warps * run.share, begin = run.turn + c.warp * run.share;
@@ -127,15 +127,15 @@ EP_DEVICE bool masked_wait_count(const EpArgs &a, const RankCall &c, const uint6
   }
 }
 
-/* What the output says of the rows of expert e, which stand in order of sources. */
+/* Writes the index of expert e, whose rows lie in the order of sources. */
 EP_DEVICE void masked_publish(const EpArgs &a, const MaskedShared &s, uint32_t e, const uint32_t (&rows)[EP_RANKS], uint32_t all) {
   uint64_t *ranges = reinterpret_cast<uint64_t *>(a.expert_ids) + e * EP_RANKS;
   for (int r = 0; r < EP_RANKS; r++) ranges[r] = static_cast<uint64_t>(s.base[r][e]) << 32 | rows[r];
   a.row_offsets[e] = all;
 }
 
-/* Every block reads all counts and computes the bases itself, which is cheaper than
- * passing them on; the last one publishes them. */
+/* Reads all counts and computes the bases, in every block: that costs less than passing them
+ * on. The last block publishes them. */
 EP_DEVICE void masked_index(const EpArgs &a, const RankCall &c, MaskedShared &s) {
   __syncthreads();
   for (uint32_t i = threadIdx.x; i < EP_RANKS * (EP_LOCAL_EXPERTS + 1); i += blockDim.x) {
@@ -170,15 +170,15 @@ EP_DEVICE void masked_index(const EpArgs &a, const RankCall &c, MaskedShared &s)
   if (publish && threadIdx.x == 0) a.row_offsets[EP_LOCAL_EXPERTS] = s.places.all[0];
 }
 
-/* One unit of a message, in the registers of a warp; lane k has what the head says of
- * top-k position k. */
+/* One unit of a message, in the registers of a warp; lane k has the head's words of top-k
+ * position k. */
 struct MaskedPart {
   uint32_t source, place, unit;
   uint4 data[MASKED_STEP];
   uint32_t scale[MASKED_STEP], token, expert, row;
 };
 
-/* Polls the unit and the head until all of them are here. */
+/* Polls the unit and the head until both have arrived. */
 EP_DEVICE bool masked_wait_part(const EpArgs &a, const RankCall &c, const MaskedShared &s, MaskedPart &p) {
   uint8_t *slot = rank_slot(a, a.rank, c.number, p.source, p.place);
   const uint32_t *head = masked_head(a, a.rank, c.number, p.source, p.place);
@@ -207,7 +207,7 @@ EP_DEVICE bool masked_wait_part(const EpArgs &a, const RankCall &c, const Masked
   return true;
 }
 
-/* Puts the unit into the rows of its experts, and all ones back into the slot. */
+/* Copies the unit to the rows of its experts, and empties the slot with all ones. */
 EP_DEVICE void masked_take_part(const EpArgs &a, const RankCall &c, const MaskedPart &p) {
   uint32_t room = masked_room(a), first = p.unit * (32 * MASKED_STEP) + c.lane;
   uint32_t here = __ballot_sync(EP_FULL_WARP, p.expert != RANK_ELSEWHERE);
@@ -258,7 +258,7 @@ EP_DEVICE void masked_dispatch_wait(const EpArgs &a, const RankCall &c, MaskedSh
   }
 }
 
-/* The shared words at the start of a kernel. What reads them begins with a barrier. */
+/* Initialises the shared words. Every reader of them begins with a barrier. */
 EP_DEVICE void masked_begin(MaskedShared &s) {
   if (threadIdx.x == 0) s.failed = 0;
   if (threadIdx.x < EP_RANKS) s.tile.base[threadIdx.x] = s.tile.all[threadIdx.x] = 0;

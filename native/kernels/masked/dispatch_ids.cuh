@@ -1,11 +1,11 @@
 /* dispatch_masked_ids: dispatch_ll_ids for layout masked. No sender counts: ids leave at
  * once, and each receiving block counts those that arrive.
  *
- * The code is that of ll/dispatch_ids.cuh. This file gives it the names of ll/layout.cuh
- * and ll/rows.cuh, for the memory of masked/layout.cuh. Slots are those of
- * dispatch_masked; headers and token counts are its own, see masked_clear_ids_of. It
- * leaves combine the same routes as dispatch_masked, one for each token of a source, so
- * that token and place are one number.
+ * The code is ll/dispatch_ids.cuh. This file defines the names of ll/layout.cuh and
+ * ll/rows.cuh for the memory of masked/layout.cuh. Slots are those of dispatch_masked;
+ * headers and token counts are its own, see masked_clear_ids_of. It leaves the same
+ * routes for combine as dispatch_masked does. There is a route for each token of a
+ * source, so that token and place are one number.
  *
  * Why slots may be shared. A call writes set n & 1, and a fast rank in call n + 1 the other
  * one, of either kernel. Both kernels end only when every slot of their call is empty, and
@@ -34,7 +34,8 @@ EP_DEVICE uint32_t ll_from_bottom(const LlCall &c) { return c.warp * c.blocks + 
 EP_DEVICE uint32_t ll_from_top(const LlCall &c) { return (c.warps - 1 - c.warp) * c.blocks + c.block; }
 EP_DEVICE uint32_t ll_all_warps(const LlCall &c) { return c.warps * c.blocks; }
 
-/* Behind the counts of experts, which nobody sends here. */
+/* The count words of a source. Only the last one exists here: no rank sends the counts of
+ * experts before it. */
 EP_DEVICE uint64_t *ll_counts(const EpArgs &a, int owner, uint32_t call, int source) {
   return masked_tokens(a, owner, call, source) - EP_LOCAL_EXPERTS;
 }
@@ -57,7 +58,8 @@ EP_DEVICE uint4 ll_canonical(uint4 v) { return rank_canonical(v); }
 
 #define LL_WEIGHTS 0 /* they come with combine */
 
-/* An expert's block has room for all, so that its first row is known without a count. */
+/* An expert's block has room for all rows, so that its first row is known without a
+ * count. */
 EP_DEVICE uint32_t ll_block_rows(const EpArgs &a, uint32_t) { return masked_room(a); }
 
 EP_DEVICE void ll_publish_expert(const EpArgs &a, uint32_t e, uint32_t, const uint32_t (&rows)[EP_RANKS]) {

@@ -1,7 +1,7 @@
-/* dispatch_masked in two kernels: one that ends when everything is on its way, and one
- * that receives. Between them nothing of the call holds an SM. The protocol is that of
- * dispatch_masked. Both kernels of a call have the same number, and the next call's
- * sender starts after this call's receiver has ended.
+/* dispatch_masked in two kernels: one ends when everything is on its way, and one receives.
+ * Between them the call holds no SM. The protocol is that of dispatch_masked. Both kernels
+ * of a call have the same number. The next call's sender starts after this call's receiver
+ * has ended.
  */
 #define MASKED_HALVES /* leaves dispatch_masked itself out */
 #include "masked/dispatch.cuh"

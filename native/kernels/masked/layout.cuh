@@ -2,10 +2,10 @@
  * expert, in which the rows of one source rank stand together, in the order of ranks
  * and tokens.
  *
- * Messages and the reasons why no barrier is needed are those of rank/layout.cuh. A
- * message's head says for each top-k position which local expert it is for, and how
- * many earlier tokens of the sender chose that expert. With the counts of all ranks
- * that gives the row; no prefix over experts is needed.
+ * Messages are those of rank/layout.cuh, which also says why no barrier is needed. The
+ * head of a message has for each top-k position the local expert, and how many earlier
+ * tokens of the sender chose that expert. With the counts of all ranks that gives the
+ * row; no prefix over experts is needed.
  */
 #ifndef EP_MASKED_LAYOUT_CUH
 #define EP_MASKED_LAYOUT_CUH
@@ -28,9 +28,9 @@ static const uint32_t MASKED_ROUTE = 1 + EP_TOPK; /* words that combine needs of
 
 EP_DEVICE uint8_t *masked_at(const EpArgs &a, int rank, MaskedRegion region) { return a.heap[rank] + a.region[region]; }
 
-/* The words of a message's head. Heads have three sets, by call number: this call uses
- * one, a fast rank may already write the next, and this rank clears those of the call
- * before: several warps read a head, so that none of them can. */
+/* The words of a message's head. Heads have three sets, by call number: this call uses one,
+ * a fast rank may already write the next, and this rank clears those of the call before.
+ * Several warps read a head, so that none of them can clear it in its own call. */
 EP_DEVICE uint32_t *masked_head(const EpArgs &a, int owner, uint32_t call, int source, uint32_t place) {
   return reinterpret_cast<uint32_t *>(masked_at(a, owner, MASKED_HEADS)) +
          (static_cast<uint64_t>(call % 3 * EP_RANKS + source) * a.max_tokens + place) * RANK_HEAD;
@@ -57,12 +57,12 @@ EP_DEVICE uint8_t *masked_return(const EpArgs &a, int owner, uint32_t call, uint
   return rank_at(a, owner, RANK_RETURN) + (at * MASKED_RETURN_SLOTS + slot) * (2 * EP_HIDDEN);
 }
 
-/* Rows that one expert has room for. */
+/* The number of rows that one expert's block has room for. */
 EP_DEVICE uint32_t masked_room(const EpArgs &a) { return EP_RANKS * static_cast<uint32_t>(a.max_tokens); }
 
-/* What combine needs: [R source][T][MASKED_ROUTE], the token and the row of each top-k
- * position or -1; then [R source] messages. It stands behind src_info, so that calls may
- * be combined in any order, or in memory of the state where src_info has no room. */
+/* The routes for combine: [R source][T][MASKED_ROUTE], the token and the row of each top-k
+ * position or -1; then [R source] messages. They lie behind src_info, so that calls may be
+ * combined in any order, or in memory of the state where src_info has no room. */
 EP_DEVICE int32_t *masked_routes(const EpArgs &a) {
 #ifdef RANK_INNER
   return rank_inner<int32_t>(a, INNER_ROUTES);
@@ -77,9 +77,9 @@ EP_DEVICE int32_t *masked_messages(const EpArgs &a) { return masked_route(a, EP_
 
 /* ---- clearing ---- */
 
-/* Kernels of both kinds may follow each other on one state. Each clears what call
- * `number` left, whichever kind that was: call number + 3 uses the same set. A count of
- * another call says that there is nothing to clear. One warp of each block calls it. */
+/* Kernels of both kinds may follow each other on one state. Each clears the words of call
+ * `number`, of either kind: the third call after it uses the same set. A count of another
+ * call means that there is nothing to clear. One warp of each block calls it. */
 struct MaskedClear {
   uint32_t number, block, blocks, lane;
 };

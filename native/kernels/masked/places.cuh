@@ -1,5 +1,5 @@
-/* How many earlier tokens of this rank chose the same expert: the place of a row among
- * those of its source. From the ids alone, the same in every run. */
+/* Finds the place of a row among those of its source: the number of earlier tokens of this
+ * rank that chose the same expert. It uses the ids alone and is the same in every run. */
 #ifndef EP_MASKED_PLACES_CUH
 #define EP_MASKED_PLACES_CUH
 
@@ -28,8 +28,8 @@ EP_DEVICE void masked_count_rows(const EpArgs &a, uint32_t begin, uint32_t end, 
   __syncthreads();
 }
 
-/* Places the tokens first to end, at most MASKED_TILE. One warp goes through them in
- * order; a token's experts are distinct. Begins and ends with a barrier. */
+/* Places the tokens first to end, at most MASKED_TILE. One warp takes them in order; a
+ * token's experts are distinct. Begins and ends with a barrier. */
 EP_DEVICE void masked_place_tile(const EpArgs &a, const RankCall &c, MaskedPlaces &m, uint32_t first, uint32_t end) {
   __syncthreads();
   for (uint32_t i = threadIdx.x; i < (end - first) * EP_TOPK; i += blockDim.x)

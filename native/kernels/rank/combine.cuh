@@ -1,10 +1,10 @@
-/* combine_rank: brings one row a (token, rank) back, weighted and summed over local
- * experts by the caller, and adds the rows of a token in f32 in the order of ranks.
+/* combine_rank brings back one row a (token, rank), which the caller has weighted and summed
+ * over local experts, and adds the rows of a token in f32 in the order of ranks.
  * Receivers poll the rows; a rank's own rows never travel.
  *
- * Reads row_offsets and src_info that a dispatch_rank left on this rank, not
- * necessarily the last: see rank_wait_started. Compile-time: EP_UNIT_BYTES, bytes
- * of a row that a warp moves at a time.
+ * It reads row_offsets and src_info of any dispatch_rank of this rank, not only of the
+ * last: see rank_wait_started. Compile-time: EP_UNIT_BYTES, bytes of a row that a warp
+ * moves at a time.
  */
 #include "rank/started.cuh"
 
@@ -29,12 +29,12 @@ EP_DEVICE RankRows rank_rows(const EpArgs &a, uint32_t lane) {
   uint32_t word = a.row_offsets[lane], most = static_cast<uint32_t>(a.max_tokens);
   RankRows of = {word, lane * most};
   if (EP_PACKED) of = {a.row_offsets[lane + 1] - word, word};
-  /* Offsets that a broken dispatch left must not lead out of y. */
+  /* Wrong offsets, of a broken dispatch, must not lead out of y. */
   if (of.rows > most || of.first > a.max_rows - of.rows) of = {0, 0};
   return of;
 }
 
-/* A chunk of a row on its way. Units that follow each other go to different ranks. */
+/* A chunk of a row on its way. Consecutive units go to different ranks. */
 struct RankReturn {
   uint32_t token, source, column;
   bool exists;
@@ -48,8 +48,9 @@ EP_DEVICE void rank_load_row(const EpArgs &a, RankReturn &r, uint64_t row, bool 
     if (there && rank_in_row(r.column + 512 * v)) r.data[v] = ld_readonly(rank_y(a, row, r.column + 512 * v));
   }
 }
-/* In segments a row's place is known before its count: `ahead` loads it at once, and
- * then looks whether it is there. That spares a short call a round trip to memory. */
+/* Loads a unit. In segments a row's place is known before its count: with `ahead` the row is
+ * loaded at once, and the count checked afterwards. That saves a short call a round trip
+ * to memory. */
 EP_DEVICE RankReturn rank_load_return(const EpArgs &a, const RankCall &c, uint32_t unit, RankRows of, bool ahead) {
   const uint32_t peers = EP_RANKS > 1 ? EP_RANKS - 1 : 1, most = static_cast<uint32_t>(a.max_tokens);
   uint32_t place = unit / peers / RANK_CHUNKS;
@@ -66,7 +67,7 @@ EP_DEVICE RankReturn rank_load_return(const EpArgs &a, const RankCall &c, uint32
   return r;
 }
 
-/* The next unit is loaded while this one leaves. */
+/* Sends all units of this warp. It loads the next unit while this one leaves. */
 EP_DEVICE void rank_combine_async(const EpArgs &a, const RankCall &c) {
   if (EP_RANKS == 1) return;
   const uint32_t peers = EP_RANKS > 1 ? EP_RANKS - 1 : 1;
@@ -79,7 +80,7 @@ EP_DEVICE void rank_combine_async(const EpArgs &a, const RankCall &c) {
   for (; unit < units; unit += step) {
     RankReturn r = next;
     next = rank_load_return(a, c, unit + step, of, false);
-    /* Outputs that a broken dispatch left must not lead out of the peer's buffer. */
+    /* A wrong token, of a broken dispatch, must not lead out of the peer's buffer. */
     if (!r.exists || r.token >= static_cast<uint32_t>(a.max_tokens)) continue;
     uint8_t *slot = rank_return(a, r.source, c.number, r.token, a.rank);
 #pragma unroll
@@ -90,8 +91,8 @@ EP_DEVICE void rank_combine_async(const EpArgs &a, const RankCall &c) {
 
 /* ---- receiving ---- */
 
-/* One vector of a token's rows, those of ranks `first` on. Bit i of used: rank
- * first + i sends one; of own: that rank is this one, and its row stands in y. */
+/* One vector of a token's rows, of the ranks from `first` on. Bit i of used: rank first + i
+ * sends one. Bit i of own: that rank is this one, and its row lies in y. */
 struct RankTerms {
   uint8_t *slot;
   uint32_t first, used, own;
@@ -101,8 +102,8 @@ EP_DEVICE uint4 *rank_term(const RankTerms &t, uint32_t i) {
   return reinterpret_cast<uint4 *>(t.slot + (exists ? i : 0) * RANK_ROW);
 }
 
-/* Polls the batch together until all of it is here. Slots that nobody fills are read
- * as well, so that no branch stands between the loads. */
+/* Polls a batch of slots together until all have arrived. It also reads slots that are not
+ * used, so that no branch stands between the loads. */
 EP_DEVICE bool rank_wait_terms(const EpArgs &a, const RankTerms &t, uint4 (&data)[RANK_BATCH]) {
   EpSpin spin;
   for (;;) {
@@ -119,8 +120,7 @@ EP_DEVICE bool rank_wait_terms(const EpArgs &a, const RankTerms &t, uint4 (&data
   }
 }
 
-/* One vector of one token: its rows are summed in the order of ranks, and their slots
- * left empty. */
+/* Sums one vector of one token, in the order of ranks, and empties the slots. */
 EP_DEVICE bool rank_reduce(const EpArgs &a, const RankCall &c, uint32_t token, uint32_t used, uint64_t row, uint32_t column) {
   bool inside = rank_in_row(column);
   uint32_t at = inside ? column : 0;

@@ -1,4 +1,4 @@
-/* dispatch_rank: each token once to each rank of its experts, in one kernel. See
+/* dispatch_rank sends each token once to each rank of its experts, in one kernel. See
  * layout.cuh for the protocol.
  *
  * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_PACKED,
@@ -16,7 +16,7 @@ struct RankShared {
 
 /* ---- sending ---- */
 
-/* Tells every rank how many rows it gets from this one. */
+/* Tells every rank how many rows it receives from this one. */
 EP_DEVICE void rank_signal(const EpArgs &a, const RankCall &c, const uint32_t (&all)[EP_RANKS]) {
   if (c.warp != 0 || c.lane >= EP_RANKS) return;
   int to = static_cast<int>((static_cast<uint32_t>(a.rank) + c.lane) % EP_RANKS);
@@ -24,8 +24,8 @@ EP_DEVICE void rank_signal(const EpArgs &a, const RankCall &c, const uint32_t (&
   st_relaxed_sys(rank_count(a, to, c.number, a.rank), static_cast<uint64_t>(c.number) << 32 | all[to]);
 }
 
-/* Sends one unit of token `token`, number i of the tile, to all its ranks. Rows for
- * this rank itself go to their places at once, where those are known. */
+/* Sends one unit of token `token`, number i of the tile, to all its ranks. A row for this
+ * rank itself goes to its place at once, where that is known. */
 EP_DEVICE void rank_send(const EpArgs &a, const RankCall &c, const RankTile &t, uint32_t token, uint32_t i, uint32_t unit, const RankUnit &u) {
   uint32_t first = unit * (32 * RANK_STEP) + c.lane;
   EpVector out[RANK_STEP];
@@ -73,7 +73,8 @@ EP_DEVICE void rank_send_tile(const EpArgs &a, const RankCall &c, const RankTile
   }
 }
 
-/* All threads of a sending block call it. The last block tells the counts. */
+/* Sends this block's tokens; all threads of a sending block call it. The last block sends
+ * the counts. */
 EP_DEVICE void rank_dispatch_async(const EpArgs &a, const RankCall &c, RankShared &s) {
   RankRun run = rank_run(a, c);
   uint32_t job = run.turn + c.warp * run.share;
@@ -100,7 +101,7 @@ EP_DEVICE void rank_dispatch_async(const EpArgs &a, const RankCall &c, RankShare
 
 /* ---- receiving ---- */
 
-/* Waits for the counts of all ranks, one a lane. */
+/* Waits for the counts of all ranks; each lane has one. */
 EP_DEVICE bool rank_wait_counts(const EpArgs &a, const RankCall &c, uint32_t *rows) {
   const uint64_t *p = rank_count(a, a.rank, c.number, c.lane < EP_RANKS ? c.lane : 0);
   EpSpin spin;
@@ -113,8 +114,7 @@ EP_DEVICE bool rank_wait_counts(const EpArgs &a, const RankCall &c, uint32_t *ro
   }
 }
 
-/* Every block reads the counts itself; the last one also writes what the output says
- * of them. */
+/* Reads the counts, in every block. The last block also writes them to the output. */
 EP_DEVICE void rank_index(const EpArgs &a, const RankCall &c, RankShared &s) {
   __syncthreads();
   if (c.warp == 0) {
@@ -143,12 +143,12 @@ struct RankPart {
   uint32_t scale[RANK_STEP], head[RANK_HEAD_LANE];
 };
 
-/* Whether a message that is polled before its source's count is known is this warp's: it
- * exists, and turns are places. Otherwise another warp may empty the slot first. */
+/* Whether a message that was polled before its source's count was known belongs to this
+ * warp: it exists, and turns are places. Otherwise another warp may empty the slot. */
 EP_DEVICE bool rank_early_is_ours(const RankCall &c, const RankPart &p, uint32_t rows) { return p.place < rows && rows <= c.senders; }
 
-/* Polls the unit until all of it is here. The first unit brings the head. With `early` it
- * polls the source's count too, and is false when the unit is not this warp's. */
+/* Polls the unit until all of it has arrived. The first unit brings the head. With `early`
+ * it polls the source's count too, and returns false when the unit is not this warp's. */
 EP_DEVICE bool rank_wait_part(const EpArgs &a, const RankCall &c, RankPart &p, bool early) {
   uint8_t *slot = rank_slot(a, a.rank, c.number, p.source, p.place);
   const uint64_t *count = rank_count(a, a.rank, c.number, p.source);
@@ -180,7 +180,7 @@ EP_DEVICE bool rank_wait_part(const EpArgs &a, const RankCall &c, RankPart &p, b
   }
 }
 
-/* Puts the unit into its row, and all ones back into the slot. */
+/* Copies the unit to its row, and empties the slot with all ones. */
 EP_DEVICE void rank_take_part(const EpArgs &a, const RankCall &c, const RankShared &s, const RankPart &p) {
   uint64_t row = s.first[p.source] + p.place;
   uint8_t *slot = rank_slot(a, a.rank, c.number, p.source, p.place);
@@ -205,11 +205,12 @@ EP_DEVICE void rank_take_part(const EpArgs &a, const RankCall &c, const RankShar
   }
 }
 
-/* Sources that send through slots: all but this rank where its rows need no count. */
+/* Sources that send through slots: all ranks, without this one where its rows need no
+ * count. */
 static const uint32_t RANK_SOURCES = EP_PACKED ? EP_RANKS : EP_RANKS - 1;
 
-/* Job number `job`; `place` is its turn where a source has a message for each sending
- * block at most. */
+/* The unit of job number `job`. `place` is its turn where a source has at most one message
+ * for each sending block. */
 EP_DEVICE RankPart rank_part(const EpArgs &a, uint32_t job) {
   const uint32_t sources = max(RANK_SOURCES, 1u);
   RankPart p;
@@ -219,8 +220,8 @@ EP_DEVICE RankPart rank_part(const EpArgs &a, uint32_t job) {
   return p;
 }
 
-/* A warp takes its first unit while the counts arrive, if this rank has as many tokens too.
- * The warp that waits for the counts does not. */
+/* Receives. A warp takes its first unit while the counts arrive, if this rank has as many
+ * tokens. The warp that waits for the counts does not. */
 EP_DEVICE void rank_dispatch_wait(const EpArgs &a, const RankCall &c, RankShared &s) {
   uint32_t job = rank_receiver(c), most = 0;
   RankPart p = rank_part(a, job);

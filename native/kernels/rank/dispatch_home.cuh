@@ -1,7 +1,7 @@
 /* dispatch_rank_home: dispatch_rank for many tokens. A sender stores a token's elements in
- * the row of the peer's output, so that nobody copies them there. dispatch_rank puts them into
- * a slot: the receiver then reads them, writes them again and empties the slot, which on
- * few SMs takes longer than the way over the link.
+ * the row of the peer's output, where nobody has to copy them. dispatch_rank puts them in a
+ * slot: the receiver then reads them, writes them again and empties the slot. On few SMs
+ * that takes longer than the link does.
  *
  * The price is a wait before the first store and a fence for each token. In segments a sender
  * waits until all ranks have begun the call; packed, for the counts of all ranks too, since
@@ -30,16 +30,17 @@ struct RankHomeShared {
 
 /* ---- counts ---- */
 
-/* In segments a rank reads only counts for itself. The word for a source's rows for the source
- * is free there, and says that the source has begun the call. It is sent before anything
- * is counted. */
+/* Tells every rank that this one has begun the call, before anything is counted. In segments
+ * a rank reads only counts for itself: the word for a source's rows to itself is free and
+ * serves for that. */
 EP_DEVICE void rank_home_begin(const EpArgs &a, const RankCall &c) {
   if (EP_PACKED || c.block != 0 || threadIdx.x >= EP_RANKS || threadIdx.x == static_cast<uint32_t>(a.rank)) return;
   int to = static_cast<int>(threadIdx.x);
   st_relaxed_sys(rank_count_for(a, to, c.number, a.rank, a.rank), static_cast<uint64_t>(c.number) << 32);
 }
 
-/* Tells every rank how many rows it gets from this one; packed, how many each rank gets. */
+/* Tells every rank how many rows it receives from this one; packed, how many each rank
+ * receives. */
 EP_DEVICE void rank_home_tell(const EpArgs &a, const RankCall &c, const uint32_t (&all)[EP_RANKS]) {
   for (uint32_t i = threadIdx.x; i < EP_RANKS * EP_RANKS; i += blockDim.x) {
     int to = static_cast<int>((static_cast<uint32_t>(a.rank) + i / EP_RANKS) % EP_RANKS), of = static_cast<int>(i % EP_RANKS);
@@ -49,7 +50,7 @@ EP_DEVICE void rank_home_tell(const EpArgs &a, const RankCall &c, const uint32_t
   }
 }
 
-/* The word of a source's count for a rank, once it is of this call. */
+/* Waits for a source's count for a rank, and returns it. */
 EP_DEVICE uint32_t rank_home_wait_count(const EpArgs &a, const RankCall &c, RankHomeShared &s, int source, int rank) {
   const uint64_t *p = rank_count_for(a, a.rank, c.number, source, rank);
   uint64_t v;
@@ -100,7 +101,7 @@ EP_DEVICE void rank_home_ready(const EpArgs &a, const RankCall &c, RankHomeShare
   __syncthreads();
 }
 
-/* What the output says of the counts. */
+/* Writes the counts to the output. */
 EP_DEVICE void rank_home_leave_counts(const EpArgs &a, const RankHomeShared &s) {
   if (threadIdx.x > EP_RANKS) return;
   uint32_t rows = 0;
@@ -111,13 +112,14 @@ EP_DEVICE void rank_home_leave_counts(const EpArgs &a, const RankHomeShared &s) 
 
 /* ---- sending ---- */
 
-/* The scales of a token, as they leave: word i * 32 + lane of them. */
+/* The scales of a token in the order in which they leave: word i * 32 + lane. */
 struct RankScales {
   uint32_t word[RANK_SCALE_LANE + 1]; /* one too many, for dtypes without scales */
 };
 
-/* A step is one vector of each lane, and has four scales, one in every eighth lane. Each goes to
- * the lane that stores it: a message's scales then leave together, not a few in every step. */
+/* Passes each scale to the lane that stores it. A step is one vector of each lane and has
+ * four scales, one in every eighth lane. A message's scales then leave together, not a few
+ * in every step. */
 EP_DEVICE void rank_keep_scales(uint32_t lane, uint32_t step, uint32_t scale, RankScales &kept) {
   uint32_t word = __shfl_sync(EP_FULL_WARP, scale, lane % 4 * 8);
 #pragma unroll
@@ -193,8 +195,8 @@ EP_DEVICE void rank_home_send(const EpArgs &a, const RankCall &c, const RankHome
   }
 }
 
-/* All threads of a sending block call it. Each block has a run of tokens. The last block
- * counts all of them first, since every rank waits for that. */
+/* Sends this block's run of tokens; all threads of a sending block call it. The last block
+ * counts all tokens first, since every rank waits for the counts. */
 EP_DEVICE void rank_home_async(const EpArgs &a, const RankCall &c, RankHomeShared &s) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens), each = (tokens + c.senders - 1) / c.senders;
   uint32_t begin = min(c.block * each, tokens), end = min(begin + each, tokens);
@@ -227,7 +229,7 @@ struct RankTailWords {
   uint32_t word[RANK_TAIL_LANE];
 };
 
-/* Job number `job`, in the order in which senders come to their tokens. */
+/* The message of job number `job`, in the order in which senders reach their tokens. */
 EP_DEVICE RankTailWords rank_tail(const RankCall &c, const RankHomeShared &s, int rank, uint32_t job) {
   RankTailWords m;
   m.source = (static_cast<uint32_t>(rank) + 1 + job % RANK_PEERS) % EP_RANKS;
@@ -236,7 +238,7 @@ EP_DEVICE RankTailWords rank_tail(const RankCall &c, const RankHomeShared &s, in
   return m;
 }
 
-/* Polls messages until all words of all are here. */
+/* Polls messages until all words of all of them have arrived. */
 EP_DEVICE bool rank_wait_tails(const EpArgs &a, const RankCall &c, RankTailWords (&m)[RANK_TAILS]) {
   EpSpin spin;
   for (;;) {
@@ -261,7 +263,7 @@ EP_DEVICE bool rank_wait_tails(const EpArgs &a, const RankCall &c, RankTailWords
   }
 }
 
-/* Puts scales and head of a message at its row, and all ones back into the slot. */
+/* Writes scales and head of a message to its row, and empties the slot with all ones. */
 EP_DEVICE void rank_take_tail(const EpArgs &a, const RankCall &c, const RankHomeShared &s, const RankTailWords &m) {
   uint64_t row = s.first[m.source] + static_cast<uint64_t>(m.place);
   uint32_t *words = rank_slot_scale(rank_slot(a, a.rank, c.number, m.source, m.place), 0);
@@ -294,7 +296,7 @@ EP_DEVICE void rank_home_wait(const EpArgs &a, const RankCall &c, const RankHome
     for (uint32_t b = 0; b < RANK_TAILS; b++)
       if (m[b].exists) rank_take_tail(a, c, s, m[b]);
   }
-  fence_acq_rel_sys(); /* with the senders' fences: what this call's reader loads, they have stored */
+  fence_acq_rel_sys(); /* pairs with the senders' fences: the reader of this call sees what they stored */
 }
 
 EP_ENTRY(EP_THREADS, 1) dispatch_rank_home(const __grid_constant__ EpArgs a) {

@@ -23,14 +23,14 @@ struct ExpandShared {
   uint32_t failed;
 };
 
-/* Blocks that have a slice, and this block's: received rows begin to end, counted over
- * sources. */
+/* The number of blocks with a slice, and this block's slice: received rows begin to end,
+ * counted over sources. */
 struct ExpandSlice {
   uint32_t number, blocks, begin, end;
 };
 
-/* The first to touch the shared words; ends with a barrier. Counts that a broken dispatch
- * left give no rows. */
+/* Initialises the shared words and finds the slice; ends with a barrier. Wrong counts, of a
+ * broken dispatch, give no rows. */
 EP_DEVICE ExpandSlice expand_slice(const EpArgs &a, ExpandShared &s) {
   if (threadIdx.x == 0) {
     s.failed = s.first[0] = 0;
@@ -52,7 +52,7 @@ EP_DEVICE uint32_t expand_source(const ExpandShared &s, uint32_t i) {
   for (uint32_t r = 1; r < EP_RANKS; r++) source += i >= s.first[r];
   return source;
 }
-/* Its place in layout rank. */
+/* The place of received row i in layout rank. */
 EP_DEVICE uint64_t expand_place(const EpArgs &a, const ExpandShared &s, uint32_t i) {
   uint32_t source = expand_source(s, i);
   return static_cast<uint64_t>(source) * a.max_tokens + i - s.first[source];
@@ -100,8 +100,8 @@ EP_DEVICE void expand_sum(const EpArgs &a, ExpandShared &s, const ExpandSlice &s
   __syncthreads();
 }
 
-/* Makes of the sums the first row of each expert, and of this slice's. The first block
- * writes what the output says of them. */
+/* Turns the sums into the first row of each expert, and of this slice. The first block
+ * writes the index of the output. */
 EP_DEVICE void expand_index(const EpArgs &a, ExpandShared &s) {
   const uint32_t pad = static_cast<uint32_t>(a.tile_tokens);
   for (uint32_t e = threadIdx.x; e < EP_LOCAL_EXPERTS; e += blockDim.x) s.ends[e] = ceil_div(s.all[e], pad) * pad;
@@ -120,9 +120,8 @@ EP_DEVICE void expand_index(const EpArgs &a, ExpandShared &s) {
   __syncthreads();
 }
 
-/* Gives the received rows first to end, at most EXPAND_TILE, their rows by expert. One
- * warp goes through them in order; a token's experts are distinct. Begins and ends with
- * a barrier. */
+/* Finds the rows by expert of the received rows first to end, at most EXPAND_TILE. One warp
+ * takes them in order; a token's experts are distinct. Begins and ends with a barrier. */
 EP_DEVICE void expand_place_tile(const EpArgs &a, ExpandShared &s, uint32_t first, uint32_t end) {
   __syncthreads();
   for (uint32_t j = threadIdx.x; j < (end - first) * EP_TOPK; j += blockDim.x)
@@ -138,7 +137,7 @@ EP_DEVICE void expand_place_tile(const EpArgs &a, ExpandShared &s, uint32_t firs
   __syncthreads();
 }
 
-/* What the output says of each row of the tile, and what combine needs. */
+/* Writes src_info for each row of the tile, and the routes for combine. */
 EP_DEVICE void expand_describe(const EpArgs &a, const ExpandShared &s, uint32_t first, uint32_t end) {
   for (uint32_t j = threadIdx.x; j < (end - first) * EP_TOPK; j += blockDim.x) {
     uint32_t i = j / EP_TOPK, k = j % EP_TOPK, row = s.row[i][k], source = expand_source(s, first + i);

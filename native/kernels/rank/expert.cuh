@@ -1,6 +1,6 @@
 /* Stands in for the experts where a row is for all experts of a rank: y is the sum of
  * their rows times the weights, in f32 and top-k order, rounded to BF16. */
-#define ep_expert ep_expert_alone /* of common/expert.cuh its arithmetic is used */
+#define ep_expert ep_expert_alone /* only the arithmetic of common/expert.cuh is used */
 #include "common/expert.cuh"
 #undef ep_expert
 #include "common/dtypes.cuh"
@@ -34,7 +34,7 @@ EP_ENTRY(1024, 1) ep_expert(const __grid_constant__ EpArgs a) {
   for (uint32_t r = 0; r < EP_RANKS; r++) {
     uint32_t first = EP_PACKED ? a.row_offsets[r] : r * static_cast<uint32_t>(a.max_tokens);
     uint32_t rows = EP_PACKED ? a.row_offsets[r + 1] - first : a.row_offsets[r];
-    /* What a broken dispatch left must not lead out of the buffers. */
+    /* Wrong offsets, of a broken dispatch, must not lead out of the buffers. */
     if (rows > static_cast<uint32_t>(a.max_tokens) || first > a.max_rows - rows) continue;
     for (uint32_t i = blockIdx.x; i < rows; i += gridDim.x) rank_expert_row(a, static_cast<uint64_t>(first) + i);
   }

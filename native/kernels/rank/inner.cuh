@@ -1,7 +1,7 @@
 /* Rows of layout rank in memory of the state, between the two kernels of dispatch_expand.
- * Included by rank/layout.cuh. Regions behind RankRegion and MASKED_WEIGHTS, in the order
- * of kernels/cuda/declare/expand.go, all of this rank alone. They are those of layout rank in segments:
- * R ranks, T = max_tokens, K top-k.
+ * rank/layout.cuh includes this file. The regions come after RankRegion and
+ * MASKED_WEIGHTS, in the order of declare/expand.go; only this rank uses them. They hold
+ * the outputs of layout rank in segments: R ranks, T = max_tokens, K top-k.
  */
 enum RankInner {
   INNER_ROWS = RANK_RETURN + 2, /* [R*T][RANK_PAYLOAD] */

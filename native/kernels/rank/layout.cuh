@@ -1,10 +1,10 @@
 /* The memory of the kernels of layout rank: one row for each token and each
  * rank that has one of its experts.
  *
- * A message is the token and what the receiver's experts need to know of it. The
- * receiver polls the words of the message until none of them is all ones, copies
- * them to the output, and writes all ones back: there is no fence and no flag. Only
- * single words must arrive whole: 32 bits, 64 for counts.
+ * A message holds the token, its local experts and their weights. The receiver polls the
+ * words of the message until none of them is all ones, copies them to the output, and
+ * writes all ones back: there is no fence and no flag. Only single words must arrive
+ * whole: 32 bits, 64 for counts.
  *
  * In segments (EP_PACKED 0) a row's place depends on this rank's own tokens alone:
  * it goes to the next place of the sender's segment. Packed (1), the receiver adds
@@ -15,9 +15,9 @@
  * earlier calls have ended. So no rank is ever more than one call ahead, and two
  * sets of messages and counts are enough. Combine waits for the start words.
  *
- * dispatch_rank_home waits for all ranks before it stores anything: one that has begun a call
- * needs the output of the call before no more, so that senders may store rows there.
- * Its messages are the scales and the head of a row alone, in the same slots.
+ * dispatch_rank_home waits for all ranks before it stores anything. A rank that has begun a
+ * call no longer needs the output of the call before, so that senders may store rows
+ * there. Its messages are only the scales and the head of a row, in the same slots.
  */
 #ifndef EP_RANK_LAYOUT_CUH
 #define EP_RANK_LAYOUT_CUH
@@ -25,9 +25,9 @@
 #include "common/check.cuh"
 #include "common/dtypes.cuh"
 
-/* Regions of the state, in the order of kernels/cuda/declare/rank.go. R ranks, T = max_tokens, K
- * top-k, H hidden. Combine reads nothing here that dispatch left: what it has to know
- * of the rows stands in the outputs, so that calls may be combined in any order. */
+/* Regions of the state, in the order of declare/rank.go. R ranks, T = max_tokens, K top-k,
+ * H hidden. Dispatch leaves nothing here for combine: what combine needs lies in the
+ * outputs, so that calls may be combined in any order. */
 enum RankRegion {
   RANK_COUNTS,  /* [2][R source][R] u64: call << 32 | rows from the source for a rank. Zeroed */
   RANK_SLOTS,   /* [2][R source][T][RANK_SLOT_BYTES]. All ones */
@@ -47,7 +47,7 @@ static const uint32_t RANK_HEAD_LANE = (RANK_HEAD + 31) / 32; /* words of a lane
 static const uint32_t RANK_SLOT_BYTES = ep_up(RANK_PAYLOAD + (RANK_SCALES + RANK_HEAD) * 4, 128); /* whole lines for the link */
 static const uint32_t RANK_VECTORS = RANK_PAYLOAD / 16;
 
-/* What every function needs of the call at hand. */
+/* The call at hand, as every function needs it. */
 struct RankCall {
   uint32_t number; /* 1, 2, 3, ... */
   uint32_t warp, lane, warps;         /* of this thread; of the block */
@@ -61,9 +61,9 @@ EP_DEVICE RankCall rank_call(const EpArgs &a) {
 EP_DEVICE bool rank_sends(const RankCall &c) { return c.block < c.senders; }
 EP_DEVICE bool rank_receives(const RankCall &c) { return c.receivers == 0 || c.block >= c.senders; }
 
-/* Warps that receive, numbered across blocks first. Where a block has both roles they
- * are taken from the top, since senders come from the bottom: with little to do they
- * never share a warp. */
+/* This warp's number among the receiving warps, across blocks first. Where a block has both
+ * roles, receivers are counted from the top and senders from the bottom: with little to do
+ * no warp has both. */
 EP_DEVICE uint32_t rank_receiver(const RankCall &c) {
   if (c.receivers == 0) return (c.warps - 1 - c.warp) * c.senders + c.block;
   return c.warp * c.receivers + c.block - c.senders;
@@ -72,10 +72,10 @@ EP_DEVICE uint32_t rank_receiving_warps(const RankCall &c) {
   return (c.receivers == 0 ? c.senders : c.receivers) * c.warps;
 }
 
-/* Messages of a source are received in the order in which its blocks come to them: all
- * blocks' first, all blocks' second, ... Each block of a sender has a run of tokens, so
- * that of `rows` messages about every rows/senders-th is a block's first. Message i of
- * rank_turns in that order; `rows` or more where there is none. */
+/* Messages of a source are received in the order in which its blocks reach them: all
+ * blocks' first, all blocks' second, ... Each block of a sender has a run of tokens: of
+ * `rows` messages about every rows/senders-th is a block's first. rank_turns is the number
+ * of turns; rank_turn gives the message of turn i, or `rows` or more where there is none. */
 EP_DEVICE uint32_t rank_turns(const RankCall &c, uint32_t rows) { return (rows + c.senders - 1) / c.senders * c.senders; }
 EP_DEVICE uint32_t rank_turn(const RankCall &c, uint32_t i, uint32_t rows) {
   uint32_t each = (rows + c.senders - 1) / c.senders;
@@ -101,9 +101,9 @@ EP_DEVICE uint32_t *rank_slot_head(uint8_t *slot) {
   return reinterpret_cast<uint32_t *>(slot + RANK_PAYLOAD) + RANK_SCALES;
 }
 
-/* Where a dispatch leaves its rows: in the outputs or, with RANK_INNER, in memory of the
- * state, for a kernel that makes other rows of them. Behind what says which token a row
- * is stands, for each token of this rank, its place in this rank's own segment. */
+/* A dispatch leaves its rows in the outputs or, with RANK_INNER, in memory of the state, for
+ * a kernel that makes other rows from them. rank_places lies behind rank_left_tokens: for
+ * each token of this rank its place in this rank's own segment. */
 #ifdef RANK_INNER
 #include "rank/inner.cuh"
 #else
@@ -128,11 +128,11 @@ EP_DEVICE uint8_t *rank_return(const EpArgs &a, int owner, uint32_t call, uint32
 
 EP_DEVICE uint4 rank_sentinels() { return make_uint4(RANK_SENTINEL, RANK_SENTINEL, RANK_SENTINEL, RANK_SENTINEL); }
 
-/* The sentinel is the largest word: a set of words is there when its largest is not
- * the sentinel. */
+/* The largest word. The sentinel is the largest of all words: a set of words has arrived
+ * when its largest is not the sentinel. */
 EP_DEVICE uint32_t rank_largest(uint4 v) { return max(max(v.x, v.y), max(v.z, v.w)); }
 
-/* Two BF16 NaNs with every bit set become two canonical ones. */
+/* Turns two BF16 NaNs with every bit set into two canonical NaNs. */
 EP_DEVICE uint32_t rank_canonical(uint32_t w) { return w == RANK_SENTINEL ? 0x7fff7fffu : w; }
 EP_DEVICE uint4 rank_canonical(uint4 v) {
   return make_uint4(rank_canonical(v.x), rank_canonical(v.y), rank_canonical(v.z), rank_canonical(v.w));

@@ -1,5 +1,5 @@
-/* What every dispatch of layout rank does with a token: units of it on their way, the head
- * that says what the receiver's experts need to know, and the rows of the output.
+/* Shared by the dispatches of layout rank: the units of a token, the head with its local
+ * experts and weights, and the rows of the output.
  *
  * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_RAW, see
  * source.cuh.
@@ -21,7 +21,7 @@ EP_DEVICE uint32_t *rank_out_scale(const EpArgs &a, uint64_t row, uint32_t vecto
   return rank_left_scales(a) + row * RANK_SCALES + vector / 8;
 }
 
-/* Word i of a message's head, at its row: the token, local experts, weights. */
+/* Writes word i of a message's head to its row: the token, a local expert or a weight. */
 EP_DEVICE void rank_put_head(const EpArgs &a, uint32_t source, uint64_t row, uint32_t i, uint32_t word) {
   if (i == 0) {
     rank_left_tokens(a)[2 * row] = static_cast<int32_t>(word);
@@ -33,7 +33,7 @@ EP_DEVICE void rank_put_head(const EpArgs &a, uint32_t source, uint64_t row, uin
   }
 }
 
-/* The vectors of a token that a warp moves at a time, as they are in memory. */
+/* The vectors of a token that a warp moves at a time, before the cast. */
 struct RankUnit {
   RankSource in[RANK_STEP];
 };

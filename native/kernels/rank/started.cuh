@@ -1,4 +1,4 @@
-/* Who has begun a combine, of layouts rank and masked. */
+/* Start words of combine, for layouts rank and masked: which ranks have begun a call. */
 #ifndef EP_RANK_STARTED_CUH
 #define EP_RANK_STARTED_CUH
 
@@ -10,16 +10,17 @@ EP_DEVICE void rank_announce(const EpArgs &a, const RankCall &c) {
   st_release_sys(rank_started(a, c.lane) + a.rank, c.number);
 }
 
-/* The last call that rank `lane` began, as far as this SM knows: of block scope, so that
+/* The last call that rank `lane` began, as far as this SM knows. The load has block scope:
  * L1 serves all warps of a block but one. */
 EP_LD_PTX(ld_relaxed_cta, "ld.relaxed.cta.global", EP_MO_RELAXED)
 EP_DEVICE uint32_t rank_load_began(const EpArgs &a, const RankCall &c) {
   return ld_relaxed_cta(rank_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0));
 }
 
-/* Return slots have two sets, by call number, and so have the weights of layout masked.
- * Those of this call were last used two calls ago, and a rank that began the previous
- * call is done with them. In a steady state the words have long arrived. */
+/* Waits until all ranks have begun the previous call. Return slots have two sets, by call
+ * number, and so have the weights of layout masked. Those of this call were last used two
+ * calls ago, and a rank that began the previous call needs them no more. In a steady state
+ * the words have long arrived. */
 EP_DEVICE bool rank_wait_started(const EpArgs &a, const RankCall &c) {
   const uint32_t *p = rank_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);
   EpSpin spin;
@@ -31,8 +32,8 @@ EP_DEVICE bool rank_wait_started(const EpArgs &a, const RankCall &c) {
   }
 }
 
-/* The same with words that were loaded before. False when a rank never began the call
- * before this one. */
+/* rank_wait_started with words that were loaded before. Returns false when a rank never
+ * began the previous call. */
 EP_DEVICE bool rank_all_began(const EpArgs &a, const RankCall &c, uint32_t began) {
   bool late = static_cast<int32_t>(began - (c.number - 1)) < 0;
   return !__any_sync(EP_FULL_WARP, late) || rank_wait_started(a, c);

@@ -1,13 +1,14 @@
-/* Which of this rank's tokens go where: their places in the segments of all ranks, from
- * the top-k ids alone, without atomics on global memory and the same in every run. */
+/* Finds which of this rank's tokens go to which rank, and their places in the segments of
+ * all ranks. It uses the top-k ids alone, has no atomics on global memory, and is the same
+ * in every run. */
 #ifndef EP_RANK_TOKENS_CUH
 #define EP_RANK_TOKENS_CUH
 
 #include "common/block.cuh"
 #include "rank/layout.cuh"
 
-/* Tokens of a run are looked at in tiles of one token a thread. Bit i of a group says
- * that the i-th of its 32 tokens goes to the rank. */
+/* A tile of a run: one token a thread. Bit i of a group says that the i-th of its 32 tokens
+ * goes to the rank. */
 static const uint32_t RANK_GROUPS = EP_THREADS / 32;
 struct RankTile {
   uint32_t goes[RANK_GROUPS][EP_RANKS];
@@ -27,7 +28,7 @@ EP_DEVICE uint32_t rank_mask(const EpArgs &a, uint32_t token) {
   return mask;
 }
 
-/* Tokens whose ids a thread has in flight when it counts. */
+/* The number of tokens whose ids a thread loads at once when it counts. */
 static const uint32_t RANK_LOOKS = 4;
 
 /* Adds to `into` how many tokens of begin to end go to each rank. All threads of the
@@ -54,8 +55,8 @@ EP_DEVICE void rank_count_tokens(const EpArgs &a, const RankCall &c, uint32_t be
   __syncthreads();
 }
 
-/* Places the tokens first to end, at most one a thread; base says what came before
- * and moves on. Begins and ends with a barrier. */
+/* Places the tokens first to end, at most one a thread; base holds the tokens before and is
+ * advanced. Begins and ends with a barrier. */
 EP_DEVICE void rank_place_tile(const EpArgs &a, const RankCall &c, RankTile &t, uint32_t first, uint32_t end) {
   uint32_t token = first + threadIdx.x;
   uint32_t mask = token < end ? rank_mask(a, token) : 0;
@@ -77,9 +78,9 @@ EP_DEVICE void rank_place_tile(const EpArgs &a, const RankCall &c, RankTile &t, 
   __syncthreads();
 }
 
-/* The same for all tokens of this rank, where there is a thread for each: one look at the
- * ids then says where any of them goes, and `all` how many go to a rank. Ends with a
- * barrier; nothing of the tile was in use before. */
+/* Places all tokens of this rank, where there is a thread for each: the ids are read once,
+ * and `all` becomes the number for each rank. Ends with a barrier; the tile was not in use
+ * before. */
 EP_DEVICE bool rank_one_tile(const EpArgs &a) { return static_cast<uint32_t>(a.tokens) <= EP_THREADS; }
 EP_DEVICE void rank_place_all(const EpArgs &a, const RankCall &c, RankTile &t) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens), groups = ceil_div(tokens, 32);
@@ -101,14 +102,14 @@ EP_DEVICE void rank_place_all(const EpArgs &a, const RankCall &c, RankTile &t) {
   __syncthreads();
 }
 
-/* Of token `i` of the tile: whether it goes to a rank, and its place there. */
+/* Whether token `i` of the tile goes to a rank, and its place there. */
 EP_DEVICE bool rank_goes(const RankTile &t, uint32_t i, int to) { return (t.goes[i / 32][to] >> (i % 32) & 1u) != 0; }
 EP_DEVICE uint32_t rank_place(const RankTile &t, uint32_t i, int to) {
   return t.before[i / 32][to] + __popc(t.goes[i / 32][to] & ((1u << (i % 32)) - 1));
 }
 
-/* The part of this rank's tokens that a sending block has. With fewer tokens than
- * blocks, `share` blocks share a token, each of them every share-th unit. */
+/* The part of this rank's tokens that a sending block has. With fewer tokens than blocks,
+ * `share` blocks share a token: each takes every share-th unit. */
 struct RankRun {
   uint32_t begin, end, turn, share;
 };

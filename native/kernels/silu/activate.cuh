@@ -62,7 +62,7 @@ EP_DEVICE float silu_clamped(float gate, float up, float limit, float alpha) {
   return __fmul_rn(__fadd_rn(u, 1.0f), silu_gate(g, __fmul_rn(alpha, g)));
 }
 
-/* What eight outputs of a lane come from: gates and ups, or 16 values in turn. */
+/* The input of eight outputs of a lane: gates and ups, or 16 values in turn. */
 struct SiluInput {
   uint4 first, second;
 };

@@ -1,17 +1,16 @@
-"""Other tuners on spaces that epbench measured whole.
+"""Runs other tuners on spaces that epbench measured whole.
 
     pip install -r native/python/search/requirements.txt
     make build
     python3 native/python/search/compare.py RECORDINGS [--replays 20] [--budgets 25,50,100,200,400]
 
-RECORDINGS is a directory of NAME.rounds.gz (epbench replay save). For each space and
-budget, epbench replays its default strategy without starts. The wall time that this takes
-at the recorded pace, A/A test, finals and confirmation included, is what each other tuner
-gets: Kernel Tuner in its simulation mode (seven samples a config, their mean, as it
-measures by itself), and Optuna's TPE (three samples a config, their median), each kernel's
-parameters under its own names. All see the
-same fitted times and draw from the same residuals. What is printed is the mean regret of
-what each chose, per cent: its true time over the best of the space.
+RECORDINGS is a directory of NAME.rounds.gz (epbench replay save). For each space and budget,
+epbench replays its default strategy without starts. Each other tuner gets the wall time that
+this takes at the recorded pace, with A/A test, finals and confirmation. The others are Kernel
+Tuner in its simulation mode (seven samples a config, their mean, as it measures by itself)
+and Optuna's TPE (three samples a config, their median; each kernel has its own parameters).
+All see the same fitted times and draw from the same residuals. The program prints the mean
+regret of each tuner's choice, per cent: its true time over the best of the space.
 
 Kernel Tuner knows no kernels as such. It gets the kernel as one parameter and the values
 of the others by their place, with a restriction to the points that there are.
@@ -31,8 +30,8 @@ import numpy as np
 KERNEL_TUNER = ["random_sample", "greedy_ils", "simulated_annealing", "genetic_algorithm", "hybrid_vndx", "adaptive_tabu_greywolf", "bayes_opt"]
 KERNEL_TUNER_SAMPLES = 7
 TPE_SAMPLES = 3
-# From this share of the points on, a tuner gets all of them: some draw points that they know
-# for ever when only few are left.
+# From this share of the points on, a tuner gets all of them: with few points left some tuners
+# draw known points for ever.
 NEARLY_ALL = 0.9
 
 
@@ -164,7 +163,7 @@ def tpe(space, rng, evaluations):
         return seen[point]
 
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=int(rng.integers(1 << 31))))
-    for _ in range(8 * evaluations):  # a point that is not there, or known, costs nothing
+    for _ in range(8 * evaluations):  # a point that does not exist, or is known, costs nothing
         if len(seen) >= evaluations:
             break
         study.optimize(objective, n_trials=1)
@@ -225,13 +224,13 @@ def main():
                         else:
                             chosen = tpe(space, rng, n) if s == "tpe" else kernel_tuner(space, rng, n, s)
                         got.append(space.regret(chosen))
-                    except Exception as e:  # a strategy that cannot take this space is said so, not left out
+                    except Exception as e:  # a strategy that cannot take this space is reported, not left out
                         print("# %s at %d on %s: %s" % (s, b, space.name, repr(e)[:200]), flush=True)
                         break
                 if got:
                     figures.append((space.name, b, s, float(np.mean(got))))
             print("# %s %d done" % (space.name, b), flush=True)
-            if args.json:  # after each budget: what is interrupted has left this behind
+            if args.json:  # written after each budget, so that an interruption keeps them
                 with open(args.json, "w") as f:
                     json.dump(figures, f)
     print("| strategy | " + " | ".join("%d" % b for b in budgets) + " |\n| --- |" + " ---: |" * len(budgets))

@@ -1,16 +1,17 @@
-"""What DeepEP takes with an export, beside what the sweep says:
+"""Compares the times of DeepEP with an export to those that the sweep states:
 
     exported.py SWEEP [--says BY=FILE]... RUN...
 
-SWEEP is the run directory that was exported; RUN are those of `epbench bench --over SWEEP --config
-deepep-own:by=BY`, BY being shim, json or map. FILE is what `epbench table export` printed when it wrote that export.
+SWEEP is the run directory that was exported. RUN is a run directory of `epbench bench --over SWEEP
+--config deepep-own:by=BY`, where BY is shim, json or map. FILE holds what `epbench table export`
+printed when it wrote that export.
 
-The first table is of each half. A row is the median of several workers, with the least and the
-largest of them. `off` is by how much the export's time is above that of the sweep's choice.
+The first table has a row for each half: the median of several workers, with the least and the
+largest. `off` is how far the export's time is above that of the sweep's choice.
 
-The second table is of both halves together, for exports with a FILE: `says` is the time of the
-sweep's choices with the loss that the export states there, `off` by how much the export's time
-is above it. An export with one config for all token counts states losses above 0.
+The second table has both halves together, for exports with a FILE. `says` is the time of the
+sweep's choices plus the loss that the export states, `off` how far the export's time is above
+that. An export with one config for all token counts states losses above 0.
 """
 
 import argparse
@@ -24,7 +25,7 @@ LOSS = re.compile(r"^(\d+) tokens?, (\S+): (-?[\d.]+) % slower than the best con
 
 
 def searches(run):
-    """(op, routing, tokens) and what was found, of a run directory."""
+    """Yields ((op, routing, tokens), search) of a run directory."""
     for s in json.loads((pathlib.Path(run) / "run.json").read_text())["searches"]:
         yield (s["problem"]["op"], s["routing"], s["problem"]["tokens"]), s
 
@@ -34,7 +35,8 @@ def microseconds(times):
 
 
 def exports_timed(runs, chosen):
-    """Searches by (op, routing, tokens, BY): of exports that did not fail, in cases of the sweep."""
+    """Returns searches by (op, routing, tokens, BY), without those that failed or that the sweep
+    does not have."""
     out = collections.defaultdict(list)
     for run in runs:
         for case, s in searches(run):
@@ -72,7 +74,7 @@ def print_both(chosen, timed, by, losses):
 
 
 def losses_of(text):
-    """BY and the losses that FILE states, by (routing, tokens), of BY=FILE."""
+    """Parses BY=FILE and returns BY and the losses that FILE states, by (routing, tokens)."""
     by, equals, file = text.partition("=")
     if by not in ("shim", "json", "map") or not equals:
         raise argparse.ArgumentTypeError("%s: BY=FILE with BY shim, json or map" % text)

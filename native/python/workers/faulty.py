@@ -1,4 +1,4 @@
-"""worker.py with a fault, to see what epbench makes of one in a real library:
+"""worker.py with a fault, to test how epbench handles one in a real library:
 
     EPBENCH_FAULT=... faulty.py NAME LIBRARY [MODE]
 
@@ -23,11 +23,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 from harness import Library, main  # noqa: E402
 
-FAULTY = 1  # the rank
+FAULTY = 1  # the rank with the fault
 
 
 def found(name):
-    """The class of a library."""
+    """Returns the class of a library."""
     if not name.endswith(".py"):
         return importlib.import_module("libraries." + name).Library
     spec = importlib.util.spec_from_file_location(pathlib.Path(name).stem, name)
@@ -37,7 +37,7 @@ def found(name):
 
 
 def faulty(cls, name, fault):
-    """A library with a fault."""
+    """Returns a library class with a fault."""
     kind, _, where = fault.partition(":")
     param, _, value = where.partition("=")
 

@@ -1,4 +1,4 @@
-"""What a worker for epbench is made of, apart from the library that it drives.
+"""The parts of a worker for epbench, apart from the library that it drives.
 
 A worker is one process a rank. The processes are started by any launcher, find epbench
 by the environment, and do the same at the same time: rank 0 reads a request, shares it,

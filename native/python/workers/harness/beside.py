@@ -1,7 +1,7 @@
-"""What runs beside the calls of a workload: which product, how much of it belongs to a
-call, and what a round of both is made of. docs/overlap.md says what the times mean;
-kernels/cuda/drive measures them in the same way. Nothing here needs more than the standard
-library: HostProduct multiplies in Python."""
+"""The product that runs beside the calls of a workload: how much of it belongs to a call,
+and the rounds of both. docs/overlap.md explains the times; kernels/cuda/drive measures them in
+the same way. This module needs only the standard library: HostProduct multiplies in
+Python."""
 
 import collections
 import math
@@ -12,16 +12,16 @@ import time
 from .protocol import Failure
 
 FIELDS = ("call", "product", "both", "call_in", "product_in", "done")
-OUTLASTS = 2  # a call's share of the product takes so many times as long as the call
-LEAST_BATCH = 8  # experts of one launch, where there are so many: fewer leave SMs idle
-LEAST = 100e-9  # seconds that a shorter time counts as: most are differences
-HELD = 0.25  # seconds that a product may hold SMs, which calls wait for: a pass and a share
-SIZING = 5  # rounds of what the size of a share follows from
-TAKEN = (16, 32, 48, 64)  # SMs that calls take in the plans that a product's own is chosen of
+OUTLASTS = 2  # how many times as long as the call its share of the product takes
+LEAST_BATCH = 8  # least experts of one launch, where there are as many: fewer leave SMs idle
+LEAST = 100e-9  # seconds; shorter times count as this long, since most are differences
+HELD = 0.25  # most seconds that a product may hold SMs, for which calls wait: a pass and a share
+SIZING = 5  # rounds that decide the size of a share
+TAKEN = (16, 32, 48, 64)  # SMs that calls take, in the plans among which a product's own is chosen
 PLAN_MARGIN = 0.01  # how much faster a plan for fewer SMs must be to be taken
-HOST_TRIAL = 32  # launches that tell how long one takes on the host
-HOST_COLUMNS = 16  # of the result, in one launch on the host
-HOST_BYTES = 1 << 22  # of one factor on the host at most
+HOST_TRIAL = 32  # launches by which the time of one is measured on the host
+HOST_COLUMNS = 16  # columns of the result in one launch on the host
+HOST_BYTES = 1 << 22  # most bytes of one factor on the host
 
 # Size is a product as the problem spells it: M, N and K of one expert's, and the experts.
 Size = collections.namedtuple("Size", "kind m n k dtype groups")
@@ -46,7 +46,7 @@ def size_of(text):
 
 
 def attention_of(problem, size):
-    """Of a step: the product in the place of attention, whose projections have about
+    """The product that stands for attention in a step: its projections have about
     4 x hidden x hidden weights."""
     rows = max(problem["tokens"], 1)
     if size.dtype == "fp8":
@@ -55,9 +55,9 @@ def attention_of(problem, size):
 
 
 def share_of(share, groups, passes, least):
-    """(experts of one launch, launches) that make up a share of passes: whole passes where
-    it is one or more, else as many experts as it takes. passes are the launches of a pass
-    as it was timed. The same rule as shareOf of kernels/cuda/drive."""
+    """Returns (experts of one launch, launches) for a share of passes: whole passes where the
+    share is one or more, else as many experts as the share needs. passes is the number of
+    launches of the pass that was timed. shareOf of kernels/cuda/drive has the same rule."""
     if passes > 1 or groups == 1:  # copies, or one product
         return groups, max(least, math.ceil(share * passes))
     if share >= 1:
@@ -68,16 +68,16 @@ def share_of(share, groups, passes, least):
 
 
 def rounded(n):
-    """n rounded up to a multiple of a quarter of the power of two below it: runs whose calls
-    differ by a few percent have launches of one size."""
+    """Rounds n up to a multiple of a quarter of the power of two below it: runs whose calls
+    differ by a few percent then have launches of one size."""
     step = 1 << max((n - 1).bit_length() - 3, 0)
     return -(-n // step) * step
 
 
 def fastest_plan(seconds):
-    """The index of the fastest of a product's plans, by its seconds alone. The first, for all
-    SMs, stays unless another is faster by the margin. The same rule as fastestPlan of
-    kernels/cuda/drive."""
+    """Returns the index of the fastest of a product's plans, by its seconds alone. The first, for
+    all SMs, stays unless another is faster by the margin. fastestPlan of kernels/cuda/drive has the
+    same rule."""
     best, bar = 0, seconds[0] * (1 - PLAN_MARGIN)
     for i, t in enumerate(seconds):
         if t < bar:
@@ -103,7 +103,7 @@ class HostProduct:
         self.launches = size.groups * size.m * self.across
 
     def launch(self, i):
-        """Launch number i, of as many as a pass has, round and round."""
+        """Runs launch number i; passes follow each other."""
         if self.size.kind == "copy":
             part = HOST_BYTES // self.launches
             at = slice(i % self.launches * part, (i % self.launches + 1) * part)
@@ -114,7 +114,7 @@ class HostProduct:
         time.sleep(0)  # lets the calls' thread have the interpreter
 
     def take(self, share, least):
-        """How many launches are a share, which is given in those of the trial."""
+        """Returns the launches of a share, which is given as a multiple of the trial."""
         return max(least, 2, math.ceil(share * self.trial))
 
     def amount(self, share):
@@ -122,7 +122,7 @@ class HostProduct:
 
 
 class Beside:
-    """A session's product, and how many of its launches belong to a call: 0 before that is
+    """A session's product, and the number of its launches that belong to a call, 0 before it is
     known. A step has a second product, attention, and a whole pass of the first."""
 
     def __init__(self, library, problem):
@@ -132,10 +132,10 @@ class Beside:
         self.product = library.product(size)
         self.attention = library.product(attention_of(problem, size)) if self.step else None
         self.share = self.product.launches if self.step else 0
-        self.chosen = False  # the products' own plans are chosen
+        self.chosen = False  # whether the products' own plans have been chosen
 
     def take(self, call, trial):
-        """Decides the share, of a call's seconds and those of the product's trial."""
+        """Decides the share, from the seconds of a call and of the product's trial."""
         if max(OUTLASTS * call, trial) > self.product.held:
             raise Failure("launch", "beside: %s takes %.3g s and the call %.3g s; calls may wait %g s for the SMs of a product: give smaller sizes or fewer groups" % (
                 self.text, trial, call, self.product.held))
@@ -148,7 +148,7 @@ class Beside:
         return self.product.amount(self.share)
 
     def rounds(self, rows):
-        """What a run answers: the readings of this rank by round, and their seconds."""
+        """Returns the answer to a run: the readings of this rank by round, and their seconds."""
         for row in rows:
             for name in ("call", "both", "call_in", "product_in"):
                 row[name] = max(row[name], LEAST)
@@ -158,14 +158,14 @@ class Beside:
 
 
 def own_plan(product):
-    """What a product is planned for alone, where that is not all SMs."""
+    """Says for how many SMs a product is planned alone, where that is not all of them."""
     own = getattr(product, "own", 0)
     return " (planned for %d SMs)" % own if own else ""
 
 
 def plan_beside(own, left):
-    """SMs of the plan beside calls that leave so many, 0 where they leave all. The same rule
-    as planBeside of kernels/cuda/drive."""
+    """Returns the SMs of the plan beside calls that leave `left` SMs; 0 means all. planBeside of
+    kernels/cuda/drive has the same rule."""
     return own if left == 0 or 0 < own <= left else left
 
 
@@ -174,7 +174,7 @@ def spelled(size):
 
 
 class Running(threading.Thread):
-    """A product's launches in a thread of their own: n of them, or until stop."""
+    """A thread that runs a product's launches: n of them, or until stop."""
 
     def __init__(self, product, n=math.inf):
         super().__init__(daemon=True)
@@ -200,7 +200,7 @@ class Running(threading.Thread):
 
 
 def host_launches(product, n):
-    """Seconds of n launches by themselves."""
+    """Returns the seconds of n launches alone."""
     begin = time.perf_counter()
     for i in range(n):
         product.launch(i)
@@ -208,7 +208,7 @@ def host_launches(product, n):
 
 
 def host_round(library, plan, fold):
-    """One round on the host's clock, seconds of a call."""
+    """Measures one round by the host's clock, in seconds of a call."""
     call = library.timed(plan.name, plan.steps, 1, fold)[0]
     library.ranks.barrier()
     product = host_launches(plan.beside.product, fold * plan.beside.share) / fold
@@ -218,8 +218,8 @@ def host_round(library, plan, fold):
 
 
 def _abreast(library, plan, fold):
-    """Calls in this thread and the product in another. Waiting for the ranks before each
-    call is no part of the calls' time, and the product goes on meanwhile."""
+    """Runs calls in this thread and the product in another. The wait for the ranks before each
+    call does not count as time of the call; the product runs on meanwhile."""
     running = Running(plan.beside.product, fold * plan.beside.share)
     begin = time.perf_counter()
     running.start()

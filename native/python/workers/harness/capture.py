@@ -1,6 +1,6 @@
-"""CUDA graphs: what all ranks capture together, and what a capture that fails leaves behind.
+"""CUDA graphs that all ranks capture together, and recovery from a capture that fails.
 
-cuda is torch.cuda, or what a test gives in its place.
+cuda is torch.cuda, or a test's substitute.
 """
 
 from .protocol import Broken
@@ -20,13 +20,13 @@ class Graphs:
         self.kept, self.pool = {}, None
 
     def get(self, name, make):
-        """What make returned for a name."""
+        """Returns what make returned for a name; calls make the first time."""
         if name not in self.kept:
             self.kept[name] = make()
         return self.kept[name]
 
     def capture(self, run):
-        """A function that replays what run launches. Where one rank's capture fails, all
+        """Returns a function that replays what run launches. Where one rank's capture fails, all
         ranks drop theirs, make anew what it may have damaged, and try once more. Raises
         Broken where that fails too: the process must be started again."""
         for _ in range(ATTEMPTS):
@@ -45,8 +45,8 @@ class Graphs:
         raise Broken("launch", "rank %d: capturing a CUDA graph failed %d times: %s" % (failed[0][0], ATTEMPTS, failed[0][1]))
 
     def _attempt(self, run):
-        """(graph, None), or (None, why there is none). torch.cuda.graph leaves its own stream
-        as the current one where ending the capture fails, and would capture on it again."""
+        """Returns (graph, None) or (None, reason). Where ending the capture fails, torch.cuda.graph
+        leaves its own stream as the current one, and would capture on it again."""
         stream, graph = self.cuda.current_stream(), self.cuda.CUDAGraph()
         try:
             with self.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
@@ -58,7 +58,7 @@ class Graphs:
         return graph, None
 
     def _settle(self):
-        """An error here means that the GPU's context is lost."""
+        """Waits for the GPU. An error here means that its context is lost."""
         try:
             self.cuda.synchronize()
         except Exception as e:

@@ -18,8 +18,8 @@ from .judge import GPUSession
 from .streams import Streams
 from .tensors import dequantized, gain, quantized, tokens
 
-LEAST_CALLS = 20  # in one sample, so that the events around it cost less than 1 % of it
-MANY_TOKENS = 1024  # of a rank: calls take so long that LONG_CALLS of them will do
+LEAST_CALLS = 20  # least calls of one sample, so that the events around it cost less than 1 % of it
+MANY_TOKENS = 1024  # from so many tokens of a rank on LONG_CALLS calls make a sample
 LONG_CALLS = 4
 SLEEP = 200_000  # GPU clocks, about 100 us: the host queues a whole round meanwhile
 DECOY = 1 << 63  # added to the seed: tokens that no rank has otherwise
@@ -40,14 +40,14 @@ def overwrite(t):
 
 
 class GPULibrary(GPUBeside):
-    """One rank on one GPU. received() and combined() become tensors: rows() gives (source
-    ranks, tokens, experts, rows), out the combined tokens. experts are [n], one of each row;
-    in layout rank a pair of experts and weights that lie beside the rows, both [n, top-k] in
-    the order of the token, -1 for an expert of another rank."""
+    """One rank on one GPU. Tensors take the place of received() and combined(): rows() returns
+    (source ranks, tokens, experts, rows), out holds the combined tokens. experts is [n], one
+    for each row. In layout rank it is a pair of experts and weights, both [n, top-k] in the
+    order of the token, with -1 for an expert of another rank."""
 
     clock, arch = "chain", ""
-    # Attributes that hold what a call writes, tensors or sequences of them, besides out: those
-    # that are overwritten before a verification, and those that captured calls read.
+    # Names of attributes with what a call writes, besides out: tensors or sequences of them.
+    # written is overwritten before a verification; captured calls read read_again.
     written, read_again = (), ()
 
     def start(self, ranks):
@@ -67,7 +67,7 @@ class GPULibrary(GPUBeside):
         self.beside, self.beside_clock = self.besides(), "wall" if cpu else "stamp"
 
     def _store(self):
-        """Host and port of a store, chosen by rank 0."""
+        """Returns host and port of a store, which rank 0 chooses."""
         with socket.socket() as s:
             s.bind(("", 0))
             port = s.getsockname()[1]
@@ -86,7 +86,7 @@ class GPULibrary(GPUBeside):
                 "driver": driver, "cuda": torch.version.cuda or ""}
 
     def multiprocessors(self):
-        """SMs of this rank's GPU, 0 without one."""
+        """Returns the SMs of this rank's GPU, 0 without one."""
         return torch.cuda.get_device_properties(self.device).multi_processor_count if self.device.type == "cuda" else 0
 
     def open(self, work):
@@ -107,8 +107,8 @@ class GPULibrary(GPUBeside):
 
     @contextlib.contextmanager
     def decoy(self):
-        """Other tokens in the place of this rank's, in the same memory: libraries and graphs
-        hold it."""
+        """Replaces this rank's tokens by others for a while, in the same memory, since libraries
+        and graphs hold its address."""
         inputs = (self.x, self.q, self.scales) if self.fp8 else (self.x,)
         mine = [t.clone() for t in inputs]
         x = tokens(self.work.seed ^ DECOY, self.rank, self.work.tokens, self.work.hidden, self.device)
@@ -121,9 +121,9 @@ class GPULibrary(GPUBeside):
                 t.copy_(own)
 
     def poison(self):
-        """Overwrites what the calls before wrote, and the memory that the next call's tensors
-        will be given: an allocator gives what was freed last, and a library that writes
-        nothing there would deliver the right rows of the call before."""
+        """Overwrites what earlier calls wrote, and memory that the next call's tensors will get:
+        an allocator hands out what was freed last, and a library that writes nothing there
+        would deliver the right rows of the call before."""
         old, kept = (list(tensors_of([getattr(self, name, None) for name in names]))
                      for names in (("out",) + self.written, self.read_again))
         for t in old:
@@ -133,7 +133,7 @@ class GPULibrary(GPUBeside):
         self.settle()  # another rank may write here as soon as it has passed a barrier
 
     def seen(self, rank):
-        """Tokens of a rank as an expert sees them; the last rank's are kept."""
+        """Returns a rank's tokens as an expert sees them. It keeps those of the last rank."""
         if self.kept is None or self.kept[0] != rank:
             self.kept = (rank, self._seen(rank))
         return self.kept[1]
@@ -155,8 +155,8 @@ class GPULibrary(GPUBeside):
         raise NotImplementedError
 
     def rank_experts(self, rows, experts, weights):
-        """Layout rank: what the experts of this rank make of each row together. experts are
-        [n, k], -1 where they live elsewhere."""
+        """Returns, in layout rank, the weighted sum of this rank's experts for each row. experts
+        is [n, k], -1 where an expert lives elsewhere."""
         y = torch.zeros(rows.shape, device=self.device)
         for k in range(experts.shape[1]):
             e = experts[:, k]
@@ -203,15 +203,15 @@ class GPULibrary(GPUBeside):
         return fold * -(-least // fold)
 
     def alternating(self, steps):
-        """Whether a half is measured that may not run twice on end."""
+        """Whether the measured half may not run twice in a row."""
         return self.strict and [paid for paid, _ in steps].count(True) == 1
 
     def clock_of(self, steps):
         return "event" if self.alternating(steps) and self.device.type == "cuda" else self.clock
 
     def _alternate(self, name, steps, rounds, calls):
-        """Both halves take turns in a graph, with events around the paid one; what two events
-        on end read is taken off."""
+        """Measures one half in a graph in which both take turns, with events around the paid one.
+        The reading of two events in a row is subtracted."""
         def make():
             for _, step in steps:
                 step()
@@ -240,16 +240,16 @@ class GPULibrary(GPUBeside):
             out.append(max(ms * 1e-3 / calls, 1e-9))
         return out
 
-    # A method that runs after each call of a half measured alone, where a library cannot
-    # take the same half twice on end; what it costs is measured and taken off.
+    # A method that runs after each call of a half measured alone, where a library cannot run
+    # the same half twice in a row. Its cost is measured and subtracted.
     between = None
 
     def before_round(self):
         """Called before each measured round, outside the time."""
 
     def _chain(self, paid, calls):
-        """What runs calls on end: a CUDA graph of them, or the calls themselves where the
-        host takes part."""
+        """Returns a function that runs calls in a row: a CUDA graph of them, or the calls
+        themselves where the host takes part."""
         def run():
             for _ in range(calls):
                 for step in paid:
@@ -258,8 +258,8 @@ class GPULibrary(GPUBeside):
         return self.graphs.capture(run) if self.clock == "chain" else run
 
     def _between(self, go, sleep=SLEEP):
-        """Seconds between two events around go. The ranks begin together: an all-reduce
-        comes first, and a sleep before it lets the host queue everything."""
+        """Returns the seconds between two events around go. An all-reduce lets the ranks begin
+        together, and a sleep before it lets the host queue everything."""
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda._sleep(sleep)
         dist.all_reduce(self.flag)

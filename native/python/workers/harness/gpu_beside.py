@@ -17,14 +17,15 @@ VERIFIED = 4  # passes of the product beside each step of a verification
 
 
 class GPUBeside(Library):
-    """Without a GPU everything is as in Library, with a product of PyTorch."""
+    """Rounds beside a product on a GPU. Without a GPU it does what Library does, with a product
+    of PyTorch."""
 
     def besides(self):
-        """Kinds of product that this library can run beside its calls."""
+        """Returns the kinds of product that this library can run beside its calls."""
         if self.device.type == "cpu":
             return () if self.strict else Library.beside
-        # Rounds are graphs of calls on end. Halves that take turns are none, nor calls
-        # that the host takes part in.
+        # A round is a graph of calls in a row. Halves that take turns cannot be one, nor calls
+        # in which the host takes part.
         if self.strict or self.between or self.clock != "chain":
             return ()
         return Library.beside + (("step",) if self.held else ())
@@ -47,8 +48,8 @@ class GPUBeside(Library):
             torch.cuda.synchronize()
 
     def carved(self, plan):
-        """SMs that the product leaves to calls: as engines tell their libraries, where calls
-        take at most half of the GPU and run at the same time."""
+        """Returns the SMs that the product leaves to calls. It leaves some, as engines have it,
+        where calls take at most half of the GPU and run at the same time."""
         apart = all(p.phases for p in plan.parts) or plan.beside.product.size.kind == "copy"
         return 0 if apart or 2 * plan.taken > self.multiprocessors() else plan.taken
 
@@ -103,8 +104,9 @@ class GPUBeside(Library):
                 for _ in range(rounds)]
 
     def captured(self, run, read, plan, taken):
-        """What runs and reads a round's graph. The steps run once by themselves first: they
-        leave what the graph reads. So does the graph, whose first launch uploads it."""
+        """Captures a round's graph and returns what runs and reads it. The steps run once first,
+        since they leave what the graph reads. The graph runs once too: its first launch
+        uploads it."""
         products = [p for p in (plan.beside.product, plan.beside.attention) if p]
         for product in products:
             self.warm(product, taken)
@@ -131,7 +133,7 @@ class GPUBeside(Library):
             for i in range(VERIFIED * beside.product.trial):
                 beside.product.launch(i)
 
-        # The host queues one graph in less time than it runs, and then the step.
+        # The host queues a graph in less time than the graph takes, and then the step.
         go = self.graphs.get("accompanied", lambda: self.graphs.capture(run))
 
         def again():

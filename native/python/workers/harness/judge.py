@@ -1,4 +1,4 @@
-"""Judges what a library of tensors received and combined."""
+"""Checks what a library of tensors received and combined."""
 
 import torch
 
@@ -6,11 +6,11 @@ from .protocol import Failure
 from .session import NO_NUMBER, Session
 from .tensors import gain, other_cast
 
-BUFFERS = 2  # that a library may use in turn, as DeepEP's low-latency kernels do
+BUFFERS = 2  # buffers that a library may use in turn, as DeepEP's low-latency kernels do
 
 
 class GPUSession(Session):
-    """Judges tensors."""
+    """A session that checks tensors."""
 
     def prepare(self, config):
         if self.work.problem["dispatch"] not in ("bf16", "fp8"):
@@ -25,8 +25,8 @@ class GPUSession(Session):
         return reply
 
     def mislead(self, config):
-        """Calls with other tokens, so that no right row of an earlier call is left where the
-        library keeps rows by itself."""
+        """Makes calls with other tokens, so that memory of the library's own holds no right row of
+        an earlier call."""
         with self.library.decoy():
             for _ in range(BUFFERS):
                 for _, step in self.steps(config):
@@ -34,16 +34,16 @@ class GPUSession(Session):
                     step()
 
     def keys(self, source, token, expert):
-        """One number a row."""
+        """Returns one number for each row."""
         at = source.long() * self.work.capacity + token.long()
         return at if expert is None else at * self.work.problem["experts"] + expert.long()
 
     def local(self, ids):
-        """Where an expert is one of this rank's."""
+        """Returns which ids are experts of this rank."""
         return (ids >= 0) & (ids // self.work.local == self.work.rank)
 
     def expected(self, by_expert):
-        """The keys of all rows that this rank must receive."""
+        """Returns the keys of all rows that this rank must receive."""
         keys = []
         for source, ids in enumerate(self.library.all_ids):
             here = self.local(ids)
@@ -77,13 +77,13 @@ class GPUSession(Session):
         return {"rows": max(len(got), wrong), "wrong": wrong, "max_err": 0.0, "detail": detail}
 
     def far(self, rows, want):
-        """Rows that are not the right ones. Poison is NaN, of which no comparison is true."""
+        """Returns which rows are wrong. A poisoned row is NaN, and no comparison with NaN is true."""
         near = (rows - want).abs() <= want.abs() * (0.125 if self.library.fp8 else 0)
         return ~near.all(1)
 
     def others(self, source, token, ids, weights):
-        """Rows beside which other experts of this rank, or other weights of them, lie than the
-        token of a source rank chose. Both are [n, top-k]."""
+        """Returns which rows have wrong experts or weights: not those of this rank that the token
+        of the source rank chose. ids and weights are [n, top-k]."""
         want, weight = self.library.all_ids[source][token], self.library.all_weights[source][token]
         here = self.local(want)
         same = (torch.where(self.local(ids), ids, -1) == torch.where(here, want, -1)) & (~here | (weights == weight))
@@ -106,8 +106,8 @@ class GPUSession(Session):
         return {"rows": self.work.tokens, "wrong": wrong, "max_err": min(worst, NO_NUMBER), "detail": detail}
 
     def judged(self, part, x):
-        """Of some tokens, which experts saw as x: the error of each value, whether it is
-        within bounds, and each token's largest sum."""
+        """Returns the error of each value, whether it is within bounds, and each token's largest
+        sum, for some tokens that experts saw as x."""
         lib = self.library
         want = torch.zeros(len(part), self.work.hidden, device=lib.device)
         size = torch.zeros_like(want)

@@ -1,4 +1,4 @@
-"""What a library's file provides."""
+"""The base class of libraries, and declarations of their kernels."""
 
 import contextlib
 import os
@@ -10,19 +10,19 @@ from .beside import HostProduct, Running, host_launches, host_round
 from .session import Half, Session
 
 def param(name, doc, values, default=None, unit="", binding="launch", cost=0):
-    """A parameter that changes time only. cost says what its value counts as when times
-    tie: 1 SMs, 2 threads, 3 bytes of buffers."""
+    """Declares a parameter that changes time only. When times tie, cost says which value is
+    smaller: 1 compares SMs, 2 threads, 3 bytes of buffers."""
     return {"name": name, "doc": doc, "unit": unit, "values": list(values), "default": values[0] if default is None else default,
             "binding": binding, "class": "speed", "cost": cost}
 
 
-# Rounds are the same whatever problem.mode asks for: calls on end, in a CUDA graph where that
-# is possible.
+# Rounds do not depend on problem.mode: they are calls in a row, in a CUDA graph where that is
+# possible.
 MODE = ('problem.mode == "graph"', "mode: workers of the harness measure graph alone; leave --mode out")
 
 
 def kernel(library, name, op, doc, params=(), rules=(), accepts=(), layout="", sum="", inside=()):
-    """A kernel's declaration. rules are pairs (expression, reason); layout is expert,
+    """Declares a kernel. rules are pairs (expression, reason); layout is expert,
     expert:128, masked, rank or rank:packed."""
     work = {"library": library.name, "version": library.version, "layout": layout.partition(":")[0], "inside": list(inside)}
     if op == "combine":
@@ -33,15 +33,15 @@ def kernel(library, name, op, doc, params=(), rules=(), accepts=(), layout="", s
 
 class Library:
     """One rank's side of a library, for rows of bytes on the host. A subclass moves rows in
-    dispatch and combine; everything else has a meaning that fits most."""
+    dispatch and combine; the other methods have defaults that fit most libraries."""
 
     name, version = "library", "0"
     clock = "wall"
     strict = False  # dispatch and combine must take turns, even where one is measured alone
     layout = "rank"  # rows that received() yields: one a (source rank, token), or one an expert too
-    beside = ("gemm", "copy")  # what may run beside calls; () where halves have to take turns
+    beside = ("gemm", "copy")  # kinds of product that may run beside calls; () where halves have to take turns
     beside_clock = "wall"
-    held = ()  # attributes that a dispatch leaves for its combine, one set for each micro-batch of a step
+    held = ()  # names of attributes that a dispatch leaves for its combine, one set for each micro-batch of a step
 
     def start(self, ranks):
         """Called once; self.ranks exchanges objects with the other ranks. Import what may be
@@ -56,26 +56,26 @@ class Library:
                 "memory_bytes": 0, "gpus": 0, "link": "", "driver": "", "cuda": ""}
 
     def open(self, work):
-        """Buffers for one workload, a session.Work."""
+        """Allocates buffers for one workload, a session.Work."""
         self.work = work
 
     def prepare(self, half):
-        """Whatever is slow. Raise Failure("illegal", ...) for what cannot run."""
+        """Does slow work ahead of a run. Raise Failure("illegal", ...) for what cannot run."""
 
     def pair(self, dispatch, combine):
-        """Raise Failure("illegal", ...) for a combine that cannot follow a dispatch."""
+        """Checks a pair. Raise Failure("illegal", ...) for a combine that cannot follow a dispatch."""
 
     def phases(self, op, half):
-        """(send, receive) of a dispatch or combine that does them apart, so that a product
-        runs between them, or None."""
+        """Returns (send, receive) of a dispatch or combine that has two parts, between which a
+        product can run, or None."""
         return None
 
     def taken(self, half):
-        """SMs that a half takes, 0 where it is unknown."""
+        """Returns the SMs that a half takes, 0 where it is unknown."""
         return 0
 
     def lane(self, n):
-        """Makes micro-batch n of a step the current one: what its dispatch left comes back."""
+        """Makes micro-batch n of a step the current one: restores what its dispatch left."""
         if n != self.micro_batch:
             self.lanes[self.micro_batch] = {name: getattr(self, name, None) for name in self.held}
             vars(self).update(self.lanes.get(n, {}))
@@ -88,7 +88,7 @@ class Library:
         raise NotImplementedError
 
     def experts(self):
-        """Makes what combine sends of what dispatch received; outside the time."""
+        """Computes from what dispatch received what combine sends; outside the time."""
 
     def combine(self, half):
         raise NotImplementedError
@@ -100,34 +100,34 @@ class Library:
         raise NotImplementedError
 
     def combined(self, token):
-        """The BF16 row that combine made of one of this rank's tokens."""
+        """Returns the BF16 row that combine made for one of this rank's tokens."""
         raise NotImplementedError
 
     def close(self):
         """Frees what open allocated."""
 
     def empty(self):
-        """Seconds that the clock reads for nothing."""
+        """Returns the clock's reading of nothing, in seconds."""
         begin = time.perf_counter()
         return {self.clock: time.perf_counter() - begin}
 
     def session(self, params, worker):
-        """What judges a workload's answers."""
+        """Returns the session that checks a workload's answers."""
         return Session(self, params, worker)
 
     def follow(self, combine, dispatch):
-        """The dispatch that runs before a combine that is measured alone; the defaults of
-        the first that it accepts are given."""
+        """Returns the dispatch that runs before a combine measured alone; dispatch is the first
+        one that the combine accepts, with default values."""
         return dispatch
 
     def clock_of(self, steps):
-        """What the seconds of timed(steps) mean."""
+        """Returns the name of the clock that timed(steps) uses."""
         return self.clock
 
     def timed(self, name, steps, rounds, fold):
-        """Seconds of one call in each round: fold calls on end, without what a step has not
-        to pay for. steps are (paid, function), the same whenever name is the same; ranks
-        are aligned before each paid one."""
+        """Returns the seconds of one call in each round of fold calls in a row. Only paid steps
+        count. steps are (paid, function), the same whenever name is the same; ranks are
+        aligned before each paid one."""
         out = []
         for _ in range(rounds):
             seconds = 0.0
@@ -144,27 +144,27 @@ class Library:
     # --- beside a product ---
 
     def product(self, size):
-        """What multiplies or copies beside calls, of a beside.Size."""
+        """Returns what multiplies or copies beside calls, for a beside.Size."""
         return HostProduct(size)
 
     def product_alone(self, product, rounds):
-        """Seconds of a product's trial by itself."""
+        """Returns the seconds of a product's trial alone, by round."""
         return [host_launches(product, product.trial) for _ in range(rounds)]
 
     def choose_plans(self, beside):
-        """Has the products planned as they are fastest alone, where there are several plans."""
+        """Chooses for each product the plan that is fastest alone, where there are several."""
 
     def beside_rounds(self, plan, rounds, fold):
-        """Readings of rounds by the names of beside.FIELDS, seconds of one call."""
+        """Returns readings of rounds by the names of beside.FIELDS, in seconds of one call."""
         return [host_round(self, plan, fold) for _ in range(rounds)]
 
     def planned_for(self, plan):
-        """What is to be said of how the product is planned beside the calls."""
+        """Says how the product is planned beside the calls, or nothing."""
         return ""
 
     @contextlib.contextmanager
     def accompanied(self, beside):
-        """The product runs meanwhile; beside may be None. What it gives is called before each
+        """Runs the product meanwhile; beside may be None. Yields a function to call before each
         step."""
         running = beside and Running(beside.product)
         if running:
@@ -176,6 +176,6 @@ class Library:
                 running.stop()
 
     def local_row(self, row, experts, weights):
-        """What the local experts make of a row: their weighted sum, which a plain sum over
-        ranks completes."""
+        """Returns the weighted sum of the local experts for a row. The sum over ranks completes
+        it."""
         return payload.weighted([payload.expert_row(row, e) for e in experts], weights)

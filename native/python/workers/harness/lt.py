@@ -1,5 +1,5 @@
-"""Products as kernels/cuda/drive plans and launches them, by the same code: native/shim/ep_product.c
-as a shared library, which EPBENCH_PRODUCT names:
+"""Products planned and launched by the code of kernels/cuda/drive: native/shim/ep_product.c as a
+shared library, which EPBENCH_PRODUCT names:
 
     cc -O2 -shared -fPIC -o libproduct.so native/shim/ep_product.c -ldl
 
@@ -45,8 +45,8 @@ def opened(path):
 
 
 class LtProduct(TorchProduct):
-    """A TorchProduct whose launches are ep_product's: all experts of a launch in one kernel,
-    where cuBLASLt takes batches."""
+    """A TorchProduct that ep_product launches: all experts of a launch in one kernel, where
+    cuBLASLt takes batches."""
 
     plans_for_fewer = True
 
@@ -58,7 +58,7 @@ class LtProduct(TorchProduct):
         self.plan()
 
     def plan(self):
-        """The plan for as many SMs as are left at the moment, see plan_beside."""
+        """Returns the plan for the SMs that are left at the moment, see plan_beside."""
         sms = plan_beside(self.own, self.left)
         if sms not in self.plans:
             s, made, text = self.size, ctypes.c_void_p(), ctypes.create_string_buffer(512)
@@ -75,7 +75,7 @@ class LtProduct(TorchProduct):
 
     @property
     def own_plans(self):
-        """SMs of the plans that the own one is chosen of, 0 for all of the GPU's."""
+        """The SMs of the plans among which the own one is chosen; 0 means all of the GPU's."""
         return [0] + [self.multiprocessors - n for n in TAKEN if 2 * n <= self.multiprocessors]
 
     def drop(self):
@@ -85,7 +85,7 @@ class LtProduct(TorchProduct):
 
     def take(self, share, least):
         launches = super().take(share, least)
-        self.drop()  # they were of another batch
+        self.drop()  # the plans were for another batch
         self.plan()
         return launches
 
@@ -108,7 +108,7 @@ class LtProduct(TorchProduct):
 
 
 def compare(device):
-    """Products of both dtypes, whole and in parts, beside PyTorch's in float32."""
+    """Compares products of both dtypes, whole and in parts, with PyTorch's in float32."""
     for dtype in ("bf16", "fp8"):
         p = LtProduct(Size("gemm", 16, 256, 512, dtype, 12), device)
         want = torch.bmm(p.x.float(), p.w.float().transpose(1, 2))

@@ -1,5 +1,5 @@
-"""Tokens and experts, as the protocol defines them, for short rows. harness.tensors
-has the same on tensors."""
+"""Tokens and experts as the worker protocol defines them, for short rows. harness.tensors
+computes the same on tensors."""
 
 import struct
 
@@ -41,7 +41,7 @@ def bf16(values):
 
 
 def gain(expert):
-    """What stands in for an expert's MLP multiplies by this."""
+    """Returns the factor that stands in for an expert's MLP."""
     return 0.5 + expert % 64 / 64
 
 

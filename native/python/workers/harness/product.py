@@ -1,4 +1,4 @@
-"""A product by PyTorch: cuBLASLt's, with the factors and sizes that kernels/cuda/drive takes."""
+"""A product of PyTorch, by cuBLASLt, with the factors and sizes of kernels/cuda/drive."""
 
 import contextlib
 import math
@@ -7,10 +7,10 @@ import torch
 
 from .beside import HELD, share_of, spelled
 
-COPY_BYTES, COPY_PARTS = 64 << 20, 4  # of one launch, and launches of a pass
+COPY_BYTES, COPY_PARTS = 64 << 20, 4  # bytes of one copy launch, and launches of a pass
 
-# The bits that all factors have, and those that are drawn: values between 1/2 and 1 of
-# either sign. The power that a product takes, and with it the clock, depend on them.
+# (bits that are drawn, bits that all factors have): values between 1/2 and 1 of either sign. The
+# power that a product takes, and with it the clock, depend on them.
 BITS = {"bf16": (0x807F807F, 0x3F003F00), "fp8": (0x87878787, 0x30303030)}
 DTYPES = {"bf16": torch.bfloat16, "fp8": torch.float8_e4m3fn}
 
@@ -82,8 +82,8 @@ class TorchProduct:
 
     @contextlib.contextmanager
     def planned(self, taken):
-        """What is launched inside is planned for the SMs that calls leave, where they take
-        some and PyTorch can."""
+        """Plans launches inside for the SMs that calls leave, where calls take some and PyTorch
+        can."""
         if not taken or self.size.kind == "copy" or not self.plans_for_fewer:
             yield
             return

@@ -9,11 +9,11 @@ import threading
 import time
 
 BEAT = 0.5  # seconds between heartbeats
-FAILURE = -32001  # error code of a verdict on a candidate
+FAILURE = -32001  # error code of a Failure
 
 
 class Failure(Exception):
-    """A verdict on a candidate: illegal, compile, launch, mismatch, hang, crash or unstable."""
+    """A candidate's status with a reason: illegal, compile, launch, mismatch, hang, crash or unstable."""
 
     def __init__(self, status, reason):
         super().__init__(reason)
@@ -21,13 +21,13 @@ class Failure(Exception):
 
 
 class Broken(Failure):
-    """A verdict after which this process cannot go on: it ends, and epbench starts the
-    worker again."""
+    """A Failure after which this process cannot go on: it ends, and epbench starts the worker
+    again."""
 
 
 def place():
-    """Where the main thread is. A rank that hangs in a library waits for no rank that epbench
-    knows of; the place tells it from the ranks that wait for it inside the library."""
+    """Says which function the main thread is in. epbench needs it to tell a rank that hangs in a
+    library from the ranks that wait for it there."""
     frame = sys._current_frames().get(threading.main_thread().ident)
     return ", %s of %s" % (frame.f_code.co_name, os.path.basename(frame.f_code.co_filename)) if frame else ""
 

@@ -1,4 +1,4 @@
-"""The ranks of one worker: who this process is, and objects between processes."""
+"""The ranks of one worker: this process's rank, and objects exchanged between processes."""
 
 import contextlib
 import os
@@ -21,8 +21,8 @@ NAMES = (
 
 
 def find_place(environ=os.environ):
-    """(rank, ranks, local rank) of this process; one rank where no launcher says. Whole sets of
-    names go before those that lack the local rank."""
+    """Returns (rank, ranks, local rank) of this process; without a launcher's variables it is the
+    only rank. A set of names with the local rank goes before one without."""
     said = {name for name, value in environ.items() if value}
     for n in (3, 2):
         for names in NAMES:
@@ -46,7 +46,7 @@ class Ranks:
 
     def __init__(self):
         self.rank, self.ranks, self.local_rank = find_place()
-        self.number = 0  # of the request that is served
+        self.number = 0  # number of the request at hand
         key = os.environ["EPBENCH_TOKEN"].encode()
         if self.rank == 0:
             host = self.address()
@@ -60,8 +60,8 @@ class Ranks:
             self.link.send(self.rank)
 
     def admitted(self, listener, key):
-        """The links of the other ranks by rank. Anybody can connect and say anything, or
-        nothing: each is heard beside the others, and strangers are sent away."""
+        """Returns the links of the other ranks by rank. Strangers may connect and send anything, or
+        nothing: a thread greets each connection, and closes those of strangers."""
         known = queue.Queue()
 
         def admit(link):
@@ -69,7 +69,7 @@ class Ranks:
                 deliver_challenge(link, key)
                 answer_challenge(link, key)
                 known.put((link.recv(), link))
-            except Exception:  # whatever a stranger's bytes lead to
+            except Exception:  # any error of a stranger's bytes
                 link.close()
 
         def accept():
@@ -128,9 +128,10 @@ class Ranks:
         return [thing] + [self._received(link, kind) for link in self.links.values()]
 
     def _received(self, link, kind):
-        """The next object of a link. Where a rank fails alone, it goes on to its answer while
-        the others are in the middle of an exchange: they must not take one for the other, and
-        cannot get back into step. The one that failed has told epbench."""
+        """Returns the next object of a link. A rank that fails alone goes on to its answer while the
+        others are in the middle of an exchange. They must not take the answer for the
+        exchange, and cannot get back into step, so they end. The rank that failed has told
+        epbench."""
         number, got, thing = self._waited(link)
         if (number, got) != (self.number, kind):
             raise SystemExit("rank %d: out of step: %s %d of another rank where %s %d was due: a rank failed alone; "
@@ -147,8 +148,8 @@ class Ranks:
 
     @contextlib.contextmanager
     def _gone(self):
-        """Ends this rank where another one is gone. That is no failure of this rank: epbench
-        sees it too, and names the rank that is gone."""
+        """Ends this rank where another one is gone. That is no failure of this rank: epbench sees
+        it too and names the rank that is gone."""
         try:
             yield
         except (EOFError, OSError):  # an OSError where the other left something unread

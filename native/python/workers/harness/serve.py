@@ -24,7 +24,7 @@ def main(library):
     try:
         library.start(ranks)
         worker = Worker(library, ranks)
-    except Exception as e:  # a library that is missing, mostly
+    except Exception as e:  # mostly a missing library
         ranks.line.failed("launch", "%s: %s" % (type(e).__name__, e))
         raise
     while True:
@@ -56,8 +56,7 @@ class Worker:
         except Failure as f:
             return self.failed(f.status, str(f))
         except Exception as e:
-            # Nobody knows what works now: a CUDA error comes back from every later call, and
-            # would condemn every later candidate.
+            # A CUDA error comes back from every later call: it would fail every later candidate.
             traceback.print_exc()
             self.failed("crash", "%s: %s" % (type(e).__name__, e))
             sys.exit(1)
@@ -88,8 +87,8 @@ class Worker:
         return {"session": self.number}
 
     def default(self, op, beside):
-        """A half with default values that can run beside a kernel: what has to run where the
-        other half is measured alone."""
+        """Returns a half with default values that fits a kernel of the other op. It runs where that
+        kernel is measured alone."""
         accepts = {k["name"]: k["accepts"] for k in self.declared if k["op"] == "combine"}
         fits = lambda d, c: not accepts[c] or d in accepts[c]
         k = next(k for k in self.declared if k["op"] == op and (fits(k["name"], beside) if op == "dispatch" else fits(beside, k["name"])))

@@ -9,7 +9,7 @@ from . import payload
 from .beside import SIZING, Beside, Part, Plan
 from .protocol import Failure
 
-NO_NUMBER = 1e30  # an error that is NaN or infinite: JSON has neither
+NO_NUMBER = 1e30  # stands for an error that is NaN or infinite, which JSON does not have
 
 # One half of a config: a kernel's name and a value for each of its parameters.
 Half = collections.namedtuple("Half", "kernel values")
@@ -103,15 +103,15 @@ class Session:
         return out
 
     def parts(self, config):
-        """The paid halves of a call in order; of a step those of both micro-batches, whose
-        calls alternate."""
+        """Returns the paid halves of a call in order. In a step the calls of both micro-batches
+        alternate."""
         dispatch, combine = self.halves(config)
         lanes = (0, 1) if self.beside.step else (0,)
         return [self.part(op, half, lane) for op, half in (("dispatch", dispatch), ("combine", combine))
                 if self.op in (op, "pair") for lane in lanes]
 
     def part(self, op, half, lane):
-        """One half on a micro-batch."""
+        """Returns one half on a micro-batch."""
         def on(function):
             def run():
                 self.library.lane(lane)
@@ -134,7 +134,7 @@ class Session:
         return {"clock": self.library.clock_of(self.steps(config)), "fold": fold, "seconds": self.library.timed(name, self.steps(config), rounds, fold)}
 
     def run_beside(self, plan, rounds, fold):
-        """Rounds of the calls alone, the product alone, and both."""
+        """Runs rounds of the calls alone, the product alone, and both."""
         if not self.beside.share:
             self.size()
         if not self.beside.chosen:
@@ -146,8 +146,8 @@ class Session:
         return {"clock": self.library.beside_clock, "fold": fold, **reply}
 
     def size(self):
-        """Decides the product's share, by the calls of the problem's default config. By
-        those of the first candidate, costs would depend on which one a session runs first."""
+        """Decides the product's share from calls of the problem's default config. With calls of the
+        first candidate, costs would depend on which one a session runs first."""
         self.prepare(self.default)
         name, steps = json.dumps(self.default, sort_keys=True), self.steps(self.default)
         self.beside.take(self.slowest(self.library.timed(name, steps, SIZING, 1)),
@@ -159,8 +159,8 @@ class Session:
         return rounds[len(rounds) // 2]
 
     def verify(self, config, probes):
-        """Compares every row here, and shows the probed ones that are here. Where the problem
-        has a product, it runs meanwhile."""
+        """Compares every row of this rank, and returns the probed ones among them. Where the
+        problem has a product, it runs meanwhile."""
         self.library.poison()
         with self.library.accompanied(self.beside) as again:
             for _, step in self.steps(config):
@@ -174,8 +174,8 @@ class Session:
         return reply
 
     def compare_dispatch(self):
-        """Rows are matched by source rank, token and experts: each exactly once, in any
-        order, with the bytes of the token."""
+        """Compares received rows with the expected ones: each source rank, token and experts exactly
+        once, in any order, with the bytes of the token."""
         missing, wrong, detail, rows = dict.fromkeys(self.work.expected(self.library.layout)), 0, "", 0
         for source, token, experts, row in self.library.received():
             rows += 1
@@ -189,7 +189,8 @@ class Session:
         return {"rows": max(rows, wrong + len(missing)), "wrong": wrong + len(missing), "max_err": 0.0, "detail": detail}
 
     def compare_combine(self):
-        """The error of a value is bounded by three BF16 roundings of the sum of magnitudes."""
+        """Compares combined tokens. A value may be off by three BF16 roundings of the sum of
+        magnitudes."""
         wrong, detail, worst = 0, "", 0.0
         for token in range(self.work.tokens):
             want, size = [0.0] * self.work.hidden, [0.0] * self.work.hidden
@@ -208,7 +209,7 @@ class Session:
         return {"rows": self.work.tokens, "wrong": wrong, "max_err": worst, "detail": detail}
 
     def shows(self, rank, token, k):
-        """Whether this rank has the row of a probe."""
+        """Returns whether this rank has the row of a probe."""
         if k < 0:
             return rank == self.work.rank
         return self.work.ids[rank][token * self.work.topk + k] // self.work.local == self.work.rank
@@ -224,6 +225,6 @@ class Session:
 
 
 def joined(parts):
-    """One comparison made of several."""
+    """Joins several comparisons into one."""
     return {"rows": sum(p["rows"] for p in parts), "wrong": sum(p["wrong"] for p in parts),
             "max_err": max(p["max_err"] for p in parts), "detail": next((p["detail"] for p in parts if p["detail"]), "")}

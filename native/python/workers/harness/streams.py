@@ -1,11 +1,11 @@
 """Rounds of calls beside a product on two streams of a GPU, to be captured as CUDA graphs.
 
-cuda is torch.cuda, or what a test gives in its place. Calls are on a stream of high
-priority and the product on one of low priority, as kernels/cuda/drive has them: PyTorch
-instantiates graphs with the priorities that their kernels were captured with.
+cuda is torch.cuda, or a test's substitute. Calls are on a stream of high priority and the
+product on one of low priority, as in kernels/cuda/drive: PyTorch instantiates graphs with the
+priorities of the streams on which their kernels were captured.
 """
 
-MARKS = 4  # readings of a product's progress
+MARKS = 4  # number of readings of a product's progress
 STEP_ATTENTION = (0, 3)  # calls of a step beside which attention runs; beside the others experts
 
 
@@ -16,7 +16,7 @@ class Streams:
         self.cuda, self.calls, self.side = cuda, cuda.Stream(priority=-1), cuda.Stream(priority=0)
 
     def event(self):
-        """One that a graph records when it is replayed."""
+        """Returns an event that a graph records when it is replayed."""
         return self.cuda.Event(enable_timing=True, external=True)
 
     def fork(self):
@@ -30,13 +30,13 @@ class Streams:
         now.wait_stream(self.side)
 
     def meet(self):
-        """Each of the two waits for the other."""
+        """Has each of the two streams wait for the other."""
         self.calls.wait_stream(self.side)
         self.side.wait_stream(self.calls)
 
 
 class Course:
-    """Launches of a product, with events behind some: its progress."""
+    """Launches of a product, with events behind some of them that show its progress."""
 
     def __init__(self, launches, marks, event):
         self.launches, n = launches, len(launches)
@@ -49,11 +49,11 @@ class Course:
                 self.marks[i].record()
 
     def seconds(self, begin):
-        """From an event to the last launch's end."""
+        """Returns the seconds from an event to the end of the last launch."""
         return seconds(begin, self.marks[len(self.launches) - 1])
 
     def done_at(self, begin, at):
-        """The share that was done so many seconds after begin, from the marks around it."""
+        """Returns the share that was done `at` seconds after begin, from the marks around it."""
         before, share = 0.0, 0.0
         for i, mark in self.marks.items():
             when, done = seconds(begin, mark), (i + 1) / len(self.launches)
@@ -68,30 +68,30 @@ def seconds(begin, end):
 
 
 class Round:
-    """The graphs of a round: each method returns what to capture, and what reads the events
-    after a replay. calls are the calls of a round; times are of one call, or of a layer
-    where the product is a step's."""
+    """The graphs of a round: each method returns (what to capture, what reads the events after a
+    replay). calls is the number of calls of a round. Times are those of one call, or of a
+    layer where the product is a step's."""
 
     def __init__(self, streams, plan, calls):
         self.streams, self.plan, self.calls = streams, plan, calls
         self.beside, self.event = plan.beside, streams.event
 
     def launches(self):
-        """All launches of the product in a round, and how often their progress is read."""
+        """Returns all launches of the product in a round, and how often to read their progress."""
         product, share = self.beside.product, self.beside.share
         if self.beside.step:
             return [x for _ in range(self.calls) for i in range(len(self.plan.parts)) for x in self.step_product(i)], 1
         return [lambda i=i: product.launch(i) for i in range(self.calls * share)], MARKS
 
     def step_product(self, i):
-        """What a step computes beside its call i."""
+        """Returns what a step computes beside its call i."""
         product, attention = self.beside.product, self.beside.attention
         if i in STEP_ATTENTION:
             return [lambda: attention.launch(0)]
         return [lambda n=n: product.launch(n) for n in range(self.beside.share)]
 
     def product(self):
-        """The product alone."""
+        """Runs the product alone."""
         begin, course = self.event(), Course(*self.launches(), self.event)
 
         def run():
@@ -109,7 +109,7 @@ class Round:
         return self.step_abreast() if self.beside.step else self.abreast()
 
     def abreast(self):
-        """Calls on their stream while the product runs on the other."""
+        """Runs calls on their stream while the product runs on the other."""
         begin, end, course = self.event(), self.event(), Course(*self.launches(), self.event)
 
         def run():
@@ -132,9 +132,9 @@ class Round:
         return run, read
 
     def step_abreast(self):
-        """A call of one micro-batch beside a product of the other, then both streams wait
-        for each other. The call is queued first: behind a product that fills the GPU it
-        would begin when that ends."""
+        """Runs a call of one micro-batch beside a product of the other; then both streams wait for
+        each other. The call is queued first: behind a product that fills the GPU it would
+        begin only when that ends."""
         begin, end, cuda = self.event(), self.event(), self.streams.cuda
 
         def run():
@@ -159,7 +159,7 @@ class Round:
         return run, read
 
     def phases(self):
-        """Send, product, receive, on one stream. One more call has events around every part:
+        """Runs send, product and receive on one stream. One more call has events around every part:
         in the chain they would cost as much as some parts."""
         begin, end = self.event(), self.event()
         halves = [[self.event() for _ in range(4)] for _ in self.plan.parts]
@@ -179,8 +179,8 @@ class Round:
         return run, read
 
     def unit(self, around):
-        """A call in phases. around is told the part and the place: before sending, before
-        and behind the product, behind receiving."""
+        """Runs a call in phases. It calls around with the part and a place: 0 before sending, 1 and
+        2 before and after the product, 3 after receiving."""
         for i, part in enumerate(self.plan.parts):
             send, receive = part.phases
             around(i, 0)
@@ -193,7 +193,7 @@ class Round:
             around(i, 3)
 
     def between(self, i):
-        """The launches of a call's product that belong to part i."""
+        """Returns the launches of a call's product that belong to part i."""
         if self.beside.step:
             return self.step_product(i)
         share, n, product = self.beside.share, len(self.plan.parts), self.beside.product

@@ -3,8 +3,8 @@
 import torch
 
 GROUP = 128  # values that share one scale in fp8
-# How far, relative, x / s of another fp8 cast may lie from ours: three roundings of float32
-# are at most 3 * 2^-24. DeepEP's low-latency kernels compute x * (448 / amax).
+# Largest relative difference of x / s between another fp8 cast and ours: three roundings of
+# float32 are at most 3 * 2^-24. DeepEP's low-latency kernels compute x * (448 / amax).
 CAST_SLACK = 2.0**-21
 
 
@@ -41,10 +41,11 @@ def grouped(x):
 
 
 def quantized(x):
-    """x as fp8 [n, hidden] and its scales float32 [n, hidden / 128], to the bit as epbench
-    has them: s = max(amax, 1e-4) / 448, q = e4m3(x / s)."""
+    """Returns x as fp8 [n, hidden] and its scales float32 [n, hidden / 128], bit for bit as
+    epbench computes them: s = max(amax, 1e-4) / 448, q = e4m3(x / s)."""
     most = grouped(x).abs().amax(-1).clamp(min=1e-4)
-    # On a GPU torch multiplies by 1/448 where the divisor is a number, which rounds differently.
+    # On a GPU torch multiplies by 1/448 where the divisor is a Python number; that rounds
+    # differently.
     scales = most / torch.full_like(most, 448)
     return quotients(x, scales).to(torch.float8_e4m3fn).view(x.shape), scales
 
@@ -55,8 +56,9 @@ def quotients(x, scales):
 
 
 def other_cast(x):
-    """float32: x as an expert may see it too where a library casts by itself. Elements in the
-    middle of two codes, as far as CAST_SLACK can tell, have the other one than in quantized."""
+    """Returns float32: x as an expert may also see it where a library casts by itself. Elements
+    that lie between two codes, within CAST_SLACK, have the code that quantized did not
+    choose."""
     q, scales = quantized(x)
     low, high = ((quotients(x, scales) * (1 + d)).to(torch.float8_e4m3fn).view(x.shape).float() for d in (-CAST_SLACK, CAST_SLACK))
     return dequantized(torch.where(low == q.float(), high, low), scales)

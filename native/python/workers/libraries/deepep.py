@@ -52,8 +52,9 @@ class Library(GPULibrary):
             self.version = "1"
 
     def read_exports(self):
-        """self.exports has, for each value of by, what gives the config of a half, "dispatch" or
-        "combine"; None asks DeepEP, whose methods a shim replaces."""
+        """Fills self.exports: for each value of by a function that returns the config of a half,
+        "dispatch" or "combine". None means that DeepEP chooses, by methods that a shim has
+        replaced."""
         maps = {"dispatch": self.deep_ep.Buffer.get_dispatch_config, "combine": self.deep_ep.Buffer.get_combine_config}
         self.exports = {"map": lambda op: maps[op](self.ranks.ranks)}
         if os.environ.get("EPBENCH_DEEPEP_CONFIG"):
@@ -79,7 +80,7 @@ class Library(GPULibrary):
                     param("send", "NVLink chunk: tokens sent at a time.", values, default, "tokens"),
                     param("recv", "Tokens that a channel's buffer holds.", [256], 256, "tokens", cost=3)]
 
-        # What DeepEP asserts of its NVLink buffer: rows, ids, weights and scales of a channel's tokens.
+        # DeepEP asserts that its NVLink buffer holds rows, ids, weights and scales of a channel's tokens.
         token = "(problem.hidden * 2 + problem.hidden / 32 + problem.top_k * 12 + 64)"
         limits = [("send < recv", "send: must be below recv"), ("sms % 2 == 0", "sms: must be even"), ("sms <= machine.sms", "sms: the GPU has fewer"),
                   ("sms / 2 * problem.ranks * recv * %s <= %d" % (token, NVL_BYTES), "sms, recv: the channels do not fit the NVLink buffer")]
@@ -95,7 +96,7 @@ class Library(GPULibrary):
                 kernel(self, name, "combine", "combine", combine, rules, accepts=[name], layout="rank:packed", sum="plain", inside=["reduction"])]
 
     def sms(self):
-        """Numbers of SMs to search, up to all of the GPU."""
+        """Returns the numbers of SMs to search, up to all of the GPU."""
         most = self.machine()["sms"] // 2 * 2
         return [n for n in SMS if n < most] + [most]
 
@@ -132,12 +133,12 @@ class Library(GPULibrary):
             raise Failure("illegal", "max-tokens, hidden, experts: %s, but the buffers were made for %s; give --max-tokens, one model a sweep" % (shape, self.shape))
 
     def config(self, half, op):
-        """A Config, or None for what DeepEP takes by itself."""
+        """Returns a Config, or None where DeepEP chooses."""
         v = half.values
         return self.exports[v["by"]](op) if "by" in v else self.deep_ep.Config(v["sms"], v["send"], v["recv"])
 
     def before_round(self):
-        if self.low_latency:  # either buffer may be next: graphs fix the order that they were captured in
+        if self.low_latency:  # either buffer may be next, since graphs keep their order of capture
             self.buffer.clean_low_latency_buffer(*self.shape)
 
     def phases(self, op, half):
@@ -147,8 +148,8 @@ class Library(GPULibrary):
         return lambda: send(True), lambda: self.receive()
 
     def taken(self, half):
-        """The low-latency kernels take a warp group an expert: as many SMs as there are
-        experts, or the fewest that have as many groups each."""
+        """Returns the SMs that a half takes. The low-latency kernels take a warp group an expert: one
+        SM an expert, or the fewest SMs with as many groups each."""
         if self.low_latency:
             return -(-self.experts_all // -(-self.experts_all // self.multiprocessors()))
         return half.values.get("sms", 0)
@@ -182,7 +183,7 @@ class Library(GPULibrary):
             self.out = self.buffer.combine(self.y, self.handle, config=self.config(half, "combine"))[0]
 
     def values(self, rows=slice(None)):
-        """Received rows, dequantized; some of them for the low-latency layout."""
+        """Returns received rows, dequantized; of the low-latency layout those of an expert."""
         if not self.fp8:
             return self.got[rows]
         q, scales = self.got[0][rows], self.got[1][rows]
@@ -197,7 +198,7 @@ class Library(GPULibrary):
             self.y[e] = (torch.nan_to_num(self.values(e)).float() * float(gain(torch.tensor(first + e)))).to(torch.bfloat16)
 
     def chosen(self):
-        """This rank's experts of the received rows, which DeepEP counts from 0."""
+        """Returns this rank's experts of the received rows; DeepEP counts them from 0."""
         return torch.where(self.got_ids >= 0, self.got_ids + self.rank * self.work.local, -1)
 
     def rows(self):
@@ -210,7 +211,8 @@ class Library(GPULibrary):
         return source, self.handle[3][:n].long(), (self.chosen()[:n], self.got_weights[:n]), self.values()[:n]
 
     def masked_rows(self):
-        """A local expert's rows of one source rank lie together: begin and count are the halves of an int64."""
+        """Returns the rows of the low-latency layout. A local expert's rows of one source rank lie
+        together: the halves of an int64 are their begin and count."""
         parts, first = [], self.rank * self.work.local
         where = self.handle[1].tolist()
         for e in range(self.work.local):

@@ -1,4 +1,4 @@
-"""Ours: epcomm runs the kernels of a pack, chosen by the pack's own look-up.
+"""epcomm, which runs the kernels of a pack, chosen by the pack's own look-up.
 
 Rows side by side by expert; the cast, the counts and the sums by the gate are inside.
 PYTHONPATH has the epcomm package, EPCOMM_LIBRARY its shared library.

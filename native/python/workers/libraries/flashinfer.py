@@ -1,8 +1,8 @@
 """FlashInfer's one-sided all-to-all (MoeAlltoAll).
 
-One row a (token, rank), in segments of max_tokens a source rank: a sender needs nobody's
-counts. The experts write into the library's workspace, so that combine copies nothing
-beforehand. Dispatch and combine take turns, always: the kernels' flags rely on it.
+One row a (token, rank), in segments of max_tokens a source rank: a sender needs no counts of
+other ranks. The experts write into the library's workspace, so that combine copies nothing
+beforehand. Dispatch and combine always take turns: the kernels' flags rely on it.
 
 The block sizes are read from the environment once a library is loaded. The compiled
 library is therefore loaded again, as a copy, for each pair of sizes.
@@ -38,8 +38,8 @@ class Library(GPULibrary):
 
         self.version, self.a2a, self.ffi = flashinfer.__version__, trtllm_moe_alltoall, tvm_ffi
         spec = gen_moe_alltoall_module("legacy")
-        if self.rank == 0:  # compiles where nobody has
-            ranks.line.doing = "compiling FlashInfer's kernel, once for this host"  # said where the deadline of hello passes
+        if self.rank == 0:  # compiles the kernel unless that was done before
+            ranks.line.doing = "compiling FlashInfer's kernel, once for this host"  # part of the message if the deadline of hello passes
             spec.build_and_load()
         ranks.barrier()
         spec.build_and_load()

@@ -1,8 +1,8 @@
 """NCCL's all-to-all by PyTorch, as engines without a dispatch library use it.
 
-Kernel nccl sends max_tokens rows to every rank, so that nobody needs counts and the whole
-call fits into a CUDA graph. Kernel nccl-counts exchanges counts and sends what there is:
-the host waits for them, and the clock is that of events around the calls.
+Kernel nccl sends max_tokens rows to every rank: no rank needs counts, and the whole call fits
+into a CUDA graph. Kernel nccl-counts exchanges counts and sends only the rows there are: the
+host waits for the counts, and the clock is that of events around the calls.
 """
 
 import torch
@@ -10,7 +10,7 @@ import torch.distributed as dist
 from harness import kernel, param
 from harness.gpu import GPULibrary
 
-CTAS = [0, 4, 8, 16, 32]  # of one collective at most; 0 is NCCL's own choice
+CTAS = [0, 4, 8, 16, 32]  # most blocks of one collective; 0 is NCCL's own choice
 
 
 class Library(GPULibrary):

@@ -54,7 +54,7 @@ typedef struct EpShmem {
   void *(*peer)(const void *p, int rank);
   int (*add_module)(void *module);
   int (*drop_module)(void *module);
-  /* Makes a CUstream wait for what this rank's kernels have put. The library's quiet on
+  /* Makes a CUstream wait until this rank's kernels' puts are complete. The library's quiet on
    * the host waits only for what the host has put. */
   void (*quiet_on_stream)(void *stream);
 } EpShmem;

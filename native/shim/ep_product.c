@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what is called of cuBLASLt 12 and 13, by its documented interface ---- */
+/* ---- the functions of cuBLASLt 12 and 13 that are called, by its documented interface ---- */
 
 enum { LT_COMPUTE_32F = 68, LT_R_32F = 0, LT_R_16BF = 14, LT_R_8F_E4M3 = 28, LT_OP_N = 0, LT_OP_T = 1 };
 enum { LT_DESC_TRANSA = 3, LT_DESC_TRANSB = 4, LT_DESC_SM_COUNT_TARGET = 15 };
@@ -137,7 +137,7 @@ static int make_desc(EpProduct *p) {
   return r;
 }
 
-/* Asks for an algorithm; 1 more status than the library's: -1 when it offers none. */
+/* Asks for an algorithm. Returns the library's status, or -1 when it offers none. */
 static int choose(EpProduct *p) {
   LtPreference preference = NULL;
   LtHeuristic found;
@@ -196,7 +196,7 @@ void ep_product_free(EpProduct *p) {
 
 int ep_product_kernels(const EpProduct *p) { return p->batched ? 1 : p->spec.batch; }
 
-/* Experts g and those behind it in one kernel. */
+/* Launches expert g and the next ones of its batch in one kernel. */
 static int multiply(const EpProduct *p, int32_t g, uint64_t stream) {
   const EpProductSpec *s = &p->spec;
   uint64_t size = s->fp8 ? 1 : 2, m = (uint64_t)s->m, n = (uint64_t)s->n, k = (uint64_t)s->k, at = (uint64_t)g;

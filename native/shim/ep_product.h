@@ -1,5 +1,5 @@
-/* Matrix products of cuBLASLt, which is opened at run time: a worker without it does
- * everything but products. What is called of it is declared in ep_product.c.
+/* Matrix products of cuBLASLt, which is opened at run time: a worker without it can do
+ * everything but products. ep_product.c declares the functions that it calls.
  */
 #ifndef EP_PRODUCT_H
 #define EP_PRODUCT_H
@@ -33,8 +33,8 @@ int ep_product_make(const EpProductSpec *spec, EpProduct **out, char text[EP_PRO
 void ep_product_free(EpProduct *p);
 /* Kernels of one launch: 1, or batch. */
 int ep_product_kernels(const EpProduct *p);
-/* Queues launch number i on a stream (CUstream): experts from i * batch on, round and
- * round. Returns 0, or cuBLASLt's status. */
+/* Queues launch number i on a stream (CUstream): the experts from i * batch on, modulo all.
+ * Returns 0, or cuBLASLt's status. */
 int ep_product_launch(const EpProduct *p, int32_t i, uint64_t stream);
 
 #endif

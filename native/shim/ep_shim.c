@@ -121,7 +121,7 @@ static CUresult launch(const EpStep *s, CUstream stream) {
   return cuLaunchKernelEx(&c, (CUfunction)(uintptr_t)s->object, parameters, NULL);
 }
 
-/* What of one stream follows waits for what was put on the other before. */
+/* Makes the rest of one stream wait for what was put on the other before. */
 static CUresult wait_for(CUevent mark, CUstream done, CUstream waits) {
   CUresult r = cuEventRecord(mark, done);
   return r == CUDA_SUCCESS ? cuStreamWaitEvent(waits, mark, 0) : r;
@@ -193,7 +193,7 @@ typedef struct Submission {
   pthread_barrier_t *gate;
   int32_t rounds;
   CUresult result;
-  atomic_int queued; /* the thread has done all it will */
+  atomic_int queued; /* the thread has queued everything */
   int done;          /* and the stream is empty */
   pthread_t thread;
 } Submission;
@@ -223,7 +223,7 @@ static uint64_t now_ns(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Quick looks at first: most windows take a few hundred microseconds, and a nap takes
+/* Pauses between two looks, first without sleep: most windows take a few hundred microseconds, and a nap takes
  * 70 of them however short it is asked to be. Then leave the core to the threads that
  * queue. */
 static void pause_between_looks(uint64_t waited_ns) {
@@ -234,14 +234,14 @@ static void pause_between_looks(uint64_t waited_ns) {
     nanosleep(&nap, NULL);
 }
 
-/* Says which rank an error belongs to. */
+/* Notes an error and its rank. */
 static EpEnd end_with(EpBatch *b, EpEnd end, int32_t rank, CUresult r) {
   b->bad_rank = rank;
   ep_describe((int)r, b->text);
   return end;
 }
 
-/* One look at a rank: 1 while it is busy. */
+/* Looks at a rank once; returns 1 while it is busy. */
 static int look(Submission *s, CUresult *broken) {
   if (!atomic_load(&s->queued)) return 1;
   cuCtxSetCurrent((CUcontext)(uintptr_t)s->rank->context);
@@ -272,7 +272,7 @@ static EpEnd await(EpBatch *b, Window *w) {
   return EP_END_OK;
 }
 
-/* The verdict once every stream is empty. */
+/* Decides how the batch ended, once every stream is empty. */
 static EpEnd judge(EpBatch *b, const Window *w) {
   for (int32_t i = 0; i < b->count; i++)
     if (w->rank[i].result != CUDA_SUCCESS) return end_with(b, EP_END_REFUSED, i, w->rank[i].result);
@@ -318,7 +318,7 @@ static CUresult read_events(const EpRank *rank, uint64_t *row) {
   return r;
 }
 
-/* Copies the readings of a window's rounds, the first of which is `first`. */
+/* Copies the readings of a window's rounds, from round `first` on. */
 static EpEnd collect(EpBatch *b, int32_t first, int32_t rounds) {
   for (int32_t i = 0; i < b->count; i++) {
     const EpRank *rank = &b->ranks[i];

@@ -1,6 +1,6 @@
-/* What gorgonia.org/cu lacks of the CUDA driver: extended launches, function
- * attributes, graphs, host-mapped memory, and batches of rounds that cost one
- * cgo call however long they are.
+/* Parts of the CUDA driver that gorgonia.org/cu lacks: extended launches, function
+ * attributes, graphs, host-mapped memory. And batches of rounds, which cost one cgo call
+ * for any number of rounds.
  *
  * A rank's round is a list of steps, which Go writes. This file puts them on the
  * rank's stream, directly or through a captured graph; both use the same list.
@@ -28,7 +28,7 @@ typedef enum EpStepKind {
 
 /* EpStep.flags */
 #define EP_LAUNCH_PDL 1u         /* may start before the previous kernel ends */
-#define EP_LAUNCH_COOPERATIVE 2u /* the driver refuses what cannot be resident at once */
+#define EP_LAUNCH_COOPERATIVE 2u /* the driver refuses a grid that cannot be resident at once */
 #define EP_STEP_SIDE 4u          /* on the side stream */
 
 typedef struct EpStep {
@@ -39,7 +39,7 @@ typedef struct EpStep {
   uint32_t value;       /* memset */
   uint64_t object;      /* CUfunction, CUevent or EpProduct */
   uint64_t target;      /* memset, copy: device address */
-  uint64_t words;       /* memset, copy: how many */
+  uint64_t words;       /* memset, copy: number of words */
   uint64_t source;      /* copy: device address */
   union {
     EpArgs ep;
@@ -50,7 +50,7 @@ typedef struct EpStep {
 typedef struct EpRank {
   uint64_t context; /* CUcontext */
   uint64_t stream;  /* CUstream */
-  uint64_t side;    /* CUstream of what runs beside the calls, 0 without */
+  uint64_t side;    /* CUstream of the product beside the calls, 0 for none */
   uint64_t forked, joined; /* CUevent: the last fork and join */
   uint64_t exec;    /* CUgraphExec; 0 issues the steps one by one */
   EpStep *steps;
@@ -68,7 +68,7 @@ typedef struct EpBatch {
   int32_t count;
   int32_t rounds;
   int32_t window;     /* rounds queued before any is waited for */
-  int32_t bad_rank;   /* rank that text is about */
+  int32_t bad_rank;   /* the rank of the error in text */
   int32_t stop;       /* set by another thread: begin no further window */
   uint64_t row_bytes; /* readings of a rank and round */
   uint8_t *rows;      /* [ranks, rounds, row_bytes] */
@@ -80,7 +80,7 @@ typedef struct EpBatch {
 typedef enum EpEnd {
   EP_END_OK,
   EP_END_FAULT,   /* a kernel gave up waiting and wrote a fault record */
-  EP_END_REFUSED, /* the driver refused a launch; all that ran has ended */
+  EP_END_REFUSED, /* the driver refused a launch; everything launched before has ended */
   EP_END_BROKEN,  /* the context is lost */
   EP_END_STUCK,   /* a kernel or the driver did not come back in time */
   EP_END_STOPPED  /* stop was set; the later rounds are missing */
@@ -93,18 +93,18 @@ typedef struct EpFunction {
   int32_t max_threads; /* of a block */
 } EpFunction;
 
-/* Prepares a function of the current context for launches with this block and
- * dynamic shared memory, so that the first launch does not have to, and fills
- * in what it takes. Returns 0 or a CUresult. */
+/* Prepares a function of the current context for launches with this block and dynamic
+ * shared memory, since a first launch would have to, and fills in its resources. Returns
+ * 0 or a CUresult. */
 int ep_function(uint64_t function, uint32_t block, uint32_t shared, EpFunction *out);
 
 /* Zeroed memory that host and devices share. Returns 0 or a CUresult. */
 int ep_host_alloc(size_t bytes, void **host, uint64_t *device);
 int ep_host_free(void *host);
 
-/* The streams of a rank beside a product, on the current context: calls have the
- * highest priority, so that their blocks get the SMs that blocks of the product leave,
- * and the side stream the lowest. */
+/* The streams of a rank with a product beside its calls, on the current context. Calls have
+ * the highest priority, so that their blocks get the SMs that blocks of the product leave;
+ * the side stream has the lowest. */
 typedef struct EpStreams {
   uint64_t calls, side;    /* CUstream */
   uint64_t forked, joined; /* CUevent */
@@ -116,8 +116,8 @@ void ep_streams_free(EpStreams *s);
 int ep_capture(EpRank *rank);
 int ep_release(EpRank *rank);
 
-/* Performs the rounds: every rank's window is queued, each from a thread of
- * its own, before any is waited for. */
+/* Performs the rounds. It queues every rank's window, each from a thread of its own,
+ * before it waits for any. */
 EpEnd ep_run(EpBatch *batch);
 
 /* The driver's name and words for a CUresult. */

@@ -40,7 +40,7 @@ struct Event {
 
 std::atomic<uint64_t> launches;
 
-/* The kernels that ran since a program last asked, once it has asked. */
+/* The kernels that ran since a program last asked for them; empty before it has asked once. */
 struct {
   std::mutex lock;
   std::string lines;
@@ -52,7 +52,7 @@ struct {
   }
 } ran;
 
-/* Every block a thread: all are resident, as our kernels demand. */
+/* Runs a grid with a thread for every block: all are resident, as our kernels need. */
 void run_grid(const Function *f, EpArgs args, uint32_t grid, uint32_t block, size_t shared) {
   EmulLaunch launch{f->name.c_str(), {grid, 1, 1}, {block, 1, 1}, shared, ++launches, f->touch};
   uint64_t from = now_ns();

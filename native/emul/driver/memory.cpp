@@ -1,4 +1,4 @@
-/* The emulated driver's memory: a GPU's is host memory that another process can map. */
+/* The emulated driver's memory: a GPU's memory is host memory that another process can map. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -10,7 +10,7 @@ using namespace emulated;
 
 namespace {
 
-/* Memory that another process can map: a file without a name. */
+/* Allocates memory that another process can map: a file without a name. */
 struct Allocation {
   int fd;
   size_t bytes;

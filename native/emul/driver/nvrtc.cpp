@@ -32,7 +32,7 @@ void write(const std::string &path, const std::string &text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-/* What ptxas would say of every entry: the emulation has no registers. */
+/* Stands for ptxas's report on an entry: the emulation has no registers. */
 std::string usage(const std::string &object) {
   FILE *p = popen(("nm -D --defined-only " + object).c_str(), "r");
   char line[1024], name[512];

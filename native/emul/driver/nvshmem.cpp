@@ -58,7 +58,7 @@ void barrier() {
   while (group->generation == seen) usleep(200);
 }
 
-/* The same place in another rank's heap. */
+/* Returns the same place in another rank's heap. */
 uint8_t *there(const void *p, int rank) {
   uint8_t *at = static_cast<uint8_t *>(const_cast<void *>(p));
   auto it = heaps.upper_bound(at);
@@ -206,7 +206,7 @@ void *nvshmem_ptr(const void *p, int rank) { return there(p, rank); }
 int nvshmemx_cumodule_init(void *) { return 0; }
 int nvshmemx_cumodule_finalize(void *) { return 0; }
 void nvshmemx_quiet_on_stream(void *) { emul_net_quiet(); }
-/* The real one does not wait for what kernels have put, which is all that ranks put here. */
+/* Does nothing, as the real one does for what kernels have put; here only kernels put. */
 void nvshmem_quiet(void) {
   fprintf(stderr, "emulated network: nvshmem_quiet on the host does not wait for kernels' puts; use nvshmemx_quiet_on_stream\n");
   abort();

@@ -46,14 +46,14 @@ inline uint64_t now_ns() {
 
 using Work = std::function<void()>;
 
-/* One look of a host thread that waits. Without rest it would take a processor from the
+/* Lets a waiting host thread rest before its next look. Without rest it would take a processor from the
  * blocks that it waits for. */
 inline void rest() {
   timespec nap{0, 50'000};
   nanosleep(&nap, nullptr);
 }
 
-/* What a capture has seen so far, of all streams that joined it, in the order of
+/* The work that a capture has recorded so far, of all streams that joined it, in the order of
  * their calls: a legal order of the graph. */
 struct Capture {
   std::vector<Work> works;

@@ -62,13 +62,13 @@ void emul_point(void); /* a place where another thread may get its turn */
 void emul_reads(const void *p);
 void emul_writes(const void *p);
 void emul_updates(const void *p);
-void emul_spin(void);  /* this thread waits for another: give everybody a turn */
+void emul_spin(void);  /* this thread waits for another: gives every thread a turn */
 void emul_fence(void);
 void emul_sleep(uint32_t ns);
 uint64_t emul_time_ns(void);
 uint8_t *emul_dynamic_shared(void);
 void emul_bar_sync(uint32_t id, uint32_t threads); /* threads 0: the block */
-/* All lanes of mask deposit a value and get everybody's: out[32]. op tells
+/* All lanes of mask deposit a value and get the values of all: out[32]. op tells
  * collectives apart, so that two that meet by mistake are reported. */
 void emul_collect(uint32_t mask, int op, uint64_t in, uint64_t *out);
 void emul_mbar_init(uint64_t *bar, uint32_t arrivals);

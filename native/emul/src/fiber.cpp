@@ -32,7 +32,7 @@
 
 namespace {
 
-/* Where a set of fibers meets. */
+/* A barrier: a set of fibers meets here. */
 struct Barrier {
   uint32_t key = 0; /* lane mask, or barrier id */
   uint32_t arrived = 0;

@@ -20,7 +20,7 @@
 
 const size_t stack_bytes = 128 << 10;
 
-/* Stacks of one block, and what the race detector knows of their fibers. */
+/* Stacks of one block, and the race detector's handles of their fibers. */
 struct Stacks {
   size_t fibers = 0;
   uint8_t *base = nullptr;

@@ -1,4 +1,4 @@
-/* What tests, examples and the worker need of the driver beside the library. Every function
+/* Functions of the driver that tests, examples and the worker need besides the library. Every function
  * ends the program with a sentence when the driver refuses. */
 #ifndef EPCOMM_GPU_H
 #define EPCOMM_GPU_H

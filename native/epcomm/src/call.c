@@ -38,7 +38,7 @@ void comm_forget_calls(EpComm *c) {
 
 static void *on_heap(const EpComm *c, uint64_t at) { return comm_heap(c) + at; }
 
-/* What a call launches. */
+/* The kernels of a call, and why they were chosen. */
 typedef struct Choice {
   const PackRun *run;
   uint32_t plan, first;
@@ -66,7 +66,7 @@ static EpcommStatus check_call(EpComm *c, const EpcommCall *call) {
 
 uint8_t *comm_heap(const EpComm *c) { return (uint8_t *)(uintptr_t)c->heap[c->options.rank]; }
 
-/* Whether bytes from p on lie in what epcomm_extra gave. */
+/* Whether the bytes from p on lie in the memory of epcomm_extra. */
 static int in_extra(const EpComm *c, const void *p, uint64_t bytes) {
   uint64_t from = (uint64_t)(uintptr_t)p, base = (uint64_t)(uintptr_t)on_heap(c, c->at.extra), all = c->options.extra_bytes;
   return from >= base && from - base <= all && bytes <= all - (from - base);
@@ -120,13 +120,13 @@ static const int32_t *ids_of(const EpComm *c, const EpcommCall *call, const Choi
   return call->ids_bits == 64 ? (const int32_t *)on_heap(c, k->at->ids[op]) : (const int32_t *)call->topk_ids;
 }
 
-/* Whether an op narrows its ids. Where combines come in any order, the ids that the last
- * dispatch narrowed may be those of another call. */
+/* Whether an op narrows its ids. Where combines come in any order, the last dispatch may have
+ * narrowed the ids of another call. */
 static int narrows(const EpComm *c, const EpcommCall *call, int op) {
   return call->ids_bits == 64 && (op == DISPATCH || pack_any_order(c->pack.head));
 }
 
-/* Outputs of dispatch, which combine reads too. */
+/* Fills in the outputs of dispatch, which combine reads too. */
 static void place_outputs(const EpComm *c, const EpcommCall *call, const Choice *k, EpArgs *a) {
   const SlotAt *at = k->at;
   int own = call->out != NULL;
@@ -175,9 +175,13 @@ static DrvResult launch(const EpComm *c, DrvFunction f, uint32_t grid, uint32_t 
 /* One launch of a config. `early` lets it begin while the kernel before it drains. */
 static DrvResult launch_ready(const EpComm *c, const Ready *r, EpArgs *a, int last, int early, DrvStream stream) {
   const PackLaunch *l = r->launch;
-  memcpy(&a->sms, l->words, 5 * sizeof l->words[0]);
-  memcpy(&a->rotate, l->words + 5, sizeof l->words[5]);
-  memcpy(&a->pause_ns, l->words + 6, sizeof l->words[6]);
+  a->sms = l->sms;
+  a->wait_sms = l->wait_sms;
+  a->count_sms = l->count_sms;
+  a->tile_tokens = l->tile_tokens;
+  a->chunk_bytes = l->chunk_bytes;
+  a->rotate = l->first_own;
+  a->pause_ns = l->second_own;
   a->stamp = last; /* see ep_number_done in common/check.cuh */
   return launch(c, r->function, l->grid, l->block, l->shared, early && (l->flags & PACK_PDL), a, stream);
 }
@@ -197,7 +201,7 @@ static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choic
   return grid == 0 ? 0 : launch(c, c->narrow, grid < 64 ? grid : 64, 256, 0, 0, &a, stream);
 }
 
-/* Debug mode: what is about to be called, compared over ranks on the device. */
+/* Compares over ranks, on the device, what is about to be called: debug mode. */
 static DrvResult compare(const EpComm *c, const EpcommCall *call, const Choice *k, int op, const EpArgs *like, DrvStream stream) {
   EpArgs a = c->base;
   a.counters = like->counters; /* a difference ends this call's waits too */
@@ -216,8 +220,8 @@ static DrvResult begin(EpComm *c, const EpcommCall *call, const Choice *k, int o
   return r;
 }
 
-/* The launches of a call, or of its halves. Kernels that send and receive at once
- * are launched by the first half, and the second waits for them. */
+/* Launches the kernels of a call or of one half. The first half launches kernels that send
+ * and receive at once; the second waits for them. */
 static DrvResult issue(EpComm *c, const EpcommCall *call, const Choice *k, int op, int half, DrvStream stream) {
   const PackPlan *plan = &c->pack.plans[k->plan];
   const PackConfig *config = &c->pack.configs[op == DISPATCH ? plan->dispatch : plan->combine];
@@ -289,7 +293,7 @@ EpcommStatus epcomm_combine(EpComm *c, const EpcommCall *call, EpcommStream s) {
 EpcommStatus epcomm_combine_send(EpComm *c, const EpcommCall *call, EpcommStream s) { return perform(c, call, COMBINE, FIRST_HALF, s); }
 EpcommStatus epcomm_combine_recv(EpComm *c, const EpcommCall *call, EpcommStream s) { return perform(c, call, COMBINE, SECOND_HALF, s); }
 
-/* A kernel of one warp that belongs to no call. */
+/* Launches a kernel of one warp outside of any call. */
 static EpcommStatus one_warp(EpComm *c, DrvFunction f, EpArgs *a, const char *what, DrvStream stream) {
   DrvContext before = NULL;
   if (c->fault->set) return faulted(c);

@@ -1,4 +1,4 @@
-/* What the files of the library share. */
+/* Declarations shared by the files of the library. */
 #ifndef EPCOMM_COMM_H
 #define EPCOMM_COMM_H
 
@@ -7,7 +7,7 @@
 #include "epcomm.h"
 #include "pack.h"
 
-#define COMM_STATES 16 /* of a pack at most: dtypes times kinds of memory */
+#define COMM_STATES 16 /* most states of a pack: dtypes times kinds of memory */
 
 /* Offsets on the heap, the same on every rank. */
 typedef struct StateAt {
@@ -17,7 +17,7 @@ typedef struct StateAt {
 } StateAt;
 
 typedef struct SlotAt {
-  uint64_t agree;  /* what debug mode compares: slots need not be called in one order */
+  uint64_t agree;  /* words of debug mode, one set a slot: slots need not be called in one order */
   uint64_t ids[2]; /* [max_tokens, topk] int32, narrowed, by op: the same memory where a combine follows its dispatch */
   uint64_t out, out_scales, row_offsets, expert_ids, src_info, scale_offsets;
   uint64_t y; /* over nodes: the network reads it */
@@ -36,9 +36,9 @@ typedef struct Ready {
   const PackLaunch *launch;
 } Ready;
 
-/* What the host remembers of a slot. */
+/* What the host knows about a slot. */
 typedef struct Slot {
-  int plan;             /* of the last dispatch, -1 for none */
+  int plan;             /* plan of the last dispatch, -1 for none */
   int begun[2];         /* plan of the send that waits for its recv, by op, -1 for none */
   DrvStream sent[2];    /* stream of the last send, by op */
   DrvEvent done[2];     /* recorded behind it */
@@ -49,7 +49,7 @@ typedef struct EpSource EpSource;
 struct EpComm {
   EpcommOptions options;
   Pack pack;
-  int nodes; /* of the pack */
+  int nodes; /* number of nodes, from the pack */
   const Driver *driver;
   DrvDevice device;
   DrvContext context;
@@ -64,24 +64,24 @@ struct EpComm {
   int opened[EPCOMM_MAX_RANKS]; /* 1: by an IPC handle, to be closed */
   volatile EpFault *fault;      /* host memory that the device can write */
   DrvPointer fault_device;
-  EpArgs base;                  /* what every launch shares */
+  EpArgs base;                  /* arguments that every launch shares */
   Slot slots[EPCOMM_MAX_SLOTS];
   char text[EPCOMM_TEXT];
 };
 
-/* Notes a sentence and gives the status. */
+/* Stores a sentence for epcomm_error and returns the status. */
 EpcommStatus comm_say(EpComm *c, EpcommStatus status, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* The same for a result of the driver. */
+/* Stores the sentence of a driver's result and returns EPCOMM_DRIVER. */
 EpcommStatus comm_driver(EpComm *c, DrvResult result, const char *what);
 
 /* This rank's own heap. */
 uint8_t *comm_heap(const EpComm *c);
 
-/* Fills a struct of a caller, whose header may be older: `size`, its first member, says
- * how much of it there is, and stays. */
+/* Fills a caller's struct. The caller's header may be older: the first member, `size`, gives
+ * the number of bytes to write, and keeps its value. */
 void comm_give(void *out, const void *whole, size_t bytes);
 
-/* create.c: the status of a heap for which a GPU has too little memory. */
+/* create.c: reports that a GPU has too little memory for the heap. */
 EpcommStatus comm_no_room(EpComm *c, uint64_t free_bytes);
 
 /* heap.c */
@@ -92,9 +92,9 @@ EpcommStatus heap_fill(EpComm *c);
 EpcommStatus load_kernels(EpComm *c);
 void unload_kernels(EpComm *c);
 
-/* exchange.c: meets all ranks. Every rank brings the status that it has so far;
- * the result is EPCOMM_OK only if all brought that. `mine` is `bytes` bytes for the
- * others, `all` has room for those of all ranks. */
+/* exchange.c: meets all ranks. Every rank brings its status so far; the result is EPCOMM_OK
+ * only if all ranks brought that. `mine` holds `bytes` bytes for the others, `all` has room
+ * for the bytes of all ranks. */
 EpcommStatus exchange(EpComm *c, EpcommStatus status, const void *mine, void *all, size_t bytes);
 /* Lets this rank address the heaps of the others. */
 EpcommStatus exchange_heaps(EpComm *c, EpcommStatus status);
@@ -106,8 +106,8 @@ typedef struct Place {
 } Place;
 Place comm_place(void);
 
-/* network.c: ranks on several nodes. Opening is local; joining and taking or giving the
- * heap are collective, and every rank brings the status that it has so far. */
+/* network.c: ranks on several nodes. Opening is local; joining, and taking or giving back the
+ * heap, are collective, and every rank brings its status so far. */
 EpcommStatus network_open(EpComm *c);
 EpcommStatus network_join(EpComm *c);
 EpcommStatus network_take(EpComm *c, EpcommStatus status);
@@ -120,7 +120,7 @@ EpcommStatus network_settle(EpComm *c); /* waits for what this rank's kernels ha
 
 /* call.c */
 void call_prepare(EpComm *c);
-void comm_forget_calls(EpComm *c); /* as if none had been made */
+void comm_forget_calls(EpComm *c); /* sets the slots to the state before any call */
 
 /* fault.c */
 void fault_sentence(const EpComm *c, const EpFault *f, char *text);

@@ -1,5 +1,5 @@
-/* Creation and the end. Every rank comes to every meeting, whatever went wrong
- * before: a rank that left early would leave the others waiting. */
+/* Creation and destruction. Every rank comes to every meeting, even after an error: if one
+ * left early, the others would wait for it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +99,7 @@ static EpcommStatus open_device(EpComm *c) {
   return r == 0 ? EPCOMM_OK : comm_driver(c, r, "primary context");
 }
 
-/* What must be the same on all ranks. */
+/* Values that must be the same on all ranks. */
 typedef struct Terms {
   uint8_t digest[32], abi[32];
   int32_t ranks, in_flight, reduced, debug, own_outputs;
@@ -151,7 +151,7 @@ static EpcommStatus take_heap(EpComm *c) {
   return comm_no_room(c, free_bytes);
 }
 
-/* The fault record and the events of slots. */
+/* Allocates the fault record and the events of slots. */
 static EpcommStatus take_records(EpComm *c) {
   const Driver *d = c->driver;
   void *host = NULL;
@@ -263,8 +263,7 @@ EpcommStatus epcomm_create(EpComm **comm, const EpcommOptions *options, char *te
     return EPCOMM_OK;
   }
   snprintf(text, EPCOMM_TEXT, "%s", c->text);
-  /* Ranks that failed before heaps were mapped have none of others' open, and all
-   * ranks fail alike, so all come here or none. */
+  /* All ranks fail alike: all come here, or none does. */
   take_down(c, c->options.ranks > 1 && s != EPCOMM_GATHER);
   finish(c, before);
   return s;

@@ -86,11 +86,11 @@ typedef struct Driver {
   DrvResult (*stream_wait)(DrvStream, DrvEvent, unsigned);
 } Driver;
 
-/* The driver, loaded and initialised once a process; NULL with a sentence, of
+/* Returns the driver, loaded and initialised once a process; or NULL, with a sentence in text, of
  * EPCOMM_TEXT bytes. */
 const Driver *driver_open(char *text);
 
-/* The driver's words for a result. */
+/* Writes the driver's name and words for a result. */
 void driver_describe(const Driver *driver, DrvResult result, char text[96]);
 
 #endif

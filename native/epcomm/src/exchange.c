@@ -6,7 +6,7 @@
 
 #include "comm.h"
 
-/* Before every message: how far the rank came. */
+/* Precedes every message: the rank and its status so far. */
 typedef struct Prefix {
   uint32_t magic, version;
   int32_t rank, status;

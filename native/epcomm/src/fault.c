@@ -1,4 +1,4 @@
-/* Sentences, faults and the way back from them. */
+/* Sentences, faults and reset. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +26,7 @@ const char *epcomm_status_name(EpcommStatus status) {
   return (unsigned)status < sizeof names / sizeof names[0] ? names[status] : "unknown";
 }
 
-/* What debug mode compared, as call.c packs it. */
+/* Says what debug mode found; call.c packs the words. */
 static void describe_agree(const EpComm *c, const EpFault *f, char *text) {
   static const char *const ops[] = {"dispatch", "combine"};
   uint32_t mine = (uint32_t)f->want, theirs = (uint32_t)f->got;

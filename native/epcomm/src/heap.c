@@ -1,5 +1,5 @@
-/* Where everything lies on the heap of a rank, and its first contents. Slot bytes
- * are counted in Go too, for epbench pack show: kernels/cuda/pack/read.go. */
+/* The layout of a rank's heap, and its first contents. kernels/cuda/pack/read.go computes the
+ * bytes of a slot too, for epbench pack show. */
 #include <string.h>
 
 #include "comm.h"

@@ -1,4 +1,4 @@
-/* What a caller may ask, with or without a GPU. */
+/* Answers to a caller's questions, with or without a GPU. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -101,8 +101,8 @@ void *epcomm_extra(EpComm *c) {
   return c->options.extra_bytes > 0 ? comm_heap(c) + c->at.extra : NULL;
 }
 
-/* As tune/ep/class.go, which says where the bounds come from: both measures are
- * taken three standard deviations of a fair draw towards even. */
+/* Classifies as tune/ep/class.go does, which gives the sources of the bounds. Both measures
+ * are moved three standard deviations of a fair draw towards even. */
 EpcommRouting epcomm_classify(const int64_t *counts, int experts, int ranks) {
   double total = 0, pairs = 0, fullest = 0, load = 0;
   if (counts == NULL || ranks < 1 || experts < 1 || experts % ranks != 0) return EPCOMM_ALL_ROUTINGS;

@@ -22,7 +22,7 @@ static EpcommStatus find(EpComm *c, uint32_t module, const char *entry, DrvFunct
   return r == 0 ? EPCOMM_OK : comm_driver(c, r, entry);
 }
 
-/* Attributes that a first launch would otherwise set, waiting for the device. */
+/* Sets attributes of a kernel now: a first launch would set them and wait for the device. */
 static DrvResult ready(const Driver *d, DrvFunction f, uint32_t shared, int *most_threads) {
   int most = 0, local = 0;
   size_t stack = 0;
@@ -35,8 +35,8 @@ static DrvResult ready(const Driver *d, DrvFunction f, uint32_t shared, int *mos
   return r;
 }
 
-/* All blocks of a grid wait for each other, so all must be on the device at once,
- * beside those of as many streams as carry calls together. */
+/* Checks that all blocks of a grid can be on the device at once, since they wait for each
+ * other, together with the blocks of the other streams that carry calls. */
 static EpcommStatus check_resident(EpComm *c, const PackLaunch *l, DrvFunction f) {
   const char *entry = pack_text(&c->pack, l->entry);
   int threads = 0, blocks = 0;

@@ -1,6 +1,6 @@
-/* The machine as a table's header names it: kernels/cuda/drive/machine.go writes the same
- * key, and the examples compare them on GPUs. NVML alone knows NVLinks and PCI ids;
- * it is found by dlopen, like the driver. */
+/* Names the machine as a table's header does: kernels/cuda/drive/machine.go writes the same key,
+ * and the examples compare the two on GPUs. Only NVML knows NVLinks and PCI ids; it is
+ * found by dlopen, like the driver. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static int find(void *library, const char *name, void *slot) {
   return f != NULL;
 }
 
-/* 1 if NVML is here and initialised. The library stays open, as the driver does. */
+/* Returns 1 if NVML is installed and could be initialised. The library stays open. */
 static int nvml_open(Nvml *n) {
   void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   return library != NULL && find(library, "nvmlInit_v2", &n->init) && find(library, "nvmlShutdown", &n->shutdown) &&
@@ -80,7 +80,7 @@ static void name_link(const Nvml *n, int known, const Driver *d, EpcommMachine *
   else snprintf(m->link, sizeof m->link, "%s", m->gpus == 1 ? "none" : apart(d, m->gpus) ? "apart" : "pcie");
 }
 
-/* What the driver says of device 0; all GPUs of a host are taken to be alike. */
+/* Asks the driver about device 0; all GPUs of a host are assumed to be alike. */
 static DrvResult ask_driver(const Driver *d, EpcommMachine *m) {
   DrvDevice device;
   size_t memory = 0;

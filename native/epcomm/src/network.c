@@ -21,7 +21,8 @@ static struct {
 } group;
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
-/* Where the library may lie: what the caller or the environment names, else by its name. */
+/* Writes the library's path: in the folder that the caller or the environment names, else
+ * its name alone. */
 static void library_path(const EpComm *c, char *path, size_t bytes) {
   const char *folder = c->options.nvshmem != NULL ? c->options.nvshmem : getenv(EP_SHMEM_FOLDER);
   if (folder == NULL || folder[0] == 0) snprintf(path, bytes, "%s", EP_SHMEM_LIBRARY);
@@ -63,14 +64,14 @@ EpcommStatus network_open(EpComm *c) {
                   group.ranks, c->options.rank, c->options.ranks);
 }
 
-/* What ranks tell each other before they join. */
+/* The message of a rank to the others before they join. */
 typedef struct Hello {
   Place place;
   EpShmemID id; /* of the group joined; rank 0's of a new one where none is */
   int32_t joined, pad;
 } Hello;
 
-/* The same outcome on every rank, since all see the same. */
+/* Checks the messages. Every rank comes to the same result, since all see the same. */
 static EpcommStatus check_hello(EpComm *c, const Hello *all) {
   int ranks = c->options.ranks, each = ranks / c->nodes;
   for (int b = 0; b < ranks; b++) {
@@ -116,7 +117,8 @@ EpcommStatus network_join(EpComm *c) {
   return exchange(c, s, NULL, NULL, 0);
 }
 
-/* NVSHMEM would wait for a rank that has no room, so ask before. */
+/* Checks the free memory before the allocation, in which NVSHMEM would wait for a rank
+ * without room. */
 static EpcommStatus check_room(EpComm *c) {
   size_t free_bytes = 0, total = 0;
   DrvResult r = c->driver->memory_info(&free_bytes, &total);
@@ -136,7 +138,7 @@ static EpcommStatus find_heaps(EpComm *c) {
   return EPCOMM_OK;
 }
 
-/* Where the heap was taken on some ranks only, nobody can give it back: it goes with the
+/* Takes the heap. Where only some ranks got it, none can give it back: it is freed with the
  * process. */
 EpcommStatus network_take(EpComm *c, EpcommStatus s) {
   DrvPointer *own = &c->heap[c->options.rank];

@@ -52,7 +52,7 @@ static int check_header(const PackHeader *h, size_t bytes, char *text) {
 int pack_by_rank(const PackHeader *h) { return h->layout == PACK_RANK || h->layout == PACK_RANK_PACKED; }
 int pack_any_order(const PackHeader *h) { return h->layout >= PACK_MASKED; }
 
-/* kernels/cuda/declare/heap.go counts the same. */
+/* kernels/cuda/declare/heap.go computes the same sizes. */
 PackIndex pack_index(const PackHeader *h, const PackDType *d) {
   uint64_t groups = 4 * (uint64_t)h->groups, beside = 4 * d->max_rows * h->topk;
   uint64_t route = 4 * (uint64_t)h->ranks * ((uint64_t)h->max_tokens * (1 + h->topk) + 1);
@@ -61,7 +61,7 @@ PackIndex pack_index(const PackHeader *h, const PackDType *d) {
   return (PackIndex){groups, 8 * d->max_rows, groups};
 }
 
-/* The largest values that kernels and the tables of this library hold. */
+/* Checks the shape against the largest values that kernels and this library's tables hold. */
 static int check_shape(const Pack *p, char *text) {
   const PackHeader *h = p->head;
   const struct {

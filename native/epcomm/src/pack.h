@@ -43,7 +43,7 @@ typedef struct PackHeader {
   PackSection sections[PACK_SECTIONS];
 } PackHeader;
 
-/* Behind the header of packs for several nodes, and counted in its header_bytes. */
+/* Follows the header in packs for several nodes; header_bytes includes it. */
 typedef struct PackHosts {
   uint32_t nodes;
   uint32_t network[3]; /* version of NVSHMEM that binaries with PACK_NETWORK are linked to */
@@ -69,11 +69,10 @@ typedef struct PackModule {
   uint32_t name, flags;
 } PackModule;
 
-#define PACK_WORDS 7 /* EpArgs.sms to chunk_bytes, then the two that one kernel alone gives a meaning to */
-
 typedef struct PackLaunch {
   uint32_t module, entry, grid, block, shared, flags;
-  int32_t words[PACK_WORDS];
+  int32_t sms, wait_sms, count_sms, tile_tokens, chunk_bytes; /* as in EpArgs */
+  int32_t first_own, second_own; /* for the two words of EpArgs that each kernel names for itself, as rotate and pause_ns */
   uint32_t unused;
 } PackLaunch;
 
@@ -93,7 +92,7 @@ typedef struct PackRun {
   uint32_t last, plan, elsewhere, text;
 } PackRun;
 
-/* A pack in memory, every number in it checked. */
+/* A pack in memory. Every number in it has been checked. */
 typedef struct Pack {
   uint8_t *data; /* 16-byte aligned copy of the file */
   const PackHeader *head;
@@ -111,13 +110,13 @@ typedef struct Pack {
   const uint8_t *cubins;
 } Pack;
 
-/* Both give 0, or -1 with a sentence in text, of EPCOMM_TEXT bytes; then nothing
- * is to be freed. */
+/* Both return 0, or -1 with a sentence in text, of EPCOMM_TEXT bytes; after -1 there is
+ * nothing to free. */
 int pack_read(Pack *pack, const void *data, size_t bytes, char *text);
 int pack_open(Pack *pack, const char *path, char *text);
 void pack_free(Pack *pack);
 
-/* Bytes of the outputs that say what a row is: expert_ids, src_info, scale_offsets. */
+/* Bytes of the outputs that describe rows: expert_ids, src_info, scale_offsets. */
 typedef struct PackIndex {
   uint64_t expert_ids, src_info, scale_offsets;
 } PackIndex;
@@ -129,8 +128,8 @@ uint32_t pack_nodes(const Pack *pack);
 uint32_t pack_count(const Pack *pack, int section);
 const char *pack_text(const Pack *pack, uint32_t at);
 
-/* The run for a token count, NULL if the pack has no such look-up. dtype is an
- * index; routing is the place of the class, 0 to 4. */
+/* Returns the run for a token count, or NULL if the pack has no such look-up. dtype is an
+ * index; routing is the number of the class, 0 to 4. */
 const PackRun *pack_find(const Pack *pack, uint32_t dtype, int reduced, int purpose, int routing, uint32_t tokens,
                          uint32_t *first);
 

@@ -1,4 +1,4 @@
-/* What a call adds to a graph of calls, laid out as kernels/cuda/drive/schedule.go lays out a round
+/* Measures what a call adds to a graph of calls, laid out as kernels/cuda/drive/schedule.go lays out a round
  * of the chain clock. It prints the slowest rank's median; epbench bench takes the slowest
  * rank of each round, and then the median. Over threads the peers' memory is this process's
  * own, over processes it is imported. */
@@ -30,7 +30,7 @@ static EpcommStatus chain(EpComm *comm, const EpcommCall *c, const char *op, int
   return s == EPCOMM_OK ? epcomm_stamp(comm, stamps + 2, stream) : s;
 }
 
-/* Seconds of a call in the replay that the stream has passed. */
+/* Returns the seconds of a call in the replay that the stream has passed. */
 static double seconds_of(const uint64_t *stamps, int fold, GpuStream stream) {
   uint64_t at[3];
   gpu_download(at, stamps, sizeof at, stream);

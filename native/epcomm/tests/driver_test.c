@@ -1,4 +1,4 @@
-/* driver.h declares by hand what cuda.h declares: compiled, never run. */
+/* Compares the declarations of driver.h with cuda.h; it is compiled and never run. */
 #include <cuda.h>
 
 #include "driver.h"

@@ -1,4 +1,4 @@
-/* What goes wrong in production, and that every living rank is told in time. */
+/* Faults of production: every living rank must be told in time. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static EpcommStatus call_once(Moe *m, uint64_t n, int most, GpuStream stream) {
   return s != EPCOMM_OK ? s : epcomm_fault(m->comm, NULL);
 }
 
-/* Checked calls, also after a reset. */
+/* Makes checked calls, after a reset too. */
 int ranks_right(Moe *m, int most, GpuStream stream) {
   for (uint64_t n = 100; n < 104; n++) {
     int tokens = moe_tokens(m, n, m->info.rank, most);
@@ -87,7 +87,7 @@ static void never_call(Moe *m, Seat *seat, const Plan *p, GpuStream stream) {
   (void)m, (void)seat, (void)p, (void)stream;
 }
 
-/* Dies while a peer's kernels wait for it. */
+/* Kills this process while a peer's kernels wait for it. */
 static void be_killed(Moe *m, Seat *seat, const Plan *p, GpuStream stream) {
   (void)m, (void)seat, (void)stream;
   pause_for(p->deadline / 2);
@@ -116,7 +116,7 @@ static int test_other_pack(Seat *seat, void *plan) {
   return ranks_refused(seat, &o, EPCOMM_DISAGREE, EPCOMM_DISAGREE);
 }
 
-/* Options that all ranks must share: with each, the last rank's heap lies otherwise. */
+/* Options that all ranks must share: each of them changes the layout of the last rank's heap. */
 static int test_options(Seat *seat, void *plan) {
   EpcommOptions o[3];
   int bad = 0;
@@ -137,7 +137,7 @@ static int test_other_kind(Seat *seat, void *plan) {
   return ranks_refused(seat, &o, EPCOMM_MACHINE, EPCOMM_PEER);
 }
 
-/* The pack's file with its end cut off, then with a bit turned. */
+/* Creates from the pack's file with its end cut off, then with one bit changed. */
 static int test_truncated(Seat *seat, void *plan) {
   const Plan *p = plan;
   EpcommOptions o = ranks_options(seat, p);

@@ -156,7 +156,7 @@ EpcommCall moe_call(const Moe *m, int slot, int dtype, int tokens, int fullest, 
   return c;
 }
 
-/* What dispatch left for a call. */
+/* Downloads the outputs of a dispatch. */
 typedef struct Left {
   EpcommOutputs o;
   int dtype;
@@ -168,7 +168,7 @@ static float value(const Moe *m, const Left *l, uint64_t row, int column) {
   return e4m3(p[column]) * m->scales[(uint64_t)(column / 128) * l->o.max_rows + row];
 }
 
-/* One row against the token it came from. */
+/* Compares one row with its token. */
 static int wrong_row(const Moe *m, const Left *l, uint64_t n, uint64_t row, int source, int token) {
   for (int c = 0; c < m->info.hidden; c++) {
     float want = widen(element(n, source, token, c)), got = value(m, l, row, c);
@@ -180,7 +180,7 @@ static int wrong_row(const Moe *m, const Left *l, uint64_t n, uint64_t row, int 
   return 0;
 }
 
-/* Rows of one local expert: of each source in turn, its tokens in any order. */
+/* Checks the rows of one local expert: of each source in turn, its tokens in any order. */
 static int wrong_group(Moe *m, const Left *l, uint64_t n, int most, int local) {
   const EpcommInfo *i = &m->info;
   int expert = i->rank * i->local_experts + local, bad = 0;

@@ -1,4 +1,4 @@
-/* A small mixture of experts for tests: inputs that every rank can work out for
+/* A small mixture of experts for tests: inputs that every rank can compute for
  * every rank, what stands in for the experts, and a check of all answers. */
 #ifndef EPCOMM_TESTS_MOE_H
 #define EPCOMM_TESTS_MOE_H
@@ -14,7 +14,7 @@ typedef struct Moe {
   int32_t *ids;     /* [max_tokens, topk] */
   int64_t *wide;
   float *weights;
-  uint8_t *rows;    /* what dispatch left */
+  uint8_t *rows;    /* outputs of dispatch */
   float *scales;
   uint16_t *y, *combined;
   int32_t *src;
@@ -32,17 +32,17 @@ int moe_fullest(const Moe *m, uint64_t n, int most);
 /* Draws and uploads the inputs of this rank. */
 void moe_inputs(Moe *m, uint64_t n, int tokens, GpuStream stream);
 
-/* Where the experts' rows of a slot go: over nodes into the library's memory. */
+/* The memory for the experts' rows of a slot: over nodes it is the library's. */
 void *moe_y(const Moe *m, int slot);
 
 /* A call over this rank's memory. */
 EpcommCall moe_call(const Moe *m, int slot, int dtype, int tokens, int fullest, int wide);
 
-/* Checks what dispatch left and writes what the experts make of it to y. 0 if it is
+/* Checks the outputs of dispatch and writes the experts' rows to y. 0 if it is
  * right; else the difference is printed. `most` draws the tokens as the ranks did. */
 int moe_experts(Moe *m, const EpcommCall *call, uint64_t n, int most, GpuStream stream);
 
-/* Checks what combine left. */
+/* Checks the outputs of combine. */
 int moe_combined(Moe *m, const EpcommCall *call, uint64_t n, GpuStream stream);
 
 #endif

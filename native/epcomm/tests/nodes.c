@@ -1,10 +1,10 @@
-/* Ranks on several nodes: what creation refuses, and what one process may do in turn. */
+/* Ranks on several nodes: what creation refuses, and creations of one process that follow each other. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "ranks.h"
 
-/* What the last rank, or all, give instead of the right options. --other is a pack of one
+/* Wrong options of the last rank, or of all. --other is a pack of one
  * host for as many ranks. EMUL_NVSHMEM is the version of the emulated library. */
 int test_refusals(Seat *seat, void *plan) {
   const Plan *p = plan;
@@ -38,7 +38,7 @@ static int breaking_gather(void *seat, const void *mine, void *all, size_t bytes
   return broken ? 1 : world_gather(seat, mine, all, bytes);
 }
 
-/* Creates, calls, and gives what is left to destroy; NULL when that was wrong. */
+/* Creates, makes calls, and returns the EpComm to destroy; NULL when something was wrong. */
 static EpComm *use(const EpcommOptions *o, const Plan *p) {
   EpComm *comm = NULL;
   char text[EPCOMM_TEXT];
@@ -65,7 +65,7 @@ int test_left(Seat *seat, void *plan) {
   return bad | ranks_refused(seat, &o, EPCOMM_NETWORK, EPCOMM_NETWORK);
 }
 
-/* The same where the last rank's GPU has failed: it cannot join the barrier of NVSHMEM's
+/* test_left where the last rank's GPU has failed: it cannot join the barrier of NVSHMEM's
  * free. EMUL_BROKEN makes the emulated driver say so. */
 int test_crashed(Seat *seat, void *plan) {
   EpcommOptions o = ranks_options(seat, plan);
@@ -93,7 +93,7 @@ static int y_elsewhere(Moe *m, int most, GpuStream stream) {
   return s != EPCOMM_OK ? ranks_say(m->comm, "combine", s) : moe_combined(m, &c, 1, stream);
 }
 
-/* And where it fails while memory is filled, behind NVSHMEM's allocation. */
+/* test_crashed where the GPU fails while memory is filled, after NVSHMEM's allocation. */
 int test_unfilled(Seat *seat, void *plan) {
   EpcommOptions o = ranks_options(seat, plan);
   if (ranks_is_last(seat)) setenv("EMUL_BROKEN", "1", 1);

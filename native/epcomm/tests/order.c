@@ -46,7 +46,7 @@ static float bf16(uint16_t b) {
   return f;
 }
 
-/* Each token comes back times the sum of its weights. */
+/* Checks that each token comes back times the sum of its weights. */
 static int wrong(Own *o, GpuStream stream) {
   const Moe *m = o->m;
   gpu_download(m->combined, o->call.combined, 2 * (size_t)o->call.tokens * (size_t)m->info.hidden, stream);

@@ -1,4 +1,4 @@
-/* epcomm-test: what the library promises, over threads or processes, on GPUs or on
+/* epcomm-test: tests of the library's promises, with threads or processes, on GPUs or on
  * the emulated driver.
  *
  *   epcomm-test PACK TEST [--processes] [--gpus N] [--calls N] [--replays N]
@@ -60,7 +60,7 @@ EpComm *ranks_create(Seat *seat, const Plan *p, int in_flight, int debug, uint64
   return comm;
 }
 
-/* The dtypes of a pack in turn. */
+/* Returns the dtypes of a pack in turn. */
 static int dtype_of(const Moe *m, uint64_t n) {
   int have[4], count = 0;
   for (int d = 1; d <= 4; d++)
@@ -68,7 +68,7 @@ static int dtype_of(const Moe *m, uint64_t n) {
   return have[n % (uint64_t)count];
 }
 
-/* One call, checked. */
+/* Makes one call and checks it. */
 static int one_call(Moe *m, uint64_t n, int slot, int most, GpuStream stream) {
   int tokens = moe_tokens(m, n, m->info.rank, most);
   EpcommCall c = moe_call(m, slot, dtype_of(m, n), tokens, moe_fullest(m, n, most), n % 3 == 1);
@@ -150,7 +150,7 @@ static int test_graphs(Seat *seat, void *plan) {
   return bad;
 }
 
-/* Two slots, each with its inputs; halves on two streams. */
+/* Makes calls on two slots, each with its inputs, in halves on two streams. */
 static int flight_round(Moe **m, uint64_t n, int most, GpuStream ours, GpuStream side) {
   EpcommCall c[2];
   EpcommStatus s = EPCOMM_OK;
@@ -195,7 +195,7 @@ static int test_flight(Seat *seat, void *plan) {
   return bad;
 }
 
-/* Outputs in the extra memory, where any kernel may write, and outside the heap. */
+/* Makes calls with outputs in the extra memory, where any kernel may write, and outside the heap. */
 static int test_outputs(Seat *seat, void *plan) {
   const Plan *p = plan;
   EpComm *comm = ranks_create(seat, p, 1, 0, 64u << 20);
@@ -231,7 +231,7 @@ static int test_outputs(Seat *seat, void *plan) {
   return bad;
 }
 
-/* Where memory differs, what was free after each creation says whether it goes on. */
+/* Prints the free memory after each creation: a leak grows with each. */
 static int test_leak(Seat *seat, void *plan) {
   const Plan *p = plan;
   gpu_use(ranks_device(seat, p));
@@ -251,7 +251,7 @@ static int test_leak(Seat *seat, void *plan) {
   return bad;
 }
 
-/* Host time of dispatch and combine, in batches that fit the stream's queue. */
+/* Measures the host time of dispatch and combine, in batches that fit the stream's queue. */
 static int test_host(Seat *seat, void *plan) {
   const Plan *p = plan;
   EpComm *comm = ranks_create(seat, p, 1, 0, 0);
@@ -313,7 +313,7 @@ static Plan arguments(int argc, char **argv) {
   return p;
 }
 
-/* Ranks and nodes are the pack's. */
+/* Reads ranks and nodes from the pack. */
 static EpcommInfo info_of(const char *path) {
   static uint8_t data[1 << 26];
   FILE *f = fopen(path, "rb");

@@ -1,17 +1,17 @@
-/* What the tests of tests/ranks.c and tests/faults.c share. */
+/* Declarations shared by the tests of this folder. */
 #ifndef EPCOMM_TESTS_RANKS_H
 #define EPCOMM_TESTS_RANKS_H
 
 #include "moe.h"
 #include "world.h"
 
-/* How the program was asked to run. */
+/* The options of the program. */
 typedef struct Plan {
   const char *pack, *other; /* other: a second pack, for faults */
   int ranks, nodes, processes;
-  int gpus;                 /* that ranks share in turn; 0: one each */
+  int gpus;                 /* GPUs that ranks share in turn; 0: one each */
   int calls, replays;
-  int most;                 /* tokens drawn at most */
+  int most;                 /* largest number of tokens drawn */
   int dtype;                /* EpcommDType of chain */
   double deadline;          /* seconds */
   const char *test;

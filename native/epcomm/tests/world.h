@@ -21,7 +21,7 @@ int world_gather(void *seat, const void *mine, void *all, size_t bytes);
  * `victim` may end as it likes; -1 for none. */
 int world_run(int ranks, int processes, int victim, int (*body)(Seat *seat, void *context), void *context);
 
-/* Seconds since some moment. */
+/* Returns seconds of a clock that never goes back. */
 double now(void);
 
 #endif

@@ -1,7 +1,7 @@
 # make release: archives for Linux on amd64 and arm64 (Grace hosts) in dist/.
 # Another architecture than this host's needs its C cross-compiler for the GPU
 # worker: gcc-aarch64-linux-gnu or gcc-x86-64-linux-gnu.
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+VERSION ?= $(shell sed -n 's/^var version = "\(.*\)"$$/\1/p' cmd/epbench/version.go)
 DIST    ?= dist
 HOSTARCH = $(shell $(GO) env GOHOSTARCH)
 
@@ -31,7 +31,7 @@ release: release-amd64 release-arm64 ## dist/: an archive for each architecture,
 # A static pattern: make looks for no implicit rule of phony targets.
 release-amd64 release-arm64: release-%: cuda-toolkit $(CUDA_STUB)/%/libcuda.so
 	rm -rf $(DIST)/epbench-$(VERSION)-linux-$* && mkdir -p $(DIST)/epbench-$(VERSION)-linux-$*/completions
-	CGO_ENABLED=0 GOARCH=$* $(GO) build -trimpath -ldflags '-s -w -X main.release=$(VERSION)' -o $(DIST)/epbench-$(VERSION)-linux-$*/epbench ./cmd/epbench
+	CGO_ENABLED=0 GOARCH=$* $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(DIST)/epbench-$(VERSION)-linux-$*/epbench ./cmd/epbench
 	$(call gpu_program,$*,$(DIST)/epbench-$(VERSION)-linux-$*/epbench-cuda,cuda,./cmd/epbench-cuda)
 	$(call gpu_program,$*,$(DIST)/epbench-$(VERSION)-linux-$*/epbench-compile,nvrtc,./cmd/epbench-compile)
 	CGO_ENABLED=0 $(GO) run -tags man ./cmd/epbench man $(DIST)/epbench-$(VERSION)-linux-$*/man/man1

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// steps are the commands by which make would make targets.
+// steps returns the commands by which make would make targets.
 func steps(t *testing.T, targets ...string) string {
 	t.Helper()
 	out, err := exec.Command("make", append([]string{"-n", "-B", "-C", "../.."}, targets...)...).CombinedOutput()
@@ -18,13 +18,19 @@ func steps(t *testing.T, targets ...string) string {
 	return string(out)
 }
 
-// TestRelease: both archives hold the three programs, man pages and completions.
+// TestRelease: both archives hold the three programs, man pages and completions, and are named
+// by the version that epbench prints.
 func TestRelease(t *testing.T) {
-	made := steps(t, "release", "VERSION=v1")
-	for _, arch := range []string{"amd64", "arm64"} {
-		for _, part := range []string{"/epbench ", "/epbench-cuda ", "/epbench-compile ", "/man/man1", "/completions/epbench.", ".tar.gz "} {
-			if !strings.Contains(made, "dist/epbench-v1-linux-"+arch+part) {
-				t.Errorf("make release: no step makes %s for %s", part, arch)
+	for want, args := range map[string][]string{version: {"release"}, "v9": {"release", "VERSION=v9"}} {
+		made := steps(t, args...)
+		if !strings.Contains(made, "-X main.version="+want+"'") {
+			t.Errorf("make %v: no program is built with version %s", args, want)
+		}
+		for _, arch := range []string{"amd64", "arm64"} {
+			for _, part := range []string{"/epbench ", "/epbench-cuda ", "/epbench-compile ", "/man/man1", "/completions/epbench.", ".tar.gz "} {
+				if !strings.Contains(made, "dist/epbench-"+want+"-linux-"+arch+part) {
+					t.Errorf("make %v: no step makes %s for %s", args, part, arch)
+				}
 			}
 		}
 	}

@@ -3,31 +3,16 @@ package main
 import (
 	"fmt"
 	"runtime"
-	"runtime/debug"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/epbench/epbench/tune/table"
 )
 
-// release is set by the release build.
-var release string
-
-// version is the release's, or that of the module where `go install` fetched one.
-var version = versionOf(debug.ReadBuildInfo())
-
-// versionOf reads no version of a build from a checkout: it would change with each commit,
-// and with it the first line of every run.
-func versionOf(info *debug.BuildInfo, ok bool) string {
-	switch {
-	case release != "":
-		return release
-	case ok && info.Main.Sum != "": // fetched: a checkout has no checksum
-		return strings.TrimPrefix(info.Main.Version, "v")
-	}
-	return "0.1.0-dev"
-}
+// version is the release that this source makes; release.mk reads it here. A packager's
+// -X main.version=... replaces it. It does not hold the commit, with which the first line of
+// every run would change.
+var version = "v0.1.0"
 
 func versionText() string {
 	return fmt.Sprintf("epbench %s (table schema %d, %s, %s/%s)", version, table.Schema, runtime.Version(), runtime.GOOS, runtime.GOARCH)
@@ -36,7 +21,7 @@ func versionText() string {
 func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the version and the table schema it reads",
+		Short: "Print the version and the table schema",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionText())

@@ -6,7 +6,7 @@ FUZZTIME ?= 10s
 # found all the same.
 PATIENCE ?= 30m
 
-.PHONY: help build test race lint fuzz bench mutation golden tables model engine-readers clean
+.PHONY: help build test race lint fuzz bench mutation golden pages tables model engine-readers clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -51,6 +51,9 @@ mutation: ## mutation tests of what decides; needs gremlins v0.6.0 (github.com/g
 
 golden: ## rewrite expected outputs; review the diff
 	EPBENCH_UPDATE=1 $(GO) test ./cmd/epbench ./reports/... ./tune/table/... ./kernels/worker
+
+pages: ## rewrite the figures of README and docs from their recordings; review the diff
+	EPBENCH_UPDATE=1 $(GO) test -run '^TestPages$$|^TestDocument$$' ./cmd/epbench ./docs/workloads
 
 tables: build ## the embedded GPU tables, merged again from their runs, are the same
 	@out=$$(mktemp -d) && testdata/archive/merge.sh $(BINDIR)/epbench $$out && \

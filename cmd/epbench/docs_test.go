@@ -18,13 +18,15 @@ type docCommand struct {
 	gpu  bool // from a block marked "sh gpu": parsed, not run
 }
 
+// variables matches the assignments before a command: "$ NAME=VALUE epbench ...".
+var variables = regexp.MustCompile(`^\$ (?:[A-Z_]+=\S+ )+`)
+
 var shBlock = regexp.MustCompile("(?ms)^```sh( gpu)?\n(.*?)^```")
 
 func docCommands(t *testing.T, root string) []docCommand {
 	t.Helper()
-	files, _ := filepath.Glob(filepath.Join(root, "docs", "*.md"))
 	var out []docCommand
-	for _, f := range append(files, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md")) {
+	for _, f := range pages(t, root) {
 		text, err := os.ReadFile(f)
 		if err != nil {
 			t.Fatal(err)
@@ -32,7 +34,7 @@ func docCommands(t *testing.T, root string) []docCommand {
 		for _, m := range shBlock.FindAllStringSubmatch(string(text), -1) {
 			for line := range strings.Lines(strings.ReplaceAll(m[2], "\\\n", " ")) {
 				line = strings.TrimSpace(line)
-				if cmd, ok := strings.CutPrefix(line, "$ epbench "); ok {
+				if cmd, ok := strings.CutPrefix(variables.ReplaceAllString(line, "$ "), "$ epbench "); ok {
 					out = append(out, docCommand{filepath.Base(f), cmd, m[1] != ""})
 				} else if cmd, ok := strings.CutPrefix(line, "$ go run ./cmd/epbench"); ok {
 					out = append(out, docCommand{filepath.Base(f), strings.TrimSpace(cmd), m[1] != ""})
@@ -43,9 +45,8 @@ func docCommands(t *testing.T, root string) []docCommand {
 	return out
 }
 
-// TestDocs runs what the documents tell the reader to type, in order, in a
-// copy-free view of the repository: a directory with links to what the
-// commands may read. Commands that need a GPU are parsed only.
+// TestDocs runs what the documents tell the reader to type, in order, outside the
+// repository. It parses commands that need a GPU.
 func TestDocs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real sweeps; left out with -short")
@@ -58,13 +59,7 @@ func TestDocs(t *testing.T) {
 	if len(commands) < 5 {
 		t.Fatalf("only %d commands found in the documents", len(commands))
 	}
-	dir := t.TempDir()
-	for _, name := range []string{"examples", "testdata", "reports", "tune"} {
-		if err := os.Symlink(filepath.Join(root, name), filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Chdir(dir)
+	inView(t, root)
 	useSteady(t, func() {}) // what a command makes, the next one reads: no host may be too busy for it
 	useSteadyPython(t)
 	for _, c := range commands {
@@ -102,6 +97,46 @@ func galleryDrawn(t *testing.T, root string) {
 		}) {
 			t.Errorf("%s is none of %v: copy it from there, and look at it", picture, drawn)
 		}
+	}
+}
+
+var makeLine = regexp.MustCompile(`(?m)^\$ (?:[A-Z_]+=\S+ )*make ([^&\n]*)`)
+
+// TestDocsNameMakeTargets checks that every "$ make TARGET" of a document is a target, and
+// that CI passes the tests with the command that README names.
+func TestDocsNameMakeTargets(t *testing.T) {
+	var rules []byte
+	for _, file := range []string{"Makefile", "release.mk", "native/cuda.mk", "native/epcomm/epcomm.mk"} {
+		text, err := os.ReadFile(filepath.Join("../..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules = append(rules, text...)
+	}
+	for _, page := range pages(t, "../..") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range makeLine.FindAllStringSubmatch(string(text), -1) {
+			for _, target := range strings.Fields(m[1]) {
+				isTarget := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(target) + `:`).Match(rules)
+				if !isTarget && !strings.Contains(target, "=") {
+					t.Errorf("%s: make %s: no such target", filepath.Base(page), target)
+				}
+			}
+		}
+	}
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ci, err := os.ReadFile("../../.ci/run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if line := "make test\n"; !bytes.Contains(readme, []byte("$ "+line)) || !bytes.Contains(ci, []byte("\n"+line)) {
+		t.Errorf("README and .ci/run pass the tests by one command: %q", line)
 	}
 }
 

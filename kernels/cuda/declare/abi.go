@@ -12,12 +12,12 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// sameBinaries gives a kernel's sources the word of an older build that compiles to the
-// same binaries: from the hash of today's sources to that word. A change of code
-// changes the hash: the entry then no longer applies, and a test asks to delete it.
+// sameBinaries maps the hash of a kernel's sources to the word of an older build whose sources
+// compile to the same binaries. An entry applies to that hash alone: after the next change of
+// code it is dead, and a test asks to delete it.
 //
-// An entry needs a proof: `make cuda-variants` prints a digest of every binary, to be
-// compared between the old sources and the new.
+// An entry needs a proof: `make cuda-variants` prints a digest of every binary. Compare the
+// digests of the old sources with those of the new.
 var sameBinaries = map[string]string{
 	// ll/rows.cuh taken out of ll/dispatch.cuh and ll/dispatch_ids.cuh, for dispatch_masked_ids
 	"7443f5ba1c2cdc8d": "7370039ed47227d3", // dispatch_ll
@@ -25,8 +25,8 @@ var sameBinaries = map[string]string{
 	"f3e02630c2825968": "bbb4a3bc08a5a350", // dispatch_ll_split
 }
 
-// ABI names the build of every kernel: tables, runs and packs are bound to the words of
-// the kernels that they launch.
+// ABI names the build of every kernel. Tables, runs and packs are bound to the words of the
+// kernels that they launch.
 var ABI = sync.OnceValue(func() ep.ABI { return abiOf(Declarations()) })
 
 func abiOf(families []Declaration) ep.ABI {
@@ -37,10 +37,10 @@ func abiOf(families []Declaration) ep.ABI {
 	return ep.NewABI(words)
 }
 
-// sourceHash covers what one kernel compiles from: its device source with all that it
-// includes, without comments and white space, and the name and binding of every
-// parameter. 16 hex digits. The values of a parameter are left out: one more value
-// changes no config that was measured, and a config with a value that is gone is illegal.
+// sourceHash returns 16 hex digits that cover what a kernel compiles from: its device source
+// with all includes, without comments and white space, and the name and binding of every
+// parameter. It leaves out the values of a parameter: one more value changes no config that
+// was measured, and a config with a value that is gone is illegal.
 func (f Declaration) sourceHash() string {
 	code, err := codeOf(f.source)
 	if err != nil {
@@ -54,16 +54,15 @@ func (f Declaration) sourceHash() string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// cToken is one piece of C: a comment, a literal, the head of a definition, a
-// word, an operator, or white space. The head of a definition takes in the
-// bracket that follows at once, since `#define F (x)` is not `#define F(x)`.
+// cToken matches one piece of C: a comment, a literal, the head of a definition, a word, an
+// operator, or white space. The head of a definition includes a bracket that follows at once,
+// since `#define F (x)` differs from `#define F(x)`.
 var cToken = regexp.MustCompile(`(?s)//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'` +
 	`|#[ \t]*define[ \t]+\w+\(?|\w+|\\\r?\n|\n|\s` +
 	`|<<=|>>=|\.\.\.|->|::|##|\+\+|--|<<|>>|&&|\|\||[-+*/%&|^<>=!]=|.`)
 
-// codeOnly spells a C source so that comments, indentation and line breaks
-// make no difference: one space between two pieces, a directive on a line of
-// its own.
+// CodeOnly spells a C source so that comments, indentation and line breaks make no difference:
+// one space between two pieces, and each directive on a line of its own.
 func CodeOnly(text string) string {
 	var out strings.Builder
 	directive := false

@@ -8,11 +8,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// activationState is the memory of calls that leave nothing for each other.
+// activationState declares no memory: no call of an activation reads what another left.
 var activationState = State{Name: "activation", Regions: func(ep.Problem) []Region { return nil }, Counters: func(ep.Problem) int { return 1 }}
 
-// fusedSilu is SwiGLU between the experts' two products, native/kernels/silu: one entry a
-// dtype. It takes EpSiluArgs and no EpArgs, and nobody waits in it.
+// fusedSilu declares SwiGLU between the experts' two products, native/kernels/silu, with one
+// entry for each dtype. It takes EpSiluArgs instead of EpArgs, and no block waits for another.
 func fusedSilu() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -47,7 +47,7 @@ func fusedSilu() Declaration {
 	}
 }
 
-// siluEntry is the entry point of a dtype.
+// siluEntry returns the name of the entry point for a dtype.
 func siluEntry(p ep.Problem, c ep.Config) string {
 	switch {
 	case p.Dispatch == ep.BF16:

@@ -6,13 +6,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// CopyProbe is a plain copy of rows on every rank: what SMs can move at best. Rank r
-// copies Home rows of RowBytes within its GPU and Away rows to the next rank.
+// CopyProbe is a plain copy of rows on every rank. It shows the most that SMs can move. Each
+// rank copies Home rows of RowBytes within its GPU and Away rows to the next rank.
 type CopyProbe struct {
 	SMs, Home, Away, RowBytes int
 }
 
-// Check names the field that is out of bounds.
+// Check returns an error that names the field which is out of bounds.
 func (p CopyProbe) Check(sms int) error {
 	switch {
 	case p.SMs < 1 || p.SMs > sms:
@@ -25,10 +25,10 @@ func (p CopyProbe) Check(sms int) error {
 	return nil
 }
 
-// copyHalf is the most that a half of the work area takes, beyond every L2 cache.
+// copyHalf is the largest half of the work area, in bytes: more than any L2 cache.
 const copyHalf = 256 << 20
 
-// rows is how many rows a half of the work area holds.
+// rows returns how many rows a half of the work area holds.
 func (p CopyProbe) rows() int { return min(p.Home+p.Away, copyHalf/p.RowBytes) }
 
 func (p CopyProbe) Launch() Launch {
@@ -36,7 +36,7 @@ func (p CopyProbe) Launch() Launch {
 	return Launch{Entry: "beside_copy", Grid: p.SMs, Block: 512, Params: LaunchParams{Own: own}}
 }
 
-// state is the memory with which a copy runs as a call.
+// State returns the memory with which a copy runs as a call.
 func (p CopyProbe) State() State {
 	area := Zeroed("area", 2*int64(p.rows())*int64(p.RowBytes))
 	return State{Name: "copy", Regions: func(ep.Problem) []Region { return []Region{area} }, Counters: func(ep.Problem) int { return 1 }}

@@ -7,9 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// problemDefines are the -D options that describe the problem to the compiler.
-// Token counts and MaxTokens are not among them, so that one binary serves all
-// token counts of a sweep.
+// problemDefines returns the -D options that describe the problem to the compiler. Token counts
+// and MaxTokens are not among them, so that one binary serves all token counts of a sweep.
 //
 //	EP_HIDDEN         elements of a token
 //	EP_TOPK           experts of a token
@@ -36,7 +35,7 @@ func problemDefines(p ep.Problem) []string {
 	}
 }
 
-// define spells one option for problemDefines and family.defines.
+// Define spells one option.
 func Define(name string, value int) string { return fmt.Sprintf("%s=%d", name, value) }
 
 func Bit(b bool) int {
@@ -46,10 +45,10 @@ func Bit(b bool) int {
 	return 0
 }
 
-// EpilogueScale is EpArgs.epilogue_scale of every verification.
+// EpilogueScale is EpArgs.epilogue_scale in every verification.
 const EpilogueScale = 0.5
 
-// Bias is EpArgs.bias of every verification: BF16 values from 0.5 to just below 1,
+// Bias returns EpArgs.bias of every verification: BF16 values from 0.5 to just below 1,
 // different in neighbouring columns.
 func Bias(hidden int) []uint16 {
 	out := make([]uint16, hidden)
@@ -59,8 +58,8 @@ func Bias(hidden int) []uint16 {
 	return out
 }
 
-// epilogues are the values of EP_EPILOGUE, by the words of a config's parameter
-// "epilogue". A combine family with an epilogue declares that parameter with these
-// words and passes define("EP_EPILOGUE", epilogues[word]). The session supplies
-// bias and scale, and applies the epilogue to the oracle's sums.
+// epilogues maps the words of a config's parameter "epilogue" to values of EP_EPILOGUE. A
+// combine with an epilogue declares that parameter with these words, and passes
+// Define("EP_EPILOGUE", epilogues[word]). The session supplies bias and scale, and applies
+// the epilogue to the oracle's sums.
 var epilogues = map[string]int{"": 0, "none": 0, "scale": 1, "bias": 2}

@@ -11,11 +11,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// epState is the memory of the ep kernels, native/kernels/ep.
+// epState declares the memory of the ep kernels, native/kernels/ep.
 var epState = State{Name: "ep", Regions: regionsEP, Counters: countersEP}
 
-// dispatchEP is dispatch as MAX ep_comm does it; MAX's launch constants are
-// the defaults of its parameters.
+// dispatchEP declares dispatch as MAX ep_comm does it. The defaults of its parameters are
+// MAX's launch constants.
 func dispatchEP() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -40,7 +40,7 @@ func dispatchEP() Declaration {
 	}
 }
 
-// combineEP is combine as MAX ep_comm does it.
+// combineEP declares combine as MAX ep_comm does it.
 func combineEP() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -80,8 +80,8 @@ func combineEP() Declaration {
 	}
 }
 
-// epParams are what both halves declare. The default of pdl is MAX's for a
-// fused kernel.
+// epParams returns the parameters that dispatch and combine share. The default of pdl is MAX's
+// for a fused kernel.
 func epParams() []kernels.Param {
 	return []kernels.Param{
 		threadsParam("256", "512", "1024"),
@@ -111,8 +111,8 @@ func definesEP(c ep.Config) []string {
 
 func isBulk(c ep.Config) bool { return c.Str("copy") == "bulk" }
 
-// launchesEP are entry for a fused call, entry_async and entry_wait for a
-// split one, both on the same grid.
+// launchesEP returns one launch of entry for a fused call, or entry_async and entry_wait on the
+// same grid for a split one.
 func launchesEP(entry string, p ep.Problem, c ep.Config) []Launch {
 	l := launchOf(entry, c)
 	l.Shared = sharedEP(p, c)
@@ -126,8 +126,8 @@ func launchesEP(entry string, p ep.Problem, c ep.Config) []Launch {
 	return []Launch{async, wait}
 }
 
-// sharedEP is the dynamic shared memory of bulk copies: three messages that
-// are being sent, or eight rows.
+// sharedEP returns the dynamic shared memory of bulk copies, in bytes: three messages that are
+// being sent, or eight rows.
 func sharedEP(p ep.Problem, c ep.Config) int {
 	direct, dedup := messagesEP(p)
 	switch {
@@ -151,8 +151,8 @@ func defaultDispatchEP(m ep.Machine, p ep.Problem) ep.Config {
 	}}
 }
 
-// defaultCombineEP has all rows of a token in flight, as MAX does, up to what
-// 64 registers a thread hold.
+// defaultCombineEP has all rows of a token in flight, as MAX does, as far as 64 registers a
+// thread hold them.
 func defaultCombineEP(m ep.Machine, p ep.Problem) ep.Config {
 	inFlight := ep.Value("8")
 	if p.TopK > 8 {
@@ -181,7 +181,7 @@ func checkCombineEP(m ep.Machine, p ep.Problem, c ep.Config) error {
 		checkChunk(c, 16))
 }
 
-// checkEP is what both halves ask for.
+// checkEP checks what dispatch and combine have in common.
 func checkEP(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := CheckProblem(m, p); err != nil {
 		return err
@@ -189,10 +189,8 @@ func checkEP(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if p.SkipA2A && isDedup(c) {
 		return fmt.Errorf("algo: dedup has nothing to save under skip-a2a, where nothing is sent; use direct")
 	}
-	if p.Dispatch == ep.NVFP4 && p.Hidden%32 != 0 {
-		return fmt.Errorf("hidden: %d is not a multiple of 32, one 16-byte vector of e2m1; the nearest is %d", p.Hidden, (p.Hidden+31)/32*32)
-	}
 	return cmp.Or(
+		checkNVFP4(p),
 		checkThreads(c, Warp),
 		checkSMs(m, p, c, 2),
 		kernels.CheckRange(c, "sms", 2, maxBlocksEP),
@@ -203,8 +201,8 @@ func checkEP(m ep.Machine, p ep.Problem, c ep.Config) error {
 		checkCopy(m, p, c))
 }
 
-// sharedLimit is what a block may have of an SM's shared memory from sm_90
-// on, less a reserve for what kernels declare themselves.
+// sharedLimit is the shared memory that a block may have from sm_90 on, less a reserve for
+// what kernels declare themselves.
 const sharedLimit = 227<<10 - 20<<10
 
 func checkCopy(m ep.Machine, p ep.Problem, c ep.Config) error {
@@ -223,7 +221,7 @@ func checkCopy(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-// before90 reads an architecture such as sm_80 or sm_90a.
+// before90 reports whether an architecture such as sm_80 or sm_90a is older than sm_90.
 func before90(arch string) bool {
 	n, err := strconv.Atoi(strings.TrimRight(strings.TrimPrefix(arch, "sm_"), "af"))
 	return err == nil && n < 90
@@ -233,8 +231,8 @@ func checkChunk(c ep.Config, least int) error {
 	return kernels.CheckMultiple(c, "chunk_bytes", 16, least, 1<<20, "one vector")
 }
 
-// pairsEP: partial sums need the rows of a token side by side, which only a
-// dedup dispatch notes.
+// pairsEP refuses partial sums after a direct dispatch. They need the rows of a token side by
+// side, which only a dedup dispatch records.
 func pairsEP(dispatch, combine ep.Config) error {
 	if isDedup(combine) && !isDedup(dispatch) {
 		return fmt.Errorf("combine.algo: dedup sums by message and needs dispatch.algo=dedup, not %s", dispatch.Str("algo"))
@@ -245,7 +243,7 @@ func pairsEP(dispatch, combine ep.Config) error {
 // maxBlocksEP is the number of go words of EpCounter.
 const maxBlocksEP = 512
 
-// regionsEP is EpRegion of ep/layout.cuh.
+// regionsEP lists EpRegion of ep/layout.cuh.
 func regionsEP(p ep.Problem) []Region {
 	r, t, k, local := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK), int64(p.LocalExperts())
 	sources := int64(dtype.Sources(p))
@@ -263,11 +261,11 @@ func regionsEP(p ep.Problem) []Region {
 	}
 }
 
-// messagesEP is the size of a message of either algorithm.
+// messagesEP returns the size of a message of either algorithm, in bytes.
 func messagesEP(p ep.Problem) (direct, dedup int64) {
 	h := encodingOf(p).Message(p.TopK)
 	return int64(h.Bytes), int64(h.Dedup)
 }
 
-// countersEP is EpCounter of ep/layout.cuh.
+// countersEP returns the size of EpCounter of ep/layout.cuh.
 func countersEP(p ep.Problem) int { return 40 + 7*p.Experts + maxBlocksEP }

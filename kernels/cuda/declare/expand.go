@@ -9,16 +9,16 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// expandState is the memory of dispatchExpand and its combine: that of layout rank, its
-// rows included, and what combine needs of the rows by expert.
+// expandState declares the memory of dispatch_expand and combine_expand: the memory of layout
+// rank with its rows, and what combine needs to know about the rows by expert.
 var expandState = State{Name: "expand", Regions: regionsExpand, Counters: func(ep.Problem) int { return 1 }}
 
-// byExpert are the layouts that rows by rank are expanded to. Layout expert is not among
-// them: on 2 H200 rows placed at once were faster on every recorded space.
+// byExpert lists the layouts that rows by rank are expanded to. Layout expert is missing: on
+// 2 H200 kernels that place rows at once were faster on every recorded space.
 var byExpert = []ep.Layout{ep.LayoutExpert128}
 
-// dispatchExpand is dispatchRank and a kernel that makes expert-major rows of its rows, as
-// a caller of layout rank needs that computes by expert.
+// dispatchExpand declares dispatch_rank followed by a kernel that sorts its rows by expert.
+// Callers of layout expert:128 compute by expert.
 func dispatchExpand() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -49,7 +49,7 @@ func dispatchExpand() Declaration {
 	}
 }
 
-// combineExpand is combineMasked on the rows of dispatchExpand.
+// combineExpand declares combine_masked on the rows of dispatch_expand.
 func combineExpand() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -85,15 +85,15 @@ func combineExpand() Declaration {
 	}
 }
 
-// defaultCombineExpand is that of layout masked, whose kernel it is.
+// defaultCombineExpand returns the default of layout masked: the kernel is the same.
 func defaultCombineExpand(m ep.Machine, p ep.Problem) ep.Config {
 	c := defaultCombineMasked(m, p)
 	c.Kernel = "combine_expand"
 	return c
 }
 
-// launchesExpand: the second kernel takes all SMs of the call, and starts when the first
-// has ended.
+// launchesExpand returns both launches. The second takes all SMs of the call, and starts
+// when the first has ended.
 func launchesExpand(p ep.Problem, c ep.Config) []Launch {
 	send := launchesRank("dispatch_rank", c)[0]
 	expand := send
@@ -102,19 +102,19 @@ func launchesExpand(p ep.Problem, c ep.Config) []Launch {
 	return []Launch{send, expand}
 }
 
-// oneUnitParam is unitParam with a single value in the default space. It is for kernels
-// that share device code with one of another layout, which is searched with every value;
-// their threads have a single value too. Starts adds configs with others.
+// oneUnitParam declares unitParam with a single value in the default space. It is for kernels
+// that share device code with a kernel of another layout, whose search covers every value.
+// Their threads have a single value too, and Starts adds configs with other values.
 func oneUnitParam(of string) kernels.Param {
 	q := unitParam(of)
 	q.Values = []ep.Value{"512"}
 	return q
 }
 
-// mostBlocks bounds the grid of a kernel whose blocks tell each other their counts.
+// mostBlocks is the largest grid of a kernel whose blocks tell each other their counts.
 const mostBlocks = RoundBlocks
 
-// regionsExpand is RankRegion of rank/layout.cuh, MASKED_WEIGHTS of masked/layout.cuh,
+// regionsExpand lists RankRegion of rank/layout.cuh, MASKED_WEIGHTS of masked/layout.cuh,
 // then RankInner of rank/inner.cuh.
 func regionsExpand(p ep.Problem) []Region {
 	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)

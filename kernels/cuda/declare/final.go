@@ -9,14 +9,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// finalState is the memory of the final-placement kernels,
-// native/kernels/final; their counters are FinCounter of final/layout.cuh.
+// finalState declares the memory of the final-placement kernels, native/kernels/final. Its
+// counters are FinCounter of final/layout.cuh.
 var finalState = State{Name: "final", Regions: regionsFinal, Counters: func(ep.Problem) int { return 5 }}
 
-// finalFP8Hidden bounds hidden: a lane keeps four scales for the burst.
+// finalFP8Hidden is the largest hidden size: each of 32 lanes keeps the scales of four groups.
 const finalFP8Hidden = 128 * 128
 
-// dispatchFinal is the dispatch for prefill: counts first, then each token
+// dispatchFinal declares the dispatch for prefill: counts travel first, then each token goes
 // straight to its row of the output.
 func dispatchFinal() Declaration {
 	return Declaration{
@@ -25,7 +25,7 @@ func dispatchFinal() Declaration {
 			Op:   ep.Dispatch,
 			Doc:  "Counts first, then each token straight to its output row; rows of further experts are copied by the receiver. For large batches.",
 			Params: []kernels.Param{
-				// Unlike combine's algo this one changes no output bit.
+				// Unlike algo of combine, this one changes no bit of the output.
 				speedParam(kernels.Compile, "algo", "dedup: one message for each distinct rank of a token; direct: one for each expert", "", "dedup", "dedup", "direct"),
 				smsParam("8", "12", "16", "24", "32", "48", "64", "96", "132"),
 				waitParam("completes what arrived: copies rows to further experts, places scales", "0", "2", "5", "6", "8", "10", "12", "14", "16", "24", "32", "48", "68", "84", "100"),
@@ -47,7 +47,7 @@ func dispatchFinal() Declaration {
 	}
 }
 
-// combineFinal is the combine for prefill.
+// combineFinal declares the combine for prefill.
 func combineFinal() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -82,7 +82,7 @@ func waitParam(does string, sweep ...ep.Value) kernels.Param {
 		"SMs", sweep[0], sweep...)
 }
 
-// definesFast serves combine_ll too.
+// definesFast returns the options of combine_final and of combine_ll.
 func definesFast(c ep.Config) []string {
 	return []string{defineInt("EP_THREADS", c, "threads"), Define("EP_DIRECT", Bit(c.Str("algo") == "direct"))}
 }
@@ -97,24 +97,24 @@ func checkFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(checkFinalBlocks(m, p, c), kernels.CheckWord(c, "algo", "direct", "dedup"))
 }
 
-// checkFinalBlocks is the legality of every final-placement kernel.
+// checkFinalBlocks checks what all final-placement kernels have in common.
 func checkFinalBlocks(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if p.Dispatch == ep.FP8 && p.Hidden > finalFP8Hidden {
 		return fmt.Errorf("hidden: %d is more than %d, whose scales one warp holds; use the ll or ep kernels", p.Hidden, finalFP8Hidden)
 	}
 	return cmp.Or(checkFast(m, p, c),
-		kernels.CheckRange(c, "wait_sms", 0, c.Int("sms")-1)) // one block at least sends
+		kernels.CheckRange(c, "wait_sms", 0, c.Int("sms")-1)) // at least one block sends
 }
 
 func checkDispatchFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(checkFinal(m, p, c), checkScales(p, c))
 }
 
-// ringShared is what a block's ring may take: less than the 163 KiB that
-// sm_80, the chip with the least, gives to one.
+// ringShared is the most shared memory, in bytes, that a block's ring may take. Of all chips
+// sm_80 gives a block the least, 163 KiB.
 const ringShared = 160 << 10
 
-// ringBytes is the shared memory of combine_final: in_flight vectors a lane.
+// ringBytes returns the shared memory of combine_final: in_flight vectors for each lane.
 func ringBytes(c ep.Config) int { return c.Int("threads") * 16 * c.Int("in_flight") }
 
 func checkCombineFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
@@ -128,7 +128,7 @@ func checkCombineFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-// defaultDispatchFinal has five of eight SMs complete what arrives: on 4 H200
+// defaultDispatchFinal lets five of eight SMs complete what arrives. On 4 H200 that was
 // within 4 % of the best split from 1,024 tokens on.
 func defaultDispatchFinal(m ep.Machine, p ep.Problem) ep.Config {
 	sms := fastSMs(m, p)
@@ -137,15 +137,14 @@ func defaultDispatchFinal(m ep.Machine, p ep.Problem) ep.Config {
 	}}
 }
 
-// fewSMs is the number of SMs below which their own loads and stores are the
-// limit, and not the link.
+// fewSMs is the number of SMs below which the loads and stores of the SMs limit a call, and
+// not the link.
 const fewSMs = 32
 
-// startsDispatchFinal are other splits of the SMs: more blocks that complete,
-// for routings where most rows meet on one rank; fewer of them, where there are
-// few SMs. Each comes with FP8 scales by tiles too. Tiles take half the time
-// where most rows meet and save a third on few SMs; where rows are spread they
-// cost 2 to 5 %.
+// startsDispatchFinal returns configs with other splits of the SMs. More blocks complete where
+// most rows meet on one rank, fewer where there are few SMs. Each split comes with FP8 scales
+// by tiles too: tiles take half the time where most rows meet, save a third on few SMs, and
+// cost 2 to 5 % where rows are spread.
 func startsDispatchFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	own, sms := defaultDispatchFinal(m, p), fastSMs(m, p)
 	splits := []ep.Config{own, own.With("wait_sms", number(sms*3/4))}
@@ -161,9 +160,8 @@ func startsDispatchFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	return out
 }
 
-// defaultCombineFinal takes half the GPU: where every rank sends alike, more
-// SMs only crowd the link. It sums in top-k order: the bits of the
-// specification.
+// defaultCombineFinal takes half of the GPU: where every rank sends the same amount, more SMs
+// only crowd the link. It sums in top-k order, which gives the bits of the specification.
 func defaultCombineFinal(m ep.Machine, p ep.Problem) ep.Config {
 	all := fastSMs(m, p)
 	sms := max(all/2, min(all, fewSMs))
@@ -172,9 +170,9 @@ func defaultCombineFinal(m ep.Machine, p ep.Problem) ep.Config {
 	}}
 }
 
-// startsCombineFinal are all SMs, for ranks that read and sum more than they
-// send. On few SMs they are also the configs that keep more loads in flight,
-// with summing blocks and without.
+// startsCombineFinal returns configs with all SMs, for ranks that read and sum more than they
+// send. On few SMs it also returns configs with more loads in flight, with and without
+// summing blocks.
 func startsCombineFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	sms := fastSMs(m, p)
 	all := defaultCombineFinal(m, p).With("sms", number(sms)).With("wait_sms", number(sms*3/8))
@@ -185,7 +183,7 @@ func startsCombineFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	return []ep.Config{all, deep, deep.With("wait_sms", "0")}
 }
 
-// regionsFinal is FinRegion of final/layout.cuh.
+// regionsFinal lists FinRegion of final/layout.cuh.
 func regionsFinal(p ep.Problem) []Region {
 	r, t, k, e := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK), int64(p.Experts)
 	l := dtype.Of(p.Dispatch, p.Hidden)

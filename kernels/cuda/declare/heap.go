@@ -6,7 +6,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// regionAlign is the boundary every part of the heap starts on.
+// regionAlign is the boundary on which every part of the heap starts.
 const regionAlign = 256
 
 // Names of the parts of the heap that are not regions of a state.
@@ -33,12 +33,12 @@ const (
 	PartWorld        = "world" // the table of hosts/transport.cuh
 )
 
-// flushBytes is how much cold mode writes on each GPU before a call: several times
-// the L2 cache of any GPU.
+// FlushBytes is how much cold mode writes on each GPU before a call: several times the L2
+// cache of any GPU.
 const FlushBytes = 256 << 20
 
-// heap is the memory of one rank: the same parts at the same offsets on every
-// rank, in one allocation.
+// Heap lays out the memory of one rank in one allocation: the same parts at the same offsets
+// on every rank.
 type Heap struct {
 	Parts  []Region
 	Offset map[string]int64
@@ -54,10 +54,10 @@ func NewHeap(parts []Region) Heap {
 	return h
 }
 
-// readingWords is the room for time stamps and spans of a rank.
+// ReadingWords is the number of 64-bit words for time stamps and spans of a rank.
 const ReadingWords = 1 << 17
 
-// rigParts are what ranks need to align and to be timed.
+// TimingParts lists the parts that ranks need to align and to be timed.
 func TimingParts() []Region {
 	return []Region{
 		Zeroed(PartControl, 256),
@@ -66,7 +66,7 @@ func TimingParts() []Region {
 	}
 }
 
-// problemParts are the inputs and outputs of a problem.
+// ProblemParts lists the inputs and outputs of a problem.
 func ProblemParts(p ep.Problem) []Region {
 	tokens, hidden, topK := int64(p.MaxTokens), int64(p.Hidden), int64(p.TopK)
 	parts := []Region{
@@ -82,7 +82,7 @@ func ProblemParts(p ep.Problem) []Region {
 	return append(parts, OutputParts(p)...)
 }
 
-// castParts are tokens that the caller cast, where a kernel may take them.
+// CastParts lists the parts for tokens that the caller cast, where a kernel may take them.
 func CastParts(p ep.Problem) []Region {
 	if !MayCast(p) {
 		return nil
@@ -97,9 +97,8 @@ func CastParts(p ep.Problem) []Region {
 // MayCast reports whether a dispatch of the problem may take tokens that its caller cast.
 func MayCast(p ep.Problem) bool { return p.Dispatch == ep.FP8 && p.Layout.Kind() != "expert" }
 
-// outputParts are what dispatch, experts and combine write. They are poisoned with
-// ones: NaN in every float dtype, an impossible offset in an index. The fields of
-// EpArgs mean, by layout:
+// OutputParts lists what dispatch, experts and combine write. All of it is poisoned. By layout
+// the fields of EpArgs hold:
 //
 //	               expert                 masked                     rank                   rank:packed
 //	out            [max_rows]             [local, capacity]          [ranks, max_tokens]    [ranks * max_tokens]
@@ -129,10 +128,10 @@ func OutputParts(p ep.Problem) []Region {
 	return parts
 }
 
-// Index is the bytes of the outputs that say what a row is.
+// Index holds the sizes, in bytes, of the outputs that describe rows.
 type Index struct{ ExpertIDs, SrcInfo, ScaleOffsets int64 }
 
-// IndexOf is that of a problem's layout. native/epcomm/src/pack.c counts the same.
+// IndexOf returns the sizes for a problem's layout. native/epcomm/src/pack.c counts the same.
 func IndexOf(p ep.Problem) Index {
 	rows, groups := int64(dtype.MaxRows(p)), int64(dtype.Groups(p))
 	switch beside := rows * int64(p.TopK) * 4; p.Layout.Kind() {
@@ -145,7 +144,7 @@ func IndexOf(p ep.Problem) Index {
 	return Index{groups * 4, rows * 8, groups * 4}
 }
 
-// stateParts are the memory of a state: call numbers, counters and regions.
+// StateParts lists the memory of a state: call numbers, counters and regions.
 func StateParts(s State, p ep.Problem) []Region {
 	parts := []Region{
 		Zeroed(s.Part("rounds"), 8),
@@ -158,7 +157,7 @@ func StateParts(s State, p ep.Problem) []Region {
 	return parts
 }
 
-// opIndex is the place of an op's call number in a state.
+// OpIndex returns the place of an op's call number in a state.
 func OpIndex(op ep.Op) int64 {
 	if op == ep.Combine {
 		return 1

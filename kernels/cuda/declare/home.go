@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// dispatchFinalHome is dispatchFinal for few ranks, where a large part of a token's rows
-// stays at home.
+// dispatchFinalHome declares dispatch_final for few ranks, where a large part of a token's
+// rows stays on its own rank.
 func dispatchFinalHome() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -55,22 +55,22 @@ func checkScales(p ep.Problem, c ep.Config) error {
 
 func checkDispatchFinalHome(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(checkFinalBlocks(m, p, c), checkScales(p, c),
-		kernels.CheckRange(c, "team", 1, c.Int("threads")/Warp-1)) // one warp at least ends what a team sends
+		kernels.CheckRange(c, "team", 1, c.Int("threads")/Warp-1)) // at least one warp completes what a team sends
 }
 
-// defaultDispatchFinalHome is legal on any number of SMs and threads. What a team gains
-// depends on both: see startsDispatchFinalHome.
+// defaultDispatchFinalHome returns a config that is legal on any number of SMs and threads.
+// Teams gain or lose with both: see startsDispatchFinalHome.
 func defaultDispatchFinalHome(m ep.Machine, p ep.Problem) ep.Config {
 	return ep.Config{Kernel: "dispatch_final_home", Values: map[string]ep.Value{
 		"sms": number(fastSMs(m, p)), "wait_sms": "0", "threads": "512", "team": "1", "scales": "row",
 	}}
 }
 
-// startsDispatchFinalHome are teams, and single warps in larger blocks; other splits of the
-// SMs; and FP8 scales by tiles. On 2 H200, 132 SMs, one of those with teams of eight won at 1,024 and 4,096
-// tokens in either dtype; on 24 SMs single warps took half the time of teams, which wait for
-// their loads there. 768 threads are not the default, because single warps in BF16 spill
-// with them on 4 and 8 ranks.
+// startsDispatchFinalHome returns configs with teams, with single warps in larger blocks, with
+// other splits of the SMs, and with FP8 scales by tiles. On 2 H200 (132 SMs) teams of eight won
+// at 1,024 and 4,096 tokens in both dtypes. On 24 SMs single warps took half the time of teams,
+// which wait there for their loads. 768 threads are not the default: single warps in BF16
+// spill with them on 4 and 8 ranks.
 func startsDispatchFinalHome(m ep.Machine, p ep.Problem) []ep.Config {
 	own, sms := defaultDispatchFinalHome(m, p), fastSMs(m, p)
 	large, team := own.With("threads", "768"), own.With("team", "8")

@@ -10,28 +10,27 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// hostsState is the memory of the hosts kernels, native/kernels/hosts.
+// hostsState declares the memory of the hosts kernels, native/kernels/hosts.
 var hostsState = State{Name: "hosts", Regions: regionsHosts, Counters: countersHosts}
 
-// Bounds of what crosses hosts.
+// Limits of the kernels that cross hosts.
 const (
-	maxHostRanks = 64 // one block awaits them all
-	// maxHostThreads leaves each thread the 128 registers that the network's functions
-	// may take.
+	maxHostRanks = 64 // one block waits for all of them
+	// maxHostThreads leaves each thread the 128 registers that the network's functions may
+	// take.
 	maxHostThreads = 512
 )
 
-// hostFamilies are the kernels of one process a GPU. They are no part of families: a
-// process that has all GPUs of a host cannot run them.
+// HostDeclarations lists the kernels of one process a GPU. A process that has all GPUs of a host
+// cannot run them, so that Declarations leaves them out.
 func HostDeclarations() []Declaration {
 	return []Declaration{dispatchHosts(), combineHosts(), dispatchHostsLL(), combineHostsLL()}
 }
 
-// everyFamily is for look-ups by name.
-func everyFamily() []Declaration { return append(Declarations(), HostDeclarations()...) }
+func allDeclarations() []Declaration { return append(Declarations(), HostDeclarations()...) }
 
-// familiesOver are the families that serve ranks on so many nodes.
-func familiesOver(nodes int) []Declaration {
+// declarationsOver lists the kernels for ranks on so many nodes.
+func declarationsOver(nodes int) []Declaration {
 	if nodes > 1 {
 		return HostDeclarations()
 	}
@@ -54,7 +53,7 @@ func ABIOver(nodes int) ep.ABI {
 	return ABI()
 }
 
-// dispatchHosts is dispatch over hosts, MAX's use_shmem.
+// dispatchHosts declares dispatch over hosts, MAX's use_shmem.
 func dispatchHosts() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -82,7 +81,7 @@ func dispatchHosts() Declaration {
 	}
 }
 
-// combineHosts is combine over hosts.
+// combineHosts declares combine over hosts.
 func combineHosts() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -108,7 +107,7 @@ func combineHosts() Declaration {
 			if !isRail(c) {
 				return ref.Compare{}
 			}
-			return preReduced(c) // its bound of sums by rank holds for those by host
+			return preReduced(c) // the bound for sums by rank holds for sums by host too
 		},
 		Launches: func(p ep.Problem, c ep.Config) []Launch {
 			of := launchesHosts("ep_hosts_combine", c)
@@ -132,12 +131,12 @@ func hostParams() []kernels.Param {
 	}
 }
 
-// routeParam is how tokens or rows cross hosts.
+// routeParam declares how tokens or rows cross hosts.
 func routeParam(doc string) kernels.Param {
 	return speedParam(kernels.Compile, "route", doc, "", "direct", "direct", "rail")
 }
 
-// hostPartialParam is partialParam for a host's sum.
+// hostPartialParam declares partialParam for a host's sum.
 func hostPartialParam() kernels.Param {
 	q := partialParam()
 	q.Doc = "dtype in which a host's sum of its rows of a token travels under route=rail: f32 or bf16"
@@ -164,13 +163,13 @@ func launchesHosts(entry string, c ep.Config) []Launch {
 	return []Launch{async, wait}
 }
 
-// fitted is a kernel's default on a machine: with no more SMs than there are.
+// Fitted returns a kernel's default on a machine: with no more SMs than there are.
 func Fitted(k kernels.Kernel, m ep.Machine, p ep.Problem) ep.Config {
 	return k.DefaultWithin(m, p, m.SMs)
 }
 
-// HostKernels lists the kernels of one process a GPU. Their defaults fit the machine,
-// since they are declared to epbench, which knows no more of them.
+// HostKernels lists the kernels of one process a GPU. Their defaults fit the machine: a program
+// that has them by a worker's declaration alone can look nothing up.
 func HostKernels(m ep.Machine) []kernels.Kernel {
 	var out []kernels.Kernel
 	for _, f := range HostDeclarations() {
@@ -230,22 +229,18 @@ func checkHostPartial(c ep.Config) error {
 	return kernels.CheckWord(c, "partial", "f32", "bf16")
 }
 
-// checkHosts checks what dispatch and combine have in common. A process has one rank, and
-// that rank all SMs of its GPU.
+// checkHosts checks what dispatch and combine over hosts have in common. A rank has all SMs of
+// its GPU.
 func checkHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
 	switch {
 	case p.Ranks > maxHostRanks:
-		return fmt.Errorf("ranks: %d is more than the %d that the hosts kernels await", p.Ranks, maxHostRanks)
+		return fmt.Errorf("ranks: %d is more than the %d that the hosts kernels wait for", p.Ranks, maxHostRanks)
 	case p.SkipA2A:
 		return fmt.Errorf("skip-a2a: it sends nothing, so there are no hosts to cross; use --backend cuda")
-	case p.Experts > MaxExperts:
-		return fmt.Errorf("experts: %d is more than the %d whose counts one block can scan", p.Experts, MaxExperts)
-	case p.Hidden%8 != 0:
-		return fmt.Errorf("hidden: %d is not a multiple of 8, one 16-byte vector of bf16", p.Hidden)
-	case p.Dispatch == ep.NVFP4 && p.Hidden%32 != 0:
-		return fmt.Errorf("hidden: %d is not a multiple of 32, one 16-byte vector of e2m1; the nearest is %d", p.Hidden, (p.Hidden+31)/32*32)
 	}
 	return cmp.Or(
+		checkShape(p),
+		checkNVFP4(p),
 		kernels.CheckMultiple(c, "threads", Warp, Warp, maxHostThreads, "a warp"),
 		kernels.CheckRange(c, "sms", 2, min(maxBlocksEP, max(m.SMs, 2))),
 		kernels.CheckWord(c, "mode", "fused", "split"),
@@ -254,7 +249,7 @@ func checkHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
 
 func checkInFlight(c ep.Config) error { return kernels.CheckWord(c, "in_flight", "1", "2", "4", "8") }
 
-// regionsHosts is EpHostRegion of hosts/layout.cuh.
+// regionsHosts lists EpHostRegion of hosts/layout.cuh.
 func regionsHosts(p ep.Problem) []Region {
 	r, t, k, local := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK), int64(p.LocalExperts())
 	nodes := int64(p.Nodes)
@@ -280,5 +275,5 @@ func regionsHosts(p ep.Problem) []Region {
 	}
 }
 
-// countersHosts is EpHostCounter of hosts/layout.cuh.
+// countersHosts returns the size of EpHostCounter of hosts/layout.cuh.
 func countersHosts(p ep.Problem) int { return countersEP(p) + 4*p.Experts + 2*p.Nodes }

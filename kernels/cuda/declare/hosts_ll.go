@@ -9,11 +9,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// hostsLLState is the memory of the low-latency hosts kernels. Their only counter is the
+// hostsLLState declares the memory of the low-latency hosts kernels. Its only counter is the
 // abort word.
 var hostsLLState = State{Name: "hosts-ll", Regions: regionsHostsLL, Counters: func(ep.Problem) int { return 1 }}
 
-// dispatchHostsLL is dispatchLL over hosts.
+// dispatchHostsLL declares dispatch_ll over hosts.
 func dispatchHostsLL() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -38,7 +38,7 @@ func dispatchHostsLL() Declaration {
 	}
 }
 
-// combineHostsLL is combineLL over hosts, with algo direct.
+// combineHostsLL declares combine_ll over hosts, with algo direct.
 func combineHostsLL() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -58,10 +58,11 @@ func combineHostsLL() Declaration {
 	}
 }
 
-// maxHeaderTopK leaves a lane of the warp that reads a header for the token's number.
+// maxHeaderTopK is the largest top-k: the warp that reads a header has one lane for the
+// token's number, and one for each selection.
 const maxHeaderTopK = Warp - 1
 
-// checkHostsLL refuses what the low-latency hosts kernels cannot do.
+// checkHostsLL refuses problems that the low-latency hosts kernels cannot run.
 func checkHostsLL(m ep.Machine, p ep.Problem, c ep.Config) error {
 	switch {
 	case p.Dispatch != ep.BF16 && p.Dispatch != ep.FP8:
@@ -76,10 +77,10 @@ func checkHostsLL(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return checkHosts(m, p, c)
 }
 
-// regionsHostsLL is LhRegion of hosts/ll_layout.cuh.
+// regionsHostsLL lists LhRegion of hosts/ll_layout.cuh.
 func regionsHostsLL(p ep.Problem) []Region {
 	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)
-	counts := int64(p.LocalExperts()+3) / 2 * 2 // of local experts, messages and relayed ones, in 16 bytes
+	counts := int64(p.LocalExperts()+3) / 2 * 2 // of local experts, of messages and of relayed messages, in 16 bytes
 	header := 8 * (k + 1)
 	slot := int64(dtype.Of(p.Dispatch, p.Hidden).TokenBytes())
 	message := slot + (header+15)/16*16 + (4*k+15)/16*16

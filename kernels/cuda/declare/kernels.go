@@ -8,12 +8,12 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Kernels lists the CUDA kernels with their legality. It needs no GPU, so that
-// a host without one can plan.
+// Kernels lists the kernels of one process for all GPUs of a host, with their legality. It
+// needs no GPU, so that a host without one can plan.
 func Kernels() []kernels.Kernel { return declared(Declarations()) }
 
-// everyKernel adds those of one process a GPU.
-func AllKernels() []kernels.Kernel { return declared(everyFamily()) }
+// AllKernels lists Kernels and the kernels of one process a GPU.
+func AllKernels() []kernels.Kernel { return declared(allDeclarations()) }
 
 func declared(all []Declaration) []kernels.Kernel {
 	out := make([]kernels.Kernel, len(all))
@@ -30,8 +30,8 @@ func declared(all []Declaration) []kernels.Kernel {
 	return out
 }
 
-// Work declares what the times of our kernels for layout expert include. Dispatch begins with BF16 tokens
-// and ends with rows in the order of their experts. Combine is the way back.
+// Work declares what the times of our kernels for layout expert include. Dispatch begins with
+// BF16 tokens and ends with rows in the order of their experts. Combine is the way back.
 func Work(op ep.Op) ep.Work {
 	if op == ep.Combine {
 		return ep.Work{Library: "epbench", Layout: "expert", Sum: "gated", Inside: []string{"reduction"}}
@@ -39,8 +39,7 @@ func Work(op ep.Op) ep.Work {
 	return ep.Work{Library: "epbench", Layout: "expert", Inside: []string{"cast", "counts", "expansion"}}
 }
 
-// check is the family's legality. A config must set exactly the declared
-// parameters.
+// Check returns why a config is illegal. A config sets exactly the declared parameters.
 func (f Declaration) Check(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := cmp.Or(f.Kernel.CheckLayout(p.Layout), kernels.CheckNames(c, f.Kernel.Params)); err != nil {
 		return err
@@ -48,11 +47,11 @@ func (f Declaration) Check(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return f.Kernel.Check(m, p, c)
 }
 
-// pairsWithin lets a combine follow only dispatches of the same state, and adds
-// what the family itself asks for.
+// pairsWithin returns the legality of pairs with a combine: it follows only dispatches of the
+// same state, and its own declaration may ask for more.
 func pairsWithin(f Declaration, all []Declaration) func(dispatch, combine ep.Config) error {
 	return func(dispatch, combine ep.Config) error {
-		d, err := findFamily(all, dispatch.Kernel)
+		d, err := findIn(all, dispatch.Kernel)
 		if err != nil {
 			return err
 		}
@@ -67,10 +66,10 @@ func pairsWithin(f Declaration, all []Declaration) func(dispatch, combine ep.Con
 	}
 }
 
-// find returns the declaration of a kernel, of those over hosts too.
-func Find(name string) (Declaration, error) { return findFamily(everyFamily(), name) }
+// Find returns the declaration of a kernel, also of one over hosts.
+func Find(name string) (Declaration, error) { return findIn(allDeclarations(), name) }
 
-func findFamily(all []Declaration, name string) (Declaration, error) {
+func findIn(all []Declaration, name string) (Declaration, error) {
 	for _, f := range all {
 		if f.Kernel.Name == name {
 			return f, nil

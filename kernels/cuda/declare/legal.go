@@ -7,12 +7,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Loopback is the link fingerprint of a machine on which several ranks share
-// a GPU. It is part of the machine's key, so that its times are never taken
-// for those of a real node.
+// Loopback is the link fingerprint of a machine on which several ranks share a GPU. It is part
+// of the machine's key, so that its times are never taken for times of a real node.
 const Loopback = "loopback"
 
-// Bounds of what the kernels are written for.
+// Limits that the kernels are written for.
 const (
 	MaxRanks   = 8    // pointers in EpArgs, flags in EpControl
 	MaxExperts = 1024 // counts that one block can poll and scan
@@ -20,7 +19,7 @@ const (
 	MaxThreads = 1024 // of one block
 )
 
-// checkProblem refuses what no family can run here.
+// CheckProblem refuses problems that no kernel can run on this machine.
 func CheckProblem(m ep.Machine, p ep.Problem) error {
 	switch {
 	case p.Nodes > 1:
@@ -30,23 +29,38 @@ func CheckProblem(m ep.Machine, p ep.Problem) error {
 	case p.Ranks > m.GPUs && m.Link != Loopback:
 		return fmt.Errorf("ranks: %d need %d GPUs and here are %d; use --ranks %d, or start the worker with --loopback to let ranks share a GPU",
 			p.Ranks, p.Ranks, m.GPUs, max(m.GPUs, 1))
+	case p.Tokens > p.MaxTokens:
+		return fmt.Errorf("tokens: %d is more than max-tokens %d, which the buffers hold; raise --max-tokens", p.Tokens, p.MaxTokens)
+	}
+	return checkShape(p)
+}
+
+// checkShape refuses shapes that no kernel can run, on one host or on several.
+func checkShape(p ep.Problem) error {
+	switch {
 	case p.Experts > MaxExperts:
 		return fmt.Errorf("experts: %d is more than the %d whose counts one block can scan", p.Experts, MaxExperts)
 	case p.Hidden%8 != 0:
 		return fmt.Errorf("hidden: %d is not a multiple of 8, one 16-byte vector of bf16", p.Hidden)
-	case p.Tokens > p.MaxTokens:
-		return fmt.Errorf("tokens: %d is more than max-tokens %d, what the buffers hold", p.Tokens, p.MaxTokens)
 	}
 	return nil
 }
 
-// maxBlocks is how many blocks one rank may launch: one an SM. Blocks that wait
-// for each other must all be resident, and one block an SM always fits. How
-// many small ones fit is known to the compiler only; a session checks that.
+// checkNVFP4 refuses rows of NVFP4 that are not whole vectors.
+func checkNVFP4(p ep.Problem) error {
+	if p.Dispatch == ep.NVFP4 && p.Hidden%32 != 0 {
+		return fmt.Errorf("hidden: %d is not a multiple of 32, one 16-byte vector of e2m1; the nearest is %d", p.Hidden, (p.Hidden+31)/32*32)
+	}
+	return nil
+}
+
+// maxBlocks returns how many blocks one rank may launch: one for each SM. Blocks that wait for
+// each other must all be resident, and one block an SM always fits. Whether more would fit
+// depends on registers, which the compiler alone knows: a session checks that.
 //
-// Where ranks share a GPU, each has half of an equal share. A call launched
-// early (pdl) is resident together with the call before it, and must leave
-// the SMs on which another rank still has to begin that one.
+// Where ranks share a GPU, each has half of an equal share. A call that is launched early (pdl)
+// is resident together with the call before it, and must leave the SMs on which another rank
+// has yet to begin that call.
 func maxBlocks(m ep.Machine, p ep.Problem) int {
 	gpus := max(m.GPUs, 1)
 	if ranks := (p.Ranks + gpus - 1) / gpus; ranks > 1 { // on the fullest GPU
@@ -55,5 +69,5 @@ func maxBlocks(m ep.Machine, p ep.Problem) int {
 	return m.SMs
 }
 
-// encodingOf is one token in the problem's dispatch dtype.
+// encodingOf returns how one token travels in the problem's dispatch dtype.
 func encodingOf(p ep.Problem) dtype.Encoding { return dtype.Of(p.Dispatch, p.Hidden) }

@@ -8,20 +8,19 @@ import (
 	"github.com/epbench/epbench/kernels/ref"
 )
 
-// litmus is a small kernel of native/kernels/ep/litmus.cuh that tests one device
-// primitive. It runs on all ranks at once, in the emulator and on GPUs. Of EpArgs
-// it reads ranks, heap, one region, counters, deadline and launch parameters of
-// its own.
+// Litmus is a small kernel of native/kernels/ep/litmus.cuh that tests one device primitive. It
+// runs on all ranks at once, in the emulator and on GPUs. Of EpArgs it reads ranks, heap, one
+// region, counters, deadline and its own launch parameters.
 type Litmus struct {
 	Name    string
 	Launch  Launch
 	Area    int64                              // bytes of the region, zeroed
-	checks  int                                // what counters[2] of each rank must hold; counters[1] must be 0
+	checks  int                                // counters[2] of each rank must hold this, and counters[1] must be 0
 	Prepare func(area []byte)                  // fills a rank's region; nil leaves zeros
-	check   func(areas [][]byte, me int) error // judges a rank's region afterwards; nil has nothing to see
+	check   func(areas [][]byte, me int) error // judges a rank's region afterwards; may be nil
 }
 
-// The launch parameters of a litmus, by the names they have in EpArgs.
+// The launch parameters of each litmus, by the names they have in EpArgs.
 type (
 	LitmusMemcpyParams struct{ Cases, Step, CellBytes, Peer int }
 	LitmusScanParams   struct{ Sizes int }
@@ -31,8 +30,8 @@ type (
 	}
 )
 
-// litmusScope is who passes messages to whom: EP_LITMUS_BLOCK and those that
-// follow it.
+// litmusScope says between which threads messages pass: EP_LITMUS_BLOCK and the values
+// behind it.
 type litmusScope int
 
 const (
@@ -43,8 +42,7 @@ const (
 
 const LitmusSource = "ep/litmus.cuh"
 
-// litmuses lists the litmus kernels. rounds is how often messages and signals are
-// passed.
+// Litmuses lists the litmus kernels. Messages and signals are passed so many rounds.
 func Litmuses(rounds int) []Litmus {
 	return []Litmus{
 		litmusMemcpy(61, 7, 1),
@@ -57,12 +55,11 @@ func Litmuses(rounds int) []Litmus {
 	}
 }
 
-// judge looks at what l left on all ranks: the first words of their counters, and
-// their regions.
+// Judge checks what l left on all ranks: the first words of their counters, and their regions.
 func (l Litmus) Judge(areas [][]byte, counters [][]int32) error {
 	for rank, c := range counters {
 		if c[0] != 0 || c[1] != 0 || int(c[2]) != l.checks {
-			return fmt.Errorf("rank %d: gave up %d, %d violations in %d checks, want none in %d", rank, c[0], c[1], c[2], l.checks)
+			return fmt.Errorf("rank %d: gave up %d times, %d violations in %d checks; want none in %d", rank, c[0], c[1], c[2], l.checks)
 		}
 		if l.check == nil {
 			continue
@@ -78,8 +75,8 @@ func litmusLaunch(entry string, grid, block int, own any) Launch {
 	return Launch{Entry: entry, Grid: grid, Block: block, Params: LaunchParams{Own: own}}
 }
 
-// litmusMemcpy makes copies of growing size into another rank's region, to every
-// alignment within 128 bytes that 16-byte vectors allow.
+// litmusMemcpy copies pieces of growing size into another rank's region, at every alignment
+// within 128 bytes that 16-byte vectors allow.
 func litmusMemcpy(cases, step, peer int) Litmus {
 	cell := 16 + 16*cases*step + 256
 	source := func(i int) byte { return byte(i*7 + i>>8*13 + 1) }
@@ -101,7 +98,7 @@ func litmusMemcpy(cases, step, peer int) Litmus {
 	}
 }
 
-// checkCells wants every copied byte in place and every other one untouched.
+// checkCells checks that every copied byte arrived and that every other byte is untouched.
 func checkCells(area []byte, cases, step, cell int, source func(int) byte) error {
 	for n := range cases {
 		lo := 16 * (n % 8)
@@ -123,8 +120,8 @@ func litmusPass(name string, scope litmusScope, rounds int) Litmus {
 	return Litmus{Name: name, Launch: litmusLaunch("ep_litmus_pass", 2, 64, LitmusPassParams{scope, rounds}), Area: 1024, checks: rounds}
 }
 
-// litmusSignal passes 32 words and a signal from each block to the same block
-// of the next rank.
+// litmusSignal passes 32 words and a signal from each block to the same block of the next
+// rank.
 func litmusSignal(blocks, rounds int) Litmus {
 	return Litmus{
 		Name:   "ep_signal_completion",
@@ -139,8 +136,7 @@ func litmusSignal(blocks, rounds int) Litmus {
 	}
 }
 
-// litmusCodec compares the device's conversions with the oracle's for every
-// BF16 value.
+// litmusCodec compares the device's conversions with the oracle's, for every BF16 value.
 func litmusCodec() Litmus {
 	return Litmus{
 		Name:   "codecs",
@@ -150,7 +146,7 @@ func litmusCodec() Litmus {
 			for i := range 1 << 16 {
 				x := ref.BF16ToFloat(uint16(i))
 				if x != x {
-					continue // NaN never reaches a codec: what it becomes is each chip's own
+					continue // NaN never reaches a codec, and each chip converts it in its own way
 				}
 				abs := math.Float32frombits(math.Float32bits(x) &^ (1 << 31))
 				want := [4]byte{ref.E4M3(x), ref.E2M1(x), ref.EvenE8M0(abs), byte(ref.BF16(x * 1.001953125))}

@@ -9,12 +9,12 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// llState is the memory of the low-latency kernels, native/kernels/ll. Their
-// only counter is the abort word.
+// llState declares the memory of the low-latency kernels, native/kernels/ll. Its only counter
+// is the abort word.
 var llState = State{Name: "ll", Regions: regionsLL, Counters: func(ep.Problem) int { return 1 }}
 
-// dispatchLL is the dispatch for decoding: one message for each distinct rank
-// of a token, and receivers that poll the data itself.
+// dispatchLL declares the dispatch for decoding: one message for each distinct rank of a
+// token, and receivers that poll the data itself.
 func dispatchLL() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -50,7 +50,7 @@ func dispatchLL() Declaration {
 	}
 }
 
-// combineLL is the combine for decoding, which polls data as dispatchLL does.
+// combineLL declares the combine for decoding. Receivers poll data as in dispatch_ll.
 func combineLL() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -79,7 +79,7 @@ func combineLL() Declaration {
 
 func checkDispatchLL(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := cmp.Or(checkFast(m, p, c),
-		kernels.CheckRange(c, "receivers", 0, c.Int("threads")/Warp-1), // one warp at least sends
+		kernels.CheckRange(c, "receivers", 0, c.Int("threads")/Warp-1), // at least one warp sends
 		kernels.CheckRange(c, "pause", 0, 100_000)); err != nil {
 		return err
 	}
@@ -97,13 +97,12 @@ func checkCombineLL(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(checkFast(m, p, c), checkSwitch(c, "pdl"), kernels.CheckWord(c, "algo", "direct", "dedup"))
 }
 
-// overlappedLL launches one half of a pair while the other still runs. On 4 H200
-// that took 9 to 15 % off pairs of 1 and 8 tokens, though neither half gains
-// by it alone.
+// overlappedLL returns the config that starts while the other half of a pair still runs. On
+// 4 H200 that took 9 to 15 % off pairs of 1 and 8 tokens, though neither half gains alone.
 func overlappedLL(c ep.Config) ep.Config { return c.With("pdl", "1") }
 
-// defaultDispatchLL follows what won on 8 H200: the whole GPU; up to 8 tokens
-// small parts and early receivers, above 32 more warps and larger parts.
+// defaultDispatchLL follows the winners on 8 H200: all SMs; small parts and early receivers up
+// to 8 tokens, more warps and larger parts above 32.
 func defaultDispatchLL(m ep.Machine, p ep.Problem) ep.Config {
 	v := map[string]ep.Value{
 		"sms": number(fastSMs(m, p)), "threads": "512", "send": "512", "part": "512",
@@ -120,16 +119,16 @@ func defaultDispatchLL(m ep.Machine, p ep.Problem) ep.Config {
 	return ep.Config{Kernel: "dispatch_ll", Values: v}
 }
 
-// defaultCombineLL sums in top-k order: the bits of the specification.
+// defaultCombineLL sums in top-k order, which gives the bits of the specification.
 func defaultCombineLL(m ep.Machine, p ep.Problem) ep.Config {
 	return ep.Config{Kernel: "combine_ll", Values: map[string]ep.Value{
 		"algo": "direct", "sms": number(fastSMs(m, p)), "threads": "512", "pdl": "0",
 	}}
 }
 
-// startsCombineLL is 1,024 threads above 64 tokens. On 2 and 4 H200 they took
-// 2 to 25 % less time there, and 4 to 14 % more with fewer tokens. They are
-// not the default, because on sm_100a they spill.
+// startsCombineLL returns a config with 1,024 threads for more than 64 tokens. On 2 and 4 H200
+// it took 2 to 25 % less time there, and 4 to 14 % more with fewer tokens. It is not the
+// default, because on sm_100a it spills.
 func startsCombineLL(m ep.Machine, p ep.Problem) []ep.Config {
 	if p.Tokens <= 64 {
 		return nil
@@ -137,7 +136,7 @@ func startsCombineLL(m ep.Machine, p ep.Problem) []ep.Config {
 	return []ep.Config{defaultCombineLL(m, p).With("threads", "1024")}
 }
 
-// regionsLL is LlRegion of ll/layout.cuh.
+// regionsLL lists LlRegion of ll/layout.cuh.
 func regionsLL(p ep.Problem) []Region {
 	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)
 	l := dtype.Of(p.Dispatch, p.Hidden)

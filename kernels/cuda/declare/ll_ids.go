@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// dispatchLLIDs is dispatchLL whose receivers count. It is a kernel of its own, since
-// dispatchLL's rows are tied to its source.
+// dispatchLLIDs declares a dispatch_ll whose receivers count. It is a kernel of its own,
+// because a change of dispatch_ll's source would void the rows of dispatch_ll.
 func dispatchLLIDs() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -36,19 +36,19 @@ func dispatchLLIDs() Declaration {
 		Launches: func(p ep.Problem, c ep.Config) []Launch {
 			l := launchOf("dispatch_ll_ids", c)
 			l.Shared = markBytes(p)
-			l.Params.Own = LLParams{Receivers: c.Int("threads") / Warp / 2} // the others gather headers and copy
+			l.Params.Own = LLParams{Receivers: c.Int("threads") / Warp / 2} // the other warps gather headers and copy
 			return []Launch{l}
 		},
 	}
 }
 
-// marksShared is the most shared memory, in bytes, that the marks of a block may take. Of
-// all chips sm_80 gives a block the least, 163 KiB. The block's counts take up to 9 of these.
+// marksShared is the most shared memory, in bytes, that the marks of a block may take. Of all
+// chips sm_80 gives a block the least, 163 KiB, of which the block's counts take up to 9.
 const marksShared = 128 << 10
 
-// markBytes is the shared memory in which a block marks which tokens have which experts:
-// a bit for each expert and token that a call may have. That is the fullest rank's count,
-// not what the buffers hold: a table's row of few tokens holds at any capacity.
+// markBytes returns the shared memory in which a block marks which tokens selected which
+// experts: a bit for each expert and token. It counts the tokens of the fullest rank and not
+// the capacity of the buffers, so that a row for few tokens is legal at any capacity.
 func markBytes(p ep.Problem) int { return (max(p.Tokens, 1) + 31) / 32 * 4 * p.Experts }
 
 func checkDispatchLLIDs(m ep.Machine, p ep.Problem, c ep.Config) error {
@@ -62,7 +62,7 @@ func checkDispatchLLIDs(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(kernels.CheckWord(c, "send", "512", "1024", "2048"), kernels.CheckWord(c, "part", "512", "1024", "2048"), checkSwitch(c, "pdl"))
 }
 
-// defaultDispatchLLIDs takes parts and threads as dispatchLL does.
+// defaultDispatchLLIDs takes parts and threads as defaultDispatchLL does.
 func defaultDispatchLLIDs(m ep.Machine, p ep.Problem) ep.Config {
 	return splitOfLL(defaultDispatchLL(m, p), "dispatch_ll_ids", "receivers", "pause", "early")
 }

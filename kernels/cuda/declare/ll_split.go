@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// dispatchLLSplit is dispatchLL in two kernels, for callers that compute between them.
-// With one grid for both, senders had to be few where receivers should be many.
+// dispatchLLSplit declares dispatch_ll in two kernels, for callers that compute between them.
+// Each has its own grid: few SMs should send, and many receive.
 func dispatchLLSplit() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -41,7 +41,7 @@ func dispatchLLSplit() Declaration {
 	}
 }
 
-// combineLLSplit is combineLL in two kernels.
+// combineLLSplit declares combine_ll in two kernels.
 func combineLLSplit() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -79,7 +79,7 @@ func recvParam() kernels.Param {
 	return q
 }
 
-// splitOfLL is a config of the fused kernel for the split one, which lacks some
+// splitOfLL turns a config of the fused kernel into one of the split kernel, which lacks some
 // parameters.
 func splitOfLL(c ep.Config, kernel string, lacks ...string) ep.Config {
 	out := ep.Config{Kernel: kernel, Values: map[string]ep.Value{}}
@@ -92,7 +92,7 @@ func splitOfLL(c ep.Config, kernel string, lacks ...string) ep.Config {
 	return out
 }
 
-// splitLaunches are entry_send and entry_recv, each on a grid of its own. The receiver
+// splitLaunches returns entry_send and entry_recv, each on a grid of its own. The receiver
 // never starts early: it would take SMs while the sender still has them.
 func splitLaunches(entry string, c ep.Config) []Launch {
 	send := launchOf(entry+"_send", c)

@@ -9,16 +9,16 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// maskedState is the memory of the kernels of layout masked, native/kernels/masked.
-// Their only counter is the abort word.
+// maskedState declares the memory of the kernels of layout masked, native/kernels/masked. Its
+// only counter is the abort word.
 var maskedState = State{Name: "masked", Regions: regionsMasked, Counters: func(ep.Problem) int { return 1 }}
 
-// maskedExperts bounds experts: a block counts the rows of all of them in shared
-// memory, twice, and keeps the first row of each segment of its own.
+// maskedExperts is the largest number of experts: a block counts the rows of all experts in
+// shared memory, twice, and keeps the first row of each of its own segments.
 const maskedExperts = 2048
 
-// dispatchMasked sends each token once to each rank of its experts, and the receiver
-// copies it to the block of each.
+// dispatchMasked declares a dispatch that sends each token once to each rank with one of its
+// experts. The receiver copies it to the block of each of those experts.
 func dispatchMasked() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -48,7 +48,7 @@ func dispatchMasked() Declaration {
 	}
 }
 
-// combineMasked brings the experts' rows back.
+// combineMasked declares the combine of layout masked.
 func combineMasked() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -97,18 +97,18 @@ func checkCombineMasked(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(checkRank(m, p, c), kernels.CheckWord(c, "algo", "direct", "dedup"))
 }
 
-// defaultDispatchMasked gives half of a long call's SMs to what arrives: a row is
-// written once for each of its experts.
+// defaultDispatchMasked gives half of a long call's SMs to receiving: a row is written once
+// for each of its experts.
 func defaultDispatchMasked(m ep.Machine, p ep.Problem) ep.Config {
 	return defaultRank("dispatch_masked", m, p, 2).With("input", "bf16")
 }
 
-// aheadTokens is the token count up to which the weights that algo=dedup sends ahead take
-// longer than the rows that it saves.
+// aheadTokens is the token count up to which sending the weights ahead, as algo=dedup does,
+// takes longer than sending the rows that it saves.
 const aheadTokens = 4
 
-// defaultCombineMasked sums in top-k order: the bits of the specification. A caller who
-// accepts reduced precision gets one row a rank, which moves fewer bytes.
+// defaultCombineMasked sums in top-k order, which gives the bits of the specification. Where
+// the problem accepts reduced precision it sends one row a rank, which moves fewer bytes.
 func defaultCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
 	algo := ep.Value("direct")
 	if p.Precision == ep.Reduced && p.Tokens > aheadTokens {
@@ -117,8 +117,7 @@ func defaultCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
 	return defaultRank("combine_masked", m, p, 2).With("algo", algo)
 }
 
-// regionsMasked is RankRegion of rank/layout.cuh and MaskedRegion of
-// masked/layout.cuh.
+// regionsMasked lists RankRegion of rank/layout.cuh, then MaskedRegion of masked/layout.cuh.
 func regionsMasked(p ep.Problem) []Region {
 	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)
 	head := 1 + 2*k

@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// dispatchMaskedIDs is dispatchMasked whose receivers count, by the code of dispatchLLIDs.
-// Tokens come as BF16 alone: a caller who casts takes dispatchMasked.
+// dispatchMaskedIDs declares a dispatch_masked whose receivers count, by the device code of
+// dispatch_ll_ids. It takes BF16 tokens alone: a caller that casts uses dispatch_masked.
 func dispatchMaskedIDs() Declaration {
 	ids := dispatchLLIDs()
 	ids.Kernel = kernels.Kernel{

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// dispatchMaskedSplit is dispatchMasked in two kernels. They work on the same memory,
-// so that a pack of this layout holds both at little cost.
+// dispatchMaskedSplit declares dispatch_masked in two kernels. They use the memory of
+// dispatch_masked, so that a pack can hold both at little cost.
 func dispatchMaskedSplit() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -42,7 +42,7 @@ func dispatchMaskedSplit() Declaration {
 	}
 }
 
-// combineMaskedSplit is combineMasked in two kernels.
+// combineMaskedSplit declares combine_masked in two kernels.
 func combineMaskedSplit() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -74,15 +74,15 @@ func combineMaskedSplit() Declaration {
 	}
 }
 
-// defaultCombineMaskedSplit sends rows one by one also where partial sums are accepted:
-// a sender of sums waits for the weights of ranks that come later, on SMs that the
-// caller wants for other work.
+// defaultCombineMaskedSplit sends every row, also where partial sums are accepted. To send
+// sums, a rank waits for the weights of ranks that may come later, and holds SMs meanwhile
+// that the caller wants for other work.
 func defaultCombineMaskedSplit(m ep.Machine, p ep.Problem) ep.Config {
 	return splitOfMasked(defaultCombineMasked(m, p).With("algo", "direct"), "combine_masked_split")
 }
 
-// splitOfMasked is a config of the fused kernel for the split one: each half has a grid
-// of its own.
+// splitOfMasked turns a config of the fused kernel into one of the split kernel, where each
+// half has a grid of its own.
 func splitOfMasked(c ep.Config, kernel string) ep.Config {
 	out := splitOfLL(c, kernel, "wait_sms")
 	return out.With("recv_sms", out.Values["sms"])

@@ -9,8 +9,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// What several families declare and check alike.
-
 // speedParam declares a parameter that changes nothing but time.
 func speedParam(b kernels.Binding, name, doc, unit string, def ep.Value, sweep ...ep.Value) kernels.Param {
 	return kernels.Param{Name: name, Doc: doc, Unit: unit, Values: sweep, Default: def, Binding: b, Class: kernels.Speed}
@@ -32,18 +30,18 @@ func pdlParam(def ep.Value) kernels.Param {
 	return speedParam(kernels.Launch, "pdl", "1: start while the kernel before drains (programmatic dependent launch)", "", def, "0", "1")
 }
 
-// algoParam is that of a combine, where dedup rounds partial sums.
+// algoParam declares algo of a combine, where dedup rounds partial sums.
 func algoParam(doc string) kernels.Param {
 	q := speedParam(kernels.Compile, "algo", doc, "", "direct", "direct", "dedup")
 	q.Class = kernels.Precision
 	return q
 }
 
-// maxFastTokens bounds max-tokens of the ll and final kernels: 20 bits of a
-// header word hold a position in a segment.
+// maxFastTokens is the largest max-tokens of the ll and final kernels: 20 bits of a header word
+// hold a position in a segment.
 const maxFastTokens = 1<<20 - 1
 
-// checkFast refuses what neither the ll nor the final kernels can do.
+// checkFast refuses problems that neither the ll nor the final kernels can run.
 func checkFast(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := CheckProblem(m, p); err != nil {
 		return err
@@ -61,12 +59,12 @@ func checkFast(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(checkSMs(m, p, c, 1), checkThreads(c, 64))
 }
 
-// inOrder is what the ll and final dispatches promise: the oracle's bytes, and
-// tokens ascending inside each segment, in every run.
+// inOrder is the promise of the ll and final dispatches: the oracle's bytes, and tokens
+// ascending inside each segment, in every run.
 func inOrder(ep.Config) ref.Compare { return ref.Compare{Ordered: true} }
 
-// preReduced is how a combine is judged that may sum a rank's rows before they travel,
-// rounded to BF16 or not.
+// preReduced judges a combine that may sum a rank's rows before they travel, rounded to BF16
+// or not.
 func preReduced(c ep.Config) ref.Compare { return ref.Compare{Partial: partialOf(c)} }
 
 func partialOf(c ep.Config) ref.Partial {
@@ -79,12 +77,12 @@ func partialOf(c ep.Config) ref.Partial {
 	return ref.NoPartial
 }
 
-// JudgedElements bounds the elements of a rank that are compared in one
-// verification; of more, rows are sampled.
+// JudgedElements is the most elements of a rank that one verification compares. Of more
+// elements it samples rows.
 const JudgedElements = 16 << 20
 
-// judged is how far a config's output may be from the oracle's, and how much of it
-// is compared: all of it behind an epilogue.
+// Judged returns how far a config's output may be from the oracle's, and how many rows are
+// compared: all of them behind an epilogue.
 func (f Declaration) Judged(p ep.Problem, c ep.Config) ref.Compare {
 	var out ref.Compare
 	if f.compare != nil {
@@ -101,8 +99,8 @@ func (f Declaration) Judged(p ep.Problem, c ep.Config) ref.Compare {
 	return out
 }
 
-// JudgedAs is how a config's output is judged by this package, for workers that run
-// the same kernels in another way.
+// JudgedAs returns how a config's output is judged, for workers that run the same kernels in
+// another way.
 func JudgedAs(p ep.Problem, c ep.Config) (ref.Compare, error) {
 	f, err := Find(c.Kernel)
 	return f.Judged(p, c), err
@@ -110,10 +108,10 @@ func JudgedAs(p ep.Problem, c ep.Config) (ref.Compare, error) {
 
 func isDedup(c ep.Config) bool { return c.Str("algo") == "dedup" }
 
-// fastSMs is all of a rank's share of its GPU.
+// fastSMs returns a rank's whole share of its GPU.
 func fastSMs(m ep.Machine, p ep.Problem) int { return max(maxBlocks(m, p), 1) }
 
-// launchOf is one launch of an entry, with the parameters that every family has.
+// launchOf returns one launch of an entry, with the parameters that every kernel has.
 func launchOf(entry string, c ep.Config) Launch {
 	return Launch{
 		Entry: entry, Grid: c.Int("sms"), Block: c.Int("threads"), PDL: c.Int("pdl") == 1,
@@ -126,20 +124,20 @@ func defineInt(name string, c ep.Config, param string) string { return Define(na
 
 func number(n int) ep.Value { return ep.Value(fmt.Sprint(n)) }
 
-// checkThreads wants whole warps, at least lo threads.
+// checkThreads checks that threads are whole warps and at least lo.
 func checkThreads(c ep.Config, lo int) error {
 	return kernels.CheckMultiple(c, "threads", Warp, lo, MaxThreads, "a warp")
 }
 
-// checkSMs wants sms, a number of blocks, to be at least lo and at most what
-// is resident at once.
+// checkSMs checks that sms, a number of blocks, is at least lo and at most what is resident at
+// once.
 func checkSMs(m ep.Machine, p ep.Problem, c ep.Config, lo int) error {
 	n, hi := c.Int("sms"), maxBlocks(m, p)
 	if n > hi {
 		return fmt.Errorf("sms: %d blocks cannot all be resident: %d SMs for each rank, one block an SM", n, hi)
 	}
 	if n < lo {
-		return fmt.Errorf("sms: %s is below %d, the fewest blocks that hold every role", c.Values["sms"], lo)
+		return fmt.Errorf("sms: %s is below %d, the fewest blocks that the kernel's roles need", c.Values["sms"], lo)
 	}
 	return nil
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// combineLLPartial is combineLL with partial sums of either precision. It is a kernel of
-// its own, since one more parameter of combine_ll would void all its rows.
+// combineLLPartial declares a combine_ll with partial sums of either precision. It is a kernel
+// of its own, because one more parameter of combine_ll would void the rows of combine_ll.
 func combineLLPartial() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -41,11 +41,11 @@ func combineLLPartial() Declaration {
 	}
 }
 
-// partialInFlight is the 16-byte loads of a sending lane that wait in shared memory. Of
-// combine_final's values it won on few SMs; 1,024 threads take 128 KiB with it.
+// partialInFlight is the number of 16-byte loads that a sending lane has waiting in shared
+// memory. Of combine_final's values it won on few SMs. 1,024 threads take 128 KiB with it.
 const partialInFlight = 8
 
-// combineFinalPartial is combineFinal with partial sums of either precision.
+// combineFinalPartial declares a combine_final with partial sums of either precision.
 func combineFinalPartial() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -75,12 +75,12 @@ func combineFinalPartial() Declaration {
 	}
 }
 
-// polledReceivers are the warps that only sum. The first value is the default.
+// polledReceivers declares the number of warps that only sum. The first value is the default.
 func polledReceivers(values ...ep.Value) kernels.Param {
 	return speedParam(kernels.Launch, "receivers", "warps of each block that never send, so that sums are finished while others leave", "warps", values[0], values[1:]...)
 }
 
-// partialParam is the dtype of a rank's sum on its way. BF16 rounds once more.
+// partialParam declares the dtype in which a rank's sum travels. BF16 rounds once more.
 func partialParam() kernels.Param {
 	q := speedParam(kernels.Compile, "partial", "dtype in which a rank's sum of its rows of a token travels: f32 or bf16", "", "f32", "f32", "bf16")
 	q.Class = kernels.Precision
@@ -100,7 +100,7 @@ func checkPartial(p ep.Problem, c ep.Config) error {
 
 func checkCombineLLPartial(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(checkFast(m, p, c), checkPartial(p, c), checkSwitch(c, "pdl"),
-		kernels.CheckRange(c, "receivers", 0, c.Int("threads")/Warp-1)) // one warp at least sends
+		kernels.CheckRange(c, "receivers", 0, c.Int("threads")/Warp-1)) // at least one warp sends
 }
 
 func defaultCombineLLPartial(m ep.Machine, p ep.Problem) ep.Config {
@@ -109,8 +109,8 @@ func defaultCombineLLPartial(m ep.Machine, p ep.Problem) ep.Config {
 	}}
 }
 
-// startsCombineLLPartial divides the warps above 64 tokens: where every warp first sends
-// all its sums, the link is idle while it then finishes those of its own rank.
+// startsCombineLLPartial returns configs that divide the warps, for more than 64 tokens. Where
+// every warp first sends all its sums, the link is idle while it then finishes its own rank's.
 func startsCombineLLPartial(m ep.Machine, p ep.Problem) []ep.Config {
 	if p.Tokens <= 64 {
 		return nil
@@ -130,8 +130,8 @@ func defaultCombineFinalPartial(m ep.Machine, p ep.Problem) ep.Config {
 	}}
 }
 
-// startsCombineFinalPartial are the other ways to divide the SMs, and larger blocks.
-// These are not the default, because on sm_80 they spill.
+// startsCombineFinalPartial returns configs that divide the SMs in other ways, and configs
+// with larger blocks. Larger blocks are not the default, because on sm_80 they spill.
 func startsCombineFinalPartial(m ep.Machine, p ep.Problem) []ep.Config {
 	own := defaultCombineFinalPartial(m, p).With("threads", "768")
 	sms := own.Int("sms")

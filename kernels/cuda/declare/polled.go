@@ -5,12 +5,12 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// polledState is the final kernels' memory with slots that a combine polls. Their
-// dispatches run in it too.
+// polledState declares the memory of the final kernels, followed by slots that a combine
+// polls. Dispatches of finalState run in it too.
 var polledState = State{Name: "final-polled", extends: finalState.Name, Regions: regionsPolled, Counters: finalState.Counters}
 
-// regionsPolled is FinRegion of final/layout.cuh and the FIN_POLLED of
-// final/combine_polled.cuh. Flags and slots of the combines with flags take a word.
+// regionsPolled lists FinRegion of final/layout.cuh, then FIN_POLLED of
+// final/combine_polled.cuh. The flags and slots of combines with flags shrink to one word.
 func regionsPolled(p ep.Problem) []Region {
 	out := regionsFinal(p)
 	for i := range out {
@@ -22,8 +22,8 @@ func regionsPolled(p ep.Problem) []Region {
 	return append(out, Poisoned("polled", 2*int64(p.MaxTokens)*slots*int64(2*p.Hidden)))
 }
 
-// combineFinalPolled is combineLLPartial behind a dispatch of the final kernels. With 4,096
-// tokens on 2 ranks such pairs are a fifth faster than those of one family.
+// combineFinalPolled declares combine_ll_partial behind a dispatch of the final kernels. With
+// 4,096 tokens on 2 ranks such pairs are a fifth faster than pairs of one family.
 func combineFinalPolled() Declaration {
 	f := combineLLPartial()
 	f.Kernel = kernels.Kernel{
@@ -51,7 +51,7 @@ func combineFinalPolled() Declaration {
 	return f
 }
 
-// defaultCombineFinalPolled is defaultCombineLLPartial with warps that only sum, which won
+// defaultCombineFinalPolled adds warps that only sum to defaultCombineLLPartial. They won
 // from 1,024 tokens on.
 func defaultCombineFinalPolled(m ep.Machine, p ep.Problem) ep.Config {
 	return ep.Config{Kernel: "combine_final_polled", Values: map[string]ep.Value{
@@ -59,8 +59,8 @@ func defaultCombineFinalPolled(m ep.Machine, p ep.Problem) ep.Config {
 	}}
 }
 
-// startsCombineFinalPolled adds the blocks of 768 threads that won from 1,024 tokens on.
-// They are not the default, because they spill registers on 8 ranks.
+// startsCombineFinalPolled adds configs with blocks of 768 threads, which won from 1,024
+// tokens on. They are not the default, because they spill registers on 8 ranks.
 func startsCombineFinalPolled(m ep.Machine, p ep.Problem) []ep.Config {
 	return []ep.Config{defaultCombineFinalPolled(m, p).With("threads", "768").With("receivers", "12")}
 }

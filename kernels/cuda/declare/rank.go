@@ -10,14 +10,15 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// rankState is the memory of the kernels of layout rank, native/kernels/rank. Their
-// only counter is the abort word.
+// rankState declares the memory of the kernels of layout rank, native/kernels/rank. Its only
+// counter is the abort word.
 var rankState = State{Name: "rank", Regions: regionsRank, Counters: func(ep.Problem) int { return 1 }}
 
-// byRank are the layouts that they serve.
+// byRank lists the layouts that these kernels serve.
 var byRank = []ep.Layout{ep.LayoutRank, ep.LayoutRankPacked}
 
-// dispatchRank sends each token once to each rank of its experts.
+// dispatchRank declares a dispatch that sends each token once to each rank with one of its
+// experts.
 func dispatchRank() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -47,7 +48,7 @@ func dispatchRank() Declaration {
 	}
 }
 
-// combineRank brings one row a (token, rank) back.
+// combineRank declares a combine that brings back one row for each token and rank.
 func combineRank() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -81,8 +82,8 @@ func unitParam(of string) kernels.Param {
 	return speedParam(kernels.Compile, "unit", of+" bytes that a warp moves at a time", "bytes", "512", "512", "1024", "2048")
 }
 
-// inputParam is what the caller has: no time is compared between its values, since
-// fp8 leaves the cast outside.
+// inputParam declares the dtype of the caller's tokens. Times of its two values are never
+// compared, since fp8 leaves the cast to the caller.
 func inputParam() kernels.Param {
 	q := speedParam(kernels.Compile, "input", "what a token comes as: bf16, cast to the dtype here, or fp8 with float scales [tokens, hidden/128], cast by the caller", "", "bf16", "bf16", "fp8")
 	q.Class = kernels.Hook
@@ -109,7 +110,7 @@ func launchesRank(entry string, c ep.Config) []Launch {
 
 func checkRank(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(checkFast(m, p, c),
-		kernels.CheckRange(c, "wait_sms", 0, c.Int("sms")-1), // one block at least sends
+		kernels.CheckRange(c, "wait_sms", 0, c.Int("sms")-1), // at least one block sends
 		kernels.CheckWord(c, "unit", "512", "1024", "2048"), checkSwitch(c, "pdl"))
 }
 
@@ -120,13 +121,14 @@ func checkDispatchRank(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(checkRank(m, p, c), kernels.CheckWord(c, "input", "bf16", "fp8"))
 }
 
-// longTokens is the token count from which sending and receiving have blocks of their
-// own. Below it the warps of a block have little to send, and all receive afterwards.
+// longTokens is the token count from which sending and receiving have blocks of their own.
+// Below it the warps of a block have little to send, and all of them receive afterwards.
 const longTokens = 256
 
-// defaultDispatchRank gives a third of the SMs of a long call to what arrives: a row is
-// converted and stored once a rank, and copied once. Few SMs all do both, with more loads in
-// flight: on 24 of an H200 that took 282 us for 4,096 FP8 tokens, and a third 683.
+// defaultDispatchRank gives a third of the SMs of a long call to receiving: a row is converted
+// and stored once for each rank, and copied once. Where there are few SMs each of them sends
+// and receives, with more loads in flight: on 24 SMs of an H200 that took 282 us for 4,096 FP8
+// tokens, where a third for receiving took 683.
 func defaultDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
 	c := defaultRank("dispatch_rank", m, p, 3).With("input", "bf16")
 	if p.Tokens <= longTokens || fastSMs(m, p) > fewSMs {
@@ -139,9 +141,9 @@ func defaultDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
 	return c.With("wait_sms", "0").With("threads", "512").With("unit", unit)
 }
 
-// defaultCombineRank gives half of them: a receiver reads two rows, writes one, and
-// empties a slot. Of few SMs it gives two thirds, and larger blocks where that is known to
-// pay: on 24 SMs of two H200 that took 232 us for 4,096 tokens, and half of them 367.
+// defaultCombineRank gives half of the SMs to receiving: a receiver reads two rows, writes
+// one, and empties a slot. Of few SMs it gives two thirds, and takes larger blocks where they
+// are known to pay: on 24 SMs of 2 H200 that took 232 us for 4,096 tokens, and half 367.
 func defaultCombineRank(m ep.Machine, p ep.Problem) ep.Config {
 	c, sms := defaultRank("combine_rank", m, p, 2), fastSMs(m, p)
 	if p.Tokens <= longTokens || sms > fewSMs {
@@ -165,7 +167,8 @@ func defaultRank(name string, m ep.Machine, p ep.Problem, share int) ep.Config {
 	return ep.Config{Kernel: name, Values: v}
 }
 
-// startsRank are other splits of a long call's SMs, and for short ones more warps.
+// startsRank returns configs with other splits of a long call's SMs, and with more warps for
+// a short call.
 func startsRank(own func(ep.Machine, ep.Problem) ep.Config) func(ep.Machine, ep.Problem) []ep.Config {
 	return func(m ep.Machine, p ep.Problem) []ep.Config {
 		c, sms := own(m, p), fastSMs(m, p)
@@ -176,7 +179,7 @@ func startsRank(own func(ep.Machine, ep.Problem) ep.Config) func(ep.Machine, ep.
 	}
 }
 
-// regionsRank is RankRegion of rank/layout.cuh.
+// regionsRank lists RankRegion of rank/layout.cuh.
 func regionsRank(p ep.Problem) []Region {
 	r, t := int64(p.Ranks), int64(p.MaxTokens)
 	return []Region{
@@ -187,7 +190,7 @@ func regionsRank(p ep.Problem) []Region {
 	}
 }
 
-// rankMessage is RANK_SLOT_BYTES: elements, scales and head of a row, in whole lines.
+// rankMessage returns RANK_SLOT_BYTES: elements, scales and head of a row, in whole lines.
 func rankMessage(p ep.Problem) int64 {
 	l := dtype.Of(p.Dispatch, p.Hidden)
 	return (int64(l.Payload+l.Scales*l.ScaleBytes) + 4*(1+2*int64(p.TopK)) + 127) / 128 * 128

@@ -5,8 +5,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// dispatchRankHome is dispatchRank for many tokens: elements go to the peer's output, and
-// only scales and heads are copied there.
+// dispatchRankHome declares a dispatch_rank for many tokens: elements go straight to the
+// peer's output, and only scales and heads pass through a slot.
 func dispatchRankHome() Declaration {
 	f := dispatchRank()
 	f.Kernel.Name = "dispatch_rank_home"
@@ -27,14 +27,15 @@ func dispatchRankHome() Declaration {
 	return f
 }
 
-// defaultDispatchRankHome has all blocks do both.
+// defaultDispatchRankHome lets every block send and receive.
 func defaultDispatchRankHome(m ep.Machine, p ep.Problem) ep.Config {
 	return ep.Config{Kernel: "dispatch_rank_home", Values: map[string]ep.Value{
 		"sms": number(fastSMs(m, p)), "wait_sms": "0", "threads": "512", "unit": "1024", "input": "bf16", "pdl": "0",
 	}}
 }
 
-// startsDispatchRankHome are blocks that only receive, and other loads in flight.
+// startsDispatchRankHome returns configs with blocks that only receive, and configs with other
+// numbers of loads in flight.
 func startsDispatchRankHome(m ep.Machine, p ep.Problem) []ep.Config {
 	c := defaultDispatchRankHome(m, p)
 	few := c.With("wait_sms", "4")

@@ -15,19 +15,18 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Unit is what is compiled into one device binary: a source file and the macros it
-// is compiled with. Units with the same Key are the same binary.
+// A Unit is compiled into one device binary: a source file and its macros. Units with the same
+// Key are the same binary.
 type Unit struct {
 	Source  string   `json:"source"`  // path under native/kernels
 	Defines []string `json:"defines"` // NAME=VALUE
 }
 
-// Key names the binary, for any architecture and compiler.
+// Key names the binary of u, whatever the architecture and the compiler.
 func (u Unit) Key() string { return strings.Join(append([]string{u.Source}, u.Defines...), " ") }
 
-// newUnit keeps those of the problem's macros that the code of the source,
-// or of what it includes, mentions. Problems that differ elsewhere then share a
-// binary.
+// NewUnit keeps only the problem's macros that the code of the source, or of what it includes,
+// mentions. Problems that differ in other macros then share a binary.
 func NewUnit(source string, p ep.Problem, own []string) (Unit, error) {
 	u := Unit{Source: source}
 	for _, d := range problemDefines(p) {
@@ -44,13 +43,13 @@ func NewUnit(source string, p ep.Problem, own []string) (Unit, error) {
 	return u, nil
 }
 
-// unit returns the binary that a legal config of f needs for a problem.
+// Unit returns the binary that a legal config needs for a problem.
 func (f Declaration) Unit(p ep.Problem, c ep.Config) (Unit, error) {
 	return NewUnit(f.source, p, f.defines(c))
 }
 
-// mentioned remembers the answers of mentions: a space asks for a few names in a few
-// sources a thousand times.
+// mentioned caches the answers of mentions: a space asks for a few names in a few sources a
+// thousand times.
 var mentioned sync.Map
 
 // mentions reports whether the code of a source has a name.
@@ -68,11 +67,10 @@ func mentions(source, name string) (bool, error) {
 	return found, nil
 }
 
-// codes remembers codeOf, since a space asks for a few sources a thousand times.
+// codes caches codeOf for the same reason.
 var codes sync.Map
 
-// codeOf is the code of a device source and of all that it includes, without
-// comments.
+// codeOf returns the code of a device source and of all that it includes, without comments.
 func codeOf(source string) (string, error) {
 	if code, ok := codes.Load(source); ok {
 		return code.(string), nil
@@ -89,12 +87,11 @@ func codeOf(source string) (string, error) {
 	return out.String(), nil
 }
 
-// text is the translation unit: the macros stand in options.
+// Text returns the translation unit. The macros are options.
 func (u Unit) Text() string { return "#include \"" + u.Source + "\"\n" }
 
-// options are the compiler's for an architecture such as sm_90a. No fast
-// math: quantized bytes are compared with the oracle's, whose division is
-// IEEE's.
+// Options returns the compiler's options for an architecture such as sm_90a. They have no fast
+// math: quantized bytes are compared with the oracle's, whose division follows IEEE 754.
 func (u Unit) Options(arch string) []string {
 	out := []string{"--gpu-architecture=" + arch, "--std=c++17", "--ptxas-options=-v"}
 	if u.CrossesHosts() {
@@ -112,14 +109,14 @@ const (
 	CopySource   = "beside/copy.cuh" // the plain copy of CopyProbe
 )
 
-// hostsFolder holds the sources of kernels that cross hosts.
+// HostsFolder holds the sources of kernels that cross hosts.
 const HostsFolder = "hosts/"
 
-// CrossesHosts reports whether the unit calls hosts/network.cuh: it is then compiled
-// to a relocatable binary and linked to NVSHMEM.
+// CrossesHosts reports whether the unit calls hosts/network.cuh. It is then compiled to a
+// relocatable binary and linked to NVSHMEM.
 func (u Unit) CrossesHosts() bool { return strings.HasPrefix(u.Source, HostsFolder) }
 
-// key names the binary of u for an architecture and a compiler.
+// Hash names the binary of u for an architecture and a compiler.
 func (u Unit) Hash(arch, compiler string) (string, error) {
 	headers, err := Closure(u.Source)
 	if err != nil {
@@ -135,9 +132,9 @@ func (u Unit) Hash(arch, compiler string) (string, error) {
 
 var includeLine = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*"([^"]+)"`)
 
-// closure reads a device source and everything it includes, by the names in its
-// #include lines. It follows conditional includes too. Files that only the CPU
-// emulation has are left out.
+// Closure returns the texts of a device source and of everything it includes, by the names in
+// #include lines. It follows conditional includes too, and leaves out files that only the CPU
+// emulation has.
 func Closure(source string) (map[string]string, error) {
 	out := map[string]string{}
 	todo := []string{source}
@@ -171,7 +168,7 @@ func ReadSource(name string) (string, error) {
 	return "", fmt.Errorf("device source %s is in neither native/kernels nor native/include", name)
 }
 
-// archName is the compiler's name of a compute capability. From 9.0 on it names the
+// ArchOf returns the compiler's name of a compute capability. From 9.0 on it names the
 // architecture-specific instructions, since binaries are made for the GPU at hand.
 func ArchOf(major, minor int) string {
 	if major >= 9 {

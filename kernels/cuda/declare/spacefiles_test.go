@@ -52,7 +52,7 @@ func declaredHere() map[string]map[string]spacefile.Declared {
 
 func spaceOf(t *testing.T, name string, f *spacefile.File, p ep.Problem, kernel string) {
 	t.Helper()
-	of, err := findFamily(Declarations(), kernel)
+	of, err := findIn(Declarations(), kernel)
 	if err != nil {
 		t.Error(name, err)
 		return

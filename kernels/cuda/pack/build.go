@@ -243,10 +243,10 @@ func (b *builder) config(v *resolver, s declare.CallSpec) uint32 {
 	})
 }
 
-func (b *builder) launch(module uint32, l declare.LaunchSpec) launchRecord {
+func (b *builder) launch(module uint32, l declare.Launch) launchRecord {
 	rec := launchRecord{
 		Module: module, Entry: b.text(l.Entry), Grid: uint32(l.Grid), Block: uint32(l.Block),
-		Shared: uint32(l.Shared), Words: l.Words,
+		Shared: uint32(l.Shared), Words: l.Words(),
 	}
 	if l.PDL {
 		rec.Flags |= flagPDL

@@ -13,12 +13,10 @@ import (
 )
 
 // WriteBench writes rounds in Go's benchmark format
-// (https://golang.org/design/14313-benchmark-format), for benchstat. The case is
-// the name. Without all it writes the rounds that decided: config=default and
-// config=tuned of each case, so that benchstat -col /config shows the gain, and
-// two runs compare by what they ship. With all it writes every round of every
-// config, with stage, role and id, since rounds of different stages are not of
-// one distribution.
+// (https://golang.org/design/14313-benchmark-format), for benchstat. Each case is a name.
+// Without all it writes the deciding rounds as config=default and config=tuned, so that
+// benchstat -col /config shows the gain. With all it writes every round of every config with
+// stage, role and id, because rounds of different stages have different distributions.
 func WriteBench(w io.Writer, l *Loaded, all bool) error {
 	out := benchfmt.NewWriter(w)
 	m := l.Run.Machine
@@ -58,8 +56,7 @@ func (b *benchWriter) write(name string, seconds float64) {
 	}
 }
 
-// deciding writes the default and the winner, which may be the default, of a
-// case; of imported figures, the peers.
+// deciding writes the deciding rounds of a case's default and winner, and of its peers.
 func (b *benchWriter) deciding(prefix string, c *Case) {
 	times := func(label string, e *Entry) {
 		if e == nil || !e.OK() {
@@ -97,7 +94,7 @@ func bench(key, value string) benchfmt.Config {
 
 func title(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-// benchWord keeps what separates fields out of names.
+// benchWord replaces the characters that separate fields of a name.
 func benchWord(s string) string {
 	return strings.NewReplacer("/", "_", " ", "_", "=", "-").Replace(s)
 }

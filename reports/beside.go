@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// BesideTable lists what a run measured beside products: of each search the config and
-// the default. ok is false where nothing ran beside the calls.
+// BesideTable lists the config and the default of each search that ran beside a matrix
+// product. ok is false if no search did.
 func BesideTable(run *record.Run) (t Table, ok bool) {
 	cases := besideCases(run)
 	p := ColumnsFor(cases).besideDropped()
@@ -32,7 +32,7 @@ func BesideTable(run *record.Run) (t Table, ok bool) {
 	return t, len(cases) > 0
 }
 
-// besideCases are the searches of a run that had a product.
+// besideCases returns a case for each search of a run that had a product.
 func besideCases(run *record.Run) (cases []*Case) {
 	for i := range run.Searches {
 		if s := &run.Searches[i]; s.Beside != nil {
@@ -42,9 +42,9 @@ func besideCases(run *record.Run) (cases []*Case) {
 	return cases
 }
 
-// BesideTables is BesideTable of several runs in one: a case's rows of all libraries
-// behind each other. Their calls may hold other work, and each library's share of the
-// product follows from its own calls; notes say both.
+// BesideTables is BesideTable for several runs. The rows of one case follow each other, by
+// library. Notes say what each library's calls include and how large its product is: its
+// share follows from the library's own calls.
 func BesideTables(runs []*record.Run) (t Table, ok bool) {
 	var rows []besideRow
 	for _, run := range runs {
@@ -70,7 +70,7 @@ func BesideTables(runs []*record.Run) (t Table, ok bool) {
 	return t, len(rows) > 0
 }
 
-// besideRow is one row of the table of costs: a config of a library beside a product.
+// besideRow is a config of a library beside a product.
 type besideRow struct {
 	problem ep.Problem
 	routing string
@@ -82,10 +82,10 @@ type besideRow struct {
 	cells   []Cell
 }
 
-// besideRowsOf are a search's config and what it was compared with.
+// besideRowsOf returns a row for a search's config and one for the default, if they differ.
 func besideRowsOf(run *record.Run, c *Case) []besideRow {
 	d, b, p := c.Search.Decision, c.Search.Beside, c.Problem
-	p.MaxTokens, p.Layout = max(p.Tokens, 1), "" // what a library sets by itself tells no cases apart
+	p.MaxTokens, p.Layout = max(p.Tokens, 1), "" // libraries choose these: they do not separate cases
 	row := func(cfg ep.Config, of record.Beside, saved *record.Interval) besideRow {
 		w := run.Work(p.Op, cfg)
 		return besideRow{p, c.Routing, c.Seed, cmp.Or(strings.TrimSpace(w.Library+" "+w.Version), run.Machine.Backend), cfg, w.Key(p), b.Config.Amount, besideCells(cfg.ID(), of, saved)}
@@ -96,7 +96,7 @@ func besideRowsOf(run *record.Run, c *Case) []besideRow {
 	return []besideRow{row(d.Config, b.Config, b.Saved), row(d.Default, b.Default, nil)}
 }
 
-// besideNotes spell the configs, what calls hold, and the shares of the product.
+// besideNotes spells out configs, the work inside calls, and shares of the product, each once.
 func besideNotes(rows []besideRow) []string {
 	var out []string
 	for _, spell := range []func(besideRow) string{
@@ -119,8 +119,8 @@ func besideNotes(rows []besideRow) []string {
 
 const besideExplained = "cost: the time of call and product together, less the product's alone; saved: how much less both take together than with the row below, in the same rounds; low, high: 95 % intervals; done: share of the product that was done when the last call ended"
 
-// besideDropped lets a narrow terminal leave out the product's sizes, which the notes
-// repeat: what a call costs stands in one line then.
+// besideDropped lets a narrow terminal leave out the product's sizes, which the notes repeat,
+// so that a row fits one line.
 func (p ProblemColumns) besideDropped() ProblemColumns {
 	for i, c := range p.Columns {
 		if c.Name == "beside" {
@@ -130,7 +130,7 @@ func (p ProblemColumns) besideDropped() ProblemColumns {
 	return p
 }
 
-// besideColumns are those of besideCells.
+// besideColumns returns the columns of besideCells.
 func besideColumns() []Column {
 	return []Column{Words("config").Keyed(), Numbers("call alone", "us"), Numbers("call beside", "us").Dropped(2),
 		Numbers("product alone", "us").Dropped(5), Numbers("product beside", "us").Dropped(9), Numbers("slow-down", "%").Dropped(4), Numbers("both", "us").Dropped(6),
@@ -138,7 +138,7 @@ func besideColumns() []Column {
 		Numbers("saved", "us").Dropped(3), Numbers("saved low", "us").Dropped(8), Numbers("saved high", "us").Dropped(8)}
 }
 
-// besideCells are a config's row; saved is nil where it is compared with nothing.
+// besideCells returns the cells of a config; saved is nil for the config compared with.
 func besideCells(name string, b record.Beside, saved *record.Interval) []Cell {
 	cells := []Cell{Str(name), Micros(b.Call.Mid), Micros(b.CallIn.Mid), Micros(b.Product.Mid), Micros(b.ProductIn.Mid),
 		Percent(b.Slowdown.Mid - 1), Micros(b.Both.Mid), Micros(b.Cost.Mid), Micros(b.Cost.Low), Micros(b.Cost.High), Percent(b.Done)}

@@ -10,53 +10,52 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// noInterval is the interval of what was not measured.
+// noInterval is the interval of a value that was not measured.
 var noInterval = record.Interval{Mid: math.NaN(), Low: math.NaN(), High: math.NaN()}
 
-// Case is what a run holds about one problem under one routing.
+// Case holds everything that a run measured and decided about one problem under one routing.
 type Case struct {
 	Problem ep.Problem
 	Routing string
 	Seed    uint64
-	Entries []*Entry         // those with times first, by level, then by key
-	AA      *record.AA       // nil when it was not measured
-	Load    *record.Workload // what the routing drew, nil when unknown
-	Search  *record.Search   // what the run decided, nil when it did not come to that
+	Entries []*Entry         // entries with times first, by level, then by key
+	AA      *record.AA       // nil if not measured
+	Load    *record.Workload // the drawn routing, nil if unknown
+	Search  *record.Search   // the run's decision, nil if it made none
 }
 
-// Entry is one config of a case with all that was measured of it.
+// Entry is one config of a case with its measurements.
 type Entry struct {
 	Config ep.Config
 	Key    string // Config.Key
 	Cost   ep.Cost
 	Role   record.Role
-	Status ep.Status // the first that is not ok
-	Reason string    // why it is not ok
+	Status ep.Status // the first status that is not ok
+	Reason string    // of Status
 	Clock  string
-	Fresh  bool             // Times are from the confirmation
-	Times  []float64        // seconds of each deciding round, the slowest rank's
-	rounds []Timed          // of Times
-	Median record.Interval  // seconds; of winner and default as the run recorded it
+	Fresh  bool             // Times come from confirmation or later sessions
+	Times  []float64        // seconds of each deciding round, of the slowest rank
+	rounds []Timed          // the rounds of Times
+	Median record.Interval  // seconds; for winner and default as the run recorded it
 	Level  float64          // seconds, drift removed: see levels
 	Blocks []*record.Result // oldest first
 }
 
-// caseID tells cases apart.
+// caseID identifies a case.
 type caseID struct {
 	problem ep.Problem
 	routing string
 	seed    uint64
 }
 
-// Cases sorts a log into the cases that were searched, benched or imported, by
-// op, dtype, shape, routing and tokens. Routings keep the order in which they
-// first appear.
+// Cases groups results into the cases that were searched, benched or imported, ordered by
+// op, dtype, shape, routing and tokens. Routings keep the order of their first result.
 func Cases(run *record.Run, results []record.Result) []*Case {
 	return slices.DeleteFunc(allCases(run, results), (*Case).isBetweenSearches)
 }
 
-// isBetweenSearches reports whether a case is a token count between two searches, where
-// a sweep measured nothing but the winners of both.
+// isBetweenSearches reports whether a case is a token count between two searches, at which a
+// sweep measured only the winners of both.
 func (c *Case) isBetweenSearches() bool {
 	return c.Search == nil && !slices.ContainsFunc(c.Entries, func(e *Entry) bool {
 		return slices.ContainsFunc(e.Blocks, func(b *record.Result) bool {
@@ -104,7 +103,7 @@ func compareShape(a, b ep.Problem) int {
 
 type caseBuilder struct {
 	*Case
-	entries map[string]*Entry // by key; the twin and each peer apart
+	entries map[string]*Entry // by key; twin and peers have entries of their own
 }
 
 func (b *caseBuilder) add(r *record.Result) {
@@ -131,7 +130,7 @@ func (b *caseBuilder) add(r *record.Result) {
 	e.Blocks = append(e.Blocks, r)
 }
 
-// finish computes what follows from the blocks.
+// finish computes medians and levels, finds the run's records and sorts the entries.
 func (c *Case) finish(run *record.Run) {
 	for _, e := range c.Entries {
 		e.pickDecidingRounds()
@@ -149,7 +148,7 @@ func (c *Case) finish(run *record.Run) {
 	})
 }
 
-// findRecords finds what run.json says about the case.
+// findRecords finds the case's records in run.json.
 func (c *Case) findRecords(run *record.Run) {
 	key := c.Problem.Key()
 	c.AA = find(run.AA, func(a record.AA) bool { return a.Problem == key && a.Routing == c.Routing })
@@ -161,13 +160,13 @@ func (c *Case) findRecords(run *record.Run) {
 	}
 }
 
-// drawnWorkload finds the case's drawn routing among the workloads of a run; nil if it is not there.
+// drawnWorkload returns the run's record of the case's routing, nil if there is none.
 func (c *Case) drawnWorkload(run *record.Run) *record.Workload {
 	key := c.Problem.Key()
 	return find(run.Workloads, func(w record.Workload) bool { return w.Problem == key && w.Routing == c.Routing && w.Seed == c.Seed })
 }
 
-// find is the first of a list that is wanted, nil when there is none.
+// find returns the first wanted element of a list, nil if there is none.
 func find[T any](list []T, wanted func(T) bool) *T {
 	if i := slices.IndexFunc(list, wanted); i >= 0 {
 		return &list[i]
@@ -175,7 +174,7 @@ func find[T any](list []T, wanted func(T) bool) *T {
 	return nil
 }
 
-// first is the first of the entries that is wanted, nil when there is none.
+// first returns the first wanted entry, nil if there is none.
 func (c *Case) first(wanted func(*Entry) bool) *Entry {
 	if e := find(c.Entries, wanted); e != nil {
 		return *e
@@ -183,8 +182,8 @@ func (c *Case) first(wanted func(*Entry) bool) *Entry {
 	return nil
 }
 
-// useRecordedMedian gives the entry of a config the median that the run recorded. A
-// confirmation that began anew leaves more rounds in the log than it counts.
+// useRecordedMedian gives the entry of a config the median that the run recorded: a
+// confirmation that was restarted left more rounds in the log than it used.
 func (c *Case) useRecordedMedian(cfg ep.Config, t record.Times) {
 	if e := c.entryOf(cfg); e != nil && t.Median > 0 {
 		e.Median.Mid = t.Median
@@ -192,15 +191,15 @@ func (c *Case) useRecordedMedian(cfg ep.Config, t record.Times) {
 	}
 }
 
-// OK reports whether the entry has times and never failed. A median of 0 is no
+// OK reports whether the entry has times and never failed. A median of 0 does not count as a
 // time: the clock was too coarse.
 func (e *Entry) OK() bool { return e.Status == ep.OK && e.Median.Mid > 0 }
 
-// P is the p-quantile of the deciding rounds in seconds.
+// P returns the p-quantile of the deciding rounds in seconds.
 func (e *Entry) P(p float64) float64 { return stat.Quantile(e.Times, p) }
 
-// Label names the entry within its case: by role, by peer, or by what differs
-// from the default.
+// Label names the entry within its case: its role, its library, or its difference from the
+// default.
 func (c *Case) Label(e *Entry) string {
 	switch e.Role {
 	case record.Twin, record.Default:
@@ -211,7 +210,7 @@ func (c *Case) Label(e *Entry) string {
 	return e.Config.Difference(c.defaultConfig())
 }
 
-// defaultConfig is the default's config, the zero Config when it is not known.
+// defaultConfig returns the default's config, the zero Config if unknown.
 func (c *Case) defaultConfig() ep.Config {
 	if c.Search != nil {
 		return c.Search.Decision.Default
@@ -222,7 +221,7 @@ func (c *Case) defaultConfig() ep.Config {
 	return ep.Config{}
 }
 
-// Cells are an entry under ConfigColumns. A peer has no id.
+// Cells returns the cells of an entry under ConfigColumns. A peer has no id.
 func (c *Case) Cells(e *Entry) []Cell {
 	id := Str(e.Config.ID())
 	if e.Role == record.Peer {
@@ -231,13 +230,13 @@ func (c *Case) Cells(e *Entry) []Cell {
 	return []Cell{id, {Text: c.Label(e), Value: e.Key}}
 }
 
-// Default is the entry of the default, nil when it was not measured.
+// Default returns the entry of the default, nil if it was not measured.
 func (c *Case) Default() *Entry {
 	return c.first(func(e *Entry) bool { return e.Role == record.Default })
 }
 
-// Best is the fastest entry of ours, nil when none has times. Where any was
-// confirmed, only confirmed ones count.
+// Best returns our fastest entry, nil if none has times. If any entry is confirmed, only
+// confirmed ones count.
 func (c *Case) Best() *Entry {
 	if e := c.first(func(e *Entry) bool { return e.Timed() && e.Fresh }); e != nil {
 		return e
@@ -245,12 +244,12 @@ func (c *Case) Best() *Entry {
 	return c.first((*Entry).Timed)
 }
 
-// Timed reports whether an entry of ours has times of its own: a twin's are
-// the default's.
+// Timed reports whether the entry has times and is neither a twin, which is the default
+// again, nor a peer.
 func (e *Entry) Timed() bool { return e.OK() && e.Role != record.Twin && e.Role != record.Peer }
 
-// Winner is the entry of the config that the run decided for. Before it has
-// decided it is the fastest so far, nil when none has times.
+// Winner returns the entry of the config that the run decided for. Without a decision it
+// returns Best.
 func (c *Case) Winner() *Entry {
 	if c.Search != nil {
 		if e := c.entryOf(c.Search.Decision.Config); e != nil {
@@ -260,7 +259,7 @@ func (c *Case) Winner() *Entry {
 	return c.Best()
 }
 
-// Spread is the A/A spread of the case, 0 when it was not measured.
+// Spread returns the A/A spread of the case, 0 if it was not measured.
 func (c *Case) Spread() float64 {
 	if c.AA == nil {
 		return 0

@@ -12,22 +12,22 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// defaultBand is the band of runs that recorded none, such as imported ones.
+// defaultBand is the band for runs that recorded none, such as imports.
 const defaultBand = 0.01
 
-// MinRounds is how many rounds a run needs before its median is believed.
+// MinRounds is the number of rounds below which a median gives no verdict.
 const MinRounds = 10
 
 // Compared is one case, or one config of a case, in both runs.
 type Compared struct {
 	Case    *Case // of A
 	A, B    *Entry
-	Ratio   stat.Ratio // time of B over time of A, NaN where one is missing
-	Cycles  float64    // the same in SM cycles, NaN where the clocks are not known
-	Band    float64    // least difference that is called one
+	Ratio   stat.Ratio // time of B over time of A, NaN if one is missing
+	Cycles  float64    // the same in SM cycles, NaN if the clocks are unknown
+	Band    float64    // least difference that counts
 	Verdict record.Verdict
-	Reason  string // of a verdict that needs one
-	Broken  bool   // A gives right answers and B does not
+	Reason  string // why undecided, or what else differs
+	Broken  bool   // A gives right answers and B fails
 }
 
 // Comparison is run B against run A.
@@ -36,7 +36,7 @@ type Comparison struct {
 	Cases   []Compared
 	Geomean record.Interval // of the ratios; NaN without any
 	Worst   int             // index of the largest ratio, -1 without any
-	Notes   []string        // what differs between the runs and was allowed to
+	Notes   []string        // differences between the runs that were allowed
 }
 
 // What says which entries of a case are compared.
@@ -51,7 +51,7 @@ const (
 // CompareOptions say what to compare and how finely.
 type CompareOptions struct {
 	What  What
-	Band  float64         // least difference that is called one, as a fraction; 0 takes the wider band of the two runs
+	Band  float64         // least difference that counts, as a fraction; 0 takes the wider band of the two runs
 	Allow map[string]bool // machine, kernels, mode, clock: may differ
 }
 
@@ -95,8 +95,7 @@ func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
 	return c, nil
 }
 
-// match finds the case of the same problem and routing, if possible of the
-// same seed.
+// match finds the case with the same problem and routing, if possible with the same seed.
 func match(c *Case, cases []*Case, anyMode bool) *Case {
 	var found *Case
 	for _, x := range cases {
@@ -117,12 +116,12 @@ func match(c *Case, cases []*Case, anyMode bool) *Case {
 	return found
 }
 
-// otherSeeds is the warning about two runs whose routings are other draws.
+// otherSeeds returns the warning for two runs with different seeds.
 func otherSeeds(a string, seedA uint64, b string, seedB uint64) string {
 	return fmt.Sprintf("%s has seed %d, %s has seed %d: their routings are other draws, so that tokens go to other experts; a part of a difference may come from that", a, seedA, b, seedB)
 }
 
-// pair fills the cases with what is compared, not yet judged.
+// pair pairs the entries of both runs and computes their ratios. judge gives the verdicts.
 func (c *Comparison) pair(o CompareOptions) {
 	for _, ca := range c.A.Cases {
 		cb := match(ca, c.B.Cases, o.Allow["mode"])
@@ -155,7 +154,7 @@ func (c *Comparison) note(text string) {
 	}
 }
 
-// entries pairs what a case has in both runs.
+// entries pairs the entries of a case in both runs.
 func entries(a, b *Case, what What) (pairs [][2]*Entry) {
 	switch what {
 	case OfDefault:
@@ -171,7 +170,7 @@ func entries(a, b *Case, what What) (pairs [][2]*Entry) {
 	return [][2]*Entry{{a.winnerOrPeer(), b.winnerOrPeer()}}
 }
 
-// winnerOrPeer is the winner of a case, else its fastest peer, else what failed.
+// winnerOrPeer returns the winner of a case, else its fastest peer, else its first entry.
 func (c *Case) winnerOrPeer() *Entry {
 	if w := c.Winner(); w != nil || len(c.Entries) == 0 {
 		return w
@@ -182,7 +181,7 @@ func (c *Case) winnerOrPeer() *Entry {
 	return c.Entries[0]
 }
 
-// counterpart is the entry of the same config as another case's.
+// counterpart returns the entry with the config and role of another case's entry.
 func (c *Case) counterpart(e *Entry) *Entry {
 	return c.first(func(x *Entry) bool {
 		return x.Key == e.Key && (x.Role == record.Twin) == (e.Role == record.Twin) && (x.Role == record.Peer) == (e.Role == record.Peer)
@@ -193,8 +192,8 @@ func (x *Compared) noRatio() {
 	x.Ratio, x.Cycles = stat.Ratio{Interval: noInterval, StdErr: math.NaN()}, math.NaN()
 }
 
-// open decides what needs no statistics, and reports whether the rest is to be
-// judged.
+// open gives the verdicts that need no statistics, and reports whether the comparison still
+// needs one.
 func (x *Compared) open() bool {
 	x.noRatio()
 	x.Verdict = record.Undecided
@@ -215,14 +214,14 @@ func (x *Compared) open() bool {
 
 func (e *Entry) failure() string { return string(e.Status) + ": " + e.Reason }
 
-// enough makes a case with too few rounds undecided.
+// enough makes a case with fewer than MinRounds rounds undecided.
 func (x *Compared) enough(rounds int) {
 	if rounds < MinRounds {
 		x.Verdict, x.Reason = record.Undecided, fmt.Sprintf("%d rounds, at least %d are needed", rounds, MinRounds)
 	}
 }
 
-// compare computes the ratio of two runs' medians.
+// compare computes the ratio of the medians of both runs.
 func (x *Compared) compare(o CompareOptions) {
 	if !x.open() {
 		return
@@ -243,8 +242,7 @@ func positive(xs []float64) []float64 {
 	return slices.DeleteFunc(slices.Clone(xs), func(x float64) bool { return x <= 0 })
 }
 
-// MHz is the median SM clock over blocks and ranks of an entry, 0 when it was
-// not recorded.
+// MHz returns the median SM clock over an entry's blocks and ranks, 0 if not recorded.
 func (e *Entry) MHz() float64 {
 	var all []float64
 	for _, b := range e.Blocks {
@@ -287,7 +285,7 @@ func medianCell(e *Entry) Cell {
 	return Micros(e.Median.Mid)
 }
 
-// Summary says how a comparison went in a sentence or two.
+// Summary sums a comparison up in a sentence or two.
 func (c *Comparison) Summary() string {
 	counts := map[record.Verdict]int{}
 	for _, x := range c.Cases {

@@ -11,20 +11,20 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Effect is what one value of one parameter costs, over the cases of a run.
+// Effect says what one value of one parameter costs, over the cases of a run.
 type Effect struct {
 	Kernel string
 	Param  string
 	Value  ep.Value
-	Best   float64 // geometric mean over cases: best time with it over best time of the kernel
-	Worst  float64 // the same in the case where it hurts most
-	Median float64 // median over all configs with it: time over best time of the kernel
+	Best   float64 // geometric mean over cases: best time with the value over best time of the kernel
+	Worst  float64 // the largest such ratio
+	Median float64 // median over all configs with the value: time over best time of the kernel
 	Wins   int     // cases in which the kernel's fastest config has it
 	Cases  int     // cases in which it was timed
 	Points int     // configs with it that were timed
 
-	logs float64   // sum over cases of the logarithms that Best is the mean of
-	all  []float64 // what Median is of
+	logs float64   // sum of the logarithms of Best's ratios
+	all  []float64 // the ratios of Median
 }
 
 // Effects computes the effect of every value that has an alternative. A kernel

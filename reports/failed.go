@@ -8,8 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Failure is a config that failed, with the cases in which it failed the same
-// way.
+// Failure is a config that failed in the same way in one or more cases.
 type Failure struct {
 	Status ep.Status
 	Reason string
@@ -17,7 +16,7 @@ type Failure struct {
 	Cases  []*Case
 }
 
-// Failures lists what failed and why, the worst status first.
+// Failures lists failed configs, the worst status first.
 func Failures(cases []*Case) []*Failure {
 	type id struct {
 		status      ep.Status
@@ -44,12 +43,12 @@ func Failures(cases []*Case) []*Failure {
 	return out
 }
 
-// severity orders statuses, the one to worry about most first.
+// severity orders statuses, the most serious first.
 var severity = []ep.Status{
 	ep.Mismatch, ep.Hang, ep.Crash, ep.NoLaunch, ep.NoBuild, ep.Unstable, ep.Illegal,
 }
 
-// FailedTable prints what failed, at most limit rows; 0 means all.
+// FailedTable prints failed configs, at most limit rows; 0 means all.
 func FailedTable(cases []*Case, limit int) Table {
 	t := Table{
 		Name: "failed", Title: "Failed: configs that did not run or gave wrong answers",

@@ -11,19 +11,19 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// LibraryTime is what one library needs for a case, as its run tuned it.
+// LibraryTime is one library's tuned time for a case.
 type LibraryTime struct {
-	Library string // with its version, where the run says it, and the run's name where two runs are of one library
-	Work    string // ep.Work.Key, "" where the run does not say what its times hold
+	Library string // with its version if known, and the run's name if two runs are of one library
+	Work    string // ep.Work.Key: the work inside the time; "" if the run does not say
 	Run     *Loaded
 	Case    *Case
 	Entry   *Entry // the run's winner
 
-	maker string // of Library, without the run's name
+	maker string // Library without the run's name
 }
 
-// Own is the time of the library's own default over that of the winner, in the same
-// rounds; unknown where the run compared nothing.
+// Own returns the library's gain over its own default, in the same rounds; NaN if the run
+// compared nothing.
 func (o LibraryTime) Own() record.Interval {
 	if s := o.Case.Search; s != nil && s.OK() {
 		return s.Decision.Gain
@@ -31,31 +31,31 @@ func (o LibraryTime) Own() record.Interval {
 	return noInterval
 }
 
-// LibraryComparison compares the libraries that do the same work in one case. The times are of
-// different runs on the same machine, which took turns or came one after the other.
+// LibraryComparison compares the libraries that do the same work in one case. Their runs on
+// one machine took turns, or came one after the other.
 type LibraryComparison struct {
-	Problem   ep.Problem // without MaxTokens and Layout: a library's buffers set the one, Work says the other
+	Problem   ep.Problem // without MaxTokens, which a library's buffers set, and Layout, which Work says
 	Routing   string
-	Work      string // what every offer does, and the clock that read it
-	Libraries []LibraryTime
-	Gain      record.Interval // the second offer's time over the first's; NaN with one offer
-	Turns     bool            // the two took turns, so that Gain compares round by round
-	Band      float64         // the widest of the runs
+	Work      string          // the work of every library, and the clock
+	Libraries []LibraryTime   // fastest first
+	Gain      record.Interval // the second library's time over the first's; NaN with one library
+	Turns     bool            // the two took turns: Gain compares round by round
+	Band      float64         // the widest band of the runs
 }
 
-// Decided reports whether the first offer is faster by more than the band.
+// Decided reports whether the first library is faster by more than the band.
 func (c LibraryComparison) Decided() bool { return len(c.Libraries) > 1 && c.beyond(c.Gain) }
 
-// beyond reports whether a gain is more than the band.
+// beyond reports whether a gain exceeds the band.
 func (c LibraryComparison) beyond(gain record.Interval) bool {
 	return gain.Low > 1 && gain.Mid > 1+c.Band
 }
 
-// seed is that of the routing, which all offers have.
+// seed returns the seed of the routing, which all libraries share.
 func (c LibraryComparison) seed() uint64 { return c.Libraries[0].Case.Seed }
 
-// nextAfter returns the library to take where current is in use at fewer tokens: the fastest of those
-// that are faster than it by more than the band, or itself.
+// nextAfter returns the library to switch to from current, which is in use at fewer tokens:
+// the fastest of those that beat it by more than the band, or current itself.
 func (c LibraryComparison) nextAfter(current string) string {
 	in := slices.IndexFunc(c.Libraries, func(o LibraryTime) bool { return o.Library == current })
 	if in < 0 {
@@ -69,9 +69,8 @@ func (c LibraryComparison) nextAfter(current string) string {
 	return current
 }
 
-// CompareLibraries puts the winners of runs side by side: a choice for each problem, routing,
-// work and clock, in the order of the cases, offers fastest first. It refuses runs of
-// different machines.
+// CompareLibraries compares the winners of runs: one comparison for each problem, routing,
+// work and clock, in the order of the cases. It refuses runs of different machines.
 func CompareLibraries(runs []*Loaded) ([]LibraryComparison, error) {
 	if err := sameHardware(runs); err != nil {
 		return nil, err
@@ -87,7 +86,7 @@ func CompareLibraries(runs []*Loaded) ([]LibraryComparison, error) {
 			p := c.Problem
 			p.MaxTokens, p.Layout = 0, ""
 			choice := LibraryComparison{Problem: p, Routing: c.Routing, Work: strings.TrimSuffix(cmp.Or(o.Work, "unknown")+", "+o.Entry.Clock, ", ")}
-			// Another seed draws other tokens for each expert.
+			// With another seed, tokens select other experts.
 			key := fmt.Sprintf("%s|%s|%d|%s", p.Key(), c.Routing, c.Seed, choice.Work)
 			if o.Work == "" { // unknown work is compared with nothing
 				key += "|" + l.Path
@@ -112,7 +111,7 @@ func CompareLibraries(runs []*Loaded) ([]LibraryComparison, error) {
 	return out, nil
 }
 
-// nameRuns adds the run to the name of a library that two runs offer for one case.
+// nameRuns adds the run to the name of a library that has two runs for one case.
 func nameRuns(choices []LibraryComparison) {
 	twice := map[string]bool{}
 	for _, c := range choices {
@@ -153,8 +152,8 @@ func (c *LibraryComparison) decide() {
 	c.Gain, c.Turns = c.Libraries[1].ratioTo(c.Libraries[0])
 }
 
-// ratioTo returns the time of o over that of other with its interval, round by round where their
-// runs took turns.
+// ratioTo returns the time of o over the time of other with its interval, computed round by
+// round if their runs took turns.
 func (o LibraryTime) ratioTo(other LibraryTime) (ratio record.Interval, turns bool) {
 	if t := o.Run.Run.Turns; t != "" && t == other.Run.Run.Turns {
 		return o.Entry.Ratio(other.Entry), true
@@ -162,8 +161,8 @@ func (o LibraryTime) ratioTo(other LibraryTime) (ratio record.Interval, turns bo
 	return stat.RatioOfMedians(o.Entry.Times, other.Entry.Times, 1).Interval, false
 }
 
-// sameHardware compares what decides speed and does not depend on the worker that
-// names it.
+// sameHardware refuses runs on different GPUs. It compares only what every worker reports
+// alike.
 func sameHardware(runs []*Loaded) error {
 	what := func(l *Loaded) string {
 		m := l.Run.Machine
@@ -198,7 +197,7 @@ func FastestTable(choices []LibraryComparison) Table {
 	return t
 }
 
-// casesOf are the cases of choices, without what each library sets by itself.
+// casesOf returns the cases of comparisons, without the fields that each library sets.
 func casesOf(choices []LibraryComparison) []*Case {
 	var cases []*Case
 	for _, c := range choices {
@@ -209,7 +208,7 @@ func casesOf(choices []LibraryComparison) []*Case {
 	return cases
 }
 
-// warnOfSeeds names two runs that are not compared only because their seeds differ.
+// warnOfSeeds warns of two runs that are not compared because only their seeds differ.
 func warnOfSeeds(t *Table, choices []LibraryComparison) {
 	for i, c := range choices {
 		for _, other := range choices[i+1:] {
@@ -258,8 +257,8 @@ func (c LibraryComparison) cells() []Cell {
 	return append(out, Str(second.Library), Micros(second.Entry.Median.Mid), Gain(c.Gain.Mid), Gain(c.Gain.Low), Gain(c.Gain.High), verdict)
 }
 
-// switchPoints says from which token count on which library is taken, a sentence for each
-// op, routing and kind of work. A library stays while the others are no faster by the
+// switchPoints says which library to take from which token count on, one sentence for each
+// op, routing and kind of work. A library stays until another is faster by more than the
 // band.
 func switchPoints(choices []LibraryComparison) []string {
 	var out []string
@@ -276,7 +275,7 @@ func switchPoints(choices []LibraryComparison) []string {
 	return out
 }
 
-// line is what the choices of one sentence share.
+// line returns what the comparisons of one sentence share.
 func (c LibraryComparison) line() string {
 	return fmt.Sprint(c.Problem.Shape().Key(), c.Routing, c.seed(), c.Work)
 }

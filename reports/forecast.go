@@ -2,8 +2,7 @@ package reports
 
 import "github.com/epbench/epbench/tune/record"
 
-// Forecast prints a run whose times were predicted: no interval, no verdict and no gain,
-// because nothing varied and nothing was compared.
+// Forecast prints a run with predicted times. Predictions have no interval, verdict or gain.
 func Forecast(run *record.Run) Table {
 	cases := make([]*Case, len(run.Searches))
 	for i := range run.Searches {

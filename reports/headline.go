@@ -13,24 +13,24 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Headline is a run in a few sentences: how much is gained where, and how sure
-// that is. Terminal, summary.md and page begin with it.
+// Headline sums a run up: how much is gained, where, and with what certainty. Terminal,
+// summary.md and page begin with it.
 type Headline struct {
 	All     Count // every search
-	Full    Count // those at full precision
-	Reduced Count // those that accept reduced precision
+	Full    Count // searches at full precision
+	Reduced Count // searches that accept reduced precision
 	Best    *record.Search
 	AA      float64 // the largest A/A spread
-	Band    float64 // of the policy
+	Band    float64 // the policy's band
 }
 
 // Count sums up searches.
 type Count struct {
 	Searches int
-	Verdicts map[record.Verdict]int // of those that were compared
-	Noisy    int                    // not decided: the A/A spread exceeds the band
-	Failed   int                    // not decided: nothing could be compared
-	Gain     record.Interval        // geometric mean of the gains of those that were compared
+	Verdicts map[record.Verdict]int // of the searches that compared a config
+	Noisy    int                    // undecided: the A/A spread exceeds the band
+	Failed   int                    // undecided: nothing could be compared
+	Gain     record.Interval        // geometric mean of the gains of the searches that compared
 
 	logs, halves []float64 // of the gains
 }
@@ -78,7 +78,7 @@ func Summarise(run *record.Run) Headline {
 	return h
 }
 
-// Lines says it in sentences, the most important first.
+// Lines returns the headline as sentences, the most important first.
 func (h Headline) Lines() []string {
 	switch {
 	case h.All.Searches == 0:
@@ -102,12 +102,12 @@ func (h Headline) Lines() []string {
 		out = append(out, "Not confirmed: "+not+".")
 	}
 	if h.AA > 0 {
-		out = append(out, fmt.Sprintf("A/A spread, what the default differs from itself by: %.1f %% at most; the band is %.1f %% or the spread, whichever is larger.", 100*h.AA, 100*h.Band))
+		out = append(out, fmt.Sprintf("A/A spread, the difference between the default and itself: %.1f %% at most; the band is %.1f %% or the spread, whichever is larger.", 100*h.AA, 100*h.Band))
 	}
 	return out
 }
 
-// String is the share that is faster and the mean gain.
+// String returns the share of faster cases and the mean gain.
 func (c Count) String() string {
 	s := fmt.Sprintf("%d of %d cases", c.Verdicts[record.Faster], c.Searches)
 	if !math.IsNaN(c.Gain.Mid) {
@@ -116,7 +116,7 @@ func (c Count) String() string {
 	return s
 }
 
-// notConfirmed counts the searches that give no verdict, by reason.
+// notConfirmed counts the searches without a verdict, by reason.
 func (c Count) notConfirmed() string {
 	var out []string
 	for _, x := range []struct {
@@ -130,7 +130,7 @@ func (c Count) notConfirmed() string {
 	return strings.Join(out, ", ")
 }
 
-// SummaryTable is the headline for programs, one row.
+// SummaryTable returns the headline for programs, one row.
 func SummaryTable(run *record.Run, directory string, rows int) Table {
 	h, n := Summarise(run), Numbers
 	t := Table{Name: "run", Columns: []Column{Words("directory"), Words("machine"), Words("machine key"), n("cases", ""), n("faster", ""),
@@ -143,10 +143,10 @@ func SummaryTable(run *record.Run, directory string, rows int) Table {
 	return t
 }
 
-// largestGains are listed at the end of a sweep.
+// largestGains is the number of gains that a sweep lists at its end.
 const largestGains = 5
 
-// LargestGains lists the searches that gain most, among those that are faster.
+// LargestGains lists the faster searches with the largest gains.
 func LargestGains(run *record.Run) Table {
 	var of []int
 	for i, s := range run.Searches {
@@ -164,8 +164,8 @@ func LargestGains(run *record.Run) Table {
 	return t
 }
 
-// GatherWarnings puts warnings of one kind into one line with their number.
-// Warnings are of one kind when they differ in their case and in numbers only.
+// GatherWarnings puts warnings that differ only in their case and in numbers into one line,
+// with their count.
 func GatherWarnings(warnings []string) []string {
 	var kinds []string
 	first, count := map[string]string{}, map[string]int{}

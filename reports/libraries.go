@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// LibraryTable lists what each library takes in each case, tuned and with its own default,
-// under those that do the same work: the fastest first.
+// LibraryTable lists the tuned time of each library in each case and its gain over its own
+// default, the fastest first among those that do the same work.
 func LibraryTable(choices []LibraryComparison) Table {
 	cases := casesOf(choices)
 	p := ColumnsFor(cases)
@@ -34,21 +34,21 @@ func LibraryTable(choices []LibraryComparison) Table {
 	return t
 }
 
-// SeveralRuns reports whether any of the choices is one between runs.
+// SeveralRuns reports whether any comparison has more than one run.
 func SeveralRuns(choices []LibraryComparison) bool {
 	return slices.ContainsFunc(choices, func(c LibraryComparison) bool { return len(c.Libraries) > 1 })
 }
 
-// SeveralLibraries reports whether any of the choices is one between libraries: two runs of one
-// library are compared by Compare.
+// SeveralLibraries reports whether any comparison has more than one library. Compare compares
+// two runs of one library.
 func SeveralLibraries(choices []LibraryComparison) bool {
 	return slices.ContainsFunc(choices, func(c LibraryComparison) bool {
 		return slices.ContainsFunc(c.Libraries, func(o LibraryTime) bool { return o.maker != c.Libraries[0].maker })
 	})
 }
 
-// ownGains says what tuning gains each library over its own default, a sentence for each
-// that has other configs than its default.
+// ownGains says how much tuning gains over a library's own default, one sentence for each
+// library that gains.
 func ownGains(choices []LibraryComparison) []string {
 	var names []string
 	counts, best := map[string]*Count{}, map[string]*record.Search{}

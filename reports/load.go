@@ -18,13 +18,13 @@ type Loaded struct {
 	Run      *record.Run
 	Results  []record.Result
 	Cases    []*Case
-	Table    *table.Table // nil when the run wrote none
-	Warnings []string     // files and lines that could not be used
-	between  []*Case      // token counts between the searches
+	Table    *table.Table // nil if the run wrote none
+	Warnings []string     // files and lines that cannot be used
+	between  []*Case      // token counts between two searches
 }
 
-// Load reads a run directory. A damaged file beside usable ones becomes a
-// warning; an error means that nothing is usable.
+// Load reads a run directory. A damaged file becomes a warning if others are usable; an error
+// means that none is.
 func Load(path string) (*Loaded, error) {
 	run, results, warnings, err := record.ReadDir(path)
 	if err != nil {
@@ -56,11 +56,10 @@ func Load(path string) (*Loaded, error) {
 	return l, nil
 }
 
-// Name is what plots and tables call the run.
+// Name returns the run's name in plots and tables: its folder's name.
 func (l *Loaded) Name() string { return filepath.Base(filepath.Clean(l.Path)) }
 
-// Resume says how to go on with a sweep that did not come to its end, "" where there is
-// nothing to go on with.
+// Resume says how to continue an unfinished sweep; "" if the run is no unfinished sweep.
 func (l *Loaded) Resume() string {
 	if c := l.Run.Command; !l.Run.Finished.IsZero() || len(c) < 2 || c[1] != "sweep" {
 		return ""
@@ -68,8 +67,8 @@ func (l *Loaded) Resume() string {
 	return "This run is unfinished. Go on with: epbench sweep --resume " + l.Path
 }
 
-// Keep drops the other cases, with what the run says about them. A regret
-// matrix stays whole where one of its cases stays.
+// Keep drops the cases that keep refuses, and the run's records about them. A regret matrix
+// stays whole if one of its cases stays.
 func (l *Loaded) Keep(keep func(ep.Problem, string) bool) {
 	run := *l.Run
 	run.Searches = slices.DeleteFunc(slices.Clone(run.Searches), func(s record.Search) bool { return !keep(s.Problem, s.Routing) })
@@ -80,9 +79,8 @@ func (l *Loaded) Keep(keep func(ep.Problem, string) bool) {
 	l.Cases = slices.DeleteFunc(l.Cases, func(c *Case) bool { return !keep(c.Problem, c.Routing) })
 }
 
-// Seconds is the time of a config in the run, drift removed, for a key, a token
-// count and a routing; ok is false where it was not measured or failed. The
-// zero Config asks for the default.
+// Seconds returns the time of a config, drift removed, for a key, a token count and a
+// routing; ok is false if it was not measured or failed. The zero Config means the default.
 func (l *Loaded) Seconds(k table.Key, tokens int, routing string, cfg ep.Config) (seconds float64, ok bool) {
 	for _, c := range slices.Concat(l.Cases, l.between) {
 		if c.Problem.Tokens != tokens || c.Routing != routing || table.KeyOf(c.Problem, k.Routing) != k {
@@ -95,7 +93,7 @@ func (l *Loaded) Seconds(k table.Key, tokens int, routing string, cfg ep.Config)
 	return 0, false
 }
 
-// entryOf is a config's entry, nil where it was not measured or failed.
+// entryOf returns a config's entry, nil if it was not measured or failed.
 func (c *Case) entryOf(cfg ep.Config) *Entry {
 	key := cfg.Key()
 	return c.first(func(e *Entry) bool {
@@ -103,9 +101,9 @@ func (c *Case) entryOf(cfg ep.Config) *Entry {
 	})
 }
 
-// DerivedTables are the tables of a run: winners, effects of parameters, regret,
-// Pareto fronts, wire limit, memory limit, failures. Empty ones are left out.
-// maxFailures bounds the last, 0 means all.
+// DerivedTables returns the non-empty tables of a run: winners, effects of parameters, regret,
+// Pareto fronts, wire limit, memory limit, failures. maxFailures bounds the failures; 0 means
+// all.
 func DerivedTables(l *Loaded, s Speeds, maxFailures int) []Table {
 	s = s.Of(l.Run.Machine)
 	var out []Table

@@ -7,9 +7,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// memoryGBps is the nominal speed of a GPU's memory in GB/s, by PCI id, since GPUs of one
-// architecture differ in it (vendor data sheets). A kernel that only reads reaches 85 to
-// 90 per cent of it.
+// memoryGBps holds the nominal speed of a GPU's memory in GB/s (vendor data sheets), by PCI
+// id, since GPUs of one architecture differ. A kernel that only reads reaches 85 to 90 % of
+// it.
 var memoryGBps = map[string]float64{
 	"10de:20b0": 1555, // A100 SXM 40 GB
 	"10de:20b2": 2039, // A100 SXM 80 GB
@@ -22,14 +22,14 @@ var memoryGBps = map[string]float64{
 	"10de:2901": 8000, // B200
 }
 
-// Speeds are what limits are worked out from, in GB/s (1e9 bytes a second). Zero means
-// the machine's own.
+// Speeds holds the speeds behind limits, in GB/s (1e9 bytes a second). Zero means the
+// machine's own.
 type Speeds struct {
 	Link   float64 // of a rank's link, each way
 	Memory float64 // of a GPU's memory, reads and writes together
 }
 
-// Of fills in what a machine is known to have; what is not known stays zero.
+// Of replaces zeros by a machine's nominal speeds; unknown ones stay zero.
 func (s Speeds) Of(m ep.Machine) Speeds {
 	if s.Link == 0 {
 		s.Link = Wire(m)
@@ -40,8 +40,8 @@ func (s Speeds) Of(m ep.Machine) Speeds {
 	return s
 }
 
-// MemoryLimit is the time in seconds that an activation's bytes take to and from memory
-// at gbps; NaN where bytes or speed are not known, and for other ops.
+// MemoryLimit returns the seconds that an activation's bytes take to and from memory at gbps;
+// NaN if bytes or speed are unknown, and for other ops.
 func (c *Case) MemoryLimit(gbps float64) float64 {
 	if c.Load == nil {
 		return math.NaN()
@@ -49,7 +49,7 @@ func (c *Case) MemoryLimit(gbps float64) float64 {
 	return limit(c.Load.BytesMemory, gbps)
 }
 
-// Limit is the case's limit: of an activation the memory's, of other ops the wire's.
+// Limit returns the memory limit of an activation and the wire limit of other ops.
 func (c *Case) Limit(s Speeds) float64 {
 	if c.Problem.Op == ep.Activation {
 		return c.MemoryLimit(s.Memory)
@@ -57,7 +57,7 @@ func (c *Case) Limit(s Speeds) float64 {
 	return c.WireLimit(s.Link)
 }
 
-// Bytes is what Limit counts, 0 where it is not known.
+// Bytes returns the bytes behind Limit, 0 if unknown.
 func (c *Case) Bytes() int64 {
 	switch {
 	case c.Load == nil:
@@ -68,7 +68,7 @@ func (c *Case) Bytes() int64 {
 	return c.Load.BytesWire
 }
 
-// LimitName says what bounds an op, and the speed that belongs to it.
+// LimitName returns the name of an op's limit and the speed that it follows from.
 func (s Speeds) LimitName(op ep.Op) (name string, gbps float64) {
 	if op == ep.Activation {
 		return "memory limit", s.Memory

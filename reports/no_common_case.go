@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// whyNoCommonCase says why no case of one run is a case of the other: the mode, where that alone
-// differs, else each field of which the runs have no common value.
+// whyNoCommonCase says why two runs have no case in common: the mode if only that differs,
+// else each field without a common value.
 func whyNoCommonCase(a, b *Loaded, o CompareOptions) string {
 	for _, x := range a.Cases {
 		if y := match(x, b.Cases, true); y != nil && !o.Allow["mode"] {
@@ -27,7 +27,7 @@ func whyNoCommonCase(a, b *Loaded, o CompareOptions) string {
 	return out
 }
 
-// values are the different values of a field, in the order of the cases.
+// values returns the distinct values of a field, in the order of the cases.
 func (f problemField) values(cases []*Case) (out []string) {
 	for _, c := range cases {
 		if v := f.cell(c).Text; v != "" && !slices.Contains(out, v) {
@@ -37,7 +37,7 @@ func (f problemField) values(cases []*Case) (out []string) {
 	return out
 }
 
-// say is a value of the field in a sentence.
+// say returns a value of the field as part of a sentence.
 func (f problemField) say(value string) string {
 	if one, counts := strings.CutPrefix(f.phrase, "%s "); counts && value == "1" && strings.HasSuffix(one, "s") {
 		return ep.Count(1, strings.TrimSuffix(one, "s"))

@@ -6,17 +6,15 @@ import (
 	"slices"
 )
 
-// Pareto is time against SMs for one case. SMs that a config does not take are
-// left to the model.
+// Pareto is the trade of time against SMs in one case.
 type Pareto struct {
 	Case  *Case
-	All   []*Entry // those with times and a known number of SMs
-	Front []*Entry // those that nothing beats with as few SMs, by SMs
-	Knee  int      // index into Front of the best trade, -1 when it has fewer than three points
+	All   []*Entry // entries with times and a known number of SMs
+	Front []*Entry // entries that no other beats with as few SMs, by SMs
+	Knee  int      // index into Front of the best trade, -1 if Front has fewer than three points
 }
 
-// ParetoOf computes the front of a case. It is empty where no number of SMs is
-// known.
+// ParetoOf computes the front of a case, empty if no number of SMs is known.
 func ParetoOf(c *Case) Pareto {
 	p := Pareto{Case: c, Knee: -1}
 	for _, e := range c.Entries {
@@ -39,9 +37,8 @@ func ParetoOf(c *Case) Pareto {
 	return p
 }
 
-// knee is the point of the front farthest below the line through its ends,
-// both axes scaled to the front's extent (Satopaa et al. 2011, without the
-// smoothing).
+// knee returns the index of the point farthest below the line through the front's ends, both
+// axes scaled to the front's extent (Satopaa et al. 2011, without smoothing).
 func knee(front []*Entry) int {
 	if len(front) < 3 {
 		return -1
@@ -78,7 +75,7 @@ func ParetoTable(cases []*Case) Table {
 			t.Add(append(cells, c.Cells(e)...)...)
 		}
 	}
-	t.Note(p.Shared, "The fastest config with at most so many SMs, of all that the search saw: it need not be confirmed. time: drift between rounds removed, so it differs a little from the median.")
+	t.Note(p.Shared, "The fastest config with at most so many SMs among all that the search measured; it may be unconfirmed. time: drift between rounds removed, so it differs a little from the median.")
 	t.Note(DefaultNotes(cases)...)
 	return t
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// BesidePareto is two fronts of one case on the same configs: the time of a call alone
-// and its cost beside a product, against SMs.
+// BesidePareto holds two fronts of one case over the same configs: time of a call alone and
+// cost beside a product, each against SMs.
 type BesidePareto struct {
-	Alone, Cost Pareto   // their entries are copies whose Level is that time
-	Phased      []*Entry // of Cost: those that send and receive apart
+	Alone, Cost Pareto   // entries are copies with that time as Level
+	Phased      []*Entry // entries of Cost that send and receive in separate kernels
 }
 
-// BesideParetoOf computes both fronts. ok is false where nothing ran beside the calls.
+// BesideParetoOf computes both fronts. ok is false if no call ran beside a product.
 func BesideParetoOf(c *Case) (out BesidePareto, ok bool) {
 	var alone, cost Case
 	alone, cost = *c, *c
@@ -38,7 +38,7 @@ func BesideParetoOf(c *Case) (out BesidePareto, ok bool) {
 	return out, len(out.Cost.All) > 0
 }
 
-// together is all that was measured of an entry beside a product.
+// together joins all of an entry's measurements beside a product, nil without any.
 func (e *Entry) together() *ep.BesideRounds {
 	var out *ep.BesideRounds
 	for _, b := range e.Blocks {
@@ -53,8 +53,8 @@ func (e *Entry) together() *ep.BesideRounds {
 	return out
 }
 
-// phased reports whether a config sends and receives in kernels of its own: by its
-// kernel's name, or by mode=split in every half.
+// phased reports whether a config sends and receives in separate kernels: every half's kernel
+// ends in _split or has mode=split.
 func phased(c ep.Config) bool {
 	halves := []ep.Config{c}
 	if d, k, err := ep.Split(c); err == nil {

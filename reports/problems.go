@@ -12,8 +12,8 @@ import (
 type problemField struct {
 	column Column
 	cell   func(*Case) Cell
-	phrase string // the field in a sentence, %s being the value
-	usual  string // value that goes without saying
+	phrase string // the field in a sentence; %s is the value
+	usual  string // value that is not mentioned
 }
 
 var problemFields = []problemField{
@@ -37,9 +37,8 @@ var problemFields = []problemField{
 	{Numbers("seed", ""), func(c *Case) Cell { return Cell{Text: fmt.Sprint(c.Seed), Value: c.Seed} }, "seed %s", ""},
 }
 
-// ProblemColumns are the fields of some cases. A field in which they differ is
-// a column; the others are one sentence. Op, routing and tokens are always
-// columns.
+// ProblemColumns shows the problems of some cases. A field in which they differ is a column,
+// as are op, routing and tokens always; the other fields form one sentence.
 type ProblemColumns struct {
 	Columns []Column
 	Shared  string // "hidden 7168, 256 experts, top-8, ..."
@@ -64,7 +63,7 @@ func ColumnsFor(cases []*Case) ProblemColumns {
 	return out
 }
 
-// Cells are a case's values in the columns.
+// Cells returns a case's values in the columns.
 func (p ProblemColumns) Cells(c *Case) []Cell {
 	out := make([]Cell, len(p.fields))
 	for i, f := range p.fields {
@@ -73,8 +72,8 @@ func (p ProblemColumns) Cells(c *Case) []Cell {
 	return out
 }
 
-// varies reports whether the cases differ in a field. The room for tokens does
-// not count where it is the token count.
+// varies reports whether the cases differ in a field. Max tokens that equal the token count
+// in every case do not vary.
 func (f problemField) varies(cases []*Case) bool {
 	if f.column.Name == "max tokens" && !slices.ContainsFunc(cases, (*Case).roomy) {
 		return false
@@ -82,15 +81,15 @@ func (f problemField) varies(cases []*Case) bool {
 	return slices.ContainsFunc(cases, func(c *Case) bool { return f.cell(c).Text != f.cell(cases[0]).Text })
 }
 
-// roomy reports whether there is room for more tokens than the case has.
+// roomy reports whether max tokens exceeds the token count.
 func (c *Case) roomy() bool { return c.Problem.MaxTokens != max(c.Problem.Tokens, 1) }
 
-// boring reports whether a field has the value that goes without saying.
+// boring reports whether a field has the value that is not mentioned.
 func (f problemField) boring(c *Case) bool {
 	return f.cell(c).Text == f.usual || f.column.Name == "max tokens" && !c.roomy()
 }
 
-// Title names a case in one line, for headings and file names of plots.
+// Title names a case in one line, for headings.
 func (c *Case) Title() string { return Title(c.Problem, c.Routing) }
 
 // Title names a problem under a routing in one line.

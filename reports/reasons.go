@@ -8,13 +8,12 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// fewCases are so few that a line names each.
+// fewCases is the largest number of cases that a line names one by one.
 const fewCases = 3
 
-// GatherReasons puts what was said of searches into a line for each distinct reason, in
-// the order of the cases; searches of which nothing was said are left out. Where
-// something was said of all, the reason that most cases have, if these are more than
-// three, comes last with their number: the lines before it name the rest.
+// GatherReasons returns a line for each distinct reason, with the cases that have it, in
+// their order. If all searches have a reason, the most frequent one comes last and gives only
+// the number of its cases, if these are more than fewCases.
 func GatherReasons(searches []record.Search, reason func(*record.Search) string) []string {
 	cases, order, silent := map[string][]string{}, []string{}, false
 	for i := range searches {

@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// RegretTable prints the regret matrices that a run recorded, one below the
-// other: a row for each routing's winner and one for the minimax config.
+// RegretTable prints the recorded regret matrices one below the other: a row for each
+// routing's winner and one for the minimax config.
 func RegretTable(run *record.Run) Table {
 	var cases []*Case
 	var routings []string
@@ -39,7 +39,7 @@ func RegretTable(run *record.Run) Table {
 			cases = cases[1:]
 		}
 	}
-	t.Note(p.Shared, "Per cent that a call takes longer than with the best config under the column's routing, the best that the search saw: it need not be confirmed; -: the config was not measured there, or failed.",
+	t.Note(p.Shared, "Per cent that a call takes longer than with the best config measured under the column's routing, which may be unconfirmed; -: the config was not measured there, or failed.",
 		"all: the minimax config, which loses least in the worst case. The table's rows for all routings have it.")
 	t.Note(defaults(run)...)
 	return t
@@ -52,7 +52,7 @@ func lossCell(row record.RegretRow, at int) Cell {
 	return Percent(float64(row.Loss[at]))
 }
 
-// defaultOf is the default that a run compared with on a problem.
+// defaultOf returns the default that a run compared with on a problem.
 func defaultOf(run *record.Run, p ep.Problem) ep.Config {
 	for _, s := range run.Searches {
 		if s.Problem == p {

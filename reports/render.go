@@ -12,8 +12,8 @@ import (
 // Renderer writes tables in one format.
 type Renderer func(io.Writer, ...Table) error
 
-// WriteCSV writes each table with a header row of name_unit. Of several tables
-// each begins with a line "# name", with an empty line between them.
+// WriteCSV writes each table with a header row of name_unit. Several tables each begin with a
+// line "# name" and have an empty line between them.
 func WriteCSV(w io.Writer, tables ...Table) error {
 	for i, t := range tables {
 		if len(tables) > 1 {
@@ -41,7 +41,7 @@ func WriteCSV(w io.Writer, tables ...Table) error {
 	return nil
 }
 
-// columnKey is a column's name for programs: p90_us.
+// columnKey returns a column's name for programs: p90_us.
 func columnKey(c Column) string {
 	key := strings.ReplaceAll(c.Name, " ", "_")
 	unit := strings.NewReplacer("%", "percent", "/", "_per_").Replace(c.Unit)
@@ -86,7 +86,7 @@ func WriteJSON(w io.Writer, tables ...Table) error {
 	return e.Encode(out)
 }
 
-// rowObject writes a row by hand: a map would lose the order of the columns.
+// rowObject returns a row as a JSON object with its keys in the order of the columns.
 func rowObject(cols []Column, row []Cell) (json.RawMessage, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

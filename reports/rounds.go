@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// roundID names a round. Entries with the same one were measured side by side.
+// roundID identifies a round. Times with the same one were measured side by side.
 type roundID struct {
 	stage  record.Stage
 	Number int // as in Result.Round0
@@ -20,9 +20,9 @@ type Timed struct {
 	Seconds float64
 }
 
-// levels makes entries comparable that were measured at different times. What
-// all entries of a round share is taken out (stat.Polish); the rest is scaled to
-// the default's median. Without a default the level is the median.
+// levels makes entries comparable that were measured at different times. It removes what all
+// entries of a round share (stat.Polish) and scales the rest to the default's median.
+// Without a default, level is the median.
 func (c *Case) levels() {
 	var obs []stat.Obs
 	index := map[roundID]int{}
@@ -55,11 +55,11 @@ func (c *Case) levels() {
 	}
 }
 
-// deciding are the stages whose rounds had no part in a choice, the best first.
+// deciding lists the stages whose rounds had no part in choosing the config, the best first.
 var deciding = []record.Stage{record.StageSession, record.StageConfirm}
 
-// pickDecidingRounds picks the deciding rounds of an entry: those of further sessions or of the
-// confirmation where there are any, else all but those of the A/A test. A twin has no others.
+// pickDecidingRounds sets Times and Median from further sessions, else from the confirmation,
+// else from all rounds except the A/A test; a twin has only A/A rounds.
 func (e *Entry) pickDecidingRounds() {
 	searched, last := false, len(deciding)
 	for _, b := range e.Blocks {
@@ -78,8 +78,8 @@ func (e *Entry) pickDecidingRounds() {
 	e.Median = stat.MedianInterval(e.Times)
 }
 
-// Ratio is the time of e over the time of other in the rounds that have both,
-// with its interval over rounds; NaN without such rounds.
+// Ratio returns the time of e over the time of other in the rounds that have both, with its
+// interval; NaN without such rounds.
 func (e *Entry) Ratio(other *Entry) record.Interval {
 	mine, theirs := common(e, other)
 	if len(mine) == 0 {
@@ -88,8 +88,8 @@ func (e *Entry) Ratio(other *Entry) record.Interval {
 	return stat.MedianRatio(mine, theirs)
 }
 
-// common returns the logarithms of both entries' times in the rounds they
-// share: their deciding rounds, or all rounds where only one was confirmed.
+// common returns the logarithms of both entries' times in the rounds that they share: among
+// deciding rounds, else among all.
 func common(a, b *Entry) (la, lb []float64) {
 	if la, lb = matched(a.rounds, b.rounds); len(la) > 0 {
 		return la, lb
@@ -110,7 +110,7 @@ func matched(a, b []Timed) (la, lb []float64) {
 	return la, lb
 }
 
-// Ratios are the times of e over the times of other, in the rounds they share.
+// Ratios returns the times of e over the times of other, in the rounds that they share.
 func (e *Entry) Ratios(other *Entry) []float64 {
 	mine, theirs := common(e, other)
 	for i := range mine {

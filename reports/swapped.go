@@ -11,31 +11,31 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Swapped is the config that one machine's search chose, judged by the rounds of another
+// Swapped judges the config that one machine's search chose by the rounds of another
 // machine's search of the same problem and routing.
 type Swapped struct {
 	Problem ep.Problem
 	Routing string
-	Seed    uint64 // of the search that judges
+	Seed    uint64 // of the judging search
 	Config  ep.Config
 	Default ep.Config // of the other machine
 
-	// Gain is the other machine's default over the config, in the same rounds there; NaN
-	// where the config has no times there.
+	// Gain is the time of the other machine's default over the config's, in the same rounds;
+	// NaN if the config has no times there.
 	Gain record.Interval
-	// Loss is the config's time over that of the other machine's winner: the winner's gain
-	// over the default by Gain. The winner's gain comes from the rounds that confirmed it.
+	// Loss is the config's time over the time of the other machine's winner: the winner's
+	// confirmed gain divided by Gain.
 	Loss    record.Interval
-	Same    bool           // both searches chose it
-	Rounds  int            // behind the gain, 0 where it follows from the record
+	Same    bool           // both searches chose the config
+	Rounds  int            // behind Gain, 0 if Gain follows from the record
 	Verdict record.Verdict // against the other machine's default
 	Reason  string         // why there is no verdict
 }
 
-// Swap judges what searches chose by searches of the same problems on another
-// machine. Searches that decided nothing, on either machine, are left out. A sweep
-// searches combine once and gives other dispatch dtypes its finals only: a config that
-// these lack is judged where it was searched.
+// Swap judges the configs that searches chose by searches of the same problems on another
+// machine. It leaves out searches without a decision on either machine. A sweep searches
+// combine in one dispatch dtype and measures only its finalists in others: a config that is
+// missing there is judged by the dtype that was searched.
 func Swap(chosen, on []*record.Recording) []Swapped {
 	type id struct {
 		problem ep.Problem
@@ -94,7 +94,8 @@ func swappedTo(there *record.Recording, d record.Decision) Swapped {
 // fewestRounds is the least number of rounds that an interval is made from.
 const fewestRounds = 3
 
-// gainIn is a config's gain over the default in the rounds of a recording that have both.
+// gainIn returns a config's gain over the default in the rounds of a recording that have
+// both.
 func gainIn(r *record.Recording, cfg ep.Config) (gain record.Interval, rounds int, reason string) {
 	none := record.Interval{Mid: math.NaN(), Low: math.NaN(), High: math.NaN()}
 	var mine, base map[int]float64
@@ -119,12 +120,12 @@ func gainIn(r *record.Recording, cfg ep.Config) (gain record.Interval, rounds in
 		}
 	}
 	if len(a) < fewestRounds {
-		return none, len(a), fmt.Sprintf("%d rounds beside the default there, an interval needs %d", len(a), fewestRounds)
+		return none, len(a), fmt.Sprintf("%d rounds with the default there, an interval needs %d", len(a), fewestRounds)
 	}
 	return stat.MedianRatio(a, b), len(a), ""
 }
 
-// logsOf are the logarithms of a point's times by round.
+// logsOf returns the logarithms of a point's times by round.
 func logsOf(p *record.Point) map[int]float64 {
 	out := map[int]float64{}
 	for _, stretch := range p.Rounds {
@@ -145,15 +146,15 @@ func sortedRounds(times map[int]float64) []int {
 	return out
 }
 
-// quotient is a over b, two ratios to the same time. Their errors count as independent.
+// quotient returns a over b, two ratios to the same time, taking their errors as independent.
 func quotient(a, b record.Interval) record.Interval {
 	mid := math.Log(a.Mid / b.Mid)
 	half := math.Hypot(math.Log(a.High/a.Low), math.Log(b.High/b.Low)) / 2
 	return record.Interval{Mid: math.Exp(mid), Low: math.Exp(mid - half), High: math.Exp(mid + half)}
 }
 
-// SwappedTable shows what the winners of one run lose in another. slower counts
-// those that are slower than the default there.
+// SwappedTable shows what the winners of one run lose in another. slower counts the winners
+// that are slower than the default there.
 func SwappedTable(all []Swapped, from, on string) (t Table, slower int) {
 	cases := make([]*Case, len(all))
 	for i, c := range all {

@@ -7,12 +7,12 @@ import (
 	"strconv"
 )
 
-// Table is what a command prints. Text, CSV, JSON, Markdown and the HTML page
-// are renderings of it.
+// Table is the output of a command, before it is rendered as text, CSV, JSON, Markdown or
+// HTML.
 type Table struct {
-	Name     string   // lower-case word, unique among the tables of one command
-	Title    string   // one line, may be empty
-	Columns  []Column //
+	Name     string // lower-case word, unique among the tables of one command
+	Title    string // one line, may be empty
+	Columns  []Column
 	Rows     [][]Cell // [row][column]
 	Notes    []string // what the columns mean
 	Warnings []string // why some numbers cannot be trusted
@@ -23,21 +23,21 @@ type Column struct {
 	Name  string // lower-case words
 	Unit  string // us, GB/s, %, x, or empty
 	Align Align
-	// Drop orders the columns that a narrow terminal leaves out: the largest
-	// first, equal ones together, 0 never. Other renderings show all columns.
+	// Drop orders the columns that a narrow terminal leaves out: the largest first, equal
+	// ones together, 0 never. Other renderings show all columns.
 	Drop int
-	// Key marks a column that tells rows apart. Where a terminal leaves it out
-	// and its values differ, rows are grouped under its values.
+	// Key marks a column that identifies rows. If a terminal leaves it out and its values
+	// differ, rows are grouped under its values.
 	Key bool
-	// Lead marks a column without which the others say nothing of a row. A table that is
-	// cut into panels has it in each, and those with Key.
+	// Lead marks a column that is repeated in every panel of a table that is cut into panels,
+	// as are Key columns.
 	Lead bool
-	// Spells names the column whose values this one spells out: configs behind
-	// ids. Where a terminal leaves it out, a few values stand below the table.
+	// Spells names the column whose values this one spells out, such as the ids of configs.
+	// If a terminal leaves this column out, a few values are listed below the table.
 	Spells string
 }
 
-// Align is which side a column's cells keep to.
+// Align is the side to which a column's cells are aligned.
 type Align int
 
 const (
@@ -45,8 +45,7 @@ const (
 	Right
 )
 
-// Mark is emphasis that a rendering may show. It says nothing that the text
-// does not say.
+// Mark is emphasis that a rendering may show. The text says the same without it.
 type Mark int
 
 const (
@@ -56,14 +55,14 @@ const (
 	Dim
 )
 
-// Cell is one value: a string, bool, int, float64, or nil where there is none.
+// Cell is one value.
 type Cell struct {
 	Text  string // for people
-	Value any    // for programs, in the column's unit, numbers to six figures
+	Value any    // for programs, in the column's unit: string, bool, int, float64 (six figures), or nil without a value
 	Mark  Mark
 }
 
-// Words and Numbers declare a column; Words keep left, Numbers right.
+// Words declares a left-aligned column.
 func Words(name string) Column { return Column{Name: name} }
 
 // Numbers declares a right-aligned column with a unit, which may be empty.
@@ -87,13 +86,13 @@ func (c Column) Leading() Column {
 	return c
 }
 
-// Spelling marks a column that spells out the values of another one.
+// Spelling returns c as a column that spells out the values of another.
 func (c Column) Spelling(name string) Column {
 	c.Spells = name
 	return c
 }
 
-// Header is the column's name with its unit.
+// Header returns the column's name with its unit.
 func (c Column) Header() string {
 	if c.Unit == "" {
 		return c.Name
@@ -101,8 +100,7 @@ func (c Column) Header() string {
 	return c.Name + " (" + c.Unit + ")"
 }
 
-// Add appends a row. It panics when the row does not fit the columns, which
-// is a mistake in the program and not in its input.
+// Add appends a row. It panics if the row does not fit the columns.
 func (t *Table) Add(cells ...Cell) {
 	if len(cells) != len(t.Columns) {
 		panic(fmt.Sprintf("table %s: %d cells for %d columns", t.Name, len(cells), len(t.Columns)))
@@ -110,7 +108,7 @@ func (t *Table) Add(cells ...Cell) {
 	t.Rows = append(t.Rows, cells)
 }
 
-// Note adds notes, leaving out empty ones.
+// Note adds the notes that are not empty.
 func (t *Table) Note(notes ...string) {
 	for _, n := range notes {
 		if n != "" {
@@ -119,23 +117,23 @@ func (t *Table) Note(notes ...string) {
 	}
 }
 
-// Warn adds a warning unless the table has it.
+// Warn adds a warning unless the table has the same one.
 func (t *Table) Warn(format string, args ...any) {
 	if s := fmt.Sprintf(format, args...); !slices.Contains(t.Warnings, s) {
 		t.Warnings = append(t.Warnings, s)
 	}
 }
 
-// None is the cell of a value that does not exist.
+// None returns the cell of a missing value.
 func None() Cell { return Cell{Text: "-", Mark: Dim} }
 
-// Str is a word or a sentence.
+// Str returns a cell of text.
 func Str(s string) Cell { return Cell{Text: s, Value: s} }
 
-// Int is a count.
+// Int returns a cell of a count.
 func Int(n int) Cell { return Cell{Text: strconv.Itoa(n), Value: n} }
 
-// Bool prints yes or no.
+// Bool returns a cell of yes or no.
 func Bool(b bool) Cell {
 	if b {
 		return Cell{Text: "yes", Value: true}
@@ -143,8 +141,8 @@ func Bool(b bool) Cell {
 	return Cell{Text: "no", Value: false}
 }
 
-// Float prints v with a fixed number of decimals. Programs get six figures:
-// more than any clock resolves, and none of binary arithmetic's.
+// Float returns v with a fixed number of decimals, for programs with six figures: more than
+// any clock resolves, and no rounding noise. NaN and infinities become None.
 func Float(v float64, decimals int) Cell {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return None()
@@ -153,8 +151,7 @@ func Float(v float64, decimals int) Cell {
 	return Cell{Text: strconv.FormatFloat(v, 'f', decimals, 64), Value: value}
 }
 
-// Gain shows a gain over the default with four figures: three decimals of one
-// below 10.
+// Gain returns a gain with about four figures: three decimals below 10.
 func Gain(v float64) Cell {
 	if v >= 10 {
 		return Float(v, 2)
@@ -162,10 +159,10 @@ func Gain(v float64) Cell {
 	return Float(v, 3)
 }
 
-// Micros shows seconds in a column of unit us.
+// Micros returns seconds as a cell in us.
 func Micros(seconds float64) Cell { return Figures(seconds * 1e6) }
 
-// Figures prints v with about four figures.
+// Figures returns v with about four figures.
 func Figures(v float64) Cell {
 	switch abs := math.Abs(v); {
 	case abs < 100:
@@ -176,7 +173,7 @@ func Figures(v float64) Cell {
 	return Float(v, 0)
 }
 
-// Percent shows a fraction in a column of unit %.
+// Percent returns a fraction as a cell in %.
 func Percent(fraction float64) Cell { return Float(fraction*100, 1) }
 
 // Marked returns c with emphasis.

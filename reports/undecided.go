@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// verdictCell is the verdict, or that nothing could be compared. Why a machine could not
-// tell is said below the table.
+// verdictCell returns the verdict, or the cause if nothing could be compared. Notes explain
+// noisy and host-bound cases.
 func verdictCell(s *record.Search) Cell {
 	d := s.Decision
 	switch d.Cause {
@@ -19,8 +19,8 @@ func verdictCell(s *record.Search) Cell {
 	return Str(string(d.Cause)).Marked(Bad)
 }
 
-// speedCell is how fast the busiest rank's bytes move with the config that won: the bytes
-// of the wire limit and of the picture bandwidth.
+// speedCell returns the speed of the busiest rank's bytes with the winning config, in GB/s.
+// It counts the bytes of the wire limit or memory limit.
 func speedCell(c *Case) Cell {
 	if c.Bytes() == 0 || !(c.Search.Times.Median > 0) {
 		return None()
@@ -28,15 +28,15 @@ func speedCell(c *Case) Cell {
 	return Float(float64(c.Bytes())/c.Search.Times.Median/1e9, 3)
 }
 
-// undecided reports whether a config besides the default may be faster and was not
-// confirmed. The gain of the decision is then the default's own, 1.
+// undecided reports whether another config than the default may be faster but was not
+// confirmed. The decision's gain is then that of the default, 1.
 func undecided(s record.Search) bool {
 	d := s.Decision
 	return s.OK() && d.Verdict == record.Undecided && d.KeepsDefault() && d.Challenger.Key() != d.Default.Key()
 }
 
-// challengerColumn is the best config besides the default of searches that are undecided,
-// with its gain. Where it has no room, lines below the table say it by row.
+// challengerColumn shows, for undecided searches, the best config other than the default and
+// its gain. A narrow terminal lists it below the table by row.
 var challengerColumn = winnerColumn{Words("challenger").Dropped(21).Spelling("row"), func(c *Case) Cell {
 	d := c.Search.Decision
 	if !undecided(*c.Search) {
@@ -46,12 +46,11 @@ var challengerColumn = winnerColumn{Words("challenger").Dropped(21).Spelling("ro
 	return Cell{Text: fmt.Sprintf("%s (%s) %s", d.Challenger.Difference(d.Default), d.Challenger.ID(), gain), Value: d.Challenger.Key() + " " + gain}
 }}
 
-// undecidedNotes explain the cases that give no verdict: what may be faster there, and
-// what kept the machine from telling.
+// undecidedNotes explains the challenger column and the causes of missing verdicts.
 func undecidedNotes(cases []*Case, columns []Column) []string {
 	var out []string
 	if slices.ContainsFunc(columns, func(c Column) bool { return c.Name == "challenger" }) {
-		out = append(out, "undecided: the default stays, with a gain of 1; challenger: the best config besides it and its gain, which is neither clear of the band nor wholly inside it")
+		out = append(out, "undecided: the default stays, with a gain of 1; challenger: the best other config and its gain, which is neither clear of the band nor wholly inside it")
 	}
 	for _, x := range []struct {
 		cause   record.Cause

@@ -11,13 +11,13 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// UnknownShape is the answer of a table that has no row of a case's shape, judged by
-// what the case measured.
+// UnknownShape judges the answer of a table without a row for a case's shape by the case's
+// measurements.
 type UnknownShape struct {
 	Case   *Case
 	Answer table.Answer
-	Loss   float64 // time of the answer over the time of the case's best, minus 1, at least 0; NaN where it was not measured
-	Gain   float64 // time of the default over the time of the answer; NaN likewise
+	Loss   float64 // time of the answer over the time of the case's best config, minus 1, at least 0; NaN if not measured
+	Gain   float64 // time of the default over the time of the answer; NaN if not measured
 }
 
 // UnknownShapes looks up each decided case in a table without the rows of its hidden
@@ -44,7 +44,7 @@ func UnknownShapes(t *table.Table, cases []*Case) []UnknownShape {
 	return out
 }
 
-// without is a table without the rows of a hidden size, experts and top-k.
+// without returns a copy of a table without the rows of a hidden size, experts and top-k.
 func without(t *table.Table, shape [3]int) *table.Table {
 	out := *t
 	out.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r table.Row) bool {
@@ -58,9 +58,9 @@ func without(t *table.Table, shape [3]int) *table.Table {
 type unknownGroup struct {
 	problem              ep.Problem // without a shape
 	cases, shapes        int
-	answered, unmeasured int // by a row; of these, not measured by the run
+	answered, unmeasured int // answered by a row, and those of them that the run did not measure
 	losses               []float64
-	worst, least         UnknownShape // by loss and by gain
+	worst, least         UnknownShape // with the largest loss and the least gain
 }
 
 // UnknownShapeTable sums up answers for unknown shapes. slower counts the lines with an
@@ -81,7 +81,7 @@ func UnknownShapeTable(all []UnknownShape, band float64) (t Table, slower int) {
 	return t, slower
 }
 
-// spreadOf says how much the answers lose.
+// spreadOf sums up the losses of answers in a sentence.
 func spreadOf(all []UnknownShape) string {
 	var losses []float64
 	answered := 0

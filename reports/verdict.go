@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// judge gives the verdicts that are made over all cases together.
+// judge gives the verdicts of all cases that open left without one, over all cases together.
 func (c *Comparison) judge() {
 	var open []*Compared
 	var tests []stat.SessionComparison
@@ -27,8 +27,8 @@ func (c *Comparison) judge() {
 	c.summarise()
 }
 
-// explain sets the verdict and says why it is undecided. A difference that is
-// gone when counted in SM cycles comes from the clocks, not from the program.
+// explain sets the verdict and says why it is undecided. A difference that vanishes in SM
+// cycles comes from the clocks and not from the program.
 func (x *Compared) explain(v record.Verdict) {
 	x.Verdict = v
 	differ := v == record.Faster || v == record.Slower
@@ -41,11 +41,11 @@ func (x *Compared) explain(v record.Verdict) {
 	}
 }
 
-// maxAdvice is the number of rounds beyond which more rounds are no advice.
+// maxAdvice is the largest number of rounds that advice recommends.
 const maxAdvice = 5000
 
-// advice estimates the rounds that make the interval half as wide as the band.
-// Its width falls with the square root of the rounds.
+// advice estimates the number of rounds that make the interval half as wide as the band: its
+// width falls with the square root of that number.
 func (x *Compared) advice() string {
 	n := float64(min(len(x.A.Times), len(x.B.Times)))
 	times := 2 * 1.96 * x.Ratio.StdErr / math.Log1p(x.Band)
@@ -75,16 +75,15 @@ func (c *Comparison) summarise() {
 
 // Gate says which cases of a comparison became slower by a threshold or more.
 type Gate struct {
-	Regressed []int // indexes of cases that did
-	Unsure    []int // of cases that may have
+	Regressed []int // indexes of cases that became slower
+	Unsure    []int // indexes of cases that may have
 }
 
-// Gate judges the cases against a threshold, a fraction such as 0.03. A case has
-// regressed when its verdict is slower and its ratio reaches the threshold. It
-// is unsure when a slow-down could have stayed hidden: too few rounds, an
-// interval wider than the threshold, or a ratio that reaches the threshold with
-// no verdict. To ask that every interval exclude the threshold was tried: of
-// many intervals some reach far by chance, and the gate said "undecided" about
+// Gate judges the cases against a threshold, a fraction such as 0.03. A case has regressed if
+// its verdict is slower and its ratio reaches the threshold. It is unsure if a slow-down may
+// be hidden: too few rounds, an interval wider than the threshold, or a ratio that reaches the
+// threshold without a verdict. Requiring every interval to exclude the threshold was tried:
+// with many cases some intervals reach far by chance, and the gate was undecided about
 // identical programs.
 func (c *Comparison) Gate(fail float64) Gate {
 	var g Gate
@@ -101,15 +100,15 @@ func (c *Comparison) Gate(fail float64) Gate {
 	return g
 }
 
-// resolves reports whether a slow-down of fail would have shown.
+// resolves reports whether a slow-down of fail would have been noticed.
 func (x *Compared) resolves(fail float64) bool {
 	return x.A != nil && x.B != nil && min(len(x.A.Times), len(x.B.Times)) >= MinRounds &&
 		x.Ratio.Mid < 1+fail && 1.96*x.Ratio.StdErr < math.Log1p(fail)
 }
 
-// CompareLive judges a live comparison: in each case the candidate (B) against
-// the entry in the role of the default (A), by ratios within rounds. The band
-// is at least what A differs from its twin by.
+// CompareLive judges a live comparison: in each case the candidate (B) against the entry in
+// the role of the default (A), by ratios within rounds. The band is at least the difference
+// between A and its twin.
 func CompareLive(run *record.Run, results []record.Result, band float64) *Comparison {
 	l := &Loaded{Path: "live", Run: run, Cases: Cases(run, results)}
 	c := &Comparison{A: l, B: l, Worst: -1}
@@ -146,7 +145,7 @@ func (x *Compared) live(c *Case) {
 	x.enough(len(mine))
 }
 
-// pairedErr is the standard error of the median log ratio.
+// pairedErr returns the standard error of the median log ratio.
 func pairedErr(a, b []float64) float64 {
 	d := make([]float64, len(a))
 	for i := range a {

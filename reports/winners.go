@@ -12,11 +12,11 @@ import (
 // winnerColumn is a column of the table of decisions.
 type winnerColumn struct {
 	column Column
-	cell   func(*Case) Cell // of a case that a search decided
+	cell   func(*Case) Cell // for a case with a decision
 }
 
-// winnerColumns: on a narrow terminal the id stands for the config, and the
-// interval stays.
+// winnerColumns lists the columns of every decision. A narrow terminal keeps the interval and
+// shows the id instead of the config.
 var winnerColumns = []winnerColumn{
 	{Words("class").Dropped(18), func(c *Case) Cell { return Str(string(c.Search.Class)) }},
 	{Words("verdict").Dropped(1), func(c *Case) Cell { return verdictCell(c.Search) }},
@@ -37,15 +37,14 @@ var winnerColumns = []winnerColumn{
 	{Words("clock").Dropped(19), func(c *Case) Cell { return Str(c.Search.Clock) }},
 }
 
-// searchColumns are columns that only searches have: bench measures one config.
+// searchColumns lists the columns of searches; bench, which measures one config, lacks them.
 var searchColumns = []winnerColumn{
 	{Numbers("ties", "").Dropped(17), func(c *Case) Cell { return Int(c.Search.Ties) }},
 	{Numbers("tried", "").Dropped(17), func(c *Case) Cell { return Int(c.Search.Tried) }},
 	{Numbers("legal", "").Dropped(20), func(c *Case) Cell { return Int(c.Search.Legal) }},
 }
 
-// Winners lists the decisions of a sweep. Terminal, summary.md and page print
-// this one table.
+// Winners lists the decisions of a sweep. Terminal, summary.md and page print this table.
 func Winners(run *record.Run) Table {
 	columns := slices.Concat(winnerColumns, searchColumns)
 	if slices.ContainsFunc(run.Searches, undecided) {
@@ -56,15 +55,14 @@ func Winners(run *record.Run) Table {
 	return t
 }
 
-// againstColumn is the config that stands in the default's place, under bench --over.
+// againstColumn shows the config that replaces the default under bench --over.
 var againstColumn = winnerColumn{Words("against").Dropped(2), func(c *Case) Cell {
 	return Cell{Text: c.Search.Decision.Default.ID(), Value: c.Search.Decision.Default.Key()}
 }}
 
-// Measured lists the decisions of bench: Winners without the columns of a
-// search.
+// Measured lists the decisions of bench: Winners without the columns of a search.
 func Measured(run *record.Run) Table {
-	columns, title := winnerColumns, "Measured beside the default"
+	columns, title := winnerColumns, "Measured against the default"
 	against := slices.ContainsFunc(run.Searches, func(s record.Search) bool { return s.Reference != "" })
 	if against {
 		columns, title = slices.Concat(winnerColumns, []winnerColumn{againstColumn}), "Measured against another table's configs"
@@ -72,7 +70,7 @@ func Measured(run *record.Run) Table {
 	t := decisionTable(run, everySearch(run), columns)
 	t.Name, t.Title = "bench", title
 	if against {
-		t.Note("against: the config in the default's place; a config that says default is the same")
+		t.Note("against: the config that replaces the default; default in the column config means that one")
 		for _, line := range GatherReasons(run.Searches, func(s *record.Search) string { return s.Reference }) {
 			t.Note("--over: " + line)
 		}
@@ -88,7 +86,8 @@ func everySearch(run *record.Run) []int {
 	return all
 }
 
-// decisionTable prints some of the searches of a run. RUN#ROW names the config of one, but under table commands.
+// decisionTable prints searches of a run. Its first column is the ROW of RUN#ROW, the spelling
+// of a search's config on command lines.
 func decisionTable(run *record.Run, of []int, columns []winnerColumn) Table {
 	cases := make([]*Case, len(of))
 	for i, at := range of {
@@ -126,19 +125,20 @@ func decisionTable(run *record.Run, of []int, columns []winnerColumn) Table {
 	return t
 }
 
-// ConfigColumns are a config's id, which narrow terminals keep, and what differs
-// from the default.
+// ConfigColumns returns the columns of a config: its id, which narrow terminals keep, and its
+// difference from the default.
 func ConfigColumns() []Column {
 	return []Column{Words("id"), Words("config").Dropped(10).Spelling("id")}
 }
 
-// ConfigCells show a config under ConfigColumns. Programs get the full spelling.
+// ConfigCells returns the cells of a config under ConfigColumns. Programs get the full
+// spelling.
 func ConfigCells(c, defaultConfig ep.Config) []Cell {
 	return []Cell{Str(c.ID()), {Text: c.Difference(defaultConfig), Value: c.Key()}}
 }
 
-// defaults spells out the defaults that configs are shown against, each once. What stands
-// in their place has its id before it.
+// defaults spells out the defaults that configs are compared with, each once. A config that
+// replaces a default is preceded by its id.
 func defaults(run *record.Run) []string {
 	var all []ep.Config
 	var out []string
@@ -153,7 +153,7 @@ func defaults(run *record.Run) []string {
 	return append(defaultNotes(all), out...)
 }
 
-// DefaultNotes is defaults for cases, of which some may not be decided.
+// DefaultNotes is defaults for cases, some of which may lack a decision.
 func DefaultNotes(cases []*Case) []string {
 	var all []ep.Config
 	for _, c := range cases {
@@ -168,9 +168,9 @@ func defaultNotes(defaults []ep.Config) []string {
 	var out []string
 	for _, d := range defaults {
 		if strings.Contains(d.Kernel, "+") && len(out) > 1 {
-			continue // a pair's default is the two before it
+			continue // a pair's default consists of the two before it
 		}
-		// With blanks, at which a line may break.
+		// Blanks allow a line to break.
 		if note := "default of " + d.Kernel + ": " + d.Difference(ep.Config{Kernel: d.Kernel}); !slices.Contains(out, note) {
 			out = append(out, note)
 		}
@@ -178,7 +178,7 @@ func defaultNotes(defaults []ep.Config) []string {
 	return out
 }
 
-// WinnersOf is Winners with warnings about what the log lacks.
+// WinnersOf is Winners with warnings about missing decisions and unusable times.
 func WinnersOf(l *Loaded) Table {
 	t := Winners(l.Run)
 	undecided := 0

@@ -8,14 +8,12 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// linkGBps is what one NVLink carries one way, by the architecture that has
-// it: NVLink 3 and 4 on Ampere and Hopper, NVLink 5 on Blackwell (vendor data
-// sheets).
+// linkGBps holds the speed of one NVLink one way in GB/s (vendor data sheets), by
+// architecture: NVLink 3 and 4 on Ampere and Hopper, NVLink 5 on Blackwell.
 var linkGBps = map[string]float64{"sm_80": 25, "sm_90": 25, "sm_100": 50, "sm_103": 50}
 
-// Wire is the nominal speed of one rank's link in GB/s each way, 0 where it is
-// not known: the number of NVLinks, from a fingerprint such as nv18, times the
-// rate of each.
+// Wire returns the nominal speed of one rank's link in GB/s each way: the number of NVLinks,
+// from a fingerprint such as nv18, times the speed of each; 0 if unknown.
 func Wire(m ep.Machine) float64 {
 	rate := linkGBps[strings.TrimSuffix(m.Arch, "a")]
 	for _, word := range strings.FieldsFunc(strings.ToLower(m.Link), func(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9') }) {
@@ -27,9 +25,9 @@ func Wire(m ep.Machine) float64 {
 	return 0
 }
 
-// WireLimit is the time in seconds that the bytes of the case's busiest rank
-// take at gbps (1e9 bytes a second), with each token sent once to each rank that
-// needs it; NaN where bytes or speed are not known, or nothing is sent.
+// WireLimit returns the seconds that the bytes of the case's busiest rank take at gbps (1e9
+// bytes a second), with each token sent once to each rank that needs it; NaN if bytes or speed
+// are unknown, or nothing is sent.
 func (c *Case) WireLimit(gbps float64) float64 {
 	if c.Load == nil {
 		return math.NaN()

@@ -26,13 +26,13 @@ func (w *Workload) Gates(rank, row int, dst []uint16) {
 	}
 }
 
-// ActivationScale is the input scale of a group of rows, which NVFP4 alone has. Scales
-// of neighbouring groups differ, so that a row that took another's shows. They are small
-// enough that the largest product of Gates but one in a million does not saturate.
+// ActivationScale returns the input scale of a group of rows; only NVFP4 has one. Scales of
+// neighbouring groups differ, so that a row scaled by another group's is noticed. They are
+// so small that at most one in a million of the largest products of Gates saturates.
 func ActivationScale(group int) float32 { return float32(math.Ldexp(1, group%4-6)) }
 
-// Received is the number of rows that a rank receives, those of a shared expert
-// included, without padding.
+// Received returns the number of rows that a rank receives, rows of a shared expert
+// included, padding excluded.
 func (w *Workload) Received(rank int) int {
 	n, local := 0, int32(w.Problem.LocalExperts())
 	count := func(_ int, e int32) {
@@ -50,8 +50,9 @@ func (w *Workload) Received(rank int) int {
 	return n
 }
 
-// BytesActivation is the bytes that an activation reads and writes on the rank with the
-// most rows: 2 hidden BF16 values in, hidden elements of the dtype and their scales out.
+// BytesActivation returns the bytes that an activation reads and writes on the rank with the
+// most rows. Each row reads 2*hidden BF16 values and writes hidden elements of the dtype with
+// their scales.
 func (w *Workload) BytesActivation() int64 {
 	p := w.Problem
 	l := dtype.Of(p.Dispatch, p.Hidden)
@@ -62,8 +63,8 @@ func (w *Workload) BytesActivation() int64 {
 	return int64(rows) * int64(4*p.Hidden+l.Payload+l.Scales*l.ScaleBytes)
 }
 
-// BytesMemory is the bytes that an op reads and writes in the memory of the busiest
-// rank, 0 for ops that are judged by their link.
+// BytesMemory returns the bytes that an op reads and writes in the memory of the busiest
+// rank, 0 for ops that a link limits.
 func (w *Workload) BytesMemory(op ep.Op) int64 {
 	if op == ep.Activation {
 		return w.BytesActivation()

@@ -7,10 +7,9 @@ var balancedKind = kind{
 
 func balanced(s drawRequest) (filler, error) { return dealer{experts: s.Experts, seed: s.seed}, nil }
 
-// dealer deals the experts like cards to the tokens of all ranks in order. At
-// the end of the pack it starts again with the same order, and shuffles only
-// where the pack and a token end together. So a token that gets the last cards
-// and the first ones never gets a card twice.
+// dealer deals the experts like cards to the tokens of all ranks in order. After the last
+// expert it goes on with the first in the same order, and shuffles only when a token ends
+// there too. So no token gets an expert twice.
 type dealer struct {
 	experts int
 	seed    uint64
@@ -44,7 +43,7 @@ var roundrobinKind = kind{
 
 func roundrobin(s drawRequest) (filler, error) { return counter(s.Experts), nil }
 
-// counter counts through this many experts, again and again.
+// counter cycles through this many experts.
 type counter int
 
 func (n counter) fill(_ *rng, c chunk) {

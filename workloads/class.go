@@ -6,17 +6,17 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// classSelections per expert, on average, are enough to tell the routing
-// classes apart.
+// classSelections is the mean number of selections of an expert that suffices to tell
+// routing classes apart.
 const classSelections = 64
 
-// class names the routing class of the distribution that w was drawn from. Tables
-// are keyed by it, and a runtime adds up its counts over many steps before it
-// asks for a class. The few tokens of one draw cannot tell it, so class adds up
-// steps of the size of b, drawn at once, with the same experts popular in all.
+// class returns the routing class of the distribution that w was drawn from, which keys
+// tables. A draw of few tokens does not show it. So class draws as many steps of b's size at
+// once as it needs, with the same popular experts: a runtime, too, adds up its counts over
+// many steps.
 func (r *recipe) class(w *Workload, b *batch, f filler) ep.Class {
 	long := *b
-	if b.rows() == 0 { // a step without tokens tells nothing; take the smallest with some
+	if b.rows() == 0 { // a step without tokens shows nothing: take one token a rank
 		long.size = slices.Repeat([]int{1}, len(b.size))
 	}
 	steps := long.steps()
@@ -31,7 +31,7 @@ func (r *recipe) class(w *Workload, b *batch, f filler) ep.Class {
 	return ep.Classify(sum.TotalCounts(), w.Problem.Ranks)
 }
 
-// rows is the tokens of all ranks.
+// rows returns the number of tokens of all ranks.
 func (s drawRequest) rows() int {
 	n := 0
 	for _, tokens := range s.size {
@@ -40,7 +40,7 @@ func (s drawRequest) rows() int {
 	return n
 }
 
-// steps is how many steps give classSelections an expert.
+// steps returns the number of steps that give an expert classSelections on average.
 func (s drawRequest) steps() int {
 	return (classSelections*s.Experts-1)/(max(s.rows(), 1)*s.TopK) + 1
 }

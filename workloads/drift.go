@@ -21,7 +21,8 @@ var driftKind = kind{
 	},
 }
 
-// drift renames experts. At step 0 every expert has its own name.
+// drift renames experts by the popularity that they have exchanged until a step. At step 0
+// nothing changes.
 func drift(b *batch, h float64, step int) {
 	name := popularityAfter(b.Experts, h, step, b.seed)
 	parallel(len(b.ranks), func(rank int) {

@@ -16,11 +16,11 @@ var eplbKind = kind{
 	},
 }
 
-// rebalance maps the experts of a drawn batch to slots. A slot is an expert of the
-// problem; there are r more slots than drawn experts. The placement is made for
-// the loads of this very batch. That is the best case: a balancer in production
-// knows past loads only. A selection of a replicated expert takes one of its slots
-// at random. Expert groups are ignored, as within one node.
+// rebalance maps the experts of a drawn batch to slots. A slot is an expert of the problem;
+// there are r more slots than drawn experts. The placement is made for the loads of this
+// batch, which is the best case: a balancer in production knows only past loads. A selection
+// of a replicated expert takes one of its slots at random. Expert groups are ignored, as
+// EPLB does within one host.
 func rebalance(b *batch, spare int) {
 	load := make([]int64, b.Experts)
 	for _, rt := range b.ranks {
@@ -50,11 +50,11 @@ func rebalance(b *batch, spare int) {
 // replica is a copy of an expert; a slot holds one.
 type replica struct {
 	expert int
-	load   float64 // its part of the expert's load
+	load   float64 // this copy's part of the expert's load
 }
 
-// replicate gives the spare slots out one by one, each to the expert whose
-// replicas carry the largest load at that moment.
+// replicate gives the spare slots out one by one, each to the expert whose copies carry the
+// largest load at that moment.
 func replicate(load []int64, spare int) []replica {
 	copies := make([]int, len(load))
 	for e := range copies {
@@ -78,9 +78,8 @@ func replicate(load []int64, spare int) []replica {
 	return out
 }
 
-// pack puts each replica, heaviest first, onto the least loaded rank that has a
-// free slot. All ranks have equally many slots. It returns the slots of each
-// expert.
+// pack puts each replica, heaviest first, onto the least loaded rank with a free slot. All
+// ranks have equally many slots. It returns the slots of each expert.
 func pack(rs []replica, ranks int) [][]int32 {
 	slices.SortStableFunc(rs, func(a, b replica) int { return cmp.Compare(b.load, a.load) })
 	experts := 0

@@ -2,12 +2,12 @@ package workloads
 
 import "sync"
 
-// gateBits is the resolution of a logit, which has 2^gateBits equally likely values.
+// gateBits is the resolution of a logit: it has 2^gateBits equally likely values.
 const gateBits = 12
 
-// gate turns router logits into weights. It is the table of its values at every
-// logit. Logits are standard normal and descend over the top-k, as routers emit
-// them. Weights are normalised over the token.
+// gate turns router logits into weights; it returns its value at every logit. Logits are
+// standard normal and descend over the top-k, as routers emit them. Weights are normalised
+// over the token.
 type gate func() []float32
 
 // The two gates in use: softmax over the selected logits (Mixtral, Qwen), and
@@ -54,7 +54,7 @@ func (g gate) fill(r *rng, k int, w []float32) {
 	}
 }
 
-// descend is an insertion sort: k is at most 32 and mostly 8.
+// descend sorts w in descending order, by insertion: k is at most 32 and mostly 8.
 func descend(w []float32) {
 	for i := 1; i < len(w); i++ {
 		v, j := w[i], i
@@ -65,7 +65,7 @@ func descend(w []float32) {
 	}
 }
 
-// normalise makes the weights of a token sum to 1. Weights that are all 0 stay.
+// normalise scales the weights of a token to the sum 1. It leaves weights that are all 0.
 func normalise(w []float32) {
 	var sum float32
 	for _, v := range w {

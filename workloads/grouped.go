@@ -32,8 +32,8 @@ func (g grouped) prepare(s drawRequest) (filler, error) {
 	return limited{grouped: g, size: size}, nil
 }
 
-// limited draws every score, as the router does. No shortcut is known: which
-// groups win and how many experts each gives depend on each other.
+// limited draws the score of every expert, as the router does. A cheaper exact way is not
+// known: which groups win and how many experts each gives depend on each other.
 type limited struct {
 	grouped
 	size int // experts of a group
@@ -53,7 +53,7 @@ func (l limited) fill(r *rng, c chunk) {
 	}
 }
 
-// scores fills s from a random stream of its own that starts at seed.
+// scores fills s from a random stream that starts at seed.
 func scores(seed rng, s []uint32) {
 	at := mix(uint64(seed))
 	for len(s) >= 2 {
@@ -66,7 +66,7 @@ func scores(seed rng, s []uint32) {
 	}
 }
 
-// topTwo is the sum of the two largest scores plus one, so that it is never 0.
+// topTwo returns the sum of the two largest scores, plus one so that it is never 0.
 func topTwo(s []uint32) uint64 {
 	var a, b uint32       // a >= b
 	for _, v := range s { // no branches: random scores defeat branch prediction

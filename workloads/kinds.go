@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// kinds lists the distributions in the order that help prints them. A new one
-// is a file of its own and a line here.
+// kinds lists the distributions in the order of the help. A new one is one file and one line
+// here.
 func kinds() []kind {
 	return []kind{
 		uniformKind,
@@ -41,8 +41,8 @@ func modifiers() []kind {
 	}
 }
 
-// statistic is one measure of the expected load that a distribution can be asked to
-// have, with the bounds of its target.
+// statistic is a measure of the expected load for which a parameter can be solved, with the
+// bounds of its target value.
 type statistic struct {
 	param
 	of func(load []float64) float64
@@ -70,10 +70,10 @@ type Kind struct {
 	Doc  string // definition
 }
 
-// Kinds lists the distributions, Modifiers what may follow one with a +.
+// Kinds lists the distributions.
 func Kinds() []Kind { return describe(kinds()) }
 
-// Modifiers lists what may follow a distribution with a +.
+// Modifiers lists the modifiers, which follow a distribution after a +.
 func Modifiers() []Kind { return describe(modifiers()) }
 
 func describe(ks []kind) []Kind {

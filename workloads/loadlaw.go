@@ -5,17 +5,16 @@ import (
 	"math"
 )
 
-// loadLaw is a law with one parameter, x, which says how unequally experts are
-// wanted. The law gives loads by popularity; the seed decides which expert has
-// which.
+// loadLaw is a law given by the loads of experts, with one parameter, x: how uneven they
+// are. The seed decides which expert gets which load.
 type loadLaw struct {
 	load      func(s drawRequest, x float64) ([]float64, error) // [experts] relative loads, in any order
 	param     param                                             // of x
 	x         float64                                           // value of x, or of the statistic
-	statistic string                                            // statistic that x is solved for; "" where x is given
-	urn       bool                                              // loads are weights of draws one by one, not shares; see urn, poisson
-	fixed     bool                                              // load[e] is of expert e: nothing is left to the seed
-	show      func(x float64) float64                           // x as people write it, where it is solved on another scale
+	statistic string                                            // the statistic that x is solved for; "" if x is given
+	urn       bool                                              // loads are weights of an urn, not shares as of poisson
+	fixed     bool                                              // load[e] belongs to expert e; the seed does not shuffle
+	show      func(x float64) float64                           // converts x if it is solved on another scale
 }
 
 // law makes a recipe draw from f.
@@ -42,7 +41,8 @@ func (f loadLaw) prepare(s drawRequest) (filler, error) {
 	return eachToken(newPoisson(load, s.TopK).draw), nil
 }
 
-// shares is how often a token selects each expert, [experts], with sum top-k.
+// shares returns the probability with which a token selects each expert, [experts]; their sum
+// is top-k.
 func (f loadLaw) shares(s drawRequest, x float64) ([]float64, error) {
 	load, err := f.load(s, x)
 	if err != nil {
@@ -54,7 +54,7 @@ func (f loadLaw) shares(s drawRequest, x float64) ([]float64, error) {
 	return shares(load, s.TopK), nil
 }
 
-// solve is x, found for the target where there is one.
+// solve returns x, or finds it if a statistic has a target.
 func (f loadLaw) solve(s drawRequest) (float64, error) {
 	if f.statistic == "" {
 		return f.x, nil
@@ -62,7 +62,7 @@ func (f loadLaw) solve(s drawRequest) (float64, error) {
 	return solve(f.statistic, f.x, f.param, func(x float64) ([]float64, error) { return f.shares(s, x) })
 }
 
-// scatter gives the j-th value to the j-th expert of a random order.
+// scatter shuffles values by the seed.
 func scatter(v []float64, seed uint64) []float64 {
 	out := make([]float64, len(v))
 	for j, e := range newRNG(seed, streamHot).perm(len(v)) {
@@ -71,9 +71,8 @@ func scatter(v []float64, seed uint64) []float64 {
 	return out
 }
 
-// solve finds the value of p at which a statistic of the expected shares has
-// the target value, and the largest such value where there are several. The
-// error says which values the statistic can have.
+// solve finds the largest value of p at which a statistic of the expected shares has the
+// target value. The error says which values the statistic can have.
 func solve(name string, target float64, p param, share func(x float64) ([]float64, error)) (float64, error) {
 	const steps = 16
 	of, low, high := findStatistic(name).of, math.Inf(1), math.Inf(-1)

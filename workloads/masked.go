@@ -2,8 +2,7 @@ package workloads
 
 import "math"
 
-// maskedKind is both a distribution, uniform with masked entries, and a
-// modifier of any other.
+// maskedKind is both a distribution (uniform with masked entries) and a modifier.
 var maskedKind = kind{
 	name:   "masked",
 	doc:    "a fraction p of the selections of every rank, exactly, is dropped: expert -1, weight 0",

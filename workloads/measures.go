@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Measures of a load, which may be counts or expected shares. A load of zeros
-// counts as even. Targets are solved on these measures, so sums run in a fixed
-// order and without fused operations.
+// This file measures loads: counts or expected shares. A load of zeros counts as even.
+// Parameters are solved on these measures, so that sums run in a fixed order and without
+// fused operations.
 
 func total(load []float64) float64 {
 	sum := 0.0
@@ -17,7 +17,7 @@ func total(load []float64) float64 {
 	return sum
 }
 
-// gini is the Gini coefficient: 0 for an even load, (n-1)/n when one has all.
+// gini returns the Gini coefficient: 0 for an even load, (n-1)/n if one expert has all.
 func gini(load []float64) float64 {
 	s := slices.Sorted(slices.Values(load))
 	n, sum, ranked := float64(len(s)), total(s), 0.0
@@ -30,7 +30,7 @@ func gini(load []float64) float64 {
 	return float64(2*ranked)/float64(n*sum) - (n+1)/n
 }
 
-// maxMean is the largest load over the mean.
+// maxMean returns the largest load over the mean.
 func maxMean(load []float64) float64 {
 	sum := total(load)
 	if sum == 0 {
@@ -39,7 +39,7 @@ func maxMean(load []float64) float64 {
 	return float64(slices.Max(load)*float64(len(load))) / sum
 }
 
-// entropy is Shannon's, in nats.
+// entropy returns Shannon's entropy in nats.
 func entropy(load []float64) float64 {
 	sum := total(load)
 	if sum == 0 {
@@ -54,7 +54,7 @@ func entropy(load []float64) float64 {
 	return max(h, 0)
 }
 
-// variation is the coefficient of variation: standard deviation over mean.
+// variation returns the coefficient of variation: standard deviation over mean.
 func variation(load []float64) float64 {
 	sum, sq := total(load), 0.0
 	if sum == 0 {
@@ -66,8 +66,8 @@ func variation(load []float64) float64 {
 	return math.Sqrt(max(0, float64(sq*float64(len(load)))/float64(sum*sum)-1))
 }
 
-// top20 is the share of the fifth of the experts with the largest loads. With
-// fewer than five experts it is the share of one.
+// top20 returns the share of the fifth of the experts with the largest loads; of one expert
+// if there are fewer than five.
 func top20(load []float64) float64 {
 	s := slices.Sorted(slices.Values(load))
 	sum := total(s)

@@ -18,11 +18,11 @@ func (w *Workload) Token(rank, token int, dst []uint16) {
 	}
 }
 
-// drawnTogether is how many tokens one processor draws at a time.
+// drawnTogether is the number of tokens that one processor draws at a time.
 const drawnTogether = 64
 
-// Tokens are the BF16 bits of all tokens of a rank's batch, [tokens, hidden], drawn on
-// all processors.
+// Tokens returns the BF16 bits of all tokens of a rank's batch, [tokens, hidden]. It draws
+// them on all processors.
 func (w *Workload) Tokens(rank int) []uint16 {
 	n, hidden := w.Ranks[w.Batch(rank)].Tokens, w.Problem.Hidden
 	x := make([]uint16, n*hidden)
@@ -42,10 +42,10 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// ExpertGain stands in for an expert's MLP between dispatch and combine: the
-// expert multiplies each received value by it and rounds to BF16. Gains differ,
-// so that a row that went to the wrong expert shows in the sum.
+// ExpertGain returns the factor that stands in for an expert's MLP between dispatch and
+// combine: each received value is multiplied by it and rounded to BF16. Factors differ, so
+// that a row at the wrong expert changes the sum.
 func ExpertGain(expert int) float32 { return (32 + float32(expert%64)) / 64 }
 
-// SharedGain is the gain of the shared expert.
+// SharedGain is the factor of the shared expert, see ExpertGain.
 const SharedGain float32 = 1.25

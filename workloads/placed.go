@@ -2,7 +2,7 @@ package workloads
 
 import "fmt"
 
-// The laws of this file pick evenly from the experts of some of the ranks.
+// The laws of this file pick evenly among the experts of certain ranks.
 
 var localKind = kind{
 	name: "local", doc: "every token stays on its own rank: nothing crosses the wire, the lower bound",
@@ -34,7 +34,7 @@ func remote(s drawRequest) (filler, error) {
 	}
 	return eachToken(func(r *rng, rank int, dst []int32) {
 		subset(r, 0, s.Experts-n, dst)
-		for i, e := range dst { // drawn as if this rank had no experts: step over them
+		for i, e := range dst { // drawn as if this rank had no experts: skip its ids
 			if int(e) >= rank*n {
 				dst[i] += int32(n)
 			}

@@ -5,12 +5,11 @@ import (
 	"slices"
 )
 
-// poisson draws sets of exactly k experts. Expert e is in a set with probability
-// share[e]; in all else the sets are as random as that allows. This is
-// conditional Poisson sampling (Chen, Dempster and Liu, Biometrika 81, 1994).
-// Two other ways were not taken: drawing one by one by weight, as urn does,
-// cannot give chosen shares; systematic sampling can, but the same experts then
-// meet again and again.
+// poisson draws sets of exactly k experts. Expert e is in a set with probability share[e];
+// otherwise the sets are as random as that allows: conditional Poisson sampling (Chen,
+// Dempster and Liu, Biometrika 81, 1994). Two other ways were not taken: drawing one by one,
+// as urn does, cannot reach given shares, and systematic sampling draws the same experts
+// together again and again.
 type poisson struct {
 	k      int
 	always []int32     // share 1: in every set
@@ -18,14 +17,14 @@ type poisson struct {
 	tail   [][]float64 // [j][i]: sum over j-subsets of order[i:] of the product of their odds
 }
 
-// An expert with a share of certain or more is always chosen, one below never
-// is not chosen at all. Odds of such shares would be lost in rounding.
+// An expert with a share of at least certain is always drawn, and one of at most never is
+// not drawn at all: their odds would be lost in rounding.
 const (
 	certain = 1 - 1e-9
 	never   = 1e-12
 )
 
-// newPoisson calibrates. Shares lie in [0, 1] and sum to k.
+// newPoisson finds the odds that give these shares. Shares lie in [0, 1] and sum to k.
 func newPoisson(share []float64, k int) *poisson {
 	p := &poisson{k: k}
 	var want []float64
@@ -76,7 +75,7 @@ func calibrate(want []float64, k int) []float64 {
 	return odds
 }
 
-// inclusion is the share of each expert in sets of k drawn with these odds.
+// inclusion returns the share of each expert in sets of k drawn with these odds.
 func inclusion(odds []float64, k int) []float64 {
 	t := tails(odds, k)
 	head := make([]float64, k+1) // elementary symmetric sums of odds[:i]
@@ -95,7 +94,7 @@ func inclusion(odds []float64, k int) []float64 {
 	return out
 }
 
-// tails are the elementary symmetric sums of every suffix of odds, [0..k][0..n].
+// tails returns the elementary symmetric sums of every suffix of odds, [0..k][0..n].
 func tails(odds []float64, k int) [][]float64 {
 	n := len(odds)
 	t := make([][]float64, k+1)
@@ -116,8 +115,8 @@ func (p *poisson) draw(r *rng, _ int, dst []int32) {
 	n := copy(dst, p.always)
 	at := 0
 	for j := p.k - n; j > 0; j-- {
-		// With probability t[i]/t[at] none of order[at:i] is chosen. So the next
-		// expert is where that falls below a uniform random number.
+		// With probability t[i]/t[at] none of order[at:i] is drawn. The next expert is
+		// the first at which that falls below a uniform random number.
 		t := p.tail[j]
 		cut := float64(r.float() * t[at])
 		at += firstBelow(t[at+1:len(t)-j+1], cut)
@@ -127,8 +126,8 @@ func (p *poisson) draw(r *rng, _ int, dst []int32) {
 	shuffle(r, dst)
 }
 
-// firstBelow is the first index of the descending s with a value below cut, or
-// the last index where rounding leaves none.
+// firstBelow returns the first index of the descending s with a value below cut; the last
+// index if rounding leaves none.
 func firstBelow(s []float64, cut float64) int {
 	lo, hi := 0, len(s)-1
 	for lo < hi {
@@ -142,9 +141,8 @@ func firstBelow(s []float64, cut float64) int {
 	return lo
 }
 
-// shares scales loads so that they sum to k and none is above 1, because a token
-// selects an expert at most once. What is cut off goes to the other experts in
-// proportion to their loads.
+// shares scales loads to the sum k, with none above 1, because a token selects an expert at
+// most once. The excess of an expert goes to the others in proportion to their loads.
 func shares(load []float64, k int) []float64 {
 	out := slices.Clone(load)
 	full := make([]bool, len(load))

@@ -2,13 +2,12 @@ package workloads
 
 import "math"
 
-// Expert ids depend on the functions below, so they must give the same bits on
-// every machine. math.Exp does not: on some machines it is assembly. And on arm64
-// a Go compiler may fuse x*y+z, unless the product is converted to float64. A
-// test disassembles the arm64 build and finds no fused instruction in this
-// package. The functions are exact to a few ulp, which is enough here.
+// Expert ids depend on the functions below, so that they must give the same bits on every
+// machine. math.Exp does not: it is assembly on some. And on arm64 a Go compiler may fuse
+// x*y+z, unless the product is converted to float64; a test disassembles the arm64 build to
+// show that it did not. The functions are exact to a few ulp.
 
-// ln is the natural logarithm of a positive, finite x.
+// ln returns the natural logarithm of a positive, finite x.
 func ln(x float64) float64 {
 	m, e := math.Frexp(x)
 	if m < math.Sqrt2/2 {
@@ -23,7 +22,7 @@ func ln(x float64) float64 {
 	return float64(float64(e)*math.Ln2) + float64(2*s*sum)
 }
 
-// exp is e to the x for x below 700.
+// exp returns e to the x for x below 700.
 func exp(x float64) float64 {
 	const ln2Hi, ln2Lo = 6.93147180369123816490e-01, 1.90821492927058770002e-10 // of FreeBSD's e_exp.c
 	k := math.Round(x / math.Ln2)
@@ -35,10 +34,10 @@ func exp(x float64) float64 {
 	return math.Ldexp(sum, int(k))
 }
 
-// pow is x to the y for positive x.
+// pow returns x to the y for positive x.
 func pow(x, y float64) float64 { return exp(y * ln(x)) }
 
-// quantile is the standard normal quantile of p in (0, 1), to 1e-7: algorithm
+// quantile returns the standard normal quantile of p in (0, 1), to 1e-7: algorithm
 // AS 241, PPND7 (Wichura 1988).
 func quantile(p float64) float64 {
 	q := p - 0.5
@@ -59,7 +58,7 @@ func quantile(p float64) float64 {
 	return math.Copysign(z, q)
 }
 
-// horner is c[0] + c[1] x + c[2] x^2 and so on.
+// horner returns c[0] + c[1] x + c[2] x^2 and so on.
 func horner(x float64, c ...float64) float64 {
 	sum := 0.0
 	for i := len(c) - 1; i >= 0; i-- {

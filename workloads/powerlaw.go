@@ -34,7 +34,7 @@ func powerlaw(s drawRequest, a, span float64) []float64 {
 	return load
 }
 
-// bounded is the quantile at u of the density x^-a on [1, span].
+// bounded returns the quantile at u of the density x^-a on [1, span].
 func bounded(u, a, span float64) float64 {
 	if math.Abs(a-1) < 1e-9 {
 		return pow(span, u)

@@ -30,9 +30,8 @@ type Preset struct {
 	Note         string   `yaml:"note" json:"note,omitempty"`
 }
 
-// HiddenOf is the hidden size of an op's problems: of an activation the intermediate
-// size of one expert, 0 where the preset does not say it; of the others the elements of
-// a token between ranks.
+// HiddenOf returns the hidden size of an op's problems: for an activation the intermediate
+// size of one expert, 0 if unknown; for other ops the elements of a token between ranks.
 func (p Preset) HiddenOf(op ep.Op) int {
 	if op == ep.Activation {
 		return p.Intermediate

@@ -8,8 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// RankCounts lists the rank counts up to 256 that divide the routed experts, as
-// 1, 2, 4.
+// RankCounts returns the rank counts up to 256 that divide the routed experts: "1, 2, 4".
 func (p Preset) RankCounts() string {
 	var out []string
 	for n := 1; n <= min(256, p.Experts); n++ {
@@ -20,15 +19,14 @@ func (p Preset) RankCounts() string {
 	return strings.Join(out, ", ")
 }
 
-// Problem is the preset's shape on a number of ranks. The caller sets the op, the
-// tokens and the mode.
+// Problem returns a problem of the preset's shape on a number of ranks. The caller sets op,
+// tokens and mode.
 func (p Preset) Problem(ranks int) ep.Problem {
 	return ep.Problem{Op: ep.Dispatch, Mode: ep.Graph, Ranks: ranks, Nodes: 1, Hidden: p.WireHidden,
 		Experts: p.Experts, TopK: p.TopK, MaxTokens: 1, Dispatch: ep.BF16, Combine: ep.BF16}
 }
 
-// Hazards is what about the shape breaks common assumptions, a sentence each,
-// with the way out.
+// Hazards says where the shape breaks common assumptions, one sentence each, with a way out.
 func (p Preset) Hazards() []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }

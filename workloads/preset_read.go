@@ -14,9 +14,8 @@ import (
 // maxPresetBytes bounds a preset file; the built-in one has 10 KB.
 const maxPresetBytes = 1 << 20
 
-// ReadPresets reads a YAML list of presets. Unknown keys, names given twice and
-// shapes outside the bounds of ep.Problem are errors that name the preset and the
-// field.
+// ReadPresets reads a YAML list of presets. An unknown key, a name given twice or a shape
+// outside the bounds of ep.Problem is an error that names the preset and the field.
 func ReadPresets(r io.Reader) ([]Preset, error) {
 	lr := &io.LimitedReader{R: r, N: maxPresetBytes + 1}
 	dec := yaml.NewDecoder(lr)
@@ -81,7 +80,7 @@ func (p *Preset) check() error {
 	return nil
 }
 
-// oneLine joins the lines of a YAML error, which has a line for each fault.
+// oneLine joins the lines of a YAML error.
 func oneLine(err error) string {
 	return strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")
 }

@@ -7,8 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// raggedKind is both a distribution, uniform over ranks of different sizes,
-// and a modifier of any other.
+// raggedKind is both a distribution (uniform over ranks of different sizes) and a modifier.
 var raggedKind = kind{
 	name: "ragged",
 	doc:  "tokens per rank differ: one rank has min, one has max, the others lie between; max is the problem's token count unless given",

@@ -14,12 +14,12 @@ import (
 // maxSelections bounds a workload: 2 GiB of ids and weights.
 const maxSelections = 1 << 28
 
-// chunkTokens is how many tokens share one random stream, and the unit of
-// parallel work. Part of what a seed means: changing it changes every routing.
+// chunkTokens is the number of tokens that share one random stream, and the unit of parallel
+// work. Changing it changes every routing of every seed.
 const chunkTokens = 512
 
-// law decides experts. Called with a problem it gives what draws them. The error
-// names the field of the problem, or the argument of the law, that does not fit.
+// law returns the filler that draws experts for a request. The error names the field of the
+// problem, or the argument of the law, that does not fit.
 type law func(s drawRequest) (filler, error)
 
 // drawRequest is where a law is applied.
@@ -32,7 +32,7 @@ type drawRequest struct {
 // filler draws experts; safe for concurrent use.
 type filler interface{ fill(r *rng, c chunk) }
 
-// weigher is a filler that changes drawn weights, [tokens, k] of a filled chunk.
+// weigher is a filler that replaces the drawn weights of a filled chunk, [tokens, k].
 type weigher interface{ weigh(c chunk, w []float32) }
 
 // chunk is a run of tokens of one rank.
@@ -53,7 +53,7 @@ func (f eachToken) fill(r *rng, c chunk) {
 	}
 }
 
-// recipe is a parsed spec: how to draw, then what to do with what was drawn.
+// recipe is a parsed spec: how to draw a routing, and how to edit it then.
 type recipe struct {
 	base    string   // canonical spelling of the distribution
 	mods    []string // of the modifiers, in canonical order
@@ -69,26 +69,26 @@ type recipe struct {
 // edit changes a drawn batch in place.
 type edit func(b *batch)
 
-// batch is a routing in the making. Where tokens are replicated it has one rank.
+// batch is an unfinished routing. It has one rank if tokens are replicated.
 type batch struct {
 	drawRequest
 	step  uint64
 	ranks []Routing
 }
 
-// orUniform gives a modifier without a distribution the uniform one.
+// orUniform sets the law of a modifier that stands alone to uniform.
 func (r *recipe) orUniform() {
 	if r.law == nil {
 		r.law = uniform
 	}
 }
 
-// Spec is the canonical spelling, which Parse reads back.
+// Spec returns the canonical spelling, which Parse reads back.
 func (r *recipe) Spec() string {
 	return strings.Join(append([]string{r.base}, r.mods...), "+")
 }
 
-// draw makes the routing of w's problem, and its class.
+// draw draws the routing and the class of w.
 func (r *recipe) draw(w *Workload) error {
 	b, err := r.batch(w.Problem, w.Seed)
 	if err != nil {
@@ -119,7 +119,7 @@ func (r *recipe) route(b *batch, f filler) []Routing {
 	return b.ranks
 }
 
-// batch fits a problem: how many tokens each rank draws.
+// batch decides how many tokens each rank of a problem draws.
 func (r *recipe) batch(p ep.Problem, seed uint64) (*batch, error) {
 	ranks := p.Ranks
 	if p.SkipA2A {
@@ -143,8 +143,8 @@ func (r *recipe) batch(p ep.Problem, seed uint64) (*batch, error) {
 	return &batch{drawRequest: drawRequest{Problem: p, seed: seed, size: size}, step: r.step}, nil
 }
 
-// fill draws ids and weights, chunks in parallel. Each chunk has random streams
-// of its own, so that the bytes do not depend on the number of threads.
+// fill draws ids and weights, chunks in parallel. Each chunk has its own random streams, so
+// that the bytes do not depend on the number of threads.
 func (r *recipe) fill(b *batch, f filler) {
 	var chunks []chunk
 	total := 0

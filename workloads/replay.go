@@ -7,13 +7,13 @@ import (
 	"github.com/epbench/epbench/workloads/trace"
 )
 
-// replay is the file of a recorded routing. It is fitted to a problem so:
-//   - The tokens of all ranks, in order, take the rows of the trace, in order.
-//     After the last row the first one follows.
-//   - A top-k larger than the problem's is cut, and its weights are normalised
-//     again.
-//   - Experts keep their ids, so they lie on the ranks in equal blocks.
-//   - Counts have no rows. Sets of experts are drawn with the recorded shares.
+// replay is the file name of a recorded routing. It serves a problem by these rules:
+//   - The tokens of all ranks, in order, take the rows of the trace, in order. After the
+//     last row it starts again with the first.
+//   - If the trace has a larger top-k, the first entries are taken and their weights
+//     normalised again.
+//   - Experts keep their ids, so that they lie on the ranks in equal blocks.
+//   - Counts have no rows: sets of experts are drawn with the recorded shares.
 type replay string
 
 var traceKind = kind{
@@ -63,7 +63,7 @@ func tooFewExperts(name string, e, experts int) error {
 	return fmt.Errorf("%s: has expert %d, the problem has %d experts; raise --experts or choose the --model it was recorded with", name, e, experts)
 }
 
-// recordedRows is the rows of a trace that a problem needs.
+// recordedRows holds the rows of a trace that a problem needs.
 type recordedRows struct {
 	k       int
 	ids     []int32   // [rows, k]
@@ -109,7 +109,7 @@ func (t *recordedRows) fill(_ *rng, c chunk) {
 	}
 }
 
-// weigh replaces the drawn weights by the recorded ones. Masked entries weigh 0.
+// weigh replaces the drawn weights by the recorded ones. Masked entries get weight 0.
 func (t *recordedRows) weigh(c chunk, w []float32) {
 	for i := 0; i < len(w); i += t.k {
 		if t.weights != nil {

@@ -2,9 +2,8 @@ package workloads
 
 import "math/bits"
 
-// rng is SplitMix64. math/rand/v2 was not taken: the bytes of a workload must not
-// change with a Go release, and a state is made from (seed, rank, chunk) in one
-// step here.
+// rng is the SplitMix64 generator. math/rand/v2 was not taken: the bytes of a workload must
+// not change with a Go release, and a state must follow from (seed, rank, chunk) in one step.
 type rng uint64
 
 // The random streams of a workload, one for each purpose.
@@ -19,7 +18,7 @@ const (
 	streamReplica            // which replica a selection takes
 )
 
-// newRNG starts an independent stream for each sequence of keys.
+// newRNG returns a generator; each sequence of keys has an independent stream.
 func newRNG(keys ...uint64) *rng {
 	h := uint64(0x6570_6265_6e63_6821)
 	for _, k := range keys {
@@ -35,18 +34,18 @@ func (r *rng) next() uint64 {
 	return x
 }
 
-// below is uniform in [0, n), with a bias of n/2^64.
+// below returns a uniform number in [0, n), with a bias of n/2^64.
 func (r *rng) below(n int) int {
 	hi, _ := bits.Mul64(r.next(), uint64(n))
 	return int(hi)
 }
 
-// float is uniform in (0, 1), an odd multiple of 2^-53.
+// float returns a uniform number in (0, 1): an odd multiple of 2^-53.
 func (r *rng) float() float64 {
 	return float64(float64(r.next()>>12)+0.5) * (1.0 / (1 << 52))
 }
 
-// perm is a uniform permutation of 0 to n-1.
+// perm returns a uniform permutation of 0 to n-1.
 func (r *rng) perm(n int) []int32 {
 	p := newIdentity(n)
 	shuffle(r, p)

@@ -2,7 +2,7 @@ package workloads
 
 import "github.com/epbench/epbench/tune/ep"
 
-// Solution is a parameter that was solved for a target.
+// Solution is a parameter that was solved for a target value of a statistic.
 type Solution struct {
 	Param     string  // sigma
 	Value     float64 // of the parameter
@@ -11,8 +11,8 @@ type Solution struct {
 	Expected  float64 // value for the expected loads; Stats has that of a draw
 }
 
-// Solve says which value of its parameter d takes on p. ok is false where the
-// spec of d has no target.
+// Solve returns the value that d's parameter takes on p. ok is false if the spec of d has no
+// target.
 func Solve(d Distribution, p ep.Problem, seed uint64) (sol Solution, ok bool, err error) {
 	f := d.loadLaw
 	if f == nil || f.statistic == "" {

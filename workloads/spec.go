@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// maxSpec bounds the length of a spec: longer ones are typing errors.
+// maxSpec bounds the length of a spec.
 const maxSpec = 1024
 
 // kind is one name of the spec grammar, a distribution or a modifier.
@@ -42,15 +42,14 @@ type args struct {
 
 func (a args) int(i int) int { return int(a.v[i]) }
 
-// loadLaw is a law whose parameter is the first argument.
+// loadLaw returns a law whose parameter is the first argument.
 func (a args) loadLaw(load func(s drawRequest, x float64) ([]float64, error)) loadLaw {
 	return loadLaw{load: load, param: a.first, x: a.v[0], statistic: a.statistic}
 }
 
-// Parse reads name[:arg[:arg]][+modifier[:arg]]..., the spelling of --routing.
-// Arguments left out take their defaults. statistic=value in place of the first
-// argument solves for it. Errors name the argument and its bound, or the nearest
-// known name.
+// Parse reads a routing as --routing spells it: name[:arg[:arg]][+modifier[:arg]].... A
+// missing argument takes its default. statistic=value in place of the first argument solves
+// for that value. Errors name the argument and its bound, or the nearest known name.
 func Parse(spec string) (Distribution, error) {
 	if len(spec) > maxSpec {
 		return Distribution{}, fmt.Errorf("%.40q...: longer than %d bytes", spec, maxSpec)
@@ -71,7 +70,7 @@ func Parse(spec string) (Distribution, error) {
 	return Distribution{r}, nil
 }
 
-// modify applies modifiers in canonical order, in whatever order they stand.
+// modify applies modifiers in canonical order, whatever order they were given in.
 func (r *recipe) modify(base string, parts []string) error {
 	known := modifiers()
 	given := make([]*item, len(known))
@@ -93,7 +92,7 @@ func (r *recipe) modify(base string, parts []string) error {
 		if err := it.build(r); err != nil {
 			return err
 		}
-		if it.name != "softmax" { // the default is not spelled
+		if it.name != "softmax" { // softmax is the default, which a spec leaves out
 			r.mods = append(r.mods, it.spell())
 		}
 	}
@@ -187,7 +186,7 @@ func (k kind) parseArg(i int, f string, a *args) error {
 	return nil
 }
 
-// spell is the canonical spelling.
+// spell returns the canonical spelling.
 func (it item) spell() string {
 	a := it.args
 	if it.file {
@@ -207,8 +206,8 @@ func (it item) spell() string {
 	return b.String()
 }
 
-// format is the shortest spelling that reads back exactly. A real number has a
-// decimal point, even when it is whole.
+// format returns the shortest spelling that reads back exactly. Real numbers always have a
+// decimal point.
 func (p param) format(v float64) string {
 	s := strconv.FormatFloat(v, 'f', -1, 64)
 	if !p.whole && !strings.Contains(s, ".") {

@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// Stats measures a drawn routing. Replicas of one expert (+eplb) count as experts
-// of their own. A routing without selections has the values of an even one.
+// Stats holds measures of a drawn routing. Each replica of an expert (+eplb) counts as an
+// expert. A routing without selections has the values of an even one.
 type Stats struct {
 	Tokens           int64   `json:"tokens"`            // of all ranks; a replicated token counts once
 	Selections       int64   `json:"selections"`        // without the masked ones
@@ -23,7 +23,7 @@ type Stats struct {
 	Top20Share       float64 `json:"top20_share"`       // share of the selections of the most popular fifth of the experts
 }
 
-// Map gives the statistics by their JSON names.
+// Map returns the statistics by their JSON names.
 func (s Stats) Map() map[string]float64 {
 	text, err := json.Marshal(s)
 	m := map[string]float64{}
@@ -59,8 +59,8 @@ func (w *Workload) Stats() Stats {
 	return s
 }
 
-// MeasureCounts gives the statistics that follow from the loads of experts
-// [experts] alone. Experts lie on the ranks in equal blocks.
+// MeasureCounts returns the statistics that follow from the loads of experts alone,
+// [experts]. Experts lie on the ranks in equal blocks.
 func MeasureCounts(counts []int64, ranks int) Stats {
 	load := floats(counts)
 	s := Stats{
@@ -100,7 +100,7 @@ func (w *Workload) tally() (tokens, active, masked int64) {
 	return tokens, active, masked
 }
 
-// spread counts the visits of tokens to ranks, and the selections that stay on
+// spread counts the (token, rank) pairs with a selection, and the selections that stay on
 // their rank.
 func (w *Workload) spread() (visits, stay int64) {
 	direct, dedup := w.Rows(Direct), w.Rows(Dedup)

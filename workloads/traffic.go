@@ -5,7 +5,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Via says what one message carries.
+// Via says what one message carries: Direct or Dedup.
 type Via string
 
 const (
@@ -16,15 +16,15 @@ const (
 // Matrix counts from source rank (row) to destination rank (column).
 type Matrix [][]int64
 
-// Rows is how many messages dispatch sends from each rank to each, [ranks, ranks].
-// The diagonal is what stays on its rank. Combine sends the transpose.
+// Rows returns the number of messages that dispatch sends from each rank to each,
+// [ranks, ranks]. The diagonal stays on its rank. Combine sends the transpose.
 func (w *Workload) Rows(via Via) Matrix {
 	n := w.Problem.Ranks
 	local := int32(w.Problem.LocalExperts())
 	m := make(Matrix, n)
 	for src := range m {
 		row := make([]int64, n)
-		last := make([]int, n) // the token that last went there, plus one
+		last := make([]int, n) // last token sent to each rank, plus one
 		w.selections(src, func(t int, e int32) {
 			dst := e / local
 			if via == Dedup && last[dst] == t+1 {
@@ -38,7 +38,7 @@ func (w *Workload) Rows(via Via) Matrix {
 	return m
 }
 
-// Bytes is the matrix for messages of one size.
+// Bytes returns the bytes of m's messages, if each has the same size.
 func (m Matrix) Bytes(message int) Matrix {
 	out := make(Matrix, len(m))
 	for i, row := range m {
@@ -50,9 +50,8 @@ func (m Matrix) Bytes(message int) Matrix {
 	return out
 }
 
-// Busiest is the most that any rank sends or receives. It is the larger of both
-// and not their sum, because a link moves both directions at once. What stays on
-// its rank does not count.
+// Busiest returns the most that any rank sends or receives: the larger of both and not their
+// sum, because a link moves both directions at once. The diagonal does not count.
 func (m Matrix) Busiest() int64 {
 	var most int64
 	for r := range m {
@@ -68,27 +67,26 @@ func (m Matrix) Busiest() int64 {
 	return most
 }
 
-// MessageBytes is the bytes of a dispatch message in the layout of MAX ep_comm.
+// MessageBytes returns the bytes of a dispatch message in the layout of MAX ep_comm.
 func MessageBytes(d ep.DType, hidden, topK int) int { return dtype.Of(d, hidden).Message(topK).Bytes }
 
-// CombineBytes is the bytes of a combine message: one BF16 row, no header.
+// CombineBytes returns the bytes of a combine message: one BF16 row, no header.
 func CombineBytes(hidden int) int { return 2 * hidden }
 
-// BytesDispatch is the bytes that the busiest rank moves over its link in a
-// dispatch.
+// BytesDispatch returns the bytes that the busiest rank moves over its link in a dispatch.
 func (w *Workload) BytesDispatch(via Via) int64 {
 	p := w.Problem
 	return w.Rows(via).Bytes(MessageBytes(p.Dispatch, p.Hidden, p.TopK)).Busiest()
 }
 
-// BytesCombine is the bytes that the busiest rank moves over its link in a
-// combine. With Dedup a rank first adds up the outputs of its experts for a token.
+// BytesCombine returns the bytes that the busiest rank moves over its link in a combine. With
+// Dedup each rank first adds up the outputs of its experts for a token.
 func (w *Workload) BytesCombine(via Via) int64 {
 	return w.Rows(via).Bytes(CombineBytes(w.Problem.Hidden)).Busiest()
 }
 
-// BytesOp is BytesDispatch, BytesCombine, for a pair their sum, and for an activation 0:
-// it sends nothing.
+// BytesOp returns BytesDispatch or BytesCombine, for a pair their sum, and 0 for an
+// activation, which sends nothing.
 func (w *Workload) BytesOp(op ep.Op, via Via) int64 {
 	switch op {
 	case ep.Dispatch:
@@ -101,6 +99,6 @@ func (w *Workload) BytesOp(op ep.Op, via Via) int64 {
 	return w.BytesDispatch(via) + w.BytesCombine(via)
 }
 
-// WireLimit is the seconds that bytes take on a link of gbs gigabytes (10^9)
-// a second each way. No kernel is faster.
+// WireLimit returns the seconds that bytes take on a link of gbs gigabytes (1e9 bytes) a
+// second each way.
 func WireLimit(bytes int64, gbs float64) float64 { return float64(bytes) / (gbs * 1e9) }

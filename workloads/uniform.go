@@ -27,8 +27,8 @@ func subset(r *rng, lo, hi int, dst []int32) {
 	}
 }
 
-// denseSubset is subset for hi-lo below 2*len(dst), where drawing again after each
-// repetition would take long: the first steps of a Fisher-Yates shuffle.
+// denseSubset is subset for hi-lo below 2*len(dst), where redrawing repetitions would take
+// long. It makes the first steps of a Fisher-Yates shuffle.
 func denseSubset(r *rng, lo, hi int, dst []int32) {
 	var all [64]int32
 	n := hi - lo

@@ -11,18 +11,18 @@ import (
 // machines.
 type urn struct {
 	weight []uint64
-	start  []uint64 // sums of the weights before
+	start  []uint64 // sum of the weights before this one
 	total  uint64
 	keep   []uint64 // Walker's alias table (Vose 1991): a random x below keep[i] takes i,
 	alias  []int32  // any other takes alias[i]
 }
 
-// maxRepeats is how many repetitions in a row are drawn before the search among the
-// experts that remain begins. It does not change the law: a repetition says
-// nothing about which of them comes next.
+// maxRepeats is the number of repetitions in a row after which rest draws among the remaining
+// experts. It does not change the law: a repetition says nothing about which of them is next.
 const maxRepeats = 3
 
-// newUrn takes positive weights; the least is 2^-40 of the largest.
+// newUrn makes an urn of positive weights. Weights below 2^-40 of the largest are raised to
+// that.
 func newUrn(w []float64) *urn {
 	top := 0.0
 	for _, v := range w {
@@ -90,9 +90,8 @@ func (u *urn) one(r *rng) int32 {
 	return u.alias[i]
 }
 
-// rest draws from the experts that are not in drawn. It takes a random point of
-// their weights laid end to end, and moves it on by the weight of each drawn
-// expert that comes before it.
+// rest draws from the experts that are not in drawn. It takes a random point on their weights
+// laid end to end, and moves it on by the weight of each drawn expert before it.
 func (u *urn) rest(r *rng, drawn []int32) int32 {
 	var sorted [32]int32
 	d := sorted[:copy(sorted[:], drawn)]
@@ -114,10 +113,10 @@ func (u *urn) rest(r *rng, drawn []int32) int32 {
 	return int32(i)
 }
 
-// shares estimates how often each expert is among k. It draws tokens and adds up
-// chances, which have less noise than outcomes (Rao-Blackwell): at each step,
-// every expert not yet drawn adds its chance of being next. For experts that are
-// drawn more often than not, outcomes have less noise and are counted instead.
+// shares estimates the probability that each expert is among k. It draws tokens and adds up
+// the chance of each expert to be next at each step, which has less noise than counting
+// draws (Rao-Blackwell). For experts in more than half of the tokens it counts draws, which
+// then have less noise.
 func (u *urn) shares(k int) []float64 {
 	const tokens = 8192
 	r, dst := newRNG(1), make([]int32, k)

@@ -9,7 +9,7 @@ package workloads
 
 import "github.com/epbench/epbench/tune/ep"
 
-// Routing is the selections of one rank's tokens.
+// Routing holds the selections of one rank's tokens.
 type Routing struct {
 	Tokens  int       // rows
 	Experts []int32   // [Tokens, TopK] distinct global expert ids, -1 where masked
@@ -22,12 +22,12 @@ type Workload struct {
 	Problem ep.Problem
 	Spec    string    // canonical routing spec, see Parse
 	Seed    uint64    // the same seed gives the same bytes on any machine
-	Ranks   []Routing // one a rank
-	Class   ep.Class  // what tables key it by; empty unless New made it
+	Ranks   []Routing // [ranks]
+	Class   ep.Class  // keys tables; empty unless New made the workload
 }
 
-// Batch is the rank whose tokens a rank feeds in: its own, or with SkipA2A
-// rank 0, whose tokens every rank has a copy of.
+// Batch returns the rank whose tokens a rank feeds in: itself, or with SkipA2A rank 0, whose
+// tokens every rank has.
 func (w *Workload) Batch(rank int) int {
 	if w.Problem.SkipA2A {
 		return 0
@@ -35,8 +35,8 @@ func (w *Workload) Batch(rank int) int {
 	return rank
 }
 
-// SharedSlice is the tokens of its batch for which a rank runs the shared expert:
-// all of them, or with SkipA2A its part of the replicated batch.
+// SharedSlice returns the tokens of its batch for which a rank runs the shared expert: all,
+// or with SkipA2A the rank's part of the replicated batch.
 func (w *Workload) SharedSlice(rank int) (start, count int) {
 	n := w.Ranks[w.Batch(rank)].Tokens
 	if !w.Problem.SkipA2A {

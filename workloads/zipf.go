@@ -1,7 +1,7 @@
 package workloads
 
-// The same law as the top-k of log-weight plus Gumbel noise, which Mooncake's
-// benchmark uses.
+// zipfKind draws by the same law as Mooncake's benchmark: the top-k of log-weight plus Gumbel
+// noise.
 var zipfKind = kind{
 	name:       "zipf",
 	doc:        "top-k drawn one by one, the j-th most popular expert weighing 1/j^a",

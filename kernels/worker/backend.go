@@ -31,7 +31,7 @@ type Limits struct {
 	Verify  time.Duration // the comparison included
 }
 
-// DefaultLimits suit one node of GPUs.
+// DefaultLimits returns limits for one node of GPUs.
 func DefaultLimits() Limits {
 	return Limits{
 		Hello: 60 * time.Second, Open: 120 * time.Second, Prepare: 120 * time.Second,
@@ -52,8 +52,8 @@ type Backend struct {
 	losses      []string // see Losses
 }
 
-// Known returns the kernels of a worker that this program has the code of, nil where it
-// has none. An error refuses the worker.
+// Known returns this program's own declarations of a worker's kernels, nil if it has none.
+// An error refuses the worker.
 type Known func(Welcome) ([]kernels.Kernel, error)
 
 // Built returns a Known for workers that must have been built from this program's sources.
@@ -66,9 +66,9 @@ func Built(abi ep.ABI, all []kernels.Kernel) Known {
 	}
 }
 
-// Open starts the worker and exchanges hello and welcome with it. The legality of a kernel
-// that is known is this program's code, together with the rules that the worker states. The
-// other kernels are as the worker declares them. known may be nil.
+// Open starts the worker and exchanges hello and welcome with it. A kernel that known returns
+// is legal if both this program's code and the worker's rules allow it; other kernels follow
+// the worker's rules alone. known may be nil.
 func Open(ctx context.Context, c Command, limits Limits, known Known) (*Backend, error) {
 	if len(c.Argv) == 0 {
 		return nil, errors.New("no worker command given")
@@ -85,8 +85,8 @@ func Open(ctx context.Context, c Command, limits Limits, known Known) (*Backend,
 	return b, nil
 }
 
-// served returns the kernels that a worker declares. Of known kernels they may be fewer than
-// its sources have: epcomm-worker has no call for activation.
+// served returns the kernels that a worker declares, which may be fewer than known returns:
+// epcomm-worker cannot call activation.
 func served(w Welcome, known Known) (out []kernels.Kernel, err error) {
 	for _, d := range w.Kernels {
 		k, err := d.kernel()
@@ -113,8 +113,8 @@ func served(w Welcome, known Known) (out []kernels.Kernel, err error) {
 	return out, nil
 }
 
-// withRules returns a kernel of this program that obeys the rules of its declaration too:
-// what the worker alone knows, such as how many ranks were launched.
+// withRules returns own with the rules of the worker's declaration added: they state what only
+// the worker knows, such as the number of launched ranks.
 func withRules(own, declared kernels.Kernel) kernels.Kernel {
 	check := own.Check
 	own.Check = func(m ep.Machine, p ep.Problem, c ep.Config) error {
@@ -123,7 +123,7 @@ func withRules(own, declared kernels.Kernel) kernels.Kernel {
 	return own
 }
 
-// greet starts a process and exchanges hello and welcome.
+// greet starts a process and exchanges hello and welcome with it.
 func (b *Backend) greet(ctx context.Context) error {
 	p, err := start(ctx, b.command, b.limits.Hello)
 	if err != nil {
@@ -143,8 +143,8 @@ func (b *Backend) greet(ctx context.Context) error {
 	return nil
 }
 
-// checkWelcome refuses a worker of another protocol, and a restarted one that
-// is no longer the same.
+// checkWelcome refuses another protocol, faulty declarations, and after a restart another
+// machine or other kernels.
 func checkWelcome(w, before Welcome) error {
 	if w.Protocol != Protocol {
 		return fmt.Errorf("speaks protocol %d, this program speaks %d", w.Protocol, Protocol)
@@ -166,7 +166,7 @@ func checkWelcome(w, before Welcome) error {
 	return nil
 }
 
-// explain turns a failed call into words, with what the dying worker printed.
+// explain says why a call failed and quotes the worker's last output.
 func explain(ctx context.Context, p *process, method string, err error) error {
 	var rpc *jrpc2.Error
 	switch {
@@ -174,18 +174,19 @@ func explain(ctx context.Context, p *process, method string, err error) error {
 		return ctx.Err()
 	case errors.Is(err, errSilent):
 		return fmt.Errorf("no answer to %s (%s)%s", method, p.progress(), p.printedLast())
-	// A connection that broke is an RPC error too, of this code.
+	// jrpc2 reports a broken connection as an RPC error with code InternalError.
 	case errors.As(err, &rpc) && (rpc.Code != jrpc2.InternalError || !p.client.IsStopped()):
 		return fmt.Errorf("%s: %s", method, rpc.Message)
 	case !p.client.IsStopped() && !notSent(err):
 		return fmt.Errorf("%s: the answer cannot be read: %w%s", method, err, p.printedLast())
 	}
-	// A client whose connection ended answers "context canceled".
+	// jrpc2 answers "context canceled" after the connection has ended.
 	p.stop()
 	return fmt.Errorf("%s: %s", method, p.howItEnded())
 }
 
-// notSent reports whether a request did not reach the worker, which then has ended or is about to.
+// notSent reports whether err means that the request could not be written: the worker has
+// ended or is ending.
 func notSent(err error) bool {
 	var number syscall.Errno
 	return errors.As(err, &number) || errors.Is(err, os.ErrClosed) || errors.Is(err, net.ErrClosed)
@@ -218,7 +219,7 @@ func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 // Precompile implements kernels.Precompiler.
 func (b *Backend) Precompile(p ep.Problem, configs []ep.Config) {
 	if b.welcome.Ahead {
-		// A broken pipe shows in the request that follows.
+		// An error here shows again in the next request.
 		_ = b.proc.client.Notify(context.Background(), notifyAhead, AheadParams{p, configs})
 	}
 }
@@ -226,8 +227,8 @@ func (b *Backend) Precompile(p ep.Problem, configs []ep.Config) {
 // Beside implements kernels.ProductRunner.
 func (b *Backend) Products() []string { return b.welcome.Beside }
 
-// checkBeside refuses a product that the worker has not announced. Its rounds would say
-// nothing of it.
+// checkBeside refuses a product that the worker has not announced: it would time the calls
+// without the product.
 func (b *Backend) checkBeside(p ep.Problem) error {
 	of, ok := p.Product()
 	switch {
@@ -260,15 +261,15 @@ func (b *Backend) Close() error {
 	if b.proc.lost() {
 		b.proc.kill()
 	} else {
-		_ = b.proc.call(context.Background(), methodShutdown, nil, nil, shutLimit) // it ends either way
+		_ = b.proc.call(context.Background(), methodShutdown, nil, nil, shutLimit) // stop follows in any case
 	}
 	b.proc.stop()
 	b.proc = nil
 	return nil
 }
 
-// live replaces a process that can answer no more. One that ended by itself between two
-// requests is a loss. One that was given up was said to be when that happened.
+// live replaces a process that no longer answers. It records a loss if the process ended by
+// itself between two requests; giveUp has already reported any other.
 func (b *Backend) live(ctx context.Context) error {
 	if !b.proc.lost() {
 		return nil
@@ -280,27 +281,27 @@ func (b *Backend) live(ctx context.Context) error {
 	return b.restart(ctx)
 }
 
-// recordLoss keeps and shows how a worker was lost where no candidate is to blame.
+// recordLoss stores and prints how a worker ended when no candidate caused it.
 func (b *Backend) recordLoss(how string) {
 	b.losses = append(b.losses, how)
 	b.print(how + "; no config is to blame, so it is started again")
 }
 
-// giveUp ends a process that failed a request which is nobody's candidate's. The next session
-// gets another.
+// giveUp kills a process that failed a request about no particular candidate. The next
+// session starts a new one.
 func (b *Backend) giveUp() {
 	b.proc.busy.Store(true)
 	b.proc.kill()
 }
 
-// print tells the user a line, as what the worker prints is told.
+// print shows a line to the user in the same way as the worker's own output.
 func (b *Backend) print(line string) {
 	if b.command.Said != nil {
 		b.command.Said(line)
 	}
 }
 
-// restart replaces a process that has died or hangs.
+// restart ends the process and starts a new one.
 func (b *Backend) restart(ctx context.Context) error {
 	b.proc.end()
 	b.restarts++

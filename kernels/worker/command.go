@@ -11,24 +11,24 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// Loopback is the Listen of ranks on this host.
+// Loopback is the Command.Listen address for ranks on this host.
 const Loopback = "127.0.0.1:0"
 
 // Command says how a worker is started.
 type Command struct {
 	Argv []string // program and arguments; the program is looked up on PATH
 
-	// Listen is the address, host or host:port, that ranks connect back to. With ""
+	// Listen is the address, host or host:port, to which ranks connect. If it is empty,
 	// the worker speaks over its standard input and output.
 	Listen string
 
-	// Said gets the lines of free text on the worker's standard output; may be nil.
+	// Said is called with each line of free text on the worker's standard output; may be nil.
 	Said func(line string)
 }
 
-// Split splits a command line as a shell does: quotes and backslashes are honoured, $NAME and
-// ${NAME} are replaced from the environment, and nothing else is expanded. What a shell would
-// do besides is refused, so that nobody takes it for done.
+// Split splits a command line as a shell does: it honours quotes and backslashes and replaces
+// $NAME and ${NAME} from the environment. It refuses all other shell syntax, because passing
+// it on unexpanded would be mistaken for support.
 func Split(line string) ([]string, error) {
 	words, err := words(line)
 	var argv []string
@@ -47,7 +47,8 @@ func Split(line string) ([]string, error) {
 // errShell is the error for a command line that needs a shell.
 var errShell = errors.New("only quotes, backslashes and $NAME mean something here; quote the rest, or write sh -c '...'")
 
-// words are those of one simple command. What expand.Fields would expand in them is quoted.
+// words returns the words of one simple command. It quotes everything that expand.Fields
+// would expand.
 func words(line string) ([]*syntax.Word, error) {
 	file, err := syntax.NewParser(syntax.KeepComments(true)).Parse(strings.NewReader(line), "")
 	if err != nil {
@@ -92,7 +93,7 @@ func plain(line string, part syntax.WordPart) bool {
 	return false
 }
 
-// unescaped takes off the backslashes of text outside quotes.
+// unescaped removes the backslashes of text outside quotes.
 func unescaped(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

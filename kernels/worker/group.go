@@ -18,26 +18,25 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// silence is the time without a heartbeat after which a rank is called silent.
-// Heartbeats come every half second.
+// silence is the time without a heartbeat after which a rank is reported as silent.
 const silence = 3 * time.Second
 
-// troubleLimit is how long rank 0 may take to answer after another rank has said
-// that it failed: usually rank 0 then waits for that rank in a collective.
+// troubleLimit bounds the wait for rank 0's answer after another rank has reported a
+// failure. Usually rank 0 waits in a collective for that rank and cannot answer.
 const troubleLimit = 3 * time.Second
 
-// settle is how long a group whose rank is gone still listens: what made the rank go, or
-// another rank that goes for the same reason, may be read later than that it is gone.
+// settle is the time for which a group still listens after it has lost a rank. The message
+// that explains the loss may arrive after the connection's end has been seen.
 const settle = 250 * time.Millisecond
 
-// maxNotice bounds a message of a rank other than 0. The reason of a failure may hold a
-// compiler's whole output.
+// maxNotice bounds a message from a rank other than 0. A failure's reason may hold the whole
+// output of a compiler.
 const maxNotice = 1 << 20
 
-// group are the connected ranks of one launched command.
+// group holds the connected ranks of one launched command.
 type group struct {
 	token    string
-	mark     string // an assignment in the environment of the command and of all that it starts
+	mark     string // NAME=VALUE in the environment of the command and of every process it starts
 	listener net.Listener
 	arrived  chan struct{} // closed when rank 0 has connected
 	closed   chan struct{} // closed by close
@@ -45,15 +44,15 @@ type group struct {
 
 	mu      sync.Mutex
 	members map[int]*member
-	ending  bool     // the ranks may go
-	served  int64    // the request that rank 0 answered last
-	trouble *Trouble // the first thing that went wrong, with the rank's name in it
-	gone    bool     // all that is known of it is that the rank is gone
+	ending  bool     // ranks may disconnect
+	served  int64    // number of the last request that rank 0 answered
+	trouble *Trouble // the first failure, with the rank's name in the reason
+	gone    bool     // trouble says only that a rank disconnected
 	timer   *time.Timer
 }
 
-// newGroup takes a token that is given. It may then be in the environment of any process of
-// this host, so that those to be killed have a mark of their own.
+// newGroup makes a group. If EPBENCH_TOKEN is set, it takes that token and makes another
+// mark, since other processes of this host may have the same token in their environment.
 func newGroup(l net.Listener, end func()) *group {
 	token := os.Getenv(tokenEnv)
 	mark := launchEnv + "=" + rand.Text()
@@ -76,10 +75,10 @@ type member struct {
 	heard time.Time
 }
 
-// Trouble says that a rank failed. A rank sends it where rank 0 cannot: that may be
-// waiting for this rank.
+// Trouble reports that a rank failed. The rank sends it by itself, because rank 0 may be
+// waiting for it and unable to answer.
 type Trouble struct {
-	ID     int64     `json:"id,omitempty"` // of the request that it is about, 0 where the rank does not know
+	ID     int64     `json:"id,omitempty"` // number of the request that failed, 0 if unknown
 	Status ep.Status `json:"status"`
 	Reason string    `json:"reason"`
 }
@@ -88,8 +87,8 @@ func (m *member) String() string {
 	return fmt.Sprintf("rank %d of %d (host %.64s, pid %d)", m.Rank, m.Ranks, m.Host, m.PID)
 }
 
-// add refuses a rank that is there already, of a group of another size, or too late
-// for close to end its connection.
+// add adds a rank. It refuses a rank that has connected already, one that states another
+// number of ranks, and any after close.
 func (g *group) add(m *member) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -116,7 +115,7 @@ func (g *group) first() *member {
 	return g.members[0]
 }
 
-// watch reads what a rank other than 0 sends until its connection ends.
+// watch handles the messages of a rank other than 0 until its connection ends.
 func (g *group) watch(m *member) {
 	lines := bufio.NewScanner(m.in)
 	lines.Buffer(nil, maxNotice)
@@ -152,9 +151,9 @@ func (g *group) heard(rank int, b Beat) {
 	}
 }
 
-// fail notes the first trouble that has a reason, and ends the group after a while, unless
-// clearTrouble is called before. A group that lost a rank ends anyway. What a rank says of a request
-// may arrive after rank 0's answer to it, which then stands.
+// fail stores the first trouble that has a reason and ends the group after a delay, unless
+// clearTrouble is called first. A group that lost a rank ends in any case. fail ignores a
+// message about a request that rank 0 has answered.
 func (g *group) fail(m *member, t Trouble, after time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -167,13 +166,14 @@ func (g *group) fail(m *member, t Trouble, after time.Duration) {
 		g.timer = time.AfterFunc(after, g.end)
 	}
 	g.note(m, t)
-	if g.gone { // which made which fail cannot be told
+	if g.gone { // cause and effect cannot be told apart
 		g.trouble.Reason = lost.Reason + "; " + g.trouble.Reason
 	}
 	g.gone = false
 }
 
-// rankGone notes that a rank is gone where nothing is known yet, and ends the group.
+// rankGone stores that a rank disconnected, unless a failure is known already, and ends the
+// group.
 func (g *group) rankGone(m *member) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -197,7 +197,7 @@ func (g *group) endUnlessOver() {
 	}
 }
 
-// note keeps a trouble under the rank's name. The caller holds mu.
+// note stores a trouble with the rank's name. The caller holds mu.
 func (g *group) note(m *member, t Trouble) {
 	if !slices.Contains(ep.Statuses(), t.Status) || t.Status == ep.OK {
 		t.Status = ep.Crash
@@ -206,14 +206,15 @@ func (g *group) note(m *member, t Trouble) {
 	g.trouble = &t
 }
 
-// stopTimer reports whether the end was due and is now put off. The caller holds mu.
+// stopTimer cancels the pending end and reports whether there was one. The caller holds mu.
 func (g *group) stopTimer() bool {
 	stopped := g.timer != nil && g.timer.Stop()
 	g.timer = nil
 	return stopped
 }
 
-// clearTrouble forgets a trouble that rank 0 has answered for, by its answer to a request.
+// clearTrouble records that rank 0 answered a request, and drops the trouble whose pending
+// end that answer cancels.
 func (g *group) clearTrouble(request int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -223,21 +224,21 @@ func (g *group) clearTrouble(request int64) {
 	}
 }
 
-// firstTrouble is the first thing that went wrong, nil if nothing did.
+// firstTrouble returns the first failure, nil if there was none.
 func (g *group) firstTrouble() *Trouble {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.trouble
 }
 
-// allowExit says that ranks may go now.
+// allowExit lets ranks disconnect without being reported as lost.
 func (g *group) allowExit() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.ending = true
 }
 
-// close ends all connections: ranks on other hosts end by that.
+// close ends all connections. Ranks on other hosts exit when theirs ends.
 func (g *group) close() {
 	g.listener.Close()
 	g.mu.Lock()
@@ -255,7 +256,7 @@ func (g *group) close() {
 	}
 }
 
-// lateRanks names the ranks that the others wait for, "" if it cannot be told.
+// lateRanks names the ranks that the others wait for; "" if that cannot be determined.
 func (g *group) lateRanks() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -285,8 +286,8 @@ func (g *group) lateRanks() string {
 	return ""
 }
 
-// fewestInStep names the ranks that are where the fewest are: a library's own waiting is not told apart
-// from work. "" where all are in the same place. The caller holds mu.
+// fewestInStep names the ranks in the step that the fewest ranks are in; "" if all are in
+// the same step. It serves libraries whose waiting looks like work. The caller holds mu.
 func (g *group) fewestInStep() string {
 	at := map[string][]string{}
 	for _, r := range slices.Sorted(maps.Keys(g.members)) {

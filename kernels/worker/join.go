@@ -17,15 +17,15 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Place is a launched process's place among the ranks.
+// Place says which rank a launched process is.
 type Place struct {
 	Rank, Ranks int
 	Local       int // rank on this host
 }
 
-// placeNames are how launchers tell a process its place: torchrun, OpenMPI, MPICH, Slurm. MPICH
-// inside a Slurm allocation starts its own daemons by srun, so that Slurm's are those of a
-// daemon there. srun may set MPICH's too, but never the local rank.
+// placeNames lists the variables of torchrun, OpenMPI, MPICH and Slurm. Slurm comes last:
+// inside a Slurm allocation MPICH starts its daemons by srun, so that the Slurm variables
+// describe a daemon. srun may set the MPICH variables too, but never the local rank.
 var placeNames = [][3]string{
 	{"RANK", "WORLD_SIZE", "LOCAL_RANK"},
 	{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
@@ -33,8 +33,8 @@ var placeNames = [][3]string{
 	{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
 }
 
-// FindPlace reads the variables of the launcher. Whole sets of names go before those that lack
-// the local rank. Where none is set there is one rank.
+// FindPlace reads the launcher's variables. It prefers a complete set to one without the
+// local rank. If none is set, the process is the only rank.
 func FindPlace() (Place, error) {
 	for _, n := range []int{3, 2} {
 		for _, names := range placeNames {
@@ -49,7 +49,7 @@ func FindPlace() (Place, error) {
 	return Place{Ranks: 1}, nil
 }
 
-// placeFrom reads the three variables.
+// placeFrom reads rank, ranks and local rank from three variables.
 func placeFrom(names [3]string) (Place, error) {
 	var n [3]int
 	for i, name := range names {
@@ -68,8 +68,8 @@ func placeFrom(names [3]string) (Place, error) {
 // Line is a launched rank's connection to epbench.
 type Line struct {
 	Place
-	Meet  string // what rank 0 gave
-	Token string // of the run: a secret that its ranks share
+	Meet  string // Greeting.Meet of rank 0
+	Token string // the secret that the ranks of a run share
 	conn  net.Conn
 	in    *bufio.Reader
 
@@ -77,9 +77,9 @@ type Line struct {
 	beat Beat
 }
 
-// Join connects to the epbench that launched this process, by EPBENCH_ADDRESS and
-// EPBENCH_TOKEN. Rank 0's meet says where the other ranks reach it; host is the address
-// of this host that epbench sees. Another rank waits until rank 0 has joined.
+// Join connects to the epbench that launched this process, using EPBENCH_ADDRESS and
+// EPBENCH_TOKEN. On rank 0 it calls meet with this host's address on the connection; meet
+// returns where the other ranks reach rank 0. On other ranks it waits until rank 0 has joined.
 func Join(s Place, meet func(host string) (string, error)) (*Line, error) {
 	address, token := os.Getenv(addressEnv), os.Getenv(tokenEnv)
 	if address == "" || token == "" {
@@ -139,8 +139,8 @@ func (l *Line) Doing(doing string, waiting bool) {
 	l.mu.Unlock()
 }
 
-// Watch sends heartbeats until epbench closes the connection: this rank is then of no
-// use. Ranks other than 0 call it.
+// Watch sends heartbeats until epbench closes the connection; the rank should then exit.
+// Ranks other than 0 call it.
 func (l *Line) Watch() {
 	gone := make(chan struct{})
 	go func() {
@@ -166,7 +166,7 @@ func (l *Line) Watch() {
 	}
 }
 
-// Failed tells epbench that this rank failed where others may wait for it.
+// Failed tells epbench that this rank failed while others may wait for it.
 func (l *Line) Failed(status ep.Status, reason string) {
 	l.notify(notifyFailed, Trouble{Status: status, Reason: reason})
 }
@@ -174,6 +174,6 @@ func (l *Line) Failed(status ep.Status, reason string) {
 func (l *Line) notify(method string, params any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// Where the connection is gone, Watch or Serve ends: they read from it.
+	// Watch and Serve notice a broken connection: they read from it.
 	_ = json.NewEncoder(l.conn).Encode(map[string]any{"jsonrpc": "2.0", "method": method, "params": params})
 }

@@ -18,17 +18,17 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// The variables that a launched command finds its way back by.
+// The variables that tell a launched command how to connect.
 const (
 	addressEnv = "EPBENCH_ADDRESS"
 	tokenEnv   = "EPBENCH_TOKEN"
-	launchEnv  = "EPBENCH_LAUNCH" // set where the token is given
+	launchEnv  = "EPBENCH_LAUNCH" // marks processes if the user chose the token
 )
 
 // greetLimit bounds the wait for a connection's first line.
 const greetLimit = 10 * time.Second
 
-// maxGreeting bounds that line, since anybody can connect.
+// maxGreeting bounds that line: anybody can connect.
 const maxGreeting = 4096
 
 // Greeting is the first line of a connection of a launched rank.
@@ -38,16 +38,16 @@ type Greeting struct {
 	Ranks int    `json:"ranks"`
 	Host  string `json:"host"`
 	PID   int    `json:"pid"`
-	Meet  string `json:"meet,omitempty"` // rank 0 only: where the other ranks reach it, free text to epbench
+	Meet  string `json:"meet,omitempty"` // rank 0 only: where other ranks reach it; epbench passes the text on
 }
 
 // Admission answers a Greeting.
 type Admission struct {
-	Meet  string `json:"meet"`            // what rank 0 gave
+	Meet  string `json:"meet"`            // Greeting.Meet of rank 0
 	Error string `json:"error,omitempty"` // why the connection is refused; epbench closes it
 }
 
-// listen opens the address that ranks connect back to, and says how they spell it.
+// listen opens the address for ranks and returns how they reach it, as host:port.
 func listen(at string) (net.Listener, string, error) {
 	if _, _, err := net.SplitHostPort(at); err != nil {
 		at = net.JoinHostPort(at, "0")
@@ -93,14 +93,14 @@ func launch(ctx context.Context, p *process, at string, limit time.Duration) (*g
 	return g, nil
 }
 
-// await waits for rank 0. A command that ends well may have put its ranks into the
-// background; one that fails has none.
+// await waits for rank 0. It goes on waiting if the command exits with status 0, which may
+// have left its ranks in the background, and fails if the command fails.
 func (g *group) await(ctx context.Context, p *process, limit time.Duration) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	exited := make(chan struct{})
 	go func() {
-		_ = p.wait() // told below
+		_ = p.wait() // the error is read below
 		close(exited)
 	}()
 	for {
@@ -137,7 +137,7 @@ func (g *group) greet(c net.Conn) {
 	in := bufio.NewReaderSize(c, maxGreeting)
 	m, err := g.admit(c, in)
 	if err != nil {
-		_ = json.NewEncoder(c).Encode(Admission{Error: err.Error()}) // it is refused either way
+		_ = json.NewEncoder(c).Encode(Admission{Error: err.Error()}) // closed in any case
 		c.Close()
 		return
 	}
@@ -153,12 +153,12 @@ func (g *group) greet(c net.Conn) {
 		go g.watch(m)
 	}
 	if err != nil {
-		c.Close() // seen by who reads
+		c.Close() // the reader of this connection reports it
 	}
 }
 
-// waitForRankZero waits for rank 0, false if the group is closed first. The deadline of
-// await bounds this, not greetLimit.
+// waitForRankZero waits for rank 0 and returns false if the group is closed first. The limit
+// of await bounds the wait.
 func (g *group) waitForRankZero() bool {
 	select {
 	case <-g.arrived:
@@ -178,7 +178,7 @@ func (g *group) admit(c net.Conn, in *bufio.Reader) (*member, error) {
 		return nil, fmt.Errorf("greeting: %w", err)
 	}
 	if subtle.ConstantTimeCompare([]byte(m.Token), []byte(g.token)) != 1 {
-		return nil, fmt.Errorf("token: not that of %s; this rank belongs to another run", tokenEnv)
+		return nil, fmt.Errorf("token: differs from this run's %s; the rank belongs to another run", tokenEnv)
 	}
 	if m.Ranks < 1 || m.Ranks > ep.MaxRanks || m.Rank < 0 || m.Rank >= m.Ranks {
 		return nil, fmt.Errorf("rank: %d of %d, want 0 <= rank < ranks <= %d", m.Rank, m.Ranks, ep.MaxRanks)
@@ -186,17 +186,17 @@ func (g *group) admit(c net.Conn, in *bufio.Reader) (*member, error) {
 	return m, g.add(m)
 }
 
-// killMarked ends every process of this host whose environment holds the mark.
-// Launchers put ranks into process groups and sessions of their own (torchrun and
-// mpirun do), where a signal to the command's group does not reach them. Where there
-// is no /proc, ranks end because their connection does.
+// killMarked kills every process of this host whose environment holds the mark. Launchers
+// such as torchrun and mpirun put ranks into process groups of their own, which a signal to
+// the command's group does not reach. Without /proc it does nothing: ranks exit when their
+// connection ends.
 func killMarked(mark string) {
 	for _, pid := range marked(mark) {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone by now
 	}
 }
 
-// family lists the processes of this host whose environment holds the mark.
+// marked lists the processes of this host whose environment holds the mark.
 func marked(mark string) []int {
 	var out []int
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")

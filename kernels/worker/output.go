@@ -15,19 +15,19 @@ import (
 	"github.com/creachadair/jrpc2/channel"
 )
 
-// pipeDelay is how long a process that has ended is still listened to: a child in a session
-// of its own may hold its pipes for ever.
+// pipeDelay bounds the wait for the pipes of a process that has ended: a child in another
+// session may hold them open for ever.
 const pipeDelay = 2 * time.Second
 
-// outputPipes are the pipes that a command prints to. They are this program's own: those of
-// exec.Cmd are closed soon after the command's end, and ranks that a launcher left in the
+// outputPipes holds the pipes that a command prints to. The pipes of exec.Cmd were not taken:
+// it closes them soon after the command ends, and ranks that a launcher left in the
 // background would die when they print.
 type outputPipes struct {
 	read, given []*os.File // our ends, and the command's until it has started
 	copied      sync.WaitGroup
 }
 
-// pipe makes one, and returns both ends.
+// pipe makes a pipe and returns both ends.
 func (o *outputPipes) pipe() (r, w *os.File, err error) {
 	if r, w, err = os.Pipe(); err == nil {
 		o.read, o.given = append(o.read, r), append(o.given, w)
@@ -35,7 +35,7 @@ func (o *outputPipes) pipe() (r, w *os.File, err error) {
 	return r, w, err
 }
 
-// to makes a pipe whose bytes go to a writer.
+// to makes a pipe whose bytes are copied to writer, and returns the command's end.
 func (o *outputPipes) to(writer io.Writer) (*os.File, error) {
 	r, w, err := o.pipe()
 	if err != nil {
@@ -45,7 +45,8 @@ func (o *outputPipes) to(writer io.Writer) (*os.File, error) {
 	return w, nil
 }
 
-// started gives up the command's ends: the pipes end with its last process.
+// started closes this program's copies of the command's ends, so that the pipes end with the
+// command's last process.
 func (o *outputPipes) started() {
 	for _, w := range o.given {
 		w.Close()
@@ -53,7 +54,7 @@ func (o *outputPipes) started() {
 	o.given = nil
 }
 
-// drain waits until all that was printed is copied, if the pipes end soon.
+// drain waits until all output is copied, at most pipeDelay.
 func (o *outputPipes) drain() {
 	all := make(chan struct{})
 	go func() {
@@ -73,14 +74,14 @@ func (o *outputPipes) close() {
 	}
 }
 
-// saidLines is how many lines of free text of one process are shown, and saidBytes how much of
-// each. A worker that prints every round would hide everything else.
+// saidLines and saidBytes bound the free text that is shown of one process: a worker that
+// prints in every round would hide everything else.
 const (
 	saidLines = 20
 	saidBytes = 1000
 )
 
-// printer keeps and shows the lines that a worker prints.
+// printer stores and shows the lines that a worker prints.
 type printer struct {
 	tail *tailBuffer
 	show func(string)
@@ -103,7 +104,7 @@ func (p *printer) line(text string) {
 	}
 }
 
-// shownText is a line as it is shown: no more than saidBytes, and nothing that steers a terminal.
+// shownText cuts a line to saidBytes and removes control characters.
 func shownText(text string) string {
 	more := ""
 	if len(text) > saidBytes {
@@ -112,7 +113,7 @@ func shownText(text string) string {
 	return strings.TrimSpace(printable(text)) + more
 }
 
-// printable is text without what steers a terminal.
+// printable removes control characters and replaces white space by blanks.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) {
@@ -143,8 +144,9 @@ func (w *lineWriter) Write(b []byte) (int, error) {
 	}
 }
 
-// messageFilter leaves out what is no message, since a library that the worker uses may print to
-// standard output: whole lines, and text without a line's end before a message.
+// messageFilter passes on messages and prints everything else that arrives, since libraries
+// inside a worker may print to standard output: whole lines, or text without a newline
+// directly before a message.
 type messageFilter struct {
 	channel.Channel
 	printed *printer
@@ -166,11 +168,11 @@ func (t messageFilter) Recv() ([]byte, error) {
 	}
 }
 
-// mostBefore bounds the text before a message: each brace in it is looked at.
+// mostBefore bounds the text before a message: splitMessage tries each brace in it.
 const mostBefore = 4096
 
-// splitMessage splits a line into text and the message that ends it, nil if there is none. JSON
-// that does not speak of jsonrpc, such as a line of a log, is text.
+// splitMessage splits a line into text and the message that ends it; message is nil if there
+// is none. JSON without "jsonrpc", such as a log line, is text.
 func splitMessage(line []byte) (text, message []byte) {
 	if !bytes.Contains(line, []byte(`"jsonrpc"`)) {
 		return line, nil
@@ -213,8 +215,8 @@ func (t *tailBuffer) String() string {
 	return strings.Join(strings.Fields(printable(string(t.buf))), " ")
 }
 
-// lineLimit fails once a line grows past limit, so that a worker that prints
-// without end cannot fill this program's memory.
+// lineLimit is a reader that fails when a line exceeds limit bytes, so that a worker cannot
+// fill this program's memory.
 type lineLimit struct {
 	r     io.Reader
 	limit int

@@ -16,14 +16,13 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// probesPerVerify is how many rows the client compares itself. They are few, since
-// each costs an oracle row and its bytes on the pipe, but the worker cannot
-// foresee which.
+// probesPerVerify is the number of rows that the client compares itself. A few suffice,
+// because the worker cannot foresee which; each costs an oracle row and bytes on the pipe.
 const probesPerVerify = 4
 
-// chooseProbes picks rows at random. The generator is seeded by the operating
-// system, so that a worker cannot compute the choice. An activation has none: a probe
-// names a token, and the rows of an activation belong to experts.
+// chooseProbes picks rows at random, with a generator that the operating system seeds, so
+// that a worker cannot compute the choice. It returns nil for an activation, whose rows
+// belong to experts and not to tokens.
 func chooseProbes(w *workloads.Workload) []Probe {
 	if w.Problem.Op == ep.Activation {
 		return nil
@@ -51,8 +50,8 @@ func chooseProbes(w *workloads.Workload) []Probe {
 	return out
 }
 
-// hasEpilogue reports whether a config has an epilogue. Its output is then not the
-// oracle's, and only the worker's own reference knows what it should be.
+// hasEpilogue reports whether a config has an epilogue. The oracle does not compute
+// epilogues, so only the worker's reference can judge its output.
 func hasEpilogue(c ep.Config) bool {
 	for _, name := range []string{"epilogue", "combine.epilogue"} {
 		if v, ok := c.Values[name]; ok && v != "none" {
@@ -62,8 +61,8 @@ func hasEpilogue(c ep.Config) bool {
 	return false
 }
 
-// delivered reports whether dispatch carries out the selection of a probe: masked
-// ones it does not, nor under skip_a2a those of other ranks' experts.
+// delivered reports whether dispatch delivers the selection of a probe. It delivers no masked
+// selection, and under skip_a2a none of another rank's experts.
 func delivered(w *workloads.Workload, p Probe) bool {
 	e := int(w.Ranks[p.Rank].Experts[p.Token*w.Problem.TopK+p.K])
 	return e >= 0 && (!w.Problem.SkipA2A || e/w.Problem.LocalExperts() == p.Rank)
@@ -101,8 +100,8 @@ func blame(v kernels.Comparison, wrong int, detail string) kernels.Comparison {
 	return v
 }
 
-// checkProbe compares one row with the right answers. It returns "" where each value is
-// within the bound of at least one of them, else the first value that is not.
+// checkProbe compares one row with the right answers. It returns "" if each value is within
+// the bound of at least one answer, else the first wrong value.
 func checkProbe(o *ref.Oracle, w *workloads.Workload, at Probe, data []byte) string {
 	if n := 2 * w.Problem.Hidden; len(data) != n {
 		return fmt.Sprintf("%d bytes instead of %d", len(data), n)
@@ -118,8 +117,8 @@ func checkProbe(o *ref.Oracle, w *workloads.Workload, at Probe, data []byte) str
 	return wrong
 }
 
-// firstWrongColumn names the first column whose value is that of none of the right answers, "" if
-// there is no such column.
+// firstWrongColumn names the first column whose value matches none of the right answers; ""
+// if there is none.
 func firstWrongColumn(right []ref.Sum, data []byte) string {
 	for c := range right[0].Exact {
 		got := float64(ref.BF16ToFloat(binary.LittleEndian.Uint16(data[2*c:])))
@@ -130,9 +129,9 @@ func firstWrongColumn(right []ref.Sum, data []byte) string {
 	return ""
 }
 
-// rightRows yields the rows that a probe may show and how far off each may be. A
-// combined row may have been pre-reduced by rank, and its token cast by the library. A
-// delivered row is exact in BF16; in a quantized dtype it may be one code away, since not
+// rightRows yields the right answers of a probe with their bounds. A combined row has
+// several: ranks may add up their experts first, and libraries may cast the token. A
+// delivered row is exact in BF16; in a quantized dtype it may be off by one code, since not
 // every machine divides as IEEE 754 says.
 func rightRows(o *ref.Oracle, w *workloads.Workload, at Probe) iter.Seq[ref.Sum] {
 	if at.K < 0 {

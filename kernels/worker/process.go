@@ -18,16 +18,16 @@ import (
 	"github.com/creachadair/jrpc2/channel"
 )
 
-// stderrTail is how much of what a worker printed is kept for its howItEnded.
+// stderrTail is the number of last printed bytes that error messages quote.
 const stderrTail = 2048
 
 // maxLine bounds one message: the routing of 8 ranks x 8,192 tokens x top-22
 // takes 15 MB.
 const maxLine = 256 << 20
 
-// leaveLimit is how long a process may take to end once its connection has, and shutLimit
-// how long it may take to close a session or to shut down: what it then frees is gone with
-// the process, too.
+// leaveLimit bounds the time from the end of the connection to the end of the process, and
+// shutLimit the requests close and shutdown. A process may be killed after either, because
+// its end frees everything.
 const (
 	leaveLimit = 2 * time.Second
 	shutLimit  = 5 * time.Second
@@ -42,20 +42,20 @@ type process struct {
 	tail     *tailBuffer
 	printed  *printer
 	beats    chan struct{} // one token at most: a heartbeat came
-	ended    chan error    // the connection's last words
+	ended    chan error    // the error with which the connection ended
 	done     chan struct{} // closed when the process is gone
-	wait     func() error  // for the command to end
+	wait     func() error  // waits for the command to end
 	timeout  timeout
-	rows     string       // file for probed rows, "" where the worker may be on another host
-	requests atomic.Int64 // so far; the client numbers them so
-	busy     atomic.Bool  // nobody waits any more for the answer to the last request
+	rows     string       // file for probed rows, "" if the worker may be on another host
+	requests atomic.Int64 // sent so far: the number of the last request
+	busy     atomic.Bool  // call gave up waiting for an answer, which may still come
 	leaving  atomic.Bool  // stop has ended the connection
 
 	mu    sync.Mutex
 	last  Beat
 	exit  error
-	broke bool // exit is how the connection ended, not the process
-	freed bool // the command's number may be another's
+	broke bool // exit is the connection's error, not the process's
+	freed bool // the process id may have been reused
 }
 
 // start runs the command. A launched one must connect within limit.
@@ -132,15 +132,14 @@ func (p *process) run() error {
 	return nil
 }
 
-// reap waits for the connection to end and then for the process. A worker that
-// sent nonsense is killed; one that closed its output has two seconds to leave by
-// itself.
+// reap waits for the connection to end and then for the process. It kills a worker whose
+// connection broke at once, and one that closed its output after leaveLimit.
 func (p *process) reap() {
 	cerr := p.disconnected()
 	p.client.Close() // which also waits until what was read last has been handled
 	timer := time.AfterFunc(leaveLimit, p.kill)
 	if p.group != nil {
-		p.group.close() // the other ranks go by that
+		p.group.close() // the other ranks exit on that
 	}
 	if cerr != nil && !errors.Is(cerr, io.EOF) {
 		p.kill()
@@ -158,15 +157,15 @@ func (p *process) reap() {
 	close(p.done)
 }
 
-// disconnected waits for the end of the connection and returns its last words. That of a
-// worker over pipes ends soon after its process, even where a child holds them.
+// disconnected waits for the end of the connection and returns its error. Pipes count as
+// ended soon after the process, even if a child holds them open.
 func (p *process) disconnected() error {
 	if p.group != nil {
 		return <-p.ended
 	}
 	gone := make(chan struct{})
 	go func() {
-		_ = p.wait() // told by reap
+		_ = p.wait() // reap reads the error
 		close(gone)
 	}()
 	select {
@@ -210,7 +209,7 @@ func (p *process) onNotify(r *jrpc2.Request) {
 	}
 }
 
-// kill ends the process group without asking, and all ranks that it launched.
+// kill kills the process group and all launched ranks.
 func (p *process) kill() {
 	p.mu.Lock()
 	if !p.freed {
@@ -223,9 +222,8 @@ func (p *process) kill() {
 	}
 }
 
-// release ends what a worker over pipes left in its group when it ended. From then on the
-// group's number may be another's, and is not killed any more. Launched ranks may stay: they
-// are killed by their mark.
+// release kills what a worker over pipes left in its process group, and marks the group's id
+// as free: another group may get it. It leaves launched ranks alone; killMarked finds those.
 func (p *process) release() {
 	if p.group == nil {
 		p.kill()
@@ -241,15 +239,15 @@ func (p *process) end() {
 	p.stop()
 }
 
-// allowExit says that the process may end by itself.
+// allowExit lets launched ranks disconnect without being reported as lost.
 func (p *process) allowExit() {
 	if p.group != nil {
 		p.group.allowExit()
 	}
 }
 
-// stop closes the connection and waits for the process to go. The timer runs before, since
-// Close waits for the worker's last message, and one that hangs has none.
+// stop closes the connection and waits for the process to end. The timer starts before
+// Close, which waits for the worker's last message: a worker that hangs sends none.
 func (p *process) stop() {
 	timer := time.AfterFunc(leaveLimit, p.kill)
 	defer timer.Stop()
@@ -258,7 +256,7 @@ func (p *process) stop() {
 	<-p.done
 }
 
-// ending is the error with which the connection ended. An end by stop is none.
+// ending returns the error with which the connection ended; io.EOF if stop ended it.
 func (p *process) ending(err error) error {
 	if p.leaving.Load() {
 		return io.EOF
@@ -266,11 +264,11 @@ func (p *process) ending(err error) error {
 	return err
 }
 
-// lost reports that the process is of no use any more: it is gone, or may still be at work on
-// a request that nobody waits for.
+// lost reports whether the process can serve no more requests: its connection ended, or it
+// may still work on a request that call gave up on.
 func (p *process) lost() bool { return p.busy.Load() || p.client.IsStopped() }
 
-// howItEnded says how a dead process ended, with what it printed last.
+// howItEnded waits for the process to end, and returns the cause and its last output.
 func (p *process) howItEnded() string {
 	<-p.done
 	p.mu.Lock()
@@ -278,8 +276,8 @@ func (p *process) howItEnded() string {
 	return p.cause() + p.printedLast()
 }
 
-// cause says why the connection ended. That of a launched command names the rank:
-// how the launcher then ended says less.
+// cause says why the connection ended. For a launched command it names the rank, which says
+// more than the launcher's exit status.
 func (p *process) cause() string {
 	if p.group != nil {
 		if t := p.group.firstTrouble(); t != nil {
@@ -287,7 +285,7 @@ func (p *process) cause() string {
 		}
 		var network *net.OpError
 		if p.exit != nil && p.broke && !errors.As(p.exit, &network) {
-			return fmt.Sprintf("%s: sent what is no message: %v", p.group.first(), p.exit)
+			return fmt.Sprintf("%s: sent something that is no message: %v", p.group.first(), p.exit)
 		}
 		return p.group.first().String() + ": is gone"
 	}
@@ -297,7 +295,7 @@ func (p *process) cause() string {
 	return "worker closed the connection"
 }
 
-// printedLast is what the process printed last, ready to follow a sentence.
+// printedLast quotes the process's last output, ready to follow a sentence; "" without any.
 func (p *process) printedLast() string {
 	if said := p.tail.String(); said != "" {
 		return "; it printed: " + said
@@ -305,7 +303,7 @@ func (p *process) printedLast() string {
 	return ""
 }
 
-// progress says how far the ranks had come by the last heartbeat.
+// progress describes the last heartbeat: which ranks are late, or how far each has come.
 func (p *process) progress() string {
 	if p.group != nil {
 		if late := p.group.lateRanks(); late != "" {
@@ -333,16 +331,16 @@ func (p *process) progress() string {
 // errSilent is returned by call when the deadline passed.
 var errSilent = errors.New("no answer")
 
-// A timeout bounds a request: its context ends with errSilent. A test that must wait for
-// heartbeats, however late they come, has one of its own.
+// A timeout bounds a request: its context ends with errSilent. Tests that wait for
+// heartbeats, however late they come, replace it.
 type timeout func(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc)
 
 func timed(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, limit, errSilent)
 }
 
-// call performs one request. Heartbeats do not extend the deadline, since a worker
-// sends them even while one of its kernels spins for ever.
+// call performs one request. Heartbeats do not extend the deadline: a worker sends them even
+// while one of its kernels spins for ever.
 func (p *process) call(ctx context.Context, method string, params, result any, limit time.Duration) error {
 	if result == nil {
 		result = new(json.RawMessage)

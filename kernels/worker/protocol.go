@@ -1,10 +1,9 @@
 // Package worker runs a kernels.Backend in another process. The process speaks
-// JSON-RPC 2.0, one message a line, over its standard input and output.
-// docs/worker-protocol.md describes the protocol for people who write workers in
-// other languages. When a worker hangs, crashes or answers nonsense, the client
-// reports a Failure of the candidate in flight, starts a new process, and does
-// not run that candidate again. A worker of many processes is launched instead: its
-// ranks connect back over TCP, and rank 0 speaks the same protocol there.
+// JSON-RPC 2.0, one message a line, over its standard input and output;
+// docs/worker-protocol.md describes the protocol. When a worker hangs, crashes or breaks
+// the protocol, the client reports a Failure of the candidate in flight, starts a new
+// process, and does not run that candidate again. The ranks of a launched command connect
+// over TCP instead, and rank 0 speaks the same protocol there.
 package worker
 
 import (
@@ -28,12 +27,9 @@ const (
 	methodExplain  = "explain"
 	methodClose    = "close"
 	methodShutdown = "shutdown"
-	// notifyBeat is the only message that a worker sends by itself.
-	notifyBeat = "heartbeat"
-	// notifyFailed is sent by a launched rank that failed while others may wait for it.
-	notifyFailed = "failed"
-	// notifyAhead tells a worker whose Welcome says Ahead what to compile.
-	notifyAhead = "ahead"
+	notifyBeat     = "heartbeat" // from the worker, during a request
+	notifyFailed   = "failed"    // from a launched rank that failed while others may wait for it
+	notifyAhead    = "ahead"     // to a worker whose Welcome has Ahead: what to compile
 )
 
 // codeFailure is the JSON-RPC error code of a candidate's failure; its data is a
@@ -50,12 +46,12 @@ type Hello struct {
 type Welcome struct {
 	Protocol int          `json:"protocol"`
 	Worker   string       `json:"worker"` // name and version
-	ABI      ep.ABI       `json:"abi"`    // of what the kernels are built from
+	ABI      ep.ABI       `json:"abi"`    // hashes of the kernels' sources
 	Machine  ep.Machine   `json:"machine"`
 	Kernels  []KernelDecl `json:"kernels"`
 	Ahead    bool         `json:"ahead,omitempty"`  // the worker wants the notification ahead
 	Turns    bool         `json:"turns,omitempty"`  // the worker knows the request turns
-	Beside   []string     `json:"beside,omitempty"` // kinds of ep.Product that it runs beside calls, none where it lacks
+	Beside   []string     `json:"beside,omitempty"` // kinds of ep.Product that it runs beside calls
 }
 
 // KernelDecl declares a kernel. Rules carry its legality; a worker may still
@@ -66,17 +62,17 @@ type KernelDecl struct {
 	Doc     string          `json:"doc"`
 	Params  []kernels.Param `json:"params"`
 	Work    ep.Work         `json:"work,omitzero"`
-	Layouts []ep.Layout     `json:"layouts,omitempty"` // served, missing for expert alone
+	Layouts []ep.Layout     `json:"layouts,omitempty"` // layouts that it serves; missing means expert alone
 	Rules   []Rule          `json:"rules,omitempty"`
 	Accepts []string        `json:"accepts,omitempty"` // combine only: dispatch kernels it can follow, empty for any
 }
 
-// Rule is a condition every legal config meets: a boolean expression of the
-// expr language (expr-lang.org) over the kernel's parameters by name, over
-// problem.* and over machine.*, whose fields carry their JSON names.
+// Rule is a condition that every legal config meets: a boolean expression in the
+// expr language (expr-lang.org) over the kernel's parameters, problem.* and machine.*, by
+// their JSON names.
 type Rule struct {
 	Expr   string `json:"expr"`
-	Reason string `json:"reason"` // said when the expression is false
+	Reason string `json:"reason"` // printed if the expression is false
 }
 
 // OpenParams starts a session on one workload.
@@ -85,7 +81,7 @@ type OpenParams struct {
 	Routing string        `json:"routing"` // spec, for labels only
 	Seed    uint64        `json:"seed"`    // of the payload, see workloads.Workload.Token
 	Ranks   []RankRouting `json:"ranks"`
-	Default *ep.Config    `json:"default,omitempty"` // beside a product: the config whose calls size its share
+	Default *ep.Config    `json:"default,omitempty"` // beside a product: its share is sized by calls of this config
 }
 
 // RankRouting is the routing of one rank. Both arrays are base64 of
@@ -107,8 +103,8 @@ type Candidate struct {
 	Config  ep.Config `json:"config"`
 }
 
-// AheadParams are configs of a problem that will be prepared soon, so that a
-// worker that compiles can begin. There is no answer.
+// AheadParams lists configs that will be prepared soon, so that a worker that compiles can
+// begin. There is no answer.
 type AheadParams struct {
 	Problem ep.Problem  `json:"problem"`
 	Configs []ep.Config `json:"configs"`
@@ -130,10 +126,10 @@ type TurnsParams struct {
 // TurnsReply holds the rounds up to the first turn that failed.
 type TurnsReply struct {
 	Rounds []kernels.Rounds `json:"rounds"`
-	Failed *TurnFailure     `json:"failed,omitempty"` // of the turn behind them
+	Failed *TurnFailure     `json:"failed,omitempty"` // of the turn after Rounds
 }
 
-// TurnFailure is why a turn failed.
+// TurnFailure says why a turn failed.
 type TurnFailure struct {
 	Status ep.Status `json:"status"`
 	Reason string    `json:"reason"`
@@ -144,9 +140,9 @@ type TurnFailure struct {
 type VerifyParams struct {
 	Candidate
 	Probes []Probe `json:"probes,omitempty"`
-	// RowsFile is an empty file of the client's host. A worker that can open it may
-	// write the bytes of the probed rows there, in the order of the probes, in place of
-	// VerifyReply.Probed: as JSON they took the client longer than to judge them.
+	// RowsFile is an empty file on the client's host. A worker that can open it may write
+	// the bytes of the probed rows there, in the order of the probes, instead of into
+	// VerifyReply.Probed: parsing them as JSON took longer than judging them.
 	RowsFile string `json:"rows_file,omitempty"`
 }
 
@@ -160,10 +156,10 @@ type Probe struct {
 	K     int `json:"k"`
 }
 
-// VerifyReply is what the worker's own comparison found, and the probed rows.
+// VerifyReply holds the worker's own comparison and the probed rows.
 type VerifyReply struct {
 	kernels.Comparison
-	Probed []ProbeRow `json:"probed,omitempty"` // in the order of the probes, none where they are in RowsFile
+	Probed []ProbeRow `json:"probed,omitempty"` // in the order of the probes; missing if they are in RowsFile
 }
 
 // ProbeRow is the row of one probe: base64 of hidden little-endian BF16
@@ -172,18 +168,18 @@ type ProbeRow struct {
 	Data []byte `json:"data"`
 }
 
-// ExplainParams asks what of a prepared candidate slows the product down.
+// ExplainParams asks how a prepared candidate slows the product down.
 type ExplainParams struct {
 	Candidate
 	Rounds int `json:"rounds"`
 }
 
-// ExplainReply is the product beside the candidate, and beside single loads.
+// ExplainReply holds times of the product beside the candidate and beside single loads.
 type ExplainReply struct {
 	Effects []kernels.Effect `json:"effects"`
 }
 
-// EmptyReply is what each clock reads for a kernel that does nothing, in seconds.
+// EmptyReply holds the seconds that each clock reads for a kernel that does nothing.
 type EmptyReply struct {
 	Clocks map[string]float64 `json:"clocks"`
 }

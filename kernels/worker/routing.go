@@ -8,8 +8,9 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// openParams is the workload, and beside a product the config that its share follows from:
-// only this side can evaluate the rules that make a config the problem's default.
+// openParams returns the workload for the worker. Beside a product it adds the default
+// config, which sizes the product's share: only the client evaluates the rules that choose a
+// default.
 func (b *Backend) openParams(w *workloads.Workload) (OpenParams, error) {
 	p := routingParams(w)
 	if _, beside := w.Problem.Product(); beside {
@@ -57,8 +58,8 @@ func (p OpenParams) workload() (*workloads.Workload, error) {
 	return w, nil
 }
 
-// encode is a slice of numbers as little-endian bytes, never nil: that would be null in
-// JSON, which is no base64.
+// encode returns numbers as little-endian bytes. It never returns nil, which JSON would
+// write as null.
 func encode[T int32 | float32 | uint16](v []T) []byte {
 	b, err := binary.Append([]byte{}, binary.LittleEndian, v)
 	if err != nil {
@@ -67,11 +68,11 @@ func encode[T int32 | float32 | uint16](v []T) []byte {
 	return b
 }
 
-// decode undoes encode. The bytes are a whole number of values.
+// decode is the inverse of encode. len(b) must be a multiple of 4.
 func decode[T int32 | float32](b []byte) []T {
 	v := make([]T, len(b)/4)
 	if _, err := binary.Decode(b, binary.LittleEndian, v); err != nil {
-		panic(err) // there are as many bytes as v takes
+		panic(err) // v has the size of b
 	}
 	return v
 }

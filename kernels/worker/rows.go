@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// newRowsFile makes the file for probed rows, see VerifyParams.RowsFile. "" where there
-// can be none: then rows come in the answer.
+// newRowsFile makes VerifyParams.RowsFile and returns its name; "" if it cannot, and then
+// rows come in the answer.
 func newRowsFile() string {
 	f, err := os.CreateTemp("", "epbench-rows-*")
 	if err != nil {
@@ -17,8 +17,8 @@ func newRowsFile() string {
 	return f.Name()
 }
 
-// writeRows fills a client's file. It is not made where it is missing: then the client is
-// on another host.
+// writeRows fills the client's file. It does not create a missing one: then the client is on
+// another host.
 func writeRows(name string, rows []ProbeRow) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
@@ -35,8 +35,8 @@ func writeRows(name string, rows []ProbeRow) error {
 	return err
 }
 
-// readRows takes rows of so many bytes out of a file, which is empty afterwards. A last row
-// may be cut short.
+// readRows returns the rows of a file, each of the given number of bytes, and empties the
+// file. The last row may be shorter.
 func readRows(name string, bytes int) (rows []ProbeRow) {
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {

@@ -54,8 +54,8 @@ func (d KernelDecl) kernel() (kernels.Kernel, error) {
 	return kernels.Kernel{Name: d.Name, Op: d.Op, Doc: d.Doc, Params: d.Params, Work: d.Work, Layouts: d.Layouts, Check: check, Pairs: d.pairs()}, nil
 }
 
-// checkWords refuses names and values that the spelling of a config has no room for, and
-// params that a search could do nothing with.
+// checkWords refuses names and values that cannot be spelled in a config, params without
+// values, and params declared twice.
 func (d KernelDecl) checkWords() error {
 	if strings.Contains(d.Name, "+") {
 		return fmt.Errorf("kernel %q: a + joins the kernels of a pair; use another character", d.Name)
@@ -93,7 +93,7 @@ func (d KernelDecl) pairs() func(dispatch, combine ep.Config) error {
 	}
 }
 
-// ruleVars is what a rule sees.
+// ruleVars returns the variables of a rule: the config's values, problem and machine.
 func ruleVars(m ep.Machine, p ep.Problem, c ep.Config) map[string]any {
 	vars := map[string]any{"problem": jsonFields(p), "machine": jsonFields(m)}
 	for name, v := range c.Values {
@@ -105,12 +105,12 @@ func ruleVars(m ep.Machine, p ep.Problem, c ep.Config) map[string]any {
 	return vars
 }
 
-// fieldCache caches the results of jsonFields: a space is checked point by point on the same machine
-// and problem.
+// fieldCache caches the results of jsonFields: the points of a space have one machine and one
+// problem.
 var fieldCache sync.Map
 
-// jsonFields spells a struct by its JSON names, which is what rules are written
-// in. Numbers become ints, so that % works on them.
+// jsonFields returns the fields of a struct by their JSON names. Numbers become ints, so
+// that % works in rules.
 func jsonFields(v any) map[string]any {
 	if known, ok := fieldCache.Load(v); ok {
 		return known.(map[string]any)

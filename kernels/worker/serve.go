@@ -19,8 +19,8 @@ import (
 // beatEvery is the time between heartbeats.
 const beatEvery = 500 * time.Millisecond
 
-// Prober is implemented by sessions that can show single output rows after
-// Verify, see Probe: hidden BF16 values. k is -1 for a combined row.
+// Prober is implemented by sessions that can return single output rows after Verify: hidden
+// BF16 values. k is -1 for a combined row, see Probe.
 type Prober interface {
 	Probe(rank, token, k int) ([]uint16, error)
 }
@@ -64,14 +64,14 @@ type server struct {
 	active kernels.Session // whose progress heartbeats report
 }
 
-// opened is a session and its problem.
+// opened is an open session and its problem.
 type opened struct {
 	kernels.Session
 	problem ep.Problem
 }
 
-// beating wraps a handler so that heartbeats are sent while it works, and that a
-// Failure reaches the client as one.
+// beating wraps a handler: it sends heartbeats while the handler works, and encodes a Failure
+// for the client.
 func (s *server) beating(doing string, h jrpc2.Handler) jrpc2.Handler {
 	return func(ctx context.Context, r *jrpc2.Request) (any, error) {
 		stop := make(chan struct{})
@@ -122,8 +122,8 @@ func (s *server) hello(_ context.Context, h Hello) (Welcome, error) {
 	return w, nil
 }
 
-// accepts names the dispatch kernels that a combine can follow, nil where it can follow
-// any. What their parameters have to do with it Prepare says.
+// accepts names the dispatch kernels that a combine can follow, nil if it can follow any.
+// Whether their parameters fit is decided by Prepare.
 func accepts(all []kernels.Kernel, k kernels.Kernel) (names []string) {
 	if k.Pairs == nil {
 		return nil
@@ -136,7 +136,7 @@ func accepts(all []kernels.Kernel, k kernels.Kernel) (names []string) {
 	return names
 }
 
-// rules are those that the backend spells for a kernel.
+// rules returns the backend's conditions for a kernel.
 func (s *server) rules(kernel string) []Rule {
 	of, ok := s.backend.(kernels.Conditioned)
 	if !ok {
@@ -164,7 +164,7 @@ func (s *server) open(ctx context.Context, p OpenParams) (SessionID, error) {
 	return SessionID{s.next}, nil
 }
 
-// session finds an open session; from then on heartbeats report its progress.
+// session returns an open session, whose progress heartbeats report from now on.
 func (s *server) session(id int) (opened, error) {
 	o, ok := s.sessions[id]
 	if !ok {
@@ -180,8 +180,7 @@ func (s *server) activate(session kernels.Session) {
 	s.mu.Unlock()
 }
 
-// prepare checks legality first, so that an illegal config never reaches the
-// backend.
+// prepare prepares a legal config. An illegal one never reaches the backend.
 func (s *server) prepare(ctx context.Context, c Candidate) (struct{}, error) {
 	o, err := s.session(c.Session)
 	if err == nil {
@@ -208,7 +207,7 @@ func (s *server) run(ctx context.Context, p RunParams) (kernels.Rounds, error) {
 	return session.Run(ctx, p.Config, kernels.RunSpec{Rounds: p.Rounds, Fold: p.Fold})
 }
 
-// turns ends at the first failure, which is a candidate's: the client goes on behind it.
+// turns runs turns up to the first that fails. The client goes on after that one.
 func (s *server) turns(ctx context.Context, p TurnsParams) (r TurnsReply, err error) {
 	session, err := s.session(p.Session)
 	if err != nil {
@@ -247,7 +246,7 @@ func (s *server) explain(ctx context.Context, p ExplainParams) (r ExplainReply, 
 	}
 	e, ok := session.Session.(kernels.Explainer)
 	if !ok {
-		return r, fmt.Errorf("this worker has no loads to explain a product's slow-down with")
+		return r, fmt.Errorf("this worker cannot explain how a call slows a product down")
 	}
 	r.Effects, err = e.Explain(ctx, p.Config, p.Rounds)
 	return r, err
@@ -297,8 +296,8 @@ func (s *server) closeAll() {
 	s.backend.Close()
 }
 
-// wireError puts a Failure into the form that the client recognises. Other errors
-// pass as they are and end the session.
+// wireError encodes a Failure for the client. Other errors pass unchanged and end the
+// session.
 func wireError(err error) error {
 	var f *kernels.Failure
 	if !errors.As(err, &f) {

@@ -16,17 +16,17 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// session is one workload in the worker. When the worker has been replaced, the
-// session opens there again, and prepares candidates as they are asked for.
+// session is one workload in the worker. After the worker was replaced, the session opens
+// again in the new one and prepares candidates again when they are used.
 type session struct {
 	backend  *Backend
 	workload *workloads.Workload
 	oracle   *ref.Oracle
 	id       int
-	proc     *process // the process that id belongs to
+	proc     *process // that gave id
 	prepared map[string]bool
 	verified time.Duration // the longest comparison that passed
-	separate bool          // turns are asked for one by one, see retryOneByOne
+	separate bool          // request each turn by itself, see retryOneByOne
 }
 
 func (s *session) open(ctx context.Context) error {
@@ -89,7 +89,7 @@ func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 	return r, nil
 }
 
-// runLimit is the deadline of so many calls.
+// runLimit returns the deadline of a number of calls.
 func (s *session) runLimit(calls int) time.Duration {
 	return s.backend.limits.Round * time.Duration(1+calls/100)
 }
@@ -109,7 +109,7 @@ func (s *session) Explain(ctx context.Context, c ep.Config, rounds int) ([]kerne
 	return r.Effects, nil
 }
 
-// checkEffects wants both times in every round, since a slow-down is their ratio there.
+// checkEffects refuses effects without both times in every round: a slow-down is their ratio.
 func checkEffects(effects []kernels.Effect) error {
 	for _, e := range effects {
 		if len(e.Alone) == 0 || len(e.With) != len(e.Alone) {
@@ -119,8 +119,8 @@ func checkEffects(effects []kernels.Effect) error {
 	return nil
 }
 
-// implausible says why the times of an answer that took wall cannot be true, "" when they
-// can, and how much of wall they leave.
+// implausible says why times cannot be true, given that the answer took wall; "" if they
+// can. left is the part of wall that they do not explain.
 func (s *session) implausible(r kernels.Rounds, spec kernels.RunSpec, wall time.Duration) (why string, left time.Duration) {
 	w := s.workload
 	idle := !slices.ContainsFunc(w.Ranks, func(r workloads.Routing) bool { return r.Tokens > 0 })
@@ -146,8 +146,8 @@ func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, 
 	return rest(), nil
 }
 
-// StartVerify implements kernels.AsyncVerifier. Beside the worker's own comparison, a few
-// rows come back and are compared here.
+// StartVerify implements kernels.AsyncVerifier. The worker compares all rows; rest compares a
+// few of them here.
 func (s *session) StartVerify(ctx context.Context, c ep.Config) (rest func() kernels.Comparison, err error) {
 	if err := s.Prepare(ctx, c); err != nil {
 		return nil, err
@@ -172,10 +172,9 @@ func (s *session) StartVerify(ctx context.Context, c ep.Config) (rest func() ker
 	return func() kernels.Comparison { return s.checkProbes(probes, r.Probed, r.Comparison) }, nil
 }
 
-// verifyLimit is the deadline of a comparison. One that hangs would eat the budget of
-// a search if it had the whole of Limits.Verify: a comparison may take ten times as
-// long as the longest that passed in this session, and before there is one, the time
-// of comparing its rows at a slow 4 MB/s; the quarter of a minute is for a busy host.
+// verifyLimit returns the deadline of a comparison: ten times the longest that passed in
+// this session or, before one has, the time to compare its rows at a slow 4 MB/s; and 15 s
+// for a busy host. Limits.Verify alone would let one hang use up a search's budget.
 func (s *session) verifyLimit() time.Duration {
 	const least, slow = 15 * time.Second, 4 << 20
 	limit := 10 * s.verified
@@ -187,8 +186,8 @@ func (s *session) verifyLimit() time.Duration {
 	return min(s.backend.limits.Verify, least+limit)
 }
 
-// Close implements kernels.Session. What was measured holds even if the worker fails here, so
-// that there is no error: the next session gets a new process, which is said.
+// Close implements kernels.Session. A worker that fails here is no error, since what was
+// measured holds: Close prints it, and the next session starts a new process.
 func (s *session) Close() error {
 	if s.proc != s.backend.proc || s.proc == nil || s.proc.lost() {
 		return nil
@@ -201,8 +200,8 @@ func (s *session) Close() error {
 	return nil
 }
 
-// call performs a request about candidate c. Whatever goes wrong is a Failure of
-// c, except for a cancelled context and a worker that cannot be restarted.
+// call performs a request about candidate c. Every error is a Failure of c, except a
+// cancelled context and a worker that cannot be restarted.
 func (s *session) call(ctx context.Context, method string, params, result any, c ep.Config, limit time.Duration) error {
 	err := s.proc.call(ctx, method, params, result, limit)
 	if err == nil {
@@ -232,8 +231,8 @@ func (s *session) call(ctx context.Context, method string, params, result any, c
 	return f
 }
 
-// reportedFailure is a failure that the worker reported of c, which is not run again where it hung
-// or crashed.
+// reportedFailure returns a failure that the worker reported of c, and quarantines c if it
+// hung or crashed.
 func (s *session) reportedFailure(c ep.Config, f *kernels.Failure) *kernels.Failure {
 	if f.Status == ep.Hang || f.Status == ep.Crash {
 		return s.quarantine(c, f)
@@ -241,25 +240,24 @@ func (s *session) reportedFailure(c ep.Config, f *kernels.Failure) *kernels.Fail
 	return f
 }
 
-// quarantine puts a candidate into quarantine: it is not run again.
+// quarantine keeps a candidate from being run again.
 func (s *session) quarantine(c ep.Config, f *kernels.Failure) *kernels.Failure {
 	s.backend.quarantined[quarantineKey(s.workload, c)] = f
 	return f
 }
 
-// asFailure is the Failure that an RPC error carries, nil if it carries none.
+// asFailure returns the Failure that an RPC error carries, nil if it carries none.
 func asFailure(err error) *kernels.Failure {
 	var rpc *jrpc2.Error
 	if !errors.As(err, &rpc) || rpc.Code != codeFailure {
 		return nil
 	}
 	var d failureData
-	_ = json.Unmarshal(rpc.Data, &d) // no status is a crash
+	_ = json.Unmarshal(rpc.Data, &d) // reported turns a missing status into a crash
 	return reported(d.Status, rpc.Message)
 }
 
-// reported is a failure as a worker reported it. A word that is no status of a failure
-// counts as a crash.
+// reported makes a Failure of a worker's words. An unknown status, or ok, becomes a crash.
 func reported(status ep.Status, reason string) *kernels.Failure {
 	if status == ep.OK || !slices.Contains(ep.Statuses(), status) {
 		status = ep.Crash

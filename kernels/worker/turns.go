@@ -10,17 +10,16 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// mostTurns of one request share the way to the worker, and a worker that hangs is not
-// waited for much longer than with one: a turn has turnLimit besides the deadline of the
-// longest.
+// mostTurns bounds the turns of one request, and turnLimit is what each adds to the
+// deadline of the longest. Together they bound the wait for a worker that hangs.
 const (
 	mostTurns = 32
 	turnLimit = 2 * time.Second
 )
 
-// RunTurns implements kernels.TurnRunner: the way to the worker and back takes as long as a
-// short sample, and is gone once for all turns. A worker that is lost on the way does not
-// say in which turn; then each is asked for by itself, which shows it.
+// RunTurns implements kernels.TurnRunner with one request for all turns: a request takes as
+// long as a short sample. If the worker is lost, RunTurns requests each turn by itself to find
+// the one that caused it.
 func (s *session) RunTurns(ctx context.Context, turns []kernels.Turn) ([]kernels.Rounds, error) {
 	turns = turns[:min(len(turns), mostTurns)]
 	most := 0
@@ -33,7 +32,7 @@ func (s *session) RunTurns(ctx context.Context, turns []kernels.Turn) ([]kernels
 		}
 		most = max(most, t.Fold)
 	}
-	// A process that was replaced on the way has not heard of the turns before.
+	// A process that was replaced meanwhile has not prepared the earlier turns.
 	replaced := slices.ContainsFunc(turns, func(t kernels.Turn) bool { return !s.prepared[t.Config.Key()] })
 	if !s.backend.welcome.Turns || s.separate || replaced {
 		return s.oneByOne(ctx, turns)
@@ -46,9 +45,9 @@ func (s *session) RunTurns(ctx context.Context, turns []kernels.Turn) ([]kernels
 	return s.plausibleRounds(turns, r, time.Since(begin))
 }
 
-// retryOneByOne asks for each turn by itself where the request for all was lost. If no turn is to
-// blame, the session asks for each by itself from then on: another loss would cost the
-// deadline and a new process in every round.
+// retryOneByOne requests each turn by itself after the request for all was lost. If all turns
+// then pass, the session requests turns one by one from now on: losing the worker in every
+// round would cost the deadline and a new process each time.
 func (s *session) retryOneByOne(ctx context.Context, turns []kernels.Turn, lost error) ([]kernels.Rounds, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -76,8 +75,8 @@ func (s *session) oneByOne(ctx context.Context, turns []kernels.Turn) (done []ke
 	return done, nil
 }
 
-// plausibleRounds are the rounds of an answer that took wall, up to the first turn that failed or
-// whose times cannot be true.
+// plausibleRounds returns the rounds of an answer that took wall, up to the first turn that
+// failed or whose times cannot be true.
 func (s *session) plausibleRounds(turns []kernels.Turn, r TurnsReply, wall time.Duration) ([]kernels.Rounds, error) {
 	for i, t := range turns {
 		if i == len(r.Rounds) {
@@ -85,7 +84,7 @@ func (s *session) plausibleRounds(turns []kernels.Turn, r TurnsReply, wall time.
 				return r.Rounds, s.reportedFailure(t.Config, reported(r.Failed.Status, r.Failed.Reason))
 			}
 			if i > 0 {
-				return r.Rounds, nil // the rest is asked for next
+				return r.Rounds, nil // the caller requests the rest
 			}
 			return nil, s.quarantine(t.Config, kernels.Failf(ep.Unstable, "no round came back for %d turns", len(turns)))
 		}

@@ -8,7 +8,8 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// narrow is the range in which a logarithmic axis would have too few ticks.
+// narrow is the factor between values up to which timeAxis is linear: a logarithmic axis
+// would have too few ticks.
 const narrow = 4
 
 // timeAxis fits an axis to values: linear where they are within a factor of four,
@@ -24,8 +25,8 @@ func timeAxis(a *plot.Axis, values []float64) {
 	a.Tick.Marker = plot.TickerFunc(roundTicks)
 }
 
-// logTime makes an axis logarithmic, over all positive values, with ticks at 1, 2
-// and 5. Values of 0 and below cannot be shown: see clamp.
+// logTime makes an axis logarithmic over all positive values, with ticks at 1, 2 and 5. clamp
+// handles values of 0 and below.
 func logTime(a *plot.Axis, values []float64) {
 	lo, hi := math.Inf(1), math.Inf(-1)
 	for _, v := range values {
@@ -45,8 +46,8 @@ func logTime(a *plot.Axis, values []float64) {
 	a.Tick.Marker = plot.TickerFunc(decadeTicks)
 }
 
-// decadeTicks labels 1, 2 and 5 of every decade, or powers of ten where there are
-// many decades.
+// decadeTicks labels 1, 2 and 5 of every decade, or only powers of ten if there are many
+// decades.
 func decadeTicks(lo, hi float64) []plot.Tick {
 	if !(lo > 0) {
 		return nil
@@ -75,10 +76,10 @@ func decadeTicks(lo, hi float64) []plot.Tick {
 	return ticks
 }
 
-// zeroToken is the place of 0 tokens on a logarithmic axis.
+// zeroToken is the position of 0 tokens on a logarithmic axis.
 const zeroToken = 0.5
 
-// tokenX is the place of a token count on a logarithmic axis.
+// tokenX returns the position of a token count on a logarithmic axis.
 func tokenX(tokens int) float64 {
 	if tokens <= 0 {
 		return zeroToken
@@ -86,8 +87,8 @@ func tokenX(tokens int) float64 {
 	return float64(tokens)
 }
 
-// logTokens makes the X axis logarithmic, with a tick at every measured count and
-// labels where there is room.
+// logTokens makes the X axis logarithmic, with a tick at every measured count and labels as
+// space allows.
 func logTokens(a *plot.Axis, counts []int) {
 	counts = slices.Compact(slices.Sorted(slices.Values(counts)))
 	if len(counts) == 0 {
@@ -121,7 +122,7 @@ func clamp(v float64, a *plot.Axis) float64 {
 	return v
 }
 
-// fromZero makes an axis of numbers from 0, with round labelled ticks.
+// fromZero makes a linear axis from 0 to just above hi.
 func fromZero(a *plot.Axis, hi float64) {
 	if !(hi > 0) {
 		hi = 1

@@ -13,8 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// compare draws the second of two runs against the first. Runs that cannot be
-// compared give no figure.
+// compare draws the second of two runs against the first; nothing if they cannot be compared.
 func compare(runs []*reports.Loaded, o Options) []Figure {
 	if len(runs) != 2 {
 		return nil
@@ -26,7 +25,7 @@ func compare(runs []*reports.Loaded, o Options) []Figure {
 	return ComparisonFigures(c, o.Fail)
 }
 
-// perFigure is how many cases one figure of a comparison holds.
+// perFigure is the largest number of cases in one figure of a comparison.
 const perFigure = 40
 
 // ComparisonFigures draws a comparison. fail is the gate's threshold as a
@@ -44,7 +43,8 @@ func ComparisonFigures(c *reports.Comparison, fail float64) []Figure {
 	return out
 }
 
-// forest is the ratios of some cases with their intervals, one below the other.
+// forest is a forest plot: the ratios of some cases with their intervals, one below the
+// other.
 type forest struct {
 	c    *reports.Comparison
 	page []reports.Compared
@@ -105,8 +105,8 @@ func (f forest) label(x reports.Compared) string {
 	return s
 }
 
-// extent covers the intervals, the band and the gate, up to a factor of four:
-// beyond, one case would flatten the others.
+// extent returns the range of the intervals, the band and the gate, at most a factor of four:
+// one extreme case would flatten the others.
 func (f forest) extent() (lo, hi float64) {
 	lo, hi = 1, 1
 	for _, x := range f.page {

@@ -25,8 +25,8 @@ import (
 type Figure struct {
 	Name   string // file name without its ending: latency-dispatch-bf16
 	Title  string // one line, drawn above the picture
-	Alt    string // the picture in words, with the values that count; SVG files hold it as their description
-	Source string // where the numbers are from, drawn below: machine, date, run
+	Alt    string // the picture in words, with the important values; SVG files hold it as their description
+	Source string // origin of the numbers, drawn below: machine, date, run
 	Width  vg.Length
 	Height vg.Length
 	draw   func(draw.Canvas)
@@ -72,8 +72,8 @@ func canvas(width, height vg.Length, format string, scale float64) (vg.CanvasWri
 	return c, nil
 }
 
-// described is an SVG with the picture in words. Beside the font that its text
-// was measured with it names fonts of the same widths that every browser has.
+// described adds the picture in words to an SVG. After the font that measured its text it
+// names fonts of the same widths that every browser has.
 func (f Figure) described(svg string) string {
 	svg = strings.ReplaceAll(svg, "font-family:Liberation Sans;", "font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")
 	at := strings.Index(svg, "<svg ")
@@ -88,8 +88,7 @@ type Kind struct {
 	draw func(runs []*reports.Loaded, o Options) []Figure
 }
 
-// Draw makes the kind's figures of the runs, none where there is nothing to
-// show.
+// Draw makes the kind's figures of the runs, none if there is nothing to show.
 func (k Kind) Draw(runs []*reports.Loaded, o Options) []Figure {
 	figures := k.draw(runs, o)
 	seen := map[string]int{} // cases may differ in what the file name leaves out
@@ -105,8 +104,7 @@ func (k Kind) Draw(runs []*reports.Loaded, o Options) []Figure {
 	return figures
 }
 
-// perCase is a kind with a figure for every case, or none where draw returns
-// nil.
+// perCase makes a kind with one figure for every case for which draw returns one.
 func perCase(name, title string, draw func(*reports.Case, Options) *Figure) func([]*reports.Loaded, Options) []Figure {
 	return func(runs []*reports.Loaded, o Options) (out []Figure) {
 		for _, l := range runs {
@@ -124,8 +122,7 @@ func perCase(name, title string, draw func(*reports.Case, Options) *Figure) func
 	}
 }
 
-// groupKind is a kind with a figure for every group of problems: lines over
-// token counts.
+// groupKind is a kind with one figure of lines over token counts for every group of problems.
 type groupKind struct {
 	name, title string
 	height      vg.Length // inches
@@ -159,8 +156,8 @@ func (k groupKind) figures(runs []*reports.Loaded, o Options) (out []Figure) {
 	return out
 }
 
-// sourceOf says where numbers are from. Runs in a row of one machine and day are
-// listed behind it.
+// sourceOf names the machine, date and run of each run. It names machine and date once for
+// successive runs that share them.
 func sourceOf(runs ...*reports.Loaded) string {
 	var out []string
 	last := ""
@@ -182,12 +179,12 @@ func sourceOf(runs ...*reports.Loaded) string {
 	return strings.Join(out, "; ")
 }
 
-// Options are what the runs do not say.
+// Options holds the settings of pictures.
 type Options struct {
-	Speeds reports.Speeds // that limits are worked out from
+	Speeds reports.Speeds // behind limits
 	X, Y   string         // parameters on the axes of a heatmap; "": SMs and threads
 	Beside bool           // pareto: time alone and cost beside a product on one sheet
-	Loads  []Load         // of the routings, for imbalance
+	Loads  []Load         // for imbalance
 	Fail   float64        // the gate's threshold in a comparison, as a fraction; 0: none
 	// Compare says what a comparison compares.
 	Compare reports.CompareOptions

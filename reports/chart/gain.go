@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// gain draws what a sweep is for: how much faster than the default each case
-// became, with the interval of its decision.
+// gain draws how much faster than the default each case became, with the interval of its
+// decision.
 var gain = groupKind{"gain", "Gain", 3.8, (*seriesBuilder).addGain, drawGain, func(s series) string {
 	best := s.highest()
 	return fmt.Sprintf("at most %.2fx [%.2f, %.2f] at %d tokens", best.mid, best.lo, best.hi, best.tokens)
@@ -30,7 +30,7 @@ func (b *seriesBuilder) addGain(l *reports.Loaded, c *reports.Case) {
 	b.ours = addPoint(b.ours, b.label(l, c), point{c.Problem.Tokens, g.Mid, orElse(g.Low, g.Mid), orElse(g.High, g.Mid)})
 }
 
-// orElse is v where it is a number.
+// orElse returns v if it is finite.
 func orElse(v, otherwise float64) float64 {
 	if finite(v) {
 		return v
@@ -38,8 +38,8 @@ func orElse(v, otherwise float64) float64 {
 	return otherwise
 }
 
-// linearGains are drawn on an axis of equal steps; larger ones on a logarithmic
-// one, where twice as fast looks the same everywhere.
+// linearGains is the largest gain on a linear axis. Larger ones take a logarithmic axis, on
+// which a factor of two has the same length everywhere.
 const linearGains = 2.5
 
 func drawGain(c draw.Canvas, all []series) {
@@ -66,8 +66,8 @@ func gainAxis(a *plot.Axis, values []float64) {
 // bandwidth draws the bytes that the busiest rank moves in a second.
 var bandwidth = groupKind{"bandwidth", "Bandwidth", 3.6, (*seriesBuilder).addBandwidth, drawBandwidth, func(s series) string { return fmt.Sprintf("at most %.1f GB/s", s.highest().mid) }}
 
-// addBandwidth adds winner and default of a case. The bytes are those of the
-// wire limit, each token once to each rank that needs it, or of the memory limit.
+// addBandwidth adds winner and default of a case. It counts the bytes of the wire limit (each
+// token once to each rank that needs it) or of the memory limit.
 func (b *seriesBuilder) addBandwidth(l *reports.Loaded, c *reports.Case) {
 	winner := c.Winner()
 	if winner == nil || winner.Median.Mid <= 0 || c.Bytes() == 0 {
@@ -138,7 +138,7 @@ func drawShare(c draw.Canvas, all []series, name, what string) {
 	p.Draw(key.below(c))
 }
 
-// level is a line across the plot.
+// level returns a horizontal line across the plot.
 func level(p *plot.Plot, y float64, st draw.LineStyle) *plotter.Line {
 	return &plotter.Line{XYs: plotter.XYs{{X: p.X.Min, Y: y}, {X: p.X.Max, Y: y}}, LineStyle: st}
 }

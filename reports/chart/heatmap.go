@@ -28,7 +28,7 @@ func heatmap(c *reports.Case, o Options) *Figure {
 	return &Figure{Alt: h.alt(c), Width: 6.4 * vg.Inch, Height: vg.Length(1.9+0.3*float64(min(len(h.ys), 14))) * vg.Inch, draw: h.draw}
 }
 
-// grid holds the best time for each pair of values of two parameters.
+// grid holds the best time for each pair of values of two parameters. wins is the winner's pair.
 type grid struct {
 	x, y   string // parameters
 	xs, ys []ep.Value
@@ -40,7 +40,7 @@ type grid struct {
 
 // gridPoint is one pair of values.
 type gridPoint struct {
-	seconds float64   // NaN where nothing has times
+	seconds float64   // NaN if no config has times
 	status  ep.Status // of the first failure there
 }
 
@@ -61,7 +61,7 @@ func gridOf(c *reports.Case, x, y string) grid {
 	return h
 }
 
-// add takes entries fastest first, so that the first with times is the best.
+// add adds an entry. Entries come fastest first, so that the first with times is the best.
 func (h *grid) add(at [2]ep.Value, e *reports.Entry) {
 	if !slices.Contains(h.xs, at[0]) {
 		h.xs = append(h.xs, at[0])
@@ -98,7 +98,7 @@ func (h grid) draw(c draw.Canvas) {
 				q.crossed, q.text = true, string(s.status)
 			} else {
 				over := s.seconds/h.best - 1
-				// The root spends most of the scale on small losses.
+				// The square root gives small losses most of the scale.
 				q.value, q.text = math.Sqrt(min(over, darkest)/darkest), lossText(over)
 			}
 			m.list = append(m.list, q)
@@ -107,8 +107,7 @@ func (h grid) draw(c draw.Canvas) {
 	drawMatrix(h.key(c), m, axisNames{h.x, wordsOf(h.xs)}, axisNames{h.y, wordsOf(h.ys)})
 }
 
-// key draws what colours, frame, crosses and blanks mean, and returns what is
-// left above it.
+// key explains colours, frame, crosses and blanks at the bottom, and returns the canvas above.
 func (h grid) key(c draw.Canvas) draw.Canvas {
 	note := words(tickSize, muted)
 	note.YAlign = draw.YBottom
@@ -157,8 +156,8 @@ func wordsOf(vs []ep.Value) []string {
 	return out
 }
 
-// axesOf picks the parameters of a heatmap: those asked for, else SMs and
-// threads, else those with the most values.
+// axesOf picks the parameters of a heatmap: the requested ones, else SMs and threads, else
+// those with the most values.
 func axesOf(c *reports.Case, o Options) (x, y string) {
 	counts := map[string]map[ep.Value]bool{}
 	for _, e := range c.Entries {
@@ -182,7 +181,7 @@ func axesOf(c *reports.Case, o Options) (x, y string) {
 	return x, y
 }
 
-// rank puts SMs and threads first.
+// rank orders parameters: SMs and threads first.
 func rank(name string) int {
 	for i, suffix := range []string{"sms", "blocks", "threads"} {
 		if name == suffix || strings.HasSuffix(name, "."+suffix) {

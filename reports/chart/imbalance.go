@@ -13,16 +13,16 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Load is what one routing drew.
+// Load holds the load of experts and ranks under one routing.
 type Load struct {
 	Title   string      // problem and routing
 	Name    string      // for file names
-	Experts []int       // tokens each expert receives
-	Ranks   []int       // tokens each rank receives, one a selection
-	Traffic [][]float64 // [source][destination] tokens, one a distinct rank
+	Experts []int       // tokens that each expert receives
+	Ranks   []int       // rows that each rank receives: one for each selection
+	Traffic [][]float64 // [source][destination] tokens; a token counts once for each rank
 }
 
-// imbalance draws the loads of routings, which the caller has drawn again.
+// imbalance draws the loads of routings; see Loads.
 func imbalance(_ []*reports.Loaded, o Options) []Figure {
 	var out []Figure
 	for _, l := range o.Loads {
@@ -92,7 +92,7 @@ func everyOther(ticks []plot.Tick) []plot.Tick {
 	return ticks
 }
 
-// bars are upright bars at 0, 1, 2, ...
+// bars draws vertical bars at 0, 1, 2, ...
 type bars struct {
 	heights []int
 	color   interface{ RGBA() (r, g, b, a uint32) }
@@ -146,7 +146,7 @@ func (l Load) alt() string {
 		l.Title, len(l.Experts), most, ratio(most, expert), len(l.Ranks), ratio(top, rank))
 }
 
-// LoadOf measures what a routing drew.
+// LoadOf measures the load of a drawn routing.
 func LoadOf(w *workloads.Workload) Load {
 	p := w.Problem
 	l := Load{
@@ -168,9 +168,8 @@ func LoadOf(w *workloads.Workload) Load {
 	return l
 }
 
-// Loads draws the routings of runs again, each shape at its largest token count.
-// missing names those that cannot be drawn here, such as a trace whose file is
-// elsewhere.
+// Loads draws the routings of runs again, each shape at its largest token count. missing says
+// which cannot be drawn here, such as a trace whose file is elsewhere.
 func Loads(runs []*reports.Loaded) (loads []Load, missing []string) {
 	type id struct {
 		group   group

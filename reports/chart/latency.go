@@ -48,7 +48,7 @@ type seriesBuilder struct {
 	ours    []series // winners, a line for each routing
 	others  []series // peers
 	base    series   // the default under the first routing
-	limit   series   // the wire or memory limit there
+	limit   series   // the wire or memory limit under the first routing
 }
 
 // addTimes adds the times of a case.
@@ -93,7 +93,7 @@ func addPoint(list []series, label string, q point) []series {
 	return list
 }
 
-// finish styles the lines and sorts their points.
+// finish sets the styles of the lines and sorts their points.
 func (b *seriesBuilder) finish() []series {
 	all := append(b.ours, b.others...)
 	for i := range all {
@@ -115,7 +115,7 @@ func (b *seriesBuilder) finish() []series {
 	return all
 }
 
-// label names the line of a case of ours.
+// label names the line of one of our cases.
 func (b *seriesBuilder) label(l *reports.Loaded, c *reports.Case) string {
 	label := c.Routing
 	if c.Problem.Precision == ep.Reduced {

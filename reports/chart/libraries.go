@@ -13,18 +13,18 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Size of one panel of libraries.
+// panelWidth and panelHeight are the size of one panel.
 const panelWidth, panelHeight = 3.3 * vg.Inch, 2.7 * vg.Inch
 
-// work is a panel: libraries that do the same for one op.
+// work is a panel of libraries that do the same work for one op.
 type work struct {
 	name  string
 	tuned []series // a line for each library
 	plain []series // the default of each
 }
 
-// libraryPicture is one picture: a column of panels for each op, a panel for each kind of
-// work, so that lines in one panel may be compared.
+// libraryPicture is a picture with a column of panels for each op and a panel for each kind
+// of work, so that the lines of a panel can be compared.
 type libraryPicture struct {
 	shape   ep.Problem
 	routing string
@@ -32,7 +32,7 @@ type libraryPicture struct {
 	names   []string // of libraries, in the order of their colours
 }
 
-// libraries draws what several libraries take under one routing, tuned and by default.
+// libraries draws the times of several libraries under one routing, tuned and by default.
 func libraries(runs []*reports.Loaded, _ Options) []Figure {
 	if len(runs) < 2 {
 		return nil
@@ -85,7 +85,8 @@ func (p *libraryPicture) add(c reports.LibraryComparison) {
 	}
 }
 
-// style gives each library its colour in all panels. Its default is a thin dashed line.
+// style gives each library one colour in all panels. A library's default is a thin dashed
+// line.
 func (p *libraryPicture) style() {
 	for _, column := range p.columns {
 		for _, w := range column {

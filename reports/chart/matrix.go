@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// cell is one square of a matrix picture.
+// cell is one square of a matrix.
 type cell struct {
 	col, row int
 	value    float64 // on the colour scale, 0 to 1; NaN: no colour
@@ -18,7 +18,7 @@ type cell struct {
 	boxed    bool // winner: framed
 }
 
-// matrix draws squares whose columns and rows are at 0, 1, 2, ...
+// matrix draws cells; columns and rows are at 0, 1, 2, ...
 type matrix struct {
 	list       []cell
 	cols, rows int
@@ -80,14 +80,14 @@ func (q cell) draw(c draw.Canvas, r vg.Rectangle) {
 	c.FillText(st, vg.Point{X: (r.Min.X + r.Max.X) / 2, Y: (r.Min.Y + r.Max.Y) / 2}, q.text)
 }
 
-// ramp runs from light to dark in one hue, so that it reads the same in grey:
-// ColorBrewer's Blues (Harrower and Brewer 2003), without its lightest step.
+// ramp is a colour scale from light to dark in one hue, which also works in grey:
+// ColorBrewer's Blues (Harrower and Brewer 2003) without the lightest step.
 var ramp = []color.RGBA{
 	{0xde, 0xeb, 0xf7, 0xff}, {0xc6, 0xdb, 0xef, 0xff}, {0x9e, 0xca, 0xe1, 0xff}, {0x6b, 0xae, 0xd6, 0xff},
 	{0x42, 0x92, 0xc6, 0xff}, {0x21, 0x71, 0xb5, 0xff}, {0x08, 0x51, 0x9c, 0xff}, {0x08, 0x30, 0x6b, 0xff},
 }
 
-// shade is the colour of a value from 0, light, to 1, dark.
+// shade returns the colour of a value from 0 (light) to 1 (dark).
 func shade(v float64) color.RGBA {
 	at := min(max(v, 0), 1) * float64(len(ramp)-1)
 	i := min(int(at), len(ramp)-2)
@@ -96,7 +96,7 @@ func shade(v float64) color.RGBA {
 	return color.RGBA{mix(a.R, b.R), mix(a.G, b.G), mix(a.B, b.B), 0xff}
 }
 
-// inkOn is the text colour that contrasts more with a fill.
+// inkOn returns the text colour that contrasts more with a fill.
 func inkOn(fill color.RGBA) color.RGBA {
 	if 0.299*float64(fill.R)+0.587*float64(fill.G)+0.114*float64(fill.B) < 140 {
 		return paper
@@ -120,7 +120,7 @@ func drawMatrix(c draw.Canvas, m matrix, x, y axisNames) {
 	p.Draw(c)
 }
 
-// axisNames are the labels of columns or rows.
+// axisNames holds the labels of columns or rows.
 type axisNames struct {
 	label string
 	names []string
@@ -137,7 +137,7 @@ func (a axisNames) ticks() plot.ConstantTicks {
 	return out
 }
 
-// slanted says that the names are too long to stand side by side.
+// slanted reports whether the names are too long to stand side by side.
 func (a axisNames) slanted() bool {
 	total := vg.Length(0)
 	for _, n := range a.names {

@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// pareto draws time against SMs; of a run beside products, where asked, alone and beside
-// on one sheet.
+// pareto draws time against SMs. With Options.Beside it draws the time alone and the cost
+// beside a product in one figure.
 func pareto(c *reports.Case, o Options) *Figure {
 	if o.Beside {
 		return paretoBeside(c)
@@ -24,7 +24,7 @@ func pareto(c *reports.Case, o Options) *Figure {
 	return &Figure{Alt: paretoAlt(front), Width: 6.4 * vg.Inch, Height: 3.8 * vg.Inch, draw: func(dc draw.Canvas) { drawPareto(dc, front) }}
 }
 
-// timeLabel names what a problem's times are.
+// timeLabel returns the axis label for a problem's times.
 func timeLabel(p ep.Problem) string {
 	if p.Objective == ep.Beside {
 		return "cost of one call (us)"
@@ -69,7 +69,7 @@ func drawPareto(c draw.Canvas, f reports.Pareto) {
 	p.Draw(key.below(c))
 }
 
-// marked points at a config that says how many SMs it takes.
+// marked marks an entry in the plot and the legend, if it has a time and a number of SMs.
 func (l *legend) marked(p panel, e *reports.Entry, name string, shape draw.GlyphDrawer) {
 	if e == nil || !e.OK() || e.Cost.SMs == 0 {
 		return

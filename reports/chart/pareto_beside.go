@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// paretoBeside draws on one sheet the time of a call alone and its cost beside a
-// product, against SMs.
+// paretoBeside draws the time of a call alone and its cost beside a product, both against SMs,
+// in one figure.
 func paretoBeside(c *reports.Case) *Figure {
 	b, ok := reports.BesideParetoOf(c)
 	if !ok {
@@ -62,6 +62,6 @@ func drawBeside(c draw.Canvas, b reports.BesidePareto) {
 
 func besideAlt(b reports.BesidePareto) string {
 	alone, cost := b.Alone.Front[len(b.Alone.Front)-1], b.Cost.Front[len(b.Cost.Front)-1]
-	return fmt.Sprintf("%s: alone the least is %s us on %d SMs; the least cost beside the product is %s us on %d SMs; %d of %d configs send and receive apart.",
+	return fmt.Sprintf("%s: the least time alone is %s us on %d SMs; the least cost beside the product is %s us on %d SMs; %d of %d configs send and receive in separate kernels.",
 		b.Cost.Case.Title(), reports.Micros(alone.Level).Text, alone.Cost.SMs, reports.Micros(cost.Level).Text, cost.Cost.SMs, len(b.Phased), len(b.Cost.All))
 }

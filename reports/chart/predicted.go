@@ -12,15 +12,14 @@ import (
 
 // Forecast is a predicted time at one rank count.
 type Forecast struct {
-	Panel  string // what one panel shows: the op
-	Line   string // model and routing
+	Panel  string // the op; each has a panel
+	Line   string // model and routing; each has a line
 	Ranks  int
 	Micros float64
-	Limit  string // what decides the time: the marker
+	Limit  string // the largest part of the time; each has a marker
 }
 
-// Predicted draws predicted times against ranks, a panel for each op. The marker of a
-// point says what limits it there.
+// Predicted draws predicted times against ranks.
 func Predicted(title, source string, all []Forecast) Figure {
 	p := forecasts{all: all}
 	for _, f := range all {
@@ -42,7 +41,7 @@ type forecasts struct {
 	panels, lines, limits []string
 }
 
-// of lists the points of a line in a panel, in the order given.
+// of lists the points of a line in a panel.
 func (p forecasts) of(panel, line string) []Forecast {
 	var out []Forecast
 	for _, f := range p.all {

@@ -14,8 +14,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// samples draws each round of the winner, the default and its twin, and beside
-// them the default against itself.
+// samples draws each round of the winner, the default and its twin, and next to them the
+// default against itself.
 func samples(c *reports.Case, _ Options) *Figure {
 	shown := shownEntries(c)
 	if len(shown) == 0 {
@@ -24,7 +24,7 @@ func samples(c *reports.Case, _ Options) *Figure {
 	return &Figure{Alt: samplesAlt(c, shown), Width: 6.8 * vg.Inch, Height: 3.6 * vg.Inch, draw: func(dc draw.Canvas) { drawSamples(dc, c, shown) }}
 }
 
-// shownEntries are those of winner, default and twin that have times, in this order.
+// shownEntries returns winner, default and twin, as far as they have times.
 func shownEntries(c *reports.Case) []*reports.Entry {
 	var out []*reports.Entry
 	if winner := c.Winner(); winner != nil {
@@ -57,7 +57,7 @@ func drawSamples(c draw.Canvas, cs *reports.Case, shown []*reports.Entry) {
 		p.Add(across{e.Median.Mid * 1e6, line})
 		name := sampleLabel(cs, e)
 		if e == cs.Winner() {
-			name = "winner " + e.Config.ID() // its full spelling has no room; Alt has it
+			name = "winner " + e.Config.ID() // the full spelling is too long here; Alt has it
 		}
 		key.add(elide(name, words(tickSize, ink), 300), &line, &mark)
 	}
@@ -70,8 +70,8 @@ func drawSamples(c draw.Canvas, cs *reports.Case, shown []*reports.Entry) {
 	p.Draw(main)
 }
 
-// sampleStyle is the number of an entry's style: the same in all pictures, whichever entry
-// is the fastest there and where the default has won.
+// sampleStyle returns the number of an entry's style, which depends only on its role, so that
+// it is the same in all pictures.
 func sampleStyle(e *reports.Entry) int {
 	switch e.Role {
 	case record.Default:
@@ -90,7 +90,7 @@ func sampleLabel(c *reports.Case, e *reports.Entry) string {
 	return c.Label(e)
 }
 
-// across draws a median over the whole width.
+// across draws a horizontal line over the whole width.
 type across struct {
 	y    float64
 	line draw.LineStyle
@@ -104,7 +104,7 @@ func (a across) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// twinRatios are the rounds' ratios of twin to default.
+// twinRatios returns the ratio of twin to default in each round.
 func twinRatios(c *reports.Case) []float64 {
 	d := c.Default()
 	for _, e := range c.Entries {
@@ -115,13 +115,13 @@ func twinRatios(c *reports.Case) []float64 {
 	return nil
 }
 
-// drawTwin draws the rounds' ratios of the default to itself, which are noise.
+// drawTwin draws the ratios of the default to itself, which are noise.
 func drawTwin(c draw.Canvas, cs *reports.Case, ratios []float64) {
 	p := newPlot("A/A", "twin / default")
 	points := plotter.XYs{}
 	far := 0.002
 	for i, r := range ratios {
-		// A fixed spread over the width keeps equal values apart.
+		// Spreading points over the width keeps equal values apart.
 		points = append(points, plotter.XY{X: math.Mod(float64(i)*0.618, 1) - 0.5, Y: r})
 		far = max(far, math.Abs(r-1))
 	}

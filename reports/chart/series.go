@@ -50,8 +50,8 @@ func (s series) addTo(p *plot.Plot) {
 	}
 }
 
-// errorBars draws the interval of each point as a thin line. Bands of several
-// series that lie over each other cannot be told apart on a grey print.
+// errorBars draws the interval of each point as a thin line: on grey prints the bands of
+// overlapping series cannot be told apart.
 type errorBars struct {
 	points []point
 	line   draw.LineStyle
@@ -68,15 +68,15 @@ func (e errorBars) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// group is what the problems of one picture share: all that may share a line.
+// group holds what the problems of one picture share.
 type group struct {
 	ep.Problem
-	work string // of libraries whose times hold different things; "" where all hold the same
+	work string // inside the times; "" if all libraries do the same work
 }
 
-// groupOf leaves out the token counts, the precision, which the label says, and the
-// mode: peers are measured eagerly and ours from a graph, and the label says which.
-// A combine has no dtype: it travels as BF16. Where the work is known it says the layout.
+// groupOf returns the group of a problem. It leaves out token counts, precision and mode,
+// which labels name: peers are often measured eagerly and ours from a graph. It leaves out
+// the dtype of a combine, which always sends BF16, and the layout if work says it.
 func groupOf(p ep.Problem, work string) group {
 	if work != "" {
 		p.Layout = ""
@@ -88,7 +88,7 @@ func groupOf(p ep.Problem, work string) group {
 	return group{Problem: p}
 }
 
-// workOf is what the time of a case's winner holds, "" where the run does not say.
+// workOf returns the work inside the time of a case's winner, "" if the run does not say.
 func workOf(l *reports.Loaded, c *reports.Case) string {
 	w := c.Winner()
 	if w == nil {
@@ -97,8 +97,8 @@ func workOf(l *reports.Loaded, c *reports.Case) string {
 	return l.Run.Work(c.Problem.Op, w.Config).Key(c.Problem)
 }
 
-// has reports whether a case belongs into the picture. Imported figures, whose work is
-// not known, belong into each.
+// has reports whether a case belongs into the group's picture. Imported figures, whose work
+// is unknown, belong into every picture of their problem.
 func (g group) has(l *reports.Loaded, c *reports.Case) bool {
 	w := workOf(l, c)
 	if groupOf(c.Problem, w).Problem != g.Problem {
@@ -107,8 +107,8 @@ func (g group) has(l *reports.Loaded, c *reports.Case) bool {
 	return g.work == "" || w == "" || w == g.work
 }
 
-// groups lists the groups of runs in the order of their cases. Where libraries do
-// different work, each kind has a picture of its own.
+// groups lists the groups of runs in the order of their cases. If libraries do different
+// work, each kind of work is a group.
 func groups(runs []*reports.Loaded) []group {
 	var out []group
 	works := map[group][]string{}
@@ -137,19 +137,19 @@ func groups(runs []*reports.Loaded) []group {
 	return split
 }
 
-// highest is the first of the points with the largest value.
+// highest returns the first point with the largest value.
 func (s series) highest() point {
 	return slices.MaxFunc(s.points, func(a, b point) int { return cmp.Compare(a.mid, b.mid) })
 }
 
-// overTokens is an empty plot over the token counts of series.
+// overTokens returns an empty plot over the token counts of series.
 func overTokens(y string, all []series) panel {
 	p := newPlot("tokens per rank", y)
 	logTokens(&p.X, tokensOf(all))
 	return p
 }
 
-// values collects everything the Y axis has to hold.
+// values returns all values and interval ends of series.
 func values(all []series) []float64 {
 	var out []float64
 	for _, s := range all {

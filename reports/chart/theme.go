@@ -13,7 +13,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// The colours of what is not data.
+// The colours of everything but data.
 var (
 	ink    = color.RGBA{0x1f, 0x23, 0x28, 0xff}
 	muted  = color.RGBA{0x59, 0x63, 0x6e, 0xff}
@@ -22,12 +22,12 @@ var (
 	shaded = color.RGBA{0xee, 0xf1, 0xf4, 0xff}
 )
 
-// Ink spells these colours as SVG does, by role. The HTML page replaces them on
-// dark screens.
+// Ink holds these colours by role, as SVG spells them. The HTML page replaces them on dark
+// screens.
 var Ink = map[string]string{"ink": "#1F2328", "muted": "#59636E", "rule": "#D8DEE4", "paper": "#FFFFFF", "shaded": "#EEF1F4"}
 
-// palette is that of Okabe and Ito (2008), made for the common kinds of colour
-// blindness. Dark and light alternate, so that neighbours differ in grey too.
+// palette is the one of Okabe and Ito (2008) for the common kinds of colour blindness. Dark
+// and light colours alternate, so that neighbours differ in grey too.
 var palette = []color.RGBA{
 	{0x00, 0x72, 0xb2, 0xff}, // blue
 	{0xe6, 0x9f, 0x00, 0xff}, // orange
@@ -51,8 +51,8 @@ var glyphs = []draw.GlyphDrawer{
 	draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{},
 }
 
-// style is how one series looks. The cycles of dashes and markers have no
-// common length, so that 28 series differ in grey.
+// style is the look of one series. The numbers of dashes and markers have no common factor,
+// so that 28 series differ in grey.
 type style struct {
 	color color.RGBA
 	dash  []vg.Length
@@ -71,13 +71,13 @@ func (s style) mark() draw.GlyphStyle {
 	return draw.GlyphStyle{Color: s.color, Radius: vg.Points(3), Shape: s.glyph}
 }
 
-// faded is c laid over paper.
+// faded returns c laid over paper with an opacity.
 func faded(c color.RGBA, alpha float64) color.RGBA {
 	mix := func(v, w uint8) uint8 { return uint8(math.Round(float64(v)*alpha + float64(w)*(1-alpha))) }
 	return color.RGBA{mix(c.R, paper.R), mix(c.G, paper.G), mix(c.B, paper.B), 0xff}
 }
 
-// translucent is c with an alpha channel, for bands that overlap.
+// translucent returns c with an alpha channel, for bands that overlap.
 func translucent(c color.RGBA, alpha float64) color.NRGBA {
 	return color.NRGBA{c.R, c.G, c.B, uint8(255 * alpha)}
 }
@@ -96,8 +96,8 @@ func words(size vg.Length, c color.Color) text.Style {
 	}
 }
 
-// panel is a plot that draws the label of its Y axis itself. gonum reserves room
-// for it above the plot when the axis is logarithmic.
+// panel is a plot that draws the label of its Y axis itself: gonum reserves space for it
+// above the plot if the axis is logarithmic.
 type panel struct {
 	*plot.Plot
 	side string
@@ -115,7 +115,7 @@ func (p panel) Draw(c draw.Canvas) {
 	p.Plot.Draw(c)
 }
 
-// newPlot is an empty plot in the theme, with its axes labelled.
+// newPlot returns an empty plot in the theme with labelled axes.
 func newPlot(x, y string) panel {
 	p := plot.New()
 	p.BackgroundColor = nil
@@ -140,14 +140,14 @@ func newPlot(x, y string) panel {
 // margin is the white around a figure.
 const margin = 8 * vg.Length(1)
 
-// titled draws the title and returns what is left below it.
+// titled draws the title and returns the canvas below it.
 func titled(c draw.Canvas, title string) draw.Canvas {
 	c = draw.Crop(c, margin, -margin, margin, -margin)
 	return headed(c, title, titleSize, 0.5*titleSize)
 }
 
-// headed draws a heading in as many lines as it takes, and returns what is left below it
-// and a gap.
+// headed draws a heading in as many lines as it needs and returns the canvas below it and a
+// gap.
 func headed(c draw.Canvas, text string, size, gap vg.Length) draw.Canvas {
 	st := words(size, ink)
 	st.YAlign = draw.YTop
@@ -158,7 +158,7 @@ func headed(c draw.Canvas, text string, size, gap vg.Length) draw.Canvas {
 	return draw.Crop(c, 0, 0, 0, -gap)
 }
 
-// broken breaks s between words into lines that fit; a word that does not is shortened.
+// broken breaks s between words into lines that fit, and shortens words that do not.
 func broken(s string, st text.Style, width vg.Length) []string {
 	var lines []string
 	for word := range strings.FieldsSeq(s) {
@@ -171,7 +171,7 @@ func broken(s string, st text.Style, width vg.Length) []string {
 	return lines
 }
 
-// sourced draws where the numbers are from and returns what is left above it.
+// sourced draws the origin of the numbers and returns the canvas above it.
 func sourced(c draw.Canvas, source string) draw.Canvas {
 	if source == "" {
 		return c
@@ -194,7 +194,7 @@ func elide(s string, st text.Style, width vg.Length) string {
 	return string(runes) + "..."
 }
 
-// legend is a list of series in rows below a plot, where it covers no data.
+// legend lists series in rows below a plot.
 type legend []legendItem
 
 type legendItem struct {
@@ -213,7 +213,7 @@ const (
 	legendRow   = 14 * vg.Length(1)
 )
 
-// below draws the legend at the bottom of c and returns what is left above.
+// below draws the legend at the bottom of c and returns the canvas above it.
 func (l legend) below(c draw.Canvas) draw.Canvas {
 	rows := l.rows(c.Max.X - c.Min.X)
 	height := vg.Length(len(rows)) * legendRow

@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// a2aRow is a row of moe_a2a_perf, in the order of its columns. latency and the two
-// times that it is made of are microseconds.
+// a2aRow is a row of aiconfigurator's moe_a2a_perf, in the order of its columns. The times are
+// microseconds; latency is the sum of the others.
 type a2aRow struct {
 	Framework    string  `parquet:"framework"`
 	Version      string  `parquet:"version"`
@@ -34,9 +34,9 @@ type a2aRow struct {
 	Latency      float64 `parquet:"latency"`
 }
 
-// commBackends are aiconfigurator's names of our workers' kernels, with the words that its
-// resolver asks for in comm_dtype, by the dtype of the dispatch. Those of both phases are the
-// same. DeepEP's rows have one word: engines send FP8, and get BF16 back.
+// commBackends holds aiconfigurator's names of the workers' kernels, and the words that its
+// resolver looks up in comm_dtype, by the dtype of the dispatch. Both phases have the same
+// word. DeepEP has only one: engines dispatch FP8 and combine BF16.
 var commBackends = map[string]struct {
 	name   string
 	dtypes map[ep.DType]string
@@ -46,17 +46,16 @@ var commBackends = map[string]struct {
 	oneSided:    {"nvlink_one_sided", map[ep.DType]string{ep.FP8: "fp8", ep.BF16: "bfloat16"}},
 }
 
-// a2aTable collects rows. The reader has one latency for each key, which is a row without
-// its times.
+// a2aTable collects rows. The reader keeps one latency for each key: a row without its times.
 type a2aTable struct {
 	rows        []a2aRow
 	keys        map[a2aRow]bool
-	cases, bf16 int // left out, and dispatches that no word fits
+	cases, bf16 int // cases left out, and dispatches without a word for their dtype
 }
 
-// writeAIConfigurator writes the fastest config for each kernel, token count and number
-// of SMs under uniform routing, the only one that the table knows. The exchange of counts
-// is inside the time, so that all of it stands in transmit_us.
+// writeAIConfigurator writes the fastest config for each kernel, token count and number of
+// SMs under uniform routing, the only one that the table has. Our times include the exchange
+// of counts, so that transmit_us holds all of a time.
 func writeAIConfigurator(in Input) (Output, error) {
 	t := a2aTable{keys: map[a2aRow]bool{}}
 	for _, c := range in.Run.Cases {
@@ -67,7 +66,7 @@ func writeAIConfigurator(in Input) (Output, error) {
 		t.add(in.Run, c)
 	}
 	if len(t.rows) == 0 {
-		return Output{}, fmt.Errorf("the run has no dispatch or combine of deepep-normal, deepep-ll or flashinfer under uniform routing that the table has a word for%s", t.whyLeftOut())
+		return Output{}, fmt.Errorf("the run has no dispatch or combine of deepep-normal, deepep-ll or flashinfer under uniform routing with a dtype of the table%s", t.whyLeftOut())
 	}
 	var b bytes.Buffer
 	if err := parquet.Write(&b, t.rows); err != nil {
@@ -75,7 +74,7 @@ func writeAIConfigurator(in Input) (Output, error) {
 	}
 	notes := []string{fmt.Sprintf("%d rows", len(t.rows))}
 	if t.cases > 0 {
-		notes = append(notes, fmt.Sprintf("%d cases left out: pairs, and routings that the table has no column for", t.cases))
+		notes = append(notes, fmt.Sprintf("%d cases left out: pairs, and routings, for which the table has no column", t.cases))
 	}
 	if t.bf16 > 0 {
 		notes = append(notes, fmt.Sprintf("%d configs left out%s", t.bf16, t.whyLeftOut()))
@@ -83,7 +82,7 @@ func writeAIConfigurator(in Input) (Output, error) {
 	return Output{b.Bytes(), notes}, nil
 }
 
-// whyLeftOut says why dispatches are left out, if any were.
+// whyLeftOut says why dispatches were left out; "" if none was.
 func (t *a2aTable) whyLeftOut() string {
 	if t.bf16 == 0 {
 		return ""
@@ -95,13 +94,13 @@ func (t *a2aTable) whyLeftOut() string {
 func (t *a2aTable) add(l *reports.Loaded, c *reports.Case) {
 	for _, e := range c.Entries {
 		backend, ours := commBackends[e.Config.Kernel]
-		if !ours || !e.OK() || !(e.Level > 0) { // NaN is no latency
+		if !ours || !e.OK() || !(e.Level > 0) { // Level may be NaN
 			continue
 		}
 		p, w := c.Problem, l.Run.Work(c.Problem.Op, e.Config)
 		word := backend.dtypes[p.Dispatch]
 		if word == "" && p.Op == ep.Combine && p.Dispatch == ep.BF16 {
-			word = backend.dtypes[ep.FP8] // BF16 comes back all the same
+			word = backend.dtypes[ep.FP8] // a combine sends BF16 after either dispatch
 		}
 		if word == "" {
 			t.bf16++

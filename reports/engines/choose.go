@@ -10,24 +10,23 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// configPair is one config for each half, and what it loses at each measuredPoint to the best pair
-// there.
+// configPair is one config for each half, and its regret at each measured point.
 type configPair struct {
 	dispatch, combine ep.Config
-	regret            []float64 // by measuredPoint, as a ratio minus one; NaN where the pair was not measured
+	regret            []float64 // [points] time over the best pair's, minus one; NaN if not measured
 }
 
-// extremes are the pairs of a measuredPoint whose configs fit each other, summed up.
+// extremes holds the times of the fastest and the slowest pair at a measured point.
 type extremes struct{ fastest, slowest float64 } // seconds of dispatch and combine together
 
-// choose picks the pair with the least weighted mean regret over measuredPoints, of configs that
-// fit each other. Where a pair was not measured it counts like the slowest one that was:
-// a run of winners alone has the default everywhere, and each other config at the few
-// counts where it won. To ask for pairs that were measured everywhere was tried: of such
-// a run nothing but the default is left. Among equals the first by key is taken.
+// choose picks the pair with the least weighted mean regret, of configs that fit each other.
+// At a point where a pair was not measured it counts like the slowest one that was: a run of
+// winners has the default everywhere, but other configs only where they won. Requiring pairs
+// to be measured everywhere was tried and left only the default of such a run. Among equals
+// choose takes the first by key.
 //
-// The library's own default stays unless the configPair is faster by more than band. Of many
-// configs that are equally fast, the one that read fastest in few rounds is no better.
+// The library's default stays unless the pair is faster by more than band: among many equally
+// fast configs the one that reads fastest in few rounds is not better.
 func choose(all []measuredPoint, band float64, fits func(dispatch, combine ep.Config) bool) (configPair, error) {
 	at := make([]extremes, len(all))
 	for i, s := range all {
@@ -53,8 +52,8 @@ func choose(all []measuredPoint, band float64, fits func(dispatch, combine ep.Co
 	return best, nil
 }
 
-// defaults is the pair of the library's own defaults with its weighted sum of regrets,
-// infinite where they were not measured at every measuredPoint.
+// defaults returns the pair of the library's defaults with its weighted sum of regrets,
+// infinite if they were not measured at every point.
 func defaults(all []measuredPoint, at []extremes) (configPair, float64) {
 	x, errX := ep.ParseConfig(all[0].own.dispatch)
 	y, errY := ep.ParseConfig(all[0].own.combine)
@@ -75,7 +74,7 @@ func weights(all []measuredPoint) (sum float64) {
 	return sum
 }
 
-// judge is the weighted sum of a pair's regrets, infinite where it was measured nowhere.
+// judge returns the weighted sum of a pair's regrets, infinite if it was measured nowhere.
 func judge(all []measuredPoint, at []extremes, x, y ep.Config) (sum float64, regret []float64) {
 	regret, measured := make([]float64, len(all)), false
 	for i, s := range all {
@@ -97,7 +96,7 @@ func judge(all []measuredPoint, at []extremes, x, y ep.Config) (sum float64, reg
 	return sum, regret
 }
 
-// extremesAt are the least and the longest time of a pair at a measuredPoint; 0 where none fits.
+// extremesAt returns the times of the fastest and the slowest pair at a point; 0 if none fits.
 func extremesAt(s measuredPoint, fits func(dispatch, combine ep.Config) bool) (r extremes) {
 	for _, x := range configs([]measuredPoint{s}, func(s measuredPoint) map[string]float64 { return s.dispatch }) {
 		for _, y := range configs([]measuredPoint{s}, func(s measuredPoint) map[string]float64 { return s.combine }) {
@@ -113,7 +112,7 @@ func extremesAt(s measuredPoint, fits func(dispatch, combine ep.Config) bool) (r
 	return r
 }
 
-// configs lists the configs of a half that any measuredPoint has, by key.
+// configs lists the configs of a half that were measured at any point, by key.
 func configs(all []measuredPoint, half func(measuredPoint) map[string]float64) []ep.Config {
 	var out []ep.Config
 	seen := map[string]bool{}
@@ -128,8 +127,8 @@ func configs(all []measuredPoint, half func(measuredPoint) map[string]float64) [
 	return out
 }
 
-// losses returns a line for each measuredPoint with the configPair's regret. A last line names the measuredPoints
-// where the configPair was not measured.
+// losses returns a line with the pair's regret for each point where it was measured. A last
+// line names the other points.
 func (p configPair) losses(all []measuredPoint) []string {
 	var out, unknown []string
 	for i, s := range all {
@@ -146,7 +145,7 @@ func (p configPair) losses(all []measuredPoint) []string {
 	return out
 }
 
-// short is a config without its kernel, of which an export has one.
+// short spells a config without its kernel: an export has only one.
 func short(c ep.Config) string {
 	_, values, _ := strings.Cut(c.Key(), ":")
 	return values

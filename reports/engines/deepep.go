@@ -17,10 +17,11 @@ import (
 // normal is the kernel of DeepEP's worker whose parameters these exports hold.
 const normal = "deepep-normal"
 
-// sameSMs: DeepEP's handle, made by dispatch and read by combine, is laid out by SMs.
+// sameSMs reports whether two configs have the same number of SMs: it decides the layout of
+// the handle that DeepEP's dispatch makes and its combine reads.
 func sameSMs(dispatch, combine ep.Config) bool { return dispatch.Int("sms") == combine.Int("sms") }
 
-// deepEPConfig is DeepEP's Config by the names of its constructor.
+// deepEPConfig holds the arguments of DeepEP's Config by the names of its constructor.
 type deepEPConfig struct {
 	SMs  int `json:"num_sms"`
 	Send int `json:"num_max_nvl_chunked_send_tokens"`
@@ -31,8 +32,8 @@ func deepEPOf(c ep.Config) deepEPConfig {
 	return deepEPConfig{c.Int("sms"), c.Int("send"), c.Int("recv")}
 }
 
-// bestForAllCounts is the config of normal mode that loses least over all token counts, and what
-// to say about it.
+// bestForAllCounts returns the config of normal mode that loses least over all token counts,
+// with notes on its losses.
 func bestForAllCounts(in Input) (best configPair, notes []string, err error) {
 	all, left, err := measuredPoints(in, normal)
 	if err != nil {
@@ -44,8 +45,8 @@ func bestForAllCounts(in Input) (best configPair, notes []string, err error) {
 	return best, append(best.losses(all), left...), nil
 }
 
-// writeSGLang writes the JSON of --deepep-config. SGLang has one config for all token
-// counts, in normal mode only.
+// writeSGLang writes the JSON of --deepep-config. SGLang takes one config for all token
+// counts, for normal mode only.
 func writeSGLang(in Input) (Output, error) {
 	best, notes, err := bestForAllCounts(in)
 	if err != nil {
@@ -55,7 +56,7 @@ func writeSGLang(in Input) (Output, error) {
 	return Output{append(data, '\n'), notes}, err
 }
 
-// writeMegatron writes the one number that Megatron-LM takes.
+// writeMegatron writes the number of SMs, the only parameter that Megatron-LM takes.
 func writeMegatron(in Input) (Output, error) {
 	best, notes, err := bestForAllCounts(in)
 	if err != nil {
@@ -77,8 +78,8 @@ type shimRow struct {
 	Dispatch, Combine deepEPConfig
 }
 
-// writeShim writes the look-up by token count. Rows meet in the middle of the measured
-// counts, as those of a table do.
+// writeShim writes a look-up by token count. Rows meet in the middle between measured counts,
+// like the rows of a table.
 func writeShim(in Input) (Output, error) {
 	all, notes, err := measuredPoints(in, normal)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package engines writes what a run found for a library as the engines that use the
-// library read it: SGLang's JSON, a shim for DeepEP, environment variables, flags, rows of
-// a planner's table. An export is made of times measured with that library alone: the
-// parameters of other kernels mean nothing to it.
+// Package engines exports a library's best configs in the formats of the engines that use it:
+// SGLang's JSON, a shim for DeepEP, environment variables, flags, rows of a planner's table.
+// An export takes only times measured with that library: other kernels' parameters mean
+// nothing to it.
 package engines
 
 import (
@@ -42,19 +42,19 @@ func Find(name string) (e Exporter, ok bool) {
 	return Exporters[i], true
 }
 
-// Input is a run, and how often each token count comes up in the engine.
+// Input is a run and the frequency of each token count in the engine.
 type Input struct {
 	Run *reports.Loaded
-	Mix map[int]float64 // weight by token count; empty: all of the run, equally often
+	Mix map[int]float64 // weight by token count; empty: all counts of the run have the same weight
 }
 
-// Output is a file, and what to tell the user about it.
+// Output is a file's content and notes for the user.
 type Output struct {
 	Data  []byte
 	Notes []string
 }
 
-// measuredPoint is one token count and routing with the times of all configs of both halves.
+// measuredPoint holds the times of all configs of both halves at one token count and routing.
 type measuredPoint struct {
 	tokens            int
 	routing           string
@@ -65,8 +65,9 @@ type measuredPoint struct {
 
 func (s measuredPoint) String() string { return ep.Tokens(s.tokens) + ", " + s.routing }
 
-// measuredPoints are the cases of a run in which a kernel ran both halves. The halves must be of
-// one problem but for the token count: an engine's config has room for one.
+// measuredPoints returns the token counts and routings at which a run timed both halves with
+// a kernel, and notes on those left out. It refuses runs whose problems differ in more than
+// the token count: an engine's config serves one.
 func measuredPoints(in Input, kernel string) (out []measuredPoint, left []string, err error) {
 	var problem ep.Problem
 	for _, c := range in.Run.Cases {
@@ -103,8 +104,8 @@ func measuredPoints(in Input, kernel string) (out []measuredPoint, left []string
 	return withBothHalves(out, in.Mix, kernel)
 }
 
-// withBothHalves are the measuredPoints with both halves, by token count; left says which have one alone.
-// Each count of a mix must have both.
+// withBothHalves returns the points with both halves, by token count; left names the others.
+// It refuses a mix with a token count that lacks a half.
 func withBothHalves(all []measuredPoint, mix map[int]float64, kernel string) (out []measuredPoint, left []string, err error) {
 	for _, s := range all {
 		switch {
@@ -128,7 +129,7 @@ func withBothHalves(all []measuredPoint, mix map[int]float64, kernel string) (ou
 	return out, left, nil
 }
 
-// defaultKeyOf is the key of the default in a case, "" if it was not measured there.
+// defaultKeyOf returns the key of the default in a case, "" if it was not measured there.
 func defaultKeyOf(c *reports.Case) string {
 	if e := c.Default(); e != nil {
 		return e.Key
@@ -136,8 +137,8 @@ func defaultKeyOf(c *reports.Case) string {
 	return ""
 }
 
-// timesOf are the seconds of a kernel's configs in a case, drift removed. Where the search kept
-// the default, no config counts as faster than it: what read faster did so in few rounds.
+// timesOf returns the seconds of a kernel's configs in a case, drift removed. If the search
+// kept the default, no config counts as faster than it.
 func timesOf(c *reports.Case, kernel string) map[string]float64 {
 	least := 0.0
 	if e := c.Default(); e != nil && c.Search != nil && c.Search.Decision.KeepsDefault() && !math.IsNaN(e.Level) {

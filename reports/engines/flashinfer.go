@@ -9,7 +9,7 @@ import (
 // oneSided is the kernel of FlashInfer's worker.
 const oneSided = "flashinfer"
 
-// writeFlashInfer writes the two variables that FlashInfer reads once a process.
+// writeFlashInfer writes the two variables that FlashInfer reads once per process.
 func writeFlashInfer(in Input) (Output, error) {
 	all, left, err := measuredPoints(in, oneSided)
 	if err != nil {

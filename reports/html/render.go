@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// render writes a table as HTML. A template was tried: most bytes and time of a
-// large page went into closing tags, which HTML does not need.
+// render writes a table as HTML without the closing tags that HTML does not need: in a
+// template they took most bytes and time of a large page.
 func render(t reports.Table) template.HTML {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<div class="table" data-name="%s">%s<div class="scroll" tabindex="0" role="region" aria-label="%s"><table><caption>%s</caption><thead><tr>`,
@@ -39,11 +39,11 @@ func render(t reports.Table) template.HTML {
 	return template.HTML(b.String())
 }
 
-// columnsShown are what a page of 1,280 pixels has room for.
+// columnsShown is the number of columns that fit 1,280 pixels.
 const columnsShown = 14
 
-// hidden keeps the columns of a wide table that a narrow terminal drops first
-// behind a box to tick.
+// hidden returns a checkbox that shows a wide table's least important columns, which are
+// hidden until it is ticked; "" for other tables.
 func hidden(t reports.Table) string {
 	var rules []string
 	for drop := 99; drop > 0 && len(t.Columns)-len(rules) > columnsShown; drop-- {
@@ -74,8 +74,7 @@ func class(a reports.Align, m reports.Mark) string {
 	return ` class="` + strings.Join(words, " ") + `"`
 }
 
-// breaks are where a browser may break config keys: never between a parameter and
-// its value.
+// breaks allows a browser to break config keys between parameters.
 var breaks = strings.NewReplacer(",", ",<wbr>", ":", ":<wbr>", "+", "+<wbr>")
 
 func breakable(s string) string {

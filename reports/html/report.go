@@ -1,5 +1,5 @@
-// Package html writes a run as one page. Styles, script and pictures are inside,
-// so that it opens from a disk or a mail without a network.
+// Package html writes a run as one page. Styles, script and pictures are inside, so that it
+// opens without a network.
 package html
 
 import (
@@ -24,12 +24,12 @@ import (
 //go:embed page.html style.css table.js
 var assets embed.FS
 
-// Options are what the runs do not say.
+// Options holds the settings of a page.
 type Options struct {
-	Speeds reports.Speeds // that limits are worked out from
+	Speeds reports.Speeds // behind limits
 }
 
-// page is what the template shows.
+// page holds the data of the template.
 type page struct {
 	Title    string
 	Style    template.CSS
@@ -50,7 +50,7 @@ type section struct {
 	Lists     [][]pair
 	Tables    []template.HTML
 	Figures   []figure
-	More      string // what is left out, and how to see it
+	More      string // says what is left out and how to see it
 }
 
 // pair is a name and its value.
@@ -61,8 +61,7 @@ type figure struct {
 	Caption string
 }
 
-// Write writes the page of the first run. Other runs stand beside it in the
-// pictures.
+// Write writes the page of the first run. Pictures also show the other runs.
 func Write(w io.Writer, runs []*reports.Loaded, o Options) error {
 	p, err := build(runs, o)
 	if err != nil {
@@ -120,7 +119,7 @@ func facts(l *reports.Loaded) []fact {
 	if h.Best != nil {
 		out = append(out, fact{fmt.Sprintf("%.2fx", h.All.Gain.Mid), "gain over the default, geometric mean"})
 	}
-	if h.Best != nil && h.All.Verdicts[record.Faster] > 0 { // else the best of the gains is noise, or exactly 1
+	if h.Best != nil && h.All.Verdicts[record.Faster] > 0 { // otherwise the best gain is noise or exactly 1
 		out = append(out, fact{fmt.Sprintf("%.2fx", h.Best.Decision.Gain.Mid), "best gain: " + reports.Title(h.Best.Problem, h.Best.Routing)})
 	}
 	if h.AA > 0 {
@@ -138,9 +137,9 @@ func facts(l *reports.Loaded) []fact {
 	return append(out, fact{fmt.Sprintf("%d", tried), fmt.Sprintf("configs tried over all cases, %d of them failed", failed)})
 }
 
-// drawer makes the sections, one after the other.
+// drawer fills the sections, one after the other.
 type drawer struct {
-	section // the one at hand
+	section // the current one
 	runs    []*reports.Loaded
 	main    *reports.Loaded
 	options chart.Options
@@ -148,14 +147,13 @@ type drawer struct {
 	err     error
 }
 
-// perKind is how many pictures of one kind a page holds.
+// perKind is the largest number of pictures of one kind on a page.
 const perKind = 6
 
-// draw adds the figures of a kind to the section, at most perKind of them, spread
-// over all.
+// draw adds at most perKind figures of a kind to the section, evenly spread over all.
 func (d *drawer) draw(kind string, runs ...*reports.Loaded) { d.drawFirst(kind, "", runs...) }
 
-// drawFirst is draw with the figures of an op before the others.
+// drawFirst is draw with the figures of one op first.
 func (d *drawer) drawFirst(kind, op string, runs ...*reports.Loaded) {
 	k, err := chart.FindKind(kind)
 	if err != nil {
@@ -184,7 +182,7 @@ func (d *drawer) drawFirst(kind, op string, runs ...*reports.Loaded) {
 	}
 }
 
-// spread picks n of the figures, evenly, the last among them.
+// spread picks n evenly spread figures, including the last.
 func spread(figures []chart.Figure, n int) []chart.Figure {
 	if len(figures) <= n {
 		return figures
@@ -196,8 +194,7 @@ func spread(figures []chart.Figure, n int) []chart.Figure {
 	return out
 }
 
-// inline makes a picture part of the page: it scales with the page and takes
-// its colours.
+// inline makes an SVG part of the page: it scales with the page and takes its colours.
 func inline(svg string, f chart.Figure) template.HTML {
 	_, svg, _ = strings.Cut(svg, "<svg ")
 	_, svg, _ = strings.Cut(svg, ">")
@@ -210,8 +207,8 @@ func inline(svg string, f chart.Figure) template.HTML {
 	return template.HTML(head + svg)
 }
 
-// WriteRun writes report.html into the directory of a run, and the page's pictures
-// into plots/. Files of an earlier call are replaced.
+// WriteRun writes report.html into a run's directory and pictures into plots/. It replaces
+// the files of an earlier call.
 func WriteRun(l *reports.Loaded) error {
 	dir, runs := l.Path, []*reports.Loaded{l}
 	err := record.WriteFile(filepath.Join(dir, record.ReportFile), record.Content(func(w io.Writer) error { return Write(w, runs, Options{}) }))

@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// sections are the parts of the page in order. Empty ones are left out.
+// sections lists the parts of the page in order. Empty ones are left out.
 var sections = []struct {
 	id, title string
 	fill      func(*drawer)
@@ -60,8 +60,7 @@ func (d *drawer) tableOfRows(t reports.Table) {
 	}
 }
 
-// gain is what the run is for: the pictures of its gain, the op that gained most
-// first, and the cases that gained most.
+// gain shows the gains, the op that gained most first, and the cases that gained most.
 func gain(d *drawer) {
 	if best := reports.Summarise(d.main.Run).Best; best != nil {
 		d.drawFirst("gain", string(best.Problem.Op), d.runs...)
@@ -69,18 +68,18 @@ func gain(d *drawer) {
 	d.tableOfRows(reports.LargestGains(d.main.Run))
 }
 
-// libraries compares those of several runs, where they do the same work.
+// libraries compares the libraries of several runs, if they do the same work.
 func libraries(d *drawer) {
 	choices, err := reports.CompareLibraries(d.runs)
 	if err != nil || !reports.SeveralLibraries(choices) {
-		return // nor are runs of different machines compared
+		return // runs of one library, or of different machines
 	}
 	d.table(reports.FastestTable(choices))
 	d.table(reports.LibraryTable(choices))
 	d.draw("libraries", d.runs...)
 }
 
-// launch is the table, what most readers open the page for.
+// launch shows the tuned table.
 func launch(d *drawer) {
 	if d.main.Table == nil || len(d.main.Table.Rows) == 0 {
 		d.Text = append(d.Text, "The run wrote no table. Its winners are below.")
@@ -115,7 +114,7 @@ func rowTable(l *reports.Loaded) reports.Table {
 	return out
 }
 
-// defaultOf is the default that a row of a run's table was compared with.
+// defaultOf returns the default that a row of a run's table was compared with.
 func defaultOf(run *record.Run, r table.Row) ep.Config {
 	for _, s := range run.Searches {
 		if table.KeyOf(s.Problem, r.Key.Routing) == r.Key {
@@ -138,7 +137,7 @@ func machine(d *drawer) {
 	d.Lists = [][]pair{list}
 }
 
-// workload shows what the routings drew.
+// workload shows the load of each routing.
 func workload(d *drawer) {
 	if len(d.main.Run.Workloads) > 0 {
 		d.table(workloadTable(d.main))
@@ -147,7 +146,7 @@ func workload(d *drawer) {
 	d.Text = append(d.Text, d.missing...)
 }
 
-// shownStats are the statistics that have a column, by JSON name.
+// shownStats lists the statistics with a column, by JSON name.
 var shownStats = []struct {
 	name   string
 	column reports.Column
@@ -186,7 +185,7 @@ func workloadTable(l *reports.Loaded) reports.Table {
 	return t
 }
 
-// spaceTable says how many points the rules of the space left.
+// spaceTable shows how many points the rules of the space refused.
 func spaceTable(run *record.Run) reports.Table {
 	t := reports.Table{Name: "space", Title: "Points of the space, and the rules that refused some", Columns: []reports.Column{
 		reports.Words("kernel"), reports.Words("problem"), reports.Numbers("points", ""), reports.Numbers("legal", ""), reports.Words("refused by"),
@@ -201,7 +200,7 @@ func spaceTable(run *record.Run) reports.Table {
 	return t
 }
 
-// maxFailures is how many failures the page lists.
+// maxFailures bounds the failures that the page lists.
 const maxFailures = 500
 
 func failures(d *drawer) {
@@ -239,7 +238,7 @@ func trials(d *drawer) {
 	d.table(t)
 }
 
-// method says how the numbers came about, and the command that made them.
+// method explains how the numbers were measured, and by which command.
 func method(d *drawer) {
 	r := d.main.Run
 	d.Text = []string{

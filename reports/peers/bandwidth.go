@@ -7,17 +7,16 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Definition is how a project computes bandwidth from a time: the bytes of the
-// numerator, per rank and call. Bandwidths of two definitions cannot be
-// compared, times can.
+// Definition says how a project computes bandwidth from a time: the bytes of the numerator,
+// per rank and call. Times of two projects can be compared, bandwidths by two definitions
+// cannot.
 type Definition struct {
 	Name  string
 	Doc   string
 	Bytes func(p ep.Problem) float64
 }
 
-// Definitions lists the numerators of peers, from the sources of their
-// benchmarks.
+// Definitions lists the numerators of other projects, from the sources of their benchmarks.
 var Definitions = []Definition{
 	{"deepep-normal", "tokens received after removing repeats per rank, own rank included, times the payload", received},
 	{"deepep-ll", "one copy per token and expert, own rank included; FP8 adds scales and 16 bytes", lowLatency},
@@ -42,14 +41,14 @@ func FindDefinition(name string) (Definition, error) {
 	return ep.Find("definition", name, Definitions, func(d Definition) string { return d.Name })
 }
 
-// Seconds is the time of one call at a bandwidth in GB/s (1e9 bytes).
+// Seconds returns the time of one call at a bandwidth in GB/s (1e9 bytes a second).
 func (d Definition) Seconds(p ep.Problem, gbps float64) float64 {
 	return d.Bytes(p) / (gbps * 1e9)
 }
 
 func perSelection(p ep.Problem) float64 { return float64(p.Tokens) * float64(p.TopK) }
 
-// payload is the bytes of one token and its scales; combine travels as BF16.
+// payload returns the bytes of one token and its scales; a combine sends BF16.
 func payload(p ep.Problem) float64 {
 	if p.Op == ep.Combine {
 		return 2 * float64(p.Hidden)
@@ -70,9 +69,8 @@ func received(p ep.Problem) float64 {
 	return float64(p.Tokens) * DistinctRanks(p.Ranks, p.Experts, p.TopK) * payload(p)
 }
 
-// DistinctRanks is the expected number of ranks that one token reaches when
-// its experts are drawn uniformly and without repeats:
-// R (1 - C(E-E/R, k) / C(E, k)).
+// DistinctRanks returns the expected number of ranks that one token reaches if its experts
+// are drawn uniformly and without repeats: R (1 - C(E-E/R, k) / C(E, k)).
 func DistinctRanks(ranks, experts, topK int) float64 {
 	if ranks < 1 || experts < ranks {
 		return 0

@@ -1,3 +1,3 @@
-// Package predict fits the model of kernels/model to recorded runs, says how far it is
-// off on runs that it had not seen, and puts published figures beside it.
+// Package predict fits the model of kernels/model to recorded runs, states its error on runs
+// that were left out of the fit, and compares it with published figures.
 package predict

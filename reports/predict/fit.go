@@ -16,27 +16,27 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Shares of the host link's bandwidth that kernels can be expected to reach. A fit
-// outside says that the link fact is wrong, not that the kernels are.
+// leastShare and mostShare bound the share of the host link's bandwidth that kernels can
+// reach. A fit outside means that the recorded bandwidth of the link is wrong.
 const leastShare, mostShare = 0.6, 0.99
 
-// fewRows is the least recorded times that a family is fitted to: fewer than there are
-// coefficients say nothing of them.
+// fewRows is the least number of recorded times to fit a family to: the number of
+// coefficients.
 const fewRows = 9
 
-// priorWeight is how strongly a coefficient is drawn to start: one that is off by a factor of
-// ten costs what an error of 12 % of one time does. It decides only what the times leave
-// open, and keeps small families from extremes.
+// priorWeight weighs the distance of a coefficient from start: a factor of ten costs as much
+// as an error of 12 % in one time. It decides what the times leave open and keeps small
+// families from extremes.
 const priorWeight = 0.003
 
 // Fitted is a fit with its errors.
 type Fitted struct {
 	File      *model.File
-	Residuals []Residual // each recorded time with its prediction while its run was left out
+	Residuals []Residual // each recorded time with its prediction by a fit without its part
 	Few       []string   // families with too few times to fit
 }
 
-// Residual is a recorded time and what was predicted for it.
+// Residual is a recorded time and its prediction.
 type Residual struct {
 	Row
 	Predicted float64 // seconds
@@ -45,7 +45,7 @@ type Residual struct {
 // Error is the relative error, negative where the prediction is too low.
 func (m Residual) Error() float64 { return m.Predicted/m.Seconds - 1 }
 
-// familyKey tells families apart.
+// familyKey identifies a family.
 type familyKey struct {
 	design, precision string
 	op                ep.Op
@@ -56,9 +56,9 @@ func keyOf(r *Row) familyKey {
 	return familyKey{r.Design, r.Problem.Precision.String(), r.Problem.Op, r.Problem.Dispatch}
 }
 
-// Parts are what Fit may leave out in turn: each names the part that a row is of. A run
-// has neighbours of other runs with the same shape; leaving out shapes or rank counts
-// asks for more.
+// Parts lists the ways to divide rows into parts, which Fit leaves out in turn. Leaving out
+// shapes or rank counts is a harder test than leaving out runs, since other runs may have the
+// same shape.
 var Parts = []struct {
 	Name string
 	of   func(*Row) string
@@ -104,7 +104,7 @@ func Fit(facts *model.File, rows []Row, part string) (*Fitted, error) {
 	return out, out.checkShare(link)
 }
 
-// smsOfAll is the SMs of a whole GPU: the most that any config took.
+// smsOfAll returns the SMs of a whole GPU: the most that any config took.
 func smsOfAll(rows []Row) int {
 	most := 0.0
 	for _, r := range rows {
@@ -113,7 +113,8 @@ func smsOfAll(rows []Row) int {
 	return int(most)
 }
 
-// families groups rows, largest design first by name; rows keep their order.
+// families groups rows by family, ordered by design (descending by name), op, dtype and
+// precision. Rows keep their order.
 func families(rows []Row) [][]Row {
 	var out [][]Row
 	at := map[familyKey]int{}
@@ -161,7 +162,7 @@ func (f *Fitted) family(rows []Row, link model.Link, of func(*Row) string) {
 		Rows: len(rows), LeftOut: sumUp(misses, of), Costs: rounded(whole)})
 }
 
-// parts lists the parts that rows are of, sorted.
+// parts lists the distinct parts of rows, sorted.
 func parts(rows []Row, of func(*Row) string) []string {
 	var out []string
 	for i := range rows {
@@ -171,7 +172,7 @@ func parts(rows []Row, of func(*Row) string) []string {
 	return slices.Compact(out)
 }
 
-// sumUp gives the errors of predictions.
+// sumUp returns the error statistics of residuals.
 func sumUp(misses []Residual, of func(*Row) string) model.Error {
 	var rows []Row
 	var errs []float64
@@ -205,18 +206,18 @@ func rounded(c model.Coefficients) model.Coefficients {
 	return model.FromVector(x)
 }
 
-// start is where the optimiser begins: round figures of a GPU of the Hopper kind.
+// start returns the optimiser's starting point: round figures of a Hopper GPU.
 func start() model.Coefficients {
 	return model.Coefficients{Fixed: 3, Expert: 0.005, Doubling: 0.5, LinkShare: 0.85, Local: 0.3, Own: 0.3, Row: 1e-4, SM: 20, Sharpness: 0.3}
 }
 
-// least is the smallest coefficient that the optimiser tells from none.
+// least is the smallest coefficient that the optimiser distinguishes from 0.
 const least = 1e-6
 
-// fit finds the coefficients with the least error: the sum over rows of tanh^2 of
-// log(predicted/recorded), and the priorWeight. It treats a factor too high and too low alike, and the tanh
-// keeps one odd time from bending the rest. Coefficients are positive, hence their logs;
-// the link's share is below 1, hence its odds.
+// fit finds the coefficients with the least loss: the mean over rows of
+// tanh^2(log(predicted/recorded)) plus the prior. The logarithm treats a factor too high and
+// too low alike, and the tanh bounds the weight of outliers. Coefficients are positive and
+// the link's share is below 1: the optimiser works on logarithms and on log odds.
 func fit(rows []Row, link model.Link, from model.Coefficients) model.Coefficients {
 	prior := toUnbounded(start())
 	loss := func(x []float64) float64 {
@@ -241,7 +242,7 @@ func fit(rows []Row, link model.Link, from model.Coefficients) model.Coefficient
 	return fromUnbounded(result.X)
 }
 
-const shareAt = 3 // of LinkShare in a Vector
+const shareAt = 3 // index of LinkShare in Coefficients.Vector
 
 func toUnbounded(c model.Coefficients) []float64 {
 	x := c.Vector()
@@ -267,8 +268,8 @@ func fromUnbounded(x []float64) model.Coefficients {
 	return model.FromVector(y)
 }
 
-// checkShare finds a bandwidth that the recorded runs contradict. Our own tuned kernels
-// decide: other libraries may leave any link idle.
+// checkShare refuses a link bandwidth that the recorded runs contradict. It looks only at our
+// tuned kernels: other libraries may leave a link idle.
 func (f *Fitted) checkShare(link model.Link) error {
 	var shares []float64
 	for _, g := range f.File.Families {

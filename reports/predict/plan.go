@@ -8,9 +8,9 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Question is one question of a plan: a model's shape, and what to vary.
+// Question asks for the time of one problem of a model.
 type Question struct {
-	Model   string // label
+	Model   string // name of the preset
 	Problem ep.Problem
 	Shape   model.Shape
 	Routing workloads.Distribution
@@ -21,7 +21,7 @@ type Question struct {
 type Point struct {
 	Question
 	model.Prediction
-	Drawn int // tokens of each rank that were drawn
+	Drawn int // tokens drawn on each rank
 }
 
 // Plan predicts every question. Questions that differ only in op, dtype or precision

@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Published is a figure that somebody else measured over several hosts.
+// Published is a published figure measured over several hosts.
 type Published struct {
 	Library   string          `yaml:"library"`
 	Op        ep.Op           `yaml:"op"`
@@ -25,7 +25,7 @@ type Published struct {
 	TopK      int             `yaml:"topk"`
 	Tokens    int             `yaml:"tokens"` // of each rank
 	DType     ep.DType        `yaml:"dtype"`
-	Precision string          `yaml:"precision"` // whether combine sums before it sends (reduced) or sends every selection (full)
+	Precision string          `yaml:"precision"` // reduced: combine adds up before it sends; full: it sends every selection
 	Routing   string          `yaml:"routing"`
 	Transport model.Transport `yaml:"transport"` // of that library
 	Host      string          `yaml:"host"`      // link inside a host
@@ -40,7 +40,7 @@ type Published struct {
 //go:embed published.yaml
 var publishedFile []byte
 
-// PublishedRows is the built-in list.
+// PublishedRows returns the built-in list.
 func PublishedRows() ([]Published, error) { return readPublished(publishedFile) }
 
 func readPublished(b []byte) ([]Published, error) {
@@ -88,7 +88,7 @@ func (r Published) shape() model.Shape {
 	return model.Shape{Ranks: r.Ranks, PerHost: r.PerHost, Experts: r.Experts, TopK: r.TopK, Tokens: r.Tokens}
 }
 
-// problem is what finds the coefficients of our kernels that do the same.
+// problem returns the problem that selects the coefficients of our corresponding kernels.
 func (r Published) problem() (ep.Problem, error) {
 	p := ep.Problem{Op: r.Op, Hidden: r.Hidden, TopK: r.TopK, Dispatch: r.DType}
 	var err error
@@ -96,7 +96,7 @@ func (r Published) problem() (ep.Problem, error) {
 	return p, err
 }
 
-// seconds turns the figure into a time, by the bytes that its source counts.
+// seconds converts the figure to a time by the bytes that its source counts.
 func (r Published) seconds(n []model.Traffic) float64 {
 	if r.Micros > 0 {
 		return r.Micros * 1e-6
@@ -112,22 +112,22 @@ func (r Published) seconds(n []model.Traffic) float64 {
 	return token * n[model.Select.Index()].Places / (r.OfChosen * 1e9)
 }
 
-// ComparedFigure is a published figure with the prediction for it.
+// ComparedFigure is a published figure with its prediction.
 type ComparedFigure struct {
 	Published
 	Seconds   float64 // published
 	Predicted model.Prediction
 }
 
-// Error is the relative error of the prediction.
+// Error returns the relative error of the prediction.
 func (b ComparedFigure) Error() float64 { return b.Predicted.Seconds/b.Seconds - 1 }
 
-// Impossible reports a published time that is shorter than its bytes take on the
-// network of the model file, by more than rounding: then that fact is wrong.
+// Impossible reports whether the published time is clearly shorter than its bytes take on the
+// network of the model file, which is then wrong.
 func (b ComparedFigure) Impossible() bool { return b.Seconds < 0.95*b.Predicted.Network }
 
-// Compare predicts every published row with our kernels' coefficients, the library's
-// own transport and the row's links. Missing says which rows have no family in the file.
+// Compare predicts every published row with our kernels' coefficients, the library's own
+// transport and the row's links. missing says which rows have no family in the file.
 func Compare(f *model.File, rows []Published) (out []ComparedFigure, missing []string, err error) {
 	counts := map[string][]model.Traffic{}
 	for _, r := range rows {

@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Row is one recorded time with what its busiest rank did.
+// Row is one recorded time and the work of its busiest rank.
 type Row struct {
 	Run     string
 	Design  string // see Design
@@ -20,13 +20,13 @@ type Row struct {
 	Call    model.Call
 }
 
-// Designs of our own kernels. Those of other libraries are called by their kernels.
+// The designs of our own kernels. Other libraries' designs have their kernels' names.
 const (
 	Tuned   = "tuned"   // dispatch_ll, dispatch_final and the like
 	Default = "default" // MAX's constants
 )
 
-// Design says which coefficients a config's time belongs to.
+// Design returns the design of a config: configs of one design share coefficients.
 func Design(backend string, c ep.Config) string {
 	switch {
 	case backend != "cuda":
@@ -37,8 +37,9 @@ func Design(backend string, c ep.Config) string {
 	return Tuned
 }
 
-// transportOf is how the kernels of a recorded time send. Ours send every selection back
-// where partial sums may not be rounded. DeepEP's low-latency kernels always do, both ways.
+// transportOf returns the transport of a recorded time's kernels. Our combine of full
+// precision sends every selection back, because partial sums may not be rounded. DeepEP's
+// low-latency kernels send every selection both ways.
 func transportOf(design string, op ep.Op, precision ep.Precision) model.Transport {
 	ours := design == Tuned || design == Default
 	if strings.HasPrefix(design, "deepep-ll") || ours && op == ep.Combine && precision == ep.Full {
@@ -50,13 +51,13 @@ func transportOf(design string, op ep.Op, precision ep.Precision) model.Transpor
 // Reader reads recorded times. The zero Reader is ready.
 type Reader struct {
 	Rows    []Row
-	Skipped []string // runs without a GPU, and why others are left out
+	Skipped []string // runs left out, with the reason
 	seen    map[string]bool
 	counted map[string][]model.Traffic
 }
 
-// Read adds what a run decided, under a name for the run: the time of each search's config. A time that another
-// run has too, because its decisions were written again, counts once.
+// Read adds the time of each search's config, under a name for the run. A time that several
+// runs have, because their decisions were written again, counts once.
 func (r *Reader) Read(dir, name string) error {
 	run, err := record.ReadRun(dir)
 	if err != nil {
@@ -95,8 +96,8 @@ func (r *Reader) add(dir string, run *record.Run, s *record.Search) error {
 	return nil
 }
 
-// busiestCall is what the busiest rank of a problem's call does. A pair sends one way as its
-// dispatch does and the other as its combine.
+// busiestCall returns the work of the busiest rank in a call. A pair's is its dispatch's and
+// then its combine's.
 func busiestCall(design string, p ep.Problem, traffic []model.Traffic, sms int) model.Call {
 	shape := model.Shape{Ranks: p.Ranks, PerHost: p.Ranks / p.Nodes, Experts: p.Experts, TopK: p.TopK, Tokens: p.Tokens}
 	call := func(op ep.Op) model.Call {
@@ -109,7 +110,7 @@ func busiestCall(design string, p ep.Problem, traffic []model.Traffic, sms int) 
 	return call(p.Op)
 }
 
-// traffic counts what a routing sends; equal routings are drawn once.
+// traffic counts the messages of a routing. It draws equal routings once.
 func (r *Reader) traffic(p ep.Problem, routing string, seed uint64) ([]model.Traffic, error) {
 	key := fmt.Sprint(p.Ranks, p.Nodes, p.Experts, p.TopK, p.Tokens, routing, seed)
 	if t, ok := r.counted[key]; ok {
@@ -128,8 +129,8 @@ func (r *Reader) traffic(p ep.Problem, routing string, seed uint64) ([]model.Tra
 	return r.counted[key], nil
 }
 
-// smsOf is the SMs that a config takes, by its parameters called sms; where it says
-// nothing, those of the GPU.
+// smsOf returns the number of SMs that a config takes: the largest parameter called sms, or
+// all SMs of the GPU without one.
 func smsOf(c ep.Config, all int) int {
 	most := 0
 	for name := range c.Values {

@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Note stands below every table with a prediction.
+// Note is printed below every table with predictions.
 const Note = "predicted: by a model of links and of kernels recorded on 2 and 4 ranks; nothing was measured"
 
 // PlanTable prints a plan.
@@ -34,17 +34,17 @@ func PlanTable(points []Point) reports.Table {
 	}
 	t.Note(Note, "limit: the largest part of the time; transport: the fastest of a message to each distinct rank, or to each distinct host with forwarding there (a combine of full precision: to each selection)")
 	if replicas {
-		t.Note("experts that do not divide by the ranks have replicas on all ranks alike, and their tokens go to these in turn")
+		t.Note("if the experts do not divide by the ranks, all ranks have equally many replicas, and tokens go to an expert's replicas in turn")
 	}
 	if sampled {
-		t.Note("large draws: fewer tokens a rank were drawn and the counts scaled, which makes the busiest rank of 2,048 seem some 3 % busier than it is")
+		t.Note("large draws: fewer tokens a rank were drawn and the counts scaled, which makes the busiest of 2,048 ranks seem about 3 % busier")
 	}
 	return t
 }
 
 // CompareTable prints published figures with predictions.
 func CompareTable(all []ComparedFigure) reports.Table {
-	t := reports.Table{Name: "compare", Title: "Published figures and what the model predicts for the same", Columns: []reports.Column{
+	t := reports.Table{Name: "compare", Title: "Published figures and the model's predictions", Columns: []reports.Column{
 		reports.Words("library").Keyed(), reports.Words("op"), reports.Numbers("ranks", "").Leading(), reports.Numbers("tokens", "").Leading(), reports.Words("dtype").Dropped(2),
 		reports.Numbers("published", "us"), reports.Numbers("predicted", "us"), reports.Numbers("error of predicted", "%"), reports.Words("limit"), reports.Words("source").Dropped(1),
 	}}
@@ -54,21 +54,21 @@ func CompareTable(all []ComparedFigure) reports.Table {
 			reports.Micros(b.Seconds), reports.Micros(b.Predicted.Seconds), reports.Percent(b.Error()), reports.Str(string(b.Predicted.Limit)), reports.Str(b.Source+" ("+b.Date+")"))
 		errs = append(errs, math.Abs(b.Error()))
 		if b.Impossible() {
-			t.Warn("%s %s on %d ranks: published %.0f us, and its bytes alone take %.0f us on %s: that link is faster than the model file says", b.Library, b.Op, b.Ranks, b.Seconds*1e6, b.Predicted.Network*1e6, b.Network)
+			t.Warn("%s %s on %d ranks: published %.0f us, but its bytes alone take %.0f us on %s: that link is faster than the model file says", b.Library, b.Op, b.Ranks, b.Seconds*1e6, b.Predicted.Network*1e6, b.Network)
 		}
 	}
 	slices.Sort(errs)
 	if len(errs) > 0 {
 		t.Note(fmt.Sprintf("error over %d rows: median %.0f %%, largest %.0f %%", len(errs), 100*stat.Quantile(0.5, stat.Empirical, errs, nil), 100*errs[len(errs)-1]))
 	}
-	t.Note(Note, "the model has our kernels' costs and the full speed of the network; published figures are of other kernels, so most errors are below 0",
-		"published: bandwidths are turned into times by the bytes that their sources count")
+	t.Note(Note, "the model has our kernels' costs and the full speed of the network; published figures are of other kernels, so that most errors are below 0",
+		"published: bandwidths are converted to times by the bytes that their sources count")
 	return t
 }
 
-// FitTable prints what was fitted and how far it is off on runs left out.
+// FitTable prints the errors of a fit's families on the parts that were left out.
 func FitTable(f *model.File) reports.Table {
-	t := reports.Table{Name: "fit", Title: "Error of predicted times where their " + f.LeftOutBy + " was left out of the fit", Columns: []reports.Column{
+	t := reports.Table{Name: "fit", Title: "Error of times predicted by a fit without their " + f.LeftOutBy, Columns: []reports.Column{
 		reports.Words("design").Keyed(), reports.Words("op").Keyed(), reports.Words("dtype"), reports.Words("precision"), reports.Numbers("times", ""),
 		reports.Numbers("parts left out", ""), reports.Numbers("times left out", ""), reports.Numbers("median error", "%"), reports.Numbers("p95 error", "%"), reports.Numbers("worst error", "%"),
 		reports.Numbers("link share", "%").Dropped(1),
@@ -85,7 +85,7 @@ func FitTable(f *model.File) reports.Table {
 	if f.LeftOut != nil {
 		add("all", "", "", "", total, *f.LeftOut, reports.None())
 	}
-	t.Note("error: |predicted/recorded - 1|, where the " + f.LeftOutBy + " of the recorded time was left out of the fit; link share: of the link's bandwidth that the kernels reach")
+	t.Note("error: |predicted/recorded - 1|, predicted by a fit without the recorded time's " + f.LeftOutBy + "; link share: the share of the link's bandwidth that the kernels reach")
 	return t
 }
 
@@ -96,7 +96,7 @@ func errorCell(e model.Error, v float64) reports.Cell {
 	return reports.Percent(v)
 }
 
-// WorstTable prints the recorded times that were predicted worst.
+// WorstTable prints the n recorded times with the largest errors.
 func WorstTable(misses []Residual, n int) reports.Table {
 	sorted := slices.Clone(misses)
 	slices.SortStableFunc(sorted, func(a, b Residual) int {
@@ -109,7 +109,7 @@ func WorstTable(misses []Residual, n int) reports.Table {
 		}
 		return 0
 	})
-	t := reports.Table{Name: "worst", Title: "Recorded times that were predicted worst", Columns: []reports.Column{
+	t := reports.Table{Name: "worst", Title: "Recorded times with the largest errors", Columns: []reports.Column{
 		reports.Words("run"), reports.Words("design"), reports.Words("op"), reports.Words("dtype"), reports.Words("precision"), reports.Numbers("ranks", "").Leading(), reports.Numbers("hidden", ""),
 		reports.Numbers("experts", ""), reports.Numbers("topk", ""), reports.Numbers("tokens", "").Leading(), reports.Words("routing").Leading(),
 		reports.Numbers("recorded", "us"), reports.Numbers("predicted", "us"), reports.Numbers("error of predicted", "%"),
@@ -122,7 +122,7 @@ func WorstTable(misses []Residual, n int) reports.Table {
 	return t
 }
 
-// Marked says in every row and in the title of a table that its times are predicted.
+// Marked marks a table as predicted, in its title and in every row.
 func Marked(t reports.Table) reports.Table {
 	t.Title = "Predicted, not measured. " + t.Title
 	t.Columns = append([]reports.Column{reports.Words("times")}, t.Columns...)

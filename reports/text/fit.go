@@ -9,11 +9,11 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// gap is the number of blanks between columns.
+// gap is the number of blanks between columns of a printed table.
 const gap = 2
 
-// Columns of words wrap down to wrapAt before columns are left out, and down to
-// wrapMin before the table is cut into panels.
+// wrapAt is the width to which columns of words shrink before columns are left out, and
+// wrapMin the width before the table is cut into panels.
 const (
 	wrapAt  = 28
 	wrapMin = 14
@@ -60,7 +60,7 @@ func (g *grid) unsqueeze() {
 	}
 }
 
-// total is the width of some columns beside each other.
+// total returns the width of columns side by side.
 func (g *grid) total(columns []int) int {
 	sum := -gap
 	for _, c := range columns {
@@ -69,8 +69,8 @@ func (g *grid) total(columns []int) int {
 	return sum
 }
 
-// fold hides columns in which all rows agree, where the grid is too wide. same
-// says their values. The first column stays.
+// fold hides columns in which all rows agree if the grid is too wide, except the first. It
+// returns their values.
 func (g *grid) fold(width int) (same []string) {
 	if g.squeeze(width, wrapAt); width == 0 || len(g.rows) < 2 || g.total(g.shown) <= width {
 		g.unsqueeze()
@@ -91,7 +91,7 @@ func (g *grid) fold(width int) (same []string) {
 	return same
 }
 
-// fit chooses columns and their widths; dropped names what is left out.
+// fit chooses columns and their widths; dropped names the columns left out.
 func (g *grid) fit(width int) (dropped []string) {
 	if width == 0 {
 		return nil
@@ -131,8 +131,8 @@ func (g *grid) fit(width int) (dropped []string) {
 	return dropped
 }
 
-// squeeze narrows the widest columns of words, none below least, until the
-// grid fits or nothing more can give.
+// squeeze narrows the widest columns of words, none below least, until the grid fits or no
+// column can shrink.
 func (g *grid) squeeze(width, least int) {
 	for over := g.total(g.shown) - width; over > 0; over = g.total(g.shown) - width {
 		widest, size := -1, least
@@ -148,8 +148,8 @@ func (g *grid) squeeze(width, least int) {
 	}
 }
 
-// heads spell for each row the values of the key columns that were left out; nil
-// when none was. left are the other columns that were left out.
+// heads returns for each row the values of the key columns that were left out, nil if none
+// was. left holds the names of the other columns left out.
 func (g *grid) heads(dropped []string) (heads, left []string) {
 	var keys []int
 	for i, c := range g.columns {
@@ -180,11 +180,11 @@ func (g *grid) heads(dropped []string) (heads, left []string) {
 	return heads, slices.DeleteFunc(dropped, func(name string) bool { return slices.Contains(names, name) })
 }
 
-// mostSpelled is how many values are spelled out below a table.
+// mostSpelled bounds the values of a column that are listed below a table.
 const mostSpelled = 16
 
-// spellings are lines that spell out what a shown column names, for columns that
-// were left out. left are the other columns that were left out.
+// spellings returns lines that list the values of columns that were left out and spell out a
+// shown column. left holds the names of the other columns left out.
 func (g *grid) spellings(dropped []string) (lines, left []string) {
 	for _, name := range dropped {
 		said := g.spell(name)
@@ -197,8 +197,8 @@ func (g *grid) spellings(dropped []string) (lines, left []string) {
 	return lines, left
 }
 
-// spell lists the values of one column, each once, behind what names it: an id, or the
-// number of a row.
+// spell lists the distinct values of one column, each after the id or row number that names
+// it.
 func (g *grid) spell(name string) (lines []string) {
 	c := slices.IndexFunc(g.columns, func(c reports.Column) bool { return c.Name == name })
 	by := slices.IndexFunc(g.shown, func(s int) bool { return g.columns[c].Spells != "" && g.columns[s].Name == g.columns[c].Spells })
@@ -217,8 +217,8 @@ func (g *grid) spell(name string) (lines []string) {
 	return lines
 }
 
-// panels cuts the columns into lots that fit. Each lot begins with the columns that lead,
-// so that its rows can be told apart.
+// panels splits the columns into panels that fit. Each begins with the leading columns, so
+// that its rows can be told apart.
 func (g *grid) panels(width int) [][]int {
 	if width == 0 || g.total(g.shown) <= width {
 		return [][]int{g.shown}
@@ -240,12 +240,12 @@ func (g *grid) panels(width int) [][]int {
 	return out
 }
 
-// lead splits the shown columns into those that lead and the rest: the columns of words at
-// the left lead, and keys and what is marked so where each of the rest fits beside them.
+// lead splits the shown columns into leading ones and the rest. The columns of words at the
+// left lead; columns with Key or Lead do too, if each of the rest fits next to them.
 func (g *grid) lead(width int) (lead, rest []int) {
 	words := slices.IndexFunc(g.shown, func(c int) bool { return g.columns[c].Align == reports.Right })
 	if words < 0 {
-		return nil, nil // words alone were wrapped as far as they can be
+		return nil, nil // columns of words have been wrapped already
 	}
 	for i, c := range g.shown {
 		if i < words || g.columns[c].Key || g.columns[c].Lead {

@@ -1,5 +1,4 @@
-// Package text prints tables on terminals. It is the only place that knows
-// which table library does the drawing.
+// Package text prints tables on terminals. No other package uses the table library.
 package text
 
 import (
@@ -19,13 +18,11 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// Renderer prints tables that fit a terminal of width columns; 0 means any
-// width. Columns of words are wrapped first. Then columns with one value go to a
-// line below the table. Then columns are left out, and named there. What still does
-// not fit is continued in further panels.
+// Renderer prints tables that fit a terminal of width columns; 0 means any width. It wraps
+// columns of words first, then moves columns with a single value to a line below the table,
+// then leaves columns out and names them there, then continues the table in further panels.
 func Renderer(width int) reports.Renderer {
-	// The library would guess from the locale; the same table must have the
-	// same bytes everywhere.
+	// By default the library asks the locale, and output would differ between machines.
 	twwidth.SetEastAsian(false)
 	return func(w io.Writer, tables ...reports.Table) error {
 		for i, t := range tables {
@@ -107,7 +104,7 @@ func (g *grid) print(b *strings.Builder, columns []int, heads []string, say func
 	return nil
 }
 
-// draw lets the table library draw some rows with the header, as lines.
+// draw returns the header and some rows as lines drawn by the table library.
 func (g *grid) draw(columns []int, rows [][]string) ([]string, error) {
 	widths := tw.Mapper[int, int]{}
 	cell := tw.CellConfig{Formatting: tw.CellFormatting{AutoWrap: tw.WrapNormal, AutoFormat: tw.Off}}
@@ -148,7 +145,7 @@ func (g *grid) draw(columns []int, rows [][]string) ([]string, error) {
 	return lines, nil
 }
 
-// pick takes the cells of some columns, broken to their widths.
+// pick returns the cells of some columns, broken to their widths.
 func (g *grid) pick(columns []int, cells []string) []string {
 	out := make([]string, len(columns))
 	for i, c := range columns {
@@ -157,7 +154,7 @@ func (g *grid) pick(columns []int, cells []string) []string {
 	return out
 }
 
-// plain is a table without borders and with one rule under its header.
+// plain draws a table without borders and with one rule under its header.
 var plain = tw.Rendition{
 	Borders: tw.BorderNone,
 	Symbols: tw.NewSymbols(tw.StyleLight),
@@ -176,8 +173,8 @@ func wrap(s string, width int) []string {
 	return lines
 }
 
-// breakWords puts blanks into words longer than width, which the library would
-// not wrap: after the last separator that fits, else anywhere.
+// breakWords puts blanks into words longer than width, which the library does not wrap: after
+// the last separator that fits, else anywhere.
 func breakWords(s string, width int) string {
 	if twwidth.Width(s) <= width {
 		return s
@@ -197,7 +194,7 @@ func breakWords(s string, width int) string {
 	return strings.Join(out, "\n")
 }
 
-// cut is where a word longer than width is broken.
+// cut returns the byte at which to break a word longer than width.
 func cut(word string, width int) int {
 	at, w := 0, 0
 	for i, r := range word {
@@ -214,7 +211,7 @@ func cut(word string, width int) int {
 	return at
 }
 
-// clean keeps text that came out of files and foreign processes from moving
+// clean replaces control characters, so that text from files and other processes cannot move
 // the cursor.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {

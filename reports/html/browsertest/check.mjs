@@ -1,6 +1,6 @@
 // Opens a report in headless Chromium, clicks it, and checks it with axe.
 // Usage: node check.mjs REPORT.html CHROMIUM SCREENSHOT_DIR
-// Prints one JSON object; what is wrong is under "problems".
+// Prints one JSON object; "problems" lists the faults found.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -45,8 +45,8 @@ try {
   await sorting(page);
   await filtering(page);
   await reading(page);
-  // Thousands of rows are alike, and dozens of pictures; axe looks at the first. It walks
-  // over hidden ones too, for minutes.
+  // axe checks only the first of many similar rows and pictures: it would take minutes for
+  // all, hidden ones included.
   await page.evaluate(() => {
     for (const t of document.querySelectorAll("tbody")) Array.from(t.rows).slice(30).forEach((r) => r.remove());
     for (const f of document.querySelectorAll(".figures")) Array.from(f.children).slice(1).forEach((p) => p.remove());

@@ -15,7 +15,7 @@ func besideProblem() ep.Problem {
 		Dispatch: ep.BF16, Combine: ep.BF16, Beside: "copy", Objective: ep.Beside}
 }
 
-// besideLine is a config on so many SMs: its time alone and its cost in microseconds.
+// besideLine is a config with its SMs, its time alone and its cost in microseconds.
 func besideLine(config string, sms int, alone, cost float64) record.Result {
 	c, err := ep.ParseConfig(config)
 	if err != nil {
@@ -29,8 +29,8 @@ func besideLine(config string, sms int, alone, cost float64) record.Result {
 		Stage: record.StageFinals, Status: ep.OK, Clock: "stamp", Fold: 1, Seconds: t.Cost(), Beside: t}
 }
 
-// TestBesidePareto: both fronts are of the same configs, each by its own time, and
-// configs in split phases are told apart.
+// TestBesidePareto shows that both fronts have the same configs, each by its own time, and that
+// configs in split phases are marked.
 func TestBesidePareto(t *testing.T) {
 	lines := []record.Result{besideLine("d:sms=8", 8, 40, 6), besideLine("d:sms=132", 132, 10, 30),
 		besideLine("d_split:sms=64", 64, 15, 5), besideLine("d:mode=split,sms=32", 32, 20, 8)}
@@ -60,8 +60,8 @@ func TestBesidePareto(t *testing.T) {
 	}
 }
 
-// TestBesideTable: a row for the config and one for what it is compared with, under its
-// id where that is not the default.
+// TestBesideTable checks the row of a config and the row that it is compared with, which has
+// its id if it is not the default.
 func TestBesideTable(t *testing.T) {
 	config, _ := ep.ParseConfig("d:sms=64")
 	over, _ := ep.ParseConfig("d:sms=8")
@@ -104,8 +104,8 @@ func TestBesideTable(t *testing.T) {
 	}
 }
 
-// TestBesideTables: libraries stand under each other in each case, whatever layout and
-// room they need, with the name of each and what its calls hold.
+// TestBesideTables checks that libraries follow each other in each case, whatever layout and
+// max tokens they have, with their names and the work inside their calls.
 func TestBesideTables(t *testing.T) {
 	run := func(library, kernel string, layout ep.Layout, tokens ...int) *record.Run {
 		r := &record.Run{Kernels: []record.Kernel{{Name: kernel, Op: ep.Dispatch, Work: ep.Work{Library: library, Layout: "rank", Inside: []string{"counts"}}}}}

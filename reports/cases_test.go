@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// trial is one block of a hand-made run: what, how long, in which rounds.
+// trial is one block of a hand-made run: config, times and rounds.
 type trial struct {
 	routing string
 	values  string // of kernel k
@@ -114,8 +114,8 @@ func TestTwinOfManyBlocks(t *testing.T) {
 	}
 }
 
-// What the run decided is the winner, its gain and its line in the table of
-// winners, whatever the log would say.
+// The run's decision gives the winner, its gain and its row in the table of winners, even if
+// the log suggests another.
 func TestDecisionDecides(t *testing.T) {
 	l := build([]trial{{"uniform", "sms=32", def, "screen", 0, times(20, 3), ""}, {"uniform", "sms=64", cand, "screen", 0, times(10, 3), ""},
 		{"uniform", "sms=8", cand, "screen", 0, times(12, 3), ""}})
@@ -223,8 +223,8 @@ func TestWireLimit(t *testing.T) {
 	}
 }
 
-// TestSeconds: a run knows what its winners and its defaults took, and says
-// nothing about what it did not measure.
+// TestSeconds returns the times of winners and defaults, and nothing for configs that were not
+// measured.
 func TestSeconds(t *testing.T) {
 	l, err := reports.Load("../testdata/runs/cpu-sweep")
 	if err != nil {

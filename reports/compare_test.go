@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// noise of a round in the simulations, besides outliers of 20 % in one of
-// fifty: what a GPU shows.
+// noise is the spread of a round in the simulations, which also have outliers of 20 % in one
+// round of fifty, as on GPUs.
 const noise = 0.02
 
 func pair(seed uint64, rounds int, slow func(ep.Problem, string) float64) (a, b *reports.Loaded) {
@@ -59,7 +59,7 @@ func TestGateOnIdenticalPrograms(t *testing.T) {
 	}
 }
 
-// One case of forty made 5 % slower is caught with 30 rounds, and it alone.
+// One case of forty made 5 % slower is found with 30 rounds, and no other is.
 func TestGateCatchesAPlantedSlowdown(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a simulation on one goroutine: the race detector has nothing to find")
@@ -90,7 +90,7 @@ func TestGateCatchesAPlantedSlowdown(t *testing.T) {
 	}
 }
 
-// Few rounds are no verdict, even for a difference of a half.
+// Few rounds give no verdict, even for a difference of 50 %.
 func TestFewRoundsAreUndecided(t *testing.T) {
 	a, b := pair(1, reports.MinRounds-1, func(ep.Problem, string) float64 { return 1.5 })
 	c := compare(t, a, b)
@@ -216,8 +216,8 @@ func TestCompareWarnsOfSeeds(t *testing.T) {
 	}
 }
 
-// What gave right answers before and gives none now has regressed, whatever
-// its time; a case that was not measured is no pass.
+// A case that gave right answers before and fails now has regressed, whatever its time; a case
+// that was not measured does not pass.
 func TestBrokenAndMissingCases(t *testing.T) {
 	a, b := pair(1, 30, nil)
 	broken := b.Cases[0].Problem

@@ -58,7 +58,7 @@ func TestCompareLibraries(t *testing.T) {
 			t.Errorf("%s, %d tokens: decided %v, gain %+v", c.Work, c.Problem.Tokens, c.Decided(), c.Gain)
 		}
 	}
-	// At 128 tokens the other library is within the band: nobody changes for that.
+	// At 128 tokens the other library is within the band, so that the first one stays.
 	notes := strings.Join(FastestTable(choices).Notes, "\n")
 	if want := "(rank +counts, chain): from 1 token on flashinfer 1"; !strings.Contains(notes, want) || strings.Contains(notes, "on deepep") {
 		t.Errorf("notes\n%s\nwant %q and no change", notes, want)
@@ -71,8 +71,8 @@ func TestCompareLibraries(t *testing.T) {
 	}
 }
 
-// TestCompareLibrariesChange: a library that two others beat is left, though these two are within the
-// band of each other.
+// TestCompareLibrariesChange shows that a library that two others beat is replaced, although
+// those two are within the band of each other.
 func TestCompareLibrariesChange(t *testing.T) {
 	choices, err := CompareLibraries([]*Loaded{
 		libraryRun("a", "rank", map[int]float64{1: 10, 128: 10, 4096: 200}, ""),
@@ -88,7 +88,7 @@ func TestCompareLibrariesChange(t *testing.T) {
 	}
 }
 
-// TestCompareLibrariesSeeds: routings that were drawn by two seeds are two.
+// TestCompareLibrariesSeeds shows that routings with different seeds are not compared.
 func TestCompareLibrariesSeeds(t *testing.T) {
 	runs := []*Loaded{libraryRun("a", "rank", map[int]float64{1: 10}, ""), libraryRun("b", "rank", map[int]float64{1: 15}, "")}
 	runs[1].Results[0].Seed = 2
@@ -98,8 +98,8 @@ func TestCompareLibrariesSeeds(t *testing.T) {
 	}
 }
 
-// TestCompareLibrariesTurns: rounds of runs that took turns are compared one by one, so that a drift
-// that both saw does not widen the interval.
+// TestCompareLibrariesTurns shows that runs that took turns are compared round by round, so
+// that a common drift does not widen the interval.
 func TestCompareLibrariesTurns(t *testing.T) {
 	runs := []*Loaded{libraryRun("deepep", "rank", map[int]float64{128: 11}, ""), libraryRun("nccl", "rank", map[int]float64{128: 10}, "")}
 	for _, l := range runs {
@@ -132,8 +132,8 @@ func TestCompareLibrariesTurns(t *testing.T) {
 	}
 }
 
-// TestLibraryTable: every library stands beside the fastest of the same work, with what
-// tuning it gained; two runs of one library have their names.
+// TestLibraryTable compares every library with the fastest of the same work and gives its gain
+// from tuning; two runs of one library have the runs' names.
 func TestLibraryTable(t *testing.T) {
 	runs := []*Loaded{libraryRun("deepep", "rank", map[int]float64{1: 20}, ""), libraryRun("nccl", "rank", map[int]float64{1: 10}, ""), libraryRun("deepep", "rank", map[int]float64{1: 30}, "")}
 	runs[2].Path = "defaults"
@@ -165,8 +165,8 @@ func TestLibraryTable(t *testing.T) {
 	}
 }
 
-// TestCompareLibrariesWarnsOfSeeds: a warning says why libraries whose routings are other draws are
-// not compared.
+// TestCompareLibrariesWarnsOfSeeds expects a warning if libraries are not compared because of
+// their seeds.
 func TestCompareLibrariesWarnsOfSeeds(t *testing.T) {
 	a, b := libraryRun("a", "rank", map[int]float64{1: 2}, ""), libraryRun("b", "rank", map[int]float64{1: 1}, "")
 	b.Results[0].Seed = 5
@@ -182,8 +182,8 @@ func TestCompareLibrariesWarnsOfSeeds(t *testing.T) {
 	}
 }
 
-// TestCompareLibrariesUnknownWork: a run that does not say what its times hold is compared with
-// nothing.
+// TestCompareLibrariesUnknownWork shows that a run without a statement of its work is not
+// compared.
 func TestCompareLibrariesUnknownWork(t *testing.T) {
 	a, b := libraryRun("a", "rank", map[int]float64{1: 2}, ""), libraryRun("b", "rank", map[int]float64{1: 1}, "")
 	a.Run.Kernels, b.Run.Kernels = nil, nil

@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/reports/text"
 )
 
-// runs are what every table is printed of: two recorded on a CPU, one with
-// failures and one with zeros and ties that are synthetic.
+// runs returns the runs of every printed table: two recorded on a CPU, and two synthetic ones
+// with failures and with zeros and ties.
 func runs(t *testing.T) map[string]*reports.Loaded {
 	t.Helper()
 	out := map[string]*reports.Loaded{"failures": small().load("failures"), "ties": ties().load("ties")}

@@ -18,8 +18,8 @@ func decision(v record.Verdict, c record.Cause, mid, half float64, p ep.Precisio
 	}
 }
 
-// TestHeadlineCounts: precisions apart, what was not decided by its reason, and
-// a mean gain whose interval shrinks with the number of searches.
+// TestHeadlineCounts counts precisions separately and undecided searches by reason, and the
+// interval of the mean gain shrinks with the number of searches.
 func TestHeadlineCounts(t *testing.T) {
 	run := &record.Run{Band: 0.01, Searches: []record.Search{
 		decision(record.Faster, "", 2, 0.02, ep.Full),

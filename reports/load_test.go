@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A sweep that did not come to its end says how to go on; bench and a finished one do not.
+// An unfinished sweep says how to continue; bench and a finished sweep do not.
 func TestResume(t *testing.T) {
 	l := small().load("dir/run")
 	l.Run.Command = []string{"epbench", "sweep"}

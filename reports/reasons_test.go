@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// overRun is a bench of so many cases against one config, whose reasons are given.
+// overRun returns a bench of cases against one config, with the given reasons.
 func overRun(reasons ...string) *record.Run {
 	over, _ := ep.ParseConfig("d:sms=8")
 	run := &record.Run{}
@@ -22,9 +22,8 @@ func overRun(reasons ...string) *record.Run {
 	return run
 }
 
-// TestGatherReasons: a line for each reason and not for each case. The cases of the most
-// frequent one are not named where they follow from the others, which they do not where
-// nothing was said of a case.
+// TestGatherReasons expects a line for each reason. It leaves out the cases of the most
+// frequent one, unless some case has no reason.
 func TestGatherReasons(t *testing.T) {
 	of := func(s *record.Search) string { return s.Reference }
 	for _, c := range []struct{ reasons, want []string }{
@@ -41,8 +40,8 @@ func TestGatherReasons(t *testing.T) {
 	}
 }
 
-// TestMeasuredAgainstIsShort: what stands in the default's place has a column, and each
-// config and each reason one line, however many cases there are.
+// TestMeasuredAgainstIsShort expects a column for the config that replaces the default, and
+// one line for each config and each reason.
 func TestMeasuredAgainstIsShort(t *testing.T) {
 	table := reports.Measured(overRun("table: exact", "table: exact", "table: halves", "table: exact", "table: exact"))
 	column := slices.IndexFunc(table.Columns, func(c reports.Column) bool { return c.Name == "against" })
@@ -66,8 +65,8 @@ func TestMeasuredAgainstIsShort(t *testing.T) {
 	}
 }
 
-// TestCostsFitATerminal: at 80 columns a config's times and its cost with the interval
-// stand in one line.
+// TestCostsFitATerminal expects a config's times and its cost with the interval in one line of
+// 80 columns.
 func TestCostsFitATerminal(t *testing.T) {
 	run := overRun("table: exact", "table: exact")
 	for i := range run.Searches {

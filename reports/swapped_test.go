@@ -10,9 +10,9 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// swapCase is a search of three configs: threads 64 is the default, at 10 us. times are
-// those of threads 128 and 256 in units of 1 us, 0 for one that is not measured, -1 for
-// one that failed. won is the place of the winner.
+// swapCase is a search of three configs: threads 64 is the default, at 10 us. times holds the
+// times of threads 128 and 256 in us, 0 if not measured, -1 if failed. won is the index of
+// the winner.
 func swapCase(tokens, won int, times ...float64) *record.Recording {
 	config := func(i int) ep.Config {
 		return ep.Config{Kernel: "k", Values: map[string]ep.Value{"threads": ep.Value(strconv.Itoa(64 << i))}}
@@ -96,8 +96,8 @@ func TestSwap(t *testing.T) {
 	}
 }
 
-// TestSwapAsSearched: a combine whose space was searched with another dispatch dtype is
-// judged by that search, under its own problem.
+// TestSwapAsSearched judges a combine by the search with another dispatch dtype, and reports
+// it under its own problem.
 func TestSwapAsSearched(t *testing.T) {
 	combine := func(d ep.DType, as ep.DType, won int, times ...float64) *record.Recording {
 		r := swapCase(1, won, times...)

@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// column are the cells of a table's column by name.
+// column returns the cells of a column by name.
 func column(t *testing.T, table reports.Table, name string) (out []reports.Cell) {
 	t.Helper()
 	at := slices.IndexFunc(table.Columns, func(c reports.Column) bool { return c.Name == name })

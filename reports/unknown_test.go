@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// shapeTable has a row for the shape of hand-made runs and one for a neighbour's,
-// each with a config.
+// shapeTable returns a table with a row for the shape of hand-made runs and one for a
+// neighbouring shape.
 func shapeTable(p ep.Problem, own, neighbour string, relax ...string) *table.Table {
 	t := &table.Table{Schema: table.Schema, Header: table.Header{Fallback: relax}}
 	for i, values := range []string{own, neighbour} {

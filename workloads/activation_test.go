@@ -35,7 +35,7 @@ func TestActivationBytes(t *testing.T) {
 	}
 }
 
-// Gates have what an activation can get wrong: values whose exponential overflows, and
+// Gates contain values that an activation can get wrong: exponentials that overflow, and
 // values beyond every clamp. Rows and ranks differ.
 func TestGatesOfActivation(t *testing.T) {
 	w := &Workload{Seed: 1}

@@ -31,8 +31,8 @@ func digest(w *Workload) string {
 
 const goldenFile = "testdata/digests.txt"
 
-// TestGolden pins the bytes of every distribution. The file is the same for
-// all architectures; TestNoFusedOperations is why it can be.
+// TestGolden pins the bytes of every distribution, on all architectures; see
+// TestNoFusedOperations.
 func TestGolden(t *testing.T) {
 	var b strings.Builder
 	for _, spec := range append(append([]string{}, closed...), solved...) {
@@ -53,8 +53,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// fused are the functions that may fuse multiplication and addition: they
-// measure and fit, and nothing that is drawn depends on them.
+// fused lists the functions that may fuse multiplication and addition: they measure and fit,
+// and no draw depends on them.
 var fused = regexp.MustCompile(`workloads\.(fitter\.|FitCounts|minimum|round|MeasureCounts|Stats\.|\(\*Workload\)\.Stats)`)
 
 // TestNoFusedOperations compiles the package for arm64 and looks for fused

@@ -135,8 +135,8 @@ func TestEPLB(t *testing.T) {
 	}
 }
 
-// After h steps half of the experts are where they were, and the loads are
-// still those of the distribution.
+// After h steps half of the experts have kept their popularity, and the loads still follow
+// the distribution.
 func TestDrift(t *testing.T) {
 	const n, h = 4096, 10
 	for step, want := range map[int]float64{0: 1, 1: 0.933, 10: 0.5, 20: 0.25, 40: 0.0625} {

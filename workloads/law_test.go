@@ -10,12 +10,10 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Every test below draws with fixed seeds, so a level of 1e-4 fails for a
-// wrong law and never for bad luck.
+// Every test below draws with fixed seeds, so that a level of 1e-4 fails only for a wrong law.
 const level = 1e-4
 
-// chiSquare tests counts against what was expected, where the counts have
-// free degrees of freedom.
+// chiSquare tests counts against expected ones, with free degrees of freedom.
 func chiSquare(t *testing.T, what string, got, want []float64, free int) {
 	t.Helper()
 	x := stat.ChiSquare(got, want)
@@ -100,8 +98,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// Loads follow the density they are quantiles of: the largest gap between
-// their empirical and the true distribution function is half a step.
+// Loads are quantiles of their density: the largest gap between their empirical and the true
+// distribution function is half a step.
 func TestQuantileLoads(t *testing.T) {
 	s := drawRequest{Problem: shape(8, 256, 8, 1)}
 	for what, c := range map[string]struct {
@@ -147,7 +145,7 @@ func TestDirichlet(t *testing.T) {
 	}
 }
 
-// naive draws the top-k of scores, the way the definitions are written.
+// naive draws the top-k of scores, literally as the definitions say.
 func naive(r *rng, score func(e int) float64, experts, k int) []int32 {
 	s := make([]float64, experts)
 	for e := range s {
@@ -186,7 +184,7 @@ func TestZipfIsGumbelTopK(t *testing.T) {
 	}
 }
 
-// twoSamples tests whether two samples of one size have one law.
+// twoSamples tests whether two samples of equal size follow the same law.
 func twoSamples(t *testing.T, what string, a, b []float64) {
 	t.Helper()
 	x, free := 0.0, 0
@@ -251,8 +249,8 @@ func pattern(ids []int32, size int) int {
 	return out
 }
 
-// Every pair of experts is together equally often under uniform, and as often
-// as in an even draw of sets under one share for all.
+// Every pair of experts occurs together equally often, under uniform and under poisson with
+// equal shares.
 func TestPairs(t *testing.T) {
 	const experts, k, tokens = 12, 4, 60000
 	f, _ := uniform(drawRequest{Problem: shape(1, experts, k, tokens)})

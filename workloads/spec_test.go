@@ -85,8 +85,7 @@ func TestProblemErrors(t *testing.T) {
 	}
 }
 
-// Every spec that parses is spelled canonically: parsed again it is spelled
-// the same.
+// The canonical spelling of every spec parses to the same spelling.
 func FuzzParse(f *testing.F) {
 	for _, s := range append(closed, solved...) {
 		f.Add(s)

@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// hand is 2 ranks, 4 experts, top-2: rank 0 has tokens {0 1}, {0 2}, {3 -},
-// rank 1 has {0 3}.
+// hand returns a workload of 2 ranks, 4 experts and top-2: rank 0 has tokens {0 1}, {0 2},
+// {3 -}, rank 1 has {0 3}.
 func hand() *Workload {
 	p := shape(2, 4, 2, 3)
 	p.Hidden = 64

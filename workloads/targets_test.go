@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// Targets are met within 2 % by what is drawn, at a size where chance is
-// smaller than that.
+// Draws meet targets within 2 %, at a size at which chance is smaller.
 func TestTargets(t *testing.T) {
 	if raceEnabled {
 		t.Skip("large draws, which other tests make smaller; left out under the race detector")

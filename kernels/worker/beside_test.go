@@ -14,8 +14,8 @@ import (
 )
 
 // tick is the time in seconds by which the clock of tickPython advances at each reading. It
-// is a power of two: sums of ticks are then exact, and no share is rounded up by one. It is
-// short (4 us), since rounds that are longer than the wall time in which they came are refused.
+// is a power of two, so that sums of ticks are exact and no share is rounded up. It is short
+// (4 us), because rounds longer than the wall time of their answer are refused.
 const tick = 1.0 / (1 << 18)
 
 // tickPython gives workers in Python a clock that counts its readings. Python reads
@@ -78,10 +78,10 @@ func TestToyBeside(t *testing.T) {
 	}
 }
 
-// TestSharedAlike: how much of the product belongs to a call does not depend on the config
-// that a session runs first. The default's dispatch takes two ticks, that of 4 messages
-// five; the product's trial of 32 launches takes one, and a share twice as long as the
-// default is four times as many.
+// TestSharedAlike shows that a call's share of the product does not depend on the config that
+// a session runs first. The default's dispatch takes two ticks, one of 4 messages five. The
+// product's trial of 32 launches takes one tick; a share that lasts twice as long as the
+// default has four times as many launches.
 func TestSharedAlike(t *testing.T) {
 	tickPython(t)
 	b, _, err := openToy(t, "testdata/paced.py", "")
@@ -101,8 +101,8 @@ func TestSharedAlike(t *testing.T) {
 	}
 }
 
-// TestToyInPhases: the product runs between the halves of a call that sends and receives
-// apart. The clock is read four times: around the whole and around the product.
+// TestToyInPhases runs the product between the halves of a call that sends and receives in
+// separate calls. The clock is read around the whole and around the product.
 func TestToyInPhases(t *testing.T) {
 	tickPython(t)
 	b, _, err := openToy(t, "testdata/split.py", "")
@@ -130,8 +130,7 @@ func near(t *testing.T, what string, got, want float64) {
 	}
 }
 
-// TestBesideRefused: a worker that offers no products is not asked for them, nor for one
-// of a kind that it lacks.
+// TestBesideRefused shows that a worker is asked only for kinds of products that it offers.
 func TestBesideRefused(t *testing.T) {
 	none, _, err := openToy(t, "testdata/split.py", "none")
 	if err != nil {
@@ -161,8 +160,8 @@ func TestBesideRefused(t *testing.T) {
 	}
 }
 
-// TestStreams: what a round on two streams of a GPU reads, where the times of all launches
-// are known.
+// TestStreams checks the times of a round on two streams of a GPU whose launches have known
+// times.
 func TestStreams(t *testing.T) {
 	command := exec.CommandContext(t.Context(), python(t), "-B", "testdata/streams.py")
 	command.WaitDelay = 30 * time.Second

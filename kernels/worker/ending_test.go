@@ -16,10 +16,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// soon is a time in which a busy host kills a process, and no worker that hangs ends.
+// soon is long enough for a busy host to kill a process, and shorter than any hang.
 const soon = 30 * time.Second
 
-// within fails the test where f takes too long.
+// within fails the test if f takes too long.
 func within(t *testing.T, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -34,8 +34,8 @@ func within(t *testing.T, what string, f func()) {
 	}
 }
 
-// TestCancelledHang: who interrupts a worker that hangs waits for it no longer, and it leaves
-// no process.
+// TestCancelledHang shows that cancelling a request to a worker that hangs returns at once and
+// leaves no process.
 func TestCancelledHang(t *testing.T) {
 	for _, launched := range []bool{false, true} {
 		t.Run(fmt.Sprintf("launched %v", launched), func(t *testing.T) {
@@ -70,8 +70,8 @@ func TestCancelledHang(t *testing.T) {
 	}
 }
 
-// TestLostSession: a worker hangs or crashes in open or close. The session is lost, and the next one gets a
-// new process.
+// TestLostSession lets a worker hang or crash in open or close: the session is lost, and the
+// next one gets a new process.
 func TestLostSession(t *testing.T) {
 	for _, script := range []string{"hang-open", "crash-open", "hang-close", "crash-close"} {
 		t.Run(script, func(t *testing.T) {
@@ -109,8 +109,8 @@ func TestLostSession(t *testing.T) {
 	}
 }
 
-// TestDiedBetween: a worker that dies between two requests is started again, and no candidate
-// is reportedFailure.
+// TestDiedBetween shows that a worker that dies between two requests is started again without
+// blaming a candidate.
 func TestDiedBetween(t *testing.T) {
 	b := openScripted(t, "honest")
 	s, c := openWorkload(t, b, ep.Dispatch), defaultOf(t, b, ep.Dispatch)
@@ -124,8 +124,8 @@ func TestDiedBetween(t *testing.T) {
 	}
 }
 
-// TestBackground: the command ends and leaves its rank in the background, which still prints
-// when nobody waits for the command any more.
+// TestBackground lets the command end and leave its rank in the background, where it goes on
+// printing.
 func TestBackground(t *testing.T) {
 	t.Setenv(scriptEnv, "garbage-run")
 	shell := fmt.Sprintf("%s=0 %s & sleep 0.1", rankEnv, os.Args[0])
@@ -146,7 +146,8 @@ func TestBackground(t *testing.T) {
 	}
 }
 
-// TestFreedNumber: the number of a process that is gone may be another's group. It is not killed.
+// TestFreedNumber shows that a process group is not killed after its leader was reaped: another
+// group may have its id.
 func TestFreedNumber(t *testing.T) {
 	for _, launched := range []bool{false, true} {
 		var b *Backend
@@ -175,7 +176,7 @@ func TestFreedNumber(t *testing.T) {
 	}
 }
 
-// TestLeftInGroup: what a worker over pipes leaves in its process group ends with it.
+// TestLeftInGroup shows that processes left in the group of a worker over pipes end with it.
 func TestLeftInGroup(t *testing.T) {
 	t.Setenv(scriptEnv, "honest")
 	file := filepath.Join(t.TempDir(), "child")
@@ -201,7 +202,7 @@ func TestLeftInGroup(t *testing.T) {
 	})
 }
 
-// TestLeave: a worker that shut down has a while to clean up behind its connection.
+// TestLeave shows that a worker has some time to clean up after its connection has ended.
 func TestLeave(t *testing.T) {
 	for _, listen := range []string{"", Loopback} {
 		t.Setenv(scriptEnv, "honest")
@@ -223,8 +224,8 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// TestNoStart: a worker that is interrupted in hello, or refused, leaves neither a process nor a
-// file.
+// TestNoStart shows that a worker that is interrupted in hello, or refused, leaves no process
+// and no file.
 func TestNoStart(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	refused := `read line; echo '{"jsonrpc":"2.0","id":1,"result":{}}'; sleep 600`
@@ -241,7 +242,7 @@ func TestNoStart(t *testing.T) {
 	}
 }
 
-// once reports that a script is about an event, for the first time.
+// once reports whether a script is about an event, true only the first time.
 func once(script, event string) bool {
 	mark := os.Getenv(markEnv)
 	if !strings.HasSuffix(script, event) {
@@ -252,7 +253,7 @@ func once(script, event string) bool {
 	return err == nil
 }
 
-// misbehave hangs or crashes, as a script's first word says.
+// misbehave hangs or crashes, according to a script's first word.
 func misbehave(script string) {
 	if strings.HasPrefix(script, "crash") {
 		os.Exit(3)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// heard keeps the lines that a backend shows, which come from goroutines of their own.
+// heard stores the lines that a backend shows, from any goroutine.
 type heard struct {
 	mu    sync.Mutex
 	lines []string
@@ -24,8 +24,8 @@ func (h *heard) text() string {
 	return strings.Join(h.lines, "\n")
 }
 
-// with is the text once it holds want, or as it is after five seconds: a rank's output may
-// arrive behind the answer.
+// with returns the text once it holds want, at most after five seconds: a rank's output may
+// arrive after the answer.
 func (h *heard) with(want string) string {
 	for range 500 {
 		if strings.Contains(h.text(), want) {

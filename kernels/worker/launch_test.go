@@ -21,15 +21,15 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// rankEnv says which rank of a launched group the test binary plays, roleEnv what
-// the ranks besides 0 do. markEnv is a file that rank 0 makes when its run hangs.
+// rankEnv names the rank that the test binary plays, roleEnv what ranks other than 0 do.
+// markEnv names a file that rank 0 makes when its run hangs.
 const (
 	rankEnv = "EPBENCH_TEST_RANK"
 	roleEnv = "EPBENCH_TEST_ROLE"
 	markEnv = "EPBENCH_TEST_MARK"
 )
 
-// setMark names the file that tells of a run that hangs.
+// setMark sets markEnv.
 func setMark(t *testing.T) string {
 	t.Helper()
 	mark := filepath.Join(t.TempDir(), "hangs")
@@ -37,8 +37,8 @@ func setMark(t *testing.T) string {
 	return mark
 }
 
-// awaitFile returns when a file is there, or after a minute. It takes the file away, so
-// that the group that replaces this one does not find it.
+// awaitFile returns when a file exists, at most after a minute. It removes the file, so that
+// the next group does not find it.
 func awaitFile(name string) {
 	for range 6000 {
 		if os.Remove(name) == nil {
@@ -156,8 +156,8 @@ func TestLaunched(t *testing.T) {
 	}
 }
 
-// TestGivenToken: ranks that the command does not start know a token beforehand. It is in this
-// process's environment, too, which is not killed for that.
+// TestGivenToken uses a token that the user chose, for ranks that the command does not start.
+// It is in this process's environment too, which must not be killed for that.
 func TestGivenToken(t *testing.T) {
 	t.Setenv(tokenEnv, "a secret of all hosts")
 	bystander := exec.Command("sleep", "600")
@@ -184,8 +184,8 @@ func TestGivenToken(t *testing.T) {
 	}
 }
 
-// TestLaunchedTrouble: a rank other than 0 ends, fails or holds the others up. The
-// failure names it, the group is replaced, and the sweep can go on.
+// TestLaunchedTrouble lets a rank other than 0 end, fail or delay the others. The failure
+// names it, the group is replaced, and the next candidate runs.
 func TestLaunchedTrouble(t *testing.T) {
 	for _, c := range []struct {
 		script, role string
@@ -266,8 +266,8 @@ func fakeGroup(t *testing.T) (g *group, ended chan struct{}) {
 	return g, ended
 }
 
-// TestClosedGroup: a group whose rank 0 never came lets the others go, and admits nobody
-// afterwards.
+// TestClosedGroup shows that a group without rank 0 releases the others on close and admits
+// no rank afterwards.
 func TestClosedGroup(t *testing.T) {
 	g, _ := fakeGroup(t)
 	greeted := make(chan error, 1)
@@ -290,7 +290,7 @@ func TestClosedGroup(t *testing.T) {
 	}
 }
 
-// TestCalm: an answer of rank 0 excuses a rank that failed, not one that is gone.
+// TestCalm shows that an answer of rank 0 clears the failure of a rank, but not the loss of one.
 func TestCalm(t *testing.T) {
 	g, ended := fakeGroup(t)
 	m := &member{Greeting: Greeting{Rank: 1, Ranks: 2}}
@@ -308,8 +308,8 @@ func TestCalm(t *testing.T) {
 	}
 }
 
-// TestLateTrouble: what a rank says of a request that rank 0 has answered is too late. Of a
-// later request, or of none, as older workers do, it counts.
+// TestLateTrouble shows that a failure reported for a request that rank 0 has answered is
+// ignored. One for a later request, or without a request as from older workers, counts.
 func TestLateTrouble(t *testing.T) {
 	for id, counts := range map[int64]bool{4: false, 5: false, 6: true, 0: true} {
 		g, _ := fakeGroup(t)
@@ -321,8 +321,8 @@ func TestLateTrouble(t *testing.T) {
 	}
 }
 
-// TestReasonAfterLoss: a rank may go because another failed, or fail because another has gone.
-// Where the loss is read first, both are named, and nothing excuses the group.
+// TestReasonAfterLoss reads the loss of a rank before the failure of another. Either may have
+// caused the other: both are named, and no answer clears them.
 func TestReasonAfterLoss(t *testing.T) {
 	g, ended := fakeGroup(t)
 	ofRank := func(rank int) *member { return &member{Greeting: Greeting{Rank: rank, Ranks: 3}} }
@@ -336,8 +336,8 @@ func TestReasonAfterLoss(t *testing.T) {
 	}
 }
 
-// TestLate: a hang names the rank that is silent, or else the one that does not wait, or else the
-// one that is elsewhere than the others.
+// TestLate shows that a hang names the silent rank, else the one that does not wait, else the
+// one in another step than the others.
 func TestLate(t *testing.T) {
 	ofRank := func(rank int, heard time.Duration, b Beat) *member {
 		return &member{Greeting: Greeting{Rank: rank, Ranks: 3}, heard: time.Now().Add(-heard), beat: b}
@@ -365,7 +365,7 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// TestTwoGroups: two sweeps at once do not meet.
+// TestTwoGroups runs two groups at once; their ranks do not mix.
 func TestTwoGroups(t *testing.T) {
 	a, _ := openLaunched(t, "honest", "idle")
 	b, _ := openLaunched(t, "honest", "idle")

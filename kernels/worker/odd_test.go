@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestOddAnswers: what a worker prints beside its messages is shown and spoils none. An answer
-// that cannot be read is a crash of its candidate, and the reason says why.
+// TestOddAnswers shows that text between messages is shown and harms none. An unreadable
+// answer is a crash of its candidate, with the reason.
 func TestOddAnswers(t *testing.T) {
 	for _, c := range []struct {
 		odd, listen string
@@ -57,8 +57,8 @@ func TestOddAnswers(t *testing.T) {
 	}
 }
 
-// TestDeaf: a request that a worker does not take any more is no unreadable answer. The reason is how
-// the worker ended.
+// TestDeaf sends a request to a worker that no longer reads. The reason says how the worker
+// ended, not that an answer is unreadable.
 func TestDeaf(t *testing.T) {
 	w := Welcome{Protocol: Protocol, Machine: ep.Machine{Backend: "b"}, Kernels: []KernelDecl{{Name: "k", Op: ep.Dispatch}}}
 	hello, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "result": w})
@@ -79,7 +79,7 @@ func TestDeaf(t *testing.T) {
 	}
 }
 
-// TestPresentable: a worker that prints a file, or bytes, fills no terminal.
+// TestPresentable shows that long lines are cut and control characters removed.
 func TestPresentable(t *testing.T) {
 	for text, want := range map[string]string{
 		"  NCCL\tversion\r2.27 ":               "NCCL version 2.27",
@@ -94,8 +94,8 @@ func TestPresentable(t *testing.T) {
 	}
 }
 
-// TestHelloRefusals: what a table or the spelling of a config has no room for is refused at
-// once, by the field's name.
+// TestHelloRefusals shows that declarations that a table or a config's spelling cannot hold
+// are refused by the field's name.
 func TestHelloRefusals(t *testing.T) {
 	param := func(name string, values ...ep.Value) kernels.Param {
 		p := kernels.Param{Name: name, Values: values}

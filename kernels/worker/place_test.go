@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Every launcher tells a process its rank by names of its own.
+// TestFindPlace reads the variables of each launcher.
 func TestFindPlace(t *testing.T) {
 	for _, c := range []struct {
 		env  map[string]string
@@ -46,7 +46,7 @@ func TestFindPlace(t *testing.T) {
 	}
 }
 
-// pythonPlace is rank, ranks and local rank as the harness reads them.
+// pythonPlace returns rank, ranks and local rank as the Python harness reads them.
 func pythonPlace(t *testing.T) string {
 	t.Helper()
 	const program = `import sys; sys.path.insert(0, "../../native/python/workers"); from harness.ranks import find_place; print(*find_place())`
@@ -57,7 +57,7 @@ func pythonPlace(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestJoinUnlaunched: without epbench there is nobody to join.
+// TestJoinUnlaunched shows the error of Join in a process that epbench did not launch.
 func TestJoinUnlaunched(t *testing.T) {
 	t.Setenv(addressEnv, "")
 	if _, err := Join(Place{Ranks: 1}, nil); err == nil || !strings.Contains(err.Error(), `--backend "launch:`) {

@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// A probe names a token. Of an activation none is chosen: a worker has no such row.
+// An activation has no probes: its rows belong to experts and a probe names a token.
 func TestProbesByOp(t *testing.T) {
 	for _, op := range ep.Ops() {
 		w := &workloads.Workload{
@@ -27,8 +27,8 @@ func TestProbesByOp(t *testing.T) {
 	}
 }
 
-// casts are the ways in which libraries cast to FP8: an element's quotient, which is
-// rounded to e4m3, and the scale of its group.
+// casts lists the ways in which libraries cast to FP8: each returns an element's quotient,
+// which is rounded to e4m3, and the scale of its group.
 var casts = map[string]func(x, amax float32) (quotient, scale float32){
 	"ours":                   func(x, amax float32) (float32, float32) { return x / (amax / 448), amax / 448 },
 	"DeepEP's low latency":   func(x, amax float32) (float32, float32) { return x * (448 / amax), amax * inverse448 },
@@ -37,8 +37,8 @@ var casts = map[string]func(x, amax float32) (quotient, scale float32){
 
 const inverse448 = float32(1. / 448)
 
-// middle is a token with an element in the middle of two e4m3 codes, and its column:
-// 1.453125 of at most 1.9375 is 10.5/14. On 2 H200, DeepEP's low latency left 1.375 there.
+// middle returns a token with an element exactly between two e4m3 codes, and its column:
+// 1.453125 of at most 1.9375 is 10.5/14. DeepEP's low-latency kernel gives 1.375 there.
 var middle = struct{ rank, token, column int }{1, 83, 6487}
 
 func fp8Pairs(t *testing.T, topK int) *workloads.Workload {
@@ -55,7 +55,7 @@ func fp8Pairs(t *testing.T, topK int) *workloads.Workload {
 	return w
 }
 
-// castRow is a token's codes as a library's cast leaves them, and its scales.
+// castRow returns a token's codes by a library's cast, and its scales.
 func castRow(w *workloads.Workload, rank, token int, cast func(x, amax float32) (float32, float32)) (codes []byte, scales []float32) {
 	bits := make([]uint16, w.Problem.Hidden)
 	w.Token(rank, token, bits)
@@ -90,7 +90,7 @@ func combined(w *workloads.Workload, rank, token int, codes []byte, scales []flo
 	return out
 }
 
-// TestProbesOfOtherCasts: an element in the middle of two codes may have either.
+// TestProbesOfOtherCasts shows that an element exactly between two codes may have either.
 func TestProbesOfOtherCasts(t *testing.T) {
 	for _, topK := range []int{1, 8} {
 		w := fp8Pairs(t, topK)
@@ -107,8 +107,8 @@ func TestProbesOfOtherCasts(t *testing.T) {
 	}
 }
 
-// TestProbesOneCodeOff: only in the middle of two codes there are two right ones. An
-// element that is one code off anywhere else, or beside both of those, is found.
+// TestProbesOneCodeOff shows that an element that is off by one code is found, unless it lies
+// exactly between two codes and has one of them.
 func TestProbesOneCodeOff(t *testing.T) {
 	w := fp8Pairs(t, 8)
 	o := ref.New(w, 1)
@@ -132,8 +132,8 @@ func TestProbesOneCodeOff(t *testing.T) {
 	}
 }
 
-// TestBlamedProbes: the detail says how many probes are wrong, and what the worker itself
-// had found.
+// TestBlamedProbes shows that the detail gives the number of wrong probes and the worker's own
+// count.
 func TestBlamedProbes(t *testing.T) {
 	w := fp8Pairs(t, 8)
 	s := &session{workload: w, oracle: ref.New(w, 1)}

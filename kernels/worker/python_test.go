@@ -53,8 +53,7 @@ func TestPythonWorker(t *testing.T) {
 	}
 }
 
-// TestRankWithoutTokens: its routing is two empty texts, and a worker has nothing to compare
-// there.
+// TestRankWithoutTokens sends a rank without tokens: its routing is two empty strings.
 func TestRankWithoutTokens(t *testing.T) {
 	toy, _, err := openToy(t, toyFile, "")
 	if err != nil {
@@ -77,8 +76,8 @@ func TestRankWithoutTokens(t *testing.T) {
 	}
 }
 
-// TestPythonRules: legality crosses the pipe as expressions, and the worker's
-// own refusal is a verdict on the candidate.
+// TestPythonRules evaluates the worker's rules here, and turns the worker's own refusal into a
+// failure of the candidate.
 func TestPythonRules(t *testing.T) {
 	b := openPython(t, "")
 	k, err := kernels.Find(b.Kernels(), ep.Dispatch, "dispatch")
@@ -137,9 +136,9 @@ func TestPythonSpeaksTheSchema(t *testing.T) {
 	}
 }
 
-// TestHarnessTensors: the part of the harness that needs PyTorch. casts.py has the casts to
-// FP8, and what is right of a library that casts by itself; judge.py the comparison; stale.py
-// libraries that deliver what an earlier call left; exports.py where DeepEP's config comes from.
+// TestHarnessTensors runs the programs that need PyTorch: casts.py checks casts to FP8,
+// judge.py comparisons, stale.py libraries that deliver an earlier call's rows, and exports.py
+// the sources of DeepEP's config.
 func TestHarnessTensors(t *testing.T) {
 	if err := exec.CommandContext(t.Context(), python(t), "-c", "import torch; torch.float8_e4m3fn").Run(); err != nil {
 		t.Skip("no PyTorch here")
@@ -175,8 +174,8 @@ func readLines(t *testing.T, file string) []map[string]any {
 	return out
 }
 
-// TestDeepEPDeclares: DeepEP's SMs go up to those of the GPU, and its channels have to fit
-// the buffer. The library's file is read beside a torch that has nothing.
+// TestDeepEPDeclares checks the declared parameters of DeepEP: SMs up to the GPU's, and
+// channels that fit the buffer. The worker runs with a stand-in for torch.
 func TestDeepEPDeclares(t *testing.T) {
 	const program = `
 import json, sys, types

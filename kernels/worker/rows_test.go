@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestRowsFile: probed rows are the same in the file and in the answer. They come in the
-// answer where there is no file, and none is made. A worker's end removes its file.
+// TestRowsFile shows that probed rows are the same by file and by answer, that they come in
+// the answer if the file is missing, and that a worker's end removes its file.
 func TestRowsFile(t *testing.T) {
 	b := openScripted(t, "honest")
 	s := openWorkload(t, b, ep.Dispatch).(*session)
@@ -50,8 +50,7 @@ func TestRowsFile(t *testing.T) {
 	}
 }
 
-// TestRowsOfNoProbes: a config that is not probed is offered no file, and what lies in it
-// is not taken for its rows.
+// TestRowsOfNoProbes shows that without probes no file is offered and its content is ignored.
 func TestRowsOfNoProbes(t *testing.T) {
 	b := openScripted(t, "honest")
 	p := ep.Problem{Op: ep.Activation, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 256, Experts: 8, TopK: 2,

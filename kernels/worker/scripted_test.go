@@ -171,8 +171,7 @@ func (s *scriptedSession) Verify(ctx context.Context, c ep.Config) (kernels.Comp
 	return s.Session.Verify(ctx, c)
 }
 
-// Probe shows what the CPU session has; in the lying script one value of it
-// is off by a sign.
+// Probe returns a row of the CPU session; the lying script flips the sign of one value.
 func (s *scriptedSession) Probe(rank, token, k int) ([]uint16, error) {
 	row, err := s.Session.(Prober).Probe(rank, token, k)
 	if s.script == "lie-verify" && err == nil {
@@ -210,7 +209,7 @@ func openProblem(t *testing.T, b kernels.Backend, p ep.Problem, routing string) 
 	return s
 }
 
-// drawn is a problem's workload under a routing.
+// drawn returns a problem's workload under a routing.
 func drawn(t *testing.T, p ep.Problem, routing string) *workloads.Workload {
 	t.Helper()
 	d, err := workloads.Parse(routing)
@@ -322,8 +321,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestLocalDeclarations: this program's kernels replace the worker's, but a kernel that the
-// worker does not declare is not asked for.
+// TestLocalDeclarations shows that this program's kernels replace the worker's, except those
+// that the worker does not declare.
 func TestLocalDeclarations(t *testing.T) {
 	declares := openScripted(t, "honest")
 	own := declares.Kernels()[:1]
@@ -368,7 +367,7 @@ func TestKnownRules(t *testing.T) {
 	}
 }
 
-// TestStrayLine: what a library prints to standard output is shown, and no message.
+// TestStrayLine shows that a library's output on standard output is printed and not parsed.
 func TestStrayLine(t *testing.T) {
 	t.Setenv(scriptEnv, "garbage-hello")
 	var said []string
@@ -382,7 +381,7 @@ func TestStrayLine(t *testing.T) {
 	}
 }
 
-// TestKilledWorker is kill -9 in mid-round.
+// TestKilledWorker kills a worker with SIGKILL in the middle of a round.
 func TestKilledWorker(t *testing.T) {
 	mark := setMark(t)
 	b := openScripted(t, "hang-run")
@@ -404,8 +403,8 @@ func TestKilledWorker(t *testing.T) {
 	}
 }
 
-// TestAhead: what a worker hears in advance arrives before it is asked for,
-// and workers that did not ask for it are spared.
+// TestAhead shows that the notification arrives before the configs are prepared, and only at
+// workers that want it.
 func TestAhead(t *testing.T) {
 	b := openScripted(t, "forewarned")
 	s := openWorkload(t, b, ep.Dispatch)

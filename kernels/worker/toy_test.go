@@ -16,8 +16,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// python is an interpreter. It looks at all Python files that the tests run: go test
-// cannot see another process read them, and would take an old result for a new file.
+// python returns a Python interpreter. It stats all Python files that the tests run, because
+// go test does not see another process read them and would reuse a cached result.
 func python(t *testing.T) string {
 	t.Helper()
 	found, err := exec.LookPath("python3")
@@ -117,8 +117,8 @@ func TestToyOverIPv6(t *testing.T) {
 	}
 }
 
-// TestToyDrills: rank 1 of three misbehaves for one candidate. The status is right, the
-// reason names the rank, no process stays, and the next candidate runs.
+// TestToyDrills lets rank 1 of three misbehave for one candidate. The status is right, the
+// reason names the rank, no process is left, and the next candidate runs.
 func TestToyDrills(t *testing.T) {
 	for _, c := range []struct {
 		drill  string
@@ -161,8 +161,8 @@ func TestToyDrills(t *testing.T) {
 	}
 }
 
-// TestToySticky: after an error that comes back from every later call, the process is replaced
-// and later candidates run.
+// TestToySticky shows that after an error that every later call returns, the process is
+// replaced and later candidates run.
 func TestToySticky(t *testing.T) {
 	b, _, err := openToy(t, "testdata/drill.py", "sticky")
 	if err != nil {
@@ -178,8 +178,8 @@ func TestToySticky(t *testing.T) {
 	}
 }
 
-// TestToyAlone: a candidate fails on one rank while the others are in the middle of an
-// exchange with it. That rank is named with its reason, and the next candidate runs.
+// TestToyAlone lets a candidate fail on one rank while the others exchange data with it. That
+// rank is named with its reason, and the next candidate runs.
 func TestToyAlone(t *testing.T) {
 	for rank := range 3 {
 		t.Run(fmt.Sprint(rank), func(t *testing.T) {
@@ -205,8 +205,8 @@ func TestToyAlone(t *testing.T) {
 	}
 }
 
-// TestToyRefusals: every rank says that a candidate is illegal, and what is read after rank
-// 0's answer is no trouble of a later one.
+// TestToyRefusals lets every rank refuse a candidate: messages read after rank 0's answer do
+// not count against a later candidate.
 func TestToyRefusals(t *testing.T) {
 	b, _, err := openToy(t, toyFile, "")
 	if err != nil {
@@ -227,8 +227,8 @@ func TestToyRefusals(t *testing.T) {
 	}
 }
 
-// TestToyCaptureAgain: a capture that fails once on one rank is made again by all, in the
-// same process.
+// TestToyCaptureAgain shows that all ranks repeat a capture that failed once on one of them,
+// in the same process.
 func TestToyCaptureAgain(t *testing.T) {
 	b, _, err := openToy(t, "testdata/drill.py", "capture")
 	if err != nil {
@@ -245,8 +245,8 @@ func TestToyCaptureAgain(t *testing.T) {
 	}
 }
 
-// untilLate ends a request when the heartbeats show that rank 1 is late as says tells,
-// however long a busy host takes to send them, and after a minute if they never do.
+// untilLate ends a request when the heartbeats show that rank 1 is late, as says expects; at
+// most after a minute.
 func untilLate(g *group, says string) timeout {
 	return func(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
 		ctx, cancel := timed(ctx, time.Minute)
@@ -264,8 +264,8 @@ func untilLate(g *group, says string) timeout {
 	}
 }
 
-// TestLostLink: a rank that finds another one gone ends, however the connection broke. It
-// is not the one that failed.
+// TestLostLink shows that a rank that finds another one gone ends without being named as the
+// cause.
 func TestLostLink(t *testing.T) {
 	const program = `
 import sys, types
@@ -294,7 +294,7 @@ for error in (EOFError(), ConnectionResetError(), BrokenPipeError()):
 	}
 }
 
-// TestStrangers: whoever else connects to rank 0 is sent away, and the ranks meet.
+// TestStrangers shows that rank 0 refuses foreign connections and still meets the other ranks.
 func TestStrangers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -304,8 +304,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestToyLies: a wrong bit, a lost row, a lost summand, an infinite one and one that is no
-// number are found.
+// TestToyLies shows that a wrong bit, a lost row, a lost summand, an infinity and a NaN are
+// found.
 func TestToyLies(t *testing.T) {
 	for drill, op := range map[string]ep.Op{"wrong": ep.Dispatch, "lost": ep.Dispatch, "sum": ep.Combine, "infinite": ep.Combine, "nan": ep.Combine} {
 		b, _, err := openToy(t, "testdata/drill.py", drill)
@@ -321,8 +321,8 @@ func TestToyLies(t *testing.T) {
 	}
 }
 
-// TestToyPrintsAndMisses: standard output is shown and harms nothing; a rank whose
-// library is missing is named with what Python said.
+// TestToyPrintsAndMisses shows that standard output is printed and harmless, and that a rank
+// with a missing library is named with Python's error.
 func TestToyPrintsAndMisses(t *testing.T) {
 	b, said, err := openToy(t, "testdata/drill.py", "print")
 	if err != nil {

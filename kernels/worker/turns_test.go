@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestTurns: the turns before one that fails are measured, the failure is that turn's, and
-// those behind it can be asked for, whether the worker knows turns or not.
+// TestTurns lets one turn fail: the turns before it are measured, the failure is that turn's,
+// and the turns after it can be requested, whether or not the worker knows turns.
 func TestTurns(t *testing.T) {
 	for _, c := range []struct {
 		script string

@@ -16,9 +16,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// recorded are the runs every kind is drawn of: two measured on a CPU, one on
-// GPUs with 8,000 trials, and two synthetic ones, with failures and with zeros and
-// ties.
+// recorded returns the runs of every drawn kind: two measured on a CPU, one on GPUs with 8,000
+// trials, and two synthetic ones with failures and with zeros and ties.
 func recorded(t *testing.T) map[string]*reports.Loaded {
 	t.Helper()
 	out := map[string]*reports.Loaded{}
@@ -35,8 +34,8 @@ func recorded(t *testing.T) map[string]*reports.Loaded {
 	return out
 }
 
-// axisWords are what a picture of each kind must say on its axes, units
-// included, and the runs that must have one.
+// axisWords holds the axis labels of each kind, units included, and the runs that must have
+// such a picture.
 var axisWords = map[string]struct{ words, runs []string }{
 	"gain":      {[]string{"tokens per rank", "gain over the default (x)", "1: as fast as the default"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
 	"bandwidth": {[]string{"tokens per rank", "GB/s of the busiest rank", "each token once to each rank that needs it"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},

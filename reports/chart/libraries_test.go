@@ -37,7 +37,7 @@ func library(name, layout string, us float64) *reports.Loaded {
 	return &reports.Loaded{Path: name, Run: run, Results: results, Cases: reports.Cases(run, results)}
 }
 
-// TestLibraries: one picture, in it a panel for each op and kind of work.
+// TestLibraries expects one picture with a panel for each op and kind of work.
 func TestLibraries(t *testing.T) {
 	runs := []*reports.Loaded{library("deepep", "rank", 9), library("flashinfer", "rank", 7), library("epbench", "expert", 4)}
 	kind, err := FindKind("libraries")

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestPredictedSaysSo: the picture and its words carry the mark, every point and what
-// limits it.
+// TestPredictedSaysSo expects the mark "predicted", every point and its limit in the picture's
+// words.
 func TestPredictedSaysSo(t *testing.T) {
 	f := Predicted("128 tokens", "model.yaml", []Forecast{
 		{"dispatch", "a, uniform", 8, 18, "fixed cost"},

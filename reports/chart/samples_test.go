@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// TestSamplesKeepTheirStyle: winner, default and twin come in this order, each in one style
-// in all pictures, whichever is the fastest.
+// TestSamplesKeepTheirStyle expects winner, default and twin in this order, each in the same
+// style in all pictures.
 func TestSamplesKeepTheirStyle(t *testing.T) {
 	orders := map[string]bool{}
 	for name, l := range recorded(t) {
@@ -36,7 +36,7 @@ func TestSamplesKeepTheirStyle(t *testing.T) {
 	}
 }
 
-// TestTitlesAreWhole: a title that is wider than its picture goes on in a second line.
+// TestTitlesAreWhole expects a title wider than its picture to continue in a second line.
 func TestTitlesAreWhole(t *testing.T) {
 	const title = "Time of one call of pair bf16 (expert gated +counts +expansion +reduction): hidden 7168, 256 experts, top-8, 2 ranks"
 	st := words(titleSize, ink)

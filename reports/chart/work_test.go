@@ -10,8 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// TestEqualWorkOnly: libraries whose times hold different things are in pictures of
-// their own, imported figures in each.
+// TestEqualWorkOnly expects a picture for each kind of work, with imported figures in each.
 func TestEqualWorkOnly(t *testing.T) {
 	run := func(name, layout string, role record.Role) *reports.Loaded {
 		r := &record.Run{}

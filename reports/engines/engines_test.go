@@ -49,7 +49,7 @@ func deepEPRun() *reports.Loaded {
 	return &reports.Loaded{Path: "run", Run: run, Results: results, Cases: reports.Cases(run, results)}
 }
 
-// asRun is deepEPRun as that of another kernel and dtype.
+// asRun returns deepEPRun with another kernel and dtype.
 func asRun(kernel, library string, dtype ep.DType) *reports.Loaded {
 	l := deepEPRun()
 	for i := range l.Results {
@@ -75,7 +75,7 @@ func write(t *testing.T, format string, mix map[int]float64) Output {
 	return out
 }
 
-// TestSGLang: one number of SMs, the best for the mix, and the loss at each count.
+// TestSGLang expects one number of SMs, the best for the mix, and the loss at each count.
 func TestSGLang(t *testing.T) {
 	for _, c := range []struct {
 		mix  map[int]float64
@@ -104,9 +104,9 @@ func TestSGLang(t *testing.T) {
 	}
 }
 
-// TestWinnersOnly: a run that measured its winners and the default has no config at every
-// count but the default. What won is taken all the same, and a warning says where it was
-// not measured.
+// TestWinnersOnly exports a run that measured only winners and the default, so that only the
+// default has times at every count. It still takes the winner, with a warning that names the
+// counts without its time.
 func TestWinnersOnly(t *testing.T) {
 	l := deepEPRun()
 	l.Results = slices.DeleteFunc(l.Results, func(r record.Result) bool {
@@ -127,9 +127,9 @@ func TestWinnersOnly(t *testing.T) {
 	}
 }
 
-// TestDefaultStays: a config that read faster in a few rounds does not replace the default
-// that a search kept, and the default's slow twin of the A/A test is not read as the default.
-// Where a search found another config, that one is taken.
+// TestDefaultStays shows that the default that a search kept is not replaced by a config that
+// read faster in a few rounds, nor confused with its twin. If a search found another config,
+// that one is taken.
 func TestDefaultStays(t *testing.T) {
 	l := deepEPRun()
 	for i, r := range l.Results {
@@ -167,7 +167,7 @@ func TestDefaultStays(t *testing.T) {
 	}
 }
 
-// TestLeftOut: a count at which one half alone ran is named.
+// TestLeftOut expects a warning that names a count at which only one half ran.
 func TestLeftOut(t *testing.T) {
 	l := deepEPRun()
 	l.Cases = slices.DeleteFunc(l.Cases, func(c *reports.Case) bool { return c.Problem.Op == ep.Combine && c.Problem.Tokens == 4096 })
@@ -196,7 +196,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestShim loads the module beside a stand-in for deep_ep that has its methods.
+// TestShim loads the module with a stand-in for deep_ep.
 func TestShim(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -253,8 +253,8 @@ Buffer.set_num_sms(32)
 assert Buffer.get_dispatch_config(2)[0] == 20 and Buffer.num_sms == 32
 `
 
-// TestAIConfiguratorWithoutLevel: an entry whose level is not known gives way to the next
-// of its SMs.
+// TestAIConfiguratorWithoutLevel shows that an entry without a level is skipped in favour of
+// the next with the same SMs.
 func TestAIConfiguratorWithoutLevel(t *testing.T) {
 	l := asRun(normal, "deepep", ep.FP8)
 	c := l.Cases[0]
@@ -268,8 +268,8 @@ func TestAIConfiguratorWithoutLevel(t *testing.T) {
 	}
 }
 
-// TestAIConfigurator reads the rows back. Each has the backend and the comm_dtype that
-// aiconfigurator's resolver asks for.
+// TestAIConfigurator reads the rows back and checks the backend and comm_dtype that
+// aiconfigurator's resolver looks up.
 func TestAIConfigurator(t *testing.T) {
 	const header = "framework,version,device,op_name,kernel_source,comm_backend,phase,comm_dtype,ep_size,node_num,hidden_size,topk,num_experts,num_tokens,sms,transmit_us,notify_us,latency"
 	for _, c := range []struct {

@@ -15,8 +15,7 @@ import (
 // readers is the folder of make engine-readers.
 const readers = "../../.readers"
 
-// TestEngineReaders gives exports to the code that the engines read them with, out of the
-// engines' own wheels.
+// TestEngineReaders reads exports with the engines' own code, taken from their wheels.
 func TestEngineReaders(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -67,7 +66,7 @@ func TestEngineReaders(t *testing.T) {
 	}
 }
 
-// rounded takes off what binary arithmetic adds to the numbers of a JSON value.
+// rounded rounds the numbers of a JSON value to remove the noise of binary arithmetic.
 func rounded(v any) any {
 	switch x := v.(type) {
 	case map[string]any:

@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/reports/html"
 )
 
-// maxPage and maxLoad are what the page of a 5,000-trial run may take: bytes, and the
-// time of processors until it is drawn.
+// maxPage and maxLoad bound the page of a 5,000-trial run: its bytes, and the processor time
+// until it is drawn.
 const (
 	maxPage = 5 << 20
 	maxLoad = 2 * time.Second
@@ -65,7 +65,7 @@ func TestBrowser(t *testing.T) {
 	}
 }
 
-// browser finds what the test needs, or says what is missing.
+// browser finds the programs that the test needs, or says which is missing.
 func browser(t *testing.T) (node, chromium string) {
 	t.Helper()
 	if testing.Short() {

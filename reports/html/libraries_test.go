@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// TestLibrariesBesideEachOther: the page of two libraries compares them; that of two runs
-// of one library does not, nor one of two machines.
+// TestLibrariesBesideEachOther shows that the page compares two libraries, but not two runs of
+// one library or of two machines.
 func TestLibrariesBesideEachOther(t *testing.T) {
 	run := func(library, pci string) *reports.Loaded {
 		r := &record.Run{Machine: ep.Machine{PCIID: pci, Arch: "sm_90", SMs: 132},

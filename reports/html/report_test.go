@@ -28,8 +28,8 @@ func load(t *testing.T, dir string) *reports.Loaded {
 	return l
 }
 
-// enlarged is a synthetic run with more trials: its candidates again and again,
-// told apart by one more parameter.
+// enlarged returns a synthetic run with more trials: copies of its candidates that differ in
+// one more parameter.
 func enlarged(t *testing.T, trials int) *reports.Loaded {
 	t.Helper()
 	l := load(t, "../testdata/runs/failures")
@@ -69,8 +69,7 @@ func page(t *testing.T, runs ...*reports.Loaded) string {
 	return b.String()
 }
 
-// The page says everything in the order a reader wants it, the same bytes
-// every time.
+// The page has all sections in order, and the same bytes every time.
 func TestPage(t *testing.T) {
 	l := load(t, "../../testdata/runs/cpu-sweep")
 	got := page(t, l)
@@ -95,7 +94,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// Where nothing is faster the page names no best gain.
+// If nothing is faster, the page names no best gain.
 func TestNoBestGain(t *testing.T) {
 	if got := page(t, load(t, "../../testdata/runs/cpu-single")); strings.Contains(got, "best gain") {
 		t.Error("nothing is faster, and the page has a best gain")
@@ -105,8 +104,8 @@ func TestNoBestGain(t *testing.T) {
 	}
 }
 
-// TestMorePicturesOfAllRuns: the command for the pictures that are left out names the runs
-// that stand beside each other in them.
+// TestMorePicturesOfAllRuns expects the command for omitted pictures to name all runs of the
+// pictures.
 func TestMorePicturesOfAllRuns(t *testing.T) {
 	a, b := load(t, "../testdata/runs/failures"), load(t, "../testdata/runs/ties")
 	first := a.Results
@@ -136,7 +135,7 @@ func TestPageNeedsNoNetwork(t *testing.T) {
 	}
 }
 
-// What comes out of files and foreign processes is text, never markup.
+// Text from files and other processes is never markup.
 func TestPageEscapes(t *testing.T) {
 	const hostile = `<script>alert(1)</script>"'&`
 	l := load(t, "../testdata/runs/failures")
@@ -159,7 +158,7 @@ func TestPageEscapes(t *testing.T) {
 	}
 }
 
-// A run that was cut short, and one in which nothing works, have pages too.
+// An interrupted run and one in which everything fails have pages too.
 func TestPageOfPoorRuns(t *testing.T) {
 	l := load(t, "../testdata/runs/failures")
 	run, results := l.Run, l.Results

@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// truth is a kernel that does not exist: its times follow the formula, with noise.
+// truth holds the coefficients of an invented kernel: its times follow the formula.
 var truth = model.Coefficients{Fixed: 2.5, Expert: 0.006, Doubling: 0.7, LinkShare: 0.85, Local: 0.15, Own: 0.4, Row: 1e-4, SM: 20, Sharpness: 0.1}
 
 // invented makes times of the truth on 8 runs, with relative noise.
@@ -39,8 +39,8 @@ func links(t *testing.T) *model.File {
 	return f
 }
 
-// TestFitFindsTheTruth: with 2 % noise the times of runs left out are predicted within
-// the noise, and the share of the link comes back.
+// TestFitFindsTheTruth shows that with 2 % noise the times of left-out runs are predicted
+// within the noise, and that the link's share is found.
 func TestFitFindsTheTruth(t *testing.T) {
 	facts := links(t)
 	f, err := Fit(facts, invented(facts.Links[0], 0.02), "run")
@@ -56,8 +56,8 @@ func TestFitFindsTheTruth(t *testing.T) {
 	}
 }
 
-// TestFitFindsAnInventedFact: a bandwidth that the recorded times contradict is an
-// error that names the link, whether it is too high or too low.
+// TestFitFindsAnInventedFact expects an error that names the link if the recorded times
+// contradict its bandwidth.
 func TestFitFindsAnInventedFact(t *testing.T) {
 	rows := invented(links(t).Links[0], 0.02)
 	for _, wrong := range []float64{900, 225} {
@@ -69,8 +69,8 @@ func TestFitFindsAnInventedFact(t *testing.T) {
 	}
 }
 
-// TestLeftOutIsLeftOut: a run whose times are three times too long is predicted by the
-// others, so that its error shows; in the fit of all it would be hidden in part.
+// TestLeftOutIsLeftOut makes one run three times too slow: predicted by the other runs, its
+// error shows in full.
 func TestLeftOutIsLeftOut(t *testing.T) {
 	facts := links(t)
 	rows := invented(facts.Links[0], 0.02)
@@ -117,7 +117,7 @@ func TestTooFewTimes(t *testing.T) {
 	}
 }
 
-// TestReaderReadsRecordedRuns: the runs of the repository, each time once.
+// TestReaderReadsRecordedRuns reads runs of the repository twice and expects each time once.
 func TestReaderReadsRecordedRuns(t *testing.T) {
 	var r Reader
 	for range 2 {
@@ -142,7 +142,7 @@ func TestReaderReadsRecordedRuns(t *testing.T) {
 	}
 }
 
-// TestPartsAreLeftOut: the truth holds for the other rank count and the other shapes too.
+// TestPartsAreLeftOut leaves out rank counts instead of runs.
 func TestPartsAreLeftOut(t *testing.T) {
 	facts := links(t)
 	rows := invented(facts.Links[0], 0.02)

@@ -59,8 +59,7 @@ mode, uniform routing, seed 1
 	}
 }
 
-// Key columns that do not fit head the rows they hold for, those of one value
-// excepted.
+// Key columns that do not fit become headings of their rows, unless they have a single value.
 func TestLeftOutKeysHeadRows(t *testing.T) {
 	tab := reports.Table{Columns: []reports.Column{reports.Words("op"), reports.Words("dtype").Dropped(2).Keyed(),
 		reports.Words("extras").Dropped(1).Keyed(), reports.Numbers("ranks", "").Dropped(1).Keyed(), reports.Words("config")}}
@@ -90,7 +89,7 @@ in every row: ranks 4
 	}
 }
 
-// Every panel begins with the columns by which rows are told apart, numbers among them.
+// Every panel begins with the columns that identify rows, numbers included.
 func TestPanelsLead(t *testing.T) {
 	tab := reports.Table{Columns: []reports.Column{reports.Words("op"), reports.Numbers("tokens", "").Leading(), reports.Numbers("ranks", "").Keyed(),
 		reports.Numbers(strings.Repeat("a", 20), "us"), reports.Numbers(strings.Repeat("b", 20), "us")}}
@@ -118,8 +117,8 @@ dispatch       1      5                     1
 	}
 }
 
-// No line is wider than the terminal, whatever is in the table, as long as
-// one column of numbers fits beside the words.
+// No line is wider than the terminal, for any table in which one column of numbers fits next
+// to the words.
 func TestFitsAnyWidth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		words := rapid.IntRange(1, 3).Draw(t, "words")

@@ -1,5 +1,4 @@
-"""The harness's casts to FP8. Needs PyTorch. Where there is a GPU, it must leave the CPU's
-bits."""
+"""Checks the harness's casts to FP8. Needs PyTorch. A GPU must give the same bits as the CPU."""
 
 import pathlib
 import sys

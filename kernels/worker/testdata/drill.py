@@ -1,4 +1,4 @@
-"""The toy worker whose rank 1 misbehaves, as EPBENCH_TEST_DRILL says, where messages=4."""
+"""The toy worker; its rank 1 misbehaves if messages=4, in the way of EPBENCH_TEST_DRILL."""
 
 import contextlib
 import os

@@ -1,5 +1,5 @@
-"""DeepEP's worker takes its config from DeepEP's map, a JSON or a shim, and all of them
-name what they say. Needs PyTorch; a stand-in has the names of deep_ep."""
+"""Checks that DeepEP's worker takes its config from DeepEP's map, a JSON file or a shim, and
+names the source. Needs PyTorch; a stand-in replaces deep_ep."""
 
 import json
 import os

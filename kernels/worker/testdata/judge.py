@@ -1,4 +1,4 @@
-"""The harness's comparison of tensors. Needs PyTorch."""
+"""Checks the harness's comparison of tensors. Needs PyTorch."""
 
 import pathlib
 import sys

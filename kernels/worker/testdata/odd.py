@@ -1,5 +1,5 @@
-"""A worker that answers everything and does it oddly, as EPBENCH_TEST_ODD says. Over pipes, or
-as the only rank of a launched command."""
+"""A worker that answers every request oddly, in the way of EPBENCH_TEST_ODD: over pipes, or as
+the only rank of a launched command."""
 
 import json
 import os

@@ -1,5 +1,5 @@
-"""The toy worker where a dispatch reads the clock once a message: on a clock of readings its
-calls take longer with more messages."""
+"""The toy worker with a dispatch that reads the clock once per message: on a clock that counts
+readings its calls take longer with more messages."""
 
 import pathlib
 import sys

@@ -1,5 +1,5 @@
-"""The toy worker in split phases: a half sends, and receives later. EPBENCH_TEST_DRILL=none
-offers no product beside calls."""
+"""The toy worker in split phases: one call sends, a later one receives. With
+EPBENCH_TEST_DRILL=none it offers no product."""
 
 import os
 import pathlib

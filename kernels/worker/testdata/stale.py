@@ -1,5 +1,5 @@
-"""DeepEP's and FlashInfer's workers over stand-ins for the libraries, which keep the rows
-that they received, and in time write no more or deliver too early. Needs PyTorch."""
+"""Runs DeepEP's and FlashInfer's workers over stand-ins for the libraries that return an
+earlier call's rows or deliver too early. Needs PyTorch."""
 
 import base64
 import pathlib

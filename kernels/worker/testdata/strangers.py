@@ -1,5 +1,5 @@
-"""Strangers connect to rank 0 before rank 1 does: one speaks HTTP, one says nothing, one does
-not know the token. This program is rank 0, and epbench for both ranks."""
+"""Foreign programs connect to rank 0 before rank 1 does: one speaks HTTP, one is silent, one has
+another token. This program plays rank 0, and epbench for both ranks."""
 
 import json
 import os

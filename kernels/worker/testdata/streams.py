@@ -1,4 +1,4 @@
-"""Rounds on two streams, on a GPU where every launch takes as long as it says and streams do
+"""Rounds on two streams of a simulated GPU: every launch takes its declared time, and streams do
 not slow each other down."""
 
 import contextlib

@@ -1,7 +1,7 @@
 """Reads an export with the code of the engine that it is for: readers.py ENGINE WHEELS FILE.
 
-WHEELS is the folder that make engine-readers fills. Nothing is installed: what is needed
-is taken out of the wheels, because torch and the engines' other packages are not there.
+WHEELS is the folder that make engine-readers fills. Nothing is installed: the needed modules are
+taken out of the wheels, so that torch and the engines' other dependencies are not needed.
 """
 
 import ast

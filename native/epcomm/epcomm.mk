@@ -13,7 +13,7 @@ EPCOMM_CHECKED = -fsanitize=address,undefined -fno-sanitize-recover=all
 EPCOMM_LIBS    = -ldl -lpthread -lm
 PREFIX        ?= /usr/local
 
-.PHONY: epcomm install epcomm-test epcomm-check epcomm-fuzz epcomm-gpu layouts-gpu deepep-test epcomm-worker epcomm-verify epcomm-wheel
+.PHONY: epcomm epcomm-native install epcomm-test epcomm-check epcomm-fuzz epcomm-gpu layouts-gpu deepep-test epcomm-worker epcomm-verify epcomm-wheel
 
 epcomm: $(EPCOMM_OUT)/libepcomm.so $(EPCOMM_OUT)/libepcomm.a $(EPCOMM_OUT)/epcomm.pc $(BINDIR)/epbench-compile ## libepcomm, and epbench-compile for epbench pack
 
@@ -88,6 +88,27 @@ $(EPCOMM_OUT)/example-threads: examples/epcomm/threads.cpp $(EPCOMM_OUT)/obj-gpu
 $(EPCOMM_OUT)/obj-gpu.o: $(EPCOMM)/gpu/gpu.c $(EPCOMM_HEADERS)
 	@mkdir -p $(EPCOMM_OUT)
 	$(CC) -std=c99 -D_GNU_SOURCE -Wall -Wextra -Werror -c -o $@ $<
+
+# The extension of the Python package, on PyTorch's stable ABI: headers alone are needed, of
+# the PyTorch that $(PYTHON) has. The functions are those of the process that loads it.
+PYTHON        ?= python3
+TORCH_INCLUDE ?= $(shell $(PYTHON) -c "import importlib.util, os; print(os.path.join(os.path.dirname(importlib.util.find_spec('torch').origin), 'include'))" 2>/dev/null)
+NATIVE         = native/python/epcomm/native
+NATIVE_FLAGS   = -std=c++17 -O2 -fPIC -fvisibility=hidden -Wall -Wextra -Werror -DTORCH_TARGET_VERSION=0x0209000000000000 \
+  -isystem $(TORCH_INCLUDE) -I$(EPCOMM)/include
+NATIVE_OBJECTS = $(patsubst $(NATIVE)/%.cpp,$(EPCOMM_OUT)/native/%.o,$(wildcard $(NATIVE)/*.cpp))
+
+$(EPCOMM_OUT)/native/%.o: $(NATIVE)/%.cpp $(wildcard $(NATIVE)/*.h) $(EPCOMM)/include/epcomm.h
+	@mkdir -p $(EPCOMM_OUT)/native
+	$(CXX) $(NATIVE_FLAGS) -c $< -o $@
+
+# A library of PyTorch's name stands for it at link time: the loader finds the one that is loaded.
+$(EPCOMM_OUT)/libepcomm_native.so: $(NATIVE_OBJECTS)
+	@mkdir -p $(EPCOMM_OUT)/native/torch
+	echo | $(CC) -shared -Wl,-soname,libtorch_cpu.so -o $(EPCOMM_OUT)/native/torch/libtorch_cpu.so -x c -
+	$(CXX) -shared -static-libgcc -o $@ $^ -L$(EPCOMM_OUT)/native/torch -Wl,--no-as-needed -ltorch_cpu
+
+epcomm-native: $(EPCOMM_OUT)/libepcomm_native.so ## the Python package's extension, from PyTorch's headers
 
 epcomm-wheel: epcomm ## a Python wheel with the library in it, in bin/
 	cp $(EPCOMM_OUT)/libepcomm.so native/python/epcomm/src/epcomm/

@@ -13,4 +13,75 @@ typedef struct EpIdsArgs {
   int32_t refused; /* 1 in debug mode, whose check then finds such ids; else they count as masked */
 } EpIdsArgs;
 
+/* What a kernel that meets the other ranks needs. */
+typedef struct EpMeeting {
+  uint8_t *heap[EP_MAX_RANKS]; /* of all ranks */
+  uint64_t at;                 /* of EpNormal's words on each heap */
+  EpFault *fault;
+  int32_t *counters;           /* word 0 is the abort word */
+  uint64_t deadline_ns;
+  int32_t rank, ranks;
+  int32_t local_experts, topk, max_tokens; /* of the pack */
+} EpMeeting;
+
+#define EP_NORMAL_BLOCKS 16  /* of ep_return_weights, whatever its size: each counts its calls */
+#define EP_NORMAL_HEADER 256 /* bytes of call numbers before the words, see epcomm/normal.cuh */
+#define EP_TOLD_ROWS 8       /* first word of EpAnnounceArgs.told that counts rows of an expert */
+
+/* Arguments of ep_layout: which ranks and experts the tokens go to. */
+typedef struct EpLayoutArgs {
+  const void *ids;     /* [tokens, topk], of ids_bits */
+  int32_t *per_rank;   /* [ranks] tokens for each */
+  int32_t *per_expert; /* [experts] */
+  uint8_t *in_rank;    /* [tokens, ranks] 1 where the token goes there */
+  int32_t ids_bits, tokens, topk, experts, ranks;
+} EpLayoutArgs;
+
+/* Arguments of ep_announce: counts to all ranks, and ids as the dispatch kernels read them. */
+typedef struct EpAnnounceArgs {
+  EpMeeting meeting;
+  const int32_t *per_rank, *per_expert; /* as ep_layout left them */
+  int32_t *before;       /* [ranks, ranks] rows that the sources up to one send to each rank */
+  uint32_t *told;        /* host memory: ticket, rows received, tokens of the fullest rank; from EP_TOLD_ROWS rows of each expert */
+  const void *ids;       /* [tokens, given]; null: the first expert of each rank in in_rank */
+  const uint8_t *in_rank;
+  const float *weights;  /* [tokens, given] or null */
+  int32_t *narrow;       /* [tokens, topk] int32, -1 behind what was given; null: ids stay as they are */
+  float *padded;         /* [tokens, topk], or null */
+  int32_t ids_bits, given, tokens;
+  int32_t align;         /* rows of an expert are told as a multiple of it */
+  int32_t worst;         /* rows that the outputs have room for, 0 where they are made behind this kernel */
+  uint32_t ticket;       /* told last; 0: nothing is told */
+} EpAnnounceArgs;
+
+/* Arguments of ep_received: what a dispatch left of each row, as DeepEP returns it. */
+typedef struct EpReceivedArgs {
+  const int32_t *experts;      /* [rows, topk] local expert or -1 */
+  const uint32_t *weights;     /* [rows, topk] */
+  const int32_t *src_info;     /* [rows, 2] */
+  const uint32_t *row_offsets; /* its last entry counts the rows that came */
+  int64_t *ids;                /* [rows, given], or null */
+  float *cut;                  /* [rows, given], or null */
+  int32_t *tokens;             /* [rows] */
+  int32_t rows, topk, given, ranks;
+} EpReceivedArgs;
+
+/* Arguments of ep_add_counts. */
+typedef struct EpAddArgs {
+  const uint32_t *counts; /* [n] */
+  int32_t *to;            /* [n] */
+  int32_t n;
+} EpAddArgs;
+
+/* Arguments of ep_return_weights: each row's weights back to its token, summed over ranks. */
+typedef struct EpReturnArgs {
+  EpMeeting meeting;
+  const float *weights;        /* [rows, given] */
+  const int32_t *src_info;     /* [rows, 2] */
+  const uint32_t *row_offsets; /* its last entry counts the rows */
+  const int32_t *ids;          /* [tokens, topk] of this rank's tokens */
+  float *out;                  /* [tokens, given] */
+  int32_t tokens, given, max_rows;
+} EpReturnArgs;
+
 #endif

@@ -161,11 +161,17 @@ func (p *Pack) HeapBytes(inFlight int, dtypes ...ep.DType) int64 {
 	return int64(p.aroundBytes() + uint64(inFlight)*p.slotBytes(chosen))
 }
 
-// aroundBytes is the memory beside the slots: control, the abort word, and over several
-// nodes the table of the ranks' heaps.
+// aroundBytes is the memory beside the slots: control, the abort word, over several nodes
+// the table of the ranks' heaps, and in layout rank:packed what epcomm_announce and
+// epcomm_return_weights exchange.
 func (p *Pack) aroundBytes() uint64 {
-	if p.Problem.Nodes > 1 {
-		return 2*heapAlign + aligned(16*uint64(p.Problem.Ranks))
+	q := p.Problem
+	switch {
+	case q.Nodes > 1:
+		return 2*heapAlign + aligned(16*uint64(q.Ranks))
+	case q.Layout == ep.LayoutRankPacked:
+		words := q.Ranks + q.LocalExperts() + 1
+		return 2*heapAlign + aligned(256+uint64(16*q.Ranks*(words+q.MaxTokens*q.TopK)))
 	}
 	return 2 * heapAlign
 }

@@ -285,6 +285,85 @@ EPCOMM_API EpcommStatus epcomm_explain(EpComm *comm, const EpcommCall *call, Epc
 EPCOMM_API EpcommStatus epcomm_info(EpComm *comm, EpcommInfo *out);
 EPCOMM_API EpcommStatus epcomm_outputs(EpComm *comm, int slot, int dtype, EpcommOutputs *out);
 
+/* ---- what DeepEP's normal calls need beside dispatch and combine ----
+ *
+ * Layout rank packed, ranks of one host. A new dispatch is epcomm_announce, a wait for
+ * epcomm_told, outputs of as many rows, epcomm_dispatch with the announced ids, and
+ * epcomm_received. One announce at a time; the calls follow each other on one stream, or
+ * on streams that wait for each other. Structs have exactly this header's size. */
+
+/* Call path. Which ranks and experts the tokens go to. Any pack serves any shape. */
+typedef struct EpcommLayoutOf {
+  size_t size;
+  const void *topk_ids; /* [tokens, topk] of ids_bits; what is no expert counts nowhere */
+  int ids_bits, tokens, topk, experts, ranks;
+  int32_t *per_rank;    /* [ranks] tokens that go to each */
+  int32_t *per_expert;  /* [experts] */
+  uint8_t *in_rank;     /* [tokens, ranks] 1 where a token goes to a rank */
+} EpcommLayoutOf;
+EPCOMM_API EpcommStatus epcomm_layout(EpComm *comm, const EpcommLayoutOf *layout, EpcommStream stream);
+
+/* Call path. Tells all ranks this rank's counts, and readies ids and weights for dispatch. */
+typedef struct EpcommAnnounce {
+  size_t size;
+  const int32_t *per_rank, *per_expert; /* as epcomm_layout left them */
+  const void *topk_ids; /* [tokens, topk] of ids_bits; NULL: in_rank says where tokens go */
+  const uint8_t *in_rank;
+  const float *weights; /* [tokens, topk], or NULL */
+  int ids_bits, topk, tokens;
+  int align;            /* rows of an expert are told as a multiple of it; 0: 1 */
+  int worst;            /* rows of outputs that exist already: nothing is told, and more rows end the program; 0: tell */
+  int32_t *ids;         /* out: [tokens, the pack's topk], -1 where there is none; NULL where topk_ids are so already */
+  float *padded;        /* out: the same of weights, or NULL */
+  int32_t *before;      /* out: [ranks, ranks] rows for rank j from the ranks up to i */
+} EpcommAnnounce;
+EPCOMM_API EpcommStatus epcomm_announce(EpComm *comm, const EpcommAnnounce *announce, EpcommStream stream);
+
+/* What the last announce told, once `ready` is 1: as soon as all counts are here, before any
+ * row is. Looks at host memory only; ask again until it is. */
+typedef struct EpcommTold {
+  size_t size;
+  int ready;
+  int rows;                   /* that this rank receives */
+  int fullest;                /* tokens of the fullest rank: EpcommCall.fullest */
+  const uint32_t *per_expert; /* [local experts] rows, until the next announce */
+} EpcommTold;
+EPCOMM_API EpcommStatus epcomm_told(EpComm *comm, EpcommTold *out);
+
+/* Call path. What a dispatch left of each row, as DeepEP returns it. */
+typedef struct EpcommReceived {
+  size_t size;
+  const int32_t *expert_ids;   /* [rows, the pack's topk], as dispatch left it; so the next three */
+  const float *weights;
+  const int32_t *src_info;
+  const uint32_t *row_offsets;
+  int rows, topk;
+  int64_t *ids;                /* out: [rows, topk] local expert or -1, or NULL */
+  float *cut;                  /* out: [rows, topk] weights, or NULL */
+  int32_t *tokens;             /* out: [rows] token on its rank */
+} EpcommReceived;
+EPCOMM_API EpcommStatus epcomm_received(EpComm *comm, const EpcommReceived *received, EpcommStream stream);
+
+/* Call path. Weights of rows back to their tokens, summed over ranks. On every rank behind the
+ * combine of the same rows. */
+typedef struct EpcommReturn {
+  size_t size;
+  const float *weights;        /* [rows, topk] */
+  const int32_t *src_info;
+  const uint32_t *row_offsets;
+  const int32_t *ids;          /* [tokens, the pack's topk] as announced */
+  int tokens, topk;
+  float *out;                  /* [tokens, topk] */
+} EpcommReturn;
+EPCOMM_API EpcommStatus epcomm_return_weights(EpComm *comm, const EpcommReturn *back, EpcommStream stream);
+
+/* Call path. [tokens, the pack's topk] ids of ids_bits as int32, -1 where there is no such expert. Any
+ * layout. Calls that keep them are spared the narrowing of ids_bits 64. */
+EPCOMM_API EpcommStatus epcomm_ready_ids(EpComm *comm, const void *topk_ids, int ids_bits, int tokens, int32_t *ids, EpcommStream stream);
+
+/* Call path. Adds n counts of rows, such as row_offsets of layout masked, to others. */
+EPCOMM_API EpcommStatus epcomm_add_counts(EpComm *comm, const uint32_t *counts, int32_t *to, int n, EpcommStream stream);
+
 /* The extra bytes that the options asked for: the same offsets are the same place
  * on all ranks. NULL without any. */
 EPCOMM_API void *epcomm_extra(EpComm *comm);

@@ -27,6 +27,7 @@ typedef struct SlotAt {
 typedef struct HeapAt {
   uint64_t control, abort, extra, bytes;
   uint64_t world; /* over nodes: the table of hosts/transport.cuh */
+  uint64_t normal; /* of epcomm/normal.cuh, in layout rank packed */
   SlotAt slots[EPCOMM_MAX_SLOTS];
 } HeapAt;
 
@@ -57,6 +58,7 @@ struct EpComm {
   DrvModule *modules;  /* of the pack, NULL where none is needed */
   Ready *ready;        /* by launch of the pack */
   DrvFunction align, stamp, agree, narrow;
+  DrvFunction layout, announce, ready_ids, add_counts, received, give_back; /* of normal.c, NULL in packs made before there were any */
   const PackLookup *lookups[4][PACK_PURPOSES][PACK_CLASSES]; /* by dtype index */
   int dtype_index[5];  /* by EpcommDType, -1 where the pack has none or it was not chosen */
   HeapAt at;
@@ -64,6 +66,9 @@ struct EpComm {
   int opened[EPCOMM_MAX_RANKS]; /* 1: by an IPC handle, to be closed */
   volatile EpFault *fault;      /* host memory that the device can write */
   DrvPointer fault_device;
+  volatile uint32_t *told;      /* the same, for what ep_announce tells */
+  DrvPointer told_device;
+  uint32_t ticket;              /* of the last call that tells */
   EpArgs base;                  /* arguments that every launch shares */
   Slot slots[EPCOMM_MAX_SLOTS];
   char text[EPCOMM_TEXT];
@@ -121,6 +126,8 @@ EpcommStatus network_settle(EpComm *c); /* waits for what this rank's kernels ha
 /* call.c */
 void call_prepare(EpComm *c);
 void comm_forget_calls(EpComm *c); /* sets the slots to the state before any call */
+/* Launches a kernel that belongs to no call; args lie in memory of sizeof(EpArgs). */
+EpcommStatus comm_launch(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block, void *args, const char *what, DrvStream stream);
 
 /* fault.c */
 void fault_sentence(const EpComm *c, const EpFault *f, char *text);

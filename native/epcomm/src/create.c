@@ -151,16 +151,25 @@ static EpcommStatus take_heap(EpComm *c) {
   return comm_no_room(c, free_bytes);
 }
 
-/* Allocates the fault record and the events of slots. */
+/* Allocates zeroed memory of the host that the device can write. */
+static DrvResult take_mapped(EpComm *c, size_t bytes, void **host, DrvPointer *device) {
+  DrvResult r = c->driver->host_alloc(host, bytes, DRV_HOST_PORTABLE | DRV_HOST_MAPPED);
+  if (r != 0) {
+    *host = NULL;
+    return r;
+  }
+  memset(*host, 0, bytes);
+  return c->driver->host_pointer(device, *host, 0);
+}
+
+/* Allocates the fault record, the words that kernels tell the host, and the events of slots. */
 static EpcommStatus take_records(EpComm *c) {
   const Driver *d = c->driver;
-  void *host = NULL;
-  DrvResult r = d->host_alloc(&host, sizeof(EpFault), DRV_HOST_PORTABLE | DRV_HOST_MAPPED);
-  if (r == 0) {
-    memset(host, 0, sizeof(EpFault));
-    c->fault = host;
-    r = d->host_pointer(&c->fault_device, host, 0);
-  }
+  void *fault = NULL, *told = NULL;
+  DrvResult r = take_mapped(c, sizeof(EpFault), &fault, &c->fault_device);
+  c->fault = fault;
+  if (r == 0) r = take_mapped(c, 4 * (EP_TOLD_ROWS + c->pack.head->experts), &told, &c->told_device);
+  c->told = told;
   for (int i = 0; i < 2 * c->options.in_flight && r == 0; i++)
     r = d->event_create(&c->slots[i / 2].done[i % 2], DRV_EVENT_NO_TIMING);
   return r == 0 ? EPCOMM_OK : comm_driver(c, r, "memory");
@@ -210,6 +219,7 @@ static void take_down(EpComm *c, int meet) {
     if (c->slots[i / 2].done[i % 2] != NULL) d->event_destroy(c->slots[i / 2].done[i % 2]);
   if (c->pack.data != NULL) unload_kernels(c);
   if (c->fault != NULL) d->host_free((void *)(uintptr_t)c->fault);
+  if (c->told != NULL) d->host_free((void *)(uintptr_t)c->told);
   if (c->nodes > 1) met ? network_give(c) : network_abandon(c);
   else if (d != NULL && c->heap[c->options.rank] != 0) d->free(c->heap[c->options.rank]);
   pack_free(&c->pack);

@@ -49,6 +49,12 @@ static void layout_slot(const EpComm *c, SlotAt *at, uint64_t *end) {
     if (chosen(c, c->pack.states[i].dtype)) layout_state(c, &c->pack.states[i], &at->states[i], end);
 }
 
+/* Call numbers, counts and weights of epcomm/normal.cuh. */
+static uint64_t normal_bytes(const PackHeader *h) {
+  uint64_t words = h->ranks + h->experts / h->ranks + 1;
+  return EP_NORMAL_HEADER + 8 * 2 * h->ranks * (words + (uint64_t)h->max_tokens * h->topk);
+}
+
 void heap_layout(EpComm *c) {
   HeapAt *at = &c->at;
   uint64_t ranks = (uint64_t)c->options.ranks;
@@ -58,6 +64,7 @@ void heap_layout(EpComm *c) {
   for (int i = 0; i < c->options.in_flight; i++)
     at->slots[i].agree = take(&at->bytes, 16 * (ranks > EP_MAX_RANKS ? ranks : EP_MAX_RANKS) + 8);
   if (c->nodes > 1) at->world = take(&at->bytes, 16 * ranks);
+  if (c->nodes == 1 && c->pack.head->layout == PACK_RANK_PACKED) at->normal = take(&at->bytes, normal_bytes(c->pack.head));
   for (int i = 0; i < c->options.in_flight; i++) layout_slot(c, &at->slots[i], &at->bytes);
   at->extra = take(&at->bytes, c->options.extra_bytes);
 }
@@ -77,7 +84,7 @@ static DrvResult fill_state(const EpComm *c, const PackState *s, const StateAt *
 }
 
 EpcommStatus heap_fill(EpComm *c) {
-  DrvResult r = fill(c, 0, c->at.slots[0].ids[0], 0); /* control, abort, agree, world */
+  DrvResult r = fill(c, 0, c->at.slots[0].ids[0], 0); /* control, abort, agree, world, normal */
   for (int slot = 0; slot < c->options.in_flight; slot++)
     for (uint32_t i = 0; i < pack_count(&c->pack, PACK_STATES) && r == 0; i++)
       if (chosen(c, c->pack.states[i].dtype)) r = fill_state(c, &c->pack.states[i], &c->at.slots[slot].states[i]);

@@ -4,6 +4,7 @@
 #define EP_EPCOMM_CALLS_CUH
 
 #include "common/check.cuh"
+#include "epcomm/normal.cuh"
 #include "epcomm_args.h"
 
 /* Any grid, any block. */

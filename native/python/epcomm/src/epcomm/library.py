@@ -78,6 +78,39 @@ class Explanation(_Sized):
     ]
 
 
+class LayoutOf(_Sized):
+    _fields_ = [
+        ("size", c_size_t), ("topk_ids", c_void_p), ("ids_bits", c_int), ("tokens", c_int), ("topk", c_int), ("experts", c_int),
+        ("ranks", c_int), ("per_rank", c_void_p), ("per_expert", c_void_p), ("in_rank", c_void_p),
+    ]
+
+
+class Announce(_Sized):
+    _fields_ = [
+        ("size", c_size_t), ("per_rank", c_void_p), ("per_expert", c_void_p), ("topk_ids", c_void_p), ("in_rank", c_void_p),
+        ("weights", c_void_p), ("ids_bits", c_int), ("topk", c_int), ("tokens", c_int), ("align", c_int), ("worst", c_int),
+        ("ids", c_void_p), ("padded", c_void_p), ("before", c_void_p),
+    ]
+
+
+class Told(_Sized):
+    _fields_ = [("size", c_size_t), ("ready", c_int), ("rows", c_int), ("fullest", c_int), ("per_expert", c_void_p)]
+
+
+class Received(_Sized):
+    _fields_ = [
+        ("size", c_size_t), ("expert_ids", c_void_p), ("weights", c_void_p), ("src_info", c_void_p), ("row_offsets", c_void_p),
+        ("rows", c_int), ("topk", c_int), ("ids", c_void_p), ("cut", c_void_p), ("tokens", c_void_p),
+    ]
+
+
+class Return(_Sized):
+    _fields_ = [
+        ("size", c_size_t), ("weights", c_void_p), ("src_info", c_void_p), ("row_offsets", c_void_p), ("ids", c_void_p),
+        ("tokens", c_int), ("topk", c_int), ("out", c_void_p),
+    ]
+
+
 STATUSES = ("ok", "invalid", "pack", "driver", "machine", "disagree", "gather", "fault", "peer", "network")
 
 
@@ -112,6 +145,13 @@ def _declare(lib):
         "epcomm_machine": [POINTER(Machine), c_char_p],
         "epcomm_check_pack": [c_char_p, c_size_t, POINTER(Info), c_char_p],
     }
+    signatures.update({
+        "epcomm_layout": [comm, POINTER(LayoutOf), stream], "epcomm_announce": [comm, POINTER(Announce), stream],
+        "epcomm_told": [comm, POINTER(Told)], "epcomm_received": [comm, POINTER(Received), stream],
+        "epcomm_return_weights": [comm, POINTER(Return), stream],
+        "epcomm_ready_ids": [comm, c_void_p, c_int, c_int, c_void_p, stream],
+        "epcomm_add_counts": [comm, c_void_p, c_void_p, c_int, stream],
+    })
     for op in ("dispatch", "combine"):
         for half in ("", "_send", "_recv"):
             signatures[f"epcomm_{op}{half}"] = [comm, call, stream]

@@ -9,6 +9,12 @@ class NotServed(NotImplementedError):
         super().__init__(f"epcomm.deepep does not serve {what}; {use}")
 
 
+def must_be_off(name, on, use):
+    """Refuses an option that other builds of DeepEP have, where it is on."""
+    if on:
+        raise NotServed(name, use)
+
+
 def must_be(name, tensor, dtype, *shape):
     """Refuses a tensor that the kernels would misread. A size of None is any."""
     fits = tensor.dtype is dtype and tensor.dim() == len(shape) and all(w is None or w == n for w, n in zip(shape, tensor.shape))

@@ -4,28 +4,56 @@ import ctypes
 
 import torch
 
+from .. import native
+
 _capture_info = None  # the driver's cuStreamGetCaptureInfo_v2
 
 
+def raw_stream(device):
+    """The current stream of a device, as a number."""
+    return torch._C._cuda_getCurrentRawStream(device.index) if device.type == "cuda" else 0
+
+
 def capture_of(stream):
-    """The driver's number of the capture that a stream is in, 0 outside captures. torch says
+    """The driver's number of the capture that a stream, a number, is in, 0 outside captures. torch says
     only that there is one: a stream may be in another one than at the call before."""
     global _capture_info
     if _capture_info is None:
         _capture_info = ctypes.CDLL("libcuda.so.1").cuStreamGetCaptureInfo_v2
     status, number = ctypes.c_int(), ctypes.c_uint64()
-    _capture_info(ctypes.c_void_p(stream.cuda_stream), ctypes.byref(status), ctypes.byref(number), None, None, None)
+    _capture_info(ctypes.c_void_p(stream), ctypes.byref(status), ctypes.byref(number), None, None, None)
     return number.value if status.value else 0
 
 
+def capture_here(device):
+    """The capture that the current stream of a device is in."""
+    return capture_of(raw_stream(device)) if device.type == "cuda" else 0
+
+
+def record(tensors, device):
+    """Tells torch that the current stream uses tensors of another one."""
+    for t in tensors:
+        if t is not None:
+            t.record_stream(torch.cuda.current_stream(device))
+
+
+_free = []  # events that nobody holds
+
+
 class EventHandle:
-    """An event on the current stream, from when this is made."""
+    """An event on the current stream, from when this is made. Events go from one handle to the next:
+    the end of a handle, which Python's collector may bring about while a graph is captured, calls
+    no driver."""
 
     def __init__(self, stream=None):
         self.event = None
         if torch.cuda.is_available():
-            self.event = torch.cuda.Event()
+            self.event = _free.pop() if _free else torch.cuda.Event()
             self.event.record(stream or torch.cuda.current_stream())
+
+    def __del__(self):
+        if getattr(self, "event", None) is not None and _free is not None:
+            _free.append(self.event)
 
     def current_stream_wait(self):
         if self.event is not None:
@@ -72,15 +100,22 @@ class Lane:
     """Orders the calls of a Buffer. A call runs on the current stream, with async_finish
     on the communication stream. Each waits for the one before, because they share memory,
     and for nothing that was queued behind that one. Calls in a CUDA graph and calls outside
-    it cannot wait for each other: who replays the graph orders them."""
+    it cannot wait for each other: who replays the graph orders them.
 
-    def __init__(self, device):
+    With the extension the operators do so themselves, and `native` is theirs. settle() waits for
+    the emulated driver, whose GPUs torch does not know.
+    """
+
+    def __init__(self, device, native_lane=None, settle=None):
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self.native, self.settle = native_lane, settle or (lambda: None)
         self._behind = {}  # by whether the call was captured
 
     def run(self, previous, aside, work, tensors):
         """Runs work() and returns its value and, where it ran aside, its event. tensors are
         what it reads: their memory must not be given away before it has ended."""
+        if previous is None and not aside and self.native:
+            return work(), None
         if self.stream is None:
             return work(), EventHandle() if aside else None
         here = torch.cuda.current_stream()
@@ -99,7 +134,10 @@ class Lane:
         return value, EventHandle(stream)
 
     def _in_turn(self, stream, work):
-        capture = capture_of(stream)
+        if self.native:
+            with torch.cuda.stream(stream):
+                return work()
+        capture = capture_of(stream.cuda_stream)
         if bool(capture) not in self._behind:
             self._behind[bool(capture)] = _Behind()
         behind = self._behind[bool(capture)]
@@ -111,6 +149,27 @@ class Lane:
             behind.note(stream, capture)  # also where it failed behind a launch
 
 
+def emulated_context(index):
+    """The emulated driver's context of a GPU, which its functions want."""
+    driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+    driver.cuInit(0)
+    driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), index)
+
+    def settle():
+        driver.cuCtxSetCurrent(context)
+        driver.cuCtxSynchronize()
+
+    return context.value, settle
+
+
+def new_lane(device, rank):
+    """The lane of a Buffer, with the extension's where there is one."""
+    context = settle = None
+    if device.type == "cpu":
+        context, settle = emulated_context(device.index if device.index is not None else rank)
+    return Lane(device, native.new_lane(context) if native.load() else None, settle)
+
+
 def _tensors(value):
     """All tensors of nested tuples and lists, and of what a handle holds besides."""
     if isinstance(value, torch.Tensor):
@@ -118,3 +177,5 @@ def _tensors(value):
     if isinstance(value, (tuple, list)):
         return [t for v in (*value, getattr(value, "sent", None)) for t in _tensors(v)]
     return []
+
+

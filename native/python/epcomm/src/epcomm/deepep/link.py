@@ -1,158 +1,199 @@
 """One communicator as the calls of Buffer use it: with outputs of torch's."""
 
-import typing
+import ctypes
+import os
 
 import torch
 
-from ..comm import LAYOUTS, PURPOSES, Call, Comm, lib
-from ..ep import _emulated_wait
+from .. import native
+from ..comm import DTYPES, LAYOUTS, Comm, EpcommError, lib
 from . import events
+from .config import NotServed
+from .slow import BF16, FP8, Slow
 
-BF16, FP8 = 1, 2
+NEEDS_WORST, ELSEWHERE, DISAGREE = 100, 101, 5  # statuses of ops.h beside the library's, and one of those
 
-
-class Rows(typing.NamedTuple):
-    """What a dispatch leaves, as EpcommOutputs names it. Combine needs it again."""
-
-    out: torch.Tensor
-    scales: torch.Tensor
-    row_offsets: torch.Tensor
-    expert_ids: torch.Tensor
-    src_info: torch.Tensor
-    scale_offsets: torch.Tensor
+_left = []  # communicators whose Buffer is gone
 
 
-class Half:
-    """A call whose messages are on their way. finish() receives them on the current stream;
-    until then the call holds no SMs, and `tensors` stay as they are. then() runs behind
-    the receiver, on its stream."""
+def leave(comm):
+    """Keeps a communicator until it can be given back. Python's collector may end a Buffer at any
+    time, also while a CUDA graph is captured, which a call of the driver would spoil."""
+    _left.append(comm)
 
-    def __init__(self, link, receive, call, tensors, then=None):
-        self._link, self._capture = link, link.capture()
-        self._rest = receive, call, tensors, then  # None once it is received
 
-    def finish(self):
-        """Receives, the first time. Lane lets whoever calls it later wait for that."""
-        if self._rest is None:
-            return
-        if self._link.capture() != self._capture:
-            self._refuse()
-        receive, call, tensors, then = self._rest
-        self._link.launch(receive, call)
-        if then is not None:
-            then()
-        if self._link.device.type == "cuda":
-            for t in tensors:
-                t.record_stream(torch.cuda.current_stream())  # it may be another than they were made on
-        self._rest = None  # what was received is the caller's alone
+def give_back_left():
+    """Frees what Buffers left. Only where calls of the driver are no danger: where a Buffer is made,
+    gets a new communicator, or is destroyed."""
+    while _left:
+        _left.pop().abandon()
 
-    def _refuse(self):
-        """A graph that receives what it does not send would wait at every replay. What was sent
-        in a capture that has ended cannot be received any more."""
-        if self._capture:
-            self._rest = None
-        raise RuntimeError("hook: its call was made in another CUDA graph, or outside the one that is captured now; call the hook "
-                           "before that capture begins or ends")
+
+class Ops:
+    """The extension's operators, and what its functions say behind a call."""
+
+    def __init__(self):
+        made, self._said = native.operators(), native.load()
+        for name in ("layout", "dispatch", "dispatch_again", "combine", "ll_dispatch", "ll_combine", "ll_receive"):
+            setattr(self, name, getattr(made, name).default)
+
+    def rows(self, link):
+        """(rows received, tokens of the fullest rank, rows of each expert) of the last dispatch."""
+        n, said = link.number, self._said
+        at = said.epcomm_native_per_expert(n)
+        return said.epcomm_native_rows(n), said.epcomm_native_fullest(n), link.counts_at(at)[:] if at else []
 
 
 class Link:
-    """A Comm on a device, with calls on torch's current stream."""
+    """A Comm on a device, with calls on torch's current stream. number stands for it in operators."""
 
-    def __init__(self, pack, rank, ranks, device, all_gather, deadline):
-        self.device = device
-        index = device.index if device.index is not None else rank
-        self.comm = Comm(pack, rank, ranks, index, all_gather, nodes=1, deadline=deadline, own_outputs=True, precision="reduced")
+    def __init__(self, pack, shape, rank, ranks, device, all_gather, deadline, lane, agreement=None):
+        self.shape, self.device, self.deadline, self.agreement = shape, device, deadline, agreement
+        self.index = device.index if device.index is not None else rank
+        self.comm = Comm(pack, rank, ranks, self.index, all_gather, nodes=1, deadline=deadline, own_outputs=True, precision="reduced",
+                         debug=os.environ.get("EPCOMM_DEBUG") == "1")
         try:
-            self._learn(rank, ranks, index)
+            self._learn(rank, ranks, lane)
         except BaseException:
             self.comm.abandon()  # nobody else knows of it, and it holds memory of the device
             raise
 
-    def _learn(self, rank, ranks, index):
-        self.info = self.comm.info
-        self.rank, self.ranks, self.hidden, self.topk = rank, ranks, self.info.hidden, self.info.topk
-        self.local_experts, self.max_tokens, self.groups = self.info.local_experts, self.info.max_tokens, self.info.groups
-        self._sizes = {d: self.comm.outputs(0, d) for d in (BF16, FP8)}
-        self._settle = _emulated_wait(index) if self.device.type == "cpu" else None
-        self._sent = {}  # by op: the Half that was begun last
+    def _learn(self, rank, ranks, lane):
+        self.info = i = self.comm.info
+        self.rank, self.ranks, self.hidden, self.topk = rank, ranks, i.hidden, i.topk
+        self.local_experts, self.max_tokens, self.groups = i.local_experts, i.max_tokens, i.groups
+        self._sizes = {d: self.comm.outputs(0, d) for d in (BF16, FP8) if i.dtypes >> d & 1}
+        self.counts_at = (ctypes.c_uint32 * self.local_experts).from_address
+        self.halves = [None, None]  # by op: (call, capture) that was sent last, of calls by ctypes
+        self.begun = [None, None]   # by op: the Half that was sent last
+        self.nothing = torch.empty(0, dtype=torch.int32, device=self.device)
+        self.told, self._lane = (0, 0, []), lane
+        self.ops, self.number = (Ops(), self._native(lane)) if lane.native else (Slow(self.device), self)
+
+    def _native(self, lane):
+        sizes = []
+        for d in (BF16, FP8):
+            o = self._sizes.get(d)
+            sizes += [o.max_rows, o.out_bytes, o.scales, o.src_info_bytes // 4] if o else [0] * 4
+        numbers = [self.ranks, self.local_experts, self.hidden, self.topk, self.max_tokens, LAYOUTS[self.info.layout] == "masked", *sizes,
+                   int(1000 * self.deadline)]
+        board = None
+        if self.agreement is not None:
+            a = self.agreement
+            board = native.load().epcomm_native_board(a.verdict_at, a.records_at, a.rank, a.ranks)
+        return native.new_link(lib(), self.comm.handle, lane.native, board, numbers)
+
+    def serves(self, shape):
+        """Whether calls of another shape may use this communicator: only the dtype differs."""
+        return self.shape._replace(dtype=shape.dtype) == shape and DTYPES[shape.dtype] in self._sizes
+
+    def stream(self):
+        """The current stream, as a number."""
+        return events.raw_stream(self.device)
 
     def sizes(self, dtype):
         """EpcommOutputs of a dtype: bytes and rows."""
         return self._sizes[dtype]
 
-    def bytes(self, n):
-        return torch.empty(n, dtype=torch.uint8, device=self.device)
+    def call(self, op, *arguments):
+        """What an operator returns; of one that fails the exception that fits."""
+        try:
+            return op(self.number, *arguments)
+        except RuntimeError as e:
+            if not self._lane.native or isinstance(e, (EpcommError, NotServed)):
+                raise
+            said = self._reason(e)
+        raise said
 
-    def index(self, dtype):
-        """New row_offsets and src_info."""
-        o = self.sizes(dtype)
-        return (torch.empty(self.groups + 1, dtype=torch.int32, device=self.device),
-                torch.empty(o.src_info_bytes // 4, dtype=torch.int32, device=self.device))
+    def _reason(self, error):
+        status = native.load().epcomm_native_status(self.number)
+        if status == DISAGREE and self.agreement is not None:
+            try:
+                self.agreement.refuse()
+            except EpcommError as e:
+                return e
+        if status == NEEDS_WORST:
+            return self.needs_worst()
+        if status == ELSEWHERE:
+            return self.elsewhere()
+        return EpcommError(status, lib().epcomm_error(self.comm.handle).decode(errors="replace")) if status else error
 
-    def _call(self, dtype, ids, weights, rows):
-        """DeepEP's callers do not know the fullest rank's count. In layout masked rows for other
-        counts may name kernels that do not understand each other, so that every rank asks for the
-        pack's capacity, which is 0. In rank:packed they understand each other."""
-        at = lambda t: t.data_ptr()
-        n = ids.shape[0]
-        fullest = 0 if LAYOUTS[self.info.layout] == "masked" else max(n, 1)
-        return Call(dtype=dtype, tokens=n, fullest=fullest, ids_bits=32, topk_ids=at(ids), weights=at(weights), out=at(rows.out),
-                    out_scales=at(rows.scales), row_offsets=at(rows.row_offsets), expert_ids=at(rows.expert_ids),
-                    src_info=at(rows.src_info), scale_offsets=at(rows.scale_offsets))
+    @staticmethod
+    def needs_worst():
+        return NotServed("dispatch in a CUDA graph without num_worst_tokens", "the host cannot wait for counts there; give num_worst_tokens, "
+                         "or a handle")
 
-    def launch(self, f, call):
-        stream = 0 if self._settle else torch.cuda.current_stream(self.device).cuda_stream
-        self.comm.check(f(self.comm.handle, call, stream))
-        if self._settle:
-            self._settle()
+    @staticmethod
+    def elsewhere():
+        return RuntimeError("hook: its call was made in another CUDA graph, or outside the one that is captured now; call the hook "
+                            "before that capture begins or ends")
 
-    def _whole(self, op, f, call):
-        self._receive_before(op)
+    # ---- calls by ctypes ----
+
+    def launch_only(self, f, *arguments):
+        self.comm.check(f(self.comm.handle, *arguments, events.raw_stream(self.device)))
+
+    def launch(self, f, *arguments):
+        self.launch_only(f, *arguments)
+        self._lane.settle()
+
+    def capturing(self):
+        return events.capture_here(self.device) != 0
+
+    def send(self, op, f, call):
+        self.launch(f, call)
+        self.halves[op] = call, events.capture_here(self.device)
+
+    def sent_in(self, op):
+        """The capture that the last half of an op was sent in, 0 outside captures."""
+        if self._lane.native:
+            return native.load().epcomm_native_sent_in(self.number, op)
+        return self.halves[op][1]
+
+    def receive(self, op, f):
+        """A graph that receives what it does not send would wait at every replay. What was sent in a
+        capture that has ended cannot be received any more."""
+        call, capture = self.halves[op]
+        if capture != events.capture_here(self.device):
+            raise self.elsewhere()
         self.launch(f, call)
 
-    def _half(self, op, send, receive, call, tensors, then=None):
-        self._receive_before(op)
-        call.purpose = PURPOSES["halves"]
-        self.launch(send, call)
-        self._sent[op] = Half(self, receive, call, tensors, then)
-        return self._sent[op]
 
-    def capture(self):
-        """The capture that the current stream is in, 0 outside captures."""
-        return events.capture_of(torch.cuda.current_stream(self.device)) if self.device.type == "cuda" else 0
+class Half:
+    """A call whose messages are on their way. finish() receives them on the current stream; until
+    then the call holds no SMs, and `tensors` stay as they are. then() runs behind the receiver."""
 
-    def _receive_before(self, op):
-        """A call of an op begins when the one before has been received: they share memory.
-        A caller with two of one op in flight gets the first received here."""
-        if op in self._sent:
-            self._sent[op].finish()
-            del self._sent[op]
+    def __init__(self, link, op, tensors, stats=None, then=None):
+        self._link, self._op, self._stream = link, op, events.raw_stream(link.device)
+        self._rest = tensors, stats, then  # None once it is received
+        link.begun[op] = self
 
-    def _dispatch_call(self, dtype, x, scales, ids, weights, rows):
-        call = self._call(dtype, ids, weights, rows)
-        call.x, call.input_scale = x.data_ptr(), scales.data_ptr() if scales is not None else None
-        return call
+    def finish(self):
+        """Receives, the first time."""
+        if self._rest is None:
+            return
+        link, stream, (tensors, stats, then) = self._link, events.raw_stream(self._link.device), self._rest
+        try:
+            link.call(link.ops.ll_receive, stream, self._op, stats)
+        except RuntimeError:
+            if link.sent_in(self._op):  # a capture: if that has ended, nobody can receive it any more
+                self._rest = None
+            raise
+        if then is not None:
+            then()
+        if stream != self._stream:
+            events.record(tensors, link.device)
+        self._rest = None  # what was received is the caller's alone
 
-    def _combine_call(self, dtype, y, ids, weights, rows, combined):
-        call = self._call(dtype, ids, weights, rows)
-        call.y, call.combined = y.data_ptr(), combined.data_ptr()
-        return call
 
-    def dispatch(self, dtype, x, scales, ids, weights, rows):
-        """x: bfloat16, or with scales float8_e4m3fn [tokens, hidden]; ids: int32 and weights:
-        float32 [tokens, topk]."""
-        self._whole("dispatch", lib().epcomm_dispatch, self._dispatch_call(dtype, x, scales, ids, weights, rows))
-
-    def send_dispatch(self, dtype, x, scales, ids, weights, rows, then):
-        """dispatch, up to where everything is on its way. Returns the Half that receives."""
-        tensors = (x, ids, *rows) if scales is None else (x, scales, ids, *rows)
-        call = self._dispatch_call(dtype, x, scales, ids, weights, rows)
-        return self._half("dispatch", lib().epcomm_dispatch_send, lib().epcomm_dispatch_recv, call, tensors, then)
-
-    def combine(self, dtype, y, ids, weights, rows, combined):
-        self._whole("combine", lib().epcomm_combine, self._combine_call(dtype, y, ids, weights, rows, combined))
-
-    def send_combine(self, dtype, y, ids, weights, rows, combined):
-        """combine, up to where every row is on its way. Returns the Half that receives."""
-        call = self._combine_call(dtype, y, ids, weights, rows, combined)
-        return self._half("combine", lib().epcomm_combine_send, lib().epcomm_combine_recv, call, (y, ids, weights, *rows, combined))
+def receive_before(link, op):
+    """A call of an op begins when the one before has been received: they share memory. A caller with
+    two of one op in flight gets the first received here."""
+    half, link.begun[op] = link.begun[op], None
+    if half is not None:
+        try:
+            half.finish()
+        except RuntimeError:
+            if half._rest is not None:
+                link.begun[op] = half
+            raise

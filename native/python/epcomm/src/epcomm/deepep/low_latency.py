@@ -5,16 +5,17 @@ import typing
 import torch
 
 from .config import must_be
-from .link import BF16, FP8, Rows
+from .link import Half
 
 
 class Sent(typing.NamedTuple):
     """What combine needs of a dispatch, beside DeepEP's handle."""
 
     link: object
-    dtype: int
-    ids: torch.Tensor  # int32 [tokens, topk]
-    rows: Rows
+    fp8: bool
+    index: torch.Tensor  # bytes: counts, sources and ids, as low_latency.cpp lays them
+    tokens: int
+    shape: tuple         # of the rows
 
 
 # DeepEP's handle here: src_info [local experts, rows] int32, layout_range [local experts,
@@ -45,69 +46,59 @@ def ue8m0(scales):
     return packed.transpose(1, 2)
 
 
-def new_rows(link, dtype):
-    """Outputs: rows [local experts, ranks * tokens, hidden] and what describes them."""
-    o, e = link.sizes(dtype), link.local_experts
-    room = o.max_rows // e
-    elements = torch.bfloat16 if dtype == BF16 else torch.float8_e4m3fn
-    offsets, src_info = link.index(dtype)
-    out = link.bytes(o.out_bytes).view(elements).view(e, room, link.hidden)
-    scales = torch.empty((e, o.scales, room), dtype=torch.float32, device=link.device)
-    ranges = torch.empty((e, link.ranks), dtype=torch.int64, device=link.device)
-    return Rows(out, scales, offsets, ranges, src_info, torch.empty(e, dtype=torch.int32, device=link.device))
-
-
-def dispatch(link, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, later):
-    """(recv_x, recv_count, src_info, layout_range, sent, half). later: sends only, and half
-    receives; without it half is None. stats: rows of each local expert are added to it."""
+def check(link, x, topk_idx, stats):
+    """Refuses inputs whose sizes or dtypes do not fit each other."""
     must_be("x", x, torch.bfloat16, None, link.hidden)
-    must_be("topk_idx", topk_idx, topk_idx.dtype, x.shape[0], link.topk)
+    must_be("topk_idx", topk_idx, torch.int32 if topk_idx.dtype is torch.int32 else torch.int64, x.shape[0], link.topk)
     if stats is not None:
         must_be("cumulative_local_expert_recv_stats", stats, torch.int32, link.local_experts)
-    dtype, scales = FP8 if use_fp8 else BF16, None
+
+
+def dispatch(link, key, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, later):
+    """(recv_x, recv_count, src_info, layout_range, sent, half). later: sends only, and half
+    receives; without it half is None. stats: rows of each local expert are added to it."""
+    x = x if x.is_contiguous() else x.contiguous()
+    ids = topk_idx if topk_idx.is_contiguous() else topk_idx.contiguous()
+    scales = None
     if use_fp8 and round_scale:
         x, scales = rounded_fp8(x)
-    ids = topk_idx.to(torch.int32).contiguous()
-    weights = ids.view(torch.float32)  # not read
-    rows = new_rows(link, dtype)
-    e, room = link.local_experts, rows.out.shape[1]
+    out, given, count, src_info, ranges, index = link.call(
+        link.ops.ll_dispatch, link.stream(), key, x, scales, ids, use_fp8, later, None if later else stats)
     exponents = None
     if use_ue8m0:
-        exponents = torch.empty((e, rows.scales.shape[1] // 4, room), dtype=torch.int32, device=link.device).transpose(1, 2)
+        e, room, groups = given.shape
+        exponents = torch.empty((e, groups // 4, room), dtype=torch.int32, device=given.device).transpose(1, 2)
 
     def received():
         if exponents is not None:
-            exponents.copy_(ue8m0(rows.scales))
-        if stats is not None:
-            stats.add_(rows.row_offsets[:e])
+            exponents.copy_(ue8m0(given.transpose(1, 2)))
 
     half = None
     if later:
-        half = link.send_dispatch(dtype, x, scales, ids, weights, rows, received)
+        half = Half(link, 0, (x, scales, ids, out, given, index, stats), stats, received if use_ue8m0 else None)
     else:
-        link.dispatch(dtype, x, scales, ids, weights, rows)
         received()
-    src_info = rows.src_info[:2 * e * room].view(e, room, 2)[:, :, 0]
-    out = rows.out
-    if use_fp8:
-        out = (rows.out, exponents if use_ue8m0 else rows.scales.transpose(1, 2))
-    return out, rows.row_offsets[:e], src_info, rows.expert_ids, Sent(link, dtype, ids, rows), half
+    sent = Sent(link, use_fp8, index, x.shape[0], out.shape)
+    return (out, exponents if use_ue8m0 else given) if use_fp8 else out, count, src_info, ranges, sent, half
 
 
-def combine(sent, x, topk_weights, out, later):
+def combine(sent, key, x, topk_weights, out, later):
     """Rows times their weights, summed: [tokens, hidden] bfloat16; and with `later` the Half
     that receives them, else None."""
-    link, tokens = sent.link, sent.ids.shape[0]
-    must_be("x", x, torch.bfloat16, *sent.rows.out.shape)
-    must_be("topk_weights", topk_weights, torch.float32, *sent.ids.shape)
+    link = sent.link
+    x = x if x.is_contiguous() else x.contiguous()
+    weights = topk_weights if topk_weights.is_contiguous() else topk_weights.contiguous()
+    combined = link.call(link.ops.ll_combine, link.stream(), key, sent.fp8, sent.tokens, later, x, weights, sent.index, out)
+    return out if out is not None else combined, Half(link, 1, (x, weights, sent.index, combined)) if later else None
+
+
+def check_combine(sent, x, topk_weights, out):
+    """Refuses what combine would misread."""
+    must_be("x", x, torch.bfloat16, *sent.shape)
+    must_be("topk_weights", topk_weights, torch.float32, sent.tokens, sent.link.topk)
     if out is not None:
-        must_be("out", out, torch.bfloat16, tokens, link.hidden)
+        must_be("out", out, torch.bfloat16, sent.tokens, sent.link.hidden)
         if not out.is_contiguous():
             raise ValueError(f"out: strides {out.stride()}; give a contiguous tensor")
-    else:
-        out = torch.empty((tokens, link.hidden), dtype=torch.bfloat16, device=link.device)
-    given = (sent.dtype, x.contiguous(), sent.ids, topk_weights.contiguous(), sent.rows, out)
-    if later:
-        return out, link.send_combine(*given)
-    link.combine(*given)
-    return out, None
+
+

@@ -35,6 +35,16 @@ class Shape(typing.NamedTuple):
     max_sms: int = 0
     raw: bool = False
     exact: bool = False  # max_tokens is part of the layout
+    dtype: str = "bf16"  # of the calls
+
+    def facts(self):
+        """What the ranks must have in common, by DeepEP's words."""
+        return {"hidden": self.hidden, "num_experts": self.experts, "num_topk": self.topk, "num_sms": self.max_sms, "dtype": self.dtype,
+                "num_max_dispatch_tokens_per_rank" if self.exact else "EPCOMM_MAX_TOKENS": self.max_tokens, "cast by the caller": self.raw}
+
+    def dtypes(self):
+        """What to make a pack for: calls of the other dtype may follow, where it has scales."""
+        return ("fp8", "bf16") if self.hidden % 128 == 0 else ("bf16",)
 
 
 def use_packs(*paths):
@@ -73,7 +83,6 @@ def _runs_on(info, here):
 
 def _unfit(info, shape, here):
     """Why a pack does not serve a shape on a machine, "" where it does."""
-    both = 1 << DTYPES["bf16"] | 1 << DTYPES["fp8"]  # a call of either dtype may come
     for name, has, wants in (
         ("layout", LAYOUTS[info.layout], shape.layout), ("ranks", info.ranks, shape.ranks), ("hidden", info.hidden, shape.hidden),
         ("experts", info.experts, shape.experts), ("topk", info.topk, shape.topk), ("raw", bool(info.raw), shape.raw),
@@ -82,8 +91,8 @@ def _unfit(info, shape, here):
             return f"{name} {has}, needs {wants}"
     if info.max_tokens < shape.max_tokens or shape.exact and info.max_tokens != shape.max_tokens:
         return f"max-tokens {info.max_tokens}, needs {shape.max_tokens}"
-    if info.dtypes & both != both:
-        return "dtype: needs fp8,bf16"
+    if not info.dtypes >> DTYPES[shape.dtype] & 1:
+        return f"dtype: needs {shape.dtype}"
     if not _runs_on(info, here):
         return f"arch {info.arch.decode()}, the GPUs are {here.arch.decode()}"
     most = min(shape.max_sms or here.sms, here.sms)
@@ -136,7 +145,7 @@ def command(shape, machine_file, path):
     """The command that makes a pack."""
     program = os.environ.get("EPBENCH_PROGRAM") or shutil.which("epbench") or "epbench"
     words = [program, "pack", "--embedded", "--layout", shape.layout, "--ranks", shape.ranks, "--hidden", shape.hidden, "--experts",
-             shape.experts, "--topk", shape.topk, "--max-tokens", shape.max_tokens, "--dtype", "fp8,bf16", "--max-sms", shape.max_sms,
+             shape.experts, "--topk", shape.topk, "--max-tokens", shape.max_tokens, "--dtype", ",".join(shape.dtypes()), "--max-sms", shape.max_sms,
              "--precision", "reduced", "--machine", machine_file, "-o", path] + ["--raw"] * shape.raw + ["--other-machines"] * other_machines()
     return [str(w) for w in words]
 

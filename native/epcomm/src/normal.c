@@ -1,0 +1,178 @@
+/* Around calls of layout rank packed: which tokens go where, counts that the host waits for,
+ * rows as DeepEP returns them, and weights on their way back. The kernels are in
+ * native/kernels/epcomm/normal.cuh. */
+#include <string.h>
+
+#include "comm.h"
+
+/* An emulated launch copies as much, whatever a kernel takes. */
+#define WITH_ROOM(type) \
+  union {               \
+    type of;            \
+    EpArgs room;        \
+  } a;                  \
+  memset(&a, 0, sizeof a)
+
+/* A struct of another size is of another header. */
+static EpcommStatus check_size(EpComm *c, size_t size, size_t want, const char *name) {
+  return size == want ? EPCOMM_OK : comm_say(c, EPCOMM_INVALID, "%s: set its size", name);
+}
+
+static EpcommStatus check_known(EpComm *c, const char *what) {
+  if (c->give_back != NULL) return EPCOMM_OK; /* it is found last */
+  return comm_say(c, EPCOMM_PACK, "%s: the pack was made by an epbench that did not know this call; make it again", what);
+}
+
+static EpcommStatus check_packed(EpComm *c, const char *what) {
+  EpcommStatus s = check_known(c, what);
+  if (s != EPCOMM_OK) return s;
+  if (c->pack.head->layout != PACK_RANK_PACKED)
+    return comm_say(c, EPCOMM_INVALID, "%s: the pack is of another layout than rank:packed", what);
+  return EPCOMM_OK;
+}
+
+static void meeting(const EpComm *c, EpMeeting *m) {
+  const PackHeader *h = c->pack.head;
+  for (int r = 0; r < c->options.ranks; r++) m->heap[r] = c->base.heap[r];
+  m->at = c->at.normal;
+  m->fault = c->base.fault;
+  m->counters = c->base.counters;
+  m->deadline_ns = c->base.deadline_ns;
+  m->rank = c->options.rank;
+  m->ranks = c->options.ranks;
+  m->local_experts = (int32_t)(h->experts / h->ranks);
+  m->topk = (int32_t)h->topk;
+  m->max_tokens = (int32_t)h->max_tokens;
+}
+
+static uint32_t blocks_for(int64_t elements, uint32_t most) {
+  int64_t blocks = (elements + 1023) / 1024;
+  return blocks < 1 ? 1 : blocks > most ? most : (uint32_t)blocks;
+}
+
+EpcommStatus epcomm_layout(EpComm *c, const EpcommLayoutOf *call, EpcommStream stream) {
+  EpcommStatus s = check_size(c, call->size, sizeof *call, "layout");
+  if (s == EPCOMM_OK) s = check_known(c, "layout");
+  if (s != EPCOMM_OK) return s;
+  if (call->ranks < 1 || call->experts < call->ranks || call->experts % call->ranks != 0 || call->tokens < 0 || call->topk < 1)
+    return comm_say(c, EPCOMM_INVALID, "layout: %d tokens of top-k %d over %d experts on %d ranks; experts divide by ranks", call->tokens,
+                    call->topk, call->experts, call->ranks);
+  WITH_ROOM(EpLayoutArgs);
+  a.of.ids = call->topk_ids;
+  a.of.ids_bits = call->ids_bits == 64 ? 64 : 32;
+  a.of.per_rank = call->per_rank;
+  a.of.per_expert = call->per_expert;
+  a.of.in_rank = call->in_rank;
+  a.of.tokens = call->tokens;
+  a.of.topk = call->topk;
+  a.of.experts = call->experts;
+  a.of.ranks = call->ranks;
+  uint32_t grid = (uint32_t)(call->ranks + (call->experts + 31) / 32);
+  return comm_launch(c, c->layout, grid, call->tokens <= 256 ? 256 : 1024, &a, "layout", stream);
+}
+
+EpcommStatus epcomm_announce(EpComm *c, const EpcommAnnounce *call, EpcommStream stream) {
+  EpcommStatus s = check_size(c, call->size, sizeof *call, "announce");
+  if (s == EPCOMM_OK) s = check_packed(c, "announce");
+  if (s != EPCOMM_OK) return s;
+  const PackHeader *h = c->pack.head;
+  if (call->tokens < 0 || call->tokens > (int)h->max_tokens)
+    return comm_say(c, EPCOMM_INVALID, "tokens: %d is outside 0 to %u, the most that the pack holds", call->tokens, h->max_tokens);
+  if (call->topk < 0 || call->topk > (int)h->topk)
+    return comm_say(c, EPCOMM_INVALID, "topk: %d is more than the pack's %u", call->topk, h->topk);
+  WITH_ROOM(EpAnnounceArgs);
+  meeting(c, &a.of.meeting);
+  a.of.per_rank = call->per_rank;
+  a.of.per_expert = call->per_expert;
+  a.of.before = call->before;
+  a.of.told = (uint32_t *)(uintptr_t)c->told_device;
+  a.of.ids = call->topk_ids;
+  a.of.in_rank = call->in_rank;
+  a.of.weights = call->weights;
+  a.of.narrow = call->ids;
+  a.of.padded = call->weights != NULL ? call->padded : NULL;
+  a.of.ids_bits = call->ids_bits == 64 ? 64 : 32;
+  a.of.given = call->topk;
+  a.of.tokens = call->tokens;
+  a.of.align = call->align > 0 ? call->align : 1;
+  a.of.worst = call->worst;
+  if (call->worst == 0) {
+    c->ticket = c->ticket == UINT32_MAX ? 1 : c->ticket + 1;
+    a.of.ticket = c->ticket;
+  }
+  int readies = a.of.narrow != NULL || a.of.padded != NULL;
+  uint32_t grid = 1 + (readies ? blocks_for((int64_t)call->tokens * h->topk, 15) : 0);
+  return comm_launch(c, c->announce, grid, 512, &a, "announce", stream);
+}
+
+EpcommStatus epcomm_told(EpComm *c, EpcommTold *out) {
+  EpcommStatus s = check_size(c, out->size, sizeof *out, "told");
+  if (s != EPCOMM_OK) return s;
+  out->ready = __atomic_load_n(c->told, __ATOMIC_ACQUIRE) == c->ticket;
+  out->rows = (int)c->told[1];
+  out->fullest = (int)c->told[2];
+  out->per_expert = (const uint32_t *)(uintptr_t)c->told + EP_TOLD_ROWS;
+  EpcommFault fault = {.size = sizeof fault};
+  return out->ready || !c->fault->set ? EPCOMM_OK : epcomm_fault(c, &fault);
+}
+
+EpcommStatus epcomm_ready_ids(EpComm *c, const void *topk_ids, int ids_bits, int tokens, int32_t *ids, EpcommStream stream) {
+  EpcommStatus s = check_known(c, "ready_ids");
+  if (s != EPCOMM_OK || tokens <= 0) return s;
+  WITH_ROOM(EpAnnounceArgs);
+  meeting(c, &a.of.meeting);
+  a.of.ids = topk_ids;
+  a.of.ids_bits = ids_bits == 64 ? 64 : 32;
+  a.of.given = a.of.meeting.topk;
+  a.of.tokens = tokens;
+  a.of.narrow = ids;
+  return comm_launch(c, c->ready_ids, blocks_for((int64_t)tokens * a.of.given, 64), 512, &a, "ready_ids", stream);
+}
+
+EpcommStatus epcomm_add_counts(EpComm *c, const uint32_t *counts, int32_t *to, int n, EpcommStream stream) {
+  EpcommStatus s = check_known(c, "add_counts");
+  if (s != EPCOMM_OK) return s;
+  WITH_ROOM(EpAddArgs);
+  a.of.counts = counts;
+  a.of.to = to;
+  a.of.n = n;
+  return comm_launch(c, c->add_counts, 1, 256, &a, "add_counts", stream);
+}
+
+EpcommStatus epcomm_received(EpComm *c, const EpcommReceived *call, EpcommStream stream) {
+  EpcommStatus s = check_size(c, call->size, sizeof *call, "received");
+  if (s == EPCOMM_OK) s = check_packed(c, "received");
+  if (s != EPCOMM_OK || call->rows == 0) return s;
+  WITH_ROOM(EpReceivedArgs);
+  a.of.experts = call->expert_ids;
+  a.of.weights = (const uint32_t *)(const void *)call->weights;
+  a.of.src_info = call->src_info;
+  a.of.row_offsets = call->row_offsets;
+  a.of.ids = call->ids;
+  a.of.cut = call->cut;
+  a.of.tokens = call->tokens;
+  a.of.rows = call->rows;
+  a.of.topk = (int32_t)c->pack.head->topk;
+  a.of.given = call->topk;
+  a.of.ranks = c->options.ranks;
+  return comm_launch(c, c->received, blocks_for((int64_t)call->rows * (call->topk > 0 ? call->topk : 1), 16), 512, &a, "received", stream);
+}
+
+EpcommStatus epcomm_return_weights(EpComm *c, const EpcommReturn *call, EpcommStream stream) {
+  EpcommStatus s = check_size(c, call->size, sizeof *call, "return_weights");
+  if (s == EPCOMM_OK) s = check_packed(c, "return_weights");
+  if (s != EPCOMM_OK) return s;
+  if (call->topk < 1 || call->topk > (int)c->pack.head->topk)
+    return comm_say(c, EPCOMM_INVALID, "topk: %d is outside 1 to %u, the pack's", call->topk, c->pack.head->topk);
+  WITH_ROOM(EpReturnArgs);
+  meeting(c, &a.of.meeting);
+  a.of.weights = call->weights;
+  a.of.src_info = call->src_info;
+  a.of.row_offsets = call->row_offsets;
+  a.of.ids = call->ids;
+  a.of.out = call->out;
+  a.of.tokens = call->tokens;
+  a.of.given = call->topk;
+  a.of.max_rows = (int32_t)c->pack.dtypes[0].max_rows;
+  return comm_launch(c, c->give_back, EP_NORMAL_BLOCKS, 512, &a, "return_weights", stream);
+}

@@ -1,0 +1,105 @@
+/* DeepEP's low-latency calls, whole and in halves. */
+#include "ops.h"
+
+namespace native {
+
+static int64_t padded(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+/* What a handle keeps of a dispatch, in one tensor of bytes. */
+struct Index {
+  int64_t ranges, scale_offsets, src_info, ids, bytes;
+  Index(const Link &l, Elements elements, int64_t tokens) {
+    ranges = padded(4 * (l.local + 1)); /* behind row_offsets */
+    scale_offsets = ranges + padded(8 * l.local * l.ranks);
+    src_info = scale_offsets + padded(4 * l.local);
+    ids = src_info + padded(4 * l.sizes[elements].src_info);
+    bytes = ids + padded(4 * tokens * l.topk);
+  }
+};
+
+static EpcommCall call_of(const Link &l, Elements elements, int64_t tokens, bool halves, const Tensor &index) {
+  Index i(l, elements, tokens);
+  EpcommCall c = {};
+  c.size = sizeof c;
+  c.dtype = elements == FP8 ? EPCOMM_FP8 : EPCOMM_BF16;
+  c.tokens = static_cast<int>(tokens);
+  c.fullest = 0; /* kernels for other counts may not understand each other: all take the pack's capacity */
+  c.purpose = halves ? EPCOMM_FOR_HALVES : EPCOMM_FOR_PAIR;
+  c.ids_bits = 32;
+  uint8_t *base = at<uint8_t>(index);
+  c.row_offsets = reinterpret_cast<uint32_t *>(base);
+  c.expert_ids = reinterpret_cast<int32_t *>(base + i.ranges);
+  c.scale_offsets = reinterpret_cast<uint32_t *>(base + i.scale_offsets);
+  c.src_info = reinterpret_cast<int32_t *>(base + i.src_info);
+  c.topk_ids = base + i.ids;
+  c.weights = reinterpret_cast<float *>(base + i.ids); /* not read by dispatch */
+  c.out = c.out_scales = base;                         /* not read by combine */
+  return c;
+}
+
+/* recv_x, its scales, recv_count, src_info, layout_range, index. */
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> ll_dispatch(int64_t link, int64_t stream, int64_t key, Tensor x, MaybeTensor scales,
+                                                                       Tensor ids, int64_t fp8, int64_t later, MaybeTensor stats) {
+  Link &l = link_of(link);
+  Turn turn(l, stream, key);
+  Place place = place_of(x);
+  Elements elements = fp8 != 0 ? FP8 : BF16;
+  const Sizes &sizes = l.sizes[elements];
+  int64_t tokens = x.size(0), room = sizes.max_rows / l.local;
+  Index i(l, elements, tokens);
+  Tensor index = make(place, UINT8, {i.bytes}), out = make(place, elements, {l.local, room, l.hidden});
+  Tensor given = fp8 != 0 ? make(place, FLOAT, {l.local, sizes.scales, room}) : index;
+  EpcommCall c = call_of(l, elements, tokens, later != 0, index);
+  c.x = at(x);
+  c.input_scale = scales.has_value() ? at<float>(*scales) : nullptr;
+  c.out = at(out);
+  c.out_scales = at(given);
+  /* Also ids of 32 bits: combine finds them with the rest of what it needs. */
+  launched(l, l.library->ready_ids(l.comm, at(ids), elements_of(ids) == INT64 ? 64 : 32, c.tokens,
+                                static_cast<int32_t *>(const_cast<void *>(c.topk_ids)), turn.stream));
+  if (later != 0) {
+    launched(l, l.library->dispatch_send(l.comm, &c, turn.stream));
+    l.half[0] = c;
+    l.sent_in[0] = turn.capture;
+  } else {
+    launched(l, l.library->dispatch(l.comm, &c, turn.stream));
+    if (stats.has_value()) launched(l, l.library->add_counts(l.comm, c.row_offsets, at<int32_t>(*stats), l.local, turn.stream));
+  }
+  Tensor turned = fp8 != 0 ? strided(given, {l.local, room, sizes.scales}, {sizes.scales * room, 1, room}) : index;
+  Tensor whole = view(index, i.src_info, INT32, {l.local, room, 2});
+  return {out, turned, view(index, 0, INT32, {l.local}), strided(whole, {l.local, room}, {2 * room, 2}),
+          view(index, i.ranges, INT64, {l.local, l.ranks}), index};
+}
+
+Tensor ll_combine(int64_t link, int64_t stream, int64_t key, int64_t fp8, int64_t tokens, int64_t later, Tensor y, Tensor weights, Tensor index,
+                  MaybeTensor given) {
+  Link &l = link_of(link);
+  Turn turn(l, stream, key);
+  Tensor combined = given.has_value() ? *given : make(place_of(y), BF16, {tokens, l.hidden});
+  EpcommCall c = call_of(l, fp8 != 0 ? FP8 : BF16, tokens, later != 0, index);
+  c.y = at(y);
+  c.weights = at<float>(weights);
+  c.combined = at(combined);
+  if (later != 0) {
+    launched(l, l.library->combine_send(l.comm, &c, turn.stream));
+    l.half[1] = c;
+    l.sent_in[1] = turn.capture;
+  } else {
+    launched(l, l.library->combine(l.comm, &c, turn.stream));
+  }
+  return combined;
+}
+
+/* Receives what was sent last of an op, 0 dispatch, 1 combine. */
+void ll_receive(int64_t link, int64_t stream, int64_t op, MaybeTensor stats) {
+  Link &l = link_of(link);
+  Turn turn(l, stream, 0);
+  const EpcommCall &c = l.half[op];
+  /* A graph that receives what it does not send would wait at every replay. */
+  l.status = turn.capture == l.sent_in[op] ? 0 : ELSEWHERE;
+  STD_TORCH_CHECK(l.status == 0, "received in another capture than it was sent in");
+  launched(l, op == 0 ? l.library->dispatch_recv(l.comm, &c, turn.stream) : l.library->combine_recv(l.comm, &c, turn.stream));
+  if (op == 0 && stats.has_value()) launched(l, l.library->add_counts(l.comm, c.row_offsets, at<int32_t>(*stats), l.local, turn.stream));
+}
+
+} // namespace native

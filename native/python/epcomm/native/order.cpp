@@ -1,0 +1,130 @@
+#include "native.h"
+
+namespace native {
+
+void check(Link &l, EpcommStatus status) {
+  l.status = status;
+  STD_TORCH_CHECK(status == EPCOMM_OK, l.library->error(l.comm));
+}
+
+void launched(Link &l, EpcommStatus status) {
+  check(l, status);
+  const Lane &lane = *l.lane;
+  if (lane.context == nullptr) return;
+  lane.driver.context_set(lane.context);
+  lane.driver.context_wait();
+}
+
+/* Writes this call to the board and compares it with what the other ranks called there. A rank
+ * that is behind compares when it comes. */
+static void compare(Link &l, uint64_t key) {
+  Board *b = l.board;
+  if (b == nullptr) return;
+  const uint64_t words = 1 + BOARD_RING;
+  uint64_t *mine = b->records + static_cast<uint64_t>(b->rank) * words;
+  bool differ = b->verdict->load(std::memory_order_acquire) != 0;
+  uint64_t n = mine[0];
+  if (key != 0) { /* 0: a first use, which Python has written and compared */
+    n++;
+    __atomic_store_n(&mine[1 + n % BOARD_RING], key, __ATOMIC_RELAXED);
+    __atomic_store_n(&mine[0], n, __ATOMIC_RELEASE);
+  }
+  for (int32_t r = 0; r < b->ranks && key != 0; r++) {
+    uint64_t *theirs = b->records + static_cast<uint64_t>(r) * words;
+    uint64_t calls = __atomic_load_n(&theirs[0], __ATOMIC_ACQUIRE);
+    if (calls < n || calls - n >= BOARD_RING - 1) continue;
+    differ |= __atomic_load_n(&theirs[1 + n % BOARD_RING], __ATOMIC_RELAXED) != key;
+  }
+  if (differ) l.status = EPCOMM_DISAGREE;
+  STD_TORCH_CHECK(!differ, "the ranks differ in what they call");
+}
+
+/* The driver's number of the capture that a stream is in, 0 outside captures. */
+static uint64_t capture_of(const Driver &d, void *stream) {
+  int status = 0;
+  uint64_t number = 0;
+  d.capture_info(stream, &status, &number, nullptr, nullptr, nullptr);
+  return status != 0 ? number : 0;
+}
+
+Turn::Turn(Link &l, int64_t handle, int64_t key) : stream(reinterpret_cast<void *>(handle)), capture(0), link_(l) {
+  l.status = EPCOMM_OK;
+  compare(l, static_cast<uint64_t>(key));
+  Lane &lane = *l.lane;
+  if (lane.context != nullptr) return;
+  capture = capture_of(lane.driver, stream);
+  Behind &b = lane.behind[capture != 0];
+  /* CUDA lets a stream wait for nothing of another capture than its own. */
+  if (b.any && b.stream != stream && b.capture == capture) lane.driver.stream_wait(stream, b.event, 0);
+}
+
+Turn::~Turn() {
+  Lane &lane = *link_.lane;
+  if (lane.context != nullptr) return;
+  Behind &b = lane.behind[capture != 0];
+  b.stream = stream;
+  b.capture = capture;
+  b.any = true;
+  lane.driver.event_record(b.event, stream);
+}
+
+} // namespace native
+
+/* ---- what Python calls by ctypes, when a Buffer and its communicators are made ---- */
+
+extern "C" {
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* Numbers that native.py reads to see whether both are of one build. */
+EXPORT int64_t epcomm_native_version() { return 1; }
+
+/* addresses: of the six functions of native::Driver. context: null on a GPU. Events are never
+ * destroyed: a destructor may run while a graph is captured. */
+EXPORT native::Lane *epcomm_native_lane(const uint64_t *addresses, void *context) {
+  native::Lane *lane = new native::Lane();
+  static_assert(sizeof lane->driver == 6 * sizeof *addresses);
+  __builtin_memcpy(&lane->driver, addresses, sizeof lane->driver);
+  lane->context = context;
+  for (native::Behind &b : lane->behind)
+    if (context == nullptr && lane->driver.event_create(&b.event, 2) != 0) {
+      delete lane;
+      return nullptr;
+    }
+  return lane;
+}
+
+EXPORT native::Board *epcomm_native_board(uint32_t *verdict, uint64_t *records, int32_t rank, int32_t ranks) {
+  return new native::Board{reinterpret_cast<std::atomic<uint32_t> *>(verdict), records, rank, ranks};
+}
+
+/* numbers: ranks, local experts, hidden, topk, max_tokens, 1 for layout masked, for each dtype
+ * max_rows, out_bytes, scales and the 4-byte words of src_info, and the deadline in ms. */
+EXPORT native::Link *epcomm_native_link(EpComm *comm, const uint64_t *functions, native::Lane *lane, native::Board *board,
+                                        const int64_t *numbers) {
+  native::Library *library = new native::Library();
+  __builtin_memcpy(library, functions, sizeof *library);
+  native::Link *l = new native::Link();
+  l->comm = comm;
+  l->library = library;
+  l->lane = lane;
+  l->board = board;
+  int32_t *into[] = {&l->ranks, &l->local, &l->hidden, &l->topk, &l->max_tokens, &l->masked};
+  for (int i = 0; i < 6; i++) *into[i] = static_cast<int32_t>(numbers[i]);
+  __builtin_memcpy(l->sizes, numbers + 6, sizeof l->sizes);
+  l->deadline_ms = numbers[14];
+  return l;
+}
+
+/* Whether a link's last call failed, and in which way: an EpcommStatus. */
+EXPORT int32_t epcomm_native_status(const native::Link *l) { return l->status; }
+
+/* rows, tokens of the fullest rank; and where the rows of each expert stand, as an address. */
+EXPORT int32_t epcomm_native_rows(const native::Link *l) { return l->rows; }
+EXPORT int32_t epcomm_native_fullest(const native::Link *l) { return l->fullest; }
+EXPORT const uint32_t *epcomm_native_per_expert(const native::Link *l) { return l->per_expert; }
+
+/* The capture that the last half of an op was sent in, 0 outside captures. */
+EXPORT uint64_t epcomm_native_sent_in(const native::Link *l, int32_t op) { return l->sent_in[op]; }
+
+} // extern "C"

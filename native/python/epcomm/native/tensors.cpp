@@ -1,0 +1,62 @@
+#include "native.h"
+
+#include <vector>
+
+namespace native {
+
+int32_t dtype_of(Elements e) {
+  static const int32_t numbers[] = {aoti_torch_dtype_bfloat16(), aoti_torch_dtype_float8_e4m3fn(), aoti_torch_dtype_float32(),
+                                    aoti_torch_dtype_int32(), aoti_torch_dtype_int64(), aoti_torch_dtype_uint8(), aoti_torch_dtype_bool()};
+  return numbers[e];
+}
+
+Elements elements_of(const Tensor &t) {
+  int32_t number = 0;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(t.get(), &number));
+  for (int e = BF16; e <= BOOL; e++)
+    if (dtype_of(static_cast<Elements>(e)) == number) return static_cast<Elements>(e);
+  STD_TORCH_CHECK(false, "a tensor of another dtype than bfloat16, float8_e4m3fn, float32, int32, int64 or bool");
+}
+
+Place place_of(const Tensor &t) {
+  Place p = {0, 0};
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(t.get(), &p.type));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(t.get(), &p.index));
+  return p;
+}
+
+/* Strides of a contiguous tensor. */
+static void contiguous(const int64_t *sizes, size_t n, int64_t *strides) {
+  int64_t step = 1;
+  for (size_t i = n; i-- > 0;) {
+    strides[i] = step;
+    step *= sizes[i] > 0 ? sizes[i] : 1;
+  }
+}
+
+Tensor make(Place place, Elements elements, std::initializer_list<int64_t> sizes) {
+  int64_t strides[8];
+  AtenTensorHandle made = nullptr;
+  contiguous(sizes.begin(), sizes.size(), strides);
+  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.begin(), strides, dtype_of(elements),
+                                                  place.type, place.index, &made));
+  return Tensor(made);
+}
+
+Tensor view(const Tensor &bytes, int64_t at, Elements elements, std::initializer_list<int64_t> sizes) {
+  int64_t strides[8];
+  AtenTensorHandle made = nullptr;
+  contiguous(sizes.begin(), sizes.size(), strides);
+  TORCH_ERROR_CODE_CHECK(aoti_torch__alloc_from_pool(bytes.get(), at, dtype_of(elements), static_cast<int64_t>(sizes.size()),
+                                                     sizes.begin(), strides, &made));
+  return Tensor(made);
+}
+
+Tensor strided(const Tensor &t, std::initializer_list<int64_t> sizes, std::initializer_list<int64_t> strides) {
+  AtenTensorHandle made = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch__reinterpret_tensor(t.get(), static_cast<int64_t>(sizes.size()), sizes.begin(), strides.begin(),
+                                                        0, &made));
+  return Tensor(made);
+}
+
+} // namespace native

@@ -1,0 +1,170 @@
+"""What all ranks must share, compared when it is first used.
+
+The ranks of a host share a file in memory. Each writes there the number of its call and a key
+of what it calls. A key that is new to a rank also has its facts written down, and the rank
+waits until all others have come to the same call. A difference is one sentence, which every
+rank raises at this call or its next one. A key that is known costs no wait.
+"""
+
+import ctypes
+import json
+import mmap
+import os
+import secrets
+import tempfile
+import time
+
+from ..comm import EpcommError
+
+RING = 1023                # keys that a rank keeps: native.h has it too
+_RECORD = 8 * (1 + RING)   # calls so far, then the keys of the last ones
+_FACTS, _FACT = 64, 512    # facts that a rank keeps, bytes of each: key, length, JSON
+_TEXT = 1024               # bytes of a verdict: length, sentence
+_DISAGREE = 5
+_LATE = 1.0                # seconds that a verdict waits for ranks which have not come
+
+
+def _folder():
+    return "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
+
+
+class Agreement:
+    """One rank's view. address(): where native code finds it."""
+
+    def __init__(self, memory, rank, ranks, deadline):
+        self._memory, self.rank, self.ranks, self._deadline = memory, rank, ranks, deadline
+        self._whole = (ctypes.c_uint8 * len(memory)).from_buffer(memory)
+        base = ctypes.addressof(self._whole)
+        self.verdict_at, self.records_at = base, base + 64
+        words = ctypes.c_uint64 * (1 + RING)
+        self._verdict = ctypes.c_uint32.from_address(base)
+        self._records = [words.from_address(self.records_at + r * _RECORD) for r in range(ranks)]
+        self._facts_at = 64 + ranks * _RECORD
+        self._texts_at = self._facts_at + ranks * _FACTS * _FACT
+        self._known = {}
+
+    @staticmethod
+    def bytes_for(ranks):
+        return 64 + ranks * (_RECORD + _FACTS * _FACT + _TEXT)
+
+    # ---- facts and sentences ----
+
+    def _write(self, at, room, text):
+        data = text.encode()[:room - 4]
+        self._memory[at + 4:at + 4 + len(data)] = data
+        self._memory[at:at + 4] = len(data).to_bytes(4, "little")
+
+    def _read(self, at):
+        size = int.from_bytes(self._memory[at:at + 4], "little")
+        return bytes(self._memory[at + 4:at + 4 + size]).decode(errors="replace")
+
+    def _fact(self, rank, key):
+        return self._facts_at + (rank * _FACTS + key % _FACTS) * _FACT
+
+    def _facts_of(self, rank, key):
+        at = self._fact(rank, key)
+        if int.from_bytes(self._memory[at:at + 8], "little") != key:
+            return {}
+        return json.loads(self._read(at + 8))
+
+    def _note(self, key, facts):
+        self._known[key] = facts
+        at = self._fact(self.rank, key)
+        self._memory[at:at + 8] = bytes(8)
+        self._write(at + 8, _FACT - 8, json.dumps(facts))
+        self._memory[at:at + 8] = key.to_bytes(8, "little")
+
+    def _at_call(self, n):
+        """By rank, the key of its call n; ranks that have not come, or are far ahead, are left out."""
+        return {r: rec[1 + n % RING] for r, rec in enumerate(self._records) if n <= rec[0] < n + RING - 1}
+
+    def _sentence(self, keys):
+        facts = {r: self._facts_of(r, key) for r, key in keys.items()}
+        names = [n for n in next(iter(facts.values()), {}) if len({json.dumps(f.get(n)) for f in facts.values()}) > 1]
+        parts = [f"{n} is " + ", ".join(f"{f.get(n)} on rank {r}" for r, f in sorted(facts.items())) for n in names]
+        return "the ranks differ in what they call: " + ("; ".join(parts) or "the calls are in another order") + "; give all ranks the same"
+
+    def sentence(self):
+        """What the ranks differ in. The rank that sees it first writes it down for all."""
+        n = self._records[self.rank][0]
+        end = time.monotonic() + _LATE
+        while not self._verdict.value:
+            keys = self._at_call(n)
+            if len(keys) == self.ranks or time.monotonic() > end:
+                self._write(self._texts_at + self.rank * _TEXT, _TEXT, self._sentence(keys))
+                self._verdict.value = 1
+                break
+            time.sleep(0.001)
+        texts = (self._read(self._texts_at + r * _TEXT) for r in range(self.ranks))
+        return next(t for t in texts if t)
+
+    def refuse(self):
+        raise EpcommError(_DISAGREE, self.sentence())
+
+    # ---- calls ----
+
+    def look(self):
+        """Raises what another rank has seen."""
+        if self._verdict.value:
+            self.refuse()
+
+    def step(self, key):
+        """Notes a call whose key is known, and compares what the others have called there. What native
+        code does in its calls; here for calls by ctypes."""
+        mine = self._records[self.rank]
+        n = mine[0] + 1
+        mine[1 + n % RING], mine[0] = key, n
+        if self._verdict.value or any(k != key for k in self._at_call(n).values()):
+            self.refuse()
+
+    def first(self, key, facts):
+        """Notes a call whose key is new to this rank, waits until all ranks have come to it and
+        compares them. Collective, but no rank is left alone in it."""
+        self._note(key, facts)
+        self.step(key)
+        n, end, pause = self._records[self.rank][0], time.monotonic() + self._deadline, 1e-5
+        while any(rec[0] < n for rec in self._records):
+            if self._verdict.value:
+                self.refuse()
+            if time.monotonic() > end:
+                late = [str(r) for r, rec in enumerate(self._records) if rec[0] < n]
+                raise EpcommError(8, f"rank {', '.join(late)}: no call number {n} in {self._deadline:g} s; all ranks make the same calls")
+            time.sleep(pause)
+            pause = min(2 * pause, 1e-3)
+        if self._verdict.value or any(k != key for k in self._at_call(n).values()):
+            self.refuse()
+
+
+def share(rank, ranks, all_gather_object, deadline):
+    """The Agreement of the ranks, None where they share no memory or are one. Collective."""
+    if ranks == 1:
+        return None
+    name = os.path.join(_folder(), f"epcomm-{secrets.token_hex(8)}")
+    memory = None
+    try:
+        if rank == 0:
+            memory = _map(name, Agreement.bytes_for(ranks), os.O_CREAT | os.O_EXCL)
+        name = all_gather_object(name)[0]
+        if rank != 0:
+            memory = _map(name, Agreement.bytes_for(ranks), 0)
+        fine = all(all_gather_object(memory is not None))
+    finally:
+        if rank == 0 and memory is not None:
+            os.unlink(name)
+    return Agreement(memory, rank, ranks, deadline) if fine else None
+
+
+def _map(name, size, flags):
+    """Shared memory of a file, None where it cannot be had."""
+    try:
+        fd = os.open(name, os.O_RDWR | flags, 0o600)
+    except OSError:
+        return None
+    try:
+        if flags:
+            os.ftruncate(fd, size)
+        return mmap.mmap(fd, size)
+    except (OSError, ValueError):
+        return None
+    finally:
+        os.close(fd)

@@ -1,0 +1,90 @@
+"""The extension libepcomm_native.so, which makes an engine's calls in C++.
+
+It is looked for at EPCOMM_NATIVE, then beside this file; EPCOMM_NATIVE=0 takes none. Without
+it the same calls are made by ctypes, which takes several times as long on the host.
+"""
+
+import ctypes
+import os
+import warnings
+from ctypes import c_int32, c_int64, c_uint64, c_void_p
+
+import torch
+
+
+VERSION = 1
+_FUNCTIONS = ("dispatch", "dispatch_send", "dispatch_recv", "combine", "combine_send", "combine_recv", "layout", "announce", "told",
+              "received", "return_weights", "ready_ids", "add_counts", "error")  # native::Library
+_DRIVER = ("cuEventCreate", "cuEventRecord", "cuStreamWaitEvent", "cuStreamGetCaptureInfo_v2", "cuCtxSetCurrent", "cuCtxSynchronize")
+
+_opened = []  # the library or None, once it has been looked for
+
+
+def _paths():
+    named = os.environ.get("EPCOMM_NATIVE")
+    if named:
+        return [] if named == "0" else [named]
+    beside = os.path.join(os.path.dirname(__file__), "libepcomm_native.so")
+    return [beside] if os.path.exists(beside) else []
+
+
+def _open():
+    said = "there is none"
+    for path in _paths():
+        try:
+            lib = ctypes.CDLL(path)  # it registers its operators
+        except OSError as e:
+            said = str(e)
+            continue
+        lib.epcomm_native_version.restype = c_int64
+        if lib.epcomm_native_version() == VERSION:
+            return _declare(lib)
+        said = f"{path} is of another version"
+    if os.environ.get("EPCOMM_NATIVE") != "0":
+        warnings.warn(f"epcomm: calls go through ctypes, which is slow on the host: no extension libepcomm_native.so ({said}); `make "
+                      "epcomm-native` builds it, and EPCOMM_NATIVE may name it", stacklevel=3)
+    return None
+
+
+def _declare(lib):
+    for name, result, *arguments in (
+        ("lane", c_void_p, c_void_p, c_void_p), ("board", c_void_p, c_void_p, c_void_p, c_int32, c_int32),
+        ("link", c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p), ("status", c_int32, c_void_p), ("rows", c_int32, c_void_p),
+        ("fullest", c_int32, c_void_p), ("per_expert", c_void_p, c_void_p), ("sent_in", c_uint64, c_void_p, c_int32),
+    ):
+        f = getattr(lib, f"epcomm_native_{name}")
+        f.restype, f.argtypes = result, arguments
+    return lib
+
+
+def load():
+    """The extension's functions for ctypes, None where there is no extension. Looked for once."""
+    if not _opened:
+        _opened.append(_open())
+    return _opened[0]
+
+
+def operators():
+    """The operators, to be called with a link's number first."""
+    return torch.ops.epcomm_native
+
+
+def _addresses(owner, names):
+    return (c_uint64 * len(names))(*(ctypes.cast(getattr(owner, n), c_void_p).value for n in names))
+
+
+def new_lane(context):
+    """What orders the calls of a Buffer. context: of the emulated driver, where each call is
+    waited for; None on a GPU."""
+    lane = load().epcomm_native_lane(_addresses(ctypes.CDLL("libcuda.so.1"), _DRIVER), context)
+    if not lane:
+        raise RuntimeError("epcomm: the driver refused an event")
+    return lane
+
+
+def new_link(lib, comm, lane, board, numbers):
+    """A communicator for the operators; numbers as order.cpp has them."""
+    functions = _addresses(lib, [f"epcomm_{name}" for name in _FUNCTIONS])
+    return load().epcomm_native_link(comm, functions, lane, board, (c_int64 * len(numbers))(*numbers))
+
+

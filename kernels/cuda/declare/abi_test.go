@@ -6,7 +6,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// What an ABI must not mind, and what it must.
+// TestCodeOnly: comments and white space make no difference to an ABI, and code does.
 func TestCodeOnly(t *testing.T) {
 	base := "#define F(x) (x)\nint a = b + +c; // sum\nconst char *s = \"/* a  b */\";\n"
 	for name, same := range map[string]string{
@@ -35,7 +35,7 @@ func TestCodeOnly(t *testing.T) {
 	}
 }
 
-// An entry of sameBinaries that names other sources serves nobody.
+// TestSameBinaries: an entry that names other sources than today's is dead and must go.
 func TestSameBinaries(t *testing.T) {
 	today := map[string]bool{}
 	for _, f := range Declarations() {
@@ -48,8 +48,8 @@ func TestSameBinaries(t *testing.T) {
 	}
 }
 
-// Every kernel has a word of its own, and the build that tables were first measured
-// with names the kernels that there were.
+// TestABINamesEveryKernel: every kernel has a word of its own, and the
+// build with which tables were first measured still names the kernels that it had.
 func TestABINamesEveryKernel(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range Declarations() {

@@ -16,7 +16,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// activationArena is the memory of one emulated call and where its parts lie.
+// activationArena lays out the memory of one emulated call.
 type activationArena struct {
 	mem []byte
 	job []string
@@ -34,7 +34,7 @@ func (m *activationArena) add(field string, data any) (offset int) {
 
 const activationPoison = 0xa5
 
-// activated is an emulated call: what went in and what came out.
+// activated holds the inputs and outputs of an emulated call.
 type activated struct {
 	workload    *workloads.Workload
 	oracle      *ref.Oracle
@@ -165,7 +165,7 @@ func TestActivationsEmulated(t *testing.T) {
 	}
 }
 
-// A byte that is wrong, and a row behind the last that was written, are found.
+// TestActivationJudged: a wrong byte is found, and so is a row written behind the last one.
 func TestActivationJudged(t *testing.T) {
 	emulator := need(t, emulTools)
 	p := activationProblem(ep.NVFP4, 20)
@@ -196,8 +196,8 @@ func TestActivationJudged(t *testing.T) {
 	}
 }
 
-// The interleaved kernel is the plain one with its input's columns permuted, bit for
-// bit.
+// TestInterleavedEqualsPlain: the interleaved kernel equals the plain one on an input with
+// permuted columns, bit for bit.
 func TestInterleavedEqualsPlain(t *testing.T) {
 	emulator := need(t, emulTools)
 	for _, d := range ep.DTypes() {

@@ -8,7 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Every row is copied once: as many as asked to the next rank, the others at home.
+// TestCopyProbeEmulated: every row is copied once: Away rows to the next rank, the others within
+// the rank.
 func TestCopyProbeEmulated(t *testing.T) {
 	oncePerRun(t)
 	c := CopyProbe{SMs: 2, Home: 37, Away: 11, RowBytes: 3600}

@@ -50,7 +50,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestRefusals: each refusal names the field and the way out.
+// TestRefusals: each refusal names the field, the bound and the way out.
 func TestRefusals(t *testing.T) {
 	m := ep.Machine{SMs: 132, GPUs: 4, Link: "nv18"}
 	sound := ep.Problem{Ranks: 4, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8, Tokens: 1, MaxTokens: 8, Dispatch: ep.FP8}
@@ -86,8 +86,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestUnknownParameters: a config sets the declared parameters, no more and
-// no fewer.
+// TestUnknownParameters: a config must set exactly the declared parameters.
 func TestUnknownParameters(t *testing.T) {
 	p := variantProblem(ep.Dispatch, ep.FP8)
 	for _, k := range Kernels() {
@@ -106,8 +105,8 @@ func TestUnknownParameters(t *testing.T) {
 	}
 }
 
-// TestClosure: a variant's key changes with any file it includes, and its
-// macros are those its sources speak of.
+// TestClosure: the sources of a unit include every header, and its macros are those that the
+// sources mention.
 func TestClosure(t *testing.T) {
 	files, err := Closure("common/expert.cuh")
 	if err != nil {
@@ -130,7 +129,7 @@ func TestClosure(t *testing.T) {
 // h200 is a machine on which the whole default space is legal.
 var h200 = ep.Machine{Backend: "cuda", Arch: "sm_90", SMs: 132, GPUs: 8, Link: "nv18"}
 
-// inLayoutOf is a problem in the first layout that a kernel serves.
+// inLayoutOf returns p in the first layout that a kernel serves.
 func inLayoutOf(k kernels.Kernel, p ep.Problem) ep.Problem {
 	if k.Layouts != nil {
 		p.Layout = k.Layouts[0]

@@ -21,13 +21,13 @@ import (
 
 var (
 	emulTools = sync.OnceValues(func() (*emulator, error) { return newEmulator() })
-	// raceTools find accesses that no fence, barrier or atomic orders.
+	// raceTools report accesses that no fence, barrier or atomic orders.
 	raceTools = sync.OnceValues(func() (*emulator, error) { return newEmulator("-fsanitize=thread") })
 )
 
-// need skips the test where emulation is not to be had, and in short runs, which the race
-// detector has: the emulator is another process, and Go's detector does not see into it.
-// raceTools find the races of device code in runs that are not short.
+// need skips the test where emulation is not available, and in short runs. The race detector of
+// Go uses short runs: it cannot see into the emulator, which is another process. raceTools find
+// the races of device code in the other runs.
 func need(t *testing.T, get func() (*emulator, error)) *emulator {
 	t.Helper()
 	if testing.Short() {
@@ -42,8 +42,8 @@ func need(t *testing.T, get func() (*emulator, error)) *emulator {
 	return tools
 }
 
-// emulated is a workload laid out for any family of one state, its kernels
-// running on the CPU. A file holds the memory of all ranks between jobs.
+// emulated is a workload laid out for any kernel of one state, which runs on the CPU. A file
+// holds the memory of all ranks between jobs.
 type emulated struct {
 	t      *testing.T
 	tools  *emulator
@@ -58,15 +58,14 @@ type emulated struct {
 	global float32
 }
 
-// emulPatience is the longest wait inside an emulated kernel, where a test
-// does not shorten it: a loaded host may run a block once in seconds.
+// emulPatience is the longest wait inside an emulated kernel, unless a test shortens it: a
+// loaded host may run a block only once in seconds.
 const emulPatience = 90 * time.Second
 
-// onCPU is a machine that lets every legality check of a GPU pass.
+// onCPU returns a machine that passes every legality check of a GPU.
 func onCPU() ep.Machine { return ep.Machine{Backend: "cuda", Arch: "sm_90", SMs: 132, GPUs: 8} }
 
-// emulate lays a workload out for the families of a state. inputScale is
-// NVFP4's global scale.
+// emulate lays a workload out for the kernels of a state. inputScale is NVFP4's global scale.
 func emulate(t *testing.T, w *workloads.Workload, of State, inputScale float32) *emulated {
 	t.Helper()
 	p := w.Problem
@@ -101,7 +100,7 @@ func (e *emulated) at(rank int, name string) int64 {
 	return int64(rank)*e.heap.Bytes + e.heap.Offset[name]
 }
 
-// part is one part of a rank's heap.
+// part returns one part of a rank's heap.
 func (e *emulated) part(rank int, name string) []byte {
 	at := e.at(rank, name)
 	for _, p := range e.heap.Parts {
@@ -132,10 +131,10 @@ func (e *emulated) inputs(rank int) {
 	}
 }
 
-// bias is what an epilogue adds in a column.
+// bias returns what an epilogue adds in a column.
 func (e *emulated) bias(column int) float32 { return float32(column%7) - 3 }
 
-// fieldParts is which part of the heap an EpArgs pointer names.
+// fieldParts maps pointers of EpArgs to parts of the heap.
 func (e *emulated) fieldParts() map[string]string {
 	return map[string]string{"x": PartX, "topk_ids": PartIDs, "weights": PartWeights, "input_scales": PartInputScale,
 		"bias": PartBias, "out": PartOut, "out_scales": PartScales, "row_offsets": PartRowOffsets, "expert_ids": PartExpertIDs,
@@ -143,7 +142,7 @@ func (e *emulated) fieldParts() map[string]string {
 		"counters": e.state.Part("counters"), "round_base": e.state.Part("rounds"), "fault": "fault"}
 }
 
-// arguments set every field of every rank's EpArgs.
+// arguments returns the statements that set every field of every rank's EpArgs.
 func (e *emulated) arguments() []string {
 	p := e.w.Problem
 	var s []string
@@ -169,7 +168,7 @@ func (e *emulated) arguments() []string {
 	return append(s, e.extra...)
 }
 
-// call is the statements of one call.
+// call returns the statements of one call.
 func (e *emulated) call(f Declaration, c ep.Config) []string {
 	e.t.Helper()
 	if err := f.Kernel.Check(onCPU(), e.w.Problem, c); err != nil {
@@ -182,8 +181,7 @@ func (e *emulated) call(f Declaration, c ep.Config) []string {
 	return s
 }
 
-// experts is the statements that put the experts' stand-in between dispatch
-// and combine.
+// experts returns the statements that run the experts' stand-in between dispatch and combine.
 func (e *emulated) experts() []string {
 	e.t.Helper()
 	return []string{e.object(ExpertSource(e.w.Problem), nil), "launch ep_expert 2 64 0"}
@@ -223,15 +221,14 @@ func ownFields(own any) string {
 	panic(fmt.Sprintf("launch parameters of an unknown kernel: %T", own))
 }
 
-// wipe is the statement that fills a part of each rank's own heap with ones
-// between calls: inputs are the same in every round, and what a call failed to
-// write would otherwise be right by luck.
+// wipe returns the statement that fills a part of each rank's own heap with ones between calls.
+// Inputs are the same in every round: what a call failed to write would otherwise be right
+// from the call before.
 func (e *emulated) wipe(name string) []string {
 	return []string{fmt.Sprintf("wipe %d %d", e.heap.Offset[name], len(e.part(0, name)))}
 }
 
-// run performs the calls n times on all ranks at once, without a barrier that
-// they do not ask for.
+// run performs the calls n times on all ranks at once, without a barrier besides their own.
 func (e *emulated) run(n int, calls ...[]string) {
 	e.t.Helper()
 	job := append([]string{"arena " + e.arena, fmt.Sprintf("seed %d", e.rounds+1), fmt.Sprintf("rounds %d", e.rounds)}, e.arguments()...)
@@ -254,8 +251,8 @@ func (e *emulated) run(n int, calls ...[]string) {
 	e.checkGaps()
 }
 
-// checkGaps wants the bytes between the parts of every heap as they were:
-// nothing wrote past the end of a part.
+// checkGaps checks that nothing wrote past the end of a part: the bytes between the parts of
+// every heap are as they were.
 func (e *emulated) checkGaps() {
 	e.t.Helper()
 	for r := range e.w.Problem.Ranks {
@@ -270,7 +267,7 @@ func (e *emulated) checkGaps() {
 	}
 }
 
-// faultOf is what a rank's fault record says, "" if it is empty.
+// faultOf returns a rank's fault record as text, "" if it is empty.
 func (e *emulated) faultOf(rank int) string {
 	f := e.part(rank, "fault")
 	u := func(i int) uint32 { return binary.LittleEndian.Uint32(f[i:]) }
@@ -350,7 +347,7 @@ func (e *emulated) checkCombine(c ref.Compare) {
 	}
 }
 
-// combined is row i of a rank's combine output.
+// combined returns row i of a rank's combine output.
 func (e *emulated) combined(rank, i int) []uint16 {
 	h := e.w.Problem.Hidden
 	b := e.part(rank, PartCombined)[2*i*h:]
@@ -361,7 +358,7 @@ func (e *emulated) combined(rank, i int) []uint16 {
 	return row
 }
 
-// changed is c with name, value, name, value, ... replaced.
+// changed returns c with values replaced: name, value, name, value, ...
 func changed(c ep.Config, pairs ...string) ep.Config {
 	for i := 0; i < len(pairs); i += 2 {
 		c = c.With(pairs[i], ep.Value(pairs[i+1]))

@@ -16,22 +16,22 @@ import (
 	"strings"
 )
 
-// errNoEmulator says that this host cannot emulate, or not with these flags; the
-// error that wraps it says why.
+// errNoEmulator says that this host cannot emulate, or not with these flags. The error that
+// wraps it says why.
 var errNoEmulator = errors.New("no emulation here")
 
-// emulator compiles our CUDA device sources with a host compiler and runs them on
-// the CPU: every block an OS thread, every device thread a fiber, every rank a grid
-// of its own, all at once. Device sources compile once per set of defines; several
-// goroutines may use it as long as each compiles other variants.
+// emulator compiles our CUDA device sources with a host compiler and runs them on the CPU:
+// every block is an OS thread, every device thread a fiber, and every rank a grid of its own,
+// all at once. Device sources compile once for each set of defines. Several goroutines may use
+// it as long as each compiles other variants.
 type emulator struct {
 	dir   string   // of what was compiled
 	flags []string // of device code, such as -fsanitize=thread
 }
 
-// newEmulator compiles the harness under the system's folder for temporary files,
-// in a place named by a hash of all sources, so that a second run finds everything
-// done. flags are further options for device code.
+// newEmulator compiles the harness in the system's folder for temporary files, under a name
+// made of a hash of all sources, so that a second run finds everything compiled. flags are
+// further options for device code.
 func newEmulator(flags ...string) (*emulator, error) {
 	if _, err := exec.LookPath("g++"); err != nil {
 		return nil, fmt.Errorf("%w: it needs g++ with C++20, and none is on PATH", errNoEmulator)
@@ -53,10 +53,10 @@ func newEmulator(flags ...string) (*emulator, error) {
 	return e, e.build("harness", e.hostArgs()...)
 }
 
-// sourceFolders are those of native that device code and the harness include from.
+// sourceFolders lists the folders of native that device code and the harness include from.
 var sourceFolders = []string{"emul/src", "include", "kernels"}
 
-// nativeFile is a file or folder of native.
+// nativeFile returns the path of a file or folder of native.
 func nativeFile(name string) string { return filepath.Join("..", "..", "..", "native", name) }
 
 func hashFolder(w io.Writer, name string) error {
@@ -71,8 +71,8 @@ func hashFolder(w io.Writer, name string) error {
 	})
 }
 
-// hostArgs compile the harness. Sanitizers check device code only; fiber.cpp tells
-// them about fibers.
+// hostArgs returns the compiler's arguments for the harness. Sanitizers check device code only,
+// and fiber.cpp tells them about fibers.
 func (e *emulator) hostArgs() []string {
 	args := []string{"-O1", "-rdynamic", nativeFile("emul/src/harness.cpp"), nativeFile("emul/src/fiber.cpp"), "-ldl", "-lpthread"}
 	if slices.Contains(e.flags, "-fsanitize=thread") {
@@ -86,8 +86,8 @@ func (e *emulator) hostArgs() []string {
 
 func (e *emulator) path(name string) string { return filepath.Join(e.dir, name) }
 
-// compile makes a shared object of a device source, a path under
-// native/kernels, and returns its file name. Defines are NAME=VALUE.
+// compile makes a shared object of a device source, a path under native/kernels, and returns
+// its file name. Defines are spelled NAME=VALUE.
 func (e *emulator) compile(source string, defines []string) (string, error) {
 	sum := sha256.Sum256([]byte(source + "\n" + strings.Join(defines, "\n")))
 	name := hex.EncodeToString(sum[:8]) + ".so"
@@ -105,8 +105,8 @@ func (e *emulator) compile(source string, defines []string) (string, error) {
 	return e.path(name), e.build(name, append(args, "-x", "c++", nativeFile("kernels/"+source))...)
 }
 
-// build runs the compiler and then renames its output, so that an interrupted build
-// leaves nothing that looks complete.
+// build runs the compiler and then renames its output, so that an interrupted build leaves no
+// file that looks complete.
 func (e *emulator) build(name string, args ...string) error {
 	tmp, err := os.CreateTemp(e.dir, name+".*")
 	if err != nil {
@@ -130,8 +130,8 @@ func (e *emulator) build(name string, args ...string) error {
 	return os.Rename(tmp.Name(), e.path(name))
 }
 
-// run performs a job: statements as the head of harness.cpp lists them. The
-// error holds what the emulator printed.
+// run performs a job: statements as the head of harness.cpp lists them. The error holds what
+// the emulator printed.
 func (e *emulator) run(ctx context.Context, statements []string) error {
 	cmd := exec.CommandContext(ctx, e.path("harness"))
 	cmd.Stdin = strings.NewReader(strings.Join(statements, "\n") + "\n")

@@ -10,7 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Below any bound of SMs, every kernel's default obeys it and is legal.
+// TestBoundedDefaultsAreLegal: under any bound of SMs, every kernel's default obeys the bound
+// and is legal.
 func TestBoundedDefaultsAreLegal(t *testing.T) {
 	m := onCPU()
 	p := ep.Problem{Op: ep.Pair, Mode: ep.Graph, Nodes: 1, Ranks: 4, Hidden: 7168, Experts: 256, TopK: 8,
@@ -25,8 +26,8 @@ func TestBoundedDefaultsAreLegal(t *testing.T) {
 	}
 }
 
-// Whatever the problem, the ep defaults are legal or the problem itself is
-// refused; launches fit the machine and hold every role.
+// TestEPDefaultsAreLegal: for any problem, either the ep defaults are legal or the problem
+// itself is refused. Launches fit the machine and have blocks for every role.
 func TestEPDefaultsAreLegal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := ep.Problem{Op: ep.Pair, Mode: ep.Graph, Nodes: 1, Combine: ep.BF16,
@@ -107,7 +108,7 @@ func TestEPRefusals(t *testing.T) {
 	}
 }
 
-// A combine that sums by message follows only a dispatch that sent messages.
+// TestEPPairs: a combine that sums by message may follow only a dispatch that sent messages.
 func TestEPPairs(t *testing.T) {
 	d, c := defaultDispatchEP(onCPU(), ep.Problem{Ranks: 2, Experts: 8}), defaultCombineEP(onCPU(), ep.Problem{Ranks: 2})
 	for _, q := range []struct {

@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// epCase is a pair to emulate. Unset values are small ones that still give
-// every role a block of its own.
+// epCase is a pair to emulate. Unset values are small, and still give every role a block of
+// its own.
 type epCase struct {
 	name    string
 	dtype   ep.DType
@@ -62,7 +62,7 @@ func (c epCase) prepare(t *testing.T) epPair {
 	return x
 }
 
-// scale is a global input scale other than 1 where it matters.
+// scale returns a global input scale other than 1 where it matters.
 func (c epCase) scale() float32 {
 	if c.dtype == ep.NVFP4 {
 		return 0.5
@@ -74,9 +74,9 @@ func (e epPair) compare() ref.Compare {
 	return ref.Compare{Bits: true, Partial: partialOf(e.cc)}
 }
 
-// round is a pair whose receive slots and outputs hold nothing of the pair
-// before. Only a direct combine leaves the dispatch slots alone, and nobody
-// writes the combine slots before this rank has dispatched.
+// round returns a pair whose receive slots and outputs hold nothing of the pair before. Only a
+// direct combine leaves the dispatch slots alone, and no rank writes the combine slots before
+// this rank has dispatched.
 func (e epPair) round() [][]string {
 	calls := [][]string{e.wipe(epState.Part("return")), e.wipe(PartCombined), e.wipe(PartOut), e.dispatch}
 	if e.cc.Str("algo") == "direct" {
@@ -85,7 +85,7 @@ func (e epPair) round() [][]string {
 	return append(calls, e.experts(), e.combine)
 }
 
-// outputs are what a call must write anew.
+// outputs lists the parts that a call must write anew.
 var outputs = []string{PartOut, PartScales, PartRowOffsets, PartSrcInfo, PartExpertIDs, PartScaleOffsets, PartY, PartCombined}
 
 func (e epPair) check() {
@@ -95,7 +95,7 @@ func (e epPair) check() {
 	e.checkCounters()
 }
 
-// checkCounters wants every counter back at zero and every pair entry at
+// checkCounters checks that every counter is back at zero and every pair entry at
 // {1024 + end row, rows}.
 func (e epPair) checkCounters() {
 	e.t.Helper()
@@ -117,7 +117,7 @@ func (e epPair) checkCounters() {
 	}
 }
 
-// isCursor: tile claims and row cursors are cleared by the next call instead.
+// isCursor reports whether word i is a tile claim or row cursor, which the next call clears.
 func (e epPair) isCursor(i int) bool {
 	experts := e.w.Problem.Experts
 	return i == 5 || i >= 40+5*experts && i < 40+7*experts
@@ -169,9 +169,9 @@ var epCases = []epCase{
 		conf: []string{"mode", "split"}},
 }
 
-// Both ep kernels give the oracle's bytes: once from poisoned outputs, then
-// combine once more on what dispatch left, then after many pairs without a
-// barrier on ranks of unlike pace.
+// TestEPEmulated: both ep kernels give the oracle's bytes: once from poisoned outputs, then the
+// combine once more on what dispatch left, then after many pairs without a barrier on ranks of
+// different speed.
 func TestEPEmulated(t *testing.T) {
 	for _, c := range epCases {
 		t.Run(c.name, func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestEPEmulated(t *testing.T) {
 	}
 }
 
-// A thousand pairs on one set of buffers.
+// TestEPThousandPairs: a thousand pairs on one set of buffers.
 func TestEPThousandPairs(t *testing.T) {
 	c := epCase{dtype: ep.BF16, ranks: 2, experts: 4, topK: 2, hidden: 64, tokens: []int{3, 2}, max: 3,
 		conf: []string{"sms", "2", "threads", "32"}}
@@ -201,7 +201,8 @@ func TestEPThousandPairs(t *testing.T) {
 	e.check()
 }
 
-// No access of either algorithm is ordered by luck.
+// TestEPRaceFree: every access of either algorithm is ordered by a fence, a barrier or an
+// atomic.
 func TestEPRaceFree(t *testing.T) {
 	detector := need(t, raceTools)
 	for _, algo := range []string{"direct", "dedup"} {
@@ -218,8 +219,8 @@ func TestEPRaceFree(t *testing.T) {
 	}
 }
 
-// A lost signal ends in a fault that names phase, expert and source on the
-// rank that waited, well before anything hangs; a filled state then works.
+// TestEPFaultDrills: a lost signal ends in a fault that names phase, expert and source on the
+// rank that waited. After the state is filled anew, calls work again.
 func TestEPFaultDrills(t *testing.T) {
 	for _, drill := range []struct {
 		name, algo string
@@ -255,7 +256,7 @@ func TestEPFaultDrills(t *testing.T) {
 	}
 }
 
-// A row whose source is out of range is not sent anywhere.
+// TestEPBadSourceIsSkipped: a row whose source is out of range is not sent anywhere.
 func TestEPBadSourceIsSkipped(t *testing.T) {
 	c := epCase{dtype: ep.BF16, ranks: 2, experts: 4, topK: 2, hidden: 64, tokens: []int{4, 3}, max: 4}
 	e := c.prepare(t)
@@ -278,7 +279,7 @@ func TestEPBadSourceIsSkipped(t *testing.T) {
 	}
 }
 
-// Without router weights combine keeps every row: [token, k, hidden].
+// TestEPWithoutWeights: without router weights combine keeps every row: [token, k, hidden].
 func TestEPWithoutWeights(t *testing.T) {
 	c := epCase{dtype: ep.BF16, ranks: 2, experts: 6, topK: 3, hidden: 64, tokens: []int{4, 3}, max: 4, masked: 0.2}
 	e := c.prepare(t)
@@ -302,7 +303,7 @@ func TestEPWithoutWeights(t *testing.T) {
 	}
 }
 
-// The hook sees each finished value exactly once, after the shared expert.
+// TestEPEpilogue: the epilogue sees each finished value exactly once, after the shared expert.
 func TestEPEpilogue(t *testing.T) {
 	for _, hook := range []string{"scale", "bias"} {
 		c := epCase{dtype: ep.BF16, ranks: 1, experts: 3, topK: 2, hidden: 64, tokens: []int{5}, max: 5, shared: true,
@@ -326,7 +327,7 @@ func TestEPEpilogue(t *testing.T) {
 	}
 }
 
-// copy_shared_expert_outputs moves the first rows and nothing else.
+// TestEPCopySharedOutputs: copy_shared_expert_outputs moves the first rows and nothing else.
 func TestEPCopySharedOutputs(t *testing.T) {
 	c := epCase{dtype: ep.BF16, ranks: 1, experts: 3, topK: 2, hidden: 64, tokens: []int{3}, max: 5}
 	e := c.prepare(t)

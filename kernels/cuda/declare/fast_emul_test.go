@@ -11,8 +11,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// fastCase is one emulated pair of the ll or final kernels: what is moved,
-// and how.
+// fastCase is one emulated pair of the ll or final kernels, and what it moves.
 type fastCase struct {
 	p                 ep.Problem
 	tokens            []int // of rank 0, 1, ..., repeated
@@ -57,21 +56,21 @@ func overDefault(t *testing.T, f Declaration, p ep.Problem, changes string) ep.C
 	return c
 }
 
-// after makes the next calls number n+1, n+2, ...
+// after numbers the next calls n+1, n+2, ...
 func (e fastPair) after(n int) fastPair {
 	e.rounds = n // of the embedded pointer, which all copies share
 	return e
 }
 
-// late makes every rank start each of its calls late by an amount of its own.
+// late delays the start of each call, on every rank by another amount.
 func (e fastPair) late() {
 	for r := range e.w.Problem.Ranks {
 		e.extra = append(e.extra, fmt.Sprintf("set %d delay_ns %d", r, r*r%5*300_000))
 	}
 }
 
-// reroute gives every rank another routing and other token counts, in memory
-// that still holds what the last calls left.
+// reroute gives every rank another routing and other token counts, in memory that still holds
+// what the last calls left.
 func (q fastCase) reroute(e fastPair) {
 	w := emulWorkload(q.p, append(q.tokens[1:], q.tokens[0]), q.hot/2, q.masked, 8)
 	e.w, e.oracle = w, ref.New(w, 1)
@@ -80,8 +79,8 @@ func (q fastCase) reroute(e fastPair) {
 	}
 }
 
-// drill checks calls of each op alone, several in a row, then many pairs, then
-// pairs of another routing: all without a barrier, on ranks of unlike pace.
+// drill checks calls of each op alone, several in a row, then many pairs, then pairs of another
+// routing. There is no barrier between calls, and ranks differ in speed.
 func (q fastCase) drill(e fastPair) {
 	e.t.Helper()
 	ordered := ref.Compare{Ordered: true}
@@ -102,8 +101,9 @@ func (q fastCase) drill(e fastPair) {
 	e.checkCombine(compare)
 }
 
-// A count that never comes ends in a sentence that names its rank, and its expert
-// where counts are of experts, on whoever waits for it, and in no other trouble.
+// TestFastKernelsGiveUp: a count that never arrives ends in a sentence on every rank that waits
+// for it. The sentence names the rank, and the expert where counts are of experts. No other
+// fault is reported.
 func TestFastKernelsGiveUp(t *testing.T) {
 	p := pairProblem(ep.BF16, 2, 256, 8, 2, 5)
 	for _, q := range []struct {
@@ -127,7 +127,7 @@ func TestFastKernelsGiveUp(t *testing.T) {
 	}
 }
 
-// Each refusal names the parameter or field and its bound.
+// TestFastLegality: each refusal names the parameter or field and its bound.
 func TestFastLegality(t *testing.T) {
 	p := pairProblem(ep.FP8, 8, 7168, 256, 8, 128)
 	change := func(f func(*ep.Problem)) ep.Problem {
@@ -173,8 +173,8 @@ func TestFastLegality(t *testing.T) {
 	}
 }
 
-// emulWorkload draws distinct experts and weights: tokens[rank] tokens, a share
-// hot of them visiting expert 0, a share masked of the positions masked.
+// emulWorkload draws distinct experts and weights for tokens[rank] tokens. A share hot of them
+// selects expert 0, and a share masked of the positions is masked.
 func emulWorkload(p ep.Problem, tokens []int, hot, masked float64, seed uint64) *workloads.Workload {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	w := &workloads.Workload{Problem: p, Spec: "test", Seed: seed}
@@ -209,8 +209,8 @@ func drawToken(rng *rand.Rand, p ep.Problem, hot, masked float64, ids []int32, w
 	}
 }
 
-// The race detector finds every plain access of the ll and final kernels
-// ordered by a fence, a barrier or a kernel's end.
+// TestFastKernelsRace: every plain access of the ll and final kernels is ordered by a fence, a
+// barrier or a kernel's end, as the race detector sees it.
 func TestFastKernelsRace(t *testing.T) {
 	for _, q := range []struct {
 		fastCase
@@ -237,7 +237,7 @@ func TestFastKernelsRace(t *testing.T) {
 	}
 }
 
-// races runs a dispatch and a combine in turns, three times, under the race detector.
+// races runs a dispatch and a combine in turn, three times, under the race detector.
 func (q fastCase) races(t *testing.T, d, c Declaration) {
 	t.Helper()
 	e := q.prepare(t, d, c)

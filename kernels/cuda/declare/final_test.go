@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// The final-placement pair gives the oracle's bytes, in a fixed order, for
-// every rank count, format, routing and split of blocks.
+// TestFinalEmulated: the final-placement pair gives the oracle's bytes, in a fixed order, for
+// every rank count, dtype, routing and split of blocks.
 func TestFinalEmulated(t *testing.T) {
 	for _, q := range []fastCase{
 		{pairProblem(ep.FP8, 8, 512, 64, 8, 4), []int{1, 0, 4, 3}, 0.7, 0,
@@ -35,8 +35,8 @@ func TestFinalEmulated(t *testing.T) {
 	}
 }
 
-// Every search measures the designs that a kernel names: they are legal on
-// whatever share of a GPU a rank has, and no two are the same.
+// TestStartsAreLegal: the configs that a kernel names for every search are legal on any share of
+// a GPU, and no two of them are the same.
 func TestStartsAreLegal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := onCPU()

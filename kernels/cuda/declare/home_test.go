@@ -6,9 +6,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// A dispatch whose senders store their own rows gives the oracle's bytes, in a fixed
-// order, and partial sums give the oracle's bits in their own order. TestFastKernelsRace
-// has the same kernels with FP8, scales by tiles, blocks that only wait, and BF16 sums.
+// TestFinalHomeAndPartialEmulated: a dispatch whose senders store their own rows gives the
+// oracle's bytes in a fixed order, and partial sums give the oracle's bits in their own order.
+// TestFastKernelsRace covers the same kernels with FP8, scales by tiles, blocks that only wait,
+// and BF16 sums.
 func TestFinalHomeAndPartialEmulated(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{pairProblem(ep.BF16, 2, 264, 32, 6, 6), []int{6, 2}, 0, 0.3,
@@ -16,10 +17,10 @@ func TestFinalHomeAndPartialEmulated(t *testing.T) {
 	q.drill(q.prepare(t, dispatchFinalHome(), combineFinalPartial()))
 }
 
-// TestFinalHomeTeamsEmulated: teams give the same bytes. Cases: one team and several, shares
-// of one unit and of several steps, a team with more warps than a token has units, more
-// tokens than warps that end them, scales by row and by tile, blocks that only complete,
-// and a rank without tokens.
+// TestFinalHomeTeamsEmulated: teams give the same bytes. Cases: one team and several; shares of
+// one unit and of several steps; a team with more warps than a token has units; more tokens
+// than warps that complete them; scales by row and by tile; blocks that only complete; a rank
+// without tokens.
 func TestFinalHomeTeamsEmulated(t *testing.T) {
 	oncePerRun(t)
 	for _, q := range []fastCase{
@@ -34,8 +35,8 @@ func TestFinalHomeTeamsEmulated(t *testing.T) {
 	}
 }
 
-// TestFinalHomeTeamsRace: what a team's warps store is ordered before the header that
-// another warp stores, and what ranks read in one call before what others store in the next,
+// TestFinalHomeTeamsRace: what a team's warps store is ordered before the header that another
+// warp stores. What ranks read in one call is ordered before what others store in the next,
 // in blocks that both send and complete.
 func TestFinalHomeTeamsRace(t *testing.T) {
 	oncePerRun(t)

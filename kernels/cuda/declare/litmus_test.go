@@ -74,8 +74,8 @@ func TestLitmus(t *testing.T) {
 	}
 }
 
-// The race detector accepts the signal as it is and refuses it without its
-// fence: what it says of the kernels means something.
+// TestRaceDetectorSeesMissingFence: the race detector accepts the signal as it is, and reports
+// it without its fence: so its silence about the kernels means something.
 func TestRaceDetectorSeesMissingFence(t *testing.T) {
 	detector := need(t, raceTools)
 	if _, _, err := runLitmus(t, detector, litmusSignal(1, 20)); err != nil {
@@ -87,8 +87,8 @@ func TestRaceDetectorSeesMissingFence(t *testing.T) {
 	}
 }
 
-// The sizes that Go lays memory out by are those that the device code uses,
-// and the last byte of each region is the last that either algorithm reaches.
+// TestEPLayout: Go and the device code agree on the sizes of memory, and the last byte of each
+// region is the last that either algorithm reaches.
 func TestEPLayout(t *testing.T) {
 	emulator := need(t, emulTools)
 	p := ep.Problem{Ranks: litmusRanks, Hidden: 128, Experts: 4, TopK: 2, Dispatch: ep.BF16, MaxTokens: 65536}

@@ -8,11 +8,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestLowLatencyIDsEmulated: receivers that count give the oracle's bytes, in order, and a
-// route that every combine of the state reads. Cases: headers in one gathering warp and in
-// several, in one batch and in several; ranks with more tokens than another expects, which
-// needs more marks; blocks with nothing to copy; a rank without tokens; one rank, with the few header
-// words a lane of large blocks.
+// TestLowLatencyIDsEmulated: receivers that count give the oracle's bytes in order, and a route
+// that every combine of the state reads. Cases: headers in one gathering warp and in several,
+// in one batch and in several; ranks with more tokens than another expects, which needs more
+// marks; blocks with nothing to copy; a rank without tokens; one rank, where each lane of a
+// large block reads few header words.
 func TestLowLatencyIDsEmulated(t *testing.T) {
 	oncePerRun(t)
 	for _, q := range []struct {
@@ -35,8 +35,8 @@ func TestLowLatencyIDsEmulated(t *testing.T) {
 	}
 }
 
-// TestLowLatencyIDsFollow: calls of dispatch_ll and dispatch_ll_ids follow each other on
-// one state without a barrier. Either clears the headers that the other left.
+// TestLowLatencyIDsFollow: calls of dispatch_ll and dispatch_ll_ids follow each other on one
+// state without a barrier. Each clears the headers that the other left.
 func TestLowLatencyIDsFollow(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{p: pairProblem(ep.FP8, 4, 640, 16, 4, 9), tokens: []int{9, 7, 0, 1}, masked: 0.2,

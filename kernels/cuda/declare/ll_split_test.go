@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestLowLatencySplitEmulated: the split pair gives the oracle's bytes, in a fixed
-// order, on grids of different sizes, and so does a pair with one split half.
+// TestLowLatencySplitEmulated: the split pair gives the oracle's bytes in a fixed order, on
+// grids of different sizes. So does a pair with one split half.
 func TestLowLatencySplitEmulated(t *testing.T) {
 	for _, q := range []fastCase{
 		{pairProblem(ep.FP8, 4, 512, 64, 8, 4), []int{1, 0, 4, 3}, 0.7, 0, "sms=3,recv_sms=2,threads=128,part=512", "sms=1,recv_sms=3,threads=128,algo=dedup", 30},
@@ -24,8 +24,8 @@ func TestLowLatencySplitEmulated(t *testing.T) {
 	t.Run("mixed", func(t *testing.T) { mixed.drill(mixed.prepare(t, dispatchLLSplit(), combineLL())) })
 }
 
-// TestSplitReceiverIsBounded: a receiving grid that cannot be resident is refused with
-// the bound.
+// TestSplitReceiverIsBounded: a receiving grid that cannot be resident is refused, and the
+// refusal names the bound.
 func TestSplitReceiverIsBounded(t *testing.T) {
 	p := pairProblem(ep.FP8, 8, 512, 64, 8, 4)
 	for _, f := range []Declaration{dispatchLLSplit(), combineLLSplit()} {

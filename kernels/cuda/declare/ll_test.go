@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// The low-latency pair gives the oracle's bytes, in a fixed order, for every
-// rank count, format, routing and parameter that changes its control flow.
+// TestLowLatencyEmulated: the low-latency pair gives the oracle's bytes in a fixed order, for
+// every rank count, dtype, routing and parameter that changes its control flow.
 func TestLowLatencyEmulated(t *testing.T) {
 	for _, q := range []fastCase{
 		{pairProblem(ep.FP8, 8, 512, 64, 8, 4), []int{1, 0, 4, 3}, 0.7, 0,
@@ -33,8 +33,8 @@ func TestLowLatencyEmulated(t *testing.T) {
 	}
 }
 
-// Rows of NaNs with every bit set are what an empty slot looks like: they must
-// arrive as NaNs and leave no slot dirty.
+// TestLowLatencyCarriesSentinels: a row of NaNs with every bit set looks like an empty slot. It
+// must arrive as NaNs and leave no slot dirty.
 func TestLowLatencyCarriesSentinels(t *testing.T) {
 	for _, f := range []ep.DType{ep.BF16, ep.FP8} {
 		for _, of := range []struct {

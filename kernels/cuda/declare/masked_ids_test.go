@@ -10,7 +10,7 @@ import (
 )
 
 // TestMaskedIDsEmulated: receivers that count put rows into the blocks of layout masked, in
-// order, and leave routes that every combine of the layout reads. Cases are those of
+// order, and leave routes that every combine of the layout reads. The cases are those of
 // TestLowLatencyIDsEmulated.
 func TestMaskedIDsEmulated(t *testing.T) {
 	oncePerRun(t)
@@ -35,9 +35,9 @@ func TestMaskedIDsEmulated(t *testing.T) {
 	}
 }
 
-// TestMaskedIDsFollow: the three dispatches of the layout follow each other on one state
-// without a barrier, in every order, with a late rank. Each clears what the others left
-// three calls before it is used again.
+// TestMaskedIDsFollow: the three dispatches of the layout follow each other on one state, in
+// every order and with a late rank, without a barrier. Each clears what the others left three
+// calls before that memory is used again.
 func TestMaskedIDsFollow(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{p: pairProblem(ep.FP8, 3, 640, 12, 3, 9), tokens: []int{9, 7, 0}, masked: 0.2,
@@ -57,7 +57,8 @@ func TestMaskedIDsFollow(t *testing.T) {
 	}
 }
 
-// TestMaskedIDsParams: it takes what dispatch_ll_ids takes, and tokens as BF16 alone.
+// TestMaskedIDsParams: dispatch_masked_ids has the parameters of dispatch_ll_ids, and takes
+// BF16 tokens alone.
 func TestMaskedIDsParams(t *testing.T) {
 	f, ll := dispatchMaskedIDs(), dispatchLLIDs()
 	if !slices.EqualFunc(f.Kernel.Params, ll.Kernel.Params, func(a, b kernels.Param) bool { return a.Name == b.Name }) {

@@ -21,8 +21,8 @@ func TestEmulatedMaskedSplit(t *testing.T) {
 	}
 }
 
-// TestMaskedSplitDefaults: a sender of the default waits for no rank that is late, and
-// both grids are bounded.
+// TestMaskedSplitDefaults: with the default, senders wait for no late rank, and both grids are
+// bounded.
 func TestMaskedSplitDefaults(t *testing.T) {
 	p := pairProblem(ep.FP8, 8, 512, 64, 8, 300)
 	p.Layout, p.Precision = ep.LayoutMasked, ep.Reduced

@@ -8,9 +8,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Partial sums give the oracle's bits in their own order: of tokens with one row on a rank,
-// with many and with none. The problem and the dispatch are one of TestLowLatencyEmulated,
-// compiled once for both.
+// TestLowLatencyPartialEmulated: partial sums give the oracle's bits in their own order, for
+// tokens with no row, one row and many rows on a rank. The problem and the dispatch are those of
+// a case of TestLowLatencyEmulated, so that the device code is compiled once for both.
 func TestLowLatencyPartialEmulated(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{pairProblem(ep.FP8, 4, 640, 16, 4, 9), []int{9, 7, 0, 1}, 0, 0.2,
@@ -44,7 +44,7 @@ func TestPartialLegality(t *testing.T) {
 	}
 }
 
-// A caller that needs full precision gets f32 sums, not BF16 ones.
+// TestPartialPrecision: a problem that needs full precision gets f32 sums, not BF16 sums.
 func TestPartialPrecision(t *testing.T) {
 	p := pairProblem(ep.BF16, 2, 7168, 256, 8, 128)
 	f := combineLLPartial()
@@ -57,7 +57,7 @@ func TestPartialPrecision(t *testing.T) {
 	}
 }
 
-// oncePerRun leaves a test to `make test`: the race detector sees nothing of device code.
+// oncePerRun skips a test under the race detector, which sees nothing of device code.
 func oncePerRun(t *testing.T) {
 	t.Helper()
 	if testing.Short() {

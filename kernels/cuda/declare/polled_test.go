@@ -7,9 +7,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestFinalPolledEmulated: sums that are polled give the oracle's bits behind either
-// dispatch of the final kernels, of ranks with and without tokens, also without a barrier
-// between calls, and with every route and count changed in memory that was used before.
+// TestFinalPolledEmulated: polled sums give the oracle's bits behind either dispatch of the
+// final kernels, on ranks with and without tokens, without a barrier between calls, and with
+// every route and count changed in memory that was used before.
 func TestFinalPolledEmulated(t *testing.T) {
 	oncePerRun(t)
 	for _, q := range []struct {
@@ -28,8 +28,8 @@ func TestFinalPolledEmulated(t *testing.T) {
 	}
 }
 
-// TestFinalPolledRace: the slots are empty before they are polled, and rows are read only
-// behind the kernel that placed them.
+// TestFinalPolledRace: slots are empty before they are polled, and rows are read only after the
+// kernel that placed them.
 func TestFinalPolledRace(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0,
@@ -37,8 +37,8 @@ func TestFinalPolledRace(t *testing.T) {
 	q.races(t, dispatchFinal(), combineFinalPolled())
 }
 
-// TestStatesThatExtend: the larger memory begins with the smaller one, region by region,
-// and serves its dispatches; the smaller one does not serve the larger's combine.
+// TestStatesThatExtend: the larger memory begins with the smaller one, region by region, and
+// serves its dispatches. The smaller one does not serve the larger one's combine.
 func TestStatesThatExtend(t *testing.T) {
 	p := pairProblem(ep.FP8, 2, 7168, 256, 8, 128)
 	final, polled := regionsFinal(p), regionsPolled(p)

@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestEmulatedRank runs the kernels of layout rank through the drill of the fast
-// kernels: calls alone and in pairs, ranks of unlike pace, another routing.
+// TestEmulatedRank drills the kernels of layout rank: calls alone and in pairs, ranks of
+// different speed, another routing.
 func TestEmulatedRank(t *testing.T) {
 	for _, q := range []fastCase{
 		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6},
@@ -31,9 +31,9 @@ func TestEmulatedRank(t *testing.T) {
 	}
 }
 
-// TestEmulatedRankHome is the same with rows stored in the peer's output. Cases: several
-// batches of messages a warp; more tokens in a block's run than it has threads; one rank; rows
-// of several units; a rank without tokens.
+// TestEmulatedRankHome: the same with rows stored in the peer's output. Cases: several batches
+// of messages a warp; more tokens in a block's run than threads; one rank; rows of several
+// units; a rank without tokens.
 func TestEmulatedRankHome(t *testing.T) {
 	for _, q := range []fastCase{
 		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6},
@@ -55,8 +55,8 @@ func TestEmulatedRankHome(t *testing.T) {
 	}
 }
 
-// TestRankFollow: calls of dispatch_rank and dispatch_rank_home follow each other on one
-// state without a barrier. Either leaves the slots empty and tells its counts.
+// TestRankFollow: calls of dispatch_rank and dispatch_rank_home follow each other on one state
+// without a barrier. Each leaves the slots empty and announces its counts.
 func TestRankFollow(t *testing.T) {
 	for _, layout := range byRank {
 		q := fastCase{pairProblem(ep.FP8, 4, 640, 16, 4, 9), []int{9, 7, 0, 1}, 0, 0.2, "sms=5,threads=64,wait_sms=1", "sms=2,threads=96", 3}
@@ -74,7 +74,7 @@ func TestRankFollow(t *testing.T) {
 	}
 }
 
-// TestEmulatedMasked is the same for layout masked.
+// TestEmulatedMasked: the same for layout masked.
 func TestEmulatedMasked(t *testing.T) {
 	for _, q := range []fastCase{
 		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6},
@@ -118,7 +118,7 @@ func (q fastCase) raw(t *testing.T, dispatch Declaration) {
 	e.checkDispatch(ref.Compare{Ordered: true})
 }
 
-// TestMaskedRace is TestRankRace of layout masked.
+// TestMaskedRace: the same as TestRankRace for layout masked.
 func TestMaskedRace(t *testing.T) {
 	q := fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64,wait_sms=1", "sms=2,threads=64,algo=dedup", 3}
 	q.p.Layout = ep.LayoutMasked

@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/search/spacefile"
 )
 
-// TestSpaceFiles: the space files that scripts use name kernels and parameters of this
-// backend, and each value is legal at some point of its file.
+// TestSpaceFiles: the space files of scripts name kernels and parameters of this package, and
+// each of their values is legal in some config.
 func TestSpaceFiles(t *testing.T) {
 	files, err := filepath.Glob("../../../native/*-space.yaml")
 	if err != nil || len(files) < 2 {

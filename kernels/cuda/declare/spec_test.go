@@ -7,9 +7,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestPackedKernelsCountTheirCalls: in a pack nobody but the kernel counts calls, so that
-// every entry must end with EP_NUMBER_DONE. One that forgets it runs once and then waits
-// for the call before.
+// TestPackedKernelsCountTheirCalls: every entry ends with EP_NUMBER_DONE. In a pack only the
+// kernel itself counts calls: an entry that forgets it runs once, and then waits forever for
+// the call before.
 func TestPackedKernelsCountTheirCalls(t *testing.T) {
 	for _, f := range allDeclarations() {
 		if f.Kernel.Op == ep.Activation {
@@ -27,8 +27,8 @@ func TestPackedKernelsCountTheirCalls(t *testing.T) {
 	}
 }
 
-// TestHostKernelsHaveAPlaceInPacks: what every kernel that crosses hosts launches can be
-// written down, and another number of nodes is refused.
+// TestHostKernelsHaveAPlaceInPacks: every launch of a kernel that crosses hosts can be written
+// into a pack. Another number of nodes is refused.
 func TestHostKernelsHaveAPlaceInPacks(t *testing.T) {
 	m := ep.Machine{Arch: "sm_90", SMs: 132, GPUs: 16}
 	p := ep.Problem{Ranks: 16, Nodes: 2, Hidden: 7168, Experts: 256, TopK: 8, MaxTokens: 128, Dispatch: ep.FP8, Combine: ep.BF16}

@@ -87,8 +87,8 @@ func TestRowsOfOtherGPUs(t *testing.T) {
 	}
 }
 
-// Halves of one kind of memory are joined as they are; of two kinds, the sum of
-// what their rows took decides which half gives way.
+// TestPairsAreJoined: halves of one kind of memory are joined as they are; of two kinds, the sum
+// of what their rows took decides which half gives way.
 func TestPairsAreJoined(t *testing.T) {
 	p := build(t, nil,
 		row(ep.Dispatch, 1, 100, dispatchLL, 10), row(ep.Dispatch, 101, 4096, dispatchFinal, 100),
@@ -114,8 +114,8 @@ func TestPairsAreJoined(t *testing.T) {
 	}
 }
 
-// A row of several counts took its median at the one that it names, or else, where it names
-// none, at the smallest.
+// TestTimesAreOfTheCountNamed: a row of several counts took its median at the one that it names,
+// or else, where it names none, at the smallest.
 func TestTimesAreOfTheCountNamed(t *testing.T) {
 	r := row(ep.Dispatch, 1, 100, dispatchLL, 10)
 	r.Evidence.Tokens = []int{10, 100}
@@ -126,8 +126,8 @@ func TestTimesAreOfTheCountNamed(t *testing.T) {
 	}
 }
 
-// Beyond the counts that a pair's row holds for, it answers unless halves that do not fit are
-// faster in proportion even so.
+// TestNearestPairAnswers: beyond the counts that a pair's row holds for, it answers unless
+// halves that do not fit are faster in proportion even so.
 func TestNearestPairAnswers(t *testing.T) {
 	d, _ := ep.ParseConfig(dispatchFinal)
 	c, _ := ep.ParseConfig(combineFinal)
@@ -184,7 +184,7 @@ func TestDispatchInTwoStates(t *testing.T) {
 	}
 }
 
-// Rows that peers write cannot lie outside the heap: there another kernel runs.
+// TestElsewhere: rows that peers write cannot lie outside the heap: there another kernel runs.
 func TestElsewhere(t *testing.T) {
 	p := build(t, nil, row(ep.Dispatch, 1, 10, dispatchLL, 1), row(ep.Dispatch, 11, 4096, dispatchFinal, 1), row(ep.Combine, 1, 4096, combineFinal, 9))
 	if a := said(t, p, ep.Pair, ep.Even, 1000); a.Dispatch != dispatchFinal || a.Elsewhere != dispatchLL {

@@ -20,18 +20,18 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// backend runs calls through epcomm, one process a rank. Without a pack it makes
-// one for every candidate, so that the oracle judges every kernel as epcomm
-// launches it; with one it has a single kernel, and the pack chooses.
+// backend runs calls through epcomm, one process for each rank. Without a pack it makes one
+// for every candidate, so that the oracle judges every kernel as epcomm launches it. With a
+// pack it has one kernel, and the pack chooses the config.
 type backend struct {
 	machine  ep.Machine
 	pack     *pack.Pack
-	path     string // of the pack
+	path     string // to the pack
 	nodes    int
 	deadline time.Duration
 	compiler *compile.Compiler
-	dir      string // of packs made here
-	ranks    *ranks // of the last session
+	dir      string // for packs of candidates
+	ranks    *ranks // the processes of the last session
 	early    *compile.Queue
 }
 
@@ -49,7 +49,7 @@ func openBackend(path string, nodes int, deadline time.Duration) (*backend, erro
 		return nil, err
 	}
 	b.machine = gpus.Machine()
-	if b.nodes > 1 { // as the ranks of epbench-cuda rank --split
+	if b.nodes > 1 { // the names that epbench-cuda rank --split gives
 		b.machine.Backend, b.machine.Link = "cuda-hosts", b.machine.Link+"+split"
 	}
 	if err := gpus.Close(); err != nil {
@@ -73,7 +73,7 @@ func (b *backend) Machine() ep.Machine { return b.machine }
 // ABI implements kernels.Versioned.
 func (b *backend) ABI() ep.ABI {
 	if b.pack != nil {
-		return ep.ABI(b.pack.Digest) // what its one kernel launches
+		return ep.ABI(b.pack.Digest) // the pack decides what its one kernel launches
 	}
 	return declare.ABIOver(b.nodes)
 }
@@ -86,7 +86,7 @@ func (b *backend) Kernels() []kernels.Kernel {
 		})
 	}
 	served := []ep.Layout{b.pack.Shape().Layout}
-	doc := "What the pack " + b.pack.Digest[:12] + " launches, through epcomm."
+	doc := "Launches the configs of pack " + b.pack.Digest[:12] + " through epcomm."
 	return []kernels.Kernel{
 		{Name: "epcomm", Op: ep.Dispatch, Doc: doc, Check: b.fits, Layouts: served},
 		{Name: "epcomm", Op: ep.Combine, Doc: doc, Check: b.fits, Layouts: served, Params: precisionOf(b.pack)},
@@ -99,14 +99,14 @@ func precisionOf(p *pack.Pack) []kernels.Param {
 		return nil
 	}
 	return []kernels.Param{{
-		Name: "precision", Doc: "which of the pack's rows to take: those of full or those of reduced precision", Values: []ep.Value{"full", "reduced"},
+		Name: "precision", Doc: "take the pack's rows of full or of reduced precision", Values: []ep.Value{"full", "reduced"},
 		Default: "full", Binding: kernels.Setup, Class: kernels.Precision,
 	}}
 }
 
-// Conditions implements kernels.Conditioned: the nodes that this worker stands for.
+// Conditions implements kernels.Conditioned: the number of nodes that this worker serves.
 func (b *backend) Conditions(string) []kernels.Condition {
-	return []kernels.Condition{{Expr: fmt.Sprintf("problem.nodes == %d", b.nodes), Reason: "epcomm-worker --nodes, or its pack, is for other nodes"}}
+	return []kernels.Condition{{Expr: fmt.Sprintf("problem.nodes == %d", b.nodes), Reason: "nodes: epcomm-worker --nodes, or its pack, has another number of nodes"}}
 }
 
 // fits refuses problems that the pack was not made for.
@@ -126,7 +126,7 @@ func (b *backend) fits(_ ep.Machine, p ep.Problem, _ ep.Config) error {
 		return fmt.Errorf("tokens: %d is more than the pack's %d", p.Tokens, q.MaxTokens)
 	}
 	if p.SharedExpert != q.SharedExpert || p.SkipA2A != q.SkipA2A {
-		return fmt.Errorf("shared-expert or skip-a2a: not as in the pack")
+		return fmt.Errorf("shared-expert, skip-a2a: the pack was made with other values")
 	}
 	if !slices.Contains(b.pack.DTypes, p.Dispatch) {
 		return fmt.Errorf("dtype: the pack has no %s", p.Dispatch)
@@ -134,8 +134,7 @@ func (b *backend) fits(_ ep.Machine, p ep.Problem, _ ep.Config) error {
 	return nil
 }
 
-// Precompile implements kernels.Precompiler: what is compiled early lies in the cache when
-// a pack is made of it.
+// Precompile implements kernels.Precompiler. Making a pack then finds the binaries in the cache.
 func (b *backend) Precompile(p ep.Problem, configs []ep.Config) {
 	if b.pack != nil {
 		return
@@ -144,7 +143,7 @@ func (b *backend) Precompile(p ep.Problem, configs []ep.Config) {
 	for _, c := range configs {
 		d, k, err := s.halves(c)
 		if err != nil {
-			continue // Prepare will say it
+			continue // Prepare returns the error
 		}
 		for op, half := range map[ep.Op]ep.Config{ep.Dispatch: d, ep.Combine: k} {
 			q := p
@@ -165,7 +164,7 @@ func (b *backend) Open(_ context.Context, w *workloads.Workload) (kernels.Sessio
 		return nil, fmt.Errorf("nodes: %d, and this worker serves %d; start it with --nodes %d", w.Problem.Nodes, b.nodes, w.Problem.Nodes)
 	}
 	s := &session{backend: b, workload: w, packs: map[string]string{}}
-	judged := *w // as the pack lays it out
+	judged := *w // with the capacity of the pack, which decides the layout
 	judged.Problem = s.capable()
 	s.oracle = ref.New(&judged, 1)
 	s.outputs = ref.NewRemote(s.oracle, dtype.MaxRows(judged.Problem), s.read)

@@ -9,15 +9,16 @@ import (
 	"github.com/epbench/epbench/native/epcomm/gpu"
 )
 
-// warmups are rounds before those that are reported.
+// warmups is the number of rounds before the reported ones.
 const warmups = 2
 
-// stamps of a round: before the calls, after them, after the barriers alone.
+// stamps is the number of time stamps of a round: before the calls, after them, and after the
+// barriers alone.
 const stamps = 3
 
-// run measures the chain clock, as kernels/cuda/drive/schedule.go lays it out: what a call adds
-// to a graph of calls, each followed by a barrier over ranks (a pair: the chain by one),
-// less the barriers alone.
+// run measures the chain clock, as kernels/cuda/drive/schedule.go does: what a call adds to a
+// graph of calls, less the barriers. A barrier over ranks follows each call; of pairs, one
+// barrier follows the chain.
 func (r *rank) run(q run) ([]float64, error) {
 	at := gpu.Alloc(8 * stamps)
 	defer gpu.Free(at)
@@ -40,21 +41,21 @@ func (r *rank) run(q run) ([]float64, error) {
 	return out, nil
 }
 
-// seconds of the calls of the round that the stream has passed.
+// seconds returns the time of the calls in the last round of the stream.
 func (r *rank) seconds(at gpu.Pointer) float64 {
 	data := gpu.Download(at, 8*stamps, r.stream)
 	ns := func(i int) uint64 { return binary.NativeEndian.Uint64(data[8*i:]) }
 	return added(ns(0), ns(1), ns(2))
 }
 
-// added returns the time of calls with barriers, less that of the barriers alone, in seconds.
-// Integers are subtracted: stamps count nanoseconds since 1970, and float64 rounds those to
+// added returns the time of calls with barriers less that of the barriers alone, in seconds.
+// It subtracts integers: stamps count nanoseconds since 1970, which float64 rounds to
 // multiples of 256.
 func added(before, after, alone uint64) float64 {
 	return float64(int64(after-before)-int64(alone-after)) / 1e9
 }
 
-// chain puts one round on the stream.
+// chain queues one round on the stream.
 func (r *rank) chain(q run, at gpu.Pointer) error {
 	k, s := r.call(), r.onStream()
 	dispatch := func() error { return r.comm.Dispatch(k, s) }
@@ -65,7 +66,7 @@ func (r *rank) chain(q run, at gpu.Pointer) error {
 	}
 	unit := map[string][]func() error{"dispatch": {dispatch}, "combine": {combine}, "pair": {dispatch, combine}}[q.Op]
 	var steps []func() error
-	if q.Op == "combine" { // its own dispatch, since another candidate may have run before
+	if q.Op == "combine" { // memory may hold the dispatch of another candidate
 		steps = append(steps, barrier, dispatch)
 	}
 	steps = append(steps, barrier, stamp(0))

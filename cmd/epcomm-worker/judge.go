@@ -38,8 +38,8 @@ func (s *session) reduced(c ep.Config) bool {
 	return c.Str("precision") == ep.Reduced.String()
 }
 
-// judgedAs is how strictly the halves of a candidate are judged. A pack may choose
-// configs that sum by rank, and says nothing of the order of rows.
+// judgedAs returns how the oracle compares the halves of a candidate. A pack may choose
+// configs that sum by rank, and it does not fix the order of rows.
 func (s *session) judgedAs(c ep.Config) (dispatch, combine ref.Compare, err error) {
 	if p := s.backend.pack; p != nil {
 		both := ref.Compare{MaxRows: max(declare.JudgedElements/s.problem().Hidden, 1)}

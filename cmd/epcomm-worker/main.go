@@ -1,15 +1,15 @@
 //go:build cuda
 
-// Command epcomm-worker runs epcomm behind the worker protocol, one process a rank,
-// so that the oracle judges it as it judges any backend:
+// Command epcomm-worker runs epcomm behind the worker protocol, one process for each rank,
+// so that the oracle judges it like any backend:
 //
 //	EPBENCH_CUDA=bin/epcomm-worker epbench verify --backend cuda
 //	epbench bench --backend "exec:bin/epcomm-worker --pack model.pack" ...
 //	epbench verify --backend "exec:bin/epcomm-worker --nodes 2" --ranks 2 --nodes 2
 //
-// Without --pack it makes a pack of every candidate. With one, the pack's own
-// look-up chooses a row of full precision. A pack made with --precision reduced has rows
-// of reduced precision too: --config epcomm:precision=reduced takes them.
+// Without --pack it makes a pack of every candidate. With --pack, the look-up of the pack
+// chooses a row of full precision; --config epcomm:precision=reduced takes the rows of
+// reduced precision of a pack that was made with --precision reduced.
 package main
 
 import (
@@ -48,11 +48,11 @@ func newRoot() *cobra.Command {
 		},
 	}
 	root.Flags().StringVar(&path, "pack", "", "pack to run; without one, a pack is made of every candidate")
-	root.Flags().IntVar(&nodes, "nodes", 1, "so many hosts, of which the GPUs of this one play the parts: kernels that cross hosts, over NVSHMEM; a pack says it itself")
-	root.Flags().DurationVar(&deadline, "deadline", 2*time.Second, "longest wait of a kernel before it gives up")
+	root.Flags().IntVar(&nodes, "nodes", 1, "number of hosts: the GPUs of this host are split among them, and kernels cross them over NVSHMEM; a pack has its own number")
+	root.Flags().DurationVar(&deadline, "deadline", 2*time.Second, "longest time that a kernel waits for another rank")
 	root.AddCommand(&cobra.Command{
 		Use:   "rank",
-		Short: "One rank, for the worker that started it",
+		Short: "Serve one rank to the worker that starts this process",
 		Args:  cobra.NoArgs,
 		RunE:  func(*cobra.Command, []string) error { return serveRank(os.Stdin, os.Stdout) },
 	})

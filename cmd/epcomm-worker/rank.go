@@ -21,7 +21,7 @@ import (
 	"github.com/epbench/epbench/native/epcomm/gpu"
 )
 
-// rank is one process: one rank of a communicator on one GPU.
+// rank is one process with one rank of a communicator on one GPU.
 type rank struct {
 	place  place
 	in     *gob.Decoder
@@ -29,13 +29,13 @@ type rank struct {
 	stream gpu.Stream
 	inputs inputs
 	comm   *epcomm.Comm
-	left   epcomm.Outputs // of the library
+	outs   epcomm.Outputs // where the library leaves its outputs
 	parts  map[string]gpu.Pointer
 	expert gpu.Kernel
 	module gpu.Module
 }
 
-// serveRank answers requests until the worker ends the conversation.
+// serveRank answers requests until the worker sends End or closes the input.
 func serveRank(in io.Reader, out io.Writer) error {
 	r := &rank{in: gob.NewDecoder(in), out: gob.NewEncoder(out), parts: map[string]gpu.Pointer{}}
 	for {
@@ -81,7 +81,7 @@ func (r *rank) answer(q request) (reply, error) {
 	return reply{}, errors.New("an empty request")
 }
 
-// gather asks the worker for the bytes of all ranks.
+// gather exchanges bytes with all ranks, through the worker.
 func (r *rank) gather(mine []byte) ([]byte, error) {
 	if err := r.out.Encode(reply{Gather: mine, Asks: true}); err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (r *rank) gather(mine []byte) ([]byte, error) {
 	return q.Gather, err
 }
 
-// take uploads new inputs, and ends the communicator of the old ones.
+// take uploads new inputs and destroys the communicator of the old ones.
 func (r *rank) take(in inputs) {
 	r.unload()
 	for _, p := range r.parts {
@@ -130,7 +130,7 @@ func (r *rank) take(in inputs) {
 
 func (r *rank) unload() {
 	if r.comm != nil {
-		_ = r.comm.Destroy() // the process is of no other use if that fails
+		_ = r.comm.Destroy() // after an error there is nothing to undo
 		r.comm = nil
 	}
 	if y := r.parts["y"]; y != 0 {
@@ -148,11 +148,11 @@ func (r *rank) load(l load) (err error) {
 	if err != nil {
 		return err
 	}
-	if r.left, err = r.comm.Outputs(0, r.inputs.DType); err != nil {
+	if r.outs, err = r.comm.Outputs(0, r.inputs.DType); err != nil {
 		return err
 	}
-	if r.left.Y == 0 { // over nodes the library has room for them
-		r.parts["y"] = gpu.Alloc(2 * r.left.MaxRows * int64(r.inputs.Hidden))
+	if r.outs.Y == 0 { // over several nodes the library itself has room for the experts' rows
+		r.parts["y"] = gpu.Alloc(2 * r.outs.MaxRows * int64(r.inputs.Hidden))
 	}
 	return nil
 }
@@ -170,14 +170,14 @@ func (r *rank) call() epcomm.Call {
 	}
 }
 
-// rows are where the experts write.
-func (r *rank) rows() epcomm.Pointer { return max(r.left.Y, epcomm.Pointer(r.parts["y"])) }
+// rows returns where the experts write their rows.
+func (r *rank) rows() epcomm.Pointer { return max(r.outs.Y, epcomm.Pointer(r.parts["y"])) }
 
 func (r *rank) onStream() epcomm.Stream { return epcomm.Stream(uintptr(r.stream)) }
 
-// prove runs one call from outputs filled with ones.
+// prove runs one call after filling its outputs with 0xff bytes.
 func (r *rank) prove(p prove) error {
-	o := r.left
+	o := r.outs
 	groups := int64(r.inputs.Groups)
 	index := r.inputs.Index
 	for at, bytes := range map[epcomm.Pointer]int64{
@@ -199,14 +199,14 @@ func (r *rank) prove(p prove) error {
 		err = r.comm.Barrier(r.onStream())
 	}
 	gpu.Wait(r.stream)
-	return cmp.Or(r.comm.Fault(), err) // what a kernel saw says more
+	return cmp.Or(r.comm.Fault(), err) // a kernel's record of a fault explains more
 }
 
-// experts puts what stands in for them on the stream.
+// experts queues the kernel that stands in for the experts.
 func (r *rank) experts() {
 	a := (*C.EpArgs)(C.calloc(1, C.sizeof_EpArgs))
 	defer C.free(unsafe.Pointer(a))
-	in, o := r.inputs, r.left
+	in, o := r.inputs, r.outs
 	a.rank, a.ranks, a.max_rows = C.int32_t(r.place.Rank), C.int32_t(r.place.Ranks), C.int64_t(o.MaxRows)
 	a.max_tokens = C.int32_t(max(in.Capacity, 1))
 	for field, at := range map[unsafe.Pointer]epcomm.Pointer{
@@ -222,7 +222,7 @@ func (r *rank) experts() {
 
 // fetch downloads pieces of a part.
 func (r *rank) fetch(f fetch) ([]byte, error) {
-	o := r.left
+	o := r.outs
 	at := map[string]epcomm.Pointer{
 		ref.PartOut: o.Out, ref.PartScales: o.Scales, ref.PartRowOffsets: o.RowOffsets, ref.PartExpertIDs: o.ExpertIDs,
 		ref.PartSrcInfo: o.SrcInfo, ref.PartScaleOffsets: o.ScaleOffsets, ref.PartCombined: epcomm.Pointer(r.parts["combined"]),

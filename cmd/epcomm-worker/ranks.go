@@ -18,7 +18,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// ranks are the processes of a communicator.
+// ranks holds the processes of a communicator.
 type ranks struct {
 	all  []*process
 	once sync.Once
@@ -57,8 +57,8 @@ func startRanks(n int) (*ranks, error) {
 func startProcess(self string, rank int) (*process, error) {
 	p := &process{rank: rank, cmd: exec.Command(self, "rank")}
 	p.cmd.Stderr = os.Stderr
-	// As many hardware queues as there may be streams, and kernels loaded when they
-	// are found: a load beside a spinning kernel waits for it.
+	// A hardware queue for every stream. Kernels are loaded when their module is: a later
+	// load would wait for a spinning kernel.
 	p.cmd.Env = append(os.Environ(), "CUDA_MODULE_LOADING=EAGER", "CUDA_DEVICE_MAX_CONNECTIONS=32")
 	in, err := p.cmd.StdinPipe()
 	if err != nil {
@@ -75,26 +75,27 @@ func startProcess(self string, rank int) (*process, error) {
 	return p, nil
 }
 
-// patience is how long a rank that was asked to end may take.
+// patience is the time after which a rank that was asked to end is killed.
 const patience = 10 * time.Second
 
 // end stops all processes.
 func (r *ranks) end() {
 	r.once.Do(func() {
 		for _, p := range r.all {
-			_ = p.enc.Encode(request{End: true}) // it may be gone
+			_ = p.enc.Encode(request{End: true}) // a process that is gone needs no request
 			p.in.Close()
 		}
 		for _, p := range r.all {
 			timer := time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() })
-			_ = p.cmd.Wait() // killed ones say so
+			_ = p.cmd.Wait() // the error of a killed process says nothing new
 			timer.Stop()
 		}
 	})
 }
 
-// ask puts a request to every rank and waits for all answers. The error is a
-// *kernels.Failure where a rank answered with one, else the ranks are lost.
+// ask sends a request to every rank and waits for all answers. The error is a
+// *kernels.Failure where a rank answered with an error; with any other error the ranks are
+// lost.
 func (r *ranks) ask(q func(rank int) request) ([]reply, error) {
 	out := make([]reply, len(r.all))
 	asks := func(a reply) bool { return a.Asks }
@@ -118,8 +119,8 @@ func (r *ranks) ask(q func(rank int) request) ([]reply, error) {
 	return out, r.worst(out)
 }
 
-// gathered answers ranks that ask for the bytes of all: with none where a rank has
-// ended its work, which tells the library so.
+// gathered returns the answer to ranks that ask for the bytes of all. It is empty where a
+// rank has ended its request, which makes the library fail on the others.
 func gathered(all []reply) (q request) {
 	for _, a := range all {
 		if !a.Asks {
@@ -130,7 +131,8 @@ func gathered(all []reply) (q request) {
 	return q
 }
 
-// worst is the failure that explains the others: a fault names who waited.
+// worst returns the failure that explains the others: a fault, which names the ranks that
+// waited, else the first error.
 func (r *ranks) worst(all []reply) error {
 	var first error
 	for i, a := range all {

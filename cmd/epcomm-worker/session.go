@@ -18,15 +18,15 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// session is one workload. The ranks hold one candidate at a time.
+// session runs one workload. The ranks hold one candidate at a time.
 type session struct {
 	backend  *backend
 	workload *workloads.Workload
 	oracle   *ref.Oracle
 	outputs  *ref.Remote
 	packs    map[string]string // file of each candidate, by its key
-	ranks    *ranks            // that have this session's inputs
-	loaded   string            // key of the candidate they hold
+	ranks    *ranks            // the processes with this session's inputs
+	loaded   string            // key of the candidate that they hold
 }
 
 func (s *session) problem() ep.Problem { return s.workload.Problem }
@@ -60,7 +60,7 @@ func (s *session) Prepare(_ context.Context, c ep.Config) error {
 	return nil
 }
 
-// halves are the dispatch and the combine of a candidate.
+// halves returns the dispatch and the combine that a candidate runs with.
 func (s *session) halves(c ep.Config) (d, k ep.Config, err error) {
 	m, p := s.backend.machine, s.problem()
 	switch p.Op {
@@ -80,7 +80,7 @@ func (s *session) halves(c ep.Config) (d, k ep.Config, err error) {
 	return c, k, fmt.Errorf("no combine can follow %s", c.Key())
 }
 
-// hold has the ranks hold a candidate.
+// hold loads a candidate on all ranks, unless they hold it.
 func (s *session) hold(c ep.Config) error {
 	if err := s.Prepare(context.Background(), c); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (s *session) hold(c ep.Config) error {
 	return err
 }
 
-// upload brings every rank its tokens.
+// upload sends every rank its tokens.
 func (s *session) upload(r *ranks) error {
 	w, p := s.workload, s.problem()
 	u, err := declare.ExpertUnit(p)
@@ -135,7 +135,7 @@ func (s *session) upload(r *ranks) error {
 	return err
 }
 
-// capable is the problem with room for as many tokens as the pack has.
+// capable returns the problem with the capacity of the pack.
 func (s *session) capable() ep.Problem {
 	p := s.problem()
 	p.MaxTokens = s.capacity()
@@ -171,7 +171,7 @@ func (s *session) Run(_ context.Context, c ep.Config, spec kernels.RunSpec) (ker
 	return out, nil
 }
 
-// lost forgets the candidate whose memory a failure left in pieces.
+// lost forgets the loaded candidate, whose memory a failure may have left inconsistent.
 func (s *session) lost(err error) error {
 	s.loaded = ""
 	return err

@@ -4,9 +4,9 @@ package main
 
 import "github.com/epbench/epbench/kernels/cuda/declare"
 
-// What the worker and its rank processes say to each other: gob over the rank's
-// standard input and output. While a rank works on a request it may ask for the
-// bytes of all ranks; the worker answers that before the rank answers the request.
+// The messages between the worker and its rank processes: gob over the rank's standard input
+// and output. While a rank works on a request it may ask for the bytes of all ranks; the
+// worker answers that first.
 
 // request is a message from the worker to a rank. Exactly one field is set.
 type request struct {
@@ -16,16 +16,17 @@ type request struct {
 	Prove  *prove
 	Fetch  *fetch
 	Run    *run
-	Gather []byte // all ranks' bytes, for a rank that asked
+	Gather []byte // the bytes of all ranks, for a rank that asked
 	End    bool
 }
 
-// reply answers a request. Gather asks for the bytes of all ranks instead.
+// reply answers a request. With Asks it asks for the bytes of all ranks instead, and Gather
+// holds this rank's.
 type reply struct {
 	Gather []byte
 	Asks   bool
 	Error  string
-	Fault  bool // Error is that of a wait that passed its deadline
+	Fault  bool // Error comes from a wait that passed its deadline
 	Data   []byte
 	Times  []float64
 }
@@ -33,7 +34,7 @@ type reply struct {
 // place says which rank a process is.
 type place struct{ Rank, Ranks, Device int }
 
-// inputs are a rank's tokens, and what its calls have in common.
+// inputs holds a rank's tokens and the arguments that all its calls share.
 type inputs struct {
 	Tokens, Fullest, Hidden, TopK, Capacity, Groups int
 
@@ -42,7 +43,7 @@ type inputs struct {
 	DType, Routing, Purpose int
 	SkipA2A                 bool
 	X                       []uint16
-	Cast, CastScales        []byte // the tokens as a pack made with --raw takes them; empty where none can
+	Cast, CastScales        []byte // the tokens that the caller of a pack made with --raw casts; empty where no kernel takes them
 	IDs                     []int32
 	Weights                 []float32
 	Bias                    []uint16
@@ -50,15 +51,15 @@ type inputs struct {
 	Expert                  []byte // device binary that stands in for the experts
 }
 
-// load makes a communicator of a pack.
+// load asks for a communicator of a pack.
 type load struct {
-	Pack     string // path
+	Pack     string // its path
 	Nodes    int
 	Deadline int64 // nanoseconds
 	Reduced  bool  // take the pack's rows of reduced precision
 }
 
-// prove runs a call once from poisoned outputs.
+// prove asks for one call into poisoned outputs.
 type prove struct{ Combine bool }
 
 // fetch asks for pieces of one part of a rank's memory.
@@ -68,7 +69,7 @@ type fetch struct {
 	Bytes   int // of each piece
 }
 
-// run measures rounds of a call.
+// run asks for measured rounds of a call.
 type run struct {
 	Op           string
 	Rounds, Fold int

@@ -1,5 +1,4 @@
-// Package examples holds complete small programs; its tests build and run
-// them.
+// Package examples holds small complete programs; its tests build and run them.
 package examples
 
 import (
@@ -17,8 +16,8 @@ import (
 	"github.com/epbench/epbench/tune/table/export"
 )
 
-// sealed is what the examples look up: made for the test, with a row of every
-// kind that their steps reach.
+// sealed returns the table that the examples look up, with a row for every reason that their
+// steps reach.
 func sealed(t *testing.T) *table.Table {
 	t.Helper()
 	day := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
@@ -45,7 +44,7 @@ const want = `1 tokens, even: default (kept)
 4000 tokens, even: default (uncovered)
 `
 
-// exported writes the table's export in a language into a fresh directory.
+// exported writes the table's export in a language into a new directory.
 func exported(t *testing.T, language string) string {
 	t.Helper()
 	e, err := export.Find(language)

@@ -3,7 +3,7 @@ gate, dispatch, grouped expert matmul, combine.
 
     torchrun --standalone --nproc-per-node 2 decode.py model.pack
 
-Compares the graph's answers with the same layer computed on one GPU from all experts.
+Compares the output of the graph with the same layer, computed on one GPU from all experts.
 """
 
 import sys
@@ -26,7 +26,7 @@ class Layer(torch.nn.Module):
         every = [torch.randn((ep.hidden, ep.hidden), **shape).bfloat16() / ep.hidden**0.5 for _ in range(ep.experts)]
         first = ep.rank * ep.local_experts
         self.every, self.mine = every, torch.stack(every[first:first + ep.local_experts])
-        # At most so many rows can come for this token count: all shapes are static.
+        # The most rows that can arrive for this token count: all shapes are static.
         self.rows = min(ep.ranks * tokens * ep.topk + 4 * ep.groups, ep.max_rows("bf16"))
         self.y = torch.zeros((ep.max_rows("bf16"), ep.hidden), dtype=torch.bfloat16, device=ep.device)
 
@@ -48,7 +48,7 @@ class Layer(torch.nn.Module):
         return self.ep.combine(self.y, ids, weights, fullest=self.tokens, dtype="bf16")
 
     def alone(self, x):
-        """The same from all experts on this GPU."""
+        """Computes the layer from all experts on this GPU."""
         ids, weights = self.route(x)
         out = torch.zeros_like(x, dtype=torch.float32)
         for k in range(self.ep.topk):

@@ -1,10 +1,10 @@
-/* One process a GPU: dispatch, a stand-in for the experts, combine.
+/* One process for each GPU: dispatch, a stand-in for the experts, combine.
  *
  *   cc -Inative/epcomm/include examples/epcomm/processes.c -Lbin/epcomm -lepcomm -ldl
  *   ./a.out model.pack        starts a process for each of the pack's ranks
  *
- * A real engine has an all-gather of its own (MPI, NCCL, a store); here ranks meet in
- * shared memory. The driver is called for memory only; an engine uses the runtime.
+ * An engine uses its own all-gather (MPI, NCCL, a store); this one works in shared memory.
+ * It calls the driver for memory alone; an engine uses the CUDA runtime.
  */
 #include <epcomm.h>
 
@@ -51,8 +51,8 @@ static int fail(const char *what, const char *text) {
   return 1;
 }
 
-/* Every token is 1 in all columns; experts leave rows as they are; the weights of a
- * token sum to 1. So every combined value is 1. */
+/* Every token is 1 in all columns, the experts leave rows unchanged, and the weights of a
+ * token sum to 1: every combined value is 1. */
 static int layer(EpComm *comm, const EpcommInfo *info, int tokens) {
   size_t hidden = (size_t)info->hidden, topk = (size_t)info->topk, n = (size_t)tokens;
   GpuStream stream = gpu_stream();

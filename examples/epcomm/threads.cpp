@@ -1,5 +1,5 @@
-// One process, a thread a GPU: ranks reach each other by peer pointers, and a layer
-// is captured in a CUDA graph that is replayed.
+// One process with a thread for each GPU: ranks use peer pointers. A layer is captured in a
+// CUDA graph, which is replayed.
 //
 //   c++ -std=c++20 -Inative/epcomm/include examples/epcomm/threads.cpp -Lbin/epcomm -lepcomm -ldl -lpthread
 //   ./a.out model.pack
@@ -21,7 +21,7 @@ extern "C" {
 
 namespace {
 
-// Threads meet in memory of the process.
+// All-gather between the threads of this process.
 class Meeting {
  public:
   explicit Meeting(int ranks) : data_(static_cast<size_t>(ranks)), barrier_(ranks) {}
@@ -37,14 +37,14 @@ class Meeting {
   std::barrier<> barrier_;
 };
 
-struct Seat {
+struct Rank {
   Meeting *meeting;
   int rank;
 };
 
 int all_gather(void *context, const void *mine, void *all, size_t bytes) {
-  auto *seat = static_cast<Seat *>(context);
-  seat->meeting->gather(seat->rank, mine, all, bytes);
+  auto *me = static_cast<Rank *>(context);
+  me->meeting->gather(me->rank, mine, all, bytes);
   return 0;
 }
 
@@ -52,7 +52,7 @@ void check(EpComm *comm, EpcommStatus status, const char *what) {
   if (status != EPCOMM_OK) throw std::runtime_error(std::string(what) + ": " + epcomm_error(comm));
 }
 
-// A rank's memory of one layer.
+// One rank's call of a layer, with its memory.
 struct Layer {
   EpcommCall call{};
   Layer(const EpcommInfo &info, int tokens, GpuStream stream) {
@@ -78,14 +78,14 @@ struct Layer {
 };
 
 void run(Meeting &meeting, const char *pack, int rank, int ranks) {
-  Seat seat{&meeting, rank};
+  Rank me{&meeting, rank};
   EpcommOptions options{};
   options.size = sizeof options;
   options.pack = pack;
   options.rank = options.device = rank;
   options.ranks = ranks;
   options.all_gather = all_gather;
-  options.context = &seat;
+  options.context = &me;
   EpComm *comm = nullptr;
   char text[EPCOMM_TEXT];
   if (epcomm_create(&comm, &options, text) != EPCOMM_OK) throw std::runtime_error(text);

@@ -1,11 +1,11 @@
-/* What a serving process in C does with a tuned table.
+/* A serving process in C that uses a tuned table.
  *
  *   epbench sweep -o run
  *   epbench table export --table run --format c -o tuned.h
  *   gcc -O2 -I . -o serve examples/runtime-c/main.c -lepcomm && ./serve model.pack
  *
- * Machine and kernels are those that the driver and the pack name. MACHINE_KEY ABI in
- * place of the pack ask for another host, as `epbench machine` prints them there.
+ * The driver names the machine, and the pack its kernels. For another host give, instead of
+ * the pack, the key and the kernels that `epbench machine` prints there.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ enum { MAX_TOKENS = 4096, EXPERTS = 32, RANKS = 4 };
 static const char *const routing_names[] = {"even", "skewed", "concentrated", "hot-rank", "all"};
 static const char *const reason_names[] = {"exact", "fallback", "kept", "uncovered", "refused"};
 
-/* The table worked out once: 80 KiB for 4096 token counts and five classes. */
+/* The resolved table: 80 KiB for 4096 token counts and five classes. */
 static uint32_t cells[TUNED_CELLS(MAX_TOKENS)];
 
 static void step(const tuned_resolved *resolved, int32_t tokens, const int64_t *counts) {
@@ -27,7 +27,7 @@ static void step(const tuned_resolved *resolved, int32_t tokens, const int64_t *
   printf("%d tokens, %s: %s (%s)\n", (int)tokens, routing_names[routing], c.config->key, reason_names[c.reason]);
 }
 
-/* The kernels that a pack holds; ends the program if it is none. */
+/* Reads the kernels of a pack; ends the program where the file is no pack. */
 static void read_pack(const char *path, EpcommInfo *info) {
   char text[EPCOMM_TEXT] = "it cannot be read";
   FILE *f = fopen(path, "rb");
@@ -43,7 +43,7 @@ static void read_pack(const char *path, EpcommInfo *info) {
   fclose(f);
 }
 
-/* Why the table is of no use to this process, NULL if it is. */
+/* Returns why the table may not be used here, or NULL. */
 static const char *refusal(int argc, char **argv) {
   static EpcommMachine machine = {.size = sizeof machine};
   static char text[EPCOMM_TEXT];
@@ -54,8 +54,8 @@ static const char *refusal(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-  /* The model and how it is spread: the preset demo on four ranks. Fields left out are 0:
-   * full precision, alone on the GPU, rows by expert. */
+  /* The preset demo on four ranks. Fields left out are 0: full precision, nothing beside,
+   * rows by expert. */
   const tuned_problem problem = {.op = TUNED_OP_DISPATCH, .mode = TUNED_MODE_EAGER, .ranks = RANKS, .nodes = 1,
                                  .hidden = 512, .experts = EXPERTS, .top_k = 4,
                                  .dispatch = TUNED_DTYPE_BF16, .combine = TUNED_DTYPE_BF16};

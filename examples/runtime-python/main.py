@@ -1,18 +1,18 @@
-"""What a serving process in Python does with a tuned table.
+"""A serving process in Python that uses a tuned table.
 
     epbench sweep -o run
     epbench table export --table run --format python -o tuned.py
     PYTHONPATH=. python3 examples/runtime-python/main.py model.pack
 
-Machine and kernels are those that the driver and the pack name. MACHINE_KEY ABI in
-place of the pack ask for another host, as `epbench machine` prints them there.
+The driver names the machine, and the pack its kernels. For another host give, instead of
+the pack, the key and the kernels that `epbench machine` prints there.
 """
 
 import sys
 
 import tuned
 
-# The model and how it is spread: the preset demo on four ranks.
+# The preset demo on four ranks.
 PROBLEM = dict(op="dispatch", mode="eager", ranks=4, nodes=1, hidden=512, experts=32, top_k=4,
                dispatch="bf16", combine="bf16", shared_expert=False, skip_a2a=False)
 
@@ -22,7 +22,7 @@ SKEWED = [600 if e % 4 == 0 else 60 for e in range(32)]
 
 
 def here(pack):
-    """(machine key, builds of the kernels) of this process."""
+    """Returns the machine key and the kernels of this process."""
     import epcomm
 
     with open(pack, "rb") as f:

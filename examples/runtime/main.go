@@ -1,12 +1,12 @@
-// Command runtime does with a tuned table what a serving process does: it opens the
-// table, resolves it once, agrees on it with the other ranks, and asks it at every step.
+// Command runtime uses a tuned table as a serving process does: it opens the table, resolves
+// it once, agrees on it with the other ranks, and looks a config up in every step.
 //
 //	epbench sweep -o run
 //	epbench machine --json > machine.json
 //	go run ./examples/runtime run/table.json machine.json
 //
-// A program that links the kernels needs no file: epcomm.MachineKey
-// and epcomm.ReadPack of native/epcomm say the same.
+// A program that links epcomm needs no machine.json: epcomm.MachineKey and epcomm.ReadPack of
+// native/epcomm return the same facts.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/epbench/epbench/tune/table/embedded"
 )
 
-// The model and how it is spread: the preset demo on four ranks.
+// problem is the preset demo on four ranks.
 var problem = ep.Problem{
 	Op: ep.Dispatch, Mode: ep.Eager, Ranks: 4, Nodes: 1,
 	Hidden: 512, Experts: 32, TopK: 4, MaxTokens: 4096,
@@ -57,7 +57,7 @@ func serve(path, machine string) error {
 	return nil
 }
 
-// serveRank is one rank's process. Rank 0 prints.
+// serveRank does the work of one rank's process. Rank 0 prints.
 func serveRank(rank int, set *table.Set, here table.Host, ranks *group) {
 	resolved := set.Resolve(here, problem)
 	resolved = resolved.Agree(ranks.gather(rank, resolved.Digest()))
@@ -70,8 +70,8 @@ func serveRank(rank int, set *table.Set, here table.Host, ranks *group) {
 	}
 }
 
-// host says where this process runs and which kernels it has, from what epbench
-// machine printed there.
+// host reads this process's machine and the build of its kernels from the output of epbench
+// machine --json.
 func host(path string) (table.Host, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -87,8 +87,8 @@ func host(path string) (table.Host, error) {
 	return table.Host{Machine: here.Machine, ABI: here.ABI}, nil
 }
 
-// step is what a scheduler knows before a launch: the tokens of the fullest rank and
-// how often each expert was selected lately.
+// step holds the facts that a scheduler has before a launch: the tokens of the fullest rank,
+// and how often each expert was selected in recent steps.
 type step struct {
 	tokens int
 	counts []int64
@@ -121,7 +121,7 @@ func newGroup(ranks int) *group {
 	return g
 }
 
-// gather is an all-gather of digests.
+// gather returns the digests of all ranks.
 func (g *group) gather(rank int, d table.Digest) []table.Digest {
 	g.all[rank] = d
 	g.arrived.Done()

@@ -4,9 +4,8 @@ dispatch and combine move rows between them with slices.
 
     epbench sweep --backend "exec:python3 examples/workers/copyworker.py" ...
 
-It shows the whole protocol of docs/worker-protocol.md and nothing else: it is
-slow, and right. Replace Session.dispatch and Session.combine by calls into
-your own library and keep the rest.
+It shows the whole protocol of docs/worker-protocol.md. It is slow and correct. Replace
+Session.dispatch and Session.combine by calls into your own library; keep the rest.
 """
 
 import base64
@@ -33,7 +32,7 @@ RULES = [
 
 
 class Failure(Exception):
-    """A verdict on a candidate; the worker lives on."""
+    """A candidate that failed; the worker goes on."""
 
     def __init__(self, status, reason):
         super().__init__(reason)
@@ -50,7 +49,7 @@ def mix(x):
 
 
 def token_row(seed, rank, token, hidden):
-    """BF16 bits of one token, as the protocol defines them."""
+    """Returns the BF16 bits of one token, as the protocol defines them."""
     base = mix(seed ^ rank << 40 ^ token)
     out = []
     for c in range(0, hidden, 4):
@@ -75,7 +74,7 @@ def float_to_bf16(x):
 
 
 def expert_output(row, expert):
-    """What stands in for the expert's MLP: a gain, rounded to BF16."""
+    """Returns a row times the expert's gain, rounded to BF16: it stands in for the MLP."""
     gain = 0.5 + (expert % 64) / 64
     values = struct.unpack("<%dH" % (len(row) // 2), row)
     return struct.pack("<%dH" % len(values), *(float_to_bf16(f32(bf16_to_float(v) * gain)) for v in values))
@@ -100,7 +99,7 @@ class Session:
         self.back = [bytearray(self.row * len(ids)) for ids in self.ids]
 
     def layout(self):
-        """Rows of every rank: local expert, then source rank, then token."""
+        """Orders the rows of every rank by local expert, source rank and token."""
         local = self.problem["experts"] // self.ranks
         found = [[] for _ in range(self.problem["experts"])]
         for src, ids in enumerate(self.ids):
@@ -151,7 +150,7 @@ class Session:
                 struct.pack("<%dH" % self.hidden, *map(float_to_bf16, acc))
 
     def timed(self, config):
-        """Seconds of each rank for one call of the session's operation."""
+        """Returns the seconds of each rank for one call of the session's operation."""
         halves = split(config) if self.problem["op"] == "pair" else {self.problem["op"]: config["values"]}
         seconds = [0.0] * self.ranks
         for op, values in halves.items():
@@ -200,7 +199,7 @@ class Session:
 
 
 def split(config):
-    """The two halves of a pair's config: values under dispatch. and combine."""
+    """Returns the values of a pair's config by half; their names begin with dispatch. or combine."""
     halves = {"dispatch": {}, "combine": {}}
     for name, v in config["values"].items():
         op, _, rest = name.partition(".")

@@ -1,6 +1,7 @@
 """A worker for a toy library: dispatch and combine through pickled lists.
 
-It shows all that a file for a library has. Run it under any launcher, three ranks here:
+It shows everything that a worker for a library needs. Run it under any launcher, here with
+three ranks:
 
     epbench sweep --ranks 3 --experts 9 --topk 2 --hidden 64 --tokens 4 --routing uniform \
       --backend "launch:examples/workers/ranks.sh 3 python3 examples/workers/toy.py"
@@ -42,7 +43,7 @@ class Toy(Library):
         self.out = [b"\xcb" * (2 * self.work.hidden)] * self.work.tokens
 
     def send(self, rows, half):
-        """All rows that the ranks send to this one; rows are (destination, source, token, row)."""
+        """Returns the rows that all ranks send to this one. A row is (destination, source, token, row)."""
         got, parts = [], half.values["messages"]
         for part in range(parts):
             for sent in self.ranks.exchange(rows[part::parts]):

@@ -15,8 +15,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestInterruptedBench is Ctrl-C: exit 130, and the cases done until then are printed and
-// written.
+// TestInterruptedBench: after Ctrl-C the exit code is 130, and the finished cases are printed
+// and written.
 func TestInterruptedBench(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	ctx := cancelledAt(t, filepath.Join(dir, record.TrialsFile), `"tokens":2,`) // the case of one token is done
@@ -37,8 +37,8 @@ func TestInterruptedBench(t *testing.T) {
 	}
 }
 
-// TestBenchOfIllegalRows: a row that cannot run here, of another shape maybe, is no
-// error: the default is measured, as a runtime is told.
+// TestBenchOfIllegalRows: a row that cannot run here is no error. bench measures the default,
+// which a look-up answers with.
 func TestBenchOfIllegalRows(t *testing.T) {
 	b, err := cpu.Open()
 	if err != nil {

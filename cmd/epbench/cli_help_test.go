@@ -57,7 +57,8 @@ func TestHelp(t *testing.T) {
 	visit(root)
 }
 
-// TestQueryHelp: what table lookup takes from the rows has no default of sweep's.
+// TestQueryHelp: the help of table lookup shows no default of sweep for flags whose default
+// comes from the rows.
 func TestQueryHelp(t *testing.T) {
 	var out bytes.Buffer
 	if code := run(t.Context(), []string{"table", "lookup", "--help"}, &out, &out); code != exitDone {
@@ -70,7 +71,7 @@ func TestQueryHelp(t *testing.T) {
 	}
 }
 
-// TestShowExample: the config that the help of table show names is in the table.
+// TestShowExample: the example of table show names a config that the table has.
 func TestShowExample(t *testing.T) {
 	var out bytes.Buffer
 	examples := strings.Split(newTableShow().Example, "\n")

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTerminal makes a terminal of width columns. read closes it and returns what was
+// openTerminal opens a terminal of width columns. read closes it and returns the text that was
 // written to it.
 func openTerminal(t *testing.T, width uint16) (f *os.File, read func() string) {
 	t.Helper()
@@ -46,8 +46,7 @@ func openTerminal(t *testing.T, width uint16) (f *os.File, read func() string) {
 	}
 }
 
-// TestErrorsAreWrapped: on a terminal no line of an error is wider than that, and a name
-// stays whole.
+// TestErrorsAreWrapped: no line of an error is wider than the terminal.
 func TestErrorsAreWrapped(t *testing.T) {
 	for _, width := range []uint16{45, 60} {
 		errors, read := openTerminal(t, width)
@@ -65,7 +64,7 @@ func TestErrorsAreWrapped(t *testing.T) {
 	}
 }
 
-// TestExportToATerminal: Parquet is not for the screen.
+// TestExportToATerminal: export does not print Parquet to a terminal.
 func TestExportToATerminal(t *testing.T) {
 	out, read := openTerminal(t, 80)
 	var errors bytes.Buffer

@@ -8,8 +8,9 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// TestSwappedGate: a winner that surely loses, or is slower than the default, fails the
-// gate; one whose interval holds the share, or that has no times there, leaves it undecided.
+// TestSwappedGate: a winner that is slower than the default, or whose whole interval loses more
+// than the share, fails the gate. A winner whose interval holds the share, or without times in
+// the other run, leaves the gate undecided.
 func TestSwappedGate(t *testing.T) {
 	loss := func(low, high float64) reports.Swapped {
 		return reports.Swapped{Verdict: record.Same, Loss: record.Interval{Mid: (low + high) / 2, Low: low, High: high}}

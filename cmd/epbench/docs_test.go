@@ -60,7 +60,7 @@ func TestDocs(t *testing.T) {
 		t.Fatalf("only %d commands found in the documents", len(commands))
 	}
 	inView(t, root)
-	useSteady(t, func() {}) // what a command makes, the next one reads: no host may be too busy for it
+	useSteady(t, func() {}) // commands read the tables of earlier ones, which a busy host may not write
 	useSteadyPython(t)
 	for _, c := range commands {
 		t.Run(c.file+"/"+c.line, func(t *testing.T) {

@@ -82,7 +82,7 @@ func TestStartSideBySide(t *testing.T) {
 	}
 }
 
-// slowEnd is a backend whose Close waits for that of another one.
+// slowEnd is a backend whose Close waits until another Close begins.
 type slowEnd struct {
 	kernels.Backend
 	both *sync.WaitGroup
@@ -94,7 +94,7 @@ func (b slowEnd) Close() error {
 	return nil
 }
 
-// TestEndSideBySide: backends end together, since a worker takes seconds for it.
+// TestEndSideBySide: backends close at the same time, since a worker takes seconds to end.
 func TestEndSideBySide(t *testing.T) {
 	var both sync.WaitGroup
 	both.Add(2)

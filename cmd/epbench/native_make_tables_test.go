@@ -12,9 +12,9 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestMakeTables runs the script of the GPU bundle on the embedded backend:
-// one table out of two sweeps, and what is done is left when it is started
-// again. How rows fare when they are measured again is the host's affair.
+// TestMakeTables runs the script of the GPU bundle on the CPU backend: it makes one table of
+// two sweeps, and does not repeat them when it is started again. Whether rows hold when they
+// are measured again depends on the host, and is not tested.
 func TestMakeTables(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real sweeps; left out with -short")
@@ -66,14 +66,14 @@ func TestMakeTables(t *testing.T) {
 	}
 }
 
-// makeTables runs the script on the steady backend and gives what it printed.
+// makeTables runs the script on the steady backend and returns its output.
 func makeTables(t *testing.T, bin, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("sh", append([]string{filepath.Join("..", "..", "native", "make-tables.sh"), dir}, args...)...)
 	cmd.Env = append(os.Environ(), "EPBENCH="+bin, "BACKEND=cpu", "RANKS=2", "TOKENS=1", "DTYPES=bf16", "ROUTINGS=uniform", steadyEnv+"=1")
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) { // the callers judge what a script that failed has printed
+	if err != nil && !errors.As(err, &exit) { // callers read the output of a script that fails
 		t.Fatal(err)
 	}
 	return string(out)

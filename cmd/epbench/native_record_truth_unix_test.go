@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// TestRecordTruth kills the script that records whole spaces in the middle. What was
-// recorded before is whole, and the same command with KEPT measures the rest alone.
+// TestRecordTruth kills the script that records whole spaces. The earlier recordings are
+// complete, and the same command with KEPT measures the others alone.
 func TestRecordTruth(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real sweeps; left out with -short")

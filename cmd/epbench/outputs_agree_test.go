@@ -20,12 +20,12 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// recordedRuns are the committed runs whose outputs must agree, README's among
-// them. EPBENCH_UPDATE=1 rewrites their summary.md, where they have one.
+// recordedRuns lists committed runs whose outputs must agree. EPBENCH_UPDATE=1 rewrites their
+// summary.md, where they have one.
 var recordedRuns = []string{"cpu-sweep", "h200x2-deepseek-v3"}
 
-// TestOutputsAgree compares what table, summary, terminal, page and pictures
-// say about every winner, gain, verdict, regret and minimax row with run.json.
+// TestOutputsAgree compares every winner, gain, verdict, regret and minimax row in the table,
+// the summary, on the terminal, the page and the pictures with run.json.
 func TestOutputsAgree(t *testing.T) {
 	for _, name := range recordedRuns {
 		t.Run(name, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestOutputsAgree(t *testing.T) {
 	})
 }
 
-// epbench runs a command that must end well and returns its output.
+// epbench runs a command that must succeed and returns its output.
 func epbench(t *testing.T, args ...string) string {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -53,25 +53,25 @@ func epbench(t *testing.T, args ...string) string {
 	return stdout.String()
 }
 
-// said is what one output says.
+// said holds the tables of one output.
 type said struct {
 	winners, regret []line // nil: the output has no such table
-	exact           bool   // numbers and configs are for programs
+	exact           bool   // printed for programs: all digits, configs in full
 }
 
-// outputs are all that is printed, written and drawn about a run.
+// outputs holds everything that is printed, written and drawn about a run.
 type outputs struct {
 	tables   map[string]said
 	rows     []line // of table.json, as the page shows them
 	pictures map[string]picture
-	table    *table.Table // nil when the run wrote none
+	table    *table.Table // nil where the run wrote none
 }
 
 const winnersTitle, regretTitle = "Winners: what to launch\n", "Regret: what each winner loses under every routing\n"
 
-// readOutputs collects the outputs of a run directory. stdout is what the sweep
-// printed, if it ran here. Of a committed run the page is made anew, and the
-// summary too where it has none.
+// readOutputs collects the outputs of a run directory. stdout holds the output of a sweep that
+// ran here; "" stands for a committed run, of which it makes a new page, and a new summary
+// where the run has none.
 func readOutputs(t *testing.T, facts *record.Run, dir, stdout string) outputs {
 	t.Helper()
 	tmp := t.TempDir()
@@ -123,7 +123,7 @@ func readOutputs(t *testing.T, facts *record.Run, dir, stdout string) outputs {
 	return out
 }
 
-// rewriteSummary writes the summary of a committed run as a sweep would now.
+// rewriteSummary writes the summary of a committed run as a sweep writes it today.
 func rewriteSummary(t *testing.T, dir string) []byte {
 	t.Helper()
 	l, err := reports.Load(dir)
@@ -140,9 +140,8 @@ func rewriteSummary(t *testing.T, dir string) []byte {
 	return b.Bytes()
 }
 
-// agree compares the outputs of a run with run.json. Then it changes one fact
-// of run.json after the other: every output that tells the fact must be found
-// to disagree, or the comparison proves nothing.
+// agree compares the outputs of a run with run.json. Then it changes the facts of run.json one
+// by one: each output that shows a fact must then disagree, or the comparison proves nothing.
 func agree(t *testing.T, dir, stdout string) {
 	facts, _, _, err := record.ReadDir(dir)
 	if err != nil {
@@ -172,7 +171,7 @@ func agree(t *testing.T, dir, stdout string) {
 	}
 }
 
-// mutant is a changed fact and the outputs that tell it.
+// mutant is a changed fact with the outputs that show it.
 type mutant struct {
 	fact   string
 	change func(*record.Run, *record.Search)
@@ -190,7 +189,7 @@ func mutants(out outputs) []mutant {
 		}
 		return append(slices.Clone(names), more...)
 	}
-	// Of all problems: a noisy one may have no row for all routings.
+	// minimax changes all problems, since a noisy one may have no row of class all.
 	minimax := func(r *record.Run, change func(*record.RegretRow)) {
 		for _, x := range r.Regrets {
 			change(&x.Rows[len(x.Rows)-1])
@@ -209,7 +208,7 @@ func mutants(out outputs) []mutant {
 	}
 }
 
-// disagreements lists what the outputs of a run say that run.json does not.
+// disagreements lists the differences between the outputs of a run and run.json.
 func disagreements(facts *record.Run, out outputs) (bad []string) {
 	say := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
 	for _, name := range slices.Sorted(maps.Keys(out.tables)) {
@@ -229,8 +228,8 @@ func disagreements(facts *record.Run, out outputs) (bad []string) {
 
 type sayer func(format string, args ...any)
 
-// same reports whether a printed number is the value, to the decimals that
-// people see, or to five figures for programs.
+// same reports whether a printed number is the value: to its printed decimals for people, to
+// five figures for programs.
 func (s said) same(text string, value float64, decimals int) bool {
 	if math.IsNaN(value) {
 		return text == "-" || text == "<nil>" || text == ""

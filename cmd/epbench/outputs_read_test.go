@@ -15,7 +15,7 @@ import (
 // line is one row of a printed table, by column name without its unit.
 type line map[string]string
 
-// key names the case of a line of winners or regret.
+// key returns the case of a line of winners or regret.
 func (l line) key() string {
 	precision := l["precision"]
 	if precision == "" {
@@ -24,7 +24,7 @@ func (l line) key() string {
 	return strings.Join([]string{l["op"], precision, l["tokens"], l["routing"] + l["winner of"]}, " ")
 }
 
-// units that a column name may end with, as text and as programs see them.
+// units matches the unit at the end of a column's name, in text and for programs.
 var units = regexp.MustCompile(`( \((us|x|%|GB/s|tokens)\)|_(us|x|percent|GB_per_s|tokens))$`)
 
 func makeLines(names []string, rows [][]string) []line {
@@ -142,10 +142,10 @@ func jsonTable(t *testing.T, text, name string) []line {
 	return out
 }
 
-// picture is what an SVG file says: its description and its drawn words.
+// picture holds the description and the drawn words of an SVG file.
 type picture struct{ description, drawn string }
 
-// pictures reads the SVG files of a directory by name, without .svg.
+// pictures reads the SVG files of a directory, by name without .svg.
 func pictures(t *testing.T, dir string) map[string]picture {
 	t.Helper()
 	paths, _ := filepath.Glob(filepath.Join(dir, "*.svg"))

@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// checkPictures compares the descriptions of the pictures, and the numbers
-// drawn into the matrices, with the run.
+// checkPictures compares the descriptions of the pictures and the numbers in the matrices with
+// the run.
 func checkPictures(say sayer, facts *record.Run, all map[string]picture) {
 	for _, x := range facts.Searches {
 		if !x.OK() {
@@ -71,7 +71,7 @@ func percent1(l record.Loss) string {
 
 func closeTo(text string, value float64) bool { return said{}.same(text, value, 0) }
 
-// pictureName is how plot names the files of a case.
+// pictureName returns the name by which plot calls the files of a case.
 func pictureName(p ep.Problem, routing string) string {
 	parts := []string{string(p.Op), string(p.Dispatch), fmt.Sprintf("t%d", p.Tokens)}
 	if p.Precision != ep.Full {
@@ -127,7 +127,7 @@ func checkRows(say sayer, facts *record.Run, tuned *table.Table) {
 	}
 }
 
-// launched is the config that a row makes a caller launch.
+// launched returns the config that a caller launches by a row.
 func launched(r table.Row, dflt ep.Config) ep.Config {
 	if r.Default {
 		return dflt
@@ -135,7 +135,7 @@ func launched(r table.Row, dflt ep.Config) ep.Config {
 	return r.Config
 }
 
-// searchesOf are the searches that a row rests on at one of its token counts.
+// searchesOf returns the searches behind a row at one of its token counts.
 func searchesOf(facts *record.Run, r table.Row, tokens int) (out []record.Search) {
 	for _, s := range facts.Searches {
 		class := s.Class
@@ -149,8 +149,7 @@ func searchesOf(facts *record.Run, r table.Row, tokens int) (out []record.Search
 	return out
 }
 
-// checkAll compares a row for all routings with the minimax row of the regret
-// matrix.
+// checkAll compares a row of class all with the minimax row of the regret matrix.
 func checkAll(say sayer, facts *record.Run, r table.Row, tokens int) {
 	for _, m := range facts.Regrets {
 		if m.Problem.Tokens != tokens || table.KeyOf(m.Problem, ep.AllRoutings) != r.Key {
@@ -166,9 +165,8 @@ func checkAll(say sayer, facts *record.Run, r table.Row, tokens int) {
 	}
 }
 
-// checkGain compares the gain of a row that rests on one search for each of
-// its token counts: it is the least of theirs. A row that was measured between
-// the searches too may gain less there.
+// checkGain compares the gain of a row with one search for each of its token counts: it is the
+// least of their gains. A row that was also measured between the searches may gain less.
 func checkGain(say sayer, facts *record.Run, r table.Row) {
 	least := record.Interval{Mid: math.Inf(1)}
 	whole := true

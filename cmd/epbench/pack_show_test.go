@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestPackShow: at 80 columns the reason of each answer is printed, and the kernels are
-// those that the pack launches.
+// TestPackShow: 80 columns show the reason of each answer, and the kernels that the pack
+// launches.
 func TestPackShow(t *testing.T) {
 	from := sourceFlags{embedded: true}
 	set, err := from.open()
@@ -27,7 +27,7 @@ func TestPackShow(t *testing.T) {
 			r.Machine = s.Table.Header.Machine
 		}
 	}
-	p, err := pack.Build(r, func(_ string, units []declare.Unit) (pack.Compiled, error) { // no compiler: the binary is of no meaning here
+	p, err := pack.Build(r, func(_ string, units []declare.Unit) (pack.Compiled, error) { // nothing reads the binaries here
 		return pack.Compiled{Cubins: bytes.SplitAfter(bytes.Repeat([]byte("x\n"), len(units)), []byte("\n"))[:len(units)]}, nil
 	})
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// The pace that sweeps of tests keep for --dry-run goes nowhere.
+// TestMain keeps the pace of sweeps out of the user's cache directory.
 func TestMain(m *testing.M) {
-	if os.Getenv("TESTDATA") == "" { // not a command of a script, which has a place of its own
+	if os.Getenv("TESTDATA") == "" { // commands of scripts have a cache directory of their own
 		os.Setenv("XDG_CACHE_HOME", os.DevNull)
 	}
 	testscript.Main(m, map[string]func(){

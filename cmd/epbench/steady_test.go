@@ -25,9 +25,9 @@ const steadyEnv = "EPBENCH_TEST_STEADY"
 const dieEnv = "EPBENCH_TEST_DIE"
 
 // steady is the CPU backend with a clock of its own: calls run and are compared with the
-// oracle, and their times are a function of config, workload and round. A sweep then
-// decides the same on a busy host as on a quiet one. Accepting "undecided" as well, or
-// another try, would leave the result to chance. It is no part of the program.
+// oracle, and their times are a function of config, workload and round. A sweep then has the
+// same decisions on a busy host as on a quiet one. The alternatives, to accept "undecided" or
+// to try again, leave the result to chance. The program does not contain this backend.
 type steady struct {
 	*cpu.Backend
 	ran func() // after each call of Run
@@ -87,10 +87,10 @@ func useSteady(t *testing.T, ran func()) {
 	steadyCPU(ran)
 }
 
-// useSteadyPython gives workers in Python, which are processes of their own, a clock on
-// which every step takes 10 us. No real one is shorter: epbench refuses rounds that are longer
-// than the wall time in which they came. Steps of 1 us were tried: samples are then filled up with
-// so many calls that one bench takes a minute. Python reads sitecustomize.py before the worker.
+// useSteadyPython gives workers in Python a clock on which every reading takes 10 us. No step of
+// a real one is shorter, and epbench refuses rounds longer than the wall time in which they
+// came. With 1 us a sample has so many calls that one bench takes a minute. Python runs
+// sitecustomize.py before the worker.
 func useSteadyPython(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -101,7 +101,7 @@ func useSteadyPython(t *testing.T) {
 	t.Setenv("PYTHONPATH", dir)
 }
 
-// steadyHere is useSteady for the program that a test starts.
+// steadyHere puts the steady backend into a program that a test starts with steadyEnv.
 func steadyHere() {
 	if os.Getenv(steadyEnv) != "" {
 		steadyCPU(dying(os.Getenv(dieEnv)))
@@ -122,7 +122,7 @@ func dying(how string) func() {
 	}
 }
 
-// TestSteady: the steady backend decides by its own clock, and by the oracle as before.
+// TestSteady: the steady backend has its own clock, and the oracle judges it.
 func TestSteady(t *testing.T) {
 	runs := 0
 	useSteady(t, func() { runs++ })

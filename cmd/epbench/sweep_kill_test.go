@@ -14,12 +14,12 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// kills is how often the sweep dies, maxRuns how many calls of Run it makes before, at most.
+// The sweep dies so often, each time after at most maxRuns calls of Run.
 const kills, maxRuns = 20, 250
 
-// TestSweepSurvivesKills kills a sweep at random moments and resumes it each
-// time: in the end every block is in the log once, whole and in order. Moments are
-// counted in rounds and not in seconds, so that a busy host gets as far before each.
+// TestSweepSurvivesKills kills a sweep at random moments and resumes it each time: in the end
+// the log holds every block once, complete and in order. Moments are counted in calls, not in
+// seconds, so that a busy host gets equally far.
 func TestSweepSurvivesKills(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a real sweep; left out with -short")
@@ -52,8 +52,8 @@ func TestSweepSurvivesKills(t *testing.T) {
 	checkLog(t, run)
 }
 
-// TestKilledEarly: a sweep that is killed in its first search has written what an empty
-// kernel reads. What goes on later needs it to decide alike.
+// TestKilledEarly: a sweep that is killed in its first search has written the reading of an
+// empty kernel, which a resumed sweep needs for the same decisions.
 func TestKilledEarly(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a real sweep; left out with -short")
@@ -69,7 +69,7 @@ func TestKilledEarly(t *testing.T) {
 	}
 }
 
-// program is a path by which the test binary is the program.
+// program returns a path under which the test binary runs as the program.
 func program(t *testing.T) string {
 	t.Helper()
 	exe, err := os.Executable()
@@ -83,7 +83,7 @@ func program(t *testing.T) string {
 	return bin
 }
 
-// runUntil runs a command that dies as how says; finished is false then.
+// runUntil runs a command that dies by dieEnv, and reports whether it finished before.
 func runUntil(bin string, args []string, how string) (finished bool, err error) {
 	cmd := exec.Command(bin, args...)
 	cmd.Env = append(os.Environ(), steadyEnv+"=1", dieEnv+"="+how)

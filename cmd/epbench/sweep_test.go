@@ -14,8 +14,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// coversDemo reads the run of a sweep without flags: a row of every op for three token
-// counts.
+// coversDemo checks the run of a sweep without flags: its table has rows of every op for three
+// token counts.
 func coversDemo(t *testing.T, dir string) {
 	t.Helper()
 	l, err := reports.Load(dir)
@@ -41,14 +41,14 @@ func coversDemo(t *testing.T, dir string) {
 			covered[r.Key.Op][n] = true
 		}
 	}
-	for _, op := range []ep.Op{ep.Dispatch, ep.Combine, ep.Pair} { // what sweep tunes unasked
+	for _, op := range []ep.Op{ep.Dispatch, ep.Combine, ep.Pair} { // the ops of a sweep without --op
 		if len(covered[op]) < 3 {
 			t.Errorf("the table covers %d token counts of %s", len(covered[op]), op)
 		}
 	}
 }
 
-// cancelledAt is a context that ends when a file is there and holds text.
+// cancelledAt returns a context that ends when a file holds text.
 func cancelledAt(t *testing.T, file, text string) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
@@ -64,8 +64,8 @@ func cancelledAt(t *testing.T, file, text string) context.Context {
 	return ctx
 }
 
-// TestInterruptedSweep is Ctrl-C: exit 130, the way on named, and the way on
-// works.
+// TestInterruptedSweep: after Ctrl-C the exit code is 130, and the command that it prints goes
+// on with the sweep.
 func TestInterruptedSweep(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	ctx, cancel := context.WithCancel(t.Context())

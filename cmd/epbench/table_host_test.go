@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestChangedResultsAreIllegalUnlessAccepted: a row that came to change results
-// under a key that promises the same is found by lint and never looked up.
+// TestChangedResultsAreIllegalUnlessAccepted: under a key of full precision, lint finds a row
+// whose config changes results, and no look-up answers with it.
 func TestChangedResultsAreIllegalUnlessAccepted(t *testing.T) {
 	b, err := cpu.Open()
 	if err != nil {

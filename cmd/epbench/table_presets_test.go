@@ -12,10 +12,10 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// TestEmbeddedTablesAnswerPresets: dispatch and combine of every preset, on the machines
-// of the embedded tables, get a choice that can run there, by rows of their own or of
-// another shape; on four ranks every preset has rows of its own in one format at least.
-// That of 2 H100 has FP8 alone, up to 2,048 tokens.
+// TestEmbeddedTablesAnswerPresets: on the machine of each embedded table, dispatch and combine
+// of every preset get a legal config, from rows of their own shape or of another one. On four
+// ranks every preset has rows of its own for one dtype at least. The table of 2 H100 holds FP8
+// alone, up to 2,048 tokens.
 func TestEmbeddedTablesAnswerPresets(t *testing.T) {
 	set, err := table.Open(table.Locations{Embedded: embedded.FS()})
 	if err != nil {
@@ -23,7 +23,7 @@ func TestEmbeddedTablesAnswerPresets(t *testing.T) {
 	}
 	for _, src := range set.Sources() {
 		head := src.Table.Header
-		// Rows of earlier builds wait for their next sweep; whoever accepts them gets a choice.
+		// Rows of earlier builds count too.
 		host := table.Host{Machine: head.Machine, ABI: head.ABI, OtherKernels: true, Check: legality(head.Machine)}
 		for _, preset := range workloads.Presets() {
 			if preset.Name == "demo" {
@@ -46,12 +46,12 @@ func TestEmbeddedTablesAnswerPresets(t *testing.T) {
 	}
 }
 
-// answersAll asks for token counts and all routing classes; it reports whether rows of
-// the problem's own shape answered.
+// answersAll looks up token counts and all routing classes, and reports whether rows of the
+// problem's own shape answered.
 func answersAll(t *testing.T, tab *table.Table, host table.Host, p ep.Problem, counts []int) (own bool) {
 	p.Tokens, p.MaxTokens = 0, 8192
 	if p.Validate() != nil {
-		return false // a hidden size that FP8 cannot tile
+		return false // FP8 cannot tile this hidden size
 	}
 	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
 		for _, results := range []ep.Precision{ep.Full, ep.Reduced} {
@@ -71,8 +71,8 @@ func answersAll(t *testing.T, tab *table.Table, host table.Host, p ep.Problem, c
 	return own
 }
 
-// TestEmbeddedRowsOfTheseKernels: for DeepSeek-V3 on two GPUs rows of the kernels in this
-// program answer, without any that the caller must accept.
+// TestEmbeddedRowsOfTheseKernels: for DeepSeek-V3 on two GPUs, rows of this program's kernels
+// answer.
 func TestEmbeddedRowsOfTheseKernels(t *testing.T) {
 	tab, err := table.LoadFile(filepath.Join("..", "..", "tune", "table", "embedded", "data", "h200x2.json"), false)
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// TestTableExitCodes pins what scripts branch on; the messages are pinned in
-// testdata/script.
+// TestTableExitCodes pins the exit codes of table; testdata/script pins the messages.
 func TestTableExitCodes(t *testing.T) {
 	demo, err := filepath.Abs("../../testdata/tables/cpu-demo.json")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestVerifyInterrupted: Ctrl-C ends verify with how far it came.
+// TestVerifyInterrupted: after Ctrl-C verify prints how many cases ran.
 func TestVerifyInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -11,9 +11,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// TestWorkloadAndSweepSayOneClass: the class that workload prints is the class
-// under which a sweep of the same flags writes its rows, and under which bench
-// and lookup ask for them.
+// TestWorkloadAndSweepSayOneClass: workload prints the class under which a sweep of the same
+// flags writes its rows, and under which bench and table lookup look them up.
 func TestWorkloadAndSweepSayOneClass(t *testing.T) {
 	b, _, err := openBackend(t.Context(), "cpu")
 	if err != nil {
@@ -66,7 +65,7 @@ func TestWorkloadAndSweepSayOneClass(t *testing.T) {
 	}
 }
 
-// cellOf is what a table of one row says in a column.
+// cellOf returns the value in a column of a table with one row.
 func cellOf(t *rapid.T, table reports.Table, column string) any {
 	for i, c := range table.Columns {
 		if c.Name == column {

@@ -35,7 +35,7 @@ func newReplay() *cobra.Command {
 		Use:   "replay [RUN...]",
 		Short: "Run search strategies against recorded trials, without hardware",
 		Long: `Draw true times and noise from the trials of runs, from recordings of replay save, or
-from the synthetic landscapes of docs/search.md, and tune many times. The table says
+from the synthetic landscapes of docs/search-quality.md, and tune many times. The table says
 how much slower than the best config the winner is, how often a second tuning chooses
 another winner, and how far the reported time is off.`,
 		Example: `  epbench replay run --strategy all --budget 25,50,100

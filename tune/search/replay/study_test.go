@@ -36,7 +36,7 @@ func simulates(t *testing.T) {
 	}
 }
 
-// TestRaceReachesItsTargets: the targets are those of docs/search.md.
+// TestRaceReachesItsTargets holds race to 0.35 % regret, 40 % flips and 0.2 % bias.
 func TestRaceReachesItsTargets(t *testing.T) {
 	simulates(t)
 	t.Parallel()

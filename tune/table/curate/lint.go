@@ -40,7 +40,7 @@ const farEnd = 4
 const fewTried = 10
 
 // leastShare of the legal configs: with a tenth of them a search comes within 0.3 % of the
-// best in the mean, on synthetic landscapes (docs/search.md).
+// best in the mean, on synthetic landscapes (testdata/archive/records/search.md).
 const leastShare = 0.1
 
 // linter collects findings about the row at hand.

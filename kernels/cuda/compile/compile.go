@@ -23,9 +23,8 @@ import (
 // CacheEnv names the folder of compiled units; "off" keeps none.
 const CacheEnv = "EPBENCH_CACHE"
 
-// Compiler turns units into binaries for one architecture and remembers them on
-// disk. It needs libnvrtc and no GPU. It is safe for several goroutines and several
-// processes.
+// Compiler turns units into binaries for one architecture and remembers them on disk. It needs
+// libnvrtc and no GPU. Several goroutines and several processes may use it.
 type Compiler struct {
 	library *nvrtc.Library
 	arch    string
@@ -35,8 +34,8 @@ type Compiler struct {
 	network func() (*network, error) // opened when the first unit needs it
 }
 
-// NewCompiler opens libnvrtc. arch is ArchName's; every unit gets these defines
-// besides its own.
+// NewCompiler opens libnvrtc for an architecture that declare.ArchName names. Every unit gets
+// these defines besides its own.
 func NewCompiler(arch string, defines ...string) (*Compiler, error) {
 	l, err := nvrtc.Open()
 	if err != nil {
@@ -47,8 +46,8 @@ func NewCompiler(arch string, defines ...string) (*Compiler, error) {
 	return c, nil
 }
 
-// cacheFolder is the folder of compiled units, "" where there is none and none
-// can be made: then everything is compiled again.
+// cacheFolder returns the folder of compiled units. It is "" where there is none and none can be
+// made: then everything is compiled again.
 func cacheFolder() string {
 	dir := os.Getenv(CacheEnv)
 	if dir == "off" {
@@ -67,7 +66,7 @@ func cacheFolder() string {
 	return dir
 }
 
-// CompileAll gives the binaries of units, compiled side by side, in their order.
+// CompileAll returns the binaries of units in their order. It compiles several at once.
 func (c *Compiler) CompileAll(units ...declare.Unit) ([][]byte, error) {
 	out := make([][]byte, len(units))
 	var g errgroup.Group
@@ -81,8 +80,8 @@ func (c *Compiler) CompileAll(units ...declare.Unit) ([][]byte, error) {
 	return out, g.Wait()
 }
 
-// compile gives the binary of a unit. A source that does not compile is
-// the candidate's Failure.
+// Compile returns the binary of a unit. A source that does not compile is a Failure of the
+// candidate.
 func (c *Compiler) Compile(u declare.Unit) ([]byte, error) {
 	u.Defines = slices.Concat(u.Defines, c.defines)
 	key, err := u.Hash(c.arch, c.versions(u))
@@ -102,8 +101,8 @@ func (c *Compiler) Compile(u declare.Unit) ([]byte, error) {
 	return b.([]byte), err
 }
 
-// versions names what a unit's binary depends on besides its text: the compiler, and of
-// a unit that crosses hosts the bridge to NVSHMEM. Its errors come back from build.
+// versions names what a unit's binary depends on besides its text: the compiler and, for a unit
+// that crosses hosts, the bridge to NVSHMEM. It leaves errors to build.
 func (c *Compiler) versions(u declare.Unit) string {
 	out := "nvrtc " + c.library.Version()
 	if !u.CrossesHosts() {
@@ -117,8 +116,8 @@ func (c *Compiler) versions(u declare.Unit) string {
 	return out + " " + name
 }
 
-// build compiles a unit. It links a unit that crosses hosts to NVSHMEM. log holds the
-// messages of ptxas; those of the linker are dropped.
+// build compiles a unit, and links it to NVSHMEM if it crosses hosts. log holds the messages of
+// ptxas and not those of the linker.
 func (c *Compiler) build(u declare.Unit) (cubin []byte, log string, err error) {
 	headers, err := declare.Closure(u.Source)
 	if err != nil {
@@ -136,7 +135,7 @@ func (c *Compiler) build(u declare.Unit) (cubin []byte, log string, err error) {
 
 func (c *Compiler) file(key string) string { return filepath.Join(c.cache, key+".cubin") }
 
-// load is nil where nothing is kept.
+// load returns nil where nothing is kept.
 func (c *Compiler) load(key string) []byte {
 	if c.cache == "" {
 		return nil
@@ -148,8 +147,8 @@ func (c *Compiler) load(key string) []byte {
 	return b
 }
 
-// store writes by renaming, so that load finds a complete binary or nothing. Where
-// the disk is full nothing is kept.
+// store writes by renaming, so that load finds a complete binary or nothing. Where the disk is
+// full it keeps nothing.
 func (c *Compiler) store(key string, b []byte) {
 	if c.cache == "" {
 		return
@@ -158,7 +157,7 @@ func (c *Compiler) store(key string, b []byte) {
 	if err != nil {
 		return
 	}
-	defer os.Remove(f.Name()) // gone already when the rename worked
+	defer os.Remove(f.Name()) // already gone when the rename worked
 	_, err = f.Write(b)
 	if errors.Join(err, f.Close()) == nil {
 		_ = os.Rename(f.Name(), c.file(key))

@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// hostsProblem is two hosts of eight ranks.
+// hostsProblem has two hosts of eight ranks.
 func hostsProblem(d ep.DType) ep.Problem {
 	p := problem(ep.Pair, d)
 	p.Ranks, p.Nodes, p.Experts = 16, 2, 256
@@ -52,7 +52,7 @@ func TestLinkHosts(t *testing.T) {
 	}
 }
 
-// eachRoute is a config with every route that its kernel has.
+// eachRoute returns a config with every route that its kernel has.
 func eachRoute(c ep.Config) []ep.Config {
 	if c.Str("route") == "" {
 		return []ep.Config{c}

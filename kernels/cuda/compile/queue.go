@@ -10,12 +10,12 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/declare"
 )
 
-// manyCores is the least number of processors with which compiling what may
-// never be asked for leaves enough of them for what is.
+// manyCores is the least number of processors on which units are compiled ahead. With fewer,
+// units that no candidate may ever need would delay the ones that are needed now.
 const manyCores = 8
 
-// Queue compiles units side by side into the cache, about in the order they
-// were added, while something else goes on.
+// Queue compiles units into the cache, about in the order in which they were added, while
+// something else goes on.
 type Queue struct {
 	compiler *Compiler
 	seen     map[string]bool
@@ -33,8 +33,8 @@ func NewQueue(c *Compiler) *Queue {
 	return q
 }
 
-// Add has a unit compiled unless that was asked for before. Errors are left
-// for Prepare to report. One goroutine may call it.
+// Add compiles a unit unless it was added before. It leaves errors to Prepare. Only one
+// goroutine may call it.
 func (q *Queue) Add(u declare.Unit) {
 	key := u.Key()
 	if q.slots == nil || q.seen[key] {
@@ -50,7 +50,7 @@ func (q *Queue) Add(u declare.Unit) {
 	})
 }
 
-// Close drops what has not begun, and waits for what has.
+// Close drops units whose compilation has not begun, and waits for the others.
 func (q *Queue) Close() {
 	q.closed.Store(true)
 	q.running.Wait()

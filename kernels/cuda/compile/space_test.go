@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// compileConfigs varies the parameters of base that are compiled in: those of class
-// speed in every combination, the others one value at a time. Base comes first.
+// compileConfigs varies the parameters of base that are compiled in: parameters of class speed
+// in every combination, the others one value at a time. Base comes first.
 func compileConfigs(k kernels.Kernel, base ep.Config) []ep.Config {
 	out := []ep.Config{base}
 	for _, q := range k.Params {
@@ -42,11 +42,11 @@ type compiled struct {
 	family declare.Declaration
 	config ep.Config
 	unit   declare.Unit
-	def    bool // of the family's default config
+	def    bool // of the kernel's default config
 }
 
-// variants lists each distinct variant of a family's default space on a
-// problem once, the default's first; none where the default is illegal.
+// variants lists each distinct variant of a kernel's default space on a problem once, the
+// default's first. It lists none where the default is illegal.
 func variants(f declare.Declaration, m ep.Machine, p ep.Problem) ([]compiled, error) {
 	p.Layout = append(f.Kernel.Layouts, p.Layout)[0]
 	base := f.Kernel.DefaultConfig(m, p)
@@ -71,10 +71,10 @@ func variants(f declare.Declaration, m ep.Machine, p ep.Problem) ([]compiled, er
 	return out, nil
 }
 
-// machine is one on which the whole default space is legal.
+// machine makes the whole default space legal.
 var machine = ep.Machine{Backend: "cuda", Arch: "sm_90", SMs: 132, GPUs: 8, Link: "nv18"}
 
-// problem is DeepSeek-V3 on eight ranks.
+// problem returns the shape of DeepSeek-V3 on eight ranks.
 func problem(op ep.Op, d ep.DType) ep.Problem {
 	return ep.Problem{Op: op, Mode: ep.Graph, Ranks: 8, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8,
 		Tokens: 128, MaxTokens: 128, Dispatch: d, Combine: ep.BF16}

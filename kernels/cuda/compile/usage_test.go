@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// usage is what one kernel takes of an SM, as ptxas says.
+// usage holds what one kernel takes of an SM, as ptxas reports it.
 type usage struct {
 	Entry      string
 	Registers  int // a thread
@@ -29,8 +29,8 @@ var (
 	smemLine  = regexp.MustCompile(`(\d+) bytes smem`)
 )
 
-// parseUsage reads the log that ptxas writes under -v. Functions that are not
-// entry points are not listed: their registers count with their callers'.
+// parseUsage reads the log that ptxas writes under -v. It lists entry points alone: the registers
+// of other functions count with their callers'.
 func parseUsage(log string) ([]usage, error) {
 	var out []usage
 	var u usage
@@ -60,7 +60,7 @@ func parseUsage(log string) ([]usage, error) {
 	return out, nil
 }
 
-// digits reads what a pattern has already recognised.
+// digits converts what a pattern has already recognised.
 func digits(s string) int {
 	n, _ := strconv.Atoi(s)
 	return n

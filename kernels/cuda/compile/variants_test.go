@@ -20,13 +20,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// arches lists the architectures that every kernel must compile for. Tables are measured on
-// sm_90a, so every variant is compiled for it. To do the same for the others would take ten
-// minutes: they get the defaults, and the fewest variants that cover every parameter value.
+// arches lists the architectures for which every kernel must compile. Tables are measured on
+// sm_90a, for which every variant is compiled. To compile every variant for the others would
+// take ten minutes: they get the defaults, and the fewest variants that cover every parameter
+// value.
 var arches = []string{"sm_80", "sm_90a", "sm_100a"}
 
-// variantsFor are those of a space that an architecture is tried with. A default begins
-// the variants of its family and dtype.
+// variantsFor returns the variants of a space that are compiled for an architecture. A default
+// begins the variants of its kernel and dtype.
 func variantsFor(arch string, space []compiled) []compiled {
 	if arch == "sm_90a" {
 		return space
@@ -42,8 +43,8 @@ func variantsFor(arch string, space []compiled) []compiled {
 	return out
 }
 
-// covering takes the first variant and then, again and again, the one with the most
-// defines that none so far has.
+// covering takes the first variant and then, again and again, the one with the most defines that
+// none of the others has.
 func covering(all []compiled) []compiled {
 	seen := map[string]bool{}
 	fresh := func(x compiled) (n int) {
@@ -65,7 +66,7 @@ func covering(all []compiled) []compiled {
 	return out
 }
 
-// TestVariantsCover: every value that a family compiles in is among what every architecture gets.
+// TestVariantsCover: every architecture gets every value that a kernel compiles in.
 func TestVariantsCover(t *testing.T) {
 	space := defaultSpace(t)
 	few := variantsFor("sm_80", space)
@@ -90,8 +91,8 @@ func TestVariantsCover(t *testing.T) {
 	t.Logf("%d of %d variants have every value", len(few), len(space))
 }
 
-// defaultSpace lists each distinct variant of every family. Combine does not
-// see the format that tokens came in, so one stands for all.
+// defaultSpace lists each distinct variant of every kernel. Combine does not see the dtype in
+// which tokens came, so that one dtype stands for all.
 func defaultSpace(t *testing.T) []compiled {
 	t.Helper()
 	var out []compiled
@@ -118,8 +119,8 @@ func defaultSpace(t *testing.T) []compiled {
 	return out
 }
 
-// TestVariants compiles the default space without a GPU, prints what each kernel takes and a digest of its binary (see
-// sameBinaries), and fails when a default spills.
+// TestVariants compiles the default space without a GPU. It prints what each kernel takes and a
+// digest of its binary (see sameBinaries), and fails when a default spills.
 func TestVariants(t *testing.T) {
 	t.Setenv(CacheEnv, "off")
 	space := defaultSpace(t)
@@ -175,7 +176,7 @@ func compileOne(t *testing.T, c *Compiler, x compiled) string {
 	return out.String()
 }
 
-// TestCompileErrors: what the compiler says reaches the candidate's verdict.
+// TestCompileErrors: what the compiler reports reaches the candidate's failure.
 func TestCompileErrors(t *testing.T) {
 	c, err := NewCompiler("sm_90a")
 	if err != nil {
@@ -190,8 +191,7 @@ func TestCompileErrors(t *testing.T) {
 	}
 }
 
-// TestCompileCache: a second compiler finds what the first left, and a
-// truncated entry is not believed.
+// TestCompileCache: a second compiler finds what the first left, and ignores a truncated entry.
 func TestCompileCache(t *testing.T) {
 	t.Setenv(CacheEnv, t.TempDir())
 	c, err := NewCompiler("sm_90a")
@@ -218,8 +218,8 @@ func TestCompileCache(t *testing.T) {
 	}
 }
 
-// TestCompileAhead: what is asked for twice is compiled once, into the cache,
-// and closing waits for what has begun.
+// TestCompileAhead: a unit that is added twice is compiled once, into the cache, and closing
+// waits for what has begun.
 func TestCompileAhead(t *testing.T) {
 	t.Setenv(CacheEnv, t.TempDir())
 	c, err := NewCompiler("sm_90a")

@@ -19,25 +19,25 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Parts of the heap that activations alone have.
+// partGates is the part of the heap that activations alone have: the input rows.
 const partGates = "gates"
 
-// rotatedBytes is the size of all copies of a call's rows together: several times the L2
-// cache of any GPU. Each call works on the next copy. So its rows come from memory, and
-// its time can be compared with the memory's speed.
+// rotatedBytes is the size of all copies of a call's rows together: several times the L2 cache
+// of any GPU. Each call works on the next copy, so that its rows come from memory, and its time
+// can be compared with the memory's speed.
 const rotatedBytes = declare.FlushBytes
 
-// maxCopies bounds the copies of a small call, whose rows then stay in the L2 cache.
+// maxCopies bounds the copies for a small call, whose rows then stay in the L2 cache.
 const maxCopies = 64
 
-// activation is where the rows of a session of activations lie.
+// activation lays out the rows of a session of activations.
 type activation struct {
 	oracle *ref.Oracle
-	rows   int // that every buffer of a rank holds, some more than there are
+	rows   int // room of every buffer of a rank, some more than there are rows
 	copies int
 }
 
-// openActivation is nil for other ops.
+// openActivation returns nil for other ops.
 func openActivation(w *workloads.Workload, o *ref.Oracle) *activation {
 	if w.Problem.Op != ep.Activation {
 		return nil
@@ -51,8 +51,8 @@ func openActivation(w *workloads.Workload, o *ref.Oracle) *activation {
 	return a
 }
 
-// part names a copy of a heap part. Copy 0 has the part's own name; verification runs on
-// it.
+// part names a copy of a part of the heap. Copy 0 has the part's own name, and verification
+// uses it.
 func (a *activation) part(name string, number int) string {
 	if number %= a.copies; number > 0 {
 		return fmt.Sprintf("%s %d", name, number)
@@ -60,7 +60,7 @@ func (a *activation) part(name string, number int) string {
 	return name
 }
 
-// parts are inputs and outputs of a rank.
+// parts lists the inputs and outputs of a rank.
 func (a *activation) parts(p ep.Problem) []declare.Region {
 	groups := int64(dtype.Groups(p))
 	out := []declare.Region{
@@ -78,7 +78,7 @@ func (a *activation) parts(p ep.Problem) []declare.Region {
 	return out
 }
 
-// outputs lists the regions that a call writes. They are poisoned: all bits are 1.
+// outputs lists the poisoned regions that a call writes.
 func (a *activation) outputs(p ep.Problem, number int) []declare.Region {
 	l := dtype.Of(p.Dispatch, p.Hidden)
 	return []declare.Region{
@@ -87,7 +87,7 @@ func (a *activation) outputs(p ep.Problem, number int) []declare.Region {
 	}
 }
 
-// gates are the input rows of a rank, padding between groups included.
+// gates returns the input rows of a rank, with the padding between groups.
 func (a *activation) gates(w *workloads.Workload, rank int) []uint16 {
 	n, end := 2*w.Problem.Hidden, a.oracle.Dispatch(rank).End
 	out := make([]uint16, end*n)
@@ -97,7 +97,7 @@ func (a *activation) gates(w *workloads.Workload, rank int) []uint16 {
 	return out
 }
 
-// putActivation brings the inputs to a rank, whose GPU's thread this is, and does not wait.
+// putActivation copies the inputs to a rank on the thread of its GPU, and does not wait.
 func (s *session) putActivation(rank int) error {
 	d := s.activation.oracle.Dispatch(rank)
 	scales := make([]float32, len(d.Groups))
@@ -120,8 +120,8 @@ func (s *session) putActivation(rank int) error {
 		put(s.ranks, rank, declare.PartInputScale, scales))
 }
 
-// siluArgs are the arguments of call number n of a round. Limit and alpha are read by
-// clamped kernels alone.
+// siluArgs returns the arguments of call number n of a round. Only clamped kernels read limit
+// and alpha.
 func (s *session) siluArgs(rank, n int) C.EpSiluArgs {
 	clamp := ref.GptOss()
 	args := C.EpSiluArgs{

@@ -8,15 +8,15 @@ import (
 	"gorgonia.org/cu"
 )
 
-// arena is memory of a GPU in which heaps are laid out, one after another. It
-// stays when its heap goes: to take tens of gigabytes from the driver, and map
-// them on every other GPU, takes longer than most candidates.
+// arena is memory of a GPU in which heaps are laid out one after another. It outlives its heaps:
+// to take tens of gigabytes from the driver, and map them on every other GPU, takes longer than
+// most candidates.
 type arena struct {
 	base  cu.DevicePtr
 	bytes int64
 }
 
-// pool is idle memory.
+// pool holds idle memory.
 type pool[T any] []T
 
 // take removes and returns the smallest item of at least n bytes.
@@ -35,8 +35,8 @@ func (p *pool[T]) take(n int64, bytes func(T) int64) (item T, ok bool) {
 	return item, true
 }
 
-// take gives an arena of at least n bytes: an idle one, else a new one in place
-// of all idle ones.
+// take returns an arena of at least n bytes: an idle one, or a new one after it has freed all
+// idle ones.
 func (g *gpu) take(n int64) (*arena, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -57,7 +57,7 @@ func (g *gpu) take(n int64) (*arena, error) {
 	return a, nil
 }
 
-// freeIdle gives idle arenas back to the driver. The GPU's context is current.
+// freeIdle gives idle arenas back to the driver. The GPU's context must be current.
 func (g *gpu) freeIdle() (err error) {
 	g.arenas = slices.DeleteFunc(g.arenas, func(a *arena) bool {
 		if err != nil {
@@ -69,14 +69,14 @@ func (g *gpu) freeIdle() (err error) {
 	return err
 }
 
-// give ends the use of an arena.
+// give returns an arena to the idle ones.
 func (g *gpu) give(a *arena) {
 	g.mu.Lock()
 	g.arenas = append(g.arenas, a)
 	g.mu.Unlock()
 }
 
-// idle is how many bytes are in idle arenas.
+// idle returns how many bytes the idle arenas hold.
 func (g *gpu) idle() (n int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -86,12 +86,12 @@ func (g *gpu) idle() (n int64) {
 	return n
 }
 
-// leastStaging keeps sizes few, so that a buffer serves many.
+// leastStaging is the smallest staging buffer. With few different sizes a buffer serves many.
 const leastStaging = 1 << 20
 
-// takeStaging gives host memory of at least n bytes that the GPU can write. Like
-// an arena it stays when a session goes, since to pin it takes longer than to
-// fill it. The GPU's context is current.
+// takeStaging returns host memory of at least n bytes that the GPU can write. Like an arena it
+// outlives a session, since to pin it takes longer than to fill it. The GPU's context must be
+// current.
 func (g *gpu) takeStaging(n int) ([]byte, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -105,7 +105,7 @@ func (g *gpu) takeStaging(n int) ([]byte, error) {
 	return newHost(size)
 }
 
-// giveStaging ends the use of a buffer; nil is allowed.
+// giveStaging returns a buffer to the idle ones. b may be nil.
 func (g *gpu) giveStaging(b []byte) {
 	if len(b) == 0 {
 		return
@@ -115,7 +115,7 @@ func (g *gpu) giveStaging(b []byte) {
 	g.mu.Unlock()
 }
 
-// freeStaging gives idle buffers back.
+// freeStaging frees the idle buffers.
 func (g *gpu) freeStaging() {
 	for _, b := range g.staging {
 		freeHost(b)

@@ -21,11 +21,11 @@ type Options struct {
 	InputScale float32       // NVFP4's global input scale; 0 is 1
 	Drill      Drill
 
-	sms int // of each GPU to use, 0 for all: the time of racecheck grows with them
+	sms int // SMs to use of each GPU, 0 for all: racecheck takes longer with more
 }
 
-// DefaultDeadline is far above the skew of any round and far below the time
-// after which epbench takes the worker for hung.
+// DefaultDeadline is far above the skew of any round, and far below the time after which epbench
+// takes the worker for hung.
 const DefaultDeadline = time.Second
 
 // Backend runs our CUDA kernels on the GPUs of this host.
@@ -37,10 +37,10 @@ type Backend struct {
 	monitor *monitor
 }
 
-// Open takes every GPU that CUDA_VISIBLE_DEVICES shows.
+// Open opens every GPU that CUDA_VISIBLE_DEVICES shows.
 func Open(o Options) (*Backend, error) { return open(o, -1) }
 
-// open takes the GPU of that number alone, or all where it is below 0.
+// open opens GPU number only, or all GPUs where it is below 0.
 func open(o Options, only int) (*Backend, error) {
 	if o.Clock == "" {
 		o.Clock = clockChain
@@ -53,7 +53,7 @@ func open(o Options, only int) (*Backend, error) {
 		o.Deadline = DefaultDeadline
 	}
 	if o.Deadline < time.Millisecond {
-		return nil, fmt.Errorf("deadline: %v is below 1ms, the skew between ranks", o.Deadline)
+		return nil, fmt.Errorf("deadline: %v is below 1ms, the skew between ranks; use 1ms or more", o.Deadline)
 	}
 	if o.InputScale == 0 {
 		o.InputScale = 1
@@ -92,7 +92,7 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// Beside implements kernels.ProductRunner.
+// Products implements kernels.ProductRunner.
 func (b *Backend) Products() []string { return []string{ep.Gemm, ep.Copy, ep.Step} }
 
 // Precompile implements kernels.Precompiler.
@@ -100,7 +100,7 @@ func (b *Backend) Precompile(p ep.Problem, configs []ep.Config) {
 	for _, c := range configs {
 		of, err := candidateUnits(b.machine, p, c)
 		if err != nil {
-			continue // Prepare will say it
+			continue // Prepare will report it
 		}
 		for _, u := range of {
 			b.node.ahead.Add(u)
@@ -108,7 +108,7 @@ func (b *Backend) Precompile(p ep.Problem, configs []ep.Config) {
 	}
 }
 
-// Open implements kernels.Backend. Memory is taken when a candidate needs it.
+// Open implements kernels.Backend. It takes no memory before a candidate needs it.
 func (b *Backend) Open(_ context.Context, w *workloads.Workload) (kernels.Session, error) {
 	if err := w.Problem.Validate(); err != nil {
 		return nil, err
@@ -122,8 +122,7 @@ func (b *Backend) Open(_ context.Context, w *workloads.Workload) (kernels.Sessio
 	return newSession(b, w)
 }
 
-// checkPeers wants every two GPUs that have ranks to address each other, in both
-// directions.
+// checkPeers checks that every two GPUs with ranks can address each other, in both directions.
 func (b *Backend) checkPeers(ranks int) error {
 	used := min(ranks, len(b.node.gpus))
 	for i := range used {
@@ -136,14 +135,13 @@ func (b *Backend) checkPeers(ranks int) error {
 	return nil
 }
 
-// emptyFold calls in each of emptyRounds rounds give a steady reading in a few
-// milliseconds.
+// emptyFold calls in each of emptyRounds rounds give a steady reading within a few milliseconds.
 const (
 	emptyFold   = 20
 	emptyRounds = 20
 )
 
-// Empty implements kernels.Clocker, in graph mode on every GPU: the median
+// Empty implements kernels.Clocker. It runs in graph mode on every GPU and returns the median
 // round of the slowest rank.
 func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 	ranks := min(len(b.node.gpus), declare.MaxRanks)

@@ -12,14 +12,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// clockStamp is the clock of rounds beside a product: device time from the start of
-// both streams to the end of the last.
+// clockStamp is the clock of rounds beside a product: device time from the start of both streams
+// to the end of the last.
 const clockStamp = "stamp"
 
 // outlasts is how many times as long as a call its share of the product takes.
 const outlasts = 2
 
-// besideLaunches is how many launches of the product run beside a verification.
+// besideLaunches returns how many launches of the product run beside a verification.
 func (s *session) besideLaunches() int {
 	if s.beside == nil {
 		return 0
@@ -27,7 +27,7 @@ func (s *session) besideLaunches() int {
 	return max(s.beside.share, 1)
 }
 
-// arrange is how a candidate's calls and the product are put together.
+// arrange returns how a candidate's calls and the product run together.
 func (s *session) arrange(k *candidate) arrangement {
 	a := arrangement{way: overlapped, share: s.beside.share, left: s.leaves(k)}
 	switch {
@@ -44,9 +44,9 @@ func (s *session) arrange(k *candidate) arrangement {
 	return a
 }
 
-// leaves is how many SMs the product is planned for at most beside a candidate: those that
-// the calls leave, as engines tell their libraries. Where calls take more than half of the
-// GPU it is planned for all, since it is short of SMs only while they run.
+// leaves returns how many SMs the product is planned for beside a candidate: the SMs that the
+// calls leave, as engines tell their libraries. It returns 0, all SMs, where calls take more
+// than half of the GPU: the product is short of SMs only while they run.
 func (s *session) leaves(k *candidate) int {
 	all, taken := s.ranks.local[0].gpu.sms, k.sms()
 	if s.beside.of.Kind == ep.Copy || 2*taken > all {
@@ -55,7 +55,7 @@ func (s *session) leaves(k *candidate) int {
 	return all - taken
 }
 
-// sms is the largest grid of a candidate's calls.
+// sms returns the largest grid of a candidate's calls.
 func (c *candidate) sms() (most int) {
 	for op, k := range c.calls {
 		if op == c.op || c.op == ep.Pair {
@@ -93,7 +93,7 @@ func (s *session) runBeside(ctx context.Context, k *candidate, spec kernels.RunS
 	return kernels.Rounds{Clock: clockStamp, Fold: spec.Fold, Seconds: t.Seconds(s.problem.Objective), MHz: mhz, Notes: notes, Beside: t}, nil
 }
 
-// together runs a program's rounds.
+// together runs a program's rounds and returns their readings.
 func (s *session) together(ctx context.Context, p *program, rounds int) (*ep.BesideRounds, error) {
 	t := &ep.BesideRounds{Amount: s.beside.amount()}
 	if left := p.timing.beside.left; left > 0 {
@@ -123,12 +123,12 @@ func (s *session) together(ctx context.Context, p *program, rounds int) (*ep.Bes
 	return t, nil
 }
 
-// sizingRounds give a steady median of what is sized.
+// sizingRounds is enough for a steady median of what is sized.
 const sizingRounds = 5
 
-// sizeProduct decides once a session how much of the product belongs to a call: what
-// takes outlasts times as long as the problem's default config, of whole launches, and for
-// a pair in phases at least two. Any other config would make costs depend on which one a
+// sizeProduct decides, once a session, how much of the product belongs to a call: enough whole
+// launches to take outlasts times as long as a call of the problem's default config, and at
+// least two for a pair in phases. With any other config, costs would depend on which config a
 // session runs first.
 func (s *session) sizeProduct(ctx context.Context) error {
 	b := s.beside
@@ -165,7 +165,7 @@ func (s *session) sizeProduct(ctx context.Context) error {
 	return nil
 }
 
-// defaultProgram runs calls of the problem's default config by themselves.
+// defaultProgram runs calls of the problem's default config alone.
 func (s *session) defaultProgram(ctx context.Context) (*program, error) {
 	c, err := kernels.Default(declare.AllKernels(), s.backend.machine, s.problem, 0)
 	if err != nil {
@@ -185,7 +185,7 @@ func (s *session) defaultProgram(ctx context.Context) (*program, error) {
 	return p, nil
 }
 
-// pass is how long one pass over the product takes alone, the slowest rank's median.
+// pass returns how long one pass over the product takes alone: the slowest rank's median.
 func (s *session) pass(ctx context.Context) (float64, error) {
 	alone, err := s.timePasses(ctx, s.beside, 0)
 	if err != nil {
@@ -194,8 +194,8 @@ func (s *session) pass(ctx context.Context) (float64, error) {
 	return kernels.Rounds{Seconds: alone}.MedianOfSlowest(), nil
 }
 
-// timePasses times whole passes over a product alone, as planned for so many SMs: seconds
-// by round and rank.
+// timePasses times whole passes over a product alone, planned for so many SMs. It returns
+// seconds by round and rank.
 func (s *session) timePasses(ctx context.Context, b *products, sms int) ([][]float64, error) {
 	a := arrangement{way: onlyProduct, share: b.passes(), left: sms}
 	t := timing{op: empty, mode: s.problem.Mode, clock: clockChain, fold: 1, beside: a}
@@ -203,8 +203,8 @@ func (s *session) timePasses(ctx context.Context, b *products, sms int) ([][]flo
 	return alone, err
 }
 
-// besideRounds times the product by itself and, of an experiment, within it: by round and
-// rank.
+// besideRounds times the product alone and, in an experiment, beside its load. It returns
+// seconds by round and rank.
 func (s *session) besideRounds(ctx context.Context, t timing, x extras, rounds int) (alone, within [][]float64, err error) {
 	p, err := newProgram(s.ranks, newSchedule(t), nil, s.ranks.args, x)
 	if err != nil {
@@ -225,7 +225,7 @@ func (s *session) besideRounds(ctx context.Context, t timing, x extras, rounds i
 	return alone, within, err
 }
 
-// runOnce runs code that times nothing.
+// runOnce runs steps that time nothing.
 func runOnce(c *cSteps) error {
 	_, err := c.run(context.Background(), batch{rounds: 1, window: 1, limit: int64(time.Minute)})
 	return err

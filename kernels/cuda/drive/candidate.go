@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// call is what one op of a candidate launches on every rank.
+// call holds what one op of a candidate launches on every rank.
 type call struct {
 	declaration declare.Declaration
 	config      ep.Config
@@ -22,7 +22,7 @@ type call struct {
 	module      *module
 }
 
-// part lists the launches of a half of the call.
+// part returns the indices of the launches in a half of the call.
 func (k *call) part(h callHalf) []int {
 	var out []int
 	for i := range k.launches {
@@ -33,7 +33,7 @@ func (k *call) part(h callHalf) []int {
 	return out
 }
 
-// candidate is a prepared config.
+// A candidate is a prepared config.
 type candidate struct {
 	config   ep.Config
 	op       ep.Op
@@ -41,11 +41,11 @@ type candidate struct {
 	programs map[timing]*program
 }
 
-// ops are those of a candidate, in the order they run.
+// ops lists the ops that a candidate may have, in the order in which they run.
 var ops = []ep.Op{ep.Dispatch, ep.Combine, ep.Activation}
 
-// opConfigs is the config that each op of a candidate runs with. A combine
-// alone follows the dispatch that its family names.
+// opConfigs returns the config with which each op of a candidate runs. A combine alone follows
+// the dispatch that its declaration names.
 func opConfigs(m ep.Machine, p ep.Problem, c ep.Config) (map[ep.Op]ep.Config, error) {
 	switch p.Op {
 	case ep.Dispatch, ep.Activation:
@@ -58,8 +58,8 @@ func opConfigs(m ep.Machine, p ep.Problem, c ep.Config) (map[ep.Op]ep.Config, er
 	return map[ep.Op]ep.Config{ep.Dispatch: d, ep.Combine: c}, err
 }
 
-// newCandidate finds families and launches; it touches no GPU. The error says
-// why the config is illegal.
+// newCandidate finds declarations and launches. It touches no GPU. Its error says why the config
+// is illegal.
 func newCandidate(m ep.Machine, p ep.Problem, c ep.Config) (*candidate, error) {
 	if err := kernels.CheckConfig(declare.AllKernels(), m, p, c); err != nil {
 		return nil, err
@@ -92,11 +92,11 @@ func (c *candidate) takesCast() bool {
 	return k != nil && declare.TakesCast(k.config)
 }
 
-// state is the memory that the candidate's calls work on.
+// state returns the memory that the candidate's calls use.
 func (c *candidate) state() declare.State { return stateOf(c.calls) }
 
-// stateOf is the memory that calls of a candidate work on: that of the combine, which may
-// hold more than its dispatch asks for.
+// stateOf returns the memory that the calls of a candidate use. It is the memory of the combine,
+// which may have more regions than its dispatch asks for.
 func stateOf(calls map[ep.Op]*call) declare.State {
 	for _, op := range []ep.Op{ep.Activation, ep.Combine} {
 		if k := calls[op]; k != nil {
@@ -106,8 +106,8 @@ func stateOf(calls map[ep.Op]*call) declare.State {
 	return calls[ep.Dispatch].declaration.State
 }
 
-// phased reports whether every call sends and receives in kernels of its own. Beside a
-// product these hold no SMs while messages are in flight.
+// phased reports whether every call sends and receives in kernels of its own. Beside a product
+// such calls hold no SMs while messages are in flight.
 func (c *candidate) phased() bool {
 	for op, k := range c.calls {
 		if (len(k.launches) < 2 || k.declaration.Together) && (op == c.op || c.op == ep.Pair) {
@@ -117,7 +117,7 @@ func (c *candidate) phased() bool {
 	return true
 }
 
-// candidateUnits are the binaries that a config will need.
+// candidateUnits returns the binaries that a config needs.
 func candidateUnits(m ep.Machine, p ep.Problem, c ep.Config) ([]declare.Unit, error) {
 	k, err := newCandidate(m, p, c)
 	if err != nil {
@@ -132,8 +132,8 @@ func candidateUnits(m ep.Machine, p ep.Problem, c ep.Config) ([]declare.Unit, er
 	return out, nil
 }
 
-// load compiles and loads the candidate's binaries, and prepares every launch on
-// every GPU that has a rank.
+// load compiles and loads the candidate's binaries, and prepares every launch on every GPU that
+// has a rank.
 func (c *candidate) load(r *rankSet) error {
 	for _, op := range ops {
 		k := c.calls[op]
@@ -158,8 +158,8 @@ func (c *candidate) load(r *rankSet) error {
 	return nil
 }
 
-// checkResident prepares a launch. It refuses one whose blocks cannot all be
-// resident beside those of the other ranks on the same GPU.
+// checkResident prepares a launch. It refuses a launch whose blocks cannot all be resident
+// together with those of the other ranks on the same GPU.
 func checkResident(r *rankSet, l declare.Launch, entries []cu.Function) error {
 	ranks := map[*gpu]int{}
 	for _, s := range r.local {

@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Copy times a probe on all GPUs at once, by the clock chain: seconds of the slowest rank,
-// one for each round. A round is the mean of several copies.
+// Copy times a probe on all GPUs at once by the clock chain. It returns the seconds of the
+// slowest rank for each round. A round is the mean of several copies.
 func (b *Backend) Copy(ctx context.Context, p declare.CopyProbe, rounds int) ([]float64, error) {
 	ranks := min(len(b.node.gpus), declare.MaxRanks)
 	if err := p.Check(b.node.gpus[0].sms); err != nil {
@@ -45,7 +45,7 @@ func (b *Backend) Copy(ctx context.Context, p declare.CopyProbe, rounds int) ([]
 	return slowestOf(times), err
 }
 
-// copyFold copies make up a round.
+// copyFold is the number of copies in a round.
 const copyFold = 4
 
 func copyCall(r *rankSet, p declare.CopyProbe, memory declare.State) (*call, error) {

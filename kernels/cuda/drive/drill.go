@@ -9,12 +9,12 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/declare"
 )
 
-// Drill is a fault that is built in on purpose, to see that it is found and
-// reported. The zero Drill does nothing.
+// A Drill is a fault that is built in on purpose, to see that it is found and reported. The zero
+// Drill does nothing.
 type Drill struct {
-	Rank   int           // who misbehaves
-	Delay  time.Duration // it sleeps this long before each kernel
-	Drop   int           // it never signals this expert, counted from 1; 0 for none
+	Rank   int           // the rank that misbehaves
+	Delay  time.Duration // the rank sleeps this long before each kernel
+	Drop   int           // the rank never signals this expert, counted from 1; 0 for none
 	Config string        // only candidates whose key contains this
 }
 

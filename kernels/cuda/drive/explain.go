@@ -15,20 +15,21 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// explainCalls are the calls that the product of an experiment belongs to.
+// explainCalls is the number of calls whose share of the product an experiment runs.
 const explainCalls = 8
 
-// scratchBytes is the most that a load moves on from; what is more goes round.
+// scratchBytes is the most memory, in bytes, that a load moves before it begins again.
 const scratchBytes = 256 << 20
 
-// Explain implements kernels.Explainer. Of SMs taken there are two experiments: the
-// library plans for those that are left, where they are a quarter of the GPU or more, and
-// blocks hold as many and do nothing, for each call as long as it takes alone. As long as
-// it takes beside the product would be too long: most of that its blocks wait for SMs and
-// hold none. Of bandwidth taken there are two: a copy engine moves the call's bytes to the
-// next rank and takes no SM, and blocks on as many SMs move them. The last one takes both,
-// so that what it adds to holding is the bandwidth's. Each experiment has the product
-// alone in its own rounds.
+// Explain implements kernels.Explainer. Each experiment replaces the calls beside the product by
+// a load that takes one thing from it, and times the product alone in the same rounds:
+//
+//   - SMs, by plan: the library plans for the SMs that the calls leave, where they leave a
+//     quarter of the GPU or more.
+//   - SMs, by blocks: as many blocks hold SMs and do nothing, for as long as a call takes alone.
+//     Its time beside the product would be too long: then its blocks mostly wait for SMs.
+//   - bandwidth, by a copy engine: it moves a call's bytes to the next rank and takes no SM.
+//   - both: as many blocks move these bytes. Compared with holding, the difference is bandwidth.
 func (s *session) Explain(ctx context.Context, c ep.Config, rounds int) ([]kernels.Effect, error) {
 	if s.beside == nil || s.beside.of.Kind != ep.Gemm {
 		return nil, fmt.Errorf("beside: %q; an explanation needs gemm", s.problem.Beside)
@@ -53,18 +54,18 @@ func (s *session) Explain(ctx context.Context, c ep.Config, rounds int) ([]kerne
 	return x.all(ctx, calls)
 }
 
-// experiments are the loads of one candidate.
+// experiments holds what the loads for one candidate need.
 type experiments struct {
 	*session
 	rounds  int
-	sms     int // of the candidate's largest grid
-	ns      int // that a call takes alone
-	bytes   int // that a call of the busiest rank sends
+	sms     int // the candidate's largest grid
+	ns      int // a call's time alone
+	bytes   int // what the busiest rank sends in a call
 	scratch []cu.DevicePtr
 	entries map[string][]cu.Function
 }
 
-// calls is the product beside the candidate itself.
+// calls times the product beside the candidate itself.
 func (x *experiments) calls(ctx context.Context, k *candidate) (e kernels.Effect, err error) {
 	// Planned for all SMs, as beside the loads.
 	p, err := x.program(k, arrangement{way: overlapped, share: x.beside.share}, explainCalls)
@@ -88,14 +89,14 @@ func slowestOf(rounds [][]float64) []float64 {
 	return out
 }
 
-// take gives the loads as many SMs and bytes as the candidate uses.
+// take sets the SMs and bytes of the loads to those of the candidate.
 func (x *experiments) take(k *candidate) {
 	x.sms = k.sms()
 	x.bytes = int(x.workload.BytesOp(x.problem.Op, workloads.Dedup))
 	x.bytes = max(16, min(x.bytes, scratchBytes/explainCalls)/16*16)
 }
 
-// scratchMemory holds what loads move and where it goes, on every rank.
+// scratchMemory allocates, on every rank, what loads move and where they move it.
 func (x *experiments) scratchMemory() error {
 	m, err := x.ranks.node.load(declare.Unit{Source: declare.BesideSource})
 	if err != nil {
@@ -125,7 +126,7 @@ func (x *experiments) scratchMemory() error {
 	return nil
 }
 
-// shared is so much shared memory that a block has its SM for itself.
+// shared returns so much shared memory that a block has its SM for itself.
 func (x *experiments) shared() int {
 	least := x.ranks.local[0].gpu.shared
 	for _, s := range x.ranks.local {
@@ -140,7 +141,7 @@ func (x *experiments) close() {
 	}
 }
 
-// all measures the loads behind the calls themselves.
+// all returns the effects of the calls and then of each load.
 func (x *experiments) all(ctx context.Context, calls kernels.Effect) ([]kernels.Effect, error) {
 	near := func(rank int) cu.DevicePtr { return x.scratch[rank] }
 	behind := func(rank int) cu.DevicePtr { return x.scratch[rank] + cu.DevicePtr(explainCalls*x.bytes) }
@@ -179,8 +180,8 @@ func (x *experiments) all(ctx context.Context, calls kernels.Effect) ([]kernels.
 	return out, nil
 }
 
-// effect times the calls' share of the product alone and, in the same rounds, beside a
-// load for each call or as planned for so many SMs.
+// effect times the calls' share of the product alone and, in the same rounds, beside a load for
+// each call or planned for so many SMs.
 func (x *experiments) effect(ctx context.Context, name string, l *syntheticLoad, sms int) (e kernels.Effect, err error) {
 	a := arrangement{way: loaded, share: x.beside.share, left: sms, load: l != nil}
 	t := timing{op: empty, mode: x.problem.Mode, clock: clockChain, fold: explainCalls, beside: a}

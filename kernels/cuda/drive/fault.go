@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// faultRecord is the EpFault that a kernel wrote when it gave up waiting.
+// faultRecord is the EpFault of a kernel that gave up waiting.
 type faultRecord struct {
 	rank   int
 	phase  int
@@ -18,7 +18,7 @@ type faultRecord struct {
 	got    uint64
 }
 
-// phases spell EpPhase.
+// phases spells EpPhase.
 var phases = map[int]string{
 	1: "the start alignment",
 	2: "dispatch_async",
@@ -47,13 +47,13 @@ func (f faultRecord) sentence() string {
 	return b.String()
 }
 
-// neverBegan reports whether all ranks that gave up waited in a start alignment.
+// neverBegan reports whether every rank that gave up waited in a start alignment.
 func neverBegan(faults []faultRecord) bool {
 	return len(faults) > 0 && !slices.ContainsFunc(faults, func(f faultRecord) bool { return phases[f.phase] != phases[1] })
 }
 
-// hangReason puts the records of all ranks into one line. The first sentence names
-// the cause: ranks that waited at the next alignment for the others come last.
+// hangReason puts the records of all ranks into one line. The cause comes first: ranks that
+// waited for the others at the next alignment come last.
 func hangReason(faults []faultRecord, deadline time.Duration) string {
 	var first, last []string
 	for _, f := range faults {

@@ -9,8 +9,8 @@ import (
 	"gorgonia.org/cu"
 )
 
-// gather downloads pieces of a part, each of so many bytes, from these offsets. The copies
-// are queued together. The next gather of the part overwrites the result.
+// gather downloads pieces of a part, each of the same size, from these offsets. It queues all
+// copies together. The next gather of the part overwrites the result.
 func (r *rankSet) gather(rank int, part string, offsets []int, bytes int) ([][]byte, error) {
 	if len(offsets) == 0 {
 		return nil, nil
@@ -39,11 +39,11 @@ func (r *rankSet) gather(rank int, part string, offsets []int, bytes int) ([][]b
 	return out, nil
 }
 
-// mostStaging bounds the pinned memory of a part. What needs more is copied through the
-// driver's own, which is slower.
+// mostStaging bounds the pinned memory of a part. Larger parts are copied through the driver's
+// own memory, which is slower.
 const mostStaging = 256 << 20
 
-// stage is host memory into which a part is gathered: pinned, so that the GPU can write it.
+// stage returns host memory for the pieces of a part. It is pinned, so that the GPU can write it.
 func (s *localRank) stage(part string, need int) ([]byte, error) {
 	if need > mostStaging {
 		return make([]byte, need), nil

@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// crewSession is one workload on all ranks of a crew.
+// groupSession is one workload on all ranks of a rankGroup.
 type groupSession struct {
 	*rankGroup
 	problem ep.Problem
@@ -22,9 +22,9 @@ type groupSession struct {
 	again   int // runs that began again and are not in the notes yet
 }
 
-// Prepare implements kernels.Session. Rank 0 compiles first, so that ranks which share
-// its cache find the binary there. Memory is taken by all ranks together: a rank that
-// lacks it has to say so before, since the others would wait for it without a deadline.
+// Prepare implements kernels.Session. Rank 0 compiles first, so that ranks that share its cache
+// find the binary there. All ranks check their memory before any takes it: taking is collective,
+// and the others would wait without a deadline for a rank that lacks memory.
 func (s *groupSession) Prepare(_ context.Context, c ep.Config) error {
 	units, err := candidateUnits(s.first.backend.machine, s.problem, c)
 	if err != nil {
@@ -65,9 +65,8 @@ func (s *groupSession) Run(_ context.Context, c ep.Config, spec kernels.RunSpec)
 	return out, nil
 }
 
-// attempt performs a task that launches kernels, and recovers after a failure. Where
-// every rank that gave up waited in a start alignment the task is done once more, as in
-// session.attempt.
+// attempt performs a task that launches kernels, and recovers after a failure. It repeats the
+// task once if every rank that gave up waited in a start alignment, as session.attempt does.
 func (s *groupSession) attempt(t task) ([]answer, error) {
 	all, err := s.ask(t)
 	if err != nil && neverBegan(faultsOf(all)) {
@@ -90,9 +89,9 @@ func (s *groupSession) attempt(t task) ([]answer, error) {
 	return nil, err
 }
 
-// recover makes the memory of all ranks usable after a failure, when every rank has left
-// its kernels. The ranks first wait for every put that is still on its way: a signal that
-// landed in memory filled anew would count for a call that it does not belong to.
+// recover makes the memory of all ranks usable after a failure, when every rank has left its
+// kernels. The ranks first wait for every put that is still on its way: a signal that arrived in
+// memory filled anew would count for a later call.
 func (s *groupSession) recover() error {
 	if _, err := s.ask(task{Settle: true}); err != nil {
 		return err
@@ -108,7 +107,7 @@ func (s *groupSession) Verify(_ context.Context, c ep.Config) (kernels.Compariso
 	if _, err := s.attempt(task{Verify: &c}); err != nil {
 		return kernels.Comparison{}, err
 	}
-	running := time.Since(start).Seconds() // and filling
+	running := time.Since(start).Seconds() // filling included
 	configs, err := opConfigs(s.first.backend.machine, s.problem, c)
 	if err != nil {
 		return kernels.Comparison{}, err
@@ -143,7 +142,7 @@ func (s *groupSession) Probe(rank, token, k int) ([]uint16, error) {
 	return s.outputs.Probe(rank, token, k)
 }
 
-// Close implements kernels.Session. A session that was opened later is left alone.
+// Close implements kernels.Session. It leaves alone a session that was opened later.
 func (s *groupSession) Close() error {
 	if s.opened != s {
 		return nil

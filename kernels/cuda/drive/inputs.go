@@ -12,9 +12,9 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/declare"
 )
 
-// upload brings the inputs to every rank. Every verification does that anew, since a
-// kernel that is wrong may have written to them. The tokens, 59 MB of DeepSeek-V3's shape
-// at 4,096 tokens, come from a copy on the GPU after the first time.
+// upload brings the inputs to every rank. Every verification does that again, since a wrong
+// kernel may have written to them. After the first time, the tokens (59 MB of DeepSeek-V3's
+// shape at 4,096 tokens) come from a copy on the GPU.
 func (s *session) upload() error {
 	if s.copies == nil {
 		s.copies = make([]cu.DevicePtr, len(s.ranks.local))
@@ -24,12 +24,12 @@ func (s *session) upload() error {
 		put = s.putActivation
 	}
 	return sideBySide(len(s.ranks.local), func(rank int) error {
-		// The streams of calls do not wait for the stream of copies: the host does.
+		// The streams of calls do not wait for the stream of copies, so the host waits.
 		return s.ranks.local[rank].gpu.do(func() error { return cmp.Or(put(rank), cu.Synchronize()) })
 	})
 }
 
-// putInputs brings the inputs to a rank, whose GPU's thread this is, and does not wait.
+// putInputs copies the inputs to a rank on the thread of its GPU, and does not wait.
 func (s *session) putInputs(rank int) error {
 	in := s.workload.Ranks[s.workload.Batch(s.ranks.rankOf(rank))]
 	return cmp.Or(
@@ -41,20 +41,20 @@ func (s *session) putInputs(rank int) error {
 		put(s.ranks, rank, declare.PartBias, declare.Bias(s.problem.Hidden)))
 }
 
-// castTokens are the tokens of one rank, cast by the caller.
+// castTokens holds the tokens of one rank, cast by the caller.
 type castTokens struct{ payload, scales []byte }
 
 // castAll casts the tokens of every rank as the oracle does.
 func (s *session) castAll() []castTokens {
 	out := make([]castTokens, len(s.ranks.local))
-	_ = sideBySide(len(out), func(rank int) error { // to cast cannot fail
-		out[rank].payload, out[rank].scales = s.oracle.Cast(s.ranks.rankOf(rank))
+	_ = sideBySide(len(out), func(i int) error { // casting cannot fail
+		out[i].payload, out[i].scales = s.oracle.Cast(s.ranks.rankOf(i))
 		return nil
 	})
 	return out
 }
 
-// putCast brings a rank the tokens that its caller cast, once a candidate takes them.
+// putCast copies tokens that the caller cast to a rank, once a candidate takes them.
 func (s *session) putCast(rank int) error {
 	if s.cast == nil {
 		return nil
@@ -63,7 +63,7 @@ func (s *session) putCast(rank int) error {
 	return cmp.Or(put(s.ranks, rank, declare.PartCast, of.payload), put(s.ranks, rank, declare.PartCastScales, of.scales))
 }
 
-// putTokens brings a rank its tokens, and keeps a copy of them beside its heap.
+// putTokens copies the tokens to a rank, and keeps a copy of them outside its heap.
 func (s *session) putTokens(rank int) error {
 	data := s.tokens[rank]
 	if len(data) == 0 {
@@ -80,12 +80,12 @@ func (s *session) putTokens(rank int) error {
 	var err error
 	if s.copies[rank], err = cu.MemAlloc(bytes); err != nil {
 		s.copies[rank] = 0
-		return nil // no room for a copy: the next upload comes from host memory too
+		return nil // no room for a copy: the next upload comes from host memory again
 	}
 	return copyOnGPU(rank, s.copies[rank], to, bytes)
 }
 
-// copyOnGPU copies within a rank's GPU, whose thread this is, and does not wait.
+// copyOnGPU copies within a rank's GPU on its thread, and does not wait.
 func copyOnGPU(rank int, to, from cu.DevicePtr, bytes int64) error {
 	if err := cu.MemcpyDtoD(to, from, bytes); err != nil {
 		return fmt.Errorf("rank %d: copy inputs: %w", rank, err)
@@ -93,7 +93,7 @@ func copyOnGPU(rank int, to, from cu.DevicePtr, bytes int64) error {
 	return nil
 }
 
-// freeCopies gives the copies of the tokens back.
+// freeCopies frees the copies of the tokens.
 func (s *session) freeCopies() {
 	for rank, at := range s.copies {
 		if at != 0 {

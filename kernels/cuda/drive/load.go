@@ -11,20 +11,21 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/declare"
 )
 
-// load replaces one call beside the product in an experiment. It takes SMs or bandwidth.
+// syntheticLoad takes the place of a call beside the product in an experiment. It takes SMs or
+// bandwidth.
 type syntheticLoad struct {
 	entry  []cu.Function // by GPU
 	sms    int
 	shared int
-	ns     int  // each block stays for so long
-	bytes  int  // that are moved, 0 for none
-	engine bool // a copy engine moves them to the next rank, and no SM is taken
+	ns     int  // how long each block stays
+	bytes  int  // how much it moves, 0 for nothing
+	engine bool // a copy engine moves the bytes to the next rank and takes no SM
 	from   func(rank int) cu.DevicePtr
 	to     func(rank int) cu.DevicePtr
 }
 
-// write adds the load in the place of call n on a writer's rank. Each moves bytes of its
-// own, since what moved before may lie in the L2 cache.
+// write adds the load in the place of call n on a writer's rank. Each load moves bytes of its
+// own, since bytes that were moved before may lie in the L2 cache.
 func (l *syntheticLoad) write(w *writer, n int) {
 	at := cu.DevicePtr(n * l.bytes)
 	if l.engine {
@@ -40,7 +41,7 @@ func (l *syntheticLoad) write(w *writer, n int) {
 	}
 	threads := declare.MaxThreads
 	if l.bytes == 0 {
-		threads = declare.Warp // holds an SM as well
+		threads = declare.Warp // one warp holds an SM as well
 	}
 	w.kernel(l.entry, l.sms, threads, a).shared = C.uint32_t(l.shared)
 }

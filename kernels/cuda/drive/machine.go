@@ -39,7 +39,7 @@ func describe(n *node, m *monitor) (ep.Machine, error) {
 	}, nil
 }
 
-// pciID is vendor:device of a GPU, from NVML or from the operating system.
+// pciID returns vendor:device of a GPU, from NVML or from the operating system.
 func pciID(n *node, m *monitor) string {
 	if id := m.pciID(0); id != "" {
 		return id
@@ -58,8 +58,7 @@ func pciID(n *node, m *monitor) string {
 	return hex(vendor) + ":" + hex(device)
 }
 
-// driver is the version of the kernel driver, from NVML or from the driver's
-// own file.
+// driver returns the version of the kernel driver, from NVML or from the driver's own file.
 func (m *monitor) driver() string {
 	if m.library != nil {
 		if v, r := m.library.SystemGetDriverVersion(); r == nvml.SUCCESS {

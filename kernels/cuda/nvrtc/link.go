@@ -15,11 +15,11 @@ import (
 	"unsafe"
 )
 
-// linkerNames of libnvJitLink, newest first.
+// linkerNames lists names of libnvJitLink, newest first.
 var linkerNames = []string{"libnvJitLink.so.13", "libnvJitLink.so.12"}
 
-// Linker is a loaded libnvJitLink: it joins relocatable binaries and libraries of
-// device code. It is safe for several goroutines.
+// Linker is a loaded libnvJitLink. It links relocatable binaries and libraries of device code.
+// Several goroutines may use it.
 type Linker struct {
 	c       C.EpJitLink
 	version string
@@ -33,7 +33,7 @@ type Part struct {
 }
 
 // OpenLinker looks for libnvJitLink in a folder, where the dynamic linker looks, in
-// $CUDA_HOME/lib64 and in /usr/local/cuda/lib64. The error lists what was tried.
+// $CUDA_HOME/lib64 and in /usr/local/cuda/lib64. Its error lists what was tried.
 func OpenLinker(folder string) (*Linker, error) {
 	var tried []string
 	for _, path := range linkerPaths(folder) {
@@ -76,12 +76,12 @@ func (l *Linker) load(path string) string {
 	return ""
 }
 
-// Version is that of the library, such as 13.0. It links what NVRTC up to that
-// version compiled.
+// Version returns the library's version, such as 13.0. It links what NVRTC up to that version
+// compiled.
 func (l *Linker) Version() string { return l.version }
 
-// Link joins parts into a binary for an architecture such as sm_90a. The log tells
-// the registers of every kernel.
+// Link links parts into a binary for an architecture such as sm_90a. The log reports the
+// registers of every kernel.
 func (l *Linker) Link(arch string, parts []Part) (cubin []byte, log string, err error) {
 	runtime.LockOSThread() // the linker keeps its memory by thread, from one call to the next
 	defer runtime.UnlockOSThread()
@@ -89,7 +89,7 @@ func (l *Linker) Link(arch string, parts []Part) (cubin []byte, log string, err 
 	defer options.free()
 	var handle unsafe.Pointer
 	if r := C.ep_jitlink_create(&l.c, &handle, 2, options.first()); r != 0 {
-		return nil, "", fmt.Errorf("nvJitLink %s: create: error %d; it must be at least of NVRTC's version", l.version, int(r))
+		return nil, "", fmt.Errorf("nvJitLink %s: create: error %d; it must be at least as new as NVRTC", l.version, int(r))
 	}
 	defer C.ep_jitlink_destroy(&l.c, handle)
 	for _, p := range parts {

@@ -19,22 +19,21 @@ import (
 // Env names a folder that holds libnvrtc, looked into first.
 const Env = "EPBENCH_NVRTC"
 
-// sonames of the library, newest first.
+// sonames lists names of the library, newest first.
 var sonames = []string{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}
 
-// Library is a loaded libnvrtc. It is safe for several goroutines; NVRTC
-// itself compiles in parallel.
+// Library is a loaded libnvrtc. Several goroutines may use it: NVRTC compiles in parallel.
 type Library struct {
 	c       C.EpNvrtc
 	version string
 }
 
-// Open looks for libnvrtc in $EPBENCH_NVRTC, beside this program, in the repository
-// whose bin it stands in (make cuda-deps), where the dynamic linker looks, in
-// $CUDA_HOME/lib64 and in /usr/local/cuda/lib64. The error lists what was tried.
+// Open looks for libnvrtc in $EPBENCH_NVRTC, beside this program, in the repository whose bin
+// holds this program (make cuda-deps), where the dynamic linker looks, in $CUDA_HOME/lib64 and
+// in /usr/local/cuda/lib64. Its error lists what was tried.
 func Open() (*Library, error) {
 	var tried []string
-	exe, _ := os.Executable() // without it the other places are left
+	exe, _ := os.Executable() // without it the other places remain
 	for _, path := range candidates(exe) {
 		l := &Library{}
 		if why := l.load(path); why != "" {
@@ -52,7 +51,7 @@ func Open() (*Library, error) {
 	return nil, fmt.Errorf("no libnvrtc: set %s to the folder that holds it, or run make cuda-deps in the repository whose bin holds this program (%s)", Env, strings.Join(tried, "; "))
 }
 
-// candidates are the libraries to try, for the program at exe.
+// candidates lists the libraries to try, for the program at exe.
 func candidates(exe string) []string {
 	var folders []string
 	if dir := os.Getenv(Env); dir != "" {
@@ -73,8 +72,7 @@ func candidates(exe string) []string {
 	return append(out, existing("/usr/local/cuda/lib64")...)
 }
 
-// existing lists the libraries of a folder that exist, so that errors name no
-// other paths.
+// existing lists the libraries of a folder that exist, so that errors name no other paths.
 func existing(dir string) []string {
 	var out []string
 	for _, name := range sonames {
@@ -86,14 +84,14 @@ func existing(dir string) []string {
 	return out
 }
 
-// load opens the library and returns why it cannot, or "". It first loads every
-// builtins library beside it: the library then finds the one of its own version.
+// load opens the library and returns why it cannot, or "". It first loads every builtins library
+// in the same folder, so that the library finds the one of its own version.
 func (l *Library) load(path string) string {
 	if dir := filepath.Dir(path); dir != "." {
 		builtins, _ := filepath.Glob(filepath.Join(dir, "libnvrtc-builtins.so.*")) // a fixed pattern
 		for _, b := range builtins {
 			p := C.CString(b)
-			C.ep_nvrtc_preload(p) // missing ones show when something is compiled
+			C.ep_nvrtc_preload(p) // a missing one shows when something is compiled
 			C.free(unsafe.Pointer(p))
 		}
 	}
@@ -104,20 +102,20 @@ func (l *Library) load(path string) string {
 
 func (l *Library) errorText(r C.int) string { return C.GoString(C.ep_nvrtc_error(&l.c, r)) }
 
-// Version is that of the library, such as 13.0.
+// Version returns the library's version, such as 13.0.
 func (l *Library) Version() string { return l.version }
 
-// Program is one translation unit.
+// A Program is one translation unit.
 type Program struct {
 	Source  string            // main file
 	Headers map[string]string // text by the name that #include spells
 	Options []string          // as nvcc spells them
 }
 
-// CompileError is the compiler's log of a program that does not compile.
+// CompileError holds the compiler's log of a program that does not compile.
 type CompileError struct{ Log string }
 
-// Error is the first line of the log that mentions an error.
+// Error returns the first line of the log that mentions an error.
 func (e *CompileError) Error() string {
 	for line := range strings.SplitSeq(e.Log, "\n") {
 		if strings.Contains(line, "error") {
@@ -127,8 +125,7 @@ func (e *CompileError) Error() string {
 	return "nvrtc: " + strings.TrimSpace(e.Log)
 }
 
-// Compile gives a binary for the architecture that the options name, and the
-// compiler's log.
+// Compile returns a binary for the architecture that the options name, and the compiler's log.
 func (l *Library) Compile(p Program) (cubin []byte, log string, err error) {
 	var names []string
 	for name := range p.Headers {
@@ -172,7 +169,7 @@ func take(p *C.char, n C.size_t) []byte {
 	return C.GoBytes(unsafe.Pointer(p), C.int(n))
 }
 
-// cstrings is an array of C strings in C memory.
+// cstrings holds an array of C strings in C memory.
 type cstrings struct {
 	array unsafe.Pointer
 	items []*C.char

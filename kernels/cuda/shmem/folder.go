@@ -1,6 +1,6 @@
-// Package shmem loads NVSHMEM, which carries bytes between hosts: a symmetric heap over
-// all ranks, and addresses in it that a kernel can put to. The library is loaded when
-// ranks join and never linked, so that the worker runs where it is missing.
+// Package shmem loads NVSHMEM, which carries bytes between hosts. NVSHMEM has a symmetric heap
+// over all ranks, and kernels put to addresses in it. The library is loaded when ranks join and
+// never linked, so that the worker runs where it is missing.
 package shmem
 
 import (
@@ -13,10 +13,11 @@ import (
 // Env names the folder that make cuda-deps NVSHMEM=1 fills: lib/, include/ and VERSION.
 const Env = "EPBENCH_NVSHMEM"
 
-// errMissing tells how to have it.
+// errMissing says how to get NVSHMEM.
 var errMissing = errors.New("no NVSHMEM: run make cuda-deps NVSHMEM=1 and set " + Env + " to .cuda/nvshmem, or lay that folder beside this program as nvshmem")
 
-// Folder is where NVSHMEM's files lie: $EPBENCH_NVSHMEM, or nvshmem beside this program.
+// Folder returns the folder of NVSHMEM's files: $EPBENCH_NVSHMEM, or nvshmem beside this
+// program.
 func Folder() (string, error) {
 	var tried []string
 	if dir := os.Getenv(Env); dir != "" {
@@ -33,12 +34,12 @@ func Folder() (string, error) {
 	return "", errMissing
 }
 
-// Version is that of the files in a folder, such as 3.8.0. Host library, device library
-// and headers must be of one version.
+// Version returns the version of the files in a folder, such as 3.8.0. Host library, device
+// library and headers must have the same.
 func Version(folder string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(folder, "VERSION"))
 	return strings.TrimSpace(string(text)), err
 }
 
-// DeviceLibrary is the archive of device code that kernels are linked to.
+// DeviceLibrary returns the archive of device code that kernels are linked to.
 func DeviceLibrary(folder string) string { return filepath.Join(folder, "lib", "libnvshmem_device.a") }

@@ -25,20 +25,20 @@ import (
 	"unsafe"
 )
 
-// ID names a group of ranks: rank 0 makes one, and every rank joins with it. 128 bytes.
+// ID names a group of ranks. Rank 0 makes one, and every rank joins with it. 128 bytes.
 type ID [C.sizeof_EpShmemID]byte
 
-// Library is a loaded NVSHMEM. Calls that say collective are made by all ranks, in the
-// same order. The context of the rank's GPU, a primary one, must be current.
+// Library is a loaded NVSHMEM. All ranks make its collective calls, in the same order. The
+// primary context of the rank's GPU must be current.
 //
-// A process ends without leaving the group: NVSHMEM's finalize is collective, and would
-// wait for a rank that has died.
+// A process ends without leaving the group: NVSHMEM's finalize is collective, and would wait for
+// a rank that has died.
 type Library struct{ c C.EpShmem }
 
 const hostLibrary = C.EP_SHMEM_LIBRARY
 
-// Open loads the host library of Folder. Its version must be that of the device library
-// beside it.
+// Open loads the host library of Folder. It must have the version of the device library beside
+// it.
 func Open() (*Library, error) {
 	dir, err := Folder()
 	if err != nil {
@@ -64,7 +64,7 @@ func Open() (*Library, error) {
 	return l, nil
 }
 
-// NewID makes the id of a new group; rank 0 calls it before it joins.
+// NewID makes the id of a new group. Rank 0 calls it before it joins.
 func (l *Library) NewID() (id ID, err error) {
 	var c C.EpShmemID
 	if r := C.ep_shmem_unique(&l.c, &c); r != 0 {
@@ -73,7 +73,7 @@ func (l *Library) NewID() (id ID, err error) {
 	return *(*ID)(unsafe.Pointer(&c)), nil
 }
 
-// Join makes this process a rank of the group. Collective.
+// Join makes this process a rank of the group. It is collective.
 func (l *Library) Join(id ID, rank, ranks int) error {
 	c := *(*C.EpShmemID)(unsafe.Pointer(&id))
 	if r := C.ep_shmem_join(&l.c, &c, C.int(rank), C.int(ranks)); r != 0 {
@@ -82,7 +82,7 @@ func (l *Library) Join(id ID, rank, ranks int) error {
 	return nil
 }
 
-// transportHint names the variable that most first runs lack.
+// transportHint names the variable that most first runs forget to set.
 func transportHint() string {
 	if devices, _ := filepath.Glob("/sys/class/infiniband/*"); len(devices) > 0 || os.Getenv("NVSHMEM_REMOTE_TRANSPORT") != "" {
 		return ""
@@ -90,8 +90,8 @@ func transportHint() string {
 	return "; this host has no InfiniBand device: set NVSHMEM_REMOTE_TRANSPORT=none where all ranks are on one host"
 }
 
-// Alloc takes symmetric memory: the same address names the same place on every rank.
-// Collective, with the same bytes everywhere.
+// Alloc takes symmetric memory: one address names the same place on every rank. It is
+// collective, with the same bytes everywhere.
 func (l *Library) Alloc(bytes int64) (uint64, error) {
 	p := C.alloc(&l.c, C.size_t(bytes))
 	if p == 0 {
@@ -100,15 +100,15 @@ func (l *Library) Alloc(bytes int64) (uint64, error) {
 	return uint64(p), nil
 }
 
-// Free gives memory back. Collective.
+// Free gives memory back. It is collective.
 func (l *Library) Free(p uint64) { C.give(&l.c, C.uint64_t(p)) }
 
-// Peer is where another rank's memory lies for this GPU, 0 where it cannot address it.
+// Peer returns the address of another rank's memory for this GPU, 0 where it has none.
 func (l *Library) Peer(p uint64, rank int) uint64 {
 	return uint64(C.peer(&l.c, C.uint64_t(p), C.int(rank)))
 }
 
-// AddModule readies a loaded CUmodule that puts.
+// AddModule readies a loaded CUmodule whose kernels put.
 func (l *Library) AddModule(module uint64) error {
 	if r := C.add_module(&l.c, C.uint64_t(module)); r != 0 {
 		return fmt.Errorf("NVSHMEM: module: error %d; host and device library must be of one version", int(r))
@@ -116,11 +116,11 @@ func (l *Library) AddModule(module uint64) error {
 	return nil
 }
 
-// Quiet makes the GPU's default stream wait until everything that this rank's kernels put
-// has arrived. Synchronize with the GPU behind it.
+// Quiet makes the GPU's default stream wait until everything that this rank's kernels put has
+// arrived. Synchronize with the GPU after it.
 func (l *Library) Quiet() { C.quiet(&l.c) }
 
-// Text spells an id for a line of text; ParseID reads it.
+// Text spells an id for a line of text, which ParseID reads.
 func (id ID) Text() string { return hex.EncodeToString(id[:]) }
 
 // ParseID reads what Text wrote.

@@ -39,10 +39,10 @@ func compileConfigs(k kernels.Kernel, base ep.Config) []ep.Config {
 
 // compiled is one variant and the config that stands for it.
 type compiled struct {
-	family declare.Declaration
-	config ep.Config
-	unit   declare.Unit
-	def    bool // of the kernel's default config
+	declaration declare.Declaration
+	config      ep.Config
+	unit        declare.Unit
+	def         bool // of the kernel's default config
 }
 
 // variants lists each distinct variant of a kernel's default space on a problem once, the

@@ -207,12 +207,12 @@ func checkProducts(t *testing.T, s *session, batch int) {
 	}
 	code := newCSteps(len(s.ranks.local), b.passes())
 	defer code.free()
-	for i, seat := range s.ranks.local {
+	for i, r := range s.ranks.local {
 		w := &writer{ranks: s.ranks, rank: i, out: code.steps[i]}
 		for n := range b.passes() {
 			b.write(w, n, 0)
 		}
-		code.ranks[i].context, code.ranks[i].stream, code.ranks[i].fault = handle(seat.gpu.context), handle(seat.stream), seat.fault
+		code.ranks[i].context, code.ranks[i].stream, code.ranks[i].fault = handle(r.gpu.context), handle(r.stream), r.fault
 	}
 	if err := runOnce(code); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 type monitor struct {
 	library nvml.Interface
 	devices []nvml.Device // by GPU; nil entries are unknown to NVML
-	why     string        // there is no NVML, "" when there is
+	why     string        // says that NVML is missing, "" where it is not
 
 	now  func() time.Time // of the host
 	last reading
@@ -29,7 +29,7 @@ type reading struct {
 	notes []string
 }
 
-// readingAge is how long a reading holds. A reading asks the driver twice a GPU, and a
+// readingAge is how long a reading is used. A reading asks the driver twice for each GPU, and a
 // search takes a thousand samples a second.
 const readingAge = 20 * time.Millisecond
 
@@ -52,8 +52,8 @@ func openMonitor(n *node) *monitor {
 	return m
 }
 
-// returnText describes an NVML error. NVML's own ErrorString needs the library,
-// which may be what is missing.
+// returnText describes an NVML error. NVML's own ErrorString needs the library, which may be
+// missing.
 func returnText(r nvml.Return) string {
 	if r == nvml.ERROR_LIBRARY_NOT_FOUND {
 		return "libnvidia-ml.so.1 not found"
@@ -67,7 +67,7 @@ func (m *monitor) close() {
 	}
 }
 
-// busID is a device's address as NVML spells it.
+// busID returns a device's address as NVML spells it.
 func busID(d cu.Device) (string, error) {
 	var id [3]int
 	for i, a := range []cu.DeviceAttribute{cu.PciDomainID, cu.PciBusID, cu.PciDeviceID} {
@@ -80,7 +80,7 @@ func busID(d cu.Device) (string, error) {
 	return fmt.Sprintf("%08x:%02x:%02x.0", id[0], id[1], id[2]), nil
 }
 
-// pciID is vendor:device of a GPU, "" if unknown.
+// pciID returns vendor:device of a GPU, "" if unknown.
 func (m *monitor) pciID(gpu int) string {
 	d := m.devices[gpu]
 	if d == nil {
@@ -93,9 +93,9 @@ func (m *monitor) pciID(gpu int) string {
 	return fmt.Sprintf("%04x:%04x", info.PciDeviceId&0xffff, info.PciDeviceId>>16)
 }
 
-// link says how the GPUs are joined: nv and the number of active NVLinks of one
-// GPU, mixed where that differs between GPUs, pcie for peers without NVLink, apart
-// where some cannot address each other, none for a single GPU without NVLink.
+// link says how the GPUs are joined: nv and the number of active NVLinks of one GPU, mixed where
+// that number differs between GPUs, pcie for peers without NVLink, apart where some cannot
+// address each other, none for a single GPU without NVLink.
 func (m *monitor) link(n *node) string {
 	counts := map[int]bool{}
 	most := 0
@@ -131,7 +131,7 @@ func links(d nvml.Device) int {
 	return n
 }
 
-// throttles are the reasons for a lowered clock that make times doubtful.
+// throttles lists the reasons for a lowered clock that make times doubtful.
 var throttles = []struct {
 	bit  uint64
 	text string
@@ -143,8 +143,8 @@ var throttles = []struct {
 	{nvml.ClocksThrottleReasonHwPowerBrakeSlowdown, "power brake"},
 }
 
-// read is the SM clock of every rank in MHz, nil if unknown, and why clocks are
-// held down, as they were at most readingAge ago.
+// read returns the SM clock of every rank in MHz, nil if unknown, and why clocks are held down.
+// Both are at most readingAge old.
 func (m *monitor) read(r *rankSet) (mhz []float64, notes []string) {
 	var gpus []int
 	for _, s := range r.local {

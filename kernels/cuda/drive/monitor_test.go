@@ -32,7 +32,7 @@ func TestSessionReadings(t *testing.T) {
 		one.local[i].gpu, two.local[i].gpu = &gpu{index: 0}, &gpu{index: i}
 	}
 	for i, c := range []struct {
-		rig     *rankSet
+		ranks   *rankSet
 		passes  time.Duration
 		mhz     []float64
 		reasons int
@@ -43,7 +43,7 @@ func TestSessionReadings(t *testing.T) {
 		{one, 0, []float64{1005, 1006}, 5},
 	} {
 		now = now.Add(c.passes)
-		mhz, notes := m.read(c.rig)
+		mhz, notes := m.read(c.ranks)
 		if !slices.Equal(mhz, c.mhz) || reasons != c.reasons || notes[0] != "GPU 0 throttled: power cap" {
 			t.Errorf("reading %d: %v MHz, want %v; %d reasons asked for, want %d; %q", i, mhz, c.mhz, reasons, c.reasons, notes)
 		}

@@ -43,14 +43,14 @@ func (g *gpu) do(f func() error) error {
 	return f()
 }
 
-// node is all GPUs of this host, and the modules loaded on them.
+// node holds all GPUs of this host, and the modules loaded on them.
 type node struct {
 	gpus     []*gpu
 	apart    map[[2]int]error // pairs that cannot address each other, and why
 	compiler *compile.Compiler
 	ahead    *compile.Queue
 	modules  map[string]*module // by unit
-	network  *shmem.Library     // that modules which cross hosts belong to, nil without
+	network  *shmem.Library     // for modules that cross hosts, nil without it
 }
 
 // addModule readies a loaded module for the network.
@@ -66,8 +66,8 @@ func (n *node) addModule(m *module) error {
 	return nil
 }
 
-// openGPUs takes the GPU of that number alone, or all where it is below 0. Every unit
-// gets these defines besides its own.
+// openGPUs opens GPU number only, or all GPUs where it is below 0. Every unit gets these defines
+// besides its own.
 func openGPUs(defines []string, only int) (*node, error) {
 	count, err := cu.NumDevices()
 	if err != nil {
@@ -124,7 +124,7 @@ func openGPU(i int) (*gpu, error) {
 	return g, nil
 }
 
-// joinPeers lets every GPU address every other, and notes the pairs that cannot.
+// joinPeers lets every GPU address every other, and records the pairs that cannot.
 func (n *node) joinPeers() {
 	for _, a := range n.gpus {
 		for _, b := range n.gpus {
@@ -148,8 +148,8 @@ func (n *node) joinPeers() {
 	}
 }
 
-// arch is the architecture to compile for. All GPUs must have the same: a
-// collective is as slow as its slowest rank.
+// arch returns the architecture to compile for. All GPUs must have the same: a collective is as
+// slow as its slowest rank.
 func (n *node) arch() (string, error) {
 	first := n.gpus[0]
 	for _, g := range n.gpus {
@@ -171,20 +171,20 @@ func (n *node) close() {
 	}
 	for _, g := range n.gpus {
 		_ = g.do(func() error { g.freeStaging(); return g.freeIdle() }) // the context goes next
-		_ = g.device.ReleasePrimaryCtx()                                // nothing can be done about a failure here
+		_ = g.device.ReleasePrimaryCtx()                                // a failure here helps nobody
 	}
 	n.gpus = nil
 }
 
-// module is a unit loaded on every GPU.
+// module is a unit that is loaded on every GPU.
 type module struct {
 	unit  declare.Unit
 	node  *node
 	byGPU []cu.Module
 }
 
-// load compiles a unit, unless it is loaded already, and loads it on every GPU
-// at once, so that no load happens while a kernel spins.
+// load compiles a unit and loads it on every GPU at once, unless that was done before. No load
+// may happen while a kernel spins.
 func (n *node) load(u declare.Unit) (*module, error) {
 	key := u.Key()
 	if m := n.modules[key]; m != nil {
@@ -214,8 +214,7 @@ func (n *node) load(u declare.Unit) (*module, error) {
 	return m, nil
 }
 
-// sideBySide calls f for every i below n at the same time, and returns the first
-// of the errors.
+// sideBySide calls f for every i below n at the same time, and returns the first error.
 func sideBySide(n int, f func(i int) error) error {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
@@ -226,7 +225,7 @@ func sideBySide(n int, f func(i int) error) error {
 	return cmp.Or(errs...)
 }
 
-// unload drops the module where it was loaded.
+// unload unloads the module wherever it was loaded.
 func (m *module) unload() {
 	for i, loaded := range m.byGPU {
 		if loaded != (cu.Module{}) {
@@ -236,7 +235,7 @@ func (m *module) unload() {
 	m.byGPU = nil
 }
 
-// function finds an entry on every GPU.
+// function returns an entry on every GPU.
 func (m *module) function(entry string) ([]cu.Function, error) {
 	var out []cu.Function
 	for i, loaded := range m.byGPU {

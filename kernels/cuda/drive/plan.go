@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// readyProduct decides, once a session, what share of the product belongs to a call and
-// how the product is planned where no call leaves it fewer SMs.
+// readyProduct decides, once a session, what share of the product belongs to a call, and for how
+// many SMs the product is planned where calls leave it all of them.
 func (s *session) readyProduct(ctx context.Context) error {
 	if err := s.sizeProduct(ctx); err != nil {
 		return err
@@ -28,10 +28,10 @@ func (s *session) readyProduct(ctx context.Context) error {
 	return nil
 }
 
-// choosePlan times the product alone as planned for all SMs and for those that some calls
-// leave, and takes the fastest plan for its own. The library's plan for all SMs is not
-// always that: 60 experts of Qwen3-30B took 62 us by it and 57 us as planned for 100 SMs
-// with calls beside them. Less that reading alone, such calls cost nothing.
+// choosePlan times the product alone, planned for all SMs and for the SMs that some calls leave.
+// The fastest becomes the product's own plan. That is not always the library's plan for all SMs:
+// 60 experts of Qwen3-30B took 62 us by it, and 57 us planned for 100 SMs. Calls beside the
+// second plan would seem to cost nothing if the first were the product alone.
 func (s *session) choosePlan(ctx context.Context, b *products, taken []int) error {
 	all := s.ranks.local[0].gpu.sms
 	plans, times := []int{0}, []float64{}
@@ -43,7 +43,7 @@ func (s *session) choosePlan(ctx context.Context, b *products, taken []int) erro
 		switch err := b.planFor(all - n); {
 		case err == nil:
 			plans = append(plans, all-n)
-		case !errors.As(err, &refused) || refused.Status != ep.NoLaunch: // what the library refuses is no choice
+		case !errors.As(err, &refused) || refused.Status != ep.NoLaunch: // a plan that the library refuses is left out
 			return asFailure(ep.NoLaunch, err)
 		}
 	}
@@ -51,7 +51,7 @@ func (s *session) choosePlan(ctx context.Context, b *products, taken []int) erro
 		b.chosen = true
 		return nil
 	}
-	b.own = 0 // or a plan for more SMs would not be launched
+	b.own = 0 // plans for more SMs than the own plan would not be launched
 	for _, sms := range plans {
 		alone, err := s.timePasses(ctx, b, sms)
 		if err != nil {

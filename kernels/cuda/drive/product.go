@@ -22,13 +22,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// products is what runs beside the calls of a session, on every rank: products of
-// cuBLASLt, or copies of memory.
+// products holds what runs beside the calls of a session, on every rank: products of cuBLASLt,
+// or copies of memory.
 type products struct {
 	ranks     *rankSet
 	of        ep.Product
 	memory    []productMemory        // by rank
-	plans     map[int][]*C.EpProduct // by the SMs they are made for, 0 for all, and rank; none of a copy
+	plans     map[int][]*C.EpProduct // by the SMs they are made for (0: all), then by rank; none for a copy
 	own       int                    // SMs of the plan that is fastest alone, 0 for all: see choosePlan
 	chosen    bool                   // own is known
 	batch     int                    // experts of one launch
@@ -36,26 +36,26 @@ type products struct {
 	attention *products              // of a step: the product of the size of attention
 }
 
-// productMemory is where a rank's factors and result lie.
+// productMemory holds the addresses of a rank's factors and result.
 type productMemory struct {
 	x, w, out, workspace cu.DevicePtr
 }
 
-// copyBytes is what one launch of a copy moves, several times the L2 cache of any GPU in
-// a few launches; copyParts lie behind each other.
+// copyBytes is what one launch of a copy moves. copyParts such pieces lie behind each other: a few
+// launches move several times the L2 cache of any GPU.
 const (
 	copyBytes = 64 << 20
 	copyParts = 4
 )
 
-// workspaceBytes is what NVIDIA recommends for sm_90.
+// workspaceBytes follows NVIDIA's recommendation for sm_90.
 const workspaceBytes = 32 << 20
 
-// cublasLtNames are tried in order, behind the folder or file in EPBENCH_CUBLASLT.
+// cublasLtNames lists what is tried in order, after the folder or file in EPBENCH_CUBLASLT.
 var cublasLtNames = []string{"libcublasLt.so.13", "libcublasLt.so.12",
 	"/usr/local/cuda/lib64/libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.12"}
 
-// openCublasLt opens the library. The error says what was tried and what helps.
+// openCublasLt opens the library. Its error says what was tried and what helps.
 func openCublasLt() error {
 	names := cublasLtNames
 	if at := os.Getenv("EPBENCH_CUBLASLT"); at != "" {
@@ -78,7 +78,7 @@ func openCublasLt() error {
 	return fmt.Errorf("beside: no cuBLASLt here (%w); install it with the CUDA toolkit or the wheel nvidia-cublas, name its folder in EPBENCH_CUBLASLT, or use --beside copy", errors.Join(tried...))
 }
 
-// openProducts readies what the problem wants beside its calls.
+// openProducts readies the products that the problem asks for beside its calls.
 func (s *session) openProducts() error {
 	of, ok := s.problem.Product()
 	switch {
@@ -105,8 +105,8 @@ func (s *session) openProducts() error {
 	return nil
 }
 
-// attentionOf is the product in the place of a layer's attention: its projections have
-// about 4 x hidden x hidden weights.
+// attentionOf returns a product that stands for a layer's attention, whose projections have about
+// 4 x hidden x hidden weights.
 func attentionOf(p ep.Problem, experts ep.Product) ep.Product {
 	q := ep.Product{Kind: ep.Gemm, M: max(p.Tokens, 1), N: 4 * p.Hidden, K: p.Hidden, DType: experts.DType, Groups: 1}
 	if q.DType == ep.FP8 {
@@ -115,7 +115,7 @@ func attentionOf(p ep.Problem, experts ep.Product) ep.Product {
 	return q
 }
 
-// openStreams gives every seat the streams that a product needs.
+// openStreams gives every rank the streams that a product needs.
 func (r *rankSet) openStreams() error {
 	for i := range r.local {
 		s := &r.local[i]
@@ -144,7 +144,7 @@ func newProducts(r *rankSet, of ep.Product) (*products, error) {
 	return p, p.plan(max(of.Groups, 1))
 }
 
-// sizes are the bytes of the factors, the result and the workspace.
+// sizes returns the bytes of the factors, the result and the workspace.
 func (p *products) sizes() (x, w, out, workspace int64) {
 	q := p.of
 	if q.Kind == ep.Copy {
@@ -225,14 +225,14 @@ func (p *products) fill() error {
 	return runOnce(code)
 }
 
-// plan asks the library for launches of so many experts.
+// plan plans launches of so many experts, for all SMs, and forgets the plans before it.
 func (p *products) plan(batch int) error {
 	p.unplan()
 	p.batch, p.own, p.chosen = batch, 0, false
 	return p.planFor(0)
 }
 
-// planFor plans for so many SMs, 0 for all, unless that is done.
+// planFor plans for so many SMs, 0 for all, unless that was done before.
 func (p *products) planFor(sms int) error {
 	if p.of.Kind == ep.Copy || p.plans[sms] != nil {
 		return nil
@@ -258,16 +258,16 @@ func (p *products) planFor(sms int) error {
 	return err
 }
 
-// warm runs a pass on every rank by itself, so that the library loads its kernels while
-// nothing spins: see ep_start of the shim.
+// warm runs a pass on every rank alone, so that the library loads its kernels while nothing
+// spins: see ep_start of the shim.
 func (p *products) warm(sms int) error {
-	for i, seat := range p.ranks.local {
+	for i, r := range p.ranks.local {
 		code := newCSteps(1, p.passes())
 		w := &writer{ranks: p.ranks, rank: i, out: code.steps[0]}
 		for n := range p.passes() {
 			p.write(w, n, sms)
 		}
-		code.ranks[0].context, code.ranks[0].stream, code.ranks[0].fault = handle(seat.gpu.context), handle(seat.stream), seat.fault
+		code.ranks[0].context, code.ranks[0].stream, code.ranks[0].fault = handle(r.gpu.context), handle(r.stream), r.fault
 		err := runOnce(code)
 		code.free()
 		if err != nil {
@@ -277,7 +277,7 @@ func (p *products) warm(sms int) error {
 	return nil
 }
 
-// planOn plans for one GPU; sms bounds what the library plans for, 0 for none.
+// planOn plans for one GPU. sms bounds the SMs that the library plans for, 0 for no bound.
 func (p *products) planOn(g *gpu, m productMemory, sms int) (made *C.EpProduct, err error) {
 	spec := C.EpProductSpec{
 		m: C.int32_t(p.of.M), n: C.int32_t(p.of.N), k: C.int32_t(p.of.K), fp8: C.int32_t(declare.Bit(p.of.DType == ep.FP8)),
@@ -308,7 +308,7 @@ func (p *products) free(plans []*C.EpProduct) {
 	}
 }
 
-// passes is how many launches one pass over all experts takes.
+// passes returns how many launches one pass over all experts takes.
 func (p *products) passes() int {
 	if p.of.Kind == ep.Copy {
 		return copyParts
@@ -316,11 +316,11 @@ func (p *products) passes() int {
 	return (p.of.Groups + p.batch - 1) / p.batch
 }
 
-// isStep reports whether the products are those of decode steps; p may be nil.
+// isStep reports whether the products are those of decode steps. p may be nil.
 func (p *products) isStep() bool { return p != nil && p.attention != nil }
 
-// write adds launch n on a writer's rank, beside calls that leave so many SMs, 0 for all:
-// see planBeside.
+// write adds launch n on a writer's rank, beside calls that leave so many SMs, 0 for all. See
+// planBeside.
 func (p *products) write(w *writer, n, left int) {
 	m := p.memory[w.rank]
 	if p.of.Kind == ep.Copy {
@@ -332,7 +332,7 @@ func (p *products) write(w *writer, n, left int) {
 	s.object, s.words = C.uint64_t(uintptr(unsafe.Pointer(made[w.rank]))), C.uint64_t(n)
 }
 
-// close gives plans and memory back; p may be nil.
+// close frees plans and memory. p may be nil.
 func (p *products) close() {
 	if p == nil {
 		return
@@ -353,7 +353,7 @@ func (p *products) close() {
 	p.memory = nil
 }
 
-// amount says in words what belongs to a call.
+// amount describes what belongs to a call.
 func (p *products) amount() string {
 	switch {
 	case p.of.Kind == ep.Copy:
@@ -366,8 +366,8 @@ func (p *products) amount() string {
 	return fmt.Sprintf("%d launches of %d of the %d products of %s, %d kernels each%s", p.share, p.batch, p.of.Groups, p.of, kernelsEach, p.ownPlan())
 }
 
-// ownPlan names the SMs of the plan that is fastest alone, in brackets. It is empty where
-// that plan is for all SMs.
+// ownPlan names the SMs of the plan that is fastest alone, in brackets. It returns "" where that
+// plan is for all SMs.
 func (p *products) ownPlan() string {
 	if p.own == 0 {
 		return ""

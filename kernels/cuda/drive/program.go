@@ -26,23 +26,23 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// program is a schedule made for one candidate on one rig. The shim runs it, round
-// after round.
+// program is a schedule made for one candidate on one rankSet. The shim runs it, round after
+// round.
 type program struct {
 	*schedule
 	ranks  *rankSet
 	native *cSteps
 	marks  [][]cu.Event // [rank] events that steps record
 	long   bool         // see longCall
-	took   ep.RunTime   // of the runs so far
+	took   ep.RunTime   // of all runs so far
 }
 
-// queuedSteps bounds the steps that are queued before any is waited for. A full
-// queue blocks the thread that fills it, and other ranks would wait for the steps that
-// it could not queue.
+// queuedSteps bounds the steps that are queued before the first is waited for. A full queue
+// blocks the thread that fills it, and other ranks would wait for the steps that it could not
+// queue.
 const queuedSteps = 512
 
-// maxFold is the longest round; its readings fit in readingWords.
+// maxFold is the longest round whose readings fit in declare.ReadingWords.
 const maxFold = 4096
 
 // writer fills the steps of one rank.
@@ -57,7 +57,7 @@ type writer struct {
 	last  C.uint32_t // kind of the last step on the calls' stream
 }
 
-// extras are what steps outside a candidate's calls need.
+// extras holds what steps other than a candidate's calls need.
 type extras struct {
 	problem ep.Problem
 	expert  []cu.Function                     // by GPU, verification only
@@ -67,8 +67,8 @@ type extras struct {
 	silu    func(rank, call int) C.EpSiluArgs // of activations, in place of EpArgs
 }
 
-// newProgram writes the steps of every rank. args are the fields of EpArgs that
-// all kernels of a rank have in common.
+// newProgram writes the steps of every rank. args returns the fields of EpArgs that all kernels of
+// a rank have in common.
 func newProgram(r *rankSet, s *schedule, calls map[ep.Op]*call, args func(rank int) C.EpArgs, x extras) (*program, error) {
 	p := &program{schedule: s, ranks: r}
 	count := p.count(calls)
@@ -92,7 +92,7 @@ func newProgram(r *rankSet, s *schedule, calls map[ep.Op]*call, args func(rank i
 	return p, nil
 }
 
-// count is the number of steps that the schedule becomes.
+// count returns the number of steps that the schedule becomes.
 func (p *program) count(calls map[ep.Op]*call) int {
 	n := 0
 	for _, st := range p.steps {
@@ -126,15 +126,14 @@ func (p *program) makeEvents(rank int) error {
 	})
 }
 
-// wire tells the shim the context and stream of rank i, and where its readings
-// lie.
+// wire tells the shim the context and stream of rank i, and where its readings lie.
 func (p *program) wire(i int) {
-	seat, e := p.ranks.local[i], &p.native.ranks[i]
-	e.context, e.stream = handle(seat.gpu.context), handle(seat.stream)
-	if s := seat.streams; s.calls != 0 {
+	r, e := p.ranks.local[i], &p.native.ranks[i]
+	e.context, e.stream = handle(r.gpu.context), handle(r.stream)
+	if s := r.streams; s.calls != 0 {
 		e.stream, e.side, e.forked, e.joined = s.calls, s.side, s.forked, s.joined
 	}
-	e.fault = seat.fault
+	e.fault = r.fault
 	control := C.EpControl{}
 	e.replay = C.uint64_t(p.ranks.at(i, declare.PartControl)) + C.uint64_t(unsafe.Offsetof(control.replay))
 	if p.words() > 0 {
@@ -145,9 +144,9 @@ func (p *program) wire(i int) {
 	}
 }
 
-// window is how many rounds may be queued at once: one where the clock has room for
-// one, as spans and events have, and where ranks share a GPU and with it the
-// driver's queues.
+// window returns how many rounds may be queued at once. It is one where the clock has room for
+// one round, as for spans and events, and where ranks share a GPU and with it the driver's
+// queues.
 func (p *program) window() int {
 	if p.clock != clockChain || len(p.ranks.local) > len(p.ranks.node.gpus) {
 		return 1
@@ -155,7 +154,7 @@ func (p *program) window() int {
 	return max(1, min(queuedSteps/len(p.native.steps[0]), declare.ReadingWords/max(p.words(), 1)))
 }
 
-// free gives graphs, events and memory back.
+// free frees graphs, events and memory.
 func (p *program) free() {
 	for i, events := range p.marks {
 		_ = p.ranks.local[i].gpu.do(func() error {
@@ -177,8 +176,8 @@ func (w *writer) next(kind C.uint32_t) *C.EpStep {
 	return s
 }
 
-// aside puts the last step on the side stream; before is what the calls' stream had
-// last.
+// aside moves the last step to the side stream. before is the kind of the step before it on the
+// calls' stream.
 func (w *writer) aside(before C.uint32_t) {
 	w.out[w.used-1].flags |= C.EP_STEP_SIDE
 	w.last = before
@@ -193,13 +192,13 @@ func (w *writer) kernel(f []cu.Function, grid, block int, args C.EpArgs) *C.EpSt
 	return s
 }
 
-// support adds a kernel of common/align.cuh; n is EpArgs.stamp.
+// support adds a kernel of common/align.cuh. n becomes EpArgs.stamp.
 func (w *writer) support(entry string, args C.EpArgs, n int) {
 	args.stamp = C.int32_t(n)
 	w.kernel(w.ranks.support[entry], 1, declare.Warp, args)
 }
 
-// write adds the step of one element of the schedule.
+// write adds the steps of one element of the schedule.
 func (w *writer) write(st step, p *program) {
 	before := w.last
 	w.writeStep(st, p)
@@ -270,7 +269,7 @@ func (w *writer) call(st step, args C.EpArgs) {
 		if st.op == ep.Activation {
 			*(*C.EpSiluArgs)(unsafe.Pointer(&s.args)) = w.extra.silu(w.rank, st.n)
 		}
-		if l.PDL && after { // there is nothing to overlap with but a kernel
+		if l.PDL && after { // only a kernel can be overlapped
 			s.flags |= C.EP_LAUNCH_PDL
 		}
 	}
@@ -291,7 +290,7 @@ func setParams(args *C.EpArgs, p declare.LaunchParams) {
 	setOwn(args, p.Own)
 }
 
-// setOwn sets the launch parameters that one kernel alone has.
+// setOwn sets the launch parameters that only one kernel has.
 func setOwn(args *C.EpArgs, own any) {
 	switch v := own.(type) {
 	case nil:
@@ -310,8 +309,7 @@ func setOwn(args *C.EpArgs, own any) {
 	}
 }
 
-// finish adds the steps that count the round's calls and move on to the next row
-// of stamps.
+// finish adds the steps that count the round's calls and move on to the next row of stamps.
 func (w *writer) finish(s *schedule) {
 	for lane, calls := range []map[ep.Op]int{s.calls, s.secondCalls} {
 		for _, op := range ops {

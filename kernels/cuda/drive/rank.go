@@ -21,7 +21,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Place is where a launched process stands among the ranks.
+// Place says where a launched process stands among the ranks.
 type Place struct {
 	Rank, Ranks int
 	GPU         int  // of this host
@@ -37,8 +37,8 @@ type Rank struct {
 	session *session
 }
 
-// OpenRank takes this process's GPU and joins the ranks that have the same id.
-// Collective over all ranks.
+// OpenRank opens this process's GPU and joins the ranks that have the same id. It is collective
+// over all ranks.
 func OpenRank(o Options, at Place, l *shmem.Library, id shmem.ID) (*Rank, error) {
 	b, err := open(o, at.GPU)
 	if err != nil {
@@ -53,8 +53,8 @@ func OpenRank(o Options, at Place, l *shmem.Library, id shmem.ID) (*Rank, error)
 	return &Rank{backend: b, place: at, world: &world{rank: at.Rank, ranks: at.Ranks, nodes: 1, library: l}}, nil
 }
 
-// ChooseGPU is the GPU of the rank with that number on its host. With loopback ranks
-// share GPUs in turn.
+// ChooseGPU returns the GPU for the rank with this number on its host. With loopback ranks share
+// GPUs in turn.
 func ChooseGPU(local int, loopback bool) (int, error) {
 	n, err := cu.NumDevices()
 	if err != nil || n == 0 {
@@ -70,13 +70,13 @@ func ChooseGPU(local int, loopback bool) (int, error) {
 type task struct {
 	Facts   bool
 	Open    *workloads.Workload
-	Fits    *ep.Config // before Prepare: whether its memory can be had here
+	Fits    *ep.Config // before Prepare: check whether this rank has the memory
 	Prepare *ep.Config
 	Run     *runTask
 	Verify  *ep.Config
 	Read    *readTask
 	Settle  bool // after a failure: wait for what this rank's network still carries
-	Reset   bool // then: memory as at set-up
+	Reset   bool // then: fill memory as at set-up
 	Close   bool
 	End     bool
 }
@@ -92,9 +92,9 @@ type readTask struct {
 	Offsets []int
 }
 
-// answer is a rank's part.
+// answer is a rank's reply to a task.
 type answer struct {
-	Status ep.Status // of a failure, "" without
+	Status ep.Status // of a failure, "" without one
 	Reason string
 	Faults []wireFault
 	Rounds kernels.Rounds
@@ -108,15 +108,15 @@ type wireFault struct {
 	Want, Got                          uint64
 }
 
-// facts describe a rank's host. Each rank sends them to rank 0.
+// facts describes a rank's host. Each rank sends it to rank 0.
 type facts struct {
 	Host    string
 	Machine ep.Machine
 	Network string
 }
 
-// Follow does what rank 0 asks until it ends the conversation. doing is told the name of
-// each task, and "" while this rank waits for the next.
+// Follow performs the tasks of rank 0 until rank 0 ends the conversation. It calls doing with the
+// name of each task, and with "" while this rank waits for the next.
 func (r *Rank) Follow(link io.ReadWriter, doing func(string)) error {
 	in, out := gob.NewDecoder(link), gob.NewEncoder(link)
 	for {
@@ -184,7 +184,7 @@ func (r *Rank) perform(t task) (a answer, err error) {
 	case t.Run != nil:
 		a.Rounds, err = r.session.Run(ctx, t.Run.Config, kernels.RunSpec{Rounds: t.Run.Rounds, Fold: t.Run.Fold})
 	case t.Verify != nil:
-		err = r.prove(ctx, *t.Verify)
+		err = r.verify(ctx, *t.Verify)
 	case t.Read != nil:
 		var pieces [][]byte
 		pieces, err = r.session.read(0, t.Read.Part, t.Read.Bytes, t.Read.Offsets...)
@@ -203,7 +203,7 @@ func (r *Rank) perform(t task) (a answer, err error) {
 	return a, err
 }
 
-func (r *Rank) prove(ctx context.Context, c ep.Config) error {
+func (r *Rank) verify(ctx context.Context, c ep.Config) error {
 	k, err := r.session.prepared(c)
 	if err != nil {
 		return err
@@ -211,7 +211,7 @@ func (r *Rank) prove(ctx context.Context, c ep.Config) error {
 	return r.session.runVerification(ctx, k)
 }
 
-// open begins a session; the one before it ends.
+// open begins a session and ends the one before it.
 func (r *Rank) open(w *workloads.Workload) error {
 	if r.session != nil {
 		if err := r.session.Close(); err != nil {
@@ -220,15 +220,15 @@ func (r *Rank) open(w *workloads.Workload) error {
 		r.session = nil
 	}
 	r.world.nodes = w.Problem.Nodes
-	rig, err := newWorldRankSet(r.backend.node, r.world, r.backend.options.Deadline)
+	ranks, err := newWorldRankSet(r.backend.node, r.world, r.backend.options.Deadline)
 	if err != nil {
 		return err
 	}
-	r.session, err = sessionOn(rig, r.backend, w)
+	r.session, err = sessionOn(ranks, r.backend, w)
 	return err
 }
 
-// Close gives the GPU back.
+// Close releases the GPU.
 func (r *Rank) Close() {
 	if r.session != nil {
 		_ = r.session.Close() // the process is about to end
@@ -236,18 +236,18 @@ func (r *Rank) Close() {
 	r.backend.Close()
 }
 
-// devices is where the operating system lists network devices that NVSHMEM may use.
+// devices is the folder in which the operating system lists network devices that NVSHMEM may use.
 const devices = "/sys/class/infiniband"
 
-// facts tell the host of this rank, its GPU, and its network devices. Hosts that cannot
-// tell their names count as one; NVSHMEM then says which memory it cannot reach.
+// facts returns the host of this rank, its GPU, and its network devices. Hosts without a name
+// count as one: NVSHMEM then reports which memory it cannot reach.
 func (r *Rank) facts() facts {
 	host, _ := os.Hostname()
 	return facts{Host: host, Machine: r.backend.machine, Network: networkOf(devices)}
 }
 
-// networkOf spells the devices of a folder such as "8x400G": how many have a port 1, and
-// the rate of the first. "none" where there are none.
+// networkOf describes the devices of a folder as "8x400G": how many have a port 1, and the rate of
+// the first. It returns "none" where there are none.
 func networkOf(folder string) string {
 	found, _ := filepath.Glob(filepath.Join(folder, "*", "ports", "1", "rate")) // a fixed pattern
 	if len(found) == 0 {

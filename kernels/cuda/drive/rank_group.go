@@ -18,8 +18,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// crew is the backend of all ranks, led by rank 0: each request to one of its sessions
-// goes to every rank.
+// rankGroup is the backend of all launched ranks, led by rank 0. Each request to one of its
+// sessions goes to every rank.
 type rankGroup struct {
 	first   *Rank
 	links   []*link // of rank 1, 2, ...
@@ -28,8 +28,8 @@ type rankGroup struct {
 	opened  *groupSession
 }
 
-// Conditions implements kernels.Conditioned: epbench has the code of these kernels, and
-// cannot know what was launched.
+// Conditions implements kernels.Conditioned. epbench has the code of these kernels, but cannot
+// know what was launched.
 func (c *rankGroup) Conditions(string) []kernels.Condition {
 	return []kernels.Condition{c.topology().condition()}
 }
@@ -39,7 +39,7 @@ func (c *rankGroup) topology() topology {
 	return topology{c.machine.GPUs, c.hosts, c.first.place.Split}
 }
 
-// link is the conversation with another rank.
+// link carries the conversation with another rank.
 type link struct {
 	rank int
 	mu   sync.Mutex
@@ -47,8 +47,8 @@ type link struct {
 	out  *gob.Encoder
 }
 
-// Lead makes the backend of all ranks; links are to rank 1, 2, ... in order. Ranks on
-// different hosts must have GPUs of one kind.
+// Lead makes the backend of all ranks. The links are to rank 1, 2, ... in order. Ranks on different
+// hosts must have GPUs of one kind.
 func (r *Rank) Lead(links []io.ReadWriter) (kernels.Backend, error) {
 	c := &rankGroup{first: r}
 	for i, l := range links {
@@ -64,8 +64,8 @@ func (r *Rank) Lead(links []io.ReadWriter) (kernels.Backend, error) {
 	return c, nil
 }
 
-// joined describes all ranks as one machine, and says on how many hosts they are: rank
-// 0's, with the number of all GPUs. The fingerprint of its links holds the network between
+// joined describes all ranks as one machine: rank 0's, with the number of all GPUs. It also returns
+// the number of hosts. The fingerprint of the machine's links includes the network between
 // hosts, so that no table answers for another topology.
 func joined(all []answer, split bool) (ep.Machine, int, error) {
 	m, hosts := all[0].Facts.Machine, 1
@@ -90,8 +90,8 @@ func joined(all []answer, split bool) (ep.Machine, int, error) {
 	return m, hosts, nil
 }
 
-// ask has every rank do a task and waits for all answers. The error is a rank's Failure,
-// or says that a rank is lost.
+// ask makes every rank do a task and waits for all answers. Its error is a rank's Failure, or says
+// that a rank is lost.
 func (c *rankGroup) ask(t task) ([]answer, error) {
 	out, errs := make([]answer, 1+len(c.links)), make([]error, 1+len(c.links))
 	var wg sync.WaitGroup
@@ -118,7 +118,7 @@ func (l *link) exchange(t task) (a answer, err error) {
 	return a, nil
 }
 
-// worst is the failure that explains the others: the waits that ranks gave up are one
+// rootFailure returns the failure that explains the others. Waits that ranks gave up are one
 // failure, and any other failure comes before them.
 func rootFailure(all []answer, b *Backend) error {
 	for rank, a := range all {
@@ -129,7 +129,7 @@ func rootFailure(all []answer, b *Backend) error {
 	if faults := faultsOf(all); len(faults) > 0 {
 		return kernels.Failf(ep.Hang, "%s", hangReason(faults, b.options.Deadline))
 	}
-	for rank, a := range all { // a hang whose record could not be read is a failure too
+	for rank, a := range all { // also a hang whose record could not be read
 		if a.Status != "" {
 			return kernels.Failf(a.Status, "rank %d: %s", rank, a.Reason)
 		}
@@ -137,7 +137,7 @@ func rootFailure(all []answer, b *Backend) error {
 	return nil
 }
 
-// faultsOf are the records of all ranks.
+// faultsOf returns the records of all ranks.
 func faultsOf(all []answer) (out []faultRecord) {
 	for _, a := range all {
 		for _, f := range a.Faults {

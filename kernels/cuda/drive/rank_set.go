@@ -17,7 +17,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// seat is one rank's place on a GPU.
+// localRank is one rank of this process, on one GPU.
 type localRank struct {
 	gpu         *gpu
 	stream      cu.Stream
@@ -25,24 +25,24 @@ type localRank struct {
 	fault       *C.EpFault
 	faultDevice cu.DevicePtr
 	arena       *arena            // of the heap, nil without one
-	staging     map[string][]byte // of gather, on the host, by part
+	staging     map[string][]byte // host memory of gather, by part
 }
 
-// rig is a set of ranks with the memory to run rounds.
+// rankSet is the ranks of this process with the memory to run rounds.
 type rankSet struct {
 	node     *node
 	local    []localRank
 	heap     declare.Heap
 	support  map[string][]cu.Function // alignment and stamps, by GPU
 	deadline time.Duration
-	refill   func() error // inputs, after the heap was filled anew; may be nil
-	world    *world       // of the launched rank that this process is, nil where it has all ranks
+	refill   func() error // uploads inputs after the heap was filled anew; may be nil
+	world    *world       // all launched ranks, nil where this process has all of them
 }
 
-// supportEntries are the kernels of common/align.cuh.
+// supportEntries lists the kernels of common/align.cuh.
 var supportEntries = []string{"ep_align", "ep_stamp", "ep_clear_spans", "ep_advance", "ep_next_round", "ep_empty"}
 
-// newRig seats ranks on GPUs in order; with more ranks than GPUs they share.
+// newRankSet places ranks on GPUs in order. With more ranks than GPUs they share.
 func newRankSet(n *node, ranks int, deadline time.Duration) (*rankSet, error) {
 	r, err := newBareRankSet(n, ranks, deadline)
 	if err != nil {
@@ -54,7 +54,7 @@ func newRankSet(n *node, ranks int, deadline time.Duration) (*rankSet, error) {
 	return r, nil
 }
 
-// seated is a rig without support kernels.
+// newBareRankSet makes a rankSet without support kernels.
 func newBareRankSet(n *node, ranks int, deadline time.Duration) (*rankSet, error) {
 	r := &rankSet{node: n, deadline: deadline, support: map[string][]cu.Function{}}
 	for i := range ranks {
@@ -75,8 +75,8 @@ func newBareRankSet(n *node, ranks int, deadline time.Duration) (*rankSet, error
 	return r, nil
 }
 
-// supported loads the support kernels; those that reach other ranks have a name with
-// a suffix where these are on other hosts.
+// loadSupport loads the support kernels. Where ranks are on several hosts, the names of those that
+// reach other ranks have a suffix.
 func (r *rankSet) loadSupport(u declare.Unit, suffix string) error {
 	m, err := r.node.load(u)
 	if err == nil {
@@ -88,7 +88,7 @@ func (r *rankSet) loadSupport(u declare.Unit, suffix string) error {
 	return err
 }
 
-// crossing are the support kernels that depend on where the ranks are.
+// crossing lists the support kernels that depend on where the ranks are.
 var crossing = map[string]bool{"ep_align": true, "ep_stamp": true, "ep_next_round": true}
 
 func (r *rankSet) findSupport(m *module, suffix string) error {
@@ -112,7 +112,7 @@ func (r *rankSet) findSupport(m *module, suffix string) error {
 	return nil
 }
 
-// close frees what newRig and allocate took.
+// close frees what newRankSet and allocate took.
 func (r *rankSet) close() {
 	r.release()
 	for i := range r.local {
@@ -143,10 +143,10 @@ func (r *rankSet) release() {
 	}
 }
 
-// allocate replaces the heap of every rank by one with these parts, and fills it,
-// inputs included. Where there is too little memory the old heap stays, and the
-// error is a Failure. Ranks of several processes have checked that before, all of them:
-// one that refused here would leave the others waiting.
+// allocate replaces the heap of every rank by one with these parts, and fills it, inputs included.
+// Where there is too little memory the old heap stays, and the error is a Failure. Ranks of
+// several processes have all checked their memory before: if one refused here, the others would
+// wait for it.
 func (r *rankSet) allocate(parts []declare.Region) error {
 	h := declare.NewHeap(parts)
 	if r.world == nil {
@@ -178,7 +178,7 @@ func (r *rankSet) checkMemory(h declare.Heap) error {
 		for _, s := range r.local {
 			if s.gpu == g {
 				want += h.Bytes
-				if s.arena != nil && r.world == nil { // idle counts that of a world
+				if s.arena != nil && r.world == nil { // world.idle counts the arena of a world
 					have += s.arena.bytes
 				}
 			}
@@ -199,8 +199,7 @@ func (r *rankSet) checkMemory(h declare.Heap) error {
 	return nil
 }
 
-// reset fills every part with its initial byte, clears faults and uploads the
-// inputs again.
+// reset fills every part with its initial byte, clears faults and uploads the inputs again.
 func (r *rankSet) reset() error {
 	for i := range r.local {
 		clearFault(r.local[i].fault)
@@ -238,7 +237,7 @@ func (r *rankSet) fill(parts []declare.Region) error {
 	})
 }
 
-// base is where a rank's heap begins, 0 without one.
+// base returns the address of a rank's heap, 0 without one.
 func (r *rankSet) base(rank int) cu.DevicePtr {
 	if a := r.local[rank].arena; a != nil {
 		return a.base
@@ -246,7 +245,7 @@ func (r *rankSet) base(rank int) cu.DevicePtr {
 	return 0
 }
 
-// at is the address of a part of a rank's heap, 0 when there is no such part.
+// at returns the address of a part of a rank's heap, 0 where there is no such part.
 func (r *rankSet) at(rank int, part string) cu.DevicePtr {
 	offset, ok := r.heap.Offset[part]
 	if !ok || r.base(rank) == 0 {
@@ -265,8 +264,8 @@ func upload[T any](r *rankSet, rank int, part string, data []T) error {
 	})
 }
 
-// put is upload on the GPU's thread without waiting: the memory is pageable, and the call
-// may return before the last bytes land.
+// put copies like upload, on the GPU's thread and without waiting: the memory is pageable, and the
+// call may return before the last bytes arrive.
 func put[T any](r *rankSet, rank int, part string, data []T) error {
 	if len(data) == 0 {
 		return nil
@@ -309,7 +308,7 @@ func (r *rankSet) faults() []faultRecord {
 // point stores a device address in a pointer field of EpArgs.
 func point[T any](field **T, at cu.DevicePtr) { *(*uintptr)(unsafe.Pointer(field)) = uintptr(at) }
 
-// args are the fields of EpArgs that every kernel of a rank shares.
+// args returns the fields of EpArgs that all kernels of a rank share.
 func (r *rankSet) args(rank int) C.EpArgs {
 	s := r.local[rank]
 	a := C.EpArgs{

@@ -12,15 +12,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// warmups are rounds that are run first and not reported, since instruction caches
-// and TLBs hold what the last candidate left. One is enough for long calls.
+// warmups is the number of rounds that run first and are not reported: instruction caches and TLBs
+// still hold what the last candidate left. One is enough for long calls.
 const warmups = 2
 
-// longCall is the seconds of a call from which a cold start does not show.
+// longCall is the time of a call, in seconds, from which a cold start does not show.
 const longCall = 500e-6
 
-// Run implements kernels.Session. A round or two more are run first and not
-// reported.
+// Run implements kernels.Session. It first runs one or two rounds that it does not report.
 func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	k, err := s.prepared(c)
 	if err != nil {
@@ -57,15 +56,14 @@ func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 	return kernels.Rounds{Clock: s.backend.options.Clock, Fold: fold, Seconds: seconds, MHz: mhz, Notes: notes, Took: p.took}, nil
 }
 
-// beganAgain is the note of runs that were repeated, see attempt.
+// beganAgain is the note about runs that attempt repeated.
 func beganAgain(runs int, deadline time.Duration) string {
 	return fmt.Sprintf("%d runs began again: a rank's work did not reach its GPU within %v", runs, deadline)
 }
 
-// attempt runs a candidate's program and judges how it ended. Where the ranks that
-// gave up all waited in a start alignment, one rank's work did not reach its GPU in
-// time. That is no fault of the candidate: it runs once more, on memory filled
-// anew, and the notes of the next Run say so.
+// attempt runs a candidate's program and judges how it ended. If all ranks that gave up waited in a
+// start alignment, one rank's work did not reach its GPU in time. The candidate is not to blame:
+// it runs once more, on memory filled anew, and the notes of the next Run say so.
 func (s *session) attempt(p *program, run func() error) error {
 	s.setRunning(p)
 	defer s.setRunning(nil)
@@ -80,7 +78,7 @@ func (s *session) attempt(p *program, run func() error) error {
 	return s.ended(err)
 }
 
-// program finds or makes the program that measures a candidate at a fold.
+// program returns the program that measures a candidate at a fold. It makes one if there is none.
 func (s *session) program(k *candidate, beside arrangement, fold int) (*program, error) {
 	t := timing{op: s.problem.Op, mode: s.problem.Mode, clock: s.backend.clock, fold: fold, beside: beside}
 	if c := k.calls[ep.Combine]; c != nil && t.op == ep.Combine {
@@ -98,13 +96,12 @@ func (s *session) program(k *candidate, beside arrangement, fold int) (*program,
 	return p, nil
 }
 
-// keptPrograms bounds the graphs that exist at once, since each takes memory on
-// every GPU.
+// keptPrograms bounds the graphs that exist at once, since each takes memory on every GPU.
 const keptPrograms = 256
 
-// makeRoom drops all programs when there are too many; they are made again as
-// candidates run. Dropping only the oldest would be worse: a search that goes
-// round its candidates needs exactly that one next.
+// makeRoom drops all programs when there are too many. Candidates make them again as they run. To
+// drop only the oldest would be worse: a search that goes round its candidates needs exactly
+// that one next.
 func (s *session) makeRoom() {
 	n := 0
 	for _, c := range s.candidates {
@@ -118,8 +115,8 @@ func (s *session) makeRoom() {
 	}
 }
 
-// measure runs rounds and returns the seconds of one call, [round][rank]. In graph
-// mode the first time captures the graph.
+// measure runs rounds and returns the seconds of one call, [round][rank]. In graph mode the first
+// call captures the graph.
 func (p *program) measure(ctx context.Context, rounds int) ([][]float64, error) {
 	out := make([][]float64, rounds)
 	err := p.readings(ctx, rounds, func(round, rank int, raw []uint64) error {
@@ -134,7 +131,7 @@ func (p *program) measure(ctx context.Context, rounds int) ([][]float64, error) 
 	return out, nil
 }
 
-// readings runs rounds and gives those of every round and rank to take, in their order.
+// readings runs rounds and calls take with the readings of every round and rank, in order.
 func (p *program) readings(ctx context.Context, rounds int, take func(round, rank int, raw []uint64) error) error {
 	if p.mode != ep.Eager && p.native.ranks[0].exec == 0 {
 		stop := spent(&p.took.Graphs)
@@ -167,11 +164,11 @@ func (p *program) readings(ctx context.Context, rounds int, take func(round, ran
 	return nil
 }
 
-// slack is how much longer than all deadlines together a window may take before
-// the GPUs count as stuck.
+// slack is how much longer than all deadlines together a window may take before the GPUs count as
+// stuck.
 const slack = 5 * time.Second
 
-// run performs rounds and gives the raw readings.
+// run performs rounds and returns the raw readings.
 func (p *program) run(ctx context.Context, rounds, words int) ([]uint64, error) {
 	limit := slack + time.Duration(1+len(p.ranks.local))*p.ranks.deadline
 	return p.native.run(ctx, batch{rounds: rounds, window: p.window(), words: words, limit: limit.Nanoseconds()})

@@ -10,16 +10,16 @@ import (
 // empty is an op that only schedules know: one kernel that does nothing.
 const empty ep.Op = "empty"
 
-// stepKind is what a step of a rank's round does.
+// stepKind says what a step of a rank's round does.
 type stepKind int
 
 const (
 	stepAlign     stepKind = iota // wait for all ranks
 	stepCall                      // call number n of op
-	stepStamp                     // time into slot n
+	stepStamp                     // write the time into slot n
 	stepEvent                     // record event n
 	stepFlush                     // overwrite the L2 cache
-	stepClear                     // ready n span readings
+	stepClear                     // clear n span readings
 	stepExpert                    // the kernel that stands in for the experts
 	stepFork                      // the side stream waits for the calls' stream
 	stepJoin                      // the calls' stream waits for the side stream
@@ -28,19 +28,19 @@ const (
 	stepLoad                      // a load of an experiment
 )
 
-// step is one element of a round; every rank performs the same steps.
+// step is one element of a round. Every rank performs the same steps.
 type step struct {
 	kind  stepKind
 	op    ep.Op
 	n     int
-	span  int // stepCall: which span reading it belongs to, -1 for none
+	span  int // stepCall: its span reading, -1 for none
 	half  callHalf
-	micro int  // stepCall: micro-batch, whose memory the call works on
+	micro int  // stepCall: the micro-batch whose memory the call uses
 	side  bool // on the side stream
-	left  int  // stepProduct, stepAttention: SMs that it is planned for at most, 0 for all
+	left  int  // stepProduct, stepAttention: most SMs that the product is planned for, 0 for all
 }
 
-// half is which of a call's launches a step makes.
+// callHalf says which of a call's launches a step makes.
 type callHalf int
 
 const (
@@ -55,25 +55,25 @@ type timing struct {
 	mode  ep.Mode
 	clock string
 	fold  int  // calls in a round
-	feed  bool // a combine that needs a dispatch before each call
+	feed  bool // each combine needs a dispatch before it
 
-	beside arrangement // of calls and a product; the zero value has none
+	beside arrangement // of calls and a product; the zero value has no product
 }
 
 // schedule is a round and how to read it.
 type schedule struct {
 	timing
 	steps       []step
-	slots       int           // stamps a round writes
-	spans       int           // span readings a round takes
-	events      int           // events a round records
+	slots       int           // stamps that a round writes
+	spans       int           // span readings that a round takes
+	events      int           // events that a round records
 	calls       map[ep.Op]int // calls of each op in a round
-	secondCalls map[ep.Op]int // those of them of the second micro-batch
+	secondCalls map[ep.Op]int // the same of the second micro-batch
 	sections    []*section    // of a round beside a product
-	now         *section      // being added
-	yielding    int           // step.left of the products being added
+	now         *section      // the section that is being added
+	yielding    int           // step.left of the products that are being added
 	apart       bool          // calls are timed one by one, not as a chain
-	current     int           // span reading of the calls being added
+	current     int           // span reading of the calls that are being added
 }
 
 // newSchedule lays out one round:
@@ -82,12 +82,12 @@ type schedule struct {
 //	chain, cold or fed:    fold x (prepare, align, stamp, call, align, stamp, align, stamp)
 //	span, event:           refill, fold x (prepare, align, call with a reading around it)
 //
-// Refill is an untimed dispatch before a round of combines. Without it the rows of
-// an earlier candidate of another family may lie there; a combine of those sends
-// next to nothing, and looks ten times as fast as it is.
+// Refill is an untimed dispatch before a round of combines. Without it the memory may hold rows of
+// an earlier candidate's dispatch: a combine sends next to nothing of them, and would look ten
+// times as fast as it is.
 //
-// A pair is dispatch and combine with nothing between them; a chain of pairs
-// has one alignment at its end instead of one after each.
+// A pair is dispatch and combine with nothing between them. A chain of pairs has one alignment at
+// its end instead of one after each call.
 func newSchedule(t timing) *schedule {
 	s := &schedule{timing: t, calls: map[ep.Op]int{}, secondCalls: map[ep.Op]int{}, current: -1}
 	s.apart = t.mode == ep.Cold || t.feed
@@ -120,7 +120,7 @@ func (s *schedule) call(op ep.Op) {
 	s.calls[op]++
 }
 
-// unit is what is timed.
+// unit adds the calls that are timed.
 func (s *schedule) unit() {
 	if s.op == ep.Pair {
 		s.call(ep.Dispatch)
@@ -130,7 +130,7 @@ func (s *schedule) unit() {
 	s.call(s.op)
 }
 
-// prepare is what comes before a call that is timed by itself.
+// prepare adds what comes before a call that is timed alone.
 func (s *schedule) prepare() {
 	if s.feed {
 		s.align()
@@ -142,7 +142,7 @@ func (s *schedule) prepare() {
 	s.align()
 }
 
-// aligns is how many alignments a chain contains.
+// aligns returns how many alignments a chain contains.
 func (s *schedule) aligns() int {
 	if s.op == ep.Pair {
 		return 1
@@ -150,7 +150,7 @@ func (s *schedule) aligns() int {
 	return s.fold
 }
 
-// refill gives a round of combines the rows of its own family's dispatch.
+// refill gives a round of combines the rows of their own dispatch.
 func (s *schedule) refill() {
 	if s.op == ep.Combine && !s.feed {
 		s.align()
@@ -211,7 +211,7 @@ func (s *schedule) readings() {
 	}
 }
 
-// words is how many 64-bit readings a rank leaves in a round.
+// words returns how many 64-bit readings a rank leaves in a round.
 func (s *schedule) words() int {
 	switch s.clock {
 	case clockSpan:
@@ -222,8 +222,7 @@ func (s *schedule) words() int {
 	return s.slots
 }
 
-// seconds turns a rank's readings of one round, in nanoseconds, into seconds
-// of one call.
+// seconds converts a rank's readings of one round, in nanoseconds, to seconds of one call.
 func (s *schedule) seconds(r []uint64) (float64, error) {
 	var ns float64
 	switch {
@@ -239,7 +238,7 @@ func (s *schedule) seconds(r []uint64) (float64, error) {
 			ns += float64(r[i+1] - r[i])
 		}
 	case len(r)%3 != 0 || len(r) == 0:
-		return 0, fmt.Errorf("%d time stamps instead of threes", len(r))
+		return 0, fmt.Errorf("%d time stamps are no multiple of 3", len(r))
 	default:
 		for i := 0; i < len(r); i += 3 {
 			if r[i] == 0 || r[i] > r[i+1] || r[i+1] > r[i+2] {
@@ -252,9 +251,9 @@ func (s *schedule) seconds(r []uint64) (float64, error) {
 	return ns / float64(s.fold) / 1e9, nil
 }
 
-// proof is the round that a verification runs, with nothing timed. Only a
-// pair goes from dispatch to combine without an alignment. With launches of a product
-// beside it, these run on the side stream from its start.
+// verificationRound lays out the round that a verification runs. It times nothing. Only a pair has
+// no alignment between dispatch and combine. beside is the number of launches
+// of a product on the side stream, which begin with the round.
 func verificationRound(op ep.Op, beside int) *schedule {
 	s := &schedule{timing: timing{op: op, mode: ep.Eager, fold: 1}, calls: map[ep.Op]int{}, current: -1}
 	s.align()

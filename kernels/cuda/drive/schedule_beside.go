@@ -6,7 +6,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// way is how calls and a product are put together.
+// way says how calls and a product run together.
 type way int
 
 const (
@@ -14,8 +14,8 @@ const (
 	onlyProduct        // the product alone: how long a pass takes
 	loaded             // the product alone, then beside a load or planned for fewer SMs, see schedule.loaded
 	overlapped         // calls on a stream of their own, while the product runs on the other
-	inPhases           // send, product, receive, on one stream: in between nothing of the call holds SMs
-	stepOverlapped     // a decode step of two micro-batches, calls abreast of the other batch's products
+	inPhases           // send, product, receive on one stream: during the product no call holds SMs
+	stepOverlapped     // a decode step of two micro-batches: calls of one overlap products of the other
 	stepPhases         // the same in phases
 )
 
@@ -23,35 +23,35 @@ const (
 type arrangement struct {
 	way   way
 	share int  // launches of the product for each call
-	left  int  // SMs that the product is planned for at most while calls run, 0 as is fastest alone
-	load  bool // loaded: a load runs beside it
+	left  int  // most SMs that the product is planned for while calls run, 0 for its own plan
+	load  bool // of way loaded: a load runs beside the product
 }
 
-// marks are how many times the product's progress is stamped.
+// marks is how many times the product's progress is stamped.
 const marks = 4
 
-// section is the stamps of one part of a round beside a product: all its calls, or one
+// section holds the stamps of one part of a round beside a product: of all its calls, or of one
 // call where each needs a dispatch before it.
 type section struct {
 	calls   int
-	chain   int           // first of three: the calls alone, and as many alignments
+	chain   int           // first of three: the calls alone, then as many alignments
 	alone   productStamps // the product alone
 	within  productStamps // the product while calls run
-	begin   int           // both begin
-	end     int           // the last call ended; of phases everything
-	aligned int           // phases: so many alignments after end
-	halves  []int         // phases: stamps around send, product and receive of one call, in fours
+	begin   int           // start of calls and product together
+	end     int           // end of the last call; of phases, of everything
+	aligned int           // of phases: end of as many alignments after end
+	halves  []int         // of phases: four stamps around send, product and receive of each call
 }
 
-// course is the stamps of a product: its start, then marks.
+// productStamps holds the stamps of a product: its start, then marks.
 type productStamps struct {
 	start, first int
 	share        []float64 // share of the product that is done at each mark
 }
 
-// withProduct lays out a round beside a product. Three parts follow each other: the
-// calls alone, as a chain; the product alone; and both. A combine that uses up what
-// dispatch left gets a dispatch before each call, and a section for each.
+// withProduct lays out a round beside a product in three parts: the calls alone, as a chain; the
+// product alone; and both. A combine that uses up what dispatch left gets a section of its own for
+// each call, with a dispatch before the call.
 func (s *schedule) withProduct() {
 	switch s.beside.way {
 	case onlyProduct:
@@ -75,7 +75,7 @@ func (s *schedule) withProduct() {
 	}
 }
 
-// section lays out the three parts of so many calls.
+// section lays out the three parts for so many calls.
 func (s *schedule) section(calls int) {
 	s.now = &section{calls: calls}
 	s.sections = append(s.sections, s.now)
@@ -91,7 +91,7 @@ func (s *schedule) section(calls int) {
 	}
 }
 
-// ready readies the ranks for calls that are timed.
+// ready aligns the ranks before calls that are timed.
 func (s *schedule) ready() {
 	if s.feed {
 		s.align()
@@ -103,7 +103,7 @@ func (s *schedule) ready() {
 // isStep reports whether the round is made of decode steps.
 func (s *schedule) isStep() bool { return s.beside.way == stepOverlapped || s.beside.way == stepPhases }
 
-// aloneChain times the calls alone, less what their alignments take.
+// aloneChain times the calls alone, and then as many alignments.
 func (s *schedule) aloneChain() {
 	s.ready()
 	s.now.chain = s.slots
@@ -116,7 +116,7 @@ func (s *schedule) aloneChain() {
 	s.stamp()
 }
 
-// calling is the calls of a section one after the other: those of a step for both
+// chainOfCalls adds the calls of a section one after the other. A step has calls for both
 // micro-batches.
 func (s *schedule) chainOfCalls() {
 	for i := range s.now.calls {
@@ -133,7 +133,7 @@ func (s *schedule) chainOfCalls() {
 	}
 }
 
-// sectionAligns is how many alignments calling has.
+// sectionAligns returns how many alignments chainOfCalls adds.
 func (s *schedule) sectionAligns() int {
 	if s.op == ep.Pair {
 		return 1
@@ -141,10 +141,10 @@ func (s *schedule) sectionAligns() int {
 	return s.now.calls
 }
 
-// launches is how many launches of the product a section has.
+// launches returns how many launches of the product a section has.
 func (s *schedule) launches() int { return s.now.calls * s.beside.share }
 
-// products queues launches on the side stream, from where the calls' stream stands.
+// products queues launches on the side stream, after what the calls' stream has queued so far.
 func (s *schedule) products(n int) {
 	s.add(stepFork, 0)
 	for i := range n {
@@ -152,7 +152,7 @@ func (s *schedule) products(n int) {
 	}
 }
 
-// marked is products with stamps of their progress.
+// marked queues the section's launches with stamps of their progress.
 func (s *schedule) marked(start int) productStamps {
 	out, n := productStamps{start: start, first: s.slots}, s.launches()
 	s.add(stepFork, 0)
@@ -199,9 +199,9 @@ func (s *schedule) overlappedCalls() {
 	s.add(stepJoin, 0)
 }
 
-// inPhases runs a call's share of the product between its halves. Alignments belong to
-// the chain and not to a call, so that as many are timed after it. One more call has
-// stamps around every part: in the chain they would cost as much as some parts.
+// phasedCalls runs a call's share of the product between its halves. Alignments belong to the chain
+// and not to a call, so that as many are timed after it. One more call has stamps around every
+// part: in the chain the stamps would cost as much as some parts.
 func (s *schedule) phasedCalls() {
 	s.ready()
 	s.now.begin = s.began()
@@ -221,8 +221,8 @@ func (s *schedule) phasedCalls() {
 	s.align()
 }
 
-// phasedUnit is a call, or those of a step, in phases; around is called before, between
-// and behind the three parts of each.
+// phasedUnit adds a call, or the calls of a step, in phases. It calls around before, between and
+// after the three parts of each call.
 func (s *schedule) phasedUnit(around func()) {
 	calls := []microBatchCall{{s.op, 0}}
 	switch {
@@ -248,13 +248,13 @@ func (s *schedule) phasedUnit(around func()) {
 	}
 }
 
-// laneOp is a call of a micro-batch.
+// microBatchCall is a call of one of two micro-batches.
 type microBatchCall struct {
 	op    ep.Op
 	micro int
 }
 
-// laneCall adds a call of a micro-batch, or its sending half.
+// addCall adds a call of a micro-batch, or its sending half.
 func (s *schedule) addCall(c microBatchCall, h callHalf) {
 	s.steps = append(s.steps, step{kind: stepCall, op: c.op, n: s.count(c), span: -1, half: h, micro: c.micro})
 	if c.micro == 1 {
@@ -264,7 +264,7 @@ func (s *schedule) addCall(c microBatchCall, h callHalf) {
 	}
 }
 
-// count is the calls so far of an op of a micro-batch.
+// count returns how many calls of an op of a micro-batch were added so far.
 func (s *schedule) count(c microBatchCall) int {
 	if c.micro == 1 {
 		return s.secondCalls[c.op]
@@ -272,13 +272,13 @@ func (s *schedule) count(c microBatchCall) int {
 	return s.calls[c.op]
 }
 
-// stepCalls are the calls of a layer's step, in order. While one runs, the other
-// micro-batch computes: attention of the second beside the first's dispatch, then the
-// experts of either, and attention of the next layer beside the last combine.
+// stepCalls lists the calls of a layer's step in order. While one runs, the other micro-batch
+// computes: attention of the second beside the first dispatch, then the experts of each, and
+// attention of the next layer beside the last combine.
 var stepCalls = []microBatchCall{{ep.Dispatch, 0}, {ep.Dispatch, 1}, {ep.Combine, 0}, {ep.Combine, 1}}
 
-// stepProduct adds the product that runs beside call i of a step: attention, experts,
-// experts, attention. A pass over the experts is one share.
+// stepProduct adds the product that runs beside call i of a step: attention, experts, experts,
+// attention. A pass over the experts is one share.
 func (s *schedule) stepProduct(i int, side bool) {
 	if i == 0 || i == 3 {
 		s.steps = append(s.steps, step{kind: stepAttention, span: -1, side: side, left: s.yielding})
@@ -289,7 +289,7 @@ func (s *schedule) stepProduct(i int, side bool) {
 	}
 }
 
-// stepProducts queues what a round's steps compute.
+// stepProducts queues all products of a round's steps.
 func (s *schedule) stepProducts(start int) productStamps {
 	s.add(stepFork, 0)
 	for range s.now.calls {
@@ -301,9 +301,9 @@ func (s *schedule) stepProducts(start int) productStamps {
 	return productStamps{start, s.slots - 1, []float64{1}}
 }
 
-// stepAbreast alternates: a call of one micro-batch beside a product of the other, and
-// then both streams wait for each other. The call is queued first, as engines do: behind a
-// product that fills the GPU it would begin when that ends, and nothing would overlap.
+// overlappedSteps alternates: a call of one micro-batch beside a product of the other, then both
+// streams wait for each other. The call is queued first, as engines do: after a product that
+// fills the GPU it would begin only when the product ends, and nothing would overlap.
 func (s *schedule) overlappedSteps() {
 	s.align()
 	s.now.begin = s.began()
@@ -322,11 +322,11 @@ func (s *schedule) overlappedSteps() {
 	s.align()
 }
 
-// besideTimes are a rank's readings of one round beside a product, seconds of a call;
-// of steps, of a layer.
+// roundTimes holds a rank's readings of one round beside a product, in seconds of a call, or of a
+// layer where the round is made of steps.
 type roundTimes struct{ call, product, both, callIn, productIn, done float64 }
 
-// times turns the readings of a round, in nanoseconds, into seconds.
+// times converts the readings of a round, in nanoseconds, to seconds.
 func (s *schedule) times(r []uint64) (sum roundTimes, err error) {
 	for i, v := range r {
 		if v == 0 {
@@ -346,14 +346,14 @@ func (s *schedule) times(r []uint64) (sum roundTimes, err error) {
 	if !(sum.product > 0) {
 		return sum, fmt.Errorf("time stamps are out of order: %v", r)
 	}
-	// Differences of a rank that others kept waiting may come out below zero.
+	// A rank that others kept waiting may have differences below zero.
 	for _, v := range []*float64{&sum.call, &sum.both, &sum.callIn, &sum.productIn} {
 		*v = max(*v, ep.LeastCost)
 	}
 	return sum, nil
 }
 
-// times are the readings of a section, seconds of a call.
+// times converts the readings of a section to seconds of a call.
 func (p *section) times(w way, r []uint64) (t roundTimes) {
 	one := func(from, to int) float64 { return (float64(r[to]) - float64(r[from])) / 1e9 }
 	span := func(from, to int) float64 { return one(from, to) / float64(p.calls) }
@@ -387,5 +387,5 @@ func (p *section) times(w way, r []uint64) (t roundTimes) {
 	return t
 }
 
-// last is the stamp at the product's end.
+// last returns the stamp at the product's end.
 func (c productStamps) last() int { return c.first + len(c.share) - 1 }

@@ -1,9 +1,9 @@
 package drive
 
-// loaded lays out a round of an experiment: the product alone, then the product beside a
-// load for each call, or as planned for fewer SMs. Both are parts of one round: under a
-// power cap the clocks of a GPU drift by a third within a second, and times of the product
-// alone from another moment made a copy look as if it sped the product up.
+// loaded lays out a round of an experiment: the product alone, then the product beside a load for
+// each call, or planned for fewer SMs. Both are in one round, since under a power cap the clocks of
+// a GPU drift by a third within a second. When the product alone was timed at another moment, a
+// copy seemed to speed it up.
 func (s *schedule) loaded() {
 	s.now = &section{calls: s.fold}
 	s.sections = append(s.sections, s.now)
@@ -21,7 +21,7 @@ func (s *schedule) loaded() {
 	s.add(stepJoin, 0)
 }
 
-// doneAt is the share of the product that was done at a time, from the marks around it.
+// doneAt returns the share of the product that was done at a time, by the marks around it.
 func (c productStamps) doneAt(r []uint64, at uint64) float64 {
 	before, share := r[c.start], 0.0
 	for i, done := range c.share {

@@ -23,24 +23,24 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// session is one workload on the ranks of a rig.
+// session is one workload on the ranks of a rankSet.
 type session struct {
 	backend    *Backend
 	ranks      *rankSet
 	workload   *workloads.Workload
 	problem    ep.Problem
-	tokens     [][]uint16     // by rank; of an activation its input rows
-	copies     []cu.DevicePtr // of the tokens, by rank; 0 where there is none
+	tokens     [][]uint16     // by rank; for an activation its input rows
+	copies     []cu.DevicePtr // of the tokens on the GPU, by rank; 0 where there is none
 	oracle     *ref.Oracle
 	cast       []castTokens // by rank, once a candidate takes tokens that the caller cast
 	outputs    *ref.Remote
-	states     []declare.State // those that have memory
+	states     []declare.State // the states that have memory
 	candidates map[string]*candidate
 	expert     []cu.Function
 	beside     *products    // nil where nothing runs beside the calls
 	activation *activation  // nil for other ops
 	again      int          // runs that began a second time since the last notes
-	checking   ep.CheckTime // of the last candidate that was proven
+	checking   ep.CheckTime // of the last verification
 
 	mu      sync.Mutex
 	running *program
@@ -54,15 +54,15 @@ func newSession(b *Backend, w *workloads.Workload) (*session, error) {
 	return sessionOn(r, b, w)
 }
 
-// sessionOn is a session of the ranks that have seats in r.
+// sessionOn opens a session on the ranks of r.
 func sessionOn(r *rankSet, b *Backend, w *workloads.Workload) (*session, error) {
 	s := &session{
 		backend: b, ranks: r, workload: w, problem: w.Problem, oracle: ref.New(w, b.options.InputScale),
 		candidates: map[string]*candidate{},
 	}
 	s.activation = openActivation(w, s.oracle)
-	for seat := range r.local {
-		rank := r.rankOf(seat)
+	for i := range r.local {
+		rank := r.rankOf(i)
 		if s.activation != nil {
 			s.tokens = append(s.tokens, s.activation.gates(w, rank))
 			continue
@@ -145,7 +145,7 @@ func (s *session) loadExpert() ([]cu.Function, error) {
 	return m.function("ep_expert")
 }
 
-// fits is an error where the memory that a config needs cannot be had. It takes none.
+// checkFits returns an error where the memory that a config needs is missing. It takes none.
 func (s *session) checkFits(c ep.Config) error {
 	k, err := newCandidate(s.backend.machine, s.problem, c)
 	if err != nil {
@@ -157,12 +157,12 @@ func (s *session) checkFits(c ep.Config) error {
 	return s.ranks.checkMemory(declare.NewHeap(s.partsWith(k.state())))
 }
 
-// has reports whether a state has memory.
+// hasState reports whether a state has memory.
 func (s *session) hasState(of declare.State) bool {
 	return slices.ContainsFunc(s.states, func(have declare.State) bool { return have.Name == of.Name })
 }
 
-// partsWith are all parts of the heap once a state has joined.
+// partsWith returns all parts of the heap once a state was added.
 func (s *session) partsWith(of declare.State) []declare.Region {
 	parts := append(s.ranks.parts(), s.parts()...)
 	for _, st := range append(s.states[:len(s.states):len(s.states)], of) {
@@ -171,8 +171,8 @@ func (s *session) partsWith(of declare.State) []declare.Region {
 	return parts
 }
 
-// join gives a state its memory. One allocation holds all states, so that another
-// one means a new heap, and graphs that point into the old heap are dropped.
+// addState gives a state its memory. One allocation holds all states: one more state means a new
+// heap, and drops the graphs that point into the old heap.
 func (s *session) addState(of declare.State) error {
 	if s.hasState(of) {
 		return nil
@@ -191,7 +191,7 @@ func (s *session) addState(of declare.State) error {
 	return nil
 }
 
-// parts are the inputs and outputs of a rank.
+// parts returns the inputs and outputs of a rank.
 func (s *session) parts() []declare.Region {
 	if s.activation != nil {
 		return s.activation.parts(s.problem)
@@ -199,7 +199,7 @@ func (s *session) parts() []declare.Region {
 	return append(declare.ProblemParts(s.problem), declare.CastParts(s.problem)...)
 }
 
-// args are the fields of EpArgs common to the kernels of a candidate.
+// args returns the fields of EpArgs that all kernels of a candidate share.
 func (s *session) args(k *candidate) func(rank int) C.EpArgs {
 	of, cast := k.state(), k.takesCast()
 	return func(rank int) C.EpArgs {
@@ -234,7 +234,7 @@ func (s *session) args(k *candidate) func(rank int) C.EpArgs {
 	}
 }
 
-// extrasFor is what a candidate's programs need besides its calls.
+// extrasFor returns what a candidate's programs need besides its calls.
 func (s *session) extrasFor(c *candidate) extras {
 	x := extras{problem: s.problem, expert: s.expert, beside: s.beside}
 	if s.activation != nil {
@@ -246,7 +246,7 @@ func (s *session) extrasFor(c *candidate) extras {
 	return x
 }
 
-// prepared finds a candidate that Prepare has seen.
+// prepared returns a candidate that Prepare has made.
 func (s *session) prepared(c ep.Config) (*candidate, error) {
 	if k := s.candidates[c.Key()]; k != nil {
 		return k, nil
@@ -270,15 +270,15 @@ func (s *session) setRunning(p *program) {
 	s.mu.Unlock()
 }
 
-// ended turns the error that ended a program into a Failure of its candidate, and
-// makes the rig usable again where that is possible.
+// ended turns the error that ended a program into a Failure of its candidate, and makes the ranks
+// usable again where that is possible.
 func (s *session) ended(err error) error {
 	var refused *refusal
 	switch {
 	case errors.Is(err, errFault):
 		f := kernels.Failf(ep.Hang, "%s", hangReason(s.ranks.faults(), s.ranks.deadline))
 		if s.ranks.world != nil {
-			return f // all ranks reset together: see crew
+			return f // all ranks reset together: see groupSession.recover
 		}
 		return s.restored(f)
 	case errors.As(err, &refused):
@@ -287,8 +287,8 @@ func (s *session) ended(err error) error {
 	return err
 }
 
-// restored resets all memory after a failure. Where that fails too the session is
-// lost, and the error names the failure first.
+// restored resets all memory after a failure. If that fails too the session is lost, and the error
+// names the first failure first.
 func (s *session) restored(f *kernels.Failure) error {
 	if err := s.ranks.reset(); err != nil {
 		return fmt.Errorf("%w; and resetting the buffers: %v", errors.New(f.Error()), err)

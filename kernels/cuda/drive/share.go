@@ -9,13 +9,12 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// leastBatch is the least number of experts of one launch, where there are so many:
-// fewer leave SMs idle.
+// leastBatch is the least number of experts in one launch, where there are so many: fewer leave
+// SMs idle.
 const leastBatch = 8
 
-// checkHeld refuses a product that may hold SMs too long. A call's blocks wait for the
-// SMs that blocks of the product hold, and meanwhile other ranks spin for the call: they
-// must not pass their deadline for it.
+// checkHeld refuses a product that may hold SMs too long. A call's blocks wait for SMs that blocks
+// of the product hold, while other ranks spin for the call and must not pass their deadline.
 func checkHeld(of ep.Product, seconds float64, deadline time.Duration) error {
 	if limit := deadline / 4; time.Duration(seconds*float64(time.Second)) > limit {
 		return fmt.Errorf("beside: %s takes %.3g s, and calls may wait %v for the SMs that it holds; give smaller sizes or fewer groups", of, seconds, limit)
@@ -23,11 +22,11 @@ func checkHeld(of ep.Product, seconds float64, deadline time.Duration) error {
 	return nil
 }
 
-// shareOf splits a share of passes into launches: of all groups where it takes a pass or
-// more, else of as many groups as it takes, rounded up. passes are the launches of a pass
-// as it was timed.
+// shareOf splits a share of passes into launches. Each launch has all groups if the share is a pass
+// or more, else as many groups as the share needs, rounded up. passes is the number of launches
+// in a pass as it was timed.
 func shareOf(share float64, groups, passes, least int) (batch, launches int) {
-	if passes > 1 || groups == 1 { // copies, or one product
+	if passes > 1 || groups == 1 { // copies, or a single product
 		return groups, max(least, int(math.Ceil(share*float64(passes))))
 	}
 	if share >= 1 {
@@ -38,25 +37,25 @@ func shareOf(share float64, groups, passes, least int) (batch, launches int) {
 	return batch, max(least, (want+batch-1)/batch)
 }
 
-// rounded is n rounded up to a multiple of a quarter of the power of two below it, so that
-// runs whose calls differ by a few percent have launches of one size. Launches of 51 and of
-// 52 experts made 66 and 49 us of the cost of one pair.
+// rounded rounds n up to a multiple of a quarter of the power of two below it. Runs whose calls
+// differ by a few per cent then have launches of one size: launches of 51 and of 52 experts gave
+// one pair costs of 66 and 49 us.
 func rounded(n int) int {
 	step := 1 << max(bits.Len(uint(n-1))-3, 0)
 	return (n + step - 1) / step * step
 }
 
-// takenSMs are the SMs that calls take in the plans that a product's own is chosen of:
-// what kernels and searches offer of few. A config that leaves another number has a plan of
-// its own beside its calls.
+// takenSMs lists how many SMs calls may take in the plans from which a product's own is chosen: the
+// small values that kernels and searches offer. A config that leaves another number of SMs gets a
+// plan of its own beside its calls.
 var takenSMs = []int{16, 32, 48, 64}
 
-// planMargin is how much faster a plan for fewer SMs must be to be taken: times of the
-// same launches differ by up to 0.4 % from round to round.
+// planMargin is how much faster a plan for fewer SMs must be to be chosen: times of the same
+// launches differ by up to 0.4 % from round to round.
 const planMargin = 0.01
 
-// fastestPlan is the index of the fastest of a product's plans, by its seconds alone. The
-// first, for all SMs, stays unless another is faster by the margin.
+// fastestPlan returns the index of the fastest of a product's plans, by its seconds alone. The
+// first plan, for all SMs, wins unless another is faster by the margin.
 func fastestPlan(seconds []float64) (best int) {
 	bar := seconds[0] * (1 - planMargin)
 	for i, t := range seconds {
@@ -67,10 +66,10 @@ func fastestPlan(seconds []float64) (best int) {
 	return best
 }
 
-// planBeside is the plan beside calls that leave so many SMs, 0 where they leave all: for
-// these, unless the product's own plan needs no more. That one is fastest alone, so that
-// no engine would give it up: 80 experts of DeepSeek-V3 that were planned for 84 SMs alone
-// were planned for 100 beside calls on 32, and the calls paid for it.
+// planBeside returns the SMs of the plan beside calls that leave so many SMs, 0 where they leave
+// all. It is a plan for the SMs that are left, unless the product's own plan needs no more: that
+// one is fastest alone, and no engine would give it up. 80 experts of DeepSeek-V3 with an own
+// plan for 84 SMs once got a plan for 100 beside calls on 32, and the calls were charged for it.
 func planBeside(own, left int) int {
 	if left == 0 || 0 < own && own <= left {
 		return own

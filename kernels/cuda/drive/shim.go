@@ -2,16 +2,16 @@
 
 package drive
 
-// The shim is compiled here, as part of this file, because Go compiles C files
-// of a package's own folder only. Go does not see it change either: native/cuda.mk
-// passes a hash of native/ in CGO_CFLAGS.
+// The shim is compiled as part of this file, because Go compiles only C files of a package's own
+// folder. Go does not see changes of it either: native/cuda.mk passes a hash of native/ in
+// CGO_CFLAGS.
 
 /*
 #cgo CFLAGS: -std=gnu11 -O2 -I${SRCDIR}/../../../native/include -I${SRCDIR}/../../../native/shim
 #cgo LDFLAGS: -lcuda -lpthread
 #include "ep_shim.c"
 #include "ep_product.c"
-_Static_assert(sizeof(EpControl) == 256, "rigParts reserves 256 bytes");
+_Static_assert(sizeof(EpControl) == 256, "TimingParts reserves 256 bytes");
 */
 import "C"
 
@@ -35,13 +35,12 @@ func driverError(what string, result C.int) error {
 	return fmt.Errorf("%s: %s", what, C.GoString(&text[0]))
 }
 
-// handle is the driver's handle in a type of cu: its only field, which is not
-// exported.
+// handle returns the driver's handle in a type of cu: its only field, which is not exported.
 func handle[T cu.CUContext | cu.Function | cu.Stream | cu.Event | cu.Module](v T) C.uint64_t {
 	return C.uint64_t(*(*uintptr)(unsafe.Pointer(&v)))
 }
 
-// occupancy is what a kernel takes, at one block size and shared memory.
+// occupancy holds what a kernel takes with one block size and one amount of shared memory.
 type occupancy struct{ blocksPerSM, registers, localBytes, maxThreads int }
 
 // readyFunction prepares a function of the current context for launching.
@@ -52,8 +51,7 @@ func readyFunction(f cu.Function, block, shared int) (occupancy, error) {
 	return o, driverError("function attributes", r)
 }
 
-// newFault allocates a fault record that a GPU can write and the host can
-// read at any time.
+// newFault allocates a fault record that a GPU can write and the host can read at any time.
 func newFault() (host *C.EpFault, device cu.DevicePtr, err error) {
 	p, d, err := allocHost(C.sizeof_EpFault)
 	return (*C.EpFault)(p), d, err
@@ -65,8 +63,7 @@ func allocHost(bytes int) (host unsafe.Pointer, device cu.DevicePtr, err error) 
 	return host, cu.DevicePtr(d), err
 }
 
-// newHost allocates pinned host memory, into which a GPU copies without going
-// through the driver's own.
+// newHost allocates pinned host memory, into which a GPU copies without the driver's own buffers.
 func newHost(bytes int) ([]byte, error) {
 	p, _, err := allocHost(bytes)
 	if err != nil {
@@ -87,7 +84,7 @@ func freeFault(host *C.EpFault) {
 	}
 }
 
-// readFault copies a record; ok is false when the rank wrote none.
+// readFault copies a record. ok is false when the rank wrote none.
 func readFault(f *C.EpFault) (r faultRecord, ok bool) {
 	return faultRecord{
 		rank: int(f.rank), phase: int(f.phase), expert: int(f.expert), source: int(f.source),
@@ -97,13 +94,13 @@ func readFault(f *C.EpFault) (r faultRecord, ok bool) {
 
 func clearFault(f *C.EpFault) { *f = C.EpFault{} }
 
-// code is the steps of every rank's round, in C memory.
+// cSteps holds the steps of every rank's round in C memory.
 type cSteps struct {
 	ranks []C.EpRank
 	steps [][]C.EpStep
 }
 
-// newCode makes room for count steps on each of n ranks.
+// newCSteps makes room for count steps on each of n ranks.
 func newCSteps(n, count int) *cSteps {
 	c := &cSteps{ranks: unsafe.Slice((*C.EpRank)(C.calloc(C.size_t(n), C.sizeof_EpRank)), n)}
 	for i := range c.ranks {
@@ -114,7 +111,7 @@ func newCSteps(n, count int) *cSteps {
 	return c
 }
 
-// setEvents hands rank i the events that its steps record, in pairs.
+// setEvents gives rank i the events that its steps record, in pairs.
 func (c *cSteps) setEvents(i int, events []cu.Event) {
 	p := (*C.uint64_t)(C.calloc(C.size_t(len(events)+1), 8))
 	slots := unsafe.Slice(p, len(events))
@@ -124,9 +121,9 @@ func (c *cSteps) setEvents(i int, events []cu.Event) {
 	c.ranks[i].events, c.ranks[i].pairs = p, C.int32_t(len(events)/2)
 }
 
-// capture turns the steps of every rank into graphs, side by side: a graph takes longer
-// to make than a sample to run. Either all ranks have one or none: a rank without would
-// queue its steps one by one beside the graphs of the others, and be timed so.
+// capture turns the steps of every rank into graphs, on all ranks at once: a graph takes longer to
+// make than a sample to run. Either all ranks have a graph or none: a rank without one would queue
+// its steps one by one while the others replay, and its time would show that.
 func (c *cSteps) capture() error {
 	err := sideBySide(len(c.ranks), func(i int) error {
 		return driverError(fmt.Sprintf("capture the graph of rank %d", i), C.ep_capture(&c.ranks[i]))
@@ -137,14 +134,14 @@ func (c *cSteps) capture() error {
 	return err
 }
 
-// release gives the graphs back.
+// release frees the graphs.
 func (c *cSteps) release() {
 	for i := range c.ranks {
 		C.ep_release(&c.ranks[i])
 	}
 }
 
-// free gives graphs and memory back; c must not be running.
+// free frees graphs and memory. c must not be running.
 func (c *cSteps) free() {
 	c.release()
 	for i := range c.ranks {
@@ -155,8 +152,7 @@ func (c *cSteps) free() {
 	c.ranks, c.steps = nil, nil
 }
 
-// progress is the rounds each rank has finished; any goroutine may ask while
-// c runs.
+// progress returns how many rounds each rank has finished. Any goroutine may call it while c runs.
 func (c *cSteps) progress() []int {
 	out := make([]int, len(c.ranks))
 	for i := range c.ranks {
@@ -168,7 +164,7 @@ func (c *cSteps) progress() []int {
 // errFault says that a kernel gave up and wrote a fault record.
 var errFault = errors.New("a kernel gave up waiting")
 
-// refusal is a launch that the driver refused; nothing is running.
+// A refusal is a launch that the driver refused. Nothing is running.
 type refusal struct{ reason string }
 
 func (r *refusal) Error() string { return r.reason }
@@ -178,12 +174,11 @@ type batch struct {
 	rounds int
 	window int   // rounds queued at a time
 	words  int   // 64-bit readings of a rank and round
-	limit  int64 // longest wait for a window, nanoseconds
+	limit  int64 // longest wait for a window, in nanoseconds
 }
 
-// run performs a batch and returns the readings of every [rank][round]. The
-// error is the context's, errFault, a *refusal, or the end of this process's
-// use of the GPUs.
+// run performs a batch and returns the readings of every [rank][round]. Its error is the context's,
+// errFault, or a *refusal. After any other error this process cannot use the GPUs any more.
 func (c *cSteps) run(ctx context.Context, b batch) ([]uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -1,17 +1,17 @@
 package drive
 
-// closeBytes is the longest gap between two pieces that is copied with them. A copy of its
-// own takes the host 2 us, in which the bus moves more than that.
+// closeBytes is the longest gap between two pieces that is copied with them. A separate copy takes
+// the host 2 us, in which the bus moves more than that.
 const closeBytes = 32 << 10
 
-// span is a stretch of a part that is copied at once.
+// span is a stretch of a part that one copy moves.
 type span struct {
 	from, bytes int // in the part
 	at          int // in host memory
 }
 
-// spansOf are the stretches that hold pieces of so many bytes at these offsets, and where
-// each piece lies in host memory.
+// spansOf returns the stretches that hold pieces of so many bytes at these offsets, and where each
+// piece lies in host memory.
 func spansOf(offsets []int, bytes int) (spans []span, places []int) {
 	need := 0
 	for _, from := range offsets {

@@ -48,7 +48,7 @@ func (s *session) Probe(rank, token, k int) ([]uint16, error) {
 	return s.outputs.Probe(rank, token, k)
 }
 
-// prove runs the candidate once from poisoned outputs and fresh inputs.
+// runVerification runs the candidate once from poisoned outputs and fresh inputs.
 func (s *session) runVerification(ctx context.Context, k *candidate) error {
 	s.outputs.Forget()
 	s.checking = ep.CheckTime{}
@@ -67,7 +67,7 @@ func (s *session) runVerification(ctx context.Context, k *candidate) error {
 	})
 }
 
-// poison fills the outputs and brings the inputs.
+// poison poisons the outputs and uploads the inputs.
 func (s *session) poison() error {
 	defer spent(&s.checking.Filling)()
 	poisoned := declare.OutputParts

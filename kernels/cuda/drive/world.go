@@ -12,14 +12,14 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/shmem"
 )
 
-// world is the ranks of a problem of which this process is one.
+// world describes all launched ranks, of which this process is one.
 type world struct {
 	rank, ranks, nodes int
 	library            *shmem.Library
-	heap               *arena // symmetric: every rank takes as much
+	heap               *arena // symmetric: every rank has as much
 }
 
-// newWorldRig seats this process's rank on its GPU.
+// newWorldRankSet places this process's rank on its GPU.
 func newWorldRankSet(n *node, w *world, deadline time.Duration) (*rankSet, error) {
 	r, err := newBareRankSet(n, 1, deadline)
 	if err != nil {
@@ -32,15 +32,15 @@ func newWorldRankSet(n *node, w *world, deadline time.Duration) (*rankSet, error
 	return r, nil
 }
 
-// number is the rank that has a seat.
-func (r *rankSet) rankOf(seat int) int {
+// rankOf returns the number among all ranks of a local rank.
+func (r *rankSet) rankOf(local int) int {
 	if r.world != nil {
 		return r.world.rank
 	}
-	return seat
+	return local
 }
 
-// ranks is how many there are, of all processes.
+// count returns the number of ranks of all processes.
 func (r *rankSet) count() int {
 	if r.world != nil {
 		return r.world.ranks
@@ -56,8 +56,8 @@ func (r *rankSet) parts() []declare.Region {
 	return append(declare.TimingParts(), declare.Zeroed(declare.PartWorld, int64(16*r.world.ranks)))
 }
 
-// take gives the memory of a heap. That of a world is collective: all ranks ask for the
-// same heaps in the same order.
+// takeArena returns the memory of a heap. For a world it is collective: all ranks ask for the same
+// heaps in the same order.
 func (r *rankSet) takeArena(g *gpu, n int64) (*arena, error) {
 	if r.world == nil {
 		return g.take(n)
@@ -83,7 +83,7 @@ func (w *world) take(g *gpu, n int64) (*arena, error) {
 	return w.heap, err
 }
 
-// idle is how many bytes a new heap finds in place of the old one, in use or not.
+// idle returns how many bytes a new heap can take in place of the old one, in use or not.
 func (w *world) idle() int64 {
 	if w == nil || w.heap == nil {
 		return 0
@@ -91,8 +91,8 @@ func (w *world) idle() int64 {
 	return w.heap.bytes
 }
 
-// joinWorld writes the table of hosts/transport.cuh: where the heaps of this host's ranks
-// lie. The words behind it stay zero.
+// joinWorld writes the table of hosts/transport.cuh: the addresses of this host's ranks' heaps. The
+// words after it stay zero.
 func (r *rankSet) joinWorld() error {
 	w := r.world
 	if w == nil || r.heap.Offset[declare.PartWorld] == 0 {

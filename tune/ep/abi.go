@@ -8,14 +8,13 @@ import (
 	"strings"
 )
 
-// ABI names the build of kernels that a table row, a run or a pack is bound to. It
-// spells a word for each kernel, sorted by name: "combine_ll=1f2e,dispatch_ll=9c0d".
-// A change of one kernel then leaves what was measured with the others valid. A
-// backend whose kernels change together gives one word without a name; it stands for
-// every kernel. "" is an unknown build.
+// ABI names the builds of kernels behind a table row, a run or a pack. It holds one word for
+// each kernel, sorted by name: "combine_ll=1f2e,dispatch_ll=9c0d". So a change of one kernel
+// leaves measurements of the others valid. A backend whose kernels change together has one
+// word without a name, which stands for every kernel. "" is an unknown build.
 type ABI string
 
-// NewABI spells the words of kernels, which are keyed by name.
+// NewABI returns the ABI with these words, keyed by the kernel's name.
 func NewABI(words map[string]string) ABI {
 	var out []string
 	for _, kernel := range slices.Sorted(maps.Keys(words)) {
@@ -24,7 +23,7 @@ func NewABI(words map[string]string) ABI {
 	return ABI(strings.Join(out, ","))
 }
 
-// list gives the words by kernel, nil where one word stands for every kernel.
+// list returns the words by kernel, nil if one word stands for every kernel.
 func (a ABI) list() map[string]string {
 	if known, ok := wholeBuilds[a]; ok {
 		return known
@@ -40,8 +39,8 @@ func (a ABI) list() map[string]string {
 	return out
 }
 
-// Short is an ABI for people: how many kernels it names and a hash of their words, or
-// the beginning of its one word.
+// Short returns a short form for people: the number of kernels and a hash of their words, or
+// the beginning of the only word.
 func (a ABI) Short() string {
 	if list := a.list(); list != nil && len(list) > 1 {
 		sum := sha256.Sum256([]byte(NewABI(list)))
@@ -50,7 +49,7 @@ func (a ABI) Short() string {
 	return fmt.Sprintf("%.36s", string(a))
 }
 
-// Of is the word of one kernel, "" where the ABI does not name it.
+// Of returns the word of one kernel, "" if the ABI does not name it.
 func (a ABI) Of(kernel string) string {
 	if list := a.list(); list != nil {
 		return list[kernel]
@@ -58,16 +57,15 @@ func (a ABI) Of(kernel string) string {
 	return string(a)
 }
 
-// Kernels lists the kernels that an ABI names, sorted; none where one word stands for
-// every kernel.
+// Kernels returns the kernels that an ABI names, sorted. It returns none if one word stands
+// for every kernel.
 func (a ABI) Kernels() []string { return slices.Sorted(maps.Keys(a.list())) }
 
-// For is the part of an ABI that a config is bound to: its kernel, or both kernels of
-// a pair. It is empty for a config without a kernel and for kernels that the ABI does
-// not name.
+// For returns the part of an ABI about a config's kernel, or about both kernels of a pair. It
+// returns "" for a config without a kernel and for kernels that the ABI does not name.
 func (a ABI) For(c Config) ABI { return a.Part(strings.Split(c.Kernel, "+")...) }
 
-// Part is the part of an ABI that is about some kernels.
+// Part returns the part of an ABI about some kernels.
 func (a ABI) Part(kernels ...string) ABI {
 	list := a.list()
 	if list == nil {
@@ -82,13 +80,12 @@ func (a ABI) Part(kernels ...string) ABI {
 	return NewABI(words)
 }
 
-// AllKernels stands for every kernel in a list of them.
+// AllKernels stands for every kernel in a list of kernels.
 const AllKernels = "all kernels"
 
-// Changed lists the kernels for which two ABIs have different words, sorted. A kernel
-// that only one of them names has not changed. Where either is one word for every
-// kernel, Changed lists AllKernels if the two differ, and nothing if one of them is
-// unknown.
+// Changed returns, sorted, the kernels for which two ABIs have different words. A kernel that
+// only one of them names has not changed. If either has one word for every kernel, Changed
+// returns AllKernels if the two differ. It returns nothing if either is unknown.
 func (a ABI) Changed(b ABI) []string {
 	x, y := a.list(), b.list()
 	switch {
@@ -126,8 +123,8 @@ func (a ABI) Serves(row ABI) bool {
 	return true
 }
 
-// Overlay is b with the words of a for kernels that b does not name. Where either is
-// one word for every kernel, it is b.
+// Overlay returns b with the words of a for kernels that b does not name. It returns b alone
+// if either has one word for every kernel.
 func (a ABI) Overlay(b ABI) ABI {
 	x, y := a.list(), b.list()
 	if x == nil || y == nil {
@@ -138,9 +135,8 @@ func (a ABI) Overlay(b ABI) ABI {
 	return NewABI(out)
 }
 
-// wholeBuilds are builds that were recorded before every kernel had a word of its own:
-// one hash over all kernels stood for these. The entry never changes, whatever
-// becomes of the kernels.
+// wholeBuilds gives the words of each kernel for builds that were recorded as one hash over
+// all kernels. Its entries never change.
 var wholeBuilds = map[ABI]map[string]string{
 	"d294d935a5eed5afb3e2ed0ca8a3790381cb43ebab11ba520e232508de20f421": {
 		"combine": "4918d0c5331f1a28", "combine_final": "af3539eb1870eba3", "combine_ll": "fb906969f6f0bec3",

@@ -5,19 +5,20 @@ import (
 	"slices"
 )
 
-// maxSharedDrift is the most that the product alone may differ from round to round for configs to
-// share its readings: the median deviation over the median. Without a power cap it was
-// 0.4 % at most on H200s, under one 0.5 to 3 %.
+// maxSharedDrift is the largest drift of the product alone at which configs share its
+// readings. On H200s the drift was at most 0.4 % without a power cap and 0.5 to 3 % under
+// one.
 const maxSharedDrift = 0.005
 
-// ShareBase gives configs that ran in the same rounds one Base: of each round and rank the
-// lower quartile of what they read of the product alone, the least of up to four. It is
-// the same work for all of them, but its reading is not: the same launches took 71 or
-// 80 us on an H200, a whole round of them one or the other, and more often the other
-// behind calls on 16 SMs. With a reading of their own such calls looked cheap.
+// ShareBase sets one Base for all configs that ran in the same rounds: for each round and
+// rank the lower quartile of their readings of the product alone, or the least of up to
+// four. The product is the same work for all of them, but its reading depends on the call
+// before it: on an H200 the same launches took 71 or 80 us, and more often 80 us after calls
+// on 16 SMs. With readings of their own such calls looked cheap.
 //
-// Where clocks drift, each config keeps its own reading: it is of the same moment as the
-// time of both. Of fewer rounds than others have, a config takes the first.
+// If the clock drifts by more than maxSharedDrift, ShareBase sets no Base: then a config's
+// own reading, taken close to the time of both, is the better one. A config with fewer
+// rounds than others gets the first of the shared rounds.
 func ShareBase(all []*BesideRounds) {
 	var base [][]float64
 	for k := 0; ; k++ {
@@ -36,7 +37,7 @@ func ShareBase(all []*BesideRounds) {
 	}
 }
 
-// baseOf is the Base of round k, by rank.
+// baseOf returns the Base of round k, by rank.
 func baseOf(all []*BesideRounds, k int) (base []float64) {
 	for rank := 0; ; rank++ {
 		var read []float64
@@ -53,8 +54,8 @@ func baseOf(all []*BesideRounds, k int) (base []float64) {
 	}
 }
 
-// drift is the median deviation of rounds from their median, as a share of it, of the
-// rank with the largest.
+// drift returns the median deviation of rounds from their median, as a share of the median.
+// It is that of the rank with the largest.
 func drift(rounds [][]float64) (most float64) {
 	if len(rounds) == 0 {
 		return 0
@@ -73,7 +74,8 @@ func drift(rounds [][]float64) (most float64) {
 	return most
 }
 
-// middle sorts values and returns their median, the lower of two.
+// lowerMedian sorts values and returns their median, the lower of the two middle ones if
+// their number is even.
 func lowerMedian(values []float64) float64 {
 	slices.Sort(values)
 	return values[(len(values)-1)/2]

@@ -5,27 +5,27 @@ import (
 	"slices"
 )
 
-// BesideRounds is what rounds beside a product were: seconds by round and rank, of one
-// call and of the share of the product that belongs to it.
+// BesideRounds holds rounds beside a product: seconds by round and rank, for one call and
+// the share of the product that belongs to it.
 type BesideRounds struct {
 	Call      [][]float64 `json:"call"`       // a call alone
 	Product   [][]float64 `json:"product"`    // the product alone
 	Both      [][]float64 `json:"both"`       // both, from the start of the first to the end of the last
-	CallIn    [][]float64 `json:"call_in"`    // a call while the product runs; of split phases the two halves without what lies between
+	CallIn    [][]float64 `json:"call_in"`    // a call while the product runs; with split phases, sending and receiving without the time between them
 	ProductIn [][]float64 `json:"product_in"` // the product while calls run
 	Done      [][]float64 `json:"done"`       // share of the product that was done when the last call ended, 0 to 1
-	Amount    string      `json:"amount"`     // what one share of the product is, in words
+	Amount    string      `json:"amount"`     // the share of the product, in words
 
-	// Base is the product alone as costs count it, by round and rank: see ShareBase.
-	// Without it costs count Product.
+	// Base is the time of the product alone that costs subtract, by round and rank; see
+	// ShareBase. Costs subtract Product if it is empty.
 	Base [][]float64 `json:"base,omitempty"`
 }
 
-// LeastCost is what a smaller cost counts as, seconds. A cost is the difference of two
-// measured times and may come out below zero; the ratios that decide need a time.
+// LeastCost is the lower bound of a cost, in seconds. The difference of two measured times
+// may be negative, and the ratios that decide need a positive time.
 const LeastCost = 100e-9
 
-// Alone is the product alone as costs count it, by round and rank, seconds.
+// Alone returns the seconds of the product alone that costs subtract, by round and rank.
 func (t *BesideRounds) Alone() [][]float64 {
 	if len(t.Base) > 0 {
 		return t.Base
@@ -33,7 +33,7 @@ func (t *BesideRounds) Alone() [][]float64 {
 	return t.Product
 }
 
-// Cost is what a call costs, by round and rank, seconds: the time of both less the
+// Cost returns the seconds that a call costs, by round and rank: the time of both less the
 // product alone, at least LeastCost.
 func (t *BesideRounds) Cost() [][]float64 {
 	out, alone := make([][]float64, len(t.Both)), t.Alone()
@@ -46,7 +46,7 @@ func (t *BesideRounds) Cost() [][]float64 {
 	return out
 }
 
-// Seconds are the times that an objective makes small.
+// Seconds returns the times that an objective minimizes.
 func (t *BesideRounds) Seconds(o Objective) [][]float64 {
 	if o == Beside {
 		return t.Cost()
@@ -54,7 +54,7 @@ func (t *BesideRounds) Seconds(o Objective) [][]float64 {
 	return t.Call
 }
 
-// fields are the arrays by their JSON names.
+// fields returns the arrays by their JSON names.
 func (t *BesideRounds) fields() map[string]*[][]float64 {
 	return map[string]*[][]float64{"call": &t.Call, "product": &t.Product, "both": &t.Both,
 		"call_in": &t.CallIn, "product_in": &t.ProductIn, "done": &t.Done}
@@ -72,8 +72,8 @@ func (t *BesideRounds) Append(u *BesideRounds) {
 	t.Amount = u.Amount
 }
 
-// Validate wants so many rounds and ranks in every array, and times that can be. Base may
-// be missing.
+// Validate checks that every array has these numbers of rounds and ranks and that every
+// value is a duration. Base may be empty.
 func (t *BesideRounds) Validate(rounds, ranks int) error {
 	for _, name := range []string{"call", "product", "both", "call_in", "product_in", "done"} {
 		if err := validate(name, *t.fields()[name], rounds, ranks); err != nil {

@@ -2,11 +2,11 @@ package ep
 
 import "math"
 
-// Class is a routing class: how uneven a routing is, as tables key it. Classify
-// finds it.
+// Class is a routing class: how uneven a routing is. Classify computes it, and tables use it
+// in their keys.
 type Class string
 
-// The classes of a known routing. Skew has the two measures behind them.
+// The classes of a known routing, by the two measures of Skew.
 const (
 	Even         Class = "even"         // experts and ranks about equally loaded
 	Skewed       Class = "skewed"       // some experts hot, ranks still near each other
@@ -14,8 +14,8 @@ const (
 	HotRank      Class = "hot-rank"     // one rank has nearly twice its share or more
 )
 
-// AllRoutings is the class to ask for when the routing is not known. The row of this
-// class has the config whose largest regret over the measured routings is smallest.
+// AllRoutings is the class to look up when the routing is unknown. The row of this class has
+// the config whose largest regret over the measured routings is smallest.
 const AllRoutings Class = "all"
 
 var knownRoutings = [...]Class{Even, Skewed, Concentrated, HotRank}
@@ -30,32 +30,32 @@ func ParseClass(s string) (Class, error) { return oneOf("routing", s, Classes())
 
 // The bounds between classes. With cv the coefficient of variation of the load over
 // experts, the share is 1/(1+cv^2): an even routing has a cv below 0.58, a
-// concentrated one a cv above 2. The bound of a hot rank is below 2 so that a routing
-// that sends a rank twice its share is above it in every draw. With two ranks the
+// concentrated one a cv above 2. The bound of a hot rank is below 2, so that a routing
+// that sends a rank twice its share exceeds it in every draw. With two ranks the
 // bound is 1.5, half way between an equal split and one rank that does everything.
 const (
 	EvenShare         = 0.75 // least Share of an even routing
-	EvenHottest       = 1.25 // Hottest of an even routing stays below
-	ConcentratedShare = 0.2  // Share of a concentrated routing stays below
+	EvenHottest       = 1.25 // upper bound of Hottest of an even routing, exclusive
+	ConcentratedShare = 0.2  // upper bound of Share of a concentrated routing, exclusive
 	HotRankHottest    = 1.75 // least Hottest of a hot rank among three ranks or more
 )
 
-// Skew is how uneven a routing is, as far as the counts prove it.
+// Skew measures how uneven a routing is, with the part that chance may explain taken off.
 type Skew struct {
 	// Share is the effective number of experts over their number, in (0, 1].
-	// The effective number is the inverse Simpson index 1/sum(p^2), estimated
-	// without bias from pairs of selections (Simpson, Nature 163, 1949), so
-	// that few tokens of an even routing do not look concentrated.
+	// The effective number is the inverse Simpson index 1/sum(p^2). It is estimated
+	// without bias from pairs of selections (Simpson, Nature 163, 1949), so that an
+	// even routing of few tokens does not look concentrated.
 	Share float64
 	// Hottest is the fullest rank's selections over the mean, in [1, ranks].
 	Hottest float64
 }
 
-// MeasureSkew measures how often each expert was selected: counts [experts], rank 0's
-// experts first, as many on each rank. It takes three standard deviations of an even
-// routing off both measures, so that chance does not look like skew. ok is false when
-// nothing was counted or the experts do not divide by the ranks. A negative count is
-// taken as zero.
+// MeasureSkew computes the skew from counts [experts], how often each expert was selected.
+// Rank 0's experts come first, and every rank has equally many. It takes three standard
+// deviations of an even routing off both measures, so that chance does not look like skew.
+// ok is false if nothing was counted or the experts do not divide by the ranks. A negative
+// count counts as zero.
 func MeasureSkew(counts []int64, ranks int) (s Skew, ok bool) {
 	if ranks < 1 || len(counts) == 0 || len(counts)%ranks != 0 {
 		return Skew{}, false
@@ -77,18 +77,18 @@ func MeasureSkew(counts []int64, ranks int) (s Skew, ok bool) {
 }
 
 func share(total, pairs float64, experts int) float64 {
-	proven := pairs - 3*math.Sqrt(pairs)
-	if proven <= 0 {
+	certain := pairs - 3*math.Sqrt(pairs)
+	if certain <= 0 {
 		return 1
 	}
-	return math.Min(1, total*(total-1)/2/proven/float64(experts))
+	return math.Min(1, total*(total-1)/2/certain/float64(experts))
 }
 
 func hottest(mean, fullest float64) float64 {
 	return math.Max(1, (fullest-3*math.Sqrt(mean))/mean)
 }
 
-// Class names the skew of a routing over a number of ranks.
+// Class returns the routing class of a skew over a number of ranks.
 func (s Skew) Class(ranks int) Class {
 	switch {
 	case ranks > 1 && s.Hottest >= math.Min(HotRankHottest, float64(1+ranks)/2):
@@ -101,10 +101,10 @@ func (s Skew) Class(ranks int) Class {
 	return Even
 }
 
-// Classify names the routing behind counts [experts] of how often each expert was
-// selected, rank 0's experts first, as many on each rank. It is AllRoutings when the
-// counts say nothing. Sum the counts over enough steps: below about 16 selections an
-// expert only strong skew can be told from chance.
+// Classify returns the class of a routing from counts [experts], how often each expert was
+// selected. Rank 0's experts come first, and every rank has equally many. It returns
+// AllRoutings if MeasureSkew cannot use the counts. Sum them over enough steps: below about
+// 16 selections for each expert only strong skew can be told from chance.
 func Classify(counts []int64, ranks int) Class {
 	s, ok := MeasureSkew(counts, ranks)
 	if !ok {
@@ -113,8 +113,8 @@ func Classify(counts []int64, ranks int) Class {
 	return s.Class(ranks)
 }
 
-// Index is the place of c in Classes; a word that is no class counts as AllRoutings.
-// Look-ups call it at every step, hence no slice is made.
+// Index returns the index of c in Classes, that of AllRoutings if c is no class. It makes no
+// slice, because look-ups call it at every step.
 func (c Class) Index() int {
 	for i, known := range knownRoutings {
 		if c == known {

@@ -12,12 +12,12 @@ import (
 	"strings"
 )
 
-// Value is the value of a parameter: a decimal integer or a lower-case word. In JSON
-// an integer is a number.
+// Value is the value of a parameter: a decimal integer or a lower-case word. JSON spells an
+// integer as a number.
 type Value string
 
-// Int is the value as a number. ok is false for a word, which 07 is too: a number has
-// one spelling.
+// Int returns the value as a number. ok is false for a word. A number has one spelling, so
+// 07 is a word.
 func (v Value) Int() (n int, ok bool) {
 	if n, err := strconv.Atoi(string(v)); err == nil && strconv.Itoa(n) == string(v) {
 		return n, true
@@ -50,8 +50,8 @@ func (v *Value) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Config says how to launch: a kernel and a value for each of its parameters. The
-// zero Config stands for the default, what a caller without a table launches.
+// Config says how to launch: a kernel and a value for each of its parameters. The zero Config
+// stands for the default, which a caller without a table launches.
 type Config struct {
 	Kernel string           `json:"kernel"`
 	Values map[string]Value `json:"values"`
@@ -61,13 +61,13 @@ type Config struct {
 // default's parameters is not.
 func (c Config) IsDefault() bool { return c.Kernel == "" }
 
-// Int returns a parameter as a number, 0 when it is absent or a word.
+// Int returns a parameter as a number, 0 if it is absent or a word.
 func (c Config) Int(name string) int {
 	n, _ := c.Values[name].Int()
 	return n
 }
 
-// Str returns a parameter as a word, "" when it is absent.
+// Str returns a parameter as a word, "" if it is absent.
 func (c Config) Str(name string) string { return string(c.Values[name]) }
 
 // With returns a copy of c with one parameter changed.
@@ -83,8 +83,8 @@ func (c Config) With(name string, v Value) Config {
 // Names lists the parameters of c, sorted.
 func (c Config) Names() []string { return slices.Sorted(maps.Keys(c.Values)) }
 
-// Key is the full spelling kernel:name=value,name=value with sorted names, and
-// "default" for the zero Config. ParseConfig reads it back.
+// Key returns the full spelling kernel:name=value,name=value with sorted names, "default"
+// for the zero Config. ParseConfig reads it back.
 func (c Config) Key() string {
 	if c.IsDefault() {
 		return "default"
@@ -96,7 +96,7 @@ func (c Config) Key() string {
 	return c.Kernel + ":" + strings.Join(pairs, ",")
 }
 
-// ParseConfig reads the spelling that Key writes, in any order of names.
+// ParseConfig reads the spelling of Key, with names in any order.
 func ParseConfig(s string) (Config, error) {
 	if s == "default" {
 		return Config{}, nil
@@ -126,8 +126,8 @@ func validWord(s string) bool {
 	return s != "" && len(s) <= 64 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_.+-") == ""
 }
 
-// Join makes the config of a pair: kernel "d+c", the values of dispatch under
-// "dispatch.name", those of combine under "combine.name".
+// Join returns the config of a pair: kernel "d+c", the parameters of dispatch as
+// "dispatch.name" and those of combine as "combine.name".
 func Join(dispatch, combine Config) Config {
 	c := Config{Kernel: dispatch.Kernel + "+" + combine.Kernel, Values: map[string]Value{}}
 	for n, v := range dispatch.Values {
@@ -139,7 +139,7 @@ func Join(dispatch, combine Config) Config {
 	return c
 }
 
-// Split undoes Join. The error says why c is no pair.
+// Split undoes Join. Its error says why c is no pair.
 func Split(c Config) (dispatch, combine Config, err error) {
 	d, k, ok := strings.Cut(c.Kernel, "+")
 	if !ok {
@@ -162,7 +162,7 @@ func Split(c Config) (dispatch, combine Config, err error) {
 // MaxParams bounds the parameters of one config.
 const MaxParams = 64
 
-// Validate refuses a config that its Key would not spell so that ParseConfig reads it.
+// Validate refuses a config whose Key ParseConfig would not read back.
 func (c Config) Validate() error {
 	if len(c.Values) > MaxParams {
 		return fmt.Errorf("values: %d parameters, at most %d", len(c.Values), MaxParams)
@@ -179,9 +179,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Difference spells a config by what differs from a default: "algo=dedup
-// sms=64". It is "default" when nothing does, and the full spelling when the
-// kernels differ.
+// Difference spells the parameters in which c differs from a default: "algo=dedup sms=64". It
+// returns "default" if none does, and the full spelling if the kernels differ.
 func (c Config) Difference(dflt Config) string {
 	if c.Kernel != dflt.Kernel {
 		return c.Key()
@@ -198,14 +197,13 @@ func (c Config) Difference(dflt Config) string {
 	return strings.Join(out, " ")
 }
 
-// Cost is what a config takes from the model that runs beside it. It decides
-// between configs whose times are within the band: the cheaper one is chosen.
-// The halves of a pair run one after the other, so the cost of a pair is the
-// larger of the two, field by field, and not their sum.
+// Cost says what a config takes away from a model that runs at the same time. Of configs
+// whose times are within the band, the one with the least cost is chosen. The halves of a
+// pair run one after the other, so each field of a pair's cost is the larger of the two.
 type Cost struct {
 	SMs     int `json:"sms"`     // SMs of one rank; the CPU backend counts its workers here
 	Threads int `json:"threads"` // threads of a block
-	Bytes   int `json:"bytes"`   // bytes of the buffers that the config chooses
+	Bytes   int `json:"bytes"`   // bytes of the buffers whose size the config sets
 }
 
 // Compare orders costs: fewest SMs first, then fewest threads, then fewest bytes.
@@ -213,20 +211,19 @@ func (c Cost) Compare(d Cost) int {
 	return cmp.Or(cmp.Compare(c.SMs, d.SMs), cmp.Compare(c.Threads, d.Threads), cmp.Compare(c.Bytes, d.Bytes))
 }
 
-// idAlphabet has no letters that look like digits, and no u, so that few words
-// are spelled like an id.
+// idAlphabet lacks the letters that look like digits, and u, so that few words look like an
+// id.
 const idAlphabet = "0123456789abcdefghjkmnpqrstvwxyz"
 
 var idEncoding = base32.NewEncoding(idAlphabet).WithPadding(base32.NoPadding)
 
-// idLength is how many characters of an id are printed. Four are a million
-// ids: of the 60,000 configs of a large space one in twenty shares its id with
-// another, of the configs of one run hardly any. Longer ids tell these apart.
+// idLength is how many characters of an id are printed. Four give a million ids. In a large
+// space of 60,000 configs one in twenty shares its id, in one run hardly any; a longer id
+// then tells them apart.
 const idLength = 4
 
-// ID is a short name of a config: the first characters of a hash of its Key.
-// The id of a pair is that of both halves, joined by "+". The zero
-// Config is "default".
+// ID returns a short name of a config: the first characters of a hash of its Key. The id of a
+// pair joins the ids of both halves by "+". The id of the zero Config is "default".
 func (c Config) ID() string {
 	if c.IsDefault() {
 		return c.Key()
@@ -234,8 +231,7 @@ func (c Config) ID() string {
 	return c.id(idLength)
 }
 
-// LongID is the id with twice the characters, for configs that share the short
-// one.
+// LongID returns the id with twice the characters, for configs that share the short one.
 func (c Config) LongID() string { return c.id(2 * idLength) }
 
 func (c Config) id(length int) string {
@@ -250,8 +246,7 @@ func (c Config) hash() string {
 	return idEncoding.EncodeToString(sum[:16])
 }
 
-// HasID reports whether id, as printed or with more characters of the hash,
-// names c.
+// HasID reports whether id names c. It may have more characters of the hash than ID prints.
 func (c Config) HasID(id string) bool {
 	if dispatch, combine, err := Split(c); err == nil {
 		d, k, ok := strings.Cut(id, "+")
@@ -260,7 +255,7 @@ func (c Config) HasID(id string) bool {
 	return IsID(id) && strings.HasPrefix(c.hash(), id)
 }
 
-// IsID reports whether s is spelled like an id.
+// IsID reports whether s has the spelling of an id.
 func IsID(s string) bool {
 	for part := range strings.SplitSeq(s, "+") {
 		if len(part) < idLength || len(part) > 26 || strings.Trim(part, idAlphabet) != "" {

@@ -2,9 +2,9 @@ package ep
 
 import "strings"
 
-// Layout says how the rows that a rank receives lie. T is MaxTokens, R the number of
-// ranks. The zero value is LayoutExpert, so that what does not say means the layout
-// that all rows of tables had before there were others.
+// Layout says how the rows that a rank receives lie in memory. Below, T is MaxTokens and R
+// the number of ranks. The zero value is LayoutExpert: older tables and runs, which name no
+// layout, have that one.
 type Layout string
 
 const (
@@ -13,13 +13,13 @@ const (
 	LayoutExpert Layout = ""
 	// LayoutExpert128 begins each expert's rows at a multiple of 128.
 	LayoutExpert128 Layout = "expert:128"
-	// LayoutMasked is [local experts, R*T] rows with a count for each expert: those
-	// of one source rank side by side, in the order of ranks.
+	// LayoutMasked has [local experts, R*T] rows and a count for each expert. The rows from
+	// one source rank lie side by side, in the order of ranks.
 	LayoutMasked Layout = "masked"
-	// LayoutRank is one row a (token, rank), with the token's local experts and
-	// weights beside it: T rows for each source rank, the first of them filled, in
-	// the order of tokens, and a count for each source. Combine takes one row back,
-	// weighted and summed over the local experts.
+	// LayoutRank has one row for each token and rank, with arrays of the token's local
+	// experts and weights: T rows for each source rank, filled from the first on in the
+	// order of tokens, and a count for each source. Combine takes one row back, weighted
+	// and summed over the local experts.
 	LayoutRank Layout = "rank"
 	// LayoutRankPacked is LayoutRank without gaps, in the order of source ranks.
 	LayoutRankPacked Layout = "rank:packed"
@@ -33,7 +33,7 @@ func Layouts() []Layout {
 // ParseLayout reads a layout's name.
 func ParseLayout(s string) (Layout, error) { return Find("layout", s, Layouts(), Layout.String) }
 
-// String is the layout's name, "expert" for the zero value.
+// String returns the layout's name, "expert" for the zero value.
 func (l Layout) String() string {
 	if l == LayoutExpert {
 		return "expert"
@@ -41,7 +41,7 @@ func (l Layout) String() string {
 	return string(l)
 }
 
-// MarshalText writes the layout's name. Files leave the field out where it is expert.
+// MarshalText writes the layout's name. Files omit the field if it is expert.
 func (l Layout) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
 // UnmarshalText reads what MarshalText writes.
@@ -50,11 +50,11 @@ func (l *Layout) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
-// Kind is the word before the colon: expert, masked or rank.
+// Kind returns the word before the colon: expert, masked or rank.
 func (l Layout) Kind() string {
 	kind, _, _ := strings.Cut(l.String(), ":")
 	return kind
 }
 
-// ByRank says that a token comes once to each rank, and not once to each expert.
+// ByRank reports whether a rank receives a token once, and not once for each expert.
 func (l Layout) ByRank() bool { return l.Kind() == "rank" }

@@ -2,8 +2,8 @@ package ep
 
 import "fmt"
 
-// Machine identifies hardware by what decides which config is fastest. The name is a
-// label only: marketing names change between drivers and hide differences.
+// Machine identifies hardware by the properties that decide which config is fastest. The
+// name is only a label: marketing names change between drivers and hide differences.
 type Machine struct {
 	Backend string `json:"backend"`      // cpu, cuda or the name an external worker gives
 	Name    string `json:"name"`         // label
@@ -13,25 +13,23 @@ type Machine struct {
 	Memory  int64  `json:"memory_bytes"` // of one GPU, of the host on cpu
 	GPUs    int    `json:"gpus"`         // devices present, 0 on cpu
 	Link    string `json:"link"`         // fingerprint of how the GPUs are joined
-	Driver  string `json:"driver"`       // not in Key; another one makes answers unverified
-	CUDA    string `json:"cuda"`         // as Driver
+	Driver  string `json:"driver"`       // not in Key; under another one answers are unverified
+	CUDA    string `json:"cuda"`         // version, treated like Driver
 }
 
-// Predicted is the backend of a machine that does not exist: its times come from a
-// model. Tables and run directories refuse them, so that no prediction is ever taken for
-// a measurement.
+// Predicted is the backend of a machine whose times come from a model. Tables and run
+// directories refuse it, so that nobody takes a prediction for a measurement.
 const Predicted = "predicted"
 
-// Key identifies the machine to tables: a table of another key is refused. Memory is
-// rounded down to GiB, because drivers reserve different amounts of it.
+// Key returns the text by which tables identify the machine. It rounds memory down to GiB,
+// because drivers reserve different amounts of it.
 func (m Machine) Key() string {
 	return fmt.Sprintf("%s/%s/%s/sms=%d/mem=%dg/link=%s", m.Backend, m.PCIID, m.Arch, m.SMs, m.Memory>>30, m.Link)
 }
 
-// Similar reports whether another machine's choices can be tried here: its GPUs are of
-// another kind, but of the same backend, architecture and link, and have no more SMs
-// than those here, since a config names how many it takes. Nothing says that they are
-// the fastest here.
+// Similar reports whether configs tuned on another machine can run on m: the other machine
+// has another GPU of the same backend, architecture and link, with no more SMs than m's,
+// because a config names how many SMs it takes. They need not be the fastest on m.
 func (m Machine) Similar(other Machine) bool {
 	return m.Key() != other.Key() && other.PCIID != "" && m.PCIID != "" && m.Backend == other.Backend && m.Arch == other.Arch && m.Link == other.Link && m.SMs >= other.SMs
 }

@@ -2,10 +2,8 @@ package ep
 
 import "strings"
 
-// Nearest is the known name with the least edit distance to name, the first of
-// equals, and "" where even that one is a different word: where more than
-// half of its letters would have to change. A name that begins with the other
-// is near.
+// Nearest returns the first known name that begins with name, or the one with the least
+// edit distance to it. It returns "" if more than half of the letters would have to change.
 func Nearest(name string, known []string) string {
 	best, dist := "", -1
 	if len(name) > 64 {
@@ -25,8 +23,8 @@ func Nearest(name string, known []string) string {
 	return best
 }
 
-// DidYouMean asks back after an unknown name: "; did you mean zipf?", or
-// otherwise where no known name is near.
+// DidYouMean returns the end of an error about an unknown name: "; did you mean zipf?", or
+// otherwise if no known name is near.
 func DidYouMean(name string, known []string, otherwise string) string {
 	if near := Nearest(name, known); near != "" {
 		return "; did you mean " + near + "?"
@@ -34,7 +32,7 @@ func DidYouMean(name string, known []string, otherwise string) string {
 	return otherwise
 }
 
-// editDistance is Levenshtein's.
+// editDistance returns the Levenshtein distance.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -2,14 +2,14 @@ package ep
 
 import "fmt"
 
-// Objective says which time a search makes small. A config that is fastest alone may
-// be the dearest beside a product.
+// Objective says which time a search minimizes. A config that is fastest alone may be the
+// costliest beside a product.
 type Objective int
 
 // The zero value is Alone: a Problem that does not say has the GPU to itself.
 const (
-	Alone  Objective = iota // the time of a call, nothing beside it
-	Beside                  // the cost of a call: the time of call and product together, less the product's alone
+	Alone  Objective = iota // the time of a call with no product beside it
+	Beside                  // the cost of a call: the time of call and product together, less the time of the product alone
 )
 
 var objectiveWords = []string{"alone", "beside"}
@@ -27,7 +27,7 @@ func ParseObjective(s string) (Objective, error) {
 	return Alone, fmt.Errorf("objective: unknown %q, use alone or beside", s)
 }
 
-// String is "alone" or "beside".
+// String returns "alone" or "beside".
 func (o Objective) String() string {
 	if o != Alone && o != Beside {
 		return fmt.Sprintf("Objective(%d)", int(o))

@@ -14,13 +14,13 @@ const (
 	Pair     Op = "pair"     // one dispatch and one combine, timed together
 
 	// Activation is SwiGLU between the experts' two products, on the rows that dispatch
-	// brought. Ranks do not communicate. Hidden is then the elements of a row that comes
-	// out, the experts' intermediate size, and Dispatch the dtype of that row.
+	// delivered. Ranks do not communicate. Problem.Hidden is then the experts' intermediate
+	// size, the elements of an output row, and Problem.Dispatch the dtype of that row.
 	Activation Op = "activation"
 )
 
-// Ops lists every operation in the order that tables print them. Their places are part
-// of exported tables and of packs: a new one goes to the end.
+// Ops lists every operation in the order that tables print them. Exported tables and packs
+// store the index: append a new operation at the end.
 func Ops() []Op { return append(Exchanges(), Activation) }
 
 // Exchanges lists the operations in which ranks send each other tokens.
@@ -32,13 +32,13 @@ type Mode string
 const (
 	Graph Mode = "graph" // replay of a captured graph, the default on GPUs
 	Eager Mode = "eager" // one launch per call; the only mode of the CPU backend
-	Cold  Mode = "cold"  // as graph, with caches overwritten and a barrier before each round
+	Cold  Mode = "cold"  // like graph, with caches overwritten and a barrier before each round
 )
 
 // Modes lists every mode.
 func Modes() []Mode { return []Mode{Graph, Eager, Cold} }
 
-// DType is what a token travels as.
+// DType is the data type that a token travels as.
 type DType string
 
 const (
@@ -64,8 +64,8 @@ func oneOf[T ~string](field, s string, known []T) (T, error) {
 	return Find(field, s, known, func(k T) string { return string(k) })
 }
 
-// Find is the known thing called name. The error names the field or flag that asked
-// for it, and what is known.
+// Find returns the element of known that is called name. Its error names the field or flag
+// and the known names.
 func Find[T any](field, name string, known []T, nameOf func(T) string) (found T, err error) {
 	names := make([]string, len(known))
 	for i, k := range known {
@@ -76,7 +76,7 @@ func Find[T any](field, name string, known []T, nameOf func(T) string) (found T,
 	return found, fmt.Errorf("%s: unknown %q, use one of %s", field, name, strings.Join(names, ", "))
 }
 
-// Status is how the measurement of a config ended.
+// Status says how the measurement of a config ended.
 type Status string
 
 const (

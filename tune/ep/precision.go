@@ -2,11 +2,11 @@ package ep
 
 import "fmt"
 
-// Precision says how exact a config's output is. A caller states in the Problem what it
-// needs: no look-up gives a config of Reduced to a problem of Full.
+// Precision says how exact a config's output is. A caller states what it needs in the
+// Problem: no look-up answers a problem of Full with a config of Reduced.
 type Precision int
 
-// The zero value is Full, so that a Problem that does not say is on the safe side.
+// The zero value is Full, the safe choice for a Problem that does not say.
 const (
 	Full    Precision = iota // error no larger than the default config's, and the same bits in every run
 	Reduced                  // partial sums may travel as BF16
@@ -27,7 +27,7 @@ func ParsePrecision(s string) (Precision, error) {
 	return Full, fmt.Errorf("precision: unknown %q, use full or reduced", s)
 }
 
-// String is "full" or "reduced".
+// String returns "full" or "reduced".
 func (p Precision) String() string {
 	if p != Full && p != Reduced {
 		return fmt.Sprintf("Precision(%d)", int(p))

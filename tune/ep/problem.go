@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Bounds of a Problem. Messages carry expert ids as uint16, which bounds Experts. A
-// warp holds the ids of one token, one a lane, which bounds TopK.
+// Bounds of a Problem. Messages carry expert ids as uint16, which bounds Experts. A warp
+// holds the ids of one token, one in each lane, which bounds TopK.
 const (
 	MaxRanks   = 2048
 	MaxExperts = 65536
@@ -16,7 +16,7 @@ const (
 	MaxTokens  = 1 << 20
 )
 
-// Problem says what is moved, and nothing of how.
+// Problem says what is moved. A Config says how.
 type Problem struct {
 	Op           Op    `json:"op"`
 	Mode         Mode  `json:"mode"`
@@ -24,7 +24,7 @@ type Problem struct {
 	Nodes        int   `json:"nodes"`         // hosts they are spread over
 	Hidden       int   `json:"hidden"`        // elements of one token
 	Experts      int   `json:"experts"`       // routed experts over all ranks
-	TopK         int   `json:"top_k"`         // experts that one token selects, all distinct
+	TopK         int   `json:"top_k"`         // distinct experts that one token selects
 	Tokens       int   `json:"tokens"`        // tokens on the fullest rank
 	MaxTokens    int   `json:"max_tokens"`    // tokens of one rank that the buffers hold
 	Dispatch     DType `json:"dispatch"`      // what a token travels as
@@ -32,18 +32,18 @@ type Problem struct {
 	SharedExpert bool  `json:"shared_expert"` // each token also goes to an expert of its own rank
 	SkipA2A      bool  `json:"skip_a2a"`      // every rank has all tokens already and keeps those of its experts
 
-	// Precision is what the caller accepts. It bounds which configs may be
-	// chosen; the tokens that move are the same.
+	// Precision is what the caller accepts. It limits the configs that may be chosen; the
+	// same tokens move.
 	Precision Precision `json:"precision"`
 
-	// Beside is the product that runs while calls do, as Product spells it; "" for
-	// none. Objective is the time that is made small.
+	// Beside is the product that runs while calls do, as Product.String spells it; "" for
+	// none. Objective is the time to minimize.
 	Beside    string    `json:"beside,omitempty"`
 	Objective Objective `json:"objective,omitzero"`
 	Layout    Layout    `json:"layout,omitzero"` // how received rows lie
 }
 
-// LocalExperts is the number of experts one rank holds.
+// LocalExperts returns the number of experts that one rank holds.
 func (p Problem) LocalExperts() int { return p.Experts / p.Ranks }
 
 // Validate checks every field against its bound. The error names the field, the bound
@@ -101,14 +101,14 @@ func (p Problem) validateNames() error {
 	return p.Dispatch.checkHidden(p.Hidden)
 }
 
-// validateLayout: only expert-major rows have a place for a shared expert, for
-// replicated tokens and for the scales of four-bit dtypes.
+// validateLayout checks what the layout allows: only layouts of kind expert support a shared
+// expert, replicated tokens and four-bit dtypes.
 func (p Problem) validateLayout() error {
 	if _, err := ParseLayout(p.Layout.String()); err != nil {
 		return err
 	}
 	if p.Op == Activation && p.Layout != LayoutExpert {
-		return fmt.Errorf("layout: %s with op activation, whose rows follow each other by expert; use layout expert", p.Layout)
+		return fmt.Errorf("layout: op activation does not support %s; use layout expert", p.Layout)
 	}
 	if p.Layout.Kind() == "expert" {
 		return nil
@@ -121,14 +121,14 @@ func (p Problem) validateLayout() error {
 		{"dtype: " + string(p.Dispatch), p.Dispatch != BF16 && p.Dispatch != FP8},
 	} {
 		if f.bad {
-			return fmt.Errorf("%s: not with layout %s; use layout expert", f.field, p.Layout)
+			return fmt.Errorf("%s: layout %s does not support it; use layout expert", f.field, p.Layout)
 		}
 	}
 	return nil
 }
 
-// checkHidden refuses a hidden size that is no multiple of the dtype's scale groups or
-// of 16 bytes.
+// checkHidden refuses a hidden size that is no multiple of the dtype's scale group or of
+// 16 bytes.
 func (f DType) checkHidden(hidden int) error {
 	group := map[DType]int{BF16: 8, FP8: 128, MXFP4: 32, NVFP4: 16}[f]
 	if hidden%group == 0 {
@@ -152,7 +152,7 @@ func divisors(n int) string {
 	return strings.Join(out, ", ")
 }
 
-// Key is the problem as one line of text. Two problems are equal when their keys are.
+// Key spells the problem as one line of text. Two problems are equal if their keys are.
 func (p Problem) Key() string {
 	key := fmt.Sprintf("op=%s mode=%s ranks=%d nodes=%d hidden=%d experts=%d topk=%d tokens=%d max=%d dispatch=%s combine=%s shared=%d skip=%d",
 		p.Op, p.Mode, p.Ranks, p.Nodes, p.Hidden, p.Experts, p.TopK, p.Tokens, p.MaxTokens,
@@ -176,10 +176,10 @@ func bit(b bool) int {
 	return 0
 }
 
-// Tokens spells a token count.
+// Tokens spells a token count: "1 token", "2 tokens".
 func Tokens(n int) string { return Count(n, "token") }
 
-// Count spells how many things there are, whose plural ends with s.
+// Count spells a number of things whose plural ends with s.
 func Count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

@@ -59,9 +59,9 @@ func TestProblemBounds(t *testing.T) {
 		{"", func(p *Problem) { p.Layout = LayoutExpert128 }},
 		{"", func(p *Problem) { p.Layout, p.SharedExpert = LayoutRankPacked, false }},
 		{`layout: unknown "rows", use one of expert, expert:128, masked, rank, rank:packed`, func(p *Problem) { p.Layout = "rows" }},
-		{"shared-expert: not with layout rank; use layout expert", func(p *Problem) { p.Layout = LayoutRank }},
-		{"skip-a2a: not with layout masked; use layout expert", func(p *Problem) { p.Layout, p.SharedExpert, p.SkipA2A = LayoutMasked, false, true }},
-		{"dtype: mxfp4: not with layout masked; use layout expert", func(p *Problem) { p.Layout, p.SharedExpert, p.Dispatch = LayoutMasked, false, MXFP4 }},
+		{"shared-expert: layout rank does not support it; use layout expert", func(p *Problem) { p.Layout = LayoutRank }},
+		{"skip-a2a: layout masked does not support it; use layout expert", func(p *Problem) { p.Layout, p.SharedExpert, p.SkipA2A = LayoutMasked, false, true }},
+		{"dtype: mxfp4: layout masked does not support it; use layout expert", func(p *Problem) { p.Layout, p.SharedExpert, p.Dispatch = LayoutMasked, false, MXFP4 }},
 		{"precision: 7 is neither ep.Full nor ep.Reduced", func(p *Problem) { p.Precision = 7 }},
 	} {
 		p, got := sound, ""

@@ -8,31 +8,31 @@ import (
 	"strings"
 )
 
-// Kinds of what runs beside a call.
+// Kinds of products.
 const (
-	Gemm = "gemm" // matrix products, one an expert
+	Gemm = "gemm" // matrix products, one for each local expert
 	Copy = "copy" // memory traffic: a buffer is copied
-	Step = "step" // a decode step of two micro-batches: gemm for the experts, and a product of the size of attention
+	Step = "step" // a decode step of two micro-batches: gemm for the experts and a product of the size of attention
 )
 
-// Product is what runs beside a call, on every rank. A product of an expert is
-// [M, K] x [K, N]: M rows, accumulated in float32, result in BF16.
+// Product is the work that runs beside a call on every rank. The product of one expert is
+// [M, K] x [K, N], accumulated in float32, with a BF16 result.
 type Product struct {
 	Kind    string // Gemm, Copy or Step
 	M, N, K int    // elements; zero for Copy
 	DType   DType  // of both factors: BF16 or FP8
-	Groups  int    // products of this size: the local experts
+	Groups  int    // products of this size, usually one for each local expert
 }
 
-// MaxProduct bounds M, N and K, and MaxGroups the products of a group.
+// MaxProduct bounds M, N and K; MaxGroups bounds Groups.
 const (
 	MaxProduct = 1 << 20
 	MaxGroups  = 4096
 )
 
-// ParseProduct reads gemm[:M,N,K[,DTYPE[,GROUPS]]], step[:...] and copy. Without sizes
-// they stay zero: the model's own are meant, see Problem.WithProduct. Sizes without a
-// dtype are BF16, and without groups one product.
+// ParseProduct reads gemm[:M,N,K[,DTYPE[,GROUPS]]], step[:...] and copy. Sizes that are left
+// out stay zero; Problem.WithProduct then sets the model's own. The dtype is BF16 and the
+// number of groups 1 if they are left out.
 func ParseProduct(s string) (Product, error) {
 	kind, sizes, sized := strings.Cut(s, ":")
 	p := Product{Kind: kind}
@@ -66,7 +66,7 @@ func ParseProduct(s string) (Product, error) {
 	return p, p.check()
 }
 
-// check refuses sizes that no library multiplies.
+// check refuses sizes that matrix libraries do not support.
 func (p Product) check() error {
 	if p.Kind == Copy {
 		return nil
@@ -91,7 +91,7 @@ func (p Product) check() error {
 	return nil
 }
 
-// String is the full spelling, which ParseProduct reads back.
+// String returns the full spelling, which ParseProduct reads back.
 func (p Product) String() string {
 	if p.M == 0 {
 		return p.Kind
@@ -99,15 +99,15 @@ func (p Product) String() string {
 	return fmt.Sprintf("%s:%d,%d,%d,%s,%d", p.Kind, p.M, p.N, p.K, p.DType, p.Groups)
 }
 
-// FLOPs is what one pass over all groups multiplies and adds.
+// FLOPs returns the multiplications and additions of one pass over all groups.
 func (p Product) FLOPs() float64 {
 	return 2 * float64(p.M) * float64(p.N) * float64(p.K) * float64(p.Groups)
 }
 
-// WithProduct is the problem with a product beside it, and an objective. A product
-// without sizes becomes the model's own: the first product of the local experts, gate
-// and up, [M, hidden] x [hidden, 2 x intermediate]. M is the mean number of rows that
-// an expert receives, at least one, rounded up to 16 for FP8, as libraries pad it.
+// WithProduct returns the problem with a product beside it and an objective. A product
+// without sizes becomes the model's own: the first product of the local experts, gate and
+// up, [M, hidden] x [hidden, 2 x intermediate]. M is the mean number of rows that an expert
+// receives, at least 1. For FP8 it is rounded up to 16, as libraries pad it.
 func (p Problem) WithProduct(q Product, intermediate int, o Objective) Problem {
 	if q.Kind != Copy && q.M == 0 {
 		q.DType = BF16
@@ -120,7 +120,7 @@ func (p Problem) WithProduct(q Product, intermediate int, o Objective) Problem {
 	return p
 }
 
-// expertRows is M of the model's own product.
+// expertRows returns M of the model's own product.
 func (p Problem) expertRows(d DType) int {
 	rows := max(1, int(math.Ceil(float64(p.Ranks*p.Tokens*p.TopK)/float64(p.Experts))))
 	if d == FP8 {
@@ -129,13 +129,13 @@ func (p Problem) expertRows(d DType) int {
 	return rows
 }
 
-// ownRows reports whether a product has the rows of the model's own.
+// ownRows reports whether a product has M, K and Groups of the model's own.
 func (p Problem) ownRows(q Product) bool {
 	return q.M > 0 && q.K == p.Hidden && q.Groups == p.LocalExperts() && q.M == p.expertRows(q.DType)
 }
 
-// AtTokens is the problem at another token count, with room for so many. The rows of
-// the model's own product follow; those of another stay.
+// AtTokens returns the problem at another token count with buffers for room tokens. It adjusts
+// the rows of a product of the model's own size; any other product stays.
 func (p Problem) AtTokens(tokens, room int) Problem {
 	q, ok := p.Product()
 	follows := ok && p.ownRows(q)
@@ -147,11 +147,10 @@ func (p Problem) AtTokens(tokens, room int) Problem {
 	return p
 }
 
-// Shape is what problems at several token counts have in common: the problem at no
-// tokens.
+// Shape returns the problem at 0 tokens: what problems that differ in tokens have in common.
 func (p Problem) Shape() Problem { return p.AtTokens(0, 0) }
 
-// Product is what Beside names; ok is false where nothing runs beside the calls.
+// Product returns the product that Beside names. ok is false if there is none.
 func (p Problem) Product() (q Product, ok bool) {
 	if p.Beside == "" {
 		return q, false
@@ -160,13 +159,13 @@ func (p Problem) Product() (q Product, ok bool) {
 	return q, err == nil
 }
 
-// validateBeside refuses a product that cannot be, and an objective that has none.
+// validateBeside checks the product and the objective.
 func (p Problem) validateBeside() error {
 	if p.Objective != Alone && p.Objective != Beside {
 		return fmt.Errorf("objective: %d is neither ep.Alone nor ep.Beside", int(p.Objective))
 	}
 	if p.Beside == "" {
-		return nil // a look-up asks for rows of an objective, whatever the product was
+		return nil // a look-up names an objective without a product
 	}
 	q, err := ParseProduct(p.Beside)
 	switch {
@@ -179,9 +178,9 @@ func (p Problem) validateBeside() error {
 	case q.String() != p.Beside:
 		return fmt.Errorf("beside: %q is not spelled in full, write %q", p.Beside, q)
 	case p.Mode == Cold:
-		return fmt.Errorf("mode: cold empties the L2 before a call, and a product fills it; use graph or eager")
+		return fmt.Errorf("mode: cold empties the L2 cache before a call, but a product fills it; use graph or eager")
 	case q.Kind == Step && p.Op != Pair:
-		return fmt.Errorf("beside: step is made of pairs; use op pair, or gemm beside %s", p.Op)
+		return fmt.Errorf("beside: a step needs op pair; use op pair, or gemm with op %s", p.Op)
 	}
 	return nil
 }

@@ -7,13 +7,12 @@ import (
 	"strings"
 )
 
-// maxInts bounds a list of integers: a longer one is a typing error.
+// maxInts bounds a list of integers. A longer list is taken for a typing error.
 const maxInts = 100_000
 
-// ParseInts reads the list of integers that every flag and file takes: terms with
-// commas between them, each a number, lo:hi (every integer), lo:hi:step, or lo:hi:xN
-// (lo, lo*N, lo*N*N and so on). hi itself is included where a step reaches it. The
-// result is sorted and has no value twice.
+// ParseInts reads a list of integers as flags and files spell it: terms separated by commas,
+// each a number, lo:hi (every integer), lo:hi:step, or lo:hi:xN (lo, lo*N, lo*N*N and so
+// on). It includes hi if a step reaches it. The result is sorted, without duplicates.
 func ParseInts(s string) ([]int, error) {
 	var out []int
 	for term := range strings.SplitSeq(s, ",") {

@@ -6,27 +6,28 @@ import (
 	"strings"
 )
 
-// Sums lists what a combine adds up: each expert's row times its gate weight, or the
-// rows of the ranks as they are, weighted and added over local experts by the caller.
+// Sums lists what a combine may add up. "gated" is each expert's row times its gate weight;
+// "plain" is one row from each rank, which the caller has weighted and summed over its local
+// experts.
 func Sums() []string { return []string{"gated", "plain"} }
 
-// Parts lists what the time of a call may hold besides moving rows: the cast of BF16
-// tokens to the dtype, the exchange of counts, one row an expert made of one a rank,
-// the sum over experts or ranks, a copy into a workspace that the kernels can reach,
-// and waits of the host.
+// Parts lists the work that the time of a call may include besides moving rows: the cast of
+// BF16 tokens to the dtype, the exchange of counts, the expansion of one row for each rank
+// to one for each expert, the sum over experts or ranks, a copy into a workspace that the
+// kernels can reach, and waits of the host.
 func Parts() []string { return []string{"cast", "counts", "expansion", "reduction", "copy", "host"} }
 
-// Work says whose kernel it is, what it leaves behind, and what its time holds. Times
-// of different work are not compared. Empty fields are unknown.
+// Work says which library a kernel is from, what it outputs, and what its time includes.
+// Times of different work are not compared. Empty fields are unknown.
 type Work struct {
 	Library string   `json:"library,omitempty"`
 	Version string   `json:"version,omitempty"`
 	Layout  string   `json:"layout,omitempty"` // the name of one of Layouts
 	Sum     string   `json:"sum,omitempty"`    // combine only: one of Sums
-	Inside  []string `json:"inside,omitempty"` // of Parts
+	Inside  []string `json:"inside,omitempty"` // those of Parts that the time includes
 }
 
-// Validate refuses words that are in none of the lists.
+// Validate refuses words that Layouts, Sums and Parts do not list.
 func (w Work) Validate() error {
 	known := func(field, word string, list []string) error {
 		if word == "" || slices.Contains(list, word) {
@@ -53,8 +54,8 @@ func (w Work) Validate() error {
 	return nil
 }
 
-// Pair is the work of a dispatch and this combine together. It is of one library only
-// where both halves are.
+// Pair returns the work of a dispatch and this combine together. Library and layout are set
+// if both halves agree on them.
 func (w Work) Pair(dispatch Work) Work {
 	out := Work{Sum: w.Sum, Inside: slices.Concat(dispatch.Inside, w.Inside)}
 	if w.Library == dispatch.Library {
@@ -66,10 +67,10 @@ func (w Work) Pair(dispatch Work) Work {
 	return out
 }
 
-// Under is the work in another layout than the kernel declares it for. By rank there is
-// no expansion, and combine adds up rows as they are.
+// InLayout returns the work in layout l, given the work in the kernel's own layout. In
+// layout rank nothing is expanded, and combine adds rows up without weights.
 func (w Work) InLayout(l Layout) Work {
-	if w.Layout == "" || l == LayoutExpert { // runs from before layouts say expert for all
+	if w.Layout == "" || l == LayoutExpert { // older runs say expert for every layout
 		return w
 	}
 	w.Layout = l.Kind()
@@ -82,10 +83,9 @@ func (w Work) InLayout(l Layout) Work {
 	return w
 }
 
-// Key is the work as one line of text, for a problem: two calls do the same when their
-// keys are equal. Layouts of one kind are the same here: they hold the same rows, with
-// or without gaps. There is nothing to cast in BF16. It is "" where the layout is
-// unknown.
+// Key spells the work for a problem as one line of text. Two calls do the same work if their
+// keys are equal. Layouts of one kind have one spelling, since they hold the same rows with
+// or without gaps, and BF16 has no cast. The key is "" if the layout is unknown.
 func (w Work) Key(p Problem) string {
 	if w.Layout == "" {
 		return ""

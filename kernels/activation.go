@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// ActivationParams are parameters that every activation kernel has. They change the result.
-// So a search never varies them: the caller sets them.
+// ActivationParams returns the parameters that every activation kernel has. They change the
+// result, so the caller sets them and no search varies them.
 func ActivationParams() []Param {
 	return []Param{
 		{Name: "columns", Doc: "of the input: all gates, then all ups; or gate and up in turn", Values: []ep.Value{"split", "interleaved"},
@@ -18,7 +18,7 @@ func ActivationParams() []Param {
 	}
 }
 
-// CheckActivation is the legality of ActivationParams and of the problem.
+// CheckActivation checks ActivationParams and the problem of an activation kernel.
 func CheckActivation(p ep.Problem, c ep.Config) error {
 	if p.Dispatch == ep.NVFP4 && p.Hidden%64 != 0 {
 		return fmt.Errorf("hidden: %d is not a multiple of 64, four scales of nvfp4; pad it to %d", p.Hidden, (p.Hidden+63)/64*64)

@@ -10,10 +10,10 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Parts of many kernels' legality. Every error names the parameter, its value
-// and the bound.
+// The functions of this file are parts of kernels' Check. Every error names the parameter,
+// its value and the bound.
 
-// CheckNames wants a config to set exactly the declared parameters.
+// CheckNames checks that a config sets exactly the declared parameters.
 func CheckNames(c ep.Config, params []Param) error {
 	for _, q := range params {
 		if _, ok := c.Values[q.Name]; !ok {
@@ -28,7 +28,7 @@ func CheckNames(c ep.Config, params []Param) error {
 	return nil
 }
 
-// CheckRange wants a parameter to be a number from lo to hi.
+// CheckRange checks that a parameter is a number from lo to hi.
 func CheckRange(c ep.Config, name string, lo, hi int) error {
 	if n, ok := c.Values[name].Int(); !ok || n < lo || n > hi {
 		return fmt.Errorf("%s: %s is outside %d to %d", name, c.Values[name], lo, hi)
@@ -36,8 +36,8 @@ func CheckRange(c ep.Config, name string, lo, hi int) error {
 	return nil
 }
 
-// CheckMultiple wants a parameter to be a multiple of unit from lo to hi; what
-// names the unit.
+// CheckMultiple checks that a parameter is a multiple of unit from lo to hi. The error calls
+// the unit by what.
 func CheckMultiple(c ep.Config, name string, unit, lo, hi int, what string) error {
 	if err := CheckRange(c, name, lo, hi); err != nil {
 		return err
@@ -48,7 +48,7 @@ func CheckMultiple(c ep.Config, name string, unit, lo, hi int, what string) erro
 	return nil
 }
 
-// CheckWord wants a parameter to have one of these values.
+// CheckWord checks that a parameter has one of the known values.
 func CheckWord(c ep.Config, name string, known ...string) error {
 	if !slices.Contains(known, c.Str(name)) {
 		return fmt.Errorf("%s: %q, use %s", name, c.Str(name), strings.Join(known, " or "))
@@ -56,7 +56,7 @@ func CheckWord(c ep.Config, name string, known ...string) error {
 	return nil
 }
 
-// CheckConfig finds the kernel of a config among a backend's and checks it. The
+// CheckConfig finds the kernel of a config in a backend's list and checks the config. Its
 // error is a Failure with status illegal.
 func CheckConfig(all []Kernel, m ep.Machine, p ep.Problem, c ep.Config) error {
 	k, err := Find(all, p.Op, c.Kernel)
@@ -69,8 +69,8 @@ func CheckConfig(all []Kernel, m ep.Machine, p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-// CheckRouting wants a rank's routing to fit the problem: the error names the
-// token and the bound.
+// CheckRouting checks that a rank's routing fits the problem. Its error names the token and
+// the bound.
 func CheckRouting(p ep.Problem, r workloads.Routing) error {
 	n := r.Tokens * p.TopK
 	switch {
@@ -93,17 +93,17 @@ func CheckRouting(p ep.Problem, r workloads.Routing) error {
 	return nil
 }
 
-// LeastReading is the least time that a clock reports, in seconds. The clock chain is a
-// difference: calls with their alignments, less alignments. A disturbed alignment can leave
-// less than nothing of a short call. Such a round counts as LeastReading, because ratios of
-// rounds need a time.
+// LeastReading is the least time that a clock reports, in seconds. The clock chain subtracts
+// the time of alignments alone from that of calls with alignments. A disturbed alignment can
+// make the difference for a short call negative. Such a round counts as LeastReading, because
+// ratios of rounds need a positive time.
 const LeastReading = 1e-9
 
-// fewRounds is the least number of rounds by which Disturbed judges.
+// fewRounds is the least number of rounds that Disturbed needs.
 const fewRounds = 3
 
-// Disturbed reports whether the clock left nothing of half or more of these rounds, seconds.
-// Then the median is no time of the calls.
+// Disturbed reports whether at least half of these rounds, in seconds, took LeastReading.
+// Then their median says nothing about the calls.
 func Disturbed(rounds []float64) bool {
 	n := 0
 	for _, t := range rounds {
@@ -114,9 +114,8 @@ func Disturbed(rounds []float64) bool {
 	return len(rounds) >= fewRounds && 2*n >= len(rounds)
 }
 
-// Implausible says why rounds cannot be what spec asked of so many ranks, "" when
-// they can. A workload without any token is idle: a clock that is a difference may
-// read a little below zero for it.
+// Implausible returns why these cannot be the rounds of spec over ranks ranks, or "". idle
+// says that the workload has no token: then a clock may read a little below zero.
 func (r Rounds) Implausible(spec RunSpec, ranks int, idle bool) string {
 	if len(r.Seconds) != spec.Rounds || r.Fold != max(spec.Fold, 1) {
 		return fmt.Sprintf("%d rounds of fold %d instead of %d of %d", len(r.Seconds), r.Fold, spec.Rounds, max(spec.Fold, 1))
@@ -135,19 +134,19 @@ func (r Rounds) Implausible(spec RunSpec, ranks int, idle bool) string {
 		}
 	}
 	if !idle && Disturbed(r.slowest()) {
-		return fmt.Sprintf("half or more of %d rounds took no time: calls are shorter than what disturbs the clock", spec.Rounds)
+		return fmt.Sprintf("at least half of %d rounds took no time: the calls are shorter than the clock's disturbances", spec.Rounds)
 	}
 	return ""
 }
 
-// MedianOfSlowest is the median over rounds of the slowest rank's seconds.
+// MedianOfSlowest returns the median over rounds of the slowest rank's seconds.
 func (r Rounds) MedianOfSlowest() float64 {
 	slowest := r.slowest()
 	slices.Sort(slowest)
 	return slowest[len(slowest)/2]
 }
 
-// slowest is the slowest rank's seconds of each round.
+// slowest returns the slowest rank's seconds of each round.
 func (r Rounds) slowest() []float64 {
 	out := make([]float64, len(r.Seconds))
 	for i, times := range r.Seconds {

@@ -6,8 +6,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Failure is how a candidate ended that is not ok. The machine and the session
-// are fine, and the sweep goes on without the candidate.
+// Failure is the error of a candidate whose status is not ok. Machine and session are
+// fine; the sweep continues without the candidate.
 type Failure struct {
 	Status ep.Status
 	Reason string
@@ -15,7 +15,7 @@ type Failure struct {
 
 func (f *Failure) Error() string { return string(f.Status) + ": " + f.Reason }
 
-// Failf makes a Failure.
+// Failf returns a Failure with a formatted reason.
 func Failf(s ep.Status, format string, args ...any) *Failure {
 	return &Failure{Status: s, Reason: fmt.Sprintf(format, args...)}
 }

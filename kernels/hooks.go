@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// SpellHooks spells what a caller asks of kernels by parameters of class Hook, as tables keep
-// it: name=value, sorted, without what is their default. "" asks for nothing.
+// SpellHooks spells the given values of parameters of class Hook as tables keep them:
+// name=value,name=value, sorted, without defaults. It returns "" if no hook is set.
 func SpellHooks(all []Kernel, given map[string][]ep.Value) string {
 	var out []string
 	for _, k := range all {
@@ -23,7 +23,7 @@ func SpellHooks(all []Kernel, given map[string][]ep.Value) string {
 	return strings.Join(slices.Compact(out), ",")
 }
 
-// ParseHooks are the parameters that SpellHooks spelled.
+// ParseHooks undoes SpellHooks.
 func ParseHooks(hooks string) map[string][]ep.Value {
 	out := map[string][]ep.Value{}
 	for _, part := range strings.Split(hooks, ",") {
@@ -34,10 +34,10 @@ func ParseHooks(hooks string) map[string][]ep.Value {
 	return out
 }
 
-// WithHooks are the kernels as a caller wants them who gives one value to a parameter of
-// class Hook: that value is their default and their only one, and their work lacks what it
-// leaves outside. Kernels of the same op without the parameter cannot do what is wanted,
-// and are left out. A parameter that is no hook, or has several values, changes nothing.
+// WithHooks returns the kernels with the caller's values of parameters of class Hook. Each
+// such value becomes the default and the only legal one, and the kernel's Work loses what
+// the value leaves to the caller. Kernels of the same op that lack the parameter are left
+// out. A parameter that is no hook, or has several values, changes nothing.
 func WithHooks(all []Kernel, given map[string][]ep.Value) []Kernel {
 	wanted := map[ep.Op]map[string]ep.Value{}
 	for _, k := range all {
@@ -71,7 +71,7 @@ func (k Kernel) declares(values map[string]ep.Value) bool {
 	return true
 }
 
-// hooked is the kernel with values that its caller gives.
+// hooked returns the kernel with the caller's values of hooks.
 func (k Kernel) hooked(values map[string]ep.Value) Kernel {
 	if len(values) == 0 {
 		return k
@@ -103,7 +103,7 @@ func (k Kernel) hooked(values map[string]ep.Value) Kernel {
 	k.Check = func(m ep.Machine, p ep.Problem, c ep.Config) error {
 		for name, v := range values {
 			if c.Values[name] != v {
-				return fmt.Errorf("%s: %s, and the caller wants %s", name, c.Values[name], v)
+				return fmt.Errorf("%s: is %s, but the caller needs %s", name, c.Values[name], v)
 			}
 		}
 		return of.Check(m, p, c)

@@ -40,7 +40,7 @@ func TestHooked(t *testing.T) {
 	if c := k.Starts(m, p)[0]; c.Str("input") != "fp8" || c.Str("sms") != "16" {
 		t.Errorf("it starts with %s", c.Key())
 	}
-	if err := k.Check(m, p, k.DefaultConfig(m, p).With("input", "bf16")); err == nil || !strings.HasPrefix(err.Error(), "input: bf16, and the caller wants fp8") {
+	if err := k.Check(m, p, k.DefaultConfig(m, p).With("input", "bf16")); err == nil || !strings.HasPrefix(err.Error(), "input: is bf16, but the caller needs fp8") {
 		t.Errorf("tokens that are not what the caller has: %v", err)
 	}
 	if !slices.Equal(k.Work.Inside, []string{"counts"}) || !slices.Equal(all[1].Work.Inside, []string{"cast", "counts"}) {

@@ -1,6 +1,6 @@
-// Package kernels is the seam between the tuner and whatever moves tokens. A
-// Kernel declares its parameters and which configs are legal. A Backend opens a
-// Session for one workload. A Session prepares, verifies and times candidates.
+// Package kernels defines the interfaces between the tuner and the code that moves tokens. A
+// Kernel declares its parameters and which configs are legal. A Backend opens a Session for
+// one workload. A Session prepares, verifies and times candidates.
 package kernels
 
 import (
@@ -17,7 +17,7 @@ import (
 type Binding string
 
 const (
-	Compile Binding = "compile" // a new value is a new device binary
+	Compile Binding = "compile" // a new value needs a new device binary
 	Setup   Binding = "session" // a new value needs new buffers
 	Launch  Binding = "launch"  // a new value costs nothing
 )
@@ -27,11 +27,11 @@ type Class string
 
 const (
 	Speed     Class = "speed"     // time only
-	Precision Class = "precision" // rounds what travels: left at its default unless the caller accepts ep.Reduced
-	Hook      Class = "hook"      // what the caller wants done, such as an epilogue: verified, never swept
+	Precision Class = "precision" // time and rounding: stays at its default unless the caller accepts ep.Reduced
+	Hook      Class = "hook"      // the result, such as an epilogue: set by the caller, verified, never swept
 )
 
-// Cost says which field of ep.Cost a parameter's value counts in.
+// Cost names the field of ep.Cost that a parameter's value sets.
 type Cost int
 
 const (
@@ -47,13 +47,13 @@ type Param struct {
 	Doc     string     `json:"doc"`
 	Unit    string     `json:"unit"`    // SMs, threads, bytes, tokens or empty
 	Values  []ep.Value `json:"values"`  // swept unless the user gives others
-	Default ep.Value   `json:"default"` // one of Values, or legal beside them
+	Default ep.Value   `json:"default"` // usually one of Values
 	Binding Binding    `json:"binding"`
 	Class   Class      `json:"class"`
 	Cost    Cost       `json:"cost"`
 
-	// Outside says which part of the kernel's work a value of class Hook leaves to the
-	// caller: a word of ep.Parts.
+	// Outside names, for a value of class Hook, the part of the kernel's work that it leaves
+	// to the caller, a word of ep.Parts.
 	Outside map[ep.Value]string `json:"outside,omitempty"`
 }
 
@@ -63,32 +63,32 @@ type Kernel struct {
 	Op     ep.Op
 	Doc    string
 	Params []Param
-	Work   ep.Work // whose kernel it is, and what its time holds
-	// Layouts are those of received rows that the kernel serves; nil is expert.
+	Work   ep.Work // the library it is from, and what its time includes
+	// Layouts lists the layouts of received rows that the kernel serves; nil is expert.
 	Layouts []ep.Layout
-	// Check reports why a config cannot run on a machine; the error names
-	// parameter and bound. It is pure: it needs no GPU and no session.
+	// Check returns why a config cannot run on a machine, nil if it can. The error names
+	// parameter and bound. Check is a pure function and needs no GPU.
 	Check func(ep.Machine, ep.Problem, ep.Config) error
-	// Pairs reports why this combine cannot follow a dispatch, because that does
-	// not leave what the combine reads. With nil it can follow any.
+	// Pairs returns why this combine cannot follow a dispatch, for example because the
+	// dispatch does not leave the memory that it reads. Nil means it can follow any.
 	Pairs func(dispatch, combine ep.Config) error
 	// Default chooses the config of a caller without a table. Nil means each
 	// parameter's own default.
 	Default func(ep.Machine, ep.Problem) ep.Config
-	// Starts lists configs that every search measures besides the default,
-	// however short its time: one of each design that may win by far. Nil means
-	// none.
+	// Starts returns the configs that every search measures besides the default, however
+	// short its time: one of each design that may win by far. Nil means none.
 	Starts func(ep.Machine, ep.Problem) []ep.Config
-	// Overlapped changes a config for a pair, where its launch may overlap the other
-	// half's. Every search of pairs measures the best halves changed so, too.
-	// Nil changes nothing.
+	// Overlapped returns a config of a pair's half whose launch may overlap that of the
+	// other half. Every search of pairs also measures the best halves with it applied. Nil
+	// means there is none.
 	Overlapped func(ep.Config) ep.Config
-	// SplitPhases says that it exists to send and to receive apart. A search of calls alone
-	// leaves it out unless it is named: there it does more work than its fused twin.
+	// SplitPhases says that the kernel sends and receives in launches of their own, so that
+	// other work can run between them. A search without a product leaves it out unless it is
+	// named, because then the fused kernel does less work.
 	SplitPhases bool
 }
 
-// expertOnly are the layouts of a kernel that declares none.
+// expertOnly lists the layouts of a kernel that declares none.
 var expertOnly = []ep.Layout{ep.LayoutExpert}
 
 // Serves reports whether the kernel serves a layout.
@@ -109,7 +109,7 @@ func (k Kernel) CheckLayout(l ep.Layout) error {
 	return fmt.Errorf("layout: %s does not serve %s; it serves %s", k.Name, l, join(k.served(), ep.Layout.String))
 }
 
-// DefaultConfig is the config of a caller without a table.
+// DefaultConfig returns the config of a caller without a table.
 func (k Kernel) DefaultConfig(m ep.Machine, p ep.Problem) ep.Config {
 	if k.Default != nil {
 		return k.Default(m, p)
@@ -121,9 +121,9 @@ func (k Kernel) DefaultConfig(m ep.Machine, p ep.Problem) ep.Config {
 	return c
 }
 
-// DefaultWithin is the default where a config may take at most so many SMs: what the
-// kernel chooses for a machine with that many. Where that is still too many, the
-// parameter gets its largest value within the bound. A bound of 0 is none.
+// DefaultWithin returns the default on at most sms SMs (0 is no bound): the kernel's choice
+// for a machine with that many. A parameter that still exceeds the bound gets its largest
+// value within it.
 func (k Kernel) DefaultWithin(m ep.Machine, p ep.Problem, sms int) ep.Config {
 	if sms == 0 {
 		return k.DefaultConfig(m, p)
@@ -138,8 +138,8 @@ func (k Kernel) DefaultWithin(m ep.Machine, p ep.Problem, sms int) ep.Config {
 	return c
 }
 
-// within is the largest value of a parameter up to a bound, or the bound itself
-// where all values are larger.
+// within returns the largest declared value up to a bound, or the bound itself if all values
+// are larger.
 func (q Param) within(bound int) ep.Value {
 	best := -1
 	for _, v := range q.Values {
@@ -153,8 +153,8 @@ func (q Param) within(bound int) ep.Value {
 	return ep.Value(strconv.Itoa(best))
 }
 
-// CostOf is what a config takes: in each field the largest value of the
-// parameters that count in it. A value that is a word counts as 0.
+// CostOf returns the cost of a config: each field is the largest value of the parameters that
+// set it. A word counts as 0.
 func (k Kernel) CostOf(c ep.Config) ep.Cost {
 	var out ep.Cost
 	field := [...]*int{SMCost: &out.SMs, ThreadCost: &out.Threads, BufferCost: &out.Bytes}
@@ -166,9 +166,8 @@ func (k Kernel) CostOf(c ep.Config) ep.Cost {
 	return out
 }
 
-// Changes names the first parameter of a class that c sets otherwise than the default
-// config dflt, "" when there is none. One of class Precision rounds results, one of class
-// Hook asks for other work.
+// Changes returns the name of the first parameter of a class in which c differs from the
+// default config dflt, "" if there is none.
 func (k Kernel) Changes(of Class, dflt, c ep.Config) string {
 	for _, q := range k.Params {
 		if q.Class == of && c.Values[q.Name] != dflt.Values[q.Name] {
@@ -178,34 +177,33 @@ func (k Kernel) Changes(of Class, dflt, c ep.Config) string {
 	return ""
 }
 
-// Backend is something that can run kernels. It is safe for one goroutine.
+// Backend runs kernels. One goroutine at a time may use it.
 type Backend interface {
-	// Machine identifies the hardware; it is stamped on every result.
+	// Machine identifies the hardware. Every result records it.
 	Machine() ep.Machine
-	// Kernels lists what can be swept. The first kernel of an op that serves a
-	// layout carries the default that every gain is measured against.
+	// Kernels lists the kernels to sweep. Gains are measured against the default of the first
+	// kernel of an op that serves the layout.
 	Kernels() []Kernel
-	// Open lays out buffers for one workload. An error means that the workload
-	// cannot run here.
+	// Open allocates buffers for one workload. An error means that the workload cannot run
+	// here.
 	Open(context.Context, *workloads.Workload) (Session, error)
-	// Close gives everything back.
+	// Close releases all resources.
 	Close() error
 }
 
-// Session runs candidates over one workload. One goroutine may use it. An error
-// that is a *Failure is the candidate's and leaves the session usable; after any
-// other error the session is lost.
+// Session runs candidates over one workload. One goroutine at a time may use it. A *Failure
+// concerns the candidate and leaves the session usable; after any other error the session is
+// lost.
 type Session interface {
-	// Prepare compiles, allocates and loads a candidate on every rank. Many
-	// candidates may be ready at once; preparing one twice is free. Everything
-	// slow, and everything that could block another rank, happens here and not in Run.
+	// Prepare compiles, allocates and loads a candidate on every rank. Many candidates may be
+	// ready at once; preparing one again is free. All slow work, and all that could block
+	// another rank, happens here and not in Run.
 	Prepare(context.Context, ep.Config) error
-	// Run performs spec.Rounds collective rounds of a prepared candidate.
-	// All ranks are queued before any is waited on, and start aligned.
+	// Run performs spec.Rounds collective rounds of a prepared candidate. It queues all ranks
+	// before it waits on any, and they start aligned.
 	Run(context.Context, ep.Config, RunSpec) (Rounds, error)
-	// Verify runs a prepared candidate once from poisoned buffers and
-	// compares every output with the oracle. For combine it runs an untimed
-	// dispatch first.
+	// Verify runs a prepared candidate once from poisoned buffers and compares every output
+	// with the oracle. It runs a dispatch before a combine.
 	Verify(context.Context, ep.Config) (Comparison, error)
 	// Close frees the session's memory.
 	Close() error
@@ -214,18 +212,19 @@ type Session interface {
 // RunSpec asks for measured rounds.
 type RunSpec struct {
 	Rounds int // collective rounds to report
-	Fold   int // calls averaged in one round, at least 1, so that a round outlasts the clock
+	Fold   int // calls averaged in one round, at least 1; more make short calls measurable
 }
 
-// AsyncVerifier is implemented by sessions of which this host does a part of a comparison.
+// AsyncVerifier is implemented by sessions that can compare outputs while they run the next
+// candidate.
 type AsyncVerifier interface {
-	// StartVerify is Verify without that part, which rest does. Any goroutine may call
-	// rest, and the session may go on meanwhile.
-	StartVerify(context.Context, ep.Config) (rest func() Comparison, err error)
+	// StartVerify runs a prepared candidate as Verify does and returns a function that
+	// compares its outputs. Any goroutine may call finish while the session runs on.
+	StartVerify(context.Context, ep.Config) (finish func() Comparison, err error)
 }
 
-// StartVerify is that of a session, or else all of Verify.
-func StartVerify(ctx context.Context, s Session, c ep.Config) (rest func() Comparison, err error) {
+// StartVerify calls the session's StartVerify, or Verify if it has none.
+func StartVerify(ctx context.Context, s Session, c ep.Config) (finish func() Comparison, err error) {
 	if d, ok := s.(AsyncVerifier); ok {
 		return d.StartVerify(ctx, c)
 	}
@@ -233,23 +232,23 @@ func StartVerify(ctx context.Context, s Session, c ep.Config) (rest func() Compa
 	return func() Comparison { return v }, err
 }
 
-// Turn is a prepared candidate's part of a round that goes through many: one round of so
-// many calls. The tags are those of the worker protocol.
+// Turn is one prepared candidate's part of an interleaved round: Fold calls in a row. The
+// tags are those of the worker protocol.
 type Turn struct {
 	Config ep.Config `json:"config"`
 	Fold   int       `json:"fold"`
 }
 
-// TurnRunner is implemented by sessions that do many turns at less cost than Run does each,
-// such as those in another process.
+// TurnRunner is implemented by sessions for which many turns at once cost less than a Run for
+// each, such as sessions in another process.
 type TurnRunner interface {
-	// RunTurns does turns one after the other, from the first on, and returns the
-	// rounds of those that went well. An error is that of the turn behind them. Without
-	// one there may still be turns left to do, but at least one was done.
+	// RunTurns runs turns in order and returns the rounds of those that succeeded. If turn i
+	// fails, it returns the rounds of the i turns before it and that turn's error. Without an
+	// error it may still stop early, but not before the first turn is done.
 	RunTurns(context.Context, []Turn) ([]Rounds, error)
 }
 
-// RunTurns is that of a session, or else Run for each turn.
+// RunTurns calls the session's RunTurns, or Run for each turn if it has none.
 func RunTurns(ctx context.Context, s Session, turns []Turn) (done []Rounds, err error) {
 	if many, ok := s.(TurnRunner); ok {
 		return many.RunTurns(ctx, turns)
@@ -264,23 +263,23 @@ func RunTurns(ctx context.Context, s Session, turns []Turn) (done []Rounds, err 
 	return done, nil
 }
 
-// Rounds is what Run measured. The tags are those of the worker protocol.
+// Rounds holds what Run measured. The tags are those of the worker protocol.
 type Rounds struct {
-	Clock   string      `json:"clock"`           // what the seconds mean: chain, span, span:STAGE, event or wall
+	Clock   string      `json:"clock"`           // how the seconds were measured: chain, span, span:STAGE, event or wall
 	Fold    int         `json:"fold"`            // calls averaged in each round
 	Seconds [][]float64 `json:"seconds"`         // [round][rank], of one call
-	MHz     []float64   `json:"mhz,omitempty"`   // SM clock of each rank about the time of the last round, nil if unknown
+	MHz     []float64   `json:"mhz,omitempty"`   // SM clock of each rank at about the last round, nil if unknown
 	Notes   []string    `json:"notes,omitempty"` // throttling and the like
 
-	// Beside is what was measured where the problem names a product beside the
-	// calls. Seconds are then Beside.Seconds of the problem's objective.
+	// Beside holds the times beside a product if the problem names one. Seconds is then
+	// Beside.Seconds of the problem's objective.
 	Beside *ep.BesideRounds `json:"beside,omitempty"`
 
 	Took ep.RunTime `json:"took,omitzero"`
 }
 
-// Comparison is what a comparison with the oracle found. The tags are those of
-// the worker protocol.
+// Comparison is the result of comparing outputs with the oracle. The tags are those of the
+// worker protocol.
 type Comparison struct {
 	Rows   int     `json:"rows"`             // rows compared
 	Wrong  int     `json:"wrong"`            // rows outside tolerance
@@ -290,74 +289,68 @@ type Comparison struct {
 	Took ep.CheckTime `json:"took,omitzero"`
 }
 
-// OK reports whether no row was wrong. It is true of no rows at all.
+// OK reports whether no row was wrong. It is true if no row was compared.
 func (c Comparison) OK() bool { return c.Wrong == 0 }
 
-// Clocker is implemented by backends that can time an empty kernel. Every run
-// stores the reading.
+// Clocker is implemented by backends that can time an empty kernel. Every run stores the
+// reading.
 type Clocker interface {
-	// Empty returns the seconds that each clock reads for a kernel that
-	// does nothing.
+	// Empty returns the seconds that each clock reads for a kernel that does nothing.
 	Empty(context.Context) (map[string]float64, error)
 }
 
-// Versioned is implemented by backends whose kernels can change while their tables
-// stay.
+// Versioned is implemented by backends that know the build of their kernels, so that tables
+// can name it.
 type Versioned interface{ ABI() ep.ABI }
 
-// Restarting is implemented by backends whose kernels run in a worker that is started again
-// when it is lost.
+// Restarting is implemented by backends that restart a lost worker.
 type Restarting interface {
-	// Losses say how the worker was lost where no candidate was to blame. What a
-	// candidate caused is the Failure of that candidate.
+	// Losses describes each loss of the worker that no candidate caused. A loss that a
+	// candidate caused is the candidate's Failure.
 	Losses() []string
 }
 
-// Precompiler is implemented by backends that compile, since what they compile early
-// and side by side need not be waited for.
+// Precompiler is implemented by backends that compile. They can compile early and in
+// parallel, so that Prepare need not wait.
 type Precompiler interface {
-	// Precompile announces configs that Prepare will soon be asked for. It returns at
-	// once; errors are left for Prepare to return.
+	// Precompile announces configs that Prepare will soon be called with. It returns at
+	// once; Prepare returns the errors.
 	Precompile(ep.Problem, []ep.Config)
 }
 
 // ProductRunner is implemented by backends that run products beside calls.
 type ProductRunner interface {
-	// Beside lists the kinds of ep.Product that they run.
+	// Products lists the kinds of ep.Product that the backend runs.
 	Products() []string
 }
 
-// Condition is one that every legal config of a kernel meets, spelled for a program that
-// has no code of it: see the rules of docs/worker-protocol.md.
+// Condition is an expression that every legal config of a kernel satisfies, for programs
+// without the kernel's Check. docs/worker-protocol.md has the rules.
 type Condition struct{ Expr, Reason string }
 
-// Conditioned is implemented by backends that serve programs which do not know their
-// kernels.
+// Conditioned is implemented by backends that can spell their kernels' legality.
 type Conditioned interface {
-	// Conditions are those of the kernel with that name.
+	// Conditions returns the conditions of the kernel with that name.
 	Conditions(kernel string) []Condition
 }
 
-// Explainer is implemented by sessions that can tell what of a call slows a product
-// down.
+// Explainer is implemented by sessions that can find out by what a call slows a product down.
 type Explainer interface {
-	// Explain measures the product of the session's problem beside a prepared
-	// candidate, and beside loads that take from it what the candidate takes, one
-	// thing at a time.
+	// Explain measures the product of the session's problem beside a prepared candidate, and
+	// beside loads that each take away one of the resources that the candidate takes.
 	Explain(ctx context.Context, c ep.Config, rounds int) ([]Effect, error)
 }
 
-// Effect is the product beside one thing: seconds of the slowest rank, by round.
+// Effect holds the times of a product beside one load: seconds of the slowest rank, by round.
 type Effect struct {
-	Beside string    `json:"beside"` // what ran beside it, in words
+	Beside string    `json:"beside"` // the load, in words
 	Alone  []float64 `json:"alone"`
 	With   []float64 `json:"with"`
 }
 
-// Digester is implemented by sessions that can show whether runs repeat bit by
-// bit.
+// Digester is implemented by sessions that can show whether runs repeat bit by bit.
 type Digester interface {
-	// Digest runs a prepared combine or pair once from poisoned buffers and
-	// hashes the combined tokens of all ranks.
+	// Digest runs a prepared combine or pair once from poisoned buffers and returns a hash of
+	// the combined tokens of all ranks.
 	Digest(context.Context, ep.Config) (string, error)
 }

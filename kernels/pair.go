@@ -7,7 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// PairOf makes one kernel for op pair of a dispatch and a combine kernel. Its
+// PairOf returns a kernel for op pair, made of a dispatch and a combine kernel. Its
 // parameters have the prefixes of ep.Join.
 func PairOf(d, c Kernel) Kernel {
 	k := Kernel{
@@ -56,8 +56,7 @@ func PairOf(d, c Kernel) Kernel {
 	return k
 }
 
-// Of lists the kernels of an op; for pair it is every dispatch with every
-// combine.
+// Of returns the kernels of an op. Op pair has every dispatch with every combine.
 func Of(all []Kernel, op ep.Op) []Kernel {
 	var out []Kernel
 	if op != ep.Pair {
@@ -76,12 +75,12 @@ func Of(all []Kernel, op ep.Op) []Kernel {
 	return out
 }
 
-// For lists the kernels of a problem's op that serve its layout.
+// For returns the kernels of a problem's op that serve its layout.
 func For(all []Kernel, p ep.Problem) []Kernel {
 	return slices.DeleteFunc(Of(all, p.Op), func(k Kernel) bool { return !k.Serves(p.Layout) })
 }
 
-// Find looks a kernel up by name.
+// Find returns the kernel of an op that has this name.
 func Find(all []Kernel, op ep.Op, name string) (Kernel, error) {
 	for _, k := range Of(all, op) {
 		if k.Name == name {

@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Default is the default of an op: that of its first kernel that can
-// run the problem, on at most maxSMs SMs (0 is no bound).
+// Default returns the default config of a problem on at most maxSMs SMs (0 is no bound): that
+// of the first kernel that can run it.
 func Default(all []Kernel, m ep.Machine, p ep.Problem, maxSMs int) (ep.Config, error) {
 	var first error
 	for _, k := range For(all, p) {
@@ -30,7 +30,7 @@ func Default(all []Kernel, m ep.Machine, p ep.Problem, maxSMs int) (ep.Config, e
 	return ep.Config{}, first
 }
 
-// NoKernel is the error of a problem whose op or layout no kernel serves.
+// NoKernel returns the error about a problem whose op or layout no kernel serves.
 func NoKernel(all []Kernel, p ep.Problem) error {
 	of := Of(all, p.Op)
 	if len(of) == 0 {
@@ -42,17 +42,17 @@ func NoKernel(all []Kernel, p ep.Problem) error {
 	return fmt.Errorf("--layout: no %s kernel of this backend serves %s; use one of %s", p.Op, p.Layout, join(served, ep.Layout.String))
 }
 
-// ParseConfig reads a config of a problem's op as people spell it: "default",
-// its id, what differs from the default (algo=dedup sms=64), or kernel:
-// followed by that. Names are separated by spaces or commas. A parameter that
-// is left out has its default.
+// ParseConfig reads a config of a problem's op as people spell it: "default", its id, the
+// parameters that differ from the default (algo=dedup sms=64), or these behind a kernel
+// (dispatch:algo=dedup sms=64). Spaces or commas separate parameters. One that is left out
+// has its default.
 func ParseConfig(all []Kernel, m ep.Machine, p ep.Problem, s string) (ep.Config, error) {
 	kernel, values, full := strings.Cut(s, ":")
 	switch {
 	case ep.IsID(s):
 		return byID(all, m, p, s)
 	case !full && s != "default" && !strings.Contains(s, "="):
-		return ep.Config{}, fmt.Errorf("%.60q is no config: write an id (d7f2), what differs from the default (algo=dedup sms=64), kernel:name=value,name=value, or RUN#ROW", s)
+		return ep.Config{}, fmt.Errorf("%.60q is no config: write an id (d7f2), the parameters that differ from the default (algo=dedup sms=64), kernel:name=value,name=value, or RUN#ROW", s)
 	case !full:
 		dflt, err := Default(all, m, p, 0)
 		if err != nil || s == "default" {
@@ -72,8 +72,8 @@ func ParseConfig(all []Kernel, m ep.Machine, p ep.Problem, s string) (ep.Config,
 	return k.complete(m, p, c)
 }
 
-// complete gives c the default of each parameter that it leaves out. All names
-// and values that the kernel does not know are named in one error.
+// complete returns c with the default of each parameter that it leaves out. One error names
+// all parameters and values that the kernel does not have.
 func (k Kernel) complete(m ep.Machine, p ep.Problem, c ep.Config) (ep.Config, error) {
 	var unknown, wrong []string
 	for _, name := range c.Names() {
@@ -98,9 +98,8 @@ func (k Kernel) complete(m ep.Machine, p ep.Problem, c ep.Config) (ep.Config, er
 	return out, nil
 }
 
-// refuse says what is wrong with a value by its kind alone: a word that the
-// parameter does not know, a word where all its values are numbers. Bounds are
-// for Check, which knows machine and problem.
+// refuse returns the fault of a value that needs no machine or problem to see: an unknown
+// word, or a word for a parameter of numbers. It returns "" otherwise; Check knows bounds.
 func (q Param) refuse(v ep.Value) string {
 	numbers := 0
 	for _, known := range q.Values {
@@ -126,8 +125,7 @@ func join[T any](of []T, spell func(T) string) string {
 	return strings.Join(out, ", ")
 }
 
-// byID finds the config that has an id among the declared values of an op's
-// kernels, parameters without a choice at their defaults.
+// byID searches the declared values of an op's kernels for the config with this id.
 func byID(all []Kernel, m ep.Machine, p ep.Problem, id string) (ep.Config, error) {
 	if p.Op == ep.Pair {
 		return pairByID(all, m, p, id)
@@ -151,8 +149,8 @@ func byID(all []Kernel, m ep.Machine, p ep.Problem, id string) (ep.Config, error
 		join(found, func(c ep.Config) string { return c.LongID() + " (" + c.Key() + ")" }))
 }
 
-// Each visits c with every combination of the declared values of params, and of the
-// values that c has. What is visited changes afterwards: copy what is to be kept.
+// Each calls visit with c under every combination of params' declared values and c's own
+// values. It changes the visited config afterwards: clone the values to keep them.
 func Each(c ep.Config, params []Param, visit func(ep.Config)) {
 	each(ep.Config{Kernel: c.Kernel, Values: maps.Clone(c.Values)}, params, visit)
 }

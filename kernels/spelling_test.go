@@ -48,7 +48,7 @@ func TestSpellingsOfOneConfig(t *testing.T) {
 // TestBadSpellings: one message names everything that is wrong.
 func TestBadSpellings(t *testing.T) {
 	for _, c := range []struct{ s, want string }{
-		{"sideways", `"sideways" is no config: write an id (d7f2), what differs`},
+		{"sideways", `"sideways" is no config: write an id (d7f2), the parameters that differ`},
 		{"0000", "no dispatch config here has the id 0000"},
 		{"d7f2+0000", "no dispatch config here has the id d7f2+0000"},
 		{"dispatch:blox=1,tile=3,mode=fuse,blocks=many", `blocks: "many" is no number; mode: unknown "fuse", use one of fused, split; dispatch has no parameter blox, tile; it has blocks, wait_blocks`},

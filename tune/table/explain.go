@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Explanation says how one answer came about.
+// Explanation is an answer with every row that was considered.
 type Explanation struct {
 	Key    Key
 	Tokens int
@@ -16,7 +16,7 @@ type Explanation struct {
 	Rows   []ExplainedRow // every row that may answer the key, best first
 }
 
-// ExplainedRow is a row that may answer, and why it does or does not.
+// ExplainedRow is a row that may answer, with the reason why it does or does not.
 type ExplainedRow struct {
 	Source  string   // name of its table
 	Row     *Row     // with its evidence
@@ -24,8 +24,8 @@ type ExplainedRow struct {
 	Note    string   // "answers", or why it does not
 }
 
-// Explain tells how Lookup comes to its answer. Rows that differ in a field that
-// must match are left out; Nearest names those.
+// Explain returns Lookup's answer and every row that may answer the key. It omits rows that
+// differ in a field that must match; Nearest names those.
 func (s *Set) Explain(k Key, tokens int) Explanation {
 	x := Explanation{Key: k, Tokens: tokens, Answer: s.Lookup(k, tokens)}
 	query := k.Vector()
@@ -49,10 +49,10 @@ func (s *Set) Explain(k Key, tokens int) Explanation {
 	return x
 }
 
-// Nearest says why no row answers a key at a token count: in which fields that must
-// match the closest row differs, or which tokens the rows cover. Of two rows that
-// differ in as many fields, the closer one differs in later ones of Fields: another
-// op is further away than another precision. It is "" when there are no rows.
+// Nearest returns why no row answers a key at a token count: the fields in which the closest
+// row differs and must not, or the tokens that rows cover. The closest row differs in the
+// fewest fields, and of these rows in the latest fields of Fields: another precision is
+// closer than another op. Nearest returns "" if there are no rows.
 func (s *Set) Nearest(k Key, tokens int) string {
 	query := k.Vector()
 	var best *indexedRow
@@ -76,7 +76,7 @@ func (s *Set) Nearest(k Key, tokens int) string {
 	return "the nearest row has " + strings.Join(parts, " ")
 }
 
-// blocking lists the fields that keep a row from answering, as places in Fields.
+// blocking returns the fields that keep a row from answering, as indices in Fields.
 func (s *Set) blocking(r *indexedRow, query [KeyFields]int) []int {
 	var out []int
 	fallback := s.sources[r.source].fallback
@@ -90,7 +90,7 @@ func (s *Set) blocking(r *indexedRow, query [KeyFields]int) []int {
 	return out
 }
 
-// coverage is the union of the token intervals of a key's rows, as text.
+// coverage spells the union of the token intervals of a key's rows.
 func (s *Set) coverage(k Key) string {
 	var spans [][2]int
 	for _, r := range s.usable() {

@@ -9,8 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Key says what a row is for: everything of a problem but its token counts, which rows
-// cover by intervals, and a routing class.
+// Key identifies what a row is for: a problem without its token counts, and a routing class.
 type Key struct {
 	Op           ep.Op    `json:"op"`
 	Mode         ep.Mode  `json:"mode"`
@@ -25,15 +24,15 @@ type Key struct {
 	SkipA2A      bool     `json:"skip_a2a"`
 	Routing      ep.Class `json:"routing"` // AllRoutings for the row that serves every class
 
-	Precision ep.Precision `json:"precision"` // a caller who needs Full gets no row of Reduced
+	Precision ep.Precision `json:"precision"` // a caller that needs Full gets no row of Reduced
 
-	// Objective is what the row makes small. A row of one objective never answers for
-	// the other. It is left out of files where it is alone.
+	// Objective is the time that the row minimizes. A row of one objective never answers for
+	// the other. Files omit it if it is alone.
 	Objective ep.Objective `json:"objective,omitzero"`
-	Layout    ep.Layout    `json:"layout,omitzero"` // of received rows; left out where it is expert
+	Layout    ep.Layout    `json:"layout,omitzero"` // of received rows; files omit it if it is expert
 }
 
-// KeyOf is the key of a problem under a routing class.
+// KeyOf returns the key of a problem under a routing class.
 func KeyOf(p ep.Problem, c ep.Class) Key {
 	return Key{
 		Op: p.Op, Mode: p.Mode, Ranks: p.Ranks, Nodes: p.Nodes,
@@ -44,7 +43,7 @@ func KeyOf(p ep.Problem, c ep.Class) Key {
 	}
 }
 
-// Problem is the problem of k with a token count, and buffers of that size.
+// Problem returns the problem of k with a token count and buffers of that size.
 func (k Key) Problem(tokens int) ep.Problem {
 	return ep.Problem{
 		Op: k.Op, Mode: k.Mode, Ranks: k.Ranks, Nodes: k.Nodes,
@@ -61,9 +60,8 @@ func Fields() []string {
 		"dispatch", "combine", "shared_expert", "skip_a2a", "routing", "precision", "objective", "layout"}
 }
 
-// FallbackFields lists the fields that a table may let differ when no row matches
-// exactly. The others decide what is computed or on which hardware: a row that
-// differs in one of them never answers.
+// FallbackFields lists the fields in which a row may differ from a question that no row
+// matches exactly. The other fields decide what is computed or on which hardware.
 func FallbackFields() []string {
 	return []string{"mode", "hidden", "experts", "top_k", "shared_expert", "routing"}
 }
@@ -71,7 +69,7 @@ func FallbackFields() []string {
 // KeyFields is the number of fields in Fields.
 const KeyFields = 15
 
-// Places in Fields of the fields with rules of their own.
+// Indices in Fields of the fields with rules of their own.
 const (
 	routingField   = 11
 	precisionField = 12
@@ -79,10 +77,9 @@ const (
 	layoutField    = 14
 )
 
-// Vector is the key as numbers, in the order of Fields: numbers as they are, names by
-// their place in ep.Ops, ep.Modes, ep.DTypes, ep.Classes, ep.Precisions,
-// ep.Objectives and ep.Layouts (-1 when unknown), booleans as 0 and 1. Two keys are
-// equal when their vectors are.
+// Vector returns the key as numbers, in the order of Fields. A name becomes its index in
+// ep.Ops, ep.Modes, ep.DTypes, ep.Classes, ep.Precisions, ep.Objectives or ep.Layouts (-1 if
+// unknown), a boolean 0 or 1. Two keys are equal if their vectors are.
 func (k Key) Vector() [KeyFields]int {
 	return [KeyFields]int{
 		slices.Index(ep.Ops(), k.Op), slices.Index(ep.Modes(), k.Mode),
@@ -94,7 +91,7 @@ func (k Key) Vector() [KeyFields]int {
 	}
 }
 
-// Words is the key as text, in the order of Fields.
+// Words returns the key as text, in the order of Fields.
 func (k Key) Words() []string {
 	return []string{string(k.Op), string(k.Mode), strconv.Itoa(k.Ranks), strconv.Itoa(k.Nodes),
 		strconv.Itoa(k.Hidden), strconv.Itoa(k.Experts), strconv.Itoa(k.TopK),
@@ -102,9 +99,8 @@ func (k Key) Words() []string {
 		string(k.Routing), k.Precision.String(), k.Objective.String(), k.Layout.String()}
 }
 
-// String spells the key as field=value words, in the order of Fields. Precision is
-// left out where it is full, the objective where it is alone, the layout where it is
-// expert.
+// String spells the key as field=value words, in the order of Fields. It omits a precision
+// of full, an objective of alone and a layout of expert.
 func (k Key) String() string {
 	words := k.Words()
 	for i, f := range Fields() {
@@ -122,7 +118,7 @@ func (k Key) String() string {
 	return strings.Join(words, " ")
 }
 
-// Validate refuses a key of a problem that cannot be, or of no routing class.
+// Validate refuses a key with an invalid problem or an unknown routing class.
 func (k Key) Validate() error {
 	if err := k.Problem(0).Validate(); err != nil {
 		return err

@@ -12,16 +12,16 @@ type Reason string
 
 const (
 	Exact     Reason = "exact"     // a row matches every field and covers the tokens
-	Fallback  Reason = "fallback"  // a row matches but for fields that its table lets differ
+	Fallback  Reason = "fallback"  // a row differs only in fallback fields of its table
 	Kept      Reason = "kept"      // a row says that the default is at least as fast
-	Halves    Reason = "halves"    // no row covers the pair, and rows cover both of its halves, see LookupPair
-	Uncovered Reason = "uncovered" // no row covers this: default
-	Refused   Reason = "refused"   // no table may be used here: default
+	Halves    Reason = "halves"    // no row covers the pair, but rows cover both of its halves, see LookupPair
+	Uncovered Reason = "uncovered" // no row covers the question: default
+	Refused   Reason = "refused"   // no table may be used on this host: default
 	Illegal   Reason = "illegal"   // the row's config, or the join of a pair's halves, cannot run here: default
 	Disagreed Reason = "disagreed" // ranks hold different tables: default
 )
 
-// Answer is what a look-up says. A zero Config means the default config.
+// Answer is the result of a look-up. The zero Config means the default.
 type Answer struct {
 	Config   ep.Config `json:"config"`
 	Reason   Reason    `json:"reason"`
@@ -34,23 +34,23 @@ type Answer struct {
 	OtherMachine bool `json:"other_machine,omitempty"` // the row was measured on another machine, see Host.OtherMachines
 }
 
-// match is a row that may answer a question, and how far from it the row is.
+// match is a row that may answer a question, with its distance from the question.
 type match struct {
 	place    int32                     // in Set.rows
 	similar  bool                      // of another machine
 	other    bool                      // of another build of its kernels
-	step     int32                     // 0 exact, else 1 + the last field of the fallback order that differs
-	distance [fallbackFields + 1]int32 // by how much each differs, in fallback order; last the precision
+	step     int32                     // 0 if exact, otherwise 1 + the last field of the fallback order that differs
+	distance [fallbackFields + 1]int32 // by how much each field differs, in fallback order; last the precision
 }
 
 // fallbackFields is the number of fields in FallbackFields.
 const fallbackFields = 6
 
-// compare places a row under a question. ok is false when a field differs that must
-// match. Routing may differ only where the row is for all routings: a row tuned for
-// another class is evidence of nothing. A question that accepts reduced precision
-// also takes a row of full precision, behind those of reduced; such a row is still
-// an exact answer. A question of full precision never takes a row of reduced.
+// compare returns how far a row is from a question. ok is false if they differ in a field
+// that must match. Routing may differ only if the row is for all routings, since a row tuned
+// for another class is no evidence. A question that accepts reduced precision also matches a
+// row of full precision, behind rows of reduced; such a row is still an exact answer. A
+// question of full precision never matches a row of reduced.
 func (r *indexedRow) compare(query *[KeyFields]int, fallback []int) (m match, ok bool) {
 	m.similar, m.other = r.similar, r.other
 	for field, have := range r.key {
@@ -91,7 +91,7 @@ func (s *Set) matches(query [KeyFields]int) []match {
 	return out
 }
 
-// answer is what a row says to a question.
+// answer returns the answer that a row gives to a question.
 func (s *Set) answer(m match, query [KeyFields]int) Answer {
 	r := &s.rows[m.place]
 	src := &s.sources[r.source]
@@ -108,8 +108,8 @@ func (s *Set) answer(m match, query [KeyFields]int) Answer {
 	return a
 }
 
-// Lookup answers one question without preparation, for tools: it walks all rows. A
-// process that asks often resolves once and uses Resolved.Lookup.
+// Lookup answers one question without preparation, for tools: it visits all rows. A process
+// that asks often resolves once and calls Resolved.Lookup.
 func (s *Set) Lookup(k Key, tokens int) Answer {
 	query := k.Vector()
 	for _, m := range s.matches(query) {
@@ -122,8 +122,8 @@ func (s *Set) Lookup(k Key, tokens int) Answer {
 
 func (r *Row) covers(tokens int) bool { return r.Lo <= tokens && tokens <= r.Hi }
 
-// silence is the reason of an answer without a row: Refused when no table has a row
-// for the rank count and the dtypes, which no answer crosses.
+// noRowReason returns the reason of an answer without a row: Refused if no table has a row
+// with the rank count and the dtypes, which must match, otherwise Uncovered.
 func (s *Set) noRowReason(k Key) Reason {
 	for _, src := range s.Sources() {
 		if ranks, dtypes := src.Table.hasRows(k); ranks && dtypes {
@@ -138,17 +138,17 @@ func (t *Table) Lookup(k Key, tokens int) Answer {
 	return Overlay(Source{Table: t}).Lookup(k, tokens)
 }
 
-// LookupPair answers a pair from its own row. Where no row covers it but rows
-// cover its dispatch and its combine, the answer joins their configs, and the
-// reason is Halves: each was tuned alone, and nobody timed them together. A half
-// that keeps the default has no config to join, so that the pair keeps it too.
+// LookupPair answers a pair from its own row. If no row covers the pair but rows cover its
+// dispatch and its combine, the answer joins their configs with the reason Halves: each was
+// tuned alone, and they were never timed together. If a half keeps the default, so does the
+// pair.
 //
-// Only Host.Check knows whether a combine can follow a dispatch: some work on memory that
-// others do not leave. Without it, and where it refuses the join, the pair keeps the
-// default; the latter's reason is Illegal.
+// Only Host.Check knows whether a combine can follow a dispatch. Without a Check the pair
+// keeps the default. If the Check refuses the join, the pair keeps it with the reason
+// Illegal.
 //
-// The three are the same problem resolved for its three ops. A join allocates: a
-// process that asks often keeps what it is told.
+// The three arguments are one problem, resolved for its three ops. A join allocates: a
+// process that asks often should keep the answer.
 func LookupPair(pair, dispatch, combine *Resolved, tokens int, c ep.Class) Answer {
 	own := *pair.Lookup(tokens, c)
 	d, k := dispatch.Lookup(tokens, c), combine.Lookup(tokens, c)
@@ -167,7 +167,7 @@ func LookupPair(pair, dispatch, combine *Resolved, tokens int, c ep.Class) Answe
 		Verified: d.Verified && k.Verified, Source: d.Source, OtherKernels: d.OtherKernels || k.OtherKernels, OtherMachine: d.OtherMachine || k.OtherMachine}
 }
 
-// union lists the fields that are in a or b, in the order of Fields.
+// union returns the fields that are in a or b, in the order of Fields.
 func union(a, b []string) []string {
 	return slices.DeleteFunc(Fields(), func(f string) bool { return !slices.Contains(a, f) && !slices.Contains(b, f) })
 }

@@ -9,21 +9,21 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Resolved is a Set worked out for one host and problem: an array over token counts
-// and routing classes. It never changes and is safe to share.
+// Resolved holds a Set's answers for one host and problem in an array over token counts and
+// routing classes. It never changes and is safe to share.
 type Resolved struct {
 	problem ep.Problem
 	host    Host
 	span    int      // token counts 0 to span-1 have cells
 	cells   []uint32 // [class, tokens] index into answers
 	answers []Answer // 0 is the default
-	ids     []string // of the tables behind it
+	ids     []string // of the tables that it was made of
 	notes   []string
 }
 
-// Resolve works out the answer for every token count up to p.MaxTokens and every
-// routing class. Do it once. p.Tokens is not looked at, so that ranks with different
-// numbers of tokens resolve alike.
+// Resolve computes the answer for every token count up to p.MaxTokens and every routing
+// class. Call it once. It ignores p.Tokens, so that ranks with different numbers of tokens
+// get equal results.
 func (s *Set) Resolve(h Host, p ep.Problem) *Resolved {
 	p.Tokens = 0
 	usable, notes := s.For(h, p)
@@ -47,12 +47,12 @@ func (s *Set) Resolve(h Host, p ep.Problem) *Resolved {
 	return r
 }
 
-// Resolve works out one table, as Set.Resolve does.
+// Resolve computes the answers of one table, as Set.Resolve does.
 func (t *Table) Resolve(h Host, p ep.Problem) *Resolved {
 	return Overlay(Source{Name: "table", Table: t}).Resolve(h, p)
 }
 
-// paint fills the cells of one class from the rows that match, best first.
+// paint fills the cells of one class with the answers of the rows that match, best first.
 func (r *Resolved) paint(s *Set, k Key, p painter, rows []match) {
 	p.reset()
 	query := k.Vector()
@@ -70,9 +70,9 @@ func (r *Resolved) paint(s *Set, k Key, p painter, rows []match) {
 	}
 }
 
-// lastLegal is the largest token count of a row for which its config can run on the host,
-// below row.Lo where there is none. What runs with some tokens runs with fewer of the
-// same row: a config needs more memory with more tokens, if anything.
+// lastLegal returns the largest token count of a row at which its config is legal on the
+// host, row.Lo-1 if there is none. It relies on a config that is legal with some tokens being
+// legal with fewer: more tokens never need less memory.
 func (r *Resolved) lastLegal(k Key, row *Row, c ep.Config) int {
 	most := min(row.Hi, r.problem.MaxTokens)
 	if c.IsDefault() || most < row.Lo || r.legal(k, most, c) {
@@ -81,8 +81,8 @@ func (r *Resolved) lastLegal(k Key, row *Row, c ep.Config) int {
 	return row.Lo - 1 + sort.Search(most-row.Lo, func(i int) bool { return !r.legal(k, row.Lo+i, c) })
 }
 
-// legal reports whether a config can run with so many tokens on the host, as far as it
-// can tell.
+// legal reports whether a config can run at a token count on the host. Without Host.Check
+// every config can.
 func (r *Resolved) legal(k Key, tokens int, c ep.Config) bool {
 	if r.host.Check == nil {
 		return true
@@ -92,8 +92,8 @@ func (r *Resolved) legal(k Key, tokens int, c ep.Config) bool {
 	return r.host.Check(r.host.Machine, q, c) == nil
 }
 
-// painter fills each cell once. next[i] leads to the first free cell from i on, so
-// that an interval costs no more than its free cells.
+// painter fills each cell once. next[i] leads to the first free cell from i on, so the cost
+// of filling an interval is that of its free cells.
 type painter struct {
 	cells []uint32
 	next  []int32
@@ -113,7 +113,7 @@ func (p painter) free(i int32) int32 {
 	return i
 }
 
-// fill gives the free cells of lo to hi a value and reports whether there were any.
+// fill sets the free cells of lo to hi to value and reports whether there were any.
 func (p painter) fill(lo, hi int, value uint32) (filled bool) {
 	end := int32(min(hi, len(p.cells)-1))
 	if lo > int(end) {
@@ -125,8 +125,8 @@ func (p painter) fill(lo, hi int, value uint32) (filled bool) {
 	return filled
 }
 
-// Lookup answers a step from the token count of its fullest rank and its routing class.
-// It is one array index and allocates nothing. The answer is shared: do not change it.
+// Lookup returns the answer for the token count of the fullest rank and a routing class. It
+// is one array index and allocates nothing. The answer is shared: do not change it.
 func (r *Resolved) Lookup(tokens int, c ep.Class) *Answer {
 	if uint(tokens) >= uint(r.span) {
 		return &r.answers[0]
@@ -134,19 +134,19 @@ func (r *Resolved) Lookup(tokens int, c ep.Class) *Answer {
 	return &r.answers[r.cells[c.Index()*r.span+tokens]]
 }
 
-// Problem is what was resolved.
+// Problem returns the problem that was resolved.
 func (r *Resolved) Problem() ep.Problem { return r.problem }
 
-// Notes say which tables were refused and which are not verified, and why.
+// Notes returns which tables were refused and which are not verified, with the reasons.
 func (r *Resolved) Notes() []string { return r.notes }
 
-// Run is a stretch of token counts with one answer.
+// Run is an interval of token counts with one answer.
 type Run struct {
 	Lo, Hi int // inclusive
 	Answer *Answer
 }
 
-// Runs lists the answers of a class over token counts lo to hi, in order.
+// Runs returns the answers of a class over token counts lo to hi, in order.
 func (r *Resolved) Runs(c ep.Class, lo, hi int) []Run {
 	var out []Run
 	for n := lo; n <= hi; n++ {
@@ -160,13 +160,13 @@ func (r *Resolved) Runs(c ep.Class, lo, hi int) []Run {
 	return slices.Clip(out)
 }
 
-// Digest is a fingerprint of what one rank would launch. Ranks exchange digests before
-// the first launch.
+// Digest is a fingerprint of a rank's answers. Ranks exchange digests before the first
+// launch.
 type Digest [sha256.Size]byte
 
-// Digest is the same on two ranks only if they resolved the same problem from the same
-// tables to the same answers. File names are left out, because another host may have
-// the table elsewhere, and so is whether answers are verified.
+// Digest returns the digest of r. It is equal on two ranks only if they resolved the same
+// problem from the same tables to the same answers. It ignores file names, because hosts may
+// keep a table in different places, and whether answers are verified.
 func (r *Resolved) Digest() Digest {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%q\n", r.problem.Key(), r.ids)
@@ -179,10 +179,9 @@ func (r *Resolved) Digest() Digest {
 	return Digest(h.Sum(nil))
 }
 
-// Agree keeps ranks in step. Given the digests of all ranks, it returns r if they are
-// equal, and otherwise a Resolved that answers the default to everything. All ranks see
-// the same digests and so decide alike, without a second exchange. Fewer digests than
-// ranks count as a difference.
+// Agree makes all ranks launch the same. It returns r if the digests of all ranks are equal,
+// otherwise a Resolved that always answers the default. All ranks get the same digests and so
+// decide alike without a second exchange. Fewer digests than ranks count as a difference.
 func (r *Resolved) Agree(all []Digest) *Resolved {
 	mine := r.Digest()
 	if len(all) == r.problem.Ranks && !slices.ContainsFunc(all, func(d Digest) bool { return d != mine }) {

@@ -15,16 +15,15 @@ type Source struct {
 	Name  string // path of the file, for messages
 	Table *Table
 
-	similar  bool  // the table is of another machine, which the host takes
-	fallback []int // the table's fallback fields, as places in Fields
+	similar  bool  // the table is of another machine that the host accepts
+	fallback []int // the table's fallback fields, as indices in Fields
 	refused  bool  // the table may not be used on the host of the Set
-	verified bool  // nothing is in doubt about it there
+	verified bool  // the host has no doubt about the table
 }
 
-// Set is several tables laid over each other, the lowest first. Where two rows
-// cover the same tokens of the same key, the row of the upper table answers. A Set
-// never changes, so that a step of one rank and a step of another see the same. To
-// reload, build another Set at a point where all ranks do.
+// Set overlays several tables, the lowest first. If two rows cover the same tokens of the
+// same key, the row of the upper table answers. A Set never changes, so that all ranks get
+// the same answers. To reload, build another Set on all ranks between two steps.
 type Set struct {
 	sources  []Source
 	rows     []indexedRow // of all sources, in the order that breaks ties
@@ -40,7 +39,7 @@ type indexedRow struct {
 	similar bool // of another machine, see Host.OtherMachines
 }
 
-// Overlay makes a Set of tables, the lowest first.
+// Overlay returns a Set of tables, the lowest first.
 func Overlay(sources ...Source) *Set {
 	s := &Set{sources: slices.Clone(sources)}
 	for i := range s.sources {
@@ -65,10 +64,10 @@ func (s *Set) Sources() []Source {
 	return slices.DeleteFunc(slices.Clone(s.sources), func(src Source) bool { return src.refused })
 }
 
-// Warnings lists tables that Open found and could not read.
+// Warnings returns an error for each table that Open found and could not read.
 func (s *Set) Warnings() []error { return s.warnings }
 
-// usable goes through the rows of the tables that may be used.
+// usable iterates over the rows of the tables that may be used.
 func (s *Set) usable() iter.Seq2[int, *indexedRow] {
 	return func(yield func(int, *indexedRow) bool) {
 		for i := range s.rows {
@@ -79,31 +78,30 @@ func (s *Set) usable() iter.Seq2[int, *indexedRow] {
 	}
 }
 
-// Host is where a look-up runs.
+// Host describes where a look-up runs and what its caller accepts.
 type Host struct {
 	Machine ep.Machine
-	// ABI is the build of the kernels linked here. Empty means unknown, which
-	// leaves every answer unverified.
+	// ABI is the build of the kernels linked here. With "", an unknown build, every answer
+	// is unverified.
 	ABI ep.ABI
 	// OtherKernels also takes rows of other builds of the kernels. They answer behind
 	// all rows of this build, and the answer says so.
 	OtherKernels bool
-	// OtherMachines also takes tables of other GPUs of the same architecture and link,
-	// see ep.Machine.Similar. Their rows answer behind all rows of this machine, and the
-	// answer says so. epbench compare --of swapped judges it by recorded runs of both.
+	// OtherMachines also accepts tables of other GPUs of the same architecture and link, see
+	// ep.Machine.Similar. Their rows answer behind all rows of this machine, and the answer
+	// says so. "epbench compare --of swapped" shows what such answers lose.
 	OtherMachines bool
-	// Hooks is what the caller asks of the kernels, as in Header.Hooks. A table for
-	// callers that ask for nothing answers all.
+	// Hooks lists the caller's hooks, as in Header.Hooks. A table without hooks answers
+	// every caller.
 	Hooks string
 	// Check says whether a config can run here; nil trusts the table.
 	Check func(ep.Machine, ep.Problem, ep.Config) error
 }
 
-// Refusal says why a table may not be used on this host for a problem; nil means
-// that it may. Refused are a table of another machine, a table for callers that ask
-// something else of the kernels, a table whose rows are all of other builds of their
-// kernels, unless the host takes these, and a table without a row for the problem's rank
-// count and dtypes.
+// Refusal returns why a table may not be used on this host for a problem, nil if it may. It
+// refuses a table of another machine, one with other hooks, one whose rows were all measured
+// with other builds of their kernels, unless the host accepts these, and one without a row
+// for the problem's rank count and dtypes.
 func (t *Table) Refusal(h Host, p ep.Problem) error {
 	head := t.Header
 	if want, got := head.Machine.Key(), h.Machine.Key(); want != got && !h.AcceptsMachine(head.Machine) {
@@ -125,19 +123,19 @@ func (t *Table) Refusal(h Host, p ep.Problem) error {
 	return nil
 }
 
-// Takes reports whether tables of another machine may answer here.
+// AcceptsMachine reports whether tables of another machine may answer here.
 func (h Host) AcceptsMachine(other ep.Machine) bool {
 	return h.OtherMachines && h.Machine.Similar(other)
 }
 
-// Runs reports whether the kernels of a row are those linked here, as far as is known.
-// A row that keeps the default launches no kernel of its own: it need not name one.
+// Runs reports whether the kernels of a row are those linked here. It is true if the host's
+// build is unknown. A row that keeps the default need not name a kernel.
 func (h Host) Runs(head Header, r Row) bool {
 	return h.ABI == "" || (head.ABI != "" || r.ABI != "") && h.ABI.Serves(head.Build(r))
 }
 
-// Others counts the rows of a table that rest on other builds of their kernels than the
-// host's.
+// OtherBuilds counts the rows of a table that were measured with other builds of their
+// kernels than the host's.
 func (t *Table) OtherBuilds(h Host) (n int) {
 	for _, r := range t.Rows {
 		if !h.Runs(t.Header, r) {
@@ -147,7 +145,7 @@ func (t *Table) OtherBuilds(h Host) (n int) {
 	return n
 }
 
-// knows reports whether any row has the ranks, and whether any has the dtypes, of a key.
+// hasRows reports whether any row has the ranks of a key, and whether any has its dtypes.
 func (t *Table) hasRows(k Key) (ranks, dtypes bool) {
 	for _, r := range t.Rows {
 		ranks = ranks || r.Key.Ranks == k.Ranks
@@ -156,8 +154,8 @@ func (t *Table) hasRows(k Key) (ranks, dtypes bool) {
 	return ranks, dtypes
 }
 
-// Doubts lists what keeps a table that may be used here from being verified here:
-// another driver or CUDA version, unknown kernels, an edit by hand.
+// Doubts returns the reasons why a usable table is not verified on this host: another driver
+// or CUDA version, unknown kernels, an edit by hand.
 func (t *Table) Doubts(h Host) []string {
 	var out []string
 	head := t.Header
@@ -178,14 +176,14 @@ func (t *Table) Doubts(h Host) []string {
 	return out
 }
 
-// minor is a version up to its second number: patch releases are alike.
+// minor returns a version up to its second number, without the patch release.
 func minor(version string) string {
 	parts := strings.SplitN(version, ".", 3)
 	return strings.Join(parts[:min(len(parts), 2)], ".")
 }
 
-// For narrows the set to the rows that may be used on a host for a problem. The notes
-// say what was refused, what is of other kernels and what is unverified.
+// For returns the set with only the rows that may be used on a host for a problem. The notes
+// name the tables that were refused, have rows of other builds, or are unverified.
 func (s *Set) For(h Host, p ep.Problem) (usable *Set, notes []string) {
 	narrow := *s
 	narrow.sources = slices.Clone(s.sources)
@@ -218,8 +216,8 @@ func othersAnswer(h Host) string {
 	return "they do not answer"
 }
 
-// build marks the rows of other builds than a host's, and drops them where the host
-// does not take them.
+// build marks the rows of other builds than the host's, and drops them if the host does not
+// accept them.
 func (s *Set) build(h Host) []indexedRow {
 	out := slices.Clone(s.rows)
 	for i := range out {

@@ -14,8 +14,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Seal brings a table into canonical form: rows sorted by key and tokens, times in
-// UTC and whole seconds, and the ID set to the content's hash.
+// Seal brings a table into canonical form: it sorts rows by key and tokens, rounds times to
+// whole seconds in UTC, and sets the ID to the content's hash.
 func (t *Table) Seal() error {
 	t.Header.Created = t.Header.Created.UTC().Truncate(time.Second)
 	for i := range t.Rows {
@@ -30,9 +30,9 @@ func (t *Table) Seal() error {
 	return err
 }
 
-// WriteTo seals the table and writes its canonical JSON: the header on one line and
-// each row on one, so that a diff shows rows. A table that Load would refuse is an
-// error before anything is written.
+// WriteTo seals the table and writes its canonical JSON, with the header on one line and
+// each row on one, so that a diff shows rows. It writes nothing of a table that Load would
+// refuse.
 func (t *Table) WriteTo(w io.Writer) (int64, error) {
 	if err := t.Seal(); err != nil {
 		return 0, err
@@ -45,14 +45,14 @@ func (t *Table) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-// hash is the sha256, in hex, of the canonical JSON with an empty id.
+// hash returns the SHA-256, in hex, of the canonical JSON with an empty id.
 func (t *Table) hash() (string, error) {
 	text, err := t.encode("")
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:]), err
 }
 
-// encode is the canonical JSON. No list or map in it is null.
+// encode returns the canonical JSON. It has no null.
 func (t *Table) encode(id string) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -61,7 +61,7 @@ func (t *Table) encode(id string) ([]byte, error) {
 	header.Fallback = append([]string{}, header.Fallback...)
 	fmt.Fprintf(&b, "{\n\"schema\": %d,\n\"id\": %q,\n\"header\": ", t.Schema, id)
 	err := enc.Encode(header)
-	b.Truncate(b.Len() - 1) // the new line that Encode adds
+	b.Truncate(b.Len() - 1) // Encode ends with a newline
 	b.WriteString(",\n\"rows\": [\n")
 	for i, r := range t.Rows {
 		r.Evidence.Routings = append([]string{}, r.Evidence.Routings...)

@@ -9,17 +9,17 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// Kind is how two tables differ over a stretch of token counts.
+// Kind says how two tables differ over an interval of token counts.
 type Kind string
 
 const (
 	Added    Kind = "added"    // only the second table has a row
 	Removed  Kind = "removed"  // only the first table has one
 	Config   Kind = "config"   // they have different configs
-	Evidence Kind = "evidence" // the same config on other evidence
+	Evidence Kind = "evidence" // they have the same config with other evidence
 )
 
-// Difference is one stretch of token counts on which two tables differ.
+// Difference is one interval of token counts on which two tables differ.
 type Difference struct {
 	Key  table.Key
 	Lo   int
@@ -28,7 +28,7 @@ type Difference struct {
 	A, B *table.Row
 }
 
-// Diff lists the stretches on which two tables differ, by key and tokens.
+// Diff returns the intervals on which two tables differ, by key and tokens.
 func Diff(a, b *table.Table) []Difference {
 	var out []Difference
 	for _, g := range groups(a, b) {
@@ -41,7 +41,7 @@ func Diff(a, b *table.Table) []Difference {
 	return out
 }
 
-// kind is "" where both tables say the same on the same evidence.
+// kind returns how the two tables differ in a segment, "" if they do not.
 func (s segment) kind() Kind {
 	switch {
 	case s.a == nil:
@@ -56,7 +56,7 @@ func (s segment) kind() Kind {
 	return ""
 }
 
-// HeaderDiff lists the header fields that differ, one line "field: a, b" each.
+// HeaderDiff returns a line "field: a, b" for each header field that differs.
 func HeaderDiff(a, b table.Header) []string {
 	var out []string
 	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
@@ -75,19 +75,19 @@ func HeaderDiff(a, b table.Header) []string {
 	return out
 }
 
-// listDiff names what only one of two lists has. Merged tables have the hashes of many
-// runs in common, which are only counted.
+// listDiff names the elements that only one of two lists has. It only counts the common ones,
+// such as the hashes of many runs behind merged tables.
 func listDiff(a, b []string) string {
 	onlyA, onlyB := without(a, b), without(b, a)
 	return fmt.Sprintf("%d in both, only a: %s; only b: %s", len(a)-len(onlyA), someOf(onlyA), someOf(onlyB))
 }
 
-// without is the part of a list that another list does not have.
+// without returns the elements of a list that another list does not have.
 func without(list, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
 }
 
-// someOf spells the first few of a list.
+// someOf spells the first few elements of a list.
 func someOf(list []string) string {
 	const few = 3
 	switch {

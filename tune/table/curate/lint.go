@@ -17,7 +17,7 @@ const (
 	Note Severity = "warning" // know before shipping
 )
 
-// Finding is one thing wrong with a table. Row is its index, -1 for the table.
+// Finding is one fault of a table. Row is the row's index, -1 for the table.
 type Finding struct {
 	Row      int
 	Severity Severity
@@ -25,47 +25,48 @@ type Finding struct {
 	Text     string
 }
 
-// Legality says whether a config can run. A nil Legality judges nothing: the table's
-// kernels are not known here.
+// Legality returns why a config cannot run, nil if it can. It is nil itself if the table's
+// kernels are unknown here; then Lint does not check legality.
 type Legality func(ep.Machine, ep.Problem, ep.Config) error
 
-// minRounds is the least number of rounds whose interval means anything.
+// minRounds is the least number of rounds for a meaningful interval.
 const minRounds = 10
 
-// A row ends half way to the next one, on a logarithmic scale, where nothing was
-// measured. That is no fault; an end is far when the next measured count is.
+// farEnd is the largest ratio between a row's end and the nearest measured token count that
+// Lint accepts. An end itself is rarely measured: rows meet half way between two measured
+// counts, on a logarithmic scale.
 const farEnd = 4
 
-// fewTried is about as many configs as every search begins with.
+// fewTried is about the number of configs that every search begins with.
 const fewTried = 10
 
-// leastShare of the legal configs: with a tenth of them a search comes within 0.3 % of the
-// best in the mean, on synthetic landscapes (testdata/archive/records/search.md).
+// leastShare is the share of the legal configs that a search should try. With a tenth it
+// comes within 0.3 % of the best in the mean, on synthetic landscapes (testdata/archive/records/search.md).
 const leastShare = 0.1
 
-// linter collects findings about the row at hand.
+// linter collects findings.
 type linter struct {
 	header table.Header
-	row    int
+	row    int // index of the current row, -1 for the table
 	found  []Finding
 }
 
-// add is one rule: what is said where the fault is there.
+// add adds a finding about the current row if it has the fault.
 func (l *linter) add(fault bool, s Severity, rule, format string, args ...any) {
 	if fault {
 		l.found = append(l.found, Finding{l.row, s, rule, fmt.Sprintf(format, args...)})
 	}
 }
 
-// Lint lists what is wrong with a table, rows in order. band is the relative difference
-// that does not matter. Rows that overlap and a wrong id never come here: table.Load
+// Lint returns the faults of a table, in the order of rows. band is the relative difference
+// that does not matter. It need not look for overlapping rows or a wrong id: table.Load
 // refuses them.
 func Lint(t *table.Table, legal Legality, band float64) []Finding {
 	h := t.Header
 	l := &linter{header: h, row: -1}
 	l.add(h.Edited, Bad, "edited", "the content was changed after it was written")
 	l.add(h.AA > band, Bad, "aa", "the default differs from itself by %.2f %%, more than the band of %.2f %%: the machine was not quiet", 100*h.AA, 100*band)
-	l.add(h.ABI == "", Note, "abi", "no kernel hash: a changed kernel would go unnoticed")
+	l.add(h.ABI == "", Note, "abi", "no hash of kernels: nobody would notice a changed kernel")
 	l.share(t.Rows)
 	served := map[table.Key]bool{}
 	for _, r := range t.Rows {
@@ -82,16 +83,16 @@ func Lint(t *table.Table, legal Legality, band float64) []Finding {
 		}
 		k := r.Key
 		k.Routing = ep.AllRoutings
-		l.add(!served[k], Note, "hole", "no row for all routings beside it: an unknown routing gets the default")
-		served[k] = true // said once a key
+		l.add(!served[k], Note, "hole", "there is no row for all routings: an unknown routing gets the default")
+		served[k] = true // report a key once
 	}
 	return l.found
 }
 
-// gain judges a row that leaves the default. One of several routings need not be faster
-// than the default under each: it has the smallest regret, and its gain is that of its
-// worst routing. The A/A spread is the largest of all searches, and the row's own
-// search may have been quieter, hence only a warning.
+// gain checks a row that does not keep the default. A row of several routings need not beat
+// the default under each: it was chosen by the smallest regret, and its gain is that of its
+// worst routing. A gain within the A/A spread is only a warning, because the spread is the
+// largest of all searches and the row's own search may have been quieter.
 func (l *linter) gain(r table.Row) {
 	if l.header.IsDefault(r) {
 		return
@@ -103,7 +104,7 @@ func (l *linter) gain(r table.Row) {
 	l.add(several && e.GainLow <= 1, Note, "worst", "under its worst routing the gain is %.3f [%.3f, %.3f]", e.Gain, e.GainLow, e.GainHigh)
 }
 
-// evidence judges what a row rests on.
+// evidence checks the evidence of a row.
 func (l *linter) evidence(r table.Row) {
 	e := r.Evidence
 	l.add(e.GainLow > e.Gain || e.Gain > e.GainHigh, Bad, "interval", "gain %.4f lies outside its interval [%.4f, %.4f]", e.Gain, e.GainLow, e.GainHigh)
@@ -116,20 +117,20 @@ func (l *linter) evidence(r table.Row) {
 		far := !slices.ContainsFunc(e.Tokens, func(n int) bool { return max(n, end) <= farEnd*max(1, min(n, end)) })
 		l.add(far && len(e.Tokens) > 0, Note, "ends", "its end at %d tokens is more than %d times from what was measured: sweep --tokens %d", end, farEnd, end)
 	}
-	l.add(e.Rounds > 0 && e.Rounds < minRounds, Note, "rounds", "%d rounds, below %d an interval means little", e.Rounds, minRounds)
+	l.add(e.Rounds > 0 && e.Rounds < minRounds, Note, "rounds", "%d rounds; with fewer than %d an interval means little", e.Rounds, minRounds)
 	n := len(e.Routings)
 	l.add(r.Key.Routing == ep.AllRoutings && n < 2, Note, "routings", "the row serves every routing and was measured under %d", n)
 	l.add(!fewOfLegal(r) && !e.Complete && e.Tried < fewTried, Note, "tried", "%d configs tried: give the sweep more --budget", e.Tried)
 }
 
-// fewOfLegal tells whether a row rests on a small share of its space.
+// fewOfLegal reports whether a row rests on a small share of its space.
 func fewOfLegal(r table.Row) bool {
 	e := r.Evidence
 	return !e.Complete && float64(e.Tried) < leastShare*float64(e.Legal)
 }
 
-// share says once how many rows rest on a small share of their space: every sweep with a
-// short budget has many.
+// share adds one finding with the number of rows that rest on a small share of their space,
+// because a sweep with a short budget has many.
 func (l *linter) share(rows []table.Row) {
 	few := 0
 	var least table.Evidence
@@ -146,7 +147,7 @@ func (l *linter) share(rows []table.Row) {
 		few, len(rows), 100*leastShare, least.Tried, least.Legal)
 }
 
-// legal asks the kernel at both ends of a row.
+// legal checks the legality of a row's config at both ends of its interval.
 func (l *linter) legal(r table.Row, legal Legality) {
 	if legal == nil || r.Config.IsDefault() {
 		return

@@ -10,18 +10,18 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// Effect is what a merge did to the incumbent's row.
+// Effect says what a merge did to a row of the incumbent table.
 type Effect string
 
 const (
 	Stays     Effect = "stays"     // the newcomer did not beat it
 	Replaced  Effect = "replaced"  // the newcomer beat it by more than the band
 	Refreshed Effect = "refreshed" // same config, later evidence
-	Nearer    Effect = "nearer"    // it was measured further away than another row, which took its place
+	Nearer    Effect = "nearer"    // a row that was measured nearer took its place
 )
 
-// Overlap is a stretch of token counts for which the incumbent had a row and the
-// newcomer had something to say, with both rows and what came of it.
+// Overlap is an interval of token counts for which both tables had evidence, with both rows
+// and the effect of the merge.
 type Overlap struct {
 	Key      table.Key
 	Lo       int
@@ -30,10 +30,9 @@ type Overlap struct {
 	Old, New *table.Row
 }
 
-// Comparable says why two tables cannot be merged; nil means that they can. They must
-// be of one machine, for one bound on SMs and callers that ask for the same, and of one
-// build where one hash stands for all kernels. Where every kernel has its own, rows of
-// several builds lie side by side.
+// Comparable returns why two tables cannot be merged, nil if they can. They must have the
+// same machine, bound on SMs and hooks. If one hash stands for all kernels they must also
+// have the same build; if every kernel has its own, a merged table may hold several builds.
 func Comparable(a, b table.Header) error {
 	switch {
 	case a.Machine.Key() != b.Machine.Key():
@@ -41,25 +40,25 @@ func Comparable(a, b table.Header) error {
 	case slices.Contains(a.ABI.Changed(b.ABI), ep.AllKernels) || (a.ABI == "") != (b.ABI == ""):
 		return fmt.Errorf("abi: %s and %s; tune both with one build", a.ABI.Short(), b.ABI.Short())
 	case a.Hooks != b.Hooks:
-		return fmt.Errorf("hooks: %q and %q; their callers ask other things of the kernels, ship both side by side", a.Hooks, b.Hooks)
+		return fmt.Errorf("hooks: %q and %q; a table serves callers with one set of hooks, ship both side by side", a.Hooks, b.Hooks)
 	case a.MaxSMs != b.MaxSMs:
 		return fmt.Errorf("max_sms: %d and %d; their gains are over other defaults, ship both side by side", a.MaxSMs, b.MaxSMs)
 	}
 	return nil
 }
 
-// Merge lays a newcomer's rows into an incumbent table, and lists what came of every
-// stretch that both cover. It changes neither table.
+// Merge adds a newcomer's rows to an incumbent table and returns what it did on every
+// interval that both cover. It changes neither argument.
 //
-// At a token count that one table was measured at, that table's row holds. Where both
-// were measured and their configs differ, the incumbent stays unless the rule prefers
-// the newcomer. Taking the better number was not done: over many merges that collects
-// lucky draws. Between two measured token counts the row of the nearer one holds, by
-// ratio, and only where one of the tables has a row at all. A count between two searches
-// of a table does not count as measured where the other table has a search between them.
+// At a token count that one table was measured at, Merge takes that table's row. If both were
+// measured there with different configs, the incumbent's row stays unless the rule prefers
+// the newcomer's. Taking the better number instead would collect lucky draws over many
+// merges. Between two measured counts Merge takes the row of the nearer one, by ratio, if one
+// of the tables has a row there. A count between two searches of one table does not count as
+// measured if the other table has a search between the same two.
 //
-// A row gives way to one of a later build of its kernels wherever the other table has
-// one. The fallback fields stay the incumbent's.
+// A row of a later build of its kernels replaces one of an earlier build everywhere. The
+// fallback fields are the incumbent's.
 func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap, error) {
 	if err := Comparable(old.Header, newcomer.Header); err != nil {
 		return nil, nil, err
@@ -79,7 +78,7 @@ func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap, erro
 	return out, overlaps, out.Seal()
 }
 
-// stated is a table whose rows all name the build of their kernels.
+// stated returns a copy of a table in which every row names the build of its kernels.
 func stated(t *table.Table) *table.Table {
 	out := *t
 	out.Rows = slices.Clone(t.Rows)
@@ -89,7 +88,8 @@ func stated(t *table.Table) *table.Table {
 	return &out
 }
 
-// choose picks between the rows of a segment at a token count that both were measured at.
+// choose returns the row of a segment that holds at a token count at which both were
+// measured.
 func (s segment) choose(tokens int, rule Rule) *table.Row {
 	switch {
 	case s.a == nil:
@@ -112,13 +112,14 @@ func (s segment) choose(tokens int, rule Rule) *table.Row {
 	return s.a
 }
 
-// overlap says what became of a segment. Its effect is "" where the tables do not meet.
+// overlap returns what the merge did to a segment. Its effect is "" if the tables do not
+// meet there.
 func (s segment) overlap(row *table.Row, near *point) Overlap {
 	o := Overlap{Key: s.key, Lo: s.lo, Hi: s.hi, Old: s.a, New: s.b}
 	switch {
 	case s.a == nil:
 	case !sameConfig(s.a, row):
-		o.New, o.Effect = row, Replaced // by the newcomer's row here, or by the one beside it
+		o.New, o.Effect = row, Replaced // by the newcomer's row here, or by its neighbour
 		if near != nil && !measuredAt(s.a, near.tokens) {
 			o.Effect = Nearer
 		}
@@ -131,7 +132,7 @@ func (s segment) overlap(row *table.Row, near *point) Overlap {
 	return o
 }
 
-// appendOverlap adds an overlap, or lengthens the last one where it goes on.
+// appendOverlap adds an overlap, or extends the last one if it continues there.
 func appendOverlap(all []Overlap, o Overlap) []Overlap {
 	if o.Effect == "" {
 		return all
@@ -147,19 +148,19 @@ func appendOverlap(all []Overlap, o Overlap) []Overlap {
 	return append(all, o)
 }
 
-// compareEvidence orders evidence for one config: later first, then more rounds, then
-// by content, so that the order of merging does not matter.
+// compareEvidence orders evidence for one config by date, then rounds, then content, so that
+// the order of merging does not matter.
 func compareEvidence(a, b table.Evidence) int {
 	return cmp.Or(a.Date.Compare(b.Date), cmp.Compare(a.Rounds, b.Rounds),
 		cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)))
 }
 
-// sameRow reports whether two rows of one key say the same on the same evidence.
+// sameRow reports whether two rows of one key have the same config, build and evidence.
 func sameRow(a, b *table.Row) bool {
 	return sameConfig(a, b) && a.ABI == b.ABI && compareEvidence(a.Evidence, b.Evidence) == 0
 }
 
-// appendRow adds a row for a segment, or lengthens the last row where it goes on.
+// appendRow adds a row for a segment, or extends the last row if it continues there.
 func appendRow(rows []table.Row, r table.Row, lo, hi int) []table.Row {
 	if n := len(rows) - 1; n >= 0 {
 		last := &rows[n]
@@ -172,8 +173,8 @@ func appendRow(rows []table.Row, r table.Row, lo, hi int) []table.Row {
 	return append(rows, r)
 }
 
-// mergeHeaders describes a merged table: the later table's machine, the union of what
-// both were made from, the larger A/A spread and band, the fallback fields of a.
+// mergeHeaders returns the header of a merged table: the later table's machine, the union of
+// both origins, the larger A/A spread and band, and the fallback fields of a.
 func mergeHeaders(a, b table.Header) table.Header {
 	out, early := a, b
 	if cmp.Or(a.Created.Compare(b.Created), cmp.Compare(fmt.Sprint(a), fmt.Sprint(b))) < 0 {
@@ -192,10 +193,10 @@ func mergeHeaders(a, b table.Header) table.Header {
 	return out
 }
 
-// listSeparator stands between what a merged table was made from.
+// listSeparator separates the origins of a merged table in a header field.
 const listSeparator = " + "
 
-// union joins two such lists, sorted and without repeats.
+// union joins two lists of origins, sorted and without duplicates.
 func union(a, b string) string {
 	parts := append(strings.Split(a, listSeparator), strings.Split(b, listSeparator)...)
 	slices.Sort(parts)
@@ -203,27 +204,25 @@ func union(a, b string) string {
 	return strings.Join(parts, listSeparator)
 }
 
-// Rule decides at a token count that both tables were measured at, where their configs
-// differ.
+// Rule decides which row holds at a token count at which both tables were measured with
+// different configs.
 type Rule struct {
 	// Band is the relative difference of times or gains that does not matter.
 	Band float64
-	// Measured is the time of a config in the newcomer's run, in seconds. Nil means
-	// that only the newcomer's table is known.
+	// Measured returns the seconds of a config in the newcomer's run. It is nil if only the
+	// newcomer's table is known.
 	Measured func(k table.Key, tokens int, routing string, c ep.Config) (seconds float64, ok bool)
 
-	builds ep.ABI // of the merged table: the later build of every kernel
+	builds ep.ABI // the later build of every kernel, of the merged table
 }
 
-// prefers reports whether the newcomer's row takes the incumbent's place at a token
-// count.
+// prefers reports whether the newcomer's row replaces the incumbent's at a token count.
 //
-// A row for all routings never gives way to one that was measured under fewer of them:
-// with fewer routings, the largest loss is smaller without the config being better.
-// Where the newcomer's run timed both configs, side by side on one machine, its times
-// decide: the incumbent stays only if they tie under every routing. Else the gains of
-// the two runs are compared. That is weaker evidence, because each gain is the least
-// one over a row's token counts and routings.
+// It never replaces a row for all routings by one that was measured under fewer of them: with
+// fewer routings the largest loss is smaller even if the config is no better. If the
+// newcomer's run timed both configs, its times decide: the incumbent stays only if they tie
+// under every routing. Otherwise it compares the gains of the two runs. That is weaker
+// evidence, because each gain is the least over a row's token counts and routings.
 func (r Rule) prefers(newcomer, old *table.Row, tokens int) bool {
 	if old.Key.Routing == ep.AllRoutings && !coversRoutings(newcomer, old) {
 		return false
@@ -235,7 +234,7 @@ func (r Rule) prefers(newcomer, old *table.Row, tokens int) bool {
 	return n.Gain > o.Gain*(1+r.Band) && n.GainLow > o.GainHigh
 }
 
-// coversRoutings reports whether a row was measured under all routings that another was.
+// coversRoutings reports whether a row was measured under all routings of another row.
 func coversRoutings(r, other *table.Row) bool {
 	return !slices.ContainsFunc(other.Evidence.Routings, func(spec string) bool {
 		return !slices.Contains(r.Evidence.Routings, spec)
@@ -243,7 +242,7 @@ func coversRoutings(r, other *table.Row) bool {
 }
 
 // tie reports whether the incumbent's config is as fast as the newcomer's under every
-// routing. known is false where the newcomer's run did not time both.
+// routing. known is false if the newcomer's run did not time both.
 func (r Rule) tie(newcomer, old *table.Row, tokens int) (tie, known bool) {
 	routings := newcomer.Evidence.Routings
 	if r.Measured == nil || len(routings) == 0 {

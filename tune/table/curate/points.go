@@ -7,14 +7,14 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// point is a token count that a row of either table was measured at, with the row that
-// holds there after a merge.
+// point is a token count at which either table was measured, with the row that holds there
+// after a merge.
 type point struct {
 	tokens int
 	row    *table.Row
 }
 
-// points lists the measured token counts of a key in order.
+// points returns the measured token counts of a key in order.
 func (g group) points(rule Rule) []point {
 	var out []point
 	for _, s := range g.cut() {
@@ -27,8 +27,9 @@ func (g group) points(rule Rule) []point {
 	return out
 }
 
-// measuredThere is a segment with those of its rows that were measured at a token count and
-// that no search of the other table outranks there. Two that outrank each other both stay.
+// measuredThere returns a segment without the rows that were not measured at a token count,
+// or that a search of the other table outranks there. Two rows that outrank each other both
+// stay.
 func (g group) measuredThere(s segment, tokens int) segment {
 	a, b := measuredAt(s.a, tokens), measuredAt(s.b, tokens)
 	lowA, lowB := g.outranked(0, s.a, s.b, tokens), g.outranked(1, s.b, s.a, tokens)
@@ -41,10 +42,11 @@ func (g group) measuredThere(s segment, tokens int) segment {
 	return s
 }
 
-// outranked reports whether a row's token count lies between two searches of its table where
-// the other table, too, has a row, and a search at another count between the same two. That
-// search tried many configs. The count between has two, and their searches may be far away.
-// A row without any searched count is not outranked, because no other row answers around it.
+// outranked reports whether a search of the other table counts more than a row at a token
+// count. It does if the count lies between two searches of the row's own table and the other
+// table has a row there and a search between the same two. At a count between two searches
+// only their two configs were timed; a search tries many. A row without any searched count is
+// never outranked.
 func (g group) outranked(side int, r, beside *table.Row, tokens int) bool {
 	if r == nil || beside == nil || !slices.Contains(r.Evidence.Between, tokens) || len(r.Evidence.Between) == len(r.Evidence.Tokens) {
 		return false
@@ -56,8 +58,8 @@ func (g group) outranked(side int, r, beside *table.Row, tokens int) bool {
 	})
 }
 
-// searched lists the token counts that rows were searched at, rising. Of rows that do not say
-// what lies between searches these are all counts that they were measured at.
+// searched returns the token counts at which rows were searched, rising: all that were
+// measured except those that Evidence.Between lists.
 func searched(rows []*table.Row) []int {
 	var out []int
 	for _, r := range rows {
@@ -71,7 +73,7 @@ func searched(rows []*table.Row) []int {
 	return slices.Compact(out)
 }
 
-// measured lists the token counts of a segment that its rows were measured at.
+// measured returns the token counts of a segment at which its rows were measured.
 func (s segment) measured() []int {
 	var out []int
 	for _, r := range []*table.Row{s.a, s.b} {
@@ -88,8 +90,8 @@ func measuredAt(r *table.Row, tokens int) bool {
 	return r != nil && slices.Contains(r.Evidence.Tokens, tokens)
 }
 
-// ends lists the token counts from which another point is the nearest: each point, and
-// the midpoints between them, where a sweep ends its rows too.
+// ends returns the token counts at which the nearest point may change: each point, and the
+// midpoint between two, at which a sweep ends its rows too.
 func ends(points []point) []int {
 	var out []int
 	for i, p := range points {
@@ -101,11 +103,10 @@ func ends(points []point) []int {
 	return out
 }
 
-// winner is the row that holds in a segment cut at the ends of points, and the point
-// that it comes from: the nearest point, or the one on the other side where that one's
-// row is in this segment and the nearest one's is not. The point is nil where it does not
-// decide: a row of a later build holds beside one of an earlier, and the incumbent's row
-// where nothing was measured.
+// winner returns the row that holds in a segment cut at the ends of points, and the point that
+// it comes from. That is the nearest point, or the next one if only its row is in the
+// segment. The point is nil if it does not decide: a row of a later build replaces one of an
+// earlier, and without any measured count the incumbent's row stays.
 func (s segment) winner(points []point, rule Rule) (row *table.Row, from *point) {
 	if s.a != nil && s.b != nil && rule.builds.Serves(s.a.ABI) != rule.builds.Serves(s.b.ABI) {
 		return s.choose(s.lo, rule), nil
@@ -131,7 +132,7 @@ func (s segment) winner(points []point, rule Rule) (row *table.Row, from *point)
 	return near.row, near
 }
 
-// has reports whether one of the tables says in this segment what a row says.
+// has reports whether one of the tables has the same row in this segment.
 func (s segment) has(r *table.Row) bool {
 	return s.a != nil && sameRow(s.a, r) || s.b != nil && sameRow(s.b, r)
 }

@@ -1,5 +1,5 @@
-// Package curate keeps tuned tables: in what two of them differ (Diff), how one is laid
-// into another (Merge), and which rows do not hold what they claim (Lint).
+// Package curate maintains tuned tables: Diff compares two, Merge joins two, and Lint finds
+// rows that their evidence does not support.
 package curate
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// segment is a stretch of token counts of one key in which neither of two tables
-// changes its row. A nil row means that the table has none there.
+// segment is an interval of token counts of one key in which neither of two tables changes
+// its row. A nil row means that the table has none there.
 type segment struct {
 	key  table.Key
 	lo   int
@@ -17,13 +17,13 @@ type segment struct {
 	a, b *table.Row
 }
 
-// group is the rows of two tables for one key.
+// group holds the rows of two tables for one key.
 type group struct {
 	key  table.Key
 	rows [2][]*table.Row // of the first table and of the second
 }
 
-// groups lists the keys of two tables in canonical order.
+// groups returns the rows of two tables by key, in canonical order.
 func groups(a, b *table.Table) []group {
 	byKey := map[table.Key]*group{}
 	for side, t := range []*table.Table{a, b} {
@@ -46,7 +46,7 @@ func groups(a, b *table.Table) []group {
 	return out
 }
 
-// cut lists the segments of a key. A token count in starts begins a segment too.
+// cut returns the segments of a key. A token count in starts begins a segment too.
 func (g group) cut(starts ...int) []segment {
 	for _, r := range slices.Concat(g.rows[0], g.rows[1]) {
 		starts = append(starts, r.Lo, r.Hi+1)
@@ -73,7 +73,7 @@ func covering(rows []*table.Row, tokens int) *table.Row {
 	return nil
 }
 
-// sameConfig reports whether two rows make a runtime launch the same.
+// sameConfig reports whether two rows launch the same config.
 func sameConfig(a, b *table.Row) bool {
 	return a.Config.Key() == b.Config.Key() && a.Default == b.Default
 }

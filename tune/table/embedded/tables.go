@@ -1,6 +1,5 @@
-// Package embedded carries the tuned tables of the machines that were measured, compiled
-// into the program. It is apart from package table so that a program with a table of its
-// own carries no other.
+// Package embedded holds the tuned tables of measured machines, compiled into the program. It
+// is separate from package table, so that a program with its own table links no other.
 package embedded
 
 import (
@@ -11,7 +10,8 @@ import (
 //go:embed data
 var data embed.FS
 
-// FS holds the embedded tables as *.json at its root, for table.Locations.
+// FS returns a file system with the embedded tables as *.json at its root, for
+// table.Locations.
 func FS() fs.FS {
 	sub, err := fs.Sub(data, "data")
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// exportC writes one header that needs nothing else. Its names begin with the output's
-// name, so that two tables can live in one program.
+// exportC writes one header without dependencies. Its names begin with the output's name, so
+// that one program can include two tables.
 func exportC(t *table.Table, base string) ([]File, error) {
 	src, err := render("table.h.tmpl", template.FuncMap{
 		"c": cString, "upper": upper, "join": joinInts,
@@ -25,13 +25,13 @@ func exportC(t *table.Table, base string) ([]File, error) {
 	return []File{{base + ".h", src}}, err
 }
 
-// upper makes a constant's name of a word such as hot-rank or rank:packed.
+// upper returns a constant's name for a word such as hot-rank or rank:packed.
 func upper(word string) string {
 	return strings.ToUpper(strings.NewReplacer("-", "_", ":", "_").Replace(word))
 }
 
-// cString quotes bytes for C. Escapes are octal, which end after three digits where
-// hexadecimal ones do not, and '?' is escaped because of trigraphs.
+// cString quotes bytes for C. It uses octal escapes, because these end after three digits
+// and hexadecimal ones do not, and escapes '?' because of trigraphs.
 func cString(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

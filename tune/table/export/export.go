@@ -1,5 +1,5 @@
-// Package export writes tuned tables in the languages of production. Every look-up that
-// it writes answers as package table does: the same row, for the same reason.
+// Package export writes tuned tables in C, Go, Python and CSV. The look-ups that it writes
+// answer as package table does: with the same row for the same reason.
 package export
 
 import (
@@ -21,8 +21,8 @@ type File struct {
 	Data []byte
 }
 
-// Exporter writes one language. Files gets a sealed table and the name of the output
-// without directory or extension; the first file that it makes is the main one.
+// Exporter writes one language. Files takes a sealed table and the name of the output
+// without directory or extension; the first file that it returns is the main one.
 type Exporter struct {
 	Name  string // value of --format
 	Ext   string // extension of the main file
@@ -30,7 +30,7 @@ type Exporter struct {
 	Files func(t *table.Table, base string) ([]File, error)
 }
 
-// Exporters lists every language. A new one is one file and one line here.
+// Exporters lists every language. A new language is one file and one line here.
 var Exporters = []Exporter{
 	{"go", ".go", "a Go file with the table embedded beside it, looked up by package table", exportGo},
 	{"c", ".h", "a C99 header: static tables and inline look-ups, no dependencies", exportC},
@@ -53,17 +53,17 @@ func Find(name string) (Exporter, error) {
 //go:embed templates
 var templates embed.FS
 
-// view is a table as the templates see it: keys and configs are numbers.
+// view is a table for the templates, with keys and configs as numbers.
 type view struct {
-	Name       string // identifier made of the output's name
+	Name       string // identifier made from the output's name
 	Upper      string
 	Table      *table.Table
 	MachineKey string
 	ABI        ep.ABI // builds of the kernels that rows name
-	Fallback   []int  // places in Fields
-	Routing    int    // place of routing in Fields
-	Precision  int    // place of precision in Fields
-	Minimax    int    // ordinal of AllRoutings
+	Fallback   []int  // indices in Fields
+	Routing    int    // index of routing in Fields
+	Precision  int    // index of precision in Fields
+	Minimax    int    // index of AllRoutings in Classes
 	Fields     []string
 	Lists      []list
 	Classes    []ep.Class
@@ -72,7 +72,7 @@ type view struct {
 	Bounds     bounds
 }
 
-// list is an enumeration that ordinals point into.
+// list is an enumeration whose indices stand in keys.
 type list struct {
 	Name  string
 	Words []string
@@ -81,11 +81,11 @@ type list struct {
 type viewRow struct {
 	Key     [table.KeyFields]int
 	Lo, Hi  int
-	Config  int // place in Configs
+	Config  int // index in Configs
 	Default bool
 }
 
-// bounds are the limits between routing classes, see ep.Classify.
+// bounds holds the limits between routing classes, see ep.Classify.
 type bounds struct{ EvenShare, EvenHottest, ConcentratedShare, HotRankHottest float64 }
 
 func newView(t *table.Table, base string) view {
@@ -112,9 +112,9 @@ func newView(t *table.Table, base string) view {
 	var kernels []string
 	for _, r := range t.Rows {
 		if !t.Header.ABI.Serves(t.Header.Build(r)) {
-			continue // of a build that the header's has replaced: no caller has both
+			continue // a later build has replaced the row's; no caller has both
 		}
-		kernels = append(kernels, t.Header.Build(r).Kernels()...) // of a row that keeps the default too
+		kernels = append(kernels, t.Header.Build(r).Kernels()...)
 		k := r.Config.Key()
 		if _, known := numbers[k]; !known {
 			numbers[k] = len(v.Configs)
@@ -141,8 +141,8 @@ func words[T ~string](values []T) []string {
 	return out
 }
 
-// identifier makes a name of lower-case letters, digits and underscores that is no
-// keyword of Go.
+// identifier returns a name of lower-case letters, digits and underscores that is no keyword
+// of Go.
 func identifier(base string) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -156,7 +156,7 @@ func identifier(base string) string {
 	return name
 }
 
-// render fills a template of this package.
+// render executes a template of this package.
 func render(name string, funcs template.FuncMap, v view) ([]byte, error) {
 	t, err := template.New(name).Funcs(funcs).ParseFS(templates, "templates/"+name)
 	if err != nil {

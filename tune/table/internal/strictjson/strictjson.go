@@ -1,17 +1,16 @@
-// Package strictjson reads JSON files that somebody may have cut, edited or made
-// up. It is encoding/json with four refusals more:
+// Package strictjson reads JSON files that may be truncated, edited or hostile. Beyond what
+// encoding/json refuses, it refuses:
 //
 //   - a field that the struct does not have, in exactly the spelling of its tag
 //   - a field that is given twice
 //   - a field that is missing and not tagged omitempty or omitzero
 //   - null
 //
-// A complaint is one line that names the line of the file and the field. The
-// refusals come before any value is made, so that memory stays within a small
-// multiple of the input: three bytes cannot ask for a whole struct.
+// An error is one line that names the line of the file and the field. All checks come before
+// any value is allocated, so that memory stays within a small multiple of the input.
 //
-// Filling values from the tokens of json.Decoder was not taken: it took three times
-// as long and twice the memory.
+// Filling values from the tokens of json.Decoder would take three times as long and twice the
+// memory.
 package strictjson
 
 import (
@@ -25,7 +24,7 @@ import (
 	"strings"
 )
 
-// Unmarshal reads one JSON value into v, a pointer, and refuses anything behind it.
+// Unmarshal reads one JSON value into v, a pointer, and refuses text after the value.
 // Structs must not embed others and have at most 64 fields. The error reads like
 // "line 6: rows[3].key.ranks: what is wrong".
 func Unmarshal(data []byte, v any) error {
@@ -56,8 +55,8 @@ func Unmarshal(data []byte, v any) error {
 	return fmt.Errorf("line %d: %s%w", line(data, w.at), path, plain(err))
 }
 
-// before is the part of data before the place that encoding/json complains of. What
-// is walked there ends with the path of that place.
+// before returns the part of data before the error of encoding/json. Walking it gives the
+// path of the error.
 func before(data []byte, err error) []byte {
 	var syntax *json.SyntaxError
 	var wrong *json.UnmarshalTypeError
@@ -70,7 +69,7 @@ func before(data []byte, err error) []byte {
 	return data[:max(end-1, 0)]
 }
 
-// plain shortens what encoding/json says of a wrong value.
+// plain shortens an error of encoding/json about a wrong value.
 func plain(err error) error {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
@@ -79,8 +78,8 @@ func plain(err error) error {
 	return err
 }
 
-// Line is the line on which the value at a path such as rows[3].key.ranks begins,
-// or the deepest part of the path that there is. The data must be correct JSON.
+// Line returns the line on which the value at a path such as rows[3].key.ranks begins, or
+// the deepest part of the path that exists. The data must be valid JSON.
 func Line(data []byte, path string) int {
 	w := walker{data: data, want: path}
 	_ = w.value(anything)
@@ -91,23 +90,23 @@ func line(data []byte, at int) int {
 	return 1 + bytes.Count(data[:min(at, len(data))], []byte("\n"))
 }
 
-// shape is what a Go type wants of JSON.
+// shape describes the JSON that a Go type needs.
 type shape struct {
 	typ    reflect.Type
 	kind   reflect.Kind
-	custom bool    // the type reads itself
-	elem   *shape  // of what an object or a list holds; fields have their own
+	custom bool    // the type has an unmarshaler
+	elem   *shape  // of the elements of a map or a list
 	fields []field // of a struct
 }
 
-// field is a struct's field as JSON has it.
+// field describes a struct's field in JSON.
 type field struct {
 	name     string
 	shape    *shape
 	optional bool
 }
 
-// anything is the shape of values that may be whatever they like.
+// anything is the shape of a value without constraints.
 var anything = &shape{kind: reflect.Interface}
 
 func init() { anything.elem = anything }
@@ -138,16 +137,16 @@ func shapeOf(t reflect.Type, known map[reflect.Type]*shape) *shape {
 	return s
 }
 
-// walker goes through the beginning of correct JSON beside the shape that it is to
-// fill, so that it only looks for the ends of values.
+// walker compares JSON with a shape. It relies on valid syntax, up to where the data ends, and
+// so only looks for the ends of values.
 type walker struct {
 	data []byte
 	pos  int
-	at   int    // where the name or value at hand begins
-	path []byte // to the value at hand; left as it is when an error returns
+	at   int    // where the current name or value begins
+	path []byte // of the current value; after an error, of the faulty one
 
 	want  string // path that Line looks for
-	found int    // where the deepest part of it begins
+	found int    // where the deepest part of want begins
 }
 
 // errEnd says that the data ends inside a value.
@@ -175,7 +174,7 @@ func (w *walker) value(s *shape) error {
 	return w.scalar()
 }
 
-// structure walks an object that has the fields of a struct.
+// structure walks an object against the fields of a struct.
 func (w *walker) structure(s *shape) error {
 	var seen uint64
 	err := w.members(func(name []byte) (*shape, error) {
@@ -199,10 +198,10 @@ func (w *walker) structure(s *shape) error {
 	return err
 }
 
-// maxNames bounds the names of one map, which costs more memory than its text.
+// maxNames bounds the names of one map, because a map takes more memory than its text.
 const maxNames = 256
 
-// mapping walks an object of any names.
+// mapping walks an object with arbitrary names.
 func (w *walker) mapping(elem *shape) error {
 	seen := map[string]bool{}
 	return w.members(func(name []byte) (*shape, error) {
@@ -219,8 +218,7 @@ func (w *walker) mapping(elem *shape) error {
 	})
 }
 
-// members walks the names and values of an object; take gives the shape of the
-// value that follows a name.
+// members walks the names and values of an object. take returns the shape of a name's value.
 func (w *walker) members(take func(name []byte) (*shape, error)) error {
 	w.pos++
 	for w.peek() != '}' {
@@ -263,8 +261,8 @@ func (w *walker) list(elem *shape) error {
 	return nil
 }
 
-// inside walks the value at the path just entered and the comma behind it, then
-// cuts the path back to its outer part.
+// inside walks the value at the current path and the comma after it, then cuts the path back
+// to its outer part.
 func (w *walker) inside(s *shape, outer int) error {
 	if w.peek() != 0 && w.want != "" && w.leadsTo(w.want) {
 		w.found = w.pos
@@ -278,14 +276,14 @@ func (w *walker) inside(s *shape, outer int) error {
 	return nil
 }
 
-// leadsTo reports whether the path at hand is a beginning of another.
+// leadsTo reports whether the current path is path or one of its beginnings.
 func (w *walker) leadsTo(path string) bool {
 	rest, ok := strings.CutPrefix(path, string(w.path))
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// custom walks a value whose type reads itself, and asks it: what encoding/json
-// says of such a value names no place.
+// custom walks a value whose type has an unmarshaler and calls that, because errors of
+// encoding/json about such a value name no place.
 func (w *walker) custom(s *shape) error {
 	start := w.pos
 	if err := w.value(anything); err != nil {
@@ -320,7 +318,7 @@ func (w *walker) scalar() error {
 	return nil
 }
 
-// peek skips white space and gives the next byte, 0 at the end.
+// peek skips white space and returns the next byte, 0 at the end.
 func (w *walker) peek() byte {
 	for ; w.pos < len(w.data); w.pos++ {
 		if c := w.data[w.pos]; c != ' ' && c != '\t' && c != '\n' && c != '\r' {
@@ -330,7 +328,7 @@ func (w *walker) peek() byte {
 	return 0
 }
 
-// text walks a string and gives what stands between its quotes.
+// text walks a string and returns the bytes between its quotes.
 func (w *walker) text() ([]byte, error) {
 	for at := w.pos + 1; at < len(w.data); at++ {
 		switch w.data[at] {

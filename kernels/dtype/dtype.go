@@ -1,6 +1,6 @@
-// Package dtype says how a token of each dtype is stored, in messages and in the
-// outputs of dispatch. The oracle, every backend and whoever plans memory read
-// the sizes here. It converts no values.
+// Package dtype defines how a token of each dtype is stored in messages and in the outputs of
+// dispatch. The oracle, every backend and all code that plans memory use its sizes. It
+// converts no values.
 package dtype
 
 import (
@@ -17,7 +17,7 @@ const Align = 16
 // layout; each group's scales start on such a tile.
 const ScaleBlockRows = 128
 
-// Encoding is how one token of a dtype is stored.
+// Encoding says how one token of a dtype is stored.
 type Encoding struct {
 	DType      ep.DType
 	Hidden     int // elements
@@ -27,7 +27,7 @@ type Encoding struct {
 	Scales     int // scales
 }
 
-// Of lays out one token of hidden elements.
+// Of returns the encoding of a token with hidden elements.
 func Of(f ep.DType, hidden int) Encoding {
 	l := Encoding{DType: f, Hidden: hidden}
 	switch f {
@@ -45,16 +45,15 @@ func Of(f ep.DType, hidden int) Encoding {
 	return l
 }
 
-// ScaleOffset is where the scales start in a message: behind the elements.
+// ScaleOffset returns the offset of the scales in a message: they follow the elements.
 func (l Encoding) ScaleOffset() int { return up(l.Payload, Align) }
 
-// TokenBytes is the part of a message that depends on the dtype: elements
-// and scales, each padded.
+// TokenBytes returns the bytes of elements and scales in a message, each padded.
 func (l Encoding) TokenBytes() int {
 	return up(l.Payload, Align) + up(l.Scales*l.ScaleBytes, Align)
 }
 
-// Code is the element in column c as an unsigned integer: 16, 8 or 4 bits.
+// Code returns the element in column c as an unsigned integer of 16, 8 or 4 bits.
 func (l Encoding) Code(payload []byte, c int) int {
 	switch l.DType {
 	case ep.BF16:
@@ -65,13 +64,13 @@ func (l Encoding) Code(payload []byte, c int) int {
 	return int(payload[c/2]>>(c%2*4)) & 15
 }
 
-// Header is the tail of a dispatch message: the int32 index of the token on
-// its rank, then topK uint16 global expert ids, each part padded. A masked
-// position holds NoExpert. A message for all experts of a rank goes on with topK
-// float32 router weights. SrcInfo and IDs are offsets from the message's start.
+// Header describes the end of a dispatch message: the int32 index of the token on its rank,
+// then topK uint16 global expert ids, each part padded. A masked position holds NoExpert. A
+// message for all experts of a rank also has topK float32 router weights. SrcInfo, IDs and
+// Weights are offsets from the message's start.
 type Header struct {
 	SrcInfo, IDs int
-	Weights      int // offset in a message for a rank
+	Weights      int // only in a message for a rank
 	Bytes        int // of a message for one expert
 	Dedup        int // bytes of a message for a rank
 }
@@ -79,7 +78,7 @@ type Header struct {
 // NoExpert marks a masked top-k position in a message.
 const NoExpert = 0xffff
 
-// Message is the layout of a dispatch message.
+// Message returns the layout of a dispatch message.
 func (l Encoding) Message(topK int) Header {
 	src := l.TokenBytes()
 	ids := src + up(4, Align)
@@ -87,8 +86,8 @@ func (l Encoding) Message(topK int) Header {
 	return Header{SrcInfo: src, IDs: ids, Weights: bytes, Bytes: bytes, Dedup: bytes + up(4*topK, Align)}
 }
 
-// RowPad is the number of rows that every group of the ragged output is
-// rounded up to: FP8 keeps its transposed scales on 16-byte boundaries.
+// RowPad returns the number of rows to whose multiple every group of the ragged output is
+// rounded up. FP8 needs 4, to keep its transposed scales on 16-byte boundaries.
 func RowPad(p ep.Problem) int {
 	switch {
 	case p.Layout == ep.LayoutExpert128:
@@ -99,8 +98,9 @@ func RowPad(p ep.Problem) int {
 	return 1
 }
 
-// Groups is the number of row groups a rank receives: one a local expert,
-// and one before them for a fused shared expert; by rank, one a source rank.
+// Groups returns the number of row groups that a rank receives: one for each local expert and
+// one before them for a fused shared expert; in the layouts by rank, one for each source
+// rank.
 func Groups(p ep.Problem) int {
 	if p.Layout.ByRank() {
 		return p.Ranks
@@ -111,8 +111,8 @@ func Groups(p ep.Problem) int {
 	return p.LocalExperts()
 }
 
-// Sources is the number of ranks whose tokens a rank receives: with SkipA2A they are
-// replicated, and a rank serves itself alone.
+// Sources returns the number of ranks whose tokens a rank receives. With SkipA2A all ranks
+// have all tokens, so a rank serves only itself.
 func Sources(p ep.Problem) int {
 	if p.SkipA2A {
 		return 1
@@ -120,8 +120,8 @@ func Sources(p ep.Problem) int {
 	return p.Ranks
 }
 
-// Capacity is the number of rows that each group has a place for, 0 where groups
-// follow each other without gaps.
+// Capacity returns the fixed number of rows of each group, 0 if groups follow each other
+// without gaps.
 func Capacity(p ep.Problem) int {
 	switch p.Layout {
 	case ep.LayoutMasked:
@@ -132,7 +132,7 @@ func Capacity(p ep.Problem) int {
 	return 0
 }
 
-// MaxRows bounds the rows of one rank's dispatch output, padding included.
+// MaxRows returns an upper bound of the rows of one rank's dispatch output, padding included.
 func MaxRows(p ep.Problem) int {
 	switch p.Layout.Kind() {
 	case "masked":
@@ -148,15 +148,16 @@ func MaxRows(p ep.Problem) int {
 	return up(rows, RowPad(p))
 }
 
-// FP8Scale is the place of scale g of a row, see FP8Scales.
+// FP8Scale returns the index of scale g of a row, see FP8Scales.
 func FP8Scale(p ep.Problem, maxRows, row, g int) int {
 	first, stride := FP8Scales(p, maxRows, row)
 	return first + g*stride
 }
 
-// FP8Scales is where the scales of a row lie among a rank's float32 scales: the place of
-// the first, and how far apart they are. They lie as [hidden/128, maxRows], in layout
-// masked as [local experts, hidden/128, rows of an expert], by rank as [rows, hidden/128].
+// FP8Scales returns where the scales of a row lie among a rank's float32 scales: the index of
+// the first, and the stride between them. Their order is [hidden/128, maxRows]; in layout
+// masked [local experts, hidden/128, rows of an expert]; in the layouts by rank
+// [rows, hidden/128].
 func FP8Scales(p ep.Problem, maxRows, row int) (first, stride int) {
 	groups, room := p.Hidden/128, Capacity(p)
 	switch p.Layout.Kind() {
@@ -168,9 +169,9 @@ func FP8Scales(p ep.Problem, maxRows, row int) (first, stride int) {
 	return row, maxRows
 }
 
-// OutputScaleBytes is the size of one rank's scale output for maxRows rows:
-// FP8 [hidden/128, maxRows] float32, MXFP4 [maxRows, hidden/32], NVFP4
-// [blocks, ceil(hidden/64), 32, 4, 4] where every group may waste a block.
+// OutputScaleBytes returns the size of one rank's scale output for maxRows rows: FP8
+// [hidden/128, maxRows] float32, MXFP4 [maxRows, hidden/32], NVFP4
+// [blocks, ceil(hidden/64), 32, 4, 4], with one spare block for every group.
 func OutputScaleBytes(l Encoding, groups, maxRows int) int {
 	if l.DType == ep.NVFP4 {
 		blocks := (maxRows + groups*ScaleBlockRows) / ScaleBlockRows

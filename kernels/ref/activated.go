@@ -12,17 +12,17 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Activated is what an activation left on one rank.
+// Activated is the output of an activation on one rank.
 type Activated struct {
-	MaxRows int                  // row capacity that the scales are laid out for
-	Payload func(row int) []byte // elements of one row; safe for several goroutines
+	MaxRows int                  // row capacity of the scale layout
+	Payload func(row int) []byte // returns the elements of one row; safe for several goroutines
 	Scales  []byte               // the whole scale output, nil for BF16
-	Beyond  []byte               // elements of the rows behind the last
-	Poison  byte                 // what Beyond held before
+	Beyond  []byte               // elements of rows behind the last one
+	Poison  byte                 // value of Beyond before the call
 }
 
-// ActivationPicks lists the rows of a rank that CheckActivation compares, ascending, at
-// most limit of them; 0 is all. Rows of padding are none.
+// ActivationPicks returns the rows of a rank that CheckActivation compares, ascending, without
+// padding. There are at most limit of them; a limit of 0 is none.
 func (o *Oracle) ActivationPicks(rank, limit int) []int {
 	d := o.Dispatch(rank)
 	pick, n := picker(d.rows(), limit), 0
@@ -38,14 +38,14 @@ func (o *Oracle) ActivationPicks(rank, limit int) []int {
 	return out
 }
 
-// CheckActivation compares what an activation left on a rank with the oracle. Device
-// and oracle round exp differently, which seldom shows after rounding to the dtype:
+// CheckActivation compares the output of an activation on a rank with the oracle. Device and
+// oracle round exp differently, which rarely shows after rounding to the dtype:
 //   - a BF16 value may be two codes off, an element of another dtype one code;
 //   - FP8 scales may differ by one part in a million, NVFP4 scales by one code; an MXFP4
 //     scale and its elements may be those of values one part in a million off;
-//   - of 1,000 values 999 must be equal, of few values a few less (mostOff).
+//   - 999 of 1,000 values must be equal; mostOff has the bound for few values.
 //
-// The scales of NVFP4's padding must be zero, and rows behind the last untouched.
+// The scales of NVFP4's padding must be zero, and rows behind the last one untouched.
 func (o *Oracle) CheckActivation(rank int, got Activated, how Activation, limit int) kernels.Comparison {
 	d, l := o.Dispatch(rank), o.Encoding()
 	picked := o.ActivationPicks(rank, limit)
@@ -72,15 +72,15 @@ func (o *Oracle) CheckActivation(rank int, got Activated, how Activation, limit 
 	return j.result()
 }
 
-// mostOff is how many of n values may differ by a code: 1 in 1,000, and three standard
-// deviations more, which count in small outputs. Float32 arithmetic that is right differs in
-// 1 of 10,000 with gpt-oss's clamp, but not evenly: in one output of 4,864 values 5 did.
+// mostOff returns how many of n values may differ by a code: 1 in 1,000 and three standard
+// deviations more, which matter for small outputs. Correct float32 arithmetic differs in 1 of
+// 10,000 values with gpt-oss's clamp, but unevenly: in one output of 4,864 values, 5 differed.
 func mostOff(n int) int {
 	mean := float64(n) / 1000
 	return int(mean + 3*math.Sqrt(mean))
 }
 
-// checkActivated compares one row; off counts values that are near but not equal.
+// checkActivated compares one row. off counts the values that are near but not equal.
 func (o *Oracle) checkActivated(rank, row int, got Activated, how Activation) (f finding, off int) {
 	d, l := o.Dispatch(rank), o.Encoding()
 	g := groupOf(d, row)
@@ -110,8 +110,8 @@ func (o *Oracle) checkActivated(rank, row int, got Activated, how Activation) (f
 	return f, 0
 }
 
-// nudges are factors of a row that the oracle accepts: MXFP4 rounds its scale to a power
-// of two, where a last bit decides between two scales.
+// acceptedFactors returns the factors of a row that the oracle accepts. MXFP4 rounds its scale
+// to a power of two, and a last bit can decide between two scales.
 func acceptedFactors(t ep.DType) []float64 {
 	if t == ep.MXFP4 {
 		return []float64{1, 1 + 1e-6, 1 - 1e-6}
@@ -130,7 +130,7 @@ func scaledBy(z []float64, by float64) []float64 {
 	return out
 }
 
-// groupOf is the group of a row.
+// groupOf returns the group of a row.
 func groupOf(d Delivery, row int) int {
 	g := 0
 	for g+1 < len(d.Groups) && int(d.RowOffsets[g+1]) <= row {
@@ -139,13 +139,13 @@ func groupOf(d Delivery, row int) int {
 	return g
 }
 
-// scaleBlock is the first block of 128 scale rows of a group.
+// scaleBlock returns the first block of 128 scale rows of a group.
 func scaleBlock(d Delivery, g int) int {
 	return int(d.RowOffsets[g]/dtype.ScaleBlockRows + d.ScaleOffsets[g])
 }
 
-// nearRow names the first scale or element that is too far off; off counts the elements
-// that are not equal.
+// nearRow returns a text about the first scale or element that is too far off, "" if there is
+// none. off counts the elements that are not equal.
 func nearRow(l dtype.Encoding, want, got Row) (wrong string, off int) {
 	for g, n := 0, l.ScaleBytes; g < l.Scales; g++ {
 		if a, b := want.Scales[g*n:g*n+n], got.Scales[g*n:g*n+n]; !nearScale(l.DType, a, b) {
@@ -171,8 +171,8 @@ func nearRow(l dtype.Encoding, want, got Row) (wrong string, off int) {
 	return "", off
 }
 
-// vanishing is the BF16 code of 2^-110. Below it exp(-g) overflows single precision, and
-// the gate becomes zero.
+// vanishing is the BF16 code of 2^-110. For values below it exp(-g) overflows single
+// precision and the gate becomes zero.
 const vanishing = (127 - 110) << 7
 
 func nearScale(t ep.DType, want, got []byte) bool {
@@ -187,8 +187,8 @@ func nearScale(t ep.DType, want, got []byte) bool {
 	return want[0] == got[0]
 }
 
-// signedCode is the element in column c as an integer that counts codes: the sign moves
-// it below zero.
+// signedCode returns the code of the element in column c, negated if its sign bit is set, so
+// that differences count codes.
 func signedCode(l dtype.Encoding, payload []byte, c int) int {
 	code, sign := l.Code(payload, c), 8
 	switch l.DType {
@@ -203,7 +203,7 @@ func signedCode(l dtype.Encoding, payload []byte, c int) int {
 	return code
 }
 
-// activatedError is the largest difference from the values before any rounding, relative
+// activatedError returns the largest difference from the values before any rounding, relative
 // to the row's largest magnitude.
 func activatedError(l dtype.Encoding, z []float64, got Row, group int) float64 {
 	var worst, largest float64
@@ -214,8 +214,8 @@ func activatedError(l dtype.Encoding, z []float64, got Row, group int) float64 {
 	return relative(worst, largest)
 }
 
-// checkScalePadding wants zeros in NVFP4's scales behind the last row of each group's
-// last block of 128.
+// checkScalePadding checks that NVFP4's scales are zero behind the last row of each group, up
+// to the end of its last block of 128.
 func (o *Oracle) checkScalePadding(j *judge, d Delivery, got Activated) {
 	l := o.Encoding()
 	if l.DType != ep.NVFP4 {

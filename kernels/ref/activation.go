@@ -10,28 +10,27 @@ import (
 // up' = clamp(up, -Limit, Limit), (up'+1) * gate' * sigmoid(Alpha*gate').
 type Clamp struct{ Limit, Alpha float32 }
 
-// Silu is gate/(1+exp(-gate)) * up, in float64 for others to be judged by.
+// Silu returns gate/(1+exp(-gate)) * up in float64.
 func Silu(gate, up float32) float64 {
 	return float64(gate) / (1 + math.Exp(-float64(gate))) * float64(up)
 }
 
-// Apply is the clamped variant of Silu.
+// Apply returns the clamped variant of Silu.
 func (c Clamp) Apply(gate, up float32) float64 {
 	g := float64(min(gate, c.Limit))
 	u := float64(min(max(up, -c.Limit), c.Limit))
 	return (u + 1) * g / (1 + math.Exp(-float64(c.Alpha)*g))
 }
 
-// Activation says which fused activation kernel is meant. The quantized
-// kernels are this followed by Quantize: silu_fp8 with FP8, silu_nvfp4 and
-// its interleaved twin with NVFP4 and the group's own input scale,
-// silu_mxfp4 with MXFP4.
+// Activation describes a fused activation kernel. The quantized kernels apply Quantize to
+// its result: silu_fp8 with FP8, silu_mxfp4 with MXFP4, and silu_nvfp4 and its interleaved
+// variant with NVFP4 and the group's own input scale.
 type Activation struct {
 	Interleaved bool   // columns gate0, up0, gate1, up1, ... instead of all gates, then all ups
 	Clamp       *Clamp // nil for plain SwiGLU
 }
 
-// ActivationOf is the activation that a config asks for.
+// ActivationOf returns the activation of a config.
 func ActivationOf(c ep.Config) Activation {
 	how := Activation{Interleaved: c.Str("columns") == "interleaved"}
 	if c.Str("clamp") == "gpt-oss" {
@@ -40,7 +39,7 @@ func ActivationOf(c ep.Config) Activation {
 	return how
 }
 
-// GptOss is the clamp of gpt-oss-120b and gpt-oss-20b.
+// GptOss returns the clamp of gpt-oss-120b and gpt-oss-20b.
 func GptOss() *Clamp { return &Clamp{Limit: 7, Alpha: 1.702} }
 
 // Row activates one row in of 2*D BF16 values into D values.
@@ -61,8 +60,7 @@ func (a Activation) Row(in []uint16) []float64 {
 	return out
 }
 
-// Narrow rounds an activated row to float32, what the kernels hold before
-// they quantize.
+// Narrow rounds an activated row to float32, as the kernels do before they quantize.
 func Narrow(z []float64) []float32 {
 	out := make([]float32, len(z))
 	for i, v := range z {

@@ -2,25 +2,25 @@ package ref
 
 import "math"
 
-// sumBounds is a Sum as it is judged: of each element the lowest and the highest BF16 that
-// is right. To compute a sum takes 30 times as long as to compare it, and a search compares
-// the same ones for each of its configs.
+// sumBounds holds the lowest and highest correct BF16 of each element of a Sum. Computing a
+// sum takes 30 times as long as comparing it, and a search compares the same sums for every
+// config.
 type sumBounds struct {
-	low, high []uint16  // [hidden] places of BF16 numbers in their order; low > high where none is right
-	exact     []float32 // [hidden] for the size of an error, which is rounded when it is printed
+	low, high []uint16  // [hidden] positions in the order of BF16 numbers; low > high if no number is correct
+	exact     []float32 // [hidden] to compute the size of an error
 }
 
 func (b sumBounds) bytes() int { return 8 * len(b.exact) }
 
-// finished is the sum of a token behind the epilogue.
+// finished returns the sum of a token after the epilogue.
 func (o *Oracle) finished(rank, token int, c Compare) Sum {
 	s := o.CombineRow(rank, token, c.Partial)
 	c.Epilogue.apply(s)
 	return s
 }
 
-// boundsOf returns the bounds of a token's sum. Bounds with an epilogue are computed each
-// time: few configs have one.
+// boundsOf returns the bounds of a token's sum. It caches them unless there is an epilogue,
+// which few configs have.
 func (o *Oracle) boundsOf(rank, token int, c Compare) sumBounds {
 	compute := func() sumBounds { return o.finished(rank, token, c).bounds(c.Bits) }
 	if c.Epilogue != nil {
@@ -29,8 +29,8 @@ func (o *Oracle) boundsOf(rank, token int, c Compare) sumBounds {
 	return o.sums.get(c.sums()*len(o.w.Ranks)+rank, token, compute)
 }
 
-// sumKinds is how many kinds of bounds a sum may have, and sums numbers those of a Compare:
-// partial sums that are not rounded change the bits that are wanted, but no bounds.
+// sumKinds is the number of kinds of bounds of a sum. sums returns the kind of a Compare.
+// Partial sums that are not rounded change the expected bits, but not the bounds.
 const sumKinds = 5
 
 func (c Compare) sums() int {
@@ -43,7 +43,7 @@ func (c Compare) sums() int {
 	return 0
 }
 
-// bounds with bits allow the wanted BF16 alone.
+// bounds returns the bounds of a sum. With bits only the expected BF16 is correct.
 func (s Sum) bounds(bits bool) sumBounds {
 	n := len(s.Exact)
 	b := sumBounds{make([]uint16, n), make([]uint16, n), make([]float32, n)}
@@ -60,8 +60,8 @@ func (s Sum) bounds(bits bool) sumBounds {
 	return b
 }
 
-// between finds the first and the last place that is right near two numbers. Rounding may
-// have moved either by one place.
+// between returns the first and last correct position near two numbers. Rounding may have
+// moved either by one position.
 func between(right func(place uint16) bool, low, high float32) (first, last uint16) {
 	first, last = placeOf(BF16(low))-1, placeOf(BF16(high))+1
 	for first <= last && !right(first) {
@@ -73,8 +73,8 @@ func between(right func(place uint16) bool, low, high float32) (first, last uint
 	return first, last
 }
 
-// placeOf is where a BF16 number stands in their order, from minus infinity to plus
-// infinity; NaNs stand beyond both.
+// placeOf returns the position of a BF16 number in ascending order, from minus infinity to
+// plus infinity. NaNs lie outside both.
 func placeOf(bits uint16) uint16 {
 	if bits>>15 != 0 {
 		return ^bits

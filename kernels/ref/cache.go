@@ -2,16 +2,15 @@ package ref
 
 import "sync"
 
-// What an oracle keeps, since a sweep compares the same outputs again and again: the
-// quantized tokens of 8 ranks of 4,096 tokens of 7 KiB, and the bounds of the sums of 2 ranks
-// of which 16 million elements are compared.
+// The sizes of an oracle's caches. A sweep compares the same outputs again and again. They
+// hold the quantized tokens of 8 ranks with 4,096 tokens of 7 KiB, and the bounds of the
+// 16 million elements that are compared on each of 2 ranks.
 const (
 	cachedTokens = 256 << 20 // bytes
 	cachedSums   = 320 << 20
 )
 
-// cache keeps values by list and place, up to so many bytes. Once it is full it takes
-// no more.
+// cache keeps values by list and place. Once it holds its limit of bytes it takes no more.
 type cache[V any] struct {
 	mu   sync.RWMutex
 	kept []map[int]V // [list][place]
@@ -27,8 +26,8 @@ func newCache[V any](lists, bytes int, size func(V) int) *cache[V] {
 	return c
 }
 
-// get computes a value that is not kept. Two goroutines may compute the same one, which
-// costs less than waiting for each other.
+// get returns a value, computing it if it is not cached. Two goroutines may compute the same
+// value, which costs less than waiting for each other.
 func (c *cache[V]) get(list, place int, compute func() V) V {
 	c.mu.RLock()
 	v, ok := c.kept[list][place]

@@ -9,40 +9,40 @@ import (
 
 // Compare says how strictly an output is judged, and how much of it.
 type Compare struct {
-	// MaxRows is how many rows of a rank are compared element by element, drawn
-	// evenly over the output; 0 compares all. Offsets, ids and the source of
-	// each row are checked for every row.
+	// MaxRows is how many rows of a rank are compared element by element, spread
+	// evenly over the output; 0 compares all. Offsets, ids and sources are
+	// checked for every row.
 	MaxRows int
-	// Ordered demands ascending tokens inside each segment.
+	// Ordered requires ascending tokens inside each segment.
 	Ordered bool
 	// Partial says how combine sums the rows of one expert rank.
 	Partial Partial
-	// Bits demands from combine the very bits of the sum in the order that Partial says.
+	// Bits requires that combine returns the exact bits of the sum in Partial's order.
 	Bits bool
-	// Epilogue is what combine does to each finished value, nil for nothing.
+	// Epilogue is applied to each finished value, nil for none.
 	Epilogue *Epilogue
 }
 
-// Output is what dispatch left on one rank.
+// Output is the output of dispatch on one rank.
 type Output struct {
 	RowOffsets   []uint32  // [groups+1], see Delivery
 	ExpertIDs    []int32   // [groups], expert-major only
 	SrcInfo      []int32   // [rows, 2]: token on its rank, top-k position (by rank: source rank); not read for shared rows
 	ScaleOffsets []uint32  // [groups], NVFP4 only
-	Ranges       []uint64  // [local experts, ranks], masked only: first row of the source in the expert's block << 32 | rows
+	Ranges       []uint64  // [local experts, ranks], masked only: first row of the source in the expert's block << 32 | number of rows
 	Experts      []int32   // [rows, top-k], by rank only: local expert, -1 where it lives elsewhere
 	Weights      []float32 // [rows, top-k], by rank only: 0 where the expert lives elsewhere
-	MaxRows      int       // row capacity that the scales are laid out for
+	MaxRows      int       // row capacity of the scale layout
 	Scales       []byte    // the whole scale output, nil for BF16
-	// Payload returns the elements of one row. One goroutine asks for rows,
-	// ascending; their bytes must stay until the check is over.
+	// Payload returns the elements of one row. One goroutine calls it, with
+	// ascending rows; the bytes must stay valid until the check is over.
 	Payload func(row int) []byte
-	// Expect, where it is set, is told all the rows that Payload will be asked
-	// for, before the first.
+	// Expect, if not nil, is called with all rows before the first call of
+	// Payload.
 	Expect func(rows []int)
 }
 
-// Flat reads rows of rowBytes bytes from a buffer that holds them all.
+// Flat returns a Payload function for a buffer that holds all rows of rowBytes bytes.
 func Flat(buf []byte, rowBytes int) func(row int) []byte {
 	return func(row int) []byte {
 		if (row+1)*rowBytes > len(buf) {
@@ -52,7 +52,7 @@ func Flat(buf []byte, rowBytes int) func(row int) []byte {
 	}
 }
 
-// Merge adds the comparison of another rank; the first difference stays.
+// Merge adds up the comparisons of two ranks and keeps the first difference.
 func Merge(a, b kernels.Comparison) kernels.Comparison {
 	a.Rows += b.Rows
 	a.Wrong += b.Wrong
@@ -63,10 +63,9 @@ func Merge(a, b kernels.Comparison) kernels.Comparison {
 	return a
 }
 
-// CheckDispatch compares what dispatch left on a rank with the oracle. It checks
-// where rows lie one after the other, since that depends on the rows before, and
-// what is in them on all processors. Either way the difference reported is that
-// of the lowest row.
+// CheckDispatch compares the output of dispatch on a rank with the oracle. It checks the
+// positions of rows one after the other, because each depends on the rows before, and the
+// contents of rows in parallel. It reports the difference of the lowest row.
 func (o *Oracle) CheckDispatch(rank int, got Output, c Compare) kernels.Comparison {
 	j := &judge{rank: rank}
 	d := o.Dispatch(rank)
@@ -89,9 +88,9 @@ func (o *Oracle) CheckDispatch(rank int, got Output, c Compare) kernels.Comparis
 	return j.result()
 }
 
-// picker chooses at most limit of total rows, one from each of limit equal
-// stretches, at a place that varies from stretch to stretch so that no
-// position within a tile goes unseen. 0 chooses all.
+// picker returns a function that chooses at most limit of total rows, one from each of limit
+// equal stretches. Its place within the stretch varies, so that every position within a tile
+// is seen. A limit of 0 chooses all.
 func picker(total, limit int) func(row int) bool {
 	if limit <= 0 || limit >= total {
 		return func(int) bool { return true }
@@ -104,7 +103,7 @@ func picker(total, limit int) func(row int) bool {
 	}
 }
 
-// CombinePicks lists the tokens that CheckCombine looks at, ascending.
+// CombinePicks returns the tokens that CheckCombine compares, ascending.
 func (o *Oracle) CombinePicks(rank int, c Compare) []int {
 	tokens := o.w.Ranks[o.w.Batch(rank)].Tokens
 	pick := picker(tokens, c.MaxRows)
@@ -117,9 +116,9 @@ func (o *Oracle) CombinePicks(rank int, c Compare) []int {
 	return picked
 }
 
-// CheckCombine compares combined tokens of a rank with the oracle. got
-// returns the [hidden] BF16 bits of one token; it must be safe for several
-// goroutines and the bits must stay until the check is over.
+// CheckCombine compares combined tokens of a rank with the oracle. got returns the [hidden]
+// BF16 bits of one token. It must be safe for several goroutines, and the bits must stay valid
+// until the check is over.
 func (o *Oracle) CheckCombine(rank int, got func(token int) []uint16, c Compare) kernels.Comparison {
 	picked := o.CombinePicks(rank, c)
 	findings := make([]finding, len(picked))
@@ -161,8 +160,7 @@ func (o *Oracle) wrongSum(rank, token, column int, got uint16, c Compare) string
 		s.Want[column], s.Exact[column], got, BF16ToFloat(got))
 }
 
-// relative is worst in units of largest, finite so that it can be written as
-// JSON.
+// relative returns worst in units of largest, limited to finite numbers for JSON.
 func relative(worst, largest float64) float64 {
 	if largest > 0 {
 		worst /= largest

@@ -5,7 +5,7 @@ import "math"
 // BF16ToFloat widens BF16 bits; every BF16 value is a float32.
 func BF16ToFloat(b uint16) float32 { return math.Float32frombits(uint32(b) << 16) }
 
-// BF16 rounds to nearest, ties to even. NaN stays NaN.
+// BF16 rounds to the nearest BF16, ties to even. NaN stays NaN.
 func BF16(x float32) uint16 {
 	b := math.Float32bits(x)
 	if x != x {
@@ -16,13 +16,13 @@ func BF16(x float32) uint16 {
 
 const maxE4M3 = 448
 
-// E4M3 rounds to e4m3fn (4 exponent bits, bias 7, no infinities), nearest
-// even, saturating at 448. NaN becomes 0x7f. It works on bits, since an oracle casts
-// every token that it compares.
+// E4M3 rounds to the nearest e4m3fn (4 exponent bits, bias 7, no infinities), ties to even,
+// saturating at 448. NaN becomes 0x7f. It works on bits for speed: the oracle casts every
+// token that it compares.
 func E4M3(x float32) byte {
 	const (
 		leastNormal = 1. / 64
-		drop        = 23 - 3  // bits of a float32's mantissa that go
+		drop        = 23 - 3  // bits to drop from a float32's mantissa
 		rebias      = 127 - 7 // of the exponent
 		// A float32 this large has units of 2^-9, the subnormal step.
 		step = 1 << 14
@@ -105,10 +105,9 @@ func E8M0ToFloat(b byte) float32 {
 	return float32(math.Ldexp(1, int(b)-127))
 }
 
-// EvenE8M0 is the even-mode scale of a group whose largest magnitude is amax:
-// round amax at the one-bit mantissa of e2m1, take its exponent, and leave
-// room for e2m1's own largest exponent, 2 (OCP Microscaling Formats 1.0 with
-// the rounding of AMD's Quark).
+// EvenE8M0 returns the even-mode scale of a group whose largest magnitude is amax: the
+// exponent of amax, rounded at the one-bit mantissa of e2m1, less e2m1's own largest
+// exponent, 2 (OCP Microscaling Formats 1.0 with the rounding of AMD's Quark).
 func EvenE8M0(amax float32) byte {
 	e := int((math.Float32bits(amax)+1<<21)>>23&0xff) - 2
 	return byte(min(max(e, 0), 254))

@@ -8,38 +8,38 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Sum is what combine must leave for one token.
+// Sum is the expected result of combine for one token.
 type Sum struct {
 	Want  []uint16  // [hidden] BF16 bits of the in-order float32 sum
 	Exact []float64 // [hidden] the sum in float64, before any rounding of sums
-	Bound []float64 // [hidden] how far from Exact a right answer may lie
+	Bound []float64 // [hidden] how far from Exact a correct result may lie
 }
 
-// Unit roundoffs: half a unit in the last place, relative. BF16 has eight
-// significant bits, float32 24.
+// Unit roundoffs: half a unit in the last place, relative. BF16 has 8 significant bits,
+// float32 has 24.
 const (
 	bf16Unit = 1. / (1 << 8)
 	f32Unit  = 1. / (1 << 24)
 )
 
-// Partial tells how a rank sends its experts' rows of one token: each by itself, or as one sum.
+// Partial says whether a rank sums its experts' rows of one token before it sends them.
 type Partial int
 
 const (
-	NoPartial   Partial = iota // nothing: all rows are summed in top-k order
-	BF16Partial                // sums them in top-k order and rounds to BF16; these sums are added in the order of ranks
-	F32Partial                 // the same without rounding
+	NoPartial   Partial = iota // it sends every row; the receiver sums all in top-k order
+	BF16Partial                // it sums its rows in top-k order and rounds to BF16; the receiver adds the sums in the order of ranks
+	F32Partial                 // as BF16Partial, without rounding the partial sums
 )
 
-// CombineRow sums the experts' rows for one token of a rank. Where rows lie by rank,
-// sums of a rank are BF16 in any case.
+// CombineRow returns the sum of the experts' rows for one token of a rank. In the layouts by
+// rank, partial sums are BF16 whatever partial says.
 func (o *Oracle) CombineRow(rank, token int, partial Partial) Sum {
 	return o.combine(rank, token, partial, o.Token(o.w.Batch(rank), token))
 }
 
-// CombineCasts are the sums that are right where a library casts the token itself. In FP8
-// they are two: in the second, each element in the middle of two codes has the other one.
-// Each is computed when it is asked for: few outputs need the second.
+// CombineCasts iterates over the correct sums for a library that casts the token itself. FP8
+// has two: in the second, each element in the middle of two codes has the other code. The
+// iterator computes the second only if the caller needs it.
 func (o *Oracle) CombineCasts(rank, token int, partial Partial) iter.Seq[Sum] {
 	return func(yield func(Sum) bool) {
 		if !yield(o.CombineRow(rank, token, partial)) || o.w.Problem.Dispatch != ep.FP8 {
@@ -51,7 +51,7 @@ func (o *Oracle) CombineCasts(rank, token int, partial Partial) iter.Seq[Sum] {
 	}
 }
 
-// combine is CombineRow for a token that was delivered as row.
+// combine does the work of CombineRow for a token that was delivered as row.
 func (o *Oracle) combine(rank, token int, partial Partial, row Row) Sum {
 	p := o.w.Problem
 	if p.Layout.ByRank() {
@@ -88,14 +88,14 @@ func (o *Oracle) combine(rank, token int, partial Partial, row Row) Sum {
 	return s
 }
 
-// Epilogue is what a combine does to each finished value before it stores it: it adds
+// Epilogue describes what a combine does to each finished value before it stores it: it adds
 // a bias, or multiplies by a power of two, which rounds nothing.
 type Epilogue struct {
 	Scale float64
-	Bias  []uint16 // [hidden] BF16, nil where values are scaled
+	Bias  []uint16 // [hidden] BF16; nil if values are scaled
 }
 
-// apply changes a sum as the epilogue does. A bias rounds once more.
+// apply applies the epilogue to a sum. A bias rounds once more.
 func (e *Epilogue) apply(s Sum) {
 	if e == nil {
 		return
@@ -118,8 +118,8 @@ type term struct {
 	weight float32
 }
 
-// terms lists a token's selections in top-k order. Under skip_a2a each rank
-// sums its own experts only.
+// terms returns a token's selections in top-k order. With skip_a2a each rank sums only its
+// own experts.
 func (o *Oracle) terms(rank, token int) []term {
 	p := o.w.Problem
 	r := o.w.Ranks[o.w.Batch(rank)]
@@ -139,9 +139,9 @@ func (o *Oracle) inSlice(rank, token int) bool {
 	return token >= start && token < start+count
 }
 
-// sumInOrder is the sum that combine promises: of the terms that which lists, in
-// that order, weight times y, which is what the experts return. The conversion
-// to float32 keeps the compiler from fusing multiply and add.
+// sumInOrder returns the sum of weight times y over the terms that which lists, in that order.
+// y holds the experts' results. The conversion to float32 keeps the compiler from fusing
+// multiply and add.
 func sumInOrder(y []float32, terms []term, which []int) float32 {
 	var acc float32
 	for _, i := range which {
@@ -150,8 +150,8 @@ func sumInOrder(y []float32, terms []term, which []int) float32 {
 	return acc
 }
 
-// byRank groups terms by the rank of their expert, ranks ascending, and
-// leaves the top-k order inside a group.
+// byRank groups terms by the rank of their expert, ranks ascending. It keeps the top-k order
+// inside a group.
 func byRank(terms []term) [][]int {
 	var groups [][]int
 	sorted := upTo(len(terms))
@@ -166,8 +166,8 @@ func byRank(terms []term) [][]int {
 	return groups
 }
 
-// sumByRank is sumInOrder of each expert rank, rounded if partial says so, and these
-// sums added in the order of ranks.
+// sumByRank sums the terms of each expert rank in order, rounds if partial is BF16Partial,
+// and adds these sums in the order of ranks.
 func sumByRank(y []float32, terms []term, groups [][]int, partial Partial) uint16 {
 	var acc float32
 	for _, g := range groups {
@@ -180,8 +180,8 @@ func sumByRank(y []float32, terms []term, groups [][]int, partial Partial) uint1
 	return BF16(acc)
 }
 
-// exactSum is the sum in float64, the sum of the terms' magnitudes, and the
-// sum of the magnitudes of the partial sums.
+// exactSum returns the sum in float64, the sum of the terms' magnitudes, and the sum of the
+// partial sums' magnitudes.
 func exactSum(y []float32, terms []term, groups [][]int) (sum, magnitude, partials float64) {
 	for _, g := range groups {
 		var partial float64

@@ -2,10 +2,9 @@ package ref
 
 import "fmt"
 
-// Received is the row that the expert at top-k position k of a source rank's
-// token received: its hidden values, dequantized and rounded to BF16. delivered
-// brings what dispatch left on the expert's rank. The error says why there is no
-// such row.
+// Received returns the row that the expert at top-k position k of a source rank's token
+// received: [hidden] values, dequantized and rounded to BF16. delivered returns the output of
+// dispatch on a rank. The error says why there is no such row.
 func (o *Oracle) Received(source, token, k int, delivered func(rank int) (Output, error)) ([]uint16, error) {
 	p := o.w.Problem
 	e := int(o.w.Ranks[o.w.Batch(source)].Experts[token*p.TopK+k])
@@ -24,7 +23,7 @@ func (o *Oracle) Received(source, token, k int, delivered func(rank int) (Output
 	}
 	r := rowCheck{o: o, j: j, got: got}
 	group := e
-	if p.Layout.ByRank() { // a group is a source, and its rows are for no single position
+	if p.Layout.ByRank() { // a group is a source rank, and a row serves all top-k positions
 		group, k = source, source
 	}
 	for i, g := range d.Groups {
@@ -35,8 +34,8 @@ func (o *Oracle) Received(source, token, k int, delivered func(rank int) (Output
 	return nil, fmt.Errorf("rank %d has no row for token %d, k %d of rank %d", dst, token, k, source)
 }
 
-// owner is the rank where a selection of a source rank is carried out: the
-// expert's, or the source itself when tokens are replicated.
+// owner returns the rank that carries out a selection of a source rank: the expert's, or the
+// source itself if tokens are replicated.
 func (o *Oracle) owner(source, expert int) int {
 	if o.w.Problem.SkipA2A {
 		return source
@@ -44,7 +43,8 @@ func (o *Oracle) owner(source, expert int) int {
 	return expert / o.w.Problem.LocalExperts()
 }
 
-// seek moves to the row of an item within group i of a delivery.
+// seek moves to the row of an item within group i of a delivery and reports whether there is
+// one.
 func (r *rowCheck) seek(d Delivery, i, source int, want Item) bool {
 	r.enter(d, i)
 	for s, items := range r.group.Items {
@@ -59,7 +59,7 @@ func (r *rowCheck) seek(d Delivery, i, source int, want Item) bool {
 	return false
 }
 
-// widened is the current row in BF16.
+// widened returns the current row in BF16.
 func (r *rowCheck) widened() ([]uint16, error) {
 	l := r.o.Encoding()
 	row := Row{r.got.Payload(r.row), r.scales()}

@@ -9,28 +9,28 @@ import (
 	"github.com/epbench/epbench/kernels"
 )
 
-// finding is what was seen at one place of an output.
+// finding is the result of checking one place of an output.
 type finding struct {
-	place  int    // order of places, for the first difference
-	wrong  string // "" where all is right
+	place  int    // orders findings, to report the first difference
+	wrong  string // the difference, "" if there is none
 	maxErr float64
 }
 
-// judge collects findings into a Comparison. They may come in any order.
+// judge collects findings, in any order, into a Comparison.
 type judge struct {
 	kernels.Comparison
 	rank  int
-	place int // of what is looked at now
-	first int // place of Detail
+	place int // the current place
+	first int // the place of Detail
 }
 
-// wrong counts something wrong at the present place.
+// wrong adds a difference at the current place.
 func (j *judge) wrong(format string, args ...any) {
 	j.finding(finding{place: j.place, wrong: fmt.Sprintf(format, args...)})
 }
 
-// finding adds one. Detail describes the wrong one with the lowest place; of two
-// at one place, the first that was added.
+// finding adds a finding. Detail describes the difference with the lowest place, the first
+// that was added if several have it.
 func (j *judge) finding(f finding) {
 	j.MaxErr = max(j.MaxErr, f.maxErr)
 	if f.wrong == "" {
@@ -42,7 +42,7 @@ func (j *judge) finding(f finding) {
 	j.Wrong++
 }
 
-// result is the Comparison; its detail names the rank.
+// result returns the Comparison, with the rank in its detail.
 func (j *judge) result() kernels.Comparison {
 	if j.Detail != "" {
 		j.Detail = fmt.Sprintf("rank %d %s", j.rank, j.Detail)
@@ -50,7 +50,7 @@ func (j *judge) result() kernels.Comparison {
 	return j.Comparison
 }
 
-// spread calls f for every i below n on all processors.
+// parallel calls f for every i below n on all processors.
 func parallel(n int, f func(i int)) {
 	var next atomic.Int64
 	var all sync.WaitGroup

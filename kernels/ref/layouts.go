@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// bySource lists the tokens that a rank receives, once each, by source rank.
+// bySource returns the tokens that a rank receives, once each, by source rank.
 func (o *Oracle) bySource(rank int) []Group {
 	p := o.w.Problem
 	var groups []Group
@@ -24,7 +24,7 @@ func (o *Oracle) bySource(rank int) []Group {
 	return groups
 }
 
-// selected are the experts of a token, -1 where masked.
+// selected returns the experts of a token, -1 for a masked selection.
 func (o *Oracle) selected(source, token int) []int32 {
 	k := o.w.Problem.TopK
 	return o.w.Ranks[source].Experts[token*k : (token+1)*k]
@@ -34,8 +34,8 @@ func (o *Oracle) lives(expert int32, rank int) bool {
 	return expert >= 0 && int(expert)/o.w.Problem.LocalExperts() == rank
 }
 
-// beside judges what stands beside a row by rank: its source, and for each top-k
-// position the local expert and its weight, or -1 and 0.
+// checkMetadata checks the metadata of a row in a layout by rank: its source, and for each
+// top-k position the local expert and its weight, or -1 and 0.
 func (r *rowCheck) checkMetadata(source, token int) {
 	p := r.o.w.Problem
 	if got := int(r.got.SrcInfo[2*r.row+1]); got != source {
@@ -56,8 +56,8 @@ func (r *rowCheck) checkMetadata(source, token int) {
 	}
 }
 
-// checkIndex judges what the layout says of where rows lie. Where that is wrong, rows
-// cannot be told apart, and nothing else is judged.
+// checkIndex checks the arrays that say where rows lie, and reports whether they are correct.
+// If they are not, the rows cannot be told apart and nothing else can be checked.
 func (o *Oracle) checkIndex(j *judge, d Delivery, got Output) bool {
 	if !checkSizes(j, o.w.Problem, d, got) {
 		return false
@@ -107,7 +107,7 @@ func checkGroups(j *judge, d Delivery, got Output) {
 	}
 }
 
-// checkRanges judges where in an expert's block the rows of each source rank lie.
+// checkRanges checks where in an expert's block the rows of each source rank lie.
 func checkRanges(j *judge, d Delivery, got Output) {
 	for e, g := range d.Groups {
 		first := 0
@@ -121,7 +121,7 @@ func checkRanges(j *judge, d Delivery, got Output) {
 	}
 }
 
-// scalesAt collects the scales of a row, as ScalesOf does for expert-major rows.
+// scalesAt returns the scales of a row in any layout; ScalesOf knows layout expert only.
 func (o *Oracle) scalesAt(out Output, row, inGroup, block int) []byte {
 	l, p := o.Encoding(), o.w.Problem
 	if l.DType != ep.FP8 {

@@ -15,8 +15,8 @@ type Row struct {
 	Scales  []byte
 }
 
-// Quantize converts one token from float32. global is NVFP4's global input
-// scale, which the other dtypes ignore.
+// Quantize converts one token from float32. global is NVFP4's global input scale; other
+// dtypes ignore it.
 func Quantize(f ep.DType, x []float32, global float32) Row {
 	l := dtype.Of(f, len(x))
 	row := Row{make([]byte, l.Payload), make([]byte, l.Scales*l.ScaleBytes)}
@@ -40,8 +40,8 @@ func Quantize(f ep.DType, x []float32, global float32) Row {
 	return row
 }
 
-// quantizeFP8: s = max(amax, 1e-4)/448, q = e4m3(x/s). The floor keeps an
-// all-zero group from dividing by zero (DeepEP).
+// quantizeFP8 computes s = max(amax, 1e-4)/448 and q = e4m3(x/s). The floor, which DeepEP
+// has too, keeps a group of zeros from dividing by zero.
 func quantizeFP8(x []float32, row Row, g int) {
 	s := max(amax(x), 1e-4) / maxE4M3
 	binary.LittleEndian.PutUint32(row.Scales[4*g:], math.Float32bits(s))
@@ -50,13 +50,13 @@ func quantizeFP8(x []float32, row Row, g int) {
 	}
 }
 
-// castSlack is how far, relative, x/s of another FP8 cast may lie from ours. Three
-// roundings of float32 are at most 3 * 2^-24: DeepEP's low-latency kernels compute
-// x * (448/amax), and PyTorch on a GPU takes amax * (1/448) for the scale.
+// castSlack bounds the relative difference between x/s of another FP8 cast and of this one.
+// Three roundings of float32 are at most 3 * 2^-24: DeepEP's low-latency kernels compute
+// x * (448/amax), and PyTorch on a GPU computes the scale as amax * (1/448).
 const castSlack = 1. / (1 << 21)
 
-// otherCast is an FP8 row with the other right code for each element that lies in the
-// middle of two codes as far as castSlack can tell; x is the token.
+// otherCast returns an FP8 row of token x in which each element within castSlack of the middle
+// of two codes has the other code.
 func otherCast(x []float32, row Row) Row {
 	other := Row{make([]byte, len(row.Payload)), row.Scales}
 	group := len(x) / (len(row.Scales) / 4)
@@ -78,8 +78,8 @@ func quantizeMXFP4(x []float32, row Row, g int) {
 	}
 }
 
-// quantizeNVFP4: s = e4m3(global * (amax * 1/6)), clamped to 448, and
-// q = e2m1(x * 1/(s * 1/global)); a group whose scale is zero is all zero.
+// quantizeNVFP4 computes s = e4m3(global * (amax * 1/6)), clamped to 448, and
+// q = e2m1(x * 1/(s * 1/global)). A group whose scale is zero becomes all zero.
 func quantizeNVFP4(x []float32, row Row, g int, global float32) {
 	row.Scales[g] = E4M3(global * (amax(x) * (1. / 6)))
 	var inverse float32
@@ -101,7 +101,7 @@ func amax(x []float32) float32 {
 	return m
 }
 
-// Dequantize converts a token of hidden elements back.
+// Dequantize converts a token of hidden elements back to float32.
 func Dequantize(f ep.DType, row Row, hidden int, global float32) []float32 {
 	out := make([]float32, hidden)
 	l := dtype.Of(f, hidden)
@@ -124,7 +124,7 @@ func Dequantize(f ep.DType, row Row, hidden int, global float32) []float32 {
 	return out
 }
 
-// factor is the value of the first scale in b.
+// factor returns the value of the first scale in b.
 func factor(f ep.DType, b []byte, global float32) float32 {
 	switch f {
 	case ep.FP8:
@@ -135,11 +135,10 @@ func factor(f ep.DType, b []byte, global float32) float32 {
 	return E4M3ToFloat(b[0]) * (1 / global)
 }
 
-// ScaleAt is the byte offset in a rank's scale output of scale g of a row.
-// row is the row in the whole output, inGroup the row within its group and
-// firstBlock the group's first block of 128 scale rows; maxRows is the row
-// capacity of the output. FP8 stores [scale, row], MXFP4 [row, scale] and
-// NVFP4 [row/128][scale/4][row%32][row%128/32][scale%4].
+// ScaleAt returns the byte offset of scale g of a row in a rank's scale output. row counts in
+// the whole output, inGroup within the row's group; firstBlock is the group's first block of
+// 128 scale rows and maxRows the row capacity of the output. FP8 stores [scale, row], MXFP4
+// [row, scale] and NVFP4 [row/128][scale/4][row%32][row%128/32][scale%4].
 func ScaleAt(l dtype.Encoding, g, row, inGroup, firstBlock, maxRows int) int {
 	switch l.DType {
 	case ep.FP8:
@@ -153,8 +152,8 @@ func ScaleAt(l dtype.Encoding, g, row, inGroup, firstBlock, maxRows int) int {
 	return (((block*columns+g/4)*32+r%32)*4+r/32)*4 + g%4
 }
 
-// ScalesOf gathers a row's scales from a rank's scale output, nil where that is too
-// short. The other arguments are those of ScaleAt.
+// ScalesOf returns a row's scales from a rank's scale output, nil if that is too short. The
+// other arguments are those of ScaleAt.
 func ScalesOf(l dtype.Encoding, scales []byte, row, inGroup, firstBlock, maxRows int) []byte {
 	out := make([]byte, 0, l.Scales*l.ScaleBytes)
 	for g := range l.Scales {

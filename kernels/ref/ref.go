@@ -1,40 +1,37 @@
-// Package ref is the oracle: dispatch, combine, the dtypes and the activation
-// kernels in plain, sequential Go. It is written from the specification, and the
-// backends that it judges move tokens with other code. Only the checks use
-// several processors, each for other rows.
+// Package ref is the oracle: dispatch, combine, the dtypes and the activation kernels in
+// plain, sequential Go. It is written from the specification and shares no code with the
+// backends that it checks. Only the comparisons run in parallel, over rows.
 //
 // # What is computed
 //
-// Dispatch delivers each token to each of its experts. A rank's output is
-// ragged: groups by local expert, segments by source rank inside a group,
-// and inside a segment any order of tokens. A fused shared expert is group 0
-// and holds the rank's own tokens in order. FP8 rounds each group up to four
-// rows; the rows in between are not written and not judged.
+// Dispatch delivers each token to each of its experts. A rank's output is ragged: it has a
+// group for each local expert and in it a segment for each source rank, with tokens in any
+// order. A fused shared expert is group 0 and holds the rank's own tokens in order. FP8
+// rounds each group up to four rows; nobody writes or checks the padding.
 //
-// Between dispatch and combine, workloads.ExpertGain stands in for the
-// experts: y = bf16(dequantize(x) * gain). Combine returns to each token
-// bf16(sum over k in order of weight*y), products and sum in float32, and
-// with a shared expert adds its row to that in BF16, rounding a second time.
+// Between dispatch and combine, a gain replaces the experts:
+// y = bf16(dequantize(x) * workloads.ExpertGain). Combine returns to each token
+// bf16(sum over k in order of weight*y), with products and sum in float32. With a shared
+// expert it adds the shared row to that in BF16, which rounds a second time.
 //
 // # Tolerance
 //
 // A dispatched row must have the oracle's bytes.
 //
-// A combined value must lie within an a-priori bound of the float64 sum:
-// half a BF16 unit (2^-8) of each rounding's result, and (K+1)*2^-24 of the
-// sum of magnitudes for float32 arithmetic in any order, fused or not. Rounded
-// are the routed sum, with a shared expert the sum with it, and with
-// BF16Partial the partial sum of each expert rank. CombineCasts also has the sum of a
-// library whose FP8 cast rounds x/s otherwise. Compare.Bits asks for the very bits
-// of the sum in its order instead.
+// A combined value must lie within an a-priori bound of the float64 sum: half a BF16 unit
+// (2^-8) of the result of each rounding, and (K+1)*2^-24 of the sum of magnitudes for float32
+// arithmetic in any order, fused or not. The roundings are that of the routed sum, that of the
+// sum with a shared expert, and with BF16Partial that of each expert rank's partial sum.
+// CombineCasts adds the sum of a library whose FP8 cast rounds x/s differently. With
+// Compare.Bits a value must have the exact bits of the sum in its order instead.
 //
 // # Layouts
 //
-// With masked, the rows of each local expert lie in a block of fixed size. By rank, a
-// token comes once to each rank that has one of its experts, with the local expert
-// and weight of each top-k position beside it. Between dispatch and combine the rank
-// weights and sums its experts' rows in float32, in top-k order, and rounds to BF16;
-// combine adds those rows in the order of ranks.
+// In layout masked, the rows of each local expert lie in a block of fixed size. In the layouts
+// by rank, a rank receives a token once if it has one of its experts, with the local expert
+// and the weight of each top-k position. Between dispatch and combine the rank weights and
+// sums its experts' rows in float32, in top-k order, and rounds to BF16. Combine adds those
+// rows in the order of ranks.
 package ref
 
 import (
@@ -45,11 +42,11 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Shared stands for the shared expert where an expert id is asked for.
+// Shared is the expert id of the shared expert.
 const Shared = -1
 
-// Oracle computes what dispatch and combine of one workload must produce. It keeps
-// what it has computed, and is safe for several goroutines.
+// Oracle computes the correct outputs of dispatch and combine for one workload. It caches
+// them, and is safe for several goroutines.
 type Oracle struct {
 	w          *workloads.Workload
 	global     float32
@@ -58,8 +55,8 @@ type Oracle struct {
 	deliveries []func() Delivery // by rank
 }
 
-// New makes the oracle of a workload. inputScale is NVFP4's global input scale, 1
-// where there is none.
+// New returns the oracle of a workload. inputScale is NVFP4's global input scale, 1 if there
+// is none.
 func New(w *workloads.Workload, inputScale float32) *Oracle {
 	o := &Oracle{w: w, global: inputScale,
 		tokens: newCache(len(w.Ranks), cachedTokens, func(r Row) int { return len(r.Payload) + len(r.Scales) }),
@@ -71,15 +68,14 @@ func New(w *workloads.Workload, inputScale float32) *Oracle {
 	return o
 }
 
-// Item is one delivered row: a token of its source rank and the top-k
-// position that selected the expert, -1 for the shared expert and where a row is for
-// all experts of a rank.
+// Item is one delivered row: a token of its source rank and the top-k position that selected
+// the expert. K is -1 for the shared expert, and for a row that serves all experts of a rank.
 type Item struct{ Token, K int }
 
-// Group is the rows of one expert.
+// Group holds the rows of one expert, or of one source rank in the layouts by rank.
 type Group struct {
 	Expert  int      // global id, or Shared
-	Sources []int    // ranks whose tokens follow, in the order of the output
+	Sources []int    // source ranks, in the order of the output
 	Items   [][]Item // [source], tokens ascending
 }
 
@@ -92,12 +88,12 @@ func (g Group) Rows() int {
 	return n
 }
 
-// Delivery is what dispatch must leave on one rank.
+// Delivery is the correct output of dispatch on one rank.
 type Delivery struct {
 	Groups       []Group
 	First        []int    // [groups] first row of each group
-	End          int      // rows of memory that hold them
-	RowOffsets   []uint32 // [groups+1] first row of each group, padding included; where groups have a capacity, rows of each group, then of all
+	End          int      // rows of memory up to the end of the last group
+	RowOffsets   []uint32 // [groups+1] first row of each group, padding included; for groups of fixed capacity, the rows of each group, then of all
 	ScaleOffsets []uint32 // [groups] NVFP4: group's first scale block minus RowOffsets/128
 }
 
@@ -110,8 +106,7 @@ func (d Delivery) rows() int {
 	return n
 }
 
-// Dispatch lists every row that a rank receives. The lists are shared: they
-// must not be written to.
+// Dispatch returns every row that a rank receives. The slices are shared: do not change them.
 func (o *Oracle) Dispatch(rank int) Delivery { return o.deliveries[rank]() }
 
 func (o *Oracle) deliver(rank int) Delivery {
@@ -155,7 +150,7 @@ func (o *Oracle) sharedGroup(rank int) Group {
 	return Group{Shared, []int{o.w.Batch(rank)}, [][]Item{items}}
 }
 
-// arrange places groups as the problem's layout has them.
+// placeGroups assigns rows to groups as the problem's layout requires.
 func placeGroups(p ep.Problem, groups []Group) Delivery {
 	room := dtype.Capacity(p)
 	if room == 0 {
@@ -170,7 +165,7 @@ func placeGroups(p ep.Problem, groups []Group) Delivery {
 	return d
 }
 
-// follow places groups one after the other, each beginning at a multiple of pad.
+// packGroups places groups one after the other, each at a multiple of pad rows.
 func packGroups(groups []Group, pad int) Delivery {
 	d := Delivery{Groups: groups, RowOffsets: make([]uint32, len(groups)+1)}
 	blocks := 0
@@ -193,15 +188,15 @@ func upTo(n int) []int {
 	return out
 }
 
-// Token is one token of a source rank as dispatch delivers it.
+// Token returns one token of a source rank as dispatch delivers it.
 func (o *Oracle) Token(source, token int) Row {
 	return o.tokens.get(source, token, func() Row {
 		return Quantize(o.w.Problem.Dispatch, o.unquantized(source, token), o.global)
 	})
 }
 
-// Cast is all tokens of a source rank as a caller hands them to a dispatch that does not
-// cast: the payload of each, one behind the other, and in the same way their scales.
+// Cast returns all tokens of a source rank as the input of a dispatch that does not cast: the
+// concatenated payloads and the concatenated scales.
 func (o *Oracle) Cast(source int) (payload, scales []byte) {
 	for token := range o.w.Ranks[o.w.Batch(source)].Tokens {
 		row := o.Token(source, token)
@@ -211,7 +206,7 @@ func (o *Oracle) Cast(source int) (payload, scales []byte) {
 	return payload, scales
 }
 
-// wide is one token of a source rank in float32, before any cast.
+// unquantized returns one token of a source rank in float32, before any cast.
 func (o *Oracle) unquantized(source, token int) []float32 {
 	x := make([]uint16, o.w.Problem.Hidden)
 	o.w.Token(source, token, x)
@@ -222,7 +217,7 @@ func (o *Oracle) unquantized(source, token int) []float32 {
 	return wide
 }
 
-// Gain is the factor of an expert, or of Shared.
+// Gain returns the gain of an expert or of Shared.
 func Gain(expert int) float32 {
 	if expert == Shared {
 		return workloads.SharedGain
@@ -230,7 +225,7 @@ func Gain(expert int) float32 {
 	return workloads.ExpertGain(expert)
 }
 
-// Encoding is how a delivered token is stored.
+// Encoding returns how a delivered token is stored.
 func (o *Oracle) Encoding() dtype.Encoding {
 	return dtype.Of(o.w.Problem.Dispatch, o.w.Problem.Hidden)
 }

@@ -13,12 +13,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Memory reads a rank's memory: pieces of a part, each of so many bytes, from these byte
-// offsets. What it returns, in the order of the offsets, holds until the next read of the
-// part. Ranks are read side by side. A piece's capacity may reach over the pieces behind it.
+// Memory reads pieces of a part of a rank's memory, each of the given number of bytes, from
+// these byte offsets. The pieces, in the order of the offsets, stay valid until the next read
+// of the part. Remote reads ranks in parallel. A piece's capacity may extend over the pieces
+// behind it.
 type Memory func(rank int, part string, bytes int, offsets ...int) ([][]byte, error)
 
-// Pieces cuts what was read one after another into pieces of so many bytes.
+// Pieces cuts data into pieces of the given number of bytes.
 func Pieces(data []byte, bytes int) (pieces [][]byte) {
 	for at := 0; at < len(data); at += bytes {
 		pieces = append(pieces, data[at:min(at+bytes, len(data))])
@@ -26,8 +27,8 @@ func Pieces(data []byte, bytes int) (pieces [][]byte) {
 	return pieces
 }
 
-// joined are pieces one after another: as they are where they lie like that already, since
-// the scales of 4,096 tokens are megabytes.
+// contiguous returns the concatenation of pieces. It does not copy pieces that already lie one
+// after the other, since the scales of 4,096 tokens are megabytes.
 func contiguous(pieces [][]byte) []byte {
 	if len(pieces) == 0 {
 		return nil
@@ -42,8 +43,7 @@ func contiguous(pieces [][]byte) []byte {
 	return all[:n]
 }
 
-// The parts of a rank's memory that are judged, by the names of their fields in
-// EpArgs.
+// The parts of a rank's memory that Remote reads, named like their fields in EpArgs.
 const (
 	PartOut          = "out"
 	PartScales       = "out_scales"
@@ -54,27 +54,27 @@ const (
 	PartCombined     = "combined"
 )
 
-// feedRows is how many rows of the dispatch before a combine are compared: enough
-// to see that the combine had something to read.
+// feedRows is how many rows of the dispatch before a combine are compared: enough to see that
+// the combine had correct input.
 const feedRows = 64
 
-// wholeElements is the size of an output that is read as a whole. Of a larger one
-// only the rows are read that are compared.
+// wholeElements is the largest output, in elements, that is read as a whole. Of a larger one
+// only the compared rows are read.
 const wholeElements = 16 << 20
 
-// Remote judges outputs that lie where this program does not address them, such as
-// on GPUs.
+// Remote compares outputs in memory that this program cannot address, such as a GPU's.
 type Remote struct {
 	oracle   *Oracle
-	maxRows  int // row capacity that the scales are laid out for
-	whole    int // elements of an output that is read as a whole
+	maxRows int // row capacity of the scale layout
+	whole   int // largest output that is read as a whole, in elements
 	read     Memory
 	reading  []float64       // seconds since Judge began, by rank
 	verified []*verifiedBits // by rank
-	fetched  []*fetched      // by rank, of what Judge saw; nil once something else has run
+	fetched []*fetched // by rank, the outputs that Judge compared; nil after Forget
 }
 
-// NewRemote judges what read brings.
+// NewRemote returns a Remote that reads memory by read. maxRows is the row capacity of the
+// scale layout.
 func NewRemote(o *Oracle, maxRows int, read Memory) *Remote {
 	r := &Remote{oracle: o, maxRows: maxRows, whole: wholeElements, reading: make([]float64, len(o.w.Ranks))}
 	r.read = func(rank int, part string, bytes int, offsets ...int) ([][]byte, error) {
@@ -88,12 +88,12 @@ func NewRemote(o *Oracle, maxRows int, read Memory) *Remote {
 	return r
 }
 
-// Forget says that the memory no longer holds what Judge saw.
+// Forget drops what Judge read, because the memory has changed.
 func (r *Remote) Forget() { r.fetched = nil }
 
-// Judge compares what a dispatch, a combine or a pair left on all ranks. Before a
-// combine alone a dispatch has run; its rows count only where they are wrong. Ranks are
-// judged side by side: the time of reading is the mean of theirs, and comparing the rest.
+// Judge compares the outputs of a dispatch, a combine or a pair on all ranks. The rows of the
+// dispatch that runs before a combine count only if they are wrong. It checks ranks in
+// parallel: Took.Reading is their mean, and Took.Comparing the rest of the time.
 func (r *Remote) Judge(op ep.Op, dispatch, combine Compare) (kernels.Comparison, error) {
 	start, ranks := time.Now(), len(r.oracle.w.Ranks)
 	clear(r.reading)
@@ -151,8 +151,7 @@ func (r *Remote) combined(rank int, c Compare) (kernels.Comparison, error) {
 	return r.verified[rank].check(c, rows, check), nil
 }
 
-// fetched is a rank's dispatch output. err is the first error of rows that were read
-// as they were asked for.
+// fetched is a rank's dispatch output. err is the first error of reading it.
 type fetched struct {
 	Output
 	err error
@@ -160,7 +159,7 @@ type fetched struct {
 
 func (f *fetched) note(err error) { f.err = cmp.Or(f.err, err) }
 
-// dispatched is what dispatch left on a rank, read once.
+// dispatched returns the output of dispatch on a rank, which it reads once.
 func (r *Remote) dispatched(rank int) (*fetched, error) {
 	if have := r.fetched[rank]; have != nil {
 		return have, nil
@@ -172,8 +171,7 @@ func (r *Remote) dispatched(rank int) (*fetched, error) {
 	return out, out.err
 }
 
-// fetch reads indices and scales as a whole, and many rows only as they are asked
-// for.
+// fetch reads indices and scales as a whole, but rows of a large output only on demand.
 func (r *Remote) fetch(rank int) *fetched {
 	l, d := r.oracle.Encoding(), r.oracle.Dispatch(rank)
 	groups := len(d.Groups)
@@ -201,7 +199,7 @@ func (r *Remote) fetch(rank int) *fetched {
 		out.Weights = numbers[float32](part(PartScaleOffsets, 4*rows*p.TopK, 0))
 	}
 	out.SrcInfo = numbers[int32](part(PartSrcInfo, 8*rows, 0))
-	if l.DType == ep.FP8 && p.Layout.Kind() == "expert" { // each scale has room for all rows there could be: of it only those there are
+	if l.DType == ep.FP8 && p.Layout.Kind() == "expert" { // [scale, maxRows]: read only the rows in use
 		offsets := make([]int, l.Scales)
 		for g := range offsets {
 			offsets[g] = g * r.maxRows * l.ScaleBytes
@@ -218,8 +216,8 @@ func (r *Remote) fetch(rank int) *fetched {
 	return out
 }
 
-// sample reads the rows to be compared together, and others as they are asked for:
-// these overwrite those.
+// sample makes out read the rows to be compared in one go, and other rows on demand. A read
+// replaces the rows of the one before.
 func (r *Remote) sample(out *fetched, rank, rowBytes int) {
 	known := map[int][]byte{}
 	fetch := func(rows []int) {
@@ -239,7 +237,7 @@ func (r *Remote) sample(out *fetched, rank, rowBytes int) {
 	}
 }
 
-// pieces reads some of the rows that lie in a part, in their order.
+// pieces reads some rows of a part, in order.
 func (r *Remote) pieces(rank int, part string, rowBytes int, rows []int) ([][]byte, error) {
 	if len(rows) == 0 {
 		return nil, nil
@@ -251,8 +249,8 @@ func (r *Remote) pieces(rank int, part string, rowBytes int, rows []int) ([][]by
 	return r.read(rank, part, rowBytes, offsets...)
 }
 
-// Probe is one output row of what Judge saw, as hidden BF16 values. With k = -1 it is
-// the combined row of a token, otherwise what the expert at top-k position k of that
+// Probe returns one output row that Judge compared, as [hidden] BF16 values. With k = -1 it is
+// the combined row of a token, otherwise the row that the expert at top-k position k of that
 // token received.
 func (r *Remote) Probe(rank, token, k int) ([]uint16, error) {
 	w := r.oracle.w
@@ -275,8 +273,7 @@ func (r *Remote) Probe(rank, token, k int) ([]uint16, error) {
 	})
 }
 
-// numbers views memory as numbers in this host's byte order, which is that of every
-// GPU's host.
+// numbers views memory as numbers in this host's byte order, which GPUs share.
 func numbers[T uint16 | uint32 | int32 | uint64 | float32](b []byte) []T {
 	var zero T
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))

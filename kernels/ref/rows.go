@@ -26,13 +26,13 @@ type rowCheck struct {
 	picked     []pickedRow
 }
 
-// openItems are the items of a segment that have not been seen yet, as marks of
-// all possible selections. The hot rank of a skewed batch has hundreds of
-// thousands of rows, for which a map takes ten times as long.
+// openItems marks the items of a segment that have not been seen yet, in an array over all
+// possible selections. The hot rank of a skewed batch has hundreds of thousands of rows, for
+// which a map takes ten times as long.
 type openItems struct {
 	topK  int
 	marks []bool // [tokens, topK+1]
-	items []Item // of the segment, which alone may be marked
+	items []Item // of the segment; only these may be marked
 }
 
 func (o *openItems) fill(p ep.Problem, items []Item) {
@@ -49,11 +49,11 @@ func (o *openItems) fill(p ep.Problem, items []Item) {
 	o.items = items
 }
 
-// at is where an item is marked; the shared expert's has K = -1.
+// at returns the index of an item's mark. The shared expert's item has K = -1.
 func (o *openItems) at(it Item) int { return it.Token*(o.topK+1) + it.K + 1 }
 
-// take reports whether an item was open, and closes it. A broken kernel may leave
-// any numbers in it.
+// take reports whether an item was open, and closes it. The item may hold any numbers, since
+// a broken kernel may have written it.
 func (o *openItems) take(it Item) bool {
 	if it.Token < 0 || it.K < -1 || it.K >= o.topK || it.Token >= len(o.marks)/(o.topK+1) || !o.marks[o.at(it)] {
 		return false
@@ -62,7 +62,7 @@ func (o *openItems) take(it Item) bool {
 	return true
 }
 
-// pickedRow is a row whose contents are to be compared.
+// pickedRow is a row whose contents will be compared.
 type pickedRow struct {
 	finding
 	expert  string
@@ -82,8 +82,7 @@ func (r *rowCheck) enter(d Delivery, i int) {
 	}
 }
 
-// segment judges the rows of one source rank: each expected token must be there
-// exactly once.
+// segment checks the rows of one source rank: each expected token must be there exactly once.
 func (r *rowCheck) segment(s int) {
 	items, source, name := r.group.Items[s], r.group.Sources[s], r.expert()
 	byRank := r.o.w.Problem.Layout.ByRank()
@@ -122,7 +121,7 @@ func (r *rowCheck) segment(s int) {
 	}
 }
 
-// fetch asks for the elements of the rows to be compared.
+// fetch reads the elements of the rows to be compared.
 func (r *rowCheck) fetch() {
 	if r.got.Expect != nil {
 		rows := make([]int, len(r.picked))
@@ -150,7 +149,7 @@ func (p *pickedRow) where() string {
 	return fmt.Sprintf("row %d (%s, source %d token %d k %d)", p.row, p.expert, p.source, p.item.Token, p.item.K)
 }
 
-// contents judges elements and scales of the row.
+// contents checks elements and scales of the row.
 func (p *pickedRow) contents(o *Oracle, out Output) {
 	l := o.Encoding()
 	want := o.Token(p.source, p.item.Token)
@@ -167,14 +166,13 @@ func (p *pickedRow) contents(o *Oracle, out Output) {
 	p.maxErr = o.rowError(want, got)
 }
 
-// scales are those of the current row.
+// scales returns the scales of the current row.
 func (r *rowCheck) scales() []byte {
 	return r.o.scalesAt(r.got, r.row, r.inGroup, r.firstBlock)
 }
 
-// padding judges the rows between a group's last row and its rounded end. NVFP4
-// must fill the scales of the group's last block with zeros; the other dtypes may
-// leave anything there.
+// padding checks the rows between a group's last row and its rounded end. NVFP4 must fill the
+// scales of the group's last block with zeros; other dtypes may leave anything there.
 func (r *rowCheck) padding() {
 	l := r.o.Encoding()
 	if l.DType != ep.NVFP4 {
@@ -191,8 +189,8 @@ func (r *rowCheck) padding() {
 	}
 }
 
-// rowError is the largest difference after dequantization, relative to the
-// row's largest magnitude.
+// rowError returns the largest difference after dequantization, relative to the row's largest
+// magnitude.
 func (o *Oracle) rowError(want, got Row) float64 {
 	p := o.w.Problem
 	a := Dequantize(p.Dispatch, want, p.Hidden, o.global)
@@ -205,7 +203,7 @@ func (o *Oracle) rowError(want, got Row) float64 {
 	return relative(worst, largest)
 }
 
-// difference names the first scale or element that differs, "" if there is none.
+// difference spells the first scale or element that differs, "" if there is none.
 func difference(l dtype.Encoding, want, got Row) string {
 	for g, n := 0, l.ScaleBytes; g < l.Scales; g++ {
 		if a, b := want.Scales[g*n:g*n+n], got.Scales[g*n:g*n+n]; !bytes.Equal(a, b) {

@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Axes are the values whose combinations conformance covers.
+// Axes holds the values whose combinations the conformance matrix covers.
 type Axes struct {
 	Ops      []ep.Op
 	DTypes   []ep.DType
@@ -19,15 +19,14 @@ type Axes struct {
 	Local    []int // experts of a rank
 	TopK     []int
 	Hidden   []int
-	Tokens   []int    // on the fullest rank, at least 1; without any tokens there are cases of their own
+	Tokens   []int    // on the fullest rank, at least 1; 0 has cases of its own
 	Routings []string // specs
 	Layouts  []ep.Layout
 	Capacity int // tokens that buffers hold
 }
 
-// AxesFor are the axes that a machine can run with these kernels: ranks up to its
-// number of GPUs, on a CPU as many as its backend takes; the layouts that a dispatch
-// serves.
+// AxesFor returns the axes for a machine and its kernels: ranks up to its number of GPUs, or
+// up to 16 on a CPU, and the layouts that a dispatch serves.
 func AxesFor(m ep.Machine, all []kernels.Kernel) Axes {
 	a := Axes{
 		Ops:    ep.Ops(),
@@ -56,8 +55,8 @@ func AxesFor(m ep.Machine, all []kernels.Kernel) Axes {
 	return a
 }
 
-// Tags lists axis=value for every value, in the order of the axes, and the tags of
-// the cases outside the covering.
+// Tags returns axis=value for every value, in the order of the axes, and the tags of the cases
+// outside the covering.
 func (a Axes) Tags() []string {
 	var out []string
 	for _, x := range a.list() {
@@ -99,7 +98,7 @@ func axisOf[T any](name string, values []T, set func(*Case, T)) axis {
 	return a
 }
 
-// build makes the case at a point of the axes.
+// build returns the case at a point of the axes.
 func build(axes []axis, point []int, base ep.Problem) Case {
 	c := Case{Problem: base, Seed: 1}
 	for i, a := range axes {
@@ -110,8 +109,7 @@ func build(axes []axis, point []int, base ep.Problem) Case {
 	return c
 }
 
-// feasible reports whether a case can be run at all: its problem is valid, and its
-// routing can be drawn for it.
+// feasible reports whether a case can run: its problem is valid and its routing can be drawn.
 func feasible(c Case) bool {
 	if c.Problem.Validate() != nil {
 		return false
@@ -120,7 +118,7 @@ func feasible(c Case) bool {
 	return err == nil
 }
 
-// Workload draws the case.
+// Workload draws the case's workload.
 func (c Case) Workload() (*workloads.Workload, error) {
 	d, err := workloads.Parse(c.Routing)
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// candidates lists the configs of a kernel that a case runs: the default, each value
-// of each numeric parameter, and at most c.Words combinations of the parameters that
-// are words (modes and algorithms, which decide the path through the code). Of more
-// than c.Configs, the default stays and others are drawn by the case's name.
+// candidates returns the configs of a kernel that a case runs: the default, each value of
+// each numeric parameter, and at most c.Words combinations of the parameters with words as
+// values, which choose paths through the code. If there are more than c.Configs, it keeps the
+// default and chooses the others by a hash of the case's name.
 func candidates(k kernels.Kernel, m ep.Machine, c Case) []ep.Config {
 	base := k.DefaultConfig(m, c.Problem)
 	if k.Check(m, c.Problem, base) != nil {
-		return nil // a kernel for other problems; the first of the op runs all
+		return nil // the kernel is for other problems; the first of the op runs all
 	}
 	out := []ep.Config{base}
 	seen := map[string]bool{base.Key(): true}
@@ -35,7 +35,7 @@ func candidates(k kernels.Kernel, m ep.Machine, c Case) []ep.Config {
 			continue
 		}
 		for j, v := range q.Values {
-			// Changed in one of the combinations, not always in the default.
+			// Change it in one of the combinations, not always in the default.
 			add(out[(i+j)%len(out)].With(q.Name, v))
 		}
 	}
@@ -59,8 +59,8 @@ func wordCombinations(k kernels.Kernel, base ep.Config) []ep.Config {
 	return out
 }
 
-// drawn keeps at most n configs, chosen by hash so that different cases keep
-// different ones.
+// drawn returns at most n configs, chosen by hash, so that different cases keep different
+// ones.
 func drawn(all []ep.Config, salt string, n int) []ep.Config {
 	order := make(map[string]uint64, len(all))
 	for _, c := range all {

@@ -1,6 +1,6 @@
-// Package conform compares a backend with the oracle over a matrix of problems and
-// routings. It uses a backend only through the interfaces of package kernels. The
-// verify command and the conformance tests of every backend run it.
+// Package conform compares a backend with the oracle over a matrix of problems and routings.
+// It uses only the interfaces of package kernels. The verify command and the tests of every
+// backend run it.
 package conform
 
 import (
@@ -10,22 +10,21 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Level is how much of the matrix is run.
+// Level says how much of the matrix runs.
 type Level string
 
-// Quick runs every value of every axis at least once, Default every two values of
-// two axes together, Stress every three of three. Quick and Default try each value
-// of each parameter in each case. Stress has many more cases, and draws a few
-// configs for each.
+// Quick runs every value of every axis at least once, Default every pair of values of two
+// axes, Stress every triple of three. Quick and Default try each value of each parameter in
+// every case. Stress has many more cases, with a few chosen configs in each.
 const (
 	Quick   Level = "quick"
 	Default Level = "default"
 	Stress  Level = "stress"
 )
 
-// effort is how much a level runs.
+// effort holds the sizes of a level.
 type effort struct {
-	strength   int // of the covering
+	strength   int // axes whose values are combined with each other
 	iterations int // back-to-back calls between two verifications
 	endurance  int // the same in the endurance cases
 	words      int // most combinations of word-valued parameters
@@ -54,23 +53,23 @@ type Case struct {
 	Configs    int // most configs of a kernel, 0 for no limit
 }
 
-// Trial is how one config of a case ended.
+// Trial is the result of one config of a case.
 type Trial struct {
 	Config   ep.Config
 	Status   ep.Status
 	Compared kernels.Comparison
-	Reason   string // why it is not OK
+	Reason   string // why the status is not OK
 }
 
-// Result is the trials of a case. Skipped says why the problem is illegal for the
-// backend; then there are no trials.
+// Result holds the trials of a case. If the problem is illegal for the backend there are
+// none, and Skipped says why.
 type Result struct {
 	Case    Case
 	Skipped string
 	Trials  []Trial
 }
 
-// Failed lists the trials that are not OK.
+// Failed returns the trials whose status is not OK.
 func (r Result) Failed() []Trial {
 	var out []Trial
 	for _, o := range r.Trials {
@@ -81,7 +80,7 @@ func (r Result) Failed() []Trial {
 	return out
 }
 
-// Matrix lists the cases of a level over axes, the same on every call.
+// Matrix returns the cases of a level over axes, the same on every call.
 func Matrix(l Level, a Axes, mode ep.Mode) []Case {
 	e := l.effort()
 	base := ep.Problem{Mode: mode, Nodes: max(a.Nodes, 1), MaxTokens: a.Capacity, Combine: ep.BF16}
@@ -100,13 +99,13 @@ func Matrix(l Level, a Axes, mode ep.Mode) []Case {
 	return append(out, specialCases(e, a, base)...)
 }
 
-// Tags of the cases beside the covering.
+// Tags of the cases outside the covering.
 const (
 	tagEmpty     = "special=no-tokens"
 	tagEndurance = "special=back-to-back"
 )
 
-// middle is a problem of medium size for an op.
+// mediumProblem returns a problem of medium size for an op.
 func mediumProblem(op ep.Op, a Axes, base ep.Problem) ep.Problem {
 	p := base
 	p.Op, p.Dispatch, p.Ranks = op, ep.BF16, a.Ranks[min(2, len(a.Ranks)-1)]
@@ -114,10 +113,10 @@ func mediumProblem(op ep.Op, a Axes, base ep.Problem) ep.Problem {
 	return p
 }
 
-// special are, for each op and layout, a case without any token, in which every rank must still
-// signal and end, and one of many calls back to back without resetting memory: each
-// must leave it as the next one needs it. They are no part of the covering, because
-// other axes do not matter in them.
+// specialCases returns two cases for each op and layout. In one there is no token, and every
+// rank must still signal and end. The other makes many calls back to back without resetting
+// memory, so each must leave memory as the next one needs it. The covering does not include
+// them, because other axes do not matter for them.
 func specialCases(e effort, a Axes, base ep.Problem) []Case {
 	var empty, endurance []Case
 	for _, op := range a.Ops {

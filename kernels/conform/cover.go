@@ -2,13 +2,13 @@ package conform
 
 import "math/rand/v2"
 
-// tuple gives values to up to three axes; unused places are -1.
+// tuple holds values of up to three axes; unused entries are -1.
 type tuple struct{ axes, values [3]int }
 
-// covering chooses points of a space so that, for any strength axes (1 to 3), every
-// combination of their values occurs in a point, if ok allows it at all. The greedy
-// construction is that of AETG (Cohen, Dalal, Fredman, Patton 1997): each point is
-// the best of several random completions of a combination that is still missing.
+// covering chooses points of a space such that, for any set of strength axes (1 to 3), every
+// combination of their values occurs in a point, if ok allows one. It constructs them
+// greedily like AETG (Cohen, Dalal, Fredman, Patton 1997): each point is the best of several
+// random completions of a combination that is still missing.
 func covering(sizes []int, strength int, ok func(point []int) bool) [][]int {
 	rng := rand.New(rand.NewPCG(1, uint64(strength)))
 	sets := axisSets(len(sizes), strength)
@@ -30,7 +30,7 @@ func covering(sizes []int, strength int, ok func(point []int) bool) [][]int {
 			}
 		}
 		if best == nil {
-			continue // nothing allowed contains it: no part of the space
+			continue // ok allows no point with this combination
 		}
 		out = append(out, best)
 		for _, set := range sets {
@@ -81,7 +81,7 @@ func tupleOf(point, set []int) tuple {
 	return t
 }
 
-// complete gives the axes outside t random values.
+// complete returns a point with the values of t and random values for the other axes.
 func complete(rng *rand.Rand, sizes []int, t tuple) []int {
 	p := make([]int, len(sizes))
 	for axis, n := range sizes {

@@ -2,13 +2,13 @@ package conform
 
 import "fmt"
 
-// Part returns the I-th of N parts of cases; part is "I/N", with I from 1 to N. Parts take
-// turns, so that each has its share of every op.
+// Part returns the I-th of N parts of cases for part "I/N", with I from 1 to N. Part I has
+// every N-th case, so that each part has its share of every op.
 func Part[T any](cases []T, part string) ([]T, error) {
 	var i, n int
 	_, err := fmt.Sscanf(part, "%d/%d", &i, &n)
 	if err != nil || part != fmt.Sprintf("%d/%d", i, n) || i < 1 || i > n || n > len(cases) {
-		return nil, fmt.Errorf("%q is not i/n with i from 1 to n and n at most %d, the cases there are", part, len(cases))
+		return nil, fmt.Errorf("%q is not i/n with i from 1 to n and n at most %d, the number of cases", part, len(cases))
 	}
 	var mine []T
 	for ; i <= len(cases); i += n {

@@ -9,11 +9,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// casesAhead is how many cases a backend that compiles knows of in advance.
+// casesAhead is how many cases are announced in advance to a backend that compiles.
 const casesAhead = 12
 
-// Run runs the cases in order and calls each with every result. It stops at the
-// first error of RunCase.
+// Run runs the cases in order and calls each with every result. It returns the first error of
+// RunCase.
 func Run(ctx context.Context, b kernels.Backend, cases []Case, each func(Result)) error {
 	told := 0
 	for i, c := range cases {
@@ -29,16 +29,15 @@ func Run(ctx context.Context, b kernels.Backend, cases []Case, each func(Result)
 	return nil
 }
 
-// forewarn tells a backend that compiles what a case will ask of it.
+// precompile announces a case's configs to a backend that compiles.
 func precompile(b kernels.Backend, c Case) {
 	if f, ok := b.(kernels.Precompiler); ok {
 		f.Precompile(c.Problem, configs(b, c))
 	}
 }
 
-// RunCase runs every kernel of the case's op with its candidates. The error
-// is the context's, or says that the session was lost; a wrong or failing
-// candidate is a Trial.
+// RunCase runs every kernel of the case's op with its candidates. A wrong or failing candidate
+// is a Trial; the error is the context's or that of a lost session.
 func RunCase(ctx context.Context, b kernels.Backend, c Case) (Result, error) {
 	res := Result{Case: c}
 	m := b.Machine()
@@ -69,7 +68,7 @@ func RunCase(ctx context.Context, b kernels.Backend, c Case) (Result, error) {
 	return res, s.Close()
 }
 
-// configs lists the configs of every kernel of the case's op, in the order they
+// configs returns the configs of every kernel of the case's op, in the order in which they
 // run.
 func configs(b kernels.Backend, c Case) []ep.Config {
 	var out []ep.Config
@@ -118,8 +117,8 @@ func (o *Trial) verify(ctx context.Context, s kernels.Session) error {
 	return nil
 }
 
-// iterate runs the case's calls in a few folded rounds and checks that what
-// came back are times.
+// iterate runs the case's calls in a few folded rounds and checks that their times are
+// plausible.
 func iterate(ctx context.Context, s kernels.Session, c Case, cfg ep.Config) error {
 	const rounds = 5
 	spec := kernels.RunSpec{Rounds: rounds, Fold: max(c.Iterations/rounds, 1)}
@@ -133,8 +132,7 @@ func iterate(ctx context.Context, s kernels.Session, c Case, cfg ep.Config) erro
 	return nil
 }
 
-// repeats checks that two combines give the same bits, where the session is a
-// Digester.
+// repeats checks that two combines give the same bits, if the session is a Digester.
 func repeats(ctx context.Context, s kernels.Session, c Case, cfg ep.Config) error {
 	d, ok := s.(kernels.Digester)
 	if !ok || c.Problem.Op == ep.Dispatch {

@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// activationKernel is SwiGLU of the rows that dispatch brought. Workers claim rows and
-// share nothing else; ranks do not communicate.
+// activationKernel returns the kernel for SwiGLU of the rows that dispatch delivered. Workers
+// claim rows and share nothing else; ranks do not communicate.
 func activationKernel() kernels.Kernel {
 	return kernels.Kernel{
 		Name:   "activation",
@@ -49,8 +49,8 @@ func checkActivation(_ ep.Machine, p ep.Problem, c ep.Config) error {
 		kernels.CheckActivation(p, c))
 }
 
-// makeGates makes a rank's input: the rows and offsets that a dispatch and the first of
-// the experts' products would leave.
+// makeGates fills a rank's input: the rows and offsets that a dispatch and the experts' first
+// product would leave.
 func (s *Session) makeGates(r *rank) error {
 	d := s.oracle.Dispatch(r.id)
 	b, err := s.arena.bytes(d.End * 4 * s.Hidden)
@@ -65,7 +65,7 @@ func (s *Session) makeGates(r *rank) error {
 	return nil
 }
 
-// activationStages is the program of an activation.
+// activationStages returns the program of an activation.
 func activationStages(c ep.Config) []stage {
 	how := ref.ActivationOf(c)
 	return []stage{{decode(c), func(w *worker, l launch, _ int) bool {
@@ -74,7 +74,7 @@ func activationStages(c ep.Config) []stage {
 	}}}
 }
 
-// activate works on rows until none is left.
+// activate activates rows until none is left.
 func (w *worker) activate(l launch, how ref.Activation) {
 	s, r := &w.s.shape, w.r
 	z, scales := make([]float32, s.Hidden), make([]byte, s.encoding.Scales*s.encoding.ScaleBytes)
@@ -99,8 +99,7 @@ func (w *worker) activate(l launch, how ref.Activation) {
 	}
 }
 
-// swiglu activates one row of 2*D BF16 values. A worker waits for arithmetic, so that
-// the exponential is the float64 one of the library.
+// swiglu activates one row of 2*D BF16 values. It calls the library's float64 exponential.
 func swiglu(how ref.Activation, in []uint16, z []float32) {
 	for i := range z {
 		gate, up := widen(in[i]), float32(0)
@@ -117,7 +116,7 @@ func swiglu(how ref.Activation, in []uint16, z []float32) {
 	}
 }
 
-// quantizeFloats is quantize for values that no BF16 holds. global is NVFP4's scale.
+// quantizeFloats does the work of quantize for float32 values. global is NVFP4's scale.
 func quantizeFloats(l dtype.Encoding, z []float32, payload, scales []byte, global float32) {
 	for g := range l.Scales {
 		group, factor, m := z[g*l.Group:(g+1)*l.Group], float32(0), float32(0)
@@ -147,8 +146,8 @@ func quantizeFloats(l dtype.Encoding, z []float32, payload, scales []byte, globa
 	}
 }
 
-// clearPadding zeroes the NVFP4 scales behind each group's last row. Workers that are
-// still at rows of the same block write other bytes of it.
+// clearPadding zeroes the NVFP4 scales behind each group's last row. Workers that still write
+// rows of the same block write other bytes of it.
 func (r *rank) clearPadding(s *shape) {
 	for g := range s.groups {
 		start, rows := int(r.offsets[g]), int(r.offsets[g+1]-r.offsets[g])
@@ -156,7 +155,7 @@ func (r *rank) clearPadding(s *shape) {
 	}
 }
 
-// runPoisonedActivation runs a candidate once from poisoned outputs.
+// runPoisonedActivation runs an activation once from poisoned outputs.
 func (s *Session) runPoisonedActivation(ctx context.Context, c ep.Config) error {
 	for _, r := range s.ranks {
 		fill(r.out[:min(int(r.offsets[s.groups])+beyondRows, s.maxRows)*s.encoding.Payload])
@@ -166,7 +165,7 @@ func (s *Session) runPoisonedActivation(ctx context.Context, c ep.Config) error 
 	return err
 }
 
-// beyondRows are how many rows behind the last are looked at.
+// beyondRows is how many rows behind the last one are checked.
 const beyondRows = 2
 
 func (s *Session) checkActivation(r *rank, c ep.Config) kernels.Comparison {

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// arena is memory outside the Go heap: pages cost nothing until they are
-// written, so that receive buffers can have the worst-case shape of the
-// protocol, and closing a session gives them back at once.
+// arena allocates memory outside the Go heap. Pages cost nothing until they are written, so
+// receive buffers can have the protocol's worst-case size, and closing a session frees them
+// at once.
 type arena struct{ mapped [][]byte }
 
 func (a *arena) bytes(n int) ([]byte, error) {

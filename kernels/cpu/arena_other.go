@@ -4,7 +4,7 @@ package cpu
 
 import "unsafe"
 
-// arena takes memory from the Go heap, where the race detector can see it.
+// arena allocates from the Go heap, which the race detector can see.
 type arena struct{}
 
 func (*arena) bytes(n int) ([]byte, error) {

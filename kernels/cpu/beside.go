@@ -11,15 +11,15 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// beside holds the product that runs beside a session's calls. Each rank's product has a
-// goroutine of its own. The scheduler shares the processors between it and the rank's
-// workers. Neither has processors reserved, as on a GPU.
+// beside holds the product that runs beside a session's calls. Each rank's product has its
+// own goroutine, which shares the processors with the rank's workers. As on a GPU, neither
+// has processors reserved.
 type beside struct {
 	products []*product // by rank
-	share    int        // pieces that belong to one call
+	share    int        // pieces of the product for one call
 }
 
-// outlasts is how many times as long as a call its share of the product takes.
+// outlasts is the ratio of the time of a call's share of the product to the time of the call.
 const outlasts = 2
 
 func newBeside(p ep.Problem) *beside {
@@ -34,7 +34,7 @@ func newBeside(p ep.Problem) *beside {
 	return b
 }
 
-// background lets the products run until the function that it returns is called.
+// background runs the products until stop is called.
 func (b *beside) background() (stop func()) {
 	if b == nil {
 		return func() {}
@@ -57,7 +57,7 @@ func (b *beside) background() (stop func()) {
 	}
 }
 
-// alone times n pieces on every rank.
+// alone returns the seconds of n pieces on every rank.
 func (b *beside) alone(n int) []float64 {
 	start := make(chan struct{})
 	wait := startProducts(b.products, start, n, make([]atomic.Int64, len(b.products)))
@@ -70,11 +70,11 @@ func (b *beside) alone(n int) []float64 {
 	return out
 }
 
-// trialPieces pieces tell how long a piece takes.
+// trialPieces is the number of pieces that are timed to learn how long a piece takes.
 const trialPieces = 32
 
-// size decides once a session how much of the product belongs to a call: what takes
-// outlasts times as long as the problem's default config.
+// size sets, once for a session, the share of the product for one call: it takes outlasts
+// times as long as a call of the problem's default config.
 func (s *Session) size(ctx context.Context) error {
 	b := s.beside
 	if b.share > 0 {
@@ -97,8 +97,8 @@ func (s *Session) size(ctx context.Context) error {
 	return nil
 }
 
-// runBeside times rounds beside the product. Each round times the call alone, the
-// product alone, and both.
+// runBeside times rounds beside the product: in each the call alone, the product alone, and
+// both.
 func (s *Session) runBeside(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	if err := s.size(ctx); err != nil {
 		return kernels.Rounds{}, err
@@ -127,7 +127,7 @@ func (s *Session) runBeside(ctx context.Context, c ep.Config, spec kernels.RunSp
 	return kernels.Rounds{Clock: "wall", Fold: spec.Fold, Seconds: t.Seconds(s.Objective), Beside: t}, nil
 }
 
-// perCall divides times by the calls of a round.
+// perCall divides times by the calls of a round, in place.
 func perCall(seconds []float64, fold int) []float64 {
 	for i := range seconds {
 		seconds[i] /= float64(fold)
@@ -135,8 +135,8 @@ func perCall(seconds []float64, fold int) []float64 {
 	return seconds
 }
 
-// together times both: a split config sends, then the product runs, then it receives;
-// any other runs while the product does.
+// together times call and product together. If the config has split phases, the product runs
+// between sending and receiving; otherwise both run at the same time.
 func (s *Session) together(ctx context.Context, c ep.Config, program []stage, spec kernels.RunSpec, f fault) (*ep.BesideRounds, error) {
 	if s.splitPhases(c) {
 		return s.inPhases(ctx, program, spec, f)
@@ -144,14 +144,13 @@ func (s *Session) together(ctx context.Context, c ep.Config, program []stage, sp
 	return s.concurrent(ctx, program, spec, f)
 }
 
-// splitPhases reports whether every half of a config sends and receives in kernels of its
-// own.
+// splitPhases reports whether every half of a config sends and receives in separate kernels.
 func (s *Session) splitPhases(c ep.Config) bool {
 	d, k, err := s.halves(c)
 	return err == nil && (d == nil || d.split) && (k == nil || k.split)
 }
 
-// concurrent runs calls and product side by side.
+// concurrent times calls and product that run at the same time.
 func (s *Session) concurrent(ctx context.Context, program []stage, spec kernels.RunSpec, f fault) (*ep.BesideRounds, error) {
 	n, begun := spec.Fold*s.beside.share, make(chan struct{})
 	done := make([]atomic.Int64, s.Ranks)
@@ -176,7 +175,7 @@ func (s *Session) concurrent(ctx context.Context, program []stage, spec kernels.
 	return t, nil
 }
 
-// inPhases runs the product between sending and receiving.
+// inPhases times calls with the product between sending and receiving.
 func (s *Session) inPhases(ctx context.Context, program []stage, spec kernels.RunSpec, f fault) (*ep.BesideRounds, error) {
 	halves := len(program) / 2
 	var with []stage
@@ -203,7 +202,7 @@ func (s *Session) inPhases(ctx context.Context, program []stage, spec kernels.Ru
 	return t, nil
 }
 
-// stage is the product as a kernel between two others, on one worker.
+// stage returns the body of a stage that runs n pieces of the product on one worker.
 func (b *beside) stage(n int) func(*worker, launch, int) bool {
 	return func(w *worker, _ launch, _ int) bool {
 		p, start := b.products[w.r.id], time.Now()

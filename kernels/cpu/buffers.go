@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// ensureInbox makes the dispatch receive buffers that an algorithm uses.
+// ensureInbox allocates the receive buffers of a dispatch algorithm.
 func (r *rank) ensureInbox(s shape, dedup bool, a *arena) error {
 	alloc := allocator{a: a}
 	for i := range r.inbox {
@@ -27,7 +27,7 @@ func (r *rank) ensureInbox(s shape, dedup bool, a *arena) error {
 	return alloc.err
 }
 
-// ensureReturns makes the combine receive buffers that an algorithm uses.
+// ensureReturns allocates the receive buffers of a combine algorithm.
 func (r *rank) ensureReturns(s shape, dedup bool, a *arena) error {
 	alloc := allocator{a: a}
 	for i := range r.returns {
@@ -62,7 +62,7 @@ func words(n int) []atomic.Uint64 {
 	return out
 }
 
-// rearm sets count words to the sentinel and returns how many were not.
+// rearm sets count words to the sentinel and returns how many had another value.
 func rearm(words []atomic.Uint64) int {
 	left := 0
 	for i := range words {
@@ -73,8 +73,8 @@ func rearm(words []atomic.Uint64) int {
 	return left
 }
 
-// rearm prepares a rank for the next job, whatever the last one left. It returns
-// how many count words were still signalled.
+// rearm prepares a rank for the next job, even after a failure. It returns how many count
+// words were still signalled.
 func (r *rank) rearm() int {
 	left := 0
 	for i := range sets {
@@ -85,8 +85,7 @@ func (r *rank) rearm() int {
 	return left
 }
 
-// halves and octets view one memory as BF16 values or bytes; arenas are
-// aligned for either.
+// halves and octets view memory as BF16 values or bytes. Arenas are aligned for either.
 func halves(b []byte) []uint16 {
 	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/2)
 }

@@ -1,8 +1,6 @@
 package cpu
 
-import ()
-
-// combineAsync writes the experts' rows back to where their tokens came from.
+// combineAsync writes the experts' rows back to the ranks of their tokens.
 func (w *worker) combineAsync(l launch, set int) bool {
 	if l.dedup {
 		w.returnPartials(l, set)
@@ -15,7 +13,7 @@ func (w *worker) combineAsync(l launch, set int) bool {
 	return true
 }
 
-// back is the rank behind a source, and which source this rank is to it.
+// back returns the rank of a source, and the index of this rank as a source there.
 func (w *worker) back(source int) (peer *rank, me int) {
 	if w.s.SkipA2A {
 		return w.r, 0
@@ -37,8 +35,8 @@ func (w *worker) returnRows(l launch, set int) {
 func (w *worker) returnRow(l launch, set, pair, row int, bytes span) {
 	s, r := &w.s.shape, w.r
 	token, k := int(r.srcInfo[2*row]), int(r.srcInfo[2*row+1])
-	// What dispatch left in src_info may be wrong: it must not choose an
-	// address outside the buffer.
+	// A wrong dispatch may have left any numbers in src_info: they must not
+	// lead outside the buffer.
 	if token < 0 || token >= s.MaxTokens || k < 0 || k >= s.TopK {
 		return
 	}

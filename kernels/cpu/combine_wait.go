@@ -1,8 +1,6 @@
 package cpu
 
-import (
-	"github.com/epbench/epbench/kernels/cpu/vec"
-)
+import "github.com/epbench/epbench/kernels/cpu/vec"
 
 // combineWait waits until all rows are back and sums them.
 func (w *worker) combineWait(l launch, set int) bool {

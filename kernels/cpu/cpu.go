@@ -1,12 +1,11 @@
-// Package cpu is the embedded backend. Ranks are groups of goroutines with memory
-// of their own. By the protocol that GPUs use, dispatch and combine write messages
-// into other ranks' receive slots, signal counts through atomic words, and poll for
-// them. Nothing is modelled: the times are those of memory traffic and
-// synchronisation on this host.
+// Package cpu is the backend that runs on the host's processors. A rank is a group of
+// goroutines with its own memory. As on GPUs, dispatch and combine write messages into other
+// ranks' receive slots, signal counts through atomic words, and poll for them. Nothing is
+// simulated: its times are those of memory traffic and synchronization on this host.
 //
-// Two things differ from a GPU. There are more workers than cores, so that a worker
-// yields after every poll that finds nothing. And memory costs nothing until it is
-// touched, so that receive buffers have room for the worst case of the protocol.
+// Two things differ from a GPU. There are more workers than cores, so a worker yields after
+// every unsuccessful poll. And memory costs nothing until it is touched, so receive buffers
+// have room for the worst case of the protocol.
 package cpu
 
 import (
@@ -30,14 +29,14 @@ import (
 type Backend struct {
 	machine  ep.Machine
 	deadline time.Duration
-	faulty   func(ep.Config) fault // of a candidate; only tests set it
+	faulty   func(ep.Config) fault // returns a candidate's injected fault; only tests set it
 }
 
-// longestWait is how long a rank waits for another before the candidate counts as
-// hanging. It is far above any call that fits in memory.
+// longestWait is how long a rank waits for another before the candidate counts as hanging. No
+// call that fits in memory takes nearly as long.
 const longestWait = 20 * time.Second
 
-// Open makes the backend; it never fails.
+// Open returns the backend. It never fails.
 func Open() (kernels.Backend, error) {
 	return &Backend{machine: machine(), deadline: longestWait, faulty: func(ep.Config) fault { return noFault }}, nil
 }
@@ -45,13 +44,13 @@ func Open() (kernels.Backend, error) {
 // Machine identifies this host.
 func (b *Backend) Machine() ep.Machine { return b.machine }
 
-// Kernels lists dispatch and combine.
+// Kernels lists the kernels of this backend.
 func (b *Backend) Kernels() []kernels.Kernel { return Kernels() }
 
-// Close has nothing to give back.
+// Close does nothing.
 func (b *Backend) Close() error { return nil }
 
-// Open lays out one workload. The error names what does not fit.
+// Open allocates buffers for one workload. The error names what does not fit.
 func (b *Backend) Open(ctx context.Context, w *workloads.Workload) (kernels.Session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -66,7 +65,7 @@ func (b *Backend) Open(ctx context.Context, w *workloads.Workload) (kernels.Sess
 //go:embed *.go
 var sources embed.FS
 
-// ABI is a hash of the sources and the parameter lists: 16 hex digits.
+// ABI returns a hash of the sources and the parameter lists, in 16 hex digits.
 func (b *Backend) ABI() ep.ABI {
 	h := sha256.New()
 	for _, tree := range []embed.FS{sources, vec.Sources} {
@@ -85,8 +84,8 @@ func (b *Backend) ABI() ep.ABI {
 	return ep.ABI(hex.EncodeToString(h.Sum(nil)[:8]))
 }
 
-// Empty times the rounds of a program that does nothing on two ranks: start
-// alignment and the end of a kernel.
+// Empty times rounds of a program that does nothing on two ranks: the alignment of the start
+// and the end of a kernel.
 func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 	return emptyRounds(ctx, b)
 }

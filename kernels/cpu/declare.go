@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Bounds that legality names.
+// Bounds of legal problems and configs.
 const (
 	MaxRanks  = 16
 	maxBlocks = 64
@@ -29,8 +29,7 @@ const (
 	storesStream = "stream"
 )
 
-// Kernels lists the kernels of this backend. The first of an op carries the
-// default that every gain is measured against.
+// Kernels returns the kernels of this backend.
 func Kernels() []kernels.Kernel {
 	dispatch := kernels.Kernel{
 		Name:    "dispatch",
@@ -54,20 +53,20 @@ func Kernels() []kernels.Kernel {
 	return []kernels.Kernel{dispatch, combine, activationKernel()}
 }
 
-// params declares the parameters of both kernels. Their algo differs in class:
-// a de-duplicating dispatch delivers the same rows, a de-duplicating combine
-// rounds partial sums.
+// params returns the parameters of dispatch or combine. The class of algo differs: a
+// de-duplicating dispatch delivers the same rows, a de-duplicating combine rounds partial
+// sums.
 func params(algoClass kernels.Class) []kernels.Param {
 	launch := func(name, doc, unit string, cost kernels.Cost, values ...ep.Value) kernels.Param {
 		return kernels.Param{Name: name, Doc: doc, Unit: unit, Values: values, Default: values[0],
 			Binding: kernels.Launch, Class: kernels.Speed, Cost: cost}
 	}
-	algo := launch("algo", "a message per selected expert, or one per distinct rank that the receiver expands "+
-		"and that is summed there before it returns", "", kernels.BufferCost, algoDirect, algoDedup)
+	algo := launch("algo", "direct: a message to each selected expert; dedup: one to each distinct rank, which expands it "+
+		"and sums its rows before they return", "", kernels.BufferCost, algoDirect, algoDedup)
 	algo.Class = algoClass
 	return []kernels.Param{
 		launch("blocks", "workers of a rank", "workers", kernels.SMCost, "1", "2", "4"),
-		launch("wait_blocks", "workers of these that only wait for peers; 0: all wait, then all work",
+		launch("wait_blocks", "how many of them only wait for peers; 0: all wait, then all work",
 			"workers", kernels.NoCost, "0", "1"),
 		launch("chunk_bytes", "bytes of a row moved or reduced at a time", "bytes", kernels.NoCost, "16384", "2048"),
 		launch("tile_tokens", "rows claimed at a time", "tokens", kernels.NoCost, "4", "32"),
@@ -77,7 +76,7 @@ func params(algoClass kernels.Class) []kernels.Param {
 	}
 }
 
-// check is the legality of a config of either kernel.
+// check checks a config of dispatch or combine.
 func check(_ ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(checkProblem(p),
 		kernels.CheckNames(c, params(kernels.Speed)),
@@ -90,10 +89,10 @@ func check(_ ep.Machine, p ep.Problem, c ep.Config) error {
 		kernels.CheckWord(c, "stores", storesCached, storesStream))
 }
 
-// checkAlgo: by rank, there is one message for each distinct rank and no other way.
+// checkAlgo checks parameter algo: the layouts by rank need one message for each rank.
 func checkAlgo(p ep.Problem, c ep.Config) error {
 	if p.Layout.ByRank() && c.Str("algo") != algoDedup {
-		return fmt.Errorf("algo: %s; with layout %s a token goes once to each rank: use %s", c.Str("algo"), p.Layout, algoDedup)
+		return fmt.Errorf("algo: %s; in layout %s a rank receives a token once: use %s", c.Str("algo"), p.Layout, algoDedup)
 	}
 	return kernels.CheckWord(c, "algo", algoDirect, algoDedup)
 }
@@ -107,15 +106,15 @@ func checkProblem(p ep.Problem) error {
 	case p.Mode != ep.Eager:
 		return fmt.Errorf("mode: %q, cpu knows %q only", p.Mode, ep.Eager)
 	case strings.HasPrefix(p.Beside, ep.Step+":"):
-		return fmt.Errorf("beside: a step needs streams that wait for each other, which cuda has; use gemm or copy")
+		return fmt.Errorf("beside: cpu does not run a step, which needs two streams; use gemm or copy")
 	case p.Experts > dtype.NoExpert:
-		return fmt.Errorf("experts: %d is above %d, what a message can name", p.Experts, dtype.NoExpert)
+		return fmt.Errorf("experts: %d is above %d, the largest id in a message", p.Experts, dtype.NoExpert)
 	}
 	return nil
 }
 
-// pairs: to sum at the experts' rank, combine needs the router weights and the
-// rows of each message, which only a de-duplicating dispatch leaves there.
+// pairs checks that a combine can follow a dispatch. A de-duplicating combine needs router
+// weights at the experts' rank, which only a de-duplicating dispatch brings.
 func pairs(dispatch, combine ep.Config) error {
 	if combine.Str("algo") == algoDedup && dispatch.Str("algo") != algoDedup {
 		return fmt.Errorf("combine.algo: dedup needs dispatch.algo=dedup, which carries the router weights")
@@ -123,12 +122,12 @@ func pairs(dispatch, combine ep.Config) error {
 	return nil
 }
 
-// streamFrom is the number of received bytes above which the caches no longer
-// hold them until they are read.
+// streamFrom is the number of received bytes above which caches do not hold rows until they
+// are read.
 const streamFrom = 8 << 20
 
-// defaults uses every hardware thread with as few workers a rank as that takes,
-// and streams rows that the caches cannot hold.
+// defaults returns a Kernel.Default. It chooses as few workers for each rank as keep every
+// hardware thread busy, and streams rows that the caches cannot hold.
 func defaults(name string) func(ep.Machine, ep.Problem) ep.Config {
 	return func(m ep.Machine, p ep.Problem) ep.Config {
 		c := kernels.Kernel{Name: name, Params: params(kernels.Speed)}.DefaultConfig(m, p)
@@ -166,7 +165,7 @@ func decode(c ep.Config) launch {
 	}
 }
 
-// pollers is how many workers poll for arrivals.
+// pollers returns how many workers poll for arrivals.
 func (l launch) pollers() int {
 	if l.waitBlocks == 0 {
 		return l.blocks

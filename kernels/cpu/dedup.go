@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// expand copies each de-duplicated message to the rows of all its experts
-// here, and keeps what combine needs to sum them again.
+// expand copies each de-duplicated message to the rows of all its experts on this rank, and
+// records these rows for combine.
 func (w *worker) expand(l launch, set int) {
 	for messages := range l.claim(&w.r.move, w.r.messages[w.s.sources], 1, 1) {
 		for source, i := range segments(w.r.messages, messages) {
@@ -49,8 +49,8 @@ func (w *worker) expandMessage(l launch, set, source, i int) {
 	}
 }
 
-// returnPartials sums the rows of each message's experts here, by router
-// weight and in top-k order, into the token's slot at its rank.
+// returnPartials sums the rows of each message's experts on this rank, by router weight and in
+// top-k order, into the token's slot at its own rank.
 func (w *worker) returnPartials(l launch, set int) {
 	for messages, columns := range l.claim(&w.r.send, w.r.messages[w.s.sources], w.s.Hidden, l.chunk/2) {
 		for source, i := range segments(w.r.messages, messages) {

@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/kernels/cpu/vec"
 )
 
-// dispatchAsync writes this rank's tokens into all ranks' slots; the last
-// worker to finish signals how many there were.
+// dispatchAsync writes this rank's tokens into all ranks' slots. The last worker to finish
+// signals the counts.
 func (w *worker) dispatchAsync(l launch, set int) bool {
 	w.sentBefore = tokenCounter{}
 	for t := range l.claimRows(&w.r.send, w.r.tokens) {
@@ -20,8 +20,8 @@ func (w *worker) dispatchAsync(l launch, set int) bool {
 	return true
 }
 
-// sendToken composes a token's message and copies it to every slot it goes
-// to, a chunk to all of them before the next chunk.
+// sendToken composes a token's message and copies it to every target slot, one chunk to all
+// of them before the next chunk.
 func (w *worker) sendToken(l launch, set, token int) {
 	payload, tail := w.compose(token)
 	if l.dedup {
@@ -47,8 +47,8 @@ func (w *worker) sendToken(l launch, set, token int) {
 	}
 }
 
-// compose returns a token's elements and scales, and the header and router weights
-// that follow them. BF16 elements are not copied.
+// compose returns a token's elements and scales, and the header and router weights that follow
+// them. It does not copy BF16 elements.
 func (w *worker) compose(token int) (payload, tail []byte) {
 	s, r := &w.s.shape, w.r
 	from := token
@@ -115,8 +115,8 @@ func (w *worker) addressRanks(set, token int) {
 	}
 }
 
-// route is the rank of an expert, and which source this rank is to it. Under
-// skip_a2a a rank serves itself alone.
+// route returns the rank of an expert, and the index of this rank as a source there. With
+// skip_a2a a rank serves only itself.
 func (w *worker) route(expert int) (peer *rank, source int, ok bool) {
 	if expert < 0 {
 		return nil, 0, false
@@ -128,8 +128,8 @@ func (w *worker) route(expert int) (peer *rank, source int, ok bool) {
 	return w.s.ranks[owner], w.r.id, true
 }
 
-// signalDispatch publishes the counts of everything sent, zeros included. Each rank
-// begins with the next one, so that not all begin with the same one.
+// signalDispatch publishes the counts of all messages sent, zeros included. Each rank begins
+// with the rank after it, so that not all begin with the same one.
 func (w *worker) signalDispatch(l launch, set int) {
 	s, r := &w.s.shape, w.r
 	for i := range s.sources {
@@ -151,7 +151,7 @@ func (w *worker) signalDispatch(l launch, set int) {
 	w.job.notifier.notify()
 }
 
-// write is how rows are stored.
+// write copies row bytes, through the caches or past them.
 func (l launch) write(dst, src []byte) {
 	if l.stream {
 		vec.Stream(dst, src)

@@ -15,13 +15,13 @@ func (w *worker) dispatchWait(l launch, set int) bool {
 	return w.wait(l, set, "dispatch_wait", (*worker).pollDispatch, lay)
 }
 
-// pollDispatch takes this worker's share of the counts; the last worker to
-// finish turns them into positions.
+// pollDispatch polls this worker's share of the counts. The last worker to finish turns them
+// into positions.
 func (w *worker) pollDispatch(l launch, set int) bool {
 	s, r := &w.s.shape, w.r
 	in := &r.inbox[set]
 	for i := w.id; i < len(in.counts); i += l.pollers() {
-		if w.job.fault == earlyRead { // takes the right count without waiting
+		if w.job.fault == earlyRead { // use the right count without waiting
 			r.arrivals.counts[i] = int64(w.s.arrivalsOf(r)[i])
 			in.counts[i].Store(sentinel)
 			continue
@@ -50,8 +50,8 @@ func (w *worker) pollDispatch(l launch, set int) bool {
 	return true
 }
 
-// index turns counts into positions: where each group and each (expert,
-// source) segment starts.
+// index turns counts into the positions at which each group and each (expert, source) segment
+// starts.
 func (r *rank) index(s *shape, dedup bool) {
 	row, block, pad := 0, 0, dtype.RowPad(s.Problem)
 	for g := range s.groups {
@@ -97,8 +97,8 @@ func (w *worker) place(l launch, set int) {
 	}
 }
 
-// placeRow copies some bytes of row i of an (expert, source) pair; the first
-// bytes bring scales and src_info along.
+// placeRow copies some bytes of row i of an (expert, source) pair. With the first bytes it
+// also copies scales and src_info.
 func (w *worker) placeRow(l launch, set, pair, i int, bytes span) {
 	s, r := &w.s.shape, w.r
 	slot := r.inbox[set].slots[(pair*s.MaxTokens+i)*s.header.Bytes:][:s.header.Bytes]
@@ -113,7 +113,7 @@ func (w *worker) placeRow(l launch, set, pair, i int, bytes span) {
 	r.srcInfo[2*row+1] = int32(position(slot[s.header.IDs:], r.id*s.local+expert, s.TopK))
 }
 
-// position finds an expert among the ids of a message, -1 if it is not there.
+// position returns the index of an expert among the ids of a message, -1 if it is not there.
 func position(ids []byte, expert, topK int) int {
 	for k := range topK {
 		if int(binary.LittleEndian.Uint16(ids[2*k:])) == expert {

@@ -7,14 +7,15 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// walk counts, for each rank, the tokens before a token that go there: the place of
-// the token in its segment. A worker's tokens rise, so that it looks at each once.
+// tokenCounter counts, for each destination rank, the tokens before the current one that go
+// there. This is the token's place in its segment. A worker's tokens rise, so it visits each
+// once.
 type tokenCounter struct {
 	next   int // first token that is not counted
 	before [MaxRanks]int
 }
 
-// to moves on to a token.
+// advance moves on to a token.
 func (w *tokenCounter) advance(s *shape, r *rank, token int) {
 	for ; w.next < token; w.next++ {
 		var seen [MaxRanks]bool
@@ -42,7 +43,8 @@ func (r *rank) indexByRank(s *shape) {
 	r.offsets[s.sources] = uint32(all)
 }
 
-// placeMessage copies a message to its row, with the token's experts here beside it.
+// placeMessage copies a message to its row, and its local experts and weights to the arrays
+// of that row.
 func (w *worker) placeMessage(l launch, set, source, i int) {
 	s, r := &w.s.shape, w.r
 	index, row := source*s.MaxTokens+i, r.fromRow[source]+i
@@ -64,8 +66,8 @@ func (w *worker) placeMessage(l launch, set, source, i int) {
 	}
 }
 
-// actByRank stands in for the experts where a row is for all of a rank: it weights
-// and sums what they make of it.
+// actByRank replaces the experts in the layouts by rank: it weights and sums the results of a
+// row's local experts.
 func (w *worker) actByRank(l launch, scales []byte) {
 	s, r := &w.s.shape, w.r
 	made := make([][]uint16, s.TopK)
@@ -88,7 +90,7 @@ func (w *worker) actByRank(l launch, scales []byte) {
 	}
 }
 
-// actMasked stands in for the experts where each has a block of rows.
+// actMasked replaces the experts in layout masked.
 func (w *worker) actMasked(l launch, scales []byte) {
 	s, r := &w.s.shape, w.r
 	for rows := range l.claim(&r.move, r.rowsTo[len(r.rowsTo)-1], 1, 1) {

@@ -10,8 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// machine identifies this host by what limits this backend: the hardware threads
-// that Go may use, and memory.
+// machine identifies this host by the hardware threads that Go may use and by its memory.
 func machine() ep.Machine {
 	return ep.Machine{
 		Backend: "cpu",
@@ -23,7 +22,7 @@ func machine() ep.Machine {
 	}
 }
 
-// memory is the host's, in bytes, 0 where it is not known.
+// memory returns the host's memory in bytes, 0 if it is unknown.
 func memory() int64 {
 	var kib int64
 	if _, err := fmt.Sscanf(field("/proc/meminfo", "MemTotal", "0 kB"), "%d kB", &kib); err != nil {
@@ -32,7 +31,7 @@ func memory() int64 {
 	return kib << 10
 }
 
-// field reads "name: value" from a file of /proc.
+// field returns the value of "name: value" in a file of /proc, missing if there is none.
 func field(path, name, missing string) string {
 	f, err := os.Open(path)
 	if err != nil {

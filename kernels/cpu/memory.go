@@ -8,16 +8,16 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// sentinel in a count word means that nothing has arrived.
+// sentinel is the value of a count word before a count arrives.
 const sentinel = ^uint64(0)
 
-// sets is how many receive buffers a rank rotates through. A rank can be one call
-// ahead of another but not two, since each call waits for counts that the other sends
-// in the call before. With two sets it never writes what the other still reads.
+// sets is how many receive buffers a rank rotates through. A rank can be one call ahead of
+// another but not two, since each call waits for counts that the other sends in the call
+// before. So with two sets no rank overwrites a buffer that another still reads.
 const sets = 2
 
-// inbox receives what the dispatches of all ranks send: by expert and source, or
-// de-duplicated by source alone. Only what a config needs is allocated.
+// inbox is where the dispatches of all ranks write: by expert and source, or de-duplicated by
+// source alone. Its buffers are allocated when a config needs them.
 type inbox struct {
 	slots    []byte          // [local, sources, maxTokens, message]
 	counts   []atomic.Uint64 // [local, sources] rows an expert gets from a source
@@ -25,7 +25,7 @@ type inbox struct {
 	arrived  []atomic.Uint64 // [sources] de-duplicated messages
 }
 
-// returns receives what the combines of all ranks send back.
+// returns is where the combines of all ranks write rows back.
 type returns struct {
 	rows     []byte          // [maxTokens, topK, hidden] BF16
 	counts   []atomic.Uint64 // [local experts of the sender, sources]
@@ -33,8 +33,7 @@ type returns struct {
 	arrived  []atomic.Uint64 // [sources]
 }
 
-// rank is one rank's own memory. Other ranks write into inbox and returns, and
-// into nothing else.
+// rank is the memory of one rank. Other ranks write only into inbox and returns.
 type rank struct {
 	id      int
 	tokens  int
@@ -56,15 +55,14 @@ type rank struct {
 	localWeight []float32 // [maxRows, topK] and its weight
 	srcInfo     []int32   // [maxRows, 2]
 	blocks      []uint32  // [groups] NVFP4 scale offsets
-	y           []uint16  // [maxRows, hidden] what the experts made of out
+	y           []uint16  // [maxRows, hidden] results of the experts
 	combined    []uint16  // [tokens, hidden]
 
 	arrivals
 	progress
 }
 
-// arrivals describes the rows that dispatch received; combine reads it to return
-// them.
+// arrivals describes the rows that dispatch received, for combine to return them.
 type arrivals struct {
 	counts  []int64 // [local*sources] rows of each (expert, source)
 	rowsTo  []int   // [local*sources+1] rows before each pair, without padding
@@ -77,8 +75,8 @@ type arrivals struct {
 	msgWeight []float32 // [sources, maxTokens, topK]
 }
 
-// progress is what the workers of a rank share during one kernel; all of it
-// is zero between kernels.
+// progress holds the counters that the workers of a rank share during one kernel. All are
+// zero between kernels.
 type progress struct {
 	send, move atomic.Int64   // next unit to claim
 	sent       atomic.Int64   // workers that have sent everything

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// notifier lets workers that have polled for long sleep until any worker signals. A
-// sleeper is counted before it looks a last time, and a ringer reads the count
-// after its store, so that no signal is missed.
+// notifier lets workers that have polled for long sleep until any worker signals. No signal
+// is missed: a sleeper is counted before it checks its condition a last time, and a notifying
+// worker reads the count after its store.
 type notifier struct {
 	mu       sync.Mutex
 	cond     *sync.Cond
@@ -21,7 +21,7 @@ func newNotifier() *notifier {
 	return n
 }
 
-// ring wakes everybody. It costs one load when nobody sleeps.
+// notify wakes all sleepers. It costs one load if there are none.
 func (n *notifier) notify() {
 	if n.sleepers.Load() > 0 {
 		n.mu.Lock()
@@ -30,7 +30,7 @@ func (n *notifier) notify() {
 	}
 }
 
-// sleep returns after the next ring, at once when awake says so.
+// sleep returns after the next notify, or at once if awake returns true.
 func (n *notifier) sleep(awake func() bool) {
 	n.mu.Lock()
 	n.sleepers.Add(1)
@@ -41,8 +41,8 @@ func (n *notifier) sleep(awake func() bool) {
 	n.mu.Unlock()
 }
 
-// every rings at intervals until stop is called, so that sleepers look at
-// their deadlines.
+// notifyEvery calls notify at intervals until stop is called, so that sleepers check their
+// deadlines.
 func (n *notifier) notifyEvery(d time.Duration) (stop func()) {
 	ticker, done := time.NewTicker(d), make(chan struct{})
 	go func() {

@@ -10,9 +10,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// product is the work beside the calls of one rank: columns of the results of matrix
-// products in float32, or the copy of a buffer. It is walked in small pieces, round and
-// round, so that as much of it can be done as outlasts a call.
+// product is the product of one rank: matrix products in float32, or the copy of a buffer. It
+// is divided into small pieces and repeated without end, so that any amount of it can run
+// beside a call.
 type product struct {
 	of      ep.Product
 	groups  int       // whose factors are in memory
@@ -25,14 +25,14 @@ type product struct {
 	elapsed time.Duration
 }
 
-// pieceColumns are computed of one row in one piece; pieceBytes are copied in one.
+// A piece computes pieceColumns columns of one row, or copies pieceBytes bytes.
 const (
 	pieceColumns = 16
 	pieceBytes   = 64 << 10
 )
 
-// productBytes bounds the factors of a rank, and is the buffer of a copy. Of a larger
-// product as many groups are multiplied, again and again.
+// productBytes bounds the factors of a rank and is the size of a copy's buffer. A larger
+// product repeats the groups that fit.
 const productBytes = 32 << 20
 
 func newProduct(of ep.Product) *product {
@@ -53,10 +53,10 @@ func newProduct(of ep.Product) *product {
 	return p
 }
 
-// factor is a value of a factor: small whole numbers, so that sums are exact.
+// factor returns element i of a factor: a small whole number, so that sums are exact.
 func factor(i int) float32 { return float32(i%7 - 3) }
 
-// pieces of one pass over the product.
+// pieces returns the number of pieces of one pass over the product.
 func (p *product) pieces() int {
 	if p.of.Kind == ep.Copy {
 		return productBytes / pieceBytes
@@ -64,8 +64,8 @@ func (p *product) pieces() int {
 	return p.groups * p.of.M * ((p.of.N + pieceColumns - 1) / pieceColumns)
 }
 
-// work does n pieces, going on where the last call ended. It yields after each: a
-// worker that polls would else wait ten milliseconds for every look.
+// work does the next n pieces. It yields after each; otherwise a polling worker would wait
+// ten milliseconds for every poll.
 func (p *product) work(n int) {
 	for range n {
 		p.piece(p.next)
@@ -93,14 +93,14 @@ func (p *product) piece(i int) {
 	}
 }
 
-// amount describes n pieces, for a note: how many of how many, of which product.
+// amount describes n pieces in words.
 func (p *product) amount(n int) string {
 	return fmt.Sprintf("%d of %d pieces of %s on %d experts' factors", n, p.pieces(), p.of, max(p.groups, 1))
 }
 
-// startProducts lets every rank do n pieces of its product, in a goroutine each, from when start
-// is closed. The function that it returns waits for them all and gives the time at
-// which each rank ended.
+// startProducts makes every rank do n pieces of its product in a goroutine, once start is
+// closed, and counts them in done. The returned function waits for all ranks and returns the
+// time at which each ended.
 func startProducts(products []*product, start <-chan struct{}, n int, done []atomic.Int64) func() []time.Time {
 	ends := make([]time.Time, len(products))
 	var all sync.WaitGroup

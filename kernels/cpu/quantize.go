@@ -34,7 +34,7 @@ func quantize(l dtype.Encoding, x []uint16, payload, scales []byte) {
 	}
 }
 
-// largest is the largest magnitude of a group, as BF16 bits. Without the sign they
+// largest returns the largest magnitude of a group, as BF16 bits. Without the sign bit these
 // compare like integers.
 func largest(group []uint16) uint16 {
 	var m uint16
@@ -44,13 +44,13 @@ func largest(group []uint16) uint16 {
 	return m
 }
 
-// evenScale is the e8m0 scale that rounds the maximum at e2m1's mantissa.
+// evenScale returns the e8m0 scale of a group with maximum m, rounded at e2m1's mantissa.
 func evenScale(m float32) byte {
 	e := int((math.Float32bits(m)+1<<21)>>23&0xff) - 2
 	return byte(min(max(e, 0), 254))
 }
 
-// exponent is 2^(e-127), subnormal for e = 0.
+// exponent returns 2^(e-127), a subnormal number for e = 0.
 func exponent(e int) float32 {
 	if e <= 0 {
 		return math.Float32frombits(1 << 22)
@@ -58,8 +58,7 @@ func exponent(e int) float32 {
 	return math.Float32frombits(uint32(e) << 23)
 }
 
-// reciprocal is the factor of NVFP4 before rounding, 0 for a group whose scale is
-// 0.
+// reciprocal returns NVFP4's factor before rounding, 0 for a group whose scale is 0.
 func reciprocal(scale byte) float32 {
 	if scale == 0 {
 		return 0
@@ -142,7 +141,7 @@ func narrow(x float32) uint16 {
 	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
 
-// applyGain computes the row of an expert with this gain from a delivered token.
+// applyGain computes the row y of an expert with this gain from a delivered token.
 func applyGain(l dtype.Encoding, payload, scales []byte, gain float32, y []uint16) {
 	for c := range y {
 		var x float32

@@ -5,8 +5,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// placeScales stores one row's scales as the dtype lays them out: FP8 as
-// dtype.FP8Scale says, NVFP4 in tiles of 128 rows by 4 scales.
+// placeScales stores one row's scales in the dtype's layout: FP8 by dtype.FP8Scale, NVFP4 in
+// tiles of 128 rows by 4 scales.
 func (r *rank) placeScales(s *shape, group, row int, scales []byte) {
 	l := &s.encoding
 	switch l.DType {
@@ -24,8 +24,8 @@ func (r *rank) placeScales(s *shape, group, row int, scales []byte) {
 	}
 }
 
-// scaleRow is the offset of the first four NVFP4 scales of a row; the next four are
-// 512 bytes further on, and so forth.
+// scaleRow returns the offset of the first four NVFP4 scales of a row. Each next four lie 512
+// bytes further on.
 func (r *rank) scaleRow(s *shape, group, row int) int {
 	start := int(r.offsets[group])
 	block := start/dtype.ScaleBlockRows + int(r.blocks[group])
@@ -34,9 +34,8 @@ func (r *rank) scaleRow(s *shape, group, row int) int {
 	return (block+i/128)*columns*512 + i%32*16 + i%128/32*4
 }
 
-// clearScaleTail zeroes the NVFP4 scales between a group's last row and the end of
-// its last block. The shared expert's block may already hold rows, so that only the
-// rest of it is zeroed.
+// clearScaleTail zeroes the NVFP4 scales between a group's last row and the end of its last
+// block. With shared the block may already hold rows; otherwise the whole block is cleared.
 func (r *rank) clearScaleTail(s *shape, block, rows int, shared bool) {
 	if s.encoding.DType != ep.NVFP4 || rows%dtype.ScaleBlockRows == 0 {
 		return
@@ -54,8 +53,8 @@ func (r *rank) clearScaleTail(s *shape, block, rows int, shared bool) {
 	}
 }
 
-// placeShared puts one of this rank's own tokens into the shared expert's group. Its
-// row does not depend on any count.
+// placeShared copies one of this rank's own tokens to the shared expert's group. Its row does
+// not depend on any count.
 func (w *worker) placeShared(l launch, i, token int, payload []byte) {
 	s, r := &w.s.shape, w.r
 	l.write(r.out[i*s.encoding.Payload:][:s.encoding.Payload], payload[:s.encoding.Payload])
@@ -65,7 +64,7 @@ func (w *worker) placeShared(l launch, i, token int, payload []byte) {
 	r.srcInfo[2*i], r.srcInfo[2*i+1] = int32(token), -1
 }
 
-// scalesOf collects one row's scales from the output.
+// scalesOf copies one row's scales from the output to dst.
 func (r *rank) scalesOf(s *shape, group, row int, dst []byte) {
 	l := &s.encoding
 	for g := 0; g < l.Scales; g++ {

@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Session is one workload laid out over ranks.
+// Session holds the memory and workers of one workload.
 type Session struct {
 	shape
 	backend  *Backend
@@ -23,7 +23,7 @@ type Session struct {
 	workers  [][]*worker // [rank][id]
 	ready    map[string]bool
 	returned bool    // setUp has left rows for combine
-	beside   *beside // nil where nothing runs beside the calls
+	beside   *beside // nil without a product
 }
 
 func open(b *Backend, w *workloads.Workload) (*Session, error) {
@@ -56,8 +56,8 @@ func (s *Session) Close() error {
 	return s.arena.free()
 }
 
-// Prepare allocates what a candidate needs, starts its workers and touches
-// its memory by running it twice, once for each set of receive buffers.
+// Prepare allocates a candidate's buffers, starts its workers and touches its memory by
+// running it twice, once for each set of receive buffers.
 func (s *Session) Prepare(ctx context.Context, c ep.Config) error {
 	if s.ready[c.Key()] {
 		return nil
@@ -76,8 +76,8 @@ func (s *Session) Prepare(ctx context.Context, c ep.Config) error {
 	return nil
 }
 
-// program lists the stages of a config. It allocates the buffers of the config's
-// algorithms and runs the dispatch that a combine alone needs.
+// program returns the stages of a config. It allocates the buffers of the config's algorithms
+// and runs the dispatch that op combine needs.
 func (s *Session) program(ctx context.Context, c ep.Config) ([]stage, error) {
 	if s.Op == ep.Activation {
 		return activationStages(c), nil
@@ -109,8 +109,8 @@ func (s *Session) program(ctx context.Context, c ep.Config) ([]stage, error) {
 	return out, nil
 }
 
-// halves decodes a config into its dispatch and its combine, nil where it has
-// none.
+// halves decodes a config into its dispatch and its combine; one of them is nil unless the
+// op is pair.
 func (s *Session) halves(c ep.Config) (dispatch, combine *launch, err error) {
 	if s.Op != ep.Pair {
 		l := decode(c)
@@ -127,9 +127,8 @@ func (s *Session) halves(c ep.Config) (dispatch, combine *launch, err error) {
 	return &d, &k, nil
 }
 
-// setUp runs the dispatch that a combine alone needs before it, and the experts
-// on what it delivered. It de-duplicates, since what that leaves serves every
-// algorithm of combine.
+// setUp runs the dispatch and the experts that op combine needs before it. The dispatch
+// de-duplicates, because its output then serves every algorithm of combine.
 func (s *Session) setUp(ctx context.Context) error {
 	if s.returned {
 		return nil
@@ -146,7 +145,7 @@ func (s *Session) setUp(ctx context.Context) error {
 	return err
 }
 
-// Run times rounds. Every rank's clock starts when the last rank is ready.
+// Run times rounds. A round starts on every rank when the last rank is ready.
 func (s *Session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	if !s.ready[c.Key()] {
 		return kernels.Rounds{}, fmt.Errorf("cpu: config %s is not prepared", c.Key())
@@ -168,14 +167,14 @@ func (s *Session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 	return kernels.Rounds{Clock: "wall", Fold: spec.Fold, Seconds: j.seconds()}, nil
 }
 
-// start runs a program on all ranks and waits for its end. Whatever happens,
-// the session can run another one afterwards.
+// start runs a program on all ranks and waits for its end. The session can run another one
+// afterwards, even after an error.
 func (s *Session) start(ctx context.Context, program []stage, spec kernels.RunSpec, f fault) (*job, error) {
 	return s.startWith(ctx, program, spec, f, func(*job) {}, func() {})
 }
 
-// startWith is start with something done to the job before it begins, and something
-// as soon as its workers have ended.
+// startWith works like start. It calls before with the job before it begins, and after as soon
+// as its workers have ended.
 func (s *Session) startWith(ctx context.Context, program []stage, spec kernels.RunSpec, f fault, before func(*job), after func()) (*job, error) {
 	j := newJob(program, s.Ranks, spec, s.backend.deadline)
 	j.fault = f
@@ -191,7 +190,7 @@ func (s *Session) startWith(ctx context.Context, program []stage, spec kernels.R
 	}
 	j.done.Wait()
 	after()
-	j.begin() // what waits for the start of a job that failed before it
+	j.begin() // releases waiters if the job failed before its first round
 	left := 0
 	for _, r := range s.ranks {
 		left += r.rearm()
@@ -210,7 +209,7 @@ func (s *Session) startWith(ctx context.Context, program []stage, spec kernels.R
 	return j, nil
 }
 
-// startWorkers sees to it that every rank has at least blocks workers.
+// startWorkers starts workers until every rank has at least blocks of them.
 func (s *Session) startWorkers(blocks int) {
 	for i, r := range s.ranks {
 		for len(s.workers[i]) < blocks {
@@ -221,8 +220,8 @@ func (s *Session) startWorkers(blocks int) {
 	}
 }
 
-// actAsExperts is the stage that stands in for the experts: it computes y from
-// what dispatch delivered.
+// actAsExperts is the body of the stage that replaces the experts: it computes y from the
+// delivered rows.
 func (w *worker) actAsExperts(l launch, _ int) bool {
 	s, r := &w.s.shape, w.r
 	scales := make([]byte, s.encoding.Scales*s.encoding.ScaleBytes)

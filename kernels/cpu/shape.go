@@ -14,8 +14,8 @@ type shape struct {
 	sources  int  // ranks that send to one rank
 	groups   int  // row groups of the output
 	maxRows  int  // row capacity of the output
-	room     int  // rows that each group has a place for, 0 where groups follow each other
-	byRank   bool // a token comes once to a rank
+	room     int  // fixed rows of each group, 0 if groups follow each other
+	byRank   bool // a rank receives a token once
 	rowBytes int  // of a combine message
 }
 

@@ -8,9 +8,9 @@ import (
 
 type span struct{ start, count int }
 
-// claim gives a worker units of work until none is left: a tile of rows, and
-// one chunk of their columns. next is the unit that the rank's workers claim
-// next; width and step are those of the columns, in whatever the caller counts.
+// claim iterates over the units of work that a worker claims until none is left: a tile of
+// rows and one chunk of their columns. next counts the units that the rank's workers have
+// claimed. width is the number of columns and step that of a chunk, in the caller's unit.
 func (l launch) claim(next *atomic.Int64, rows, width, step int) iter.Seq2[span, span] {
 	chunks := max((width+step-1)/step, 1)
 	units := (rows + l.tile - 1) / l.tile * chunks
@@ -24,7 +24,7 @@ func (l launch) claim(next *atomic.Int64, rows, width, step int) iter.Seq2[span,
 	}
 }
 
-// claimRows is claim for units that take whole rows.
+// claimRows iterates over claimed rows without dividing their columns.
 func (l launch) claimRows(next *atomic.Int64, rows int) iter.Seq[int] {
 	return func(yield func(row int) bool) {
 		for tile := range l.claim(next, rows, 1, 1) {
@@ -37,9 +37,8 @@ func (l launch) claimRows(next *atomic.Int64, rows int) iter.Seq[int] {
 	}
 }
 
-// segments goes through rows that lie in segments, with the segment of each
-// and the row's place in it. starts[i] is the first row of segment i; the last
-// entry is the number of rows.
+// segments iterates over rows, with the segment of each and its place in the segment.
+// starts[i] is the first row of segment i; the last entry is the number of rows.
 func segments(starts []int, rows span) iter.Seq2[int, int] {
 	return func(yield func(segment, place int) bool) {
 		segment, _ := slices.BinarySearch(starts, rows.start+1)

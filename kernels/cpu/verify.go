@@ -13,17 +13,17 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// poison fills memory before a verified call. As BF16 it is a large negative
-// number, which shows in every sum.
+// poison is the byte that fills memory before a verified call. As BF16 it is a large negative
+// number, which changes every sum.
 const poison = 0xd5
 
-// verifyBytes is how much of each rank's output one Verify compares with the
-// oracle; of larger outputs it draws a sample of rows.
+// verifyBytes is how much of each rank's output one Verify compares with the oracle. It
+// samples the rows of larger outputs.
 const verifyBytes = 8 << 20
 
-// Verify runs a candidate once from poisoned buffers. Dispatch must deliver
-// the oracle's bytes in every dtype, direct combine the bits of the in-order sum,
-// de-duplicating combine values within the oracle's bound.
+// Verify runs a candidate once from poisoned buffers. Dispatch must deliver the oracle's bytes
+// in every dtype. A direct combine must return the bits of the in-order sum, a de-duplicating
+// combine values within the oracle's bound.
 func (s *Session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, error) {
 	stop := s.beside.background()
 	err := s.runPoisoned(ctx, c)
@@ -57,8 +57,8 @@ func (s *Session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, 
 	return v, ctx.Err()
 }
 
-// runPoisoned runs a candidate once from poisoned buffers; for combine and pair the
-// experts act in between.
+// runPoisoned runs a candidate once from poisoned buffers. For combine and pair it runs the
+// experts in between.
 func (s *Session) runPoisoned(ctx context.Context, c ep.Config) error {
 	if err := s.Prepare(ctx, c); err != nil {
 		return err
@@ -94,8 +94,8 @@ func (s *Session) runPoisoned(ctx context.Context, c ep.Config) error {
 	return err
 }
 
-// arrivalsOf counts the rows of each (expert, source) of a rank. It counts them in
-// the routing, since a candidate's own counts may be wrong.
+// arrivalsOf counts the rows of each (expert, source) of a rank in the routing, because a
+// candidate's own counts may be wrong.
 func (s *Session) arrivalsOf(r *rank) []int {
 	counts := make([]int, s.local*s.sources)
 	for source := range s.sources {
@@ -109,8 +109,8 @@ func (s *Session) arrivalsOf(r *rank) []int {
 	return counts
 }
 
-// poison overwrites everything that a call reads or writes, receive slots
-// included: what an earlier call left there would look right.
+// poison overwrites all memory that a call writes, receive slots included, where the rows of
+// an earlier call would look correct.
 func (r *rank) poison(s shape, arrivals []int) {
 	for i := range sets {
 		in, back := &r.inbox[i], &r.returns[i]
@@ -140,7 +140,7 @@ func (r *rank) poison(s shape, arrivals []int) {
 	}
 }
 
-// written are the rows that a call may write.
+// written returns the rows that a call may write.
 func written(s shape, shared int, arrivals []int) []span {
 	if s.byRank {
 		return []span{{0, s.maxRows}}
@@ -173,7 +173,7 @@ func (s *Session) checkDispatch(r *rank) kernels.Comparison {
 	return s.oracle.CheckDispatch(r.id, s.delivered(r), ref.Compare{MaxRows: sample(s.encoding.Payload)})
 }
 
-// delivered is what dispatch left on a rank.
+// delivered returns the output of dispatch on a rank.
 func (s *Session) delivered(r *rank) ref.Output {
 	out := ref.Output{
 		RowOffsets: r.offsets, ExpertIDs: r.ids, SrcInfo: r.srcInfo,
@@ -187,12 +187,12 @@ func (s *Session) delivered(r *rank) ref.Output {
 	return out
 }
 
-// Probe implements worker.Prober: one output row of the last Verify, as hidden BF16
-// values. With k = -1 it is the combined row of a token, otherwise what the expert
-// at top-k position k of that token received.
+// Probe implements worker.Prober: it returns one output row of the last Verify, as [hidden]
+// BF16 values. With k = -1 it is the combined row of a token, otherwise the row that the
+// expert at top-k position k of that token received.
 func (s *Session) Probe(rank, token, k int) ([]uint16, error) {
 	if s.Op == ep.Activation {
-		return nil, fmt.Errorf("probe: the rows of op activation belong to no token")
+		return nil, fmt.Errorf("probe: op activation has no rows of tokens; probe dispatch, combine or pair")
 	}
 	if k < 0 {
 		return s.ranks[rank].combined[token*s.Hidden : (token+1)*s.Hidden], nil
@@ -209,11 +209,11 @@ func (s *Session) checkCombine(r *rank, dedup bool) kernels.Comparison {
 	return s.oracle.CheckCombine(r.id, token, c)
 }
 
-// sample is how many rows make up verifyBytes.
+// sample returns how many rows make up verifyBytes, at least 16.
 func sample(rowBytes int) int { return max(verifyBytes/rowBytes, 16) }
 
-// Digest hashes the combined tokens of all ranks, or what an activation wrote, after a run from poisoned buffers,
-// so that runs can be compared bit by bit.
+// Digest runs a candidate from poisoned buffers and returns a hash of the combined tokens of
+// all ranks, or of an activation's output, so that runs can be compared bit by bit.
 func (s *Session) Digest(ctx context.Context, c ep.Config) (string, error) {
 	if err := s.runPoisoned(ctx, c); err != nil {
 		return "", err

@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// worker is one block of one rank: a goroutine that lives as long as its
-// session and runs the jobs it is sent.
+// worker is one block of one rank: a goroutine that lives as long as its session and runs
+// the jobs that it receives.
 type worker struct {
 	s    *Session
 	r    *rank
@@ -20,15 +20,14 @@ type worker struct {
 	work chan *job
 	job  *job
 
-	message    []byte     // a message being composed
-	targets    [][]byte   // slots that the message goes to
-	rows       [][]uint16 // rows being summed
+	message    []byte     // the message being composed
+	targets    [][]byte   // the receive slots for it
+	rows       [][]uint16 // the rows being summed
 	weights    []float32
 	sentBefore tokenCounter
 }
 
-// job is a number of rounds of one program, run by the first blocks workers
-// of every rank.
+// job is a number of rounds of one program. The first blocks workers of every rank run it.
 type job struct {
 	program  []stage
 	blocks   int
@@ -49,14 +48,15 @@ type job struct {
 	once   sync.Once
 }
 
-// stage is one kernel launch: its body runs on launch.blocks workers of a
-// rank and ends before the rank's next stage begins.
+// stage is one kernel launch: its body runs on launch.blocks workers of a rank and ends
+// before the rank's next stage begins.
 type stage struct {
 	launch launch
-	body   func(w *worker, l launch, set int) bool // false: the job has failed
+	body   func(w *worker, l launch, set int) bool // returns false if the job has failed
 }
 
-// stages is the program of one op: one launch that sends and then waits, or two.
+// stages returns the program of one op: one launch that sends and then waits, or one launch
+// for each.
 func stages(l launch, async, wait func(*worker, launch, int) bool) []stage {
 	if l.split {
 		return []stage{{l, async}, {l, wait}}
@@ -88,7 +88,7 @@ func newJob(program []stage, ranks int, spec kernels.RunSpec, deadline time.Dura
 	return j
 }
 
-// begin lets what waits for the first round go on.
+// begin closes begun, for goroutines that wait for the first round.
 func (j *job) begin() {
 	j.once.Do(func() {
 		if j.begun != nil {
@@ -97,7 +97,7 @@ func (j *job) begin() {
 	})
 }
 
-// seconds of one call, by round and rank.
+// seconds returns the seconds of one call, by round and rank.
 func (j *job) seconds() [][]float64 {
 	out := make([][]float64, j.rounds)
 	for i, ends := range j.ends {
@@ -108,7 +108,7 @@ func (j *job) seconds() [][]float64 {
 	return out
 }
 
-// fail ends the job; the first reason stays.
+// fail ends the job with a failure. The first one stays.
 func (j *job) fail(f *kernels.Failure) {
 	j.failed.CompareAndSwap(nil, f)
 	j.end()
@@ -127,7 +127,7 @@ func (w *worker) loop() {
 	}
 }
 
-// hasFault reports whether this worker has a built-in fault: rank 0 has them.
+// hasFault reports whether this worker has the injected fault f. Only rank 0 has faults.
 func (w *worker) hasFault(f fault) bool { return w.job.fault == f && w.r.id == 0 }
 
 func (w *worker) run(j *job) {
@@ -153,7 +153,7 @@ func (w *worker) run(j *job) {
 // call runs the program once.
 func (w *worker) call(set int) bool {
 	if w.hasFault(panicking) {
-		panic("drill")
+		panic("injected fault")
 	}
 	for _, st := range w.job.program {
 		if w.id < st.launch.blocks && !st.body(w, st.launch, set) {
@@ -178,8 +178,8 @@ type barrier struct {
 	generation atomic.Int64
 }
 
-// meet waits at a barrier until all have come; the last one to come calls last
-// before the others go on.
+// meet waits at a barrier until all workers are there. The last one calls last before the
+// others continue.
 func (w *worker) meet(b *barrier, phase string, last func()) bool {
 	g := b.generation.Load()
 	if b.waiting.Add(1) == b.n {
@@ -194,15 +194,15 @@ func (w *worker) meet(b *barrier, phase string, last func()) bool {
 	}, 2)
 }
 
-// polls is how often a worker looks before it sleeps: for some 50 us, longer than a
-// signal takes between two ranks that both run.
+// polls is how often a worker checks a condition before it sleeps. That takes some 50 us,
+// longer than a signal between two running ranks.
 const polls = 256
 
-// await polls until ready. There are fewer cores than workers, so that every miss
-// yields, and after some misses the worker sleeps until the next signal. After
-// patience deadlines it fails the job with what hang returns. Waits for other
-// ranks have a patience of 1 and waits for the own rank 2, so that the failure
-// names the cause and not its consequence.
+// await polls until ready returns true. There are more workers than cores, so it yields after
+// every miss, and sleeps until the next signal after some misses. After patience deadlines it
+// fails the job with the failure that hang returns. Waits for other ranks have a patience of
+// 1 and waits for the worker's own rank 2, so that the failure names the cause and not its
+// consequence.
 func (w *worker) await(ready func() bool, hang func() *kernels.Failure, patience int) bool {
 	for range polls {
 		if ready() {
@@ -224,15 +224,14 @@ func (w *worker) await(ready func() bool, hang func() *kernels.Failure, patience
 	return true
 }
 
-// announce lets waiting workers of the own rank go on.
+// announce lets the waiting workers of this rank continue.
 func (w *worker) announce() {
 	w.r.ready.Store(true)
 	w.job.notifier.notify()
 }
 
-// awaitCount polls a count word that another rank signals, takes the count and sets the
-// word back. expert is the expert that the count is for, -1 where the source sends
-// one count only.
+// awaitCount polls a count word that another rank signals, returns the count and resets the
+// word. The count is for expert, or for all experts if that is -1.
 func (w *worker) awaitCount(word *atomic.Uint64, phase string, expert, source int) (int64, bool) {
 	var got uint64
 	ok := w.await(func() bool { got = word.Load(); return got != sentinel }, func() *kernels.Failure {
@@ -248,8 +247,8 @@ func (w *worker) awaitCount(word *atomic.Uint64, phase string, expert, source in
 	return int64(got), ok
 }
 
-// wait is the second half of an op: some workers poll for counts, and those
-// that do not only wait do the work once all counts are there.
+// wait runs the second half of an op: some workers poll for counts, and the workers from
+// l.waitBlocks on do the work once all counts are there.
 func (w *worker) wait(l launch, set int, phase string, poll func(*worker, launch, int) bool, work func(*worker, launch, int)) bool {
 	if w.id < l.pollers() && !poll(w, l, set) {
 		return false

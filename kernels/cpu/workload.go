@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// checkWorkload refuses a workload that would write outside a buffer or not fit
-// into memory.
+// checkWorkload refuses a workload that would write outside a buffer or does not fit into
+// memory.
 func checkWorkload(m ep.Machine, w *workloads.Workload) error {
 	p := w.Problem
 	if err := p.Validate(); err != nil {
@@ -34,9 +34,8 @@ func checkWorkload(m ep.Machine, w *workloads.Workload) error {
 	return nil
 }
 
-// residentBytes estimates the memory that a session touches: every row in each of
-// two receive sets, in the output, in the experts' rows, and in each of two sets on
-// its way back.
+// residentBytes estimates the memory that a session touches. Every row lies in two receive
+// sets, in the output, in the experts' rows, and in two sets on the way back.
 func residentBytes(w *workloads.Workload) int64 {
 	if w.Problem.Op == ep.Activation {
 		return int64(w.Problem.Ranks) * w.BytesActivation()
@@ -58,7 +57,7 @@ func residentBytes(w *workloads.Workload) int64 {
 	return rows*perRow + tokens*int64(3*s.rowBytes)
 }
 
-// emptyRounds runs a program that does nothing.
+// emptyRounds times rounds of a program that does nothing.
 func emptyRounds(ctx context.Context, b *Backend) (map[string]float64, error) {
 	p := ep.Problem{Op: ep.Dispatch, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 8, Experts: 2, TopK: 1,
 		MaxTokens: 1, Dispatch: ep.BF16, Combine: ep.BF16}

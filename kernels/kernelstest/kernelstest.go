@@ -1,5 +1,4 @@
-// Package kernelstest is the conformance suite as a test that every backend must
-// pass.
+// Package kernelstest runs the conformance suite as a test that every backend must pass.
 package kernelstest
 
 import (
@@ -31,8 +30,8 @@ type Options struct {
 	Configs int // most configs of a kernel in a case, 0 for the level's own
 }
 
-// TestBackend checks a backend's declarations, its refusals, that it obeys
-// cancellation, and its answers over the conformance matrix.
+// TestBackend checks a backend's declarations, its refusals, its cancellation, and its
+// outputs over the conformance matrix.
 func TestBackend(t *testing.T, open func() (kernels.Backend, error), o Options) {
 	b, err := open()
 	if err != nil {
@@ -74,7 +73,7 @@ func level(t *testing.T) conform.Level {
 	}
 }
 
-// Part returns the part of a test's cases that PartVariable names, all where it is unset.
+// Part returns the part of a test's cases that PartVariable names, all if it is unset.
 func Part[T any](t *testing.T, cases []T) []T {
 	t.Helper()
 	part := os.Getenv(PartVariable)
@@ -88,7 +87,7 @@ func Part[T any](t *testing.T, cases []T) []T {
 	return mine
 }
 
-// short keeps axes small enough for the race detector to run in seconds.
+// short returns axes that are small enough for the race detector to run in seconds.
 func short(a conform.Axes) conform.Axes {
 	small := func(values []int, most int) []int {
 		return slices.DeleteFunc(slices.Clone(values), func(v int) bool { return v > most })
@@ -119,7 +118,7 @@ func matrix(t *testing.T, b kernels.Backend, cases []conform.Case) {
 	t.Logf("%d cases, %d configs, %d rows compared", len(cases), configs, rows)
 }
 
-// declarations checks what a tuner relies on before anything runs.
+// declarations checks the declarations of kernels that a tuner relies on.
 func declarations(t *testing.T, b kernels.Backend, p ep.Problem) {
 	m := b.Machine()
 	if m.Backend == "" || m.Key() != b.Machine().Key() {
@@ -150,7 +149,7 @@ func declarations(t *testing.T, b kernels.Backend, p ep.Problem) {
 	}
 }
 
-// refusals: an illegal candidate is a Failure and leaves the session usable.
+// refusals checks that an illegal candidate is a Failure and leaves the session usable.
 func refusals(t *testing.T, b kernels.Backend, cases []conform.Case) {
 	s, c := openFirst(t, b, cases)
 	defer closeSession(t, s)
@@ -175,7 +174,7 @@ func refusals(t *testing.T, b kernels.Backend, cases []conform.Case) {
 	}
 }
 
-// cancelled: a cancelled context ends a call with the context's error.
+// cancelled checks that a cancelled context ends a call with the context's error.
 func cancelled(t *testing.T, b kernels.Backend, cases []conform.Case) {
 	s, c := openFirst(t, b, cases)
 	defer closeSession(t, s)

@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Backend answers with predictions where others measure. Its machine is
-// ep.Predicted, which tables and run directories refuse.
+// Backend returns predictions in place of measurements. Its machine is ep.Predicted, which
+// tables and run directories refuse.
 type Backend struct {
 	model *Model
 	path  string
@@ -19,14 +19,14 @@ type Backend struct {
 // Open reads a fitted file.
 func Open(path string) (*Backend, error) {
 	if path == "" {
-		return nil, fmt.Errorf("write model:FILE, with a file of epbench model fit")
+		return nil, fmt.Errorf("model: no file; write model:FILE with a file that epbench model fit made")
 	}
 	f, err := Load(path)
 	if err != nil {
 		return nil, err
 	}
 	if len(f.Families) == 0 {
-		return nil, fmt.Errorf("%s has links and no fit; epbench model fit RUN... -o FILE makes one", path)
+		return nil, fmt.Errorf("%s has links but no fit; epbench model fit RUN... -o FILE makes one", path)
 	}
 	m, err := New(f, "", "")
 	if err != nil {
@@ -40,7 +40,7 @@ func (b *Backend) Machine() ep.Machine {
 	return ep.Machine{Backend: ep.Predicted, Name: "predicted by " + b.path, SMs: b.model.File.SMs, Link: b.model.Host.Name + "+" + b.model.Network.Name}
 }
 
-// Kernels implements kernels.Backend: one without parameters for each op.
+// Kernels implements kernels.Backend. Each op has one kernel without parameters.
 func (b *Backend) Kernels() []kernels.Kernel {
 	var out []kernels.Kernel
 	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
@@ -51,7 +51,7 @@ func (b *Backend) Kernels() []kernels.Kernel {
 
 func (b *Backend) check(_ ep.Machine, p ep.Problem, _ ep.Config) error {
 	if p.SkipA2A || p.SharedExpert {
-		return fmt.Errorf("skip-a2a, shared-expert: no run with them was recorded to predict from")
+		return fmt.Errorf("skip-a2a, shared-expert: the model has no fit for them; leave both out")
 	}
 	_, err := b.model.File.Family(b.model.Design, p)
 	return err
@@ -74,13 +74,13 @@ type session struct {
 	counts  []Traffic
 }
 
-// Clock is what the seconds of a prediction are called.
+// Clock is the name of the clock of predictions.
 const Clock = ep.Predicted
 
 func (s *session) Prepare(context.Context, ep.Config) error { return nil }
 
-// Run repeats the prediction for each round. Only the slowest rank is predicted, so all
-// ranks have its time.
+// Run returns the prediction for each round. The model predicts only the slowest rank, so all
+// ranks get its time.
 func (s *session) Run(_ context.Context, _ ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	q, err := s.model.Predict(s.problem, s.shape, s.counts)
 	if err != nil {
@@ -97,7 +97,7 @@ func (s *session) Run(_ context.Context, _ ep.Config, spec kernels.RunSpec) (ker
 	return out, nil
 }
 
-// Verify compares nothing: nothing ran.
+// Verify compares nothing, because nothing ran.
 func (s *session) Verify(context.Context, ep.Config) (kernels.Comparison, error) {
 	return kernels.Comparison{}, nil
 }

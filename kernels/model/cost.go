@@ -7,15 +7,15 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Coefficients are the costs that were fitted. With them and the counts of the busiest
-// rank the seconds of a call inside one host are
+// Coefficients holds the fitted costs. The time of a call inside one host is
 //
 //	(fixed^p + stream^p)^(1/p), p = 1 + sharpness
 //
-// where fixed grows with local experts and with each doubling of the host's ranks, and
-// stream is the time of what moves: bytes over the link at its share of the link's
-// speed, rows and bytes of the expert's rows, and the rank's own tokens, or what the
-// SMs can move where that is more. Microseconds, and megabytes of 10^6.
+// for the counts of the busiest rank. fixed grows with the local experts and with each
+// doubling of the host's ranks. stream is the time of the data: bytes over the link at a share
+// of the link's bandwidth, number and bytes of the experts' rows, and the rank's own tokens;
+// or the time that the SMs need to move it, if that is longer. Units are microseconds and
+// megabytes of 10^6 bytes.
 type Coefficients struct {
 	Fixed     float64 `yaml:"fixed_us"`
 	Expert    float64 `yaml:"us_per_local_expert"`
@@ -32,7 +32,7 @@ func (c *Coefficients) list() []*float64 {
 	return []*float64{&c.Fixed, &c.Expert, &c.Doubling, &c.LinkShare, &c.Local, &c.Own, &c.Row, &c.SM, &c.Sharpness}
 }
 
-// Vector is the coefficients in the order of their fields, for an optimiser.
+// Vector returns the coefficients in the order of their fields, for an optimizer.
 func (c Coefficients) Vector() []float64 {
 	var out []float64
 	for _, v := range c.list() {
@@ -41,7 +41,7 @@ func (c Coefficients) Vector() []float64 {
 	return out
 }
 
-// FromVector is the coefficients of a Vector.
+// FromVector undoes Vector.
 func FromVector(x []float64) Coefficients {
 	var c Coefficients
 	for i, v := range c.list() {
@@ -50,7 +50,7 @@ func FromVector(x []float64) Coefficients {
 	return c
 }
 
-// Call is what the busiest rank does in one call. Sizes are in bytes.
+// Call holds the amounts of work of the busiest rank in one call. Sizes are in bytes.
 type Call struct {
 	Host         float64 // over the link inside the host
 	Network      float64 // over the network
@@ -64,7 +64,7 @@ type Call struct {
 	Forwards     int // inside the other host
 }
 
-// NewCall sizes the messages of a dispatch, or of a combine, under a transport.
+// NewCall returns the amounts of work of a dispatch or a combine under a transport.
 func NewCall(op ep.Op, p ep.Problem, s Shape, t Transport, n Traffic, sms int) Call {
 	bytes := float64(workloads.MessageBytes(p.Dispatch, p.Hidden, p.TopK))
 	if op == ep.Combine {
@@ -84,14 +84,14 @@ func NewCall(op ep.Op, p ep.Problem, s Shape, t Transport, n Traffic, sms int) C
 	return c
 }
 
-// Then is a pair: a dispatch and the combine after it.
+// Then returns the amounts of a pair: a dispatch and the combine after it.
 func (c Call) Then(d Call) Call {
 	c.Host, c.Network, c.Rows, c.Expert = c.Host+d.Host, c.Network+d.Network, c.Rows+d.Rows, c.Expert+d.Expert
 	c.Hops, c.Forwards = c.Hops+d.Hops, c.Forwards+d.Forwards
 	return c
 }
 
-// Limit says what decides a predicted time.
+// Limit names the largest part of a predicted time.
 type Limit string
 
 const (
@@ -103,7 +103,7 @@ const (
 	LimitNetwork Limit = "network bytes"
 )
 
-// Prediction is a predicted time and what it is made of, in seconds.
+// Prediction is a predicted time with its parts, in seconds.
 type Prediction struct {
 	Seconds   float64
 	Limit     Limit // the largest part
@@ -116,9 +116,9 @@ type Prediction struct {
 	Network   float64
 }
 
-// Predict is the time of a call. Bytes over the network and what happens inside a
-// host overlap; latencies do not. The network has no coefficient of its own, because
-// no run over one was recorded: its bytes take the time of the link fact.
+// Predict returns the time of a call. Transfers over the network and inside a host overlap;
+// latencies do not. The network has no coefficient of its own, because no run over one was
+// recorded: its bytes take the time that the link's bandwidth gives.
 func Predict(c Coefficients, call Call, host, net Link) Prediction {
 	p := Prediction{
 		Fixed: c.Fixed + c.Expert*call.LocalExperts + c.Doubling*math.Log2(call.HostRanks),
@@ -136,7 +136,7 @@ func Predict(c Coefficients, call Call, host, net Link) Prediction {
 	return p.inSeconds()
 }
 
-// norm is the p-norm of two parts: their sum for p of 1, the larger for a large p.
+// norm returns the p-norm of two parts: their sum for p = 1, about the larger for a large p.
 func norm(p, a, b float64) float64 {
 	big := max(a, b)
 	if big <= 0 {
@@ -145,7 +145,7 @@ func norm(p, a, b float64) float64 {
 	return big * math.Pow(math.Pow(a/big, p)+math.Pow(b/big, p), 1/p)
 }
 
-// limit names the largest part.
+// limit sets Limit to the largest part.
 func (p *Prediction) limit() {
 	most := -1.0
 	for _, part := range []struct {

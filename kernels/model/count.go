@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Shape is what Count counts. Unlike an ep.Problem it may have more ranks than
-// experts, or a number of ranks that does not divide them.
+// Shape is the input of Count. Unlike an ep.Problem it may have more ranks than experts, or a
+// number of ranks that does not divide them.
 type Shape struct {
 	Ranks   int
 	PerHost int // ranks of one host; it divides Ranks
@@ -18,7 +18,7 @@ type Shape struct {
 	Tokens  int // of each rank
 }
 
-// MaxRanks is the most ranks that are counted.
+// MaxRanks is the most ranks of a Shape.
 const MaxRanks = 2048
 
 // Transport says how copies of a token travel.
@@ -27,17 +27,17 @@ type Transport string
 const (
 	Select  Transport = "select" // a message to each selected expert
 	PerRank Transport = "rank"   // a message to each distinct rank
-	PerHost Transport = "host"   // a message to each distinct host, to the rank of the same place there, which forwards it inside the host
+	PerHost Transport = "host"   // a message to each distinct host: the rank with the sender's index there forwards it inside the host
 )
 
-// Transports lists them.
+// Transports lists every transport.
 func Transports() []Transport { return []Transport{Select, PerRank, PerHost} }
 
-// Index is the transport's place in Transports, -1 of an unknown one.
+// Index returns the transport's index in Transports, -1 for an unknown one.
 func (t Transport) Index() int { return slices.Index(Transports(), t) }
 
-// Choices are the transports that an op may use. A combine of full precision sends
-// every selection: a sum that travels would have to be rounded.
+// Choices returns the transports that an op may use. A combine of full precision sends every
+// selection, because a partial sum would have to be rounded before it travels.
 func Choices(op ep.Op, precision ep.Precision) []Transport {
 	if op == ep.Combine && precision == ep.Full {
 		return []Transport{Select}
@@ -45,24 +45,23 @@ func Choices(op ep.Op, precision ep.Precision) []Transport {
 	return []Transport{PerRank, PerHost}
 }
 
-// Traffic counts messages of one dispatch; a combine sends them the other way. Each
-// count is of the rank that has most, of what it sends or of what it receives,
-// whichever is more: a link moves both ways at once.
+// Traffic counts the messages of one dispatch; a combine sends them the other way. Each count
+// is that of the busiest rank: the larger of what it sends and receives, since a link moves
+// both ways at once.
 type Traffic struct {
 	Host    float64 // messages between ranks of one host
 	Network float64 // messages between hosts
 	Rows    float64 // rows of the fullest rank's experts, one a selection
-	Places  float64 // of a token, on average: selections, distinct ranks, or distinct hosts, the source's own among them
-	Drawn   int     // tokens of each rank that were drawn; fewer than Shape.Tokens where the counts were scaled up
+	Places  float64 // mean destinations of a token: selections, distinct ranks or distinct hosts, including the source's own
+	Drawn   int     // tokens drawn for each rank; fewer than Shape.Tokens if the counts were scaled up
 }
 
-// maxDrawn bounds the selections that Count draws: 128 MiB. Above it fewer tokens a
-// rank are drawn and the counts scaled, so that 2,048 ranks of any token count fit.
-// The busiest rank then seems busier than it is by the noise of the smaller draw:
-// each rank of 2,048 still gets some 8,000 rows, whose noise is about 1 %.
+// maxDrawn bounds the selections that Count draws, to 128 MiB. Above it, Count draws fewer
+// tokens for each rank and scales the counts. The noise of the smaller draw makes the busiest
+// rank look busier: each of 2,048 ranks still gets some 8,000 rows, with a noise of about 1 %.
 const maxDrawn = 1 << 24
 
-// Validate names the field, the bound and the way out.
+// Validate checks every field against its bound. The error names the field and the bound.
 func (s Shape) Validate() error {
 	for _, f := range []struct {
 		name     string
@@ -82,12 +81,12 @@ func (s Shape) Validate() error {
 	return nil
 }
 
-// Count draws a routing and counts its messages under each transport, in the order
-// of Transports. Memory is bounded: no matrix of ranks is made.
+// Count draws a routing and counts its messages under each transport, in the order of
+// Transports. It needs no matrix of ranks, so its memory is bounded.
 //
-// Where experts do not divide by the ranks each rank holds the same number of
-// experts, rounded up: experts have replicas, as many as there are places, and the
-// tokens of an expert go to its replicas in turn.
+// If the experts do not divide by the ranks, each rank holds the same number of experts,
+// rounded up. The spare places hold replicas, and the tokens of an expert go to its replicas
+// in turn.
 func Count(s Shape, d workloads.Distribution, seed uint64) ([]Traffic, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -99,14 +98,14 @@ func Count(s Shape, d workloads.Distribution, seed uint64) ([]Traffic, error) {
 	return countDrawn(s, w), nil
 }
 
-// Counted counts the messages of a workload that is drawn already.
+// Counted counts the messages of a drawn workload.
 func Counted(w *workloads.Workload) []Traffic {
 	p := w.Problem
 	return countDrawn(Shape{Ranks: p.Ranks, PerHost: p.Ranks / p.Nodes, Experts: p.Experts, TopK: p.TopK, Tokens: p.Tokens}, w)
 }
 
-// draw makes a workload of all ranks' tokens. Its ranks may be fewer: a workload's
-// ranks divide its experts.
+// draw draws a workload with all ranks' tokens. It may have fewer ranks than s, because the
+// ranks of a workload divide its experts.
 func (s Shape) draw(d workloads.Distribution, seed uint64) (*workloads.Workload, error) {
 	ranks := gcd(s.Experts, s.Ranks)
 	each := s.Ranks / ranks
@@ -145,8 +144,8 @@ func countDrawn(s Shape, w *workloads.Workload) []Traffic {
 	return out
 }
 
-// eachToken calls visit for every token: the ranks of a workload with fewer ranks than
-// the shape stand for several ranks each.
+// eachToken calls visit for every token. A rank of a workload with fewer ranks than the shape
+// stands for several ranks.
 func eachToken(s Shape, w *workloads.Workload, visit func(source, token int, experts []int32)) {
 	each, k := s.Ranks/w.Problem.Ranks, w.Problem.TopK
 	token := 0
@@ -165,7 +164,7 @@ func gcd(a, b int) int {
 	return a
 }
 
-// placement is where experts are.
+// placement says on which ranks experts are.
 type placement struct {
 	experts, places int // places: slots for experts on all ranks
 	local           int // slots of one rank
@@ -176,7 +175,7 @@ func newPlacement(experts, ranks int) placement {
 	return placement{experts, local * ranks, local}
 }
 
-// ranks appends the rank of each selection of a token. Masked selections are left out.
+// ranks appends the rank of each selection of a token, except masked ones.
 func (p placement) ranks(to []int, token int, experts []int32) []int {
 	for _, e := range experts {
 		if e < 0 {

@@ -1,8 +1,8 @@
-// Package model predicts the times of dispatch and combine for rank and host
-// counts that nobody here has. Nothing in it is measured.
+// Package model predicts the times of dispatch and combine for numbers of ranks and hosts
+// that are not available. It measures nothing.
 //
-// A call costs what its busiest rank costs. The bytes of each rank over each link
-// are counted from the drawn routing, see Count. Bandwidth and latency of the links
-// are facts with a source, see File. What is left, the fixed costs and the share of a
-// link that kernels reach, is fitted to recorded runs by reports/predict.
+// The time of a call is that of its busiest rank. Count counts each rank's bytes over each
+// link from the drawn routing. File has bandwidth and latency of the links as facts with a
+// source. Package reports/predict fits the rest to recorded runs: fixed costs, and the share
+// of a link's bandwidth that kernels reach.
 package model

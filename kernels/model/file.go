@@ -21,18 +21,18 @@ const Schema = 1
 // maxFile bounds a model file in bytes.
 const maxFile = 1 << 20
 
-// File is a model: facts of links, and what was fitted on top of them.
+// File is a model file: facts about links, and fitted coefficients.
 type File struct {
 	Schema    int      `yaml:"schema"`
 	Links     []Link   `yaml:"links"`
 	SMs       int      `yaml:"sms,omitempty"`         // of a GPU of the recorded runs
 	Recorded  []string `yaml:"recorded,omitempty"`    // runs of the fit
 	LeftOutBy string   `yaml:"left_out_by,omitempty"` // run, shape or ranks
-	LeftOut   *Error   `yaml:"left_out,omitempty"`    // error on parts that the fit had not seen
+	LeftOut   *Error   `yaml:"left_out,omitempty"`    // error on the parts left out of the fit
 	Families  []Family `yaml:"families,omitempty"`
 }
 
-// Link is one kind of link, one way, for one rank.
+// Link describes one direction of a kind of link, for one rank.
 type Link struct {
 	Name      string `yaml:"name"`
 	Reach     Reach  `yaml:"reach"`
@@ -64,7 +64,7 @@ type Error struct {
 	Worst  float64 `yaml:"worst"`
 }
 
-// Family is what one set of coefficients speaks for.
+// Family is one set of coefficients with the calls that it is for.
 type Family struct {
 	Design    string       `yaml:"design"` // tuned, default, or a library's kernel
 	Op        ep.Op        `yaml:"op"`
@@ -78,7 +78,7 @@ type Family struct {
 //go:embed links.yaml
 var builtinLinks string
 
-// Links is the built-in facts: a model without a fit.
+// Links returns the built-in facts about links, without a fit.
 func Links() (*File, error) { return Read(strings.NewReader(builtinLinks)) }
 
 // Load reads a model file.
@@ -95,7 +95,7 @@ func Load(path string) (*File, error) {
 	return m, nil
 }
 
-// Read reads a model. Unknown and doubled keys are errors, and so is a fact without
+// Read reads a model file. Unknown and doubled keys are errors, and so is a fact without a
 // source or date.
 func Read(r io.Reader) (*File, error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxFile+1))
@@ -120,14 +120,14 @@ func Read(r io.Reader) (*File, error) {
 	return &f, f.check()
 }
 
-// isModel tells a model with a mistake from another file, such as a run.json, of which
-// every line would be one.
+// isModel reports whether b is a model file with a mistake, and not another file, such as a
+// run.json.
 func isModel(b []byte) bool {
 	var fields struct {
 		Links yaml.Node `yaml:"links"`
 	}
 	err := yaml.Unmarshal(b, &fields)
-	var other *yaml.TypeError // no fields at all
+	var other *yaml.TypeError // the text is no mapping
 	return err != nil && !errors.As(err, &other) || !fields.Links.IsZero()
 }
 
@@ -190,7 +190,7 @@ func (f Fact) check(low, high float64) error {
 		return errors.New("source: is empty; say which document or command gave the figure")
 	}
 	if f.Date == "" {
-		return errors.New("date: is empty; say of when the source is")
+		return errors.New("date: is empty; give the date of the source")
 	}
 	return nil
 }
@@ -219,7 +219,7 @@ func (g Family) check() error {
 	return nil
 }
 
-// Link finds a link by name. Of an empty name it finds the first of the reach.
+// Link returns the link with a name, or the first of the reach if the name is empty.
 func (f *File) Link(name string, reach Reach) (Link, error) {
 	var known []string
 	for _, l := range f.Links {
@@ -236,7 +236,7 @@ func (f *File) Link(name string, reach Reach) (Link, error) {
 	return Link{}, fmt.Errorf("no link %.40q of reach %s%s", name, reach, ep.DidYouMean(name, known, "; there are: "+strings.Join(known, ", ")))
 }
 
-// Family finds the coefficients of a problem, for a design.
+// Family returns the coefficients for a problem and a design.
 func (f *File) Family(design string, p ep.Problem) (*Family, error) {
 	for i := range f.Families {
 		g := &f.Families[i]

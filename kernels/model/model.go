@@ -6,7 +6,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Model predicts with one file, one design and one link of each reach.
+// Model predicts times from one file, one design and one link of each reach.
 type Model struct {
 	File    *File
 	Design  string // see Family
@@ -14,7 +14,7 @@ type Model struct {
 	Network Link
 }
 
-// New takes the first link of each reach where no name is given.
+// New returns a model with the named links. An empty name means the first link of its reach.
 func New(f *File, host, network string) (*Model, error) {
 	m := &Model{File: f, Design: "tuned"}
 	var err error
@@ -25,9 +25,9 @@ func New(f *File, host, network string) (*Model, error) {
 	return m, err
 }
 
-// Predict is the time of a problem's call on the ranks of a shape, under the transport
-// that is fastest. A problem's own ranks, experts and tokens do not count. The error says
-// that nothing like it was recorded.
+// Predict returns the time of a problem's call on the ranks of a shape, under the fastest
+// transport. It takes ranks, experts and tokens from the shape and not from the problem. Its
+// error says that no similar call was recorded.
 func (m *Model) Predict(p ep.Problem, s Shape, n []Traffic) (Prediction, error) {
 	family, err := m.File.Family(m.Design, p)
 	if err != nil {

@@ -2,7 +2,7 @@ package model
 
 import "slices"
 
-// flow is the messages that a rank sends and receives over one kind of link.
+// flow counts the messages that each rank sends and receives over one kind of link.
 type flow struct{ out, in []int64 }
 
 func newFlow(ranks int) flow { return flow{make([]int64, ranks), make([]int64, ranks)} }
@@ -30,7 +30,7 @@ func newTally(s Shape, t Transport) tally {
 		rows: make([]int64, s.Ranks), seen: make([]int, s.Ranks+s.Ranks/s.PerHost)}
 }
 
-// token counts one token of a source rank, with the rank of each of its selections.
+// token counts one token of a source rank. to has the rank of each of its selections.
 func (t *tally) token(source int, to []int) {
 	t.tokens++
 	for _, rank := range to {
@@ -47,14 +47,14 @@ func (t *tally) token(source int, to []int) {
 	}
 }
 
-// first reports whether the token goes to a place for the first time.
+// first reports whether the current token has not gone to this place before.
 func (t *tally) first(place int) bool {
 	again := t.seen[place] == t.tokens
 	t.seen[place] = t.tokens
 	return !again
 }
 
-// send counts the messages of one copy; fresh says that no copy went to that host before.
+// send counts the messages of one copy. fresh says that it is the first copy to that host.
 func (t *tally) send(source, rank int, fresh bool) {
 	here, there := source/t.perHost, rank/t.perHost
 	switch {

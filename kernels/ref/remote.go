@@ -65,12 +65,12 @@ const wholeElements = 16 << 20
 // Remote compares outputs in memory that this program cannot address, such as a GPU's.
 type Remote struct {
 	oracle   *Oracle
-	maxRows int // row capacity of the scale layout
-	whole   int // largest output that is read as a whole, in elements
+	maxRows  int // row capacity of the scale layout
+	whole    int // largest output that is read as a whole, in elements
 	read     Memory
 	reading  []float64       // seconds since Judge began, by rank
 	verified []*verifiedBits // by rank
-	fetched []*fetched // by rank, the outputs that Judge compared; nil after Forget
+	fetched  []*fetched      // by rank, the outputs that Judge compared; nil after Forget
 }
 
 // NewRemote returns a Remote that reads memory by read. maxRows is the row capacity of the

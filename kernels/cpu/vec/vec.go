@@ -1,9 +1,8 @@
-// Package vec has the loops of the CPU backend that must run at the speed of memory:
-// in vector instructions on some processors, in portable Go on all. Both give the
+// Package vec holds the loops of the CPU backend that must run at the speed of memory. They
+// have vector instructions on some processors and portable Go for the rest. Both give the
 // same bits.
 //
-// BF16 values are in the byte order of the machine. NaNs stay NaNs as long as
-// they carry the default payload.
+// BF16 values are in the byte order of the machine. NaNs with the default payload stay NaNs.
 package vec
 
 import (
@@ -12,22 +11,21 @@ import (
 	"unsafe"
 )
 
-// Sources are this package's files, for the hash of the kernels.
+// Sources holds this package's files, for the hash of the kernels.
 //
 //go:embed *.go *.s
 var Sources embed.FS
 
-// Sum writes bf16(sum over k of weights[k] * rows[k]) to dst, products and
-// sums in float32 and in the order of k, starting from zero. Every row has
-// at least len(dst) values.
+// Sum writes bf16(sum over k of weights[k] * rows[k]) to dst. Products and sums are float32,
+// in the order of k, starting from zero. Every row must have at least len(dst) values.
 func Sum(dst []uint16, rows [][]uint16, weights []float32) {
 	done := sumVector(dst, rows, weights)
 	sumPortable(dst, rows, weights, done)
 }
 
-// Stream copies src to dst past the caches. A reader of a later atomic store of the
-// caller sees the data. It is faster than copy for data that would be evicted from
-// the caches before it is read.
+// Stream copies src to dst past the caches. A goroutine that reads a later atomic store of the
+// caller sees the data. Stream is faster than copy for data that caches would evict before
+// it is read.
 func Stream(dst, src []byte) {
 	n := streamVector(dst, src)
 	copy(dst[n:], src[n:])
@@ -59,7 +57,7 @@ func sumPortable(dst []uint16, rows [][]uint16, weights []float32, from int) {
 
 func widen(b uint16) float32 { return math.Float32frombits(uint32(b) << 16) }
 
-// round is to nearest, ties to even.
+// round rounds to the nearest BF16, ties to even.
 func round(x float32) uint16 {
 	b := math.Float32bits(x)
 	return uint16((b + 0x7fff + b>>16&1) >> 16)

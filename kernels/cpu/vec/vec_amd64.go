@@ -10,7 +10,7 @@ import (
 
 var wide = cpu.X86.HasAVX2
 
-// sumVector does the columns that fill whole vectors and says how many.
+// sumVector sums the columns that fill whole vectors and returns how many these are.
 func sumVector(dst []uint16, rows [][]uint16, weights []float32) int {
 	n := len(dst) &^ 7
 	if !wide || n == 0 || len(rows) == 0 {
@@ -23,8 +23,7 @@ func sumVector(dst []uint16, rows [][]uint16, weights []float32) int {
 	return n
 }
 
-// streamVector copies the whole vectors of an aligned destination and says
-// how many bytes that was.
+// streamVector copies whole vectors to an aligned destination and returns the bytes copied.
 func streamVector(dst, src []byte) int {
 	n := min(len(dst), len(src)) &^ 127
 	if !wide || n == 0 || !aligned(unsafe.SliceData(dst)) {

@@ -2,8 +2,7 @@
 
 package vec
 
-// The race detector sees Go code only, so that race builds take this path
-// too.
+// Race builds take this path too, because the race detector sees Go code only.
 
 func sumVector([]uint16, [][]uint16, []float32) int { return 0 }
 

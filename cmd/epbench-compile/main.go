@@ -1,8 +1,7 @@
 //go:build cuda || nvrtc
 
-// Command epbench-compile compiles device sources for epbench pack. epbench
-// itself is pure Go and cannot load libnvrtc. It reads one request from stdin and
-// writes one reply to stdout; see pack.Job.
+// Command epbench-compile compiles device sources for epbench pack, which is pure Go and cannot load
+// libnvrtc. It reads one request from stdin and writes one reply to stdout; see pack.Job.
 package main
 
 import (

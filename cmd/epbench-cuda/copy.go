@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/drive"
 )
 
-// newCopy times a plain copy of as many bytes as a call stores: the limit beside its time.
+// newCopy times a plain copy of as many bytes as a call stores. No call can be faster.
 func newCopy(f *flags) *cobra.Command {
 	p, sms, rounds := declare.CopyProbe{}, []int{8, 16, 24, 132}, 20
 	cmd := &cobra.Command{

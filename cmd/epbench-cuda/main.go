@@ -1,8 +1,8 @@
 //go:build cuda
 
-// Command epbench-cuda is the GPU worker: it runs our CUDA kernels on the
-// GPUs of this host for epbench, which starts it and speaks the worker
-// protocol with it on stdin and stdout. See docs/worker-protocol.md.
+// Command epbench-cuda is the GPU worker: it runs our CUDA kernels on the GPUs of this host. epbench
+// starts it and speaks the worker protocol with it on stdin and stdout. See
+// docs/worker-protocol.md.
 package main
 
 import (
@@ -81,7 +81,7 @@ func withBackend(f *flags, use func(*drive.Backend) error) error {
 	return use(b)
 }
 
-// newInfo shows what the worker sees, without a client.
+// newInfo prints the GPUs that the worker finds.
 func newInfo(f *flags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "info",

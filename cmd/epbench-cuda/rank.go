@@ -22,7 +22,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// newRank is one rank of a worker that torchrun, mpirun, srun or a script launches.
+// newRank runs one rank of a worker that torchrun, mpirun, srun or a script launches.
 func newRank(f *flags) *cobra.Command {
 	var split bool
 	cmd := &cobra.Command{
@@ -72,7 +72,7 @@ func serveRank(ctx context.Context, o drive.Options, split bool) error {
 	return err
 }
 
-// member is this process among the ranks of a run.
+// member is this process as one of the ranks of a run.
 type member struct {
 	place    worker.Place
 	library  *shmem.Library
@@ -81,8 +81,8 @@ type member struct {
 	listener net.Listener // of rank 0
 }
 
-// invite opens the address of rank 0, and makes the id by which NVSHMEM finds all ranks.
-// Both travel through epbench to the other ranks: "ADDRESS ID".
+// invite opens the address of rank 0, and makes the id by which NVSHMEM finds all ranks. Both travel
+// through epbench to the other ranks: "ADDRESS ID".
 func (r *member) invite(host string) (string, error) {
 	var err error
 	if r.id, err = r.library.NewID(); err != nil {
@@ -178,8 +178,8 @@ func (r *member) admit(c net.Conn) (int, error) {
 	return h.Rank, c.SetReadDeadline(time.Time{})
 }
 
-// readLine reads up to a line's end and no byte further: the bytes behind it are the first
-// of the conversation that Lead and Follow hold.
+// readLine reads up to the end of a line and no byte further: the bytes after it are the first of the
+// conversation between Lead and Follow.
 func readLine(c io.Reader, limit int) ([]byte, error) {
 	var line []byte
 	for one := make([]byte, 1); len(line) < limit; line = append(line, one[0]) {
@@ -193,7 +193,7 @@ func readLine(c io.Reader, limit int) ([]byte, error) {
 	return nil, fmt.Errorf("a line is longer than %d bytes", limit)
 }
 
-// meet connects to rank 0 at the address that its invitation names.
+// meet connects to rank 0 at the address in its invitation.
 func (r *member) meet() (net.Conn, error) {
 	address, id, _ := strings.Cut(r.line.Meet, " ")
 	var err error

@@ -20,8 +20,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// argsEnv holds the arguments of epbench-cuda, which this test binary then plays. Its rank
-// 1 dies once the file of dieEnv is there.
+// argsEnv holds the arguments with which this test binary plays epbench-cuda. Its rank 1 dies once the
+// file that dieEnv names exists.
 const (
 	argsEnv = "EPBENCH_TEST_ARGS"
 	dieEnv  = "EPBENCH_TEST_DIE"
@@ -55,8 +55,8 @@ type launched struct {
 	die string // a file that ends rank 1
 }
 
-// The clock in the arguments must not be a difference of times, which a busy host turns
-// negative.
+// launchRanks starts a worker with so many ranks. Its clock must not be a difference of times, which a
+// busy host turns negative.
 func launchRanks(t *testing.T, ranks int, args string) launched {
 	t.Helper()
 	if os.Getenv("EMUL_SRC") == "" {
@@ -116,7 +116,7 @@ const (
 	llPair    = "dispatch_ll_hosts+combine_ll_hosts"
 )
 
-// pair is the default of a pair of kernels with these changes, on few threads, ready to run.
+// pair prepares the default of a pair of kernels with these changes, on few threads.
 func (l launched) pair(t *testing.T, s kernels.Session, p ep.Problem, pair string, changes ...string) ep.Config {
 	t.Helper()
 	k, err := kernels.Find(l.Kernels(), ep.Pair, pair)
@@ -134,7 +134,7 @@ func (l launched) pair(t *testing.T, s kernels.Session, p ep.Problem, pair strin
 	return c
 }
 
-// right verifies and runs a config, and verifies it again on what the runs left.
+// right verifies and runs a config, and verifies it again on what the runs left in memory.
 func right(t *testing.T, s kernels.Session, c ep.Config) {
 	t.Helper()
 	for range 2 {
@@ -180,8 +180,8 @@ func TestRankHosts(t *testing.T) {
 	}
 }
 
-// TestRankRail: six ranks on three hosts, of which some have no tokens, forward messages of
-// several parts to each other.
+// TestRankRail: six ranks on three hosts, some without tokens, forward messages of several parts to each
+// other.
 func TestRankRail(t *testing.T) {
 	t.Parallel()
 	l := launchRanks(t, 6, "rank --clock event --split --deadline 30s")
@@ -192,7 +192,7 @@ func TestRankRail(t *testing.T) {
 	right(t, s, l.pair(t, s, p, llPair, "dispatch.route=rail", "dispatch.mode=split", "dispatch.part=1024"))
 }
 
-// refuseMixed wants epbench to know that a combine reads what its own dispatch leaves.
+// refuseMixed: epbench knows that a combine reads only what its own dispatch leaves.
 func refuseMixed(t *testing.T, l launched, p ep.Problem) {
 	t.Helper()
 	k, err := kernels.Find(l.Kernels(), ep.Pair, "dispatch_ll_hosts+combine_hosts")
@@ -204,9 +204,9 @@ func refuseMixed(t *testing.T, l launched, p ep.Problem) {
 	}
 }
 
-// TestRankDrill: a signal that is lost between hosts is named within the deadline, and the
-// ranks go on. The low-latency kernels lose the counts for a rank, which are one put, or by
-// the rail the messages to a host: then the sender is named and no expert.
+// TestRankDrill: a signal that is lost between hosts is named within the deadline, and the ranks go on.
+// The low-latency kernels lose one put with all counts for a rank, or by the rail one with the messages
+// to a host: the report then names the sender and no expert.
 func TestRankDrill(t *testing.T) {
 	t.Parallel()
 	l := launchRanks(t, 2, "rank --clock event --split --deadline 3s --drill drop:1:2:threads=96")
@@ -232,7 +232,8 @@ func TestRankDrill(t *testing.T) {
 	}
 }
 
-// TestRankTopology: ranks and hosts that were not launched are refused, with the way out.
+// TestRankTopology: ranks and hosts that were not launched are refused, and the refusal names the way
+// out.
 func TestRankTopology(t *testing.T) {
 	t.Parallel()
 	l := launchRanks(t, 2, "rank --deadline 30s")

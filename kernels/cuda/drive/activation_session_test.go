@@ -35,8 +35,8 @@ func TestSessionActivation(t *testing.T) {
 	}
 }
 
-// TestSessionActivationCopies: calls of a round work on one copy of the rows after the
-// other, and each does all its work.
+// TestSessionActivationCopies: each call of a round works on the next copy of the rows, and does
+// all of its work.
 func TestSessionActivationCopies(t *testing.T) {
 	p := smallActivation(ep.FP8, 24)
 	b, s := openSession(t, Options{Deadline: 20 * time.Second}, p)

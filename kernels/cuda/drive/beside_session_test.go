@@ -20,7 +20,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// besideProblem is a drill problem with a product that an emulated GPU multiplies in
+// besideProblem returns a drill problem with a product that an emulated GPU multiplies in
 // milliseconds.
 func besideProblem(op ep.Op, mode ep.Mode, beside string) ep.Problem {
 	p := drillProblem(op, mode, 2)
@@ -30,9 +30,8 @@ func besideProblem(op ep.Op, mode ep.Mode, beside string) ep.Problem {
 
 const smallGemm = "gemm:3,32,64,bf16,4"
 
-// TestSessionBeside times and verifies kernels of every op beside every kind of product,
-// fused and in phases, in graphs and eagerly: there the streams of an emulated GPU run
-// at the same time.
+// TestSessionBeside times and verifies kernels of every op beside every kind of product: fused and
+// in phases, in graphs and eagerly. Eager streams of an emulated GPU run at the same time.
 func TestSessionBeside(t *testing.T) {
 	for _, c := range []struct {
 		mode    ep.Mode
@@ -57,8 +56,8 @@ func TestSessionBeside(t *testing.T) {
 	}
 }
 
-// besideConfigs runs the default of a kernel where it is legal, as that of a pair may not be,
-// and one with mode=split where it has one.
+// besideConfigs runs the default of a kernel where it is legal, and a config with mode=split where
+// the kernel has one. The default of a pair may be illegal.
 func besideConfigs(t *testing.T, b *Backend, s *session, k kernels.Kernel) {
 	t.Helper()
 	c := k.DefaultConfig(b.Machine(), s.problem)
@@ -74,7 +73,7 @@ func besideConfigs(t *testing.T, b *Backend, s *session, k kernels.Kernel) {
 	}
 }
 
-// besideConfig times a config and verifies it before and after, each beside the product.
+// besideConfig times a config, and verifies it before and after, all beside the product.
 func besideConfig(t *testing.T, s *session, c ep.Config) {
 	t.Helper()
 	if err := s.Prepare(t.Context(), c); err != nil {
@@ -96,7 +95,7 @@ func besideConfig(t *testing.T, s *session, c ep.Config) {
 	}
 }
 
-// checkPlanned: beside calls on half of the SMs the product is planned for the others.
+// checkPlanned: beside calls on half of the SMs, the product is planned for the other half.
 func checkPlanned(t *testing.T, s *session, c ep.Config) {
 	t.Helper()
 	if err := s.Prepare(t.Context(), c); err != nil {
@@ -110,8 +109,8 @@ func checkPlanned(t *testing.T, s *session, c ep.Config) {
 	}
 }
 
-// TestSessionOwnPlan: a product alone is launched as is fastest, as planned for all SMs or
-// for fewer, and beside calls that leave SMs as planned for these where it needs more alone.
+// TestSessionOwnPlan: alone, a product is launched by its fastest plan, for all SMs or for fewer.
+// Beside calls that leave fewer SMs than that plan needs, it is planned for the SMs that are left.
 func TestSessionOwnPlan(t *testing.T) {
 	b, s := openSession(t, Options{Loopback: true, Deadline: 20 * time.Second}, besideProblem(ep.Pair, ep.Graph, "step:3,32,64,bf16,4"))
 	if err := s.Prepare(t.Context(), kernels.For(b.Kernels(), s.problem)[0].DefaultConfig(b.Machine(), s.problem)); err != nil {
@@ -159,8 +158,8 @@ func splitOf(c ep.Config) ep.Config {
 	return c
 }
 
-// TestSessionBesideTimes: the parts of a round fit each other, and the objective says
-// which time counts.
+// TestSessionBesideTimes: the times of a round's parts fit together, and the objective names the
+// time that counts.
 func TestSessionBesideTimes(t *testing.T) {
 	for _, objective := range ep.Objectives() {
 		p := besideProblem(ep.Dispatch, ep.Graph, "copy")
@@ -185,8 +184,8 @@ func TestSessionBesideTimes(t *testing.T) {
 	}
 }
 
-// TestSessionProducts compares every value of the results with sums in float64, of both
-// dtypes, batched and not, over launches that overlap at the end of a pass.
+// TestSessionProducts compares every value of the results with sums in float64: both dtypes,
+// batched and not, over launches that overlap at the end of a pass.
 func TestSessionProducts(t *testing.T) {
 	for _, spec := range []string{"gemm:5,32,48,bf16,5", "gemm:16,32,64,fp8,5"} {
 		for _, batches := range []string{"1", "0"} {
@@ -240,8 +239,8 @@ func checkProducts(t *testing.T, s *session, batch int) {
 	}
 }
 
-// factors reads a factor back from a rank, as float64. It checks that the values lie
-// between 0.5 and 1 in magnitude and are of at least eight kinds.
+// factors reads a factor back from a rank as float64. It checks that the magnitudes lie between
+// 0.5 and 1 and that there are at least eight different ones.
 func (p *products) factors(t *testing.T, rank int, at cu.DevicePtr, bytes int64) []float64 {
 	t.Helper()
 	raw := fetch(t, p.ranks, rank, at, bytes)
@@ -268,9 +267,8 @@ func (p *products) factors(t *testing.T, rank int, at cu.DevicePtr, bytes int64)
 	return out
 }
 
-// TestSessionWithoutCublasLt: absence is said with what was tried and the way out, and a
-// copy needs no library. It runs first of the process's products, since a library once
-// open stays.
+// TestSessionWithoutCublasLt: without the library the error says what was tried and what helps, and
+// a copy still runs. It runs in a process of its own, since a library stays open.
 func TestSessionWithoutCublasLt(t *testing.T) {
 	if os.Getenv("EPBENCH_TEST_NO_CUBLASLT") == "" {
 		t.Skip("in a process of its own: EPBENCH_TEST_NO_CUBLASLT=1")
@@ -294,8 +292,8 @@ func TestSessionWithoutCublasLt(t *testing.T) {
 	s.Close()
 }
 
-// TestDrillBeside: beside a product a lost signal is reported as without one, in the
-// time of the deadline, and the session goes on.
+// TestDrillBeside: beside a product a lost signal is reported as without one, within the deadline,
+// and the session goes on.
 func TestDrillBeside(t *testing.T) {
 	b, s := openSession(t, Options{
 		Loopback: true, Deadline: 500 * time.Millisecond, Drill: Drill{Rank: 1, Drop: 3, Config: "mode=split"},
@@ -327,7 +325,7 @@ func TestDrillBeside(t *testing.T) {
 	}
 }
 
-// fetch copies memory of a rank's GPU that is no part of its heap.
+// fetch copies memory of a rank's GPU that lies outside its heap.
 func fetch(t *testing.T, r *rankSet, rank int, at cu.DevicePtr, bytes int64) []byte {
 	t.Helper()
 	out := make([]byte, bytes)
@@ -338,9 +336,9 @@ func fetch(t *testing.T, r *rankSet, rank int, at cu.DevicePtr, bytes int64) []b
 	return out
 }
 
-// TestSessionExplain: the product beside the calls, and two experiments each on SMs and
-// bandwidth taken, with times of every round. Nothing is planned for the SMs that a config
-// on all of them leaves.
+// TestSessionExplain: the product runs beside the calls, and in two experiments each on SMs and on
+// bandwidth, with times of every round. Where a config takes all SMs, nothing is planned for the
+// SMs that it leaves.
 func TestSessionExplain(t *testing.T) {
 	b, s := openSession(t, Options{Loopback: true, Deadline: 20 * time.Second}, besideProblem(ep.Dispatch, ep.Graph, smallGemm))
 	k := kernels.Of(b.Kernels(), ep.Dispatch)[0]

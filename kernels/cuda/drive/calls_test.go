@@ -32,7 +32,7 @@ func callsOf(t *testing.T, f func() error) map[string]int {
 	return count
 }
 
-// ready is a session on two GPUs whose default config has been verified and has run.
+// ready opens a session on two GPUs, and verifies and runs the default config.
 func ready(t *testing.T, op ep.Op) (*session, ep.Config) {
 	t.Helper()
 	if !onEmulator() {
@@ -45,7 +45,7 @@ func ready(t *testing.T, op ep.Op) (*session, ep.Config) {
 	return s, c
 }
 
-// verifyTimed also wants all parts of its time.
+// verifyTimed verifies a config, and checks that every part of its time was measured.
 func verifyTimed(t *testing.T, s *session, c ep.Config) error {
 	v, err := s.Verify(t.Context(), c)
 	if took := v.Took; took.Filling <= 0 || took.Running <= 0 || took.Reading <= 0 || took.Comparing <= 0 {
@@ -54,9 +54,9 @@ func verifyTimed(t *testing.T, s *session, c ep.Config) error {
 	return err
 }
 
-// TestSessionCalls bounds what the driver is asked for, of two ranks together: a search
-// verifies thousands of configs and takes ten thousands of samples. Each call of these
-// names costs a host 2 to 20 us, a graph or an allocation far more.
+// TestSessionCalls bounds the calls of the driver for two ranks together: a search verifies
+// thousands of configs and takes ten thousands of samples. Each of these calls costs a host 2 to
+// 20 us, a graph or an allocation far more.
 func TestSessionCalls(t *testing.T) {
 	round := map[string]int{"cuMemsetD32Async": 2, "cuMemcpyDtoH": 2}
 	capture := map[string]int{"cuStreamBeginCapture": 2, "cuGraphInstantiateWithFlags": 2, "cuGraphUpload": 2, "cuStreamSynchronize": 2}
@@ -87,7 +87,7 @@ func TestSessionCalls(t *testing.T) {
 			if n := got["cuGraphLaunch"]; n > 2*(1+warmups) {
 				t.Errorf("%s, %s: %d rounds of two ranks", op, of.name, n)
 			}
-			delete(got, "cuGraphLaunch") // as many as the last sample was long
+			delete(got, "cuGraphLaunch") // their number depends on how long the last sample was
 			if !maps.Equal(got, of.want) {
 				t.Errorf("%s, %s: %v, want %v", op, of.name, got, of.want)
 			}
@@ -95,8 +95,8 @@ func TestSessionCalls(t *testing.T) {
 	}
 }
 
-// TestSessionCaptureRefused: where the graph of one rank cannot be made no rank has one,
-// and all are made when the program runs again.
+// TestSessionCaptureRefused: where the graph of one rank cannot be made no rank has one. All are
+// made when the program runs again.
 func TestSessionCaptureRefused(t *testing.T) {
 	s, c := ready(t, ep.Dispatch)
 	k, err := s.prepared(c)

@@ -15,20 +15,19 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// opener makes backends for the conformance suite. The event clock reads more
-// than nothing even for a call that is shorter than the noise of a chain.
+// opener makes backends for the conformance suite. On the event clock even the shortest call has a
+// reading above zero, while a chain's noise may exceed it.
 func opener(o Options) func() (kernels.Backend, error) {
 	o.Clock = clockEvent
 	return func() (kernels.Backend, error) { return Open(o) }
 }
 
-// TestConformance runs the suite with one rank a GPU, for as many as are
-// visible.
+// TestConformance runs the suite with one rank on each visible GPU.
 func TestConformance(t *testing.T) {
 	kernelstest.TestBackend(t, opener(Options{}), kernelstest.Options{Mode: ep.Graph})
 }
 
-// TestLoopback runs it with up to eight ranks on the GPUs there are.
+// TestLoopback runs the suite with up to eight ranks on the GPUs of this host.
 func TestLoopback(t *testing.T) {
 	b, err := Open(Options{Loopback: true})
 	if err != nil {
@@ -40,8 +39,7 @@ func TestLoopback(t *testing.T) {
 	kernelstest.TestBackend(t, opener(Options{Loopback: true}), kernelstest.Options{Mode: ep.Graph, Axes: &axes})
 }
 
-// smallAxes are a few shapes that even a sanitizer or an emulated GPU gets
-// through.
+// smallAxes returns a few shapes that even a sanitizer or an emulated GPU finishes.
 func smallAxes() *conform.Axes {
 	layouts := conform.AxesFor(ep.Machine{}, declare.Kernels()).Layouts
 	return &conform.Axes{
@@ -51,8 +49,8 @@ func smallAxes() *conform.Axes {
 	}
 }
 
-// TestSanitize is what memcheck runs: one rank, then two on one GPU, with few
-// configs a case, since each takes a hundred times as long there.
+// TestSanitize is the test for memcheck: one rank, then two on one GPU, with few configs for each
+// case, since memcheck takes a hundred times as long.
 func TestSanitize(t *testing.T) {
 	for _, ranks := range []int{1, 2} {
 		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
@@ -64,13 +62,12 @@ func TestSanitize(t *testing.T) {
 	}
 }
 
-// racedSMs are enough for two ranks of four blocks.
+// racedSMs is enough for two ranks of four blocks.
 const racedSMs = 16
 
-// TestRaces is what racecheck runs: every kernel with each value of what
-// decides between code paths, once, in blocks as small as are legal. It looks
-// at shared memory, where the number of blocks shows nothing, and it does not
-// get through TestSanitize in minutes.
+// TestRaces is the test for racecheck: every kernel, once, with each value that selects another code
+// path, in the smallest legal blocks. Racecheck looks at shared memory, so that more blocks would
+// show nothing. TestSanitize would take it too long.
 func TestRaces(t *testing.T) {
 	for _, p := range kernelstest.Part(t, racedProblems()) {
 		b, s := openSession(t, Options{Loopback: true, Deadline: time.Minute, sms: racedSMs}, p)
@@ -105,8 +102,8 @@ func racedProblems() []ep.Problem {
 	return all
 }
 
-// compileAll compiles configs on all processors, which Prepare then finds done. Errors are
-// left for Prepare.
+// compileAll compiles configs on all processors, so that Prepare finds them in the cache. It leaves
+// errors to Prepare.
 func compileAll(b *Backend, p ep.Problem, configs []ep.Config) {
 	var units []declare.Unit
 	for _, c := range configs {
@@ -117,11 +114,11 @@ func compileAll(b *Backend, p ep.Problem, configs []ep.Config) {
 	_, _ = b.node.compiler.CompileAll(units...)
 }
 
-// sizes decide how much a block does, not what.
+// sizes lists parameters that change how much a block does, and not what it does.
 var sizes = []string{"sms", "wait_sms", "count_sms", "threads", "tile_tokens", "chunk_bytes", "pause", "rows", "rotate"}
 
-// paths are the smallest default of a kernel and that with each other value of
-// whatever is no size.
+// paths returns the smallest default of a kernel, and that config with each other value of every
+// parameter that is no size.
 func paths(b *Backend, k kernels.Kernel, p ep.Problem) []ep.Config {
 	base := k.DefaultConfig(b.Machine(), p)
 	for _, threads := range []ep.Value{"64", "128", "256", "512"} {

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// TestNeverBegan: a candidate is excused only when nobody came as far as its
-// kernels.
+// TestNeverBegan: a candidate is excused only when no rank reached its kernels.
 func TestNeverBegan(t *testing.T) {
 	start, wait := faultRecord{rank: 1, phase: 1, source: 4}, faultRecord{rank: 4, phase: 3}
 	for _, c := range []struct {
@@ -20,8 +19,8 @@ func TestNeverBegan(t *testing.T) {
 	}
 }
 
-// TestHangReason: the sentence names the rank that waited and what it waited for. What was
-// really missing comes first.
+// TestHangReason: the sentence names the rank that waited and what it waited for. The cause comes
+// first.
 func TestHangReason(t *testing.T) {
 	got := hangReason([]faultRecord{
 		{rank: 0, phase: 1, expert: -1, source: 3, want: 7, got: 6},

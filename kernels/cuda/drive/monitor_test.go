@@ -11,8 +11,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 )
 
-// TestSessionReadings: clocks are asked for once in readingAge, anew for other GPUs, and
-// of a GPU that ranks share the reasons once.
+// TestSessionReadings: the driver is asked for clocks once in readingAge, again for other GPUs, and
+// once for a GPU that ranks share.
 func TestSessionReadings(t *testing.T) {
 	asked, reasons := 0, 0
 	device := &mock.Device{

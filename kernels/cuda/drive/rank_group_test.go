@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestDrillWorst: of what ranks answer, a crash comes before waits, waits are one failure,
-// and a wait without a record is one too.
+// TestDrillWorst: of several ranks' answers a crash comes before waits. Waits are one failure, and
+// so is a wait without a record.
 func TestDrillWorst(t *testing.T) {
 	sound, crash := answer{}, answer{Status: ep.Crash, Reason: "illegal address"}
 	silent := answer{Status: ep.Hang, Reason: "no progress"}

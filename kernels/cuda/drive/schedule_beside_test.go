@@ -10,10 +10,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// twoStreams performs a schedule on a rank with a side stream and returns its stamps.
-// An alignment takes 1500 ns, a kernel boundary 100, a dispatch 4000, a combine 6000
-// (their halves a quarter and an eighth of it), a launch of the product 3000 and
-// attention 5000; what runs beside something else takes slow times as long.
+// twoStreams performs a schedule on a rank with a side stream and returns its stamps. An alignment
+// takes 1500 ns, a kernel boundary 100, a dispatch 4000, a combine 6000 (their halves a quarter and
+// an eighth of it), a launch of the product 3000 and attention 5000. What runs together with
+// something else takes slow times as long.
 func twoStreams(s *schedule, slow float64) []uint64 {
 	readings := make([]uint64, s.slots)
 	calls, side := 1_000_000.0, 1_000_000.0
@@ -82,8 +82,8 @@ func near(t *testing.T, what string, got, want float64) {
 	}
 }
 
-// TestAbreast: the call alone is that of the chain; the product alone and beside are its
-// launches; both end with the later; the progress is between the marks.
+// TestAbreast: the call alone has the time of the chain, the product alone the time of its launches.
+// Together they end with the later one. The progress lies between the marks.
 func TestAbreast(t *testing.T) {
 	const fold, share = 4, 3
 	s := besideSchedule(ep.Dispatch, overlapped, fold, share, false)
@@ -102,7 +102,7 @@ func TestAbreast(t *testing.T) {
 	}
 }
 
-// TestAbreastCallsLast: where the calls outlast the product, both end with them.
+// TestAbreastCallsLast: where the calls outlast the product, both end with the calls.
 func TestAbreastCallsLast(t *testing.T) {
 	s := besideSchedule(ep.Combine, overlapped, 3, 1, false)
 	x, err := s.times(twoStreams(s, 1))
@@ -131,8 +131,8 @@ func TestInPhases(t *testing.T) {
 	}
 }
 
-// TestFedCombine: where a combine uses up what dispatch left, every call has a dispatch
-// before it, which is in no time.
+// TestFedCombine: where a combine uses up what dispatch left, an untimed dispatch comes before each
+// call.
 func TestFedCombine(t *testing.T) {
 	for _, w := range []way{overlapped, inPhases} {
 		s := besideSchedule(ep.Combine, w, 3, 4, true)
@@ -154,8 +154,8 @@ func TestFedCombine(t *testing.T) {
 	}
 }
 
-// TestSteps: a layer of two micro-batches has two attentions, two passes over the
-// experts, and each call beside a product; its calls number both batches apart.
+// TestSteps: a layer of two micro-batches has two attentions and two passes over the experts, and
+// each call runs beside a product. Calls of each micro-batch have numbers of their own.
 func TestSteps(t *testing.T) {
 	for _, w := range []way{stepOverlapped, stepPhases} {
 		s := besideSchedule(ep.Pair, w, 2, 1, false)
@@ -172,7 +172,7 @@ func TestSteps(t *testing.T) {
 		}
 		want := x.product + 2*(1500+2250)*1e-9 // phases
 		if w == stepOverlapped {
-			want = (5000 + 4000 + 6000 + 6000) * 1e-9 // the longer of each two
+			want = (5000 + 4000 + 6000 + 6000) * 1e-9 // the longer one of each pair
 		}
 		if math.Abs(x.both-want) > 3e-6 {
 			t.Errorf("%d: a layer takes %v, want about %v", w, x.both, want)
@@ -180,8 +180,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestStepsQueueCallsFirst: nothing of the product is queued between the point where both
-// streams may go on and the call.
+// TestStepsQueueCallsFirst: once both streams may go on, the call is queued before any product.
 func TestStepsQueueCallsFirst(t *testing.T) {
 	s := besideSchedule(ep.Pair, stepOverlapped, 1, 2, false)
 	from := slices.IndexFunc(s.steps, func(st step) bool { return st.kind == stepStamp && st.n == s.now.begin })
@@ -200,8 +199,8 @@ func TestStepsQueueCallsFirst(t *testing.T) {
 	}
 }
 
-// TestLoaded: a round of an experiment has the product alone and beside its loads, one for
-// each call, with memory of their own.
+// TestLoaded: a round of an experiment has the product alone, and the product beside one load for
+// each call. Each load has memory of its own.
 func TestLoaded(t *testing.T) {
 	const fold, share = 4, 3
 	s := newSchedule(timing{op: empty, mode: ep.Graph, clock: clockChain, fold: fold, beside: arrangement{way: loaded, share: share, left: 100, load: true}})
@@ -253,12 +252,12 @@ func TestShareOf(t *testing.T) {
 		{0.04, 128, 1, 1, 8, 1},  // a few experts of many
 		{0.10, 128, 1, 1, 14, 1}, // as many as it takes, rounded up
 		{0.50, 128, 1, 2, 32, 2}, // a pair has a launch for each half
-		{0.83, 128, 1, 2, 56, 2}, // of an odd number, not half as much again in a third
-		{0.79, 128, 1, 2, 56, 2}, // and of a call that took 5 % less
+		{0.83, 128, 1, 2, 56, 2}, // an odd number, in two launches and not in three
+		{0.79, 128, 1, 2, 56, 2}, // the same for a call that took 5 % less
 		{0.93, 60, 1, 1, 56, 1},
 		{0.96, 60, 1, 1, 60, 1},   // never more than there are
 		{1.50, 128, 1, 1, 128, 2}, // passes
-		{0.50, 4, 1, 1, 4, 1},     // all of few
+		{0.50, 4, 1, 1, 4, 1},     // all of a few
 		{2.30, 1, 1, 1, 1, 3},     // one product
 		{0.30, 1, 4, 2, 1, 2},     // copies
 	} {
@@ -269,8 +268,8 @@ func TestShareOf(t *testing.T) {
 	}
 }
 
-// TestHeldSMsAreBounded: a product that calls would wait for longer than a quarter of the
-// deadline is refused, with the bound and the way out.
+// TestHeldSMsAreBounded: a product for which calls would wait longer than a quarter of the deadline
+// is refused. The refusal names the bound and the way out.
 func TestHeldSMsAreBounded(t *testing.T) {
 	of := ep.Product{Kind: ep.Gemm, M: 1, N: 16, K: 16, DType: ep.BF16, Groups: 1}
 	if err := checkHeld(of, 0.25, time.Second); err != nil {
@@ -282,7 +281,7 @@ func TestHeldSMsAreBounded(t *testing.T) {
 	}
 }
 
-// TestFastestPlan: the plan for all SMs stays unless another is faster by the margin.
+// TestFastestPlan: the plan for all SMs wins unless another is faster by the margin.
 func TestFastestPlan(t *testing.T) {
 	for _, c := range []struct {
 		seconds []float64

@@ -10,9 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// clockwork performs a schedule on a rank where an alignment takes 1500 ns,
-// a kernel boundary 700, a dispatch 4000, a combine 6000 and a flush 70000,
-// and returns what the readings would be.
+// clockwork performs a schedule on a rank where an alignment takes 1500 ns, a kernel boundary 700, a
+// dispatch 4000, a combine 6000 and a flush 70000. It returns what the readings would be.
 func clockwork(s *schedule) []uint64 {
 	now := uint64(1_000_000)
 	cost := map[ep.Op]uint64{ep.Dispatch: 4000, ep.Combine: 6000, empty: 0}
@@ -48,8 +47,7 @@ func clockwork(s *schedule) []uint64 {
 	return readings
 }
 
-// TestCombineIsRefilled: every round of combines starts from the rows of its
-// own dispatch, outside what is timed.
+// TestCombineIsRefilled: every round of combines begins with an untimed dispatch of its own.
 func TestCombineIsRefilled(t *testing.T) {
 	for _, clock := range clocks {
 		for _, mode := range ep.Modes() {
@@ -65,9 +63,8 @@ func TestCombineIsRefilled(t *testing.T) {
 	}
 }
 
-// TestClocks: whatever the mode, a clock gives the same seconds for a call:
-// span its own time, chain one kernel boundary more, event two. A pair has a
-// boundary inside.
+// TestClocks: in every mode a clock gives the same seconds for a call: span the call's own time,
+// chain one kernel boundary more, event two. A pair has a boundary inside.
 func TestClocks(t *testing.T) {
 	kernel := map[ep.Op]float64{ep.Dispatch: 4000, ep.Combine: 6000, ep.Pair: 10700, empty: 0}
 	boundaries := map[string]float64{clockChain: 700, clockSpan: 0, clockEvent: 1400}
@@ -91,8 +88,8 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// checkCalls: calls of an op are numbered without gaps, a feeding dispatch
-// comes before each combine, and every round begins aligned.
+// checkCalls: calls of an op are numbered without gaps, a dispatch comes before each combine that
+// needs one, and every round begins aligned.
 func checkCalls(t *testing.T, name string, s *schedule) {
 	t.Helper()
 	seen := map[ep.Op]int{}
@@ -118,8 +115,8 @@ func checkCalls(t *testing.T, name string, s *schedule) {
 	}
 }
 
-// TestDisturbedRound: a chain whose alignments behind it took longer than all of it counts
-// as the least reading.
+// TestDisturbedRound: a chain whose trailing alignments took longer than the whole chain counts as
+// the least reading.
 func TestDisturbedRound(t *testing.T) {
 	s := newSchedule(timing{op: ep.Dispatch, mode: ep.Graph, clock: clockChain, fold: 4})
 	if got, err := s.seconds([]uint64{10, 500, 1200}); err != nil || got != kernels.LeastReading {
@@ -127,7 +124,7 @@ func TestDisturbedRound(t *testing.T) {
 	}
 }
 
-// TestBadReadings: what cannot be times is refused, not reported.
+// TestBadReadings: readings that cannot be times are refused.
 func TestBadReadings(t *testing.T) {
 	chain := newSchedule(timing{op: ep.Dispatch, mode: ep.Graph, clock: clockChain, fold: 2})
 	span := newSchedule(timing{op: ep.Dispatch, mode: ep.Graph, clock: clockSpan, fold: 1})

@@ -57,9 +57,9 @@ func openSession(t *testing.T, o Options, p ep.Problem) (*Backend, *session) {
 	return b, s.(*session)
 }
 
-// TestSession times and verifies the default of every kernel in every mode
-// and on every clock, and prints what they read. An emulated GPU takes the
-// combinations that differ in code, and the library's default kernels.
+// TestSession times and verifies the default of every kernel in every mode and on every clock, and
+// prints the readings. On an emulated GPU it takes only the combinations that differ in code, and
+// the library's default kernels.
 func TestSession(t *testing.T) {
 	for _, clock := range clocks {
 		for _, mode := range ep.Modes() {
@@ -89,8 +89,8 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestSessionPeers: ranks on GPUs that cannot address each other are refused,
-// with the pair and the way out; a rank by itself needs no peer.
+// TestSessionPeers: ranks on GPUs that cannot address each other are refused, and the refusal names
+// the pair and the way out. A single rank needs no peer.
 func TestSessionPeers(t *testing.T) {
 	if !onEmulator() {
 		t.Skip("the links of real GPUs are what they are")
@@ -113,7 +113,7 @@ func TestSessionPeers(t *testing.T) {
 	s.Close()
 }
 
-// TestSessionGather: rows fetched together are those fetched one by one.
+// TestSessionGather: rows that are fetched together equal rows that are fetched one by one.
 func TestSessionGather(t *testing.T) {
 	b, s := openSession(t, Options{Loopback: true, Deadline: 20 * time.Second}, drillProblem(ep.Dispatch, ep.Graph, 2))
 	k := kernels.Of(b.Kernels(), ep.Dispatch)[0]
@@ -133,8 +133,7 @@ func TestSessionGather(t *testing.T) {
 	}
 }
 
-// TestSessionStages reads every stage of every kernel: a session refuses a
-// span that nobody ended.
+// TestSessionStages reads every stage of every kernel. A session refuses a span that no block ended.
 func TestSessionStages(t *testing.T) {
 	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
 		for _, stage := range stages {
@@ -172,8 +171,7 @@ func TestSessionConfigs(t *testing.T) {
 	}
 }
 
-// runConfig verifies a config, runs it on the memory as it is, and verifies
-// it again.
+// runConfig verifies a config, runs it on the memory as it is, and verifies it again.
 func runConfig(t *testing.T, b *Backend, s *session, k kernels.Kernel, c ep.Config) {
 	t.Helper()
 	if err := k.Check(b.Machine(), s.problem, c); err != nil {
@@ -199,8 +197,8 @@ func runConfig(t *testing.T, b *Backend, s *session, k kernels.Kernel, c ep.Conf
 	}
 }
 
-// TestDrill builds a lost signal into the default dispatch: the report names
-// who waited for what, and the next candidate runs as if nothing had been.
+// TestDrill builds a lost signal into the default dispatch. The report names the rank that waited
+// and what it waited for, and the next candidate runs as usual.
 func TestDrill(t *testing.T) {
 	b, s := openSession(t, Options{
 		Loopback: true, Deadline: 500 * time.Millisecond,

@@ -25,8 +25,8 @@ func inPython(t *testing.T, program string) []byte {
 	return out
 }
 
-// TestShareInPython: workers in Python split a share of the product as we do, so that
-// costs of other libraries are beside the same launches.
+// TestShareInPython: workers in Python split a share of the product as we do, so that the same
+// launches run beside the calls of other libraries.
 func TestShareInPython(t *testing.T) {
 	const program = `
 import itertools, json, sys
@@ -48,8 +48,8 @@ print(json.dumps([[x, share_of(*x)] for x in itertools.product((0.001, 0.02, 0.3
 	}
 }
 
-// TestFastestPlanInPython: workers in Python choose a product's own plan, and the one beside
-// calls, as we do.
+// TestFastestPlanInPython: workers in Python choose a product's own plan, and its plan beside calls,
+// as we do.
 func TestFastestPlanInPython(t *testing.T) {
 	const program = `
 import itertools, json, sys
@@ -82,8 +82,8 @@ print(json.dumps({"taken": TAKEN, "times": times, "best": [fastest_plan(x) for x
 	}
 }
 
-// TestChoosePlansInPython: each product that has plans keeps the one that is fastest on the
-// slowest rank, at its best round.
+// TestChoosePlansInPython: each product with plans keeps the plan that is fastest on the slowest
+// rank, by its best round.
 func TestChoosePlansInPython(t *testing.T) {
 	const program = `
 import sys, types, unittest.mock

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestSpans: pieces that touch, overlap or lie closer than closeBytes are one copy, and
-// each is found where it landed.
+// TestSpans: pieces that touch, overlap or lie closer than closeBytes become one copy, and each is
+// found where it was copied to.
 func TestSpans(t *testing.T) {
 	const n, gap = 8, closeBytes
 	for _, c := range []struct {

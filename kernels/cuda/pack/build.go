@@ -1,12 +1,12 @@
-// Package pack makes the file that epcomm runs in production: the configs that
-// tables name for one problem shape, their kernels compiled for one architecture,
-// and the memory they work on. It needs no GPU.
+// Package pack makes the file that epcomm runs in production: the configs that tables name for one
+// problem shape, their kernels compiled for one architecture, and the layout of their memory. It
+// needs no GPU.
 //
-// A pack is resolved once, when it is made. For every dtype, precision, purpose
-// and routing class it lists runs of token counts with a dispatch and a combine
-// that fit together. Where a table has rows for pairs, those answer. Where it has
-// rows for the halves alone and they work on different memory, the slower half
-// keeps its row and the other takes the nearest row that fits.
+// A pack is resolved once, when it is made. For every dtype, precision, purpose and routing class
+// it lists runs of token counts, each with a dispatch and a combine that fit together. Rows for
+// pairs answer where a table has them. Where it has rows for the halves alone and these use
+// different memory, the slower half keeps its row, and the other half takes the nearest row that
+// fits.
 package pack
 
 import (
@@ -22,10 +22,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Compile gives the device binaries of units, in their order.
+// Compile returns the device binaries of units, in their order.
 type Compile func(arch string, units []declare.Unit) (Compiled, error)
 
-// Build makes a pack. The bytes are the same for the same request and compiler.
+// Build makes a pack. The same request and compiler give the same bytes.
 func Build(r Request, compile Compile) (*Pack, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (r Request) check() error {
 		}
 	}
 	if r.MaxSMs < 0 || r.MaxSMs == 1 {
-		return fmt.Errorf("max-sms: %d; a call takes 2 SMs at least, 0 is no bound", r.MaxSMs)
+		return fmt.Errorf("max-sms: %d; a call takes at least 2 SMs, and 0 is no bound", r.MaxSMs)
 	}
 	_, err := declare.ArchName(r.Machine)
 	return err
@@ -121,7 +121,7 @@ func newBuilder(r Request) *builder {
 	return b
 }
 
-// once gives the place of something that is added when it is new.
+// once returns the index of something, and adds it when it is new.
 func (b *builder) once(key string, add func() (at int)) uint32 {
 	if _, ok := b.place[key]; !ok {
 		b.place[key] = uint32(add())
@@ -188,8 +188,8 @@ func bit(b bool) uint32 {
 	return 0
 }
 
-// purposeNames are the purposes of a look-up, by number: the op whose time counts, and
-// last what only some layouts have.
+// purposeNames lists the purposes of a look-up by number: the ops whose time counts, then the
+// purpose that only some layouts have.
 var purposeNames = []ep.Op{ep.Pair, ep.Dispatch, ep.Combine, Halves}
 
 // plan adds a pair of configs for calls of at most so many tokens on the fullest rank.
@@ -216,14 +216,14 @@ func (b *builder) plan(v *resolver, p Pair, tokens int) (uint32, error) {
 	}), nil
 }
 
-// describe works out the launches of a config in buffers of the pack's capacity, for calls
-// of at most so many tokens.
+// describe returns the launches of a config in buffers of the pack's capacity, for calls of at most
+// so many tokens.
 func (v *resolver) describe(op ep.Op, c ep.Config, tokens int) (declare.CallSpec, error) {
 	return declare.DescribeCall(v.machine(), v.at(op, tokens), c)
 }
 
-// config adds what one op launches in its state. The same config may launch with more
-// shared memory where calls have more tokens.
+// config adds what one op launches in its state. The same config may launch with more shared memory
+// where calls have more tokens.
 func (b *builder) config(v *resolver, s declare.CallSpec) uint32 {
 	index := uint32(slices.Index(b.request.DTypes, v.problem.Dispatch))
 	return b.once(fmt.Sprint("config ", index, " ", s.State, " ", s.Config.Key(), " ", s.Launches), func() int {
@@ -300,7 +300,7 @@ func (b *builder) compileAll(compile Compile) error {
 
 func (b *builder) severalNodes() bool { return b.hosts.Nodes > 1 }
 
-// linkedTo notes the version of the network, spelled such as 3.8.0.
+// linkedTo records the version of the network, spelled such as 3.8.0.
 func (b *builder) linkedTo(version string) error {
 	v := &b.hosts.Network
 	if n, err := fmt.Sscanf(version, "%d.%d.%d", &v[0], &v[1], &v[2]); n != 3 {
@@ -309,7 +309,7 @@ func (b *builder) linkedTo(version string) error {
 	return nil
 }
 
-// pad brings a buffer to a 16-byte boundary.
+// pad fills a buffer up to a 16-byte boundary.
 func pad(b *bytes.Buffer) { b.Write(make([]byte, (16-b.Len()%16)%16)) }
 
 // encode lays the file out.
@@ -350,7 +350,7 @@ func (b *builder) encode() ([]byte, error) {
 	return data, nil
 }
 
-// recordBytes is the size of a record of each section.
+// recordBytes is the size of a record in each section.
 var recordBytes = [sections]int{
 	binary.Size(dtypeRecord{}), binary.Size(stateRecord{}), binary.Size(regionRecord{}), binary.Size(moduleRecord{}),
 	binary.Size(launchRecord{}), binary.Size(configRecord{}), binary.Size(planRecord{}), binary.Size(lookupRecord{}),

@@ -11,27 +11,27 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// pairs says whether a combine reads what a dispatch leaves, and both can run.
+// pairs reports whether a combine reads what a dispatch leaves, and both are legal.
 func (v *resolver) pairs(d, c ep.Config, tokens int) bool {
 	return v.legal(v.machine(), v.at(ep.Pair, tokens), ep.Join(d, c)) == nil
 }
 
-// half is one op of a pair and the row behind it, nil for a default.
+// half is one op of a pair and the row behind it. The row is nil for a default.
 type half struct {
 	config ep.Config
 	row    *table.Row
 	why    string
 }
 
-// join makes a pair where the rows of its halves leave and read different memory. One half
-// keeps its row and the other takes the nearest row that fits; or the nearest row of pairs
-// answers, beyond the token counts that it holds for. None of the three ways was measured at
-// this count: the one whose rows took least, in proportion to tokens, is taken.
+// join makes a pair from halves whose rows use different memory. There are three ways: each half can
+// keep its row while the other takes the nearest row that fits, and the nearest row for pairs can
+// answer beyond the token counts that it holds for. None of them was measured at this count. join
+// takes the way whose rows took the least time in proportion to tokens.
 func (v *resolver) join(tokens int, d, c half) (Run, error) {
 	dFor, dErr := v.dispatchFor(c.config, tokens)
 	cFor, cErr := v.combineFor(d.config, tokens)
 	keepC, keepD := took(dFor.row, tokens)+took(c.row, tokens), took(d.row, tokens)+took(cFor.row, tokens)
-	all := func(ep.Config) bool { return true } // that nearest looks at
+	all := func(ep.Config) bool { return true }
 	if p, ok := v.nearest(ep.Pair, tokens, all); ok && p.row.Hi < tokens && took(p.row, tokens) <= min(keepC, keepD) {
 		pd, pc, err := ep.Split(p.config)
 		return Run{Pair: Pair{pd, pc}, Rows: rows(p.row), Text: "the nearest pair that was measured: " + p.why}, err
@@ -48,10 +48,10 @@ func (v *resolver) join(tokens int, d, c half) (Run, error) {
 	}, nil
 }
 
-// took estimates a row's time at a number of tokens, in seconds: it takes time to be
-// proportional to tokens, which calls of a few tokens are not. Older rows of several counts
-// do not say which of them their median is of. The smallest is taken then, so that a row does
-// not look faster at more tokens than it is. Without a row it is infinite.
+// took estimates a row's time at a number of tokens, in seconds. It assumes that time grows in
+// proportion to tokens, which is wrong for a few tokens. An older row of several counts does not say
+// for which its median is: took then assumes the smallest, so that the row does not look faster at
+// more tokens than it is. Without a row the time is infinite.
 func took(r *table.Row, tokens int) float64 {
 	if r == nil || len(r.Evidence.Tokens) == 0 {
 		return math.Inf(1)
@@ -63,9 +63,8 @@ func took(r *table.Row, tokens int) float64 {
 	return r.Evidence.Median * float64(tokens) / float64(max(at, 1))
 }
 
-// nearest is an op's row whose token counts are nearest and whose config meets a
-// condition; ok is false where no row does. Rows for tokens that the callers do not have are
-// no rows.
+// nearest returns the row of an op whose token counts are nearest, among those whose config is legal,
+// fits, and takes tokens as the callers have them. ok is false where there is none.
 func (v *resolver) nearest(op ep.Op, tokens int, fits func(ep.Config) bool) (h half, ok bool) {
 	best := math.Inf(1)
 	for _, r := range v.runs[op] {
@@ -80,7 +79,7 @@ func (v *resolver) nearest(op ep.Op, tokens int, fits func(ep.Config) bool) (h h
 	return h, ok
 }
 
-// distance of a token count from a run, as a ratio's logarithm.
+// distance returns how far a token count is outside a run, as the logarithm of a ratio.
 func distance(r table.Run, tokens int) float64 {
 	switch {
 	case tokens < r.Lo:
@@ -91,7 +90,7 @@ func distance(r table.Run, tokens int) float64 {
 	return 0
 }
 
-// dispatchFor is a dispatch whose tokens a combine can return.
+// dispatchFor returns a dispatch whose tokens a combine can return.
 func (v *resolver) dispatchFor(combine ep.Config, tokens int) (half, error) {
 	if h, ok := v.nearest(ep.Dispatch, tokens, func(d ep.Config) bool { return v.pairs(d, combine, tokens) }); ok {
 		return h, nil
@@ -100,7 +99,7 @@ func (v *resolver) dispatchFor(combine ep.Config, tokens int) (half, error) {
 	return half{config: c, why: "its kernel's default"}, err
 }
 
-// combineFor is a combine that can return a dispatch's tokens.
+// combineFor returns a combine that can return a dispatch's tokens.
 func (v *resolver) combineFor(dispatch ep.Config, tokens int) (half, error) {
 	fits := func(c ep.Config) bool { return v.pairs(dispatch, c, tokens) }
 	if h, ok := v.nearest(ep.Combine, tokens, fits); ok {
@@ -114,7 +113,7 @@ func (v *resolver) combineFor(dispatch ep.Config, tokens int) (half, error) {
 	return half{}, fmt.Errorf("no combine can follow %s", dispatch.Key())
 }
 
-// elsewhere is the pair for outputs outside the heap: the nearest dispatch whose
+// elsewhere returns the pair for outputs outside the heap: its dispatch is the nearest one whose
 // receivers write all rows themselves.
 func (v *resolver) elsewhere(tokens int) (Pair, error) {
 	h, ok := v.nearest(ep.Dispatch, tokens, func(c ep.Config) bool {
@@ -132,8 +131,8 @@ func (v *resolver) elsewhere(tokens int) (Pair, error) {
 	return Pair{h.config, c.config}, err
 }
 
-// localDefault is the default of the second kernel whose receivers write all rows, or of
-// the only one: the library's own stands first and needs by far the most memory.
+// localDefault returns a default whose receivers write all rows: that of the second such kernel, or
+// of the only one. The first kernel is MAX's design, which needs by far the most memory.
 func (v *resolver) localDefault(tokens int) (out ep.Config, err error) {
 	found := 0
 	for _, k := range kernels.For(v.all, v.at(ep.Dispatch, tokens)) {

@@ -2,20 +2,20 @@ package pack
 
 import "github.com/epbench/epbench/kernels/cuda/declare"
 
-// The file, all little-endian, every part on a 16-byte boundary:
+// The file is little-endian, and every part begins on a 16-byte boundary:
 //
 //	header, then for each section its records without gaps
 //
-// Readers check every number before they use it. native/epcomm/src/pack.h declares
-// the same records in C.
+// Readers check every number before they use it. native/epcomm/src/pack.h declares the same records
+// in C.
 
-// Magic are the first bytes of a pack.
+// Magic is the first bytes of a pack.
 const Magic = "EPCOMMPK"
 
-// Version of the file format.
+// Version is the version of the file format.
 const Version = 1
 
-// Sections of the file, by place in header.Sections.
+// Sections of the file, by index of header.Sections.
 const (
 	secDTypes = iota
 	secStates
@@ -45,7 +45,7 @@ const (
 const (
 	flagPlaces  = 1
 	flagPDL     = 1
-	flagNetwork = 1 // linked to the network's device library, which must be told of it
+	flagNetwork = 1 // linked to the network's device library, to which the module must be announced
 )
 
 type section struct {
@@ -59,7 +59,7 @@ type header struct {
 	Version     uint32
 	HeaderBytes uint32
 	FileBytes   uint64
-	Digest      [32]byte // SHA-256 of all bytes behind this field
+	Digest      [32]byte // SHA-256 of all bytes after this field
 	ABI         [32]byte // SHA-256 of the builds of its kernels, spelled as in Kernels
 	Evidence    [32]byte // SHA-256 of the ids of the tables that answered
 	Arch        [16]byte
@@ -73,17 +73,17 @@ type header struct {
 	TopK        uint32
 	MaxTokens   uint32
 	Groups      uint32
-	MaxSMs      uint32 // what the pack was asked to keep to, 0 for nothing
+	MaxSMs      uint32 // bound that the pack was asked to keep, 0 for none
 	LargestGrid uint32
 	AlignModule uint32
 	CallsModule uint32
-	Kernels     uint32 // string: the build of every kernel, see ep.ABI; 0 where only ABI says it
+	Kernels     uint32 // string: the build of every kernel, see ep.ABI; 0 where only ABI has it
 	Layout      uint32 // place in ep.Layouts
 	Sections    [sections]section
 }
 
-// hostsHeader follows the header of a pack for ranks on several nodes; HeaderBytes counts
-// it. Packs of one host have none, so that libraries of before it read them.
+// hostsHeader follows the header of a pack for ranks on several nodes, and HeaderBytes includes it.
+// Packs for one host have none, so that older libraries read them.
 type hostsHeader struct {
 	Nodes   uint32
 	Network [3]uint32 // version of NVSHMEM that the binaries are linked to

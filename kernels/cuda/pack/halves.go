@@ -7,14 +7,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Halves is the purpose of calls whose halves are made apart. The caller has other work
-// for the SMs between them, so that the call may hold none there.
+// Halves is the purpose of calls whose two halves the caller makes separately. The caller has other
+// work for the SMs between them, so that the call may hold none there.
 const Halves ep.Op = "halves"
 
-// purposes lists what a pack of the layout answers. Halves is among them where kernels in
-// two phases work on the memory of the layout's first kernels: then they cost a few
-// device binaries. Elsewhere they would need a second set of buffers: such a caller packs
-// the rows of objective beside.
+// purposes lists what a pack of the layout answers. Halves is among them where split-phase kernels
+// use the memory of the layout's first kernels: they then cost only a few device binaries. Elsewhere
+// they would need a second set of buffers: such a caller packs the rows of objective beside.
 func (v *resolver) purposes() []ep.Op {
 	out := []ep.Op{ep.Pair, ep.Dispatch, ep.Combine}
 	if _, ok := v.phased(v.problem.Tokens); ok && v.request.Only == nil {
@@ -23,21 +22,21 @@ func (v *resolver) purposes() []ep.Op {
 	return out
 }
 
-// halves returns the pair's run if both its kernels have two phases. Otherwise it returns
-// the defaults of kernels in two phases: a search for the fastest call alone has no rows of them.
+// halves returns the pair's run if both its kernels have two phases. Otherwise it returns the defaults
+// of kernels in two phases: a search for the fastest call finds no rows for them.
 func (v *resolver) halves(tokens int) (Run, error) {
 	if run, err := v.pair(tokens); err == nil && v.isPhased(run.Pair.Dispatch) && v.isPhased(run.Pair.Combine) {
 		return run, nil
 	}
 	p, ok := v.phased(tokens)
 	if !ok {
-		return Run{}, fmt.Errorf("tokens: %d have no kernels in two phases that go together, as %d have; pack with --max-tokens %d", tokens, v.problem.Tokens, tokens)
+		return Run{}, fmt.Errorf("tokens: no kernels in two phases go together at %d, as some do at %d; pack with --max-tokens %d", tokens, v.problem.Tokens, tokens)
 	}
 	return Run{Pair: p, Text: "default: kernels in two phases are searched only beside a product"}, nil
 }
 
-// phased is the pair of defaults of the first kernels in two phases. ok says that they
-// work on the memory of the layout's first kernels.
+// phased returns the defaults of the first kernels in two phases. ok says that they use the memory of
+// the layout's first kernels.
 func (v *resolver) phased(tokens int) (p Pair, ok bool) {
 	d, c := v.firstPhased(ep.Dispatch, tokens), v.firstPhased(ep.Combine, tokens)
 	if d.IsDefault() || c.IsDefault() {

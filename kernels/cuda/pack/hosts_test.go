@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// Of the machine that tables of two nodes were measured on.
+// twoNodes is the machine on which tables of two nodes were measured.
 var twoNodes = ep.Machine{Backend: "cuda-hosts", PCIID: "10de:2335", Arch: "sm_90", SMs: 132, GPUs: 16, Link: "nv18+8x400G"}
 
 const (
@@ -19,7 +19,7 @@ const (
 	combineHosts  = "combine_hosts:chunk_bytes=512,in_flight=4,mode=split,partial=f32,pdl=1,rotate=1,route=rail,sms=64,threads=256,wait_sms=1"
 )
 
-// overNodes is a pack for 16 ranks on two nodes, with rows of so many nodes.
+// overNodes makes a pack for 16 ranks on two nodes, with rows of so many nodes.
 func overNodes(t *testing.T, rowNodes int) *Pack {
 	t.Helper()
 	of := func(op ep.Op, config string) table.Row {
@@ -34,8 +34,8 @@ func overNodes(t *testing.T, rowNodes int) *Pack {
 	})
 }
 
-// TestOverNodes: a pack for two nodes has the kernels that cross hosts. They come from rows
-// of two nodes. The manifest names the network library, its version and the memory it needs.
+// TestOverNodes: a pack for two nodes has the kernels that cross hosts, from rows of two nodes. The
+// manifest names the network library, its version and the memory that it needs.
 func TestOverNodes(t *testing.T) {
 	p := overNodes(t, 2)
 	a := said(t, p, ep.Pair, ep.Even, 64)
@@ -80,8 +80,7 @@ func forced(dispatch, combine string) *[2]ep.Config {
 	return &[2]ep.Config{d, c}
 }
 
-// TestOneHostPacksStay: without several nodes the header is as libraries of before them
-// read it.
+// TestOneHostPacksStay: a pack for one host has the header that older libraries read.
 func TestOneHostPacksStay(t *testing.T) {
 	p := build(t, nil)
 	if int(p.head.HeaderBytes) != binary.Size(p.head) || p.Network != nil || p.hosts.Nodes != 0 {
@@ -94,8 +93,8 @@ func TestOneHostPacksStay(t *testing.T) {
 	}
 }
 
-// TestWhatNodesRefuse: kernels and layouts that do not cross hosts are no part of a pack
-// that does, nor the other way round.
+// TestWhatNodesRefuse: a pack over nodes takes no kernels and layouts that stay on one host, and the
+// other way round.
 func TestWhatNodesRefuse(t *testing.T) {
 	r := Request{Problem: shape, DTypes: []ep.DType{ep.BF16}, Machine: twoNodes}
 	r.Problem.Ranks, r.Problem.Nodes = 16, 2

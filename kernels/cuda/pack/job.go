@@ -14,8 +14,8 @@ import (
 
 // Job asks the program epbench-compile for device binaries.
 type Job struct {
-	ABI   ep.ABI         `json:"abi"`   // of the asking program's sources; the other's must be the same
-	Hosts ep.ABI         `json:"hosts"` // the same of the kernels that cross hosts
+	ABI   ep.ABI         `json:"abi"`   // of the asking program's sources, which the other program must have too
+	Hosts ep.ABI         `json:"hosts"` // the same for the kernels that cross hosts
 	Arch  string         `json:"arch"`
 	Units []declare.Unit `json:"units"`
 }
@@ -48,13 +48,13 @@ func CompileWith(program, arch string, units []declare.Unit) (out Compiled, err 
 	return out, nil
 }
 
-// compiler is a *compile.Compiler, which this package cannot name: it needs libnvrtc.
+// compiler is a *compile.Compiler, which this package cannot import: it needs libnvrtc.
 type compiler interface {
 	CompileAll(units ...declare.Unit) ([][]byte, error)
 	NetworkVersion() (string, error)
 }
 
-// CompileOn has a compiler of this process answer.
+// CompileOn answers with a compiler of this process.
 func CompileOn(c compiler, units []declare.Unit) (out Compiled, err error) {
 	if slices.ContainsFunc(units, declare.Unit.CrossesHosts) {
 		if out.Network, err = c.NetworkVersion(); err != nil {

@@ -8,10 +8,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// manifest is the pack in words, for people and scripts. The library does not
-// read it.
+// manifest describes the pack for people and scripts. The library does not read it.
 type manifest struct {
-	Problem  ep.Problem `json:"problem"` // op, dispatch and tokens are of no meaning
+	Problem  ep.Problem `json:"problem"` // op, dispatch and tokens mean nothing
 	DTypes   []ep.DType `json:"dtypes"`
 	Reduced  bool       `json:"reduced"`
 	MaxSMs   int        `json:"max_sms,omitempty"`
@@ -22,17 +21,17 @@ type manifest struct {
 	Lookups  []answers  `json:"lookups"`
 }
 
-// Network describes the network library that ranks on several nodes need. They load it and
-// take its memory before the first call.
+// Network describes the network library that ranks on several nodes need. They load it, and allocate
+// its memory, before the first call.
 type Network struct {
 	Library string   `json:"library"` // nvshmem
-	Version string   `json:"version"` // of its host library: that of the device library in the binaries
-	Modules []string `json:"modules"` // binaries that the library is told of once they are loaded
+	Version string   `json:"version"` // of its host library, equal to the device library's in the binaries
+	Modules []string `json:"modules"` // binaries that are announced to the library once they are loaded
 	// HeapBytes is the symmetric memory of a rank with one call in flight and all dtypes.
 	HeapBytes int64 `json:"heap_bytes"`
 }
 
-// answers is a Lookup in words.
+// answers is a Lookup as text.
 type answers struct {
 	DType   ep.DType `json:"dtype"`
 	Reduced bool     `json:"reduced"`
@@ -47,8 +46,8 @@ type Answer struct {
 	Hi        int      `json:"hi"`
 	Dispatch  string   `json:"dispatch"` // ep.Config.Key
 	Combine   string   `json:"combine"`
-	Elsewhere string   `json:"elsewhere,omitempty"` // dispatch where outputs are not on the heap
-	Uncovered bool     `json:"uncovered,omitempty"` // no row answers: the default
+	Elsewhere string   `json:"elsewhere,omitempty"` // dispatch for outputs outside the heap
+	Uncovered bool     `json:"uncovered,omitempty"` // no row answers: the default does
 	Text      string   `json:"text"`
 	Medians   []Median `json:"rows,omitempty"`
 }

@@ -25,8 +25,7 @@ const (
 	combineFinal  = "combine_final:algo=direct,in_flight=0,sms=66,threads=768,wait_sms=33"
 )
 
-// row is evidence that a config takes so many microseconds at the upper end of its
-// tokens.
+// row returns evidence that a config takes so many microseconds at the upper end of its tokens.
 func row(op ep.Op, lo, hi int, config string, us float64) table.Row {
 	p := shape
 	p.Op, p.Dispatch = op, ep.BF16
@@ -73,8 +72,8 @@ func said(t testing.TB, p *Pack, purpose ep.Op, c ep.Class, tokens int) Answer {
 	return Answer{}
 }
 
-// TestRowsOfOtherGPUs: a pack for other GPUs of the architecture and link has them where
-// asked for, and says so.
+// TestRowsOfOtherGPUs: a pack has rows of other GPUs of the architecture and link only on request, and
+// its answers say so.
 func TestRowsOfOtherGPUs(t *testing.T) {
 	for _, accept := range []bool{false, true} {
 		p := build(t, func(r *Request) {
@@ -87,8 +86,8 @@ func TestRowsOfOtherGPUs(t *testing.T) {
 	}
 }
 
-// TestPairsAreJoined: halves of one kind of memory are joined as they are; of two kinds, the sum
-// of what their rows took decides which half gives way.
+// TestPairsAreJoined: halves that use one kind of memory are joined as they are. Of halves with two
+// kinds, the sum of their rows' times decides which half keeps its row.
 func TestPairsAreJoined(t *testing.T) {
 	p := build(t, nil,
 		row(ep.Dispatch, 1, 100, dispatchLL, 10), row(ep.Dispatch, 101, 4096, dispatchFinal, 100),
@@ -114,8 +113,8 @@ func TestPairsAreJoined(t *testing.T) {
 	}
 }
 
-// TestTimesAreOfTheCountNamed: a row of several counts took its median at the one that it names,
-// or else, where it names none, at the smallest.
+// TestTimesAreOfTheCountNamed: the median of a row of several counts belongs to the count that the row
+// names, or to the smallest.
 func TestTimesAreOfTheCountNamed(t *testing.T) {
 	r := row(ep.Dispatch, 1, 100, dispatchLL, 10)
 	r.Evidence.Tokens = []int{10, 100}
@@ -126,8 +125,8 @@ func TestTimesAreOfTheCountNamed(t *testing.T) {
 	}
 }
 
-// TestNearestPairAnswers: beyond the counts that a pair's row holds for, it answers unless
-// halves that do not fit are faster in proportion even so.
+// TestNearestPairAnswers: a pair's row also answers beyond its token counts, unless other halves are
+// faster in proportion to tokens.
 func TestNearestPairAnswers(t *testing.T) {
 	d, _ := ep.ParseConfig(dispatchFinal)
 	c, _ := ep.ParseConfig(combineFinal)
@@ -159,7 +158,7 @@ func TestRowsOfPairsAnswerFirst(t *testing.T) {
 	}
 }
 
-// TestDispatchInTwoStates: one dispatch is packed in its own memory and in that of a combine
+// TestDispatchInTwoStates: a dispatch is packed twice, in its own memory and in the memory of a combine
 // that needs more.
 func TestDispatchInTwoStates(t *testing.T) {
 	d, _ := ep.ParseConfig(dispatchFinal)
@@ -184,7 +183,7 @@ func TestDispatchInTwoStates(t *testing.T) {
 	}
 }
 
-// TestElsewhere: rows that peers write cannot lie outside the heap: there another kernel runs.
+// TestElsewhere: rows that peers write must lie on the heap. For other outputs another kernel runs.
 func TestElsewhere(t *testing.T) {
 	p := build(t, nil, row(ep.Dispatch, 1, 10, dispatchLL, 1), row(ep.Dispatch, 11, 4096, dispatchFinal, 1), row(ep.Combine, 1, 4096, combineFinal, 9))
 	if a := said(t, p, ep.Pair, ep.Even, 1000); a.Dispatch != dispatchFinal || a.Elsewhere != dispatchLL {
@@ -283,7 +282,7 @@ func TestRequestsThatCannotBe(t *testing.T) {
 	}
 }
 
-// FuzzRead: any bytes give an error or a pack whose parts can be asked for.
+// FuzzRead: any bytes give an error, or a pack whose parts can be asked for.
 func FuzzRead(f *testing.F) {
 	good := build(f, func(r *Request) { r.Problem.MaxTokens = 8 }, row(ep.Dispatch, 1, 4096, dispatchLL, 1)).Data
 	f.Add(good)
@@ -298,7 +297,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// reseal gives bytes the digest they should have, so that what is behind it is read.
+// reseal gives bytes their right digest, so that what follows it is read.
 func reseal(data []byte) []byte {
 	out := slices.Clone(data)
 	if len(out) > digestFrom {
@@ -311,9 +310,8 @@ func reseal(data []byte) []byte {
 	return out
 }
 
-// TestLayoutsArePacked: a pack holds the kernels of its layout, takes fp8 tokens where it
-// was asked to, follows defaults that depend on the token count, and makes room for what
-// stands beside rows.
+// TestLayoutsArePacked: a pack holds the kernels of its layout, takes fp8 tokens where asked to, follows
+// defaults that depend on the token count, and has room for what describes its rows.
 func TestLayoutsArePacked(t *testing.T) {
 	for layout, kernel := range map[ep.Layout]string{ep.LayoutRank: "rank", ep.LayoutRankPacked: "rank", ep.LayoutMasked: "masked"} {
 		p := build(t, func(r *Request) {
@@ -347,8 +345,7 @@ func TestLayoutsArePacked(t *testing.T) {
 	}
 }
 
-// TestPackOfAnObjective: a pack is made of the rows of one objective, split phases among
-// them.
+// TestPackOfAnObjective: a pack takes the rows of one objective, also those of split phases.
 func TestPackOfAnObjective(t *testing.T) {
 	const split = "dispatch_ll_split:part=512,pdl=0,recv_sms=64,send=512,sms=32,threads=512"
 	alone, beside := row(ep.Dispatch, 1, 4096, dispatchLL, 10), row(ep.Dispatch, 1, 4096, split, 5)
@@ -361,9 +358,9 @@ func TestPackOfAnObjective(t *testing.T) {
 	}
 }
 
-// TestHalves: a pack of layout masked answers calls in halves with kernels that hold no
-// SMs between them, on the memory of its other calls; a layout where these would need
-// memory of their own does not.
+// TestHalves: a pack of layout masked answers calls in halves with kernels that hold no SMs between them
+// and use the memory of its other calls. Other layouts would need memory of its own for such kernels,
+// and have none.
 func TestHalves(t *testing.T) {
 	with := func(l ep.Layout) *Pack {
 		return build(t, func(r *Request) { r.Problem.Layout, r.DTypes, r.Raw = l, []ep.DType{ep.FP8}, l != ep.LayoutExpert })

@@ -8,9 +8,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// run adds a stretch of token counts, in parts where more tokens take more shared memory.
-// bench launches with what its token count needs. A call that had the most of its row could
-// leave no room on an SM for the kernel that may begin while it drains.
+// run adds a run of token counts, split into parts where more tokens need more shared memory. bench
+// launches a call with the memory of its own token count: with the memory of the run's largest count
+// no room might be left on an SM for the kernel that begins while the call drains.
 func (b *builder) run(v *resolver, run Run) error {
 	for lo := run.Lo; lo <= run.Hi; {
 		hi, err := v.partOf(run, lo)
@@ -31,12 +31,12 @@ func (b *builder) run(v *resolver, run Run) error {
 	return nil
 }
 
-// spareShared is the share of shared memory that a call may have and not need: an eighth,
-// since one part for each 32 tokens would be 128 of them at 4,096.
+// spareShared bounds the shared memory that a call has and does not need: an eighth of it. A part for
+// each 32 tokens would make 128 parts at 4,096 tokens.
 const spareShared = 8
 
-// partOf is the last token count of the part of a run that begins at lo. Shared memory never
-// falls with the count.
+// partOf returns the last token count of the part that begins at lo. Shared memory never falls with the
+// count.
 func (v *resolver) partOf(run Run, lo int) (int, error) {
 	least, err := v.shared(run, lo)
 	if err != nil {
@@ -48,13 +48,13 @@ func (v *resolver) partOf(run Run, lo int) (int, error) {
 		return slices.EqualFunc(got, least, func(bytes, need int) bool { return bytes <= need+need/spareShared })
 	}
 	last := run.Hi
-	if !fits(last) { // which most kernels do
+	if !fits(last) { // most kernels fit
 		last = lo + sort.Search(run.Hi-lo, func(i int) bool { return !fits(lo + 1 + i) })
 	}
 	return last, err
 }
 
-// shared is the dynamic shared memory, in bytes, of every launch of a run at a token count.
+// shared returns the dynamic shared memory, in bytes, of every launch of a run at a token count.
 func (v *resolver) shared(run Run, tokens int) (out []int, err error) {
 	for _, call := range []struct {
 		op ep.Op

@@ -6,9 +6,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestCallsTakeNoMoreSharedMemoryThanTheyNeed: a row of dispatch_ll_ids takes 1 KiB more of
-// shared memory for each 32 tokens (256 experts). Every call launches with what its own count
-// needs and at most an eighth more, though one row answers all of them.
+// TestCallsTakeNoMoreSharedMemoryThanTheyNeed: dispatch_ll_ids needs 1 KiB more of shared memory for each
+// 32 tokens (256 experts). Although one row answers all counts, every call launches with what its own
+// count needs and at most an eighth more.
 func TestCallsTakeNoMoreSharedMemoryThanTheyNeed(t *testing.T) {
 	p := build(t, nil,
 		row(ep.Dispatch, 1, 2000, "dispatch_ll_ids:part=512,pdl=0,send=512,sms=64,threads=256", 10),

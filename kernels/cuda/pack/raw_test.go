@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestRowsOfCastTokens: a row that was measured with tokens that the caller cast serves
-// such callers. Those with BF16 tokens get the default, which casts them.
+// TestRowsOfCastTokens: a row that was measured with tokens cast by the caller serves such callers only.
+// Callers with BF16 tokens get the default, which casts them.
 func TestRowsOfCastTokens(t *testing.T) {
 	const cast = "dispatch_masked:input=fp8,pdl=0,sms=64,threads=512,unit=512,wait_sms=0"
 	const both = "dispatch_masked+combine_masked:combine.algo=direct,combine.pdl=0,combine.sms=132,combine.threads=512,combine.unit=512,combine.wait_sms=0," +
@@ -26,8 +26,7 @@ func TestRowsOfCastTokens(t *testing.T) {
 	}
 }
 
-// TestRowsOfOtherTokens: a row whose kernel casts tokens itself serves no caller who has
-// cast them.
+// TestRowsOfOtherTokens: a row whose kernel casts tokens does not serve callers that have cast them.
 func TestRowsOfOtherTokens(t *testing.T) {
 	const ids = "dispatch_masked_ids:part=512,pdl=0,send=512,sms=132,threads=512"
 	of := row(ep.Dispatch, 1, 128, ids, 4)
@@ -42,8 +41,8 @@ func TestRowsOfOtherTokens(t *testing.T) {
 	}
 }
 
-// TestCombinesTakeDispatchesOfTheCallersTokens: what is nearest to a combine's row is looked
-// for among rows that take the callers' tokens.
+// TestCombinesTakeDispatchesOfTheCallersTokens: the dispatch for a combine's row takes tokens as the
+// callers have them.
 func TestCombinesTakeDispatchesOfTheCallersTokens(t *testing.T) {
 	const ids = "dispatch_masked_ids:part=512,pdl=0,send=512,sms=132,threads=512"
 	const cast = "dispatch_masked:input=fp8,pdl=0,sms=64,threads=512,unit=512,wait_sms=0"
@@ -64,7 +63,7 @@ func TestCombinesTakeDispatchesOfTheCallersTokens(t *testing.T) {
 	}
 }
 
-// TestElsewhereTakesTheCallersTokens: so is the dispatch for outputs that peers cannot reach.
+// TestElsewhereTakesTheCallersTokens: so does the dispatch for outputs that peers cannot reach.
 func TestElsewhereTakesTheCallersTokens(t *testing.T) {
 	const home = "dispatch_rank_home:input=bf16,pdl=0,sms=64,threads=512,unit=512,wait_sms=0"
 	const cast = "dispatch_rank:input=fp8,pdl=0,sms=64,threads=512,unit=512,wait_sms=0"
@@ -76,8 +75,8 @@ func TestElsewhereTakesTheCallersTokens(t *testing.T) {
 	}
 }
 
-// TestForcedConfigsTakeTheCallersTokens: a pack that says the one and launches the other is
-// not made.
+// TestForcedConfigsTakeTheCallersTokens: a forced config that takes other tokens than the callers have is
+// refused.
 func TestForcedConfigsTakeTheCallersTokens(t *testing.T) {
 	d, _ := ep.ParseConfig("dispatch_masked:input=fp8,pdl=0,sms=64,threads=512,unit=512,wait_sms=0")
 	c, _ := ep.ParseConfig("combine_masked:algo=direct,pdl=0,sms=132,threads=1024,unit=512,wait_sms=0")
@@ -90,7 +89,7 @@ func TestForcedConfigsTakeTheCallersTokens(t *testing.T) {
 	}
 }
 
-// buildFP8 makes a pack of FP8 alone in a layout, of rows that it brings there.
+// buildFP8 makes a pack of FP8 alone in a layout, from rows that it moves to that layout.
 func buildFP8(t *testing.T, l ep.Layout, raw bool, rows []table.Row) *Pack {
 	for i := range rows {
 		rows[i].Key.Layout, rows[i].Key.Dispatch = l, ep.FP8

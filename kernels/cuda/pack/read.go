@@ -15,12 +15,12 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Pack is a pack that was read and found whole.
+// Pack is a pack whose digest and records were checked.
 type Pack struct {
 	Data   []byte // the file
 	Digest string // SHA-256 of its content, hex
-	ABI    ep.ABI // of the kernels in it
-	Arch   string // as compiled for, such as sm_90a
+	ABI    ep.ABI // of its kernels
+	Arch   string // that its binaries are compiled for, such as sm_90a
 	manifest
 	head    header
 	hosts   hostsHeader // zero on one host
@@ -30,7 +30,7 @@ type Pack struct {
 	modules []moduleRecord
 }
 
-// maxPackBytes bounds what ReadFile takes.
+// maxPackBytes bounds the files that ReadFile reads.
 const maxPackBytes = 1 << 30
 
 // ReadFile reads a pack from a file.
@@ -53,15 +53,15 @@ func ReadFile(name string) (*Pack, error) {
 	return p, nil
 }
 
-// Read checks a pack's digest and reads what `epbench pack show` prints. The
-// library checks every record.
+// Read checks a pack's digest and reads what `epbench pack show` prints. The C library checks every
+// record.
 func Read(data []byte) (*Pack, error) {
 	p := &Pack{Data: data}
 	size := binary.Size(p.head)
 	if len(data) < size {
 		return nil, fmt.Errorf("pack: %d bytes, a header has %d", len(data), size)
 	}
-	_, _ = binary.Decode(data, binary.LittleEndian, &p.head) // the bytes are there
+	_, _ = binary.Decode(data, binary.LittleEndian, &p.head) // there are enough bytes
 	h := p.head
 	switch sum := sha256.Sum256(data[digestFrom:]); {
 	case string(h.Magic[:]) != Magic:
@@ -97,8 +97,8 @@ func Read(data []byte) (*Pack, error) {
 	return p, nil
 }
 
-// abi is the build of the kernels. Packs of before every kernel had a word of its own
-// hold one hash for all.
+// abi returns the build of the kernels. Packs made before every kernel had a word of its own hold one
+// hash for all kernels.
 func (p *Pack) abi() (ep.ABI, error) {
 	if p.head.Kernels == 0 {
 		return ep.ABI(hex.EncodeToString(p.head.ABI[:])), nil
@@ -110,7 +110,7 @@ func (p *Pack) abi() (ep.ABI, error) {
 	at := min(uint64(p.head.Kernels), uint64(len(text)))
 	word, _, ok := strings.Cut(string(text[at:]), "\x00")
 	if !ok {
-		return "", fmt.Errorf("pack: the names of its kernels have no end")
+		return "", fmt.Errorf("pack: the names of its kernels are not terminated")
 	}
 	return ep.ABI(word), nil
 }
@@ -134,11 +134,10 @@ func records[T any](p *Pack, i int) ([]T, error) {
 	return out, err
 }
 
-// Shape is the problem that the pack is for; Op, Dispatch and Tokens are of no
-// meaning.
+// Shape returns the problem that the pack is for. Its Op, Dispatch and Tokens mean nothing.
 func (p *Pack) Shape() ep.Problem { return p.Problem }
 
-// Variants is the number of device binaries and their bytes.
+// Variants returns the number of device binaries, and their bytes.
 func (p *Pack) Variants() (n int, bytes int64) {
 	for _, m := range p.modules {
 		bytes += int64(m.Bytes)
@@ -146,13 +145,13 @@ func (p *Pack) Variants() (n int, bytes int64) {
 	return len(p.modules), bytes
 }
 
-// heapAlign is the boundary that every part of the heap starts on.
+// heapAlign is the boundary on which every part of the heap starts.
 const heapAlign = 256
 
 func aligned(n uint64) uint64 { return (n + heapAlign - 1) / heapAlign * heapAlign }
 
-// HeapBytes is the device memory of one rank with this many calls in flight and
-// these dtypes; none stands for all of the pack.
+// HeapBytes returns the device memory of one rank with so many calls in flight and these dtypes, or all
+// dtypes of the pack if none are given.
 func (p *Pack) HeapBytes(inFlight int, dtypes ...ep.DType) int64 {
 	chosen := make([]bool, len(p.dtypes))
 	for i, d := range p.DTypes {
@@ -161,9 +160,9 @@ func (p *Pack) HeapBytes(inFlight int, dtypes ...ep.DType) int64 {
 	return int64(p.aroundBytes() + uint64(inFlight)*p.slotBytes(chosen))
 }
 
-// aroundBytes is the memory beside the slots: control, the abort word, over several nodes
-// the table of the ranks' heaps, and in layout rank:packed what epcomm_announce and
-// epcomm_return_weights exchange.
+// aroundBytes returns the memory outside the slots: control, the abort word, over several nodes the table
+// of the ranks' heaps, and in layout rank:packed what epcomm_announce and epcomm_return_weights
+// exchange.
 func (p *Pack) aroundBytes() uint64 {
 	q := p.Problem
 	switch {
@@ -176,15 +175,14 @@ func (p *Pack) aroundBytes() uint64 {
 	return 2 * heapAlign
 }
 
-// of is the pack's problem with a dtype.
+// of returns the pack's problem with a dtype.
 func (p *Pack) of(d ep.DType) ep.Problem {
 	q := p.Problem
 	q.Dispatch = d
 	return q
 }
 
-// slotBytes is the memory of one call in flight, as native/epcomm/src/heap.c lays
-// it out.
+// slotBytes returns the memory of one call in flight, as native/epcomm/src/heap.c lays it out.
 func (p *Pack) slotBytes(chosen []bool) uint64 {
 	var out, scales, y, bytes uint64
 	var index declare.Index
@@ -192,7 +190,7 @@ func (p *Pack) slotBytes(chosen []bool) uint64 {
 	for i, d := range p.dtypes {
 		if chosen[i] {
 			out, scales = max(out, d.OutBytes), max(scales, d.ScaleBytes)
-			if p.Problem.Nodes > 1 { // the network reads what the experts made
+			if p.Problem.Nodes > 1 { // the network reads what the experts wrote
 				y = max(y, d.MaxRows*uint64(h.Hidden)*2)
 			}
 			of := declare.IndexOf(p.of(p.DTypes[i]))
@@ -201,7 +199,7 @@ func (p *Pack) slotBytes(chosen []bool) uint64 {
 		}
 	}
 	ids := 4 * uint64(h.MaxTokens) * uint64(h.TopK)
-	if p.Problem.Layout.Kind() != "expert" { // combines come in any order, and narrow ids of their own
+	if p.Problem.Layout.Kind() != "expert" { // combines come in any order, and have narrow ids of their own
 		bytes += aligned(ids)
 	}
 	agree := 16*max(uint64(p.Problem.Ranks), 8) + 8 // what debug mode compares
@@ -221,7 +219,7 @@ func (p *Pack) slotBytes(chosen []bool) uint64 {
 	return bytes
 }
 
-// Answers lists what the pack says for one dtype, precision, purpose and class.
+// Answers lists the pack's answers for one dtype, precision, purpose and class.
 func (p *Pack) Answers(d ep.DType, reduced bool, purpose ep.Op, c ep.Class) []Answer {
 	for _, l := range p.Lookups {
 		if l.DType == d && l.Reduced == reduced && l.Purpose == purpose && l.Class == c {

@@ -12,39 +12,40 @@ import (
 
 // Request says what to pack.
 type Request struct {
-	Problem ep.Problem // shape, ranks, nodes (0: one) and MaxTokens; op, dtype and Tokens are not looked at
+	Problem ep.Problem // shape, ranks, nodes (0: one) and MaxTokens; op, dtype and Tokens are ignored
 	DTypes  []ep.DType // in the order that the pack lists them; the first is its default
 	Raw     bool       // tokens of dtype fp8 come as fp8 with scales, cast by the caller
-	Reduced bool       // also pack what callers may take that accept reduced precision
+	Reduced bool       // also pack answers for callers that accept reduced precision
 	MaxSMs  int        // no kernel may take more SMs; 0 is no bound
-	Machine ep.Machine // whose GPUs the binaries are for
+	Machine ep.Machine // the GPUs that the binaries are for
 	Tables  *table.Set // nil packs defaults
 	ABI     ep.ABI     // of the kernels that are packed
-	Other   bool       // also take rows of other builds of them
+	Other   bool       // also take rows of other builds of these kernels
 	// OtherMachines also takes rows of other GPUs of the machine's architecture and link.
 	OtherMachines bool
 
-	Only *[2]ep.Config // dispatch and combine for every call, instead of what tables say; no call has more than Problem.Tokens, if that is given
+	// Only is the dispatch and combine of every call, in place of what tables say. Then no call has
+	// more tokens than Problem.Tokens, if that is given.
+	Only *[2]ep.Config
 }
 
-// Pair is what a call and the call that returns its tokens launch.
+// Pair holds what a call and the call that returns its tokens launch.
 type Pair struct{ Dispatch, Combine ep.Config }
 
-// Run is a stretch of token counts of the fullest rank that are answered alike.
+// Run is a run of token counts, of the fullest rank, that have the same answer.
 type Run struct {
 	Lo, Hi    int
 	Pair      Pair
-	Elsewhere Pair // where the caller's outputs do not lie on the heap
+	Elsewhere Pair // for outputs that do not lie on the heap
 	Text      string
-	Rows      []*table.Row // behind the answer; a default has none
+	Rows      []*table.Row // behind the answer; none behind a default
 }
 
-// Lookup is the runs of one dtype, precision, purpose and routing class. The
-// runs cover 1 to MaxTokens.
+// Lookup holds the runs of one dtype, precision, purpose and routing class. They cover 1 to MaxTokens.
 type Lookup struct {
 	DType   ep.DType
 	Reduced bool
-	Purpose ep.Op // whose time counts, or Halves
+	Purpose ep.Op // the op whose time counts, or Halves
 	Class   ep.Class
 	Runs    []Run
 }
@@ -58,7 +59,7 @@ type resolver struct {
 	runs    map[ep.Op][]table.Run
 }
 
-// Lookups works out what every call takes.
+// lookups returns the answers for every call.
 func (r Request) lookups() (out []Lookup, notes []string, err error) {
 	said := map[string]bool{}
 	for _, d := range r.DTypes {
@@ -97,7 +98,7 @@ func (r Request) resolver(d ep.DType, reduced bool, c ep.Class) *resolver {
 	return &resolver{request: r, all: declare.KernelsOver(p.Nodes, r.Machine), problem: p, class: c, runs: map[ep.Op][]table.Run{}}
 }
 
-// machine is what legality is judged by.
+// machine returns the machine on which configs must be legal.
 func (v *resolver) machine() ep.Machine {
 	m := v.request.Machine
 	m.GPUs = max(m.GPUs, v.problem.Ranks)
@@ -107,8 +108,8 @@ func (v *resolver) machine() ep.Machine {
 	return m
 }
 
-// at is the problem of a call with so many tokens on the fullest rank. Forced configs are
-// asked for no more than the request's problem has.
+// at returns the problem of a call with so many tokens on the fullest rank. With forced configs no call
+// has more tokens than the request's problem.
 func (v *resolver) at(op ep.Op, tokens int) ep.Problem {
 	p := v.problem
 	if most := v.request.Problem.Tokens; v.request.Only != nil && most > 0 {
@@ -118,7 +119,7 @@ func (v *resolver) at(op ep.Op, tokens int) ep.Problem {
 	return p
 }
 
-// legal says whether a config of an op can run.
+// legal returns why a config of an op cannot run.
 func (v *resolver) legal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	k, err := kernels.Find(v.all, p.Op, c.Kernel)
 	if err != nil {
@@ -146,8 +147,7 @@ func (v *resolver) resolve() (notes []string) {
 	return notes
 }
 
-// answer gives the runs of a purpose: the stretches between all token counts at
-// which any op's row changes.
+// answer returns the runs of a purpose: the runs between all token counts at which any op's row changes.
 func (v *resolver) answer(purpose ep.Op) ([]Run, error) {
 	var out []Run
 	for lo := 1; lo <= v.problem.MaxTokens; {
@@ -173,8 +173,8 @@ func (v *resolver) answer(purpose ep.Op) ([]Run, error) {
 	return out, nil
 }
 
-// steady is the largest token count up to hi that is answered like lo is by run: a
-// default may depend on the count, and changes once.
+// steady returns the largest token count up to hi that has the same answer as lo. A default may depend on
+// the count, and changes at most once.
 func (v *resolver) steady(purpose ep.Op, run Run, lo, hi int) (int, error) {
 	alike := func(tokens int) (bool, error) {
 		other, err := v.stretch(purpose, tokens)
@@ -183,7 +183,7 @@ func (v *resolver) steady(purpose ep.Op, run Run, lo, hi int) (int, error) {
 	if ok, err := alike(hi); ok || err != nil {
 		return hi, err
 	}
-	for hi-lo > 1 { // alike at lo, not at hi
+	for hi-lo > 1 { // the same at lo, not at hi
 		mid := (lo + hi) / 2
 		ok, err := alike(mid)
 		if err != nil {
@@ -202,7 +202,7 @@ func same(a, b Pair) bool {
 	return a.Dispatch.Key() == b.Dispatch.Key() && a.Combine.Key() == b.Combine.Key()
 }
 
-// at is the run that a token count lies in; runs cover all that are asked for.
+// at returns the run that contains a token count. The runs cover all counts that callers ask for.
 func at(runs []table.Run, tokens int) table.Run {
 	for _, r := range runs {
 		if tokens <= r.Hi {
@@ -236,7 +236,7 @@ func (v *resolver) stretch(purpose ep.Op, tokens int) (run Run, err error) {
 	return run, err
 }
 
-// fed is a dispatch for tokens as the request's callers have them.
+// fed returns c for tokens as the request's callers have them.
 func (v *resolver) fed(c ep.Config) ep.Config {
 	if _, ok := c.Values["input"]; ok && v.raw() {
 		return c.With("input", "fp8")
@@ -270,7 +270,7 @@ func (v *resolver) places(c ep.Config, tokens int) (bool, error) {
 	return s.Places, err
 }
 
-// chosen is one op's row, or the default where there is none.
+// chosen returns one op's row, or the default where there is none.
 func (v *resolver) chosen(op ep.Op, tokens int) half {
 	a := at(v.runs[op], tokens).Answer
 	if a.Row == nil || a.Config.IsDefault() {
@@ -282,7 +282,7 @@ func (v *resolver) chosen(op ep.Op, tokens int) half {
 	return half{a.Config, a.Row, rowText(a)}
 }
 
-// defaultOf is the default of an op's first kernel within the bound on SMs.
+// defaultOf returns the default of an op's first kernel within the bound on SMs.
 func (v *resolver) defaultOf(op ep.Op, tokens int) ep.Config {
 	p := v.at(op, tokens)
 	return kernels.For(v.all, p)[0].DefaultWithin(v.request.Machine, p, v.request.MaxSMs)
@@ -316,7 +316,7 @@ func rowText(a *table.Answer) string {
 	return text
 }
 
-// pair takes the pair's own row, else joins those of its halves.
+// pair returns the pair's own row, or joins the rows of its halves.
 func (v *resolver) pair(tokens int) (Run, error) {
 	if a := at(v.runs[ep.Pair], tokens).Answer; a.Row != nil && !a.Config.IsDefault() {
 		d, c, err := ep.Split(a.Config)
@@ -336,7 +336,7 @@ func (v *resolver) pair(tokens int) (Run, error) {
 	return v.join(tokens, d, c)
 }
 
-// alone is the best config of one op, and for the other what goes with it.
+// alone returns the best config of one op, and what goes with it for the other op.
 func (v *resolver) alone(op ep.Op, tokens int) (Run, error) {
 	h := v.chosen(op, tokens)
 	run := Run{Text: h.why, Rows: rows(h.row)}

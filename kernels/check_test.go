@@ -2,7 +2,7 @@ package kernels
 
 import "testing"
 
-// TestImplausible: what no clock can read condemns rounds; one disturbed round does not.
+// TestImplausible: impossible times make rounds implausible; one disturbed round does not.
 func TestImplausible(t *testing.T) {
 	const good = 2e-6
 	one := func(rounds ...float64) Rounds {

@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// The halves of a pair run one after the other: the larger counts, field by
-// field. Words and parameters without a cost count nothing.
+// The halves of a pair run one after the other, so each field of its cost is the larger of
+// the two. Words and parameters without a cost count nothing.
 func TestCostOf(t *testing.T) {
 	half := func(name string) kernels.Kernel {
 		return kernels.Kernel{Name: name, Params: []kernels.Param{

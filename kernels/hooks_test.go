@@ -8,10 +8,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestHooked: what a caller wants done is the default and the only value, kernels that
-// cannot do it are left out, and their work lacks what it leaves outside. Other ops keep
-// their kernels.
-func TestHooked(t *testing.T) {
+// TestWithHooks: the caller's value is the default and the only legal one, and the kernel's
+// work lacks what the value leaves to the caller. Kernels without the hook are left out;
+// other ops keep their kernels.
+func TestWithHooks(t *testing.T) {
 	input := Param{Name: "input", Values: []ep.Value{"bf16", "fp8"}, Default: "bf16", Class: Hook, Outside: map[ep.Value]string{"fp8": "cast"}}
 	sms := Param{Name: "sms", Values: []ep.Value{"8", "16"}, Default: "8", Class: Speed}
 	legal := func(ep.Machine, ep.Problem, ep.Config) error { return nil }
@@ -48,8 +48,8 @@ func TestHooked(t *testing.T) {
 	}
 }
 
-// TestHooksOf: what a caller asks for beside defaults, in one spelling, and back.
-func TestHooksOf(t *testing.T) {
+// TestSpellHooks: hooks other than the defaults have one spelling, which reads back.
+func TestSpellHooks(t *testing.T) {
 	hook := func(name string, values ...ep.Value) Param {
 		return Param{Name: name, Values: values, Default: values[0], Class: Hook}
 	}

@@ -8,9 +8,9 @@ import (
 
 func legal(ep.Machine, ep.Problem, ep.Config) error { return nil }
 
-// TestLayoutsDecideWhoServes: a kernel that declares none serves expert; a pair serves
-// what both halves do; the default is that of the first kernel that serves.
-func TestLayoutsDecideWhoServes(t *testing.T) {
+// TestServedLayouts: a kernel that declares no layout serves expert, and a pair serves those
+// of both halves. The default is that of the first kernel that serves the layout.
+func TestServedLayouts(t *testing.T) {
 	all := []Kernel{
 		{Name: "old", Op: ep.Dispatch, Check: legal},
 		{Name: "both", Op: ep.Dispatch, Check: legal, Layouts: []ep.Layout{ep.LayoutExpert, ep.LayoutRank}},

@@ -15,8 +15,7 @@ var (
 		Tokens: 16, MaxTokens: 16, Dispatch: ep.BF16, Combine: ep.BF16}
 )
 
-// TestSpellingsOfOneConfig: every spelling that the program prints is read
-// back as the same config.
+// TestSpellingsOfOneConfig: every spelling that epbench prints reads back as the same config.
 func TestSpellingsOfOneConfig(t *testing.T) {
 	for _, op := range ep.Exchanges() {
 		p := spellProblem
@@ -45,7 +44,7 @@ func TestSpellingsOfOneConfig(t *testing.T) {
 	}
 }
 
-// TestBadSpellings: one message names everything that is wrong.
+// TestBadSpellings: one error names all faults.
 func TestBadSpellings(t *testing.T) {
 	for _, c := range []struct{ s, want string }{
 		{"sideways", `"sideways" is no config: write an id (d7f2), the parameters that differ`},
@@ -62,7 +61,7 @@ func TestBadSpellings(t *testing.T) {
 	}
 }
 
-// TestAmbiguousID: configs that share an id are told apart by longer ones.
+// TestAmbiguousID: longer ids tell configs apart that share an id.
 func TestAmbiguousID(t *testing.T) {
 	param := kernels.Param{Name: "n", Default: "0"}
 	for i := range 3000 {

@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// delivered is what dispatch hands over in one call of large, every byte
-// counted once, and what combine takes back.
+// delivered counts the bytes that dispatch delivers in one call of large, each once, and
+// those that combine takes back.
 const delivered = 4 * 1024 * 8 * 7168 * 2
 
 func large(op ep.Op) ep.Problem {
@@ -21,8 +21,8 @@ func large(op ep.Op) ep.Problem {
 		Tokens: 1024, MaxTokens: 1024, Dispatch: ep.BF16, Combine: ep.BF16}
 }
 
-// BenchmarkAgainstCopy prints one line: bytes a second of copy, dispatch and
-// combine on the same cores, measured in turns, each with its default config.
+// BenchmarkAgainstCopy prints the bytes per second of copy, dispatch and combine on the same
+// cores, measured in turns with default configs.
 func BenchmarkAgainstCopy(b *testing.B) {
 	source, target := make([]byte, delivered), make([]byte, delivered)
 	fill(source) // pages never written would all be one page of zeros
@@ -76,8 +76,7 @@ func prepared(b *testing.B, op ep.Op) func() float64 {
 	}
 }
 
-// copyOnce times copy, shared among the cores in pieces as large as they can
-// be.
+// copyOnce times a copy that is shared among the cores in pieces as large as possible.
 func copyOnce(source, target []byte) float64 {
 	n := runtime.GOMAXPROCS(0)
 	start := time.Now()

@@ -39,9 +39,8 @@ func TestProductCopies(t *testing.T) {
 	}
 }
 
-// TestRunBeside: every op, fused and split, gives three times a round that fit each
-// other, answers stay right while the product runs, and the objective says which time
-// counts.
+// TestRunBeside: every op, fused and split, gives consistent times of call, product and both.
+// Answers stay correct while the product runs, and the objective selects the time.
 func TestRunBeside(t *testing.T) {
 	for _, op := range ep.Exchanges() {
 		for work, objective := range map[string]ep.Objective{"gemm:4,64,64,bf16,2": ep.Beside, "copy": ep.Alone} {
@@ -98,8 +97,8 @@ func checkBeside(t *testing.T, s *Session, c ep.Config) {
 	}
 }
 
-// TestBesideFaults: a faulty candidate ends as it does alone, in its rounds too, and the
-// session goes on.
+// TestBesideFaults: a faulty candidate ends as it does without a product, in timed rounds too,
+// and the session stays usable.
 func TestBesideFaults(t *testing.T) {
 	for _, f := range []fault{noSignal, panicking} {
 		p := problem(ep.Dispatch)

@@ -188,8 +188,8 @@ func TestCancelInMidRun(t *testing.T) {
 	}
 }
 
-// TestThousandIterations runs pairs back to back without resetting anything,
-// in every algorithm and mode, and then judges one more.
+// TestThousandIterations runs pairs back to back without resetting memory, in every algorithm
+// and mode, and then verifies one more.
 func TestThousandIterations(t *testing.T) {
 	n := 1000
 	if testing.Short() {
@@ -216,8 +216,7 @@ func TestThousandIterations(t *testing.T) {
 	}
 }
 
-// TestSignalsAreBack looks at the protocol's state after calls: every count
-// word armed again, every counter zero.
+// TestSignalsAreBack: after a call every count word is reset and every counter is zero.
 func TestSignalsAreBack(t *testing.T) {
 	s, c := session(t, problem(ep.Pair))
 	if _, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 2, Fold: 7}); err != nil {
@@ -230,8 +229,8 @@ func TestSignalsAreBack(t *testing.T) {
 	}
 }
 
-// TestLeftoverSignalIsFound: a signal nobody took makes the next call wrong,
-// so that the call that left it is blamed.
+// TestLeftoverSignalIsFound: an unread signal would make the next call wrong, so the call that
+// left it fails.
 func TestLeftoverSignalIsFound(t *testing.T) {
 	s, _ := session(t, problem(ep.Dispatch))
 	stray := stage{launch{blocks: 1}, func(w *worker, _ launch, set int) bool {

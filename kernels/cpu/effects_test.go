@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// effect is a setting in which one parameter decides.
+// effect is a case in which one parameter decides the time.
 type effect struct {
 	param   string
 	a, b    ep.Value
@@ -19,7 +19,7 @@ type effect struct {
 	setting map[string]ep.Value // what else differs from the default
 }
 
-// effects has at least one line for each parameter of the kernels.
+// effects has at least one case for each parameter of the kernels.
 var effects = []effect{
 	{"blocks", "1", "2", ep.Dispatch, 1, 512, nil},
 	{"blocks", "1", "2", ep.Combine, 1, 512, nil},
@@ -39,8 +39,8 @@ var effects = []effect{
 	{"stores", storesCached, storesStream, ep.Dispatch, 2, 8, nil},
 }
 
-// BenchmarkParameters prints, for each parameter, how much longer a call
-// takes with one value than with another, in rounds side by side.
+// BenchmarkParameters prints, for each parameter, how much longer a call takes with one value
+// than with another, in interleaved rounds.
 func BenchmarkParameters(b *testing.B) {
 	for _, e := range effects {
 		name := fmt.Sprintf("%s/%s-%s/%s/ranks=%d/tokens=%d", e.param, e.a, e.b, e.op, e.ranks, e.tokens)
@@ -51,7 +51,7 @@ func BenchmarkParameters(b *testing.B) {
 	}
 }
 
-// ratio is the median over rounds of the time with b to the time with a.
+// ratio returns the median over rounds of the time with b over the time with a.
 func (e effect) ratio(b *testing.B) float64 {
 	p := large(e.op)
 	p.Ranks, p.Tokens, p.MaxTokens = e.ranks, e.tokens, e.tokens
@@ -86,7 +86,7 @@ func (e effect) slowest(b *testing.B, s kernels.Session, c ep.Config, fold int) 
 	return slices.Max(r.Seconds[0])
 }
 
-// TestEveryParameterHasAnEffect keeps the table above whole.
+// TestEveryParameterHasAnEffect: effects has every parameter.
 func TestEveryParameterHasAnEffect(t *testing.T) {
 	for _, q := range params(kernels.Speed) {
 		if !slices.ContainsFunc(effects, func(e effect) bool { return e.param == q.Name }) {

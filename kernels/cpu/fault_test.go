@@ -19,12 +19,10 @@ func brokenCase(op ep.Op) conform.Case {
 	}}
 }
 
-// hangsEnd is the deadline of a candidate that hangs whatever the host does. What may end
-// well has the backend's own.
+// hangsEnd is the deadline of candidates that always hang. The others have the backend's own.
 const hangsEnd = time.Second
 
-// breakCPU is the backend with a fault in the candidates that pick chooses; the
-// others are noFault.
+// breakCPU returns the backend with a fault in the candidates that pick chooses.
 func breakCPU(f fault, pick func(ep.Config) bool) *Backend {
 	return &Backend{machine: machine(), deadline: longestWait, faulty: func(c ep.Config) fault {
 		if pick(c) {
@@ -34,7 +32,7 @@ func breakCPU(f fault, pick func(ep.Config) bool) *Backend {
 	}}
 }
 
-// endings is how a candidate with each fault must end.
+// endings says how a candidate with each fault must end.
 var endings = map[fault]ep.Status{
 	dropToken: ep.Mismatch,
 	swapRows:  ep.Mismatch,
@@ -43,9 +41,8 @@ var endings = map[fault]ep.Status{
 	panicking: ep.Crash,
 }
 
-// TestFaultsAreCaught breaks each op, algorithm and mode in each way: the
-// broken candidate must end as it should, and the noFault one beside it must
-// still pass.
+// TestFaultsAreCaught injects each fault into each op, algorithm and mode. The broken candidate
+// must end as endings says, and a sound one in the same session must still pass.
 func TestFaultsAreCaught(t *testing.T) {
 	for f, want := range endings {
 		for _, op := range ep.Exchanges() {
@@ -101,7 +98,7 @@ func catch(t *testing.T, f fault, want ep.Status, op ep.Op, algo ep.Value) {
 	}
 }
 
-// end is how a candidate's verification ends.
+// end returns how a candidate's verification ends.
 func end(t *testing.T, s kernels.Session, c ep.Config) (ep.Status, string) {
 	t.Helper()
 	if err := s.Prepare(t.Context(), c); err != nil {
@@ -122,7 +119,7 @@ func end(t *testing.T, s kernels.Session, c ep.Config) (ep.Status, string) {
 	return ep.OK, ""
 }
 
-// TestHangNamesTheCulprit reads the sentence that a missing signal gives.
+// TestHangNamesTheCulprit: the reason of a hang names the rank whose signal is missing.
 func TestHangNamesTheCulprit(t *testing.T) {
 	for op, want := range map[ep.Op]string{
 		ep.Dispatch: "in dispatch_wait for expert 15 from rank 0",

@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestCodecsEqualOracle walks the float32 numbers that differ in their upper
-// 20 bits and both neighbours of each.
+// TestCodecsEqualOracle compares the codecs with the oracle's, for every float32 with zeros in
+// its lower 12 bits and both its neighbours.
 func TestCodecsEqualOracle(t *testing.T) {
 	step := 1
 	if testing.Short() {
@@ -60,8 +60,8 @@ func TestQuantizeEqualsOracle(t *testing.T) {
 	}
 }
 
-// fillFinite draws finite values whose magnitudes span more with each round;
-// round 0 is all zero.
+// fillFinite draws finite values. Their range of magnitudes grows with round; round 0 is all
+// zero.
 func fillFinite(rng *rand.Rand, x []uint16, round int) {
 	for i := range x {
 		e := 127 + rng.IntN(round+1) - round/2

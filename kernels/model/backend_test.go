@@ -24,8 +24,8 @@ func written(t *testing.T, f *File) string {
 	return path
 }
 
-// TestBackendSaysPredicted: machine, kernels and clock carry the word, and nothing is
-// said to be checked.
+// TestBackendSaysPredicted: machine, kernels and clock are called predicted, and no row counts
+// as compared.
 func TestBackendSaysPredicted(t *testing.T) {
 	b, err := Open(written(t, fitted(t)))
 	if err != nil {
@@ -57,7 +57,7 @@ func TestBackendSaysPredicted(t *testing.T) {
 	}
 }
 
-// TestCheckKnowsWhatWasRecorded: a dtype without a family has no prediction.
+// TestCheckKnowsWhatWasRecorded: Check refuses a dtype without coefficients.
 func TestCheckKnowsWhatWasRecorded(t *testing.T) {
 	b, err := Open(written(t, fitted(t)))
 	if err != nil {

@@ -20,8 +20,8 @@ func parse(t interface{ Fatal(...any) }, spec string) workloads.Distribution {
 	return d
 }
 
-// TestCountsAreThoseOfTheMatrix: on one host the counts are those of the matrix that
-// workloads makes, which other tests hold to the definition.
+// TestCountsAreThoseOfTheMatrix: on one host the counts equal those of workloads' traffic
+// matrix, which has tests of its own.
 func TestCountsAreThoseOfTheMatrix(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ranks := rapid.SampledFrom([]int{2, 4, 8}).Draw(t, "ranks")
@@ -40,8 +40,8 @@ func TestCountsAreThoseOfTheMatrix(t *testing.T) {
 	})
 }
 
-// TestForwarding: 4 ranks on 2 hosts, and one token of rank 0 that selects both ranks of
-// the other host and its neighbour.
+// TestForwarding: on 4 ranks of 2 hosts, a token of rank 0 selects both ranks of the other
+// host and the neighbour of rank 0.
 func TestForwarding(t *testing.T) {
 	s := Shape{Ranks: 4, PerHost: 2, Experts: 4, TopK: 3, Tokens: 1}
 	for _, c := range []struct {
@@ -62,8 +62,8 @@ func TestForwarding(t *testing.T) {
 	}
 }
 
-// TestNetworkBytesFall: per host never sends more over the network than per rank, and
-// that no more than per selection.
+// TestNetworkBytesFall: a message per host never sends more over the network than one per
+// rank, and that never more than one per selection.
 func TestNetworkBytesFall(t *testing.T) {
 	for _, spec := range []string{"uniform", "zipf:1.0", "hotrank:4"} {
 		n, err := Count(Shape{Ranks: 64, PerHost: 8, Experts: 256, TopK: 8, Tokens: 64}, parse(t, spec), 1)
@@ -88,8 +88,8 @@ func TestBusiestIsNotTheMean(t *testing.T) {
 	}
 }
 
-// TestReplicas: where experts do not divide by the ranks every place is used, and an
-// expert's tokens go to its copies in turn.
+// TestReplicas: if experts do not divide by the ranks, every place is used and an expert's
+// tokens go to its replicas in turn.
 func TestReplicas(t *testing.T) {
 	for _, c := range []struct{ experts, ranks int }{{256, 2048}, {256, 144}, {384, 2048}, {256, 64}, {7, 5}} {
 		p := newPlacement(c.experts, c.ranks)
@@ -115,8 +115,8 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// TestManyRanksAreFast: 2,048 ranks with more tokens than are drawn, within a few seconds
-// and within memory. The scaled counts keep the sum of rows.
+// TestManyRanksAreFast: counting 2,048 ranks with more tokens than are drawn takes a few
+// seconds and bounded memory. The scaled counts keep the sum of rows.
 func TestManyRanksAreFast(t *testing.T) {
 	if testing.Short() {
 		t.Skip("draws 16 million selections")

@@ -10,7 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// fitted is a small model: two round families on the built-in links.
+// fitted returns a small model: two sets of coefficients in round numbers on the built-in
+// links.
 func fitted(t *testing.T) *File {
 	f, err := Links()
 	if err != nil {
@@ -49,7 +50,7 @@ func TestReadOther(t *testing.T) {
 	}
 }
 
-// TestReadNamesTheField: what a careless hand may write is refused with the field.
+// TestReadNamesTheField: an error about a bad file names the field.
 func TestReadNamesTheField(t *testing.T) {
 	for _, c := range []struct{ from, to, want string }{
 		{"schema: 1", "schema: 2", "schema: 2"},
@@ -83,7 +84,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestPredictByHand: a call whose parts are round figures.
+// TestPredictByHand predicts a call whose parts are round numbers.
 func TestPredictByHand(t *testing.T) {
 	host := Link{Bandwidth: Fact{Value: 400}, Latency: Fact{Value: 2}}
 	net := Link{Bandwidth: Fact{Value: 50}, Latency: Fact{Value: 8}}

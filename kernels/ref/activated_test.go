@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestFewValuesMayDiffer: of a small output more than 1 in 1,000 values may be a code off,
-// not many more.
+// TestFewValuesMayDiffer: in a small output somewhat more than 1 in 1,000 values may be a code
+// off.
 func TestFewValuesMayDiffer(t *testing.T) {
 	w := tiny(func(p *ep.Problem) { p.Op = ep.Activation })
 	o := New(w, 1)

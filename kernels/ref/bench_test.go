@@ -7,7 +7,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// prefill is what one rank of four sees in DeepSeek-V3's shape.
+// prefill returns the prefill of one of four ranks in DeepSeek-V3's shape.
 func prefill(b *testing.B, op ep.Op) *workloads.Workload {
 	b.Helper()
 	d, err := workloads.Parse("uniform")
@@ -24,11 +24,11 @@ func prefill(b *testing.B, op ep.Op) *workloads.Workload {
 	return w
 }
 
-// sampled is how many of its rows BenchmarkCheckDispatch compares.
+// sampled is how many rows BenchmarkCheckDispatch compares.
 const sampled = 512
 
-// BenchmarkCheckDispatch is one more candidate of a session: the oracle has
-// seen the workload before.
+// BenchmarkCheckDispatch times the check of a session's later candidates, for which the oracle
+// has cached the workload.
 func BenchmarkCheckDispatch(b *testing.B) {
 	w := prefill(b, ep.Dispatch)
 	o := New(w, 1)
@@ -41,7 +41,7 @@ func BenchmarkCheckDispatch(b *testing.B) {
 	}
 }
 
-// BenchmarkCheckCombine judges partial sums rounded by rank.
+// BenchmarkCheckCombine times the check of partial sums that were rounded by rank.
 func BenchmarkCheckCombine(b *testing.B) {
 	w := prefill(b, ep.Combine)
 	o := New(w, 1)

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestPlaces: every BF16 number has its own place, and numbers stand in their order.
+// TestPlaces: every BF16 number has its own position, in ascending order.
 func TestPlaces(t *testing.T) {
 	before := float32(math.Inf(-1))
 	for place := int(placeOf(0xff80)); place <= int(placeOf(0x7f80)); place++ {
@@ -24,8 +24,8 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestSumBounds: a BF16 number lies between the bounds where it is as near to the exact sum
-// as the bound allows, and only there.
+// TestSumBounds: a BF16 number lies between the bounds if and only if it is as near to the
+// exact sum as Sum.Bound allows.
 func TestSumBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		exact := rapid.Float64Range(-1e30, 1e30).Draw(t, "exact") * rapid.SampledFrom([]float64{1, 1e-28, 1e-66, 0}).Draw(t, "scale")
@@ -42,8 +42,8 @@ func TestSumBounds(t *testing.T) {
 	})
 }
 
-// TestKeptSums: bounds that are kept judge as those computed anew, for every kind of
-// comparison on one oracle, and find what is wrong in a second output too.
+// TestKeptSums: cached bounds give the same results as new ones, for every kind of comparison
+// on one oracle, and find the faults of a second output.
 func TestKeptSums(t *testing.T) {
 	w := tiny(nil)
 	kept := New(w, 1)

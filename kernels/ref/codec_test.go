@@ -38,8 +38,8 @@ func TestE4M3RoundTrips(t *testing.T) {
 	}
 }
 
-// TestE4M3Thresholds: of two neighbouring codes the even one gets the middle, and each
-// what is nearer to it.
+// TestE4M3Thresholds: a number rounds to the nearer of two neighbouring codes, from the middle
+// to the even one.
 func TestE4M3Thresholds(t *testing.T) {
 	for code := range byte(0x7e) {
 		low, high := E4M3ToFloat(code), E4M3ToFloat(code+1)
@@ -57,8 +57,7 @@ func TestE4M3Thresholds(t *testing.T) {
 	}
 }
 
-// TestE2M1Thresholds holds the rounding of the specification: both sides of
-// every threshold.
+// TestE2M1Thresholds checks the specification's rounding on both sides of every threshold.
 func TestE2M1Thresholds(t *testing.T) {
 	for _, c := range []struct {
 		at           float32
@@ -161,8 +160,8 @@ func scaleOf(f ep.DType, row Row, global float32) float32 {
 	return E4M3ToFloat(row.Scales[0]) / global
 }
 
-// TestQuantizationError bounds what a format loses: half a step of its
-// elements relative to the group's largest magnitude.
+// TestQuantizationError: a dtype loses at most half a step of its elements, relative to the
+// group's largest magnitude.
 func TestQuantizationError(t *testing.T) {
 	x := make([]float32, 256)
 	for i := range x {
@@ -178,8 +177,8 @@ func TestQuantizationError(t *testing.T) {
 	}
 }
 
-// TestScaleLayouts checks that addresses are distinct and fill the output,
-// and one address of each layout by hand.
+// TestScaleLayouts: addresses are distinct and fill the output. One address of each layout is
+// computed by hand.
 func TestScaleLayouts(t *testing.T) {
 	const rows, maxRows = 256, 256
 	for _, f := range []ep.DType{ep.FP8, ep.MXFP4, ep.NVFP4} {

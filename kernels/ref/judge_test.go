@@ -13,13 +13,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// checkOn judges rank 0 with a number of processors.
+// checkOn checks rank 0 on a number of processors.
 func checkOn(processors int, o *Oracle, out Output) kernels.Comparison {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
 	return o.CheckDispatch(0, out, Compare{})
 }
 
-// realRows are the rows that are not padding.
+// realRows returns the rows without padding.
 func realRows(d Delivery) []int {
 	var out []int
 	for i, g := range d.Groups {
@@ -30,8 +30,8 @@ func realRows(d Delivery) []int {
 	return out
 }
 
-// TestSameForAnySplit: however many processors share the rows, the verdict
-// is the same and speaks of the lowest wrong row.
+// TestSameForAnySplit: the result is the same on any number of processors and describes the
+// lowest wrong row.
 func TestSameForAnySplit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := tiny(func(p *ep.Problem) {

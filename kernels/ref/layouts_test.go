@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// laidOut is what lies in memory after an exemplary dispatch of a layout.
+// laidOut returns the memory after a correct dispatch in a layout.
 func laidOut(o *Oracle, rank int) Output {
 	p, l, d := o.w.Problem, o.Encoding(), o.Dispatch(rank)
 	n := dtype.MaxRows(p)
@@ -44,7 +44,7 @@ func laidOut(o *Oracle, rank int) Output {
 	return out
 }
 
-// lay puts a token's local experts and weights beside its row.
+// lay writes a token's local experts and weights to the arrays of its row.
 func (out *Output) lay(o *Oracle, rank, row, source, token int) {
 	p := o.w.Problem
 	for k := range p.TopK {
@@ -56,7 +56,7 @@ func (out *Output) lay(o *Oracle, rank, row, source, token int) {
 	}
 }
 
-// TestLayoutsAreJudged: what a layout asks for is accepted, and each kind of damage
+// TestLayoutsAreJudged: a correct output in each layout is accepted, and each kind of damage
 // is found.
 func TestLayoutsAreJudged(t *testing.T) {
 	damage := map[string]func(*Output, Delivery){
@@ -95,8 +95,8 @@ var judgedLayout ep.Problem
 
 func layoutProblem(*Output) ep.Problem { return judgedLayout }
 
-// TestByRankKeepsOrder: rows of a source that are right but out of order are wrong by
-// rank, where consumers pair them with their own list of tokens.
+// TestByRankKeepsOrder: in the layouts by rank, correct rows in the wrong order are a fault,
+// because consumers pair them with their own list of tokens.
 func TestByRankKeepsOrder(t *testing.T) {
 	w := tiny(func(p *ep.Problem) { p.Layout = ep.LayoutRank })
 	w.Ranks[0] = workloads.Routing{Tokens: 2, Experts: []int32{2, 3, 3, 2}, Weights: []float32{1, 2, 3, 4}}
@@ -113,7 +113,7 @@ func TestByRankKeepsOrder(t *testing.T) {
 	}
 }
 
-// TestByRankSumsAreReduced: combine adds what each rank rounded.
+// TestByRankSumsAreReduced: combine adds partial sums that each rank has rounded.
 func TestByRankSumsAreReduced(t *testing.T) {
 	expert, byRank := New(tiny(nil), 1), New(tiny(func(p *ep.Problem) { p.Layout = ep.LayoutRank }), 1)
 	for i, want := range expert.CombineRow(0, 0, BF16Partial).Want {

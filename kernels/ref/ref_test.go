@@ -83,8 +83,8 @@ func TestCombineByHand(t *testing.T) {
 	}
 }
 
-// TestBoundsHold: the in-order sum, the pre-reduced one and sums in any other
-// order lie within the bound, for any weights and routing.
+// TestBoundsHold: the in-order sum, the sum of partial sums and sums in any other order lie
+// within the bound, for any weights and routing.
 func TestBoundsHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := tiny(func(p *ep.Problem) {
@@ -111,7 +111,7 @@ func TestBoundsHold(t *testing.T) {
 	})
 }
 
-// faithful is the output that the oracle itself asks for, in any format.
+// faithful returns the correct output in any dtype.
 func faithful(o *Oracle, rank int) Output {
 	p, l := o.w.Problem, o.Encoding()
 	d := o.Dispatch(rank)

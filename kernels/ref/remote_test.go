@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// stored is the memory of all ranks after an exemplary call, by rank and part.
+// stored holds the memory of all ranks after a correct call, by rank and part.
 type stored []map[string][]byte
 
 func bytesOf(v any) []byte {
@@ -25,7 +25,7 @@ func bytesOf(v any) []byte {
 	return b
 }
 
-// store lays out what the oracle asks for; combined tokens are behind an epilogue.
+// store writes the correct outputs; combined tokens have an epilogue applied.
 func store(o *Oracle, e *Epilogue) stored {
 	var out stored
 	for rank, routing := range o.w.Ranks {
@@ -45,7 +45,7 @@ func store(o *Oracle, e *Epilogue) stored {
 	return out
 }
 
-// read is a Memory.
+// read implements Memory.
 func (s stored) read(rank int, part string, bytes int, offsets ...int) ([][]byte, error) {
 	var out [][]byte
 	for _, at := range offsets {
@@ -54,7 +54,7 @@ func (s stored) read(rank int, part string, bytes int, offsets ...int) ([][]byte
 	return out, nil
 }
 
-// remote judges memory that wipes what it returned before of a part.
+// remote returns a Remote over memory that wipes a part's earlier pieces at each read.
 func remote(o *Oracle, s stored) *Remote {
 	var mu sync.Mutex
 	last := map[string][][]byte{}
@@ -71,8 +71,8 @@ func remote(o *Oracle, s stored) *Remote {
 	})
 }
 
-// TestRemote: what lies in memory is judged as what lies in Go, whether rows are
-// read as a whole or when they are asked for, and a changed byte is found.
+// TestRemote: the result is the same as for Go memory, whether rows are read as a whole or on
+// demand, and a changed byte is found.
 func TestRemote(t *testing.T) {
 	for _, f := range ep.DTypes() {
 		for _, whole := range []int{wholeElements, 0} {
@@ -99,7 +99,7 @@ func TestRemote(t *testing.T) {
 	}
 }
 
-// TestJoined: pieces that lie one after another are not copied, others are.
+// TestJoined: pieces that lie one after another are not copied; others are.
 func TestJoined(t *testing.T) {
 	data := []byte{1, 2, 3, 4, 5, 6}
 	if got := contiguous(Pieces(data, 2)); !slices.Equal(got, data) || &got[0] != &data[0] {
@@ -121,7 +121,7 @@ func TestJoined(t *testing.T) {
 	}
 }
 
-// TestRemoteCounts: the dispatch before a combine counts only where it is wrong.
+// TestRemoteCounts: rows of the dispatch before a combine count only if they are wrong.
 func TestRemoteCounts(t *testing.T) {
 	o := New(tiny(nil), 1)
 	memory := store(o, nil)
@@ -152,7 +152,7 @@ func TestRemoteErrors(t *testing.T) {
 	}
 }
 
-// TestRemoteProbe shows rows of rank 0's tokens and refuses what is not there.
+// TestRemoteProbe: Probe returns rows of rank 0's tokens and refuses rows that do not exist.
 func TestRemoteProbe(t *testing.T) {
 	for _, whole := range []int{wholeElements, 0} {
 		o := New(tiny(nil), 1)
@@ -188,7 +188,7 @@ func probeAll(t *testing.T, o *Oracle, r *Remote) {
 	}
 }
 
-// TestEpilogue: finished values are judged behind what combine does to them.
+// TestEpilogue: values are compared after combine's epilogue.
 func TestEpilogue(t *testing.T) {
 	bias := make([]uint16, 128)
 	for i := range bias {

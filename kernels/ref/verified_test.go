@@ -6,8 +6,8 @@ import (
 	"github.com/epbench/epbench/kernels"
 )
 
-// The oracle is asked once for the same bits, and again for others, for a
-// stricter comparison, and for what was wrong.
+// The oracle compares the same bits once. It compares again after other bits, for a stricter
+// comparison, and for bits that were wrong.
 func TestProven(t *testing.T) {
 	p, asked := newVerifiedBits(), 0
 	good, bad := kernels.Comparison{Rows: 2, MaxErr: 0.25}, kernels.Comparison{Rows: 2, Wrong: 1}

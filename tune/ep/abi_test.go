@@ -22,7 +22,7 @@ func TestABIOfEachKernel(t *testing.T) {
 	}
 }
 
-// A changed kernel voids its own rows, a new one nobody's.
+// TestOnlyAChangedKernelVoidsRows: rows of other kernels stay valid.
 func TestABIServes(t *testing.T) {
 	for _, c := range []struct {
 		now, row ABI
@@ -50,7 +50,7 @@ func TestABIServes(t *testing.T) {
 	}
 }
 
-// What was measured when one hash stood for all kernels is bound to each of them.
+// A build recorded as one hash gives a word for each kernel.
 func TestFirstBuildNamesItsKernels(t *testing.T) {
 	const first = ABI("d294d935a5eed5afb3e2ed0ca8a3790381cb43ebab11ba520e232508de20f421")
 	row := first.For(Config{Kernel: "dispatch_ll"})

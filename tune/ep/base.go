@@ -55,7 +55,7 @@ func baseOf(all []*BesideRounds, k int) (base []float64) {
 }
 
 // drift returns the median deviation of rounds from their median, as a share of the median.
-// It is that of the rank with the largest.
+// Of several ranks it returns the largest.
 func drift(rounds [][]float64) (most float64) {
 	if len(rounds) == 0 {
 		return 0

@@ -33,7 +33,7 @@ func TestSkewClassBoundaries(t *testing.T) {
 	}
 }
 
-// TestMeasureSkew has the numbers worked out by hand: of 40 selections, 780 pairs, of
+// TestMeasureSkew compares with values computed by hand: 40 selections make 780 pairs, of
 // which 3*sqrt(780) may be chance.
 func TestMeasureSkew(t *testing.T) {
 	s, ok := MeasureSkew([]int64{40, 0}, 2)
@@ -72,8 +72,7 @@ func TestClassifyCounts(t *testing.T) {
 	}
 }
 
-// TestClassifyDoesNotMistakeChanceForSkew draws even routings of every size:
-// a sample of an even routing is even, however small.
+// TestClassifyDoesNotMistakeChanceForSkew: a sample of an even routing is even, however small.
 func TestClassifyDoesNotMistakeChanceForSkew(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	wrong, draws := 0, 0

@@ -6,7 +6,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// A problem that cannot be names its field, the bound and the way out.
+// The error about an invalid problem names the field, the bound and the way out.
 func ExampleProblem_Validate() {
 	p := ep.Problem{
 		Op: ep.Dispatch, Mode: ep.Graph, Ranks: 8, Nodes: 1,
@@ -39,8 +39,8 @@ func ExampleParseConfig() {
 	// default
 }
 
-// A runtime names the routing of its last steps from how often each expert was
-// selected. Here 8 experts live on 2 ranks.
+// A runtime classifies the routing of its last steps from how often each expert was selected.
+// Here 2 ranks have 8 experts.
 func ExampleClassify() {
 	fmt.Println(ep.Classify([]int64{1000, 1010, 990, 1000, 1000, 1005, 995, 1000}, 2))
 	fmt.Println(ep.Classify([]int64{4000, 100, 100, 100, 4000, 100, 100, 100}, 2))

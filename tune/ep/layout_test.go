@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestLayoutsInFiles: the zero value is expert and is left out of files; a file may name
-// any layout, and no other word.
+// TestLayoutsInFiles: files omit the zero value, expert; they may name any layout and no
+// other word.
 func TestLayoutsInFiles(t *testing.T) {
 	type file struct {
 		Layout Layout `json:"layout,omitzero"`

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestNamesAreReadAndRefused: every list of names is what its parser takes.
+// TestNamesAreReadAndRefused: each parser accepts exactly its list of names.
 func TestNamesAreReadAndRefused(t *testing.T) {
 	check := func(list string, parse func(string) error, words ...string) {
 		for _, w := range words {

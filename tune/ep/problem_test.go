@@ -2,7 +2,7 @@ package ep
 
 import "testing"
 
-// TestHiddenRefusals: a refusal names a way out that is one.
+// TestHiddenRefusals: the way out that an error names is legal.
 func TestHiddenRefusals(t *testing.T) {
 	for _, c := range []struct {
 		dtype  DType

@@ -11,8 +11,8 @@ func besideProblem() Problem {
 		Tokens: 1024, MaxTokens: 1024, Dispatch: FP8, Combine: BF16}
 }
 
-// TestProductSpelling: what String spells, ParseProduct reads back; short spellings get
-// what they leave out.
+// TestProductSpelling: ParseProduct reads back the spelling of String and completes short
+// spellings.
 func TestProductSpelling(t *testing.T) {
 	for in, want := range map[string]string{
 		"gemm": "gemm", "copy": "copy", "step": "step",
@@ -54,8 +54,8 @@ func TestProductIsRefused(t *testing.T) {
 	}
 }
 
-// TestWithProduct: the model's own product follows dtype, tokens and ranks, and moves
-// with the token count; another's stays.
+// TestWithProduct: the model's own product depends on dtype, tokens and ranks and follows the
+// token count; any other product stays.
 func TestWithProduct(t *testing.T) {
 	p := besideProblem().WithProduct(Product{Kind: Gemm}, 2048, Beside)
 	if p.Beside != "gemm:64,4096,7168,fp8,128" || p.Objective != Beside {
@@ -101,8 +101,8 @@ func TestBesideIsValidated(t *testing.T) {
 	}
 }
 
-// TestBesideInKeyAndJSON: problems that differ in product or objective differ in key, and
-// those of neither are spelled as before there were any.
+// TestBesideInKeyAndJSON: problems that differ in product or objective have different keys.
+// Without either, key and JSON are the same as in older files.
 func TestBesideInKeyAndJSON(t *testing.T) {
 	p := besideProblem()
 	text, _ := json.Marshal(p)

@@ -2,8 +2,8 @@ package ep
 
 import "testing"
 
-// TestWorkKey: equal work has equal keys, whatever the library, the version and gaps
-// between rows; another layout, sum or part inside the time has another.
+// TestWorkKey: equal work has equal keys, whatever the library, its version and gaps between
+// rows. A different layout, sum or part gives a different key.
 func TestWorkKey(t *testing.T) {
 	ours := Work{Library: "epbench", Layout: "expert", Inside: []string{"cast", "counts", "expansion"}}
 	sum := Work{Layout: "expert", Sum: "gated", Inside: []string{"reduction"}}

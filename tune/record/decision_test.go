@@ -40,7 +40,7 @@ func TestCausesThatForbidRows(t *testing.T) {
 	}
 }
 
-// decided is a run with a decision and a regret matrix.
+// decided returns a run with a decision and a regret matrix.
 func decided() *Run {
 	p := sample(0, 0).Problem
 	dflt := ep.Config{Kernel: "direct", Values: map[string]ep.Value{"blocks": "1"}}
@@ -55,7 +55,7 @@ func decided() *Run {
 	}
 }
 
-// written is a run as run.json.
+// written returns a run as the text of run.json.
 func written(t *testing.T, run *Run) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "run")
@@ -82,8 +82,8 @@ func TestDecisionsComeBack(t *testing.T) {
 	}
 }
 
-// TestUnknownNumbersAreNull: a loss that was not measured and the ends of an
-// interval of one round are null in JSON, for every library, and NaN in Go.
+// TestUnknownNumbersAreNull: an unmeasured loss and the ends of an interval of one round are
+// null in JSON and NaN in Go.
 func TestUnknownNumbersAreNull(t *testing.T) {
 	run := decided()
 	run.Searches[0].Decision.Gain = Interval{Mid: 1.25, Low: math.NaN(), High: math.NaN()}

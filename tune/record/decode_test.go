@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// A number of the writer is parsed in place, one with more digits by strconv. Both
-// give the nearest float64; in place nothing is allocated, and that is the point.
+// TestNumber: numbers that epbench writes are parsed in place without allocation, longer ones
+// by strconv. Both give the nearest float64.
 func TestNumber(t *testing.T) {
 	for _, c := range []struct {
 		text    string
@@ -60,8 +60,8 @@ func TestNumberRefuses(t *testing.T) {
 	}
 }
 
-// Seconds at the end of a line never reach the JSON library, which would walk them
-// twice; anywhere else, or odd, they do, and mean the same.
+// TestSecondsAreCutFromTheLine: seconds at the end of a line do not reach the JSON library.
+// Elsewhere, or in unusual spelling, they do, with the same result.
 func TestSecondsAreCutFromTheLine(t *testing.T) {
 	for _, c := range []struct {
 		line, rest string
@@ -93,7 +93,7 @@ func TestSecondsAreCutFromTheLine(t *testing.T) {
 	}
 }
 
-// Rows of seconds are cut from one block. None may reach into the next.
+// TestRowsDoNotOverlap: rows of seconds are cut from one block and must not overlap.
 func TestRowsDoNotOverlap(t *testing.T) {
 	d := newDecoder()
 	var all [][]float64
@@ -146,7 +146,7 @@ func TestBadLineIsNamed(t *testing.T) {
 	}
 }
 
-// A known problem or config is cut out of its line. It still counts as given.
+// A known problem or config is cut out of its line. A second one is still refused as doubled.
 func TestKnownObjectsCountOnce(t *testing.T) {
 	line := string(bytes.TrimSuffix(encode(t, sample(0, 1)), []byte("\n")))
 	for _, name := range []string{"problem", "config"} {

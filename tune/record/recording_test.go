@@ -9,8 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// recorded is a log of two blocks: three configs are new in the first, none in the
-// second.
+// recorded returns a log of two blocks: the first has three new configs, the second none.
 func recorded() (*Run, []Result) {
 	p := ep.Problem{Op: ep.Dispatch, Mode: ep.Graph, Ranks: 2, Nodes: 1, Hidden: 512, Experts: 8, TopK: 2, Tokens: 4, MaxTokens: 4, Dispatch: ep.BF16, Combine: ep.BF16}
 	var log []Result
@@ -79,8 +78,8 @@ func TestRecordingIsReadStrictly(t *testing.T) {
 	}
 }
 
-// TestRetriedConfigIsRight: a config that failed and was right when it got another chance is
-// right in the recording.
+// TestRetriedConfigIsRight: a config that failed and then passed a retry is ok in the
+// recording.
 func TestRetriedConfigIsRight(t *testing.T) {
 	p := ep.Problem{Op: ep.Dispatch}
 	c := ep.Config{Kernel: "k", Values: map[string]ep.Value{"a": "1"}}

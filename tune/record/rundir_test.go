@@ -89,8 +89,7 @@ func TestWriteFileKeepsTheOldFile(t *testing.T) {
 	}
 }
 
-// TestDiscard: a run that measured nothing leaves its path free; one that did
-// stays.
+// TestDiscard removes a run that measured nothing and keeps any other.
 func TestDiscard(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
 	for range 2 {

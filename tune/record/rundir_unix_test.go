@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDirSurvivesAFullDisk bounds the size of files until a block does not fit:
-// the log is cut back to the block before, and goes on when there is room.
+// TestDirSurvivesAFullDisk bounds the size of files until a block does not fit. The log is cut
+// back to the block before, and continues when there is room again.
 func TestDirSurvivesAFullDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
 	d, err := CreateDir(path, &Run{})
@@ -40,7 +40,7 @@ func TestDirSurvivesAFullDisk(t *testing.T) {
 	}
 }
 
-// full runs do while files may not grow beyond size bytes.
+// full runs do with a limit of size bytes on files.
 func full(t *testing.T, size uint64, do func() error) error {
 	t.Helper()
 	signal.Ignore(unix.SIGXFSZ)
@@ -56,8 +56,8 @@ func full(t *testing.T, size uint64, do func() error) error {
 	return do()
 }
 
-// TestWriteFileFollowsLinks: links stay links, devices stay devices, and what is
-// written to a pipe arrives.
+// TestWriteFileFollowsLinks: links stay links, devices stay devices, and a pipe delivers what
+// is written to it.
 func TestWriteFileFollowsLinks(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// twoBuilds has a row of class even by a changed kernel and one for all routings by a
-// kernel that stayed.
+// twoBuilds returns a table with a row of class even by a kernel that has changed, and a row
+// for all routings by a kernel that has not.
 func twoBuilds() (*Table, Host) {
 	changed, same := testRow(ep.Even, 0, 64, 128), testRow(ep.AllRoutings, 0, 64, 256)
 	changed.Config.Kernel, changed.ABI = "old", "old=1"
@@ -41,8 +41,7 @@ func TestRowOfOlderBuildAnswersOnRequestOnly(t *testing.T) {
 	}
 }
 
-// A row without a build of its own is of the header's, and a row that keeps the
-// default needs no kernel.
+// A row without a build has that of the header. A row that keeps the default needs no kernel.
 func TestRowWithoutBuild(t *testing.T) {
 	tab, host := twoBuilds()
 	tab.Rows[0].ABI = ""

@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestValidateNamesTheField changes one field of a table that can be.
+// TestValidateNamesTheField changes one field of a valid table.
 func TestValidateNamesTheField(t *testing.T) {
 	type edit func(*Table, *Row, *Evidence)
 	berlin := time.FixedZone("CET", 3600)
@@ -75,7 +75,7 @@ func TestValidateNamesTheField(t *testing.T) {
 	}
 }
 
-// TestValidateTakesTheBounds: every bound itself can be.
+// TestValidateTakesTheBounds: every bound itself is valid.
 func TestValidateTakesTheBounds(t *testing.T) {
 	first, last := testRow(ep.Even, 0, 0, 128), testRow(ep.Even, 1, ep.MaxTokens, 128)
 	first.Evidence.Tokens, last.Evidence.Tokens = []int{0}, []int{1, ep.MaxTokens}

@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// exchange is an all-gather between goroutine ranks: each gives its digest and
-// gets everybody's.
+// exchange is an all-gather between ranks that are goroutines: each passes its digest and gets
+// those of all.
 type exchange struct {
 	wait sync.WaitGroup
 	all  []Digest
@@ -23,7 +23,7 @@ func (x *exchange) gather(rank int, d Digest) []Digest {
 	return x.all
 }
 
-// agree lets every rank resolve its own table, exchange digests and answer.
+// agree makes every rank resolve its own table, exchange digests and answer.
 func agree(t *testing.T, tables []*Table, p ep.Problem) []*Answer {
 	t.Helper()
 	x := &exchange{all: make([]Digest, len(tables))}
@@ -67,8 +67,8 @@ func TestEightRanksWithOneTableAgree(t *testing.T) {
 	}
 }
 
-// TestEightRanksDetectOneDifferentRow differs in a row that answers, in one
-// that does not, and in evidence alone: any difference is a disagreement.
+// TestEightRanksDetectOneDifferentRow: any difference is a disagreement, be it in a row that
+// answers, in one that does not, or in evidence alone.
 func TestEightRanksDetectOneDifferentRow(t *testing.T) {
 	for name, edit := range map[string]func(*Table){
 		"answering row": func(tab *Table) { tab.Rows[0].Config = tab.Rows[0].Config.With("threads", "512") },

@@ -11,14 +11,14 @@ import (
 
 var machine = ep.Machine{Backend: "cuda", PCIID: "10de:2335", Arch: "sm_90", SMs: 132, GPUs: 8}
 
-// problem is what the examples ask for; ranks never cross.
+// problem is the problem of the examples.
 var problem = ep.Problem{
 	Op: ep.Dispatch, Mode: ep.Graph, Ranks: 8, Nodes: 1,
 	Hidden: 7168, Experts: 256, TopK: 8, MaxTokens: 4096,
 	Dispatch: ep.FP8, Combine: ep.BF16,
 }
 
-// tuned is a table as a sweep writes it, with two rows.
+// tuned returns a table with two rows, as a sweep writes it.
 func tuned() *table.Table {
 	row := func(class ep.Class, lo, hi int, sms ep.Value) table.Row {
 		return table.Row{Key: table.KeyOf(problem, class), Lo: lo, Hi: hi, Config: ep.Config{Kernel: "dispatch"}.With("sms", sms)}
@@ -34,7 +34,7 @@ func tuned() *table.Table {
 	return t
 }
 
-// What a serving process does, with one rank's view of the all-gather.
+// A serving process resolves its tables, agrees with the other ranks and looks up answers.
 func Example() {
 	set := table.Overlay(table.Source{Name: "tuned.json", Table: tuned()}) // or table.Open
 	host := table.Host{Machine: machine, ABI: "d294d935a5ee"}
@@ -59,7 +59,7 @@ func Example() {
 	// 1000 even default uncovered []
 }
 
-// A table is refused, as a whole, on another machine and for other kernels.
+// A table is refused on another machine and for other kernels.
 func ExampleTable_Refusal() {
 	t := tuned()
 	fmt.Println(t.Refusal(table.Host{Machine: machine, ABI: "d294d935a5ee"}, problem))

@@ -46,8 +46,8 @@ func TestNearestSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestNearestIsTheFewestThenTheLatestFields: a row that differs in fewer fields is
-// nearer, then one that differs in later ones. Fields that may differ do not count.
+// TestNearestIsTheFewestThenTheLatestFields: the nearest row differs in the fewest fields, and
+// of these rows in the latest. Fallback fields do not count.
 func TestNearestIsTheFewestThenTheLatestFields(t *testing.T) {
 	edited := func(edit func(*Key)) Row {
 		r := testRow(ep.Even, 0, 64, 128)
@@ -96,7 +96,7 @@ func TestNearestIsTheFewestThenTheLatestFields(t *testing.T) {
 	}
 }
 
-// TestCoverageJoinsIntervals: of one key over all tables, next to each other or not.
+// TestCoverageJoinsIntervals joins the intervals of a key over all tables.
 func TestCoverageJoinsIntervals(t *testing.T) {
 	a := testTable(testRow(ep.Even, 0, 8, 128), testRow(ep.Even, 10, 12, 128))
 	b := testTable(testRow(ep.Even, 2, 5, 128), testRow(ep.Even, 13, 20, 128), testRow(ep.Skewed, 30, 40, 128))

@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestLookupPair: a pair's own row first, then both halves, else the default.
+// TestLookupPair: a pair's own row answers first, then both halves, then the default.
 func TestLookupPair(t *testing.T) {
 	of := func(op ep.Op, lo, hi, threads, hidden int) Row {
 		r := testRow(ep.AllRoutings, lo, hi, threads)

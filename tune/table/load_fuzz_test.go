@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// allowance is what a load may allocate beside 16 times its input: readers,
-// caches and one error message.
+// allowance is how many bytes a load may allocate besides 16 times its input: readers, caches
+// and one error message.
 const allowance = 64 << 10
 
 func FuzzLoad(f *testing.F) {
@@ -52,8 +52,7 @@ func allocated(t *testing.T, f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestLoadMemoryIsBounded feeds Load files that ask for as much memory a byte
-// as their author could think of.
+// TestLoadMemoryIsBounded loads files that are designed to need much memory for each byte.
 func TestLoadMemoryIsBounded(t *testing.T) {
 	head := `{"schema":2,"id":"","header":` + headerJSON(t) + `,"rows":[`
 	for name, body := range map[string]string{
@@ -83,8 +82,8 @@ func TestLoadMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestLoadOfLongListsIsBounded: lists that are complete are refused only after
-// they were read, and what is allocated on the way is mostly garbage by then.
+// TestLoadOfLongListsIsBounded: complete lists are refused only after they were read, so the
+// test bounds the live memory and not the allocations.
 func TestLoadOfLongListsIsBounded(t *testing.T) {
 	good := string(encodeTable(t, testTable(testRow(ep.Even, 0, 8, 128))))
 	for _, c := range []struct{ old, new string }{
@@ -133,7 +132,7 @@ func manyValues(n int) string {
 	return b.String()
 }
 
-// headerJSON is the header line of a good table.
+// headerJSON returns the header line of a valid table.
 func headerJSON(t *testing.T) string {
 	line := strings.Split(string(encodeTable(t, testTable())), "\n")[3]
 	return strings.TrimSuffix(strings.TrimPrefix(line, `"header": `), ",")

@@ -6,9 +6,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestReducedPrecisionIsAcceptedOneWay: a caller of reduced precision gets the
-// row of reduced precision, or else the one of full precision as an exact
-// answer. A caller of full precision never gets a row of reduced.
+// TestReducedPrecisionIsAcceptedOneWay: a caller that accepts reduced precision gets the row
+// of reduced precision, or the one of full precision as an exact answer. A caller that needs
+// full precision never gets a row of reduced.
 func TestReducedPrecisionIsAcceptedOneWay(t *testing.T) {
 	same, loose := testRow(ep.Even, 0, 64, 128), testRow(ep.Even, 8, 64, 512)
 	loose.Key.Precision = ep.Reduced

@@ -72,8 +72,8 @@ func sameAnswer(a, b Answer) bool {
 	return same && (a.Reason == b.Reason || a.Row == nil && b.Row == nil)
 }
 
-// checkNeverCrosses holds for every answer: hard fields match and the tokens
-// are covered.
+// checkNeverCrosses checks that an answer's row covers the tokens and matches in every field
+// that must.
 func checkNeverCrosses(t *rapid.T, k Key, tokens int, a Answer) {
 	if a.Row == nil {
 		if !a.Config.IsDefault() {
@@ -140,7 +140,8 @@ func TestRemovingARowChangesNoOtherAnswer(t *testing.T) {
 	})
 }
 
-// TestResolveCoversTheEnds: a row answers at both its ends, up to the buffers' size.
+// TestResolveCoversTheEnds: a row answers at both ends of its interval, up to the size of the
+// buffers.
 func TestResolveCoversTheEnds(t *testing.T) {
 	tab := testTable(testRow(ep.Even, 2, 2, 64), testRow(ep.Even, 4, 8, 128), testRow(ep.Even, 10, 100, 256))
 	r := tab.Resolve(testHost, testKey(ep.Even).Problem(64))
@@ -159,8 +160,9 @@ func TestResolveCoversTheEnds(t *testing.T) {
 	}
 }
 
-// TestTheNearestNumberAnswers: of two rows whose hidden size differs the nearer one, of
-// two equally near the smaller key, and never one whose fallback field comes later.
+// TestTheNearestNumberAnswers: of two rows that differ in the hidden size the nearer one
+// answers, of two equally near ones the one with the smaller key. A row that differs in a
+// later fallback field answers behind both.
 func TestTheNearestNumberAnswers(t *testing.T) {
 	at := func(hidden, topK, threads int) Row {
 		r := testRow(ep.AllRoutings, 0, 64, threads)
@@ -178,8 +180,8 @@ func TestTheNearestNumberAnswers(t *testing.T) {
 	}
 }
 
-// TestNoAnswerCrossesMachineOrKernels changes one thing of the host: every
-// answer is the default.
+// TestNoAnswerCrossesMachineOrKernels changes one field of the host: every answer is then the
+// default.
 func TestNoAnswerCrossesMachineOrKernels(t *testing.T) {
 	changes := map[string]func(*Host){
 		"backend": func(h *Host) { h.Machine.Backend += "x" }, "pci": func(h *Host) { h.Machine.PCIID += "0" },
@@ -311,8 +313,8 @@ func TestOverlayGoesRowByRow(t *testing.T) {
 	}
 }
 
-// TestHooksAreAsked: a table for callers that ask something of the kernels answers these
-// alone; one for callers that ask for nothing answers all.
+// TestHooksAreAsked: a table with hooks answers only callers with the same hooks; a table
+// without hooks answers all.
 func TestHooksAreAsked(t *testing.T) {
 	for _, c := range []struct {
 		table, host string

@@ -16,7 +16,7 @@ import (
 
 const schemaFile = "../../docs/schema/table.v2.json"
 
-// enums are the named values; everything else follows from the types.
+// enums holds the named values of types; everything else follows from the types.
 var enums = map[reflect.Type][]any{
 	reflect.TypeFor[ep.Op]():    anys(ep.Ops()),
 	reflect.TypeFor[ep.Mode]():  anys(ep.Modes()),
@@ -87,8 +87,8 @@ func TestSchemaIsPublished(t *testing.T) {
 	}
 }
 
-// TestSchemaJudgesAsLoadDoes validates a written table, and copies with one
-// field removed, added or mistyped, against the published schema.
+// TestSchemaJudgesAsLoadDoes: the published schema accepts and refuses the same as Load, for a
+// written table and copies with one field removed, added or mistyped.
 func TestSchemaJudgesAsLoadDoes(t *testing.T) {
 	doc, err := validate.UnmarshalJSON(bytes.NewReader(tableSchema(t)))
 	if err != nil {

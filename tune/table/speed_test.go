@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/processor"
 )
 
-// bigTable has n rows of one problem over every class, adjacent intervals.
+// bigTable returns a table with n rows of one problem, with adjacent intervals in every class.
 func bigTable(n int) *Table {
 	tab := testTable()
 	rng := rand.New(rand.NewPCG(3, 4))

@@ -61,8 +61,8 @@ func TestWriteReadWriteIsByteIdentical(t *testing.T) {
 	}
 }
 
-// TestLoadNamesLineAndField edits one thing in a good table and expects one
-// line that says where.
+// TestLoadNamesLineAndField edits one thing in a valid table and expects one line that names
+// the place.
 func TestLoadNamesLineAndField(t *testing.T) {
 	good := string(encodeTable(t, testTable(testRow(ep.Even, 0, 8, 128), testRow(ep.Even, 9, 64, 512))))
 	for _, c := range []struct{ name, old, new, want string }{
@@ -115,7 +115,7 @@ func TestLoadTruncated(t *testing.T) {
 	}
 }
 
-// TestLoadBoundsTheFile reads blanks, which take no time.
+// TestLoadBoundsTheFile loads blanks, which are fast to read.
 func TestLoadBoundsTheFile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads 128 MB, for a minute under the race detector")

@@ -27,8 +27,7 @@ func TestSumEqualsPortable(t *testing.T) {
 	}
 }
 
-// values are finite BF16 numbers of every magnitude that sums can meet,
-// zeros of both signs included.
+// values returns finite BF16 numbers of every magnitude in sums, with zeros of both signs.
 func values(rng *rand.Rand, n int) []uint16 {
 	out := make([]uint16, n)
 	for i := range out {

@@ -42,7 +42,7 @@ func sealed(rows ...table.Row) *table.Table {
 		Created: day, Machine: ep.Machine{Backend: "cuda", SMs: 132, GPUs: 8}, Policy: "race", AA: 0.004, TrialLog: "log"}}
 }
 
-// randomTable draws rows of a few keys; seed makes its evidence its own.
+// randomTable draws rows of a few keys. Another seed gives other evidence.
 func randomTable(t *rapid.T, name string) *table.Table {
 	tab := sealed()
 	tab.Header.TrialLog = name
@@ -112,9 +112,8 @@ func TestMergeOrderDoesNotMatterWithoutConflict(t *testing.T) {
 	})
 }
 
-// TestMergedAnswersComeFromOneOfTheTwo checks every token count: what both
-// leave open stays open, what one covers is covered by its row, or by one that
-// either table has at a measured token count beside it.
+// TestMergedAnswersComeFromOneOfTheTwo checks every token count: the merged table covers what
+// one of the two covers, with its row there or a row at the next measured token count.
 func TestMergedAnswersComeFromOneOfTheTwo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := randomTable(t, "a"), randomTable(t, "b")
@@ -142,7 +141,7 @@ func TestMergedAnswersComeFromOneOfTheTwo(t *testing.T) {
 	})
 }
 
-// measuredTokens lists the token counts at which rows of the tables were measured.
+// measuredTokens returns the token counts at which rows of the tables were measured.
 func measuredTokens(k table.Key, tables ...*table.Table) []int {
 	var out []int
 	for _, tab := range tables {
@@ -167,8 +166,8 @@ func TestMergedRowsWereMeasured(t *testing.T) {
 	})
 }
 
-// A sweep of other token counts neither loses what the first measured nor what
-// it measured itself, whatever their gains; between two the nearer one holds.
+// A merge of sweeps at different token counts keeps what each measured, whatever the gains.
+// Between two counts the nearer one holds.
 func TestMergeOfOtherTokenCounts(t *testing.T) {
 	at := func(n, lo, hi, threads int, gain float64) table.Row {
 		r := row(ep.Even, lo, hi, threads)
@@ -196,8 +195,8 @@ func TestMergeOfOtherTokenCounts(t *testing.T) {
 	}
 }
 
-// A sweep from 64 tokens on beats a row measured at 64, of which 9 to 63 are
-// left: no token count of those was measured, so that they follow.
+// A sweep from 64 tokens on beats a row for 9 to 64 that was measured at 64. Its row also
+// takes over 9 to 63, because nothing was measured there.
 func TestWhatIsLeftUnmeasuredFollows(t *testing.T) {
 	old, fresh := row(ep.Even, 9, 128, 128), row(ep.Even, 64, 256, 512)
 	old.Evidence.Tokens, fresh.Evidence.Tokens = []int{64}, []int{64, 256}
@@ -221,8 +220,8 @@ func TestWhatIsLeftUnmeasuredFollows(t *testing.T) {
 	}
 }
 
-// TestIncumbentRule: only a gain larger by more than the band, with an interval apart,
-// takes the incumbent's place. Its gain is 2 in [1.75, 2.125].
+// TestIncumbentRule: only a gain that is larger by more than the band, with a disjoint
+// interval, replaces the incumbent, whose gain is 2 in [1.75, 2.125].
 func TestIncumbentRule(t *testing.T) {
 	for _, c := range []struct {
 		name         string
@@ -250,8 +249,8 @@ func TestIncumbentRule(t *testing.T) {
 	}
 }
 
-// TestLaterEvidenceIsTaken: of one config the later evidence holds, whichever table has
-// it, and of one date that of more rounds.
+// TestLaterEvidenceIsTaken: for one config the later evidence holds, whichever table has it.
+// With equal dates the one with more rounds holds.
 func TestLaterEvidenceIsTaken(t *testing.T) {
 	early, late, more := row(ep.Even, 0, 64, 128), row(ep.Even, 0, 64, 128), row(ep.Even, 0, 64, 128)
 	late.Evidence.Date, late.Evidence.Median = day.Add(time.Hour), 26e-6
@@ -299,8 +298,8 @@ func TestMergedHeader(t *testing.T) {
 	}
 }
 
-// TestRunThatMeasuredBoth: a newcomer whose run has measured the incumbent's config
-// too, under all the routings that it stands for, has decided.
+// TestRunThatMeasuredBoth: a run that measured both configs under all routings of the
+// incumbent decides by its times.
 func TestRunThatMeasuredBoth(t *testing.T) {
 	all := []string{"uniform", "zipf:1.0", "hotrank:4"}
 	for _, c := range []struct {
@@ -351,7 +350,7 @@ func TestMergeRefusesWhatCannotBeCompared(t *testing.T) {
 	}
 }
 
-// TestFallbackIsTheIncumbents: rows that are laid in do not change the fallback fields.
+// TestFallbackIsTheIncumbents: a merge keeps the incumbent's fallback fields.
 func TestFallbackIsTheIncumbents(t *testing.T) {
 	old := sealed(row(ep.Even, 1, 8, 128))
 	old.Header.Fallback = []string{"top_k", "hidden"}

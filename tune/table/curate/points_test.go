@@ -9,10 +9,9 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestSearchOutranksACountBetween: a sweep of 1 and 8,192 tokens timed its two choices at 90 too.
-// A table that was searched at 32 and 128 keeps its rows there, whichever of the two comes
-// first, and loses nothing of what lies between its own searches. Where it was not searched
-// between 1 and 8,192, what was timed at 90 holds.
+// TestSearchOutranksACountBetween: a sweep of 1 and 8,192 tokens timed its two choices at 90
+// too. A table that was searched at 32 and 128 keeps its rows, whichever table comes first.
+// Without a search between 1 and 8,192, the row timed at 90 holds.
 func TestSearchOutranksACountBetween(t *testing.T) {
 	at := func(lo, hi, threads int, tokens, between []int) table.Row {
 		r := row(ep.Even, lo, hi, threads)

@@ -6,8 +6,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestEmbeddedTablesAreWhole refuses what may not be shipped: a table that
-// does not load, was edited, or speaks of no GPU.
+// TestEmbeddedTablesAreWhole: every embedded table loads, is unedited and is of a GPU.
 func TestEmbeddedTablesAreWhole(t *testing.T) {
 	set, err := table.Open(table.Locations{Embedded: FS()})
 	if err != nil {

@@ -24,8 +24,8 @@ func TestIdentifier(t *testing.T) {
 	}
 }
 
-// TestEveryExportTakesAnEmptyTable: a table without rows is what a machine
-// too loud to tune gets, and must still build.
+// TestEveryExportTakesAnEmptyTable: a machine that is too noisy to tune gets a table without
+// rows. Its export must still build.
 func TestEveryExportTakesAnEmptyTable(t *testing.T) {
 	tab := drawTable(t, rand.New(rand.NewPCG(1, 1)))
 	tab.Rows, tab.Header.Fallback = nil, nil

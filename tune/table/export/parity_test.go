@@ -44,9 +44,9 @@ func drawKey(rng *rand.Rand) table.Key {
 	return k
 }
 
-// drawTable makes a table with every feature: intervals with gaps and single
-// token counts, default rows with and without a config, rows for all routings, words
-// and numbers as values, hostile labels and a fallback order.
+// drawTable draws a table with every feature: intervals with gaps and single token counts,
+// default rows with and without a config, rows for all routings, words and numbers as values,
+// hostile labels and a fallback order.
 func drawTable(t testing.TB, rng *rand.Rand) *table.Table {
 	t.Helper()
 	tab := &table.Table{Schema: table.Schema, Header: table.Header{
@@ -119,7 +119,7 @@ func drawQuestions(rng *rand.Rand, tab *table.Table) [][]question {
 	return out
 }
 
-// asked spells questions the way the parity programs read them.
+// asked spells questions for the parity programs.
 func asked(qs [][]question) string {
 	var b strings.Builder
 	for _, group := range qs {
@@ -133,7 +133,7 @@ func asked(qs [][]question) string {
 	return b.String()
 }
 
-// problemWords are the ordinals of a key's fields without routing.
+// problemWords spells a key's fields, without the routing, as numbers.
 func problemWords(k table.Key) string {
 	v := k.Vector()
 	at := slices.Index(table.Fields(), "routing")
@@ -144,8 +144,8 @@ func reasonIndex(r table.Reason) int {
 	return slices.Index([]table.Reason{table.Exact, table.Fallback, table.Kept, table.Uncovered, table.Refused}, r)
 }
 
-// goAnswers answers with package table, directly and resolved, in the parity
-// programs' format.
+// goAnswers returns the answers of package table, looked up and resolved, in the format of the
+// parity programs.
 func goAnswers(t *testing.T, tab *table.Table, qs [][]question) []string {
 	t.Helper()
 	set := table.Overlay(table.Source{Table: tab})
@@ -302,8 +302,8 @@ func TestClassifyParity(t *testing.T) {
 	}
 }
 
-// TestHotPath measures one look-up in Go and in C, in turns: C within 1.5 times Go, Go
-// within 20 ns. The best of each counts, and a busy machine gets more turns.
+// TestHotPath measures one look-up in Go and in C, in turns. C may take 1.5 times as long as
+// Go, and Go 20 ns. The best time of each counts, and a busy machine gets more turns.
 func TestHotPath(t *testing.T) {
 	if testing.Short() {
 		t.Skip("timed; left out with -short")
@@ -350,8 +350,8 @@ var (
 	counter int
 )
 
-// goNanoseconds is the processor's time of one look-up. Like the C program it keeps the
-// answer in a register and the token count from the compiler.
+// goNanoseconds returns the processor time of one look-up. Like the C program it keeps the
+// answer in a register and hides the token count from the compiler.
 func goNanoseconds(t testing.TB, r *table.Resolved) float64 {
 	const n = 10_000_000
 	classes := ep.Classes()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// file has a field of every kind that files of ours have.
+// file has a field of every kind that epbench's files have.
 type file struct {
 	Name  string             `json:"name"`
 	Rows  []row              `json:"rows"`
@@ -51,7 +51,7 @@ func TestUnmarshalFillsAsEncodingJSONDoes(t *testing.T) {
 	}
 }
 
-// TestUnmarshalNamesThePlace changes one thing of a good file.
+// TestUnmarshalNamesThePlace changes one thing in a valid file.
 func TestUnmarshalNamesThePlace(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{`"lo": -2`, `"lo": -2, "hi": 3`, `line 5: rows[1]: unknown field "hi"`},
@@ -122,8 +122,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// FuzzUnmarshal: what is accepted, encoding/json accepts too and fills alike; what
-// is refused is refused in one line.
+// FuzzUnmarshal: encoding/json accepts what Unmarshal accepts, with the same values. An error
+// is one line.
 func FuzzUnmarshal(f *testing.F) {
 	f.Add([]byte(good))
 	f.Add([]byte(good[:40]))

@@ -84,6 +84,7 @@ func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
 			refused = append(refused, differs+" (--allow "+d.what+" compares all the same)")
 		}
 	}
+	refused = append(refused, otherTraces(a, b)...)
 	if len(refused) > 0 {
 		return nil, &NotComparable{refused}
 	}
@@ -95,6 +96,24 @@ func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
 	return c, nil
 }
 
+// otherTraces names the traces that have one file name in both runs and different content.
+func otherTraces(a, b *Loaded) (out []string) {
+	digest := func(spec string) string { return cmp.Or(ep.RoutingDigest(spec), "unknown") }
+	for _, ca := range a.Cases {
+		for _, cb := range b.Cases {
+			x, y := ca.Routing, cb.Routing
+			if ep.RoutingLabel(x) != ep.RoutingLabel(y) || ep.RoutingContent(x) == ep.RoutingContent(y) {
+				continue
+			}
+			text := fmt.Sprintf("%s is another routing in each: digest %s against %s", ep.RoutingLabel(x), digest(x), digest(y))
+			if !slices.Contains(out, text) {
+				out = append(out, text)
+			}
+		}
+	}
+	return out
+}
+
 // match finds the case with the same problem and routing, if possible with the same seed.
 func match(c *Case, cases []*Case, anyMode bool) *Case {
 	var found *Case
@@ -103,7 +122,7 @@ func match(c *Case, cases []*Case, anyMode bool) *Case {
 		if anyMode {
 			p.Mode = c.Problem.Mode
 		}
-		if p != c.Problem || x.Routing != c.Routing {
+		if p != c.Problem || ep.RoutingContent(x.Routing) != ep.RoutingContent(c.Routing) {
 			continue
 		}
 		if x.Seed == c.Seed {

@@ -7,23 +7,30 @@ import (
 	"github.com/epbench/epbench/workloads/trace"
 )
 
-// replay is the file name of a recorded routing. It serves a problem by these rules:
+// replay is a recorded routing. It serves a problem by these rules:
 //   - The tokens of all ranks, in order, take the rows of the trace, in order. After the
 //     last row it starts again with the first.
 //   - If the trace has a larger top-k, the first entries are taken and their weights
 //     normalised again.
 //   - Experts keep their ids, so that they lie on the ranks in equal blocks.
 //   - Counts have no rows: sets of experts are drawn with the recorded shares.
-type replay string
+type replay struct{ file, digest string }
 
 var traceKind = kind{
 	name: "trace", file: true,
 	doc:   "replays a recorded routing, FILE.npy .npz .pt .csv .jsonl .json; see docs/traces.md for the rule",
-	build: func(a args, r *recipe) error { r.law = replay(a.file).prepare; return nil },
+	build: func(a args, r *recipe) error { r.law = replay{a.file, a.digest}.prepare; return nil },
 }
 
 func (f replay) prepare(s drawRequest) (filler, error) {
-	r, err := trace.Open(string(f), trace.Options{Layer: -1})
+	digest, err := fileDigest(f.file)
+	if err == nil && f.digest != "" && digest != f.digest {
+		err = fmt.Errorf("%s holds another routing: its digest is %s, not %s", f.file, digest, f.digest)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r, err := trace.Open(f.file, trace.Options{Layer: -1})
 	if err != nil {
 		return nil, err
 	}
@@ -33,12 +40,12 @@ func (f replay) prepare(s drawRequest) (filler, error) {
 		if err != nil {
 			return nil, err
 		}
-		return fromCounts(s, string(f), counts)
+		return fromCounts(s, f.file, counts)
 	}
 	if r.TopK < s.TopK {
-		return nil, fmt.Errorf("%s: has %d experts a token, the problem top-%d; use --topk %d", string(f), r.TopK, s.TopK, r.TopK)
+		return nil, fmt.Errorf("%s: has %d experts a token, the problem top-%d; use --topk %d", f.file, r.TopK, s.TopK, r.TopK)
 	}
-	return fromRows(s, string(f), r)
+	return fromRows(s, f.file, r)
 }
 
 func fromCounts(s drawRequest, name string, counts []int64) (filler, error) {

@@ -38,6 +38,7 @@ type args struct {
 	first     param     // of v[0]
 	statistic string    // statistic to solve v[0] for; v[0] is its target then
 	file      string
+	digest    string // of the file's content
 }
 
 func (a args) int(i int) int { return int(a.v[i]) }
@@ -138,7 +139,11 @@ func (k kind) parse(s string, given bool) (args, error) {
 		if s == "" {
 			return args{}, fmt.Errorf("write %s:FILE", k.name)
 		}
-		return args{file: s}, nil
+		a := args{}
+		if a.file, a.digest = ep.SplitDigest(s); a.digest == "" {
+			a.digest, _ = fileDigest(a.file) // drawing returns the error
+		}
+		return a, nil
 	}
 	a := args{v: make([]float64, len(k.params))}
 	if len(k.params) > 0 {
@@ -190,7 +195,11 @@ func (k kind) parseArg(i int, f string, a *args) error {
 func (it item) spell() string {
 	a := it.args
 	if it.file {
-		return it.name + ":" + a.file
+		spec := it.name + ":" + a.file
+		if a.digest != "" {
+			spec += "@" + a.digest
+		}
+		return spec
 	}
 	var b strings.Builder
 	b.WriteString(it.name)

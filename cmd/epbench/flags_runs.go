@@ -93,7 +93,7 @@ func (f *runFilter) apply(l *reports.Loaded) error {
 	}
 	l.Keep(func(p ep.Problem, routing string) bool {
 		return (ops == nil || slices.Contains(ops, string(p.Op))) && (tokens == nil || slices.Contains(tokens, p.Tokens)) &&
-			(routings == nil || slices.Contains(routings, routing))
+			(routings == nil || slices.Contains(routings, routing) || slices.Contains(routings, ep.RoutingLabel(routing)))
 	})
 	if len(l.Cases) == 0 {
 		return usagef("--op, --tokens, --routing: %s has each of these, but no case with all", l.Path)
@@ -120,6 +120,9 @@ func (f *runFilter) known(l *reports.Loaded, ops, routings []string, tokens []in
 			if !slices.Contains(has[i], v) {
 				has[i] = append(has[i], v)
 			}
+		}
+		if label := ep.RoutingLabel(c.Routing); label != c.Routing && slices.Contains(routings, label) {
+			has[1] = append(has[1], label)
 		}
 	}
 	var counts []string

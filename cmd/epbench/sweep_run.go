@@ -77,9 +77,13 @@ func (f *sweepFlags) plan(b kernels.Backend) (*sweep.Plan, error) {
 // newRun returns the record of a run that begins now.
 func newRun(b kernels.Backend, opts *sweep.Options, command []string) *record.Run {
 	policy := opts.Policy(b.Machine())
+	var routings []string
+	for _, d := range opts.Distributions {
+		routings = append(routings, d.Spec())
+	}
 	return &record.Run{
 		Tool: version, Command: command, Started: time.Now().UTC(), Machine: b.Machine(), ABI: sweep.ABI(b), Kernels: works(kernels.WithHooks(b.Kernels(), opts.Params)),
-		Policy: policy.String(), Band: policy.Band, Seed: opts.Seed, Strategy: opts.Strategy,
+		Policy: policy.String(), Band: policy.Band, Seed: opts.Seed, Strategy: opts.Strategy, Routings: routings,
 	}
 }
 

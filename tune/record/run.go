@@ -33,8 +33,9 @@ type Run struct {
 	Band      float64            `json:"band"`   // the policy's: relative differences below it do not matter
 	Seed      uint64             `json:"seed"`
 	Strategy  string             `json:"strategy"`
-	Turns     string             `json:"turns,omitempty"` // equal in runs that were interleaved: their rounds of equal number belong together
-	Empty     map[string]float64 `json:"empty,omitempty"` // seconds that each clock reads for an empty kernel
+	Routings  []string           `json:"routings,omitempty"` // canonical specs; that of a trace has the digest of its content
+	Turns     string             `json:"turns,omitempty"`    // equal in runs that were interleaved: their rounds of equal number belong together
+	Empty     map[string]float64 `json:"empty,omitempty"`    // seconds that each clock reads for an empty kernel
 	AA        []AA               `json:"aa,omitempty"`
 	Kernels   []Kernel           `json:"kernels,omitempty"` // kernels of the backend, with what their times include
 	Spaces    []SpaceInfo        `json:"spaces,omitempty"`

@@ -29,6 +29,25 @@ func Continues(run *record.Run, b kernels.Backend, p *Plan) error {
 			return fmt.Errorf("the run has another %s: %s there, %s here; %s, or start a new run", f.what, f.was, f.is, f.way)
 		}
 	}
+	return sameTraces(run, p)
+}
+
+// sameTraces returns an error if a trace of the plan is not the one that the run was begun
+// with: the file may have been overwritten.
+func sameTraces(run *record.Run, p *Plan) error {
+	for _, d := range p.Options.Distributions {
+		spec := d.Spec()
+		if ep.RoutingDigest(spec) == "" || slices.ContainsFunc(run.Routings, func(r string) bool { return ep.RoutingContent(r) == ep.RoutingContent(spec) }) {
+			continue
+		}
+		was := "unknown (an epbench from before v0.1.0 began the run)"
+		for _, r := range run.Routings {
+			if ep.RoutingLabel(r) == ep.RoutingLabel(spec) {
+				was = ep.RoutingDigest(r)
+			}
+		}
+		return fmt.Errorf("the run has another routing in %s: digest %s there, %s here; restore the file, or start a new run", ep.RoutingLabel(spec), was, ep.RoutingDigest(spec))
+	}
 	return nil
 }
 

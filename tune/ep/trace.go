@@ -1,0 +1,53 @@
+package ep
+
+import "strings"
+
+// DigestDigits is the length of the digest in trace:FILE@DIGEST, the spec of a recorded
+// routing. The digest, the first digits of the SHA-256 of the file's bytes, says which routing
+// it is; the file name is a label.
+const DigestDigits = 12
+
+// SplitDigest splits FILE@DIGEST. The digest is "" where there is none.
+func SplitDigest(s string) (file, digest string) {
+	at := len(s) - DigestDigits - 1
+	if at < 1 || s[at] != '@' || strings.Trim(s[at+1:], "0123456789abcdef") != "" {
+		return s, ""
+	}
+	return s[:at], s[at+1:]
+}
+
+// RoutingLabel returns a spec without the digest of a trace.
+func RoutingLabel(spec string) string {
+	return editTrace(spec, func(file, _ string) string { return file })
+}
+
+// RoutingContent returns a spec without the file name of a trace whose digest it has: two specs of
+// one content are one routing.
+func RoutingContent(spec string) string {
+	return editTrace(spec, func(file, digest string) string {
+		if digest == "" {
+			return file
+		}
+		return "@" + digest
+	})
+}
+
+// RoutingDigest returns the digest of a trace in a spec, "" where there is none.
+func RoutingDigest(spec string) (digest string) {
+	editTrace(spec, func(_, d string) string { digest = d; return "" })
+	return digest
+}
+
+// editTrace replaces the file and digest of a trace in a spec.
+func editTrace(spec string, edit func(file, digest string) string) string {
+	base, mods, modified := strings.Cut(spec, "+")
+	rest, ok := strings.CutPrefix(base, "trace:")
+	if !ok {
+		return spec
+	}
+	out := "trace:" + edit(SplitDigest(rest))
+	if modified {
+		out += "+" + mods
+	}
+	return out
+}

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // A page holds its figures in blocks that a command makes:
@@ -95,6 +96,19 @@ func TestPagesAreShort(t *testing.T) {
 		}
 		if n := bytes.Count(text, []byte("\n")); n > maxPageLines {
 			t.Errorf("%s has %d lines: a page answers one question in at most %d", page, n, maxPageLines)
+		}
+	}
+}
+
+// TestReadmeFitsTheScreen holds README's first screen, 40 lines, to 80 columns.
+func TestReadmeFitsTheScreen(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range strings.SplitN(string(text), "\n", 41)[:40] {
+		if n := utf8.RuneCountInString(line); n > 80 {
+			t.Errorf("README.md:%d has %d columns", i+1, n)
 		}
 	}
 }

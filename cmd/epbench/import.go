@@ -44,12 +44,13 @@ func newImport() *cobra.Command {
 		s.StringVar(&f.given.Definition, "definition", "", "`DEFINITION` how a bandwidth was computed, see above")
 		s.StringVar(&f.given.Label, "label", "", "`NAME` name of the library in tables and pictures")
 		s.StringVar(&f.machine, "machine", "unknown", "`NAME` name of the machine that measured the figures, a label")
-		s.StringVar(&f.given.Routing, "routing", "uniform", "`ROUTING` routing with which the figures were measured")
-		s.IntVar(&f.given.Ranks, "ranks", 0, "`N` number of ranks, where a file does not say")
-		s.IntVar(&f.given.Hidden, "hidden", 0, "`N` elements of a token, where a file does not say")
-		s.IntVar(&f.given.Experts, "experts", 0, "`N` experts over all ranks, where a file does not say")
-		s.IntVar(&f.given.TopK, "topk", 0, "`N` experts per token, where a file does not say")
-		s.IntVar(&f.given.Tokens, "tokens", 0, "`N` tokens per rank, where a file does not say")
+		s.StringVar(&f.given.Routing, "routing", "", "`ROUTING` routing with which the figures were measured; default: what the file says, else uniform")
+		s.IntVar(&f.given.Ranks, "ranks", 0, "`N` number of ranks")
+		s.IntVar(&f.given.Nodes, "nodes", 0, "`N` number of hosts")
+		s.IntVar(&f.given.Hidden, "hidden", 0, "`N` elements of a token")
+		s.IntVar(&f.given.Experts, "experts", 0, "`N` experts over all ranks")
+		s.IntVar(&f.given.TopK, "topk", 0, "`N` experts per token")
+		s.IntVar(&f.given.Tokens, "tokens", 0, "`N` tokens per rank")
 	})
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
 		s.StringVarP(&f.out, "out", "o", "", "`DIR` run directory to write, for plot and compare; default: print only")
@@ -60,7 +61,7 @@ func newImport() *cobra.Command {
 
 func importHelp() string {
 	var b strings.Builder
-	b.WriteString("Read the output of other benchmarks, turn every figure into a time, and write a run\ndirectory for plot, report and compare. - reads standard input.\n\nFormats (--from):\n")
+	b.WriteString("Read the output of other benchmarks, convert every figure to a time, and write a run\ndirectory for plot, report and compare. - reads standard input. Flags say what a file does\nnot; where both say something, the flag wins with a warning.\n\nFormats (--from):\n")
 	for _, x := range peers.Formats {
 		fmt.Fprintf(&b, "  %-15s %s\n", x.Name, x.Doc)
 	}

@@ -13,13 +13,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// baseline reads a collection of measured peers: machine, workload, and for each
-// peer an object of microseconds by token count, or one such object for each
-// operation. Keys end in _us. Of the words in a key, 24sm is the number of SMs,
-// fp8 and bf16 are the dtype.
+// baseline reads a collection of measured libraries: machine, workload, and for each library an
+// object of microseconds by token count, or one such object for each operation. Keys end in
+// _us. In a key, 24sm is the number of SMs, and fp8 or bf16 the dtype.
 var baseline = Format{
-	Name: "baseline",
-	Doc:  "JSON with machine, workload and NAME_us objects of microseconds by token count",
+	Name:   "baseline",
+	Doc:    "JSON with machine, workload and NAME_us objects of microseconds by token count",
+	Checks: "none: times alone",
 	Detect: func(head []byte) bool {
 		return firstByte(head) == '{' && bytes.Contains(head, []byte(`"workload"`)) && bytes.Contains(head, []byte(`_us"`))
 	},
@@ -32,14 +32,20 @@ func readBaseline(data []byte, g Given) ([]Figure, []string, error) {
 		return nil, nil, err
 	}
 	var load struct {
-		Hidden, TopK, Experts, Ranks int
-		Routing                      string
+		Hidden, TopK, Experts, Ranks, Nodes int
 	}
 	if err := json.Unmarshal(doc["workload"], &load); err != nil {
 		return nil, nil, fmt.Errorf("workload: %w", err)
 	}
-	g.Hidden, g.TopK, g.Experts, g.Ranks = load.Hidden, load.TopK, load.Experts, load.Ranks
-	if err := g.require("hidden", "topk", "experts", "ranks"); err != nil {
+	known := newFacts(g)
+	g, err := known.with(count("hidden", load.Hidden), count("topk", load.TopK), count("experts", load.Experts), count("ranks", load.Ranks), count("nodes", load.Nodes))
+	if err == nil {
+		err = g.require("hidden", "topk", "experts", "ranks")
+	}
+	if err == nil {
+		err = g.setNodes(known, 0, 0)
+	}
+	if err != nil {
 		return nil, nil, fmt.Errorf("workload: %w", err)
 	}
 	var out []Figure
@@ -54,13 +60,21 @@ func readBaseline(data []byte, g Given) ([]Figure, []string, error) {
 		}
 		out = append(out, figures...)
 	}
-	return out, nil, nil
+	return out, known.warnings, nil
+}
+
+// count says a field of workload; 0 means that the file lacks it.
+func count(field string, v int) said {
+	if v == 0 {
+		return said{field: field}
+	}
+	return said{field, "workload." + field, strconv.Itoa(v)}
 }
 
 func baselinePeer(name string, raw json.RawMessage, g Given) ([]Figure, error) {
 	var flat map[string]float64
 	if json.Unmarshal(raw, &flat) == nil {
-		// One transfer without an operation of its own serves both.
+		// A transfer without an operation stands for both.
 		dtype := baselineDType(name)
 		d, err := baselineSeries(name, ep.Dispatch, dtype, flat, g)
 		if err != nil {

@@ -13,8 +13,9 @@ import (
 
 // csvFormat reads any CSV whose columns have our names or are mapped to them.
 var csvFormat = Format{
-	Name: "csv",
-	Doc:  "CSV with columns " + strings.Join(csvFields, ", ") + ", or mapped to them",
+	Name:   "csv",
+	Doc:    "CSV with columns " + strings.Join(csvFields, ", ") + ", or mapped to them",
+	Checks: "us and gbps of one row by its definition, where it has both",
 	Detect: func(head []byte) bool {
 		line, _, _ := bytes.Cut(head, []byte("\n"))
 		has := func(name string) bool { return bytes.Contains(line, []byte(name)) }
@@ -24,7 +25,7 @@ var csvFormat = Format{
 }
 
 // csvFields are our names of columns; us or gbps is needed.
-var csvFields = []string{"kernel", "op", "dtype", "mode", "ranks", "hidden", "experts", "topk", "tokens", "us", "gbps", "definition", "clock", "sms"}
+var csvFields = []string{"kernel", "op", "dtype", "mode", "routing", "ranks", "nodes", "hidden", "experts", "topk", "tokens", "us", "gbps", "definition", "clock", "sms"}
 
 func readCSV(data []byte, g Given) ([]Figure, []string, error) {
 	rows, err := tableRows(data)
@@ -43,33 +44,38 @@ func readCSV(data []byte, g Given) ([]Figure, []string, error) {
 				strings.Join(slices.Sorted(maps.Keys(rows[0])), ", "))
 		}
 	}
+	facts := newFacts(g)
 	var out []Figure
 	for i, row := range rows {
 		for column, field := range g.Columns {
 			row[field] = row[column]
 		}
-		f, err := csvRow(row, g)
+		f, err := csvRow(row, facts)
 		if err != nil {
 			return nil, nil, fmt.Errorf("row %d: %w", i+1, err)
 		}
 		out = append(out, f)
 	}
-	return out, nil, nil
+	return out, facts.warnings, nil
 }
 
-func csvRow(row map[string]string, g Given) (Figure, error) {
-	if err := setCounts(count{"ranks", row["ranks"], &g.Ranks}, count{"hidden", row["hidden"], &g.Hidden}, count{"experts", row["experts"], &g.Experts},
-		count{"topk", row["topk"], &g.TopK}, count{"tokens", row["tokens"], &g.Tokens}); err != nil {
-		return Figure{}, err
+func csvRow(row map[string]string, facts *facts) (Figure, error) {
+	g, err := facts.with(said{"ranks", "ranks", row["ranks"]}, said{"nodes", "nodes", row["nodes"]}, said{"hidden", "hidden", row["hidden"]}, said{"experts", "experts", row["experts"]},
+		said{"topk", "topk", row["topk"]}, said{"tokens", "tokens", row["tokens"]})
+	if err == nil {
+		err = g.require("ranks", "hidden", "experts", "topk", "tokens")
 	}
-	if err := g.require("ranks", "hidden", "experts", "topk", "tokens"); err != nil {
+	if err == nil {
+		err = g.setNodes(facts, 0, 0)
+	}
+	if err != nil {
 		return Figure{}, err
 	}
 	p, err := csvProblem(row, g)
 	if err != nil {
 		return Figure{}, err
 	}
-	f := Figure{Kernel: cmp.Or(row["kernel"], "csv"), Problem: p, Clock: cmp.Or(row["clock"], "wall"), Values: map[string]ep.Value{}}
+	f := Figure{Kernel: cmp.Or(row["kernel"], "csv"), Problem: p, Routing: row["routing"], Clock: cmp.Or(row["clock"], "wall"), Values: map[string]ep.Value{}}
 	if row["sms"] != "" {
 		f.Values["sms"] = ep.Value(row["sms"])
 	}
@@ -89,8 +95,11 @@ func csvProblem(row map[string]string, g Given) (ep.Problem, error) {
 func (f *Figure) setTime(row map[string]string, g Given) error {
 	if row["us"] != "" {
 		us, err := number(row["us"])
+		if err != nil {
+			return fmt.Errorf("us: %w", err)
+		}
 		f.Seconds, f.Note = us*1e-6, "time as given in a CSV file"
-		return err
+		return f.checkSpeed(row, g)
 	}
 	gbps, err := number(row["gbps"])
 	if err != nil {
@@ -106,5 +115,30 @@ func (f *Figure) setTime(row map[string]string, g Given) error {
 	}
 	f.Seconds = d.Seconds(f.Problem, gbps)
 	f.Note = fmt.Sprintf("%g GB/s turned into a time by the %s definition: %s", gbps, d.Name, d.Doc)
+	return nil
+}
+
+// csvSlack is the relative difference that us and gbps of a row may have: both are often rounded
+// to three figures, and numerators of definitions are expectations.
+const csvSlack = 0.03
+
+// checkSpeed compares a time with the bandwidth of the same row, if the row has one and says how
+// it was computed.
+func (f *Figure) checkSpeed(row map[string]string, g Given) error {
+	name := cmp.Or(row["definition"], g.Definition)
+	if row["gbps"] == "" || name == "" {
+		return nil
+	}
+	d, err := FindDefinition(name)
+	if err != nil {
+		return err
+	}
+	gbps, err := number(row["gbps"])
+	if err != nil {
+		return fmt.Errorf("gbps: %w", err)
+	}
+	if other := d.Seconds(f.Problem, gbps); !agrees(other, f.Seconds, csvSlack) {
+		return fmt.Errorf("us is %g, and %g GB/s by the %s definition are %.4g us", f.Seconds*1e6, gbps, d.Name, other*1e6)
+	}
 	return nil
 }

@@ -13,10 +13,12 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// mori reads the tuning_configs tables of ROCm/mori.
+// mori reads the tuning_configs tables of ROCm/mori: rules of one kernel on one GPU, for one
+// phase or, in older files, for both.
 var mori = Format{
-	Name: "mori",
-	Doc:  "tuning_configs JSON of Mori",
+	Name:   "mori",
+	Doc:    "tuning_configs JSON of Mori",
+	Checks: "bandwidth x latency = bytes received under uniform routing, where a rule has both and they count all bytes",
 	Detect: func(head []byte) bool {
 		return firstByte(head) == '{' && bytes.Contains(head, []byte(`"ep_size"`)) && (bytes.Contains(head, []byte(`"rules"`)) || bytes.Contains(head, []byte(`"dispatch_rules"`)))
 	},
@@ -35,9 +37,9 @@ type moriRule struct {
 	Selection float64 `json:"ll_bandwidth_gbps"` // of several hosts: bytes of every selection
 	ZeroCopy  bool    `json:"zero_copy"`
 	Latency   float64 `json:"latency_us"`
-	Quant     string  `json:"quant_type"` // of a combine: what it casts its rows to
+	Quant     string  `json:"quant_type"` // of a combine: the type to which it casts its rows
 
-	// As files of several hosts spell two of them today.
+	// Newer files of several hosts have these names.
 	AvgSelection float64 `json:"avg_ll_bandwidth_gbps"`
 	AvgLatency   float64 `json:"avg_latency_us"`
 }
@@ -65,11 +67,16 @@ func readMori(data []byte, g Given) ([]Figure, []string, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("phase: %w", err)
 	}
-	g.Ranks, g.Nodes = doc.Ranks, max(1, doc.Ranks/8) // hosts of eight GPUs
+	// Mori tunes on hosts of eight GPUs and stores only the number of ranks.
+	known := newFacts(g)
+	g, err = known.with(said{"ranks", "ep_size", strconv.Itoa(doc.Ranks)}, said{"nodes", "ep_size / 8", strconv.Itoa(max(1, doc.Ranks/8))})
+	if err != nil {
+		return nil, nil, err
+	}
 	ops := slices.Repeat([]ep.Op{op}, len(doc.Rules))
 	ops = append(append(ops, slices.Repeat([]ep.Op{ep.Dispatch}, len(doc.Dispatch))...), slices.Repeat([]ep.Op{ep.Combine}, len(doc.Combine))...)
 	var out []Figure
-	var warnings []string
+	warnings := known.warnings
 	for i, rule := range slices.Concat(doc.Rules, doc.Dispatch, doc.Combine) {
 		rule.Quant = cmp.Or(rule.Quant, doc.Quant)
 		f, skipped, err := rule.figure(ops[i], g)
@@ -92,14 +99,17 @@ func readMori(data []byte, g Given) ([]Figure, []string, error) {
 var moriTypes = map[string]ep.DType{"bf16": ep.BF16, "bfloat16": ep.BF16, "fp8": ep.FP8, "fp8_ocp": ep.FP8, "fp8_fnuz": ep.FP8, "fp8_e4m3": ep.FP8,
 	"fp8_e4m3_fnuz": ep.FP8, "fp8_e4m3_fn": ep.FP8}
 
-// figure reads one rule; skipped says why there is no figure of it.
+// moriSlack is the relative difference that a rule's latency and bandwidth may have: they are
+// averages and maxima over several rounds.
+const moriSlack = 0.05
+
+// figure reads one rule; skipped says why it gives no figure.
 func (r moriRule) figure(op ep.Op, g Given) (f Figure, skipped string, err error) {
 	dtype, ok := moriTypes[r.DType]
 	if !ok {
 		return f, fmt.Sprintf("rules of dtype %.20q left out: no dtype of ours has its bytes", r.DType), nil
 	}
-	// A combine that sends anything but BF16 has no problem of ours. Beside a cast one of BF16
-	// stands another rule with the same config.
+	// Our problems have no combine that sends another dtype than BF16.
 	if op == ep.Combine && (dtype != ep.BF16 || r.Quant != "" && r.Quant != "none") {
 		return f, fmt.Sprintf("combines of dtype %.20q with quant_type %.20q left out: ours send bf16", r.DType, cmp.Or(r.Quant, "none")), nil
 	}
@@ -119,18 +129,20 @@ func (r moriRule) figure(op ep.Op, g Given) (f Figure, skipped string, err error
 	if r.ZeroCopy {
 		f.Values["zero_copy"] = "yes"
 	}
-	if latency == 0 {
-		// Of several hosts, bandwidth_gbps counts what crosses them only.
-		name, gbps := "mori", r.Bandwidth
-		if p.Nodes > 1 {
-			name, gbps = "mori-ll", selection
-		}
-		if gbps <= 0 {
-			return f, "rules with neither a latency nor a bandwidth of all bytes left out", nil
-		}
-		d, _ := FindDefinition(name)
+	// On several hosts, bandwidth_gbps counts only bytes that cross hosts.
+	name, gbps := "mori", r.Bandwidth
+	if p.Nodes > 1 {
+		name, gbps = "mori-ll", selection
+	}
+	d, _ := FindDefinition(name)
+	switch {
+	case latency == 0 && gbps <= 0:
+		return f, "rules with neither a latency nor a bandwidth of all bytes left out", nil
+	case latency == 0:
 		f.Seconds = d.Seconds(p, gbps)
-		f.Note = fmt.Sprintf("%.2f GB/s turned into a time by the %s definition with uniform routing", gbps, name)
+		f.Note = fmt.Sprintf("%.2f GB/s converted to a time by the %s definition with uniform routing", gbps, name)
+	case gbps > 0 && !agrees(d.Seconds(p, gbps), f.Seconds, moriSlack):
+		return f, fmt.Sprintf("a rule for %d tokens of hidden %d left out: %g us, and %g GB/s are %.4g us by the %s definition", p.Tokens, p.Hidden, latency, gbps, d.Seconds(p, gbps)*1e6, name), nil
 	}
 	return f, "", nil
 }

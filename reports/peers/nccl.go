@@ -3,9 +3,10 @@ package peers
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,195 +15,240 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// nccl reads the table that alltoall_perf of NVIDIA/nccl-tests prints.
+// nccl reads the table that alltoall_perf of nccl-tests prints: NVIDIA/nccl-tests a0b82b2,
+// src/util.cu, writeDeviceReport, writeResultHeader, writeBenchmarkLinePreamble and
+// writeBenchmarkLineBody. Versions before 2.13 print "error" instead of "#wrong", and some
+// leave redop or root blank. ROCm/rccl-tests prints the same table.
+//
+// size is the bytes that one rank sends, its own part included, and count the elements that it
+// sends to one rank (src/alltoall.cu, AlltoAllGetCollByteCount). So size/(count x type size) is
+// the number of ranks, algbw is size/time and busbw is algbw x (ranks-1)/ranks.
 var nccl = Format{
 	Name:   "nccl",
-	Doc:    "table printed by nccl-tests alltoall_perf",
+	Doc:    "table printed by alltoall_perf of nccl-tests or rccl-tests",
+	Checks: "size/(count x type) = ranks; size/time = algbw; busbw/algbw = (ranks-1)/ranks; hosts from the device lines",
 	Detect: func(head []byte) bool { return ncclHeader.Match(head) },
 	Read:   readNCCL,
 }
 
-// ncclJSON reads the file that nccl-tests writes with -J.
-var ncclJSON = Format{
-	Name: "nccl-json",
-	Doc:  "JSON written by nccl-tests alltoall_perf -J",
-	Detect: func(head []byte) bool {
-		return firstByte(head) == '{' && bytes.Contains(head, []byte(`"nccl_version"`))
-	},
-	Read: readNCCLJSON,
-}
-
 var (
 	ncclHeader = regexp.MustCompile(`(?m)^#\s+size\s+count\s+type\s+redop`)
-	ncclRank   = regexp.MustCompile(`(?m)^#\s+Rank\s+\d+ `)
+	ncclRank   = regexp.MustCompile(`(?m)^#\s+Rank\s+(\d+) .*? on\s+(\S+) device`)
 	ncclTest   = regexp.MustCompile(`(?:starting|concluded): (\S+)|(?:^|[\s/])(\w+_perf)(?:_mpi)?\b`)
 )
 
-const ncclNote = "%g us of an all-to-all with equal splits, mean over iterations; no routing, no weights, so a lower limit for a dispatch or combine built on it"
+const ncclNote = "%g us of an all-to-all with equal splits, mean over iterations and ranks; no routing, no weights, so a lower limit for a dispatch or combine built on it"
+
+// typeBytes holds the element sizes of nccl-tests' types (src/common.cu, test_typenames).
+var typeBytes = map[string]int64{
+	"int8": 1, "uint8": 1, "char": 1, "int32": 4, "int": 4, "uint32": 4, "int64": 8, "uint64": 8, "half": 2, "float": 4, "double": 8,
+	"bfloat16": 2, "fp8_e4m3": 1, "fp8_e5m2": 1, "f8e4m3": 1, "f8e5m2": 1,
+}
+
+// ncclRow is one size of a table.
+type ncclRow struct {
+	size, count        int64
+	dtype              string
+	time, algbw, busbw printed // busbw is 0 on one rank
+	wrong              string  // "0", "N/A", or the number of wrong elements
+}
 
 func readNCCL(data []byte, g Given) ([]Figure, []string, error) {
-	if g.Ranks == 0 {
-		g.Ranks = len(ncclRank.FindAll(data, -1))
+	c := ncclTable{facts: newFacts(g)}
+	for _, m := range ncclRank.FindAllSubmatch(data, -1) {
+		c.host(string(m[2]))
 	}
-	c := ncclRows{given: g}
 	var header []string
-	test := "" // whose rows come, as far as the file says
+	test := "" // the test whose rows follow, as far as the file says
 	for line := range strings.Lines(string(data)) {
 		if m := ncclTest.FindStringSubmatch(line); m != nil {
-			if test = cmp.Or(m[1], m[2]); !strings.Contains(test, "alltoall") {
-				c.other(test)
-			}
+			test = cmp.Or(m[1], m[2])
+			c.refuse(test)
 		}
 		if ncclHeader.MatchString(line) {
 			header = strings.Fields(strings.TrimPrefix(line, "#"))
 			continue
 		}
-		if header == nil || strings.HasPrefix(line, "#") {
+		if header == nil || strings.HasPrefix(line, "#") || test != "" && !isAlltoall(test) {
 			continue
 		}
-		if test != "" && !strings.Contains(test, "alltoall") {
-			continue
+		row, ok, err := c.parse(header, strings.Fields(line))
+		if err == nil && ok {
+			err = c.add(row)
 		}
-		if err := c.row(header, strings.Fields(line)); err != nil {
+		if err != nil {
 			return nil, nil, err
 		}
 	}
 	return c.done()
 }
 
-// row reads one line by the header's column names; the out-of-place columns
-// come first.
-func (c *ncclRows) row(header, f []string) error {
+// isAlltoall reports whether a test's program is alltoall_perf. alltoallv_perf is not: its
+// splits are uneven.
+func isAlltoall(program string) bool {
+	return strings.TrimSuffix(path.Base(program), "_mpi") == "alltoall_perf"
+}
+
+// ncclTable turns the sizes of a table into token counts: size is tokens x top-k rows of BF16.
+type ncclTable struct {
+	facts   *facts
+	hosts   []string
+	rows    []ncclRow
+	others  []string // tests whose rows were left out
+	ranks   int      // by the rows
+	odd     int      // sizes that are no whole number of tokens
+	wrong   int      // sizes with wrong elements
+	figures []Figure
+}
+
+func (c *ncclTable) host(name string) {
+	if name != "" && !slices.Contains(c.hosts, name) {
+		c.hosts = append(c.hosts, name)
+	}
+}
+
+// refuse notes a test that moves something else.
+func (c *ncclTable) refuse(test string) {
+	if !isAlltoall(test) && !slices.Contains(c.others, test) {
+		c.others = append(c.others, test)
+	}
+}
+
+// parse reads one line by the names of the header's columns; out-of-place columns come first.
+func (c *ncclTable) parse(header, f []string) (row ncclRow, ok bool, err error) {
 	at, bad := slices.Index(header, "time"), slices.IndexFunc(header, func(h string) bool { return h == "#wrong" || h == "error" })
 	if at < 0 || bad < 0 {
-		return nil
+		return row, false, nil
 	}
 	// An all-to-all reduces nothing: some versions leave redop, and root, blank.
 	if blank := len(header) - len(f); blank > 0 && blank <= at-slices.Index(header, "redop") {
 		at, bad = at-blank, bad-blank
 	}
-	if len(f) <= max(at, bad) {
-		return nil
+	if len(f) <= max(at+2, bad) || len(f) < 3 {
+		return row, false, nil
 	}
 	if redop := f[min(3, len(f)-1)]; slices.Contains([]string{"sum", "prod", "max", "min", "avg", "mulsum"}, redop) {
-		c.other("a reduction (" + redop + ")")
+		c.refuse("a reduction (" + redop + ")")
+		return row, false, nil
+	}
+	if row.size, err = strconv.ParseInt(f[0], 10, 64); err != nil {
+		return row, false, nil // no row of the table
+	}
+	if row.count, err = strconv.ParseInt(f[1], 10, 64); err != nil {
+		return row, false, fmt.Errorf("size %d: count: %.20q is no number", row.size, f[1])
+	}
+	row.dtype, row.wrong = f[2], f[bad]
+	if v, err := strconv.ParseFloat(row.wrong, 64); err == nil && v == 0 {
+		row.wrong = "0"
+	}
+	if row.time, err = parsePrinted(f[at]); err != nil {
+		return row, false, fmt.Errorf("size %d: time: %w", row.size, err)
+	}
+	row.algbw, row.busbw = lenient(f[at+1]), lenient(f[at+2])
+	return row, true, nil
+}
+
+// lenient reads a figure that may be 0 or missing; it is then unknown, the zero printed.
+func lenient(text string) printed {
+	p, err := parsePrinted(text)
+	if err != nil {
+		return printed{}
+	}
+	return p
+}
+
+// add checks a row's identities and keeps it. Rows must agree on the number of ranks.
+func (c *ncclTable) add(r ncclRow) error {
+	if r.size == 0 || r.count == 0 {
 		return nil
 	}
-	size, err := strconv.ParseInt(f[0], 10, 64)
-	if err != nil {
-		return nil
+	bytes, known := typeBytes[r.dtype]
+	if !known {
+		return fmt.Errorf("size %d: type %.20q is unknown", r.size, r.dtype)
 	}
-	us, err := number(f[at])
-	if err != nil {
-		return fmt.Errorf("size %d: time: %w", size, err)
+	if r.size%(r.count*bytes) != 0 {
+		return fmt.Errorf("size %d is no multiple of count %d x %d bytes: one of the two is not what alltoall_perf prints", r.size, r.count, bytes)
 	}
-	wrong := f[bad]
-	if v, err := strconv.ParseFloat(wrong, 64); err == nil && v == 0 {
-		wrong = "0"
+	ranks := int(r.size / (r.count * bytes))
+	if c.ranks != 0 && ranks != c.ranks {
+		return fmt.Errorf("size %d with count %d are %d ranks, other rows %d", r.size, r.count, ranks, c.ranks)
 	}
-	c.add(size, us, wrong)
+	c.ranks = ranks
+	if err := r.check(ranks); err != nil {
+		return err
+	}
+	c.rows = append(c.rows, r)
 	return nil
 }
 
-func readNCCLJSON(data []byte, g Given) ([]Figure, []string, error) {
-	var doc struct {
-		Args   []string `json:"args"`
-		Config struct {
-			Devices []json.RawMessage `json:"devices"`
-		} `json:"config"`
-		Results []struct {
-			Size       int64 `json:"size"`
-			OutOfPlace *struct {
-				Time  float64  `json:"time"`
-				Wrong *float64 `json:"nwrong"`
-			} `json:"out_of_place"`
-		} `json:"results"`
-	}
-	if err := json.Unmarshal(data, &doc); err != nil {
-		return nil, nil, err
-	}
-	if len(doc.Args) > 0 && !strings.Contains(doc.Args[0], "alltoall") {
-		return nil, nil, fmt.Errorf("this is %s; only alltoall_perf moves what a dispatch moves", doc.Args[0])
-	}
-	if g.Ranks == 0 {
-		g.Ranks = len(doc.Config.Devices)
-	}
-	c := ncclRows{given: g}
-	for _, r := range doc.Results {
-		if r.OutOfPlace == nil {
-			continue
+// check compares time, algbw and busbw.
+func (r ncclRow) check(ranks int) error {
+	if r.algbw.v > 0 {
+		if want := float64(r.size) / (r.time.v * 1e3); !agrees(want, r.algbw.v, rel(r.time, r.algbw)) {
+			return fmt.Errorf("size %d in %g us are %.2f GB/s, the row says %g GB/s", r.size, r.time.v, want, r.algbw.v)
 		}
-		wrong := "N/A"
-		if r.OutOfPlace.Wrong != nil {
-			wrong = strconv.FormatFloat(*r.OutOfPlace.Wrong, 'g', -1, 64)
+	}
+	if r.algbw.v > 0 && r.busbw.v > 0 {
+		if want := r.algbw.v * float64(ranks-1) / float64(ranks); !agrees(want, r.busbw.v, rel(r.algbw, r.busbw)) {
+			return fmt.Errorf("size %d: busbw %g GB/s over algbw %g GB/s is not (ranks-1)/ranks for the %d ranks of size and count", r.size, r.busbw.v, r.algbw.v, ranks)
 		}
-		c.add(r.Size, r.OutOfPlace.Time, wrong)
 	}
-	return c.done()
+	return nil
 }
 
-// ncclRows turns sizes into token counts: size is what one rank sends, own
-// part included, which is tokens x top-k rows of BF16.
-type ncclRows struct {
-	given   Given
-	rows    int      // seen
-	odd     int      // sizes that are no whole number of tokens
-	wrong   int      // sizes with wrong elements
-	others  []string // tests whose rows were left out
-	figures []Figure
-}
-
-// other notes a test that moves something else.
-func (c *ncclRows) other(test string) {
-	if !slices.Contains(c.others, test) {
-		c.others = append(c.others, test)
+func (c *ncclTable) done() ([]Figure, []string, error) {
+	if len(c.rows) == 0 && len(c.others) > 0 {
+		return nil, nil, fmt.Errorf("this is %s; only alltoall_perf, with equal splits, moves what a dispatch moves", strings.Join(c.others, ", "))
 	}
-}
-
-func (c *ncclRows) add(size int64, us float64, wrong string) {
-	c.rows++
-	g := c.given
-	row := int64(g.TopK) * int64(g.Hidden) * 2
-	switch {
-	case wrong != "0" && wrong != "N/A":
-		c.wrong++
-		return
-	case row == 0 || size == 0 || size%row != 0 || size/row > ep.MaxTokens:
-		c.odd++
-		return
-	}
-	g.Tokens = int(size / row)
-	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
-		c.figures = append(c.figures, Figure{
-			Kernel: "nccl-alltoall", Problem: g.problem(op, ep.BF16), Seconds: us * 1e-6,
-			Clock: "event", Note: fmt.Sprintf(ncclNote, us),
-		})
-	}
-}
-
-func (c *ncclRows) done() ([]Figure, []string, error) {
-	if len(c.others) > 0 && c.rows == 0 {
-		return nil, nil, fmt.Errorf("this is %s; only alltoall_perf moves what a dispatch moves", strings.Join(c.others, ", "))
-	}
-	if err := c.given.require("ranks", "hidden", "topk", "experts"); err != nil {
-		return nil, nil, err
-	}
-	if c.rows == 0 {
+	if len(c.rows) == 0 {
 		return nil, nil, errors.New("the table has no rows")
 	}
-	var warnings []string
+	g, err := c.facts.with(said{"ranks", "size/(count x type size)", strconv.Itoa(c.ranks)})
+	if err == nil {
+		err = g.require("hidden", "topk", "experts")
+	}
+	if err == nil {
+		err = g.setNodes(c.facts, len(c.hosts), 0)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, r := range c.rows {
+		c.figure(g, r)
+	}
+	warnings := c.facts.warnings
 	if c.odd > 0 {
-		warnings = append(warnings, fmt.Sprintf("%d of %d sizes are no whole number of tokens x %d rows of %d BF16 and were left out",
-			c.odd, c.rows, c.given.TopK, c.given.Hidden))
+		warnings = append(warnings, fmt.Sprintf("%d of %d sizes are no whole number of tokens x %d rows of %d BF16 and were left out", c.odd, len(c.rows), g.TopK, g.Hidden))
 	}
 	if c.wrong > 0 {
-		warnings = append(warnings, fmt.Sprintf("%d of %d sizes had wrong elements and were left out", c.wrong, c.rows))
+		warnings = append(warnings, fmt.Sprintf("%d of %d sizes had wrong elements and were left out", c.wrong, len(c.rows)))
 	}
 	if len(c.others) > 0 {
-		warnings = append(warnings, fmt.Sprintf("rows of %s left out: only alltoall_perf moves what a dispatch moves", strings.Join(c.others, ", ")))
+		warnings = append(warnings, fmt.Sprintf("rows of %s left out: only alltoall_perf, with equal splits, moves what a dispatch moves", strings.Join(c.others, ", ")))
 	}
 	if len(c.figures) == 0 {
 		return nil, nil, errors.New(strings.Join(warnings, "; "))
 	}
 	return c.figures, warnings, nil
 }
+
+// figure adds a row as a dispatch and a combine, if its size is a whole number of tokens.
+func (c *ncclTable) figure(g Given, r ncclRow) {
+	row := int64(g.TopK) * int64(g.Hidden) * 2
+	switch {
+	case r.wrong != "0" && r.wrong != "N/A":
+		c.wrong++
+		return
+	case r.size%row != 0 || r.size/row > ep.MaxTokens:
+		c.odd++
+		return
+	}
+	g.Tokens = int(r.size / row)
+	us := math.Round(r.time.v*1e6) / 1e6
+	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
+		c.figures = append(c.figures, Figure{Kernel: "nccl-alltoall", Problem: g.problem(op, ep.BF16), Seconds: us * 1e-6, Clock: "event", Note: fmt.Sprintf(ncclNote, us)})
+	}
+}
+
+// looksLikeJSON reports whether a file begins with an object.
+func looksLikeJSON(head []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(head), []byte("{")) }

@@ -2,11 +2,13 @@ package peers
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 
@@ -15,15 +17,18 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// aiconfigurator reads the wideep_deepep_ll and wideep_deepep_normal tables
-// of ai-dynamo/aiconfigurator: the CSV that its collector writes, or the same
-// rows as a JSON array of objects.
+// aiconfigurator reads tables of ai-dynamo/aiconfigurator 095f58a as Parquet, as the CSV that its
+// collectors write first, or as a JSON array of the same rows: moe_a2a_perf
+// (collector/wideep/sglang/collect_moe_a2a.py), trtllm_alltoall_perf (read by
+// aic-core/rust/.../trtllm_alltoall.rs), and the older wideep_deepep_ll and
+// wideep_deepep_normal.
 var aiconfigurator = Format{
-	Name: "aiconfigurator",
-	Doc:  "moe_a2a, deepep_ll or deepep_normal table of aiconfigurator: Parquet, CSV or JSON rows",
+	Name:   "aiconfigurator",
+	Doc:    "moe_a2a, trtllm_alltoall, deepep_ll or deepep_normal table of aiconfigurator: Parquet, CSV or JSON rows",
+	Checks: "deepep_ll: GB/s x us = tokens x top-k x payload; moe_a2a: transmit_us + notify_us = latency; trtllm_alltoall: none",
 	Detect: func(head []byte) bool {
 		return bytes.Contains(head, []byte("comm_backend")) || bytes.Contains(head, []byte("combine_avg_t_us")) || bytes.Contains(head, []byte("combine_transmit_us")) ||
-			bytes.HasPrefix(head, []byte("PAR1"))
+			bytes.Contains(head, []byte("moe_ep_size")) || bytes.HasPrefix(head, []byte("PAR1"))
 	},
 	Read: readAIConfigurator,
 }
@@ -33,65 +38,86 @@ func readAIConfigurator(data []byte, g Given) ([]Figure, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	f := newFacts(g)
 	var out []Figure
-	var warnings []string
 	for i, row := range rows {
-		read := aiRow
-		if _, ok := row["comm_backend"]; ok {
-			read = a2aRow
-		}
-		figures, skipped, err := read(row, g)
+		figures, err := rowReader(row)(row, f)
 		if err != nil {
 			return nil, nil, fmt.Errorf("row %d: %w", i+1, err)
 		}
-		if skipped != "" {
-			warnings = append(warnings, skipped)
-		}
 		out = append(out, figures...)
 	}
-	if len(out) == 0 && len(warnings) > 0 {
-		return nil, nil, errors.New(warnings[0])
+	if len(out) == 0 && len(f.warnings) > 0 {
+		return nil, nil, errors.New(f.warnings[0])
 	}
-	return out, warnings, nil
+	return out, f.warnings, nil
 }
 
-// aiRow makes the figures of one row, for dispatch and combine. None is skipped.
-func aiRow(row map[string]string, g Given) (figures []Figure, skipped string, err error) {
-	nodes := 1
-	if err := setCounts(count{"node_num", row["node_num"], &nodes}, count{"hidden_size", row["hidden_size"], &g.Hidden}, count{"num_token", row["num_token"], &g.Tokens},
-		count{"num_topk", row["num_topk"], &g.TopK}, count{"num_experts", row["num_experts"], &g.Experts}); err != nil {
-		return nil, "", err
+// rowReader returns the reader of a row by the columns that only its table has.
+func rowReader(row map[string]string) func(map[string]string, *facts) ([]Figure, error) {
+	if _, ok := row["comm_backend"]; ok {
+		return a2aRow
+	}
+	if _, ok := row["moe_ep_size"]; ok {
+		return trtllmRow
+	}
+	return deepEPRow
+}
+
+// deepEPRow makes the figures of a row of the deepep tables, for dispatch and combine.
+func deepEPRow(row map[string]string, f *facts) (figures []Figure, err error) {
+	nodes := cmp.Or(row["node_num"], "1")
+	n, err := strconv.Atoi(nodes)
+	if err != nil || n < 1 {
+		return nil, fmt.Errorf("node_num: %.20q is no count", nodes)
 	}
 	// The collector runs on hosts of eight GPUs and stores only their number.
-	g.Nodes, g.Ranks = nodes, 8*nodes
+	g, err := f.with(said{"nodes", "node_num", nodes}, said{"ranks", "8 GPUs a node_num", strconv.Itoa(8 * n)}, said{"hidden", "hidden_size", row["hidden_size"]},
+		said{"tokens", "num_token", row["num_token"]}, said{"topk", "num_topk", row["num_topk"]}, said{"experts", "num_experts", row["num_experts"]})
+	if err == nil {
+		err = g.require("ranks", "experts", "topk", "tokens", "hidden")
+	}
+	if err != nil {
+		return nil, err
+	}
 	figure := aiNormal
 	if _, ok := row["combine_avg_t_us"]; ok {
 		figure = aiLowLatency
 	}
 	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
-		f, err := figure(row, string(op))
+		x, err := figure(row, op, g)
 		if err != nil {
-			return nil, "", err
+			return nil, err
 		}
-		f.Problem = g.problem(op, ep.FP8)
-		figures = append(figures, f)
+		x.Problem = g.problem(op, ep.FP8)
+		figures = append(figures, x)
 	}
-	return figures, "", nil
+	return figures, nil
 }
 
-func aiLowLatency(row map[string]string, op string) (Figure, error) {
-	us, err := number(row[op+"_avg_t_us"])
-	return Figure{Kernel: "deepep-ll", Seconds: us * 1e-6, Clock: "span",
-		Note: "kernel time, mean over calls and ranks; dispatch casts BF16 to FP8 inside"}, err
+// aiLowLatency reads one op of a deepep_ll row and compares its bandwidth, where there is one,
+// with the bytes of the problem: both are means over ranks.
+func aiLowLatency(row map[string]string, op ep.Op, g Given) (Figure, error) {
+	us, err := parsePrinted(row[string(op)+"_avg_t_us"])
+	if err != nil {
+		return Figure{}, fmt.Errorf("%s_avg_t_us: %w", op, err)
+	}
+	x := llFigure{us: us, gbps: lenient(row[string(op)+"_bandwidth_gbps"])}
+	if why := x.check(op, g); why != "" {
+		return Figure{}, errors.New(why)
+	}
+	return Figure{Kernel: "deepep-ll", Seconds: us.v * 1e-6, Clock: "span",
+		Note: "kernel time, mean over calls and ranks; dispatch casts BF16 to FP8 inside"}, nil
 }
 
-func aiNormal(row map[string]string, op string) (f Figure, err error) {
+func aiNormal(row map[string]string, half ep.Op, _ Given) (f Figure, err error) {
+	op := string(half)
 	us, err := number(row[op+"_transmit_us"])
 	if err != nil {
-		return f, err
+		return f, fmt.Errorf("%s_transmit_us: %w", op, err)
 	}
 	notify, err := strconv.ParseFloat(row[op+"_notify_us"], 64)
-	if err != nil || notify < 0 {
+	if err != nil || !(notify >= 0) {
 		return f, fmt.Errorf("%s_notify_us: %.20q is no time", op, row[op+"_notify_us"])
 	}
 	sms := ep.Value(row[op+"_sms"])
@@ -102,30 +128,72 @@ func aiNormal(row map[string]string, op string) (f Figure, err error) {
 		Note: "transmit plus notify, mean over calls, best chunk of its own tuning; cached handle, FP8 given already cast"}, nil
 }
 
-// a2aRow is a row of the table that serves all libraries. Its latency is microseconds.
-func a2aRow(row map[string]string, g Given) (figures []Figure, skipped string, err error) {
-	if err := setCounts(count{"ep_size", row["ep_size"], &g.Ranks}, count{"node_num", row["node_num"], &g.Nodes}, count{"hidden_size", row["hidden_size"], &g.Hidden},
-		count{"num_tokens", row["num_tokens"], &g.Tokens}, count{"topk", row["topk"], &g.TopK}, count{"num_experts", row["num_experts"], &g.Experts}); err != nil {
-		return nil, "", err
+// a2aRow reads a row of moe_a2a_perf, the table that serves all libraries. Its times are
+// microseconds.
+func a2aRow(row map[string]string, f *facts) ([]Figure, error) {
+	g, err := f.with(said{"ranks", "ep_size", row["ep_size"]}, said{"nodes", "node_num", row["node_num"]}, said{"hidden", "hidden_size", row["hidden_size"]},
+		said{"tokens", "num_tokens", row["num_tokens"]}, said{"topk", "topk", row["topk"]}, said{"experts", "num_experts", row["num_experts"]})
+	if err == nil {
+		err = g.setNodes(f, 0, 0)
+	}
+	if err != nil {
+		return nil, err
 	}
 	op, err := ep.ParseOp(row["phase"])
 	if err != nil {
-		return nil, "", nil // phases such as prepare have no counterpart
+		f.warn("phase %.20q left out: a dispatch or combine has no such part", row["phase"])
+		return nil, nil
 	}
 	dtype := a2aType(row["comm_backend"], row["comm_dtype"])
 	if dtype == "" {
-		return nil, fmt.Sprintf("%s of %.30q with comm_dtype %.20q left out: not known what travels", op, row["comm_backend"], row["comm_dtype"]), nil
+		f.warn("%s of %.30q with comm_dtype %.20q left out: not known what travels", op, row["comm_backend"], row["comm_dtype"])
+		return nil, nil
 	}
-	us, err := number(row["latency"])
+	us, err := parsePrinted(row["latency"])
 	if err != nil {
-		return nil, "", fmt.Errorf("latency: %w", err)
+		return nil, fmt.Errorf("latency: %w", err)
 	}
-	f := Figure{Kernel: strings.ToLower(strings.ReplaceAll(row["comm_backend"], "_", "-")), Problem: g.problem(op, dtype), Seconds: us * 1e-6, Clock: "event",
+	transmit, notify := lenient(row["transmit_us"]), lenient(row["notify_us"])
+	if sum := transmit.v + notify.v; transmit.v > 0 && math.Abs(sum-us.v) > us.half+transmit.half+notify.half+1e-6*sum {
+		return nil, fmt.Errorf("transmit_us %g + notify_us %g are not latency %g", transmit.v, notify.v, us.v)
+	}
+	x := Figure{Kernel: strings.ToLower(strings.ReplaceAll(row["comm_backend"], "_", "-")), Problem: g.problem(op, dtype), Seconds: us.v * 1e-6, Clock: "event",
 		Note: fmt.Sprintf("of %s %s, comm_dtype %s", row["framework"], row["version"], row["comm_dtype"])}
 	if sms := ep.Value(row["sms"]); sms != "" && sms != "0" {
-		f.Values = map[string]ep.Value{"sms": sms}
+		x.Values = map[string]ep.Value{"sms": sms}
 	}
-	return []Figure{f}, "", nil
+	return []Figure{x}, nil
+}
+
+// trtllmHost is the number of GPUs of one host in trtllm_alltoall_perf, which stores none:
+// its reader divides moe_ep_size by 4.
+const trtllmHost = 4
+
+// trtllmRow reads a row of trtllm_alltoall_perf: TensorRT-LLM's NVLink all-to-all. Its latency is
+// milliseconds.
+func trtllmRow(row map[string]string, f *facts) ([]Figure, error) {
+	ranks, err := strconv.Atoi(row["moe_ep_size"])
+	if err != nil {
+		return nil, fmt.Errorf("moe_ep_size: %.20q is no count", row["moe_ep_size"])
+	}
+	g, err := f.with(said{"ranks", "moe_ep_size", row["moe_ep_size"]}, said{"nodes", "moe_ep_size / 4", strconv.Itoa(max(1, ranks/trtllmHost))},
+		said{"hidden", "hidden_size", row["hidden_size"]}, said{"tokens", "num_tokens", row["num_tokens"]}, said{"topk", "topk", row["topk"]}, said{"experts", "num_experts", row["num_experts"]})
+	if err != nil {
+		return nil, err
+	}
+	word, _ := strings.CutPrefix(row["op_name"], "alltoall_")
+	op, err := ep.ParseOp(word)
+	dtype := a2aType(row["kernel_source"], row["moe_dtype"])
+	if err != nil || dtype == "" {
+		f.warn("%.40q with moe_dtype %.20q left out: no dispatch or combine of ours moves that", row["op_name"], row["moe_dtype"])
+		return nil, nil
+	}
+	ms, err := number(row["latency"])
+	if err != nil {
+		return nil, fmt.Errorf("latency: %w", err)
+	}
+	return []Figure{{Kernel: "trtllm-" + strings.ToLower(row["kernel_source"]), Problem: g.problem(op, dtype), Routing: row["distribution"], Seconds: ms * 1e-3, Clock: "event",
+		Note: fmt.Sprintf("of %s %s, moe_dtype %s; the preparation is a row of its own there", row["framework"], row["version"], row["moe_dtype"])}}, nil
 }
 
 // a2aType translates a comm_dtype of aiconfigurator into the dtype that a dispatch sends. It

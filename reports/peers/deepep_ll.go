@@ -1,0 +1,221 @@
+package peers
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// The lines of the low-latency test, each printed by every rank. Ranks write at the same time,
+// so that a text line may hold those of several.
+var (
+	llLine    = regexp.MustCompile(`\[rank (\d+) *\][^\[]*?Dispatch bandwidth: ([\d.]+) GB/s, avg_t=([\d.]+) us \| Combine bandwidth: ([\d.]+) GB/s, avg_t=([\d.]+) us`)
+	pairLine  = regexp.MustCompile(`\[rank (\d+) *\][^\[]*?Dispatch \+ combine bandwidth: ([\d.]+) GB/s, avg_t=([\d.]+) us(?:, min_t=([\d.]+) us, max_t=([\d.]+) us)?`)
+	splitLine = regexp.MustCompile(`\[rank (\d+) *\][^\[]*?Dispatch send/recv time: ([\d.]+)(?: \+ ([\d.]+))? us *\| *Combine send/recv time: ([\d.]+)(?: \+ ([\d.]+))? us`)
+)
+
+// maskedInTest is the largest number of selections that test_low_latency.py masks.
+const maskedInTest = 10
+
+// llRun holds one kind of line of all ranks in one run of the test.
+type llRun struct {
+	op     ep.Op
+	kernel string
+	ranks  map[string]llFigure
+	order  []string
+}
+
+// llFigure is one rank's figure; gbps is the zero printed where a line gives times alone.
+type llFigure struct{ gbps, us, min, max printed }
+
+// lowLatency reads the figures of one text line.
+func (d *deepEPReader) lowLatency(line string) error {
+	for _, m := range llLine.FindAllStringSubmatch(line, -1) {
+		if err := d.rank("deepep-ll", ep.Dispatch, m[1], m[2], m[3]); err != nil {
+			return err
+		}
+		if err := d.rank("deepep-ll", ep.Combine, m[1], m[4], m[5]); err != nil {
+			return err
+		}
+	}
+	for _, m := range pairLine.FindAllStringSubmatch(line, -1) {
+		if err := d.rank("deepep-ll", ep.Pair, m[1], m[2], m[3], m[4], m[5]); err != nil {
+			return err
+		}
+	}
+	for _, m := range splitLine.FindAllStringSubmatch(line, -1) {
+		for _, half := range []struct {
+			op    ep.Op
+			times []string
+		}{{ep.Dispatch, m[2:4]}, {ep.Combine, m[4:6]}} {
+			us, err := sumOf(half.times)
+			if err != nil {
+				return err
+			}
+			d.run("deepep-ll-hook", half.op, m[1]).ranks[m[1]] = llFigure{us: us}
+		}
+	}
+	return nil
+}
+
+// sumOf adds up the times of sending and receiving; forks print their sum.
+func sumOf(times []string) (sum printed, err error) {
+	for _, text := range times {
+		if text == "" {
+			continue
+		}
+		t, err := parsePrinted(text)
+		if err != nil {
+			return sum, err
+		}
+		sum.v, sum.half = sum.v+t.v, sum.half+t.half
+	}
+	return sum, nil
+}
+
+// rank adds one rank's figure.
+func (d *deepEPReader) rank(kernel string, op ep.Op, rank, gbps, us string, minMax ...string) error {
+	f := llFigure{}
+	var err error
+	if f.gbps, err = parsePrinted(gbps); err != nil {
+		return err
+	}
+	if f.us, err = parsePrinted(us); err != nil {
+		return err
+	}
+	if len(minMax) == 2 {
+		f.min, f.max = lenient(minMax[0]), lenient(minMax[1])
+	}
+	d.run(kernel, op, rank).ranks[rank] = f
+	return nil
+}
+
+// run returns the run to which a rank's figure belongs: a rank that prints again begins another.
+func (d *deepEPReader) run(kernel string, op ep.Op, rank string) *llRun {
+	for i := len(d.runs) - 1; i >= 0; i-- {
+		if r := d.runs[i]; r.kernel == kernel && r.op == op {
+			if _, again := r.ranks[rank]; !again {
+				r.order = append(r.order, rank)
+				return r
+			}
+			break
+		}
+	}
+	r := &llRun{op: op, kernel: kernel, ranks: map[string]llFigure{}, order: []string{rank}}
+	d.runs = append(d.runs, r)
+	return r
+}
+
+// endLowLatency checks all runs and makes a figure of each: the slowest rank's.
+func (d *deepEPReader) endLowLatency() error {
+	if len(d.runs) == 0 {
+		return nil
+	}
+	g, err := d.facts.with(d.lowShape...)
+	if err != nil {
+		return err
+	}
+	if g.Ranks == 0 {
+		for r := range d.printed {
+			g.Ranks = max(g.Ranks, r+1)
+		}
+	}
+	if err := g.require("ranks", "experts", "topk", "tokens", "hidden"); err != nil {
+		return err
+	}
+	if err := g.setNodes(d.facts, 0, len(d.printed)); err != nil {
+		return err
+	}
+	for _, r := range d.runs {
+		f, err := d.slowest(r, g)
+		if err != nil {
+			return err
+		}
+		d.figures = append(d.figures, f)
+	}
+	return nil
+}
+
+// llBytes returns the bytes of one selection by test_low_latency.py: FP8 with scales and 16
+// bytes in a dispatch, BF16 in a combine, both in a pair.
+func llBytes(op ep.Op, hidden int) float64 {
+	dispatch, combine := float64(hidden)+float64(hidden)/32+16, float64(2*hidden)
+	return map[ep.Op]float64{ep.Dispatch: dispatch, ep.Combine: combine, ep.Pair: dispatch + combine}[op]
+}
+
+// slowest makes one figure of a run. A rank whose GB/s x us are not the bytes of the problem is
+// left out with a warning; if most are, the problem is wrong.
+func (d *deepEPReader) slowest(r *llRun, g Given) (Figure, error) {
+	f := Figure{Kernel: r.kernel, Problem: g.problem(r.op, ep.FP8), Clock: "span"}
+	var left []string
+	gbps, used := 0.0, 0
+	for _, rank := range r.order {
+		x := r.ranks[rank]
+		if why := x.check(r.op, g); why != "" {
+			left = append(left, fmt.Sprintf("rank %s, %s: %s", rank, r.op, why))
+			continue
+		}
+		gbps, used = gbps+x.gbps.v, used+1
+		f.Seconds = math.Max(f.Seconds, x.us.v*1e-6)
+	}
+	if 2*used <= len(r.order) {
+		return f, fmt.Errorf("%s; check --tokens, --hidden and --topk of the low-latency test", left[0])
+	}
+	for _, w := range left {
+		d.facts.warn("%s; left out", w)
+	}
+	d.warnOfOutliers(r)
+	f.Note = llNote(r, used, gbps/float64(used))
+	if r.op == ep.Pair {
+		f.Clock = "event"
+	}
+	return f, nil
+}
+
+// check says where a rank's figure contradicts itself or the problem; "" if it does not.
+func (x llFigure) check(op ep.Op, g Given) string {
+	if x.gbps.v == 0 {
+		return ""
+	}
+	if x.min.v > 0 && x.max.v > 0 && !(x.min.v <= x.us.v+x.us.half && x.us.v <= x.max.v+x.max.half) {
+		return fmt.Sprintf("avg_t=%g us is outside min_t=%g us to max_t=%g us", x.us.v, x.min.v, x.max.v)
+	}
+	size, all := llBytes(op, g.Hidden), float64(g.Tokens*g.TopK)
+	got := x.gbps.v * x.us.v * 1e3 / size
+	slack := got*rel(x.gbps, x.us)*1.02 + 1e-6*got
+	if got <= all+slack && got >= all-maskedInTest-slack {
+		return ""
+	}
+	return fmt.Sprintf("%g GB/s x %g us are %.0f selections of %.0f bytes, %d tokens with top-%d are %.0f", x.gbps.v, x.us.v, got, size, g.Tokens, g.TopK, all)
+}
+
+// warnOfOutliers warns of ranks far from the others in lines that give times alone.
+func (d *deepEPReader) warnOfOutliers(r *llRun) {
+	if r.kernel != "deepep-ll-hook" || len(r.order) < 3 {
+		return
+	}
+	var times []float64
+	for _, x := range r.ranks {
+		times = append(times, x.us.v)
+	}
+	slices.Sort(times)
+	middle := times[len(times)/2]
+	for _, rank := range r.order {
+		if t := r.ranks[rank].us.v; t > 2*middle || t < middle/2 {
+			d.facts.warn("rank %s, %s: %g us of sending and receiving, the other ranks about %.4g us", rank, r.op, t, middle)
+		}
+	}
+}
+
+func llNote(r *llRun, ranks int, gbps float64) string {
+	switch {
+	case r.kernel == "deepep-ll-hook":
+		return fmt.Sprintf("kernel times of sending and of receiving together, mean over calls, slowest of %d ranks; dispatch casts BF16 to FP8 inside", ranks)
+	case r.op == ep.Pair:
+		return fmt.Sprintf("%.2f GB/s over both halves; mean time between events, slowest of %d ranks", gbps, ranks)
+	}
+	return fmt.Sprintf("%.2f GB/s by the deepep-ll definition; kernel time, mean over calls, slowest of %d ranks; dispatch casts BF16 to FP8 inside", gbps, ranks)
+}

@@ -1,0 +1,204 @@
+package peers
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestFixturesFollowTheWriters keeps the fixtures of testdata equal to the functions of
+// writers_test.go. EPBENCH_UPDATE=1 writes them.
+func TestFixturesFollowTheWriters(t *testing.T) {
+	two := standardNCCL()
+	two.hosts, two.gpus, two.prefix = []string{"node-a", "node-b"}, 1, "[1,0]<stdout>:"
+	mpi := standardNCCL()
+	mpi.hosts, mpi.gpus = strings.Fields(strings.Repeat("node-a ", 8)+strings.Repeat("node-b ", 8)), 1
+	wrong := standardNCCL()
+	wrong.wrong[1] = 3
+	inter := standardNormal()
+	inter.ranks, inter.hosts, inter.groups = 16, 2, 2
+	inter.received, inter.sent = 23300, 8180
+	for name, text := range map[string]string{
+		"nccl.txt": standardNCCL().text(), "nccl-prefix.txt": two.text(), "nccl.json": wrong.json(), "nccl-mpi.json": mpi.json(),
+		"deepep-intranode.txt": standardNormal().text(), "deepep-internode.txt": inter.text(), "deepep-low-latency.txt": standardLowLatency().text(),
+	} {
+		path := filepath.Join("testdata", name)
+		if os.Getenv("EPBENCH_UPDATE") == "1" {
+			if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if data, err := os.ReadFile(path); err != nil || string(data) != text {
+			t.Errorf("%s differs from its writer: %v", name, err)
+		}
+	}
+}
+
+// changeOne multiplies one of the figures that a pattern finds by a factor that is not near 1,
+// and keeps its number of decimals.
+func changeOne(r *rand.Rand, text string, figures *regexp.Regexp) string {
+	all := figures.FindAllStringSubmatchIndex(text, -1)
+	m := all[r.IntN(len(all))]
+	group := 1 + r.IntN(len(m)/2-1)
+	from, to := m[2*group], m[2*group+1]
+	var v float64
+	fmt.Sscan(text[from:to], &v)
+	factor := 1.05 + 2*r.Float64()
+	if r.IntN(2) == 0 {
+		factor = 1 / factor
+	}
+	_, decimals, _ := strings.Cut(text[from:to], ".")
+	return text[:from] + fmt.Sprintf("%.*f", len(decimals), v*factor) + text[to:]
+}
+
+// TestAChangedFigureIsNoticed changes one figure in random logs of each format that has
+// identities: in at least 95 of 100 logs the importer refuses the file or warns.
+func TestAChangedFigureIsNoticed(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	given := Given{Hidden: 7168, Experts: 256, TopK: 8}
+	for _, c := range []struct {
+		format  string
+		given   Given
+		log     func() string
+		figures string
+	}{
+		{"nccl", given, func() string { return randomNCCL(r).text() }, `(?m)^\s+(\d+)\s+(\d+)\s+bfloat16\s+none\s+-1\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)`},
+		{"nccl-json", given, func() string { return randomNCCL(r).json() }, `"size":(\d+),"count":(\d+).*?"out_of_place":\{"time":([\d.]+),"alg_bw":([\d.]+),"bus_bw":([\d.]+)`},
+		{"deepep", Given{Ranks: 8, Experts: 256}, func() string {
+			n := standardNormal()
+			n.rand, n.tokens = r, 512<<r.IntN(4)
+			n.received = float64(n.tokens)*DistinctRanks(8, 256, 8) + r.NormFloat64()*20
+			return n.text()
+		}, `SMs 24, NVL chunk \d+[,:] ([\d.]+) GB/s \(NVL\), (?:t: )?([\d.]+) us`},
+		{"deepep", Given{Hidden: 7168, Experts: 256, TopK: 8, Tokens: 128}, func() string {
+			l := standardLowLatency()
+			l.rand, l.masked = r, r.IntN(11)
+			return l.text()
+		}, `bandwidth: ([\d.]+) GB/s, avg_t=([\d.]+) us`},
+	} {
+		pattern := regexp.MustCompile(c.figures)
+		noticed := 0
+		const logs = 200
+		for range logs {
+			text := c.log()
+			_, used, before, err := Read(strings.NewReader(text), "auto", c.given)
+			if err != nil || used != c.format || len(before) > 0 {
+				t.Fatalf("%s: a correct log read as %s: %v, %q\n%s", c.format, used, err, before, text)
+			}
+			if _, _, warnings, err := Read(strings.NewReader(changeOne(r, text, pattern)), "auto", c.given); err != nil || len(warnings) > 0 {
+				noticed++
+			}
+		}
+		if noticed*100 < 95*logs {
+			t.Errorf("%s, %s: %d of %d changed figures were noticed", c.format, c.figures[:20], noticed, logs)
+		}
+	}
+}
+
+func randomNCCL(r *rand.Rand) ncclRun {
+	n := standardNCCL()
+	n.gpus = []int{2, 4, 8}[r.IntN(3)]
+	n.tokens = []int{1 + r.IntN(64), 128 + r.IntN(4096)}
+	slow := 20 + 100*r.Float64()
+	n.us = func(size int64) float64 { return slow + float64(size)/(1e5+2e5*r.Float64()) }
+	fixed := map[int64]float64{}
+	us := n.us
+	n.us = func(size int64) float64 {
+		if fixed[size] == 0 {
+			fixed[size] = us(size)
+		}
+		return fixed[size]
+	}
+	return n
+}
+
+// TestHosts decides the number of hosts by host names, by --nodes, and asks where nothing says
+// it.
+func TestHosts(t *testing.T) {
+	ll := func(first, ranks int) string {
+		l := standardLowLatency()
+		l.first, l.ranks = first, ranks
+		return l.text()
+	}
+	two := standardNCCL()
+	two.hosts = []string{"node-a", "node-b"}
+	unnamed := standardNCCL()
+	unnamed.gpus, unnamed.withoutReport = 16, true
+	shape := Given{Hidden: 7168, Experts: 256, TopK: 8, Tokens: 128}
+	for _, c := range []struct {
+		name, text    string
+		nodes, ranks  int // flags
+		want, present int // hosts and ranks of the figures, 0 for an error
+		says          string
+	}{
+		{"names", two.text(), 0, 0, 2, 16, ""},
+		{"names in JSON", two.json(), 0, 0, 2, 16, ""},
+		{"flag over names", two.text(), 4, 0, 4, 16, "--nodes 4 is used; the file names 2 hosts"},
+		{"16 ranks without names", unnamed.text(), 0, 0, 0, 0, "give --nodes"},
+		{"16 ranks without names, flag", unnamed.text(), 2, 0, 2, 16, ""},
+		{"8 ranks that all printed", ll(0, 8), 0, 0, 1, 8, ""},
+		{"16 ranks", ll(0, 16), 0, 0, 0, 0, "on how many hosts the 16 ranks ran; give --nodes"},
+		{"16 ranks, flag", ll(0, 16), 2, 0, 2, 16, ""},
+		{"the second host's log", ll(8, 16), 0, 0, 0, 0, "8 of 16 ranks"},
+		{"the first host's log", ll(0, 8), 0, 16, 0, 0, "8 of 16 ranks"},
+		{"the first host's log, flag", ll(0, 8), 2, 16, 2, 16, ""},
+	} {
+		g := shape
+		g.Nodes, g.Ranks = c.nodes, c.ranks
+		results, _, warnings, err := Read(strings.NewReader(c.text), "auto", g)
+		if c.want == 0 {
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s: %v, want %q", c.name, err, c.says)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if p := results[0].Problem; p.Nodes != c.want || p.Ranks != c.present || !strings.Contains(strings.Join(warnings, "; "), c.says) {
+			t.Errorf("%s: %d hosts, %d ranks, warnings %q", c.name, p.Nodes, p.Ranks, warnings)
+		}
+	}
+}
+
+// TestFlagsWin shows that a flag wins over the file with a warning that names both, that it is
+// not used if the bytes say otherwise, and that a flag cannot replace several values.
+func TestFlagsWin(t *testing.T) {
+	rows := "kernel,tokens,us,ranks\na,1,10,4\nb,2,20,4\n"
+	shape := Given{Hidden: 512, Experts: 32, TopK: 4}
+	g := shape
+	g.Ranks = 8
+	results, _, warnings, err := Read(strings.NewReader(rows), "auto", g)
+	if err != nil || results[0].Problem.Ranks != 8 || len(warnings) != 1 || !strings.Contains(warnings[0], "--ranks 8 is used; the file says 4 (ranks)") {
+		t.Errorf("%v, %v, %q", results, err, warnings)
+	}
+	g = shape
+	g.Tokens = 16
+	if _, _, _, err := Read(strings.NewReader(rows), "auto", g); err == nil || !strings.Contains(err.Error(), "--tokens 16: the file itself says 1 and 2 (tokens)") {
+		t.Errorf("got %v", err)
+	}
+	mixed := standardNormal().text() + standardLowLatency().text()
+	results, _, warnings, err = Read(strings.NewReader(mixed), "auto", Given{Hidden: 7168, Experts: 256, TopK: 8, Ranks: 8, Tokens: 128})
+	if err != nil || !strings.Contains(strings.Join(warnings, "; "), "--tokens 128") {
+		t.Fatalf("%v, %q", err, warnings)
+	}
+	for _, r := range results {
+		want := 128
+		if strings.HasPrefix(r.Config.Kernel, "deepep-normal") {
+			want = 4096
+		}
+		if r.Problem.Tokens != want {
+			t.Errorf("%s: %d tokens, want %d", r.Config.Key(), r.Problem.Tokens, want)
+		}
+	}
+	// What the normal test says does not serve the low-latency test.
+	_, _, warnings, err = Read(strings.NewReader(mixed), "auto", Given{Experts: 256, Ranks: 8})
+	if err != nil || !strings.Contains(strings.Join(warnings, "; "), "low-latency lines: the file does not say everything about its problem; give --topk, --tokens, --hidden") {
+		t.Errorf("%v, %q", err, warnings)
+	}
+}

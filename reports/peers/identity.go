@@ -1,0 +1,48 @@
+package peers
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// printed is a positive figure as a log spells it. half is half a unit of its last digit: the
+// true value may be off by that much.
+type printed struct{ v, half float64 }
+
+// parsePrinted reads a positive figure.
+func parsePrinted(text string) (printed, error) {
+	v, err := number(text)
+	if err != nil {
+		return printed{}, err
+	}
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
+	_, decimals, _ := strings.Cut(mantissa, ".")
+	power, _ := strconv.Atoi(exponent) // 0 without an exponent
+	return printed{v, 0.5 * math.Pow(10, float64(power-len(decimals)))}, nil
+}
+
+// rel returns the largest relative rounding error of some figures together.
+func rel(figures ...printed) float64 {
+	sum := 0.0
+	for _, p := range figures {
+		sum += p.half / p.v
+	}
+	return sum
+}
+
+// agrees reports whether two values are equal within a relative error, and a little more for
+// the arithmetic of the writer.
+func agrees(a, b, relative float64) bool {
+	return math.Abs(a-b) <= (relative*1.02+1e-6)*math.Max(math.Abs(a), math.Abs(b))
+}
+
+// number parses a positive figure.
+func number(s string) (float64, error) {
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(v > 0) || math.IsInf(v, 1) {
+		return 0, fmt.Errorf("%.20q is no positive number", s)
+	}
+	return v, nil
+}

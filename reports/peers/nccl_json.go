@@ -1,0 +1,92 @@
+package peers
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// ncclJSON reads the file that nccl-tests writes with -J: NVIDIA/nccl-tests a0b82b2,
+// src/util.cu, jsonOutputInit, writeDeviceReport, writeBenchmarkLinePreamble and
+// writeBenchmarkLineBody; versions 1 to 3 of the file are alike in what is read. devices has
+// one entry for each process, not for each GPU: parseRankInfo reads the first line alone. So
+// the ranks are devices x nthreads x ngpus.
+var ncclJSON = Format{
+	Name:   "nccl-json",
+	Doc:    "JSON written by alltoall_perf -J of nccl-tests",
+	Checks: "devices x nthreads x ngpus = size/(count x type); size/time = alg_bw; bus_bw/alg_bw = (ranks-1)/ranks; hosts from devices",
+	Detect: func(head []byte) bool { return looksLikeJSON(head) && bytes.Contains(head, []byte(`"nccl_version"`)) },
+	Read:   readNCCLJSON,
+}
+
+// ncclDoc is the part of the file that is read.
+type ncclDoc struct {
+	Args   []string `json:"args"`
+	Config struct {
+		Threads int `json:"nthreads"`
+		GPUs    int `json:"ngpus"`
+		Devices []struct {
+			Hostname string `json:"hostname"`
+		} `json:"devices"`
+	} `json:"config"`
+	Results []struct {
+		Size       int64     `json:"size"`
+		Count      int64     `json:"count"`
+		Type       string    `json:"type"`
+		OutOfPlace *ncclBody `json:"out_of_place"`
+	} `json:"results"`
+}
+
+type ncclBody struct {
+	Time    json.Number `json:"time"`
+	CPUTime json.Number `json:"cpu_time"` // in place of time with -C
+	AlgBW   json.Number `json:"alg_bw"`
+	BusBW   json.Number `json:"bus_bw"`
+	Wrong   *float64    `json:"nwrong"`
+}
+
+func readNCCLJSON(data []byte, g Given) ([]Figure, []string, error) {
+	var doc ncclDoc
+	if err := json.Unmarshal(data, &doc); err != nil {
+		return nil, nil, err
+	}
+	if len(doc.Args) > 0 && !isAlltoall(doc.Args[0]) {
+		return nil, nil, fmt.Errorf("this is %s; only alltoall_perf, with equal splits, moves what a dispatch moves", doc.Args[0])
+	}
+	c := ncclTable{facts: newFacts(g)}
+	for _, d := range doc.Config.Devices {
+		c.host(d.Hostname)
+	}
+	for _, r := range doc.Results {
+		if r.OutOfPlace == nil {
+			continue
+		}
+		if r.OutOfPlace.Time == "" && r.OutOfPlace.CPUTime != "" {
+			return nil, nil, errors.New("the times are of the host (-C); run alltoall_perf without it")
+		}
+		row, err := r.OutOfPlace.row()
+		if err != nil {
+			return nil, nil, fmt.Errorf("size %d: time: %w", r.Size, err)
+		}
+		row.size, row.count, row.dtype = r.Size, r.Count, r.Type
+		if err := c.add(row); err != nil {
+			return nil, nil, err
+		}
+	}
+	if n := len(doc.Config.Devices) * max(doc.Config.Threads, 1) * doc.Config.GPUs; n > 0 && c.ranks > 0 && n != c.ranks {
+		return nil, nil, fmt.Errorf("%d devices x %d threads x %d GPUs are %d ranks, size and count are %d", len(doc.Config.Devices), doc.Config.Threads, doc.Config.GPUs, n, c.ranks)
+	}
+	return c.done()
+}
+
+func (b ncclBody) row() (r ncclRow, err error) {
+	r.wrong = "N/A"
+	if b.Wrong != nil {
+		r.wrong = strconv.FormatFloat(*b.Wrong, 'g', -1, 64)
+	}
+	r.algbw, r.busbw = lenient(b.AlgBW.String()), lenient(b.BusBW.String())
+	r.time, err = parsePrinted(b.Time.String())
+	return r, err
+}

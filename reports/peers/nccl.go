@@ -124,7 +124,7 @@ func (c *ncclTable) parse(header, f []string) (row ncclRow, ok bool, err error) 
 	if blank := len(header) - len(f); blank > 0 && blank <= at-slices.Index(header, "redop") {
 		at, bad = at-blank, bad-blank
 	}
-	if len(f) <= max(at+2, bad) || len(f) < 3 {
+	if min(at, bad) < 0 || len(f) <= max(at+2, bad) || len(f) < 3 {
 		return row, false, nil
 	}
 	if redop := f[min(3, len(f)-1)]; slices.Contains([]string{"sum", "prod", "max", "min", "avg", "mulsum"}, redop) {

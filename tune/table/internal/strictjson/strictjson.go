@@ -309,10 +309,11 @@ func (w *walker) scalar() error {
 		_, err := w.text()
 		return err
 	}
+	start := w.pos
 	for w.pos < len(w.data) && strings.IndexByte(" \t\r\n,]}", w.data[w.pos]) < 0 {
 		w.pos++
 	}
-	if w.pos == len(w.data) {
+	if w.pos == len(w.data) || w.pos == start { // no value, or no end: the syntax is wrong here
 		return errEnd
 	}
 	return nil

@@ -25,11 +25,12 @@ var arrows = map[string]string{
 	"tune/table/curate":   "tune/ep tune/table",
 	"tune/table/export":   "tune/ep tune/table",
 
-	// How a table file is read.
+	// How a table file is read, and what reading any file may cost.
 	"tune/table/internal/strictjson": "",
+	"tune/bounded":                   "",
 
 	// What a run leaves on disk, and the one place that judges it.
-	"tune/record": "tune/ep",
+	"tune/record": "tune/ep tune/bounded",
 	"tune/stat":   "tune/ep tune/record",
 
 	// Search measures nothing.
@@ -41,7 +42,7 @@ var arrows = map[string]string{
 	// hence the arrow from kernels to workloads. A workload counts the bytes
 	// that it sends, hence kernels/dtype, the one place with a message's size.
 	"workloads":       "tune/ep workloads/trace kernels/dtype",
-	"workloads/trace": "",
+	"workloads/trace": "tune/bounded",
 	"kernels":         "tune/ep workloads",
 	"kernels/dtype":   "tune/ep",
 	"kernels/ref":     "tune/ep workloads kernels kernels/dtype",
@@ -53,7 +54,7 @@ var arrows = map[string]string{
 	"kernels/cuda/declare": "tune/ep kernels kernels/dtype kernels/ref native",
 	"kernels/cuda/compile": "tune/ep kernels kernels/cuda/declare kernels/cuda/nvrtc kernels/cuda/shmem",
 	"kernels/cuda/drive":   "tune/ep workloads kernels kernels/dtype kernels/ref kernels/cuda/declare kernels/cuda/compile kernels/cuda/shmem",
-	"kernels/cuda/pack":    "tune/ep tune/table kernels kernels/dtype kernels/cuda/declare",
+	"kernels/cuda/pack":    "tune/ep tune/table tune/bounded kernels kernels/dtype kernels/cuda/declare",
 	"kernels/cuda/nvrtc":   "",
 	"kernels/cuda/shmem":   "",
 
@@ -80,7 +81,7 @@ var arrows = map[string]string{
 	"reports/html":    "tune/ep tune/table tune/record reports reports/chart",
 	"reports/engines": "reports tune/ep tune/table",
 	"reports/predict": "tune/ep tune/record reports workloads kernels/dtype kernels/model",
-	"reports/peers":   "tune/ep tune/record kernels/dtype",
+	"reports/peers":   "tune/ep tune/record tune/bounded kernels/dtype",
 
 	"examples/runtime": "tune/ep tune/table tune/table/embedded",
 	"docs/workloads":   "",

@@ -1,0 +1,145 @@
+// Package bounded limits what reading one file may cost. Files come from other people's
+// programs, and a small one can claim or unpack to far more than it holds: a reader asks its
+// Budget before it allocates, and counts what it unpacks.
+package bounded
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+)
+
+// The costs that any file may have, and those that grow with it. A process takes about twice
+// the memory that its reader holds, until garbage is collected: 96 MiB and 3 times the file
+// keep it below 256 MiB and 8 times the file. Routing that compressed to less than a 64th
+// has not been seen.
+const (
+	leastMemory = 96 << 20
+	memoryTimes = 3
+	leastWork   = 256 << 20
+	workTimes   = 64
+)
+
+// ObjectBytes is what a small value costs at least: a box, a header, an entry of a map.
+const ObjectBytes = 64
+
+// A Budget holds what reading one file may still cost. It is for one goroutine.
+type Budget struct {
+	file         int64 // bytes
+	memory, work int64 // bytes left
+}
+
+// New returns the budget of a file with so many bytes.
+func New(file int64) *Budget {
+	file = max(file, 0)
+	return &Budget{file: file, memory: max(leastMemory, times(file, memoryTimes)), work: max(leastWork, times(file, workTimes))}
+}
+
+func times(n, by int64) int64 {
+	if n > math.MaxInt64/by {
+		return math.MaxInt64
+	}
+	return n * by
+}
+
+// ForFile returns the budget of an open file.
+func ForFile(f *os.File) (*Budget, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return New(info.Size()), nil
+}
+
+// Allocate charges memory that the reader is about to hold. what names it in the error.
+func (b *Budget) Allocate(what string, bytes int64) error {
+	if bytes < 0 || bytes > b.memory {
+		return fmt.Errorf("%s: more memory than a file of %s may take, which is %s", what, size(b.file), size(max(leastMemory, times(b.file, memoryTimes))))
+	}
+	b.memory -= bytes
+	return nil
+}
+
+// Array charges n elements of so many bytes each.
+func (b *Budget) Array(what string, n, elementBytes int64) error {
+	if n < 0 || elementBytes > 0 && n > math.MaxInt64/elementBytes {
+		n, elementBytes = math.MaxInt64, 1
+	}
+	return b.Allocate(what, n*elementBytes)
+}
+
+// Free gives back memory that the reader no longer holds.
+func (b *Budget) Free(bytes int64) { b.memory += bytes }
+
+// Work charges bytes that the reader unpacks or walks without holding them.
+func (b *Budget) Work(what string, bytes int64) error {
+	if bytes < 0 || bytes > b.work {
+		return fmt.Errorf("%s: unpacks to more than %s, and the file has %s; write it without compression",
+			what, size(max(leastWork, times(b.file, workTimes))), size(b.file))
+	}
+	b.work -= bytes
+	return nil
+}
+
+// Reader returns a reader of r that charges every byte as work.
+func (b *Budget) Reader(what string, r io.Reader) io.Reader { return &reader{b, what, r} }
+
+type reader struct {
+	budget *Budget
+	what   string
+	in     io.Reader
+}
+
+// Read implements io.Reader.
+func (r *reader) Read(p []byte) (int, error) {
+	n, err := r.in.Read(p)
+	if bad := r.budget.Work(r.what, int64(n)); bad != nil {
+		return 0, bad
+	}
+	return n, err
+}
+
+// firstRead is what ReadAll allocates before it knows how long its input is.
+const firstRead = 64 << 10
+
+// ReadAll reads all of r, which may have at most so many bytes. It charges the memory that it
+// holds, also while it grows.
+func (b *Budget) ReadAll(what string, r io.Reader, most int64) ([]byte, error) {
+	out := []byte{}
+	for {
+		if len(out) == cap(out) {
+			next := min(max(firstRead, 2*int64(cap(out))), most+1)
+			if err := b.Allocate(what, next); err != nil {
+				return nil, err
+			}
+			grown := make([]byte, len(out), next)
+			copy(grown, out)
+			b.Free(int64(cap(out)))
+			out = grown
+		}
+		n, err := r.Read(out[len(out):cap(out)])
+		out = out[:len(out)+n]
+		switch {
+		case int64(len(out)) > most:
+			return nil, fmt.Errorf("%s: larger than %s", what, size(most))
+		case err == io.EOF:
+			return out, nil
+		case err != nil:
+			return nil, err
+		}
+	}
+}
+
+// size spells bytes.
+func size(n int64) string {
+	for _, u := range []struct {
+		unit string
+		at   int64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if n >= 10*u.at || n >= u.at && n%u.at == 0 {
+			return fmt.Sprintf("%d %s", n/u.at, u.unit)
+		}
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

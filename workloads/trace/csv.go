@@ -100,14 +100,15 @@ func parseRow(row []string, ids, columns int) ([]int32, []float32, error) {
 
 var errCountsHeader = errors.New("counts need a header: expert_id,count or layer_id,expert_id,count")
 
-// csvCounts reads a number for each layer and expert, the whole file.
+// csvCounts reads a number for each layer and expert, the whole file. It keeps those of the
+// chosen layer.
 func csvCounts(l *lines, head []string, o Options) (*Reader, error) {
 	layer, expert, count := slices.Index(head, "layer_id"), slices.Index(head, "expert_id"), slices.Index(head, "count")
 	if expert < 0 {
 		return nil, errCountsHeader
 	}
-	sum := map[[2]int]int64{} // by layer and expert; no larger than the file
-	layers, experts := 0, 0
+	sum := make([]int64, MaxExperts)
+	layers, experts, chosen := 0, 0, max(o.Layer, 0)
 	for {
 		text, err := l.next()
 		if err == io.EOF {
@@ -133,17 +134,15 @@ func csvCounts(l *lines, head []string, o Options) (*Reader, error) {
 		if err != nil || n < 0 || n > maxCount {
 			return nil, fmt.Errorf("line %d: %.20q is not a count", l.number, row[count])
 		}
-		if sum[at] += n; sum[at] > maxCount {
-			return nil, fmt.Errorf("line %d: expert %d: more than %d selections", l.number, at[1], int64(maxCount))
+		if at[0] == chosen {
+			if sum[at[1]] += n; sum[at[1]] > maxCount {
+				return nil, fmt.Errorf("line %d: expert %d: more than %d selections", l.number, at[1], int64(maxCount))
+			}
 		}
 		layers, experts = max(layers, at[0]+1), max(experts, at[1]+1)
 	}
 	if experts == 0 {
 		return nil, io.EOF
 	}
-	out := make([]int64, experts)
-	for e := range out {
-		out[e] = sum[[2]int{max(o.Layer, 0), e}]
-	}
-	return &Reader{Kind: Counts, counts: func() ([]int64, error) { return out, nil }}, checkLayer(layers, o.Layer)
+	return &Reader{Kind: Counts, counts: func() ([]int64, error) { return sum[:experts], nil }}, checkLayer(layers, o.Layer)
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/epbench/epbench/tune/bounded"
 )
 
 // Every bad file is one line that begins with its name and says what to do.
@@ -103,16 +105,16 @@ func TestHostilePickles(t *testing.T) {
 		"bad tensor":   "\x80\x02ctorch._utils\n_rebuild_tensor_v2\n)R.",
 		"set on int":   "\x80\x02K\x01(K\x02K\x03u.",
 	} {
-		if v, err := unpickle([]byte(p)); err == nil && name != "set on int" {
+		if v, err := unpickle([]byte(p), bounded.New(0)); err == nil && name != "set on int" {
 			t.Errorf("%s: gave %v", name, v)
 		}
 	}
 	deep := "\x80\x02]q\x00h\x00a." // a list that holds itself
-	v, err := unpickle([]byte(deep))
+	v, err := unpickle([]byte(deep), bounded.New(0))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (&ptFile{budget: 1000}).collect("", v, 0); err == nil {
+	if err := (&ptFile{left: 1000}).collect("", v, 0); err == nil {
 		t.Error("a list that holds itself was walked")
 	}
 }

@@ -10,11 +10,13 @@ import (
 	"math"
 	"os"
 	"slices"
-	"unicode"
+	"strconv"
+
+	"github.com/epbench/epbench/tune/bounded"
 )
 
-// maxJSON bounds a JSON file, which is read whole and may take 9 times its size
-// in memory. 100 layers of 512 experts over 100 steps have 40 MB.
+// maxJSON bounds a JSON file, which is read whole. 100 layers of 512 experts over 100 steps have
+// 40 MB.
 const maxJSON = 128 << 20
 
 // openJSON reads counts as nested arrays, or an object with such arrays under
@@ -25,12 +27,13 @@ func openJSON(path string, o Options) (*Reader, error) {
 		return nil, err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxJSON+1))
-	switch {
-	case err != nil:
+	cost, err := bounded.ForFile(f)
+	if err != nil {
 		return nil, err
-	case len(text) > maxJSON:
-		return nil, fmt.Errorf("larger than %d bytes; save a .npy", maxJSON)
+	}
+	text, err := cost.ReadAll("JSON", f, maxJSON)
+	if err != nil {
+		return nil, fmt.Errorf("%w; a .npy has no such bound", err)
 	}
 	all, err := jsonArrays(bytes.TrimSpace(text))
 	if err != nil {
@@ -45,86 +48,207 @@ func openJSON(path string, o Options) (*Reader, error) {
 
 // jsonArrays reads the known arrays of an object, or the one array that the
 // file consists of.
-func jsonArrays(text []byte) ([]*array, error) {
-	if len(text) == 0 || text[0] != '{' {
-		a, err := jsonArray(text)
+func jsonArrays(text []byte) (all []*array, err error) {
+	if len(text) == 0 || text[0] != '[' && text[0] != '{' {
+		return nil, errLevels
+	}
+	if !json.Valid(text) {
+		return nil, fmt.Errorf("no arrays of numbers: %.80s", json.Unmarshal(text, new(json.RawMessage)))
+	}
+	s := scanner{text: text}
+	if text[0] == '[' {
+		a, err := jsonArray(&s)
 		return []*array{a}, err
 	}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(text, &members); err != nil {
-		return nil, fmt.Errorf("%.80s", err)
-	}
-	var all []*array
-	for name, m := range members {
-		if len(m) == 0 || m[0] != '[' || !slices.Contains(countNames, name) && !slices.Contains(idNames, name) {
-			continue
+	for s.at++; s.peek() != '}'; {
+		name := s.name()
+		switch {
+		case s.peek() != '[' || !slices.Contains(countNames, name) && !slices.Contains(idNames, name):
+			s.skip()
+		case named(all, name) != nil:
+			return nil, fmt.Errorf("%q is given twice", name)
+		default:
+			a, err := jsonArray(&s)
+			if err != nil {
+				return nil, fmt.Errorf("%q: %w", name, err)
+			}
+			a.name = name
+			all = append(all, a)
 		}
-		a, err := jsonArray(m)
-		if err != nil {
-			return nil, fmt.Errorf("%.40q: %w", name, err)
+		if s.peek() == ',' {
+			s.at++
 		}
-		a.name = name
-		all = append(all, a)
 	}
-	return all, nil // in any order: pick goes by name
+	return all, nil
 }
 
-// jsonArray reads up to three levels of arrays of whole numbers.
-func jsonArray(text []byte) (*array, error) {
-	depth := 0
-	for _, c := range text {
-		if c == '[' {
-			depth++
-		} else if !unicode.IsSpace(rune(c)) {
-			break
-		}
+// jsonArray reads one to three levels of arrays of whole numbers. To decode them into slices
+// would take 9 times the text: their shape is read now, and the numbers when they are asked for.
+func jsonArray(s *scanner) (*array, error) {
+	start := s.at
+	shape, err := s.shape(1)
+	if err != nil {
+		return nil, err
 	}
-	steps := [][][]float64{{nil}}
-	var target any
-	switch depth {
-	case 1:
-		target = &steps[0][0]
-	case 2:
-		target = &steps[0]
-	case 3:
-		target = &steps
-	default:
-		return nil, errors.New("write one to three levels of arrays of counts, or an object with such an array named logical_count")
-	}
-	if bytes.Contains(text, []byte("null")) {
-		return nil, errors.New("null in the place of a number")
-	}
-	if err := json.Unmarshal(text, target); err != nil {
-		return nil, fmt.Errorf("not %d levels of arrays of numbers: %.80s", depth, err)
-	}
-	return flatten(steps, depth)
-}
-
-// flatten puts numbers side by side; arrays of one level must be of one length.
-func flatten(steps [][][]float64, depth int) (*array, error) {
-	if len(steps) == 0 || len(steps[0]) == 0 {
-		return nil, errors.New("an array is empty")
-	}
-	shape := []int{len(steps), len(steps[0]), len(steps[0][0])}
-	var data []byte
-	for _, layers := range steps {
-		if len(layers) != shape[1] {
-			return nil, fmt.Errorf("arrays of %d and of %d elements side by side", shape[1], len(layers))
-		}
-		for _, row := range layers {
-			if len(row) != shape[2] {
-				return nil, fmt.Errorf("arrays of %d and of %d elements side by side", shape[2], len(row))
-			}
-			for _, v := range row {
-				if v != math.Trunc(v) || math.Abs(v) > 1<<53 {
-					return nil, fmt.Errorf("%v is not a whole number", v)
-				}
-				data = binary.LittleEndian.AppendUint64(data, uint64(int64(v)))
-			}
-		}
-	}
+	text := s.text[start:s.at]
 	return &array{
-		elem: elem{kind: 'i', size: 8}, shape: shape[3-depth:],
-		open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil },
+		elem: elem{kind: 'i', size: 8}, shape: shape,
+		open: func() (io.ReadCloser, error) { return io.NopCloser(&numbers{in: scanner{text: text}}), nil },
 	}, nil
+}
+
+var errLevels = errors.New("write one to three levels of arrays of counts, or an object with such an array named logical_count")
+
+// scanner walks valid JSON.
+type scanner struct {
+	text []byte
+	at   int
+}
+
+// peek skips white space and returns the next byte.
+func (s *scanner) peek() byte {
+	for s.text[s.at] <= ' ' {
+		s.at++
+	}
+	return s.text[s.at]
+}
+
+// name reads a member's name and the colon after it.
+func (s *scanner) name() (name string) {
+	s.peek()
+	start := s.at
+	s.skip()
+	if s.at-start < 64 {
+		_ = json.Unmarshal(s.text[start:s.at], &name) // it is valid
+	}
+	s.peek()
+	s.at++
+	return name
+}
+
+// skip skips a value.
+func (s *scanner) skip() {
+	for depth := 0; ; {
+		switch s.peek() {
+		case '[', '{':
+			depth++
+			s.at++
+		case ']', '}':
+			depth--
+			s.at++
+		case ',', ':':
+			s.at++
+		case '"':
+			for s.at++; s.text[s.at] != '"'; s.at++ {
+				if s.text[s.at] == '\\' {
+					s.at++
+				}
+			}
+			s.at++
+		default: // a number or a word
+			for s.at < len(s.text) && bytes.IndexByte([]byte(" \t\r\n,]}"), s.text[s.at]) < 0 {
+				s.at++
+			}
+		}
+		if depth == 0 {
+			return
+		}
+	}
+}
+
+// shape walks an array, checks that its elements are alike, and returns its shape.
+func (s *scanner) shape(depth int) ([]int, error) {
+	if depth > 3 {
+		return nil, errLevels
+	}
+	var first []int
+	n := 0
+	for s.at++; s.peek() != ']'; n++ {
+		if n > 0 {
+			s.at++ // the comma
+		}
+		var shape []int
+		var err error
+		if s.peek() == '[' {
+			shape, err = s.shape(depth + 1)
+		} else {
+			_, err = s.number()
+		}
+		if err == nil && n > 0 {
+			err = alike(first, shape)
+		}
+		if err != nil {
+			return nil, err
+		}
+		first = shape
+	}
+	s.at++
+	return append([]int{n}, first...), nil
+}
+
+// alike refuses arrays of different shapes side by side.
+func alike(a, b []int) error {
+	if len(a) != len(b) {
+		return errors.New("arrays of different levels side by side")
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return fmt.Errorf("arrays of %d and of %d elements side by side", a[i], b[i])
+		}
+	}
+	return nil
+}
+
+// number reads a whole number.
+func (s *scanner) number() (int64, error) {
+	end := s.at
+	for c := s.text[end]; c >= '0' && c <= '9' || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E'; c = s.text[end] {
+		end++
+	}
+	word := s.text[s.at:end]
+	s.at = end
+	if len(word) == 0 {
+		if s.text[end] == 'n' {
+			return 0, errors.New("null in the place of a number")
+		}
+		return 0, fmt.Errorf("%.20q where a number is needed", s.text[end:])
+	}
+	if v, err := strconv.ParseInt(string(word), 10, 64); err == nil && v <= 1<<53 && v >= -1<<53 {
+		return v, nil
+	}
+	v, err := strconv.ParseFloat(string(word), 64)
+	if err != nil || v != math.Trunc(v) || math.Abs(v) > 1<<53 {
+		return 0, fmt.Errorf("%.40s is not a whole number", word)
+	}
+	return int64(v), nil
+}
+
+// numbers reads the numbers of an array of known shape as little-endian int64.
+type numbers struct {
+	in   scanner
+	rest []byte // of the number that is being read
+	word [8]byte
+}
+
+// Read implements io.Reader.
+func (r *numbers) Read(p []byte) (n int, err error) {
+	for n < len(p) {
+		if len(r.rest) == 0 {
+			for r.in.at < len(r.in.text) && bytes.IndexByte([]byte("[], \t\r\n"), r.in.text[r.in.at]) >= 0 {
+				r.in.at++
+			}
+			if r.in.at == len(r.in.text) {
+				return n, io.EOF
+			}
+			v, err := r.in.number()
+			if err != nil {
+				return n, err
+			}
+			binary.LittleEndian.PutUint64(r.word[:], uint64(v))
+			r.rest = r.word[:]
+		}
+		m := copy(p[n:], r.rest)
+		n, r.rest = n+m, r.rest[m:]
+	}
+	return n, nil
 }

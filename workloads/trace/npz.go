@@ -4,7 +4,11 @@ import (
 	"archive/zip"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strings"
+
+	"github.com/epbench/epbench/tune/bounded"
 )
 
 // maxMembers bounds an archive's directory.
@@ -13,13 +17,13 @@ const maxMembers = 1 << 16
 // openNPZ reads a .npz: a zip of .npy members. The members' names tell ids,
 // counts and weights apart.
 func openNPZ(path string, o Options) (*Reader, error) {
-	return openArchive(path, o, func(z *zip.Reader) (all []*array, err error) {
+	return openArchive(path, o, func(z *zip.Reader, cost *bounded.Budget) (all []*array, err error) {
 		for _, m := range z.File {
 			name, ok := strings.CutSuffix(m.Name, ".npy")
 			if !ok {
 				continue
 			}
-			a, err := npzMember(m)
+			a, err := npzMember(m, cost)
 			if err != nil {
 				return nil, fmt.Errorf("%.40q: %w", m.Name, err)
 			}
@@ -31,7 +35,11 @@ func openNPZ(path string, o Options) (*Reader, error) {
 }
 
 // openArchive makes a Reader, which closes the zip, of some of the arrays in it.
-func openArchive(path string, o Options, arrays func(z *zip.Reader) ([]*array, error)) (*Reader, error) {
+func openArchive(path string, o Options, arrays func(z *zip.Reader, cost *bounded.Budget) ([]*array, error)) (*Reader, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
 	z, err := zip.OpenReader(path)
 	if err != nil {
 		return nil, err
@@ -39,7 +47,7 @@ func openArchive(path string, o Options, arrays func(z *zip.Reader) ([]*array, e
 	var r *Reader
 	if len(z.File) > maxMembers {
 		err = fmt.Errorf("%d members, the bound is %d", len(z.File), maxMembers)
-	} else if all, bad := arrays(&z.Reader); bad != nil {
+	} else if all, bad := arrays(&z.Reader, bounded.New(info.Size())); bad != nil {
 		err = bad
 	} else {
 		r, err = fromArchive(all, o)
@@ -70,7 +78,7 @@ func fromArchive(all []*array, o Options) (*Reader, error) {
 	return r, r.toLogical(main[0], all, o)
 }
 
-func npzMember(m *zip.File) (*array, error) {
+func npzMember(m *zip.File, cost *bounded.Budget) (*array, error) {
 	in, err := m.Open()
 	if err != nil {
 		return nil, err
@@ -80,6 +88,20 @@ func npzMember(m *zip.File) (*array, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.open = after(start, m.Open)
+	a.open = unpacked(m, start, cost)
 	return a, nil
+}
+
+// unpacked makes an opener of a member from an offset on, which charges what it unpacks.
+func unpacked(m *zip.File, start int64, cost *bounded.Budget) func() (io.ReadCloser, error) {
+	return after(start, func() (io.ReadCloser, error) {
+		in, err := m.Open()
+		if err != nil {
+			return nil, err
+		}
+		return struct {
+			io.Reader
+			io.Closer
+		}{cost.Reader(m.Name, in), in}, nil
+	})
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/epbench/epbench/tune/bounded"
 )
 
 // The part of Python's pickle that torch.save uses (protocol 2): containers,
@@ -48,16 +50,21 @@ var errPickle = errors.New("malformed pickle")
 // machine is a pickle's stack machine.
 type machine struct {
 	in    []byte
+	cost  *bounded.Budget
 	stack []any
 	memo  map[uint32]any
 }
 
 // unpickle runs a pickle. A malformed one panics inside, on an index or a type;
 // the panic becomes the error.
-func unpickle(in []byte) (v any, err error) {
-	m := &machine{in: in, memo: map[uint32]any{}}
+func unpickle(in []byte, cost *bounded.Budget) (v any, err error) {
+	m := &machine{in: in, cost: cost, memo: map[uint32]any{}}
 	defer func() {
-		if r := recover(); r != nil {
+		switch r := recover().(type) {
+		case nil:
+		case tooMuch:
+			v, err = nil, r.error
+		default:
 			v, err = nil, errPickle
 		}
 	}()
@@ -89,7 +96,28 @@ func (m *machine) line() string {
 	panic(errPickle)
 }
 
-func (m *machine) push(v any) { m.stack = append(m.stack, v) }
+// tooMuch is the panic of a pickle whose values do not fit the budget.
+type tooMuch struct{ error }
+
+// hold charges the memory of so many bytes.
+func (m *machine) hold(bytes int) {
+	if err := m.cost.Allocate("values", int64(bytes)); err != nil {
+		panic(tooMuch{err})
+	}
+}
+
+// push charges what a value costs at least: its place on the stack, which doubles as it grows,
+// and a box. What else it holds is charged where it is made.
+func (m *machine) push(v any) {
+	m.hold(bounded.ObjectBytes)
+	m.stack = append(m.stack, v)
+}
+
+// remember notes the top of the stack in the memo.
+func (m *machine) remember(key uint32) {
+	m.hold(bounded.ObjectBytes)
+	m.memo[key] = m.top()
+}
 
 func (m *machine) pop() any {
 	v := m.stack[len(m.stack)-1]
@@ -103,6 +131,7 @@ func (m *machine) top() any { return m.stack[len(m.stack)-1] }
 func (m *machine) popMark() []any {
 	for i := len(m.stack) - 1; i >= 0; i-- {
 		if _, ok := m.stack[i].(mark); ok {
+			m.hold(16 * len(m.stack[i+1:]))
 			items := append([]any(nil), m.stack[i+1:]...)
 			m.stack = m.stack[:i]
 			return items
@@ -136,11 +165,11 @@ func init() {
 		'J':  func(m *machine) { m.push(int64(int32(m.u32()))) },
 		0x8a: func(m *machine) { m.long() },
 		'G':  func(m *machine) { m.push(math.Float64frombits(binary.BigEndian.Uint64(m.take(8)))) },
-		'X':  func(m *machine) { m.push(string(m.take(int(m.u32())))) },
-		0x8c: func(m *machine) { m.push(string(m.take(int(m.take(1)[0])))) },
-		'q':  func(m *machine) { m.memo[uint32(m.take(1)[0])] = m.top() },
-		'r':  func(m *machine) { m.memo[m.u32()] = m.top() },
-		0x94: func(m *machine) { m.memo[uint32(len(m.memo))] = m.top() },
+		'X':  func(m *machine) { m.text(int(m.u32())) },
+		0x8c: func(m *machine) { m.text(int(m.take(1)[0])) },
+		'q':  func(m *machine) { m.remember(uint32(m.take(1)[0])) },
+		'r':  func(m *machine) { m.remember(m.u32()) },
+		0x94: func(m *machine) { m.remember(uint32(len(m.memo))) },
 		'h':  func(m *machine) { m.recall(uint32(m.take(1)[0])) },
 		'j':  func(m *machine) { m.recall(m.u32()) },
 		's':  func(m *machine) { value := m.pop(); m.setItems([]any{m.pop(), value}) },
@@ -154,6 +183,13 @@ func init() {
 		0x81: func(m *machine) { m.pop(); m.pop(); m.push(opaque{}) }, // NEWOBJ
 		'b':  func(m *machine) { m.pop() },                            // BUILD
 	}
+}
+
+// text pushes a string of so many bytes.
+func (m *machine) text(n int) {
+	b := m.take(n)
+	m.hold(n)
+	m.push(string(b))
 }
 
 func (m *machine) tuple(n int) {
@@ -189,12 +225,14 @@ func (m *machine) recall(key uint32) {
 // opaque object there takes none.
 func (m *machine) setItems(kv []any) {
 	d, ok := m.top().(*pdict)
+	m.hold(4 * 16 * len(kv)) // two lists that double as they grow
 	for i := 0; ok && i < len(kv); i += 2 {
 		d.keys, d.values = append(d.keys, kv[i]), append(d.values, kv[i+1])
 	}
 }
 
 func (m *machine) extend(items []any) {
+	m.hold(2 * 16 * len(items))
 	if l, ok := m.top().(*plist); ok {
 		l.items = append(l.items, items...)
 	}

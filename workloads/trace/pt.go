@@ -4,9 +4,10 @@ import (
 	"archive/zip"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
+
+	"github.com/epbench/epbench/tune/bounded"
 )
 
 // A .pt file of torch.save is a zip. NAME/data.pkl is a pickle of the object,
@@ -17,8 +18,8 @@ import (
 // record holds topk_ids_of_layer [layers, tokens, top-k] or
 // global_physical_count [layers, experts].
 
-// maxPickle bounds the bytes of the pickle, of which a record takes a few
-// hundred. maxValues bounds the values that are looked at.
+// maxPickle bounds the bytes of the pickle, of which a record takes a few hundred. maxValues
+// bounds the values that collect visits.
 const (
 	maxPickle = 64 << 20
 	maxValues = 1 << 22
@@ -32,28 +33,28 @@ func openPT(path string, o Options) (*Reader, error) {
 	return r, err
 }
 
-func ptArrays(z *zip.Reader) ([]*array, error) {
+func ptArrays(z *zip.Reader, cost *bounded.Budget) ([]*array, error) {
 	i := slices.IndexFunc(z.File, func(f *zip.File) bool { return strings.HasSuffix(f.Name, "/data.pkl") })
 	if i < 0 {
 		return nil, errors.New("data.pkl is missing: not written by torch.save")
 	}
 	root := strings.TrimSuffix(z.File[i].Name, "data.pkl")
-	pickle, err := readMember(z.File[i], maxPickle)
+	pickle, err := readMember(z.File[i], maxPickle, cost)
 	if err != nil {
 		return nil, fmt.Errorf("data.pkl: %w", err)
 	}
-	obj, err := unpickle(pickle)
+	obj, err := unpickle(pickle, cost)
 	if err != nil {
 		return nil, fmt.Errorf("data.pkl: %w", err)
 	}
-	p := ptFile{members: map[string]*zip.File{}, budget: maxValues}
+	p := ptFile{members: map[string]*zip.File{}, cost: cost, left: maxValues}
 	for _, f := range z.File {
 		if rest, ok := strings.CutPrefix(f.Name, root); ok {
 			p.members[rest] = f
 		}
 	}
 	if f := p.members["byteorder"]; f != nil {
-		order, err := readMember(f, 64)
+		order, err := readMember(f, 64, cost)
 		if err != nil {
 			return nil, fmt.Errorf("byteorder: %w", err)
 		}
@@ -65,17 +66,13 @@ func ptArrays(z *zip.Reader) ([]*array, error) {
 	return p.found, nil
 }
 
-func readMember(f *zip.File, most int64) ([]byte, error) {
+func readMember(f *zip.File, most int64, cost *bounded.Budget) ([]byte, error) {
 	in, err := f.Open()
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close()
-	b, err := io.ReadAll(io.LimitReader(in, most+1))
-	if err == nil && int64(len(b)) > most {
-		err = fmt.Errorf("more than %d bytes", most)
-	}
-	return b, err
+	return cost.ReadAll("text", in, most)
 }
 
 // ptFile collects the tensors of an object.
@@ -83,13 +80,14 @@ type ptFile struct {
 	members map[string]*zip.File
 	big     bool
 	found   []*array
-	budget  int // values still to be visited; a pickle can refer to one list many times
+	cost    *bounded.Budget
+	left    int // values still to be visited; a pickle can refer to one list many times
 }
 
 // collect walks dicts and lists. A tensor is named after the last dict key on
 // the way to it.
 func (p *ptFile) collect(name string, v any, depth int) error {
-	if p.budget--; depth > 16 || p.budget < 0 {
+	if p.left--; depth > 16 || p.left < 0 {
 		return errors.New("data.pkl: nested too deeply")
 	}
 	switch v := v.(type) {
@@ -148,5 +146,5 @@ func (p *ptFile) array(name string, t *tensor) (*array, error) {
 	if f == nil || t.offset < 0 || t.offset > maxElements || uint64(start+n*int64(d.size)) > f.UncompressedSize64 {
 		return nil, fmt.Errorf("truncated: storage %.20q does not hold shape %v at %d", t.key, t.shape, t.offset)
 	}
-	return &array{name: name, elem: d, shape: t.shape, open: after(start, f.Open)}, nil
+	return &array{name: name, elem: d, shape: t.shape, open: unpacked(f, start, p.cost)}, nil
 }

@@ -100,13 +100,16 @@ func (r *rows) read(ids []int32, weights []float32) (int, error) {
 
 func goodWeight(w float64) bool { return w >= 0 && !math.IsInf(w, 1) }
 
+// sumElements is how many elements sum reads at once.
+const sumElements = 1 << 16
+
 // sum adds up the rows of counts.
 func (r *rows) sum() ([]int64, error) {
 	sum := make([]int64, r.k)
 	for {
-		_, elem, err := r.next(1)
-		if err == nil {
-			err = elem.add(sum, r.raw)
+		n, elem, err := r.next(max(1, sumElements/r.k))
+		for i := 0; err == nil && i < n; i++ {
+			err = elem.add(sum, r.raw[i*r.k*elem.size:])
 		}
 		if err == io.EOF {
 			return sum, nil

@@ -41,9 +41,12 @@ static EpcommCall call_of(const Link &l, Elements elements, int64_t tokens, bool
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> ll_dispatch(int64_t link, int64_t stream, int64_t key, Tensor x, MaybeTensor scales,
                                                                        Tensor ids, int64_t fp8, int64_t later, MaybeTensor stats) {
   Link &l = link_of(link);
-  Turn turn(l, stream, key);
+  Timer whole(WHOLE);
   Place place = place_of(x);
   Elements elements = fp8 != 0 ? FP8 : BF16;
+  fits(l, is(x, scales.has_value() ? FP8 : BF16, {-1, l.hidden}) && is(ids, wide(ids) ? INT64 : INT32, {x.size(0), l.topk}) &&
+              (!stats.has_value() || is(*stats, INT32, {l.local})));
+  Turn turn(l, stream, key);
   const Sizes &sizes = l.sizes[elements];
   int64_t tokens = x.size(0), room = sizes.max_rows / l.local;
   Index i(l, elements, tokens);
@@ -55,25 +58,29 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> ll_dispatch(int64_t l
   c.out = at(out);
   c.out_scales = at(given);
   /* Also ids of 32 bits: combine finds them with the rest of what it needs. */
-  launched(l, l.library->ready_ids(l.comm, at(ids), elements_of(ids) == INT64 ? 64 : 32, c.tokens,
+  LAUNCHED(l.library->ready_ids(l.comm, at(ids), wide(ids) ? 64 : 32, c.tokens,
                                 static_cast<int32_t *>(const_cast<void *>(c.topk_ids)), turn.stream));
   if (later != 0) {
-    launched(l, l.library->dispatch_send(l.comm, &c, turn.stream));
+    LAUNCHED(l.library->dispatch_send(l.comm, &c, turn.stream));
     l.half[0] = c;
     l.sent_in[0] = turn.capture;
   } else {
-    launched(l, l.library->dispatch(l.comm, &c, turn.stream));
-    if (stats.has_value()) launched(l, l.library->add_counts(l.comm, c.row_offsets, at<int32_t>(*stats), l.local, turn.stream));
+    LAUNCHED(l.library->dispatch(l.comm, &c, turn.stream));
+    if (stats.has_value()) LAUNCHED(l.library->add_counts(l.comm, c.row_offsets, at<int32_t>(*stats), l.local, turn.stream));
   }
   Tensor turned = fp8 != 0 ? strided(given, {l.local, room, sizes.scales}, {sizes.scales * room, 1, room}) : index;
-  Tensor whole = view(index, i.src_info, INT32, {l.local, room, 2});
-  return {out, turned, view(index, 0, INT32, {l.local}), strided(whole, {l.local, room}, {2 * room, 2}),
+  Tensor sources = view(index, i.src_info, INT32, {l.local, room, 2});
+  return {out, turned, view(index, 0, INT32, {l.local}), strided(sources, {l.local, room}, {2 * room, 2}),
           view(index, i.ranges, INT64, {l.local, l.ranks}), index};
 }
 
 Tensor ll_combine(int64_t link, int64_t stream, int64_t key, int64_t fp8, int64_t tokens, int64_t later, Tensor y, Tensor weights, Tensor index,
                   MaybeTensor given) {
   Link &l = link_of(link);
+  Timer whole(WHOLE);
+  const Sizes &sizes = l.sizes[fp8 != 0 ? FP8 : BF16];
+  fits(l, is(y, BF16, {l.local, sizes.max_rows / l.local, l.hidden}) && is(weights, FLOAT, {tokens, l.topk}) &&
+              (!given.has_value() || is(*given, BF16, {tokens, l.hidden})));
   Turn turn(l, stream, key);
   Tensor combined = given.has_value() ? *given : make(place_of(y), BF16, {tokens, l.hidden});
   EpcommCall c = call_of(l, fp8 != 0 ? FP8 : BF16, tokens, later != 0, index);
@@ -81,11 +88,11 @@ Tensor ll_combine(int64_t link, int64_t stream, int64_t key, int64_t fp8, int64_
   c.weights = at<float>(weights);
   c.combined = at(combined);
   if (later != 0) {
-    launched(l, l.library->combine_send(l.comm, &c, turn.stream));
+    LAUNCHED(l.library->combine_send(l.comm, &c, turn.stream));
     l.half[1] = c;
     l.sent_in[1] = turn.capture;
   } else {
-    launched(l, l.library->combine(l.comm, &c, turn.stream));
+    LAUNCHED(l.library->combine(l.comm, &c, turn.stream));
   }
   return combined;
 }
@@ -93,13 +100,14 @@ Tensor ll_combine(int64_t link, int64_t stream, int64_t key, int64_t fp8, int64_
 /* Receives what was sent last of an op, 0 dispatch, 1 combine. */
 void ll_receive(int64_t link, int64_t stream, int64_t op, MaybeTensor stats) {
   Link &l = link_of(link);
+  Timer whole(WHOLE);
   Turn turn(l, stream, 0);
   const EpcommCall &c = l.half[op];
   /* A graph that receives what it does not send would wait at every replay. */
-  l.status = turn.capture == l.sent_in[op] ? 0 : ELSEWHERE;
-  STD_TORCH_CHECK(l.status == 0, "received in another capture than it was sent in");
-  launched(l, op == 0 ? l.library->dispatch_recv(l.comm, &c, turn.stream) : l.library->combine_recv(l.comm, &c, turn.stream));
-  if (op == 0 && stats.has_value()) launched(l, l.library->add_counts(l.comm, c.row_offsets, at<int32_t>(*stats), l.local, turn.stream));
+  status_of(l) = turn.capture == l.sent_in[op] ? 0 : ELSEWHERE;
+  STD_TORCH_CHECK(status_of(l) == 0, "received in another capture than it was sent in");
+  LAUNCHED(op == 0 ? l.library->dispatch_recv(l.comm, &c, turn.stream) : l.library->combine_recv(l.comm, &c, turn.stream));
+  if (op == 0 && stats.has_value()) LAUNCHED(l.library->add_counts(l.comm, c.row_offsets, at<int32_t>(*stats), l.local, turn.stream));
 }
 
 } // namespace native

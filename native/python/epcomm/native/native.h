@@ -25,7 +25,7 @@ using MaybeTensor = std::optional<Tensor>;
 /* Dtypes as numbers of the stable ABI. */
 enum Elements { BF16, FP8, FLOAT, INT32, INT64, UINT8, BOOL };
 int32_t dtype_of(Elements e);
-Elements elements_of(const Tensor &t); /* refuses other dtypes */
+bool wide(const Tensor &ids); /* whether they are int64 */
 
 /* Where new tensors are made: on the device of a tensor that came in. */
 struct Place {
@@ -112,18 +112,35 @@ struct Link {
   Sizes sizes[2]; /* bf16, fp8 */
   EpcommCall half[2]; /* that was sent and waits to be received, by op */
   uint64_t sent_in[2]; /* capture of its stream */
-  /* What Python reads behind a call. */
-  int32_t status, rows, fullest;
+  int32_t said[3]; /* what Python reads behind a call: status, rows received, tokens of the fullest rank */
   uint32_t *per_expert;
 };
 
+inline int32_t &status_of(Link &l) { return l.said[0]; }
 inline Link &link_of(int64_t handle) { return *reinterpret_cast<Link *>(handle); }
+
+/* Statuses beside EpcommStatus: a new dispatch in a graph, where the host cannot wait; a half in
+ * another capture than its send; a tensor that a kernel would misread, which Python then names. */
+enum { NEEDS_WORST = 100, ELSEWHERE = 101, MISREAD = 102 };
 
 /* Ends in an exception that carries the library's sentence. */
 void check(Link &l, EpcommStatus status);
+/* Ends in one that says that a tensor does not fit. */
+void fits(Link &l, bool fine);
+/* Whether a tensor is contiguous and of a dtype and sizes; a size of -1 is any. */
+bool is(const Tensor &t, Elements elements, std::initializer_list<int64_t> sizes);
 /* The same behind a launch, for which it waits on the emulated driver: memory of the CPU is not
  * given away in the order of a stream. */
 void launched(Link &l, EpcommStatus status);
+#define LAUNCHED(call)                    \
+  do {                                    \
+    EpcommStatus status_;                 \
+    {                                     \
+      Timer timer_(LAUNCH);               \
+      status_ = (call);                   \
+    }                                     \
+    launched(l, status_);                 \
+  } while (0)
 
 /* Holds the place of one call on a stream: it waits for the call before, and the next one
  * for it, also where it failed behind a launch. */
@@ -138,6 +155,28 @@ class Turn {
 
  private:
   Link &link_;
+};
+
+/* Where the time of the host goes, in ns, where a program asks for it. */
+enum Part { ORDER, ALLOCATION, LAUNCH, WAIT, WHOLE, PARTS };
+struct Profile {
+  bool on;
+  int64_t ns[PARTS], calls;
+};
+extern Profile profile;
+
+/* Adds the time that it lives to a part. */
+class Timer {
+ public:
+  explicit Timer(Part part) : part_(part), start_(profile.on ? now() : 0) {}
+  ~Timer() {
+    if (profile.on) profile.ns[part_] += now() - start_;
+  }
+
+ private:
+  static int64_t now();
+  Part part_;
+  int64_t start_;
 };
 
 } // namespace native

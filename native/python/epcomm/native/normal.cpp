@@ -22,6 +22,8 @@ struct Index {
 
 std::tuple<Tensor, Tensor, Tensor> layout(int64_t link, int64_t stream, Tensor ids, int64_t experts, int64_t ranks) {
   Link &l = link_of(link);
+  Timer whole(WHOLE);
+  fits(l, is(ids, wide(ids) ? INT64 : INT32, {-1, -1}));
   Turn turn(l, stream, 0);
   Place place = place_of(ids);
   int64_t tokens = ids.size(0);
@@ -29,7 +31,7 @@ std::tuple<Tensor, Tensor, Tensor> layout(int64_t link, int64_t stream, Tensor i
   EpcommLayoutOf call = {};
   call.size = sizeof call;
   call.topk_ids = at(ids);
-  call.ids_bits = elements_of(ids) == INT64 ? 64 : 32;
+  call.ids_bits = wide(ids) ? 64 : 32;
   call.tokens = static_cast<int>(tokens);
   call.topk = static_cast<int>(ids.size(1));
   call.experts = static_cast<int>(experts);
@@ -37,7 +39,7 @@ std::tuple<Tensor, Tensor, Tensor> layout(int64_t link, int64_t stream, Tensor i
   call.per_rank = at<int32_t>(per_rank);
   call.per_expert = at<int32_t>(per_expert);
   call.in_rank = at<uint8_t>(in_rank);
-  launched(l, l.library->layout(l.comm, &call, turn.stream));
+  LAUNCHED(l.library->layout(l.comm, &call, turn.stream));
   return {per_rank, per_expert, in_rank};
 }
 
@@ -64,6 +66,7 @@ static EpcommCall call_of(const Link &l, Elements elements, int64_t tokens, int6
 
 /* Waits until the counts of all ranks are on this host: rows and fullest of the link. */
 static void wait_counts(Link &l) {
+  Timer timer(WAIT);
   EpcommTold told = {};
   told.size = sizeof told;
   auto start = std::chrono::steady_clock::now();
@@ -72,15 +75,15 @@ static void wait_counts(Link &l) {
     if (told.ready) break;
     if (looks % 256 != 0) continue;
     bool differ = l.board != nullptr && l.board->verdict->load(std::memory_order_acquire) != 0;
-    if (differ) l.status = EPCOMM_DISAGREE;
+    if (differ) status_of(l) = EPCOMM_DISAGREE;
     STD_TORCH_CHECK(!differ, "the ranks differ in what they call");
     if (l.lane->context != nullptr) sched_yield();
     auto waited = std::chrono::steady_clock::now() - start;
     STD_TORCH_CHECK(waited < std::chrono::milliseconds(2 * l.deadline_ms), "dispatch: the counts of the ranks did not come; is the stream "
                     "of this call held up?");
   }
-  l.rows = told.rows;
-  l.fullest = told.fullest;
+  l.said[1] = told.rows;
+  l.said[2] = told.fullest;
   l.per_expert = const_cast<uint32_t *>(told.per_expert);
 }
 
@@ -102,80 +105,89 @@ static void place_rows(Link &l, EpcommCall &c, const Tensor &x, const MaybeTenso
   c.out_scales = at(rows.scales);
   c.expert_ids = at<int32_t>(rows.local);
   c.scale_offsets = at<uint32_t>(rows.weights);
-  launched(l, l.library->dispatch(l.comm, &c, stream));
+  LAUNCHED(l.library->dispatch(l.comm, &c, stream));
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> dispatch(
     int64_t link, int64_t stream, int64_t key, Tensor x, MaybeTensor scales, Tensor per_rank, Tensor per_expert, Tensor in_rank,
     MaybeTensor ids, MaybeTensor weights, int64_t align, int64_t worst) {
   Link &l = link_of(link);
+  Timer whole(WHOLE);
+  int64_t tokens = x.size(0), given = ids.has_value() ? ids->size(1) : 0;
+  Elements elements = scales.has_value() ? FP8 : BF16;
+  fits(l, is(x, elements, {-1, l.hidden}) && is(per_rank, INT32, {l.ranks}) && is(per_expert, INT32, {l.ranks * l.local}) &&
+              is(in_rank, BOOL, {tokens, l.ranks}) && (!scales.has_value() || is(*scales, FLOAT, {tokens, l.sizes[FP8].scales})) &&
+              (!ids.has_value() || is(*ids, wide(*ids) ? INT64 : INT32, {tokens, -1})) &&
+              (!weights.has_value() || is(*weights, FLOAT, {tokens, given})));
   Turn turn(l, stream, key);
-  l.status = NEEDS_WORST;
+  status_of(l) = NEEDS_WORST;
   STD_TORCH_CHECK(worst > 0 || turn.capture == 0, "dispatch in a CUDA graph");
   Place place = place_of(x);
-  Elements elements = elements_of(x);
-  int64_t tokens = x.size(0), given = ids.has_value() ? ids->size(1) : 0;
   bool pads = weights.has_value() && given != l.topk;
   Index i(l, elements, tokens);
   Tensor index = make(place, UINT8, {i.bytes});
-  MaybeTensor wide;
-  if (pads) wide = make(place, FLOAT, {tokens, l.topk});
+  MaybeTensor filled;
+  if (pads) filled = make(place, FLOAT, {tokens, l.topk});
   EpcommAnnounce a = {};
   a.size = sizeof a;
   a.per_rank = at<int32_t>(per_rank);
   a.per_expert = at<int32_t>(per_expert);
   a.in_rank = at<uint8_t>(in_rank);
   a.topk_ids = ids.has_value() ? at(*ids) : nullptr;
-  a.ids_bits = ids.has_value() && elements_of(*ids) == INT64 ? 64 : 32;
+  a.ids_bits = ids.has_value() && wide(*ids) ? 64 : 32;
   a.topk = static_cast<int>(given);
   a.tokens = static_cast<int>(tokens);
   a.align = static_cast<int>(align);
   a.worst = static_cast<int>(worst);
   a.weights = weights.has_value() ? at<float>(*weights) : nullptr;
-  a.padded = pads ? at<float>(*wide) : nullptr;
+  a.padded = pads ? at<float>(*filled) : nullptr;
   a.ids = reinterpret_cast<int32_t *>(at<uint8_t>(index) + i.ids);
   a.before = reinterpret_cast<int32_t *>(at<uint8_t>(index) + i.before);
-  launched(l, l.library->announce(l.comm, &a, turn.stream));
-  l.rows = static_cast<int32_t>(worst);
-  l.fullest = 0;
+  LAUNCHED(l.library->announce(l.comm, &a, turn.stream));
+  l.said[1] = static_cast<int32_t>(worst);
+  l.said[2] = 0;
   l.per_expert = nullptr;
   if (worst == 0) wait_counts(l);
-  Rows rows = make_rows(l, place, elements, l.rows);
-  EpcommCall c = call_of(l, elements, tokens, l.fullest, index);
-  if (weights.has_value()) c.weights = pads ? at<float>(*wide) : at<float>(*weights);
+  Rows rows = make_rows(l, place, elements, l.said[1]);
+  EpcommCall c = call_of(l, elements, tokens, l.said[2], index);
+  if (weights.has_value()) c.weights = pads ? at<float>(*filled) : at<float>(*weights);
   place_rows(l, c, x, scales, rows, turn.stream);
   bool cuts = weights.has_value() && pads;
-  Tensor local = make(place, INT64, {given > 0 ? l.rows : 0, given}), sources = make(place, INT32, {l.rows});
-  Tensor cut = cuts ? make(place, FLOAT, {l.rows, given}) : rows.weights;
+  Tensor local = make(place, INT64, {given > 0 ? l.said[1] : 0, given}), sources = make(place, INT32, {l.said[1]});
+  Tensor cut = cuts ? make(place, FLOAT, {l.said[1], given}) : rows.weights;
   EpcommReceived r = {};
   r.size = sizeof r;
   r.expert_ids = c.expert_ids;
   r.weights = at<float>(rows.weights);
   r.src_info = c.src_info;
   r.row_offsets = c.row_offsets;
-  r.rows = l.rows;
+  r.rows = l.said[1];
   r.topk = static_cast<int>(given);
   r.ids = given > 0 ? at<int64_t>(local) : nullptr;
   r.cut = cuts ? at<float>(cut) : nullptr;
   r.tokens = at<int32_t>(sources);
-  launched(l, l.library->received(l.comm, &r, turn.stream));
+  LAUNCHED(l.library->received(l.comm, &r, turn.stream));
   return {rows.out, rows.scales, local, cut, sources, view(index, i.before, INT32, {l.ranks, l.ranks}), index};
 }
 
 std::tuple<Tensor, Tensor> dispatch_again(int64_t link, int64_t stream, int64_t key, Tensor x, MaybeTensor scales, Tensor index,
-                                          int64_t received, int64_t fullest) {
+                                          int64_t tokens, int64_t received, int64_t fullest) {
   Link &l = link_of(link);
+  Timer whole(WHOLE);
+  Elements elements = scales.has_value() ? FP8 : BF16;
+  fits(l, is(x, elements, {tokens, l.hidden}) && (!scales.has_value() || is(*scales, FLOAT, {tokens, l.sizes[FP8].scales})));
   Turn turn(l, stream, key);
-  Elements elements = elements_of(x);
   Rows rows = make_rows(l, place_of(x), elements, received);
-  EpcommCall c = call_of(l, elements, x.size(0), fullest, index);
+  EpcommCall c = call_of(l, elements, tokens, fullest, index);
   place_rows(l, c, x, scales, rows, turn.stream);
   return {rows.out, rows.scales};
 }
 
-std::tuple<Tensor, Tensor> combine(int64_t link, int64_t stream, int64_t key, int64_t fp8, int64_t tokens, int64_t fullest, Tensor y,
+std::tuple<Tensor, Tensor> combine(int64_t link, int64_t stream, int64_t key, int64_t fp8, int64_t tokens, int64_t received, int64_t fullest, Tensor y,
                                    Tensor index, MaybeTensor weights) {
   Link &l = link_of(link);
+  Timer whole(WHOLE);
+  fits(l, is(y, BF16, {received, l.hidden}) && (!weights.has_value() || is(*weights, FLOAT, {received, -1})));
   Turn turn(l, stream, key);
   Place place = place_of(y);
   Elements elements = fp8 != 0 ? FP8 : BF16;
@@ -183,7 +195,7 @@ std::tuple<Tensor, Tensor> combine(int64_t link, int64_t stream, int64_t key, in
   EpcommCall c = call_of(l, elements, tokens, fullest, index);
   c.y = at(y);
   c.combined = at(combined);
-  launched(l, l.library->combine(l.comm, &c, turn.stream));
+  LAUNCHED(l.library->combine(l.comm, &c, turn.stream));
   if (!weights.has_value()) return {combined, combined};
   int64_t given = weights->size(1);
   Tensor back = make(place, FLOAT, {tokens, given});
@@ -196,7 +208,7 @@ std::tuple<Tensor, Tensor> combine(int64_t link, int64_t stream, int64_t key, in
   r.tokens = c.tokens;
   r.topk = static_cast<int>(given);
   r.out = at<float>(back);
-  launched(l, l.library->return_weights(l.comm, &r, turn.stream));
+  LAUNCHED(l.library->return_weights(l.comm, &r, turn.stream));
   return {combined, back};
 }
 

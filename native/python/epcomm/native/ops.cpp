@@ -4,8 +4,8 @@ STABLE_TORCH_LIBRARY(epcomm_native, m) {
   m.def("layout(int link, int stream, Tensor ids, int experts, int ranks) -> (Tensor, Tensor, Tensor)");
   m.def("dispatch(int link, int stream, int key, Tensor x, Tensor? scales, Tensor per_rank, Tensor per_expert, Tensor in_rank, "
         "Tensor? ids, Tensor? weights, int align, int worst) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
-  m.def("dispatch_again(int link, int stream, int key, Tensor x, Tensor? scales, Tensor index, int received, int fullest) -> (Tensor, Tensor)");
-  m.def("combine(int link, int stream, int key, int fp8, int tokens, int fullest, Tensor y, Tensor index, Tensor? weights) -> (Tensor, Tensor)");
+  m.def("dispatch_again(int link, int stream, int key, Tensor x, Tensor? scales, Tensor index, int tokens, int received, int fullest) -> (Tensor, Tensor)");
+  m.def("combine(int link, int stream, int key, int fp8, int tokens, int received, int fullest, Tensor y, Tensor index, Tensor? weights) -> (Tensor, Tensor)");
   m.def("ll_dispatch(int link, int stream, int key, Tensor x, Tensor? scales, Tensor ids, int fp8, int later, Tensor? stats) "
         "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
   m.def("ll_combine(int link, int stream, int key, int fp8, int tokens, int later, Tensor y, Tensor weights, Tensor index, Tensor? given) -> Tensor");

@@ -8,12 +8,6 @@
 
 namespace native {
 
-/* Statuses beside EpcommStatus. */
-enum {
-  NEEDS_WORST = 100, /* a new dispatch in a graph: the host cannot wait there */
-  ELSEWHERE = 101    /* a half in another capture than its send */
-};
-
 std::tuple<Tensor, Tensor, Tensor> layout(int64_t link, int64_t stream, Tensor ids, int64_t experts, int64_t ranks);
 
 /* recv_x, its scales, recv_topk_idx, recv_topk_weights, recv_src_idx, rank_prefix_matrix, index. */
@@ -22,10 +16,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> dispatch(
     MaybeTensor ids, MaybeTensor weights, int64_t align, int64_t worst);
 
 std::tuple<Tensor, Tensor> dispatch_again(int64_t link, int64_t stream, int64_t key, Tensor x, MaybeTensor scales, Tensor index,
-                                          int64_t received, int64_t fullest);
+                                          int64_t tokens, int64_t received, int64_t fullest);
 
 /* The tokens, and their weights; the tokens twice where no weights are given. */
-std::tuple<Tensor, Tensor> combine(int64_t link, int64_t stream, int64_t key, int64_t fp8, int64_t tokens, int64_t fullest, Tensor y,
+std::tuple<Tensor, Tensor> combine(int64_t link, int64_t stream, int64_t key, int64_t fp8, int64_t tokens, int64_t received, int64_t fullest, Tensor y,
                                    Tensor index, MaybeTensor weights);
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> ll_dispatch(int64_t link, int64_t stream, int64_t key, Tensor x, MaybeTensor scales,

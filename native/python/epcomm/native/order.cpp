@@ -1,10 +1,23 @@
 #include "native.h"
 
+#include <chrono>
+
 namespace native {
 
+Profile profile;
+
+int64_t Timer::now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 void check(Link &l, EpcommStatus status) {
-  l.status = status;
+  status_of(l) = status;
   STD_TORCH_CHECK(status == EPCOMM_OK, l.library->error(l.comm));
+}
+
+void fits(Link &l, bool fine) {
+  status_of(l) = fine ? 0 : MISREAD;
+  STD_TORCH_CHECK(fine, "a tensor does not fit");
 }
 
 void launched(Link &l, EpcommStatus status) {
@@ -35,7 +48,7 @@ static void compare(Link &l, uint64_t key) {
     if (calls < n || calls - n >= BOARD_RING - 1) continue;
     differ |= __atomic_load_n(&theirs[1 + n % BOARD_RING], __ATOMIC_RELAXED) != key;
   }
-  if (differ) l.status = EPCOMM_DISAGREE;
+  if (differ) status_of(l) = EPCOMM_DISAGREE;
   STD_TORCH_CHECK(!differ, "the ranks differ in what they call");
 }
 
@@ -48,7 +61,9 @@ static uint64_t capture_of(const Driver &d, void *stream) {
 }
 
 Turn::Turn(Link &l, int64_t handle, int64_t key) : stream(reinterpret_cast<void *>(handle)), capture(0), link_(l) {
-  l.status = EPCOMM_OK;
+  Timer timer(ORDER);
+  profile.calls++;
+  status_of(l) = EPCOMM_OK;
   compare(l, static_cast<uint64_t>(key));
   Lane &lane = *l.lane;
   if (lane.context != nullptr) return;
@@ -61,6 +76,7 @@ Turn::Turn(Link &l, int64_t handle, int64_t key) : stream(reinterpret_cast<void 
 Turn::~Turn() {
   Lane &lane = *link_.lane;
   if (lane.context != nullptr) return;
+  Timer timer(ORDER);
   Behind &b = lane.behind[capture != 0];
   b.stream = stream;
   b.capture = capture;
@@ -116,13 +132,19 @@ EXPORT native::Link *epcomm_native_link(EpComm *comm, const uint64_t *functions,
   return l;
 }
 
-/* Whether a link's last call failed, and in which way: an EpcommStatus. */
-EXPORT int32_t epcomm_native_status(const native::Link *l) { return l->status; }
-
-/* rows, tokens of the fullest rank; and where the rows of each expert stand, as an address. */
-EXPORT int32_t epcomm_native_rows(const native::Link *l) { return l->rows; }
-EXPORT int32_t epcomm_native_fullest(const native::Link *l) { return l->fullest; }
+/* Where a link's status, rows and fullest stand; and the rows of each expert, null where nobody waited. */
+EXPORT const int32_t *epcomm_native_said(const native::Link *l) { return l->said; }
 EXPORT const uint32_t *epcomm_native_per_expert(const native::Link *l) { return l->per_expert; }
+
+/* Begins, with on 1, or ends a profile. Gives ns of order, allocation, launches, waits and whole calls since it
+ * began, and the calls. */
+EXPORT void epcomm_native_profile(int32_t on, int64_t *out) {
+  native::Profile &p = native::profile;
+  for (int i = 0; i < native::PARTS; i++) out[i] = p.ns[i];
+  out[native::PARTS] = p.calls;
+  p = {};
+  p.on = on != 0;
+}
 
 /* The capture that the last half of an op was sent in, 0 outside captures. */
 EXPORT uint64_t epcomm_native_sent_in(const native::Link *l, int32_t op) { return l->sent_in[op]; }

@@ -10,12 +10,10 @@ int32_t dtype_of(Elements e) {
   return numbers[e];
 }
 
-Elements elements_of(const Tensor &t) {
+bool wide(const Tensor &ids) {
   int32_t number = 0;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(t.get(), &number));
-  for (int e = BF16; e <= BOOL; e++)
-    if (dtype_of(static_cast<Elements>(e)) == number) return static_cast<Elements>(e);
-  STD_TORCH_CHECK(false, "a tensor of another dtype than bfloat16, float8_e4m3fn, float32, int32, int64 or bool");
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(ids.get(), &number));
+  return number == dtype_of(INT64);
 }
 
 Place place_of(const Tensor &t) {
@@ -25,7 +23,19 @@ Place place_of(const Tensor &t) {
   return p;
 }
 
-/* Strides of a contiguous tensor. */
+bool is(const Tensor &t, Elements elements, std::initializer_list<int64_t> sizes) {
+  int32_t number = 0;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(t.get(), &number));
+  if (number != dtype_of(elements) || t.dim() != static_cast<int64_t>(sizes.size()) || !t.is_contiguous()) return false;
+  int64_t dim = 0;
+  for (int64_t n : sizes) {
+    if (n >= 0 && t.size(dim) != n) return false;
+    dim++;
+  }
+  return true;
+}
+
+/* Writes the strides of a contiguous tensor. */
 static void contiguous(const int64_t *sizes, size_t n, int64_t *strides) {
   int64_t step = 1;
   for (size_t i = n; i-- > 0;) {
@@ -35,6 +45,7 @@ static void contiguous(const int64_t *sizes, size_t n, int64_t *strides) {
 }
 
 Tensor make(Place place, Elements elements, std::initializer_list<int64_t> sizes) {
+  Timer timer(ALLOCATION);
   int64_t strides[8];
   AtenTensorHandle made = nullptr;
   contiguous(sizes.begin(), sizes.size(), strides);
@@ -44,6 +55,7 @@ Tensor make(Place place, Elements elements, std::initializer_list<int64_t> sizes
 }
 
 Tensor view(const Tensor &bytes, int64_t at, Elements elements, std::initializer_list<int64_t> sizes) {
+  Timer timer(ALLOCATION);
   int64_t strides[8];
   AtenTensorHandle made = nullptr;
   contiguous(sizes.begin(), sizes.size(), strides);
@@ -53,6 +65,7 @@ Tensor view(const Tensor &bytes, int64_t at, Elements elements, std::initializer
 }
 
 Tensor strided(const Tensor &t, std::initializer_list<int64_t> sizes, std::initializer_list<int64_t> strides) {
+  Timer timer(ALLOCATION);
   AtenTensorHandle made = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch__reinterpret_tensor(t.get(), static_cast<int64_t>(sizes.size()), sizes.begin(), strides.begin(),
                                                         0, &made));

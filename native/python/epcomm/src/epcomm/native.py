@@ -49,8 +49,8 @@ def _open():
 def _declare(lib):
     for name, result, *arguments in (
         ("lane", c_void_p, c_void_p, c_void_p), ("board", c_void_p, c_void_p, c_void_p, c_int32, c_int32),
-        ("link", c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p), ("status", c_int32, c_void_p), ("rows", c_int32, c_void_p),
-        ("fullest", c_int32, c_void_p), ("per_expert", c_void_p, c_void_p), ("sent_in", c_uint64, c_void_p, c_int32),
+        ("link", c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p), ("said", c_void_p, c_void_p),
+        ("per_expert", c_void_p, c_void_p), ("profile", None, c_int32, c_void_p), ("sent_in", c_uint64, c_void_p, c_int32),
     ):
         f = getattr(lib, f"epcomm_native_{name}")
         f.restype, f.argtypes = result, arguments
@@ -67,6 +67,17 @@ def load():
 def operators():
     """The operators, to be called with a link's number first."""
     return torch.ops.epcomm_native
+
+
+PARTS = ("order", "allocation", "launch", "wait", "whole", "calls")
+
+
+def profile(on):
+    """Begins, or ends, a profile of the host's time. Gives ns by part since it began: what orders calls, allocates,
+    launches, waits for counts, and whole calls; the rest of these is of PyTorch's operators."""
+    out = (c_int64 * len(PARTS))()
+    load().epcomm_native_profile(int(on), out)
+    return dict(zip(PARTS, out))
 
 
 def _addresses(owner, names):

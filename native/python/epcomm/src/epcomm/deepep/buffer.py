@@ -9,7 +9,7 @@ from .config import Config, NotServed, config_for, must_be, must_be_off
 from .events import EventHandle, EventOverlap
 from .handle import Handle, sent_of
 from .keys import Keys
-from .link import Link, give_back_left, leave, receive_before
+from .link import Link, Misread, give_back_left, leave, receive_before
 
 
 def _deadline():
@@ -49,6 +49,8 @@ class Buffer:
         self._lane = events.new_lane(self.device, self.rank)
         self._agreement = agreement.share(self.rank, self.group_size, self._all_gather_object, _deadline())
         self._links, self._keys = {}, Keys()
+        self._found = {}           # by what a call gives: its Link and key
+        self._max_tokens = int(os.environ.get("EPCOMM_MAX_TOKENS", "4096"))
         self._counter = None       # a Link whose kernel answers get_dispatch_layout
         self._next_combine = None  # rows for a combine with zero_copy
         self._runtime = True
@@ -77,6 +79,15 @@ class Buffer:
             link = self._links[shape] = self._made(shape)
         return link, key
 
+    def _of(self, given, op, shape_of, **facts):
+        """_link, found by `given` alone from the second call on."""
+        found = self._found.get(given)
+        if found is None:
+            shape = shape_of()
+            found = self._link(op, shape, **facts)
+            self._found[given] = found[0], self._keys.of(op, shape, facts)[0]
+        return found
+
     def _made(self, shape):
         """A communicator that serves a shape: one of another shape's, or a new one."""
         for link in self._links.values():
@@ -92,7 +103,7 @@ class Buffer:
     def destroy(self):
         """Collective. Gives the memory back."""
         assert self.explicitly_destroy, "`explicitly_destroy` flag must be set"
-        links, self._links, self._runtime, self._counter = self._links, {}, False, None
+        links, self._links, self._found, self._runtime, self._counter = self._links, {}, {}, False, None
         for link in dict.fromkeys(links.values()):
             link.comm.destroy()
         give_back_left()
@@ -143,12 +154,14 @@ class Buffer:
 
     # ---- normal calls ----
 
-    def _normal_link(self, op, hidden, fp8, num_experts, topk, config, **facts):
-        topk = max(8, self.group_size, topk)
+    def _normal_link(self, hidden, fp8, num_experts, topk, config):
         sms = config.num_sms if config is not None else Buffer.num_sms
-        tokens = int(os.environ.get("EPCOMM_MAX_TOKENS", "4096"))
-        shape = packs.Shape("rank:packed", self.group_size, hidden, num_experts, topk, tokens, sms, raw=True, dtype="fp8" if fp8 else "bf16")
-        return self._link(op, shape, **facts)
+
+        def shape():
+            return packs.Shape("rank:packed", self.group_size, hidden, num_experts, max(8, self.group_size, topk), self._max_tokens, sms,
+                               raw=True, dtype="fp8" if fp8 else "bf16")
+
+        return self._of((hidden, fp8, num_experts, topk, sms), "dispatch", shape)
 
     def dispatch(self, x, handle=None, num_tokens_per_rank=None, num_tokens_per_rdma_rank=None, is_token_in_rank=None,
                  num_tokens_per_expert=None, topk_idx=None, topk_weights=None, expert_alignment=1, num_worst_tokens=0, config=None,
@@ -160,20 +173,25 @@ class Buffer:
             received, event = self._lane.run(previous_event, async_finish, work, (x, scales, handle))
             return received, None, None, None, None, EventOverlap(event)
         assert num_tokens_per_rank is not None and is_token_in_rank is not None and num_tokens_per_expert is not None
-        link, key = self._normal_link("dispatch", x.shape[1], scales is not None, num_tokens_per_expert.shape[0],
+        link, key = self._normal_link(x.shape[1], scales is not None, num_tokens_per_expert.shape[0],
                                       topk_idx.shape[1] if topk_idx is not None else 0, config)
         if x.shape[0] > link.max_tokens:
             raise NotServed(f"{x.shape[0]} tokens of a rank", f"this Buffer was made for {link.max_tokens}; set EPCOMM_MAX_TOKENS")
         inputs = (x, num_tokens_per_rank, num_tokens_per_expert, is_token_in_rank, topk_idx, topk_weights)
-        normal.check(link, *inputs)
+        if not self._lane.native:
+            normal.check(link, *inputs)
         work = lambda: self._dispatch_new(link, key, scales, inputs, expert_alignment, num_worst_tokens)
         made, event = self._lane.run(previous_event, async_finish, work, (scales, *inputs))
         return *made, EventOverlap(event)
 
     def _dispatch_new(self, link, key, scales, inputs, alignment, worst):
         x, per_rank, per_expert, in_rank, ids, weights, scales = normal.in_rows(*inputs, scales)
-        out, out_scales, recv_ids, recv_weights, sources, matrix, index = link.call(
-            link.ops.dispatch, link.stream(), key, x, scales, per_rank, per_expert, in_rank, ids, weights, alignment, worst)
+        try:
+            out, out_scales, recv_ids, recv_weights, sources, matrix, index = link.call(
+                link.ops.dispatch, link.stream(), key, x, scales, per_rank, per_expert, in_rank, ids, weights, alignment, worst)
+        except Misread:
+            normal.check(link, *inputs)
+            raise
         received, fullest, counts = link.ops.rows(link)
         fp8, none = scales is not None, link.nothing
         handle = Handle((matrix, none, none, sources, inputs[3], none), normal.Sent(link, fp8, index, x.shape[0], received, fullest))
@@ -185,9 +203,10 @@ class Buffer:
         """A handle knows its rows: there is no worst case."""
         link = sent.link
         must_be("x", x, x.dtype, sent.tokens, link.hidden)
-        _, key = self._link("dispatch by a handle", link.shape._replace(dtype="fp8" if scales is not None else "bf16"))
+        fp8 = scales is not None
+        _, key = self._of(("again", link, fp8), "dispatch by a handle", lambda: link.shape._replace(dtype="fp8" if fp8 else "bf16"))
         x, scales = normal.in_rows(x, scales)
-        out, out_scales = link.call(link.ops.dispatch_again, link.stream(), key, x, scales, sent.index, sent.received, sent.fullest)
+        out, out_scales = link.call(link.ops.dispatch_again, link.stream(), key, x, scales, sent.index, sent.tokens, sent.received, sent.fullest)
         return (out, out_scales) if scales is not None else out
 
     def combine(self, x, handle, topk_weights=None, bias=None, config=None, previous_event=None, async_finish=False,
@@ -195,18 +214,22 @@ class Buffer:
         sent = sent_of(handle, "dispatch")
         if x.dtype is not torch.bfloat16:
             raise NotServed(f"combine of {x.dtype}", "give bfloat16")
-        must_be("x", x, torch.bfloat16, sent.received, sent.link.hidden)
-        if topk_weights is not None:
-            must_be("topk_weights", topk_weights, torch.float32, sent.received, None)
+        if not self._lane.native:
+            normal.check_combine(sent, x, topk_weights)
         work = lambda: self._combine(sent, x, topk_weights, bias)
         (combined, weights), event = self._lane.run(previous_event, async_finish, work, (x, handle, topk_weights, bias))
         return combined, weights, EventOverlap(event)
 
     def _combine(self, sent, x, topk_weights, bias):
         link = sent.link
-        _, key = self._link("combine", link.shape, topk_weights=topk_weights is not None)
+        weighted = topk_weights is not None
+        _, key = self._of(("combine", link, weighted), "combine", lambda: link.shape, topk_weights=weighted)
         y, weights = normal.in_rows(x, topk_weights)
-        combined, back = link.call(link.ops.combine, link.stream(), key, sent.fp8, sent.tokens, sent.fullest, y, sent.index, weights)
+        try:
+            combined, back = link.call(link.ops.combine, link.stream(), key, sent.fp8, sent.tokens, sent.received, sent.fullest, y, sent.index, weights)
+        except Misread:
+            normal.check_combine(sent, x, topk_weights)
+            raise
         for b in (bias,) if isinstance(bias, torch.Tensor) else bias or ():
             combined += b
         return combined, back if weights is not None else None
@@ -226,14 +249,20 @@ class Buffer:
             raise ValueError("use_ue8m0: only with round_scale, scales are no powers of two without it")
         assert not (async_finish and return_recv_hook)
         assert x.shape[0] <= num_max_dispatch_tokens_per_rank, f"{x.shape[0]} tokens, at most {num_max_dispatch_tokens_per_rank}"
-        hidden, stats, later = x.shape[1], cumulative_local_expert_recv_stats, return_recv_hook
-        shape = packs.Shape("masked", self.group_size, hidden, num_experts, topk_idx.shape[1], num_max_dispatch_tokens_per_rank,
-                            raw=use_fp8 and round_scale, exact=True, dtype="fp8" if use_fp8 else "bf16")
-        link, key = self._link("low_latency_dispatch", shape, return_recv_hook=later)
-        low_latency.check(link, x, topk_idx, stats)
+        hidden, topk, stats, later = x.shape[1], topk_idx.shape[1], cumulative_local_expert_recv_stats, return_recv_hook
+
+        def shape():
+            return packs.Shape("masked", self.group_size, hidden, num_experts, topk, num_max_dispatch_tokens_per_rank,
+                               raw=use_fp8 and round_scale, exact=True, dtype="fp8" if use_fp8 else "bf16")
+
+        given = hidden, num_experts, topk, num_max_dispatch_tokens_per_rank, use_fp8, round_scale, later
+        link, key = self._of(given, "low_latency_dispatch", shape, return_recv_hook=later)
+        if not self._lane.native:
+            low_latency.check(link, x, topk_idx, stats)
 
         def work():
-            receive_before(link, 0)
+            if link.begun[0] is not None:
+                receive_before(link, 0)
             return low_latency.dispatch(link, key, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, later)
 
         said, event = self._lane.run(None, async_finish, work, (x, topk_idx, stats))
@@ -253,12 +282,14 @@ class Buffer:
             x = self._next_combine
             if x is None:
                 raise ValueError("zero_copy: no rows to combine; write them to what get_next_low_latency_combine_buffer returns first")
-        low_latency.check_combine(sent, x, topk_weights, out)
+        if not self._lane.native:
+            low_latency.check_combine(sent, x, topk_weights, out)
 
         def work():
             link = sent.link
-            _, key = self._link("low_latency_combine", link.shape, return_recv_hook=later)
-            receive_before(link, 1)
+            _, key = self._of(("low", link, later), "low_latency_combine", lambda: link.shape, return_recv_hook=later)
+            if link.begun[1] is not None:
+                receive_before(link, 1)
             return low_latency.combine(sent, key, x, topk_weights, out, later)
 
         (combined, half), event = self._lane.run(None, async_finish, work, (x, topk_weights, handle, out))

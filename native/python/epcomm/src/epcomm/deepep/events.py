@@ -1,5 +1,6 @@
 """Events, and which stream a call runs on."""
 
+import contextlib
 import ctypes
 
 import torch
@@ -167,7 +168,10 @@ def new_lane(device, rank):
     context = settle = None
     if device.type == "cpu":
         context, settle = emulated_context(device.index if device.index is not None else rank)
-    return Lane(device, native.new_lane(context) if native.load() else None, settle)
+    if not native.load():
+        return Lane(device, None, settle)
+    with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():  # its events are of this device
+        return Lane(device, native.new_lane(context), settle)
 
 
 def _tensors(value):

@@ -11,7 +11,11 @@ from . import events
 from .config import NotServed
 from .slow import BF16, FP8, Slow
 
-NEEDS_WORST, ELSEWHERE, DISAGREE = 100, 101, 5  # statuses of ops.h beside the library's, and one of those
+NEEDS_WORST, ELSEWHERE, MISREAD, DISAGREE = 100, 101, 102, 5  # statuses of native.h beside the library's, and one of those
+
+
+class Misread(Exception):
+    """A tensor does not fit; which one is for the caller to find out."""
 
 _left = []  # communicators whose Buffer is gone
 
@@ -33,15 +37,14 @@ class Ops:
     """The extension's operators, and what its functions say behind a call."""
 
     def __init__(self):
-        made, self._said = native.operators(), native.load()
+        made, self._per_expert = native.operators(), native.load().epcomm_native_per_expert
         for name in ("layout", "dispatch", "dispatch_again", "combine", "ll_dispatch", "ll_combine", "ll_receive"):
             setattr(self, name, getattr(made, name).default)
 
     def rows(self, link):
         """(rows received, tokens of the fullest rank, rows of each expert) of the last dispatch."""
-        n, said = link.number, self._said
-        at = said.epcomm_native_per_expert(n)
-        return said.epcomm_native_rows(n), said.epcomm_native_fullest(n), link.counts_at(at)[:] if at else []
+        at = self._per_expert(link.number)
+        return link.said[1], link.said[2], link.counts_at(at)[:] if at else []
 
 
 class Link:
@@ -81,7 +84,9 @@ class Link:
         if self.agreement is not None:
             a = self.agreement
             board = native.load().epcomm_native_board(a.verdict_at, a.records_at, a.rank, a.ranks)
-        return native.new_link(lib(), self.comm.handle, lane.native, board, numbers)
+        number = native.new_link(lib(), self.comm.handle, lane.native, board, numbers)
+        self.said = (ctypes.c_int32 * 3).from_address(native.load().epcomm_native_said(number))
+        return number
 
     def serves(self, shape):
         """Whether calls of another shape may use this communicator: only the dtype differs."""
@@ -106,12 +111,14 @@ class Link:
         raise said
 
     def _reason(self, error):
-        status = native.load().epcomm_native_status(self.number)
+        status = self.said[0]
         if status == DISAGREE and self.agreement is not None:
             try:
                 self.agreement.refuse()
             except EpcommError as e:
                 return e
+        if status == MISREAD:
+            return Misread()
         if status == NEEDS_WORST:
             return self.needs_worst()
         if status == ELSEWHERE:

@@ -5,7 +5,7 @@ import typing
 import torch
 
 from .config import must_be
-from .link import Half
+from .link import Half, Misread
 
 
 class Sent(typing.NamedTuple):
@@ -57,13 +57,17 @@ def check(link, x, topk_idx, stats):
 def dispatch(link, key, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, later):
     """(recv_x, recv_count, src_info, layout_range, sent, half). later: sends only, and half
     receives; without it half is None. stats: rows of each local expert are added to it."""
-    x = x if x.is_contiguous() else x.contiguous()
+    rows = x if x.is_contiguous() else x.contiguous()
     ids = topk_idx if topk_idx.is_contiguous() else topk_idx.contiguous()
     scales = None
     if use_fp8 and round_scale:
-        x, scales = rounded_fp8(x)
-    out, given, count, src_info, ranges, index = link.call(
-        link.ops.ll_dispatch, link.stream(), key, x, scales, ids, use_fp8, later, None if later else stats)
+        rows, scales = rounded_fp8(rows)
+    try:
+        out, given, count, src_info, ranges, index = link.call(
+            link.ops.ll_dispatch, link.stream(), key, rows, scales, ids, use_fp8, later, None if later else stats)
+    except Misread:
+        check(link, x, topk_idx, stats)
+        raise
     exponents = None
     if use_ue8m0:
         e, room, groups = given.shape
@@ -75,7 +79,7 @@ def dispatch(link, key, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, lat
 
     half = None
     if later:
-        half = Half(link, 0, (x, scales, ids, out, given, index, stats), stats, received if use_ue8m0 else None)
+        half = Half(link, 0, (rows, scales, ids, out, given, index, stats), stats, received if use_ue8m0 else None)
     else:
         received()
     sent = Sent(link, use_fp8, index, x.shape[0], out.shape)
@@ -86,10 +90,14 @@ def combine(sent, key, x, topk_weights, out, later):
     """Rows times their weights, summed: [tokens, hidden] bfloat16; and with `later` the Half
     that receives them, else None."""
     link = sent.link
-    x = x if x.is_contiguous() else x.contiguous()
+    y = x if x.is_contiguous() else x.contiguous()
     weights = topk_weights if topk_weights.is_contiguous() else topk_weights.contiguous()
-    combined = link.call(link.ops.ll_combine, link.stream(), key, sent.fp8, sent.tokens, later, x, weights, sent.index, out)
-    return out if out is not None else combined, Half(link, 1, (x, weights, sent.index, combined)) if later else None
+    try:
+        combined = link.call(link.ops.ll_combine, link.stream(), key, sent.fp8, sent.tokens, later, y, weights, sent.index, out)
+    except Misread:
+        check_combine(sent, x, topk_weights, out)
+        raise
+    return out if out is not None else combined, Half(link, 1, (y, weights, sent.index, combined)) if later else None
 
 
 def check_combine(sent, x, topk_weights, out):

@@ -55,6 +55,13 @@ def check(link, x, per_rank, per_expert, is_token_in_rank, topk_idx, topk_weight
         must_be("topk_weights", topk_weights, torch.float32, *(topk_idx.shape if topk_idx is not None else (tokens, None)))
 
 
+def check_combine(sent, x, topk_weights):
+    """Refuses what combine would misread."""
+    must_be("x", x, torch.bfloat16, sent.received, sent.link.hidden)
+    if topk_weights is not None:
+        must_be("topk_weights", topk_weights, torch.float32, sent.received, None)
+
+
 def layout(topk_idx, num_experts, ranks):
     """num_tokens_per_rank [ranks] and num_tokens_per_expert [experts] int32, and is_token_in_rank
     [tokens, ranks] bool, by PyTorch: before a Buffer has its first communicator, and with it a

@@ -40,7 +40,8 @@ class Shape(typing.NamedTuple):
     def facts(self):
         """What the ranks must have in common, by DeepEP's words."""
         return {"hidden": self.hidden, "num_experts": self.experts, "num_topk": self.topk, "num_sms": self.max_sms, "dtype": self.dtype,
-                "num_max_dispatch_tokens_per_rank" if self.exact else "EPCOMM_MAX_TOKENS": self.max_tokens, "cast by the caller": self.raw}
+                "num_max_dispatch_tokens_per_rank" if self.exact else "EPCOMM_MAX_TOKENS": self.max_tokens,
+                **({"round_scale": self.raw} if self.exact else {})}
 
     def dtypes(self):
         """What to make a pack for: calls of the other dtype may follow, where it has scales."""

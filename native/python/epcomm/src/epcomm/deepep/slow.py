@@ -125,14 +125,14 @@ class Slow:
             ids=_at(local) if given else None, cut=_at(cut) if pads else None, tokens=_at(sources)))
         return rows[0], rows[1], local, cut, sources, _view(index, before_at, torch.int32, link.ranks, link.ranks), index
 
-    def dispatch_again(self, link, stream, key, x, scales, index, received, fullest):
+    def dispatch_again(self, link, stream, key, x, scales, index, tokens, received, fullest):
         self._note(link, key)
         dtype = FP8 if scales is not None else BF16
         rows = self._rows(link, dtype, received)
-        self._place(link, self._normal_call(link, dtype, x.shape[0], fullest, index), x, scales, rows)
+        self._place(link, self._normal_call(link, dtype, tokens, fullest, index), x, scales, rows)
         return rows[:2]
 
-    def combine(self, link, stream, key, fp8, tokens, fullest, y, index, weights):
+    def combine(self, link, stream, key, fp8, tokens, received, fullest, y, index, weights):
         self._note(link, key)
         combined = self._empty(torch.bfloat16, tokens, link.hidden)
         call = self._normal_call(link, FP8 if fp8 else BF16, tokens, fullest, index)

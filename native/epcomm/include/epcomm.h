@@ -281,6 +281,11 @@ EPCOMM_API EpcommStatus epcomm_fault(EpComm *comm, EpcommFault *out);
  * state. Graphs stay valid. Over nodes it also waits for the network, without a deadline. */
 EPCOMM_API EpcommStatus epcomm_reset(EpComm *comm);
 
+/* Ends the waits of the kernels of all ranks, as their deadline would: for a caller that knows that the ranks
+ * have made calls which never meet. Calls that are under way leave their outputs undefined. Reset or destroy then.
+ * Ranks of one host. Waits for this rank's device, but not for work that other streams queued. */
+EPCOMM_API EpcommStatus epcomm_stop(EpComm *comm);
+
 EPCOMM_API EpcommStatus epcomm_explain(EpComm *comm, const EpcommCall *call, EpcommExplanation *out);
 EPCOMM_API EpcommStatus epcomm_info(EpComm *comm, EpcommInfo *out);
 EPCOMM_API EpcommStatus epcomm_outputs(EpComm *comm, int slot, int dtype, EpcommOutputs *out);

@@ -95,3 +95,22 @@ EpcommStatus epcomm_reset(EpComm *c) {
   c->driver->context_set(before);
   return s;
 }
+
+/* Sets the abort words of a rank: the one that all launches share, and one for each state. */
+static DrvResult stop_rank(const EpComm *c, DrvPointer heap) {
+  DrvResult r = c->driver->fill(heap + c->at.abort, 1, 1);
+  for (int slot = 0; slot < c->options.in_flight; slot++)
+    for (uint32_t i = 0; i < pack_count(&c->pack, PACK_STATES) && r == 0; i++)
+      if (c->dtype_index[c->pack.dtypes[c->pack.states[i].dtype].dtype] >= 0) r = c->driver->fill(heap + c->at.slots[slot].states[i].counters, 1, 1);
+  return r;
+}
+
+EpcommStatus epcomm_stop(EpComm *c) {
+  DrvContext before = NULL;
+  if (c->nodes > 1) return comm_say(c, EPCOMM_INVALID, "stop: ranks of several hosts cannot reach each other's memory; wait for the deadline");
+  c->driver->context_get(&before);
+  DrvResult r = c->driver->context_set(c->context);
+  for (int rank = 0; rank < c->options.ranks && r == 0; rank++) r = stop_rank(c, c->heap[rank]);
+  c->driver->context_set(before);
+  return r == 0 ? EPCOMM_OK : comm_driver(c, r, "stop");
+}

@@ -3,8 +3,6 @@
 
 namespace native {
 
-static int64_t padded(int64_t bytes) { return (bytes + 255) / 256 * 256; }
-
 /* What a handle keeps of a dispatch, in one tensor of bytes. */
 struct Index {
   int64_t ranges, scale_offsets, src_info, ids, bytes;
@@ -51,7 +49,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> ll_dispatch(int64_t l
   int64_t tokens = x.size(0), room = sizes.max_rows / l.local;
   Index i(l, elements, tokens);
   Tensor index = make(place, UINT8, {i.bytes}), out = make(place, elements, {l.local, room, l.hidden});
-  Tensor given = fp8 != 0 ? make(place, FLOAT, {l.local, sizes.scales, room}) : index;
+  /* Scales lie by group: rows side by side in memory. */
+  Tensor given = fp8 != 0 ? make(place, FLOAT, {l.local, room, sizes.scales}, {sizes.scales * room, 1, room}) : index;
   EpcommCall c = call_of(l, elements, tokens, later != 0, index);
   c.x = at(x);
   c.input_scale = scales.has_value() ? at<float>(*scales) : nullptr;
@@ -68,9 +67,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> ll_dispatch(int64_t l
     LAUNCHED(l.library->dispatch(l.comm, &c, turn.stream));
     if (stats.has_value()) LAUNCHED(l.library->add_counts(l.comm, c.row_offsets, at<int32_t>(*stats), l.local, turn.stream));
   }
-  Tensor turned = fp8 != 0 ? strided(given, {l.local, room, sizes.scales}, {sizes.scales * room, 1, room}) : index;
-  Tensor sources = view(index, i.src_info, INT32, {l.local, room, 2});
-  return {out, turned, view(index, 0, INT32, {l.local}), strided(sources, {l.local, room}, {2 * room, 2}),
+  return {out, given, view(index, 0, INT32, {l.local}), view(index, i.src_info, INT32, {l.local, room}, {2 * room, 2}),
           view(index, i.ranges, INT64, {l.local, l.ranks}), index};
 }
 

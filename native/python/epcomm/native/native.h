@@ -34,9 +34,11 @@ struct Place {
 Place place_of(const Tensor &t);
 
 Tensor make(Place place, Elements elements, std::initializer_list<int64_t> sizes);
-/* A tensor over bytes of another; strides are those of a contiguous one unless given. */
+Tensor make(Place place, Elements elements, std::initializer_list<int64_t> sizes, std::initializer_list<int64_t> strides);
+/* A tensor over bytes of another, from byte `at` on. */
 Tensor view(const Tensor &bytes, int64_t at, Elements elements, std::initializer_list<int64_t> sizes);
-Tensor strided(const Tensor &t, std::initializer_list<int64_t> sizes, std::initializer_list<int64_t> strides);
+Tensor view(const Tensor &bytes, int64_t at, Elements elements, std::initializer_list<int64_t> sizes, std::initializer_list<int64_t> strides);
+inline int64_t padded(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 /* The address of a tensor; never null, since the library wants one even where no row comes. */
 template <class T = void>
@@ -74,17 +76,19 @@ struct Library {
   const char *(*error)(EpComm *);
 };
 
-/* The last call of one kind, and an event behind it. */
+/* The last call of one kind, and an event behind it where one was recorded. */
 struct Behind {
   void *stream, *event;
   uint64_t capture;
-  bool any;
+  bool any, recorded;
 };
 
 /* Orders the calls of a Buffer: they share memory. Calls in a graph and calls outside it
- * cannot wait for each other. */
+ * cannot wait for each other. A program with one stream needs no events: they are recorded
+ * behind each call from when a second stream comes. */
 struct Lane {
   Driver driver;
+  bool streams; /* more than one was seen */
   void *context; /* set where each call is waited for at once: the emulated driver's */
   Behind behind[2]; /* eager, captured */
 };

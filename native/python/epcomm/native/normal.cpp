@@ -7,8 +7,6 @@
 
 namespace native {
 
-static int64_t padded(int64_t bytes) { return (bytes + 255) / 256 * 256; }
-
 /* What a handle keeps of a dispatch, in one tensor of bytes. */
 struct Index {
   int64_t src_info, ids, before, bytes;
@@ -27,7 +25,10 @@ std::tuple<Tensor, Tensor, Tensor> layout(int64_t link, int64_t stream, Tensor i
   Turn turn(l, stream, 0);
   Place place = place_of(ids);
   int64_t tokens = ids.size(0);
-  Tensor per_rank = make(place, INT32, {ranks}), per_expert = make(place, INT32, {experts}), in_rank = make(place, BOOL, {tokens, ranks});
+  int64_t by_expert = padded(4 * ranks), by_token = by_expert + padded(4 * experts);
+  Tensor bytes = make(place, UINT8, {by_token + padded(tokens * ranks)});
+  Tensor per_rank = view(bytes, 0, INT32, {ranks}), per_expert = view(bytes, by_expert, INT32, {experts});
+  Tensor in_rank = view(bytes, by_token, BOOL, {tokens, ranks});
   EpcommLayoutOf call = {};
   call.size = sizeof call;
   call.topk_ids = at(ids);
@@ -87,15 +88,18 @@ static void wait_counts(Link &l) {
   l.per_expert = const_cast<uint32_t *>(told.per_expert);
 }
 
+/* Outputs: rows, their scales, and in one tensor of bytes what else there is of each row. */
 struct Rows {
-  Tensor out, scales, local, weights;
-};
+  Tensor out, scales, rest;
+  int64_t sources, ids, weights, cut, rows; /* in rest: behind local experts of 32 bits, which nobody else reads */
 
-static Rows make_rows(const Link &l, Place place, Elements elements, int64_t rows) {
-  return {make(place, elements, {rows, l.hidden}),
-          elements == FP8 ? make(place, FLOAT, {rows, l.sizes[FP8].scales}) : make(place, FLOAT, {0}),
-          make(place, INT32, {rows, l.topk}), make(place, FLOAT, {rows, l.topk})};
-}
+  Rows(const Link &l, Place place, Elements elements, int64_t n, int64_t given, bool cuts)
+      : out(make(place, elements, {n, l.hidden})), scales(out), rest(out), sources(padded(4 * n * l.topk)), ids(sources + padded(4 * n)),
+        weights(ids + padded(8 * n * given)), cut(weights + padded(4 * n * l.topk)), rows(n) {
+    rest = make(place, UINT8, {cut + (cuts ? padded(4 * n * given) : 0)});
+    if (elements == FP8) scales = make(place, FLOAT, {n, l.sizes[FP8].scales});
+  }
+};
 
 /* Launches the pack's dispatch into the rows. */
 static void place_rows(Link &l, EpcommCall &c, const Tensor &x, const MaybeTensor &scales, const Rows &rows, EpcommStream stream) {
@@ -103,8 +107,8 @@ static void place_rows(Link &l, EpcommCall &c, const Tensor &x, const MaybeTenso
   c.input_scale = scales.has_value() ? at<float>(*scales) : nullptr;
   c.out = at(rows.out);
   c.out_scales = at(rows.scales);
-  c.expert_ids = at<int32_t>(rows.local);
-  c.scale_offsets = at<uint32_t>(rows.weights);
+  c.expert_ids = at<int32_t>(rows.rest);
+  c.scale_offsets = reinterpret_cast<uint32_t *>(at<uint8_t>(rows.rest) + rows.weights);
   LAUNCHED(l.library->dispatch(l.comm, &c, stream));
 }
 
@@ -148,26 +152,28 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> dispatch(
   l.said[2] = 0;
   l.per_expert = nullptr;
   if (worst == 0) wait_counts(l);
-  Rows rows = make_rows(l, place, elements, l.said[1]);
+  bool cuts = weights.has_value() && pads;
+  Rows rows(l, place, elements, l.said[1], given, cuts);
   EpcommCall c = call_of(l, elements, tokens, l.said[2], index);
   if (weights.has_value()) c.weights = pads ? at<float>(*filled) : at<float>(*weights);
   place_rows(l, c, x, scales, rows, turn.stream);
-  bool cuts = weights.has_value() && pads;
-  Tensor local = make(place, INT64, {given > 0 ? l.said[1] : 0, given}), sources = make(place, INT32, {l.said[1]});
-  Tensor cut = cuts ? make(place, FLOAT, {l.said[1], given}) : rows.weights;
+  uint8_t *rest = at<uint8_t>(rows.rest);
   EpcommReceived r = {};
   r.size = sizeof r;
   r.expert_ids = c.expert_ids;
-  r.weights = at<float>(rows.weights);
+  r.weights = reinterpret_cast<float *>(rest + rows.weights);
   r.src_info = c.src_info;
   r.row_offsets = c.row_offsets;
   r.rows = l.said[1];
   r.topk = static_cast<int>(given);
-  r.ids = given > 0 ? at<int64_t>(local) : nullptr;
-  r.cut = cuts ? at<float>(cut) : nullptr;
-  r.tokens = at<int32_t>(sources);
+  r.ids = given > 0 ? reinterpret_cast<int64_t *>(rest + rows.ids) : nullptr;
+  r.cut = cuts ? reinterpret_cast<float *>(rest + rows.cut) : nullptr;
+  r.tokens = reinterpret_cast<int32_t *>(rest + rows.sources);
   LAUNCHED(l.library->received(l.comm, &r, turn.stream));
-  return {rows.out, rows.scales, local, cut, sources, view(index, i.before, INT32, {l.ranks, l.ranks}), index};
+  Tensor sources = view(rows.rest, rows.sources, INT32, {rows.rows});
+  return {rows.out, rows.scales, given > 0 ? view(rows.rest, rows.ids, INT64, {rows.rows, given}) : sources,
+          weights.has_value() ? view(rows.rest, cuts ? rows.cut : rows.weights, FLOAT, {rows.rows, given}) : sources, sources,
+          view(index, i.before, INT32, {l.ranks, l.ranks}), index};
 }
 
 std::tuple<Tensor, Tensor> dispatch_again(int64_t link, int64_t stream, int64_t key, Tensor x, MaybeTensor scales, Tensor index,
@@ -177,7 +183,7 @@ std::tuple<Tensor, Tensor> dispatch_again(int64_t link, int64_t stream, int64_t 
   Elements elements = scales.has_value() ? FP8 : BF16;
   fits(l, is(x, elements, {tokens, l.hidden}) && (!scales.has_value() || is(*scales, FLOAT, {tokens, l.sizes[FP8].scales})));
   Turn turn(l, stream, key);
-  Rows rows = make_rows(l, place_of(x), elements, received);
+  Rows rows(l, place_of(x), elements, received, 0, false);
   EpcommCall c = call_of(l, elements, tokens, fullest, index);
   place_rows(l, c, x, scales, rows, turn.stream);
   return {rows.out, rows.scales};

@@ -70,17 +70,20 @@ Turn::Turn(Link &l, int64_t handle, int64_t key) : stream(reinterpret_cast<void 
   capture = capture_of(lane.driver, stream);
   Behind &b = lane.behind[capture != 0];
   /* CUDA lets a stream wait for nothing of another capture than its own. */
-  if (b.any && b.stream != stream && b.capture == capture) lane.driver.stream_wait(stream, b.event, 0);
+  if (!b.any || b.stream == stream || b.capture != capture) return;
+  lane.streams = true;
+  if (!b.recorded && capture_of(lane.driver, b.stream) != capture) return; /* a capture began there, which waits for all before it */
+  if (!b.recorded) lane.driver.event_record(b.event, b.stream);
+  lane.driver.stream_wait(stream, b.event, 0);
 }
 
 Turn::~Turn() {
   Lane &lane = *link_.lane;
   if (lane.context != nullptr) return;
-  Timer timer(ORDER);
   Behind &b = lane.behind[capture != 0];
-  b.stream = stream;
-  b.capture = capture;
-  b.any = true;
+  b = {stream, b.event, capture, true, lane.streams};
+  if (!lane.streams) return;
+  Timer timer(ORDER);
   lane.driver.event_record(b.event, stream);
 }
 

@@ -44,32 +44,38 @@ static void contiguous(const int64_t *sizes, size_t n, int64_t *strides) {
   }
 }
 
-Tensor make(Place place, Elements elements, std::initializer_list<int64_t> sizes) {
+static Tensor made(Place place, Elements elements, std::initializer_list<int64_t> sizes, const int64_t *strides) {
   Timer timer(ALLOCATION);
-  int64_t strides[8];
-  AtenTensorHandle made = nullptr;
-  contiguous(sizes.begin(), sizes.size(), strides);
+  AtenTensorHandle out = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.begin(), strides, dtype_of(elements),
-                                                  place.type, place.index, &made));
-  return Tensor(made);
+                                                  place.type, place.index, &out));
+  return Tensor(out);
+}
+
+static Tensor viewed(const Tensor &bytes, int64_t at, Elements elements, std::initializer_list<int64_t> sizes, const int64_t *strides) {
+  Timer timer(ALLOCATION);
+  AtenTensorHandle out = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch__alloc_from_pool(bytes.get(), at, dtype_of(elements), static_cast<int64_t>(sizes.size()),
+                                                     sizes.begin(), strides, &out));
+  return Tensor(out);
+}
+
+Tensor make(Place place, Elements elements, std::initializer_list<int64_t> sizes) {
+  int64_t strides[8];
+  contiguous(sizes.begin(), sizes.size(), strides);
+  return made(place, elements, sizes, strides);
+}
+Tensor make(Place place, Elements elements, std::initializer_list<int64_t> sizes, std::initializer_list<int64_t> strides) {
+  return made(place, elements, sizes, strides.begin());
 }
 
 Tensor view(const Tensor &bytes, int64_t at, Elements elements, std::initializer_list<int64_t> sizes) {
-  Timer timer(ALLOCATION);
   int64_t strides[8];
-  AtenTensorHandle made = nullptr;
   contiguous(sizes.begin(), sizes.size(), strides);
-  TORCH_ERROR_CODE_CHECK(aoti_torch__alloc_from_pool(bytes.get(), at, dtype_of(elements), static_cast<int64_t>(sizes.size()),
-                                                     sizes.begin(), strides, &made));
-  return Tensor(made);
+  return viewed(bytes, at, elements, sizes, strides);
 }
-
-Tensor strided(const Tensor &t, std::initializer_list<int64_t> sizes, std::initializer_list<int64_t> strides) {
-  Timer timer(ALLOCATION);
-  AtenTensorHandle made = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch__reinterpret_tensor(t.get(), static_cast<int64_t>(sizes.size()), sizes.begin(), strides.begin(),
-                                                        0, &made));
-  return Tensor(made);
+Tensor view(const Tensor &bytes, int64_t at, Elements elements, std::initializer_list<int64_t> sizes, std::initializer_list<int64_t> strides) {
+  return viewed(bytes, at, elements, sizes, strides.begin());
 }
 
 } // namespace native

@@ -15,9 +15,11 @@ for folder in ("../src", "emulated"):
 import emulated_streams as streams  # noqa: E402
 import torch  # noqa: E402
 
-from epcomm.deepep import events  # noqa: E402
-from epcomm.deepep.events import EventOverlap, Lane  # noqa: E402
-from epcomm.deepep.link import Link  # noqa: E402
+from epcomm.deepep import events, link as links  # noqa: E402
+from epcomm.deepep.buffer import Buffer  # noqa: E402
+from epcomm.deepep.events import EventHandle, EventOverlap, Lane  # noqa: E402
+from epcomm.deepep.link import Half, Link, receive_before  # noqa: E402
+from epcomm.deepep.slow import Slow  # noqa: E402
 
 RANKS = 2
 
@@ -30,13 +32,16 @@ def stand_ins():
 
 class Streams(unittest.TestCase):
     def setUp(self):
-        for patch in (stand_ins(), mock.patch.object(events, "capture_of", lambda stream: stream.capture)):
+        patches = (stand_ins(), mock.patch.object(events, "capture_of", lambda stream: stream.capture),
+                   mock.patch.object(events, "raw_stream", lambda device: streams.current()), mock.patch.object(events, "_free", []))
+        for patch in patches:
             patch.start()
             self.addCleanup(patch.stop)
         self.lane = Lane(torch.device("cuda"))
         self.link = Link.__new__(Link)
-        self.link.device, self.link._sent = torch.device("cuda"), {}
-        self.link.launch = lambda f, call: streams.behind_last(self.link)
+        self.link.device, self.link.halves, self.link.begun = torch.device("cuda"), [None, None], [None, None]
+        self.link.ops, self.link.number, self.link._lane = Slow(self.link.device), self.link, self.lane
+        self.link.launch = lambda f, *arguments: streams.behind_last(self.link)
 
 
 class TestLane(Streams):
@@ -81,9 +86,9 @@ class TestCaptures(unittest.TestCase):
         driver.cuStreamCreate(ctypes.byref(stream), 1)
         numbers = []
         for _ in range(2):
-            numbers.append(events.capture_of(mock.Mock(cuda_stream=stream.value)))
+            numbers.append(events.capture_of(stream.value))
             driver.cuStreamBeginCapture_v2(stream, 0)
-            numbers.append(events.capture_of(mock.Mock(cuda_stream=stream.value)))
+            numbers.append(events.capture_of(stream.value))
             driver.cuStreamEndCapture(stream, ctypes.byref(ctypes.c_void_p()))
         self.assertEqual((numbers[0], numbers[2]), (0, 0))
         self.assertEqual(len({0, numbers[1], numbers[3]}), 3)
@@ -92,10 +97,29 @@ class TestCaptures(unittest.TestCase):
 class TestLink(unittest.TestCase):
     def test_a_link_that_cannot_be_made_gives_its_memory_back(self):
         """As where a pack lacks a dtype."""
-        comm = mock.Mock(outputs=mock.Mock(side_effect=KeyError("fp8")))
+        comm = mock.Mock(outputs=mock.Mock(side_effect=KeyError("fp8")), info=mock.Mock(dtypes=4))
         with mock.patch("epcomm.deepep.link.Comm", return_value=comm):
-            self.assertRaises(KeyError, Link, "no.pack", 0, RANKS, torch.device("cpu"), None, 1)
+            self.assertRaises(KeyError, Link, "no.pack", None, 0, RANKS, torch.device("cpu"), None, 1, Lane(torch.device("cpu")))
         comm.abandon.assert_called_once_with()
+
+
+class TestCollector(unittest.TestCase):
+    def test_the_end_of_a_buffer_calls_no_driver(self):
+        """Python's collector may bring it about while a graph is captured."""
+        buffer, comm = Buffer.__new__(Buffer), mock.Mock()
+        link = mock.Mock(comm=comm)
+        buffer._links = {"bf16": link, "fp8": link}
+        del buffer
+        self.assertEqual(comm.mock_calls, [])
+        links.give_back_left()
+        self.assertEqual(comm.mock_calls, [mock.call.abandon()])
+
+    def test_events_go_from_one_handle_to_the_next(self):
+        with stand_ins(), mock.patch.object(events, "_free", []):
+            first = EventHandle()
+            kept = first.event
+            del first
+            self.assertIs(EventHandle().event, kept)
 
 
 class Rows:
@@ -104,16 +128,25 @@ class Rows:
 
 
 class TestGraphs(Streams):
+    def whole(self):
+        receive_before(self.link, 0)
+        self.link.launch(None)
+
+    def half(self):
+        receive_before(self.link, 0)
+        self.link.send(0, None, mock.Mock())
+        return Half(self.link, 0, [Rows()])
+
     def send(self):
         """A call with its hook, as Buffer makes it."""
-        half = self.lane.run(None, False, lambda: self.link._half("dispatch", None, None, mock.Mock(), [Rows()]), ())[0]
+        half = self.lane.run(None, False, self.half, ())[0]
         return lambda: self.lane.run(None, False, half.finish, ())
 
     def layer(self, hook=True):
         if hook:
             self.send()()
         else:
-            self.lane.run(None, False, lambda: self.link._whole("dispatch", None, None), ())
+            self.lane.run(None, False, self.whole, ())
 
     def test_layers_in_and_out_of_graphs(self):
         for hook in (False, True):
@@ -146,10 +179,9 @@ class TestGraphs(Streams):
         self.layer()
 
     def test_a_hook_that_ran_keeps_nothing(self):
-        half = self.lane.run(None, False, lambda: self.link._half("dispatch", None, None, mock.Mock(), [Rows()], lambda: None), ())[0]
+        half = self.lane.run(None, False, self.half, ())[0]
         half.finish()
-        kept = [v for v in vars(half).values() if v is not self.link]
-        self.assertEqual(kept, [0, None])
+        self.assertIsNone(half._rest)
 
 
 def close(got, want, bound):

@@ -162,6 +162,10 @@ class Comm:
         """Collective: brings all ranks back after a fault."""
         self.check(lib().epcomm_reset(self.handle))
 
+    def stop(self):
+        """Ends the waits of the kernels of all ranks, whose calls never meet. Reset or destroy then."""
+        self.check(lib().epcomm_stop(self.handle))
+
     def destroy(self):
         """Collective: gives everything back."""
         comm, self._comm = self._comm, None

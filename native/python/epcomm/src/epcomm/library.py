@@ -137,7 +137,7 @@ def _declare(lib):
     comm, call, stream = c_void_p, POINTER(Call), c_void_p
     signatures = {
         "epcomm_create": [POINTER(c_void_p), POINTER(Options), c_char_p],
-        "epcomm_destroy": [comm], "epcomm_reset": [comm],
+        "epcomm_destroy": [comm], "epcomm_reset": [comm], "epcomm_stop": [comm],
         "epcomm_barrier": [comm, stream], "epcomm_stamp": [comm, c_void_p, stream], "epcomm_fault": [comm, POINTER(Fault)],
         "epcomm_explain": [comm, call, POINTER(Explanation)], "epcomm_info": [comm, POINTER(Info)],
         "epcomm_outputs": [comm, c_int, c_int, POINTER(Outputs)],

@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
 
+os.environ["EPCOMM_NATIVE"] = "0"  # only calls in Python show which stream does what
 _driver = ctypes.CDLL("libcuda.so.1")
 _driver.emul_kernels.restype = ctypes.c_char_p
 _index = 0  # of this rank's GPU
@@ -159,15 +160,19 @@ def _shim():
     from epcomm.deepep import events
     from epcomm.deepep.link import Link
 
+    events.raw_stream = lambda device: streams.current()
     events.capture_of = lambda stream: stream.capture  # the emulated driver knows one stream
-    launch = Link.launch
+    launch_only = Link.launch_only
 
-    def settled(link, f, call):
+    def ordered(link, f, *arguments):
         streams.behind_last(link)
-        launch(link, f, call)
+        launch_only(link, f, *arguments)
+
+    def launch(link, f, *arguments):
+        link.launch_only(f, *arguments)
         _settle()
 
-    Link.launch = settled
+    Link.launch_only, Link.launch = ordered, launch
 
 
 _put_in_torch()

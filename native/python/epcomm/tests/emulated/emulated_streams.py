@@ -26,11 +26,16 @@ class _Capture:
 
 
 class Stream:
-    cuda_stream = 0  # the emulated driver's own
-    capture = 0      # the _Capture that it is in
+    _as_parameter_ = None  # for the emulated driver, which runs all on its own stream
+    capture = 0            # the _Capture that it is in
 
     def __init__(self, *_, **__):
         self._done, self._seen = 0, {}
+
+    @property
+    def cuda_stream(self):
+        """What stands for the driver's number of it."""
+        return self
 
     def clock(self):
         """By stream, how many operations lie before what this stream does next."""

@@ -21,10 +21,12 @@ class Buffer:
 
     group: a torch.distributed group; comm: an mpi4py communicator instead. Sizes are not
     used: memory is taken when a shape is first dispatched, see docs/deepep.md. Normal calls
-    take at most EPCOMM_MAX_TOKENS tokens a rank, 4096 unless set. Collective.
+    take at most EPCOMM_MAX_TOKENS tokens a rank, 4096 unless set. They take the SMs that are
+    fastest until set_num_sms or a Config says how many they may take. Collective.
     """
 
-    num_sms = 20
+    num_sms = 20  # for programs that read it, as DeepEP has it
+    _bound = 0    # what set_num_sms said
 
     def __init__(self, group, num_nvl_bytes=0, num_rdma_bytes=0, low_latency_mode=False, num_qps_per_rank=24,
                  allow_nvlink_for_low_latency_mode=True, allow_mnnvl=False, explicitly_destroy=False, enable_shrink=False, comm=None,
@@ -41,7 +43,7 @@ class Buffer:
         self._mpi = comm if group is None else None
         self.num_nvl_bytes, self.num_rdma_bytes = num_nvl_bytes, num_rdma_bytes
         self.low_latency_mode, self.explicitly_destroy = low_latency_mode, explicitly_destroy
-        config_for(self.group_size, 0)  # refuses more ranks than a host has
+        config_for(self.group_size, 0, 0)  # refuses more ranks than a host has
         give_back_left()
         self.device = torch.device(device) if device is not None else torch.device("cuda", torch.cuda.current_device())
         if self.device.type == "cuda":
@@ -49,6 +51,8 @@ class Buffer:
         self._lane = events.new_lane(self.device, self.rank)
         self._agreement = agreement.share(self.rank, self.group_size, self._all_gather_object, _deadline())
         self._links, self._keys = {}, Keys()
+        if self._agreement is not None:
+            self._agreement.end_waits = lambda links=self._links: [link.comm.stop() for link in dict.fromkeys(links.values())]
         self._found = {}           # by what a call gives: its Link and key
         self._max_tokens = int(os.environ.get("EPCOMM_MAX_TOKENS", "4096"))
         self._counter = None       # a Link whose kernel answers get_dispatch_layout
@@ -103,7 +107,9 @@ class Buffer:
     def destroy(self):
         """Collective. Gives the memory back."""
         assert self.explicitly_destroy, "`explicitly_destroy` flag must be set"
-        links, self._links, self._found, self._runtime, self._counter = self._links, {}, {}, False, None
+        links, self._runtime, self._counter = dict(self._links), False, None
+        self._links.clear()
+        self._found.clear()
         for link in dict.fromkeys(links.values()):
             link.comm.destroy()
         give_back_left()
@@ -121,7 +127,7 @@ class Buffer:
     @staticmethod
     def set_num_sms(new_num_sms):
         assert new_num_sms % 2 == 0, "The SM count must be even"
-        Buffer.num_sms = new_num_sms
+        Buffer.num_sms = Buffer._bound = new_num_sms
 
     @staticmethod
     def capture():
@@ -136,11 +142,11 @@ class Buffer:
 
     @staticmethod
     def get_dispatch_config(num_ranks):
-        return config_for(num_ranks, Buffer.num_sms)
+        return config_for(num_ranks, Buffer.num_sms, Buffer._bound)
 
     @staticmethod
     def get_combine_config(num_ranks):
-        return config_for(num_ranks, Buffer.num_sms)
+        return config_for(num_ranks, Buffer.num_sms, Buffer._bound)
 
     def get_dispatch_layout(self, topk_idx, num_experts, previous_event=None, async_finish=False, allocate_on_comm_stream=False):
         def work():
@@ -155,7 +161,7 @@ class Buffer:
     # ---- normal calls ----
 
     def _normal_link(self, hidden, fp8, num_experts, topk, config):
-        sms = config.num_sms if config is not None else Buffer.num_sms
+        sms = config.bound if config is not None else Buffer._bound
 
         def shape():
             return packs.Shape("rank:packed", self.group_size, hidden, num_experts, max(8, self.group_size, topk), self._max_tokens, sms,

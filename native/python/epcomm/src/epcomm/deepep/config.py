@@ -25,13 +25,13 @@ def must_be(name, tensor, dtype, *shape):
 
 class Config:
     """num_sms bounds the SMs of a call; 0 is no bound. The other numbers are kept for
-    whoever reads them, and change nothing."""
+    programs that read them, and change nothing."""
 
     def __init__(self, num_sms=20, num_max_nvl_chunked_send_tokens=6, num_max_nvl_chunked_recv_tokens=256,
                  num_max_rdma_chunked_send_tokens=6, num_max_rdma_chunked_recv_tokens=256):
         if num_sms < 0 or num_sms == 1:
             raise ValueError(f"num_sms: {num_sms}; a call takes 2 SMs at least, 0 is no bound")
-        self.num_sms = num_sms
+        self.num_sms = self.bound = num_sms
         self.num_max_nvl_chunked_send_tokens = num_max_nvl_chunked_send_tokens
         self.num_max_nvl_chunked_recv_tokens = num_max_nvl_chunked_recv_tokens
         self.num_max_rdma_chunked_send_tokens = num_max_rdma_chunked_send_tokens
@@ -49,8 +49,11 @@ class Config:
 MOST_RANKS = 8
 
 
-def config_for(num_ranks, num_sms):
-    """The config of DeepEP's maps; all are the same here."""
+def config_for(num_ranks, num_sms, bound):
+    """Returns the config of DeepEP's maps, which all are the same here. bound: the SMs that calls may
+    take, 0 where nobody has said how many."""
     if not 1 <= num_ranks <= MOST_RANKS:
         raise NotServed(f"{num_ranks} ranks", f"ranks of one host, at most {MOST_RANKS}, can use it")
-    return Config(num_sms)
+    config = Config(num_sms)
+    config.bound = bound
+    return config

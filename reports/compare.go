@@ -22,12 +22,15 @@ const MinRounds = 10
 type Compared struct {
 	Case    *Case // of A
 	A, B    *Entry
-	Ratio   stat.Ratio // time of B over time of A, NaN if one is missing
-	Cycles  float64    // the same in SM cycles, NaN if the clocks are unknown
-	Band    float64    // least difference that counts
+	Ratio   stat.Estimate // time of B over time of A, NaN if one is missing
+	Cycles  float64       // the same in SM cycles, NaN if the clocks are unknown
+	Band    float64       // least difference that counts
+	Made    record.Band   // what made the band
 	Verdict record.Verdict
 	Reason  string // why undecided, or what else differs
 	Broken  bool   // A gives right answers and B fails
+
+	unknownSessions bool // a side has one session
 }
 
 // Comparison is run B against run A.
@@ -37,6 +40,8 @@ type Comparison struct {
 	Geomean record.Interval // of the ratios; NaN without any
 	Worst   int             // index of the largest ratio, -1 without any
 	Notes   []string        // differences between the runs that were allowed
+
+	live bool // A and B were measured in the same rounds
 }
 
 // What says which entries of a case are compared.
@@ -52,7 +57,9 @@ const (
 type CompareOptions struct {
 	What  What
 	Band  float64         // least difference that counts, as a fraction; 0 takes the wider band of the two runs
-	Allow map[string]bool // machine, kernels, mode, clock: may differ
+	Allow map[string]bool // machine, kernels, mode, clock: may differ; sessions: runs of one session count as if no other session differed
+
+	between float64 // see sessionSpread
 }
 
 // NotComparable says why two runs cannot be compared.
@@ -66,6 +73,9 @@ func (e *NotComparable) Error() string {
 // runs differ in what o does not allow, or have no case in common.
 func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
 	o.Band = cmp.Or(o.Band, max(a.Run.Band, b.Run.Band), defaultBand)
+	if !o.Allow["sessions"] {
+		o.between = sessionSpread(a.Run.Machine)
+	}
 	c := &Comparison{A: a, B: b, Worst: -1}
 	var refused []string
 	for _, d := range []struct{ what, a, b string }{
@@ -154,7 +164,8 @@ func (c *Comparison) pair(o CompareOptions) {
 			c.note(otherSeeds(c.A.Name(), ca.Seed, c.B.Name(), cb.Seed))
 		}
 		for _, pair := range entries(ca, cb, o.What) {
-			x := Compared{Case: ca, A: pair[0], B: pair[1], Band: max(o.Band, ca.Spread(), cb.Spread())}
+			x := Compared{Case: ca, A: pair[0], B: pair[1], Made: record.Band{Policy: o.Band, AA: max(ca.Spread(), cb.Spread())}}
+			x.Band = x.Made.Width()
 			x.compare(o)
 			c.Cases = append(c.Cases, x)
 		}
@@ -208,7 +219,7 @@ func (c *Case) counterpart(e *Entry) *Entry {
 }
 
 func (x *Compared) noRatio() {
-	x.Ratio, x.Cycles = stat.Ratio{Interval: noInterval, StdErr: math.NaN()}, math.NaN()
+	x.Ratio, x.Cycles = stat.Estimate{Interval: noInterval}, math.NaN()
 }
 
 // open gives the verdicts that need no statistics, and reports whether the comparison still
@@ -250,15 +261,12 @@ func (x *Compared) compare(o CompareOptions) {
 		x.Reason = fmt.Sprintf("clock: %s against %s (--allow clock compares all the same)", x.A.Clock, x.B.Clock)
 		return
 	}
-	x.Ratio = stat.RatioOfMedians(positive(x.B.Times), positive(x.A.Times), 1)
+	x.Ratio = x.B.independentRatio(x.A, o.between)
+	x.unknownSessions = x.Ratio.Sessions == 1 && o.between > 0
 	if a, b := x.A.MHz(), x.B.MHz(); a > 0 && b > 0 {
 		x.Cycles = x.Ratio.Mid * b / a
 	}
 	x.enough(min(len(x.A.Times), len(x.B.Times)))
-}
-
-func positive(xs []float64) []float64 {
-	return slices.DeleteFunc(slices.Clone(xs), func(x float64) bool { return x <= 0 })
 }
 
 // MHz returns the median SM clock over an entry's blocks and ranks, 0 if not recorded.
@@ -282,17 +290,35 @@ func ComparisonTable(c *Comparison) Table {
 	p := ColumnsFor(cases)
 	t := Table{Name: "compare", Title: fmt.Sprintf("%s (B) against %s (A)", c.B.Name(), c.A.Name()), Columns: p.Columns}
 	t.Columns = append(t.Columns, Numbers("A", "us").Dropped(3), Numbers("B", "us").Dropped(2), Numbers("ratio", "x"),
-		Numbers("low", "x"), Numbers("high", "x"), Numbers("cycles", "x").Dropped(4), Words("verdict"), Words("reason"))
+		Numbers("low", "x"), Numbers("high", "x"), Numbers("cycles", "x").Dropped(4), Words("band").Dropped(5), Words("verdict"), Words("reason"))
 	for _, x := range c.Cases {
-		t.Add(append(p.Cells(x.Case), medianCell(x.A), medianCell(x.B), Float(x.Ratio.Mid, 3), Float(x.Ratio.Low, 3), Float(x.Ratio.High, 3),
-			Float(x.Cycles, 3), Str(string(x.Verdict)).Marked(verdictMarks[x.Verdict]), Str(x.Reason))...)
+		t.Add(append(p.Cells(x.Case), medianCell(x.A), x.timeOfB(c.live), Float(x.Ratio.Mid, 3), Float(x.Ratio.Low, 3), Float(x.Ratio.High, 3),
+			Float(x.Cycles, 3), Str(x.Made.Short()), Str(string(x.Verdict)).Marked(verdictMarks[x.Verdict]), Str(x.Reason))...)
 	}
-	t.Note(p.Shared, "ratio: median of B over median of A; low, high: its 95 % bootstrap interval; of the differences called in all cases together at most 5 % are chance")
+	t.Note(p.Shared, c.ratioNote())
 	t.Note(c.Summary())
 	for _, n := range c.Notes {
 		t.Warn("%s", n)
 	}
 	return t
+}
+
+// ratioNote explains the columns of a comparison.
+func (c *Comparison) ratioNote() string {
+	ratio := "ratio: time of B over time of A, each the middle over the rounds of its sessions"
+	if c.live {
+		ratio = "ratio: time of B over time of A in the same rounds; B: the time of A times the ratio"
+	}
+	return ratio + "; low, high: its 95 % interval; band: the least difference called one, from the policy or the A/A spread; of the differences called in all cases together at most 5 % are chance"
+}
+
+// timeOfB returns the time of B: of a live comparison the time of A times the ratio, because
+// medians of single rounds hold what disturbed the round.
+func (x *Compared) timeOfB(live bool) Cell {
+	if live && x.A != nil && x.Ratio.Mid > 0 {
+		return Micros(x.A.Median.Mid * x.Ratio.Mid)
+	}
+	return medianCell(x.B)
 }
 
 var verdictMarks = map[record.Verdict]Mark{record.Same: Plain, record.Faster: Good, record.Slower: Bad, record.Undecided: Dim}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
-	"github.com/epbench/epbench/tune/stat"
 )
 
 // LibraryTime is one library's tuned time for a case.
@@ -156,9 +155,9 @@ func (c *LibraryComparison) decide() {
 // round if their runs took turns.
 func (o LibraryTime) ratioTo(other LibraryTime) (ratio record.Interval, turns bool) {
 	if t := o.Run.Run.Turns; t != "" && t == other.Run.Run.Turns {
-		return o.Entry.Ratio(other.Entry), true
+		return o.Entry.Ratio(other.Entry).Interval, true
 	}
-	return stat.RatioOfMedians(o.Entry.Times, other.Entry.Times, 1).Interval, false
+	return o.Entry.independentRatio(other.Entry, sessionSpread(o.Run.Run.Machine)).Interval, false
 }
 
 // sameHardware refuses runs on different GPUs. It compares only what every worker reports

@@ -156,7 +156,7 @@ func TestLibraryTable(t *testing.T) {
 		got = append(got, strings.Join(cells, " "))
 	}
 	if notes := strings.Join(FastestTable(choices).Notes, "\n"); !strings.Contains(notes,
-		"tuning gains deepep 1 (deepep) 1.500x [1.403, 1.604] over its own default in the geometric mean (cases: 1), at most 1.500x [1.400, 1.600] (dispatch, 1 token, uniform)") {
+		"tuning gains deepep 1 (deepep) 1.500x [1.400, 1.600] over its own default in the geometric mean (cases: 1), at most 1.500x [1.400, 1.600] (dispatch, 1 token, uniform)") {
 		t.Errorf("notes\n%s", notes)
 	}
 	want := "nccl 1 1.000 - -, deepep 1 (deepep) 2.000 1.500 1.400, deepep 1 (defaults) 3.000 - -"

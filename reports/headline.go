@@ -32,7 +32,7 @@ type Count struct {
 	Failed   int                    // undecided: nothing could be compared
 	Gain     record.Interval        // geometric mean of the gains of the searches that compared
 
-	logs, halves []float64 // of the gains
+	gains []record.Interval
 }
 
 func (c *Count) add(s *record.Search) {
@@ -49,11 +49,7 @@ func (c *Count) add(s *record.Search) {
 	default:
 		c.Verdicts[d.Verdict]++
 	}
-	g := s.Decision.Gain
-	c.logs = append(c.logs, math.Log(g.Mid))
-	if half := math.Log(g.High/g.Low) / 2; half > 0 {
-		c.halves = append(c.halves, half)
-	}
+	c.gains = append(c.gains, s.Decision.Gain)
 }
 
 // Summarise computes the headline of a run.
@@ -73,7 +69,7 @@ func Summarise(run *record.Run) Headline {
 		}
 	}
 	for _, c := range []*Count{&h.All, &h.Full, &h.Reduced} {
-		c.Gain = stat.GeoMean(c.logs, c.halves)
+		c.Gain = stat.GeoMean(c.gains)
 	}
 	return h
 }

@@ -71,7 +71,7 @@ func ownGains(choices []LibraryComparison) []string {
 	for _, name := range names {
 		if b := best[name]; b.Decision.Gain.Mid > 1 {
 			out = append(out, fmt.Sprintf("tuning gains %s %s over its own default in the geometric mean (cases: %d), at most %s (%s)",
-				name, spelledGain(stat.GeoMean(counts[name].logs, counts[name].halves)), counts[name].Searches, spelledGain(b.Decision.Gain), Title(b.Problem, b.Routing)))
+				name, spelledGain(stat.GeoMean(counts[name].gains)), counts[name].Searches, spelledGain(b.Decision.Gain), Title(b.Problem, b.Routing)))
 		}
 	}
 	return out

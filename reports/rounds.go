@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/stat"
 )
@@ -18,6 +19,8 @@ type roundID struct {
 type Timed struct {
 	roundID
 	Seconds float64
+
+	session, block int
 }
 
 // levels makes entries comparable that were measured at different times. It removes what all
@@ -78,45 +81,88 @@ func (e *Entry) pickDecidingRounds() {
 	e.Median = stat.MedianInterval(e.Times)
 }
 
-// Ratio returns the time of e over the time of other in the rounds that have both, with its
-// interval; NaN without such rounds.
-func (e *Entry) Ratio(other *Entry) record.Interval {
-	mine, theirs := common(e, other)
-	if len(mine) == 0 {
-		return noInterval
+// Ratio estimates the time of e over the time of other in the rounds that have both, NaN without
+// such rounds.
+func (e *Entry) Ratio(other *Entry) stat.Estimate {
+	if e == other {
+		return stat.Exactly(len(e.rounds))
 	}
-	return stat.MedianRatio(mine, theirs)
+	return stat.Ratio(common(e, other)...)
 }
 
-// common returns the logarithms of both entries' times in the rounds that they share: among
-// deciding rounds, else among all.
-func common(a, b *Entry) (la, lb []float64) {
-	if la, lb = matched(a.rounds, b.rounds); len(la) > 0 {
-		return la, lb
+// independentRatio estimates the time of e over the time of other, of another run. between is the
+// deviation between sessions where an entry has one session.
+func (e *Entry) independentRatio(other *Entry, between float64) stat.Estimate {
+	return stat.IndependentRatio(e.bySession(), other.bySession(), between)
+}
+
+// gpuSessions is the relative standard deviation of one config's times between sessions on GPUs,
+// by the runs of 2 H100 with many sessions (epbench replay --sessions).
+const gpuSessions = 0.02
+
+// sessionSpread returns what times of a machine differ by from session to session, where a run
+// does not show it.
+func sessionSpread(m ep.Machine) float64 {
+	if m.GPUs == 0 {
+		return 0
+	}
+	return gpuSessions
+}
+
+// bySession returns the logarithms of the entry's deciding times by session, in time order.
+func (e *Entry) bySession() (out [][]float64) {
+	session := 0
+	for i, r := range e.rounds {
+		if r.Seconds <= 0 {
+			continue
+		}
+		if i == 0 || out == nil || r.session != session {
+			out, session = append(out, nil), r.session
+		}
+		out[len(out)-1] = append(out[len(out)-1], math.Log(r.Seconds))
+	}
+	return out
+}
+
+// common returns the logarithms of both entries' times in the rounds they share, by block: their
+// deciding rounds, or all rounds if only one was confirmed.
+func common(a, b *Entry) []stat.Part {
+	if parts := matched(a.rounds, b.rounds); len(parts) > 0 {
+		return parts
 	}
 	return matched(a.AllRounds(), b.AllRounds())
 }
 
-func matched(a, b []Timed) (la, lb []float64) {
+func matched(a, b []Timed) (out []stat.Part) {
 	index := make(map[roundID]float64, len(b))
 	for _, r := range b {
 		index[r.roundID] = r.Seconds
 	}
+	var last Timed
 	for _, r := range a {
-		if t := index[r.roundID]; t > 0 && r.Seconds > 0 {
-			la, lb = append(la, math.Log(r.Seconds)), append(lb, math.Log(t))
+		t := index[r.roundID]
+		if t <= 0 || r.Seconds <= 0 {
+			continue
 		}
+		if out == nil || r.session != last.session || r.stage == record.StageSession && r.block != last.block {
+			out = append(out, stat.Part{Session: r.session})
+		}
+		last = r
+		p := &out[len(out)-1]
+		p.A, p.B = append(p.A, math.Log(r.Seconds)), append(p.B, math.Log(t))
 	}
-	return la, lb
+	return out
 }
 
 // Ratios returns the times of e over the times of other, in the rounds that they share.
 func (e *Entry) Ratios(other *Entry) []float64 {
-	mine, theirs := common(e, other)
-	for i := range mine {
-		mine[i] = math.Exp(mine[i] - theirs[i])
+	var out []float64
+	for _, p := range common(e, other) {
+		for i := range p.A {
+			out = append(out, math.Exp(p.A[i]-p.B[i]))
+		}
 	}
-	return mine
+	return out
 }
 
 // AllRounds lists every round of the entry, of all stages.
@@ -124,7 +170,7 @@ func (e *Entry) AllRounds() []Timed {
 	var out []Timed
 	for _, b := range e.Blocks {
 		for i, t := range b.Rounds() {
-			out = append(out, Timed{roundID{b.Stage, b.Round0 + i}, t})
+			out = append(out, Timed{roundID{b.Stage, b.Round0 + i}, t, b.SessionID(), b.Block})
 		}
 	}
 	return out

@@ -122,7 +122,7 @@ func gainIn(r *record.Recording, cfg ep.Config) (gain record.Interval, rounds in
 	if len(a) < fewestRounds {
 		return none, len(a), fmt.Sprintf("%d rounds with the default there, an interval needs %d", len(a), fewestRounds)
 	}
-	return stat.MedianRatio(a, b), len(a), ""
+	return stat.PairedRatio(a, b), len(a), ""
 }
 
 // logsOf returns the logarithms of a point's times by round.

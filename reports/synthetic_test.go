@@ -177,12 +177,12 @@ func (g *maker) screen(c *synthetic) ep.Config {
 // sweep say what won.
 func (g *maker) decide(c *synthetic, challenger ep.Config) {
 	defaultConfig := g.block(c, c.defaultConfig, block{record.Default, record.StageConfirm, 20, g.Confirm})
-	rounds, gain := defaultConfig, record.One
+	rounds, gain := defaultConfig, stat.Exactly(g.Confirm)
 	if challenger.Key() != c.defaultConfig.Key() {
 		rounds = g.block(c, challenger, block{record.Candidate, record.StageConfirm, 20, g.Confirm})
-		gain = stat.MedianRatio(logs(defaultConfig), logs(rounds))
+		gain = stat.Ratio(stat.Part{A: logs(defaultConfig), B: logs(rounds)})
 	}
-	c.search.Decision = stat.Decide(stat.Comparison{Config: challenger, Default: c.defaultConfig, Gain: gain, Rounds: g.Confirm,
+	c.search.Decision = stat.Decide(stat.Comparison{Config: challenger, Default: c.defaultConfig, Gain: gain,
 		Band: record.Band{Policy: g.run.Band, AA: g.Noise / 4}})
 	c.search.Times, c.search.DefaultTime = timesOf(rounds), timesOf(defaultConfig)
 	if c.search.Decision.KeepsDefault() {
@@ -213,7 +213,7 @@ func (g *maker) cross(p ep.Problem) {
 		for _, cfg := range configs {
 			if _, seen := c.effects[cfg.Key()]; !seen {
 				rounds := g.block(c, cfg, block{record.Candidate, record.StageCross, 50, g.Confirm})
-				c.effects[cfg.Key()] = math.Log(stat.MedianRatio(logs(rounds), logs(defaultConfig)).Mid)
+				c.effects[cfg.Key()] = math.Log(stat.PairedRatio(logs(rounds), logs(defaultConfig)).Mid)
 			}
 		}
 		under = append(under, c.effects)

@@ -11,10 +11,10 @@ import (
 // judge gives the verdicts of all cases that open left without one, over all cases together.
 func (c *Comparison) judge() {
 	var open []*Compared
-	var tests []stat.SessionComparison
+	var tests []stat.BandedRatio
 	for i := range c.Cases {
 		if x := &c.Cases[i]; x.Verdict == "" {
-			open, tests = append(open, x), append(tests, stat.SessionComparison{Ratio: x.Ratio, Band: x.Band})
+			open, tests = append(open, x), append(tests, stat.BandedRatio{Ratio: x.Ratio, Band: x.Band})
 		}
 	}
 	for i, v := range stat.JudgeAll(tests) {
@@ -33,6 +33,8 @@ func (x *Compared) explain(v record.Verdict) {
 	x.Verdict = v
 	differ := v == record.Faster || v == record.Slower
 	switch {
+	case v == record.Same && stat.Judge(x.Ratio.Interval, x.Made.Policy) != record.Same:
+		x.Verdict, x.Reason = record.Undecided, "noisy: the band is "+x.Made.String()
 	case differ && x.Cycles > 1/(1+x.Band) && x.Cycles < 1+x.Band:
 		x.Verdict = record.Undecided
 		x.Reason = fmt.Sprintf("the clocks differ, %.0f against %.0f MHz: in cycles the ratio is %.3f", x.A.MHz(), x.B.MHz(), x.Cycles)
@@ -47,8 +49,11 @@ const maxAdvice = 5000
 // advice estimates the number of rounds that make the interval half as wide as the band: its
 // width falls with the square root of that number.
 func (x *Compared) advice() string {
+	if x.unknownSessions {
+		return "one session a side does not know what differs between sessions: measure with --sessions 3"
+	}
 	n := float64(min(len(x.A.Times), len(x.B.Times)))
-	times := 2 * 1.96 * x.Ratio.StdErr / math.Log1p(x.Band)
+	times := 2 * 1.96 * x.Ratio.StdErr() / math.Log1p(x.Band)
 	need := int(math.Ceil(n*max(1.1, times*times)/10) * 10)
 	if need > maxAdvice {
 		return "this machine is too noisy to tell"
@@ -57,20 +62,17 @@ func (x *Compared) advice() string {
 }
 
 func (c *Comparison) summarise() {
-	var logs, halves []float64
+	var ratios []record.Interval
 	for i, x := range c.Cases {
 		if math.IsNaN(x.Ratio.Mid) || x.Ratio.Mid == 0 {
 			continue
 		}
-		logs = append(logs, math.Log(x.Ratio.Mid))
-		if !math.IsNaN(x.Ratio.StdErr) {
-			halves = append(halves, 1.96*x.Ratio.StdErr)
-		}
+		ratios = append(ratios, x.Ratio.Interval)
 		if c.Worst < 0 || x.Ratio.Mid > c.Cases[c.Worst].Ratio.Mid {
 			c.Worst = i
 		}
 	}
-	c.Geomean = stat.GeoMean(logs, halves)
+	c.Geomean = stat.GeoMean(ratios)
 }
 
 // Gate says which cases of a comparison became slower by a threshold or more.
@@ -102,8 +104,10 @@ func (c *Comparison) Gate(fail float64) Gate {
 
 // resolves reports whether a slow-down of fail would have been noticed.
 func (x *Compared) resolves(fail float64) bool {
-	return x.A != nil && x.B != nil && min(len(x.A.Times), len(x.B.Times)) >= MinRounds &&
-		x.Ratio.Mid < 1+fail && 1.96*x.Ratio.StdErr < math.Log1p(fail)
+	if x.A == nil || x.B == nil || min(len(x.A.Times), len(x.B.Times)) < MinRounds {
+		return false
+	}
+	return x.Ratio.High <= 1 || x.Ratio.Mid < 1+fail && math.Log(x.Ratio.High/x.Ratio.Low)/2 < math.Log1p(fail)
 }
 
 // CompareLive judges a live comparison: in each case the candidate (B) against the entry in
@@ -111,7 +115,7 @@ func (x *Compared) resolves(fail float64) bool {
 // between A and its twin.
 func CompareLive(run *record.Run, results []record.Result, band float64) *Comparison {
 	l := &Loaded{Path: "live", Run: run, Cases: Cases(run, results)}
-	c := &Comparison{A: l, B: l, Worst: -1}
+	c := &Comparison{A: l, B: l, Worst: -1, live: true}
 	for _, cs := range l.Cases {
 		x := Compared{Case: cs, Band: band}
 		x.live(cs)
@@ -136,20 +140,14 @@ func (x *Compared) live(c *Case) {
 	if !x.open() {
 		return
 	}
-	mine, theirs := common(x.B, x.A)
-	x.Ratio = stat.Ratio{Interval: x.B.Ratio(x.A), StdErr: pairedErr(mine, theirs)}
+	x.Ratio = x.B.Ratio(x.A)
+	made := record.Band{Policy: x.Band}
 	if twin != nil && twin.OK() {
-		i := twin.Ratio(x.A)
-		x.Band = max(x.Band, math.Abs(math.Log(i.Mid)), i.Half())
+		made.AA = stat.AASpread(twin.Ratio(x.A).Interval)
 	}
-	x.enough(len(mine))
-}
-
-// pairedErr returns the standard error of the median log ratio.
-func pairedErr(a, b []float64) float64 {
-	d := make([]float64, len(a))
-	for i := range a {
-		d[i] = a[i] - b[i]
+	x.Band, x.Made = made.Width(), made
+	if why := stat.Noisy(x.Ratio, made); why != "" {
+		x.Verdict, x.Reason = record.Undecided, "noisy: "+why
 	}
-	return stat.StdErr(d)
+	x.enough(x.Ratio.Rounds)
 }

@@ -58,7 +58,7 @@ code is the verdict, as in compare.`,
 		s.StringVar(&f.precision, "precision", "full", "`PRECISION` precision of rows with which --table may answer: full or reduced")
 		s.BoolVar(&f.explain, "explain", false, "with --beside: measure why the product slows down, with loads that take SMs, and with loads that take memory traffic too")
 		s.IntVar(&f.rounds, "rounds", 50, "`N` rounds of each config")
-		bindSessions(s, &f.sessions, "`N` number of sessions of --rounds each; times and gains are over all of them; default: one session")
+		bindSessions(s, &f.sessions, "`N` number of sessions of --rounds each; times and gains are over all of them; default: 3 on GPUs, 1 on cpu")
 		s.BoolVar(&f.abTest.on, "ab", false, "compare two configs in the same rounds: bench --ab A B")
 		percentVar(s, &f.abTest.failOn, "fail-on", maxShare, "`PERCENT` with --ab: exit 3 where B is slower by this much, such as 3%")
 	})
@@ -80,7 +80,7 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	if err := checkSessions(f.sessions); err != nil {
 		return err
 	}
-	if f.abTest.on && f.sessions > 0 {
+	if f.abTest.on && f.sessions > 1 {
 		return usagef("--sessions: --ab compares in one session; leave it out")
 	}
 	b, err := anyBackend(cmd, f.backend)
@@ -119,6 +119,7 @@ func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
 	if err != nil {
 		return nil, badInput(fmt.Errorf("--%w", err))
 	}
+	o.Sessions = f.sessions
 	for i, p := range o.Problems {
 		if sweep.ReducesPrecision(b.Kernels(), p) {
 			o.Problems[i].Precision = accepted
@@ -205,7 +206,7 @@ func (f *benchFlags) recorded(cmd *cobra.Command, b kernels.Backend, opts *sweep
 		}
 		defer log.dir.Close()
 	}
-	err := measure(sweep.Job{Rounds: f.rounds, Sessions: f.sessions, Log: log, Run: run})
+	err := measure(sweep.Job{Rounds: f.rounds, Sessions: opts.Policy(b.Machine()).Sessions, Log: log, Run: run})
 	if log.dir != nil && (err == nil || len(run.Searches) > 0) {
 		err = errors.Join(err, log.dir.WriteRun(run))
 	}

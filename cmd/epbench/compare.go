@@ -71,7 +71,7 @@ func (f *compareFlags) bindOptions(cmd *cobra.Command) {
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.StringVar(&f.what, "of", string(reports.OfWinner), "`WHICH` configs to compare: winner (of each run), default, configs (all that both runs timed)")
 		percentVar(s, &f.band, "band", maxBand, "`PERCENT` least difference that counts, such as 1%; default: the wider band of the two runs. The A/A spread raises it")
-		s.StringVar(&f.allow, "allow", "", "`FIELDS` compare although these differ: machine, kernels, mode, clock")
+		s.StringVar(&f.allow, "allow", "", "`FIELDS` compare although these differ: machine, kernels, mode, clock; sessions: count runs of one session as if no other differed")
 		percentVar(s, &f.failOn, "fail-on", maxShare, "`PERCENT` exit 3 where a case is slower by this much, such as 3%")
 	})
 }
@@ -84,8 +84,8 @@ func (f *compareFlags) options() (reports.CompareOptions, error) {
 		return o, usagef("--of: unknown %q, use one of winner, default, configs; compare also takes swapped", f.what)
 	}
 	for _, name := range splitList(f.allow) {
-		if !strings.Contains(" machine kernels mode clock ", " "+name+" ") {
-			return o, usagef("--allow: unknown %q, use one of machine, kernels, mode, clock", name)
+		if !strings.Contains(" machine kernels mode clock sessions ", " "+name+" ") {
+			return o, usagef("--allow: unknown %q, use one of machine, kernels, mode, clock, sessions", name)
 		}
 		o.Allow[name] = true
 	}

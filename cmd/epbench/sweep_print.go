@@ -160,8 +160,8 @@ func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan, here map[ep.Op
 		t.Note("measured, samples: of all token counts; points, legal: of the last")
 	}
 	t.Note(rejections(spaces)...)
-	if n := p.Options.Sessions; n > 0 {
-		t.Note(fmt.Sprintf("sessions: %d of each search follow, whose time is not in the plan", n))
+	if n := p.Policy.Sessions; n > 0 {
+		t.Note(fmt.Sprintf("sessions: %d of each search follow", n))
 	}
 	t.Note("pairs are made of the winners of their halves", "space "+p.Fingerprint+"; policy: "+p.Policy.String())
 	return f.tables.print(cmd, t)

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/go-json-experiment/json"
@@ -64,6 +65,22 @@ type Band struct {
 
 // Width returns the larger of the policy's band and the A/A spread.
 func (b Band) Width() float64 { return max(b.Policy, b.AA) }
+
+// String returns the width and what made it.
+func (b Band) String() string {
+	if b.Noisy() {
+		return fmt.Sprintf("%.1f %% (A/A spread; the policy's band is %.1f %%)", 100*b.AA, 100*b.Policy)
+	}
+	return fmt.Sprintf("%.1f %% (policy; the A/A spread is %.1f %%)", 100*b.Policy, 100*b.AA)
+}
+
+// Short returns the width and what made it, in few words.
+func (b Band) Short() string {
+	if b.Noisy() {
+		return fmt.Sprintf("%.1f%% A/A", 100*b.AA)
+	}
+	return fmt.Sprintf("%.1f%% policy", 100*b.Policy)
+}
 
 // Noisy reports whether the A/A spread exceeds the policy's band. Then only differences many
 // times larger than the spread decide anything.

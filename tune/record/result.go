@@ -34,7 +34,8 @@ type Result struct {
 	Cost     ep.Cost          `json:"cost"` // what Config takes from the machine, as its kernel declares
 	Role     Role             `json:"role"`
 	Stage    Stage            `json:"stage"`
-	Block    int              `json:"block"` // block number within the stage
+	Block    int              `json:"block"`             // block number within the stage
+	Session  int              `json:"session,omitempty"` // number of the search's session, from 1; 0 in logs of older programs
 	Status   ep.Status        `json:"status"`
 	Reason   string           `json:"reason,omitempty"`
 	Clock    string           `json:"clock,omitempty"`
@@ -61,6 +62,15 @@ const (
 	Twin      Role = "twin"      // the default under a second label, for A/A
 	Peer      Role = "peer"      // imported: a config of another library
 )
+
+// SessionID returns a number that blocks of one session share, within their search. Older programs
+// did not record it: there every block of stage session is a session, and other blocks share one.
+func (r *Result) SessionID() int {
+	if r.Session == 0 && r.Stage == StageSession {
+		return -1 - r.Block
+	}
+	return r.Session
+}
 
 // Rounds returns the slowest rank's seconds of each round.
 func (r *Result) Rounds() []float64 {

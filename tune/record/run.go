@@ -101,6 +101,15 @@ type AA struct {
 	Spread  float64 `json:"spread"` // half the width of Ratio's 95 % interval, or its distance from 1 if that is larger
 	Rounds  int     `json:"rounds"`
 	Default float64 `json:"default"` // the default's median, seconds
+
+	// Sessions is the same over further sessions, nil without them.
+	Sessions *SessionsAA `json:"sessions,omitempty"`
+}
+
+// SessionsAA compares the default with itself over sessions, each with memory of its own.
+type SessionsAA struct {
+	Ratio   Interval `json:"ratio"`   // twin / default
+	Default float64  `json:"default"` // relative standard deviation of the default's medians
 }
 
 // SpaceInfo says how rules cut a kernel's space down to its legal points.

@@ -13,7 +13,6 @@ func finalist(point int, effect float64) Finalist {
 	f := Finalist{Point: point, Effect: effect}
 	for i := range 50 {
 		f.adjusted = append(f.adjusted, effect+1e-5*float64(i%5))
-		f.rounds = append(f.rounds, i)
 	}
 	return f
 }

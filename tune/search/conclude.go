@@ -12,92 +12,126 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// DecisionRules is how a search with finalists comes to its decision. Sweeps and
-// replays end the same way.
+// DecisionRules says how a search with finalists comes to its decision, in sweeps and in replays.
 type DecisionRules struct {
 	Preference Preference
 	Protocol   Protocol
 	AA         record.AA // of this search
 
 	// HostBound says why launch parameters cannot matter, given the default's
-	// median in seconds; "" where they can. Nil never says so.
+	// median in seconds; "" if they can. Nil never says so.
 	HostBound func(seconds float64) string
 }
 
-// Conclusion is how a search ended.
+// A Conclusion is the result of a search.
 type Conclusion struct {
 	Decision record.Decision
 	Winner   Finalist // of Decision.Config, in the confirming rounds
 	Default  Finalist
-	Ties     int // finalists within the band of the fastest
+	Ties     int           // finalists within the band of the fastest
+	Others   []int         // the runner-up and some neighbours from the finals, fastest first
+	Earlier  stat.Estimate // gain of the challenger in the finals
 }
 
-// band is the least difference that counts in this search.
-func (e DecisionRules) band() record.Band {
-	return record.Band{Policy: e.Protocol.Band, AA: e.AA.Spread}
+// band returns the least difference that counts in this search.
+func (r DecisionRules) band() record.Band {
+	return record.Band{Policy: r.Protocol.Band, AA: r.AA.Spread}
 }
 
-// ErrNoFinalist says that no finalist, the default included, lived through the
-// confirmation.
+// ErrNoFinalist says that every finalist, the default included, failed in the confirmation.
 var ErrNoFinalist = errors.New("no finalist is left")
 
-// Conclude picks a challenger from the finalists, measures it against the
-// default once more, and decides. A challenger that fails in these rounds is
-// dropped and the next one is picked.
-func (s *State) Conclude(ctx context.Context, finals []Finalist, e DecisionRules) (Conclusion, error) {
+// Neighbours is how many finalists run in half of the rounds of a confirmation besides the
+// challenger, the runner-up and the default.
+const Neighbours = 4
+
+// Conclude picks a challenger from the finalists, measures it and the runner-up against the
+// default once more, and decides. If the challenger fails in these rounds, Conclude
+// drops it and picks the next one.
+func (s *State) Conclude(ctx context.Context, finals []Finalist, r DecisionRules) (Conclusion, error) {
 	finals = slices.Clone(finals)
 	for len(finals) > 0 {
-		at, ties := e.Preference.Choose(finals, e.band().Width())
-		win, dflt, err := s.MeasureAgainstDefault(ctx, record.StageConfirm, finals[at].Point, e.Protocol.confirmRule(e.AA))
+		at, ties := r.Preference.Choose(finals, r.band().Width())
+		challenger := finals[at]
+		points, neighbours := s.company(finals, challenger.Point)
+		all, err := s.confirm(ctx, record.StageConfirm, points, neighbours, r.Protocol.confirmRule(r.AA))
 		if errors.Is(err, ErrDefault) {
 			break
 		}
 		if err != nil {
 			return Conclusion{}, err
 		}
+		win, dflt := pick(all, challenger.Point), pick(all, s.Default)
 		if win.Rounds > 0 {
-			return s.decide(win, dflt, len(ties), e), nil
+			win = r.better(win, pick(all, points[len(points)-1]), dflt)
+			out := s.decide(win, dflt, pick(finals, win.Point).Gain(pick(finals, s.Default)), r)
+			out.Ties, out.Others = len(ties), slices.Concat(points[1:], neighbours)
+			return out, nil
 		}
 		finals = slices.Delete(finals, at, at+1)
 	}
 	return Conclusion{}, ErrNoFinalist
 }
 
-func (s *State) decide(win, dflt Finalist, ties int, e DecisionRules) Conclusion {
-	m := stat.Comparison{
-		Config: s.Space.Config(win.Point), Default: s.Space.Config(dflt.Point),
-		Gain: win.Gain(dflt), Rounds: win.Rounds, Band: e.band(),
+// company returns the points of a confirmation, the challenger first and the runner-up last, and
+// the finalists that run besides them in half of the rounds. A default that nothing challenges is
+// measured alone.
+func (s *State) company(finals []Finalist, challenger int) (points, neighbours []int) {
+	points = []int{challenger}
+	if challenger == s.Default {
+		return points, nil
 	}
-	if e.HostBound != nil {
-		m.HostBound = e.HostBound(dflt.Median)
+	for _, f := range finals {
+		switch {
+		case f.Point == challenger || f.Point == s.Default:
+		case len(points) == 1:
+			points = append(points, f.Point)
+		case len(neighbours) < Neighbours:
+			neighbours = append(neighbours, f.Point)
+		}
 	}
-	out := Conclusion{Decision: stat.Decide(m), Winner: win, Default: dflt, Ties: ties}
-	correlated := stat.CorrelationWarning(win.commonRounds(dflt))
+	return points, neighbours
+}
+
+// better returns the runner-up if the confirmation shows that it is faster than the challenger,
+// else the challenger.
+func (r DecisionRules) better(challenger, runnerUp, dflt Finalist) Finalist {
+	if runnerUp.Rounds > 0 && dflt.Rounds > 0 && stat.Judge(runnerUp.Gain(challenger).Interval, r.band().Width()) == record.Faster {
+		return runnerUp
+	}
+	return challenger
+}
+
+// decide decides about a challenger. earlier is its gain in the finals.
+func (s *State) decide(win, dflt Finalist, earlier stat.Estimate, r DecisionRules) Conclusion {
+	gain, warnings := win.Claim(dflt, earlier)
+	m := stat.Comparison{Config: s.Space.Config(win.Point), Default: s.Space.Config(dflt.Point), Gain: gain, Band: r.band()}
+	if r.HostBound != nil {
+		m.HostBound = r.HostBound(dflt.Median)
+	}
+	out := Conclusion{Decision: stat.Decide(m), Winner: win, Default: dflt, Earlier: earlier}
 	if out.Decision.KeepsDefault() {
 		out.Winner = dflt
 	}
-	if correlated != "" {
-		out.Winner.Warnings = append(out.Winner.Warnings, correlated)
-	}
+	out.Winner.Warnings = append(out.Winner.Warnings, warnings...)
 	return out
 }
 
-// Preference orders points that tie on time.
+// Preference orders points whose times tie.
 type Preference struct {
-	Incumbent int               // row of the table in use, -1 where it has none
-	Default   int               // the library default
-	Neighbour int               // winner of a neighbouring search, -1 where there is none
+	Incumbent int // config of the table in use, -1 if it has none
+	Default   int
+	Neighbour int               // winner of a neighbouring search, -1 if there is none
 	Cost      func(int) ep.Cost // of a point
 }
 
 // Choose picks from finalists, which are sorted fastest first. Finalists within
 // the band of the fastest tie with it. Of these it takes the incumbent, else
 // the default, else the neighbour, else the cheapest. The cheapest must be
-// within the band by more than two standard errors of its difference: what drops out
-// of the finals is beyond it by two. Equal costs go to the lower index. To take the
-// fastest was not an option: the fastest of a tie is the luckiest, and would be another
-// one tomorrow.
-// winner and ties are indices of fs; winner is -1 where fs is empty.
+// within the band by more than two standard errors of its difference, the same bound that drops
+// finalists. Equal costs go to the lower index. Choose does not take the fastest of a tie: it is
+// the luckiest one, and another search would find another.
+// winner and ties are indices of fs; winner is -1 if fs is empty.
 func (p Preference) Choose(fs []Finalist, band float64) (winner int, ties []int) {
 	if len(fs) == 0 {
 		return -1, nil
@@ -119,12 +153,12 @@ func (p Preference) Choose(fs []Finalist, band float64) (winner int, ties []int)
 	}), ties
 }
 
-// stdErrOfDifference is the standard error of the difference between two effects.
+// stdErrOfDifference returns the standard error of the difference between two effects.
 func (f Finalist) stdErrOfDifference(g Finalist) float64 {
 	return math.Hypot(stat.StdErr(f.adjusted), stat.StdErr(g.adjusted))
 }
 
-// priority orders points by what they are.
+// priority ranks a point by its role.
 func (p Preference) priority(point int) int {
 	switch point {
 	case p.Incumbent:

@@ -11,29 +11,35 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// finalStep is how many rounds are measured between two looks at the finalists.
+// finalStep is how many rounds of the finals are measured before finalists are dropped.
 const finalStep = 10
 
-// Finalist is a point with what fresh samples say about it. Times are seconds
-// of one call.
+// A Finalist is a point with its fresh samples. Times are seconds of one call.
 type Finalist struct {
 	Point int
 	record.Times
 	Rounds   int
-	Effect   float64 // logarithm of its time over the default's, cleared of its rounds
+	Effect   float64 // logarithm of its time over the default's, without round effects
 	Warnings []string
 
-	seconds  []float64 // of one call, by round
-	adjusted []float64 // logarithms of times less their rounds' effect, in time order
-	rounds   []int     // of clear
+	parts    []roundSet
+	adjusted []float64 // logarithms of times without round effects, in time order
 }
 
-// Finals measures the best points and the required ones on fresh samples
-// only, and returns those that did not fail, fastest first. Points that are
-// clearly outside the band drop out early; the default stays. Finals
-// end after finalShare times the samples of the search before them: after 25 points more is
-// lost by what was not tried than by which of the best is taken. The first rounds of the
-// required points, of which most drop out then, do not count.
+// roundSet holds rounds of one session in time order. Neighbours from the finals ran in the same rounds
+// if it is crowded.
+type roundSet struct {
+	session int
+	crowded bool
+	rounds  []int
+	logs    []float64 // of seconds
+}
+
+// Finals measures the best points and the required ones on fresh samples, and returns those that
+// did not fail, fastest first. Points that are clearly slower than the best drop out early; the
+// default stays. The finals end after finalSampleShare times the samples of the search before
+// them: after 25 points, more is lost by what was not tried than by the choice among the best.
+// The first rounds of required points do not count, because most of these points drop out then.
 func (s *State) Finals(ctx context.Context, p Protocol, stage record.Stage) ([]Finalist, error) {
 	most := int(finalSampleShare*float64(s.spent)) + p.MinRounds*len(s.Required)
 	return s.runFinals(ctx, p, stage, s.finalPoints(p), most)
@@ -43,7 +49,7 @@ func (s *State) Finals(ctx context.Context, p Protocol, stage record.Stage) ([]F
 // Twice as many chose no better on recorded spaces, as many chose worse at 50 points.
 const finalSampleShare = 1.5
 
-// FinalsOf is Confirm for given points, without a bound on samples.
+// FinalsOf measures given points like Finals, without a bound on samples.
 func (s *State) FinalsOf(ctx context.Context, p Protocol, stage record.Stage, live []int) ([]Finalist, error) {
 	return s.runFinals(ctx, p, stage, live, math.MaxInt)
 }
@@ -71,17 +77,17 @@ func (s *State) runFinals(ctx context.Context, p Protocol, stage record.Stage, l
 	return f.summarise(), nil
 }
 
-// fewestFinalists are confirmed of any search, and one in finalEvery of the points tried:
-// 24 of 25 would be no final, and 4 of 400 would miss the best too often.
+// Finals take one in finalEvery of the points tried, and fewestFinalists at least: 24 finalists
+// of 25 points would leave no time for the search, and 4 of 400 would miss the best too often.
 const (
 	fewestFinalists = 5
 	finalEvery      = 8
 )
 
-// finalistQuota is how many of the points tried are worth a final.
+// finalistQuota returns how many of the points tried are finalists.
 func finalistQuota(tried int) int { return max(fewestFinalists, tried/finalEvery) }
 
-// finalPoints are the points to confirm, fewer when time is short.
+// finalPoints returns the points of the finals, fewer if time is short.
 func (s *State) finalPoints(p Protocol) []int {
 	n := min(p.Finalists, finalistQuota(len(s.points)))
 	if s.Timed() && s.spent > 0 {
@@ -91,80 +97,110 @@ func (s *State) finalPoints(p Protocol) []int {
 	return s.Keep(s.Measured(), n)
 }
 
-// StopRule is when a duel ends: after Least rounds where the gain is clear by then, see
-// stat.Clear, else after Most.
+// A StopRule ends a comparison after MinRounds if the gain is clear by then, see stat.Clear, else
+// after MaxRounds.
 type StopRule struct {
 	MinRounds, MaxRounds int
 	Band                 float64
 }
 
-// MeasureAgainstDefault measures the chosen point against the default once more. A point that
-// was chosen for its times looks faster than it is. Rounds that had no part in
-// the choice do not flatter, so times and gains are reported from these.
-// winner.Rounds is 0 where the point failed.
-func (s *State) MeasureAgainstDefault(ctx context.Context, stage record.Stage, chosen int, looks StopRule) (winner, dflt Finalist, err error) {
-	f := NewState(s.Space, s.eval, Budget{}, s.Default, []int{chosen}, s.Rand)
-	defer func() { s.spent += f.spent }()
-	first := min(looks.MinRounds, looks.MaxRounds)
-	if chosen == s.Default { // nothing to decide: its time is reported
-		first = looks.MaxRounds
+// MeasureAgainstDefault measures a point and the default in fresh rounds. chosen.Rounds is 0 if
+// the point failed.
+func (s *State) MeasureAgainstDefault(ctx context.Context, stage record.Stage, point int, rule StopRule) (chosen, dflt Finalist, err error) {
+	all, err := s.confirm(ctx, stage, []int{point}, nil, rule)
+	if err != nil {
+		return chosen, dflt, err
 	}
-	for done, n := 0, first; n > 0; done, n = done+n, looks.MaxRounds-done-n {
-		if err := f.Measure(ctx, stage, []int{chosen}, n); err != nil {
-			return winner, dflt, err
+	return pick(all, point), pick(all, s.Default), nil
+}
+
+// pick returns the finalist at a point, zero if there is none.
+func pick(all []Finalist, point int) (out Finalist) {
+	if i := slices.IndexFunc(all, func(f Finalist) bool { return f.Point == point }); i >= 0 {
+		out = all[i]
+	}
+	return out
+}
+
+// confirm measures points against the default in fresh rounds. A point that was chosen for its
+// times looks faster than it is; rounds that had no part in the choice do not flatter. The
+// neighbours run in half of the rounds: what else runs in a round moves times by about 1 %.
+func (s *State) confirm(ctx context.Context, stage record.Stage, points, neighbours []int, rule StopRule) ([]Finalist, error) {
+	f := NewState(s.Space, s.eval, Budget{}, s.Default, points, s.Rand)
+	defer func() { s.spent += f.spent }()
+	n := min(rule.MinRounds, rule.MaxRounds)
+	if points[0] == s.Default { // nothing to decide: its time is reported
+		n = rule.MaxRounds
+	}
+	var out []Finalist
+	for done := 0; n > 0; done, n = done+n, rule.MaxRounds-done-n {
+		if err := f.measureCrowded(ctx, stage, points, neighbours, n); err != nil {
+			return nil, err
 		}
-		winner, dflt = f.againstDefault(chosen)
-		if winner.Rounds == 0 || dflt.Rounds == 0 || stat.Clear(winner.Gain(dflt), looks.Band) {
+		out = f.summarise()
+		win, dflt := pick(out, points[0]), pick(out, s.Default)
+		if win.Rounds == 0 || dflt.Rounds == 0 || stat.Clear(win.Gain(dflt).Interval, rule.Band) {
 			break
 		}
 	}
-	if winner.Rounds == 0 {
-		s.failed[chosen] = true
+	for _, i := range points {
+		s.failed[i] = s.failed[i] || f.failed[i]
 	}
-	return winner, dflt, nil
+	return out, nil
 }
 
-// againstDefault is a point and the default, as far as they were measured.
-func (s *State) againstDefault(chosen int) (winner, dflt Finalist) {
-	for _, x := range s.summarise() {
-		if x.Point == chosen {
-			winner = x
-		}
-		if x.Point == s.Default {
-			dflt = x
-		}
+// MeasureFresh measures points in rounds that no earlier comparison has a part in, with the
+// neighbours in half of them. It returns the points that did not fail, fastest first.
+func (s *State) MeasureFresh(ctx context.Context, stage record.Stage, points, neighbours []int, rounds int) ([]Finalist, error) {
+	f := NewState(s.Space, s.eval, Budget{}, s.Default, points, s.Rand)
+	err := f.measureCrowded(ctx, stage, points, neighbours, rounds)
+	return f.summarise(), err
+}
+
+// measureCrowded measures points, with the neighbours in the second half of the rounds.
+func (s *State) measureCrowded(ctx context.Context, stage record.Stage, points, neighbours []int, rounds int) error {
+	crowded := 0
+	if len(neighbours) > 0 {
+		crowded = rounds / 2
 	}
-	return winner, dflt
+	if err := s.Measure(ctx, stage, points, rounds-crowded); err != nil || crowded == 0 {
+		return err
+	}
+	before := len(s.obs)
+	err := s.Measure(ctx, stage, slices.Concat(points, neighbours), crowded)
+	for _, o := range s.obs[before:] {
+		s.crowded[o.Round] = true
+	}
+	return err
 }
 
 func (s *State) outOfTime() bool { return s.Timed() && s.eval.Spent() > s.budget.Time }
 
-// dropSlower drops what is clearly slower than the best, the default aside, and
-// reports whether any comparison with the best is still open. Two standard
-// errors decide.
+// dropSlower returns the live points without those clearly slower than the best, by two standard
+// errors; the default stays. open reports whether the comparison of any of them with the best is
+// undecided.
 func (s *State) dropSlower(live []int, band float64) (rest []int, open bool) {
-	fs := s.adjusted()
+	fs := s.adjustedPoints()
 	for i, f := range fs {
-		doubt, diff := 2*fs[0].stdErrOfDifference(f), f.Effect-fs[0].Effect
-		slower := diff-doubt > math.Log1p(band)
+		margin, diff := 2*fs[0].stdErrOfDifference(f), f.Effect-fs[0].Effect
+		slower := diff-margin > math.Log1p(band)
 		if !slices.Contains(live, f.Point) || slower && f.Point != s.Default {
 			continue
 		}
 		rest = append(rest, f.Point)
-		open = open || i > 0 && !slower && diff+doubt > math.Log1p(band)
+		open = open || i > 0 && !slower && diff+margin > math.Log1p(band)
 	}
 	return rest, open
 }
 
-// adjusted is every point that did not fail, with its samples cleared of what
-// their rounds had in common, fastest first.
-func (s *State) adjusted() []Finalist {
+// adjustedPoints returns the points that did not fail, fastest first, with their samples without
+// round effects.
+func (s *State) adjustedPoints() []Finalist {
 	_, round := stat.Polish(s.obs, s.itemOf[s.Default])
 	all := make([]Finalist, len(s.points))
 	for _, o := range s.obs {
 		f := &all[o.Item]
 		f.adjusted = append(f.adjusted, o.Log-round[o.Round])
-		f.rounds = append(f.rounds, o.Round)
 	}
 	var out []Finalist
 	for k, f := range all {
@@ -185,38 +221,57 @@ func (s *State) adjusted() []Finalist {
 	return out
 }
 
-// summarise completes the finalists.
+// summarise returns the points that did not fail, fastest first.
 func (s *State) summarise() []Finalist {
-	raw := make([][]float64, len(s.points))
+	parts := make([][2]roundSet, len(s.points))
+	seconds := make([][]float64, len(s.points))
 	for _, o := range s.obs {
-		raw[o.Item] = append(raw[o.Item], math.Exp(o.Log))
+		p := &parts[o.Item][0]
+		if s.crowded[o.Round] {
+			p = &parts[o.Item][1]
+			p.crowded = true
+		}
+		p.rounds, p.logs = append(p.rounds, o.Round), append(p.logs, o.Log)
+		seconds[o.Item] = append(seconds[o.Item], math.Exp(o.Log))
 	}
-	fs := s.adjusted()
+	fs := s.adjustedPoints()
 	for i := range fs {
 		f := &fs[i]
-		xs := raw[s.itemOf[f.Point]]
-		f.seconds, f.Times = xs, record.Times{Median: stat.Median(xs), P10: stat.Quantile(xs, 0.1), P90: stat.Quantile(xs, 0.9)}
-		f.Rounds, f.Warnings = len(xs), stat.Warnings(xs)
+		item := s.itemOf[f.Point]
+		xs := seconds[item]
+		f.Times, f.Rounds, f.Warnings = timesOf(xs), len(xs), stat.Warnings(xs)
+		f.parts = slices.DeleteFunc(parts[item][:], func(p roundSet) bool { return len(p.rounds) == 0 })
 	}
 	return fs
 }
 
-// Gain is the time of dflt over that of f, over the rounds that both were in,
-// with its interval.
-func (f Finalist) Gain(dflt Finalist) record.Interval {
-	if f.Point == dflt.Point {
-		return record.One
-	}
-	return stat.MedianRatio(f.commonRounds(dflt))
+func timesOf(xs []float64) record.Times {
+	return record.Times{Median: stat.Median(xs), P10: stat.Quantile(xs, 0.1), P90: stat.Quantile(xs, 0.9)}
 }
 
-// commonRounds are the logarithms of dflt's times and of f's in the rounds that both were in,
-// in time order.
-func (f Finalist) commonRounds(dflt Finalist) (a, b []float64) {
-	for i, r := range f.rounds {
-		if k, ok := slices.BinarySearch(dflt.rounds, r); ok {
-			a, b = append(a, dflt.adjusted[k]), append(b, f.adjusted[i])
-		}
+// Gain returns the time of dflt over that of f, over the rounds that both were in.
+func (f Finalist) Gain(dflt Finalist) stat.Estimate {
+	if f.Point == dflt.Point {
+		return stat.Exactly(f.Rounds)
 	}
-	return a, b
+	return stat.Ratio(f.commonRounds(dflt, func(roundSet) bool { return true })...)
+}
+
+// commonRounds returns the rounds that both dflt and f were in, of the parts of f that use is
+// true of.
+func (f Finalist) commonRounds(dflt Finalist, use func(roundSet) bool) (out []stat.Part) {
+	for _, p := range f.parts {
+		i := slices.IndexFunc(dflt.parts, func(q roundSet) bool { return q.session == p.session && q.crowded == p.crowded })
+		if i < 0 || !use(p) {
+			continue
+		}
+		common := stat.Part{Session: p.session}
+		for k, round := range p.rounds {
+			if at, ok := slices.BinarySearch(dflt.parts[i].rounds, round); ok {
+				common.A, common.B = append(common.A, dflt.parts[i].logs[at]), append(common.B, p.logs[k])
+			}
+		}
+		out = append(out, common)
+	}
+	return out
 }

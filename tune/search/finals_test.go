@@ -212,12 +212,18 @@ func TestUndecided(t *testing.T) {
 // TestGainIsOverCommonRounds: the default's time over a config's, in the rounds
 // that both were in.
 func TestGainIsOverCommonRounds(t *testing.T) {
-	dflt := Finalist{Point: 0, adjusted: []float64{math.Log(2), math.Log(4), math.Log(8)}, rounds: []int{0, 1, 2}}
-	f := Finalist{Point: 1, adjusted: []float64{math.Log(1), math.Log(2)}, rounds: []int{1, 2}}
-	if got := f.Gain(dflt); math.Abs(got.Mid-4) > 1e-9 || math.Abs(got.Low-4) > 1e-9 {
+	of := func(point int, rounds []int, seconds ...float64) Finalist {
+		set := roundSet{rounds: rounds}
+		for _, x := range seconds {
+			set.logs = append(set.logs, math.Log(x))
+		}
+		return Finalist{Point: point, parts: []roundSet{set}}
+	}
+	dflt, f := of(0, []int{0, 1, 2}, 2, 4, 8), of(1, []int{1, 2}, 1, 2)
+	if got := f.Gain(dflt); math.Abs(got.Mid-4) > 1e-9 || got.Rounds != 2 {
 		t.Errorf("gain %v, want 4", got)
 	}
-	if got := dflt.Gain(dflt); got != record.One {
+	if got := dflt.Gain(dflt); got.Interval != record.One {
 		t.Errorf("gain over itself: %v", got)
 	}
 }

@@ -23,7 +23,7 @@ func (s *State) screenRounds() int {
 // points with two or more samples, 0 when there is none.
 func (s *State) noise() float64 {
 	var variances []float64
-	for _, f := range s.adjusted() {
+	for _, f := range s.adjustedPoints() {
 		if freedom := float64(len(f.adjusted) - 1); freedom > 0 {
 			// The median of a chi-square variable over its degrees of freedom (Wilson and
 			// Hilferty 1931).

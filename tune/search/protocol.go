@@ -9,55 +9,51 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Protocol is how every search compares: the A/A test at its beginning, the
+// A Protocol says how every search compares: the A/A test at its beginning, the
 // finals and the confirmation at its end.
 type Protocol struct {
-	Band      float64 // least relative difference in time that counts; what the A/A spread may reach
-	AARounds  int     // of the default against itself, before each look at the spread
-	MaxAA     int     // rounds after which a machine counts as noisy as it looks
-	Finalists int     // at most, required candidates aside
-	MinRounds int     // of the finals, before anything is decided
-	MaxRounds int     // of the finals, after which what is open stays open
+	Band      float64 // least relative difference in time that counts; bounds the A/A spread
+	AARounds  int     // of the A/A test before each check of the spread
+	MaxAA     int     // of the A/A test in all
+	Finalists int     // at most, required candidates not counted
+	MinRounds int     // of the finals before a finalist is dropped
+	MaxRounds int     // of the finals in all
 
-	ConfirmRounds int // of the confirmation, at least
+	ConfirmRounds int // of the confirmation, at least, and of each further session
 }
 
-// OnGPU is the protocol of machines with GPUs.
+// OnGPU returns the protocol of machines with GPUs.
 func OnGPU() Protocol {
 	return Protocol{Band: 0.01, AARounds: 20, MaxAA: 200, Finalists: 24, MinRounds: 10, MaxRounds: 50, ConfirmRounds: 25}
 }
 
-// OnHost is the protocol of machines without GPUs, external workers included.
-// A CPU that others use too cannot tell 1 % apart in a minute, and should not
-// pretend to: its band is ten times as wide, and its tables say so.
+// OnHost returns the protocol of machines without GPUs, external workers included.
+// Its band is ten times as wide: a CPU that other programs share cannot resolve 1 % in a minute.
 func OnHost() Protocol {
 	return Protocol{Band: 0.10, AARounds: 40, MaxAA: 400, Finalists: 8, MinRounds: 10, MaxRounds: 50, ConfirmRounds: 25}
 }
 
-// After is the protocol of what follows an A/A test: no comparison takes fewer
+// After returns the protocol of the comparisons after an A/A test: none takes fewer
 // rounds than the default needed to agree with itself.
 func (p Protocol) After(aa record.AA) Protocol {
 	p.MaxRounds = max(p.MaxRounds, aa.Rounds)
 	return p
 }
 
-// confirmRule is how many rounds the confirmation takes: half of what finals may, where
-// the gain is clear by then, else at least as many as the default needed to agree with
-// itself. Most winners take a fraction of the default's time, and are clear.
+// confirmRule returns the rounds of the confirmation: ConfirmRounds if the gain is clear by then,
+// else at least as many as the default needed to agree with itself.
 func (p Protocol) confirmRule(aa record.AA) StopRule {
 	return StopRule{MinRounds: p.ConfirmRounds, MaxRounds: max(p.ConfirmRounds, aa.Rounds), Band: record.Band{Policy: p.Band, AA: aa.Spread}.Width()}
 }
 
-// Twin is the point that stands for the default under a second label.
-// Evaluators measure the default for it.
+// Twin is the point of the default under a second label. Evaluators measure the default for it.
 const Twin = -1
 
-// AA measures the default against itself until the spread is inside the band, or the
-// rounds or the time allowed are used up. A limit of 0 is none.
-// The first rounds do not count against it: they pay for memory, compilation
-// and the check against the oracle, and more rounds are cheap after that. AA
-// returns ErrDefault when the default fails.
-func (p Protocol) AA(ctx context.Context, e Evaluator, dflt int, limit time.Duration) (record.AA, error) {
+// MeasureAA measures the default against itself until the spread is inside the band, or the
+// rounds or the time are used up. A limit of 0 is none. The first rounds do not count against it:
+// they pay for memory, compilation and the check against the oracle. MeasureAA returns ErrDefault
+// if the default fails.
+func (p Protocol) MeasureAA(ctx context.Context, e Evaluator, dflt int, limit time.Duration) (record.AA, error) {
 	var out record.AA
 	var base, twin []float64
 	var first time.Duration
@@ -70,8 +66,8 @@ func (p Protocol) AA(ctx context.Context, e Evaluator, dflt int, limit time.Dura
 			return out, ErrDefault
 		}
 		base, twin = append(base, logs(samples, dflt)...), append(twin, logs(samples, Twin)...)
-		ratio := stat.MedianRatio(twin, base)
-		out = record.AA{Ratio: ratio.Mid, Spread: max(ratio.Half(), math.Abs(ratio.Mid-1)), Rounds: len(base), Default: math.Exp(stat.Median(base))}
+		ratio := stat.PairedRatio(twin, base)
+		out = record.AA{Ratio: ratio.Mid, Spread: stat.AASpread(ratio), Rounds: len(base), Default: math.Exp(stat.Median(base))}
 		if first == 0 {
 			first = e.Spent()
 		}
@@ -82,6 +78,7 @@ func (p Protocol) AA(ctx context.Context, e Evaluator, dflt int, limit time.Dura
 	return out, nil
 }
 
+// logs returns the logarithms of a point's times.
 func logs(samples []Sample, point int) []float64 {
 	var out []float64
 	for _, s := range samples {

@@ -1,24 +1,18 @@
 package search
 
 import (
-	"context"
+	"fmt"
+	"math"
 	"slices"
 
-	"github.com/epbench/epbench/tune/record"
+	gonum "gonum.org/v1/gonum/stat"
+
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// MeasureFresh measures points in so many rounds that no earlier comparison has a part in, and
-// returns those that did not fail, fastest first.
-func (s *State) MeasureFresh(ctx context.Context, stage record.Stage, live []int, rounds int) ([]Finalist, error) {
-	f := NewState(s.Space, s.eval, Budget{}, s.Default, live, s.Rand)
-	err := f.Measure(ctx, stage, live, rounds)
-	return f.summarise(), err
-}
-
-// MergeSessions sums up finalists of several sessions: those that are in each of them, in the order
-// of the first. One session counts as one round. Memory is laid out anew in each, which
-// moves all of its rounds together: an interval over single rounds would not cover that.
+// MergeSessions joins the finalists of several sessions: those that are in each of them, in the
+// order of the first. Their gains are over sessions: memory is laid out anew in each,
+// which moves all of its rounds together.
 func MergeSessions(sessions [][]Finalist) []Finalist {
 	var out []Finalist
 	if len(sessions) == 0 {
@@ -33,7 +27,7 @@ func MergeSessions(sessions [][]Finalist) []Finalist {
 }
 
 func mergePoint(sessions [][]Finalist, point int) (out Finalist, ok bool) {
-	var medians, effects []float64
+	var medians, effects, seconds []float64
 	out.Point = point
 	for n, finals := range sessions {
 		i := slices.IndexFunc(finals, func(f Finalist) bool { return f.Point == point })
@@ -42,10 +36,57 @@ func mergePoint(sessions [][]Finalist, point int) (out Finalist, ok bool) {
 		}
 		f := finals[i]
 		medians, effects = append(medians, f.Median), append(effects, f.Effect)
-		out.seconds = append(out.seconds, f.seconds...)
-		out.adjusted, out.rounds = append(out.adjusted, stat.Midmean(f.adjusted)), append(out.rounds, n)
+		for _, p := range f.parts {
+			p.session = n
+			out.parts = append(out.parts, p)
+			for _, x := range p.logs {
+				seconds = append(seconds, math.Exp(x))
+			}
+		}
+		out.Rounds += f.Rounds
 	}
-	out.Effect, out.Rounds = stat.Median(effects), len(out.seconds)
-	out.Times = record.Times{Median: stat.Median(medians), P10: stat.Quantile(out.seconds, 0.1), P90: stat.Quantile(out.seconds, 0.9)}
+	out.Effect = stat.Median(effects)
+	out.Times = timesOf(seconds)
+	out.Median = stat.Median(medians)
 	return out, true
+}
+
+// Claim returns the gain of a finalist over the default, and warnings about it. earlier is the
+// gain in the rounds that chose the finalist. Where that differs from the gain by more than
+// their errors, or the gain with neighbours in a round from the gain without, the interval covers
+// both: what else runs in a round, or in a session, moves times.
+func (f Finalist) Claim(dflt Finalist, earlier stat.Estimate) (gain stat.Estimate, warnings []string) {
+	gain = f.Gain(dflt)
+	if f.Point == dflt.Point {
+		return gain, nil
+	}
+	alone := stat.Ratio(f.commonRounds(dflt, func(p roundSet) bool { return !p.crowded })...)
+	crowded := stat.Ratio(f.commonRounds(dflt, func(p roundSet) bool { return p.crowded })...)
+	if stat.Differ(alone.Interval, crowded.Interval) {
+		gain.Cover(alone.Mid)
+		gain.Cover(crowded.Mid)
+		warnings = append(warnings, fmt.Sprintf("the gain is %.3f alone and %.3f with other configs in the same rounds: the interval covers both", alone.Mid, crowded.Mid))
+	}
+	if earlier.Mid > 0 && stat.Differ(gain.Interval, earlier.Interval) {
+		warnings = append(warnings, fmt.Sprintf("the gain was %.3f in the rounds of the choice and is %.3f in later ones: the interval covers both", earlier.Mid, gain.Mid))
+		gain.Cover(earlier.Mid)
+	}
+	return gain, warnings
+}
+
+// SessionSpread returns the relative standard deviation of a finalist's median time over sessions, 0
+// for one session.
+func (f Finalist) SessionSpread() float64 {
+	bySession := map[int][]float64{}
+	for _, p := range f.parts {
+		bySession[p.session] = append(bySession[p.session], p.logs...)
+	}
+	var mids []float64
+	for n := range len(bySession) {
+		mids = append(mids, stat.Median(bySession[n]))
+	}
+	if len(mids) < 2 {
+		return 0
+	}
+	return gonum.StdDev(mids, nil)
 }

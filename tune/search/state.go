@@ -50,15 +50,16 @@ type State struct {
 	// strategies time points more often by it.
 	Band float64
 
-	eval   Evaluator
-	budget Budget
-	obs    []stat.Obs
-	itemOf map[int]int // point -> item of obs
-	points []int       // item of obs -> point
-	failed map[int]bool
-	effect []float64 // by item; nil when stale
-	spent  int       // samples
-	pace   pace
+	eval    Evaluator
+	budget  Budget
+	obs     []stat.Obs
+	itemOf  map[int]int  // point -> item of obs
+	points  []int        // item of obs -> point
+	crowded map[int]bool // rounds in which neighbours ran, see measureCrowded
+	failed  map[int]bool
+	effect  []float64 // by item; nil when stale
+	spent   int       // samples
+	pace    pace
 }
 
 // pace sums the cost of blocks with new points.
@@ -69,7 +70,7 @@ type pace struct {
 
 // NewState prepares a search. Required points need not contain the default.
 func NewState(s *Space, e Evaluator, b Budget, dflt int, required []int, rng *rand.Rand) *State {
-	out := &State{Space: s, Rand: rng, Default: dflt, eval: e, budget: b, itemOf: map[int]int{}, failed: map[int]bool{}}
+	out := &State{Space: s, Rand: rng, Default: dflt, eval: e, budget: b, itemOf: map[int]int{}, failed: map[int]bool{}, crowded: map[int]bool{}}
 	for _, i := range append([]int{dflt}, required...) {
 		if !slices.Contains(out.Required, i) {
 			out.Required = append(out.Required, i)

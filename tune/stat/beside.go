@@ -20,7 +20,7 @@ func Beside(t *ep.BesideRounds) record.Beside {
 
 // Slowdown returns the median over rounds of with over alone, two times of the product in the
 // same round, with its 95 % interval.
-func Slowdown(with, alone []float64) record.Interval { return MedianRatio(logs(with), logs(alone)) }
+func Slowdown(with, alone []float64) record.Interval { return PairedRatio(logs(with), logs(alone)) }
 
 // Saved returns how many seconds calls and product together take less with the config than with
 // the default: the median over rounds with its 95 % interval, nil if the numbers of rounds differ.

@@ -42,6 +42,12 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%v: %s, want %s", c.gain, got, c.want)
 		}
 	}
+	above := 1.01 * math.Exp(6e-16) // exactly the band, as it is computed
+	for _, g := range []record.Interval{interval(above, above, above), interval(1/above, 1/above, 1/above), interval(1.005, above, 1.02)} {
+		if got := Judge(g, 0.01); got == record.Faster || got == record.Slower {
+			t.Errorf("%v is exactly the band and %s", g, got)
+		}
+	}
 	if got := Judge(interval(1.001, 1.002, 1.003), 0); got != record.Faster {
 		t.Errorf("without a band: %s", got)
 	}
@@ -85,7 +91,7 @@ func TestDecide(t *testing.T) {
 		{"host-bound", interval(1.1, 1.2, 1.3), quiet, "an empty kernel", record.Same, record.HostBound, "an empty kernel", false},
 		{"noisy and host-bound", interval(1.1, 1.2, 1.3), record.Band{Policy: 0.01, AA: 0.2}, "an empty kernel", record.Undecided, record.Noisy, "varies by 20.0 %", false},
 	} {
-		m := Comparison{Config: fast, Default: slow, Gain: c.gain, Rounds: 25, Band: c.band, HostBound: c.bound}
+		m := Comparison{Config: fast, Default: slow, Gain: Estimate{Interval: c.gain, Rounds: 25, Sessions: 1}, Band: c.band, HostBound: c.bound}
 		for name, d := range map[string]record.Decision{"Compare": Compare(m), "Decide": Decide(m)} {
 			if d.Verdict != c.verdict || d.Cause != c.cause || !strings.Contains(d.Reason, c.reason) || (d.Reason == "") != (c.reason == "") {
 				t.Errorf("%s: %s: %s, %q, %q", c.name, name, d.Verdict, d.Cause, d.Reason)
@@ -112,14 +118,14 @@ func TestFail(t *testing.T) {
 }
 
 // steady is a ratio of times without noise.
-func steady(mid, se float64) Ratio {
-	return Ratio{interval(mid*math.Exp(-1.96*se), mid, mid*math.Exp(1.96*se)), se}
+func steady(mid, se float64) Estimate {
+	return Estimate{Interval: interval(mid*math.Exp(-1.96*se), mid, mid*math.Exp(1.96*se)), Rounds: 25, Sessions: 1}
 }
 
 func TestJudgeAll(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		ratio Ratio
+		ratio Estimate
 		want  record.Verdict
 	}{
 		{"twice the time", steady(2, 0.01), record.Slower},
@@ -130,9 +136,9 @@ func TestJudgeAll(t *testing.T) {
 		{"just beyond the band, without noise", steady(1.0501, 0), record.Slower},
 		{"beyond the band, not for certain", steady(1.06, 0.02), record.Undecided},
 		{"too noisy to be the same", steady(1, 0.1), record.Undecided},
-		{"one round", Ratio{interval(math.NaN(), 2, math.NaN()), math.NaN()}, record.Undecided},
+		{"one round", Estimate{Interval: interval(math.NaN(), 2, math.NaN())}, record.Undecided},
 	} {
-		if got := JudgeAll([]SessionComparison{{c.ratio, 0.05}}); len(got) != 1 || got[0] != c.want {
+		if got := JudgeAll([]BandedRatio{{c.ratio, 0.05}}); len(got) != 1 || got[0] != c.want {
 			t.Errorf("%s: %v, want %s", c.name, got, c.want)
 		}
 	}
@@ -142,13 +148,13 @@ func TestJudgeAll(t *testing.T) {
 // is not claimed among a hundred. Two standard errors beyond the band have
 // p = 0.046.
 func TestJudgeAllControlsChance(t *testing.T) {
-	x := SessionComparison{steady(1.05*math.Exp(0.02), 0.01), 0.05}
-	if got := JudgeAll([]SessionComparison{x})[0]; got != record.Slower {
+	x := BandedRatio{steady(1.05*math.Exp(0.02), 0.01), 0.05}
+	if got := JudgeAll([]BandedRatio{x})[0]; got != record.Slower {
 		t.Errorf("alone: %s", got)
 	}
-	all := make([]SessionComparison, 100)
+	all := make([]BandedRatio, 100)
 	for i := range all {
-		all[i] = SessionComparison{steady(1, 0.001), 0.05}
+		all[i] = BandedRatio{steady(1, 0.001), 0.05}
 	}
 	all[40] = x
 	if got := JudgeAll(all)[40]; got != record.Undecided {

@@ -1,99 +1,230 @@
 package stat
 
 import (
-	"cmp"
 	"math"
-	"math/rand/v2"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
 	gonum "gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/epbench/epbench/tune/record"
 )
 
-// MedianRatio is exp of the median of a - b, paired logarithms of times from the same
-// rounds, with the interval of closeInterval: rounds are the independent draws, not
-// single readings. Differences within a round are free of what disturbed the whole round,
-// which the ratio of two medians is not. len(a) must equal len(b). The percentile
-// bootstrap was dropped: of ten rounds its interval covered 0.92 to 0.94 where it said
-// 0.95.
-func MedianRatio(a, b []float64) record.Interval {
-	diff := make([]float64, len(a))
-	for i := range a {
-		diff[i] = a[i] - b[i]
-	}
-	i := interpolatedMedian(diff)
-	return record.Interval{Mid: math.Exp(i.Mid), Low: math.Exp(i.Low), High: math.Exp(i.High)}
+// confidence is the probability that an interval aims to cover the truth with.
+const confidence = 0.95
+
+// An Estimate is a value with its 95 % interval, and what the interval rests on.
+// docs/intervals.md derives the formula, which all commands share.
+type Estimate struct {
+	record.Interval
+	Rounds      int
+	Sessions    int     // 1: the interval knows nothing of what differs between sessions
+	Correlation float64 // of neighbouring rounds in a session, from 0 to 1
 }
 
-// resamples of a bootstrap: the ends of a 95 % interval then vary by less than
-// a tenth of its width.
-const resamples = 1000
+// Exactly is the estimate of a ratio of something to itself.
+func Exactly(rounds int) Estimate { return Estimate{Interval: record.One, Rounds: rounds, Sessions: 1} }
 
-// resample sets the ends of the interval of a ratio whose logarithm is drawn again
-// and again, and returns the draws.
-func resample(i *record.Interval, draw func() float64) []float64 {
-	stats := make([]float64, resamples)
-	for k := range stats {
-		stats[k] = draw()
-	}
-	slices.Sort(stats)
-	i.Low, i.High = math.Exp(sortedQuantile(stats, 0.025)), math.Exp(sortedQuantile(stats, 0.975))
-	return stats
+// A Part holds rounds of one session under the same conditions: logarithms of the times of A
+// and B in the same rounds, in time order.
+type Part struct {
+	Session int
+	A, B    []float64
 }
 
-// resampler draws values with replacement.
-type resampler struct {
-	sorted []float64
-	rank   []int   // of each value in sorted
-	counts []int32 // how often the last draw took each of sorted
+// Ratio estimates the ratio of two times, A over B. The difference within a round is free of what
+// disturbs the whole round. Parts of a session count alike.
+func Ratio(parts ...Part) Estimate {
+	diffs := make([]series, len(parts))
+	for i, p := range parts {
+		diffs[i] = series{p.Session, make([]float64, len(p.A))}
+		floats.SubTo(diffs[i].xs, p.A, p.B)
+	}
+	return exp(estimate(diffs))
 }
 
-func newResampler(xs []float64) resampler {
-	n := len(xs)
-	r := resampler{make([]float64, n), make([]int, n), make([]int32, n)}
-	order := make([]int, n)
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(xs[i], xs[j]) })
-	for k, i := range order {
-		r.sorted[k], r.rank[i] = xs[i], k
-	}
-	return r
-}
+// PairedRatio is Ratio for the rounds of one session.
+func PairedRatio(a, b []float64) record.Interval { return Ratio(Part{A: a, B: b}).Interval }
 
-// median draws as many values as there are and returns their median. Counting
-// how often each was drawn, and walking to the middle, takes a tenth of the
-// time of sorting the draws.
-func (r resampler) median(rng *rand.Rand) float64 {
-	n := len(r.sorted)
-	clear(r.counts)
-	for range n {
-		r.counts[r.rank[rng.IntN(n)]]++
-	}
-	lower, i, seen := -1, 0, 0
-	for ; seen <= n/2; i++ {
-		if seen += int(r.counts[i]); lower < 0 && seen > (n-1)/2 {
-			lower = i
+// IndependentRatio estimates the ratio of two times, a over b, that were measured in different
+// sessions, from logarithms of times by session. What differs between sessions is known from
+// the sessions of each side. A side with one session knows nothing of it: between is then taken
+// for its standard deviation.
+func IndependentRatio(a, b [][]float64, between float64) Estimate {
+	sa, sb := seriesOf(a), seriesOf(b)
+	r := correlation(slices.Concat(sa, sb)) // both sides are of one machine
+	x, y := estimateWith(sa, r), estimateWith(sb, r)
+	for _, side := range []*Estimate{&x, &y} {
+		if side.Sessions == 1 {
+			side.widen(1, normal95*between)
 		}
 	}
-	return (r.sorted[lower] + r.sorted[i-1]) / 2
+	out := Estimate{Rounds: min(x.Rounds, y.Rounds), Sessions: min(x.Sessions, y.Sessions), Correlation: r}
+	out.Mid = x.Mid - y.Mid
+	out.Low = out.Mid - math.Hypot(x.Mid-x.Low, y.High-y.Mid)
+	out.High = out.Mid + math.Hypot(x.High-x.Mid, y.Mid-y.Low)
+	return exp(out)
 }
 
-// interpolatedMedian is the median of xs with the interval of MedianInterval, interpolated
-// between order statistics so that it covers 95 % and not up to 98 (Hettmansperger and
-// Sheather 1986): what decides must not be wider than it says. Below six values no two order statistics cover 95 %: the interval is Student's,
-// with the standard error of the median of normal data. Its ends are NaN below two.
-func interpolatedMedian(xs []float64) record.Interval {
+func seriesOf(sessions [][]float64) []series {
+	var out []series
+	for i, xs := range sessions {
+		if len(xs) > 0 {
+			out = append(out, series{i, xs})
+		}
+	}
+	return out
+}
+
+// MedianInterval returns the median of values of one session in time order, on their own scale,
+// with its 95 % interval. One value is its own interval.
+func MedianInterval(xs []float64) record.Interval {
+	if len(xs) == 1 {
+		return record.Interval{Mid: xs[0], Low: xs[0], High: xs[0]}
+	}
+	out := median(slices.Sorted(slices.Values(xs)), 0)
+	out.widen(correlationFactor(correlation([]series{{xs: xs}})), 0)
+	return out.Interval
+}
+
+// GeoMean returns the geometric mean of ratios with an interval for independent ratios, NaN
+// without any. The mean of one ratio is that ratio.
+func GeoMean(ratios []record.Interval) record.Interval {
+	var mid, low, high float64
+	for _, r := range ratios {
+		m := math.Log(r.Mid)
+		mid, low, high = mid+m, math.Hypot(low, m-math.Log(r.Low)), math.Hypot(high, math.Log(r.High)-m)
+	}
+	n := float64(len(ratios))
+	return record.Interval{Mid: math.Exp(mid / n), Low: math.Exp((mid - low) / n), High: math.Exp((mid + high) / n)}
+}
+
+// StdErr returns the standard error of a ratio's logarithm on the side of the interval that is
+// towards 1.
+func (e Estimate) StdErr() float64 {
+	towards := e.Low
+	if e.Mid < 1 {
+		towards = e.High
+	}
+	return math.Abs(math.Log(e.Mid/towards)) / normal95
+}
+
+// normal95 is how many standard errors a 95 % interval of normal data reaches to each side.
+const normal95 = 1.96
+
+// Differ reports whether two estimates are further apart than 1.96 times their joint standard
+// error.
+func Differ(a, b record.Interval) bool {
+	if a.Mid > b.Mid {
+		a, b = b, a
+	}
+	return math.Log(b.Mid/a.Mid) > math.Hypot(math.Log(a.High/a.Mid), math.Log(b.Mid/b.Low))
+}
+
+// Cover widens the interval to hold x.
+func (e *Estimate) Cover(x float64) {
+	e.Low, e.High = min(e.Low, x), max(e.High, x)
+}
+
+func exp(e Estimate) Estimate {
+	e.Mid, e.Low, e.High = math.Exp(e.Mid), math.Exp(e.Low), math.Exp(e.High)
+	return e
+}
+
+// widen multiplies the interval's distance from its middle, and adds an independent error.
+func (e *Estimate) widen(factor, add float64) {
+	e.Low = e.Mid - math.Hypot(factor*(e.Mid-e.Low), add)
+	e.High = e.Mid + math.Hypot(factor*(e.High-e.Mid), add)
+}
+
+// series holds values of one session in time order.
+type series struct {
+	session int
+	xs      []float64
+}
+
+// estimate returns the middle of all values with its interval.
+func estimate(all []series) Estimate {
+	all = slices.DeleteFunc(slices.Clone(all), func(s series) bool { return len(s.xs) == 0 })
+	return estimateWith(all, correlation(all))
+}
+
+// estimateWith is estimate for rounds of a known correlation r.
+//
+// Within a series the interval is that of the median, widened for correlated rounds. Over
+// sessions it is Student's, over the middles of the sessions: it covers what differs between
+// them, whatever that is. It is never narrower than the rounds within sessions allow.
+func estimateWith(all []series, r float64) Estimate {
+	if len(all) == 0 {
+		return Estimate{Interval: record.Interval{Mid: math.NaN(), Low: math.NaN(), High: math.NaN()}}
+	}
+	out := Estimate{Correlation: r}
+	var mids, below, above []float64 // by session
+	for i := 0; i < len(all); {
+		n := i
+		var mid, low, high float64
+		for ; n < len(all) && all[n].session == all[i].session; n++ {
+			one := middle(all[n].xs)
+			one.widen(correlationFactor(r), 0)
+			mid, low, high = mid+one.Mid, math.Hypot(low, one.Mid-one.Low), math.Hypot(high, one.High-one.Mid)
+			out.Rounds += len(all[n].xs)
+		}
+		parts := float64(n - i)
+		mids, below, above = append(mids, mid/parts), append(below, low/parts), append(above, high/parts)
+		i = n
+	}
+	out.Sessions = len(mids)
+	n, half := float64(len(mids)), 0.0
+	out.Mid = gonum.Mean(mids, nil)
+	if n > 1 {
+		half = student(len(mids)) * gonum.StdDev(mids, nil) / math.Sqrt(n)
+		below, above = known(below), known(above)
+	}
+	out.Low, out.High = out.Mid-max(half, floats.Norm(below, 2)/n), out.Mid+max(half, floats.Norm(above, 2)/n)
+	return out
+}
+
+// known leaves out the widths of series of one value.
+func known(widths []float64) []float64 { return slices.DeleteFunc(widths, math.IsNaN) }
+
+// student returns how many standard errors the 95 % interval of a mean of n values reaches to
+// each side.
+func student(n int) float64 {
+	return distuv.StudentsT{Sigma: 1, Nu: float64(n - 1)}.Quantile((1 + confidence) / 2)
+}
+
+const (
+	fewRounds   = 6     // below this no two order statistics cover 95 %
+	leastSpread = 0.002 // of the logarithm of a ratio: recorded rounds of GPUs vary by 0.3 % at least
+)
+
+// middle returns the middle of the rounds of one session with its 95 % interval, as if they were
+// independent: the median, or the mean if a coarse clock shows few different values. The median
+// of such readings jumps by a tick.
+func middle(xs []float64) Estimate {
 	sorted := slices.Sorted(slices.Values(xs))
+	tick := tickOf(sorted)
+	if tick == 0 {
+		return median(sorted, leastSpread)
+	}
+	mean, deviation := gonum.MeanStdDev(sorted, nil)
+	out := Estimate{Interval: record.Interval{Mid: mean, Low: mean, High: mean}}
+	out.widen(1, math.Hypot(student(len(xs))*deviation/math.Sqrt(float64(len(xs))), tickError(tick, deviation)))
+	return out
+}
+
+// median returns the median of sorted values with its 95 % interval, as if they were independent.
+// Its ends are NaN below two values. They are two order statistics, interpolated
+// (Hettmansperger and Sheather 1986). Below fewRounds the interval is Student's, with the standard
+// error of a median of normal data, and equal values do not make it narrow.
+func median(sorted []float64, spread float64) Estimate {
 	n := len(sorted)
-	out := record.Interval{Mid: sortedQuantile(sorted, 0.5), Low: math.NaN(), High: math.NaN()}
+	out := Estimate{Interval: record.Interval{Mid: sortedQuantile(sorted, 0.5), Low: math.NaN(), High: math.NaN()}}
 	switch {
 	case n < 2:
-	case n < 6:
-		half := distuv.StudentsT{Sigma: 1, Nu: float64(n - 1)}.Quantile(0.975) * math.Sqrt(math.Pi/2/float64(n)) * gonum.StdDev(sorted, nil)
+	case n < fewRounds:
+		half := student(n) * math.Sqrt(math.Pi/2/float64(n)) * max(gonum.StdDev(sorted, nil), spread)
 		out.Low, out.High = out.Mid-half, out.Mid+half
 	default:
 		d, share := medianRank(n)
@@ -104,15 +235,44 @@ func interpolatedMedian(xs []float64) record.Interval {
 	return out
 }
 
-// medianRank is the rank d, from 0, of the last order statistic below a median's 95 %
+// medianRank returns the rank d, from 0, of the last order statistic below a median's 95 %
 // interval of n values, and how far from it towards the next one the interval begins.
 func medianRank(n int) (d int, share float64) {
 	heads := distuv.Binomial{N: float64(n), P: 0.5}
 	covers := func(d int) float64 { return 1 - 2*heads.CDF(float64(d)) }
-	for covers(d+1) >= 0.95 {
+	for covers(d+1) >= confidence {
 		d++
 	}
-	over := (covers(d) - 0.95) / (covers(d) - covers(d+1))
+	over := (covers(d) - confidence) / (covers(d) - covers(d+1))
 	k := float64(d + 1) // its rank from 1
 	return d, (float64(n) - k) * over / (k + (float64(n)-2*k)*over)
+}
+
+// tickShare of the readings, at most, are different where a clock is coarse.
+const tickShare = 0.5
+
+// tickOf returns the step between the readings of a coarse clock: the least difference of
+// readings of which many are equal. It returns 0 for any other clock, and for readings that are
+// all equal, which say nothing of the step.
+func tickOf(sorted []float64) float64 {
+	step, different := math.Inf(1), 1
+	for i := 1; i < len(sorted); i++ {
+		if d := sorted[i] - sorted[i-1]; d > equalReadings {
+			different++
+			step = min(step, d)
+		}
+	}
+	if different == 1 || len(sorted) < fewRounds || float64(different) > tickShare*float64(len(sorted)) {
+		return 0
+	}
+	return step
+}
+
+// equalReadings is the rounding error of a difference of two logarithms.
+const equalReadings = 1e-9
+
+// tickError bounds the bias of a mean of readings in steps of tick: noise of several steps
+// removes it (Widrow and Kollár 2008, section 9).
+func tickError(tick, deviation float64) float64 {
+	return tick / math.Pi * math.Exp(-2*math.Pow(math.Pi*deviation/tick, 2))
 }

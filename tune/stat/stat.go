@@ -5,10 +5,6 @@ package stat
 import (
 	"math"
 	"slices"
-
-	"gonum.org/v1/gonum/floats"
-
-	"github.com/epbench/epbench/tune/record"
 )
 
 // Quantile returns the p-quantile of xs by linear interpolation between order
@@ -36,15 +32,6 @@ func Median(xs []float64) float64 { return medianInPlace(slices.Clone(xs)) }
 func medianInPlace(xs []float64) float64 {
 	slices.Sort(xs)
 	return sortedQuantile(xs, 0.5)
-}
-
-// GeoMean is the geometric mean of ratios with its interval, from their logarithms
-// and the half widths of the intervals of these, taken as independent; NaN without
-// any.
-func GeoMean(logs, halves []float64) record.Interval {
-	n := float64(len(logs))
-	mid, half := floats.Sum(logs)/n, floats.Norm(halves, 2)/n
-	return record.Interval{Mid: math.Exp(mid), Low: math.Exp(mid - half), High: math.Exp(mid + half)}
 }
 
 // Spread returns the median absolute deviation of xs, scaled to the standard
@@ -75,4 +62,12 @@ func Midmean(xs []float64) float64 {
 		sum += x
 	}
 	return sum / float64(len(sorted)-2*cut)
+}
+
+func logs(xs []float64) []float64 {
+	out := make([]float64, len(xs))
+	for i, x := range xs {
+		out[i] = math.Log(x)
+	}
+	return out
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sort"
 )
 
 // Outliers returns the number of readings above the upper outer fence, three quartile
@@ -48,55 +47,6 @@ func Warnings(xs []float64) []string {
 		out = append(out, fmt.Sprintf("drift: the last third of the rounds is %+.1f %% against the first; let the machine settle", 100*d))
 	}
 	return out
-}
-
-// Autocorrelation of a series in time order: how alike neighbours are, from -1 to 1; 0
-// below ten readings and for a constant series. Readings are ranked first, so that a
-// spike counts like any other reading.
-func Autocorrelation(xs []float64) float64 {
-	if len(xs) < 10 {
-		return 0
-	}
-	rank := centredRanks(xs)
-	var own, next float64
-	for i, r := range rank {
-		own += r * r
-		if i > 0 {
-			next += r * rank[i-1]
-		}
-	}
-	if own == 0 {
-		return 0
-	}
-	return next / own
-}
-
-// centredRanks are the ranks of a series, of mean 0. Equal readings share the mean of
-// their ranks: in order of time they would look like a trend.
-func centredRanks(xs []float64) []float64 {
-	sorted, ranks := slices.Sorted(slices.Values(xs)), make([]float64, len(xs))
-	for i, x := range xs {
-		below := sort.SearchFloat64s(sorted, x)
-		upTo := sort.Search(len(sorted), func(k int) bool { return sorted[k] > x })
-		ranks[i] = float64(below+upTo-len(xs)) / 2
-	}
-	return ranks
-}
-
-// CorrelationWarning says that the differences of paired logarithms of times resemble
-// their neighbours more than chance does in one series of forty; "" where they do not.
-// An interval takes rounds for independent: it is then too narrow, by the root of
-// (1 + r) / (1 - r) for a correlation r that dies out geometrically.
-func CorrelationWarning(a, b []float64) string {
-	diff := make([]float64, len(a))
-	for i := range a {
-		diff[i] = a[i] - b[i]
-	}
-	r := Autocorrelation(diff)
-	if r <= 2/math.Sqrt(float64(len(diff))) {
-		return ""
-	}
-	return fmt.Sprintf("correlation: neighbouring rounds differ alike (%.2f), so that the interval is too narrow by a factor of about %.1f; something periodic disturbs this machine", r, math.Sqrt((1+r)/max(1-r, 0.01)))
 }
 
 // ClockWarning warns if a clock fell from the highest of its readings in MHz, which are in time

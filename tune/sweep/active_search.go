@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
@@ -15,8 +17,8 @@ import (
 	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
-// activeSearch is the state of one search: a subject, its candidates, and what was
-// found.
+// An activeSearch is one search of a running sweep: its subject and candidates, the state of its
+// measurements, and its results.
 type activeSearch struct {
 	subject
 	candidates
@@ -25,64 +27,92 @@ type activeSearch struct {
 	searchResults
 }
 
-// searchResults are what a search found.
+// searchResults holds the results of a search. Rows are made from them alone.
 type searchResults struct {
-	aa       record.AA
-	sibling  *activeSearch // whose space was searched instead of this one's, nil for its own
-	finals   []search.Finalist
-	measured map[string]versusDefault // by config key: what the finals and crossings say
-	result   record.Search
-	winner   search.Finalist
-	// furtherSessions is, by further session, what the rows will state.
-	furtherSessions [][]search.Finalist
-	// overSessions sums that up, by config key.
-	overSessions map[string]versusDefault
-	// crossings are the winners of the group beside each other, in fresh rounds.
-	crossings [][]search.Finalist
+	aa         record.AA
+	sibling    *activeSearch // the search of another dtype whose space was searched instead, or nil
+	finals     []search.Finalist
+	conclusion search.Conclusion
+	result     record.Search
+	winner     search.Finalist
+
+	// measured has configs by key, from the finals and crossings; overSessions from further
+	// sessions, nil before these.
+	measured, overSessions map[string]versusDefault
+
+	furtherSessions [][]search.Finalist // by session
+	crossings       [][]search.Finalist // the winners of the group in the same fresh rounds
+
 	// Of the group of this search: the config that loses least in the worst
-	// case, and the compromise, zero where none was measured.
+	// case, and the compromise, zero if none was measured.
 	minimax, compromise ep.Config
-	// isRefinement says that this is no search: it measured what its neighbours chose, at a
-	// token count between theirs.
-	isRefinement bool
-	// crossingMissing says that an interrupt kept the winners of other routings from
-	// being measured here.
-	crossingMissing bool
+
+	isRefinement    bool // it measured its neighbours' configs at a token count between theirs
+	crossingMissing bool // an interrupt came before the winners of other routings were measured
+
+	date   time.Time          // of the last round
+	maxErr map[string]float64 // by config key, see record.Result
 }
 
-// versusDefault is a config beside the default in the same rounds.
+// versusDefault is a config with the default in the same rounds.
 type versusDefault struct {
 	config, dflt search.Finalist
-	sessions     int // that the rounds are of, see record.Decision
+	sessions     int // of the rounds, see record.Decision
 }
 
-// versus returns a config beside the default: from the further sessions where they measured
-// it, else from the search.
-func (f *searchResults) versus(c ep.Config) (x versusDefault, ok bool) {
-	if x, ok = f.overSessions[c.Key()]; !ok {
-		x, ok = f.measured[c.Key()]
+// known returns what rows may state, by config key: the configs of further sessions if there
+// were any. A gain and a loss of one row come from the same rounds.
+func (f *searchResults) known() map[string]versusDefault {
+	if f.overSessions != nil {
+		return f.overSessions
 	}
+	return f.measured
+}
+
+// versus returns a config with the default.
+func (f *searchResults) versus(c ep.Config) (x versusDefault, ok bool) {
+	x, ok = f.known()[c.Key()]
 	return x, ok
 }
 
-// effects are the sightings as stat.Effects.
+// effects returns the effects of the known configs.
 func (f *searchResults) effects() stat.Effects {
 	out := stat.Effects{}
-	for key, s := range f.measured {
+	for key, s := range f.known() {
 		out[key] = s.config.Effect
 	}
 	return out
 }
 
-// keep keeps what finalists say, if the default is among them.
-func (s *activeSearch) keep(finals []search.Finalist) {
-	base := slices.IndexFunc(finals, func(f search.Finalist) bool { return f.Point == s.dflt })
+// keep keeps finalists, if the default is among them.
+func (c *activeSearch) keep(finals []search.Finalist) {
+	maps.Copy(c.measured, c.versusDefault(finals, 0))
+	c.keepRunner()
+}
+
+// keepRunner keeps what the runner knows and rows state.
+func (c *activeSearch) keepRunner() {
+	c.date, c.maxErr = c.runner.Latest(), map[string]float64{}
+	for point := range c.space.Len() {
+		if e := c.runner.MaxErr(point); e > 0 {
+			c.maxErr[c.space.Config(point).Key()] = e
+		}
+	}
+}
+
+// versusDefault pairs finalists with the default, nil if that is missing.
+func (c *activeSearch) versusDefault(finals []search.Finalist, sessions int) map[string]versusDefault {
+	base := slices.IndexFunc(finals, isPoint(c.dflt))
 	if base < 0 {
-		return
+		return nil
 	}
+	out := map[string]versusDefault{}
 	for _, f := range finals {
-		s.measured[s.space.Config(f.Point).Key()] = versusDefault{config: f, dflt: finals[base]}
+		if f.Point != search.Twin {
+			out[c.space.Config(f.Point).Key()] = versusDefault{f, finals[base], sessions}
+		}
 	}
+	return out
 }
 
 // runSearch carries out one search. A default that fails is a result, not an
@@ -91,7 +121,7 @@ func (s *sweeper) runSearch(ctx context.Context, c *activeSearch) error {
 	var err error
 	c.state, c.finals, c.measured = nil, nil, map[string]versusDefault{}
 	budget := s.opts.searchBudget(s.spent, s.left())
-	c.aa, err = c.runner.AA(ctx, budget.Time)
+	c.aa, err = s.harness.measureAA(ctx, c.runner, budget.Time)
 	switch {
 	case errors.Is(err, search.ErrDefault):
 		s.fail(c, defaultFailure(c.runner.Failures(), c.dflt))
@@ -117,9 +147,9 @@ func (s *sweeper) runSearch(ctx context.Context, c *activeSearch) error {
 	return err
 }
 
-// explore lets the strategy search. Where launch parameters cannot matter, and where the
-// space of a combine was searched already, only the required candidates are measured:
-// among them is what that search chose.
+// explore runs the strategy. If launch parameters cannot matter, or if a sibling searched the
+// space of this combine, it measures the required candidates only: the sibling's choice is among
+// them.
 func (s *sweeper) explore(ctx context.Context, c *activeSearch) error {
 	if c.sibling = s.searchedSibling(c); c.sibling != nil {
 		c.result.As = c.sibling.problem.Dispatch
@@ -130,8 +160,8 @@ func (s *sweeper) explore(ctx context.Context, c *activeSearch) error {
 	return c.state.Measure(ctx, record.StageRequired, c.state.Required, search.ScreenRounds)
 }
 
-// searchedSibling is a search before this one of the same combine behind another dispatch
-// dtype, nil where there is none. Rows travel back as BF16, whatever they came as, and
+// searchedSibling returns an earlier search of the same combine behind another dispatch
+// dtype, nil if there is none. Rows travel back as BF16 whatever the dispatch dtype, and
 // the spaces are the same unless a kernel refuses a dtype.
 func (s *sweeper) searchedSibling(c *activeSearch) *activeSearch {
 	if c.problem.Op != ep.Combine {
@@ -147,7 +177,7 @@ func (s *sweeper) searchedSibling(c *activeSearch) *activeSearch {
 	return nil
 }
 
-// protocol is the policy's, with no fewer rounds than the A/A test needed.
+// protocol returns the protocol of a search after its A/A test.
 func (s *sweeper) protocol(c *activeSearch) search.Protocol { return s.harness.policy.After(c.aa) }
 
 // conclude measures the finalists, compares them with the oracle again, and
@@ -172,15 +202,16 @@ func (s *sweeper) conclude(ctx context.Context, c *activeSearch) (err error) {
 	if err != nil {
 		return err
 	}
-	c.result.Decision, c.result.Ties, c.winner = end.Decision, end.Ties, end.Winner
+	c.conclusion, c.result.Decision, c.result.Ties, c.winner = end, end.Decision, end.Ties, end.Winner
 	if c.result.Decision.Reason == "" {
 		c.result.Decision.Reason = c.flatReason(c.result.Decision.Band.Width())
 	}
 	recordTimes(&c.result, c.state, c.runner, end.Winner, end.Default)
+	c.keepRunner()
 	return nil
 }
 
-// retry measures failed configs that get another chance beside the finalists.
+// retry measures the configs that --retry names together with the finalists.
 func (s *sweeper) retry(ctx context.Context, c *activeSearch) (err error) {
 	again := s.retried(c)
 	if len(again) == 0 || c.runner.Generation > 0 {
@@ -196,7 +227,7 @@ func (s *sweeper) retry(ctx context.Context, c *activeSearch) (err error) {
 	return err
 }
 
-// retried lists the points of a search that failed and get another chance.
+// retried returns the failed points of a search that --retry names.
 func (s *sweeper) retried(c *activeSearch) []int {
 	var out []int
 	for point := range c.space.Len() {
@@ -208,8 +239,8 @@ func (s *sweeper) retried(c *activeSearch) []int {
 }
 
 // recheck compares the finalists with the oracle again, after they were timed
-// and in the process that timed them, and drops the wrong ones. A default that
-// is wrong ends the search.
+// and in the process that timed them, and drops the wrong ones. It returns search.ErrDefault if
+// the default is wrong.
 func (c *activeSearch) recheck(ctx context.Context) error {
 	var points []int
 	for _, f := range c.finals {
@@ -230,7 +261,7 @@ func (c *activeSearch) recheck(ctx context.Context) error {
 // flatShare of configs within the band of the default makes a problem flat.
 const flatShare = 0.9
 
-// flatReason says that launch parameters hardly matter, "" where they do.
+// flatReason says that launch parameters hardly matter, "" if they do.
 func (c *activeSearch) flatReason(band float64) string {
 	measured, tied := 0, 0
 	for _, i := range c.state.Measured() {
@@ -247,10 +278,10 @@ func (c *activeSearch) flatReason(band float64) string {
 	return fmt.Sprintf("%d of %d configs tie with the default: launch parameters hardly matter here", tied, measured)
 }
 
-// fail records that nothing could be compared.
+// fail records that nothing can be compared.
 func (s *sweeper) fail(c *activeSearch, reason string) {
 	dflt := c.space.Config(c.dflt)
 	band := record.Band{Policy: s.harness.policy.Band, AA: c.aa.Spread}
-	c.result.Decision = stat.Fail(stat.Comparison{Config: dflt, Default: dflt, Gain: record.One, Band: band}, record.NoDefault, reason)
+	c.result.Decision = stat.Fail(stat.Comparison{Config: dflt, Default: dflt, Gain: stat.Exactly(0), Band: band}, record.NoDefault, reason)
 	c.result.Failed = len(c.runner.Failures())
 }

@@ -17,24 +17,26 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Job is a measurement without a search: how many rounds of each config, and
-// where trials and searches are written.
+// A Job is a measurement without a search.
 type Job struct {
 	Rounds   int // of a session
-	Sessions int // one after the other, each with memory of its own; 0 is one, whose rounds count by themselves
+	Sessions int // each with memory of its own; 0 is one, whose rounds count by themselves
 	Log      measure.Log
-	Run      *record.Run
-	Over     Picker // what the configs are compared with; nil: the default
+	Run      *record.Run // gets the results
+	Over     Picker      // the configs to compare with; nil: the default
 }
 
-// Picker chooses a config for a problem under a routing class, and says where
-// it comes from. A zero config asks for the default.
+// A Picker chooses a config for a problem under a routing class, and says where
+// it comes from. A zero config is the default.
 type Picker func(ep.Problem, ep.Class) (c ep.Config, reason string, err error)
 
-// Bench measures one config a problem beside the default, without a search.
-// Results are put into the job's run as they are made.
+// Bench measures one config of each problem together with the default, without a search.
+// It adds results to the job's run as they are made.
 func Bench(ctx context.Context, b kernels.Backend, opts *Options, job Job, pick Picker) error {
 	l := newHarness(b, newPlanner(b, opts), job.Log)
+	if job.Sessions == 0 && b.Machine().GPUs > 0 {
+		job.Run.Warnings = append(job.Run.Warnings, oneSession)
+	}
 	return eachSubject(opts, job.Run, func(s *subject) error {
 		cfg, reason, err := pick(s.problem, s.class)
 		if err != nil {
@@ -57,8 +59,8 @@ func Bench(ctx context.Context, b kernels.Backend, opts *Options, job Job, pick 
 	})
 }
 
-// over is what a subject's config is compared with, the zero config for the default, and
-// what that is in words, "" for the default.
+// over returns the config to compare a subject's with, and its description: zero and "" for the
+// default.
 func (j Job) over(s *subject) (ep.Config, string, error) {
 	if j.Over == nil {
 		return ep.Config{}, "", nil
@@ -66,7 +68,7 @@ func (j Job) over(s *subject) (ep.Config, string, error) {
 	return j.Over(s.problem, s.class)
 }
 
-// eachSubject draws every problem under every routing and does do with it.
+// eachSubject draws every problem under every routing and calls do with it.
 func eachSubject(opts *Options, run *record.Run, do func(*subject) error) error {
 	for _, p := range opts.Problems {
 		for _, d := range opts.Distributions {
@@ -104,9 +106,9 @@ func (l *harness) bench(ctx context.Context, s *subject, cfg, over ep.Config, ro
 	return l.decideComparison(ctx, c, record.StageBench, rounds, sessions, record.Band{Policy: l.policy.Band})
 }
 
-// decideComparison measures the second config of a contest against the first, compares
-// both with the oracle again, and says how they compare. A config that fails,
-// or is wrong after it was timed, is a decision with a cause.
+// decideComparison measures the second config of a comparison against the first, compares
+// both with the oracle again, and decides. A config that fails,
+// or is wrong after it was timed, gives a decision with a cause.
 func (l *harness) decideComparison(ctx context.Context, c *comparison, stage record.Stage, rounds, sessions int, band record.Band) (record.Search, error) {
 	result, m := c.newResult(), c.undecided(band)
 	cfg, dflt, err := c.measure(ctx, stage, rounds, sessions)
@@ -121,14 +123,17 @@ func (l *harness) decideComparison(ctx context.Context, c *comparison, stage rec
 		result.Decision = stat.Fail(m, cause, reason)
 		return result, nil
 	}
-	m.Gain, m.Rounds = cfg.Gain(dflt), cfg.Rounds
+	m.Gain = cfg.Gain(dflt)
 	result.Decision = stat.Compare(m)
 	result.Decision.Sessions = sessions
 	recordTimes(&result, c.state, c.runner, cfg, dflt)
 	return result, nil
 }
 
-// measure measures the second config of a contest and the first. cfg.Rounds is 0 where the
+// oneSession is said of intervals on GPUs that rest on one session.
+const oneSession = "the interval knows one session; times differ by some per cent from session to session: measure with --sessions 3"
+
+// measure measures the second config of a comparison and the first. cfg.Rounds is 0 if the
 // second failed.
 func (c *comparison) measure(ctx context.Context, stage record.Stage, rounds, sessions int) (cfg, dflt search.Finalist, err error) {
 	if sessions == 0 {
@@ -139,7 +144,7 @@ func (c *comparison) measure(ctx context.Context, stage record.Stage, rounds, se
 		if err := c.runner.Close(); err != nil {
 			return cfg, dflt, err
 		}
-		finals, err := c.state.MeasureFresh(ctx, stage, c.points[1:], rounds)
+		finals, err := c.state.MeasureFresh(ctx, stage, c.points[1:], nil, rounds)
 		if err != nil {
 			return cfg, dflt, err
 		}
@@ -159,8 +164,8 @@ func (c *comparison) measure(ctx context.Context, stage record.Stage, rounds, se
 	return cfg, dflt, nil
 }
 
-// failureCause says whether a config of a contest failed, and why. err is what the
-// rounds ended with.
+// failureCause says whether a config of a comparison failed, and why. err is the error of the
+// rounds.
 func (c *comparison) failureCause(err error) (record.Cause, string) {
 	failed := c.runner.Failures()
 	dflt, cfg := c.points[0], c.points[1]
@@ -173,7 +178,7 @@ func (c *comparison) failureCause(err error) (record.Cause, string) {
 	return "", ""
 }
 
-// recordTimes writes what was measured of the winner and the default.
+// recordTimes writes the measurements of the winner and the default to the record.
 func recordTimes(s *record.Search, h *search.State, r *measure.Runner, win, dflt search.Finalist) {
 	s.Clock, s.Times, s.DefaultTime = r.Clock(), win.Times, dflt.Times
 	s.Pace = r.Pace()
@@ -181,7 +186,7 @@ func recordTimes(s *record.Search, h *search.State, r *measure.Runner, win, dflt
 	s.Beside = besidePair(r, win.Point, dflt.Point)
 }
 
-// defaultFailure is why the default failed, under its own label or its twin's.
+// defaultFailure says why the default failed, under its own label or its twin's.
 func defaultFailure(failed map[int]*kernels.Failure, dflt int) string {
 	for _, point := range []int{dflt, search.Twin} {
 		if f := failed[point]; f != nil {
@@ -192,8 +197,8 @@ func defaultFailure(failed map[int]*kernels.Failure, dflt int) string {
 }
 
 // AB times the two configs of each problem, and the first against itself, on every
-// problem and routing. Each round has all three in an order that is random and
-// balanced. In the log the first has the role of the default.
+// problem and routing. Each round runs all three in a random, balanced order. In the log the first
+// config has the role of the default.
 func AB(ctx context.Context, b kernels.Backend, opts *Options, job Job, configs map[ep.Problem][]ep.Config) error {
 	l := newHarness(b, newPlanner(b, opts), job.Log)
 	return eachSubject(opts, job.Run, func(s *subject) (err error) {
@@ -210,35 +215,34 @@ func AB(ctx context.Context, b kernels.Backend, opts *Options, job Job, configs 
 	})
 }
 
-// RowVerifier measures single configs against the default by the protocol of a
+// A RowVerifier measures single configs against the default by the protocol of a
 // search's end: answers compared with the oracle, an A/A test, interleaved
-// rounds. Nothing is logged.
+// rounds. It logs nothing.
 type RowVerifier struct {
 	harness *harness
 	seed    uint64
 }
 
-// NewRowVerifier makes a Matcher for rows of a table: its header's bound on SMs and hooks are
-// those of the default too.
+// NewRowVerifier makes a RowVerifier for a table with this header, whose bound on SMs and hooks
+// apply to the default too.
 func NewRowVerifier(b kernels.Backend, policy measure.Policy, head table.Header, seed uint64) *RowVerifier {
 	l := newHarness(b, newPlanner(b, &Options{MaxSMs: head.MaxSMs, Params: kernels.ParseHooks(head.Hooks), Seed: seed}), nil)
 	l.policy = policy
 	return &RowVerifier{l, seed}
 }
 
-// Verify measures one config of a problem under a routing spec. What is wrong
-// with the config is a decision with the cause failed; an error means that the
-// machine is lost.
+// Verify measures one config of a problem under a routing spec. A config that does not run gives a
+// decision with the cause failed; an error means that the machine is lost.
 //
-// A config that was tuned over sessions is checked over sessions, but over no more than
-// mostChecks: a check of one row takes seconds then.
+// It measures a config that was tuned over sessions over sessions too, at most
+// maxVerifySessions, so that one row takes seconds.
 func (m *RowVerifier) Verify(ctx context.Context, p ep.Problem, routing string, cfg ep.Config, sessions int) (result record.Search, err error) {
 	c, err := m.newComparison(p, routing, cfg)
 	if err != nil {
 		return record.Search{Problem: p, Routing: routing, Decision: stat.Fail(stat.Comparison{Config: cfg}, record.Failed, err.Error())}, nil
 	}
 	defer func() { err = c.close(err) }()
-	aa, err := c.runner.AA(ctx, 0)
+	aa, err := m.harness.measureAA(ctx, c.runner, 0)
 	band := record.Band{Policy: m.harness.policy.Band, AA: aa.Spread}
 	if errors.Is(err, search.ErrDefault) {
 		result = c.newResult()
@@ -256,10 +260,10 @@ func (m *RowVerifier) Verify(ctx context.Context, p ep.Problem, routing string, 
 	return m.harness.decideComparison(ctx, c, record.StageVerify, rounds, min(sessions, maxVerifySessions), band)
 }
 
-// maxVerifySessions bounds the sessions of a check.
+// maxVerifySessions bounds the sessions of one row.
 const maxVerifySessions = 5
 
-// newComparison draws the routing and puts the config beside the default.
+// newComparison draws the routing and compares the config with the default.
 func (m *RowVerifier) newComparison(p ep.Problem, routing string, cfg ep.Config) (*comparison, error) {
 	d, err := workloads.Parse(routing)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
-// besidePair sums up what was measured of a config and the default beside a product,
-// nil where nothing ran beside them.
+// besidePair summarises the rounds of a config and the default beside a product, nil if nothing
+// ran beside them.
 func besidePair(r *measure.Runner, config, dflt int) *record.BesidePair {
 	c, d := r.Beside(config), r.Beside(dflt)
 	if c == nil || d == nil {

@@ -1,7 +1,6 @@
 package sweep
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,17 +11,18 @@ import (
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/search"
 	"github.com/epbench/epbench/tune/stat"
+	"github.com/epbench/epbench/tune/table"
 )
 
-// group is the finished searches of one problem under all its routings.
+// A group holds the finished searches of one problem under all its routings.
 type group []*activeSearch
 
-// groups lists the groups by problem, in order.
+// groups returns the groups by problem, in order.
 func (s *sweeper) groups() []group {
 	return groupBy[group](s.searches[:s.done], func(a, b *activeSearch) bool { return a.problem == b.problem })
 }
 
-// groupBy puts together what is alike, in the order of the first of each kind.
+// groupBy puts alike elements together, in the order of the first of each group.
 func groupBy[G ~[]T, T any](list []T, alike func(a, b T) bool) []G {
 	var out []G
 	for _, x := range list {
@@ -35,19 +35,18 @@ func groupBy[G ~[]T, T any](list []T, alike func(a, b T) bool) []G {
 	return out
 }
 
-// usable are the searches that a table may rest on.
+// usable returns the searches that a table may rest on.
 func (g group) usable() group {
 	return slices.DeleteFunc(slices.Clone(g), func(c *activeSearch) bool { return !c.result.Decision.Usable() })
 }
 
 // crossAll measures the winners of all routings of a problem under each of
-// them, so that regret is measured and not guessed. Then it chooses each
-// group's minimax config and records the matrix. Once ctx is cancelled nothing
-// is measured, and groups that lack something have no matrix.
+// them. Then it chooses each group's minimax config and records the regret matrix. Once ctx is
+// cancelled nothing is measured, and groups that lack a measurement have no matrix.
 func (s *sweeper) crossAll(ctx context.Context) error {
-	for _, family := range s.groupsByKey() {
+	for _, byTokens := range s.groupsByKey() {
 		var before ep.Config
-		for _, g := range family {
+		for _, g := range byTokens {
 			if g = g.usable(); len(g) > 1 {
 				if err := s.crossGroup(ctx, g, before); err != nil {
 					return err
@@ -66,8 +65,8 @@ func (s *sweeper) crossAll(ctx context.Context) error {
 	return nil
 }
 
-// crossGroup completes one group. before is the minimax config at the next
-// smaller token count: it wins ties.
+// crossGroup crosses one group. before is the minimax config at the next
+// smaller token count, which wins ties.
 func (s *sweeper) crossGroup(ctx context.Context, g group, before ep.Config) error {
 	configs := g.winners()
 	if cfg, ok := s.incumbent(g[0], ep.AllRoutings); ok && !cfg.IsDefault() && s.harness.planner.admits(g[0].problem, cfg) {
@@ -90,9 +89,11 @@ func (s *sweeper) crossGroup(ctx context.Context, g group, before ep.Config) err
 	return nil
 }
 
-// chooseForAllRoutings chooses the minimax config of a group among configs, and records the regret matrix.
+// chooseForAllRoutings chooses the minimax config of a group among configs, and records the
+// regret matrix.
 func (s *sweeper) chooseForAllRoutings(g group, configs []ep.Config, before ep.Config) {
-	best, _ := s.leastWorstLoss(g, g.fasterSomewhere(configs), s.tieOrder(g, ep.AllRoutings, before))
+	m := s.rowMaker()
+	best, _ := m.leastWorstLoss(g, g.fasterSomewhere(configs), m.tieOrder(g, ep.AllRoutings, before))
 	var tuned []stat.TunedRouting
 	for _, c := range g {
 		c.minimax = best
@@ -111,13 +112,12 @@ func (s *sweeper) crossEach(ctx context.Context, g group, configs []ep.Config) e
 	return nil
 }
 
-// crossed reports whether each winner of a group was measured, or failed,
-// under every routing.
+// crossed reports whether each winner of a group was measured, or failed, under every routing.
 func (g group) crossed() bool {
 	return !slices.ContainsFunc(g, func(c *activeSearch) bool { return c.crossingMissing })
 }
 
-// winners are the configs chosen in a group, the default first, each once.
+// winners returns the configs chosen in a group, the default first, each once.
 func (g group) winners() []ep.Config {
 	out := []ep.Config{g[0].result.Decision.Default}
 	for _, c := range g {
@@ -126,7 +126,7 @@ func (g group) winners() []ep.Config {
 	return out
 }
 
-// appendConfig appends a config to a list that lacks it.
+// appendConfig appends a config that the list lacks.
 func appendConfig(configs []ep.Config, c ep.Config) []ep.Config {
 	if slices.ContainsFunc(configs, func(o ep.Config) bool { return o.Key() == c.Key() }) {
 		return configs
@@ -134,7 +134,7 @@ func appendConfig(configs []ep.Config, c ep.Config) []ep.Config {
 	return append(configs, c)
 }
 
-// band is the least difference that counts in every search of a group.
+// band returns the least difference that counts in every search of a group.
 func (g group) band() float64 {
 	var widest float64
 	for _, c := range g {
@@ -151,9 +151,8 @@ func (g group) effects() []stat.Effects {
 	return out
 }
 
-// compromise is a config that no search chose and that, as the searches saw
-// it, loses less in the worst case than any winner does. A caller who knows
-// nothing of the routing is served best by it.
+// compromise returns a config that no search chose and that, by the rounds of the searches,
+// loses less in the worst case than any winner. It suits callers who do not know the routing.
 func (s *sweeper) compromise(g group, winners []ep.Config) (c ep.Config, ok bool) {
 	var searched []stat.Effects
 	for _, c := range g {
@@ -161,7 +160,7 @@ func (s *sweeper) compromise(g group, winners []ep.Config) (c ep.Config, ok bool
 	}
 	keys := stat.MeasuredEverywhere(searched)
 	at, guess := stat.Minimax(searched, keys, 0)
-	_, worst := s.leastWorstLoss(g, winners, nil)
+	_, worst := s.rowMaker().leastWorstLoss(g, winners, nil)
 	if at < 0 || (1+guess)*(1+g.band()) >= 1+worst {
 		return c, false
 	}
@@ -169,7 +168,7 @@ func (s *sweeper) compromise(g group, winners []ep.Config) (c ep.Config, ok bool
 	return c, err == nil // the keys are those of configs
 }
 
-// screenedEffects is what the search itself says about each config it measured.
+// screenedEffects returns the effect of each config that the search measured, by its own rounds.
 func (c *activeSearch) screenedEffects() stat.Effects {
 	out := stat.Effects{}
 	for _, i := range c.state.Measured() {
@@ -180,9 +179,8 @@ func (c *activeSearch) screenedEffects() stat.Effects {
 	return out
 }
 
-// fasterSomewhere are those configs that are faster than the default in one search of a group at
-// least, and the default. Among the others noise decides: where no config is faster
-// anywhere, the one that seems to lose least would take the default's row.
+// fasterSomewhere returns the default, and the configs that are faster than it in at least one
+// search of a group. Without this, noise would choose among configs that are faster nowhere.
 func (g group) fasterSomewhere(configs []ep.Config) []ep.Config {
 	dflt := g[0].result.Decision.Default.Key()
 	return slices.DeleteFunc(slices.Clone(configs), func(cfg ep.Config) bool {
@@ -190,8 +188,7 @@ func (g group) fasterSomewhere(configs []ep.Config) []ep.Config {
 	})
 }
 
-// hasVerdict reports whether a search of a group gives a config this verdict beside its
-// default, by the rule that decides every comparison.
+// hasVerdict reports whether a config has this verdict against the default in a search of a group.
 func (g group) hasVerdict(v record.Verdict, cfg ep.Config) bool {
 	return slices.ContainsFunc(g, func(c *activeSearch) bool {
 		d := c.result.Decision
@@ -199,46 +196,12 @@ func (g group) hasVerdict(v record.Verdict, cfg ep.Config) bool {
 			return d.Verdict == v && !d.KeepsDefault()
 		}
 		x, ok := c.versus(cfg)
-		return ok && stat.Judge(x.config.Gain(x.dflt), d.Band.Width()) == v
+		return ok && stat.Judge(x.config.Gain(x.dflt).Interval, d.Band.Width()) == v
 	})
 }
 
-// tieOrder are the configs that win ties, first things first: the row of the table in use,
-// the default, the config at the next smaller token count.
-func (s *sweeper) tieOrder(g group, class ep.Class, before ep.Config) []string {
-	dflt := g[0].result.Decision.Default.Key()
-	out := []string{dflt, before.Key()}
-	if cfg, ok := s.incumbent(g[0], class); ok && !cfg.IsDefault() {
-		out = slices.Insert(out, 0, cfg.Key())
-	}
-	return out
-}
-
-// leastWorstLoss is the config that loses least in the worst case over a group, and
-// that loss. Within the band those that are preferred are taken first, then the
-// cheapest.
-func (s *sweeper) leastWorstLoss(g group, configs []ep.Config, preferred []string) (best ep.Config, loss float64) {
-	rank := func(c ep.Config) int {
-		if i := slices.Index(preferred, c.Key()); i >= 0 {
-			return i
-		}
-		return len(preferred)
-	}
-	op := g[0].problem.Op
-	ordered := slices.SortedStableFunc(slices.Values(configs), func(a, b ep.Config) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), s.harness.cost(op, a).Compare(s.harness.cost(op, b)))
-	})
-	keys := make([]string, len(ordered))
-	for i, c := range ordered {
-		keys[i] = c.Key()
-	}
-	at, loss := stat.Minimax(g.effects(), keys, g.band())
-	return ordered[at], loss // the default at least was measured in every search
-}
-
-// cross measures those of the configs that a search has not measured, beside
-// the others, and compares the new ones with the oracle afterwards: any of
-// them may end up in a row.
+// cross measures the configs that a search has not measured, together with
+// the others, and compares the new ones with the oracle afterwards: each may end up in a row.
 func (s *sweeper) cross(ctx context.Context, c *activeSearch, configs []ep.Config) error {
 	var live, missing []int
 	for _, cfg := range configs {
@@ -267,7 +230,7 @@ func (s *sweeper) cross(ctx context.Context, c *activeSearch, configs []ep.Confi
 		err = closed
 	}
 	switch c.crossingMissing = err != nil && ctx.Err() != nil; {
-	case c.crossingMissing, errors.Is(err, search.ErrDefault): // what was new stays unmeasured
+	case c.crossingMissing, errors.Is(err, search.ErrDefault): // the new configs stay unmeasured
 		return nil
 	case err != nil:
 		return err
@@ -277,11 +240,10 @@ func (s *sweeper) cross(ctx context.Context, c *activeSearch, configs []ep.Confi
 	return nil
 }
 
-// adoptFasterCrossed decides again about the searches of a group, where the crossing saw the config
-// of another one faster here than the search's own, by the rule that decides every
-// comparison. A search may have missed that config, or dropped it early. The decision
-// itself changes, so that record, table and summary say the same. Where launch parameters
-// cannot matter nothing is decided here either.
+// adoptFasterCrossed decides again about the searches of a group for which the crossing measured
+// the config of another search to be faster than their own. A search may have missed that
+// config, or dropped it early. The decision itself changes, so that record, table and summary
+// agree. If launch parameters cannot matter, the decision stays.
 func (s *sweeper) adoptFasterCrossed(g group) {
 	for _, c := range g {
 		was := c.result.Decision
@@ -290,13 +252,13 @@ func (s *sweeper) adoptFasterCrossed(g group) {
 			continue
 		}
 		d := stat.Decide(stat.Comparison{
-			Config: c.space.Config(win.Point), Default: was.Default, Gain: win.Gain(dflt), Rounds: win.Rounds, Band: was.Band,
+			Config: c.space.Config(win.Point), Default: was.Default, Gain: win.Gain(dflt), Band: was.Band,
 		})
 		if d.KeepsDefault() {
 			continue
 		}
 		d.Crossed = true
-		d.Reason = fmt.Sprintf("measured beside the winners of other routings, %s is faster than what this search chose, %s", d.Config.Key(), was.Config.Key())
+		d.Reason = fmt.Sprintf("measured together with the winners of other routings, %s is faster than this search's choice, %s", d.Config.Key(), was.Config.Key())
 		c.result.Decision, c.winner = d, win
 		c.result.Times, c.result.DefaultTime, c.result.MaxErr = win.Times, dflt.Times, c.runner.MaxErr(win.Point)
 		c.result.Beside = besidePair(c.runner, win.Point, dflt.Point)
@@ -304,17 +266,22 @@ func (s *sweeper) adoptFasterCrossed(g group) {
 	}
 }
 
-// updateRun writes a search into the run again, after its result has changed.
+// updateRun copies the changed result of a search into the run.
 func (s *sweeper) updateRun(c *activeSearch) {
 	for i := range s.run.Searches {
 		if r := &s.run.Searches[i]; r.Problem == c.problem && r.Routing == c.result.Routing {
 			*r = c.result
 		}
 	}
+	for i := range s.run.AA {
+		if r := &s.run.AA[i]; r.Problem == c.aa.Problem && r.Routing == c.aa.Routing {
+			*r = c.aa
+		}
+	}
 }
 
-// fasterInCrossing is the config that the crossings saw furthest ahead of a search's own, with the
-// default in the same rounds. ok is false where none is.
+// fasterInCrossing returns the config that is furthest ahead of a search's own in the crossings,
+// and the default in the same rounds. ok is false if none is ahead.
 func (c *activeSearch) fasterInCrossing() (win, dflt search.Finalist, ok bool) {
 	own, _ := c.space.Index(c.result.Decision.Config)
 	most := 0.0
@@ -324,7 +291,7 @@ func (c *activeSearch) fasterInCrossing() (win, dflt search.Finalist, ok bool) {
 			continue
 		}
 		for _, f := range finals {
-			gain := f.Gain(finals[mine])
+			gain := f.Gain(finals[mine]).Interval
 			if f.Point != own && stat.Judge(gain, c.result.Decision.Band.Width()) == record.Faster && gain.Mid > most {
 				win, dflt, ok, most = f, finals[base], true, gain.Mid
 			}
@@ -333,13 +300,13 @@ func (c *activeSearch) fasterInCrossing() (win, dflt search.Finalist, ok bool) {
 	return win, dflt, ok
 }
 
-// isPoint finds the finalist at a point.
+// isPoint returns a function that reports whether a finalist is at a point.
 func isPoint(point int) func(search.Finalist) bool {
 	return func(f search.Finalist) bool { return f.Point == point }
 }
 
-// crossBlock times configs beside each other and drops those of the new ones
-// whose answers are wrong afterwards.
+// crossBlock times configs in the same rounds and drops new ones whose answers are wrong
+// afterwards.
 func (s *sweeper) crossBlock(ctx context.Context, c *activeSearch, live, missing []int) ([]search.Finalist, error) {
 	finals, err := c.state.FinalsOf(ctx, s.protocol(c), record.StageCross, live)
 	if err != nil {
@@ -347,4 +314,10 @@ func (s *sweeper) crossBlock(ctx context.Context, c *activeSearch, live, missing
 	}
 	right, err := c.runner.Recheck(ctx, record.StageRecheck, missing)
 	return slices.DeleteFunc(finals, func(f search.Finalist) bool { return slices.Contains(missing, f.Point) && !right[f.Point] }), err
+}
+
+// groupsByKey returns the groups of each key of a table by token count.
+func (s *sweeper) groupsByKey() [][]group {
+	key := func(g group) table.Key { return table.KeyOf(g[0].problem, ep.AllRoutings) }
+	return groupBy[[]group](s.groups(), func(a, b group) bool { return key(a) == key(b) })
 }

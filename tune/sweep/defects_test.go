@@ -225,12 +225,22 @@ func TestHalfMeasuredDecidesNothing(t *testing.T) {
 		c.problem.Tokens, c.problem.MaxTokens = tokens, tokens
 		return rowChoice{tokens: tokens, searches: group{c}, config: ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"algo": "direct", "sms": sms, "threads": "512"}}}
 	}
-	side, there, err := s.measureMidpoint(ctx, 128, at(16, "16"), at(1024, "32"))
-	if err != nil || side != upperWins || len(there) != 1 {
-		t.Fatalf("side %d on %d searches, %v", side, len(there), err)
+	refined := func(a, b rowChoice) group {
+		low, high := &tokenRange{picks: []rowChoice{a}, lo: 16, hi: 16}, &tokenRange{picks: []rowChoice{b}, lo: 1024, hi: 1024}
+		if err := s.refine(ctx, low, high); err != nil {
+			t.Fatal(err)
+		}
+		return s.rowMaker().refined(low, high)
+	}
+	first := at(1024, "32")
+	if there := refined(at(16, "16"), first); len(there) != 1 || there[0].problem.Tokens != 128 {
+		t.Fatalf("%d searches between", len(there))
 	}
 	b.OnRun = func(c call, _ []float64) error { cancel(); return nil }
-	if _, there, err = s.measureMidpoint(ctx, 128, at(16, "16"), at(1024, "64")); err != nil || there != nil {
-		t.Errorf("decided on %d searches, %v", len(there), err)
+	if there := refined(at(16, "16"), at(1024, "64")); there != nil {
+		t.Errorf("decided on %d searches", len(there))
+	}
+	if there := refined(at(16, "16"), first); len(there) != 1 {
+		t.Error("what was measured before the interrupt is lost")
 	}
 }

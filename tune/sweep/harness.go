@@ -2,9 +2,11 @@ package sweep
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
@@ -15,31 +17,30 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// harness is where a command measures: a backend, the rules of measuring, and the
-// log that trials go to. Sweeps, bench, live comparisons and the verification
-// of tables all measure through one.
+// A harness measures for a command: it holds the backend, the rules of measuring, and the
+// log. Sweeps, bench, live comparisons and the verification of tables use one.
 type harness struct {
 	backend  kernels.Backend
 	planner  *planner
 	policy   measure.Policy
 	log      measure.Log
 	recorded *measure.RecordedBlocks
-	wall     record.Wall        // where the time of this command went
+	wall     record.Wall        // time of this command by activity
 	empty    map[string]float64 // reading of an empty kernel, seconds by clock
 }
 
-// newHarness makes a lab. A nil log keeps nothing.
+// newHarness makes a harness. A nil log keeps nothing.
 func newHarness(b kernels.Backend, pl *planner, log measure.Log) *harness {
 	return &harness{backend: b, planner: pl, policy: pl.opts.Policy(b.Machine()), log: log}
 }
 
-// cost is what a config takes, as its kernel declares.
+// cost returns the cost of a config, as its kernel declares it.
 func (l *harness) cost(op ep.Op, c ep.Config) ep.Cost {
 	k, _ := kernels.Find(l.planner.kernels, op, c.Kernel) // an unknown kernel declares no cost
 	return k.CostOf(c)
 }
 
-// subject is what is measured: a problem under a routing, drawn.
+// A subject is a problem under a routing.
 type subject struct {
 	problem  ep.Problem
 	routing  workloads.Distribution
@@ -53,7 +54,7 @@ func newSubject(p ep.Problem, d workloads.Distribution, seed uint64) (subject, e
 	return s, err
 }
 
-// draw makes the workload, and names its class where that is not known.
+// draw makes the workload, and sets the class if that is unknown.
 func (s *subject) draw(seed uint64) (err error) {
 	if s.workload, err = workloads.New(s.routing, s.problem, seed); err != nil {
 		return fmt.Errorf("--%w", err)
@@ -62,7 +63,7 @@ func (s *subject) draw(seed uint64) (err error) {
 	return nil
 }
 
-// record is what the run says about the workload.
+// record returns the run's record of the workload.
 func (s *subject) record() record.Workload {
 	w := s.workload
 	return record.Workload{
@@ -73,7 +74,7 @@ func (s *subject) record() record.Workload {
 	}
 }
 
-// result is the record of a search that has not decided yet.
+// newResult returns the record of a search without a decision.
 func (s *subject) newResult() record.Search {
 	return record.Search{
 		Problem: s.problem, Routing: s.routing.Spec(), Class: s.class,
@@ -93,7 +94,7 @@ func (s *subject) title() string {
 	return text
 }
 
-// runner makes the measurer of a subject.
+// runner makes the Runner of a subject.
 func (l *harness) runner(s *subject, space *search.Space, dflt int) *measure.Runner {
 	return measure.New(measure.Setup{
 		Backend: l.backend, Workload: s.workload, Space: space, Default: dflt, Policy: l.policy, Log: l.log, Recorded: l.recorded,
@@ -101,7 +102,7 @@ func (l *harness) runner(s *subject, space *search.Space, dflt int) *measure.Run
 	})
 }
 
-// legal reports why a config cannot run a problem here.
+// legal returns an error if a config cannot run a problem here.
 func (l *harness) legal(p ep.Problem, c ep.Config) error {
 	k, err := kernels.Find(l.planner.kernels, p.Op, c.Kernel)
 	if err == nil {
@@ -113,10 +114,18 @@ func (l *harness) legal(p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-// hostBound says why launch parameters cannot matter, given the default's
-// time; "" where they can: the default takes hardly longer than an empty
-// kernel. What a call costs a product may be far less than its time, and says nothing of
-// that.
+// measureAA measures the default against itself. limit is the time of the search, 0 for none:
+// the test takes at most its share of that.
+func (l *harness) measureAA(ctx context.Context, r *measure.Runner, limit time.Duration) (record.AA, error) {
+	share := time.Duration(l.policy.AAShare * float64(limit))
+	aa, err := l.policy.MeasureAA(ctx, r, r.Default, share)
+	aa.Problem, aa.Routing = r.Workload.Problem.Key(), r.Workload.Spec
+	return aa, err
+}
+
+// hostBound returns a function that says why launch parameters cannot matter, given the
+// default's seconds: the default takes hardly longer than an empty kernel. It returns "" if they
+// can, and for costs to a product, which may be far below the time of a call.
 func (l *harness) hostBound(r *measure.Runner) func(seconds float64) string {
 	return func(seconds float64) string {
 		if r.Workload.Problem.Objective == ep.Beside || !measure.HostBound(seconds, r.Clock(), l.empty) {
@@ -127,8 +136,8 @@ func (l *harness) hostBound(r *measure.Runner) func(seconds float64) string {
 	}
 }
 
-// comparison is a few given configs of one subject, ready to be measured side by
-// side. The first is what the others are compared with.
+// A comparison holds given configs of one subject, ready to be measured in the same rounds. The
+// others are compared with the first.
 type comparison struct {
 	*subject
 	space  *search.Space
@@ -137,7 +146,7 @@ type comparison struct {
 	state  *search.State
 }
 
-// newComparison makes the configs of a subject measurable. Each must be legal.
+// newComparison makes a comparison. Each config must be legal.
 func (l *harness) newComparison(s *subject, purpose string, configs ...ep.Config) (*comparison, error) {
 	space, _, err := search.NewSpace()
 	if err != nil {
@@ -158,10 +167,10 @@ func (l *harness) newComparison(s *subject, purpose string, configs ...ep.Config
 	return c, nil
 }
 
-// undecided is the second config of a contest beside the first, not yet measured.
+// undecided returns the comparison of the second config with the first, without a gain.
 func (c *comparison) undecided(band record.Band) stat.Comparison {
 	return stat.Comparison{Config: c.space.Config(c.points[1]), Default: c.space.Config(c.points[0]), Band: band}
 }
 
-// close ends the contest's session and joins its error to err.
+// close ends the comparison's session and joins its error to err.
 func (c *comparison) close(err error) error { return errors.Join(err, c.runner.Close()) }

@@ -17,41 +17,41 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// InterleavedRun is one backend of several that take turns. Its results go to its own job.
+// An InterleavedRun is one of several runs that take turns. Its results go to its own job.
 type InterleavedRun struct {
 	Backend kernels.Backend
-	Options *Options // the seed and the band
-	Job     Job      // Rounds are those of each config, one a turn
+	Options *Options // Seed and Band
+	Job     Job      // Rounds: of each config, one a turn
 }
 
-// Side is what a side runs in a heat: a config, and the side's default beside it.
+// A Side is the part of one run in an interleaved comparison: a config and the run's default.
 type Side struct {
 	Run             *InterleavedRun
 	Problem         ep.Problem
 	Config, Default ep.Config
 }
 
-// Interleaving is one workload for the sides that run it.
+// An Interleaving is one workload and the sides that run it.
 type Interleaving struct {
 	Routing string
 	Seed    uint64
 	Sides   []Side
 }
 
-// Interleave measures the entrants of each heat in alternating turns, so that a drift of
-// the machine hits all of them alike. In a turn an entrant runs one round of its config
-// and one of its default; the order of entrants is random and turned around in every
-// other turn. All sides' processes live at the same time and one runs at a time. An
-// entrant that fails is recorded as failed, and the others go on; the error is that of
-// ctx or of a log. done is called after each heat.
-func Interleave(ctx context.Context, heats []Interleaving, done func(Interleaving)) error {
-	for _, h := range heats {
+// Interleave measures the sides of each interleaving in alternating turns, so that a drift of
+// the machine affects all of them alike. In a turn a side runs one round of its config
+// and one of its default. The order of sides is random, and reversed in every
+// other turn. All processes live at the same time and one runs at a time. A
+// side that fails is recorded as failed, and the others go on; an error comes from
+// ctx or a log. Interleave calls done after each interleaving.
+func Interleave(ctx context.Context, all []Interleaving, done func(Interleaving)) error {
+	for _, h := range all {
 		if err := h.run(ctx); err != nil {
 			return err
 		}
 		done(h)
 	}
-	for _, h := range heats {
+	for _, h := range all {
 		for _, e := range h.Sides {
 			e.Run.Job.Run.Finished = time.Now().UTC()
 		}
@@ -60,48 +60,48 @@ func Interleave(ctx context.Context, heats []Interleaving, done func(Interleavin
 }
 
 func (h Interleaving) run(ctx context.Context) error {
-	players := make([]*activeSide, len(h.Sides))
+	sides := make([]*activeSide, len(h.Sides))
 	turns := 0
 	for i, e := range h.Sides {
-		players[i] = newActiveSide(h, e)
+		sides[i] = newActiveSide(h, e)
 		turns = max(turns, e.Run.Job.Rounds)
 	}
 	rng := rand.New(rand.NewPCG(h.Seed, h.hash()))
 	var order []int
 	for turn := range turns {
 		if turn%2 == 0 {
-			order = rng.Perm(len(players))
+			order = rng.Perm(len(sides))
 		} else {
 			slices.Reverse(order)
 		}
 		for _, i := range order {
-			players[i].runRound(ctx)
+			sides[i].runRound(ctx)
 		}
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	for _, p := range players {
+	for _, p := range sides {
 		p.finish(ctx)
 	}
 	return ctx.Err()
 }
 
-// hash tells the heats of a run apart.
+// hash returns a seed of its own for each interleaving.
 func (h Interleaving) hash() uint64 {
 	f := fnv.New64a()
 	fmt.Fprintf(f, "%q %q", h.Sides[0].Problem.Key(), h.Routing)
 	return f.Sum64()
 }
 
-// activeSide is an entrant that is measured.
+// activeSide is a side that is measured.
 type activeSide struct {
 	Side
 	subject
 	harness    *harness
 	comparison *comparison
 	seconds    map[int][]float64 // seconds by point, one a turn
-	lost       error             // why it is out
+	lost       error             // why it is not measured any more
 }
 
 func newActiveSide(h Interleaving, e Side) *activeSide {
@@ -119,11 +119,11 @@ func newActiveSide(h Interleaving, e Side) *activeSide {
 	return p
 }
 
-// distinctPoints are the default and the config, one where they are the same.
+// distinctPoints returns the default and the config, once if they are the same.
 func (p *activeSide) distinctPoints() []int { return slices.Compact(slices.Clone(p.comparison.points)) }
 
-// runRound runs each config once. A call that is not recorded comes first: the GPU has to
-// come back from another process.
+// runRound runs each config once, after a call that is not recorded: the GPU switches from another
+// process.
 func (p *activeSide) runRound(ctx context.Context) {
 	if p.lost != nil || ctx.Err() != nil {
 		return
@@ -139,10 +139,10 @@ func (p *activeSide) runRound(ctx context.Context) {
 	p.lost = err
 }
 
-// finish compares answers once more and files the result.
+// finish compares answers again and adds the result to the run.
 func (p *activeSide) finish(ctx context.Context) {
 	if p.comparison == nil {
-		p.file(p.newFailure())
+		p.add(p.newFailure())
 		return
 	}
 	if p.lost == nil {
@@ -158,10 +158,10 @@ func (p *activeSide) finish(ctx context.Context) {
 		return
 	}
 	if p.lost != nil {
-		p.file(p.newFailure())
+		p.add(p.newFailure())
 		return
 	}
-	p.file(p.decide())
+	p.add(p.decide())
 }
 
 func (p *activeSide) newFailure() record.Search {
@@ -177,9 +177,9 @@ func (p *activeSide) decide() record.Search {
 	out, r := p.newResult(), p.comparison.runner
 	m := p.comparison.undecided(record.Band{Policy: p.harness.policy.Band})
 	dflt, cfg := p.seconds[p.comparison.points[0]], p.seconds[p.comparison.points[1]]
-	m.Gain, m.Rounds = record.One, len(cfg)
+	m.Gain = stat.Exactly(len(cfg))
 	if p.comparison.points[0] != p.comparison.points[1] {
-		m.Gain = stat.MedianRatio(logs(dflt), logs(cfg))
+		m.Gain = stat.Ratio(stat.Part{A: logs(dflt), B: logs(cfg)})
 	}
 	out.Decision = stat.Compare(m)
 	out.Clock, out.Times, out.DefaultTime = r.Clock(), timesOf(cfg), timesOf(dflt)
@@ -187,7 +187,7 @@ func (p *activeSide) decide() record.Search {
 	return out
 }
 
-func (p *activeSide) file(result record.Search) {
+func (p *activeSide) add(result record.Search) {
 	run := p.Run.Job.Run
 	run.Searches = append(run.Searches, result)
 	if p.workload != nil {

@@ -72,7 +72,7 @@ func TestInterleaveUnderDrift(t *testing.T) {
 	for r := range 30 {
 		la, lb = append(la, math.Log(slow[r])), append(lb, math.Log(fast[r]))
 	}
-	if g := stat.MedianRatio(la, lb); g.Low > 1.1 || g.High < 1.1 || g.High-g.Low > 0.05 {
+	if g := stat.PairedRatio(la, lb); g.Low > 1.1 || g.High < 1.1 || g.High-g.Low > 0.05 {
 		t.Errorf("the slower one takes %+v times as long, want 1.1", g)
 	}
 	for _, s := range []*InterleavedRun{a, b} {

@@ -49,7 +49,7 @@ type Options struct {
 	Precision ep.Precision          // Reduced also searches parameters that round what travels
 	Space     *spacefile.File       // further rules and values, or nil
 	Incumbent *table.Table          // the table in use, or nil
-	Sessions  int                   // in which what was chosen is measured again, each with memory of its own; 0 is none
+	Sessions  int                   // further ones, in which the winners are measured again; 0 and 1: none, DefaultSessions: the policy's
 
 	Began    time.Time // when the command began; zero: when Run is called
 	Tool     string    // version of epbench
@@ -59,9 +59,17 @@ type Options struct {
 // Policy returns how a sweep with these options measures on a machine.
 func (o *Options) Policy(m ep.Machine) measure.Policy {
 	p := measure.PolicyFor(m).Coarser(o.Band)
-	p.Sessions = o.Sessions
+	switch {
+	case o.Sessions == 1:
+		p.Sessions = 0
+	case o.Sessions != DefaultSessions:
+		p.Sessions = o.Sessions
+	}
 	return p
 }
+
+// DefaultSessions stands for the policy's number of sessions.
+const DefaultSessions = -1
 
 // An Event reports the progress of a sweep.
 type Event struct {
@@ -160,11 +168,15 @@ func (p *Plan) Estimate(paces map[ep.Op]record.Pace) (whole time.Duration, known
 		if !ok {
 			return 0, false
 		}
-		ending := 2*p.Policy.AARounds + p.Policy.MaxRounds // the A/A test, and the confirmation of two
-		seconds += float64(s.Measured)*pace.Config + float64(s.Samples+ending)*pace.Sample
+		ending := 2*p.Policy.AARounds + 3*p.Policy.MaxRounds // the A/A test, and the confirmation
+		session := sessionConfigs*pace.Config + float64(sessionConfigs*p.Policy.ConfirmRounds)*pace.Sample
+		seconds += float64(s.Measured)*pace.Config + float64(s.Samples+ending)*pace.Sample + float64(p.Policy.Sessions)*session
 	}
 	return time.Duration(seconds / searchShare * float64(time.Second)), true
 }
+
+// sessionConfigs is about how many configs run in the rounds of a further session.
+const sessionConfigs = 6
 
 // siblingConfigs estimates how many configs of a combine are measured if a sibling, its search
 // with another dispatch dtype, was done before.

@@ -1,136 +1,61 @@
 package sweep
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"slices"
 	"sort"
 
-	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/search"
 	"github.com/epbench/epbench/tune/table"
 )
 
-// midWinner says which of two neighbouring picks serves a token count between theirs.
-type midWinner int
+// refineAll measures, where neighbouring ranges have different configs, both and the default at a
+// token count between, as far as time allows. Rows then end where the better config changes.
+func (s *sweeper) refineAll(ctx context.Context) error {
+	m := s.rowMaker()
+	for _, byTokens := range m.groups {
+		for _, class := range ep.Classes() {
+			ranges := m.ranges(byTokens, class)
+			for i := 1; i < len(ranges); i++ {
+				if !ranges[i].joined {
+					continue
+				}
+				if err := s.refine(ctx, ranges[i-1], ranges[i]); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
 
-const (
-	lowerWins   midWinner = iota // the pick of fewer tokens
-	upperWins                    // the pick of more tokens
-	defaultWins                  // the default: neither is faster than it by more than the band
-)
-
-// bound puts the end between two stretches whose configs differ: at the geometric
-// midpoint of the token counts on either side, after one more token count between them
-// was measured where time allows. Where neither config is faster than the default there,
-// the default gets a stretch of its own, between.
-func (s *sweeper) bound(ctx context.Context, low, high *tokenRange) (between *tokenRange, err error) {
+// refine measures the configs of two neighbouring ranges between them, under every routing of
+// both.
+func (s *sweeper) refine(ctx context.Context, low, high *tokenRange) error {
 	mid := table.Midpoint(low.hi, high.lo)
-	if low.hi < mid && mid < high.lo {
-		left, right := low.last(), high.picks[0]
-		at, there, err := s.measureMidpoint(ctx, mid, left, right)
-		switch {
-		case err != nil:
-			return nil, err
-		case len(there) == 0: // nothing was measured
-		case at == lowerWins:
-			low.picks, low.hi = append(low.picks, s.makeChoice(there, left.configAt(there))), mid
-		case at == upperWins:
-			high.picks, high.lo = slices.Insert(high.picks, 0, s.makeChoice(there, right.configAt(there))), mid
-		default:
-			between = &tokenRange{[]rowChoice{s.makeChoice(there, there.defaultConfig())}, mid, mid}
-			s.abut(low, between)
-			s.abut(between, high)
-			return between, nil
-		}
+	if mid <= low.hi || mid >= high.lo || ctx.Err() != nil || s.opts.Time > 0 && s.spent > s.opts.Time {
+		return nil
 	}
-	s.abut(low, high)
-	return nil, nil
-}
-
-// abut lets two stretches meet at the geometric midpoint between them, as far as their
-// configs can run: token counts that neither serves stay without a row.
-func (s *sweeper) abut(low, high *tokenRange) {
-	mid := max(low.hi, min(table.Midpoint(low.hi, high.lo), high.lo-1))
-	a, b := low.last(), high.picks[0]
-	low.hi += sort.Search(mid-low.hi, func(i int) bool { return !s.serves(a, low.hi+i+1) })
-	high.lo -= sort.Search(high.lo-mid-1, func(i int) bool { return !s.serves(b, high.lo-i-1) })
-}
-
-// serves reports whether a pick's config can run with so many tokens.
-func (s *sweeper) serves(p rowChoice, tokens int) bool {
-	if p.dflt {
-		return true
-	}
-	q := atTokens(p.searches[0].problem, tokens)
-	k, err := kernels.Find(s.harness.planner.kernels, q.Op, p.config.Kernel)
-	return err == nil && k.Check(s.harness.planner.machine, q, p.config) == nil
-}
-
-// atTokens is a problem with another token count. One sized for its own tokens is sized for
-// these.
-func atTokens(p ep.Problem, tokens int) ep.Problem {
-	room := p.MaxTokens
-	if room == max(p.Tokens, 1) {
-		room = max(tokens, 1)
-	}
-	return p.AtTokens(tokens, room)
-}
-
-// defaultConfig is the default at the token count of a group.
-func (g group) defaultConfig() ep.Config { return g[0].result.Decision.Default }
-
-// configAt is the config that a pick means at another token count: a default follows it.
-func (p rowChoice) configAt(there group) ep.Config {
-	if p.dflt {
-		return there.defaultConfig()
-	}
-	return p.config
-}
-
-// measureMidpoint measures two picks and the default at a token count between theirs, under every
-// routing of the first, and says which loses least there. A tie goes to the default, then
-// to the lower pick. there is empty where nothing could be measured.
-func (s *sweeper) measureMidpoint(ctx context.Context, tokens int, low, high rowChoice) (_ midWinner, there group, err error) {
-	if ctx.Err() != nil || s.opts.Time > 0 && s.spent > s.opts.Time {
-		return lowerWins, nil, nil
-	}
-	for _, near := range low.searches.withRoutingsOf(high.searches) {
-		c, err := s.measureBetween(ctx, near, tokens, low, high)
+	left, right := low.last(), high.picks[0]
+	for _, near := range left.searches.withRoutingsOf(right.searches) {
+		c, err := s.measureBetween(ctx, near, mid, left, right)
 		if err != nil || c.crossingMissing {
-			return lowerWins, nil, err
-		}
-		there = append(there, c)
-	}
-	best, _ := s.leastWorstLoss(there, there.fasterSomewhere([]ep.Config{low.configAt(there), high.configAt(there), there.defaultConfig()}), []string{there.defaultConfig().Key(), low.config.Key()})
-	switch best.Key() {
-	case low.configAt(there).Key():
-		return lowerWins, there, nil
-	case high.configAt(there).Key():
-		return upperWins, there, nil
-	}
-	return defaultWins, there, nil
-}
-
-// withRoutingsOf adds to the searches of a group those of another whose routings it lacks.
-func (g group) withRoutingsOf(other group) group {
-	out := slices.Clone(g)
-	for _, o := range other {
-		if !slices.ContainsFunc(g, func(c *activeSearch) bool { return c.routing.Spec() == o.routing.Spec() }) {
-			out = append(out, o)
+			return err
 		}
 	}
-	return out
+	return nil
 }
 
-// measureBetween measures the default, and the configs of two picks that do not keep it, at a
-// token count between those asked for. Each is opened once; further configs are crossed
-// into it.
-func (s *sweeper) measureBetween(ctx context.Context, near *activeSearch, tokens int, picks ...rowChoice) (*activeSearch, error) {
+// measureBetween measures the default, and the configs of two choices that do not keep it, at a
+// token count between those asked for. It opens each problem and routing once; further configs
+// are crossed into it.
+func (s *sweeper) measureBetween(ctx context.Context, near *activeSearch, tokens int, choices ...rowChoice) (*activeSearch, error) {
 	p := atTokens(near.problem, tokens)
-	key := p.Key() + " " + near.routing.Spec()
+	key := refinementKey(p, near)
 	c := s.refinements[key]
 	if c == nil {
 		var err error
@@ -140,16 +65,52 @@ func (s *sweeper) measureBetween(ctx context.Context, near *activeSearch, tokens
 		s.refinements[key] = c
 	}
 	configs := []ep.Config{c.space.Config(c.dflt)}
-	for _, p := range picks {
+	for _, p := range choices {
 		if !p.dflt {
 			configs = append(configs, p.config)
 		}
 	}
-	return c, s.cross(ctx, c, configs)
+	if err := s.cross(ctx, c, configs); err != nil || c.crossingMissing {
+		return c, err
+	}
+	return c, s.refineOverSessions(ctx, c, configs)
 }
 
-// newRefinement makes a search that measures what it is given and decides
-// nothing.
+// refineOverSessions measures a refinement in as many sessions as the searches, if its configs were
+// not measured in sessions yet.
+func (s *sweeper) refineOverSessions(ctx context.Context, c *activeSearch, configs []ep.Config) error {
+	missing := func(cfg ep.Config) bool {
+		_, failed := c.measured[cfg.Key()]
+		_, ok := c.overSessions[cfg.Key()]
+		return failed && !ok
+	}
+	n := s.harness.policy.Sessions
+	if n == 0 || !slices.ContainsFunc(configs, missing) {
+		return nil
+	}
+	for key := range c.measured {
+		if cfg, err := ep.ParseConfig(key); err == nil { // the keys are those of configs
+			configs = appendConfig(configs, cfg)
+		}
+	}
+	slices.SortFunc(configs, func(a, b ep.Config) int { return cmp.Compare(a.Key(), b.Key()) })
+	c.furtherSessions = nil
+	for range n {
+		if err := s.measureSession(ctx, c, configs); err != nil {
+			return err
+		}
+	}
+	if c.crossingMissing = len(c.furtherSessions) < n; !c.crossingMissing {
+		c.overSessions = c.versusDefault(search.MergeSessions(c.furtherSessions), n)
+	}
+	return nil
+}
+
+func refinementKey(p ep.Problem, near *activeSearch) string {
+	return p.Key() + " " + near.routing.Spec()
+}
+
+// newRefinement makes a search that measures given configs and decides nothing.
 func (s *sweeper) newRefinement(p ep.Problem, near *activeSearch) (*activeSearch, error) {
 	c := &activeSearch{subject: subject{problem: p, routing: near.routing, class: near.class}}
 	c.aa, c.measured, c.isRefinement = near.aa, map[string]versusDefault{}, true
@@ -171,4 +132,97 @@ func (s *sweeper) newRefinement(p ep.Problem, near *activeSearch) (*activeSearch
 	c.state = search.NewState(c.space, c.runner, search.Budget{}, c.dflt, nil, rand.New(rand.NewPCG(c.runner.Seed("refine"), 0)))
 	s.run.Workloads = append(s.run.Workloads, c.record())
 	return c, nil
+}
+
+// meet puts the border between two ranges: where the better config changes, by a refinement
+// between them if there is one. It returns a range of its own for the default, if neither config is
+// faster than the default at the refinement.
+func (m *rowMaker) meet(low, high *tokenRange) (between *tokenRange) {
+	left, right := low.last(), high.picks[0]
+	if there := m.refined(low, high); there != nil {
+		mid := there[0].problem.Tokens
+		dflt := there.defaultConfig()
+		configs := []ep.Config{left.configAt(there), right.configAt(there), dflt}
+		best, _ := m.leastWorstLoss(there, there.fasterSomewhere(configs), []string{dflt.Key(), left.config.Key()})
+		switch best.Key() {
+		case configs[0].Key():
+			low.picks, low.hi = append(low.picks, m.makeChoice(there, best)), mid
+		case configs[1].Key():
+			high.picks, high.lo = slices.Insert(high.picks, 0, m.makeChoice(there, best)), mid
+		default:
+			between = &tokenRange{picks: []rowChoice{m.makeChoice(there, dflt)}, lo: mid, hi: mid}
+			m.abut(low, between)
+			m.abut(between, high)
+			return between
+		}
+	}
+	m.abut(low, high)
+	return nil
+}
+
+// refined returns the refinements between two ranges, nil unless the configs of both were measured
+// under every routing.
+func (m *rowMaker) refined(low, high *tokenRange) group {
+	mid := table.Midpoint(low.hi, high.lo)
+	if mid <= low.hi || mid >= high.lo {
+		return nil
+	}
+	left, right := low.last(), high.picks[0]
+	var out group
+	for _, near := range left.searches.withRoutingsOf(right.searches) {
+		c := m.refinements[refinementKey(atTokens(near.problem, mid), near)]
+		lacks := func(p rowChoice) bool { _, ok := c.known()[p.configAt(group{c}).Key()]; return !ok }
+		if c == nil || c.crossingMissing && (lacks(left) || lacks(right)) {
+			return nil
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// abut lets two ranges meet at the geometric midpoint between them, as far as their
+// configs can run: token counts that neither serves stay without a row.
+func (m *rowMaker) abut(low, high *tokenRange) {
+	mid := max(low.hi, min(table.Midpoint(low.hi, high.lo), high.lo-1))
+	a, b := low.last(), high.picks[0]
+	low.hi += sort.Search(mid-low.hi, func(i int) bool { return !m.runs(a, low.hi+i+1) })
+	high.lo -= sort.Search(high.lo-mid-1, func(i int) bool { return !m.runs(b, high.lo-i-1) })
+}
+
+// runs reports whether a choice's config can run with so many tokens.
+func (m *rowMaker) runs(p rowChoice, tokens int) bool {
+	return p.dflt || m.serves(atTokens(p.searches[0].problem, tokens), p.config)
+}
+
+// atTokens returns a problem with another token count. A buffer that has just the size of the old
+// count gets the size of the new one.
+func atTokens(p ep.Problem, tokens int) ep.Problem {
+	room := p.MaxTokens
+	if room == max(p.Tokens, 1) {
+		room = max(tokens, 1)
+	}
+	return p.AtTokens(tokens, room)
+}
+
+// defaultConfig returns the default at the token count of a group.
+func (g group) defaultConfig() ep.Config { return g[0].result.Decision.Default }
+
+// configAt returns the config of a choice at another token count: a default follows the count.
+func (p rowChoice) configAt(there group) ep.Config {
+	if p.dflt {
+		return there.defaultConfig()
+	}
+	return p.config
+}
+
+// withRoutingsOf returns the searches of a group, and those of another group whose routings it
+// lacks.
+func (g group) withRoutingsOf(other group) group {
+	out := slices.Clone(g)
+	for _, o := range other {
+		if !slices.ContainsFunc(g, func(c *activeSearch) bool { return c.routing.Spec() == o.routing.Spec() }) {
+			out = append(out, o)
+		}
+	}
+	return out
 }

@@ -2,7 +2,6 @@ package sweep
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +14,29 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// rowChoice is the choice for one token count and routing class.
+// A rowMaker makes the rows of a table from finished searches. It measures nothing.
+type rowMaker struct {
+	groups      [][]group                // of each key of the table, by token count
+	refinements map[string]*activeSearch // see refinementKey
+	interrupted bool
+	maxSMs      int
+
+	build     func(ep.Config) ep.ABI // of a config's kernels
+	cost      func(ep.Op, ep.Config) ep.Cost
+	incumbent func(*activeSearch, ep.Class) (ep.Config, bool)
+	serves    func(ep.Problem, ep.Config) bool // the config can run here
+}
+
+// rowMaker returns a rowMaker for the searches done.
+func (s *sweeper) rowMaker() *rowMaker {
+	return &rowMaker{
+		groups: s.groupsByKey(), refinements: s.refinements, interrupted: s.done < len(s.plan.Searches), maxSMs: s.opts.MaxSMs,
+		build: s.run.ABI.For, incumbent: s.incumbent, cost: s.harness.cost,
+		serves: func(p ep.Problem, c ep.Config) bool { return s.harness.legal(p, c) == nil },
+	}
+}
+
+// rowChoice is the config of one token count and routing class.
 type rowChoice struct {
 	tokens   int
 	searches group
@@ -25,93 +46,83 @@ type rowChoice struct {
 	evidence table.Evidence
 }
 
-// tokenRange is adjacent token counts that share a config.
+// A tokenRange holds adjacent token counts that share a config.
 type tokenRange struct {
 	picks  []rowChoice
 	lo, hi int
+	joined bool // no token count between it and the range before was left out
 }
 
-// last is the pick of the most tokens.
+// last returns the choice of the most tokens.
 func (r tokenRange) last() rowChoice { return r.picks[len(r.picks)-1] }
 
-// sameRow reports whether one row can hold both picks: both keep the default, which follows
+// sameRow reports whether one row can hold both choices: both keep the default, which follows
 // the token count, or both have the same config.
 func (p rowChoice) sameRow(q rowChoice) bool {
 	return p.dflt && q.dflt || p.dflt == q.dflt && p.config.Key() == q.config.Key()
 }
 
-// rows makes the rows of all families.
-func (s *sweeper) rows(ctx context.Context) ([]table.Row, error) {
+// rows makes all rows.
+func (m *rowMaker) rows() []table.Row {
 	var out []table.Row
-	for _, family := range s.groupsByKey() {
+	for _, byTokens := range m.groups {
 		for _, class := range ep.Classes() {
-			rows, err := s.classRows(ctx, family, class)
-			if err != nil {
-				return nil, err
+			for _, r := range m.join(m.ranges(byTokens, class)) {
+				out = append(out, r.row(class))
 			}
-			out = append(out, rows...)
 		}
 	}
-	return out, nil
+	return out
 }
 
-// groupsByKey lists the groups of each key of a table by token count.
-func (s *sweeper) groupsByKey() [][]group {
-	key := func(g group) table.Key { return table.KeyOf(g[0].problem, ep.AllRoutings) }
-	return groupBy[[]group](s.groups(), func(a, b group) bool { return key(a) == key(b) })
-}
-
-// classRows makes the rows of one class: a pick for each token count, equal
-// neighbours merged, ends where the choice changes.
-func (s *sweeper) classRows(ctx context.Context, family []group, class ep.Class) ([]table.Row, error) {
-	var runs []tokenRange
-	connected := false
-	for _, g := range family {
+// ranges returns the token ranges of one key and class, without the token counts between them.
+func (m *rowMaker) ranges(byTokens []group, class ep.Class) []*tokenRange {
+	var out []*tokenRange
+	joined := false
+	for _, g := range byTokens {
 		whole := len(g)
 		g = g.forClass(class)
-		if len(g) == 0 || class == ep.AllRoutings && (len(g) < whole || s.lacksRoutings(g, family)) {
-			connected = false
+		if len(g) == 0 || class == ep.AllRoutings && (len(g) < whole || m.lacksRoutings(g, byTokens)) {
+			joined = false
 			continue
 		}
 		var before rowChoice
-		if connected {
-			before = runs[len(runs)-1].last()
+		if joined {
+			before = out[len(out)-1].last()
 		}
-		config, ok := s.chooseConfig(g, class, before.config)
+		config, ok := m.chooseConfig(g, class, before.config)
 		if !ok {
-			connected = false
+			joined = false
 			continue
 		}
-		p := s.makeChoice(g, config)
-		if connected && p.sameRow(before) {
-			run := &runs[len(runs)-1]
-			run.picks, run.hi = append(run.picks, p), p.tokens
+		p := m.makeChoice(g, config)
+		if joined && p.sameRow(before) {
+			r := out[len(out)-1]
+			r.picks, r.hi = append(r.picks, p), p.tokens
 		} else {
-			next := tokenRange{[]rowChoice{p}, p.tokens, p.tokens}
-			if connected {
-				between, err := s.bound(ctx, &runs[len(runs)-1], &next)
-				if err != nil {
-					return nil, err
-				}
-				if between != nil {
-					runs = append(runs, *between)
-				}
-			}
-			runs = append(runs, next)
+			out = append(out, &tokenRange{[]rowChoice{p}, p.tokens, p.tokens, joined})
 		}
-		connected = true
+		joined = true
 	}
-	var out []table.Row
-	for _, r := range runs {
-		out = append(out, r.row(class))
-	}
-	return out, nil
+	return out
 }
 
-// forClass are the usable searches of a group that say something about a class. After
-// an interrupt winners may not have been measured under each other's routings:
-// then the first search speaks for its own class, and for all what the finals of
-// all have in common.
+// join lets ranges meet their neighbours.
+func (m *rowMaker) join(ranges []*tokenRange) (out []*tokenRange) {
+	for _, r := range ranges {
+		if r.joined {
+			if between := m.meet(out[len(out)-1], r); between != nil {
+				out = append(out, between)
+			}
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// forClass returns the usable searches of a group that say something about a class. After an
+// interrupt, winners may not have been measured under each other's routings. Then the first
+// search stands for its class, and the finals that all searches share stand for all.
 func (g group) forClass(class ep.Class) group {
 	g = g.usable()
 	if class != ep.AllRoutings {
@@ -123,13 +134,13 @@ func (g group) forClass(class ep.Class) group {
 	return g[:1]
 }
 
-// lacksRoutings reports whether a sweep that was ended early has fewer routings at this
-// token count than at others: then nothing is said for all.
-func (s *sweeper) lacksRoutings(g group, family []group) bool {
-	return s.done < len(s.plan.Searches) && slices.ContainsFunc(family, func(o group) bool { return len(o) > len(g) })
+// lacksRoutings reports whether an interrupted sweep has fewer routings at this token count than
+// at others, so that it has no row for all.
+func (m *rowMaker) lacksRoutings(g group, byTokens []group) bool {
+	return m.interrupted && slices.ContainsFunc(byTokens, func(o group) bool { return len(o) > len(g) })
 }
 
-// measuredByAll are the configs that every search of a group measured beside its default, the
+// measuredByAll returns the configs that every search of a group measured with its default, the
 // default first.
 func (g group) measuredByAll() []ep.Config {
 	dflt := g[0].result.Decision.Default
@@ -142,19 +153,19 @@ func (g group) measuredByAll() []ep.Config {
 	return out
 }
 
-// chooseConfig is the config for a class. One search speaks by what it chose, and several of one
-// class by the config that loses least over them and is slower than the default in none. For
-// all routings the regret matrix has that config. An interrupted sweep has no matrix: there
-// the finals that all searches share give it. Where they give the default, ok is false: they
-// do not prove that nothing is faster.
-func (s *sweeper) chooseConfig(g group, class ep.Class, before ep.Config) (c ep.Config, ok bool) {
+// chooseConfig returns the config of a class. For one search that is its decision. For several
+// searches of one class it is the config that loses least in the worst case, of those that are slower
+// than the default in none. For all routings it is the minimax config. An interrupted sweep has
+// none: there it is the config that loses least of those that all searches measured. ok is
+// false if that is the default, because other configs may be faster.
+func (m *rowMaker) chooseConfig(g group, class ep.Class, before ep.Config) (c ep.Config, ok bool) {
 	switch {
 	case len(g) == 1:
 		return g[0].result.Decision.Config, true
 	case class == ep.AllRoutings && g.crossed():
 		return g[0].minimax, true
 	case class == ep.AllRoutings:
-		c, _ = s.leastWorstLoss(g, g.fasterSomewhere(g.measuredByAll()), s.tieOrder(g, class, before))
+		c, _ = m.leastWorstLoss(g, g.fasterSomewhere(g.measuredByAll()), m.tieOrder(g, class, before))
 		return c, c.Key() != g[0].result.Decision.Default.Key()
 	}
 	configs := g.winners()
@@ -162,13 +173,44 @@ func (s *sweeper) chooseConfig(g group, class ep.Class, before ep.Config) (c ep.
 		configs = append(configs, compromise)
 	}
 	fit := slices.DeleteFunc(g.fasterSomewhere(configs), func(c ep.Config) bool { return g.hasVerdict(record.Slower, c) })
-	c, _ = s.leastWorstLoss(g, fit, s.tieOrder(g, class, before))
+	c, _ = m.leastWorstLoss(g, fit, m.tieOrder(g, class, before))
 	return c, true
 }
 
-// makeChoice is a config for the token count of a group, with what the searches there
-// say about it.
-func (s *sweeper) makeChoice(g group, cfg ep.Config) rowChoice {
+// tieOrder returns the configs that win ties, first things first: the row of the table in use,
+// the default, the config at the next smaller token count.
+func (m *rowMaker) tieOrder(g group, class ep.Class, before ep.Config) []string {
+	dflt := g[0].result.Decision.Default.Key()
+	out := []string{dflt, before.Key()}
+	if cfg, ok := m.incumbent(g[0], class); ok && !cfg.IsDefault() {
+		out = slices.Insert(out, 0, cfg.Key())
+	}
+	return out
+}
+
+// leastWorstLoss returns the config that loses least in the worst case over a group, and
+// that loss. Within the band it takes preferred configs first, then the cheapest.
+func (m *rowMaker) leastWorstLoss(g group, configs []ep.Config, preferred []string) (best ep.Config, loss float64) {
+	rank := func(c ep.Config) int {
+		if i := slices.Index(preferred, c.Key()); i >= 0 {
+			return i
+		}
+		return len(preferred)
+	}
+	op := g[0].problem.Op
+	ordered := slices.SortedStableFunc(slices.Values(configs), func(a, b ep.Config) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), m.cost(op, a).Compare(m.cost(op, b)))
+	})
+	keys := make([]string, len(ordered))
+	for i, c := range ordered {
+		keys[i] = c.Key()
+	}
+	at, loss := stat.Minimax(g.effects(), keys, g.band())
+	return ordered[at], loss // the default at least was measured in every search
+}
+
+// makeChoice makes the choice of a config for the token count of a group, with its evidence.
+func (m *rowMaker) makeChoice(g group, cfg ep.Config) rowChoice {
 	var all []table.Evidence
 	for _, c := range g {
 		e := c.evidence(cfg)
@@ -177,13 +219,29 @@ func (s *sweeper) makeChoice(g group, cfg ep.Config) rowChoice {
 		}
 		all = append(all, e)
 	}
-	// A caller's own default knows no bound on SMs: below a bound it is spelled out.
-	dflt := s.opts.MaxSMs == 0 && cfg.Key() == g[0].result.Decision.Default.Key()
-	return rowChoice{tokens: g[0].problem.Tokens, searches: g, config: cfg, dflt: dflt, build: s.run.ABI.For(cfg), evidence: mergeEvidence(all)}
+	dflt := cfg.Key() == g[0].result.Decision.Default.Key()
+	out := rowChoice{tokens: g[0].problem.Tokens, searches: g, config: cfg, build: m.build(cfg), evidence: mergeEvidence(all)}
+	explain(&out.evidence, g, cfg, dflt)
+	out.dflt = dflt && m.maxSMs == 0 // callers do not know --max-sms: rows spell the default within it out
+	return out
 }
 
-// mergeEvidence is the evidence of one config from several token counts or routings:
-// times and gain where it gains least, the worst of the rest.
+// explain sets the reason of evidence that is not certain: of a default that a search kept without
+// being sure, and of a config that is not faster for certain in every search of its group.
+func explain(e *table.Evidence, g group, cfg ep.Config, dflt bool) {
+	unsure := slices.ContainsFunc(g, func(c *activeSearch) bool { return !c.isRefinement && c.result.Decision.Verdict == record.Undecided })
+	faster := stat.Judge(record.Interval{Mid: e.Gain, Low: e.GainLow, High: e.GainHigh}, g.band()) == record.Faster
+	switch {
+	case dflt && unsure:
+		e.Reason = "kept"
+	case !dflt && !faster && len(g) > 1:
+		e.Reason = fmt.Sprintf("compromise of %d routings", len(g))
+		e.Gain, e.GainLow, e.GainHigh = 1, 1, 1
+	}
+}
+
+// mergeEvidence joins the evidence of one config from several token counts or routings:
+// times and gain of the least gain, the worst of the rest.
 func mergeEvidence(all []table.Evidence) table.Evidence {
 	out := slices.MinFunc(all, func(a, b table.Evidence) int { return cmp.Compare(a.Gain, b.Gain) })
 	at, _ := out.At()
@@ -196,7 +254,7 @@ func mergeEvidence(all []table.Evidence) table.Evidence {
 			}
 		}
 		out.Regret, out.MaxErr = max(out.Regret, e.Regret), max(out.MaxErr, e.MaxErr)
-		out.Complete = out.Complete && e.Complete
+		out.Complete, out.Reason = out.Complete && e.Complete, cmp.Or(out.Reason, e.Reason)
 		if e.Date.After(out.Date) {
 			out.Date = e.Date
 		}
@@ -210,8 +268,8 @@ func mergeEvidence(all []table.Evidence) table.Evidence {
 	return out
 }
 
-// complete reports whether the whole legal space was measured. Pairs are made
-// of winners and never are.
+// complete reports whether the whole legal space was measured. A space of pairs is made of winners
+// and never is.
 func (c *activeSearch) complete() bool {
 	if c.sibling != nil {
 		return c.sibling.complete()
@@ -219,32 +277,29 @@ func (c *activeSearch) complete() bool {
 	return c.problem.Op != ep.Pair && c.result.Tried >= c.result.Legal
 }
 
-// evidence is what a search says about a config.
+// evidence returns the evidence of a search about a config.
 func (c *activeSearch) evidence(cfg ep.Config) table.Evidence {
 	r := &c.result
 	times, gain, rounds, sessions := r.Times, r.Decision.Gain, r.Decision.Rounds, r.Decision.Sessions
 	if x, ok := c.versus(cfg); ok && cfg.Key() != r.Decision.Config.Key() {
-		times, gain, rounds, sessions = x.config.Times, x.config.Gain(x.dflt), x.config.Rounds, x.sessions
+		times, gain, rounds, sessions = x.config.Times, x.config.Gain(x.dflt).Interval, x.config.Rounds, x.sessions
 	}
 	e := table.Evidence{
 		Clock: r.Clock, Median: times.Median, P10: times.P10, P90: times.P90, Rounds: rounds,
 		Gain: gain.Mid, GainLow: gain.Low, GainHigh: gain.High, Tried: r.Tried, Legal: r.Legal, Ties: r.Ties,
-		Routings: []string{c.routing.Spec()}, Tokens: []int{c.problem.Tokens}, Complete: c.complete(), Date: c.runner.Latest(),
-		Beside: c.problem.Beside, Sessions: sessions,
+		Routings: []string{c.routing.Spec()}, Tokens: []int{c.problem.Tokens}, Complete: c.complete(), Date: c.date,
+		Beside: c.problem.Beside, Sessions: sessions, MaxErr: c.maxErr[cfg.Key()],
 	}
 	if c.sibling != nil {
 		e.Tried, e.Legal = c.sibling.result.Tried, c.sibling.result.Legal
 	}
-	if i, ok := c.space.Index(cfg); ok {
-		e.MaxErr = c.runner.MaxErr(i)
-	}
 	if c.isRefinement {
-		e.Tried, e.Complete, e.Between = len(c.measured), false, e.Tokens
+		e.Tried, e.Complete, e.Between = len(c.known()), false, e.Tokens
 	}
 	return e
 }
 
-// row is a stretch as a row.
+// row makes the row of a range.
 func (r tokenRange) row(class ep.Class) table.Row {
 	first := r.picks[0]
 	var all, searched []table.Evidence
@@ -255,7 +310,7 @@ func (r tokenRange) row(class ep.Class) table.Row {
 		}
 	}
 	row := table.Row{Key: table.KeyOf(first.searches[0].problem, class), Lo: r.lo, Hi: r.hi, Default: first.dflt, Evidence: mergeEvidence(all), ABI: first.build}
-	if len(searched) > 0 { // how the config was found, whatever was measured of it between
+	if len(searched) > 0 { // refinements say nothing of how the config was found
 		by := mergeEvidence(searched)
 		row.Evidence.Tried, row.Evidence.Legal, row.Evidence.Ties, row.Evidence.Complete = by.Tried, by.Legal, by.Ties, by.Complete
 	}
@@ -265,10 +320,10 @@ func (r tokenRange) row(class ep.Class) table.Row {
 	return row
 }
 
-// noisyShare of the searches above which a machine is too noisy for a table.
+// noisyShare is the share of noisy searches above which a machine is too noisy for a table.
 const noisyShare = 0.25
 
-// whyNoTable says why the searches make no table, "" where they do, and the largest A/A
+// whyNoTable says why the searches make no table, "" if they do. It also returns the largest A/A
 // spread behind the rows.
 func (s *sweeper) whyNoTable() (why string, spread float64) {
 	noisy, usable := 0, 0
@@ -292,7 +347,7 @@ func (s *sweeper) whyNoTable() (why string, spread float64) {
 	return "", spread
 }
 
-// unusableReason counts the searches by cause. It is asked where no search can be used.
+// unusableReason counts the searches by cause, when none of them can be used.
 func (s *sweeper) unusableReason() string {
 	count := map[record.Cause]int{}
 	for _, c := range s.searches {
@@ -319,14 +374,10 @@ func (s *sweeper) unusableReason() string {
 }
 
 // table makes the tuned table, or says why there is none.
-func (s *sweeper) table(ctx context.Context) (*table.Table, string, error) {
+func (s *sweeper) table() (*table.Table, string, error) {
 	why, spread := s.whyNoTable()
 	if why != "" {
 		return nil, why, nil
-	}
-	rows, err := s.rows(ctx)
-	if err != nil {
-		return nil, "", err
 	}
 	log, err := record.HashLog(s.dir.Path())
 	if err != nil {
@@ -339,11 +390,11 @@ func (s *sweeper) table(ctx context.Context) (*table.Table, string, error) {
 			Policy: s.run.Policy, Band: s.run.Band, AA: spread, TrialLog: log, Fallback: []string{"routing"}, MaxSMs: s.opts.MaxSMs,
 			Hooks: kernels.SpellHooks(s.harness.planner.allKernels, s.opts.Params),
 		},
-		Rows: rows,
+		Rows: s.rowMaker().rows(),
 	}, "", nil
 }
 
-// ABI is the build of a backend's kernels, empty where it names none.
+// ABI returns the build of a backend's kernels, "" if it names none.
 func ABI(b kernels.Backend) ep.ABI {
 	if v, ok := b.(kernels.Versioned); ok {
 		return v.ABI()

@@ -57,7 +57,12 @@ func Run(ctx context.Context, b kernels.Backend, p *Plan, dir *record.Dir, run *
 	if err := s.measureFurtherSessions(ctx); err != nil {
 		return nil, err
 	}
-	if out.Table, out.NoTable, err = s.table(ctx); err != nil {
+	if why, _ := s.whyNoTable(); why == "" {
+		if err := s.refineAll(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if out.Table, out.NoTable, err = s.table(); err != nil {
 		return nil, err
 	}
 	s.warn()
@@ -195,6 +200,9 @@ func (s *sweeper) warn() {
 	if n := s.hurriedSearches(); n > 0 {
 		s.run.Warnings = append(s.run.Warnings,
 			fmt.Sprintf("%d of %d searches ended with what every search begins with: give --budget more", n, len(s.searches)))
+	}
+	if s.harness.policy.Sessions == 0 && s.harness.planner.machine.GPUs > 0 {
+		s.run.Warnings = append(s.run.Warnings, oneSession)
 	}
 	s.run.Warnings = append(s.run.Warnings, workerLosses(s.harness.backend)...)
 	s.run.Warnings = append(s.run.Warnings, s.edgeWarnings()...)

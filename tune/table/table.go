@@ -126,6 +126,10 @@ type Evidence struct {
 	// Beside is the product that ran beside the calls, see ep.Product; "" for none.
 	// The times are then costs.
 	Beside string `json:"beside,omitempty"`
+
+	// Reason says why the row stands although its gain is not certain, "" if it is certain: kept
+	// (the default), or compromise of N routings. Its gain is then 1.
+	Reason string `json:"reason,omitempty"`
 }
 
 // At returns the token count of the times and the gain. ok is false if it is unknown.

@@ -117,7 +117,7 @@ func (s Study) tune(ctx context.Context, m *Model, seed uint64, incumbent int) (
 		required = append(required[:len(required):len(required)], incumbent)
 	}
 	machine := m.Machine(seed)
-	aa, err := s.Protocol.AA(ctx, machine, m.Default, s.Time/5)
+	aa, err := s.Protocol.MeasureAA(ctx, machine, m.Default, s.Time/5)
 	if err != nil {
 		return tunedResult{}, err
 	}

@@ -128,7 +128,7 @@ func TestFalseConfirmations(t *testing.T) {
 		claims := 0
 		for i := range searches {
 			machine, p := m.Machine(uint64(i)), search.OnGPU()
-			aa, err := p.AA(t.Context(), machine, m.Default, 0)
+			aa, err := p.MeasureAA(t.Context(), machine, m.Default, 0)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,7 +21,7 @@ type stageTogether struct {
 // is a small difference of them.
 func addBeside(line *record.Result, got *ep.BesideRounds) error {
 	if want := line.Problem.Beside != ""; want != (got != nil) {
-		return kernels.Failf(ep.Unstable, "beside: the problem runs %q beside the calls, and the worker's rounds lack it; use a worker that supports products", line.Problem.Beside)
+		return kernels.Failf(ep.Unstable, "beside: the problem runs %q beside the calls, and the worker's rounds lack it; use a worker that knows products", line.Problem.Beside)
 	}
 	if got == nil {
 		return nil

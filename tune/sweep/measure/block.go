@@ -82,6 +82,7 @@ func (r *Runner) open(ctx context.Context) (err error) {
 		return fmt.Errorf("%w: %w", ErrOpen, err)
 	}
 	r.ready = map[int]bool{}
+	r.opened++
 	return nil
 }
 
@@ -90,7 +91,7 @@ func (r *Runner) line(stage record.Stage, block, point int) record.Result {
 	w := r.Workload
 	return record.Result{
 		Problem: w.Problem, Routing: w.Spec, Seed: w.Seed, Config: r.Config(point), Cost: r.Cost(r.Config(point)), Role: r.role(point),
-		Stage: stage, Block: block, Status: ep.OK, Round0: r.round,
+		Stage: stage, Block: block, Session: r.opened, Status: ep.OK, Round0: r.round,
 	}
 }
 

@@ -337,12 +337,12 @@ func TestHostBound(t *testing.T) {
 	}
 }
 
-// TestAAShare: the A/A test takes its share of a search's time at most.
-func TestAAShare(t *testing.T) {
+// TestAALimit: the A/A test takes its time at most.
+func TestAALimit(t *testing.T) {
 	r, _ := runner(t, &fake{sigma: 0.5, onRun: func(ep.Config) error { time.Sleep(20 * time.Microsecond); return nil }}, "uniform", 1)
 	r.Policy.MaxAA = 1000
-	aa, err := r.AA(context.Background(), time.Microsecond)
-	if err != nil || aa.Rounds != 2*r.Policy.AARounds || aa.Problem != r.Workload.Problem.Key() || aa.Routing != "uniform" { // the first look is free
+	aa, err := r.Policy.MeasureAA(context.Background(), r, r.Default, time.Microsecond)
+	if err != nil || aa.Rounds != 2*r.Policy.AARounds { // the first look is free
 		t.Errorf("%+v, %v", aa, err)
 	}
 }
@@ -352,7 +352,7 @@ func TestPolicy(t *testing.T) {
 	if gpu.Band != 0.01 || host.Band != 0.1 {
 		t.Errorf("%+v, %+v", gpu, host)
 	}
-	const want = "max over ranks, median over rounds, interleaved; band=0.01 sample>=5e-05s fold<=100 aa=20..200 finals=24 rounds=10..50 confirm=25 interval=95%"
+	const want = "max over ranks, median over rounds, interleaved; band=0.01 sample>=5e-05s fold<=100 aa=20..200 finals=24 rounds=10..50 confirm=25 interval=95% sessions=3"
 	if gpu.String() != want {
 		t.Errorf("runs of the policy cannot be resumed: %s", gpu)
 	}

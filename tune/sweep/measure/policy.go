@@ -17,7 +17,7 @@ type Policy struct {
 	MinSample float64 // seconds that one sample lasts at least, by folding calls
 	MaxFold   int     // calls in one sample, at most
 	AAShare   float64 // of a search's time after which the A/A test ends too
-	Sessions  int     // in which what was chosen is measured again; 0 is none
+	Sessions  int     // further ones, in which the winners are measured again
 }
 
 // PolicyFor returns the policy of a machine. Samples on a host are short against a time slice of
@@ -26,7 +26,7 @@ func PolicyFor(m ep.Machine) Policy {
 	if m.GPUs == 0 {
 		return Policy{search.OnHost(), 200e-6, 1000, 0.3, 0}
 	}
-	return Policy{search.OnGPU(), 50e-6, 100, 0.3, 0}
+	return Policy{search.OnGPU(), 50e-6, 100, 0.3, 3}
 }
 
 // Coarser returns the policy with its band widened to band, if that is wider.

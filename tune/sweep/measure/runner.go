@@ -52,6 +52,7 @@ type Runner struct {
 	errs        map[int]float64        // see MaxErr
 	beside      map[int]*stageTogether // what was measured beside a product, by point
 	round       int
+	opened      int // sessions so far, those of the log included
 	fold        int
 	clock       string
 	mhz         [][]float64
@@ -143,6 +144,7 @@ func (r *Runner) flatten(live []int, lines []record.Result) []search.Sample {
 			out = append(out, search.Sample{Point: live[i], Round: lines[i].Round0 + k, Seconds: t})
 		}
 		r.latest = lines[i].Time.UTC().Truncate(time.Second)
+		r.opened = max(r.opened, lines[i].Session)
 		if r.fold == 0 {
 			r.fold = lines[i].Fold
 		}
@@ -222,16 +224,6 @@ func (r *Runner) Close() error {
 	err := r.session.Close()
 	r.session, r.ready = nil, nil
 	return err
-}
-
-// AA measures the default against itself. limit is the time of the search,
-// 0 for none: the test takes at most its share of that. It returns
-// search.ErrDefault when the default does not run here.
-func (r *Runner) AA(ctx context.Context, limit time.Duration) (record.AA, error) {
-	share := time.Duration(r.Policy.AAShare * float64(limit))
-	aa, err := r.Policy.AA(ctx, r, r.Default, share)
-	aa.Problem, aa.Routing = r.Workload.Problem.Key(), r.Workload.Spec
-	return aa, err
 }
 
 // hostFactor times an empty kernel's reading is the bound below which launching determines the

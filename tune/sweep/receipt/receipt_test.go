@@ -33,7 +33,7 @@ func TestJudge(t *testing.T) {
 		{0.02, 1.2, 1.15, 1.25, Holds},
 		{0.04, 1.2, 1.15, 1.25, Undecided},
 	} {
-		d := stat.Compare(stat.Comparison{Gain: record.Interval{Mid: c.mid, Low: c.lo, High: c.hi}, Band: record.Band{Policy: 0.01, AA: c.aa}})
+		d := stat.Compare(stat.Comparison{Gain: stat.Estimate{Interval: record.Interval{Mid: c.mid, Low: c.lo, High: c.hi}}, Band: record.Band{Policy: 0.01, AA: c.aa}})
 		got, reason := claim(d, record.Interval{Mid: 1.15, Low: 1.1, High: 1.2})
 		if got != c.want || (reason == "") != (c.want == Holds) {
 			t.Errorf("%+v: %s, %q", c, got, reason)

@@ -1,0 +1,96 @@
+package stat
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+)
+
+// mostCorrelated bounds correlation: a series that hardly changes has no independent rounds.
+const mostCorrelated = 0.99
+
+// correlation returns the correlation of neighbours, from 0 to mostCorrelated, over all series.
+// Kendall's correction (1954) removes the bias of a short series. Half of the standard error of
+// independent series is taken off, so that chance widens few intervals.
+func correlation(all []series) float64 {
+	var sum, weight float64
+	for _, s := range all {
+		n := float64(len(s.xs))
+		if n < leastSeries || constant(s.xs) {
+			continue
+		}
+		sum += n * (Autocorrelation(s.xs) + 1/n) / (1 - 3/n)
+		weight += n
+	}
+	if weight == 0 {
+		return 0
+	}
+	noise := 0.5 / math.Sqrt(weight)
+	return min(max((sum/weight-noise)/(1-noise), 0), mostCorrelated)
+}
+
+// correlationFactor returns how much wider an interval is for rounds of this correlation, which
+// dies out geometrically (Bayley and Hammersley 1946).
+func correlationFactor(r float64) float64 { return math.Sqrt((1 + r) / (1 - r)) }
+
+func constant(xs []float64) bool { return slices.Max(xs) == slices.Min(xs) }
+
+// leastSeries is the least number of rounds that show a correlation.
+const leastSeries = 10
+
+// Autocorrelation returns how similar neighbours of a series in time order are, from -1 to 1; 0
+// below ten readings and for a constant series. It ranks the readings first, so that a spike
+// counts like any other reading.
+func Autocorrelation(xs []float64) float64 {
+	if len(xs) < leastSeries {
+		return 0
+	}
+	rank := centredRanks(xs)
+	var own, next float64
+	for i, r := range rank {
+		own += r * r
+		if i > 0 {
+			next += r * rank[i-1]
+		}
+	}
+	if own == 0 {
+		return 0
+	}
+	return next / own
+}
+
+// centredRanks returns the ranks of a series, of mean 0. Equal readings share the mean of
+// their ranks: in order of time they would look like a trend.
+func centredRanks(xs []float64) []float64 {
+	sorted, ranks := slices.Sorted(slices.Values(xs)), make([]float64, len(xs))
+	for i, x := range xs {
+		below := sort.SearchFloat64s(sorted, x)
+		upTo := sort.Search(len(sorted), func(k int) bool { return sorted[k] > x })
+		ranks[i] = float64(below+upTo-len(xs)) / 2
+	}
+	return ranks
+}
+
+// Worth returns how many independent rounds the rounds of a session are worth: n correlated
+// rounds have the error of n (1-r)/(1+r) independent ones.
+func (e Estimate) Worth() float64 {
+	return float64(e.Rounds) / float64(max(e.Sessions, 1)) * (1 - e.Correlation) / (1 + e.Correlation)
+}
+
+// In one session, rounds with more than trustedCorrelation that are worth fewer than leastWorth
+// say too little: their spread is underestimated too.
+const (
+	trustedCorrelation = 0.6
+	leastWorth         = 10
+)
+
+// Unknowable says why the interval cannot be believed, "" if it can: in one session, neighbouring
+// rounds are too similar. Several sessions are independent of each other, however similar their
+// rounds are.
+func (e Estimate) Unknowable() string {
+	if e.Sessions > 1 || e.Correlation <= trustedCorrelation || e.Worth() >= leastWorth {
+		return ""
+	}
+	return fmt.Sprintf("neighbouring rounds are so similar (correlation %.2f) that %d rounds are worth %.1f: measure more rounds, or in --sessions 3", e.Correlation, e.Rounds, math.Max(e.Worth(), 1))
+}

@@ -17,7 +17,7 @@ import (
 const (
 	leastMemory = 96 << 20
 	memoryTimes = 3
-	leastWork   = 256 << 20
+	leastWork   = 128 << 20
 	workTimes   = 64
 )
 

@@ -41,7 +41,7 @@ func TestAllocate(t *testing.T) {
 func TestReader(t *testing.T) {
 	b := New(1 << 20)
 	n, err := io.Copy(io.Discard, b.Reader("ids.npy", zeros{}))
-	if err == nil || !strings.HasPrefix(err.Error(), "ids.npy: unpacks to more than 256 MiB, and the file has 1 MiB") {
+	if err == nil || !strings.HasPrefix(err.Error(), "ids.npy: unpacks to more than 128 MiB, and the file has 1 MiB") {
 		t.Errorf("%v", err)
 	}
 	if n > leastWork {

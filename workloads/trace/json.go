@@ -17,7 +17,7 @@ import (
 
 // maxJSON bounds a JSON file, which is read whole. 100 layers of 512 experts over 100 steps have
 // 40 MB.
-const maxJSON = 128 << 20
+const maxJSON = 64 << 20
 
 // openJSON reads counts as nested arrays, or an object with such arrays under
 // the names that recorders give them: {"logical_count": [[...], ...]}.
@@ -85,14 +85,14 @@ func jsonArrays(text []byte) (all []*array, err error) {
 // jsonArray reads one to three levels of arrays of whole numbers. To decode them into slices
 // would take 9 times the text: their shape is read now, and the numbers when they are asked for.
 func jsonArray(s *scanner) (*array, error) {
-	start := s.at
-	shape, err := s.shape(1)
-	if err != nil {
+	s.peek()
+	start, l := s.at, levels{}
+	if err := s.walk(&l, 0); err != nil {
 		return nil, err
 	}
 	text := s.text[start:s.at]
 	return &array{
-		elem: elem{kind: 'i', size: 8}, shape: shape,
+		elem: elem{kind: 'i', size: 8}, shape: l.sizes,
 		open: func() (io.ReadCloser, error) { return io.NopCloser(&numbers{in: scanner{text: text}}), nil },
 	}, nil
 }
@@ -156,47 +156,54 @@ func (s *scanner) skip() {
 	}
 }
 
-// shape walks an array, checks that its elements are alike, and returns its shape.
-func (s *scanner) shape(depth int) ([]int, error) {
-	if depth > 3 {
-		return nil, errLevels
+// levels collects the shape of nested arrays, which must be alike.
+type levels struct {
+	sizes   []int // by depth, of the first array there
+	numbers int   // depth at which numbers stand, 0 before the first
+}
+
+// walk walks the array at the current place, at a depth from 0.
+func (s *scanner) walk(l *levels, depth int) error {
+	if depth == 3 {
+		return errLevels
 	}
-	var first []int
+	first := len(l.sizes) == depth
+	if first {
+		l.sizes = append(l.sizes, 0)
+	}
 	n := 0
 	for s.at++; s.peek() != ']'; n++ {
 		if n > 0 {
 			s.at++ // the comma
 		}
-		var shape []int
-		var err error
-		if s.peek() == '[' {
-			shape, err = s.shape(depth + 1)
-		} else {
-			_, err = s.number()
+		if err := s.element(l, depth); err != nil {
+			return err
 		}
-		if err == nil && n > 0 {
-			err = alike(first, shape)
-		}
-		if err != nil {
-			return nil, err
-		}
-		first = shape
 	}
 	s.at++
-	return append([]int{n}, first...), nil
-}
-
-// alike refuses arrays of different shapes side by side.
-func alike(a, b []int) error {
-	if len(a) != len(b) {
-		return errors.New("arrays of different levels side by side")
+	if first {
+		l.sizes[depth] = n
 	}
-	for i := range a {
-		if a[i] != b[i] {
-			return fmt.Errorf("arrays of %d and of %d elements side by side", a[i], b[i])
-		}
+	if l.sizes[depth] != n {
+		return fmt.Errorf("arrays of %d and of %d elements side by side", l.sizes[depth], n)
 	}
 	return nil
+}
+
+// element walks an element of an array at a depth.
+func (s *scanner) element(l *levels, depth int) error {
+	if s.peek() == '[' {
+		if l.numbers == depth+1 {
+			return errors.New("numbers and arrays side by side")
+		}
+		return s.walk(l, depth+1)
+	}
+	_, err := s.number()
+	if err == nil && l.numbers != depth+1 && (l.numbers != 0 || len(l.sizes) > depth+1) {
+		err = errors.New("numbers and arrays side by side")
+	}
+	l.numbers = depth + 1
+	return err
 }
 
 // number reads a whole number.

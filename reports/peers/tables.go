@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/parquet-go/parquet-go"
-
+	"github.com/epbench/epbench/tune/bounded"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -213,83 +213,68 @@ func a2aType(backend, word string) ep.DType {
 	return ""
 }
 
-// parquetRows reads a flat Parquet file. The library panics on some damaged ones.
-func parquetRows(data []byte) (rows []map[string]string, err error) {
-	defer func() {
-		if what := recover(); what != nil {
-			rows, err = nil, fmt.Errorf("damaged Parquet file: %v", what)
-		}
-	}()
-	file, err := parquet.OpenFile(bytes.NewReader(data), int64(len(data)))
-	if err != nil {
-		return nil, err
-	}
-	if n := file.NumRows(); n > maxRows {
-		return nil, fmt.Errorf("%d rows, at most %d are read", n, maxRows)
-	}
-	columns := file.Schema().Columns()
-	in := parquet.NewReader(file)
-	defer in.Close()
-	for block := make([]parquet.Row, 256); ; {
-		n, err := in.ReadRows(block)
-		for _, r := range block[:n] {
-			row := make(map[string]string, len(columns))
-			for _, v := range r {
-				if !v.IsNull() {
-					row[strings.Join(columns[v.Column()], ".")] = v.String()
-				}
-			}
-			rows = append(rows, row)
-		}
-		if err == io.EOF {
-			return rows, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-}
-
-// maxRows bounds a Parquet file, whose rows take far more memory than its bytes.
-const maxRows = 1 << 20
-
 // tableRows reads Parquet, a CSV with a header, or a JSON array of flat objects.
 func tableRows(data []byte) ([]map[string]string, error) {
+	cost := bounded.New(int64(len(data)))
 	if bytes.HasPrefix(data, []byte("PAR1")) {
-		return parquetRows(data)
+		return parquetRows(data, cost)
 	}
 	if firstByte(data) == '[' {
-		return jsonRows(data)
+		return jsonRows(data, cost)
 	}
 	in := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))))
+	in.ReuseRecord = true
 	header, err := in.Read()
 	if err != nil {
 		return nil, fmt.Errorf("header: %w", err)
 	}
-	records, err := in.ReadAll()
-	rows := make([]map[string]string, len(records))
-	for i, record := range records {
-		rows[i] = make(map[string]string, len(header))
-		for k, name := range header {
-			rows[i][strings.TrimSpace(name)] = strings.TrimSpace(record[k])
+	header = slices.Clone(header)
+	var rows []map[string]string
+	for {
+		record, err := in.Read()
+		if err == io.EOF {
+			return rows, nil
 		}
+		if err == nil {
+			err = cost.Array("rows", int64(len(header)), fieldBytes)
+		}
+		if err != nil {
+			return nil, err
+		}
+		row := make(map[string]string, len(header))
+		for k, name := range header {
+			row[strings.TrimSpace(name)] = strings.Clone(strings.TrimSpace(record[k]))
+		}
+		rows = append(rows, row)
 	}
-	return rows, err
 }
 
-func jsonRows(data []byte) ([]map[string]string, error) {
+// fieldBytes is what a field of a row costs in memory, besides its text.
+const fieldBytes = 2 * bounded.ObjectBytes
+
+// jsonRows reads an array of flat objects, one after the other.
+func jsonRows(data []byte, cost *bounded.Budget) (rows []map[string]string, err error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
-	var raw []map[string]any
-	if err := d.Decode(&raw); err != nil {
+	if _, err := d.Token(); err != nil {
 		return nil, err
 	}
-	rows := make([]map[string]string, len(raw))
-	for i, r := range raw {
-		rows[i] = make(map[string]string, len(r))
-		for k, v := range r {
-			rows[i][k] = fmt.Sprint(v)
+	for d.More() {
+		var raw map[string]any
+		start := d.InputOffset()
+		if err := d.Decode(&raw); err != nil {
+			return nil, err
 		}
+		// An array within costs 16 bytes for each of its commas.
+		if err := cost.Array("rows", int64(len(raw))+(d.InputOffset()-start)/8, fieldBytes); err != nil {
+			return nil, err
+		}
+		row := make(map[string]string, len(raw))
+		for k, v := range raw {
+			row[k] = fmt.Sprint(v)
+		}
+		rows = append(rows, row)
 	}
-	return rows, nil
+	_, err = d.Token()
+	return rows, err
 }

@@ -52,8 +52,8 @@ type Param struct {
 	Class   Class      `json:"class"`
 	Cost    Cost       `json:"cost"`
 
-	// Outside names, for a value of class Hook, the part of the kernel's work that it leaves
-	// to the caller, a word of ep.Parts.
+	// Outside is for parameters of class Hook. It maps a value to the part of the kernel's
+	// work that this value leaves to the caller. The part is a word of ep.Parts.
 	Outside map[ep.Value]string `json:"outside,omitempty"`
 }
 
@@ -70,21 +70,24 @@ type Kernel struct {
 	// parameter and bound. Check is a pure function and needs no GPU.
 	Check func(ep.Machine, ep.Problem, ep.Config) error
 	// Pairs returns why this combine cannot follow a dispatch, for example because the
-	// dispatch does not leave the memory that it reads. Nil means it can follow any.
+	// combine reads memory that the dispatch does not write. A nil func means that it can
+	// follow any dispatch.
 	Pairs func(dispatch, combine ep.Config) error
 	// Default chooses the config of a caller without a table. Nil means each
 	// parameter's own default.
 	Default func(ep.Machine, ep.Problem) ep.Config
-	// Starts returns the configs that every search measures besides the default, however
-	// short its time: one of each design that may win by far. Nil means none.
+	// Starts returns the configs that every search measures besides the default, even a
+	// search with a very short time budget: one config of each design that may win by far.
+	// Nil means none.
 	Starts func(ep.Machine, ep.Problem) []ep.Config
 	// Overlapped returns a config of a pair's half whose launch may overlap that of the
 	// other half. Every search of pairs also measures the best halves with it applied. Nil
 	// means there is none.
 	Overlapped func(ep.Config) ep.Config
 	// SplitPhases says that the kernel sends and receives in launches of their own, so that
-	// other work can run between them. A search without a product leaves it out unless it is
-	// named, because then the fused kernel does less work.
+	// other work can run between them. If no matrix product runs beside the calls, a search
+	// leaves this kernel out unless the user names it: without other work in between, the
+	// fused kernel does less work.
 	SplitPhases bool
 }
 
@@ -334,7 +337,8 @@ type Conditioned interface {
 	Conditions(kernel string) []Condition
 }
 
-// Explainer is implemented by sessions that can find out by what a call slows a product down.
+// Explainer is implemented by sessions that can find out which resource of a call slows
+// down the matrix product beside it.
 type Explainer interface {
 	// Explain measures the product of the session's problem beside a prepared candidate, and
 	// beside loads that each take away one of the resources that the candidate takes.

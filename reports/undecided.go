@@ -20,7 +20,8 @@ func verdictCell(s *record.Search) Cell {
 }
 
 // speedCell returns the speed of the busiest rank's bytes with the winning config, in GB/s.
-// It counts the bytes of the wire limit or memory limit.
+// The bytes are those from which the wire limit, or an activation's memory limit, is
+// computed.
 func speedCell(c *Case) Cell {
 	if c.Bytes() == 0 || !(c.Search.Times.Median > 0) {
 		return None()
@@ -36,7 +37,8 @@ func undecided(s record.Search) bool {
 }
 
 // challengerColumn shows, for undecided searches, the best config other than the default and
-// its gain. A narrow terminal lists it below the table by row.
+// its gain. On a narrow terminal the column is left out, and its values are listed below the
+// table, one line for each row.
 var challengerColumn = winnerColumn{Words("challenger").Dropped(21).Spelling("row"), func(c *Case) Cell {
 	d := c.Search.Decision
 	if !undecided(*c.Search) {
@@ -57,7 +59,7 @@ func undecidedNotes(cases []*Case, columns []Column) []string {
 		verdict record.Verdict
 		text    string
 	}{
-		{record.Noisy, record.Undecided, "the default differs from itself by more than the band, so the machine cannot tell"},
+		{record.Noisy, record.Undecided, "the default differs from itself by more than the band, so this machine cannot show a difference as small as the band"},
 		{record.HostBound, record.Same, "the default takes hardly longer than an empty kernel, so no parameter matters"},
 	} {
 		n := 0

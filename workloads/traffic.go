@@ -38,7 +38,7 @@ func (w *Workload) Rows(via Via) Matrix {
 	return m
 }
 
-// Bytes returns the bytes of m's messages, if each has the same size.
+// Bytes multiplies each count of m by the bytes of one message.
 func (m Matrix) Bytes(message int) Matrix {
 	out := make(Matrix, len(m))
 	for i, row := range m {

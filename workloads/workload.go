@@ -23,11 +23,11 @@ type Workload struct {
 	Spec    string    // canonical routing spec, see Parse
 	Seed    uint64    // the same seed gives the same bytes on any machine
 	Ranks   []Routing // [ranks]
-	Class   ep.Class  // keys tables; empty unless New made the workload
+	Class   ep.Class  // the routing class by which table rows are found; empty unless New made the workload
 }
 
-// Batch returns the rank whose tokens a rank feeds in: itself, or with SkipA2A rank 0, whose
-// tokens every rank has.
+// Batch returns the rank whose tokens a rank feeds in: the rank itself. With SkipA2A it is
+// rank 0, because every rank then has rank 0's tokens.
 func (w *Workload) Batch(rank int) int {
 	if w.Problem.SkipA2A {
 		return 0

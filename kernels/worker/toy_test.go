@@ -205,8 +205,8 @@ func TestToyAlone(t *testing.T) {
 	}
 }
 
-// TestToyRefusals lets every rank refuse a candidate: messages read after rank 0's answer do
-// not count against a later candidate.
+// TestToyRefusals lets every rank refuse each of 200 candidates. A refusal of another rank
+// that arrives after rank 0's answer must not be charged to a later candidate.
 func TestToyRefusals(t *testing.T) {
 	b, _, err := openToy(t, toyFile, "")
 	if err != nil {
@@ -245,8 +245,8 @@ func TestToyCaptureAgain(t *testing.T) {
 	}
 }
 
-// untilLate ends a request when the heartbeats show that rank 1 is late, as says expects; at
-// most after a minute.
+// untilLate ends a request when the heartbeats show that rank 1 is late, with the text
+// `says`, or after a minute.
 func untilLate(g *group, says string) timeout {
 	return func(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
 		ctx, cancel := timed(ctx, time.Minute)

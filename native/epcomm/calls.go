@@ -24,8 +24,8 @@ type Call struct {
 	IDs        Pointer // [tokens, topk] int32, or int64 where WideIDs
 	Weights    Pointer // [tokens, topk] float32
 	InputScale Pointer // [1] float32, nvfp4
-	Own        Outputs // outputs of the caller's; none for the library's
-	Y          Pointer // [max_rows, hidden] BF16; over nodes in Outputs.Y or the extra memory
+	Own        Outputs // the caller's own outputs; the zero value means the library's
+	Y          Pointer // [max_rows, hidden] BF16; with several nodes it must lie in Outputs.Y or in the memory of epcomm_extra
 	Combined   Pointer // [tokens, hidden] BF16
 	Bias       Pointer // [hidden] BF16, of combines with an epilogue only
 	Scale      float32
@@ -106,7 +106,7 @@ func (c *Comm) Stamp(at Pointer, s Stream) error {
 	return c.check(C.epcomm_stamp(c.c, (*C.uint64_t)(at.c()), C.EpcommStream(Pointer(s).c())))
 }
 
-// Outputs are the library's, of a slot and a dtype.
+// Outputs returns the library's own outputs for a slot and a dtype.
 func (c *Comm) Outputs(slot, dtype int) (Outputs, error) {
 	o := C.EpcommOutputs{size: C.sizeof_EpcommOutputs}
 	err := c.check(C.epcomm_outputs(c.c, C.int(slot), C.int(dtype), &o))
@@ -146,7 +146,7 @@ func ReadPack(data []byte) (Info, error) {
 	return infoOf(i), nil
 }
 
-// MachineKey is what tables know this host's GPUs by.
+// MachineKey returns the key by which tables name this host's GPUs.
 func MachineKey() (string, error) {
 	m := C.EpcommMachine{size: C.sizeof_EpcommMachine}
 	var text [C.EPCOMM_TEXT]C.char

@@ -105,8 +105,8 @@ func (f forest) label(x reports.Compared) string {
 	return s
 }
 
-// extent returns the range of the intervals, the band and the gate, at most a factor of four:
-// one extreme case would flatten the others.
+// extent returns the range of the intervals, the band and the gate, cut to a quarter and
+// four. Without the cut, one extreme case would flatten the others.
 func (f forest) extent() (lo, hi float64) {
 	lo, hi = 1, 1
 	for _, x := range f.page {
@@ -134,7 +134,7 @@ func (f forest) Plot(c draw.Canvas, p *plot.Plot) {
 		c.StrokeLine2(f.limit(), tx(1+f.fail), c.Min.Y, tx(1+f.fail), c.Max.Y)
 	}
 	for i, x := range f.page {
-		f.one(c, x, ty(float64(len(f.page)-1-i)), tx)
+		f.drawCase(c, x, ty(float64(len(f.page)-1-i)), tx)
 	}
 }
 
@@ -144,7 +144,7 @@ func (f forest) band(c draw.Canvas, x0, x1, y0, y1 vg.Length) {
 	c.Fill(r.Path())
 }
 
-func (f forest) one(c draw.Canvas, x reports.Compared, y vg.Length, tx func(float64) vg.Length) {
+func (f forest) drawCase(c draw.Canvas, x reports.Compared, y vg.Length, tx func(float64) vg.Length) {
 	for _, v := range verdictStyles {
 		if v.verdict != x.Verdict {
 			continue

@@ -139,7 +139,7 @@ func (p configPair) losses(all []measuredPoint) []string {
 		out = append(out, fmt.Sprintf("%s: %.1f %% slower than the best config there", s, 100*p.regret[i]))
 	}
 	if len(unknown) > 0 {
-		out = append(out, fmt.Sprintf("warning: dispatch %s with combine %s was not measured with %s; it counts there like the slowest config that was. sweep --strategy grid measures every config everywhere",
+		out = append(out, fmt.Sprintf("warning: dispatch %s with combine %s was not measured with %s; there it counts as slow as the slowest config that was measured. sweep --strategy grid measures every config everywhere",
 			short(p.dispatch), short(p.combine), strings.Join(unknown, "; ")))
 	}
 	return out

@@ -14,11 +14,13 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// normal is the kernel of DeepEP's worker whose parameters these exports hold.
+// normal is a kernel of the DeepEP worker. These exports hold the parameters of that
+// kernel.
 const normal = "deepep-normal"
 
-// sameSMs reports whether two configs have the same number of SMs: it decides the layout of
-// the handle that DeepEP's dispatch makes and its combine reads.
+// sameSMs reports whether two configs have the same number of SMs. They must, because the
+// number decides the layout of the handle that DeepEP's dispatch makes and its combine
+// reads.
 func sameSMs(dispatch, combine ep.Config) bool { return dispatch.Int("sms") == combine.Int("sms") }
 
 // deepEPConfig holds the arguments of DeepEP's Config by the names of its constructor.
@@ -35,14 +37,14 @@ func deepEPOf(c ep.Config) deepEPConfig {
 // bestForAllCounts returns the config of normal mode that loses least over all token counts,
 // with notes on its losses.
 func bestForAllCounts(in Input) (best configPair, notes []string, err error) {
-	all, left, err := measuredPoints(in, normal)
+	all, leftOut, err := measuredPoints(in, normal)
 	if err != nil {
 		return best, nil, err
 	}
 	if best, err = choose(all, in.Run.Run.Band, sameSMs); err != nil {
 		return best, nil, err
 	}
-	return best, append(best.losses(all), left...), nil
+	return best, append(best.losses(all), leftOut...), nil
 }
 
 // writeSGLang writes the JSON of --deepep-config. SGLang takes one config for all token
@@ -63,7 +65,7 @@ func writeMegatron(in Input) (Output, error) {
 		return Output{}, err
 	}
 	return Output{fmt.Appendf(nil, "--moe-deepep-num-sms %d\n", best.dispatch.Int("sms")),
-		append(notes, "Megatron-LM takes the SMs only; these losses are with the chunk sizes that go with them",
+		append(notes, "Megatron-LM takes only the number of SMs; the losses above were computed with the chunk sizes that were best with it",
 			"sources newer than megatron-core 0.16 call it --moe-flex-dispatcher-num-sms")}, nil
 }
 

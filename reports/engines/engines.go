@@ -68,7 +68,7 @@ func (s measuredPoint) String() string { return ep.Tokens(s.tokens) + ", " + s.r
 // measuredPoints returns the token counts and routings at which a run timed both halves with
 // a kernel, and notes on those left out. It refuses runs whose problems differ in more than
 // the token count: an engine's config serves one.
-func measuredPoints(in Input, kernel string) (out []measuredPoint, left []string, err error) {
+func measuredPoints(in Input, kernel string) (out []measuredPoint, leftOut []string, err error) {
 	var problem ep.Problem
 	for _, c := range in.Run.Cases {
 		times := timesOf(c, kernel)
@@ -104,15 +104,15 @@ func measuredPoints(in Input, kernel string) (out []measuredPoint, left []string
 	return withBothHalves(out, in.Mix, kernel)
 }
 
-// withBothHalves returns the points with both halves, by token count; left names the others.
+// withBothHalves returns the points with both halves, by token count; leftOut names the others.
 // It refuses a mix with a token count that lacks a half.
-func withBothHalves(all []measuredPoint, mix map[int]float64, kernel string) (out []measuredPoint, left []string, err error) {
+func withBothHalves(all []measuredPoint, mix map[int]float64, kernel string) (out []measuredPoint, leftOut []string, err error) {
 	for _, s := range all {
 		switch {
 		case len(s.dispatch) == 0:
-			left = append(left, fmt.Sprintf("warning: %s: left out, no dispatch ran there", s))
+			leftOut = append(leftOut, fmt.Sprintf("warning: %s: left out, no dispatch ran there", s))
 		case len(s.combine) == 0:
-			left = append(left, fmt.Sprintf("warning: %s: left out, no combine ran there", s))
+			leftOut = append(leftOut, fmt.Sprintf("warning: %s: left out, no combine ran there", s))
 		default:
 			out = append(out, s)
 		}
@@ -126,7 +126,7 @@ func withBothHalves(all []measuredPoint, mix map[int]float64, kernel string) (ou
 			return nil, nil, fmt.Errorf("--mix: the run has no dispatch and combine of kernel %s with %s", kernel, ep.Tokens(n))
 		}
 	}
-	return out, left, nil
+	return out, leftOut, nil
 }
 
 // defaultKeyOf returns the key of the default in a case, "" if it was not measured there.

@@ -19,8 +19,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// deepEPRun is a run in which SMs 20 win at 128 tokens and SMs 24 at 4,096, and in
-// which the fastest dispatch and the fastest combine have different SMs.
+// deepEPRun returns a run in which 20 SMs win at 128 tokens and 24 SMs at 4,096. At 128
+// tokens the fastest dispatch and the fastest combine use different numbers of SMs.
 func deepEPRun() *reports.Loaded {
 	run := &record.Run{Tool: "test", Machine: ep.Machine{Backend: "deepep", Name: "GPU", SMs: 132},
 		Kernels: []record.Kernel{{Name: normal, Op: ep.Dispatch, Work: ep.Work{Library: "deepep"}}, {Name: normal, Op: ep.Combine, Work: ep.Work{Library: "deepep"}}}}
@@ -49,8 +49,8 @@ func deepEPRun() *reports.Loaded {
 	return &reports.Loaded{Path: "run", Run: run, Results: results, Cases: reports.Cases(run, results)}
 }
 
-// asRun returns deepEPRun with another kernel and dtype.
-func asRun(kernel, library string, dtype ep.DType) *reports.Loaded {
+// deepEPRunAs returns deepEPRun with another kernel and dtype.
+func deepEPRunAs(kernel, library string, dtype ep.DType) *reports.Loaded {
 	l := deepEPRun()
 	for i := range l.Results {
 		l.Results[i].Config.Kernel, l.Results[i].Problem.Dispatch = kernel, dtype
@@ -82,8 +82,8 @@ func TestSGLang(t *testing.T) {
 		sms  int
 		note string
 	}{
-		{nil, 24, "128 tokens, uniform: 22.5 % slower"},                        // 19+30 for 20+20, and 350+310 for 300+300
-		{map[int]float64{128: 3, 4096: 1}, 20, "4096 tokens, uniform: 33.3 %"}, // 400+400 for 300+300, once in four
+		{nil, 24, "128 tokens, uniform: 22.5 % slower"},                        // us of dispatch + combine: 19+30, the best is 20+20; 350+310, the best is 300+300
+		{map[int]float64{128: 3, 4096: 1}, 20, "4096 tokens, uniform: 33.3 %"}, // 400+400, the best is 300+300; a quarter of the mix
 		{map[int]float64{128: 1}, 20, "128 tokens, uniform: 0.0 %"},
 	} {
 		out := write(t, "sglang", c.mix)
@@ -105,8 +105,8 @@ func TestSGLang(t *testing.T) {
 }
 
 // TestWinnersOnly exports a run that measured only winners and the default, so that only the
-// default has times at every count. It still takes the winner, with a warning that names the
-// counts without its time.
+// default has times at every count. The exporter still takes the winner, and warns at which
+// token counts the winner has no time.
 func TestWinnersOnly(t *testing.T) {
 	l := deepEPRun()
 	l.Results = slices.DeleteFunc(l.Results, func(r record.Result) bool {
@@ -122,14 +122,15 @@ func TestWinnersOnly(t *testing.T) {
 	if !strings.Contains(string(out.Data), `"num_sms": 24`) {
 		t.Errorf("%s", out.Data)
 	}
-	if notes := strings.Join(out.Notes, "\n"); !strings.Contains(notes, "was not measured with 128 tokens, uniform; it counts there like the slowest config that was") {
+	if notes := strings.Join(out.Notes, "\n"); !strings.Contains(notes, "was not measured with 128 tokens, uniform; there it counts as slow as the slowest config that was measured") {
 		t.Error(notes)
 	}
 }
 
-// TestDefaultStays shows that the default that a search kept is not replaced by a config that
-// read faster in a few rounds, nor confused with its twin. If a search found another config,
-// that one is taken.
+// TestDefaultStays: if a search kept the default, the export keeps it too, although another
+// config was faster in a few rounds. The default's twin (the default measured a second time,
+// for the A/A test) is not taken for the default. If a search found another config, the
+// export takes that config.
 func TestDefaultStays(t *testing.T) {
 	l := deepEPRun()
 	for i, r := range l.Results {
@@ -167,7 +168,7 @@ func TestDefaultStays(t *testing.T) {
 	}
 }
 
-// TestLeftOut expects a warning that names a count at which only one half ran.
+// TestLeftOut expects a warning that names a token count at which only the dispatch ran.
 func TestLeftOut(t *testing.T) {
 	l := deepEPRun()
 	l.Cases = slices.DeleteFunc(l.Cases, func(c *reports.Case) bool { return c.Problem.Op == ep.Combine && c.Problem.Tokens == 4096 })
@@ -253,10 +254,10 @@ Buffer.set_num_sms(32)
 assert Buffer.get_dispatch_config(2)[0] == 20 and Buffer.num_sms == 32
 `
 
-// TestAIConfiguratorWithoutLevel shows that an entry without a level is skipped in favour of
-// the next with the same SMs.
+// TestAIConfiguratorWithoutLevel: an entry whose level (its time without drift) is NaN is
+// skipped. The next fastest entry with the same number of SMs is taken.
 func TestAIConfiguratorWithoutLevel(t *testing.T) {
-	l := asRun(normal, "deepep", ep.FP8)
+	l := deepEPRunAs(normal, "deepep", ep.FP8)
 	c := l.Cases[0]
 	want := c.Entries[1].Level
 	c.Entries[0].Level = math.NaN()
@@ -275,7 +276,7 @@ func TestAIConfigurator(t *testing.T) {
 	for _, c := range []struct {
 		kernel, library string
 		dtype           ep.DType
-		rows            int    // two ops, counts and SMs each
+		rows            int    // 2 ops x 2 token counts x 2 numbers of SMs
 		words           string // of dispatch and of combine
 		note            string
 	}{
@@ -284,7 +285,7 @@ func TestAIConfigurator(t *testing.T) {
 		{oneSided, "flashinfer", ep.FP8, 8, "nvlink_one_sided fp8, nvlink_one_sided fp8", ""},
 		{oneSided, "flashinfer", ep.BF16, 8, "nvlink_one_sided bfloat16, nvlink_one_sided bfloat16", ""},
 	} {
-		out, err := writeAIConfigurator(Input{Run: asRun(c.kernel, c.library, c.dtype)})
+		out, err := writeAIConfigurator(Input{Run: deepEPRunAs(c.kernel, c.library, c.dtype)})
 		if err != nil {
 			t.Fatal(err)
 		}

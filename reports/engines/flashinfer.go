@@ -11,7 +11,7 @@ const oneSided = "flashinfer"
 
 // writeFlashInfer writes the two variables that FlashInfer reads once per process.
 func writeFlashInfer(in Input) (Output, error) {
-	all, left, err := measuredPoints(in, oneSided)
+	all, leftOut, err := measuredPoints(in, oneSided)
 	if err != nil {
 		return Output{}, err
 	}
@@ -20,5 +20,5 @@ func writeFlashInfer(in Input) (Output, error) {
 		return Output{}, err
 	}
 	return Output{fmt.Appendf(nil, "export TLLM_MOE_A2A_DISPATCH_BLOCK_SIZE=%d\nexport TLLM_MOE_A2A_COMBINE_BLOCK_SIZE=%d\n",
-		best.dispatch.Int("threads"), best.combine.Int("threads")), append(best.losses(all), left...)}, nil
+		best.dispatch.Int("threads"), best.combine.Int("threads")), append(best.losses(all), leftOut...)}, nil
 }

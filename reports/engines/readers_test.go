@@ -21,7 +21,7 @@ func TestEngineReaders(t *testing.T) {
 	if err != nil {
 		t.Skip("no python3 here")
 	}
-	deepep, fp8, oneSidedRun := deepEPRun(), asRun(normal, "deepep", ep.FP8), asRun(oneSided, "flashinfer", ep.BF16)
+	deepep, fp8, oneSidedRun := deepEPRun(), deepEPRunAs(normal, "deepep", ep.FP8), deepEPRunAs(oneSided, "flashinfer", ep.BF16)
 	const times = `{"dispatch": {"20": {"128": 0.02, "4096": 0.39}, "24": {"128": 0.019, "4096": 0.3}},
 		"combine": {"20": {"128": 0.02, "4096": 0.4}, "24": {"128": 0.03, "4096": 0.3}}}`
 	for _, c := range []struct {

@@ -26,7 +26,7 @@ var assets embed.FS
 
 // Options holds the settings of a page.
 type Options struct {
-	Speeds reports.Speeds // behind limits
+	Speeds reports.Speeds // speeds of links and memory, from which limits are computed
 }
 
 // page holds the data of the template.

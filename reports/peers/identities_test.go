@@ -19,12 +19,12 @@ func TestFixturesFollowTheWriters(t *testing.T) {
 	mpi.hosts, mpi.gpus = strings.Fields(strings.Repeat("node-a ", 8)+strings.Repeat("node-b ", 8)), 1
 	wrong := standardNCCL()
 	wrong.wrong[1] = 3
-	inter := standardNormal()
+	inter := standardNormalMode()
 	inter.ranks, inter.hosts, inter.groups = 16, 2, 2
 	inter.received, inter.sent = 23300, 8180
 	for name, text := range map[string]string{
 		"nccl.txt": standardNCCL().text(), "nccl-prefix.txt": two.text(), "nccl.json": wrong.json(), "nccl-mpi.json": mpi.json(),
-		"deepep-intranode.txt": standardNormal().text(), "deepep-internode.txt": inter.text(), "deepep-low-latency.txt": standardLowLatency().text(),
+		"deepep-intranode.txt": standardNormalMode().text(), "deepep-internode.txt": inter.text(), "deepep-low-latency.txt": standardLowLatency().text(),
 	} {
 		path := filepath.Join("testdata", name)
 		if os.Getenv("EPBENCH_UPDATE") == "1" {
@@ -55,8 +55,9 @@ func changeOne(r *rand.Rand, text string, figures *regexp.Regexp) string {
 	return text[:from] + fmt.Sprintf("%.*f", len(decimals), v*factor) + text[to:]
 }
 
-// TestAChangedFigureIsNoticed changes one figure in random logs of each format that has
-// identities: in at least 95 of 100 logs the importer refuses the file or warns.
+// TestAChangedFigureIsNoticed changes one figure in random logs of each format whose
+// figures can be checked against each other. In at least 95 of 100 logs the importer
+// refuses the file or warns.
 func TestAChangedFigureIsNoticed(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	given := Given{Hidden: 7168, Experts: 256, TopK: 8}
@@ -69,7 +70,7 @@ func TestAChangedFigureIsNoticed(t *testing.T) {
 		{"nccl", given, func() string { return randomNCCL(r).text() }, `(?m)^\s+(\d+)\s+(\d+)\s+bfloat16\s+none\s+-1\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)`},
 		{"nccl-json", given, func() string { return randomNCCL(r).json() }, `"size":(\d+),"count":(\d+).*?"out_of_place":\{"time":([\d.]+),"alg_bw":([\d.]+),"bus_bw":([\d.]+)`},
 		{"deepep", Given{Ranks: 8, Experts: 256}, func() string {
-			n := standardNormal()
+			n := standardNormalMode()
 			n.rand, n.tokens = r, 512<<r.IntN(4)
 			n.received = float64(n.tokens)*DistinctRanks(8, 256, 8) + r.NormFloat64()*20
 			return n.text()
@@ -116,8 +117,8 @@ func randomNCCL(r *rand.Rand) ncclRun {
 	return n
 }
 
-// TestHosts decides the number of hosts by host names, by --nodes, and asks where nothing says
-// it.
+// TestHosts: the importer takes the number of hosts from --nodes, or else from host names. If
+// neither gives it, the error asks for --nodes.
 func TestHosts(t *testing.T) {
 	ll := func(first, ranks int) string {
 		l := standardLowLatency()
@@ -130,10 +131,10 @@ func TestHosts(t *testing.T) {
 	unnamed.gpus, unnamed.withoutReport = 16, true
 	shape := Given{Hidden: 7168, Experts: 256, TopK: 8, Tokens: 128}
 	for _, c := range []struct {
-		name, text    string
-		nodes, ranks  int // flags
-		want, present int // hosts and ranks of the figures, 0 for an error
-		says          string
+		name, text      string
+		nodes, ranks    int // flags
+		want, ranksWant int // hosts and ranks of the figures, 0 for an error
+		says            string
 	}{
 		{"names", two.text(), 0, 0, 2, 16, ""},
 		{"names in JSON", two.json(), 0, 0, 2, 16, ""},
@@ -160,14 +161,15 @@ func TestHosts(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		if p := results[0].Problem; p.Nodes != c.want || p.Ranks != c.present || !strings.Contains(strings.Join(warnings, "; "), c.says) {
+		if p := results[0].Problem; p.Nodes != c.want || p.Ranks != c.ranksWant || !strings.Contains(strings.Join(warnings, "; "), c.says) {
 			t.Errorf("%s: %d hosts, %d ranks, warnings %q", c.name, p.Nodes, p.Ranks, warnings)
 		}
 	}
 }
 
-// TestFlagsWin shows that a flag wins over the file with a warning that names both, that it is
-// not used if the bytes say otherwise, and that a flag cannot replace several values.
+// TestFlagsWin: a flag wins over one value of the file, with a warning that names both. A flag
+// is refused if the file has several values. It is not used for lines whose byte counts
+// contradict it.
 func TestFlagsWin(t *testing.T) {
 	rows := "kernel,tokens,us,ranks\na,1,10,4\nb,2,20,4\n"
 	shape := Given{Hidden: 512, Experts: 32, TopK: 4}
@@ -182,7 +184,7 @@ func TestFlagsWin(t *testing.T) {
 	if _, _, _, err := Read(strings.NewReader(rows), "auto", g); err == nil || !strings.Contains(err.Error(), "--tokens 16: the file itself says 1 and 2 (tokens)") {
 		t.Errorf("got %v", err)
 	}
-	mixed := standardNormal().text() + standardLowLatency().text()
+	mixed := standardNormalMode().text() + standardLowLatency().text()
 	results, _, warnings, err = Read(strings.NewReader(mixed), "auto", Given{Hidden: 7168, Experts: 256, TopK: 8, Ranks: 8, Tokens: 128})
 	if err != nil || !strings.Contains(strings.Join(warnings, "; "), "--tokens 128") {
 		t.Fatalf("%v, %q", err, warnings)
@@ -196,7 +198,8 @@ func TestFlagsWin(t *testing.T) {
 			t.Errorf("%s: %d tokens, want %d", r.Config.Key(), r.Problem.Tokens, want)
 		}
 	}
-	// What the normal test says does not serve the low-latency test.
+	// Values that DeepEP's normal test printed are not used for the lines of its
+	// low-latency test.
 	_, _, warnings, err = Read(strings.NewReader(mixed), "auto", Given{Experts: 256, Ranks: 8})
 	if err != nil || !strings.Contains(strings.Join(warnings, "; "), "low-latency lines: the file does not say everything about its problem; give --topk, --tokens, --hidden") {
 		t.Errorf("%v, %q", err, warnings)

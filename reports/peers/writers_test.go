@@ -136,7 +136,7 @@ type normalRun struct {
 	bestOnly                                            bool
 }
 
-func standardNormal() normalRun {
+func standardNormalMode() normalRun {
 	r := normalRun{ranks: 8, hosts: 1, experts: 256, topK: 8, tokens: 4096, hidden: 7168, rand: rand.New(rand.NewPCG(1, 2))}
 	r.received = math.Round(float64(r.tokens) * DistinctRanks(r.ranks, r.experts, r.topK))
 	return r

@@ -217,9 +217,9 @@ const idAlphabet = "0123456789abcdefghjkmnpqrstvwxyz"
 
 var idEncoding = base32.NewEncoding(idAlphabet).WithPadding(base32.NoPadding)
 
-// idLength is how many characters of an id are printed. Four give a million ids. In a large
-// space of 60,000 configs one in twenty shares its id, in one run hardly any; a longer id
-// then tells them apart.
+// idLength is the number of characters of an id that are printed. Four give a million ids.
+// In a space of 60,000 configs about one in twenty shares its id with another. In one run
+// hardly any two configs share an id; if they do, a longer id tells them apart.
 const idLength = 4
 
 // ID returns a short name of a config: the first characters of a hash of its Key. The id of a

@@ -13,9 +13,10 @@ const (
 	Combine  Op = "combine"  // the experts' outputs travel back and are summed
 	Pair     Op = "pair"     // one dispatch and one combine, timed together
 
-	// Activation is SwiGLU between the experts' two products, on the rows that dispatch
-	// delivered. Ranks do not communicate. Problem.Hidden is then the experts' intermediate
-	// size, the elements of an output row, and Problem.Dispatch the dtype of that row.
+	// Activation is the SwiGLU between an expert's two matrix products. It works on the
+	// rows that dispatch delivered. Ranks do not communicate. Problem.Hidden is then the
+	// experts' intermediate size, the elements of an output row, and Problem.Dispatch the
+	// dtype of that row.
 	Activation Op = "activation"
 )
 

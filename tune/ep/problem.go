@@ -36,8 +36,8 @@ type Problem struct {
 	// same tokens move.
 	Precision Precision `json:"precision"`
 
-	// Beside is the product that runs while calls do, as Product.String spells it; "" for
-	// none. Objective is the time to minimize.
+	// Beside names the matrix product that runs at the same time as the calls, in the
+	// spelling of Product.String; "" for none. Objective is the time to minimize.
 	Beside    string    `json:"beside,omitempty"`
 	Objective Objective `json:"objective,omitzero"`
 	Layout    Layout    `json:"layout,omitzero"` // how received rows lie
@@ -127,8 +127,8 @@ func (p Problem) validateLayout() error {
 	return nil
 }
 
-// checkHidden refuses a hidden size that is no multiple of the dtype's scale group or of
-// 16 bytes.
+// checkHidden refuses a hidden size that is not a multiple of the dtype's scale group. BF16
+// has no scales: its tokens must be a multiple of 16 bytes.
 func (f DType) checkHidden(hidden int) error {
 	group := map[DType]int{BF16: 8, FP8: 128, MXFP4: 32, NVFP4: 16}[f]
 	if hidden%group == 0 {

@@ -31,7 +31,8 @@ type Interval struct {
 	High float64 `json:"high"`
 }
 
-// interval is an Interval in JSON. It borrows Loss for null.
+// interval is an Interval in JSON. Its fields are of type Loss, because Loss spells NaN as
+// null.
 type interval struct {
 	Mid  Loss `json:"mid"`
 	Low  Loss `json:"low"`
@@ -168,15 +169,16 @@ type Search struct {
 	// Pace is what measuring cost in this search.
 	Pace Pace `json:"pace,omitzero"`
 
-	// As is the dispatch dtype whose search chose the combine's config, if it is not the
-	// problem's own. Then only that search's winner and the default were measured here.
+	// As is set if the config of a combine was chosen by the search with another dispatch
+	// dtype: it names that dtype. Then only that search's winner and the default were
+	// measured here.
 	As ep.DType `json:"as,omitempty"`
 
 	// Starts lists the configs that the search always measures besides the default, in
 	// order.
 	Starts []Start `json:"starts,omitempty"`
 
-	Bytes     int64   `json:"bytes"`     // moved by the busiest rank, one message a selection; an activation's traffic with memory
+	Bytes     int64   `json:"bytes"`     // bytes that the busiest rank moves if each selection is one message; for an activation, bytes that it reads and writes in memory
 	Imbalance float64 `json:"imbalance"` // the fullest rank's load over the mean
 }
 

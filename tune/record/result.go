@@ -41,7 +41,7 @@ type Result struct {
 	Clock    string           `json:"clock,omitempty"`
 	Fold     int              `json:"fold,omitempty"`
 	Seconds  [][]float64      `json:"seconds,omitempty"` // [round][rank], of one call
-	Beside   *ep.BesideRounds `json:"beside,omitempty"`  // the times behind Seconds if a product ran beside the calls
+	Beside   *ep.BesideRounds `json:"beside,omitempty"`  // the times from which Seconds is computed, if a matrix product ran at the same time as the calls
 	Round0   int              `json:"round0"`            // number of the first round; candidates with equal numbers ran in the same rounds
 	MHz      []float64        `json:"mhz,omitempty"`     // SM clock of each rank
 	MaxErr   float64          `json:"max_err"`           // against the oracle, see kernels.Comparison
@@ -89,7 +89,7 @@ type Stage string
 // The stages of a search, in their order.
 const (
 	StageAA         Stage = "aa"         // the default against itself
-	StageRequired   Stage = "required"   // the required candidates alone, where launch parameters cannot matter
+	StageRequired   Stage = "required"   // only the required candidates: the case is host-bound, or the combine was already searched with another dispatch dtype
 	StageScreen     Stage = "screen"     // many candidates, a few rounds each
 	StageHalving1   Stage = "halving1"   // the best of the screen, with more rounds
 	StageHalving2   Stage = "halving2"   // the best of halving1, with more rounds still
@@ -106,7 +106,7 @@ const (
 	StageConfirm    Stage = "confirm"    // the challenger against the default on fresh rounds, which give times and gains
 	StageSession    Stage = "session"    // the chosen configs against the default in a further session
 	StageCross      Stage = "cross"      // the winners of other routings, for the regret matrix
-	StageRefine     Stage = "refine"     // progress only: token counts between the requested ones; the log calls its rounds cross
+	StageRefine     Stage = "refine"     // shown as progress only: measuring at token counts between the requested ones. In the log these rounds have the stage cross
 )
 
 // The stages of commands that do not search.

@@ -34,7 +34,7 @@ type Run struct {
 	Seed      uint64             `json:"seed"`
 	Strategy  string             `json:"strategy"`
 	Routings  []string           `json:"routings,omitempty"` // canonical specs; that of a trace has the digest of its content
-	Turns     string             `json:"turns,omitempty"`    // equal in runs that were interleaved: their rounds of equal number belong together
+	Turns     string             `json:"turns,omitempty"`    // an id that interleaved runs share: rounds with the same number in these runs belong together
 	Empty     map[string]float64 `json:"empty,omitempty"`    // seconds that each clock reads for an empty kernel
 	AA        []AA               `json:"aa,omitempty"`
 	Kernels   []Kernel           `json:"kernels,omitempty"` // kernels of the backend, with what their times include
@@ -133,7 +133,7 @@ type Workload struct {
 	Routing   string   `json:"routing"`
 	Seed      uint64   `json:"seed"`
 	Class     ep.Class `json:"class"`
-	BytesOut  int64    `json:"bytes_out"`  // that leave the busiest rank, one message a selection
+	BytesOut  int64    `json:"bytes_out"`  // bytes that leave the busiest rank if each selection is one message
 	BytesWire int64    `json:"bytes_wire"` // the same with one message for each distinct destination rank
 	// BytesMemory counts what an activation reads and writes on the rank with the most rows.
 	BytesMemory int64              `json:"bytes_memory,omitempty"`

@@ -29,8 +29,8 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
-// TestPolishRecoversBothWays: any effects of items and rounds come back, up to
-// the level, when every round holds the anchor; a wild reading moves nothing.
+// TestPolishRecoversBothWays: if every round has the anchor, Polish recovers any effects of
+// items and rounds up to a common constant. One outlier changes nothing.
 func TestPolishRecoversBothWays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		items, rounds := rapid.IntRange(3, 8).Draw(t, "items"), rapid.IntRange(6, 12).Draw(t, "rounds")
@@ -80,8 +80,9 @@ func TestPairedRatioCovers(t *testing.T) {
 	}
 }
 
-// TestPolishNeedsItsAnchor: rounds that drift and are linked by one item alone
-// come apart as they are, and items that were never read are no numbers.
+// TestPolishNeedsItsAnchor: even if only the anchor is in more than one group of rounds,
+// Polish separates the drift of the rounds from the effects of the items. Items without
+// readings are NaN.
 func TestPolishNeedsItsAnchor(t *testing.T) {
 	var obs []Obs
 	for round := range 12 {

@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestRowsClaimWhatHoldsBetween: a row that was measured at a token count between
-// two searches claims no more than its gain there.
+// TestRowsClaimWhatHoldsBetween: a row that was also measured at a token count between
+// those of two searches claims no more than its gain there.
 func TestRowsClaimWhatHoldsBetween(t *testing.T) {
 	o := options(t, "dispatch", []int{16, 1024}, "uniform", "zipf:1.0")
 	o.Strategy = "grid"
@@ -27,27 +27,27 @@ func TestRowsClaimWhatHoldsBetween(t *testing.T) {
 		return s
 	}}
 	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
-	met := 0
+	between := 0
 	for _, r := range out.Table.Rows {
 		least := math.Inf(1)
 		for _, n := range r.Evidence.Tokens {
 			least = min(least, 1/share[r.Config.Str("sms")][n])
 		}
 		if slices.Contains(r.Evidence.Tokens, 128) {
-			met++
+			between++
 		}
 		if e := r.Evidence; e.Gain > least*1.02 || e.Gain < least/1.02 || math.Abs(e.Median*e.Gain-100e-6) > 3e-6 {
 			t.Errorf("%s, %v tokens, %s: gain %g, median %g; least %g", r.Key.Routing, e.Tokens, r.Config.Key(), e.Gain, e.Median, least)
 		}
 	}
-	if met == 0 {
+	if between == 0 {
 		t.Error("no row was measured between the searches")
 	}
 }
 
 // TestDefaultBetweenTwoWinners: where the default is faster than both neighbours at a token
-// count between theirs, the row there keeps it. The lower neighbour's row reached that far
-// before, and claimed a loss.
+// count between theirs, the row there keeps it. Without this, the row of the lower
+// neighbour would cover that count, where its config is slower than the default.
 func TestDefaultBetweenTwoWinners(t *testing.T) {
 	o := options(t, "dispatch", []int{16, 1024}, "uniform")
 	o.Strategy = "grid"

@@ -36,7 +36,8 @@ type Header struct {
 	// minus one; 0 is unknown.
 	Band float64 `json:"band,omitempty"`
 
-	// Receipts lists, sorted, the ids of the receipts whose gains the rows' intervals cover.
+	// Receipts lists the ids of the receipts (records of later verifications of this table)
+	// whose gains were taken into the rows' intervals, sorted.
 	Receipts []string `json:"receipts,omitempty"`
 
 	// MaxSMs is the most SMs that a config of the table may take; 0 is no bound. It binds
@@ -79,8 +80,8 @@ func (h Header) Build(r Row) ep.ABI {
 	return h.ABI.For(r.Config)
 }
 
-// Midpoint returns the last token count of a row measured at a tokens if the next row was
-// measured at b: their geometric mean, rounded down.
+// Midpoint returns the last token count that a row covers, if the row was measured at `a`
+// tokens and the next row at `b` tokens: the geometric mean of a and b, rounded down.
 func Midpoint(a, b int) int { return int(math.Sqrt(float64(max(a, 1)) * float64(b))) }
 
 // Evidence holds the measurements behind a row. Times are seconds of one call: the slowest
@@ -107,24 +108,26 @@ type Evidence struct {
 	// Legal is the number of legal points of the search space; 0 is unknown.
 	Legal int `json:"legal,omitempty"`
 
-	// Between lists those Tokens that lie between two searches, rising. Only the configs of
-	// these two searches were timed there. It is empty in tables of older programs.
+	// Between lists, in rising order, the token counts of Tokens that no search was made
+	// for, and that lie between the token counts of two searches. Only the configs of these
+	// two searches were timed there. It is empty in tables of older programs.
 	Between []int `json:"between,omitempty"`
 
 	// TimedAt is the token count of the times and the gain if there are several Tokens. It
 	// is 0 if there is one, or if an older program wrote the row.
 	TimedAt int `json:"timed_at,omitempty"`
 
-	// MaxErr is the largest error seen against the oracle over the row's largest
-	// magnitude.
+	// MaxErr is the largest error against the oracle, divided by the largest magnitude in
+	// the same output row of the kernel.
 	MaxErr float64 `json:"max_err,omitempty"`
 
 	// Sessions counts the sessions behind the times and the gain, each with memory of its
 	// own; 0 means one session.
 	Sessions int `json:"sessions,omitempty"`
 
-	// Beside is the product that ran beside the calls, see ep.Product; "" for none.
-	// The times are then costs.
+	// Beside names the matrix product that ran at the same time as the calls, see
+	// ep.Product; "" for none. If a product ran, the times are what the calls add to the
+	// product's own time.
 	Beside string `json:"beside,omitempty"`
 
 	// Reason says why the row stands although its gain is not certain, "" if it is certain: kept

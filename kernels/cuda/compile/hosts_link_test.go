@@ -47,12 +47,12 @@ func TestLinkHosts(t *testing.T) {
 				linkOne(t, c, u)
 			}
 		}
-		around, _ := declare.SupportUnits(2) // has the entries of hosts/align.cuh too
-		linkOne(t, c, around)
+		support, _ := declare.SupportUnits(2) // has the entries of hosts/align.cuh too
+		linkOne(t, c, support)
 	}
 }
 
-// eachRoute returns a config with every route that its kernel has.
+// eachRoute returns one copy of c for each route of its kernel.
 func eachRoute(c ep.Config) []ep.Config {
 	if c.Str("route") == "" {
 		return []ep.Config{c}

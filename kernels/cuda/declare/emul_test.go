@@ -25,9 +25,9 @@ var (
 	raceTools = sync.OnceValues(func() (*emulator, error) { return newEmulator("-fsanitize=thread") })
 )
 
-// need skips the test where emulation is not available, and in short runs. The race detector of
-// Go uses short runs: it cannot see into the emulator, which is another process. raceTools find
-// the races of device code in the other runs.
+// need skips the test where emulation is not available, and in short runs. Runs with Go's race
+// detector pass -short, because the detector cannot see into the emulator, which is another
+// process. raceTools find the races of device code in the other runs.
 func need(t *testing.T, get func() (*emulator, error)) *emulator {
 	t.Helper()
 	if testing.Short() {
@@ -42,8 +42,8 @@ func need(t *testing.T, get func() (*emulator, error)) *emulator {
 	return tools
 }
 
-// emulated is a workload laid out for any kernel of one state, which runs on the CPU. A file
-// holds the memory of all ranks between jobs.
+// emulated holds a workload in the memory of one State, and runs any kernel of that State on
+// the CPU. A file holds the memory of all ranks between jobs.
 type emulated struct {
 	t      *testing.T
 	tools  *emulator
@@ -54,7 +54,7 @@ type emulated struct {
 	arena  string
 	mem    []byte   // [rank][heap], what the file holds between jobs
 	rounds int      // calls of each op made so far
-	extra  []string // statements behind the arguments: drills
+	extra  []string // statements that follow the arguments, such as those that cause a fault on purpose
 	global float32
 }
 
@@ -222,8 +222,8 @@ func ownFields(own any) string {
 }
 
 // wipe returns the statement that fills a part of each rank's own heap with ones between calls.
-// Inputs are the same in every round: what a call failed to write would otherwise be right
-// from the call before.
+// Inputs are the same in every round. Without the wipe, a value that a call failed to write
+// would still be there from the call before, and would look right.
 func (e *emulated) wipe(name string) []string {
 	return []string{fmt.Sprintf("wipe %d %d", e.heap.Offset[name], len(e.part(0, name)))}
 }

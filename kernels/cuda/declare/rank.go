@@ -116,7 +116,7 @@ func checkRank(m ep.Machine, p ep.Problem, c ep.Config) error {
 
 func checkDispatchRank(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if TakesCast(c) && p.Dispatch != ep.FP8 {
-		return fmt.Errorf("input: fp8 is no source of %s; use bf16", p.Dispatch)
+		return fmt.Errorf("input: tokens that the caller cast to fp8 cannot be sent as %s; use input=bf16", p.Dispatch)
 	}
 	return cmp.Or(checkRank(m, p, c), kernels.CheckWord(c, "input", "bf16", "fp8"))
 }
@@ -125,10 +125,11 @@ func checkDispatchRank(m ep.Machine, p ep.Problem, c ep.Config) error {
 // Below it the warps of a block have little to send, and all of them receive afterwards.
 const longTokens = 256
 
-// defaultDispatchRank gives a third of the SMs of a long call to receiving: a row is converted
-// and stored once for each rank, and copied once. Where there are few SMs each of them sends
-// and receives, with more loads in flight: on 24 SMs of an H200 that took 282 us for 4,096 FP8
-// tokens, where a third for receiving took 683.
+// defaultDispatchRank gives a third of the SMs of a long call to receiving. Sending costs
+// more: a sender converts a row and stores it once for each rank, while a receiver copies it
+// once. If there are few SMs, each of them sends and receives, with more loads in flight: on
+// 24 SMs of an H200 this took 282 us for 4,096 FP8 tokens, while a third for receiving took
+// 683 us.
 func defaultDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
 	c := defaultRank("dispatch_rank", m, p, 3).With("input", "bf16")
 	if p.Tokens <= longTokens || fastSMs(m, p) > fewSMs {
@@ -142,8 +143,9 @@ func defaultDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
 }
 
 // defaultCombineRank gives half of the SMs to receiving: a receiver reads two rows, writes
-// one, and empties a slot. Of few SMs it gives two thirds, and takes larger blocks where they
-// are known to pay: on 24 SMs of 2 H200 that took 232 us for 4,096 tokens, and half 367.
+// one, and empties a slot. If there are few SMs it gives two thirds, and takes larger blocks
+// if they are known to pay: on 24 SMs of 2 H200 this took 232 us for 4,096 tokens, while half
+// of the SMs took 367 us.
 func defaultCombineRank(m ep.Machine, p ep.Problem) ep.Config {
 	c, sms := defaultRank("combine_rank", m, p, 2), fastSMs(m, p)
 	if p.Tokens <= longTokens || sms > fewSMs {

@@ -15,11 +15,11 @@ type CallSpec struct {
 	Config   ep.Config
 	Op       ep.Op
 	State    string // calls that share memory have the same state
-	Extends  string // another state whose regions State begins with, or ""
+	Extends  string // another state, whose regions are the first regions of State; "" for none
 	Unit     Unit
 	Launches []Launch
 	Regions  []Region // of the state's heap, in the order of EpArgs.region
-	Counters int      // int32 words behind EpArgs.counters
+	Counters int      // int32 words to which EpArgs.counters points
 	Places   bool     // peers write its output rows: the outputs must lie on the heap
 }
 
@@ -44,8 +44,8 @@ func DescribeCall(m ep.Machine, p ep.Problem, c ep.Config) (CallSpec, error) {
 		Counters: max(f.State.Counters(p), 1), Places: f.places, Regions: f.State.Regions(p), Launches: f.Launches(p, c)}, nil
 }
 
-// In returns the dispatch s in the memory of the combine that follows it, where that memory
-// includes the dispatch's own.
+// In returns s changed to use the memory of the combine that follows it, if that memory
+// includes the memory of s. Otherwise it returns s as it is.
 func (s CallSpec) In(combine CallSpec) CallSpec {
 	if combine.Extends == s.State {
 		s.State, s.Extends, s.Regions, s.Counters = combine.State, combine.Extends, combine.Regions, combine.Counters
@@ -114,14 +114,14 @@ func ExpertSource(p ep.Problem) string {
 	return "common/expert.cuh"
 }
 
-// RoundBlocks is EP_OWN_ROUNDS of packed kernels, whose grids have no more blocks. RoundWords
-// is the number of call numbers behind round_base, one for each warp.
+// RoundBlocks is EP_OWN_ROUNDS of packed kernels. Their grids have at most this many blocks.
+// RoundWords is the number of call numbers to which round_base points, one for each warp.
 const (
 	RoundBlocks = 192
 	RoundWords  = 32 * RoundBlocks
 )
 
-// packed returns u as packs have it.
+// packed returns u with EP_OWN_ROUNDS, the define that all units of a pack have.
 func (u Unit) packed() Unit {
 	return Unit{u.Source, append(slices.Clip(u.Defines), Define("EP_OWN_ROUNDS", RoundBlocks))}
 }

@@ -47,23 +47,24 @@ func TestSessionActivationCopies(t *testing.T) {
 		t.Fatal(v, err)
 	}
 	n := s.activation.oracle.Dispatch(0).End * dtype.Of(p.Dispatch, p.Hidden).Payload
-	var of [4][]byte
-	for i := range of {
+	var copies [4][]byte
+	for i := range copies {
 		b, err := s.read(0, s.activation.part(declare.PartOut, i), n, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		of[i] = b[0]
+		copies[i] = b[0]
 	}
-	if !bytes.Equal(of[0], of[1]) || !bytes.Equal(of[0], of[2]) {
+	if !bytes.Equal(copies[0], copies[1]) || !bytes.Equal(copies[0], copies[2]) {
 		t.Error("the second or third call of a round left something else than the first")
 	}
-	if !bytes.Equal(of[3], bytes.Repeat([]byte{0xff}, n)) {
+	if !bytes.Equal(copies[3], bytes.Repeat([]byte{0xff}, n)) {
 		t.Error("a fourth copy was written by three calls")
 	}
 }
 
-// smallActivation is small enough for an emulated GPU, and no piece of 256 columns fits its rows.
+// smallActivation returns a problem that is small enough for an emulated GPU. Its rows of
+// 384 columns are no multiple of the 256 columns that a warp takes at once.
 func smallActivation(d ep.DType, tokens int) ep.Problem {
 	return ep.Problem{Op: ep.Activation, Mode: ep.Graph, Ranks: 1, Nodes: 1, Hidden: 384, Experts: 40, TopK: 2,
 		Tokens: tokens, MaxTokens: max(tokens, 1), Dispatch: d, Combine: ep.BF16}

@@ -283,7 +283,7 @@ static EpcommStatus perform(EpComm *c, const EpcommCall *call, int op, int half,
   if (r == 0 && foreign) r = c->driver->context_set(c->context);
   if (r == 0) r = issue(c, call, &k, op, half, stream);
   if (foreign) c->driver->context_set(before);
-  return r == 0 ? EPCOMM_OK : comm_driver(c, r, op == DISPATCH ? "dispatch" : "combine");
+  return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, op == DISPATCH ? "dispatch" : "combine");
 }
 
 EpcommStatus epcomm_dispatch(EpComm *c, const EpcommCall *call, EpcommStream s) { return perform(c, call, DISPATCH, ALL_OF_IT, s); }
@@ -301,7 +301,7 @@ EpcommStatus comm_launch(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block
   if (r == 0 && foreign) r = c->driver->context_set(c->context);
   if (r == 0) r = launch(c, f, grid, block, 0, 0, args, stream);
   if (foreign) c->driver->context_set(before);
-  return r == 0 ? EPCOMM_OK : comm_driver(c, r, what);
+  return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, what);
 }
 
 EpcommStatus epcomm_barrier(EpComm *c, EpcommStream stream) {

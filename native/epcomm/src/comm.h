@@ -77,7 +77,7 @@ struct EpComm {
 /* Stores a sentence for epcomm_error and returns the status. */
 EpcommStatus comm_say(EpComm *c, EpcommStatus status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Stores the sentence of a driver's result and returns EPCOMM_DRIVER. */
-EpcommStatus comm_driver(EpComm *c, DrvResult result, const char *what);
+EpcommStatus comm_driver_error(EpComm *c, DrvResult result, const char *what);
 
 /* This rank's own heap. */
 uint8_t *comm_heap(const EpComm *c);

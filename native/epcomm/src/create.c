@@ -86,7 +86,7 @@ static EpcommStatus open_device(EpComm *c) {
   if (r == 0) r = d->device_attribute(&major, DRV_MAJOR, c->device);
   if (r == 0) r = d->device_attribute(&minor, DRV_MINOR, c->device);
   if (r == 0) r = d->device_attribute(&c->sms, DRV_SMS, c->device);
-  if (r != 0) return comm_driver(c, r, "ask for the device");
+  if (r != 0) return comm_driver_error(c, r, "ask for the device");
   int exact = (h->flags & PACK_EXACT) != 0;
   if (major != (int)h->major || (exact ? minor != (int)h->minor : minor < (int)h->minor))
     return comm_say(c, EPCOMM_MACHINE, "arch: the pack is for %s and GPU %d has compute capability %d.%d; pack for this machine",
@@ -96,7 +96,7 @@ static EpcommStatus open_device(EpComm *c) {
                     h->largest_grid, c->options.device, c->sms, c->sms);
   r = d->context_retain(&c->context, c->device);
   if (r == 0) r = d->context_set(c->context);
-  return r == 0 ? EPCOMM_OK : comm_driver(c, r, "primary context");
+  return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "primary context");
 }
 
 /* Values that must be the same on all ranks. */
@@ -172,7 +172,7 @@ static EpcommStatus take_records(EpComm *c) {
   c->told = told;
   for (int i = 0; i < 2 * c->options.in_flight && r == 0; i++)
     r = d->event_create(&c->slots[i / 2].done[i % 2], DRV_EVENT_NO_TIMING);
-  return r == 0 ? EPCOMM_OK : comm_driver(c, r, "memory");
+  return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "memory");
 }
 
 static EpcommStatus take_memory(EpComm *c) {
@@ -205,7 +205,7 @@ static EpcommStatus build(EpComm *c) {
  * others in it. */
 static EpcommStatus check_alive(EpComm *c) {
   DrvResult r = c->nodes > 1 && c->context != NULL ? c->driver->context_wait() : 0;
-  return r == 0 ? EPCOMM_OK : comm_driver(c, r, "wait for the device");
+  return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "wait for the device");
 }
 
 /* Gives everything back. The other ranks must have left this rank's heap before it goes. */

@@ -102,7 +102,7 @@ static EpcommStatus open_near(EpComm *c, int rank, const HeapMessage *m) {
     return comm_say(c, EPCOMM_MACHINE, "GPU %d cannot address GPU %d of rank %d; choose GPUs that are linked", c->options.device,
                     (int)m->device, rank);
   if (r == 0) r = c->driver->enable_peer((DrvContext)(uintptr_t)m->context, 0);
-  return r == 0 || r == DRV_PEER_ALREADY ? EPCOMM_OK : comm_driver(c, r, "enable peer access");
+  return r == 0 || r == DRV_PEER_ALREADY ? EPCOMM_OK : comm_driver_error(c, r, "enable peer access");
 }
 
 static EpcommStatus open_far(EpComm *c, int rank, const HeapMessage *m) {
@@ -129,7 +129,7 @@ EpcommStatus exchange_heaps(EpComm *c, EpcommStatus status) {
   mine.device = c->options.device;
   if (status == EPCOMM_OK && c->options.ranks > 1) {
     DrvResult r = c->driver->ipc_handle(&mine.handle, c->heap[c->options.rank]);
-    if (r != 0) status = comm_driver(c, r, "cuIpcGetMemHandle");
+    if (r != 0) status = comm_driver_error(c, r, "cuIpcGetMemHandle");
   }
   status = exchange(c, status, &mine, all, sizeof mine);
   for (int r = 0; r < c->options.ranks && status == EPCOMM_OK; r++) {

@@ -1,4 +1,4 @@
-/* Sentences, faults and reset. */
+/* Error texts, reading a fault, and reset. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@ EpcommStatus comm_say(EpComm *c, EpcommStatus status, const char *format, ...) {
   return status;
 }
 
-EpcommStatus comm_driver(EpComm *c, DrvResult result, const char *what) {
+EpcommStatus comm_driver_error(EpComm *c, DrvResult result, const char *what) {
   char words[96];
   driver_describe(c->driver, result, words);
   return comm_say(c, EPCOMM_DRIVER, "%.200s: %s", what, words);
@@ -26,8 +26,9 @@ const char *epcomm_status_name(EpcommStatus status) {
   return (unsigned)status < sizeof names / sizeof names[0] ? names[status] : "unknown";
 }
 
-/* Says what debug mode found; call.c packs the words. */
-static void describe_agree(const EpComm *c, const EpFault *f, char *text) {
+/* Describes a disagreement that debug mode found. call.c packs the arguments of a call into
+ * want and got. */
+static void describe_disagreement(const EpComm *c, const EpFault *f, char *text) {
   static const char *const ops[] = {"dispatch", "combine"};
   uint32_t mine = (uint32_t)f->want, theirs = (uint32_t)f->got;
   if (f->source == (int32_t)f->rank)
@@ -47,7 +48,7 @@ void fault_sentence(const EpComm *c, const EpFault *f, char *text) {
                                        "combine, receiving,", "debug mode"};
   char expert[32] = "", source[32] = "";
   if (f->phase == EP_PHASE_AGREE) {
-    describe_agree(c, f, text);
+    describe_disagreement(c, f, text);
     return;
   }
   if (f->expert >= 0) snprintf(expert, sizeof expert, " for expert %d", (int)f->expert);
@@ -82,9 +83,10 @@ EpcommStatus epcomm_reset(EpComm *c) {
   c->driver->context_get(&before);
   DrvResult r = c->driver->context_set(c->context);
   if (r == 0) r = c->driver->context_wait();
-  EpcommStatus s = r == 0 ? EPCOMM_OK : comm_driver(c, r, "wait for the device");
+  EpcommStatus s = r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "wait for the device");
   if (c->nodes > 1 && s == EPCOMM_OK) s = network_settle(c);
-  /* Nobody's kernels run any more: only then may memory that they write change. */
+  /* After this exchange no rank's kernels run. Before it, memory that they write must not
+   * change. */
   s = exchange(c, s, NULL, NULL, 0);
   if (s == EPCOMM_OK) {
     memset((void *)(uintptr_t)c->fault, 0, sizeof(EpFault));

@@ -89,6 +89,6 @@ EpcommStatus heap_fill(EpComm *c) {
     for (uint32_t i = 0; i < pack_count(&c->pack, PACK_STATES) && r == 0; i++)
       if (chosen(c, c->pack.states[i].dtype)) r = fill_state(c, &c->pack.states[i], &c->at.slots[slot].states[i]);
   if (r == 0) r = c->driver->context_wait();
-  if (r != 0) return comm_driver(c, r, "fill the heap");
+  if (r != 0) return comm_driver_error(c, r, "fill the heap");
   return c->nodes > 1 ? network_table(c) : EPCOMM_OK;
 }

@@ -19,7 +19,7 @@ static EpcommStatus find(EpComm *c, uint32_t module, const char *entry, DrvFunct
   EpcommStatus s = load_module(c, module);
   if (s != EPCOMM_OK) return s;
   DrvResult r = c->driver->module_function(out, c->modules[module], entry);
-  return r == 0 ? EPCOMM_OK : comm_driver(c, r, entry);
+  return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, entry);
 }
 
 /* Sets attributes of a kernel now: a first launch would set them and wait for the device. */
@@ -42,7 +42,7 @@ static EpcommStatus check_resident(EpComm *c, const PackLaunch *l, DrvFunction f
   int threads = 0, blocks = 0;
   DrvResult r = ready(c->driver, f, l->shared, &threads);
   if (r == 0) r = c->driver->function_blocks(&blocks, f, (int)l->block, l->shared);
-  if (r != 0) return comm_driver(c, r, entry);
+  if (r != 0) return comm_driver_error(c, r, entry);
   if ((int)l->block > threads)
     return comm_say(c, EPCOMM_MACHINE, "%.60s: %u threads a block, this GPU runs it with %d at most", entry, l->block, threads);
   if ((int64_t)blocks * c->sms < (int64_t)l->grid * c->options.streams)
@@ -73,7 +73,7 @@ static EpcommStatus load_normal(EpComm *c) {
       return EPCOMM_OK;
     }
     DrvResult r = ready(c->driver, *into[i], 0, &threads);
-    if (r != 0) return comm_driver(c, r, names[i]);
+    if (r != 0) return comm_driver_error(c, r, names[i]);
   }
   return EPCOMM_OK;
 }
@@ -91,7 +91,7 @@ EpcommStatus load_kernels(EpComm *c) {
   DrvFunction around[] = {c->align, c->stamp, c->agree, c->narrow};
   for (size_t i = 0; i < sizeof around / sizeof *around && s == EPCOMM_OK; i++) {
     DrvResult r = ready(c->driver, around[i], 0, &threads);
-    if (r != 0) s = comm_driver(c, r, "ready a kernel");
+    if (r != 0) s = comm_driver_error(c, r, "ready a kernel");
   }
   if (s == EPCOMM_OK && c->nodes == 1) s = load_normal(c);
   for (uint32_t i = 0; i < pack_count(&c->pack, PACK_CONFIGS) && s == EPCOMM_OK; i++) {

@@ -1,6 +1,6 @@
-/* Names the machine as a table's header does: kernels/cuda/drive/machine.go writes the same key,
- * and the examples compare the two on GPUs. Only NVML knows NVLinks and PCI ids; it is
- * found by dlopen, like the driver. */
+/* Computes the key by which a table's header names the machine. kernels/cuda/drive/machine.go
+ * computes the same key in Go; the examples check on GPUs that both keys are equal. Only NVML
+ * knows NVLinks and PCI ids. It is opened with dlopen, like the driver. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -68,9 +68,9 @@ static int apart(const Driver *d, int gpus) {
   return 0;
 }
 
-static void name_link(const Nvml *n, int known, const Driver *d, EpcommMachine *m) {
+static void name_link(const Nvml *n, int nvml_works, const Driver *d, EpcommMachine *m) {
   int least = 0, most = 0;
-  for (int g = 0; known && g < m->gpus; g++) {
+  for (int g = 0; nvml_works && g < m->gpus; g++) {
     int links = nvlinks(n, nvml_device(n, d, g));
     if (g == 0 || links < least) least = links;
     if (links > most) most = links;
@@ -112,12 +112,12 @@ EpcommStatus epcomm_machine(EpcommMachine *out, char *text) {
     snprintf(text, EPCOMM_TEXT, "machine: the driver does not describe GPU 0: %s", words);
     return EPCOMM_DRIVER;
   }
-  int known = nvml_open(&nvml);
-  void *first = known ? nvml_device(&nvml, d, 0) : NULL;
+  int nvml_works = nvml_open(&nvml);
+  void *first = nvml_works ? nvml_device(&nvml, d, 0) : NULL;
   if (first != NULL && nvml.pci(first, &pci) == 0)
     snprintf(m.pci_id, sizeof m.pci_id, "%04x:%04x", pci.pci_device & 0xffff, pci.pci_device >> 16);
-  name_link(&nvml, known, d, &m);
-  if (known) nvml.shutdown();
+  name_link(&nvml, nvml_works, d, &m);
+  if (nvml_works) nvml.shutdown();
   snprintf(m.key, sizeof m.key, "cuda/%s/%s/sms=%d/mem=%llug/link=%s", m.pci_id, m.arch, m.sms,
            (unsigned long long)(m.memory >> 30), m.link);
   comm_give(out, &m, sizeof m);

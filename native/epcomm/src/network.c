@@ -122,7 +122,7 @@ EpcommStatus network_join(EpComm *c) {
 static EpcommStatus check_room(EpComm *c) {
   size_t free_bytes = 0, total = 0;
   DrvResult r = c->driver->memory_info(&free_bytes, &total);
-  if (r != 0) return comm_driver(c, r, "memory");
+  if (r != 0) return comm_driver_error(c, r, "memory");
   return free_bytes + group.spare >= c->at.bytes ? EPCOMM_OK : comm_no_room(c, free_bytes + group.spare);
 }
 
@@ -182,11 +182,11 @@ EpcommStatus network_table(EpComm *c) {
   for (int r = 0; r < c->options.ranks; r++) table[r] = c->heap[r];
   DrvResult r = c->driver->upload(c->heap[c->options.rank] + c->at.world, table, sizeof *table * (size_t)c->options.ranks);
   if (r == 0) r = c->driver->context_wait(); /* a copy of pageable memory may return early */
-  return r == 0 ? EPCOMM_OK : comm_driver(c, r, "upload the table of heaps");
+  return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "upload the table of heaps");
 }
 
 EpcommStatus network_settle(EpComm *c) {
   group.library.quiet_on_stream(NULL);
   DrvResult r = c->driver->context_wait();
-  return r == 0 ? EPCOMM_OK : comm_driver(c, r, "wait for the network");
+  return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "wait for the network");
 }

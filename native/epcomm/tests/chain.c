@@ -1,7 +1,7 @@
-/* Measures what a call adds to a graph of calls, laid out as kernels/cuda/drive/schedule.go lays out a round
- * of the chain clock. It prints the slowest rank's median; epbench bench takes the slowest
- * rank of each round, and then the median. Over threads the peers' memory is this process's
- * own, over processes it is imported. */
+/* Measures the time that one call adds to a CUDA graph of calls. The graph is the same as that of epbench's
+ * clock "chain" (kernels/cuda/drive/schedule.go). It prints the slowest rank's median; epbench bench takes
+ * the slowest rank of each round, and then the median. Over threads the peers' memory is this process's own,
+ * over processes it is imported. */
 #include "ranks.h"
 
 #include <math.h>
@@ -12,17 +12,17 @@
 enum { ROUNDS = 1000, WARM = 2 };
 
 /* Puts a round on the stream: barrier, stamp, `fold` calls, stamp, barriers alone, stamp.
- * A barrier follows each call, of pairs the chain. A dispatch before a round of combines
- * gives them rows. */
+ * A barrier follows each call. For pairs, one barrier follows all calls together. A
+ * dispatch before a round of combines gives them rows. */
 static EpcommStatus chain(EpComm *comm, const EpcommCall *c, const char *op, int fold, uint64_t *stamps, GpuStream stream) {
-  int pair = strcmp(op, "pair") == 0, sends = strcmp(op, "combine") != 0, returns = strcmp(op, "dispatch") != 0;
+  int pair = strcmp(op, "pair") == 0, sends = strcmp(op, "combine") != 0, combines = strcmp(op, "dispatch") != 0;
   EpcommStatus s = epcomm_barrier(comm, stream);
   if (s == EPCOMM_OK && !sends) s = epcomm_dispatch(comm, c, stream);
   if (s == EPCOMM_OK) s = epcomm_barrier(comm, stream);
   if (s == EPCOMM_OK) s = epcomm_stamp(comm, stamps, stream);
   for (int i = 0; i < fold && s == EPCOMM_OK; i++) {
     if (sends) s = epcomm_dispatch(comm, c, stream);
-    if (s == EPCOMM_OK && returns) s = epcomm_combine(comm, c, stream);
+    if (s == EPCOMM_OK && combines) s = epcomm_combine(comm, c, stream);
     if (s == EPCOMM_OK && (!pair || i == fold - 1)) s = epcomm_barrier(comm, stream);
   }
   if (s == EPCOMM_OK) s = epcomm_stamp(comm, stamps + 1, stream);
@@ -30,7 +30,7 @@ static EpcommStatus chain(EpComm *comm, const EpcommCall *c, const char *op, int
   return s == EPCOMM_OK ? epcomm_stamp(comm, stamps + 2, stream) : s;
 }
 
-/* Returns the seconds of a call in the replay that the stream has passed. */
+/* Returns the mean seconds of a call in the latest replay. It waits for the stream. */
 static double seconds_of(const uint64_t *stamps, int fold, GpuStream stream) {
   uint64_t at[3];
   gpu_download(at, stamps, sizeof at, stream);

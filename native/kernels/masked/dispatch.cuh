@@ -1,5 +1,6 @@
-/* dispatch_masked sends each token once to each rank of its experts. The receiver copies it
- * to the rows of all its experts there. See layout.cuh for the protocol.
+/* dispatch_masked sends each token once to each rank of its experts. The receiver copies
+ * the token to one row of each of the token's experts on that rank. See layout.cuh for the
+ * protocol.
  *
  * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_RAW, see
  * rank/source.cuh.
@@ -8,12 +9,12 @@
 #include "rank/source.cuh"
 
 static const uint32_t MASKED_STEP = EP_UNIT_BYTES / 512; /* vectors of a lane */
-static const uint32_t MASKED_UNITS = (RANK_VECTORS + 32 * MASKED_STEP - 1) / (32 * MASKED_STEP); /* a message */
+static const uint32_t MASKED_UNITS = (RANK_VECTORS + 32 * MASKED_STEP - 1) / (32 * MASKED_STEP); /* units in a message */
 
 struct MaskedShared {
   RankTile tile;
   MaskedPlaces places;
-  uint32_t base[EP_RANKS][EP_LOCAL_EXPERTS]; /* rows received, then the first row of each segment in its block */
+  uint32_t base[EP_RANKS][EP_LOCAL_EXPERTS]; /* rows received; masked_index replaces them by the first row of each segment */
   uint32_t messages[EP_RANKS];
   uint32_t failed;
 };
@@ -81,7 +82,8 @@ EP_DEVICE void masked_send(const EpArgs &a, const RankCall &c, const MaskedShare
 }
 
 /* Sends this block's tokens; all threads of a sending block call it. The first unit is
- * loaded before the tokens are placed, each further one while the one before leaves. */
+ * loaded before the tokens are placed. Each later unit is loaded while the unit before it
+ * is sent. */
 EP_DEVICE void masked_dispatch_async(const EpArgs &a, const RankCall &c, MaskedShared &s) {
   RankRun run = rank_run(a, c);
   uint32_t step = c.warps * run.share, begin = run.turn + c.warp * run.share;
@@ -107,7 +109,8 @@ EP_DEVICE void masked_dispatch_async(const EpArgs &a, const RankCall &c, MaskedS
   }
 }
 
-/* Clears the heads of the previous call, for the call after this one. */
+/* Clears the heads and ids of the previous call. The call after the next one uses the same
+ * memory. */
 EP_DEVICE void masked_clear_heads(const EpArgs &a, const RankCall &c) {
   if (c.warp != 0) return;
   MaskedClear before = {c.number - 1, c.block, gridDim.x, c.lane};

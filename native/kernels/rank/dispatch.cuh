@@ -24,8 +24,8 @@ EP_DEVICE void rank_signal(const EpArgs &a, const RankCall &c, const uint32_t (&
   st_relaxed_sys(rank_count(a, to, c.number, a.rank), static_cast<uint64_t>(c.number) << 32 | all[to]);
 }
 
-/* Sends one unit of token `token`, number i of the tile, to all its ranks. A row for this
- * rank itself goes to its place at once, where that is known. */
+/* Sends one unit of token `token`, number i of the tile, to all its ranks. If rows are not
+ * packed, a row for this rank itself is written to its final place at once. */
 EP_DEVICE void rank_send(const EpArgs &a, const RankCall &c, const RankTile &t, uint32_t token, uint32_t i, uint32_t unit, const RankUnit &u) {
   uint32_t first = unit * (32 * RANK_STEP) + c.lane;
   EpVector out[RANK_STEP];
@@ -59,8 +59,9 @@ EP_DEVICE void rank_send(const EpArgs &a, const RankCall &c, const RankTile &t, 
   }
 }
 
-/* Sends the tokens begin to end of a tile, which begins at `first`. The first unit is
- * already in registers, the next one is loaded while one leaves. */
+/* Sends tokens [begin, end) of the tile whose first token is `first`. The first unit is
+ * already in registers (`next`). Each later unit is loaded while the unit before it is
+ * sent. */
 EP_DEVICE void rank_send_tile(const EpArgs &a, const RankCall &c, const RankTile &t, const RankRun &run, uint32_t first, uint32_t begin, uint32_t end, RankUnit next) {
   uint32_t step = c.warps * run.share, job = run.turn + c.warp * run.share, jobs = (end - begin) * RANK_UNITS;
   while (job < jobs) {
@@ -144,7 +145,8 @@ struct RankPart {
 };
 
 /* Whether a message that was polled before its source's count was known belongs to this
- * warp: it exists, and turns are places. Otherwise another warp may empty the slot. */
+ * warp: the message exists, and the source sends at most one message from each block, so
+ * that turn i is place i. Otherwise another warp may empty the slot. */
 EP_DEVICE bool rank_early_is_ours(const RankCall &c, const RankPart &p, uint32_t rows) { return p.place < rows && rows <= c.senders; }
 
 /* Polls the unit until all of it has arrived. The first unit brings the head. With `early`
@@ -205,12 +207,12 @@ EP_DEVICE void rank_take_part(const EpArgs &a, const RankCall &c, const RankShar
   }
 }
 
-/* Sources that send through slots: all ranks, without this one where its rows need no
- * count. */
+/* The number of sources that send through slots. If rows are not packed, this rank is not
+ * counted, because it writes its own rows directly. */
 static const uint32_t RANK_SOURCES = EP_PACKED ? EP_RANKS : EP_RANKS - 1;
 
-/* The unit of job number `job`. `place` is its turn where a source has at most one message
- * for each sending block. */
+/* Returns the unit of job number `job`, with the job's turn in `place`. Turn and place are
+ * equal only if the source sends at most one message from each block. */
 EP_DEVICE RankPart rank_part(const EpArgs &a, uint32_t job) {
   const uint32_t sources = max(RANK_SOURCES, 1u);
   RankPart p;
@@ -220,8 +222,9 @@ EP_DEVICE RankPart rank_part(const EpArgs &a, uint32_t job) {
   return p;
 }
 
-/* Receives. A warp takes its first unit while the counts arrive, if this rank has as many
- * tokens. The warp that waits for the counts does not. */
+/* Receives. A warp already polls its first unit while the counts arrive, if the unit's
+ * place is below this rank's own number of tokens. The warp that waits for the counts does
+ * not. */
 EP_DEVICE void rank_dispatch_wait(const EpArgs &a, const RankCall &c, RankShared &s) {
   uint32_t job = rank_receiver(c), most = 0;
   RankPart p = rank_part(a, job);

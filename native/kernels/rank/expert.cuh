@@ -1,5 +1,6 @@
-/* Stands in for the experts where a row is for all experts of a rank: y is the sum of
- * their rows times the weights, in f32 and top-k order, rounded to BF16. */
+/* Stands in for the experts in layout rank, where one row serves all of its token's experts
+ * on a rank. y is the sum of these experts' outputs times the weights, added in f32 in
+ * top-k order and rounded to BF16. */
 #define ep_expert ep_expert_alone /* only the arithmetic of common/expert.cuh is used */
 #include "common/expert.cuh"
 #undef ep_expert

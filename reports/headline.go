@@ -30,7 +30,7 @@ type Count struct {
 	Verdicts map[record.Verdict]int // of the searches that compared a config
 	Noisy    int                    // undecided: the A/A spread exceeds the band
 	Failed   int                    // undecided: nothing could be compared
-	Gain     record.Interval        // geometric mean of the gains of the searches that compared
+	Gain     record.Interval        // geometric mean of the gains, over the searches that could compare a config with the default
 
 	gains []record.Interval
 }
@@ -160,8 +160,8 @@ func LargestGains(run *record.Run) Table {
 	return t
 }
 
-// GatherWarnings puts warnings that differ only in their case and in numbers into one line,
-// with their count.
+// GatherWarnings merges warnings that differ only in the name of the case (problem and
+// routing) and in numbers into one line with their count.
 func GatherWarnings(warnings []string) []string {
 	var kinds []string
 	first, count := map[string]string{}, map[string]int{}

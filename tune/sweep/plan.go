@@ -46,10 +46,10 @@ type Options struct {
 	Kernels   []string              // names to search, nil for all
 	MaxSMs    int                   // of a config, 0 for no bound
 	Band      float64               // widens the policy's band; a smaller value changes nothing
-	Precision ep.Precision          // Reduced also searches parameters that round what travels
+	Precision ep.Precision          // Reduced also searches parameters that send partial sums in BF16
 	Space     *spacefile.File       // further rules and values, or nil
 	Incumbent *table.Table          // the table in use, or nil
-	Sessions  int                   // further ones, in which the winners are measured again; 0 and 1: none, DefaultSessions: the policy's
+	Sessions  int                   // number of further sessions in which the winners are measured again; 0 and 1: none, DefaultSessions: the policy's number
 
 	Began    time.Time // when the command began; zero: when Run is called
 	Tool     string    // version of epbench
@@ -78,8 +78,8 @@ type Event struct {
 	Stage     record.Stage
 }
 
-// searchBudget returns the budget of the next search, with left searches to be done. A share
-// of the time is kept for the steps after the searches.
+// searchBudget returns the budget of the next search. left is the number of searches still
+// to do. A share of the time is kept for the steps after the searches.
 func (o Options) searchBudget(spent time.Duration, left int) search.Budget {
 	b := search.Budget{Evaluations: o.Evaluations}
 	if o.Time > 0 {
@@ -178,8 +178,8 @@ func (p *Plan) Estimate(paces map[ep.Op]record.Pace) (whole time.Duration, known
 // sessionConfigs is about how many configs run in the rounds of a further session.
 const sessionConfigs = 6
 
-// siblingConfigs estimates how many configs of a combine are measured if a sibling, its search
-// with another dispatch dtype, was done before.
+// siblingConfigs estimates how many configs of a combine are measured if the same combine was
+// already searched with another dispatch dtype. Such a search is called a sibling.
 const siblingConfigs = 8
 
 // repeatsSibling reports whether the plan already has a sibling of a combine.

@@ -26,7 +26,7 @@ type Setup struct {
 	Workload *workloads.Workload
 	Space    *search.Space
 	Default  int                 // point of the default
-	Roles    map[int]record.Role // of points that are more than candidates; may be nil
+	Roles    map[int]record.Role // role of each point that is not an ordinary candidate; may be nil
 	Cost     func(ep.Config) ep.Cost
 	Policy   Policy
 	Log      Log                // nil keeps nothing
@@ -36,8 +36,8 @@ type Setup struct {
 }
 
 // A Runner measures the points of one space on one workload. It is the search.Evaluator of
-// hardware. It takes blocks that are in the log of an earlier run from there: a resumed
-// search repeats its decisions, not its measurements.
+// hardware. If the log of an earlier run has a block, the Runner reads that block and does
+// not measure it again: a resumed search repeats its decisions, not its measurements.
 type Runner struct {
 	Setup
 
@@ -50,7 +50,7 @@ type Runner struct {
 	blocks      map[record.Stage]int // next block of each stage
 	failed      map[int]*kernels.Failure
 	errs        map[int]float64        // see MaxErr
-	beside      map[int]*stageTogether // what was measured beside a product, by point
+	beside      map[int]*stageTogether // times of calls with a matrix product running (ep.Product), by point
 	round       int
 	opened      int // sessions so far, those of the log included
 	fold        int
@@ -197,8 +197,8 @@ func (r *Runner) role(point int) record.Role {
 	return record.Candidate
 }
 
-// rng returns the random source of a block's orders. It depends on what is measured only, so
-// that a resumed run draws the same.
+// rng returns the random source of a block's orders. It depends only on what is measured, so
+// that a resumed run draws the same orders.
 func (r *Runner) rng(stage record.Stage, block int) *rand.Rand {
 	return rand.New(rand.NewPCG(r.Workload.Seed, hash(r.Workload.Problem.Key(), r.Workload.Spec, string(stage), fmt.Sprint(block))))
 }
@@ -226,8 +226,8 @@ func (r *Runner) Close() error {
 	return err
 }
 
-// hostFactor times an empty kernel's reading is the bound below which launching determines the
-// time.
+// hostFactor sets a bound: a kernel that takes at most hostFactor x the reading of an empty
+// kernel is bound by launching.
 const hostFactor = 1.2
 
 // HostBound reports whether a kernel takes hardly longer than an empty one. empty has the
@@ -237,7 +237,7 @@ func HostBound(seconds float64, clock string, empty map[string]float64) bool {
 	return ok && seconds <= hostFactor*reading
 }
 
-// stopwatch adds the time until the returned function is called to seconds.
+// stopwatch starts a clock. The returned function adds the time since then to *seconds.
 func stopwatch(seconds *float64) func() {
 	start := time.Now()
 	return func() { *seconds += time.Since(start).Seconds() }

@@ -293,20 +293,21 @@ EpcommStatus epcomm_combine(EpComm *c, const EpcommCall *call, EpcommStream s) {
 EpcommStatus epcomm_combine_send(EpComm *c, const EpcommCall *call, EpcommStream s) { return perform(c, call, COMBINE, FIRST_HALF, s); }
 EpcommStatus epcomm_combine_recv(EpComm *c, const EpcommCall *call, EpcommStream s) { return perform(c, call, COMBINE, SECOND_HALF, s); }
 
-EpcommStatus comm_launch(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block, void *args, const char *what, DrvStream stream) {
+EpcommStatus comm_launch(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block, int early, void *args, const char *what,
+                         DrvStream stream) {
   DrvContext before = NULL;
   if (c->fault->set) return faulted(c);
   DrvResult r = c->driver->context_get(&before);
   int foreign = before != c->context;
   if (r == 0 && foreign) r = c->driver->context_set(c->context);
-  if (r == 0) r = launch(c, f, grid, block, 0, 0, args, stream);
+  if (r == 0) r = launch(c, f, grid, block, 0, early, args, stream);
   if (foreign) c->driver->context_set(before);
   return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, what);
 }
 
 EpcommStatus epcomm_barrier(EpComm *c, EpcommStream stream) {
   EpArgs a = c->base;
-  return comm_launch(c, c->align, 1, 32, &a, "barrier", stream);
+  return comm_launch(c, c->align, 1, 32, 0, &a, "barrier", stream);
 }
 
 EpcommStatus epcomm_stamp(EpComm *c, uint64_t *at, EpcommStream stream) {
@@ -314,7 +315,7 @@ EpcommStatus epcomm_stamp(EpComm *c, uint64_t *at, EpcommStream stream) {
   if (at == NULL || (uintptr_t)at % sizeof *at != 0)
     return comm_say(c, EPCOMM_INVALID, "at: %p is not device memory of 8 aligned bytes", (void *)at);
   a.stamps = at; /* stamp_slots and stamp are 0: the same word in every replay of a graph */
-  return comm_launch(c, c->stamp, 1, 32, &a, "stamp", stream);
+  return comm_launch(c, c->stamp, 1, 32, 0, &a, "stamp", stream);
 }
 
 EpcommStatus epcomm_explain(EpComm *c, const EpcommCall *call, EpcommExplanation *out) {

@@ -126,8 +126,10 @@ EpcommStatus network_settle(EpComm *c); /* waits for what this rank's kernels ha
 /* call.c */
 void call_prepare(EpComm *c);
 void comm_forget_calls(EpComm *c); /* sets the slots to the state before any call */
-/* Launches a kernel that belongs to no call; args lie in memory of sizeof(EpArgs). */
-EpcommStatus comm_launch(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block, void *args, const char *what, DrvStream stream);
+/* Launches a kernel that belongs to no call; args lie in memory of sizeof(EpArgs). early: the kernel waits by
+ * itself for the one before, and may begin while that one drains. */
+EpcommStatus comm_launch(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block, int early, void *args, const char *what,
+                         DrvStream stream);
 
 /* fault.c */
 void fault_sentence(const EpComm *c, const EpFault *f, char *text);

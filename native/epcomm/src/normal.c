@@ -68,7 +68,7 @@ EpcommStatus epcomm_layout(EpComm *c, const EpcommLayoutOf *call, EpcommStream s
   a.of.experts = call->experts;
   a.of.ranks = call->ranks;
   uint32_t grid = (uint32_t)(call->ranks + (call->experts + 31) / 32);
-  return comm_launch(c, c->layout, grid, call->tokens <= 256 ? 256 : 1024, &a, "layout", stream);
+  return comm_launch(c, c->layout, grid, call->tokens <= 256 ? 256 : 1024, 1, &a, "layout", stream);
 }
 
 EpcommStatus epcomm_announce(EpComm *c, const EpcommAnnounce *call, EpcommStream stream) {
@@ -102,7 +102,7 @@ EpcommStatus epcomm_announce(EpComm *c, const EpcommAnnounce *call, EpcommStream
   }
   int readies = a.of.narrow != NULL || a.of.padded != NULL;
   uint32_t grid = 1 + (readies ? blocks_for((int64_t)call->tokens * h->topk, 15) : 0);
-  return comm_launch(c, c->announce, grid, 512, &a, "announce", stream);
+  return comm_launch(c, c->announce, grid, 512, 1, &a, "announce", stream);
 }
 
 EpcommStatus epcomm_told(EpComm *c, EpcommTold *out) {
@@ -126,7 +126,7 @@ EpcommStatus epcomm_ready_ids(EpComm *c, const void *topk_ids, int ids_bits, int
   a.of.given = a.of.meeting.topk;
   a.of.tokens = tokens;
   a.of.narrow = ids;
-  return comm_launch(c, c->ready_ids, blocks_for((int64_t)tokens * a.of.given, 64), 512, &a, "ready_ids", stream);
+  return comm_launch(c, c->ready_ids, blocks_for((int64_t)tokens * a.of.given, 64), 512, 1, &a, "ready_ids", stream);
 }
 
 EpcommStatus epcomm_add_counts(EpComm *c, const uint32_t *counts, int32_t *to, int n, EpcommStream stream) {
@@ -136,7 +136,7 @@ EpcommStatus epcomm_add_counts(EpComm *c, const uint32_t *counts, int32_t *to, i
   a.of.counts = counts;
   a.of.to = to;
   a.of.n = n;
-  return comm_launch(c, c->add_counts, 1, 256, &a, "add_counts", stream);
+  return comm_launch(c, c->add_counts, 1, 256, 1, &a, "add_counts", stream);
 }
 
 EpcommStatus epcomm_received(EpComm *c, const EpcommReceived *call, EpcommStream stream) {
@@ -155,7 +155,7 @@ EpcommStatus epcomm_received(EpComm *c, const EpcommReceived *call, EpcommStream
   a.of.topk = (int32_t)c->pack.head->topk;
   a.of.given = call->topk;
   a.of.ranks = c->options.ranks;
-  return comm_launch(c, c->received, blocks_for((int64_t)call->rows * (call->topk > 0 ? call->topk : 1), 16), 512, &a, "received", stream);
+  return comm_launch(c, c->received, blocks_for((int64_t)call->rows * (call->topk > 0 ? call->topk : 1), 16), 512, 1, &a, "received", stream);
 }
 
 EpcommStatus epcomm_return_weights(EpComm *c, const EpcommReturn *call, EpcommStream stream) {
@@ -174,5 +174,5 @@ EpcommStatus epcomm_return_weights(EpComm *c, const EpcommReturn *call, EpcommSt
   a.of.tokens = call->tokens;
   a.of.given = call->topk;
   a.of.max_rows = (int32_t)c->pack.dtypes[0].max_rows;
-  return comm_launch(c, c->give_back, EP_NORMAL_BLOCKS, 512, &a, "return_weights", stream);
+  return comm_launch(c, c->give_back, EP_NORMAL_BLOCKS, 512, 1, &a, "return_weights", stream);
 }

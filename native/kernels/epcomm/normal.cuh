@@ -39,6 +39,12 @@ EP_DEVICE void normal_stop() {
 #endif
 }
 
+/* All kernels here may be launched while the one before them drains, and let the next one be. */
+EP_DEVICE void normal_begin() {
+  pdl_wait();
+  pdl_launch();
+}
+
 /* ---- which tokens go where ---- */
 
 /* Counts the tokens of NORMAL_EXPERTS experts, from `first` on. */
@@ -77,6 +83,7 @@ EP_DEVICE void normal_count_rank(const EpLayoutArgs &a, int32_t rank, int32_t (&
 
 /* Blocks: one for each rank, then one for each NORMAL_EXPERTS experts. */
 EP_ENTRY(1024, 1) ep_layout(const __grid_constant__ EpLayoutArgs a) {
+  normal_begin();
   __shared__ int32_t counts[NORMAL_EXPERTS];
   const int32_t block = static_cast<int32_t>(blockIdx.x);
   if (block < a.ranks) {
@@ -222,6 +229,7 @@ EP_DEVICE void normal_ready(const EpAnnounceArgs &a, uint32_t block, uint32_t bl
 
 /* Block 0 meets the other ranks, the others ready what this rank sends. */
 EP_ENTRY(1024, 1) ep_announce(const __grid_constant__ EpAnnounceArgs a) {
+  normal_begin();
   __shared__ NormalCounts s;
   if (blockIdx.x == 0) {
     normal_exchange(a, s);
@@ -231,15 +239,20 @@ EP_ENTRY(1024, 1) ep_announce(const __grid_constant__ EpAnnounceArgs a) {
 }
 
 /* The ids alone, without the other ranks. */
-EP_ENTRY(1024, 1) ep_ready_ids(const __grid_constant__ EpAnnounceArgs a) { normal_ready(a, blockIdx.x, gridDim.x); }
+EP_ENTRY(1024, 1) ep_ready_ids(const __grid_constant__ EpAnnounceArgs a) {
+  normal_begin();
+  normal_ready(a, blockIdx.x, gridDim.x);
+}
 
 EP_ENTRY(1024, 1) ep_add_counts(const __grid_constant__ EpAddArgs a) {
+  normal_begin();
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < a.n; i += static_cast<int32_t>(blockDim.x)) a.to[i] += static_cast<int32_t>(a.counts[i]);
 }
 
 /* ---- rows as DeepEP returns them ---- */
 
 EP_ENTRY(1024, 1) ep_received(const __grid_constant__ EpReceivedArgs a) {
+  normal_begin();
   const int32_t came = static_cast<int32_t>(a.row_offsets[a.ranks]), each = a.given > 0 ? a.given : 1;
   const int64_t all = static_cast<int64_t>(a.rows) * each, step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < all; i += step) {
@@ -294,6 +307,7 @@ EP_DEVICE void normal_sum_weights(const EpReturnArgs &a, uint32_t call, int64_t 
 
 /* EP_NORMAL_BLOCKS blocks, behind the combine of the same call on its stream. */
 EP_ENTRY(1024, 1) ep_return_weights(const __grid_constant__ EpReturnArgs a) {
+  normal_begin();
   uint32_t *calls = normal_calls(a.meeting) + 1 + blockIdx.x;
   const uint32_t call = *calls + 1;
   const int64_t first = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x, step = static_cast<int64_t>(gridDim.x) * blockDim.x;

@@ -9,6 +9,8 @@ STABLE_TORCH_LIBRARY(epcomm_native, m) {
   m.def("ll_dispatch(int link, int stream, int key, Tensor x, Tensor? scales, Tensor ids, int fp8, int later, Tensor? stats) "
         "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
   m.def("ll_combine(int link, int stream, int key, int fp8, int tokens, int later, Tensor y, Tensor weights, Tensor index, Tensor? given) -> Tensor");
+  m.def("call(int link, int stream, int which, Tensor rows, Tensor ids, Tensor weights, Tensor? out, int fullest, int slot, int dtype, "
+        "int routing, int purpose) -> ()");
   m.def("ll_receive(int link, int stream, int op, Tensor? stats) -> ()");
 }
 
@@ -19,5 +21,6 @@ STABLE_TORCH_LIBRARY_IMPL(epcomm_native, CompositeExplicitAutograd, m) {
   m.impl("combine", TORCH_BOX(&native::combine));
   m.impl("ll_dispatch", TORCH_BOX(&native::ll_dispatch));
   m.impl("ll_combine", TORCH_BOX(&native::ll_combine));
+  m.impl("call", TORCH_BOX(&native::call));
   m.impl("ll_receive", TORCH_BOX(&native::ll_receive));
 }

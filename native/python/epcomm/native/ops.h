@@ -30,6 +30,9 @@ Tensor ll_combine(int64_t link, int64_t stream, int64_t key, int64_t fp8, int64_
 
 void ll_receive(int64_t link, int64_t stream, int64_t op, MaybeTensor stats);
 
+void call(int64_t link, int64_t stream, int64_t which, Tensor rows, Tensor ids, Tensor weights, MaybeTensor out, int64_t fullest,
+          int64_t slot, int64_t dtype, int64_t routing, int64_t purpose);
+
 } // namespace native
 
 #endif

@@ -11,6 +11,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 for folder in ("../src", "emulated"):
     sys.path.insert(0, os.path.join(HERE, folder))
 
+os.environ["EPCOMM_NATIVE"] = "0"  # the stand-ins for the library are Python's
+
 import emulated_streams as streams  # noqa: E402
 import torch  # noqa: E402
 

@@ -7,9 +7,19 @@ import typing
 
 import torch
 
-from .comm import DTYPES, LAYOUTS, PURPOSES, ROUTINGS, Call, Comm, lib, word
+from . import native
+from .comm import DTYPES, LAYOUTS, PURPOSES, ROUTINGS, Call, Comm, EpcommError, lib, word
 
 _ELEMENTS = {1: torch.bfloat16, 2: torch.float8_e4m3fn, 3: torch.uint8, 4: torch.uint8}
+
+
+_HALVES = {"": 0, "_send": 1, "_recv": 2}
+
+
+def _numbers(dtype, routing, purpose):
+    """The numbers of words; numbers pass."""
+    return (DTYPES[dtype] if dtype.__class__ is str else dtype, ROUTINGS[routing] if routing.__class__ is str else routing,
+            PURPOSES[purpose] if purpose.__class__ is str else purpose)
 
 
 class Dispatched(typing.NamedTuple):
@@ -96,7 +106,28 @@ class EP:
         self._views, self._rows = {}, {}
         self._index = index
         self._settle = _emulated_wait(index) if self.device.type == "cpu" else None
+        self._native, self._said = self._extension() if native.load() else (None, None)
         self.id = _register(self)
+
+    def _extension(self):
+        """(the extension's operator, its number of this rank) and the status of its last call."""
+        numbers = [self.ranks, self.local_experts, self.hidden, self.topk, self.max_tokens] + [0] * 10
+        number = native.new_link(lib(), self.comm.handle, None, None, numbers)
+        return (native.operators().call.default, number), ctypes.c_int32.from_address(native.load().epcomm_native_said(number))
+
+    def _call_natively(self, which, rows, ids, weights, out, *numbers, stream):
+        """Whether the extension made the call. Tensors that it refuses are named by the calls in Python."""
+        if self._native is None:
+            return False
+        self.comm.handle  # noqa: B018  refuses after destroy
+        operator, number = self._native
+        try:
+            operator(number, self._stream(stream), which, rows, ids, weights, out, *numbers)
+        except RuntimeError:
+            if self._said.value == native.MISREAD:
+                return False
+            raise EpcommError(self._said.value, lib().epcomm_error(self.comm.handle).decode(errors="replace")) from None
+        return True
 
     def _check_layout(self):
         """On all ranks alike: they have one pack."""
@@ -142,9 +173,7 @@ class EP:
             raise ValueError(f"topk_ids, weights: {tuple(ids.shape)} and {tuple(weights.shape)}, want [tokens, {self.topk}]")
         call.tokens, call.fullest = ids.shape[0], fullest
         call.topk_ids, call.weights = ids.data_ptr(), weights.data_ptr()
-        call.dtype = DTYPES[dtype] if dtype.__class__ is str else dtype
-        call.routing = ROUTINGS[routing] if routing.__class__ is str else routing
-        call.purpose = PURPOSES[purpose] if purpose.__class__ is str else purpose
+        call.dtype, call.routing, call.purpose = dtype, routing, purpose
         return call
 
     def _check_rows(self, name, t, rows):
@@ -159,14 +188,16 @@ class EP:
         fullest rank, the same on all ranks; 0 stands for max_tokens. half is "", "_send"
         or "_recv".
         """
-        call = self._call(topk_ids, weights, fullest, slot, dtype, routing, purpose)
-        if call.tokens:
-            self._check_rows("x", x, call.tokens)
-        call.x = x.data_ptr()
-        self.comm.check(getattr(lib(), "epcomm_dispatch" + half)(self.comm.handle, call, self._stream(stream)))
+        dtype, routing, purpose = _numbers(dtype, routing, purpose)
+        if not self._call_natively(_HALVES[half], x, topk_ids, weights, None, fullest, slot, dtype, routing, purpose, stream=stream):
+            call = self._call(topk_ids, weights, fullest, slot, dtype, routing, purpose)
+            if call.tokens:
+                self._check_rows("x", x, call.tokens)
+            call.x = x.data_ptr()
+            self.comm.check(getattr(lib(), "epcomm_dispatch" + half)(self.comm.handle, call, self._stream(stream)))
         if self._settle:
             self._settle()
-        return self._view(slot, call.dtype)
+        return self._view(slot, dtype)
 
     def combine(self, y, topk_ids, weights, *, out=None, fullest=0, slot=0, dtype=0, routing=0, purpose=0, stream=None, half=""):
         """Brings rows back, weighted and summed: bfloat16 [tokens, hidden].
@@ -175,13 +206,15 @@ class EP:
         copied to self.y(slot) unless it lies there. The other arguments as they were for
         dispatch. out: of the whole call or of its "_send"; "_recv" returns what its send got.
         """
-        call = self._call(topk_ids, weights, fullest, slot, dtype, routing, purpose)
+        dtype, routing, purpose = _numbers(dtype, routing, purpose)
         self._check_rows("y", y, 0)
-        out = self._combined(out, call, half, stream)
-        self._check_rows("out", out, call.tokens)
+        out = self._combined(out, slot, topk_ids.shape[0], half, stream)
         y = self._readable(y, slot, half, stream)
-        call.y, call.combined = y.data_ptr(), out.data_ptr()
-        self.comm.check(getattr(lib(), "epcomm_combine" + half)(self.comm.handle, call, self._stream(stream)))
+        if not self._call_natively(3 + _HALVES[half], y, topk_ids, weights, out, fullest, slot, dtype, routing, purpose, stream=stream):
+            call = self._call(topk_ids, weights, fullest, slot, dtype, routing, purpose)
+            self._check_rows("out", out, call.tokens)
+            call.y, call.combined = y.data_ptr(), out.data_ptr()
+            self.comm.check(getattr(lib(), "epcomm_combine" + half)(self.comm.handle, call, self._stream(stream)))
         self._begun[slot] = out if half == "_send" else None
         if self._settle:
             self._settle()
@@ -199,11 +232,11 @@ class EP:
             out.record_stream(torch.cuda.current_stream(self.device))
         return out
 
-    def _combined(self, out, call, half, stream):
+    def _combined(self, out, slot, tokens, half, stream):
         """Where combine writes. Both halves have the same: either may be the one that writes."""
-        begun = self._begun[call.slot] if half == "_recv" else None
+        begun = self._begun[slot] if half == "_recv" else None
         if begun is None:
-            return out if out is not None else self._new_rows(call.tokens, stream)
+            return out if out is not None else self._new_rows(tokens, stream)
         if out is not None and out.data_ptr() != begun.data_ptr():
             raise ValueError("out: another tensor than its send had; leave it out of the recv")
         if self.device.type == "cuda":

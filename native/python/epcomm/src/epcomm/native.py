@@ -13,6 +13,7 @@ import torch
 
 
 VERSION = 1
+NEEDS_WORST, ELSEWHERE, MISREAD = 100, 101, 102  # statuses of native.h beside the library's
 _FUNCTIONS = ("dispatch", "dispatch_send", "dispatch_recv", "combine", "combine_send", "combine_recv", "layout", "announce", "told",
               "received", "return_weights", "ready_ids", "add_counts", "error")  # native::Library
 _DRIVER = ("cuEventCreate", "cuEventRecord", "cuStreamWaitEvent", "cuStreamGetCaptureInfo_v2", "cuCtxSetCurrent", "cuCtxSynchronize")

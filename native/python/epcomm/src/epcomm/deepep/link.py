@@ -11,7 +11,7 @@ from . import events
 from .config import NotServed
 from .slow import BF16, FP8, Slow
 
-NEEDS_WORST, ELSEWHERE, MISREAD, DISAGREE = 100, 101, 102, 5  # statuses of native.h beside the library's, and one of those
+DISAGREE = 5  # a status of the library
 
 
 class Misread(Exception):
@@ -117,11 +117,11 @@ class Link:
                 self.agreement.refuse()
             except EpcommError as e:
                 return e
-        if status == MISREAD:
+        if status == native.MISREAD:
             return Misread()
-        if status == NEEDS_WORST:
+        if status == native.NEEDS_WORST:
             return self.needs_worst()
-        if status == ELSEWHERE:
+        if status == native.ELSEWHERE:
             return self.elsewhere()
         return EpcommError(status, lib().epcomm_error(self.comm.handle).decode(errors="replace")) if status else error
 

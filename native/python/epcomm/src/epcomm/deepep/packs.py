@@ -103,20 +103,21 @@ def _unfit(info, shape, here):
 
 
 def _read(path, shape, here):
-    """(capacity of the pack, why it does not serve)."""
+    """Returns (rank of the pack among those that serve, why it does not serve): the smallest comes
+    first, and of equal ones that which takes more SMs."""
     try:
         with open(path, "rb") as f:
             info = check_pack(f.read())
     except (OSError, EpcommError) as e:
-        return 0, str(e)
-    return info.max_tokens, _unfit(info, shape, here)
+        return (0, 0), str(e)
+    return (info.max_tokens, -info.largest_grid), _unfit(info, shape, here)
 
 
 def find(shape, here):
     """The path of the smallest pack that serves a shape on a machine, None where there is none.
     Of the places in the order above the first that has one counts."""
     for places in (*_named(), _made_for(here)):
-        found = [(size, path) for path in _files(places) for size, why in [_read(path, shape, here)] if not why]
+        found = [(rank, path) for path in _files(places) for rank, why in [_read(path, shape, here)] if not why]
         if found:
             return min(found)[1]
     return None

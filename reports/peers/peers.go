@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/epbench/epbench/tune/bounded"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 )
@@ -48,12 +49,9 @@ type Figure struct {
 // Read parses in by the named format; "auto" or "" tries each in turn. Results have the role
 // peer and one round of one rank.
 func Read(in io.Reader, format string, g Given) (results []record.Result, used string, warnings []string, err error) {
-	data, err := io.ReadAll(io.LimitReader(in, MaxInput+1))
+	data, err := readBounded(in)
 	if err != nil {
 		return nil, "", nil, err
-	}
-	if len(data) > MaxInput {
-		return nil, "", nil, fmt.Errorf("larger than %d MiB", MaxInput>>20)
 	}
 	if len(g.Columns) > 0 && (format == "" || format == "auto") {
 		format = csvFormat.Name // only a CSV has columns to map
@@ -82,6 +80,22 @@ func Read(in io.Reader, format string, g Given) (results []record.Result, used s
 		return nil, f.Name, nil, fmt.Errorf("%s: %s", f.Name, warnings[0])
 	}
 	return results, f.Name, append(dedupe(warnings), doubled(results)...), nil
+}
+
+// lineBytes is the most that a line of a log takes in memory, as a figure and its result.
+const lineBytes = 300
+
+// readBounded reads a file and refuses one whose figures would not fit its budget.
+func readBounded(in io.Reader) ([]byte, error) {
+	data, err := bounded.New(MaxInput).ReadAll("the file", in, MaxInput)
+	if err != nil {
+		return nil, err
+	}
+	cost := bounded.New(int64(len(data)))
+	if c := firstByte(data); c == '{' || c == '[' {
+		return data, cost.JSON("values", data)
+	}
+	return data, cost.Array("lines", int64(bytes.Count(data, []byte("\n"))), lineBytes)
 }
 
 // doubled warns if a file has several figures of one problem and config: the difference between

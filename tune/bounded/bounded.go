@@ -4,6 +4,7 @@
 package bounded
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"math"
@@ -67,6 +68,13 @@ func (b *Budget) Array(what string, n, elementBytes int64) error {
 		n, elementBytes = math.MaxInt64, 1
 	}
 	return b.Allocate(what, n*elementBytes)
+}
+
+// JSON charges what decoding a JSON text into structs and maps takes at most: by its objects,
+// its lists, and the commas between their members.
+func (b *Budget) JSON(what string, text []byte) error {
+	n := 4*bytes.Count(text, []byte("{")) + bytes.Count(text, []byte("[")) + bytes.Count(text, []byte(","))
+	return b.Array(what, int64(n), ObjectBytes)
 }
 
 // Free gives back memory that the reader no longer holds.

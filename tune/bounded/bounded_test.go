@@ -37,6 +37,16 @@ func TestAllocate(t *testing.T) {
 	}
 }
 
+// TestJSON: a text of many small values is refused, one of few long ones is not.
+func TestJSON(t *testing.T) {
+	for text, want := range map[string]bool{"{},": false, "[],": false, "1,": false, `"` + strings.Repeat("x", 4000) + `",`: true} {
+		all := []byte(strings.Repeat(text, 32<<20/len(text)))
+		if err := New(int64(len(all))).JSON("rows", all); (err == nil) != want {
+			t.Errorf("%.20s: %v", text, err)
+		}
+	}
+}
+
 // TestReader: what unpacks to more than a file may is refused after the bound and not later.
 func TestReader(t *testing.T) {
 	b := New(1 << 20)

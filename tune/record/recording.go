@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/epbench/epbench/tune/bounded"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -217,29 +218,34 @@ func (r *Recording) WriteTo(w io.Writer) (int64, error) {
 	return 0, z.Close()
 }
 
-// Bounds of a file for ReadRecording, in bytes.
-const (
-	maxRecordingLine  = 4 << 20
-	maxRecordingBytes = 512 << 20
-)
+// maxRecordingLine bounds a line of a recording, in bytes.
+const maxRecordingLine = 4 << 20
 
-// ReadRecording reads one recording strictly.
-func ReadRecording(in io.Reader) (*Recording, error) {
+// ReadRecording reads one recording strictly, with the budget of a small file.
+func ReadRecording(in io.Reader) (*Recording, error) { return readRecording(in, bounded.New(0)) }
+
+func readRecording(in io.Reader, cost *bounded.Budget) (*Recording, error) {
 	z, err := gzip.NewReader(in)
 	if err != nil {
 		return nil, fmt.Errorf("no recording: %w", err)
 	}
 	defer z.Close()
-	lines := bufio.NewScanner(io.LimitReader(z, maxRecordingBytes))
+	lines := bufio.NewScanner(cost.Reader("the recording", z))
 	lines.Buffer(nil, maxRecordingLine)
 	var r *Recording
 	for n := 1; lines.Scan(); n++ {
+		if err := lines.Err(); err != nil {
+			return nil, err // the line is cut
+		}
 		if r == nil {
 			r = &Recording{}
 			if err := json.Unmarshal(lines.Bytes(), r, strict); err != nil {
 				return nil, fmt.Errorf("line 1: %w", err)
 			}
 			continue
+		}
+		if err := cost.JSON("points", lines.Bytes()); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
 		var p Point
 		if err := json.Unmarshal(lines.Bytes(), &p, strict); err != nil {
@@ -285,7 +291,11 @@ func ReadRecordingFile(path string) (*Recording, error) {
 		return nil, err
 	}
 	defer f.Close()
-	r, err := ReadRecording(f)
+	cost, err := bounded.ForFile(f)
+	if err != nil {
+		return nil, err
+	}
+	r, err := readRecording(f, cost)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

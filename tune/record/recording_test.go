@@ -2,6 +2,8 @@ package record
 
 import (
 	"bytes"
+	"compress/gzip"
+	"io"
 	"math"
 	"strings"
 	"testing"
@@ -90,5 +92,49 @@ func TestRetriedConfigIsRight(t *testing.T) {
 	out := Recordings(&Run{Searches: []Search{{Problem: p, Routing: "uniform"}}}, []Result{failed, again})
 	if got := out[0].Points[0]; got.Status != ep.OK || len(got.Rounds) != 1 {
 		t.Errorf("status %s, rounds %v", got.Status, got.Rounds)
+	}
+}
+
+// TestRecordingBombs: a recording that unpacks to more than its size allows is refused, in lines
+// or in points.
+func TestRecordingBombs(t *testing.T) {
+	r := Recordings(recorded())[0]
+	var head bytes.Buffer
+	if _, err := r.WriteTo(&head); err != nil {
+		t.Fatal(err)
+	}
+	z, err := gzip.NewReader(&head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	point := bytes.Replace(lines[1], []byte(`"rounds":[`), append([]byte(`"rounds":[`), bytes.Repeat([]byte("[0,1],"), 200_000)...), 1)
+	for name, c := range map[string]struct {
+		line []byte
+		n    int
+		want string
+	}{
+		"points": {point, 4, "points: more memory than"},
+		"spaces": {append(bytes.Repeat([]byte(" "), 1<<20), '\n'), 150, "unpacks to more than"},
+	} {
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		w.Write(lines[0])
+		for range c.n {
+			if name == "spaces" {
+				w.Write(c.line[:1<<20])
+				w.Write(lines[1])
+			} else {
+				w.Write(c.line)
+			}
+		}
+		w.Close()
+		if _, err := ReadRecording(&b); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
 	}
 }

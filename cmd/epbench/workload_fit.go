@@ -21,13 +21,13 @@ type fitOptions struct {
 func newWorkloadFit() *cobra.Command {
 	var o fitOptions
 	cmd := &cobra.Command{
-		Use:   "fit TRACE",
+		Use:   "fit TRACE...",
 		Short: "Find the distribution nearest to a recorded routing",
 		Example: `  epbench workload fit topk_ids.npy
   epbench workload fit expert_distribution.pt --layer 12
   epbench workload fit counts.csv --topk 8 --experts 256`,
-		Args: exactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {
 		o.trace.bind(s)
@@ -38,8 +38,9 @@ func newWorkloadFit() *cobra.Command {
 	return cmd
 }
 
-func (o *fitOptions) run(cmd *cobra.Command, file string) error {
-	s, err := o.trace.scan(file, func(r *trace.Reader) (trace.Summary, error) { return r.Scan(nil) })
+func (o *fitOptions) run(cmd *cobra.Command, files []string) error {
+	o.trace.opts.TopK = o.topK
+	s, err := o.trace.scan(cmd, files, func(r *trace.Reader) (trace.Summary, error) { return r.Scan(nil) })
 	if err != nil {
 		return err
 	}

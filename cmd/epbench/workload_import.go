@@ -16,35 +16,56 @@ import (
 	"github.com/epbench/epbench/workloads/trace"
 )
 
-// traceFlags select what to read of a file.
+// traceFlags select what to read of the files of a recording.
 type traceFlags struct {
-	kind string
-	opts trace.Options
+	kind, axes string
+	opts       trace.Options
 }
 
 func (f *traceFlags) bind(s *pflag.FlagSet) {
 	s.IntVar(&f.opts.Layer, "layer", -1, "`N` layer to read, where a file has several")
-	s.StringVar(&f.kind, "kind", "", "`KIND` what the array holds, ids or counts; default: by its name, else by its shape")
-	s.StringVar(&f.opts.Array, "array", "", "`NAME` array to read, where a .npz, .pt or .json file has several")
-	s.BoolVar(&f.opts.TokensFirst, "tokens-first", false, "read three axes as [tokens, layers, top-k] (vLLM), not as [layers, tokens, top-k] (SGLang)")
+	s.StringVar(&f.kind, "kind", "", "`KIND` what the array holds, ids, counts or logits; default: by its name, else by its shape")
+	s.StringVar(&f.opts.Array, "array", "", "`NAME` array to read, where a .npz, .pt, .safetensors or .json file has several")
+	s.StringVar(&f.axes, "axes", "", "`LIST` what the axes of the array are, such as layers,ranks,experts: of steps, layers, ranks, experts, tokens, topk; default: by the array's name")
 }
 
-// scan opens a file and reads it with read.
-func (f *traceFlags) scan(file string, read func(*trace.Reader) (trace.Summary, error)) (trace.Summary, error) {
-	switch f.opts.Kind = trace.Kind(f.kind); f.opts.Kind {
-	case "", trace.IDs, trace.Counts:
+// options checks the flags.
+func (f *traceFlags) options() (trace.Options, error) {
+	o := f.opts
+	switch o.Kind = trace.Kind(f.kind); o.Kind {
+	case "", trace.IDs, trace.Counts, trace.Logits:
 	default:
-		return trace.Summary{}, usagef("--kind: unknown %q, use ids or counts", f.kind)
+		return o, usagef("--kind: unknown %q, use ids, counts or logits", f.kind)
 	}
-	if f.opts.Layer < -1 {
-		return trace.Summary{}, usagef("--layer: %d is below 0", f.opts.Layer)
+	if o.Layer < -1 {
+		return o, usagef("--layer: %d is below 0", o.Layer)
 	}
-	r, err := trace.Open(file, f.opts)
+	if f.axes == "" {
+		return o, nil
+	}
+	axes, err := trace.ParseAxes(f.axes)
+	if err != nil {
+		return o, usagef("--axes: %v", err)
+	}
+	o.Axes = axes
+	return o, nil
+}
+
+// scan opens the files of one recording, reads them with read, and prints what to know of them.
+func (f *traceFlags) scan(cmd *cobra.Command, files []string, read func(*trace.Reader) (trace.Summary, error)) (trace.Summary, error) {
+	o, err := f.options()
+	if err != nil {
+		return trace.Summary{}, err
+	}
+	r, err := trace.OpenAll(files, o)
 	if err != nil {
 		return trace.Summary{}, badInput(err)
 	}
 	defer r.Close()
 	s, err := read(r)
+	for _, n := range r.Notes() {
+		fmt.Fprintln(cmd.ErrOrStderr(), "note: "+n)
+	}
 	return s, badInput(err)
 }
 
@@ -58,20 +79,23 @@ type importOptions struct {
 func newWorkloadImport() *cobra.Command {
 	var o importOptions
 	cmd := &cobra.Command{
-		Use:   "import FILE",
+		Use:   "import FILE...",
 		Short: "Check a recorded routing, print its skew, and write it as a trace",
 		Long: `Read a recorded routing of any size: top-k ids (and weights) as .npy, .npz, .csv or
-.jsonl, or a dump of the expert recorders of SGLang and vLLM as .pt, .npz, .npy, .json
-or .csv. Print what it holds. With -o write one layer for --routing trace:FILE: ids as
-.npy, .npz, .csv or .jsonl, counts as .csv.`,
-		Example: `  epbench workload import topk_ids.npy
-  epbench workload import expert_distribution.pt --layer 12 -o layer12.csv
-  epbench workload import routed.npz --tokens-first --ranks 16`,
-		Args: exactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
+.jsonl, or a dump of the expert recorders of SGLang, vLLM, vllm-ascend and TensorRT-LLM
+as .pt, .npz, .npy, .safetensors, .json or .csv. Several files, a folder or a pattern
+are one recording: counts are added up, tokens follow each other. Print what it holds.
+With -o write one layer for --routing trace:FILE: ids as .npy, .npz, .csv or .jsonl,
+counts as .csv.`,
+		Example: `  epbench workload import expert_distribution.pt --layer 12 -o layer12.csv
+  epbench workload import 'moe_load_*.npy' --layer 3 --axes layers,ranks,experts
+  epbench workload import logits.npy --kind logits --topk 8`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {
 		o.trace.bind(s)
+		s.IntVar(&o.trace.opts.TopK, "topk", 0, "`N` experts per token; required for router logits, which do not hold it")
 		s.IntVar(&o.ranks, "ranks", 8, "`N` number of ranks that share the experts, for the loads of ranks")
 	})
 	flags(cmd, forOutput, func(s *pflag.FlagSet) { s.StringVarP(&o.out, "out", "o", "", "`FILE` file to write") })
@@ -79,21 +103,31 @@ or .csv. Print what it holds. With -o write one layer for --routing trace:FILE: 
 	return cmd
 }
 
-func (o *importOptions) run(cmd *cobra.Command, file string) error {
+func (o *importOptions) run(cmd *cobra.Command, files []string) error {
 	if o.ranks < 1 || o.ranks > ep.MaxRanks {
 		return usagef("--ranks: %d is outside 1 to %d", o.ranks, ep.MaxRanks)
 	}
-	if same(file, o.out) {
-		return usagef("-o: %s is the file being read", o.out)
+	files, err := trace.Expand(files)
+	if err != nil {
+		return badInput(err)
 	}
-	s, err := o.trace.scan(file, func(r *trace.Reader) (trace.Summary, error) { return o.write(cmd, r) })
+	for _, f := range files {
+		if same(f, o.out) {
+			return usagef("-o: %s is the file being read", o.out)
+		}
+	}
+	s, err := o.trace.scan(cmd, files, func(r *trace.Reader) (trace.Summary, error) { return o.write(cmd, r) })
 	if err != nil {
 		return err
 	}
 	if o.out == "-" {
 		return nil
 	}
-	return o.tables.print(cmd, o.summary(file, s))
+	name := filepath.Base(files[0])
+	if len(files) > 1 {
+		name = fmt.Sprintf("%s and %d more", name, len(files)-1)
+	}
+	return o.tables.print(cmd, o.summary(name, s))
 }
 
 // write scans a trace, and writes it to the file of -o where there is one.
@@ -170,8 +204,8 @@ func same(a, b string) bool {
 	return errA == nil && errB == nil && os.SameFile(ia, ib)
 }
 
-func (o *importOptions) summary(file string, s trace.Summary) reports.Table {
-	t := newFacts("trace", filepath.Base(file))
+func (o *importOptions) summary(name string, s trace.Summary) reports.Table {
+	t := newFacts("trace", name)
 	t.add("kind", "%s", s.Kind)
 	if s.Kind == trace.IDs {
 		t.add("tokens", "%d", s.Rows)

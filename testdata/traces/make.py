@@ -3,7 +3,7 @@ laid out as expert recorders write them. The .pt files are what torch.save
 gives, made without PyTorch: the pickle module writes the same opcodes when
 the classes it names look like torch's.
 
-    python3 testdata/traces/make.py    # in the repository's root, needs numpy
+    python3 testdata/traces/make.py    # in the repository's root, needs numpy and safetensors
 """
 
 import collections
@@ -16,6 +16,7 @@ import types
 import zipfile
 
 import numpy as np
+import safetensors.numpy
 
 OUT = pathlib.Path(__file__).parent
 rng = np.random.default_rng(7)
@@ -91,7 +92,6 @@ np.savez(OUT / "ids_weights.npz", topk_ids=ids, topk_weights=weights)
 np.savez_compressed(OUT / "vllm_routed_experts.npz", routed_experts=topk(50, 3).astype(np.int32))
 
 counts = np.stack([np.bincount(topk(200).reshape(-1), minlength=16) for _ in range(2 * 3)]).reshape(2, 3, 16)
-np.save(OUT / "ascend_moe_load.npy", counts)
 torch_save({"rank": 0, "logical_count": Tensor(counts.astype(np.int32)), "average_utilization_rate_over_window": None}, "sglang_stat.pt")
 torch_save({
     "records": [{"forward_pass_id": i, "rank": 0, "gatherer_key": "primary", "topk_ids_of_layer": Tensor(topk(3, n).astype(np.int32)),
@@ -114,3 +114,34 @@ torch_save({
     "records": [{"forward_pass_id": i, "global_physical_count": Tensor(c)} for i, c in enumerate(physical)],
     "last_physical_to_logical_map": Tensor(np.stack([np.roll(replicas, layer) for layer in range(3)])),
 }, "sglang_redundant.pt")
+
+# vllm-ascend: compute_and_set_moe_load of eplb_updator.py gathers [layers, local experts] of
+# each rank along a new axis 1. One file a pass, as its users save the tensor.
+for i, c in enumerate(counts):
+    ranks = [c[:, 4 * r:4 * r + 4][:, None] for r in range(4)]
+    np.save(OUT / f"moe_load_{i}.npy", np.concatenate(ranks, axis=1))
+
+# SGLang, mode per_token, as _DetailAccumulator.dump writes it on each of two ranks: ids of
+# physical experts, padded with -1 to 8, and the counts of the same pass that
+# _convert_per_token_to_global_physical_count computes of them.
+for rank in range(2):
+    records = []
+    for n in (11, 5):
+        padded = np.full((3, n, 8), -1, dtype=np.int32)
+        padded[..., :4] = topk(3, n)
+        padded[(padded == 0) & (rng.random(padded.shape) < 0.5)] = 18  # the dispatcher picks one of the replicas
+        count = np.stack([np.bincount(layer[layer >= 0], minlength=24) for layer in padded])
+        records.append({"forward_pass_id": len(records), "rank": rank, "gatherer_key": "primary", "topk_ids_of_layer": Tensor(padded),
+                        "global_physical_count": Tensor(count)})
+    torch_save({"records": records, "last_physical_to_logical_map": Tensor(np.tile(replicas, (3, 1)))},
+               f"expert_distribution_recorder_1700000000.5_{rank}.pt")
+
+# TensorRT-LLM: ExpertStatistic of tensorrt_llm/_torch/expert_statistic.py writes a file for each
+# rank, ITERATION_LAYER -> int64 [experts] of torch.bincount, and meta_info.json.
+folder = OUT / "trtllm_statistic"
+folder.mkdir(exist_ok=True)
+statistic = np.stack([np.bincount(topk(100).reshape(-1), minlength=16) for _ in range(2 * 2 * 2)]).reshape(2, 2, 2, 16)
+for rank in range(2):
+    safetensors.numpy.save_file({f"{10 + i}_{3 + l}": statistic[rank, i, l].astype(np.int64) for i in range(2) for l in range(2)},
+                                folder / f"rank{rank}.safetensors")
+(folder / "meta_info.json").write_text(json.dumps({"num_experts": 16, "num_experts_per_token": 4}))

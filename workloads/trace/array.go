@@ -14,16 +14,13 @@ type array struct {
 	elem  elem
 	shape []int
 	open  func() (io.ReadCloser, error) // its bytes
-
-	rows, layers, k int  // sizes of the axes, see findAxes
-	rowsFirst       bool // [rows, layers, k], not [layers, rows, k]
+	bad   error                         // why the array cannot be read; other arrays of the archive still can
 }
 
-// maxElements bounds an array. A larger one is a mistake or an attack.
+// maxElements bounds an array.
 const maxElements = 1 << 46
 
-// elements is the number of elements of a shape. A negative or too large one is
-// an error.
+// elements returns the number of elements of a shape. A negative or too large one is an error.
 func elements(shape []int) (int64, error) {
 	n := int64(1)
 	for _, d := range shape {
@@ -35,12 +32,12 @@ func elements(shape []int) (int64, error) {
 	return n, nil
 }
 
-// The names that recorders give their arrays. SGLang's writes logical_count,
-// global_physical_count and topk_ids_of_layer; vLLM's gives routed_experts and
-// its load windows expert_load; vllm-ascend moe_load.
+// The names that recorders give their arrays, see knownAxes. A recording with both ids and
+// counts is read as ids, from which the counts follow.
 var (
-	countNames  = []string{"logical_count", "global_physical_count", "expert_load", "moe_load", "expert_counts", "counts"}
 	idNames     = []string{"topk_ids", "topk_ids_of_layer", "routed_experts", "topk_idx", "ids", "experts"}
+	countNames  = []string{"logical_count", "global_physical_count", "expert_load", "expert_load_window", "moe_load", "expert_counts", "counts"}
+	logitNames  = []string{"router_logits", "router_logits_of_layer", "logits"}
 	weightNames = []string{"topk_weights", "weights"}
 )
 
@@ -53,22 +50,27 @@ func (a *array) kindOf(o Options) Kind {
 		return Counts
 	case slices.Contains(idNames, a.name):
 		return IDs
+	case slices.Contains(logitNames, a.name):
+		return Logits
+	case slices.Contains(o.Axes, TopK):
+		return IDs
 	case len(a.shape) < 2 || a.shape[len(a.shape)-1] > MaxTopK:
 		return Counts
 	}
 	return IDs
 }
 
-// pick finds the arrays to read in an archive: those called o.Array, or those
-// with the first known name. There are several of one name where a recorder
-// split a trace.
+// pick finds the arrays to read in an archive: those called o.Array, or those with the first
+// known name of the wanted kind. Several arrays of one name continue each other.
 func pick(all []*array, o Options) (main, weights []*array, err error) {
-	want := append(slices.Clone(countNames), idNames...)
+	want := map[Kind][]string{IDs: idNames, Counts: countNames, Logits: logitNames}[o.Kind]
 	switch {
 	case o.Array != "":
 		want = []string{o.Array}
 	case len(all) == 1:
 		want = []string{all[0].name}
+	case o.Kind == "":
+		want = slices.Concat(idNames, countNames, logitNames)
 	}
 	for _, name := range want {
 		if main = named(all, name); main != nil {
@@ -76,9 +78,15 @@ func pick(all []*array, o Options) (main, weights []*array, err error) {
 		}
 	}
 	if main == nil {
-		return nil, nil, fmt.Errorf("no array named %s; there are: %s", strings.Join(want, ", "), names(all))
+		if o.Array != "" || len(want) == 0 {
+			return nil, nil, fmt.Errorf("no array named %.40q; there are: %s", o.Array, names(all))
+		}
+		return nil, nil, fmt.Errorf("no array with a name that recorders give, such as %s; there are: %s; choose one with --array", want[0], names(all))
 	}
-	if main[0].kindOf(o) == Counts {
+	if main[0].bad != nil {
+		return nil, nil, main[0].bad
+	}
+	if main[0].kindOf(o) != IDs {
 		return main, nil, nil
 	}
 	for _, name := range weightNames {
@@ -101,8 +109,8 @@ func named(all []*array, name string) (out []*array) {
 func names(all []*array) string {
 	var out []string
 	for _, a := range all {
-		if !slices.Contains(out, a.name) {
-			out = append(out, fmt.Sprintf("%.40q", a.name))
+		if name := fmt.Sprintf("%.40q", a.name); !slices.Contains(out, name) {
+			out = append(out, name)
 		}
 		if len(out) == 8 {
 			out = append(out, "...")
@@ -117,33 +125,76 @@ func names(all []*array) string {
 
 // fromArrays makes a Reader of arrays that continue each other.
 func fromArrays(main, weights []*array, o Options) (*Reader, error) {
-	kind, tokensFirst := main[0].kindOf(o), o.TokensFirst || main[0].name == "routed_experts"
-	ids, err := newRows(main, kind, o, tokensFirst)
+	kind := main[0].kindOf(o)
+	in, err := newRows(main, kind, o)
 	if err != nil {
 		return nil, err
 	}
-	if kind == Counts {
-		return &Reader{Kind: Counts, counts: ids.sum}, nil
+	r := &Reader{Kind: kind, layer: o.Layer, recordedLayers: func() []int {
+		totals, _ := layerTotals(main, kind, o) // an error was reported before
+		return withSelections(totals)
+	}}
+	switch kind {
+	case Counts:
+		r.counts, r.close = r.checkedSum(in, main, o), in.close
+		return r, nil
+	case Logits:
+		return r, r.fromLogits(in, o)
 	}
 	for _, a := range main {
 		if a.elem.kind == 'f' || a.elem.kind == 'b' {
 			return nil, fmt.Errorf("ids are of type %s; save them as integers%s", a.elem, a.elem.logits())
 		}
 	}
-	r := &Reader{Kind: IDs, TopK: ids.k, close: ids.close}
+	r.TopK, r.close = in.k, in.close
 	if o.Kind == "" && !slices.Contains(idNames, main[0].name) {
 		r.guess = "; if these are counts, epbench workload import FILE --kind counts"
 	}
-	r.next = func(dst []int32, _ []float32) (int, error) { return ids.read(dst, nil) }
+	r.next = func(dst []int32, _ []float32) (int, error) { return in.read(dst, nil) }
 	if weights == nil {
 		return r, nil
 	}
-	w, err := newRows(weights, IDs, o, tokensFirst)
+	return r, r.addWeights(in, weights, main[0], o)
+}
+
+// checkedSum adds up the counts of a layer, and compares their total with that of other layers.
+func (r *Reader) checkedSum(in *rows, main []*array, o Options) func() ([]int64, error) {
+	return func() ([]int64, error) {
+		sum, err := in.sum()
+		if err != nil || in.at[0].layers < 2 {
+			return sum, err
+		}
+		totals, err := layerTotals(main, Counts, o)
+		r.noteTotals(o.Layer, totals)
+		return sum, err
+	}
+}
+
+// fromLogits reads rows of router logits as the ids of the top-k.
+func (r *Reader) fromLogits(in *rows, o Options) error {
+	if o.TopK < 1 || o.TopK > min(in.k, MaxTopK) {
+		return fmt.Errorf("router logits of %d experts: give --topk, 1 to %d", in.k, min(in.k, MaxTopK))
+	}
+	logits := &logitRows{rows: in, topK: o.TopK}
+	r.Kind, r.TopK, r.close = IDs, o.TopK, in.close
+	r.next = func(dst []int32, _ []float32) (int, error) { return logits.read(dst, nil) }
+	r.note("the ids are the %d largest router logits of each token: a bias or expert groups of the model's router are not applied", o.TopK)
+	return nil
+}
+
+// addWeights reads weights beside the ids. They have the axes of the ids.
+func (r *Reader) addWeights(ids *rows, weights []*array, main *array, o Options) error {
+	axes, err := main.axesOf(IDs, o)
 	if err != nil {
-		return nil, fmt.Errorf("weights: %w", err)
+		return err
+	}
+	o.Axes = axes
+	w, err := newRows(weights, IDs, o)
+	if err != nil {
+		return fmt.Errorf("weights: %w", err)
 	}
 	if w.k != ids.k || w.count != ids.count {
-		return nil, fmt.Errorf("weights are %d x %d, ids %d x %d", w.count, w.k, ids.count, ids.k)
+		return fmt.Errorf("weights are %d x %d, ids %d x %d", w.count, w.k, ids.count, ids.k)
 	}
 	r.Weights = true
 	r.next = func(dst []int32, ws []float32) (int, error) {
@@ -158,5 +209,5 @@ func fromArrays(main, weights []*array, o Options) (*Reader, error) {
 		return n, err
 	}
 	r.close = func() error { return errors.Join(ids.close(), w.close()) }
-	return r, nil
+	return nil
 }

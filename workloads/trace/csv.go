@@ -9,13 +9,12 @@ import (
 	"strings"
 )
 
-// openCSV reads a token a line, a column an id. A header is optional; with one,
-// columns whose names begin with w are weights. A header with a column count
-// (layer_id, expert_id, count: SGLang's recorder once wrote these) makes the
-// file counts.
+// openCSV reads one token per line, one id per column. A header is optional; with one, columns
+// whose names begin with w are weights. A header with a column count (layer_id, expert_id, count,
+// as SGLang's recorder once wrote) makes the file counts; counts of one expert are added up.
 //
-// encoding/csv was not taken: it keeps a whole quoted field in memory, however
-// long, and numbers need no quotes.
+// encoding/csv was not taken: it keeps a whole quoted field in memory, however long, and numbers
+// need no quotes.
 func openCSV(path string, o Options) (*Reader, error) {
 	return openText(path, func(l *lines, first string) (*Reader, error) {
 		head := fields(first)
@@ -38,8 +37,8 @@ func openCSV(path string, o Options) (*Reader, error) {
 	})
 }
 
-// openText opens a file, reads its first line and makes a Reader. Unless the
-// Reader closes the file, openText does.
+// openText opens a file, reads its first line and makes a Reader. openText closes the file unless
+// the Reader does.
 func openText(path string, read func(l *lines, first string) (*Reader, error)) (*Reader, error) {
 	l, err := openLines(path)
 	if err != nil {
@@ -63,7 +62,7 @@ func noRows(err error) error {
 	return err
 }
 
-// fields splits a line at its commas and takes quotes off.
+// fields splits a line at its commas and removes quotes.
 func fields(text string) []string {
 	out := strings.Split(text, ",")
 	for i, f := range out {
@@ -100,14 +99,14 @@ func parseRow(row []string, ids, columns int) ([]int32, []float32, error) {
 
 var errCountsHeader = errors.New("counts need a header: expert_id,count or layer_id,expert_id,count")
 
-// csvCounts reads a number for each layer and expert, the whole file. It keeps those of the
-// chosen layer.
+// csvCounts reads a whole file of counts, one layer and expert per line. It keeps the counts of the
+// chosen layer, and of the others the total.
 func csvCounts(l *lines, head []string, o Options) (*Reader, error) {
 	layer, expert, count := slices.Index(head, "layer_id"), slices.Index(head, "expert_id"), slices.Index(head, "count")
 	if expert < 0 {
 		return nil, errCountsHeader
 	}
-	sum := make([]int64, MaxExperts)
+	sum, totals := make([]int64, MaxExperts), []int64(nil)
 	layers, experts, chosen := 0, 0, max(o.Layer, 0)
 	for {
 		text, err := l.next()
@@ -123,8 +122,8 @@ func csvCounts(l *lines, head []string, o Options) (*Reader, error) {
 		}
 		at := [2]int{}
 		if layer >= 0 {
-			if at[0], err = strconv.Atoi(row[layer]); err != nil || at[0] < 0 || at[0] > 10_000 {
-				return nil, fmt.Errorf("line %d: layer %.20q is outside 0 to 10000", l.number, row[layer])
+			if at[0], err = strconv.Atoi(row[layer]); err != nil || at[0] < 0 || at[0] > maxLayers {
+				return nil, fmt.Errorf("line %d: layer %.20q is outside 0 to %d", l.number, row[layer], maxLayers)
 			}
 		}
 		if at[1], err = strconv.Atoi(row[expert]); err != nil || at[1] < 0 || at[1] >= MaxExperts {
@@ -139,10 +138,20 @@ func csvCounts(l *lines, head []string, o Options) (*Reader, error) {
 				return nil, fmt.Errorf("line %d: expert %d: more than %d selections", l.number, at[1], int64(maxCount))
 			}
 		}
+		for len(totals) <= at[0] {
+			totals = append(totals, 0)
+		}
+		totals[at[0]] = min(totals[at[0]]+n, maxCount)
 		layers, experts = max(layers, at[0]+1), max(experts, at[1]+1)
 	}
 	if experts == 0 {
 		return nil, io.EOF
 	}
-	return &Reader{Kind: Counts, counts: func() ([]int64, error) { return sum[:experts], nil }}, checkLayer(layers, o.Layer)
+	r := &Reader{
+		Kind:           Counts,
+		counts:         func() ([]int64, error) { return sum[:experts], nil },
+		recordedLayers: func() []int { return withSelections(totals) },
+	}
+	r.noteTotals(o.Layer, totals)
+	return r, checkLayer(layers, o.Layer)
 }

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// elem is the type of an array's elements, as NumPy and torch name it.
+// elem is the type of an array's elements, by the letters of NumPy.
 type elem struct {
 	kind byte // i, u, f, or b for bfloat16
 	size int  // bytes
@@ -17,7 +17,7 @@ func (d elem) String() string {
 	return fmt.Sprintf("%c%d", d.kind, d.size)
 }
 
-// valid reports whether the type is read.
+// valid reports whether the type can be read.
 func (d elem) valid() bool {
 	switch d.kind {
 	case 'i', 'u':
@@ -37,9 +37,8 @@ func (d elem) order() binary.ByteOrder {
 	return binary.LittleEndian
 }
 
-// int32s decodes integers. An id that does not fit becomes math.MinInt32, which
-// no check accepts. The common types have loops of their own, so that a trace
-// is read as fast as the disk gives it.
+// int32s decodes integers. An id that does not fit becomes math.MinInt32, which no check
+// accepts. The common types have separate loops for speed.
 func (d elem) int32s(dst []int32, b []byte) {
 	switch {
 	case d.kind == 'i' && d.size == 4 && !d.big:
@@ -50,7 +49,7 @@ func (d elem) int32s(dst []int32, b []byte) {
 		for i := range dst {
 			dst[i] = narrow(int64(binary.LittleEndian.Uint64(b[8*i:])))
 		}
-	case d.kind == 'u' && d.size == 8: // above int64 lies what would read as masked
+	case d.kind == 'u' && d.size == 8: // values above int64 would read as negative, the largest as masked
 		for i := range dst {
 			dst[i] = narrow(int64(min(d.bits(b[8*i:]), math.MaxInt64)))
 		}
@@ -106,8 +105,8 @@ func (d elem) float(b []byte) float64 {
 	return math.Float64frombits(u)
 }
 
-// half is the value of an IEEE binary16: its bits popularityAfter to where binary32 has
-// them, and the difference of the exponents' biases, 127 - 15, made good.
+// half decodes an IEEE binary16: it moves the bits to their places in binary32, then corrects
+// for the difference of the exponents' biases, 127 - 15.
 func half(h uint16) float64 {
 	bits := uint32(h&0x8000)<<16 | uint32(h&0x7fff)<<13
 	if h&0x7c00 == 0x7c00 { // infinite or not a number
@@ -116,27 +115,27 @@ func half(h uint16) float64 {
 	return float64(math.Float32frombits(bits) * 0x1p112)
 }
 
-// logits is what to do if floats that were taken for counts or ids are the
-// router's logits.
+// logits is added to errors about floats that were read as counts or ids.
 func (d elem) logits() string {
 	if d.kind != 'f' && d.kind != 'b' {
 		return ""
 	}
-	return "; if these are router logits, record the ids of the selected experts instead"
+	return "; if these are router logits, --kind logits --topk K computes the ids"
 }
 
-// maxCount is chosen so that MaxExperts counts add up within int64.
+// maxCount bounds a count, so that MaxExperts counts add up within int64.
 const maxCount = 1 << 46
 
-// add adds a row of counts to sum. Some recorders store counts as floats.
-func (d elem) add(sum []int64, row []byte) error {
-	for e := range sum {
-		v := d.float(row[e*d.size:])
+// add adds a row of counts to sum, whose first element is expert `first`. Some recorders store
+// counts as floats.
+func (d elem) add(sum []int64, first int, row []byte) error {
+	for i := range sum {
+		v := d.float(row[i*d.size:])
 		if !(v >= 0 && v <= 1<<53) || v != math.Trunc(v) {
-			return fmt.Errorf("expert %d: %v is not a count%s", e, v, d.logits())
+			return fmt.Errorf("expert %d: %v is not a count%s", first+i, v, d.logits())
 		}
-		if sum[e] += int64(v); sum[e] > maxCount {
-			return fmt.Errorf("expert %d: more than %d selections", e, int64(maxCount))
+		if sum[i] += int64(v); sum[i] > maxCount {
+			return fmt.Errorf("expert %d: more than %d selections", first+i, int64(maxCount))
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"encoding/binary"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,9 +24,11 @@ func TestBadFiles(t *testing.T) {
 		{"object.npy", npy("|O", "2, 2"), "not a plain numeric type"},
 		{"complex.npy", npy("<c8", "2, 2"), "type c8"},
 		{"bool.npy", npy("|b1", "2, 2"), "type b1"},
-		{"float.npy", npy("<f4", "1, 2") + strings.Repeat("\x00", 8), "save them as integers"},
-		{"scalar.npy", npy("<i4", ""), "one to three axes"},
-		{"fourd.npy", npy("<i4", "1, 1, 1, 1"), "one to three axes"},
+		{"float.npy", npy("<f4", "1, 2") + strings.Repeat("\x00", 8), "ids are of type f4; save them as integers"},
+		{"scalar.npy", npy("<i4", ""), "one to four axes"},
+		{"fived.npy", npy("<i4", "1, 1, 1, 1, 1"), "one to four axes"},
+		{"fourd.npy", npy("<i4", "1, 1, 1, 1") + "\x00\x00\x00\x00", "4 axes; give --axes with a name for each"},
+		{"threed.npy", npy("<i4", "1, 1, 1") + "\x00\x00\x00\x00", "nothing says what the axes are; give --axes layers,tokens,topk or tokens,layers,topk"},
 		{"huge.npy", npy("<i4", "99999999999999, 8"), "is too large"},
 		{"overflow.npy", npy("<i4", "99999999999999999999, 8"), "is not a size"},
 		{"promise.npy", npy("<i4", "1000000, 8"), "truncated: "},
@@ -33,10 +36,13 @@ func TestBadFiles(t *testing.T) {
 		{"range.npy", npy("<i4", "1, 2") + "\x01\x00\x00\x00\x00\x00\x01\x00", "row 0: expert 65536 is outside 0 to 65535"},
 		{"minus.npy", npy("<i4", "1, 1") + "\xfe\xff\xff\xff", "expert -2 is outside"},
 		{"wide.npy", npy("<i8", "1, 1") + "\x00\x00\x00\x00\x01\x00\x00\x00", "an expert id beyond 2147483647"},
-		{"masked.npy", npy("<i4", "2, 1") + strings.Repeat("\xff", 8), "all 2 selections are masked: nothing was recorded here"},
+		{"masked.npy", npy("<i4", "2, 1") + strings.Repeat("\xff", 8), "all 2 selections are masked: nothing was recorded"},
 		{"most.npy", npy("<u8", "1, 1") + strings.Repeat("\xff", 8), "an expert id beyond 2147483647"},
-		{"logits.npy", npy("<f4", "1, 64") + strings.Repeat("\x00\x00\x80\xbf", 64), "if these are router logits, record the ids of the selected experts instead"},
-		{"a.safetensors", "", "save the array as .npy: numpy.save(out, safetensors.numpy.load_file"},
+		{"logits.npy", npy("<f4", "1, 64") + strings.Repeat("\x00\x00\x80\xbf", 64), "if these are router logits, --kind logits --topk K computes the ids"},
+		{"a.safetensors", "", "not a .safetensors file: no header"},
+		{"long.safetensors", "\xff\xff\xff\xff\x00\x00\x00\x00", "header of 4294967295 bytes in a file of 8"},
+		{"type.safetensors", safetensors(`{"0_0": {"dtype": "BOOL", "shape": [2], "data_offsets": [0, 2]}}`, "\x01\x00"), "type \"BOOL\" holds no numbers"},
+		{"cut.safetensors", safetensors(`{"0_0": {"dtype": "I32", "shape": [2], "data_offsets": [0, 8]}}`, "\x01\x00"), "truncated: shape [2] of i4 does not fit"},
 		{"a.parquet", "", ".parquet files are not read; save the array as .npy"},
 		{"twice.npy", npy("|u1", "2, 2") + "\x01\x02\x03\x03", "row 1: expert 3 is there twice; if these are counts"},
 		{"negative.npy", npy("<i4", "1") + "\xff\xff\xff\xff", "expert 0: -1 is not a count"},
@@ -71,7 +77,7 @@ func TestBadFiles(t *testing.T) {
 		{"nothing.json", "[[]]", "top-k is outside 1 to 32"},
 		{"none.json", "[[[]], []]", "side by side"},
 		{"float.json", "[1.5]", "is not a whole number"},
-		{"name.json", "{\"x\": [1]}", "no array named logical_count"},
+		{"name.json", "{\"x\": [1]}", "no array with a name that recorders give, such as topk_ids; there are: none"},
 		{"after.json", "[1] [2]", "after top-level value"},
 		{"big.json", "[1e300]", "is not a whole number"},
 		{"what.bin", "", "extension \".bin\" is unknown"},
@@ -122,8 +128,10 @@ func TestHostilePickles(t *testing.T) {
 // FuzzOpen feeds every reader with anything: an answer or one line, in bounded
 // time and memory.
 func FuzzOpen(f *testing.F) {
-	exts := []string{".npy", ".npz", ".pt", ".csv", ".jsonl", ".json"}
-	files, _ := filepath.Glob(golden + "*")
+	exts := []string{".npy", ".npz", ".pt", ".csv", ".jsonl", ".json", ".safetensors"}
+	files, _ := filepath.Glob(golden + "*.*")
+	more, _ := filepath.Glob(golden + "*/*")
+	files = append(files, more...)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -140,7 +148,7 @@ func FuzzOpen(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, ext byte, text []byte) {
 		path := write(t, dir, "f"+exts[int(ext)%len(exts)], string(text))
-		for _, o := range []Options{one, {Layer: 0}, {Layer: 1, Kind: Counts}, {Layer: 0, Kind: IDs, TokensFirst: true}} {
+		for _, o := range []Options{one, {Layer: 0}, {Layer: 1, Kind: Counts}, {Layer: 0, Kind: IDs, Axes: []Axis{Tokens, Layers, TopK}}} {
 			s, err := scan(path, o)
 			if err != nil && strings.Contains(err.Error(), "\n") {
 				t.Fatalf("%q", err)
@@ -150,4 +158,9 @@ func FuzzOpen(f *testing.F) {
 			}
 		}
 	})
+}
+
+// safetensors returns a file with this header.
+func safetensors(header, data string) string {
+	return string(binary.LittleEndian.AppendUint64(nil, uint64(len(header)))) + header + data
 }

@@ -19,8 +19,8 @@ import (
 // 40 MB.
 const maxJSON = 64 << 20
 
-// openJSON reads counts as nested arrays, or an object with such arrays under
-// the names that recorders give them: {"logical_count": [[...], ...]}.
+// openJSON reads counts as nested arrays, or an object with such arrays under the names that
+// recorders give them: {"logical_count": [[...], ...]}, which SGLang's --init-expert-location reads.
 func openJSON(path string, o Options) (*Reader, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -39,15 +39,10 @@ func openJSON(path string, o Options) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	main, _, err := pick(all, o)
-	if err != nil {
-		return nil, err
-	}
-	return fromArrays(main, nil, o)
+	return fromArchive(all, o)
 }
 
-// jsonArrays reads the known arrays of an object, or the one array that the
-// file consists of.
+// jsonArrays reads the known arrays of an object, or the one array of a file without an object.
 func jsonArrays(text []byte) (all []*array, err error) {
 	if len(text) == 0 || text[0] != '[' && text[0] != '{' {
 		return nil, errLevels
@@ -63,7 +58,7 @@ func jsonArrays(text []byte) (all []*array, err error) {
 	for s.at++; s.peek() != '}'; {
 		name := s.name()
 		switch {
-		case s.peek() != '[' || !slices.Contains(countNames, name) && !slices.Contains(idNames, name):
+		case s.peek() != '[' || !slices.Contains(countNames, name) && !slices.Contains(idNames, name) && !slices.Contains(mapNames, name):
 			s.skip()
 		case named(all, name) != nil:
 			return nil, fmt.Errorf("%q is given twice", name)

@@ -45,6 +45,9 @@ func TestJSONNumbers(t *testing.T) {
 		for len(want) > 0 && want[len(want)-1] == 0 {
 			want = want[:len(want)-1]
 		}
+		if len(want) == 0 && err != nil && strings.Contains(err.Error(), "nothing was recorded") {
+			return
+		}
 		got := s.Counts
 		for len(got) > 0 && got[len(got)-1] == 0 {
 			got = got[:len(got)-1]
@@ -67,7 +70,7 @@ func TestJSONShapes(t *testing.T) {
 		`[1,"2"]`:                     "where a number is needed",
 		`[true]`:                      "where a number is needed",
 		`{"counts":[1],"counts":[2]}`: "given twice",
-		`{"counts":{"a":[1]}}`:        "no array named",
+		`{"counts":{"a":[1]}}`:        "no array with a name that recorders give",
 	} {
 		if _, err := scan(writeText(dir, text), one); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -14,9 +15,9 @@ import (
 // The .npy format, versions 1 to 3 (numpy/lib/format.py): a magic word, two
 // bytes of version, the header's length, and the header, a Python dict.
 //
-// github.com/sbinet/npyio v0.6.0 was tried and not taken. It reads neither
-// float16 nor version 3. It panics on a header without a newline, or with its
-// keys in another order. It allocates as much as the header's length claims.
+// github.com/sbinet/npyio v0.6.0 was tried and not taken: it lacks float16 and version 3, panics
+// on a header without a newline or with its keys in another order, and allocates as much as the
+// header claims.
 const npyMagic = "\x93NUMPY"
 
 // maxHeader bounds the header. NumPy itself refuses above 10,000 by default.
@@ -49,10 +50,13 @@ func openNPY(path string, o Options) (*Reader, error) {
 		return nil, fmt.Errorf("truncated: %d bytes, shape %v of %s needs %d", info.Size(), a.shape, a.elem, want)
 	}
 	a.open = after(start, func() (io.ReadCloser, error) { return os.Open(path) })
+	if strings.HasPrefix(filepath.Base(path), "moe_load") {
+		a.name = "moe_load" // of vllm-ascend; NumPy's format has no names
+	}
 	return fromArrays([]*array{a}, nil, o)
 }
 
-// npyHeader reads the header. The array's bytes begin at start.
+// npyHeader reads the header and returns where the array's bytes begin.
 func npyHeader(r io.Reader) (a *array, start int64, err error) {
 	var pre [12]byte
 	if _, err := io.ReadFull(r, pre[:10]); err != nil || string(pre[:6]) != npyMagic {
@@ -112,14 +116,14 @@ func parseHeader(s string) (*array, error) {
 	if fortran[1] == "True" && len(a.shape) > 1 {
 		return nil, errors.New("the array is in Fortran order; save np.ascontiguousarray(a)")
 	}
-	if len(a.shape) == 0 || len(a.shape) > 3 {
-		return nil, fmt.Errorf("shape (%s): one to three axes are read", shape[1])
+	if len(a.shape) == 0 || len(a.shape) > 4 {
+		return nil, fmt.Errorf("shape (%s): one to four axes are read", shape[1])
 	}
 	return a, nil
 }
 
-// writeNPYHeader writes a version 1 header. Its length is fixed, so that it can
-// be overwritten once the number of rows is known.
+// writeNPYHeader writes a version 1 header of fixed length, so that it can be overwritten when
+// the number of rows is known.
 func writeNPYHeader(w io.Writer, descr string, rows int64, k int) error {
 	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%d, %d), }", descr, rows, k)
 	head := append([]byte(npyMagic), 1, 0, 118, 0)

@@ -14,8 +14,8 @@ import (
 // maxMembers bounds an archive's directory.
 const maxMembers = 1 << 16
 
-// openNPZ reads a .npz: a zip of .npy members. The members' names tell ids,
-// counts and weights apart.
+// openNPZ reads a .npz: a zip of .npy members. Their names say what they hold. A member that
+// cannot be read is an error only if it is wanted.
 func openNPZ(path string, o Options) (*Reader, error) {
 	return openArchive(path, o, func(z *zip.Reader, cost *bounded.Budget) (all []*array, err error) {
 		for _, m := range z.File {
@@ -25,7 +25,7 @@ func openNPZ(path string, o Options) (*Reader, error) {
 			}
 			a, err := npzMember(m, cost)
 			if err != nil {
-				return nil, fmt.Errorf("%.40q: %w", m.Name, err)
+				a = &array{bad: fmt.Errorf("%.40q: %w", m.Name, err)}
 			}
 			a.name = name
 			all = append(all, a)
@@ -34,7 +34,7 @@ func openNPZ(path string, o Options) (*Reader, error) {
 	})
 }
 
-// openArchive makes a Reader, which closes the zip, of some of the arrays in it.
+// openArchive makes a Reader of arrays in a zip. The Reader closes the zip.
 func openArchive(path string, o Options, arrays func(z *zip.Reader, cost *bounded.Budget) ([]*array, error)) (*Reader, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -75,7 +75,10 @@ func fromArchive(all []*array, o Options) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r, r.toLogical(main[0], all, o)
+	if err := r.toLogical(main[0], all, o); err != nil {
+		return nil, err
+	}
+	return r, r.checkAgainstCounts(main[0], all, o)
 }
 
 func npzMember(m *zip.File, cost *bounded.Budget) (*array, error) {

@@ -13,26 +13,26 @@ import (
 // opener reads files of one extension.
 type opener func(path string, o Options) (*Reader, error)
 
-// formats are the files that Open reads, by extension.
+// formats holds the readers by extension. A new one is one file and one line here.
 var formats = map[string]opener{
-	".npy":   openNPY,
-	".npz":   openNPZ,
-	".pt":    openPT,
-	".pth":   openPT,
-	".csv":   openCSV,
-	".jsonl": openJSONL,
-	".json":  openJSON,
+	".npy":         openNPY,
+	".npz":         openNPZ,
+	".pt":          openPT,
+	".pth":         openPT,
+	".csv":         openCSV,
+	".jsonl":       openJSONL,
+	".json":        openJSON,
+	".safetensors": openSafetensors,
 }
 
-// convert says how to bring formats to one that is read. Libraries for them
-// weigh more than this program.
+// convert says how to convert files of other formats. A library to read them would be larger than
+// this program.
 var convert = map[string]string{
-	".safetensors": "numpy.save(out, safetensors.numpy.load_file(path)[name])",
-	".parquet":     "numpy.save(out, numpy.stack(pandas.read_parquet(path)[column]))",
+	".parquet": "numpy.save(out, numpy.stack(pandas.read_parquet(path)[column]))",
 }
 
-// Open opens a trace by its extension: .npy .npz .pt .csv .jsonl .json. Every
-// error is one line that begins with the path.
+// Open opens a trace by its extension: .npy .npz .pt .csv .jsonl .json .safetensors. Every error
+// is one line that begins with the path.
 func Open(path string, o Options) (*Reader, error) {
 	ext := strings.ToLower(filepath.Ext(path))
 	open, ok := formats[ext]
@@ -40,7 +40,7 @@ func Open(path string, o Options) (*Reader, error) {
 		return nil, fmt.Errorf("%s: %s files are not read; save the array as .npy: %s", path, ext, how)
 	}
 	if !ok {
-		return nil, fmt.Errorf("%s: extension %.10q is unknown, use .npy, .npz, .pt, .csv, .jsonl or .json", path, ext)
+		return nil, fmt.Errorf("%s: extension %.10q is unknown, use .npy, .npz, .pt, .csv, .jsonl, .json or .safetensors", path, ext)
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil, fmt.Errorf("%s: is a directory", path)
@@ -49,7 +49,7 @@ func Open(path string, o Options) (*Reader, error) {
 	if err != nil {
 		return nil, at(path, err)
 	}
-	r.path = path
+	r.path, r.layer = path, o.Layer
 	return r, nil
 }
 

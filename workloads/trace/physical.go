@@ -6,37 +6,33 @@ import (
 	"slices"
 )
 
-// SGLang with redundant experts records physical experts, of which several can
-// be replicas of one logical expert. A trace is of logical experts, which is
-// what the router selects. The dump holds a map, [layers, physical experts].
+// Recorders of SGLang, vLLM and vllm-ascend count physical experts; several can be replicas of
+// one logical expert, which is what the router selects. Dumps of the first two hold a map,
+// [layers, physical experts] (vLLM: vllm/distributed/eplb/eplb_state.py, where a slot without an
+// expert is -1).
 var (
-	physicalNames = []string{"global_physical_count", "topk_ids_of_layer"}
+	physicalNames = []string{"global_physical_count", "topk_ids_of_layer", "expert_load", "expert_load_window", "moe_load"}
 	mapNames      = []string{"last_physical_to_logical_map", "physical_to_logical_map"}
 )
 
-// toLogical makes r read logical experts where main is of physical ones and the
-// archive has a map.
+// toLogical makes r read logical experts if main is of physical ones and the archive has a map.
 func (r *Reader) toLogical(main *array, all []*array, o Options) error {
 	var maps []*array
 	for _, name := range mapNames {
 		maps = append(maps, named(all, name)...)
 	}
-	if len(maps) == 0 || !slices.Contains(physicalNames, main.name) {
+	if !slices.Contains(physicalNames, main.name) {
+		return nil
+	}
+	if len(maps) == 0 {
+		r.note("%s is of physical experts, and there is no map to logical ones: replicas count as experts of their own", main.name)
 		return nil
 	}
 	m := maps[len(maps)-1]
-	rows, err := newRows([]*array{m}, Counts, o, false)
+	o.Axes = nil
+	logical, err := readMap(m, o)
 	if err != nil {
 		return fmt.Errorf("%s: %w", m.name, err)
-	}
-	logical, err := rows.sum()
-	if err != nil {
-		return fmt.Errorf("%s: %w", m.name, err)
-	}
-	for p, e := range logical {
-		if e >= MaxExperts {
-			return fmt.Errorf("%s: physical expert %d is logical expert %d, outside 0 to %d", m.name, p, e, MaxExperts-1)
-		}
 	}
 	if r.Kind == Counts {
 		r.counts = foldCounts(r.counts, m.name, logical)
@@ -46,8 +42,35 @@ func (r *Reader) toLogical(main *array, all []*array, o Options) error {
 	return nil
 }
 
-// foldCounts adds the counts of replicas up.
-func foldCounts(read func() ([]int64, error), name string, logical []int64) func() ([]int64, error) {
+// readMap returns the logical expert of each physical one, -1 for a slot without an expert.
+func readMap(m *array, o Options) ([]int32, error) {
+	in, err := newRows([]*array{m}, Counts, o)
+	if err != nil {
+		return nil, err
+	}
+	defer in.close()
+	if in.count != 1 {
+		return nil, fmt.Errorf("shape %v: a layer has %d rows, use [layers, physical experts]", m.shape, in.count)
+	}
+	logical := make([]int32, in.k)
+	_, _, elem, err := in.next(1)
+	if err != nil {
+		return nil, err
+	}
+	if elem.kind != 'i' && elem.kind != 'u' {
+		return nil, fmt.Errorf("experts are of type %s, use integers", elem)
+	}
+	elem.int32s(logical, in.raw)
+	for p, e := range logical {
+		if e < -1 || e >= MaxExperts {
+			return nil, fmt.Errorf("physical expert %d is logical expert %d, outside 0 to %d", p, e, MaxExperts-1)
+		}
+	}
+	return logical, nil
+}
+
+// foldCounts adds up the counts of replicas.
+func foldCounts(read func() ([]int64, error), name string, logical []int32) func() ([]int64, error) {
 	return func() ([]int64, error) {
 		counts, err := read()
 		if err != nil {
@@ -58,13 +81,18 @@ func foldCounts(read func() ([]int64, error), name string, logical []int64) func
 		}
 		out := make([]int64, slices.Max(logical)+1)
 		for p, n := range counts {
-			out[logical[p]] += n
+			if logical[p] >= 0 {
+				out[logical[p]] += n
+			} else if n > 0 {
+				return nil, fmt.Errorf("physical expert %d has %d selections, and by %s no logical expert", p, n, name)
+			}
 		}
 		return out, nil
 	}
 }
 
-func foldIDs(read func([]int32, []float32) (int, error), k int, name string, logical []int64) func([]int32, []float32) (int, error) {
+// foldIDs replaces physical ids by logical ones.
+func foldIDs(read func([]int32, []float32) (int, error), k int, name string, logical []int32) func([]int32, []float32) (int, error) {
 	return func(ids []int32, weights []float32) (int, error) {
 		n, err := read(ids, weights)
 		if err != nil && err != io.EOF {
@@ -74,8 +102,11 @@ func foldIDs(read func([]int32, []float32) (int, error), k int, name string, log
 			if int(p) >= len(logical) {
 				return 0, fmt.Errorf("physical expert %d is outside the %d of %s", p, len(logical), name)
 			}
-			if p >= 0 {
-				ids[i] = int32(logical[p])
+			if p < 0 {
+				continue
+			}
+			if ids[i] = logical[p]; ids[i] < 0 {
+				return 0, fmt.Errorf("a token selects physical expert %d, by %s no logical expert", p, name)
 			}
 		}
 		return n, err

@@ -13,39 +13,50 @@ import (
 // A .pt file of torch.save is a zip. NAME/data.pkl is a pickle of the object,
 // NAME/data/KEY holds the bytes of a storage, NAME/byteorder their byte order.
 //
-// SGLang's expert distribution recorder writes such files. The object is a dict
-// with logical_count [steps, layers, experts], or with a list of records. A
-// record holds topk_ids_of_layer [layers, tokens, top-k] or
-// global_physical_count [layers, experts].
+// SGLang's expert distribution recorder writes such files (sgl-project/sglang 02295fe,
+// python/sglang/srt/eplb/expert_distribution.py). _StatAccumulator.dump writes a dict with
+// logical_count [steps, layers, experts], summed over ranks. _DetailAccumulator.dump writes a
+// file for each rank: a dict with records and last_physical_to_logical_map. A record of mode
+// per_pass holds rank and global_physical_count [layers, physical experts] of this rank's
+// tokens; one of per_token also topk_ids_of_layer [layers, tokens, 8], -1 where the model
+// selects fewer experts.
 
-// maxPickle bounds the bytes of the pickle, of which a record takes a few hundred. maxValues
-// bounds the values that collect visits.
+// maxPickle bounds the bytes of the pickle; a record takes a few hundred. maxValues bounds the
+// values that collect visits.
 const (
 	maxPickle = 64 << 20
 	maxValues = 1 << 22
 )
 
 func openPT(path string, o Options) (*Reader, error) {
-	r, err := openArchive(path, o, ptArrays)
+	var ranks []int
+	r, err := openArchive(path, o, func(z *zip.Reader, cost *bounded.Budget) (all []*array, err error) {
+		all, ranks, err = ptArrays(z, cost)
+		return all, err
+	})
 	if errors.Is(err, zip.ErrFormat) {
 		return nil, errors.New("not a zip: save with torch.save of PyTorch 1.6 or later")
+	}
+	if r != nil {
+		r.ranks = ranks
 	}
 	return r, err
 }
 
-func ptArrays(z *zip.Reader, cost *bounded.Budget) ([]*array, error) {
+// ptArrays returns the tensors of a file and the ranks that it says it is of.
+func ptArrays(z *zip.Reader, cost *bounded.Budget) (arrays []*array, ranks []int, err error) {
 	i := slices.IndexFunc(z.File, func(f *zip.File) bool { return strings.HasSuffix(f.Name, "/data.pkl") })
 	if i < 0 {
-		return nil, errors.New("data.pkl is missing: not written by torch.save")
+		return nil, nil, errors.New("data.pkl is missing: not written by torch.save")
 	}
 	root := strings.TrimSuffix(z.File[i].Name, "data.pkl")
 	pickle, err := readMember(z.File[i], maxPickle, cost)
 	if err != nil {
-		return nil, fmt.Errorf("data.pkl: %w", err)
+		return nil, nil, fmt.Errorf("data.pkl: %w", err)
 	}
 	obj, err := unpickle(pickle, cost)
 	if err != nil {
-		return nil, fmt.Errorf("data.pkl: %w", err)
+		return nil, nil, fmt.Errorf("data.pkl: %w", err)
 	}
 	p := ptFile{members: map[string]*zip.File{}, cost: cost, left: maxValues}
 	for _, f := range z.File {
@@ -56,14 +67,14 @@ func ptArrays(z *zip.Reader, cost *bounded.Budget) ([]*array, error) {
 	if f := p.members["byteorder"]; f != nil {
 		order, err := readMember(f, 64, cost)
 		if err != nil {
-			return nil, fmt.Errorf("byteorder: %w", err)
+			return nil, nil, fmt.Errorf("byteorder: %w", err)
 		}
 		p.big = string(order) == "big"
 	}
 	if err := p.collect("tensor", obj, 0); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return p.found, nil
+	return p.found, p.ranks, nil
 }
 
 func readMember(f *zip.File, most int64, cost *bounded.Budget) ([]byte, error) {
@@ -81,11 +92,11 @@ type ptFile struct {
 	big     bool
 	found   []*array
 	cost    *bounded.Budget
-	left    int // values still to be visited; a pickle can refer to one list many times
+	left    int   // values still to be visited; a pickle can refer to one list many times
+	ranks   []int // under the key rank
 }
 
-// collect walks dicts and lists. A tensor is named after the last dict key on
-// the way to it.
+// collect walks dicts and lists. A tensor has the name of the last dict key on the way to it.
 func (p *ptFile) collect(name string, v any, depth int) error {
 	if p.left--; depth > 16 || p.left < 0 {
 		return errors.New("data.pkl: nested too deeply")
@@ -94,12 +105,15 @@ func (p *ptFile) collect(name string, v any, depth int) error {
 	case *tensor:
 		a, err := p.array(name, v)
 		if err != nil {
-			return fmt.Errorf("tensor %.40q: %w", name, err)
+			a = &array{name: name, bad: fmt.Errorf("tensor %.40q: %w", name, err)}
 		}
 		p.found = append(p.found, a)
 	case *pdict:
 		for i, key := range v.keys {
 			if s, ok := key.(string); ok {
+				if rank, ok := v.values[i].(int64); ok && s == "rank" && !slices.Contains(p.ranks, int(rank)) {
+					p.ranks = append(p.ranks, int(rank))
+				}
 				if err := p.collect(s, v.values[i], depth+1); err != nil {
 					return err
 				}

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 )
 
 // rows streams one layer of arrays, part after part.
 type rows struct {
 	parts []*array
+	at    []layout // of parts
 	layer int
 	k     int   // elements of a row
 	count int64 // rows of all parts
@@ -18,57 +20,56 @@ type rows struct {
 	part int           // being read, from 1
 	in   io.ReadCloser // nil between parts
 	buf  *bufio.Reader
-	left int64 // rows of this part
+	done int // rows of this part that were read
 	raw  []byte
 }
 
-func newRows(parts []*array, kind Kind, o Options, tokensFirst bool) (*rows, error) {
+func newRows(parts []*array, kind Kind, o Options) (*rows, error) {
 	r := &rows{parts: parts, layer: max(o.Layer, 0)}
 	for i, a := range parts {
+		if a.bad != nil {
+			return nil, a.bad
+		}
 		if _, err := elements(a.shape); err != nil {
 			return nil, err
 		}
-		if err := a.findAxes(kind, tokensFirst); err != nil {
+		l, err := a.layout(kind, o)
+		if err != nil {
 			return nil, fmt.Errorf("shape %v: %w", a.shape, err)
 		}
-		if i > 0 && a.k != r.k {
+		if i > 0 && (l.k != r.k || l.ranks != r.at[0].ranks) {
 			return nil, fmt.Errorf("shape %v: rows had %d elements before", a.shape, r.k)
 		}
-		if err := checkLayer(a.layers, o.Layer); err != nil {
+		if err := checkLayer(l.layers, o.Layer); err != nil {
 			return nil, err
 		}
-		r.k, r.count = a.k, r.count+int64(a.rows)
+		r.at = append(r.at, l)
+		r.k, r.count = l.k, r.count+int64(l.rows())
 	}
 	return r, nil
 }
 
-// findAxes says what the axes of an array are. Ids are [tokens, top-k],
-// [layers, tokens, top-k] (SGLang) or [tokens, layers, top-k] (vLLM). Counts are
-// [experts], [layers, experts] or [steps, layers, experts]; a row is a step.
-func (a *array) findAxes(kind Kind, tokensFirst bool) error {
-	s, most, what := a.shape, MaxTopK, "top-k"
-	switch n := len(s); {
-	case kind == Counts && n > 0 && n < 4:
-		s, most, what = append([]int{1, 1}, s...)[n-1:], MaxExperts, "experts"
-		tokensFirst = true
-	case kind == Counts:
-		return errors.New("counts are [experts], [layers, experts] or [steps, layers, experts]")
-	case n == 2:
-		s, tokensFirst = []int{1, s[0], s[1]}, false
-	case n != 3:
-		return errors.New("ids are [tokens, top-k] or have a third axis of layers")
+// layout arranges the array's axes and checks the last one's size.
+func (a *array) layout(kind Kind, o Options) (layout, error) {
+	if len(a.shape) == 0 {
+		return layout{}, errors.New("a single number")
 	}
-	if a.k = s[2]; a.k < 1 || a.k > most {
-		return fmt.Errorf("%s is outside 1 to %d", what, most)
+	axes, err := a.axesOf(kind, o)
+	if err != nil {
+		return layout{}, err
 	}
-	a.layers, a.rows, a.rowsFirst = s[0], s[1], tokensFirst
-	if tokensFirst {
-		a.layers, a.rows = a.rows, a.layers
+	l := layoutOf(a.shape, axes)
+	most, what := MaxExperts/max(l.ranks, 1), "experts"
+	if kind == IDs {
+		most, what = MaxTopK, "top-k"
 	}
-	return nil
+	if l.k < 1 || l.k > most {
+		return l, fmt.Errorf("%s is outside 1 to %d", what, most)
+	}
+	return l, nil
 }
 
-// checkLayer asks for a layer where there are several.
+// checkLayer asks for a layer if there are several.
 func checkLayer(layers, layer int) error {
 	switch {
 	case layer < 0 && layers != 1:
@@ -79,9 +80,9 @@ func checkLayer(layers, layer int) error {
 	return nil
 }
 
-// read fills ids or weights, the one that is not nil, with whole rows.
+// read fills ids or weights, whichever is not nil, with whole rows.
 func (r *rows) read(ids []int32, weights []float32) (int, error) {
-	n, elem, err := r.next(max(len(ids), len(weights)) / r.k)
+	_, n, elem, err := r.next(max(len(ids), len(weights)) / r.k)
 	if err != nil {
 		return 0, err
 	}
@@ -103,13 +104,14 @@ func goodWeight(w float64) bool { return w >= 0 && !math.IsInf(w, 1) }
 // sumElements is how many elements sum reads at once.
 const sumElements = 1 << 16
 
-// sum adds up the rows of counts.
+// sum adds up the rows of counts. With an axis of ranks each row fills its rank's experts.
 func (r *rows) sum() ([]int64, error) {
-	sum := make([]int64, r.k)
+	sum := make([]int64, r.k*r.at[0].ranks)
 	for {
-		n, elem, err := r.next(max(1, sumElements/r.k))
+		first, n, elem, err := r.next(max(1, sumElements/r.k))
 		for i := 0; err == nil && i < n; i++ {
-			err = elem.add(sum, r.raw[i*r.k*elem.size:])
+			from := r.at[0].rankOf(first+i) * r.k
+			err = elem.add(sum[from:from+r.k], from, r.raw[i*r.k*elem.size:])
 		}
 		if err == io.EOF {
 			return sum, nil
@@ -121,48 +123,100 @@ func (r *rows) sum() ([]int64, error) {
 	}
 }
 
-// next reads the bytes of n rows into r.raw, or of as many as the part has left.
-func (r *rows) next(n int) (int, elem, error) {
-	for r.left == 0 {
-		if err := r.advance(); err != nil {
-			return 0, elem{}, err
+// layerTotals returns the selections of each layer: the sum of its counts, or the number of its
+// ids that are not masked.
+func layerTotals(parts []*array, kind Kind, o Options) ([]int64, error) {
+	var totals []int64
+	for _, a := range parts {
+		l, err := a.layout(kind, o)
+		if err != nil {
+			return nil, err
+		}
+		for len(totals) < l.layers {
+			totals = append(totals, 0)
+		}
+		if err := a.addTotals(totals, l, kind); err != nil {
+			return nil, err
 		}
 	}
-	a := r.parts[r.part-1]
-	n = int(min(int64(n), r.left))
-	if size := n * a.rowBytes(); cap(r.raw) < size {
-		r.raw = make([]byte, size)
-	}
-	r.raw = r.raw[:n*a.rowBytes()]
-	err := r.fill(a, r.raw)
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = fmt.Errorf("truncated: the data ends within the last %d rows that the header promises", r.left)
-	}
-	r.left -= int64(n)
-	return n, a.elem, err
+	return totals, nil
 }
 
-func (a *array) rowBytes() int { return a.k * a.elem.size }
-
-// fill reads the bytes of rows and skips the other layers between them.
-func (r *rows) fill(a *array, raw []byte) error {
-	if !a.rowsFirst || a.layers == 1 {
-		_, err := io.ReadFull(r.buf, raw)
+// addTotals adds the selections of each layer of one array.
+func (a *array) addTotals(totals []int64, l layout, kind Kind) error {
+	in, err := a.open()
+	if err != nil {
 		return err
 	}
-	for size := a.rowBytes(); len(raw) > 0; raw = raw[size:] {
-		err := skip(r.buf, int64(r.layer*size))
-		if err == nil {
-			_, err = io.ReadFull(r.buf, raw[:size])
+	defer in.Close()
+	buf, row := bufio.NewReaderSize(in, 1<<20), make([]byte, l.k*a.elem.size)
+	for i := range l.outer * l.layers * l.inner {
+		if _, err := io.ReadFull(buf, row); err != nil {
+			return errors.New("truncated: the data ends before the last row")
 		}
-		if err == nil {
-			err = skip(r.buf, int64((a.layers-1-r.layer)*size))
-		}
-		if err != nil {
-			return err
+		layer := i / l.inner % l.layers
+		for j := 0; j < len(row); j += a.elem.size {
+			switch v := a.elem.float(row[j:]); {
+			case kind == Counts && v > 0 && v <= maxCount:
+				totals[layer] = min(totals[layer]+int64(v), maxCount)
+			case kind == IDs && v >= 0:
+				totals[layer]++
+			}
 		}
 	}
 	return nil
+}
+
+// withSelections returns the layers whose total is above 0.
+func withSelections(totals []int64) (out []int) {
+	for layer, n := range totals {
+		if n > 0 {
+			out = append(out, layer)
+		}
+	}
+	return out
+}
+
+// noteTotals notes a layer whose total differs from that of the layer which is read: all tokens
+// of a pass go through all layers.
+func (r *Reader) noteTotals(layer int, totals []int64) {
+	layer = max(layer, 0)
+	if layer >= len(totals) || totals[layer] == 0 {
+		return
+	}
+	for other, n := range totals {
+		if n > 0 && n != totals[layer] {
+			r.note("layer %d has %d selections and layer %d has %d: they saw other tokens, or a count is wrong", layer, totals[layer], other, n)
+			return
+		}
+	}
+}
+
+// next reads the bytes of n rows into r.raw, or of as many as lie side by side. first is the
+// number of the first row within its part.
+func (r *rows) next(n int) (first, count int, e elem, err error) {
+	for r.part == 0 || r.done == r.at[r.part-1].rows() {
+		if err := r.advance(); err != nil {
+			return 0, 0, elem{}, err
+		}
+	}
+	a, l := r.parts[r.part-1], r.at[r.part-1]
+	if r.done > 0 && r.done%l.inner == 0 { // the other layers lie between
+		if err := skip(r.buf, int64(l.layers-1)*int64(l.inner)*int64(l.k*a.elem.size)); err != nil {
+			return 0, 0, a.elem, errors.New("truncated: the data ends before the last row")
+		}
+	}
+	n = min(n, l.inner-r.done%l.inner)
+	if size := n * l.k * a.elem.size; cap(r.raw) < size {
+		r.raw = make([]byte, size)
+	}
+	r.raw = r.raw[:n*l.k*a.elem.size]
+	if _, err := io.ReadFull(r.buf, r.raw); err != nil {
+		return 0, 0, a.elem, errors.New("truncated: the data ends before the last row")
+	}
+	first = r.done
+	r.done += n
+	return first, n, a.elem, nil
 }
 
 // advance opens the next part at the chosen layer.
@@ -173,20 +227,18 @@ func (r *rows) advance() error {
 	if r.part == len(r.parts) {
 		return io.EOF
 	}
-	a := r.parts[r.part]
+	a, l := r.parts[r.part], r.at[r.part]
 	r.part++
-	if a.rows == 0 {
+	r.done = 0
+	if l.rows() == 0 {
 		return nil
 	}
 	in, err := a.open()
 	if err != nil {
 		return err
 	}
-	r.in, r.buf, r.left = in, bufio.NewReaderSize(in, 1<<20), int64(a.rows)
-	if a.rowsFirst {
-		return nil
-	}
-	if err := skip(r.buf, int64(r.layer)*r.left*int64(a.rowBytes())); err != nil {
+	r.in, r.buf = in, bufio.NewReaderSize(in, 1<<20)
+	if err := skip(r.buf, int64(r.layer)*int64(l.inner)*int64(l.k*a.elem.size)); err != nil {
 		return errors.New("truncated: the data ends before the layer")
 	}
 	return nil
@@ -219,4 +271,41 @@ func after(start int64, open func() (io.ReadCloser, error)) func() (io.ReadClose
 		}
 		return in, nil
 	}
+}
+
+// logitRows turns rows of router logits into the ids of their k largest values, in descending
+// order; equal values in the order of the experts.
+type logitRows struct {
+	*rows
+	topK int
+	best []int32
+}
+
+func (r *logitRows) read(ids []int32, _ []float32) (int, error) {
+	_, n, elem, err := r.next(max(1, len(ids)/r.topK))
+	if err != nil {
+		return 0, err
+	}
+	for row := range n {
+		raw := r.raw[row*r.k*elem.size:]
+		value := func(e int32) float64 { return elem.float(raw[int(e)*elem.size:]) }
+		r.best = r.best[:0]
+		for e := range int32(r.k) {
+			if math.IsNaN(value(e)) {
+				return 0, fmt.Errorf("the logit of expert %d is no number", e)
+			}
+			r.best = append(r.best, e)
+		}
+		slices.SortStableFunc(r.best, func(a, b int32) int {
+			switch x, y := value(a), value(b); {
+			case x > y:
+				return -1
+			case x < y:
+				return 1
+			}
+			return 0
+		})
+		copy(ids[row*r.topK:], r.best[:r.topK])
+	}
+	return n, nil
 }

@@ -1,6 +1,6 @@
-// Package trace reads and writes recorded routing: which experts each token
-// selected, or how often each expert was selected. Files may be larger than
-// memory. They are not trusted: a bad one gives an error, in bounded memory.
+// Package trace reads and writes recorded routing: the experts that each token selected, or the
+// number of selections of each expert. Files may be larger than memory and are not trusted: a
+// bad one gives an error, in bounded memory.
 package trace
 
 import (
@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
+	"strings"
 )
 
 // Kind says what a trace records.
@@ -15,24 +17,24 @@ type Kind string
 
 const (
 	IDs    Kind = "ids"    // the expert ids of each token, [tokens, top-k]
-	Counts Kind = "counts" // how often each expert was selected, [experts]
+	Counts Kind = "counts" // the number of selections of each expert, [experts]
+	Logits Kind = "logits" // router logits of each token, [tokens, experts], read as the ids of the top-k
 )
 
-// Bounds of what is read. A problem has the same ones (ep.MaxTopK, ep.MaxExperts).
+// Bounds of a trace, equal to those of a problem (ep.MaxTopK, ep.MaxExperts).
 const (
 	MaxTopK    = 32
 	MaxExperts = 65536
+	maxLayers  = 10_000
 )
 
-// Options choose what to read of a file that holds more than one trace.
+// Options say what to read of a file, and what its arrays hold.
 type Options struct {
 	Kind  Kind   // "" decides by the name of the array, else by its shape
-	Layer int    // for arrays with an axis of layers; -1 when there is one
+	Layer int    // for arrays with an axis of layers; -1 if there is one layer
 	Array string // of an archive; "" takes the first array with a known name
-
-	// TokensFirst says that three axes of ids are [tokens, layers, top-k], as
-	// vLLM returns routed experts, and not [layers, tokens, top-k].
-	TokensFirst bool
+	Axes  []Axis // of the array; nil decides by its name
+	TopK  int    // for logits
 }
 
 // Reader streams one trace. Read is for ids, ReadCounts for counts.
@@ -47,9 +49,23 @@ type Reader struct {
 	counts func() ([]int64, error)
 	close  func() error
 	path   string
+	layer  int     // that was asked for, -1 for none
 	guess  string  // appended to errors: what to do if the kind was guessed wrong
-	row    int64   // of the next Read
+	row    int64   // number of the next row
+	start  int64   // number of the first row of the file that is read
 	seen   []int64 // [expert]: the last row it was in, plus one
+	notes  []string
+	ranks  []int                      // that the file says it is of
+	verify func(counts []int64) error // compares the counts of all ids with those that the file holds
+
+	recordedLayers func() []int // layers with counts or ids; nil if the file has no layers
+}
+
+// Notes returns what the user must know of how the file was read.
+func (r *Reader) Notes() []string { return r.notes }
+
+func (r *Reader) note(format string, args ...any) {
+	r.notes = append(r.notes, fmt.Sprintf(format, args...))
 }
 
 // Close closes the file.
@@ -90,12 +106,12 @@ func (r *Reader) check(ids []int32) error {
 					continue
 				}
 				if e == math.MinInt32 {
-					return fmt.Errorf("row %d: an expert id beyond %d%s", stamp-1, math.MaxInt32, r.guess)
+					return fmt.Errorf("row %d: an expert id beyond %d%s", stamp-1-r.start, math.MaxInt32, r.guess)
 				}
-				return fmt.Errorf("row %d: expert %d is outside 0 to %d, and only -1 is masked%s", stamp-1, e, MaxExperts-1, r.guess)
+				return fmt.Errorf("row %d: expert %d is outside 0 to %d, and only -1 is masked%s", stamp-1-r.start, e, MaxExperts-1, r.guess)
 			}
 			if r.seen[e] == stamp {
-				return fmt.Errorf("row %d: expert %d is there twice%s", stamp-1, e, r.guess)
+				return fmt.Errorf("row %d: expert %d is there twice%s", stamp-1-r.start, e, r.guess)
 			}
 			r.seen[e] = stamp
 		}
@@ -103,21 +119,25 @@ func (r *Reader) check(ids []int32) error {
 	return nil
 }
 
-// ReadCounts is how often each expert was selected, [experts].
+// ReadCounts returns the number of selections of each expert, [experts]. A layer in which nothing
+// was recorded is an error.
 func (r *Reader) ReadCounts() ([]int64, error) {
 	if r.Kind != Counts {
 		return nil, errors.New("the trace has ids, not counts")
 	}
 	c, err := r.counts()
+	if err == nil && !slices.ContainsFunc(c, func(n int64) bool { return n > 0 }) {
+		err = r.nothing("")
+	}
 	return c, at(r.path, err)
 }
 
-// Summary is what Scan found in a trace.
+// Summary holds the totals of a trace.
 type Summary struct {
 	Kind    Kind
 	Rows    int64 // tokens; 0 for counts
 	TopK    int   // 0 for counts
-	Masked  int64 // selections that are -1
+	Masked  int64 // selections of -1
 	Weights bool
 	Counts  []int64 // [highest id + 1]
 }
@@ -160,11 +180,51 @@ func (r *Reader) Scan(w Writer) (Summary, error) {
 		end--
 	}
 	s.Counts = counts[:end]
-	if s.Masked > 0 && end == 0 {
-		return s, at(r.path, fmt.Errorf("all %d selections are masked: nothing was recorded here", s.Masked))
+	if end == 0 && s.Rows > 0 {
+		return s, at(r.path, r.nothing(fmt.Sprintf("all %d selections are masked: ", s.Masked)))
+	}
+	if r.verify != nil {
+		return s, at(r.path, r.verify(s.Counts))
 	}
 	return s, nil
 }
 
-// scanRows is how many rows are read at once.
+// nothing returns the error for a layer without counts, which names the layers that have some.
+func (r *Reader) nothing(why string) error {
+	if r.recordedLayers == nil {
+		return errors.New(why + "nothing was recorded")
+	}
+	layers := r.recordedLayers()
+	switch {
+	case len(layers) == 0:
+		return errors.New(why + "nothing was recorded in any layer")
+	case r.layer < 0:
+		return errors.New(why + "nothing was recorded")
+	}
+	return fmt.Errorf("%snothing was recorded in layer %d; %s", why, r.layer, spans(layers))
+}
+
+// spans spells layers with counts: "layers 3 to 42 have counts".
+func spans(layers []int) string {
+	var parts []string
+	for i := 0; i < len(layers); {
+		j := i
+		for j+1 < len(layers) && layers[j+1] == layers[j]+1 {
+			j++
+		}
+		switch {
+		case i == j:
+			parts = append(parts, fmt.Sprint(layers[i]))
+		default:
+			parts = append(parts, fmt.Sprintf("%d to %d", layers[i], layers[j]))
+		}
+		i = j + 1
+	}
+	if len(layers) == 1 {
+		return "layer " + parts[0] + " has counts"
+	}
+	return "layers " + strings.Join(parts, ", ") + " have counts"
+}
+
+// scanRows is the number of rows read at once.
 const scanRows = 1 << 14

@@ -1,0 +1,360 @@
+package trace
+
+import (
+	"archive/zip"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/tune/bounded"
+)
+
+// copyFile copies a golden file into a folder, under another name if one is given.
+func copyFile(t *testing.T, from, dir, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(golden + from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return write(t, dir, name, string(text))
+}
+
+// TestPerTokenDumps shows that dumps of two ranks are one recording whose ids are of logical
+// experts, in the order of the ranks whatever the files are called, and that a missing rank is
+// noted.
+func TestPerTokenDumps(t *testing.T) {
+	dump := func(rank int) string { return fmt.Sprintf("expert_distribution_recorder_1700000000.5_%d.pt", rank) }
+	whole, err := scan(golden+"expert_distribution_recorder_*.pt", Options{Layer: 1})
+	if err != nil || whole.Kind != IDs || whole.Rows != 2*16 || whole.TopK != 8 || len(whole.Counts) > 16 {
+		t.Fatalf("%+v, %v", whole, err)
+	}
+	if whole.Masked != 4*whole.Rows {
+		t.Errorf("%d selections of -1, the dump pads top-4 to 8", whole.Masked)
+	}
+	dir := t.TempDir()
+	copyFile(t, dump(0), dir, "z.pt")
+	only := copyFile(t, dump(1), dir, "a.pt")
+	r, err := OpenAll([]string{dir}, Options{Layer: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	swapped := make([]int32, 8*32)
+	if n, err := r.Read(swapped, nil); n < 11 || err != nil {
+		t.Fatal(n, err)
+	}
+	first, _, err := readAll(t, golden+dump(0), Options{Layer: 1})
+	if err != nil || !slices.Equal(first[:8*11], swapped[:8*11]) {
+		t.Errorf("z.pt is of rank 0 and comes first: %v, %v", swapped[:8], first[:8])
+	}
+	alone, err := OpenAll([]string{only}, Options{Layer: 1})
+	if err != nil || !slices.Contains(alone.Notes(), "ranks 0 are missing: their tokens are not counted") {
+		t.Errorf("%v, %v", alone.Notes(), err)
+	}
+	copyFile(t, dump(0), dir, "again.pt")
+	if _, err := OpenAll([]string{dir}, Options{Layer: 1}); err == nil || !strings.Contains(err.Error(), "are both of rank 0") {
+		t.Errorf("two files of one rank: %v", err)
+	}
+}
+
+// TestIDsAgreeWithCounts shows that a changed figure of a per_token dump is noticed: the ids and
+// the counts of a record must agree.
+func TestIDsAgreeWithCounts(t *testing.T) {
+	file := golden + "expert_distribution_recorder_1700000000.5_0.pt"
+	random := rand.New(rand.NewPCG(5, 6))
+	noticed, tried := 0, 0
+	for range 200 {
+		path := changeOne(t, file, random)
+		for layer := range 3 {
+			if _, err := scan(path, Options{Layer: layer}); err != nil {
+				noticed++
+				break
+			}
+		}
+		tried++
+	}
+	if noticed < tried*95/100 {
+		t.Errorf("%d of %d changed figures were noticed", noticed, tried)
+	}
+}
+
+// changeOne writes a copy of a .pt in which one figure of a record's tensors has another value.
+// The map of replicas (the last tensor) is left alone: any other map could be right.
+func changeOne(t *testing.T, file string, random *rand.Rand) string {
+	t.Helper()
+	z, err := zip.OpenReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer z.Close()
+	victim := fmt.Sprintf("archive/data/%d", random.IntN(4))
+	path := filepath.Join(t.TempDir(), "changed.pt")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := zip.NewWriter(f)
+	for _, m := range z.File {
+		data, err := readMember(m, 1<<20, bounded.New(1<<20))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Name == victim {
+			size := 4 // ids
+			if victim[len(victim)-1]%2 == 1 {
+				size = 8 // counts
+			}
+			i := random.IntN(len(data)/size) * size
+			data[i] = (data[i] + 1 + byte(random.IntN(15))) % 16
+			for j := 1; j < size; j++ {
+				data[i+j] = 0
+			}
+		}
+		out, err := w.Create(m.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := out.Write(data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.Close(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestChangedCountsAreNoticed shows that a changed count of any recorder is noticed: layers of
+// one recording have the same total.
+func TestChangedCountsAreNoticed(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 8))
+	for file, start := range map[string]int{"moe_load_0.npy": 128, "trtllm_statistic/rank0.safetensors": 0, "sglang_counts.json": -1} {
+		whole, err := os.ReadFile(golden + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := noticed(t, write(t, t.TempDir(), filepath.Base(file), string(whole))); n {
+			t.Errorf("%s: an unchanged file has a note", file)
+		}
+		caught := 0
+		for range 100 {
+			if noticed(t, write(t, t.TempDir(), filepath.Base(file), changeCount(string(whole), start, random))) {
+				caught++
+			}
+		}
+		if caught < 95 {
+			t.Errorf("%s: %d of 100 changed counts were noticed", file, caught)
+		}
+	}
+}
+
+// noticed reports whether reading a file gives an error or says that layers disagree.
+func noticed(t *testing.T, path string) bool {
+	t.Helper()
+	r, err := Open(path, Options{Layer: 0})
+	if err != nil && strings.Contains(err.Error(), "layers 3 to 4") {
+		r, err = Open(path, Options{Layer: 3})
+	}
+	if err != nil {
+		return true
+	}
+	defer r.Close()
+	if _, err := r.Scan(nil); err != nil {
+		return true
+	}
+	return slices.ContainsFunc(r.Notes(), func(n string) bool { return strings.Contains(n, "a count is wrong") })
+}
+
+// changeCount gives one count another value: an int64 behind the header, or a number of a text
+// (start below 0).
+func changeCount(text string, start int, random *rand.Rand) string {
+	if start < 0 {
+		all := digits.FindAllStringIndex(text, -1)
+		at := all[random.IntN(len(all))]
+		return text[:at[0]] + "7" + text[at[0]:]
+	}
+	if start == 0 {
+		start = 8 + int(text[0]) + int(text[1])<<8
+	}
+	b := []byte(text)
+	at := start + 8*random.IntN((len(b)-start)/8)
+	b[at] += byte(1 + random.IntN(100))
+	return string(b)
+}
+
+// TestSteps shows that one file per step is added up, in the order of the numbers in their names,
+// and that ranks and their experts become experts.
+func TestSteps(t *testing.T) {
+	got, err := Expand([]string{golden + "moe_load_*.npy"})
+	if err != nil || len(got) != 2 {
+		t.Fatal(got, err)
+	}
+	dir := t.TempDir()
+	for _, n := range []int{10, 9, 1} {
+		copyFile(t, "moe_load_0.npy", dir, fmt.Sprintf("moe_load_%d.npy", n))
+	}
+	got, err = Expand([]string{dir})
+	if err != nil || filepath.Base(got[1]) != "moe_load_9.npy" || filepath.Base(got[2]) != "moe_load_10.npy" {
+		t.Errorf("%v, %v", got, err)
+	}
+	one, err := scan(golden+"moe_load_0.npy", Options{Layer: 1})
+	if err != nil || len(one.Counts) != 16 {
+		t.Fatal(one, err)
+	}
+	three, err := scan(dir, Options{Layer: 1})
+	for e := range one.Counts {
+		if err != nil || three.Counts[e] != 3*one.Counts[e] {
+			t.Fatalf("%v, %v, one step has %v", three.Counts, err, one.Counts)
+		}
+	}
+	// The same array under another name needs its axes.
+	path := copyFile(t, "moe_load_0.npy", dir, "load.npy")
+	if _, err := scan(path, Options{Layer: 1, Kind: Counts}); err == nil || !strings.Contains(err.Error(), "--axes steps,layers,experts or layers,ranks,experts") {
+		t.Errorf("three axes without a name: %v", err)
+	}
+	named, err := scan(path, Options{Layer: 1, Kind: Counts, Axes: []Axis{Layers, Ranks, Experts}})
+	if err != nil || !slices.Equal(named.Counts, one.Counts) {
+		t.Errorf("%v, %v, want %v", named.Counts, err, one.Counts)
+	}
+	if _, err := scan(golden+"{sglang_counts.json,moe*}", one0); err == nil {
+		t.Error("a pattern that nothing matches was read")
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	copyFile(t, "sglang_per_token.pt", dir, "x.pt")
+	if _, err := scan(dir, Options{Layer: 1}); err == nil || !strings.Contains(err.Error(), "they are not one recording") {
+		t.Errorf("ids beside counts: %v", err)
+	}
+}
+
+var one0 = Options{Layer: 0}
+
+// TestStatistic shows what TensorRT-LLM's statistics of two ranks hold together, and that its
+// figures are checked against meta_info.json.
+func TestStatistic(t *testing.T) {
+	s, err := scan(golden+"trtllm_statistic", Options{Layer: 3})
+	if err != nil || s.Kind != Counts || len(s.Counts) != 16 {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	var sum int64
+	for _, n := range s.Counts {
+		sum += n
+	}
+	if sum != 2*2*100*4 {
+		t.Errorf("%d selections; two ranks counted two iterations of 100 tokens with top-4", sum)
+	}
+	one := func(rank string) []int64 {
+		s, err := scan(golden+"trtllm_statistic/"+rank+".safetensors", Options{Layer: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Counts
+	}
+	for e, a := range one("rank0") {
+		if b := one("rank1")[e]; a+b != s.Counts[e] {
+			t.Errorf("expert %d: %d, the ranks have %d and %d", e, s.Counts[e], a, b)
+		}
+	}
+	if _, err := scan(golden+"trtllm_statistic", Options{Layer: -1}); err == nil || !strings.Contains(err.Error(), "layers 3 to 4 have counts; choose one") {
+		t.Errorf("no layer: %v", err)
+	}
+	for meta, want := range map[string]string{
+		`{"num_experts": 32, "num_experts_per_token": 4}`: "16 experts were counted, meta_info.json says 32",
+		`{"num_experts": 16, "num_experts_per_token": 7}`: "are no whole number of tokens with top-7",
+		`{"num_experts": 16,`:                             "meta_info.json: unexpected end",
+	} {
+		dir := t.TempDir()
+		path := copyFile(t, "trtllm_statistic/rank1.safetensors", dir, "rank1.safetensors")
+		write(t, dir, "meta_info.json", meta)
+		if _, err := scan(path, Options{Layer: 3}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", meta, err, want)
+		}
+	}
+	r, err := OpenAll([]string{golden + "trtllm_statistic/rank1.safetensors"}, Options{Layer: 3})
+	if err != nil || !slices.Contains(r.Notes(), "ranks 0 are missing: their tokens are not counted") {
+		t.Errorf("%v, %v", r.Notes(), err)
+	}
+}
+
+// TestLogits shows that router logits are read as the ids of their largest values, and that this
+// is said.
+func TestLogits(t *testing.T) {
+	f32 := func(v ...byte) (s string) { // 0 to 127 as float32 bits of 2^(v-127)
+		for _, x := range v {
+			s += string([]byte{0, 0, x << 7, x >> 1})
+		}
+		return s
+	}
+	path := write(t, t.TempDir(), "l.npy", npy("<f4", "2, 5")+f32(3, 9, 9, 1, 2)+f32(1, 2, 3, 4, 5))
+	ids, _, err := readAll(t, path, Options{Layer: -1, Kind: Logits, TopK: 3})
+	if err != nil || !slices.Equal(ids, []int32{1, 2, 0, 4, 3, 2}) {
+		t.Errorf("%v, %v", ids, err)
+	}
+	r, err := Open(path, Options{Layer: -1, Kind: Logits, TopK: 2})
+	if err != nil || len(r.Notes()) != 1 || !strings.Contains(r.Notes()[0], "2 largest router logits of each token: a bias or expert groups") {
+		t.Errorf("%v, %v", r.Notes(), err)
+	}
+	if _, err := Open(path, Options{Layer: -1, Kind: Logits}); err == nil || !strings.Contains(err.Error(), "give --topk, 1 to 5") {
+		t.Errorf("no top-k: %v", err)
+	}
+	nan := write(t, t.TempDir(), "n.npy", npy("<f4", "1, 2")+f32(1)+"\xff\xff\xff\xff")
+	if _, err := scan(nan, Options{Layer: -1, Kind: Logits, TopK: 1}); err == nil || !strings.Contains(err.Error(), "the logit of expert 1 is no number") {
+		t.Errorf("NaN: %v", err)
+	}
+}
+
+// TestBadMember shows that a member which cannot be read is an error only if it is wanted.
+func TestBadMember(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.npz")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z := zip.NewWriter(f)
+	for _, m := range [][2]string{{"names.npy", npy("|O", "2")}, {"counts.npy", npy("|u1", "3") + "\x01\x02\x03"}} {
+		w, err := z.Create(m[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(w, m[1])
+	}
+	if err := errors.Join(z.Close(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []Options{one, {Layer: -1, Array: "counts"}} {
+		if s, err := scan(path, o); err != nil || !slices.Equal(s.Counts, []int64{1, 2, 3}) {
+			t.Errorf("%+v: %v, %v", o, s.Counts, err)
+		}
+	}
+	if _, err := scan(path, Options{Layer: -1, Array: "names"}); err == nil || !strings.Contains(err.Error(), "not a plain numeric type") {
+		t.Errorf("the bad member itself: %v", err)
+	}
+}
+
+// TestCountsOfOneExpertAddUp shows that several lines of one expert are added up.
+func TestCountsOfOneExpertAddUp(t *testing.T) {
+	path := write(t, t.TempDir(), "c.csv", "layer_id,expert_id,count\n1,2,10\n1,0,1\n0,2,7\n1,2,5\n")
+	if s, err := scan(path, Options{Layer: 1}); err != nil || !slices.Equal(s.Counts, []int64{1, 0, 15}) {
+		t.Errorf("%v, %v", s.Counts, err)
+	}
+}
+
+// TestEmptySlots shows that a physical slot without an expert must have no selections.
+func TestEmptySlots(t *testing.T) {
+	file := func(count int) string {
+		return write(t, t.TempDir(), "v.json", fmt.Sprintf(`{"expert_load": [[[4, %d, 5]]], "physical_to_logical_map": [[0, -1, 0]]}`, count))
+	}
+	if s, err := scan(file(0), Options{Layer: 0}); err != nil || !slices.Equal(s.Counts, []int64{9}) {
+		t.Errorf("%v, %v", s.Counts, err)
+	}
+	if _, err := scan(file(3), Options{Layer: 0}); err == nil || !strings.Contains(err.Error(), "physical expert 1 has 3 selections, and by physical_to_logical_map no logical expert") {
+		t.Errorf("selections of an empty slot: %v", err)
+	}
+}

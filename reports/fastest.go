@@ -243,8 +243,8 @@ func howCompared(choices []LibraryComparison) string {
 func (c LibraryComparison) cells() []Cell {
 	first := c.Libraries[0]
 	own := first.Own()
-	out := []Cell{Str(c.Work), Str(first.Library), Cell{Text: first.Case.Label(first.Entry), Value: first.Entry.Key}, Micros(first.Entry.Median.Mid),
-		Gain(own.Mid), Gain(own.Low), Gain(own.High)}
+	out := append([]Cell{Str(c.Work), Str(first.Library), {Text: first.Case.Label(first.Entry), Value: first.Entry.Key}, Micros(first.Entry.Median.Mid)},
+		GainCells(own)...)
 	if len(c.Libraries) == 1 {
 		return append(out, None(), None(), None(), None(), None(), Str("alone"))
 	}

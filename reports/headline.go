@@ -20,6 +20,11 @@ type Headline struct {
 	Full    Count // searches at full precision
 	Reduced Count // searches that accept reduced precision
 	Best    *record.Search
+
+	// Challenger is the search with the largest gain of a config that did not win, nil if
+	// there is none.
+	Challenger *record.Search
+
 	AA      float64 // the largest A/A spread
 	Band    float64 // the policy's band
 }
@@ -64,6 +69,9 @@ func Summarise(run *record.Run) Headline {
 			h.Full.add(s)
 		}
 		h.AA = max(h.AA, s.Decision.Band.AA)
+		if challenged(*s) && (h.Challenger == nil || s.Decision.ChallengerGain.Mid > h.Challenger.Decision.ChallengerGain.Mid) {
+			h.Challenger = s
+		}
 		if s.OK() && (h.Best == nil || s.Decision.Gain.Mid > h.Best.Decision.Gain.Mid) {
 			h.Best = s
 		}
@@ -93,6 +101,9 @@ func (h Headline) Lines() []string {
 	}
 	if h.Reduced.Searches > 0 && h.Full.Searches > 0 {
 		out = append(out, fmt.Sprintf("Full precision: %s. Reduced precision: %s.", h.Full, h.Reduced))
+	}
+	if x := h.Challenger; x != nil && h.All.Verdicts[record.Faster] == 0 {
+		out = append(out, fmt.Sprintf("The best other config gains %s (%s); a gain counts beyond the band of %.1f %%.", spelledGain(x.Decision.ChallengerGain), Title(x.Problem, x.Routing), 100*x.Decision.Band.Width()))
 	}
 	if not := h.All.notConfirmed(); not != "" {
 		out = append(out, "Not confirmed: "+not+".")

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
@@ -113,4 +114,22 @@ func DerivedTables(l *Loaded, s Speeds, maxFailures int) []Table {
 		}
 	}
 	return out
+}
+
+// RehearsalOf returns the rehearsal of several runs, with their names where not all have the
+// same one; "" where none is a rehearsal.
+func RehearsalOf(runs []*Loaded) string {
+	var named []string
+	same := true
+	for _, l := range runs {
+		text := l.Run.Rehearsal()
+		same = same && text == runs[0].Run.Rehearsal()
+		if text != "" {
+			named = append(named, l.Name()+": "+text)
+		}
+	}
+	if same && len(named) > 0 {
+		return runs[0].Run.Rehearsal()
+	}
+	return strings.Join(named, "; ")
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
+
+	"github.com/epbench/epbench/tune/record"
 )
 
 // Table is the output of a command, before it is rendered as text, CSV, JSON, Markdown or
@@ -157,6 +159,15 @@ func Gain(v float64) Cell {
 		return Float(v, 2)
 	}
 	return Float(v, 3)
+}
+
+// GainCells returns a gain and the ends of its interval. The default gains 1 over itself; that
+// was not measured and has no interval.
+func GainCells(g record.Interval) []Cell {
+	if g == record.One {
+		return []Cell{Gain(1), None(), None()}
+	}
+	return []Cell{Gain(g.Mid), Gain(g.Low), Gain(g.High)}
 }
 
 // Micros returns seconds as a cell in us.

@@ -29,19 +29,19 @@ func speedCell(c *Case) Cell {
 	return Float(float64(c.Bytes())/c.Search.Times.Median/1e9, 3)
 }
 
-// undecided reports whether another config than the default may be faster but was not
-// confirmed. The decision's gain is then that of the default, 1.
-func undecided(s record.Search) bool {
+// challenged reports whether a search kept the default although it measured another config.
+// The decision's gain is then that of the default, 1, and was not measured.
+func challenged(s record.Search) bool {
 	d := s.Decision
-	return s.OK() && d.Verdict == record.Undecided && d.KeepsDefault() && d.Challenger.Key() != d.Default.Key()
+	return s.OK() && d.KeepsDefault() && d.Challenger.Key() != d.Default.Key() && d.ChallengerGain.Mid > 0
 }
 
-// challengerColumn shows, for undecided searches, the best config other than the default and
+// challengerColumn shows, where the default stays, the best config other than the default and
 // its gain. On a narrow terminal the column is left out, and its values are listed below the
 // table, one line for each row.
 var challengerColumn = winnerColumn{Words("challenger").Dropped(21).Spelling("row"), func(c *Case) Cell {
 	d := c.Search.Decision
-	if !undecided(*c.Search) {
+	if !challenged(*c.Search) {
 		return Cell{}
 	}
 	gain := spelledGain(d.ChallengerGain)
@@ -52,7 +52,7 @@ var challengerColumn = winnerColumn{Words("challenger").Dropped(21).Spelling("ro
 func undecidedNotes(cases []*Case, columns []Column) []string {
 	var out []string
 	if slices.ContainsFunc(columns, func(c Column) bool { return c.Name == "challenger" }) {
-		out = append(out, "undecided: the default stays, with a gain of 1; challenger: the best other config and its gain, which is neither clear of the band nor wholly inside it")
+		out = append(out, "challenger: the best other config where the default stays, and its gain; same: it lies inside the band, undecided: it is neither clear of the band nor inside it")
 	}
 	for _, x := range []struct {
 		cause   record.Cause

@@ -23,8 +23,8 @@ var winnerColumns = []winnerColumn{
 	{Numbers("gain", "x"), func(c *Case) Cell {
 		return Gain(c.Search.Decision.Gain.Mid).Marked(verdictMarks[c.Search.Decision.Verdict])
 	}},
-	{Numbers("low", "x"), func(c *Case) Cell { return Gain(c.Search.Decision.Gain.Low) }},
-	{Numbers("high", "x"), func(c *Case) Cell { return Gain(c.Search.Decision.Gain.High) }},
+	{Numbers("low", "x"), func(c *Case) Cell { return GainCells(c.Search.Decision.Gain)[1] }},
+	{Numbers("high", "x"), func(c *Case) Cell { return GainCells(c.Search.Decision.Gain)[2] }},
 	{Numbers("median", "us").Dropped(3), func(c *Case) Cell { return Micros(c.Search.Times.Median) }},
 	{Numbers("p10", "us").Dropped(15), func(c *Case) Cell { return Micros(c.Search.Times.P10) }},
 	{Numbers("p90", "us").Dropped(15), func(c *Case) Cell { return Micros(c.Search.Times.P90) }},
@@ -47,7 +47,7 @@ var searchColumns = []winnerColumn{
 // Winners lists the decisions of a sweep. Terminal, summary.md and page print this table.
 func Winners(run *record.Run) Table {
 	columns := slices.Concat(winnerColumns, searchColumns)
-	if slices.ContainsFunc(run.Searches, undecided) {
+	if slices.ContainsFunc(run.Searches, challenged) {
 		columns = slices.Insert(columns, len(winnerColumns), challengerColumn)
 	}
 	t := decisionTable(run, everySearch(run), columns)
@@ -112,7 +112,7 @@ func decisionTable(run *record.Run, of []int, columns []winnerColumn) Table {
 		t.Add(cells...)
 	}
 	t.Note(p.Shared,
-		"median, p10, p90: of the slowest rank, over rounds; gain: the default's time over the config's in the same rounds; low, high: its 95 % interval",
+		"median, p10, p90: of the slowest rank, over rounds; gain: the default's time over the config's in the same rounds; low, high: its 95 % interval, none for the default itself",
 		"error: the largest against the oracle, relative to the row's largest value; busiest: bytes of the busiest rank, each token once to each rank that needs it, over the median; imbalance: the fullest rank over the mean")
 	if i := slices.IndexFunc(run.Searches, func(s record.Search) bool { return s.Decision.Sessions > 0 }); i >= 0 {
 		t.Note(fmt.Sprintf("times and gains are medians over %d sessions that had no part in a choice; low and high cover how sessions differ", run.Searches[i].Decision.Sessions))

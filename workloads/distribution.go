@@ -18,7 +18,7 @@ func New(d Distribution, p ep.Problem, seed uint64) (*Workload, error) {
 		err = d.draw(w)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("routing %s: %w", w.Spec, err)
+		return nil, fmt.Errorf("routing %s: %w", ep.RoutingLabel(w.Spec), err)
 	}
 	return w, nil
 }

@@ -231,6 +231,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, b kernels.Backend, opts *sweep.
 	if stopped != nil && (run == nil || len(run.Searches) == 0) {
 		return stopped
 	}
+	f.tables.lead = run.Rehearsal()
 	tables := []reports.Table{reports.Measured(run)}
 	if t, ok := reports.BesideTable(run); ok {
 		tables = append(tables, t)

@@ -58,6 +58,7 @@ func (f *benchFlags) ab(cmd *cobra.Command, b kernels.Backend, args []string) er
 	t := reports.ComparisonTable(c)
 	t.Title = fmt.Sprintf("B (%s) against A (%s), in the same rounds", x[1].ID(), x[0].ID())
 	t.Note("B differs from A by "+x[1].Difference(x[0]), "A: "+x[0].Key())
+	f.tables.lead = b.Machine().Rehearsal(opts.Problems[0].Ranks)
 	if err := f.tables.print(cmd, t); err != nil {
 		return err
 	}

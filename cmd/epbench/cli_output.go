@@ -16,6 +16,7 @@ import (
 	"github.com/epbench/epbench/reports/text"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/table"
 )
 
 // tableFlags are the flags of every command that prints tables.
@@ -23,6 +24,7 @@ type tableFlags struct {
 	format string
 	json   bool
 	width  int
+	lead   string // printed once, before the first table: what the reader must know of all figures
 }
 
 // tableFormats lists the values of --format.
@@ -91,10 +93,39 @@ func (f *tableFlags) print(cmd *cobra.Command, tables ...reports.Table) error {
 			tables[i] = gathered(t)
 		}
 	}
+	if f.lead != "" {
+		f.printLead(cmd, tables)
+	}
 	if err := r(cmd.OutOrStdout(), tables...); err != nil {
 		return fmt.Errorf("standard output: %w", err)
 	}
 	return nil
+}
+
+// printLead prints the lead as the first line of text and Markdown, and on standard error with
+// CSV. In JSON it is the first warning of every table.
+func (f *tableFlags) printLead(cmd *cobra.Command, tables []reports.Table) {
+	switch {
+	case f.json || f.format == "json":
+		for i := range tables {
+			tables[i].Warnings = append([]string{f.lead}, tables[i].Warnings...)
+		}
+		return
+	case f.format == "csv":
+		fmt.Fprintln(cmd.ErrOrStderr(), f.lead)
+	default:
+		fmt.Fprint(cmd.OutOrStdout(), f.lead, "\n\n")
+	}
+	f.lead = ""
+}
+
+// leadOfTable returns the rehearsal of a table.
+func leadOfTable(t *table.Table) string {
+	ranks := 0
+	for _, r := range t.Rows {
+		ranks = max(ranks, r.Key.Ranks)
+	}
+	return t.Header.Machine.Rehearsal(ranks)
 }
 
 // writeOut writes content to the file of -o, or to standard output for "-".

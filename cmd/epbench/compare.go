@@ -109,6 +109,7 @@ func (f *compareFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	f.tables.lead = reports.RehearsalOf(runs)
 	if err := f.tables.print(cmd, reports.ComparisonTable(c)); err != nil {
 		return err
 	}

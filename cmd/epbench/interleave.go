@@ -109,6 +109,7 @@ func (f *interleaveFlags) print(cmd *cobra.Command, t *interleaving) error {
 	if len(runs) == 0 {
 		return t.failure()
 	}
+	f.tables.lead = reports.RehearsalOf(runs)
 	choices, err := reports.CompareLibraries(runs)
 	if err != nil {
 		return withCode(exitNotComparable, err)

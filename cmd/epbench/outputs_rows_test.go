@@ -199,7 +199,11 @@ func checkPageRows(say sayer, tuned *table.Table, rows []line) {
 			!r.Default && l["id"] != r.Config.ID() || r.Default && l["config"] != "default" {
 			say("row %d is %v, want %s, %d to %d tokens, %s", i, l, r.Key, r.Lo, r.Hi, r.Config.Key())
 		}
-		for name, want := range map[string]float64{"gain": e.Gain, "low": e.GainLow, "high": e.GainHigh, "regret": 100 * e.Regret, "median": e.Median * 1e6} {
+		low, high := e.GainLow, e.GainHigh
+		if claimed(e) == record.One {
+			low, high = math.NaN(), math.NaN()
+		}
+		for name, want := range map[string]float64{"gain": e.Gain, "low": low, "high": high, "regret": 100 * e.Regret, "median": e.Median * 1e6} {
 			if !closeTo(l[name], want) {
 				say("row %d: %s %s, want %v", i, name, l[name], want)
 			}

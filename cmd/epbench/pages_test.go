@@ -30,6 +30,7 @@ import (
 //	across COLUMN KEY... TEMPLATE    one column for each value of COLUMN, one row for each KEY
 //
 // A template names columns in braces: {median_us} prints three digits, {gain_x:2} two decimals.
+// An interval in square brackets without values is left out.
 var figures = regexp.MustCompile(`(?ms)^<!-- figures: (.*?) -->\n(.*?)^<!-- end -->`)
 
 const maxPageLines = 150
@@ -306,7 +307,7 @@ func fill(template string, names, row []string) (string, error) {
 		}
 		return figure(row[i], m[2])
 	})
-	return out, missing
+	return strings.ReplaceAll(out, " [, ]", ""), missing
 }
 
 // figure writes a number with three digits, or with the decimals that format names, and

@@ -97,6 +97,7 @@ func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 	if err != nil || page == "-" {
 		return err
 	}
+	f.tables.lead = reports.RehearsalOf(runs)
 	if err := f.tables.print(cmd, tables...); err != nil {
 		return err
 	}

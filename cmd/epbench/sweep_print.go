@@ -28,6 +28,7 @@ func (f *sweepFlags) print(cmd *cobra.Command, out *sweep.Summary, dir string) e
 	if f.tables.forPrograms() {
 		tables = append([]reports.Table{reports.SummaryTable(out.Run, dir, rows)}, tables...)
 	}
+	f.tables.lead = out.Run.Rehearsal()
 	if err := f.tables.print(cmd, tables...); err != nil {
 		return err
 	}
@@ -236,6 +237,9 @@ func summedUp(rows [][]reports.Cell) [][]reports.Cell {
 // writeSummary writes summary.md.
 func writeSummary(w io.Writer, out *sweep.Summary, cases []*reports.Case) error {
 	run := out.Run
+	if text := run.Rehearsal(); text != "" {
+		fmt.Fprintf(w, "%s\n\n", text)
+	}
 	fmt.Fprintf(w, "# epbench sweep\n\n%s\n\n%s (%s), %s, seed %d.\n\n", strings.Join(reports.Summarise(run).Lines(), "\n\n"), run.Machine.Name, run.Machine.Key(), run.Strategy, run.Seed)
 	if out.NoTable != "" {
 		fmt.Fprintf(w, "%s.\n\n", out.NoTable)

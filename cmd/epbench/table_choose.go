@@ -32,6 +32,7 @@ inside the time, and the same clock. Runs of different machines are refused.`,
 			if len(choices) == 0 {
 				return usagef("these runs have no config that ran")
 			}
+			out.lead = reports.RehearsalOf(runs)
 			return out.print(cmd, reports.FastestTable(choices))
 		},
 	}

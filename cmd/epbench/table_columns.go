@@ -100,8 +100,7 @@ func gainCells(r *table.Row) []reports.Cell {
 	if r == nil {
 		return []reports.Cell{reports.None(), reports.None(), reports.None()}
 	}
-	e := r.Evidence
-	return []reports.Cell{reports.Gain(e.Gain), reports.Gain(e.GainLow), reports.Gain(e.GainHigh)}
+	return reports.GainCells(claimed(r.Evidence))
 }
 
 // timedColumn returns the column of the token count at which a row's times were measured.

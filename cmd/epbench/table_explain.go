@@ -36,6 +36,7 @@ where no row answers.`,
 			if err := q.found(rows); err != nil {
 				return err
 			}
+			out.lead = q.lead()
 			return out.print(cmd, rows)
 		},
 	}

@@ -36,12 +36,22 @@ table has a fallback, the nearest row.`,
 			if err := q.found(answers); err != nil {
 				return err
 			}
+			out.lead = q.lead()
 			return out.print(cmd, answers)
 		},
 	}
 	ask.bind(cmd)
 	out.bind(cmd)
 	return cmd
+}
+
+// lead returns the rehearsal of a look-up for a machine without GPUs.
+func (q *query) lead() string {
+	ranks := 0
+	for _, k := range q.keys {
+		ranks = max(ranks, k.Ranks)
+	}
+	return q.host.Machine.Rehearsal(ranks)
 }
 
 // answers looks up every key and token count as a runtime on the host would.

@@ -71,7 +71,13 @@ func (f *showFlags) run(cmd *cobra.Command) error {
 		heads.Warn("%v", w)
 	}
 	var kept []*table.Row
+	var leads []string
 	for _, s := range set.Sources() {
+		if lead := leadOfTable(s.Table); lead != "" && len(set.Sources()) > 1 {
+			leads = append(leads, sourceName(s)+": "+lead)
+		} else if lead != "" {
+			leads = append(leads, lead)
+		}
 		addHeader(&heads, s)
 		for i := range s.Table.Rows {
 			if r := &s.Table.Rows[i]; keep(s.Table.Header, r) {
@@ -80,6 +86,7 @@ func (f *showFlags) run(cmd *cobra.Command) error {
 			}
 		}
 	}
+	f.out.lead = strings.Join(leads, "\n")
 	switch {
 	case len(set.Sources()) == 0:
 		heads.Note("there are no tables: every look-up answers with the default; epbench sweep makes a table")

@@ -100,6 +100,7 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	if stopped != nil && len(r.Checks) == 0 {
 		return stopped
 	}
+	o.out.lead = leadOfTable(t)
 	checks := checkTable(t.Header, r)
 	checks.Notes = append(checks.Notes, fmt.Sprintf("receipt %.12s in %s", r.ID, o.path))
 	for _, d := range t.Doubts(host) {

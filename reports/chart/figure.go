@@ -26,6 +26,7 @@ type Figure struct {
 	Name   string // file name without its ending: latency-dispatch-bf16
 	Title  string // one line, drawn above the picture
 	Alt    string // the picture in words, with the important values; SVG files hold it as their description
+	Lead   string // drawn below the title: what a reader must know of all numbers, or ""
 	Source string // origin of the numbers, drawn below: machine, date, run
 	Width  vg.Length
 	Height vg.Length
@@ -49,7 +50,7 @@ func (f Figure) Write(w io.Writer, format string, scale float64) error {
 	dc := draw.New(c)
 	dc.SetColor(paper)
 	dc.Fill(dc.Rectangle.Path())
-	f.draw(sourced(titled(dc, f.Title), f.Source))
+	f.draw(sourced(titled(dc, f.Title, f.Lead), f.Source))
 	if _, err := c.WriteTo(&b); err != nil {
 		return err
 	}
@@ -78,7 +79,15 @@ func (f Figure) described(svg string) string {
 	svg = strings.ReplaceAll(svg, "font-family:Liberation Sans;", "font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")
 	at := strings.Index(svg, "<svg ")
 	at += 1 + strings.IndexByte(svg[at:], '>')
-	return svg[:at] + "\n<desc>" + html.EscapeString(f.Alt) + "</desc>" + svg[at:]
+	return svg[:at] + "\n<desc>" + html.EscapeString(f.alt()) + "</desc>" + svg[at:]
+}
+
+// alt returns the picture in words, with the lead.
+func (f Figure) alt() string {
+	if f.Lead == "" {
+		return f.Alt
+	}
+	return f.Lead + ". " + f.Alt
 }
 
 // Kind is one kind of picture.
@@ -94,7 +103,7 @@ func (k Kind) Draw(runs []*reports.Loaded, o Options) []Figure {
 	seen := map[string]int{} // cases may differ in what the file name leaves out
 	for i := range figures {
 		if figures[i].Source == "" {
-			figures[i].Source = sourceOf(runs...)
+			figures[i].Source, figures[i].Lead = sourceOf(runs...), reports.RehearsalOf(runs)
 		}
 		name := figures[i].Name
 		if seen[name]++; seen[name] > 1 {
@@ -111,7 +120,7 @@ func perCase(name, title string, draw func(*reports.Case, Options) *Figure) func
 			for _, c := range l.Cases {
 				if f := draw(c, o); f != nil {
 					p := c.Problem
-					f.Source = sourceOf(l)
+					f.Source, f.Lead = sourceOf(l), l.Run.Rehearsal()
 					f.Name = slug(name, problemSlug(p), c.Routing)
 					f.Title = fmt.Sprintf("%s: %s %s, %s, %s", cmp.Or(f.Title, title), reports.OpTitle(p.Op, p.Precision), p.Dispatch, ep.Tokens(p.Tokens), c.Routing)
 					out = append(out, *f)

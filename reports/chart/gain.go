@@ -17,6 +17,9 @@ import (
 // decision.
 var gain = groupKind{"gain", "Gain", 3.8, (*seriesBuilder).addGain, drawGain, func(s series) string {
 	best := s.highest()
+	if best.lo == 1 && best.hi == 1 {
+		return "the default everywhere"
+	}
 	return fmt.Sprintf("at most %.2fx [%.2f, %.2f] at %d tokens", best.mid, best.lo, best.hi, best.tokens)
 }}
 

@@ -22,7 +22,7 @@ func regret(runs []*reports.Loaded, _ Options) []Figure {
 			out = append(out, Figure{
 				Name:  slug("regret", problemSlug(p)),
 				Title: fmt.Sprintf("Regret (%%): %s %s, %s", reports.OpTitle(p.Op, p.Precision), p.Dispatch, ep.Tokens(p.Tokens)),
-				Alt:   regretAlt(r), Source: sourceOf(l),
+				Alt:   regretAlt(r), Source: sourceOf(l), Lead: l.Run.Rehearsal(),
 				Width: 6.4 * vg.Inch, Height: vg.Length(1.9+0.34*float64(len(r.Rows))) * vg.Inch,
 				draw: func(c draw.Canvas) { drawRegret(c, r) },
 			})

@@ -140,10 +140,13 @@ func newPlot(x, y string) panel {
 // margin is the white around a figure.
 const margin = 8 * vg.Length(1)
 
-// titled draws the title and returns the canvas below it.
-func titled(c draw.Canvas, title string) draw.Canvas {
+// titled draws the title and the lead, and returns the canvas below them.
+func titled(c draw.Canvas, title, lead string) draw.Canvas {
 	c = draw.Crop(c, margin, -margin, margin, -margin)
-	return headed(c, title, titleSize, 0.5*titleSize)
+	if lead == "" {
+		return headed(c, title, titleSize, 0.5*titleSize)
+	}
+	return headed(headed(c, title, titleSize, 0), lead, tickSize, 0.5*titleSize)
 }
 
 // headed draws a heading in as many lines as it needs and returns the canvas below it and a

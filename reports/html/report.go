@@ -31,13 +31,14 @@ type Options struct {
 
 // page holds the data of the template.
 type page struct {
-	Title    string
-	Style    template.CSS
-	Script   template.JS
-	Headline []string // the most important sentence first
-	Facts    []fact
-	Sections []section
-	Warnings []string
+	Title     string
+	Style     template.CSS
+	Script    template.JS
+	Rehearsal string   // of a run on the CPU, else ""
+	Headline  []string // the most important sentence first
+	Facts     []fact
+	Sections  []section
+	Warnings  []string
 }
 
 // fact is one number of the summary.
@@ -91,7 +92,7 @@ func build(runs []*reports.Loaded, o Options) (*page, error) {
 	main := runs[0]
 	p := &page{
 		Title: "epbench: " + main.Name(), Style: template.CSS(style), Script: template.JS(script),
-		Headline: reports.Summarise(main.Run).Lines(), Facts: facts(main),
+		Rehearsal: main.Run.Rehearsal(), Headline: reports.Summarise(main.Run).Lines(), Facts: facts(main),
 	}
 	if hint := main.Resume(); hint != "" {
 		p.Headline = append(p.Headline, hint)

@@ -220,3 +220,30 @@ func usage(t *testing.T) (cpu time.Duration, peak int64) {
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), u.Maxrss << 10
 }
+
+// TestRehearsal: the page of a run on the CPU says so first, and each of its pictures does.
+func TestRehearsal(t *testing.T) {
+	l, err := reports.Load(filepath.Join("..", "..", "testdata", "runs", "cpu-sweep"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := html.Write(&b, []*reports.Loaded{l}, html.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	lead := l.Run.Rehearsal()
+	_, body, _ := strings.Cut(b.String(), "<header>\n")
+	if lead == "" || !strings.HasPrefix(body, `<div class="rehearsal" role="note">`+lead) {
+		t.Errorf("the page begins with %.80s", body)
+	}
+	pictures := strings.Split(body, "<svg ")[1:]
+	for _, p := range pictures {
+		p, _, _ = strings.Cut(p, "</svg>")
+		if !strings.Contains(p, ">"+lead+"</text>") {
+			t.Errorf("a picture does not say %q: %.200s", lead, p)
+		}
+	}
+	if len(pictures) < 5 {
+		t.Errorf("%d pictures", len(pictures))
+	}
+}

@@ -102,12 +102,12 @@ func rowTable(l *reports.Loaded) reports.Table {
 		if r.Default {
 			config = defaultConfig
 		}
-		gain := reports.Gain(e.Gain)
+		gain := reports.GainCells(record.Interval{Mid: e.Gain, Low: e.GainLow, High: e.GainHigh})
 		if e.GainLow > 1 {
-			gain = gain.Marked(reports.Good)
+			gain[0] = gain[0].Marked(reports.Good)
 		}
 		cells := []reports.Cell{reports.Str(reports.OpTitle(r.Key.Op, r.Key.Precision)), reports.Str(string(r.Key.Dispatch)), reports.Str(string(r.Key.Routing)),
-			reports.Int(r.Lo), reports.Int(r.Hi), gain, reports.Gain(e.GainLow), reports.Gain(e.GainHigh), reports.Micros(e.Median)}
+			reports.Int(r.Lo), reports.Int(r.Hi), gain[0], gain[1], gain[2], reports.Micros(e.Median)}
 		out.Add(append(append(cells, reports.ConfigCells(config, defaultConfig)...), reports.Percent(e.Regret), reports.Float(100*e.MaxErr, 3))...)
 	}
 	out.Note("gain: the default's time over the config's, where it gains least among the row's token counts; low, high: its 95 % interval; regret: what the config loses at most under the routings of the row; error: the largest against the oracle, relative to the row's largest value")

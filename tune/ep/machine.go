@@ -21,6 +21,19 @@ type Machine struct {
 // directories refuse it, so that nobody takes a prediction for a measurement.
 const Predicted = "predicted"
 
+// Rehearsal returns the sentence that marks times of the CPU backend, whose ranks are
+// goroutines; "" for other machines. 0 ranks stands for an unknown number.
+func (m Machine) Rehearsal(ranks int) string {
+	if m.Backend != "cpu" {
+		return ""
+	}
+	goroutines := "goroutines"
+	if ranks > 0 {
+		goroutines = Count(ranks, "goroutine")
+	}
+	return fmt.Sprintf("rehearsal: %s on %s; says nothing about GPUs", goroutines, Count(m.SMs, "core"))
+}
+
 // Key returns the text by which tables identify the machine. It rounds memory down to GiB,
 // because drivers reserve different amounts of it.
 func (m Machine) Key() string {

@@ -69,6 +69,15 @@ func (r *Run) check() error {
 	return nil
 }
 
+// Rehearsal returns the sentence that marks a run of the CPU backend, else "".
+func (r *Run) Rehearsal() string {
+	ranks := 0
+	for _, s := range r.Searches {
+		ranks = max(ranks, s.Problem.Ranks)
+	}
+	return r.Machine.Rehearsal(ranks)
+}
+
 // Kernel names a kernel and what its time includes.
 type Kernel struct {
 	Name string  `json:"name"`

@@ -25,8 +25,8 @@ type Headline struct {
 	// there is none.
 	Challenger *record.Search
 
-	AA      float64 // the largest A/A spread
-	Band    float64 // the policy's band
+	AA   float64 // the largest A/A spread
+	Band float64 // the policy's band
 }
 
 // Count sums up searches.

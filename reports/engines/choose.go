@@ -10,6 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
+var errNoPair = errors.New("no dispatch and combine that fit each other were measured at one token count and routing; sweep with --strategy grid, or with fewer --param values")
+
 // configPair is one config for each half, and its regret at each measured point.
 type configPair struct {
 	dispatch, combine ep.Config
@@ -44,9 +46,9 @@ func choose(all []measuredPoint, band float64, fits func(dispatch, combine ep.Co
 		}
 	}
 	if math.IsInf(least, 1) {
-		return best, errors.New("no dispatch and combine that fit each other were measured at one token count and routing; sweep with --strategy grid, or with fewer --param values")
+		return best, errNoPair
 	}
-	if own, sum := defaults(all, at); sum-least <= band*weights(all) {
+	if own, sum := defaults(all, at); sum-least <= band*weights(all) && fits(own.dispatch, own.combine) {
 		return own, nil
 	}
 	return best, nil

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"text/template"
@@ -80,34 +81,102 @@ type shimRow struct {
 	Dispatch, Combine deepEPConfig
 }
 
+// shape holds what all ranks of a collective call must have in common, whatever their token
+// counts: the number of SMs decides how many channels write to a peer, and the receive buffers
+// where they write.
+type shape struct{ sms, dispatchRecv, combineRecv int }
+
+func shapeOf(dispatch, combine ep.Config) shape {
+	return shape{dispatch.Int("sms"), dispatch.Int("recv"), combine.Int("recv")}
+}
+
+// shimRows holds the rows of one shape. cost is the weighted sum of their regrets.
+type shimRows struct {
+	rows  []shimRow
+	notes []string
+	cost  float64
+}
+
 // writeShim writes a look-up by token count. Rows meet in the middle between measured counts,
-// like the rows of a table.
+// like the rows of a table. All rows have the shape that loses least.
 func writeShim(in Input) (Output, error) {
 	all, notes, err := measuredPoints(in, normal)
 	if err != nil {
 		return Output{}, err
 	}
-	var rows []shimRow
+	best := shimRows{cost: math.Inf(1)}
+	for _, s := range shapes(all) {
+		if r := rowsOf(all, s, in.Run.Run.Band); r.cost < best.cost {
+			best = r
+		}
+	}
+	if len(best.rows) == 0 {
+		return Output{}, errNoPair
+	}
+	notes = append(notes, best.notes...)
+	m, run := in.Run.Run.Machine, in.Run.Run
+	ranks := in.Run.Cases[slices.IndexFunc(in.Run.Cases, func(c *reports.Case) bool { return len(timesOf(c, normal)) > 0 })].Problem.Ranks
+	var b strings.Builder
+	err = shim.Execute(&b, map[string]any{"Rows": best.rows, "Ranks": ranks, "Machine": strings.Join(strings.Fields(m.Name), " "), "Date": run.Started.UTC().Format("2006-01-02"),
+		"Tool": cmp.Or(run.Tool, "unknown")})
+	return Output{[]byte(b.String()), notes}, err
+}
+
+// shapes lists the shapes of the pairs that fit each other, in order of their configs. The shape
+// of the library's default comes first, so that it stays among equals.
+func shapes(all []measuredPoint) (out []shape) {
+	own, _ := defaults(all, make([]extremes, len(all)))
+	if own.dispatch.Kernel != "" && sameSMs(own.dispatch, own.combine) {
+		out = append(out, shapeOf(own.dispatch, own.combine))
+	}
+	for _, x := range configs(all, func(s measuredPoint) map[string]float64 { return s.dispatch }) {
+		for _, y := range configs(all, func(s measuredPoint) map[string]float64 { return s.combine }) {
+			if s := shapeOf(x, y); sameSMs(x, y) && !slices.Contains(out, s) {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
+// rowsOf chooses a row for each token count among the configs of one shape. A token count at
+// which none was measured gets the row of its neighbour, and counts like the slowest config there.
+func rowsOf(all []measuredPoint, s shape, band float64) (out shimRows) {
+	fits := func(dispatch, combine ep.Config) bool {
+		return sameSMs(dispatch, combine) && shapeOf(dispatch, combine) == s
+	}
+	last := -1 // token count of the last row
 	for at := 0; at < len(all); {
 		n := at
 		for n < len(all) && all[n].tokens == all[at].tokens {
 			n++
 		}
-		best, err := choose(all[at:n], in.Run.Run.Band, sameSMs)
+		points := all[at:n]
+		ends := make([]extremes, len(points))
+		for i, p := range points {
+			ends[i] = extremesAt(p, sameSMs)
+		}
+		best, err := choose(points, band, fits)
 		if err != nil {
-			return Output{}, fmt.Errorf("%d tokens: %w", all[at].tokens, err)
+			for i, p := range points {
+				if ends[i].fastest > 0 {
+					out.cost += p.weight * (ends[i].slowest/ends[i].fastest - 1)
+				}
+			}
+			out.notes = append(out.notes, fmt.Sprintf("warning: %s: no config with %d SMs and receive buffers of %d and %d was measured; the nearest row applies", points[0], s.sms, s.dispatchRecv, s.combineRecv))
+			at = n
+			continue
 		}
-		notes = append(notes, best.losses(all[at:n])...)
-		if len(rows) > 0 {
-			rows[len(rows)-1].Hi = table.Midpoint(all[at-1].tokens, all[at].tokens)
+		var sum float64
+		sum, best.regret = judge(points, ends, best.dispatch, best.combine)
+		out.cost += sum
+		out.notes = append(out.notes, best.losses(points)...)
+		if last >= 0 {
+			out.rows[len(out.rows)-1].Hi = table.Midpoint(last, points[0].tokens)
 		}
-		rows = append(rows, shimRow{all[n-1].tokens, deepEPOf(best.dispatch), deepEPOf(best.combine)})
+		last = points[0].tokens
+		out.rows = append(out.rows, shimRow{last, deepEPOf(best.dispatch), deepEPOf(best.combine)})
 		at = n
 	}
-	m, run := in.Run.Run.Machine, in.Run.Run
-	ranks := in.Run.Cases[slices.IndexFunc(in.Run.Cases, func(c *reports.Case) bool { return len(timesOf(c, normal)) > 0 })].Problem.Ranks
-	var b strings.Builder
-	err = shim.Execute(&b, map[string]any{"Rows": rows, "Ranks": ranks, "Machine": strings.Join(strings.Fields(m.Name), " "), "Date": run.Started.UTC().Format("2006-01-02"),
-		"Tool": cmp.Or(run.Tool, "unknown")})
-	return Output{[]byte(b.String()), notes}, err
+	return out
 }

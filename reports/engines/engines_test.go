@@ -163,7 +163,7 @@ func TestDefaultStays(t *testing.T) {
 	for _, c := range l.Cases {
 		c.Search.Decision.Config = ep.Config{Kernel: "another"}
 	}
-	if got := rows(); !strings.Contains(got, "(724, (20, 8, 256), (20, 8, 256))") {
+	if got := rows(); !strings.Contains(got, "(724, (24, 24, 256), (24, 8, 256))") {
 		t.Errorf("%s", got)
 	}
 }
@@ -233,6 +233,7 @@ class Buffer:
     def get_combine_config(n): return "own", n
     def get_dispatch_layout(self, topk_idx, num_experts): return num_experts
     def dispatch(self, x, config=None): return self.get_dispatch_config(2) if config is None else config
+    def combine(self, x, handle, config=None): return self.get_combine_config(2) if config is None else config
 
 class Rows:
     def __init__(self, n): self.shape = (n, 8)
@@ -243,15 +244,19 @@ shim.register(deep_ep)
 shim.register(deep_ep)
 b = Buffer()
 assert Buffer.get_dispatch_config(2) == (24, 8, 256), Buffer.get_dispatch_config(2)
-assert b.dispatch(Rows(100)) == (20, 8, 256)
-assert Buffer.get_combine_config(2) == (20, 8, 256)
+assert b.dispatch(Rows(100)) == (24, 24, 256)
+assert Buffer.get_combine_config(2) == (24, 8, 256)
 assert b.get_dispatch_layout(Rows(4096), 256) == 256
 assert Buffer.get_combine_config(2) == (24, 24, 256)
-assert b.dispatch((Rows(724), None)) == (20, 8, 256) and b.dispatch(Rows(725)) == (24, 8, 256)
+assert b.dispatch((Rows(724), None)) == (24, 24, 256) and b.dispatch(Rows(725)) == (24, 8, 256)
+intranode, internode = (0, 0, 0, 0, Rows(100), 0), (Rows(4096),) + (0,) * 9
+assert b.combine(Rows(300), intranode) == (24, 8, 256) and b.combine(Rows(300), internode) == (24, 24, 256)
+# Ranks of one call, and a combine after another dispatch, agree on SMs and receive buffers.
+assert len({(sms, recv) for _, d, c in shim.ROWS for sms, _, recv in (d, c)}) == 1
 assert b.dispatch(Rows(1), config="mine") == "mine"
 assert Buffer.get_dispatch_config(8) == ("own", 8)
 Buffer.set_num_sms(32)
-assert Buffer.get_dispatch_config(2)[0] == 20 and Buffer.num_sms == 32
+assert Buffer.get_dispatch_config(2)[0] == 24 and Buffer.num_sms == 32
 `
 
 // TestAIConfiguratorWithoutLevel: an entry whose level (its time without drift) is NaN is
@@ -316,5 +321,74 @@ func TestAIConfigurator(t *testing.T) {
 		if got := strings.Join(words, ", "); got != c.words || len(rows) != c.rows || !strings.Contains(strings.Join(out.Notes, "; "), c.note) {
 			t.Errorf("%s, %s: %d rows, %s, notes %q; want %d, %s", c.kernel, c.dtype, len(rows), got, out.Notes, c.rows, c.words)
 		}
+	}
+}
+
+// TestFlashInferBlocks shows that each half gets its own block size. Swapped sizes would be
+// read without an error.
+func TestFlashInferBlocks(t *testing.T) {
+	l := deepEPRunAs(oneSided, "flashinfer", ep.BF16)
+	for i, r := range l.Results {
+		threads := map[string]ep.Value{"dispatch 8": "512", "dispatch 24": "256", "combine 8": "1024", "combine 24": "128"}[fmt.Sprintf("%s %d", r.Problem.Op, r.Config.Int("send"))]
+		l.Results[i].Config = ep.Config{Kernel: oneSided}.With("threads", threads).With("sms", r.Config.Values["sms"])
+	}
+	l.Cases = reports.Cases(l.Run, l.Results)
+	e, _ := Find("flashinfer-env")
+	// 4,096 tokens: the fastest dispatch of 300 us has send 8, the fastest combine of 300 us send 24.
+	out, err := e.Write(Input{l, map[int]float64{4096: 1}})
+	if want := "export TLLM_MOE_A2A_DISPATCH_BLOCK_SIZE=512\nexport TLLM_MOE_A2A_COMBINE_BLOCK_SIZE=128\n"; err != nil || string(out.Data) != want {
+		t.Errorf("%v\n%s", err, out.Data)
+	}
+}
+
+// TestSkewedRowsStayOut shows that times under a skewed routing do not become rows of
+// aiconfigurator's table, which stands for uniform routing.
+func TestSkewedRowsStayOut(t *testing.T) {
+	l := deepEPRunAs(normal, "deepep", ep.FP8)
+	for i, r := range l.Results {
+		if r.Problem.Tokens == 4096 {
+			l.Results[i].Routing = "zipf:1.2"
+		}
+	}
+	l.Cases = reports.Cases(l.Run, l.Results)
+	out, err := writeAIConfigurator(Input{Run: l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := parquet.Read[a2aRow](bytes.NewReader(out.Data), int64(len(out.Data)))
+	if err != nil || len(rows) != 4 || slices.ContainsFunc(rows, func(r a2aRow) bool { return r.Tokens != 128 }) {
+		t.Errorf("%d rows %+v, %v; want the 4 of 128 tokens", len(rows), rows, err)
+	}
+	if notes := strings.Join(out.Notes, "; "); !strings.Contains(notes, "2 cases left out: pairs, and routings, for which the table has no column") {
+		t.Errorf("notes %q", notes)
+	}
+}
+
+// TestShimHasOneShape shows that all rows of a shim have the SMs and receive buffers that lose
+// least over the mix, and that a token count without such a config is named.
+func TestShimHasOneShape(t *testing.T) {
+	e, _ := Find("deepep-shim")
+	for _, c := range []struct {
+		mix  map[int]float64
+		rows string
+	}{
+		{nil, "(724, (24, 24, 256), (24, 8, 256)),\n    (4096, (24, 8, 256), (24, 24, 256)),"},
+		{map[int]float64{128: 3, 4096: 1}, "(724, (20, 8, 256), (20, 8, 256)),\n    (4096, (20, 24, 256), (20, 8, 256)),"}, // 3 x 22.5 % of 128 tokens is more than 31.7 % of 4,096
+	} {
+		if out, err := e.Write(Input{deepEPRun(), c.mix}); err != nil || !strings.Contains(string(out.Data), c.rows) {
+			t.Errorf("mix %v: %v\n%s", c.mix, err, out.Data)
+		}
+	}
+	l := deepEPRun()
+	l.Results = slices.DeleteFunc(l.Results, func(r record.Result) bool { return r.Problem.Tokens == 128 && r.Config.Int("sms") == 24 })
+	for i := range l.Results {
+		if l.Results[i].Problem.Tokens == 4096 && l.Results[i].Config.Int("sms") == 24 {
+			l.Results[i].Config = l.Results[i].Config.With("recv", "512")
+		}
+	}
+	l.Cases = reports.Cases(l.Run, l.Results)
+	out, err := e.Write(Input{l, map[int]float64{128: 0.01, 4096: 1}})
+	if want := "warning: 128 tokens, uniform: no config with 24 SMs and receive buffers of 512 and 512 was measured; the nearest row applies"; err != nil || !slices.Contains(out.Notes, want) || !strings.Contains(string(out.Data), "ROWS = (\n    (4096, (24, 8, 512), (24, 24, 512)),\n)") {
+		t.Errorf("%v, %q\n%s", err, out.Notes, out.Data)
 	}
 }

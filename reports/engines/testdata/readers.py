@@ -104,7 +104,7 @@ def plugin(_, file):
         info.joinpath("entry_points.txt").write_text("[%s]\n%s = %s\n" % (group, name, target.replace("MODULE", "epbench_deepep")))
         sys.path.insert(0, d)
         own = staticmethod(lambda ranks: "own")
-        buffer = type("Buffer", (), {"get_dispatch_config": own, "get_combine_config": own, "get_dispatch_layout": None, "dispatch": None})
+        buffer = type("Buffer", (), {"get_dispatch_config": own, "get_combine_config": own, "get_dispatch_layout": None, "dispatch": None, "combine": None})
         sys.modules["deep_ep"] = types.SimpleNamespace(Buffer=buffer, Config=lambda *values: list(values))
         for entry in importlib.metadata.entry_points(group="vllm.general_plugins"):
             if entry.name == name:

@@ -155,3 +155,22 @@ func TestFit(t *testing.T) {
 		t.Error("fitted nothing")
 	}
 }
+
+// TestBusiestRankReceives shows that the busiest rank is judged by what it sends and by what it
+// receives: with one hot rank every rank sends the same.
+func TestBusiestRankReceives(t *testing.T) {
+	hot := Matrix{{9, 1, 5, 1}, {0, 9, 5, 2}, {1, 1, 90, 4}, {1, 1, 5, 9}}
+	if got := hot.Busiest(); got != 15 {
+		t.Errorf("%d, want 15: rank 2 receives 5 from each other rank, and no rank sends more than 7", got)
+	}
+	var back Matrix // combine sends the transpose
+	for r := range hot {
+		back = append(back, nil)
+		for o := range hot {
+			back[r] = append(back[r], hot[o][r])
+		}
+	}
+	if got := back.Busiest(); got != 15 {
+		t.Errorf("%d for the way back, want 15", got)
+	}
+}

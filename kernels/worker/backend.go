@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -160,8 +161,15 @@ func checkWelcome(w, before Welcome) error {
 			return fmt.Errorf("hello: kernel %q: declared twice for %s; give each a name of its own", d.Name, d.Op)
 		}
 	}
-	if before.Protocol != 0 && (w.ABI != before.ABI || w.Machine.Key() != before.Machine.Key()) {
-		return errors.New("came back with another machine or other kernels after a restart")
+	switch {
+	case before.Protocol == 0:
+		return nil
+	case w.Machine.Key() != before.Machine.Key():
+		return fmt.Errorf("came back on another machine after a restart: %s, before it was %s", w.Machine.Key(), before.Machine.Key())
+	case w.ABI != before.ABI:
+		return fmt.Errorf("came back with another build of its kernels after a restart: %q, before it was %q", w.ABI, before.ABI)
+	case !reflect.DeepEqual(w.Kernels, before.Kernels):
+		return errors.New("came back with other kernels, or other parameters of them, after a restart")
 	}
 	return nil
 }

@@ -91,7 +91,34 @@ type scripted struct {
 	script string
 }
 
-func (b *scripted) ABI() ep.ABI { return "scripted" }
+func (b *scripted) ABI() ep.ABI {
+	if b.script == "other-build" && restarted() {
+		return "another"
+	}
+	return "scripted"
+}
+
+func (b *scripted) Machine() ep.Machine {
+	m := b.Backend.Machine()
+	if b.script == "other-machine" && restarted() {
+		m.SMs++
+	}
+	return m
+}
+
+func (b *scripted) Kernels() []kernels.Kernel {
+	all := b.Backend.Kernels()
+	if b.script == "other-kernels" && restarted() {
+		all[0].Params = all[0].Params[1:]
+	}
+	return all
+}
+
+// restarted reports whether an earlier process of this script has run a candidate.
+func restarted() bool {
+	_, err := os.Stat(os.Getenv(markEnv))
+	return err == nil
+}
 
 func (b *scripted) Empty(ctx context.Context) (map[string]float64, error) {
 	return b.Backend.(kernels.Clocker).Empty(ctx)
@@ -147,6 +174,9 @@ func (s *scriptedSession) Run(ctx context.Context, c ep.Config, spec kernels.Run
 		child.Stdout, child.Stderr, child.SysProcAttr = os.Stdout, os.Stderr, &syscall.SysProcAttr{Setsid: true}
 		_ = child.Start()
 		os.Exit(4)
+	case "other-build", "other-machine", "other-kernels", "same":
+		_ = os.WriteFile(os.Getenv(markEnv), nil, 0o600)
+		os.Exit(139)
 	case "crash-run":
 		fmt.Fprintln(os.Stderr, "CUDA error 700: an illegal memory access was encountered")
 		os.Exit(139)
@@ -378,6 +408,29 @@ func TestStrayLine(t *testing.T) {
 	defer b.Close()
 	if len(said) != 1 || !strings.HasPrefix(said[0], "Segmentation fault") {
 		t.Errorf("shown: %q", said)
+	}
+}
+
+// TestAnotherWorker shows that a worker which crashed is not taken again if it comes back on
+// another machine, from another build or with other kernels: times of both would mix.
+func TestAnotherWorker(t *testing.T) {
+	for script, want := range map[string]string{
+		"same":          "",
+		"other-build":   `another build of its kernels after a restart: "another", before it was "scripted"`,
+		"other-machine": "came back on another machine after a restart",
+		"other-kernels": "came back with other kernels, or other parameters of them, after a restart",
+	} {
+		setMark(t)
+		b := openScripted(t, script)
+		s := openWorkload(t, b, ep.Dispatch)
+		c := defaultOf(t, b, ep.Dispatch)
+		if _, err := s.Run(t.Context(), c.With("tile_tokens", "13"), kernels.RunSpec{Rounds: 1, Fold: 1}); err == nil {
+			t.Fatalf("%s: the candidate did not crash", script)
+		}
+		_, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 1, Fold: 1})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", script, err, want)
+		}
 	}
 }
 

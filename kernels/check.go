@@ -36,8 +36,8 @@ func CheckRange(c ep.Config, name string, lo, hi int) error {
 	return nil
 }
 
-// CheckMultiple checks that a parameter is a multiple of unit from lo to hi. The error calls
-// the unit by what.
+// CheckMultiple checks that a parameter is a multiple of unit from lo to hi. `what` is the
+// name of the unit in the error.
 func CheckMultiple(c ep.Config, name string, unit, lo, hi int, what string) error {
 	if err := CheckRange(c, name, lo, hi); err != nil {
 		return err
@@ -114,8 +114,8 @@ func Disturbed(rounds []float64) bool {
 	return len(rounds) >= fewRounds && 2*n >= len(rounds)
 }
 
-// Implausible returns why these cannot be the rounds of spec over ranks ranks, or "". idle
-// says that the workload has no token: then a clock may read a little below zero.
+// Implausible returns why these cannot be the rounds of spec over ranks ranks, or "".
+// `idle` says that the workload has no token; then a clock may read a little below zero.
 func (r Rounds) Implausible(spec RunSpec, ranks int, idle bool) string {
 	if len(r.Seconds) != spec.Rounds || r.Fold != max(spec.Fold, 1) {
 		return fmt.Sprintf("%d rounds of fold %d instead of %d of %d", len(r.Seconds), r.Fold, spec.Rounds, max(spec.Fold, 1))

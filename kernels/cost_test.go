@@ -8,7 +8,7 @@ import (
 )
 
 // The halves of a pair run one after the other, so each field of its cost is the larger of
-// the two. Words and parameters without a cost count nothing.
+// the two. Words and parameters without a cost count as 0.
 func TestCostOf(t *testing.T) {
 	half := func(name string) kernels.Kernel {
 		return kernels.Kernel{Name: name, Params: []kernels.Param{

@@ -6,8 +6,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Failure is the error of a candidate whose status is not ok. Machine and session are
-// fine; the sweep continues without the candidate.
+// Failure is the error of a candidate whose status is not ok. The machine and the session
+// are still usable; the sweep continues without the candidate.
 type Failure struct {
 	Status ep.Status
 	Reason string

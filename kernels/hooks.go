@@ -35,9 +35,10 @@ func ParseHooks(hooks string) map[string][]ep.Value {
 }
 
 // WithHooks returns the kernels with the caller's values of parameters of class Hook. Each
-// such value becomes the default and the only legal one, and the kernel's Work loses what
-// the value leaves to the caller. Kernels of the same op that lack the parameter are left
-// out. A parameter that is no hook, or has several values, changes nothing.
+// such value becomes the default and the only legal value, and the part of the work that
+// the value leaves to the caller is removed from the kernel's Work. Kernels of the same op
+// that lack the parameter are left out. A parameter that is no hook, or has several values,
+// changes nothing.
 func WithHooks(all []Kernel, given map[string][]ep.Value) []Kernel {
 	wanted := map[ep.Op]map[string]ep.Value{}
 	for _, k := range all {

@@ -8,9 +8,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestWithHooks: the caller's value is the default and the only legal one, and the kernel's
-// work lacks what the value leaves to the caller. Kernels without the hook are left out;
-// other ops keep their kernels.
+// TestWithHooks: the caller's value is the default and the only legal value. The kernel's
+// work lacks the part that the value leaves to the caller. Kernels without the hook are
+// left out. Other ops keep their kernels.
 func TestWithHooks(t *testing.T) {
 	input := Param{Name: "input", Values: []ep.Value{"bf16", "fp8"}, Default: "bf16", Class: Hook, Outside: map[ep.Value]string{"fp8": "cast"}}
 	sms := Param{Name: "sms", Values: []ep.Value{"8", "16"}, Default: "8", Class: Speed}
@@ -48,7 +48,8 @@ func TestWithHooks(t *testing.T) {
 	}
 }
 
-// TestSpellHooks: hooks other than the defaults have one spelling, which reads back.
+// TestSpellHooks: hooks other than the defaults have one spelling, and ParseHooks reads it
+// back.
 func TestSpellHooks(t *testing.T) {
 	hook := func(name string, values ...ep.Value) Param {
 		return Param{Name: name, Values: values, Default: values[0], Class: Hook}

@@ -46,7 +46,7 @@ type Param struct {
 	Name    string     `json:"name"`
 	Doc     string     `json:"doc"`
 	Unit    string     `json:"unit"`    // SMs, threads, bytes, tokens or empty
-	Values  []ep.Value `json:"values"`  // swept unless the user gives others
+	Values  []ep.Value `json:"values"`  // values that a sweep tries unless the user gives other values
 	Default ep.Value   `json:"default"` // usually one of Values
 	Binding Binding    `json:"binding"`
 	Class   Class      `json:"class"`
@@ -63,7 +63,7 @@ type Kernel struct {
 	Op     ep.Op
 	Doc    string
 	Params []Param
-	Work   ep.Work // the library it is from, and what its time includes
+	Work   ep.Work // the library that the kernel is from, and the work that its time includes
 	// Layouts lists the layouts of received rows that the kernel serves; nil is expert.
 	Layouts []ep.Layout
 	// Check returns why a config cannot run on a machine, nil if it can. The error names
@@ -80,14 +80,14 @@ type Kernel struct {
 	// search with a very short time budget: one config of each design that may win by far.
 	// Nil means none.
 	Starts func(ep.Machine, ep.Problem) []ep.Config
-	// Overlapped returns a config of a pair's half whose launch may overlap that of the
-	// other half. Every search of pairs also measures the best halves with it applied. Nil
-	// means there is none.
+	// Overlapped returns a config of a pair's dispatch or combine whose launch may overlap
+	// the launch of the other of the two. Every search of pairs also measures the best
+	// dispatch and combine changed in this way. Nil means that there is none.
 	Overlapped func(ep.Config) ep.Config
-	// SplitPhases says that the kernel sends and receives in launches of their own, so that
-	// other work can run between them. If no matrix product runs beside the calls, a search
-	// leaves this kernel out unless the user names it: without other work in between, the
-	// fused kernel does less work.
+	// SplitPhases says that the kernel sends in one launch and receives in another, so that
+	// other work can run between the two launches. If no matrix product runs beside the
+	// calls, a search leaves this kernel out unless the user names it: without other work
+	// in between, the fused kernel does less work.
 	SplitPhases bool
 }
 
@@ -124,9 +124,9 @@ func (k Kernel) DefaultConfig(m ep.Machine, p ep.Problem) ep.Config {
 	return c
 }
 
-// DefaultWithin returns the default on at most sms SMs (0 is no bound): the kernel's choice
-// for a machine with that many. A parameter that still exceeds the bound gets its largest
-// value within it.
+// DefaultWithin returns the default on at most `sms` SMs (0 is no bound): the config that
+// the kernel chooses for a machine with that many SMs. A parameter that still exceeds the
+// bound gets its largest value within it.
 func (k Kernel) DefaultWithin(m ep.Machine, p ep.Problem, sms int) ep.Config {
 	if sms == 0 {
 		return k.DefaultConfig(m, p)
@@ -185,7 +185,7 @@ type Backend interface {
 	// Machine identifies the hardware. Every result records it.
 	Machine() ep.Machine
 	// Kernels lists the kernels to sweep. Gains are measured against the default of the first
-	// kernel of an op that serves the layout.
+	// kernel of an op that supports the layout.
 	Kernels() []Kernel
 	// Open allocates buffers for one workload. An error means that the workload cannot run
 	// here.
@@ -194,13 +194,13 @@ type Backend interface {
 	Close() error
 }
 
-// Session runs candidates over one workload. One goroutine at a time may use it. A *Failure
-// concerns the candidate and leaves the session usable; after any other error the session is
-// lost.
+// Session runs candidates over one workload. One goroutine at a time may use it. After a
+// *Failure, which concerns only the candidate, the session can still be used; after any
+// other error the session is lost.
 type Session interface {
 	// Prepare compiles, allocates and loads a candidate on every rank. Many candidates may be
-	// ready at once; preparing one again is free. All slow work, and all that could block
-	// another rank, happens here and not in Run.
+	// ready at once; preparing one again is free. All slow work, and all work that could
+	// block another rank, happens here and not in Run.
 	Prepare(context.Context, ep.Config) error
 	// Run performs spec.Rounds collective rounds of a prepared candidate. It queues all ranks
 	// before it waits on any, and they start aligned.
@@ -215,14 +215,15 @@ type Session interface {
 // RunSpec asks for measured rounds.
 type RunSpec struct {
 	Rounds int // collective rounds to report
-	Fold   int // calls averaged in one round, at least 1; more make short calls measurable
+	Fold   int // calls averaged in one round, at least 1; with more calls a short call becomes measurable
 }
 
 // AsyncVerifier is implemented by sessions that can compare outputs while they run the next
 // candidate.
 type AsyncVerifier interface {
 	// StartVerify runs a prepared candidate as Verify does and returns a function that
-	// compares its outputs. Any goroutine may call finish while the session runs on.
+	// compares its outputs. Any goroutine may call this function (finish) while the session
+	// runs other candidates.
 	StartVerify(context.Context, ep.Config) (finish func() Comparison, err error)
 }
 
@@ -242,8 +243,8 @@ type Turn struct {
 	Fold   int       `json:"fold"`
 }
 
-// TurnRunner is implemented by sessions for which many turns at once cost less than a Run for
-// each, such as sessions in another process.
+// TurnRunner is implemented by sessions for which many turns at once cost less than one Run
+// for each turn, such as sessions in another process.
 type TurnRunner interface {
 	// RunTurns runs turns in order and returns the rounds of those that succeeded. If turn i
 	// fails, it returns the rounds of the i turns before it and that turn's error. Without an
@@ -274,8 +275,8 @@ type Rounds struct {
 	MHz     []float64   `json:"mhz,omitempty"`   // SM clock of each rank at about the last round, nil if unknown
 	Notes   []string    `json:"notes,omitempty"` // throttling and the like
 
-	// Beside holds the times beside a product if the problem names one. Seconds is then
-	// Beside.Seconds of the problem's objective.
+	// Beside holds the times with a matrix product running at the same time, if the problem
+	// names a product. Seconds is then Beside.Seconds of the problem's objective.
 	Beside *ep.BesideRounds `json:"beside,omitempty"`
 
 	Took ep.RunTime `json:"took,omitzero"`
@@ -321,7 +322,8 @@ type Precompiler interface {
 	Precompile(ep.Problem, []ep.Config)
 }
 
-// ProductRunner is implemented by backends that run products beside calls.
+// ProductRunner is implemented by backends that can run matrix products at the same time as
+// calls.
 type ProductRunner interface {
 	// Products lists the kinds of ep.Product that the backend runs.
 	Products() []string
@@ -340,12 +342,14 @@ type Conditioned interface {
 // Explainer is implemented by sessions that can find out which resource of a call slows
 // down the matrix product beside it.
 type Explainer interface {
-	// Explain measures the product of the session's problem beside a prepared candidate, and
-	// beside loads that each take away one of the resources that the candidate takes.
+	// Explain measures the matrix product of the session's problem beside (at the same time
+	// as) a prepared candidate. It also measures the product beside artificial loads: each
+	// load takes away one of the resources that the candidate takes.
 	Explain(ctx context.Context, c ep.Config, rounds int) ([]Effect, error)
 }
 
-// Effect holds the times of a product beside one load: seconds of the slowest rank, by round.
+// Effect holds the times of a product while one load runs: seconds of the slowest rank, by
+// round.
 type Effect struct {
 	Beside string    `json:"beside"` // the load, in words
 	Alone  []float64 `json:"alone"`

@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Default returns the default config of a problem on at most maxSMs SMs (0 is no bound): that
-// of the first kernel that can run it.
+// Default returns the default config of a problem on at most maxSMs SMs (0 is no bound): the
+// default of the first kernel that can run the problem.
 func Default(all []Kernel, m ep.Machine, p ep.Problem, maxSMs int) (ep.Config, error) {
 	var first error
 	for _, k := range For(all, p) {
@@ -43,9 +43,9 @@ func NoKernel(all []Kernel, p ep.Problem) error {
 }
 
 // ParseConfig reads a config of a problem's op as people spell it: "default", its id, the
-// parameters that differ from the default (algo=dedup sms=64), or these behind a kernel
-// (dispatch:algo=dedup sms=64). Spaces or commas separate parameters. One that is left out
-// has its default.
+// parameters that differ from the default (algo=dedup sms=64), or these parameters after a
+// kernel's name (dispatch:algo=dedup sms=64). Spaces or commas separate parameters. A
+// parameter that is left out has its default.
 func ParseConfig(all []Kernel, m ep.Machine, p ep.Problem, s string) (ep.Config, error) {
 	kernel, values, full := strings.Cut(s, ":")
 	switch {
@@ -98,8 +98,9 @@ func (k Kernel) complete(m ep.Machine, p ep.Problem, c ep.Config) (ep.Config, er
 	return out, nil
 }
 
-// refuse returns the fault of a value that needs no machine or problem to see: an unknown
-// word, or a word for a parameter of numbers. It returns "" otherwise; Check knows bounds.
+// refuse returns a fault of a value that can be seen without a machine or a problem: an
+// unknown word, or a word for a parameter of numbers. It returns "" otherwise; only Check
+// knows bounds.
 func (q Param) refuse(v ep.Value) string {
 	numbers := 0
 	for _, known := range q.Values {
@@ -149,8 +150,9 @@ func byID(all []Kernel, m ep.Machine, p ep.Problem, id string) (ep.Config, error
 		join(found, func(c ep.Config) string { return c.LongID() + " (" + c.Key() + ")" }))
 }
 
-// Each calls visit with c under every combination of params' declared values and c's own
-// values. It changes the visited config afterwards: clone the values to keep them.
+// Each calls visit with every combination of the declared values of params; all other
+// values are c's own. It changes the visited config after the call, so clone the values to
+// keep them.
 func Each(c ep.Config, params []Param, visit func(ep.Config)) {
 	each(ep.Config{Kernel: c.Kernel, Values: maps.Clone(c.Values)}, params, visit)
 }

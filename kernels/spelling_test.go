@@ -61,7 +61,7 @@ func TestBadSpellings(t *testing.T) {
 	}
 }
 
-// TestAmbiguousID: longer ids tell configs apart that share an id.
+// TestAmbiguousID: if configs share an id, longer ids tell them apart.
 func TestAmbiguousID(t *testing.T) {
 	param := kernels.Param{Name: "n", Default: "0"}
 	for i := range 3000 {

@@ -27,8 +27,9 @@ func (w *Workload) Gates(rank, row int, dst []uint16) {
 }
 
 // ActivationScale returns the input scale of a group of rows; only NVFP4 has one. Scales of
-// neighbouring groups differ, so that a row scaled by another group's is noticed. They are
-// so small that at most one in a million of the largest products of Gates saturates.
+// neighbouring groups differ, so that a row that is scaled by another group's scale is
+// noticed. Scales are so small that at most one in a million of the largest results
+// saturates.
 func ActivationScale(group int) float32 { return float32(math.Ldexp(1, group%4-6)) }
 
 // Received returns the number of rows that a rank receives, rows of a shared expert

@@ -35,8 +35,8 @@ func TestActivationBytes(t *testing.T) {
 	}
 }
 
-// Gates contain values that an activation can get wrong: exponentials that overflow, and
-// values beyond every clamp. Rows and ranks differ.
+// Gates contain values that an activation can compute wrongly: values whose exponentials
+// overflow, and values beyond every clamp. Rows and ranks differ.
 func TestGatesOfActivation(t *testing.T) {
 	w := &Workload{Seed: 1}
 	a, b, c := make([]uint16, 1<<16), make([]uint16, 1<<16), make([]uint16, 1<<16)

@@ -8,8 +8,8 @@ var balancedKind = kind{
 func balanced(s drawRequest) (filler, error) { return dealer{experts: s.Experts, seed: s.seed}, nil }
 
 // dealer deals the experts like cards to the tokens of all ranks in order. After the last
-// expert it goes on with the first in the same order, and shuffles only when a token ends
-// there too. So no token gets an expert twice.
+// expert it continues with the first expert in the same order. It shuffles only if the last
+// expert also completes a token. So no token gets an expert twice.
 type dealer struct {
 	experts int
 	seed    uint64

@@ -12,7 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// fileState tells an unchanged file, whose digest need not be computed again.
+// fileState identifies a file and its version. If the state is unchanged, the digest need
+// not be computed again.
 type fileState struct {
 	path  string
 	size  int64

@@ -10,7 +10,7 @@ var dirichletKind = kind{
 	build: func(a args, r *recipe) error {
 		f := a.loadLaw(dirichlet)
 		f.fixed = true
-		if a.statistic != "" { // alpha spans decades, so its logarithm is bisected
+		if a.statistic != "" { // alpha can differ by orders of magnitude, so its logarithm is bisected
 			f.load = func(s drawRequest, x float64) ([]float64, error) { return dirichlet(s, exp(x)) }
 			f.param.min, f.param.max, f.show = ln(0.02), ln(1000), exp
 		}
@@ -19,8 +19,8 @@ var dirichletKind = kind{
 	},
 }
 
-// dirichlet draws a gamma variate for each expert. Every alpha uses the same
-// random numbers, so that the statistic to be solved for is smooth in alpha.
+// dirichlet draws a gamma variate for each expert. The same random numbers are used for
+// every alpha, so that the statistic changes smoothly with alpha and can be solved for.
 func dirichlet(s drawRequest, alpha float64) ([]float64, error) {
 	load := make([]float64, s.Experts)
 	for e := range load {
@@ -31,7 +31,7 @@ func dirichlet(s drawRequest, alpha float64) ([]float64, error) {
 
 // gamma draws from the gamma distribution by Marsaglia and Tsang (ACM TOMS 26,
 // 2000); for alpha below 1 it draws for alpha+1 and multiplies by u^(1/alpha).
-// The result is never 0: shares are divided by it.
+// The result is never 0, because shares are divided by it.
 func gamma(r *rng, alpha float64) float64 {
 	boost := 1.0
 	if alpha < 1 {

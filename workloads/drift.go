@@ -21,8 +21,8 @@ var driftKind = kind{
 	},
 }
 
-// drift renames experts by the popularity that they have exchanged until a step. At step 0
-// nothing changes.
+// drift renames experts: each expert takes the name of the expert whose popularity it has
+// at a step. At step 0 nothing changes.
 func drift(b *batch, h float64, step int) {
 	name := popularityAfter(b.Experts, h, step, b.seed)
 	parallel(len(b.ranks), func(rank int) {
@@ -34,9 +34,10 @@ func drift(b *batch, h float64, step int) {
 	})
 }
 
-// popularityAfter is the expert that has the popularity of each expert after some steps.
-// At every step each expert exchanges its popularity with another, with a chance
-// such that after h steps half of the experts have not exchanged theirs.
+// popularityAfter returns, for each expert, the expert that has its popularity after some
+// steps. At every step each expert may exchange its popularity with another expert. The
+// chance is such that after h steps half of the experts have not exchanged their
+// popularity.
 func popularityAfter(n int, h float64, step int, seed uint64) []int32 {
 	name := newIdentity(n)
 	if n < 2 {
@@ -55,9 +56,8 @@ func popularityAfter(n int, h float64, step int, seed uint64) []int32 {
 	return name
 }
 
-// exchange solves (1-c) e^-c = keep for the chance c: an expert keeps its
-// popularity when it starts no exchange, and none of the others picks it (a
-// Poisson count of mean c).
+// exchange solves (1-c) e^-c = keep for the chance c: an expert keeps its popularity if it
+// starts no exchange and no other expert picks it (a Poisson count of mean c).
 func exchange(keep float64) float64 {
 	lo, hi := 0.0, 1.0
 	for range 50 {
@@ -70,10 +70,10 @@ func exchange(keep float64) float64 {
 	return lo
 }
 
-// Sequence yields the workloads of steps 0 to n-1 of a routing. After every h
-// steps half of the experts have handed their popularity to others. Each step
-// draws other tokens. Its Spec has the modifier drift, so one step can be drawn
-// again alone.
+// Sequence yields the workloads of steps 0 to n-1 of a routing. After every h steps half of
+// the experts have exchanged their popularity with others. Each step draws other tokens.
+// The Spec of each workload has the modifier drift, so that one step can be drawn again
+// alone.
 func Sequence(spec string, h float64, n int, p ep.Problem, seed uint64) iter.Seq2[*Workload, error] {
 	return func(yield func(*Workload, error) bool) {
 		for step := range n {

@@ -19,8 +19,8 @@ var eplbKind = kind{
 // rebalance maps the experts of a drawn batch to slots. A slot is an expert of the problem;
 // there are r more slots than drawn experts. The placement is made for the loads of this
 // batch, which is the best case: a balancer in production knows only past loads. A selection
-// of a replicated expert takes one of its slots at random. Expert groups are ignored, as
-// EPLB does within one host.
+// of a replicated expert goes to one of the expert's slots at random. Expert groups are
+// ignored, as EPLB does within one host.
 func rebalance(b *batch, spare int) {
 	load := make([]int64, b.Experts)
 	for _, rt := range b.ranks {
@@ -53,7 +53,7 @@ type replica struct {
 	load   float64 // this copy's part of the expert's load
 }
 
-// replicate gives the spare slots out one by one, each to the expert whose copies carry the
+// replicate gives out the spare slots one by one, each to the expert whose copies have the
 // largest load at that moment.
 func replicate(load []int64, spare int) []replica {
 	copies := make([]int, len(load))

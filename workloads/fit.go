@@ -18,9 +18,9 @@ type Fit struct {
 }
 
 // FitCounts fits every parametric distribution to the loads of experts
-// [experts], nearest first. Loads are sorted before: which expert is popular,
-// and so how loaded the ranks are, is not fitted. noise is the distance of a
-// perfect fit, which is not 0 because the recording is finite.
+// [experts], nearest first. Loads are sorted first, so that which expert is popular, and
+// the loads of ranks, are not fitted. noise is the distance that a perfect fit would have;
+// it is above 0 because the recording is finite.
 func FitCounts(counts []int64, topK int) (fits []Fit, noise float64, err error) {
 	sum := int64(0)
 	for _, n := range counts {
@@ -53,7 +53,7 @@ type fitter struct {
 	k    int
 }
 
-// candidates fit a distribution each.
+// Each of the candidates fits one distribution.
 var candidates = []func(f fitter) (Fit, error){
 	fitter.uniform, fitter.zipf, fitter.lognormal, fitter.powerlaw, fitter.dirichlet, fitter.khot, fitter.one,
 }
@@ -86,7 +86,7 @@ func (f fitter) powerlaw() (Fit, error) {
 	return Fit{"powerlaw:" + round(a) + ":" + round(math.Exp(logSpan)), d}, nil
 }
 
-// dirichlet compares with the mean of 16 sorted draws.
+// dirichlet compares the recorded loads with the mean of 16 sorted draws.
 func (f fitter) dirichlet() (Fit, error) {
 	alpha, d := minimum(math.Log(0.02), math.Log(1000), func(logAlpha float64) float64 {
 		mean := make([]float64, len(f.want))
@@ -103,8 +103,8 @@ func (f fitter) dirichlet() (Fit, error) {
 	return Fit{"dirichlet:" + round(math.Exp(alpha)), d}, nil
 }
 
-// khot tries every k up to 64 and then steps of k/64. f is the share that the k
-// largest loads have.
+// khot tries every k up to 64 and then steps of k/64. f is the share of the k largest
+// loads.
 func (f fitter) khot() (Fit, error) {
 	best := Fit{Distance: math.Inf(1)}
 	top, n, next := 0.0, len(f.want), 1
@@ -144,7 +144,7 @@ func (f fitter) drawRequest() drawRequest {
 	return s
 }
 
-// distance compares with relative loads, compare with shares.
+// distance compares the recording with relative loads; compare compares it with shares.
 func (f fitter) distance(load []float64) float64 { return f.compare(shares(load, f.k)) }
 
 func (f fitter) compare(share []float64) float64 {

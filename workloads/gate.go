@@ -5,9 +5,9 @@ import "sync"
 // gateBits is the resolution of a logit: it has 2^gateBits equally likely values.
 const gateBits = 12
 
-// gate turns router logits into weights; it returns its value at every logit. Logits are
-// standard normal and descend over the top-k, as routers emit them. Weights are normalised
-// over the token.
+// gate turns router logits into weights: it returns the gate function's value for every
+// logit. Logits are standard normal and descend over the top-k, as routers emit them.
+// The weights of a token are scaled to the sum 1.
 type gate func() []float32
 
 // The two gates in use: softmax over the selected logits (Mixtral, Qwen), and
@@ -65,7 +65,8 @@ func descend(w []float32) {
 	}
 }
 
-// normalise scales the weights of a token to the sum 1. It leaves weights that are all 0.
+// normalise scales the weights of a token to the sum 1. It does not change weights that are
+// all 0.
 func normalise(w []float32) {
 	var sum float32
 	for _, v := range w {

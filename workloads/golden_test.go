@@ -57,10 +57,10 @@ func TestGolden(t *testing.T) {
 // and no draw depends on them.
 var fused = regexp.MustCompile(`workloads\.(fitter\.|FitCounts|minimum|round|MeasureCounts|Stats\.|\(\*Workload\)\.Stats)`)
 
-// TestNoFusedOperations compiles the package for arm64 and looks for fused
-// multiply-add, which rounds once where amd64 rounds twice. Together with the
-// package's own exp and ln, which use no assembly, this makes every decision
-// of a draw the same float64 operations in the same order everywhere.
+// TestNoFusedOperations compiles the package for arm64 and looks for fused multiply-add
+// instructions, which round once; amd64 rounds twice. Together with the package's own exp
+// and ln, which use no assembly, this makes every decision of a draw the same float64
+// operations in the same order everywhere.
 func TestNoFusedOperations(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles for another architecture; left out with -short")

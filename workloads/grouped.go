@@ -32,8 +32,9 @@ func (g grouped) prepare(s drawRequest) (filler, error) {
 	return limited{grouped: g, size: size}, nil
 }
 
-// limited draws the score of every expert, as the router does. A cheaper exact way is not
-// known: which groups win and how many experts each gives depend on each other.
+// limited draws the score of every expert, as the router does. No cheaper exact way is
+// known, because the choice of groups and the number of experts that each group contributes
+// depend on each other.
 type limited struct {
 	grouped
 	size int // experts of a group
@@ -76,8 +77,8 @@ func topTwo(s []uint32) uint64 {
 	return uint64(a) + uint64(b) + 1
 }
 
-// choose fills ids with the top scores of the best groups, descending. It sets
-// best to 0 for the groups it takes; top is scratch.
+// choose fills ids with the top scores of the best groups, descending. It sets `best` to 0
+// for the groups that it takes; `top` is scratch memory.
 func (l limited) choose(score []uint32, best []uint64, top []uint32, ids []int32) {
 	n := 0
 	for range l.take {

@@ -8,9 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever the problem, ids are distinct and in range, weights sum to one over
-// what is not masked, and the same seed gives the same routing on any number
-// of cores.
+// For any problem, ids are distinct and in range, and the weights of the selections that
+// are not masked sum to one. The same seed gives the same routing on any number of cores.
 func TestInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ranks := rapid.IntRange(1, 9).Draw(t, "ranks")

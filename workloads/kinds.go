@@ -29,7 +29,7 @@ func kinds() []kind {
 	}
 }
 
-// modifiers lists what may follow a distribution, in canonical order.
+// modifiers lists the modifiers that may follow a distribution, in canonical order.
 func modifiers() []kind {
 	return []kind{
 		driftKind,

@@ -60,7 +60,7 @@ func TestTopOneShares(t *testing.T) {
 		for _, v := range got {
 			n += v
 		}
-		if spec != "dirichlet:2.0" && spec != "hotrank:3.0" { // the others scatter by popularity
+		if spec != "dirichlet:2.0" && spec != "hotrank:3.0" { // only these two keep the experts in order
 			load = scatter(load, 11)
 		}
 		want := shares(load, 1)
@@ -229,8 +229,8 @@ func TestGroupedIsGroupLimitedTopK(t *testing.T) {
 	twoSamples(t, "experts a group", fast, slow)
 }
 
-// pattern numbers how a token's experts fall into groups, in order of their
-// choice: 110 is four experts of one group, then one of another, ...
+// pattern returns a number for the way in which a token's experts fall into groups, in
+// order of their choice: 110 is four experts of one group, then one of another, ...
 func pattern(ids []int32, size int) int {
 	var seen []int32
 	var n []int
@@ -280,7 +280,8 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// Positions of masked entries and sizes of ragged ranks are even.
+// Masked entries are at all positions equally often, and all sizes of ragged ranks occur
+// equally often.
 func TestMaskedAndRaggedAreEven(t *testing.T) {
 	w := mustNew(t, "masked:0.5", shape(1, 16, 8, 40000), 3)
 	at, want := make([]float64, 8), make([]float64, 8)

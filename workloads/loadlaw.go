@@ -5,19 +5,20 @@ import (
 	"math"
 )
 
-// loadLaw is a law given by the loads of experts, with one parameter, x: how uneven they
-// are. The seed decides which expert gets which load.
+// loadLaw is a law (a way to draw the experts of tokens) given by the loads of experts,
+// with one parameter, x: how uneven the loads are. The seed decides which expert gets which
+// load.
 type loadLaw struct {
 	load      func(s drawRequest, x float64) ([]float64, error) // [experts] relative loads, in any order
 	param     param                                             // of x
 	x         float64                                           // value of x, or of the statistic
 	statistic string                                            // the statistic that x is solved for; "" if x is given
-	urn       bool                                              // loads are weights of an urn, not shares as of poisson
+	urn       bool                                              // loads are weights of an urn, and not the shares with which poisson draws
 	fixed     bool                                              // load[e] belongs to expert e; the seed does not shuffle
 	show      func(x float64) float64                           // converts x if it is solved on another scale
 }
 
-// law makes a recipe draw from f.
+// law sets the law of a recipe to f.
 func (f loadLaw) law(r *recipe) { r.law, r.loadLaw = f.prepare, &f }
 
 func (f loadLaw) prepare(s drawRequest) (filler, error) {
@@ -54,7 +55,7 @@ func (f loadLaw) shares(s drawRequest, x float64) ([]float64, error) {
 	return shares(load, s.TopK), nil
 }
 
-// solve returns x, or finds it if a statistic has a target.
+// solve returns x. If a statistic has a target, it first finds x.
 func (f loadLaw) solve(s drawRequest) (float64, error) {
 	if f.statistic == "" {
 		return f.x, nil

@@ -66,8 +66,8 @@ func variation(load []float64) float64 {
 	return math.Sqrt(max(0, float64(sq*float64(len(load)))/float64(sum*sum)-1))
 }
 
-// top20 returns the share of the fifth of the experts with the largest loads; of one expert
-// if there are fewer than five.
+// top20 returns the share of the fifth of the experts with the largest loads; of the
+// largest one if there are fewer than five.
 func top20(load []float64) float64 {
 	s := slices.Sorted(slices.Values(load))
 	sum := total(s)

@@ -44,7 +44,7 @@ func mix(x uint64) uint64 {
 
 // ExpertGain returns the factor that stands in for an expert's MLP between dispatch and
 // combine: each received value is multiplied by it and rounded to BF16. Factors differ, so
-// that a row at the wrong expert changes the sum.
+// that the sum changes if a row is at the wrong expert.
 func ExpertGain(expert int) float32 { return (32 + float32(expert%64)) / 64 }
 
 // SharedGain is the factor of the shared expert, see ExpertGain.

@@ -2,7 +2,7 @@ package workloads
 
 import "fmt"
 
-// The laws of this file pick evenly among the experts of certain ranks.
+// The laws of this file draw from the experts of certain ranks, all equally likely.
 
 var localKind = kind{
 	name: "local", doc: "every token stays on its own rank: nothing crosses the wire, the lower bound",

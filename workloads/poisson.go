@@ -17,8 +17,8 @@ type poisson struct {
 	tail   [][]float64 // [j][i]: sum over j-subsets of order[i:] of the product of their odds
 }
 
-// An expert with a share of at least certain is always drawn, and one of at most never is
-// not drawn at all: their odds would be lost in rounding.
+// An expert with a share of at least `certain` is always drawn, and an expert with a share
+// of at most `never` is not drawn at all, because their odds would be lost in rounding.
 const (
 	certain = 1 - 1e-9
 	never   = 1e-12
@@ -47,8 +47,8 @@ func newPoisson(share []float64, k int) *poisson {
 }
 
 // calibrate finds the odds with which sets of k have the shares want. Each round
-// multiplies an expert's odds by the ratio of wanted to present odds. With few
-// experts and few places a full step overshoots; half steps converge there.
+// multiplies an expert's odds by the ratio of wanted to present odds. With few experts and
+// small k a full step overshoots; in this case half steps converge.
 func calibrate(want []float64, k int) []float64 {
 	odds := make([]float64, len(want))
 	for i, s := range want {
@@ -115,8 +115,8 @@ func (p *poisson) draw(r *rng, _ int, dst []int32) {
 	n := copy(dst, p.always)
 	at := 0
 	for j := p.k - n; j > 0; j-- {
-		// With probability t[i]/t[at] none of order[at:i] is drawn. The next expert is
-		// the first at which that falls below a uniform random number.
+		// With probability t[i]/t[at] none of order[at:i] is drawn. The next expert is the
+		// first for which this probability is below a uniform random number.
 		t := p.tail[j]
 		cut := float64(r.float() * t[at])
 		at += firstBelow(t[at+1:len(t)-j+1], cut)
@@ -126,8 +126,8 @@ func (p *poisson) draw(r *rng, _ int, dst []int32) {
 	shuffle(r, dst)
 }
 
-// firstBelow returns the first index of the descending s with a value below cut; the last
-// index if rounding leaves none.
+// firstBelow returns the index of the first value of s, which descends, that is below
+// `cut`; the last index if there is none because of rounding.
 func firstBelow(s []float64, cut float64) int {
 	lo, hi := 0, len(s)-1
 	for lo < hi {

@@ -18,8 +18,8 @@ var powerlawKind = kind{
 }
 
 // powerlaw follows aiconfigurator, which draws the loads of experts from this
-// density between 1 and 0.8 of the tokens, or between 0.01 and 2 where there are
-// fewer selections than experts. Quantiles stand in for its random draws.
+// density between 1 and 0.8 of the tokens, or between 0.01 and 2 if there are fewer
+// selections than experts. Here loads are quantiles of the density, not random draws.
 func powerlaw(s drawRequest, a, span float64) []float64 {
 	if math.IsNaN(span) {
 		span = max(1, 0.8*float64(s.rows()))

@@ -16,15 +16,15 @@ type Preset struct {
 	Name         string   `yaml:"name" json:"name"`
 	Aliases      []string `yaml:"aliases" json:"aliases,omitempty"`
 	Hidden       int      `yaml:"hidden" json:"hidden"`                       // of the residual stream
-	WireHidden   int      `yaml:"wire_hidden" json:"wire_hidden"`             // of a token between ranks; not Hidden where experts work in a latent space
+	WireHidden   int      `yaml:"wire_hidden" json:"wire_hidden"`             // of a token that is sent between ranks; differs from Hidden if experts work in a latent space
 	Intermediate int      `yaml:"intermediate" json:"intermediate"`           // of one expert
 	Experts      int      `yaml:"experts" json:"experts"`                     // routed
 	Shared       int      `yaml:"shared" json:"shared"`                       // experts that every token takes
-	ZeroExperts  int      `yaml:"zero_experts" json:"zero_experts,omitempty"` // routed experts that return their input: nothing travels to them
+	ZeroExperts  int      `yaml:"zero_experts" json:"zero_experts,omitempty"` // routed experts that return their input: no token is sent to them
 	TopK         int      `yaml:"top_k" json:"top_k"`
 	Groups       int      `yaml:"groups" json:"groups,omitempty"`           // expert groups of group-limited routing, 0 without
-	GroupTopK    int      `yaml:"group_top_k" json:"group_top_k,omitempty"` // groups that a token may select from
-	Layers       int      `yaml:"layers" json:"layers"`                     // 0 where unknown
+	GroupTopK    int      `yaml:"group_top_k" json:"group_top_k,omitempty"` // number of groups from which a token may select
+	Layers       int      `yaml:"layers" json:"layers"`                     // 0 if unknown
 	DenseLayers  int      `yaml:"dense_layers" json:"dense_layers"`         // leading layers without experts
 	Source       string   `yaml:"source" json:"source"`                     // where the figures come from
 	Note         string   `yaml:"note" json:"note,omitempty"`
@@ -55,9 +55,9 @@ func Presets() []Preset {
 	return slices.Clone(ps)
 }
 
-// FindPreset finds a built-in preset by name or alias. FILE.yaml:NAME, or FILE.yaml
-// where the file has one preset, reads the user's own file instead. The error of
-// an unknown name offers the nearest known one.
+// FindPreset finds a built-in preset by name or alias. FILE.yaml:NAME reads the user's own
+// file instead, as does FILE.yaml if the file has one preset. The error about an unknown
+// name offers the nearest known name.
 func FindPreset(name string) (Preset, error) {
 	if file, rest, ok := cutYAML(name); ok {
 		ps, err := LoadPresets(file)

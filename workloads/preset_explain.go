@@ -26,7 +26,8 @@ func (p Preset) Problem(ranks int) ep.Problem {
 		Experts: p.Experts, TopK: p.TopK, MaxTokens: 1, Dispatch: ep.BF16, Combine: ep.BF16}
 }
 
-// Hazards says where the shape breaks common assumptions, one sentence each, with a way out.
+// Hazards lists the common assumptions that the shape breaks: one sentence for each, with a
+// way out.
 func (p Preset) Hazards() []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }

@@ -22,14 +22,14 @@ const chunkTokens = 512
 // problem, or the argument of the law, that does not fit.
 type law func(s drawRequest) (filler, error)
 
-// drawRequest is where a law is applied.
+// drawRequest holds the problem and the seed for which a law draws.
 type drawRequest struct {
 	ep.Problem
 	seed uint64
 	size []int // tokens of each rank
 }
 
-// filler draws experts; safe for concurrent use.
+// filler draws the experts of a chunk. It is safe for concurrent use.
 type filler interface{ fill(r *rng, c chunk) }
 
 // weigher is a filler that replaces the drawn weights of a filled chunk, [tokens, k].
@@ -53,17 +53,18 @@ func (f eachToken) fill(r *rng, c chunk) {
 	}
 }
 
-// recipe is a parsed spec: how to draw a routing, and how to edit it then.
+// recipe is a parsed spec: it says how to draw a routing, and how to edit the drawn
+// routing.
 type recipe struct {
 	base    string   // canonical spelling of the distribution
 	mods    []string // of the modifiers, in canonical order
 	law     law
-	loadLaw *loadLaw // that the law is of, or nil
+	loadLaw *loadLaw // set if the law is given by loads, else nil
 	gate    gate
-	sizes   func(most, ranks int, seed uint64) ([]int, error) // tokens of each rank; nil: all ranks have the most
+	sizes   func(most, ranks int, seed uint64) ([]int, error) // tokens of each rank; nil: all ranks have the largest number
 	edits   []edit                                            // in the order of modifiers
 	spare   int                                               // experts of the problem that are replicas of others
-	step    uint64                                            // of a sequence: other tokens, the same popular experts
+	step    uint64                                            // step of a sequence: other tokens, the same popular experts
 }
 
 // edit changes a drawn batch in place.

@@ -7,11 +7,11 @@ import (
 	"github.com/epbench/epbench/workloads/trace"
 )
 
-// replay is a recorded routing. It serves a problem by these rules:
+// replay is a recorded routing. It is applied to a problem by these rules:
 //   - The tokens of all ranks, in order, take the rows of the trace, in order. After the
-//     last row it starts again with the first.
-//   - If the trace has a larger top-k, the first entries are taken and their weights
-//     normalised again.
+//     last row the first row follows.
+//   - If the trace has a larger top-k, only the first entries are used, and their weights
+//     are scaled to the sum 1 again.
 //   - Experts keep their ids, so that they lie on the ranks in equal blocks.
 //   - Counts have no rows: sets of experts are drawn with the recorded shares.
 type replay struct{ file, digest string }
@@ -116,7 +116,7 @@ func (t *recordedRows) fill(_ *rng, c chunk) {
 	}
 }
 
-// weigh replaces the drawn weights by the recorded ones. Masked entries get weight 0.
+// weigh replaces the drawn weights by the recorded weights. Masked entries get weight 0.
 func (t *recordedRows) weigh(c chunk, w []float32) {
 	for i := 0; i < len(w); i += t.k {
 		if t.weights != nil {

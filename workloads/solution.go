@@ -8,7 +8,7 @@ type Solution struct {
 	Value     float64 // of the parameter
 	Statistic string  // gini
 	Target    float64 // value of the statistic that was asked for
-	Expected  float64 // value for the expected loads; Stats has that of a draw
+	Expected  float64 // value of the statistic for the expected loads; Stats has the value for a drawn routing
 }
 
 // Solve returns the value that d's parameter takes on p. ok is false if the spec of d has no

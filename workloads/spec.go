@@ -29,12 +29,12 @@ type param struct {
 	min, max float64
 	def      float64
 	whole    bool // an integer
-	open     bool // the problem decides where it is left out
+	open     bool // if it is left out, the problem decides
 }
 
 // args are the numbers of one item of a spec.
 type args struct {
-	v         []float64 // one for each parameter; NaN where open and left out
+	v         []float64 // one for each parameter; NaN if open and left out
 	first     param     // of v[0]
 	statistic string    // statistic to solve v[0] for; v[0] is its target then
 	file      string
@@ -49,8 +49,9 @@ func (a args) loadLaw(load func(s drawRequest, x float64) ([]float64, error)) lo
 }
 
 // Parse reads a routing as --routing spells it: name[:arg[:arg]][+modifier[:arg]].... A
-// missing argument takes its default. statistic=value in place of the first argument solves
-// for that value. Errors name the argument and its bound, or the nearest known name.
+// missing argument has its default. If the first argument is statistic=value, the argument
+// is solved for, so that the statistic has that value. Errors name the argument and its
+// bound, or the nearest known name.
 func Parse(spec string) (Distribution, error) {
 	if len(spec) > maxSpec {
 		return Distribution{}, fmt.Errorf("%.40q...: longer than %d bytes", spec, maxSpec)

@@ -85,7 +85,7 @@ func TestProblemErrors(t *testing.T) {
 	}
 }
 
-// The canonical spelling of every spec parses to the same spelling.
+// Parsing the canonical spelling of any spec gives the same spelling again.
 func FuzzParse(f *testing.F) {
 	for _, s := range append(closed, solved...) {
 		f.Add(s)

@@ -7,10 +7,10 @@ import (
 	"github.com/epbench/epbench/tune/processor"
 )
 
-// TestSpeed holds the promise of docs/workloads.md: 8 ranks x 8192 tokens x
-// top-8 of 256 within 100 ms on two cores where nothing is solved, 400 ms
-// otherwise. Processor time stands for the time on idle cores, and the best of
-// a few runs counts: other tests run beside this one.
+// TestSpeed checks the promise of docs/workloads.md: 8 ranks x 8192 tokens x top-8 of 256
+// are drawn within 100 ms on two cores if nothing is solved, otherwise within 400 ms. It
+// measures processor time instead of the time on idle cores, and takes the best of a few
+// runs, because other tests run at the same time.
 func TestSpeed(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		t.Skip("times; left out with -short and under the race detector")

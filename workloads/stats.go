@@ -15,7 +15,7 @@ type Stats struct {
 	CV               float64 `json:"cv"`                // standard deviation over mean of the expert loads
 	MaxMeanExpert    float64 `json:"max_mean_expert"`   // largest expert load over the mean
 	MaxMeanRank      float64 `json:"max_mean_rank"`     // largest load of a rank's experts over the mean
-	MaxMeanPair      float64 `json:"max_mean_pair"`     // largest load of an (expert, source rank) over the mean; receive slots are sized for it
+	MaxMeanPair      float64 `json:"max_mean_pair"`     // largest load of an (expert, source rank) over the mean; receive slots must be large enough for it
 	DistinctRanks    float64 `json:"distinct_ranks"`    // mean number of ranks that a token visits, its own included
 	LocalShare       float64 `json:"local_share"`       // share of the selections that stay on their rank
 	Entropy          float64 `json:"entropy"`           // of the expert loads, bits

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Draws meet targets within 2 %, at a size at which chance is smaller.
+// Draws meet targets within 2 %. The workload is so large that chance is smaller than that.
 func TestTargets(t *testing.T) {
 	if raceEnabled {
 		t.Skip("large draws, which other tests make smaller; left out under the race detector")

@@ -9,15 +9,16 @@ import (
 type Via string
 
 const (
-	Direct Via = "direct" // a token to one selected expert
-	Dedup  Via = "dedup"  // a token to one rank, for all its selected experts there
+	Direct Via = "direct" // one token for one selected expert
+	Dedup  Via = "dedup"  // one token for one rank, for all of the token's selected experts on that rank
 )
 
 // Matrix counts from source rank (row) to destination rank (column).
 type Matrix [][]int64
 
-// Rows returns the number of messages that dispatch sends from each rank to each,
-// [ranks, ranks]. The diagonal stays on its rank. Combine sends the transpose.
+// Rows returns the number of messages that dispatch sends from each rank to each rank,
+// [ranks, ranks]. Messages on the diagonal stay on their rank. Combine sends the transposed
+// matrix.
 func (w *Workload) Rows(via Via) Matrix {
 	n := w.Problem.Ranks
 	local := int32(w.Problem.LocalExperts())
@@ -50,8 +51,9 @@ func (m Matrix) Bytes(message int) Matrix {
 	return out
 }
 
-// Busiest returns the most that any rank sends or receives: the larger of both and not their
-// sum, because a link moves both directions at once. The diagonal does not count.
+// Busiest returns the largest number that any rank sends or receives. For one rank it takes
+// the larger of sent and received, not their sum, because a link moves data in both
+// directions at once. The diagonal does not count.
 func (m Matrix) Busiest() int64 {
 	var most int64
 	for r := range m {

@@ -27,8 +27,8 @@ func subset(r *rng, lo, hi int, dst []int32) {
 	}
 }
 
-// denseSubset is subset for hi-lo below 2*len(dst), where redrawing repetitions would take
-// long. It makes the first steps of a Fisher-Yates shuffle.
+// denseSubset does the work of subset if hi-lo is below 2*len(dst), because redrawing
+// repetitions would then take long. It makes the first steps of a Fisher-Yates shuffle.
 func denseSubset(r *rng, lo, hi int, dst []int32) {
 	var all [64]int32
 	n := hi - lo

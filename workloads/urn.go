@@ -17,8 +17,9 @@ type urn struct {
 	alias  []int32  // any other takes alias[i]
 }
 
-// maxRepeats is the number of repetitions in a row after which rest draws among the remaining
-// experts. It does not change the law: a repetition says nothing about which of them is next.
+// maxRepeats is the number of repetitions in a row after which `rest` draws among the
+// remaining experts. This does not change the law, because a repetition says nothing about
+// which of the remaining experts is next.
 const maxRepeats = 3
 
 // newUrn makes an urn of positive weights. Weights below 2^-40 of the largest are raised to
@@ -67,7 +68,7 @@ func (u *urn) build() {
 	}
 }
 
-// draw fills dst with distinct experts, the popular ones tending to the front.
+// draw fills dst with distinct experts. Popular experts tend to be at the front.
 func (u *urn) draw(r *rng, _ int, dst []int32) {
 	for i := range dst {
 		e := u.one(r)
@@ -90,8 +91,8 @@ func (u *urn) one(r *rng) int32 {
 	return u.alias[i]
 }
 
-// rest draws from the experts that are not in drawn. It takes a random point on their weights
-// laid end to end, and moves it on by the weight of each drawn expert before it.
+// rest draws from the experts that are not in drawn. It takes a random point on the sum of
+// their weights, and adds the weight of each drawn expert that lies before the point.
 func (u *urn) rest(r *rng, drawn []int32) int32 {
 	var sorted [32]int32
 	d := sorted[:copy(sorted[:], drawn)]
@@ -115,8 +116,8 @@ func (u *urn) rest(r *rng, drawn []int32) int32 {
 
 // shares estimates the probability that each expert is among k. It draws tokens and adds up
 // the chance of each expert to be next at each step, which has less noise than counting
-// draws (Rao-Blackwell). For experts in more than half of the tokens it counts draws, which
-// then have less noise.
+// draws (Rao-Blackwell). For experts in more than half of the tokens it counts draws,
+// because these then have less noise.
 func (u *urn) shares(k int) []float64 {
 	const tokens = 8192
 	r, dst := newRNG(1), make([]int32, k)

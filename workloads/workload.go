@@ -35,8 +35,8 @@ func (w *Workload) Batch(rank int) int {
 	return rank
 }
 
-// SharedSlice returns the tokens of its batch for which a rank runs the shared expert: all,
-// or with SkipA2A the rank's part of the replicated batch.
+// SharedSlice returns the tokens of a rank's batch for which the rank runs the shared
+// expert: all tokens, or with SkipA2A the rank's part of the replicated batch.
 func (w *Workload) SharedSlice(rank int) (start, count int) {
 	n := w.Ranks[w.Batch(rank)].Tokens
 	if !w.Problem.SkipA2A {

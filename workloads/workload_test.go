@@ -32,8 +32,8 @@ func mustNew(t testing.TB, spec string, p ep.Problem, seed uint64) *Workload {
 	return w
 }
 
-// closed lists specs without targets, at least one of every kind but trace; solved lists specs
-// with targets. All fit v3.
+// closed lists specs without targets, at least one of every kind except trace. solved lists
+// specs with targets. All specs are valid for v3.
 var closed = []string{
 	"uniform", "balanced", "grouped:8:4", "zipf:1.0", "zipf:3.0", "powerlaw:1.01", "powerlaw:1.2:100.0",
 	"lognormal:0.5", "dirichlet:0.3", "khot:32:0.9", "hotrank:2.0", "hotrank:4.0", "one:0.9", "local",

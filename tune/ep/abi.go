@@ -10,8 +10,8 @@ import (
 
 // ABI names the builds of kernels behind a table row, a run or a pack. It holds one word for
 // each kernel, sorted by name: "combine_ll=1f2e,dispatch_ll=9c0d". So a change of one kernel
-// leaves measurements of the others valid. A backend whose kernels change together has one
-// word without a name, which stands for every kernel. "" is an unknown build.
+// does not invalidate measurements of the others. A backend whose kernels change together
+// has one word without a name, which stands for every kernel. "" is an unknown build.
 type ABI string
 
 // NewABI returns the ABI with these words, keyed by the kernel's name.
@@ -83,7 +83,7 @@ func (a ABI) Part(kernels ...string) ABI {
 // AllKernels stands for every kernel in a list of kernels.
 const AllKernels = "all kernels"
 
-// Changed returns, sorted, the kernels for which two ABIs have different words. A kernel that
+// Changed returns the kernels for which two ABIs have different words, sorted. A kernel that
 // only one of them names has not changed. If either has one word for every kernel, Changed
 // returns AllKernels if the two differ. It returns nothing if either is unknown.
 func (a ABI) Changed(b ABI) []string {
@@ -104,9 +104,9 @@ func (a ABI) Changed(b ABI) []string {
 	return out
 }
 
-// Serves reports whether kernels of build a may launch what was measured with build
-// row, which is some kernels' part of an ABI: each must be there, and the same. No
-// kernels can always be served.
+// Serves reports whether kernels of build a may launch configs that were measured with
+// build `row`. `row` is the part of an ABI about some kernels: a must have each of these
+// kernels in the same build. If `row` names no kernel the answer is true.
 func (a ABI) Serves(row ABI) bool {
 	if row == "" {
 		return true

@@ -22,7 +22,8 @@ func TestABIOfEachKernel(t *testing.T) {
 	}
 }
 
-// TestOnlyAChangedKernelVoidsRows: rows of other kernels stay valid.
+// TestOnlyAChangedKernelVoidsRows: a row stays valid if only kernels change that its config
+// does not name.
 func TestABIServes(t *testing.T) {
 	for _, c := range []struct {
 		now, row ABI

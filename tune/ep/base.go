@@ -5,20 +5,21 @@ import (
 	"slices"
 )
 
-// maxSharedDrift is the largest drift of the product alone at which configs share its
-// readings. On H200s the drift was at most 0.4 % without a power cap and 0.5 to 3 % under
-// one.
+// maxSharedDrift is the largest drift of the matrix product alone (without calls) at which
+// configs share its readings. On H200s the drift was at most 0.4 % without a power cap and
+// 0.5 to 3 % under a power cap.
 const maxSharedDrift = 0.005
 
-// ShareBase sets one Base for all configs that ran in the same rounds: for each round and
-// rank the lower quartile of their readings of the product alone, or the least of up to
-// four. The product is the same work for all of them, but its reading depends on the call
-// before it: on an H200 the same launches took 71 or 80 us, and more often 80 us after calls
-// on 16 SMs. With readings of their own such calls looked cheap.
+// ShareBase sets one Base for all configs that ran in the same rounds. For each round and
+// rank the Base is the lower quartile of these configs' readings of the product alone, or
+// the least if there are at most four readings. The product is the same work for all of
+// them, but its reading depends on the call before it: on an H200 the same launches took 71
+// or 80 us, and more often 80 us after calls on 16 SMs. Such calls looked cheap when each
+// config subtracted its own readings.
 //
 // If the clock drifts by more than maxSharedDrift, ShareBase sets no Base: then a config's
-// own reading, taken close to the time of both, is the better one. A config with fewer
-// rounds than others gets the first of the shared rounds.
+// own reading is better, because it was taken close to the time of call and product
+// together. A config with fewer rounds than others gets the first of the shared rounds.
 func ShareBase(all []*BesideRounds) {
 	var base [][]float64
 	for k := 0; ; k++ {

@@ -36,8 +36,8 @@ func TestShareBase(t *testing.T) {
 	}
 }
 
-// TestDriftingClocksShareNothing: if the time of the product drifts from round to round, each
-// config keeps its own readings.
+// TestDriftingClocksShareNothing: if the time of the matrix product drifts from round to
+// round, each config keeps its own readings.
 func TestDriftingClocksShareNothing(t *testing.T) {
 	a := &BesideRounds{Product: readings(100, 104, 120, 131, 110), Both: readings(110, 114, 130, 141, 120)}
 	b := &BesideRounds{Product: readings(101, 107, 125, 129, 104), Both: readings(111, 117, 135, 139, 114)}

@@ -5,15 +5,16 @@ import (
 	"slices"
 )
 
-// BesideRounds holds rounds beside a product: seconds by round and rank, for one call and
-// the share of the product that belongs to it.
+// BesideRounds holds rounds in which a matrix product ran at the same time as the calls:
+// seconds by round and rank, for one call and the share of the product that belongs to that
+// call.
 type BesideRounds struct {
 	Call      [][]float64 `json:"call"`       // a call alone
 	Product   [][]float64 `json:"product"`    // the product alone
-	Both      [][]float64 `json:"both"`       // both, from the start of the first to the end of the last
-	CallIn    [][]float64 `json:"call_in"`    // a call while the product runs; with split phases, sending and receiving without the time between them
+	Both      [][]float64 `json:"both"`       // call and product together, from the start of the first to the end of the last
+	CallIn    [][]float64 `json:"call_in"`    // a call while the product runs; if its phases are split: sending and receiving, without the time between them
 	ProductIn [][]float64 `json:"product_in"` // the product while calls run
-	Done      [][]float64 `json:"done"`       // share of the product that was done when the last call ended, 0 to 1
+	Done      [][]float64 `json:"done"`       // share of the product that had run when the last call ended, 0 to 1
 	Amount    string      `json:"amount"`     // the share of the product, in words
 
 	// Base is the time of the product alone that costs subtract, by round and rank; see
@@ -33,8 +34,8 @@ func (t *BesideRounds) Alone() [][]float64 {
 	return t.Product
 }
 
-// Cost returns the seconds that a call costs, by round and rank: the time of both less the
-// product alone, at least LeastCost.
+// Cost returns the seconds that a call costs, by round and rank: the time of call and
+// product together less the time of the product alone, at least LeastCost.
 func (t *BesideRounds) Cost() [][]float64 {
 	out, alone := make([][]float64, len(t.Both)), t.Alone()
 	for i, ranks := range t.Both {
@@ -72,7 +73,7 @@ func (t *BesideRounds) Append(u *BesideRounds) {
 	t.Amount = u.Amount
 }
 
-// Validate checks that every array has these numbers of rounds and ranks and that every
+// Validate checks that every array has the given numbers of rounds and ranks and that every
 // value is a duration. Base may be empty.
 func (t *BesideRounds) Validate(rounds, ranks int) error {
 	for _, name := range []string{"call", "product", "both", "call_in", "product_in", "done"} {

@@ -30,9 +30,9 @@ func ParseClass(s string) (Class, error) { return oneOf("routing", s, Classes())
 
 // The bounds between classes. With cv the coefficient of variation of the load over
 // experts, the share is 1/(1+cv^2): an even routing has a cv below 0.58, a
-// concentrated one a cv above 2. The bound of a hot rank is below 2, so that a routing
-// that sends a rank twice its share exceeds it in every draw. With two ranks the
-// bound is 1.5, half way between an equal split and one rank that does everything.
+// concentrated one a cv above 2. The bound of a hot rank is below 2, so that a routing that
+// sends a rank twice its share exceeds the bound in every draw. With two ranks the bound is
+// 1.5, half way between an equal split and one rank that does everything.
 const (
 	EvenShare         = 0.75 // least Share of an even routing
 	EvenHottest       = 1.25 // upper bound of Hottest of an even routing, exclusive
@@ -40,7 +40,8 @@ const (
 	HotRankHottest    = 1.75 // least Hottest of a hot rank among three ranks or more
 )
 
-// Skew measures how uneven a routing is, with the part that chance may explain taken off.
+// Skew measures how uneven a routing is. The unevenness that chance may explain is
+// subtracted.
 type Skew struct {
 	// Share is the effective number of experts over their number, in (0, 1].
 	// The effective number is the inverse Simpson index 1/sum(p^2). It is estimated
@@ -52,8 +53,8 @@ type Skew struct {
 }
 
 // MeasureSkew computes the skew from counts [experts], how often each expert was selected.
-// Rank 0's experts come first, and every rank has equally many. It takes three standard
-// deviations of an even routing off both measures, so that chance does not look like skew.
+// Rank 0's experts come first, and every rank has equally many. It subtracts three standard
+// deviations of an even routing from both measures, so that chance does not look like skew.
 // ok is false if nothing was counted or the experts do not divide by the ranks. A negative
 // count counts as zero.
 func MeasureSkew(counts []int64, ranks int) (s Skew, ok bool) {

@@ -197,9 +197,10 @@ func (c Config) Difference(dflt Config) string {
 	return strings.Join(out, " ")
 }
 
-// Cost says what a config takes away from a model that runs at the same time. Of configs
-// whose times are within the band, the one with the least cost is chosen. The halves of a
-// pair run one after the other, so each field of a pair's cost is the larger of the two.
+// Cost says what a config takes away from a model that runs at the same time. If the times
+// of several configs are within the band, a search chooses the config with the least cost.
+// The halves of a pair run one after the other, so each field of a pair's cost is the
+// larger of the two.
 type Cost struct {
 	SMs     int `json:"sms"`     // SMs of one rank; the CPU backend counts its workers here
 	Threads int `json:"threads"` // threads of a block

@@ -17,9 +17,9 @@ const (
 	// one source rank lie side by side, in the order of ranks.
 	LayoutMasked Layout = "masked"
 	// LayoutRank has one row for each token and rank, with arrays of the token's local
-	// experts and weights: T rows for each source rank, filled from the first on in the
-	// order of tokens, and a count for each source. Combine takes one row back, weighted
-	// and summed over the local experts.
+	// experts and weights. Each source rank has T rows, filled from the first on in the
+	// order of tokens, and a count. Combine sends one row back, which the caller has
+	// weighted and summed over the local experts.
 	LayoutRank Layout = "rank"
 	// LayoutRankPacked is LayoutRank without gaps, in the order of source ranks.
 	LayoutRankPacked Layout = "rank:packed"

@@ -13,7 +13,7 @@ type Machine struct {
 	Memory  int64  `json:"memory_bytes"` // of one GPU, of the host on cpu
 	GPUs    int    `json:"gpus"`         // devices present, 0 on cpu
 	Link    string `json:"link"`         // fingerprint of how the GPUs are joined
-	Driver  string `json:"driver"`       // not in Key; under another one answers are unverified
+	Driver  string `json:"driver"`       // not in Key; under another driver answers are unverified
 	CUDA    string `json:"cuda"`         // version, treated like Driver
 }
 
@@ -41,8 +41,9 @@ func (m Machine) Key() string {
 }
 
 // Similar reports whether configs tuned on another machine can run on m: the other machine
-// has another GPU of the same backend, architecture and link, with no more SMs than m's,
-// because a config names how many SMs it takes. They need not be the fastest on m.
+// has another GPU of the same backend, architecture and link. That GPU must not have more
+// SMs than m's, because a config names how many SMs it takes. Such configs need not be the
+// fastest on m.
 func (m Machine) Similar(other Machine) bool {
 	return m.Key() != other.Key() && other.PCIID != "" && m.PCIID != "" && m.Backend == other.Backend && m.Arch == other.Arch && m.Link == other.Link && m.SMs >= other.SMs
 }

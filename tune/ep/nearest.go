@@ -2,8 +2,9 @@ package ep
 
 import "strings"
 
-// Nearest returns the first known name that begins with name, or the one with the least
-// edit distance to it. It returns "" if more than half of the letters would have to change.
+// Nearest returns the first known name that begins with `name`, or the known name with the
+// least edit distance to `name`. It returns "" if more than half of the letters would have
+// to change.
 func Nearest(name string, known []string) string {
 	best, dist := "", -1
 	if len(name) > 64 {

@@ -2,11 +2,12 @@ package ep
 
 import "fmt"
 
-// Objective says which time a search minimizes. A config that is fastest alone may be the
-// costliest beside a product.
+// Objective says which time a search minimizes. A config that is fastest alone may cost the
+// most while a matrix product runs on the same GPU.
 type Objective int
 
-// The zero value is Alone: a Problem that does not say has the GPU to itself.
+// The zero value is Alone: calls of a Problem without an objective have the GPU to
+// themselves.
 const (
 	Alone  Objective = iota // the time of a call with no product beside it
 	Beside                  // the cost of a call: the time of call and product together, less the time of the product alone

@@ -1,7 +1,7 @@
 package ep
 
-// RunTime says where the time of runs went, in seconds of the host. All fields are 0 if a
-// backend does not say.
+// RunTime holds the parts of the time that runs took, in seconds of the host. All fields
+// are 0 if a backend does not measure them.
 type RunTime struct {
 	Graphs float64 `json:"graphs"` // making CUDA graphs
 	Rounds float64 `json:"rounds"` // from the first launch to the last reading, warm-up included
@@ -13,8 +13,8 @@ func (t RunTime) Plus(o RunTime) RunTime {
 	return RunTime{t.Graphs + o.Graphs, t.Rounds + o.Rounds, t.Clocks + o.Clocks}
 }
 
-// CheckTime says where the time of comparisons went, in seconds of the host. All fields are
-// 0 if a backend does not say.
+// CheckTime holds the parts of the time that comparisons took, in seconds of the host. All
+// fields are 0 if a backend does not measure them.
 type CheckTime struct {
 	Filling   float64 `json:"filling"`   // poisoning outputs and writing inputs
 	Running   float64 `json:"running"`   // running the kernels once

@@ -6,10 +6,10 @@ import "fmt"
 // Problem: no look-up answers a problem of Full with a config of Reduced.
 type Precision int
 
-// The zero value is Full, the safe choice for a Problem that does not say.
+// The zero value is Full, the safe choice for a Problem without a precision.
 const (
 	Full    Precision = iota // error no larger than the default config's, and the same bits in every run
-	Reduced                  // partial sums may travel as BF16
+	Reduced                  // partial sums may be sent as BF16
 )
 
 var precisionWords = []string{"full", "reduced"}

@@ -27,20 +27,20 @@ type Problem struct {
 	TopK         int   `json:"top_k"`         // distinct experts that one token selects
 	Tokens       int   `json:"tokens"`        // tokens on the fullest rank
 	MaxTokens    int   `json:"max_tokens"`    // tokens of one rank that the buffers hold
-	Dispatch     DType `json:"dispatch"`      // what a token travels as
-	Combine      DType `json:"combine"`       // what an expert's output travels back as; BF16 only
+	Dispatch     DType `json:"dispatch"`      // dtype in which a token is sent
+	Combine      DType `json:"combine"`       // dtype in which an expert's output is sent back; BF16 only
 	SharedExpert bool  `json:"shared_expert"` // each token also goes to an expert of its own rank
 	SkipA2A      bool  `json:"skip_a2a"`      // every rank has all tokens already and keeps those of its experts
 
-	// Precision is what the caller accepts. It limits the configs that may be chosen; the
-	// same tokens move.
+	// Precision is the precision that the caller accepts. It limits the configs that may be
+	// chosen; it does not change which tokens move.
 	Precision Precision `json:"precision"`
 
 	// Beside names the matrix product that runs at the same time as the calls, in the
 	// spelling of Product.String; "" for none. Objective is the time to minimize.
 	Beside    string    `json:"beside,omitempty"`
 	Objective Objective `json:"objective,omitzero"`
-	Layout    Layout    `json:"layout,omitzero"` // how received rows lie
+	Layout    Layout    `json:"layout,omitzero"` // order of the received rows in memory
 }
 
 // LocalExperts returns the number of experts that one rank holds.

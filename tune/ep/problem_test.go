@@ -2,7 +2,7 @@ package ep
 
 import "testing"
 
-// TestHiddenRefusals: the way out that an error names is legal.
+// TestHiddenRefusals: an error names a legal hidden size or dtype as the way out.
 func TestHiddenRefusals(t *testing.T) {
 	for _, c := range []struct {
 		dtype  DType
@@ -32,7 +32,7 @@ var sound = Problem{Op: Pair, Mode: Cold, Ranks: 8, Nodes: 2, Hidden: 7168, Expe
 
 func TestProblemBounds(t *testing.T) {
 	for _, c := range []struct {
-		want string // "" for a problem that can be
+		want string // "" for a valid problem
 		edit func(*Problem)
 	}{
 		{"", func(*Problem) {}},

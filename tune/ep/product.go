@@ -12,11 +12,12 @@ import (
 const (
 	Gemm = "gemm" // matrix products, one for each local expert
 	Copy = "copy" // memory traffic: a buffer is copied
-	Step = "step" // a decode step of two micro-batches: gemm for the experts and a product of the size of attention
+	Step = "step" // a decode step of two micro-batches: gemm for the experts, and a matrix product as large as attention
 )
 
-// Product is the work that runs beside a call on every rank. The product of one expert is
-// [M, K] x [K, N], accumulated in float32, with a BF16 result.
+// Product is the work (matrix products, or a copy) that runs at the same time as a call on
+// every rank. The product of one expert is [M, K] x [K, N], accumulated in float32, with a
+// BF16 result.
 type Product struct {
 	Kind    string // Gemm, Copy or Step
 	M, N, K int    // elements; zero for Copy
@@ -134,8 +135,8 @@ func (p Problem) ownRows(q Product) bool {
 	return q.M > 0 && q.K == p.Hidden && q.Groups == p.LocalExperts() && q.M == p.expertRows(q.DType)
 }
 
-// AtTokens returns the problem at another token count with buffers for room tokens. It adjusts
-// the rows of a product of the model's own size; any other product stays.
+// AtTokens returns the problem at another token count, with buffers for `room` tokens. It
+// adjusts the rows of a product of the model's own size, and changes no other product.
 func (p Problem) AtTokens(tokens, room int) Problem {
 	q, ok := p.Product()
 	follows := ok && p.ownRows(q)
@@ -147,10 +148,11 @@ func (p Problem) AtTokens(tokens, room int) Problem {
 	return p
 }
 
-// Shape returns the problem at 0 tokens: what problems that differ in tokens have in common.
+// Shape returns the problem at 0 tokens. Problems that differ only in tokens have the same
+// Shape.
 func (p Problem) Shape() Problem { return p.AtTokens(0, 0) }
 
-// Product returns the product that Beside names. ok is false if there is none.
+// Product returns the product that p.Beside names. ok is false if it names none.
 func (p Problem) Product() (q Product, ok bool) {
 	if p.Beside == "" {
 		return q, false

@@ -11,8 +11,8 @@ func besideProblem() Problem {
 		Tokens: 1024, MaxTokens: 1024, Dispatch: FP8, Combine: BF16}
 }
 
-// TestProductSpelling: ParseProduct reads back the spelling of String and completes short
-// spellings.
+// TestProductSpelling: ParseProduct reads back the spelling of String. It also completes
+// short spellings.
 func TestProductSpelling(t *testing.T) {
 	for in, want := range map[string]string{
 		"gemm": "gemm", "copy": "copy", "step": "step",
@@ -54,8 +54,8 @@ func TestProductIsRefused(t *testing.T) {
 	}
 }
 
-// TestWithProduct: the model's own product depends on dtype, tokens and ranks and follows the
-// token count; any other product stays.
+// TestWithProduct: the size of the model's own product depends on dtype, tokens and ranks.
+// AtTokens changes it with the token count, and changes no other product.
 func TestWithProduct(t *testing.T) {
 	p := besideProblem().WithProduct(Product{Kind: Gemm}, 2048, Beside)
 	if p.Beside != "gemm:64,4096,7168,fp8,128" || p.Objective != Beside {

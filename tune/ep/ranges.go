@@ -12,7 +12,8 @@ const maxInts = 100_000
 
 // ParseInts reads a list of integers as flags and files spell it: terms separated by commas,
 // each a number, lo:hi (every integer), lo:hi:step, or lo:hi:xN (lo, lo*N, lo*N*N and so
-// on). It includes hi if a step reaches it. The result is sorted, without duplicates.
+// on). It includes hi if a step ends exactly at hi. The result is sorted, without
+// duplicates.
 func ParseInts(s string) ([]int, error) {
 	var out []int
 	for term := range strings.SplitSeq(s, ",") {

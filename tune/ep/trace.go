@@ -3,11 +3,11 @@ package ep
 import "strings"
 
 // DigestDigits is the length of the digest in trace:FILE@DIGEST, the spec of a recorded
-// routing. The digest, the first digits of the SHA-256 of the file's bytes, says which routing
-// it is; the file name is a label.
+// routing. The digest consists of the first digits of the SHA-256 of the file's bytes and
+// identifies the routing; the file name is a label.
 const DigestDigits = 12
 
-// SplitDigest splits FILE@DIGEST. The digest is "" where there is none.
+// SplitDigest splits FILE@DIGEST. The digest is "" if the text has none.
 func SplitDigest(s string) (file, digest string) {
 	at := len(s) - DigestDigits - 1
 	if at < 1 || s[at] != '@' || strings.Trim(s[at+1:], "0123456789abcdef") != "" {
@@ -21,8 +21,8 @@ func RoutingLabel(spec string) string {
 	return editTrace(spec, func(file, _ string) string { return file })
 }
 
-// RoutingContent returns a spec without the file name of a trace whose digest it has: two specs of
-// one content are one routing.
+// RoutingContent returns a spec without the file name of a trace if the spec has the trace's
+// digest. Two specs with the same content name the same routing.
 func RoutingContent(spec string) string {
 	return editTrace(spec, func(file, digest string) string {
 		if digest == "" {
@@ -32,7 +32,7 @@ func RoutingContent(spec string) string {
 	})
 }
 
-// RoutingDigest returns the digest of a trace in a spec, "" where there is none.
+// RoutingDigest returns the digest of a trace in a spec, "" if the spec has none.
 func RoutingDigest(spec string) (digest string) {
 	editTrace(spec, func(_, d string) string { digest = d; return "" })
 	return digest

@@ -6,7 +6,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestTraceSpecs: the digest of a trace says which routing it is, the file name is a label.
+// TestTraceSpecs: the digest of a trace identifies the routing; the file name is a label.
 func TestTraceSpecs(t *testing.T) {
 	for _, c := range []struct{ spec, label, content, digest string }{
 		{"uniform", "uniform", "uniform", ""},

@@ -18,13 +18,13 @@ func Sums() []string { return []string{"gated", "plain"} }
 func Parts() []string { return []string{"cast", "counts", "expansion", "reduction", "copy", "host"} }
 
 // Work says which library a kernel is from, what it outputs, and what its time includes.
-// Times of different work are not compared. Empty fields are unknown.
+// Times that include different work are not compared. Empty fields are unknown.
 type Work struct {
 	Library string   `json:"library,omitempty"`
 	Version string   `json:"version,omitempty"`
 	Layout  string   `json:"layout,omitempty"` // the name of one of Layouts
 	Sum     string   `json:"sum,omitempty"`    // combine only: one of Sums
-	Inside  []string `json:"inside,omitempty"` // those of Parts that the time includes
+	Inside  []string `json:"inside,omitempty"` // words of Parts: work that the time includes
 }
 
 // Validate refuses words that Layouts, Sums and Parts do not list.
@@ -55,7 +55,7 @@ func (w Work) Validate() error {
 }
 
 // Pair returns the work of a dispatch and this combine together. Library and layout are set
-// if both halves agree on them.
+// if dispatch and combine agree on them.
 func (w Work) Pair(dispatch Work) Work {
 	out := Work{Sum: w.Sum, Inside: slices.Concat(dispatch.Inside, w.Inside)}
 	if w.Library == dispatch.Library {

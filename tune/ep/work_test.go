@@ -2,8 +2,8 @@ package ep
 
 import "testing"
 
-// TestWorkKey: equal work has equal keys, whatever the library, its version and gaps between
-// rows. A different layout, sum or part gives a different key.
+// TestWorkKey: equal work has equal keys, even if library, version or gaps between rows
+// differ. A different layout, sum or part gives a different key.
 func TestWorkKey(t *testing.T) {
 	ours := Work{Library: "epbench", Layout: "expert", Inside: []string{"cast", "counts", "expansion"}}
 	sum := Work{Layout: "expert", Sum: "gated", Inside: []string{"reduction"}}
@@ -18,7 +18,7 @@ func TestWorkKey(t *testing.T) {
 		{ours, Problem{Dispatch: BF16, Layout: LayoutMasked}, "masked +counts +expansion"},
 		{ours, Problem{Dispatch: BF16, Layout: LayoutRankPacked}, "rank +counts"},
 		{Work{Library: "deepep", Layout: "rank", Inside: []string{"counts"}}, Problem{Dispatch: BF16, Layout: LayoutRank}, "rank +counts"},
-		{Work{Layout: "rank", Inside: []string{"counts"}}, Problem{Dispatch: BF16}, "rank +counts"}, // of a run from before problems had layouts
+		{Work{Layout: "rank", Inside: []string{"counts"}}, Problem{Dispatch: BF16}, "rank +counts"}, // from a run that is older than the layouts of problems
 		{sum, Problem{Dispatch: BF16, Layout: LayoutRank}, "rank plain +reduction"},
 		{sum, Problem{Dispatch: BF16, Layout: LayoutMasked}, "masked gated +reduction"},
 		{Work{Inside: []string{"counts"}}, Problem{Dispatch: BF16, Layout: LayoutRank}, ""},

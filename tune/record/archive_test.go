@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestArchiveIsRead reads every run of the archive of 4 H200, from which embedded tables
-// are made.
+// TestArchiveIsRead reads every run of the archive of 4 H200. The embedded tables are made
+// from these runs.
 func TestArchiveIsRead(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads 160 MB")

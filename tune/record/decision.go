@@ -102,8 +102,9 @@ var causes = []Cause{"", HostBound, Noisy, Failed, NoDefault}
 // Decision records what won. stat.Decide and stat.Compare make it; terminal, summary, page,
 // plots, tables and receipts only read it.
 type Decision struct {
-	// Config is what to launch: the challenger if it is faster, otherwise the default. The
-	// commands that choose nothing (bench, table verify) put the requested config here.
+	// Config is the config to launch: the challenger if it is faster, otherwise the
+	// default. The commands that choose nothing (bench, table verify) put the requested
+	// config here.
 	Config  ep.Config `json:"config"`
 	Default ep.Config `json:"default"`
 	Gain    Interval  `json:"gain"` // the default's time over Config's, in the same rounds
@@ -117,7 +118,7 @@ type Decision struct {
 	Verdict Verdict `json:"verdict"` // how the challenger compares with the default
 	Cause   Cause   `json:"cause,omitempty"`
 	Reason  string  `json:"reason,omitempty"` // a sentence for people: the cause, or what to know about the verdict
-	Rounds  int     `json:"rounds"`           // rounds behind the gain
+	Rounds  int     `json:"rounds"`           // rounds from which the gain is computed
 
 	// Sessions counts the sessions of those rounds. No session that took part in the choice
 	// is among them. It is 0 if all rounds come from one session.
@@ -150,8 +151,8 @@ type Search struct {
 	Class    ep.Class   `json:"class"` // of the routing
 	Decision Decision   `json:"decision"`
 
-	// Reference names what stands in Decision.Default if that is not the default, such as
-	// the config of another table.
+	// Reference is set if Decision.Default is not the default. It names the config that is
+	// there instead, such as the config of another table.
 	Reference string `json:"reference,omitempty"`
 
 	Clock       string  `json:"clock"`
@@ -161,12 +162,12 @@ type Search struct {
 
 	Tried  int `json:"tried"`  // distinct configs measured
 	Legal  int `json:"legal"`  // configs of the space
-	Ties   int `json:"ties"`   // finalists within the band of the fastest
+	Ties   int `json:"ties"`   // finalists whose times are within the band of the fastest time
 	Failed int `json:"failed"` // configs that failed
 
 	Beside *BesidePair `json:"beside,omitempty"` // nil if no product ran beside the calls
 
-	// Pace is what measuring cost in this search.
+	// Pace holds the time that measuring took in this search.
 	Pace Pace `json:"pace,omitzero"`
 
 	// As is set if the config of a combine was chosen by the search with another dispatch
@@ -234,7 +235,7 @@ type Regret struct {
 
 // RegretRow is one config under every routing.
 type RegretRow struct {
-	Routing string    `json:"routing"` // the one that the config was tuned for; "all" in the minimax row
+	Routing string    `json:"routing"` // the routing that the config was tuned for; "all" in the minimax row
 	Config  ep.Config `json:"config"`
 	Loss    []Loss    `json:"loss"`  // [routing]
 	Worst   Loss      `json:"worst"` // the largest, NaN if any is NaN

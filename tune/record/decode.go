@@ -23,8 +23,8 @@ var strict = json.RejectUnknownMembers(true)
 const maxShared = 1 << 16
 
 // decoder reads one line of trials.jsonl at a time. Logs have hundreds of megabytes, nearly
-// all of them times and the same few problems and configs. So it decodes equal objects once
-// and parses times in place.
+// all of them times and the same few problems and configs. So the decoder decodes equal
+// objects once, and parses times in place.
 type decoder struct {
 	problems map[string]ep.Problem
 	configs  map[string]ep.Config
@@ -88,8 +88,9 @@ func (d *decoder) decode(line []byte, r *Result) error {
 var lastSeconds = []byte(`,"seconds":[[`)
 
 // cutSeconds parses the seconds at the end of a line and returns the line without them. The
-// library would walk them twice, and they are nine tenths of a log. It leaves an unusual
-// line to the library: then seconds is nil.
+// JSON library would walk them twice, and they are nine tenths of a log. cutSeconds does
+// not parse a line of unusual form, but returns nil as seconds: then the library parses the
+// whole line.
 func (d *decoder) cutSeconds(line []byte) (rest []byte, seconds [][]float64) {
 	at := bytes.Index(line, lastSeconds)
 	if at < 0 || line[len(line)-1] != '}' {
@@ -103,9 +104,9 @@ func (d *decoder) cutSeconds(line []byte) (rest []byte, seconds [][]float64) {
 	return line[:at+1], seconds
 }
 
-// cut removes a field's object from a line if its text is a key of known, and sets out to
-// its value. This spares the library from walking it. Since quotes inside strings are
-// escaped, name can only match a field's name.
+// cut removes a field's object from a line if the object's text is a key of `known`, and
+// sets `out` to the value of that key. So the library need not walk the object. Since
+// quotes inside strings are escaped, `name` can only match a field's name.
 func cut[T any](line []byte, name, end string, known map[string]T, out *T) (rest []byte, found bool) {
 	at := bytes.Index(line, []byte(name))
 	if at < 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestNumber: numbers that epbench writes are parsed in place without allocation, longer ones
-// by strconv. Both give the nearest float64.
+// TestNumber: numbers that epbench writes are parsed in place without allocation. Longer
+// numbers are parsed by strconv. In both cases the result is the nearest float64.
 func TestNumber(t *testing.T) {
 	for _, c := range []struct {
 		text    string
@@ -60,8 +60,9 @@ func TestNumberRefuses(t *testing.T) {
 	}
 }
 
-// TestSecondsAreCutFromTheLine: seconds at the end of a line do not reach the JSON library.
-// Elsewhere, or in unusual spelling, they do, with the same result.
+// TestSecondsAreCutFromTheLine: if the seconds are at the end of a line, the JSON library
+// does not parse them. If they are elsewhere, or spelled unusually, the library parses
+// them, with the same result.
 func TestSecondsAreCutFromTheLine(t *testing.T) {
 	for _, c := range []struct {
 		line, rest string

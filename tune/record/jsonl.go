@@ -70,7 +70,7 @@ type Reader struct {
 	dec   *decoder
 	long  []byte // holds a line longer than the buffer of in
 	line  int    // number of the line read last, from 1
-	bytes int64  // in the whole lines read so far
+	bytes int64  // number of bytes in the whole lines read so far
 	torn  int    // bytes after the last newline
 }
 

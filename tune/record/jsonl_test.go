@@ -158,8 +158,8 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// BenchmarkReader reads a log like that of a GPU sweep: 3 to 50 rounds of 8
-// ranks a line.
+// BenchmarkReader reads a log like that of a GPU sweep: each line has 3 to 50 rounds of 8
+// ranks.
 func BenchmarkReader(b *testing.B) {
 	var log []byte
 	for i := range 2000 {

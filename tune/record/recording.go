@@ -18,8 +18,8 @@ import (
 )
 
 // Recording holds one search with every round of every point, for replay. Its file is small:
-// gzip over one line of JSON for the search and one for each point. A point takes about
-// 40 bytes there and 5 KB in a trial log.
+// gzip over one line of JSON for the search and one line for each point. A point takes about
+// 40 bytes in a recording and 5 KB in a trial log.
 type Recording struct {
 	Schema  int        `json:"schema"`
 	Tool    string     `json:"tool"`
@@ -38,7 +38,7 @@ type Recording struct {
 // RecordingExt ends the names of recordings.
 const RecordingExt = ".rounds.gz"
 
-// Pace says what measuring costs on a machine, in seconds of wall time.
+// Pace holds the time that measuring takes on a machine, in seconds of wall time.
 type Pace struct {
 	Config float64 `json:"config"` // one more config: prepared, compared with the oracle, warmed up
 	Sample float64 `json:"sample"` // one more sample of a config
@@ -130,14 +130,14 @@ func (r *Recording) add(line *Result, places map[string]int) {
 	}
 }
 
-// PaceFit fits the pace of a search to its blocks.
+// PaceFit fits the Pace of a search to the search's blocks.
 type PaceFit struct {
 	samples, wall                float64 // of blocks without a new config
 	configs, before, beforeCount float64 // new configs, and time and samples of blocks with some
 }
 
-// Add takes in a block: the configs that it measured for the first time, its samples, and its
-// wall time in seconds.
+// Add adds a block: the number of configs that were measured for the first time in it, its
+// samples, and its wall time in seconds.
 func (p *PaceFit) Add(configs, samples int, wall float64) {
 	switch {
 	case samples == 0: // compared with the oracle, nothing timed
@@ -148,8 +148,8 @@ func (p *PaceFit) Add(configs, samples int, wall float64) {
 	}
 }
 
-// Pace fits wall = configs * Config + samples * Sample. Blocks without a new config give
-// Sample; the others then give Config.
+// Pace fits wall = configs * Config + samples * Sample. Sample is computed from blocks
+// without a new config, and Config then from the other blocks.
 func (p *PaceFit) Pace() (out Pace) {
 	if p.samples > 0 {
 		out.Sample = p.wall / p.samples

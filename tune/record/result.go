@@ -1,8 +1,8 @@
-// Package record writes and reads what a run leaves on disk.
+// Package record writes and reads the files of a run.
 //
 // A run directory holds two files that everything else follows from. run.json, a Run, says
-// what was asked for, where it ran and what was decided. trials.jsonl has one Result a
-// line: what was measured. Whole blocks of rounds are appended to the log, so a killed run
+// what was asked for, where it ran and what was decided. trials.jsonl has the measurements,
+// one Result in each line. Whole blocks of rounds are appended to the log, so a killed run
 // loses at most one block and can be resumed.
 //
 // A Decision records what won. Package stat makes it; every printer, picture and table
@@ -93,7 +93,7 @@ const (
 	StageScreen     Stage = "screen"     // many candidates, a few rounds each
 	StageHalving1   Stage = "halving1"   // the best of the screen, with more rounds
 	StageHalving2   Stage = "halving2"   // the best of halving1, with more rounds still
-	StageStart      Stage = "start"      // where a walk begins
+	StageStart      Stage = "start"      // the point at which a walk begins
 	StageAxis       Stage = "axis"       // all values of one parameter
 	StageRestart    Stage = "restart"    // a random point to walk from
 	StageClimb      Stage = "climb"      // the neighbours of a point
@@ -114,6 +114,6 @@ const (
 	StageBench  Stage = "bench"  // one config against the default
 	StageAB     Stage = "ab"     // two configs side by side
 	StageTurns  Stage = "turns"  // configs of several libraries, one library after the other in each round
-	StageVerify Stage = "verify" // a row of a table measured again
+	StageVerify Stage = "verify" // a row of a table, measured again
 	StageImport Stage = "import" // measured by another tool
 )

@@ -44,7 +44,7 @@ type Run struct {
 	Regrets   []Regret           `json:"regrets,omitempty"`
 	Retried   []string           `json:"retried,omitempty"` // keys of the failed configs that were tried again
 	Warnings  []string           `json:"warnings,omitempty"`
-	Wall      Wall               `json:"wall,omitzero"` // where the time went
+	Wall      Wall               `json:"wall,omitzero"` // parts of the wall time
 }
 
 // check refuses a run that epbench cannot have written.
@@ -111,7 +111,7 @@ type AA struct {
 	Rounds  int     `json:"rounds"`
 	Default float64 `json:"default"` // the default's median, seconds
 
-	// Sessions is the same over further sessions, nil without them.
+	// Sessions is the same comparison over further sessions, nil if there were none.
 	Sessions *SessionsAA `json:"sessions,omitempty"`
 }
 
@@ -125,7 +125,7 @@ type SessionsAA struct {
 type SpaceInfo struct {
 	Kernel   string      `json:"kernel"`
 	Problem  string      `json:"problem"`
-	Points   int         `json:"points"` // of the full product
+	Points   int         `json:"points"` // number of all combinations of parameter values
 	Legal    int         `json:"legal"`
 	Rejected []Rejection `json:"rejected,omitempty"` // by count, then rule
 }

@@ -17,7 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFile keeps a second writer out of a run directory.
+// lockFile is the file that a writer locks, so that a second writer cannot open the run
+// directory.
 const lockFile = ".lock"
 
 // Dir is a run directory that is open for writing. One process at a time may hold it.
@@ -69,7 +70,7 @@ func OpenDir(path string) (d *Dir, run *Run, results []Result, cut int64, err er
 	return d, run, results, cut, nil
 }
 
-// reopen reads run.json, opens the log and places it behind its last whole block.
+// reopen reads run.json, opens the log and moves to the end of its last whole block.
 func (d *Dir) reopen() (run *Run, results []Result, cut int64, err error) {
 	if run, err = ReadRun(d.path); err != nil {
 		return nil, nil, 0, err
@@ -249,8 +250,8 @@ func lockDir(path string) (*Dir, error) {
 	return &Dir{path: path, lock: f}, nil
 }
 
-// ReadDir reads a run directory without locking it. The run may be unfinished; a torn last
-// line is a warning.
+// ReadDir reads a run directory without locking it. The run may be unfinished. If the last
+// line of the log is torn, ReadDir returns a warning.
 func ReadDir(path string) (run *Run, results []Result, warnings []error, err error) {
 	if run, err = ReadRun(path); err != nil {
 		return nil, nil, nil, err
@@ -283,8 +284,8 @@ func HashLog(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 
-// CheckLog reports a log that changed after a table with this hash was made from it. It
-// accepts any log of an unfinished run, which still grows.
+// CheckLog returns an error if a log changed after a table with this hash was made from it.
+// It accepts any log of an unfinished run, because such a log still grows.
 func CheckLog(path string, run *Run, hash string) error {
 	got, err := HashLog(path)
 	if err != nil || got == hash || run.Finished.IsZero() {

@@ -89,7 +89,7 @@ func TestWriteFileKeepsTheOldFile(t *testing.T) {
 	}
 }
 
-// TestDiscard removes a run that measured nothing and keeps any other.
+// TestDiscard: Discard removes a run that measured nothing, and keeps any other run.
 func TestDiscard(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
 	for range 2 {

@@ -40,7 +40,7 @@ func TestDirSurvivesAFullDisk(t *testing.T) {
 	}
 }
 
-// full runs do with a limit of size bytes on files.
+// full calls do while no file may grow beyond `size` bytes.
 func full(t *testing.T, size uint64, do func() error) error {
 	t.Helper()
 	signal.Ignore(unix.SIGXFSZ)

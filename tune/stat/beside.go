@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Beside summarises rounds beside a product: the slowest rank of each round, then the median
-// over rounds.
+// Beside sums up rounds with a matrix product running at the same time: it takes the slowest
+// rank of each round, then the median over rounds.
 func Beside(t *ep.BesideRounds) record.Beside {
 	of := func(rounds [][]float64) record.Interval { return MedianInterval(slowest(rounds)) }
 	return record.Beside{
@@ -18,8 +18,8 @@ func Beside(t *ep.BesideRounds) record.Beside {
 	}
 }
 
-// Slowdown returns the median over rounds of with over alone, two times of the product in the
-// same round, with its 95 % interval.
+// Slowdown returns the median over rounds of `with` / `alone` with its 95 % interval. Both
+// are times of the product in the same round: while calls run, and alone.
 func Slowdown(with, alone []float64) record.Interval { return PairedRatio(logs(with), logs(alone)) }
 
 // Saved returns how many seconds calls and product together take less with the config than with

@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestBeside: medians over rounds of the slowest rank, the cost round by round and not
-// of medians, and intervals around them.
+// TestBeside: times are medians over rounds of the slowest rank. The cost is computed round
+// by round, not from medians. Each time has an interval.
 func TestBeside(t *testing.T) {
 	var together ep.BesideRounds
 	for i := range 9 {
@@ -31,8 +31,8 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// TestSaved: what a config saves is a median of differences within rounds, of the slowest
-// rank, and nothing where rounds do not belong together.
+// TestSaved: the saved time is the median of the slowest rank's differences within rounds.
+// It is nil if the rounds do not belong together.
 func TestSaved(t *testing.T) {
 	var config, dflt ep.BesideRounds
 	for i := range 9 {

@@ -12,7 +12,7 @@ const mostCorrelated = 0.99
 
 // correlation returns the correlation of neighbours, from 0 to mostCorrelated, over all series.
 // Kendall's correction (1954) removes the bias of a short series. Half of the standard error of
-// independent series is taken off, so that chance widens few intervals.
+// independent series is subtracted, so that chance widens few intervals.
 func correlation(all []series) float64 {
 	var sum, weight float64
 	for _, s := range all {
@@ -30,13 +30,14 @@ func correlation(all []series) float64 {
 	return min(max((sum/weight-noise)/(1-noise), 0), mostCorrelated)
 }
 
-// correlationFactor returns how much wider an interval is for rounds of this correlation, which
-// dies out geometrically (Bayley and Hammersley 1946).
+// correlationFactor returns the factor by which an interval is wider for rounds of this
+// correlation, if the correlation decreases geometrically with distance (Bayley and Hammersley
+// 1946).
 func correlationFactor(r float64) float64 { return math.Sqrt((1 + r) / (1 - r)) }
 
 func constant(xs []float64) bool { return slices.Max(xs) == slices.Min(xs) }
 
-// leastSeries is the least number of rounds that show a correlation.
+// leastSeries is the least number of rounds from which a correlation is computed.
 const leastSeries = 10
 
 // Autocorrelation returns how similar neighbours of a series in time order are, from -1 to 1; 0
@@ -78,8 +79,9 @@ func (e Estimate) Worth() float64 {
 	return float64(e.Rounds) / float64(max(e.Sessions, 1)) * (1 - e.Correlation) / (1 + e.Correlation)
 }
 
-// In one session, rounds with more than trustedCorrelation that are worth fewer than leastWorth
-// say too little: their spread is underestimated too.
+// If the rounds of one session have a correlation above trustedCorrelation and are worth fewer
+// than leastWorth independent rounds, their interval cannot be believed, because their spread
+// is underestimated too.
 const (
 	trustedCorrelation = 0.6
 	leastWorth         = 10

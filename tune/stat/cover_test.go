@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestIntervalsOfFewRoundsCover: an interval that says 0.95 covers the truth in 0.95 of
-// 4,000 series, to three standard errors, however few the rounds and whatever their noise.
+// TestIntervalsOfFewRoundsCover: a 95 % interval covers the truth in 95 % of 4,000 series,
+// to three standard errors, with any number of rounds and any kind of noise.
 func TestIntervalsOfFewRoundsCover(t *testing.T) {
 	noises := map[string]func(*rand.Rand) float64{
 		"normal":    (*rand.Rand).NormFloat64,
@@ -39,7 +39,7 @@ func TestIntervalsOfFewRoundsCover(t *testing.T) {
 	}
 }
 
-// Below six rounds the interval leans on the noise being normal.
+// Below six rounds the interval is right only if the noise is normal.
 func TestIntervalsOfAHandfulCover(t *testing.T) {
 	for n := 2; n < 6; n++ {
 		rng := rand.New(rand.NewPCG(uint64(n), 1))
@@ -59,8 +59,8 @@ func TestIntervalsOfAHandfulCover(t *testing.T) {
 	}
 }
 
-// TestCorrelationIsKnown: independent rounds are worth nearly their number, correlated ones what
-// theory says; those that are worth too few are called so.
+// TestCorrelationIsKnown: independent rounds are worth nearly their number. Correlated rounds
+// are worth the number that theory gives. Rounds that are worth too few are reported.
 func TestCorrelationIsKnown(t *testing.T) {
 	const series, n = 500, 50
 	for _, c := range []struct{ memory, low, high, unknowable float64 }{{0, 0, 0.12, 0}, {0.5, 0.4, 0.58, 0.05}, {0.9, 0.82, 0.94, 1}} {
@@ -83,8 +83,8 @@ func TestCorrelationIsKnown(t *testing.T) {
 	}
 }
 
-// TestEqualReadingsAreNoTrend: the default against itself differs by nothing in every
-// round, and a coarse clock repeats a few values.
+// TestEqualReadingsAreNoTrend: equal readings are not taken for a trend. They occur if the
+// default is compared with itself, and with a coarse clock, which repeats a few values.
 func TestEqualReadingsAreNoTrend(t *testing.T) {
 	same := make([]float64, 40)
 	if r := Autocorrelation(same); r != 0 {

@@ -8,12 +8,11 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Judge is the one rule that says whether something is faster than what it is
-// compared with. gain is the other's time over its own. A difference counts
-// if the estimate is beyond the band and the interval excludes 1. Two things are
-// the same if the whole interval lies inside the band, whose ends belong to it. Asking for an
-// interval wholly beyond the band was tried: gains just above it then need
-// several times the rounds.
+// Judge returns whether A is faster than B. It is the only such rule in epbench. gain is B's
+// time over A's. A difference counts if the estimate is beyond the band and the interval
+// excludes 1. A and B are the same if the whole interval lies inside the band, ends
+// included. Asking for an interval wholly beyond the band was tried: gains just above it
+// then need several times the rounds.
 func Judge(gain record.Interval, band float64) record.Verdict {
 	low, high := (1-rounding)/(1+band), (1+rounding)*(1+band)
 	switch {
@@ -27,12 +26,13 @@ func Judge(gain record.Interval, band float64) record.Verdict {
 	return record.Undecided
 }
 
-// rounding is the relative error of a ratio as it is computed: a ratio of exactly the band comes
-// out as 1.0100000000000007.
+// rounding is the relative error of a computed ratio: a ratio of exactly the band may be
+// computed as 1.0100000000000007.
 const rounding = 1e-9
 
-// clearBands is how many bands the interval of a gain must be away from 1 to end a comparison
-// early. A look that may only end it so far from any bound adds no false claims.
+// clearBands is the number of bands by which the interval of a gain must be away from 1 to
+// end a comparison early. A look at the data that may end the comparison only so far from any
+// bound adds no false claims.
 const clearBands = 3
 
 // Clear reports whether more rounds can hardly change a verdict: the whole interval of the gain
@@ -42,8 +42,8 @@ func Clear(gain record.Interval, band float64) bool {
 	return math.Log(gain.Low) > far || math.Log(gain.High) < -far
 }
 
-// plainSpreads is how many times the A/A spread a gain must be away from 1 on a noisy machine.
-// The spread is known from a few blocks of rounds only.
+// plainSpreads is the number of A/A spreads by which a gain must be away from 1 on a noisy
+// machine. The spread is known from a few blocks of rounds only.
 const plainSpreads = 5
 
 // isPlain reports whether noise of this A/A spread cannot explain a gain: its whole interval
@@ -84,7 +84,8 @@ func Compare(m Comparison) record.Decision {
 	return d
 }
 
-// Noisy says why noise may explain a ratio, whatever its verdict; "" if it does not.
+// Noisy returns why noise may explain a ratio, whatever its verdict; "" if noise cannot
+// explain it.
 func Noisy(ratio Estimate, band record.Band) string {
 	if why := ratio.Unknowable(); why != "" {
 		return why
@@ -102,7 +103,8 @@ func Fail(m Comparison, cause record.Cause, reason string) record.Decision {
 }
 
 // Decide decides about a challenger, m.Config: it wins if it is faster than the default, else
-// the default stays. The rounds that chose it may have flattered it.
+// the default stays. The rounds in which the challenger was chosen do not count, because it
+// may have been lucky in them.
 func Decide(m Comparison) record.Decision {
 	d := Compare(m)
 	if d.Verdict != record.Faster {

@@ -13,8 +13,7 @@ func interval(low, mid, high float64) record.Interval {
 	return record.Interval{Mid: mid, Low: low, High: high}
 }
 
-// TestJudge: both conditions of faster and slower count, and every bound
-// belongs to one verdict.
+// TestJudge: faster and slower need both conditions. Every bound belongs to one verdict.
 func TestJudge(t *testing.T) {
 	const band = 0.25 // bounds 0.8 and 1.25 are exact
 	for _, c := range []struct {
@@ -63,8 +62,8 @@ func config(key string) ep.Config {
 	return c
 }
 
-// TestDecide: what is asked for stays, what is proposed has to be faster; the
-// challenger and its gain are kept either way.
+// TestDecide: Compare keeps the config that the caller chose. Decide takes a proposed
+// config only if it is faster. Both keep the challenger and its gain.
 func TestDecide(t *testing.T) {
 	quiet := record.Band{Policy: 0.01, AA: 0.005}
 	for _, c := range []struct {
@@ -144,9 +143,8 @@ func TestJudgeAll(t *testing.T) {
 	}
 }
 
-// TestJudgeAllControlsChance: a difference that one comparison alone may claim
-// is not claimed among a hundred. Two standard errors beyond the band have
-// p = 0.046.
+// TestJudgeAllControlsChance: a difference that one comparison may claim alone is not
+// claimed among a hundred comparisons. Two standard errors beyond the band have p = 0.046.
 func TestJudgeAllControlsChance(t *testing.T) {
 	x := BandedRatio{steady(1.05*math.Exp(0.02), 0.01), 0.05}
 	if got := JudgeAll([]BandedRatio{x})[0]; got != record.Slower {

@@ -55,9 +55,9 @@ type BandedRatio struct {
 	Band  float64
 }
 
-// JudgeAll returns how B compares with A in many comparisons at once. It claims a
-// difference only where Judge does, and where chance does not explain it, controlled over all
-// comparisons (Benjamini and Hochberg 1995): among a hundred comparisons of equal programs some
+// JudgeAll returns how B compares with A in many comparisons at once. It claims a difference
+// only if Judge does and chance does not explain it. Chance is controlled over all comparisons
+// (Benjamini and Hochberg 1995), because among a hundred comparisons of equal programs some
 // intervals exclude 1.
 func JudgeAll(all []BandedRatio) []record.Verdict {
 	ps := make([]float64, len(all))

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestMedianInterval: between interpolated order statistics, so that ranks bound the ends.
+// TestMedianInterval: the ends are interpolated between order statistics, so that two ranks
+// bound each end.
 func TestMedianInterval(t *testing.T) {
 	for _, c := range []struct {
 		n        int
@@ -32,7 +33,8 @@ func TestMedianInterval(t *testing.T) {
 }
 
 // TestIndependentRatioCovers: over sessions that differ by 2 %, the interval of the ratio covers
-// the truth as often as it says; with one session a side it does, given their spread.
+// the truth in 95 % of the cases. With one session on each side it does so too, if the spread
+// between sessions is given.
 func TestIndependentRatioCovers(t *testing.T) {
 	const trials, truth = 2000, 1.05
 	for _, sessions := range []int{1, 3, 6} {
@@ -62,7 +64,8 @@ func TestIndependentRatioCovers(t *testing.T) {
 	}
 }
 
-// TestIndependentRatioHasNoUnit: seconds or microseconds, the ratio is the same.
+// TestIndependentRatioHasNoUnit: the ratio is the same whether times are in seconds or
+// microseconds.
 func TestIndependentRatioHasNoUnit(t *testing.T) {
 	a, b := []float64{1, 2, 3, 4, 5, 6, 7, 8}, []float64{2, 2, 3, 3, 4, 4, 9}
 	scaled := func(xs []float64) (out []float64) {

@@ -11,19 +11,20 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// confidence is the probability that an interval aims to cover the truth with.
+// confidence is the probability with which an interval should cover the truth.
 const confidence = 0.95
 
-// An Estimate is a value with its 95 % interval, and what the interval rests on.
-// docs/intervals.md derives the formula, which all commands share.
+// An Estimate is a value with its 95 % interval, and the numbers of sessions and
+// correlation that the interval rests on. docs/intervals.md derives the formula, which all
+// commands share.
 type Estimate struct {
 	record.Interval
 	Rounds      int
-	Sessions    int     // 1: the interval knows nothing of what differs between sessions
+	Sessions    int     // 1: the interval does not include differences between sessions
 	Correlation float64 // of neighbouring rounds in a session, from 0 to 1
 }
 
-// Exactly is the estimate of a ratio of something to itself.
+// Exactly is the estimate of the ratio of a time to itself.
 func Exactly(rounds int) Estimate { return Estimate{Interval: record.One, Rounds: rounds, Sessions: 1} }
 
 // A Part holds rounds of one session under the same conditions: logarithms of the times of A
@@ -34,7 +35,7 @@ type Part struct {
 }
 
 // Ratio estimates the ratio of two times, A over B. The difference within a round is free of what
-// disturbs the whole round. Parts of a session count alike.
+// disturbs the whole round. All parts of a session have the same weight.
 func Ratio(parts ...Part) Estimate {
 	diffs := make([]series, len(parts))
 	for i, p := range parts {
@@ -48,12 +49,12 @@ func Ratio(parts ...Part) Estimate {
 func PairedRatio(a, b []float64) record.Interval { return Ratio(Part{A: a, B: b}).Interval }
 
 // IndependentRatio estimates the ratio of two times, a over b, that were measured in different
-// sessions, from logarithms of times by session. What differs between sessions is known from
-// the sessions of each side. A side with one session knows nothing of it: between is then taken
-// for its standard deviation.
+// sessions, from logarithms of times by session. The differences between sessions are estimated
+// from the sessions of each side. For a side with one session they cannot be estimated: then
+// `between` is taken as their standard deviation.
 func IndependentRatio(a, b [][]float64, between float64) Estimate {
 	sa, sb := seriesOf(a), seriesOf(b)
-	r := correlation(slices.Concat(sa, sb)) // both sides are of one machine
+	r := correlation(slices.Concat(sa, sb)) // both sides were measured on one machine
 	x, y := estimateWith(sa, r), estimateWith(sb, r)
 	for _, side := range []*Estimate{&x, &y} {
 		if side.Sessions == 1 {
@@ -77,8 +78,8 @@ func seriesOf(sessions [][]float64) []series {
 	return out
 }
 
-// MedianInterval returns the median of values of one session in time order, on their own scale,
-// with its 95 % interval. One value is its own interval.
+// MedianInterval returns the median of values of one session in time order, without taking
+// logarithms, with its 95 % interval. The interval of one value is that value.
 func MedianInterval(xs []float64) record.Interval {
 	if len(xs) == 1 {
 		return record.Interval{Mid: xs[0], Low: xs[0], High: xs[0]}
@@ -100,8 +101,8 @@ func GeoMean(ratios []record.Interval) record.Interval {
 	return record.Interval{Mid: math.Exp(mid / n), Low: math.Exp((mid - low) / n), High: math.Exp((mid + high) / n)}
 }
 
-// StdErr returns the standard error of a ratio's logarithm on the side of the interval that is
-// towards 1.
+// StdErr returns the standard error of a ratio's logarithm, from the end of the interval that
+// is nearer to 1.
 func (e Estimate) StdErr() float64 {
 	towards := e.Low
 	if e.Mid < 1 {
@@ -110,7 +111,8 @@ func (e Estimate) StdErr() float64 {
 	return math.Abs(math.Log(e.Mid/towards)) / normal95
 }
 
-// normal95 is how many standard errors a 95 % interval of normal data reaches to each side.
+// normal95 is the number of standard errors from the middle of a 95 % interval of normal
+// data to each end.
 const normal95 = 1.96
 
 // Differ reports whether two estimates are further apart than 1.96 times their joint standard
@@ -153,8 +155,9 @@ func estimate(all []series) Estimate {
 // estimateWith is estimate for rounds of a known correlation r.
 //
 // Within a series the interval is that of the median, widened for correlated rounds. Over
-// sessions it is Student's, over the middles of the sessions: it covers what differs between
-// them, whatever that is. It is never narrower than the rounds within sessions allow.
+// sessions it is Student's interval over the middles of the sessions, which covers
+// differences between sessions of any kind. It is never narrower than the rounds within
+// sessions allow.
 func estimateWith(all []series, r float64) Estimate {
 	if len(all) == 0 {
 		return Estimate{Interval: record.Interval{Mid: math.NaN(), Low: math.NaN(), High: math.NaN()}}
@@ -185,23 +188,23 @@ func estimateWith(all []series, r float64) Estimate {
 	return out
 }
 
-// known leaves out the widths of series of one value.
+// known returns the widths without those of series of one value.
 func known(widths []float64) []float64 { return slices.DeleteFunc(widths, math.IsNaN) }
 
-// student returns how many standard errors the 95 % interval of a mean of n values reaches to
-// each side.
+// student returns the number of standard errors from a mean of n values to each end of its 95
+// % interval.
 func student(n int) float64 {
 	return distuv.StudentsT{Sigma: 1, Nu: float64(n - 1)}.Quantile((1 + confidence) / 2)
 }
 
 const (
-	fewRounds   = 6     // below this no two order statistics cover 95 %
+	fewRounds   = 6     // with fewer rounds no two order statistics cover 95 %
 	leastSpread = 0.002 // of the logarithm of a ratio: recorded rounds of GPUs vary by 0.3 % at least
 )
 
 // middle returns the middle of the rounds of one session with its 95 % interval, as if they were
 // independent: the median, or the mean if a coarse clock shows few different values. The median
-// of such readings jumps by a tick.
+// of such readings can only change by a whole tick.
 func middle(xs []float64) Estimate {
 	sorted := slices.Sorted(slices.Values(xs))
 	tick := tickOf(sorted)
@@ -235,8 +238,9 @@ func median(sorted []float64, spread float64) Estimate {
 	return out
 }
 
-// medianRank returns the rank d, from 0, of the last order statistic below a median's 95 %
-// interval of n values, and how far from it towards the next one the interval begins.
+// medianRank returns the rank d, from 0, of the last order statistic below the 95 %
+// interval of the median of n values. It also returns where the interval begins between
+// order statistics d and d+1, as a fraction.
 func medianRank(n int) (d int, share float64) {
 	heads := distuv.Binomial{N: float64(n), P: 0.5}
 	covers := func(d int) float64 { return 1 - 2*heads.CDF(float64(d)) }
@@ -248,12 +252,12 @@ func medianRank(n int) (d int, share float64) {
 	return d, (float64(n) - k) * over / (k + (float64(n)-2*k)*over)
 }
 
-// tickShare of the readings, at most, are different where a clock is coarse.
+// tickShare is the largest share of different readings with which a clock counts as coarse.
 const tickShare = 0.5
 
 // tickOf returns the step between the readings of a coarse clock: the least difference of
-// readings of which many are equal. It returns 0 for any other clock, and for readings that are
-// all equal, which say nothing of the step.
+// readings if many readings are equal. It returns 0 for any other clock, and if all readings
+// are equal, because these do not show the step.
 func tickOf(sorted []float64) float64 {
 	step, different := math.Inf(1), 1
 	for i := 1; i < len(sorted); i++ {

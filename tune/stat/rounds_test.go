@@ -106,13 +106,13 @@ func TestPairedRatioOfFew(t *testing.T) {
 	if i := PairedRatio([]float64{1}, []float64{0}); i.Mid != math.E || !math.IsNaN(i.Low) || !math.IsNaN(i.High) {
 		t.Errorf("of one round: %v", i)
 	}
-	// Two equal rounds show no spread, which is no proof that there is none.
+	// Two equal rounds show no spread; this does not prove that there is none.
 	if i := PairedRatio([]float64{0.02, 0.02}, []float64{0, 0}); i.Low > 1 || i.High < 1.04 || Judge(i, 0.01) != record.Undecided {
 		t.Errorf("of two rounds: %v", i)
 	}
 }
 
-// TestLimitsOfWarnings: at a limit nobody is warned.
+// TestLimitsOfWarnings: a value exactly at a limit gives no warning.
 func TestLimitsOfWarnings(t *testing.T) {
 	xs := []float64{1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3} // quartiles 2 and 3, fence at 6
 	for last, want := range map[float64]int{6: 0, 6.01: 1} {

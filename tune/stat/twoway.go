@@ -6,13 +6,15 @@ type Obs struct {
 	Log         float64
 }
 
-// polishSteps is how many steps settle the fit to well under the noise.
+// polishSteps is the number of steps after which the fit changes by much less than the
+// noise.
 const polishSteps = 6
 
-// Polish fits Log = item + round by median polish (Tukey 1977). The round takes what all its
-// items share, such as a drifting clock or a busy neighbour; a few outliers change nothing.
-// Items without readings are NaN. The fit starts from the readings of an anchor, an item in
-// every round: medians alone settle far from the truth if rounds drift and few items link them.
+// Polish fits Log = item + round by median polish (Tukey 1977). The effect of a round contains
+// everything that changes all its items, such as a drifting clock or a busy neighbour. A few
+// outliers change nothing. Items without readings are NaN. The fit starts from the readings of
+// an anchor, an item in every round: without an anchor, medians converge far from the truth if
+// rounds drift and few items are in several rounds.
 func Polish(obs []Obs, anchor int) (item, round []float64) {
 	byItem, byRound := groups(obs, func(o Obs) int { return o.Item }), groups(obs, func(o Obs) int { return o.Round })
 	item, round = make([]float64, len(byItem)), make([]float64, len(byRound))

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Outliers returns the number of readings above the upper outer fence, three quartile
-// ranges over the third quartile (Tukey 1977). They are counted, not removed: medians resist
-// them.
+// Outliers returns the number of readings above the upper outer fence, three quartile ranges
+// over the third quartile (Tukey 1977). Outliers are counted, not removed, because they
+// hardly change medians.
 func Outliers(xs []float64) int {
 	q1, q3 := Quantile(xs, 0.25), Quantile(xs, 0.75)
 	n := 0

@@ -41,7 +41,8 @@ func TestRowOfOlderBuildAnswersOnRequestOnly(t *testing.T) {
 	}
 }
 
-// A row without a build has that of the header. A row that keeps the default needs no kernel.
+// A row without a build has the build of the header. A row that keeps the default needs no
+// kernel.
 func TestRowWithoutBuild(t *testing.T) {
 	tab, host := twoBuilds()
 	tab.Rows[0].ABI = ""

@@ -75,7 +75,7 @@ func TestValidateNamesTheField(t *testing.T) {
 	}
 }
 
-// TestValidateTakesTheBounds: every bound itself is valid.
+// TestValidateTakesTheBounds: a value at a bound is valid.
 func TestValidateTakesTheBounds(t *testing.T) {
 	first, last := testRow(ep.Even, 0, 0, 128), testRow(ep.Even, 1, ep.MaxTokens, 128)
 	first.Evidence.Tokens, last.Evidence.Tokens = []int{0}, []int{1, ep.MaxTokens}

@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// exchange is an all-gather between ranks that are goroutines: each passes its digest and gets
-// those of all.
+// exchange is an all-gather between ranks that are goroutines: each rank passes its digest and
+// gets the digests of all ranks.
 type exchange struct {
 	wait sync.WaitGroup
 	all  []Digest
@@ -67,8 +67,8 @@ func TestEightRanksWithOneTableAgree(t *testing.T) {
 	}
 }
 
-// TestEightRanksDetectOneDifferentRow: any difference is a disagreement, be it in a row that
-// answers, in one that does not, or in evidence alone.
+// TestEightRanksDetectOneDifferentRow: any difference is a disagreement, also if it is in a
+// row that does not answer, or only in the evidence.
 func TestEightRanksDetectOneDifferentRow(t *testing.T) {
 	for name, edit := range map[string]func(*Table){
 		"answering row": func(tab *Table) { tab.Rows[0].Config = tab.Rows[0].Config.With("threads", "512") },

@@ -11,11 +11,12 @@
 //
 //   - [Open] reads the tables of several places and lays them over each other in a
 //     [Set]: those compiled into the program (package embedded), the system's, the
-//     user's, and one file. Row by row the upper table answers.
+//     user's, and one file. If several tables have a row for a question, the uppermost
+//     table answers.
 //   - [Set.Resolve] computes the answers for this [Host] and problem: every token count,
 //     every routing class.
-//   - [Resolved.Agree] compares digests of all ranks. Where any differs, all ranks
-//     take the default: a dispatch whose ranks launch different configs hangs.
+//   - [Resolved.Agree] compares digests of all ranks. If any digest differs, all ranks take
+//     the default, because a dispatch hangs if its ranks launch different configs.
 //   - [Resolved.Lookup] answers a step from its token count and routing class. It is
 //     an index into an array and allocates nothing.
 //

@@ -25,7 +25,7 @@ type ExplainedRow struct {
 }
 
 // Explain returns Lookup's answer and every row that may answer the key. It omits rows that
-// differ in a field that must match; Nearest names those.
+// differ in a field that must match; Nearest names these fields.
 func (s *Set) Explain(k Key, tokens int) Explanation {
 	x := Explanation{Key: k, Tokens: tokens, Answer: s.Lookup(k, tokens)}
 	query := k.Vector()
@@ -49,10 +49,10 @@ func (s *Set) Explain(k Key, tokens int) Explanation {
 	return x
 }
 
-// Nearest returns why no row answers a key at a token count: the fields in which the closest
-// row differs and must not, or the tokens that rows cover. The closest row differs in the
-// fewest fields, and of these rows in the latest fields of Fields: another precision is
-// closer than another op. Nearest returns "" if there are no rows.
+// Nearest returns why no row answers a key at a token count: the fields that must match and
+// in which the closest row differs, or the tokens that rows cover. The closest row differs
+// in the fewest fields, and of these rows in the latest fields of Fields: another precision
+// is closer than another op. Nearest returns "" if there are no rows.
 func (s *Set) Nearest(k Key, tokens int) string {
 	query := k.Vector()
 	var best *indexedRow

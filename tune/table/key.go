@@ -22,7 +22,7 @@ type Key struct {
 	Combine      ep.DType `json:"combine"`
 	SharedExpert bool     `json:"shared_expert"`
 	SkipA2A      bool     `json:"skip_a2a"`
-	Routing      ep.Class `json:"routing"` // AllRoutings for the row that serves every class
+	Routing      ep.Class `json:"routing"` // AllRoutings for the row that answers for every class
 
 	Precision ep.Precision `json:"precision"` // a caller that needs Full gets no row of Reduced
 
@@ -61,7 +61,8 @@ func Fields() []string {
 }
 
 // FallbackFields lists the fields in which a row may differ from a question that no row
-// matches exactly. The other fields decide what is computed or on which hardware.
+// matches exactly. The other fields decide which operation is computed, or on which
+// hardware.
 func FallbackFields() []string {
 	return []string{"mode", "hidden", "experts", "top_k", "shared_expert", "routing"}
 }

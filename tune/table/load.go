@@ -71,7 +71,7 @@ func parse(data []byte) (*Table, error) {
 	return t, nil
 }
 
-// schemaOf returns the value of a file's first field if that is the schema, otherwise 0.
+// schemaOf returns the schema if it is the first field of a file, otherwise 0.
 func schemaOf(data []byte) int {
 	dec := json.NewDecoder(bytes.NewReader(data[:min(len(data), 256)]))
 	for i := range 3 {

@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// allowance is how many bytes a load may allocate besides 16 times its input: readers, caches
-// and one error message.
+// allowance is the number of bytes that a load may allocate besides 16 times its input, for
+// readers, caches and one error message.
 const allowance = 64 << 10
 
 func FuzzLoad(f *testing.F) {

@@ -49,8 +49,8 @@ const fallbackFields = 6
 // compare returns how far a row is from a question. ok is false if they differ in a field
 // that must match. Routing may differ only if the row is for all routings, since a row tuned
 // for another class is no evidence. A question that accepts reduced precision also matches a
-// row of full precision, behind rows of reduced; such a row is still an exact answer. A
-// question of full precision never matches a row of reduced.
+// row of full precision, if no row of reduced precision answers; such a row is still an
+// exact answer. A question of full precision never matches a row of reduced.
 func (r *indexedRow) compare(query *[KeyFields]int, fallback []int) (m match, ok bool) {
 	m.similar, m.other = r.similar, r.other
 	for field, have := range r.key {
@@ -72,11 +72,11 @@ func (r *indexedRow) compare(query *[KeyFields]int, fallback []int) (m match, ok
 	return m, true
 }
 
-// matches lists the rows that may answer a question, best first: those of this machine,
-// then those of this build of the kernels, then those whose differing fields come first
-// in the fallback order, then the nearest in those fields, then full precision behind
-// reduced, then the smaller key, then the upper source. No two rows are equal in this
-// order, so that every rank and every exported look-up finds the same row.
+// matches lists the rows that may answer a question, best first. The order is: rows of this
+// machine before others, then rows of this build of the kernels, then rows whose differing
+// fields are earlier in the fallback order, then rows nearer in those fields, then reduced
+// before full precision, then the smaller key, then the upper source. No two rows are equal
+// in this order, so that every rank and every exported look-up finds the same row.
 func (s *Set) matches(query [KeyFields]int) []match {
 	var out []match
 	for i, r := range s.usable() {
@@ -140,12 +140,12 @@ func (t *Table) Lookup(k Key, tokens int) Answer {
 
 // LookupPair answers a pair from its own row. If no row covers the pair but rows cover its
 // dispatch and its combine, the answer joins their configs with the reason Halves: each was
-// tuned alone, and they were never timed together. If a half keeps the default, so does the
-// pair.
+// tuned alone, and they were never timed together. If dispatch or combine keeps the
+// default, the pair keeps the default too.
 //
 // Only Host.Check knows whether a combine can follow a dispatch. Without a Check the pair
-// keeps the default. If the Check refuses the join, the pair keeps it with the reason
-// Illegal.
+// keeps the default. If the Check refuses the join, the pair keeps the default with the
+// reason Illegal.
 //
 // The three arguments are one problem, resolved for its three ops. A join allocates: a
 // process that asks often should keep the answer.

@@ -17,7 +17,7 @@ type Resolved struct {
 	span    int      // token counts 0 to span-1 have cells
 	cells   []uint32 // [class, tokens] index into answers
 	answers []Answer // 0 is the default
-	ids     []string // of the tables that it was made of
+	ids     []string // ids of the tables that it was made from
 	notes   []string
 }
 
@@ -71,8 +71,8 @@ func (r *Resolved) paint(s *Set, k Key, p painter, rows []match) {
 }
 
 // lastLegal returns the largest token count of a row at which its config is legal on the
-// host, row.Lo-1 if there is none. It relies on a config that is legal with some tokens being
-// legal with fewer: more tokens never need less memory.
+// host, row.Lo-1 if there is none. It assumes that a config that is legal with some number of
+// tokens is legal with fewer tokens, because more tokens never need less memory.
 func (r *Resolved) lastLegal(k Key, row *Row, c ep.Config) int {
 	most := min(row.Hi, r.problem.MaxTokens)
 	if c.IsDefault() || most < row.Lo || r.legal(k, most, c) {
@@ -92,8 +92,8 @@ func (r *Resolved) legal(k Key, tokens int, c ep.Config) bool {
 	return r.host.Check(r.host.Machine, q, c) == nil
 }
 
-// painter fills each cell once. next[i] leads to the first free cell from i on, so the cost
-// of filling an interval is that of its free cells.
+// painter fills each cell once. next[i] leads to the first free cell from i on, so that
+// filling an interval takes time only for its free cells.
 type painter struct {
 	cells []uint32
 	next  []int32
@@ -180,8 +180,9 @@ func (r *Resolved) Digest() Digest {
 }
 
 // Agree makes all ranks launch the same. It returns r if the digests of all ranks are equal,
-// otherwise a Resolved that always answers the default. All ranks get the same digests and so
-// decide alike without a second exchange. Fewer digests than ranks count as a difference.
+// otherwise a Resolved that always answers the default. All ranks get the same digests, so
+// all decide the same without a second exchange. If there are fewer digests than ranks, that
+// counts as a difference.
 func (r *Resolved) Agree(all []Digest) *Resolved {
 	mine := r.Digest()
 	if len(all) == r.problem.Ranks && !slices.ContainsFunc(all, func(d Digest) bool { return d != mine }) {

@@ -160,9 +160,9 @@ func TestResolveCoversTheEnds(t *testing.T) {
 	}
 }
 
-// TestTheNearestNumberAnswers: of two rows that differ in the hidden size the nearer one
-// answers, of two equally near ones the one with the smaller key. A row that differs in a
-// later fallback field answers behind both.
+// TestTheNearestNumberAnswers: if two rows differ in the hidden size, the row with the
+// nearer size answers; if both are equally near, the row with the smaller key. A row that
+// differs in a later fallback field answers only if neither of them does.
 func TestTheNearestNumberAnswers(t *testing.T) {
 	at := func(hidden, topK, threads int) Row {
 		r := testRow(ep.AllRoutings, 0, 64, threads)
@@ -313,8 +313,8 @@ func TestOverlayGoesRowByRow(t *testing.T) {
 	}
 }
 
-// TestHooksAreAsked: a table with hooks answers only callers with the same hooks; a table
-// without hooks answers all.
+// TestHooksAreAsked: a table with hooks answers only callers with the same hooks. A table
+// without hooks answers all callers.
 func TestHooksAreAsked(t *testing.T) {
 	for _, c := range []struct {
 		table, host string

@@ -16,7 +16,7 @@ import (
 
 const schemaFile = "../../docs/schema/table.v2.json"
 
-// enums holds the named values of types; everything else follows from the types.
+// enums holds the named values of types. The rest of the schema is made from the Go types.
 var enums = map[reflect.Type][]any{
 	reflect.TypeFor[ep.Op]():    anys(ep.Ops()),
 	reflect.TypeFor[ep.Mode]():  anys(ep.Modes()),
@@ -87,8 +87,8 @@ func TestSchemaIsPublished(t *testing.T) {
 	}
 }
 
-// TestSchemaJudgesAsLoadDoes: the published schema accepts and refuses the same as Load, for a
-// written table and copies with one field removed, added or mistyped.
+// TestSchemaJudgesAsLoadDoes: the published schema accepts and refuses the same files as Load.
+// The files are a written table, and copies with one field removed, added or mistyped.
 func TestSchemaJudgesAsLoadDoes(t *testing.T) {
 	doc, err := validate.UnmarshalJSON(bytes.NewReader(tableSchema(t)))
 	if err != nil {

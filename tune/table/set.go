@@ -15,7 +15,7 @@ type Source struct {
 	Name  string // path of the file, for messages
 	Table *Table
 
-	similar  bool  // the table is of another machine that the host accepts
+	similar  bool  // the table was measured on another machine, which the host accepts
 	fallback []int // the table's fallback fields, as indices in Fields
 	refused  bool  // the table may not be used on the host of the Set
 	verified bool  // the host has no doubt about the table
@@ -84,12 +84,12 @@ type Host struct {
 	// ABI is the build of the kernels linked here. With "", an unknown build, every answer
 	// is unverified.
 	ABI ep.ABI
-	// OtherKernels also takes rows of other builds of the kernels. They answer behind
-	// all rows of this build, and the answer says so.
+	// OtherKernels also accepts rows of other builds of the kernels. Such a row answers
+	// only if no row of this build does, and the answer says so.
 	OtherKernels bool
 	// OtherMachines also accepts tables of other GPUs of the same architecture and link, see
-	// ep.Machine.Similar. Their rows answer behind all rows of this machine, and the answer
-	// says so. "epbench compare --of swapped" shows what such answers lose.
+	// ep.Machine.Similar. Their rows answer only if no row of this machine does, and the
+	// answer says so. "epbench compare --of swapped" shows how much slower such answers are.
 	OtherMachines bool
 	// Hooks lists the caller's hooks, as in Header.Hooks. A table without hooks answers
 	// every caller.
@@ -99,9 +99,9 @@ type Host struct {
 }
 
 // Refusal returns why a table may not be used on this host for a problem, nil if it may. It
-// refuses a table of another machine, one with other hooks, one whose rows were all measured
-// with other builds of their kernels, unless the host accepts these, and one without a row
-// for the problem's rank count and dtypes.
+// refuses a table of another machine, a table with other hooks, and a table without a row
+// for the problem's rank count and dtypes. Unless the host accepts other builds, it also
+// refuses a table whose rows were all measured with other builds of their kernels.
 func (t *Table) Refusal(h Host, p ep.Problem) error {
 	head := t.Header
 	if want, got := head.Machine.Key(), h.Machine.Key(); want != got && !h.AcceptsMachine(head.Machine) {
@@ -145,7 +145,8 @@ func (t *Table) OtherBuilds(h Host) (n int) {
 	return n
 }
 
-// hasRows reports whether any row has the ranks of a key, and whether any has its dtypes.
+// hasRows reports whether any row has the rank count of a key, and whether any row has the
+// key's dtypes.
 func (t *Table) hasRows(k Key) (ranks, dtypes bool) {
 	for _, r := range t.Rows {
 		ranks = ranks || r.Key.Ranks == k.Ranks

@@ -34,8 +34,8 @@ func TestSimilar(t *testing.T) {
 	}
 }
 
-// TestRowOfOtherMachineAnswersOnRequestOnly: it answers behind rows of this machine, unverified
-// and marked.
+// TestRowOfOtherMachineAnswersOnRequestOnly: on request, a row of another machine answers if no
+// row of this machine does. The answer is unverified and marked.
 func TestRowOfOtherMachineAnswersOnRequestOnly(t *testing.T) {
 	theirs, ours := testTable(testRow(ep.Even, 0, 64, 128)), testTable(testRow(ep.AllRoutings, 0, 16, 256))
 	here, there := similarMachine(), similarMachine()

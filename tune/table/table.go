@@ -25,7 +25,7 @@ type Header struct {
 	Created  time.Time  `json:"created"`   // UTC, whole seconds
 	ABI      ep.ABI     `json:"abi"`       // latest build of each kernel that rows name
 	Space    string     `json:"space"`     // fingerprint of the search space
-	Machine  ep.Machine `json:"machine"`   // hardware that the evidence was measured on
+	Machine  ep.Machine `json:"machine"`   // hardware on which the evidence was measured
 	Policy   string     `json:"policy"`    // how it was measured, in words
 	AA       float64    `json:"aa"`        // A/A spread: by how much the default differs from itself, as a ratio minus one
 	TrialLog string     `json:"trial_log"` // sha256 of trials.jsonl
@@ -40,13 +40,14 @@ type Header struct {
 	// whose gains were taken into the rows' intervals, sorted.
 	Receipts []string `json:"receipts,omitempty"`
 
-	// MaxSMs is the most SMs that a config of the table may take; 0 is no bound. It binds
-	// the default as well, over which gains are measured.
+	// MaxSMs is the most SMs that a config of the table may take; 0 is no bound. It also
+	// binds the default against which gains are measured.
 	MaxSMs int `json:"max_sms,omitempty"`
 
 	// Hooks lists the hooks that every row's config and the default were measured with, as
-	// name=value,name=value; "" is none. A caller must set the same ones. With input=fp8,
-	// for example, it passes tokens that it has cast itself; other tokens give wrong numbers.
+	// name=value,name=value; "" is none. A caller must set the same ones. With input=fp8, for
+	// example, the caller passes tokens that it has cast itself; with other tokens the
+	// results are wrong.
 	Hooks string `json:"hooks,omitempty"`
 }
 
@@ -84,22 +85,22 @@ func (h Header) Build(r Row) ep.ABI {
 // tokens and the next row at `b` tokens: the geometric mean of a and b, rounded down.
 func Midpoint(a, b int) int { return int(math.Sqrt(float64(max(a, 1)) * float64(b))) }
 
-// Evidence holds the measurements behind a row. Times are seconds of one call: the slowest
-// rank of each round, then the median over rounds. If a row was measured at several token
-// counts or under several routings, times and gain are those of the case with the least
-// gain.
+// Evidence holds the measurements on which a row rests. Times are seconds of one call: the
+// slowest rank of each round, then the median over rounds. If a row was measured at several
+// token counts or under several routings, times and gain are those of the case with the
+// least gain.
 type Evidence struct {
 	Clock    string    `json:"clock"`     // chain, span, event or wall
 	Median   float64   `json:"median"`    // of the row's config
 	P10      float64   `json:"p10"`       // tenth percentile
 	P90      float64   `json:"p90"`       // ninetieth percentile
-	Rounds   int       `json:"rounds"`    // rounds behind the median, none of them part of the search
+	Rounds   int       `json:"rounds"`    // rounds from which the median is computed, none of them part of the search
 	Gain     float64   `json:"gain"`      // the default's time over the config's, 1 when equal
 	GainLow  float64   `json:"gain_low"`  // lower end of Gain's 95 % interval
 	GainHigh float64   `json:"gain_high"` // upper end
 	Tried    int       `json:"tried"`     // configs measured
 	Ties     int       `json:"ties"`      // finalists within the band of the fastest
-	Regret   float64   `json:"regret"`    // of a row for all routings: its largest loss to the best config of a routing, as a ratio minus one
+	Regret   float64   `json:"regret"`    // only in a row for all routings: its largest loss against the best config of a routing, as a ratio minus one
 	Routings []string  `json:"routings"`  // routings measured
 	Tokens   []int     `json:"tokens"`    // token counts measured, rising
 	Complete bool      `json:"complete"`  // every legal point of the space was measured
@@ -121,8 +122,8 @@ type Evidence struct {
 	// the same output row of the kernel.
 	MaxErr float64 `json:"max_err,omitempty"`
 
-	// Sessions counts the sessions behind the times and the gain, each with memory of its
-	// own; 0 means one session.
+	// Sessions counts the sessions in which the times and the gain were measured, each with
+	// memory of its own; 0 means one session.
 	Sessions int `json:"sessions,omitempty"`
 
 	// Beside names the matrix product that ran at the same time as the calls, see
@@ -130,8 +131,9 @@ type Evidence struct {
 	// product's own time.
 	Beside string `json:"beside,omitempty"`
 
-	// Reason says why the row stands although its gain is not certain, "" if it is certain: kept
-	// (the default), or compromise of N routings. Its gain is then 1.
+	// Reason says why the row is in the table although its gain is not certain: kept (the
+	// default), or compromise of N routings. The gain is then 1. Reason is "" if the gain is
+	// certain.
 	Reason string `json:"reason,omitempty"`
 }
 

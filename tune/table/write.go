@@ -31,8 +31,8 @@ func (t *Table) Seal() error {
 }
 
 // WriteTo seals the table and writes its canonical JSON, with the header on one line and
-// each row on one, so that a diff shows rows. It writes nothing of a table that Load would
-// refuse.
+// each row on one, so that a diff shows rows. If Load would refuse the table, WriteTo
+// writes nothing.
 func (t *Table) WriteTo(w io.Writer) (int64, error) {
 	if err := t.Seal(); err != nil {
 		return 0, err

@@ -10,7 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/bounded"
 )
 
-// Every bad file is one line that begins with its name and says what to do.
+// The error about any bad file is one line that begins with the file's name and says what
+// to do.
 func TestBadFiles(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct{ name, text, want string }{
@@ -97,8 +98,8 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// Pickles that would run code, nest for ever or lie about sizes are refused or
-// read as nothing.
+// Pickles that would run code, nest for ever or give false sizes are refused, or nothing is
+// read from them.
 func TestHostilePickles(t *testing.T) {
 	for name, p := range map[string]string{
 		"empty":        "",
@@ -125,8 +126,8 @@ func TestHostilePickles(t *testing.T) {
 	}
 }
 
-// FuzzOpen feeds every reader with anything: an answer or one line, in bounded
-// time and memory.
+// FuzzOpen gives random bytes to every reader. The reader must return a trace or an error
+// of one line, in bounded time and memory.
 func FuzzOpen(f *testing.F) {
 	exts := []string{".npy", ".npz", ".pt", ".csv", ".jsonl", ".json", ".safetensors"}
 	files, _ := filepath.Glob(golden + "*.*")

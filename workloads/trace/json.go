@@ -15,7 +15,7 @@ import (
 	"github.com/epbench/epbench/tune/bounded"
 )
 
-// maxJSON bounds a JSON file, which is read whole. 100 layers of 512 experts over 100 steps have
+// maxJSON bounds a JSON file, which is read whole. 100 layers of 512 experts over 100 steps take
 // 40 MB.
 const maxJSON = 64 << 20
 
@@ -77,8 +77,9 @@ func jsonArrays(text []byte) (all []*array, err error) {
 	return all, nil
 }
 
-// jsonArray reads one to three levels of arrays of whole numbers. To decode them into slices
-// would take 9 times the text: their shape is read now, and the numbers when they are asked for.
+// jsonArray reads one to three levels of arrays of whole numbers. Decoding them into slices
+// would take 9 times the memory of the text. So jsonArray reads only their shape; the numbers
+// are read later, when the caller reads the array.
 func jsonArray(s *scanner) (*array, error) {
 	s.peek()
 	start, l := s.at, levels{}
@@ -151,10 +152,11 @@ func (s *scanner) skip() {
 	}
 }
 
-// levels collects the shape of nested arrays, which must be alike.
+// levels collects the shape of nested arrays. All arrays at one depth must have the same
+// size.
 type levels struct {
-	sizes   []int // by depth, of the first array there
-	numbers int   // depth at which numbers stand, 0 before the first
+	sizes   []int // by depth: size of the first array at that depth
+	numbers int   // depth at which the numbers are, 0 before the first number
 }
 
 // walk walks the array at the current place, at a depth from 0.
@@ -228,7 +230,7 @@ func (s *scanner) number() (int64, error) {
 // numbers reads the numbers of an array of known shape as little-endian int64.
 type numbers struct {
 	in   scanner
-	rest []byte // of the number that is being read
+	rest []byte // unread bytes of the number that is being read
 	word [8]byte
 }
 

@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestJSONNumbers: nested arrays of any shape, with white space anywhere and other members around
-// them, have the numbers that were written.
+// TestJSONNumbers: the numbers of nested arrays of any shape are read back as written, with white
+// space anywhere and other members before and after them.
 func TestJSONNumbers(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
@@ -58,7 +58,7 @@ func TestJSONNumbers(t *testing.T) {
 	})
 }
 
-// TestJSONShapes: arrays that are not alike are refused.
+// TestJSONShapes: arrays of different sizes at one depth are refused.
 func TestJSONShapes(t *testing.T) {
 	dir := t.TempDir()
 	for text, want := range map[string]string{

@@ -6,9 +6,8 @@ import (
 	"fmt"
 )
 
-// openJSONL reads a token a line: an array of ids, or an object with topk_ids
-// and, optionally, topk_weights. Other keys are ignored, because recorders add
-// their own.
+// openJSONL reads one token from each line: an array of ids, or an object with topk_ids
+// and, optionally, topk_weights. Other keys are ignored, because recorders add their own.
 func openJSONL(path string, _ Options) (*Reader, error) {
 	return openText(path, func(l *lines, first string) (*Reader, error) { return l.tokens(first, parseJSONRow) })
 }

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestNumPyReadsOurs loads what Create writes in NumPy, and what NumPy then
-// writes in Open. Without NumPy the files under testdata/traces stand for it.
+// TestNumPyReadsOurs: NumPy loads the files that Create writes, and Open reads the files
+// that NumPy then writes. If NumPy is not installed, the files under testdata/traces
+// replace this test.
 func TestNumPyReadsOurs(t *testing.T) {
 	python := os.Getenv("EPBENCH_PYTHON")
 	if python == "" {

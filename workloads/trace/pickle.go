@@ -10,8 +10,8 @@ import (
 )
 
 // The part of Python's pickle that torch.save uses (protocol 2): containers,
-// numbers, strings, and calls. Nothing is ever called. A call that rebuilds a
-// tensor gives a tensor, any other call gives an opaque value.
+// numbers, strings, and calls. Nothing is ever called: a call that rebuilds a tensor is
+// read as a tensor, and any other call as an opaque value.
 //
 // github.com/nlpodyssey/gopickle v0.2.0 was tried and not taken: it allocates
 // whatever length the file claims for a string, 2 GB for one of 12 bytes, and
@@ -55,8 +55,8 @@ type machine struct {
 	memo  map[uint32]any
 }
 
-// unpickle runs a pickle. A malformed one panics inside, on an index or a type;
-// the panic becomes the error.
+// unpickle runs a pickle. A malformed pickle causes a panic inside, on an index or a type;
+// unpickle returns the panic as the error.
 func unpickle(in []byte, cost *bounded.Budget) (v any, err error) {
 	m := &machine{in: in, cost: cost, memo: map[uint32]any{}}
 	defer func() {
@@ -99,15 +99,16 @@ func (m *machine) line() string {
 // tooMuch is the panic of a pickle whose values do not fit the budget.
 type tooMuch struct{ error }
 
-// hold charges the memory of so many bytes.
+// hold subtracts this many bytes from the memory budget.
 func (m *machine) hold(bytes int) {
 	if err := m.cost.Allocate("values", int64(bytes)); err != nil {
 		panic(tooMuch{err})
 	}
 }
 
-// push charges what a value costs at least: its place on the stack, which doubles as it grows,
-// and a box. What else it holds is charged where it is made.
+// push subtracts the least memory of a value from the budget: its entry on the stack, which
+// doubles as it grows, and an interface value. Any other memory of the value is subtracted
+// where the value is made.
 func (m *machine) push(v any) {
 	m.hold(bounded.ObjectBytes)
 	m.stack = append(m.stack, v)
@@ -127,7 +128,7 @@ func (m *machine) pop() any {
 
 func (m *machine) top() any { return m.stack[len(m.stack)-1] }
 
-// popMark pops what lies above the last mark, and the mark.
+// popMark pops the values above the last mark, and the mark.
 func (m *machine) popMark() []any {
 	for i := len(m.stack) - 1; i >= 0; i-- {
 		if _, ok := m.stack[i].(mark); ok {
@@ -185,7 +186,7 @@ func init() {
 	}
 }
 
-// text pushes a string of so many bytes.
+// text pushes a string of this many bytes.
 func (m *machine) text(n int) {
 	b := m.take(n)
 	m.hold(n)
@@ -221,8 +222,8 @@ func (m *machine) recall(key uint32) {
 	m.push(v)
 }
 
-// setItems adds key, value, key, value to the dict on top of the stack. An
-// opaque object there takes none.
+// setItems adds key, value, key, value to the dict on top of the stack. If an opaque object
+// is there, nothing is added.
 func (m *machine) setItems(kv []any) {
 	d, ok := m.top().(*pdict)
 	m.hold(4 * 16 * len(kv)) // two lists that double as they grow
@@ -238,7 +239,7 @@ func (m *machine) extend(items []any) {
 	}
 }
 
-// call pushes what stands for the result of a call.
+// call pushes a value that represents the result of a call.
 func (m *machine) call(f any, args []any) {
 	g, _ := f.(global)
 	switch g.name {

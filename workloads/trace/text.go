@@ -13,7 +13,7 @@ import (
 // maxLine bounds a line of text: 32 ids with weights take less than 1 KB.
 const maxLine = 1 << 16
 
-// lines reads a text file line by line, blank lines left out.
+// lines reads a text file line by line and skips blank lines.
 type lines struct {
 	f       *os.File
 	scanner *bufio.Scanner
@@ -30,7 +30,7 @@ func openLines(path string) (*lines, error) {
 	return l, nil
 }
 
-// next is the next line; the error after the last is io.EOF.
+// next returns the next line; after the last line the error is io.EOF.
 func (l *lines) next() (string, error) {
 	for l.scanner.Scan() {
 		l.number++
@@ -47,8 +47,8 @@ func (l *lines) next() (string, error) {
 // rowParser reads the ids of one token, and its weights or nil.
 type rowParser func(text string) (ids []int32, weights []float32, err error)
 
-// tokens makes a Reader of lines that hold a token each. The line `first` has
-// been read already; every other line must have as many ids and weights.
+// tokens makes a Reader of lines; each line holds one token. The line `first` has been read
+// already; every other line must have as many ids and weights.
 func (l *lines) tokens(first string, parse rowParser) (*Reader, error) {
 	ids, weights, err := parse(first)
 	if err != nil {

@@ -51,7 +51,8 @@ func readAll(t testing.TB, path string, o Options) (ids []int32, weights []float
 
 var one = Options{Layer: -1}
 
-// One array in every type and version that NumPy wrote is the same trace.
+// One array, written by NumPy in every element type and file version, is read as the same
+// trace.
 func TestNumPyFiles(t *testing.T) {
 	want, _, err := readAll(t, golden+"ids_i4.npy", one)
 	if err != nil || len(want) != 1200 || !reflect.DeepEqual(want[:4], []int32{6, 3, 0, 4}) {
@@ -68,7 +69,7 @@ func TestNumPyFiles(t *testing.T) {
 	}
 }
 
-// What the recorders wrote, as one layer of counts or ids.
+// Files of the recorders are read as one layer of counts or ids.
 func TestRecorderFiles(t *testing.T) {
 	want, err := scan(golden+"sglang_counts.csv", Options{Layer: 2})
 	if err != nil || want.Kind != Counts || want.Counts[0] == 0 {
@@ -142,13 +143,13 @@ func write(t testing.TB, dir, name, text string) string {
 	return path
 }
 
-// npy is a header as NumPy writes it.
+// npy returns a header as NumPy writes it.
 func npy(descr, shape string) string {
 	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }\n", descr, shape)
 	return "\x93NUMPY\x01\x00" + string(binary.LittleEndian.AppendUint16(nil, uint16(len(dict)))) + dict
 }
 
-// Files written are read back, by every format.
+// A trace that was written is read back unchanged, in every format.
 func TestRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
@@ -283,7 +284,7 @@ func TestCSVSpellings(t *testing.T) {
 	}
 }
 
-// half agrees with IEEE 754's definition of binary16.
+// half returns the values that IEEE 754 defines for binary16.
 func TestHalf(t *testing.T) {
 	for h := range 1 << 16 {
 		exp, frac := h>>10&31, float64(h&1023)
@@ -305,7 +306,7 @@ func TestHalf(t *testing.T) {
 	}
 }
 
-// Weights beside vLLM's routed_experts have the same axes.
+// Weights in the same archive as vLLM's routed_experts have the same axes.
 func TestWeightsFollowIDs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "w.npz")
 	f, err := os.Create(path)

@@ -55,7 +55,7 @@ type npyWriter struct {
 
 func createNPY(f *os.File, k int, _ bool) (Writer, error) { return newNPY(f, "<i4", k), nil }
 
-// newNPY leaves errors to Flush, as bufio does, and so does Write.
+// newNPY and Write do not return write errors; Flush returns them, as in bufio.
 func newNPY(f *os.File, descr string, k int) *npyWriter {
 	w := &npyWriter{f: f, buf: bufio.NewWriterSize(f, 1<<18), descr: descr, k: k}
 	_ = writeNPYHeader(w.buf, descr, 0, k)
@@ -95,7 +95,7 @@ func (w *npyWriter) finish() error {
 // because a zip member must be complete before the next begins.
 type npzWriter struct {
 	out    *os.File
-	arrays []*npyWriter // ids, then weights where there are any
+	arrays []*npyWriter // ids, then weights if there are any
 }
 
 func createNPZ(f *os.File, k int, weights bool) (Writer, error) {
@@ -155,7 +155,7 @@ func (z *npzWriter) member(zw *zip.Writer, name string, a *npyWriter) error {
 	return err
 }
 
-// textWriter writes a line a row.
+// textWriter writes one line for each row.
 type textWriter struct {
 	f    *os.File
 	buf  *bufio.Writer

@@ -42,7 +42,7 @@ func sealed(rows ...table.Row) *table.Table {
 		Created: day, Machine: ep.Machine{Backend: "cuda", SMs: 132, GPUs: 8}, Policy: "race", AA: 0.004, TrialLog: "log"}}
 }
 
-// randomTable draws rows of a few keys. Another seed gives other evidence.
+// randomTable draws rows of a few keys. Their evidence depends on the seed.
 func randomTable(t *rapid.T, name string) *table.Table {
 	tab := sealed()
 	tab.Header.TrialLog = name
@@ -166,8 +166,8 @@ func TestMergedRowsWereMeasured(t *testing.T) {
 	})
 }
 
-// A merge of sweeps at different token counts keeps what each measured, whatever the gains.
-// Between two counts the nearer one holds.
+// A merge of sweeps at different token counts keeps the rows that each sweep measured,
+// whatever their gains. Between two measured counts the row of the nearer count answers.
 func TestMergeOfOtherTokenCounts(t *testing.T) {
 	at := func(n, lo, hi, threads int, gain float64) table.Row {
 		r := row(ep.Even, lo, hi, threads)
@@ -249,8 +249,9 @@ func TestIncumbentRule(t *testing.T) {
 	}
 }
 
-// TestLaterEvidenceIsTaken: for one config the later evidence holds, whichever table has it.
-// With equal dates the one with more rounds holds.
+// TestLaterEvidenceIsTaken: if both tables have the same config, the later evidence is
+// taken, whichever table has it. If the dates are equal, the evidence with more rounds is
+// taken.
 func TestLaterEvidenceIsTaken(t *testing.T) {
 	early, late, more := row(ep.Even, 0, 64, 128), row(ep.Even, 0, 64, 128), row(ep.Even, 0, 64, 128)
 	late.Evidence.Date, late.Evidence.Median = day.Add(time.Hour), 26e-6
@@ -320,12 +321,12 @@ func TestRunThatMeasuredBoth(t *testing.T) {
 		fresh := row(ep.AllRoutings, 64, 64, 512)
 		fresh.Evidence.Gain, fresh.Evidence.GainLow, fresh.Evidence.GainHigh, fresh.Evidence.Routings = 1.05, 1.04, 1.06, c.routings
 		if c.seconds == nil {
-			fresh.Evidence.Gain, fresh.Evidence.GainLow, fresh.Evidence.GainHigh = 2, 1.9, 2.1 // enough, were it not for the routings
+			fresh.Evidence.Gain, fresh.Evidence.GainLow, fresh.Evidence.GainHigh = 2, 1.9, 2.1 // large enough to win, if the routings were the same
 		}
 		rule := Rule{Band: 0.25, Measured: func(k table.Key, tokens int, routing string, cfg ep.Config) (float64, bool) {
 			s, ok := c.seconds[cfg.Int("threads")]
 			if routing != "hotrank:4" {
-				s = 10 // all are alike but under one routing
+				s = 10 // equal times, except under one routing
 			}
 			return s, ok && k == key(ep.AllRoutings) && tokens == 64
 		}}

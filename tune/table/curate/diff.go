@@ -75,8 +75,8 @@ func HeaderDiff(a, b table.Header) []string {
 	return out
 }
 
-// listDiff names the elements that only one of two lists has. It only counts the common ones,
-// such as the hashes of many runs behind merged tables.
+// listDiff names the elements that only one of two lists has. It only counts elements that
+// both lists have, such as the hashes of the many runs from which tables were merged.
 func listDiff(a, b []string) string {
 	onlyA, onlyB := without(a, b), without(b, a)
 	return fmt.Sprintf("%d in both, only a: %s; only b: %s", len(a)-len(onlyA), someOf(onlyA), someOf(onlyB))

@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// Severity says what a finding means for shipping.
+// Severity says whether a table with a finding may be shipped.
 type Severity string
 
 const (
@@ -25,23 +25,24 @@ type Finding struct {
 	Text     string
 }
 
-// Legality returns why a config cannot run, nil if it can. It is nil itself if the table's
-// kernels are unknown here; then Lint does not check legality.
+// Legality returns why a config cannot run, nil if it can. The function is nil if the
+// table's kernels are unknown here; then Lint does not check legality.
 type Legality func(ep.Machine, ep.Problem, ep.Config) error
 
 // minRounds is the least number of rounds for a meaningful interval.
 const minRounds = 10
 
 // farEnd is the largest ratio between a row's end and the nearest measured token count that
-// Lint accepts. An end itself is rarely measured: rows meet half way between two measured
-// counts, on a logarithmic scale.
+// Lint accepts. An end itself is rarely measured, because two rows meet half way between
+// two measured counts, on a logarithmic scale.
 const farEnd = 4
 
 // fewTried is about the number of configs that every search begins with.
 const fewTried = 10
 
-// leastShare is the share of the legal configs that a search should try. With a tenth it
-// comes within 0.3 % of the best in the mean, on synthetic landscapes (testdata/archive/records/search.md).
+// leastShare is the share of the legal configs that a search should try. A search that tries a tenth finds
+// a config within 0.3 % of the best in the mean, on synthetic landscapes
+// (testdata/archive/records/search.md).
 const leastShare = 0.1
 
 // linter collects findings.
@@ -51,7 +52,7 @@ type linter struct {
 	found  []Finding
 }
 
-// add adds a finding about the current row if it has the fault.
+// add adds a finding about the current row if the row has the fault.
 func (l *linter) add(fault bool, s Severity, rule, format string, args ...any) {
 	if fault {
 		l.found = append(l.found, Finding{l.row, s, rule, fmt.Sprintf(format, args...)})
@@ -89,10 +90,11 @@ func Lint(t *table.Table, legal Legality, band float64) []Finding {
 	return l.found
 }
 
-// gain checks a row that does not keep the default. A row of several routings need not beat
-// the default under each: it was chosen by the smallest regret, and its gain is that of its
-// worst routing. A gain within the A/A spread is only a warning, because the spread is the
-// largest of all searches and the row's own search may have been quieter.
+// gain checks a row that does not keep the default. A row of several routings need not be
+// faster than the default under each routing: it was chosen by the smallest regret, and its
+// gain is the gain under its worst routing. A gain within the A/A spread is only a warning,
+// because the spread is the largest of all searches and the row's own search may have been
+// quieter.
 func (l *linter) gain(r table.Row) {
 	if l.header.IsDefault(r) {
 		return

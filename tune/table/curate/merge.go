@@ -14,8 +14,8 @@ import (
 type Effect string
 
 const (
-	Stays     Effect = "stays"     // the newcomer did not beat it
-	Replaced  Effect = "replaced"  // the newcomer beat it by more than the band
+	Stays     Effect = "stays"     // the newcomer's row was not better
+	Replaced  Effect = "replaced"  // the newcomer's row was better by more than the band
 	Refreshed Effect = "refreshed" // same config, later evidence
 	Nearer    Effect = "nearer"    // a row that was measured nearer took its place
 )
@@ -31,8 +31,9 @@ type Overlap struct {
 }
 
 // Comparable returns why two tables cannot be merged, nil if they can. They must have the
-// same machine, bound on SMs and hooks. If one hash stands for all kernels they must also
-// have the same build; if every kernel has its own, a merged table may hold several builds.
+// same machine, bound on SMs and hooks. If one hash stands for all kernels, the tables must
+// also have the same build. If every kernel has its own hash, a merged table may hold
+// several builds.
 func Comparable(a, b table.Header) error {
 	switch {
 	case a.Machine.Key() != b.Machine.Key():
@@ -88,7 +89,7 @@ func stated(t *table.Table) *table.Table {
 	return &out
 }
 
-// choose returns the row of a segment that holds at a token count at which both were
+// choose returns the row of a segment that answers at a token count at which both rows were
 // measured.
 func (s segment) choose(tokens int, rule Rule) *table.Row {
 	switch {
@@ -112,8 +113,8 @@ func (s segment) choose(tokens int, rule Rule) *table.Row {
 	return s.a
 }
 
-// overlap returns what the merge did to a segment. Its effect is "" if the tables do not
-// meet there.
+// overlap returns what the merge did to a segment. Its effect is "" if only one table has a
+// row there.
 func (s segment) overlap(row *table.Row, near *point) Overlap {
 	o := Overlap{Key: s.key, Lo: s.lo, Hi: s.hi, Old: s.a, New: s.b}
 	switch {
@@ -204,7 +205,7 @@ func union(a, b string) string {
 	return strings.Join(parts, listSeparator)
 }
 
-// Rule decides which row holds at a token count at which both tables were measured with
+// Rule decides which row answers at a token count at which both tables were measured with
 // different configs.
 type Rule struct {
 	// Band is the relative difference of times or gains that does not matter.
@@ -218,11 +219,12 @@ type Rule struct {
 
 // prefers reports whether the newcomer's row replaces the incumbent's at a token count.
 //
-// It never replaces a row for all routings by one that was measured under fewer of them: with
-// fewer routings the largest loss is smaller even if the config is no better. If the
-// newcomer's run timed both configs, its times decide: the incumbent stays only if they tie
-// under every routing. Otherwise it compares the gains of the two runs. That is weaker
-// evidence, because each gain is the least over a row's token counts and routings.
+// It never replaces a row for all routings by a row that was measured under fewer routings,
+// because with fewer routings the largest loss is smaller even if the config is no better. If
+// the newcomer's run timed both configs, the times of that run decide: the incumbent stays
+// only if the two configs are equally fast under every routing. Otherwise prefers compares
+// the gains of the two runs. Gains are weaker evidence, because each gain is the least over a
+// row's token counts and routings.
 func (r Rule) prefers(newcomer, old *table.Row, tokens int) bool {
 	if old.Key.Routing == ep.AllRoutings && !coversRoutings(newcomer, old) {
 		return false

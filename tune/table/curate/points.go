@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// point is a token count at which either table was measured, with the row that holds there
-// after a merge.
+// point is a token count at which either table was measured, with the row that answers
+// there after a merge.
 type point struct {
 	tokens int
 	row    *table.Row
@@ -43,10 +43,11 @@ func (g group) measuredThere(s segment, tokens int) segment {
 }
 
 // outranked reports whether a search of the other table counts more than a row at a token
-// count. It does if the count lies between two searches of the row's own table and the other
-// table has a row there and a search between the same two. At a count between two searches
-// only their two configs were timed; a search tries many. A row without any searched count is
-// never outranked.
+// count. It does in one case: the count lies between the token counts of two searches of the
+// row's own table, and the other table has a row there and a search between the same two
+// counts. The reason is that at a count between two searches only the two chosen configs were
+// timed, while a search tries many configs. A row without any searched count is never
+// outranked.
 func (g group) outranked(side int, r, beside *table.Row, tokens int) bool {
 	if r == nil || beside == nil || !slices.Contains(r.Evidence.Between, tokens) || len(r.Evidence.Between) == len(r.Evidence.Tokens) {
 		return false
@@ -58,8 +59,8 @@ func (g group) outranked(side int, r, beside *table.Row, tokens int) bool {
 	})
 }
 
-// searched returns the token counts at which rows were searched, rising: all that were
-// measured except those that Evidence.Between lists.
+// searched returns, in rising order, the token counts for which a search was made: all
+// measured counts except those that Evidence.Between lists.
 func searched(rows []*table.Row) []int {
 	var out []int
 	for _, r := range rows {
@@ -103,10 +104,10 @@ func ends(points []point) []int {
 	return out
 }
 
-// winner returns the row that holds in a segment cut at the ends of points, and the point that
-// it comes from. That is the nearest point, or the next one if only its row is in the
-// segment. The point is nil if it does not decide: a row of a later build replaces one of an
-// earlier, and without any measured count the incumbent's row stays.
+// winner returns the row that answers in a segment cut at the ends of points, and the point
+// that has this row. That is the nearest point, or the next point if only the next point's row
+// is in the segment. The point is nil if no point decides: a row of a later build replaces a
+// row of an earlier build, and without any measured count the incumbent's row stays.
 func (s segment) winner(points []point, rule Rule) (row *table.Row, from *point) {
 	if s.a != nil && s.b != nil && rule.builds.Serves(s.a.ABI) != rule.builds.Serves(s.b.ABI) {
 		return s.choose(s.lo, rule), nil

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// segment is an interval of token counts of one key in which neither of two tables changes
-// its row. A nil row means that the table has none there.
+// segment is an interval of token counts of one key in which each of two tables has the
+// same row throughout. A nil row means that the table has none there.
 type segment struct {
 	key  table.Key
 	lo   int

@@ -1,5 +1,5 @@
-// Package export writes tuned tables in C, Go, Python and CSV. The look-ups that it writes
-// answer as package table does: with the same row for the same reason.
+// Package export writes tuned tables in C, Go, Python and CSV. The exported look-ups answer
+// as package table does: with the same row for the same reason.
 package export
 
 import (
@@ -72,7 +72,7 @@ type view struct {
 	Bounds     bounds
 }
 
-// list is an enumeration whose indices stand in keys.
+// list is an enumeration. Keys hold indices of its elements.
 type list struct {
 	Name  string
 	Words []string
@@ -112,7 +112,7 @@ func newView(t *table.Table, base string) view {
 	var kernels []string
 	for _, r := range t.Rows {
 		if !t.Header.ABI.Serves(t.Header.Build(r)) {
-			continue // a later build has replaced the row's; no caller has both
+			continue // a later build replaced the build of this row; no caller has both
 		}
 		kernels = append(kernels, t.Header.Build(r).Kernels()...)
 		k := r.Config.Key()

@@ -132,7 +132,8 @@ func TestHeaderIsAlsoCPlusPlus(t *testing.T) {
 	}
 }
 
-// TestPythonIsTyped: the module passes the checkers that a strict project runs.
+// TestPythonIsTyped: the module passes the type checkers and linters that a strict project
+// runs.
 func TestPythonIsTyped(t *testing.T) {
 	dir := exported(t, drawTable(t, rand.New(rand.NewPCG(1, 3))))
 	for _, check := range [][]string{{"mypy", "--strict", "--cache-dir=/dev/null"}, {"ruff", "check", "--no-cache", "--isolated"}} {

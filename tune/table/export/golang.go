@@ -10,8 +10,8 @@ import (
 
 // exportGo writes a Go file and the table that it embeds. The program parses the JSON when
 // it starts, so Go has one reader, one hash check and one look-up. Composite literals of
-// 10,000 rows would slow every build of the importing program, and nothing would check them
-// against the id.
+// 10,000 rows would slow every build of the importing program, and could not be checked
+// against the table's id.
 func exportGo(t *table.Table, base string) ([]File, error) {
 	src, err := render("table.go.tmpl", template.FuncMap{"base": func() string { return base }}, newView(t, base))
 	if err != nil {

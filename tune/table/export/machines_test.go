@@ -25,8 +25,8 @@ const machinesPython = `import sys, tuned
 print(*("%d%d" % (tuned.refusal(k, tuned.ABI) is None, tuned.refusal(k, tuned.ABI, other_machines=True) is None) for k in sys.argv[1:]), end=" ")
 `
 
-// TestExportsTakeTheSameMachines: C and Python refuse the machines that Go refuses, with and
-// without rows of other machines.
+// TestExportsTakeTheSameMachines: C and Python refuse the machines that Go refuses, whether
+// or not rows of other machines are accepted.
 func TestExportsTakeTheSameMachines(t *testing.T) {
 	gpu := ep.Machine{Backend: "cuda", Name: "GPU", PCIID: "10de:2335", Arch: "sm_90", SMs: 132, Memory: 139 << 30, GPUs: 2, Link: "nv18"}
 	takeTheSame(t, gpu, "11 01 01 00 ")
@@ -35,9 +35,9 @@ func TestExportsTakeTheSameMachines(t *testing.T) {
 	takeTheSame(t, noGPU, "11 00 00 00 ")
 }
 
-// takeTheSame asks the exports of a table of machine own about machines that differ from it in
-// one field. begin is the beginning of the answers: for each machine whether it may use the
-// table, without and with rows of other machines.
+// takeTheSame asks the exports of a table measured on machine `own` about machines that differ
+// from `own` in one field. `begin` is the beginning of the answers: for each machine whether
+// it may use the table, first without and then with rows of other machines.
 func takeTheSame(t *testing.T, own ep.Machine, begin string) {
 	t.Helper()
 	tab := drawTable(t, rand.New(rand.NewPCG(1, 5)))

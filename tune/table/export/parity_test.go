@@ -38,7 +38,7 @@ func drawKey(rng *rand.Rand) table.Key {
 		SharedExpert: rng.IntN(4) == 0, SkipA2A: rng.IntN(8) == 0, Routing: pick(rng, ep.Classes()...),
 		Precision: pick(rng, ep.Full, ep.Full, ep.Reduced), Objective: pick(rng, ep.Alone, ep.Alone, ep.Beside),
 		Layout: pick(rng, ep.LayoutExpert, ep.LayoutExpert, ep.LayoutExpert128)}
-	if k.Op == ep.Activation { // has no other layout
+	if k.Op == ep.Activation { // an activation has no other layout
 		k.Layout = ep.LayoutExpert
 	}
 	return k
@@ -302,8 +302,9 @@ func TestClassifyParity(t *testing.T) {
 	}
 }
 
-// TestHotPath measures one look-up in Go and in C, in turns. C may take 1.5 times as long as
-// Go, and Go 20 ns. The best time of each counts, and a busy machine gets more turns.
+// TestHotPath measures one look-up in Go and in C, alternating. C may take at most 1.5 times
+// as long as Go, and Go at most 20 ns. The best time of each language counts. On a busy
+// machine the measurement is repeated more often.
 func TestHotPath(t *testing.T) {
 	if testing.Short() {
 		t.Skip("timed; left out with -short")
@@ -327,7 +328,7 @@ func BenchmarkHotPath(b *testing.B) {
 	}
 }
 
-// hotPath takes turns until C and Go meet their bounds or the turns are over.
+// hotPath measures C and Go in turn until both meet their bounds, or until the last turn.
 func hotPath(t testing.TB, turns int) (goNs, cNs float64) {
 	tab := drawTable(t, rand.New(rand.NewPCG(7, 3)))
 	k := tab.Rows[0].Key

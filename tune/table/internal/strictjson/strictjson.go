@@ -55,8 +55,8 @@ func Unmarshal(data []byte, v any) error {
 	return fmt.Errorf("line %d: %s%w", line(data, w.at), path, plain(err))
 }
 
-// before returns the part of data before the error of encoding/json. Walking it gives the
-// path of the error.
+// before returns the part of data before the error of encoding/json. Walking this part
+// gives the path of the error.
 func before(data []byte, err error) []byte {
 	var syntax *json.SyntaxError
 	var wrong *json.UnmarshalTypeError
@@ -137,8 +137,8 @@ func shapeOf(t reflect.Type, known map[reflect.Type]*shape) *shape {
 	return s
 }
 
-// walker compares JSON with a shape. It relies on valid syntax, up to where the data ends, and
-// so only looks for the ends of values.
+// walker compares JSON with a shape. It relies on valid syntax up to the end of the data, so
+// it only looks for the ends of values.
 type walker struct {
 	data []byte
 	pos  int
@@ -282,8 +282,8 @@ func (w *walker) leadsTo(path string) bool {
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// custom walks a value whose type has an unmarshaler and calls that, because errors of
-// encoding/json about such a value name no place.
+// custom walks a value whose type has an unmarshaler and calls the unmarshaler, because
+// errors of encoding/json about such a value name no place.
 func (w *walker) custom(s *shape) error {
 	start := w.pos
 	if err := w.value(anything); err != nil {

@@ -126,8 +126,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// FuzzUnmarshal: encoding/json accepts what Unmarshal accepts, with the same values. An error
-// is one line.
+// FuzzUnmarshal: encoding/json accepts every input that Unmarshal accepts, with the same
+// values. An error is one line.
 func FuzzUnmarshal(f *testing.F) {
 	f.Add([]byte(good))
 	f.Add([]byte(good[:40]))

@@ -41,7 +41,8 @@ var (
 	weightNames = []string{"topk_weights", "weights"}
 )
 
-// kindOf decides what an array holds: by the option, by its name, by its shape.
+// kindOf decides whether an array holds ids or counts: by the option, else by the array's
+// name, else by its shape.
 func (a *array) kindOf(o Options) Kind {
 	switch {
 	case o.Kind != "":
@@ -123,7 +124,7 @@ func names(all []*array) string {
 	return strings.Join(out, ", ")
 }
 
-// fromArrays makes a Reader of arrays that continue each other.
+// fromArrays makes a Reader of arrays; each array continues the one before it.
 func fromArrays(main, weights []*array, o Options) (*Reader, error) {
 	kind := main[0].kindOf(o)
 	in, err := newRows(main, kind, o)

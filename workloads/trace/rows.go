@@ -101,7 +101,7 @@ func (r *rows) read(ids []int32, weights []float32) (int, error) {
 
 func goodWeight(w float64) bool { return w >= 0 && !math.IsInf(w, 1) }
 
-// sumElements is how many elements sum reads at once.
+// sumElements is the number of elements that sum reads at once.
 const sumElements = 1 << 16
 
 // sum adds up the rows of counts. With an axis of ranks each row fills its rank's experts.

@@ -32,7 +32,7 @@ const (
 type Options struct {
 	Kind  Kind   // "" decides by the name of the array, else by its shape
 	Layer int    // for arrays with an axis of layers; -1 if there is one layer
-	Array string // of an archive; "" takes the first array with a known name
+	Array string // name of the array in an archive; "": the first array with a known name
 	Axes  []Axis // of the array; nil decides by its name
 	TopK  int    // for logits
 }

@@ -163,7 +163,8 @@ typedef struct EpcommCall {
   int ids_bits; /* 32 or 64; 0: 32. 64 costs one small kernel a dispatch, in layouts masked and rank one a combine too */
   int unused;   /* 0 */
   const void *x;            /* [tokens, hidden] BF16; e4m3 for dtype fp8 of packs made with --raw */
-  const void *topk_ids;     /* [tokens, topk] global expert ids, distinct in a token, -1 where masked */
+  const void *topk_ids;     /* [tokens, topk] global expert ids, -1 where masked. In layouts rank a token may name an expert twice:
+                               its row says so twice. In the others ids are distinct in a token; debug refuses those that are not */
   const float *weights;     /* [tokens, topk] router weights; in layout expert the same to dispatch and combine */
   const float *input_scale; /* [1] NVFP4's global scale; NULL for 1. With --raw and fp8: [tokens, hidden/128] */
   /* Outputs of dispatch, NULL for the library's. Give all that the dtype has or

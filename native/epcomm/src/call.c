@@ -210,6 +210,7 @@ static DrvResult compare(const EpComm *c, const EpcommCall *call, const Choice *
   a.topk_ids = like->topk_ids;
   a.stamp_slots = call->tokens * (int32_t)c->pack.head->topk;
   a.count_sms = (int32_t)c->pack.head->experts;
+  a.tile_tokens = pack_by_rank(c->pack.head) ? 0 : (int32_t)c->pack.head->topk; /* by rank a token is one row, whatever it names */
   return launch(c, c->agree, 1, 32, 0, 0, &a, stream);
 }
 

@@ -31,7 +31,9 @@ const char *epcomm_status_name(EpcommStatus status) {
 static void describe_disagreement(const EpComm *c, const EpFault *f, char *text) {
   static const char *const ops[] = {"dispatch", "combine"};
   uint32_t mine = (uint32_t)f->want, theirs = (uint32_t)f->got;
-  if (f->source == (int32_t)f->rank)
+  if (f->source == (int32_t)f->rank && f->expert >= 0)
+    snprintf(text, EPCOMM_TEXT, "rank %u passed a token that names expert %d twice; give each expert of a token once", f->rank, (int)f->expert);
+  else if (f->source == (int32_t)f->rank)
     snprintf(text, EPCOMM_TEXT, "rank %u passed a top-k id that is neither -1 nor one of %llu experts", f->rank,
              (unsigned long long)f->want);
   else if (f->want >> 32 != f->got >> 32)
@@ -114,5 +116,5 @@ EpcommStatus epcomm_stop(EpComm *c) {
   DrvResult r = c->driver->context_set(c->context);
   for (int rank = 0; rank < c->options.ranks && r == 0; rank++) r = stop_rank(c, c->heap[rank]);
   c->driver->context_set(before);
-  return r == 0 ? EPCOMM_OK : comm_driver(c, r, "stop");
+  return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "stop");
 }

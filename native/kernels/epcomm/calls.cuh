@@ -27,13 +27,26 @@ struct EpAgree {
   uint32_t calls;                 /* compared so far */
 };
 
-/* Every id of a call must be -1 or an expert: others would become addresses. */
+/* Every id of a call must be -1 or an expert: others would become addresses. tile_tokens, where it is
+ * not 0, says how many ids a token has, which must then be distinct: an expert that a token names twice
+ * gets two rows, for which its block may have no room. */
 EP_DEVICE bool ep_check_ids(const EpArgs &a) {
   uint32_t bad = 0;
-  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < a.stamp_slots; i += 32)
-    bad |= a.topk_ids[i] < -1 || a.topk_ids[i] >= a.count_sms;
-  if (!__any_sync(EP_FULL_WARP, bad)) return true;
-  if (threadIdx.x == 0) ep_fault(a, {EP_PHASE_AGREE, -1, a.rank}, static_cast<uint64_t>(a.count_sms), ~0ull);
+  int32_t twice = -1;
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < a.stamp_slots; i += 32) {
+    const int32_t id = a.topk_ids[i];
+    bad |= id < -1 || id >= a.count_sms;
+    for (int32_t j = a.tile_tokens > 0 ? i - i % a.tile_tokens : i; j < i; j++)
+      if (id >= 0 && a.topk_ids[j] == id) twice = id;
+  }
+  if (__any_sync(EP_FULL_WARP, bad)) {
+    if (threadIdx.x == 0) ep_fault(a, {EP_PHASE_AGREE, -1, a.rank}, static_cast<uint64_t>(a.count_sms), ~0ull);
+    return false;
+  }
+  const uint32_t lanes = __ballot_sync(EP_FULL_WARP, twice >= 0);
+  if (lanes == 0) return true;
+  const int32_t expert = __shfl_sync(EP_FULL_WARP, twice, __ffs(lanes) - 1);
+  if (threadIdx.x == 0) ep_fault(a, {EP_PHASE_AGREE, expert, a.rank}, static_cast<uint64_t>(a.count_sms), ~0ull);
   return false;
 }
 

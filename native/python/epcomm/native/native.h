@@ -113,6 +113,7 @@ struct Link {
   Board *board; /* null where ranks share none */
   int32_t ranks, local, hidden, topk, max_tokens, masked;
   int64_t deadline_ms; /* of a wait of the host */
+  bool debug;          /* calls are compared over ranks, fullest too */
   Sizes sizes[2]; /* bf16, fp8 */
   EpcommCall half[2]; /* that was sent and waits to be received, by op */
   uint64_t sent_in[2]; /* capture of its stream */

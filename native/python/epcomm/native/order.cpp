@@ -118,7 +118,7 @@ EXPORT native::Board *epcomm_native_board(uint32_t *verdict, uint64_t *records, 
 }
 
 /* numbers: ranks, local experts, hidden, topk, max_tokens, 1 for layout masked, for each dtype
- * max_rows, out_bytes, scales and the 4-byte words of src_info, and the deadline in ms. */
+ * max_rows, out_bytes, scales and the 4-byte words of src_info, the deadline in ms, and 1 in debug mode. */
 EXPORT native::Link *epcomm_native_link(EpComm *comm, const uint64_t *functions, native::Lane *lane, native::Board *board,
                                         const int64_t *numbers) {
   native::Library *library = new native::Library();
@@ -132,6 +132,7 @@ EXPORT native::Link *epcomm_native_link(EpComm *comm, const uint64_t *functions,
   for (int i = 0; i < 6; i++) *into[i] = static_cast<int32_t>(numbers[i]);
   __builtin_memcpy(l->sizes, numbers + 6, sizeof l->sizes);
   l->deadline_ms = numbers[14];
+  l->debug = numbers[15] != 0;
   return l;
 }
 

@@ -111,7 +111,7 @@ class EP:
 
     def _extension(self):
         """(the extension's operator, its number of this rank) and the status of its last call."""
-        numbers = [self.ranks, self.local_experts, self.hidden, self.topk, self.max_tokens] + [0] * 10
+        numbers = [self.ranks, self.local_experts, self.hidden, self.topk, self.max_tokens] + [0] * 11
         number = native.new_link(lib(), self.comm.handle, None, None, numbers)
         return (native.operators().call.default, number), ctypes.c_int32.from_address(native.load().epcomm_native_said(number))
 

@@ -53,8 +53,9 @@ class Link:
     def __init__(self, pack, shape, rank, ranks, device, all_gather, deadline, lane, agreement=None):
         self.shape, self.device, self.deadline, self.agreement = shape, device, deadline, agreement
         self.index = device.index if device.index is not None else rank
+        self.debug = os.environ.get("EPCOMM_DEBUG") == "1"
         self.comm = Comm(pack, rank, ranks, self.index, all_gather, nodes=1, deadline=deadline, own_outputs=True, precision="reduced",
-                         debug=os.environ.get("EPCOMM_DEBUG") == "1")
+                         debug=self.debug)
         try:
             self._learn(rank, ranks, lane)
         except BaseException:
@@ -79,7 +80,7 @@ class Link:
             o = self._sizes.get(d)
             sizes += [o.max_rows, o.out_bytes, o.scales, o.src_info_bytes // 4] if o else [0] * 4
         numbers = [self.ranks, self.local_experts, self.hidden, self.topk, self.max_tokens, LAYOUTS[self.info.layout] == "masked", *sizes,
-                   int(1000 * self.deadline)]
+                   int(1000 * self.deadline), self.debug]
         board = None
         if self.agreement is not None:
             a = self.agreement

@@ -72,7 +72,8 @@ class Slow:
     def _normal_call(self, link, dtype, tokens, fullest, index):
         base = _at(index)
         src_info, ids, _, _ = self._normal_places(link, dtype, tokens)
-        return Call(dtype=dtype, tokens=tokens, fullest=max(fullest, tokens, 1), ids_bits=32, topk_ids=base + ids, weights=base + ids,
+        fullest = fullest or (0 if link.debug else max(tokens, 1))
+        return Call(dtype=dtype, tokens=tokens, fullest=fullest, ids_bits=32, topk_ids=base + ids, weights=base + ids,
                     row_offsets=base, src_info=base + src_info, out=base, out_scales=base, expert_ids=base + src_info, scale_offsets=base)
 
     def _wait(self, link):

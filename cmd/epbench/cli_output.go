@@ -2,10 +2,12 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -138,6 +140,22 @@ func writeOut(cmd *cobra.Command, path string, content io.WriterTo) error {
 		return badInput(fmt.Errorf("-o: %w", err))
 	}
 	return nil
+}
+
+// writable checks, before anything is measured or compiled, that writeOut can write the file of
+// -o. It leaves the file as it is.
+func writable(path string) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		if info.IsDir() {
+			return badInput(fmt.Errorf("-o: %s is a directory", path))
+		}
+		return nil // a device or a pipe
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".epbench-*")
+	if err != nil {
+		return badInput(fmt.Errorf("-o: %s: %w", path, errors.Unwrap(err)))
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
 // paragraphs prints sentences, each wrapped to the width of tables.

@@ -1,8 +1,8 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -87,23 +87,17 @@ func (f *packFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	file, err := os.Create(f.out)
-	if err != nil {
-		return badInput(err)
+	if err := writable(f.out); err != nil {
+		return err
 	}
-	defer file.Close()
 	p, err := pack.Build(r, func(arch string, units []declare.Unit) (pack.Compiled, error) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "compiling %d device binaries for %s\n", len(units), arch)
 		return pack.CompileWith(program, arch, units)
 	})
 	if err != nil {
-		os.Remove(f.out)
 		return err
 	}
-	if _, err := file.Write(p.Data); err != nil {
-		return err
-	}
-	if err := file.Close(); err != nil {
+	if err := writeOut(cmd, f.out, bytes.NewReader(p.Data)); err != nil {
 		return err
 	}
 	for _, n := range p.Notes {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/workloads"
 	"github.com/epbench/epbench/workloads/trace"
 )
@@ -156,6 +158,7 @@ func writeTrace(cmd *cobra.Command, out string, write func(path string) error) e
 	if out == "-" {
 		ext = ".csv"
 	}
+	record.RemoveStale(filepath.Join(cmp.Or(dir, os.TempDir()), ".epbench-*"))
 	temp, err := os.MkdirTemp(dir, ".epbench-*")
 	if err != nil {
 		return fmt.Errorf("-o: %s: %w", out, errors.Unwrap(err))

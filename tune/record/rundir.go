@@ -1,7 +1,6 @@
 package record
 
 import (
-	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -152,62 +151,6 @@ func (d *Dir) WriteRun(run *Run) error {
 // WriteFile replaces a file of the directory, as the function WriteFile does.
 func (d *Dir) WriteFile(name string, content io.WriterTo) error {
 	return WriteFile(filepath.Join(d.path, name), content)
-}
-
-// Content adapts a function to WriteFile.
-type Content func(io.Writer) error
-
-// WriteTo implements io.WriterTo. The count that it returns is always 0.
-func (c Content) WriteTo(w io.Writer) (int64, error) { return 0, c(w) }
-
-// WriteFile replaces the file at path. A reader sees the old file or the new one and never a
-// part: it writes a temporary file in the same directory, syncs it and renames it. It
-// follows a link, and writes into a device or a pipe without replacing it.
-func WriteFile(path string, content io.WriterTo) error {
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil { // the file does not exist yet
-		real = path
-	}
-	if info, stat := os.Lstat(real); stat == nil && !info.Mode().IsRegular() {
-		err = writeThrough(real, content)
-	} else {
-		err = replace(real, content)
-	}
-	var at *fs.PathError
-	if errors.As(err, &at) {
-		err = at.Err // without the temporary name
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
-}
-
-func writeThrough(path string, content io.WriterTo) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
-	if err != nil {
-		return err
-	}
-	_, err = content.WriteTo(f)
-	return errors.Join(err, f.Close())
-}
-
-func replace(path string, content io.WriterTo) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriter(f)
-	if _, err = content.WriteTo(w); err == nil {
-		err = errors.Join(w.Flush(), f.Chmod(0o644), f.Sync())
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
 }
 
 // Path returns the path of the directory.

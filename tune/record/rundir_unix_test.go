@@ -3,12 +3,15 @@
 package record
 
 import (
+	"errors"
 	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -99,5 +102,53 @@ func TestWriteFileFollowsLinks(t *testing.T) {
 	}
 	if got := <-read; got != "hello" {
 		t.Errorf("the pipe carried %q", got)
+	}
+}
+
+// TestWriteFilePermissions: a new file has what the umask leaves, an old one keeps its own.
+func TestWriteFilePermissions(t *testing.T) {
+	dir := t.TempDir()
+	hello := Content(func(w io.Writer) error {
+		_, err := io.WriteString(w, "hello")
+		return err
+	})
+	defer unix.Umask(unix.Umask(0o077))
+	for name, mode := range map[string]os.FileMode{"new": 0o600, "old": 0o640} {
+		path := filepath.Join(dir, name)
+		if name == "old" {
+			if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, mode)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := WriteFile(path, hello); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v, %v, want %v", name, info.Mode(), err, mode)
+		}
+	}
+}
+
+// TestStaleFilesGo: the next writer of a file removes what a killed one left long ago, and
+// nothing else.
+func TestStaleFilesGo(t *testing.T) {
+	dir := t.TempDir()
+	for name, age := range map[string]time.Duration{".f.0123abcd.tmp": 2 * staleAfter, ".f.0123abce.tmp": 0, ".g.0123abcd.tmp": 2 * staleAfter, ".f.mine": 2 * staleAfter} {
+		path := filepath.Join(dir, name)
+		then := time.Now().Add(-age)
+		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chtimes(path, then, then)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := WriteFile(filepath.Join(dir, "f"), Content(func(io.Writer) error { return nil })); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if want := []string{".f.0123abce.tmp", ".f.mine", ".g.0123abcd.tmp", "f"}; err != nil || !slices.Equal(left, want) {
+		t.Errorf("%q, %v, want %q", left, err, want)
 	}
 }

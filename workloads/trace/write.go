@@ -110,6 +110,7 @@ func createNPZ(f *os.File, k int, weights bool) (Writer, error) {
 			z.drop()
 			return nil, err
 		}
+		_ = os.Remove(temp.Name()) // goes with this process, also when that is killed; Windows removes it in drop
 		z.arrays = append(z.arrays, newNPY(temp, descr, k))
 	}
 	return z, nil

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
@@ -63,7 +64,21 @@ func cacheFolder() string {
 	if os.MkdirAll(dir, 0o755) != nil {
 		return ""
 	}
+	removeStale(dir)
 	return dir
+}
+
+// staleAfter is the age from which a file that store did not rename counts as left by a process
+// that was killed.
+const staleAfter = time.Hour
+
+func removeStale(dir string) {
+	names, _ := filepath.Glob(filepath.Join(dir, ".tmp-*")) // dir may be no pattern: then nothing is removed
+	for _, name := range names {
+		if info, err := os.Stat(name); err == nil && time.Since(info.ModTime()) > staleAfter {
+			_ = os.Remove(name)
+		}
+	}
 }
 
 // CompileAll returns the binaries of units in their order. It compiles several at once.

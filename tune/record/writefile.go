@@ -1,0 +1,95 @@
+package record
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Content adapts a function to WriteFile.
+type Content func(io.Writer) error
+
+// WriteTo implements io.WriterTo. The count that it returns is always 0.
+func (c Content) WriteTo(w io.Writer) (int64, error) { return 0, c(w) }
+
+// WriteFile replaces the file at path. A reader sees the old file or the new one and never a
+// part: it writes a temporary file in the same directory, syncs it and renames it. The file
+// keeps its permissions; a new one has those that the umask leaves. WriteFile follows a link, and
+// writes into a device or a pipe without replacing it.
+func WriteFile(path string, content io.WriterTo) error {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil { // the file does not exist yet
+		real = path
+	}
+	info, stat := os.Lstat(real)
+	if stat == nil && !info.Mode().IsRegular() {
+		err = writeThrough(real, content)
+	} else {
+		err = replace(real, info, content)
+	}
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		err = at.Err // without the temporary name
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+func writeThrough(path string, content io.WriterTo) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = content.WriteTo(f)
+	return errors.Join(err, f.Close())
+}
+
+// replace writes a file and renames it to path. old describes the file there, nil without one.
+func replace(path string, old fs.FileInfo, content io.WriterTo) error {
+	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".")
+	RemoveStale(temp + "????????.tmp")
+	f, err := os.OpenFile(fmt.Sprintf("%s%08x.tmp", temp, rand.Uint32()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return err
+	}
+	if old != nil {
+		err = f.Chmod(old.Mode().Perm())
+	}
+	w := bufio.NewWriter(f)
+	if err == nil {
+		_, err = content.WriteTo(w)
+	}
+	if err == nil {
+		err = errors.Join(w.Flush(), f.Sync())
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}
+
+// staleAfter is the age from which a temporary file counts as left by a process that was killed:
+// the content of a file is at hand when its writing begins.
+const staleAfter = time.Hour
+
+// RemoveStale removes the temporary files and folders that match a pattern of filepath.Glob and
+// were left by processes that were killed.
+func RemoveStale(pattern string) {
+	names, _ := filepath.Glob(pattern) // a name with a bad pattern has nothing to remove
+	for _, name := range names {
+		if info, err := os.Lstat(name); err == nil && time.Since(info.ModTime()) > staleAfter {
+			_ = os.RemoveAll(name) // another process may have done it
+		}
+	}
+}

@@ -3,7 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -49,7 +51,7 @@ another winner, and how far the reported time is off.`,
 		s.StringVar(&f.landscape, "landscape", "kernels", "`LANDSCAPE` what --synthetic draws: "+strings.Join(replay.LandscapeNames(), ", "))
 		s.StringVar(&f.starts, "starts", string(replay.AsRecorded), "`STARTS` configs that a search begins with besides the default: "+strings.Join(names(replay.AllStarts()), ", "))
 		s.StringVar(&f.strategies, "strategy", search.DefaultStrategy, "`STRATEGIES` comma-separated list, or all: "+strings.Join(search.StrategyNames(), ", "))
-		s.StringVar(&f.budgets, "budget", "0", "`COUNTS` distinct configs that a search may measure, a list or a range; 0: all")
+		s.StringVar(&f.budgets, "budget", "0", "`BUDGETS` distinct configs that a search may measure (25,50), 10% of its space, or times at the recorded pace (10s); 0: all")
 		s.IntVar(&f.replays, "replays", 150, "`N` number of landscapes, each tuned twice")
 		f.noise = 0.02
 		s.Var(&percentValue{share: &f.noise, most: maxShare, zero: true}, "noise", "`PERCENT` noise of a sample of --synthetic, relative to its time")
@@ -57,7 +59,7 @@ another winner, and how far the reported time is off.`,
 		s.Uint64Var(&f.seed, "seed", 1, "`SEED` number that landscapes, noise and searches are drawn from")
 	})
 	f.tables.bind(cmd)
-	cmd.AddCommand(newReplaySave())
+	cmd.AddCommand(newReplaySave(), newReplayClaims(), newReplaySessions())
 	return cmd
 }
 
@@ -76,7 +78,7 @@ func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 		if err != nil {
 			return err
 		}
-		t.Add(reports.Str(r.Strategy), budgetCell(r.Budget), reports.Float(100*r.Regret, 2), reports.Float(100*r.RegretP95, 2),
+		t.Add(reports.Str(r.Strategy), reports.Cell{Text: s.Label, Value: r.Budget}, reports.Float(100*r.Regret, 2), reports.Float(100*r.RegretP95, 2), reports.Float(100*r.RegretMax, 2),
 			reports.Float(100*r.Flips, 0), reports.Float(100*r.Bias, 2), reports.Float(100*r.FalseFaster, 1),
 			reports.Float(r.Evaluations, 0), reports.Float(r.Samples, 0), reports.Int(r.MaxSamples), reports.Float(100*r.Missed, 2), reports.Float(r.Seconds, 2))
 	}
@@ -87,7 +89,7 @@ func replayTable(title string) reports.Table {
 	n := reports.Numbers
 	return reports.Table{
 		Name: "replay", Title: title,
-		Columns: []reports.Column{reports.Words("strategy"), n("budget", ""), n("regret", "%"), n("p95", "%"), n("flips", "%"),
+		Columns: []reports.Column{reports.Words("strategy"), n("budget", ""), n("regret", "%"), n("p95", "%"), n("worst", "%"), n("flips", "%"),
 			n("bias", "%"), n("false", "%"), n("tried", ""), n("samples", ""), n("most", ""),
 			n("missed", "%"), n("wall", "s")},
 		Notes: []string{
@@ -96,13 +98,6 @@ func replayTable(title string) reports.Table {
 			"missed: true time of the best config tried over that of the best, without the rule for ties; wall: time of a search at the recorded pace, 0 where none was recorded",
 		},
 	}
-}
-
-func budgetCell(n int) reports.Cell {
-	if n == 0 {
-		return reports.Cell{Text: "all", Value: 0}
-	}
-	return reports.Int(n)
 }
 
 // source returns the function that draws landscape i, the protocol of searches there, and the
@@ -147,9 +142,9 @@ func (f *replayFlags) studies(p search.Protocol) ([]replay.Study, error) {
 	if f.replays < 1 || f.replays > 100_000 {
 		return nil, usagef("--replays: %d is outside 1 to 100000", f.replays)
 	}
-	budgets, err := ep.ParseInts(f.budgets)
-	if err != nil || budgets[0] < 0 {
-		return nil, usagef("--budget: %q is no list of counts such as 25,50,100", f.budgets)
+	budgets, err := parseReplayBudgets(f.budgets)
+	if err != nil {
+		return nil, err
 	}
 	names := splitList(f.strategies)
 	if f.strategies == "all" {
@@ -161,8 +156,40 @@ func (f *replayFlags) studies(p search.Protocol) ([]replay.Study, error) {
 			return nil, usagef("--%w", err)
 		}
 		for _, b := range budgets {
-			out = append(out, replay.Study{Strategy: name, Budget: b, Replays: f.replays, Protocol: p, Seed: f.seed})
+			b.Strategy, b.Replays, b.Protocol, b.Seed = name, f.replays, p, f.seed
+			out = append(out, b)
 		}
+	}
+	return out, nil
+}
+
+// parseReplayBudgets parses counts (25,50 or a range), shares of a space (10%) and times (10s).
+func parseReplayBudgets(text string) ([]replay.Study, error) {
+	if counts, err := ep.ParseInts(text); err == nil && counts[0] >= 0 {
+		var out []replay.Study
+		for _, n := range counts {
+			label := strconv.Itoa(n)
+			if n == 0 {
+				label = "all"
+			}
+			out = append(out, replay.Study{Label: label, Budget: n})
+		}
+		return out, nil
+	}
+	var out []replay.Study
+	for _, word := range splitList(text) {
+		s := replay.Study{Label: word}
+		n, err := strconv.Atoi(word)
+		if share, found := strings.CutSuffix(word, "%"); found {
+			s.Share, err = strconv.ParseFloat(share, 64)
+			s.Share /= 100
+		} else if err != nil {
+			s.Time, err = time.ParseDuration(word)
+		}
+		if s.Budget = n; err != nil || n < 0 || s.Share < 0 || s.Share > 1 || s.Time < 0 {
+			return nil, usagef("--budget: %q is no count (25), share of the space (10%%) or time (10s)", word)
+		}
+		out = append(out, s)
 	}
 	return out, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	gonum "gonum.org/v1/gonum/stat"
 
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/stat"
 )
 
@@ -72,6 +73,57 @@ func (f Finalist) Claim(dflt Finalist, earlier stat.Estimate) (gain stat.Estimat
 		gain.Cover(earlier.Mid)
 	}
 	return gain, warnings
+}
+
+// AAOverSessions compares the default with itself over sessions, nil if it or its twin failed.
+func AAOverSessions(merged []Finalist, dflt int) *record.SessionsAA {
+	base, twin := pick(merged, dflt), pick(merged, Twin)
+	if base.Rounds == 0 || twin.Rounds == 0 {
+		return nil
+	}
+	ratio := stat.Ratio(twin.commonRounds(base, func(roundSet) bool { return true })...)
+	return &record.SessionsAA{Ratio: record.Interval{Mid: 1 / ratio.Mid, Low: 1 / ratio.High, High: 1 / ratio.Low}, Default: base.SessionSpread()}
+}
+
+// DecideOverSessions decides about the challenger of an earlier decision again, on merged finalists
+// of further sessions. The runner-up takes its place if it is faster. The finalist is that of the
+// decision's config, with warnings. Challenger and default must be among the merged finalists.
+//
+// The interval covers what differs between sessions, so that the A/A spread of the search's one
+// session does not count any more. The default counts as noisy only if it differs from itself for
+// certain over sessions.
+func (c Conclusion) DecideOverSessions(s *Space, was record.Decision, merged []Finalist, sessions int) (record.Decision, Finalist) {
+	dflt := pick(merged, c.Default.Point)
+	point, _ := s.Index(was.Challenger)
+	win, earlier := pick(merged, point), stat.Estimate{Interval: was.ChallengerGain}
+	if len(c.Others) > 0 && !was.Crossed {
+		second := pick(merged, c.Others[0])
+		if second.Rounds > 0 && stat.Judge(second.Gain(win).Interval, was.Band.Policy) == record.Faster {
+			win, earlier = second, stat.Estimate{}
+		}
+	}
+	gain, warnings := win.Claim(dflt, earlier)
+	band := record.Band{Policy: was.Band.Policy, AA: min(was.Band.AA, was.Band.Policy)}
+	if aa := AAOverSessions(merged, dflt.Point); aa != nil && (aa.Ratio.Low > 1 || aa.Ratio.High < 1) {
+		band.AA = max(band.AA, math.Abs(aa.Ratio.Mid-1))
+	}
+	m := stat.Comparison{Config: s.Config(win.Point), Default: was.Default, Gain: gain, Band: band}
+	if was.Cause == record.HostBound {
+		m.HostBound = was.Reason
+	}
+	d := stat.Decide(m)
+	d.Crossed, d.Rounds, d.Sessions = was.Crossed, win.Rounds, sessions
+	if d.Reason == "" && was.Verdict == record.Faster && d.KeepsDefault() {
+		d.Reason = fmt.Sprintf("%s was faster in the session of the search, and is not for certain in %d further ones: %.3f [%.3f, %.3f]",
+			d.Challenger.Key(), sessions, gain.Mid, gain.Low, gain.High)
+	} else if d.Reason == "" && was.Cause == "" {
+		d.Reason = was.Reason
+	}
+	if d.KeepsDefault() {
+		win = dflt
+	}
+	win.Warnings = warnings
+	return d, win
 }
 
 // SessionSpread returns the relative standard deviation of a finalist's median time over sessions, 0

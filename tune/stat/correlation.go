@@ -83,7 +83,7 @@ func (e Estimate) Worth() float64 {
 // than leastWorth independent rounds, their interval cannot be believed, because their spread
 // is underestimated too.
 const (
-	trustedCorrelation = 0.6
+	trustedCorrelation = 0.5
 	leastWorth         = 10
 )
 

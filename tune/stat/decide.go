@@ -87,7 +87,7 @@ func Compare(m Comparison) record.Decision {
 // Noisy returns why noise may explain a ratio, whatever its verdict; "" if noise cannot
 // explain it.
 func Noisy(ratio Estimate, band record.Band) string {
-	if why := ratio.Unknowable(); why != "" {
+	if why := ratio.Unknowable(); why != "" && math.Abs(math.Log(ratio.Mid)) < plainSpreads*normal95*ratio.StdErr() {
 		return why
 	}
 	if band.Noisy() && !isPlain(ratio.Interval, band.AA) {

@@ -129,6 +129,14 @@ func (e *Estimate) Cover(x float64) {
 	e.Low, e.High = min(e.Low, x), max(e.High, x)
 }
 
+// AddSession widens the interval of one session for what differs between sessions: spread is the
+// standard deviation of the logarithm, known from so many sessions.
+func (e *Estimate) AddSession(spread float64, sessions int) {
+	add := student(sessions) * spread
+	e.Low = e.Mid * math.Exp(-math.Hypot(math.Log(e.Mid/e.Low), add))
+	e.High = e.Mid * math.Exp(math.Hypot(math.Log(e.High/e.Mid), add))
+}
+
 func exp(e Estimate) Estimate {
 	e.Mid, e.Low, e.High = math.Exp(e.Mid), math.Exp(e.Low), math.Exp(e.High)
 	return e

@@ -47,6 +47,7 @@ type searchResults struct {
 	// case, and the compromise, zero if none was measured.
 	minimax, compromise ep.Config
 
+	sessionsAhead   bool // further sessions will decide again
 	isRefinement    bool // it measured its neighbours' configs at a token count between theirs
 	crossingMissing bool // an interrupt came before the winners of other routings were measured
 

@@ -35,9 +35,16 @@ func groupBy[G ~[]T, T any](list []T, alike func(a, b T) bool) []G {
 	return out
 }
 
+// usable reports whether a table may rest on a search. A noisy search is decided in further
+// sessions.
+func (c *activeSearch) usable() bool {
+	d := c.result.Decision
+	return d.Usable() || c.sessionsAhead && d.Cause == record.Noisy
+}
+
 // usable returns the searches that a table may rest on.
 func (g group) usable() group {
-	return slices.DeleteFunc(slices.Clone(g), func(c *activeSearch) bool { return !c.result.Decision.Usable() })
+	return slices.DeleteFunc(slices.Clone(g), func(c *activeSearch) bool { return !c.usable() })
 }
 
 // crossAll measures the winners of all routings of a problem under each of

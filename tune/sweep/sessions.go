@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/epbench/epbench/tune/ep"
@@ -20,7 +19,7 @@ import (
 func (s *sweeper) measureFurtherSessions(ctx context.Context) error {
 	for range s.harness.policy.Sessions {
 		for _, c := range s.searches {
-			if !c.result.Decision.Usable() {
+			if !c.usable() {
 				continue
 			}
 			if err := s.measureSession(ctx, c, s.rowConfigs(c)); err != nil {
@@ -32,6 +31,7 @@ func (s *sweeper) measureFurtherSessions(ctx context.Context) error {
 		return nil
 	}
 	for _, c := range s.searches {
+		c.sessionsAhead = false
 		s.decideOverSessions(c)
 	}
 	for _, g := range s.groups() {
@@ -77,8 +77,9 @@ func (s *sweeper) measureSession(ctx context.Context, c *activeSearch, configs [
 // rowConfigs returns the configs that a row may state of a search: the winners of its group, what
 // the group agreed on, and the runner-up.
 func (s *sweeper) rowConfigs(c *activeSearch) []ep.Config {
-	out := appendConfig([]ep.Config{c.result.Decision.Default}, c.result.Decision.Config)
-	if others := c.conclusion.Others; len(others) > 0 && !c.result.Decision.KeepsDefault() && !c.state.Failed(others[0]) {
+	d := c.result.Decision
+	out := appendConfig(appendConfig([]ep.Config{d.Default}, d.Config), d.Challenger)
+	if others := c.conclusion.Others; len(others) > 0 && !c.state.Failed(others[0]) {
 		out = appendConfig(out, c.space.Config(others[0]))
 	}
 	for _, g := range s.groups() {
@@ -102,65 +103,18 @@ func (s *sweeper) decideOverSessions(c *activeSearch) {
 	was := c.result.Decision
 	all := search.MergeSessions(c.furtherSessions)
 	c.overSessions = c.versusDefault(all, len(c.furtherSessions))
-	win, ok := c.versus(was.Config)
+	win, ok := c.versus(was.Challenger)
 	if !ok {
 		m := stat.Comparison{Config: was.Config, Default: was.Default, Gain: stat.Estimate{Interval: was.Gain}, Band: was.Band}
-		c.result.Decision = stat.Fail(m, record.Failed, fmt.Sprintf("%s or the default failed in one of %d further sessions", was.Config.Key(), len(c.furtherSessions)))
+		c.result.Decision = stat.Fail(m, record.Failed, fmt.Sprintf("%s or the default failed in one of %d further sessions", was.Challenger.Key(), len(c.furtherSessions)))
 		c.overSessions = map[string]versusDefault{}
 		s.updateRun(c)
 		return
 	}
-	c.aa.Sessions = sessionsAA(all, c.dflt)
-	c.result.Decision, c.winner = c.decisionOverSessions(was, win)
-	if c.result.Decision.KeepsDefault() {
-		win.config = win.dflt
-	}
-	if x, ok := c.versus(c.result.Decision.Config); ok {
-		win = x
-	}
-	c.result.Times, c.result.DefaultTime = win.config.Times, win.dflt.Times
-	c.result.Beside = besidePair(c.runner, win.config.Point, win.dflt.Point)
+	c.aa.Sessions = search.AAOverSessions(all, c.dflt)
+	c.conclusion.Default.Point = c.dflt
+	c.result.Decision, c.winner = c.conclusion.DecideOverSessions(c.space, was, all, len(c.furtherSessions))
+	c.result.Times, c.result.DefaultTime = c.winner.Times, win.dflt.Times
+	c.result.Beside = besidePair(c.runner, c.winner.Point, c.dflt)
 	s.updateRun(c)
-}
-
-// sessionsAA compares the default with itself over sessions, nil if its twin failed.
-func sessionsAA(all []search.Finalist, dflt int) *record.SessionsAA {
-	base, twin := slices.IndexFunc(all, isPoint(dflt)), slices.IndexFunc(all, isPoint(search.Twin))
-	if base < 0 || twin < 0 {
-		return nil
-	}
-	return &record.SessionsAA{Ratio: all[twin].Gain(all[base]).Interval, Default: all[base].SessionSpread()}
-}
-
-// decisionOverSessions decides about the challenger of an earlier decision on the rounds of further
-// sessions. The runner-up takes its place where it is faster. A default that was kept stays.
-func (c *activeSearch) decisionOverSessions(was record.Decision, x versusDefault) (record.Decision, search.Finalist) {
-	d, winner := was, c.winner
-	if !was.KeepsDefault() {
-		earlier := stat.Estimate{Interval: was.Gain}
-		if others := c.conclusion.Others; len(others) > 0 && !was.Crossed {
-			if y, ok := c.versus(c.space.Config(others[0])); ok && stat.Judge(y.config.Gain(x.config).Interval, was.Band.Width()) == record.Faster {
-				x, earlier = y, stat.Estimate{}
-			}
-		}
-		gain, warnings := x.config.Claim(x.dflt, earlier)
-		band := was.Band
-		if aa := c.aa.Sessions; aa != nil && (aa.Ratio.Low > 1 || aa.Ratio.High < 1) { // the default differs from itself
-			band.AA = max(band.AA, math.Abs(aa.Ratio.Mid-1))
-		}
-		d = stat.Decide(stat.Comparison{Config: c.space.Config(x.config.Point), Default: was.Default, Gain: gain, Band: band})
-		d.Crossed = was.Crossed
-		winner = x.config
-		winner.Warnings = warnings
-		switch {
-		case d.Reason != "":
-		case d.KeepsDefault():
-			d.Reason = fmt.Sprintf("%s was faster in the session of the search, and is not for certain in %d further ones: %.3f [%.3f, %.3f]",
-				d.Challenger.Key(), x.sessions, gain.Mid, gain.Low, gain.High)
-		default:
-			d.Reason = was.Reason
-		}
-	}
-	d.Rounds, d.Sessions = x.config.Rounds, x.sessions
-	return d, winner
 }

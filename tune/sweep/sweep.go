@@ -127,7 +127,7 @@ func (s *sweeper) start(c *activeSearch) error {
 	if err := c.draw(s.opts.Seed); err != nil {
 		return err
 	}
-	c.result = c.newResult()
+	c.result, c.sessionsAhead = c.newResult(), s.harness.policy.Sessions > 0
 	if err := s.addRequired(c); err != nil {
 		return err
 	}

@@ -29,49 +29,71 @@ type Model struct {
 	Noise     Noise
 }
 
-// Noise of a reading, multiplied to the truth.
+// Noise is the noise of a reading, which multiplies the true time.
 type Noise struct {
-	Sigma        float64   // of lognormal noise, when Residuals is nil
-	Residuals    []float64 // logarithms to draw from instead
-	Drift        float64   // standard deviation of a wandering machine
-	Memory       float64   // correlation of the drift from one sample to the next
-	Common       float64   // standard deviation of what all samples of a round share
-	CommonMemory float64   // correlation of that from one round to the next
-	WarmUp       float64   // slowness at the start
-	WarmFor      float64   // samples in which it decays by 1/e
-	Spikes       float64   // share of samples that are SpikeBy slower
-	SpikeBy      float64
+	Sigma     float64     // of lognormal noise, if Residuals is nil
+	Memory    float64     // correlation of that from one round of a config to the next
+	Residuals []float64   // logarithms to draw from instead
+	Own       [][]float64 // [point] the config's own, in time order, to draw from instead of Residuals where it has some
+
+	Drift        float64 // standard deviation of a wandering machine
+	DriftMemory  float64 // correlation of the drift from one sample to the next
+	Common       float64 // standard deviation of what all samples of a round share
+	CommonMemory float64 // correlation of that from one round to the next
+	Placement    float64 // standard deviation of what a session adds to a config
+	Mode         float64 // slowness of a config in its second mode
+	ModeStays    float64 // probability that a config keeps its mode in the next round
+	Tick         float64 // of the clock, seconds; 0: none
+
+	WarmUp  float64 // slowness at the start
+	WarmFor float64 // samples in which it decays by 1/e
+	Spikes  float64 // share of samples that are SpikeBy slower
+	SpikeBy float64
 }
 
-// simulatedMachine is the Evaluator of a model.
-type simulatedMachine struct {
+// A Machine is the Evaluator of a model.
+type Machine struct {
 	model  *Model
 	rng    *rand.Rand
 	drift  float64
 	common float64 // of the present round
 	taken  int
 	round  int
-	seen   map[int]bool
+	points map[int]*pointNoise
 	spent  float64 // modelled seconds
 }
 
+// pointNoise is the state of one config's noise.
+type pointNoise struct {
+	x       float64 // correlated noise
+	at      int     // place in its own residuals
+	slow    bool    // in its second mode
+	placed  float64 // of this session
+	session bool    // placed was drawn
+}
+
 // Machine starts a simulated machine; equal seeds behave alike.
-func (m *Model) Machine(seed uint64) search.Evaluator {
-	e := &simulatedMachine{model: m, rng: rand.New(rand.NewPCG(seed, 0x6d616368)), seen: map[int]bool{}}
+func (m *Model) Machine(seed uint64) *Machine {
+	e := &Machine{model: m, rng: rand.New(rand.NewPCG(seed, 0x6d616368)), points: map[int]*pointNoise{}}
 	e.drift, e.common = m.Noise.Drift*e.rng.NormFloat64(), m.Noise.Common*e.rng.NormFloat64()
 	return e
 }
 
-// Spent implements search.Evaluator: the cost of the samples at the recorded pace.
-func (e *simulatedMachine) Spent() time.Duration {
-	return time.Duration(e.spent * float64(time.Second))
+// Reopen begins another session. Memory lies elsewhere, and so much time has passed that nothing is
+// left of the noise before.
+func (e *Machine) Reopen() {
+	clear(e.points)
 }
 
-func (e *simulatedMachine) Measure(ctx context.Context, _ record.Stage, live []int, rounds int) ([]search.Sample, error) {
+// Spent implements search.Evaluator: the cost of the samples at the recorded pace.
+func (e *Machine) Spent() time.Duration { return time.Duration(e.spent * float64(time.Second)) }
+
+// Measure implements search.Evaluator.
+func (e *Machine) Measure(ctx context.Context, _ record.Stage, live []int, rounds int) ([]search.Sample, error) {
 	out := make([]search.Sample, 0, len(live)*rounds)
 	for _, point := range live {
-		if !e.seen[point] {
-			e.seen[point] = true
+		if e.points[point] == nil {
+			e.points[point] = &pointNoise{x: e.model.Noise.Sigma * e.rng.NormFloat64(), at: -1, slow: e.rng.IntN(2) == 0}
 			e.spent += e.model.Pace.Config
 		}
 	}
@@ -83,7 +105,7 @@ func (e *simulatedMachine) Measure(ctx context.Context, _ record.Stage, live []i
 		e.common = nextAutoregressive(e.rng, e.common, e.model.Noise.Common, e.model.Noise.CommonMemory)
 		for _, k := range e.rng.Perm(len(live)) {
 			if t := e.model.time(live[k]); !math.IsNaN(t) {
-				out = append(out, search.Sample{Point: live[k], Round: e.round, Seconds: t * e.factor()})
+				out = append(out, search.Sample{Point: live[k], Round: e.round, Seconds: e.read(t * e.factor(live[k]))})
 			}
 		}
 		e.round++
@@ -99,14 +121,20 @@ func (m *Model) time(point int) float64 {
 	return m.Truth[point]
 }
 
-// factor is the noise of the next sample.
-func (e *simulatedMachine) factor() float64 {
-	n := &e.model.Noise
-	e.drift = nextAutoregressive(e.rng, e.drift, n.Drift, n.Memory)
-	x := n.Sigma * e.rng.NormFloat64()
-	if n.Residuals != nil {
-		x = n.Residuals[e.rng.IntN(len(n.Residuals))]
+// read returns what a clock with ticks shows.
+func (e *Machine) read(seconds float64) float64 {
+	tick := e.model.Noise.Tick
+	if tick == 0 {
+		return seconds
 	}
+	return max(1, math.Round(seconds/tick+e.rng.Float64()-0.5)) * tick
+}
+
+// factor returns the noise of the next sample of a point.
+func (e *Machine) factor(point int) float64 {
+	n := &e.model.Noise
+	e.drift = nextAutoregressive(e.rng, e.drift, n.Drift, n.DriftMemory)
+	x := e.own(point)
 	if e.rng.Float64() < n.Spikes {
 		x += math.Log1p(n.SpikeBy)
 	}
@@ -115,6 +143,57 @@ func (e *simulatedMachine) factor() float64 {
 	}
 	e.taken++
 	return math.Exp(x + e.drift + e.common)
+}
+
+// own returns the part of the noise that belongs to a config.
+func (e *Machine) own(point int) float64 {
+	n, p := &e.model.Noise, e.points[point]
+	x := p.residual(e.rng, n, e.model.own(point))
+	if n.Mode > 0 {
+		if e.rng.Float64() > n.ModeStays {
+			p.slow = !p.slow
+		}
+		if p.slow {
+			x += math.Log1p(n.Mode)
+		}
+	}
+	if n.Placement > 0 && !p.session {
+		p.placed, p.session = n.Placement*e.rng.NormFloat64(), true
+	}
+	return x + p.placed
+}
+
+// own returns the residuals of a point, nil if it has none. The twin has the default's.
+func (m *Model) own(point int) []float64 {
+	if point == search.Twin {
+		point = m.Default
+	}
+	if point >= len(m.Noise.Own) {
+		return nil
+	}
+	return m.Noise.Own[point]
+}
+
+// stretchMean is the mean number of rounds that are drawn in a row: as long as recorded noise is
+// seen to be correlated.
+const stretchMean = 8
+
+// residual returns the next residual: of the config's own ones in stretches of consecutive rounds,
+// which keep their correlation (the stationary bootstrap, Politis and Romano 1994), else of those
+// of all configs, else a normal variable.
+func (p *pointNoise) residual(rng *rand.Rand, n *Noise, own []float64) float64 {
+	switch {
+	case len(own) > 0:
+		p.at++
+		if p.at == 0 || p.at >= len(own) || rng.IntN(stretchMean) == 0 {
+			p.at = rng.IntN(len(own))
+		}
+		return own[p.at]
+	case n.Residuals != nil:
+		return n.Residuals[rng.IntN(len(n.Residuals))]
+	}
+	p.x = nextAutoregressive(rng, p.x, n.Sigma, n.Memory)
+	return p.x
 }
 
 // nextAutoregressive returns the value after x of a first-order autoregressive series with this

@@ -120,13 +120,25 @@ func (m *Model) fit(points []record.Point) {
 	}
 }
 
-// noiseOf keeps the residuals to draw from; the rounds' common part becomes one of the same
-// size and memory. All samples of a round share it, as they did: made a drift from sample to
-// sample, one that changes from round to round would hide what the configs take.
+// fewestOwn is the least number of residuals that a config's own noise is drawn from.
+const fewestOwn = 6
+
+// noiseOf returns the residuals of a fit, and the size and memory of the rounds' common part,
+// which all samples of a round share. obs of an item are in time order.
 func noiseOf(obs []stat.Obs, item, round []float64) Noise {
-	var n Noise
+	n := Noise{Own: make([][]float64, len(item))}
 	for _, o := range obs {
-		n.Residuals = append(n.Residuals, o.Log-item[o.Item]-round[o.Round])
+		x := o.Log - item[o.Item] - round[o.Round]
+		n.Residuals, n.Own[o.Item] = append(n.Residuals, x), append(n.Own[o.Item], x)
+	}
+	for i, own := range n.Own {
+		if len(own) < fewestOwn {
+			n.Own[i] = nil
+			continue
+		}
+		for k := range own { // the fit took one degree of freedom
+			own[k] *= math.Sqrt(float64(len(own)) / float64(len(own)-1))
+		}
 	}
 	mean := 0.0
 	for _, b := range round {

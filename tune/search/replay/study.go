@@ -15,9 +15,12 @@ import (
 
 // A Study replays searches many times.
 type Study struct {
+	Label    string // of the budget
 	Strategy string
 	Budget   int           // evaluations, 0 for no bound
+	Share    float64       // of the space that may be evaluated, instead of Budget; 0 for no bound
 	Time     time.Duration // of a search at the model's pace, 0 for no bound
+	Sessions int           // further ones, in which the challenger is measured again
 	Replays  int
 	Protocol search.Protocol
 	Seed     uint64
@@ -29,7 +32,8 @@ type Report struct {
 	Budget      int     `json:"budget"`
 	Replays     int     `json:"replays"`
 	Regret      float64 `json:"regret"`       // mean of true time of the winner / true best, minus one
-	RegretP95   float64 `json:"regret_p95"`   // of the same
+	RegretP95   float64 `json:"regret_p95"`   // 95th percentile of the same
+	RegretMax   float64 `json:"regret_max"`   // largest of the same
 	Flips       float64 `json:"flips"`        // share of second tunings that chose another config
 	Bias        float64 `json:"bias"`         // mean of reported / true time of the winner, minus one, over both tunings
 	FalseFaster float64 `json:"false_faster"` // share that claims a gain over the default where there is none
@@ -37,7 +41,9 @@ type Report struct {
 	Samples     float64 `json:"samples"`      // mean
 	MaxSamples  int     `json:"max_samples"`
 	Missed      float64 `json:"missed"`  // mean of true time of the best config tried / true best, minus one: regret without the rule for ties
-	Seconds     float64 `json:"seconds"` // mean wall time at the recorded pace, 0 where that is unknown
+	Seconds     float64 `json:"seconds"` // mean wall time at the recorded pace, 0 if that is unknown
+	Covered     float64 `json:"covered"` // share of the challengers' intervals that hold the true gain, of those that are not noisy
+	Noisy       float64 `json:"noisy"`   // share of searches that are too noisy to decide
 }
 
 // Run replays searches on models: draw(i) returns the model of replay i. Each model is tuned
@@ -45,6 +51,7 @@ type Report struct {
 func (s Study) Run(ctx context.Context, draw func(int) *Model) (Report, error) {
 	out := Report{Strategy: s.Strategy, Budget: s.Budget, Replays: s.Replays}
 	var regrets []float64
+	judged, covered := 0.0, 0.0
 	n := float64(s.Replays)
 	for i := range s.Replays {
 		m := draw(i)
@@ -65,6 +72,15 @@ func (s Study) Run(ctx context.Context, draw func(int) *Model) (Report, error) {
 			if x.claims && m.Truth[x.point] >= m.Truth[m.Default] {
 				out.FalseFaster += 1 / (2 * n)
 			}
+			switch {
+			case x.noisy:
+				out.Noisy += 1 / (2 * n)
+			case x.challenges:
+				judged++
+				if x.covers {
+					covered++
+				}
+			}
 		}
 		regrets = append(regrets, m.Truth[first.point]/m.best()-1)
 		out.Regret += regrets[i] / n
@@ -74,8 +90,17 @@ func (s Study) Run(ctx context.Context, draw func(int) *Model) (Report, error) {
 		out.Seconds += first.seconds / n
 		out.MaxSamples = max(out.MaxSamples, first.samples)
 	}
-	out.RegretP95 = stat.Quantile(regrets, 0.95)
+	out.RegretP95, out.RegretMax = stat.Quantile(regrets, 0.95), stat.Quantile(regrets, 1)
+	out.Covered = covered / judged
 	return out, nil
+}
+
+// evaluations returns how many distinct points a search of a model may measure, 0 for all.
+func (s Study) evaluations(m *Model) int {
+	if s.Share > 0 {
+		return max(1, int(s.Share*float64(m.Space.Len())+0.5))
+	}
+	return s.Budget
 }
 
 // best returns the least true time.
@@ -103,6 +128,9 @@ type tunedResult struct {
 	samples     int
 	tried       float64 // true time of the best config tried
 	seconds     float64
+	noisy       bool
+	challenges  bool // a config was compared with the default
+	covers      bool // the interval of its gain holds the truth
 }
 
 func (s Study) tune(ctx context.Context, m *Model, seed uint64, incumbent int) (tunedResult, error) {
@@ -121,7 +149,7 @@ func (s Study) tune(ctx context.Context, m *Model, seed uint64, incumbent int) (
 	if err != nil {
 		return tunedResult{}, err
 	}
-	h := search.NewState(m.Space, machine, search.Budget{Evaluations: s.Budget, Time: s.Time}, m.Default, required,
+	h := search.NewState(m.Space, machine, search.Budget{Evaluations: s.evaluations(m), Time: s.Time}, m.Default, required,
 		rand.New(rand.NewPCG(seed, 0x68756e74)))
 	h.Band = s.Protocol.Band
 	if err := strategy(ctx, h); err != nil {
@@ -139,6 +167,39 @@ func (s Study) tune(ctx context.Context, m *Model, seed uint64, incumbent int) (
 	if err != nil {
 		return tunedResult{}, err
 	}
-	claims := end.Decision.Verdict == record.Faster
-	return tunedResult{end.Winner.Point, end.Winner.Median, claims, h.Tried(), h.Samples(), m.bestOf(h.Measured()), machine.Spent().Seconds()}, nil
+	if err := s.overSessions(ctx, h, machine, &end); err != nil {
+		return tunedResult{}, err
+	}
+	d := end.Decision
+	out := tunedResult{point: end.Winner.Point, reported: end.Winner.Median, claims: d.Verdict == record.Faster,
+		evaluations: h.Tried(), samples: h.Samples(), tried: m.bestOf(h.Measured()), seconds: machine.Spent().Seconds(), noisy: d.Cause == record.Noisy}
+	if challenger, ok := m.Space.Index(d.Challenger); ok && challenger != m.Default {
+		gain := m.Truth[m.Default] / m.Truth[challenger]
+		out.challenges, out.covers = true, d.ChallengerGain.Low <= gain && gain <= d.ChallengerGain.High
+	}
+	return out, nil
+}
+
+// overSessions measures the challenger of a conclusion in further sessions and decides again.
+func (s Study) overSessions(ctx context.Context, h *search.State, machine *Machine, end *search.Conclusion) error {
+	challenger, _ := h.Space.Index(end.Decision.Challenger)
+	if s.Sessions == 0 || challenger == h.Default {
+		return nil
+	}
+	live := []int{h.Default, search.Twin, challenger}
+	neighbours := end.Others
+	if len(neighbours) > 0 {
+		live, neighbours = append(live, neighbours[0]), neighbours[1:]
+	}
+	var all [][]search.Finalist
+	for range s.Sessions {
+		machine.Reopen()
+		finals, err := h.MeasureFresh(ctx, record.StageSession, live, neighbours, s.Protocol.ConfirmRounds)
+		if err != nil {
+			return err
+		}
+		all = append(all, finals)
+	}
+	end.Decision, end.Winner = end.DecideOverSessions(h.Space, end.Decision, search.MergeSessions(all), s.Sessions)
+	return nil
 }

@@ -15,7 +15,7 @@ import (
 // a drift of 1 % whose correlation decays over a thousand samples, a warm-up of 1.5 % over 300,
 // and 2 % of samples slower by a fifth.
 func SyntheticNoise(sigma float64) Noise {
-	return Noise{Sigma: sigma, Drift: 0.01, Memory: 0.999, WarmUp: 0.015, WarmFor: 300, Spikes: 0.02, SpikeBy: 0.2}
+	return Noise{Sigma: sigma, Drift: 0.01, DriftMemory: 0.999, WarmUp: 0.015, WarmFor: 300, Spikes: 0.02, SpikeBy: 0.2}
 }
 
 // landscape is a kind of synthetic model.

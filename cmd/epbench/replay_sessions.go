@@ -1,0 +1,72 @@
+package main
+
+import (
+	"errors"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/search/replay"
+)
+
+func newReplaySessions() *cobra.Command {
+	var tables tableFlags
+	cmd := &cobra.Command{
+		Use:   "sessions RUN...",
+		Short: "Say how far recorded gains move between sessions",
+		Long: `Compare the gains of each config between the sessions of runs, and say how many differ by
+more than 1.96 times their joint standard error: by intervals of single sessions, and by the
+intervals of claims, which rest on three sessions. 5 % should.`,
+		Example: "  epbench replay sessions run",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := stabilityTable(args)
+			if err != nil {
+				return err
+			}
+			return tables.print(cmd, t)
+		},
+	}
+	tables.bind(cmd)
+	return cmd
+}
+
+// stabilityTable has a row for each run with sessions, and one for all.
+func stabilityTable(paths []string) (reports.Table, error) {
+	n := reports.Numbers
+	t := reports.Table{
+		Name: "sessions", Title: "Gains in several sessions",
+		Columns: []reports.Column{reports.Words("run"), n("configs", ""), n("sessions", ""), n("times", "%"), n("gains", "%"),
+			n("alone", "%"), n("claims", ""), n("beyond", "%")},
+		Notes: []string{
+			"times, gains: what a config's differ by from session to session, one standard deviation",
+			"alone: share of consecutive sessions whose gains differ by more than 1.96 standard errors of their rounds; beyond: the same of claims over three sessions",
+		},
+	}
+	var all replay.Stability
+	for _, path := range paths {
+		_, results, _, err := record.ReadDir(path)
+		if err != nil {
+			return t, badInput(err)
+		}
+		if s := replay.StabilityOf(results); s.Configs > 0 {
+			addStability(&t, filepath.Base(path), s)
+			all.Add(s)
+		}
+	}
+	if all.Configs == 0 {
+		return t, badInput(errors.New(paths[0] + ": no run has a config in three sessions; sweep with --sessions 3"))
+	}
+	if len(t.Rows) > 1 {
+		addStability(&t, "all", all)
+	}
+	return t, nil
+}
+
+func addStability(t *reports.Table, name string, s replay.Stability) {
+	share := func(k, n int) reports.Cell { return reports.Float(100*float64(k)/float64(n), 1) }
+	t.Add(reports.Str(name), reports.Int(s.Configs), reports.Int(s.Sessions), reports.Float(100*s.TimeSpread, 2), reports.Float(100*s.GainSpread, 2),
+		share(s.AloneBeyond, s.Alone), reports.Int(s.Claims), share(s.Beyond, s.Claims))
+}

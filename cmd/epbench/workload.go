@@ -41,7 +41,7 @@ routings.`,
 	o.problem.bind(cmd, notDrawn...)
 	flags(cmd, forOutput, o.bind)
 	o.tables.bind(cmd)
-	cmd.AddCommand(newWorkloadImport(), newWorkloadExport(), newWorkloadFit())
+	cmd.AddCommand(newWorkloadImport(), newWorkloadExport(), newWorkloadFit(), newWorkloadBalance())
 	return cmd
 }
 

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/reports/chart"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/workloads"
+	"github.com/epbench/epbench/workloads/trace"
+)
+
+// balanceOptions hold the flags of workload balance.
+type balanceOptions struct {
+	trace      traceFlags
+	tables     tableFlags
+	plan       workloads.BalanceOptions
+	hidden     int
+	expertSize string
+	out, plot  string
+}
+
+func newWorkloadBalance() *cobra.Command {
+	var o balanceOptions
+	cmd := &cobra.Command{
+		Use:   "balance TRACE... --redundant N",
+		Short: "Show what EPLB placement and replicas would do to the load",
+		Long: `Place the experts of a recorded routing by EPLB (deepseek-ai/EPLB, eplb.py, global
+policy) with N redundant slots. A recording of ids is planned on the first half of its
+tokens and judged on the second; counts have no order and are judged on themselves.
+Print the imbalance by expert, rank and pair of ranks before and after, the memory of
+the replicas, and from how many tokens on the plan is worth its copies.`,
+		Example: `  epbench workload balance layer12.npz --redundant 32 --ranks 32
+  epbench workload balance counts.csv --redundant 8 --expert-size 44MiB
+  epbench workload balance served.npz --redundant 32 -o slots.npz --plot b.svg`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
+	}
+	flags(cmd, forProblem, func(s *pflag.FlagSet) {
+		o.trace.bind(s)
+		s.IntVar(&o.trace.opts.TopK, "topk", 0, "`N` experts per token; required for router logits, which do not hold it")
+		s.IntVar(&o.plan.Ranks, "ranks", 8, "`N` number of ranks that share the experts")
+		s.IntVar(&o.plan.Redundant, "redundant", 0, "`N` slots beyond one for each expert, of all ranks")
+		s.IntVar(&o.plan.Experts, "experts", 0, "`N` routed experts; default: the highest id + 1, rounded up to a multiple of --ranks")
+		s.IntVar(&o.plan.Windows, "windows", 20, "`N` parts of the second half, for the worst moment and the picture")
+		s.IntVar(&o.hidden, "hidden", 7168, "`N` hidden size, for the bytes of a token")
+		s.StringVar(&o.expertSize, "expert-size", "42MiB", "`SIZE` weights of one expert of one layer (42MiB: DeepSeek-V3 in FP8)")
+	})
+	flags(cmd, forOutput, func(s *pflag.FlagSet) {
+		s.StringVarP(&o.out, "out", "o", "", "`FILE` write the second half with slots in place of experts, for --routing trace:FILE")
+		s.StringVar(&o.plot, "plot", "", "`FILE` draw the busiest rank over the second half, as .svg, .png or .pdf")
+	})
+	o.tables.bind(cmd)
+	return cmd
+}
+
+func (o *balanceOptions) run(cmd *cobra.Command, files []string) error {
+	size, err := parseSize(o.expertSize)
+	if err != nil {
+		return usagef("--expert-size: %v", err)
+	}
+	switch {
+	case o.plan.Ranks < 1 || o.plan.Ranks > ep.MaxRanks:
+		return usagef("--ranks: %d is outside 1 to %d", o.plan.Ranks, ep.MaxRanks)
+	case o.plan.Redundant < 0 || o.plan.Redundant > trace.MaxExperts:
+		return usagef("--redundant: %d is outside 0 to %d", o.plan.Redundant, trace.MaxExperts)
+	case o.plan.Experts < 0 || o.plan.Experts > trace.MaxExperts:
+		return usagef("--experts: %d is outside 0 to %d", o.plan.Experts, trace.MaxExperts)
+	case o.plan.Windows < 1 || o.plan.Windows > 10_000:
+		return usagef("--windows: %d is outside 1 to 10000", o.plan.Windows)
+	case o.hidden < 1 || o.hidden > ep.MaxHidden:
+		return usagef("--hidden: %d is outside 1 to %d", o.hidden, ep.MaxHidden)
+	}
+	opts, err := o.trace.options()
+	if err != nil {
+		return err
+	}
+	r, err := o.judge(cmd, files, opts)
+	if err != nil {
+		return badInput(err)
+	}
+	if o.plot != "" {
+		if err := o.draw(filepath.Base(files[0]), r); err != nil {
+			return err
+		}
+	}
+	if o.out == "-" {
+		return nil
+	}
+	return o.tables.print(cmd, o.table(filepath.Base(files[0]), r, size))
+}
+
+// judge plans and judges, and writes the file of -o.
+func (o *balanceOptions) judge(cmd *cobra.Command, files []string, opts trace.Options) (r *workloads.BalanceResult, err error) {
+	open := func() (*trace.Reader, error) { return trace.OpenAll(files, opts) }
+	if o.out == "" {
+		return workloads.JudgeBalance(open, o.plan, nil)
+	}
+	err = writeTrace(cmd, o.out, func(path string) error {
+		r, err = workloads.JudgeBalance(open, o.plan, func(topK int, weights bool) (trace.Writer, error) { return trace.Create(path, topK, weights) })
+		if err == nil && r.Judged == 0 {
+			err = fmt.Errorf("-o: %s: counts hold no tokens to write", o.out)
+		}
+		return err
+	})
+	return r, err
+}
+
+func (o *balanceOptions) draw(name string, r *workloads.BalanceResult) error {
+	if len(r.Windows) == 0 {
+		return badInput(fmt.Errorf("--plot: counts have no order to draw over"))
+	}
+	format := strings.TrimPrefix(filepath.Ext(o.plot), ".")
+	fig := chart.BalanceFigure(name, r)
+	err := record.WriteFile(o.plot, record.Content(func(w io.Writer) error { return fig.Write(w, format, chart.DefaultScale) }))
+	if err != nil {
+		return badInput(fmt.Errorf("--plot: %w", err))
+	}
+	return nil
+}
+
+func (o *balanceOptions) table(name string, r *workloads.BalanceResult, size int64) reports.Table {
+	t := reports.Table{Name: "balance", Title: fmt.Sprintf("%s: %d experts and %d redundant slots on %d ranks", name, r.Experts, o.plan.Redundant, o.plan.Ranks),
+		Columns: []reports.Column{reports.Words("busiest over mean"), reports.Numbers("equal blocks", ""), reports.Numbers("EPLB", "")}}
+	add := func(what string, before, after float64) {
+		t.Add(reports.Str(what), reports.Float(before, 3), reports.Float(after, 3))
+	}
+	add("expert, or replica of it", r.Before.MaxMeanSlot(), r.After.MaxMeanSlot())
+	add("rank", r.Before.MaxMeanRank(), r.After.MaxMeanRank())
+	if r.Judged > 0 {
+		worst := workloads.BalanceWindow{}
+		for _, w := range r.Windows {
+			worst.Before, worst.After = max(worst.Before, w.Before), max(worst.After, w.After)
+		}
+		add(fmt.Sprintf("rank, worst of %d windows", len(r.Windows)), worst.Before, worst.After)
+		add("rank to another rank", r.Before.MaxMeanPair(), r.After.MaxMeanPair())
+	}
+	t.Note(o.basis(r), o.memory(size), o.worth(r, size))
+	return t
+}
+
+// basis says on what the plan was made and judged.
+func (o *balanceOptions) basis(r *workloads.BalanceResult) string {
+	if r.Judged == 0 {
+		return "EPLB: deepseek-ai/EPLB, global policy; counts have no order, so the plan is judged on the counts it was made for, the best case"
+	}
+	return fmt.Sprintf("EPLB: deepseek-ai/EPLB, global policy, planned on the first %d tokens, judged on the %d after them; replicas take turns, and tokens of a window belong to the ranks in equal blocks", r.Planned, r.Judged)
+}
+
+func (o *balanceOptions) memory(size int64) string {
+	slots := (o.plan.Redundant + o.plan.Ranks - 1) / o.plan.Ranks
+	return fmt.Sprintf("memory: %d more experts a rank, %s for each layer (--expert-size %s)", slots, mebibytes(int64(slots)*size), o.expertSize)
+}
+
+// worth returns from how many tokens of all ranks on the bytes that the busiest rank no longer
+// receives are more than those of the experts that a rank fetches.
+func (o *balanceOptions) worth(r *workloads.BalanceResult, size int64) string {
+	copies := int64(r.Copies) * size
+	if r.Judged == 0 {
+		return fmt.Sprintf("copies: a rank fetches up to %d experts, %s; counts do not say how many tokens they are of", r.Copies, mebibytes(copies))
+	}
+	message := workloads.MessageBytes(ep.FP8, o.hidden, r.TopK) + workloads.CombineBytes(o.hidden)
+	saved := r.Before.Busiest() - r.After.Busiest()
+	if saved <= 0 {
+		return fmt.Sprintf("copies: a rank fetches up to %d experts, %s, and the busiest rank receives no less: never worth it", r.Copies, mebibytes(copies))
+	}
+	perToken := float64(saved) * float64(message) / float64(r.Judged)
+	return fmt.Sprintf("copies: a rank fetches up to %d experts, %s for each layer; worth it if the plan holds for %.0f tokens or more, counting wire bytes alone (%d for a selection: FP8 dispatch and BF16 combine of hidden %d)",
+		r.Copies, mebibytes(copies), math.Ceil(float64(copies)/perToken), message, o.hidden)
+}

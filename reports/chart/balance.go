@@ -1,0 +1,49 @@
+package chart
+
+import (
+	"fmt"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/epbench/epbench/workloads"
+)
+
+// BalanceFigure draws how even the ranks are over the tokens of a trace, before and after its
+// experts were placed for the loads of the tokens before.
+func BalanceFigure(name string, r *workloads.BalanceResult) Figure {
+	f := Figure{
+		Name: slug("balance", name), Title: "Busiest rank over the mean: " + name, Width: 6.4 * vg.Inch, Height: 3.4 * vg.Inch,
+		Alt: fmt.Sprintf("Over the %d tokens after the plan's %d: %.2f with experts in equal blocks, %.2f with EPLB's placement.",
+			r.Judged, r.Planned, r.Before.MaxMeanRank(), r.After.MaxMeanRank()),
+		Source: fmt.Sprintf("%s; planned on %d tokens, judged on the %d after them", name, r.Planned, r.Judged),
+	}
+	f.draw = func(c draw.Canvas) { drawBalance(c, r) }
+	return f
+}
+
+func drawBalance(c draw.Canvas, r *workloads.BalanceResult) {
+	p := newPlot("tokens after the plan", "busiest rank's load / mean")
+	top := 1.0
+	var before, after plotter.XYs
+	for _, w := range r.Windows {
+		before = append(before, plotter.XY{X: float64(w.Tokens), Y: w.Before})
+		after = append(after, plotter.XY{X: float64(w.Tokens), Y: w.After})
+		top = max(top, w.Before, w.After)
+	}
+	fromZero(&p.Y, top*1.1)
+	p.X.Min, p.X.Max = 0, float64(max(r.Judged, 1))
+	p.X.Tick.Marker = plot.TickerFunc(func(lo, hi float64) []plot.Tick { return wholeTicks(roundTicks(lo, hi)) })
+	var key legend
+	for i, s := range []struct {
+		label string
+		line  plotter.XYs
+	}{{"experts in equal blocks", before}, {"EPLB, planned before", after}} {
+		line, mark := styleOf(i).line(), styleOf(i).mark()
+		p.Add(&plotter.Line{XYs: s.line, LineStyle: line}, &plotter.Scatter{XYs: s.line, GlyphStyle: mark})
+		key.add(s.label, &line, &mark)
+	}
+	p.Draw(key.below(c))
+}

@@ -1,0 +1,156 @@
+package workloads
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Placement says where experts lie. Every rank has equally many slots, a slot holds one expert,
+// and an expert may have several slots: its replicas. Slots are numbered rank by rank.
+type Placement struct {
+	Ranks int
+	Slots [][]int32 // of each expert
+	next  []int     // of each expert: which of its slots takes the next selection
+}
+
+// InBlocks returns the placement without replicas, in which slot e holds expert e.
+func InBlocks(experts, ranks int) (*Placement, error) {
+	return place(make([]int64, experts), 0, ranks, func([]replica) [][]int32 {
+		slots := make([][]int32, experts)
+		for e := range slots {
+			slots[e] = []int32{int32(e)}
+		}
+		return slots
+	})
+}
+
+// Rebalance returns the placement that EPLB makes for the loads of experts, [experts], with some
+// redundant slots: replicate_experts and balanced_packing of deepseek-ai/EPLB, eplb.py, in its
+// global policy, which ignores hosts.
+func Rebalance(load []int64, redundant, ranks int) (*Placement, error) {
+	return place(load, redundant, ranks, func(rs []replica) [][]int32 { return pack(rs, ranks) })
+}
+
+func place(load []int64, redundant, ranks int, slots func([]replica) [][]int32) (*Placement, error) {
+	if n := len(load) + redundant; ranks < 1 || redundant < 0 || n == 0 || n%ranks != 0 {
+		return nil, fmt.Errorf("%d experts and %d redundant ones are %d slots, which do not divide among %d ranks", len(load), redundant, n, ranks)
+	}
+	return &Placement{Ranks: ranks, Slots: slots(replicate(load, redundant)), next: make([]int, len(load))}, nil
+}
+
+// SlotCount returns the number of slots of all ranks.
+func (p *Placement) SlotCount() int {
+	n := 0
+	for _, s := range p.Slots {
+		n += len(s)
+	}
+	return n
+}
+
+// Rank returns the rank of a slot.
+func (p *Placement) Rank(slot int32) int { return int(slot) / (p.SlotCount() / p.Ranks) }
+
+// Take returns the slot for the next selection of an expert. Its replicas take turns.
+func (p *Placement) Take(expert int32) int32 {
+	s := p.Slots[expert]
+	slot := s[p.next[expert]]
+	p.next[expert] = (p.next[expert] + 1) % len(s)
+	return slot
+}
+
+// Copies returns the most experts that one rank must fetch to come from another placement to p.
+func (p *Placement) Copies(from *Placement) (most int) {
+	had := map[[2]int]bool{}
+	for e, slots := range from.Slots {
+		for _, s := range slots {
+			had[[2]int{from.Rank(s), e}] = true
+		}
+	}
+	fetched := make([]int, p.Ranks)
+	for e, slots := range p.Slots {
+		for _, s := range slots {
+			if r := p.Rank(s); !had[[2]int{r, e}] {
+				fetched[r]++
+			}
+		}
+	}
+	return slices.Max(fetched)
+}
+
+// PlacedLoad adds up selections by where a placement sends them.
+type PlacedLoad struct {
+	place  *Placement
+	Slots  []int64   // selections of each slot
+	Ranks  []int64   // of each rank
+	Pairs  [][]int64 // [source rank][rank]
+	Tokens int64
+	rankOf []int32 // of each slot
+}
+
+// NewPlacedLoad returns an empty PlacedLoad.
+func NewPlacedLoad(p *Placement) *PlacedLoad {
+	l := &PlacedLoad{place: p, Slots: make([]int64, p.SlotCount()), Ranks: make([]int64, p.Ranks)}
+	for range p.Ranks {
+		l.Pairs = append(l.Pairs, make([]int64, p.Ranks))
+	}
+	for s := range l.Slots {
+		l.rankOf = append(l.rankOf, int32(s/(len(l.Slots)/p.Ranks)))
+	}
+	return l
+}
+
+// Token adds the selections of one token of a source rank. It replaces their experts by slots;
+// a masked selection (-1) stays.
+func (l *PlacedLoad) Token(source int, ids []int32) {
+	l.Tokens++
+	for i, e := range ids {
+		if e < 0 {
+			continue
+		}
+		s := l.place.Take(e)
+		r := l.rankOf[s]
+		l.Slots[s]++
+		l.Ranks[r]++
+		l.Pairs[source][r]++
+		ids[i] = s
+	}
+}
+
+// Expert adds n selections of one expert, shared equally among its slots. Pairs stay empty.
+func (l *PlacedLoad) Expert(expert int, n int64) {
+	slots := l.place.Slots[expert]
+	for i, s := range slots {
+		part := n / int64(len(slots))
+		if int64(i) < n%int64(len(slots)) {
+			part++
+		}
+		l.Slots[s] += part
+		l.Ranks[l.rankOf[s]] += part
+	}
+}
+
+// MaxMeanSlot returns the busiest slot's load over the mean.
+func (l *PlacedLoad) MaxMeanSlot() float64 { return maxMean(floats(l.Slots)) }
+
+// MaxMeanRank returns the busiest rank's load over the mean.
+func (l *PlacedLoad) MaxMeanRank() float64 { return maxMean(floats(l.Ranks)) }
+
+// MaxMeanPair returns the largest load from one rank to another over the mean of all pairs of
+// different ranks; 1 if there is one rank.
+func (l *PlacedLoad) MaxMeanPair() float64 {
+	var pairs []float64
+	for from, row := range l.Pairs {
+		for to, n := range row {
+			if from != to {
+				pairs = append(pairs, float64(n))
+			}
+		}
+	}
+	if len(pairs) == 0 {
+		return 1
+	}
+	return maxMean(pairs)
+}
+
+// Busiest returns the selections of the busiest rank.
+func (l *PlacedLoad) Busiest() int64 { return slices.Max(l.Ranks) }

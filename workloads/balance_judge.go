@@ -1,0 +1,212 @@
+package workloads
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/epbench/epbench/workloads/trace"
+)
+
+// BalanceOptions say what to balance.
+type BalanceOptions struct {
+	Ranks, Redundant int
+	Experts          int // 0: the highest id + 1, rounded up to a multiple of Ranks
+	Windows          int // of the second half
+}
+
+// BalanceResult compares the experts in equal blocks (Before) with EPLB's placement (After). For
+// ids the placement was made for the loads of the first half of the tokens, and both were judged on
+// the second half. Counts have no order: they are judged on themselves, which is the best case.
+type BalanceResult struct {
+	Experts, TopK int   // TopK is 0 for counts
+	Planned       int64 // tokens of the plan; 0 for counts
+	Judged        int64 // tokens that were judged; 0 for counts
+	Before, After *PlacedLoad
+	Windows       []BalanceWindow
+	Copies        int // experts that the busiest rank fetches for the plan
+}
+
+// BalanceWindow holds the loads of a part of the second half.
+type BalanceWindow struct {
+	Tokens        int64   // from the start of the second half to the end of the window
+	Before, After float64 // busiest rank's load over the mean
+}
+
+// JudgeBalance plans a placement for a trace and judges it. open opens the trace anew. The tokens
+// of the second half are written to out, unless it is nil, with slots in place of experts.
+func JudgeBalance(open func() (*trace.Reader, error), o BalanceOptions, out func(topK int, weights bool) (trace.Writer, error)) (*BalanceResult, error) {
+	total, err := scanTrace(open)
+	if err != nil {
+		return nil, err
+	}
+	j := &balanceJudge{BalanceOptions: o, open: open, all: total, result: BalanceResult{TopK: total.TopK}}
+	j.result.Experts = o.Experts
+	if o.Experts == 0 {
+		j.result.Experts = (len(total.Counts) + o.Ranks - 1) / o.Ranks * o.Ranks
+	}
+	if j.result.Experts < len(total.Counts) {
+		return nil, fmt.Errorf("the trace has expert %d, and %d experts were asked for", len(total.Counts)-1, o.Experts)
+	}
+	if total.Kind == trace.Counts {
+		return j.counts()
+	}
+	return j.ids(out)
+}
+
+func scanTrace(open func() (*trace.Reader, error)) (trace.Summary, error) {
+	r, err := open()
+	if err != nil {
+		return trace.Summary{}, err
+	}
+	defer r.Close()
+	return r.Scan(nil)
+}
+
+// balanceJudge does the work of JudgeBalance.
+type balanceJudge struct {
+	BalanceOptions
+	open   func() (*trace.Reader, error)
+	all    trace.Summary
+	result BalanceResult
+	before *Placement
+	after  *Placement
+}
+
+// plan makes the placements for the loads of experts.
+func (j *balanceJudge) plan(counts []int64) (err error) {
+	load := make([]int64, j.result.Experts)
+	copy(load, counts)
+	if j.before, err = InBlocks(len(load), j.Ranks); err != nil {
+		return err
+	}
+	if j.after, err = Rebalance(load, j.Redundant, j.Ranks); err != nil {
+		return err
+	}
+	j.result.Copies = j.after.Copies(j.before)
+	j.result.Before, j.result.After = NewPlacedLoad(j.before), NewPlacedLoad(j.after)
+	return nil
+}
+
+// counts judges the placement on the counts that it was made for.
+func (j *balanceJudge) counts() (*BalanceResult, error) {
+	if err := j.plan(j.all.Counts); err != nil {
+		return nil, err
+	}
+	for e, n := range j.all.Counts {
+		j.result.Before.Expert(e, n)
+		j.result.After.Expert(e, n)
+	}
+	return &j.result, nil
+}
+
+// ids plans on the first half of the tokens and judges on the second.
+func (j *balanceJudge) ids(out func(int, bool) (trace.Writer, error)) (*BalanceResult, error) {
+	j.result.Planned = j.all.Rows / 2
+	j.result.Judged = j.all.Rows - j.result.Planned
+	if j.result.Planned < 1 {
+		return nil, errors.New("one token has no first half to plan on")
+	}
+	counts := make([]int64, j.result.Experts)
+	err := j.walk(false, func(_ int64, ids []int32, _ []float32) error {
+		for _, e := range ids {
+			if e >= 0 {
+				counts[e]++
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		err = j.plan(counts)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var w trace.Writer
+	if out != nil {
+		if w, err = out(j.all.TopK, j.all.Weights); err != nil {
+			return nil, err
+		}
+	}
+	err = j.judge(w)
+	if w != nil {
+		err = errors.Join(err, w.Close())
+	}
+	return &j.result, err
+}
+
+// judge adds up the second half, window by window. The tokens of a window are those of the source
+// ranks, in equal blocks, as a replay deals them.
+func (j *balanceJudge) judge(w trace.Writer) error {
+	n := j.result.Judged
+	size := max(1, (n+int64(j.Windows)-1)/int64(max(1, j.Windows)))
+	before, after := NewPlacedLoad(j.before), NewPlacedLoad(j.after)
+	plain := make([]int32, j.all.TopK)
+	return j.walk(true, func(token int64, ids []int32, weights []float32) error {
+		token -= j.result.Planned
+		start := token / size * size
+		source := int((token - start) * int64(j.Ranks) / min(size, n-start))
+		copy(plain, ids)
+		before.Token(source, plain)
+		after.Token(source, ids)
+		if token+1 == n || (token+1)%size == 0 {
+			j.result.Windows = append(j.result.Windows, BalanceWindow{token + 1, before.MaxMeanRank(), after.MaxMeanRank()})
+			j.result.Before.merge(before)
+			j.result.After.merge(after)
+			before, after = NewPlacedLoad(j.before), NewPlacedLoad(j.after)
+		}
+		if w == nil {
+			return nil
+		}
+		return w.Write(ids, weights)
+	})
+}
+
+// merge adds another load of the same placement.
+func (l *PlacedLoad) merge(o *PlacedLoad) {
+	l.Tokens += o.Tokens
+	for i, n := range o.Slots {
+		l.Slots[i] += n
+	}
+	for r, n := range o.Ranks {
+		l.Ranks[r] += n
+		for to, n := range o.Pairs[r] {
+			l.Pairs[r][to] += n
+		}
+	}
+}
+
+// walk calls visit for each token of one half.
+func (j *balanceJudge) walk(second bool, visit func(token int64, ids []int32, weights []float32) error) error {
+	r, err := j.open()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	k := r.TopK
+	ids, weights := make([]int32, 4096*k), []float32(nil)
+	if r.Weights {
+		weights = make([]float32, len(ids))
+	}
+	for token := int64(0); ; {
+		n, err := r.Read(ids, weights)
+		for i := 0; i < n; i, token = i+1, token+1 {
+			if second != (token >= j.result.Planned) {
+				continue
+			}
+			var w []float32
+			if weights != nil {
+				w = weights[i*k : i*k+k]
+			}
+			if err := visit(token, ids[i*k:i*k+k], w); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF || err == nil && !second && token >= j.result.Planned {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/epbench/epbench/kernels/cuda/declare"
+	"github.com/epbench/epbench/tune/bounded"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -91,10 +92,30 @@ func Read(data []byte) (*Pack, error) {
 	if err := cmp.Or(errs[:]...); err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(text, &p.manifest); err != nil {
+	if err := cmp.Or(bounded.New(int64(len(data))).JSON("pack: manifest", text), json.Unmarshal(text, &p.manifest)); err != nil {
 		return nil, fmt.Errorf("pack: manifest: %w", err)
 	}
-	return p, nil
+	return p, p.check()
+}
+
+// check compares the manifest with the records that the C library reads.
+func (p *Pack) check() error {
+	if len(p.DTypes) != len(p.dtypes) || len(p.DTypes) == 0 {
+		return fmt.Errorf("pack: %d dtypes, and the manifest names %d", len(p.dtypes), len(p.DTypes))
+	}
+	for _, d := range p.DTypes {
+		q := p.of(d)
+		q.Op, q.Tokens = ep.Dispatch, q.MaxTokens
+		if err := q.Validate(); err != nil {
+			return fmt.Errorf("pack: manifest: %w", err)
+		}
+	}
+	for i, s := range p.states {
+		if uint64(s.FirstRegion)+uint64(s.Regions) > uint64(len(p.regions)) || int(s.DType) >= len(p.dtypes) {
+			return fmt.Errorf("pack: state %d names what is not there", i)
+		}
+	}
+	return nil
 }
 
 // abi returns the build of the kernels. Packs made before every kernel had a word of its own hold one
@@ -208,7 +229,7 @@ func (p *Pack) slotBytes(chosen []bool) uint64 {
 		bytes += aligned(n)
 	}
 	for _, s := range p.states {
-		if int(s.DType) >= len(chosen) || !chosen[s.DType] || int(s.FirstRegion+s.Regions) > len(p.regions) {
+		if !chosen[s.DType] {
 			continue
 		}
 		bytes += 2*aligned(4*declare.RoundWords) + aligned(4*uint64(s.Counters))

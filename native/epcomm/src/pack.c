@@ -187,6 +187,9 @@ static int run_ok(const Pack *p, const PackRun *r, uint32_t dtype) {
 }
 
 static int check_lookups(const Pack *p, char *text) {
+  /* Of equal ones only the first would answer, and each costs a walk over its runs. */
+  uint32_t most = pack_count(p, PACK_DTYPES) * 2 * PACK_PURPOSES * PACK_CLASSES;
+  if (pack_count(p, PACK_LOOKUPS) > most) return refuse(text, "pack: %u look-ups, of which at most %u can differ", pack_count(p, PACK_LOOKUPS), most);
   for (uint32_t i = 0; i < pack_count(p, PACK_LOOKUPS); i++) {
     const PackLookup *l = &p->lookups[i];
     uint32_t last = 0;

@@ -1,7 +1,7 @@
-/* The one struct that crosses from host to device: every kernel takes an
- * EpArgs by value. Plain C, so that the shim, NVRTC and a host compiler read
- * the same file. Sizes that the compiler should know (hidden, top-k,
- * experts, ranks, dtype) come as -D macros instead: see kernels/cuda/declare/defines.go.
+/* The one struct that is passed from host to device: every kernel takes an EpArgs by value.
+ * Plain C, so that the shim, NVRTC and a host compiler read the same file. Sizes that the
+ * compiler should know (hidden, top-k, experts, ranks, dtype) are -D macros instead, see
+ * kernels/cuda/declare/defines.go.
  */
 #ifndef EP_ARGS_H
 #define EP_ARGS_H
@@ -38,8 +38,8 @@ typedef long long int64_t;
 #define EP_LITMUS_GPU 1    /* the first two blocks of a rank */
 #define EP_LITMUS_SYSTEM 2 /* each rank to the next */
 
-/* What a spin that passed its deadline saw. Host-mapped, one per rank;
- * `set` is written last. */
+/* The record of a spin that passed its deadline. Host-mapped, one for each rank; `set` is
+ * written last. */
 typedef struct EpFault {
   uint32_t set;    /* 1 once the rest is valid */
   uint32_t rank;   /* the rank that waited */
@@ -80,7 +80,7 @@ typedef struct EpArgs {
 
   /* inputs of this rank */
   const uint16_t *x;         /* [tokens, hidden] BF16 */
-  const int32_t *topk_ids;   /* [tokens, topk], distinct, -1 where masked */
+  const int32_t *topk_ids;   /* [tokens, topk], distinct, -1 if masked */
   const float *weights;      /* [tokens, topk] router weights */
   const float *input_scales; /* one global scale, or null for 1 */
 
@@ -104,8 +104,8 @@ typedef struct EpArgs {
   const uint16_t *bias; /* [hidden], epilogue bias-add only */
   float epilogue_scale;
 
-  /* private to the family's state and this rank, zeroed when it is set up;
-   * word 0 is the abort word of common/check.cuh */
+  /* used only by the kernels of one state (kernels that share memory) and by this rank;
+   * zeroed at set-up; word 0 is the abort word of common/check.cuh */
   int32_t *counters;
 
   /* control */
@@ -117,7 +117,7 @@ typedef struct EpArgs {
   uint32_t *round_base;       /* advanced after each replay, never by a family */
   uint64_t deadline_ns;       /* longest spin */
   EpFault *fault;             /* this rank's record */
-  uint64_t *span;             /* [2] global timer of first start, last end, set to {~0, 0} before; null unless asked */
+  uint64_t *span;             /* [2] global timer: first start, last end; the host sets {~0, 0} before; null if spans are not measured */
 
   /* launch parameters, read by the families that declare them */
   int32_t sms;         /* blocks in the grid */
@@ -130,17 +130,17 @@ typedef struct EpArgs {
   int32_t skip_a2a;       /* 1: keep local experts only, send nothing */
   int32_t allreduce_size; /* ranks that share a replicated batch, for the shared expert's slice */
 
-  /* Launch parameters that one kernel alone has. They share words, since a launch runs
-   * one kernel. */
+  /* Launch parameters that only one kernel has. They share words, since a launch runs one
+   * kernel. */
   union {
     int32_t rotate;    /* combine. 1: a rank serves itself first, then the next ranks; 0: all serve rank 0 first */
-    int32_t receivers; /* dispatch_ll: warps of a block that never send: they copy early tokens while others leave */
-    int32_t cases;     /* ep_litmus_memcpy: copies made, each of another size */
-    int32_t sizes;     /* ep_litmus_scan: arrays of 1 to so many values are scanned */
+    int32_t receivers; /* dispatch_ll: warps of a block that never send: they copy early tokens while others are being sent */
+    int32_t cases;     /* ep_litmus_memcpy: number of copies, each of a different size */
+    int32_t sizes;     /* ep_litmus_scan: arrays of 1 to this many values are scanned */
     int32_t scope;     /* ep_litmus_pass: EP_LITMUS_BLOCK, _GPU or _SYSTEM */
   };
   union {
-    int32_t pause_ns; /* dispatch_ll: pause of a receiver between two polls of one part of a message; leaves L2 to the senders */
+    int32_t pause_ns; /* dispatch_ll: pause of a receiver between two polls of one part of a message, so that L2 is free for the senders */
     int32_t step;     /* ep_litmus_memcpy: 16-byte vectors by which a copy is longer than the one before */
     int32_t rounds;   /* ep_litmus_pass, ep_litmus_signal: messages passed */
   };

@@ -2,8 +2,8 @@
  * epcomm. Types are declared here, so that none of its headers is needed to build. Every
  * function is static: one program may have both users.
  *
- * Calls that say collective are made by all ranks, in the same order. The context of the
- * rank's GPU, a primary one, must be current.
+ * Functions marked "collective" are called by all ranks, in the same order. The primary
+ * context of the rank's GPU must be current.
  */
 #ifndef EP_NVSHMEM_H
 #define EP_NVSHMEM_H
@@ -54,8 +54,8 @@ typedef struct EpShmem {
   void *(*peer)(const void *p, int rank);
   int (*add_module)(void *module);
   int (*drop_module)(void *module);
-  /* Makes a CUstream wait until this rank's kernels' puts are complete. The library's quiet on
-   * the host waits only for what the host has put. */
+  /* Makes a CUstream wait until the puts of this rank's kernels are complete. The library's
+   * quiet function on the host waits only for puts of the host. */
   void (*quiet_on_stream)(void *stream);
 } EpShmem;
 
@@ -66,7 +66,7 @@ static inline void ep_shmem_find(void *library, const char *name, void *slot, co
   memcpy(slot, &f, sizeof f);
 }
 
-/* Loads the library. 0, or -1 with a reason in `text` of so many bytes. */
+/* Loads the library. Returns 0, or -1 with a reason in `text`, which has this many bytes. */
 static inline int ep_shmem_load(EpShmem *s, const char *path, char *text, size_t bytes) {
   const char *missing = NULL;
   s->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -96,12 +96,12 @@ static inline int ep_shmem_unique(const EpShmem *s, EpShmemID *id) {
   return s->unique(id);
 }
 
-/* The flag of nvshmemx_hostlib_init_attr for a unique id, and what nvshmemx_init_status
- * says of a library that is ready; a failed init may return 0. */
+/* The flag of nvshmemx_hostlib_init_attr for a unique id, and the value that
+ * nvshmemx_init_status returns if the library is ready; a failed init may return 0. */
 #define EP_SHMEM_UNIQUEID (1u << 3)
 #define EP_SHMEM_READY 2
 
-/* Joins the ranks that have this id. Collective. 0, or the library's error. */
+/* Joins the ranks that have this id. Collective. Returns 0, or the library's error. */
 static inline int ep_shmem_join(const EpShmem *s, const EpShmemID *id, int rank, int ranks) {
   EpShmemInit init;
   memset(&init, 0, sizeof init);

@@ -7,13 +7,13 @@
 /* Arguments of the kernel that narrows top-k ids. */
 typedef struct EpIdsArgs {
   const int64_t *wide; /* [count] */
-  int32_t *narrow;     /* [count]; -1 where masked, -1 - refused where wide is neither masked nor an expert */
+  int32_t *narrow;     /* [count]; -1 if masked, -1 - refused if wide is neither masked nor an expert */
   int64_t count;
   int32_t experts; /* over all ranks */
-  int32_t refused; /* 1 in debug mode, whose check then finds such ids; else they count as masked */
+  int32_t refused; /* 1 in debug mode, whose check then finds such ids; otherwise such ids count as masked */
 } EpIdsArgs;
 
-/* What a kernel that meets the other ranks needs. */
+/* Arguments of a kernel that exchanges words with the other ranks. */
 typedef struct EpMeeting {
   uint8_t *heap[EP_MAX_RANKS]; /* of all ranks */
   uint64_t at;                 /* of EpNormal's words on each heap */
@@ -24,7 +24,7 @@ typedef struct EpMeeting {
   int32_t local_experts, topk, max_tokens; /* of the pack */
 } EpMeeting;
 
-#define EP_NORMAL_BLOCKS 16  /* of ep_return_weights, whatever its size: each counts its calls */
+#define EP_NORMAL_BLOCKS 16  /* blocks of ep_return_weights, for any size: each counts its calls */
 #define EP_NORMAL_HEADER 256 /* bytes of call numbers before the words, see epcomm/normal.cuh */
 #define EP_TOLD_ROWS 8       /* first word of EpAnnounceArgs.told that counts rows of an expert */
 
@@ -33,7 +33,7 @@ typedef struct EpLayoutArgs {
   const void *ids;     /* [tokens, topk], of ids_bits */
   int32_t *per_rank;   /* [ranks] tokens for each */
   int32_t *per_expert; /* [experts] */
-  uint8_t *in_rank;    /* [tokens, ranks] 1 where the token goes there */
+  uint8_t *in_rank;    /* [tokens, ranks] 1 if the token goes to the rank */
   int32_t ids_bits, tokens, topk, experts, ranks;
 } EpLayoutArgs;
 
@@ -41,25 +41,26 @@ typedef struct EpLayoutArgs {
 typedef struct EpAnnounceArgs {
   EpMeeting meeting;
   const int32_t *per_rank, *per_expert; /* as ep_layout left them */
-  int32_t *before;       /* [ranks, ranks] rows that the sources up to one send to each rank */
+  int32_t *before;       /* [ranks, ranks] rows that all sources up to a source send to each rank */
   uint32_t *told;        /* host memory: ticket, rows received, tokens of the fullest rank; from EP_TOLD_ROWS rows of each expert */
   const void *ids;       /* [tokens, given]; null: the first expert of each rank in in_rank */
   const uint8_t *in_rank;
   const float *weights;  /* [tokens, given] or null */
-  int32_t *narrow;       /* [tokens, topk] int32, -1 behind what was given; null: ids stay as they are */
+  int32_t *narrow;       /* [tokens, topk] int32, -1 after the given ids; null: ids stay as they are */
   float *padded;         /* [tokens, topk], or null */
   int32_t ids_bits, given, tokens;
-  int32_t align;         /* rows of an expert are told as a multiple of it */
-  int32_t worst;         /* rows that the outputs have room for, 0 where they are made behind this kernel */
-  uint32_t ticket;       /* told last; 0: nothing is told */
+  int32_t align;         /* the number of rows of an expert is rounded up to a multiple of it */
+  int32_t worst;         /* rows for which the outputs have room, 0 if the outputs are made after this kernel */
+  uint32_t ticket;       /* written last; 0: nothing is written to `told` */
 } EpAnnounceArgs;
 
-/* Arguments of ep_received: what a dispatch left of each row, as DeepEP returns it. */
+/* Arguments of ep_received: the ids, weights and tokens of received rows, as DeepEP returns
+ * them. */
 typedef struct EpReceivedArgs {
   const int32_t *experts;      /* [rows, topk] local expert or -1 */
   const uint32_t *weights;     /* [rows, topk] */
   const int32_t *src_info;     /* [rows, 2] */
-  const uint32_t *row_offsets; /* its last entry counts the rows that came */
+  const uint32_t *row_offsets; /* its last entry is the number of received rows */
   int64_t *ids;                /* [rows, given], or null */
   float *cut;                  /* [rows, given], or null */
   int32_t *tokens;             /* [rows] */
@@ -73,7 +74,8 @@ typedef struct EpAddArgs {
   int32_t n;
 } EpAddArgs;
 
-/* Arguments of ep_return_weights: each row's weights back to its token, summed over ranks. */
+/* Arguments of ep_return_weights, which sends each row's weights back to its token and sums
+ * them over ranks. */
 typedef struct EpReturnArgs {
   EpMeeting meeting;
   const float *weights;        /* [rows, given] */

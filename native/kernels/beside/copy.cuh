@@ -1,5 +1,6 @@
-/* What SMs can move: a plain copy of rows, as many bytes as a call stores on its own rank
- * and on another. The limit beside times of dispatch and combine on few SMs.
+/* Measures how many bytes a few SMs can move: a plain copy of rows, with as many bytes as a
+ * call stores on its own rank and on another rank. The rate is the limit to which times of
+ * dispatch and combine on few SMs are compared.
  */
 #include "common/check.cuh"
 
@@ -18,9 +19,10 @@ EP_DEVICE void copy_row(uint4 *to, const uint4 *from, uint32_t vectors) {
   }
 }
 
-/* Copies a.cases rows of a.cell_bytes within the rank and a.step rows to the next, spread
- * evenly among them, a row by a warp. Region 0 has two halves of a.peer rows: the
- * first half is read and the second written, again from its start where rows are more. */
+/* Copies a.cases rows of a.cell_bytes within the rank and a.step rows to the next rank,
+ * evenly mixed; one warp copies one row. Region 0 has two halves of a.peer rows. The first
+ * half is read and the second is written. If there are more rows than a half has, copying
+ * continues at the start of the half. */
 EP_ENTRY(COPY_THREADS, 1) beside_copy(const __grid_constant__ EpArgs a) {
   uint64_t home = static_cast<uint64_t>(a.cases), away = static_cast<uint64_t>(a.step), all = home + away;
   uint64_t bytes = static_cast<uint64_t>(a.cell_bytes), rows = static_cast<uint64_t>(a.peer);

@@ -1,11 +1,12 @@
-/* Kernels that a session runs with calls, besides cuBLASLt's products: one fills the
- * products' factors, one only takes SMs, one also moves memory. The last two show what
- * slows a product down. No family includes this file.
+/* Kernels that a session runs at the same time as calls, besides cuBLASLt's matrix
+ * products: one fills the factors of the products, one only occupies SMs, and one also
+ * moves memory. The last two show which resource slows a product down. No kernel family
+ * includes this file.
  */
 #include "common/check.cuh"
 
-/* Scatters bits (Wellons' lowbias32), so that factors look like no pattern: the power
- * that a product takes, and with it the clock, depend on its values. */
+/* Scatters bits (Wellons' lowbias32), so that factors have no pattern, because the power
+ * that a product takes, and with it the clock rate, depend on the values of its factors. */
 EP_DEVICE uint32_t beside_bits(uint32_t x) {
   x ^= x >> 16;
   x *= 0x21f0aaadu;
@@ -14,8 +15,8 @@ EP_DEVICE uint32_t beside_bits(uint32_t x) {
   return x ^ (x >> 15);
 }
 
-/* Fills max_rows 32-bit words of out with factors between 1/2 and 1 of either sign:
- * BF16, or e4m3 where stamp is 1. */
+/* Fills max_rows 32-bit words of `out` with factors between 1/2 and 1 of either sign: BF16,
+ * or e4m3 if stamp is 1. */
 EP_ENTRY(1024, 1) beside_fill(const __grid_constant__ EpArgs a) {
   uint32_t *out = reinterpret_cast<uint32_t *>(a.out);
   uint64_t step = static_cast<uint64_t>(gridDim.x) * blockDim.x;
@@ -25,15 +26,16 @@ EP_ENTRY(1024, 1) beside_fill(const __grid_constant__ EpArgs a) {
   }
 }
 
-/* Takes SMs and nothing else: each block stays for delay_ns. It asks for so much shared
- * memory that no other block fits on its SM. */
+/* Occupies SMs and nothing else: each block runs for delay_ns. It is launched with so much
+ * shared memory that no other block fits on its SM. */
 EP_ENTRY(1024, 1) beside_hold(const __grid_constant__ EpArgs a) {
   ep_drill_delay(a);
   __syncthreads();
 }
 
-/* Takes SMs and moves memory: blocks copy 16-byte vectors from y to out, max_rows of
- * them in all, and stay until delay_ns have passed. Both lie beyond the L2 cache. */
+/* Occupies SMs and moves memory: blocks copy 16-byte vectors from y to out, max_rows of
+ * them in all, and run until delay_ns have passed. y and out are too large for the L2
+ * cache. */
 EP_ENTRY(1024, 1) beside_traffic(const __grid_constant__ EpArgs a) {
   uint64_t start = globaltimer();
   const uint4 *from = reinterpret_cast<const uint4 *>(a.y);

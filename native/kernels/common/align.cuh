@@ -36,7 +36,7 @@ EP_ENTRY(32, 1) ep_stamp(const __grid_constant__ EpArgs a) {
   a.stamps[row + static_cast<uint64_t>(a.stamp)] = globaltimer();
 }
 
-/* Readies a.stamp pairs of span readings: see EpArgs.span. */
+/* Initialises a.stamp pairs of span readings: see EpArgs.span. */
 EP_ENTRY(32, 1) ep_clear_spans(const __grid_constant__ EpArgs a) {
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < a.stamp; i += 32) {
     a.span[2 * i] = ~static_cast<uint64_t>(0);
@@ -49,12 +49,13 @@ EP_ENTRY(32, 1) ep_advance(const __grid_constant__ EpArgs a) {
   if (threadIdx.x == 0) *a.round_base += static_cast<uint32_t>(a.stamp);
 }
 
-/* Ends a round: the next one stamps the next row. */
+/* Ends a round: the next round writes its time stamps into the next row. */
 EP_ENTRY(32, 1) ep_next_round(const __grid_constant__ EpArgs a) {
   if (threadIdx.x == 0) a.control[a.rank]->replay++;
 }
 
-/* The empty kernel. A clock's reading of it is the clock's own share of a time. */
+/* The empty kernel. The time that a clock reads for this kernel is the clock's own share of
+ * any time. */
 EP_ENTRY(32, 1) ep_empty(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   ep_span_stage(a, EP_STAGE); /* past every stage at once */

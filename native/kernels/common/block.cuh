@@ -6,9 +6,9 @@
 
 EP_DEVICE uint32_t ceil_div(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
 
-/* Copies bytes (a multiple of 16, both addresses 16-byte aligned) with `threads`
- * threads; this one has the number `thread`. Each keeps up to `in_flight` 16-byte
- * loads outstanding. The source may be a receive buffer: loads are coherent. No
+/* Copies bytes (a multiple of 16, both addresses 16-byte aligned) with `threads` threads;
+ * this thread has the number `thread`. Each thread has up to `in_flight` 16-byte loads in
+ * flight. The source may be a receive buffer: loads are coherent. The function has no
  * barrier. */
 template <int in_flight>
 EP_DEVICE void block_memcpy(void *dst, const void *src, uint32_t bytes, uint32_t thread, uint32_t threads) {
@@ -42,9 +42,9 @@ EP_DEVICE uint32_t warp_prefix_sum(uint32_t v) {
   return v;
 }
 
-/* Inclusive sum over the block's threads up to this one; one value a thread,
- * any block of whole warps. Begins and ends with a barrier, so that calls may
- * follow each other. */
+/* Inclusive sum over the block's threads up to this one, of one value from each thread; for
+ * any block of whole warps. Begins and ends with a barrier, so that calls may follow each
+ * other. */
 static __device__ __noinline__ uint32_t block_prefix_sum(uint32_t v) {
   __shared__ uint32_t warp_sums[32];
   uint32_t sum = warp_prefix_sum(v);

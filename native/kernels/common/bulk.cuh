@@ -31,7 +31,7 @@ EP_DEVICE void mbar_init(uint64_t *bar, uint32_t arrivals) {
 #endif
 }
 
-/* Arrives at the barrier and announces the bytes that copies will bring. */
+/* Arrives at the barrier and announces the number of bytes that copies will write. */
 EP_DEVICE void mbar_expect(uint64_t *bar, uint32_t bytes) {
 #ifdef EP_EMULATE
   emul_mbar_expect(bar, bytes);
@@ -89,7 +89,7 @@ EP_DEVICE void bulk_commit() {
 #endif
 }
 
-/* Waits until shared memory may be reused: all but n groups were read. */
+/* Waits until shared memory may be reused: all groups but the latest n were read. */
 template <int n>
 EP_DEVICE void bulk_wait_read() {
 #ifdef EP_EMULATE
@@ -99,8 +99,8 @@ EP_DEVICE void bulk_wait_read() {
 #endif
 }
 
-/* Waits until all but n groups of this thread's bulk stores are written, and
- * orders those before its later ordinary stores. */
+/* Waits until all groups of this thread's bulk stores but the latest n are written, and
+ * orders these writes before the thread's later ordinary stores. */
 template <int n>
 EP_DEVICE void bulk_wait_written() {
 #ifdef EP_EMULATE
@@ -129,7 +129,7 @@ EP_DEVICE void cp_async_commit() {
 #endif
 }
 
-/* Waits until all but the n latest groups of this lane have come. */
+/* Waits until all groups of this lane's copies but the latest n are complete. */
 template <int n>
 EP_DEVICE void cp_async_wait() {
 #ifndef EP_EMULATE
@@ -137,8 +137,8 @@ EP_DEVICE void cp_async_wait() {
 #endif
 }
 
-/* Asks L2 to load memory, and does not wait for it; one lane asks for all of it.
- * This is a hint. bytes is a multiple of 16. */
+/* Asks L2 to load memory, and does not wait for the load. One lane asks for all of the
+ * memory. This is a hint. bytes is a multiple of 16. */
 EP_DEVICE void prefetch_l2(const void *p, uint32_t bytes) {
 #if defined(EP_EMULATE)
 #elif EP_HAS_BULK

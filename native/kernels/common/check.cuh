@@ -1,6 +1,6 @@
 /* Waits with a deadline. The first spin of a rank that passes it records in
- * host-mapped memory what it waited for, and sets the abort word. Every other spin
- * of the rank sees that word and leaves.
+ * host-mapped memory what it waited for, and sets the abort word. Every other spin of the
+ * rank sees the abort word and gives up too.
  */
 #ifndef EP_CHECK_CUH
 #define EP_CHECK_CUH
@@ -44,16 +44,16 @@ struct EpSpin {
   uint64_t start = 0;
   uint32_t polls = 0;
 
-  /* Counts one poll that found nothing. Returns false once the deadline has passed
-   * or another spin of this rank gave up: leave the kernel. It reads the clock every
-   * 64 polls, because that costs as much as a poll. */
+  /* Counts one poll that found nothing. Returns false once the deadline has passed or
+   * another spin of this rank gave up: the caller must then leave the kernel. It reads the
+   * clock only at every 64th poll, because reading the clock costs as much as a poll. */
   EP_DEVICE bool again(const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
     spin_pause();
     if ((++polls & 63u) != 0) return true;
     uint64_t now = globaltimer();
     if (start == 0) start = now;
-    /* A block that waits for its own rank waits twice as long. So the block
-     * that waits for another rank gives up first, and the record names it. */
+    /* A block that waits for its own rank waits twice as long. So a block that waits for
+     * another rank gives up first, and the record names that rank. */
     if (now - start > (w.source < 0 ? 2 : 1) * a.deadline_ns) {
       ep_fault(a, w, want, got);
       return false;
@@ -62,13 +62,13 @@ struct EpSpin {
   }
 };
 
-/* EpSpin::again for a whole warp. Lanes read the clock and the abort word at
- * different moments, but must leave a loop with collectives together. */
+/* EpSpin::again for a whole warp. Lanes read the clock and the abort word at different
+ * moments, but all lanes must leave a loop together if the loop has warp collectives. */
 EP_DEVICE bool ep_again_warp(EpSpin &spin, const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
   return !__any_sync(EP_FULL_WARP, !spin.again(a, w, want, got));
 }
 
-/* Fault drill: delays this rank by delay_ns. */
+/* Fault drill (a fault caused on purpose): delays this rank by delay_ns. */
 EP_DEVICE void ep_drill_delay(const EpArgs &a) {
   if (a.delay_ns <= 0) return;
   uint64_t start = globaltimer();
@@ -80,27 +80,27 @@ EP_DEVICE bool ep_drill_drops(const EpArgs &a, int32_t expert) {
   return a.drop_signal > 0 && a.drop_signal == expert + 1;
 }
 
-/* Where the span reading ends: at the end of the kernel, or where the last warp
- * passes a stage, in a variant that is compiled to time the stages. */
+/* The moment at which the span reading ends: the end of the kernel, or, in a variant that
+ * is compiled to time the stages, the moment when the last warp passes a stage. */
 #define EP_STAGE_END 0
-#define EP_STAGE_READY 1   /* dispatch: all counts are here; combine: all ranks began this call */
-#define EP_STAGE_SENT 2    /* dispatch_async, send_tokens_back: everything is on its way */
-#define EP_STAGE_ARRIVED 3 /* dispatch_wait, wait_for_all_arrivals: the last message is here */
+#define EP_STAGE_READY 1   /* dispatch: all counts have arrived; combine: all ranks began this call */
+#define EP_STAGE_SENT 2    /* dispatch_async, send_tokens_back: everything has been sent */
+#define EP_STAGE_ARRIVED 3 /* dispatch_wait, wait_for_all_arrivals: the last message has arrived */
 #ifndef EP_STAGE
 #define EP_STAGE EP_STAGE_END
 #endif
 
 /* The number of this call. With EP_OWN_ROUNDS the device counts calls: the host cannot,
- * because graphs are replayed in any order. Behind round_base lie 32 words for each
- * of EP_OWN_ROUNDS blocks, one for each warp that a block may have. A warp alone reads
- * its word, so that it may advance it in the middle of the kernel. One word for all
- * would need a barrier over blocks, or a kernel behind every call, which takes a
- * microsecond. One word for a block would need a barrier over its warps, 0.3 us at
- * the end of the kernel.
+ * because graphs are replayed in any order. round_base points to 32 words for each of
+ * EP_OWN_ROUNDS blocks, one word for each warp that a block may have. Only one warp reads a
+ * word, so that this warp may advance the word in the middle of the kernel. A single word
+ * for all warps would need a barrier over blocks, or a kernel after every call, which takes
+ * a microsecond. One word for each block would need a barrier over the block's warps, which
+ * takes 0.3 us at the end of the kernel.
  *
- * The load is an ordinary one, which L1 serves to most warps of a block. With relaxed
- * loads 2,000 warps ask L2 for the same lines at once, which took up to a microsecond.
- * An ordinary load is enough, since an earlier kernel wrote the word. */
+ * The load is an ordinary load, because most warps of a block then find the word in L1.
+ * With relaxed loads 2,000 warps would ask L2 for the same lines at once, which took up to
+ * a microsecond. An ordinary load is enough, since an earlier kernel wrote the word. */
 EP_DEVICE uint32_t ep_number(const EpArgs &a) {
 #ifdef EP_OWN_ROUNDS
   return a.round + a.round_base[32 * blockIdx.x + warp_id()];
@@ -109,11 +109,12 @@ EP_DEVICE uint32_t ep_number(const EpArgs &a) {
 #endif
 }
 
-/* EP_NUMBER_DONE: every warp of a kernel that numbers its calls executes it once its
- * lanes have read the number, best while the warp has nothing to wait for. With
+/* EP_NUMBER_DONE: every warp of a kernel that numbers its calls executes it after its lanes
+ * have read the number, best at a moment at which the warp has nothing else to do. With
  * EP_OWN_ROUNDS the last launch of a call, the one with stamp 1, advances the words.
- * Launches differ in blocks and warps. So a block also advances the words of warps
- * and blocks that this launch does not have, a whole line of words with each store. */
+ * Launches have different numbers of blocks and warps. So a block also advances the words
+ * of warps and blocks that this launch does not have; each store writes a whole line of
+ * words. */
 #ifdef EP_OWN_ROUNDS
 #define EP_NUMBER_DONE(a, number) ep_number_done(a, number)
 EP_DEVICE void ep_number_done(const EpArgs &a, uint32_t number) {

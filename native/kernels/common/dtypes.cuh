@@ -31,7 +31,7 @@ __host__ __device__ constexpr uint32_t ep_scales(int dtype, uint32_t columns) {
 }
 __host__ __device__ constexpr uint32_t ep_scale_bytes(int dtype) { return dtype == EP_BF16 ? 0 : dtype == EP_FP8 ? 4 : 1; }
 
-/* Rows that a group of the ragged output is rounded up to. */
+/* The number of rows of a group is rounded up to a multiple of this. */
 constexpr uint32_t EP_ROW_PAD = EP_DTYPE == EP_FP8 ? 4 : 1;
 /* Height of a tile of NVFP4's five-dimensional scales. */
 constexpr uint32_t EP_SCALE_ROWS = 128;
@@ -66,8 +66,9 @@ EP_DEVICE void bf16_unpack(uint4 v, float (&x)[8]) {
     x[2 * i + 1] = bf16_high(w[i]);
   }
 }
-/* acc += weight * v, product and sum rounded apart, so that results are equal
- * bit for bit on every backend; kernels wait for memory, not for arithmetic. */
+/* acc += weight * v. weight * v and the sum are rounded separately, so that results are
+ * equal bit for bit on every backend. The extra instruction costs no time, because kernels
+ * wait for memory, not for arithmetic. */
 EP_DEVICE void bf16_accumulate(float (&acc)[8], uint4 v, float weight) {
   float x[8];
   bf16_unpack(v, x);
@@ -105,14 +106,14 @@ EP_DEVICE float e2m1_decode(uint32_t code) {
   return code & 8u ? -v : v;
 }
 
-/* Even mode: amax rounded at the one-bit mantissa of e2m1, its exponent less
- * e2m1's own largest, 2. */
+/* Even mode: rounds amax to the one-bit mantissa of e2m1 and subtracts the largest exponent
+ * of e2m1, 2, from its exponent. */
 EP_DEVICE uint32_t e8m0_even(float amax) {
   int32_t e = static_cast<int32_t>((__float_as_uint(amax) + (1u << 21)) >> 23 & 0xffu) - 2;
   return static_cast<uint32_t>(min(max(e, 0), 254));
 }
 
-/* 2^(127 - code): what to multiply by instead of dividing by the scale. Exact,
+/* 2^(127 - code), the factor that replaces a division by the scale. The result is exact,
  * since both are powers of two; code 254 gives a denormal. */
 EP_DEVICE float e8m0_inverse(uint32_t code) {
   return __uint_as_float(code < 254u ? (254u - code) << 23 : 0x00400000u);
@@ -121,7 +122,7 @@ EP_DEVICE float e8m0_decode(uint32_t code) {
   return __uint_as_float(code > 0u ? code << 23 : 0x00400000u);
 }
 
-/* Eight e2m1 codes, element 2i in the low nibble of byte i. */
+/* Eight e2m1 codes, element 2i in the low four bits of byte i. */
 EP_DEVICE uint32_t e2m1_pack(const float (&x)[8], float factor) {
   uint32_t v = 0;
 #pragma unroll
@@ -143,8 +144,8 @@ struct EpQuantized {
   uint32_t scale; /* float32 bits, e8m0 or e4m3 byte */
 };
 
-/* Quantizes eight elements of this lane, whose group lies in neighbouring
- * lanes. All 32 lanes call it. global: NVFP4's input scale. */
+/* Quantizes eight elements of this lane. The other elements of their group are in
+ * neighbouring lanes. All 32 lanes call it. global: NVFP4's input scale. */
 template <int dtype>
 EP_DEVICE EpQuantized ep_quantize8(const float (&x)[8], float global) {
   EpQuantized q = {{0, 0}, 0};
@@ -234,7 +235,7 @@ EP_DEVICE void ep_store_scales(uint8_t *out, const uint8_t *scales, EpRow r, int
   }
 }
 
-/* Zeroes the scales of a row behind the last of its group (NVFP4 only). */
+/* Zeroes the scales of a row that follows the last row of its group (NVFP4 only). */
 template <uint32_t columns>
 EP_DEVICE void ep_zero_scales(uint8_t *out, EpRow r) {
   for (uint32_t c = lane_id(); c < (ep_scales(EP_NVFP4, columns) + 3) / 4; c += 32)

@@ -1,6 +1,6 @@
 /* Stands in for the experts' MLP between dispatch and combine when a session
- * verifies: y = bf16(dequantize(x) * gain of the row's expert), the same
- * single-precision products as the oracle's, for every dtype.
+ * verifies: y = bf16(dequantize(x) * gain of the row's expert), with the same
+ * single-precision multiplications as the oracle's, for every dtype.
  *
  * Any grid, any block.
  */
@@ -42,8 +42,8 @@ EP_DEVICE uint16_t expert_bf16(float x) {
   return static_cast<uint16_t>((b + 0x7fffu + (b >> 16 & 1u)) >> 16);
 }
 
-/* The place of a row: its index in the whole output and in its group, and the
- * first NVFP4 scale block of the group. */
+/* The position of a row: its index in the whole output and in its group, and the first
+ * NVFP4 scale block of the group. */
 struct ExpertRow {
   int64_t row;
   int32_t in_group, first_block;
@@ -84,7 +84,7 @@ EP_DEVICE int32_t expert_group(const EpArgs &a, int64_t row) {
 }
 
 EP_ENTRY(1024, 1) ep_expert(const __grid_constant__ EpArgs a) {
-  /* Wrong offsets, of a broken dispatch, must not lead out of the buffers. */
+  /* If a broken dispatch wrote wrong offsets, they must not lead out of the buffers. */
   int64_t rows = min(static_cast<int64_t>(a.row_offsets[EP_GROUPS]), a.max_rows);
   uint16_t *y = const_cast<uint16_t *>(a.y);
   for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {

@@ -1,6 +1,6 @@
-/* Blockwise FP8 for kernels that wait on arithmetic: the bits of ep_quantize8
- * at a third of its instructions, 16 elements a lane, 8 lanes a scale. NaN
- * makes the scale of its group NaN. */
+/* Blockwise FP8 for kernels that wait for arithmetic: the same bits as ep_quantize8 with a
+ * third of its instructions. A lane has 16 elements, and 8 lanes share a scale. NaN makes
+ * the scale of its group NaN. */
 #ifndef EP_FP8_CUH
 #define EP_FP8_CUH
 
@@ -11,14 +11,14 @@ EP_DEVICE uint32_t fp8_amax_bits(uint32_t bits, uint32_t word) {
   return max(bits, max(hi, lo));
 }
 
-/* Largest magnitude of 8 elements and bits. Magnitudes compare as integers,
- * and NaN as the largest of them, which fmaxf would lose. */
+/* Largest magnitude of 8 elements and bits. Magnitudes are compared as integers, so that a
+ * NaN counts as the largest magnitude; fmaxf would drop it. */
 EP_DEVICE uint32_t fp8_amax_bits(uint32_t bits, uint4 v) {
   bits = fp8_amax_bits(fp8_amax_bits(bits, v.x), v.y);
   return fp8_amax_bits(fp8_amax_bits(bits, v.z), v.w);
 }
 
-/* A group's divisor, with its reciprocal ready. */
+/* A group's divisor and its reciprocal. */
 struct Fp8Scale {
   float scale, inverse, subtract;
 };
@@ -32,8 +32,8 @@ EP_DEVICE Fp8Scale fp8_scale(uint32_t amax_bits) {
   return s;
 }
 
-/* x / scale, correctly rounded wherever e4m3 can tell: one Newton step from
- * the rounded reciprocal (Markstein). A third of the work of a division. */
+/* x / scale, rounded so that the e4m3 result is always correct: one Newton step from the
+ * rounded reciprocal (Markstein). This is a third of the work of a division. */
 EP_DEVICE float fp8_divide(float x, const Fp8Scale &s) {
   float q = __fmul_rn(x, s.inverse);
   return __fmaf_rn(__fmaf_rn(q, s.subtract, x), s.inverse, q);

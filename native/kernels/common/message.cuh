@@ -1,6 +1,5 @@
-/* One lane's share of a token on its way into a message: 16 bytes of payload
- * and, in every eighth lane of FP8, the scale of its group. EP_DTYPE is BF16
- * or FP8. */
+/* One lane's share of a token that is written into a message: 16 bytes of payload and, with
+ * FP8, in every eighth lane the scale of its group. EP_DTYPE is BF16 or FP8. */
 #ifndef EP_MESSAGE_CUH
 #define EP_MESSAGE_CUH
 
@@ -22,7 +21,8 @@ EP_DEVICE EpSource ep_load_source(const uint16_t *token, uint32_t vector, bool i
   if (!inside) return {none, none};
   return {ld_readonly(p), ld_readonly(p + 1)};
 }
-/* Casts to e4m3. All 32 lanes call it, since they find their groups' scales together. */
+/* Casts to e4m3. All 32 lanes call it, since the lanes of a group compute the group's scale
+ * together. */
 EP_DEVICE EpVector ep_convert(const EpSource &s) {
   float scale;
   uint4 data = fp8_quantize(s.lo, s.hi, &scale);
@@ -39,10 +39,10 @@ EP_DEVICE EpSource ep_load_source(const uint16_t *token, uint32_t vector, bool i
 EP_DEVICE EpVector ep_convert(const EpSource &s) { return {s.data, 0}; }
 #endif
 
-/* Ids of the top-k list that a thread loads at once: a scan then waits for few round
- * trips to memory. Places behind the end hold EP_NO_ID. */
+/* Ids of the top-k list that a thread loads at once, so that a scan waits for few round
+ * trips to memory. Entries after the end hold EP_NO_ID. */
 static const uint32_t EP_IDS = 8;
-static const int32_t EP_NO_ID = -2; /* no expert and no masked position */
+static const int32_t EP_NO_ID = -2; /* neither an expert nor a masked position */
 struct EpIds {
   int32_t id[EP_IDS];
 };

@@ -1,14 +1,16 @@
 /* Partial sums of a combine: each rank sums its rows of a token in f32, in top-k
- * order, and sends one sum. The token's rank adds them in the order of ranks. Its own
- * sum stays in registers: those rows are read once and pass through no slot.
+ * order, and sends one sum. The token's rank adds them in the order of ranks. The sum of
+ * the rank's own rows stays in registers: these rows are read once and are not copied
+ * through a slot.
  *
- * Compile-time: EP_PARTIAL 0: sums travel as f32, and the error is that of f32 sums;
- * 1: as BF16, bit for bit the result of algo=dedup.
+ * Compile-time: EP_PARTIAL 0: sums are sent as f32, and the error is that of f32 sums; 1:
+ * sums are sent as BF16, with the same bits in the result as algo=dedup.
  *
- * An f32 sum is two rows long. It goes to the slots of the rank's first two top-k
- * positions of the token: of each eight elements, four to one and four to the other. A
- * rank with one row sends that row, and the receiver weights it. So one slot a top-k
- * position is enough, and no more bytes travel than with algo=direct.
+ * An f32 sum is two rows long. It is sent to the slots of the rank's first two top-k
+ * positions of the token: of each eight elements, four go to one slot and four to the
+ * other. A rank with one row sends that row, and the receiver multiplies it by its weight.
+ * So one slot for each top-k position is enough, and no more bytes are sent than with
+ * algo=direct.
  */
 #ifndef EP_PARTIAL_CUH
 #define EP_PARTIAL_CUH
@@ -17,10 +19,10 @@
 #include "common/dtypes.cuh"
 
 static const bool EP_F32_SUMS = EP_PARTIAL == 0;
-static const uint32_t EP_PIECES = EP_F32_SUMS ? 2 : 1; /* vectors that a rank sends for one of the output */
-static const uint32_t EP_PEERS = EP_RANKS - 1; /* 1 at least: legality wants two ranks */
-static const uint32_t EP_TOGETHER = 4; /* rows loaded together; on 2 ranks a token has four on each */
-/* Other ranks whose pieces are loaded together; fewer where a thread has few registers. */
+static const uint32_t EP_PIECES = EP_F32_SUMS ? 2 : 1; /* vectors that a rank sends for one vector of the output */
+static const uint32_t EP_PEERS = EP_RANKS - 1; /* at least 1, because the legality check requires two ranks */
+static const uint32_t EP_TOGETHER = 4; /* rows loaded together; on 2 ranks a token has four rows on each */
+/* Other ranks whose pieces are loaded together; fewer if a thread has few registers. */
 static const uint32_t EP_MOST_PEERS = EP_F32_SUMS && EP_THREADS > 512 ? 2 : 4;
 static const uint32_t EP_GROUP = EP_PEERS < EP_MOST_PEERS ? EP_PEERS : EP_MOST_PEERS;
 
@@ -54,7 +56,7 @@ EP_DEVICE void partial_sum(const EpArgs &a, uint64_t route, uint32_t column, uin
 
 EP_DEVICE bool partial_alone(uint32_t here) { return (here & (here - 1)) == 0; }
 
-/* The slot for a piece of what `rank` sends; its top-k positions are in `here`. */
+/* The slot for a piece that `rank` sends; the rank's top-k positions are in `here`. */
 EP_DEVICE uint32_t partial_slot(uint32_t rank, uint32_t here, uint32_t piece) {
   if (!EP_F32_SUMS) return rank;
   uint32_t rest = here & (here - 1);
@@ -74,7 +76,7 @@ EP_DEVICE uint4 partial_pack(const float (&sum)[8], uint32_t piece) {
 /* One vector of an output, in the registers of a lane. */
 struct PartialSum {
   uint8_t *slots; /* of the token, at this lane's column */
-  uint32_t rank;  /* lane k: rank of top-k position k, EP_RANKS where masked */
+  uint32_t rank;  /* lane k: rank of top-k position k, EP_RANKS if masked */
   float weight;   /* lane k: of top-k position k */
   float own[8];   /* this rank's sum */
   float acc[8];
@@ -97,7 +99,8 @@ EP_DEVICE PartialGroup partial_group(const EpArgs &a, const PartialSum &s, uint3
   return g;
 }
 
-/* The address of a piece. Where there is no piece it is some slot of the token. */
+/* The address of a piece. If there is no piece, it is the address of some slot of the
+ * token. */
 EP_DEVICE uint4 *partial_at(const EpArgs &a, const PartialSum &s, const PartialGroup &g, uint32_t i, uint32_t piece) {
   uint32_t slot = g.here[i] != 0 ? partial_slot(partial_peer(a, g.first + i), g.here[i], piece) : 0;
   return reinterpret_cast<uint4 *>(s.slots + slot * (2 * EP_HIDDEN));
@@ -108,7 +111,7 @@ EP_DEVICE void partial_add(float (&acc)[8], const float (&x)[8]) {
   for (int i = 0; i < 8; i++) acc[i] = __fadd_rn(acc[i], x[i]);
 }
 
-/* Adds what one rank sent: a BF16 sum, a row, or the two halves of an f32 sum. */
+/* Adds the piece that one rank sent: a BF16 sum, a row, or the two halves of an f32 sum. */
 EP_DEVICE void partial_add_pieces(PartialSum &s, uint32_t here, const uint4 (&data)[EP_PIECES]) {
   if (!EP_F32_SUMS) {
     bf16_accumulate(s.acc, data[0], 1.0f);
@@ -131,7 +134,8 @@ EP_DEVICE void partial_add_group(const EpArgs &a, PartialSum &s, const PartialGr
   }
 }
 
-/* The finished vector: the last rank's own sum comes behind all groups. */
+/* Returns the finished vector. If this rank is the last, its own sum is added after all
+ * groups. */
 EP_DEVICE uint4 partial_finish(const EpArgs &a, PartialSum &s) {
   if (a.rank == EP_RANKS - 1) partial_add(s.acc, s.own);
   return bf16_pack(s.acc);

@@ -1,8 +1,8 @@
-/* Every machine operation that CUDA C++ has no word for, each behind one small
- * function named after what it does, its memory order and its scope. Kernels
- * use these and never inline assembly of their own, so that the same source
- * also runs on a CPU: with EP_EMULATE each function falls back to an atomic
- * builtin, and any wait gives other threads of the emulation a turn.
+/* Wraps every machine operation that CUDA C++ has no function for in one small function,
+ * named after the operation, its memory order and its scope. Kernels use these functions
+ * and never inline assembly of their own, so that the same source also runs on a CPU: with
+ * EP_EMULATE each function uses an atomic builtin instead, and any wait lets other threads
+ * of the emulation run.
  *
  * Scopes: cta (block), gpu (device), sys (all devices and the host).
  * Orders and scopes as in the PTX ISA, "Memory Consistency Model".
@@ -136,7 +136,8 @@ static const uint32_t EP_FULL_WARP = 0xffffffffu;
 
 #endif
 
-/* No state space in the names of block scope: these also take shared memory. */
+/* The functions of block scope name no state space, because they also accept addresses in
+ * shared memory. */
 EP_LD_PTX(ld_volatile, "ld.volatile.global", EP_MO_RELAXED)
 EP_LD_PTX(ld_acquire_cta, "ld.acquire.cta", EP_MO_ACQUIRE)
 EP_LD_PTX(ld_relaxed_gpu, "ld.relaxed.gpu.global", EP_MO_RELAXED)
@@ -155,7 +156,7 @@ EP_ADD_PTX(add_acq_rel_gpu, "atom.add.acq_rel.gpu.global", EP_MO_ACQ_REL)
 EP_ADD_PTX(add_relaxed_sys, "atom.add.relaxed.sys.global", EP_MO_RELAXED)
 EP_ADD_PTX(add_acq_rel_sys, "atom.add.acq_rel.sys.global", EP_MO_ACQ_REL)
 
-/* Swaps in v if *p holds want; returns what it held. Relaxed, device scope. */
+/* Writes v to *p if *p equals `want`; returns the old value of *p. Relaxed, device scope. */
 EP_DEVICE uint32_t cas_relaxed_gpu(uint32_t *p, uint32_t want, uint32_t v) {
 #ifdef EP_EMULATE
   emul_updates(p);
@@ -169,7 +170,7 @@ EP_DEVICE uint32_t cas_relaxed_gpu(uint32_t *p, uint32_t want, uint32_t v) {
 #endif
 }
 
-/* Adds without returning: fire and forget. */
+/* Adds without returning the old value, so that the thread does not wait. */
 EP_DEVICE void red_add_relaxed_gpu(int32_t *p, int32_t v) {
 #ifdef EP_EMULATE
   emul_updates(p);
@@ -188,8 +189,8 @@ EP_DEVICE void red_add_release_gpu(int32_t *p, int32_t v) {
 #endif
 }
 
-/* Read-only input that no thread writes during the kernel; never use it on
- * receive buffers, whose lines another rank may have just replaced. */
+/* Loads read-only input that no thread writes during the kernel. Never use it on receive
+ * buffers, because another rank may have just replaced their lines. */
 EP_DEVICE uint4 ld_readonly(const uint4 *p) {
 #ifdef EP_EMULATE
   return *p;
@@ -201,8 +202,8 @@ EP_DEVICE uint4 ld_readonly(const uint4 *p) {
 #endif
 }
 
-/* A plain load that stays in program order with asm volatile neighbours and
- * leaves L1 alone: for rows read once. */
+/* A plain load that stays in program order with neighbouring asm volatile statements and
+ * does not allocate a line in L1: for rows that are read once. */
 EP_DEVICE uint4 ld_once(const uint4 *p) {
 #ifdef EP_EMULATE
   return *p;
@@ -261,7 +262,7 @@ EP_DEVICE void sleep_ns(uint32_t ns) {
 #endif
 }
 
-/* What a polling loop does between two looks. */
+/* What a polling loop does between two polls. */
 EP_DEVICE void spin_pause() {
 #ifdef EP_EMULATE
   emul_spin();
@@ -270,7 +271,7 @@ EP_DEVICE void spin_pause() {
 
 /* ---- programmatic dependent launch (sm_90 and later, else nothing) ---- */
 
-/* Waits until the previous kernel of the stream has ended and is visible. */
+/* Waits until the previous kernel of the stream has ended and its writes are visible. */
 EP_DEVICE void pdl_wait() {
 #if !defined(EP_EMULATE) && EP_ARCH >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

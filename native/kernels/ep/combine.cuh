@@ -2,9 +2,9 @@
  * router weights. Launched split, as ep_combine_async then ep_combine_wait,
  * or fused. All blocks of a grid must be resident.
  *
- * It follows a dispatch of the same state and algorithm. Slots are private to
- * a row, so the sum is taken in top-k order (rank order under dedup) and is
- * the same from run to run.
+ * It follows a dispatch of the same state and algorithm. Every row has a slot of its own,
+ * so that rows are added in top-k order (in rank order under dedup) and the sum is the same
+ * in every run.
  */
 #include "ep/combine_wait.cuh"
 

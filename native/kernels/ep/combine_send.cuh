@@ -2,7 +2,7 @@
  *
  * Direct: each row goes to [token][k]. Dedup: all rows of one token on this
  * rank are weighted and summed first, and one row goes to [token][rank].
- * Neither changes what dispatch left, so that combine can run on it again.
+ * Neither changes the memory that dispatch wrote, so that combine can run on it again.
  */
 #ifndef EP_COMBINE_SEND_CUH
 #define EP_COMBINE_SEND_CUH
@@ -38,8 +38,8 @@ EP_DEVICE uint8_t *ep_return_slot(const EpArgs &a, int64_t row, int32_t rank) {
   return ep_region(a, rank, EP_C_RECV) + combine_buf_layout(static_cast<uint64_t>(token), static_cast<uint32_t>(k));
 }
 
-/* Copies the rows of a pair, the whole block EP_ROWS at a time: each thread then has
- * that many loads outstanding. */
+/* Copies the rows of a pair. The whole block copies EP_ROWS rows at a time, so that each
+ * thread has that many loads in flight. */
 #ifndef EP_ROWS
 #define EP_ROWS 1
 #endif
@@ -63,8 +63,8 @@ EP_DEVICE void ep_return_rows(const EpArgs &a, const EpPair &p) {
   }
 }
 
-/* Lanes of warp 0 that carry rows by bulk copies, a stage in shared memory
- * and a barrier for each. */
+/* The number of lanes of warp 0 that copy rows by bulk copies. Each has a stage in shared
+ * memory and a barrier. */
 constexpr uint32_t EP_CARRIERS = 8;
 
 struct EpCarrier {
@@ -82,8 +82,8 @@ EP_DEVICE EpCarrier ep_carrier() {
   return {stages + lane * EP_ROW_BYTES, &arrived[lane], 0};
 }
 
-/* Each carrier takes every eighth row of the pair through its stage; together
- * they keep eight rows in flight. */
+/* Each of these lanes copies every eighth row of the pair through its stage; together they
+ * keep eight rows in flight. */
 EP_DEVICE void ep_return_bulk(const EpArgs &a, const EpPair &p, EpCarrier &c) {
   if (threadIdx.x >= EP_CARRIERS) return;
   const int32_t rank = ep_source_rank(a, p.source);
@@ -102,8 +102,8 @@ EP_DEVICE void ep_return_bulk(const EpArgs &a, const EpPair &p, EpCarrier &c) {
   bulk_wait_written<0>();
 }
 
-/* Sends all rows of the (expert, source) pairs that are this block's, and signals
- * each pair, empty ones too. */
+/* Sends all rows of the (expert, source) pairs that belong to this block, and signals each
+ * pair, also empty pairs. */
 EP_DEVICE void ep_send_pairs(const EpArgs &a) {
 #if EP_COPY == EP_BULK
   EpCarrier carrier = ep_carrier();
@@ -132,7 +132,7 @@ EP_DEVICE uint32_t ep_row_chunks(const EpArgs &a) {
   return ceil_div(static_cast<uint32_t>(EP_ROW_BYTES / 16), ep_chunk_vectors(a));
 }
 
-/* Up to 32 rows with weights, one a lane. */
+/* Up to 32 rows with weights, one in each lane. */
 struct EpTerms {
   const uint4 *rows; /* the same in all lanes: [.., row] */
   int32_t row;       /* -1: none */
@@ -144,8 +144,8 @@ EP_DEVICE const uint4 *ep_row(const EpTerms &t, int32_t row) {
 }
 
 /* Sums the terms of all lanes, in lane order, for one vector of a row.
- * EP_IN_FLIGHT rows are loaded before the first is used. An absent row is a
- * zero vector, which changes no sum: none is ever minus zero. */
+ * EP_IN_FLIGHT rows are loaded before the first is used. An absent row is replaced by a
+ * zero vector, which changes no sum, because no sum is ever minus zero. */
 EP_DEVICE void ep_sum_terms(float (&acc)[8], EpTerms mine, uint32_t count, uint32_t vector, bool inside) {
 #pragma unroll 1
   for (uint32_t k = 0; k < count; k += EP_IN_FLIGHT) {
@@ -161,8 +161,8 @@ EP_DEVICE void ep_sum_terms(float (&acc)[8], EpTerms mine, uint32_t count, uint3
   }
 }
 
-/* Message `slot` of a source, as dispatch left it: lane k holds the row of
- * top-k position k, if it lies here, and its weight. */
+/* Message `slot` of a source, as dispatch wrote it: lane k holds the row of top-k position
+ * k, if that row is on this rank, and its weight. */
 EP_DEVICE EpTerms ep_message_terms(const EpArgs &a, uint32_t source, uint32_t slot, int32_t *token) {
   const uint64_t index = static_cast<uint64_t>(source) * a.max_tokens + slot;
   const uint8_t *message = ep_region(a, a.rank, EP_D_RECV) + recv_buf_layout(0, source, slot, a.max_tokens);
@@ -193,7 +193,7 @@ EP_DEVICE void ep_return_sum(const EpArgs &a, uint32_t source, uint32_t slot, ui
   }
 }
 
-/* Counts the chunks that this warp sent to a source. The warp that sent the last one
+/* Counts the chunks that this warp sent to a source. The warp that sent the last chunk
  * signals. */
 EP_DEVICE void ep_note_returned(const EpArgs &a, uint32_t source, uint32_t done, uint32_t all) {
   if (done == 0 && all != 0) return;
@@ -207,9 +207,8 @@ EP_DEVICE void ep_note_returned(const EpArgs &a, uint32_t source, uint32_t done,
     ep_signal_completion(ep_word(a, static_cast<int>(source), EP_C_RANK, static_cast<uint32_t>(a.rank)), ep_round(a));
 }
 
-/* All warps of the grid share the chunks of each source in turn, beginning
- * with the own rank (or with rank 0). A source without messages is signalled
- * by the first warp alone. */
+/* All warps of the grid share the chunks of one source after the other, beginning with this
+ * rank (or with rank 0). A source without messages is signalled by the first warp alone. */
 EP_DEVICE void ep_send_sums(const EpArgs &a) {
   const uint32_t warps = gridDim.x * warps_in_block();
   const uint32_t me = blockIdx.x + warp_id() * gridDim.x;
@@ -226,7 +225,7 @@ EP_DEVICE void ep_send_sums(const EpArgs &a) {
 /* Sends all rows of this rank: the whole of combine_async. */
 static __device__ void send_tokens_back(const EpArgs &a) {
   ep_drill_delay(a);
-  ep_span_stage(a, EP_STAGE_READY); /* it waits for nobody */
+  ep_span_stage(a, EP_STAGE_READY); /* it waits for no other rank */
   if (EP_ALGO == EP_DEDUP) {
     ep_send_sums(a);
   } else {

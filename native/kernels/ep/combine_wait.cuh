@@ -1,13 +1,13 @@
-/* Second half of combine: wait_sms blocks wait for every sender, then release
- * the others, which sum what arrived into the output.
+/* Second half of combine: wait_sms blocks wait for every sender, then release the other
+ * blocks, which sum the arrived rows into the output.
  */
 #ifndef EP_COMBINE_WAIT_CUH
 #define EP_COMBINE_WAIT_CUH
 
 #include "ep/combine_send.cuh"
 
-/* Waits for all senders. Blocks 0 .. wait_sms-1 share the words to wait for. Each
- * then adds EP_READY_FLAG to the go word of every reducing block. */
+/* Waits for all senders. Blocks 0 .. wait_sms-1 share the words to wait for. Each waiting
+ * block then adds EP_READY_FLAG to the go word of every reducing block. */
 static __device__ bool wait_for_all_arrivals(const EpArgs &a) {
   const uint32_t step = static_cast<uint32_t>(a.wait_sms) * blockDim.x;
   const uint32_t words = EP_ALGO == EP_DEDUP ? EP_RANKS : EP_PAIRS;
@@ -30,8 +30,8 @@ static __device__ bool wait_for_all_arrivals(const EpArgs &a) {
   return true;
 }
 
-/* Waits until the waiting blocks have released this reducing block, on a word of its
- * own. */
+/* Waits until the waiting blocks have released this reducing block. Each reducing block has
+ * a word of its own for this. */
 EP_DEVICE bool ep_await_go(const EpArgs &a, uint32_t block) {
   return ep_block_wait([&] {
     int32_t *go = ep_counter(a, EP_GO + block);
@@ -41,15 +41,15 @@ EP_DEVICE bool ep_await_go(const EpArgs &a, uint32_t block) {
   });
 }
 
-/* Whether a selection comes back to this rank's sum. */
+/* Whether the row of a selection is sent back and added to this rank's sum. */
 EP_DEVICE bool ep_returns(const EpArgs &a, int32_t expert) {
   if (expert < 0 || expert >= EP_EXPERTS) return false;
   return !EP_SKIP_A2A || expert / EP_LOCAL_EXPERTS == a.rank;
 }
 
 /* Finds the terms of a token's sum. Lane k has the row of top-k position k and its
- * weight; under dedup lane r has the sum that rank r sent, if an expert of the token
- * lives there. */
+ * weight; under dedup lane r has the sum that rank r sent, if an expert of the token is on
+ * that rank. */
 EP_DEVICE EpTerms ep_arrived_terms(const EpArgs &a, int64_t token) {
   const uint32_t lane = lane_id();
   const int32_t expert = lane < EP_TOPK ? a.topk_ids[token * EP_TOPK + lane] : -1;
@@ -90,8 +90,8 @@ EP_DEVICE uint4 ep_add_shared(const EpArgs &a, uint4 v, int64_t token, uint32_t 
   return bf16_pack(x);
 }
 
-/* Without router weights nothing is summed: [token, k] keeps each row, zeros
- * where a selection is masked. */
+/* Without router weights nothing is summed: [token, k] holds each row, or zeros if the
+ * selection is masked. */
 EP_DEVICE void ep_copy_rows(const EpArgs &a, EpTerms terms, int64_t token, uint32_t vector, bool inside) {
   uint4 *out = reinterpret_cast<uint4 *>(a.combined) + token * EP_TOPK * (EP_ROW_BYTES / 16) + vector;
   for (uint32_t k = 0; k < EP_TOPK; k++) {
@@ -134,7 +134,7 @@ static __device__ void reduce_and_copy_to_output(const EpArgs &a) {
     ep_reduce_chunk(a, u / chunks, static_cast<uint32_t>(u % chunks));
 }
 
-/* Copies the first `tokens` rows of y to the output. Combine has no more to do for a
+/* Copies the first `tokens` rows of y to the output. This is all that combine does for a
  * shared expert that is not fused. */
 static __device__ void copy_shared_expert_outputs(const EpArgs &a) {
   for (int64_t row = blockIdx.x; row < a.tokens; row += gridDim.x)

@@ -1,14 +1,13 @@
-/* Receiving under dedup: a message names all its experts, and the receiver copies it to
- * a row of each. Counters give out the rows, so their order inside a segment changes
- * from run to run, as under direct.
+/* Receiving under dedup: a message names all experts of its token on this rank, and the
+ * receiver copies it to one row of each of these experts. Rows are assigned by counters, so
+ * that their order inside a segment changes from run to run, as under direct.
  */
 #ifndef EP_DISPATCH_EXPAND_CUH
 #define EP_DISPATCH_EXPAND_CUH
 
 #include "ep/dispatch_wait.cuh"
 
-/* Lane k: the row of top-k position k of a message if its expert lives here,
- * else -1. */
+/* Lane k: the row of top-k position k of a message if its expert is on this rank, else -1. */
 EP_DEVICE int64_t ep_take_row(const EpArgs &a, const uint8_t *message, uint32_t source, uint32_t *local) {
   const uint32_t k = lane_id();
   if (k >= EP_TOPK) return -1;
@@ -44,7 +43,7 @@ EP_DEVICE void ep_spread_payload(const EpArgs &a, const uint8_t *message, int64_
   }
 }
 
-/* One warp copies one message to all its rows, and notes them for combine. */
+/* One warp copies one message to all its rows, and records the rows for combine. */
 EP_DEVICE void ep_expand_message(const EpArgs &a, uint32_t source, uint32_t slot) {
   const uint64_t index = static_cast<uint64_t>(source) * a.max_tokens + slot;
   const uint8_t *message = ep_region(a, a.rank, EP_D_RECV) + recv_buf_layout(0, source, slot, a.max_tokens);
@@ -67,8 +66,8 @@ EP_DEVICE void ep_expand_message(const EpArgs &a, uint32_t source, uint32_t slot
   }
 }
 
-/* Tile number -> source and first message. Sources are visited from the own
- * rank on, so that no two ranks wait for the same one first. */
+/* Tile number -> source and first message. Sources are visited from this rank on, so that
+ * no two ranks wait for the same source first. */
 struct EpMessageTile {
   int32_t source; /* -1: past the end */
   uint32_t first, end;
@@ -84,7 +83,7 @@ EP_DEVICE EpMessageTile ep_find_tile(const EpArgs &a, uint32_t tile) {
   return {-1, 0, 0};
 }
 
-/* NVFP4: zeroes the scales behind each group's last row. */
+/* NVFP4: zeroes the scales after each group's last row. */
 EP_DEVICE void ep_zero_group_tails(const EpArgs &a, uint32_t block, uint32_t blocks) {
   if (EP_DTYPE != EP_NVFP4) return;
   const uint32_t warps = blocks * warps_in_block();
@@ -96,8 +95,8 @@ EP_DEVICE void ep_zero_group_tails(const EpArgs &a, uint32_t block, uint32_t blo
   }
 }
 
-/* Copying block: claims tiles of messages until none is left; waits for a
- * source only when it holds one of its tiles. */
+/* Copying block: claims tiles of messages until none is left. It waits for a source only
+ * after it has claimed a tile of that source. */
 static __device__ bool ep_expand_messages(const EpArgs &a, uint32_t block, uint32_t blocks) {
   __shared__ EpMessageTile tile;
   ep_zero_group_tails(a, block, blocks);

@@ -11,7 +11,7 @@ struct EpDestination {
   int32_t *finished; /* counts the parts written there */
 };
 
-/* How many parts a message is copied in, each by one warp. */
+/* The number of parts of a message; each part is copied by one warp. */
 EP_DEVICE uint32_t ep_message_parts(const EpArgs &a) {
   return EP_COPY == EP_VECTOR && a.chunk_bytes > 0 ? ceil_div(EP_MSG_BYTES, static_cast<uint32_t>(a.chunk_bytes)) : 1;
 }
@@ -22,8 +22,8 @@ EP_DEVICE bool ep_sends_to(const EpArgs &a, int32_t expert) {
   return !EP_SKIP_A2A || expert / EP_LOCAL_EXPERTS == a.rank;
 }
 
-/* Takes the next slot of a (destination, this rank) segment. False, with a
- * fault, when it is full: more than max_tokens messages for one pair. */
+/* Takes the next slot of a (destination, this rank) segment. Returns false, with a fault,
+ * if the segment is full: more than max_tokens messages for one pair. */
 EP_DEVICE bool ep_take_slot(const EpArgs &a, int32_t *reserved, int32_t expert, int32_t *slot) {
   *slot = add_relaxed_gpu(reserved, 1);
   if (*slot < a.max_tokens) return true;
@@ -48,8 +48,8 @@ EP_DEVICE EpDestination ep_rank_slot(const EpArgs &a, int32_t expert) {
   return {ep_region(a, rank, EP_D_RECV) + at, ep_counter(a, EP_RANK_FINISHED + rank)};
 }
 
-/* Warp 0: reserves the slots of one token, a lane for each top-k position.
- * Under dedup only the first position that names a rank gets one. */
+/* Warp 0: reserves the slots of one token, one lane for each top-k position. Under dedup
+ * only the first position that names a rank gets a slot. */
 EP_DEVICE EpDestination ep_reserve(const EpArgs &a, int64_t token) {
   const uint32_t k = lane_id();
   const int32_t expert = k < EP_TOPK ? a.topk_ids[token * EP_TOPK + k] : -1;
@@ -94,8 +94,8 @@ EP_DEVICE void ep_send_copies(const EpArgs &a, const uint8_t *message, const EpD
   }
 }
 
-/* Sends tokens block, block + blocks, ... of this rank, with one barrier a token. A
- * warp without a copy goes on and stages the next token: hence two sets of
+/* Sends tokens block, block + blocks, ... of this rank, with one barrier for each token. A
+ * warp without a copy already stages the next token; therefore there are two sets of
  * destinations. */
 static __device__ void ep_send_vectors(const EpArgs &a, uint32_t block, uint32_t blocks) {
   __shared__ EpDestination to[2][EP_TOPK];
@@ -120,8 +120,8 @@ EP_DEVICE void ep_note_written(EpDestination d) {
 
 /* ep_send_vectors with bulk copies. Tokens are staged in shared memory, and lane k of
  * warp 0 copies to the destination of top-k position k. It waits for a copy one token
- * later. There are three stages: while one is filled, copies may still read the two
- * before it. */
+ * later. There are three stages, because copies may still read the two stages before the
+ * one that is being filled. */
 static __device__ void ep_send_bulk(const EpArgs &a, uint32_t block, uint32_t blocks) {
   EP_DYNAMIC_SHARED(stages);
   uint8_t *send = ep_region(a, a.rank, EP_D_SEND);
@@ -192,7 +192,8 @@ EP_DEVICE void ep_finish(const EpArgs &a, int32_t *reserved, int32_t *finished, 
   st_relaxed_gpu(finished, 0);
 }
 
-/* Direct: tells an expert's rank how many tokens it received, once all have arrived. */
+/* Direct: tells an expert's rank how many tokens the expert received, once all have
+ * arrived. */
 EP_DEVICE void ep_monitor_expert(const EpArgs &a, int32_t expert) {
   const uint32_t count = ep_count_ids(a, [expert](int32_t id) { return id == expert; });
   if (lane_id() != 0) return;
@@ -202,8 +203,8 @@ EP_DEVICE void ep_monitor_expert(const EpArgs &a, int32_t expert) {
             static_cast<int32_t>(count * ep_message_parts(a)), {EP_PHASE_DISPATCH_ASYNC, expert, a.rank}, word, count);
 }
 
-/* Dedup: counts of experts travel at once, so that the receiver can lay out
- * its rows while data is still on the way. */
+/* Dedup: counts of experts are sent at once, so that the receiver can assign its rows while
+ * data is still being sent. */
 EP_DEVICE void ep_announce_expert(const EpArgs &a, int32_t expert) {
   const uint32_t count = ep_count_ids(a, [expert](int32_t id) { return id == expert; });
   if (lane_id() != 0 || ep_drill_drops(a, expert)) return;
@@ -222,9 +223,8 @@ EP_DEVICE void ep_monitor_rank(const EpArgs &a, int32_t rank) {
             ep_word(a, rank, EP_D_RANK, EP_RANKS + a.rank), ep_round(a));
 }
 
-/* The work of a monitor block: each warp serves one destination, or several where there
- * are fewer warps. Counts that can be sent at once come before those that wait for
- * copies. */
+/* The work of a monitor block: each warp monitors one destination, or several if there are
+ * fewer warps. Counts that can be sent at once come before those that wait for copies. */
 static __device__ void ep_monitor(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t warps = blocks * warps_in_block();
   const uint32_t experts = EP_SKIP_A2A ? EP_LOCAL_EXPERTS : EP_EXPERTS;

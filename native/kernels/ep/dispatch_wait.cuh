@@ -1,5 +1,5 @@
-/* Second half of dispatch: one auxiliary block waits for the counts and lays out the
- * rows; every other block copies tiles of received messages into them.
+/* Second half of dispatch: one auxiliary block waits for the counts and computes where the
+ * rows lie; every other block copies tiles of received messages into the rows.
  */
 #ifndef EP_DISPATCH_WAIT_CUH
 #define EP_DISPATCH_WAIT_CUH
@@ -14,8 +14,8 @@ struct EpOffsets {
   uint32_t group_blocks[EP_GROUPS];  /* NVFP4: 128-row scale blocks, then summed */
 };
 
-/* Waits for every count and writes it to pair_ends. Each thread polls words of its
- * own; the result is the block's. */
+/* Waits for every count and writes it to pair_ends. Each thread polls different words; all
+ * threads return the same result. */
 EP_DEVICE bool ep_collect_counts(const EpArgs &a, EpOffsets &o) {
   bool ok = true;
   for (uint32_t i = threadIdx.x; i < EP_PAIRS; i += blockDim.x) {
@@ -69,8 +69,8 @@ EP_DEVICE uint32_t ep_group_start(const EpOffsets &o, uint32_t local) {
   return g > 0 ? o.group_rows[g - 1] : 0;
 }
 
-/* Writes what the copying blocks read: prefixes within each expert, and claims set to
- * zero. */
+/* Writes the words that the copying blocks read: prefixes within each expert, and claim
+ * counters set to zero. */
 EP_DEVICE void ep_publish_prefixes(const EpArgs &a, const EpOffsets &o) {
   for (uint32_t i = threadIdx.x; i < EP_PAIRS; i += blockDim.x) {
     const uint32_t local = i / EP_SOURCES;
@@ -80,7 +80,7 @@ EP_DEVICE void ep_publish_prefixes(const EpArgs &a, const EpOffsets &o) {
   }
 }
 
-/* Writes what combine reads, {EP_READY_FLAG + end row, rows} of each pair, and
+/* Writes the words that combine reads, {EP_READY_FLAG + end row, rows} of each pair, and
  * sets the count words back to "not arrived". */
 EP_DEVICE void ep_publish_pairs(const EpArgs &a, const EpOffsets &o) {
   for (uint32_t i = threadIdx.x; i < EP_PAIRS; i += blockDim.x) {
@@ -110,7 +110,7 @@ static __device__ void ep_offsets_block(const EpArgs &a) {
   __shared__ EpOffsets o;
   if (!ep_collect_counts(a, o) || !ep_collect_messages(a)) return;
   ep_span_stage(a, EP_STAGE_READY);
-  if (EP_ALGO == EP_DIRECT) ep_span_stage(a, EP_STAGE_ARRIVED); /* its counts follow the rows */
+  if (EP_ALGO == EP_DIRECT) ep_span_stage(a, EP_STAGE_ARRIVED); /* its counts are sent after the rows */
   block_scan(o.pair_ends, EP_PAIRS);
   ep_pad_offsets(a, o);
   ep_publish_prefixes(a, o);
@@ -176,10 +176,10 @@ EP_DEVICE void ep_copy_tile(const EpArgs &a, uint32_t local, uint32_t from, uint
 }
 
 /* Claims tiles of one local expert and copies them, until none is left. Each
- * thread reads the prefixes itself. Thread 0 could hand them round in shared
- * memory, but with two `if (thread 0)` in a row before the barrier ptxas 13.0
- * joins the branches and leaves out the reconvergence: the barrier then lets
- * lanes 1 to 31 pass before thread 0 has written. */
+ * thread reads the prefixes itself. Thread 0 could pass them to the others in shared
+ * memory. But with two `if (thread 0)` in a row before the barrier, ptxas 13.0 joins the
+ * branches and omits the reconvergence, so that lanes 1 to 31 pass the barrier before
+ * thread 0 has written. */
 EP_DEVICE void ep_copy_expert(const EpArgs &a, uint32_t local) {
   __shared__ uint32_t claimed;
   const int32_t *prefix = ep_counter(a, EP_PREFIX + local * EP_SOURCES);
@@ -194,8 +194,8 @@ EP_DEVICE void ep_copy_expert(const EpArgs &a, uint32_t local) {
   }
 }
 
-/* Copies the rows of this block's expert, b mod experts. Where there are fewer blocks
- * than experts, each block takes several experts in turn. */
+/* Copies the rows of this block's expert, b mod experts. If there are fewer blocks than
+ * experts, each block copies the rows of several experts, one after the other. */
 EP_DEVICE void ep_copy_experts(const EpArgs &a, uint32_t block, uint32_t blocks) {
   if (blocks >= EP_LOCAL_EXPERTS) {
     ep_copy_expert(a, block % EP_LOCAL_EXPERTS);
@@ -204,7 +204,7 @@ EP_DEVICE void ep_copy_experts(const EpArgs &a, uint32_t block, uint32_t blocks)
   for (uint32_t local = block; local < EP_LOCAL_EXPERTS; local += blocks) ep_copy_expert(a, local);
 }
 
-/* The last copying block to leave resets the ready word for the next call. */
+/* The last copying block that ends resets the ready word for the next call. */
 EP_DEVICE void ep_leave_copying(const EpArgs &a) {
   __syncthreads();
   if (threadIdx.x != 0) return;
@@ -219,8 +219,8 @@ EP_DEVICE bool ep_await_ready(const EpArgs &a) {
 
 /* ---- shared expert ---- */
 
-/* Waits until every sending block has staged its tokens; the last block to
- * see it resets both counters. */
+/* Waits until every sending block has staged its tokens; the last block that sees this
+ * resets both counters. */
 EP_DEVICE bool ep_await_staged(const EpArgs &a, uint32_t waiters) {
   const int32_t senders = static_cast<int32_t>(gridDim.x) - a.count_sms;
   return ep_block_wait([&] {
@@ -233,8 +233,8 @@ EP_DEVICE bool ep_await_staged(const EpArgs &a, uint32_t waiters) {
   });
 }
 
-/* Copies this rank's own tokens, which are group 0. Blocks are counted from the end of
- * the grid, where the least is left to send. */
+/* Copies this rank's own tokens, which are group 0. Blocks are counted from the end of the
+ * grid, because the last blocks have the fewest tokens to send. */
 static __device__ bool ep_copy_shared(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const EpSlice slice = ep_shared_slice(a);
   const uint32_t rows = ep_rows_to_visit(static_cast<uint32_t>(slice.count)), tile = ep_tile_rows(a);

@@ -3,8 +3,8 @@
  * two through the emulator. All offsets are 64-bit: the combine slots of 20,000
  * tokens already pass 2^31 bytes.
  *
- * Letters: E experts in total, L of them on each of R ranks; T tokens that a
- * rank has room for; K top-k.
+ * Letters: E experts in total, L of them on each of R ranks; T the largest number of tokens
+ * of a rank; K top-k.
  */
 #ifndef EP_LAYOUT_CUH
 #define EP_LAYOUT_CUH
@@ -35,7 +35,7 @@
 #endif
 
 /* Sources of a rank. With skip_a2a every rank keeps its own share of a replicated batch:
- * its only source is itself, with number 0. */
+ * the rank's only source is the rank itself, with number 0. */
 constexpr uint32_t EP_SOURCES = EP_SKIP_A2A ? 1 : EP_RANKS;
 /* (local expert, source) pairs of one rank, in that order. */
 constexpr uint32_t EP_PAIRS = EP_LOCAL_EXPERTS * EP_SOURCES;
@@ -69,8 +69,8 @@ constexpr uint64_t EP_ROW_BYTES = 2ull * EP_HIDDEN;
 constexpr uint64_t EP_NOT_ARRIVED = ~0ull;
 constexpr uint32_t EP_NO_EXPERT = 0xffff;
 
-/* Words of EpArgs.counters. Each is zero again when a call ends, except PAIR and
- * PREFIX, which dispatch leaves for combine. */
+/* Words of EpArgs.counters. Each is zero again when a call ends, except PAIR and PREFIX,
+ * which dispatch writes and combine reads. */
 enum EpCounter {
   EP_READY = 1,        /* EP_READY_FLAG while the copying blocks may run */
   EP_CLEANUP,          /* copying blocks still running */
@@ -114,8 +114,8 @@ EP_DEVICE uint32_t recv_count_layout(uint32_t local_expert, uint32_t source) {
   return local_expert * EP_SOURCES + source;
 }
 
-/* Offset of a combine receive slot: every row has a place of its own.
- * `place` is the top-k position, or the sending rank under dedup. */
+/* Offset of a combine receive slot: every row has a slot of its own. `place` is the top-k
+ * position, or the sending rank under dedup. */
 EP_DEVICE uint64_t combine_buf_layout(uint64_t token, uint32_t place) {
   return (token * (EP_ALGO == EP_DEDUP ? EP_RANKS : EP_TOPK) + place) * EP_ROW_BYTES;
 }

@@ -1,5 +1,5 @@
-/* Small kernels that show one primitive each to be right, in the emulator and
- * on GPUs. They use the counters as results:
+/* Small kernels that each check one primitive, in the emulator and on GPUs. They use the
+ * counters as results:
  *
  *   counters[1]  violations seen, 0 when all is well
  *   counters[2]  checks made, so that "none failed" cannot mean "none ran"
@@ -26,9 +26,9 @@ EP_DEVICE void litmus_report(const EpArgs &a, bool right) {
   if (!right) red_add_relaxed_gpu(ep_counter(a, EP_LITMUS_WRONG), 1);
 }
 
-/* block_memcpy: case n copies 16 + 16*n*step bytes from the start of its
- * source cell to 16*(n%8) bytes behind the start of its destination cell at
- * the peer. The host checks the bytes and those around them. */
+/* block_memcpy: case n copies 16 + 16*n*step bytes from the start of its source cell to
+ * 16*(n%8) bytes after the start of its destination cell at the peer. The host checks the
+ * bytes and those around them. */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_memcpy(const __grid_constant__ EpArgs a) {
   const uint64_t cell = static_cast<uint64_t>(a.cell_bytes), cases = static_cast<uint64_t>(a.cases);
   for (uint64_t n = blockIdx.x; n < cases; n += gridDim.x) {

@@ -1,7 +1,7 @@
 /* Signals and waits. A signal is a system-scope release fence and then a relaxed store.
- * A wait is relaxed polling and then one acquire fence. Upstream has one thread of a
- * rank store with release order instead. Formally that publishes only this thread's
- * own data.
+ * A wait is relaxed polling and then one acquire fence. In the upstream code one thread of
+ * a rank stores with release order instead. Formally that publishes only the data that this
+ * thread itself wrote.
  */
 #ifndef EP_SIGNAL_CUH
 #define EP_SIGNAL_CUH
@@ -52,7 +52,7 @@ EP_DEVICE bool ep_await_counter(const EpArgs &a, const int32_t *counter, EpWait 
   return true;
 }
 
-/* Has thread 0 wait for the whole block, and returns its result to all threads. */
+/* Lets thread 0 wait for the whole block, and returns thread 0's result to all threads. */
 template <class Wait>
 EP_DEVICE bool ep_block_wait(Wait wait) {
   __shared__ int arrived;

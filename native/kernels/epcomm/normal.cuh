@@ -1,7 +1,7 @@
-/* What stands around the calls of layout rank:packed that serve DeepEP's normal calls:
- * which tokens go where, counts that the host needs before it makes the outputs, and
- * top-k weights on their way back. Sizes come as arguments: these kernels are short, and
- * one binary serves all shapes.
+/* Kernels around the calls of layout rank:packed that implement DeepEP's normal calls. They
+ * compute which tokens go where, exchange counts that the host needs before it makes the
+ * outputs, and send top-k weights back. Sizes are arguments, not macros: these kernels are
+ * short, and one binary is enough for all shapes.
  *
  * EpMeeting.at is the same on every rank, zeroed:
  *   u32 announced;                        calls of ep_announce so far
@@ -9,10 +9,11 @@
  *   (to EP_NORMAL_HEADER bytes)
  *   u64 counts[2][R source][R + E + 1];   call << 32 | rows for each rank, rows of each expert here, tokens
  *   u64 weights[2][T][R][K];              call << 32 | weight
- * Two sets by call number are enough: a rank writes those of call n + 2 behind its call n + 1.
- * ep_announce ends call n + 1 with every rank's words of it, and these were sent behind
- * call n. ep_return_weights follows a combine on its stream, and a combine waits until all
- * ranks have begun the combine before it: they have ended the weights of the one before that.
+ * Two sets, by call number, are enough, because a rank writes the words of call n + 2 after
+ * its call n + 1. ep_announce ends call n + 1 only with every rank's words of that call, and a
+ * rank sent these words after its call n. ep_return_weights follows a combine on its stream. A
+ * combine waits until all ranks have begun the combine before it; by then they have ended the
+ * ep_return_weights of the call before that one.
  */
 #ifndef EP_EPCOMM_NORMAL_CUH
 #define EP_EPCOMM_NORMAL_CUH
@@ -30,7 +31,8 @@ EP_DEVICE int32_t normal_id(const void *ids, int32_t bits, int64_t i) {
   return id >= 0 && id < (1 << 30) ? static_cast<int32_t>(id) : -1;
 }
 
-/* Ends the program: a kernel would otherwise write behind the caller's memory. */
+/* Ends the program, because otherwise a kernel would write beyond the end of the caller's
+ * memory. */
 EP_DEVICE void normal_stop() {
 #ifdef EP_EMULATE
   __builtin_trap();
@@ -61,7 +63,7 @@ EP_DEVICE void normal_count_experts(const EpLayoutArgs &a, int32_t first, int32_
   if (threadIdx.x < NORMAL_EXPERTS && e < a.experts) a.per_expert[e] = counts[threadIdx.x];
 }
 
-/* Says of each token whether it goes to a rank, and counts those that do. */
+/* Writes for each token whether it goes to a rank, and counts the tokens that do. */
 EP_DEVICE void normal_count_rank(const EpLayoutArgs &a, int32_t rank, int32_t (&counts)[NORMAL_EXPERTS]) {
   const int32_t local = a.experts / a.ranks, first = rank * local;
   int32_t mine = 0;
@@ -95,7 +97,7 @@ EP_ENTRY(1024, 1) ep_layout(const __grid_constant__ EpLayoutArgs a) {
 
 /* ---- meeting the other ranks ---- */
 
-/* What EpSpin needs of a call. */
+/* The arguments that EpSpin needs. */
 EP_DEVICE EpArgs normal_args(const EpMeeting &m) {
   EpArgs a = {};
   a.rank = m.rank;
@@ -114,7 +116,7 @@ EP_DEVICE uint64_t *normal_weights(const EpMeeting &m, int32_t owner, uint32_t c
   uint64_t *words = reinterpret_cast<uint64_t *>(m.heap[owner] + m.at + EP_NORMAL_HEADER) + 2ull * m.ranks * normal_words(m);
   return words + ((static_cast<uint64_t>(call & 1) * m.max_tokens + token) * m.ranks + from) * m.topk;
 }
-/* The lower half of a word, once it is of this call. */
+/* Waits until a word is of this call, and returns its lower half. */
 EP_DEVICE bool normal_wait(const EpMeeting &m, const uint64_t *p, uint32_t call, int32_t source, uint32_t phase, uint32_t *value) {
   uint64_t v = ld_relaxed_sys(p);
   if (v >> 32 != call) {
@@ -227,7 +229,8 @@ EP_DEVICE void normal_ready(const EpAnnounceArgs &a, uint32_t block, uint32_t bl
   }
 }
 
-/* Block 0 meets the other ranks, the others ready what this rank sends. */
+/* Block 0 exchanges counts with the other ranks; the other blocks prepare the ids and
+ * weights that this rank sends. */
 EP_ENTRY(1024, 1) ep_announce(const __grid_constant__ EpAnnounceArgs a) {
   normal_begin();
   __shared__ NormalCounts s;
@@ -238,7 +241,7 @@ EP_ENTRY(1024, 1) ep_announce(const __grid_constant__ EpAnnounceArgs a) {
   }
 }
 
-/* The ids alone, without the other ranks. */
+/* Prepares only the ids, without the other ranks. */
 EP_ENTRY(1024, 1) ep_ready_ids(const __grid_constant__ EpAnnounceArgs a) {
   normal_begin();
   normal_ready(a, blockIdx.x, gridDim.x);
@@ -273,13 +276,13 @@ EP_DEVICE void normal_send_weights(const EpReturnArgs &a, uint32_t call, int64_t
   for (int64_t i = first; i < all; i += step) {
     const int64_t row = i / a.given, k = i % a.given;
     const int32_t token = a.src_info[2 * row], source = a.src_info[2 * row + 1];
-    /* What a broken dispatch left must not lead out of the heap. */
+    /* Wrong values of a broken dispatch must not lead out of the heap. */
     if (token < 0 || token >= m.max_tokens || source < 0 || source >= m.ranks) continue;
     st_relaxed_sys(normal_weights(m, source, call, token, m.rank) + k, static_cast<uint64_t>(call) << 32 | __float_as_uint(a.weights[i]));
   }
 }
 
-/* The ranks of a token's experts, a bit each. */
+/* The ranks of a token's experts, one bit for each. */
 EP_DEVICE uint32_t normal_mask(const EpReturnArgs &a, int64_t token) {
   uint32_t mask = 0;
   for (int32_t k = 0; k < a.meeting.topk; k++) {
@@ -305,7 +308,8 @@ EP_DEVICE void normal_sum_weights(const EpReturnArgs &a, uint32_t call, int64_t 
   }
 }
 
-/* EP_NORMAL_BLOCKS blocks, behind the combine of the same call on its stream. */
+/* Launched with EP_NORMAL_BLOCKS blocks after the combine of the same call, on the same
+ * stream. */
 EP_ENTRY(1024, 1) ep_return_weights(const __grid_constant__ EpReturnArgs a) {
   normal_begin();
   uint32_t *calls = normal_calls(a.meeting) + 1 + blockIdx.x;

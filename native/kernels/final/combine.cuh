@@ -1,11 +1,12 @@
-/* combine_final: brings the experts' rows back to their tokens, large batches.
- * Blocks below `senders` take messages by ticket, the others sum what came.
+/* combine_final brings the experts' rows back to their tokens, for large batches. Blocks
+ * with a number below `senders` draw tickets (numbers of messages) and send these messages;
+ * the other blocks sum the rows that arrived.
  *
  * Compile-time: EP_DIRECT 0: a message is the weighted sum, in f32, of a
- * token's rows on this rank, rounded to BF16; 1: each row travels alone and
- * the sum is in top-k order, bit for bit that of combine without
- * pre-reduction. EP_IN_FLIGHT: vectors that a sending lane has on their way in
- * shared memory; 0: they wait in registers.
+ * token's rows on this rank, rounded to BF16; 1: each row is sent by itself and the sum is
+ * in top-k order, with the same bits as combine without pre-reduction. EP_IN_FLIGHT:
+ * vectors that a sending lane has in flight to shared memory; 0: they are loaded to
+ * registers.
  */
 #if EP_IN_FLIGHT > 0
 #include "final/combine_ring.cuh"
@@ -20,9 +21,9 @@ static const uint32_t FIN_UNITS = (FIN_ROW_BYTES + FIN_UNIT - 1) / FIN_UNIT;
 
 /* ---- sending ---- */
 
-/* Waits until all ranks have begun this call. Return slots are used again in every call,
- * and a rank that began this call has read those of the last one. Every sending warp
- * checks that itself. */
+/* Waits until all ranks have begun this call. Return slots are used again in every call. A
+ * rank that began this call has read the slots of the call before. Every sending warp
+ * checks this itself. */
 EP_DEVICE bool fin_wait_started(const EpArgs &a, const FinCall &c) {
   const uint32_t *p = fin_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);
   EpSpin spin;
@@ -35,8 +36,8 @@ EP_DEVICE bool fin_wait_started(const EpArgs &a, const FinCall &c) {
   }
 }
 
-/* Sends a message and releases it by itself. With one release for several messages the
- * summing blocks were idle meanwhile. */
+/* Sends a message, with a release of its own. With one release for several messages, the
+ * summing blocks were idle until the release. */
 EP_DEVICE void fin_send_message(const EpArgs &a, const FinCall &c, const FinReturn &r, uint32_t here) {
   fin_send_terms(a, c, r, here);
   __syncwarp();
@@ -46,16 +47,16 @@ EP_DEVICE void fin_send_message(const EpArgs &a, const FinCall &c, const FinRetu
   st_relaxed_sys(fin_flag(a, r.source, r.token, EP_DIRECT ? c.lane : a.rank), c.number);
 }
 
-/* Sends messages by ticket. With messages dealt out in advance, the last round of them
- * would fill only some warps. While a warp sends one message, L2 loads the rows of the
- * next, and the warp draws the ticket after that. */
+/* Sends messages by ticket. If messages were assigned to warps in advance, only some warps
+ * would have work in the last round. While a warp sends one message, L2 loads the rows of
+ * the next, and the warp draws the ticket after that. */
 EP_DEVICE void fin_combine_async(const EpArgs &a, const FinCall &c) {
   uint32_t *tickets = reinterpret_cast<uint32_t *>(a.counters) + FIN_TICKETS + (c.number & 1);
   uint32_t most = __reduce_max_sync(EP_FULL_WARP, c.lane < EP_RANKS ? fin_tokens(a)[c.lane] : 0), all = most * EP_RANKS;
   if (!fin_wait_started(a, c)) return;
   ep_span_stage(a, EP_STAGE_READY);
-  /* Two tickets at once. Of two drawn one after the other the second could be the
-   * smaller, and its message would be lost when the first is past the end. */
+  /* Two tickets are drawn at once. If they were drawn one after the other, the second could
+   * be the smaller one, and its message would be lost if the first ticket is past the end. */
   uint32_t drawn = c.lane == 0 ? add_relaxed_gpu(tickets, 2u) : 0;
   uint32_t i = __shfl_sync(EP_FULL_WARP, drawn, 0), after = i + 1;
   FinReturn r = fin_load_return(a, c, i, all);
@@ -130,7 +131,7 @@ EP_DEVICE void fin_combine_wait(const EpArgs &a, const FinCall &c) {
   }
 }
 
-/* Tells every rank that this one began the call, and resets the other set of tickets for
+/* Tells every rank that this rank began the call, and resets the other set of tickets for
  * the next call. */
 EP_DEVICE void fin_announce(const EpArgs &a, const FinCall &c) {
   if (c.block != 0 || c.warp != 0) return;

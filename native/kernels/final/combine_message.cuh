@@ -1,14 +1,15 @@
-/* A message of combine_final: what one token gets back from one rank. Two files send it:
- * combine_registers.cuh and combine_ring.cuh. */
+/* A message of combine_final: the row or rows that are sent back to one token from one
+ * rank. Two files have code that sends a message: combine_registers.cuh and
+ * combine_ring.cuh. */
 #ifndef EP_FINAL_COMBINE_MESSAGE_CUH
 #define EP_FINAL_COMBINE_MESSAGE_CUH
 
 #include "final/layout.cuh"
 
 static const uint32_t FIN_ROW_BYTES = 2 * EP_HIDDEN;
-static const uint32_t FIN_WIDTH = EP_THREADS > 768 ? 2 : 4; /* vectors of a lane of one step */
+static const uint32_t FIN_WIDTH = EP_THREADS > 768 ? 2 : 4; /* vectors of a lane in one step */
 static const uint32_t FIN_STRIDE = 32 * 16 * FIN_WIDTH;     /* bytes of a row in a step of a warp */
-static const uint32_t FIN_STEPS = (FIN_ROW_BYTES + FIN_STRIDE - 1) / FIN_STRIDE; /* of a row */
+static const uint32_t FIN_STEPS = (FIN_ROW_BYTES + FIN_STRIDE - 1) / FIN_STRIDE; /* steps of a row */
 
 EP_DEVICE bool fin_in_row(uint32_t column) { return FIN_ROW_BYTES % FIN_STRIDE == 0 || column < FIN_ROW_BYTES; }
 
@@ -34,7 +35,7 @@ EP_DEVICE const uint8_t *fin_row(const EpArgs &a, uint64_t route) {
   return reinterpret_cast<const uint8_t *>(a.y) + (route & 0xffffffffu) * FIN_ROW_BYTES;
 }
 
-/* Asks L2 for the rows of the next message, each lane for one. */
+/* Asks L2 to load the rows of the next message, one row from each lane. */
 EP_DEVICE void fin_prefetch(const EpArgs &a, const FinReturn &r) {
   if (static_cast<uint32_t>(r.route) != FIN_NOWHERE) prefetch_l2(fin_row(a, r.route), FIN_ROW_BYTES);
 }

@@ -1,6 +1,6 @@
-/* combine_final_partial: combine for large batches in which only partial sums travel,
- * see common/partial.cuh. It has the tickets, flags and ring of loads of combine_final,
- * and may follow calls of that kernel.
+/* combine_final_partial: combine for large batches in which ranks send only partial sums,
+ * see common/partial.cuh. It uses the same tickets, flags and ring of loads as
+ * combine_final, and may follow calls of that kernel.
  *
  * Compile-time: EP_IN_FLIGHT: vectors that a sending lane has in flight to shared
  * memory, one step at least.
@@ -22,8 +22,8 @@ EP_DEVICE FinReturn fin_load_peer(const EpArgs &a, const FinCall &c, uint32_t i,
   return r;
 }
 
-/* Adds one step that has arrived, and sends the sum after the last row. A message of one
- * row sends that row as it is. */
+/* Adds one step that has arrived, and sends the sum after the last row. If a message has
+ * one row, that row is sent as it is. */
 EP_DEVICE void fin_partial_step(const EpArgs &a, const FinCall &c, const FinReturn &r, uint32_t here, FinWalk w,
                                 const uint4 (&data)[FIN_WIDTH], float (&acc)[FIN_WIDTH][8]) {
   uint32_t weight = __shfl_sync(EP_FULL_WARP, static_cast<uint32_t>(r.route >> 32), __ffs(w.left) - 1);
@@ -67,7 +67,7 @@ EP_DEVICE void fin_send_partial(const EpArgs &a, const FinCall &c, const FinRetu
 }
 
 /* Sends messages by ticket, as fin_combine_async does: the first two tickets are drawn at
- * once, then always one ahead. */
+ * once; after that a warp always has one ticket more than it is sending. */
 EP_DEVICE void fin_partial_async(const EpArgs &a, const FinCall &c) {
   uint32_t *tickets = reinterpret_cast<uint32_t *>(a.counters) + FIN_TICKETS + (c.number & 1);
   bool peer = c.lane < EP_RANKS && c.lane != static_cast<uint32_t>(a.rank);
@@ -92,7 +92,7 @@ EP_DEVICE void fin_partial_async(const EpArgs &a, const FinCall &c) {
 
 /* ---- receiving ---- */
 
-/* Loads the sums of a group's ranks, all in flight together. */
+/* Loads the sums of a group's ranks; all loads are in flight together. */
 EP_DEVICE void fin_load_group(const EpArgs &a, const PartialSum &s, PartialGroup &g) {
 #pragma unroll
   for (uint32_t i = 0; i < EP_GROUP; i++)
@@ -110,7 +110,7 @@ EP_DEVICE void fin_partial_vector(const EpArgs &a, uint32_t token, PartialSum s,
     PartialGroup g = partial_group(a, s, first);
     fin_load_group(a, s, g);
     if (first == 0) partial_sum(a, route, inside ? column : 0, here, s.own);
-    if (first == 0 && !EP_F32_SUMS) bf16_unpack(bf16_pack(s.own), s.own); /* as sums of other ranks */
+    if (first == 0 && !EP_F32_SUMS) bf16_unpack(bf16_pack(s.own), s.own); /* rounded like the sums of other ranks */
     partial_add_group(a, s, g);
   }
   uint8_t *out = reinterpret_cast<uint8_t *>(a.combined) + static_cast<uint64_t>(token) * FIN_ROW_BYTES;

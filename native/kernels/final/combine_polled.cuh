@@ -1,20 +1,21 @@
-/* combine_final_polled: combine_ll_partial after a dispatch of the final kernels. On all
- * SMs that combine is faster than those with flags, with large batches too. But it needs
- * the route of a low-latency dispatch, and for large batches that dispatch is slower.
+/* combine_final_polled is combine_ll_partial after a dispatch of the final kernels. If it
+ * may use all SMs, combine_ll_partial is faster than the combines with flags, also with
+ * large batches. But it needs the route that a low-latency dispatch writes, and for large
+ * batches such a dispatch is slower.
  *
  * The code is ll/combine_partial.cuh. This file defines the names of ll/layout.cuh that
  * it uses, for the memory of final/layout.cuh and one more region.
  */
-#define EP_LL_LAYOUT_CUH /* instead of it */
+#define EP_LL_LAYOUT_CUH /* this file replaces ll/layout.cuh */
 #include "final/layout.cuh"
 
-/* Index of the region of slots, [2][T][FIN_SLOTS][H] BF16, all ones, as LL_RETURN. It
- * comes after those of FinRegion; FIN_FLAGS and FIN_RETURN are empty here. */
+/* Index of the region of slots, [2][T][FIN_SLOTS][H] BF16, all ones, as LL_RETURN. It comes
+ * after the regions of FinRegion; FIN_FLAGS and FIN_RETURN are empty here. */
 static const uint32_t FIN_POLLED = FIN_ORIGINS + 1;
 
 static const uint32_t LL_SENTINEL = 0xffffffffu;
 static const uint32_t LL_NOWHERE = FIN_NOWHERE;
-static const uint32_t LL_WARP_BYTES = 512; /* one 16-byte vector a lane */
+static const uint32_t LL_WARP_BYTES = 512; /* one 16-byte vector for each lane */
 
 struct LlCall {
   uint32_t number; /* 1, 2, 3, ... */

@@ -25,10 +25,10 @@ EP_DEVICE void fin_store_piece(uint8_t *row, uint32_t column, const FinPiece &p)
     if (fin_in_row(column + v * 512)) st_relaxed_sys(reinterpret_cast<uint4 *>(row + column + v * 512), p.data[v]);
 }
 
-/* Walks over the pieces of a message: all its rows at one column, then the
- * next column. */
+/* Walks over the pieces of a message: all its rows at one column, then all rows at the next
+ * column. */
 struct FinWalk {
-  uint32_t left, column; /* rows to come at this column, this one included */
+  uint32_t left, column; /* rows still to be visited at this column, this row included */
 };
 EP_DEVICE FinWalk fin_step(FinWalk w, uint32_t here) {
   w.left &= w.left - 1;
@@ -40,8 +40,8 @@ EP_DEVICE FinPiece fin_load_at(const EpArgs &a, const FinReturn &r, FinWalk w, u
   return fin_load_piece(fin_row(a, *route), w.column);
 }
 
-/* Sends the sum of the message's rows. The next piece is always in flight
- * while one is added. */
+/* Sends the sum of the message's rows. While one piece is added, the next piece is already
+ * being loaded. */
 EP_DEVICE void fin_send_sum(const EpArgs &a, const FinCall &c, const FinReturn &r, uint32_t here) {
   uint8_t *slot = fin_return(a, r.source, r.token, a.rank);
   float acc[FIN_WIDTH][8] = {};

@@ -8,16 +8,16 @@
 #include "common/message.cuh"
 #include "final/layout.cuh"
 
-/* Warps that count side by side; fewer where their counters would not fit. */
+/* The number of warps that count at the same time; fewer if their counters would not fit. */
 static const uint32_t FIN_COUNT_WARPS = EP_EXPERTS > 512 ? 4 : 8;
 static const bool FIN_TILES = FIN_GROUPS > 0 && EP_SCALES == 1;
-/* Messages of one token: one a rank, or one an expert. */
+/* Messages of one token: one for each rank, or one for each expert. */
 static const uint32_t FIN_COPIES = EP_DIRECT ? EP_TOPK : (EP_RANKS < EP_TOPK ? EP_RANKS : EP_TOPK);
 
 struct FinShared {
   uint32_t running[FIN_COUNT_WARPS][EP_EXPERTS]; /* rows of this block before each warp's share */
   uint32_t base[EP_EXPERTS];  /* output row of this block's first token of each expert */
-  uint32_t start[EP_EXPERTS]; /* first row of each expert's group on its rank; before that is known, rows of this block */
+  uint32_t start[EP_EXPERTS]; /* first row of each expert's group on its rank; until that is known, number of rows of this block */
   uint32_t tokens[EP_RANKS];
   uint32_t rows; /* of the output, rounded groups */
   uint32_t failed;
@@ -68,9 +68,9 @@ EP_DEVICE void fin_count(const EpArgs &a, const FinCall &c, FinShared &s) {
   }
 }
 
-/* Sets base to the rows of earlier blocks, counted from their ids; the last block reads
- * the ids of all. Passing counts from block to block took 2 to 4 us longer up to 1,024
- * tokens, and was no faster at 4,096. */
+/* Sets base to the rows of earlier blocks, counted from these blocks' ids; so the last
+ * block reads the ids of all blocks. Passing counts from block to block took 2 to 4 us
+ * longer up to 1,024 tokens, and was no faster at 4,096. */
 EP_DEVICE void fin_count_before(const EpArgs &a, const FinCall &c, FinShared &s) {
   uint32_t end = fin_block_tokens(a, c).begin * EP_TOPK;
   for (uint32_t j = threadIdx.x; j < end; j += blockDim.x * EP_IDS) {
@@ -82,10 +82,10 @@ EP_DEVICE void fin_count_before(const EpArgs &a, const FinCall &c, FinShared &s)
   __syncthreads();
 }
 
-/* The last sending block tells every rank how many tokens this one has. The word also
- * allows other ranks to write the output and the scales: it releases the reads of
- * earlier calls there. It leaves at the start of the call, so that its fence is over
- * before the counts come. */
+/* The last sending block tells every rank how many tokens this rank has. The word also
+ * allows other ranks to write this rank's output and scales, because its release orders it
+ * after the reads of earlier calls. It is sent at the start of the call, so that its fence
+ * has ended before the counts arrive. */
 EP_DEVICE void fin_signal_tokens(const EpArgs &a, const FinCall &c) {
   if (threadIdx.x >= EP_RANKS) return;
   uint64_t *word = fin_counts(a, static_cast<int>(threadIdx.x), c.number, a.rank) + EP_EXPERTS;
@@ -104,7 +104,7 @@ EP_DEVICE void fin_signal(const EpArgs &a, const FinCall &c, const FinShared &s)
 }
 
 /* Numbers the rows of the block by expert, in the order of tokens, while the counts of
- * other ranks are on their way. */
+ * other ranks are being sent. */
 EP_DEVICE void fin_place(const EpArgs &a, const FinCall &c, FinShared &s) {
   if (c.warp >= fin_count_warps(c)) return;
   FinRun run = fin_warp_ids(a, c);
@@ -123,9 +123,9 @@ EP_DEVICE void fin_place(const EpArgs &a, const FinCall &c, FinShared &s) {
   }
 }
 
-/* Polls the counts of one expert, or of tokens, from all ranks together. A fence after the
- * tokens acquires what fin_signal_tokens released; counts of experts need none. Loads
- * with acquire order would go one after the other. */
+/* Polls the counts of one expert, or of tokens, from all ranks together. After the counts
+ * of tokens a fence acquires the writes that fin_signal_tokens released; counts of experts
+ * need no fence. Loads with acquire order would be executed one after the other. */
 EP_DEVICE bool fin_wait_count(const EpArgs &a, const FinCall &c, uint32_t word, uint32_t (&count)[EP_RANKS]) {
   EpSpin spin;
   for (;;) {
@@ -193,7 +193,7 @@ EP_DEVICE void fin_wait_counts(const EpArgs &a, const FinCall &c, FinShared &s) 
 }
 
 /* Waits for the token counts and the number of rows, which a block that only receives
- * needs. It waits for every expert's count too: when one never comes, its sender sends
+ * needs. It waits for every expert's count too: if a count never arrives, its sender sends
  * no tokens either, and the fault record should name the count. */
 EP_DEVICE void fin_wait_tokens(const EpArgs &a, const FinCall &c, FinShared &s) {
   for (uint32_t e = threadIdx.x; e <= EP_EXPERTS; e += blockDim.x) {

@@ -1,10 +1,9 @@
 /* dispatch_final exchanges counts, then stores every token in its row of the output.
- * Blocks below `senders` send, the others complete what arrived.
+ * Blocks with a number below `senders` send; the others complete the tokens that arrived.
  *
  * Compile-time: EP_DIRECT 0: one message for each distinct rank of a token,
- * which the receiver copies to the rows of its other experts there; 1: one
- * message for each expert, for GPUs with few SMs to spare. EP_SCALES: see
- * final/scales.cuh.
+ * which the receiver copies to the rows of the token's other experts on that rank; 1: one
+ * message for each expert, for GPUs with few SMs to spare. EP_SCALES: see final/scales.cuh.
  */
 #include "final/scales.cuh"
 
@@ -32,15 +31,15 @@ EP_DEVICE uint4 fin_unit_scales(uint32_t scale) {
                     __shfl_sync(EP_FULL_WARP, scale, 16), __shfl_sync(EP_FULL_WARP, scale, 24));
 }
 
-/* Keeps a unit's scales in the lane that stores them: then a message's scales leave in one
- * burst, not in one store a unit. */
+/* Keeps a unit's scales in the lane that stores them, so that a message's scales are stored
+ * in one burst, and not in one store for each unit. */
 EP_DEVICE void fin_keep_scales(uint32_t lane, uint32_t unit, uint32_t scale, uint4 &kept) {
   uint4 all = fin_unit_scales(scale);
   if (lane == unit) kept = all;
 }
 
-/* Converts a token and stores it at `copies` places; loads of the next step
- * are in flight while this one's vectors leave. Returns this lane's scales. */
+/* Converts a token and stores it at `copies` addresses. While the vectors of one step are
+ * stored, those of the next step are already being loaded. Returns this lane's scales. */
 EP_DEVICE uint4 fin_send_payload(const EpArgs &a, const FinCall &c, uint32_t token, uint8_t *const *to, uint32_t copies) {
   const uint16_t *x = a.x + static_cast<uint64_t>(token) * EP_HIDDEN;
   uint4 scales = make_uint4(0, 0, 0, 0);
@@ -82,8 +81,8 @@ EP_DEVICE FinPosition fin_load_position(const EpArgs &a, const FinCall &c, const
   return p;
 }
 
-/* Sends one token by one warp: payload to its rows, scales, then one fence and the headers
- * of all ranks. */
+/* Sends one token with one warp: the payload to its rows, the scales, then one fence and
+ * the headers for all ranks. */
 EP_DEVICE void fin_send_token(const EpArgs &a, const FinCall &c, FinShared &s, uint32_t token) {
   FinPosition p = fin_load_position(a, c, s, token);
   uint32_t below = (1u << c.lane) - 1;
@@ -122,8 +121,8 @@ EP_DEVICE void fin_dispatch_async(const EpArgs &a, const FinCall &c, FinShared &
 
 /* ---- receiving ---- */
 
-/* Message i of this rank, numbered in the order in which senders come to
- * their tokens: all blocks' first, then all blocks' second, ... */
+/* Message i for this rank. Messages are numbered in the order in which senders send them:
+ * the first tokens of all blocks, then the second tokens of all blocks, ... */
 EP_DEVICE FinMessage fin_message(const EpArgs &a, const FinCall &c, const FinShared &s, uint32_t i) {
   FinMessage m;
   m.source = (i + static_cast<uint32_t>(a.rank)) % EP_RANKS;
@@ -190,8 +189,8 @@ EP_DEVICE bool fin_complete(const EpArgs &a, const FinCall &c, FinMessage m) {
   return true;
 }
 
-/* Receives. Tokens arrive in clumps and out of order: each lane polls the header of another
- * message, and the warp completes those that have arrived. */
+/* Receives. Tokens arrive in groups and out of order. So each lane polls the header of a
+ * different message, and the warp completes the messages that have arrived. */
 EP_DEVICE void fin_dispatch_wait(const EpArgs &a, const FinCall &c, const FinShared &s) {
   uint32_t step = fin_receiving_warps(c), all = fin_messages(c, s);
   uint32_t i = fin_receiver(c) + c.lane * step;
@@ -208,7 +207,7 @@ EP_DEVICE void fin_dispatch_wait(const EpArgs &a, const FinCall &c, const FinSha
       if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, source}, waiting, 0)) return;
       continue;
     }
-    __syncwarp(); /* what one lane acquired, all may read */
+    __syncwarp(); /* all lanes may read what one lane acquired */
     spin = EpSpin();
     for (uint32_t left = ready; left != 0; left &= left - 1) {
       int lane = __ffs(left) - 1;

@@ -1,7 +1,7 @@
 /* dispatch_final_home: dispatch_final in which a sender itself stores all rows that its
- * token has on this rank. Receivers copy rows of other ranks' tokens only: a token of
- * this rank is not read again, and has no header to wait for. On 2 ranks that is half of
- * what arrives.
+ * token has on its own rank. Receivers copy only rows of other ranks' tokens: a token of
+ * this rank is not read again, and has no header to wait for. On 2 ranks these tokens are
+ * half of all arriving tokens.
  *
  * Compile-time: EP_TEAM, warps that send one token together; EP_SCALES as in dispatch_final.
  */
@@ -13,14 +13,14 @@ static const uint32_t FIN_THREAD_EXPERTS = (EP_EXPERTS + EP_THREADS - 1) / EP_TH
 
 struct FinHomeShared {
   FinShared s;
-  uint8_t *to[EP_THREADS / 32][EP_TOPK]; /* where a warp's token goes */
+  uint8_t *to[EP_THREADS / 32][EP_TOPK]; /* addresses to which a warp's token is stored */
   uint32_t sent[EP_THREADS / 32];        /* tokens of which a warp of a team has stored its share */
 };
 
 /* ---- sending ---- */
 
-/* Counts all ids of this rank and sends the counts, in the last sending block. Only then
- * does the block count its own ids, which the other blocks do first. */
+/* Counts all ids of this rank and sends the counts, in the last sending block. Only after
+ * that does this block count its own ids; the other blocks do that first. */
 EP_DEVICE void fin_count_all(const EpArgs &a, const FinCall &c, FinShared &s) {
   uint32_t end = static_cast<uint32_t>(a.tokens) * EP_TOPK, rows[FIN_THREAD_EXPERTS];
   for (uint32_t e = threadIdx.x; e < EP_EXPERTS; e += blockDim.x) s.base[e] = s.start[e] = 0;
@@ -69,7 +69,7 @@ EP_DEVICE FinGoals fin_find_goals(const EpArgs &a, const FinCall &c, const FinPo
 }
 
 /* Ends a token whose payload and scales have been stored: a fence, the headers of other
- * ranks, and for the rows here what fin_complete writes for a message. */
+ * ranks, and for the rows on this rank the words that fin_complete writes for a message. */
 EP_DEVICE void fin_end_token(const EpArgs &a, const FinCall &c, uint32_t token, const FinPosition &p) {
   uint32_t self = static_cast<uint32_t>(a.rank);
   bool mine = p.owner == a.rank;
@@ -85,7 +85,7 @@ EP_DEVICE void fin_end_token(const EpArgs &a, const FinCall &c, uint32_t token, 
   if (c.lane < EP_TOPK) fin_words(a, a.rank, FIN_ROUTE, a.rank, token)[c.lane] = p.weight | (mine ? p.row : FIN_NOWHERE);
 }
 
-/* Stores a token's scales, four a lane, at its rows here. */
+/* Stores a token's scales at its rows on this rank, four from each lane. */
 EP_DEVICE void fin_scales_home(const EpArgs &a, const FinCall &c, uint32_t token, const FinPosition &p, uint32_t here, uint4 scales) {
   bool carries = FIN_GROUPS > 0 && c.lane < FIN_SCALE_BYTES / 16;
   if (FIN_TILES && carries && here != 0) reinterpret_cast<uint4 *>(fin_scales(a, a.rank, a.rank, token))[c.lane] = scales;
@@ -98,8 +98,8 @@ EP_DEVICE void fin_scales_home(const EpArgs &a, const FinCall &c, uint32_t token
   }
 }
 
-/* Sends one token by one warp: payload to all its rows here and to one on each other rank,
- * scales, then its end. */
+/* Sends one token with one warp: the payload to all its rows on this rank and to one row on
+ * each other rank, the scales, and then the token's end. */
 EP_DEVICE void fin_send_home(const EpArgs &a, const FinCall &c, FinHomeShared &h, uint32_t token) {
   FinPosition p = fin_load_position(a, c, h.s, token);
   FinGoals g = fin_find_goals(a, c, p, h.to[c.warp]);
@@ -114,14 +114,14 @@ EP_DEVICE void fin_send_home(const EpArgs &a, const FinCall &c, FinHomeShared &h
 
 /* ---- sending by teams ---- */
 
-/* With EP_TEAM above 1 that many warps send a token together, and other warps end it. A
- * block's tokens then arrive one after the other, and rows are copied while later tokens
- * travel. With one warp a token, all tokens of a block leave at the same time: at 1,024
- * tokens all arrive at the end. A team sends the next token without waiting for the fence
- * of the one before. */
+/* If EP_TEAM is above 1, that many warps (a team) send a token together, and other warps
+ * end it. A block's tokens then arrive one after the other, and rows are copied while later
+ * tokens are being sent. With one warp for each token, all tokens of a block are sent at
+ * the same time: at 1,024 tokens all arrive at the end. A team sends the next token without
+ * waiting for the fence of the token before. */
 static const uint32_t FIN_ENDERS = 4; /* warps of a block that end tokens; other numbers were not tried */
 struct FinTeams {
-  uint32_t teams, senders, enders; /* of a block: teams; their warps, from the bottom; warps behind them that end tokens */
+  uint32_t teams, senders, enders; /* of a block: teams; warps of teams, from the bottom; the warps after these, which end tokens */
 };
 EP_DEVICE FinTeams fin_teams(const FinCall &c) {
   uint32_t teams = max(c.warps / 2 / EP_TEAM, 1u), senders = teams * EP_TEAM;
@@ -141,8 +141,8 @@ EP_DEVICE FinStep fin_load_share(const EpArgs &a, const FinCall &c, uint32_t tok
   return step;
 }
 
-/* Stores the scales of a unit, which every eighth lane has: lane r to rank r of `ranks`, or
- * with scales=row at each row here. */
+/* Stores the scales of a unit, which every eighth lane has. Lane r stores them at rank r of
+ * `ranks`, or with scales=row at each row on this rank. */
 EP_DEVICE void fin_share_scales(const EpArgs &a, const FinCall &c, uint32_t token, uint32_t unit, uint32_t scale,
                                 const FinPosition &p, const FinGoals &g) {
   uint32_t group = 4 * unit + c.lane / 8, ranks = g.others | (FIN_TILES && g.here != 0 ? 1u << a.rank : 0u);
@@ -155,7 +155,7 @@ EP_DEVICE void fin_share_scales(const EpArgs &a, const FinCall &c, uint32_t toke
   }
 }
 
-/* Converts FIN_STEP units of a token and stores them at all its places. */
+/* Converts FIN_STEP units of a token and stores them at all addresses of the token. */
 EP_DEVICE void fin_send_share(const EpArgs &a, const FinCall &c, const FinHomeShared &h, uint32_t token, uint32_t unit,
                               const FinStep &step, const FinPosition &p, const FinGoals &g) {
   EpVector out[FIN_STEP];
@@ -174,7 +174,7 @@ EP_DEVICE void fin_send_share(const EpArgs &a, const FinCall &c, const FinHomeSh
     if (FIN_GROUPS > 0) fin_share_scales(a, c, token, unit + v * EP_TEAM, out[v].scale, p, g);
 }
 
-/* Sends the tokens of a team. It loads the next token while this one leaves. */
+/* Sends the tokens of a team. It loads the next token while this one is stored. */
 EP_DEVICE void fin_team_send(const EpArgs &a, const FinCall &c, FinHomeShared &h, const FinTeams &t) {
   FinRun run = fin_block_tokens(a, c);
   uint32_t token = run.begin + c.warp / EP_TEAM, first = c.warp % EP_TEAM, done = 0;
@@ -200,7 +200,7 @@ EP_DEVICE bool fin_wait_team(const EpArgs &a, const FinCall &c, FinHomeShared &h
   EpSpin spin;
   for (;;) {
     uint32_t behind = __ballot_sync(EP_FULL_WARP, ld_acquire_cta(sent) < tokens);
-    __syncwarp(); /* what one lane acquired, all may pass on */
+    __syncwarp(); /* all lanes may pass on what one lane acquired */
     if (behind == 0) return true;
     if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, a.rank}, tokens, behind)) return false;
   }
@@ -255,9 +255,9 @@ EP_DEVICE FinMessage fin_peer_message(const EpArgs &a, const FinCall &c, const F
   return m;
 }
 
-/* The warps that receive, and this warp's number among them: all warps of receiving blocks.
- * In a block that also sends by teams, warps that send do not receive, and those that end
- * tokens come last. */
+/* The warps that receive, and this warp's number among them. All warps of receiving blocks
+ * receive. In a block that also sends by teams, warps that send do not receive, and the
+ * warps that end tokens are numbered last. */
 struct FinReceiver {
   uint32_t warp, warps;
   bool receives;
@@ -268,8 +268,8 @@ EP_DEVICE FinReceiver fin_home_receiver(const FinCall &c) {
   return {(c.warps - 1 - c.warp) * c.senders + c.block, (c.warps - senders) * c.senders, c.warp >= senders};
 }
 
-/* Receives messages of other ranks. Each lane polls the header of another message, as in
- * fin_dispatch_wait. */
+/* Receives messages of other ranks. Each lane polls the header of a different message, as
+ * in fin_dispatch_wait. */
 EP_DEVICE void fin_home_wait(const EpArgs &a, const FinCall &c, const FinShared &s) {
   FinReceiver receiver = fin_home_receiver(c);
   if (!receiver.receives) return;
@@ -288,7 +288,7 @@ EP_DEVICE void fin_home_wait(const EpArgs &a, const FinCall &c, const FinShared 
       if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, source}, waiting, 0)) return;
       continue;
     }
-    __syncwarp(); /* what one lane acquired, all may read */
+    __syncwarp(); /* all lanes may read what one lane acquired */
     spin = EpSpin();
     for (uint32_t left = ready; left != 0; left &= left - 1) {
       int lane = __ffs(left) - 1;
@@ -299,8 +299,8 @@ EP_DEVICE void fin_home_wait(const EpArgs &a, const FinCall &c, const FinShared 
   }
 }
 
-/* Waits until all blocks have placed their rows. A block that only sends counts itself and
- * does not wait. */
+/* Waits until all blocks have placed their rows. A block that only sends adds itself to the
+ * count and does not wait. */
 EP_DEVICE void fin_home_meet(const EpArgs &a, const FinCall &c, FinShared &s) {
   __syncthreads();
   if (threadIdx.x == 0) {

@@ -5,8 +5,8 @@
  * copies only the rows of a token's second and later experts on the rank. A header,
  * stored after the data and a fence, says that a token has arrived.
  *
- * Why no barrier is needed between calls: a rank stores nothing on another before the
- * other's counts (dispatch) or start word (combine) of the same call have come.
+ * Why no barrier is needed between calls: a rank stores nothing on another rank before that
+ * rank's counts (dispatch) or start word (combine) of the same call have arrived.
  */
 #ifndef EP_FINAL_LAYOUT_CUH
 #define EP_FINAL_LAYOUT_CUH
@@ -21,8 +21,8 @@ enum FinRegion {
   FIN_COUNTS,  /* [2][R source][E + 1] u64: call << 32 | rows; the last word counts tokens. Zeroed */
   FIN_PLACES,  /* [T][K] u32: position among the rows of its block; own */
   FIN_HEADERS, /* [R source][T][K] u64: weight << 32 | row here or FIN_NOWHERE. All ones */
-  FIN_SCALES,  /* [R source][T][FIN_SCALE_BYTES]: scales on their way to the transposed output */
-  FIN_ROUTE,   /* as FIN_HEADERS, what dispatch leaves for combine; own */
+  FIN_SCALES,  /* [R source][T][FIN_SCALE_BYTES]: scales before they are moved to the transposed output */
+  FIN_ROUTE,   /* as FIN_HEADERS: the route that dispatch writes for combine; own */
   FIN_TOKENS,  /* [R source] u32: tokens of the last dispatch; own */
   FIN_STARTED, /* [R] u32: last call of combine that each rank began. Zeroed */
   FIN_FLAGS,   /* [T][FIN_SLOTS] u32: call that filled the slot. Zeroed */
@@ -45,7 +45,7 @@ static const uint32_t FIN_GROUPS = ep_scales(EP_DTYPE, EP_HIDDEN);
 static const uint32_t FIN_SCALE_BYTES = ep_up(FIN_GROUPS * 4, 16);
 static const uint32_t FIN_SLOTS = EP_RANKS > EP_TOPK ? EP_RANKS : EP_TOPK;
 
-/* The call at hand, as every function needs it. */
+/* The current call, as every function needs it. */
 struct FinCall {
   uint32_t number; /* 1, 2, 3, ... */
   uint32_t warp, lane, warps; /* of this thread; of the block */
@@ -59,7 +59,8 @@ EP_DEVICE FinCall fin_call(const EpArgs &a) {
 EP_DEVICE bool fin_sends(const FinCall &c) { return c.block < c.senders; }
 EP_DEVICE bool fin_receives(const FinCall &c) { return c.receivers == 0 || c.block >= c.senders; }
 
-/* Receiving blocks, their warps, and this warp's number among these, across blocks first. */
+/* The number of receiving blocks, the number of their warps, and this warp's number among
+ * these warps, counted across blocks first. */
 EP_DEVICE uint32_t fin_receiving_blocks(const FinCall &c) { return c.receivers == 0 ? c.senders : c.receivers; }
 EP_DEVICE uint32_t fin_receiver(const FinCall &c) {
   uint32_t block = c.receivers == 0 ? c.block : c.block - c.senders;

@@ -5,7 +5,8 @@
 #include "hosts/transport.cuh"
 
 /* The start barrier over ranks. It numbers alignments as ep_align does. A rank may begin the
- * next one while its signal of this one is still on the way: hence words that count. */
+ * next alignment while its signal of this alignment is still being sent. Therefore the words
+ * are counters. */
 EP_ENTRY(32, 1) ep_align_hosts(const __grid_constant__ EpArgs a) {
   EpControl *mine = a.control[0];
   const uint32_t tag = mine->epoch + 1;

@@ -1,6 +1,6 @@
 /* The kernels that epcomm launches around calls, for ranks of several hosts. They are one
- * binary, since each binary that crosses hosts holds NVSHMEM's device library. Debug mode
- * compares calls as ep_agree does, with words that the network carries.
+ * binary, since each binary that crosses hosts contains NVSHMEM's device library. Debug
+ * mode compares calls as ep_agree does, but its words are sent over the network.
  */
 #include "epcomm/calls.cuh"
 #include "hosts/align.cuh"

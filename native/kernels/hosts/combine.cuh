@@ -1,7 +1,7 @@
-/* Combine over hosts, as ep/combine.cuh with algo direct: every row goes back to a place
- * of its own, and is summed there in top-k order. With EP_ROUTE_RAIL hosts send sums, see
- * combine_rail.cuh. Split in ep_hosts_combine_async and ep_hosts_combine_wait, or fused.
- * It follows a dispatch of the same state.
+/* Combine over hosts, as ep/combine.cuh with algo direct: every row is sent back to a slot
+ * of its own at the token's rank, and the rows are summed there in top-k order. With
+ * EP_ROUTE_RAIL hosts send sums, see combine_rail.cuh. Split in ep_hosts_combine_async and
+ * ep_hosts_combine_wait, or fused. It follows a dispatch of the same state.
  */
 #include "hosts/combine_rail.cuh"
 
@@ -9,8 +9,8 @@
 #define EP_THREADS 512
 #endif
 
-/* Block 0 tells every rank how many rows it gets back from this one, even where there are
- * none: no rank may be a call ahead. */
+/* Block 0 tells every rank how many rows it gets back from this rank, even if there are
+ * none, because no rank may be a call ahead. */
 EP_DEVICE void ep_announce_returns(const EpArgs &a) {
   const uint32_t call = ep_round(a);
   if (blockIdx.x != 0 || ep_drill_drops(a, a.rank * EP_LOCAL_EXPERTS)) return;
@@ -35,11 +35,11 @@ EP_DEVICE EpTarget ep_return_target(const EpArgs &a, int64_t row, uint32_t sourc
 }
 
 /* Sends rows back. Blocks take (expert, source) pairs in turn, their warps the rows of a
- * pair. The caller may overwrite the rows once the kernel has ended: so it waits until the
- * network has read them. */
+ * pair. The caller may overwrite the rows once the kernel has ended, so the kernel waits
+ * until the network has read them. */
 static __device__ void ep_hosts_return(const EpArgs &a) {
   ep_drill_delay(a);
-  ep_span_stage(a, EP_STAGE_READY); /* it waits for nobody */
+  ep_span_stage(a, EP_STAGE_READY); /* it waits for no other rank */
   ep_announce_returns(a);
   const bool asks = ep_sums_by_host(a) && blockIdx.x == gridDim.x - 1;
   if (asks) ep_send_recipe(a);

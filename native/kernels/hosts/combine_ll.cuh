@@ -1,7 +1,7 @@
-/* combine_ll_hosts: combine_ll over hosts with algo direct. Every row returns to a place of
- * its own and is summed there in top-k order. It reads the route that dispatch_ll_hosts
- * left, and a call may follow another without a dispatch between them. Fused in
- * ll_hosts_combine, or split in ll_hosts_combine_async and ll_hosts_combine_wait.
+/* combine_ll_hosts: combine_ll over hosts with algo direct. Every row is sent back to a
+ * slot of its own, and the rows are summed there in top-k order. The kernel reads the route
+ * that dispatch_ll_hosts wrote. A call may follow another without a dispatch between them.
+ * Fused in ll_hosts_combine, or split in ll_hosts_combine_async and ll_hosts_combine_wait.
  */
 #include "hosts/ll_layout.cuh"
 
@@ -16,9 +16,10 @@ EP_DEVICE bool lh_in_row(uint32_t column) { return LH_ROW % LL_WARP_BYTES == 0 |
 
 /* ---- sending ---- */
 
-/* Tells every rank that this one began a call, hence has ended the one before, and waits
- * until every rank has begun the previous call. Such a rank has emptied the places that
- * this call fills. In a steady state the words have long arrived. */
+/* Tells every rank that this rank began a call, and so has ended the call before. Then it
+ * waits until every rank has begun the previous call. A rank that has begun the previous
+ * call has emptied the slots that this call fills. In a steady state the words have arrived
+ * long before. */
 static __device__ bool lh_begin(const EpArgs &a, const LlCall &c) {
   if (c.block == 0)
     for (int32_t rank = static_cast<int32_t>(threadIdx.x); rank < EP_RANKS; rank += static_cast<int32_t>(blockDim.x))
@@ -33,8 +34,8 @@ static __device__ bool lh_begin(const EpArgs &a, const LlCall &c) {
 }
 
 /* One unit of sending: a message of dispatch whose rows go back. Over the network a unit is
- * all its rows, inside the host a chunk of each. Consecutive units go to different ranks,
- * and each rank begins with the rank after itself. */
+ * all rows of the message; inside the host it is one chunk of each row. Consecutive units
+ * go to different ranks, and each rank begins with the rank after itself. */
 struct LhReturn {
   uint32_t source, message, chunk;
 };
@@ -65,7 +66,7 @@ EP_DEVICE void lh_put_rows(const EpArgs &a, const LlCall &c, const LhReturn &r) 
   }
 }
 
-/* Sends a chunk of each row of a message inside the host. No branch stands between the
+/* Sends a chunk of each row of a message inside the host. There is no branch between the
  * loads. */
 EP_DEVICE void lh_store_rows(const EpArgs &a, const LlCall &c, const LhReturn &r) {
   const uint32_t rows = lh_rows_of(a, r), token = __shfl_sync(EP_FULL_WARP, rows, EP_TOPK), column = lh_column(r.chunk);
@@ -116,28 +117,28 @@ static __device__ bool lh_combine_send(const EpArgs &a, const LlCall &c) {
 
 /* ---- receiving ---- */
 
-/* Positions of one token from `first` on, at one column. */
+/* Top-k positions of one token from `first` on, at one column. */
 struct LhBatch {
   uint8_t *places;           /* of `first` */
-  uint32_t first, used, near; /* bit i: a row comes to position first + i; it comes by stores */
+  uint32_t first, used, near; /* bit i of used: a row comes to position first + i; bit i of near: it is sent by stores */
 };
 EP_DEVICE uint4 *lh_term(const LhBatch &b, uint32_t i) {
   const bool exists = EP_TOPK % LH_BATCH == 0 || b.first + i < EP_TOPK; /* the last batch may be short */
   return reinterpret_cast<uint4 *>(b.places + (exists ? i : 0) * LH_ROW);
 }
 
-/* Waits until the rows of other hosts are here, a lane for each. */
+/* Waits until the rows of other hosts have arrived; one lane waits for each row. */
 EP_DEVICE bool lh_await_far(const EpArgs &a, const LlCall &c, uint32_t token, int32_t id) {
   bool ok = true;
   uint64_t got;
   if (id >= 0 && !ep_is_near(a, lh_owner(id)))
     ok = ep_wait(a, lh_return_flag(a, c.number, token, c.lane), {EP_PHASE_COMBINE_WAIT, id, lh_owner(id)}, c.number, &got);
-  __syncwarp(); /* what one lane has acquired holds for all */
+  __syncwarp(); /* what one lane has acquired is visible to all */
   return __all_sync(EP_FULL_WARP, ok);
 }
 
-/* Polls a batch together until the near rows are complete. It also reads places that are not
- * used, so that no branch stands between the loads. */
+/* Polls a batch together until the near rows are complete. It also reads slots that are not
+ * used, so that there is no branch between the loads. */
 EP_DEVICE bool lh_await_batch(const EpArgs &a, const LhBatch &b, int32_t id, uint4 (&data)[LH_BATCH]) {
   EpSpin spin;
   for (;;) {
@@ -154,7 +155,7 @@ EP_DEVICE bool lh_await_batch(const EpArgs &a, const LhBatch &b, int32_t id, uin
 }
 
 /* Sums one chunk of one token: waits for its rows, adds them in top-k order, and empties all
- * their places, since the next call may fill them by the other route. */
+ * their slots, since the next call may fill them by the other route. */
 EP_DEVICE bool lh_sum_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
   const uint32_t token = unit / LH_CHUNKS, column = lh_column(unit % LH_CHUNKS), at = token * EP_TOPK + c.lane;
   const int32_t id = c.lane < EP_TOPK ? a.topk_ids[at] : -1;
@@ -206,7 +207,7 @@ EP_ENTRY(EP_THREADS, 1) ll_hosts_combine_wait(const __grid_constant__ EpArgs a) 
 }
 
 /* The caller may overwrite the rows once the kernel has ended. So the kernel waits for the
- * network after the sums, when most rows have left. */
+ * network, but only after the sums, when most rows have been sent. */
 EP_ENTRY(EP_THREADS, 1) ll_hosts_combine(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   pdl_wait();

@@ -1,14 +1,16 @@
-/* combine over hosts with EP_ROUTE_RAIL: a token's rows of one host are summed there, and
- * one sum crosses the network. It is the mirror of dispatch's rail. The ranks of a host
- * write their rows for a token of another host to its collector, the rank here that has
- * the place of the token's rank. The collector sums them in f32, in top-k order.
+/* combine over hosts with EP_ROUTE_RAIL: a token's rows on one host are summed on that
+ * host, and only the sum is sent over the network. It is the mirror image of dispatch's
+ * rail. The ranks of a host write their rows for a token of another host to the token's
+ * collector. The collector is the rank of this host whose place (number on its host) is
+ * that of the token's rank. The collector sums the rows in f32, in top-k order.
  *
  * A collector may have no expert of the token, and then does not know its weights. So every
- * rank sends ids and weights of its tokens to its collectors on the other hosts, one put
- * each. A collector also learns from them which rows to wait for.
+ * rank sends ids and weights of its tokens to its collectors on the other hosts, one put to
+ * each. From the ids a collector also learns which rows it must wait for.
  *
- * Compile-time: EP_PARTIAL 0: a sum travels as f32, and the error is that of f32 sums; 1:
- * as BF16, half the bytes and one more rounding. A single row travels as it is.
+ * Compile-time: EP_PARTIAL 0: a sum is sent as f32, and the error is that of f32 sums; 1:
+ * it is sent as BF16, with half the bytes and one more rounding. A single row is sent as it
+ * is.
  */
 #ifndef EP_HOSTS_COMBINE_RAIL_CUH
 #define EP_HOSTS_COMBINE_RAIL_CUH
@@ -19,13 +21,13 @@
 
 static const bool EP_F32_SUMS = EP_PARTIAL == 0;
 
-/* Whether hosts send sums. Without router weights rows stay apart, and each has to
- * travel. */
+/* Whether hosts send sums. Without router weights rows are not summed, and each row has to
+ * be sent. */
 EP_DEVICE bool ep_sums_by_host(const EpArgs &a) { return EP_ROUTE == EP_ROUTE_RAIL && EP_NODES > 1 && a.weights != nullptr; }
 
 /* ---- offsets in any rank's heap ---- */
 
-/* Index of a token of the rank with the same place on host `node`. */
+/* Index of a token of the rank that has the same place on host `node`. */
 EP_DEVICE uint64_t ep_rail_token(const EpArgs &a, int32_t node, uint64_t token) {
   return static_cast<uint64_t>(node) * static_cast<uint64_t>(a.max_tokens) + token;
 }
@@ -35,7 +37,7 @@ EP_DEVICE uint64_t ep_gather_at(const EpArgs &a, int32_t node, uint64_t token, u
 EP_DEVICE uint64_t ep_sum_at(const EpArgs &a, int32_t node, uint64_t token) {
   return a.region[EP_H_SUMS] + ep_rail_token(a, node, token) * 2 * EP_ROW_BYTES;
 }
-/* A host's recipe starts on 16 bytes. */
+/* A host's recipe (the ids and weights of its tokens) starts at a multiple of 16 bytes. */
 EP_DEVICE uint64_t ep_recipe_at(const EpArgs &a, int32_t node) {
   return a.region[EP_H_RECIPE] + static_cast<uint64_t>(node) * ((8ull * static_cast<uint64_t>(a.max_tokens) * EP_TOPK + 15) / 16 * 16);
 }
@@ -53,7 +55,7 @@ EP_DEVICE uint64_t ep_gather_word(const EpArgs &a, int32_t node, uint64_t token,
 /* ---- sending ---- */
 
 /* Sends weight << 32 | expert of every selection to the collectors of this rank; one block
- * calls it. The copy that is sent stays as it is until the next call. */
+ * calls it. The copy that is sent is not changed before the next call. */
 static __device__ void ep_send_recipe(const EpArgs &a) {
   const int32_t here = ep_node_of(a.rank);
   const uint32_t selections = static_cast<uint32_t>(a.tokens) * EP_TOPK;
@@ -124,7 +126,7 @@ EP_DEVICE void ep_add_sum(float (&acc)[8], const uint8_t *from, uint32_t vector)
 /* ---- the collector ---- */
 
 /* Waits for the rows of a token of host `node` that are on this host, sums them in place,
- * and puts the sum to the token's rank; one warp calls it. */
+ * and sends the sum to the token's rank by a put; one warp calls it. */
 EP_DEVICE bool ep_collect_token(const EpArgs &a, int32_t node, uint32_t token, uint32_t call) {
   const uint32_t k = lane_id();
   const uint64_t *recipe = ep_own_word(a, ep_recipe_at(a, node)) + static_cast<uint64_t>(token) * EP_TOPK;
@@ -134,7 +136,7 @@ EP_DEVICE bool ep_collect_token(const EpArgs &a, int32_t node, uint32_t token, u
   const uint32_t here = __ballot_sync(EP_FULL_WARP, mine);
   uint64_t got;
   const bool ok = !mine || ep_wait(a, ep_gather_word(a, node, token, k), {EP_PHASE_COMBINE_WAIT, expert, owner}, call, &got);
-  __syncwarp(); /* what one lane has acquired holds for all */
+  __syncwarp(); /* what one lane has acquired is visible to all */
   if (!__all_sync(EP_FULL_WARP, ok)) return false;
   if (here == 0) return true;
   const bool alone = (here & (here - 1)) == 0;
@@ -145,7 +147,7 @@ EP_DEVICE bool ep_collect_token(const EpArgs &a, int32_t node, uint32_t token, u
     const bool inside = vector < EP_ROW_BYTES / 16;
     float acc[8] = {};
     ep_add_rows(acc, row, __uint_as_float(static_cast<uint32_t>(word >> 32)), here, vector, inside);
-    if (inside) ep_store_sum(sum, acc, vector); /* over what this lane has read */
+    if (inside) ep_store_sum(sum, acc, vector); /* overwrites what this lane has read */
   }
   __syncwarp();
   fence_acq_rel_sys(); /* the network reads what the whole warp wrote */
@@ -154,7 +156,8 @@ EP_DEVICE bool ep_collect_token(const EpArgs &a, int32_t node, uint32_t token, u
   return true;
 }
 
-/* Collects all tokens of other hosts. Warps take them in turn, the next host's first. */
+/* Collects all tokens of other hosts. Warps take the tokens in turn, beginning with those
+ * of the next host. */
 static __device__ bool ep_collect(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t call = ep_round(a);
   for (int32_t turn = 1; turn < EP_NODES; turn++) {
@@ -174,11 +177,12 @@ static __device__ bool ep_collect(const EpArgs &a, uint32_t block, uint32_t bloc
 /* ---- the token's rank ---- */
 
 /* The parts of a token's sum. Lane k has the address of the part of top-k position k. A
- * position without a bit in either mask is masked, or in the sum of another position. */
+ * position without a bit in either mask is masked, or its row is part of another position's
+ * sum. */
 struct EpParts {
   uint64_t at;
   float weight;
-  uint32_t rows, sums; /* positions that a row is for; first positions of a host's sum */
+  uint32_t rows, sums; /* rows: positions with a row; sums: the first position of each host's sum */
 };
 
 /* Waits for the sums of other hosts; rows of this host have arrived already. */
@@ -191,7 +195,7 @@ EP_DEVICE bool ep_await_parts(const EpArgs &a, int64_t token, EpParts *p) {
   const uint64_t t = static_cast<uint64_t>(token);
   uint64_t got;
   const bool ok = !far || ep_wait(a, ep_sum_word(a, node, t), {EP_PHASE_COMBINE_WAIT, -1, ep_rail(a, node)}, ep_round(a), &got);
-  __syncwarp(); /* what one lane has acquired holds for all */
+  __syncwarp(); /* what one lane has acquired is visible to all */
   p->at = reinterpret_cast<uint64_t>(ep_own_heap(a) + (far ? ep_sum_at(a, node, t) : a.region[EP_H_RETURN] + combine_buf_layout(t, k)));
   p->weight = k < EP_TOPK ? a.weights[token * EP_TOPK + k] : 0.0f;
   p->rows = __ballot_sync(EP_FULL_WARP, node >= 0 && (!far || alone));
@@ -228,8 +232,8 @@ EP_DEVICE void ep_finish_tokens(const EpArgs &a, uint32_t block, uint32_t blocks
     if (!ep_finish_chunk(a, u / chunks, static_cast<uint32_t>(u % chunks))) return;
 }
 
-/* Collects, finishes, and waits for the network: the next call may overwrite what it
- * reads. */
+/* Collects, finishes, and waits for the network, because the next call may overwrite the
+ * memory that the network reads. */
 static __device__ void ep_collect_and_finish(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const bool ok = ep_collect(a, block, blocks);
   if (__syncthreads_or(!ok)) return;

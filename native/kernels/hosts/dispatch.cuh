@@ -13,7 +13,8 @@
 
 /* ---- forwarding ---- */
 
-/* One warp forwards message `slot` of host `node` to the ranks of its experts here. */
+/* One warp forwards message `slot` of host `node` to those ranks of this host that have its
+ * experts. */
 EP_DEVICE bool ep_forward_message(const EpArgs &a, int32_t node, uint32_t slot, uint32_t call) {
   const uint64_t at = static_cast<uint64_t>(node) * static_cast<uint64_t>(a.max_tokens) + slot;
   const int32_t source = ep_rail(a, node);
@@ -46,8 +47,9 @@ EP_DEVICE bool ep_forward_message(const EpArgs &a, int32_t node, uint32_t slot, 
 }
 
 /* Forwards messages of other hosts. The first EP_RELAY_WARPS warps of every copying block
- * take chunks of EP_RELAY_CHUNK messages in turn, the next host's first. They wait for no
- * warp of this rank, so that the order of roles in a block cannot stop the ranks. */
+ * take chunks of EP_RELAY_CHUNK messages in turn, beginning with those of the next host.
+ * They wait for no warp of this rank, so that the order of roles in a block cannot cause a
+ * deadlock between ranks. */
 EP_DEVICE bool ep_forward(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t call = ep_round(a), warps = min(static_cast<uint32_t>(EP_RELAY_WARPS), warps_in_block());
   if (warp_id() >= warps) return true;

@@ -14,7 +14,7 @@ static const uint32_t LH_PARTS = (LH_VECTORS + 32 * LH_PART - 1) / (32 * LH_PART
 struct LhArrived {
   uint32_t rows[EP_RANKS][EP_LOCAL_EXPERTS]; /* rows received, then the first row of each segment */
   uint32_t messages[EP_RANKS];
-  uint32_t relayed[EP_RANKS]; /* that the rank of this host with the source's place forwards */
+  uint32_t relayed[EP_RANKS]; /* messages that the rank of this host with the source's place forwards */
 };
 
 /* Where a word of LH_COUNTS is kept. */
@@ -34,7 +34,8 @@ EP_DEVICE bool lh_await_far_counts(const EpArgs &a, const LlCall &c) {
   return __syncthreads_or(!ok) == 0;
 }
 
-/* Polls a count until it is this call's; a far source's has arrived already. */
+/* Polls a count until it is of this call. The count of a far source (on another host) has
+ * arrived already. */
 EP_DEVICE bool lh_await_count(const EpArgs &a, const LlCall &c, uint32_t source, uint32_t word, uint32_t *count) {
   const uint64_t *at = ep_own_word(a, lh_counts(a, c.number, source)) + word;
   const int32_t expert = word < EP_LOCAL_EXPERTS ? static_cast<int32_t>(a.rank * EP_LOCAL_EXPERTS + word) : -1;
@@ -109,14 +110,14 @@ EP_DEVICE LhPart lh_part(uint32_t job, uint32_t sources) {
   return p;
 }
 
-/* Lane k: the expert of position k, on any rank; -1 where it is masked. */
+/* Lane k: the expert of position k, on any rank; -1 if it is masked. */
 EP_DEVICE int32_t lh_expert(const LlCall &c, const LhPart &p) {
   const uint32_t place = static_cast<uint32_t>(p.head);
   return c.lane < EP_TOPK && place != LL_NOWHERE ? static_cast<int32_t>(place >> LL_PLACE_BITS) : -1;
 }
 
-/* Loads a part and returns its largest word: if that is the sentinel, something has not
- * arrived. */
+/* Loads a part and returns its largest word: if that is the sentinel, part of the data has
+ * not arrived. */
 EP_DEVICE uint32_t lh_load(LhPart &p, uint8_t *slot) {
   uint32_t largest = 0;
 #pragma unroll
@@ -132,8 +133,8 @@ EP_DEVICE uint32_t lh_load(LhPart &p, uint8_t *slot) {
   return largest;
 }
 
-/* Polls header and data together: one after the other they would cost a latency each. Then
- * it empties the slot. */
+/* Polls header and data together, because polling them one after the other would cost two
+ * latencies. Then it empties the slot. */
 EP_DEVICE bool lh_take_polled(const EpArgs &a, const LlCall &c, LhPart &p, uint8_t *slot) {
   const uint64_t *header = ep_own_word(a, lh_header(a, c.number, p.source, p.message)) + c.lane;
   EpSpin spin;
@@ -153,13 +154,13 @@ EP_DEVICE bool lh_take_polled(const EpArgs &a, const LlCall &c, LhPart &p, uint8
   return true;
 }
 
-/* Waits for the word that a put sets, and only then reads what it brought. */
+/* Waits for the word that a put sets, and only then reads the data of the put. */
 EP_DEVICE bool lh_take_put(const EpArgs &a, const LlCall &c, LhPart &p, uint8_t *slot) {
   bool ok = true;
   uint64_t got;
   if (c.lane == 0)
     ok = ep_wait(a, lh_flag(a, c.number, p.source, p.message), {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(p.source)}, c.number, &got);
-  __syncwarp(); /* what lane 0 has acquired holds for all */
+  __syncwarp(); /* what lane 0 has acquired is visible to all */
   if (!__all_sync(EP_FULL_WARP, ok)) return false;
   const uint64_t *header = reinterpret_cast<const uint64_t *>(slot + LH_HEAD_AT);
   p.head = c.lane < LH_HEAD ? ld_relaxed_sys(header + c.lane) : 0;
@@ -202,8 +203,8 @@ EP_DEVICE uint32_t lh_behind(const EpArgs &a, uint32_t n) {
   return static_cast<uint32_t>(ep_rail(a, (ep_node_of(a.rank) + 1 + static_cast<int32_t>(n)) % EP_NODES));
 }
 
-/* Stores a part at each rank of this host that has any of the token's experts, as its sender
- * would. No word of it is all ones: the sender has replaced such words. */
+/* Stores a part at each rank of this host that has any of the token's experts, as the sender
+ * would. No word of the part is all ones, because the sender has replaced such words. */
 EP_DEVICE void lh_store_part(const EpArgs &a, const LlCall &c, const LhPart &p, uint8_t *relayed) {
   const uint32_t number = c.lane < EP_TOPK ? ld_relaxed_sys(reinterpret_cast<const uint32_t *>(relayed + LH_NUMBERS_AT) + c.lane) : 0;
   const int32_t owner = lh_owner(lh_expert(c, p));
@@ -218,10 +219,10 @@ EP_DEVICE void lh_store_part(const EpArgs &a, const LlCall &c, const LhPart &p, 
   }
 }
 
-/* Forwards what other hosts put to this rank. A warp forwards before it receives, and
- * forwarding waits only for senders, which wait for no rank. So no two ranks wait for each
- * other. Forwarding takes warps from the bottom and receiving from the top: with few
- * messages no warp does both. */
+/* Forwards the messages that other hosts put to this rank. A warp forwards before it
+ * receives, and forwarding waits only for senders, which wait for no rank. So no two ranks
+ * wait for each other. Forwarding takes warps from the bottom and receiving from the top:
+ * if there are few messages, no warp does both. */
 EP_DEVICE bool lh_forward(const EpArgs &a, const LlCall &c, const LhArrived &s) {
   uint32_t most = 0;
   for (uint32_t n = 0; n < LH_FAR_HOSTS; n++) most = max(most, s.relayed[lh_behind(a, n)]);

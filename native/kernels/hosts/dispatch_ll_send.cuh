@@ -1,5 +1,6 @@
-/* First half of dispatch_ll_hosts. A block sends a token at a time: to near ranks by stores,
- * to each far rank or far host by a put. The last block sends the counts to every rank.
+/* First half of dispatch_ll_hosts. A block sends one token at a time: to near ranks (of this
+ * host) by stores, and to each far rank or far host by a put. The last block sends the
+ * counts to every rank.
  */
 #ifndef EP_DISPATCH_LL_SEND_CUH
 #define EP_DISPATCH_LL_SEND_CUH
@@ -7,14 +8,14 @@
 #include "common/message.cuh"
 #include "hosts/ll_layout.cuh"
 
-/* Lane k: the expert of top-k position k, -1 where there is none. */
+/* Lane k: the expert of top-k position k, -1 if there is none. */
 EP_DEVICE int32_t lh_id(const EpArgs &a, uint32_t token) {
   return lane_id() < EP_TOPK ? a.topk_ids[token * EP_TOPK + lane_id()] : -1;
 }
 
-/* Fault drill: loses something on its way to an expert's host. By route direct it loses the
- * counts for the expert's rank. By the rail it loses the messages to the host, which the
- * forwarding rank waits for. */
+/* Fault drill (a fault caused on purpose): does not send some of the data for an expert's
+ * host. With route direct the counts for the expert's rank are not sent. With the rail the
+ * messages to the host are not sent; the forwarding rank waits for them. */
 EP_DEVICE bool lh_loses_counts(const EpArgs &a, int32_t owner) {
   return EP_ROUTE == EP_ROUTE_DIRECT && a.drop_signal > 0 && lh_owner(a.drop_signal - 1) == owner;
 }
@@ -47,16 +48,16 @@ static __device__ void lh_count_all(const EpArgs &a, LhCounted &s) {
   __syncthreads();
 }
 
-/* A word of LH_COUNTS for a rank. Every rank of a host is told how many messages are relayed
- * to the host, not only the one that forwards them: the others see by it that the call took
- * the rail, see lh_headers_used. */
+/* A word of LH_COUNTS for a rank. Every rank of a host, not only the forwarding rank, is
+ * told how many messages are relayed to the host: the other ranks see from this number that
+ * the call used the rail, see lh_headers_used. */
 EP_DEVICE uint32_t lh_count(const LhCounted &s, uint32_t owner, uint32_t word) {
   if (word < EP_LOCAL_EXPERTS) return s.rows[owner * EP_LOCAL_EXPERTS + word];
   return word < LL_COUNT_WORDS ? s.messages[owner] : s.relayed[owner / EP_PER_NODE];
 }
 
 /* Tells every rank how many rows each of its experts receives, and how many messages. A near
- * rank polls these words. A far one receives them by one put, which the drill leaves out. */
+ * rank polls these words. A far rank receives them by one put, which the drill omits. */
 static __device__ void lh_announce(const EpArgs &a, const LlCall &c) {
   __shared__ LhCounted s;
   lh_count_all(a, s);
@@ -81,7 +82,8 @@ static __device__ void lh_announce(const EpArgs &a, const LlCall &c) {
 
 /* ---- tokens ---- */
 
-/* Lane k: what goes out for top-k position k, and in lane EP_TOPK the header's last word. */
+/* Lane k: the message and header word for top-k position k. Lane EP_TOPK: the header's last
+ * word. */
 struct LhTarget {
   int32_t rank;     /* of the message that this position begins, -1 for none */
   uint32_t message; /* its number */
@@ -90,8 +92,8 @@ struct LhTarget {
   uint64_t head;    /* header word */
 };
 
-/* Of each position: how many earlier tokens have the same expert, or any of its rank, or
- * under EP_ROUTE_RAIL any of its host. */
+/* For each position: the number of earlier tokens that have the same expert, or any expert
+ * of its rank, or under EP_ROUTE_RAIL any expert of its host. */
 struct LhEarlier {
   uint32_t rows[EP_TOPK], messages[EP_TOPK], relayed[EP_TOPK];
 };
@@ -171,21 +173,21 @@ EP_DEVICE void lh_send_header(const EpArgs &a, const LlCall &c, const LhTarget &
   }
 }
 
-/* Stores a vector and its scale, for one lane of a warp that stores n vectors a lane. */
+/* Stores a vector and its scale, for one lane of a warp that stores n vectors in each lane. */
 template <uint32_t n>
 EP_DEVICE void lh_store(uint8_t *slot, uint32_t vector, const EpVector &v) {
   if (lh_inside<n>(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, v.data);
   if (lh_has_scale<n>(vector)) st_relaxed_sys(lh_scale(slot, vector), v.scale);
 }
 
-/* Sends the vectors of a token, one a thread of the whole block: to every near rank and, for
- * the network, to LH_SEND. */
+/* Sends the vectors of a token; each thread of the block sends one: to every near rank and,
+ * for the network, to LH_SEND. */
 EP_DEVICE void lh_send_vectors(const EpArgs &a, const LlCall &c, const LhTarget &t, uint32_t token, uint32_t near, bool far) {
   const uint16_t *row = a.x + static_cast<uint64_t>(token) * EP_HIDDEN;
   for (uint32_t first = 32 * c.warp; first < LH_VECTORS; first += blockDim.x) {
     const uint32_t vector = first + c.lane;
     EpVector v = ep_convert(ep_load_source(row, vector, lh_inside<1>(vector)));
-    if (EP_DTYPE == EP_BF16) v.data = ll_canonical(v.data); /* e4m3 from a saturating cast never is a sentinel */
+    if (EP_DTYPE == EP_BF16) v.data = ll_canonical(v.data); /* e4m3 from a saturating cast is never a sentinel */
     for (uint32_t todo = near; todo != 0; todo &= todo - 1) {
       const uint32_t k = __ffs(todo) - 1, message = lh_message_at(t, k);
       uint8_t *peer = ep_peer_heap(a, lh_rank_at(t, k));
@@ -209,8 +211,8 @@ EP_DEVICE void lh_put_messages(const EpArgs &a, const LlCall &c, const LhTarget 
   }
 }
 
-/* Sends tokens; all blocks but the last call it. The network has read what LH_SEND held two
- * calls ago: the receivers have ended that call, see ll_layout.cuh. */
+/* Sends tokens; all blocks but the last call it. The network has read the contents that
+ * LH_SEND had two calls ago, because the receivers have ended that call, see ll_layout.cuh. */
 static __device__ void lh_send_tokens(const EpArgs &a, const LlCall &c) {
   __shared__ LhEarlier s;
   for (uint32_t token = c.block; token < static_cast<uint32_t>(a.tokens); token += c.blocks - 1) {
@@ -223,16 +225,17 @@ static __device__ void lh_send_tokens(const EpArgs &a, const LlCall &c) {
   }
 }
 
-/* The number of headers of a source that an earlier call used. For a far source only the rail
- * uses headers, and then it relayed at least one message. */
+/* The number of headers of a source that an earlier call used. A far source uses headers only
+ * with the rail, and then it has relayed at least one message. */
 EP_DEVICE uint32_t lh_headers_used(const EpArgs &a, uint32_t call, uint32_t source) {
   const uint64_t *counts = ep_own_word(a, lh_counts(a, call, source));
   const uint32_t messages = static_cast<uint32_t>(counts[EP_LOCAL_EXPERTS]), relayed = static_cast<uint32_t>(counts[LL_COUNT_WORDS]);
   return relayed > 0 || ep_is_near(a, static_cast<int32_t>(source)) ? messages : 0;
 }
 
-/* Clears the headers of the previous call, for the call after this one. The previous call's
- * counts say how many it used, and by which route. Lanes load them together. */
+/* Clears the headers of the previous call; the call after the next one uses the same set.
+ * The previous call's counts say how many it used, and by which route. Lanes load them
+ * together. */
 static __device__ void lh_clear_headers(const EpArgs &a, const LlCall &c) {
   const uint32_t before = c.number - 1;
   for (uint32_t first = 0; first < EP_RANKS; first += 32) {

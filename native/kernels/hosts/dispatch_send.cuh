@@ -1,6 +1,6 @@
 /* First half of dispatch over hosts: blocks that send tokens, and monitors that announce how
  * many there are. An announcement does not wait for its tokens: arrival words tell the
- * receiver when all have come, in any order of the network.
+ * receiver when all tokens have arrived, in whatever order the network delivers them.
  */
 #ifndef EP_HOSTS_DISPATCH_SEND_CUH
 #define EP_HOSTS_DISPATCH_SEND_CUH
@@ -33,8 +33,8 @@ EP_DEVICE EpTarget ep_rail_target(const EpArgs &a, int32_t expert, int32_t node,
   return {ep_rail(a, node), EP_NET_SET, a.region[EP_H_RELAY] + at * EP_MSG_BYTES, ep_host_at(a, EP_H_RELAY_FLAG, at), call};
 }
 
-/* Finds the targets of one token; warp 0 calls it, a lane for each top-k position. Under
- * EP_ROUTE_RAIL only the first position that names another host has a target. */
+/* Finds the targets of one token; warp 0 calls it, with one lane for each top-k position.
+ * Under EP_ROUTE_RAIL only the first position that names another host has a target. */
 EP_DEVICE EpTarget ep_choose_targets(const EpArgs &a, int64_t token, uint32_t call) {
   const uint32_t k = lane_id();
   const int32_t expert = k < EP_TOPK ? a.topk_ids[token * EP_TOPK + k] : -1;
@@ -96,8 +96,8 @@ EP_DEVICE uint32_t ep_count_tokens_for_node(const EpArgs &a, int32_t node) {
   return __reduce_add_sync(EP_FULL_WARP, count);
 }
 
-/* The work of a monitor block: a warp for each expert, and under EP_ROUTE_RAIL one for each
- * host. */
+/* The work of a monitor block: one warp for each expert, and under EP_ROUTE_RAIL one warp
+ * for each host. */
 static __device__ void ep_announce(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t call = ep_round(a);
   const uint32_t items = EP_EXPERTS + (EP_ROUTE == EP_ROUTE_RAIL ? EP_NODES : 0);
@@ -116,7 +116,7 @@ static __device__ void ep_announce(const EpArgs &a, uint32_t block, uint32_t blo
   }
 }
 
-/* The whole of the first half: count_sms blocks monitor, every other block sends. */
+/* The whole first half: count_sms blocks monitor, every other block sends. */
 static __device__ void ep_hosts_send(const EpArgs &a) {
   const uint32_t monitors = static_cast<uint32_t>(a.count_sms);
   ep_drill_delay(a);

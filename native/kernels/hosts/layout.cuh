@@ -1,6 +1,6 @@
-/* The memory of the hosts kernels. They share messages, output rows and the copying half
- * with the ep kernels; what crosses between ranks is their own. kernels/cuda/declare/hosts.go
- * computes the same sizes.
+/* The memory of the hosts kernels. Messages, output rows and the copying half are those of
+ * the ep kernels; the memory that other ranks write is separate.
+ * kernels/cuda/declare/hosts.go computes the same sizes.
  *
  * Letters as in ep/layout.cuh, and N hosts.
  */
@@ -8,8 +8,8 @@
 #define EP_HOSTS_LAYOUT_CUH
 
 /* The ep kernels find any rank's memory in EpArgs.heap. Here these two names mean this
- * rank's own memory. So the halves of dispatch and combine that only read what arrived are
- * those of ep/. The halves that write to other ranks are in this folder. */
+ * rank's own memory. So the halves of dispatch and combine that only read arrived data are
+ * taken from ep/. The halves that write to other ranks are in this folder. */
 #define ep_region ep_region_of_one_host
 #define ep_word ep_word_of_one_host
 #include "ep/layout.cuh"
@@ -31,7 +31,7 @@ enum EpHostRegion {
   EP_H_RECV = EP_D_RECV,     /* [L, R, T, message] */
   EP_H_COUNT = EP_D_COUNT,   /* [L, R] announcements: tokens of (local expert, source) */
   EP_H_ARRIVED = EP_D_RANK,  /* [R] arrival words of dispatch */
-  EP_H_SEEN = EP_D_ROWS,     /* [R] of these, parts of earlier calls; own rank only */
+  EP_H_SEEN = EP_D_ROWS,     /* [R] parts of earlier calls that EP_H_ARRIVED counts; own rank only */
   EP_H_RETURN = EP_C_RECV,   /* [T, K, row] */
   EP_H_RETURNED = EP_C_COUNT, /* [R] arrival words of combine */
   EP_H_RETURN_COUNT = EP_C_RANK, /* [R] announcements: rows that a rank returns */
@@ -45,8 +45,8 @@ enum EpHostRegion {
   EP_H_RAIL_WORDS,           /* see combine_rail.cuh */
 };
 
-/* Words of EpArgs.counters behind those of ep/layout.cuh. There are two sets, for calls of
- * even and of odd number: a call zeroes the other set, which no block uses then. */
+/* Words of EpArgs.counters that follow those of ep/layout.cuh. There are two sets, for
+ * calls of even and of odd number: a call zeroes the other set, which no block uses then. */
 enum EpHostCounter {
   EP_SLOTS = EP_COUNTERS,                /* [2, E] slots given out at an expert */
   EP_RAIL_SLOTS = EP_SLOTS + 2 * EP_EXPERTS, /* [2, N] slots given out at a host */

@@ -2,38 +2,40 @@
  * the same sizes.
  *
  * Inside a host everything is as in ll/layout.cuh: ranks store words in each other's
- * memory, and a receiver polls the words themselves until none is all ones. Between hosts
- * that is not allowed, since a network may deliver the parts of a put in any order. There
- * a message is one put, and its receiver waits for the word that the put sets after its
- * bytes. Each message has a word of its own, so that the network may deliver messages in
- * any order too.
+ * memory, and a receiver polls the words themselves until none is all ones. Between hosts a
+ * receiver cannot poll the data, since a network may deliver the parts of a put in any
+ * order. So a message between hosts is one put, and its receiver waits for the word that
+ * the put sets after its bytes. Each message has a word of its own, so that the network may
+ * deliver messages in any order too.
  *
  * A token is one message to each rank that has any of its experts. The messages from one
  * rank to another are numbered from 0 in the order of their tokens.
  *
- * Under EP_ROUTE_RAIL a token crosses to another host once, as a relayed message: to the
- * rank there with the sender's place. That rank forwards it by stores to each rank of its
- * host that has any of the experts. These poll what is forwarded, like what their own host
- * sends. A relayed message says by which number each of them knows the message, and the
- * counts say how many a rank has to forward.
+ * Under EP_ROUTE_RAIL a token is sent to another host once, as a relayed message, to the
+ * rank of that host that has the sender's place (number on its host). That rank forwards
+ * the message by stores to each rank of its host that has any of the experts. These ranks
+ * poll forwarded messages like messages of their own host. A relayed message contains the
+ * number that the message has at each of these ranks, and the counts say how many messages
+ * a rank has to forward.
  *
- * Calls of both routes may follow each other on the same memory. So a place has one use:
- * what puts fill is never polled as data. A put fills the slots of far sources in LH_SLOTS,
- * by either route, and stores fill LH_FORWARDED, which only the rail uses. A call of
- * either route clears the headers that the call before used, of far sources too if that
- * took the rail.
+ * Calls of both routes may follow each other on the same memory. So memory that puts fill
+ * is never polled as data. A put fills the slots of far sources in LH_SLOTS, by either
+ * route, and stores fill LH_FORWARDED, which only the rail uses. A call of either route
+ * clears the headers that the call before used, also those of far sources if the call
+ * before used the rail.
  *
  * Calls follow each other without a barrier, for the reason in ll/layout.cuh: a call of
- * dispatch ends when the counts of every rank are here, and a rank sends its counts after
- * its earlier calls have ended. So no rank is more than one call ahead, and what it then
- * writes lies in another set. Words that puts set hold the call's number. Every set has
- * its own, since two puts of one rank may arrive in either order.
+ * dispatch ends when the counts of every rank have arrived, and a rank sends its counts
+ * after its earlier calls have ended. So no rank is more than one call ahead, and a rank
+ * that is ahead writes to another set. Words that puts set hold the call's number. Every
+ * set has its own words, since two puts of one rank may arrive in either order.
  *
- * The same holds for what is forwarded. A rank ends a call after it has forwarded all of
- * it. A sender in call n + 2 has ended call n + 1, so that its forwarders have ended call n:
- * they have read the slots that it fills, and what it staged there has left. A forwarder
- * in call n + 2 has ended call n + 1, so that its receivers have ended call n: they have
- * emptied the slots of call n, and cleared the headers of call n - 1, and it fills these.
+ * The same is true for forwarded messages. A rank ends a call after it has forwarded all
+ * messages of the call. A sender in call n + 2 has ended call n + 1, so its forwarders have
+ * ended call n: they have read the slots that the sender fills, and its staged tokens of
+ * call n have been sent. A forwarder in call n + 2 has ended call n + 1, so that its
+ * receivers have ended call n: they have emptied the slots of call n and cleared the
+ * headers of call n - 1, which the forwarder fills.
  */
 #ifndef EP_LL_HOSTS_LAYOUT_CUH
 #define EP_LL_HOSTS_LAYOUT_CUH
@@ -64,16 +66,16 @@ enum LhRegion {
 };
 
 /* Words of a header: for each top-k position weight << 32 | expert << 20 | position among
- * this source's rows of the expert, LL_NOWHERE below where it is masked; then the token's
- * number. A warp reads it, a word a lane. */
+ * this source's rows of the expert, with LL_NOWHERE in the lower half if it is masked; then
+ * the token's number. A warp reads a header, one word in each lane. */
 static const uint32_t LH_HEAD = EP_TOPK + 1;
 static const uint32_t LH_HEAD_AT = LL_SLOT_BYTES; /* in a far message */
-/* Of each position the number of the message to its rank, u32, in a relayed message. */
+/* In a relayed message: for each position the number of the message to its rank, u32. */
 static const uint32_t LH_NUMBERS_AT = LH_HEAD_AT + ep_up(8 * LH_HEAD, 16);
 static const uint32_t LH_MESSAGE = LH_NUMBERS_AT + ep_up(4 * EP_TOPK, 16);
 static const uint32_t LH_PUT = EP_ROUTE == EP_ROUTE_RAIL ? LH_MESSAGE : LH_NUMBERS_AT; /* bytes that cross */
-/* The words of LH_COUNTS that a receiver waits for. There is one that only the rail needs,
- * and there may be one more, since a put is a multiple of 16 bytes. */
+/* The words of LH_COUNTS that a receiver waits for. LH_COUNTS has one more word that only
+ * the rail needs, and may have another one, since a put is a multiple of 16 bytes. */
 static const uint32_t LH_AWAITED = LL_COUNT_WORDS + (EP_ROUTE == EP_ROUTE_RAIL ? 1 : 0);
 static const uint32_t LH_COUNT_WORDS = ep_up(LL_COUNT_WORDS + 1, 2);
 static const uint32_t LH_ROW = 2 * EP_HIDDEN; /* bytes */
@@ -128,19 +130,19 @@ EP_DEVICE uint64_t *lh_route(const EpArgs &a, uint32_t source, uint32_t message)
 }
 EP_DEVICE uint32_t *lh_messages(const EpArgs &a) { return reinterpret_cast<uint32_t *>(ep_own_heap(a) + a.region[LH_MESSAGES]); }
 
-/* Whether vectors of a warp that moves n a lane all belong to a token. */
+/* Whether all vectors of a warp that moves n vectors in each lane belong to a token. */
 template <uint32_t n>
 EP_DEVICE bool lh_inside(uint32_t vector) {
   return LH_VECTORS % (32 * n) == 0 || vector < LH_VECTORS;
 }
-/* Whether this lane carries a scale beside its vector. */
+/* Whether this lane has a scale as well as its vector. */
 template <uint32_t n>
 EP_DEVICE bool lh_has_scale(uint32_t vector) {
   return LL_SCALES > 0 && lh_inside<n>(vector) && vector % 8 == 0;
 }
 EP_DEVICE uint32_t *lh_scale(uint8_t *slot, uint32_t vector) { return reinterpret_cast<uint32_t *>(slot + LL_PAYLOAD) + vector / 8; }
 
-/* The rank of an expert, and a rank's host; -1 of a masked position. */
+/* The rank of an expert, and the host of a rank; -1 for a masked position. */
 EP_DEVICE int32_t lh_owner(int32_t expert) { return expert < 0 ? -1 : expert / EP_LOCAL_EXPERTS; }
 EP_DEVICE int32_t lh_host(int32_t owner) { return owner < 0 ? -1 : ep_node_of(owner); }
 

@@ -3,8 +3,9 @@
  * architecture and linked to every kernel. So kernels include no header of NVSHMEM, which
  * would take seconds to compile and has types of the same names as ours.
  *
- * Addresses are of this rank's own symmetric heap: they name the same place in the
- * heap of `rank`. The call of a warp is made by all its lanes with equal arguments.
+ * Addresses are in this rank's own symmetric heap, and stand for the same offset in the
+ * heap of `rank`. A function for a warp is called by all lanes of the warp with equal
+ * arguments.
  */
 #ifndef EP_NETWORK_CUH
 #define EP_NETWORK_CUH
@@ -12,7 +13,7 @@
 #include "common/ptx.cuh"
 
 #ifdef EP_EMULATE
-/* In native/emul/driver/nvshmem.cpp: a network that delays and reorders. */
+/* Implemented in native/emul/driver/nvshmem.cpp: a network that delays and reorders. */
 extern "C" {
 void emul_net_put(void *to, const void *from, size_t bytes, uint64_t *word, uint64_t value, int add, int rank);
 void emul_net_signal(uint64_t *word, uint64_t value, int add, int rank);
@@ -31,9 +32,9 @@ __device__ void ep_net_quiet(void);
 #define EP_NET_SET 0
 #define EP_NET_ADD 1
 
-/* A warp copies bytes, and sets or adds to a word after they have arrived. It returns
- * before that; the source must stay as it is until net_quiet, or until the other rank
- * has answered. */
+/* A warp copies bytes, and sets or adds to a word after they have arrived. The function
+ * returns before they have arrived; the source must not change until net_quiet, or until
+ * the other rank has answered. */
 EP_DEVICE void net_put(void *to, const void *from, uint32_t bytes, uint64_t *word, uint64_t value, int op, int32_t rank) {
 #ifdef EP_EMULATE
   __syncwarp();
@@ -44,7 +45,7 @@ EP_DEVICE void net_put(void *to, const void *from, uint32_t bytes, uint64_t *wor
 #endif
 }
 
-/* One thread sets a word or adds to it. No order with any put or other signal. */
+/* One thread sets a word or adds to it. It is not ordered with any put or other signal. */
 EP_DEVICE void net_signal(uint64_t *word, uint64_t value, int op, int32_t rank) {
 #ifdef EP_EMULATE
   emul_net_signal(word, value, op, rank);
@@ -53,9 +54,9 @@ EP_DEVICE void net_signal(uint64_t *word, uint64_t value, int op, int32_t rank) 
 #endif
 }
 
-/* Makes what was put before a word visible to this GPU. One thread calls it once the word,
- * which another host writes, holds value. On some machines the network card's writes need
- * this. */
+/* Makes data that was put before a word visible to this GPU. One thread calls it after the
+ * word, which another host writes, has the expected value. The network card's writes need
+ * this on some machines. */
 EP_DEVICE void net_seen(uint64_t *word, uint64_t value) {
 #ifndef EP_EMULATE
   ep_net_seen(word, value);

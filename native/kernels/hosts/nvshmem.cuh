@@ -1,10 +1,10 @@
 /* hosts/network.cuh over NVSHMEM: a translation unit of its own.
  *
- * NVRTC takes uint64_t for unsigned long long, and the library was compiled where it is
- * unsigned long: the two functions with such a parameter have other names there. Their
- * specializations below lead from one to the other. The other way out, to inline the
- * library (NVSHMEM_ENABLE_ALL_DEVICE_INLINING), leaves out the path on which the GPU
- * itself drives an InfiniBand card.
+ * For NVRTC uint64_t is unsigned long long. The library was compiled with a compiler for
+ * which it is unsigned long, so the two functions with such a parameter have other
+ * (mangled) names in the library. Their specializations below call the library's functions.
+ * Another way would be to inline the library (NVSHMEM_ENABLE_ALL_DEVICE_INLINING), but this
+ * omits the path on which the GPU itself drives an InfiniBand card.
  */
 #ifndef EP_EMULATE
 

@@ -6,7 +6,7 @@
  * of its heap on this GPU, null for a rank of another host, and then for each rank a word
  * that counts its start alignments. control[0] is this rank's own.
  *
- * A place in another rank's heap is given by its offset, equal on all ranks.
+ * An address in another rank's heap is given by its offset, which is equal on all ranks.
  */
 #ifndef EP_TRANSPORT_CUH
 #define EP_TRANSPORT_CUH
@@ -27,7 +27,8 @@ EP_DEVICE uint64_t ep_aligned_at(const EpArgs &a, int32_t from) {
 
 EP_DEVICE uint64_t *ep_own_word(const EpArgs &a, uint64_t offset) { return reinterpret_cast<uint64_t *>(ep_own_heap(a) + offset); }
 
-/* Where bytes go on another rank, and which word changes once they have arrived. */
+/* The target of a copy: a rank, an offset for the bytes, and the word that changes once
+ * they have arrived. */
 struct EpTarget {
   int32_t rank; /* -1: nowhere */
   int32_t op;   /* EP_NET_ADD or EP_NET_SET */
@@ -57,8 +58,8 @@ EP_DEVICE void ep_put(const EpArgs &a, const EpTarget &t, const void *from, uint
   }
 }
 
-/* Sets another rank's word; one thread calls it. Inside a host it publishes what the thread
- * wrote or has acquired. Across hosts it orders no put. */
+/* Sets another rank's word; one thread calls it. Inside a host it publishes everything that
+ * the thread wrote or has acquired. Across hosts it is not ordered with any put. */
 EP_DEVICE void ep_signal(const EpArgs &a, int32_t rank, uint64_t word, uint64_t value) {
   uint8_t *peer = ep_peer_heap(a, rank);
   if (peer == nullptr) {
@@ -82,8 +83,8 @@ EP_DEVICE void ep_count_up(const EpArgs &a, int32_t rank, uint64_t word) {
 }
 
 /* One thread waits until a word of its own heap, which only grows, is at least value.
- * False once the deadline has passed: leave the kernel. The library's own waits have no
- * deadline. */
+ * Returns false once the deadline has passed: the caller must then leave the kernel. The
+ * library's own waits have no deadline. */
 EP_DEVICE bool ep_wait(const EpArgs &a, uint64_t word, EpWait what, uint64_t value, uint64_t *got) {
   uint64_t *at = ep_own_word(a, word);
   EpSpin spin;
@@ -97,12 +98,12 @@ EP_DEVICE bool ep_wait(const EpArgs &a, uint64_t word, EpWait what, uint64_t val
   return true;
 }
 
-/* An announcement: the number of a call above, a count below. Words that hold it grow
- * with the calls, and nobody has to reset them. */
+/* An announcement: the number of a call in the upper half, a count in the lower half. Words
+ * that hold it grow with the calls, and nobody has to reset them. */
 EP_DEVICE uint64_t ep_announcement(uint32_t call, uint32_t count) { return static_cast<uint64_t>(call) << 32 | count; }
 
 /* Waits for this call's announcement; one thread calls it. A later call's announcement means
- * that a rank is ahead, which no order of calls allows: it is a fault and no count. */
+ * that a rank is ahead, which no order of calls allows, so it counts as a fault. */
 EP_DEVICE bool ep_await_announced(const EpArgs &a, uint64_t word, EpWait what, uint32_t call, uint32_t *count) {
   uint64_t got;
   if (!ep_wait(a, word, what, ep_announcement(call, 0), &got)) return false;

@@ -1,22 +1,22 @@
-/* combine_ll: brings the experts' rows back to their tokens and sums them,
- * small batches. EP_DIRECT 0: the experts' rank sums its rows of a token in
- * f32 and sends one BF16 row (half the bytes at top-8 on 8 ranks, one more
- * rounding). EP_DIRECT 1: each row travels alone and the sum is in top-k
- * order, bit for bit that of combine without pre-reduction.
+/* combine_ll brings the experts' rows back to their tokens and sums them, for small
+ * batches. EP_DIRECT 0: the experts' rank sums its rows of a token in f32 and sends one
+ * BF16 row (half the bytes at top-8 on 8 ranks, one more rounding). EP_DIRECT 1: each row
+ * is sent by itself and the sum is in top-k order, with the same bits as combine without
+ * pre-reduction.
  *
- * Reads the route that dispatch_ll left on this rank. A call may follow
- * another without a dispatch between them: see ll_wait_started.
+ * It reads the route that dispatch_ll wrote on this rank. A call may follow another without
+ * a dispatch between them: see ll_wait_started.
  */
 #include "ll/layout.cuh"
 
-static const uint32_t LL_CHUNKS = (2 * EP_HIDDEN + LL_WARP_BYTES - 1) / LL_WARP_BYTES; /* a row */
-static const uint32_t LL_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS; /* vectors summed for an output */
+static const uint32_t LL_CHUNKS = (2 * EP_HIDDEN + LL_WARP_BYTES - 1) / LL_WARP_BYTES; /* chunks of a row */
+static const uint32_t LL_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS; /* vectors summed for one vector of the output */
 static const uint32_t LL_BATCH = LL_TERMS < 8 ? LL_TERMS : 8;    /* of them polled together */
-/* Rows loaded together by a sender: on 2 ranks a token has four on each, on more ranks one
- * or two. Large blocks have registers for two. */
+/* Rows loaded together by a sender. On 2 ranks a token has four rows on each, on more ranks
+ * one or two. Large blocks only have registers for two rows. */
 static const uint32_t LL_ROWS = EP_THREADS > 512 || EP_RANKS > 2 ? 2 : 4;
 
-/* A load of block scope: L1 serves all warps of a block but one. */
+/* A load of block scope, so that all warps of a block but one find the word in L1. */
 EP_LD_PTX(ld_relaxed_cta, "ld.relaxed.cta.global", EP_MO_RELAXED)
 
 /* Byte offset in a row of this lane's vector of a chunk. */
@@ -25,16 +25,16 @@ EP_DEVICE bool ll_in_row(uint32_t column) { return 2 * EP_HIDDEN % LL_WARP_BYTES
 
 /* ---- sending ---- */
 
-/* Says that this rank began call `number`, hence has ended the call before. */
+/* Tells all ranks that this rank began call `number`, and so has ended the call before. */
 EP_DEVICE void ll_announce(const EpArgs &a, const LlCall &c) {
   if (c.block != c.blocks - 1 || c.warp != c.warps - 1 || c.lane >= EP_RANKS) return;
   st_release_sys(ll_started(a, c.lane) + a.rank, c.number);
 }
 
 /* Waits until all ranks have begun the previous call. Return slots have two sets, by call
- * number. Those of this call were last used two calls ago, and a rank that began the
- * previous call has emptied them. In a steady state the words have long arrived: this
- * costs a warp one more load, and saves a barrier between calls. */
+ * number. The slots of this call were last used two calls ago, and a rank that began the
+ * previous call has emptied them. In a steady state the words have arrived long before, so
+ * that waiting costs a warp one more load, and saves a barrier between calls. */
 EP_DEVICE bool ll_wait_started(const EpArgs &a, const LlCall &c) {
   const uint32_t *p = ll_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);
   EpSpin spin;
@@ -46,8 +46,9 @@ EP_DEVICE bool ll_wait_started(const EpArgs &a, const LlCall &c) {
   }
 }
 
-/* One unit of sending: a chunk of what one token of one source gets back. Consecutive
- * units go to different ranks, and each rank begins with the rank after itself. */
+/* One unit of sending: a chunk of the row or rows that are sent back for one token of one
+ * source. Consecutive units go to different ranks, and each rank begins with the rank after
+ * itself. */
 struct LlReturn {
   uint32_t source, token, chunk;
 };
@@ -59,7 +60,7 @@ EP_DEVICE LlReturn ll_return_unit(const EpArgs &a, uint32_t unit) {
   return r;
 }
 
-/* Lane k's route word of the unit, LL_NOWHERE when there is no such unit. */
+/* Lane k's route word of the unit, LL_NOWHERE if there is no such unit. */
 EP_DEVICE uint64_t ll_load_route(const EpArgs &a, const LlCall &c, uint32_t unit) {
   LlReturn r = ll_return_unit(a, unit);
   bool valid = c.lane < EP_TOPK && r.token < static_cast<uint32_t>(a.max_tokens);
@@ -67,8 +68,8 @@ EP_DEVICE uint64_t ll_load_route(const EpArgs &a, const LlCall &c, uint32_t unit
 }
 
 /* Up to LL_ROWS rows of y at this lane's column, of the top-k positions in
- * `left`. Where there are fewer, the first is loaded again and not used, so
- * that no branch stands between the loads. */
+ * `left`. If there are fewer, the first is loaded again and not used, so that there is no
+ * branch between the loads. */
 struct LlRows {
   uint4 data[LL_ROWS];
   float weight[LL_ROWS];
@@ -119,13 +120,14 @@ EP_DEVICE void ll_send_rows(const EpArgs &a, const LlCall &c, LlReturn r, uint64
   }
 }
 
-/* The first loads of a warp, issued together with the load of the call's number: one after
- * the other they would cost a short call time. The words that say which ranks have begun
- * have mostly arrived; where one has not, ll_wait_started polls it. Its loads, which L1
- * does not serve, are not used here: 2,000 warps would ask L2 for one line at once. */
+/* The first loads of a warp, issued together with the load of the call's number, because
+ * loading one after the other would cost a short call time. The words that say which ranks
+ * have begun have mostly arrived; if one has not, ll_wait_started polls it. The loads of
+ * ll_wait_started bypass L1, so they are not used here: 2,000 warps would ask L2 for one
+ * line at once. */
 struct LlReturnAhead {
-  uint64_t route;  /* of its first unit */
-  uint32_t tokens; /* lane r: those of rank r */
+  uint64_t route;  /* route word of the warp's first unit */
+  uint32_t tokens; /* lane r: tokens of rank r */
   uint32_t began;  /* lane r: the last call that rank r began, as far as known */
 };
 EP_DEVICE uint32_t ll_load_began(const EpArgs &a, const LlCall &c) {
@@ -137,14 +139,14 @@ EP_DEVICE LlReturnAhead ll_return_ahead(const EpArgs &a, const LlCall &c) {
   return {route, c.lane < EP_RANKS ? ll_tokens(a)[c.lane] : 0, began};
 }
 
-/* False when a rank never began the call before this one. */
+/* Returns false if a rank never began the call before this one. */
 EP_DEVICE bool ll_all_began(const EpArgs &a, const LlCall &c, uint32_t began) {
   bool late = static_cast<int32_t>(began - (c.number - 1)) < 0;
   return !__any_sync(EP_FULL_WARP, late) || ll_wait_started(a, c);
 }
 
-/* Sends all units of this warp. It loads the route of the next unit while it loads this
- * one's rows. */
+/* Sends all units of this warp. It loads the route of the next unit while it loads the rows
+ * of this unit. */
 EP_DEVICE void ll_combine_async(const EpArgs &a, const LlCall &c, LlReturnAhead ahead) {
   uint32_t unit = ll_from_bottom(c), step = ll_all_warps(c), tokens = ahead.tokens;
   if (!ll_all_began(a, c, ahead.began)) return;
@@ -186,8 +188,8 @@ EP_DEVICE bool ll_lacks(const LlBatch &b, uint32_t i, uint4 data) {
   return (ll_largest(data) == LL_SENTINEL) & ((b.used >> i & 1u) != 0);
 }
 
-/* The expert or rank that a warp waits for: that of the first slot which the first lane in
- * `missing` lacks. */
+/* The expert or rank that a warp waits for: that of the first slot that has not arrived for
+ * the first lane in `missing`. */
 EP_DEVICE EpWait ll_missing_term(const LlBatch &b, uint32_t missing, const uint4 (&data)[LL_BATCH], int32_t id) {
   uint32_t slot = b.first;
 #pragma unroll
@@ -200,7 +202,7 @@ EP_DEVICE EpWait ll_missing_term(const LlBatch &b, uint32_t missing, const uint4
 }
 
 /* Polls a batch of slots together until all have arrived. It also reads slots that are not
- * used, so that no branch stands between the loads. */
+ * used, so that there is no branch between the loads. */
 EP_DEVICE bool ll_wait_batch(const EpArgs &a, const LlBatch &b, int32_t id, uint4 (&data)[LL_BATCH]) {
   EpSpin spin;
   for (;;) {

@@ -1,18 +1,19 @@
-/* combine_ll_partial: combine for small batches in which only partial sums travel, see
- * common/partial.cuh. It polls slots as combine_ll does, and may follow its calls.
+/* combine_ll_partial: combine for small batches in which ranks send only partial sums, see
+ * common/partial.cuh. It polls slots as combine_ll does, and may follow calls of
+ * combine_ll.
  */
 #define EP_DIRECT 0
 #include "common/partial.cuh"
 #include "ll/combine.cuh"
 
 struct LlPartialShared {
-  uint32_t next; /* units of this block that a warp has taken to sum */
+  uint32_t next; /* number of units of this block that warps have taken to sum */
 };
 
 /* ---- sending ---- */
 
-/* A chunk of what a token of another rank gets back. Consecutive units go to different
- * ranks, and each rank begins with the rank after itself. */
+/* A chunk of the row or sum that is sent back for a token of another rank. Consecutive
+ * units go to different ranks, and each rank begins with the rank after itself. */
 EP_DEVICE LlReturn ll_peer_unit(const EpArgs &a, uint32_t unit) {
   LlReturn r;
   r.source = (static_cast<uint32_t>(a.rank) + 1 + unit % EP_PEERS) % EP_RANKS;
@@ -47,12 +48,12 @@ EP_DEVICE void ll_send_partial(const EpArgs &a, const LlCall &c, LlReturn r, uin
     if (inside) st_relaxed_sys(slot(p), ll_canonical(partial_pack(sum, p)));
 }
 
-/* The bottom warps of each block send; all do with receivers = 0. */
+/* The bottom warps of each block send; with receivers = 0 all warps send. */
 EP_DEVICE uint32_t ll_partial_senders(const EpArgs &a, const LlCall &c) {
   return c.warps - min(static_cast<uint32_t>(a.receivers), c.warps - 1);
 }
 
-/* ll_return_ahead for a sender; for this rank itself it counts no tokens. */
+/* Does the work of ll_return_ahead for a sender, but counts no tokens of this rank itself. */
 EP_DEVICE LlReturnAhead ll_partial_ahead(const EpArgs &a, const LlCall &c) {
   LlReturnAhead ahead = {LL_NOWHERE, 0, 0};
   if (c.warp >= ll_partial_senders(a, c)) return ahead;
@@ -82,7 +83,7 @@ EP_DEVICE void ll_partial_async(const EpArgs &a, const LlCall &c, LlReturnAhead 
 /* ---- receiving ---- */
 
 /* Polls the slots of a group of ranks until all have arrived. It also reads slots that are
- * not used, so that no branch stands between the loads. */
+ * not used, so that there is no branch between the loads. */
 EP_DEVICE bool ll_wait_group(const EpArgs &a, const PartialSum &s, bool inside, PartialGroup &g) {
   EpSpin spin;
   for (;;) {
@@ -111,7 +112,8 @@ EP_DEVICE void ll_empty_group(const EpArgs &a, const PartialSum &s, const Partia
       if (partial_has(g.here[i], p)) st_relaxed_sys(partial_at(a, s, g, i, p), ll_sentinels());
 }
 
-/* Sums one chunk of one token. It reads this rank's rows while those of others travel. */
+/* Sums one chunk of one token. It reads this rank's rows while the rows of other ranks are
+ * being sent. */
 EP_DEVICE bool ll_partial_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
   uint32_t token = unit / LL_CHUNKS, column = ll_column(unit % LL_CHUNKS, c.lane), at = token * EP_TOPK + c.lane;
   bool mine = c.lane < EP_TOPK, inside = ll_in_row(column);
@@ -123,7 +125,7 @@ EP_DEVICE bool ll_partial_unit(const EpArgs &a, const LlCall &c, uint32_t unit) 
   s.rank = id < 0 ? EP_RANKS : static_cast<uint32_t>(id) / EP_LOCAL_EXPERTS;
   s.weight = EP_F32_SUMS && mine ? a.weights[at] : 0.0f;
   partial_sum(a, route, column, __ballot_sync(EP_FULL_WARP, static_cast<uint32_t>(route) != LL_NOWHERE), s.own);
-  if (!EP_F32_SUMS) bf16_unpack(bf16_pack(s.own), s.own); /* as sums of other ranks */
+  if (!EP_F32_SUMS) bf16_unpack(bf16_pack(s.own), s.own); /* rounded like the sums of other ranks */
   for (uint32_t first = 0; first < EP_PEERS; first += EP_GROUP) {
     PartialGroup g = partial_group(a, s, first);
     if (!ll_wait_group(a, s, inside, g)) return false;
@@ -136,8 +138,8 @@ EP_DEVICE bool ll_partial_unit(const EpArgs &a, const LlCall &c, uint32_t unit) 
   return true;
 }
 
-/* Sums the units of this block. Warps draw them, so that a warp that still sends takes
- * fewer. */
+/* Sums the units of this block. Warps draw the units one by one, so that a warp that is
+ * still sending sums fewer units. */
 EP_DEVICE void ll_partial_wait(const EpArgs &a, const LlCall &c, LlPartialShared &s) {
   for (;;) {
     uint32_t drawn = c.lane == 0 ? atomicAdd(&s.next, 1u) : 0;

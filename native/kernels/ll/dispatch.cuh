@@ -2,8 +2,8 @@
  * distinct rank among its experts; the receiver copies it to the row of every
  * local expert that its header names. See layout.cuh for the protocol.
  *
- * Compile-time: EP_SEND_BYTES, message bytes of one sending warp; EP_PART_BYTES,
- * those of one receiving warp; EP_EARLY, receive before the offsets are known.
+ * Compile-time: EP_SEND_BYTES, message bytes of one sending warp; EP_PART_BYTES, message
+ * bytes of one receiving warp; EP_EARLY, receive before the offsets are known.
  */
 #include "common/message.cuh"
 #include "ll/rows.cuh"
@@ -11,7 +11,7 @@
 static const uint32_t LL_VECTORS = LL_PAYLOAD / 16; /* of a token */
 static const uint32_t LL_SEND = EP_SEND_BYTES / LL_WARP_BYTES; /* vectors of a lane */
 static const uint32_t LL_PART = EP_PART_BYTES / LL_WARP_BYTES;
-static const uint32_t LL_UNITS = (LL_VECTORS + 32 * LL_SEND - 1) / (32 * LL_SEND); /* a token */
+static const uint32_t LL_UNITS = (LL_VECTORS + 32 * LL_SEND - 1) / (32 * LL_SEND); /* units of a token */
 static const uint32_t LL_PARTS = (LL_VECTORS + 32 * LL_PART - 1) / (32 * LL_PART);
 static const uint32_t LL_COUNT_WARPS = 8;
 
@@ -21,14 +21,14 @@ struct LlShared {
   uint32_t selected[EP_EXPERTS];      /* own tokens by expert; counting block only */
   uint32_t rows[EP_RANKS][EP_LOCAL_EXPERTS]; /* rows received, then the first row of each segment */
   uint32_t tokens[EP_RANKS];
-  uint32_t failed; /* a count never came */
-  uint32_t ready;  /* rows and tokens hold */
+  uint32_t failed; /* 1: a count never arrived */
+  uint32_t ready;  /* 1: rows and tokens are complete */
 };
 
 /* ---- sending ---- */
 
-/* Counts own tokens by expert and tells each rank about its experts. Called by
- * `threads` threads of one block; `i` numbers them. */
+/* Counts own tokens by expert and tells each rank about its experts. Called by `threads`
+ * threads of one block; `i` is the number of this thread among them. */
 EP_DEVICE void ll_count_and_signal(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t i, uint32_t threads) {
   for (uint32_t e = i; e < EP_EXPERTS; e += threads) s.selected[e] = 0;
   bar_sync(LL_BAR_COUNT, threads);
@@ -50,9 +50,9 @@ EP_DEVICE void ll_count_and_signal(const EpArgs &a, const LlCall &c, LlShared &s
   }
 }
 
-/* How many earlier tokens chose the same expert as lane k did for `token`, in
- * lane k: the position in the segment, without atomics and the same in every
- * run. Eight top-k positions at a time keep the counters in registers. */
+/* In lane k: the number of earlier tokens that chose the same expert as top-k position k of
+ * `token`. This is the position in the segment; it needs no atomics and is the same in
+ * every run. Eight top-k positions at a time keep the counters in registers. */
 EP_DEVICE uint32_t ll_positions(const EpArgs &a, uint32_t lane, uint32_t token, int32_t id) {
   const uint32_t batch = EP_TOPK < 8 ? EP_TOPK : 8;
   uint32_t mine = 0;
@@ -81,8 +81,8 @@ EP_DEVICE uint32_t ll_positions(const EpArgs &a, uint32_t lane, uint32_t token, 
   return mine;
 }
 
-/* Tells every rank where each of a token's rows belongs, or that it has none. The weights
- * travel along for the pre-reduction of combine. */
+/* Tells every rank where each of a token's rows belongs, or that the token has no row
+ * there. The weights are sent with it, for the pre-reduction of combine. */
 EP_DEVICE void ll_send_header(const EpArgs &a, const LlCall &c, uint32_t token) {
   int32_t id = -1;
   uint64_t weight = 0;
@@ -100,8 +100,8 @@ EP_DEVICE void ll_send_header(const EpArgs &a, const LlCall &c, uint32_t token) 
   }
 }
 
-/* Whether a vector belongs to the token, for a warp that moves n vectors a
- * lane; known at compile time when warps tile the token. */
+/* Whether a vector belongs to the token, for a warp that moves n vectors in each lane. This
+ * is known at compile time if the token is a multiple of what a warp moves. */
 template <uint32_t n>
 EP_DEVICE bool ll_inside(uint32_t vector) {
   return LL_VECTORS % (32 * n) == 0 || vector < LL_VECTORS;
@@ -109,11 +109,11 @@ EP_DEVICE bool ll_inside(uint32_t vector) {
 
 EP_DEVICE EpVector ll_convert(const EpSource &s) {
   EpVector v = ep_convert(s);
-  if (EP_DTYPE == EP_BF16) v.data = ll_canonical(v.data); /* e4m3 from a saturating cast never is a sentinel */
+  if (EP_DTYPE == EP_BF16) v.data = ll_canonical(v.data); /* e4m3 from a saturating cast is never a sentinel */
   return v;
 }
 
-/* Whether this lane carries a scale beside its vector. */
+/* Whether this lane has a scale as well as its vector. */
 template <uint32_t n>
 EP_DEVICE bool ll_has_scale(uint32_t vector) {
   return LL_SCALES > 0 && ll_inside<n>(vector) && vector % 8 == 0;
@@ -158,8 +158,8 @@ EP_DEVICE uint32_t ll_senders(const EpArgs &a, const LlCall &c) {
   return min((units + c.blocks - 1) / c.blocks, c.warps - receivers);
 }
 
-/* Sends. The top warps send headers, the warps below them in the last block the counts,
- * and the bottom warps data. */
+/* Sends. The top warps send headers; in the last block, the warps below them send the
+ * counts; the bottom warps send data. */
 EP_DEVICE void ll_dispatch_async(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t senders) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens);
   uint32_t counters = min(LL_COUNT_WARPS, c.warps - 1), top = c.warps - 1;
@@ -170,8 +170,8 @@ EP_DEVICE void ll_dispatch_async(const EpArgs &a, const LlCall &c, LlShared &s, 
   for (uint32_t u = ll_from_bottom(c); u < tokens * LL_UNITS; u += senders * c.blocks) ll_send_unit(a, c, u);
 }
 
-/* Clears the headers of the previous call, for the call after this one. The previous
- * call's counts say how many it used. One warp of each block calls it. */
+/* Clears the headers of the previous call; the call after the next one uses the same set.
+ * The previous call's counts say how many it used. One warp of each block calls it. */
 EP_DEVICE void ll_clear_headers(const EpArgs &a, const LlCall &c) {
   uint32_t tokens = 0;
   if (c.lane < EP_RANKS) tokens = static_cast<uint32_t>(ll_counts(a, a.rank, c.number - 1, c.lane)[EP_LOCAL_EXPERTS]);
@@ -221,8 +221,9 @@ EP_DEVICE void ll_offsets(const EpArgs &a, LlShared &s, uint32_t lane, bool publ
   if (publish && lane == 0) a.row_offsets[EP_LOCAL_EXPERTS] = start;
 }
 
-/* Reads all counts and computes the offsets, in every block: that costs less than passing
- * them from one block to the others. Warps from `first` on do it, the others wait. */
+/* Reads all counts and computes the offsets, in every block, because this costs less than
+ * passing offsets from one block to the others. Warps from `first` on do the work; the
+ * others wait. */
 EP_DEVICE void ll_wait_counts(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t first) {
   if (c.warp < first) {
     while (ld_acquire_cta(&s.ready) == 0) spin_pause();
@@ -264,9 +265,9 @@ EP_DEVICE LlPart ll_part(uint32_t job, uint32_t lane) {
   return p;
 }
 
-/* Polls header, count and data of a part together: one after the other they would cost a
- * latency each. Returns false when the token does not exist, has no expert here, or
- * never came. */
+/* Polls header, count and data of a part together, because polling them one after the other
+ * would cost three latencies. Returns false if the token does not exist, has no expert on
+ * this rank, or never arrived. */
 EP_DEVICE bool ll_wait_part(const EpArgs &a, const LlCall &c, LlPart &p) {
   uint8_t *slot = ll_slot(a, a.rank, c.number, p.source, p.token);
   const uint64_t *header = ll_header(a, a.rank, c.number, p.source, p.token) + c.lane;

@@ -1,11 +1,12 @@
 /* dispatch_ll_ids: dispatch_ll in which no sender counts. A header says which expert a row
  * is for. Each block that copies rows reads the headers of all tokens, counts them, and
- * finds the row itself. So a sender needs no count, reads its ids once, and has no
- * barrier.
+ * computes itself where the row lies. So a sender needs no count, reads its ids once, and
+ * has no barrier.
  *
  * Memory, messages and polling are those of dispatch_ll (layout.cuh), with two
  * differences. A header word is weight << 32 | local expert << LL_PLACE_BITS, without
- * the position. Of the count words only the last one of a source, its tokens, is sent.
+ * the position. Of the count words of a source only the last one, its number of tokens, is
+ * sent.
  *
  * Why each reuse is safe. Call n uses set n % 3 of counts and headers, n & 1 of slots.
  * - A rank ends call n only when its last block has the token count of every rank, and
@@ -14,9 +15,10 @@
  * - Headers: a fast rank in n + 1 writes set (n + 1) % 3, which held call n - 2. The
  *   receiver cleared that set in its call n - 1, which has ended. In call n it reads set
  *   n % 3 and clears set (n - 1) % 3.
- * - Counts: the same sets. A word has the number of its call, so that an old one is
- *   never taken for a new one. Call n reads those of n - 1 to know what to clear, as
- *   dispatch_ll does; the two may follow each other on one state.
+ * - Counts: the same sets. A word has the number of its call, so that an old word is
+ *   never taken for a new one. Call n reads the words of call n - 1 to know what to clear,
+ *   as
+ *   dispatch_ll does; calls of the two kernels may follow each other on the same memory.
  * - Slots: a fast rank writes the set of call n - 1. The warp that read a part emptied
  *   it before that call ended.
  * - Shared memory: gathering warps clear rows and marks, pass their barrier, and count in
@@ -26,13 +28,13 @@
 #define EP_EARLY 1
 #include "ll/ids_send.cuh"
 
-/* Header words that a lane polls together: fewer where threads have few registers. */
+/* Header words that a lane polls together: fewer if threads have few registers. */
 static const uint32_t LL_HEADS = EP_THREADS > 512 ? 2 : 4;
 static const uint32_t LL_HEADS_WARP = 32 * LL_HEADS;
 static const uint32_t LL_LANE_EXPERTS = (EP_LOCAL_EXPERTS + 31) / 32;
 
-/* The warps of a block that read the headers: the ones above the senders, and only as many
- * as the words need. More warps would ask L2 for the same few lines at once. */
+/* The warps of a block that read the headers: the warps above the senders, and only as many
+ * as are needed for the words. More warps would ask L2 for the same few lines at once. */
 struct LlGather {
   uint32_t first, warps;
 };
@@ -57,7 +59,8 @@ EP_DEVICE uint32_t ll_mark(uint32_t source, uint32_t token, uint32_t expert) {
   return (token / 32 * EP_RANKS + source) * EP_LOCAL_EXPERTS + expert;
 }
 
-/* `ready` of LlShared: 0, then 1 + the tokens of the rank with the most, or LL_LOST. */
+/* `ready` of LlShared: first 0, later 1 + the tokens of the rank with the most tokens, or
+ * LL_LOST. */
 static const uint32_t LL_LOST = 0xffffffffu;
 
 /* ---- counting what arrives ---- */
@@ -68,10 +71,10 @@ EP_DEVICE bool ll_needs_ids(const LlCall &c, uint32_t tokens) {
 }
 
 /* What a gathering warp knows about this call. Until it knows the tokens of all ranks, it
- * assumes that the others have as many as this one. */
+ * assumes that the other ranks have as many tokens as this rank. */
 struct LlArrivals {
-  uint32_t tokens; /* lane r: those of rank r, modulo ranks; 0 where not known yet */
-  uint32_t end;    /* the most of any rank, as far as known */
+  uint32_t tokens; /* lane r: tokens of rank r modulo the number of ranks; 0 if not known yet */
+  uint32_t end;    /* the largest number of tokens of any rank, as far as known */
   bool reads;      /* this block must read the headers */
 };
 
@@ -110,7 +113,7 @@ EP_DEVICE int32_t ll_missing_source(const LlCall &c, const LlArrivals &n, const 
 }
 
 /* Polls the token counts of all ranks and some headers together. Once all have arrived, a
- * poll costs shuffles and one vote. Further questions are asked only after a poll that
+ * poll costs shuffles and one vote. What is missing is found out only after a poll that
  * found something missing. */
 EP_DEVICE bool ll_wait_heads(const EpArgs &a, const LlCall &c, LlArrivals &n, LlHeads &h) {
   const uint64_t *counts = ll_counts(a, a.rank, c.number, c.lane % EP_RANKS) + EP_LOCAL_EXPERTS;
@@ -153,8 +156,8 @@ EP_DEVICE void ll_clear_marks(const LlCall &c, LlShared &s, uint32_t *marks, con
 }
 
 /* Waits for the first headers and all counts. Returns the tokens of the rank with the most,
- * or LL_LOST. A block that has parts only because another rank has more tokens waits
- * again, now for headers too. */
+ * or LL_LOST. If a block has parts only because another rank has more tokens, it waits
+ * again, this time for headers too. */
 EP_DEVICE uint32_t ll_wait_first(const EpArgs &a, const LlCall &c, LlArrivals &n, LlHeads &h) {
   if (!ll_wait_heads(a, c, n, h)) return LL_LOST;
   uint32_t most = __reduce_max_sync(EP_FULL_WARP, n.tokens);
@@ -164,8 +167,8 @@ EP_DEVICE uint32_t ll_wait_first(const EpArgs &a, const LlCall &c, LlArrivals &n
   return ll_wait_heads(a, c, n, h) ? most : LL_LOST;
 }
 
-/* Counts all headers. All gathering warps call it and pass the same barriers, even where a
- * header never came. A rank with more tokens than this one needs more marks. Returns the
+/* Counts all headers. All gathering warps call it and pass the same barriers, even if a
+ * header never arrived. A rank with more tokens than this one needs more marks. Returns the
  * value for `ready`. */
 EP_DEVICE uint32_t ll_gather(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g) {
   uint32_t own = static_cast<uint32_t>(a.tokens), warp = c.warp - g.first, clear = ll_mark_words(a.tokens);
@@ -232,8 +235,8 @@ EP_DEVICE void ll_gather_and_place(const EpArgs &a, const LlCall &c, LlShared &s
 
 /* ---- receiving ---- */
 
-/* Waits until the block knows where rows go. Returns the most tokens of a rank, or 0 where
- * a header never came. */
+/* Waits until the block knows where rows go. Returns the largest number of tokens of a
+ * rank, or 0 if a header never arrived. */
 EP_DEVICE uint32_t ll_wait_ready(const EpArgs &a, const LlShared &s) {
   EpSpin spin;
   for (;;) {
@@ -254,7 +257,7 @@ EP_DEVICE void ll_find_positions(const LlCall &c, const uint32_t *marks, LlPart 
 }
 
 /* Receives. A gathering warp gathers first. Any other warp polls the data of its first part
- * while headers arrive, if this rank has a token of that number too. */
+ * while headers arrive, if this rank also has a token with that number. */
 EP_DEVICE void ll_ids_wait(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g) {
   const uint32_t per_token = EP_RANKS * LL_PARTS;
   uint32_t job = ll_from_top(c);

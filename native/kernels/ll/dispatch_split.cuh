@@ -1,12 +1,12 @@
-/* dispatch_ll in two kernels: one ends when everything is on its way, and a short one
- * receives. Between them the call holds no SM. The protocol is that of dispatch_ll, see
- * layout.cuh. Both kernels of a call have the same number. The next call's sender starts
- * after this call's receiver has ended.
+/* dispatch_ll in two kernels: the first ends when everything has been sent, and the second,
+ * a short one, receives. Between the two kernels the call occupies no SM. The protocol is
+ * that of dispatch_ll, see layout.cuh. Both kernels of a call have the same number. The
+ * next call's sender starts after this call's receiver has ended.
  */
 #include "ll/dispatch.cuh"
 
 EP_ENTRY(EP_THREADS, 1) dispatch_ll_send(const __grid_constant__ EpArgs a) {
-  __shared__ LlShared s; /* the counting block's */
+  __shared__ LlShared s; /* used by the counting block only */
   ep_span_begin(a);
   pdl_wait();
   ep_drill_delay(a);

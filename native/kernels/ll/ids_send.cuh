@@ -6,7 +6,8 @@
 
 static const uint32_t LL_HEADS_TOKEN = EP_RANKS * EP_TOPK; /* header words of one token of each source */
 
-/* Tells every rank how many tokens come. A dropped expert's rank is not told. */
+/* Tells every rank how many tokens come. With the fault drill that drops an expert's
+ * signal, that expert's rank is not told. */
 EP_DEVICE void ll_send_tokens(const EpArgs &a, const LlCall &c) {
   if (c.block != c.blocks - 1 || c.warp != c.warps - 1 || c.lane >= EP_RANKS) return;
   if (a.drop_signal > 0 && (a.drop_signal - 1) / EP_LOCAL_EXPERTS == static_cast<int32_t>(c.lane)) return;
@@ -14,7 +15,7 @@ EP_DEVICE void ll_send_tokens(const EpArgs &a, const LlCall &c) {
                  static_cast<uint64_t>(c.number) << 32 | static_cast<uint32_t>(a.tokens));
 }
 
-/* A top-k position of a token, on its way to a header. */
+/* A top-k position of a token, before it is written to a header. */
 struct LlHead {
   int32_t id;
   uint32_t weight;
@@ -24,8 +25,8 @@ EP_DEVICE LlHead ll_load_head(const EpArgs &a, uint32_t token, uint32_t i) {
   return {a.topk_ids[at], LL_WEIGHTS ? __float_as_uint(a.weights[at]) : 0};
 }
 
-/* Sends a token's header to all ranks, to this one last. `first` holds what lane i needs
- * for word i. */
+/* Sends a token's header to all ranks, to this rank last. In lane i, `first` holds the
+ * values for word i. */
 EP_DEVICE void ll_send_ids(const EpArgs &a, const LlCall &c, uint32_t token, LlHead first) {
   for (uint32_t i = c.lane; i < LL_HEADS_TOKEN; i += 32) {
     LlHead h = i == c.lane ? first : ll_load_head(a, token, i);
@@ -73,8 +74,8 @@ EP_DEVICE void ll_send_loaded(const EpArgs &a, const LlCall &c, uint32_t unit, c
   }
 }
 
-/* What a warp sends first. It is loaded together with the number of the call: one load
- * after the other would cost a short call time. */
+/* The unit and the header that a warp sends first. They are loaded together with the number
+ * of the call, because one load after the other would cost a short call time. */
 struct LlAhead {
   LlHead head;
   LlUnit unit;
@@ -87,8 +88,8 @@ EP_DEVICE LlAhead ll_load_ahead(const EpArgs &a, const LlCall &c) {
   return ahead;
 }
 
-/* Sends: the top warps headers, the bottom warps data. A warp loads the next unit while
- * this one leaves. */
+/* Sends: the top warps send headers, the bottom warps send data. A warp loads the next unit
+ * while it sends this one. */
 EP_DEVICE void ll_ids_async(const EpArgs &a, const LlCall &c, uint32_t senders, LlAhead ahead) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens), units = tokens * LL_UNITS, step = senders * c.blocks;
   ll_send_tokens(a, c);

@@ -1,9 +1,9 @@
 /* The memory of the low-latency kernels on the symmetric heap.
  *
  * There are no flags. A receiver polls the data words themselves until none of them is
- * all ones, and writes all ones back once it has read them. That needs no fence. On
- * NVLink it takes 2.5 to 3 us a call less than data, fence and flag. Only single words
- * must arrive whole: 32 bits, 64 for headers and counts.
+ * all ones, and writes all ones back once it has read them. That needs no fence. On NVLink
+ * a call takes 2.5 to 3 us less than with data, fence and flag. Only single words must
+ * arrive whole: 32 bits, 64 for headers and counts.
  *
  * Why no barrier is needed between calls: a call of dispatch ends only when the counts of
  * every rank have arrived, and a rank sends them only after all its earlier calls have
@@ -39,10 +39,10 @@ static const uint32_t LL_PAYLOAD = ep_payload(EP_DTYPE, EP_HIDDEN);
 static const uint32_t LL_SCALES = ep_scales(EP_DTYPE, EP_HIDDEN);
 static const uint32_t LL_SLOT_BYTES = ep_up(LL_PAYLOAD + LL_SCALES * 4, 16);
 static const uint32_t LL_RETURN_SLOTS = EP_RANKS > EP_TOPK ? EP_RANKS : EP_TOPK;
-static const uint32_t LL_WARP_BYTES = 512; /* one 16-byte vector a lane */
+static const uint32_t LL_WARP_BYTES = 512; /* one 16-byte vector for each lane */
 static const uint32_t LL_COUNT_WORDS = EP_LOCAL_EXPERTS + 1;
 
-/* The call at hand, as every function needs it. */
+/* The current call, as every function needs it. */
 struct LlCall {
   uint32_t number; /* 1, 2, 3, ... */
   uint32_t warp, lane, warps; /* of this thread; of the block */
@@ -53,9 +53,9 @@ EP_DEVICE LlCall ll_call(const EpArgs &a) {
   return {ep_number(a), warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x};
 }
 
-/* Work is dealt to blocks first, so that a small batch uses every SM. Senders
- * take warps from the bottom and receivers from the top: with little to do
- * they never share a warp. */
+/* Work is distributed over blocks first, so that a small batch uses every SM. Senders use
+ * warps from the bottom and receivers from the top, so that they do not share a warp if
+ * there is little to do. */
 EP_DEVICE uint32_t ll_from_bottom(const LlCall &c) { return c.warp * c.blocks + c.block; }
 EP_DEVICE uint32_t ll_from_top(const LlCall &c) { return (c.warps - 1 - c.warp) * c.blocks + c.block; }
 EP_DEVICE uint32_t ll_all_warps(const LlCall &c) { return c.warps * c.blocks; }
@@ -65,8 +65,8 @@ EP_DEVICE uint8_t *ll_at(const EpArgs &a, int rank, LlRegion region) {
 }
 
 /* The count words of a source. Counts and headers have three sets, by call number: this
- * call uses one, a fast rank may already write the next, and this rank clears the headers
- * of the call before, whose counts say how many there are. */
+ * call uses one set, a fast rank may already write the next set, and this rank clears the
+ * headers of the call before, whose counts say how many headers there are. */
 EP_DEVICE uint64_t *ll_counts(const EpArgs &a, int owner, uint32_t call, int source) {
   return reinterpret_cast<uint64_t *>(ll_at(a, owner, LL_COUNTS)) + (call % 3 * EP_RANKS + source) * LL_COUNT_WORDS;
 }
@@ -104,8 +104,8 @@ EP_DEVICE uint8_t *ll_return(const EpArgs &a, int owner, uint32_t call, uint32_t
 
 EP_DEVICE uint4 ll_sentinels() { return make_uint4(LL_SENTINEL, LL_SENTINEL, LL_SENTINEL, LL_SENTINEL); }
 
-/* The largest word. The sentinel is the largest of all words: a set of words has arrived
- * when its largest is not the sentinel. A running maximum takes one register and no
+/* The largest word. The sentinel is the largest of all words, so a set of words has arrived
+ * if its largest word is not the sentinel. A running maximum takes one register and no
  * branch. */
 EP_DEVICE uint32_t ll_largest(uint4 v) { return max(max(v.x, v.y), max(v.z, v.w)); }
 

@@ -1,12 +1,12 @@
-/* The rows of layout expert: where they go, and the index of the output. For layout masked
- * masked/dispatch_ids.cuh has the same functions, and leaves this file out.
+/* The rows of layout expert: where they go, and the index of the output. For layout masked,
+ * masked/dispatch_ids.cuh has the same functions and does not include this file.
  */
 #ifndef EP_LL_ROWS_CUH
 #define EP_LL_ROWS_CUH
 
 #include "ll/layout.cuh"
 
-#define LL_WEIGHTS 1 /* a weight travels with each id */
+#define LL_WEIGHTS 1 /* 1: a weight is sent with each id */
 
 /* The rows of the output that an expert with `rows` rows takes up. */
 EP_DEVICE uint32_t ll_block_rows(const EpArgs &, uint32_t rows) { return ceil_div(rows, EP_ROW_PAD) * EP_ROW_PAD; }
@@ -37,7 +37,8 @@ EP_DEVICE void ll_keep_route(const EpArgs &a, uint32_t source, uint32_t token, u
   ll_route(a, source, token)[k] = head >> 32 << 32 | row;
 }
 
-/* Clears what another kernel of this state left, for the call after this one. */
+/* Clears words that another kernel wrote in the same memory. In layout expert there are
+ * none; masked/dispatch_ids.cuh has some. */
 EP_DEVICE void ll_clear_beside(const EpArgs &, const LlCall &) {}
 
 #endif

@@ -1,13 +1,13 @@
 /* combine_masked brings the experts' rows back to their tokens and sums them, times their
  * weights. Receivers poll the rows.
  *
- * EP_DIRECT 1: each row travels alone and the sum is in top-k order. 0: the experts'
- * rank sums its rows of a token in f32 and sends one BF16 row. The weights it needs
- * are not known when tokens are dispatched, so each rank sends them at the start of
- * this call: a word an expert, which takes no longer than the first rows do to load.
+ * EP_DIRECT 1: each row is sent by itself and the sum is in top-k order. 0: the experts'
+ * rank sums its rows of a token in f32 and sends one BF16 row. The weights it needs are not
+ * known when tokens are dispatched, so each rank sends them at the start of this call, one
+ * word for each expert; this takes no longer than loading the first rows.
  *
- * It reads the routes behind src_info, which any dispatch_masked of this rank has left.
- * Compile-time: EP_UNIT_BYTES, bytes of a row that a warp moves at a time.
+ * It reads the routes that lie after src_info; any dispatch_masked of this rank may have
+ * written them. Compile-time: EP_UNIT_BYTES, bytes of a row that a warp moves at a time.
  */
 #include "masked/layout.cuh"
 #include "rank/started.cuh"
@@ -15,10 +15,10 @@
 static const uint32_t MASKED_ROW = 2 * EP_HIDDEN;
 static const uint32_t MASKED_CHUNKS = (MASKED_ROW + EP_UNIT_BYTES - 1) / EP_UNIT_BYTES;
 static const uint32_t MASKED_STEP = EP_UNIT_BYTES / 512; /* vectors of a lane */
-/* Rows loaded together by a sender: on 2 ranks a token has four on each, on more ranks one or
- * two. Large blocks have registers for two. */
+/* Rows loaded together by a sender. On 2 ranks a token has four rows on each, on more ranks
+ * one or two. Large blocks only have registers for two rows. */
 static const uint32_t MASKED_ROWS = MASKED_STEP > 1 ? 1 : EP_THREADS > 512 || EP_RANKS > 2 ? 2 : 4;
-static const uint32_t MASKED_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS; /* rows summed for an output */
+static const uint32_t MASKED_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS; /* rows summed for one row of the output */
 static const uint32_t MASKED_BATCH = MASKED_TERMS < 8 ? MASKED_TERMS : 8; /* of them polled together */
 
 EP_DEVICE bool masked_in_row(uint32_t column) { return MASKED_ROW % EP_UNIT_BYTES == 0 || column < MASKED_ROW; }
@@ -36,8 +36,8 @@ EP_DEVICE void masked_send_weights(const EpArgs &a, const RankCall &c) {
   }
 }
 
-/* A chunk of what one token gets back. Lane k has the row of top-k position k, or -1.
- * Consecutive units go to different ranks. */
+/* A chunk of the row or rows that are sent back for one token. Lane k has the row of top-k
+ * position k, or -1. Consecutive units go to different ranks. */
 struct MaskedReturn {
   uint32_t source, token, column;
   int32_t row;
@@ -46,7 +46,7 @@ struct MaskedReturn {
 EP_DEVICE uint32_t masked_unit_source(const EpArgs &a, uint32_t unit) { return (static_cast<uint32_t>(a.rank) + 1 + unit) % EP_RANKS; }
 EP_DEVICE uint32_t masked_unit_place(uint32_t unit) { return unit / EP_RANKS / MASKED_CHUNKS; }
 
-/* The words at the place of a unit's route; whether the unit exists is known later. */
+/* The words at the address of a unit's route. Whether the unit exists is known only later. */
 struct MaskedRoute {
   int32_t token, row;
 };
@@ -65,7 +65,7 @@ EP_DEVICE MaskedReturn masked_return_unit(const EpArgs &a, const RankCall &c, ui
   if (!r.exists) return r;
   r.token = static_cast<uint32_t>(route.token);
   r.row = route.row;
-  /* Wrong routes, of a broken dispatch, must not lead out of the buffers. */
+  /* If a broken dispatch wrote wrong routes, they must not lead out of the buffers. */
   if (r.token >= static_cast<uint32_t>(a.max_tokens)) r.exists = false;
   if (r.row >= a.max_rows) r.row = -1;
   return r;
@@ -88,8 +88,9 @@ EP_DEVICE bool masked_wait_weight(const EpArgs &a, const RankCall &c, const Mask
 }
 
 /* Up to MASKED_ROWS rows of y at this lane's column, of the top-k positions in `left`.
- * Where there are fewer, the first is loaded again and not used, so that no branch stands
- * between the loads: one row after the other costs a short call a round trip each. */
+ * If there are fewer, the first is loaded again and not used, so that there is no branch
+ * between the loads. Loading one row after the other costs a short call one round trip for
+ * each row. */
 struct MaskedRows {
   uint4 data[MASKED_ROWS][MASKED_STEP];
   uint32_t k[MASKED_ROWS];
@@ -146,8 +147,8 @@ EP_DEVICE void masked_send_rows(const EpArgs &a, const RankCall &c, const Masked
   }
 }
 
-/* The first loads of a sender, issued together: one after the other they would cost a short
- * call time. */
+/* The first loads of a sender, issued together, because one after the other they would cost
+ * a short call time. */
 struct MaskedAhead {
   uint32_t began, messages; /* lane r: of rank r */
   MaskedRoute route;        /* of the warp's first unit */
@@ -160,8 +161,8 @@ EP_DEVICE MaskedAhead masked_load_ahead(const EpArgs &a, const RankCall &c) {
   return {began, messages <= static_cast<uint32_t>(a.max_tokens) ? messages : 0, route};
 }
 
-/* Sends all units of this warp. It loads the route of the next unit while it loads this
- * one's rows. */
+/* Sends all units of this warp. It loads the route of the next unit while it loads the rows
+ * of this unit. */
 EP_DEVICE void masked_combine_async(const EpArgs &a, const RankCall &c) {
   MaskedAhead ahead = masked_load_ahead(a, c);
   if (!rank_all_began(a, c, ahead.began)) return;
@@ -203,7 +204,7 @@ EP_DEVICE uint4 *masked_term(const MaskedTerms &t, uint32_t i) {
 }
 
 /* Polls a batch of slots together until all have arrived. It also reads slots that are not
- * used, so that no branch stands between the loads. */
+ * used, so that there is no branch between the loads. */
 EP_DEVICE bool masked_wait_terms(const EpArgs &a, const MaskedTerms &t, int32_t id, uint4 (&data)[MASKED_BATCH]) {
   EpSpin spin;
   for (;;) {

@@ -1,9 +1,9 @@
 /* combine_masked in two kernels, as dispatch_split.cuh splits dispatch_masked. The sender
  * waits until every rank has begun the previous call; in a steady state all have.
- * With EP_DIRECT 0 it also waits for the weights of this call. A rank sends them when it
- * begins the call; until the last has, the sender holds its SMs.
+ * With EP_DIRECT 0 it also waits for the weights of this call. A rank sends its weights
+ * when it begins the call; the sender occupies its SMs until the last rank has sent them.
  */
-#define MASKED_HALVES /* leaves combine_masked itself out */
+#define MASKED_HALVES /* do not compile combine_masked itself */
 #include "masked/combine.cuh"
 
 EP_ENTRY(EP_THREADS, 1) combine_masked_send(const __grid_constant__ EpArgs a) {

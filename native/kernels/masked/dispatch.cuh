@@ -58,7 +58,8 @@ EP_DEVICE uint32_t masked_head_word(const MaskedPlaces &m, uint32_t token, uint3
   return w <= EP_TOPK ? static_cast<uint32_t>(id % EP_LOCAL_EXPERTS) : m.place[i][k];
 }
 
-/* Sends one unit of token i of the tile to all its ranks; the first brings the head. */
+/* Sends one unit of token i of the tile to all its ranks; the head is sent with the first
+ * unit. */
 EP_DEVICE void masked_send(const EpArgs &a, const RankCall &c, const MaskedShared &s, uint32_t token, uint32_t i, uint32_t unit, const MaskedUnit &u) {
   uint32_t first = unit * (32 * MASKED_STEP) + c.lane;
   EpVector out[MASKED_STEP];
@@ -137,8 +138,8 @@ EP_DEVICE void masked_publish(const EpArgs &a, const MaskedShared &s, uint32_t e
   a.row_offsets[e] = all;
 }
 
-/* Reads all counts and computes the bases, in every block: that costs less than passing them
- * on. The last block publishes them. */
+/* Reads all counts and computes the bases, in every block, because this costs less than
+ * passing them from one block to the others. The last block writes them to the output. */
 EP_DEVICE void masked_index(const EpArgs &a, const RankCall &c, MaskedShared &s) {
   __syncthreads();
   for (uint32_t i = threadIdx.x; i < EP_RANKS * (EP_LOCAL_EXPERTS + 1); i += blockDim.x) {

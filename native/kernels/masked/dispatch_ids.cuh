@@ -1,17 +1,17 @@
-/* dispatch_masked_ids: dispatch_ll_ids for layout masked. No sender counts: ids leave at
- * once, and each receiving block counts those that arrive.
+/* dispatch_masked_ids: dispatch_ll_ids for layout masked. No sender counts: ids are sent at
+ * once, and each receiving block counts the ids that arrive.
  *
  * The code is ll/dispatch_ids.cuh. This file defines the names of ll/layout.cuh and
  * ll/rows.cuh for the memory of masked/layout.cuh. Slots are those of dispatch_masked;
- * headers and token counts are its own, see masked_clear_ids_of. It leaves the same
- * routes for combine as dispatch_masked does. There is a route for each token of a
- * source, so that token and place are one number.
+ * headers and token counts are separate, see masked_clear_ids_of. It writes the same routes
+ * for combine as dispatch_masked does. There is a route for each token of a source, so that
+ * the number of a token is also its place.
  *
- * Why slots may be shared. A call writes set n & 1, and a fast rank in call n + 1 the other
- * one, of either kernel. Both kernels end only when every slot of their call is empty, and
- * both begin by sending what the others wait for before they end.
+ * Why the two kernels may share slots: call n writes set n & 1, and a fast rank in call n +
+ * 1 of either kernel writes the other set. Both kernels end only when every slot of their
+ * call is empty. Both begin by sending the words that other ranks wait for before they end.
  */
-#define EP_LL_LAYOUT_CUH /* instead of it */
+#define EP_LL_LAYOUT_CUH /* this file replaces ll/layout.cuh */
 #include "masked/layout.cuh"
 
 static const uint32_t LL_SENTINEL = RANK_SENTINEL;
@@ -19,7 +19,7 @@ static const uint32_t LL_NOWHERE = 0xfffffffeu; /* as in ll/layout.cuh, and LL_P
 static const uint32_t LL_PLACE_BITS = 20;
 static const uint32_t LL_PAYLOAD = RANK_PAYLOAD;
 static const uint32_t LL_SCALES = RANK_SCALES;
-static const uint32_t LL_WARP_BYTES = 512; /* one 16-byte vector a lane */
+static const uint32_t LL_WARP_BYTES = 512; /* one 16-byte vector for each lane */
 static const uint32_t LL_COUNT_WORDS = 1;
 
 struct LlCall {
@@ -54,11 +54,11 @@ EP_DEVICE uint4 ll_canonical(uint4 v) { return rank_canonical(v); }
 
 /* ---- rows ---- */
 
-#define EP_LL_ROWS_CUH /* instead of it */
+#define EP_LL_ROWS_CUH /* this file replaces ll/rows.cuh */
 
-#define LL_WEIGHTS 0 /* they come with combine */
+#define LL_WEIGHTS 0 /* 0: weights are sent by combine */
 
-/* An expert's block has room for all rows, so that its first row is known without a
+/* An expert's block of rows has room for all rows, so that its first row is known without a
  * count. */
 EP_DEVICE uint32_t ll_block_rows(const EpArgs &a, uint32_t) { return masked_room(a); }
 
@@ -100,6 +100,6 @@ EP_DEVICE void ll_clear_beside(const EpArgs &a, const LlCall &c) {
   masked_clear_heads_of(a, {c.number - 1, c.block, c.blocks, c.lane});
 }
 
-#define LL_WITHOUT_ENTRY /* of dispatch_ll */
+#define LL_WITHOUT_ENTRY /* do not compile the entry dispatch_ll */
 #define dispatch_ll_ids dispatch_masked_ids /* the entry's name */
 #include "ll/dispatch_ids.cuh"

@@ -1,9 +1,9 @@
-/* dispatch_masked in two kernels: one ends when everything is on its way, and one receives.
- * Between them the call holds no SM. The protocol is that of dispatch_masked. Both kernels
- * of a call have the same number. The next call's sender starts after this call's receiver
- * has ended.
+/* dispatch_masked in two kernels: the first ends when everything has been sent, and the
+ * second receives. Between the two kernels the call occupies no SM. The protocol is that of
+ * dispatch_masked. Both kernels of a call have the same number. The next call's sender
+ * starts after this call's receiver has ended.
  */
-#define MASKED_HALVES /* leaves dispatch_masked itself out */
+#define MASKED_HALVES /* do not compile dispatch_masked itself */
 #include "masked/dispatch.cuh"
 
 EP_ENTRY(EP_THREADS, 1) dispatch_masked_send(const __grid_constant__ EpArgs a) {

@@ -1,4 +1,5 @@
-/* Stands in for the experts where each has a block of rows and a count. */
+/* Stands in for the experts in layout masked, where each expert has a block of rows and a
+ * count. */
 #define ep_expert ep_expert_alone /* only the arithmetic of common/expert.cuh is used */
 #include "common/expert.cuh"
 #undef ep_expert
@@ -18,7 +19,7 @@ EP_ENTRY(1024, 1) ep_expert(const __grid_constant__ EpArgs a) {
   uint16_t *y = const_cast<uint16_t *>(a.y);
   uint32_t room = EP_RANKS * static_cast<uint32_t>(a.max_tokens);
   for (uint32_t e = 0; e < EP_LOCAL_EXPERTS; e++) {
-    uint32_t rows = min(a.row_offsets[e], room); /* a wrong count, of a broken dispatch, must not lead out of the block */
+    uint32_t rows = min(a.row_offsets[e], room); /* a wrong count of a broken dispatch must not lead out of the block of rows */
     float gain = expert_gain(a, static_cast<int32_t>(e) + EP_SHARED);
     for (uint32_t i = blockIdx.x; i < rows; i += gridDim.x)
       for (uint32_t column = threadIdx.x; column < EP_HIDDEN; column += blockDim.x)

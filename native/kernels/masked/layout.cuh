@@ -1,11 +1,10 @@
-/* The memory of the kernels of layout masked: a block of R*T rows for each local
- * expert, in which the rows of one source rank stand together, in the order of ranks
- * and tokens.
+/* The memory of the kernels of layout masked: a block of R*T rows for each local expert. In
+ * a block the rows of one source rank lie together, in the order of ranks and tokens.
  *
- * Messages are those of rank/layout.cuh, which also says why no barrier is needed. The
- * head of a message has for each top-k position the local expert, and how many earlier
- * tokens of the sender chose that expert. With the counts of all ranks that gives the
- * row; no prefix over experts is needed.
+ * Messages are those of rank/layout.cuh, which also says why no barrier is needed. The head
+ * of a message has for each top-k position the local expert, and the number of earlier
+ * tokens of the sender that chose that expert. The row follows from these and the counts of
+ * all ranks; no prefix sum over experts is needed.
  */
 #ifndef EP_MASKED_LAYOUT_CUH
 #define EP_MASKED_LAYOUT_CUH
@@ -13,24 +12,24 @@
 #include "rank/layout.cuh"
 
 /* Regions of the state, in the order of kernels/cuda/declare/masked.go. The first four are those of
- * RankRegion; the return slots are MASKED_RETURN_SLOTS a token. */
+ * RankRegion; each token has MASKED_RETURN_SLOTS return slots. */
 enum MaskedRegion {
   MASKED_WEIGHTS = RANK_RETURN + 1, /* [2][R source][T][K] u64: call << 32 | weight. Zeroed */
   MASKED_HEADS,   /* [3][R source][T][RANK_HEAD] u32. All ones */
   MASKED_EXPERTS, /* [2][R source][local experts] u64: call << 32 | rows. Zeroed */
   MASKED_LAST,    /* [2][R source] u64: call << 32 | messages; own. Zeroed */
-  MASKED_TOKENS,  /* [3][R source] u64: call << 32 | tokens, of dispatch_masked_ids. Zeroed */
-  MASKED_IDS      /* [3][R source][T][K] u64: its headers. All ones */
+  MASKED_TOKENS,  /* [3][R source] u64: call << 32 | tokens, used by dispatch_masked_ids. Zeroed */
+  MASKED_IDS      /* [3][R source][T][K] u64: headers of dispatch_masked_ids. All ones */
 };
 
 static const uint32_t MASKED_RETURN_SLOTS = EP_RANKS > EP_TOPK ? EP_RANKS : EP_TOPK;
-static const uint32_t MASKED_ROUTE = 1 + EP_TOPK; /* words that combine needs of a message */
+static const uint32_t MASKED_ROUTE = 1 + EP_TOPK; /* words of a message that combine needs */
 
 EP_DEVICE uint8_t *masked_at(const EpArgs &a, int rank, MaskedRegion region) { return a.heap[rank] + a.region[region]; }
 
-/* The words of a message's head. Heads have three sets, by call number: this call uses one,
- * a fast rank may already write the next, and this rank clears those of the call before.
- * Several warps read a head, so that none of them can clear it in its own call. */
+/* The words of a message's head. Heads have three sets, by call number: this call uses one
+ * set, a fast rank may already write the next set, and this rank clears the heads of the
+ * call before. Several warps read a head, so none of them can clear it in the same call. */
 EP_DEVICE uint32_t *masked_head(const EpArgs &a, int owner, uint32_t call, int source, uint32_t place) {
   return reinterpret_cast<uint32_t *>(masked_at(a, owner, MASKED_HEADS)) +
          (static_cast<uint64_t>(call % 3 * EP_RANKS + source) * a.max_tokens + place) * RANK_HEAD;
@@ -61,8 +60,8 @@ EP_DEVICE uint8_t *masked_return(const EpArgs &a, int owner, uint32_t call, uint
 EP_DEVICE uint32_t masked_room(const EpArgs &a) { return EP_RANKS * static_cast<uint32_t>(a.max_tokens); }
 
 /* The routes for combine: [R source][T][MASKED_ROUTE], the token and the row of each top-k
- * position or -1; then [R source] messages. They lie behind src_info, so that calls may be
- * combined in any order, or in memory of the state where src_info has no room. */
+ * position or -1; then [R source] messages. They lie after src_info, so that calls may be
+ * combined in any order, or with RANK_INNER in memory of the state. */
 EP_DEVICE int32_t *masked_routes(const EpArgs &a) {
 #ifdef RANK_INNER
   return rank_inner<int32_t>(a, INNER_ROUTES);
@@ -77,9 +76,10 @@ EP_DEVICE int32_t *masked_messages(const EpArgs &a) { return masked_route(a, EP_
 
 /* ---- clearing ---- */
 
-/* Kernels of both kinds may follow each other on one state. Each clears the words of call
- * `number`, of either kind: the third call after it uses the same set. A count of another
- * call means that there is nothing to clear. One warp of each block calls it. */
+/* Calls of dispatch_masked and dispatch_masked_ids may follow each other on the same
+ * memory. Each clears the words of call `number`, whichever kernel wrote them, because the
+ * third call after that one uses the same set. A count of another call means that there is
+ * nothing to clear. One warp of each block calls it. */
 struct MaskedClear {
   uint32_t number, block, blocks, lane;
 };

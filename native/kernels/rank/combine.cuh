@@ -1,9 +1,9 @@
-/* combine_rank brings back one row a (token, rank), which the caller has weighted and summed
- * over local experts, and adds the rows of a token in f32 in the order of ranks.
- * Receivers poll the rows; a rank's own rows never travel.
+/* combine_rank brings back one row for each (token, rank), which the caller has weighted and
+ * summed over local experts, and adds the rows of a token in f32 in the order of ranks.
+ * Receivers poll the rows; a rank's rows for its own tokens are not sent.
  *
- * It reads row_offsets and src_info of any dispatch_rank of this rank, not only of the
- * last: see rank_wait_started. Compile-time: EP_UNIT_BYTES, bytes of a row that a warp
+ * It may read row_offsets and src_info of any dispatch_rank of this rank, not only of the
+ * last one, see rank_wait_started. Compile-time: EP_UNIT_BYTES, bytes of a row that a warp
  * moves at a time.
  */
 #include "rank/started.cuh"
@@ -29,12 +29,12 @@ EP_DEVICE RankRows rank_rows(const EpArgs &a, uint32_t lane) {
   uint32_t word = a.row_offsets[lane], most = static_cast<uint32_t>(a.max_tokens);
   RankRows of = {word, lane * most};
   if (EP_PACKED) of = {a.row_offsets[lane + 1] - word, word};
-  /* Wrong offsets, of a broken dispatch, must not lead out of y. */
+  /* If a broken dispatch wrote wrong offsets, they must not lead out of y. */
   if (of.rows > most || of.first > a.max_rows - of.rows) of = {0, 0};
   return of;
 }
 
-/* A chunk of a row on its way. Consecutive units go to different ranks. */
+/* A chunk of a row that is sent. Consecutive units go to different ranks. */
 struct RankReturn {
   uint32_t token, source, column;
   bool exists;
@@ -48,9 +48,9 @@ EP_DEVICE void rank_load_row(const EpArgs &a, RankReturn &r, uint64_t row, bool 
     if (there && rank_in_row(r.column + 512 * v)) r.data[v] = ld_readonly(rank_y(a, row, r.column + 512 * v));
   }
 }
-/* Loads a unit. In segments a row's place is known before its count: with `ahead` the row is
- * loaded at once, and the count checked afterwards. That saves a short call a round trip
- * to memory. */
+/* Loads a unit. With segments (rows that are not packed) the position of a row is known
+ * before the count: with `ahead` the row is loaded at once, and the count is checked
+ * afterwards. That saves a short call a round trip to memory. */
 EP_DEVICE RankReturn rank_load_return(const EpArgs &a, const RankCall &c, uint32_t unit, RankRows of, bool ahead) {
   const uint32_t peers = EP_RANKS > 1 ? EP_RANKS - 1 : 1, most = static_cast<uint32_t>(a.max_tokens);
   uint32_t place = unit / peers / RANK_CHUNKS;
@@ -67,7 +67,7 @@ EP_DEVICE RankReturn rank_load_return(const EpArgs &a, const RankCall &c, uint32
   return r;
 }
 
-/* Sends all units of this warp. It loads the next unit while this one leaves. */
+/* Sends all units of this warp. It loads the next unit while it sends this one. */
 EP_DEVICE void rank_combine_async(const EpArgs &a, const RankCall &c) {
   if (EP_RANKS == 1) return;
   const uint32_t peers = EP_RANKS > 1 ? EP_RANKS - 1 : 1;
@@ -80,7 +80,7 @@ EP_DEVICE void rank_combine_async(const EpArgs &a, const RankCall &c) {
   for (; unit < units; unit += step) {
     RankReturn r = next;
     next = rank_load_return(a, c, unit + step, of, false);
-    /* A wrong token, of a broken dispatch, must not lead out of the peer's buffer. */
+    /* A wrong token number of a broken dispatch must not lead out of the peer's buffer. */
     if (!r.exists || r.token >= static_cast<uint32_t>(a.max_tokens)) continue;
     uint8_t *slot = rank_return(a, r.source, c.number, r.token, a.rank);
 #pragma unroll
@@ -103,7 +103,7 @@ EP_DEVICE uint4 *rank_term(const RankTerms &t, uint32_t i) {
 }
 
 /* Polls a batch of slots together until all have arrived. It also reads slots that are not
- * used, so that no branch stands between the loads. */
+ * used, so that there is no branch between the loads. */
 EP_DEVICE bool rank_wait_terms(const EpArgs &a, const RankTerms &t, uint4 (&data)[RANK_BATCH]) {
   EpSpin spin;
   for (;;) {

@@ -16,7 +16,7 @@ struct RankShared {
 
 /* ---- sending ---- */
 
-/* Tells every rank how many rows it receives from this one. */
+/* Tells every rank how many rows it receives from this rank. */
 EP_DEVICE void rank_signal(const EpArgs &a, const RankCall &c, const uint32_t (&all)[EP_RANKS]) {
   if (c.warp != 0 || c.lane >= EP_RANKS) return;
   int to = static_cast<int>((static_cast<uint32_t>(a.rank) + c.lane) % EP_RANKS);
@@ -149,8 +149,9 @@ struct RankPart {
  * that turn i is place i. Otherwise another warp may empty the slot. */
 EP_DEVICE bool rank_early_is_ours(const RankCall &c, const RankPart &p, uint32_t rows) { return p.place < rows && rows <= c.senders; }
 
-/* Polls the unit until all of it has arrived. The first unit brings the head. With `early`
- * it polls the source's count too, and returns false when the unit is not this warp's. */
+/* Polls the unit until all of it has arrived. The head is polled with the first unit. With
+ * `early` it polls the source's count too, and returns false if the unit does not belong to
+ * this warp. */
 EP_DEVICE bool rank_wait_part(const EpArgs &a, const RankCall &c, RankPart &p, bool early) {
   uint8_t *slot = rank_slot(a, a.rank, c.number, p.source, p.place);
   const uint64_t *count = rank_count(a, a.rank, c.number, p.source);

@@ -1,12 +1,13 @@
-/* dispatch_rank_home: dispatch_rank for many tokens. A sender stores a token's elements in
- * the row of the peer's output, where nobody has to copy them. dispatch_rank puts them in a
- * slot: the receiver then reads them, writes them again and empties the slot. On few SMs
- * that takes longer than the link does.
+/* dispatch_rank_home: dispatch_rank for many tokens. A sender stores a token's elements
+ * directly in the row of the peer's output, so that nobody has to copy them. dispatch_rank
+ * stores them in a slot: the receiver then reads them, writes them again and empties the
+ * slot. With few SMs this takes longer than the transfer over the link.
  *
- * The price is a wait before the first store and a fence for each token. In segments a sender
- * waits until all ranks have begun the call; packed, for the counts of all ranks too, since
- * they say where its rows begin. Scales and the head of a row still travel in the slot, behind
- * that fence: they are polled without a flag, and say that the elements are there.
+ * The price is a wait before the first store and a fence for each token. With segments a
+ * sender waits until all ranks have begun the call. With packed rows it also waits for the
+ * counts of all ranks, since its first row follows from them. Scales and the head of a row are
+ * still sent to the slot, after that fence: they are polled without a flag, and their arrival
+ * shows that the elements have arrived.
  *
  * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_PACKED, see
  * layout.cuh; EP_RAW, see source.cuh.
@@ -22,25 +23,25 @@ static const uint32_t RANK_PEERS = EP_RANKS > 1 ? EP_RANKS - 1 : 1;
 
 struct RankHomeShared {
   RankTile tile;
-  uint32_t rows[EP_RANKS][EP_RANKS]; /* from a source for a rank */
-  uint32_t first[EP_RANKS];          /* row here of each source's first */
-  uint32_t there[EP_RANKS];          /* row on each rank of the first that this rank sends */
+  uint32_t rows[EP_RANKS][EP_RANKS]; /* rows from a source for a rank */
+  uint32_t first[EP_RANKS];          /* on this rank: row of each source's first message */
+  uint32_t there[EP_RANKS];          /* on each rank: row of the first message that this rank sends */
   uint32_t failed;
 };
 
 /* ---- counts ---- */
 
-/* Tells every rank that this one has begun the call, before anything is counted. In segments
- * a rank reads only counts for itself: the word for a source's rows to itself is free and
- * serves for that. */
+/* Tells every rank that this rank has begun the call, before anything is counted. With
+ * segments a rank reads only the counts of its own rows, so the word for the rows from a
+ * source to that source itself is free, and is used for this. */
 EP_DEVICE void rank_home_begin(const EpArgs &a, const RankCall &c) {
   if (EP_PACKED || c.block != 0 || threadIdx.x >= EP_RANKS || threadIdx.x == static_cast<uint32_t>(a.rank)) return;
   int to = static_cast<int>(threadIdx.x);
   st_relaxed_sys(rank_count_for(a, to, c.number, a.rank, a.rank), static_cast<uint64_t>(c.number) << 32);
 }
 
-/* Tells every rank how many rows it receives from this one; packed, how many each rank
- * receives. */
+/* Tells every rank how many rows it receives from this rank; with packed rows, how many
+ * rows each rank receives. */
 EP_DEVICE void rank_home_tell(const EpArgs &a, const RankCall &c, const uint32_t (&all)[EP_RANKS]) {
   for (uint32_t i = threadIdx.x; i < EP_RANKS * EP_RANKS; i += blockDim.x) {
     int to = static_cast<int>((static_cast<uint32_t>(a.rank) + i / EP_RANKS) % EP_RANKS), of = static_cast<int>(i % EP_RANKS);
@@ -85,8 +86,8 @@ EP_DEVICE void rank_home_counts(const EpArgs &a, const RankCall &c, RankHomeShar
   __syncthreads();
 }
 
-/* Waits until this rank may store rows on all others, and knows where. All threads call it;
- * begins and ends with a barrier. */
+/* Waits until this rank may store rows on all other ranks, and knows their positions. All
+ * threads call it; begins and ends with a barrier. */
 EP_DEVICE void rank_home_ready(const EpArgs &a, const RankCall &c, RankHomeShared &s) {
   if (EP_PACKED) {
     rank_home_counts(a, c, s);
@@ -112,14 +113,14 @@ EP_DEVICE void rank_home_leave_counts(const EpArgs &a, const RankHomeShared &s) 
 
 /* ---- sending ---- */
 
-/* The scales of a token in the order in which they leave: word i * 32 + lane. */
+/* The scales of a token in the order in which they are stored: word i * 32 + lane. */
 struct RankScales {
-  uint32_t word[RANK_SCALE_LANE + 1]; /* one too many, for dtypes without scales */
+  uint32_t word[RANK_SCALE_LANE + 1]; /* one extra element, because dtypes without scales would have none */
 };
 
 /* Passes each scale to the lane that stores it. A step is one vector of each lane and has
- * four scales, one in every eighth lane. A message's scales then leave together, not a few
- * in every step. */
+ * four scales, one in every eighth lane. A message's scales are then stored together, not a
+ * few in every step. */
 EP_DEVICE void rank_keep_scales(uint32_t lane, uint32_t step, uint32_t scale, RankScales &kept) {
   uint32_t word = __shfl_sync(EP_FULL_WARP, scale, lane % 4 * 8);
 #pragma unroll
@@ -130,8 +131,8 @@ EP_DEVICE void rank_keep_scales(uint32_t lane, uint32_t step, uint32_t scale, Ra
 /* The row of token `i` of the tile on a rank. */
 EP_DEVICE uint64_t rank_row_on(const RankHomeShared &s, uint32_t i, int to) { return s.there[to] + static_cast<uint64_t>(rank_place(s.tile, i, to)); }
 
-/* Stores a unit in the token's rows, and keeps its scales. The first rank changes from unit to
- * unit, so that units stored at the same time go to different ranks. */
+/* Stores a unit in the token's rows, and keeps the unit's scales in registers. The first rank
+ * changes from unit to unit, so that units stored at the same time go to different ranks. */
 EP_DEVICE void rank_home_store(const EpArgs &a, const RankCall &c, const RankHomeShared &s, uint32_t i, uint32_t unit, const RankUnit &u, RankScales &kept) {
   uint32_t first = unit * (32 * RANK_STEP) + c.lane, turn = static_cast<uint32_t>(a.rank) + 1 + unit;
   EpVector out[RANK_STEP];
@@ -150,9 +151,9 @@ EP_DEVICE void rank_home_store(const EpArgs &a, const RankCall &c, const RankHom
   }
 }
 
-/* Ends a token whose elements are stored: scales and head, to its rows here and to the slots
- * of other ranks. The warp's stores of elements come before: a barrier of the warp, then
- * a fence. */
+/* Ends a token whose elements are stored: it writes scales and head to the token's rows on
+ * this rank and to the slots of other ranks. A barrier of the warp and then a fence order
+ * the warp's stores of elements before these writes. */
 EP_DEVICE void rank_home_end(const EpArgs &a, const RankCall &c, const RankHomeShared &s, uint32_t token, uint32_t i, const RankScales &kept) {
   __syncwarp();
   fence_acq_rel_sys();
@@ -179,8 +180,8 @@ EP_DEVICE void rank_home_end(const EpArgs &a, const RankCall &c, const RankHomeS
   }
 }
 
-/* Sends the tokens first to end, which are the tile, a warp each. The next unit is loaded
- * while one leaves, also the next token's first. */
+/* Sends tokens [first, end), which are the tile; one warp sends one token. While one unit
+ * is stored, the next one is already being loaded, also the first unit of the next token. */
 EP_DEVICE void rank_home_send(const EpArgs &a, const RankCall &c, const RankHomeShared &s, uint32_t first, uint32_t end, RankUnit next) {
   for (uint32_t token = first + c.warp; token < end; token += c.warps) {
     RankScales kept = {};
@@ -229,7 +230,7 @@ struct RankTailWords {
   uint32_t word[RANK_TAIL_LANE];
 };
 
-/* The message of job number `job`, in the order in which senders reach their tokens. */
+/* The message of job number `job`, in the order in which senders send their tokens. */
 EP_DEVICE RankTailWords rank_tail(const RankCall &c, const RankHomeShared &s, int rank, uint32_t job) {
   RankTailWords m;
   m.source = (static_cast<uint32_t>(rank) + 1 + job % RANK_PEERS) % EP_RANKS;
@@ -296,7 +297,7 @@ EP_DEVICE void rank_home_wait(const EpArgs &a, const RankCall &c, const RankHome
     for (uint32_t b = 0; b < RANK_TAILS; b++)
       if (m[b].exists) rank_take_tail(a, c, s, m[b]);
   }
-  fence_acq_rel_sys(); /* pairs with the senders' fences: the reader of this call sees what they stored */
+  fence_acq_rel_sys(); /* pairs with the senders' fences, so that a reader of this call's output sees the stored elements */
 }
 
 EP_ENTRY(EP_THREADS, 1) dispatch_rank_home(const __grid_constant__ EpArgs a) {

@@ -1,10 +1,11 @@
-/* dispatch_expand: dispatch_rank, then a kernel that copies its rows to the rows of their
- * experts, each expert's side by side, in the order of source ranks and tokens.
- * combine_masked with RANK_INNER brings them back.
+/* dispatch_expand is dispatch_rank, followed by a kernel that copies the received rows to
+ * the rows of their experts. The rows of one expert lie together, in the order of source
+ * ranks and tokens. combine_masked with RANK_INNER brings them back.
  *
- * rank_expand: each block has a slice of the received rows, counts it by expert and tells
- * all blocks; with the counts of the slices before it knows its own places. tile_tokens:
- * rows that each expert's are rounded up to.
+ * rank_expand: each block has a slice of the received rows, counts the rows of the slice by
+ * expert and tells all blocks. From the counts of the slices before its own, a block knows
+ * where its rows go. tile_tokens: the rows of each expert are rounded up to a multiple of
+ * it.
  */
 #define RANK_INNER
 #include "rank/dispatch.cuh"
@@ -17,20 +18,20 @@ struct ExpandShared {
   uint32_t first[EP_RANKS + 1]; /* received rows of earlier sources */
   uint32_t all[EP_LOCAL_EXPERTS];
   uint32_t ends[EP_LOCAL_EXPERTS];
-  uint32_t next[EP_LOCAL_EXPERTS]; /* rows in the slice, then in earlier ones, then the next row of each expert */
+  uint32_t next[EP_LOCAL_EXPERTS]; /* of each expert: rows in this slice; later rows in earlier slices; at last its next row */
   int32_t expert[EXPAND_TILE][EP_TOPK];
   uint32_t row[EXPAND_TILE][EP_TOPK];
   uint32_t failed;
 };
 
-/* The number of blocks with a slice, and this block's slice: received rows begin to end,
- * counted over sources. */
+/* The number of blocks with a slice, and this block's slice: received rows [begin, end),
+ * counted over all sources. */
 struct ExpandSlice {
   uint32_t number, blocks, begin, end;
 };
 
-/* Initialises the shared words and finds the slice; ends with a barrier. Wrong counts, of a
- * broken dispatch, give no rows. */
+/* Initialises the shared words and finds the slice; ends with a barrier. If a broken
+ * dispatch wrote wrong counts, the slice has no rows. */
 EP_DEVICE ExpandSlice expand_slice(const EpArgs &a, ExpandShared &s) {
   if (threadIdx.x == 0) {
     s.failed = s.first[0] = 0;
@@ -79,7 +80,7 @@ EP_DEVICE void expand_count(const EpArgs &a, ExpandShared &s, const ExpandSlice 
   __syncthreads();
 }
 
-/* Sums the counts of all slices, and of those before this one. */
+/* Sums the counts of all slices, and the counts of the slices before this one. */
 EP_DEVICE void expand_sum(const EpArgs &a, ExpandShared &s, const ExpandSlice &slice) {
   const uint64_t *words = rank_inner<uint64_t>(a, INNER_SLICES);
   for (uint32_t j = threadIdx.x; j < slice.blocks * EP_LOCAL_EXPERTS; j += blockDim.x) {
@@ -120,8 +121,8 @@ EP_DEVICE void expand_index(const EpArgs &a, ExpandShared &s) {
   __syncthreads();
 }
 
-/* Finds the rows by expert of the received rows first to end, at most EXPAND_TILE. One warp
- * takes them in order; a token's experts are distinct. Begins and ends with a barrier. */
+/* Finds the experts' rows for received rows [first, end), at most EXPAND_TILE. One warp
+ * handles them in order; a token's experts are distinct. Begins and ends with a barrier. */
 EP_DEVICE void expand_place_tile(const EpArgs &a, ExpandShared &s, uint32_t first, uint32_t end) {
   __syncthreads();
   for (uint32_t j = threadIdx.x; j < (end - first) * EP_TOPK; j += blockDim.x)

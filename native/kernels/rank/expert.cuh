@@ -35,7 +35,7 @@ EP_ENTRY(1024, 1) ep_expert(const __grid_constant__ EpArgs a) {
   for (uint32_t r = 0; r < EP_RANKS; r++) {
     uint32_t first = EP_PACKED ? a.row_offsets[r] : r * static_cast<uint32_t>(a.max_tokens);
     uint32_t rows = EP_PACKED ? a.row_offsets[r + 1] - first : a.row_offsets[r];
-    /* Wrong offsets, of a broken dispatch, must not lead out of the buffers. */
+    /* If a broken dispatch wrote wrong offsets, they must not lead out of the buffers. */
     if (rows > static_cast<uint32_t>(a.max_tokens) || first > a.max_rows - rows) continue;
     for (uint32_t i = blockIdx.x; i < rows; i += gridDim.x) rank_expert_row(a, static_cast<uint64_t>(first) + i);
   }

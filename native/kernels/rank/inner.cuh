@@ -1,14 +1,14 @@
 /* Rows of layout rank in memory of the state, between the two kernels of dispatch_expand.
  * rank/layout.cuh includes this file. The regions come after RankRegion and
  * MASKED_WEIGHTS, in the order of declare/expand.go; only this rank uses them. They hold
- * the outputs of layout rank in segments: R ranks, T = max_tokens, K top-k.
+ * the outputs of layout rank (not packed): R ranks, T = max_tokens, K top-k.
  */
 enum RankInner {
   INNER_ROWS = RANK_RETURN + 2, /* [R*T][RANK_PAYLOAD] */
   INNER_SCALES,  /* [R*T][RANK_SCALES] */
   INNER_COUNTS,  /* [R + 1] u32 */
   INNER_EXPERTS, /* [R*T][K] i32 */
-  INNER_WEIGHTS, /* [R*T][K] f32. Nobody reads them: a combine's caller gives the weights */
+  INNER_WEIGHTS, /* [R*T][K] f32. Nobody reads them, because the caller of a combine passes the weights */
   INNER_TOKENS,  /* [R*T][2] i32, then [T] places */
   INNER_SLICES,  /* [blocks][local experts] u64: call << 32 | rows of the expert in the block's slice. Zeroed */
   INNER_ROUTES   /* masked_routes of masked/layout.cuh */

@@ -6,9 +6,9 @@
  * writes all ones back: there is no fence and no flag. Only single words must arrive
  * whole: 32 bits, 64 for counts.
  *
- * In segments (EP_PACKED 0) a row's place depends on this rank's own tokens alone:
- * it goes to the next place of the sender's segment. Packed (1), the receiver adds
- * the counts of the ranks before.
+ * With segments (EP_PACKED 0) the position of a row depends on the sender's own tokens
+ * alone: the row goes to the next position of the sender's segment. With packed rows (1)
+ * the receiver adds the counts of the ranks before the sender.
  *
  * Why no barrier is needed between calls: a call of dispatch ends only when the
  * counts of every rank have arrived, and a rank sends them only after all its
@@ -16,8 +16,9 @@
  * sets of messages and counts are enough. Combine waits for the start words.
  *
  * dispatch_rank_home waits for all ranks before it stores anything. A rank that has begun a
- * call no longer needs the output of the call before, so that senders may store rows
- * there. Its messages are only the scales and the head of a row, in the same slots.
+ * call no longer needs the output of the call before, so senders may store rows there. The
+ * messages of dispatch_rank_home are only the scales and the head of a row, in the same
+ * slots.
  */
 #ifndef EP_RANK_LAYOUT_CUH
 #define EP_RANK_LAYOUT_CUH
@@ -26,17 +27,17 @@
 #include "common/dtypes.cuh"
 
 /* Regions of the state, in the order of declare/rank.go. R ranks, T = max_tokens, K top-k,
- * H hidden. Dispatch leaves nothing here for combine: what combine needs lies in the
+ * H hidden. Dispatch writes nothing here for combine: the data that combine needs is in the
  * outputs, so that calls may be combined in any order. */
 enum RankRegion {
   RANK_COUNTS,  /* [2][R source][R] u64: call << 32 | rows from the source for a rank. Zeroed */
   RANK_SLOTS,   /* [2][R source][T][RANK_SLOT_BYTES]. All ones */
   RANK_STARTED, /* [R] u32: last call of combine that each rank began. Zeroed */
-  RANK_RETURN   /* [2][T][R][H] BF16: rows on their way back. All ones */
+  RANK_RETURN   /* [2][T][R][H] BF16: rows that are sent back. All ones */
 };
 
 static const uint32_t RANK_SENTINEL = 0xffffffffu;
-static const uint32_t RANK_ELSEWHERE = 0xfffeu; /* the expert lives on another rank */
+static const uint32_t RANK_ELSEWHERE = 0xfffeu; /* the expert is on another rank */
 
 /* A message: elements, scales, then RANK_HEAD words: the token, K local experts, K
  * weights. */
@@ -47,7 +48,7 @@ static const uint32_t RANK_HEAD_LANE = (RANK_HEAD + 31) / 32; /* words of a lane
 static const uint32_t RANK_SLOT_BYTES = ep_up(RANK_PAYLOAD + (RANK_SCALES + RANK_HEAD) * 4, 128); /* whole lines for the link */
 static const uint32_t RANK_VECTORS = RANK_PAYLOAD / 16;
 
-/* The call at hand, as every function needs it. */
+/* The current call, as every function needs it. */
 struct RankCall {
   uint32_t number; /* 1, 2, 3, ... */
   uint32_t warp, lane, warps;         /* of this thread; of the block */
@@ -61,9 +62,9 @@ EP_DEVICE RankCall rank_call(const EpArgs &a) {
 EP_DEVICE bool rank_sends(const RankCall &c) { return c.block < c.senders; }
 EP_DEVICE bool rank_receives(const RankCall &c) { return c.receivers == 0 || c.block >= c.senders; }
 
-/* This warp's number among the receiving warps, across blocks first. Where a block has both
- * roles, receivers are counted from the top and senders from the bottom: with little to do
- * no warp has both. */
+/* This warp's number among the receiving warps, across blocks first. If a block has both
+ * roles, receivers are counted from the top and senders from the bottom, so that no warp
+ * has both roles if there is little to do. */
 EP_DEVICE uint32_t rank_receiver(const RankCall &c) {
   if (c.receivers == 0) return (c.warps - 1 - c.warp) * c.senders + c.block;
   return c.warp * c.receivers + c.block - c.senders;
@@ -72,10 +73,11 @@ EP_DEVICE uint32_t rank_receiving_warps(const RankCall &c) {
   return (c.receivers == 0 ? c.senders : c.receivers) * c.warps;
 }
 
-/* Messages of a source are received in the order in which its blocks reach them: all
- * blocks' first, all blocks' second, ... Each block of a sender has a run of tokens: of
- * `rows` messages about every rows/senders-th is a block's first. rank_turns is the number
- * of turns; rank_turn gives the message of turn i, or `rows` or more where there is none. */
+/* Messages of a source are received in turns, that is, in the order in which the source's
+ * blocks send them: the first message of every block, then the second message of every
+ * block, ... Each block of a sender has a run of tokens, so of `rows` messages about every
+ * (rows/senders)-th is the first of a block. rank_turns returns the number of turns.
+ * rank_turn returns the message (place) of turn i; `rows` or more if there is none. */
 EP_DEVICE uint32_t rank_turns(const RankCall &c, uint32_t rows) { return (rows + c.senders - 1) / c.senders * c.senders; }
 EP_DEVICE uint32_t rank_turn(const RankCall &c, uint32_t i, uint32_t rows) {
   uint32_t each = (rows + c.senders - 1) / c.senders;
@@ -101,8 +103,8 @@ EP_DEVICE uint32_t *rank_slot_head(uint8_t *slot) {
   return reinterpret_cast<uint32_t *>(slot + RANK_PAYLOAD) + RANK_SCALES;
 }
 
-/* A dispatch leaves its rows in the outputs or, with RANK_INNER, in memory of the state, for
- * a kernel that makes other rows from them. rank_places lies behind rank_left_tokens: for
+/* A dispatch writes its rows to the outputs or, with RANK_INNER, to memory of the state, for
+ * a kernel that makes other rows from them. rank_places lies after rank_left_tokens: for
  * each token of this rank its place in this rank's own segment. */
 #ifdef RANK_INNER
 #include "rank/inner.cuh"
@@ -128,8 +130,8 @@ EP_DEVICE uint8_t *rank_return(const EpArgs &a, int owner, uint32_t call, uint32
 
 EP_DEVICE uint4 rank_sentinels() { return make_uint4(RANK_SENTINEL, RANK_SENTINEL, RANK_SENTINEL, RANK_SENTINEL); }
 
-/* The largest word. The sentinel is the largest of all words: a set of words has arrived
- * when its largest is not the sentinel. */
+/* The largest word. The sentinel is the largest of all words, so a set of words has arrived
+ * if its largest word is not the sentinel. */
 EP_DEVICE uint32_t rank_largest(uint4 v) { return max(max(v.x, v.y), max(v.z, v.w)); }
 
 /* Turns two BF16 NaNs with every bit set into two canonical NaNs. */

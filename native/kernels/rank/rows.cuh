@@ -10,7 +10,7 @@
 #include "rank/source.cuh"
 
 static const uint32_t RANK_STEP = EP_UNIT_BYTES / 512; /* vectors of a lane */
-static const uint32_t RANK_UNITS = (RANK_VECTORS + 32 * RANK_STEP - 1) / (32 * RANK_STEP); /* a message */
+static const uint32_t RANK_UNITS = (RANK_VECTORS + 32 * RANK_STEP - 1) / (32 * RANK_STEP); /* units in a message */
 
 EP_DEVICE bool rank_inside(uint32_t vector) { return RANK_VECTORS % (32 * RANK_STEP) == 0 || vector < RANK_VECTORS; }
 EP_DEVICE bool rank_has_scale(uint32_t vector) { return RANK_SCALES > 0 && rank_inside(vector) && vector % 8 == 0; }
@@ -55,7 +55,7 @@ EP_DEVICE uint32_t rank_head(const EpArgs &a, uint32_t token, int to, uint32_t i
   bool there = id >= 0 && id / EP_LOCAL_EXPERTS == to;
   if (i <= EP_TOPK) return there ? static_cast<uint32_t>(id % EP_LOCAL_EXPERTS) : RANK_ELSEWHERE;
   uint32_t weight = there ? __float_as_uint(a.weights[token * EP_TOPK + k]) : 0;
-  return weight == RANK_SENTINEL ? 0x7fffffffu : weight; /* a NaN in either case */
+  return weight == RANK_SENTINEL ? 0x7fffffffu : weight; /* both are a NaN */
 }
 
 #endif

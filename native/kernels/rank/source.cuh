@@ -1,6 +1,7 @@
-/* A lane's share of a token on its way into a message of layouts rank and masked. EP_RAW 0:
- * the token is BF16 and is cast to EP_DTYPE. 1: the caller has cast it: x is [tokens,
- * hidden] e4m3, input_scales [tokens, hidden/128]. No word is sent as the sentinel. */
+/* A lane's share of a token that is written into a message of layouts rank and masked.
+ * EP_RAW 0: the token is BF16 and is cast to EP_DTYPE. EP_RAW 1: the caller has cast the
+ * token: x is [tokens, hidden] e4m3, and input_scales is [tokens, hidden/128]. No word is
+ * sent as the sentinel. */
 #ifndef EP_RANK_SOURCE_CUH
 #define EP_RANK_SOURCE_CUH
 
@@ -18,7 +19,8 @@ EP_DEVICE RankSource rank_load_source(const EpArgs &a, uint32_t token, uint32_t 
   if (vector % 8 == 0) s.scale = scales[vector / 8];
   return s;
 }
-/* Replaces the sentinel. Four e4m3 NaNs stay NaNs, and so does a scale. */
+/* Replaces a word that equals the sentinel. Such a word is four e4m3 NaNs or a NaN scale,
+ * and stays NaN. */
 EP_DEVICE EpVector rank_convert(const RankSource &s) {
   return {rank_canonical(s.data), s.scale == RANK_SENTINEL ? 0x7fffffffu : s.scale};
 }

@@ -4,23 +4,23 @@
 
 #include "rank/layout.cuh"
 
-/* Says that this rank began call `number`, hence has ended the call before. */
+/* Tells all ranks that this rank began call `number`, and so has ended the call before. */
 EP_DEVICE void rank_announce(const EpArgs &a, const RankCall &c) {
   if (c.block != 0 || c.warp != c.warps - 1 || c.lane >= EP_RANKS) return;
   st_release_sys(rank_started(a, c.lane) + a.rank, c.number);
 }
 
-/* The last call that rank `lane` began, as far as this SM knows. The load has block scope:
- * L1 serves all warps of a block but one. */
+/* The last call that rank `lane` began, as far as this SM knows. The load has block scope,
+ * so that all warps of a block but one find the word in L1. */
 EP_LD_PTX(ld_relaxed_cta, "ld.relaxed.cta.global", EP_MO_RELAXED)
 EP_DEVICE uint32_t rank_load_began(const EpArgs &a, const RankCall &c) {
   return ld_relaxed_cta(rank_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0));
 }
 
 /* Waits until all ranks have begun the previous call. Return slots have two sets, by call
- * number, and so have the weights of layout masked. Those of this call were last used two
- * calls ago, and a rank that began the previous call needs them no more. In a steady state
- * the words have long arrived. */
+ * number, and so have the weights of layout masked. The slots and weights of this call were
+ * last used two calls ago, and a rank that began the previous call no longer needs them. In
+ * a steady state the words have arrived long before. */
 EP_DEVICE bool rank_wait_started(const EpArgs &a, const RankCall &c) {
   const uint32_t *p = rank_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);
   EpSpin spin;
@@ -32,8 +32,8 @@ EP_DEVICE bool rank_wait_started(const EpArgs &a, const RankCall &c) {
   }
 }
 
-/* rank_wait_started with words that were loaded before. Returns false when a rank never
- * began the previous call. */
+/* Does the work of rank_wait_started with words that were loaded before. Returns false if a
+ * rank never began the previous call. */
 EP_DEVICE bool rank_all_began(const EpArgs &a, const RankCall &c, uint32_t began) {
   bool late = static_cast<int32_t>(began - (c.number - 1)) < 0;
   return !__any_sync(EP_FULL_WARP, late) || rank_wait_started(a, c);

@@ -1,23 +1,23 @@
 /* Finds which of this rank's tokens go to which rank, and their places in the segments of
- * all ranks. It uses the top-k ids alone, has no atomics on global memory, and is the same
- * in every run. */
+ * all ranks. The places depend on the top-k ids alone and are the same in every run; no
+ * atomics on global memory are needed. */
 #ifndef EP_RANK_TOKENS_CUH
 #define EP_RANK_TOKENS_CUH
 
 #include "common/block.cuh"
 #include "rank/layout.cuh"
 
-/* A tile of a run: one token a thread. Bit i of a group says that the i-th of its 32 tokens
- * goes to the rank. */
+/* A tile of a run of tokens: one token for each thread. Bit i of a group says that the i-th
+ * of its 32 tokens goes to the rank. */
 static const uint32_t RANK_GROUPS = EP_THREADS / 32;
 struct RankTile {
   uint32_t goes[RANK_GROUPS][EP_RANKS];
   uint32_t before[RANK_GROUPS][EP_RANKS]; /* earlier tokens of this rank that go there */
-  uint32_t base[EP_RANKS];                /* those before the tile */
+  uint32_t base[EP_RANKS];                /* tokens before the tile that go there */
   uint32_t all[EP_RANKS];                 /* counting: tokens that go there */
 };
 
-/* The ranks of a token's experts, a bit each. */
+/* The ranks of a token's experts, one bit for each. */
 EP_DEVICE uint32_t rank_mask(const EpArgs &a, uint32_t token) {
   uint32_t mask = 0;
 #pragma unroll
@@ -31,8 +31,8 @@ EP_DEVICE uint32_t rank_mask(const EpArgs &a, uint32_t token) {
 /* The number of tokens whose ids a thread loads at once when it counts. */
 static const uint32_t RANK_LOOKS = 4;
 
-/* Adds to `into` how many tokens of begin to end go to each rank. All threads of the
- * block call it; begins and ends with a barrier. */
+/* Adds to `into` the number of tokens of [begin, end) that go to each rank. All threads of
+ * the block call it; begins and ends with a barrier. */
 EP_DEVICE void rank_count_tokens(const EpArgs &a, const RankCall &c, uint32_t begin, uint32_t end, uint32_t (&into)[EP_RANKS]) {
   __syncthreads();
   uint32_t mine = 0;
@@ -55,8 +55,8 @@ EP_DEVICE void rank_count_tokens(const EpArgs &a, const RankCall &c, uint32_t be
   __syncthreads();
 }
 
-/* Places the tokens first to end, at most one a thread; base holds the tokens before and is
- * advanced. Begins and ends with a barrier. */
+/* Finds the places of tokens [first, end), at most one for each thread. `base` holds the
+ * number of tokens before them and is advanced. Begins and ends with a barrier. */
 EP_DEVICE void rank_place_tile(const EpArgs &a, const RankCall &c, RankTile &t, uint32_t first, uint32_t end) {
   uint32_t token = first + threadIdx.x;
   uint32_t mask = token < end ? rank_mask(a, token) : 0;
@@ -78,9 +78,9 @@ EP_DEVICE void rank_place_tile(const EpArgs &a, const RankCall &c, RankTile &t, 
   __syncthreads();
 }
 
-/* Places all tokens of this rank, where there is a thread for each: the ids are read once,
- * and `all` becomes the number for each rank. Ends with a barrier; the tile was not in use
- * before. */
+/* Finds the places of all tokens of this rank, if there is a thread for each token: the ids
+ * are read once, and `all` is set to the number of tokens for each rank. Ends with a
+ * barrier. The tile must not be in use. */
 EP_DEVICE bool rank_one_tile(const EpArgs &a) { return static_cast<uint32_t>(a.tokens) <= EP_THREADS; }
 EP_DEVICE void rank_place_all(const EpArgs &a, const RankCall &c, RankTile &t) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens), groups = ceil_div(tokens, 32);

@@ -1,17 +1,17 @@
-/* SwiGLU between the experts' two products: z = gate/(1+exp(-gate)) * up in
- * float32. The host does not know how many rows are valid: the kernel reads it
- * from the last row offset, and touches no row beyond.
+/* SwiGLU between an expert's two matrix products: z = gate/(1+exp(-gate)) * up in float32.
+ * The host does not know how many rows are valid: the kernel reads the number from the last
+ * row offset, and writes no row beyond it.
  *
  *   EP_COLS         D, the columns of the output: the problem's hidden size
  *   EP_INTERLEAVED  1: columns gate0, up0, gate1, up1, ...; 0: all gates, then all ups
  *   EP_CLAMP        1: the clamped variant of gpt-oss, with limit and alpha of the arguments
- *   EP_IN_FLIGHT    pieces of 256 columns whose loads are on their way while a warp
- *                   computes another
+ *   EP_IN_FLIGHT pieces of 256 columns that are being loaded while a warp
+ *                   computes another piece
  *
- * A call moves 4.5 to 6 bytes an element and computes 15 to 30 instructions on it. So
- * it waits for memory, as long as enough loads are in flight: 132 SMs need 23 KB each
- * to cover 0.7 us at 4.3 TB/s. A warp's piece is 1 KB. Loads that wait until all pieces
- * before them are computed leave memory idle meanwhile: that took a quarter of the time.
+ * A call moves 4.5 to 6 bytes for each element and executes 15 to 30 instructions on it. So
+ * it is limited by memory if enough loads are in flight: 132 SMs need 23 KB each to cover
+ * 0.7 us at 4.3 TB/s. A warp's piece is 1 KB. If loads waited until all pieces before them
+ * are computed, memory would be idle in the meantime: this took a quarter of the time.
  */
 #ifndef EP_ACTIVATE_CUH
 #define EP_ACTIVATE_CUH
@@ -34,11 +34,11 @@
 #define EP_IN_FLIGHT 1
 #endif
 
-/* x / (1 + exp(-y)). Up to |y| = 12 its error is at most 5 in ten million. No output of 8
- * bits or fewer shows that, and of a scale the oracle allows 1 in a million. expf and a
- * division take twice the instructions. The exponent's product loses its last bits, which
- * `lost` adds again. Beyond the bounds of `inside` the quotient has vanished, or is x; without
- * them an infinite y would make `lost` NaN. */
+/* x / (1 + exp(-y)). Up to |y| = 12 its error is at most 5 in ten million. No output of 8 bits
+ * or fewer shows such an error, and for a scale the oracle allows an error of 1 in a million.
+ * expf and a division take twice the instructions. The multiplication in the exponent loses
+ * the last bits; `lost` adds them again. Beyond the bounds of `inside` the quotient is 0 or x;
+ * without the bounds an infinite y would make `lost` NaN. */
 EP_DEVICE float silu_gate(float x, float y) {
 #ifdef EP_EMULATE
   const float d = __fadd_rn(1.0f, expf(-y));
@@ -87,8 +87,8 @@ EP_DEVICE uint32_t silu_rows(const EpSiluArgs &a) {
   return min(a.row_offsets[a.groups], static_cast<uint32_t>(a.max_rows));
 }
 
-/* One warp takes 256 columns of a row: 8 a lane. Pieces count below 2^32: the buffers of
- * as many would take 2 TB. */
+/* One warp handles 256 columns of a row, 8 in each lane. The number of pieces is below
+ * 2^32, because the buffers of so many pieces would take 2 TB. */
 constexpr uint32_t EP_PIECE = 256;
 constexpr uint32_t EP_PIECES = (EP_COLS + EP_PIECE - 1) / EP_PIECE;
 
@@ -106,9 +106,9 @@ EP_DEVICE SiluInput silu_load(const EpSiluArgs &a, uint32_t piece, uint32_t end)
 
 /* Calls body(row, column of this lane, its eight activated values) for every piece of the
  * valid rows. Consecutive pieces go to different blocks, so that few rows still use all
- * SMs. All lanes call body together, those beyond the row with zeros. The first pieces
- * are loaded before the count of rows is known, from rows that may not be valid: waiting
- * for the count would cost the latency of a load. */
+ * SMs. All lanes call body together; lanes beyond the end of the row pass zeros. The first
+ * pieces are loaded before the count of rows is known, from rows that may not be valid:
+ * waiting for the count would cost the latency of a load. */
 template <class Body>
 EP_DEVICE void silu_each_piece(const EpSiluArgs &a, Body body) {
   const uint32_t step = gridDim.x * warps_in_block(), held = static_cast<uint32_t>(a.max_rows) * EP_PIECES;

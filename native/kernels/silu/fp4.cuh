@@ -1,13 +1,14 @@
-/* MXFP4 and NVFP4 of activated values: the bits of ep_quantize8, whose seven
- * comparisons an element would take longer than memory does. */
+/* MXFP4 and NVFP4 of activated values: the same bits as ep_quantize8, whose seven
+ * comparisons for each element would take longer than the memory accesses. */
 #ifndef EP_SILU_FP4_CUH
 #define EP_SILU_FP4_CUH
 
 #include "silu/activate.cuh"
 
-/* e2m1 rounds in integers from 1 on, by adding half of the last kept bit less one and
- * that bit. Below 1 an addition rounds to multiples of 0.5, the last bit of a float32
- * from 2^22 on. Both round ties to even; 6 is the largest. */
+/* Rounds to e2m1. From 1 on it rounds the bits as an integer, by adding half of the last
+ * kept bit less one, and the last kept bit itself. Below 1 it adds 2^22 as a float32, whose
+ * last bit is then 0.5, so that the addition rounds to multiples of 0.5. Both round ties to
+ * even. The largest value is 6. */
 EP_DEVICE uint32_t silu_e2m1(float x) {
   const float a = fminf(fabsf(x), 6.0f);
   const uint32_t b = __float_as_uint(a);
@@ -16,7 +17,8 @@ EP_DEVICE uint32_t silu_e2m1(float x) {
   return (a < 1.0f ? small : normal) | (__float_as_uint(x) >> 28 & 8u);
 }
 
-/* Eight values of a lane, whose group lies in neighbouring lanes. All 32 lanes call it. */
+/* Eight values of a lane. The other values of their group are in neighbouring lanes. All 32
+ * lanes call it. */
 template <int dtype>
 EP_DEVICE EpQuantized silu_fp4(const float (&z)[8], float global) {
   const float amax = lanes_max<dtype == EP_MXFP4 ? 4 : 2>(amax8(z));

@@ -1,10 +1,10 @@
 /* fused_silu_nvfp4 and fused_silu_nvfp4_interleaved: [rows, D/2] e2m1 and e4m3
  * scales in the five-dimensional layout, D a multiple of 64. Each group has an
- * input scale of its own; the scales behind a group's last row are zeroed up to
- * the next 128. Any grid.
+ * input scale of its own; the scales after a group's last row are zeroed up to the next
+ * multiple of 128 rows. Any grid.
  *
- * Blocks take pieces of all rows and look up the group of each. With blocks
- * divided among groups, 96 groups left 36 of 132 SMs idle.
+ * Blocks take pieces of all rows and look up the group of each piece. When blocks were
+ * divided among groups, 36 of 132 SMs were idle with 96 groups.
  */
 #include "silu/fp4.cuh"
 
@@ -20,8 +20,8 @@ EP_DEVICE void silu_store_atom(const EpSiluArgs &a, EpRow r, uint32_t c, uint32_
   *reinterpret_cast<uint32_t *>(a.scales + ep_nvfp4_atom<EP_COLS>(r, c / 64)) = atom;
 }
 
-/* The group of a row: the last one that begins at it or before. The warp looks at 32
- * offsets at a time, which narrows the search to a 32nd. */
+/* The group of a row: the last group that begins at the row or before it. The warp looks at
+ * 32 offsets at a time, which divides the range of the search by 32. */
 EP_DEVICE uint32_t silu_group(const EpSiluArgs &a, int64_t row) {
   uint32_t first = 0, count = static_cast<uint32_t>(a.groups);
   while (count > 1) {
@@ -34,14 +34,14 @@ EP_DEVICE uint32_t silu_group(const EpSiluArgs &a, int64_t row) {
   return first;
 }
 
-/* A row of a group, `in_group` rows behind its first. */
+/* A row of a group, `in_group` rows after the group's first row. */
 EP_DEVICE EpRow silu_place(const EpSiluArgs &a, uint32_t group, uint32_t in_group) {
   const uint32_t start = a.row_offsets[group];
   return {static_cast<int64_t>(start) + in_group, in_group, start / EP_SCALE_ROWS + a.scale_offsets[group]};
 }
 
 /* Zeroes the scales between each group's last row and the end of its block of 128;
- * a warp takes a row. */
+ * one warp zeroes one row. */
 EP_DEVICE void silu_zero_padding(const EpSiluArgs &a) {
   const uint32_t warps = gridDim.x * warps_in_block(), rows = static_cast<uint32_t>(a.groups) * EP_SCALE_ROWS;
   for (uint32_t u = blockIdx.x + warp_id() * gridDim.x; u < rows; u += warps) {

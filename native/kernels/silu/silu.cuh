@@ -12,7 +12,8 @@ EP_ENTRY(EP_THREADS, 1) fused_silu(const __grid_constant__ EpSiluArgs a) {
   pdl_launch();
 }
 #elif EP_DTYPE == EP_FP8
-/* The bits of ep_quantize8<EP_FP8> at a third of its instructions: see common/fp8.cuh. */
+/* The same bits as ep_quantize8<EP_FP8> with a third of its instructions, see
+ * common/fp8.cuh. */
 EP_DEVICE uint2 silu_fp8(const float (&z)[8], const Fp8Scale &s) {
   float y[8];
 #pragma unroll

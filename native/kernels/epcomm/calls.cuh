@@ -1,5 +1,5 @@
-/* What epcomm launches around calls: top-k ids narrowed to 32 bits, and, in
- * its debug mode, a comparison of what ranks are about to call. */
+/* Kernels that epcomm launches before calls. One narrows top-k ids to 32 bits. In debug
+ * mode another compares the calls that the ranks are about to make. */
 #ifndef EP_EPCOMM_CALLS_CUH
 #define EP_EPCOMM_CALLS_CUH
 
@@ -19,17 +19,17 @@ EP_ENTRY(1024, 1) ep_narrow_ids(const __grid_constant__ EpIdsArgs a) {
 }
 
 /* Region 0 of ep_agree on each rank, one for each slot: calls of different slots may be made
- * in any order, and on streams that run together. Two sets of words by call number: a rank
- * that writes those of call n + 2 has seen this rank's word of call n + 1,
- * hence this rank has read those of call n. */
+ * in any order, and on streams that run together. There are two sets of words, by call
+ * number. A rank that writes the words of call n + 2 has seen this rank's word of call n +
+ * 1, so this rank has read the words of call n. */
 struct EpAgree {
-  uint64_t said[2][EP_MAX_RANKS]; /* number << 32 | what the rank is about to call, by rank */
+  uint64_t said[2][EP_MAX_RANKS]; /* by rank: number << 32 | description of the call that the rank is about to make */
   uint32_t calls;                 /* compared so far */
 };
 
-/* Every id of a call must be -1 or an expert: others would become addresses. tile_tokens, where it is
- * not 0, says how many ids a token has, which must then be distinct: an expert that a token names twice
- * gets two rows, for which its block may have no room. */
+/* Every id of a call must be -1 or an expert, because any other id would be used as an address.
+ * tile_tokens, where it is not 0, says how many ids a token has, which must then be distinct: an expert
+ * that a token names twice gets two rows, for which its block may have no room. */
 EP_DEVICE bool ep_check_ids(const EpArgs &a) {
   uint32_t bad = 0;
   int32_t twice = -1;
@@ -50,9 +50,9 @@ EP_DEVICE bool ep_check_ids(const EpArgs &a) {
   return false;
 }
 
-/* One block of 32 threads. `stamp` says what this rank is about to call; a
- * rank that says something else is a fault that names it. stamp_slots ids are
- * looked at, of count_sms experts. */
+/* One block of 32 threads. `stamp` describes the call that this rank is about to make. If
+ * another rank's description differs, the kernel records a fault that names that rank. It
+ * checks stamp_slots ids against count_sms experts. */
 EP_ENTRY(32, 1) ep_agree(const __grid_constant__ EpArgs a) {
   EpAgree *mine = reinterpret_cast<EpAgree *>(a.heap[a.rank] + a.region[0]);
   const uint32_t number = mine->calls + 1;

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -156,20 +155,19 @@ func (f *verifyFlags) filter(cases []conform.Case) ([]conform.Case, error) {
 	return mine, nil
 }
 
-// verifyCases runs the cases. It prints failures as they occur, and every few seconds how
-// many cases are done. With an error it also returns the results so far.
+// verifyCases runs the cases. It prints failures as they occur, and every ten seconds how many
+// cases are done. With an error it also returns the results so far.
 func verifyCases(cmd *cobra.Command, b kernels.Backend, cases []conform.Case) ([]conform.Result, error) {
 	var out []conform.Result
-	said := time.Now()
+	progress := startVerifyProgress(cmd.ErrOrStderr(), len(cases), verifyEvery)
+	defer progress.close()
 	err := conform.Run(cmd.Context(), b, cases, func(r conform.Result) {
 		out = append(out, r)
+		var failures []string
 		for _, o := range r.Failed() {
-			fmt.Fprintf(cmd.ErrOrStderr(), "verify: %s, %s: %s: %s\n", r.Case.Name, o.Config.Key(), o.Status, o.Reason)
+			failures = append(failures, fmt.Sprintf("%s, %s: %s: %s", r.Case.Name, o.Config.Key(), o.Status, o.Reason))
 		}
-		if time.Since(said) > 5*time.Second {
-			fmt.Fprintf(cmd.ErrOrStderr(), "verify: %d of %d cases\n", len(out), len(cases))
-			said = time.Now()
-		}
+		progress.add(failures...)
 	})
 	return out, err
 }

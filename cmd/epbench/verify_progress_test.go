@@ -1,0 +1,32 @@
+package main
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestVerifyProgress: a line comes every ten seconds, also while one case takes long, with the
+// number of cases and, once one is done, the time left.
+func TestVerifyProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		p := startVerifyProgress(&out, 40, verifyEvery)
+		time.Sleep(12 * time.Second)
+		p.add()
+		p.add("case, config: mismatch: row 3")
+		time.Sleep(20 * time.Second)
+		p.close()
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		for i, want := range []string{
+			`^verify: 0 of 40 cases$`, `^verify: case, config: mismatch: row 3$`, `^verify: 2 of 40 cases, about 3m40s left$`, `^verify: 2 of 40 cases, about 3m30s left$`,
+		} {
+			if i >= len(lines) || !regexp.MustCompile(want).MatchString(lines[i]) {
+				t.Errorf("line %d: want %s in %q", i, want, lines)
+			}
+		}
+	})
+}

@@ -14,9 +14,6 @@ import (
 
 // TestMain keeps the pace of sweeps out of the user's cache directory.
 func TestMain(m *testing.M) {
-	if os.Getenv("TESTDATA") == "" { // commands of scripts have a cache directory of their own
-		os.Setenv("XDG_CACHE_HOME", os.DevNull)
-	}
 	testscript.Main(m, map[string]func(){
 		"epbench": func() { steadyHere(); os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr)) },
 	})
@@ -35,7 +32,6 @@ func TestScript(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("TESTDATA", data)
-			e.Setenv("XDG_CACHE_HOME", filepath.Join(e.WorkDir, ".cache"))
 			return nil
 		},
 		UpdateScripts: os.Getenv("EPBENCH_UPDATE") == "1",

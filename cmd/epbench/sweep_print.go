@@ -135,10 +135,10 @@ func rejections(spaces []record.SpaceInfo) []string {
 const manySearches = 60
 
 // printPlan prints the plan of --dry-run.
-func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan, here map[ep.Op]record.Pace) error {
+func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan, probe *sweep.Probe) error {
 	n := reports.Numbers
 	t := reports.Table{
-		Name: "plan", Title: fmt.Sprintf("Plan: %d searches, about %d samples: %s", len(p.Searches), p.Samples, costText(p, here)),
+		Name: "plan", Title: fmt.Sprintf("Plan: %d searches, about %d samples: %s", len(p.Searches), p.Samples, costText(p, probe)),
 		Columns: []reports.Column{reports.Words("op"), reports.Words("dtype"), n("tokens", ""), reports.Words("routing"),
 			reports.Words("class"), n("points", ""), n("legal", ""), n("measured", ""), n("samples", "")},
 	}
@@ -168,22 +168,21 @@ func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan, here map[ep.Op
 	return f.tables.print(cmd, t)
 }
 
-// costText says how long a plan takes, at the pace of sweeps on this machine where it knows
-// one for each op.
-func costText(p *sweep.Plan, here map[ep.Op]record.Pace) string {
-	whole, known := p.Estimate(here)
-	if !known {
-		return fmt.Sprintf("at least %v inside kernels, and checking every candidate; how long that takes here is known after a sweep",
-			p.AtLeast.Round(100*time.Millisecond))
+// costText says how long a plan takes, by a probe of its shapes.
+func costText(p *sweep.Plan, probe *sweep.Probe) string {
+	whole, least, most := p.Estimate(probe), p.Least(probe), p.Options.Time
+	const how = ", by a probe of two rounds; compiling, checking and sessions included"
+	switch {
+	case most == 0:
+		return fmt.Sprintf("about %v%s", whole.Round(time.Second), how)
+	case least > most:
+		return fmt.Sprintf("at least %v%s, longer than the budget of %v", least.Round(time.Second), how, most)
+	case whole <= most:
+		return fmt.Sprintf("about %v%s: every config is measured", whole.Round(time.Second), how)
+	case p.Options.Strategy == search.DefaultStrategy:
+		return fmt.Sprintf("about %v, the budget%s: searched, since every config takes %v", most, how, whole.Round(time.Second))
 	}
-	text := fmt.Sprintf("%v at the pace of sweeps here, compiling and checking included", whole.Round(time.Second))
-	if most := p.Options.Time; most > 0 && p.Options.Strategy == search.DefaultStrategy {
-		if whole <= most {
-			return text + fmt.Sprintf(": everything fits %v and is measured", most)
-		}
-		return text + fmt.Sprintf(", of which %v is given: searched, not measured whole", most)
-	}
-	return text
+	return fmt.Sprintf("about %v, the budget%s", most, how)
 }
 
 // wholeText says how many spaces were measured whole and how many were searched.

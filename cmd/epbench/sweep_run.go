@@ -38,7 +38,14 @@ func (f *sweepFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if f.dryRun {
-		return f.printPlan(cmd, p, readPaces()[b.Machine().Key()])
+		probe, err := p.Probe(cmd.Context(), b)
+		if err != nil {
+			return err
+		}
+		return f.printPlan(cmd, p, probe)
+	}
+	if err := f.holdBudget(cmd, b, p); err != nil {
+		return err
 	}
 	if f.out == "" {
 		f.out = filepath.Join("epbench-runs", time.Now().Format("20060102-150405"))
@@ -72,6 +79,34 @@ func (f *sweepFlags) plan(b kernels.Backend) (*sweep.Plan, error) {
 		return nil, badInput(err)
 	}
 	return p, anyLegal(b, p)
+}
+
+// overBudget is the share by which a sweep may exceed its time budget.
+const overBudget = 0.1
+
+// holdBudget warns of a time budget that the shortest sweep of this plan exceeds, by a probe. It
+// does not refuse: on a busy machine two rounds may take several times as long as later ones.
+// The default of the CPU backend is raised instead, and the run records the budget.
+func (f *sweepFlags) holdBudget(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan) error {
+	if p.Options.Time == 0 {
+		return nil
+	}
+	probe, err := p.Probe(cmd.Context(), b)
+	if err != nil {
+		return err
+	}
+	least := p.Least(probe)
+	if least.Seconds() <= (1+overBudget)*p.Options.Time.Seconds() {
+		return nil
+	}
+	enough := least.Round(time.Second) + time.Second
+	if f.budget != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: --budget %s cannot be held: by a probe of two rounds this sweep takes at least %v here; give more, or fewer of --tokens, --routing and --op\n", f.budget, enough)
+		return nil
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "budget: %v instead of %v, which a sweep of this shape takes at least, by a probe of two rounds\n", enough, cpuBudget)
+	p.Options.Time = enough
+	return cmd.Flags().Set("budget", enough.String())
 }
 
 // newRun returns the record of a run that begins now.
@@ -178,7 +213,6 @@ func (f *sweepFlags) sweep(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan,
 	if err != nil {
 		return fmt.Errorf("%w; what was measured is in %s, go on with --resume", err, s.dir.Path())
 	}
-	rememberPace(out.Run)
 	if err := f.write(s.dir, out); err != nil {
 		return err
 	}

@@ -159,22 +159,6 @@ func MakePlan(b kernels.Backend, opts *Options) (*Plan, error) {
 	return out, nil
 }
 
-// Estimate returns the wall time of a plan at a machine's pace by op. known is false if an op
-// of the plan has no pace.
-func (p *Plan) Estimate(paces map[ep.Op]record.Pace) (whole time.Duration, known bool) {
-	seconds := 0.0
-	for _, s := range p.Searches {
-		pace, ok := paces[s.problem.Op]
-		if !ok {
-			return 0, false
-		}
-		ending := 2*p.Policy.AARounds + 3*p.Policy.MaxRounds // the A/A test, and the confirmation
-		session := sessionConfigs*pace.Config + float64(sessionConfigs*p.Policy.ConfirmRounds)*pace.Sample
-		seconds += float64(s.Measured)*pace.Config + float64(s.Samples+ending)*pace.Sample + float64(p.Policy.Sessions)*session
-	}
-	return time.Duration(seconds / searchShare * float64(time.Second)), true
-}
-
 // sessionConfigs is about how many configs run in the rounds of a further session.
 const sessionConfigs = 6
 

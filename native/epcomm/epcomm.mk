@@ -92,10 +92,11 @@ $(EPCOMM_OUT)/obj-gpu.o: $(EPCOMM)/gpu/gpu.c $(EPCOMM_HEADERS)
 # The extension of the Python package, on PyTorch's stable ABI: headers alone are needed, of
 # the PyTorch that $(PYTHON) has. The functions are those of the process that loads it.
 PYTHON        ?= python3
+PYTHON_INCLUDE ?= $(shell $(PYTHON) -c "import sysconfig; print(sysconfig.get_path('include'))")
 TORCH_INCLUDE ?= $(shell $(PYTHON) -c "import importlib.util, os; print(os.path.join(os.path.dirname(importlib.util.find_spec('torch').origin), 'include'))" 2>/dev/null)
 NATIVE         = native/python/epcomm/native
 NATIVE_FLAGS   = -std=c++17 -O2 -fPIC -fvisibility=hidden -Wall -Wextra -Werror -DTORCH_TARGET_VERSION=0x0209000000000000 \
-  -isystem $(TORCH_INCLUDE) -I$(EPCOMM)/include
+  -isystem $(TORCH_INCLUDE) -isystem $(PYTHON_INCLUDE) -I$(EPCOMM)/include
 NATIVE_OBJECTS = $(patsubst $(NATIVE)/%.cpp,$(EPCOMM_OUT)/native/%.o,$(wildcard $(NATIVE)/*.cpp))
 
 $(EPCOMM_OUT)/native/%.o: $(NATIVE)/%.cpp $(wildcard $(NATIVE)/*.h) $(EPCOMM)/include/epcomm.h

@@ -227,7 +227,7 @@ def mixed_halves(buffer, rank):
     _, _, handle, _, hook = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False, return_recv_hook=True)
     link = handle.sent.link
     hook()
-    refused(EpcommError, "recv without a send", lambda: link.call(link.ops.ll_receive, link.stream(), 0, None))
+    refused(EpcommError, "recv without a send", lambda: link.call(link.ops.ll_receive, link.now(), 0, None))
 
 
 def refusals(buffer, rank):

@@ -41,6 +41,7 @@ class Streams(unittest.TestCase):
         self.link = Link.__new__(Link)
         self.link.device, self.link.halves, self.link.begun = torch.device("cuda"), [None, None], [None, None]
         self.link.ops, self.link.number, self.link._lane = Slow(self.link.device), self.link, self.lane
+        self.link.now = streams.current
         self.link.launch = lambda f, *arguments: streams.behind_last(self.link)
 
 
@@ -135,7 +136,7 @@ class TestGraphs(Streams):
     def half(self):
         receive_before(self.link, 0)
         self.link.send(0, None, mock.Mock())
-        return Half(self.link, 0, [Rows()])
+        return Half(self.link, 0, self.link.now(), [Rows()])
 
     def send(self):
         """A call with its hook, as Buffer makes it."""

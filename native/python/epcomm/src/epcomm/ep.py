@@ -113,7 +113,7 @@ class EP:
         """(the extension's operator, its number of this rank) and the status of its last call."""
         numbers = [self.ranks, self.local_experts, self.hidden, self.topk, self.max_tokens] + [0] * 11
         number = native.new_link(lib(), self.comm.handle, None, None, numbers)
-        return (native.operators().call.default, number), ctypes.c_int32.from_address(native.load().epcomm_native_said(number))
+        return (native.operators().call, number), ctypes.c_int32.from_address(native.load().epcomm_native_said(number))
 
     def _call_natively(self, which, rows, ids, weights, out, *numbers, stream):
         """Whether the extension made the call. Tensors that it refuses are named by the calls in Python."""

@@ -9,7 +9,7 @@ from .config import Config, NotServed, config_for, must_be, must_be_off
 from .events import EventHandle, EventOverlap
 from .handle import Handle, sent_of
 from .keys import Keys
-from .link import Link, Misread, give_back_left, leave, receive_before
+from .link import Half, Link, Misread, give_back_left, leave, receive_before
 
 
 def _deadline():
@@ -148,12 +148,26 @@ class Buffer:
     def get_combine_config(num_ranks):
         return config_for(num_ranks, Buffer.num_sms, Buffer._bound)
 
+    # A call on the current stream takes the short way: the extension checks its tensors, and refuses before
+    # anything is sent what the long way then copies or names.
+
+    def _short(self, previous_event, async_finish):
+        return previous_event is None and not async_finish and self._lane.native
+
     def get_dispatch_layout(self, topk_idx, num_experts, previous_event=None, async_finish=False, allocate_on_comm_stream=False):
+        link = self._counter
+        if link is not None and self._short(previous_event, async_finish):
+            try:
+                per_rank, per_expert, in_rank = link.ops.layout(link.number, link.now(), topk_idx, num_experts, self.group_size)
+                return per_rank, None, per_expert, in_rank, EventOverlap()
+            except RuntimeError as e:
+                link.unless_misread(e)
+
         def work():
             ids, link = normal.in_rows(topk_idx)[0], self._counter
             if link is None or ids.dtype not in (torch.int32, torch.int64):
                 return normal.layout(ids, num_experts, self.group_size)
-            return link.call(link.ops.layout, link.stream(), ids, num_experts, self.group_size)
+            return link.call(link.ops.layout, link.now(), ids, num_experts, self.group_size)
 
         (per_rank, per_expert, is_token_in_rank), event = self._lane.run(previous_event, async_finish, work, topk_idx)
         return per_rank, None, per_expert, is_token_in_rank, EventOverlap(event)
@@ -173,6 +187,7 @@ class Buffer:
                  num_tokens_per_expert=None, topk_idx=None, topk_weights=None, expert_alignment=1, num_worst_tokens=0, config=None,
                  previous_event=None, async_finish=False, allocate_on_comm_stream=False):
         x, scales = normal.unpacked(x)
+        short = self._short(previous_event, async_finish)
         if handle is not None:
             assert topk_idx is None and topk_weights is None
             work = lambda: self._dispatch_again(sent_of(handle, "dispatch"), x, scales)
@@ -183,6 +198,13 @@ class Buffer:
                                       topk_idx.shape[1] if topk_idx is not None else 0, config)
         if x.shape[0] > link.max_tokens:
             raise NotServed(f"{x.shape[0]} tokens of a rank", f"this Buffer was made for {link.max_tokens}; set EPCOMM_MAX_TOKENS")
+        if short:
+            try:
+                made = link.ops.dispatch(link.number, link.now(), key, x, scales, num_tokens_per_rank, num_tokens_per_expert,
+                                         is_token_in_rank, topk_idx, topk_weights, expert_alignment, num_worst_tokens)
+                return *self._dispatched(link, made, x, scales, is_token_in_rank, topk_idx, topk_weights, num_worst_tokens), EventOverlap()
+            except RuntimeError as e:
+                link.unless_misread(e)
         inputs = (x, num_tokens_per_rank, num_tokens_per_expert, is_token_in_rank, topk_idx, topk_weights)
         if not self._lane.native:
             normal.check(link, *inputs)
@@ -193,17 +215,21 @@ class Buffer:
     def _dispatch_new(self, link, key, scales, inputs, alignment, worst):
         x, per_rank, per_expert, in_rank, ids, weights, scales = normal.in_rows(*inputs, scales)
         try:
-            out, out_scales, recv_ids, recv_weights, sources, matrix, index = link.call(
-                link.ops.dispatch, link.stream(), key, x, scales, per_rank, per_expert, in_rank, ids, weights, alignment, worst)
+            made = link.call(link.ops.dispatch, link.now(), key, x, scales, per_rank, per_expert, in_rank, ids, weights, alignment, worst)
         except Misread:
             normal.check(link, *inputs)
             raise
-        received, fullest, counts = link.ops.rows(link)
+        return self._dispatched(link, made, x, scales, inputs[3], ids, weights, worst)
+
+    @staticmethod
+    def _dispatched(link, made, x, scales, in_rank, ids, weights, worst):
+        """What dispatch returns, less its event."""
+        out, out_scales, recv_ids, recv_weights, sources, matrix, index = made
+        received, fullest, counts = link.ops.rows(link, worst)
         fp8, none = scales is not None, link.nothing
-        handle = Handle((matrix, none, none, sources, inputs[3], none), normal.Sent(link, fp8, index, x.shape[0], received, fullest))
-        if ids is None:
-            recv_ids = None
-        return (out, out_scales) if fp8 else out, recv_ids, recv_weights if weights is not None else None, counts, handle
+        handle = Handle((matrix, none, none, sources, in_rank, none), normal.Sent(link, fp8, index, x.shape[0], received, fullest))
+        return ((out, out_scales) if fp8 else out, recv_ids if ids is not None else None, recv_weights if weights is not None else None,
+                counts, handle)
 
     def _dispatch_again(self, sent, x, scales):
         """A handle knows its rows: there is no worst case."""
@@ -212,7 +238,7 @@ class Buffer:
         fp8 = scales is not None
         _, key = self._of(("again", link, fp8), "dispatch by a handle", lambda: link.shape._replace(dtype="fp8" if fp8 else "bf16"))
         x, scales = normal.in_rows(x, scales)
-        out, out_scales = link.call(link.ops.dispatch_again, link.stream(), key, x, scales, sent.index, sent.tokens, sent.received, sent.fullest)
+        out, out_scales = link.call(link.ops.dispatch_again, link.now(), key, x, scales, sent.index, sent.tokens, sent.received, sent.fullest)
         return (out, out_scales) if scales is not None else out
 
     def combine(self, x, handle, topk_weights=None, bias=None, config=None, previous_event=None, async_finish=False,
@@ -220,6 +246,15 @@ class Buffer:
         sent = sent_of(handle, "dispatch")
         if x.dtype is not torch.bfloat16:
             raise NotServed(f"combine of {x.dtype}", "give bfloat16")
+        if bias is None and self._short(previous_event, async_finish):
+            link, weighted = sent.link, topk_weights is not None
+            _, key = self._of(("combine", link, weighted), "combine", lambda: link.shape, topk_weights=weighted)
+            try:
+                combined, weights = link.ops.combine(link.number, link.now(), key, sent.fp8, sent.tokens, sent.received, sent.fullest, x,
+                                                     sent.index, topk_weights)
+                return combined, weights if weighted else None, EventOverlap()
+            except RuntimeError as e:
+                link.unless_misread(e)
         if not self._lane.native:
             normal.check_combine(sent, x, topk_weights)
         work = lambda: self._combine(sent, x, topk_weights, bias)
@@ -232,7 +267,7 @@ class Buffer:
         _, key = self._of(("combine", link, weighted), "combine", lambda: link.shape, topk_weights=weighted)
         y, weights = normal.in_rows(x, topk_weights)
         try:
-            combined, back = link.call(link.ops.combine, link.stream(), key, sent.fp8, sent.tokens, sent.received, sent.fullest, y, sent.index, weights)
+            combined, back = link.call(link.ops.combine, link.now(), key, sent.fp8, sent.tokens, sent.received, sent.fullest, y, sent.index, weights)
         except Misread:
             normal.check_combine(sent, x, topk_weights)
             raise
@@ -263,6 +298,18 @@ class Buffer:
 
         given = hidden, num_experts, topk, num_max_dispatch_tokens_per_rank, use_fp8, round_scale, later
         link, key = self._of(given, "low_latency_dispatch", shape, return_recv_hook=later)
+        if not round_scale and link.begun[0] is None and self._short(None, async_finish):
+            try:
+                stream = link.now()
+                received, scales, count, src_info, ranges, index = link.ops.ll_dispatch(
+                    link.number, stream, key, x, None, topk_idx, use_fp8, later, None if later else stats)
+            except RuntimeError as e:
+                link.unless_misread(e)
+            else:
+                sent = low_latency.Sent(link, use_fp8, index, x.shape[0], received.shape)
+                handle = Handle((src_info, ranges, num_max_dispatch_tokens_per_rank, hidden, num_experts), sent)
+                hook = Half(link, 0, stream, (x, topk_idx, received, scales, index, stats), stats).finish if later else None
+                return (received, scales) if use_fp8 else received, count, handle, EventOverlap(), hook
         if not self._lane.native:
             low_latency.check(link, x, topk_idx, stats)
 
@@ -288,11 +335,21 @@ class Buffer:
             x = self._next_combine
             if x is None:
                 raise ValueError("zero_copy: no rows to combine; write them to what get_next_low_latency_combine_buffer returns first")
+        link = sent.link
+        if link.begun[1] is None and self._short(None, async_finish):
+            _, key = self._of(("low", link, later), "low_latency_combine", lambda: link.shape, return_recv_hook=later)
+            try:
+                stream = link.now()
+                combined = link.ops.ll_combine(link.number, stream, key, sent.fp8, sent.tokens, later, x, topk_weights, sent.index, out)
+            except RuntimeError as e:
+                link.unless_misread(e)
+            else:
+                hook = Half(link, 1, stream, (x, topk_weights, sent.index, combined)).finish if later else None
+                return combined if out is None else out, EventOverlap(), hook
         if not self._lane.native:
             low_latency.check_combine(sent, x, topk_weights, out)
 
         def work():
-            link = sent.link
             _, key = self._of(("low", link, later), "low_latency_combine", lambda: link.shape, return_recv_hook=later)
             if link.begun[1] is not None:
                 receive_before(link, 1)

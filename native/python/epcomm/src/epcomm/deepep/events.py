@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import functools
 
 import torch
 
@@ -13,6 +14,13 @@ _capture_info = None  # the driver's cuStreamGetCaptureInfo_v2
 def raw_stream(device):
     """The current stream of a device, as a number."""
     return torch._C._cuda_getCurrentRawStream(device.index) if device.type == "cuda" else 0
+
+
+def current_raw(device):
+    """A function that gives the current stream of a device, as a number."""
+    if device.type == "cuda":
+        return functools.partial(torch._C._cuda_getCurrentRawStream, device.index)
+    return lambda: 0
 
 
 def capture_of(stream):

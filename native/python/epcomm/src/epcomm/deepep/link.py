@@ -37,14 +37,18 @@ class Ops:
     """The extension's operators, and what its functions say behind a call."""
 
     def __init__(self):
-        made, self._per_expert = native.operators(), native.load().epcomm_native_per_expert
-        for name in ("layout", "dispatch", "dispatch_again", "combine", "ll_dispatch", "ll_combine", "ll_receive"):
-            setattr(self, name, getattr(made, name).default)
+        self.__dict__.update(vars(native.operators()))
+        self._counts = None  # of each expert, in memory that the device writes
 
-    def rows(self, link):
-        """(rows received, tokens of the fullest rank, rows of each expert) of the last dispatch."""
-        at = self._per_expert(link.number)
-        return link.said[1], link.said[2], link.counts_at(at)[:] if at else []
+    def rows(self, link, worst):
+        """(rows received, tokens of the fullest rank, rows of each expert) of the last dispatch; the latter
+        empty where nobody waited for them."""
+        said = link.said
+        if worst:
+            return said[1], said[2], []
+        if self._counts is None:
+            self._counts = (ctypes.c_uint32 * link.local_experts).from_address(native.load().epcomm_native_per_expert(link.number))
+        return said[1], said[2], self._counts[:]
 
 
 class Link:
@@ -67,11 +71,11 @@ class Link:
         self.rank, self.ranks, self.hidden, self.topk = rank, ranks, i.hidden, i.topk
         self.local_experts, self.max_tokens, self.groups = i.local_experts, i.max_tokens, i.groups
         self._sizes = {d: self.comm.outputs(0, d) for d in (BF16, FP8) if i.dtypes >> d & 1}
-        self.counts_at = (ctypes.c_uint32 * self.local_experts).from_address
         self.halves = [None, None]  # by op: (call, capture) that was sent last, of calls by ctypes
         self.begun = [None, None]   # by op: the Half that was sent last
         self.nothing = torch.empty(0, dtype=torch.int32, device=self.device)
         self.told, self._lane = (0, 0, []), lane
+        self.now = events.current_raw(self.device) if lane.native else lambda: events.raw_stream(self.device)
         self.ops, self.number = (Ops(), self._native(lane)) if lane.native else (Slow(self.device), self)
 
     def _native(self, lane):
@@ -93,25 +97,26 @@ class Link:
         """Whether calls of another shape may use this communicator: only the dtype differs."""
         return self.shape._replace(dtype=shape.dtype) == shape and DTYPES[shape.dtype] in self._sizes
 
-    def stream(self):
-        """The current stream, as a number."""
-        return events.raw_stream(self.device)
-
     def sizes(self, dtype):
         """EpcommOutputs of a dtype: bytes and rows."""
         return self._sizes[dtype]
+
+    def unless_misread(self, error):
+        """Raises what a failed operator means, unless it only refused a tensor before anything was sent."""
+        if self.said[0] != native.MISREAD:
+            raise self.reason(error) from None
 
     def call(self, op, *arguments):
         """What an operator returns; of one that fails the exception that fits."""
         try:
             return op(self.number, *arguments)
         except RuntimeError as e:
-            if not self._lane.native or isinstance(e, (EpcommError, NotServed)):
-                raise
-            said = self._reason(e)
-        raise said
+            raise self.reason(e) from None
 
-    def _reason(self, error):
+    def reason(self, error):
+        """The exception that says why an operator failed."""
+        if not self._lane.native or isinstance(error, (EpcommError, NotServed)):
+            return error
         status = self.said[0]
         if status == DISAGREE and self.agreement is not None:
             try:
@@ -171,8 +176,10 @@ class Half:
     """A call whose messages are on their way. finish() receives them on the current stream; until
     then the call holds no SMs, and `tensors` stay as they are. then() runs behind the receiver."""
 
-    def __init__(self, link, op, tensors, stats=None, then=None):
-        self._link, self._op, self._stream = link, op, events.raw_stream(link.device)
+    __slots__ = ("_link", "_op", "_stream", "_rest")
+
+    def __init__(self, link, op, stream, tensors, stats=None, then=None):
+        self._link, self._op, self._stream = link, op, stream
         self._rest = tensors, stats, then  # None once it is received
         link.begun[op] = self
 
@@ -180,18 +187,21 @@ class Half:
         """Receives, the first time."""
         if self._rest is None:
             return
-        link, stream, (tensors, stats, then) = self._link, events.raw_stream(self._link.device), self._rest
+        link, op, (tensors, stats, then) = self._link, self._op, self._rest
+        stream = link.now()
         try:
-            link.call(link.ops.ll_receive, stream, self._op, stats)
-        except RuntimeError:
-            if link.sent_in(self._op):  # a capture: if that has ended, nobody can receive it any more
+            link.ops.ll_receive(link.number, stream, op, stats)
+        except RuntimeError as e:
+            if link.sent_in(op):  # a capture: if that has ended, nobody can receive it any more
                 self._rest = None
-            raise
+            raise link.reason(e) from None
         if then is not None:
             then()
         if stream != self._stream:
             events.record(tensors, link.device)
         self._rest = None  # what was received is the caller's alone
+        if link.begun[op] is self:
+            link.begun[op] = None
 
 
 def receive_before(link, op):

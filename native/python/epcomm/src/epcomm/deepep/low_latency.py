@@ -63,8 +63,9 @@ def dispatch(link, key, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, lat
     if use_fp8 and round_scale:
         rows, scales = rounded_fp8(rows)
     try:
+        stream = link.now()
         out, given, count, src_info, ranges, index = link.call(
-            link.ops.ll_dispatch, link.stream(), key, rows, scales, ids, use_fp8, later, None if later else stats)
+            link.ops.ll_dispatch, stream, key, rows, scales, ids, use_fp8, later, None if later else stats)
     except Misread:
         check(link, x, topk_idx, stats)
         raise
@@ -79,7 +80,7 @@ def dispatch(link, key, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, lat
 
     half = None
     if later:
-        half = Half(link, 0, (rows, scales, ids, out, given, index, stats), stats, received if use_ue8m0 else None)
+        half = Half(link, 0, stream, (rows, scales, ids, out, given, index, stats), stats, received if use_ue8m0 else None)
     else:
         received()
     sent = Sent(link, use_fp8, index, x.shape[0], out.shape)
@@ -93,11 +94,12 @@ def combine(sent, key, x, topk_weights, out, later):
     y = x if x.is_contiguous() else x.contiguous()
     weights = topk_weights if topk_weights.is_contiguous() else topk_weights.contiguous()
     try:
-        combined = link.call(link.ops.ll_combine, link.stream(), key, sent.fp8, sent.tokens, later, y, weights, sent.index, out)
+        stream = link.now()
+        combined = link.call(link.ops.ll_combine, stream, key, sent.fp8, sent.tokens, later, y, weights, sent.index, out)
     except Misread:
         check_combine(sent, x, topk_weights, out)
         raise
-    return out if out is not None else combined, Half(link, 1, (y, weights, sent.index, combined)) if later else None
+    return out if out is not None else combined, Half(link, 1, stream, (y, weights, sent.index, combined)) if later else None
 
 
 def check_combine(sent, x, topk_weights, out):

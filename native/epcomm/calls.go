@@ -21,7 +21,7 @@ type Call struct {
 	Purpose    int // EpcommPurpose
 	WideIDs    bool
 	X          Pointer // [tokens, hidden] BF16
-	IDs        Pointer // [tokens, topk] int32, or int64 where WideIDs
+	IDs        Pointer // [tokens, topk] int32, or int64 if WideIDs
 	Weights    Pointer // [tokens, topk] float32
 	InputScale Pointer // [1] float32, nvfp4
 	Own        Outputs // the caller's own outputs; the zero value means the library's
@@ -31,11 +31,11 @@ type Call struct {
 	Scale      float32
 }
 
-// Outputs are where dispatch leaves rows, as EpcommOutputs.
+// Outputs holds the addresses to which dispatch writes rows, as EpcommOutputs.
 type Outputs struct {
 	Out, Scales, RowOffsets, ExpertIDs, SrcInfo, ScaleOffsets Pointer
 
-	Y Pointer // over nodes: room for what the experts make; 0 on one host
+	Y Pointer // over nodes: room for the experts' outputs; 0 on one host
 
 	MaxRows, RowBytes, OutBytes, ScaleBytes int64
 }
@@ -96,12 +96,13 @@ func (c *Comm) CombineRecv(k Call, s Stream) error {
 	return c.check(C.epcomm_combine_recv(c.c, &call, C.EpcommStream(Pointer(s).c())))
 }
 
-// Barrier lets no rank's stream pass before all came here.
+// Barrier lets no rank's stream continue before the streams of all ranks have reached it.
 func (c *Comm) Barrier(s Stream) error {
 	return c.check(C.epcomm_barrier(c.c, C.EpcommStream(Pointer(s).c())))
 }
 
-// Stamp writes the GPU's clock, in ns, to 8 bytes of device memory when the stream comes here.
+// Stamp writes the GPU's clock, in ns, to 8 bytes of device memory when the stream reaches
+// it.
 func (c *Comm) Stamp(at Pointer, s Stream) error {
 	return c.check(C.epcomm_stamp(c.c, (*C.uint64_t)(at.c()), C.EpcommStream(Pointer(s).c())))
 }
@@ -119,24 +120,24 @@ func (c *Comm) Outputs(slot, dtype int) (Outputs, error) {
 	}, err
 }
 
-// Info is what a pack fixes and what this rank got.
+// Info holds the properties of a pack and of this rank's memory.
 type Info struct {
 	Rank, Ranks, Nodes, Hidden, Experts, LocalExperts, TopK, MaxTokens, Groups, LargestGrid int
 
-	Raw       bool // tokens of dtype fp8 come as fp8, with scales
+	Raw       bool // tokens of dtype fp8 are passed as fp8, with scales
 	HeapBytes int64
 	Digest    string
 	ABI       ep.ABI // of the kernels: rows of tables are bound to it
 }
 
-// Info asks the library.
+// Info returns the properties that the library reports.
 func (c *Comm) Info() Info {
 	i := C.EpcommInfo{size: C.sizeof_EpcommInfo}
 	C.epcomm_info(c.c, &i)
 	return infoOf(i)
 }
 
-// ReadPack says what a pack holds. It needs no GPU.
+// ReadPack returns the properties of a pack. It needs no GPU.
 func ReadPack(data []byte) (Info, error) {
 	i := C.EpcommInfo{size: C.sizeof_EpcommInfo}
 	var text [C.EPCOMM_TEXT]C.char

@@ -39,7 +39,7 @@ import (
 	"unsafe"
 )
 
-// Error is a refusal of the library: what kind, and a sentence.
+// Error is an error of the library: its status, and a sentence.
 type Error struct {
 	Status Status
 	Text   string
@@ -47,7 +47,7 @@ type Error struct {
 
 func (e *Error) Error() string { return "epcomm: " + e.Status.String() + ": " + e.Text }
 
-// Status is why a call was refused.
+// Status is the reason for which a call was refused.
 type Status int
 
 // The statuses, as EpcommStatus.
@@ -80,9 +80,9 @@ type Options struct {
 	Deadline   time.Duration // longest wait of a kernel for a peer
 	InFlight   int           // calls begun and not combined
 	Streams    int           // streams that carry calls at the same time
-	Reduced    bool          // accept reduced precision where the pack has it
+	Reduced    bool          // accept reduced precision if the pack has it
 	MaxSMs     int
-	DTypes     []int // EpcommDType of those to be used, none for all
+	DTypes     []int // EpcommDType of the dtypes to be used, none for all
 	Routing    int   // EpcommRouting of calls that name none
 	Debug      bool
 	ExtraBytes uint64
@@ -99,7 +99,7 @@ type Comm struct {
 	gather cgo.Handle
 }
 
-// gatherer is what the handle of a Comm holds.
+// gatherer is the value to which the handle of a Comm refers.
 type gatherer struct {
 	ranks int
 	f     func([]byte) ([]byte, error)
@@ -149,7 +149,7 @@ func flag(b bool) C.int {
 	return 0
 }
 
-// check puts a status into words.
+// check returns a status as an error with the library's sentence.
 func (c *Comm) check(s C.EpcommStatus) error {
 	if s == C.EPCOMM_OK {
 		return nil
@@ -157,7 +157,7 @@ func (c *Comm) check(s C.EpcommStatus) error {
 	return &Error{Status(s), C.GoString(C.epcomm_error(c.c))}
 }
 
-// Destroy meets the other ranks and gives everything back.
+// Destroy waits for the other ranks and frees everything.
 func (c *Comm) Destroy() error {
 	s := C.epcomm_destroy(c.c)
 	c.gather.Delete()
@@ -167,7 +167,7 @@ func (c *Comm) Destroy() error {
 	return nil
 }
 
-// Abandon gives everything back without meeting ranks that are gone.
+// Abandon frees everything without waiting for ranks that are gone.
 func (c *Comm) Abandon() {
 	C.epcomm_abandon(c.c)
 	c.gather.Delete()
@@ -176,5 +176,5 @@ func (c *Comm) Abandon() {
 // Reset brings all ranks back after a fault.
 func (c *Comm) Reset() error { return c.check(C.epcomm_reset(c.c)) }
 
-// Fault says what a wait that was given up saw, nil if none was.
+// Fault describes a wait that was given up, nil if there was none.
 func (c *Comm) Fault() error { return c.check(C.epcomm_fault(c.c, nil)) }

@@ -47,8 +47,8 @@ func NewCompiler(arch string, defines ...string) (*Compiler, error) {
 	return c, nil
 }
 
-// cacheFolder returns the folder of compiled units. It is "" where there is none and none can be
-// made: then everything is compiled again.
+// cacheFolder returns the folder of compiled units. It is "" if there is none and none can be
+// made; then everything is compiled again.
 func cacheFolder() string {
 	dir := os.Getenv(CacheEnv)
 	if dir == "off" {
@@ -68,8 +68,8 @@ func cacheFolder() string {
 	return dir
 }
 
-// staleAfter is the age from which a file that store did not rename counts as left by a process
-// that was killed.
+// staleAfter is the age from which a file that `store` did not rename is taken to be left by a
+// process that was killed.
 const staleAfter = time.Hour
 
 func removeStale(dir string) {
@@ -116,8 +116,8 @@ func (c *Compiler) Compile(u declare.Unit) ([]byte, error) {
 	return b.([]byte), err
 }
 
-// versions names what a unit's binary depends on besides its text: the compiler and, for a unit
-// that crosses hosts, the bridge to NVSHMEM. It leaves errors to build.
+// versions names the compiler and, for a unit that crosses hosts, the bridge to NVSHMEM: a
+// unit's binary depends on these besides its text. It returns no errors; build reports them.
 func (c *Compiler) versions(u declare.Unit) string {
 	out := "nvrtc " + c.library.Version()
 	if !u.CrossesHosts() {
@@ -150,7 +150,7 @@ func (c *Compiler) build(u declare.Unit) (cubin []byte, log string, err error) {
 
 func (c *Compiler) file(key string) string { return filepath.Join(c.cache, key+".cubin") }
 
-// load returns nil where nothing is kept.
+// load returns nil if the cache has no such binary.
 func (c *Compiler) load(key string) []byte {
 	if c.cache == "" {
 		return nil
@@ -162,7 +162,7 @@ func (c *Compiler) load(key string) []byte {
 	return b
 }
 
-// store writes by renaming, so that load finds a complete binary or nothing. Where the disk is
+// store writes by renaming, so that load finds a complete binary or nothing. If the disk is
 // full it keeps nothing.
 func (c *Compiler) store(key string, b []byte) {
 	if c.cache == "" {

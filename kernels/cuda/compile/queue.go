@@ -14,8 +14,8 @@ import (
 // units that no candidate may ever need would delay the ones that are needed now.
 const manyCores = 8
 
-// Queue compiles units into the cache, about in the order in which they were added, while
-// something else goes on.
+// Queue compiles units into the cache in the background, about in the order in which they
+// were added.
 type Queue struct {
 	compiler *Compiler
 	seen     map[string]bool
@@ -33,8 +33,8 @@ func NewQueue(c *Compiler) *Queue {
 	return q
 }
 
-// Add compiles a unit unless it was added before. It leaves errors to Prepare. Only one
-// goroutine may call it.
+// Add compiles a unit unless it was added before. It reports no errors; Prepare does. Only
+// one goroutine may call it.
 func (q *Queue) Add(u declare.Unit) {
 	key := u.Key()
 	if q.slots == nil || q.seen[key] {

@@ -46,7 +46,7 @@ type compiled struct {
 }
 
 // variants lists each distinct variant of a kernel's default space on a problem once, the
-// default's first. It lists none where the default is illegal.
+// default's first. It lists none if the default is illegal.
 func variants(f declare.Declaration, m ep.Machine, p ep.Problem) ([]compiled, error) {
 	p.Layout = append(f.Kernel.Layouts, p.Layout)[0]
 	base := f.Kernel.DefaultConfig(m, p)

@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// usage holds what one kernel takes of an SM, as ptxas reports it.
+// usage holds the resources of an SM that one kernel takes, as ptxas reports them.
 type usage struct {
 	Entry      string
-	Registers  int // a thread
+	Registers  int // of one thread
 	SpillStore int // bytes a thread
 	SpillLoad  int // bytes a thread
 	Stack      int // bytes a thread
@@ -29,8 +29,8 @@ var (
 	smemLine  = regexp.MustCompile(`(\d+) bytes smem`)
 )
 
-// parseUsage reads the log that ptxas writes under -v. It lists entry points alone: the registers
-// of other functions count with their callers'.
+// parseUsage reads the log that ptxas writes under -v. It lists only entry points, because the
+// registers of other functions are counted with their callers.
 func parseUsage(log string) ([]usage, error) {
 	var out []usage
 	var u usage
@@ -60,7 +60,7 @@ func parseUsage(log string) ([]usage, error) {
 	return out, nil
 }
 
-// digits converts what a pattern has already recognised.
+// digits converts a number that a pattern has already matched.
 func digits(s string) int {
 	n, _ := strconv.Atoi(s)
 	return n

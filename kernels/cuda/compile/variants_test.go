@@ -43,8 +43,8 @@ func variantsFor(arch string, space []compiled) []compiled {
 	return out
 }
 
-// covering takes the first variant and then, again and again, the one with the most defines that
-// none of the others has.
+// covering takes the first variant and then repeatedly the variant with the most defines that
+// none of the variants taken so far has.
 func covering(all []compiled) []compiled {
 	seen := map[string]bool{}
 	fresh := func(x compiled) (n int) {
@@ -91,8 +91,8 @@ func TestVariantsCover(t *testing.T) {
 	t.Logf("%d of %d variants have every value", len(few), len(space))
 }
 
-// defaultSpace lists each distinct variant of every kernel. Combine does not see the dtype in
-// which tokens came, so that one dtype stands for all.
+// defaultSpace lists each distinct variant of every kernel. Combine does not depend on the
+// dtype in which tokens were sent, so one dtype is enough.
 func defaultSpace(t *testing.T) []compiled {
 	t.Helper()
 	var out []compiled
@@ -119,8 +119,8 @@ func defaultSpace(t *testing.T) []compiled {
 	return out
 }
 
-// TestVariants compiles the default space without a GPU. It prints what each kernel takes and a
-// digest of its binary (see sameBinaries), and fails when a default spills.
+// TestVariants compiles the default space without a GPU. It prints the resources that each
+// kernel takes and a digest of its binary (see sameBinaries), and fails if a default spills.
 func TestVariants(t *testing.T) {
 	t.Setenv(CacheEnv, "off")
 	space := defaultSpace(t)
@@ -176,7 +176,7 @@ func compileOne(t *testing.T, c *Compiler, x compiled) string {
 	return out.String()
 }
 
-// TestCompileErrors: what the compiler reports reaches the candidate's failure.
+// TestCompileErrors: the candidate's failure contains the compiler's error.
 func TestCompileErrors(t *testing.T) {
 	c, err := NewCompiler("sm_90a")
 	if err != nil {
@@ -191,7 +191,8 @@ func TestCompileErrors(t *testing.T) {
 	}
 }
 
-// TestCompileCache: a second compiler finds what the first left, and ignores a truncated entry.
+// TestCompileCache: a second compiler finds the binaries that the first one stored, and
+// ignores a truncated entry.
 func TestCompileCache(t *testing.T) {
 	t.Setenv(CacheEnv, t.TempDir())
 	c, err := NewCompiler("sm_90a")
@@ -218,8 +219,8 @@ func TestCompileCache(t *testing.T) {
 	}
 }
 
-// TestCompileAhead: a unit that is added twice is compiled once, into the cache, and closing
-// waits for what has begun.
+// TestCompileAhead: a unit that is added twice is compiled once, into the cache. Close waits
+// for compilations that have begun.
 func TestCompileAhead(t *testing.T) {
 	t.Setenv(CacheEnv, t.TempDir())
 	c, err := NewCompiler("sm_90a")

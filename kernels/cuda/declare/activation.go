@@ -8,11 +8,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// activationState declares no memory: no call of an activation reads what another left.
+// activationState declares no memory, because no call of an activation reads data of
+// another call.
 var activationState = State{Name: "activation", Regions: func(ep.Problem) []Region { return nil }, Counters: func(ep.Problem) int { return 1 }}
 
-// fusedSilu declares SwiGLU between the experts' two products, native/kernels/silu, with one
-// entry for each dtype. It takes EpSiluArgs instead of EpArgs, and no block waits for another.
+// fusedSilu declares SwiGLU between an expert's two matrix products, native/kernels/silu, with
+// one entry for each dtype. It takes EpSiluArgs instead of EpArgs, and no block waits for
+// another.
 func fusedSilu() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{

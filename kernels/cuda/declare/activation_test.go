@@ -77,7 +77,7 @@ func (x *activated) check() error {
 	return nil
 }
 
-// emulate runs a config with so many blocks on an input.
+// emulate runs a config with this many blocks on an input.
 func (x *activated) emulate(t *testing.T, tools *emulator, c ep.Config) {
 	t.Helper()
 	f, p, d := fusedSilu(), x.workload.Problem, x.oracle.Dispatch(0)
@@ -121,8 +121,8 @@ func (x *activated) emulate(t *testing.T, tools *emulator, c ep.Config) {
 	copy(x.scales, m.mem[scales:])
 }
 
-// activationProblem is small enough for an emulated GPU, and no piece of 256 columns
-// fits its rows.
+// activationProblem returns a problem that is small enough for an emulated GPU, and whose
+// rows are no multiple of 256 columns.
 func activationProblem(d ep.DType, tokens int) ep.Problem {
 	return ep.Problem{Op: ep.Activation, Mode: ep.Graph, Ranks: 1, Nodes: 1, Hidden: 384, Experts: 40, TopK: 2,
 		Tokens: tokens, MaxTokens: max(tokens, 1), Dispatch: d, Combine: ep.BF16}
@@ -165,7 +165,8 @@ func TestActivationsEmulated(t *testing.T) {
 	}
 }
 
-// TestActivationJudged: a wrong byte is found, and so is a row written behind the last one.
+// TestActivationJudged: the check finds a wrong byte, and a row that was written after the
+// last row.
 func TestActivationJudged(t *testing.T) {
 	emulator := need(t, emulTools)
 	p := activationProblem(ep.NVFP4, 20)

@@ -6,13 +6,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// CopyProbe is a plain copy of rows on every rank. It shows the most that SMs can move. Each
-// rank copies Home rows of RowBytes within its GPU and Away rows to the next rank.
+// CopyProbe is a plain copy of rows on every rank. It measures how many bytes SMs can move
+// at most. Each rank copies Home rows of RowBytes within its GPU and Away rows to the next
+// rank.
 type CopyProbe struct {
 	SMs, Home, Away, RowBytes int
 }
 
-// Check returns an error that names the field which is out of bounds.
+// Check returns an error that names the field that is out of bounds.
 func (p CopyProbe) Check(sms int) error {
 	switch {
 	case p.SMs < 1 || p.SMs > sms:
@@ -28,7 +29,7 @@ func (p CopyProbe) Check(sms int) error {
 // copyHalf is the largest half of the work area, in bytes: more than any L2 cache.
 const copyHalf = 256 << 20
 
-// rows returns how many rows a half of the work area holds.
+// rows returns the number of rows for which a half of the work area has room.
 func (p CopyProbe) rows() int { return min(p.Home+p.Away, copyHalf/p.RowBytes) }
 
 func (p CopyProbe) Launch() Launch {
@@ -36,7 +37,7 @@ func (p CopyProbe) Launch() Launch {
 	return Launch{Entry: "beside_copy", Grid: p.SMs, Block: 512, Params: LaunchParams{Own: own}}
 }
 
-// State returns the memory with which a copy runs as a call.
+// State returns the memory that a copy needs to be run like a call.
 func (p CopyProbe) State() State {
 	area := Zeroed("area", 2*int64(p.rows())*int64(p.RowBytes))
 	return State{Name: "copy", Regions: func(ep.Problem) []Region { return []Region{area} }, Counters: func(ep.Problem) int { return 1 }}

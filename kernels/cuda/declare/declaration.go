@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// A Declaration is one kernel of one op: what is swept, and how a config becomes device code
+// A Declaration is one kernel of one op: its parameters, and how a config becomes device code
 // and launches. Its functions are pure. Kernels that share sources form a family: they have one
 // file of declarations. Each declaration has a line in Declarations.
 type Declaration struct {
@@ -24,18 +24,18 @@ type Declaration struct {
 	source string
 
 	// State is the memory that the calls use. A dispatch and the combines that return its
-	// tokens have the same.
+	// tokens have the same state.
 	State State
 
 	// defines returns the -D options of the compile-bound parameters, spelled NAME=VALUE,
 	// besides problemDefines. Kernels with equal source and defines share one device
-	// binary, so leave out what an entry does not read.
+	// binary, so leave out defines that an entry does not read.
 	defines func(ep.Config) []string
 
 	// Launches returns the launches of one call, in order. They are the same on every rank.
 	Launches func(ep.Problem, ep.Config) []Launch
 
-	// dispatch returns the dispatch config that runs before a combine which is timed or
+	// dispatch returns the dispatch config that runs before a combine that is timed or
 	// verified alone. It uses the same state. Nil for a dispatch.
 	dispatch func(ep.Machine, ep.Problem, ep.Config) ep.Config
 
@@ -47,30 +47,30 @@ type Declaration struct {
 	// on the symmetric heap.
 	places bool
 
-	// Together is true where the first of several launches receives too: such a call has no
-	// phases, and holds SMs until everything has arrived.
+	// Together is true if the first of several launches also receives: such a call has no
+	// phases, and occupies SMs until everything has arrived.
 	Together bool
 
-	// Consumes is true for a combine that uses up what dispatch left. To time it alone, an
-	// untimed dispatch runs before every call.
+	// Consumes is true for a combine that uses up the data of its dispatch. To time it
+	// alone, an untimed dispatch runs before every call.
 	Consumes bool
 }
 
-// State is memory that calls leave for each other: regions of the symmetric heap, counters,
-// and two call numbers behind EpArgs.round, one for each op.
+// State is memory through which calls pass data to each other: regions of the symmetric
+// heap, counters, and two call numbers for EpArgs.round, one for each op.
 type State struct {
 	Name string
 
 	// extends names the state whose regions come first in this one, or is "". Dispatches of
-	// that state run in either.
+	// that state can run in both states.
 	extends string
 
 	// Regions lists the regions in the order of the state's device-side enum, the index of
 	// EpArgs.region. Each starts on a 256-byte boundary, at the same offset on every rank.
 	Regions func(ep.Problem) []Region
 
-	// Counters returns the number of int32 words behind EpArgs.counters. Word 0 is the
-	// abort word.
+	// Counters returns the number of int32 words to which EpArgs.counters points. Word 0 is
+	// the abort word.
 	Counters func(ep.Problem) int
 }
 
@@ -124,8 +124,8 @@ type (
 	LLParams      struct{ Receivers, PauseNs int }
 )
 
-// Declarations lists the kernels of one process for all GPUs of a host. The first of an op that
-// serves a layout carries the default that every gain is measured against.
+// Declarations lists the kernels of one process for all GPUs of a host. The first kernel of an
+// op that supports a layout has the default against which every gain is measured.
 func Declarations() []Declaration {
 	return []Declaration{
 		dispatchEP(),

@@ -65,7 +65,8 @@ const emulPatience = 90 * time.Second
 // onCPU returns a machine that passes every legality check of a GPU.
 func onCPU() ep.Machine { return ep.Machine{Backend: "cuda", Arch: "sm_90", SMs: 132, GPUs: 8} }
 
-// emulate lays a workload out for the kernels of a state. inputScale is NVFP4's global scale.
+// emulate allocates a workload's memory for the kernels of a state. inputScale is NVFP4's
+// global scale.
 func emulate(t *testing.T, w *workloads.Workload, of State, inputScale float32) *emulated {
 	t.Helper()
 	p := w.Problem
@@ -228,7 +229,8 @@ func (e *emulated) wipe(name string) []string {
 	return []string{fmt.Sprintf("wipe %d %d", e.heap.Offset[name], len(e.part(0, name)))}
 }
 
-// run performs the calls n times on all ranks at once, without a barrier besides their own.
+// run performs the calls n times on all ranks at once, without a barrier except those of
+// the calls themselves.
 func (e *emulated) run(n int, calls ...[]string) {
 	e.t.Helper()
 	job := append([]string{"arena " + e.arena, fmt.Sprintf("seed %d", e.rounds+1), fmt.Sprintf("rounds %d", e.rounds)}, e.arguments()...)

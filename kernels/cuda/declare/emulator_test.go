@@ -16,14 +16,14 @@ import (
 	"strings"
 )
 
-// errNoEmulator says that this host cannot emulate, or not with these flags. The error that
-// wraps it says why.
+// errNoEmulator says that this host cannot emulate at all, or not with these flags. The
+// error that wraps it says why.
 var errNoEmulator = errors.New("no emulation here")
 
 // emulator compiles our CUDA device sources with a host compiler and runs them on the CPU:
 // every block is an OS thread, every device thread a fiber, and every rank a grid of its own,
 // all at once. Device sources compile once for each set of defines. Several goroutines may use
-// it as long as each compiles other variants.
+// it if no two of them compile the same variant.
 type emulator struct {
 	dir   string   // of what was compiled
 	flags []string // of device code, such as -fsanitize=thread

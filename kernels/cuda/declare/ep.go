@@ -151,8 +151,8 @@ func defaultDispatchEP(m ep.Machine, p ep.Problem) ep.Config {
 	}}
 }
 
-// defaultCombineEP has all rows of a token in flight, as MAX does, as far as 64 registers a
-// thread hold them.
+// defaultCombineEP has all rows of a token in flight, as MAX does, if 64 registers of each
+// thread are enough for them.
 func defaultCombineEP(m ep.Machine, p ep.Problem) ep.Config {
 	inFlight := ep.Value("8")
 	if p.TopK > 8 {
@@ -181,7 +181,7 @@ func checkCombineEP(m ep.Machine, p ep.Problem, c ep.Config) error {
 		checkChunk(c, 16))
 }
 
-// checkEP checks what dispatch and combine have in common.
+// checkEP checks the parameters that dispatch and combine have in common.
 func checkEP(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := CheckProblem(m, p); err != nil {
 		return err
@@ -202,7 +202,7 @@ func checkEP(m ep.Machine, p ep.Problem, c ep.Config) error {
 }
 
 // sharedLimit is the shared memory that a block may have from sm_90 on, less a reserve for
-// what kernels declare themselves.
+// the shared variables that kernels declare themselves.
 const sharedLimit = 227<<10 - 20<<10
 
 func checkCopy(m ep.Machine, p ep.Problem, c ep.Config) error {
@@ -231,8 +231,8 @@ func checkChunk(c ep.Config, least int) error {
 	return kernels.CheckMultiple(c, "chunk_bytes", 16, least, 1<<20, "one vector")
 }
 
-// pairsEP refuses partial sums after a direct dispatch. They need the rows of a token side by
-// side, which only a dedup dispatch records.
+// pairsEP refuses partial sums after a direct dispatch. They need all rows of a token on a
+// rank together, and only a dedup dispatch records these.
 func pairsEP(dispatch, combine ep.Config) error {
 	if isDedup(combine) && !isDedup(dispatch) {
 		return fmt.Errorf("combine.algo: dedup sums by message and needs dispatch.algo=dedup, not %s", dispatch.Str("algo"))

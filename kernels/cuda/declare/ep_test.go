@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// epCase is a pair to emulate. Unset values are small, and still give every role a block of
+// epCase is a pair to emulate. Unset values are small, but every role still has a block of
 // its own.
 type epCase struct {
 	name    string
@@ -74,9 +74,9 @@ func (e epPair) compare() ref.Compare {
 	return ref.Compare{Bits: true, Partial: partialOf(e.cc)}
 }
 
-// round returns a pair whose receive slots and outputs hold nothing of the pair before. Only a
-// direct combine leaves the dispatch slots alone, and no rank writes the combine slots before
-// this rank has dispatched.
+// round returns the statements of a pair whose receive slots and outputs are first wiped, so
+// that they hold nothing of the pair before. Only a direct combine does not use the dispatch
+// slots, and no rank writes the combine slots before this rank has dispatched.
 func (e epPair) round() [][]string {
 	calls := [][]string{e.wipe(epState.Part("return")), e.wipe(PartCombined), e.wipe(PartOut), e.dispatch}
 	if e.cc.Str("algo") == "direct" {
@@ -103,7 +103,7 @@ func (e epPair) checkCounters() {
 	pair, prefix := 40+2*p.Experts, 40+4*p.Experts
 	for r := range p.Ranks {
 		for i, v := range words[int32](e.part(r, epState.Part("counters"))) {
-			messages := i >= 24 && i < 32 // dedup: dispatch leaves them for combine
+			messages := i >= 24 && i < 32 // dedup: written by dispatch, read by combine
 			if v != 0 && !messages && (i < pair || i >= prefix+p.Experts) && !e.isCursor(i) {
 				e.t.Fatalf("rank %d: counter %d is %d after the call, want 0", r, i, v)
 			}
@@ -169,9 +169,9 @@ var epCases = []epCase{
 		conf: []string{"mode", "split"}},
 }
 
-// TestEPEmulated: both ep kernels give the oracle's bytes: once from poisoned outputs, then the
-// combine once more on what dispatch left, then after many pairs without a barrier on ranks of
-// different speed.
+// TestEPEmulated: both ep kernels give the oracle's bytes. It checks one pair from poisoned
+// outputs, then another combine after the same dispatch, then many pairs without a barrier on
+// ranks of different speed.
 func TestEPEmulated(t *testing.T) {
 	for _, c := range epCases {
 		t.Run(c.name, func(t *testing.T) {

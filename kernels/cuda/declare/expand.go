@@ -10,11 +10,12 @@ import (
 )
 
 // expandState declares the memory of dispatch_expand and combine_expand: the memory of layout
-// rank with its rows, and what combine needs to know about the rows by expert.
+// rank with its rows, and the routes of the rows by expert that combine needs.
 var expandState = State{Name: "expand", Regions: regionsExpand, Counters: func(ep.Problem) int { return 1 }}
 
-// byExpert lists the layouts that rows by rank are expanded to. Layout expert is missing: on
-// 2 H200 kernels that place rows at once were faster on every recorded space.
+// byExpert lists the layouts to which rows by rank are expanded. Layout expert is not among
+// them, because on 2 H200 kernels that store rows directly at their final position were
+// faster on every recorded space.
 var byExpert = []ep.Layout{ep.LayoutExpert128}
 
 // dispatchExpand declares dispatch_rank followed by a kernel that sorts its rows by expert.

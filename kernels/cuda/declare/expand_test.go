@@ -14,8 +14,8 @@ func TestEmulatedExpand(t *testing.T) {
 	q.drill(q.prepare(t, dispatchExpand(), combineExpand()))
 }
 
-// TestExpandRace: the same in layout expert. Every plain access is ordered by a fence, a barrier
-// or a kernel's end.
+// TestExpandRace runs the same kernels in layout expert: every plain access is ordered by a
+// fence, a barrier or a kernel's end.
 func TestExpandRace(t *testing.T) {
 	q := fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64,algo=dedup", 3}
 	e := q.prepare(t, dispatchExpand(), combineExpand())

@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// fastCase is one emulated pair of the ll or final kernels, and what it moves.
+// fastCase is one emulated pair of the ll or final kernels, with its workload.
 type fastCase struct {
 	p                 ep.Problem
 	tokens            []int // of rank 0, 1, ..., repeated
@@ -56,21 +56,21 @@ func overDefault(t *testing.T, f Declaration, p ep.Problem, changes string) ep.C
 	return c
 }
 
-// after numbers the next calls n+1, n+2, ...
+// after gives the next calls the numbers n+1, n+2, ...
 func (e fastPair) after(n int) fastPair {
 	e.rounds = n // of the embedded pointer, which all copies share
 	return e
 }
 
-// late delays the start of each call, on every rank by another amount.
+// late delays the start of each call, by a different time on every rank.
 func (e fastPair) late() {
 	for r := range e.w.Problem.Ranks {
 		e.extra = append(e.extra, fmt.Sprintf("set %d delay_ns %d", r, r*r%5*300_000))
 	}
 }
 
-// reroute gives every rank another routing and other token counts, in memory that still holds
-// what the last calls left.
+// reroute gives every rank another routing and other token counts. The memory still holds the
+// data of the last calls.
 func (q fastCase) reroute(e fastPair) {
 	w := emulWorkload(q.p, append(q.tokens[1:], q.tokens[0]), q.hot/2, q.masked, 8)
 	e.w, e.oracle = w, ref.New(w, 1)
@@ -102,8 +102,8 @@ func (q fastCase) drill(e fastPair) {
 }
 
 // TestFastKernelsGiveUp: a count that never arrives ends in a sentence on every rank that waits
-// for it. The sentence names the rank, and the expert where counts are of experts. No other
-// fault is reported.
+// for it. The sentence names the rank, and also the expert if counts are counts of experts. No
+// other fault is reported.
 func TestFastKernelsGiveUp(t *testing.T) {
 	p := pairProblem(ep.BF16, 2, 256, 8, 2, 5)
 	for _, q := range []struct {

@@ -16,8 +16,8 @@ var finalState = State{Name: "final", Regions: regionsFinal, Counters: func(ep.P
 // finalFP8Hidden is the largest hidden size: each of 32 lanes keeps the scales of four groups.
 const finalFP8Hidden = 128 * 128
 
-// dispatchFinal declares the dispatch for prefill: counts travel first, then each token goes
-// straight to its row of the output.
+// dispatchFinal declares the dispatch for prefill: counts are sent first, then each token is
+// stored directly in its row of the output.
 func dispatchFinal() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -128,8 +128,8 @@ func checkCombineFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-// defaultDispatchFinal lets five of eight SMs complete what arrives. On 4 H200 that was
-// within 4 % of the best split from 1,024 tokens on.
+// defaultDispatchFinal uses five of eight SMs to complete the tokens that arrive. On 4 H200
+// that was within 4 % of the best split from 1,024 tokens on.
 func defaultDispatchFinal(m ep.Machine, p ep.Problem) ep.Config {
 	sms := fastSMs(m, p)
 	return ep.Config{Kernel: "dispatch_final", Values: map[string]ep.Value{
@@ -141,10 +141,10 @@ func defaultDispatchFinal(m ep.Machine, p ep.Problem) ep.Config {
 // not the link.
 const fewSMs = 32
 
-// startsDispatchFinal returns configs with other splits of the SMs. More blocks complete where
-// most rows meet on one rank, fewer where there are few SMs. Each split comes with FP8 scales
-// by tiles too: tiles take half the time where most rows meet, save a third on few SMs, and
-// cost 2 to 5 % where rows are spread.
+// startsDispatchFinal returns configs with other splits of the SMs. More completing blocks are
+// better if one rank receives most rows, and fewer if there are few SMs. Each split is also
+// returned with FP8 scales by tiles: tiles halve the time if one rank receives most rows, save
+// a third on few SMs, and cost 2 to 5 % if rows are spread evenly.
 func startsDispatchFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	own, sms := defaultDispatchFinal(m, p), fastSMs(m, p)
 	splits := []ep.Config{own, own.With("wait_sms", number(sms*3/4))}
@@ -160,8 +160,9 @@ func startsDispatchFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	return out
 }
 
-// defaultCombineFinal takes half of the GPU: where every rank sends the same amount, more SMs
-// only crowd the link. It sums in top-k order, which gives the bits of the specification.
+// defaultCombineFinal takes half of the GPU, because more SMs gain nothing on the link if
+// every rank sends the same amount. It sums in top-k order, which gives the bits of the
+// specification.
 func defaultCombineFinal(m ep.Machine, p ep.Problem) ep.Config {
 	all := fastSMs(m, p)
 	sms := max(all/2, min(all, fewSMs))

@@ -33,8 +33,8 @@ const (
 	PartWorld        = "world" // the table of hosts/transport.cuh
 )
 
-// FlushBytes is how much cold mode writes on each GPU before a call: several times the L2
-// cache of any GPU.
+// FlushBytes is the number of bytes that cold mode writes on each GPU before a call:
+// several times the L2 cache of any GPU.
 const FlushBytes = 256 << 20
 
 // Heap lays out the memory of one rank in one allocation: the same parts at the same offsets
@@ -82,7 +82,8 @@ func ProblemParts(p ep.Problem) []Region {
 	return append(parts, OutputParts(p)...)
 }
 
-// CastParts lists the parts for tokens that the caller cast, where a kernel may take them.
+// CastParts lists the parts for tokens that the caller cast, if a kernel may take such
+// tokens.
 func CastParts(p ep.Problem) []Region {
 	if !MayCast(p) {
 		return nil
@@ -97,8 +98,8 @@ func CastParts(p ep.Problem) []Region {
 // MayCast reports whether a dispatch of the problem may take tokens that its caller cast.
 func MayCast(p ep.Problem) bool { return p.Dispatch == ep.FP8 && p.Layout.Kind() != "expert" }
 
-// OutputParts lists what dispatch, experts and combine write. All of it is poisoned. By layout
-// the fields of EpArgs hold:
+// OutputParts lists the parts that dispatch, experts and combine write. All of them are
+// poisoned before a verification. By layout the fields of EpArgs hold:
 //
 //	               expert                 masked                     rank                   rank:packed
 //	out            [max_rows]             [local, capacity]          [ranks, max_tokens]    [ranks * max_tokens]

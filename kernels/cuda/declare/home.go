@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// dispatchFinalHome declares dispatch_final for few ranks, where a large part of a token's
-// rows stays on its own rank.
+// dispatchFinalHome declares dispatch_final for few ranks; with few ranks a large part of a
+// token's rows stays on the token's own rank.
 func dispatchFinalHome() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -59,7 +59,7 @@ func checkDispatchFinalHome(m ep.Machine, p ep.Problem, c ep.Config) error {
 }
 
 // defaultDispatchFinalHome returns a config that is legal on any number of SMs and threads.
-// Teams gain or lose with both: see startsDispatchFinalHome.
+// Whether teams are faster depends on both numbers: see startsDispatchFinalHome.
 func defaultDispatchFinalHome(m ep.Machine, p ep.Problem) ep.Config {
 	return ep.Config{Kernel: "dispatch_final_home", Values: map[string]ep.Value{
 		"sms": number(fastSMs(m, p)), "wait_sms": "0", "threads": "512", "team": "1", "scales": "row",
@@ -69,8 +69,8 @@ func defaultDispatchFinalHome(m ep.Machine, p ep.Problem) ep.Config {
 // startsDispatchFinalHome returns configs with teams, with single warps in larger blocks, with
 // other splits of the SMs, and with FP8 scales by tiles. On 2 H200 (132 SMs) teams of eight won
 // at 1,024 and 4,096 tokens in both dtypes. On 24 SMs single warps took half the time of teams,
-// which wait there for their loads. 768 threads are not the default: single warps in BF16
-// spill with them on 4 and 8 ranks.
+// because teams wait for their loads there. 768 threads are not the default, because single
+// warps in BF16 then spill on 4 and 8 ranks.
 func startsDispatchFinalHome(m ep.Machine, p ep.Problem) []ep.Config {
 	own, sms := defaultDispatchFinalHome(m, p), fastSMs(m, p)
 	large, team := own.With("threads", "768"), own.With("team", "8")

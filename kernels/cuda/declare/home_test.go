@@ -35,9 +35,9 @@ func TestFinalHomeTeamsEmulated(t *testing.T) {
 	}
 }
 
-// TestFinalHomeTeamsRace: what a team's warps store is ordered before the header that another
-// warp stores. What ranks read in one call is ordered before what others store in the next,
-// in blocks that both send and complete.
+// TestFinalHomeTeamsRace: the stores of a team's warps are ordered before the header that
+// another warp stores. Reads of one call are ordered before the stores of other ranks in the
+// next call, in blocks that both send and complete.
 func TestFinalHomeTeamsRace(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{pairProblem(ep.FP8, 2, 640, 8, 2, 5), []int{5, 3}, 0.3, 0,

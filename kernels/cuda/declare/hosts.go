@@ -16,20 +16,20 @@ var hostsState = State{Name: "hosts", Regions: regionsHosts, Counters: countersH
 // Limits of the kernels that cross hosts.
 const (
 	maxHostRanks = 64 // one block waits for all of them
-	// maxHostThreads leaves each thread the 128 registers that the network's functions may
-	// take.
+	// maxHostThreads is low enough for 128 registers in each thread, which the network's
+	// functions may take.
 	maxHostThreads = 512
 )
 
-// HostDeclarations lists the kernels of one process a GPU. A process that has all GPUs of a host
-// cannot run them, so that Declarations leaves them out.
+// HostDeclarations lists the kernels for which every GPU has a process of its own. A process
+// that has all GPUs of a host cannot run them, so Declarations does not list them.
 func HostDeclarations() []Declaration {
 	return []Declaration{dispatchHosts(), combineHosts(), dispatchHostsLL(), combineHostsLL()}
 }
 
 func allDeclarations() []Declaration { return append(Declarations(), HostDeclarations()...) }
 
-// declarationsOver lists the kernels for ranks on so many nodes.
+// declarationsOver lists the kernels for ranks on this many nodes.
 func declarationsOver(nodes int) []Declaration {
 	if nodes > 1 {
 		return HostDeclarations()
@@ -37,7 +37,7 @@ func declarationsOver(nodes int) []Declaration {
 	return Declarations()
 }
 
-// KernelsOver lists the kernels of a pack for ranks on so many nodes.
+// KernelsOver lists the kernels of a pack for ranks on this many nodes.
 func KernelsOver(nodes int, m ep.Machine) []kernels.Kernel {
 	if nodes > 1 {
 		return HostKernels(m)
@@ -168,8 +168,9 @@ func Fitted(k kernels.Kernel, m ep.Machine, p ep.Problem) ep.Config {
 	return k.DefaultWithin(m, p, m.SMs)
 }
 
-// HostKernels lists the kernels of one process a GPU. Their defaults fit the machine: a program
-// that has them by a worker's declaration alone can look nothing up.
+// HostKernels lists the kernels for which every GPU has a process of its own. Their defaults
+// fit the machine, because a program that knows them only from a worker's declaration cannot
+// compute defaults itself.
 func HostKernels(m ep.Machine) []kernels.Kernel {
 	var out []kernels.Kernel
 	for _, f := range HostDeclarations() {
@@ -229,8 +230,8 @@ func checkHostPartial(c ep.Config) error {
 	return kernels.CheckWord(c, "partial", "f32", "bf16")
 }
 
-// checkHosts checks what dispatch and combine over hosts have in common. A rank has all SMs of
-// its GPU.
+// checkHosts checks the conditions that dispatch and combine over hosts have in common. A rank
+// has all SMs of its GPU.
 func checkHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
 	switch {
 	case p.Ranks > maxHostRanks:

@@ -12,7 +12,7 @@ import (
 // needs no GPU, so that a host without one can plan.
 func Kernels() []kernels.Kernel { return declared(Declarations()) }
 
-// AllKernels lists Kernels and the kernels of one process a GPU.
+// AllKernels lists Kernels and HostKernels.
 func AllKernels() []kernels.Kernel { return declared(allDeclarations()) }
 
 func declared(all []Declaration) []kernels.Kernel {
@@ -47,8 +47,8 @@ func (f Declaration) Check(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return f.Kernel.Check(m, p, c)
 }
 
-// pairsWithin returns the legality of pairs with a combine: it follows only dispatches of the
-// same state, and its own declaration may ask for more.
+// pairsWithin returns the legality check of pairs with a combine: the combine may follow only
+// dispatches of the same state, and its own declaration may have further conditions.
 func pairsWithin(f Declaration, all []Declaration) func(dispatch, combine ep.Config) error {
 	return func(dispatch, combine ep.Config) error {
 		d, err := findIn(all, dispatch.Kernel)

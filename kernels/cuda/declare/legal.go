@@ -55,12 +55,13 @@ func checkNVFP4(p ep.Problem) error {
 }
 
 // maxBlocks returns how many blocks one rank may launch: one for each SM. Blocks that wait for
-// each other must all be resident, and one block an SM always fits. Whether more would fit
-// depends on registers, which the compiler alone knows: a session checks that.
+// each other must all be resident, and one block for each SM always fits. Whether more blocks
+// would fit depends on the number of registers, which only the compiler knows; a session
+// checks that.
 //
-// Where ranks share a GPU, each has half of an equal share. A call that is launched early (pdl)
-// is resident together with the call before it, and must leave the SMs on which another rank
-// has yet to begin that call.
+// If ranks share a GPU, each may use half of an equal share. A call that is launched early
+// (pdl) is resident together with the call before it, and must leave free the SMs on which
+// another rank has yet to begin the call before.
 func maxBlocks(m ep.Machine, p ep.Problem) int {
 	gpus := max(m.GPUs, 1)
 	if ranks := (p.Ranks + gpus - 1) / gpus; ranks > 1 { // on the fullest GPU
@@ -69,5 +70,6 @@ func maxBlocks(m ep.Machine, p ep.Problem) int {
 	return m.SMs
 }
 
-// encodingOf returns how one token travels in the problem's dispatch dtype.
+// encodingOf returns the encoding in which one token is sent in the problem's dispatch
+// dtype.
 func encodingOf(p ep.Problem) dtype.Encoding { return dtype.Of(p.Dispatch, p.Hidden) }

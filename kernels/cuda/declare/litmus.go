@@ -30,8 +30,8 @@ type (
 	}
 )
 
-// litmusScope says between which threads messages pass: EP_LITMUS_BLOCK and the values
-// behind it.
+// litmusScope says between which threads messages pass: EP_LITMUS_BLOCK and the values that
+// follow it.
 type litmusScope int
 
 const (
@@ -42,7 +42,7 @@ const (
 
 const LitmusSource = "ep/litmus.cuh"
 
-// Litmuses lists the litmus kernels. Messages and signals are passed so many rounds.
+// Litmuses lists the litmus kernels. Messages and signals are passed for this many rounds.
 func Litmuses(rounds int) []Litmus {
 	return []Litmus{
 		litmusMemcpy(61, 7, 1),
@@ -55,7 +55,8 @@ func Litmuses(rounds int) []Litmus {
 	}
 }
 
-// Judge checks what l left on all ranks: the first words of their counters, and their regions.
+// Judge checks the results of l on all ranks: the first words of their counters, and their
+// regions.
 func (l Litmus) Judge(areas [][]byte, counters [][]int32) error {
 	for rank, c := range counters {
 		if c[0] != 0 || c[1] != 0 || int(c[2]) != l.checks {

@@ -75,7 +75,8 @@ func TestLitmus(t *testing.T) {
 }
 
 // TestRaceDetectorSeesMissingFence: the race detector accepts the signal as it is, and reports
-// it without its fence: so its silence about the kernels means something.
+// the signal without its fence. This shows that the detector would report such a fault in the
+// kernels too.
 func TestRaceDetectorSeesMissingFence(t *testing.T) {
 	detector := need(t, raceTools)
 	if _, _, err := runLitmus(t, detector, litmusSignal(1, 20)); err != nil {

@@ -97,8 +97,9 @@ func checkCombineLL(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(checkFast(m, p, c), checkSwitch(c, "pdl"), kernels.CheckWord(c, "algo", "direct", "dedup"))
 }
 
-// overlappedLL returns the config that starts while the other half of a pair still runs. On
-// 4 H200 that took 9 to 15 % off pairs of 1 and 8 tokens, though neither half gains alone.
+// overlappedLL returns the config that starts while the other kernel of a pair still runs.
+// On 4 H200 pairs of 1 and 8 tokens took 9 to 15 % less time with it, although neither
+// dispatch nor combine alone gains.
 func overlappedLL(c ep.Config) ep.Config { return c.With("pdl", "1") }
 
 // defaultDispatchLL follows the winners on 8 H200: all SMs; small parts and early receivers up
@@ -127,8 +128,8 @@ func defaultCombineLL(m ep.Machine, p ep.Problem) ep.Config {
 }
 
 // startsCombineLL returns a config with 1,024 threads for more than 64 tokens. On 2 and 4 H200
-// it took 2 to 25 % less time there, and 4 to 14 % more with fewer tokens. It is not the
-// default, because on sm_100a it spills.
+// that config took 2 to 25 % less time above 64 tokens, and 4 to 14 % more with fewer tokens.
+// It is not the default, because on sm_100a it spills.
 func startsCombineLL(m ep.Machine, p ep.Problem) []ep.Config {
 	if p.Tokens <= 64 {
 		return nil

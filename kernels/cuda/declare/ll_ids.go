@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// dispatchLLIDs declares a dispatch_ll whose receivers count. It is a kernel of its own,
-// because a change of dispatch_ll's source would void the rows of dispatch_ll.
+// dispatchLLIDs declares a dispatch_ll whose receivers count. It is a separate kernel,
+// because a change of dispatch_ll's source would invalidate the table rows of dispatch_ll.
 func dispatchLLIDs() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{

@@ -35,8 +35,8 @@ func TestLowLatencyIDsEmulated(t *testing.T) {
 	}
 }
 
-// TestLowLatencyIDsFollow: calls of dispatch_ll and dispatch_ll_ids follow each other on one
-// state without a barrier. Each clears the headers that the other left.
+// TestLowLatencyIDsFollow: calls of dispatch_ll and dispatch_ll_ids may follow each other on
+// one state without a barrier. Each clears the headers that the other wrote.
 func TestLowLatencyIDsFollow(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{p: pairProblem(ep.FP8, 4, 640, 16, 4, 9), tokens: []int{9, 7, 0, 1}, masked: 0.2,
@@ -53,8 +53,8 @@ func TestLowLatencyIDsFollow(t *testing.T) {
 	}
 }
 
-// TestLowLatencyIDsRace: what several warps of a block count and mark is ordered by their
-// barrier and by `ready`, also where more marks must be cleared first.
+// TestLowLatencyIDsRace: the counts and marks that several warps of a block write are
+// ordered by their barrier and by `ready`, also if more marks must be cleared first.
 func TestLowLatencyIDsRace(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{p: pairProblem(ep.FP8, 2, 256, 8, 2, 65), tokens: []int{9, 65}, dispatch: "sms=2,threads=128", combine: "sms=1"}

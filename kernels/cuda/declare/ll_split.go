@@ -8,7 +8,7 @@ import (
 )
 
 // dispatchLLSplit declares dispatch_ll in two kernels, for callers that compute between them.
-// Each has its own grid: few SMs should send, and many receive.
+// Each of the two has its own grid, because few SMs should send and many should receive.
 func dispatchLLSplit() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{

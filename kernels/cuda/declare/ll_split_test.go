@@ -8,7 +8,7 @@ import (
 )
 
 // TestLowLatencySplitEmulated: the split pair gives the oracle's bytes in a fixed order, on
-// grids of different sizes. So does a pair with one split half.
+// grids of different sizes. So does a pair of one split kernel and one fused kernel.
 func TestLowLatencySplitEmulated(t *testing.T) {
 	for _, q := range []fastCase{
 		{pairProblem(ep.FP8, 4, 512, 64, 8, 4), []int{1, 0, 4, 3}, 0.7, 0, "sms=3,recv_sms=2,threads=128,part=512", "sms=1,recv_sms=3,threads=128,algo=dedup", 30},

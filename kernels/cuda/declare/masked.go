@@ -97,8 +97,8 @@ func checkCombineMasked(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(checkRank(m, p, c), kernels.CheckWord(c, "algo", "direct", "dedup"))
 }
 
-// defaultDispatchMasked gives half of a long call's SMs to receiving: a row is written once
-// for each of its experts.
+// defaultDispatchMasked gives half of a long call's SMs to receiving, because a receiver
+// writes a row once for each of its experts.
 func defaultDispatchMasked(m ep.Machine, p ep.Problem) ep.Config {
 	return defaultRank("dispatch_masked", m, p, 2).With("input", "bf16")
 }
@@ -107,8 +107,9 @@ func defaultDispatchMasked(m ep.Machine, p ep.Problem) ep.Config {
 // takes longer than sending the rows that it saves.
 const aheadTokens = 4
 
-// defaultCombineMasked sums in top-k order, which gives the bits of the specification. Where
-// the problem accepts reduced precision it sends one row a rank, which moves fewer bytes.
+// defaultCombineMasked sums in top-k order, which gives the bits of the specification. If
+// the problem accepts reduced precision, each rank sends one row for a token, which moves
+// fewer bytes.
 func defaultCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
 	algo := ep.Value("direct")
 	if p.Precision == ep.Reduced && p.Tokens > aheadTokens {

@@ -8,7 +8,8 @@ import (
 )
 
 // dispatchMaskedIDs declares a dispatch_masked whose receivers count, by the device code of
-// dispatch_ll_ids. It takes BF16 tokens alone: a caller that casts uses dispatch_masked.
+// dispatch_ll_ids. It takes only BF16 tokens; a caller that casts tokens uses
+// dispatch_masked.
 func dispatchMaskedIDs() Declaration {
 	ids := dispatchLLIDs()
 	ids.Kernel = kernels.Kernel{

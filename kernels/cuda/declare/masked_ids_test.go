@@ -36,8 +36,8 @@ func TestMaskedIDsEmulated(t *testing.T) {
 }
 
 // TestMaskedIDsFollow: the three dispatches of the layout follow each other on one state, in
-// every order and with a late rank, without a barrier. Each clears what the others left three
-// calls before that memory is used again.
+// every order and with a late rank, without a barrier. Each clears the words that the others
+// wrote, before the memory is used again three calls later.
 func TestMaskedIDsFollow(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{p: pairProblem(ep.FP8, 3, 640, 12, 3, 9), tokens: []int{9, 7, 0}, masked: 0.2,

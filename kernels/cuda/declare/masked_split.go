@@ -75,8 +75,8 @@ func combineMaskedSplit() Declaration {
 }
 
 // defaultCombineMaskedSplit sends every row, also where partial sums are accepted. To send
-// sums, a rank waits for the weights of ranks that may come later, and holds SMs meanwhile
-// that the caller wants for other work.
+// sums, a rank waits for the weights of ranks that may be late, and meanwhile occupies SMs
+// that the caller needs for other work.
 func defaultCombineMaskedSplit(m ep.Machine, p ep.Problem) ep.Config {
 	return splitOfMasked(defaultCombineMasked(m, p).With("algo", "direct"), "combine_masked_split")
 }

@@ -63,8 +63,8 @@ func checkFast(m ep.Machine, p ep.Problem, c ep.Config) error {
 // ascending inside each segment, in every run.
 func inOrder(ep.Config) ref.Compare { return ref.Compare{Ordered: true} }
 
-// preReduced judges a combine that may sum a rank's rows before they travel, rounded to BF16
-// or not.
+// preReduced judges a combine that may sum a rank's rows before they are sent, with or
+// without rounding to BF16.
 func preReduced(c ep.Config) ref.Compare { return ref.Compare{Partial: partialOf(c)} }
 
 func partialOf(c ep.Config) ref.Partial {
@@ -77,12 +77,12 @@ func partialOf(c ep.Config) ref.Partial {
 	return ref.NoPartial
 }
 
-// JudgedElements is the most elements of a rank that one verification compares. Of more
-// elements it samples rows.
+// JudgedElements is the largest number of elements of a rank that one verification
+// compares. If there are more, the verification compares a sample of the rows.
 const JudgedElements = 16 << 20
 
 // Judged returns how far a config's output may be from the oracle's, and how many rows are
-// compared: all of them behind an epilogue.
+// compared: all rows if the config has an epilogue.
 func (f Declaration) Judged(p ep.Problem, c ep.Config) ref.Compare {
 	var out ref.Compare
 	if f.compare != nil {

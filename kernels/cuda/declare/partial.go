@@ -8,8 +8,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// combineLLPartial declares a combine_ll with partial sums of either precision. It is a kernel
-// of its own, because one more parameter of combine_ll would void the rows of combine_ll.
+// combineLLPartial declares a combine_ll with partial sums of either precision. It is a
+// separate kernel, because one more parameter of combine_ll would invalidate the table rows of
+// combine_ll.
 func combineLLPartial() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -109,8 +110,9 @@ func defaultCombineLLPartial(m ep.Machine, p ep.Problem) ep.Config {
 	}}
 }
 
-// startsCombineLLPartial returns configs that divide the warps, for more than 64 tokens. Where
-// every warp first sends all its sums, the link is idle while it then finishes its own rank's.
+// startsCombineLLPartial returns configs that divide the warps, for more than 64 tokens. If
+// every warp first sends all its sums, the link is idle while the warps then compute the sums
+// of their own rank.
 func startsCombineLLPartial(m ep.Machine, p ep.Problem) []ep.Config {
 	if p.Tokens <= 64 {
 		return nil

@@ -22,7 +22,7 @@ func regionsPolled(p ep.Problem) []Region {
 	return append(out, Poisoned("polled", 2*int64(p.MaxTokens)*slots*int64(2*p.Hidden)))
 }
 
-// combineFinalPolled declares combine_ll_partial behind a dispatch of the final kernels. With
+// combineFinalPolled declares combine_ll_partial after a dispatch of the final kernels. With
 // 4,096 tokens on 2 ranks such pairs are a fifth faster than pairs of one family.
 func combineFinalPolled() Declaration {
 	f := combineLLPartial()

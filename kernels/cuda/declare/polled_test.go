@@ -7,7 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestFinalPolledEmulated: polled sums give the oracle's bits behind either dispatch of the
+// TestFinalPolledEmulated: polled sums give the oracle's bits after either dispatch of the
 // final kernels, on ranks with and without tokens, without a barrier between calls, and with
 // every route and count changed in memory that was used before.
 func TestFinalPolledEmulated(t *testing.T) {
@@ -38,7 +38,8 @@ func TestFinalPolledRace(t *testing.T) {
 }
 
 // TestStatesThatExtend: the larger memory begins with the smaller one, region by region, and
-// serves its dispatches. The smaller one does not serve the larger one's combine.
+// dispatches of the smaller state run in it. The smaller memory is not enough for the
+// combine of the larger state.
 func TestStatesThatExtend(t *testing.T) {
 	p := pairProblem(ep.FP8, 2, 7168, 256, 8, 128)
 	final, polled := regionsFinal(p), regionsPolled(p)

@@ -83,7 +83,7 @@ func unitParam(of string) kernels.Param {
 }
 
 // inputParam declares the dtype of the caller's tokens. Times of its two values are never
-// compared, since fp8 leaves the cast to the caller.
+// compared, since with fp8 the caller does the cast.
 func inputParam() kernels.Param {
 	q := speedParam(kernels.Compile, "input", "what a token comes as: bf16, cast to the dtype here, or fp8 with float scales [tokens, hidden/128], cast by the caller", "", "bf16", "bf16", "fp8")
 	q.Class = kernels.Hook

@@ -7,7 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestEmulatedRank drills the kernels of layout rank: calls alone and in pairs, ranks of
+// TestEmulatedRank checks the kernels of layout rank: calls alone and in pairs, ranks of
 // different speed, another routing.
 func TestEmulatedRank(t *testing.T) {
 	for _, q := range []fastCase{
@@ -31,9 +31,9 @@ func TestEmulatedRank(t *testing.T) {
 	}
 }
 
-// TestEmulatedRankHome: the same with rows stored in the peer's output. Cases: several batches
-// of messages a warp; more tokens in a block's run than threads; one rank; rows of several
-// units; a rank without tokens.
+// TestEmulatedRankHome checks the same with rows stored in the peer's output. Cases: several
+// batches of messages for a warp; more tokens in a block's run than threads; one rank; rows of
+// several units; a rank without tokens.
 func TestEmulatedRankHome(t *testing.T) {
 	for _, q := range []fastCase{
 		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6},
@@ -74,7 +74,7 @@ func TestRankFollow(t *testing.T) {
 	}
 }
 
-// TestEmulatedMasked: the same for layout masked.
+// TestEmulatedMasked checks the kernels of layout masked in the same way.
 func TestEmulatedMasked(t *testing.T) {
 	for _, q := range []fastCase{
 		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6},

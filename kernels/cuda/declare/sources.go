@@ -25,8 +25,8 @@ type Unit struct {
 // Key names the binary of u, whatever the architecture and the compiler.
 func (u Unit) Key() string { return strings.Join(append([]string{u.Source}, u.Defines...), " ") }
 
-// NewUnit keeps only the problem's macros that the code of the source, or of what it includes,
-// mentions. Problems that differ in other macros then share a binary.
+// NewUnit keeps only those macros of the problem that the code of the source or of its
+// includes mentions. Problems that differ in other macros then share a binary.
 func NewUnit(source string, p ep.Problem, own []string) (Unit, error) {
 	u := Unit{Source: source}
 	for _, d := range problemDefines(p) {
@@ -105,7 +105,7 @@ func (u Unit) Options(arch string) []string {
 
 // Sources of kernels that belong to no op.
 const (
-	BesideSource = "beside/load.cuh" // loads, and the filling of factors
+	BesideSource = "beside/load.cuh" // artificial loads, and the kernel that fills factors
 	CopySource   = "beside/copy.cuh" // the plain copy of CopyProbe
 )
 
@@ -133,7 +133,7 @@ func (u Unit) Hash(arch, compiler string) (string, error) {
 var includeLine = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*"([^"]+)"`)
 
 // Closure returns the texts of a device source and of everything it includes, by the names in
-// #include lines. It follows conditional includes too, and leaves out files that only the CPU
+// #include lines. It also follows conditional includes, but omits files that only the CPU
 // emulation has.
 func Closure(source string) (map[string]string, error) {
 	out := map[string]string{}

@@ -8,8 +8,8 @@ import (
 )
 
 // TestPackedKernelsCountTheirCalls: every entry ends with EP_NUMBER_DONE. In a pack only the
-// kernel itself counts calls: an entry that forgets it runs once, and then waits forever for
-// the call before.
+// kernel itself counts calls. An entry without EP_NUMBER_DONE runs once, and then waits
+// forever for the call before.
 func TestPackedKernelsCountTheirCalls(t *testing.T) {
 	for _, f := range allDeclarations() {
 		if f.Kernel.Op == ep.Activation {

@@ -1,7 +1,7 @@
 //go:build cuda
 
-// Package gpu is what a program needs of the CUDA driver beside epcomm: memory,
-// streams, graphs. A driver that refuses ends the program with a sentence.
+// Package gpu wraps the functions of the CUDA driver that a program needs besides epcomm:
+// memory, streams, graphs. If the driver refuses a call, the program ends with a sentence.
 package gpu
 
 // #cgo CFLAGS: -std=gnu99 -O2 -D_GNU_SOURCE
@@ -38,7 +38,7 @@ func Use(device int) {
 // Alloc and Free manage memory of the device.
 func Alloc(bytes int64) Pointer { return Pointer(uintptr(C.gpu_alloc(C.size_t(bytes)))) }
 
-// Free gives memory back.
+// Free frees memory.
 func Free(p Pointer) { C.gpu_free(p.c()) }
 
 // Upload copies to the device and waits.
@@ -67,10 +67,10 @@ func Fill(p Pointer, b byte, bytes int64, s Stream) {
 // NewStream makes a stream that does not wait for the default one.
 func NewStream() Stream { return Stream(C.gpu_stream()) }
 
-// Wait waits for all that was put on a stream.
+// Wait waits until all work of a stream has ended.
 func Wait(s Stream) { C.gpu_wait(C.GpuStream(s)) }
 
-// Capture records what f puts on a stream as a graph.
+// Capture records the work that f puts on a stream as a graph.
 func Capture(s Stream, f func() error) (Graph, error) {
 	C.gpu_capture(C.GpuStream(s))
 	err := f()
@@ -80,10 +80,10 @@ func Capture(s Stream, f func() error) (Graph, error) {
 // Replay puts a graph on a stream.
 func Replay(g Graph, s Stream) { C.gpu_replay(C.GpuGraph(g), C.GpuStream(s)) }
 
-// FreeGraph gives a graph back.
+// FreeGraph frees a graph.
 func FreeGraph(g Graph) { C.gpu_graph_free(C.GpuGraph(g)) }
 
-// Load loads a device binary, which must stay as it is while it loads.
+// Load loads a device binary. The binary must not change while it loads.
 func Load(image []byte) Module {
 	p := C.CBytes(image)
 	defer C.free(p)
@@ -97,7 +97,7 @@ func Function(m Module, name string) Kernel {
 	return Kernel(C.gpu_kernel(unsafe.Pointer(m), c))
 }
 
-// Unload gives a module back.
+// Unload unloads a module.
 func Unload(m Module) { C.gpu_unload(unsafe.Pointer(m)) }
 
 // Launch runs a kernel whose one parameter is a struct in C memory.

@@ -1,5 +1,5 @@
 /* Functions of the driver that tests, examples and the worker need besides the library. Every function
- * ends the program with a sentence when the driver refuses. */
+ * ends the program with a sentence if the driver refuses. */
 #ifndef EPCOMM_GPU_H
 #define EPCOMM_GPU_H
 
@@ -12,7 +12,7 @@ void gpu_use(int device); /* its primary context becomes current on this thread 
 void *gpu_alloc(size_t bytes);
 void gpu_free(void *p);
 size_t gpu_free_bytes(void);
-void gpu_upload(void *to, const void *from, size_t bytes, GpuStream stream);   /* from must stay until the stream passed */
+void gpu_upload(void *to, const void *from, size_t bytes, GpuStream stream);   /* `from` must not change until the copy has run */
 void gpu_fill(void *to, int byte, size_t bytes, GpuStream stream);
 void gpu_copy(void *to, const void *from, size_t bytes, GpuStream stream);     /* on the device */
 void gpu_download(void *to, const void *from, size_t bytes, GpuStream stream); /* waits for the stream */

@@ -26,7 +26,8 @@
  *   and be combined in any order: see EpcommLayout.
  * - One thread at a time uses an EpComm; different EpComms are independent.
  * - Structs begin with their size and only grow: set it, and zero the rest.
- * - Ranks on several hosts need a pack made with --nodes, and options.nodes. Each is then
+ * - Ranks on several hosts need a pack made with --nodes, and options.nodes. Each rank is
+ *   then
  *   a process of its own, in which EpComms are created and destroyed in the same order
  *   on all ranks; y lies in the library's memory. See docs/multinode.md.
  * - Pointers are device addresses unless said otherwise. Nothing is allocated, and
@@ -79,8 +80,8 @@ typedef enum EpcommDType {
   EPCOMM_NVFP4 = 4
 } EpcommDType;
 
-/* How received rows lie: --layout of epbench pack. R ranks, T max_tokens, E local
- * experts, H hidden, K top-k. Layouts other than expert take bf16 and fp8.
+/* The order of received rows in memory: --layout of epbench pack. R ranks, T max_tokens, E
+ * local experts, H hidden, K top-k. Layouts other than expert take bf16 and fp8.
  *
  *                 masked                          rank                       rank packed
  * groups          E                               R                          R
@@ -93,11 +94,12 @@ typedef enum EpcommDType {
  *                 then what combine needs
  * scale_offsets   unused                          [R*T, K] float: weight, 0 where the expert lives elsewhere
  *
- * By rank, y holds one row a (token, rank): weighted and summed over local experts by
- * the caller; combine adds the rows of the ranks. In layouts masked and rank it needs
- * row_offsets and src_info as dispatch left them, of src_info_bytes in EpcommOutputs, and
- * topk_ids. So calls that keep these in memory of their own may be combined in any order,
- * any number of times. In the others combine returns the tokens of its slot's last dispatch. */
+ * In layouts rank, y holds one row for each (token, rank), which the caller has weighted and
+ * summed over local experts; combine adds the rows of the ranks. In layouts masked and rank,
+ * combine needs row_offsets and src_info (src_info_bytes in EpcommOutputs) as dispatch wrote
+ * them, and topk_ids. So calls that keep these in memory of their own may be combined in any
+ * order, any number of times. In the other layouts combine returns the tokens of its slot's
+ * last dispatch. */
 typedef enum EpcommLayout {
   EPCOMM_LAYOUT_EXPERT = 0,
   EPCOMM_LAYOUT_EXPERT_128 = 1, /* each expert's first row is a multiple of 128 */
@@ -108,7 +110,7 @@ typedef enum EpcommLayout {
 
 /* Routing class: how uneven the routing is; see epcomm_classify. */
 typedef enum EpcommRouting {
-  EPCOMM_ROUTING_DEFAULT = 0, /* that of the options; there, the row for all routings */
+  EPCOMM_ROUTING_DEFAULT = 0, /* the routing of the options; in the options: the row for all routings */
   EPCOMM_EVEN = 1,
   EPCOMM_SKEWED = 2,
   EPCOMM_CONCENTRATED = 3,
@@ -116,17 +118,17 @@ typedef enum EpcommRouting {
   EPCOMM_ALL_ROUTINGS = 5
 } EpcommRouting;
 
-/* Whose time counts in the choice of kernels. */
+/* The call whose time counts in the choice of kernels. */
 typedef enum EpcommPurpose {
   EPCOMM_FOR_PAIR = 0, /* dispatch and combine together */
   EPCOMM_FOR_DISPATCH = 1,
   EPCOMM_FOR_COMBINE = 2,
-  EPCOMM_FOR_HALVES = 3 /* calls in halves with work between them: packs of layout masked have kernels that
-                           hold no SMs there, others answer as for the pair */
+  EPCOMM_FOR_HALVES = 3 /* calls in halves with other work between them: packs of layout masked have kernels that
+                           occupy no SMs in between; other packs answer as for EPCOMM_FOR_PAIR */
 } EpcommPurpose;
 
-/* Gathers `bytes` bytes of every rank, in the order of ranks, into `all`. Host
- * memory. Returns 0 when all ranks have all of it. */
+/* Gathers `bytes` bytes of every rank, in the order of ranks, into `all`. Both are host
+ * memory. Returns 0 once all ranks have the bytes of all ranks. */
 typedef int (*EpcommAllGather)(void *context, const void *mine, void *all, size_t bytes);
 
 typedef struct EpcommOptions {
@@ -141,15 +143,15 @@ typedef struct EpcommOptions {
   uint64_t deadline_ns;  /* longest wait of a kernel for a peer; 0: 10 s */
   int in_flight;         /* slots: calls begun and not combined; 0: 1 */
   int streams;           /* streams that carry calls at the same time; 0: 1 */
-  int reduced;           /* 1: accept reduced precision where the pack has it */
+  int reduced;           /* 1: accept reduced precision if the pack has it */
   int max_sms;           /* refuse packs whose calls take more SMs; 0: any */
-  unsigned dtypes;       /* bit 1 << EpcommDType for each to be used; 0: all of the pack */
+  unsigned dtypes;       /* bit 1 << EpcommDType for each dtype to be used; 0: all dtypes of the pack */
   int routing;           /* EpcommRouting of calls that name none */
   int debug;             /* 1: compare every call over ranks, and check its ids */
-  uint64_t extra_bytes;  /* memory beside the library's, for outputs of your own: epcomm_extra */
-  int own_outputs;       /* 1: every call brings its outputs, and the library makes no room for any. The same on all ranks */
+  uint64_t extra_bytes;  /* further memory for outputs of your own: see epcomm_extra */
+  int own_outputs;       /* 1: every call passes its own outputs, and the library allocates none. The same on all ranks */
   const char *nvshmem;   /* folder with lib/libnvshmem_host.so.3; NULL: $EPBENCH_NVSHMEM, or where the linker looks */
-  int nodes;             /* that the ranks are spread over, rank r on r / (ranks / nodes); 0: 1 */
+  int nodes;             /* number of nodes of the ranks: rank r is on node r / (ranks / nodes); 0: 1 */
 } EpcommOptions;
 
 typedef struct EpcommCall {
@@ -160,16 +162,16 @@ typedef struct EpcommCall {
   int fullest;  /* of the fullest rank, the same on all ranks; 0: max_tokens */
   int routing;  /* EpcommRouting, the same on all ranks */
   int purpose;  /* EpcommPurpose, the same on all ranks */
-  int ids_bits; /* 32 or 64; 0: 32. 64 costs one small kernel a dispatch, in layouts masked and rank one a combine too */
+  int ids_bits; /* 32 or 64; 0: 32. 64 costs one small kernel for each dispatch, and in layouts masked and rank also for each combine */
   int unused;   /* 0 */
   const void *x;            /* [tokens, hidden] BF16; e4m3 for dtype fp8 of packs made with --raw */
-  const void *topk_ids;     /* [tokens, topk] global expert ids, -1 where masked. In layouts rank a token may name an expert twice:
-                               its row says so twice. In the others ids are distinct in a token; debug refuses those that are not */
+  const void *topk_ids;     /* [tokens, topk] global expert ids, -1 if masked. In layouts rank a token may name an expert twice:
+                               its row then names the expert twice. In other layouts a token's ids must be distinct; debug checks that */
   const float *weights;     /* [tokens, topk] router weights; in layout expert the same to dispatch and combine */
   const float *input_scale; /* [1] NVFP4's global scale; NULL for 1. With --raw and fp8: [tokens, hidden/128] */
-  /* Outputs of dispatch, NULL for the library's. Give all that the dtype has or
-   * none, the same choice on all ranks, and the same again to combine. Within
-   * epcomm_extra at the same offset on all ranks any kernel is used; elsewhere
+  /* Outputs of dispatch; NULL means the library's own. Pass all outputs that the dtype has
+   * or none, the same choice on all ranks, and the same outputs again to combine. If they
+   * lie in epcomm_extra at the same offset on all ranks, any kernel may be used; otherwise
    * only kernels whose receivers write the rows. */
   void *out;               /* [max_rows, row_bytes] rows by expert */
   void *out_scales;        /* fp8: float [hidden/128, max_rows]; mxfp4: [max_rows, hidden/32]; nvfp4: 5-D blocks */
@@ -177,15 +179,16 @@ typedef struct EpcommCall {
   int32_t *expert_ids;     /* [groups] local expert of each group */
   int32_t *src_info;       /* [max_rows, 2] token on its rank, top-k position */
   uint32_t *scale_offsets; /* [groups] nvfp4 */
-  /* Above is layout expert; see EpcommLayout for the others. Combine */
-  const void *y;   /* [max_rows, hidden] BF16, what the experts made of each row. Over nodes in EpcommOutputs.y
+  /* The shapes above are those of layout expert; see EpcommLayout for the others. For
+   * combine: */
+  const void *y;   /* [max_rows, hidden] BF16, the experts' output of each row. Over nodes it lies in EpcommOutputs.y
                       or in epcomm_extra, since the network reads it */
   void *combined;  /* [tokens, hidden] BF16 */
   const void *bias;     /* [hidden] BF16, combines with epilogue=bias only */
   float epilogue_scale; /* combines with epilogue=scale only; epbench pack chooses neither */
 } EpcommCall;
 
-/* What the pack fixes, and what this rank got. */
+/* The properties of the pack, and of this rank's memory. */
 typedef struct EpcommInfo {
   size_t size;
   int rank, ranks, hidden, experts, local_experts, topk, max_tokens;
@@ -199,9 +202,9 @@ typedef struct EpcommInfo {
   char digest[65];      /* of the pack, hex */
   char abi[65];         /* hash of the builds of all kernels, hex */
   char arch[16];
-  char kernels[1024];   /* kernel=build,...: what an exported table's refusal wants to know */
+  char kernels[1024];   /* kernel=build,...: the argument that the refusal function of an exported table needs */
   int layout;           /* EpcommLayout */
-  int raw;              /* 1: tokens of dtype fp8 come as fp8 */
+  int raw;              /* 1: tokens of dtype fp8 are passed as fp8 */
   int nodes;            /* 1 for packs of one host */
   char nvshmem[16];     /* version that a pack of several nodes needs, else empty */
 } EpcommInfo;
@@ -219,10 +222,10 @@ typedef struct EpcommOutputs {
   void *y;                      /* over nodes: room for [max_rows, hidden] BF16 that combine may take; else NULL */
 } EpcommOutputs;
 
-/* What a wait that was given up saw. */
+/* A wait that was given up. */
 typedef struct EpcommFault {
   size_t size;
-  int rank;    /* who waited */
+  int rank;    /* the rank that waited */
   int phase;   /* 1 barrier, 2 dispatch sending, 3 dispatch receiving, 4 combine sending, 5 combine receiving, 6 debug mode */
   int expert;  /* global expert waited for, -1 if none */
   int source;  /* rank waited for, -1 if none */
@@ -237,7 +240,7 @@ typedef struct EpcommExplanation {
   const char *dispatch; /* kernel:parameter=value,... */
   const char *combine;
   const char *why;      /* the row that answered, or default */
-  int first, last;      /* token counts of the fullest rank that are answered alike */
+  int first, last;      /* token counts of the fullest rank that have the same answer */
   int plan;             /* number of the choice; equal on all ranks */
 } EpcommExplanation;
 
@@ -245,10 +248,11 @@ typedef struct EpcommExplanation {
  * A rank that cannot be created makes all ranks fail. */
 EPCOMM_API EpcommStatus epcomm_create(EpComm **comm, const EpcommOptions *options, char *text);
 
-/* Collective: waits for this rank's device, meets the others, frees. Use
- * epcomm_abandon instead when ranks are gone: it frees without meeting. Over nodes it
- * cannot free the heap, since NVSHMEM frees only on all ranks together: the heap goes with
- * the process, which cannot create another EpComm over nodes. */
+/* Collective: waits for this rank's device and for the other ranks, then frees everything.
+ * If ranks are gone, use epcomm_abandon instead, which does not wait for them. Over nodes
+ * epcomm_abandon cannot free the heap, since NVSHMEM frees only on all ranks together: the
+ * heap is freed when the process ends, and the process cannot create another EpComm over
+ * nodes. */
 EPCOMM_API EpcommStatus epcomm_destroy(EpComm *comm);
 EPCOMM_API void epcomm_abandon(EpComm *comm);
 
@@ -256,90 +260,95 @@ EPCOMM_API void epcomm_abandon(EpComm *comm);
 EPCOMM_API EpcommStatus epcomm_dispatch(EpComm *comm, const EpcommCall *call, EpcommStream stream);
 EPCOMM_API EpcommStatus epcomm_combine(EpComm *comm, const EpcommCall *call, EpcommStream stream);
 
-/* Call path. The halves of a call: send begins it, its outputs hold after recv, in
- * the order of recv's stream. The two streams may differ: then what was sent runs
- * beside the work between them. All inputs stay as they are until recv, which takes the
- * same EpcommCall. The next call of the slot begins behind recv: where it is sent on
- * another stream, let that one wait for recv's. */
+/* Call path. The two halves of a call: send begins it; its outputs are complete after recv,
+ * in the order of recv's stream. The two streams may differ: then the transfer runs at the
+ * same time as the work between send and recv. Inputs must not change until recv, which
+ * takes the same EpcommCall. The next call of the slot begins after recv: if it is sent on
+ * another stream, that stream must wait for recv's stream. */
 EPCOMM_API EpcommStatus epcomm_dispatch_send(EpComm *comm, const EpcommCall *call, EpcommStream stream);
 EPCOMM_API EpcommStatus epcomm_dispatch_recv(EpComm *comm, const EpcommCall *call, EpcommStream stream);
 EPCOMM_API EpcommStatus epcomm_combine_send(EpComm *comm, const EpcommCall *call, EpcommStream stream);
 EPCOMM_API EpcommStatus epcomm_combine_recv(EpComm *comm, const EpcommCall *call, EpcommStream stream);
 
-/* Call path. No rank's stream passes before all ranks' streams came here. */
+/* Call path. No rank's stream continues before the streams of all ranks have reached this
+ * barrier. */
 EPCOMM_API EpcommStatus epcomm_barrier(EpComm *comm, EpcommStream stream);
 
-/* Call path. When the stream comes here, a kernel writes the GPU's clock, in ns, to *at, 8
- * bytes of device memory. Clocks of different GPUs are not comparable. `epbench bench` tells
- * time so too: a graph stays a row of kernels, which events in it would interrupt. */
+/* Call path. When the stream reaches it, a kernel writes the GPU's clock, in ns, to *at, 8
+ * bytes of device memory. Clocks of different GPUs are not comparable. `epbench bench`
+ * measures time in the same way, because events inside a graph would interrupt its sequence
+ * of kernels. */
 EPCOMM_API EpcommStatus epcomm_stamp(EpComm *comm, uint64_t *at, EpcommStream stream);
 
-/* Whether a wait was given up: EPCOMM_FAULT, with what it saw, or EPCOMM_OK. Looks
- * at host memory only. Other ranks may know of it only by their own deadline. */
+/* Returns EPCOMM_FAULT and a description if a wait was given up, else EPCOMM_OK. Reads host
+ * memory only. Other ranks may notice the fault only when their own deadline passes. */
 EPCOMM_API EpcommStatus epcomm_fault(EpComm *comm, EpcommFault *out);
 
 /* Collective: waits for this rank's device and brings all memory back to its first
  * state. Graphs stay valid. Over nodes it also waits for the network, without a deadline. */
 EPCOMM_API EpcommStatus epcomm_reset(EpComm *comm);
 
-/* Ends the waits of the kernels of all ranks, as their deadline would: for a caller that knows that the ranks
- * have made calls which never meet. Calls that are under way leave their outputs undefined. Reset or destroy then.
- * Ranks of one host. Waits for this rank's device, but not for work that other streams queued. */
+/* Ends the waits of the kernels of all ranks, as their deadline would. It is for a caller that knows that the
+ * ranks have made calls that do not match. Calls that are under way leave their outputs undefined. Reset or
+ * destroy then. Ranks of one host. Waits for this rank's device, but not for work that other streams queued. */
 EPCOMM_API EpcommStatus epcomm_stop(EpComm *comm);
 
 EPCOMM_API EpcommStatus epcomm_explain(EpComm *comm, const EpcommCall *call, EpcommExplanation *out);
 EPCOMM_API EpcommStatus epcomm_info(EpComm *comm, EpcommInfo *out);
 EPCOMM_API EpcommStatus epcomm_outputs(EpComm *comm, int slot, int dtype, EpcommOutputs *out);
 
-/* ---- what DeepEP's normal calls need beside dispatch and combine ----
+/* ---- what DeepEP's normal calls need besides dispatch and combine ----
  *
  * Layout rank packed, ranks of one host. A new dispatch is epcomm_announce, a wait for
  * epcomm_told, outputs of as many rows, epcomm_dispatch with the announced ids, and
  * epcomm_received. One announce at a time; the calls follow each other on one stream, or
  * on streams that wait for each other. Structs have exactly this header's size. */
 
-/* Call path. Which ranks and experts the tokens go to. Any pack serves any shape. */
+/* Call path. Computes to which ranks and experts the tokens go. Any pack can be used for
+ * any shape. */
 typedef struct EpcommLayoutOf {
   size_t size;
-  const void *topk_ids; /* [tokens, topk] of ids_bits; what is no expert counts nowhere */
+  const void *topk_ids; /* [tokens, topk] of ids_bits; an id that is no expert is not counted */
   int ids_bits, tokens, topk, experts, ranks;
   int32_t *per_rank;    /* [ranks] tokens that go to each */
   int32_t *per_expert;  /* [experts] */
-  uint8_t *in_rank;     /* [tokens, ranks] 1 where a token goes to a rank */
+  uint8_t *in_rank;     /* [tokens, ranks] 1 if the token goes to the rank */
 } EpcommLayoutOf;
 EPCOMM_API EpcommStatus epcomm_layout(EpComm *comm, const EpcommLayoutOf *layout, EpcommStream stream);
 
-/* Call path. Tells all ranks this rank's counts, and readies ids and weights for dispatch. */
+/* Call path. Sends this rank's counts to all ranks, and prepares ids and weights for
+ * dispatch. */
 typedef struct EpcommAnnounce {
   size_t size;
-  const int32_t *per_rank, *per_expert; /* as epcomm_layout left them */
-  const void *topk_ids; /* [tokens, topk] of ids_bits; NULL: in_rank says where tokens go */
+  const int32_t *per_rank, *per_expert; /* as epcomm_layout wrote them */
+  const void *topk_ids; /* [tokens, topk] of ids_bits; NULL: in_rank says to which ranks tokens go */
   const uint8_t *in_rank;
   const float *weights; /* [tokens, topk], or NULL */
   int ids_bits, topk, tokens;
-  int align;            /* rows of an expert are told as a multiple of it; 0: 1 */
-  int worst;            /* rows of outputs that exist already: nothing is told, and more rows end the program; 0: tell */
-  int32_t *ids;         /* out: [tokens, the pack's topk], -1 where there is none; NULL where topk_ids are so already */
+  int align;            /* the number of rows of an expert is rounded up to a multiple of it; 0: 1 */
+  int worst;            /* rows of outputs that exist already: then epcomm_told returns nothing, and more rows end the program; 0: no outputs yet */
+  int32_t *ids;         /* out: [tokens, the pack's topk], -1 if there is none; NULL if topk_ids are so already */
   float *padded;        /* out: the same of weights, or NULL */
   int32_t *before;      /* out: [ranks, ranks] rows for rank j from the ranks up to i */
 } EpcommAnnounce;
 EPCOMM_API EpcommStatus epcomm_announce(EpComm *comm, const EpcommAnnounce *announce, EpcommStream stream);
 
-/* What the last announce told, once `ready` is 1: as soon as all counts are here, before any
- * row is. Looks at host memory only; ask again until it is. */
+/* Returns the counts of the last announce. `ready` is 1 as soon as all counts have arrived,
+ * before any row has. Reads host memory only; call it again until `ready` is 1. */
 typedef struct EpcommTold {
   size_t size;
   int ready;
-  int rows;                   /* that this rank receives */
+  int rows;                   /* rows that this rank receives */
   int fullest;                /* tokens of the fullest rank: EpcommCall.fullest */
   const uint32_t *per_expert; /* [local experts] rows, until the next announce */
 } EpcommTold;
 EPCOMM_API EpcommStatus epcomm_told(EpComm *comm, EpcommTold *out);
 
-/* Call path. What a dispatch left of each row, as DeepEP returns it. */
+/* Call path. Writes ids, weights and tokens of each row of a dispatch, as DeepEP returns
+ * them. */
 typedef struct EpcommReceived {
   size_t size;
-  const int32_t *expert_ids;   /* [rows, the pack's topk], as dispatch left it; so the next three */
+  const int32_t *expert_ids;   /* [rows, the pack's topk], as dispatch wrote it; likewise the next three */
   const float *weights;
   const int32_t *src_info;
   const uint32_t *row_offsets;
@@ -350,8 +359,8 @@ typedef struct EpcommReceived {
 } EpcommReceived;
 EPCOMM_API EpcommStatus epcomm_received(EpComm *comm, const EpcommReceived *received, EpcommStream stream);
 
-/* Call path. Weights of rows back to their tokens, summed over ranks. On every rank behind the
- * combine of the same rows. */
+/* Call path. Sends the weights of rows back to their tokens and sums them over ranks. Call it
+ * on every rank after the combine of the same rows. */
 typedef struct EpcommReturn {
   size_t size;
   const float *weights;        /* [rows, topk] */
@@ -363,24 +372,24 @@ typedef struct EpcommReturn {
 } EpcommReturn;
 EPCOMM_API EpcommStatus epcomm_return_weights(EpComm *comm, const EpcommReturn *back, EpcommStream stream);
 
-/* Call path. [tokens, the pack's topk] ids of ids_bits as int32, -1 where there is no such expert. Any
- * layout. Calls that keep them are spared the narrowing of ids_bits 64. */
+/* Call path. [tokens, the pack's topk] ids of ids_bits as int32, -1 if there is no such expert. Any
+ * layout. Calls that are made with these ids need not narrow ids of 64 bits. */
 EPCOMM_API EpcommStatus epcomm_ready_ids(EpComm *comm, const void *topk_ids, int ids_bits, int tokens, int32_t *ids, EpcommStream stream);
 
 /* Call path. Adds n counts of rows, such as row_offsets of layout masked, to others. */
 EPCOMM_API EpcommStatus epcomm_add_counts(EpComm *comm, const uint32_t *counts, int32_t *to, int n, EpcommStream stream);
 
-/* The extra bytes that the options asked for: the same offsets are the same place
- * on all ranks. NULL without any. */
+/* Returns the extra bytes that the options asked for, NULL without any. The same offset is
+ * the same address on the heap of all ranks. */
 EPCOMM_API void *epcomm_extra(EpComm *comm);
 
-/* The sentence behind the last status that was not EPCOMM_OK. */
+/* Returns the sentence that explains the last status that was not EPCOMM_OK. */
 EPCOMM_API const char *epcomm_error(EpComm *comm);
 EPCOMM_API const char *epcomm_status_name(EpcommStatus status);
 
-/* The routing class behind counts of selections an expert, in host memory, summed
- * over all ranks and enough steps: below 16 selections an expert only strong skew
- * can be told from chance. */
+/* Returns the routing class of counts [experts], how often each expert was selected, in
+ * host memory. Sum them over all ranks and enough steps: below 16 selections for each
+ * expert only strong skew can be told from chance. */
 EPCOMM_API EpcommRouting epcomm_classify(const int64_t *counts, int experts, int ranks);
 
 /* The GPUs of this host, as tables name them. */
@@ -389,11 +398,12 @@ typedef struct EpcommMachine {
   int sms, gpus;     /* SMs of one GPU; GPUs that this process sees */
   uint64_t memory;   /* bytes of one GPU */
   char name[96], pci_id[16], arch[16];
-  char link[16];     /* nv18: 18 NVLinks a GPU; mixed, pcie, apart, none */
+  char link[16];     /* nv18: 18 NVLinks for each GPU; mixed, pcie, apart, none */
   char key[160];     /* a table of another key does not apply: see epbench machine */
 } EpcommMachine;
 
-/* Asks the driver. Without one EPCOMM_DRIVER, and text (EPCOMM_TEXT bytes) says why. */
+/* Asks the driver. If there is no driver it returns EPCOMM_DRIVER, and text (EPCOMM_TEXT
+ * bytes) says why. */
 EPCOMM_API EpcommStatus epcomm_machine(EpcommMachine *out, char *text);
 
 /* Reads a pack without a GPU: EPCOMM_OK if it is whole and for this library. */

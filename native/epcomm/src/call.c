@@ -120,8 +120,8 @@ static const int32_t *ids_of(const EpComm *c, const EpcommCall *call, const Choi
   return call->ids_bits == 64 ? (const int32_t *)on_heap(c, k->at->ids[op]) : (const int32_t *)call->topk_ids;
 }
 
-/* Whether an op narrows its ids. Where combines come in any order, the last dispatch may have
- * narrowed the ids of another call. */
+/* Whether an op narrows its ids. If combines may be made in any order, the last dispatch may
+ * have narrowed the ids of another call. */
 static int narrows(const EpComm *c, const EpcommCall *call, int op) {
   return call->ids_bits == 64 && (op == DISPATCH || pack_any_order(c->pack.head));
 }
@@ -201,7 +201,7 @@ static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choic
   return grid == 0 ? 0 : launch(c, c->narrow, grid < 64 ? grid : 64, 256, 0, 0, &a, stream);
 }
 
-/* Compares over ranks, on the device, what is about to be called: debug mode. */
+/* Debug mode: compares, on the device, the calls that the ranks are about to make. */
 static DrvResult compare(const EpComm *c, const EpcommCall *call, const Choice *k, int op, const EpArgs *like, DrvStream stream) {
   EpArgs a = c->base;
   a.counters = like->counters; /* a difference ends this call's waits too */
@@ -210,7 +210,7 @@ static DrvResult compare(const EpComm *c, const EpcommCall *call, const Choice *
   a.topk_ids = like->topk_ids;
   a.stamp_slots = call->tokens * (int32_t)c->pack.head->topk;
   a.count_sms = (int32_t)c->pack.head->experts;
-  a.tile_tokens = pack_by_rank(c->pack.head) ? 0 : (int32_t)c->pack.head->topk; /* by rank a token is one row, whatever it names */
+  a.tile_tokens = pack_by_rank(c->pack.head) ? 0 : (int32_t)c->pack.head->topk; /* in layouts rank a token has one row, even if it names an expert twice */
   return launch(c, c->agree, 1, 32, 0, 0, &a, stream);
 }
 
@@ -237,7 +237,7 @@ static DrvResult issue(EpComm *c, const EpcommCall *call, const Choice *k, int o
   if (half == SECOND_HALF) from = 1;
   if (r == 0 && half == SECOND_HALF && slot->sent[op] != stream) {
     r = c->driver->stream_wait(stream, slot->done[op], 0);
-    early = 0; /* what it follows runs on another stream */
+    early = 0; /* the kernel before it runs on another stream */
   }
   for (int i = from; i < to && r == 0; i++) r = launch_ready(c, &ready[i], &a, i == n - 1, early, stream);
   if (half == FIRST_HALF && r == 0) {
@@ -257,7 +257,7 @@ static EpcommStatus faulted(EpComm *c) {
 }
 
 /* A plan may send and receive in one kernel, or in two. A recv of the other kind would
- * leave messages behind, or wait for some that never come. */
+ * leave messages unread, or wait for messages that are never sent. */
 static EpcommStatus check_begun(EpComm *c, const EpcommCall *call, int begun, int plan) {
   if (begun < 0) return comm_say(c, EPCOMM_INVALID, "slot %d: recv without a send of the same op before it", call->slot);
   if (begun == plan) return EPCOMM_OK;

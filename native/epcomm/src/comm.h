@@ -17,8 +17,8 @@ typedef struct StateAt {
 } StateAt;
 
 typedef struct SlotAt {
-  uint64_t agree;  /* words of debug mode, one set a slot: slots need not be called in one order */
-  uint64_t ids[2]; /* [max_tokens, topk] int32, narrowed, by op: the same memory where a combine follows its dispatch */
+  uint64_t agree;  /* words of debug mode, one set for each slot, because the order of calls over slots may differ between ranks */
+  uint64_t ids[2]; /* [max_tokens, topk] int32, narrowed, by op; the same memory for both ops if a combine follows its dispatch */
   uint64_t out, out_scales, row_offsets, expert_ids, src_info, scale_offsets;
   uint64_t y; /* over nodes: the network reads it */
   StateAt states[COMM_STATES];
@@ -42,7 +42,7 @@ typedef struct Slot {
   int plan;             /* plan of the last dispatch, -1 for none */
   int begun[2];         /* plan of the send that waits for its recv, by op, -1 for none */
   DrvStream sent[2];    /* stream of the last send, by op */
-  DrvEvent done[2];     /* recorded behind it */
+  DrvEvent done[2];     /* recorded after the last send */
 } Slot;
 
 typedef struct EpSource EpSource;
@@ -55,18 +55,18 @@ struct EpComm {
   DrvDevice device;
   DrvContext context;
   int sms;
-  DrvModule *modules;  /* of the pack, NULL where none is needed */
+  DrvModule *modules;  /* of the pack, NULL if none is needed */
   Ready *ready;        /* by launch of the pack */
   DrvFunction align, stamp, agree, narrow;
   DrvFunction layout, announce, ready_ids, add_counts, received, give_back; /* of normal.c, NULL in packs made before there were any */
   const PackLookup *lookups[4][PACK_PURPOSES][PACK_CLASSES]; /* by dtype index */
-  int dtype_index[5];  /* by EpcommDType, -1 where the pack has none or it was not chosen */
+  int dtype_index[5];  /* by EpcommDType, -1 if the pack does not have it or it was not chosen */
   HeapAt at;
   DrvPointer heap[EPCOMM_MAX_RANKS]; /* 0 for ranks of other nodes */
   int opened[EPCOMM_MAX_RANKS]; /* 1: by an IPC handle, to be closed */
   volatile EpFault *fault;      /* host memory that the device can write */
   DrvPointer fault_device;
-  volatile uint32_t *told;      /* the same, for what ep_announce tells */
+  volatile uint32_t *told;      /* the same, for the counts that ep_announce writes */
   DrvPointer told_device;
   uint32_t ticket;              /* of the last call that tells */
   EpArgs base;                  /* arguments that every launch shares */
@@ -97,14 +97,14 @@ EpcommStatus heap_fill(EpComm *c);
 EpcommStatus load_kernels(EpComm *c);
 void unload_kernels(EpComm *c);
 
-/* exchange.c: meets all ranks. Every rank brings its status so far; the result is EPCOMM_OK
- * only if all ranks brought that. `mine` holds `bytes` bytes for the others, `all` has room
- * for the bytes of all ranks. */
+/* exchange.c: exchanges messages with all ranks. Every rank passes its status so far; the
+ * result is EPCOMM_OK only if all ranks passed EPCOMM_OK. `mine` holds `bytes` bytes for
+ * the others, `all` has room for the bytes of all ranks. */
 EpcommStatus exchange(EpComm *c, EpcommStatus status, const void *mine, void *all, size_t bytes);
 /* Lets this rank address the heaps of the others. */
 EpcommStatus exchange_heaps(EpComm *c, EpcommStatus status);
 
-/* Where a rank runs. */
+/* The process and host of a rank. */
 typedef struct Place {
   uint64_t process[2]; /* random, and its number */
   char host[40];       /* boot id: processes with the same one share a kernel */

@@ -1,5 +1,5 @@
-/* Creation and destruction. Every rank comes to every meeting, even after an error: if one
- * left early, the others would wait for it. */
+/* Creation and destruction. Every rank takes part in every exchange, even after an error,
+ * because otherwise the other ranks would wait for it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -201,14 +201,14 @@ static EpcommStatus build(EpComm *c) {
   return s;
 }
 
-/* NVSHMEM frees with a barrier on the GPU: a rank whose GPU has failed would leave the
- * others in it. */
+/* NVSHMEM frees with a barrier on the GPU. If the GPU of one rank has failed, the other
+ * ranks would wait in this barrier. */
 static EpcommStatus check_alive(EpComm *c) {
   DrvResult r = c->nodes > 1 && c->context != NULL ? c->driver->context_wait() : 0;
   return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "wait for the device");
 }
 
-/* Gives everything back. The other ranks must have left this rank's heap before it goes. */
+/* Frees everything. The other ranks must no longer use this rank's heap. */
 static void take_down(EpComm *c, int meet) {
   const Driver *d = c->driver;
   if (d != NULL && c->context != NULL) d->context_set(c->context);
@@ -273,7 +273,7 @@ EpcommStatus epcomm_create(EpComm **comm, const EpcommOptions *options, char *te
     return EPCOMM_OK;
   }
   snprintf(text, EPCOMM_TEXT, "%s", c->text);
-  /* All ranks fail alike: all come here, or none does. */
+  /* If one rank fails, all ranks fail, so that either all ranks reach this line or none. */
   take_down(c, c->options.ranks > 1 && s != EPCOMM_GATHER);
   finish(c, before);
   return s;

@@ -1,4 +1,4 @@
-/* Meeting the other ranks: what they bring, and how their heaps are reached. */
+/* Exchanges messages with the other ranks, and opens their heaps. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +45,7 @@ EpcommStatus exchange(EpComm *c, EpcommStatus status, const void *mine, void *al
     int failed = 0;
     if (ranks == 1) memcpy(in, out, each);
     else failed = c->options.all_gather(c->options.context, out, in, each);
-    if (status != EPCOMM_OK) result = status; /* this rank's own words stand */
+    if (status != EPCOMM_OK) result = status; /* this rank's own error text is kept */
     else if (failed) result = comm_say(c, EPCOMM_GATHER, "all_gather gave %d: a rank is gone, or the network between them", failed);
     else result = judge(c, in, each);
     for (size_t r = 0; r < ranks && bytes > 0; r++) memcpy((uint8_t *)all + r * bytes, in + r * each + sizeof p, bytes);

@@ -94,7 +94,7 @@ EpcommStatus epcomm_reset(EpComm *c) {
     memset((void *)(uintptr_t)c->fault, 0, sizeof(EpFault));
     comm_forget_calls(c);
     s = heap_fill(c);
-    s = exchange(c, s, NULL, NULL, 0); /* nobody begins before all are done */
+    s = exchange(c, s, NULL, NULL, 0); /* no rank begins before all ranks are done */
   }
   c->driver->context_set(before);
   return s;

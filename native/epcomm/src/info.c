@@ -102,7 +102,7 @@ void *epcomm_extra(EpComm *c) {
 }
 
 /* Classifies as tune/ep/class.go does, which gives the sources of the bounds. Both measures
- * are moved three standard deviations of a fair draw towards even. */
+ * are moved towards even by three standard deviations of a fair draw. */
 EpcommRouting epcomm_classify(const int64_t *counts, int experts, int ranks) {
   double total = 0, pairs = 0, fullest = 0, load = 0;
   if (counts == NULL || ranks < 1 || experts < 1 || experts % ranks != 0) return EPCOMM_ALL_ROUTINGS;

@@ -1,5 +1,5 @@
-/* Loads the kernels and readies every launch on this device, before any of them
- * runs: a cold load beside a spinning kernel would wait for it. */
+/* Loads the kernels and prepares every launch on this device before any of them runs,
+ * because loading a kernel while another one spins would wait for the spinning kernel. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,7 +62,8 @@ static EpcommStatus load_config(EpComm *c, const PackConfig *config) {
   return EPCOMM_OK;
 }
 
-/* The kernels of normal.c. Packs made before there were any still serve all other calls. */
+/* The kernels of normal.c. Packs that are older than these kernels can still be used for
+ * all other calls. */
 static EpcommStatus load_normal(EpComm *c) {
   static const char *const names[] = {"ep_layout", "ep_announce", "ep_ready_ids", "ep_add_counts", "ep_received", "ep_return_weights"};
   DrvFunction *into[] = {&c->layout, &c->announce, &c->ready_ids, &c->add_counts, &c->received, &c->give_back};

@@ -1,5 +1,5 @@
-/* Ranks on several nodes: NVSHMEM joins them, holds their heaps, and is told of every
- * module that puts. It is loaded, never linked.
+/* Ranks on several nodes: NVSHMEM joins them and holds their heaps; every module with puts
+ * is registered with it. It is loaded, never linked.
  *
  * A process joins once and stays until it ends: NVSHMEM's finalize is collective and would
  * wait for a rank that has died. For the same reason the heap is given back only after
@@ -67,7 +67,7 @@ EpcommStatus network_open(EpComm *c) {
 /* The message of a rank to the others before they join. */
 typedef struct Hello {
   Place place;
-  EpShmemID id; /* of the group joined; rank 0's of a new one where none is */
+  EpShmemID id; /* of the group joined; if there is none: rank 0's id of a new group */
   int32_t joined, pad;
 } Hello;
 
@@ -117,8 +117,8 @@ EpcommStatus network_join(EpComm *c) {
   return exchange(c, s, NULL, NULL, 0);
 }
 
-/* Checks the free memory before the allocation, in which NVSHMEM would wait for a rank
- * without room. */
+/* Checks the free memory before the allocation, because in the allocation NVSHMEM would
+ * wait for a rank without enough memory. */
 static EpcommStatus check_room(EpComm *c) {
   size_t free_bytes = 0, total = 0;
   DrvResult r = c->driver->memory_info(&free_bytes, &total);
@@ -138,8 +138,8 @@ static EpcommStatus find_heaps(EpComm *c) {
   return EPCOMM_OK;
 }
 
-/* Takes the heap. Where only some ranks got it, none can give it back: it is freed with the
- * process. */
+/* Allocates the heap. If only some ranks got memory, none of them can free it; it is freed
+ * when the process ends. */
 EpcommStatus network_take(EpComm *c, EpcommStatus s) {
   DrvPointer *own = &c->heap[c->options.rank];
   if (s == EPCOMM_OK) s = check_room(c);

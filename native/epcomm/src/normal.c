@@ -5,7 +5,7 @@
 
 #include "comm.h"
 
-/* An emulated launch copies as much, whatever a kernel takes. */
+/* An emulated launch copies this many bytes, whatever arguments a kernel takes. */
 #define WITH_ROOM(type) \
   union {               \
     type of;            \
@@ -13,7 +13,7 @@
   } a;                  \
   memset(&a, 0, sizeof a)
 
-/* A struct of another size is of another header. */
+/* A struct of another size comes from another version of the header. */
 static EpcommStatus check_size(EpComm *c, size_t size, size_t want, const char *name) {
   return size == want ? EPCOMM_OK : comm_say(c, EPCOMM_INVALID, "%s: set its size", name);
 }

@@ -1,5 +1,5 @@
-/* Reads a pack. The file may be truncated, edited or hostile: no number of it is
- * used before it was checked, and nothing is trusted for its digest alone. */
+/* Reads a pack. The file may be truncated, edited or hostile: no number in it is used
+ * before it was checked, and a correct digest alone is not trusted. */
 #include "pack.h"
 
 #include <stdarg.h>
@@ -187,7 +187,8 @@ static int run_ok(const Pack *p, const PackRun *r, uint32_t dtype) {
 }
 
 static int check_lookups(const Pack *p, char *text) {
-  /* Of equal ones only the first would answer, and each costs a walk over its runs. */
+  /* If several are equal, only the first would answer, and checking each takes a walk over
+   * its runs. */
   uint32_t most = pack_count(p, PACK_DTYPES) * 2 * PACK_PURPOSES * PACK_CLASSES;
   if (pack_count(p, PACK_LOOKUPS) > most) return refuse(text, "pack: %u look-ups, of which at most %u can differ", pack_count(p, PACK_LOOKUPS), most);
   for (uint32_t i = 0; i < pack_count(p, PACK_LOOKUPS); i++) {

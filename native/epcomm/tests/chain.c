@@ -42,8 +42,8 @@ static int rising(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Median seconds of a call over rounds; NAN where the library refused. It is a difference
- * of times, which a busy host may turn negative. */
+/* Median seconds of a call over rounds; NAN if the library refused. It is a difference of
+ * times, which may be negative on a busy host. */
 static double time_of(EpComm *comm, const EpcommCall *c, const char *op, const Plan *p, GpuStream stream) {
   uint64_t *stamps = gpu_alloc(3 * sizeof *stamps);
   double all[ROUNDS], median = NAN;

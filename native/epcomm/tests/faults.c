@@ -1,4 +1,4 @@
-/* Faults of production: every living rank must be told in time. */
+/* Faults that occur in production: every living rank must get an error in time. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,8 +43,8 @@ static int together(Seat *seat) {
   return seat->ranks <= 64 && world_gather(seat, &mine, all, 1) == 0;
 }
 
-/* The last rank does `what`; the others must be told within twice the deadline. That is
- * time of the device, and an emulated one has less of it on a busy host. */
+/* The last rank does `what`; the other ranks must get an error within twice the deadline.
+ * The deadline is device time, and an emulated device is slower on a busy host. */
 static int with_victim(Seat *seat, const Plan *p, void (*what)(Moe *, Seat *, const Plan *, GpuStream), int lives) {
   EpComm *comm = ranks_create(seat, p, 1, 0, 0);
   if (comm == NULL) return 1;
@@ -77,7 +77,7 @@ static int with_victim(Seat *seat, const Plan *p, void (*what)(Moe *, Seat *, co
   return bad;
 }
 
-/* Calls when the others have given up. */
+/* Makes a call after the other ranks have given up. */
 static void be_late(Moe *m, Seat *seat, const Plan *p, GpuStream stream) {
   together(seat);
   call_once(m, 2, p->most, stream);
@@ -181,8 +181,8 @@ static int test_disagree(Seat *seat, void *plan) {
   return bad;
 }
 
-/* Debug mode: the last rank passes an id of 64 bits that is no expert. It is told so, and
- * the others that it made no call. */
+/* Debug mode: the last rank passes an id of 64 bits that is no expert. It gets an error
+ * that says so, and the other ranks get an error that it made no call. */
 static int test_bad_id(Seat *seat, void *plan) {
   const Plan *p = plan;
   EpComm *comm = ranks_create(seat, p, 1, 1, 0);

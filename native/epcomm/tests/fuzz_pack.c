@@ -1,6 +1,6 @@
 /* The pack reader over damaged packs. As a libFuzzer target it gets any bytes; as a
- * program it mutates a whole pack, and mostly seals it again, so that the checks
- * behind the digest are reached. */
+ * program it mutates a whole pack, and mostly seals it again, so that the checks after the
+ * digest are reached. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   EpcommInfo info;
   char text[EPCOMM_TEXT];
-  uint8_t *copy = malloc(size + 1); /* of exactly this size, so that a read behind it is seen */
+  uint8_t *copy = malloc(size + 1); /* of exactly this size, so that a read beyond its end is detected */
   Pack p;
   memset(&info, 0, sizeof info);
   info.size = sizeof info;
@@ -45,8 +45,8 @@ static void seal(uint8_t *data, size_t size) {
   sha256(data + PACK_DIGEST_FROM, size - PACK_DIGEST_FROM, data + offsetof(PackHeader, digest));
 }
 
-/* The binaries and the manifest are opaque to the reader: a pack without them is
- * read a hundred times as fast. Gives the size of what is left. */
+/* Removes the binaries and the manifest, which the reader does not parse, so that reading
+ * is a hundred times as fast. Returns the size of the remaining pack. */
 static size_t shrink(uint8_t *data) {
   PackHeader h;
   memcpy(&h, data, sizeof h);

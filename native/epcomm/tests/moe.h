@@ -1,5 +1,5 @@
 /* A small mixture of experts for tests: inputs that every rank can compute for
- * every rank, what stands in for the experts, and a check of all answers. */
+ * every rank, a function in place of the experts, and a check of all answers. */
 #ifndef EPCOMM_TESTS_MOE_H
 #define EPCOMM_TESTS_MOE_H
 
@@ -38,7 +38,7 @@ void *moe_y(const Moe *m, int slot);
 /* A call over this rank's memory. */
 EpcommCall moe_call(const Moe *m, int slot, int dtype, int tokens, int fullest, int wide);
 
-/* Checks the outputs of dispatch and writes the experts' rows to y. 0 if it is
+/* Checks the outputs of dispatch and writes the experts' rows to y. Returns 0 if they are
  * right; else the difference is printed. `most` draws the tokens as the ranks did. */
 int moe_experts(Moe *m, const EpcommCall *call, uint64_t n, int most, GpuStream stream);
 

@@ -52,8 +52,8 @@ static EpComm *use(const EpcommOptions *o, const Plan *p) {
   return bad ? NULL : comm;
 }
 
-/* Ranks that cannot meet end without NVSHMEM, which would wait for all of them; the
- * process has then left its group for good. */
+/* Ranks that cannot wait for each other are destroyed without NVSHMEM, which would wait for
+ * all of them; the process has then left its group for good. */
 int test_left(Seat *seat, void *plan) {
   EpcommOptions o = ranks_options(seat, plan);
   o.all_gather = breaking_gather;
@@ -65,8 +65,8 @@ int test_left(Seat *seat, void *plan) {
   return bad | ranks_refused(seat, &o, EPCOMM_NETWORK, EPCOMM_NETWORK);
 }
 
-/* test_left where the last rank's GPU has failed: it cannot join the barrier of NVSHMEM's
- * free. EMUL_BROKEN makes the emulated driver say so. */
+/* As test_left, but the last rank's GPU has failed, so it cannot join the barrier of
+ * NVSHMEM's free. EMUL_BROKEN makes the emulated driver say so. */
 int test_crashed(Seat *seat, void *plan) {
   EpcommOptions o = ranks_options(seat, plan);
   EpComm *comm = use(&o, plan);
@@ -93,7 +93,7 @@ static int y_elsewhere(Moe *m, int most, GpuStream stream) {
   return s != EPCOMM_OK ? ranks_say(m->comm, "combine", s) : moe_combined(m, &c, 1, stream);
 }
 
-/* test_crashed where the GPU fails while memory is filled, after NVSHMEM's allocation. */
+/* As test_crashed, but the GPU fails while memory is filled, after NVSHMEM's allocation. */
 int test_unfilled(Seat *seat, void *plan) {
   EpcommOptions o = ranks_options(seat, plan);
   if (ranks_is_last(seat)) setenv("EMUL_BROKEN", "1", 1);

@@ -1,5 +1,5 @@
-/* Calls whose combines come in any order: layout masked, whose combine needs nothing but
- * what its own dispatch left. */
+/* Calls whose combines are made in any order: in layout masked a combine needs only the
+ * outputs of its own dispatch. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "ranks.h"
 
-/* A call in BF16 with outputs of its own. The experts hand its rows on as they are. */
+/* A call in BF16 with outputs of its own. The experts return its rows unchanged. */
 typedef struct Own {
   Moe *m;
   EpcommCall call;

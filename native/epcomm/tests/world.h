@@ -16,9 +16,9 @@ typedef struct Seat {
 
 int world_gather(void *seat, const void *mine, void *all, size_t bytes);
 
-/* Runs `body` for every rank, each with its seat, until all have returned; gives the
- * worst result, or 99 for a process that was killed and was not to be. Rank
- * `victim` may end as it likes; -1 for none. */
+/* Runs `body` for every rank, each with its seat, until all have returned; returns the
+ * worst result, or 99 if a process was killed that should not have been. Rank `victim` may
+ * end in any way; -1 for none. */
 int world_run(int ranks, int processes, int victim, int (*body)(Seat *seat, void *context), void *context);
 
 /* Returns seconds of a clock that never goes back. */

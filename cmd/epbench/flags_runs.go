@@ -33,7 +33,7 @@ func loadRuns(cmd *cobra.Command, paths []string) ([]*reports.Loaded, error) {
 }
 
 // notRecorded names flags that do not change what is measured.
-var notRecorded = []string{"out", "resume", "retry", "dry-run", "profile", "json", "format", "width"}
+var notRecorded = []string{"out", "resume", "retry", "dry-run", "profile", "trust-command", "json", "format", "width"}
 
 // commandLine returns the command that a run records: the given flags, then args.
 func commandLine(cmd *cobra.Command, name string, args ...string) []string {

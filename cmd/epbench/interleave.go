@@ -23,6 +23,7 @@ type interleaveFlags struct {
 	filter runFilter
 	turns  int
 	out    string
+	trust  bool
 	tables tableFlags
 }
 
@@ -36,8 +37,8 @@ each run's library has one round, and the order changes from turn to turn: a dri
 the machine then hits all libraries alike. All backends are started at the beginning,
 and one of them runs at a time. -o gets one run directory for each sweep. All sweeps
 must have the same --seed: with another seed, tokens go to other experts.`,
-		Example: `  epbench interleave dsv3-deepep dsv3-nccl -o dsv3-turns
-  epbench interleave dsv3-* --op pair --turns 100 -o dsv3-pairs
+		Example: `  epbench interleave dsv3-deepep dsv3-nccl --trust-command -o dsv3-turns
+  epbench interleave dsv3-* --trust-command --op pair --turns 100 -o dsv3-pairs
   epbench table choose dsv3-turns/*`,
 		Args: minArgs(2),
 		RunE: func(cmd *cobra.Command, paths []string) error { return f.run(cmd, paths) },
@@ -48,6 +49,7 @@ must have the same --seed: with another seed, tokens go to other experts.`,
 	})
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
 		s.StringVarP(&f.out, "out", "o", "", "`DIR` directory for the new run directories, named as the old ones; required")
+		bindTrust(s, &f.trust)
 	})
 	f.tables.bind(cmd)
 	return cmd
@@ -170,6 +172,9 @@ func (t *interleaving) comparisons(cmd *cobra.Command, runs []*reports.Loaded) (
 		var err error
 		if recorded[i], err = resumed(l.Run.Command); err != nil {
 			return nil, badInput(fmt.Errorf("%s: %w", l.Path, err))
+		}
+		if err := checkTrust(l.Path, recorded[i].backend, "", t.flags.trust); err != nil {
+			return nil, err
 		}
 	}
 	t.start(cmd, recorded)

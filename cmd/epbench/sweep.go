@@ -40,6 +40,7 @@ type sweepFlags struct {
 
 	out     string
 	resume  string
+	trust   bool
 	retry   []string
 	dryRun  bool
 	profile bool
@@ -87,6 +88,7 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
 		s.StringVarP(&f.out, "out", "o", "", "`DIR` run directory to write; default: epbench-runs/TIME")
 		s.StringVar(&f.resume, "resume", "", "`DIR` go on with the run in this directory, by its own flags")
+		bindTrust(s, &f.trust)
 		s.BoolVar(&f.dryRun, "dry-run", false, "print the plan, its size and its time by a probe of two rounds; write nothing")
 		s.BoolVar(&f.profile, "profile", false, "print to standard error where the time went, for programs too")
 	})

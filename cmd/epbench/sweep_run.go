@@ -158,7 +158,11 @@ type started struct {
 // machine, kernels and space.
 func (f *sweepFlags) continueRun(cmd *cobra.Command) error {
 	began := time.Now()
-	if f.out != "" || len(f.command(cmd)) > 2 {
+	given := ""
+	if cmd.Flags().Changed("backend") {
+		given = f.backend
+	}
+	if n := len(f.command(cmd)); f.out != "" || n > 3 || n == 3 && given == "" {
 		return usagef("--resume: goes on with the flags recorded in %s; leave the others out", filepath.Join(f.resume, record.RunFile))
 	}
 	dir, run, results, cut, err := record.OpenDir(f.resume)
@@ -172,6 +176,12 @@ func (f *sweepFlags) continueRun(cmd *cobra.Command) error {
 	g, err := resumed(run.Command)
 	if err != nil {
 		return badInput(fmt.Errorf("--resume %s: %w", f.resume, err))
+	}
+	if given != "" && given != g.backend {
+		return usagef("--backend: the run in %s was begun with --backend %q; leave the flag out, or give that", f.resume, g.backend)
+	}
+	if err := checkTrust("--resume "+f.resume, g.backend, given, f.trust); err != nil {
+		return err
 	}
 	g.tables, g.profile, g.resume = f.tables, f.profile, f.resume
 	b, err := backendOf(cmd, g.backend)

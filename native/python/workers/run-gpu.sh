@@ -78,7 +78,7 @@ choose() {
 turns() {
   for model in ${MODELS:-deepseek-v3}; do
     rm -rf "${out:?}/$model-turns"
-    step 400 "$model-turns" '' epbench interleave $(runs "$model") -o "$out/$model-turns" --turns "${TURNS:-40}"
+    step 400 "$model-turns" '' epbench interleave --trust-command $(runs "$model") -o "$out/$model-turns" --turns "${TURNS:-40}"
     choose "$model-turns" "$out/$model-turns"/*/
   done
 }

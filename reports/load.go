@@ -65,7 +65,7 @@ func (l *Loaded) Resume() string {
 	if c := l.Run.Command; !l.Run.Finished.IsZero() || len(c) < 2 || c[1] != "sweep" {
 		return ""
 	}
-	return "This run is unfinished. Go on with: epbench sweep --resume " + l.Path
+	return "This run is unfinished. Go on with: epbench sweep --resume " + ep.Quote(l.Path)
 }
 
 // Keep drops the cases that keep refuses, and the run's records about them. A regret matrix

@@ -123,6 +123,18 @@ func markdown(b *strings.Builder, t Table) {
 	if t.Title != "" {
 		fmt.Fprintf(b, "### %s\n\n", t.Title)
 	}
+	if len(t.Columns) > 0 {
+		markdownRows(b, t)
+	}
+	for _, n := range t.Notes {
+		fmt.Fprintf(b, "\n%s\n", n)
+	}
+	for _, n := range t.Warnings {
+		fmt.Fprintf(b, "\n**Warning:** %s\n", n)
+	}
+}
+
+func markdownRows(b *strings.Builder, t Table) {
 	head, rule := []string{}, []string{}
 	for _, c := range t.Columns {
 		head = append(head, markdownText(c.Header()))
@@ -136,12 +148,6 @@ func markdown(b *strings.Builder, t Table) {
 			line[i] = markdownText(c.Text)
 		}
 		markdownRow(b, line)
-	}
-	for _, n := range t.Notes {
-		fmt.Fprintf(b, "\n%s\n", n)
-	}
-	for _, n := range t.Warnings {
-		fmt.Fprintf(b, "\n**Warning:** %s\n", n)
 	}
 }
 

@@ -188,7 +188,7 @@ func WinnersOf(l *Loaded) Table {
 		}
 	}
 	if undecided > 0 && len(l.Run.Searches) > 0 {
-		t.Warn("%d of %d cases were not decided: go on with: epbench sweep --resume %s", undecided, len(l.Cases), l.Path)
+		t.Warn("%d of %d cases were not decided: go on with: epbench sweep --resume %s", undecided, len(l.Cases), ep.Quote(l.Path))
 	}
 	if n := zeroTimes(l.Cases); n > 0 {
 		t.Warn("%d configs read a time of 0 and were left out: the clock is too coarse, fold more calls", n)

@@ -3,8 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"time"
 
 	"github.com/epbench/epbench/kernels"
@@ -33,6 +35,9 @@ func openCommand(ctx context.Context, line, listen string) (kernels.Backend, err
 	argv, err := worker.Split(line)
 	if err != nil {
 		return nil, usagef("%w", err)
+	}
+	if _, err := exec.LookPath(argv[0]); err != nil {
+		return nil, usagef("there is no program %s to start the worker with: %w", argv[0], errors.Unwrap(err))
 	}
 	limits := worker.DefaultLimits()
 	if listen != "" {

@@ -177,7 +177,7 @@ func programName() string {
 	if strings.Contains(self, "go-build") {
 		return "go run ./cmd/epbench"
 	}
-	return self
+	return ep.Quote(self)
 }
 
 // forPrograms reports whether tables are printed for programs: as CSV or JSON.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/epbench/epbench/kernels/model"
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/reports/predict"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 )
 
@@ -142,6 +144,9 @@ func readRuns(cmd *cobra.Command, paths []string) ([]predict.Row, error) {
 
 func runsBelow(path string) ([]string, error) {
 	var out []string
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		return nil, fmt.Errorf("%s: is a file; give a run directory, or a directory of runs", path)
+	}
 	// The trailing separator follows a link to a directory.
 	err := filepath.WalkDir(path+string(filepath.Separator), func(p string, d fs.DirEntry, err error) error {
 		if err == nil && d.Name() == record.RunFile {
@@ -150,7 +155,7 @@ func runsBelow(path string) ([]string, error) {
 		return err
 	})
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(out) == 0 {
-		err = fmt.Errorf("%s: no run directory there; epbench sweep -o %s makes one", path, path)
+		err = fmt.Errorf("%s: no run directory there; epbench sweep -o %s makes one", path, ep.Quote(path))
 	}
 	return out, err
 }

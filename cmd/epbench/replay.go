@@ -17,6 +17,9 @@ import (
 	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
+// allConfigs is the value of --budget without a bound.
+const allConfigs = "all"
+
 // replayFlags hold the flags of replay.
 type replayFlags struct {
 	tables     tableFlags
@@ -51,7 +54,7 @@ another winner, and how far the reported time is off.`,
 		s.StringVar(&f.landscape, "landscape", "kernels", "`LANDSCAPE` what --synthetic draws: "+strings.Join(replay.LandscapeNames(), ", "))
 		s.StringVar(&f.starts, "starts", string(replay.AsRecorded), "`STARTS` configs that a search begins with besides the default: "+strings.Join(names(replay.AllStarts()), ", "))
 		s.StringVar(&f.strategies, "strategy", search.DefaultStrategy, "`STRATEGIES` comma-separated list, or all: "+strings.Join(search.StrategyNames(), ", "))
-		s.StringVar(&f.budgets, "budget", "0", "`BUDGETS` distinct configs that a search may measure (25,50), 10% of its space, or times at the recorded pace (10s); 0: all")
+		s.StringVar(&f.budgets, "budget", allConfigs, "`BUDGETS` distinct configs that a search may measure (25,50), 10% of its space, times at the recorded pace (10s), or all")
 		s.IntVar(&f.replays, "replays", 150, "`N` number of landscapes, each tuned twice")
 		f.noise = 0.02
 		s.Var(&percentValue{share: &f.noise, most: maxShare, zero: true}, "noise", "`PERCENT` noise of a sample of --synthetic, relative to its time")
@@ -163,33 +166,39 @@ func (f *replayFlags) studies(p search.Protocol) ([]replay.Study, error) {
 	return out, nil
 }
 
-// parseReplayBudgets parses counts (25,50 or a range), shares of a space (10%) and times (10s).
+// parseReplayBudgets parses all, counts (25,50 or a range), shares of a space (10%) and times
+// (10s).
 func parseReplayBudgets(text string) ([]replay.Study, error) {
-	if counts, err := ep.ParseInts(text); err == nil && counts[0] >= 0 {
-		var out []replay.Study
+	var out []replay.Study
+	if counts, err := ep.ParseInts(text); err == nil && counts[0] > 0 {
 		for _, n := range counts {
-			label := strconv.Itoa(n)
-			if n == 0 {
-				label = "all"
-			}
-			out = append(out, replay.Study{Label: label, Budget: n})
+			out = append(out, replay.Study{Label: strconv.Itoa(n), Budget: n})
 		}
 		return out, nil
 	}
-	var out []replay.Study
 	for _, word := range splitList(text) {
 		s := replay.Study{Label: word}
-		n, err := strconv.Atoi(word)
-		if share, found := strings.CutSuffix(word, "%"); found {
+		var err error
+		share, isShare := strings.CutSuffix(word, "%")
+		switch n, bad := strconv.Atoi(word); {
+		case word == allConfigs:
+			out = append(out, s)
+			continue
+		case isShare:
 			s.Share, err = strconv.ParseFloat(share, 64)
 			s.Share /= 100
-		} else if err != nil {
+		case bad == nil:
+			s.Budget = n
+		default:
 			s.Time, err = time.ParseDuration(word)
 		}
-		if s.Budget = n; err != nil || n < 0 || s.Share < 0 || s.Share > 1 || s.Time < 0 {
-			return nil, usagef("--budget: %q is no count (25), share of the space (10%%) or time (10s)", word)
+		if err != nil || s.Share > 1 || !(s.Budget > 0 || s.Share > 0 || s.Time > 0) {
+			return nil, usagef("--budget: %q is no count from 1 up (25), share of the space (10%%), time (10s) or all", word)
 		}
 		out = append(out, s)
+	}
+	if len(out) == 0 {
+		return nil, usagef("--budget: empty; all measures every config")
 	}
 	return out, nil
 }

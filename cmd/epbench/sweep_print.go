@@ -72,7 +72,8 @@ func (f *sweepFlags) ending(cmd *cobra.Command, out *sweep.Summary, dir string) 
 	for _, s := range out.Run.Searches {
 		tokens = max(tokens, s.Problem.Tokens)
 	}
-	for _, next := range []string{"report " + dir, fmt.Sprintf("table lookup --table %s --tokens %d", dir, tokens), "table export --table " + dir + " --format c -o tuned.h"} {
+	name := ep.Quote(dir)
+	for _, next := range []string{"report " + name, fmt.Sprintf("table lookup --table %s --tokens %d", name, tokens), "table export --table " + name + " --format c -o tuned.h"} {
 		fmt.Fprintf(stdout, "  %s %s\n", programName(), next)
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/reports/html"
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/sweep"
 )
@@ -246,7 +247,7 @@ func (f *sweepFlags) interrupted(cmd *cobra.Command, dir *record.Dir, out *sweep
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "%d searches were not done\n", out.Left)
 	}
-	return withCode(exitInterrupted, fmt.Errorf("interrupted; go on with: epbench sweep --resume %s", dir.Path()))
+	return withCode(exitInterrupted, fmt.Errorf("interrupted; go on with: epbench sweep --resume %s", ep.Quote(dir.Path())))
 }
 
 // write writes the table, the summary, the page and its pictures.

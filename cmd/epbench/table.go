@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path"
 	"path/filepath"
@@ -136,7 +137,7 @@ func sourceName(s table.Source) string {
 func loadTable(name string, allowEdited bool) (*table.Table, error) {
 	t, err := table.LoadFile(tablePath(name), allowEdited)
 	if err == nil || strings.ContainsAny(name, "/.") {
-		return t, badInput(err)
+		return t, badInput(asTable(name, err))
 	}
 	if _, missing := os.Stat(name); missing == nil {
 		return t, badInput(err)
@@ -153,6 +154,24 @@ func loadTable(name string, allowEdited bool) (*table.Table, error) {
 	}
 	return nil, usagef("%s: no such file, and no compiled-in table has that name%s", name,
 		ep.DidYouMean(name, known, "; there are "+strings.Join(known, ", ")))
+}
+
+// asTable explains an error about a file that is not JSON at all.
+func asTable(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	f, bad := os.Open(tablePath(name))
+	if bad != nil {
+		return err
+	}
+	defer f.Close()
+	start := make([]byte, 512)
+	n, _ := f.Read(start)
+	if text := strings.TrimSpace(string(start[:n])); strings.HasPrefix(text, "{") {
+		return err
+	}
+	return fmt.Errorf("%s: is no table; give a table.json, a run directory with one, or the name of a compiled-in table", name)
 }
 
 // tablePath returns the path of a run directory's table, or path itself.

@@ -63,8 +63,8 @@ func (o *workloadOptions) run(cmd *cobra.Command) error {
 	if !(o.link >= 0) {
 		return usagef("--link: %v is below 0", o.link)
 	}
-	if o.steps < 0 || o.steps > 10_001 {
-		return usagef("--steps: %d is outside 0 to 10001", o.steps)
+	if cmd.Flags().Changed("steps") && (o.steps < 1 || o.steps > 10_001) {
+		return usagef("--steps: %d is outside 1 to 10001", o.steps)
 	}
 	w, err := drawOptions(&o.problem)
 	if err != nil {

@@ -18,7 +18,7 @@ func Nearest(name string, known []string) string {
 			best, dist = k, d
 		}
 	}
-	if 2*dist > max(len(name), len(best)) {
+	if 2*dist > max(len(name), len(best)) || dist >= min(len(name), len(best)) {
 		return ""
 	}
 	return best

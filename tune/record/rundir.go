@@ -14,6 +14,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/sys/unix"
+
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // lockFile is the file that a writer locks, so that a second writer cannot open the run
@@ -42,7 +44,7 @@ func CreateDir(path string, run *Run) (*Dir, error) {
 	// The log comes last: a directory with a log then has a run.json and can be resumed.
 	log := filepath.Join(path, TrialsFile)
 	if _, err = os.Stat(log); err == nil {
-		err = fmt.Errorf("%s already holds a run; continue it with --resume %s or choose another --out", path, path)
+		err = fmt.Errorf("%s already holds a run; continue it with --resume %s or choose another --out", path, ep.Quote(path))
 	} else if err = d.WriteRun(run); err == nil {
 		d.log, err = os.OpenFile(log, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o666)
 	}
@@ -133,7 +135,7 @@ func (d *Dir) Append(block []Result, wall float64) error {
 		}
 	}
 	if _, err := d.log.Write(buf); err != nil {
-		return errors.Join(fmt.Errorf("%s: %w; what was measured before is kept: make room, then sweep --resume %s", TrialsFile, err, d.path), d.cut())
+		return errors.Join(fmt.Errorf("%s: %w; what was measured before is kept: make room, then sweep --resume %s", TrialsFile, err, ep.Quote(d.path)), d.cut())
 	}
 	d.seq += len(block)
 	d.whole += int64(len(buf))

@@ -111,7 +111,9 @@ func Read(in io.Reader) (*File, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(b))
 	dec.KnownFields(true)
 	f := &File{}
-	if err := dec.Decode(f); err != nil {
+	if err := dec.Decode(f); errors.Is(err, io.EOF) {
+		return nil, errors.New("space: the file is empty; docs/search-space.md shows what it holds")
+	} else if err != nil {
 		return nil, fmt.Errorf("space: %s", firstLine(err))
 	}
 	if err := dec.Decode(&struct{}{}); !errors.Is(err, io.EOF) {

@@ -64,7 +64,7 @@ constraints:
 
 func TestReadRefuses(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{"", "EOF"},
+		{"", "the file is empty"},
 		{"version: 2", "version: 2"},
 		{"version: 1\nkernel: {}", "unknown field kernel; did you mean kernels"},
 		{"version: 1\nversion: 1", "already defined"},

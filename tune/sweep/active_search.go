@@ -61,8 +61,8 @@ type versusDefault struct {
 	sessions     int // of the rounds, see record.Decision
 }
 
-// known returns what rows may state, by config key: the configs of further sessions if there
-// were any. A gain and a loss of one row come from the same rounds.
+// known returns the measurements that rows may state, by config key: those of further
+// sessions if there were any. The gain and the loss of one row come from the same rounds.
 func (f *searchResults) known() map[string]versusDefault {
 	if f.overSessions != nil {
 		return f.overSessions
@@ -91,7 +91,7 @@ func (c *activeSearch) keep(finals []search.Finalist) {
 	c.keepRunner()
 }
 
-// keepRunner keeps what the runner knows and rows state.
+// keepRunner keeps the values of the runner that rows state.
 func (c *activeSearch) keepRunner() {
 	c.date, c.maxErr = c.runner.Latest(), map[string]float64{}
 	for point := range c.space.Len() {
@@ -128,7 +128,7 @@ func (s *sweeper) runSearch(ctx context.Context, c *activeSearch) error {
 		s.fail(c, defaultFailure(c.runner.Failures(), c.dflt))
 		return nil
 	case errors.Is(err, measure.ErrOpen) && !s.unopened && len(s.searches) > 1:
-		s.unopened = true // one workload of many may not fit; a second says that the machine is gone
+		s.unopened = true // one workload of many may not fit; if a second one cannot be opened, the machine is gone
 		s.fail(c, err.Error())
 		return nil
 	case err != nil:
@@ -161,8 +161,8 @@ func (s *sweeper) explore(ctx context.Context, c *activeSearch) error {
 	return c.state.Measure(ctx, record.StageRequired, c.state.Required, search.ScreenRounds)
 }
 
-// searchedSibling returns an earlier search of the same combine behind another dispatch
-// dtype, nil if there is none. Rows travel back as BF16 whatever the dispatch dtype, and
+// searchedSibling returns an earlier search of the same combine with another dispatch
+// dtype, nil if there is none. Rows are sent back as BF16 whatever the dispatch dtype, and
 // the spaces are the same unless a kernel refuses a dtype.
 func (s *sweeper) searchedSibling(c *activeSearch) *activeSearch {
 	if c.problem.Op != ep.Combine {

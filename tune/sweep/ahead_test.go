@@ -21,10 +21,10 @@ func (b *listening) Precompile(p ep.Problem, configs []ep.Config) {
 	b.told, b.ran, b.all = append(b.told, p), b.Runs, b.all+len(configs)
 }
 
-// TestAnnounced: before anything is measured, each op is announced twice,
-// whatever the token counts: first what searches begin with, here the default,
-// then all compiled-in combinations, which are 3 numbers of threads by 1
-// algorithm.
+// TestAnnounced: before anything is measured, each op is announced twice, whatever the
+// token counts. The first time the configs are announced with which searches begin, here
+// the default. The second time all compiled-in combinations are announced: 3 numbers of
+// threads x 1 algorithm.
 func TestAnnounced(t *testing.T) {
 	b := &listening{scripted: scripted{Sigma: 0.01}}
 	o := options(t, "dispatch,combine,pair", []int{8, 16, 32}, "uniform", "zipf:1.0")
@@ -40,8 +40,7 @@ func TestAnnounced(t *testing.T) {
 	}
 }
 
-// TestContestsAreAnnounced: bench tells of both configs before it opens a
-// session.
+// TestContestsAreAnnounced: bench announces both configs before it opens a session.
 func TestContestsAreAnnounced(t *testing.T) {
 	b := &listening{}
 	if _, err := benched(b, options(t, "dispatch", []int{8}, "uniform"), parse(t, best), ""); err != nil || b.all != 2 || b.ran > 0 {

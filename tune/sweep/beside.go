@@ -6,8 +6,8 @@ import (
 	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
-// besidePair summarises the rounds of a config and the default beside a product, nil if nothing
-// ran beside them.
+// besidePair sums up the rounds of a config and the default that ran beside (at the same time
+// as) a matrix product, nil if no product ran.
 func besidePair(r *measure.Runner, config, dflt int) *record.BesidePair {
 	c, d := r.Beside(config), r.Beside(dflt)
 	if c == nil || d == nil {

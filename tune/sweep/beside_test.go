@@ -11,7 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// phasedBackend has every dispatch of scripted a second time, in split phases.
+// phasedBackend has every dispatch of `scripted`, and each of them a second time in split
+// phases.
 type phasedBackend struct{ scripted }
 
 func (b *phasedBackend) Kernels() []kernels.Kernel {
@@ -25,9 +26,9 @@ func (b *phasedBackend) Kernels() []kernels.Kernel {
 	return all
 }
 
-// TestPhasesAreSearchedBeside: kernels of split phases are in the space where something
-// runs beside the calls, or where --kernel names them. A search begins with designs of the
-// kernels that it draws from, and of no other.
+// TestPhasesAreSearchedBeside: kernels with split phases are in the space if a product runs
+// beside the calls, or if --kernel names them. A search begins with designs of the kernels
+// in its space, and of no other kernel.
 func TestPhasesAreSearchedBeside(t *testing.T) {
 	alone := ep.Problem{Op: ep.Dispatch, Mode: ep.Graph, Ranks: 2, Nodes: 1, Hidden: 512, Experts: 32, TopK: 4, Tokens: 16, MaxTokens: 16,
 		Dispatch: ep.BF16, Combine: ep.BF16}
@@ -68,9 +69,9 @@ func TestPhasesAreSearchedBeside(t *testing.T) {
 	}
 }
 
-// TestSweepBeside: a search beside a product makes the cost small, though no config is
-// faster alone; its rows are of the objective, span token counts, and name the product;
-// a finished sweep is not measured again.
+// TestSweepBeside: a search beside a product finds a config with a small cost, although no
+// config is faster alone. Its rows have the objective, span token counts, and name the
+// product. A finished sweep is not measured again.
 func TestSweepBeside(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	o := options(t, "dispatch", []int{1, 16}, "uniform")

@@ -19,7 +19,7 @@ type candidates struct {
 	roles     map[int]record.Role
 	starts    []record.Start // the same as configs, with their origins
 	incumbent int            // the config of the table in use, -1 if it has none
-	neighbour int            // winner at the next smaller token count, else of another neighbouring search, else -1
+	neighbour int            // winner of the search at the next smaller token count, else winner of another neighbouring search, else -1
 }
 
 // subjects returns the subjects of all searches in order: op, dtype, token count ascending,
@@ -50,8 +50,9 @@ func (pl *planner) subjects() ([]subject, error) {
 	return out, nil
 }
 
-// problems returns the problems asked for and the halves of pairs. If reduced precision is
-// accepted, it returns each problem a second time, if a kernel has more configs there.
+// problems returns the requested problems, and the dispatch and combine of pairs. If
+// reduced precision is accepted, it also returns a problem at reduced precision if a kernel
+// has more configs for it.
 func (pl *planner) problems() []ep.Problem {
 	out := slices.Clone(pl.opts.Problems)
 	for _, p := range pl.opts.Problems {
@@ -154,12 +155,13 @@ func (pl *planner) spaceFileConfigs(p ep.Problem) (out []ep.Config) {
 }
 
 // fewSMs lists numbers of SMs at which a search beside a product measures each kernel's
-// default: the best config may take few SMs there, and starts are best alone.
+// default: beside a product the best config may take few SMs, while starts are the best
+// configs without a product.
 var fewSMs = []int{16, 32}
 
 // startsOf returns a kernel's default and its declared starts. At reduced precision it adds
-// each of them with every other value of a precision parameter: a short search must not miss a
-// whole algorithm.
+// each of them with every other value of a precision parameter: so a short search cannot miss
+// a whole algorithm.
 func (pl *planner) startsOf(k kernels.Kernel, p ep.Problem) []ep.Config {
 	designs := []ep.Config{k.DefaultWithin(pl.machine, p, pl.opts.MaxSMs)}
 	for _, sms := range fewSMs {
@@ -198,7 +200,8 @@ func (s *sweeper) makeSpace(c *activeSearch) (first []ep.Config, err error) {
 	return first, err
 }
 
-// pairHalves is how many configs of each half's kernel make the pairs.
+// pairHalves is the number of configs of each dispatch and combine kernel from which pairs
+// are made.
 const pairHalves = 5
 
 // fastest returns the fastest n configs of each kernel, finalists first, then the default. It

@@ -7,8 +7,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestCombineIsSearchedOnce: with the second dispatch dtype the winner of the first is
-// measured beside the default, on rounds of its own, and the row says what was tried.
+// TestCombineIsSearchedOnce: with the second dispatch dtype only the winner of the first
+// dtype's search and the default are measured, in new rounds. The row says how many configs
+// were tried.
 func TestCombineIsSearchedOnce(t *testing.T) {
 	o := options(t, "combine", []int{16}, "uniform")
 	o.Problems[0].Hidden = 128

@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// compromised is a backend on which each routing has thirty fast configs. sms=62
-// is slower than these under both routings, and a finalist of neither.
+// compromised returns a backend on which each routing has thirty fast configs. sms=62 is
+// slower than these under both routings, and a finalist of neither search.
 func compromised() *scripted {
 	b := &scripted{Sigma: 0.002}
 	for n := range 62 {
@@ -37,9 +37,9 @@ func compromiseOptions(t *testing.T) *Options {
 	return o
 }
 
-// TestCompromise: the row for all routings may take a config that no search chose,
-// where each winner loses more under the other routing. It is measured beside the
-// winners, and compared with the oracle again after that.
+// TestCompromise: the row for all routings may take a config that no search chose, if each
+// winner loses more under the other routing. This config is measured in the same rounds as
+// the winners, and compared with the oracle again after that.
 func TestCompromise(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	out := mustSweep(t, compromised(), compromiseOptions(t), dir)
@@ -74,8 +74,8 @@ func TestCompromise(t *testing.T) {
 	}
 }
 
-// TestWrongCompromise: a compromise whose answers are wrong after it was timed is in
-// no row.
+// TestWrongCompromise: if the answers of a compromise are wrong after it was timed, no row
+// has it.
 func TestWrongCompromise(t *testing.T) {
 	b := compromised()
 	b.OnVerify = func(c call) (wrong int, err error) {
@@ -92,7 +92,8 @@ func TestWrongCompromise(t *testing.T) {
 	}
 }
 
-// TestInterruptedCompromise: interrupted anywhere, a sweep goes on to the same rows.
+// TestInterruptedCompromise: a sweep that was interrupted at any point ends with the same
+// rows.
 func TestInterruptedCompromise(t *testing.T) {
 	o := compromiseOptions(t)
 	want := mustSweep(t, compromised(), o, filepath.Join(t.TempDir(), "run"))
@@ -105,13 +106,14 @@ func TestInterruptedCompromise(t *testing.T) {
 	}
 }
 
-// TestCrossingCorrectsADecision: the search under uniform found a config slow that is the
-// fastest there, as the crossing sees it beside the winner. The recorded decision takes
-// it, and so does the class row.
+// TestCrossingCorrectsADecision: the search under uniform measured a config as slow that is
+// in fact the fastest there. The crossing measures it in the same rounds as the winner and
+// finds that it is faster. The recorded decision and the row of the class then take this
+// config.
 func TestCrossingCorrectsADecision(t *testing.T) {
 	for name, c := range map[string]struct {
 		share float64 // of the default's time, once the search under uniform is over
-		sms   int     // of the row for its class; 0: what the search chose
+		sms   int     // of the row for its class; 0: the config that the search chose
 	}{"faster than the winner": {0.4, 62}, "within the band": {0.498, 0}} {
 		b := compromised()
 		others, calls := b.Truth, 0
@@ -147,9 +149,9 @@ func TestCrossingCorrectsADecision(t *testing.T) {
 	}
 }
 
-// TestUndecidedTakesNoRow: a config that no search calls faster than the default has no row
-// for all routings, although it seems to lose least. Under uniform routing it is 1.18 times as
-// fast in the median, by rounds that disagree.
+// TestUndecidedTakesNoRow: a config that no search finds faster than the default does not get
+// the row for all routings, although it seems to lose least. Under uniform routing it is 1.18
+// times as fast in the median, by rounds that disagree.
 func TestUndecidedTakesNoRow(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform", "zipf:1.0")
 	o.Strategy = "grid"

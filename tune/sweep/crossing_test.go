@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// ranOn runs a sweep whose clock reads so many seconds of an empty kernel.
+// ranOn runs a sweep on a clock that reads this many seconds for an empty kernel.
 func ranOn(t *testing.T, b *scripted, o *Options, empty float64) []record.Search {
 	t.Helper()
 	p, err := MakePlan(b, o)
@@ -36,7 +36,7 @@ func beside(o *Options) *Options {
 	return o
 }
 
-// TestCrossingKeepsHostBound: where launch parameters cannot matter, the crossing decides
+// TestCrossingKeepsHostBound: if launch parameters cannot matter, the crossing decides
 // nothing either.
 func TestCrossingKeepsHostBound(t *testing.T) {
 	b := exact(shares{16: {"uniform": {32: 0.97}, "zipf:1.5": {32: 0.5}}})
@@ -54,8 +54,8 @@ func TestCrossingKeepsHostBound(t *testing.T) {
 	}
 }
 
-// TestCostsAreNotHostBound: a call that costs a product hardly more than an empty kernel
-// takes may still cost less with another config.
+// TestCostsAreNotHostBound: if a call delays a product by hardly more than the time of an
+// empty kernel, the case is not host-bound: another config may still cost less.
 func TestCostsAreNotHostBound(t *testing.T) {
 	b := exact(nil)
 	b.Truth = func(_ ep.Problem, _ string, c ep.Config) float64 {
@@ -70,8 +70,8 @@ func TestCostsAreNotHostBound(t *testing.T) {
 	}
 }
 
-// TestCrossingCostsAreTheWinners: where the crossing changes a decision, what is recorded of
-// call and product is of the config that it takes.
+// TestCrossingCostsAreTheWinners: if the crossing changes a decision, the recorded times of
+// call and product are those of the config that it takes.
 func TestCrossingCostsAreTheWinners(t *testing.T) {
 	b := compromised()
 	others, calls := b.Truth, 0

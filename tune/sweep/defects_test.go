@@ -18,8 +18,8 @@ import (
 // with the oracle again.
 func confirming(c call) bool { return c.Verify >= 2 }
 
-// TestFailedChallengerMakesNoPairs: what fails in the confirmation is neither
-// chosen nor a half of a pair.
+// TestFailedChallengerMakesNoPairs: a config that fails in the confirmation is neither
+// chosen nor used in a pair.
 func TestFailedChallengerMakesNoPairs(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	b := &scripted{Sigma: 0.005, OnRun: func(c call, _ []float64) error {
@@ -52,8 +52,8 @@ func TestFailedChallengerMakesNoPairs(t *testing.T) {
 	}
 }
 
-// TestWrongDefault: a default that is wrong after it was timed leaves nothing
-// to compare with.
+// TestWrongDefault: if the default is wrong after it was timed, there is nothing to compare
+// with.
 func TestWrongDefault(t *testing.T) {
 	b := &scripted{Sigma: 0.005, OnVerify: func(c call) (int, error) {
 		if c.Config.Int("sms") == 8 && c.Config.Str("threads") == "256" && c.Runs > 5 {
@@ -68,8 +68,8 @@ func TestWrongDefault(t *testing.T) {
 	}
 }
 
-// TestDefaultFailsWhileCrossing: what is new to a search stays unmeasured there,
-// and the sweep ends with what it has.
+// TestDefaultFailsWhileCrossing: configs that are new to a search stay unmeasured there,
+// and the sweep ends with the measurements that it has.
 func TestDefaultFailsWhileCrossing(t *testing.T) {
 	b := compromised()
 	truth, runs := b.Truth, map[string]int{}
@@ -114,9 +114,8 @@ func TestCompromiseOfOneClass(t *testing.T) {
 	}
 }
 
-// TestNothingIsComparedTwice: where a row keeps the default, the default is
-// compared with the oracle no more often at a token count between than any
-// other config.
+// TestNothingIsComparedTwice: if a row keeps the default, then at a token count between two
+// searches the default is compared with the oracle no more often than any other config.
 func TestNothingIsComparedTwice(t *testing.T) {
 	seen := map[string]int{}
 	b := &scripted{Sigma: 0.002, OnVerify: func(c call) (int, error) {
@@ -144,8 +143,8 @@ func TestNothingIsComparedTwice(t *testing.T) {
 	}
 }
 
-// TestNoisySearchesTellTheirChallenger: a search that decided nothing still
-// tells later ones what looked best.
+// TestNoisySearchesTellTheirChallenger: a search that decided nothing still passes the
+// config that looked best to later searches.
 func TestNoisySearchesTellTheirChallenger(t *testing.T) {
 	dflt, fast := ep.Config{Kernel: "dispatch"}, ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"sms": "32"}}
 	for cause, want := range map[record.Cause]ep.Config{record.Noisy: fast, record.HostBound: dflt, "": dflt} {
@@ -178,7 +177,7 @@ func prepared(t *testing.T, b kernels.Backend, o *Options) *sweeper {
 	return s
 }
 
-// TestResumingStartsAnew: what an earlier process concluded is decided again.
+// TestResumingStartsAnew: a resumed sweep makes the decisions of the earlier process again.
 func TestResumingStartsAnew(t *testing.T) {
 	r := prepared(t, &scripted{}, options(t, "dispatch", []int{16}, "uniform")).run
 	if len(r.AA)+len(r.Searches)+len(r.Regrets)+len(r.Workloads)+len(r.Warnings) > 0 || !r.Finished.IsZero() || r.Band != 0.01 || len(r.Spaces) != 1 || r.Spaces[0].Points != 4*3 {
@@ -186,9 +185,9 @@ func TestResumingStartsAnew(t *testing.T) {
 	}
 }
 
-// TestHostBoundIsNotHurried: a search that measured little because launch
-// parameters cannot matter needs no more time, even where the machine was too
-// noisy to say so.
+// TestHostBoundIsNotHurried: if a search measured little because launch parameters cannot
+// matter, there is no warning that it needs more time, even if the machine was too noisy to
+// show this.
 func TestHostBoundIsNotHurried(t *testing.T) {
 	s := prepared(t, &scripted{}, options(t, "dispatch", []int{16}, "uniform"))
 	c := s.searches[0]
@@ -213,9 +212,8 @@ func TestHostBoundIsNotHurried(t *testing.T) {
 	}
 }
 
-// TestHalfMeasuredDecidesNothing: where an interrupt keeps one of two configs
-// from being measured at a token count between theirs, neither is preferred
-// for what was measured of the other before.
+// TestHalfMeasuredDecidesNothing: if only one of two configs was measured at a token count
+// between theirs because of an interrupt, neither config is preferred there.
 func TestHalfMeasuredDecidesNothing(t *testing.T) {
 	b := &scripted{Sigma: 0.005}
 	s := prepared(t, b, options(t, "dispatch", []int{16, 1024}, "uniform"))

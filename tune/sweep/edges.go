@@ -16,15 +16,15 @@ type edge struct {
 	kernel, param string
 	at, beyond    int // the declared end and a value beyond it
 	values        []int
-	winners       int // at the end
+	winners       int // searches whose winner has this value
 }
 
-// fewestValues is the least number of values of which one is not an end.
+// fewestValues is the least number of values of a range with an inner value.
 const fewestValues = 3
 
 // edgeWarnings warns of parameters whose range may end too early: an end of the declared values
-// won at least half of the searches that did not keep the default. Ranges from the user, and
-// ranges beyond which the kernel's check refuses, are left out.
+// won at least half of the searches that did not keep the default. There is no warning about
+// ranges from the user, or if the kernel's check refuses values beyond the range.
 func (s *sweeper) edgeWarnings() []string {
 	var found []*edge
 	won := map[string]int{} // searches by kernel
@@ -80,7 +80,8 @@ func (s *sweeper) edgeOf(c *activeSearch, k kernels.Kernel, q kernels.Param) (e 
 	return e, c.slowerBeyond(cfg, cfg.With(q.Name, ep.Value(strconv.Itoa(inside))), s.harness.policy.Band)
 }
 
-// below is a value below the least two of a range, in their steps or by half.
+// below returns a value below the two least values of a range: by the same step, or by
+// half.
 func below(least, next int) int {
 	if down := 2*least - next; down > 0 {
 		return down
@@ -88,8 +89,8 @@ func below(least, next int) int {
 	return least / 2
 }
 
-// slowerBeyond reports whether a config is slower than the winner by more than the band. One that
-// was not measured counts as slower: nothing shows that the values level off.
+// slowerBeyond reports whether a config is slower than the winner by more than the band. A config
+// that was not measured counts as slower, because nothing shows that the times level off.
 func (c *activeSearch) slowerBeyond(winner, than ep.Config, band float64) bool {
 	w, known := c.space.Index(winner)
 	i, there := c.space.Index(than)

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestEdges: a winner at the end of a kernel's values is warned of, with the flag that
-// widens them, unless the kernel itself or the user bounds them there.
+// TestEdges: if winners are at the end of a parameter's values, a warning names the flag
+// that widens the values, unless the kernel itself or the user sets this end.
 func TestEdges(t *testing.T) {
 	falling := func(_ ep.Problem, _ string, c ep.Config) float64 { return 1e-4 / float64(c.Int("sms")) }
 	rising := func(_ ep.Problem, _ string, c ep.Config) float64 { return 1e-6 * float64(c.Int("sms")) }

@@ -10,7 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// An Explanation says what slows the product of one problem down beside a config.
+// An Explanation says which resource of a config slows down the matrix product of one
+// problem.
 type Explanation struct {
 	Problem ep.Problem
 	Routing string
@@ -22,7 +23,7 @@ type Explanation struct {
 type Effect struct {
 	Beside   string          // in words
 	Alone    float64         // seconds of the product alone, median
-	Slowdown record.Interval // the product's time beside it over its time alone, median over rounds
+	Slowdown record.Interval // the product's time while the load runs, over its time alone; median over rounds
 }
 
 // Explain measures what slows the product down, for every problem and routing.

@@ -125,7 +125,7 @@ func (l *harness) measureAA(ctx context.Context, r *measure.Runner, limit time.D
 
 // hostBound returns a function that says why launch parameters cannot matter, given the
 // default's seconds: the default takes hardly longer than an empty kernel. It returns "" if they
-// can, and for costs to a product, which may be far below the time of a call.
+// can, and for an objective of cost, because a cost may be far below the time of a call.
 func (l *harness) hostBound(r *measure.Runner) func(seconds float64) string {
 	return func(seconds float64) string {
 		if r.Workload.Problem.Objective == ep.Beside || !measure.HostBound(seconds, r.Clock(), l.empty) {

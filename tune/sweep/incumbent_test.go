@@ -16,7 +16,7 @@ func withSMs(n string) ep.Config {
 	return ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"algo": "direct", "sms": ep.Value(n), "threads": "256"}}
 }
 
-// inUse is a table in use with a row of each class that is given.
+// inUse returns a table in use with a row for each given class.
 func inUse(o *Options, sms map[ep.Class]string) *table.Table {
 	out := &table.Table{}
 	out.Header.Fallback = []string{"routing"}
@@ -34,8 +34,8 @@ func inUse(o *Options, sms map[ep.Class]string) *table.Table {
 	return out
 }
 
-// TestIncumbentForAllRoutings: the row in use for all routings stays where it is within the
-// band of the one that loses least.
+// TestIncumbentForAllRoutings: the row in use for all routings stays if its config is
+// within the band of the config that loses least.
 func TestIncumbentForAllRoutings(t *testing.T) {
 	o := exactOptions(t, []int{16}, "uniform", "zipf:1.5")
 	o.Incumbent = inUse(o, map[ep.Class]string{ep.Even: "16", ep.Skewed: "32", ep.AllRoutings: "64"})
@@ -49,8 +49,9 @@ func TestIncumbentForAllRoutings(t *testing.T) {
 	}
 }
 
-// TestIncumbentOfItsClass: the row for the class of a search is the one in use there, also
-// where it keeps the default; where it cannot run here, that for all routings is.
+// TestIncumbentOfItsClass: a search takes the row in use for its class, also if this row
+// keeps the default. If the row's config cannot run here, the search takes the row for all
+// routings.
 func TestIncumbentOfItsClass(t *testing.T) {
 	for class, want := range map[string]string{"": "32", "99": "64"} {
 		o := exactOptions(t, []int{16}, "uniform")
@@ -62,8 +63,8 @@ func TestIncumbentOfItsClass(t *testing.T) {
 	}
 }
 
-// TestConstraintsBindStarts: what a constraint of the space file removes is no start either,
-// unless the file requires it.
+// TestConstraintsBindStarts: a config that a constraint of the space file removes is no
+// start either, unless the file requires it.
 func TestConstraintsBindStarts(t *testing.T) {
 	required := "required: ['dispatch:algo=direct,sms=32,threads=256']\n"
 	for more, want := range map[string]string{"": "8", required: "32"} {
@@ -82,8 +83,8 @@ func TestConstraintsBindStarts(t *testing.T) {
 	}
 }
 
-// TestSpaceFileNamesWhatIsThere: a kernel that the backend does not have is an error wherever
-// a space file names it, and so is a required config that can run in no search.
+// TestSpaceFileNamesWhatIsThere: it is an error if a space file names a kernel that the
+// backend does not have, or requires a config that cannot run in any search.
 func TestSpaceFileNamesWhatIsThere(t *testing.T) {
 	for text, want := range map[string]string{
 		"kernels: {dispach: {}}":                                            `space: kernels.dispach: this backend has no kernel "dispach"; it has combine, dispatch`,

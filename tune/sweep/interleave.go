@@ -21,7 +21,7 @@ import (
 type InterleavedRun struct {
 	Backend kernels.Backend
 	Options *Options // Seed and Band
-	Job     Job      // Rounds: of each config, one a turn
+	Job     Job      // Rounds: rounds of each config, one in each turn
 }
 
 // A Side is the part of one run in an interleaved comparison: a config and the run's default.
@@ -100,8 +100,8 @@ type activeSide struct {
 	subject
 	harness    *harness
 	comparison *comparison
-	seconds    map[int][]float64 // seconds by point, one a turn
-	lost       error             // why it is not measured any more
+	seconds    map[int][]float64 // seconds by point, one value for each turn
+	lost       error             // the error since which it is not measured
 }
 
 func newActiveSide(h Interleaving, e Side) *activeSide {

@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// drifting is a side whose times rise with every round that any side runs. Its config
-// takes us; its default twice as long.
+// drifting is a side whose times rise with every round that any side runs. Its config takes
+// `us`; its default takes twice as long.
 func drifting(t *testing.T, clock *int, us float64) (*InterleavedRun, *memory) {
 	b := &scripted{Sigma: 0.001, Truth: func(_ ep.Problem, _ string, c ep.Config) float64 {
 		if c.Key() == dfltKey {
@@ -42,7 +42,7 @@ func entrants(t *testing.T, sides ...*InterleavedRun) Interleaving {
 	return h
 }
 
-// roundTimes are a config's times by round.
+// roundTimes returns a config's times by round.
 func roundTimes(log *memory, key string) map[int]float64 {
 	out := map[int]float64{}
 	for _, l := range log.lines {
@@ -55,8 +55,9 @@ func roundTimes(log *memory, key string) map[int]float64 {
 	return out
 }
 
-// TestInterleaveUnderDrift: the machine becomes several times slower meanwhile. Rounds of
-// one number were measured close together, so their ratio is that of the configs.
+// TestInterleaveUnderDrift: the machine becomes several times slower during the
+// measurement. Rounds with the same number are measured close together, so the ratio of
+// their times is that of the configs.
 func TestInterleaveUnderDrift(t *testing.T) {
 	clock := 0
 	a, logA := drifting(t, &clock, 10)
@@ -118,7 +119,7 @@ func TestInterleaveLosesOne(t *testing.T) {
 	}
 }
 
-// TestInterleaveDefaultAlone: a side that keeps its default runs it once a turn.
+// TestInterleaveDefaultAlone: a side that keeps its default runs it once in each turn.
 func TestInterleaveDefaultAlone(t *testing.T) {
 	clock := 0
 	a, log := drifting(t, &clock, 10)

@@ -12,9 +12,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestInterruptedSweepGoesOn: however often a sweep is interrupted, it ends with
-// the rows of one that was not, and measures nothing twice. At each interrupt it
-// writes a table of the finished searches.
+// TestInterruptedSweepGoesOn: however often a sweep is interrupted, it ends with the same
+// rows as without interrupts, and measures nothing twice. At each interrupt it writes a
+// table of the finished searches.
 func TestInterruptedSweepGoesOn(t *testing.T) {
 	o := options(t, "dispatch,combine,pair", []int{1, 16}, "uniform", "zipf:1.5")
 	want := mustSweep(t, &scripted{}, o, filepath.Join(t.TempDir(), "run"))
@@ -63,9 +63,9 @@ func sameRows(t *testing.T, got, want *Summary) {
 	}
 }
 
-// finished counts the rows that an interrupted sweep could already write. Each
-// must be the whole sweep's choice for some tokens of its key: less evidence,
-// not another.
+// finished counts the rows that an interrupted sweep could already write. Each must be the
+// whole sweep's choice for some tokens of its key: it may have less evidence, but no other
+// config.
 func finished(t *testing.T, got, want *Summary) int {
 	t.Helper()
 	if got == nil || got.Table == nil {
@@ -82,9 +82,8 @@ func finished(t *testing.T, got, want *Summary) int {
 	return len(got.Table.Rows)
 }
 
-// TestInterruptedCrossing: where winners were not measured under each other's
-// routings, each class keeps its own, nothing is said for all, and there is no
-// matrix.
+// TestInterruptedCrossing: if winners were not measured under each other's routings, each
+// class keeps its own winner. There is no row for all routings and no matrix.
 func TestInterruptedCrossing(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := compromiseOptions(t)
@@ -102,8 +101,8 @@ func TestInterruptedCrossing(t *testing.T) {
 	}
 }
 
-// TestInterruptedFinalsSpeakForAll: a config that the finals of every routing measured
-// makes the row for all, although the winners never met.
+// TestInterruptedFinalsSpeakForAll: a config that the finals of every routing measured gets
+// the row for all routings, although the winners were never measured in the same rounds.
 func TestInterruptedFinalsSpeakForAll(t *testing.T) {
 	b := compromised()
 	others := b.Truth

@@ -6,7 +6,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// A row of several counts has the times of the one that gains least, and says which that is.
+// A row of several token counts has the times of the count with the least gain, and names
+// this count.
 func TestRowsSayWhichCountTheirTimesAreOf(t *testing.T) {
 	of := func(tokens int, gain float64) table.Evidence {
 		return table.Evidence{Tokens: []int{tokens}, Gain: gain, Median: float64(tokens)}

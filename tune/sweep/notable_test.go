@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
-// TestNoTable: a noisy search that decided all the same is a reason for a table, where
-// few are noisy.
+// TestNoTable: if few searches are noisy, a noisy search that decided nevertheless is
+// enough for a table.
 func TestNoTable(t *testing.T) {
 	quiet, noisy := record.Band{Policy: 0.01, AA: 0.005}, record.Band{Policy: 0.01, AA: 0.02}
 	failed := record.Decision{Cause: record.Failed, Band: quiet}

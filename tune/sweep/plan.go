@@ -5,9 +5,9 @@
 // A search measures its candidates, compares the finalists with the oracle
 // again, and decides by search.State.Conclude. Then the winners of
 // each problem are measured under one another's routings (crossAll), which
-// gives the regret matrix and the row for all routings. Where neighbouring token counts have
-// different configs, both are measured at a token count between (refineAll). Rows are made
-// from these results without measuring (makeRows).
+// gives the regret matrix and the row for all routings. If neighbouring token counts have
+// different configs, both configs are measured at a token count between them (refineAll).
+// Rows are made from these results without measuring (makeRows).
 //
 // Bench, AB and RowVerifier compare given configs without a search. They measure
 // through the same harness.
@@ -175,7 +175,8 @@ func (p *Plan) repeatsSibling(s *PlannedSearch) bool {
 	})
 }
 
-// estimate sets the configs and samples of a race. Other strategies take about as much.
+// estimate sets the numbers of configs and samples of a search by the strategy race. Other
+// strategies take about as many.
 func (s *PlannedSearch) estimate(opts *Options, p measure.Policy, repeats bool) {
 	s.Measured = s.Legal
 	if repeats {
@@ -273,7 +274,7 @@ func (pl *planner) legalPoints(p ep.Problem) int {
 	return space.Len()
 }
 
-// enumeratedSpace is a problem's space before anything is added to it.
+// enumeratedSpace holds a problem's space before required configs are added to it.
 type enumeratedSpace struct {
 	space *search.Space
 	infos []record.SpaceInfo

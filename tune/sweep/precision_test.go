@@ -15,9 +15,9 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// TestBothWinners: where dedup is twice as fast but reduces precision, one sweep
-// makes a row at full precision and another at reduced precision, for combine
-// and for pairs. Searches at full precision never measure dedup.
+// TestBothWinners: dedup is twice as fast but reduces precision. One sweep makes a row at
+// full precision and a row at reduced precision, for combine and for pairs. Searches at
+// full precision never measure dedup.
 func TestBothWinners(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	b := &scripted{Sigma: 0.01, Truth: func(p ep.Problem, routing string, c ep.Config) float64 {
@@ -30,7 +30,7 @@ func TestBothWinners(t *testing.T) {
 	o := options(t, "combine,pair", []int{16}, "uniform")
 	o.Precision = ep.Reduced
 	var err error
-	// A required config is not measured where it reduces precision.
+	// A required config is not measured if it reduces precision.
 	o.Space, err = spacefile.Read(strings.NewReader(`{version: 1, required: ["combine:algo=dedup,sms=8,threads=256"]}`))
 	if err != nil {
 		t.Fatal(err)
@@ -61,8 +61,8 @@ func TestBothWinners(t *testing.T) {
 	}
 }
 
-// TestShortSearches: a search with time for the required candidates alone still
-// tries an algorithm that reduces precision.
+// TestShortSearches: a search that has time only for the required candidates still tries an
+// algorithm that reduces precision.
 func TestShortSearches(t *testing.T) {
 	b := &scripted{Sigma: 0.005, Truth: func(p ep.Problem, routing string, c ep.Config) float64 {
 		s := landscape(p, routing, c)
@@ -81,7 +81,8 @@ func TestShortSearches(t *testing.T) {
 	}
 }
 
-// TestShortPairs: a search of pairs that short tries the best halves together.
+// TestShortPairs: a search of pairs with so little time tries the best dispatch and the
+// best combine together.
 func TestShortPairs(t *testing.T) {
 	o := options(t, "pair", []int{16}, "uniform")
 	o.Evaluations, o.Strategy = 1, "bayes"
@@ -99,7 +100,8 @@ func TestShortPairs(t *testing.T) {
 	}
 }
 
-// besides has kernels that launch the halves of a pair with other threads.
+// besides has kernels that launch the dispatch and combine of a pair with other numbers of
+// threads.
 type besides struct{ scripted }
 
 func (b *besides) Kernels() []kernels.Kernel {
@@ -110,8 +112,8 @@ func (b *besides) Kernels() []kernels.Kernel {
 	return ks
 }
 
-// TestPairsBesideEachOther: every search of pairs measures the best halves as
-// their kernel would launch them one after the other, too.
+// TestPairsBesideEachOther: every search of pairs also measures the best dispatch and
+// combine in the configs in which their launches overlap.
 func TestPairsBesideEachOther(t *testing.T) {
 	o := options(t, "pair", []int{16}, "uniform")
 	o.Evaluations, o.Strategy = 1, "bayes"
@@ -136,8 +138,8 @@ func TestPairsBesideEachOther(t *testing.T) {
 	}
 }
 
-// TestBoundedDefaults: under --max-sms a search tries what a kernel chooses on a
-// machine of so many SMs.
+// TestBoundedDefaults: under --max-sms a search tries the config that a kernel chooses on a
+// machine with that many SMs.
 func TestBoundedDefaults(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform")
 	o.Evaluations, o.MaxSMs = 1, 20
@@ -180,9 +182,9 @@ func TestBoundHoldsForAll(t *testing.T) {
 	}
 }
 
-// TestIncumbentsAreMeasured: a search measures the row of the table in use for the
-// class of its routing, and the row for all routings; beside a product those of a table
-// that was tuned alone.
+// TestIncumbentsAreMeasured: a search measures the row of the table in use for the class of
+// its routing, and the row for all routings. A search beside a product also measures rows
+// that were tuned without a product.
 func TestIncumbentsAreMeasured(t *testing.T) {
 	for _, beside := range []bool{false, true} {
 		t.Run(fmt.Sprintf("beside=%v", beside), func(t *testing.T) { incumbentsAreMeasured(t, beside) })
@@ -225,7 +227,7 @@ func incumbentsAreMeasured(t *testing.T, beside bool) {
 	}
 }
 
-// fed has a dispatch that may leave the cast to its caller.
+// fed has a dispatch for which the caller may do the cast.
 type fed struct{ scripted }
 
 func (f *fed) Kernels() []kernels.Kernel {
@@ -236,7 +238,7 @@ func (f *fed) Kernels() []kernels.Kernel {
 }
 
 // TestOtherWorkIsNoCandidate: a row for tokens that the caller cast does not compete in a
-// search whose kernels cast. It would win by what it leaves out.
+// search whose kernels cast. It would win only because it does not cast.
 func TestOtherWorkIsNoCandidate(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform")
 	o.Strategy = "grid"
@@ -278,7 +280,8 @@ func (g *greedy) Kernels() []kernels.Kernel {
 	return append(ks, whole)
 }
 
-// TestDTypesTellEachOther: the winner in one dtype is a candidate in the next.
+// TestDTypesTellEachOther: the winner in one dtype is a candidate in the search of the next
+// dtype.
 func TestDTypesTellEachOther(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform")
 	o.Problems[0].Hidden = 128 // what fp8 needs

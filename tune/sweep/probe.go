@@ -84,7 +84,8 @@ func between(costs [2]probedCost, ends [2]PlannedSearch, tokens int) probedCost 
 	return probedCost{at(costs[0].open, costs[1].open), at(costs[0].config, costs[1].config), at(costs[0].sample, costs[1].sample)}
 }
 
-// probe measures the cost of one problem. A default that fails costs what it took to find out.
+// probe measures the cost of one problem. If the default fails, the cost is the time until
+// it failed.
 func (l *harness) probe(ctx context.Context, s subject, seed uint64) (cost probedCost, err error) {
 	if err := s.draw(seed); err != nil {
 		return cost, err
@@ -116,7 +117,7 @@ func (l *harness) probe(ctx context.Context, s subject, seed uint64) (cost probe
 	return cost, err
 }
 
-// fixed returns the seconds that a search takes beside the choice among candidates, where so
+// fixed returns the seconds that a search takes besides the choice among candidates, if this
 // many configs reach the finals: the A/A test, the required candidates, the shortest finals, the
 // confirmation and the further sessions.
 func (p *Plan) fixed(c probedCost, configs int) float64 {

@@ -13,8 +13,9 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// refineAll measures, where neighbouring ranges have different configs, both and the default at a
-// token count between, as far as time allows. Rows then end where the better config changes.
+// refineAll finds neighbouring ranges with different configs. It measures both configs and the
+// default at a token count between the ranges, as far as time allows. Rows then end where the
+// better config changes.
 func (s *sweeper) refineAll(ctx context.Context) error {
 	m := s.rowMaker()
 	for _, byTokens := range m.groups {
@@ -181,7 +182,7 @@ func (m *rowMaker) refined(low, high *tokenRange) group {
 }
 
 // abut lets two ranges meet at the geometric midpoint between them, as far as their
-// configs can run: token counts that neither serves stay without a row.
+// configs can run: token counts at which neither config can run stay without a row.
 func (m *rowMaker) abut(low, high *tokenRange) {
 	mid := max(low.hi, min(table.Midpoint(low.hi, high.lo), high.lo-1))
 	a, b := low.last(), high.picks[0]
@@ -189,7 +190,7 @@ func (m *rowMaker) abut(low, high *tokenRange) {
 	high.lo -= sort.Search(high.lo-mid-1, func(i int) bool { return !m.runs(b, high.lo-i-1) })
 }
 
-// runs reports whether a choice's config can run with so many tokens.
+// runs reports whether a choice's config can run with this many tokens.
 func (m *rowMaker) runs(p rowChoice, tokens int) bool {
 	return p.dflt || m.serves(atTokens(p.searches[0].problem, tokens), p.config)
 }

@@ -45,9 +45,10 @@ func TestRowsClaimWhatHoldsBetween(t *testing.T) {
 	}
 }
 
-// TestDefaultBetweenTwoWinners: where the default is faster than both neighbours at a token
-// count between theirs, the row there keeps it. Without this, the row of the lower
-// neighbour would cover that count, where its config is slower than the default.
+// TestDefaultBetweenTwoWinners: if the default is faster than both neighbours' configs at a
+// token count between theirs, the row for that count keeps the default. Without this, the
+// row of the lower neighbour would cover that count, where its config is slower than the
+// default.
 func TestDefaultBetweenTwoWinners(t *testing.T) {
 	o := options(t, "dispatch", []int{16, 1024}, "uniform")
 	o.Strategy = "grid"

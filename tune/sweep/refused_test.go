@@ -11,14 +11,14 @@ import (
 	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
-// TestRefusedSessions: a workload of many that the backend refuses to open is a
-// search that failed, with the reason. The only workload, or two in a row, end the
-// sweep. Each session is asked for twice.
+// TestRefusedSessions: if the backend refuses to open one workload of many, that search
+// fails, with the reason. If it refuses the only workload, or two in a row, the sweep ends.
+// The sweep asks twice for each session.
 func TestRefusedSessions(t *testing.T) {
 	refusal := errors.New("ranks: GPU 0 cannot address GPU 1")
 	for name, c := range map[string]struct {
 		tokens  []int
-		refused int // the first so many times
+		refused int // number of the first sessions that are refused
 		goesOn  bool
 	}{
 		"the only one":      {[]int{8}, 2, false},

@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Continues returns an error if a run cannot go on here: numbers of another machine, other
-// kernels, another space or another policy do not compare.
+// Continues returns an error if a run cannot go on here, because numbers of another
+// machine, other kernels, another space or another policy cannot be compared.
 func Continues(run *record.Run, b kernels.Backend, p *Plan) error {
 	m := b.Machine()
 	was, is := run.ABI.Short(), ABI(b).Short()

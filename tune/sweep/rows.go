@@ -154,10 +154,10 @@ func (g group) measuredByAll() []ep.Config {
 }
 
 // chooseConfig returns the config of a class. For one search that is its decision. For several
-// searches of one class it is the config that loses least in the worst case, of those that are slower
-// than the default in none. For all routings it is the minimax config. An interrupted sweep has
-// none: there it is the config that loses least of those that all searches measured. ok is
-// false if that is the default, because other configs may be faster.
+// searches of one class it is the config that loses least in the worst case, among the configs that
+// are not slower than the default in any of these searches. For all routings it is the minimax
+// config. An interrupted sweep has none: there it is the config that loses least of those that all
+// searches measured. ok is false if that is the default, because other configs may be faster.
 func (m *rowMaker) chooseConfig(g group, class ep.Class, before ep.Config) (c ep.Config, ok bool) {
 	switch {
 	case len(g) == 1:
@@ -189,7 +189,8 @@ func (m *rowMaker) tieOrder(g group, class ep.Class, before ep.Config) []string 
 }
 
 // leastWorstLoss returns the config that loses least in the worst case over a group, and
-// that loss. Within the band it takes preferred configs first, then the cheapest.
+// that loss. If several configs are within the band, it takes preferred configs first, then
+// the cheapest.
 func (m *rowMaker) leastWorstLoss(g group, configs []ep.Config, preferred []string) (best ep.Config, loss float64) {
 	rank := func(c ep.Config) int {
 		if i := slices.Index(preferred, c.Key()); i >= 0 {
@@ -310,7 +311,7 @@ func (r tokenRange) row(class ep.Class) table.Row {
 		}
 	}
 	row := table.Row{Key: table.KeyOf(first.searches[0].problem, class), Lo: r.lo, Hi: r.hi, Default: first.dflt, Evidence: mergeEvidence(all), ABI: first.build}
-	if len(searched) > 0 { // refinements say nothing of how the config was found
+	if len(searched) > 0 { // refinements have no evidence about how the config was found
 		by := mergeEvidence(searched)
 		row.Evidence.Tried, row.Evidence.Legal, row.Evidence.Ties, row.Evidence.Complete = by.Tried, by.Legal, by.Ties, by.Complete
 	}
@@ -324,7 +325,7 @@ func (r tokenRange) row(class ep.Class) table.Row {
 const noisyShare = 0.25
 
 // whyNoTable says why the searches make no table, "" if they do. It also returns the largest A/A
-// spread behind the rows.
+// spread of the searches from which the rows were made.
 func (s *sweeper) whyNoTable() (why string, spread float64) {
 	noisy, usable := 0, 0
 	for _, c := range s.searches {

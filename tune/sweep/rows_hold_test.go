@@ -15,7 +15,7 @@ import (
 	"github.com/epbench/epbench/tune/table/curate"
 )
 
-// briefs are the rows of a class, each in one line.
+// briefs returns the rows of a class, each in one line.
 func briefs(out *Summary, class ep.Class) (lines []string) {
 	for _, r := range out.Table.Rows {
 		if r.Key.Routing == class {
@@ -25,7 +25,7 @@ func briefs(out *Summary, class ep.Class) (lines []string) {
 	return lines
 }
 
-// cramped is a backend whose sms=16 runs up to 40 tokens.
+// cramped returns a backend on which sms=16 runs only up to 40 tokens.
 type cramped struct{ *scripted }
 
 func (n cramped) Kernels() []kernels.Kernel {
@@ -45,7 +45,7 @@ func (n cramped) Kernels() []kernels.Kernel {
 // TestRowsEndWhereConfigsDo: a row covers no token count at which its config cannot run.
 func TestRowsEndWhereConfigsDo(t *testing.T) {
 	b := exact(shares{16: {"uniform": {16: 0.5}}, 1024: {"uniform": {32: 0.5}}, 128: {"uniform": {32: 0.5}}})
-	b.OnRun = func(c call, _ []float64) error { // what a backend does with an illegal config
+	b.OnRun = func(c call, _ []float64) error { // as a backend does for an illegal config
 		if c.Config.Int("sms") == 16 && c.Problem.Tokens > 40 {
 			return kernels.Failf(ep.Illegal, "tokens")
 		}
@@ -58,9 +58,9 @@ func TestRowsEndWhereConfigsDo(t *testing.T) {
 	}
 }
 
-// TestNoisyRoutingHasAVoice: where the search of one routing was too noisy to decide, no
-// row for all routings is made of the others. The config that is fastest under uniform
-// routing takes three times the default's time under the other.
+// TestNoisyRoutingHasAVoice: if the search of one routing was too noisy to decide, no row
+// for all routings is made from the other searches. The config that is fastest under
+// uniform routing takes three times the default's time under the other.
 func TestNoisyRoutingHasAVoice(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	b := exact(shares{16: {"uniform": {32: 0.5}, "zipf:1.5": {32: 3}}, 64: {"uniform": {32: 0.5}, "zipf:1.5": {32: 3}}})
@@ -84,8 +84,8 @@ func TestNoisyRoutingHasAVoice(t *testing.T) {
 	}
 }
 
-// TestOneKeyOneFamily: a product given by its sizes, which equal the model's own at one of
-// the token counts, makes no two rows for one token count.
+// TestOneKeyOneFamily: even if the sizes of a given product equal those of the model's own
+// product at one token count, there is one row for each token count.
 func TestOneKeyOneFamily(t *testing.T) {
 	o := options(t, "dispatch", []int{16, 64, 256}, "uniform")
 	o.Strategy = "grid"
@@ -103,7 +103,7 @@ func TestOneKeyOneFamily(t *testing.T) {
 }
 
 // TestBetweenIsNoSearch: the default's row between two winners says how many configs were
-// measured there, and not that the whole space was.
+// measured there. It does not say that the whole space was measured.
 func TestBetweenIsNoSearch(t *testing.T) {
 	out := exactly(t, shares{16: {"uniform": {16: 0.5}}, 128: {"uniform": {16: 1.1, 32: 1.1}}, 1024: {"uniform": {32: 0.5}}}, []int{16, 1024}, "uniform")
 	for _, r := range out.Table.Rows {
@@ -137,8 +137,8 @@ func TestRefinedRowsPassLint(t *testing.T) {
 	}
 }
 
-// TestClassRowsPassLint: a row of two routings of a class is slower than the default under
-// neither.
+// TestClassRowsPassLint: the row for two routings of one class is not slower than the
+// default under either of them.
 func TestClassRowsPassLint(t *testing.T) {
 	out := exactly(t, shares{16: {"zipf:1.4": {32: 0.5}, "zipf:1.5": {32: 1.05}}}, []int{16}, "zipf:1.4", "zipf:1.5")
 	lintless(t, out.Table)

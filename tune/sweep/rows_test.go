@@ -17,10 +17,10 @@ import (
 )
 
 // shares are times by token count, routing and SMs, as shares of the default's,
-// which has 8 SMs. What is not listed takes as long as the default.
+// which has 8 SMs. A config that is not listed takes as long as the default.
 type shares map[int]map[string]map[int]float64
 
-// exact is a backend without noise that takes these shares of 100 us.
+// exact returns a backend without noise on which calls take these shares of 100 us.
 func exact(s shares) *scripted {
 	return &scripted{SMs: []int{8, 16, 32, 64}, Truth: func(p ep.Problem, routing string, c ep.Config) float64 {
 		if share, ok := s[p.Tokens][routing][c.Int("sms")]; ok {
@@ -30,7 +30,7 @@ func exact(s shares) *scripted {
 	}}
 }
 
-// exactly sweeps dispatch over SMs alone, all of them.
+// exactly sweeps dispatch over all values of SMs, and no other parameter.
 func exactly(t *testing.T, s shares, tokens []int, routings ...string) *Summary {
 	t.Helper()
 	return mustSweep(t, exact(s), exactOptions(t, tokens, routings...), filepath.Join(t.TempDir(), "run"))
@@ -42,8 +42,8 @@ func exactOptions(t *testing.T, tokens []int, routings ...string) *Options {
 	return o
 }
 
-// brief is a row in one line: class, interval, SMs, gain, regret, and where it
-// was measured.
+// brief returns a row in one line: class, interval, SMs, gain, regret, and the token counts
+// and routings at which it was measured.
 func brief(r table.Row) string {
 	sms := r.Config.Int("sms")
 	if r.Default {
@@ -193,8 +193,8 @@ func TestRegretsAreRecorded(t *testing.T) {
 	}
 }
 
-// TestRowsSkipWhatIsNoisy: a search that decided nothing is in no row and no
-// matrix, and rows do not reach over its token count.
+// TestRowsSkipWhatIsNoisy: a search that decided nothing is in no row and no matrix. No row
+// covers its token count.
 func TestRowsSkipWhatIsNoisy(t *testing.T) {
 	b := exact(shares{8: {"uniform": {32: 0.5}}, 64: {"uniform": {32: 0.5}}, 16: {"uniform": {32: 0.5}}})
 	b.OnRun = func(c call, row []float64) error {
@@ -219,7 +219,7 @@ func TestRowsSkipWhatIsNoisy(t *testing.T) {
 	}
 }
 
-// TestOfClass: what speaks for a class.
+// TestOfClass checks which searches are used for a class.
 func TestOfClass(t *testing.T) {
 	search := func(class ep.Class, uncrossed bool) *activeSearch {
 		c := &activeSearch{subject: subject{class: class}}
@@ -247,8 +247,8 @@ func TestOfClass(t *testing.T) {
 	}
 }
 
-// TestMinimaxPrefers: within the band the default, then what won at fewer
-// tokens, then fewer SMs, then fewer threads.
+// TestMinimaxPrefers: among configs within the band the default comes first, then the
+// winner at fewer tokens, then fewer SMs, then fewer threads.
 func TestMinimaxPrefers(t *testing.T) {
 	s := prepared(t, &scripted{}, options(t, "dispatch", []int{16}, "uniform"))
 	c := s.searches[0]
@@ -281,10 +281,11 @@ func TestMinimaxPrefers(t *testing.T) {
 	}
 }
 
-// TestFlat: nine in ten of at least ten configs within the band of the default.
+// TestFlat: a problem is flat if at least ten configs ran and nine in ten are within the
+// band of the default.
 func TestFlat(t *testing.T) {
 	for _, c := range []struct {
-		configs, apart int // besides the default; so many of them beyond the band
+		configs, apart int // number of configs besides the default, and how many of them are beyond the band
 		factor         float64
 		flat           bool
 	}{
@@ -316,7 +317,7 @@ func TestFlat(t *testing.T) {
 	}
 }
 
-// TestFlatCountsWhatRan: a config that failed neither ties nor stands apart.
+// TestFlatCountsWhatRan: a config that failed is not counted.
 func TestFlatCountsWhatRan(t *testing.T) {
 	b := &scripted{SMs: []int{8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18}, Truth: func(ep.Problem, string, ep.Config) float64 { return 100e-6 },
 		OnRun: func(c call, _ []float64) error {
@@ -331,8 +332,8 @@ func TestFlatCountsWhatRan(t *testing.T) {
 	}
 }
 
-// TestCompromiseIsWorthIt: a config that no search chose is measured only where it
-// promises to lose less than every winner by more than the band.
+// TestCompromiseIsWorthIt: a config that no search chose is measured only if it seems to
+// lose less than every winner by more than the band.
 func TestCompromiseIsWorthIt(t *testing.T) {
 	for share, want := range map[float64]bool{0.6: true, 0.98: true, 0.9915: false, 1.1: false} {
 		b := compromised()
@@ -356,7 +357,8 @@ func TestCompromiseIsWorthIt(t *testing.T) {
 	}
 }
 
-// TestCrossingIsPaidOnce: what a sweep has spent is what its blocks took.
+// TestCrossingIsPaidOnce: the time that a sweep has spent is the time of its blocks, and
+// crossings are counted once.
 func TestCrossingIsPaidOnce(t *testing.T) {
 	s := prepared(t, compromised(), compromiseOptions(t))
 	ctx := context.Background()

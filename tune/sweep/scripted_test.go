@@ -26,9 +26,9 @@ type scripted struct {
 	Name  string  // of the machine's backend
 	SMs   []int   // values of the parameter sms; default 8, 16, 32, 64
 	Sigma float64 // relative noise
-	// Truth is the seconds of a config; nil is landscape.
+	// Truth returns the seconds of a config; nil means landscape.
 	Truth func(ep.Problem, string, ep.Config) float64
-	// Starts is that of its dispatch.
+	// Starts is kernels.Kernel.Starts of its dispatch.
 	Starts func(ep.Machine, ep.Problem) []ep.Config
 	// OnRun may change the seconds of a round or fail it.
 	OnRun func(c call, seconds []float64) error
@@ -36,7 +36,7 @@ type scripted struct {
 	OnVerify func(call) (wrong int, err error)
 	// OnOpen may refuse a session.
 	OnOpen func(opened int) error
-	// MHz is the clock after a number of Run calls; nil knows none.
+	// MHz returns the clock rate after a number of Run calls; nil reports none.
 	MHz func(all int) float64
 
 	Runs   int // Run calls
@@ -185,8 +185,8 @@ func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 	return out, nil
 }
 
-// besideOf makes times the costs of rounds beside a product of 100 us. Every call alone
-// takes 20 us.
+// besideOf returns rounds with a product of 100 us, in which the given times are the costs.
+// Every call alone takes 20 us.
 func besideOf(costs [][]float64) *ep.BesideRounds {
 	t := &ep.BesideRounds{Amount: "scripted"}
 	for _, ranks := range costs {

@@ -12,10 +12,10 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// measureFurtherSessions measures in further sessions what rows may state, and decides again by
-// them. Memory is laid out anew in each session, which moves times by several per cent on GPUs.
-// Sessions that had no part in the choice show what a caller will get. The searches
-// take turns, so that the sessions of one search are far apart in time.
+// measureFurtherSessions measures the configs that rows may state in further sessions, and
+// decides again by these. Memory is laid out anew in each session, which moves times by several
+// per cent on GPUs. Sessions that had no part in the choice show the times that a caller will
+// get. The searches take turns, so that the sessions of one search are far apart in time.
 func (s *sweeper) measureFurtherSessions(ctx context.Context) error {
 	for range s.harness.policy.Sessions {
 		for _, c := range s.searches {

@@ -64,8 +64,8 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// TestSessionsWithdraw: what is faster in the search's session alone is not worth leaving
-// the default for, and what fails in another is no answer at all.
+// TestSessionsWithdraw: a config that is faster only in the search's own session does not
+// replace the default. A config that fails in a further session is not chosen at all.
 func TestSessionsWithdraw(t *testing.T) {
 	lucky := moody(shifts(1, 1.6, 1.5, 1.7))
 	out := mustSweep(t, lucky, inSessions(t, 3, "uniform"), filepath.Join(t.TempDir(), "run"))
@@ -139,8 +139,8 @@ func TestSessionsResumed(t *testing.T) {
 
 const fast = "dispatch:algo=direct,sms=32,threads=512"
 
-// TestBenchSessions: bench over sessions says their median, and a config that fails in one is
-// not run again.
+// TestBenchSessions: bench over several sessions reports their median. A config that fails in
+// one session is not run again.
 func TestBenchSessions(t *testing.T) {
 	b := moody(shifts(1.06, 1.02, 1.1, 1.04, 1.08, 1))
 	o, run := options(t, "dispatch", []int{8}, "uniform"), &record.Run{}
@@ -178,7 +178,8 @@ func TestMatchSessions(t *testing.T) {
 	}
 }
 
-// TestSessionsBeside: what is said of the product is of the further sessions too.
+// TestSessionsBeside: the reported times of the product also come from the further
+// sessions.
 func TestSessionsBeside(t *testing.T) {
 	b := moody(shifts(1, 2, 2, 2))
 	o := inSessions(t, 3, "uniform")

@@ -115,7 +115,7 @@ func TestSweepAgainMeasuresNothing(t *testing.T) {
 }
 
 func TestFaultsEndInTheRightStatus(t *testing.T) {
-	fast := "dispatch:algo=direct,sms=16,threads=512" // would win but for its fault
+	fast := "dispatch:algo=direct,sms=16,threads=512" // would win if it had no fault
 	quick := func(p ep.Problem, _ string, c ep.Config) float64 {
 		if c.Key() == fast {
 			return 0.5e-5
@@ -339,7 +339,7 @@ func TestRetryGivesAnotherChance(t *testing.T) {
 }
 
 // TestNoComparisonTwice: a config is compared with the oracle before it is timed
-// and, as a finalist, after. The default's twin is the default.
+// and, as a finalist, again afterwards. The default's twin is not compared separately.
 func TestNoComparisonTwice(t *testing.T) {
 	seen := map[string]int{}
 	b := &scripted{OnVerify: func(c call) (int, error) {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestTimeBudgetBounds: a sweep with little time runs fewer rounds, the least that decides
-// something, and has a table. Only sleeping takes time in a bubble of synctest: a busy host
-// changes nothing.
+// TestTimeBudgetBounds: a sweep with little time runs only the least number of rounds that
+// can decide something, and still makes a table. In a bubble of synctest only sleeping
+// takes time, so a busy host changes nothing.
 func TestTimeBudgetBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := options(t, "dispatch,combine,pair", []int{1, 64}, "uniform", "zipf:1.5")

@@ -25,8 +25,8 @@ func parse(t *testing.T, key string) ep.Config {
 
 const dfltKey = "dispatch:algo=direct,sms=8,threads=256"
 
-// matches are how one config compares with the default, and what each of
-// table verify and bench makes of it.
+// matches lists ways in which one config compares with the default, with the results of
+// table verify and of bench.
 var matches = []struct {
 	name    string
 	backend scripted
@@ -34,7 +34,7 @@ var matches = []struct {
 	verdict record.Verdict
 	cause   record.Cause
 	reason  string
-	noisy   bool // only the A/A test tells, which bench does not make
+	noisy   bool // only the A/A test shows it, and bench makes no A/A test
 }{
 	{"faster", scripted{Sigma: 0.01}, best, record.Faster, "", "", false},
 	{"slower", scripted{Sigma: 0.01, Truth: func(_ ep.Problem, _ string, c ep.Config) float64 {
@@ -93,8 +93,8 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// TestMatchOfWhatCannotRun: an illegal config, an unknown kernel and an unknown
-// routing are decisions; a machine that is lost is an error.
+// TestMatchOfWhatCannotRun: an illegal config, an unknown kernel and an unknown routing
+// give a decision. A lost machine gives an error.
 func TestMatchOfWhatCannotRun(t *testing.T) {
 	p := options(t, "dispatch", []int{16}, "uniform").Problems[0]
 	for _, c := range []struct{ config, routing, reason string }{
@@ -123,8 +123,8 @@ func TestMatchOfWhatCannotRun(t *testing.T) {
 	}
 }
 
-// TestMatchWithinSMs: gains of a bounded table are over the default on no more
-// SMs than its bound.
+// TestMatchWithinSMs: gains of a table with a bound on SMs are measured against the default
+// within that bound.
 func TestMatchWithinSMs(t *testing.T) {
 	p := options(t, "dispatch", []int{16}, "uniform").Problems[0]
 	b := &scripted{Sigma: 0.01, SMs: []int{2, 4, 8}}
@@ -201,8 +201,8 @@ func (m *memory) Append(block []record.Result, _ float64) error {
 	return nil
 }
 
-// TestAB: A has the role of the default, its twin is beside it, and both
-// configs are compared with the oracle again.
+// TestAB: A has the role of the default, and its twin runs in the same rounds. Both configs
+// are compared with the oracle again.
 func TestAB(t *testing.T) {
 	log, run := &memory{}, &record.Run{}
 	o := options(t, "dispatch", []int{16}, "uniform")

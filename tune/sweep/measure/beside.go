@@ -7,18 +7,18 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// besideSamples is how many times longer a sample lasts beside a product: a cost is a small
-// difference of two times and has the noise of both.
+// besideSamples is the factor by which samples last longer if a product runs: a cost is a
+// small difference of two times and has the noise of both.
 const besideSamples = 8
 
-// stageTogether holds the rounds of a point beside a product in one stage.
+// stageTogether holds the rounds of a point in one stage, measured together with a product.
 type stageTogether struct {
 	stage record.Stage
 	times ep.BesideRounds
 }
 
-// addBeside adds the parts of a round beside a product to its line, in full precision: the cost
-// is a small difference of them.
+// addBeside adds the times of a round with a product to its line, in full precision, because
+// the cost is a small difference of these times.
 func addBeside(line *record.Result, got *ep.BesideRounds) error {
 	if want := line.Problem.Beside != ""; want != (got != nil) {
 		return kernels.Failf(ep.Unstable, "beside: the problem runs %q beside the calls, and the worker's rounds lack it; use a worker that knows products", line.Problem.Beside)
@@ -71,8 +71,8 @@ func (r *Runner) rememberBeside(point int, line *record.Result) {
 	s.times.Append(line.Beside)
 }
 
-// Beside is what the latest stage measured of a point beside a product, nil where
-// nothing ran beside it. The default's twin is the default.
+// Beside returns the times that the latest stage measured of a point together with a
+// product, nil if no product ran. The default's twin is the default.
 func (r *Runner) Beside(point int) *ep.BesideRounds {
 	if point == search.Twin {
 		point = r.Default

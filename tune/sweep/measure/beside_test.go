@@ -12,10 +12,10 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// beside is a fake whose rounds have a product beside them.
+// beside is a fake in whose rounds a product runs too.
 type beside struct {
 	fake
-	lacks bool // the worker knows no products
+	lacks bool // the worker cannot run products
 	moody bool // the product alone is read differently from run to run
 	folds []int
 }
@@ -60,8 +60,9 @@ func besideRunner(t *testing.T, b *beside) (*Runner, *kept) {
 	return r, log
 }
 
-// TestBesideIsRecorded: every line holds what its costs are made of; the Runner keeps the
-// rounds of the latest stage; a sample folds as many calls as the call alone asks for.
+// TestBesideIsRecorded: every line holds the times from which its costs are computed. The
+// Runner keeps the rounds of the latest stage. A sample folds as many calls as the time of
+// the call alone requires.
 func TestBesideIsRecorded(t *testing.T) {
 	b := &beside{}
 	r, log := besideRunner(t, b)
@@ -84,8 +85,8 @@ func TestBesideIsRecorded(t *testing.T) {
 	}
 }
 
-// TestFailureBesideIsRead: a candidate that fails in the middle of its rounds beside a
-// product leaves none of them, or the log could not be read again.
+// TestFailureBesideIsRead: if a candidate fails in the middle of its rounds with a product,
+// the log has none of these rounds. Otherwise the log could not be read again.
 func TestFailureBesideIsRead(t *testing.T) {
 	b := &beside{}
 	runs := 0
@@ -113,8 +114,8 @@ func TestFailureBesideIsRead(t *testing.T) {
 	}
 }
 
-// TestBesideMustBeSaid: a worker that ignores the product gives no times that count, and
-// one that has not been asked for products may not speak of them.
+// TestBesideMustBeSaid: times of a worker that ignores the product do not count. A worker
+// that was not asked to run a product may not report times of one.
 func TestBesideMustBeSaid(t *testing.T) {
 	r, log := besideRunner(t, &beside{lacks: true})
 	_, _ = r.Measure(context.Background(), record.StageScreen, live, 2)
@@ -129,8 +130,8 @@ func TestBesideMustBeSaid(t *testing.T) {
 	}
 }
 
-// TestCostsShareTheProductAlone: a block's seconds are costs from the same product alone,
-// whatever each config read of it, and what it read stays in its line.
+// TestCostsShareTheProductAlone: all costs of a block subtract the same time of the product
+// alone. Each config's own reading of that time stays in its line.
 func TestCostsShareTheProductAlone(t *testing.T) {
 	r, log := besideRunner(t, &beside{moody: true})
 	if _, err := r.Measure(context.Background(), record.StageScreen, live, 3); err != nil {

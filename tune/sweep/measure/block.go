@@ -16,8 +16,8 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// attempts is how often a block is measured before the machine counts as lost: a worker can be
-// restarted once.
+// attempts is the number of times that a block is measured before the machine counts as lost.
+// It is two because a worker can be restarted once.
 const attempts = 2
 
 // measureBlock measures a block and appends it to the log. If the session is lost, it measures
@@ -28,7 +28,7 @@ func (r *Runner) measureBlock(ctx context.Context, measure func() ([]record.Resu
 		if lines, err = measure(); err == nil || ctx.Err() != nil {
 			break
 		}
-		r.Close() // its error says no more than err
+		r.Close() // its error adds nothing to err
 	}
 	if ctx.Err() != nil {
 		return nil, 0, ctx.Err()
@@ -125,8 +125,8 @@ func sampleSeconds(got kernels.Rounds) (seconds float64) {
 	return seconds
 }
 
-// Warm runs the default once without recording it, if it is ready: another process had the
-// machine. A failure shows again in the rounds.
+// Warm runs the default once without recording it, if it is ready, because another process
+// used the machine before. If this run fails, the rounds will fail too.
 func (r *Runner) Warm(ctx context.Context) {
 	if r.session != nil && r.ready[r.Default] {
 		_, _ = r.run(ctx, r.Config(r.Default), kernels.RunSpec{Rounds: 1, Fold: max(r.fold, 1)})
@@ -151,7 +151,7 @@ func (r *Runner) chooseFold(ctx context.Context) error {
 	}
 	got, err := r.run(ctx, r.Config(r.Default), kernels.RunSpec{Rounds: 5, Fold: 1})
 	if err != nil {
-		return attributeFailure(err, &record.Result{}) // a failure shows again in the rounds
+		return attributeFailure(err, &record.Result{}) // if it fails here, the rounds will fail too
 	}
 	trial, sample := record.Result{Seconds: got.Seconds}, r.Policy.MinSample
 	if got.Beside != nil {
@@ -166,8 +166,9 @@ func (r *Runner) chooseFold(ctx context.Context) error {
 	return nil
 }
 
-// rounds times every line without failure once a round. It draws the order for every other
-// round and reverses it in the next: of any two lines each runs first equally often.
+// rounds times every line without failure once in each round. It draws the order for every
+// other round and reverses it in the next, so that of any two lines each runs first equally
+// often.
 func (r *Runner) rounds(ctx context.Context, live []int, lines []record.Result, rounds int, rng *rand.Rand) error {
 	var order []int
 	for k := range rounds {
@@ -190,8 +191,8 @@ func (r *Runner) rounds(ctx context.Context, live []int, lines []record.Result, 
 	return r.failDisturbed(live, lines)
 }
 
-// failDisturbed fails the lines of which kernels.Disturbed is true. The worker cannot see this:
-// it judges each answer alone, which is one round here.
+// failDisturbed fails the lines of which kernels.Disturbed is true. The worker cannot detect
+// this, because it checks each answer alone, and here an answer has one round.
 func (r *Runner) failDisturbed(live []int, lines []record.Result) error {
 	for i := range lines {
 		if lines[i].Status != ep.OK || !kernels.Disturbed(lines[i].Rounds()) {

@@ -59,7 +59,7 @@ func runner(t *testing.T, b *fake, spec string, seed uint64) (*Runner, *kept) {
 
 var live = []int{2, 0, 1, 3, 4}
 
-// orders are the orders in which the configs of a block ran, by round.
+// orders returns the orders in which the configs of a block ran, by round.
 func orders(t *testing.T, spec string, seed uint64, stage record.Stage, rounds int) [][]int {
 	t.Helper()
 	var ran []int
@@ -86,9 +86,9 @@ func TestCoarser(t *testing.T) {
 	}
 }
 
-// TestEveryRoundIsBalanced: a round has every config once; the next round is
-// its reverse, so that of any two configs each comes first equally often; the
-// pair of rounds after it is drawn anew.
+// TestEveryRoundIsBalanced: a round has every config once. The next round has the reverse
+// order, so that of any two configs each comes first equally often. The order of the two
+// rounds after that is drawn anew.
 func TestEveryRoundIsBalanced(t *testing.T) {
 	const rounds = 40
 	got := orders(t, "uniform", 1, record.StageScreen, rounds)
@@ -123,8 +123,8 @@ func TestEveryRoundIsBalanced(t *testing.T) {
 	}
 }
 
-// TestOrdersAreDrawnFromWhatIsMeasured: a resumed run draws the same orders,
-// another stage, routing or seed draws others.
+// TestOrdersAreDrawnFromWhatIsMeasured: a resumed run draws the same orders. Another stage,
+// routing or seed gives other orders.
 func TestOrdersAreDrawnFromWhatIsMeasured(t *testing.T) {
 	base := fmt.Sprint(orders(t, "uniform", 1, record.StageScreen, 6))
 	if again := fmt.Sprint(orders(t, "uniform", 1, record.StageScreen, 6)); again != base {
@@ -141,7 +141,7 @@ func TestOrdersAreDrawnFromWhatIsMeasured(t *testing.T) {
 	}
 }
 
-// TestLines: what a block leaves in the log.
+// TestLines checks the lines that a block writes to the log.
 func TestLines(t *testing.T) {
 	r, log := runner(t, &fake{}, "uniform", 1)
 	ctx := context.Background()
@@ -220,7 +220,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestUnbelievableTimes: no rounds, zero, negative and endless ones.
+// TestUnbelievableTimes: missing rounds, and times that are zero, negative or infinite, are
+// refused.
 func TestUnbelievableTimes(t *testing.T) {
 	for name, rounds := range map[string][][]float64{
 		"none": {}, "two": {{1}, {1}}, "of no rank": {{}}, "zero": {{1, 0}}, "negative": {{-1}}, "endless": {{math.Inf(1)}}, "no number": {{math.NaN()}},
@@ -271,8 +272,8 @@ func TestLostSession(t *testing.T) {
 	}
 }
 
-// TestRecordedBlocks: what the log holds is not measured again, and must be
-// what would be measured.
+// TestRecordedBlocks: a block that is in the log is not measured again. It must have the
+// candidates that would be measured now.
 func TestRecordedBlocks(t *testing.T) {
 	b := &fake{sigma: 0.1, wrong: func(c ep.Config) int {
 		if c.Int("sms") == 64 {
@@ -337,7 +338,7 @@ func TestHostBound(t *testing.T) {
 	}
 }
 
-// TestAALimit: the A/A test takes its time at most.
+// TestAALimit: the A/A test takes at most its share of the time.
 func TestAALimit(t *testing.T) {
 	r, _ := runner(t, &fake{sigma: 0.5, onRun: func(ep.Config) error { time.Sleep(20 * time.Microsecond); return nil }}, "uniform", 1)
 	r.Policy.MaxAA = 1000

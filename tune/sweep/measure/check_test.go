@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// divided is a fake of which this host does a part of a comparison. That of the first
-// candidate ends only after the second was verified.
+// divided is a fake for which this host does a part of each comparison. The host's part for
+// the first candidate ends only after the second was verified.
 type divided struct {
 	*fake
 	verified int
@@ -45,7 +45,7 @@ func (d *divided) StartVerify(ctx context.Context, c ep.Config) (rest func() ker
 }
 
 // TestDividedComparison: the host's part of a comparison runs while the next candidate is
-// verified, and what it finds is that candidate's.
+// verified. Its result belongs to the first of the two candidates.
 func TestDividedComparison(t *testing.T) {
 	wrong := 0
 	d := &divided{fake: &fake{}, second: make(chan struct{})}

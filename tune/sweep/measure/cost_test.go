@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// TestOneFold: once the fold is chosen a candidate never runs at another, since a GPU
-// backend would make one more graph for it.
+// TestOneFold: once the fold is chosen, a candidate never runs with another fold, since a
+// GPU backend would make one more graph for it.
 func TestOneFold(t *testing.T) {
 	b := &fake{seconds: 1e-5}
 	r, _ := runner(t, b, "uniform", 1)
@@ -25,7 +25,7 @@ func TestOneFold(t *testing.T) {
 	}
 }
 
-// TestWallOfTheBackend: what the backend says of its time is summed over runs and
+// TestWallOfTheBackend: the times that the backend reports are summed over runs and
 // comparisons.
 func TestWallOfTheBackend(t *testing.T) {
 	b := &fake{}

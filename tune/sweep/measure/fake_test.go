@@ -12,7 +12,7 @@ import (
 
 // fake is a backend, and its own session, on which every config takes the same time.
 type fake struct {
-	kernels.Backend // what the Runner never asks for
+	kernels.Backend // for the methods that the Runner never calls
 	seconds         float64
 	sigma           float64               // relative noise
 	onOpen          func() error          // may refuse a session

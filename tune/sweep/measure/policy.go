@@ -10,14 +10,14 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// A Policy says how a run measures. Run and table state it: numbers of two policies do not
-// compare.
+// A Policy says how a run measures. Run and table state it, because numbers of two policies
+// cannot be compared.
 type Policy struct {
 	search.Protocol
 	MinSample float64 // seconds that one sample lasts at least, by folding calls
 	MaxFold   int     // calls in one sample, at most
-	AAShare   float64 // of a search's time after which the A/A test ends too
-	Sessions  int     // further ones, in which the winners are measured again
+	AAShare   float64 // share of a search's time after which the A/A test ends at the latest
+	Sessions  int     // number of further sessions in which the winners are measured again
 }
 
 // PolicyFor returns the policy of a machine. Samples on a host are short against a time slice of

@@ -41,8 +41,8 @@ type Setup struct {
 type Runner struct {
 	Setup
 
-	// Generation keeps apart the blocks measured before and after a retry
-	// reopened the search.
+	// Generation distinguishes the blocks measured before and after a retry reopened the
+	// search.
 	Generation int
 
 	session     kernels.Session
@@ -115,10 +115,10 @@ func (r *Runner) updatePace(points []int, lines []record.Result, wall float64) {
 	r.paced.Add(configs, samples, wall)
 }
 
-// Pace is what measuring has cost so far.
+// Pace returns the time that measuring has taken so far, by config and sample.
 func (r *Runner) Pace() record.Pace { return r.paced.Pace() }
 
-// generationBlocks is more blocks than a stage ever has.
+// generationBlocks is larger than the number of blocks that a stage ever has.
 const generationBlocks = 1000
 
 // nextBlock returns the number of the next block of a stage.
@@ -134,8 +134,8 @@ func (r *Runner) Spent() time.Duration { return time.Duration(r.spent * float64(
 // Latest returns when the last block ended, a recorded one included: UTC, whole seconds.
 func (r *Runner) Latest() time.Time { return r.latest }
 
-// flatten returns the samples of a block, whose lines are in the order of live, and keeps what
-// else they say: clock, fold, errors, failures.
+// flatten returns the samples of a block, whose lines are in the order of `live`. It also
+// stores the lines' clock, fold, errors and failures in the Runner.
 func (r *Runner) flatten(live []int, lines []record.Result) []search.Sample {
 	var out []search.Sample
 	for i := range lines {

@@ -47,7 +47,7 @@ type Check struct {
 	Claimed record.Interval `json:"claimed"` // the same by the row's evidence
 	Verdict record.Verdict  `json:"verdict"` // how the row compares with the default, here
 	Claim   Claim           `json:"claim"`
-	Reason  string          `json:"reason"` // of every claim that does not hold
+	Reason  string          `json:"reason"` // why the claim does not hold; "" if it does
 }
 
 // A Claim says whether the gain that a row claims holds.

@@ -84,8 +84,8 @@ func TestWorstAndWriting(t *testing.T) {
 	}
 }
 
-// policy is short: the test asks whether rows are measured and judged, not how
-// fast they are.
+// policy has few rounds, because the tests check whether rows are measured and judged, not
+// how fast they are.
 func policy() measure.Policy {
 	p := measure.PolicyFor(ep.Machine{Backend: "cpu"})
 	p.Band, p.AARounds, p.MaxAA, p.MinSample, p.MaxRounds = 1, 2, 2, 0, 4
@@ -174,7 +174,7 @@ func TestWrongAnswerFails(t *testing.T) {
 	}
 }
 
-// opens notes the problems of the sessions that a backend opens.
+// opens records the problems of the sessions that a backend opens.
 type opens struct {
 	kernels.Backend
 	problems *[]ep.Problem

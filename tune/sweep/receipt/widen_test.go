@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// claims is a table of one row a token count from 1, each with a gain of 2 [1.9, 2.1], and a
-// receipt that measured these gains of them.
+// claims returns a table with one row for each token count from 1 on, each with a gain of 2
+// [1.9, 2.1], and a receipt with these measured gains.
 func claims(t *testing.T, measured ...record.Interval) (*table.Table, *Receipt) {
 	t.Helper()
 	machine := ep.Machine{Backend: "cuda", SMs: 132, GPUs: 2}
@@ -38,7 +38,7 @@ func claims(t *testing.T, measured ...record.Interval) (*table.Table, *Receipt) 
 	return tab, written(t, r)
 }
 
-// written is a receipt as a file gives it back.
+// written returns a receipt after it was written to a file and read again.
 func written(t *testing.T, r *Receipt) *Receipt {
 	t.Helper()
 	var b bytes.Buffer

@@ -89,17 +89,25 @@ $(EPCOMM_OUT)/obj-gpu.o: $(EPCOMM)/gpu/gpu.c $(EPCOMM_HEADERS)
 	@mkdir -p $(EPCOMM_OUT)
 	$(CC) -std=c99 -D_GNU_SOURCE -Wall -Wextra -Werror -c -o $@ $<
 
-# The extension of the Python package, on PyTorch's stable ABI: headers alone are needed, of
-# the PyTorch that $(PYTHON) has. The functions are those of the process that loads it.
-PYTHON        ?= python3
+# The extension of the Python package, on PyTorch's stable ABI: only headers are needed, of the PyTorch
+# that $(PYTHON) has or of the one below. PyTorch's functions are those of the process that loads it.
+PYTHON         ?= python3
+TORCH_HEADERS   = $(CUDA_LOCAL)/torch-2.11.0
 PYTHON_INCLUDE ?= $(shell $(PYTHON) -c "import sysconfig; print(sysconfig.get_path('include'))")
-TORCH_INCLUDE ?= $(shell $(PYTHON) -c "import importlib.util, os; print(os.path.join(os.path.dirname(importlib.util.find_spec('torch').origin), 'include'))" 2>/dev/null)
+TORCH_INCLUDE  ?= $(or $(shell $(PYTHON) -c "import importlib.util, os; print(os.path.join(os.path.dirname(importlib.util.find_spec('torch').origin), 'include'))" 2>/dev/null),$(TORCH_HEADERS)/torch/include)
 NATIVE         = native/python/epcomm/native
 NATIVE_FLAGS   = -std=c++17 -O2 -fPIC -fvisibility=hidden -Wall -Wextra -Werror -DTORCH_TARGET_VERSION=0x0209000000000000 \
   -isystem $(TORCH_INCLUDE) -isystem $(PYTHON_INCLUDE) -I$(EPCOMM)/include
 NATIVE_OBJECTS = $(patsubst $(NATIVE)/%.cpp,$(EPCOMM_OUT)/native/%.o,$(wildcard $(NATIVE)/*.cpp))
 
-$(EPCOMM_OUT)/native/%.o: $(NATIVE)/%.cpp $(wildcard $(NATIVE)/*.h) $(EPCOMM)/include/epcomm.h
+# The smallest wheel with PyTorch's headers, which are the same for every system: 74 MB.
+$(TORCH_HEADERS)/torch/include:
+	mkdir -p $(TORCH_HEADERS)
+	$(PIP) download -q --no-deps --only-binary=:all: --platform macosx_11_0_arm64 --platform macosx_14_0_arm64 --python-version 312 -d $(TORCH_HEADERS) torch==2.11.0
+	cd $(TORCH_HEADERS) && python3 -c "import glob, zipfile; z = zipfile.ZipFile(glob.glob('*.whl')[0]); z.extractall('.', [n for n in z.namelist() if n.startswith('torch/include/')])"
+	rm $(TORCH_HEADERS)/*.whl
+
+$(EPCOMM_OUT)/native/%.o: $(NATIVE)/%.cpp $(wildcard $(NATIVE)/*.h) $(EPCOMM)/include/epcomm.h | $(TORCH_INCLUDE)
 	@mkdir -p $(EPCOMM_OUT)/native
 	$(CXX) $(NATIVE_FLAGS) -c $< -o $@
 
@@ -109,12 +117,15 @@ $(EPCOMM_OUT)/libepcomm_native.so: $(NATIVE_OBJECTS)
 	echo | $(CC) -shared -Wl,-soname,libtorch_cpu.so -o $(EPCOMM_OUT)/native/torch/libtorch_cpu.so -x c -
 	$(CXX) -shared -static-libgcc -o $@ $^ -L$(EPCOMM_OUT)/native/torch -Wl,--no-as-needed -ltorch_cpu
 
+# One binary serves every PyTorch from 2.9 and every Python from 3.10: it may want nothing that is not stable.
 epcomm-native: $(EPCOMM_OUT)/libepcomm_native.so ## the Python package's extension, from PyTorch's headers
+	@unstable=$$(nm -D --undefined-only $< | awk '{print $$2}' | grep -E '^_ZNK?(2at|3c10|5torch)' || true); \
+	  test -z "$$unstable" || { echo "$<: not of PyTorch's stable ABI: $$unstable"; exit 1; }
 
-epcomm-wheel: epcomm ## a Python wheel with the library in it, in bin/
-	cp $(EPCOMM_OUT)/libepcomm.so native/python/epcomm/src/epcomm/
+epcomm-wheel: epcomm epcomm-native ## a Python wheel with the library and the extension in it, in bin/
+	cp $(EPCOMM_OUT)/libepcomm.so $(EPCOMM_OUT)/libepcomm_native.so native/python/epcomm/src/epcomm/
 	$(PIP) wheel -q --no-deps -w $(BINDIR) native/python/epcomm
-	rm -rf native/python/epcomm/src/epcomm/libepcomm.so native/python/epcomm/build native/python/epcomm/src/epcomm.egg-info
+	rm -rf native/python/epcomm/src/epcomm/libepcomm.so native/python/epcomm/src/epcomm/libepcomm_native.so native/python/epcomm/build native/python/epcomm/src/epcomm.egg-info
 
 epcomm-test: build epcomm epcomm-check $(EPCOMM_OUT)/example-processes $(EPCOMM_OUT)/example-threads $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/epcomm-test-checked epcomm-fuzz $(EPCOMM_OUT)/test.pack ## the library on the emulated driver: processes, threads, faults, sanitizers, fuzzing
 	LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) $(EPCOMM)/tests/run.sh $(EPCOMM_OUT)

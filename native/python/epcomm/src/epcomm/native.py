@@ -91,7 +91,7 @@ def _plain():
 def operators():
     """The operators, to be called with a link's number first, by name: plain functions or, where they are not to be
     had, PyTorch's, whose dispatcher takes several us. EPCOMM_DISPATCHER=1 asks for the latter."""
-    plain = None if os.environ.get("EPCOMM_DISPATCHER") == "1" else _plain()
+    plain = None if os.environ.get("EPCOMM_DISPATCHER") == "1" or not load() else _plain()
     return types.SimpleNamespace(**{n: getattr(plain, n) if plain else getattr(torch.ops.epcomm_native, n).default for n in _NAMES})
 
 

@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestOddAnswers shows that text between messages is shown and harms none. An unreadable
-// answer is a crash of its candidate, with the reason.
+// TestOddAnswers shows that text between messages is printed and does no harm. An
+// unreadable answer counts as a crash of its candidate, with the reason.
 func TestOddAnswers(t *testing.T) {
 	for _, c := range []struct {
 		odd, listen string

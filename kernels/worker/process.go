@@ -38,7 +38,7 @@ type process struct {
 	cmd      *exec.Cmd
 	out      outputPipes
 	client   *jrpc2.Client
-	group    *group // the launched ranks, nil where the worker speaks over pipes
+	group    *group // the launched ranks, nil if the worker speaks over pipes
 	tail     *tailBuffer
 	printed  *printer
 	beats    chan struct{} // one token at most: a heartbeat came

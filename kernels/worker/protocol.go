@@ -1,5 +1,5 @@
-// Package worker runs a kernels.Backend in another process. The process speaks
-// JSON-RPC 2.0, one message a line, over its standard input and output;
+// Package worker runs a kernels.Backend in another process. The process speaks JSON-RPC
+// 2.0, one message in each line, over its standard input and output;
 // docs/worker-protocol.md describes the protocol. When a worker hangs, crashes or breaks
 // the protocol, the client reports a Failure of the candidate in flight, starts a new
 // process, and does not run that candidate again. The ranks of a launched command connect
@@ -62,7 +62,7 @@ type KernelDecl struct {
 	Doc     string          `json:"doc"`
 	Params  []kernels.Param `json:"params"`
 	Work    ep.Work         `json:"work,omitzero"`
-	Layouts []ep.Layout     `json:"layouts,omitempty"` // layouts that it serves; missing means expert alone
+	Layouts []ep.Layout     `json:"layouts,omitempty"` // layouts that it supports; missing means only expert
 	Rules   []Rule          `json:"rules,omitempty"`
 	Accepts []string        `json:"accepts,omitempty"` // combine only: dispatch kernels it can follow, empty for any
 }
@@ -88,7 +88,7 @@ type OpenParams struct {
 // little-endian values in the order [token, k].
 type RankRouting struct {
 	Tokens  int    `json:"tokens"`
-	Experts []byte `json:"experts"` // int32, -1 where masked
+	Experts []byte `json:"experts"` // int32, -1 if masked
 	Weights []byte `json:"weights"` // float32
 }
 

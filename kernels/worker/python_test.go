@@ -17,8 +17,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// openPython starts the example worker; tee, when not empty, is a file that
-// records what it says.
+// openPython starts the example worker; `tee`, if not empty, is a file to which the
+// worker's output is copied.
 func openPython(t *testing.T, tee string) *Backend {
 	t.Helper()
 	argv := []string{python(t), "../../examples/workers/copyworker.py"}
@@ -102,8 +102,8 @@ func TestPythonRules(t *testing.T) {
 	}
 }
 
-// TestPythonSpeaksTheSchema holds every result the example sends against the
-// published schema.
+// TestPythonSpeaksTheSchema compares every result that the example sends with the published
+// schema.
 func TestPythonSpeaksTheSchema(t *testing.T) {
 	said := filepath.Join(t.TempDir(), "said.jsonl")
 	b := openPython(t, said)

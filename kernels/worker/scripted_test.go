@@ -56,7 +56,7 @@ func serveScript(script string) error {
 	return Serve(context.Background(), "scripted 1", backend, os.Stdin, os.Stdout)
 }
 
-// forewarned refuses what it was not told of.
+// forewarned refuses configs that were not announced.
 type forewarned struct {
 	kernels.Backend
 	told map[string]bool
@@ -164,7 +164,7 @@ func (s *scriptedSession) Run(ctx context.Context, c ep.Config, spec kernels.Run
 	switch s.script {
 	case "hang-run":
 		if mark := os.Getenv(markEnv); mark != "" {
-			_ = os.WriteFile(mark, nil, 0o600) // who waits for it says what is wrong
+			_ = os.WriteFile(mark, nil, 0o600) // the process that waits for the file reports an error
 		}
 		time.Sleep(time.Hour)
 	case "late-run":
@@ -368,8 +368,8 @@ func TestLocalDeclarations(t *testing.T) {
 	}
 }
 
-// TestKnownRules: a known kernel is legal where this program's check and the worker's rules
-// both hold.
+// TestKnownRules: a config of a known kernel is legal if both this program's check and the
+// worker's rules allow it.
 func TestKnownRules(t *testing.T) {
 	refuses := func(p string) func(ep.Machine, ep.Problem, ep.Config) error {
 		return func(_ ep.Machine, _ ep.Problem, c ep.Config) error {
@@ -388,7 +388,7 @@ func TestKnownRules(t *testing.T) {
 	for _, c := range []struct {
 		ranks int
 		p     ep.Value
-		want  string // "" where it is legal
+		want  string // "" if it is legal
 	}{{2, "1", ""}, {4, "1", "two were launched"}, {2, "3", "refused here"}} {
 		err := all[0].Check(ep.Machine{}, ep.Problem{Ranks: c.ranks}, ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"p": c.p}})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

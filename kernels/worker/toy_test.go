@@ -98,7 +98,7 @@ func TestToyWorker(t *testing.T) {
 	}
 }
 
-// TestToyOverIPv6: ranks find each other where epbench listens on an IPv6 address.
+// TestToyOverIPv6: ranks also find each other if epbench listens on an IPv6 address.
 func TestToyOverIPv6(t *testing.T) {
 	l, err := net.Listen("tcp", "[::1]:0")
 	if err != nil {

@@ -56,7 +56,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestManyTurns: a request holds mostTurns at most, the rest is left to the next.
+// TestManyTurns: a request has at most mostTurns turns; the other turns are in the next
+// request.
 func TestManyTurns(t *testing.T) {
 	b := openScripted(t, "honest")
 	s := openWorkload(t, b, ep.Dispatch)
@@ -91,7 +92,8 @@ func TestLostTurns(t *testing.T) {
 	}
 }
 
-// TestLostBetween: a worker that ended between two requests is started again, and said to be.
+// TestLostBetween: a worker that ended between two requests is started again, and this is
+// reported.
 func TestLostBetween(t *testing.T) {
 	b := openScripted(t, "honest")
 	said := ""
@@ -104,7 +106,8 @@ func TestLostBetween(t *testing.T) {
 	}
 }
 
-// TestEffects: an explanation with other rounds alone than beside is refused.
+// TestEffects: an explanation is refused if the numbers of rounds alone and beside a load
+// differ.
 func TestEffects(t *testing.T) {
 	for _, c := range []struct {
 		with []float64

@@ -12,7 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// DecisionRules says how a search with finalists comes to its decision, in sweeps and in replays.
+// DecisionRules holds the rules by which a search with finalists decides, in sweeps and in
+// replays.
 type DecisionRules struct {
 	Preference Preference
 	Protocol   Protocol
@@ -41,8 +42,8 @@ func (r DecisionRules) band() record.Band {
 // ErrNoFinalist says that every finalist, the default included, failed in the confirmation.
 var ErrNoFinalist = errors.New("no finalist is left")
 
-// Neighbours is how many finalists run in half of the rounds of a confirmation besides the
-// challenger, the runner-up and the default.
+// Neighbours is the number of finalists that run in half of the rounds of a confirmation,
+// besides the challenger, the runner-up and the default.
 const Neighbours = 4
 
 // Conclude picks a challenger from the finalists, measures it and the runner-up against the
@@ -129,9 +130,9 @@ type Preference struct {
 // the band of the fastest tie with it. Of these it takes the incumbent, else
 // the default, else the neighbour, else the cheapest. The cheapest must be
 // within the band by more than two standard errors of its difference, the same bound that drops
-// finalists. Equal costs go to the lower index. Choose does not take the fastest of a tie: it is
-// the luckiest one, and another search would find another.
-// winner and ties are indices of fs; winner is -1 if fs is empty.
+// finalists. Equal costs go to the lower index. Choose does not take the fastest of several that
+// tie, because that one was only the luckiest, and another search would find another one. winner
+// and ties are indices of fs; winner is -1 if fs is empty.
 func (p Preference) Choose(fs []Finalist, band float64) (winner int, ties []int) {
 	if len(fs) == 0 {
 		return -1, nil

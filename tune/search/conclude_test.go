@@ -16,8 +16,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// script is an evaluator whose points take the seconds that a test says; NaN
-// fails from that round on.
+// script is an evaluator whose points take the seconds that a test gives; after a NaN the
+// point fails in all later rounds.
 type script struct {
 	seconds func(stage record.Stage, point, round int) float64
 	asked   []string // stage, points and rounds of each call
@@ -48,7 +48,7 @@ func (s *script) Measure(_ context.Context, stage record.Stage, live []int, roun
 	return out, nil
 }
 
-// hunt is a search over six points with the default at 0.
+// hunt returns a search over six points with the default at 0.
 func hunt(t *testing.T, e Evaluator, b Budget, required ...int) *State {
 	t.Helper()
 	s, _, err := NewSpace(Grid{Kernel: "k", Axes: []Axis{ints("a", 0, 1, 2, 3, 4, 5)}})
@@ -58,12 +58,12 @@ func hunt(t *testing.T, e Evaluator, b Budget, required ...int) *State {
 	return NewState(s, e, b, 0, required, rand.New(rand.NewPCG(1, 1)))
 }
 
-// by is seconds by point in every stage.
+// by returns the given seconds for each point in every stage.
 func by(seconds ...float64) func(record.Stage, int, int) float64 {
 	return func(_ record.Stage, point, _ int) float64 { return seconds[max(point, 0)] }
 }
 
-// in changes what one point takes in one stage.
+// in changes the seconds of one point in one stage.
 func in(stage record.Stage, point int, seconds float64, other func(record.Stage, int, int) float64) func(record.Stage, int, int) float64 {
 	return func(s record.Stage, p, round int) float64 {
 		if s == stage && p == point {
@@ -165,8 +165,8 @@ func TestConclude(t *testing.T) {
 	}
 }
 
-// TestConcludeMarksFailures: what failed in the confirmation is not proposed
-// again, by this search or by those that are told of it.
+// TestConcludeMarksFailures: a config that failed in the confirmation is not proposed
+// again, neither by this search nor by searches that begin with its results.
 func TestConcludeMarksFailures(t *testing.T) {
 	e := &script{seconds: in(record.StageConfirm, 2, nan, truth)}
 	s := hunt(t, e, Budget{}, 1, 2)
@@ -216,7 +216,7 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
-// clocked is a script that knows what its samples cost.
+// clocked is a script whose samples take a known time.
 type clocked struct {
 	script
 	each  time.Duration // of a sample
@@ -233,7 +233,7 @@ func (c *clocked) Measure(ctx context.Context, stage record.Stage, live []int, r
 	return out, err
 }
 
-// TestAA: rounds end where the spread is inside the band, or at a bound.
+// TestAA: rounds end when the spread is inside the band, or at a bound.
 func TestAA(t *testing.T) {
 	twin := func(ratio float64) func(record.Stage, int, int) float64 {
 		return func(_ record.Stage, point, _ int) float64 {
@@ -306,8 +306,8 @@ func TestAAFails(t *testing.T) {
 	}
 }
 
-// TestNeighboursAreInHalfOfTheRounds: what else runs in a round moves the gain, here from 2 to
-// 1.8. The interval covers both.
+// TestNeighboursAreInHalfOfTheRounds: other configs in the same round change the gain, here
+// from 2 to 1.8. The interval covers both values.
 func TestNeighboursAreInHalfOfTheRounds(t *testing.T) {
 	e := &script{}
 	e.seconds = func(stage record.Stage, point, _ int) float64 {

@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// finalStep is how many rounds of the finals are measured before finalists are dropped.
+// finalStep is the number of rounds of the finals after which finalists may be dropped.
 const finalStep = 10
 
 // A Finalist is a point with its fresh samples. Times are seconds of one call.
@@ -38,15 +38,17 @@ type roundSet struct {
 // Finals measures the best points and the required ones on fresh samples, and returns those that
 // did not fail, fastest first. Points that are clearly slower than the best drop out early; the
 // default stays. The finals end after finalSampleShare times the samples of the search before
-// them: after 25 points, more is lost by what was not tried than by the choice among the best.
-// The first rounds of required points do not count, because most of these points drop out then.
+// them: after 25 points, points that were not tried cost more than a wrong choice among the
+// best. The first rounds of required points do not count, because most of these points drop out
+// then.
 func (s *State) Finals(ctx context.Context, p Protocol, stage record.Stage) ([]Finalist, error) {
 	most := int(finalSampleShare*float64(s.spent)) + p.MinRounds*len(s.Required)
 	return s.runFinals(ctx, p, stage, s.finalPoints(p), most)
 }
 
 // finalSampleShare bounds the samples of finals by those of the search before them.
-// Twice as many chose no better on recorded spaces, as many chose worse at 50 points.
+// On recorded spaces twice as many samples chose no better, and as many samples as the
+// search chose worse at 50 points.
 const finalSampleShare = 1.5
 
 // FinalsOf measures given points like Finals, without a bound on samples.
@@ -84,7 +86,7 @@ const (
 	finalEvery      = 8
 )
 
-// finalistQuota returns how many of the points tried are finalists.
+// finalistQuota returns how many of the tried points are finalists.
 func finalistQuota(tried int) int { return max(fewestFinalists, tried/finalEvery) }
 
 // finalPoints returns the points of the finals, fewer if time is short.
@@ -123,8 +125,9 @@ func pick(all []Finalist, point int) (out Finalist) {
 }
 
 // confirm measures points against the default in fresh rounds. A point that was chosen for its
-// times looks faster than it is; rounds that had no part in the choice do not flatter. The
-// neighbours run in half of the rounds: what else runs in a round moves times by about 1 %.
+// times looks faster than it is, so the confirmation uses rounds that had no part in the
+// choice. The neighbours run in half of the rounds, because other points in a round change
+// times by about 1 %.
 func (s *State) confirm(ctx context.Context, stage record.Stage, points, neighbours []int, rule StopRule) ([]Finalist, error) {
 	f := NewState(s.Space, s.eval, Budget{}, s.Default, points, s.Rand)
 	defer func() { s.spent += f.spent }()
@@ -257,8 +260,8 @@ func (f Finalist) Gain(dflt Finalist) stat.Estimate {
 	return stat.Ratio(f.commonRounds(dflt, func(roundSet) bool { return true })...)
 }
 
-// commonRounds returns the rounds that both dflt and f were in, of the parts of f that use is
-// true of.
+// commonRounds returns the rounds that both dflt and f were in. It only counts parts of f for
+// which `use` returns true.
 func (f Finalist) commonRounds(dflt Finalist, use func(roundSet) bool) (out []stat.Part) {
 	for _, p := range f.parts {
 		i := slices.IndexFunc(dflt.parts, func(q roundSet) bool { return q.session == p.session && q.crowded == p.crowded })

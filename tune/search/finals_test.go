@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// wobble adds noise to what points take, the same in every test.
+// wobble adds noise to the times of points, the same in every test.
 func wobble(sigma float64, seconds func(record.Stage, int, int) float64) func(record.Stage, int, int) float64 {
 	rng := rand.New(rand.NewPCG(1, 2))
 	return func(stage record.Stage, point, round int) float64 {
@@ -22,8 +22,8 @@ func wobble(sigma float64, seconds func(record.Stage, int, int) float64) func(re
 	}
 }
 
-// TestSettleRounds: the finals go on in steps until every comparison with the
-// best is closed, and what is clearly slower drops out.
+// TestSettleRounds: the finals go on in steps until every comparison with the best is
+// decided. Points that are clearly slower drop out.
 func TestSettleRounds(t *testing.T) {
 	p := Protocol{Band: 0.01, MinRounds: 4, MaxRounds: 21}
 	for _, c := range []struct {
@@ -56,8 +56,8 @@ func TestSettleRounds(t *testing.T) {
 	}
 }
 
-// TestConfirmEndsInProportion: finals end once they took finalShare times the samples of the
-// search, though comparisons are open; Settle by itself goes on.
+// TestConfirmEndsInProportion: finals end when they have taken finalSampleShare times the
+// samples of the search, even if comparisons are undecided. FinalsOf has no such bound.
 func TestConfirmEndsInProportion(t *testing.T) {
 	p := Protocol{Band: 0.01, Finalists: 2, MinRounds: 4, MaxRounds: 24}
 	for _, c := range []struct {
@@ -84,8 +84,8 @@ func TestConfirmEndsInProportion(t *testing.T) {
 	}
 }
 
-// TestSettleFailures: what failed before is not measured, what fails now is no
-// finalist, and the search knows of it.
+// TestSettleFailures: a point that failed before is not measured. A point that fails in the
+// finals is no finalist, and the search records the failure.
 func TestSettleFailures(t *testing.T) {
 	e := &script{seconds: in("y", 3, nan, by(2, 1, 1, 1, 1, nan))}
 	s := hunt(t, e, Budget{}, 5)
@@ -113,7 +113,8 @@ func TestSettleFailures(t *testing.T) {
 	}
 }
 
-// TestConfirmTakesTheBest: so many of the best, and the required ones.
+// TestConfirmTakesTheBest: the finals take the given number of best points, and the
+// required points.
 func TestConfirmTakesTheBest(t *testing.T) {
 	e := &script{seconds: by(9, 5, 4, 3, 2, 1)}
 	s := hunt(t, e, Budget{}, 1)
@@ -129,8 +130,8 @@ func TestConfirmTakesTheBest(t *testing.T) {
 	}
 }
 
-// TestConfirmInTime: a time limit leaves fewer finalists, never fewer than
-// three, and ends the rounds.
+// TestConfirmInTime: with a time limit there are fewer finalists, but never fewer than
+// three, and the rounds end earlier.
 func TestConfirmInTime(t *testing.T) {
 	for _, c := range []struct {
 		limit  time.Duration
@@ -228,7 +229,7 @@ func TestGainIsOverCommonRounds(t *testing.T) {
 	}
 }
 
-// TestDuelReports: times of a duel are those of its own rounds.
+// TestDuelReports: the times of a confirmation are those of its own rounds.
 func TestDuelReports(t *testing.T) {
 	e := &script{seconds: in("y", 2, 1.25, truth)}
 	s := hunt(t, e, Budget{}, 2)
@@ -249,8 +250,8 @@ func TestDuelReports(t *testing.T) {
 	}
 }
 
-// TestDuelEndsEarly: a duel ends at its first look where the whole interval of the gain is
-// more than three bands from 1, and at its last one elsewhere.
+// TestDuelEndsEarly: a confirmation ends at its first look at the data if the whole
+// interval of the gain is more than three bands away from 1, otherwise at its last look.
 func TestDuelEndsEarly(t *testing.T) {
 	for seconds, want := range map[float64]int{1: 25, 2 / 1.032: 25, 2 / 1.029: 80, 2: 80, 2 * 1.029: 80, 2 * 1.032: 25} {
 		e := &script{seconds: in("y", 2, seconds, truth)}

@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// TestNoise: the noise is found whatever rounds have in common, and a spike now and then does
-// not count. Rounds follow it.
+// TestNoise: the noise is estimated correctly whatever disturbs whole rounds, and occasional
+// spikes do not count. The number of rounds depends on the noise.
 func TestNoise(t *testing.T) {
 	for _, c := range []struct {
 		sigma, band float64
@@ -23,7 +23,7 @@ func TestNoise(t *testing.T) {
 		{0.02, 0.01, 0.02, 5, 9},
 		{0.05, 0.01, 0, mostScreenRounds, mostScreenRounds},
 		{0.05, 0.1, 0, ScreenRounds, ScreenRounds},
-		{0.05, 0, 0, ScreenRounds, ScreenRounds}, // nobody said what counts
+		{0.05, 0, 0, ScreenRounds, ScreenRounds}, // no band is given
 	} {
 		rng, drift := rand.New(rand.NewPCG(1, 2)), map[int]float64{}
 		e := &script{seconds: func(_ record.Stage, point, round int) float64 {

@@ -53,9 +53,9 @@ func mergePoint(sessions [][]Finalist, point int) (out Finalist, ok bool) {
 }
 
 // Claim returns the gain of a finalist over the default, and warnings about it. earlier is the
-// gain in the rounds that chose the finalist. Where that differs from the gain by more than
-// their errors, or the gain with neighbours in a round from the gain without, the interval covers
-// both: what else runs in a round, or in a session, moves times.
+// gain in the rounds that chose the finalist. If that gain differs from this one by more than
+// their errors, or if the gain in rounds with neighbours differs from the gain in rounds without,
+// the interval covers both values, because other configs in a round or a session change times.
 func (f Finalist) Claim(dflt Finalist, earlier stat.Estimate) (gain stat.Estimate, warnings []string) {
 	gain = f.Gain(dflt)
 	if f.Point == dflt.Point {
@@ -89,9 +89,9 @@ func AAOverSessions(merged []Finalist, dflt int) *record.SessionsAA {
 // of further sessions. The runner-up takes its place if it is faster. The finalist is that of the
 // decision's config, with warnings. Challenger and default must be among the merged finalists.
 //
-// The interval covers what differs between sessions, so that the A/A spread of the search's one
-// session does not count any more. The default counts as noisy only if it differs from itself for
-// certain over sessions.
+// The interval covers differences between sessions, so the A/A spread of the search's own session
+// does not count any more. The default counts as noisy only if it differs from itself for certain
+// over sessions.
 func (c Conclusion) DecideOverSessions(s *Space, was record.Decision, merged []Finalist, sessions int) (record.Decision, Finalist) {
 	dflt := pick(merged, c.Default.Point)
 	point, _ := s.Index(was.Challenger)

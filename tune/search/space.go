@@ -33,7 +33,8 @@ type Grid struct {
 	points []uint64 // points instead of the product, see SpaceOf
 }
 
-// maxProduct bounds the points of a grid before its rules: more is a typing error.
+// maxProduct bounds the points of a grid before its rules: a larger number is taken for a
+// typing error.
 const maxProduct = 20_000_000
 
 // A Space holds every legal config of one search. A config is a point with an index

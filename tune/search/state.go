@@ -22,7 +22,7 @@ type Sample struct {
 // An Evaluator measures points of a space in the same rounds: on a machine, from a recorded
 // run, or on a synthetic landscape.
 type Evaluator interface {
-	// Measure times every live point once a round, in an order drawn for that round.
+	// Measure times every live point once in each round, in an order drawn for that round.
 	// Round numbers grow over all calls. A point with fewer samples than rounds has failed
 	// and must not be measured again. An error means that nothing can be measured any more.
 	Measure(ctx context.Context, stage record.Stage, live []int, rounds int) ([]Sample, error)

@@ -35,8 +35,8 @@ func (s *steady) Measure(_ context.Context, _ record.Stage, live []int, rounds i
 	return out, nil
 }
 
-// valley is a space of 8 x 8 points with its best at (5, 2), the default at
-// (0, 0) and a point that fails beside the best.
+// valley returns a space of 8 x 8 points with its best at (5, 2), the default at (0, 0),
+// and a point that fails next to the best.
 func valley(t *testing.T) (*Space, *steady) {
 	t.Helper()
 	s, _, err := NewSpace(Grid{Kernel: "k", Axes: []Axis{ints("a", 0, 1, 2, 3, 4, 5, 6, 7), ints("b", 0, 1, 2, 3, 4, 5, 6, 7)}})
@@ -94,7 +94,7 @@ func TestBudgetBoundsEvaluations(t *testing.T) {
 	}
 }
 
-// However far ahead one kernel is at first, each gets wide draws.
+// Every kernel gets widely spread samples, however far ahead one kernel is at first.
 func TestEveryKernelIsDrawnFrom(t *testing.T) {
 	s, _, err := NewSpace(
 		Grid{Kernel: "many", Axes: []Axis{ints("n", 0, 1, 2, 3, 4, 5, 6, 7), ints("m", 0, 1, 2, 3, 4, 5, 6, 7)}},
@@ -154,8 +154,8 @@ func (s *slow) Measure(ctx context.Context, stage record.Stage, live []int, roun
 	return s.steady.Measure(ctx, stage, live, rounds)
 }
 
-// TestDrawsUnderATimeLimit: every kernel gets its first draws, also where there are more
-// kernels than a chunk serves and the test of the default took much of the time.
+// TestDrawsUnderATimeLimit: every kernel gets its first samples, also if there are more
+// kernels than fit in a chunk and the A/A test took much of the time.
 func TestDrawsUnderATimeLimit(t *testing.T) {
 	var grids []Grid
 	for k := range 12 {

@@ -15,10 +15,10 @@ import (
 // and Williams 2006, section 4.2). Smoother correlations overshoot at the kinks that launch
 // parameters have.
 //
-// A search of 25 points knows two or three of a kernel. Maximum likelihood overfits them, so
-// mean, variance, roughness and nugget have priors: the first two from the scores of all
-// kernels, the others from recorded spaces. On spaces of 2 H200 likelihood alone lost 1.53 and
-// 0.34 % at 25 and 50 points, priors 1.41 and 0.23 (without a shared surrogate).
+// A search of 25 points has measured two or three points of each kernel. Maximum likelihood
+// overfits them, so mean, variance, roughness and nugget have priors: the first two from the
+// scores of all kernels, the others from recorded spaces. On spaces of 2 H200 likelihood alone
+// lost 1.53 and 0.34 % at 25 and 50 points, priors 1.41 and 0.23 (without a shared surrogate).
 type surrogate struct {
 	roughness   []float64          // by axis
 	nugget      float64            // variance of a score's error over the variance of true scores

@@ -10,7 +10,7 @@ import (
 // sharedSurrogate predicts times by one Gaussian process over the points of all kernels. A
 // parameter name means the same in every kernel, so its effect in one kernel is a first guess
 // for the next: in a search of 25 points each kernel has only two or three of its own. weight
-// lowers its influence where kernels have nothing in common.
+// lowers the influence of the shared surrogate if kernels have nothing in common.
 type sharedSurrogate struct {
 	surrogate    *surrogate
 	names        []string              // parameters with two or more values in all kernels together

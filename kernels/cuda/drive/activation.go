@@ -19,7 +19,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// partGates is the part of the heap that activations alone have: the input rows.
+// partGates is the part of the heap that only activations have: the input rows.
 const partGates = "gates"
 
 // rotatedBytes is the size of all copies of a call's rows together: several times the L2 cache
@@ -137,7 +137,7 @@ func (s *session) siluArgs(rank, n int) C.EpSiluArgs {
 	return args
 }
 
-// judgeActivation compares what a verification left on every rank.
+// judgeActivation compares the outputs of a verification on every rank.
 func (s *session) judgeActivation(c ep.Config) (kernels.Comparison, error) {
 	var sum kernels.Comparison
 	for rank := range s.ranks.local {
@@ -171,7 +171,7 @@ func (s *session) judgeActivated(rank int, how ref.Activation) (v kernels.Compar
 	return a.oracle.CheckActivation(rank, got, how, limit), nil
 }
 
-// digestActivation hashes what a verification left on every rank.
+// digestActivation hashes the outputs of a verification on every rank.
 func (s *session) digestActivation() (string, error) {
 	h := sha256.New()
 	for rank := range s.ranks.local {

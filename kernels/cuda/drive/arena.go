@@ -8,9 +8,9 @@ import (
 	"gorgonia.org/cu"
 )
 
-// arena is memory of a GPU in which heaps are laid out one after another. It outlives its heaps:
-// to take tens of gigabytes from the driver, and map them on every other GPU, takes longer than
-// most candidates.
+// arena is memory of a GPU in which heaps are laid out one after another. It is kept when a heap
+// is freed, because allocating tens of gigabytes from the driver, and mapping them on every
+// other GPU, takes longer than most candidates.
 type arena struct {
 	base  cu.DevicePtr
 	bytes int64
@@ -57,7 +57,7 @@ func (g *gpu) take(n int64) (*arena, error) {
 	return a, nil
 }
 
-// freeIdle gives idle arenas back to the driver. The GPU's context must be current.
+// freeIdle frees the idle arenas. The GPU's context must be current.
 func (g *gpu) freeIdle() (err error) {
 	g.arenas = slices.DeleteFunc(g.arenas, func(a *arena) bool {
 		if err != nil {
@@ -86,7 +86,8 @@ func (g *gpu) idle() (n int64) {
 	return n
 }
 
-// leastStaging is the smallest staging buffer. With few different sizes a buffer serves many.
+// leastStaging is the smallest staging buffer. With few different sizes a buffer can be
+// used again more often.
 const leastStaging = 1 << 20
 
 // takeStaging returns host memory of at least n bytes that the GPU can write. Like an arena it

@@ -135,7 +135,8 @@ func (b *Backend) checkPeers(ranks int) error {
 	return nil
 }
 
-// emptyFold calls in each of emptyRounds rounds give a steady reading within a few milliseconds.
+// With emptyFold calls in each of emptyRounds rounds the reading has little noise after a
+// few milliseconds.
 const (
 	emptyFold   = 20
 	emptyRounds = 20

@@ -12,11 +12,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// clockStamp is the clock of rounds beside a product: device time from the start of both streams
-// to the end of the last.
+// clockStamp is the clock of rounds beside a product (with a matrix product running at the same
+// time as the calls): device time from the start of both streams to the end of the later one.
 const clockStamp = "stamp"
 
-// outlasts is how many times as long as a call its share of the product takes.
+// outlasts is the time of a call's share of the product, divided by the time of the call.
 const outlasts = 2
 
 // besideLaunches returns how many launches of the product run beside a verification.
@@ -44,9 +44,10 @@ func (s *session) arrange(k *candidate) arrangement {
 	return a
 }
 
-// leaves returns how many SMs the product is planned for beside a candidate: the SMs that the
-// calls leave, as engines tell their libraries. It returns 0, all SMs, where calls take more
-// than half of the GPU: the product is short of SMs only while they run.
+// leaves returns the number of SMs for which the product is planned while a candidate's calls
+// run: the SMs that the calls do not take, as engines tell their libraries. It returns 0, all
+// SMs, if calls take more than half of the GPU, because the product has too few SMs only
+// while the calls run.
 func (s *session) leaves(k *candidate) int {
 	all, taken := s.ranks.local[0].gpu.sms, k.sms()
 	if s.beside.of.Kind == ep.Copy || 2*taken > all {
@@ -225,7 +226,7 @@ func (s *session) besideRounds(ctx context.Context, t timing, x extras, rounds i
 	return alone, within, err
 }
 
-// runOnce runs steps that time nothing.
+// runOnce runs steps without timing them.
 func runOnce(c *cSteps) error {
 	_, err := c.run(context.Background(), batch{rounds: 1, window: 1, limit: int64(time.Minute)})
 	return err

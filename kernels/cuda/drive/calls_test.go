@@ -55,8 +55,8 @@ func verifyTimed(t *testing.T, s *session, c ep.Config) error {
 }
 
 // TestSessionCalls bounds the calls of the driver for two ranks together: a search verifies
-// thousands of configs and takes ten thousands of samples. Each of these calls costs a host 2 to
-// 20 us, a graph or an allocation far more.
+// thousands of configs and takes ten thousands of samples. Each call of the driver takes the
+// host 2 to 20 us; making a graph or an allocation takes far longer.
 func TestSessionCalls(t *testing.T) {
 	round := map[string]int{"cuMemsetD32Async": 2, "cuMemcpyDtoH": 2}
 	capture := map[string]int{"cuStreamBeginCapture": 2, "cuGraphInstantiateWithFlags": 2, "cuGraphUpload": 2, "cuStreamSynchronize": 2}
@@ -95,8 +95,8 @@ func TestSessionCalls(t *testing.T) {
 	}
 }
 
-// TestSessionCaptureRefused: where the graph of one rank cannot be made no rank has one. All are
-// made when the program runs again.
+// TestSessionCaptureRefused: if the graph of one rank cannot be made, no rank has one. All
+// graphs are made when the program runs again.
 func TestSessionCaptureRefused(t *testing.T) {
 	s, c := ready(t, ep.Dispatch)
 	k, err := s.prepared(c)

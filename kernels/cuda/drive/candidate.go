@@ -106,8 +106,8 @@ func stateOf(calls map[ep.Op]*call) declare.State {
 	return calls[ep.Dispatch].declaration.State
 }
 
-// phased reports whether every call sends and receives in kernels of its own. Beside a product
-// such calls hold no SMs while messages are in flight.
+// phased reports whether every call sends in one kernel and receives in another. Such calls
+// occupy no SMs while messages are in flight, so that a product can use them.
 func (c *candidate) phased() bool {
 	for op, k := range c.calls {
 		if (len(k.launches) < 2 || k.declaration.Together) && (op == c.op || c.op == ep.Pair) {

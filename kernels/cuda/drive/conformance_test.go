@@ -114,7 +114,7 @@ func compileAll(b *Backend, p ep.Problem, configs []ep.Config) {
 	_, _ = b.node.compiler.CompileAll(units...)
 }
 
-// sizes lists parameters that change how much a block does, and not what it does.
+// sizes lists parameters that change the amount of work of a block, and not its code path.
 var sizes = []string{"sms", "wait_sms", "count_sms", "threads", "tile_tokens", "chunk_bytes", "pause", "rows", "rotate"}
 
 // paths returns the smallest default of a kernel, and that config with each other value of every

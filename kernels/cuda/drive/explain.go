@@ -22,7 +22,8 @@ const explainCalls = 8
 const scratchBytes = 256 << 20
 
 // Explain implements kernels.Explainer. Each experiment replaces the calls beside the product by
-// a load that takes one thing from it, and times the product alone in the same rounds:
+// an artificial load that takes one resource from the product, and times the product alone in
+// the same rounds:
 //
 //   - SMs, by plan: the library plans for the SMs that the calls leave, where they leave a
 //     quarter of the GPU or more.

@@ -23,8 +23,9 @@ type groupSession struct {
 }
 
 // Prepare implements kernels.Session. Rank 0 compiles first, so that ranks that share its cache
-// find the binary there. All ranks check their memory before any takes it: taking is collective,
-// and the others would wait without a deadline for a rank that lacks memory.
+// find the binary there. All ranks check their memory before any rank allocates, because
+// allocation is collective: the others would wait without a deadline for a rank that lacks
+// memory.
 func (s *groupSession) Prepare(_ context.Context, c ep.Config) error {
 	units, err := candidateUnits(s.first.backend.machine, s.problem, c)
 	if err != nil {
@@ -90,8 +91,8 @@ func (s *groupSession) attempt(t task) ([]answer, error) {
 }
 
 // recover makes the memory of all ranks usable after a failure, when every rank has left its
-// kernels. The ranks first wait for every put that is still on its way: a signal that arrived in
-// memory filled anew would count for a later call.
+// kernels. The ranks first wait for every put that is still in flight, because a signal that
+// arrives after the memory was filled anew would count for a later call.
 func (s *groupSession) recover() error {
 	if _, err := s.ask(task{Settle: true}); err != nil {
 		return err

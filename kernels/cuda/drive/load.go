@@ -11,13 +11,13 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/declare"
 )
 
-// syntheticLoad takes the place of a call beside the product in an experiment. It takes SMs or
+// syntheticLoad replaces a call beside the product in an experiment. It takes SMs or
 // bandwidth.
 type syntheticLoad struct {
 	entry  []cu.Function // by GPU
 	sms    int
 	shared int
-	ns     int  // how long each block stays
+	ns     int  // how long each block runs
 	bytes  int  // how much it moves, 0 for nothing
 	engine bool // a copy engine moves the bytes to the next rank and takes no SM
 	from   func(rank int) cu.DevicePtr

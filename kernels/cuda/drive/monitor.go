@@ -15,7 +15,7 @@ import (
 type monitor struct {
 	library nvml.Interface
 	devices []nvml.Device // by GPU; nil entries are unknown to NVML
-	why     string        // says that NVML is missing, "" where it is not
+	why     string        // says that NVML is missing, "" if it is not
 
 	now  func() time.Time // of the host
 	last reading
@@ -93,9 +93,9 @@ func (m *monitor) pciID(gpu int) string {
 	return fmt.Sprintf("%04x:%04x", info.PciDeviceId&0xffff, info.PciDeviceId>>16)
 }
 
-// link says how the GPUs are joined: nv and the number of active NVLinks of one GPU, mixed where
-// that number differs between GPUs, pcie for peers without NVLink, apart where some cannot
-// address each other, none for a single GPU without NVLink.
+// link says how the GPUs are joined: nv and the number of active NVLinks of one GPU, mixed if
+// that number differs between GPUs, pcie for peers without NVLink, apart if some cannot address
+// each other, none for a single GPU without NVLink.
 func (m *monitor) link(n *node) string {
 	counts := map[int]bool{}
 	most := 0

@@ -53,7 +53,7 @@ type node struct {
 	network  *shmem.Library     // for modules that cross hosts, nil without it
 }
 
-// addModule readies a loaded module for the network.
+// addModule registers a loaded module with the network library.
 func (n *node) addModule(m *module) error {
 	if n.network == nil {
 		return errors.New("it crosses hosts, and this process is no rank of a launched worker; see docs/multinode.md")
@@ -161,7 +161,7 @@ func (n *node) arch() (string, error) {
 	return declare.ArchOf(first.major, first.minor), nil
 }
 
-// close gives modules and contexts back.
+// close unloads modules and releases contexts.
 func (n *node) close() {
 	if n.ahead != nil {
 		n.ahead.Close()

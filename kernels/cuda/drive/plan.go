@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// readyProduct decides, once a session, what share of the product belongs to a call, and for how
-// many SMs the product is planned where calls leave it all of them.
+// readyProduct decides, once in each session, what share of the product belongs to a call, and
+// for how many SMs the product is planned if calls leave it all SMs.
 func (s *session) readyProduct(ctx context.Context) error {
 	if err := s.sizeProduct(ctx); err != nil {
 		return err

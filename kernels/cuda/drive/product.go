@@ -22,8 +22,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// products holds what runs beside the calls of a session, on every rank: products of cuBLASLt,
-// or copies of memory.
+// products holds the work that runs beside the calls of a session on every rank: matrix
+// products of cuBLASLt, or copies of memory.
 type products struct {
 	ranks     *rankSet
 	of        ep.Product
@@ -41,8 +41,8 @@ type productMemory struct {
 	x, w, out, workspace cu.DevicePtr
 }
 
-// copyBytes is what one launch of a copy moves. copyParts such pieces lie behind each other: a few
-// launches move several times the L2 cache of any GPU.
+// copyBytes is the number of bytes that one launch of a copy moves. There are copyParts such
+// pieces, one after the other, so that a few launches move several times the L2 cache of any GPU.
 const (
 	copyBytes = 64 << 20
 	copyParts = 4
@@ -78,7 +78,7 @@ func openCublasLt() error {
 	return fmt.Errorf("beside: no cuBLASLt here (%w); install it with the CUDA toolkit or the wheel nvidia-cublas, name its folder in EPBENCH_CUBLASLT, or use --beside copy", errors.Join(tried...))
 }
 
-// openProducts readies the products that the problem asks for beside its calls.
+// openProducts prepares the products that the problem names to run beside its calls.
 func (s *session) openProducts() error {
 	of, ok := s.problem.Product()
 	switch {
@@ -353,7 +353,7 @@ func (p *products) close() {
 	p.memory = nil
 }
 
-// amount describes what belongs to a call.
+// amount describes the share of the product that belongs to a call.
 func (p *products) amount() string {
 	switch {
 	case p.of.Kind == ep.Copy:
@@ -366,7 +366,7 @@ func (p *products) amount() string {
 	return fmt.Sprintf("%d launches of %d of the %d products of %s, %d kernels each%s", p.share, p.batch, p.of.Groups, p.of, kernelsEach, p.ownPlan())
 }
 
-// ownPlan names the SMs of the plan that is fastest alone, in brackets. It returns "" where that
+// ownPlan names the SMs of the plan that is fastest alone, in brackets. It returns "" if that
 // plan is for all SMs.
 func (p *products) ownPlan() string {
 	if p.own == 0 {

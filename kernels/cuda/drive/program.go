@@ -37,9 +37,9 @@ type program struct {
 	took   ep.RunTime   // of all runs so far
 }
 
-// queuedSteps bounds the steps that are queued before the first is waited for. A full queue
-// blocks the thread that fills it, and other ranks would wait for the steps that it could not
-// queue.
+// queuedSteps bounds the steps that are queued before the first is waited for. If a queue is
+// full, the thread that fills it blocks, and other ranks would wait for the steps that this
+// thread has not queued yet.
 const queuedSteps = 512
 
 // maxFold is the longest round whose readings fit in declare.ReadingWords.
@@ -61,7 +61,7 @@ type writer struct {
 type extras struct {
 	problem ep.Problem
 	expert  []cu.Function                     // by GPU, verification only
-	beside  *products                         // nil where nothing runs beside the calls
+	beside  *products                         // nil if no product runs beside the calls
 	load    *syntheticLoad                    // of an experiment
 	drill   Drill                             // of this candidate
 	silu    func(rank, call int) C.EpSiluArgs // of activations, in place of EpArgs

@@ -21,7 +21,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Place says where a launched process stands among the ranks.
+// Place holds a launched process's number among the ranks, and its GPU.
 type Place struct {
 	Rank, Ranks int
 	GPU         int  // of this host
@@ -247,7 +247,7 @@ func (r *Rank) facts() facts {
 }
 
 // networkOf describes the devices of a folder as "8x400G": how many have a port 1, and the rate of
-// the first. It returns "none" where there are none.
+// the first. It returns "none" if there are none.
 func networkOf(folder string) string {
 	found, _ := filepath.Glob(filepath.Join(folder, "*", "ports", "1", "rate")) // a fixed pattern
 	if len(found) == 0 {

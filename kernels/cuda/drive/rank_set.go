@@ -144,9 +144,9 @@ func (r *rankSet) release() {
 }
 
 // allocate replaces the heap of every rank by one with these parts, and fills it, inputs included.
-// Where there is too little memory the old heap stays, and the error is a Failure. Ranks of
-// several processes have all checked their memory before: if one refused here, the others would
-// wait for it.
+// If there is too little memory the old heap stays, and the error is a Failure. Ranks of several
+// processes have all checked their memory before: if one refused here, the others would wait for
+// it.
 func (r *rankSet) allocate(parts []declare.Region) error {
 	h := declare.NewHeap(parts)
 	if r.world == nil {
@@ -245,7 +245,7 @@ func (r *rankSet) base(rank int) cu.DevicePtr {
 	return 0
 }
 
-// at returns the address of a part of a rank's heap, 0 where there is no such part.
+// at returns the address of a part of a rank's heap, 0 if there is no such part.
 func (r *rankSet) at(rank int, part string) cu.DevicePtr {
 	offset, ok := r.heap.Offset[part]
 	if !ok || r.base(rank) == 0 {

@@ -13,7 +13,7 @@ import (
 )
 
 // warmups is the number of rounds that run first and are not reported: instruction caches and TLBs
-// still hold what the last candidate left. One is enough for long calls.
+// still hold the entries of the last candidate. One is enough for long calls.
 const warmups = 2
 
 // longCall is the time of a call, in seconds, from which a cold start does not show.

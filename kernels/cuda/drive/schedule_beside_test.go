@@ -102,7 +102,7 @@ func TestAbreast(t *testing.T) {
 	}
 }
 
-// TestAbreastCallsLast: where the calls outlast the product, both end with the calls.
+// TestAbreastCallsLast: if the calls take longer than the product, both end with the calls.
 func TestAbreastCallsLast(t *testing.T) {
 	s := besideSchedule(ep.Combine, overlapped, 3, 1, false)
 	x, err := s.times(twoStreams(s, 1))
@@ -131,8 +131,8 @@ func TestInPhases(t *testing.T) {
 	}
 }
 
-// TestFedCombine: where a combine uses up what dispatch left, an untimed dispatch comes before each
-// call.
+// TestFedCombine: if a combine uses up the data of its dispatch, an untimed dispatch comes before
+// each call.
 func TestFedCombine(t *testing.T) {
 	for _, w := range []way{overlapped, inPhases} {
 		s := besideSchedule(ep.Combine, w, 3, 4, true)

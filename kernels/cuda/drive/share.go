@@ -67,9 +67,10 @@ func fastestPlan(seconds []float64) (best int) {
 }
 
 // planBeside returns the SMs of the plan beside calls that leave so many SMs, 0 where they leave
-// all. It is a plan for the SMs that are left, unless the product's own plan needs no more: that
-// one is fastest alone, and no engine would give it up. 80 experts of DeepSeek-V3 with an own
-// plan for 84 SMs once got a plan for 100 beside calls on 32, and the calls were charged for it.
+// all. It is a plan for the SMs that are left. But if the product's own plan needs no more SMs
+// than these, the own plan is used, because it is fastest alone, and an engine would use it too.
+// 80 experts of DeepSeek-V3 with an own plan for 84 SMs once got a plan for 100 beside calls on
+// 32, and the calls were charged for it.
 func planBeside(own, left int) int {
 	if left == 0 || 0 < own && own <= left {
 		return own

@@ -16,7 +16,7 @@ import (
 type world struct {
 	rank, ranks, nodes int
 	library            *shmem.Library
-	heap               *arena // symmetric: every rank has as much
+	heap               *arena // symmetric: the same size on every rank
 }
 
 // newWorldRankSet places this process's rank on its GPU.

@@ -3,10 +3,10 @@
 // needs no GPU.
 //
 // A pack is resolved once, when it is made. For every dtype, precision, purpose and routing class
-// it lists runs of token counts, each with a dispatch and a combine that fit together. Rows for
-// pairs answer where a table has them. Where it has rows for the halves alone and these use
-// different memory, the slower half keeps its row, and the other half takes the nearest row that
-// fits.
+// it lists runs of token counts, each with a dispatch and a combine that fit together. If a table
+// has rows for pairs, these answer. If it has only rows for dispatch and for combine, and the two
+// rows use different memory, the slower of the two keeps its row, and the other takes the nearest
+// row that fits.
 package pack
 
 import (
@@ -223,7 +223,7 @@ func (v *resolver) describe(op ep.Op, c ep.Config, tokens int) (declare.CallSpec
 }
 
 // config adds what one op launches in its state. The same config may launch with more shared memory
-// where calls have more tokens.
+// if calls have more tokens.
 func (b *builder) config(v *resolver, s declare.CallSpec) uint32 {
 	index := uint32(slices.Index(b.request.DTypes, v.problem.Dispatch))
 	return b.once(fmt.Sprint("config ", index, " ", s.State, " ", s.Config.Key(), " ", s.Launches), func() int {

@@ -11,12 +11,13 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// pairs reports whether a combine reads what a dispatch leaves, and both are legal.
+// pairs reports whether both configs are legal and the combine can follow the dispatch.
 func (v *resolver) pairs(d, c ep.Config, tokens int) bool {
 	return v.legal(v.machine(), v.at(ep.Pair, tokens), ep.Join(d, c)) == nil
 }
 
-// half is one op of a pair and the row behind it. The row is nil for a default.
+// half is one op of a pair with the row that chose its config. The row is nil for a
+// default.
 type half struct {
 	config ep.Config
 	row    *table.Row
@@ -64,7 +65,7 @@ func took(r *table.Row, tokens int) float64 {
 }
 
 // nearest returns the row of an op whose token counts are nearest, among those whose config is legal,
-// fits, and takes tokens as the callers have them. ok is false where there is none.
+// fits, and takes tokens as the callers have them. ok is false if there is none.
 func (v *resolver) nearest(op ep.Op, tokens int, fits func(ep.Config) bool) (h half, ok bool) {
 	best := math.Inf(1)
 	for _, r := range v.runs[op] {

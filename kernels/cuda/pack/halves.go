@@ -7,8 +7,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Halves is the purpose of calls whose two halves the caller makes separately. The caller has other
-// work for the SMs between them, so that the call may hold none there.
+// Halves is the purpose of calls whose sending and receiving halves the caller makes separately.
+// The caller uses the SMs for other work between the halves, so the call may not occupy any SM
+// then.
 const Halves ep.Op = "halves"
 
 // purposes lists what a pack of the layout answers. Halves is among them where split-phase kernels

@@ -37,7 +37,7 @@ func row(op ep.Op, lo, hi int, config string, us float64) table.Row {
 		Evidence: table.Evidence{Median: us * 1e-6, Gain: 2, GainLow: 1.9, GainHigh: 2.1, Rounds: 40, Tokens: []int{hi}}}
 }
 
-// compile stands in for NVRTC: the binary is its own name.
+// compile replaces NVRTC: a unit's binary is its own name.
 func compile(_ string, units []declare.Unit) (Compiled, error) {
 	out := make([][]byte, len(units))
 	for i, u := range units {
@@ -311,7 +311,7 @@ func reseal(data []byte) []byte {
 }
 
 // TestLayoutsArePacked: a pack holds the kernels of its layout, takes fp8 tokens where asked to, follows
-// defaults that depend on the token count, and has room for what describes its rows.
+// defaults that depend on the token count, and has room for the outputs that describe its rows.
 func TestLayoutsArePacked(t *testing.T) {
 	for layout, kernel := range map[ep.Layout]string{ep.LayoutRank: "rank", ep.LayoutRankPacked: "rank", ep.LayoutMasked: "masked"} {
 		p := build(t, func(r *Request) {

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestRowsOfCastTokens: a row that was measured with tokens cast by the caller serves such callers only.
-// Callers with BF16 tokens get the default, which casts them.
+// TestRowsOfCastTokens: a row that was measured with tokens cast by the caller answers only such
+// callers. Callers with BF16 tokens get the default, which casts them.
 func TestRowsOfCastTokens(t *testing.T) {
 	const cast = "dispatch_masked:input=fp8,pdl=0,sms=64,threads=512,unit=512,wait_sms=0"
 	const both = "dispatch_masked+combine_masked:combine.algo=direct,combine.pdl=0,combine.sms=132,combine.threads=512,combine.unit=512,combine.wait_sms=0," +
@@ -26,7 +26,8 @@ func TestRowsOfCastTokens(t *testing.T) {
 	}
 }
 
-// TestRowsOfOtherTokens: a row whose kernel casts tokens does not serve callers that have cast them.
+// TestRowsOfOtherTokens: a row whose kernel casts tokens does not answer callers that have
+// cast them.
 func TestRowsOfOtherTokens(t *testing.T) {
 	const ids = "dispatch_masked_ids:part=512,pdl=0,send=512,sms=132,threads=512"
 	of := row(ep.Dispatch, 1, 128, ids, 4)
@@ -63,7 +64,8 @@ func TestCombinesTakeDispatchesOfTheCallersTokens(t *testing.T) {
 	}
 }
 
-// TestElsewhereTakesTheCallersTokens: so does the dispatch for outputs that peers cannot reach.
+// TestElsewhereTakesTheCallersTokens: the dispatch for outputs that peers cannot reach also
+// takes tokens as the callers have them.
 func TestElsewhereTakesTheCallersTokens(t *testing.T) {
 	const home = "dispatch_rank_home:input=bf16,pdl=0,sms=64,threads=512,unit=512,wait_sms=0"
 	const cast = "dispatch_rank:input=fp8,pdl=0,sms=64,threads=512,unit=512,wait_sms=0"

@@ -14,7 +14,8 @@ type Scenario struct {
 	Name  string
 	Noise Noise
 
-	// BetweenSessions says that one session cannot know the noise: it lasts as long as a session.
+	// BetweenSessions says that the noise cannot be estimated from one session, because it
+	// stays constant during a session.
 	BetweenSessions bool
 }
 
@@ -34,7 +35,7 @@ func Scenarios() []Scenario {
 	}
 }
 
-// identical is how many configs a scenario searches.
+// identical is the number of configs that a scenario searches.
 const identical = 64
 
 // Identical makes a model of configs that take the same time.

@@ -28,8 +28,9 @@ func TestClaimsOverSessions(t *testing.T) {
 	}
 }
 
-// TestClaimsOfOneSession: one session cannot know what differs between sessions, which is why it
-// is not the default; noise that ends within a session it covers.
+// TestClaimsOfOneSession: from one session the differences between sessions cannot be estimated,
+// so one session is not the default. Intervals of one session do cover noise that changes within
+// the session.
 func TestClaimsOfOneSession(t *testing.T) {
 	simulates(t)
 	for _, c := range Scenarios() {

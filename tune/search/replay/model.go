@@ -20,7 +20,7 @@ type Model struct {
 	Space     *search.Space
 	Default   int
 	Required  []int
-	Incumbent int    // row of the table in use, -1 where there is none
+	Incumbent int    // row of the table in use, -1 if there is none
 	Neighbour int    // winner of a neighbouring search, -1 where there is none
 	HostBound string // why launch parameters cannot matter, "" if they can
 	Pace      record.Pace
@@ -38,9 +38,9 @@ type Noise struct {
 
 	Drift        float64 // standard deviation of a wandering machine
 	DriftMemory  float64 // correlation of the drift from one sample to the next
-	Common       float64 // standard deviation of what all samples of a round share
+	Common       float64 // standard deviation of the noise that all samples of a round share
 	CommonMemory float64 // correlation of that from one round to the next
-	Placement    float64 // standard deviation of what a session adds to a config
+	Placement    float64 // standard deviation of the noise of a config that is constant in a session
 	Mode         float64 // slowness of a config in its second mode
 	ModeStays    float64 // probability that a config keeps its mode in the next round
 	Tick         float64 // of the clock, seconds; 0: none

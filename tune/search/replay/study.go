@@ -36,7 +36,7 @@ type Report struct {
 	RegretMax   float64 `json:"regret_max"`   // largest of the same
 	Flips       float64 `json:"flips"`        // share of second tunings that chose another config
 	Bias        float64 `json:"bias"`         // mean of reported / true time of the winner, minus one, over both tunings
-	FalseFaster float64 `json:"false_faster"` // share that claims a gain over the default where there is none
+	FalseFaster float64 `json:"false_faster"` // share that claims a gain over the default although there is none
 	Evaluations float64 `json:"evaluations"`  // mean, distinct configs
 	Samples     float64 `json:"samples"`      // mean
 	MaxSamples  int     `json:"max_samples"`

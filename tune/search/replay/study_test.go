@@ -46,8 +46,8 @@ func TestRaceReachesItsTargets(t *testing.T) {
 	}
 }
 
-// TestDefaultStrategyReachesItsTargets: without starts, among three kernels of which the
-// default's is far behind.
+// TestDefaultStrategyReachesItsTargets: the default strategy searches without starts among
+// three kernels. The kernel of the default is much slower than the others.
 func TestDefaultStrategyReachesItsTargets(t *testing.T) {
 	simulates(t)
 	for budget, most := range map[int]float64{50: 0.02, 155: 0.005} {
@@ -108,7 +108,7 @@ func TestFalseClaims(t *testing.T) {
 	}
 }
 
-// alike is a landscape without differences.
+// alike returns a landscape in which all configs take the same time.
 func alike(sigma float64) *Model {
 	m := Synthetic(SyntheticNoise(sigma), 1)
 	for k := range m.Truth {
@@ -117,9 +117,9 @@ func alike(sigma float64) *Model {
 	return m
 }
 
-// TestFalseConfirmations is TestFalseClaims without the rule that a default which ties
-// stays: whatever the finals send, the A/A test and the confirmation alone must not call
-// an identical config faster more often than that.
+// TestFalseConfirmations is TestFalseClaims without the rule that a default that ties
+// stays: whatever config the finals propose, the A/A test and the confirmation alone must
+// not find an identical config faster more often than that.
 func TestFalseConfirmations(t *testing.T) {
 	simulates(t)
 	for _, sigma := range []float64{0.005, 0.01, 0.02} {

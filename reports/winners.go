@@ -33,6 +33,7 @@ var winnerColumns = []winnerColumn{
 	{Numbers("error", "%").Dropped(16), func(c *Case) Cell { return Float(100*c.Search.MaxErr, 3) }},
 	{Numbers("busiest", "GB/s").Dropped(14), speedCell},
 	{Numbers("imbalance", "x").Dropped(16), func(c *Case) Cell { return Float(c.Search.Imbalance, 2) }},
+	{Words("band").Dropped(19), func(c *Case) Cell { return Str(c.Search.Decision.Band.Short()) }},
 	{Numbers("rounds", "").Dropped(19), func(c *Case) Cell { return Int(c.Search.Decision.Rounds) }},
 	{Words("clock").Dropped(19), func(c *Case) Cell { return Str(c.Search.Clock) }},
 }
@@ -113,9 +114,10 @@ func decisionTable(run *record.Run, of []int, columns []winnerColumn) Table {
 	}
 	t.Note(p.Shared,
 		"median, p10, p90: of the slowest rank, over rounds; gain: the default's time over the config's in the same rounds; low, high: its 95 % interval, none for the default itself",
-		"error: the largest against the oracle, relative to the row's largest value; busiest: bytes of the busiest rank, each token once to each rank that needs it, over the median; imbalance: the fullest rank over the mean")
+		"error: the largest against the oracle, relative to the row's largest value; busiest: bytes of the busiest rank, each token once to each rank that needs it, over the median; imbalance: the fullest rank over the mean",
+		"band: the least difference that is called one, from the policy or the A/A spread")
 	if i := slices.IndexFunc(run.Searches, func(s record.Search) bool { return s.Decision.Sessions > 0 }); i >= 0 {
-		t.Note(fmt.Sprintf("times and gains are medians over %d sessions that had no part in a choice; low and high cover how sessions differ", run.Searches[i].Decision.Sessions))
+		t.Note(fmt.Sprintf("times and gains are over %d sessions that had no part in a choice; low and high cover how sessions differ", run.Searches[i].Decision.Sessions))
 	}
 	if slices.ContainsFunc(run.Searches, func(s record.Search) bool { return s.Problem.Op == ep.Activation }) {
 		t.Note("busiest of an activation: bytes that it reads and writes in memory, over the median")

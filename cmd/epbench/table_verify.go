@@ -153,7 +153,7 @@ func (o *verifyOptions) check(cmd *cobra.Command, m *sweep.RowVerifier, rows []*
 
 func checkTable(h table.Header, r *receipt.Receipt) reports.Table {
 	t := reports.Table{Name: "checks", Columns: append(keyColumns(), reports.Numbers("tokens", "").Leading(), reports.Words("routing drawn").Dropped(2),
-		reports.ConfigColumns()[0], reports.ConfigColumns()[1], reports.Words("claimed"), reports.Words("measured"), reports.Numbers("A/A", "%").Dropped(1),
+		reports.ConfigColumns()[0], reports.ConfigColumns()[1], reports.Words("claimed"), reports.Words("measured"), reports.Words("band").Dropped(1),
 		reports.Words("claim"), reports.Words("reason"))}
 	marks := map[receipt.Claim]reports.Mark{receipt.Holds: reports.Good, receipt.Slower: reports.Bad, receipt.Failed: reports.Bad}
 	for _, c := range r.Checks {
@@ -164,7 +164,7 @@ func checkTable(h table.Header, r *receipt.Receipt) reports.Table {
 		cells := append(keyCells(c.Key), reports.Int(c.Tokens), reports.Str(c.Routing))
 		t.Add(append(append(cells, spelled(h, c.Key, c.Tokens, c.Config)...),
 			reports.Str(gainText(c.Claimed)), measured,
-			reports.Float(100*c.Band.AA, 2), reports.Str(string(c.Claim)).Marked(marks[c.Claim]), reports.Str(c.Reason))...)
+			reports.Str(c.Band.Short()), reports.Str(string(c.Claim)).Marked(marks[c.Claim]), reports.Str(c.Reason))...)
 	}
 	if len(r.Checks) == 0 {
 		t.Notes = append(t.Notes, "every row keeps the default: there is nothing to measure")

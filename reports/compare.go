@@ -25,9 +25,9 @@ type Compared struct {
 	Ratio   stat.Estimate // time of B over time of A, NaN if one is missing
 	Cycles  float64       // the same in SM cycles, NaN if the clocks are unknown
 	Band    float64       // least difference that counts
-	Made    record.Band   // what made the band
+	Made    record.Band   // the origin of the band
 	Verdict record.Verdict
-	Reason  string // why undecided, or what else differs
+	Reason  string // why the case is undecided, or which other things differ
 	Broken  bool   // A gives right answers and B fails
 
 	unknownSessions bool // a side has one session
@@ -44,7 +44,7 @@ type Comparison struct {
 	live bool // A and B were measured in the same rounds
 }
 
-// What says which entries of a case are compared.
+// What names the entries of a case that are compared.
 type What string
 
 const (

@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Effect says what one value of one parameter costs, over the cases of a run.
+// Effect holds the loss of one value of one parameter over the cases of a run.
 type Effect struct {
 	Kernel string
 	Param  string

@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Headline sums a run up: how much is gained, where, and with what certainty. Terminal,
-// summary.md and page begin with it.
+// Headline sums up a run: how much is gained, in which cases, and how certain the gains
+// are. Terminal, summary.md and page begin with it.
 type Headline struct {
 	All     Count // every search
 	Full    Count // searches at full precision

@@ -116,8 +116,8 @@ func DerivedTables(l *Loaded, s Speeds, maxFailures int) []Table {
 	return out
 }
 
-// RehearsalOf returns the rehearsal of several runs, with their names where not all have the
-// same one; "" where none is a rehearsal.
+// RehearsalOf returns the rehearsal of several runs, with their names if not all have the
+// same one; "" if none is a rehearsal.
 func RehearsalOf(runs []*Loaded) string {
 	var named []string
 	same := true

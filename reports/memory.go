@@ -22,8 +22,8 @@ var memoryGBps = map[string]float64{
 	"10de:2901": 8000, // B200
 }
 
-// Speeds holds the speeds behind limits, in GB/s (1e9 bytes a second). Zero means the
-// machine's own.
+// Speeds holds the speeds from which limits are computed, in GB/s (1e9 bytes a second).
+// Zero means the machine's own.
 type Speeds struct {
 	Link   float64 // of a rank's link, each way
 	Memory float64 // of a GPU's memory, reads and writes together
@@ -57,7 +57,7 @@ func (c *Case) Limit(s Speeds) float64 {
 	return c.WireLimit(s.Link)
 }
 
-// Bytes returns the bytes behind Limit, 0 if unknown.
+// Bytes returns the bytes from which Limit is computed, 0 if unknown.
 func (c *Case) Bytes() int64 {
 	switch {
 	case c.Load == nil:

@@ -38,7 +38,8 @@ func BesideParetoOf(c *Case) (out BesidePareto, ok bool) {
 	return out, len(out.Cost.All) > 0
 }
 
-// together joins all of an entry's measurements beside a product, nil without any.
+// together joins all measurements of an entry with a matrix product running, nil if there
+// are none.
 func (e *Entry) together() *ep.BesideRounds {
 	var out *ep.BesideRounds
 	for _, b := range e.Blocks {

@@ -104,7 +104,7 @@ func Title(p ep.Problem, routing string) string {
 	return title
 }
 
-// OpTitle names an op, and its precision where that is not full.
+// OpTitle names an op, and its precision if that is not full.
 func OpTitle(op ep.Op, p ep.Precision) string {
 	if p == ep.Reduced {
 		return string(op) + " (reduced precision)"

@@ -153,8 +153,8 @@ func quotient(a, b record.Interval) record.Interval {
 	return record.Interval{Mid: math.Exp(mid), Low: math.Exp(mid - half), High: math.Exp(mid + half)}
 }
 
-// SwappedTable shows what the winners of one run lose in another. slower counts the winners
-// that are slower than the default there.
+// SwappedTable shows how much slower the winners of one run are in another. slower counts
+// the winners that are slower than the default there.
 func SwappedTable(all []Swapped, from, on string) (t Table, slower int) {
 	cases := make([]*Case, len(all))
 	for i, c := range all {

@@ -19,8 +19,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// spec says how large a synthetic run is and what it is like: laws of scaling
-// and noise, no measurement. The run says so in its machine name and its warnings.
+// spec describes a synthetic run: its size, and laws of scaling and noise instead of
+// measurements. The run says so in its machine name and its warnings.
 type spec struct {
 	Seed     uint64
 	Ops      []ep.Op
@@ -258,12 +258,12 @@ func law(p ep.Problem, c ep.Config, skew float64) float64 {
 	return t
 }
 
-// fails says that a candidate is broken; it depends on the candidate alone.
+// fails reports whether a candidate is broken; this depends only on the candidate.
 func (g *maker) fails(c ep.Config) bool {
 	return g.Failures && c.Int("threads") == 1024 && c.Int("sms") >= 64
 }
 
-// zero says that the clock is too coarse for a candidate.
+// zero reports whether the clock is too coarse for a candidate.
 func (g *maker) zero(c ep.Config) bool { return g.Zero && c.Int("sms") == 4 }
 
 type block struct {

@@ -36,7 +36,7 @@ func challenged(s record.Search) bool {
 	return s.OK() && d.KeepsDefault() && d.Challenger.Key() != d.Default.Key() && d.ChallengerGain.Mid > 0
 }
 
-// challengerColumn shows, where the default stays, the best config other than the default and
+// challengerColumn shows, if the default stays, the best config other than the default and
 // its gain. On a narrow terminal the column is left out, and its values are listed below the
 // table, one line for each row.
 var challengerColumn = winnerColumn{Words("challenger").Dropped(21).Spelling("row"), func(c *Case) Cell {

@@ -45,7 +45,7 @@ func TestUndecidedShowsTheChallenger(t *testing.T) {
 	}
 }
 
-// The verdict is a word of the glossary where the machine is too noisy; a note says why.
+// If the machine is too noisy, the verdict is a word of the glossary, and a note says why.
 func TestNoisyIsUndecided(t *testing.T) {
 	l := small().load("a")
 	l.Run.Searches[0].Decision.Cause, l.Run.Searches[0].Decision.Verdict = record.Noisy, record.Undecided

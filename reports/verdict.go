@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// judge gives the verdicts of all cases that open left without one, over all cases together.
+// judge sets the verdicts of all cases that have none after open, over all cases together.
 func (c *Comparison) judge() {
 	var open []*Compared
 	var tests []stat.BandedRatio

@@ -172,7 +172,7 @@ func defaultNotes(defaults []ep.Config) []string {
 		if strings.Contains(d.Kernel, "+") && len(out) > 1 {
 			continue // a pair's default consists of the two before it
 		}
-		// Blanks allow a line to break.
+		// A line may be broken at blanks.
 		if note := "default of " + d.Kernel + ": " + d.Difference(ep.Config{Kernel: d.Kernel}); !slices.Contains(out, note) {
 			out = append(out, note)
 		}

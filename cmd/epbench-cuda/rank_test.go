@@ -55,8 +55,8 @@ type launched struct {
 	die string // a file that ends rank 1
 }
 
-// launchRanks starts a worker with so many ranks. Its clock must not be a difference of times, which a
-// busy host turns negative.
+// launchRanks starts a worker with this many ranks. Its clock must not be a difference of times, which
+// a busy host turns negative.
 func launchRanks(t *testing.T, ranks int, args string) launched {
 	t.Helper()
 	if os.Getenv("EMUL_SRC") == "" {
@@ -134,7 +134,8 @@ func (l launched) pair(t *testing.T, s kernels.Session, p ep.Problem, pair strin
 	return c
 }
 
-// right verifies and runs a config, and verifies it again on what the runs left in memory.
+// right verifies and runs a config, and verifies it again on the memory as the runs left
+// it.
 func right(t *testing.T, s kernels.Session, c ep.Config) {
 	t.Helper()
 	for range 2 {

@@ -20,7 +20,7 @@ type backendEntry struct {
 	doc  string
 	// open starts the backend; arg is the text after "name:".
 	open func(ctx context.Context, arg string) (kernels.Backend, error)
-	// missing says why the backend does not work here and how to mend that; "" where it works.
+	// missing returns why the backend does not work here, and the way out; "" if it works.
 	missing func() string
 	// known lists the kernels without opening the backend, so that a host without its GPUs
 	// can judge tables.
@@ -86,7 +86,7 @@ func knownKernels(backend string) []kernels.Kernel {
 	return nil
 }
 
-// knownABI returns the build of knownKernels, or "" where this program does not know them.
+// knownABI returns the build of knownKernels, or "" if this program does not know them.
 func knownABI(backend string) ep.ABI {
 	for _, e := range backendTable {
 		if e.name == backend && e.abi != nil {

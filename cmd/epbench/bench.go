@@ -181,7 +181,7 @@ var answerText = map[table.Reason]string{
 	table.Refused:   "the table may not be used for it, so the default runs",
 }
 
-// recorder keeps results, and appends them to a run directory where there is one.
+// recorder keeps results, and appends them to a run directory if there is one.
 type recorder struct {
 	dir     *record.Dir
 	results []record.Result

@@ -49,7 +49,7 @@ func setUsage(f *pflag.Flag, usage string) {
 	f.Usage = usage
 }
 
-// named is a value whose type is the placeholder, which pflag prints behind the flag.
+// named is a value whose type is the placeholder; pflag prints the type after the flag.
 type named struct {
 	pflag.Value
 	placeholder string

@@ -143,7 +143,7 @@ func writeOut(cmd *cobra.Command, path string, content io.WriterTo) error {
 }
 
 // writable checks, before anything is measured or compiled, that writeOut can write the file of
-// -o. It leaves the file as it is.
+// -o. It does not change the file.
 func writable(path string) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		if info.IsDir() {

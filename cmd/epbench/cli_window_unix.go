@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// windowWidth returns the width of a terminal in columns, or 0 where f is none.
+// windowWidth returns the width of a terminal in columns, or 0 if f is no terminal.
 func windowWidth(f *os.File) int {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {

@@ -122,7 +122,7 @@ func (f *interleaveFlags) print(cmd *cobra.Command, t *interleaving) error {
 	return t.failure()
 }
 
-// failure returns an error where a backend did not start or a config failed.
+// failure returns an error if a backend did not start or a config failed.
 func (t *interleaving) failure() error {
 	if len(t.missing) > 0 {
 		return errors.Join(t.missing...)
@@ -156,7 +156,7 @@ type openRun struct {
 
 // runCase holds what one run chose for a case, with the fields by which cases are grouped.
 type runCase struct {
-	problem ep.Problem // without what each library sets by itself
+	problem ep.Problem // without the fields that each library sets by itself
 	work    string
 	run     string
 	backend string // --backend

@@ -64,7 +64,7 @@ type outputs struct {
 	tables   map[string]said
 	rows     []line // of table.json, as the page shows them
 	pictures map[string]picture
-	table    *table.Table // nil where the run wrote none
+	table    *table.Table // nil if the run wrote none
 }
 
 const winnersTitle, regretTitle = "Winners: what to launch\n", "Regret: what each winner loses under every routing\n"

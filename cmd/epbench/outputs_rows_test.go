@@ -135,7 +135,7 @@ func launched(r table.Row, dflt ep.Config) ep.Config {
 	return r.Config
 }
 
-// searchesOf returns the searches behind a row at one of its token counts.
+// searchesOf returns the searches from which a row was made, at one of its token counts.
 func searchesOf(facts *record.Run, r table.Row, tokens int) (out []record.Search) {
 	for _, s := range facts.Searches {
 		class := s.Class

@@ -177,7 +177,7 @@ func (f *plotFlags) draw(cmd *cobra.Command, kinds []chart.Kind, runs []*reports
 	return nil
 }
 
-// whyEmpty says what a kind needs that the runs lack.
+// whyEmpty names the data that a kind of picture needs and the runs lack.
 var whyEmpty = map[string]string{
 	"gain":      ": the run has no decisions; --kind latency draws its times",
 	"bandwidth": ": the bytes of its routings are not known",

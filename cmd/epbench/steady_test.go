@@ -21,7 +21,8 @@ import (
 // steadyEnv makes the program of a script measure on the steady backend.
 const steadyEnv = "EPBENCH_TEST_STEADY"
 
-// dieEnv kills the program of a test: RUNS:DELAY, a delay after so many calls of Run.
+// dieEnv kills the program of a test: RUNS:DELAY, after a delay that follows this many
+// calls of Run.
 const dieEnv = "EPBENCH_TEST_DIE"
 
 // steady is the CPU backend with a clock of its own: calls run and are compared with the
@@ -38,7 +39,7 @@ func (b steady) Open(ctx context.Context, w *workloads.Workload) (kernels.Sessio
 	if err != nil {
 		return nil, err
 	}
-	best := 1 + (len(w.Spec)+w.Problem.Tokens)%4 // workloads differ in what suits them
+	best := 1 + (len(w.Spec)+w.Problem.Tokens)%4 // each workload has another best config
 	return &steadySession{s, b, best, rand.New(rand.NewPCG(w.Seed, 1))}, nil
 }
 

@@ -40,8 +40,8 @@ func anyLegal(b kernels.Backend, p *sweep.Plan) error {
 }
 
 // refusedValue returns why a kernel refuses every given value of one parameter, with its
-// default elsewhere. It returns nil where each parameter has a legal value, so that only
-// their combinations are illegal.
+// default elsewhere. It returns nil if each parameter has a legal value, so that only their
+// combinations are illegal.
 func refusedValue(all []kernels.Kernel, m ep.Machine, p ep.Problem, kernel string, given map[string][]ep.Value) error {
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		var first error

@@ -65,7 +65,7 @@ func (p *progress) event(e sweep.Event) {
 	p.bar.SetCurrent(int64(e.Done))
 }
 
-// roomyBar builds a bar that leaves itself out where there is no room.
+// roomyBar builds a bar that is not drawn if there is no room.
 type roomyBar struct{}
 
 // Build implements mpb.BarFillerBuilder.

@@ -123,7 +123,7 @@ func newRun(b kernels.Backend, opts *sweep.Options, command []string) *record.Ru
 	}
 }
 
-// works lists the kernels that declare what is inside their times.
+// works lists the kernels that declare the work that their times include.
 func works(all []kernels.Kernel) []record.Kernel {
 	var out []record.Kernel
 	for _, k := range all {

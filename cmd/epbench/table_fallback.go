@@ -56,7 +56,7 @@ code 5: a run is of another machine or other kernels.`,
 	return cmd
 }
 
-// writeAndJudge writes the table to path where there is one, and prints how it answers for the
+// writeAndJudge writes the table to path if there is one, and prints how it answers for the
 // cases of runs.
 func writeAndJudge(cmd *cobra.Command, out tableFlags, t *table.Table, path string, runs []string, band float64) error {
 	loaded, err := loadRuns(cmd, runs)

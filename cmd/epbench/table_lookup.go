@@ -104,7 +104,7 @@ func (q *query) whyIllegal(k table.Key, tokens int, row *table.Row) string {
 	return fmt.Sprintf("illegal: the row for %s %s, %d to %d tokens, cannot run here with %d, so the default answers: %s", k.Op, k.Dispatch, row.Lo, row.Hi, tokens, q.refused(k, tokens, row.Config))
 }
 
-// found returns an error where --config leaves no rows.
+// found returns an error if no rows have the config of --config.
 func (q *query) found(t reports.Table) error {
 	if q.config == "" || len(t.Rows) > 0 {
 		return nil
@@ -112,7 +112,7 @@ func (q *query) found(t reports.Table) error {
 	return usagef("--config %s: no answer has this config; leave --config out to see which there are", q.config)
 }
 
-// qualify notes in what an answer differs from a row of this problem, machine and build.
+// qualify notes how an answer differs from a row of this problem, machine and build.
 func (q *query) qualify(a *table.Answer) {
 	if a.Reason == table.Halves {
 		q.note("halves: no row covers the pair; the configs of its dispatch and its combine answer, which were tuned apart and never timed together")

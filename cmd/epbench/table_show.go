@@ -112,7 +112,7 @@ func (f *showFlags) asked() string {
 	return strings.Join(out, ", ")
 }
 
-// whatThereIs says which ops, dtypes, routings and models have rows.
+// whatThereIs lists the ops, dtypes, routings and models that have rows.
 func whatThereIs(set *table.Set) string {
 	var rows []table.Row
 	for _, s := range set.Sources() {

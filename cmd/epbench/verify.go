@@ -172,7 +172,7 @@ func verifyCases(cmd *cobra.Command, b kernels.Backend, cases []conform.Case) ([
 	return out, err
 }
 
-// verdictOf returns an error with exit code 3 where an answer was wrong, and 1 where a config
+// verdictOf returns an error with exit code 3 if an answer was wrong, and 1 if a config
 // failed otherwise or no case ran.
 func verdictOf(results []conform.Result) error {
 	wrong, failed, ran := 0, 0, 0

@@ -147,7 +147,7 @@ func (o *balanceOptions) table(name string, r *workloads.BalanceResult, size int
 	return t
 }
 
-// basis says on what the plan was made and judged.
+// basis names the loads for which the plan was made, and those by which it was judged.
 func (o *balanceOptions) basis(r *workloads.BalanceResult) string {
 	if r.Judged == 0 {
 		return "EPLB: deepseek-ai/EPLB, global policy; counts have no order, so the plan is judged on the counts it was made for, the best case"

@@ -132,7 +132,7 @@ func (o *importOptions) run(cmd *cobra.Command, files []string) error {
 	return o.tables.print(cmd, o.summary(name, s))
 }
 
-// write scans a trace, and writes it to the file of -o where there is one.
+// write scans a trace, and writes it to the file of -o if there is one.
 func (o *importOptions) write(cmd *cobra.Command, r *trace.Reader) (s trace.Summary, err error) {
 	if o.out == "" {
 		return r.Scan(nil)

@@ -29,7 +29,7 @@ type rank struct {
 	stream gpu.Stream
 	inputs inputs
 	comm   *epcomm.Comm
-	outs   epcomm.Outputs // where the library leaves its outputs
+	outs   epcomm.Outputs // addresses of the library's outputs
 	parts  map[string]gpu.Pointer
 	expert gpu.Kernel
 	module gpu.Module
@@ -170,7 +170,7 @@ func (r *rank) call() epcomm.Call {
 	}
 }
 
-// rows returns where the experts write their rows.
+// rows returns the address to which the experts write their rows.
 func (r *rank) rows() epcomm.Pointer { return max(r.outs.Y, epcomm.Pointer(r.parts["y"])) }
 
 func (r *rank) onStream() epcomm.Stream { return epcomm.Stream(uintptr(r.stream)) }

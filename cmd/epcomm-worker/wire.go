@@ -31,7 +31,7 @@ type reply struct {
 	Times  []float64
 }
 
-// place says which rank a process is.
+// place holds the rank of a process.
 type place struct{ Rank, Ranks, Device int }
 
 // inputs holds a rank's tokens and the arguments that all its calls share.
@@ -43,7 +43,7 @@ type inputs struct {
 	DType, Routing, Purpose int
 	SkipA2A                 bool
 	X                       []uint16
-	Cast, CastScales        []byte // the tokens that the caller of a pack made with --raw casts; empty where no kernel takes them
+	Cast, CastScales        []byte // tokens cast by the caller, for packs made with --raw; empty if no kernel takes them
 	IDs                     []int32
 	Weights                 []float32
 	Bias                    []uint16

@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Level says how much of the matrix runs.
+// Level selects how much of the matrix runs.
 type Level string
 
 // Quick runs every value of every axis at least once, Default every pair of values of two

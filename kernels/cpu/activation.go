@@ -165,7 +165,7 @@ func (s *Session) runPoisonedActivation(ctx context.Context, c ep.Config) error 
 	return err
 }
 
-// beyondRows is how many rows behind the last one are checked.
+// beyondRows is the number of rows after the last one that are checked.
 const beyondRows = 2
 
 func (s *Session) checkActivation(r *rank, c ep.Config) kernels.Comparison {

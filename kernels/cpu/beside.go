@@ -11,9 +11,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// beside holds the product that runs beside a session's calls. Each rank's product has its
-// own goroutine, which shares the processors with the rank's workers. As on a GPU, neither
-// has processors reserved.
+// beside holds the matrix product that runs at the same time as a session's calls. Each
+// rank's product has its own goroutine, which shares the processors with the rank's
+// workers. As on a GPU, neither has processors reserved.
 type beside struct {
 	products []*product // by rank
 	share    int        // pieces of the product for one call

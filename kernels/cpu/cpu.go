@@ -32,8 +32,8 @@ type Backend struct {
 	faulty   func(ep.Config) fault // returns a candidate's injected fault; only tests set it
 }
 
-// longestWait is how long a rank waits for another before the candidate counts as hanging. No
-// call that fits in memory takes nearly as long.
+// longestWait is the time for which a rank waits for another before the candidate counts as
+// hanging. No call that fits in memory takes nearly as long.
 const longestWait = 20 * time.Second
 
 // Open returns the backend. It never fails.

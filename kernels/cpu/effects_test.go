@@ -16,7 +16,7 @@ type effect struct {
 	op      ep.Op
 	ranks   int
 	tokens  int
-	setting map[string]ep.Value // what else differs from the default
+	setting map[string]ep.Value // other parameters that differ from the default
 }
 
 // effects has at least one case for each parameter of the kernels.

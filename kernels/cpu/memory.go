@@ -11,13 +11,14 @@ import (
 // sentinel is the value of a count word before a count arrives.
 const sentinel = ^uint64(0)
 
-// sets is how many receive buffers a rank rotates through. A rank can be one call ahead of
-// another but not two, since each call waits for counts that the other sends in the call
-// before. So with two sets no rank overwrites a buffer that another still reads.
+// sets is the number of receive buffers that a rank uses in turn, by call number. A rank
+// can be one call ahead of another but not two, since each call waits for counts that the
+// other sends in the call before. So with two sets no rank overwrites a buffer that another
+// still reads.
 const sets = 2
 
-// inbox is where the dispatches of all ranks write: by expert and source, or de-duplicated by
-// source alone. Its buffers are allocated when a config needs them.
+// inbox is the memory to which the dispatches of all ranks write: by expert and source, or
+// de-duplicated by source alone. Its buffers are allocated when a config needs them.
 type inbox struct {
 	slots    []byte          // [local, sources, maxTokens, message]
 	counts   []atomic.Uint64 // [local, sources] rows an expert gets from a source
@@ -25,7 +26,7 @@ type inbox struct {
 	arrived  []atomic.Uint64 // [sources] de-duplicated messages
 }
 
-// returns is where the combines of all ranks write rows back.
+// returns is the memory to which the combines of all ranks write rows back.
 type returns struct {
 	rows     []byte          // [maxTokens, topK, hidden] BF16
 	counts   []atomic.Uint64 // [local experts of the sender, sources]
@@ -51,7 +52,7 @@ type rank struct {
 	offsets     []uint32  // [groups+1]
 	ids         []int32   // [groups]
 	ranges      []uint64  // [local, sources] masked only
-	localExpert []int32   // [maxRows, topK] by rank only: the local expert of each position, -1 where there is none
+	localExpert []int32   // [maxRows, topK] by rank only: the local expert of each position, -1 if there is none
 	localWeight []float32 // [maxRows, topK] and its weight
 	srcInfo     []int32   // [maxRows, 2]
 	blocks      []uint32  // [groups] NVFP4 scale offsets
@@ -71,7 +72,7 @@ type arrivals struct {
 
 	messages  []int     // [sources+1] de-duplicated messages before each source
 	msgToken  []int32   // [sources, maxTokens] token index on its rank
-	msgRow    []int32   // [sources, maxTokens, topK] output row, -1 where the expert is elsewhere
+	msgRow    []int32   // [sources, maxTokens, topK] output row, -1 if the expert is on another rank
 	msgWeight []float32 // [sources, maxTokens, topK]
 }
 

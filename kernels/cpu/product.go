@@ -19,7 +19,7 @@ type product struct {
 	x       []float32 // [M, K]
 	w       []float32 // [groups, N, K]
 	out     []float32 // [M, N]
-	from    []byte    // copy: what is copied to to
+	from    []byte    // copy: the bytes that are copied to `to`
 	to      []byte
 	next    int // piece
 	elapsed time.Duration

@@ -22,7 +22,7 @@ type Session struct {
 	ranks    []*rank
 	workers  [][]*worker // [rank][id]
 	ready    map[string]bool
-	returned bool    // setUp has left rows for combine
+	returned bool    // setUp has written rows for combine
 	beside   *beside // nil without a product
 }
 

@@ -194,8 +194,8 @@ func (w *worker) meet(b *barrier, phase string, last func()) bool {
 	}, 2)
 }
 
-// polls is how often a worker checks a condition before it sleeps. That takes some 50 us,
-// longer than a signal between two running ranks.
+// polls is the number of times that a worker checks a condition before it sleeps. That
+// takes some 50 us, longer than a signal between two running ranks.
 const polls = 256
 
 // await polls until ready returns true. There are more workers than cores, so it yields after

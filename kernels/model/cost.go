@@ -60,7 +60,7 @@ type Call struct {
 	LocalExperts float64
 	HostRanks    float64 // ranks of one host that take part
 	SMs          float64
-	Hops         int // over the network: 1 where hosts are crossed
+	Hops         int // over the network: 1 if the call crosses hosts
 	Forwards     int // inside the other host
 }
 

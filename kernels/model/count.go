@@ -21,7 +21,7 @@ type Shape struct {
 // MaxRanks is the most ranks of a Shape.
 const MaxRanks = 2048
 
-// Transport says how copies of a token travel.
+// Transport says how copies of a token are sent.
 type Transport string
 
 const (
@@ -164,7 +164,7 @@ func gcd(a, b int) int {
 	return a
 }
 
-// placement says on which ranks experts are.
+// placement maps experts to ranks.
 type placement struct {
 	experts, places int // places: slots for experts on all ranks
 	local           int // slots of one rank

@@ -28,7 +28,7 @@ type File struct {
 	SMs       int      `yaml:"sms,omitempty"`         // of a GPU of the recorded runs
 	Recorded  []string `yaml:"recorded,omitempty"`    // runs of the fit
 	LeftOutBy string   `yaml:"left_out_by,omitempty"` // run, shape or ranks
-	LeftOut   *Error   `yaml:"left_out,omitempty"`    // error on the parts left out of the fit
+	LeftOut   *Error   `yaml:"left_out,omitempty"`    // error on the parts that were left out of the fit
 	Families  []Family `yaml:"families,omitempty"`
 }
 
@@ -40,7 +40,7 @@ type Link struct {
 	Latency   Fact   `yaml:"latency_us"` // of one message, one way
 }
 
-// Reach says what a link joins.
+// Reach names the devices that a link joins.
 type Reach string
 
 const (
@@ -70,7 +70,7 @@ type Family struct {
 	Op        ep.Op        `yaml:"op"`
 	Dispatch  ep.DType     `yaml:"dtype"`
 	Precision string       `yaml:"precision"` // full or reduced
-	Rows      int          `yaml:"rows"`      // recorded times behind the fit
+	Rows      int          `yaml:"rows"`      // recorded times from which the fit was made
 	LeftOut   Error        `yaml:"left_out"`
 	Costs     Coefficients `yaml:"costs"`
 }

@@ -17,7 +17,7 @@ type Activated struct {
 	MaxRows int                  // row capacity of the scale layout
 	Payload func(row int) []byte // returns the elements of one row; safe for several goroutines
 	Scales  []byte               // the whole scale output, nil for BF16
-	Beyond  []byte               // elements of rows behind the last one
+	Beyond  []byte               // elements of rows after the last one
 	Poison  byte                 // value of Beyond before the call
 }
 
@@ -45,7 +45,8 @@ func (o *Oracle) ActivationPicks(rank, limit int) []int {
 //     scale and its elements may be those of values one part in a million off;
 //   - 999 of 1,000 values must be equal; mostOff has the bound for few values.
 //
-// The scales of NVFP4's padding must be zero, and rows behind the last one untouched.
+// The scales of NVFP4's padding must be zero, and rows after the last one must be
+// untouched.
 func (o *Oracle) CheckActivation(rank int, got Activated, how Activation, limit int) kernels.Comparison {
 	d, l := o.Dispatch(rank), o.Encoding()
 	picked := o.ActivationPicks(rank, limit)

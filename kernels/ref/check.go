@@ -7,11 +7,11 @@ import (
 	"github.com/epbench/epbench/kernels"
 )
 
-// Compare says how strictly an output is judged, and how much of it.
+// Compare says how strictly an output is judged, and how many of its rows.
 type Compare struct {
-	// MaxRows is how many rows of a rank are compared element by element, spread
-	// evenly over the output; 0 compares all. Offsets, ids and sources are
-	// checked for every row.
+	// MaxRows is the number of rows of a rank that are compared element by element, spread
+	// evenly over the output; 0 compares all. Offsets, ids and sources are checked for
+	// every row.
 	MaxRows int
 	// Ordered requires ascending tokens inside each segment.
 	Ordered bool
@@ -30,8 +30,8 @@ type Output struct {
 	SrcInfo      []int32   // [rows, 2]: token on its rank, top-k position (by rank: source rank); not read for shared rows
 	ScaleOffsets []uint32  // [groups], NVFP4 only
 	Ranges       []uint64  // [local experts, ranks], masked only: first row of the source in the expert's block << 32 | number of rows
-	Experts      []int32   // [rows, top-k], by rank only: local expert, -1 where it lives elsewhere
-	Weights      []float32 // [rows, top-k], by rank only: 0 where the expert lives elsewhere
+	Experts      []int32   // [rows, top-k], by rank only: local expert, -1 if it is on another rank
+	Weights      []float32 // [rows, top-k], by rank only: 0 if the expert is on another rank
 	MaxRows      int       // row capacity of the scale layout
 	Scales       []byte    // the whole scale output, nil for BF16
 	// Payload returns the elements of one row. One goroutine calls it, with

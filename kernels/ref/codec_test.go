@@ -122,7 +122,7 @@ func TestQuantizeGroups(t *testing.T) {
 		dtype  ep.DType
 		global float32
 		x      []float32
-		scale  float32 // what the first group's elements are multiplied by again
+		scale  float32 // factor by which the first group's elements are multiplied again
 	}{
 		{ep.FP8, 1, make([]float32, 128), 1e-4 / 448},
 		{ep.FP8, 1, ramp, 6. / 448},

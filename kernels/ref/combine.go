@@ -113,7 +113,7 @@ func (e *Epilogue) apply(s Sum) {
 
 // term is one selection of a token that takes part in its sum.
 type term struct {
-	rank   int // where the expert lives
+	rank   int // rank of the expert
 	gain   float32
 	weight float32
 }

@@ -190,9 +190,9 @@ func sourceOf(runs ...*reports.Loaded) string {
 
 // Options holds the settings of pictures.
 type Options struct {
-	Speeds reports.Speeds // behind limits
+	Speeds reports.Speeds // speeds of links and memory, from which limits are computed
 	X, Y   string         // parameters on the axes of a heatmap; "": SMs and threads
-	Beside bool           // pareto: time alone and cost beside a product on one sheet
+	Beside bool           // pareto: one sheet with the time alone, and the cost while a matrix product runs
 	Loads  []Load         // for imbalance
 	Fail   float64        // the gate's threshold in a comparison, as a fraction; 0: none
 	// Compare says what a comparison compares.

@@ -50,7 +50,7 @@ var commBackends = map[string]struct {
 type a2aTable struct {
 	rows        []a2aRow
 	keys        map[a2aRow]bool
-	cases, bf16 int // cases left out, and dispatches without a word for their dtype
+	cases, bf16 int // numbers of cases left out, and of dispatches whose dtype has no name in the table
 }
 
 // writeAIConfigurator writes the fastest config for each kernel, token count and number of

@@ -22,10 +22,10 @@ type configPair struct {
 type extremes struct{ fastest, slowest float64 } // seconds of dispatch and combine together
 
 // choose picks the pair with the least weighted mean regret, of configs that fit each other.
-// At a point where a pair was not measured it counts like the slowest one that was: a run of
-// winners has the default everywhere, but other configs only where they won. Requiring pairs
-// to be measured everywhere was tried and left only the default of such a run. Among equals
-// choose takes the first by key.
+// At a point at which a pair was not measured, it counts as slow as the slowest pair that
+// was measured: a run of winners has the default everywhere, but other configs only at
+// points at which they won. Requiring pairs to be measured everywhere was tried; then only
+// the default of such a run remained. If several are equal, choose takes the first by key.
 //
 // The library's default stays unless the pair is faster by more than band: among many equally
 // fast configs the one that reads fastest in few rounds is not better.

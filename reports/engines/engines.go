@@ -66,8 +66,8 @@ type measuredPoint struct {
 func (s measuredPoint) String() string { return ep.Tokens(s.tokens) + ", " + s.routing }
 
 // measuredPoints returns the token counts and routings at which a run timed both halves with
-// a kernel, and notes on those left out. It refuses runs whose problems differ in more than
-// the token count: an engine's config serves one.
+// a kernel, and notes on the points left out. It refuses runs whose problems differ in more
+// than the token count, because an engine's config is for one problem.
 func measuredPoints(in Input, kernel string) (out []measuredPoint, leftOut []string, err error) {
 	var problem ep.Problem
 	for _, c := range in.Run.Cases {

@@ -63,7 +63,7 @@ func readBaseline(data []byte, g Given) ([]Figure, []string, error) {
 	return out, known.warnings, nil
 }
 
-// count says a field of workload; 0 means that the file lacks it.
+// count is the value of a field of workload; 0 means that the file lacks it.
 func count(field string, v int) said {
 	if v == 0 {
 		return said{field: field}

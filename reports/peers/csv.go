@@ -91,7 +91,7 @@ func csvProblem(row map[string]string, g Given) (ep.Problem, error) {
 	return p, cmp.Or(wrongOp, wrongDType, wrongMode)
 }
 
-// setTime takes microseconds where there are any, else turns GB/s into them.
+// setTime takes the row's microseconds if it has any; otherwise it computes them from GB/s.
 func (f *Figure) setTime(row map[string]string, g Given) error {
 	if row["us"] != "" {
 		us, err := number(row["us"])

@@ -11,8 +11,8 @@ import (
 
 // deepEP reads the output of the tests of deepseek-ai/DeepEP V1, dd758ca: tests/legacy/
 // test_intranode.py and test_internode.py (normal kernels) and test_low_latency.py; and of forks
-// that print the problem of the low-latency test. A log may hold several tests. What one of
-// them says of itself does not serve another.
+// that print the problem of the low-latency test. A log may hold several tests. Values that one
+// test prints about itself are not used for another test.
 var deepEP = Format{
 	Name:   "deepep",
 	Doc:    "output of DeepEP's test_intranode.py, test_internode.py or test_low_latency.py",
@@ -37,7 +37,7 @@ type deepEPReader struct {
 	runs     []*llRun    // of the low-latency test
 	printed  map[int]bool
 	figures  []Figure
-	refused  []string // why tests were left out
+	refused  []string // reasons why tests were left out
 }
 
 func readDeepEP(data []byte, g Given) ([]Figure, []string, error) {

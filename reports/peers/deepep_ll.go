@@ -28,7 +28,7 @@ type llRun struct {
 	order  []string
 }
 
-// llFigure is one rank's figure; gbps is the zero printed where a line gives times alone.
+// llFigure is one rank's figure; gbps is the zero `printed` if a line gives only times.
 type llFigure struct{ gbps, us, min, max printed }
 
 // lowLatency reads the figures of one text line.
@@ -175,7 +175,7 @@ func (d *deepEPReader) slowest(r *llRun, g Given) (Figure, error) {
 	return f, nil
 }
 
-// check says where a rank's figure contradicts itself or the problem; "" if it does not.
+// check returns how a rank's figure contradicts itself or the problem; "" if it does not.
 func (x llFigure) check(op ep.Op, g Given) string {
 	if x.gbps.v == 0 {
 		return ""

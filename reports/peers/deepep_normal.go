@@ -41,7 +41,7 @@ type normalRow struct {
 	op              ep.Op
 	dtype           ep.DType
 	sms, nvl, rdma  string  // rdma is "" inside a host
-	nvlGB, rdmaGB   printed // the zero printed where a line has none
+	nvlGB, rdmaGB   printed // the zero `printed` if a line has none
 	us, notify      printed
 	best            bool
 	expectedPayload float64
@@ -84,7 +84,7 @@ func (n *normalTest) line(line string) error {
 func (r *normalRow) figures(line string) (err error) {
 	if r.rdma != "" {
 		if m := twoTimes.FindStringSubmatch(line); m != nil {
-			r.notify = lenient(m[1]) // 0 us where it rounds to nothing
+			r.notify = lenient(m[1]) // 0 us if it rounds to zero
 			r.us, err = parsePrinted(m[2])
 		}
 	} else if m := oneTime.FindStringSubmatch(line); m != nil {
@@ -102,7 +102,7 @@ func (r *normalRow) figures(line string) (err error) {
 	return err
 }
 
-// repeated checks that the best line says what the row of its config says.
+// repeated checks that the best line has the same values as the row of its config.
 func (r normalRow) repeated(best normalRow) error {
 	for _, x := range []struct {
 		what string
@@ -230,7 +230,8 @@ func middleTokens(rows []normalRow, wanted func(normalRow) bool) float64 {
 	return units[len(units)/2]
 }
 
-// flagsOver returns g with the flags in place of what a test said, with a warning.
+// flagsOver returns g with the flags in place of the values that a test printed, with a
+// warning.
 func (d *deepEPReader) flagsOver(g Given) Given {
 	for _, name := range []string{"tokens", "hidden", "topk"} {
 		if flag := *d.facts.given.field(name); flag != 0 && flag != *g.field(name) {

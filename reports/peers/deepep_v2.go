@@ -41,11 +41,11 @@ var v2Kernels = map[string]struct {
 	"combine": {"deepep-v2", ep.Combine}, "reduced combine": {"deepep-v2-expand", ep.Combine},
 }
 
-// v2Run is what one case of the test says.
+// v2Run holds the values that one case of the test prints.
 type v2Run struct {
 	facts   *facts
 	shape   []said
-	domains string // hosts by the Config block, "1" where it knows one domain alone
+	domains string // hosts by the Config block, "1" if it has only one domain
 	sms     string
 	ranks   int // by the lines
 	mode    string

@@ -9,11 +9,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Given is what the user says about a file by flags; 0 and "" mean not given. A flag wins
-// over the file, with a warning that names both.
+// Given holds the values that the user gives about a file by flags; 0 and "" mean not
+// given. A flag wins over the file, with a warning that names both.
 type Given struct {
 	Ranks, Nodes, Hidden, Experts, TopK, Tokens int
-	Routing                                     string            // canonical spec; what the file says, else uniform, when empty
+	Routing                                     string            // canonical spec; if it is empty, the routing that the file names, else uniform
 	Label                                       string            // kernel name shown for the figures, instead of the format's own
 	Columns                                     map[string]string // CSV only: our name by the file's column
 	Definition                                  string            // how a bandwidth was computed, see Definitions
@@ -24,7 +24,8 @@ func (g *Given) field(name string) *int {
 	return map[string]*int{"ranks": &g.Ranks, "nodes": &g.Nodes, "hidden": &g.Hidden, "experts": &g.Experts, "topk": &g.TopK, "tokens": &g.Tokens}[name]
 }
 
-// problem fills a problem from what is known. The mode is eager, which an importer may change.
+// problem fills a problem from the known values. The mode is eager, which an importer may
+// change.
 func (g Given) problem(op ep.Op, dtype ep.DType) ep.Problem {
 	return ep.Problem{
 		Op: op, Mode: ep.Eager, Ranks: g.Ranks, Nodes: g.Nodes, Hidden: g.Hidden,
@@ -47,7 +48,7 @@ func (g Given) require(fields ...string) error {
 	return nil
 }
 
-// facts joins the flags with what a file says of itself.
+// facts joins the flags with the values that a file has about itself.
 type facts struct {
 	given    Given
 	warnings []string
@@ -63,7 +64,7 @@ func (f *facts) warn(format string, args ...any) {
 	}
 }
 
-// said is a field of a problem as a file says it; text may be empty.
+// said is a field of a problem with the value that a file has for it; text may be empty.
 type said struct{ field, column, text string }
 
 // with returns the flags completed by what one row or section of a file says. A flag that

@@ -92,7 +92,7 @@ func readMooncake(data []byte, g Given) ([]Figure, []string, error) {
 	return out, f.warnings, nil
 }
 
-// counted says a field; 0 means that the file lacks it.
+// counted is a field's value in the file; 0 means that the file lacks it.
 func counted(field, column string, v int) said {
 	s := count(field, v)
 	s.column = column

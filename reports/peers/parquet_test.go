@@ -47,7 +47,7 @@ func TestParquetCodecs(t *testing.T) {
 	}
 }
 
-// TestParquetLies: what a file claims is refused before memory is taken for it.
+// TestParquetLies: false sizes in a file are refused before memory is allocated for them.
 func TestParquetLies(t *testing.T) {
 	long := []textRow{}
 	for range 20_000 {

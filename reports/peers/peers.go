@@ -15,7 +15,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// MaxInput bounds what an importer reads.
+// MaxInput bounds the bytes that an importer reads.
 const MaxInput = 64 << 20
 
 // Format is one kind of file.
@@ -42,7 +42,7 @@ type Figure struct {
 	Problem ep.Problem
 	Seconds float64 // of one call
 	Clock   string  // span, event or wall
-	Routing string  // as the file says it; "" if it does not
+	Routing string  // as the file names it; "" if it does not
 	Note    string  // the published number and how it was converted to a time
 }
 

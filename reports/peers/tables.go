@@ -249,7 +249,7 @@ func tableRows(data []byte) ([]map[string]string, error) {
 	}
 }
 
-// fieldBytes is what a field of a row costs in memory, besides its text.
+// fieldBytes is the memory of a field of a row, besides its text.
 const fieldBytes = 2 * bounded.ObjectBytes
 
 // jsonRows reads an array of flat objects, one after the other.

@@ -42,7 +42,7 @@ type Residual struct {
 	Predicted float64 // seconds
 }
 
-// Error is the relative error, negative where the prediction is too low.
+// Error is the relative error, negative if the prediction is too low.
 func (m Residual) Error() float64 { return m.Predicted/m.Seconds - 1 }
 
 // familyKey identifies a family.

@@ -3,7 +3,8 @@
 
 namespace native {
 
-/* which: dispatch, its send, its recv, then the same of combine. rows: tokens, or what experts made. */
+/* which: dispatch, its send, its recv, then the same for combine. rows: tokens, or outputs
+ * of experts. */
 void call(int64_t link, int64_t stream, int64_t which, Tensor rows, Tensor ids, Tensor weights, MaybeTensor out, int64_t fullest,
           int64_t slot, int64_t dtype, int64_t routing, int64_t purpose) {
   Timer whole(WHOLE);

@@ -3,11 +3,11 @@
 
 namespace native {
 
-/* What a handle keeps of a dispatch, in one tensor of bytes. */
+/* The data of a dispatch that a handle keeps, in one tensor of bytes. */
 struct Index {
   int64_t ranges, scale_offsets, src_info, ids, bytes;
   Index(const Link &l, Elements elements, int64_t tokens) {
-    ranges = padded(4 * (l.local + 1)); /* behind row_offsets */
+    ranges = padded(4 * (l.local + 1)); /* after row_offsets */
     scale_offsets = ranges + padded(8 * l.local * l.ranks);
     src_info = scale_offsets + padded(4 * l.local);
     ids = src_info + padded(4 * l.sizes[elements].src_info);
@@ -56,7 +56,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> ll_dispatch(int64_t l
   c.input_scale = scales.has_value() ? at<float>(*scales) : nullptr;
   c.out = at(out);
   c.out_scales = at(given);
-  /* Also ids of 32 bits: combine finds them with the rest of what it needs. */
+  /* It also keeps ids of 32 bits, so that combine finds all its inputs together. */
   LAUNCHED(l.library->ready_ids(l.comm, at(ids), wide(ids) ? 64 : 32, c.tokens,
                                 static_cast<int32_t *>(const_cast<void *>(c.topk_ids)), turn.stream));
   if (later != 0) {
@@ -94,13 +94,13 @@ Tensor ll_combine(int64_t link, int64_t stream, int64_t key, int64_t fp8, int64_
   return combined;
 }
 
-/* Receives what was sent last of an op, 0 dispatch, 1 combine. */
+/* Receives the last sent call of an op: 0 dispatch, 1 combine. */
 void ll_receive(int64_t link, int64_t stream, int64_t op, MaybeTensor stats) {
   Link &l = link_of(link);
   Timer whole(WHOLE);
   Turn turn(l, stream, 0);
   const EpcommCall &c = l.half[op];
-  /* A graph that receives what it does not send would wait at every replay. */
+  /* A graph that receives a call that it does not send would wait forever at every replay. */
   status_of(l) = turn.capture == l.sent_in[op] ? 0 : ELSEWHERE;
   STD_TORCH_CHECK(status_of(l) == 0, "received in another capture than it was sent in");
   LAUNCHED(op == 0 ? l.library->dispatch_recv(l.comm, &c, turn.stream) : l.library->combine_recv(l.comm, &c, turn.stream));

@@ -1,4 +1,5 @@
-/* What the files of the extension share: tensors, one communicator, and the order of calls.
+/* Declarations that the files of the extension share: tensors, one communicator, and the
+ * order of calls.
  *
  * The extension stands on PyTorch's stable ABI of 2.9, so that one binary serves every later
  * PyTorch and every Python. That ABI has no streams of a caller's choice, no events and no
@@ -40,7 +41,8 @@ Tensor view(const Tensor &bytes, int64_t at, Elements elements, std::initializer
 Tensor view(const Tensor &bytes, int64_t at, Elements elements, std::initializer_list<int64_t> sizes, std::initializer_list<int64_t> strides);
 inline int64_t padded(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
-/* The address of a tensor; never null, since the library wants one even where no row comes. */
+/* The address of a tensor; never null, since the library needs an address even if no row
+ * arrives. */
 template <class T = void>
 T *at(const Tensor &t) {
   static uint64_t none[8];
@@ -76,7 +78,7 @@ struct Library {
   const char *(*error)(EpComm *);
 };
 
-/* The last call of one kind, and an event behind it where one was recorded. */
+/* The last call of one kind, and the event after it if one was recorded. */
 struct Behind {
   void *stream, *event;
   uint64_t capture;
@@ -110,7 +112,7 @@ struct Link {
   EpComm *comm;
   const Library *library;
   Lane *lane;
-  Board *board; /* null where ranks share none */
+  Board *board; /* null if the ranks share none */
   int32_t ranks, local, hidden, topk, max_tokens, masked;
   int64_t deadline_ms; /* of a wait of the host */
   bool debug;          /* calls are compared over ranks, fullest too */
@@ -130,7 +132,7 @@ enum { NEEDS_WORST = 100, ELSEWHERE = 101, MISREAD = 102 };
 
 /* Ends in an exception that carries the library's sentence. */
 void check(Link &l, EpcommStatus status);
-/* Ends in one that says that a tensor does not fit. */
+/* Fails with an error that says that a tensor does not fit. */
 void fits(Link &l, bool fine);
 /* Whether a tensor is contiguous and of a dtype and sizes; a size of -1 is any. */
 bool is(const Tensor &t, Elements elements, std::initializer_list<int64_t> sizes);
@@ -162,7 +164,7 @@ class Turn {
   Link &link_;
 };
 
-/* Where the time of the host goes, in ns, where a program asks for it. */
+/* The parts of the host's time, in ns, if a program asks for them. */
 enum Part { ORDER, ALLOCATION, LAUNCH, WAIT, WHOLE, PARTS };
 struct Profile {
   bool on;

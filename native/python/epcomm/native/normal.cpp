@@ -7,11 +7,11 @@
 
 namespace native {
 
-/* What a handle keeps of a dispatch, in one tensor of bytes. */
+/* The data of a dispatch that a handle keeps, in one tensor of bytes. */
 struct Index {
   int64_t src_info, ids, before, bytes;
   Index(const Link &l, Elements elements, int64_t tokens) {
-    src_info = padded(4 * (l.ranks + 1)); /* behind row_offsets */
+    src_info = padded(4 * (l.ranks + 1)); /* after row_offsets */
     ids = src_info + padded(4 * l.sizes[elements].src_info);
     before = ids + padded(4 * tokens * l.topk);
     bytes = before + padded(4 * l.ranks * l.ranks);
@@ -61,7 +61,7 @@ static EpcommCall call_of(const Link &l, Elements elements, int64_t tokens, int6
   c.src_info = reinterpret_cast<int32_t *>(base + i.src_info);
   c.topk_ids = base + i.ids;
   c.weights = reinterpret_cast<float *>(base + i.ids); /* read, and nobody is told what arrives of them */
-  /* What a combine does not read must be there all the same. */
+  /* Fields that a combine does not read must be set nevertheless. */
   c.out = c.out_scales = base;
   c.expert_ids = c.src_info;
   c.scale_offsets = c.row_offsets;
@@ -91,7 +91,7 @@ static void wait_counts(Link &l) {
   l.per_expert = const_cast<uint32_t *>(told.per_expert);
 }
 
-/* Outputs: rows, their scales, and in one tensor of bytes what else there is of each row. */
+/* Outputs: rows, their scales, and one tensor of bytes with the other data of each row. */
 struct Rows {
   Tensor out, scales, rest;
   int64_t sources, ids, weights, cut, rows; /* in rest: behind local experts of 32 bits, which nobody else reads */

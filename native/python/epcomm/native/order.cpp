@@ -29,7 +29,7 @@ void launched(Link &l, EpcommStatus status) {
 }
 
 /* Writes this call to the board and compares it with what the other ranks called there. A rank
- * that is behind compares when it comes. */
+ * that is late compares when it reaches the call. */
 static void compare(Link &l, uint64_t key) {
   Board *b = l.board;
   if (b == nullptr) return;
@@ -89,7 +89,8 @@ Turn::~Turn() {
 
 } // namespace native
 
-/* ---- what Python calls by ctypes, when a Buffer and its communicators are made ---- */
+/* ---- functions that Python calls by ctypes when a Buffer and its communicators are made
+ * ---- */
 
 extern "C" {
 

@@ -27,7 +27,7 @@ type Swapped struct {
 	// confirmed gain divided by Gain.
 	Loss    record.Interval
 	Same    bool           // both searches chose the config
-	Rounds  int            // behind Gain, 0 if Gain follows from the record
+	Rounds  int            // rounds from which Gain is computed, 0 if Gain follows from the record
 	Verdict record.Verdict // against the other machine's default
 	Reason  string         // why there is no verdict
 }

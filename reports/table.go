@@ -16,7 +16,7 @@ type Table struct {
 	Title    string // one line, may be empty
 	Columns  []Column
 	Rows     [][]Cell // [row][column]
-	Notes    []string // what the columns mean
+	Notes    []string // meaning of the columns
 	Warnings []string // why some numbers cannot be trusted
 }
 

@@ -142,7 +142,7 @@ def ours(binary, space, budgets, replays):
 
 
 def everything(space, rng, samples, middle):
-    """The point that reads fastest where each is measured."""
+    """The point with the fastest reading if every point is measured."""
     return int(np.argmin([middle(space.samples(rng, i, samples)) for i in range(len(space.points))]))
 
 

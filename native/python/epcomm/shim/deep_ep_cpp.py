@@ -1,5 +1,5 @@
-"""What DeepEP's extension has for programs that import it beside deep_ep. Its own Buffer, which
-is not the one of deep_ep, is not among it."""
+"""The names of DeepEP's extension, for programs that import it besides deep_ep. Its own Buffer,
+which is not the one of deep_ep, is not among it."""
 
 from epcomm.deepep import Buffer, Config, EventHandle, topk_idx_t
 

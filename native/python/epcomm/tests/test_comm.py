@@ -219,7 +219,7 @@ class TestComm(unittest.TestCase):
         self.assertEqual(epcomm.classify([0] * 8, 2), "all")
 
 
-# Stands in for epbench: writes what -o names, in two steps.
+# Replaces epbench: writes the file that -o names, in two steps.
 SLOW_PROGRAM = """#!/bin/sh
 while [ "$1" != -o ]; do shift; done
 printf whole > "$2"; sleep 0.3; printf ' pack' >> "$2"
@@ -247,7 +247,8 @@ class Packs(unittest.TestCase):
         self.here = epcomm.Machine(sms=132, arch=b"sm_90", key=b"cuda/2330")
 
     def test_rows_of_other_machines(self):
-        """They are asked for where the environment does, and such packs are kept apart."""
+        """Such packs are made if the environment asks for them, and are kept apart from
+        others."""
         for said, other in (("", False), ("1", True)):
             with unittest.mock.patch.dict(os.environ, {"EPCOMM_OTHER_MACHINES": said, "EPCOMM_CACHE": "cache"}):
                 self.assertEqual("--other-machines" in self.packs.command(self.shape, "m.json", "x.pack"), other)

@@ -202,7 +202,8 @@ def idle(buffer, rank):
 
 
 def copies_on_the_stream_of_the_call(buffer, rank):
-    """What must be copied first is copied behind previous_event, not before the call."""
+    """Tensors that must be copied first are copied after previous_event, not before the
+    call."""
     x, ids, _ = draw(rank, 11)
     per_rank, _, per_expert, is_in, _ = buffer.get_dispatch_layout(ids, EXPERTS)
     args = {"num_tokens_per_rank": per_rank, "is_token_in_rank": is_in, "num_tokens_per_expert": per_expert}

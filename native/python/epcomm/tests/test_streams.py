@@ -97,7 +97,7 @@ class TestCaptures(unittest.TestCase):
 
 class TestLink(unittest.TestCase):
     def test_a_link_that_cannot_be_made_gives_its_memory_back(self):
-        """As where a pack lacks a dtype."""
+        """The same as if a pack lacks a dtype."""
         comm = mock.Mock(outputs=mock.Mock(side_effect=KeyError("fp8")), info=mock.Mock(dtypes=4))
         with mock.patch("epcomm.deepep.link.Comm", return_value=comm):
             self.assertRaises(KeyError, Link, "no.pack", None, 0, RANKS, torch.device("cpu"), None, 1, Lane(torch.device("cpu")))

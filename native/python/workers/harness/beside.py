@@ -27,12 +27,12 @@ HOST_BYTES = 1 << 22  # most bytes of one factor on the host
 Size = collections.namedtuple("Size", "kind m n k dtype groups")
 
 # Part is a half of a call. whole performs it; phases are its two functions, send and
-# receive, or None where one kernel does both.
+# receive, or None if one kernel does both.
 Part = collections.namedtuple("Part", "whole phases")
 
 # Plan holds the inputs of rounds beside a product. steps are those of a call, as timed takes
 # them; parts are its halves in order; beside is the session's Beside; taken is the number of
-# SMs that a call takes, 0 where it is unknown.
+# SMs that a call takes, 0 if it is unknown.
 Plan = collections.namedtuple("Plan", "name steps parts beside taken")
 
 

@@ -15,7 +15,8 @@ _OURS = re.compile(r"(dispatch|combine)_masked(_send|_recv)?")
 
 
 def called(name):
-    """DeepEP's name of the kernel that does what one of epcomm's does. Other names stay."""
+    """Returns DeepEP's name of the kernel that does the same work as a kernel of epcomm.
+    Other names stay."""
     found = _OURS.fullmatch(name)
     return f"deep_ep::{found[1]}" if found else name
 

@@ -77,7 +77,7 @@ class Check:
             torch.cuda.set_device(local_rank)
         self.device = torch.device("cpu") if a.device == "cpu" else torch.device("cuda", local_rank)
         start = time.perf_counter()
-        # Two calls in flight are what `call` takes turns with. Times are those of one, as in bench.
+        # `call` alternates between two calls in flight. Times are those of one call, as in bench.
         self.ep = EP(pack=a.pack, device=self.device, in_flight=2 if a.calls or a.replays else 1)
         self.created = time.perf_counter() - start
         self.rank, self.ranks = self.ep.rank, self.ep.ranks
@@ -266,7 +266,7 @@ def _route(c, tokens):
 
 
 def _carved(memory, tensors):
-    """Copies of tensors, one behind the other in memory, bytes."""
+    """Copies of tensors, one after the other in memory, as bytes."""
     sizes = [(t.numel() * t.element_size() + 255) // 256 * 256 for t in tensors]
     pieces = memory[:sum(sizes)].split(sizes)
     return [p[:t.numel() * t.element_size()].view(t.dtype).view(t.shape).copy_(t) for p, t in zip(pieces, tensors)]

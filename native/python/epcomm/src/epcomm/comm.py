@@ -40,8 +40,8 @@ def word(table, value, what):
 
 
 def nodes_of(pack, ranks):
-    """Hosts that a job's ranks are spread over: torchrun says how many ranks a host has.
-    Without torchrun the pack says for how many hosts it was made."""
+    """The number of hosts of a job's ranks: torchrun gives the number of ranks of a host.
+    Without torchrun it is the number of hosts for which the pack was made."""
     local = int(os.environ.get("LOCAL_WORLD_SIZE") or 0)
     if local > 0:
         return max(1, ranks // local)
@@ -97,7 +97,7 @@ class Comm:
         return gather
 
     def check(self, status):
-        """Raises what a status says."""
+        """Raises the exception for a status."""
         if status:
             raise EpcommError(status, lib().epcomm_error(self._comm).decode(errors="replace"))
 
@@ -182,7 +182,8 @@ class Comm:
 
 
 def classify(counts, ranks):
-    """The routing class behind selections an expert, summed over ranks and steps."""
+    """Returns the routing class of counts of selections by expert, summed over ranks and
+    steps."""
     array = (ctypes.c_int64 * len(counts))(*counts)
     number = lib().epcomm_classify(array, len(counts), ranks)
     return next(name for name, n in ROUTINGS.items() if n == number)
@@ -198,7 +199,7 @@ def machine():
 
 
 def check_pack(data):
-    """What a pack says, from its bytes. Needs no GPU."""
+    """Returns the properties of a pack, from its bytes. Needs no GPU."""
     info, text = Info(), ctypes.create_string_buffer(library.TEXT)
     status = lib().epcomm_check_pack(data, len(data), ctypes.byref(info), text)
     if status:

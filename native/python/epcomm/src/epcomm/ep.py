@@ -221,11 +221,11 @@ class EP:
         return out
 
     def _on(self, stream):
-        """What a call does beside its kernels belongs on the call's stream too."""
+        """Work that a call does besides its kernels also runs on the call's stream."""
         return torch.cuda.stream(stream) if stream is not None and self.device.type == "cuda" else contextlib.nullcontext()
 
     def _new_rows(self, rows, stream):
-        """Memory of the call's stream. Whoever is on the current one may use it behind the call."""
+        """Memory of the call's stream. Work on the current stream may use it after the call."""
         with self._on(stream):
             out = torch.empty((rows, self.hidden), dtype=torch.bfloat16, device=self.device)
         if stream is not None and self.device.type == "cuda":
@@ -253,7 +253,8 @@ class EP:
         return view
 
     def _readable(self, y, slot, half, stream):
-        """y where combine can read it. What was sent is not copied again."""
+        """Returns y in memory that combine can read. If it was sent already, it is not
+        copied again."""
         room = self.y(slot)
         if room is None or room.data_ptr() <= y.data_ptr() < room.data_ptr() + 2 * room.numel():
             return y

@@ -123,7 +123,8 @@ def _candidates():
 
 
 def load():
-    """Opens libepcomm: EPCOMM_LIBRARY, beside this file, or where the linker looks."""
+    """Opens libepcomm: from EPCOMM_LIBRARY, from the folder of this file, or by the
+    linker's search path."""
     tried = []
     for path in _candidates():
         try:

@@ -63,7 +63,7 @@ def _declare(lib):
 
 
 def load():
-    """The extension's functions for ctypes, None where there is no extension. Looked for once."""
+    """The extension's functions for ctypes, None if there is no extension. Looked for once."""
     if not _opened:
         _opened.append(_open())
     return _opened[0]
@@ -73,7 +73,7 @@ _NAMES = ("layout", "dispatch", "dispatch_again", "combine", "ll_dispatch", "ll_
 
 
 def _plain():
-    """The extension as a module of plain functions, None where this PyTorch keeps tensors in another way."""
+    """The extension as a module of plain functions, None if this PyTorch stores tensors in another way."""
     try:
         loader = importlib.machinery.ExtensionFileLoader("epcomm_native", load()._name)
         module = importlib.util.module_from_spec(importlib.util.spec_from_loader("epcomm_native", loader))

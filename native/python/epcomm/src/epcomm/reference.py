@@ -21,7 +21,7 @@ def quantize_fp8(x):
     """(elements e4m3 [tokens, hidden], scales float32 [tokens, hidden/128])"""
     groups = x.float().view(x.shape[0], x.shape[1] // 128, 128)
     most = groups.abs().amax(-1).clamp_min(1e-4)
-    # On a GPU torch multiplies by 1/448 where the divisor is a number, which rounds differently.
+    # On a GPU torch multiplies by 1/448 if the divisor is a number; this rounds differently.
     scales = most / torch.full_like(most, 448.0)
     return (groups / scales[..., None]).to(torch.float8_e4m3fn).view(x.shape), scales
 
@@ -46,7 +46,7 @@ def expert_of_rows(ep, view, rows):
 
 
 def apply_experts(ep, view, dtype, rows, y):
-    """Writes what the experts make of the first rows to y; static shapes, for graphs."""
+    """Writes the experts' outputs of the first rows to y; static shapes, for graphs."""
     if rows == 0:
         return
     group, _ = expert_of_rows(ep, view, rows)
@@ -57,7 +57,8 @@ def apply_experts(ep, view, dtype, rows, y):
 
 
 def check_dispatch(ep, view, dtype, everyone):
-    """Compares what dispatch left with what all ranks sent; '' if it is right."""
+    """Compares the outputs of dispatch with the tokens that all ranks sent; '' if they are
+    right."""
     offsets = view.row_offsets.long()
     first = ep.rank * ep.local_experts
     mine = torch.arange(first, first + ep.local_experts, device=ep.device)

@@ -137,7 +137,8 @@ def _put_in_torch():
 
 
 def _shorten():
-    """Timing loops of DeepEP's tests take seconds on GPUs, where a call takes microseconds."""
+    """Timing loops of DeepEP's tests take seconds on GPUs, although a call takes microseconds
+    there."""
     if importlib.util.find_spec("utils") is None:
         return
     utils = importlib.import_module("utils")

@@ -29,7 +29,7 @@ def _folder():
 
 
 class Agreement:
-    """One rank's view. address(): where native code finds it."""
+    """One rank's view of the shared calls. address() returns its address for native code."""
 
     def __init__(self, memory, rank, ranks, deadline):
         self._memory, self.rank, self.ranks, self._deadline = memory, rank, ranks, deadline
@@ -76,7 +76,8 @@ class Agreement:
         self._memory[at:at + 8] = key.to_bytes(8, "little")
 
     def _at_call(self, n):
-        """By rank, the key of its call n; ranks that have not come, or are far ahead, are left out."""
+        """By rank, the key of its call n; ranks that have not reached this call, or are far ahead, are
+        left out."""
         return {r: rec[1 + n % RING] for r, rec in enumerate(self._records) if n <= rec[0] < n + RING - 1}
 
     def _sentence(self, keys):
@@ -108,7 +109,7 @@ class Agreement:
     # ---- calls ----
 
     def look(self):
-        """Raises what another rank has seen."""
+        """Raises the error that another rank has found."""
         if self._verdict.value:
             self.refuse()
 
@@ -140,7 +141,8 @@ class Agreement:
 
 
 def share(rank, ranks, all_gather_object, deadline):
-    """The Agreement of the ranks, None where they share no memory or are one. Collective."""
+    """The Agreement of the ranks, None if they share no memory or there is one rank.
+    Collective."""
     if ranks == 1:
         return None
     name = os.path.join(_folder(), f"epcomm-{secrets.token_hex(8)}")
@@ -159,7 +161,7 @@ def share(rank, ranks, all_gather_object, deadline):
 
 
 def _map(name, size, flags):
-    """Shared memory of a file, None where it cannot be had."""
+    """Shared memory of a file, None if it cannot be mapped."""
     try:
         fd = os.open(name, os.O_RDWR | flags, 0o600)
     except OSError:

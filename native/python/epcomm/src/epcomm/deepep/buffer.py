@@ -93,7 +93,8 @@ class Buffer:
         return found
 
     def _made(self, shape):
-        """A communicator that serves a shape: one of another shape's, or a new one."""
+        """Returns a communicator that can be used for a shape: that of another shape, or a
+        new one."""
         for link in self._links.values():
             if link.serves(shape):
                 return link
@@ -118,7 +119,7 @@ class Buffer:
         for link in dict.fromkeys(getattr(self, "_links", {}).values()):
             leave(link.comm)  # the other ranks may be gone, and a graph be captured
 
-    # ---- what needs no communication ----
+    # ---- functions without communication ----
 
     @staticmethod
     def is_sm90_compiled():

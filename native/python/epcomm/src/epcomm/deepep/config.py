@@ -3,14 +3,15 @@ chunks, and what else there is to tune stands in the pack."""
 
 
 class NotServed(NotImplementedError):
-    """A call that epcomm.deepep does not serve. Says what to use."""
+    """Raised for a call that epcomm.deepep does not support. The text says what to use
+    instead."""
 
     def __init__(self, what, use):
         super().__init__(f"epcomm.deepep does not serve {what}; {use}")
 
 
 def must_be_off(name, on, use):
-    """Refuses an option that other builds of DeepEP have, where it is on."""
+    """Refuses an option that other builds of DeepEP have, if it is on."""
     if on:
         raise NotServed(name, use)
 

@@ -89,7 +89,7 @@ class EventOverlap:
 
 
 class _Behind:
-    """The last call of one kind, and an event behind it."""
+    """The last call of one kind, and the event recorded after it."""
 
     def __init__(self):
         self.stream, self.capture, self.event = None, 0, torch.cuda.Event()
@@ -172,7 +172,7 @@ def emulated_context(index):
 
 
 def new_lane(device, rank):
-    """The lane of a Buffer, with the extension's where there is one."""
+    """The lane of a Buffer, with the extension's lane if there is one."""
     context = settle = None
     if device.type == "cpu":
         context, settle = emulated_context(device.index if device.index is not None else rank)
@@ -183,7 +183,7 @@ def new_lane(device, rank):
 
 
 def _tensors(value):
-    """All tensors of nested tuples and lists, and of what a handle holds besides."""
+    """All tensors of nested tuples and lists, and all other tensors that a handle holds."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, (tuple, list)):

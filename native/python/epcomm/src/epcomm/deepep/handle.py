@@ -4,7 +4,8 @@ from .config import NotServed
 
 
 class Handle(tuple):
-    """DeepEP's tuple, which engines may unpack. ``sent`` is what epcomm needs beside it."""
+    """DeepEP's tuple, which engines may unpack. ``sent`` holds the data that epcomm needs
+    besides it."""
 
     def __new__(cls, items, sent):
         self = super().__new__(cls, items)

@@ -1,4 +1,4 @@
-"""Numbers for what a call shares with those of the other ranks."""
+"""Numbers for the arguments that a call must share with the calls of the other ranks."""
 
 import hashlib
 import json

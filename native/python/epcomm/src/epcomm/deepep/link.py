@@ -34,7 +34,7 @@ def give_back_left():
 
 
 class Ops:
-    """The extension's operators, and what its functions say behind a call."""
+    """The extension's operators, and the results that its functions return after a call."""
 
     def __init__(self):
         self.__dict__.update(vars(native.operators()))
@@ -102,7 +102,8 @@ class Link:
         return self._sizes[dtype]
 
     def unless_misread(self, error):
-        """Raises what a failed operator means, unless it only refused a tensor before anything was sent."""
+        """Raises the exception for a failed operator, unless the operator only refused a tensor before
+        anything was sent."""
         if self.said[0] != native.MISREAD:
             raise self.reason(error) from None
 
@@ -164,8 +165,8 @@ class Link:
         return self.halves[op][1]
 
     def receive(self, op, f):
-        """A graph that receives what it does not send would wait at every replay. What was sent in a
-        capture that has ended cannot be received any more."""
+        """A graph that receives a call that it does not send would wait forever at every replay.
+        What was sent in a capture that has ended cannot be received any more."""
         call, capture = self.halves[op]
         if capture != events.capture_here(self.device):
             raise self.elsewhere()

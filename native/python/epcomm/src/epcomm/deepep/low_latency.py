@@ -9,7 +9,7 @@ from .link import Half, Misread
 
 
 class Sent(typing.NamedTuple):
-    """What combine needs of a dispatch, beside DeepEP's handle."""
+    """The data of a dispatch that combine needs besides DeepEP's handle."""
 
     link: object
     fp8: bool
@@ -103,7 +103,7 @@ def combine(sent, key, x, topk_weights, out, later):
 
 
 def check_combine(sent, x, topk_weights, out):
-    """Refuses what combine would misread."""
+    """Refuses arguments that combine would misread."""
     must_be("x", x, torch.bfloat16, *sent.shape)
     must_be("topk_weights", topk_weights, torch.float32, sent.tokens, sent.link.topk)
     if out is not None:

@@ -9,7 +9,8 @@ from .config import NotServed, must_be
 
 
 class Sent(typing.NamedTuple):
-    """What combine and a cached dispatch need of a dispatch, beside DeepEP's handle."""
+    """The data of a dispatch that combine and a cached dispatch need besides DeepEP's
+    handle."""
 
     link: object
     fp8: bool
@@ -24,7 +25,7 @@ class Sent(typing.NamedTuple):
 
 
 def unpacked(x):
-    """(x, scales) of what a caller dispatches."""
+    """Returns (x, scales) of the tokens that a caller dispatches."""
     if isinstance(x, tuple):
         x, scales = x
         if x.dtype is not torch.float8_e4m3fn or scales.dtype is not torch.float32 or scales.shape != (x.shape[0], x.shape[1] // 128):
@@ -56,7 +57,7 @@ def check(link, x, per_rank, per_expert, is_token_in_rank, topk_idx, topk_weight
 
 
 def check_combine(sent, x, topk_weights):
-    """Refuses what combine would misread."""
+    """Refuses arguments that combine would misread."""
     must_be("x", x, torch.bfloat16, sent.received, sent.link.hidden)
     if topk_weights is not None:
         must_be("topk_weights", topk_weights, torch.float32, sent.received, None)

@@ -44,7 +44,7 @@ class Shape(typing.NamedTuple):
                 **({"round_scale": self.raw} if self.exact else {})}
 
     def dtypes(self):
-        """What to make a pack for: calls of the other dtype may follow, where it has scales."""
+        """The dtypes to make a pack for: calls of the other dtype may follow, if it has scales."""
         return ("fp8", "bf16") if self.hidden % 128 == 0 else ("bf16",)
 
 
@@ -83,7 +83,7 @@ def _runs_on(info, here):
 
 
 def _unfit(info, shape, here):
-    """Why a pack does not serve a shape on a machine, "" where it does."""
+    """Returns why a pack cannot be used for a shape on a machine, "" if it can."""
     for name, has, wants in (
         ("layout", LAYOUTS[info.layout], shape.layout), ("ranks", info.ranks, shape.ranks), ("hidden", info.hidden, shape.hidden),
         ("experts", info.experts, shape.experts), ("topk", info.topk, shape.topk), ("raw", bool(info.raw), shape.raw),
@@ -114,8 +114,8 @@ def _read(path, shape, here):
 
 
 def find(shape, here):
-    """The path of the smallest pack that serves a shape on a machine, None where there is none.
-    Of the places in the order above the first that has one counts."""
+    """The path of the smallest pack that can be used for a shape on a machine, None if there is
+    none. Of the places in the order above the first that has one counts."""
     for places in (*_named(), _made_for(here)):
         found = [(rank, path) for path in _files(places) for rank, why in [_read(path, shape, here)] if not why]
         if found:
@@ -171,7 +171,7 @@ def make(shape, here):
 
 
 def _failed(words):
-    """Why a command failed, "" where it did not."""
+    """Returns why a command failed, "" if it did not."""
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     except OSError as e:
@@ -181,7 +181,7 @@ def _failed(words):
 
 
 def _missing(shape, here, words, why):
-    """The sentence for a pack that cannot be made, with what is wrong with those that users named."""
+    """The error text for a pack that cannot be made, with the faults of the packs that users named."""
     said = (f"no pack for {shape}, and making one failed: {why}. Make it where NVRTC is: `{' '.join(words)}`, and name it in "
             "EPCOMM_PACKS or use_packs")
     for path in (p for places in _named() for p in _files(places)):

@@ -24,7 +24,7 @@ _none = (ctypes.c_uint64 * 8)()
 
 
 def _at(t):
-    """The address of a tensor; the library wants one even where no row comes."""
+    """The address of a tensor; the library needs an address even if no row arrives."""
     return t.data_ptr() or ctypes.addressof(_none)
 
 
@@ -37,7 +37,7 @@ def _view(index, at, dtype, *shape):
 
 
 class Slow:
-    """The operators, and what the extension's functions say behind a call."""
+    """The operators, and the results that the extension's functions return after a call."""
 
     def __init__(self, device):
         self.device = device

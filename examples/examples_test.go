@@ -133,3 +133,31 @@ func TestPython(t *testing.T) {
 		t.Errorf("on another machine it prints\n%s", got)
 	}
 }
+
+// TestPagesGo compiles the Go code of the pages.
+func TestPagesGo(t *testing.T) {
+	pages, err := filepath.Glob("../docs/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatal(pages, err)
+	}
+	blocks := 0
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range strings.Split(string(text), "\n```go\n")[1:] {
+			code, _, _ := strings.Cut(block, "\n```")
+			source := filepath.Join(t.TempDir(), "page.go")
+			head := "package main\n\nimport (\n\t\"github.com/epbench/epbench/tune/ep\"\n\t\"github.com/epbench/epbench/tune/table\"\n)\n\nfunc main() {}\n\n"
+			if err := os.WriteFile(source, []byte(head+code+"\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			output(t, exec.Command("go", "vet", source))
+			blocks++
+		}
+	}
+	if blocks == 0 {
+		t.Error("no page has Go code")
+	}
+}

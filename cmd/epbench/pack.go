@@ -31,6 +31,8 @@ type packFlags struct {
 	otherMachines bool
 	machineFile   string
 	out           string
+	fit           string
+	tables        tableFlags
 }
 
 func newPack() *cobra.Command {
@@ -44,13 +46,16 @@ libnvrtc (make cuda-deps, or a CUDA toolkit) and no GPU. Where no row answers, t
 holds the default and says so. With --nodes the kernels cross hosts: pack links them to
 NVSHMEM's device library (make cuda-deps NVSHMEM=1), and the host library of the same
 version runs them.`,
-		Example: "  epbench pack --model demo --ranks 2 --max-tokens 64 -o demo.pack\n" +
-			"  epbench pack --model glm-5 --ranks 2 --max-tokens 4096 -o glm.pack\n" +
+		Example: "  epbench pack --model glm-5 --ranks 2 --max-tokens 4096 -o glm.pack\n" +
+			"  epbench pack --model glm-5 --ranks 2 --fit 12GiB\n" +
 			"  epbench pack show demo.pack",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return needSubcommand(cmd, args)
+			}
+			if f.fit != "" {
+				return f.runFit(cmd)
 			}
 			return f.run(cmd)
 		},
@@ -70,7 +75,9 @@ version runs them.`,
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
 		s.StringVar(&f.machineFile, "machine", "", "`FILE` run.json or table.json of the machine to pack for; default: the table's machine")
 		s.StringVarP(&f.out, "out", "o", "", "`FILE` file to write")
+		s.StringVar(&f.fit, "fit", "", "`SIZE` print how many tokens and calls in flight fit into so much memory of a rank, in each layout; nothing is compiled")
 	})
+	f.tables.bind(cmd)
 	cmd.AddCommand(newPackShow())
 	return cmd
 }
@@ -128,7 +135,7 @@ func uncovered(p *pack.Pack) (n int) {
 
 // request reads the flags.
 func (f *packFlags) request() (r pack.Request, err error) {
-	if f.problem.ranks < 1 || f.problem.maxTokens < 1 {
+	if f.problem.ranks < 1 || f.problem.maxTokens < 1 && f.fit == "" {
 		return r, usagef("--ranks and --max-tokens are both required, for instance --ranks 2 --max-tokens 4096")
 	}
 	if n := f.problem.nodes; n < 1 || f.problem.ranks%n != 0 {

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/kernels/cuda/pack"
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// fitInFlight lists the numbers of calls in flight for which runFit prints token counts: one call,
+// two micro-batches, and a few more.
+var fitInFlight = []int{1, 2, 4}
+
+// runFit prints the most tokens of a rank whose memory fits, for each layout and number of calls in
+// flight; with --max-tokens also how many calls of so many tokens fit.
+func (f *packFlags) runFit(cmd *cobra.Command) error {
+	size, err := parseSize(f.fit)
+	if err != nil {
+		return usagef("--fit: %v", err)
+	}
+	if f.out != "" {
+		return usagef("--fit makes no pack; leave out -o")
+	}
+	r, err := f.request()
+	if err != nil {
+		return err
+	}
+	layouts := ep.Layouts()
+	if cmd.Flags().Changed("layout") {
+		layouts = []ep.Layout{r.Problem.Layout}
+	}
+	t := reports.Table{Name: "fit", Title: fmt.Sprintf("Tokens of a rank whose memory fits into %s: %d ranks, %d nodes, hidden %d, %d experts, top-%d", f.fit, r.Problem.Ranks, max(1, r.Problem.Nodes), r.Problem.Hidden, r.Problem.Experts, r.Problem.TopK),
+		Columns: []reports.Column{reports.Words("layout"), reports.Numbers("calls in flight", ""), reports.Numbers("tokens", ""), reports.Numbers("memory", "MiB")}}
+	for _, layout := range layouts {
+		r.Problem.Layout = layout
+		if err := f.addFits(&t, r, size); err != nil && len(layouts) == 1 {
+			return badInput(err)
+		} else if err != nil {
+			t.Note(fmt.Sprintf("layout %s: %v", layout, err))
+		}
+	}
+	if len(t.Rows) == 0 {
+		return badInput(fmt.Errorf("no pack can be made: %s", t.Notes))
+	}
+	t.Note("tokens: rounded down to a quarter of a power of two", "memory: of the buffers of epcomm on each rank, for all dtypes of --dtype; weights, activations and the device binaries come on top")
+	return f.tables.print(cmd, t)
+}
+
+// addFits adds the rows of one layout.
+func (f *packFlags) addFits(t *reports.Table, r pack.Request, size int64) error {
+	fitter := pack.Fitter{Request: r}
+	counts := fitInFlight
+	if tokens := f.problem.maxTokens; tokens > 0 {
+		n, err := fitter.InFlight(size, tokens)
+		if err != nil {
+			return err
+		}
+		t.Note(fmt.Sprintf("layout %s: %d calls in flight of %d tokens fit", r.Problem.Layout, n, tokens))
+		if n > 0 && !slices.Contains(counts, n) {
+			counts = slices.Sorted(slices.Values(append(slices.Clone(counts), n)))
+		}
+	}
+	for _, inFlight := range counts {
+		tokens, heap, err := fitter.Tokens(size, inFlight)
+		if err != nil {
+			return err
+		}
+		t.Add(reports.Str(string(r.Problem.Layout)), reports.Int(inFlight), reports.Int(tokens), reports.Float(float64(heap)/(1<<20), 1))
+	}
+	return nil
+}

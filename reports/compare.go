@@ -313,7 +313,7 @@ func (c *Comparison) ratioNote() string {
 }
 
 // timeOfB returns the time of B: of a live comparison the time of A times the ratio, because
-// medians of single rounds hold what disturbed the round.
+// medians of single rounds contain the disturbance of the round.
 func (x *Compared) timeOfB(live bool) Cell {
 	if live && x.A != nil && x.Ratio.Mid > 0 {
 		return Micros(x.A.Median.Mid * x.Ratio.Mid)

@@ -12,8 +12,8 @@ import "github.com/epbench/epbench/tune/ep"
 // Routing holds the selections of one rank's tokens.
 type Routing struct {
 	Tokens  int       // rows
-	Experts []int32   // [Tokens, TopK] distinct global expert ids, -1 where masked
-	Weights []float32 // [Tokens, TopK] router weights, 0 where masked
+	Experts []int32   // [Tokens, TopK] distinct global expert ids, -1 if masked
+	Weights []float32 // [Tokens, TopK] router weights, 0 if masked
 }
 
 // Workload is a problem together with the routing of every rank. It is

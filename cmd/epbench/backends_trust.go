@@ -13,7 +13,7 @@ func bindTrust(s *pflag.FlagSet, trust *bool) {
 }
 
 // checkTrust refuses to start a command that stands in a run directory: whoever wrote the
-// directory chose it. given is the --backend of this command line, "" where it has none.
+// directory chose it. given is the --backend of this command line, "" if it has none.
 func checkTrust(dir, recorded, given string, trust bool) error {
 	runs := strings.HasPrefix(recorded, "exec:") || strings.HasPrefix(recorded, "launch:")
 	if !runs || trust || given == recorded {

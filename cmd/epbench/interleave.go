@@ -260,7 +260,7 @@ func withoutBuffers(p ep.Problem) ep.Problem {
 	return p
 }
 
-// open makes the run directory for a run's backend. It returns nil where the backend did
+// open makes the run directory for a run's backend. It returns nil if the backend did
 // not start.
 func (t *interleaving) open(cmd *cobra.Command, l *reports.Loaded, recorded *sweepFlags) (*openRun, error) {
 	b, err := t.backends[recorded.backend].Backend, t.backends[recorded.backend].err

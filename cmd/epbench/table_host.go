@@ -96,7 +96,7 @@ func readHost(path string) (table.Host, error) {
 	return table.Host{}, usagef("--machine: %s names no machine; take a run.json or a table.json", path)
 }
 
-// legality returns a judge of configs by the kernels of a machine's backend, or nil where this
+// legality returns a judge of configs by the kernels of a machine's backend, or nil if this
 // program does not know them.
 func legality(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error {
 	known := knownKernels(m.Backend)

@@ -68,7 +68,7 @@ func (e errorBars) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// group holds what the problems of one picture share.
+// group holds the properties that the problems of one picture share.
 type group struct {
 	ep.Problem
 	work string // inside the times; "" if all libraries do the same work

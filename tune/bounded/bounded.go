@@ -25,7 +25,8 @@ const (
 // ObjectBytes is what a small value costs at least: a box, a header, an entry of a map.
 const ObjectBytes = 64
 
-// A Budget holds what reading one file may still cost. It is for one goroutine.
+// A Budget holds the memory and work that reading one file may still take. It is for one
+// goroutine.
 type Budget struct {
 	file         int64 // bytes
 	memory, work int64 // bytes left

@@ -143,8 +143,8 @@ type Times struct {
 	P90    float64 `json:"p90"`
 }
 
-// Search holds what a run concludes about one problem under one routing. Its times come
-// from rounds that took no part in the choice.
+// Search holds the results of a run for one problem under one routing. Its times come from
+// rounds that took no part in the choice.
 type Search struct {
 	Problem  ep.Problem `json:"problem"`
 	Routing  string     `json:"routing"`

@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// A sweeper carries out a plan. It holds what the searches of a sweep share.
+// A sweeper carries out a plan. It holds the data that the searches of a sweep share.
 type sweeper struct {
 	plan        *Plan
 	opts        *Options

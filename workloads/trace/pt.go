@@ -18,7 +18,7 @@ import (
 // logical_count [steps, layers, experts], summed over ranks. _DetailAccumulator.dump writes a
 // file for each rank: a dict with records and last_physical_to_logical_map. A record of mode
 // per_pass holds rank and global_physical_count [layers, physical experts] of this rank's
-// tokens; one of per_token also topk_ids_of_layer [layers, tokens, 8], -1 where the model
+// tokens; one of per_token also topk_ids_of_layer [layers, tokens, 8], -1 if the model
 // selects fewer experts.
 
 // maxPickle bounds the bytes of the pickle; a record takes a few hundred. maxValues bounds the

@@ -77,7 +77,7 @@ func (r *Reader) Close() error {
 }
 
 // Read fills ids [n*TopK] with the next rows and returns their number n. Ids are
-// distinct within a row and below MaxExperts, or -1 where masked. weights
+// distinct within a row and below MaxExperts, or -1 if masked. weights
 // [n*TopK] is filled too if it is not nil and the trace has weights. After the
 // last row the error is io.EOF.
 func (r *Reader) Read(ids []int32, weights []float32) (int, error) {

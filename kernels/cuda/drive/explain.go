@@ -55,7 +55,7 @@ func (s *session) Explain(ctx context.Context, c ep.Config, rounds int) ([]kerne
 	return x.all(ctx, calls)
 }
 
-// experiments holds what the loads for one candidate need.
+// experiments holds the values that the loads for one candidate need.
 type experiments struct {
 	*session
 	rounds  int

@@ -57,7 +57,7 @@ type writer struct {
 	last  C.uint32_t // kind of the last step on the calls' stream
 }
 
-// extras holds what steps other than a candidate's calls need.
+// extras holds the values that steps other than a candidate's calls need.
 type extras struct {
 	problem ep.Problem
 	expert  []cu.Function                     // by GPU, verification only

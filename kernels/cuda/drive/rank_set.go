@@ -36,7 +36,7 @@ type rankSet struct {
 	support  map[string][]cu.Function // alignment and stamps, by GPU
 	deadline time.Duration
 	refill   func() error // uploads inputs after the heap was filled anew; may be nil
-	world    *world       // all launched ranks, nil where this process has all of them
+	world    *world       // all launched ranks, nil if this process has all of them
 }
 
 // supportEntries lists the kernels of common/align.cuh.

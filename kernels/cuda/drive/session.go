@@ -30,14 +30,14 @@ type session struct {
 	workload   *workloads.Workload
 	problem    ep.Problem
 	tokens     [][]uint16     // by rank; for an activation its input rows
-	copies     []cu.DevicePtr // of the tokens on the GPU, by rank; 0 where there is none
+	copies     []cu.DevicePtr // of the tokens on the GPU, by rank; 0 if there is none
 	oracle     *ref.Oracle
 	cast       []castTokens // by rank, once a candidate takes tokens that the caller cast
 	outputs    *ref.Remote
 	states     []declare.State // the states that have memory
 	candidates map[string]*candidate
 	expert     []cu.Function
-	beside     *products    // nil where nothing runs beside the calls
+	beside     *products    // nil if nothing runs beside the calls
 	activation *activation  // nil for other ops
 	again      int          // runs that began a second time since the last notes
 	checking   ep.CheckTime // of the last verification

@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// leastBatch is the least number of experts in one launch, where there are so many: fewer leave
-// SMs idle.
+// leastBatch is the least number of experts in one launch, if there are so many, because with
+// fewer experts some SMs are idle.
 const leastBatch = 8
 
 // checkHeld refuses a product that may hold SMs too long. A call's blocks wait for SMs that blocks
@@ -66,7 +66,7 @@ func fastestPlan(seconds []float64) (best int) {
 	return best
 }
 
-// planBeside returns the SMs of the plan beside calls that leave so many SMs, 0 where they leave
+// planBeside returns the SMs of the plan beside calls that leave so many SMs, 0 if they leave
 // all. It is a plan for the SMs that are left. But if the product's own plan needs no more SMs
 // than these, the own plan is used, because it is fastest alone, and an engine would use it too.
 // 80 experts of DeepSeek-V3 with an own plan for 84 SMs once got a plan for 100 beside calls on

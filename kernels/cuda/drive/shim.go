@@ -40,7 +40,8 @@ func handle[T cu.CUContext | cu.Function | cu.Stream | cu.Event | cu.Module](v T
 	return C.uint64_t(*(*uintptr)(unsafe.Pointer(&v)))
 }
 
-// occupancy holds what a kernel takes with one block size and one amount of shared memory.
+// occupancy holds the resources that a kernel takes with one block size and one amount of
+// shared memory.
 type occupancy struct{ blocksPerSM, registers, localBytes, maxThreads int }
 
 // readyFunction prepares a function of the current context for launching.

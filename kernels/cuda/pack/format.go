@@ -77,7 +77,7 @@ type header struct {
 	LargestGrid uint32
 	AlignModule uint32
 	CallsModule uint32
-	Kernels     uint32 // string: the build of every kernel, see ep.ABI; 0 where only ABI has it
+	Kernels     uint32 // string: the build of every kernel, see ep.ABI; 0 if only ABI has it
 	Layout      uint32 // place in ep.Layouts
 	Sections    [sections]section
 }

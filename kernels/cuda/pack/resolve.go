@@ -29,7 +29,7 @@ type Request struct {
 	Only *[2]ep.Config
 }
 
-// Pair holds what a call and the call that returns its tokens launch.
+// Pair holds the configs that a dispatch and the combine that returns its tokens launch.
 type Pair struct{ Dispatch, Combine ep.Config }
 
 // Run is a run of token counts, of the fullest rank, that have the same answer.

@@ -88,11 +88,11 @@ typedef enum EpcommDType {
  * out             [E, R*T, H]                     [R, T, H]                  [R*T, H]
  * out_scales fp8  [E, H/128, R*T]                 [R*T, H/128]               [R*T, H/128]
  * row_offsets     [E+1] rows of each, of all      [R+1] rows of each, of all [R+1] first row of each source, rows
- * expert_ids      [E, R] int64: first row of the  [R*T, K] local expert, -1 where it lives elsewhere
+ * expert_ids      [E, R] int64: first row of the  [R*T, K] local expert, -1 if it lives elsewhere
  *                 source in the block << 32 | rows
  * src_info        [E*R*T, 2] token, top-k place;  [R*T, 2] token, source rank; then [T] for combine
  *                 then what combine needs
- * scale_offsets   unused                          [R*T, K] float: weight, 0 where the expert lives elsewhere
+ * scale_offsets   unused                          [R*T, K] float: weight, 0 if the expert lives elsewhere
  *
  * In layouts rank, y holds one row for each (token, rank), which the caller has weighted and
  * summed over local experts; combine adds the rows of the ranks. In layouts masked and rank,

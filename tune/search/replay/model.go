@@ -21,7 +21,7 @@ type Model struct {
 	Default   int
 	Required  []int
 	Incumbent int    // row of the table in use, -1 if there is none
-	Neighbour int    // winner of a neighbouring search, -1 where there is none
+	Neighbour int    // winner of a neighbouring search, -1 if there is none
 	HostBound string // why launch parameters cannot matter, "" if they can
 	Pace      record.Pace
 	Truth     []float64 // [point] seconds; NaN fails

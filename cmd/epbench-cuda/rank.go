@@ -5,9 +5,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/subtle"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -78,7 +75,7 @@ type member struct {
 	library  *shmem.Library
 	line     *worker.Line
 	id       shmem.ID
-	listener net.Listener // of rank 0
+	listener *net.TCPListener // of rank 0
 }
 
 // invite opens the address of rank 0, and makes the id by which NVSHMEM finds all ranks. Both travel
@@ -88,15 +85,17 @@ func (r *member) invite(host string) (string, error) {
 	if r.id, err = r.library.NewID(); err != nil {
 		return "", err
 	}
-	if r.listener, err = net.Listen("tcp", net.JoinHostPort(host, "0")); err != nil {
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
 		return "", err
 	}
+	r.listener = l.(*net.TCPListener)
 	return r.listener.Addr().String() + " " + r.id.Text(), nil
 }
 
 func (r *member) serve(ctx context.Context, o drive.Options, at drive.Place) error {
 	var links []io.ReadWriter
-	var zero net.Conn
+	var zero io.ReadWriter
 	var err error
 	if r.place.Rank == 0 {
 		links, err = r.gather()
@@ -124,85 +123,28 @@ func (r *member) serve(ctx context.Context, o drive.Options, at drive.Place) err
 	return r.line.Serve(ctx, "epbench-cuda rank", b)
 }
 
-// hail is the first line of a rank's connection to rank 0.
-type hail struct {
-	Token string `json:"token"`
-	Rank  int    `json:"rank"`
-}
-
 // gatherLimit bounds the wait for the connections between rank 0 and the others.
 const gatherLimit = 2 * time.Minute
 
-// gather accepts the connections of all other ranks, in any order. A connection without
-// the run's token, or of a rank that has joined already, is closed.
+// gather admits the other ranks.
 func (r *member) gather() ([]io.ReadWriter, error) {
-	defer r.listener.Close()
-	links, missing := make([]io.ReadWriter, r.place.Ranks-1), r.place.Ranks-1
-	_ = r.listener.(*net.TCPListener).SetDeadline(time.Now().Add(gatherLimit))
-	for missing > 0 {
-		c, err := r.listener.Accept()
-		if err != nil {
-			return nil, fmt.Errorf("%d of %d ranks have not joined rank 0 within %v: %w; every host must reach %s; EPBENCH_LISTEN chooses the network",
-				missing, r.place.Ranks, gatherLimit, err, r.listener.Addr())
-		}
-		rank, err := r.admit(c)
-		if err != nil || links[rank-1] != nil {
-			c.Close()
-			continue
-		}
-		links[rank-1] = c
-		missing--
+	links, err := r.line.Gather(r.listener, gatherLimit)
+	if err != nil {
+		return nil, fmt.Errorf("%w; every host must reach %s; EPBENCH_LISTEN chooses the network", err, r.listener.Addr())
 	}
 	return links, nil
 }
 
-// greetLimit bounds the wait for a connection's first line, and maxHail its length.
-const (
-	greetLimit = 10 * time.Second
-	maxHail    = 256
-)
-
-func (r *member) admit(c net.Conn) (int, error) {
-	_ = c.SetReadDeadline(time.Now().Add(greetLimit))
-	line, err := readLine(c, maxHail)
-	if err != nil {
-		return 0, err
-	}
-	var h hail
-	if err := json.Unmarshal(line, &h); err != nil {
-		return 0, err
-	}
-	if subtle.ConstantTimeCompare([]byte(h.Token), []byte(r.line.Token)) != 1 || h.Rank < 1 || h.Rank >= r.place.Ranks {
-		return 0, errors.New("a connection from outside the run")
-	}
-	return h.Rank, c.SetReadDeadline(time.Time{})
-}
-
-// readLine reads up to the end of a line and no byte further: the bytes after it are the first of the
-// conversation between Lead and Follow.
-func readLine(c io.Reader, limit int) ([]byte, error) {
-	var line []byte
-	for one := make([]byte, 1); len(line) < limit; line = append(line, one[0]) {
-		if _, err := io.ReadFull(c, one); err != nil {
-			return nil, err
-		}
-		if one[0] == '\n' {
-			return line, nil
-		}
-	}
-	return nil, fmt.Errorf("a line is longer than %d bytes", limit)
-}
-
 // meet connects to rank 0 at the address in its invitation.
-func (r *member) meet() (net.Conn, error) {
+func (r *member) meet() (io.ReadWriter, error) {
 	address, id, _ := strings.Cut(r.line.Meet, " ")
 	var err error
 	if r.id, err = shmem.ParseID(id); err != nil {
 		return nil, err
 	}
-	c, err := net.DialTimeout("tcp", address, gatherLimit)
+	link, err := r.line.Visit(address)
 	if err != nil {
-		return nil, fmt.Errorf("rank %d: connect to rank 0: %w; every host must reach its address, see EPBENCH_LISTEN in docs/multinode.md", r.place.Rank, err)
+		return nil, fmt.Errorf("rank %d: %w; every host must reach its address, see EPBENCH_LISTEN in docs/multinode.md", r.place.Rank, err)
 	}
-	return c, json.NewEncoder(c).Encode(hail{r.line.Token, r.place.Rank})
+	return link, nil
 }

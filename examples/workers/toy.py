@@ -47,7 +47,7 @@ class Toy(Library):
         got, parts = [], half.values["messages"]
         for part in range(parts):
             for sent in self.ranks.exchange(rows[part::parts]):
-                got += [r[1:] for r in sent if r[0] == self.rank]
+                got += [tuple(r[1:]) for r in sent if r[0] == self.rank]
         return got
 
     def dispatch(self, half):

@@ -38,6 +38,7 @@ type group struct {
 	token    string
 	mark     string // NAME=VALUE in the environment of the command and of every process it starts
 	listener net.Listener
+	gate     gate
 	arrived  chan struct{} // closed when rank 0 has connected
 	closed   chan struct{} // closed by close
 	end      func()        // kills the command

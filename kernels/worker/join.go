@@ -4,8 +4,8 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"slices"
@@ -85,46 +85,100 @@ func Join(s Place, meet func(host string) (string, error)) (*Line, error) {
 	if address == "" || token == "" {
 		return nil, fmt.Errorf("%s: not set; epbench starts this command by --backend \"launch:...\"", addressEnv)
 	}
-	c, err := net.Dial("tcp", address)
+	l := &Line{Place: s, Token: token}
+	var a Admission
+	var err error
+	l.conn, l.in, a, err = connect(address, token, l.greeting(meet))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("epbench: %w", err)
 	}
-	l := &Line{Place: s, Token: token, conn: c, in: bufio.NewReaderSize(c, maxGreeting)}
-	if err := l.greet(meet); err != nil {
-		c.Close()
-		return nil, err
-	}
+	l.Meet = a.Meet
 	return l, nil
 }
 
-func (l *Line) greet(meet func(host string) (string, error)) error {
-	g := Greeting{Token: l.Token, Rank: l.Rank, Ranks: l.Ranks, PID: os.Getpid()}
-	g.Host, _ = os.Hostname() // a label
-	if l.Rank == 0 {
-		host, _, err := net.SplitHostPort(l.conn.LocalAddr().String())
-		if err == nil {
-			g.Meet, err = meet(host)
+// greeting returns what the rank says of itself on a connection. It calls meet once.
+func (l *Line) greeting(meet func(host string) (string, error)) func(net.Conn) (Greeting, error) {
+	at := ""
+	return func(c net.Conn) (Greeting, error) {
+		g := Greeting{Rank: l.Rank, Ranks: l.Ranks, PID: os.Getpid()}
+		g.Host, _ = os.Hostname() // a label
+		if l.Rank == 0 && at == "" {
+			host, _, err := net.SplitHostPort(c.LocalAddr().String())
+			if err == nil {
+				at, err = meet(host)
+			}
+			if err != nil {
+				return g, err
+			}
 		}
-		if err != nil {
-			return err
+		g.Meet = at
+		return g, nil
+	}
+}
+
+// Gather admits the other ranks of the run on a listener of rank 0, and returns their links: to
+// rank 1, 2, ... in order. It closes the listener.
+func (l *Line) Gather(at *net.TCPListener, limit time.Duration) ([]io.ReadWriter, error) {
+	defer at.Close()
+	_ = at.SetDeadline(time.Now().Add(limit))
+	type link struct {
+		rank int
+		io.ReadWriter
+	}
+	var g gate
+	joined, ended, full := make(chan link), make(chan error, 1), make(chan struct{})
+	defer close(full)
+	go func() {
+		ended <- g.accept(at, func(c net.Conn) {
+			in := bufio.NewReaderSize(c, maxGreeting)
+			greeting, proof, err := g.admit(c, in, l.Token)
+			if err == nil && (greeting.Rank < 1 || greeting.Rank >= l.Ranks) {
+				err = fmt.Errorf("rank: %d, want 1 to %d", greeting.Rank, l.Ranks-1)
+			}
+			if err == nil {
+				err = json.NewEncoder(c).Encode(Admission{Proof: proof})
+			}
+			if err != nil {
+				_ = json.NewEncoder(c).Encode(Admission{Error: err.Error()}) // closed in any case
+				c.Close()
+				return
+			}
+			_ = c.SetDeadline(time.Time{})
+			select {
+			case joined <- link{greeting.Rank, readWriter{in, c}}:
+			case <-full:
+				c.Close()
+			}
+		})
+	}()
+	links := make([]io.ReadWriter, l.Ranks-1)
+	for missing := l.Ranks - 1; missing > 0; {
+		select {
+		case one := <-joined:
+			if links[one.rank-1] == nil {
+				missing--
+			}
+			links[one.rank-1] = one.ReadWriter // a rank that was not heard to the end comes again
+		case err := <-ended:
+			return nil, fmt.Errorf("%d of %d ranks have not joined rank 0 within %v: %w", missing, l.Ranks, limit, err)
 		}
 	}
-	if err := json.NewEncoder(l.conn).Encode(g); err != nil {
-		return err
-	}
-	line, err := l.in.ReadBytes('\n')
+	return links, nil
+}
+
+// readWriter reads what a greeting's reader has left of a connection, and then the connection.
+type readWriter struct {
+	io.Reader
+	io.Writer
+}
+
+// Visit connects to the listener of rank 0.
+func (l *Line) Visit(address string) (io.ReadWriter, error) {
+	c, in, _, err := connect(address, l.Token, func(net.Conn) (Greeting, error) { return Greeting{Rank: l.Rank, Ranks: l.Ranks}, nil })
 	if err != nil {
-		return fmt.Errorf("epbench closed the connection: %w", err)
+		return nil, fmt.Errorf("connect to rank 0: %w", err)
 	}
-	var a Admission
-	if err := json.Unmarshal(line, &a); err != nil {
-		return err
-	}
-	if a.Error != "" {
-		return errors.New(a.Error)
-	}
-	l.Meet = a.Meet
-	return nil
+	return readWriter{in, c}, nil
 }
 
 // Serve answers epbench's requests about a backend; rank 0 calls it.

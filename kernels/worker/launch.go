@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/subtle"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -25,15 +24,10 @@ const (
 	launchEnv  = "EPBENCH_LAUNCH" // marks processes if the user chose the token
 )
 
-// greetLimit bounds the wait for a connection's first line.
-const greetLimit = 10 * time.Second
-
-// maxGreeting bounds that line: anybody can connect.
-const maxGreeting = 4096
-
 // Greeting is the first line of a connection of a launched rank.
 type Greeting struct {
-	Token string `json:"token"` // EPBENCH_TOKEN
+	Nonce string `json:"nonce,omitempty"` // random text for the listener's proof
+	Token string `json:"token,omitempty"` // EPBENCH_TOKEN in clear, in place of nonce; from this host alone
 	Rank  int    `json:"rank"`
 	Ranks int    `json:"ranks"`
 	Host  string `json:"host"`
@@ -41,9 +35,10 @@ type Greeting struct {
 	Meet  string `json:"meet,omitempty"` // rank 0 only: where other ranks reach it; epbench passes the text on
 }
 
-// Admission answers a Greeting.
+// Admission answers a Proof, or a Greeting with a token.
 type Admission struct {
 	Meet  string `json:"meet"`            // Greeting.Meet of rank 0
+	Proof string `json:"proof,omitempty"` // HMAC-SHA256 of "epbench" and the two nonces, as in Proof
 	Error string `json:"error,omitempty"` // why the connection is refused; epbench closes it
 }
 
@@ -85,7 +80,7 @@ func launch(ctx context.Context, p *process, at string, limit time.Duration) (*g
 		l.Close()
 		return nil, err
 	}
-	go g.accept()
+	go g.gate.accept(l, g.greet)
 	if err := g.await(ctx, p, limit); err != nil {
 		p.kill()
 		return nil, fmt.Errorf("%s: %w", p.cmd.Args[0], err)
@@ -120,36 +115,24 @@ func (g *group) await(ctx context.Context, p *process, limit time.Duration) erro
 	}
 }
 
-// accept takes connections until the listener is closed.
-func (g *group) accept() {
-	for {
-		c, err := g.listener.Accept()
-		if err != nil {
-			return
-		}
-		go g.greet(c)
-	}
-}
-
-// greet reads a connection's first line and admits its rank, or says why not.
+// greet admits the rank of a connection, or says why not.
 func (g *group) greet(c net.Conn) {
-	_ = c.SetDeadline(time.Now().Add(greetLimit))
 	in := bufio.NewReaderSize(c, maxGreeting)
-	m, err := g.admit(c, in)
+	m, proof, err := g.admit(c, in)
 	if err != nil {
 		_ = json.NewEncoder(c).Encode(Admission{Error: err.Error()}) // closed in any case
 		c.Close()
 		return
 	}
 	if m.Rank == 0 {
-		err = json.NewEncoder(c).Encode(Admission{Meet: m.Meet})
+		err = json.NewEncoder(c).Encode(Admission{Meet: m.Meet, Proof: proof})
 		_ = c.SetDeadline(time.Time{})
 		close(g.arrived)
 	} else if !g.waitForRankZero() {
 		return
 	} else {
 		_ = c.SetDeadline(time.Time{})
-		err = json.NewEncoder(c).Encode(Admission{Meet: g.first().Meet})
+		err = json.NewEncoder(c).Encode(Admission{Meet: g.first().Meet, Proof: proof})
 		go g.watch(m)
 	}
 	if err != nil {
@@ -168,22 +151,16 @@ func (g *group) waitForRankZero() bool {
 	}
 }
 
-func (g *group) admit(c net.Conn, in *bufio.Reader) (*member, error) {
-	line, err := in.ReadSlice('\n')
+func (g *group) admit(c net.Conn, in *bufio.Reader) (*member, string, error) {
+	greeting, proof, err := g.gate.admit(c, in, g.token)
 	if err != nil {
-		return nil, fmt.Errorf("greeting: %w", err)
+		return nil, "", err
 	}
-	m := &member{conn: c, in: in, heard: time.Now()}
-	if err := json.Unmarshal(line, &m.Greeting); err != nil {
-		return nil, fmt.Errorf("greeting: %w", err)
-	}
-	if subtle.ConstantTimeCompare([]byte(m.Token), []byte(g.token)) != 1 {
-		return nil, fmt.Errorf("token: differs from this run's %s; the rank belongs to another run", tokenEnv)
-	}
+	m := &member{Greeting: greeting, conn: c, in: in, heard: time.Now()}
 	if m.Ranks < 1 || m.Ranks > ep.MaxRanks || m.Rank < 0 || m.Rank >= m.Ranks {
-		return nil, fmt.Errorf("rank: %d of %d, want 0 <= rank < ranks <= %d", m.Rank, m.Ranks, ep.MaxRanks)
+		return nil, "", fmt.Errorf("rank: %d of %d, want 0 <= rank < ranks <= %d", m.Rank, m.Ranks, ep.MaxRanks)
 	}
-	return m, g.add(m)
+	return m, proof, g.add(m)
 }
 
 // killMarked kills every process of this host whose environment holds the mark. Launchers

@@ -51,7 +51,7 @@ func awaitFile(name string) {
 // serveRank plays one rank: rank 0 serves the CPU backend, the others follow their
 // role.
 func serveRank(rank, role string) error {
-	c, in, err := connect(rank, os.Getenv(tokenEnv))
+	c, in, err := connectAs(rank, os.Getenv(tokenEnv))
 	if err != nil {
 		return err
 	}
@@ -83,8 +83,8 @@ func serveRank(rank, role string) error {
 	return nil
 }
 
-// connect greets epbench as a rank of two.
-func connect(rank, token string) (net.Conn, *bufio.Reader, error) {
+// connectAs greets epbench as a rank of two, with the token in clear.
+func connectAs(rank, token string) (net.Conn, *bufio.Reader, error) {
 	c, err := net.Dial("tcp", os.Getenv(addressEnv))
 	if err != nil {
 		return nil, nil, err
@@ -231,7 +231,7 @@ func TestLaunchedRefusals(t *testing.T) {
 	for _, c := range []struct{ rank, token, want string }{
 		{"1", "guess", "token"}, {"1", g.token, "connected already"}, {"7", g.token, "rank: 7 of 2"},
 	} {
-		if _, _, err := connect(c.rank, c.token); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, _, err := connectAs(c.rank, c.token); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("rank %s: %v, want %q", c.rank, err, c.want)
 		}
 	}
@@ -262,7 +262,7 @@ func fakeGroup(t *testing.T) (g *group, ended chan struct{}) {
 	ended = make(chan struct{})
 	g = newGroup(l, sync.OnceFunc(func() { close(ended) }))
 	t.Cleanup(g.close)
-	go g.accept()
+	go g.gate.accept(l, g.greet)
 	return g, ended
 }
 
@@ -272,7 +272,7 @@ func TestClosedGroup(t *testing.T) {
 	g, _ := fakeGroup(t)
 	greeted := make(chan error, 1)
 	go func() {
-		_, _, err := connect("1", g.token)
+		_, _, err := connectAs("1", g.token)
 		greeted <- err
 	}()
 	g.waitFor(t, 1)

@@ -34,6 +34,8 @@ type messages struct {
 	Heartbeat    Beat           `json:"heartbeat"`
 	FailureError failureData    `json:"failure_data"`
 	Greeting     Greeting       `json:"greeting"`
+	Challenge    Challenge      `json:"challenge"`
+	Proof        Proof          `json:"proof"`
 	Admission    Admission      `json:"admission"`
 	Failed       Trouble        `json:"failed"`
 }

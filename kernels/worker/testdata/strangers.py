@@ -1,5 +1,5 @@
 """Foreign programs connect to rank 0 before rank 1 does: one speaks HTTP, one is silent, one has
-another token. This program plays rank 0, and epbench for both ranks."""
+another token, and a crowd comes and goes. This program plays rank 0, and epbench for both ranks."""
 
 import json
 import os
@@ -8,44 +8,46 @@ import socket
 import subprocess
 import sys
 import threading
-from multiprocessing.connection import answer_challenge
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "native/python/workers"))
 
-from harness import ranks  # noqa: E402
+from harness import protocol, ranks  # noqa: E402
 
+TOKEN = "a secret"
 server = socket.create_server(("127.0.0.1", 0))
-os.environ.update(EPBENCH_ADDRESS="127.0.0.1:%d" % server.getsockname()[1], EPBENCH_TOKEN="a secret", WORLD_SIZE="2", LOCAL_RANK="0")
+os.environ.update(EPBENCH_ADDRESS="127.0.0.1:%d" % server.getsockname()[1], EPBENCH_TOKEN=TOKEN, WORLD_SIZE="2", LOCAL_RANK="0")
 kept = []
 
 
 def greet(meet=None):
-    """Admits a rank, with its own meet or another's."""
-    connection = server.accept()[0]
-    line = connection.makefile("rw")
-    kept.append((connection, line))
-    greeting = json.loads(line.readline())
-    line.write(json.dumps({"meet": meet or greeting["meet"]}) + "\n")
-    line.flush()
+    """Admits a rank as epbench does, with its own meet or another's."""
+    stream = protocol.Stream(server.accept()[0])
+    kept.append(stream)
+    greeting = stream.read()
+    stream.write({"nonce": "epbench's"})
+    proof = protocol.prove(TOKEN, "rank", greeting["rank"], 2, "epbench's", greeting["nonce"])
+    assert stream.read() == {"proof": proof} and TOKEN not in json.dumps(greeting)
+    stream.write({"meet": meet or greeting["meet"], "proof": protocol.prove(TOKEN, "epbench", "epbench's", greeting["nonce"])})
     return greeting["meet"]
 
 
 def disturb(host, port):
-    for words in (b"GET / HTTP/1.0\r\n\r\n", b""):
-        stranger = socket.create_connection((host, int(port)))
+    address = (host, int(port))
+    for words in (b"GET / HTTP/1.0\r\n\r\n", b"", b"x" * 10_000, b'{"rank":1}\n', b"[]\n", b"1e999\n"):
+        stranger = socket.create_connection(address)
         stranger.sendall(words)
         kept.append(stranger)
-    link = ranks.Connection(socket.create_connection((host, int(port))).detach())
     try:
-        answer_challenge(link, b"a guess")
-    except Exception as e:
-        print("refused:", type(e).__name__)
+        protocol.knock(address, "a guess", {"rank": 1, "ranks": 2}, limit=0)
+    except protocol.Unheard:
+        print("refused")
+    kept.extend(socket.create_connection(address) for _ in range(ranks.UNPROVED + 50))
 
 
 def epbench():
     meet = greet()
     disturb(*meet.split())
-    other = "from harness.ranks import Ranks; r = Ranks(); r.exchange('one')"
+    other = "from harness.ranks import Ranks; r = Ranks(); r.exchange({'one': [1.5, b'\\x00\\xff', None]})"
     path = str(pathlib.Path(ranks.__file__).parents[1])
     kept.append(subprocess.Popen([sys.executable, "-B", "-c", other], env={**os.environ, "RANK": "1", "PYTHONPATH": path}))
     greet(meet)
@@ -53,4 +55,4 @@ def epbench():
 
 os.environ["RANK"] = "0"
 threading.Thread(target=epbench, daemon=True).start()
-print(ranks.Ranks().exchange("zero"), flush=True)
+print(ranks.Ranks().exchange(("zero",)), flush=True)

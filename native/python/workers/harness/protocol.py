@@ -1,8 +1,10 @@
 """The connection of one rank to epbench: greeting, heartbeats, requests, answers."""
 
+import hmac
 import json
 import os
 import queue
+import secrets
 import socket
 import sys
 import threading
@@ -32,30 +34,107 @@ def place():
     return ", %s of %s" % (frame.f_code.co_name, os.path.basename(frame.f_code.co_filename)) if frame else ""
 
 
+GREETING = 4096  # bytes of a line before the proof
+
+
+class Unheard(Exception):
+    """The listener closed the connection before it judged the rank, and may listen to the next try."""
+
+
+class Stream:
+    """Lines of JSON over a socket."""
+
+    def __init__(self, connection):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket, self.lines = connection, connection.makefile("rb")
+
+    def write(self, message):
+        self.socket.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+
+    def read(self, limit=-1):
+        """Returns the next message. An end of the connection is an EOFError."""
+        line = self.lines.readline(limit)
+        if not line.endswith(b"\n"):
+            raise EOFError("the connection has ended" if len(line) != limit else "a line is too long")
+        return json.loads(line)
+
+    def close(self):
+        self.lines.close()
+        self.socket.close()
+
+
+def prove(token, *words):
+    """Returns the HMAC of words under the token: see docs/worker-protocol.md."""
+    return hmac.new(token.encode(), "\n".join(map(str, words)).encode(), "sha256").hexdigest()
+
+
+def knock(address, token, greeting, limit=60, kind=Stream):
+    """Connects to (host, port), proves the token and checks that the listener knows it. Returns the
+    stream and the admission. It tries again where the listener had no time for it."""
+    end, pause = time.monotonic() + limit, 0.05
+    while True:
+        stream = kind(socket.create_connection(address, timeout=180))
+        try:
+            return stream, introduced(stream, token, greeting)
+        except Unheard:
+            stream.close()
+            if time.monotonic() > end:
+                raise
+            time.sleep(pause * (0.5 + secrets.randbelow(1000) / 1000))
+            pause = min(2 * pause, 1)
+
+
+def introduced(stream, token, greeting):
+    mine = secrets.token_hex(16)
+    try:
+        stream.write({**greeting, "nonce": mine})
+        answer = stream.read()
+        if not answer.get("error"):
+            theirs = answer["nonce"]
+            stream.write({"proof": prove(token, "rank", greeting["rank"], greeting["ranks"], theirs, mine)})
+            answer = stream.read()
+    except (EOFError, OSError) as e:
+        raise Unheard(str(e)) from e
+    if answer.get("error"):
+        sys.exit("rank %d: refused: %s" % (greeting["rank"], answer["error"]))
+    if not hmac.compare_digest(answer.get("proof", ""), prove(token, "epbench", theirs, mine)):
+        sys.exit("rank %d: the listener does not know this run's token" % greeting["rank"])
+    stream.socket.settimeout(None)
+    return answer
+
+
+def admitted(stream, token, ranks):
+    """The listener's side of knock: returns the rank that proved the token. Any error is a stranger's."""
+    stream.socket.settimeout(10)
+    theirs = stream.read(GREETING)
+    mine, rank = secrets.token_hex(16), theirs["rank"]
+    if not 0 < rank < ranks or theirs["ranks"] != ranks:
+        raise ValueError("rank %s of %s" % (rank, theirs["ranks"]))
+    stream.write({"nonce": mine})
+    given = stream.read(GREETING)["proof"]
+    if not hmac.compare_digest(given, prove(token, "rank", rank, ranks, mine, theirs["nonce"])):
+        raise ValueError("another token")
+    stream.write({"meet": "", "proof": prove(token, "epbench", mine, theirs["nonce"])})
+    stream.socket.settimeout(None)
+    return rank
+
+
 class Line:
     """One rank's connection. It ends the process when epbench ends it."""
 
     def __init__(self, rank, ranks, meet=""):
         host, _, port = os.environ["EPBENCH_ADDRESS"].rpartition(":")
-        self.socket = socket.create_connection((host.strip("[]"), int(port)), timeout=180)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.lock, self.requests = threading.Lock(), queue.Queue()
         self.doing, self.waiting, self.serving = "start", False, None  # serving: the id of a request
-        self._write({"token": os.environ["EPBENCH_TOKEN"], "rank": rank, "ranks": ranks,
-                     "host": socket.gethostname(), "pid": os.getpid(), "meet": meet})
-        self.lines = self.socket.makefile("rb")
-        answer = json.loads(self.lines.readline() or b'{"error": "epbench closed the connection"}')
-        if answer.get("error"):
-            sys.exit("rank %d: refused by epbench: %s" % (rank, answer["error"]))
-        self.meet = answer["meet"]
-        self.socket.settimeout(None)
+        self.stream, admission = knock((host.strip("[]"), int(port)), os.environ["EPBENCH_TOKEN"],
+                                       {"rank": rank, "ranks": ranks, "host": socket.gethostname(), "pid": os.getpid(), "meet": meet}, 180)
+        self.meet, self.lines = admission["meet"], self.stream.lines
         for work in (self._read, self._beat):
             threading.Thread(target=work, daemon=True).start()
 
     def _write(self, message):
-        data = json.dumps(message, separators=(",", ":")).encode() + b"\n"
         with self.lock:
-            self.socket.sendall(data)
+            self.stream.write(message)
 
     def _read(self):
         """Runs beside the main thread: that one may be stuck in a collective."""

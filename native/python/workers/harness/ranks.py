@@ -1,13 +1,16 @@
 """The ranks of one worker: this process's rank, and objects exchanged between processes."""
 
+import base64
+import collections
 import contextlib
+import json
 import os
 import queue
 import socket
 import threading
-from multiprocessing.connection import Connection, Listener, answer_challenge, deliver_challenge
+import time
 
-from .protocol import Line
+from .protocol import Line, Stream, admitted, knock
 
 # Rank, number of ranks and rank on this host, as launchers name them: torchrun, OpenMPI,
 # MPICH, Slurm. MPICH inside a Slurm allocation starts its own daemons by srun, so that Slurm's
@@ -32,52 +35,85 @@ def find_place(environ=os.environ):
     return 0, 1, 0
 
 
-def dial(host, port, key):
-    """multiprocessing.connection.Client for IPv6 too."""
-    link = Connection(socket.create_connection((host, port)).detach())
-    answer_challenge(link, key)
-    deliver_challenge(link, key)
-    return link
+UNPROVED = 256  # connections without a proof; the oldest one is closed for another
+
+
+def packed(thing):
+    """Bytes in JSON."""
+    if isinstance(thing, (bytes, bytearray, memoryview)):
+        return {"base64": base64.b64encode(thing).decode()}
+    raise TypeError("%s cannot be sent to another rank: give numbers, text, bytes, lists and dicts of them" % type(thing).__name__)
+
+
+def unpacked(members):
+    return base64.b64decode(members["base64"]) if members.keys() == {"base64"} else members
+
+
+class Link(Stream):
+    """A stream of objects between two ranks."""
+
+    def send(self, thing):
+        self.socket.sendall(json.dumps(thing, default=packed, separators=(",", ":")).encode() + b"\n")
+
+    def recv(self):
+        line = self.lines.readline()
+        if not line.endswith(b"\n"):
+            raise EOFError
+        return json.loads(line, object_hook=unpacked)
 
 
 class Ranks:
-    """All ranks, joined through rank 0. Objects are pickled; the token of the run keeps
-    strangers out. A rank that dies ends the others by way of epbench."""
+    """All ranks, joined through rank 0. Objects travel as JSON, in which tuples become lists; each
+    side proves the token of the run. A rank that dies ends the others by way of epbench."""
 
     def __init__(self):
         self.rank, self.ranks, self.local_rank = find_place()
         self.number = 0  # number of the request at hand
-        key = os.environ["EPBENCH_TOKEN"].encode()
+        token = os.environ["EPBENCH_TOKEN"]
         if self.rank == 0:
             host = self.address()
-            listener = Listener((host, 0), "AF_INET6" if ":" in host else "AF_INET", backlog=self.ranks)
-            self.line = Line(0, self.ranks, "%s %d" % listener.address[:2])
-            self.links = self.admitted(listener, key)
+            listener = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=UNPROVED)
+            self.line = Line(0, self.ranks, "%s %d" % listener.getsockname()[:2])
+            self.links = self.gathered(listener, token)
         else:
             self.line = Line(self.rank, self.ranks)
             host, port = self.line.meet.split()
-            self.link = dial(host, int(port), key)
-            self.link.send(self.rank)
+            self.link, _ = knock((host, int(port)), token, {"rank": self.rank, "ranks": self.ranks}, kind=Link)
 
-    def admitted(self, listener, key):
+    def gathered(self, listener, token):
         """Returns the links of the other ranks by rank. Strangers may connect and send anything, or
-        nothing: a thread greets each connection, and closes those of strangers."""
-        known = queue.Queue()
+        nothing: a thread greets each connection, and the oldest ones that proved nothing are closed."""
+        known, unproved = queue.Queue(), collections.deque()
 
-        def admit(link):
+        def greet(link):
             try:
-                deliver_challenge(link, key)
-                answer_challenge(link, key)
-                known.put((link.recv(), link))
+                known.put((admitted(link, token, self.ranks), link))
             except Exception:  # any error of a stranger's bytes
-                link.close()
+                with contextlib.suppress(OSError):
+                    link.close()
+            finally:
+                with contextlib.suppress(ValueError):
+                    unproved.remove(link)
 
         def accept():
             while True:
-                threading.Thread(target=admit, args=(listener.accept(),), daemon=True).start()
+                try:
+                    link = Link(listener.accept()[0])
+                except OSError:  # too many open files, or a connection that is gone: the listener still listens
+                    time.sleep(0.05)
+                    continue
+                if len(unproved) >= UNPROVED:
+                    with contextlib.suppress(IndexError, OSError):
+                        unproved.popleft().socket.shutdown(socket.SHUT_RDWR)
+                unproved.append(link)
+                threading.Thread(target=greet, args=(link,), daemon=True).start()
 
         threading.Thread(target=accept, daemon=True).start()
-        return dict(sorted(known.get() for _ in range(1, self.ranks)))
+        links = {}
+        while len(links) < self.ranks - 1:
+            rank, link = known.get()
+            links[rank] = link  # a rank that was not heard to the end comes again
+        return dict(sorted(links.items()))
 
     @staticmethod
     def address():

@@ -1,0 +1,233 @@
+package worker
+
+import (
+	"bufio"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	mathrand "math/rand/v2"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Anybody can connect to the address of a run. A rank therefore proves that it knows the run's
+// token, and the listener proves it too, without sending it: each answers a random text of the
+// other with its HMAC under the token. Four lines of JSON pass:
+//
+//	rank      {"rank": 1, "ranks": 8, ..., "nonce": R}
+//	listener  {"nonce": L}
+//	rank      {"proof": HMAC-SHA256(token, "rank\n1\n8\nL\nR")}
+//	listener  {"meet": ..., "proof": HMAC-SHA256(token, "epbench\nL\nR")}, or {"error": ...}
+
+// Bounds of a listener.
+const (
+	greetLimit  = 10 * time.Second // from the connection to the proof
+	maxGreeting = 4096             // bytes of a line
+	maxUnproved = 256              // connections without a proof; the oldest one is closed for another
+)
+
+// Challenge asks a rank to prove that it knows the token.
+type Challenge struct {
+	Nonce string `json:"nonce"`
+}
+
+// Proof answers a Challenge: the hexadecimal HMAC-SHA256, under the token, of "rank", the rank,
+// the number of ranks, the listener's nonce and the rank's nonce, with line feeds between them.
+type Proof struct {
+	Proof string `json:"proof"`
+}
+
+// prove returns the HMAC of words under the token.
+func prove(token string, words ...string) string {
+	h := hmac.New(sha256.New, []byte(token))
+	io.WriteString(h, strings.Join(words, "\n"))
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func sameProof(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+
+// gate accepts connections and counts those that have proved nothing.
+type gate struct {
+	mu       sync.Mutex
+	unproved []net.Conn // oldest first
+}
+
+// Pauses after an error of Accept, such as too many open files.
+const (
+	leastPause = 5 * time.Millisecond
+	mostPause  = time.Second
+)
+
+// accept greets every connection, all at once, until the listener is closed or its deadline
+// passes. It returns that error.
+func (g *gate) accept(l net.Listener, greet func(net.Conn)) error {
+	pause := leastPause
+	for {
+		c, err := l.Accept()
+		var timeout net.Error
+		switch {
+		case err == nil:
+			pause = leastPause
+			g.enter(c)
+			go greet(c)
+		case errors.Is(err, net.ErrClosed), errors.As(err, &timeout) && timeout.Timeout():
+			return err
+		default:
+			time.Sleep(pause)
+			pause = min(2*pause, mostPause)
+		}
+	}
+}
+
+// enter counts a connection, and closes the oldest one where there are too many. A rank sends
+// its lines at once, so that the oldest one is most likely a stranger's.
+func (g *gate) enter(c net.Conn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.unproved) == maxUnproved {
+		g.unproved[0].Close()
+		g.unproved = g.unproved[1:]
+	}
+	g.unproved = append(g.unproved, c)
+	_ = c.SetDeadline(time.Now().Add(greetLimit))
+}
+
+// leave ends the counting of a connection that was heard. It reports whether the connection is
+// still open: enter may have closed it meanwhile.
+func (g *gate) leave(c net.Conn) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i := slices.Index(g.unproved, c)
+	if i >= 0 {
+		g.unproved = slices.Delete(g.unproved, i, i+1)
+	}
+	return i >= 0
+}
+
+// admit hears a connection. Its error, which a stranger is told, closes the connection.
+func (g *gate) admit(c net.Conn, in *bufio.Reader, token string) (Greeting, string, error) {
+	greeting, proof, err := hear(c, in, token)
+	if open := g.leave(c); err == nil && !open {
+		err = errors.New("closed for others; try again")
+	}
+	return greeting, proof, err
+}
+
+// hear reads a greeting and has the rank prove the token. It returns what the listener proves
+// in turn. A token in clear is taken from this host alone, where nobody listens in: a worker of a
+// few lines need not compute an HMAC.
+func hear(c net.Conn, in *bufio.Reader, token string) (g Greeting, proof string, err error) {
+	if err := readLine(in, &g); err != nil {
+		return g, "", fmt.Errorf("greeting: %w", err)
+	}
+	if g.Nonce == "" {
+		return g, "", hearToken(c, g, token)
+	}
+	nonce := rand.Text()
+	if err := json.NewEncoder(c).Encode(Challenge{nonce}); err != nil {
+		return g, "", err
+	}
+	var p Proof
+	if err := readLine(in, &p); err != nil {
+		return g, "", fmt.Errorf("proof: %w", err)
+	}
+	if !sameProof(p.Proof, prove(token, "rank", strconv.Itoa(g.Rank), strconv.Itoa(g.Ranks), nonce, g.Nonce)) {
+		return g, "", errToken
+	}
+	return g, prove(token, "epbench", nonce, g.Nonce), nil
+}
+
+var errToken = fmt.Errorf("token: differs from this run's %s; the rank belongs to another run", tokenEnv)
+
+func hearToken(c net.Conn, g Greeting, token string) error {
+	if a, ok := c.RemoteAddr().(*net.TCPAddr); !ok || !a.IP.IsLoopback() {
+		return errors.New("token: sent in clear from another host; answer a challenge as in docs/worker-protocol.md")
+	}
+	if !sameProof(g.Token, token) {
+		return errToken
+	}
+	return nil
+}
+
+// readLine reads one line of JSON within the reader's size.
+func readLine(in *bufio.Reader, v any) error {
+	line, err := in.ReadSlice('\n')
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(line, v)
+}
+
+// errUnheard says that the listener closed the connection before it judged the rank: it has many
+// to greet, and may listen to the next try.
+var errUnheard = errors.New("the listener closed the connection")
+
+// knock greets a listener and returns its admission. The reader may hold what follows.
+func knock(c net.Conn, token string, g Greeting) (a Admission, in *bufio.Reader, err error) {
+	g.Nonce = rand.Text()
+	in = bufio.NewReaderSize(c, maxGreeting)
+	if err := json.NewEncoder(c).Encode(g); err != nil {
+		return a, nil, fmt.Errorf("%w: %w", errUnheard, err)
+	}
+	var first struct {
+		Challenge
+		Admission
+	}
+	if err := readLine(in, &first); err != nil {
+		return a, nil, fmt.Errorf("%w: %w", errUnheard, err)
+	}
+	if first.Error != "" {
+		return a, nil, errors.New(first.Error)
+	}
+	proof := prove(token, "rank", strconv.Itoa(g.Rank), strconv.Itoa(g.Ranks), first.Nonce, g.Nonce)
+	if err := json.NewEncoder(c).Encode(Proof{proof}); err != nil {
+		return a, nil, fmt.Errorf("%w: %w", errUnheard, err)
+	}
+	if err := readLine(in, &a); err != nil {
+		return a, nil, fmt.Errorf("%w: %w", errUnheard, err)
+	}
+	if a.Error != "" {
+		return a, nil, errors.New(a.Error)
+	}
+	if !sameProof(a.Proof, prove(token, "epbench", first.Nonce, g.Nonce)) {
+		return a, nil, fmt.Errorf("%s does not know this run's token; nothing is told to it", c.RemoteAddr())
+	}
+	return a, in, nil
+}
+
+// knockLimit bounds the tries to be heard.
+const knockLimit = time.Minute
+
+// connect dials a listener and greets it, again where the listener had no time for it.
+func connect(address, token string, g func(net.Conn) (Greeting, error)) (net.Conn, *bufio.Reader, Admission, error) {
+	for end, pause := time.Now().Add(knockLimit), leastPause; ; pause = min(2*pause, mostPause) {
+		c, err := net.DialTimeout("tcp", address, knockLimit)
+		if err != nil {
+			return nil, nil, Admission{}, err
+		}
+		greeting, err := g(c)
+		var a Admission
+		var in *bufio.Reader
+		if err == nil {
+			a, in, err = knock(c, token, greeting)
+		}
+		if err == nil {
+			return c, in, a, nil
+		}
+		c.Close()
+		if !errors.Is(err, errUnheard) || time.Now().After(end) {
+			return nil, nil, a, err
+		}
+		time.Sleep(pause/2 + mathrand.N(pause)) // ranks that were closed together come back apart
+	}
+}

@@ -21,10 +21,10 @@ func newReplayClaims() *cobra.Command {
 	var f claimsFlags
 	cmd := &cobra.Command{
 		Use:   "claims",
-		Short: "Search identical configs under several kinds of noise, and count false claims",
+		Short: "Count false claims of searches among identical configs",
 		Long: `Search 64 configs that take the same time, under kinds of noise that GPUs have. Every claim
 of a gain is false, and a 95 % interval of the gain should hold 1 in 95 % of the searches.`,
-		Example: "  epbench replay claims --replays 2000\n  epbench replay claims --sessions 1",
+		Example: "  epbench replay claims --replays 2000\n  epbench replay claims --sessions 1\n  epbench replay claims --replays 200 --format csv",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}

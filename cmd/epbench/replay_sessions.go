@@ -19,7 +19,7 @@ func newReplaySessions() *cobra.Command {
 		Long: `Compare the gains of each config between the sessions of runs, and say how many differ by
 more than 1.96 times their joint standard error: by intervals of single sessions, and by the
 intervals of claims, which rest on three sessions. 5 % should.`,
-		Example: "  epbench replay sessions run",
+		Example: "  epbench replay sessions run\n  epbench replay sessions run1 run2\n  epbench replay sessions run --json",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := stabilityTable(args)

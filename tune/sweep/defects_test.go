@@ -130,7 +130,7 @@ func TestNothingIsComparedTwice(t *testing.T) {
 		return 100e-6
 	}}
 	out := mustSweep(t, b, options(t, "dispatch", []int{16, 1024}, "uniform"), filepath.Join(t.TempDir(), "run"))
-	if len(out.Table.Rows) != 4 || !out.Table.Rows[0].Default {
+	if len(out.Table.Rows) != 2 || !out.Table.Rows[0].Default {
 		t.Errorf("rows %v", rows(out.Table))
 	}
 	if len(seen) != 2 {

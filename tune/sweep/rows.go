@@ -82,7 +82,7 @@ func (m *rowMaker) ranges(byTokens []group, class ep.Class) []*tokenRange {
 	for _, g := range byTokens {
 		whole := len(g)
 		g = g.forClass(class)
-		if len(g) == 0 || class == ep.AllRoutings && (len(g) < whole || m.lacksRoutings(g, byTokens)) {
+		if len(g) == 0 || class == ep.AllRoutings && (len(g) < max(whole, fewestForAll) || m.lacksRoutings(g, byTokens)) {
 			joined = false
 			continue
 		}
@@ -106,6 +106,9 @@ func (m *rowMaker) ranges(byTokens []group, class ep.Class) []*tokenRange {
 	}
 	return out
 }
+
+// fewestForAll is the least number of routings that a row for all routings rests on.
+const fewestForAll = 2
 
 // join lets ranges meet their neighbours.
 func (m *rowMaker) join(ranges []*tokenRange) (out []*tokenRange) {

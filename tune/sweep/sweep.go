@@ -204,6 +204,9 @@ func (s *sweeper) warn() {
 	if s.harness.policy.Sessions == 0 && s.harness.planner.machine.GPUs > 0 {
 		s.run.Warnings = append(s.run.Warnings, oneSession)
 	}
+	if len(s.opts.Distributions) < fewestForAll {
+		s.run.Warnings = append(s.run.Warnings, "one routing makes no rows for callers who do not know theirs: give --routing two or more")
+	}
 	s.run.Warnings = append(s.run.Warnings, workerLosses(s.harness.backend)...)
 	s.run.Warnings = append(s.run.Warnings, s.edgeWarnings()...)
 	for _, c := range s.searches {

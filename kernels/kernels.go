@@ -52,6 +52,10 @@ type Param struct {
 	Class   Class      `json:"class"`
 	Cost    Cost       `json:"cost"`
 
+	// Before is what configs without the parameter did, because they are older than it; ""
+	// means that the kernel's first revision had it.
+	Before ep.Value `json:"before,omitempty"`
+
 	// Outside is for parameters of class Hook. It maps a value to the part of the kernel's
 	// work that this value leaves to the caller. The part is a word of ep.Parts.
 	Outside map[ep.Value]string `json:"outside,omitempty"`
@@ -63,7 +67,13 @@ type Kernel struct {
 	Op     ep.Op
 	Doc    string
 	Params []Param
-	Work   ep.Work // the library that the kernel is from, and the work that its time includes
+	// Revision says what the parameters mean. Raise it by hand when a config measured with
+	// an earlier build would do something else, and only then; 0 means 1. A faster build of
+	// the same revision keeps its rows.
+	Revision int
+	// Formerly lists, by name, kernels that have become configs of this one.
+	Formerly map[string]Former
+	Work     ep.Work // the library that the kernel is from, and the work that its time includes
 	// Layouts lists the layouts of received rows that the kernel serves; nil is expert.
 	Layouts []ep.Layout
 	// Check returns why a config cannot run on a machine, nil if it can. The error names
@@ -89,6 +99,12 @@ type Kernel struct {
 	// calls, a search leaves this kernel out unless the user names it: without other work
 	// in between, the fused kernel does less work.
 	SplitPhases bool
+}
+
+// Former is a kernel that has become a config of another kernel.
+type Former struct {
+	Revision int                 // that it had last
+	Values   map[string]ep.Value // of the other kernel's parameters that it did not have
 }
 
 // expertOnly lists the layouts of a kernel that declares none.

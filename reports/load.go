@@ -94,6 +94,30 @@ func (l *Loaded) Seconds(k table.Key, tokens int, routing string, cfg ep.Config)
 	return 0, false
 }
 
+// Paired returns the seconds of a config and of the default in the rounds of stage cross that
+// both ran in; both are empty if there are none. No search chose by these rounds.
+func (l *Loaded) Paired(k table.Key, tokens int, routing string, cfg ep.Config) (config, dflt []float64) {
+	for _, c := range slices.Concat(l.Cases, l.between) {
+		if c.Problem.Tokens != tokens || c.Routing != routing || table.KeyOf(c.Problem, k.Routing) != k {
+			continue
+		}
+		e, d := c.entryOf(cfg), c.entryOf(ep.Config{})
+		if e == nil || d == nil {
+			continue
+		}
+		byRound := map[roundID]float64{}
+		for _, t := range d.rounds {
+			byRound[t.roundID] = t.Seconds
+		}
+		for _, t := range e.rounds {
+			if seconds, ok := byRound[t.roundID]; ok && t.stage == record.StageCross {
+				config, dflt = append(config, t.Seconds), append(dflt, seconds)
+			}
+		}
+	}
+	return config, dflt
+}
+
 // entryOf returns a config's entry, nil if it was not measured or failed.
 func (c *Case) entryOf(cfg ep.Config) *Entry {
 	key := cfg.Key()

@@ -57,10 +57,15 @@ func applies(t *table.Table, h table.Host) (word, note string) {
 	if err := t.Refusal(h, t.Rows[0].Key.Problem(0)); err != nil {
 		return "no", err.Error()
 	}
-	if n := t.OtherBuilds(h); n > 0 {
-		return "partly", fmt.Sprintf("%d of %d rows were measured with other builds of their kernels: they answer with --other-kernels alone", n, len(t.Rows))
+	earlier, refused := t.Builds(h)
+	if refused > 0 {
+		return "partly", fmt.Sprintf("%d of %d rows need kernels that this build does not have", refused, len(t.Rows))
 	}
-	if doubts := t.Doubts(h); len(doubts) > 0 {
+	doubts := t.Doubts(h)
+	if earlier > 0 {
+		doubts = append(doubts, fmt.Sprintf("%d of %d rows measured with an earlier build of their kernels", earlier, len(t.Rows)))
+	}
+	if len(doubts) > 0 {
 		return "unverified", strings.Join(doubts, ", ")
 	}
 	return "yes", ""

@@ -27,7 +27,7 @@ type packFlags struct {
 	objective     string
 	raw           bool
 	maxSMs        int
-	otherKernels  bool
+	certified     bool
 	otherMachines bool
 	machineFile   string
 	out           string
@@ -69,7 +69,7 @@ version runs them.`,
 		s.StringVar(&f.objective, "objective", "alone", "`OBJECTIVE` which rows to take: alone, or beside for calls that run while a product does")
 		s.StringVar(&f.precision, "precision", "full", "`PRECISION` full, or reduced for configs too that round partial sums to bf16")
 		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` most SMs of a call; the default replaces rows that take more")
-		s.BoolVar(&f.otherKernels, "other-kernels", false, "also take rows that another build of their kernels measured")
+		s.BoolVar(&f.certified, "certified", false, "refuse rows that were measured with an earlier build of their kernels")
 	})
 	bindOtherMachines(cmd, &f.otherMachines)
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
@@ -116,6 +116,9 @@ func (f *packFlags) run(cmd *cobra.Command) error {
 	if n := uncovered(p); n > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%d answers of the pack are the default because no row covers them; see epbench pack show\n", n)
 	}
+	if n := uncertified(p); n > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d answers of the pack were measured with an earlier build or on other GPUs; --certified refuses such rows, epbench table verify certifies them\n", n)
+	}
 	return nil
 }
 
@@ -126,6 +129,18 @@ func uncovered(p *pack.Pack) (n int) {
 	for _, l := range p.Lookups {
 		for _, r := range l.Runs {
 			if r.Uncovered && l.Purpose != pack.Halves { // a sweep of calls alone makes no rows for halves
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// uncertified counts answers whose rows were not measured with this build on this machine.
+func uncertified(p *pack.Pack) (n int) {
+	for _, l := range p.Lookups {
+		for _, r := range l.Runs {
+			if !r.Uncovered && !r.Certified {
 				n++
 			}
 		}
@@ -171,7 +186,10 @@ func (f *packFlags) request() (r pack.Request, err error) {
 	if r.Machine, err = f.machine(r.Tables); err != nil {
 		return r, err
 	}
-	r.ABI, r.Other, r.OtherMachines = declare.ABIOver(p.Nodes), f.otherKernels, f.otherMachines
+	if f.certified && f.otherMachines {
+		return r, usagef("--certified refuses the rows that --other-machines takes; give one of them")
+	}
+	r.ABI, r.Certified, r.OtherMachines = declare.ABIOver(p.Nodes), f.certified, f.otherMachines
 	return r, nil
 }
 

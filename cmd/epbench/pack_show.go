@@ -88,7 +88,7 @@ func packAnswers(p *pack.Pack, all bool) reports.Table {
 	t := reports.Table{Name: "answers", Columns: []reports.Column{
 		reports.Words("dtype"), reports.Words("precision"), reports.Words("for"), reports.Words("routing"),
 		reports.Numbers("from", ""), reports.Numbers("to", ""), reports.Words("dispatch id"), reports.Words("combine id"),
-		reports.Words("dispatch").Dropped(10).Spelling("dispatch id"), reports.Words("combine").Dropped(10).Spelling("combine id"),
+		reports.Words("certified").Dropped(9), reports.Words("dispatch").Dropped(10).Spelling("dispatch id"), reports.Words("combine").Dropped(10).Spelling("combine id"),
 		reports.Words("why").Dropped(11).Keyed(),
 	}}
 	for _, l := range p.Lookups {
@@ -101,10 +101,18 @@ func packAnswers(p *pack.Pack, all bool) reports.Table {
 		}
 		for _, r := range l.Runs {
 			t.Add(reports.Str(string(l.DType)), reports.Str(precision), reports.Str(string(l.Purpose)), reports.Str(string(l.Class)),
-				reports.Int(r.Lo), reports.Int(r.Hi), idCell(r.Dispatch), idCell(r.Combine), reports.Str(r.Dispatch), reports.Str(r.Combine), reports.Str(r.Text))
+				reports.Int(r.Lo), reports.Int(r.Hi), idCell(r.Dispatch), idCell(r.Combine), certifiedCell(r), reports.Str(r.Dispatch), reports.Str(r.Combine), reports.Str(r.Text))
 		}
 	}
 	return t
+}
+
+// certifiedCell says whether the rows behind an answer are certified. It is empty without a row.
+func certifiedCell(a pack.Answer) reports.Cell {
+	if a.Uncovered {
+		return reports.None()
+	}
+	return reports.Bool(a.Certified)
 }
 
 // idCell returns the id of a config that is spelled in full.

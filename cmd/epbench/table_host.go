@@ -38,7 +38,7 @@ func (f *queryFlags) host(cmd *cobra.Command, set *table.Set) (h table.Host, err
 	default:
 		h, err = readHost(choice)
 	}
-	h.Check = legality(h.Machine)
+	h.Check, h.Current = legality(h.Machine), current(h.Machine)
 	return h, err
 }
 
@@ -94,6 +94,16 @@ func readHost(path string) (table.Host, error) {
 		}
 	}
 	return table.Host{}, usagef("--machine: %s names no machine; take a run.json or a table.json", path)
+}
+
+// current returns the function that spells configs of earlier builds as this one does, or nil
+// where this program does not know the kernels of a machine's backend.
+func current(m ep.Machine) func(ep.Config) ep.Config {
+	known := knownKernels(m.Backend)
+	if known == nil {
+		return nil
+	}
+	return func(c ep.Config) ep.Config { return kernels.Current(known, c) }
 }
 
 // legality returns a judge of configs by the kernels of a machine's backend, or nil if this

@@ -72,7 +72,7 @@ func (q *query) answers() reports.Table {
 			}
 			cells := append(keyCells(k), reports.Int(n))
 			cells = append(cells, spelled(q.header(a), k, n, a.Config)...)
-			cells = append(cells, reports.Str(string(a.Reason)), reports.Str(differsIn(a.Differs, a.Row)))
+			cells = append(cells, reports.Str(reasonText(a)), reports.Str(differsIn(a.Differs, a.Row)))
 			row := a.Row
 			if a.Reason == table.Illegal {
 				q.note(q.whyIllegal(k, n, row))
@@ -120,12 +120,20 @@ func (q *query) qualify(a *table.Answer) {
 	if a.OtherMachine {
 		q.note("other machine: the row was measured on other GPUs; its gain is theirs, and another config may be faster here")
 	}
-	if a.OtherKernels {
-		q.note("other kernels: the row was measured with another build of its kernel; its times are not this build's")
+	if a.EarlierBuild {
+		q.note("measured with an earlier build: the row's kernels have changed since, but its parameters mean the same; table verify certifies the row, --this-build refuses it")
 	}
 	if a.Reason == table.Fallback {
 		q.note("fallback: the row of another problem answers; its gain was measured there")
 	}
+}
+
+// reasonText spells the reason of an answer.
+func reasonText(a *table.Answer) string {
+	if a.EarlierBuild {
+		return string(a.Reason) + ", measured with an earlier build"
+	}
+	return string(a.Reason)
 }
 
 // lookupOf returns the look-up of a problem. A pair without a row is answered by its halves.

@@ -10,7 +10,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/reports"
-	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/stat"
 	"github.com/epbench/epbench/tune/sweep/measure"
 	"github.com/epbench/epbench/tune/table"
 	"github.com/epbench/epbench/tune/table/curate"
@@ -28,7 +29,8 @@ that table. Where both measured, the row of OLD stays, unless the gain of NEW is
 by more than the band and their intervals do not overlap. NEW also wins where it is a
 run that measured OLD's config, slower by more than the band. A row of an earlier
 build of a kernel is replaced wherever the other table has one of a later build.
-Between two measured token counts, the row of the nearer one holds. A count at which a
+Between two measured token counts, the row of the nearer one holds. Rows of a run are
+split first, so that each has the times of one count. A count at which a
 sweep timed only the winners of its two neighbours is replaced by a search of the
 other table between them. Every range that both measured is printed, with the evidence
 of both. The fallback is that of OLD.`,
@@ -55,20 +57,20 @@ of both. The fallback is that of OLD.`,
 
 // mergeTables writes the merged table to path and returns the table of overlaps.
 func mergeTables(cmd *cobra.Command, oldPath, newPath, path string, band float64) (t reports.Table, err error) {
-	old, err := loadTable(oldPath, false)
+	old, _, err := loadSplit(oldPath)
 	if err != nil {
 		return t, err
 	}
-	newcomer, err := loadTable(newPath, false)
+	newcomer, run, err := loadSplit(newPath)
 	if err != nil {
 		return t, err
 	}
 	band = max(bandOf(band, old.Header), bandOf(band, newcomer.Header))
-	measured, err := measuredIn(newPath)
-	if err != nil {
-		return t, err
+	rule := curate.Rule{Band: band}
+	if run != nil {
+		rule.Measured = run.Seconds
 	}
-	merged, overlaps, err := curate.Merge(old, newcomer, curate.Rule{Band: band, Measured: measured})
+	merged, overlaps, err := curate.Merge(old, newcomer, rule)
 	if err != nil {
 		return t, withCode(exitNotComparable, err)
 	}
@@ -97,16 +99,64 @@ func overlapTable(old, newcomer table.Header, overlaps []curate.Overlap) reports
 	return t
 }
 
-// measuredIn returns the look-up of a run's times, or nil for a table without a run.
-func measuredIn(path string) (func(k table.Key, tokens int, routing string, c ep.Config) (float64, bool), error) {
-	if tablePath(path) == path {
-		return nil, nil
+// loadSplit reads a table by its path, its run directory or its name. With a run directory it
+// also returns the run, and the rows are split by the token counts that the run decided.
+func loadSplit(path string) (*table.Table, *reports.Loaded, error) {
+	t, err := loadTable(path, false)
+	if err != nil || tablePath(path) == path {
+		return t, nil, err
 	}
 	l, err := reports.Load(path)
 	if err != nil {
-		return nil, badInput(err)
+		return nil, nil, badInput(err)
 	}
-	return l.Seconds, nil
+	return curate.Split(t, timedIn(l)), l, nil
+}
+
+// timedIn returns what a run measured of a row's config at one token count: the times and gain
+// of the routing under which it gains least.
+func timedIn(l *reports.Loaded) func(r table.Row, tokens int) (curate.Timing, bool) {
+	return func(r table.Row, tokens int) (least curate.Timing, ok bool) {
+		for i, routing := range r.Evidence.Routings {
+			t, ok := decidedAt(l.Run, r, tokens, routing)
+			if !ok {
+				t, ok = crossedAt(l, r, tokens, routing)
+			}
+			if !ok {
+				return least, false
+			}
+			if i == 0 || t.Gain < least.Gain {
+				least = t
+			}
+		}
+		return least, len(r.Evidence.Routings) > 0
+	}
+}
+
+// decidedAt returns what a search decided about a row's config; ok is false if it chose another.
+func decidedAt(run *record.Run, r table.Row, tokens int, routing string) (t curate.Timing, ok bool) {
+	for i := range run.Searches {
+		s := &run.Searches[i]
+		d := s.Decision
+		if s.Problem.Tokens == tokens && s.Routing == routing && table.KeyOf(s.Problem, r.Key.Routing) == r.Key &&
+			d.Usable() && r.Default == d.KeepsDefault() && (r.Default || d.Config.Key() == r.Config.Key()) {
+			return curate.Timing{Median: s.Times.Median, P10: s.Times.P10, P90: s.Times.P90, Gain: d.Gain.Mid, GainLow: d.Gain.Low, GainHigh: d.Gain.High,
+				Rounds: d.Rounds, Sessions: d.Sessions, MaxErr: s.MaxErr}, true
+		}
+	}
+	return t, false
+}
+
+// crossedAt returns what a run measured of a config that no search chose there, in rounds with the
+// default: the config of all routings, or one between two searches.
+func crossedAt(l *reports.Loaded, r table.Row, tokens int, routing string) (t curate.Timing, ok bool) {
+	config, dflt := l.Paired(r.Key, tokens, routing, r.Config)
+	if len(config) == 0 {
+		return t, false
+	}
+	gain := stat.Slowdown(dflt, config)
+	return curate.Timing{Median: stat.Median(config), P10: stat.Quantile(config, 0.1), P90: stat.Quantile(config, 0.9),
+		Gain: gain.Mid, GainLow: gain.Low, GainHigh: gain.High, Rounds: len(config), MaxErr: r.Evidence.MaxErr}, true
 }
 
 func orNone(fields []string) string {

@@ -22,7 +22,7 @@ type queryFlags struct {
 	precision     string
 	objective     string
 	config        string
-	otherKernels  bool
+	thisBuild     bool
 	otherMachines bool
 }
 
@@ -49,7 +49,7 @@ func (f *queryFlags) bind(cmd *cobra.Command) {
 		s.StringVar(&f.precision, "precision", "full", "`PRECISION` precision of rows that may answer: full or reduced")
 		s.StringVar(&f.objective, "objective", "alone", "`OBJECTIVE` which rows to take: alone, or beside for calls that run while a product does")
 		s.StringVar(&f.config, "config", "", "`CONFIG` print this config alone: "+configUsageTable)
-		s.BoolVar(&f.otherKernels, "other-kernels", false, "also take rows that other builds of their kernels measured, after all others and marked")
+		s.BoolVar(&f.thisBuild, "this-build", false, "refuse rows that were measured with an earlier build of their kernels")
 	})
 	bindOtherMachines(cmd, &f.otherMachines)
 	addBackendFlag(cmd, &f.backend)
@@ -96,7 +96,7 @@ func (f *queryFlags) open(cmd *cobra.Command) (*query, error) {
 	if err != nil {
 		return nil, err
 	}
-	host.OtherKernels, host.OtherMachines = f.otherKernels, f.otherMachines
+	host.OnlyThisBuild, host.OtherMachines = f.thisBuild, f.otherMachines
 	q := &query{set: set, host: host, config: f.config}
 	if q.isConfig, err = configFilter(f.config); err != nil {
 		return nil, err
@@ -232,22 +232,22 @@ func (f *queryFlags) adopt(cmd *cobra.Command, q *query) error {
 // takes. Where there are none, a note names the machines of the tables.
 func (q *query) rowsHere() []table.Row {
 	var rows []table.Row
-	var others, akin []string
+	var others, similar []string
 	for _, s := range q.set.Sources() {
 		of := s.Table.Header.Machine
 		if of.Key() == q.host.Machine.Key() || q.host.AcceptsMachine(of) {
 			rows = append(rows, s.Table.Rows...)
 		} else {
 			others = append(others, sourceName(s)+" ("+of.Name+")")
-			if q.host.Machine.Similar(of) && !slices.Contains(akin, of.Name) {
-				akin = append(akin, of.Name)
+			if q.host.Machine.Similar(of) && !slices.Contains(similar, of.Name) {
+				similar = append(similar, of.Name)
 			}
 		}
 	}
 	if len(rows) == 0 && len(others) > 0 {
 		text := "No table fits this machine. --table NAME looks up for the machine that the table was measured on: " + strings.Join(others, ", ")
-		if len(akin) > 0 {
-			text += "; --other-machines takes rows of " + strings.Join(akin, " and ") + ", of the same architecture and link"
+		if len(similar) > 0 {
+			text += "; --other-machines takes rows of " + strings.Join(similar, " and ") + ", of the same architecture and link"
 		}
 		q.note(text)
 	}

@@ -179,7 +179,7 @@ func configFilter(s string) (func(table.Header, table.Key, int, ep.Config) bool,
 
 func headerTable() reports.Table {
 	return reports.Table{Name: "tables", Columns: []reports.Column{
-		reports.Words("source"), reports.Words("id").Dropped(7), reports.Numbers("rows", ""), reports.Numbers("answer", ""), reports.Words("name"),
+		reports.Words("source"), reports.Words("id").Dropped(7), reports.Numbers("rows", ""), reports.Numbers("answer", ""), reports.Numbers("earlier", "").Dropped(7), reports.Words("name"),
 		reports.Words("machine").Dropped(2), reports.Words("abi").Dropped(1), reports.Words("created").Dropped(8),
 		reports.Numbers("A/A", "%"), reports.Words("fallback"), reports.Words("max SMs").Dropped(6), reports.Words("driver").Dropped(4),
 		reports.Words("cuda").Dropped(3), reports.Words("tool").Dropped(5), reports.Words("edited"),
@@ -192,24 +192,26 @@ func addHeader(t *reports.Table, s table.Source) {
 	if h.MaxSMs > 0 {
 		bound = strconv.Itoa(h.MaxSMs)
 	}
-	t.Add(reports.Str(sourceName(s)), reports.Str(s.Table.ID[:12]), reports.Int(len(s.Table.Rows)), answering(t, s.Table), reports.Str(h.Machine.Name),
+	answer, earlier := answering(t, s.Table)
+	t.Add(reports.Str(sourceName(s)), reports.Str(s.Table.ID[:12]), reports.Int(len(s.Table.Rows)), answer, earlier, reports.Str(h.Machine.Name),
 		reports.Str(h.Machine.Key()), reports.Str(h.ABI.Short()), reports.Str(h.Created.Format(time.RFC3339)),
 		reports.Float(100*h.AA, 2), reports.Str(strings.Join(h.Fallback, " ")), reports.Str(bound), reports.Str(h.Machine.Driver),
 		reports.Str(h.Machine.CUDA), reports.Str(h.Tool), reports.Bool(h.Edited))
 }
 
-// answering counts the rows of a table with the kernels of this build. The cell is empty where
-// this program does not know the kernels.
-func answering(t *reports.Table, of *table.Table) reports.Cell {
+// answering counts the rows of a table whose kernels this build has, and those of them that were
+// measured with an earlier build. The cells are empty where this program does not know the
+// kernels.
+func answering(t *reports.Table, of *table.Table) (answer, earlier reports.Cell) {
 	abi := knownABI(of.Header.Machine.Backend)
 	if abi == "" {
-		return reports.None()
+		return reports.None(), reports.None()
 	}
-	others := of.OtherBuilds(table.Host{Machine: of.Header.Machine, ABI: abi})
-	if note := "answer: rows with the kernels of this build; the others answer only with --other-kernels"; others > 0 && !slices.Contains(t.Notes, note) {
+	n, refused := of.Builds(table.Host{Machine: of.Header.Machine, ABI: abi})
+	if note := "answer: rows whose kernels this build has, with the same revision; earlier: of these, rows measured with an earlier build, which look-ups mark and --this-build refuses"; n+refused > 0 && !slices.Contains(t.Notes, note) {
 		t.Note(note)
 	}
-	return reports.Int(len(of.Rows) - others)
+	return reports.Int(len(of.Rows) - refused), reports.Int(n)
 }
 
 func rowTable() reports.Table {

@@ -29,12 +29,13 @@ type verifyOptions struct {
 	otherMachines bool
 }
 
-// ownRows returns the table without the rows of kernels that this host has in another build.
+// ownRows returns the table without the rows whose kernels this host does not have. Rows of
+// earlier builds stay: a check that holds certifies them.
 func ownRows(cmd *cobra.Command, t *table.Table, h table.Host) *table.Table {
 	own := *t
-	own.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r table.Row) bool { return !h.Runs(t.Header, r) })
+	own.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r table.Row) bool { return !h.Accepts(t.Header, r) })
 	if n := len(t.Rows) - len(own.Rows); n > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d rows are left out: other builds of their kernels measured them\n", n, len(t.Rows))
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d rows are left out: they need kernels that this build does not have\n", n, len(t.Rows))
 	}
 	return &own
 }

@@ -15,10 +15,11 @@ tar xf "$here/h100x2-2026-11-24-layouts.tar.xz"
 tar xf "$here/h100x2-2026-11-25-pairs.tar.xz"
 tar xf "$here/h100x2-2026-11-25-complete.tar.xz"
 
-# merge TABLE FIRST NEXT...: what the first run wrote with the rows of the others.
+# merge TABLE RUN...: the rows of the runs. The first one is merged with itself, which splits
+# its rows by token counts.
 merge() {
 	table=$1
-	cp "$2/table.json" "$table"
+	"$epbench" table merge "$2" "$2" -o "$table" --format csv > /dev/null
 	shift 2
 	for run; do
 		"$epbench" table merge "$table" "$run" -o next.json --format csv > /dev/null

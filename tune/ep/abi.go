@@ -5,14 +5,35 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
 // ABI names the builds of kernels behind a table row, a run or a pack. It holds one word for
-// each kernel, sorted by name: "combine_ll=1f2e,dispatch_ll=9c0d". So a change of one kernel
-// does not invalidate measurements of the others. A backend whose kernels change together
-// has one word without a name, which stands for every kernel. "" is an unknown build.
+// each kernel, sorted by name: "combine_ll=1f2e,dispatch_ll=2.9c0d". A word has the kernel's
+// revision and the hash of its sources; without a dot the revision is 1. The revision says what
+// the parameters mean: measurements stay usable as long as it is the same. The hash is evidence
+// of the build.
+//
+// A backend whose kernels change together has one word without a name, which stands for every
+// kernel and has no revision. "" is an unknown build.
 type ABI string
+
+// Word returns the word of a kernel with a revision and a hash of its sources.
+func Word(revision int, hash string) string {
+	if revision <= 1 {
+		return hash
+	}
+	return strconv.Itoa(revision) + "." + hash
+}
+
+// revisionOf returns the revision of a kernel's word.
+func revisionOf(word string) string {
+	if revision, _, ok := strings.Cut(word, "."); ok {
+		return revision
+	}
+	return "1"
+}
 
 // NewABI returns the ABI with these words, keyed by the kernel's name.
 func NewABI(words map[string]string) ABI {
@@ -104,19 +125,28 @@ func (a ABI) Changed(b ABI) []string {
 	return out
 }
 
-// Serves reports whether kernels of build a may launch configs that were measured with
-// build `row`. `row` is the part of an ABI about some kernels: a must have each of these
-// kernels in the same build. If `row` names no kernel the answer is true.
+// Serves reports whether build a has exactly the kernels of row, some kernels' part of an ABI:
+// each is there with the same word. An empty row needs no kernels.
 func (a ABI) Serves(row ABI) bool {
-	if row == "" {
+	return a.has(row, func(here, there string) bool { return here == there })
+}
+
+// Accepts reports whether configs measured with the kernels of row mean the same in build a:
+// each kernel is there with the same revision. It is Serves if either has no list of kernels.
+func (a ABI) Accepts(row ABI) bool {
+	return a.has(row, func(here, there string) bool { return here != "" && revisionOf(here) == revisionOf(there) })
+}
+
+func (a ABI) has(row ABI, alike func(here, there string) bool) bool {
+	have, need := a.list(), row.list()
+	switch {
+	case row == "" || row == a:
 		return true
-	}
-	need := row.list()
-	if need == nil {
-		return row == a
+	case have == nil || need == nil:
+		return false
 	}
 	for kernel, word := range need {
-		if a.Of(kernel) != word {
+		if !alike(have[kernel], word) {
 			return false
 		}
 	}

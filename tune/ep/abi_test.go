@@ -51,6 +51,35 @@ func TestABIServes(t *testing.T) {
 	}
 }
 
+// TestABIAccepts: a build accepts rows of the same revision, whatever their hash.
+func TestABIAccepts(t *testing.T) {
+	if one, two := Word(1, "ab"), Word(2, "ab"); one != "ab" || two != "2.ab" {
+		t.Errorf("words %q and %q", one, two)
+	}
+	for _, c := range []struct {
+		now, row ABI
+		accepts  bool
+	}{
+		{"c=2f,d=1f", "d=9f", true},
+		{"c=2f,d=1.1f", "d=9f", true},
+		{"c=2f,d=2.1f", "d=1f", false},
+		{"c=2f,d=2.1f", "d=2.9f", true},
+		{"c=2f,d=2.1f", "d=20.1f", false},
+		{"c=2f,d=1f", "c=3f,d=9f", true},
+		{"c=2f,d=1f", "c=2.3f,d=1f", false},
+		{"c=2f", "d=1f", false},
+		{"c=2f,d=1f", "", true},
+		{"worker 1.2", "worker 1.2", true},
+		{"worker 1.2", "worker 1.3", false},
+		{"c=2f,d=1f", "worker 1.2", false},
+		{"", "d=1f", false},
+	} {
+		if got := c.now.Accepts(c.row); got != c.accepts {
+			t.Errorf("%q accepts %q: %v", c.now, c.row, got)
+		}
+	}
+}
+
 // A build recorded as one hash gives a word for each kernel.
 func TestFirstBuildNamesItsKernels(t *testing.T) {
 	const first = ABI("d294d935a5eed5afb3e2ed0ca8a3790381cb43ebab11ba520e232508de20f421")

@@ -76,6 +76,7 @@ func (m *rowMaker) rows() []table.Row {
 }
 
 // ranges returns the token ranges of one key and class, without the token counts between them.
+// A row for all routings needs at least two.
 func (m *rowMaker) ranges(byTokens []group, class ep.Class) []*tokenRange {
 	var out []*tokenRange
 	joined := false

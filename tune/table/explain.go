@@ -37,8 +37,12 @@ func (s *Set) Explain(k Key, tokens int) Explanation {
 			r.Note = fmt.Sprintf("covers tokens %d to %d only", a.Row.Lo, a.Row.Hi)
 		case a.Row == x.Answer.Row:
 			r.Note = "answers"
+		case s.rows[m.place].foreign() && s.host.illegal(k.Problem(tokens), a.Config):
+			r.Note = "its config cannot run here"
 		case a.OtherMachine && !x.Answer.OtherMachine:
 			r.Note = "behind a row of this machine"
+		case a.EarlierBuild && !x.Answer.EarlierBuild && slices.Equal(a.Differs, x.Answer.Differs):
+			r.Note = "behind a row of this build"
 		case len(x.Answer.Differs) == 0:
 			r.Note = "behind an exact row"
 		default:
@@ -81,8 +85,16 @@ func (s *Set) blocking(r *indexedRow, query [KeyFields]int) []int {
 	var out []int
 	fallback := s.sources[r.source].fallback
 	for f, have := range r.key {
-		mayDiffer := slices.Contains(fallback, f) && (f != routingField || r.row.Key.Routing == ep.AllRoutings) ||
-			f == precisionField && have < query[f]
+		mayDiffer := slices.Contains(fallback, f)
+		switch f {
+		case routingField:
+			_, ok := routingApart(have, query[f])
+			mayDiffer = mayDiffer && ok
+		case precisionField:
+			mayDiffer = have < query[f]
+		case dispatchField:
+			mayDiffer = r.row.Key.Op == ep.Combine && query[opField] == r.key[opField]
+		}
 		if have != query[f] && !mayDiffer {
 			out = append(out, f)
 		}

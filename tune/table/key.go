@@ -72,6 +72,8 @@ const KeyFields = 15
 
 // Indices in Fields of the fields with rules of their own.
 const (
+	opField        = 0
+	dispatchField  = 7
 	routingField   = 11
 	precisionField = 12
 	objectiveField = 13

@@ -30,7 +30,7 @@ type Answer struct {
 	Source   string    `json:"source"`   // name of the row's table, empty without a row
 	Row      *Row      `json:"row"`      // the row that answered, with its evidence; nil without one
 
-	OtherKernels bool `json:"other_kernels,omitempty"` // the row is of another build of its kernels
+	EarlierBuild bool `json:"earlier_build,omitempty"` // the row was measured with an earlier build of its kernels
 	OtherMachine bool `json:"other_machine,omitempty"` // the row was measured on another machine, see Host.OtherMachines
 }
 
@@ -38,21 +38,22 @@ type Answer struct {
 type match struct {
 	place    int32                     // in Set.rows
 	similar  bool                      // of another machine
-	other    bool                      // of another build of its kernels
 	step     int32                     // 0 if exact, otherwise 1 + the last field of the fallback order that differs
-	distance [fallbackFields + 1]int32 // by how much each field differs, in fallback order; last the precision
+	distance [fallbackFields + 2]int32 // by how much each field differs, in fallback order; then the precision, then a combine's dispatch dtype
 }
 
 // fallbackFields is the number of fields in FallbackFields.
 const fallbackFields = 6
 
 // compare returns how far a row is from a question. ok is false if they differ in a field
-// that must match. Routing may differ only if the row is for all routings, since a row tuned
-// for another class is no evidence. A question that accepts reduced precision also matches a
-// row of full precision, if no row of reduced precision answers; such a row is still an
-// exact answer. A question of full precision never matches a row of reduced.
+// that must match. Routing may differ if the row is for all routings or, behind those, for even
+// ones. A row tuned for uneven routings answers for an unknown routing only, behind all others,
+// since it is no evidence for another class. A question that
+// accepts reduced precision also matches a row of full precision, behind rows of reduced, and a
+// combine matches rows of every dispatch dtype, since BF16 travels back in any case. Such rows
+// are still exact answers. A question of full precision never matches a row of reduced.
 func (r *indexedRow) compare(query *[KeyFields]int, fallback []int) (m match, ok bool) {
-	m.similar, m.other = r.similar, r.other
+	m.similar = r.similar
 	for field, have := range r.key {
 		want := query[field]
 		if have == want {
@@ -62,21 +63,42 @@ func (r *indexedRow) compare(query *[KeyFields]int, fallback []int) (m match, ok
 			m.distance[fallbackFields] = 1
 			continue
 		}
+		if field == dispatchField && r.row.Key.Op == ep.Combine && want >= 0 {
+			m.distance[fallbackFields+1] = int32(max(have-want, want-have))
+			continue
+		}
 		place := slices.Index(fallback, field)
-		if place < 0 || field == routingField && r.row.Key.Routing != ep.AllRoutings {
+		if place < 0 {
 			return match{}, false
 		}
+		apart := max(have-want, want-have)
+		if field == routingField {
+			if apart, ok = routingApart(have, want); !ok {
+				return match{}, false
+			}
+		}
 		m.step = max(m.step, int32(place+1))
-		m.distance[place] = int32(max(have-want, want-have))
+		m.distance[place] = int32(apart)
 	}
 	return m, true
 }
 
-// matches lists the rows that may answer a question, best first. The order is: rows of this
-// machine before others, then rows of this build of the kernels, then rows whose differing
-// fields are earlier in the fallback order, then rows nearer in those fields, then reduced
-// before full precision, then the smaller key, then the upper source. No two rows are equal
-// in this order, so that every rank and every exported look-up finds the same row.
+// routingApart returns how far a row's class is from a question's, both as indices in
+// ep.Classes. ok is false if the row may not answer.
+func routingApart(have, want int) (apart int, ok bool) {
+	all, even := ep.AllRoutings.Index(), ep.Even.Index()
+	if have == all {
+		return 1, true
+	}
+	return 2 + have, have == even || want == all
+}
+
+// matches returns the rows that may answer a question, best first: rows of this machine come
+// before others, then rows whose differing fields come first in the fallback order, then the
+// nearest in those fields, then reduced precision before full, then a combine's own dispatch
+// dtype before others, then the smaller key, this build of the kernels before earlier ones, and
+// the upper source. No two rows are equal in this order, so every rank and every exported
+// look-up finds the same row.
 func (s *Set) matches(query [KeyFields]int) []match {
 	var out []match
 	for i, r := range s.usable() {
@@ -86,7 +108,7 @@ func (s *Set) matches(query [KeyFields]int) []match {
 		}
 	}
 	slices.SortFunc(out, func(a, b match) int {
-		return cmp.Or(cmp.Compare(bit(a.similar), bit(b.similar)), cmp.Compare(bit(a.other), bit(b.other)), cmp.Compare(a.step, b.step), slices.Compare(a.distance[:], b.distance[:]), cmp.Compare(a.place, b.place))
+		return cmp.Or(cmp.Compare(bit(a.similar), bit(b.similar)), cmp.Compare(a.step, b.step), slices.Compare(a.distance[:], b.distance[:]), cmp.Compare(a.place, b.place))
 	})
 	return out
 }
@@ -95,9 +117,9 @@ func (s *Set) matches(query [KeyFields]int) []match {
 func (s *Set) answer(m match, query [KeyFields]int) Answer {
 	r := &s.rows[m.place]
 	src := &s.sources[r.source]
-	a := Answer{Config: r.row.Config, Reason: Exact, Verified: src.verified && !r.other, Source: src.Name, Row: r.row, OtherKernels: r.other, OtherMachine: r.similar}
+	a := Answer{Config: r.config, Reason: Exact, Verified: src.verified && !r.earlier, Source: src.Name, Row: r.row, EarlierBuild: r.earlier, OtherMachine: r.similar}
 	for field, want := range query {
-		if field != precisionField && r.key[field] != want {
+		if field != precisionField && (field != dispatchField || r.row.Key.Op != ep.Combine) && r.key[field] != want {
 			a.Differs = append(a.Differs, Fields()[field])
 			a.Reason = Fallback
 		}
@@ -109,15 +131,26 @@ func (s *Set) answer(m match, query [KeyFields]int) Answer {
 }
 
 // Lookup answers one question without preparation, for tools: it visits all rows. A process
-// that asks often resolves once and calls Resolved.Lookup.
+// that asks often resolves once and calls Resolved.Lookup. On a set that For narrowed, it passes
+// over rows of earlier builds and other machines whose config is illegal on the host.
 func (s *Set) Lookup(k Key, tokens int) Answer {
 	query := k.Vector()
 	for _, m := range s.matches(query) {
-		if r := s.rows[m.place].row; r.covers(tokens) {
+		r := &s.rows[m.place]
+		if r.row.covers(tokens) && !(r.foreign() && s.host.illegal(k.Problem(tokens), r.config)) {
 			return s.answer(m, query)
 		}
 	}
 	return Answer{Reason: s.noRowReason(k)}
+}
+
+// foreign reports whether a row was measured with another build or on another machine. Its
+// config may then be illegal on the host although the table is good.
+func (r *indexedRow) foreign() bool { return r.earlier || r.similar }
+
+// illegal reports whether a config cannot run on the host, as far as it can tell.
+func (h Host) illegal(p ep.Problem, c ep.Config) bool {
+	return h.Check != nil && !c.IsDefault() && h.Check(h.Machine, p, c) != nil
 }
 
 func (r *Row) covers(tokens int) bool { return r.Lo <= tokens && tokens <= r.Hi }
@@ -164,7 +197,7 @@ func LookupPair(pair, dispatch, combine *Resolved, tokens int, c ep.Class) Answe
 		return own
 	}
 	return Answer{Config: join, Reason: Halves, Differs: union(d.Differs, k.Differs),
-		Verified: d.Verified && k.Verified, Source: d.Source, OtherKernels: d.OtherKernels || k.OtherKernels, OtherMachine: d.OtherMachine || k.OtherMachine}
+		Verified: d.Verified && k.Verified, Source: d.Source, EarlierBuild: d.EarlierBuild || k.EarlierBuild, OtherMachine: d.OtherMachine || k.OtherMachine}
 }
 
 // union returns the fields that are in a or b, in the order of Fields.

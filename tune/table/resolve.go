@@ -52,21 +52,37 @@ func (t *Table) Resolve(h Host, p ep.Problem) *Resolved {
 	return Overlay(Source{Name: "table", Table: t}).Resolve(h, p)
 }
 
-// paint fills the cells of one class with the answers of the rows that match, best first.
+// paint fills the cells of one class with the answers of the rows that match, best first. At
+// token counts at which a row's config is illegal on the host, the answer is the default; but a
+// row of an earlier build or another machine gives way to the next row there.
 func (r *Resolved) paint(s *Set, k Key, p painter, rows []match) {
 	p.reset()
 	query := k.Vector()
+	var illegal []Run
 	for _, m := range rows {
-		row := s.rows[m.place].row
-		a := s.answer(m, query)
-		last := r.lastLegal(k, row, a.Config)
-		if p.fill(row.Lo, last, uint32(len(r.answers))) {
-			r.answers = append(r.answers, a)
+		row, a := &s.rows[m.place], s.answer(m, query)
+		last := r.lastLegal(k, row.row, a.Config)
+		r.fill(p, Run{row.row.Lo, last, &a})
+		if last < row.row.Hi {
+			refused := a
+			refused.Config, refused.Reason = ep.Config{}, Illegal
+			run := Run{max(row.row.Lo, last+1), row.row.Hi, &refused}
+			if row.foreign() {
+				illegal = append(illegal, run)
+			} else {
+				r.fill(p, run)
+			}
 		}
-		if p.fill(max(row.Lo, last+1), row.Hi, uint32(len(r.answers))) {
-			a.Config, a.Reason = ep.Config{}, Illegal
-			r.answers = append(r.answers, a)
-		}
+	}
+	for _, run := range illegal {
+		r.fill(p, run)
+	}
+}
+
+// fill gives the free cells of an interval an answer.
+func (r *Resolved) fill(p painter, run Run) {
+	if p.fill(run.Lo, run.Hi, uint32(len(r.answers))) {
+		r.answers = append(r.answers, *run.Answer)
 	}
 }
 
@@ -84,12 +100,9 @@ func (r *Resolved) lastLegal(k Key, row *Row, c ep.Config) int {
 // legal reports whether a config can run at a token count on the host. Without Host.Check
 // every config can.
 func (r *Resolved) legal(k Key, tokens int, c ep.Config) bool {
-	if r.host.Check == nil {
-		return true
-	}
 	q := k.Problem(tokens)
 	q.MaxTokens = r.problem.MaxTokens
-	return r.host.Check(r.host.Machine, q, c) == nil
+	return !r.host.illegal(q, c)
 }
 
 // painter fills each cell once. next[i] leads to the first free cell from i on, so that
@@ -165,11 +178,12 @@ func (r *Resolved) Runs(c ep.Class, lo, hi int) []Run {
 type Digest [sha256.Size]byte
 
 // Digest returns the digest of r. It is equal on two ranks only if they resolved the same
-// problem from the same tables to the same answers. It ignores file names, because hosts may
-// keep a table in different places, and whether answers are verified.
+// problem from the same tables to the same answers, with the same build of the kernels. It
+// ignores file names, because hosts may keep a table in different places, and whether answers
+// are verified.
 func (r *Resolved) Digest() Digest {
 	h := sha256.New()
-	fmt.Fprintf(h, "%s\n%q\n", r.problem.Key(), r.ids)
+	fmt.Fprintf(h, "%s\n%q\n%s\n", r.problem.Key(), r.ids, r.host.ABI)
 	for _, c := range ep.Classes() {
 		fmt.Fprintf(h, "%s\n", c)
 		for _, run := range r.Runs(c, 0, r.span) {

@@ -28,15 +28,23 @@ type Set struct {
 	sources  []Source
 	rows     []indexedRow // of all sources, in the order that breaks ties
 	warnings []error
+	host     Host // that For narrowed the set to
 }
 
 // indexedRow is a row with its key as numbers.
 type indexedRow struct {
 	row     *Row
+	config  ep.Config // of the row, as the host's build spells it
 	key     [KeyFields]int
 	source  int
-	other   bool // of another build of its kernels than the host's
+	earlier bool // measured with another build of its kernels than the host's
 	similar bool // of another machine, see Host.OtherMachines
+}
+
+// compareIndexed orders rows by key. Of one key a row of the host's build comes first, then the
+// row of the upper source.
+func compareIndexed(a, b indexedRow) int {
+	return cmp.Or(slices.Compare(a.key[:], b.key[:]), cmp.Compare(bit(a.earlier), bit(b.earlier)), cmp.Compare(b.source, a.source), cmp.Compare(a.row.Lo, b.row.Lo))
 }
 
 // Overlay returns a Set of tables, the lowest first.
@@ -50,12 +58,10 @@ func Overlay(sources ...Source) *Set {
 		}
 		for j := range src.Table.Rows {
 			row := &src.Table.Rows[j]
-			s.rows = append(s.rows, indexedRow{row: row, key: row.Key.Vector(), source: i})
+			s.rows = append(s.rows, indexedRow{row: row, config: row.Config, key: row.Key.Vector(), source: i})
 		}
 	}
-	slices.SortFunc(s.rows, func(a, b indexedRow) int {
-		return cmp.Or(slices.Compare(a.key[:], b.key[:]), cmp.Compare(b.source, a.source), cmp.Compare(a.row.Lo, b.row.Lo))
-	})
+	slices.SortFunc(s.rows, compareIndexed)
 	return s
 }
 
@@ -84,9 +90,13 @@ type Host struct {
 	// ABI is the build of the kernels linked here. With "", an unknown build, every answer
 	// is unverified.
 	ABI ep.ABI
-	// OtherKernels also accepts rows of other builds of the kernels. Such a row answers
-	// only if no row of this build does, and the answer says so.
-	OtherKernels bool
+	// OnlyThisBuild refuses rows that were measured with another build of their kernels.
+	// Without it such rows answer if the kernels have the same revision here, and the
+	// answer says so.
+	OnlyThisBuild bool
+	// Current returns a config of an earlier build as this build spells it; nil changes
+	// nothing. kernels.Current is one.
+	Current func(ep.Config) ep.Config
 	// OtherMachines also accepts tables of other GPUs of the same architecture and link, see
 	// ep.Machine.Similar. Their rows answer only if no row of this machine does, and the
 	// answer says so. "epbench compare --of swapped" shows how much slower such answers are.
@@ -99,9 +109,8 @@ type Host struct {
 }
 
 // Refusal returns why a table may not be used on this host for a problem, nil if it may. It
-// refuses a table of another machine, a table with other hooks, and a table without a row
-// for the problem's rank count and dtypes. Unless the host accepts other builds, it also
-// refuses a table whose rows were all measured with other builds of their kernels.
+// refuses a table of another machine, one with other hooks, one whose rows all need kernels
+// that the host does not have, and one without a row for the problem's rank count and dtypes.
 func (t *Table) Refusal(h Host, p ep.Problem) error {
 	head := t.Header
 	if want, got := head.Machine.Key(), h.Machine.Key(); want != got && !h.AcceptsMachine(head.Machine) {
@@ -110,7 +119,7 @@ func (t *Table) Refusal(h Host, p ep.Problem) error {
 	if head.Hooks != "" && head.Hooks != h.Hooks {
 		return fmt.Errorf("hooks: the table is for callers with %s", head.Hooks)
 	}
-	if !h.OtherKernels && len(t.Rows) > 0 && !slices.ContainsFunc(t.Rows, func(r Row) bool { return h.Runs(head, r) }) {
+	if len(t.Rows) > 0 && !slices.ContainsFunc(t.Rows, func(r Row) bool { return h.Accepts(head, r) }) {
 		return fmt.Errorf("abi: the table is for kernels %s, these are %s; tune again", head.ABI.Short(), h.ABI.Short())
 	}
 	ranks, dtypes := t.hasRows(KeyOf(p, ep.AllRoutings))
@@ -128,29 +137,42 @@ func (h Host) AcceptsMachine(other ep.Machine) bool {
 	return h.OtherMachines && h.Machine.Similar(other)
 }
 
-// Runs reports whether the kernels of a row are those linked here. It is true if the host's
-// build is unknown. A row that keeps the default need not name a kernel.
-func (h Host) Runs(head Header, r Row) bool {
+// Certifies reports whether a row was measured with the build of its kernels that is linked
+// here. It is true if the host's build is unknown. A row that keeps the default need not name a
+// kernel.
+func (h Host) Certifies(head Header, r Row) bool {
 	return h.ABI == "" || (head.ABI != "" || r.ABI != "") && h.ABI.Serves(head.Build(r))
 }
 
-// OtherBuilds counts the rows of a table that were measured with other builds of their
-// kernels than the host's.
-func (t *Table) OtherBuilds(h Host) (n int) {
-	for _, r := range t.Rows {
-		if !h.Runs(t.Header, r) {
-			n++
-		}
+// Accepts reports whether a row may answer here as far as its kernels go: they have the same
+// revision, or with OnlyThisBuild the same build.
+func (h Host) Accepts(head Header, r Row) bool {
+	if h.OnlyThisBuild || h.ABI == "" || head.ABI == "" && r.ABI == "" {
+		return h.Certifies(head, r)
 	}
-	return n
+	return h.ABI.Accepts(head.Build(r))
 }
 
-// hasRows reports whether any row has the rank count of a key, and whether any row has the
-// key's dtypes.
+// Builds counts the rows of a table that a host accepts although they were measured with
+// another build of their kernels, and the rows that it refuses because of their kernels.
+func (t *Table) Builds(h Host) (earlier, refused int) {
+	for _, r := range t.Rows {
+		switch {
+		case !h.Accepts(t.Header, r):
+			refused++
+		case !h.Certifies(t.Header, r):
+			earlier++
+		}
+	}
+	return earlier, refused
+}
+
+// hasRows reports whether any row has the ranks of a key, and whether any has its dtypes. A row
+// of op combine has every dispatch dtype.
 func (t *Table) hasRows(k Key) (ranks, dtypes bool) {
 	for _, r := range t.Rows {
 		ranks = ranks || r.Key.Ranks == k.Ranks
-		dtypes = dtypes || r.Key.Dispatch == k.Dispatch && r.Key.Combine == k.Combine
+		dtypes = dtypes || r.Key.Combine == k.Combine && (r.Key.Dispatch == k.Dispatch || r.Key.Op == ep.Combine && k.Op == ep.Combine)
 	}
 	return ranks, dtypes
 }
@@ -184,10 +206,10 @@ func minor(version string) string {
 }
 
 // For returns the set with only the rows that may be used on a host for a problem. The notes
-// name the tables that were refused, have rows of other builds, or are unverified.
+// name the tables that were refused, have rows of earlier builds, or are unverified.
 func (s *Set) For(h Host, p ep.Problem) (usable *Set, notes []string) {
 	narrow := *s
-	narrow.sources = slices.Clone(s.sources)
+	narrow.sources, narrow.host = slices.Clone(s.sources), h
 	for i := range narrow.sources {
 		src := &narrow.sources[i]
 		if err := src.Table.Refusal(h, p); err != nil {
@@ -202,28 +224,34 @@ func (s *Set) For(h Host, p ep.Problem) (usable *Set, notes []string) {
 		if src.verified = len(doubts) == 0 && !src.similar; len(doubts) > 0 {
 			notes = append(notes, fmt.Sprintf("%s: unverified: %s", src.Name, strings.Join(doubts, ", ")))
 		}
-		if n := src.Table.OtherBuilds(h); n > 0 {
-			notes = append(notes, fmt.Sprintf("%s: %d of %d rows were measured with other builds of their kernels: %s", src.Name, n, len(src.Table.Rows), othersAnswer(h)))
+		earlier, refused := src.Table.Builds(h)
+		if earlier > 0 {
+			notes = append(notes, fmt.Sprintf("%s: %d of %d rows were measured with an earlier build of their kernels: they answer, marked", src.Name, earlier, len(src.Table.Rows)))
+		}
+		if refused > 0 {
+			notes = append(notes, fmt.Sprintf("%s: %d of %d rows need other kernels than these: they do not answer", src.Name, refused, len(src.Table.Rows)))
 		}
 	}
-	narrow.rows = narrow.build(h)
+	narrow.rows = narrow.accepted()
 	return &narrow, notes
 }
 
-func othersAnswer(h Host) string {
-	if h.OtherKernels {
-		return "they answer where no other row does"
+// accepted returns the rows that the host accepts, with rows of earlier builds marked and spelled
+// as this build does.
+func (s *Set) accepted() []indexedRow {
+	var out []indexedRow
+	for _, r := range s.rows {
+		src := s.sources[r.source]
+		head := src.Table.Header
+		if !src.refused && !s.host.Accepts(head, *r.row) {
+			continue
+		}
+		r.similar, r.earlier = src.similar, !s.host.Certifies(head, *r.row)
+		if r.earlier && s.host.Current != nil {
+			r.config = s.host.Current(r.config)
+		}
+		out = append(out, r)
 	}
-	return "they do not answer"
-}
-
-// build marks the rows of other builds than the host's, and drops them if the host does not
-// accept them.
-func (s *Set) build(h Host) []indexedRow {
-	out := slices.Clone(s.rows)
-	for i := range out {
-		out[i].similar = s.sources[out[i].source].similar
-		out[i].other = !h.Runs(s.sources[out[i].source].Table.Header, *out[i].row)
-	}
-	return slices.DeleteFunc(out, func(r indexedRow) bool { return r.other && !h.OtherKernels })
+	slices.SortFunc(out, compareIndexed)
+	return out
 }

@@ -120,7 +120,7 @@ func defaultSpace(t *testing.T) []compiled {
 }
 
 // TestVariants compiles the default space without a GPU. It prints the resources that each
-// kernel takes and a digest of its binary (see sameBinaries), and fails if a default spills.
+// kernel takes and a digest of its binary, and fails if a default spills.
 func TestVariants(t *testing.T) {
 	t.Setenv(CacheEnv, "off")
 	space := defaultSpace(t)

@@ -1,7 +1,6 @@
 package declare
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -12,27 +11,19 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// sameBinaries maps the hash of a kernel's sources to the word of an older build whose sources
-// compile to the same binaries. An entry applies to that hash alone: after the next change of
-// code it is dead, and a test asks to delete it.
-//
-// An entry needs a proof: `make cuda-variants` prints a digest of every binary. Compare the
-// digests of the old sources with those of the new.
-var sameBinaries = map[string]string{
-	// ll/rows.cuh taken out of ll/dispatch.cuh and ll/dispatch_ids.cuh, for dispatch_masked_ids
-	"7443f5ba1c2cdc8d": "7370039ed47227d3", // dispatch_ll
-	"6e7f0e299ffc4cf2": "f72cdb5feb7215e9", // dispatch_ll_ids
-	"f3e02630c2825968": "bbb4a3bc08a5a350", // dispatch_ll_split
-}
-
 // ABI names the build of every kernel. Tables, runs and packs are bound to the words of the
 // kernels that they launch.
 var ABI = sync.OnceValue(func() ep.ABI { return abiOf(Declarations()) })
 
-func abiOf(families []Declaration) ep.ABI {
+// abiOf returns the words of kernels and of the kernels that these were formerly. The word of a
+// former kernel has its revision and no hash: rows of it are accepted, but no build has it.
+func abiOf(all []Declaration) ep.ABI {
 	words := map[string]string{}
-	for _, f := range families {
-		words[f.Kernel.Name] = cmp.Or(sameBinaries[f.sourceHash()], f.sourceHash())
+	for _, f := range all {
+		words[f.Kernel.Name] = ep.Word(f.Kernel.Revision, f.sourceHash())
+		for name, former := range f.Kernel.Formerly {
+			words[name] = fmt.Sprintf("%d.", max(former.Revision, 1))
+		}
 	}
 	return ep.NewABI(words)
 }

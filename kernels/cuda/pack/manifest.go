@@ -48,6 +48,7 @@ type Answer struct {
 	Combine   string   `json:"combine"`
 	Elsewhere string   `json:"elsewhere,omitempty"` // dispatch for outputs outside the heap
 	Uncovered bool     `json:"uncovered,omitempty"` // no row answers: the default does
+	Certified bool     `json:"certified"`           // the rows were measured with this build of their kernels, on this kind of machine
 	Text      string   `json:"text"`
 	Medians   []Median `json:"rows,omitempty"`
 }
@@ -89,7 +90,7 @@ func newManifest(b *builder, lookups []Lookup, notes []string) manifest {
 func (r Run) answer() Answer {
 	a := Answer{
 		Lo: r.Lo, Hi: r.Hi, Dispatch: r.Pair.Dispatch.Key(), Combine: r.Pair.Combine.Key(), Text: r.Text,
-		Uncovered: len(r.Rows) == 0,
+		Uncovered: len(r.Rows) == 0, Certified: r.Certified,
 	}
 	if e := r.Elsewhere.Dispatch.Key(); e != a.Dispatch {
 		a.Elsewhere = e

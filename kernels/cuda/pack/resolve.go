@@ -3,6 +3,7 @@ package pack
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cuda/declare"
@@ -20,7 +21,8 @@ type Request struct {
 	Machine ep.Machine // the GPUs that the binaries are for
 	Tables  *table.Set // nil packs defaults
 	ABI     ep.ABI     // of the kernels that are packed
-	Other   bool       // also take rows of other builds of these kernels
+	// Certified takes only rows that were measured with this build of these kernels.
+	Certified bool
 	// OtherMachines also takes rows of other GPUs of the machine's architecture and link.
 	OtherMachines bool
 
@@ -39,6 +41,9 @@ type Run struct {
 	Elsewhere Pair // for outputs that do not lie on the heap
 	Text      string
 	Rows      []*table.Row // behind the answer; none behind a default
+	// Certified is true if the rows were measured with this build of their kernels, on this
+	// kind of machine.
+	Certified bool
 }
 
 // Lookup holds the runs of one dtype, precision, purpose and routing class. They cover 1 to MaxTokens.
@@ -57,6 +62,7 @@ type resolver struct {
 	problem ep.Problem // with dtype and precision
 	class   ep.Class
 	runs    map[ep.Op][]table.Run
+	doubted map[*table.Row]bool // rows of earlier builds and other machines
 }
 
 // lookups returns the answers for every call.
@@ -95,7 +101,7 @@ func (r Request) resolver(d ep.DType, reduced bool, c ep.Class) *resolver {
 	if reduced {
 		p.Precision = ep.Reduced
 	}
-	return &resolver{request: r, all: declare.KernelsOver(p.Nodes, r.Machine), problem: p, class: c, runs: map[ep.Op][]table.Run{}}
+	return &resolver{request: r, all: declare.KernelsOver(p.Nodes, r.Machine), problem: p, class: c, runs: map[ep.Op][]table.Run{}, doubted: map[*table.Row]bool{}}
 }
 
 // machine returns the machine on which configs must be legal.
@@ -134,7 +140,8 @@ func (v *resolver) resolve() (notes []string) {
 	if set == nil || v.request.Only != nil {
 		set = table.Overlay()
 	}
-	host := table.Host{Machine: v.request.Machine, ABI: v.request.ABI, OtherKernels: v.request.Other, OtherMachines: v.request.OtherMachines}
+	host := table.Host{Machine: v.request.Machine, ABI: v.request.ABI, OnlyThisBuild: v.request.Certified, OtherMachines: v.request.OtherMachines}
+	host.Current = func(c ep.Config) ep.Config { return kernels.Current(v.all, c) }
 	if v.raw() {
 		host.Hooks = "input=fp8"
 	}
@@ -143,6 +150,9 @@ func (v *resolver) resolve() (notes []string) {
 		r := set.Resolve(host, v.at(op, 0))
 		notes = append(notes, r.Notes()...)
 		v.runs[op] = r.Runs(v.class, 1, v.problem.MaxTokens)
+		for _, run := range v.runs[op] {
+			v.doubted[run.Answer.Row] = run.Answer.EarlierBuild || run.Answer.OtherMachine
+		}
 	}
 	return notes
 }
@@ -226,6 +236,7 @@ func (v *resolver) stretch(purpose ep.Op, tokens int) (run Run, err error) {
 	if err != nil {
 		return run, err
 	}
+	run.Certified = len(run.Rows) > 0 && !slices.ContainsFunc(run.Rows, func(r *table.Row) bool { return v.doubted[r] })
 	run.Pair.Dispatch = v.fed(run.Pair.Dispatch)
 	run.Elsewhere = run.Pair
 	if places, err := v.places(run.Pair.Dispatch, tokens); err != nil || !places {
@@ -310,8 +321,8 @@ func rowText(a *table.Answer) string {
 	if a.OtherMachine {
 		text += ", measured on other GPUs"
 	}
-	if a.OtherKernels {
-		text += ", measured with another build of the kernel"
+	if a.EarlierBuild {
+		text += ", measured with an earlier build"
 	}
 	return text
 }

@@ -62,9 +62,11 @@ type Change struct {
 }
 
 // Widen returns the table with each row's interval widened to cover every check of it. It
-// leaves out rows that were slower than the default in a check, or failed. It refuses a receipt
-// of another machine. A check with other kernels than the row's changes nothing, nor does a
-// receipt that the table already has. The order of receipts does not matter.
+// leaves out rows that were slower than the default in a check, or failed. A check that holds
+// with a later build of the row's kernels, of the same revision, certifies the row for that
+// build. Widen refuses a receipt of another machine. A check with kernels of another revision
+// than the row's changes nothing, nor does a receipt that the table already has. The order of
+// receipts does not matter.
 func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) {
 	out := *t
 	out.Rows, out.Header.Receipts = slices.Clone(t.Rows), slices.Clone(t.Header.Receipts)
@@ -83,6 +85,7 @@ func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) 
 				out.Rows = slices.Delete(out.Rows, i, i+1)
 			} else {
 				out.Rows[i].Evidence = change.After
+				r.certify(t.Header, &out.Rows[i], check)
 			}
 		}
 		out.Header.Receipts = append(out.Header.Receipts, r.ID)
@@ -92,10 +95,18 @@ func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) 
 	return &out, changes, out.Seal()
 }
 
-// checked reports whether a check of the receipt is of this row, with the kernels of its search.
+// certify stamps a row with the receipt's build of its kernels if a check of it holds and was
+// made after the row's measurement.
+func (r *Receipt) certify(h table.Header, row *table.Row, c Check) {
+	if c.Claim == Holds && r.Created.After(row.Evidence.Date) && !r.ABI.Serves(h.Build(*row)) {
+		row.ABI = r.ABI.For(row.Config)
+	}
+}
+
+// checked reports whether a check of the receipt is of this row, with kernels of its revision.
 func (r *Receipt) checked(h table.Header, row table.Row, c Check) bool {
 	return row.Key == c.Key && row.Lo <= c.Tokens && c.Tokens <= row.Hi && !row.Default &&
-		row.Config.Key() == c.Config.Key() && r.ABI.Serves(h.Build(row))
+		row.Config.Key() == c.Config.Key() && r.ABI.Accepts(h.Build(row))
 }
 
 func (c Check) widen(e table.Evidence) Change {

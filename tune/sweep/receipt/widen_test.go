@@ -152,3 +152,30 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// TestWidenCertifies: a later check that holds with another build of the same revision stamps
+// the row with that build. An earlier check, one that does not hold, and one with another
+// revision do not.
+func TestWidenCertifies(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		build   ep.ABI
+		claim   Claim
+		later   time.Duration
+		want    ep.ABI
+		changes int
+	}{
+		{"holds", "direct=2f", Holds, time.Hour, "direct=2f", 1},
+		{"made before", "direct=2f", Holds, -time.Hour, "direct=1f", 1},
+		{"shrunk", "direct=2f", Shrunk, time.Hour, "direct=1f", 1},
+		{"another revision", "direct=2.2f", Holds, time.Hour, "direct=1f", 0},
+	} {
+		tab, r := claims(t, record.Interval{Mid: 2, Low: 1.95, High: 2.05})
+		tab.Header.ABI, tab.Rows[0].ABI = "direct=1f", "direct=1f"
+		r.ABI, r.Checks[0].Claim, r.Created = c.build, c.claim, tab.Header.Created.Add(c.later)
+		wide, changes, err := Widen(tab, []*Receipt{written(t, r)})
+		if err != nil || len(changes) != c.changes || wide.Rows[0].ABI != c.want || tab.Rows[0].ABI != "direct=1f" {
+			t.Errorf("%s: %d changes, build %q, want %q; %v", c.name, len(changes), wide.Rows[0].ABI, c.want, err)
+		}
+	}
+}

@@ -239,6 +239,9 @@ func TestIncumbentRule(t *testing.T) {
 		was.Evidence.Gain, was.Evidence.GainLow, was.Evidence.GainHigh = 2, 1.75, 2.125
 		fresh.Evidence.Gain, fresh.Evidence.GainLow, fresh.Evidence.GainHigh = c.gain, c.lo, c.hi
 		m, d, err := Merge(sealed(was), sealed(fresh), Rule{Band: 0.125})
+		if c.want == "" && len(d) == 0 && err == nil {
+			continue
+		}
 		if err != nil || len(d) != 1 || d[0].Effect != c.want {
 			t.Errorf("%s: %v %v, want %s", c.name, d, err, c.want)
 			continue
@@ -314,9 +317,9 @@ func TestRunThatMeasuredBoth(t *testing.T) {
 		{"slower by the band", all, map[int]float64{128: 8 * 1.25, 512: 8}, Stays},
 		{"slower by more than the band", all, map[int]float64{128: 8 * 1.26, 512: 8}, Replaced},
 		{"only its own", all, map[int]float64{512: 10}, Stays},
-		{"under fewer routings", all[:1], map[int]float64{128: 20, 512: 10}, Stays},
-		{"under fewer routings, and better there", all[:1], nil, Stays},
-		{"no routings", nil, map[int]float64{128: 20, 512: 10}, Stays},
+		{"under fewer routings", all[:2], map[int]float64{128: 20, 512: 10}, Stays},
+		{"under fewer routings, and better there", all[:2], nil, Stays},
+		{"under one, which is no row for all", all[:1], map[int]float64{128: 20, 512: 10}, ""},
 	} {
 		fresh := row(ep.AllRoutings, 64, 64, 512)
 		fresh.Evidence.Gain, fresh.Evidence.GainLow, fresh.Evidence.GainHigh, fresh.Evidence.Routings = 1.05, 1.04, 1.06, c.routings
@@ -330,7 +333,12 @@ func TestRunThatMeasuredBoth(t *testing.T) {
 			}
 			return s, ok && k == key(ep.AllRoutings) && tokens == 64
 		}}
-		_, d, err := Merge(sealed(row(ep.AllRoutings, 64, 64, 128)), sealed(fresh), rule)
+		was := row(ep.AllRoutings, 64, 64, 128)
+		was.Evidence.Routings = all
+		_, d, err := Merge(sealed(was), sealed(fresh), rule)
+		if c.want == "" && len(d) == 0 && err == nil {
+			continue
+		}
 		if err != nil || len(d) != 1 || d[0].Effect != c.want {
 			t.Errorf("%s: %v %v, want %s", c.name, d, err, c.want)
 		}

@@ -71,7 +71,9 @@ func Lint(t *table.Table, legal Legality, band float64) []Finding {
 	l.share(t.Rows)
 	served := map[table.Key]bool{}
 	for _, r := range t.Rows {
-		served[r.Key] = true
+		if r.Key.Routing == ep.Even || r.Key.Routing == ep.AllRoutings {
+			served[anyRouting(r.Key)] = true
+		}
 	}
 	for i, r := range t.Rows {
 		l.row = i
@@ -82,12 +84,17 @@ func Lint(t *table.Table, legal Legality, band float64) []Finding {
 			p := t.Rows[i-1]
 			l.add(p.Key == r.Key && p.Hi+1 < r.Lo, Note, "hole", "tokens %d to %d before it have no row", p.Hi+1, r.Lo-1)
 		}
-		k := r.Key
-		k.Routing = ep.AllRoutings
-		l.add(!served[k], Note, "hole", "there is no row for all routings: an unknown routing gets the default")
+		k := anyRouting(r.Key)
+		l.add(!served[k], Note, "hole", "there is no row for all or even routings: an unknown routing gets a row for uneven ones")
 		served[k] = true // report a key once
 	}
 	return l.found
+}
+
+// anyRouting returns a key for all routings.
+func anyRouting(k table.Key) table.Key {
+	k.Routing = ep.AllRoutings
+	return k
 }
 
 // gain checks a row that does not keep the default. A row of several routings need not be
@@ -121,8 +128,16 @@ func (l *linter) evidence(r table.Row) {
 	}
 	l.add(e.Rounds > 0 && e.Rounds < minRounds, Note, "rounds", "%d rounds; with fewer than %d an interval means little", e.Rounds, minRounds)
 	n := len(e.Routings)
-	l.add(r.Key.Routing == ep.AllRoutings && n < 2, Note, "routings", "the row serves every routing and was measured under %d", n)
+	l.add(restsOnOne(r), Bad, "routings", "the row serves every routing but was measured under %d", n)
+	at, timed := e.At()
+	l.add(timed && !inside(at), Note, "timed", "it was timed at %d tokens, outside its interval", at)
 	l.add(!fewOfLegal(r) && !e.Complete && e.Tried < fewTried, Note, "tried", "%d configs tried: give the sweep more --budget", e.Tried)
+}
+
+// restsOnOne reports whether a row for all routings was measured under fewer than two. Its
+// largest loss then says nothing about other routings.
+func restsOnOne(r table.Row) bool {
+	return r.Key.Routing == ep.AllRoutings && len(r.Evidence.Routings) < 2
 }
 
 // fewOfLegal reports whether a row rests on a small share of its space.

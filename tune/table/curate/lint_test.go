@@ -68,12 +68,12 @@ func TestLint(t *testing.T) {
 		{"no rounds", first(func(r *table.Row) { r.Evidence.Rounds = 0 }), []string{"0 error measured: no rounds"}},
 		{"no time", first(func(r *table.Row) { r.Evidence.Median, r.Evidence.P10 = 0, 0 }), []string{"0 error measured: no rounds"}},
 		{"no clock", first(func(r *table.Row) { r.Evidence.Clock = "" }), []string{"0 error measured: no rounds"}},
-		{"elsewhere", first(func(r *table.Row) { r.Evidence.Tokens = []int{65} }), []string{"0 error measured: no token count of 0 to 64 was measured", "0 warning ends: its end at 0 tokens is more than 4 times from what was measured: sweep --tokens 0"}},
+		{"elsewhere", first(func(r *table.Row) { r.Evidence.Tokens = []int{65} }), []string{"0 error measured: no token count of 0 to 64 was measured", "0 warning ends: its end at 0 tokens is more than 4 times from what was measured: sweep --tokens 0", "0 warning timed: it was timed at 65 tokens, outside its interval"}},
 		{"an end half way", first(func(r *table.Row) { r.Evidence.Tokens = []int{0, 16} }), nil},
 		{"a far end", first(func(r *table.Row) { r.Evidence.Tokens = []int{0, 15} }), []string{"0 warning ends: its end at 64 tokens"}},
 		{"the other end", first(func(r *table.Row) { r.Evidence.Tokens = []int{64} }), []string{"0 warning ends: its end at 0 tokens"}},
 		{"few", first(func(r *table.Row) { r.Evidence.Rounds = 9 }), []string{"0 warning rounds: 9 rounds; with fewer than 10"}},
-		{"one routing", func(t *table.Table) { t.Rows[1].Evidence.Routings = []string{"uniform"} }, []string{"1 warning routings: the row serves every routing and was measured under 1"}},
+		{"one routing", func(t *table.Table) { t.Rows[1].Evidence.Routings = []string{"uniform"} }, []string{"1 error routings: the row serves every routing but was measured under 1"}},
 		{"one routing of a class", first(func(r *table.Row) { r.Evidence.Routings = []string{"uniform"} }), nil},
 		{"incomplete", first(func(r *table.Row) { r.Evidence.Complete = false }), nil},
 		{"hardly tried", first(func(r *table.Row) { r.Evidence.Complete, r.Evidence.Tried, r.Evidence.Ties = false, 9, 0 }), []string{"0 warning tried: 9 configs tried"}},
@@ -82,7 +82,7 @@ func TestLint(t *testing.T) {
 		{"illegal at its end", first(func(r *table.Row) { r.Config = r.Config.With("threads", "1024") }), []string{"0 error legal: at 64 tokens: threads: too many for 64 tokens"}},
 		{"edited", func(t *table.Table) { t.Header.Edited = true }, []string{"-1 error edited: "}},
 		{"no abi", func(t *table.Table) { t.Header.ABI = "" }, []string{"-1 warning abi: "}},
-		{"no row for all routings", func(t *table.Table) { t.Rows = append(t.Rows[:1], row(ep.Even, 65, 65, 128)) }, []string{"0 warning hole: there is no row for all routings"}},
+		{"no row for all routings", func(t *table.Table) { t.Rows = []table.Row{row(ep.Skewed, 0, 64, 128), row(ep.Skewed, 65, 65, 128)} }, []string{"0 warning hole: there is no row for all or even routings"}},
 		{"hole", func(t *table.Table) {
 			t.Rows = []table.Row{row(ep.AllRoutings, 0, 8, 128), row(ep.AllRoutings, 10, 64, 128)}
 		}, []string{"1 warning hole: tokens 9 to 9 before it have no row"}},

@@ -58,8 +58,9 @@ func Comparable(a, b table.Header) error {
 // of the tables has a row there. A count between two searches of one table does not count as
 // measured if the other table has a search between the same two.
 //
-// A row of a later build of its kernels replaces one of an earlier build everywhere. The
-// fallback fields are the incumbent's.
+// A row of a later build of its kernels replaces one of an earlier build everywhere. A row for
+// all routings that was measured under one routing is left out: the row for the class of that
+// routing says the same. The fallback fields are the incumbent's.
 func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap, error) {
 	if err := Comparable(old.Header, newcomer.Header); err != nil {
 		return nil, nil, err
@@ -79,10 +80,11 @@ func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap, erro
 	return out, overlaps, out.Seal()
 }
 
-// stated returns a copy of a table in which every row names the build of its kernels.
+// stated returns a copy of a table in which every row names the build of its kernels, and every
+// row for all routings rests on at least two.
 func stated(t *table.Table) *table.Table {
 	out := *t
-	out.Rows = slices.Clone(t.Rows)
+	out.Rows = slices.DeleteFunc(slices.Clone(t.Rows), restsOnOne)
 	for i, r := range out.Rows {
 		out.Rows[i].ABI = t.Header.Build(r)
 	}

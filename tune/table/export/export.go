@@ -64,6 +64,10 @@ type view struct {
 	Routing    int    // index of routing in Fields
 	Precision  int    // index of precision in Fields
 	Minimax    int    // index of AllRoutings in Classes
+	Even       int    // index of Even in Classes
+	Op         int    // index of op in Fields
+	Combine    int    // index of Combine in Ops
+	Dispatch   int    // index of dispatch in Fields
 	Fields     []string
 	Lists      []list
 	Classes    []ep.Class
@@ -93,8 +97,9 @@ func newView(t *table.Table, base string) view {
 	v := view{
 		Name: name, Upper: strings.ToUpper(name), Table: t, MachineKey: t.Header.Machine.Key(),
 		Routing: slices.Index(table.Fields(), "routing"), Precision: slices.Index(table.Fields(), "precision"),
-		Minimax: slices.Index(ep.Classes(), ep.AllRoutings),
-		Fields:  table.Fields(), Classes: ep.Classes(),
+		Minimax: slices.Index(ep.Classes(), ep.AllRoutings), Even: slices.Index(ep.Classes(), ep.Even),
+		Op: slices.Index(table.Fields(), "op"), Combine: slices.Index(ep.Ops(), ep.Combine), Dispatch: slices.Index(table.Fields(), "dispatch"),
+		Fields: table.Fields(), Classes: ep.Classes(),
 		Lists: []list{
 			{"op", words(ep.Ops())}, {"mode", words(ep.Modes())},
 			{"dtype", words(ep.DTypes())}, {"routing", words(ep.Classes())},
@@ -111,8 +116,8 @@ func newView(t *table.Table, base string) view {
 	numbers := map[string]int{ep.Config{}.Key(): 0}
 	var kernels []string
 	for _, r := range t.Rows {
-		if !t.Header.ABI.Serves(t.Header.Build(r)) {
-			continue // a later build replaced the build of this row; no caller has both
+		if !t.Header.ABI.Accepts(t.Header.Build(r)) {
+			continue // a later revision has replaced the row's; no caller has both
 		}
 		kernels = append(kernels, t.Header.Build(r).Kernels()...)
 		k := r.Config.Key()

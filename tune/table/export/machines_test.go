@@ -69,26 +69,74 @@ func takeTheSame(t *testing.T, own ep.Machine, begin string) {
 	if !strings.HasPrefix(want, begin) {
 		t.Fatalf("Go takes %s", want)
 	}
+	askExports(t, tab, machinesC, machinesPython, keys, want)
+}
+
+const buildsC = `#include <stdio.h>
+#include "tuned.h"
+int main(int argc, char **argv) {
+  for (int i = 1; i < argc; i++) printf("%d%d ", tuned_refusal(TUNED_MACHINE_KEY, argv[i]) == NULL, tuned_certified(argv[i]));
+  return 0;
+}
+`
+
+const buildsPython = `import sys, tuned
+print(*("%d%d" % (tuned.refusal(tuned.MACHINE_KEY, k) is None, tuned.certified(k)) for k in sys.argv[1:]), end=" ")
+`
+
+// TestExportsTakeTheSameBuilds: C and Python accept the builds of kernels that Go accepts, and
+// call the same ones certified.
+func TestExportsTakeTheSameBuilds(t *testing.T) {
+	for _, own := range []ep.ABI{"combine=1f,dispatch=2.1f", "worker 1.2"} {
+		tab := drawTable(t, rand.New(rand.NewPCG(1, 5)))
+		tab.Header.ABI = own
+		tab.Rows = tab.Rows[:1]
+		r := &tab.Rows[0]
+		r.Default, r.Config, r.ABI = false, ep.Config{Kernel: "k", Values: map[string]ep.Value{"n": "1"}}, own
+		if err := tab.Seal(); err != nil {
+			t.Fatal(err)
+		}
+		var builds []string
+		want := ""
+		bit := map[bool]string{true: "1", false: "0"}
+		for _, here := range []ep.ABI{
+			"combine=1f,dispatch=2.1f", "combine=9f,dispatch=2.9f,other=1", "combine=1.9f,dispatch=2.1f", "combine=1f,dispatch=1f",
+			"combine=1f,dispatch=20.1f", "combine=2.1f,dispatch=2.1f", "dispatch=2.1f", "dispatch_combine=1f,dispatch=2.1f", "worker 1.2", "worker 1.3", "none",
+		} {
+			builds = append(builds, string(here))
+			want += bit[here.Accepts(own)] + bit[here.Serves(own)] + " "
+			if err := tab.Refusal(table.Host{Machine: tab.Header.Machine, ABI: here}, r.Key.Problem(1)); (err == nil) != here.Accepts(own) {
+				t.Errorf("a table of %q on %q: %v", own, here, err)
+			}
+		}
+		askExports(t, tab, buildsC, buildsPython, builds, want)
+	}
+}
+
+// askExports runs a program in C and one in Python over the exports of a table, with these
+// arguments, and expects that both print want.
+func askExports(t *testing.T, tab *table.Table, inC, inPython string, args []string, want string) {
+	t.Helper()
 	dir := exported(t, tab)
-	for name, text := range map[string]string{"main.c": machinesC, "main.py": machinesPython} {
+	for name, text := range map[string]string{"main.c": inC, "main.py": inPython} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	t.Run("c "+own.PCIID, func(t *testing.T) {
-		bin := filepath.Join(dir, "machines")
+	t.Run("c", func(t *testing.T) {
+		bin := filepath.Join(dir, "main")
 		if out, err := exec.Command(tool(t, "gcc"), "-std=c99", "-Wall", "-Wextra", "-Werror", "-Wno-unused", "-pedantic", "-o", bin, filepath.Join(dir, "main.c")).CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		if out, err := exec.Command(bin, keys...).Output(); err != nil || string(out) != want {
-			t.Errorf("C takes %s, Go %s: %v", out, want, err)
+		if out, err := exec.Command(bin, args...).Output(); err != nil || string(out) != want {
+			t.Errorf("C says %s, Go %s: %v", out, want, err)
 		}
 	})
-	t.Run("python "+own.PCIID, func(t *testing.T) {
-		cmd := exec.Command(tool(t, "python3"), append([]string{"main.py"}, keys...)...)
+	t.Run("python", func(t *testing.T) {
+		cmd := exec.Command(tool(t, "python3"), append([]string{"main.py"}, args...)...)
 		cmd.Dir = dir
 		if out, err := cmd.CombinedOutput(); err != nil || string(out) != want {
-			t.Errorf("Python takes %s, Go %s: %v", out, want, err)
+			t.Errorf("Python says %s, Go %s: %v", out, want, err)
 		}
 	})
 }

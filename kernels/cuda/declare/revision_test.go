@@ -1,0 +1,137 @@
+package declare
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/kernels"
+)
+
+const parametersFile = "testdata/parameters.txt"
+
+// meaning spells what a parameter of a revision means: all but its values and default, which
+// may change without a change of any measured config's meaning.
+func meaning(q kernels.Param) string {
+	text := fmt.Sprintf("%s %s", q.Binding, q.Class)
+	if q.Unit != "" {
+		text += ", in " + q.Unit
+	}
+	return text + ": " + q.Doc
+}
+
+// parameters spells a kernel's parameters, one a line.
+func parameters(k kernels.Kernel) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s revision %d\n", k.Name, max(k.Revision, 1))
+	for _, q := range k.Params {
+		fmt.Fprintf(&b, "\t%s %s\n", q.Name, meaning(q))
+	}
+	return b.String()
+}
+
+// recorded reads the recorded parameters by kernel: the line of its revision, then the meaning
+// of each parameter by name.
+func recorded(t *testing.T) map[string]map[string]string {
+	text, err := os.ReadFile(parametersFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]map[string]string{}
+	var now map[string]string
+	for _, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
+		if rest, ok := strings.CutPrefix(line, "\t"); ok {
+			name, means, _ := strings.Cut(rest, " ")
+			now[name] = means
+			continue
+		}
+		name, _, _ := strings.Cut(line, " ")
+		now = map[string]string{"": line}
+		out[name] = now
+	}
+	return out
+}
+
+// bumpFaults returns what is wrong with a kernel whose recorded parameters are was.
+func bumpFaults(k kernels.Kernel, was map[string]string) (faults []string) {
+	revision, _, _ := strings.Cut(parameters(k), "\n")
+	if was == nil {
+		return []string{"it is new: add its lines"}
+	}
+	if was[""] != revision {
+		return []string{"its revision changed: replace its lines"}
+	}
+	known := map[string]bool{"": true}
+	for _, q := range k.Params {
+		known[q.Name] = true
+		switch means, ok := was[q.Name]; {
+		case !ok && q.Before == "":
+			faults = append(faults, fmt.Sprintf("parameter %s is new: set Before, what configs without it did, or raise Revision", q.Name))
+		case !ok:
+			faults = append(faults, fmt.Sprintf("parameter %s is new: add its line", q.Name))
+		case means != meaning(q):
+			faults = append(faults, fmt.Sprintf("parameter %s was %q and is %q: raise Revision if a measured config now does something else, otherwise change its line",
+				q.Name, means, meaning(q)))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(was)) {
+		if !known[name] {
+			faults = append(faults, fmt.Sprintf("parameter %s is gone: raise Revision", name))
+		}
+	}
+	return faults
+}
+
+// TestRevisions: the meaning of a kernel's parameters changes with its revision only. Each
+// kernel's parameters are recorded in testdata/parameters.txt, which is edited by hand: the
+// test prints the lines.
+func TestRevisions(t *testing.T) {
+	was := recorded(t)
+	for _, k := range AllKernels() {
+		if faults := bumpFaults(k, was[k.Name]); len(faults) > 0 {
+			t.Errorf("%s: %s\nthe lines are\n%s", k.Name, strings.Join(faults, "; "), parameters(k))
+		}
+		delete(was, k.Name)
+		for former := range k.Formerly {
+			delete(was, former)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(was)) {
+		t.Errorf("%s: the kernel is gone: delete its lines, or name it in Formerly", name)
+	}
+}
+
+// TestForgottenBumpIsFound: each change of meaning without another revision is found.
+func TestForgottenBumpIsFound(t *testing.T) {
+	base := combineLL().Kernel
+	was := recorded(t)[base.Name]
+	if faults := bumpFaults(base, was); faults != nil {
+		t.Fatal(faults)
+	}
+	change := func(edit func(k *kernels.Kernel)) kernels.Kernel {
+		k := base
+		k.Params = slices.Clone(k.Params)
+		edit(&k)
+		return k
+	}
+	for name, c := range map[string]struct {
+		kernel kernels.Kernel
+		want   string
+	}{
+		"doc":     {change(func(k *kernels.Kernel) { k.Params[0].Doc = "something else" }), "raise Revision if"},
+		"binding": {change(func(k *kernels.Kernel) { k.Params[0].Binding = "other" }), "raise Revision if"},
+		"gone":    {change(func(k *kernels.Kernel) { k.Params = k.Params[1:] }), "is gone: raise Revision"},
+		"new":     {change(func(k *kernels.Kernel) { k.Params = append(k.Params, kernels.Param{Name: "new"}) }), "set Before"},
+		"kept":    {change(func(k *kernels.Kernel) { k.Params = append(k.Params, kernels.Param{Name: "new", Before: "0"}) }), "add its line"},
+		"values":  {change(func(k *kernels.Kernel) { k.Params[0].Values = k.Params[0].Values[:1] }), ""},
+		"bumped":  {change(func(k *kernels.Kernel) { k.Revision = 2; k.Params[0].Doc = "something else" }), "replace its lines"},
+	} {
+		got := strings.Join(bumpFaults(c.kernel, was), "; ")
+		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

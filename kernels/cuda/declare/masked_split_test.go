@@ -21,19 +21,24 @@ func TestEmulatedMaskedSplit(t *testing.T) {
 	}
 }
 
-// TestMaskedSplitDefaults: with the default, senders wait for no late rank, and both grids are
-// bounded.
+// TestMaskedSplitDefaults checks that with the default senders wait for no late rank unless sums may
+// travel, and that both grids are bounded.
 func TestMaskedSplitDefaults(t *testing.T) {
 	p := pairProblem(ep.FP8, 8, 512, 64, 8, 300)
-	p.Layout, p.Precision = ep.LayoutMasked, ep.Reduced
+	p.Layout = ep.LayoutMasked
+	for precision, algo := range map[ep.Precision]string{ep.Full: "direct", ep.Reduced: "dedup"} {
+		q := p
+		q.Op, q.Precision = ep.Combine, precision
+		if c := combineMaskedSplit().Kernel.DefaultConfig(onCPU(), q); c.Str("algo") != algo {
+			t.Errorf("%s precision sends with algo=%s, want %s", precision, c.Str("algo"), algo)
+		}
+	}
+	p.Precision = ep.Reduced
 	for _, f := range []Declaration{dispatchMaskedSplit(), combineMaskedSplit()} {
 		p.Op = f.Kernel.Op
 		c := f.Kernel.DefaultConfig(onCPU(), p)
 		if err := f.Check(onCPU(), p, c); err != nil {
 			t.Errorf("the default: %v", err)
-		}
-		if p.Op == ep.Combine && c.Str("algo") != "direct" {
-			t.Errorf("the default sends with algo=%s, whose sender waits for weights", c.Str("algo"))
 		}
 		for _, name := range []string{"sms", "recv_sms"} {
 			if err := f.Check(onCPU(), p, c.With(name, "133")); err == nil || !strings.Contains(err.Error(), name) {

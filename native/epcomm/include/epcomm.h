@@ -124,7 +124,8 @@ typedef enum EpcommPurpose {
   EPCOMM_FOR_DISPATCH = 1,
   EPCOMM_FOR_COMBINE = 2,
   EPCOMM_FOR_HALVES = 3 /* calls in halves with other work between them: packs of layout masked have kernels that
-                           occupy no SMs in between; other packs answer as for EPCOMM_FOR_PAIR */
+                           occupy no SMs in between; other packs answer as for EPCOMM_FOR_PAIR. With reduced
+                           precision the send of a combine ends when all ranks have begun the combine */
 } EpcommPurpose;
 
 /* Gathers `bytes` bytes of every rank, in the order of ranks, into `all`. Both are host

@@ -25,8 +25,10 @@ type Headline struct {
 	// there is none.
 	Challenger *record.Search
 
-	AA   float64 // the largest A/A spread
-	Band float64 // the policy's band
+	AA float64 // the largest A/A spread
+
+	Sessions float64 // the largest deviation of a default between sessions, 0 without further sessions
+	Band     float64 // the policy's band
 }
 
 // Count sums up searches.
@@ -79,6 +81,11 @@ func Summarise(run *record.Run) Headline {
 	for _, c := range []*Count{&h.All, &h.Full, &h.Reduced} {
 		c.Gain = stat.GeoMean(c.gains)
 	}
+	for _, aa := range run.AA {
+		if aa.Sessions != nil {
+			h.Sessions = max(h.Sessions, aa.Sessions.Default)
+		}
+	}
 	return h
 }
 
@@ -110,6 +117,9 @@ func (h Headline) Lines() []string {
 	}
 	if h.AA > 0 {
 		out = append(out, fmt.Sprintf("A/A spread, the difference between the default and itself: %.1f %% at most; the band is %.1f %% or the spread, whichever is larger.", 100*h.AA, 100*h.Band))
+	}
+	if h.Sessions > 0 {
+		out = append(out, fmt.Sprintf("From session to session the default's time differs by %.1f %% at most (one standard deviation); the intervals cover it.", 100*h.Sessions))
 	}
 	return out
 }

@@ -48,8 +48,8 @@ func (s *script) Measure(_ context.Context, stage record.Stage, live []int, roun
 	return out, nil
 }
 
-// hunt returns a search over six points with the default at 0.
-func hunt(t *testing.T, e Evaluator, b Budget, required ...int) *State {
+// sixPoints returns a search over six points with the default at 0.
+func sixPoints(t *testing.T, e Evaluator, b Budget, required ...int) *State {
 	t.Helper()
 	s, _, err := NewSpace(Grid{Kernel: "k", Axes: []Axis{ints("a", 0, 1, 2, 3, 4, 5)}})
 	if err != nil {
@@ -119,7 +119,7 @@ func TestConclude(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := &script{seconds: c.seconds}
-			h := hunt(t, e, Budget{}, 1, 2)
+			h := sixPoints(t, e, Budget{}, 1, 2)
 			finals, err := h.Finals(context.Background(), protocol, record.StageFinals)
 			if err != nil || len(finals) != 3 {
 				t.Fatal(finals, err)
@@ -155,7 +155,7 @@ func TestConclude(t *testing.T) {
 		})
 	}
 	e := &script{seconds: truth}
-	h := hunt(t, e, Budget{}, 1, 2)
+	h := sixPoints(t, e, Budget{}, 1, 2)
 	if _, err := h.Conclude(context.Background(), nil, rules(quietAA)); !errors.Is(err, ErrNoFinalist) || len(e.asked) > 0 {
 		t.Errorf("without finalists: %v after %v", err, e.asked)
 	}
@@ -169,7 +169,7 @@ func TestConclude(t *testing.T) {
 // again, neither by this search nor by searches that begin with its results.
 func TestConcludeMarksFailures(t *testing.T) {
 	e := &script{seconds: in(record.StageConfirm, 2, nan, truth)}
-	s := hunt(t, e, Budget{}, 1, 2)
+	s := sixPoints(t, e, Budget{}, 1, 2)
 	finals, _ := s.Finals(context.Background(), protocol, record.StageFinals)
 	if _, err := s.Conclude(context.Background(), finals, rules(quietAA)); err != nil || !s.Failed(2) || s.Failed(1) || s.Failed(0) {
 		t.Errorf("failed: %v, %v", s.failed, err)
@@ -182,7 +182,7 @@ func TestConcludeMarksFailures(t *testing.T) {
 
 func TestConcludeHostBound(t *testing.T) {
 	e := &script{seconds: in(record.StageConfirm, 0, 1.9, truth)}
-	s := hunt(t, e, Budget{}, 1, 2)
+	s := sixPoints(t, e, Budget{}, 1, 2)
 	finals, _ := s.Finals(context.Background(), protocol, record.StageFinals)
 	x := rules(quietAA)
 	x.HostBound = func(seconds float64) string {
@@ -317,7 +317,7 @@ func TestNeighboursAreInHalfOfTheRounds(t *testing.T) {
 		}
 		return seconds
 	}
-	h := hunt(t, e, Budget{}, 1, 2, 3, 4, 5)
+	h := sixPoints(t, e, Budget{}, 1, 2, 3, 4, 5)
 	finals, err := h.Finals(context.Background(), protocol, record.StageFinals)
 	if err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@ func TestSettleRounds(t *testing.T) {
 		if strings.Contains(c.asked, "3]") {
 			live = append(live, 3)
 		}
-		fs, err := hunt(t, e, Budget{}).FinalsOf(context.Background(), p, "x", live)
+		fs, err := sixPoints(t, e, Budget{}).FinalsOf(context.Background(), p, "x", live)
 		if err != nil || len(fs) != len(live) {
 			t.Errorf("%s: %d finalists, %v", c.name, len(fs), err)
 		}
@@ -51,7 +51,7 @@ func TestSettleRounds(t *testing.T) {
 		}
 	}
 	e := &script{seconds: by(1, 1)}
-	if _, err := hunt(t, e, Budget{}).FinalsOf(context.Background(), Protocol{MinRounds: 9, MaxRounds: 5}, "x", []int{1}); err != nil || e.asked[0] != "x [0 1] 5" {
+	if _, err := sixPoints(t, e, Budget{}).FinalsOf(context.Background(), Protocol{MinRounds: 9, MaxRounds: 5}, "x", []int{1}); err != nil || e.asked[0] != "x [0 1] 5" {
 		t.Errorf("fewer rounds than the first step: %v, %v", e.asked, err)
 	}
 }
@@ -67,7 +67,7 @@ func TestConfirmEndsInProportion(t *testing.T) {
 		{1, "4"}, {2, "4 10"}, {8, "4 10"}, {9, "4 10 10"},
 	} {
 		e := &script{seconds: wobble(0.3, by(2, 1, 1.01))}
-		s := hunt(t, e, Budget{})
+		s := sixPoints(t, e, Budget{})
 		if err := s.Measure(context.Background(), "s", []int{1, 2}, c.screen); err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +88,7 @@ func TestConfirmEndsInProportion(t *testing.T) {
 // finals is no finalist, and the search records the failure.
 func TestSettleFailures(t *testing.T) {
 	e := &script{seconds: in("y", 3, nan, by(2, 1, 1, 1, 1, nan))}
-	s := hunt(t, e, Budget{}, 5)
+	s := sixPoints(t, e, Budget{}, 5)
 	ctx := context.Background()
 	if err := s.Measure(ctx, "x", []int{1, 5}, 3); err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestSettleFailures(t *testing.T) {
 // required points.
 func TestConfirmTakesTheBest(t *testing.T) {
 	e := &script{seconds: by(9, 5, 4, 3, 2, 1)}
-	s := hunt(t, e, Budget{}, 1)
+	s := sixPoints(t, e, Budget{}, 1)
 	ctx := context.Background()
 	if err := s.Measure(ctx, "x", []int{1, 2, 3, 4, 5}, 3); err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func TestConfirmInTime(t *testing.T) {
 		{time.Second, 4, 1},
 	} {
 		e := &clocked{script: script{seconds: by(9, 5, 4, 3, 2, 1)}, each: time.Second}
-		h := hunt(t, e, Budget{}, 1, 2, 3, 4, 5) // admitted whatever the time
+		h := sixPoints(t, e, Budget{}, 1, 2, 3, 4, 5) // admitted whatever the time
 		ctx := context.Background()
 		if err := h.Measure(ctx, "x", []int{1, 2, 3, 4, 5}, 3); err != nil {
 			t.Fatal(err)
@@ -165,7 +165,7 @@ func TestConfirmInTime(t *testing.T) {
 
 // TestUndecided: two standard errors decide, and the default stays.
 func TestUndecided(t *testing.T) {
-	s := hunt(t, nil, Budget{})
+	s := sixPoints(t, nil, Budget{})
 	add := func(point int, logs ...float64) {
 		for r, x := range logs {
 			s.obs = append(s.obs, stat.Obs{Item: s.item(point), Round: r, Log: x})
@@ -198,14 +198,14 @@ func TestUndecided(t *testing.T) {
 	if rest, open = s.dropSlower([]int{1, 4}, 0.01); !open || !slices.Equal(rest, []int{1, 4}) {
 		t.Errorf("left are %v, open %v", rest, open)
 	}
-	lone := hunt(t, nil, Budget{})
+	lone := sixPoints(t, nil, Budget{})
 	for r, x := range noisy {
 		lone.obs = append(lone.obs, stat.Obs{Item: lone.item(0), Round: r, Log: 0}, stat.Obs{Item: lone.item(1), Round: r, Log: x})
 	}
 	if rest, open = lone.dropSlower([]int{0, 1}, 0.01); open || !slices.Equal(rest, []int{1, 0}) {
 		t.Errorf("the best is open against itself: %v", rest)
 	}
-	if rest, open := hunt(t, nil, Budget{}).dropSlower([]int{1}, 0.01); rest != nil || open {
+	if rest, open := sixPoints(t, nil, Budget{}).dropSlower([]int{1}, 0.01); rest != nil || open {
 		t.Errorf("of nothing %v is left, open %v", rest, open)
 	}
 }
@@ -232,7 +232,7 @@ func TestGainIsOverCommonRounds(t *testing.T) {
 // TestDuelReports: the times of a confirmation are those of its own rounds.
 func TestDuelReports(t *testing.T) {
 	e := &script{seconds: in("y", 2, 1.25, truth)}
-	s := hunt(t, e, Budget{}, 2)
+	s := sixPoints(t, e, Budget{}, 2)
 	ctx := context.Background()
 	if err := s.Measure(ctx, "x", []int{2}, 5); err != nil {
 		t.Fatal(err)
@@ -255,7 +255,7 @@ func TestDuelReports(t *testing.T) {
 func TestDuelEndsEarly(t *testing.T) {
 	for seconds, want := range map[float64]int{1: 25, 2 / 1.032: 25, 2 / 1.029: 80, 2: 80, 2 * 1.029: 80, 2 * 1.032: 25} {
 		e := &script{seconds: in("y", 2, seconds, truth)}
-		win, dflt, err := hunt(t, e, Budget{}, 2).MeasureAgainstDefault(context.Background(), "y", 2, StopRule{MinRounds: 25, MaxRounds: 80, Band: 0.01})
+		win, dflt, err := sixPoints(t, e, Budget{}, 2).MeasureAgainstDefault(context.Background(), "y", 2, StopRule{MinRounds: 25, MaxRounds: 80, Band: 0.01})
 		if err != nil || win.Rounds != want || dflt.Rounds != want {
 			t.Errorf("%v s: %d and %d rounds, want %d, %v", seconds, win.Rounds, dflt.Rounds, want, err)
 		}
@@ -271,7 +271,7 @@ func TestFinalistsTimes(t *testing.T) {
 		}
 		return 2
 	}}
-	win, _, err := hunt(t, e, Budget{}, 1).MeasureAgainstDefault(context.Background(), "x", 1, StopRule{MaxRounds: 11, MinRounds: 11})
+	win, _, err := sixPoints(t, e, Budget{}, 1).MeasureAgainstDefault(context.Background(), "x", 1, StopRule{MaxRounds: 11, MinRounds: 11})
 	if err != nil || math.Abs(win.Median-1.5) > 1e-9 || math.Abs(win.P10-1.1) > 1e-9 || math.Abs(win.P90-1.9) > 1e-9 {
 		t.Errorf("%+v, %v", win, err)
 	}

@@ -36,7 +36,7 @@ func TestNoise(t *testing.T) {
 			}
 			return math.Exp(x + 0.1*float64(point))
 		}}
-		s := hunt(t, e, Budget{})
+		s := sixPoints(t, e, Budget{})
 		s.Band = c.band
 		if s.screenRounds() != ScreenRounds {
 			t.Error("nothing is known, and more rounds are asked for")

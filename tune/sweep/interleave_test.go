@@ -33,7 +33,7 @@ func drifting(t *testing.T, clock *int, us float64) (*InterleavedRun, *memory) {
 	return &InterleavedRun{Backend: b, Options: &Options{Seed: 1}, Job: Job{Rounds: 30, Log: log, Run: &record.Run{}}}, log
 }
 
-func entrants(t *testing.T, sides ...*InterleavedRun) Interleaving {
+func interleavingOf(t *testing.T, sides ...*InterleavedRun) Interleaving {
 	p := options(t, "dispatch", []int{16}, "uniform").Problems[0]
 	h := Interleaving{Routing: "uniform", Seed: 1}
 	for _, s := range sides {
@@ -62,7 +62,7 @@ func TestInterleaveUnderDrift(t *testing.T) {
 	clock := 0
 	a, logA := drifting(t, &clock, 10)
 	b, logB := drifting(t, &clock, 11)
-	if err := Interleave(context.Background(), []Interleaving{entrants(t, a, b)}, func(Interleaving) {}); err != nil {
+	if err := Interleave(context.Background(), []Interleaving{interleavingOf(t, a, b)}, func(Interleaving) {}); err != nil {
 		t.Fatal(err)
 	}
 	fast, slow := roundTimes(logA, best), roundTimes(logB, best)
@@ -106,7 +106,7 @@ func TestInterleaveLosesOne(t *testing.T) {
 		a, log := drifting(t, &clock, 10)
 		b, _ := drifting(t, &clock, 11)
 		fault(b.Backend.(*scripted))
-		if err := Interleave(context.Background(), []Interleaving{entrants(t, b, a)}, func(Interleaving) {}); err != nil {
+		if err := Interleave(context.Background(), []Interleaving{interleavingOf(t, b, a)}, func(Interleaving) {}); err != nil {
 			t.Fatal(err)
 		}
 		bad, good := b.Job.Run.Searches, a.Job.Run.Searches
@@ -123,7 +123,7 @@ func TestInterleaveLosesOne(t *testing.T) {
 func TestInterleaveDefaultAlone(t *testing.T) {
 	clock := 0
 	a, log := drifting(t, &clock, 10)
-	h := entrants(t, a)
+	h := interleavingOf(t, a)
 	h.Sides[0].Config = h.Sides[0].Default
 	ctx, cancel := context.WithCancel(context.Background())
 	if err := Interleave(ctx, []Interleaving{h}, func(Interleaving) { cancel() }); err != nil || len(roundTimes(log, dfltKey)) != 30 || a.Job.Run.Searches[0].Decision.Gain != record.One {

@@ -75,39 +75,6 @@ func TestMoreBudgetIsBetter(t *testing.T) {
 	}
 }
 
-// TestIdenticalKernelsAreNotFaster is the A/A test of the whole search: where
-// all configs are the same, a claim that one is faster is false.
-func TestIdenticalKernelsAreNotFaster(t *testing.T) {
-	simulates(t)
-	for _, sigma := range []float64{0.005, 0.01, 0.02} {
-		t.Run(fmt.Sprint(sigma), func(t *testing.T) {
-			t.Parallel()
-			r := study(t, Study{Strategy: "race", Budget: 40, Replays: 60, Seed: 7}, func(i int) *Model {
-				m := Synthetic(SyntheticNoise(sigma), uint64(i))
-				for k := range m.Truth {
-					m.Truth[k] = 1
-				}
-				return m
-			})
-			if r.FalseFaster > 0.05 {
-				t.Errorf("%.1f %% of searches claim a gain over an identical default", 100*r.FalseFaster)
-			}
-		})
-	}
-}
-
-// TestFalseClaims: of 2,000 searches among configs that are all the same, with the
-// stopping rules as they are shipped (the A/A test, finals and heats look at the data and
-// stop by it), at most one in twenty claims a gain over the default.
-func TestFalseClaims(t *testing.T) {
-	simulates(t)
-	t.Parallel()
-	r := study(t, Study{Strategy: search.DefaultStrategy, Budget: 14, Replays: 1000, Seed: 7}, func(int) *Model { return alike(0.01) })
-	if r.FalseFaster > 0.05 {
-		t.Errorf("%.1f %% of 2,000 searches claim a gain over an identical default", 100*r.FalseFaster)
-	}
-}
-
 // alike returns a landscape in which all configs take the same time.
 func alike(sigma float64) *Model {
 	m := Synthetic(SyntheticNoise(sigma), 1)
@@ -117,9 +84,8 @@ func alike(sigma float64) *Model {
 	return m
 }
 
-// TestFalseConfirmations is TestFalseClaims without the rule that a default that ties
-// stays: whatever config the finals propose, the A/A test and the confirmation alone must
-// not find an identical config faster more often than that.
+// TestFalseConfirmations: whatever config the finals propose, the A/A test and the confirmation
+// alone find an identical config faster in at most 5 % of the searches.
 func TestFalseConfirmations(t *testing.T) {
 	simulates(t)
 	for _, sigma := range []float64{0.005, 0.01, 0.02} {

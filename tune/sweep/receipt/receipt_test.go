@@ -105,7 +105,7 @@ func TestRowsAreMeasuredOnTheBackend(t *testing.T) {
 		return &table.Row{Key: table.KeyOf(problem, c), Lo: 4, Hi: 8, Config: cfg,
 			Evidence: table.Evidence{Gain: 1.5, GainLow: 1.4, GainHigh: 1.6, Routings: specs, Tokens: []int{4, 6, 12}}}
 	}
-	matcher := sweep.NewRowVerifier(b, policy(), table.Header{}, 1)
+	verifier := sweep.NewRowVerifier(b, policy(), table.Header{}, 1)
 	for _, c := range []struct {
 		name   string
 		row    *table.Row
@@ -119,7 +119,7 @@ func TestRowsAreMeasuredOnTheBackend(t *testing.T) {
 		{"lost trace", row(ep.Even, config, "trace:gone.ept"), 1, "routing"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			checks, err := Row(context.Background(), matcher, c.row)
+			checks, err := Row(context.Background(), verifier, c.row)
 			if err != nil || len(checks) != c.checks {
 				t.Fatalf("%d checks, %v", len(checks), err)
 			}

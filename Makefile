@@ -6,7 +6,7 @@ FUZZTIME ?= 10s
 # found all the same.
 PATIENCE ?= 30m
 
-.PHONY: help build test race lint fuzz bench mutation golden pages tables model engine-readers clean
+.PHONY: help build test race lint fuzz fuzz-night bench mutation golden pages tables model engine-readers clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -31,11 +31,11 @@ lint: ## formatting, vet with the man pages' tag too, module file
 	$(GO) vet -tags man ./cmd/epbench
 	$(GO) mod tidy -diff
 
-fuzz: ## every fuzz target for FUZZTIME
-	@for t in $$(grep -rlE '^func Fuzz' --include=*_test.go . | sort); do \
-	  for f in $$(grep -oE '^func Fuzz[A-Za-z0-9]+' $$t | cut -c6-); do \
-	    echo "$$f ($$(dirname $$t))"; $(GO) test -run=NONE -fuzz="^$$f\$$" -fuzztime=$(FUZZTIME) ./$$(dirname $$t) || exit 1; \
-	  done; done
+fuzz: ## every fuzz target for FUZZTIME, and how many executions each had
+	GO=$(GO) .ci/fuzz $(FUZZTIME)
+
+fuzz-night: ## an hour of each fuzz target
+	GO=$(GO) .ci/fuzz 1h
 
 bench: ## the CPU backend beside plain copy, look-up in Go and C, routing generation
 	$(GO) test -run NONE -bench 'AgainstCopy|Parameters' -benchtime 1x ./kernels/cpu

@@ -219,3 +219,62 @@ func TestLosses(t *testing.T) {
 		t.Errorf("a backend that counts none: %q", got)
 	}
 }
+
+// TestSessionsByDefault: machines with GPUs decide over three further sessions, and the run says
+// how the default differs from itself there. One session is for those who ask for it, and a warning
+// says what it does not know.
+func TestSessionsByDefault(t *testing.T) {
+	out := mustSweep(t, moody(func(session int, _ ep.Config) float64 { return 1 + 0.01*float64(session%3) }), inSessions(t, DefaultSessions, "uniform", "zipf:1.0"), filepath.Join(t.TempDir(), "run"))
+	for i, s := range out.Run.Searches {
+		aa := out.Run.AA[i].Sessions
+		if s.Decision.Sessions != 3 || aa == nil || math.Abs(aa.Ratio.Mid-1) > 0.01 {
+			t.Errorf("%s: %+v, A/A %+v", s.Routing, s.Decision, aa)
+		}
+	}
+	for _, r := range out.Table.Rows {
+		if r.Evidence.Sessions != 3 {
+			t.Errorf("%s: %+v", r.Key.Routing, r.Evidence)
+		}
+	}
+	if warned := strings.Join(out.Run.Warnings, "\n"); strings.Contains(warned, "one session") {
+		t.Errorf("warnings %q", warned)
+	}
+	one := mustSweep(t, &scripted{Sigma: 0.002}, inSessions(t, 1, "uniform"), filepath.Join(t.TempDir(), "one"))
+	if warned := strings.Join(one.Run.Warnings, "\n"); one.Run.Searches[0].Decision.Sessions != 0 || !strings.Contains(warned, "the interval knows one session") {
+		t.Errorf("%+v, warnings %q", one.Run.Searches[0].Decision, warned)
+	}
+}
+
+// TestUncertainRowsSaySo: a config that is faster under one routing and not for certain under
+// another claims no gain for all routings, and its row says why it stands. A default that was kept
+// without certainty says so too.
+func TestUncertainRowsSaySo(t *testing.T) {
+	g := func(verdicts ...record.Verdict) group {
+		var out group
+		for _, v := range verdicts {
+			c := &activeSearch{}
+			c.result.Decision = record.Decision{Verdict: v, Band: record.Band{Policy: 0.01}}
+			out = append(out, c)
+		}
+		return out
+	}
+	for _, c := range []struct {
+		name           string
+		low, mid, high float64
+		g              group
+		dflt           bool
+		reason         string
+		gain           float64
+	}{
+		{"certain", 1.1, 1.2, 1.3, g(record.Faster, record.Faster), false, "", 1.2},
+		{"faster under one routing", 0.983, 1.046, 1.181, g(record.Faster, record.Undecided), false, "compromise of 2 routings", 1},
+		{"a default kept without certainty", 1, 1, 1, g(record.Undecided), true, "kept", 1},
+		{"a default that nothing beats", 1, 1, 1, g(record.Slower), true, "", 1},
+	} {
+		e := table.Evidence{Gain: c.mid, GainLow: c.low, GainHigh: c.high}
+		explain(&e, c.g, ep.Config{}, c.dflt)
+		if e.Reason != c.reason || e.Gain != c.gain || c.reason != "" && (e.GainLow != 1 || e.GainHigh != 1) {
+			t.Errorf("%s: %+v", c.name, e)
+		}
+	}
+}

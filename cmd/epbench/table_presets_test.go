@@ -99,3 +99,28 @@ func TestEmbeddedRowsOfTheseKernels(t *testing.T) {
 		}
 	}
 }
+
+// TestEmbeddedRowsAnswer: the kernels of every embedded row exist in this build with the row's
+// revision, and its config is legal at both ends of its interval. A row that fails is deleted.
+func TestEmbeddedRowsAnswer(t *testing.T) {
+	set, err := table.Open(table.Locations{Embedded: embedded.FS()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, src := range set.Sources() {
+		head := src.Table.Header
+		m := head.Machine
+		host := table.Host{Machine: m, ABI: declare.ABI()}
+		spell, check := current(m), legality(m)
+		for i, r := range src.Table.Rows {
+			if !host.Accepts(head, r) {
+				t.Errorf("%s#%d: no kernels of the revision %s", src.Name, i+1, head.Build(r))
+			}
+			for _, tokens := range []int{r.Lo, r.Hi} {
+				if c := spell(r.Config); !r.Config.IsDefault() && check(m, r.Key.Problem(tokens), c) != nil {
+					t.Errorf("%s#%d at %d tokens: %v", src.Name, i+1, tokens, check(m, r.Key.Problem(tokens), c))
+				}
+			}
+		}
+	}
+}

@@ -99,6 +99,11 @@ func TestRaggedTokensDoNotDisagree(t *testing.T) {
 	if p.Tokens = 3; tab.Resolve(testHost, p).Digest() != full {
 		t.Error("a rank with fewer tokens disagrees")
 	}
+	host := testHost
+	host.ABI += ",more=1"
+	if tab.Resolve(host, p).Digest() == full {
+		t.Error("ranks with different builds of the kernels agree")
+	}
 	if p.MaxTokens = 65; tab.Resolve(testHost, p).Digest() == full {
 		t.Error("ranks with different buffers agree")
 	}

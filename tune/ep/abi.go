@@ -138,11 +138,11 @@ func (a ABI) Accepts(row ABI) bool {
 }
 
 func (a ABI) has(row ABI, alike func(here, there string) bool) bool {
-	have, need := a.list(), row.list()
-	switch {
-	case row == "" || row == a:
+	if row == "" || row == a {
 		return true
-	case have == nil || need == nil:
+	}
+	have, need := a.list(), row.list()
+	if have == nil || need == nil {
 		return false
 	}
 	for kernel, word := range need {

@@ -58,31 +58,35 @@ func (t *Table) Resolve(h Host, p ep.Problem) *Resolved {
 func (r *Resolved) paint(s *Set, k Key, p painter, rows []match) {
 	p.reset()
 	query := k.Vector()
-	var illegal []Run
+	var illegal []match
 	for _, m := range rows {
 		row, a := &s.rows[m.place], s.answer(m, query)
 		last := r.lastLegal(k, row.row, a.Config)
-		r.fill(p, Run{row.row.Lo, last, &a})
-		if last < row.row.Hi {
-			refused := a
-			refused.Config, refused.Reason = ep.Config{}, Illegal
-			run := Run{max(row.row.Lo, last+1), row.row.Hi, &refused}
-			if row.foreign() {
-				illegal = append(illegal, run)
-			} else {
-				r.fill(p, run)
-			}
+		r.fill(p, row.row.Lo, last, a)
+		switch {
+		case last >= row.row.Hi:
+		case row.foreign():
+			illegal = append(illegal, m)
+		default:
+			r.fill(p, max(row.row.Lo, last+1), row.row.Hi, a.refused())
 		}
 	}
-	for _, run := range illegal {
-		r.fill(p, run)
+	for _, m := range illegal {
+		row := s.rows[m.place].row
+		r.fill(p, row.Lo, row.Hi, s.answer(m, query).refused())
 	}
 }
 
+// refused returns the answer of a row whose config is illegal.
+func (a Answer) refused() Answer {
+	a.Config, a.Reason = ep.Config{}, Illegal
+	return a
+}
+
 // fill gives the free cells of an interval an answer.
-func (r *Resolved) fill(p painter, run Run) {
-	if p.fill(run.Lo, run.Hi, uint32(len(r.answers))) {
-		r.answers = append(r.answers, *run.Answer)
+func (r *Resolved) fill(p painter, lo, hi int, a Answer) {
+	if p.fill(lo, hi, uint32(len(r.answers))) {
+		r.answers = append(r.answers, a)
 	}
 }
 

@@ -237,21 +237,35 @@ func (s *Set) For(h Host, p ep.Problem) (usable *Set, notes []string) {
 }
 
 // accepted returns the rows that the host accepts, with rows of earlier builds marked and spelled
-// as this build does.
+// as this build does. Tables have many rows of few builds, so it judges each build once.
 func (s *Set) accepted() []indexedRow {
-	var out []indexedRow
+	type build struct {
+		source int
+		abi    ep.ABI
+	}
+	type judged struct{ accepted, certified bool }
+	known := map[build]judged{}
+	out := make([]indexedRow, 0, len(s.rows))
+	sorted := true
 	for _, r := range s.rows {
-		src := s.sources[r.source]
-		head := src.Table.Header
-		if !src.refused && !s.host.Accepts(head, *r.row) {
+		src := &s.sources[r.source]
+		b := build{r.source, src.Table.Header.Build(*r.row)}
+		j, ok := known[b]
+		if !ok {
+			j = judged{s.host.Accepts(src.Table.Header, *r.row), s.host.Certifies(src.Table.Header, *r.row)}
+			known[b] = j
+		}
+		if !src.refused && !j.accepted {
 			continue
 		}
-		r.similar, r.earlier = src.similar, !s.host.Certifies(head, *r.row)
+		r.similar, r.earlier = src.similar, !j.certified
 		if r.earlier && s.host.Current != nil {
 			r.config = s.host.Current(r.config)
 		}
-		out = append(out, r)
+		out, sorted = append(out, r), sorted && !r.earlier
 	}
-	slices.SortFunc(out, compareIndexed)
+	if !sorted {
+		slices.SortFunc(out, compareIndexed)
+	}
 	return out
 }

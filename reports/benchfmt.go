@@ -5,6 +5,8 @@ import (
 	"io"
 	"math"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/perf/benchfmt"
 
@@ -89,12 +91,20 @@ func (b *benchWriter) every(prefix string, c *Case) {
 }
 
 func bench(key, value string) benchfmt.Config {
-	return benchfmt.Config{Key: key, Value: []byte(strings.Join(strings.Fields(value), " ")), File: true}
+	return benchfmt.Config{Key: key, Value: []byte(strings.Join(strings.Fields(strings.Map(visible, value)), " ")), File: true}
 }
 
 func title(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-// benchWord replaces the characters that separate fields of a name.
+// benchWord replaces the characters that separate fields of a name, lines, and results.
 func benchWord(s string) string {
-	return strings.NewReplacer("/", "_", " ", "_", "=", "-").Replace(s)
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '=':
+			return '-'
+		case r == '/' || r == utf8.RuneError || unicode.IsSpace(visible(r)):
+			return '_'
+		}
+		return r
+	}, s)
 }

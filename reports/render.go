@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
 )
 
 // Renderer writes tables in one format.
@@ -121,23 +122,23 @@ func WriteMarkdown(w io.Writer, tables ...Table) error {
 
 func markdown(b *strings.Builder, t Table) {
 	if t.Title != "" {
-		fmt.Fprintf(b, "### %s\n\n", t.Title)
+		fmt.Fprintf(b, "### %s\n\n", markdownText(t.Title))
 	}
 	if len(t.Columns) > 0 {
 		markdownRows(b, t)
 	}
 	for _, n := range t.Notes {
-		fmt.Fprintf(b, "\n%s\n", n)
+		fmt.Fprintf(b, "\n%s\n", markdownText(n))
 	}
 	for _, n := range t.Warnings {
-		fmt.Fprintf(b, "\n**Warning:** %s\n", n)
+		fmt.Fprintf(b, "\n**Warning:** %s\n", markdownText(n))
 	}
 }
 
 func markdownRows(b *strings.Builder, t Table) {
 	head, rule := []string{}, []string{}
 	for _, c := range t.Columns {
-		head = append(head, markdownText(c.Header()))
+		head = append(head, markdownCell(c.Header()))
 		rule = append(rule, map[Align]string{Left: "---", Right: "---:"}[c.Align])
 	}
 	markdownRow(b, head)
@@ -145,7 +146,7 @@ func markdownRows(b *strings.Builder, t Table) {
 	for _, row := range t.Rows {
 		line := make([]string, len(row))
 		for i, c := range row {
-			line[i] = markdownText(c.Text)
+			line[i] = markdownCell(c.Text)
 		}
 		markdownRow(b, line)
 	}
@@ -155,6 +156,20 @@ func markdownRow(b *strings.Builder, cells []string) {
 	fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
 }
 
+// markdownText keeps text from being read as HTML, as a link or picture, or as lines of its own:
+// names in it come from files.
 func markdownText(s string) string {
-	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace(s)
+	return inMarkdown.Replace(strings.Map(visible, s))
+}
+
+var inMarkdown = strings.NewReplacer(`\`, `\\`, "<", "&lt;", "](", `]\(`)
+
+func markdownCell(s string) string { return strings.ReplaceAll(markdownText(s), "|", `\|`) }
+
+// visible replaces characters that move a terminal's cursor or end a line.
+func visible(r rune) rune {
+	if unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control) {
+		return ' '
+	}
+	return r
 }

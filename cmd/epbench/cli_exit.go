@@ -48,7 +48,7 @@ func withCode(code int, err error) error { return &exitError{code, err} }
 // complain prints an error, wrapped on a terminal. It prints "interrupted" for Go's
 // "context canceled".
 func complain(stderr io.Writer, err error) {
-	text := "epbench: " + strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted")
+	text := shortened("epbench: " + strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted"))
 	width := 0
 	if f, ok := stderr.(*os.File); ok {
 		width = windowWidth(f)
@@ -59,6 +59,19 @@ func complain(stderr io.Writer, err error) {
 		}
 		fmt.Fprintln(stderr, line)
 	}
+}
+
+// maxComplaint bounds an error, in bytes: it may quote a file, or hold what a compiler printed.
+const maxComplaint = 16 << 10
+
+// shortened cuts the middle out of a longer text: what went wrong stands at its beginning, and what
+// a dying program printed at its end.
+func shortened(text string) string {
+	if len(text) <= maxComplaint {
+		return text
+	}
+	head, tail := text[:maxComplaint/2], text[len(text)-maxComplaint/2:]
+	return strings.ToValidUTF8(fmt.Sprintf("%s ... (%d bytes left out) ... %s", head, len(text)-maxComplaint, tail), "")
 }
 
 // run runs the program and returns its exit code.

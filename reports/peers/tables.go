@@ -222,16 +222,17 @@ func tableRows(data []byte) ([]map[string]string, error) {
 	if firstByte(data) == '[' {
 		return jsonRows(data, cost)
 	}
-	in := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))))
+	text := &recordReader{in: bytes.NewReader(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))}
+	in := csv.NewReader(text)
 	in.ReuseRecord = true
-	header, err := in.Read()
+	header, err := text.next(in)
 	if err != nil {
 		return nil, fmt.Errorf("header: %w", err)
 	}
 	header = slices.Clone(header)
 	var rows []map[string]string
 	for {
-		record, err := in.Read()
+		record, err := text.next(in)
 		if err == io.EOF {
 			return rows, nil
 		}
@@ -247,6 +248,31 @@ func tableRows(data []byte) ([]map[string]string, error) {
 		}
 		rows = append(rows, row)
 	}
+}
+
+// maxRecord bounds a record of a CSV, in bytes: its fields are read at once, and each comma takes
+// far more memory than its byte.
+const maxRecord = 1 << 20
+
+// recordReader gives a CSV reader no more than maxRecord bytes for each record.
+type recordReader struct {
+	in   io.Reader
+	left int
+}
+
+func (r *recordReader) next(in *csv.Reader) ([]string, error) {
+	r.left = maxRecord
+	return in.Read()
+}
+
+// Read implements io.Reader.
+func (r *recordReader) Read(p []byte) (int, error) {
+	if r.left == 0 {
+		return 0, fmt.Errorf("a record is larger than %d bytes", maxRecord)
+	}
+	n, err := r.in.Read(p[:min(len(p), r.left)])
+	r.left -= n
+	return n, err
 }
 
 // fieldBytes is the memory of a field of a row, besides its text.

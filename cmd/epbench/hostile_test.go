@@ -1,0 +1,266 @@
+package main
+
+import (
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/parquet-go/parquet-go"
+)
+
+// hostileInput is a file that costs more than it should, if its reader lets it.
+type hostileInput struct {
+	name    string
+	command string // FILE stands for the file
+	make    func(io.Writer)
+	fine    bool // it is a valid file all the same
+}
+
+const mega = 1 << 20
+
+// times repeats a text n times.
+func times(n int, text string) func(io.Writer) {
+	return func(w io.Writer) {
+		block := strings.Repeat(text, max(1, mega/len(text)))
+		for left := n * len(text); left > 0; left -= len(block) {
+			io.WriteString(w, block[:min(left, len(block))])
+		}
+	}
+}
+
+func texts(parts ...func(io.Writer)) func(io.Writer) {
+	return func(w io.Writer) {
+		for _, p := range parts {
+			p(w)
+		}
+	}
+}
+
+func says(s string) func(io.Writer) { return func(w io.Writer) { io.WriteString(w, s) } }
+
+// zipped is an archive with one compressed member.
+func zipped(member string, content func(io.Writer)) func(io.Writer) {
+	return func(w io.Writer) {
+		z := zip.NewWriter(w)
+		m, _ := z.Create(member)
+		content(m)
+		z.Close()
+	}
+}
+
+func gzipped(content func(io.Writer)) func(io.Writer) {
+	return func(w io.Writer) {
+		z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed)
+		content(z)
+		z.Close()
+	}
+}
+
+// npy is a header that promises an array of a shape.
+func npy(descr, shape string) func(io.Writer) {
+	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", descr, shape)
+	return says(fmt.Sprintf("\x93NUMPY\x01\x00\x76\x00%-117s\n", dict))
+}
+
+func pickled(content func(io.Writer)) func(io.Writer) {
+	return zipped("a/data.pkl", texts(says("\x80\x02"), content, says(".")))
+}
+
+// parquetOf has one long text in every row.
+func parquetOf(rows, bytes int) func(io.Writer) {
+	type row struct {
+		Text string `parquet:"comm_backend,dict"`
+	}
+	return func(w io.Writer) {
+		out := parquet.NewGenericWriter[row](w, parquet.Compression(&parquet.Snappy))
+		one := row{strings.Repeat("x", bytes)}
+		for range rows {
+			_, _ = out.Write([]row{one})
+		}
+		out.Close()
+	}
+}
+
+// footer is a Parquet file that is all footer.
+func footer(body string) func(io.Writer) {
+	return texts(says("PAR1"+body), says(string(binary.LittleEndian.AppendUint32(nil, uint32(len(body))))+"PAR1"))
+}
+
+const (
+	importTrace = "workload import --layer 0 FILE"
+	importTimes = "import FILE --ranks 8 --experts 256 --topk 8 --hidden 7168 -o out"
+	showTable   = "table show --table FILE"
+	replaySaved = "replay FILE"
+	showPack    = "pack show FILE"
+	sweepSpace  = "sweep --backend cpu --space FILE --dry-run"
+	benchModel  = "bench --backend model:FILE"
+	reportRun   = "report FILE --no-html"
+)
+
+var hostileInputs = []hostileInput{
+	{name: "dicts.pt", command: importTrace, make: pickled(times(60*mega, "}"))},
+	{name: "lists.pt", command: importTrace, make: pickled(times(60*mega, "]"))},
+	{name: "marks.pt", command: importTrace, make: pickled(times(60*mega, "("))},
+	{name: "memo.pt", command: importTrace, make: pickled(texts(says("N"), times(60*mega, "\x94")))},
+	{name: "ints.pt", command: importTrace, make: pickled(texts(says("("), times(30*mega, "K\x01"), says("t")))},
+	{name: "self.pt", command: importTrace, make: pickled(says("]q\x00" + strings.Repeat("h\x00a", 1000)))},
+	{name: "text.pt", command: importTrace, make: pickled(says("X\xff\xff\xff\x7fab"))},
+	{name: "zeros.npz", command: importTrace, make: zipped("topk_ids.npy", texts(npy("<i4", "536870912, 1"), times(512*mega, "\x00")))},
+	{name: "counts.npz", command: importTrace, make: zipped("counts.npy", texts(npy("|u1", "2147483648, 1, 1"), times(512*mega, "\x00")))},
+	{name: "promise.npz", command: importTrace, make: zipped("topk_ids.npy", npy("<i4", "1152921504606846976, 1"))},
+	{name: "promise.npy", command: importTrace, make: npy("<i4", "2199023255552, 32")},
+	{name: "two60.npy", command: importTrace, make: npy("<i4", "1152921504606846976, 1")},
+	{name: "deep.json", command: importTrace, make: texts(says(`{"logical_count":`), times(2_000_000, "["), times(2_000_000, "]"), says("}"))},
+	{name: "ones.json", command: importTrace, make: texts(says("[[[1]"), times(12_000_000, ",[1]"), says("]]"))},
+	{name: "quoted.csv", command: importTimes, make: texts(says("tokens,us\n"), times(10*mega, ",\"\n\""))},
+	{name: "hollow.json", command: importTrace, make: texts(says("[[]"), times(12_000_000, ",[]"), says("]"))},
+	{name: "names.json", command: importTrace, make: texts(says(`{"a":1`), times(6_000_000, `,"a":1`), says("}"))},
+	{name: "commas.csv", command: importTrace, make: times(60*mega, ",")},
+	{name: "cells.csv", command: importTrace, make: times(30*mega, ",\n")},
+	{name: "pairs.csv", command: importTrace, make: func(w io.Writer) {
+		io.WriteString(w, "layer_id,expert_id,count\n")
+		for l := range 20 {
+			for e := range 65536 {
+				fmt.Fprintf(w, "%d,%d,1\n", l, e)
+			}
+		}
+	}, fine: true},
+	{name: "line.jsonl", command: importTrace, make: times(60*mega, "[")},
+	{name: "long.parquet", command: importTimes, make: parquetOf(20_000, 4096)},
+	{name: "list.parquet", command: importTimes, make: footer("\x19\xfc\xff\xff\xff\xff\x07")},
+	{name: "structs.parquet", command: importTimes, make: footer("\x19\xfc\x80\x80\x80\x02" + strings.Repeat("\x00", 4*mega))},
+	{name: "text.parquet", command: importTimes, make: footer("\x18\x80\x80\x80\x80\x20")},
+	{name: "commas.txt", command: importTimes, make: texts(says("tokens,us\n"), times(60*mega, ","))},
+	{name: "rows.csv", command: importTimes, make: texts(says("tokens,us"), times(1000, ",x"), says("\n"), times(20_000, strings.Repeat(",", 1001)+"\n"))},
+	{name: "objects.json", command: importTimes, make: texts(says(`[{"moe_ep_size":1}`), times(10*mega, `,{}`), says("]"))},
+	{name: "rules.json", command: importTimes, make: texts(says(`{"kernel_type":"mori","ep_size":8,"rules":[{}`), times(10*mega, `,{}`), says("]}"))},
+	{name: "lines.log", command: importTimes, make: times(30*mega, "1\n")},
+	{name: "closed.json", command: showTable, make: says(`{"schema":2,"rows":[}`)},
+	{name: "colon.json", command: showTable, make: says(`{"schema":2,"rows":[:`)},
+	{name: "rows.json", command: showTable, make: texts(says(`{"schema":2,"rows":[{}`), times(12*mega, ",{}"), says("]}"))},
+	{name: "big.json", command: showTable, make: texts(says(`{"schema":2,"rows":[`), times(100*mega, " "))},
+	{name: "deep2.json", command: showTable, make: times(10*mega, `{"a":`)},
+	{name: "spaces.rounds.gz", command: replaySaved, make: gzipped(times(512*mega, " "))},
+	{name: "points.rounds.gz", command: replaySaved, make: gzipped(texts(says(`{"schema":2,"tool":"`), times(512*mega, "x")))},
+	{name: "zeros.pack", command: showPack, make: times(64*mega, "\x00")},
+	{name: "magic.pack", command: showPack, make: texts(says("EPCOMMPK\x01\x00\x00\x00"), times(mega, "\xff"))},
+	{name: "bomb.yaml", command: sweepSpace, make: func(w io.Writer) {
+		io.WriteString(w, "a: &a [x,x,x,x,x,x,x,x,x]\n")
+		for c := 'b'; c <= 'z'; c++ {
+			fmt.Fprintf(w, "%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", c-1), 9), ","))
+		}
+	}},
+	{name: "wide.yaml", command: sweepSpace, make: times(30*mega, "- ")},
+	{name: "model.yaml", command: benchModel, make: times(30*mega, "- ")},
+	{name: "run", command: reportRun, make: times(60*mega, "{")},
+}
+
+// bounds of a command on a hostile file: 256 MiB or 8 times the file, and a time that only a hang
+// reaches. On an idle host each ends within 5 seconds.
+const (
+	leastPeak = 256 * mega
+	peakTimes = 8
+	hangs     = 3 * time.Minute
+)
+
+// TestHostileInputs: no file makes its reader take more memory than its size allows, or hang. -v
+// prints the table.
+func TestHostileInputs(t *testing.T) {
+	if testing.Short() || runtime.GOOS != "linux" {
+		t.Skip("it builds the program and measures its memory")
+	}
+	dir := t.TempDir()
+	program := filepath.Join(dir, "epbench")
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, x := range hostileInputs {
+		path := filepath.Join(dir, x.name)
+		if err := makeHostile(path, x); err != nil {
+			t.Fatal(err)
+		}
+		peak, took, bytes := costOf(t, program, path, x)
+		if limit := max(leastPeak, peakTimes*bytes); peak > limit {
+			t.Errorf("%s: %d MiB, at most %d for %d bytes", x.name, peak/mega, limit/mega, bytes)
+		}
+		t.Logf("%-18s %-16.16s %11d bytes %5d MiB %6.1f s", x.name, x.command, bytes, peak/mega, took.Seconds())
+		os.RemoveAll(path)
+	}
+}
+
+// makeHostile writes a file, or a run directory whose run.json it is.
+func makeHostile(path string, x hostileInput) error {
+	if x.command == reportRun {
+		if err := os.Mkdir(path, 0o777); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(path, "trials.jsonl"), nil, 0o666); err != nil {
+			return err
+		}
+		path = filepath.Join(path, "run.json")
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	x.make(f)
+	return f.Close()
+}
+
+// costOf runs the command on a file and returns its peak memory in bytes, CPU time, and the size of
+// the file.
+func costOf(t *testing.T, program, path string, x hostileInput) (peak int64, took time.Duration, bytes int64) {
+	t.Helper()
+	args := strings.Fields(strings.ReplaceAll(x.command, "FILE", path))
+	var out bytesOf
+	cmd := exec.Command(program, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Dir(path), &out, &out
+	cmd.Env = append(os.Environ(), "HOME="+filepath.Dir(path))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill := time.AfterFunc(hangs, func() { cmd.Process.Kill() })
+	err := cmd.Wait()
+	if !kill.Stop() {
+		t.Errorf("%s: hangs", x.name)
+	}
+	said := out.String()
+	if (err == nil) != x.fine || strings.Contains(said, "panic") || strings.Contains(said, "goroutine ") || len(said) > 2*maxComplaint {
+		t.Errorf("%s: %v, %d bytes: %.300s", x.name, err, len(said), said)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bytes = info.Size()
+	if info.IsDir() {
+		info, _ = os.Stat(filepath.Join(path, "run.json"))
+		bytes = info.Size()
+	}
+	usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	return usage.Maxrss << 10, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), bytes
+}
+
+type bytesOf struct{ bytes.Buffer }
+
+// TestLongErrorsAreCut: an error that quotes a large input stays readable.
+func TestLongErrorsAreCut(t *testing.T) {
+	got := shortened("epbench: begins " + strings.Repeat("é", mega) + " ends")
+	if len(got) > maxComplaint+100 || !strings.HasPrefix(got, "epbench: begins é") || !strings.HasSuffix(got, "é ends") || !strings.Contains(got, "bytes left out") {
+		t.Errorf("%d bytes: %.60s", len(got), got)
+	}
+	if short := "epbench: " + strings.Repeat("x", 1000); shortened(short) != short {
+		t.Error("a short error is cut")
+	}
+}

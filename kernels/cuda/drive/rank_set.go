@@ -7,7 +7,6 @@ import "C"
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"time"
 	"unsafe"
 
@@ -38,16 +37,7 @@ type rankSet struct {
 	deadline time.Duration
 	refill   func() error // uploads inputs after the heap was filled anew; may be nil
 	world    *world       // all launched ranks, nil if this process has all of them
-	shift    int64        // of heaps in their arenas
 }
-
-// Heaps begin at a random multiple of shiftStep in their arenas, up to maxShift. Arenas outlive
-// sessions: without a shift, the memory of every session would lie in the same place, and sessions
-// would not show how much times depend on that.
-const (
-	shiftStep = 2 << 20 // the size of a page of GPU memory
-	maxShift  = 64 << 20
-)
 
 // supportEntries lists the kernels of common/align.cuh.
 var supportEntries = []string{"ep_align", "ep_stamp", "ep_clear_spans", "ep_advance", "ep_next_round", "ep_empty"}
@@ -66,7 +56,7 @@ func newRankSet(n *node, ranks int, deadline time.Duration) (*rankSet, error) {
 
 // newBareRankSet makes a rankSet without support kernels.
 func newBareRankSet(n *node, ranks int, deadline time.Duration) (*rankSet, error) {
-	r := &rankSet{node: n, deadline: deadline, support: map[string][]cu.Function{}, shift: shiftStep * rand.Int64N(1+maxShift/shiftStep)}
+	r := &rankSet{node: n, deadline: deadline, support: map[string][]cu.Function{}}
 	for i := range ranks {
 		s := localRank{gpu: n.gpus[i%len(n.gpus)]}
 		err := s.gpu.do(func() (err error) {
@@ -187,7 +177,7 @@ func (r *rankSet) checkMemory(h declare.Heap) error {
 		var want, have int64
 		for _, s := range r.local {
 			if s.gpu == g {
-				want += h.Bytes + r.slack()
+				want += h.Bytes
 				if s.arena != nil && r.world == nil { // world.idle counts the arena of a world
 					have += s.arena.bytes
 				}
@@ -250,18 +240,9 @@ func (r *rankSet) fill(parts []declare.Region) error {
 // base returns the address of a rank's heap, 0 without one.
 func (r *rankSet) base(rank int) cu.DevicePtr {
 	if a := r.local[rank].arena; a != nil {
-		return a.base + cu.DevicePtr(min(r.shift, r.slack()))
+		return a.base
 	}
 	return 0
-}
-
-// slack returns how many bytes an arena has beyond its heap. Launched ranks share one layout, and have
-// none.
-func (r *rankSet) slack() int64 {
-	if r.world != nil {
-		return 0
-	}
-	return maxShift
 }
 
 // at returns the address of a part of a rank's heap, 0 if there is no such part.

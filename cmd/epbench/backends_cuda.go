@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/kernels/worker"
 )
 
-// workerName is the name of the GPU worker, and workerEnv of the variable with another path.
+// workerName names the GPU worker. The environment variable workerEnv may hold its path.
 const (
 	workerName = "epbench-cuda"
 	workerEnv  = "EPBENCH_CUDA"

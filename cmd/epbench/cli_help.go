@@ -140,7 +140,7 @@ func init() {
 	cobra.AddTemplateFunc("flagHelp", flagHelp)
 }
 
-// usageTemplate is that of cobra, with flags under headings.
+// usageTemplate prints usage as cobra does, with flags under headings.
 const usageTemplate = `Usage:
   {{.UseLine}}{{if .HasAvailableSubCommands}}
   {{.CommandPath}} COMMAND{{end}}{{if .HasExample}}

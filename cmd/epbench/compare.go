@@ -15,7 +15,7 @@ import (
 type compareFlags struct {
 	tables    tableFlags
 	what      string
-	band      float64 // 0: that of the runs
+	band      float64 // 0: take the wider band of the two runs
 	allow     string
 	failOn    float64 // 0: no gate
 	undecided string

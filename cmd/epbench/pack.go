@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// compilerName is the program that compiles device sources, and compilerEnv the variable
-// with another path.
+// compilerName names the program that compiles device sources. The environment variable
+// compilerEnv may hold its path.
 const (
 	compilerName = "epbench-compile"
 	compilerEnv  = "EPBENCH_COMPILE"
@@ -193,7 +193,8 @@ func (f *packFlags) request() (r pack.Request, err error) {
 	return r, nil
 }
 
-// machine returns the machine of --machine, else that of the last table with rows for these
+// machine returns the machine of --machine. Without that flag it returns the machine of the last
+// table with rows for these
 // ranks and nodes.
 func (f *packFlags) machine(set *table.Set) (ep.Machine, error) {
 	if f.machineFile != "" {

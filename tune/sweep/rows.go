@@ -4,10 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
-	"time"
 
-	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/stat"
@@ -323,86 +320,4 @@ func (r tokenRange) row(class ep.Class) table.Row {
 		row.Config = first.config
 	}
 	return row
-}
-
-// noisyShare is the share of noisy searches above which a machine is too noisy for a table.
-const noisyShare = 0.25
-
-// whyNoTable says why the searches make no table, "" if they do. It also returns the largest A/A
-// spread of the searches from which the rows were made.
-func (s *sweeper) whyNoTable() (why string, spread float64) {
-	noisy, usable := 0, 0
-	for _, c := range s.searches {
-		d := c.result.Decision
-		if c.result.OK() && d.Band.Noisy() {
-			noisy++
-		}
-		if d.Usable() {
-			usable++
-			spread = max(spread, c.aa.Spread)
-		}
-	}
-	switch {
-	case float64(noisy) > noisyShare*float64(len(s.searches)):
-		return fmt.Sprintf("no table: in %d of %d searches the default against itself varies by more than the band of %.0f %%; "+
-			"quiet the machine, or give each search more time with --budget", noisy, len(s.searches), 100*s.harness.policy.Band), spread
-	case usable == 0:
-		return "no table: " + s.unusableReason(), spread
-	}
-	return "", spread
-}
-
-// unusableReason counts the searches by cause, when none of them can be used.
-func (s *sweeper) unusableReason() string {
-	count := map[record.Cause]int{}
-	for _, c := range s.searches {
-		count[c.result.Decision.Cause]++
-	}
-	all := len(s.searches)
-	if count[record.NoDefault] == all {
-		return "no default runs here"
-	}
-	var out []string
-	for _, c := range []struct {
-		cause record.Cause
-		says  string
-	}{
-		{record.NoDefault, "the default does not run"},
-		{record.Failed, "a config that was needed failed"},
-		{record.Noisy, "too noisy to decide"},
-	} {
-		if n := count[c.cause]; n > 0 {
-			out = append(out, fmt.Sprintf("%s (%d)", c.says, n))
-		}
-	}
-	return fmt.Sprintf("no search can be used: %s; see summary.md", strings.Join(out, ", "))
-}
-
-// table makes the tuned table, or says why there is none.
-func (s *sweeper) table() (*table.Table, string, error) {
-	why, spread := s.whyNoTable()
-	if why != "" {
-		return nil, why, nil
-	}
-	log, err := record.HashLog(s.dir.Path())
-	if err != nil {
-		return nil, "", err
-	}
-	return &table.Table{
-		Schema: table.Schema,
-		Header: table.Header{
-			Tool: s.opts.Tool, Created: time.Now(), ABI: s.run.ABI, Space: s.run.Space, Machine: s.run.Machine,
-			Policy: s.run.Policy, Band: s.run.Band, AA: spread, TrialLog: log, Fallback: []string{"routing"}, MaxSMs: s.opts.MaxSMs,
-			Hooks: kernels.SpellHooks(s.harness.planner.allKernels, s.opts.Params),
-		},
-		Rows: s.rowMaker().rows(),
-	}, "", nil
-}
-
-// ABI returns the build of a backend's kernels, "" if it names none.
-func ABI(b kernels.Backend) ep.ABI {
-	if v, ok := b.(kernels.Versioned); ok {
-		return v.ABI()
-	}
-	return ""
 }

@@ -194,8 +194,7 @@ func (f *packFlags) request() (r pack.Request, err error) {
 }
 
 // machine returns the machine of --machine. Without that flag it returns the machine of the last
-// table with rows for these
-// ranks and nodes.
+// table with rows for these ranks and nodes.
 func (f *packFlags) machine(set *table.Set) (ep.Machine, error) {
 	if f.machineFile != "" {
 		h, err := readHost(f.machineFile)

@@ -15,10 +15,11 @@ import (
 )
 
 // WriteBench writes rounds in Go's benchmark format
-// (https://golang.org/design/14313-benchmark-format), for benchstat. Each case is a name.
-// Without all it writes the deciding rounds as config=default and config=tuned, so that
-// benchstat -col /config shows the gain. With all it writes every round of every config with
-// stage, role and id, because rounds of different stages have different distributions.
+// (https://golang.org/design/14313-benchmark-format), for benchstat. The name of a benchmark is
+// made from the problem and routing of a case. If all is false, it writes the deciding rounds
+// of the default and of the winner, as config=default and config=tuned: then benchstat -col
+// /config shows the gain. If all is true, it writes every round of every config with stage,
+// role and id, because rounds of different stages have different distributions.
 func WriteBench(w io.Writer, l *Loaded, all bool) error {
 	out := benchfmt.NewWriter(w)
 	m := l.Run.Machine
@@ -44,7 +45,7 @@ func WriteBench(w io.Writer, l *Loaded, all bool) error {
 	return b.err
 }
 
-// benchWriter keeps the first error.
+// benchWriter writes benchmark lines and keeps the first error in err.
 type benchWriter struct {
 	out    *benchfmt.Writer
 	config []benchfmt.Config
@@ -96,7 +97,7 @@ func bench(key, value string) benchfmt.Config {
 
 func title(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-// benchWord replaces the characters that separate fields of a name, lines, and results.
+// benchWord replaces the characters that have a meaning in the format: =, / and white space.
 func benchWord(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

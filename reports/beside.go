@@ -10,8 +10,9 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// BesideTable lists the config and the default of each search that ran beside a matrix
-// product. ok is false if no search did.
+// BesideTable lists the config and the default of each search whose calls ran beside a matrix
+// product, that is, at the same time. In this file product means that matrix product. ok is
+// false if no search had one.
 func BesideTable(run *record.Run) (t Table, ok bool) {
 	cases := besideCases(run)
 	p := ColumnsFor(cases).besideDropped()
@@ -42,9 +43,9 @@ func besideCases(run *record.Run) (cases []*Case) {
 	return cases
 }
 
-// BesideTables is BesideTable for several runs. The rows of one case follow each other, by
-// library. Notes say what each library's calls include and how large its product is: its
-// share follows from the library's own calls.
+// BesideTables is BesideTable for several runs. Rows of one case follow each other. The notes
+// give, for each library, the work inside its calls and the size of its product: how much of
+// the product one call gets depends on the library's own calls.
 func BesideTables(runs []*record.Run) (t Table, ok bool) {
 	var rows []besideRow
 	for _, run := range runs {
@@ -70,7 +71,7 @@ func BesideTables(runs []*record.Run) (t Table, ok bool) {
 	return t, len(rows) > 0
 }
 
-// besideRow is a config of a library beside a product.
+// besideRow holds the times of one library's config beside a product.
 type besideRow struct {
 	problem ep.Problem
 	routing string
@@ -85,7 +86,7 @@ type besideRow struct {
 // besideRowsOf returns a row for a search's config and one for the default, if they differ.
 func besideRowsOf(run *record.Run, c *Case) []besideRow {
 	d, b, p := c.Search.Decision, c.Search.Beside, c.Problem
-	p.MaxTokens, p.Layout = max(p.Tokens, 1), "" // libraries choose these: they do not separate cases
+	p.MaxTokens, p.Layout = max(p.Tokens, 1), "" // each library chooses these; cases that differ only in them are one case
 	row := func(cfg ep.Config, of record.Beside, saved *record.Interval) besideRow {
 		w := run.Work(p.Op, cfg)
 		return besideRow{p, c.Routing, c.Seed, cmp.Or(strings.TrimSpace(w.Library+" "+w.Version), run.Machine.Backend), cfg, w.Key(p), b.Config.Amount, besideCells(cfg.ID(), of, saved)}
@@ -96,7 +97,8 @@ func besideRowsOf(run *record.Run, c *Case) []besideRow {
 	return []besideRow{row(d.Config, b.Config, b.Saved), row(d.Default, b.Default, nil)}
 }
 
-// besideNotes spells out configs, the work inside calls, and shares of the product, each once.
+// besideNotes lists the full spelling of each config, the work inside each library's calls, and
+// each call's share of the product, without repetitions.
 func besideNotes(rows []besideRow) []string {
 	var out []string
 	for _, spell := range []func(besideRow) string{
@@ -119,8 +121,8 @@ func besideNotes(rows []besideRow) []string {
 
 const besideExplained = "cost: the time of call and product together, less the product's alone; saved: how much less both take together than with the row below, in the same rounds; low, high: 95 % intervals; done: share of the product that was done when the last call ended"
 
-// besideDropped lets a narrow terminal leave out the product's sizes, which the notes repeat,
-// so that a row fits one line.
+// besideDropped lets a narrow terminal leave out the column with the product's sizes, so that a
+// row fits on one line. The notes repeat these sizes.
 func (p ProblemColumns) besideDropped() ProblemColumns {
 	for i, c := range p.Columns {
 		if c.Name == "beside" {
@@ -130,7 +132,7 @@ func (p ProblemColumns) besideDropped() ProblemColumns {
 	return p
 }
 
-// besideColumns returns the columns of besideCells.
+// besideColumns returns the columns for the cells that besideCells returns.
 func besideColumns() []Column {
 	return []Column{Words("config").Keyed(), Numbers("call alone", "us"), Numbers("call beside", "us").Dropped(2),
 		Numbers("product alone", "us").Dropped(5), Numbers("product beside", "us").Dropped(9), Numbers("slow-down", "%").Dropped(4), Numbers("both", "us").Dropped(6),
@@ -138,7 +140,8 @@ func besideColumns() []Column {
 		Numbers("saved", "us").Dropped(3), Numbers("saved low", "us").Dropped(8), Numbers("saved high", "us").Dropped(8)}
 }
 
-// besideCells returns the cells of a config; saved is nil for the config compared with.
+// besideCells returns the cells of one config. saved is nil in the row of the default, because
+// the default saves nothing over itself.
 func besideCells(name string, b record.Beside, saved *record.Interval) []Cell {
 	cells := []Cell{Str(name), Micros(b.Call.Mid), Micros(b.CallIn.Mid), Micros(b.Product.Mid), Micros(b.ProductIn.Mid),
 		Percent(b.Slowdown.Mid - 1), Micros(b.Both.Mid), Micros(b.Cost.Mid), Micros(b.Cost.Low), Micros(b.Cost.High), Percent(b.Done)}

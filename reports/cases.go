@@ -18,9 +18,9 @@ type Case struct {
 	Problem ep.Problem
 	Routing string
 	Seed    uint64
-	Entries []*Entry         // entries with times first, by level, then by key
+	Entries []*Entry         // in order of Level, then of Key; entries without times come last
 	AA      *record.AA       // nil if not measured
-	Load    *record.Workload // the drawn routing, nil if unknown
+	Load    *record.Workload // messages and bytes of the drawn routing, nil if unknown
 	Search  *record.Search   // the run's decision, nil if it made none
 }
 
@@ -30,14 +30,14 @@ type Entry struct {
 	Key    string // Config.Key
 	Cost   ep.Cost
 	Role   record.Role
-	Status ep.Status // the first status that is not ok
-	Reason string    // of Status
+	Status ep.Status // the first status that is not ok; ok if there is none
+	Reason string    // why Status is not ok
 	Clock  string
 	Fresh  bool             // Times come from confirmation or later sessions
-	Times  []float64        // seconds of each deciding round, of the slowest rank
-	rounds []Timed          // the rounds of Times
-	Median record.Interval  // seconds; for winner and default as the run recorded it
-	Level  float64          // seconds, drift removed: see levels
+	Times  []float64        // seconds of the slowest rank in each deciding round
+	rounds []Timed          // the rounds from which Times is taken
+	Median record.Interval  // median of Times in seconds; for winner and default the median in run.json
+	Level  float64          // seconds without the drift between rounds: see levels
 	Blocks []*record.Result // oldest first
 }
 
@@ -54,8 +54,9 @@ func Cases(run *record.Run, results []record.Result) []*Case {
 	return slices.DeleteFunc(allCases(run, results), (*Case).isBetweenSearches)
 }
 
-// isBetweenSearches reports whether a case is a token count between two searches, at which a
-// sweep measured only the winners of both.
+// isBetweenSearches reports whether a case has no search of its own: its token count lies
+// between the token counts of two searches, and the sweep measured there only the winners of
+// these two.
 func (c *Case) isBetweenSearches() bool {
 	return c.Search == nil && !slices.ContainsFunc(c.Entries, func(e *Entry) bool {
 		return slices.ContainsFunc(e.Blocks, func(b *record.Result) bool {
@@ -103,7 +104,7 @@ func compareShape(a, b ep.Problem) int {
 
 type caseBuilder struct {
 	*Case
-	entries map[string]*Entry // by key; twin and peers have entries of their own
+	entries map[string]*Entry // by Config.Key; the twin and peers have their role before the key
 }
 
 func (b *caseBuilder) add(r *record.Result) {
@@ -182,8 +183,9 @@ func (c *Case) first(wanted func(*Entry) bool) *Entry {
 	return nil
 }
 
-// useRecordedMedian gives the entry of a config the median that the run recorded: a
-// confirmation that was restarted left more rounds in the log than it used.
+// useRecordedMedian gives the entry of a config the median that run.json records. The log may
+// have more rounds than this median was computed from, because a confirmation that was
+// restarted leaves the rounds of both tries in the log.
 func (c *Case) useRecordedMedian(cfg ep.Config, t record.Times) {
 	if e := c.entryOf(cfg); e != nil && t.Median > 0 {
 		e.Median.Mid = t.Median
@@ -191,15 +193,15 @@ func (c *Case) useRecordedMedian(cfg ep.Config, t record.Times) {
 	}
 }
 
-// OK reports whether the entry has times and never failed. A median of 0 does not count as a
-// time: the clock was too coarse.
+// OK reports whether the entry has times and never failed. It returns false for a median of 0,
+// because then the clock was too coarse.
 func (e *Entry) OK() bool { return e.Status == ep.OK && e.Median.Mid > 0 }
 
 // P returns the p-quantile of the deciding rounds in seconds.
 func (e *Entry) P(p float64) float64 { return stat.Quantile(e.Times, p) }
 
-// Label names the entry within its case: its role, its library, or its difference from the
-// default.
+// Label returns a short name of the entry in its case: the role of a default or twin, the
+// library of a peer, the difference from the default for any other config.
 func (c *Case) Label(e *Entry) string {
 	switch e.Role {
 	case record.Twin, record.Default:
@@ -235,8 +237,8 @@ func (c *Case) Default() *Entry {
 	return c.first(func(e *Entry) bool { return e.Role == record.Default })
 }
 
-// Best returns our fastest entry, nil if none has times. If any entry is confirmed, only
-// confirmed ones count.
+// Best returns the fastest entry that is not a peer or twin, nil if none has times. If some
+// entries are confirmed (Fresh), it returns the fastest of these.
 func (c *Case) Best() *Entry {
 	if e := c.first(func(e *Entry) bool { return e.Timed() && e.Fresh }); e != nil {
 		return e
@@ -244,11 +246,11 @@ func (c *Case) Best() *Entry {
 	return c.first((*Entry).Timed)
 }
 
-// Timed reports whether the entry has times and is neither a twin, which is the default
-// again, nor a peer.
+// Timed reports whether the entry has times and is neither a peer nor a twin. A twin is the
+// default under a second label.
 func (e *Entry) Timed() bool { return e.OK() && e.Role != record.Twin && e.Role != record.Peer }
 
-// Winner returns the entry of the config that the run decided for. Without a decision it
+// Winner returns the entry of the config that the run's decision names. Without a decision it
 // returns Best.
 func (c *Case) Winner() *Entry {
 	if c.Search != nil {

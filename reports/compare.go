@@ -15,36 +15,36 @@ import (
 // defaultBand is the band for runs that recorded none, such as imports.
 const defaultBand = 0.01
 
-// MinRounds is the number of rounds below which a median gives no verdict.
+// MinRounds is the least number of rounds of a config for a verdict about it.
 const MinRounds = 10
 
 // Compared is one case, or one config of a case, in both runs.
 type Compared struct {
-	Case    *Case // of A
-	A, B    *Entry
+	Case    *Case         // the case as in run A
+	A, B    *Entry        // nil if that run did not measure it
 	Ratio   stat.Estimate // time of B over time of A, NaN if one is missing
-	Cycles  float64       // the same in SM cycles, NaN if the clocks are unknown
+	Cycles  float64       // SM cycles of B over SM cycles of A, NaN if the clock rates are unknown
 	Band    float64       // least difference that counts
-	Made    record.Band   // the origin of the band
+	Made    record.Band   // the policy's band and the A/A spread; Band is the larger one
 	Verdict record.Verdict
-	Reason  string // why the case is undecided, or which other things differ
+	Reason  string // why the case is undecided, or what else differs between A and B
 	Broken  bool   // A gives right answers and B fails
 
-	unknownSessions bool // a side has one session
+	unknownSessions bool // A or B has one session only, so the spread between sessions is assumed
 }
 
-// Comparison is run B against run A.
+// Comparison holds the comparison of run B with run A.
 type Comparison struct {
 	A, B    *Loaded
 	Cases   []Compared
-	Geomean record.Interval // of the ratios; NaN without any
-	Worst   int             // index of the largest ratio, -1 without any
+	Geomean record.Interval // geometric mean of the ratios; NaN if there are none
+	Worst   int             // index of the case with the largest ratio, -1 if there are no ratios
 	Notes   []string        // differences between the runs that were allowed
 
 	live bool // A and B were measured in the same rounds
 }
 
-// What names the entries of a case that are compared.
+// What selects the entries of a case that are compared.
 type What string
 
 const (
@@ -53,24 +53,25 @@ const (
 	OfConfigs What = "configs" // every config that both runs timed
 )
 
-// CompareOptions say what to compare and how finely.
+// CompareOptions holds the options of Compare.
 type CompareOptions struct {
 	What  What
 	Band  float64         // least difference that counts, as a fraction; 0 takes the wider band of the two runs
-	Allow map[string]bool // machine, kernels, mode, clock: may differ; sessions: runs of one session count as if no other session differed
+	Allow map[string]bool // machine, kernels, mode, clock: these may differ; sessions: no spread between sessions is assumed for runs of one session
 
 	between float64 // see sessionSpread
 }
 
-// NotComparable says why two runs cannot be compared.
+// NotComparable is the error of Compare if two runs cannot be compared. Differences lists the
+// reasons.
 type NotComparable struct{ Differences []string }
 
 func (e *NotComparable) Error() string {
 	return "not comparable: " + strings.Join(e.Differences, "; ")
 }
 
-// Compare judges B against A case by case. It returns *NotComparable when the
-// runs differ in what o does not allow, or have no case in common.
+// Compare judges B against A case by case. It returns *NotComparable if the runs differ in a
+// field that o.Allow does not list, or if they have no case in common.
 func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
 	o.Band = cmp.Or(o.Band, max(a.Run.Band, b.Run.Band), defaultBand)
 	if !o.Allow["sessions"] {
@@ -83,7 +84,7 @@ func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
 		{"kernels", "ABI " + a.Run.ABI.Short(), "ABI " + b.Run.ABI.Short()},
 	} {
 		if d.what == "kernels" && len(a.Run.ABI.Changed(b.Run.ABI)) == 0 {
-			continue // what both were built with is the same
+			continue // the two ABI lists have no differing entry
 		}
 		differs := fmt.Sprintf("%s: %s against %s", d.what, d.a, d.b)
 		switch {
@@ -106,7 +107,7 @@ func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
 	return c, nil
 }
 
-// otherTraces names the traces that have one file name in both runs and different content.
+// otherTraces lists the traces that have the same file name in both runs but different content.
 func otherTraces(a, b *Loaded) (out []string) {
 	digest := func(spec string) string { return cmp.Or(ep.RoutingDigest(spec), "unknown") }
 	for _, ca := range a.Cases {
@@ -124,7 +125,8 @@ func otherTraces(a, b *Loaded) (out []string) {
 	return out
 }
 
-// match finds the case with the same problem and routing, if possible with the same seed.
+// match returns the case of cases with c's problem and routing, if possible with c's seed; nil
+// if there is none. If anyMode is true, the mode may differ.
 func match(c *Case, cases []*Case, anyMode bool) *Case {
 	var found *Case
 	for _, x := range cases {
@@ -177,14 +179,14 @@ func (c *Comparison) pair(o CompareOptions) {
 	}
 }
 
-// note keeps a note once.
+// note adds a note unless the comparison already has it.
 func (c *Comparison) note(text string) {
 	if !slices.Contains(c.Notes, text) {
 		c.Notes = append(c.Notes, text)
 	}
 }
 
-// entries pairs the entries of a case in both runs.
+// entries returns the pairs of entries to compare in a case that both runs have.
 func entries(a, b *Case, what What) (pairs [][2]*Entry) {
 	switch what {
 	case OfDefault:
@@ -200,7 +202,8 @@ func entries(a, b *Case, what What) (pairs [][2]*Entry) {
 	return [][2]*Entry{{a.winnerOrPeer(), b.winnerOrPeer()}}
 }
 
-// winnerOrPeer returns the winner of a case, else its fastest peer, else its first entry.
+// winnerOrPeer returns the winner of a case. Without a winner it returns the fastest peer, and
+// without peers the first entry.
 func (c *Case) winnerOrPeer() *Entry {
 	if w := c.Winner(); w != nil || len(c.Entries) == 0 {
 		return w
@@ -211,7 +214,8 @@ func (c *Case) winnerOrPeer() *Entry {
 	return c.Entries[0]
 }
 
-// counterpart returns the entry with the config and role of another case's entry.
+// counterpart returns the entry of c that has the same config as e, an entry of another case. A
+// twin matches only a twin, and a peer only a peer.
 func (c *Case) counterpart(e *Entry) *Entry {
 	return c.first(func(x *Entry) bool {
 		return x.Key == e.Key && (x.Role == record.Twin) == (e.Role == record.Twin) && (x.Role == record.Peer) == (e.Role == record.Peer)
@@ -222,8 +226,8 @@ func (x *Compared) noRatio() {
 	x.Ratio, x.Cycles = stat.Estimate{Interval: noInterval}, math.NaN()
 }
 
-// open gives the verdicts that need no statistics, and reports whether the comparison still
-// needs one.
+// open sets the verdict if it needs no statistics, for example if one side failed. It reports
+// whether a verdict is still missing.
 func (x *Compared) open() bool {
 	x.noRatio()
 	x.Verdict = record.Undecided
@@ -244,14 +248,14 @@ func (x *Compared) open() bool {
 
 func (e *Entry) failure() string { return string(e.Status) + ": " + e.Reason }
 
-// enough makes a case with fewer than MinRounds rounds undecided.
+// enough makes the verdict undecided if there are fewer than MinRounds rounds.
 func (x *Compared) enough(rounds int) {
 	if rounds < MinRounds {
 		x.Verdict, x.Reason = record.Undecided, fmt.Sprintf("%d rounds, at least %d are needed", rounds, MinRounds)
 	}
 }
 
-// compare computes the ratio of the medians of both runs.
+// compare computes the ratio of B's time to A's. The rounds of the two runs are independent.
 func (x *Compared) compare(o CompareOptions) {
 	if !x.open() {
 		return
@@ -312,8 +316,9 @@ func (c *Comparison) ratioNote() string {
 	return ratio + "; low, high: its 95 % interval; band: the least difference called one, from the policy or the A/A spread; of the differences called in all cases together at most 5 % are chance"
 }
 
-// timeOfB returns the time of B: of a live comparison the time of A times the ratio, because
-// medians of single rounds contain the disturbance of the round.
+// timeOfB returns the cell with the time of B. In a live comparison this is the time of A times
+// the ratio, because a median of B alone would contain disturbances that the ratio in each
+// round cancels.
 func (x *Compared) timeOfB(live bool) Cell {
 	if live && x.A != nil && x.Ratio.Mid > 0 {
 		return Micros(x.A.Median.Mid * x.Ratio.Mid)
@@ -330,7 +335,8 @@ func medianCell(e *Entry) Cell {
 	return Micros(e.Median.Mid)
 }
 
-// Summary sums a comparison up in a sentence or two.
+// Summary returns the counts of verdicts, the mean ratio and the worst case as one or two
+// sentences.
 func (c *Comparison) Summary() string {
 	counts := map[record.Verdict]int{}
 	for _, x := range c.Cases {

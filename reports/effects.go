@@ -11,7 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Effect holds the loss of one value of one parameter over the cases of a run.
+// Effect holds how much time is lost if one parameter of a kernel has one value, over the cases
+// of a run.
 type Effect struct {
 	Kernel string
 	Param  string
@@ -19,16 +20,16 @@ type Effect struct {
 	Best   float64 // geometric mean over cases: best time with the value over best time of the kernel
 	Worst  float64 // the largest such ratio
 	Median float64 // median over all configs with the value: time over best time of the kernel
-	Wins   int     // cases in which the kernel's fastest config has it
-	Cases  int     // cases in which it was timed
-	Points int     // configs with it that were timed
+	Wins   int     // cases in which the kernel's fastest config has the value
+	Cases  int     // cases in which a config with the value was timed
+	Points int     // timed configs with the value, over all cases
 
-	logs float64   // sum of the logarithms of Best's ratios
-	all  []float64 // the ratios of Median
+	logs float64   // sum of the logarithms of the ratios whose mean is Best
+	all  []float64 // the ratios whose median is Median
 }
 
-// Effects computes the effect of every value that has an alternative. A kernel
-// is compared with itself only.
+// Effects computes the effect of every parameter value, if the parameter has other values in
+// the same kernel. Configs of different kernels are not compared.
 func Effects(cases []*Case) []Effect {
 	sums := map[paramValue]*Effect{}
 	for _, c := range cases {
@@ -79,7 +80,7 @@ func alternatives(keys []paramValue, k paramValue) bool {
 	})
 }
 
-// addEffects takes one case's entries of one kernel, fastest first.
+// addEffects adds one case's entries of one kernel to sums. The entries come fastest first.
 func addEffects(sums map[paramValue]*Effect, kernel string, entries []*Entry) {
 	best := entries[0].Level
 	seen := map[paramValue]bool{}
@@ -96,7 +97,7 @@ func addEffects(sums map[paramValue]*Effect, kernel string, entries []*Entry) {
 			if seen[k] {
 				continue
 			}
-			// Entries come fastest first: this is the best with the value.
+			// This is the fastest entry with the value, because entries come fastest first.
 			seen[k] = true
 			s.Cases++
 			s.logs += math.Log(over)
@@ -108,7 +109,7 @@ func addEffects(sums map[paramValue]*Effect, kernel string, entries []*Entry) {
 	}
 }
 
-// EffectsTable prints Effects.
+// EffectsTable returns Effects as a table.
 func EffectsTable(cases []*Case) Table {
 	t := Table{
 		Name: "effects", Title: "Per-parameter effects: what each value costs",

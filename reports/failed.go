@@ -8,11 +8,12 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Failure is a config that failed in the same way in one or more cases.
+// Failure holds a config that failed with one status and reason, and the cases where this
+// happened.
 type Failure struct {
 	Status ep.Status
 	Reason string
-	Entry  *Entry // in the first of Cases
+	Entry  *Entry // the config's entry in the first of Cases
 	Cases  []*Case
 }
 
@@ -48,7 +49,7 @@ var severity = []ep.Status{
 	ep.Mismatch, ep.Hang, ep.Crash, ep.NoLaunch, ep.NoBuild, ep.Unstable, ep.Illegal,
 }
 
-// FailedTable prints failed configs, at most limit rows; 0 means all.
+// FailedTable lists failed configs. It has at most limit rows; a limit of 0 means all.
 func FailedTable(cases []*Case, limit int) Table {
 	t := Table{
 		Name: "failed", Title: "Failed: configs that did not run or gave wrong answers",

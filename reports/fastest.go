@@ -12,8 +12,8 @@ import (
 
 // LibraryTime is one library's tuned time for a case.
 type LibraryTime struct {
-	Library string // with its version if known, and the run's name if two runs are of one library
-	Work    string // ep.Work.Key: the work inside the time; "" if the run does not say
+	Library string // name with the version if known; also the run's name if two runs measured the same library
+	Work    string // ep.Work.Key: the work that Entry's time includes; "" if the run does not record it
 	Run     *Loaded
 	Case    *Case
 	Entry   *Entry // the run's winner
@@ -30,15 +30,15 @@ func (o LibraryTime) Own() record.Interval {
 	return noInterval
 }
 
-// LibraryComparison compares the libraries that do the same work in one case. Their runs on
-// one machine took turns, or came one after the other.
+// LibraryComparison compares the libraries that do the same work in one case on one machine.
+// Their runs either took turns, round by round, or came one after the other.
 type LibraryComparison struct {
-	Problem   ep.Problem // without MaxTokens, which a library's buffers set, and Layout, which Work says
+	Problem   ep.Problem // without MaxTokens, which each library sets, and without Layout, which is a part of Work
 	Routing   string
-	Work      string          // the work of every library, and the clock
+	Work      string          // LibraryTime.Work and the clock, which all libraries here share
 	Libraries []LibraryTime   // fastest first
 	Gain      record.Interval // the second library's time over the first's; NaN with one library
-	Turns     bool            // the two took turns: Gain compares round by round
+	Turns     bool            // the first two took turns, so Gain is computed round by round
 	Band      float64         // the widest band of the runs
 }
 
@@ -53,8 +53,9 @@ func (c LibraryComparison) beyond(gain record.Interval) bool {
 // seed returns the seed of the routing, which all libraries share.
 func (c LibraryComparison) seed() uint64 { return c.Libraries[0].Case.Seed }
 
-// nextAfter returns the library to switch to from current, which is in use at fewer tokens:
-// the fastest of those that beat it by more than the band, or current itself.
+// nextAfter returns the library to use in this case if current is in use at the next smaller
+// token count. It returns the fastest library that beats current by more than the band, or
+// current if there is none.
 func (c LibraryComparison) nextAfter(current string) string {
 	in := slices.IndexFunc(c.Libraries, func(o LibraryTime) bool { return o.Library == current })
 	if in < 0 {
@@ -85,9 +86,10 @@ func CompareLibraries(runs []*Loaded) ([]LibraryComparison, error) {
 			p := c.Problem
 			p.MaxTokens, p.Layout = 0, ""
 			choice := LibraryComparison{Problem: p, Routing: c.Routing, Work: strings.TrimSuffix(cmp.Or(o.Work, "unknown")+", "+o.Entry.Clock, ", ")}
-			// With another seed, tokens select other experts.
+			// The seed is a part of the key, because with another seed tokens select other
+			// experts.
 			key := fmt.Sprintf("%s|%s|%d|%s", p.Key(), c.Routing, c.Seed, choice.Work)
-			if o.Work == "" { // unknown work is compared with nothing
+			if o.Work == "" { // a run with unknown work gets a comparison of its own
 				key += "|" + l.Path
 			}
 			i, known := index[key]
@@ -110,7 +112,7 @@ func CompareLibraries(runs []*Loaded) ([]LibraryComparison, error) {
 	return out, nil
 }
 
-// nameRuns adds the run to the name of a library that has two runs for one case.
+// nameRuns appends the run's name to the name of each library that has two runs for some case.
 func nameRuns(choices []LibraryComparison) {
 	twice := map[string]bool{}
 	for _, c := range choices {
@@ -151,8 +153,8 @@ func (c *LibraryComparison) decide() {
 	c.Gain, c.Turns = c.Libraries[1].ratioTo(c.Libraries[0])
 }
 
-// ratioTo returns the time of o over the time of other with its interval, computed round by
-// round if their runs took turns.
+// ratioTo returns the ratio of o's time to other's with its interval. If their runs took turns,
+// turns is true and the ratio is computed round by round.
 func (o LibraryTime) ratioTo(other LibraryTime) (ratio record.Interval, turns bool) {
 	if t := o.Run.Run.Turns; t != "" && t == other.Run.Run.Turns {
 		return o.Entry.Ratio(other.Entry).Interval, true
@@ -160,8 +162,8 @@ func (o LibraryTime) ratioTo(other LibraryTime) (ratio record.Interval, turns bo
 	return o.Entry.independentRatio(other.Entry, sessionSpread(o.Run.Run.Machine)).Interval, false
 }
 
-// sameHardware refuses runs on different GPUs. It compares only what every worker reports
-// alike.
+// sameHardware returns an error if runs were made on different GPUs. It compares PCI id,
+// architecture and number of SMs, because all workers report these in the same way.
 func sameHardware(runs []*Loaded) error {
 	what := func(l *Loaded) string {
 		m := l.Run.Machine
@@ -175,7 +177,8 @@ func sameHardware(runs []*Loaded) error {
 	return nil
 }
 
-// FastestTable prints choices, a row a case and kind of work.
+// FastestTable returns a table with one row for each comparison, that is, for each case and
+// kind of work.
 func FastestTable(choices []LibraryComparison) Table {
 	cases := casesOf(choices)
 	p := ColumnsFor(cases)
@@ -196,7 +199,8 @@ func FastestTable(choices []LibraryComparison) Table {
 	return t
 }
 
-// casesOf returns the cases of comparisons, without the fields that each library sets.
+// casesOf returns a case for each comparison. MaxTokens is set to the token count, because each
+// library sets it differently.
 func casesOf(choices []LibraryComparison) []*Case {
 	var cases []*Case
 	for _, c := range choices {
@@ -207,7 +211,7 @@ func casesOf(choices []LibraryComparison) []*Case {
 	return cases
 }
 
-// warnOfSeeds warns of two runs that are not compared because only their seeds differ.
+// warnOfSeeds adds a warning if two runs differ only in their seeds and so are not compared.
 func warnOfSeeds(t *Table, choices []LibraryComparison) {
 	for i, c := range choices {
 		for _, other := range choices[i+1:] {
@@ -220,7 +224,7 @@ func warnOfSeeds(t *Table, choices []LibraryComparison) {
 	}
 }
 
-// howCompared says whether the libraries were measured in turns.
+// howCompared returns a sentence about whether the libraries were measured in turns.
 func howCompared(choices []LibraryComparison) string {
 	compared, turns := 0, 0
 	for _, c := range choices {
@@ -256,9 +260,9 @@ func (c LibraryComparison) cells() []Cell {
 	return append(out, Str(second.Library), Micros(second.Entry.Median.Mid), Gain(c.Gain.Mid), Gain(c.Gain.Low), Gain(c.Gain.High), verdict)
 }
 
-// switchPoints says which library to take from which token count on, one sentence for each
-// op, routing and kind of work. A library stays until another is faster by more than the
-// band.
+// switchPoints returns sentences that say from which token count on to use which library. There
+// is one sentence for each op, routing and kind of work. A sentence names another library only
+// if it is faster by more than the band.
 func switchPoints(choices []LibraryComparison) []string {
 	var out []string
 	for len(choices) > 0 {
@@ -274,7 +278,8 @@ func switchPoints(choices []LibraryComparison) []string {
 	return out
 }
 
-// line returns what the comparisons of one sentence share.
+// line returns the key of a comparison's sentence in switchPoints: everything except the token
+// count.
 func (c LibraryComparison) line() string {
 	return fmt.Sprint(c.Problem.Shape().Key(), c.Routing, c.seed(), c.Work)
 }

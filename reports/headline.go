@@ -13,31 +13,31 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Headline sums up a run: how much is gained, in which cases, and how certain the gains
-// are. Terminal, summary.md and page begin with it.
+// Headline sums up a run: how much is gained, in which cases, and how certain the gains are.
+// The output on the terminal, summary.md and the HTML page begin with the headline.
 type Headline struct {
-	All     Count // every search
-	Full    Count // searches at full precision
-	Reduced Count // searches that accept reduced precision
-	Best    *record.Search
+	All     Count          // every search
+	Full    Count          // searches at full precision
+	Reduced Count          // searches that accept reduced precision
+	Best    *record.Search // the search with the largest gain, nil if none has a gain
 
-	// Challenger is the search with the largest gain of a config that did not win, nil if
-	// there is none.
+	// Challenger is the search whose best losing config (the challenger) has the largest gain,
+	// nil if no search has a challenger.
 	Challenger *record.Search
 
 	AA float64 // the largest A/A spread
 
-	Sessions float64 // the largest deviation of a default between sessions, 0 without further sessions
-	Band     float64 // the policy's band
+	Sessions float64 // the largest standard deviation of a default's time between sessions, relative; 0 if there is one session
+	Band     float64 // the band that the run's options set
 }
 
-// Count sums up searches.
+// Count holds the sums over some searches of a run.
 type Count struct {
 	Searches int
-	Verdicts map[record.Verdict]int // of the searches that compared a config
-	Noisy    int                    // undecided: the A/A spread exceeds the band
-	Failed   int                    // undecided: nothing could be compared
-	Gain     record.Interval        // geometric mean of the gains, over the searches that could compare a config with the default
+	Verdicts map[record.Verdict]int // searches with each verdict, without Noisy and Failed
+	Noisy    int                    // searches that are undecided because the A/A spread exceeds the band
+	Failed   int                    // searches in which no config could be compared with the default
+	Gain     record.Interval        // geometric mean of the gains of all searches except Failed
 
 	gains []record.Interval
 }
@@ -89,7 +89,7 @@ func Summarise(run *record.Run) Headline {
 	return h
 }
 
-// Lines returns the headline as sentences, the most important first.
+// Lines returns the headline as sentences. The most important one comes first.
 func (h Headline) Lines() []string {
 	switch {
 	case h.All.Searches == 0:
@@ -124,7 +124,7 @@ func (h Headline) Lines() []string {
 	return out
 }
 
-// String returns the share of faster cases and the mean gain.
+// String returns how many cases of how many are faster, and the mean gain.
 func (c Count) String() string {
 	s := fmt.Sprintf("%d of %d cases", c.Verdicts[record.Faster], c.Searches)
 	if !math.IsNaN(c.Gain.Mid) {
@@ -133,7 +133,8 @@ func (c Count) String() string {
 	return s
 }
 
-// notConfirmed counts the searches without a verdict, by reason.
+// notConfirmed returns the number of searches without a clear verdict, for each reason, in
+// words.
 func (c Count) notConfirmed() string {
 	var out []string
 	for _, x := range []struct {
@@ -147,7 +148,7 @@ func (c Count) notConfirmed() string {
 	return strings.Join(out, ", ")
 }
 
-// SummaryTable returns the headline for programs, one row.
+// SummaryTable returns the headline as a table with one row, for programs.
 func SummaryTable(run *record.Run, directory string, rows int) Table {
 	h, n := Summarise(run), Numbers
 	t := Table{Name: "run", Columns: []Column{Words("directory"), Words("machine"), Words("machine key"), n("cases", ""), n("faster", ""),
@@ -163,7 +164,7 @@ func SummaryTable(run *record.Run, directory string, rows int) Table {
 // largestGains is the number of gains that a sweep lists at its end.
 const largestGains = 5
 
-// LargestGains lists the faster searches with the largest gains.
+// LargestGains lists the searches with verdict faster that have the largest gains.
 func LargestGains(run *record.Run) Table {
 	var of []int
 	for i, s := range run.Searches {
@@ -181,8 +182,8 @@ func LargestGains(run *record.Run) Table {
 	return t
 }
 
-// GatherWarnings merges warnings that differ only in the name of the case (problem and
-// routing) and in numbers into one line with their count.
+// GatherWarnings merges warnings that differ only in numbers and in the name of the case
+// (problem and routing). A merged line has the number of cases and the first warning.
 func GatherWarnings(warnings []string) []string {
 	var kinds []string
 	first, count := map[string]string{}, map[string]int{}

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// LibraryTable lists the tuned time of each library in each case and its gain over its own
-// default, the fastest first among those that do the same work.
+// LibraryTable lists each library's tuned time in each case, and its gain over its own default.
+// Libraries that do the same work follow each other, the fastest first.
 func LibraryTable(choices []LibraryComparison) Table {
 	cases := casesOf(choices)
 	p := ColumnsFor(cases)
@@ -34,21 +34,22 @@ func LibraryTable(choices []LibraryComparison) Table {
 	return t
 }
 
-// SeveralRuns reports whether any comparison has more than one run.
+// SeveralRuns reports whether any comparison has more than one run, of one library or of
+// several.
 func SeveralRuns(choices []LibraryComparison) bool {
 	return slices.ContainsFunc(choices, func(c LibraryComparison) bool { return len(c.Libraries) > 1 })
 }
 
-// SeveralLibraries reports whether any comparison has more than one library. Compare compares
-// two runs of one library.
+// SeveralLibraries reports whether any comparison has more than one library. If none has,
+// callers use Compare, which compares two runs of one library.
 func SeveralLibraries(choices []LibraryComparison) bool {
 	return slices.ContainsFunc(choices, func(c LibraryComparison) bool {
 		return slices.ContainsFunc(c.Libraries, func(o LibraryTime) bool { return o.maker != c.Libraries[0].maker })
 	})
 }
 
-// ownGains says how much tuning gains over a library's own default, one sentence for each
-// library that gains.
+// ownGains returns one sentence for each library that tuning makes faster. It says how much the
+// library gains over its own default.
 func ownGains(choices []LibraryComparison) []string {
 	var names []string
 	counts, best := map[string]*Count{}, map[string]*record.Search{}

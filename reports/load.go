@@ -21,11 +21,11 @@ type Loaded struct {
 	Cases    []*Case
 	Table    *table.Table // nil if the run wrote none
 	Warnings []string     // files and lines that cannot be used
-	between  []*Case      // token counts between two searches
+	between  []*Case      // cases at token counts between two searches: see isBetweenSearches
 }
 
-// Load reads a run directory. A damaged file becomes a warning if others are usable; an error
-// means that none is.
+// Load reads a run directory. A damaged file becomes a warning if other files are usable; it
+// returns an error if no file is.
 func Load(path string) (*Loaded, error) {
 	run, results, warnings, err := record.ReadDir(path)
 	if err != nil {
@@ -60,7 +60,8 @@ func Load(path string) (*Loaded, error) {
 // Name returns the run's name in plots and tables: its folder's name.
 func (l *Loaded) Name() string { return filepath.Base(filepath.Clean(l.Path)) }
 
-// Resume says how to continue an unfinished sweep; "" if the run is no unfinished sweep.
+// Resume returns the command that continues an unfinished sweep, as a sentence. It returns ""
+// if the run is finished or is not a sweep.
 func (l *Loaded) Resume() string {
 	if c := l.Run.Command; !l.Run.Finished.IsZero() || len(c) < 2 || c[1] != "sweep" {
 		return ""
@@ -68,8 +69,8 @@ func (l *Loaded) Resume() string {
 	return "This run is unfinished. Go on with: epbench sweep --resume " + ep.Quote(l.Path)
 }
 
-// Keep drops the cases that keep refuses, and the run's records about them. A regret matrix
-// stays whole if one of its cases stays.
+// Keep removes the cases for which keep returns false, and the run's records about these cases.
+// A regret matrix stays whole if one of its cases stays.
 func (l *Loaded) Keep(keep func(ep.Problem, string) bool) {
 	run := *l.Run
 	run.Searches = slices.DeleteFunc(slices.Clone(run.Searches), func(s record.Search) bool { return !keep(s.Problem, s.Routing) })
@@ -80,8 +81,9 @@ func (l *Loaded) Keep(keep func(ep.Problem, string) bool) {
 	l.Cases = slices.DeleteFunc(l.Cases, func(c *Case) bool { return !keep(c.Problem, c.Routing) })
 }
 
-// Seconds returns the time of a config, drift removed, for a key, a token count and a
-// routing; ok is false if it was not measured or failed. The zero Config means the default.
+// Seconds returns the time of a config for a key, a token count and a routing, without the
+// drift between rounds. ok is false if the config was not measured or failed. The zero Config
+// means the default.
 func (l *Loaded) Seconds(k table.Key, tokens int, routing string, cfg ep.Config) (seconds float64, ok bool) {
 	for _, c := range slices.Concat(l.Cases, l.between) {
 		if c.Problem.Tokens != tokens || c.Routing != routing || table.KeyOf(c.Problem, k.Routing) != k {

@@ -7,9 +7,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// memoryGBps holds the nominal speed of a GPU's memory in GB/s (vendor data sheets), by PCI
-// id, since GPUs of one architecture differ. A kernel that only reads reaches 85 to 90 % of
-// it.
+// memoryGBps holds the nominal speed of a GPU's memory in GB/s (vendor data sheets), by PCI id,
+// because GPUs of one architecture differ. A kernel that only reads reaches 85 to 90 % of that
+// speed.
 var memoryGBps = map[string]float64{
 	"10de:20b0": 1555, // A100 SXM 40 GB
 	"10de:20b2": 2039, // A100 SXM 80 GB
@@ -22,14 +22,15 @@ var memoryGBps = map[string]float64{
 	"10de:2901": 8000, // B200
 }
 
-// Speeds holds the speeds from which limits are computed, in GB/s (1e9 bytes a second).
-// Zero means the machine's own.
+// Speeds holds the speeds from which limits are computed, in GB/s (1e9 bytes per second). Zero
+// means the nominal speed of the machine.
 type Speeds struct {
-	Link   float64 // of a rank's link, each way
-	Memory float64 // of a GPU's memory, reads and writes together
+	Link   float64 // speed of a rank's link in each direction
+	Memory float64 // speed of a GPU's memory, reads and writes together
 }
 
-// Of replaces zeros by a machine's nominal speeds; unknown ones stay zero.
+// Of returns s with zeros replaced by a machine's nominal speeds. A speed that is unknown stays
+// zero.
 func (s Speeds) Of(m ep.Machine) Speeds {
 	if s.Link == 0 {
 		s.Link = Wire(m)
@@ -40,8 +41,8 @@ func (s Speeds) Of(m ep.Machine) Speeds {
 	return s
 }
 
-// MemoryLimit returns the seconds that an activation's bytes take to and from memory at gbps;
-// NaN if bytes or speed are unknown, and for other ops.
+// MemoryLimit returns the seconds in which a memory with a speed of gbps reads and writes an
+// activation's bytes. It returns NaN if bytes or speed are unknown, and for other ops.
 func (c *Case) MemoryLimit(gbps float64) float64 {
 	if c.Load == nil {
 		return math.NaN()
@@ -68,7 +69,7 @@ func (c *Case) Bytes() int64 {
 	return c.Load.BytesWire
 }
 
-// LimitName returns the name of an op's limit and the speed that it follows from.
+// LimitName returns the name of an op's limit and the speed from which the limit is computed.
 func (s Speeds) LimitName(op ep.Op) (name string, gbps float64) {
 	if op == ep.Activation {
 		return "memory limit", s.Memory

@@ -8,8 +8,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// whyNoCommonCase says why two runs have no case in common: the mode if only that differs,
-// else each field without a common value.
+// whyNoCommonCase returns text that says why two runs have no case in common. If only the mode
+// differs, it names the two modes. Otherwise it names each field of which the runs share no
+// value.
 func whyNoCommonCase(a, b *Loaded, o CompareOptions) string {
 	for _, x := range a.Cases {
 		if y := match(x, b.Cases, true); y != nil && !o.Allow["mode"] {
@@ -37,7 +38,7 @@ func (f problemField) values(cases []*Case) (out []string) {
 	return out
 }
 
-// say returns a value of the field as part of a sentence.
+// say returns a value of the field as words of a sentence, such as "8 ranks".
 func (f problemField) say(value string) string {
 	if one, counts := strings.CutPrefix(f.phrase, "%s "); counts && value == "1" && strings.HasSuffix(one, "s") {
 		return ep.Count(1, strings.TrimSuffix(one, "s"))

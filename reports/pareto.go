@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// Pareto is the trade of time against SMs in one case.
+// Pareto holds the trade-off between time and number of SMs in one case.
 type Pareto struct {
 	Case  *Case
 	All   []*Entry // entries with times and a known number of SMs
-	Front []*Entry // entries that no other beats with as few SMs, by SMs
-	Knee  int      // index into Front of the best trade, -1 if Front has fewer than three points
+	Front []*Entry // entries that are faster than every other entry with as many or fewer SMs, in order of SMs
+	Knee  int      // index into Front of the best trade-off, see knee; -1 if Front has fewer than three points
 }
 
-// ParetoOf computes the front of a case, empty if no number of SMs is known.
+// ParetoOf computes the front of a case. The front is empty if no number of SMs is known.
 func ParetoOf(c *Case) Pareto {
 	p := Pareto{Case: c, Knee: -1}
 	for _, e := range c.Entries {
@@ -37,8 +37,9 @@ func ParetoOf(c *Case) Pareto {
 	return p
 }
 
-// knee returns the index of the point farthest below the line through the front's ends, both
-// axes scaled to the front's extent (Satopaa et al. 2011, without smoothing).
+// knee returns the index of the point that lies farthest below the line through the front's
+// ends. Both axes are first scaled to the front's extent. This is the method of Satopaa et al.
+// (2011) without smoothing.
 func knee(front []*Entry) int {
 	if len(front) < 3 {
 		return -1
@@ -57,7 +58,7 @@ func knee(front []*Entry) int {
 	return at
 }
 
-// ParetoTable prints the fronts of all cases that have one.
+// ParetoTable lists the fronts of all cases that have one.
 func ParetoTable(cases []*Case) Table {
 	p := ColumnsFor(cases)
 	t := Table{Name: "pareto", Title: "Pareto front: time against SMs", Columns: p.Columns}

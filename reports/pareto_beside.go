@@ -7,14 +7,15 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// BesidePareto holds two fronts of one case over the same configs: time of a call alone and
-// cost beside a product, each against SMs.
+// BesidePareto holds two Pareto fronts of one case, with the same configs. One shows the time
+// of a call alone against SMs. The other shows the cost of a call beside a matrix product (one
+// that runs at the same time) against SMs.
 type BesidePareto struct {
-	Alone, Cost Pareto   // entries are copies with that time as Level
+	Alone, Cost Pareto   // their entries are copies: Level is the time alone, or the cost
 	Phased      []*Entry // entries of Cost that send and receive in separate kernels
 }
 
-// BesideParetoOf computes both fronts. ok is false if no call ran beside a product.
+// BesideParetoOf computes both fronts of a case. ok is false if no call ran beside a product.
 func BesideParetoOf(c *Case) (out BesidePareto, ok bool) {
 	var alone, cost Case
 	alone, cost = *c, *c
@@ -38,7 +39,7 @@ func BesideParetoOf(c *Case) (out BesidePareto, ok bool) {
 	return out, len(out.Cost.All) > 0
 }
 
-// together joins all measurements of an entry with a matrix product running, nil if there
+// together joins all measurements of an entry beside a matrix product. It returns nil if there
 // are none.
 func (e *Entry) together() *ep.BesideRounds {
 	var out *ep.BesideRounds
@@ -54,8 +55,9 @@ func (e *Entry) together() *ep.BesideRounds {
 	return out
 }
 
-// phased reports whether a config sends and receives in separate kernels: every half's kernel
-// ends in _split or has mode=split.
+// phased reports whether a config sends and receives in separate kernels. These are the kernels
+// whose name ends in _split and those with mode=split. The config of a pair is phased if both
+// its dispatch and its combine are.
 func phased(c ep.Config) bool {
 	halves := []ep.Config{c}
 	if d, k, err := ep.Split(c); err == nil {

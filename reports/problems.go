@@ -8,12 +8,12 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// problemField is one field of a case as a column.
+// problemField shows one field of a case, as a column of a table or as words of a sentence.
 type problemField struct {
 	column Column
 	cell   func(*Case) Cell
-	phrase string // the field in a sentence; %s is the value
-	usual  string // value that is not mentioned
+	phrase string // the words of a sentence, with %s for the value
+	usual  string // the value that no sentence mentions
 }
 
 var problemFields = []problemField{
@@ -37,8 +37,8 @@ var problemFields = []problemField{
 	{Numbers("seed", ""), func(c *Case) Cell { return Cell{Text: fmt.Sprint(c.Seed), Value: c.Seed} }, "seed %s", ""},
 }
 
-// ProblemColumns shows the problems of some cases. A field in which they differ is a column,
-// as are op, routing and tokens always; the other fields form one sentence.
+// ProblemColumns shows the problems of some cases. A field in which the cases differ becomes a
+// column. Op, routing and tokens are always columns. The other fields form one sentence.
 type ProblemColumns struct {
 	Columns []Column
 	Shared  string // "hidden 7168, 256 experts, top-8, ..."
@@ -63,7 +63,7 @@ func ColumnsFor(cases []*Case) ProblemColumns {
 	return out
 }
 
-// Cells returns a case's values in the columns.
+// Cells returns the cells of a case in the columns of p.
 func (p ProblemColumns) Cells(c *Case) []Cell {
 	out := make([]Cell, len(p.fields))
 	for i, f := range p.fields {
@@ -72,8 +72,8 @@ func (p ProblemColumns) Cells(c *Case) []Cell {
 	return out
 }
 
-// varies reports whether the cases differ in a field. Max tokens that equal the token count
-// in every case do not vary.
+// varies reports whether the cases differ in a field. It returns false for max tokens if they
+// equal the token count in every case.
 func (f problemField) varies(cases []*Case) bool {
 	if f.column.Name == "max tokens" && !slices.ContainsFunc(cases, (*Case).roomy) {
 		return false
@@ -84,15 +84,15 @@ func (f problemField) varies(cases []*Case) bool {
 // roomy reports whether max tokens exceeds the token count.
 func (c *Case) roomy() bool { return c.Problem.MaxTokens != max(c.Problem.Tokens, 1) }
 
-// boring reports whether a field has the value that is not mentioned.
+// boring reports whether c has the field's usual value, which no sentence mentions.
 func (f problemField) boring(c *Case) bool {
 	return f.cell(c).Text == f.usual || f.column.Name == "max tokens" && !c.roomy()
 }
 
-// Title names a case in one line, for headings.
+// Title returns a name of the case in one line, for headings.
 func (c *Case) Title() string { return Title(c.Problem, c.Routing) }
 
-// Title names a problem under a routing in one line.
+// Title returns a name of a problem under a routing in one line.
 func Title(p ep.Problem, routing string) string {
 	title := OpTitle(p.Op, p.Precision) + ", " + ep.Tokens(p.Tokens) + ", " + routing
 	if kind, _, _ := strings.Cut(p.Beside, ":"); kind != "" {
@@ -104,7 +104,7 @@ func Title(p ep.Problem, routing string) string {
 	return title
 }
 
-// OpTitle names an op, and its precision if that is not full.
+// OpTitle returns the name of an op, and of its precision if that is not full.
 func OpTitle(op ep.Op, p ep.Precision) string {
 	if p == ep.Reduced {
 		return string(op) + " (reduced precision)"

@@ -11,9 +11,10 @@ import (
 // fewCases is the largest number of cases that a line names one by one.
 const fewCases = 3
 
-// GatherReasons returns a line for each distinct reason, with the cases that have it, in
-// their order. If all searches have a reason, the most frequent one comes last and gives only
-// the number of its cases, if these are more than fewCases.
+// GatherReasons returns a line for each distinct reason with the names of its cases, in the
+// order of the searches. One line may be shorter: if every search has a reason and the most
+// frequent reason has more than fewCases cases, its line comes last and gives only the number
+// of cases.
 func GatherReasons(searches []record.Search, reason func(*record.Search) string) []string {
 	cases, order, silent := map[string][]string{}, []string{}, false
 	for i := range searches {
@@ -50,5 +51,5 @@ func GatherReasons(searches []record.Search, reason func(*record.Search) string)
 	return out
 }
 
-// sentence ends a text with one full stop.
+// sentence returns text with exactly one full stop at its end.
 func sentence(text string) string { return strings.TrimSuffix(text, ".") + "." }

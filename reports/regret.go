@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// RegretTable prints the recorded regret matrices one below the other: a row for each
-// routing's winner and one for the minimax config.
+// RegretTable lists the recorded regret matrices one below the other. Each matrix has a row for
+// each routing's winner and a row for the minimax config, whose largest loss is least.
 func RegretTable(run *record.Run) Table {
 	var cases []*Case
 	var routings []string
@@ -52,7 +52,7 @@ func lossCell(row record.RegretRow, at int) Cell {
 	return Percent(float64(row.Loss[at]))
 }
 
-// defaultOf returns the default that a run compared with on a problem.
+// defaultOf returns the default of a run's search of p, the zero Config if there is none.
 func defaultOf(run *record.Run, p ep.Problem) ep.Config {
 	for _, s := range run.Searches {
 		if s.Problem == p {

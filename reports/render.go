@@ -13,8 +13,8 @@ import (
 // Renderer writes tables in one format.
 type Renderer func(io.Writer, ...Table) error
 
-// WriteCSV writes each table with a header row of name_unit. Several tables each begin with a
-// line "# name" and have an empty line between them.
+// WriteCSV writes each table with a header row of names such as p90_us: name and unit. If there
+// are several tables, each begins with a line "# name", and an empty line separates them.
 func WriteCSV(w io.Writer, tables ...Table) error {
 	for i, t := range tables {
 		if len(tables) > 1 {
@@ -42,7 +42,7 @@ func WriteCSV(w io.Writer, tables ...Table) error {
 	return nil
 }
 
-// columnKey returns a column's name for programs: p90_us.
+// columnKey returns a column's name and unit as one word for programs, such as p90_us.
 func columnKey(c Column) string {
 	key := strings.ReplaceAll(c.Name, " ", "_")
 	unit := strings.NewReplacer("%", "percent", "/", "_per_").Replace(c.Unit)
@@ -59,8 +59,8 @@ func plainValue(c Cell) string {
 	return fmt.Sprint(c.Value)
 }
 
-// WriteJSON writes an array with an object for each table. Its rows are objects
-// with the keys name_unit, in the order of the columns.
+// WriteJSON writes an array with an object for each table. Each row of a table is an object
+// with one key for each column, such as p90_us, in the order of the columns.
 func WriteJSON(w io.Writer, tables ...Table) error {
 	type object struct {
 		Name     string            `json:"name"`
@@ -106,8 +106,8 @@ func rowObject(cols []Column, row []Cell) (json.RawMessage, error) {
 	return b.Bytes(), nil
 }
 
-// WriteMarkdown writes each table under a heading, for summary.md and for
-// pasting into a review.
+// WriteMarkdown writes each table under a heading, for summary.md and for a text such as a
+// review.
 func WriteMarkdown(w io.Writer, tables ...Table) error {
 	var b strings.Builder
 	for i, t := range tables {
@@ -156,8 +156,8 @@ func markdownRow(b *strings.Builder, cells []string) {
 	fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
 }
 
-// markdownText keeps text from being read as HTML, as a link or picture, or as lines of its own:
-// names in it come from files.
+// markdownText escapes text so that no part of it becomes HTML, a link, a picture or a new
+// line. Names in the text come from files, which may hold anything.
 func markdownText(s string) string {
 	return inMarkdown.Replace(strings.Map(visible, s))
 }
@@ -166,7 +166,8 @@ var inMarkdown = strings.NewReplacer(`\`, `\\`, "<", "&lt;", "](", `]\(`)
 
 func markdownCell(s string) string { return strings.ReplaceAll(markdownText(s), "|", `\|`) }
 
-// visible replaces characters that move a terminal's cursor or end a line.
+// visible returns a blank for a character that moves a terminal's cursor or ends a line, and
+// any other character as it is.
 func visible(r rune) rune {
 	if unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control) {
 		return ' '

@@ -9,13 +9,14 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// roundID identifies a round. Times with the same one were measured side by side.
+// roundID identifies a round. Times of several configs with the same roundID were measured in
+// the same round, and may be compared directly.
 type roundID struct {
 	stage  record.Stage
 	Number int // as in Result.Round0
 }
 
-// Timed is one round of an entry.
+// Timed holds the time of an entry in one round.
 type Timed struct {
 	roundID
 	Seconds float64
@@ -23,9 +24,9 @@ type Timed struct {
 	session, block int
 }
 
-// levels makes entries comparable that were measured at different times. It removes what all
-// entries of a round share (stat.Polish) and scales the rest to the default's median.
-// Without a default, level is the median.
+// levels sets Level so that entries measured at different times are comparable. It removes the
+// drift, which all entries of a round share (stat.Polish), and scales the levels so that the
+// default's is its median. Without a default, Level is the entry's own median.
 func (c *Case) levels() {
 	var obs []stat.Obs
 	index := map[roundID]int{}
@@ -58,11 +59,13 @@ func (c *Case) levels() {
 	}
 }
 
-// deciding lists the stages whose rounds had no part in choosing the config, the best first.
+// deciding lists the stages whose rounds were not used to choose the config. The first stage
+// that an entry has gives its times.
 var deciding = []record.Stage{record.StageSession, record.StageConfirm}
 
-// pickDecidingRounds sets Times and Median from further sessions, else from the confirmation,
-// else from all rounds except the A/A test; a twin has only A/A rounds.
+// pickDecidingRounds sets Times and Median from the rounds of further sessions. Without these
+// it takes the rounds of the confirmation, and without these all rounds except those of the A/A
+// test. Only a twin's times come from the A/A test, because a twin has no others.
 func (e *Entry) pickDecidingRounds() {
 	searched, last := false, len(deciding)
 	for _, b := range e.Blocks {
@@ -81,8 +84,8 @@ func (e *Entry) pickDecidingRounds() {
 	e.Median = stat.MedianInterval(e.Times)
 }
 
-// Ratio estimates the time of e over the time of other in the rounds that have both, NaN without
-// such rounds.
+// Ratio estimates the ratio of e's time to other's from the rounds that have both. It returns
+// NaN if there are no such rounds.
 func (e *Entry) Ratio(other *Entry) stat.Estimate {
 	if e == other {
 		return stat.Exactly(len(e.rounds))
@@ -90,18 +93,18 @@ func (e *Entry) Ratio(other *Entry) stat.Estimate {
 	return stat.Ratio(common(e, other)...)
 }
 
-// independentRatio estimates the time of e over the time of other, of another run. between is the
-// deviation between sessions where an entry has one session.
+// independentRatio estimates the ratio of e's time to other's, an entry of another run. between
+// is the standard deviation between sessions that it assumes if an entry has one session only.
 func (e *Entry) independentRatio(other *Entry, between float64) stat.Estimate {
 	return stat.IndependentRatio(e.bySession(), other.bySession(), between)
 }
 
-// gpuSessions is the relative standard deviation of one config's times between sessions on GPUs,
-// by the runs of 2 H100 with many sessions (epbench replay --sessions).
+// gpuSessions is the relative standard deviation of one config's times between sessions on
+// GPUs. It was computed from runs on 2 H100 with many sessions (epbench replay --sessions).
 const gpuSessions = 0.02
 
-// sessionSpread returns what times of a machine differ by from session to session, where a run
-// does not show it.
+// sessionSpread returns the standard deviation between sessions to assume for a machine if a
+// run has too few sessions to show it.
 func sessionSpread(m ep.Machine) float64 {
 	if m.GPUs == 0 {
 		return 0
@@ -109,7 +112,8 @@ func sessionSpread(m ep.Machine) float64 {
 	return gpuSessions
 }
 
-// bySession returns the logarithms of the entry's deciding times by session, in time order.
+// bySession returns the logarithms of the entry's deciding times: one list for each session, in
+// the order of time.
 func (e *Entry) bySession() (out [][]float64) {
 	session := 0
 	for i, r := range e.rounds {
@@ -124,8 +128,9 @@ func (e *Entry) bySession() (out [][]float64) {
 	return out
 }
 
-// common returns the logarithms of both entries' times in the rounds they share, by block: their
-// deciding rounds, or all rounds if only one was confirmed.
+// common returns the logarithms of both entries' times in the rounds that both have, in parts
+// that were measured together. It takes the deciding rounds. If the entries share none of
+// these, for example because only one was confirmed, it takes all rounds.
 func common(a, b *Entry) []stat.Part {
 	if parts := matched(a.rounds, b.rounds); len(parts) > 0 {
 		return parts

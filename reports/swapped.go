@@ -11,31 +11,32 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Swapped judges the config that one machine's search chose by the rounds of another
-// machine's search of the same problem and routing.
+// Swapped says how good the config that one machine's search chose is on another machine. It is
+// computed from the rounds of the other machine's search of the same problem and routing.
 type Swapped struct {
 	Problem ep.Problem
 	Routing string
-	Seed    uint64 // of the judging search
+	Seed    uint64 // the seed of the other machine's search
 	Config  ep.Config
-	Default ep.Config // of the other machine
+	Default ep.Config // the other machine's default
 
-	// Gain is the time of the other machine's default over the config's, in the same rounds;
-	// NaN if the config has no times there.
+	// Gain is the time of Default over the time of Config on the other machine, in the same
+	// rounds; NaN if Config was not timed there.
 	Gain record.Interval
-	// Loss is the config's time over the time of the other machine's winner: the winner's
-	// confirmed gain divided by Gain.
+	// Loss is the time of Config over the time of the other machine's winner. It is computed as
+	// the winner's confirmed gain divided by Gain.
 	Loss    record.Interval
-	Same    bool           // both searches chose the config
-	Rounds  int            // rounds from which Gain is computed, 0 if Gain follows from the record
-	Verdict record.Verdict // against the other machine's default
+	Same    bool           // both searches chose Config
+	Rounds  int            // rounds from which Gain is computed; 0 if Config is Default
+	Verdict record.Verdict // the verdict on Config against Default
 	Reason  string         // why there is no verdict
 }
 
-// Swap judges the configs that searches chose by searches of the same problems on another
-// machine. It leaves out searches without a decision on either machine. A sweep searches
-// combine in one dispatch dtype and measures only its finalists in others: a config that is
-// missing there is judged by the dtype that was searched.
+// Swap judges the configs that the searches in chosen decided for by the searches of the same
+// problems in on, which ran on another machine. It leaves out a problem if either search has no
+// decision. A sweep searches combine with one dispatch dtype and measures only the finalists
+// with the others. If the config was not measured with its own dispatch dtype, it is judged by
+// the search with the dtype that was searched.
 func Swap(chosen, on []*record.Recording) []Swapped {
 	type id struct {
 		problem ep.Problem
@@ -91,11 +92,11 @@ func swappedTo(there *record.Recording, d record.Decision) Swapped {
 	return c
 }
 
-// fewestRounds is the least number of rounds that an interval is made from.
+// fewestRounds is the least number of rounds from which gainIn computes an interval.
 const fewestRounds = 3
 
-// gainIn returns a config's gain over the default in the rounds of a recording that have
-// both.
+// gainIn returns a config's gain over the default, from the rounds of a recording that have
+// both. If there is no gain, reason says why.
 func gainIn(r *record.Recording, cfg ep.Config) (gain record.Interval, rounds int, reason string) {
 	none := record.Interval{Mid: math.NaN(), Low: math.NaN(), High: math.NaN()}
 	var mine, base map[int]float64
@@ -125,7 +126,7 @@ func gainIn(r *record.Recording, cfg ep.Config) (gain record.Interval, rounds in
 	return stat.PairedRatio(a, b), len(a), ""
 }
 
-// logsOf returns the logarithms of a point's times by round.
+// logsOf returns the logarithms of a point's times; the keys are the numbers of the rounds.
 func logsOf(p *record.Point) map[int]float64 {
 	out := map[int]float64{}
 	for _, stretch := range p.Rounds {
@@ -146,15 +147,16 @@ func sortedRounds(times map[int]float64) []int {
 	return out
 }
 
-// quotient returns a over b, two ratios to the same time, taking their errors as independent.
+// quotient returns a divided by b. Both are gains over the same default; their errors are taken
+// as independent.
 func quotient(a, b record.Interval) record.Interval {
 	mid := math.Log(a.Mid / b.Mid)
 	half := math.Hypot(math.Log(a.High/a.Low), math.Log(b.High/b.Low)) / 2
 	return record.Interval{Mid: math.Exp(mid), Low: math.Exp(mid - half), High: math.Exp(mid + half)}
 }
 
-// SwappedTable shows how much slower the winners of one run are in another. slower counts
-// the winners that are slower than the default there.
+// SwappedTable lists how good the winners of the run named from are in the run named on. slower
+// is the number of winners that are slower than the default there.
 func SwappedTable(all []Swapped, from, on string) (t Table, slower int) {
 	cases := make([]*Case, len(all))
 	for i, c := range all {

@@ -16,8 +16,8 @@ type Table struct {
 	Title    string // one line, may be empty
 	Columns  []Column
 	Rows     [][]Cell // [row][column]
-	Notes    []string // meaning of the columns
-	Warnings []string // why some numbers cannot be trusted
+	Notes    []string // sentences that explain the columns
+	Warnings []string // sentences that say which numbers cannot be trusted, and why
 }
 
 // Column describes one column. Names are unique within a table.
@@ -25,17 +25,19 @@ type Column struct {
 	Name  string // lower-case words
 	Unit  string // us, GB/s, %, x, or empty
 	Align Align
-	// Drop orders the columns that a narrow terminal leaves out: the largest first, equal
-	// ones together, 0 never. Other renderings show all columns.
+	// Drop says in which order a narrow terminal leaves columns out: the column with the
+	// largest Drop goes first, columns with the same Drop go together, and a column with Drop 0
+	// always stays. Other renderings show all columns.
 	Drop int
-	// Key marks a column that identifies rows. If a terminal leaves it out and its values
-	// differ, rows are grouped under its values.
+	// Key marks a column that identifies rows. If a terminal leaves the column out and its
+	// values differ, rows are grouped under these values.
 	Key bool
-	// Lead marks a column that is repeated in every panel of a table that is cut into panels,
-	// as are Key columns.
+	// Lead marks a column that is repeated in every panel if a wide table is cut into panels.
+	// Key columns are repeated too.
 	Lead bool
-	// Spells names the column whose values this one spells out, such as the ids of configs.
-	// If a terminal leaves this column out, a few values are listed below the table.
+	// Spells names another column, such as the ids of configs, whose values this column spells
+	// out. If a terminal leaves this column out and it has few values, they are listed below
+	// the table.
 	Spells string
 }
 
@@ -47,7 +49,8 @@ const (
 	Right
 )
 
-// Mark is emphasis that a rendering may show. The text says the same without it.
+// Mark is emphasis that a rendering may show. It adds nothing that the cell's text does not
+// say.
 type Mark int
 
 const (
@@ -60,7 +63,7 @@ const (
 // Cell is one value.
 type Cell struct {
 	Text  string // for people
-	Value any    // for programs, in the column's unit: string, bool, int, float64 (six figures), or nil without a value
+	Value any    // for programs, in the column's unit: string, bool, int, float64 (six figures), or nil if there is no value
 	Mark  Mark
 }
 
@@ -70,7 +73,7 @@ func Words(name string) Column { return Column{Name: name} }
 // Numbers declares a right-aligned column with a unit, which may be empty.
 func Numbers(name, unit string) Column { return Column{Name: name, Unit: unit, Align: Right} }
 
-// Dropped returns c with its Drop.
+// Dropped returns c with Drop set to order.
 func (c Column) Dropped(order int) Column {
 	c.Drop = order
 	return c
@@ -82,13 +85,13 @@ func (c Column) Keyed() Column {
 	return c
 }
 
-// Leading returns c as a column of every panel.
+// Leading returns c as a column that every panel repeats.
 func (c Column) Leading() Column {
 	c.Lead = true
 	return c
 }
 
-// Spelling returns c as a column that spells out the values of another.
+// Spelling returns c as a column that spells out the values of the column called name.
 func (c Column) Spelling(name string) Column {
 	c.Spells = name
 	return c
@@ -110,7 +113,7 @@ func (t *Table) Add(cells ...Cell) {
 	t.Rows = append(t.Rows, cells)
 }
 
-// Note adds the notes that are not empty.
+// Note adds notes, except empty ones.
 func (t *Table) Note(notes ...string) {
 	for _, n := range notes {
 		if n != "" {
@@ -119,7 +122,7 @@ func (t *Table) Note(notes ...string) {
 	}
 }
 
-// Warn adds a warning unless the table has the same one.
+// Warn adds a warning unless the table already has it.
 func (t *Table) Warn(format string, args ...any) {
 	if s := fmt.Sprintf(format, args...); !slices.Contains(t.Warnings, s) {
 		t.Warnings = append(t.Warnings, s)
@@ -143,17 +146,19 @@ func Bool(b bool) Cell {
 	return Cell{Text: "no", Value: false}
 }
 
-// Float returns v with a fixed number of decimals, for programs with six figures: more than
-// any clock resolves, and no rounding noise. NaN and infinities become None.
+// Float returns a cell with v. Its text has the given number of decimals. Its value has six
+// figures: more than any clock resolves, and without the noise of rounding. NaN and infinities
+// become None.
 func Float(v float64, decimals int) Cell {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return None()
 	}
-	value, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 6, 64), 64) // its own spelling
+	value, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 6, 64), 64) // cannot fail: FormatFloat wrote it
 	return Cell{Text: strconv.FormatFloat(v, 'f', decimals, 64), Value: value}
 }
 
-// Gain returns a gain with about four figures: three decimals below 10.
+// Gain returns a cell with a gain of about four figures: three decimals below 10, two from 10
+// on.
 func Gain(v float64) Cell {
 	if v >= 10 {
 		return Float(v, 2)
@@ -161,8 +166,8 @@ func Gain(v float64) Cell {
 	return Float(v, 3)
 }
 
-// GainCells returns a gain and the ends of its interval. The default gains 1 over itself; that
-// was not measured and has no interval.
+// GainCells returns the cells of a gain and of the two ends of its interval. The gain of the
+// default over itself is 1; it was not measured and has no interval.
 func GainCells(g record.Interval) []Cell {
 	if g == record.One {
 		return []Cell{Gain(1), None(), None()}
@@ -173,7 +178,7 @@ func GainCells(g record.Interval) []Cell {
 // Micros returns seconds as a cell in us.
 func Micros(seconds float64) Cell { return Figures(seconds * 1e6) }
 
-// Figures returns v with about four figures.
+// Figures returns a cell with v in about four figures.
 func Figures(v float64) Cell {
 	switch abs := math.Abs(v); {
 	case abs < 100:
@@ -187,7 +192,7 @@ func Figures(v float64) Cell {
 // Percent returns a fraction as a cell in %.
 func Percent(fraction float64) Cell { return Float(fraction*100, 1) }
 
-// Marked returns c with emphasis.
+// Marked returns c with emphasis m.
 func (c Cell) Marked(m Mark) Cell {
 	c.Mark = m
 	return c

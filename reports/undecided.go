@@ -8,8 +8,9 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// verdictCell returns the verdict, or the cause if nothing could be compared. Notes explain
-// noisy and host-bound cases.
+// verdictCell returns the cell with a search's verdict, or with the cause if nothing could be
+// compared. It shows the verdict also for noisy and host-bound cases, because notes explain
+// these.
 func verdictCell(s *record.Search) Cell {
 	d := s.Decision
 	switch d.Cause {
@@ -19,9 +20,9 @@ func verdictCell(s *record.Search) Cell {
 	return Str(string(d.Cause)).Marked(Bad)
 }
 
-// speedCell returns the speed of the busiest rank's bytes with the winning config, in GB/s.
-// The bytes are those from which the wire limit, or an activation's memory limit, is
-// computed.
+// speedCell returns the cell with the busiest rank's bytes divided by the winner's median time,
+// in GB/s. The wire limit (or the memory limit of an activation) is computed from the same
+// bytes.
 func speedCell(c *Case) Cell {
 	if c.Bytes() == 0 || !(c.Search.Times.Median > 0) {
 		return None()
@@ -29,16 +30,16 @@ func speedCell(c *Case) Cell {
 	return Float(float64(c.Bytes())/c.Search.Times.Median/1e9, 3)
 }
 
-// challenged reports whether a search kept the default although it measured another config.
-// The decision's gain is then that of the default, 1, and was not measured.
+// challenged reports whether a search kept the default although it measured another config. In
+// that case the decision's gain is 1, the default's gain over itself, and was not measured.
 func challenged(s record.Search) bool {
 	d := s.Decision
 	return s.OK() && d.KeepsDefault() && d.Challenger.Key() != d.Default.Key() && d.ChallengerGain.Mid > 0
 }
 
-// challengerColumn shows, if the default stays, the best config other than the default and
-// its gain. On a narrow terminal the column is left out, and its values are listed below the
-// table, one line for each row.
+// challengerColumn shows the best config other than the default, with its gain, if the default
+// won. A narrow terminal leaves the column out and lists its values below the table, one line
+// for each row.
 var challengerColumn = winnerColumn{Words("challenger").Dropped(21).Spelling("row"), func(c *Case) Cell {
 	d := c.Search.Decision
 	if !challenged(*c.Search) {

@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// UnknownShape judges the answer of a table without a row for a case's shape by the case's
-// measurements.
+// UnknownShape holds the answer that a table gives for a case if the table has no row for the
+// case's shape, and how good that answer is by the case's measurements.
 type UnknownShape struct {
 	Case   *Case
 	Answer table.Answer
@@ -20,8 +20,8 @@ type UnknownShape struct {
 	Gain   float64 // time of the default over the time of the answer; NaN if not measured
 }
 
-// UnknownShapes looks up each decided case in a table without the rows of its hidden
-// size, experts and top-k, as if its shape had never been swept.
+// UnknownShapes looks up each decided case in t. Before each look-up it leaves out the rows
+// with the case's hidden size, experts and top-k, as if that shape had never been swept.
 func UnknownShapes(t *table.Table, cases []*Case) []UnknownShape {
 	var out []UnknownShape
 	sets := map[[3]int]*table.Set{}
@@ -44,7 +44,8 @@ func UnknownShapes(t *table.Table, cases []*Case) []UnknownShape {
 	return out
 }
 
-// without returns a copy of a table without the rows of a hidden size, experts and top-k.
+// without returns a copy of a table without the rows of one shape: hidden size, experts and
+// top-k.
 func without(t *table.Table, shape [3]int) *table.Table {
 	out := *t
 	out.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r table.Row) bool {
@@ -56,15 +57,15 @@ func without(t *table.Table, shape [3]int) *table.Table {
 // unknownGroup sums up the cases of one op, mode, dtype, rank count, precision and
 // token count.
 type unknownGroup struct {
-	problem              ep.Problem // without a shape
+	problem              ep.Problem // without hidden size, experts, top-k and MaxTokens
 	cases, shapes        int
-	answered, unmeasured int // answered by a row, and those of them that the run did not measure
+	answered, unmeasured int // cases that a row answers; of these, cases in which the run did not time that answer
 	losses               []float64
 	worst, least         UnknownShape // with the largest loss and the least gain
 }
 
-// UnknownShapeTable sums up answers for unknown shapes. slower counts the lines with an
-// answer that is slower than the default by more than the band.
+// UnknownShapeTable returns a table that sums up answers for unknown shapes. slower is the
+// number of its rows in which some answer is slower than the default by more than the band.
 func UnknownShapeTable(all []UnknownShape, band float64) (t Table, slower int) {
 	t = Table{Name: "unknown shapes", Title: "Answers for shapes without a row, judged by recorded runs", Columns: []Column{
 		Words("op").Keyed(), Words("mode").Dropped(9).Keyed(), Words("dtype").Dropped(2).Keyed(), Numbers("ranks", "").Dropped(3).Keyed(), Words("precision").Keyed(), Numbers("tokens", "").Keyed(),
@@ -81,7 +82,7 @@ func UnknownShapeTable(all []UnknownShape, band float64) (t Table, slower int) {
 	return t, slower
 }
 
-// spreadOf sums up the losses of answers in a sentence.
+// spreadOf returns a sentence with the quantiles of the answers' losses.
 func spreadOf(all []UnknownShape) string {
 	var losses []float64
 	answered := 0

@@ -8,7 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// judge sets the verdicts of all cases that have none after open, over all cases together.
+// judge sets the verdicts of all cases that have none yet. It judges them together, so that at
+// most 5 % of the differences it finds are chance.
 func (c *Comparison) judge() {
 	var open []*Compared
 	var tests []stat.BandedRatio
@@ -27,8 +28,9 @@ func (c *Comparison) judge() {
 	c.summarise()
 }
 
-// explain sets the verdict and says why it is undecided. A difference that vanishes in SM
-// cycles comes from the clocks and not from the program.
+// explain sets the verdict to v, or to undecided, and then sets the reason. A difference in
+// time without a difference in SM cycles is undecided: it comes from the clock rates, not from
+// the program.
 func (x *Compared) explain(v record.Verdict) {
 	x.Verdict = v
 	differ := v == record.Faster || v == record.Slower
@@ -43,11 +45,12 @@ func (x *Compared) explain(v record.Verdict) {
 	}
 }
 
-// maxAdvice is the largest number of rounds that advice recommends.
+// maxAdvice is the largest number of rounds that the method advice recommends.
 const maxAdvice = 5000
 
-// advice estimates the number of rounds that make the interval half as wide as the band: its
-// width falls with the square root of that number.
+// advice returns words that say what would decide the case, for example how many rounds make
+// the interval half as wide as the band. The interval's width falls with the square root of the
+// number of rounds.
 func (x *Compared) advice() string {
 	if x.unknownSessions {
 		return "one session a side does not know what differs between sessions: measure with --sessions 3"
@@ -75,18 +78,18 @@ func (c *Comparison) summarise() {
 	c.Geomean = stat.GeoMean(ratios)
 }
 
-// Gate says which cases of a comparison became slower by a threshold or more.
+// Gate lists the cases of a comparison that became slower by a threshold or more.
 type Gate struct {
 	Regressed []int // indexes of cases that became slower
-	Unsure    []int // indexes of cases that may have
+	Unsure    []int // indexes of cases that may have become slower
 }
 
 // Gate judges the cases against a threshold, a fraction such as 0.03. A case has regressed if
-// its verdict is slower and its ratio reaches the threshold. It is unsure if a slow-down may
-// be hidden: too few rounds, an interval wider than the threshold, or a ratio that reaches the
-// threshold without a verdict. Requiring every interval to exclude the threshold was tried:
-// with many cases some intervals reach far by chance, and the gate was undecided about
-// identical programs.
+// its verdict is slower and its ratio reaches the threshold. A case is unsure if a slow-down
+// may be hidden: it has too few rounds, an interval wider than the threshold, or a ratio that
+// reaches the threshold without a verdict. Another rule was tried: a case is unsure unless its
+// interval excludes the threshold. With many cases some intervals are wide by chance, so that
+// rule was unsure about identical programs.
 func (c *Comparison) Gate(fail float64) Gate {
 	var g Gate
 	for i, x := range c.Cases {
@@ -102,7 +105,7 @@ func (c *Comparison) Gate(fail float64) Gate {
 	return g
 }
 
-// resolves reports whether a slow-down of fail would have been noticed.
+// resolves reports whether the measurement would have shown a slow-down of fail.
 func (x *Compared) resolves(fail float64) bool {
 	if x.A == nil || x.B == nil || min(len(x.A.Times), len(x.B.Times)) < MinRounds {
 		return false
@@ -110,9 +113,9 @@ func (x *Compared) resolves(fail float64) bool {
 	return x.Ratio.High <= 1 || x.Ratio.Mid < 1+fail && math.Log(x.Ratio.High/x.Ratio.Low)/2 < math.Log1p(fail)
 }
 
-// CompareLive judges a live comparison: in each case the candidate (B) against the entry in
-// the role of the default (A), by ratios within rounds. The band is at least the difference
-// between A and its twin.
+// CompareLive judges a live comparison, in which A and B were measured in the same rounds. In
+// each case B is the candidate and A is the entry with the role of the default. The band is at
+// least the difference between A and its twin, a second copy of A.
 func CompareLive(run *record.Run, results []record.Result, band float64) *Comparison {
 	l := &Loaded{Path: "live", Run: run, Cases: Cases(run, results)}
 	c := &Comparison{A: l, B: l, Worst: -1, live: true}

@@ -15,8 +15,8 @@ type winnerColumn struct {
 	cell   func(*Case) Cell // for a case with a decision
 }
 
-// winnerColumns lists the columns of every decision. A narrow terminal keeps the interval and
-// shows the id instead of the config.
+// winnerColumns lists the columns of every table of decisions. A narrow terminal keeps the
+// gain's interval and shows the id instead of the full config.
 var winnerColumns = []winnerColumn{
 	{Words("class").Dropped(18), func(c *Case) Cell { return Str(string(c.Search.Class)) }},
 	{Words("verdict").Dropped(1), func(c *Case) Cell { return verdictCell(c.Search) }},
@@ -38,14 +38,16 @@ var winnerColumns = []winnerColumn{
 	{Words("clock").Dropped(19), func(c *Case) Cell { return Str(c.Search.Clock) }},
 }
 
-// searchColumns lists the columns of searches; bench, which measures one config, lacks them.
+// searchColumns lists the columns that only a sweep has. The table of bench does not have them,
+// because bench measures one config and searches nothing.
 var searchColumns = []winnerColumn{
 	{Numbers("ties", "").Dropped(17), func(c *Case) Cell { return Int(c.Search.Ties) }},
 	{Numbers("tried", "").Dropped(17), func(c *Case) Cell { return Int(c.Search.Tried) }},
 	{Numbers("legal", "").Dropped(20), func(c *Case) Cell { return Int(c.Search.Legal) }},
 }
 
-// Winners lists the decisions of a sweep. Terminal, summary.md and page print this table.
+// Winners lists the decisions of a sweep. The terminal, summary.md and the HTML page show this
+// table.
 func Winners(run *record.Run) Table {
 	columns := slices.Concat(winnerColumns, searchColumns)
 	if slices.ContainsFunc(run.Searches, challenged) {
@@ -56,7 +58,7 @@ func Winners(run *record.Run) Table {
 	return t
 }
 
-// againstColumn shows the config that replaces the default under bench --over.
+// againstColumn shows the config with which bench --over compares instead of the default.
 var againstColumn = winnerColumn{Words("against").Dropped(2), func(c *Case) Cell {
 	return Cell{Text: c.Search.Decision.Default.ID(), Value: c.Search.Decision.Default.Key()}
 }}
@@ -87,8 +89,8 @@ func everySearch(run *record.Run) []int {
 	return all
 }
 
-// decisionTable prints searches of a run. Its first column is the ROW of RUN#ROW, the spelling
-// of a search's config on command lines.
+// decisionTable lists the searches of a run whose indexes are in of. The first column numbers
+// them: on command lines RUN#ROW means the config in row ROW of the run RUN.
 func decisionTable(run *record.Run, of []int, columns []winnerColumn) Table {
 	cases := make([]*Case, len(of))
 	for i, at := range of {
@@ -127,20 +129,20 @@ func decisionTable(run *record.Run, of []int, columns []winnerColumn) Table {
 	return t
 }
 
-// ConfigColumns returns the columns of a config: its id, which narrow terminals keep, and its
-// difference from the default.
+// ConfigColumns returns the columns of a config: its id and its difference from the default.
+// Narrow terminals keep only the id.
 func ConfigColumns() []Column {
 	return []Column{Words("id"), Words("config").Dropped(10).Spelling("id")}
 }
 
-// ConfigCells returns the cells of a config under ConfigColumns. Programs get the full
-// spelling.
+// ConfigCells returns the cells of a config under ConfigColumns. Their values for programs have
+// the full spelling.
 func ConfigCells(c, defaultConfig ep.Config) []Cell {
 	return []Cell{Str(c.ID()), {Text: c.Difference(defaultConfig), Value: c.Key()}}
 }
 
-// defaults spells out the defaults that configs are compared with, each once. A config that
-// replaces a default is preceded by its id.
+// defaults returns notes with the full spelling of each default in the run, without
+// repetitions. If a config of another table replaces the default, its note begins with its id.
 func defaults(run *record.Run) []string {
 	var all []ep.Config
 	var out []string
@@ -155,7 +157,8 @@ func defaults(run *record.Run) []string {
 	return append(defaultNotes(all), out...)
 }
 
-// DefaultNotes is defaults for cases, some of which may lack a decision.
+// DefaultNotes returns notes with the full spelling of each case's default, without
+// repetitions. Cases without a decision may be among them.
 func DefaultNotes(cases []*Case) []string {
 	var all []ep.Config
 	for _, c := range cases {
@@ -180,7 +183,7 @@ func defaultNotes(defaults []ep.Config) []string {
 	return out
 }
 
-// WinnersOf is Winners with warnings about missing decisions and unusable times.
+// WinnersOf returns Winners(l.Run) with warnings about missing decisions and unusable times.
 func WinnersOf(l *Loaded) Table {
 	t := Winners(l.Run)
 	undecided := 0
@@ -199,7 +202,7 @@ func WinnersOf(l *Loaded) Table {
 	return t
 }
 
-// zeroTimes counts the configs whose median is 0.
+// zeroTimes returns the number of entries whose median is 0.
 func zeroTimes(cases []*Case) int {
 	n := 0
 	for _, c := range cases {

@@ -8,12 +8,12 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// linkGBps holds the speed of one NVLink one way in GB/s (vendor data sheets), by
-// architecture: NVLink 3 and 4 on Ampere and Hopper, NVLink 5 on Blackwell.
+// linkGBps holds the speed of one NVLink in one direction, in GB/s (vendor data sheets), by
+// architecture. Ampere has NVLink 3, Hopper NVLink 4, Blackwell NVLink 5.
 var linkGBps = map[string]float64{"sm_80": 25, "sm_90": 25, "sm_100": 50, "sm_103": 50}
 
-// Wire returns the nominal speed of one rank's link in GB/s each way: the number of NVLinks,
-// from a fingerprint such as nv18, times the speed of each; 0 if unknown.
+// Wire returns the nominal speed of one rank's link in each direction, in GB/s; 0 if unknown.
+// It is the number of NVLinks, read from a fingerprint such as nv18, times the speed of one.
 func Wire(m ep.Machine) float64 {
 	rate := linkGBps[strings.TrimSuffix(m.Arch, "a")]
 	for _, word := range strings.FieldsFunc(strings.ToLower(m.Link), func(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9') }) {
@@ -25,9 +25,9 @@ func Wire(m ep.Machine) float64 {
 	return 0
 }
 
-// WireLimit returns the seconds that the bytes of the case's busiest rank take at gbps (1e9
-// bytes a second), with each token sent once to each rank that needs it; NaN if bytes or speed
-// are unknown, or nothing is sent.
+// WireLimit returns the seconds in which a link with a speed of gbps (1e9 bytes per second)
+// moves the bytes of the case's busiest rank, if each token is sent once to each rank that
+// needs it. It returns NaN if bytes or speed are unknown, or if nothing is sent.
 func (c *Case) WireLimit(gbps float64) float64 {
 	if c.Load == nil {
 		return math.NaN()
@@ -42,7 +42,7 @@ func limit(bytes int64, gbps float64) float64 {
 	return float64(bytes) / (gbps * 1e9)
 }
 
-// WireTable prints how close each winner comes to the wire limit.
+// WireTable lists how close each winner comes to the wire limit.
 func WireTable(l *Loaded, gbps float64) Table {
 	p := ColumnsFor(l.Cases)
 	t := Table{Name: "wire", Title: "Wire limit: how close each winner comes", Columns: p.Columns}

@@ -8,12 +8,12 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// narrow is the factor between values up to which timeAxis is linear: a logarithmic axis
-// would have too few ticks.
+// narrow bounds the factor between the smallest and the largest value on a linear time axis. A
+// logarithmic axis over so narrow a range would have too few ticks.
 const narrow = 4
 
-// timeAxis fits an axis to values: linear where they are within a factor of four,
-// else logarithmic.
+// timeAxis fits an axis to values. The axis is linear if the values lie within a factor of
+// narrow, and logarithmic otherwise.
 func timeAxis(a *plot.Axis, values []float64) {
 	lo, hi := slices.Min(values), slices.Max(values)
 	if !(lo > 0) || hi > narrow*lo {
@@ -25,8 +25,8 @@ func timeAxis(a *plot.Axis, values []float64) {
 	a.Tick.Marker = plot.TickerFunc(roundTicks)
 }
 
-// logTime makes an axis logarithmic over all positive values, with ticks at 1, 2 and 5. clamp
-// handles values of 0 and below.
+// logTime makes an axis logarithmic over all positive values, with labels at 1, 2 and 5 of each
+// decade. To draw values of 0 and below, use clamp.
 func logTime(a *plot.Axis, values []float64) {
 	lo, hi := math.Inf(1), math.Inf(-1)
 	for _, v := range values {
@@ -76,7 +76,7 @@ func decadeTicks(lo, hi float64) []plot.Tick {
 	return ticks
 }
 
-// zeroToken is the position of 0 tokens on a logarithmic axis.
+// zeroToken is the position of 0 tokens on a logarithmic axis, which cannot show 0.
 const zeroToken = 0.5
 
 // tokenX returns the position of a token count on a logarithmic axis.
@@ -87,8 +87,8 @@ func tokenX(tokens int) float64 {
 	return float64(tokens)
 }
 
-// logTokens makes the X axis logarithmic, with a tick at every measured count and labels as
-// space allows.
+// logTokens makes an axis logarithmic, with a tick at every measured token count. A tick has a
+// label if there is room for it.
 func logTokens(a *plot.Axis, counts []int) {
 	counts = slices.Compact(slices.Sorted(slices.Values(counts)))
 	if len(counts) == 0 {
@@ -114,7 +114,7 @@ func logTokens(a *plot.Axis, counts []int) {
 	a.Tick.Marker = ticks
 }
 
-// clamp moves values that a logarithmic axis cannot show to its lower end.
+// clamp returns v, or the lower end of the axis if v lies below it, NaN included.
 func clamp(v float64, a *plot.Axis) float64 {
 	if !(v > a.Min) {
 		return a.Min

@@ -11,8 +11,9 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// BalanceFigure draws how even the ranks are over the tokens of a trace, before and after its
-// experts were placed for the loads of the tokens before.
+// BalanceFigure draws how even the loads of the ranks are over the tokens of a trace, for two
+// placements of the experts: in equal blocks, and as EPLB places them. EPLB plans its placement
+// on the first tokens of the trace; the figure shows the tokens after these.
 func BalanceFigure(name string, r *workloads.BalanceResult) Figure {
 	f := Figure{
 		Name: slug("balance", name), Title: "Busiest rank over the mean: " + name, Width: 6.4 * vg.Inch, Height: 3.4 * vg.Inch,

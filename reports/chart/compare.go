@@ -13,7 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// compare draws the second of two runs against the first; nothing if they cannot be compared.
+// compare draws the second of two runs against the first. It draws nothing if the runs cannot
+// be compared.
 func compare(runs []*reports.Loaded, o Options) []Figure {
 	if len(runs) != 2 {
 		return nil
@@ -28,8 +29,9 @@ func compare(runs []*reports.Loaded, o Options) []Figure {
 // perFigure is the largest number of cases in one figure of a comparison.
 const perFigure = 40
 
-// ComparisonFigures draws a comparison. fail is the gate's threshold as a
-// fraction, 0 for none.
+// ComparisonFigures draws a comparison, with at most perFigure cases in each figure. fail is
+// the slow-down at which the comparison fails (the gate), as a fraction; 0 means that there is
+// no gate.
 func ComparisonFigures(c *reports.Comparison, fail float64) []Figure {
 	var out []Figure
 	for from := 0; from < len(c.Cases); from += perFigure {
@@ -51,7 +53,8 @@ type forest struct {
 	fail float64
 }
 
-// verdictStyles keep verdicts apart by marker as well as by colour.
+// verdictStyles holds the marker and colour of each verdict. Both differ, so that grey prints
+// work.
 var verdictStyles = []struct {
 	verdict record.Verdict
 	color   color.RGBA
@@ -105,8 +108,9 @@ func (f forest) label(x reports.Compared) string {
 	return s
 }
 
-// extent returns the range of the intervals, the band and the gate, cut to a quarter and
-// four. Without the cut, one extreme case would flatten the others.
+// extent returns the range of the X axis, which shows the intervals, the band and the gate. The
+// range is cut to 0.25 and 4; without the cut, one extreme case would make the intervals of the
+// others too short to see.
 func (f forest) extent() (lo, hi float64) {
 	lo, hi = 1, 1
 	for _, x := range f.page {

@@ -1,6 +1,6 @@
-// Package chart draws run directories with gonum/plot. A kind of picture is one
-// file and one line in Kinds. Series differ in marker and dash as well as in
-// colour, so that grey prints work.
+// Package chart draws the results in run directories with gonum/plot. Each kind of picture has
+// one file, and one line in Kinds. Series differ in marker and dash as well as in colour, so
+// that grey prints work.
 package chart
 
 import (
@@ -26,8 +26,8 @@ type Figure struct {
 	Name   string // file name without its ending: latency-dispatch-bf16
 	Title  string // one line, drawn above the picture
 	Alt    string // the picture in words, with the important values; SVG files hold it as their description
-	Lead   string // drawn below the title: what a reader must know of all numbers, or ""
-	Source string // origin of the numbers, drawn below: machine, date, run
+	Lead   string // a warning about all numbers, drawn below the title; "" if there is none
+	Source string // where the numbers come from, drawn below the picture: machine, date, run
 	Width  vg.Length
 	Height vg.Length
 	draw   func(draw.Canvas)
@@ -36,11 +36,11 @@ type Figure struct {
 // Formats lists the file formats of Figure.Write.
 func Formats() []string { return []string{"svg", "png", "pdf"} }
 
-// DefaultScale makes PNG pictures about 1,200 pixels wide.
+// DefaultScale is the scale with which PNG pictures are about 1,200 pixels wide.
 const DefaultScale = 2
 
-// Write draws the figure as svg, png or pdf. A PNG has scale times 96 pixels an
-// inch; the other formats have no pixels.
+// Write draws the figure as svg, png or pdf. A PNG has scale times 96 pixels per inch; the
+// other formats have no pixels.
 func (f Figure) Write(w io.Writer, format string, scale float64) error {
 	var b bytes.Buffer
 	c, err := canvas(f.Width, f.Height, format, scale)
@@ -73,8 +73,9 @@ func canvas(width, height vg.Length, format string, scale float64) (vg.CanvasWri
 	return c, nil
 }
 
-// described adds the picture in words to an SVG. After the font that measured its text it
-// names fonts of the same widths that every browser has.
+// described adds the picture in words to an SVG. It also adds fallback fonts after Liberation
+// Sans, with which the text was measured. The fallback fonts have the same widths, and every
+// browser has one of them.
 func (f Figure) described(svg string) string {
 	svg = strings.ReplaceAll(svg, "font-family:Liberation Sans;", "font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")
 	at := strings.Index(svg, "<svg ")
@@ -82,7 +83,7 @@ func (f Figure) described(svg string) string {
 	return svg[:at] + "\n<desc>" + html.EscapeString(f.alt()) + "</desc>" + svg[at:]
 }
 
-// alt returns the picture in words, with the lead.
+// alt returns the lead and the picture in words.
 func (f Figure) alt() string {
 	if f.Lead == "" {
 		return f.Alt
@@ -97,10 +98,10 @@ type Kind struct {
 	draw func(runs []*reports.Loaded, o Options) []Figure
 }
 
-// Draw makes the kind's figures of the runs, none if there is nothing to show.
+// Draw makes figures of this kind from the runs. It returns none if there is nothing to show.
 func (k Kind) Draw(runs []*reports.Loaded, o Options) []Figure {
 	figures := k.draw(runs, o)
-	seen := map[string]int{} // cases may differ in what the file name leaves out
+	seen := map[string]int{} // figures with each name; cases may have one name if they differ only in fields that the name lacks
 	for i := range figures {
 		if figures[i].Source == "" {
 			figures[i].Source, figures[i].Lead = sourceOf(runs...), reports.RehearsalOf(runs)
@@ -113,7 +114,8 @@ func (k Kind) Draw(runs []*reports.Loaded, o Options) []Figure {
 	return figures
 }
 
-// perCase makes a kind with one figure for every case for which draw returns one.
+// perCase returns the function draw of a kind that has one figure for each case. A case has no
+// figure if draw returns nil.
 func perCase(name, title string, draw func(*reports.Case, Options) *Figure) func([]*reports.Loaded, Options) []Figure {
 	return func(runs []*reports.Loaded, o Options) (out []Figure) {
 		for _, l := range runs {
@@ -131,13 +133,14 @@ func perCase(name, title string, draw func(*reports.Case, Options) *Figure) func
 	}
 }
 
-// groupKind is a kind with one figure of lines over token counts for every group of problems.
+// groupKind is a kind that has one figure for each group of problems. The figure shows lines
+// over token counts.
 type groupKind struct {
 	name, title string
 	height      vg.Length // inches
 	add         func(*seriesBuilder, *reports.Loaded, *reports.Case)
 	draw        func(draw.Canvas, []series)
-	words       func(series) string // the values of a line
+	words       func(series) string // describes the values of a line in words
 }
 
 func (k groupKind) figures(runs []*reports.Loaded, o Options) (out []Figure) {
@@ -165,8 +168,8 @@ func (k groupKind) figures(runs []*reports.Loaded, o Options) (out []Figure) {
 	return out
 }
 
-// sourceOf names the machine, date and run of each run. It names machine and date once for
-// successive runs that share them.
+// sourceOf returns a text with the machine, date and name of each run. Successive runs with the
+// same machine and date have these once.
 func sourceOf(runs ...*reports.Loaded) string {
 	var out []string
 	last := ""
@@ -191,15 +194,15 @@ func sourceOf(runs ...*reports.Loaded) string {
 // Options holds the settings of pictures.
 type Options struct {
 	Speeds reports.Speeds // speeds of links and memory, from which limits are computed
-	X, Y   string         // parameters on the axes of a heatmap; "": SMs and threads
-	Beside bool           // pareto: one sheet with the time alone, and the cost while a matrix product runs
-	Loads  []Load         // for imbalance
-	Fail   float64        // the gate's threshold in a comparison, as a fraction; 0: none
-	// Compare says what a comparison compares.
+	X, Y   string         // for heatmap: the parameters on its axes; "" means SMs and threads
+	Beside bool           // for pareto: one figure with both the time of a call alone and its cost while a matrix product runs
+	Loads  []Load         // for imbalance: the loads to draw
+	Fail   float64        // for compare: the slow-down at which the comparison fails, as a fraction; 0 means none
+	// Compare holds the options of the comparison that compare draws.
 	Compare reports.CompareOptions
 }
 
-// Kinds lists every kind in the order help prints them.
+// Kinds lists every kind, in the order in which the help lists them.
 var Kinds = []Kind{
 	{"gain", "the default's time over the winner's, with its interval, a line for each routing", gain.figures},
 	{"latency", "time against tokens, a line for each routing or peer, with the wire or memory limit", latency.figures},
@@ -215,12 +218,12 @@ var Kinds = []Kind{
 	{"compare", "ratio of two runs in each case, with intervals", compare},
 }
 
-// FindKind looks a kind up by name.
+// FindKind returns the kind called name.
 func FindKind(name string) (Kind, error) {
 	return ep.Find("kind", name, Kinds, func(k Kind) string { return k.Name })
 }
 
-// slug makes a file name of words.
+// slug returns a file name made from words: lower case, with hyphens between the words.
 func slug(parts ...string) string {
 	words := strings.FieldsFunc(strings.ToLower(strings.Join(parts, "-")), func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.')

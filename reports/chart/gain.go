@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// gain draws how much faster than the default each case became, with the interval of its
-// decision.
+// gain draws the gain of each case: how many times faster the winner is than the default, with
+// the interval that the decision recorded.
 var gain = groupKind{"gain", "Gain", 3.8, (*seriesBuilder).addGain, drawGain, func(s series) string {
 	best := s.highest()
 	if best.lo == 1 && best.hi == 1 {
@@ -33,7 +33,7 @@ func (b *seriesBuilder) addGain(l *reports.Loaded, c *reports.Case) {
 	b.ours = addPoint(b.ours, b.label(l, c), point{c.Problem.Tokens, g.Mid, orElse(g.Low, g.Mid), orElse(g.High, g.Mid)})
 }
 
-// orElse returns v if it is finite.
+// orElse returns v if v is finite, and otherwise if not.
 func orElse(v, otherwise float64) float64 {
 	if finite(v) {
 		return v
@@ -41,8 +41,8 @@ func orElse(v, otherwise float64) float64 {
 	return otherwise
 }
 
-// linearGains is the largest gain on a linear axis. Larger ones take a logarithmic axis, on
-// which a factor of two has the same length everywhere.
+// linearGains is the largest gain for which the axis is linear. With a larger gain the axis is
+// logarithmic, because then a factor of two has the same length everywhere.
 const linearGains = 2.5
 
 func drawGain(c draw.Canvas, all []series) {
@@ -66,11 +66,11 @@ func gainAxis(a *plot.Axis, values []float64) {
 	a.Tick.Marker = plot.TickerFunc(roundTicks)
 }
 
-// bandwidth draws the bytes that the busiest rank moves in a second.
+// bandwidth draws how many bytes per second the busiest rank moves.
 var bandwidth = groupKind{"bandwidth", "Bandwidth", 3.6, (*seriesBuilder).addBandwidth, drawBandwidth, func(s series) string { return fmt.Sprintf("at most %.1f GB/s", s.highest().mid) }}
 
-// addBandwidth adds winner and default of a case. It counts the bytes of the wire limit (each
-// token once to each rank that needs it) or of the memory limit.
+// addBandwidth adds winner and default of a case. It counts the same bytes as the wire limit
+// (each token once to each rank that needs it) or, for an activation, the memory limit.
 func (b *seriesBuilder) addBandwidth(l *reports.Loaded, c *reports.Case) {
 	winner := c.Winner()
 	if winner == nil || winner.Median.Mid <= 0 || c.Bytes() == 0 {
@@ -113,7 +113,7 @@ func (b *seriesBuilder) addMemoryShare(l *reports.Loaded, c *reports.Case) {
 	b.share(l, c, c.MemoryLimit(b.options.Speeds.Of(l.Run.Machine).Memory))
 }
 
-// share adds the winner of a case in per cent of a limit.
+// share adds, for the winner of a case, the limit in per cent of the winner's time.
 func (b *seriesBuilder) share(l *reports.Loaded, c *reports.Case, limit float64) {
 	winner := c.Winner()
 	if winner == nil || math.IsNaN(limit) || winner.Median.Mid <= 0 {

@@ -15,7 +15,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// heatmap draws the best time of a case over two parameters.
+// heatmap draws a matrix over the values of two parameters. Each cell shows the best time of
+// the case with these two values.
 func heatmap(c *reports.Case, o Options) *Figure {
 	x, y := axesOf(c, o)
 	if x == "" || y == "" {
@@ -28,7 +29,8 @@ func heatmap(c *reports.Case, o Options) *Figure {
 	return &Figure{Alt: h.alt(c), Width: 6.4 * vg.Inch, Height: vg.Length(1.9+0.3*float64(min(len(h.ys), 14))) * vg.Inch, draw: h.draw}
 }
 
-// grid holds the best time for each pair of values of two parameters. wins is the winner's pair.
+// grid holds the best time for each pair of values of two parameters. wins is the winner's pair
+// of values.
 type grid struct {
 	x, y   string // parameters
 	xs, ys []ep.Value
@@ -38,10 +40,10 @@ type grid struct {
 	wins   [2]ep.Value
 }
 
-// gridPoint is one pair of values.
+// gridPoint holds the best time with one pair of values, or why there is none.
 type gridPoint struct {
 	seconds float64   // NaN if no config has times
-	status  ep.Status // of the first failure there
+	status  ep.Status // the status of the first config that failed, if no config has times
 }
 
 func gridOf(c *reports.Case, x, y string) grid {
@@ -61,7 +63,8 @@ func gridOf(c *reports.Case, x, y string) grid {
 	return h
 }
 
-// add adds an entry. Entries come fastest first, so that the first with times is the best.
+// add adds an entry. Entries come fastest first, so the first entry with times is the best of
+// its pair of values.
 func (h *grid) add(at [2]ep.Value, e *reports.Entry) {
 	if !slices.Contains(h.xs, at[0]) {
 		h.xs = append(h.xs, at[0])
@@ -82,7 +85,7 @@ func (h *grid) add(at [2]ep.Value, e *reports.Entry) {
 	}
 }
 
-// darkest is the loss at the dark end of the scale.
+// darkest is the loss that has the darkest colour: 1 is a time twice as long as the best.
 const darkest = 1.0
 
 func (h grid) draw(c draw.Canvas) {
@@ -98,7 +101,7 @@ func (h grid) draw(c draw.Canvas) {
 				q.crossed, q.text = true, string(s.status)
 			} else {
 				over := s.seconds/h.best - 1
-				// The square root gives small losses most of the scale.
+				// The square root gives small losses most of the colour scale.
 				q.value, q.text = math.Sqrt(min(over, darkest)/darkest), lossText(over)
 			}
 			m.list = append(m.list, q)
@@ -107,7 +110,8 @@ func (h grid) draw(c draw.Canvas) {
 	drawMatrix(h.key(c), m, axisNames{h.x, wordsOf(h.xs)}, axisNames{h.y, wordsOf(h.ys)})
 }
 
-// key explains colours, frame, crosses and blanks at the bottom, and returns the canvas above.
+// key draws an explanation of colours, frame, crosses and blanks at the bottom. It returns the
+// canvas above it.
 func (h grid) key(c draw.Canvas) draw.Canvas {
 	note := words(tickSize, muted)
 	note.YAlign = draw.YBottom
@@ -156,8 +160,8 @@ func wordsOf(vs []ep.Value) []string {
 	return out
 }
 
-// axesOf picks the parameters of a heatmap: the requested ones, else SMs and threads, else
-// those with the most values.
+// axesOf picks the two parameters of a heatmap. It takes the requested ones first, then SMs and
+// threads, then the parameters with the most values.
 func axesOf(c *reports.Case, o Options) (x, y string) {
 	counts := map[string]map[ep.Value]bool{}
 	for _, e := range c.Entries {
@@ -181,7 +185,7 @@ func axesOf(c *reports.Case, o Options) (x, y string) {
 	return x, y
 }
 
-// rank orders parameters: SMs and threads first.
+// rank returns the place of a parameter in the order of axesOf: SMs and threads come first.
 func rank(name string) int {
 	for i, suffix := range []string{"sms", "blocks", "threads"} {
 		if name == suffix || strings.HasSuffix(name, "."+suffix) {
@@ -205,7 +209,7 @@ func (h grid) alt(c *reports.Case) string {
 		c.Title(), h.y, h.x, h.timed, reports.Micros(h.best).Text, h.x, h.wins[0], h.y, h.wins[1])
 }
 
-// problemSlug names a problem in a file name.
+// problemSlug returns the part of a file name that stands for a problem.
 func problemSlug(p ep.Problem) string {
 	precision := ""
 	if p.Precision != ep.Full {

@@ -22,7 +22,7 @@ type Load struct {
 	Traffic [][]float64 // [source][destination] tokens; a token counts once for each rank
 }
 
-// imbalance draws the loads of routings; see Loads.
+// imbalance draws the loads in o.Loads. Loads computes them from runs.
 func imbalance(_ []*reports.Loaded, o Options) []Figure {
 	var out []Figure
 	for _, l := range o.Loads {
@@ -77,12 +77,12 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-// wholeTicks drops ticks between whole numbers.
+// wholeTicks returns only the ticks at whole numbers.
 func wholeTicks(ticks []plot.Tick) []plot.Tick {
 	return slices.DeleteFunc(ticks, func(t plot.Tick) bool { return t.Value != math.Trunc(t.Value) })
 }
 
-// everyOther halves the labels, for plots that are not tall.
+// everyOther removes every second label, for plots that are not tall.
 func everyOther(ticks []plot.Tick) []plot.Tick {
 	for i := range ticks {
 		if i%2 == 1 {
@@ -92,7 +92,7 @@ func everyOther(ticks []plot.Tick) []plot.Tick {
 	return ticks
 }
 
-// bars draws vertical bars at 0, 1, 2, ...
+// bars draws one vertical bar for each height, at x = 0, 1, 2, ...
 type bars struct {
 	heights []int
 	color   interface{ RGBA() (r, g, b, a uint32) }
@@ -112,7 +112,7 @@ func (b bars) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// drawTraffic draws the tokens sent from each rank to each other.
+// drawTraffic draws a matrix of how many tokens each rank sends to each rank.
 func (l Load) drawTraffic(c draw.Canvas) {
 	n := len(l.Traffic)
 	m := matrix{cols: n, rows: n}
@@ -146,7 +146,7 @@ func (l Load) alt() string {
 		l.Title, len(l.Experts), most, ratio(most, expert), len(l.Ranks), ratio(top, rank))
 }
 
-// LoadOf measures the load of a drawn routing.
+// LoadOf computes the load of experts and ranks under a drawn routing.
 func LoadOf(w *workloads.Workload) Load {
 	p := w.Problem
 	l := Load{
@@ -168,8 +168,9 @@ func LoadOf(w *workloads.Workload) Load {
 	return l
 }
 
-// Loads draws the routings of runs again, each shape at its largest token count. missing says
-// which cannot be drawn here, such as a trace whose file is elsewhere.
+// Loads draws the routings of runs again from their seeds, for each shape at its largest token
+// count. missing has an error text for each routing that cannot be drawn here, for example a
+// trace whose file is not on this machine.
 func Loads(runs []*reports.Loaded) (loads []Load, missing []string) {
 	type id struct {
 		group   group
@@ -202,7 +203,7 @@ func Loads(runs []*reports.Loaded) (loads []Load, missing []string) {
 	return loads, missing
 }
 
-// redraw makes a case's workload from its spec and seed.
+// redraw draws a case's workload again from its routing and seed.
 func redraw(c *reports.Case) (*workloads.Workload, error) {
 	d, err := workloads.Parse(c.Routing)
 	if err != nil {

@@ -30,7 +30,8 @@ func drawLatency(c draw.Canvas, all []series) {
 	p.Draw(key.below(c))
 }
 
-// addAll draws series, the first on top, and lists them in a legend.
+// addAll draws series and returns a legend that lists them. The first series lies on top of the
+// others.
 func addAll(p panel, all []series) (key legend) {
 	for i := len(all) - 1; i >= 0; i-- {
 		all[i].addTo(p.Plot)
@@ -41,12 +42,12 @@ func addAll(p panel, all []series) (key legend) {
 	return key
 }
 
-// seriesBuilder gathers points by label, labels in the order they came in.
+// seriesBuilder gathers points into series by label. Labels keep the order in which they came.
 type seriesBuilder struct {
 	runs    []*reports.Loaded
 	options Options
-	ours    []series // winners, a line for each routing
-	others  []series // peers
+	ours    []series // the winners: one line for each routing
+	others  []series // other libraries (peers)
 	base    series   // the default under the first routing
 	limit   series   // the wire or memory limit under the first routing
 }
@@ -56,7 +57,7 @@ func (b *seriesBuilder) addTimes(l *reports.Loaded, c *reports.Case) {
 	seen := map[string]bool{}
 	for _, e := range c.Entries {
 		if e.Role == record.Peer && e.OK() && !seen[c.Label(e)] {
-			seen[c.Label(e)] = true // entries come fastest first
+			seen[c.Label(e)] = true // only the first entry of each peer: entries come fastest first
 			b.others = addPoint(b.others, peerLabel(c, e), micros(c, e))
 		}
 	}
@@ -115,7 +116,7 @@ func (b *seriesBuilder) finish() []series {
 	return all
 }
 
-// label names the line of one of our cases.
+// label returns the label of the line with the winner of a case.
 func (b *seriesBuilder) label(l *reports.Loaded, c *reports.Case) string {
 	label := c.Routing
 	if c.Problem.Precision == ep.Reduced {
@@ -127,7 +128,8 @@ func (b *seriesBuilder) label(l *reports.Loaded, c *reports.Case) string {
 	return label
 }
 
-// ownRuns lists the runs with times that are not imported.
+// ownRuns returns the runs that epbench measured. It leaves out runs that have only imported
+// times of other libraries.
 func ownRuns(runs []*reports.Loaded) []*reports.Loaded {
 	return slices.DeleteFunc(slices.Clone(runs), func(l *reports.Loaded) bool {
 		return !slices.ContainsFunc(l.Cases, func(c *reports.Case) bool { return c.Best() != nil })

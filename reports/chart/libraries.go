@@ -16,20 +16,20 @@ import (
 // panelWidth and panelHeight are the size of one panel.
 const panelWidth, panelHeight = 3.3 * vg.Inch, 2.7 * vg.Inch
 
-// work is a panel of libraries that do the same work for one op.
+// work is one panel. It compares libraries that do the same work for one op.
 type work struct {
 	name  string
-	tuned []series // a line for each library
-	plain []series // the default of each
+	tuned []series // the winners of each library: one line for each
+	plain []series // the defaults of each library, if they differ from the winners
 }
 
-// libraryPicture is a picture with a column of panels for each op and a panel for each kind
-// of work, so that the lines of a panel can be compared.
+// libraryPicture is a picture with a column of panels for each op. A column has a panel for
+// each kind of work, so that all lines in a panel may be compared.
 type libraryPicture struct {
 	shape   ep.Problem
 	routing string
 	columns [][]work
-	names   []string // of libraries, in the order of their colours
+	names   []string // the libraries, in the order of their colours
 }
 
 // libraries draws the times of several libraries under one routing, tuned and by default.
@@ -149,7 +149,7 @@ func (p *libraryPicture) draw(c draw.Canvas, rows int) {
 	}
 }
 
-// draw draws a panel below its name.
+// draw draws the name of a panel and the panel below it.
 func (w work) draw(c draw.Canvas) {
 	c = draw.Crop(c, 4, -4, 2, -4)
 	below := headed(c, w.name, labelSize, 0.3*labelSize)

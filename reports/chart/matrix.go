@@ -13,12 +13,12 @@ import (
 type cell struct {
 	col, row int
 	value    float64 // on the colour scale, 0 to 1; NaN: no colour
-	text     string
-	crossed  bool // failed: hatched
-	boxed    bool // winner: framed
+	text     string  // written into the square if it fits
+	crossed  bool    // failed: hatched
+	boxed    bool    // winner: framed
 }
 
-// matrix draws cells; columns and rows are at 0, 1, 2, ...
+// matrix draws cells. The centres of columns and rows are at 0, 1, 2, ...
 type matrix struct {
 	list       []cell
 	cols, rows int
@@ -80,7 +80,7 @@ func (q cell) draw(c draw.Canvas, r vg.Rectangle) {
 	c.FillText(st, vg.Point{X: (r.Min.X + r.Max.X) / 2, Y: (r.Min.Y + r.Max.Y) / 2}, q.text)
 }
 
-// ramp is a colour scale from light to dark in one hue, which also works in grey:
+// ramp is a colour scale from light to dark in one hue, so that it also works in grey. It is
 // ColorBrewer's Blues (Harrower and Brewer 2003) without the lightest step.
 var ramp = []color.RGBA{
 	{0xde, 0xeb, 0xf7, 0xff}, {0xc6, 0xdb, 0xef, 0xff}, {0x9e, 0xca, 0xe1, 0xff}, {0x6b, 0xae, 0xd6, 0xff},

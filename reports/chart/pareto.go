@@ -11,8 +11,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// pareto draws time against SMs. With Options.Beside it draws the time alone and the cost
-// beside a product in one figure.
+// pareto draws time against SMs. If Options.Beside is set, it draws two fronts in one figure:
+// the time of a call alone, and its cost beside a matrix product (one that runs at the same
+// time).
 func pareto(c *reports.Case, o Options) *Figure {
 	if o.Beside {
 		return paretoBeside(c)
@@ -69,7 +70,8 @@ func drawPareto(c draw.Canvas, f reports.Pareto) {
 	p.Draw(key.below(c))
 }
 
-// marked marks an entry in the plot and the legend, if it has a time and a number of SMs.
+// marked marks an entry in the plot and in the legend, if the entry has a time and a number of
+// SMs.
 func (l *legend) marked(p panel, e *reports.Entry, name string, shape draw.GlyphDrawer) {
 	if e == nil || !e.OK() || e.Cost.SMs == 0 {
 		return

@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// paretoBeside draws the time of a call alone and its cost beside a product, both against SMs,
-// in one figure.
+// paretoBeside draws two fronts in one figure: the time of a call alone against SMs, and the
+// cost of a call beside a matrix product (one that runs at the same time) against SMs.
 func paretoBeside(c *reports.Case) *Figure {
 	b, ok := reports.BesideParetoOf(c)
 	if !ok {

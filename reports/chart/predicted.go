@@ -12,11 +12,11 @@ import (
 
 // Forecast is a predicted time at one rank count.
 type Forecast struct {
-	Panel  string // the op; each has a panel
-	Line   string // model and routing; each has a line
+	Panel  string // the op; there is one panel for each op
+	Line   string // model and routing; there is one line for each pair of these
 	Ranks  int
 	Micros float64
-	Limit  string // the largest part of the time; each has a marker
+	Limit  string // the largest part of the time; each of these parts has its own marker
 }
 
 // Predicted draws predicted times against ranks.
@@ -41,7 +41,7 @@ type forecasts struct {
 	panels, lines, limits []string
 }
 
-// of lists the points of a line in a panel.
+// of lists the points of one line in one panel.
 func (p forecasts) of(panel, line string) []Forecast {
 	var out []Forecast
 	for _, f := range p.all {
@@ -85,7 +85,7 @@ func (p forecasts) draw(c draw.Canvas) {
 	}
 }
 
-// panel draws one op below its name.
+// panel draws the name of an op and its plot below it.
 func (p forecasts) panel(name string, c draw.Canvas) {
 	c = draw.Crop(c, 4, -4, 2, -4)
 	st := words(labelSize, ink)

@@ -31,7 +31,7 @@ func regret(runs []*reports.Loaded, _ Options) []Figure {
 	return out
 }
 
-// worstShade is the loss at the dark end of the scale of regret.
+// worstShade is the regret that has the darkest colour: 0.25 is 25 %.
 const worstShade = 0.25
 
 func drawRegret(c draw.Canvas, r record.Regret) {

@@ -14,8 +14,9 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// samples draws each round of the winner, the default and its twin, and next to them the
-// default against itself.
+// samples draws the time of each round of the winner, the default and its twin. The twin is the
+// default under a second label. A second plot shows the ratio of twin to default, which is
+// noise.
 func samples(c *reports.Case, _ Options) *Figure {
 	shown := shownEntries(c)
 	if len(shown) == 0 {
@@ -24,7 +25,7 @@ func samples(c *reports.Case, _ Options) *Figure {
 	return &Figure{Alt: samplesAlt(c, shown), Width: 6.8 * vg.Inch, Height: 3.6 * vg.Inch, draw: func(dc draw.Canvas) { drawSamples(dc, c, shown) }}
 }
 
-// shownEntries returns winner, default and twin, as far as they have times.
+// shownEntries returns those of winner, default and twin that have times.
 func shownEntries(c *reports.Case) []*reports.Entry {
 	var out []*reports.Entry
 	if winner := c.Winner(); winner != nil {
@@ -70,8 +71,8 @@ func drawSamples(c draw.Canvas, cs *reports.Case, shown []*reports.Entry) {
 	p.Draw(main)
 }
 
-// sampleStyle returns the number of an entry's style, which depends only on its role, so that
-// it is the same in all pictures.
+// sampleStyle returns the number of an entry's style. It depends only on the role, so that each
+// role looks the same in all pictures.
 func sampleStyle(e *reports.Entry) int {
 	switch e.Role {
 	case record.Default:
@@ -82,7 +83,8 @@ func sampleStyle(e *reports.Entry) int {
 	return 0
 }
 
-// sampleLabel names an entry and says whether it is the winner.
+// sampleLabel returns the label of an entry. The label of the winner begins with "winner" and
+// the id.
 func sampleLabel(c *reports.Case, e *reports.Entry) string {
 	if e == c.Winner() {
 		return "winner " + e.Config.ID() + ": " + c.Label(e)
@@ -90,7 +92,7 @@ func sampleLabel(c *reports.Case, e *reports.Entry) string {
 	return c.Label(e)
 }
 
-// across draws a horizontal line over the whole width.
+// across draws a horizontal line over the whole width of a plot.
 type across struct {
 	y    float64
 	line draw.LineStyle
@@ -115,13 +117,14 @@ func twinRatios(c *reports.Case) []float64 {
 	return nil
 }
 
-// drawTwin draws the ratios of the default to itself, which are noise.
+// drawTwin draws the ratios of the twin to the default. They are noise, because both are the
+// same config.
 func drawTwin(c draw.Canvas, cs *reports.Case, ratios []float64) {
 	p := newPlot("A/A", "twin / default")
 	points := plotter.XYs{}
 	far := 0.002
 	for i, r := range ratios {
-		// Spreading points over the width keeps equal values apart.
+		// The points are spread over the width, so that equal values do not hide each other.
 		points = append(points, plotter.XY{X: math.Mod(float64(i)*0.618, 1) - 0.5, Y: r})
 		far = max(far, math.Abs(r-1))
 	}

@@ -25,11 +25,11 @@ type series struct {
 	label  string
 	points []point
 	line   draw.LineStyle
-	mark   *draw.GlyphStyle // nil: a line alone
+	mark   *draw.GlyphStyle // nil: a line without markers, and without intervals
 }
 
-// addTo draws the band, the line and the markers on an axis of tokens and one
-// of time, both logarithmic.
+// addTo adds to a plot the band of the intervals, the line and the markers. The X axis shows
+// tokens and is logarithmic.
 func (s series) addTo(p *plot.Plot) {
 	var line, band plotter.XYs
 	for _, q := range s.points {
@@ -50,8 +50,8 @@ func (s series) addTo(p *plot.Plot) {
 	}
 }
 
-// errorBars draws the interval of each point as a thin line: on grey prints the bands of
-// overlapping series cannot be told apart.
+// errorBars draws the interval of each point as a thin line, because on grey prints overlapping
+// bands look alike.
 type errorBars struct {
 	points []point
 	line   draw.LineStyle
@@ -68,15 +68,17 @@ func (e errorBars) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// group holds the properties that the problems of one picture share.
+// group holds the fields that all problems in one picture share.
 type group struct {
 	ep.Problem
-	work string // inside the times; "" if all libraries do the same work
+	work string // the work that the times include; "" if all libraries do the same work
 }
 
-// groupOf returns the group of a problem. It leaves out token counts, precision and mode,
-// which labels name: peers are often measured eagerly and ours from a graph. It leaves out
-// the dtype of a combine, which always sends BF16, and the layout if work says it.
+// groupOf returns the group of a problem. It leaves out token counts. It leaves out precision
+// and mode, because the labels of the lines name them: other libraries are often measured
+// eagerly, and epbench's kernels from a graph. It leaves out the dtype of a combine, because a
+// combine always sends BF16. It leaves out the layout if work is known, because work names the
+// layout.
 func groupOf(p ep.Problem, work string) group {
 	if work != "" {
 		p.Layout = ""
@@ -88,7 +90,8 @@ func groupOf(p ep.Problem, work string) group {
 	return group{Problem: p}
 }
 
-// workOf returns the work inside the time of a case's winner, "" if the run does not say.
+// workOf returns the work that the time of a case's winner includes, "" if the run does not
+// record it.
 func workOf(l *reports.Loaded, c *reports.Case) string {
 	w := c.Winner()
 	if w == nil {
@@ -97,8 +100,8 @@ func workOf(l *reports.Loaded, c *reports.Case) string {
 	return l.Run.Work(c.Problem.Op, w.Config).Key(c.Problem)
 }
 
-// has reports whether a case belongs into the group's picture. Imported figures, whose work
-// is unknown, belong into every picture of their problem.
+// has reports whether a case belongs into the group's picture. Imported times, whose work is
+// unknown, belong into every picture of their problem.
 func (g group) has(l *reports.Loaded, c *reports.Case) bool {
 	w := workOf(l, c)
 	if groupOf(c.Problem, w).Problem != g.Problem {
@@ -170,7 +173,7 @@ func tokensOf(all []series) []int {
 	return out
 }
 
-// micros makes a point of an entry's median.
+// micros returns the point of an entry's median, in microseconds.
 func micros(c *reports.Case, e *reports.Entry) point {
 	m := e.Median
 	return point{c.Problem.Tokens, m.Mid * 1e6, m.Low * 1e6, m.High * 1e6}

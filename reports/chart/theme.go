@@ -13,7 +13,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// The colours of everything but data.
+// The colours of text, axes, rules and backgrounds. Data have the colours in palette.
 var (
 	ink    = color.RGBA{0x1f, 0x23, 0x28, 0xff}
 	muted  = color.RGBA{0x59, 0x63, 0x6e, 0xff}
@@ -22,12 +22,13 @@ var (
 	shaded = color.RGBA{0xee, 0xf1, 0xf4, 0xff}
 )
 
-// Ink holds these colours by role, as SVG spells them. The HTML page replaces them on dark
-// screens.
+// Ink holds the colours above by name, in the spelling of SVG. The HTML page replaces them on
+// dark screens.
 var Ink = map[string]string{"ink": "#1F2328", "muted": "#59636E", "rule": "#D8DEE4", "paper": "#FFFFFF", "shaded": "#EEF1F4"}
 
-// palette is the one of Okabe and Ito (2008) for the common kinds of colour blindness. Dark
-// and light colours alternate, so that neighbours differ in grey too.
+// palette is the palette of Okabe and Ito (2008), whose colours people with common kinds of
+// colour blindness can tell apart. Dark and light colours alternate, so that neighbours differ
+// in grey too.
 var palette = []color.RGBA{
 	{0x00, 0x72, 0xb2, 0xff}, // blue
 	{0xe6, 0x9f, 0x00, 0xff}, // orange
@@ -51,8 +52,8 @@ var glyphs = []draw.GlyphDrawer{
 	draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{},
 }
 
-// style is the look of one series. The numbers of dashes and markers have no common factor,
-// so that 28 series differ in grey.
+// style holds the colour, dash and marker of one series. There are 4 dashes and 7 markers;
+// these numbers have no common factor, so that 28 series differ even in grey.
 type style struct {
 	color color.RGBA
 	dash  []vg.Length
@@ -71,7 +72,7 @@ func (s style) mark() draw.GlyphStyle {
 	return draw.GlyphStyle{Color: s.color, Radius: vg.Points(3), Shape: s.glyph}
 }
 
-// faded returns c laid over paper with an opacity.
+// faded returns the opaque colour that c with opacity alpha has on white paper.
 func faded(c color.RGBA, alpha float64) color.RGBA {
 	mix := func(v, w uint8) uint8 { return uint8(math.Round(float64(v)*alpha + float64(w)*(1-alpha))) }
 	return color.RGBA{mix(c.R, paper.R), mix(c.G, paper.G), mix(c.B, paper.B), 0xff}
@@ -96,8 +97,8 @@ func words(size vg.Length, c color.Color) text.Style {
 	}
 }
 
-// panel is a plot that draws the label of its Y axis itself: gonum reserves space for it
-// above the plot if the axis is logarithmic.
+// panel is a plot that draws the label of its Y axis itself, because gonum reserves space for
+// that label above the plot if the axis is logarithmic.
 type panel struct {
 	*plot.Plot
 	side string
@@ -137,10 +138,11 @@ func newPlot(x, y string) panel {
 	return panel{p, y}
 }
 
-// margin is the white around a figure.
+// margin is the width of the white border around a figure.
 const margin = 8 * vg.Length(1)
 
-// titled draws the title and the lead, and returns the canvas below them.
+// titled draws the title and the lead (a warning about all numbers), and returns the canvas
+// below them.
 func titled(c draw.Canvas, title, lead string) draw.Canvas {
 	c = draw.Crop(c, margin, -margin, margin, -margin)
 	if lead == "" {
@@ -149,8 +151,8 @@ func titled(c draw.Canvas, title, lead string) draw.Canvas {
 	return headed(headed(c, title, titleSize, 0), lead, tickSize, 0.5*titleSize)
 }
 
-// headed draws a heading in as many lines as it needs and returns the canvas below it and a
-// gap.
+// headed draws a heading in as many lines as needed. It returns the canvas below the heading
+// and a gap.
 func headed(c draw.Canvas, text string, size, gap vg.Length) draw.Canvas {
 	st := words(size, ink)
 	st.YAlign = draw.YTop
@@ -161,7 +163,8 @@ func headed(c draw.Canvas, text string, size, gap vg.Length) draw.Canvas {
 	return draw.Crop(c, 0, 0, 0, -gap)
 }
 
-// broken breaks s between words into lines that fit, and shortens words that do not.
+// broken breaks s between words into lines that fit the width. It shortens words that are
+// longer than a line.
 func broken(s string, st text.Style, width vg.Length) []string {
 	var lines []string
 	for word := range strings.FieldsSeq(s) {
@@ -174,7 +177,8 @@ func broken(s string, st text.Style, width vg.Length) []string {
 	return lines
 }
 
-// sourced draws the origin of the numbers and returns the canvas above it.
+// sourced draws source, the text that says where the numbers come from, and returns the canvas
+// above it.
 func sourced(c draw.Canvas, source string) draw.Canvas {
 	if source == "" {
 		return c

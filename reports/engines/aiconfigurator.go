@@ -34,9 +34,10 @@ type a2aRow struct {
 	Latency      float64 `parquet:"latency"`
 }
 
-// commBackends holds aiconfigurator's names of the workers' kernels, and the words that its
-// resolver looks up in comm_dtype, by the dtype of the dispatch. Both phases have the same
-// word. DeepEP has only one: engines dispatch FP8 and combine BF16.
+// commBackends maps the kernels of our workers to aiconfigurator's names. dtypes maps the dtype
+// of the dispatch to the word that aiconfigurator looks up in the column comm_dtype. Dispatch
+// and combine have the same word. DeepEP has one word only, because engines use it with an FP8
+// dispatch and a BF16 combine.
 var commBackends = map[string]struct {
 	name   string
 	dtypes map[ep.DType]string
@@ -46,16 +47,18 @@ var commBackends = map[string]struct {
 	oneSided:    {"nvlink_one_sided", map[ep.DType]string{ep.FP8: "fp8", ep.BF16: "bfloat16"}},
 }
 
-// a2aTable collects rows. The reader keeps one latency for each key: a row without its times.
+// a2aTable collects rows. aiconfigurator keeps one latency for each key, which is a row without
+// its times.
 type a2aTable struct {
-	rows        []a2aRow
-	keys        map[a2aRow]bool
-	cases, bf16 int // numbers of cases left out, and of dispatches whose dtype has no name in the table
+	rows  []a2aRow
+	keys  map[a2aRow]bool
+	cases int // cases left out
+	bf16  int // configs left out because their dtype has no word in commBackends
 }
 
-// writeAIConfigurator writes the fastest config for each kernel, token count and number of
-// SMs under uniform routing, the only one that the table has. Our times include the exchange
-// of counts, so that transmit_us holds all of a time.
+// writeAIConfigurator writes the fastest config for each kernel, token count and number of SMs
+// under uniform routing. The table has no column for other routings. Times of epbench include
+// the exchange of counts, so the whole time is written to transmit_us.
 func writeAIConfigurator(in Input) (Output, error) {
 	t := a2aTable{keys: map[a2aRow]bool{}}
 	for _, c := range in.Run.Cases {
@@ -82,7 +85,7 @@ func writeAIConfigurator(in Input) (Output, error) {
 	return Output{b.Bytes(), notes}, nil
 }
 
-// whyLeftOut says why dispatches were left out; "" if none was.
+// whyLeftOut returns text that says why configs were left out; "" if none was.
 func (t *a2aTable) whyLeftOut() string {
 	if t.bf16 == 0 {
 		return ""

@@ -12,23 +12,26 @@ import (
 
 var errNoPair = errors.New("no dispatch and combine that fit each other were measured at one token count and routing; sweep with --strategy grid, or with fewer --param values")
 
-// configPair is one config for each half, and its regret at each measured point.
+// configPair holds a config for dispatch, a config for combine, and how much time the two
+// together lose at each measured point.
 type configPair struct {
 	dispatch, combine ep.Config
-	regret            []float64 // [points] time over the best pair's, minus one; NaN if not measured
+	regret            []float64 // for each point, the pair's time over the best pair's, minus one; NaN if not measured
 }
 
 // extremes holds the times of the fastest and the slowest pair at a measured point.
 type extremes struct{ fastest, slowest float64 } // seconds of dispatch and combine together
 
-// choose picks the pair with the least weighted mean regret, of configs that fit each other.
-// At a point at which a pair was not measured, it counts as slow as the slowest pair that
-// was measured: a run of winners has the default everywhere, but other configs only at
-// points at which they won. Requiring pairs to be measured everywhere was tried; then only
-// the default of such a run remained. If several are equal, choose takes the first by key.
+// choose returns the pair of fitting configs with the least weighted mean regret. If several
+// pairs are equal, it takes the first by key.
 //
-// The library's default stays unless the pair is faster by more than band: among many equally
-// fast configs the one that reads fastest in few rounds is not better.
+// If a pair was not measured at some point, it counts there as slow as the slowest measured
+// pair. For example, a run of winners has the default at all points, but other configs only at
+// the points at which they won. Another rule was tried, that a pair must be measured at all
+// points. With that rule only the default of such a run remained.
+//
+// The library's default stays unless the pair is faster by more than band, because among many
+// equally fast configs one reads fastest by chance.
 func choose(all []measuredPoint, band float64, fits func(dispatch, combine ep.Config) bool) (configPair, error) {
 	at := make([]extremes, len(all))
 	for i, s := range all {
@@ -54,8 +57,8 @@ func choose(all []measuredPoint, band float64, fits func(dispatch, combine ep.Co
 	return best, nil
 }
 
-// defaults returns the pair of the library's defaults with its weighted sum of regrets,
-// infinite if they were not measured at every point.
+// defaults returns the pair of the library's defaults and the weighted sum of its regrets. The
+// sum is infinite if the pair was not measured at every point.
 func defaults(all []measuredPoint, at []extremes) (configPair, float64) {
 	x, errX := ep.ParseConfig(all[0].own.dispatch)
 	y, errY := ep.ParseConfig(all[0].own.combine)
@@ -76,7 +79,8 @@ func weights(all []measuredPoint) (sum float64) {
 	return sum
 }
 
-// judge returns the weighted sum of a pair's regrets, infinite if it was measured nowhere.
+// judge returns a pair's regrets and their weighted sum. The sum is infinite if the pair was
+// measured nowhere.
 func judge(all []measuredPoint, at []extremes, x, y ep.Config) (sum float64, regret []float64) {
 	regret, measured := make([]float64, len(all)), false
 	for i, s := range all {
@@ -98,7 +102,8 @@ func judge(all []measuredPoint, at []extremes, x, y ep.Config) (sum float64, reg
 	return sum, regret
 }
 
-// extremesAt returns the times of the fastest and the slowest pair at a point; 0 if none fits.
+// extremesAt returns the times of the fastest and the slowest pair of fitting configs at a
+// point. Both are 0 if there is no such pair.
 func extremesAt(s measuredPoint, fits func(dispatch, combine ep.Config) bool) (r extremes) {
 	for _, x := range configs([]measuredPoint{s}, func(s measuredPoint) map[string]float64 { return s.dispatch }) {
 		for _, y := range configs([]measuredPoint{s}, func(s measuredPoint) map[string]float64 { return s.combine }) {
@@ -114,7 +119,8 @@ func extremesAt(s measuredPoint, fits func(dispatch, combine ep.Config) bool) (r
 	return r
 }
 
-// configs lists the configs of a half that were measured at any point, by key.
+// configs lists, in the order of their keys, the configs that were measured at any point. half
+// selects the times of dispatch or of combine.
 func configs(all []measuredPoint, half func(measuredPoint) map[string]float64) []ep.Config {
 	var out []ep.Config
 	seen := map[string]bool{}
@@ -129,8 +135,8 @@ func configs(all []measuredPoint, half func(measuredPoint) map[string]float64) [
 	return out
 }
 
-// losses returns a line with the pair's regret for each point where it was measured. A last
-// line names the other points.
+// losses returns a line with the pair's regret for each point at which the pair was measured,
+// and a warning that lists the other points.
 func (p configPair) losses(all []measuredPoint) []string {
 	var out, unknown []string
 	for i, s := range all {
@@ -147,7 +153,8 @@ func (p configPair) losses(all []measuredPoint) []string {
 	return out
 }
 
-// short spells a config without its kernel: an export has only one.
+// short returns the spelling of a config without its kernel, because an export has one kernel
+// only.
 func short(c ep.Config) string {
 	_, values, _ := strings.Cut(c.Key(), ":")
 	return values

@@ -15,16 +15,16 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// normal is a kernel of the DeepEP worker. These exports hold the parameters of that
-// kernel.
+// normal is the kernel of the DeepEP worker whose configs the exports in this file hold.
 const normal = "deepep-normal"
 
-// sameSMs reports whether two configs have the same number of SMs. They must, because the
-// number decides the layout of the handle that DeepEP's dispatch makes and its combine
-// reads.
+// sameSMs reports whether two configs have the same number of SMs. A dispatch and its combine
+// must have the same number: it sets the layout of the handle that DeepEP's dispatch writes and
+// its combine reads.
 func sameSMs(dispatch, combine ep.Config) bool { return dispatch.Int("sms") == combine.Int("sms") }
 
-// deepEPConfig holds the arguments of DeepEP's Config by the names of its constructor.
+// deepEPConfig holds the arguments of DeepEP's class Config. The JSON names are the names of
+// the arguments.
 type deepEPConfig struct {
 	SMs  int `json:"num_sms"`
 	Send int `json:"num_max_nvl_chunked_send_tokens"`
@@ -35,8 +35,8 @@ func deepEPOf(c ep.Config) deepEPConfig {
 	return deepEPConfig{c.Int("sms"), c.Int("send"), c.Int("recv")}
 }
 
-// bestForAllCounts returns the config of normal mode that loses least over all token counts,
-// with notes on its losses.
+// bestForAllCounts returns the configs of kernel normal that lose least time over all token
+// counts, and notes on how much they lose.
 func bestForAllCounts(in Input) (best configPair, notes []string, err error) {
 	all, leftOut, err := measuredPoints(in, normal)
 	if err != nil {
@@ -48,8 +48,8 @@ func bestForAllCounts(in Input) (best configPair, notes []string, err error) {
 	return best, append(best.losses(all), leftOut...), nil
 }
 
-// writeSGLang writes the JSON of --deepep-config. SGLang takes one config for all token
-// counts, for normal mode only.
+// writeSGLang writes the JSON of SGLang's flag --deepep-config. SGLang takes one config for all
+// token counts, and only for normal mode.
 func writeSGLang(in Input) (Output, error) {
 	best, notes, err := bestForAllCounts(in)
 	if err != nil {
@@ -75,30 +75,31 @@ var shimText string
 
 var shim = template.Must(template.New("shim.py.tmpl").Parse(shimText))
 
-// shimRow is the config for token counts up to Hi.
+// shimRow holds the configs for token counts up to Hi.
 type shimRow struct {
 	Hi                int
 	Dispatch, Combine deepEPConfig
 }
 
-// shape holds what all ranks of a collective call must have in common, whatever their token
-// counts: the number of SMs decides how many channels write to a peer, and the receive buffers
-// where they write.
+// shape holds the parameters that must be equal on all ranks of a collective call, even if the
+// ranks have different token counts. The number of SMs sets how many channels write to another
+// rank. The sizes of the receive buffers set where these channels write.
 type shape struct{ sms, dispatchRecv, combineRecv int }
 
 func shapeOf(dispatch, combine ep.Config) shape {
 	return shape{dispatch.Int("sms"), dispatch.Int("recv"), combine.Int("recv")}
 }
 
-// shimRows holds the rows of one shape. cost is the weighted sum of their regrets.
+// shimRows holds the rows of one shape. cost is the weighted sum of the rows' regrets.
 type shimRows struct {
 	rows  []shimRow
 	notes []string
 	cost  float64
 }
 
-// writeShim writes a look-up by token count. Rows meet in the middle between measured counts,
-// like the rows of a table. All rows have the shape that loses least.
+// writeShim writes a Python module that looks up the config by token count. A row ends midway
+// between its measured token count and the next one, as in a tuned table. All rows have the
+// same shape: the one that loses least time.
 func writeShim(in Input) (Output, error) {
 	all, notes, err := measuredPoints(in, normal)
 	if err != nil {
@@ -122,8 +123,8 @@ func writeShim(in Input) (Output, error) {
 	return Output{[]byte(b.String()), notes}, err
 }
 
-// shapes lists the shapes of the pairs that fit each other, in order of their configs. The shape
-// of the library's default comes first, so that it stays among equals.
+// shapes lists the shapes of all fitting pairs of configs. The shape of the library's default
+// comes first, so that it stays if others are equally good.
 func shapes(all []measuredPoint) (out []shape) {
 	own, _ := defaults(all, make([]extremes, len(all)))
 	if own.dispatch.Kernel != "" && sameSMs(own.dispatch, own.combine) {
@@ -139,8 +140,9 @@ func shapes(all []measuredPoint) (out []shape) {
 	return out
 }
 
-// rowsOf chooses a row for each token count among the configs of one shape. A token count at
-// which none was measured gets the row of its neighbour, and counts like the slowest config there.
+// rowsOf chooses a row for each token count among the configs of one shape. If no config of the
+// shape was measured at a token count, a neighbour's row covers that count, and the cost there
+// is that of the slowest measured pair.
 func rowsOf(all []measuredPoint, s shape, band float64) (out shimRows) {
 	fits := func(dispatch, combine ep.Config) bool {
 		return sameSMs(dispatch, combine) && shapeOf(dispatch, combine) == s

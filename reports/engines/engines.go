@@ -1,7 +1,7 @@
-// Package engines exports a library's best configs in the formats of the engines that use it:
-// SGLang's JSON, a shim for DeepEP, environment variables, flags, rows of a planner's table.
-// An export takes only times measured with that library: other kernels' parameters mean
-// nothing to it.
+// Package engines exports a library's best configs in the formats of the inference and training
+// engines that use the library: SGLang's JSON, a shim for DeepEP, environment variables, flags,
+// rows of a planner's table. An export uses only times that were measured with that library,
+// because the parameters of other kernels mean nothing to it.
 package engines
 
 import (
@@ -24,7 +24,7 @@ type Exporter struct {
 	Write func(Input) (Output, error)
 }
 
-// Exporters lists every engine. A new one is one file and one line here.
+// Exporters lists every exporter. A new exporter is one file and one line here.
 var Exporters = []Exporter{
 	{"sglang", ".json", "SGLang's --deepep-config: one DeepEP config for a mix of token counts", writeSGLang},
 	{"deepep-shim", ".py", "a Python module that gives DeepEP its config by token count; vLLM loads it as a plugin", writeShim},
@@ -33,7 +33,7 @@ var Exporters = []Exporter{
 	{"aiconfigurator", ".parquet", "rows of aiconfigurator's moe_a2a_perf table", writeAIConfigurator},
 }
 
-// Find returns the exporter called name; ok is false when there is none.
+// Find returns the exporter called name. ok is false if there is none.
 func Find(name string) (e Exporter, ok bool) {
 	i := slices.IndexFunc(Exporters, func(e Exporter) bool { return e.Name == name })
 	if i < 0 {
@@ -42,19 +42,20 @@ func Find(name string) (e Exporter, ok bool) {
 	return Exporters[i], true
 }
 
-// Input is a run and the frequency of each token count in the engine.
+// Input holds a run, and how often the engine calls with each token count.
 type Input struct {
 	Run *reports.Loaded
 	Mix map[int]float64 // weight by token count; empty: all counts of the run have the same weight
 }
 
-// Output is a file's content and notes for the user.
+// Output holds the content of the file and notes for the user.
 type Output struct {
 	Data  []byte
 	Notes []string
 }
 
-// measuredPoint holds the times of all configs of both halves at one token count and routing.
+// measuredPoint holds the times of all dispatch and combine configs at one token count and
+// routing.
 type measuredPoint struct {
 	tokens            int
 	routing           string
@@ -65,9 +66,10 @@ type measuredPoint struct {
 
 func (s measuredPoint) String() string { return ep.Tokens(s.tokens) + ", " + s.routing }
 
-// measuredPoints returns the token counts and routings at which a run timed both halves with
-// a kernel, and notes on the points left out. It refuses runs whose problems differ in more
-// than the token count, because an engine's config is for one problem.
+// measuredPoints returns the token counts and routings at which a run timed both dispatch and
+// combine with a kernel. leftOut has a note on each point that lacks one of them. It returns an
+// error if the run's problems differ in more than op and token count, because an engine's
+// config is for one problem.
 func measuredPoints(in Input, kernel string) (out []measuredPoint, leftOut []string, err error) {
 	var problem ep.Problem
 	for _, c := range in.Run.Cases {
@@ -104,8 +106,9 @@ func measuredPoints(in Input, kernel string) (out []measuredPoint, leftOut []str
 	return withBothHalves(out, in.Mix, kernel)
 }
 
-// withBothHalves returns the points with both halves, by token count; leftOut names the others.
-// It refuses a mix with a token count that lacks a half.
+// withBothHalves returns the points that have times of both dispatch and combine, in the order
+// of token counts. leftOut has a note on each other point. It returns an error if the mix has a
+// token count without such a point.
 func withBothHalves(all []measuredPoint, mix map[int]float64, kernel string) (out []measuredPoint, leftOut []string, err error) {
 	for _, s := range all {
 		switch {
@@ -137,8 +140,9 @@ func defaultKeyOf(c *reports.Case) string {
 	return ""
 }
 
-// timesOf returns the seconds of a kernel's configs in a case, drift removed. If the search
-// kept the default, no config counts as faster than it.
+// timesOf returns the seconds of a kernel's configs in a case, without the drift between
+// rounds. If the search kept the default, each config counts as at least as slow as the
+// default.
 func timesOf(c *reports.Case, kernel string) map[string]float64 {
 	least := 0.0
 	if e := c.Default(); e != nil && c.Search != nil && c.Search.Decision.KeepsDefault() && !math.IsNaN(e.Level) {

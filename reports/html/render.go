@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// render writes a table as HTML without the closing tags that HTML does not need: in a
-// template they took most bytes and time of a large page.
+// render returns a table as HTML. It leaves out the closing tags that HTML does not need, and
+// uses no template: tags and template took most bytes and most time of a large page.
 func render(t reports.Table) template.HTML {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<div class="table" data-name="%s">%s<div class="scroll" tabindex="0" role="region" aria-label="%s"><table><caption>%s</caption><thead><tr>`,
@@ -39,11 +39,11 @@ func render(t reports.Table) template.HTML {
 	return template.HTML(b.String())
 }
 
-// columnsShown is the number of columns that fit 1,280 pixels.
+// columnsShown is the number of columns that fit into a window of 1,280 pixels.
 const columnsShown = 14
 
-// hidden returns a checkbox that shows a wide table's least important columns, which are
-// hidden until it is ticked; "" for other tables.
+// hidden returns the HTML that hides the least important columns of a wide table until the user
+// ticks a checkbox. It returns "" for a table that is not wide.
 func hidden(t reports.Table) string {
 	var rules []string
 	for drop := 99; drop > 0 && len(t.Columns)-len(rules) > columnsShown; drop-- {
@@ -74,7 +74,8 @@ func class(a reports.Align, m reports.Mark) string {
 	return ` class="` + strings.Join(words, " ") + `"`
 }
 
-// breaks allows a browser to break config keys between parameters.
+// breaks marks the places between the parameters of a config at which a browser may break the
+// line.
 var breaks = strings.NewReplacer(",", ",<wbr>", ":", ":<wbr>", "+", "+<wbr>")
 
 func breakable(s string) string {

@@ -1,5 +1,5 @@
-// Package html writes a run as one page. Styles, script and pictures are inside, so that it
-// opens without a network.
+// Package html writes the report of a run as one HTML page. The page contains its styles,
+// script and pictures, so that it opens without a network.
 package html
 
 import (
@@ -34,7 +34,7 @@ type page struct {
 	Title     string
 	Style     template.CSS
 	Script    template.JS
-	Rehearsal string   // of a run on the CPU, else ""
+	Rehearsal string   // the warning that a run on the CPU says nothing about GPUs; "" for other runs
 	Headline  []string // the most important sentence first
 	Facts     []fact
 	Sections  []section
@@ -51,7 +51,7 @@ type section struct {
 	Lists     [][]pair
 	Tables    []template.HTML
 	Figures   []figure
-	More      string // says what is left out and how to see it
+	More      string // how many pictures are left out, and the command that shows them
 }
 
 // pair is a name and its value.
@@ -62,7 +62,7 @@ type figure struct {
 	Caption string
 }
 
-// Write writes the page of the first run. Pictures also show the other runs.
+// Write writes the page of runs[0]. Some pictures also show the other runs, for comparison.
 func Write(w io.Writer, runs []*reports.Loaded, o Options) error {
 	p, err := build(runs, o)
 	if err != nil {
@@ -138,7 +138,7 @@ func facts(l *reports.Loaded) []fact {
 	return append(out, fact{fmt.Sprintf("%d", tried), fmt.Sprintf("configs tried over all cases, %d of them failed", failed)})
 }
 
-// drawer fills the sections, one after the other.
+// drawer fills the sections of a page, one after the other.
 type drawer struct {
 	section // the current one
 	runs    []*reports.Loaded
@@ -151,10 +151,11 @@ type drawer struct {
 // perKind is the largest number of pictures of one kind on a page.
 const perKind = 6
 
-// draw adds at most perKind figures of a kind to the section, evenly spread over all.
+// draw adds figures of a kind to the section. If there are more than perKind, it adds perKind
+// of them, evenly spread over all.
 func (d *drawer) draw(kind string, runs ...*reports.Loaded) { d.drawFirst(kind, "", runs...) }
 
-// drawFirst is draw with the figures of one op first.
+// drawFirst adds figures as draw does, those of one op first.
 func (d *drawer) drawFirst(kind, op string, runs ...*reports.Loaded) {
 	k, err := chart.FindKind(kind)
 	if err != nil {
@@ -183,7 +184,7 @@ func (d *drawer) drawFirst(kind, op string, runs ...*reports.Loaded) {
 	}
 }
 
-// spread picks n evenly spread figures, including the last.
+// spread returns n evenly spread figures. The last figure is always one of them.
 func spread(figures []chart.Figure, n int) []chart.Figure {
 	if len(figures) <= n {
 		return figures
@@ -195,7 +196,8 @@ func spread(figures []chart.Figure, n int) []chart.Figure {
 	return out
 }
 
-// inline makes an SVG part of the page: it scales with the page and takes its colours.
+// inline returns an SVG as a part of the page: the picture scales with the page and has the
+// page's colours.
 func inline(svg string, f chart.Figure) template.HTML {
 	_, svg, _ = strings.Cut(svg, "<svg ")
 	_, svg, _ = strings.Cut(svg, ">")
@@ -208,8 +210,8 @@ func inline(svg string, f chart.Figure) template.HTML {
 	return template.HTML(head + svg)
 }
 
-// WriteRun writes report.html into a run's directory and pictures into plots/. It replaces
-// the files of an earlier call.
+// WriteRun writes report.html into a run's directory, and pictures into its folder plots/. It
+// replaces the files of an earlier call.
 func WriteRun(l *reports.Loaded) error {
 	dir, runs := l.Path, []*reports.Loaded{l}
 	err := record.WriteFile(filepath.Join(dir, record.ReportFile), record.Content(func(w io.Writer) error { return Write(w, runs, Options{}) }))

@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// sections lists the parts of the page in order. Empty ones are left out.
+// sections lists the sections of the page in order. The page has no empty sections.
 var sections = []struct {
 	id, title string
 	fill      func(*drawer)
@@ -53,14 +53,15 @@ var sections = []struct {
 
 func (d *drawer) table(t reports.Table) { d.Tables = append(d.Tables, render(t)) }
 
-// tableOfRows leaves an empty table out.
+// tableOfRows adds a table unless it has no rows.
 func (d *drawer) tableOfRows(t reports.Table) {
 	if len(t.Rows) > 0 {
 		d.table(t)
 	}
 }
 
-// gain shows the gains, the op that gained most first, and the cases that gained most.
+// gain shows the gains of all cases, starting with the op that has the largest one, and then a
+// table of the largest gains.
 func gain(d *drawer) {
 	if best := reports.Summarise(d.main.Run).Best; best != nil {
 		d.drawFirst("gain", string(best.Problem.Op), d.runs...)
@@ -89,7 +90,7 @@ func launch(d *drawer) {
 	d.table(rowTable(d.main))
 }
 
-// rowTable prints the rows of a run's table.
+// rowTable lists the rows of a run's tuned table.
 func rowTable(l *reports.Loaded) reports.Table {
 	out := reports.Table{Name: "rows", Title: "Tuned table " + l.Table.ID[:min(len(l.Table.ID), 12)], Columns: []reports.Column{
 		reports.Words("op"), reports.Words("dtype"), reports.Words("class"), reports.Numbers("from", "tokens"), reports.Numbers("to", "tokens"),
@@ -146,7 +147,7 @@ func workload(d *drawer) {
 	d.Text = append(d.Text, d.missing...)
 }
 
-// shownStats lists the statistics with a column, by JSON name.
+// shownStats lists the statistics of a workload that have a column, by their JSON names.
 var shownStats = []struct {
 	name   string
 	column reports.Column
@@ -185,7 +186,7 @@ func workloadTable(l *reports.Loaded) reports.Table {
 	return t
 }
 
-// spaceTable shows how many points the rules of the space refused.
+// spaceTable lists, for each search space, how many of its points each rule refused.
 func spaceTable(run *record.Run) reports.Table {
 	t := reports.Table{Name: "space", Title: "Points of the space, and the rules that refused some", Columns: []reports.Column{
 		reports.Words("kernel"), reports.Words("problem"), reports.Numbers("points", ""), reports.Numbers("legal", ""), reports.Words("refused by"),
@@ -200,7 +201,7 @@ func spaceTable(run *record.Run) reports.Table {
 	return t
 }
 
-// maxFailures bounds the failures that the page lists.
+// maxFailures is the largest number of failures that the page lists.
 const maxFailures = 500
 
 func failures(d *drawer) {
@@ -210,7 +211,8 @@ func failures(d *drawer) {
 	}
 }
 
-// maxTrials bounds the table of all configs, the largest part of the page.
+// maxTrials is the largest number of rows in the table of all configs, the largest part of the
+// page.
 const maxTrials = 5000
 
 func trials(d *drawer) {

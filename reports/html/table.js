@@ -1,6 +1,6 @@
 "use strict";
-// Sorting and filtering. Every table gets both; without script the page still
-// shows everything, in the order it was written.
+// Adds sorting and filtering to every table. Without scripts the page shows everything, in the
+// order in which it was written.
 for (const box of document.querySelectorAll(".table")) {
   const table = box.querySelector("table");
   const body = table.tBodies[0];
@@ -15,7 +15,8 @@ for (const box of document.querySelectorAll(".table")) {
     const number = parseFloat(text);
     return { text, number, numeric: text !== "" && !Number.isNaN(number) && /^[-+]?[\d.]+(e[-+]?\d+)?$/.test(text) };
   };
-  // Numbers by size, then words; what has no value stays last in both orders.
+  // Numbers come first, by size; then words. Cells without a value ("-") come last in both
+  // orders.
   const compare = (a, b, sign) => {
     if ((a.text === "-") !== (b.text === "-")) return a.text === "-" ? 1 : -1;
     if (a.numeric && b.numeric) return sign * (a.number - b.number);

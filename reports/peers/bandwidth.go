@@ -7,16 +7,16 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Definition says how a project computes bandwidth from a time: the bytes of the numerator,
-// per rank and call. Times of two projects can be compared, bandwidths by two definitions
-// cannot.
+// Definition states which bytes a project divides by the time of a call when it computes a
+// bandwidth. Times of two projects can be compared; bandwidths by two definitions cannot.
 type Definition struct {
 	Name  string
 	Doc   string
-	Bytes func(p ep.Problem) float64
+	Bytes func(p ep.Problem) float64 // bytes per rank and call
 }
 
-// Definitions lists the numerators of other projects, from the sources of their benchmarks.
+// Definitions lists the definitions of other projects, as read in the sources of their
+// benchmarks.
 var Definitions = []Definition{
 	{"deepep-normal", "tokens received after removing repeats per rank, own rank included, times the payload", received},
 	{"deepep-ll", "one copy per token and expert, own rank included; FP8 adds scales and 16 bytes", lowLatency},
@@ -36,19 +36,19 @@ var Definitions = []Definition{
 	{"aws", "logical payload per token and expert", func(p ep.Problem) float64 { return perSelection(p) * payload(p) }},
 }
 
-// FindDefinition looks a definition up by name.
+// FindDefinition returns the definition called name.
 func FindDefinition(name string) (Definition, error) {
 	return ep.Find("definition", name, Definitions, func(d Definition) string { return d.Name })
 }
 
-// Seconds returns the time of one call at a bandwidth in GB/s (1e9 bytes a second).
+// Seconds returns the time of one call with a bandwidth of gbps (1e9 bytes per second).
 func (d Definition) Seconds(p ep.Problem, gbps float64) float64 {
 	return d.Bytes(p) / (gbps * 1e9)
 }
 
 func perSelection(p ep.Problem) float64 { return float64(p.Tokens) * float64(p.TopK) }
 
-// payload returns the bytes of one token and its scales; a combine sends BF16.
+// payload returns the bytes of one token and its scales. In a combine every token is BF16.
 func payload(p ep.Problem) float64 {
 	if p.Op == ep.Combine {
 		return 2 * float64(p.Hidden)
@@ -69,8 +69,9 @@ func received(p ep.Problem) float64 {
 	return float64(p.Tokens) * DistinctRanks(p.Ranks, p.Experts, p.TopK) * payload(p)
 }
 
-// DistinctRanks returns the expected number of ranks that one token reaches if its experts
-// are drawn uniformly and without repeats: R (1 - C(E-E/R, k) / C(E, k)).
+// DistinctRanks returns the expected number of ranks that one token reaches if its top-k
+// experts are drawn uniformly and without repeats. With R ranks and E experts this is R (1 -
+// C(E-E/R, k) / C(E, k)).
 func DistinctRanks(ranks, experts, topK int) float64 {
 	if ranks < 1 || experts < ranks {
 		return 0

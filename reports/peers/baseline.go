@@ -13,9 +13,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// baseline reads a collection of measured libraries: machine, workload, and for each library an
-// object of microseconds by token count, or one such object for each operation. Keys end in
-// _us. In a key, 24sm is the number of SMs, and fp8 or bf16 the dtype.
+// baseline reads a JSON file with the times of several libraries on one machine and workload.
+// For each library it has an object of microseconds by token count, or one such object for each
+// operation. The keys of these objects end in _us. In a key, a word such as 24sm is the number
+// of SMs, and fp8 or bf16 is the dtype.
 var baseline = Format{
 	Name:   "baseline",
 	Doc:    "JSON with machine, workload and NAME_us objects of microseconds by token count",
@@ -63,7 +64,8 @@ func readBaseline(data []byte, g Given) ([]Figure, []string, error) {
 	return out, known.warnings, nil
 }
 
-// count is the value of a field of workload; 0 means that the file lacks it.
+// count returns a field of the file's workload as said. v is 0 if the file does not have the
+// field.
 func count(field string, v int) said {
 	if v == 0 {
 		return said{field: field}
@@ -74,7 +76,7 @@ func count(field string, v int) said {
 func baselinePeer(name string, raw json.RawMessage, g Given) ([]Figure, error) {
 	var flat map[string]float64
 	if json.Unmarshal(raw, &flat) == nil {
-		// A transfer without an operation stands for both.
+		// A time without an operation stands for both dispatch and combine.
 		dtype := baselineDType(name)
 		d, err := baselineSeries(name, ep.Dispatch, dtype, flat, g)
 		if err != nil {
@@ -135,7 +137,8 @@ func baselineSeries(name string, op ep.Op, dtype ep.DType, times map[string]floa
 	return out, nil
 }
 
-// baselineName splits deepep_v1_normal_24sm into deepep-v1-normal and 24.
+// baselineName splits a name such as deepep_v1_normal_24sm into the kernel deepep-v1-normal and
+// the number of SMs 24.
 func baselineName(name string) (kernel, sms string) {
 	var words []string
 	for _, w := range strings.Split(name, "_") {

@@ -11,7 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// csvFormat reads any CSV whose columns have our names or are mapped to them.
+// csvFormat reads any CSV file whose columns have the names in csvFields, or are mapped to
+// these names.
 var csvFormat = Format{
 	Name:   "csv",
 	Doc:    "CSV with columns " + strings.Join(csvFields, ", ") + ", or mapped to them",
@@ -24,7 +25,7 @@ var csvFormat = Format{
 	Read: readCSV,
 }
 
-// csvFields are our names of columns; us or gbps is needed.
+// csvFields lists epbench's names of columns. A file needs a column us or gbps.
 var csvFields = []string{"kernel", "op", "dtype", "mode", "routing", "ranks", "nodes", "hidden", "experts", "topk", "tokens", "us", "gbps", "definition", "clock", "sms"}
 
 func readCSV(data []byte, g Given) ([]Figure, []string, error) {
@@ -91,7 +92,7 @@ func csvProblem(row map[string]string, g Given) (ep.Problem, error) {
 	return p, cmp.Or(wrongOp, wrongDType, wrongMode)
 }
 
-// setTime takes the row's microseconds if it has any; otherwise it computes them from GB/s.
+// setTime sets the time from the row's column us. Without us it computes the time from gbps.
 func (f *Figure) setTime(row map[string]string, g Given) error {
 	if row["us"] != "" {
 		us, err := number(row["us"])
@@ -118,12 +119,13 @@ func (f *Figure) setTime(row map[string]string, g Given) error {
 	return nil
 }
 
-// csvSlack is the relative difference that us and gbps of a row may have: both are often rounded
-// to three figures, and numerators of definitions are expectations.
+// csvSlack is the largest relative difference between the time us of a row and the time
+// computed from its gbps. Both are often rounded to three figures, and some definitions count
+// expected bytes, not actual ones.
 const csvSlack = 0.03
 
-// checkSpeed compares a time with the bandwidth of the same row, if the row has one and says how
-// it was computed.
+// checkSpeed compares the time of a row with its bandwidth. It does nothing if the row has no
+// bandwidth, or if the definition of the bandwidth is not known.
 func (f *Figure) checkSpeed(row map[string]string, g Given) error {
 	name := cmp.Or(row["definition"], g.Definition)
 	if row["gbps"] == "" || name == "" {

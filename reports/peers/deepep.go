@@ -9,10 +9,11 @@ import (
 	"strings"
 )
 
-// deepEP reads the output of the tests of deepseek-ai/DeepEP V1, dd758ca: tests/legacy/
-// test_intranode.py and test_internode.py (normal kernels) and test_low_latency.py; and of forks
-// that print the problem of the low-latency test. A log may hold several tests. Values that one
-// test prints about itself are not used for another test.
+// deepEP reads the output of the tests of DeepEP V1 (deepseek-ai/DeepEP, commit dd758ca, folder
+// tests/legacy): test_intranode.py and test_internode.py for the normal kernels, and
+// test_low_latency.py. It also reads the output of forks whose low-latency test prints its
+// problem. A log may hold several tests. Values that one test prints about itself are not used
+// for another test.
 var deepEP = Format{
 	Name:   "deepep",
 	Doc:    "output of DeepEP's test_intranode.py, test_internode.py or test_low_latency.py",
@@ -29,13 +30,13 @@ var (
 	rankWord   = regexp.MustCompile(`\[rank (\d+) *\]`)
 )
 
-// deepEPReader walks the lines of a log.
+// deepEPReader reads a log line by line.
 type deepEPReader struct {
 	facts    *facts
-	normal   *normalTest // the current test of normal kernels, nil before the first
-	lowShape []said      // of the low-latency test, if a fork prints it
-	runs     []*llRun    // of the low-latency test
-	printed  map[int]bool
+	normal   *normalTest  // the current test of normal kernels, nil before the first
+	lowShape []said       // problem of the low-latency test, if a fork prints it
+	runs     []*llRun     // runs of the low-latency test
+	printed  map[int]bool // ranks that the log names
 	figures  []Figure
 	refused  []string // reasons why tests were left out
 }
@@ -58,14 +59,15 @@ func readDeepEP(data []byte, g Given) ([]Figure, []string, error) {
 	return d.figures, slices.Concat(d.facts.warnings, d.refused), nil
 }
 
-// refuse notes why a test of the log gave no figures. The other tests still count.
+// refuse notes why a test in the log gave no figures. The figures of the other tests are kept.
 func (d *deepEPReader) refuse(err error) {
 	if err != nil {
 		d.refused = append(d.refused, err.Error())
 	}
 }
 
-// ranksIn returns the ranks that a log names: in the low-latency test every rank prints.
+// ranksIn returns the ranks that a log names in "[rank N]". Every rank prints in the
+// low-latency test.
 func ranksIn(data []byte) map[int]bool {
 	out := map[int]bool{}
 	for _, m := range rankWord.FindAllSubmatch(data, -1) {
@@ -94,7 +96,7 @@ func (d *deepEPReader) line(line string) error {
 	return d.lowLatency(line)
 }
 
-// prefixed says which test an error is about.
+// prefixed returns err with the name of the test before its text.
 func prefixed(test string, err error) error {
 	if err == nil {
 		return nil

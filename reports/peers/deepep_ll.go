@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// The lines of the low-latency test, each printed by every rank. Ranks write at the same time,
-// so that a text line may hold those of several.
+// These patterns match the lines of the low-latency test. Every rank prints each of them. Ranks
+// write at the same time, so one line of the log may hold the lines of several ranks.
 var (
 	llLine    = regexp.MustCompile(`\[rank (\d+) *\][^\[]*?Dispatch bandwidth: ([\d.]+) GB/s, avg_t=([\d.]+) us \| Combine bandwidth: ([\d.]+) GB/s, avg_t=([\d.]+) us`)
 	pairLine  = regexp.MustCompile(`\[rank (\d+) *\][^\[]*?Dispatch \+ combine bandwidth: ([\d.]+) GB/s, avg_t=([\d.]+) us(?:, min_t=([\d.]+) us, max_t=([\d.]+) us)?`)
@@ -20,15 +20,16 @@ var (
 // maskedInTest is the largest number of selections that test_low_latency.py masks.
 const maskedInTest = 10
 
-// llRun holds one kind of line of all ranks in one run of the test.
+// llRun holds the figures of all ranks for one op and kernel in one run of the test.
 type llRun struct {
 	op     ep.Op
 	kernel string
 	ranks  map[string]llFigure
-	order  []string
+	order  []string // the ranks, in the order of their lines
 }
 
-// llFigure is one rank's figure; gbps is the zero `printed` if a line gives only times.
+// llFigure holds the figures of one rank. A figure that the line does not have is the zero
+// value of printed.
 type llFigure struct{ gbps, us, min, max printed }
 
 // lowLatency reads the figures of one text line.
@@ -61,7 +62,8 @@ func (d *deepEPReader) lowLatency(line string) error {
 	return nil
 }
 
-// sumOf adds up the times of sending and receiving; forks print their sum.
+// sumOf returns the sum of the times of sending and receiving. Some forks print only the sum;
+// then times has one text that is not empty.
 func sumOf(times []string) (sum printed, err error) {
 	for _, text := range times {
 		if text == "" {
@@ -76,7 +78,7 @@ func sumOf(times []string) (sum printed, err error) {
 	return sum, nil
 }
 
-// rank adds one rank's figure.
+// rank adds the figures of one rank.
 func (d *deepEPReader) rank(kernel string, op ep.Op, rank, gbps, us string, minMax ...string) error {
 	f := llFigure{}
 	var err error
@@ -93,7 +95,8 @@ func (d *deepEPReader) rank(kernel string, op ep.Op, rank, gbps, us string, minM
 	return nil
 }
 
-// run returns the run to which a rank's figure belongs: a rank that prints again begins another.
+// run returns the run of the test to which a rank's next figures belong. A rank that prints the
+// same line again begins a new run.
 func (d *deepEPReader) run(kernel string, op ep.Op, rank string) *llRun {
 	for i := len(d.runs) - 1; i >= 0; i-- {
 		if r := d.runs[i]; r.kernel == kernel && r.op == op {
@@ -109,7 +112,8 @@ func (d *deepEPReader) run(kernel string, op ep.Op, rank string) *llRun {
 	return r
 }
 
-// endLowLatency checks all runs and makes a figure of each: the slowest rank's.
+// endLowLatency checks all runs of the low-latency test. It adds one figure for each run: the
+// time of the slowest rank.
 func (d *deepEPReader) endLowLatency() error {
 	if len(d.runs) == 0 {
 		return nil
@@ -139,15 +143,16 @@ func (d *deepEPReader) endLowLatency() error {
 	return nil
 }
 
-// llBytes returns the bytes of one selection by test_low_latency.py: FP8 with scales and 16
-// bytes in a dispatch, BF16 in a combine, both in a pair.
+// llBytes returns the bytes that test_low_latency.py counts for one selection: a dispatch sends
+// FP8, scales and 16 more bytes, a combine sends BF16, and a pair sends both.
 func llBytes(op ep.Op, hidden int) float64 {
 	dispatch, combine := float64(hidden)+float64(hidden)/32+16, float64(2*hidden)
 	return map[ep.Op]float64{ep.Dispatch: dispatch, ep.Combine: combine, ep.Pair: dispatch + combine}[op]
 }
 
-// slowest makes one figure of a run. A rank whose GB/s x us are not the bytes of the problem is
-// left out with a warning; if most are, the problem is wrong.
+// slowest returns the figure of a run. If a rank's GB/s times us are not the bytes of the
+// problem, the rank is left out with a warning. If most ranks are left out, the problem must be
+// wrong, and slowest returns an error.
 func (d *deepEPReader) slowest(r *llRun, g Given) (Figure, error) {
 	f := Figure{Kernel: r.kernel, Problem: g.problem(r.op, ep.FP8), Clock: "span"}
 	var left []string
@@ -175,7 +180,8 @@ func (d *deepEPReader) slowest(r *llRun, g Given) (Figure, error) {
 	return f, nil
 }
 
-// check returns how a rank's figure contradicts itself or the problem; "" if it does not.
+// check returns text that says how a rank's figures contradict each other or the problem; "" if
+// they do not.
 func (x llFigure) check(op ep.Op, g Given) string {
 	if x.gbps.v == 0 {
 		return ""
@@ -192,7 +198,8 @@ func (x llFigure) check(op ep.Op, g Given) string {
 	return fmt.Sprintf("%g GB/s x %g us are %.0f selections of %.0f bytes, %d tokens with top-%d are %.0f", x.gbps.v, x.us.v, got, size, g.Tokens, g.TopK, all)
 }
 
-// warnOfOutliers warns of ranks far from the others in lines that give times alone.
+// warnOfOutliers warns of ranks whose time is far from the other ranks' times. It looks only at
+// lines without bandwidths, which check cannot check.
 func (d *deepEPReader) warnOfOutliers(r *llRun) {
 	if r.kernel != "deepep-ll-hook" || len(r.order) < 3 {
 		return

@@ -18,8 +18,8 @@ import (
 //	[tuning] SMs 24, NVL chunk 8, RDMA chunk 16: 40 + 814 us, 57.19 GB/s (RDMA), 186.80 GB/s (NVL)
 //	[tuning] Best dispatch (FP8): SMs 24, NVL chunk 6, 320.68 GB/s (NVL), t: 499.58 us
 //
-// Older versions print "avg_t: 499.58 us", or no time. The lines of an operation come before the
-// one that names it.
+// Older versions print "avg_t: 499.58 us", or no time. The line with Best names the operation
+// of the lines before it.
 var (
 	tuneLine  = regexp.MustCompile(`\[tuning\] (?:Best (dispatch|combine)(?: \((FP8|BF16)\))?: )?SMs (\d+), NVL chunk (\d+|default)(?:, RDMA chunk (\d+))?`)
 	nvlSpeed  = regexp.MustCompile(`([\d.]+) GB/s \(NVL\)`)
@@ -31,24 +31,24 @@ var (
 // normalTest is one test of the normal kernels.
 type normalTest struct {
 	shape  []said
-	groups string // of experts that a token may use, internode only
+	groups string // number of expert groups that a token may use, internode only
 	rows   []normalRow
-	named  int // rows whose operation is known
+	named  int // number of rows whose operation is known
 }
 
-// normalRow is one tuned config.
+// normalRow holds the figures of one config, from a [tuning] line.
 type normalRow struct {
 	op              ep.Op
 	dtype           ep.DType
-	sms, nvl, rdma  string  // rdma is "" inside a host
-	nvlGB, rdmaGB   printed // the zero `printed` if a line has none
-	us, notify      printed
-	best            bool
-	expectedPayload float64
+	sms, nvl, rdma  string  // number of SMs and chunk sizes; rdma is "" within one host
+	nvlGB, rdmaGB   printed // GB/s; the zero value if the line has none
+	us, notify      printed // times of the transfer and of the notify kernel; the zero value if the line has none
+	best            bool    // the line begins with Best
+	expectedPayload float64 // bytes of one token of the problem
 }
 
-// line reads one tuning line. The best line names the operation of the rows before it, and is a
-// row of its own if they do not hold it.
+// line reads one [tuning] line. A Best line names the operation of the rows before it. It
+// becomes a row of its own if no row before it has its config.
 func (n *normalTest) line(line string) error {
 	m := tuneLine.FindStringSubmatch(line)
 	if m == nil {
@@ -80,7 +80,7 @@ func (n *normalTest) line(line string) error {
 	return nil
 }
 
-// figures reads the speeds and times of a line. A line without any is an error.
+// figures reads the speeds and times of a line. A line without GB/s (NVL) is an error.
 func (r *normalRow) figures(line string) (err error) {
 	if r.rdma != "" {
 		if m := twoTimes.FindStringSubmatch(line); m != nil {
@@ -102,7 +102,8 @@ func (r *normalRow) figures(line string) (err error) {
 	return err
 }
 
-// repeated checks that the best line has the same values as the row of its config.
+// repeated returns an error if the Best line has other values than r, the row of the same
+// config.
 func (r normalRow) repeated(best normalRow) error {
 	for _, x := range []struct {
 		what string
@@ -115,7 +116,7 @@ func (r normalRow) repeated(best normalRow) error {
 	return nil
 }
 
-// endNormal checks the rows of a test and makes its figures.
+// endNormal checks the rows of the current test and adds their figures.
 func (d *deepEPReader) endNormal() error {
 	n := d.normal
 	d.normal = nil
@@ -149,8 +150,9 @@ func (d *deepEPReader) endNormal() error {
 	return nil
 }
 
-// normalProblem returns the problem as the test says it, completed by flags. The number of
-// tokens and the hidden size are the test's own; check decides where a flag differs.
+// normalProblem returns the problem that the test prints, completed by flags. For tokens,
+// hidden size and top-k the printed value comes first; if a flag differs from it, check decides
+// which of the two is right.
 func (d *deepEPReader) normalProblem(n *normalTest) (Given, error) {
 	own := *d.facts
 	own.given.Tokens, own.given.Hidden, own.given.TopK = 0, 0, 0
@@ -172,9 +174,10 @@ func (d *deepEPReader) normalProblem(n *normalTest) (Given, error) {
 	return g, g.setNodes(d.facts, 0, 0)
 }
 
-// check compares every row's GB/s x us with its bytes, in tokens received, which are the same
-// for all rows of a test. Rows that differ from most are left out. The number of tokens must
-// then fit the problem; a flag that differs from the file is taken if it does.
+// check computes the number of tokens received from each row's GB/s times us. All rows of a
+// test must have the same number; it leaves out rows that differ from the median. The number
+// must also fit the problem. If a flag differs from the value that the test printed, check uses
+// the flag if the number fits the problem with the flag.
 func (d *deepEPReader) check(rows []normalRow, g Given) ([]normalRow, Given, error) {
 	for i := range rows {
 		rows[i].expectedPayload = payload(g.problem(rows[i].op, rows[i].dtype))
@@ -199,7 +202,7 @@ func (d *deepEPReader) check(rows []normalRow, g Given) ([]normalRow, Given, err
 	}
 	flags := d.flagsOver(g)
 	if d.facts.given.Routing != "" && d.facts.given.Routing != "uniform" || rows[0].rdma != "" {
-		return kept, flags, nil // the expected number follows from uniform routing alone
+		return kept, flags, nil // fits knows the expected number only for uniform routing on one host
 	}
 	if fits(flags, middle) == nil {
 		return kept, flags, nil
@@ -211,11 +214,13 @@ func (d *deepEPReader) check(rows []normalRow, g Given) ([]normalRow, Given, err
 	return kept, g, nil
 }
 
-// rowSlack and testSlack are the relative differences, besides rounding, that lines may have: of
-// one operation, whose bytes are the same, and of a whole test, since people join logs of two.
+// rowSlack and testSlack bound the relative difference of a row from the median, besides
+// rounding. rowSlack is for rows of one operation, whose bytes are the same. testSlack is for
+// all rows of a test; a row beyond it comes from another log that was joined to this one.
 const rowSlack, testSlack = 1e-3, 0.01
 
-// middleTokens returns the median of the tokens of the wanted rows, 0 if none has a time.
+// middleTokens returns the median over the wanted rows of the tokens received, 0 if no row has
+// a time.
 func middleTokens(rows []normalRow, wanted func(normalRow) bool) float64 {
 	var units []float64
 	for _, r := range rows {
@@ -230,8 +235,8 @@ func middleTokens(rows []normalRow, wanted func(normalRow) bool) float64 {
 	return units[len(units)/2]
 }
 
-// flagsOver returns g with the flags in place of the values that a test printed, with a
-// warning.
+// flagsOver returns g with the values of the flags that were given in place of the printed
+// values.
 func (d *deepEPReader) flagsOver(g Given) Given {
 	for _, name := range []string{"tokens", "hidden", "topk"} {
 		if flag := *d.facts.given.field(name); flag != 0 && flag != *g.field(name) {
@@ -241,11 +246,12 @@ func (d *deepEPReader) flagsOver(g Given) Given {
 	return g
 }
 
-// tokens returns the tokens that rank 0 received, by the bytes of a row; 0 without a time.
+// tokens returns the number of tokens that rank 0 received, computed from GB/s times us; 0 if
+// the row has no time.
 func (r normalRow) tokens() float64 { return r.us.v * r.nvlGB.v * 1e3 / r.expectedPayload }
 
-// fits compares the tokens that rank 0 received with uniform routing's expectation, within
-// six standard deviations.
+// fits returns an error if the number of tokens that rank 0 received differs from its
+// expectation under uniform routing by more than six standard deviations.
 func fits(g Given, received float64) error {
 	want := float64(g.Tokens) * DistinctRanks(g.Ranks, g.Experts, g.TopK)
 	p := want / float64(g.Tokens*g.Ranks)

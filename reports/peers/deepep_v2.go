@@ -11,10 +11,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// deepEPV2 reads the output of tests/elastic/test_ep.py of deepseek-ai/DeepEP dd758ca,
-// test_dispatch_combine. GB/s counts logical bytes, own rank included unless
-// --ignore-local-traffic, over the transfer kernel alone. The copy or reduce kernel after it is
-// printed separately; a call needs both, so that a figure is their sum.
+// deepEPV2 reads the output of test_dispatch_combine in tests/elastic/test_ep.py of DeepEP V2
+// (deepseek-ai/DeepEP, commit dd758ca). Its GB/s are logical bytes divided by the time of the
+// transfer kernel; they include tokens that stay on their rank, unless the test ran with
+// --ignore-local-traffic. The test prints the time of the copy or reduce kernel after the
+// transfer separately. A call needs both kernels, so a figure is the sum of their times.
 var deepEPV2 = Format{
 	Name:   "deepep-v2",
 	Doc:    "output of DeepEP's tests/elastic/test_ep.py (ElasticBuffer)",
@@ -32,7 +33,7 @@ var (
 	v2Line   = regexp.MustCompile(`EP: +(\d+)/(\d+) \| (dispatch|expanded dispatch|cached dispatch|combine|reduced combine): (\d+) GB/s \(SO\), (\d+) GB/s \(SU\), ([\d.]+) us, (\d+) bytes \| (?:copy|reduce): \d+ GB/s, ([\d.]+) us`)
 )
 
-// v2Kernels names the kernel of each line and its op.
+// v2Kernels maps the name in each line to our name of the kernel and its op.
 var v2Kernels = map[string]struct {
 	kernel string
 	op     ep.Op
@@ -45,25 +46,25 @@ var v2Kernels = map[string]struct {
 type v2Run struct {
 	facts   *facts
 	shape   []said
-	domains string // hosts by the Config block, "1" if it has only one domain
+	domains string // number of scale-out domains that the Config block names
 	sms     string
-	ranks   int // by the lines
-	mode    string
-	fp8     bool
-	others  int // cases beyond the first of each dtype
-	kept    map[string]*v2Figure
-	order   []*v2Figure
+	ranks   int                  // number of ranks that the lines name
+	mode    string               // the options of the current case
+	fp8     bool                 // the current case dispatches FP8
+	others  int                  // lines of cases after the first of each dtype
+	kept    map[string]*v2Figure // by name of the line and dtype
+	order   []*v2Figure          // the values of kept, in the order of their lines
 }
 
-// v2Figure collects the ranks of one line kind.
+// v2Figure collects the lines of all ranks with one name and dtype.
 type v2Figure struct {
 	name  string
 	fp8   bool
 	mode  string
 	ranks map[string]bool
-	us    float64 // transfer of the slowest rank by the sum
-	copy  float64
-	gbps  float64
+	us    float64 // time of the transfer kernel on the slowest rank, whose sum of us and copy is largest
+	copy  float64 // time of its copy or reduce kernel
+	gbps  float64 // its GB/s
 }
 
 func readDeepEPV2(data []byte, g Given) ([]Figure, []string, error) {
@@ -103,8 +104,8 @@ func (r *v2Run) line(line string) error {
 	return nil
 }
 
-// figure adds one rank's line. Only the first case of each dtype counts: the others differ in
-// what a config does not hold, such as bias and alignment.
+// figure adds the line of one rank. It keeps only the first case of each dtype, because the
+// other cases differ only in options that a config does not have, such as bias and alignment.
 func (r *v2Run) figure(m []string) error {
 	us, err := parsePrinted(m[6])
 	if err != nil {
@@ -182,10 +183,10 @@ func (r *v2Run) done() ([]Figure, []string, error) {
 	return out, r.facts.warnings, nil
 }
 
-// hybridEP reads the kernel times that tests/test_hybrid_ep.py of DeepEP's branch hybrid-ep,
-// 94a9f8f, prints: _report_bw and _report_kineto on rank 0, with the mean, least and longest
-// time over ranks. The log holds the number of ranks, but no shape: it comes from environment
-// variables.
+// hybridEP reads the times that tests/test_hybrid_ep.py prints (DeepEP, branch hybrid-ep,
+// commit 94a9f8f). Its functions _report_bw and _report_kineto print, on rank 0, the mean,
+// least and longest time over ranks. The log has the number of ranks but not the shape, which
+// the test reads from environment variables; so flags must give the shape.
 var hybridEP = Format{
 	Name:   "hybrid-ep",
 	Doc:    "output of tests/test_hybrid_ep.py of DeepEP's branch hybrid-ep",

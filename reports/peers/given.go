@@ -9,23 +9,23 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Given holds the values that the user gives about a file by flags; 0 and "" mean not
-// given. A flag wins over the file, with a warning that names both.
+// Given holds the values that the user gives by flags about a file; 0 and "" mean not given. If
+// a flag and the file differ, the flag is used, with a warning that names both values.
 type Given struct {
 	Ranks, Nodes, Hidden, Experts, TopK, Tokens int
-	Routing                                     string            // canonical spec; if it is empty, the routing that the file names, else uniform
-	Label                                       string            // kernel name shown for the figures, instead of the format's own
-	Columns                                     map[string]string // CSV only: our name by the file's column
-	Definition                                  string            // how a bandwidth was computed, see Definitions
+	Routing                                     string            // canonical spelling; if it is empty, the file's routing is used, or uniform if the file names none
+	Label                                       string            // the kernel name for all figures, instead of the format's own
+	Columns                                     map[string]string // CSV only: maps the file's name of a column to epbench's
+	Definition                                  string            // the definition by which bandwidths were computed, see Definitions
 }
 
-// field returns the flag of a name.
+// field returns a pointer to the value of the flag called name.
 func (g *Given) field(name string) *int {
 	return map[string]*int{"ranks": &g.Ranks, "nodes": &g.Nodes, "hidden": &g.Hidden, "experts": &g.Experts, "topk": &g.TopK, "tokens": &g.Tokens}[name]
 }
 
-// problem fills a problem from the known values. The mode is eager, which an importer may
-// change.
+// problem returns a problem with the known values. Its mode is eager; importers of other modes
+// change it.
 func (g Given) problem(op ep.Op, dtype ep.DType) ep.Problem {
 	return ep.Problem{
 		Op: op, Mode: ep.Eager, Ranks: g.Ranks, Nodes: g.Nodes, Hidden: g.Hidden,
@@ -34,7 +34,7 @@ func (g Given) problem(op ep.Op, dtype ep.DType) ep.Problem {
 	}
 }
 
-// require names the flags that are missing.
+// require returns an error that names each field without a value, as a flag to give.
 func (g Given) require(fields ...string) error {
 	var missing []string
 	for _, f := range fields {
@@ -48,28 +48,29 @@ func (g Given) require(fields ...string) error {
 	return nil
 }
 
-// facts joins the flags with the values that a file has about itself.
+// facts joins the values of flags with the values that a file states about itself.
 type facts struct {
 	given    Given
 	warnings []string
-	seen     map[string]int // by flag: the value that the file said first
+	seen     map[string]int // the first value that the file states for each flag's field
 }
 
 func newFacts(g Given) *facts { return &facts{given: g, seen: map[string]int{}} }
 
-// warn adds a warning once.
+// warn adds a warning unless it was already added.
 func (f *facts) warn(format string, args ...any) {
 	if w := fmt.Sprintf(format, args...); !slices.Contains(f.warnings, w) {
 		f.warnings = append(f.warnings, w)
 	}
 }
 
-// said is a field of a problem with the value that a file has for it; text may be empty.
+// said holds the text that a file states for a field of a problem, and the name of the file's
+// column. text is empty if the file states nothing.
 type said struct{ field, column, text string }
 
-// with returns the flags completed by what one row or section of a file says. A flag that
-// differs wins; it is refused if the file has several values of its field, which one flag
-// cannot replace.
+// with returns the flags, completed by the values that one row or section of a file states. If
+// a flag differs from the file, the flag is used, with a warning. If the file states several
+// values for that field, one flag cannot replace them, and with returns an error.
 func (f *facts) with(fields ...said) (Given, error) {
 	g := f.given
 	for _, s := range fields {
@@ -97,13 +98,14 @@ func (f *facts) with(fields ...said) (Given, error) {
 	return g, nil
 }
 
-// oneHost is the largest number of ranks that are taken for one host if nothing says how many
-// hosts there are.
+// oneHost is the largest number of ranks that are assumed to run on one host if nothing says
+// how many hosts there are.
 const oneHost = 8
 
-// setNodes decides the number of hosts: by the flag, else by hosts, the number that the file
-// names, else one host for at most 8 ranks that all printed. printed is the number of ranks in
-// the file, 0 if the format does not print all.
+// setNodes sets the number of hosts. It uses the flag first, then hosts, the number that the
+// file states. Without both it assumes one host, if there are at most oneHost ranks and all of
+// them printed. printedRanks is the number of ranks that printed, 0 if the format does not show
+// this.
 func (g *Given) setNodes(f *facts, hosts, printedRanks int) error {
 	switch {
 	case g.Nodes > 0 && hosts > 0 && g.Nodes != hosts:

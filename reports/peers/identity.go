@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// printed is a positive figure as a log spells it. half is half a unit of its last digit: the
-// true value may be off by that much.
+// printed is a positive figure that a log prints with rounding. The true value lies within v
+// plus or minus half, which is half a unit of the last printed digit.
 type printed struct{ v, half float64 }
 
 // parsePrinted reads a positive figure.
@@ -23,7 +23,8 @@ func parsePrinted(text string) (printed, error) {
 	return printed{v, 0.5 * math.Pow(10, float64(power-len(decimals)))}, nil
 }
 
-// rel returns the largest relative rounding error of some figures together.
+// rel returns the largest relative error that rounding gives a product or quotient of some
+// figures.
 func rel(figures ...printed) float64 {
 	sum := 0.0
 	for _, p := range figures {
@@ -32,8 +33,8 @@ func rel(figures ...printed) float64 {
 	return sum
 }
 
-// agrees reports whether two values are equal within a relative error, and a little more for
-// the arithmetic of the writer.
+// agrees reports whether two values are equal within a relative error. It allows a little more,
+// for the arithmetic of the program that wrote the file.
 func agrees(a, b, relative float64) bool {
 	return math.Abs(a-b) <= (relative*1.02+1e-6)*math.Max(math.Abs(a), math.Abs(b))
 }

@@ -5,15 +5,15 @@ import (
 	"regexp"
 )
 
-// launcherPrefixes match what launchers put before each line of a rank's output: mpirun
-// --tag-output ("[1,0]<stdout>:"), CI logs (a time stamp) and srun --label ("0: ").
+// launcherPrefixes match the texts that launchers put before each line of a rank's output:
+// mpirun --tag-output ("[1,0]<stdout>:"), CI logs (a time stamp) and srun --label ("0: ").
 var launcherPrefixes = []*regexp.Regexp{
 	regexp.MustCompile(`^\[\d+,\d+\]<std(?:out|err|diag)>:\s?`),
 	regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z\s`),
 	regexp.MustCompile(`^\s*\d+:\s`),
 }
 
-// sampledLines is the number of lines that decide whether a log has a prefix.
+// sampledLines is the number of lines that mostLinesHave looks at.
 const sampledLines = 1000
 
 // withoutPrefixes removes a launcher's prefix from the lines of a log, if most lines have it.

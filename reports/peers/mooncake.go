@@ -9,9 +9,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// mooncake reads the JSON of kvcache-ai/Mooncake 3b5a594, mooncake-ep/benchmarks/ep_benchmark/
-// metrics.py, assemble_json_output: percentiles over iterations of the slowest rank's time
-// between events.
+// mooncake reads the JSON that assemble_json_output writes in
+// mooncake-ep/benchmarks/ep_benchmark/metrics.py (kvcache-ai/Mooncake, commit 3b5a594). Its
+// times are percentiles over iterations. The time of an iteration is the slowest rank's,
+// between two CUDA events.
 var mooncake = Format{
 	Name:   "mooncake",
 	Doc:    "JSON of Mooncake's mooncake-ep/benchmarks/ep_benchmark",
@@ -92,7 +93,8 @@ func readMooncake(data []byte, g Given) ([]Figure, []string, error) {
 	return out, f.warnings, nil
 }
 
-// counted is a field's value in the file; 0 means that the file lacks it.
+// counted returns a field's value in the file as said. v is 0 if the file does not have the
+// field.
 func counted(field, column string, v int) said {
 	s := count(field, v)
 	s.column = column

@@ -13,8 +13,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// mori reads the tuning_configs tables of ROCm/mori: rules of one kernel on one GPU, for one
-// phase or, in older files, for both.
+// mori reads the tuning_configs tables of ROCm/mori. A table holds the rules (tuned configs
+// with their times) of one kernel on one GPU model. It has rules for dispatch or for combine;
+// older files have both.
 var mori = Format{
 	Name:   "mori",
 	Doc:    "tuning_configs JSON of Mori",
@@ -34,12 +35,12 @@ type moriRule struct {
 	Blocks    int     `json:"block_num"`
 	Warps     int     `json:"warp_per_block"`
 	Bandwidth float64 `json:"bandwidth_gbps"`
-	Selection float64 `json:"ll_bandwidth_gbps"` // of several hosts: bytes of every selection
+	Selection float64 `json:"ll_bandwidth_gbps"` // only on several hosts: bandwidth that counts the bytes of every selection
 	ZeroCopy  bool    `json:"zero_copy"`
 	Latency   float64 `json:"latency_us"`
-	Quant     string  `json:"quant_type"` // of a combine: the type to which it casts its rows
+	Quant     string  `json:"quant_type"` // only in a combine: the type to which it casts its rows
 
-	// Newer files of several hosts have these names.
+	// Newer files for several hosts have these names instead of the two above.
 	AvgSelection float64 `json:"avg_ll_bandwidth_gbps"`
 	AvgLatency   float64 `json:"avg_latency_us"`
 }
@@ -50,7 +51,7 @@ func readMori(data []byte, g Given) ([]Figure, []string, error) {
 		Kernel string     `json:"kernel_type"`
 		Ranks  int        `json:"ep_size"`
 		Phase  string     `json:"phase"`
-		Quant  string     `json:"quant_type"` // of rules that have none
+		Quant  string     `json:"quant_type"` // for rules that have none of their own
 		Rules  []moriRule `json:"rules"`
 
 		// Older files hold both phases.
@@ -67,7 +68,7 @@ func readMori(data []byte, g Given) ([]Figure, []string, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("phase: %w", err)
 	}
-	// Mori tunes on hosts of eight GPUs and stores only the number of ranks.
+	// The file has no number of hosts: Mori tunes on hosts of eight GPUs.
 	known := newFacts(g)
 	g, err = known.with(said{"ranks", "ep_size", strconv.Itoa(doc.Ranks)}, said{"nodes", "ep_size / 8", strconv.Itoa(max(1, doc.Ranks/8))})
 	if err != nil {
@@ -99,17 +100,18 @@ func readMori(data []byte, g Given) ([]Figure, []string, error) {
 var moriTypes = map[string]ep.DType{"bf16": ep.BF16, "bfloat16": ep.BF16, "fp8": ep.FP8, "fp8_ocp": ep.FP8, "fp8_fnuz": ep.FP8, "fp8_e4m3": ep.FP8,
 	"fp8_e4m3_fnuz": ep.FP8, "fp8_e4m3_fn": ep.FP8}
 
-// moriSlack is the relative difference that a rule's latency and bandwidth may have: they are
-// averages and maxima over several rounds.
+// moriSlack is the largest relative difference between a rule's latency and the time computed
+// from its bandwidth. The two are not of the same round: one may be an average and the other a
+// maximum over rounds.
 const moriSlack = 0.05
 
-// figure reads one rule; skipped says why it gives no figure.
+// figure returns the figure of one rule. If the rule has no usable figure, skipped says why.
 func (r moriRule) figure(op ep.Op, g Given) (f Figure, skipped string, err error) {
 	dtype, ok := moriTypes[r.DType]
 	if !ok {
 		return f, fmt.Sprintf("rules of dtype %.20q left out: no dtype of ours has its bytes", r.DType), nil
 	}
-	// Our problems have no combine that sends another dtype than BF16.
+	// In epbench's problems a combine always sends BF16.
 	if op == ep.Combine && (dtype != ep.BF16 || r.Quant != "" && r.Quant != "none") {
 		return f, fmt.Sprintf("combines of dtype %.20q with quant_type %.20q left out: ours send bf16", r.DType, cmp.Or(r.Quant, "none")), nil
 	}

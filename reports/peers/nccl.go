@@ -15,14 +15,16 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// nccl reads the table that alltoall_perf of nccl-tests prints: NVIDIA/nccl-tests a0b82b2,
-// src/util.cu, writeDeviceReport, writeResultHeader, writeBenchmarkLinePreamble and
-// writeBenchmarkLineBody. Versions before 2.13 print "error" instead of "#wrong", and some
-// leave redop or root blank. ROCm/rccl-tests prints the same table.
+// nccl reads the table that alltoall_perf of nccl-tests prints. The format follows src/util.cu
+// of NVIDIA/nccl-tests, commit a0b82b2: writeDeviceReport, writeResultHeader,
+// writeBenchmarkLinePreamble and writeBenchmarkLineBody. Versions before 2.13 print "error"
+// instead of "#wrong", and some leave redop or root blank. ROCm/rccl-tests prints the same
+// table.
 //
-// size is the bytes that one rank sends, its own part included, and count the elements that it
-// sends to one rank (src/alltoall.cu, AlltoAllGetCollByteCount). So size/(count x type size) is
-// the number of ranks, algbw is size/time and busbw is algbw x (ranks-1)/ranks.
+// In the table, size is the number of bytes that one rank sends, including the part for itself.
+// count is the number of elements that one rank sends to one rank (src/alltoall.cu,
+// AlltoAllGetCollByteCount). So size/(count x type size) is the number of ranks, algbw is
+// size/time and busbw is algbw x (ranks-1)/ranks.
 var nccl = Format{
 	Name:   "nccl",
 	Doc:    "table printed by alltoall_perf of nccl-tests or rccl-tests",
@@ -45,7 +47,7 @@ var typeBytes = map[string]int64{
 	"bfloat16": 2, "fp8_e4m3": 1, "fp8_e5m2": 1, "f8e4m3": 1, "f8e5m2": 1,
 }
 
-// ncclRow is one size of a table.
+// ncclRow is one row of the table.
 type ncclRow struct {
 	size, count        int64
 	dtype              string
@@ -59,7 +61,7 @@ func readNCCL(data []byte, g Given) ([]Figure, []string, error) {
 		c.host(string(m[2]))
 	}
 	var header []string
-	test := "" // the test whose rows follow, as far as the file says
+	test := "" // the program whose rows follow, "" if the file has not named it
 	for line := range strings.Lines(string(data)) {
 		if m := ncclTest.FindStringSubmatch(line); m != nil {
 			test = cmp.Or(m[1], m[2])
@@ -89,14 +91,15 @@ func isAlltoall(program string) bool {
 	return strings.TrimSuffix(path.Base(program), "_mpi") == "alltoall_perf"
 }
 
-// ncclTable turns the sizes of a table into token counts: size is tokens x top-k rows of BF16.
+// ncclTable collects the rows of a table and turns their sizes into token counts. It takes a
+// size as tokens times top-k rows of hidden BF16 values.
 type ncclTable struct {
 	facts   *facts
 	hosts   []string
 	rows    []ncclRow
 	others  []string // tests whose rows were left out
-	ranks   int      // by the rows
-	odd     int      // sizes that are no whole number of tokens
+	ranks   int      // number of ranks, computed from the rows
+	odd     int      // sizes that are not a whole number of tokens
 	wrong   int      // sizes with wrong elements
 	figures []Figure
 }
@@ -107,14 +110,15 @@ func (c *ncclTable) host(name string) {
 	}
 }
 
-// refuse notes a test that moves something else.
+// refuse notes that the rows of a test are left out because it is not alltoall_perf.
 func (c *ncclTable) refuse(test string) {
 	if !isAlltoall(test) && !slices.Contains(c.others, test) {
 		c.others = append(c.others, test)
 	}
 }
 
-// parse reads one line by the names of the header's columns; out-of-place columns come first.
+// parse reads one line by the column names of the header. It reads the out-of-place times,
+// which come before the in-place ones. ok is false if the line is not a row of the table.
 func (c *ncclTable) parse(header, f []string) (row ncclRow, ok bool, err error) {
 	at, bad := slices.Index(header, "time"), slices.IndexFunc(header, func(h string) bool { return h == "#wrong" || h == "error" })
 	if at < 0 || bad < 0 {
@@ -148,7 +152,8 @@ func (c *ncclTable) parse(header, f []string) (row ncclRow, ok bool, err error) 
 	return row, true, nil
 }
 
-// lenient reads a figure that may be 0 or missing; it is then unknown, the zero printed.
+// lenient reads a figure that may be 0 or missing. It returns the zero value, which means
+// unknown, if it is.
 func lenient(text string) printed {
 	p, err := parsePrinted(text)
 	if err != nil {
@@ -157,7 +162,8 @@ func lenient(text string) printed {
 	return p
 }
 
-// add checks a row's identities and keeps it. Rows must agree on the number of ranks.
+// add checks a row and keeps it. It returns an error if the row's figures contradict each
+// other, or if its number of ranks differs from that of other rows.
 func (c *ncclTable) add(r ncclRow) error {
 	if r.size == 0 || r.count == 0 {
 		return nil
@@ -181,7 +187,7 @@ func (c *ncclTable) add(r ncclRow) error {
 	return nil
 }
 
-// check compares time, algbw and busbw.
+// check returns an error if time, algbw and busbw contradict each other.
 func (r ncclRow) check(ranks int) error {
 	if r.algbw.v > 0 {
 		if want := float64(r.size) / (r.time.v * 1e3); !agrees(want, r.algbw.v, rel(r.time, r.algbw)) {
@@ -232,7 +238,8 @@ func (c *ncclTable) done() ([]Figure, []string, error) {
 	return c.figures, warnings, nil
 }
 
-// figure adds a row as a dispatch and a combine, if its size is a whole number of tokens.
+// figure adds a figure for dispatch and one for combine from a row, if the row's size is a
+// whole number of tokens.
 func (c *ncclTable) figure(g Given, r ncclRow) {
 	row := int64(g.TopK) * int64(g.Hidden) * 2
 	switch {

@@ -8,11 +8,12 @@ import (
 	"strconv"
 )
 
-// ncclJSON reads the file that nccl-tests writes with -J: NVIDIA/nccl-tests a0b82b2,
-// src/util.cu, jsonOutputInit, writeDeviceReport, writeBenchmarkLinePreamble and
-// writeBenchmarkLineBody; versions 1 to 3 of the file are alike in what is read. devices has
-// one entry for each process, not for each GPU: parseRankInfo reads the first line alone. So
-// the ranks are devices x nthreads x ngpus.
+// ncclJSON reads the file that nccl-tests writes with -J. The format follows src/util.cu of
+// NVIDIA/nccl-tests, commit a0b82b2: jsonOutputInit, writeDeviceReport,
+// writeBenchmarkLinePreamble and writeBenchmarkLineBody. Versions 1 to 3 of the format have the
+// same fields as far as they are read here. The list devices has one entry for each process,
+// not for each GPU, because parseRankInfo reads only the first line of a process. So the number
+// of ranks is devices x nthreads x ngpus.
 var ncclJSON = Format{
 	Name:   "nccl-json",
 	Doc:    "JSON written by alltoall_perf -J of nccl-tests",
@@ -21,7 +22,7 @@ var ncclJSON = Format{
 	Read:   readNCCLJSON,
 }
 
-// ncclDoc is the part of the file that is read.
+// ncclDoc holds the fields of the file that are read.
 type ncclDoc struct {
 	Args   []string `json:"args"`
 	Config struct {

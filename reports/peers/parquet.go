@@ -17,11 +17,13 @@ import (
 	"github.com/epbench/epbench/tune/bounded"
 )
 
-// maxRows bounds a Parquet file, whose rows take far more memory than its bytes.
+// maxRows is the largest number of rows that are read from a Parquet file. The rows take far
+// more memory than the file has bytes.
 const maxRows = 1 << 20
 
-// parquetRows reads a flat Parquet file. The library allocates what a file claims: footer and
-// page headers are checked before it. It panics on some damaged files.
+// parquetRows reads a flat Parquet file. The Parquet library allocates as much memory as the
+// file claims to need, so footer and page headers are checked before the library reads them.
+// The library panics on some damaged files; parquetRows returns an error for these.
 func parquetRows(data []byte, cost *bounded.Budget) (rows []map[string]string, err error) {
 	defer func() {
 		if what := recover(); what != nil {
@@ -82,7 +84,8 @@ func readRows(file *parquet.File, cost *bounded.Budget) (rows []map[string]strin
 
 var errParquet = errors.New("damaged parquet file")
 
-// checkFooter refuses a footer whose lists and texts do not fit the file or its budget.
+// checkFooter returns an error if the lists and texts in the footer do not fit into the file,
+// or need more memory than cost allows.
 func checkFooter(data []byte, cost *bounded.Budget) error {
 	end := len(data) - 8
 	if end < 4 || string(data[end+4:]) != "PAR1" {
@@ -96,7 +99,8 @@ func checkFooter(data []byte, cost *bounded.Budget) error {
 	return t.structure(0, func([]int, int64) {})
 }
 
-// checkPages refuses a column whose pages claim more than they hold.
+// checkPages returns an error if a page of a column claims a size that is wrong, or that needs
+// more memory than cost allows.
 func checkPages(data []byte, c *format.ColumnMetaData, cost *bounded.Budget) error {
 	at := c.DataPageOffset
 	if c.DictionaryPageOffset > 0 {
@@ -128,7 +132,8 @@ func checkPages(data []byte, c *format.ColumnMetaData, cost *bounded.Budget) err
 	return nil
 }
 
-// checkPacked refuses a page that unpacks to more than it claims: the library unpacks all of it.
+// checkPacked returns an error if a page unpacks to more bytes than it claims, because the
+// library would unpack all of them.
 func checkPacked(codec format.CompressionCodec, page []byte, unpacked int64) error {
 	var in io.Reader
 	var err error
@@ -160,13 +165,14 @@ func checkPacked(codec format.CompressionCodec, page []byte, unpacked int64) err
 	return nil
 }
 
-// maxWindow bounds the memory of Zstd, whose own default is 64 MiB for each page.
+// maxWindow bounds the memory that Zstd takes for a page. Its own bound is 64 MiB.
 const maxWindow = 8 << 20
 
-// pageHeader holds the sizes of a PageHeader of parquet-format.
+// pageHeader holds the sizes in a PageHeader (github.com/apache/parquet-format): bytes unpacked
+// and packed, and the number of values.
 type pageHeader struct{ unpacked, packed, values int64 }
 
-// set takes a number by its path of field ids.
+// set stores v if path, a list of nested field ids, is that of one of the sizes.
 func (p *pageHeader) set(path []int, v int64) {
 	switch {
 	case len(path) == 1 && path[0] == 2:
@@ -178,8 +184,9 @@ func (p *pageHeader) set(path []int, v int64) {
 	}
 }
 
-// thrift walks a struct in Thrift's compact protocol
-// (github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md).
+// thrift reads a struct in Thrift's compact protocol
+// (github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md) and passes its
+// numbers on.
 type thrift struct {
 	in   []byte
 	cost *bounded.Budget
@@ -192,7 +199,8 @@ const (
 	thriftList, thriftSet, thriftMap, thriftStruct                  = 9, 10, 11, 12
 )
 
-// elementBytes is the most that one element of a list of the footer takes in memory.
+// elementBytes is the largest number of bytes that one element of a list in the footer takes in
+// memory.
 const elementBytes = 1 << 10
 
 func (t *thrift) structure(depth int, number func(path []int, v int64)) error {
@@ -260,7 +268,7 @@ func (t *thrift) list(depth int, number func([]int, int64)) error {
 			return err
 		}
 	}
-	if n > uint64(len(t.in)) { // an element has a byte at least
+	if n > uint64(len(t.in)) { // an element has at least one byte
 		return fmt.Errorf("%w: a list of %d elements", errParquet, n)
 	}
 	if err := t.cost.Array("footer", int64(n), elementBytes); err != nil {
@@ -269,7 +277,7 @@ func (t *thrift) list(depth int, number func([]int, int64)) error {
 	for range n {
 		kind := h & 15
 		if kind == thriftTrue || kind == thriftFalse {
-			kind = thriftByte // booleans of a list have a byte each
+			kind = thriftByte // each boolean in a list has one byte
 		}
 		if err := t.value(kind, depth+1, func([]int, int64) {}); err != nil {
 			return err

@@ -1,5 +1,5 @@
-// Package peers reads the output of other libraries' benchmarks and converts it to our records,
-// for plots and comparisons with a run.
+// Package peers imports the results of other libraries (peers): it reads the output of their
+// benchmarks and converts it to epbench's records, for plots and for comparisons with a run.
 package peers
 
 import (
@@ -22,32 +22,32 @@ const MaxInput = 64 << 20
 type Format struct {
 	Name string
 	Doc  string
-	// Checks states the identities that the reader verifies.
+	// Checks lists the equations between the file's figures that the reader checks.
 	Checks string
 	// Detect reports whether the start of a file looks like this format.
 	Detect func(head []byte) bool
-	// Read returns the figures of a file, with warnings about lines that were
-	// left out. An error means that nothing is usable, or that figures contradict each other.
+	// Read returns the figures of a file, and warnings about lines that it left out. It returns
+	// an error if nothing is usable, or if figures contradict each other.
 	Read func(data []byte, g Given) ([]Figure, []string, error)
 }
 
-// Formats lists every importer, in the order in which Detect is tried. A new one is one file and
-// one line here.
+// Formats lists every format, in the order in which Detect is tried. A new format is one file
+// and one line here.
 var Formats = []Format{baseline, mori, mooncake, nccl, ncclJSON, aiconfigurator, deepEPV2, hybridEP, deepEP, csvFormat}
 
-// Figure is one published number, as a time.
+// Figure is one result from a file, converted to a time.
 type Figure struct {
 	Kernel  string              // "deepep-ll"
-	Values  map[string]ep.Value // its launch parameters, as far as known
+	Values  map[string]ep.Value // the launch parameters that the file states
 	Problem ep.Problem
-	Seconds float64 // of one call
+	Seconds float64 // time of one call
 	Clock   string  // span, event or wall
-	Routing string  // as the file names it; "" if it does not
-	Note    string  // the published number and how it was converted to a time
+	Routing string  // the routing that the file names, "" if it names none
+	Note    string  // the figure in the file and how it was converted to a time
 }
 
-// Read parses in by the named format; "auto" or "" tries each in turn. Results have the role
-// peer and one round of one rank.
+// Read parses a file in the named format. With "auto" or "" it finds out the format; used is
+// its name. Each result has the role peer, and one time in place of the rounds of all ranks.
 func Read(in io.Reader, format string, g Given) (results []record.Result, used string, warnings []string, err error) {
 	data, err := readBounded(in)
 	if err != nil {
@@ -82,10 +82,12 @@ func Read(in io.Reader, format string, g Given) (results []record.Result, used s
 	return results, f.Name, append(dedupe(warnings), doubled(results)...), nil
 }
 
-// lineBytes is the most that a line of a log takes in memory, as a figure and its result.
+// lineBytes is the largest number of bytes that a line of a log takes in memory, together with
+// the figure and the result made from it.
 const lineBytes = 300
 
-// readBounded reads a file and refuses one whose figures would not fit its budget.
+// readBounded reads a file. It returns an error if the figures in the file would need more
+// memory than the budget for a file of its size.
 func readBounded(in io.Reader) ([]byte, error) {
 	data, err := bounded.New(MaxInput).ReadAll("the file", in, MaxInput)
 	if err != nil {
@@ -98,8 +100,9 @@ func readBounded(in io.Reader) ([]byte, error) {
 	return data, cost.Array("lines", int64(bytes.Count(data, []byte("\n"))), lineBytes)
 }
 
-// doubled warns if a file has several figures of one problem and config: the difference between
-// them is lost, and reports take them for rounds of one config.
+// doubled returns a warning if a file has several figures with the same problem and config.
+// Reports take these for rounds of one config and show their mean, so the difference between
+// them is lost.
 func doubled(results []record.Result) (warnings []string) {
 	seen, n, first := map[string]bool{}, 0, ""
 	for _, r := range results {
@@ -142,7 +145,8 @@ func names() string {
 	return strings.Join(out, ", ")
 }
 
-// result converts a figure to a record. It checks the problem and the time.
+// result converts a figure to a result of a run. It returns an error if the problem, time or
+// config is not valid.
 func (f Figure) result(i int, g Given) (record.Result, error) {
 	if err := f.Problem.Validate(); err != nil {
 		return record.Result{}, err

@@ -17,11 +17,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// aiconfigurator reads tables of ai-dynamo/aiconfigurator 095f58a as Parquet, as the CSV that its
-// collectors write first, or as a JSON array of the same rows: moe_a2a_perf
-// (collector/wideep/sglang/collect_moe_a2a.py), trtllm_alltoall_perf (read by
+// aiconfigurator reads four tables of ai-dynamo/aiconfigurator (commit 095f58a): moe_a2a_perf
+// (written by collector/wideep/sglang/collect_moe_a2a.py), trtllm_alltoall_perf (read by
 // aic-core/rust/.../trtllm_alltoall.rs), and the older wideep_deepep_ll and
-// wideep_deepep_normal.
+// wideep_deepep_normal. A file may be Parquet, the CSV that the collectors write first, or a
+// JSON array of the same rows.
 var aiconfigurator = Format{
 	Name:   "aiconfigurator",
 	Doc:    "moe_a2a, trtllm_alltoall, deepep_ll or deepep_normal table of aiconfigurator: Parquet, CSV or JSON rows",
@@ -53,7 +53,8 @@ func readAIConfigurator(data []byte, g Given) ([]Figure, []string, error) {
 	return out, f.warnings, nil
 }
 
-// rowReader returns the reader of a row by the columns that only its table has.
+// rowReader returns the function that reads the rows of the table to which a row belongs. It
+// recognises the table by a column that only this table has.
 func rowReader(row map[string]string) func(map[string]string, *facts) ([]Figure, error) {
 	if _, ok := row["comm_backend"]; ok {
 		return a2aRow
@@ -64,14 +65,16 @@ func rowReader(row map[string]string) func(map[string]string, *facts) ([]Figure,
 	return deepEPRow
 }
 
-// deepEPRow makes the figures of a row of the deepep tables, for dispatch and combine.
+// deepEPRow returns the figures of a row of wideep_deepep_ll or wideep_deepep_normal: one for
+// dispatch and one for combine.
 func deepEPRow(row map[string]string, f *facts) (figures []Figure, err error) {
 	nodes := cmp.Or(row["node_num"], "1")
 	n, err := strconv.Atoi(nodes)
 	if err != nil || n < 1 {
 		return nil, fmt.Errorf("node_num: %.20q is no count", nodes)
 	}
-	// The collector runs on hosts of eight GPUs and stores only their number.
+	// The table has the number of hosts but not of ranks: its collector runs on hosts of eight
+	// GPUs.
 	g, err := f.with(said{"nodes", "node_num", nodes}, said{"ranks", "8 GPUs a node_num", strconv.Itoa(8 * n)}, said{"hidden", "hidden_size", row["hidden_size"]},
 		said{"tokens", "num_token", row["num_token"]}, said{"topk", "num_topk", row["num_topk"]}, said{"experts", "num_experts", row["num_experts"]})
 	if err == nil {
@@ -95,8 +98,9 @@ func deepEPRow(row map[string]string, f *facts) (figures []Figure, err error) {
 	return figures, nil
 }
 
-// aiLowLatency reads one op of a deepep_ll row and compares its bandwidth, where there is one,
-// with the bytes of the problem: both are means over ranks.
+// aiLowLatency reads the figure of one op from a row of wideep_deepep_ll. If the row has a
+// bandwidth, it compares bandwidth times time with the bytes of the problem. Both are means
+// over ranks.
 func aiLowLatency(row map[string]string, op ep.Op, g Given) (Figure, error) {
 	us, err := parsePrinted(row[string(op)+"_avg_t_us"])
 	if err != nil {
@@ -128,8 +132,7 @@ func aiNormal(row map[string]string, half ep.Op, _ Given) (f Figure, err error) 
 		Note: "transmit plus notify, mean over calls, best chunk of its own tuning; cached handle, FP8 given already cast"}, nil
 }
 
-// a2aRow reads a row of moe_a2a_perf, the table that serves all libraries. Its times are
-// microseconds.
+// a2aRow reads a row of moe_a2a_perf, a table for all libraries. Its times are in microseconds.
 func a2aRow(row map[string]string, f *facts) ([]Figure, error) {
 	g, err := f.with(said{"ranks", "ep_size", row["ep_size"]}, said{"nodes", "node_num", row["node_num"]}, said{"hidden", "hidden_size", row["hidden_size"]},
 		said{"tokens", "num_tokens", row["num_tokens"]}, said{"topk", "topk", row["topk"]}, said{"experts", "num_experts", row["num_experts"]})
@@ -165,12 +168,12 @@ func a2aRow(row map[string]string, f *facts) ([]Figure, error) {
 	return []Figure{x}, nil
 }
 
-// trtllmHost is the number of GPUs of one host in trtllm_alltoall_perf, which stores none:
-// its reader divides moe_ep_size by 4.
+// trtllmHost is the number of GPUs on one host. The table trtllm_alltoall_perf does not have
+// it, but its reader in aiconfigurator divides moe_ep_size by 4.
 const trtllmHost = 4
 
-// trtllmRow reads a row of trtllm_alltoall_perf: TensorRT-LLM's NVLink all-to-all. Its latency is
-// milliseconds.
+// trtllmRow reads a row of trtllm_alltoall_perf, the table of TensorRT-LLM's NVLink all-to-all.
+// Its latency is in milliseconds.
 func trtllmRow(row map[string]string, f *facts) ([]Figure, error) {
 	ranks, err := strconv.Atoi(row["moe_ep_size"])
 	if err != nil {
@@ -196,13 +199,14 @@ func trtllmRow(row map[string]string, f *facts) ([]Figure, error) {
 		Note: fmt.Sprintf("of %s %s, moe_dtype %s; the preparation is a row of its own there", row["framework"], row["version"], row["moe_dtype"])}}, nil
 }
 
-// a2aType translates a comm_dtype of aiconfigurator into the dtype that a dispatch sends. It
-// returns "" for an unknown word. Rows of a combine have the word of their dispatch: the combine itself sends BF16,
-// unless the word is fp4, which names a combine of low precision.
+// a2aType translates a word in aiconfigurator's comm_dtype into the dtype that a dispatch
+// sends. It returns "" for an unknown word. A combine's row has the word of its dispatch,
+// although the combine sends BF16. Only the word fp4 stands for a combine with low precision;
+// it is unknown here.
 func a2aType(backend, word string) ep.DType {
 	switch {
 	case word == "default" && strings.HasPrefix(strings.ToLower(backend), "deepep"):
-		return ep.FP8 // these rows have no dtype: the engines cast to FP8, and get BF16 back
+		return ep.FP8 // DeepEP's rows name no dtype: engines dispatch FP8 and combine BF16
 	case word == "bfloat16", word == "bf16":
 		return ep.BF16
 	case strings.HasPrefix(word, "fp8"):
@@ -250,11 +254,11 @@ func tableRows(data []byte) ([]map[string]string, error) {
 	}
 }
 
-// maxRecord bounds a record of a CSV, in bytes: its fields are read at once, and each comma takes
-// far more memory than its byte.
+// maxRecord is the largest number of bytes in a record of a CSV file. All fields of a record
+// are in memory at once, and each field takes far more memory than its comma does in the file.
 const maxRecord = 1 << 20
 
-// recordReader gives a CSV reader no more than maxRecord bytes for each record.
+// recordReader gives the CSV reader at most maxRecord bytes for each record.
 type recordReader struct {
 	in   io.Reader
 	left int
@@ -275,7 +279,7 @@ func (r *recordReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// fieldBytes is the memory of a field of a row, besides its text.
+// fieldBytes is the number of bytes of memory that a field of a row takes, without its text.
 const fieldBytes = 2 * bounded.ObjectBytes
 
 // jsonRows reads an array of flat objects, one after the other.
@@ -291,7 +295,7 @@ func jsonRows(data []byte, cost *bounded.Budget) (rows []map[string]string, err 
 		if err := d.Decode(&raw); err != nil {
 			return nil, err
 		}
-		// An array within costs 16 bytes for each of its commas.
+		// A nested array costs 16 bytes of memory for each of its commas.
 		if err := cost.Array("rows", int64(len(raw))+(d.InputOffset()-start)/8, fieldBytes); err != nil {
 			return nil, err
 		}

@@ -16,24 +16,25 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// leastShare and mostShare bound the share of the host link's bandwidth that kernels can
-// reach. A fit outside means that the recorded bandwidth of the link is wrong.
+// leastShare and mostShare bound the share of the host link's bandwidth that kernels can reach.
+// If a fit finds a share outside these bounds, the bandwidth in the model file is wrong.
 const leastShare, mostShare = 0.6, 0.99
 
-// fewRows is the least number of recorded times to fit a family to: the number of
-// coefficients.
+// fewRows is the least number of recorded times from which a family is fitted. It is the number
+// of coefficients. A family is the set of times with one design, op, dtype and precision.
 const fewRows = 9
 
-// priorWeight weighs the distance of a coefficient from start: a factor of ten costs as much
-// as an error of 12 % in one time. It decides what the times leave open and keeps small
-// families from extremes.
+// priorWeight is the weight of the prior, which pulls each coefficient towards start. A
+// coefficient that is ten times larger or smaller than in start costs as much as an error of 12
+// % in one time. The prior decides coefficients that the times do not, and keeps small families
+// from extreme ones.
 const priorWeight = 0.003
 
 // Fitted is a fit with its errors.
 type Fitted struct {
 	File      *model.File
-	Residuals []Residual // each recorded time with its prediction by a fit without its part
-	Few       []string   // families with too few times to fit
+	Residuals []Residual // each recorded time, predicted by a fit without the part to which the time belongs
+	Few       []string   // families that were not fitted because they have too few times
 }
 
 // Residual is a recorded time and its prediction.
@@ -42,10 +43,10 @@ type Residual struct {
 	Predicted float64 // seconds
 }
 
-// Error is the relative error, negative if the prediction is too low.
+// Error returns the relative error. It is negative if the prediction is too low.
 func (m Residual) Error() float64 { return m.Predicted/m.Seconds - 1 }
 
-// familyKey identifies a family.
+// familyKey identifies a family: the times that one set of coefficients predicts.
 type familyKey struct {
 	design, precision string
 	op                ep.Op
@@ -56,8 +57,8 @@ func keyOf(r *Row) familyKey {
 	return familyKey{r.Design, r.Problem.Precision.String(), r.Problem.Op, r.Problem.Dispatch}
 }
 
-// Parts lists the ways to divide rows into parts, which Fit leaves out in turn. Leaving out
-// shapes or rank counts is a harder test than leaving out runs, since other runs may have the
+// Parts lists the ways to divide rows into parts. Fit leaves out each part in turn. It is a
+// harder test to leave out a shape or a rank count than a run, because other runs may have the
 // same shape.
 var Parts = []struct {
 	Name string
@@ -77,7 +78,8 @@ func PartNames() []string {
 	return out
 }
 
-// Fit fits every family of the rows, and again with each part left out in turn.
+// Fit fits the coefficients of every family. To measure the error, it fits each family again
+// without each part in turn, and predicts the times of that part.
 func Fit(facts *model.File, rows []Row, part string) (*Fitted, error) {
 	at := slices.Index(PartNames(), part)
 	if at < 0 {
@@ -104,7 +106,8 @@ func Fit(facts *model.File, rows []Row, part string) (*Fitted, error) {
 	return out, out.checkShare(link)
 }
 
-// smsOfAll returns the SMs of a whole GPU: the most that any config took.
+// smsOfAll returns the number of SMs of a whole GPU. It takes the largest number that any
+// config used.
 func smsOfAll(rows []Row) int {
 	most := 0.0
 	for _, r := range rows {
@@ -113,8 +116,8 @@ func smsOfAll(rows []Row) int {
 	return int(most)
 }
 
-// families groups rows by family, ordered by design (descending by name), op, dtype and
-// precision. Rows keep their order.
+// families groups rows by family, in the order of design (names descending), op, dtype and
+// precision. Within a family the rows keep their order.
 func families(rows []Row) [][]Row {
 	var out [][]Row
 	at := map[familyKey]int{}
@@ -135,7 +138,7 @@ func families(rows []Row) [][]Row {
 	return out
 }
 
-// family fits one family and predicts each of its parts from the others.
+// family fits one family, and predicts the times of each part by a fit of the other parts.
 func (f *Fitted) family(rows []Row, link model.Link, of func(*Row) string) {
 	whole := fit(rows, link, start())
 	var misses []Residual
@@ -162,7 +165,7 @@ func (f *Fitted) family(rows []Row, link model.Link, of func(*Row) string) {
 		Rows: len(rows), LeftOut: sumUp(misses, of), Costs: rounded(whole)})
 }
 
-// parts lists the distinct parts of rows, sorted.
+// parts lists the names of the parts to which rows belong, sorted.
 func parts(rows []Row, of func(*Row) string) []string {
 	var out []string
 	for i := range rows {
@@ -189,7 +192,7 @@ func sumUp(misses []Residual, of func(*Row) string) model.Error {
 	return e
 }
 
-// roundTo4 rounds to four figures.
+// roundTo4 rounds v to four figures.
 func roundTo4(v float64) float64 {
 	if v == 0 {
 		return 0
@@ -211,13 +214,14 @@ func start() model.Coefficients {
 	return model.Coefficients{Fixed: 3, Expert: 0.005, Doubling: 0.5, LinkShare: 0.85, Local: 0.3, Own: 0.3, Row: 1e-4, SM: 20, Sharpness: 0.3}
 }
 
-// least is the smallest coefficient that the optimiser distinguishes from 0.
+// least is the smallest coefficient. The optimiser works on logarithms and cannot reach 0.
 const least = 1e-6
 
-// fit finds the coefficients with the least loss: the mean over rows of
-// tanh^2(log(predicted/recorded)) plus the prior. The logarithm treats a factor too high and
-// too low alike, and the tanh bounds the weight of outliers. Coefficients are positive and
-// the link's share is below 1: the optimiser works on logarithms and on log odds.
+// fit returns the coefficients with the least loss. The loss is the mean over rows of
+// tanh^2(log(predicted/recorded)), plus the prior. Because of the logarithm, a prediction that
+// is twice too high costs as much as one that is twice too low; the tanh bounds the weight of
+// outliers. Coefficients must be positive, so the optimiser works on their logarithms. The
+// link's share must also be below 1, so it works on the log odds of that share.
 func fit(rows []Row, link model.Link, from model.Coefficients) model.Coefficients {
 	prior := toUnbounded(start())
 	loss := func(x []float64) float64 {
@@ -268,8 +272,8 @@ func fromUnbounded(x []float64) model.Coefficients {
 	return model.FromVector(y)
 }
 
-// checkShare refuses a link bandwidth that the recorded runs contradict. It looks only at our
-// tuned kernels: other libraries may leave a link idle.
+// checkShare returns an error if the recorded runs contradict the bandwidth of the link. It
+// looks only at epbench's tuned kernels, because other libraries may leave a link idle.
 func (f *Fitted) checkShare(link model.Link) error {
 	var shares []float64
 	for _, g := range f.File.Families {

@@ -8,24 +8,24 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Question asks for the time of one problem of a model.
+// Question asks for the predicted time of one problem.
 type Question struct {
-	Model   string // name of the preset
+	Model   string // name of the preset for a language model, such as deepseek-v3
 	Problem ep.Problem
 	Shape   model.Shape
 	Routing workloads.Distribution
 	Seed    uint64
 }
 
-// Point is a prediction of a plan.
+// Point is the predicted answer to a question.
 type Point struct {
 	Question
 	model.Prediction
-	Drawn int // tokens drawn on each rank
+	Drawn int // tokens drawn on each rank; fewer than Tokens in large draws
 }
 
-// Plan predicts every question. Questions that differ only in op, dtype or precision
-// share a draw.
+// Plan predicts the time of every question. For questions that differ only in op, dtype or
+// precision it draws the routing once.
 func Plan(m *model.Model, asks []Question) ([]Point, error) {
 	type drawn struct {
 		shape   model.Shape

@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Published is a published figure measured over several hosts.
+// Published is a figure that a library's authors measured over several hosts and published.
 type Published struct {
 	Library   string          `yaml:"library"`
 	Op        ep.Op           `yaml:"op"`
@@ -25,14 +25,14 @@ type Published struct {
 	TopK      int             `yaml:"topk"`
 	Tokens    int             `yaml:"tokens"` // of each rank
 	DType     ep.DType        `yaml:"dtype"`
-	Precision string          `yaml:"precision"` // reduced: combine adds up before it sends; full: it sends every selection
+	Precision string          `yaml:"precision"` // reduced: combine adds up rows before it sends them; full: it sends every selection
 	Routing   string          `yaml:"routing"`
-	Transport model.Transport `yaml:"transport"` // of that library
-	Host      string          `yaml:"host"`      // link inside a host
-	Network   string          `yaml:"network"`
-	Micros    float64         `yaml:"us"`
-	OfHosts   float64         `yaml:"gb_per_s_of_hosts"`
-	OfChosen  float64         `yaml:"gb_per_s_of_selections"`
+	Transport model.Transport `yaml:"transport"`              // the transport that the library uses
+	Host      string          `yaml:"host"`                   // name of the link inside a host
+	Network   string          `yaml:"network"`                // name of the link between hosts
+	Micros    float64         `yaml:"us"`                     // the figure, if it is a time
+	OfHosts   float64         `yaml:"gb_per_s_of_hosts"`      // the figure, if it is a bandwidth that counts one copy for each host
+	OfChosen  float64         `yaml:"gb_per_s_of_selections"` // the figure, if it is a bandwidth that counts one copy for each selection
 	Source    string          `yaml:"source"`
 	Date      string          `yaml:"date"`
 }
@@ -40,7 +40,7 @@ type Published struct {
 //go:embed published.yaml
 var publishedFile []byte
 
-// PublishedRows returns the built-in list.
+// PublishedRows returns the built-in list of published figures, published.yaml.
 func PublishedRows() ([]Published, error) { return readPublished(publishedFile) }
 
 func readPublished(b []byte) ([]Published, error) {
@@ -88,7 +88,8 @@ func (r Published) shape() model.Shape {
 	return model.Shape{Ranks: r.Ranks, PerHost: r.PerHost, Experts: r.Experts, TopK: r.TopK, Tokens: r.Tokens}
 }
 
-// problem returns the problem that selects the coefficients of our corresponding kernels.
+// problem returns the problem by which the model file is searched for the coefficients of
+// epbench's corresponding kernels.
 func (r Published) problem() (ep.Problem, error) {
 	p := ep.Problem{Op: r.Op, Hidden: r.Hidden, TopK: r.TopK, Dispatch: r.DType}
 	var err error
@@ -96,7 +97,8 @@ func (r Published) problem() (ep.Problem, error) {
 	return p, err
 }
 
-// seconds converts the figure to a time by the bytes that its source counts.
+// seconds returns the figure as a time. A bandwidth is converted by the bytes that its source
+// counts.
 func (r Published) seconds(n []model.Traffic) float64 {
 	if r.Micros > 0 {
 		return r.Micros * 1e-6
@@ -115,19 +117,20 @@ func (r Published) seconds(n []model.Traffic) float64 {
 // ComparedFigure is a published figure with its prediction.
 type ComparedFigure struct {
 	Published
-	Seconds   float64 // published
+	Seconds   float64 // the published time
 	Predicted model.Prediction
 }
 
 // Error returns the relative error of the prediction.
 func (b ComparedFigure) Error() float64 { return b.Predicted.Seconds/b.Seconds - 1 }
 
-// Impossible reports whether the published time is clearly shorter than its bytes take on the
-// network of the model file, which is then wrong.
+// Impossible reports whether the published time is clearly shorter than its bytes need on the
+// network in the model file. If it is, the network's bandwidth in that file is wrong.
 func (b ComparedFigure) Impossible() bool { return b.Seconds < 0.95*b.Predicted.Network }
 
-// Compare predicts every published row with our kernels' coefficients, the library's own
-// transport and the row's links. missing says which rows have no family in the file.
+// Compare predicts every published row. It uses the coefficients of epbench's kernels, the
+// library's own transport and the row's links. missing lists the rows for which the file has no
+// coefficients.
 func Compare(f *model.File, rows []Published) (out []ComparedFigure, missing []string, err error) {
 	counts := map[string][]model.Traffic{}
 	for _, r := range rows {

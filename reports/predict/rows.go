@@ -10,23 +10,24 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Row is one recorded time and the work of its busiest rank.
+// Row holds one recorded time, and the bytes and rows that its busiest rank moves.
 type Row struct {
 	Run     string
-	Design  string // see Design
+	Design  string // the group of kernels that share coefficients: see the function Design
 	Problem ep.Problem
 	Routing string
 	Seconds float64
-	Call    model.Call
+	Call    model.Call // the work of the busiest rank
 }
 
-// The designs of our own kernels. Other libraries' designs have their kernels' names.
+// These are the designs of epbench's own kernels. The design of another library's kernel is the
+// name of that kernel.
 const (
-	Tuned   = "tuned"   // dispatch_ll, dispatch_final and the like
-	Default = "default" // MAX's constants
+	Tuned   = "tuned"   // kernels that a search chooses, such as dispatch_ll
+	Default = "default" // the kernels whose constants Modular's MAX uses, which are epbench's default
 )
 
-// Design returns the design of a config: configs of one design share coefficients.
+// Design returns the design of a config. Configs of one design share coefficients.
 func Design(backend string, c ep.Config) string {
 	switch {
 	case backend != "cuda":
@@ -37,9 +38,9 @@ func Design(backend string, c ep.Config) string {
 	return Tuned
 }
 
-// transportOf returns the transport of a recorded time's kernels. Our combine of full
-// precision sends every selection back, because partial sums may not be rounded. DeepEP's
-// low-latency kernels send every selection both ways.
+// transportOf returns the transport that a design uses. epbench's combine with full precision
+// sends every selection back, because partial sums must not be rounded. DeepEP's low-latency
+// kernels send every selection in both directions.
 func transportOf(design string, op ep.Op, precision ep.Precision) model.Transport {
 	ours := design == Tuned || design == Default
 	if strings.HasPrefix(design, "deepep-ll") || ours && op == ep.Combine && precision == ep.Full {
@@ -48,7 +49,7 @@ func transportOf(design string, op ep.Op, precision ep.Precision) model.Transpor
 	return model.PerRank
 }
 
-// Reader reads recorded times. The zero Reader is ready.
+// Reader collects recorded times from runs. The zero Reader is ready to use.
 type Reader struct {
 	Rows    []Row
 	Skipped []string // runs left out, with the reason
@@ -56,8 +57,9 @@ type Reader struct {
 	counted map[string][]model.Traffic
 }
 
-// Read adds the time of each search's config, under a name for the run. A time that several
-// runs have, because their decisions were written again, counts once.
+// Read adds the time of each search's config in a run directory. name is the run's name in the
+// rows. A time that an earlier run already gave is added once: a run may be a copy of another
+// with new decisions.
 func (r *Reader) Read(dir, name string) error {
 	run, err := record.ReadRun(dir)
 	if err != nil {
@@ -96,8 +98,8 @@ func (r *Reader) add(dir string, run *record.Run, s *record.Search) error {
 	return nil
 }
 
-// busiestCall returns the work of the busiest rank in a call. A pair's is its dispatch's and
-// then its combine's.
+// busiestCall returns the work of the busiest rank in a call. The work of a pair is the work of
+// its dispatch followed by that of its combine.
 func busiestCall(design string, p ep.Problem, traffic []model.Traffic, sms int) model.Call {
 	shape := model.Shape{Ranks: p.Ranks, PerHost: p.Ranks / p.Nodes, Experts: p.Experts, TopK: p.TopK, Tokens: p.Tokens}
 	call := func(op ep.Op) model.Call {
@@ -110,7 +112,7 @@ func busiestCall(design string, p ep.Problem, traffic []model.Traffic, sms int) 
 	return call(p.Op)
 }
 
-// traffic counts the messages of a routing. It draws equal routings once.
+// traffic returns the number of messages under a routing. It draws each routing once.
 func (r *Reader) traffic(p ep.Problem, routing string, seed uint64) ([]model.Traffic, error) {
 	key := fmt.Sprint(p.Ranks, p.Nodes, p.Experts, p.TopK, p.Tokens, routing, seed)
 	if t, ok := r.counted[key]; ok {
@@ -129,8 +131,8 @@ func (r *Reader) traffic(p ep.Problem, routing string, seed uint64) ([]model.Tra
 	return r.counted[key], nil
 }
 
-// smsOf returns the number of SMs that a config takes: the largest parameter called sms, or
-// all SMs of the GPU without one.
+// smsOf returns the number of SMs that a config uses: the largest parameter called sms. A
+// config without such a parameter uses all SMs of the GPU.
 func smsOf(c ep.Config, all int) int {
 	most := 0
 	for name := range c.Values {

@@ -15,7 +15,7 @@ import (
 // Note is printed below every table with predictions.
 const Note = "predicted: by a model of links and of kernels recorded on 2 and 4 ranks; nothing was measured"
 
-// PlanTable prints a plan.
+// PlanTable lists the predictions of a plan.
 func PlanTable(points []Point) reports.Table {
 	t := reports.Table{Name: "predicted", Title: "Predicted times of one call, the slowest rank's", Columns: []reports.Column{
 		reports.Words("model").Keyed(), reports.Words("op").Keyed(), reports.Words("dtype"), reports.Words("precision").Dropped(4), reports.Words("routing").Keyed(),
@@ -42,7 +42,7 @@ func PlanTable(points []Point) reports.Table {
 	return t
 }
 
-// CompareTable prints published figures with predictions.
+// CompareTable lists published figures with predictions.
 func CompareTable(all []ComparedFigure) reports.Table {
 	t := reports.Table{Name: "compare", Title: "Published figures and the model's predictions", Columns: []reports.Column{
 		reports.Words("library").Keyed(), reports.Words("op"), reports.Numbers("ranks", "").Leading(), reports.Numbers("tokens", "").Leading(), reports.Words("dtype").Dropped(2),
@@ -66,7 +66,8 @@ func CompareTable(all []ComparedFigure) reports.Table {
 	return t
 }
 
-// FitTable prints the errors of a fit's families on the parts that were left out.
+// FitTable lists the errors of a fit for each family. They are errors on times that were left
+// out of the fit.
 func FitTable(f *model.File) reports.Table {
 	t := reports.Table{Name: "fit", Title: "Error of times predicted by a fit without their " + f.LeftOutBy, Columns: []reports.Column{
 		reports.Words("design").Keyed(), reports.Words("op").Keyed(), reports.Words("dtype"), reports.Words("precision"), reports.Numbers("times", ""),
@@ -96,7 +97,7 @@ func errorCell(e model.Error, v float64) reports.Cell {
 	return reports.Percent(v)
 }
 
-// WorstTable prints the n recorded times with the largest errors.
+// WorstTable lists the n recorded times with the largest errors.
 func WorstTable(misses []Residual, n int) reports.Table {
 	sorted := slices.Clone(misses)
 	slices.SortStableFunc(sorted, func(a, b Residual) int {
@@ -122,7 +123,7 @@ func WorstTable(misses []Residual, n int) reports.Table {
 	return t
 }
 
-// Marked marks a table as predicted, in its title and in every row.
+// Marked returns t marked as predicted, in the title and in every row.
 func Marked(t reports.Table) reports.Table {
 	t.Title = "Predicted, not measured. " + t.Title
 	t.Columns = append([]reports.Column{reports.Words("times")}, t.Columns...)

@@ -12,20 +12,20 @@ import (
 // gap is the number of blanks between columns of a printed table.
 const gap = 2
 
-// wrapAt is the width to which columns of words shrink before columns are left out, and
-// wrapMin the width before the table is cut into panels.
+// Columns of words shrink in two steps: to wrapAt before any column is left out, and to wrapMin
+// before the table is cut into panels.
 const (
 	wrapAt  = 28
 	wrapMin = 14
 )
 
-// grid is a table as strings, with the columns that are shown and their widths.
+// grid holds the cells of a table as strings, the columns that are shown, and their widths.
 type grid struct {
 	columns []reports.Column
 	header  []string
 	rows    [][]string
-	shown   []int // of columns
-	widths  []int // [column]
+	shown   []int // indexes of the columns that are shown
+	widths  []int // width of each column
 }
 
 func newGrid(t reports.Table) *grid {
@@ -60,7 +60,7 @@ func (g *grid) unsqueeze() {
 	}
 }
 
-// total returns the width of columns side by side.
+// total returns the width of some columns side by side, with the gaps between them.
 func (g *grid) total(columns []int) int {
 	sum := -gap
 	for _, c := range columns {
@@ -69,8 +69,8 @@ func (g *grid) total(columns []int) int {
 	return sum
 }
 
-// fold hides columns in which all rows agree if the grid is too wide, except the first. It
-// returns their values.
+// fold is used if the grid is too wide: it hides each column, except the first, in which all
+// rows have the same value. It returns the names and values of the hidden columns.
 func (g *grid) fold(width int) (same []string) {
 	if g.squeeze(width, wrapAt); width == 0 || len(g.rows) < 2 || g.total(g.shown) <= width {
 		g.unsqueeze()
@@ -91,7 +91,8 @@ func (g *grid) fold(width int) (same []string) {
 	return same
 }
 
-// fit chooses columns and their widths; dropped names the columns left out.
+// fit chooses the columns to show and their widths. It returns the names of the columns that it
+// leaves out.
 func (g *grid) fit(width int) (dropped []string) {
 	if width == 0 {
 		return nil
@@ -131,8 +132,8 @@ func (g *grid) fit(width int) (dropped []string) {
 	return dropped
 }
 
-// squeeze narrows the widest columns of words, none below least, until the grid fits or no
-// column can shrink.
+// squeeze narrows the widest columns of words until the grid fits or each of them is as narrow
+// as least.
 func (g *grid) squeeze(width, least int) {
 	for over := g.total(g.shown) - width; over > 0; over = g.total(g.shown) - width {
 		widest, size := -1, least
@@ -148,9 +149,10 @@ func (g *grid) squeeze(width, least int) {
 	}
 }
 
-// heads returns for each row the values of the key columns that were left out, nil if none
-// was. left holds the names of the other columns left out.
-func (g *grid) heads(dropped []string) (heads, left []string) {
+// heads returns a head for each row: the row's values in the key columns that were left out, or
+// nil if no key column was left out. others holds the names of the other columns that were left
+// out.
+func (g *grid) heads(dropped []string) (heads, others []string) {
 	var keys []int
 	for i, c := range g.columns {
 		differs := func(r []string) bool { return r[i] != g.rows[0][i] }
@@ -183,22 +185,22 @@ func (g *grid) heads(dropped []string) (heads, left []string) {
 // mostSpelled bounds the values of a column that are listed below a table.
 const mostSpelled = 16
 
-// spellings returns lines that list the values of columns that were left out and spell out a
-// shown column. left holds the names of the other columns left out.
-func (g *grid) spellings(dropped []string) (lines, left []string) {
+// spellings returns lines with the values of each left-out column that spells out a shown one.
+// others holds the names of the other columns that were left out.
+func (g *grid) spellings(dropped []string) (lines, others []string) {
 	for _, name := range dropped {
 		said := g.spell(name)
 		if len(said) == 0 || len(said) > mostSpelled {
-			left = append(left, name)
+			others = append(others, name)
 			continue
 		}
 		lines = append(lines, said...)
 	}
-	return lines, left
+	return lines, others
 }
 
-// spell lists the distinct values of one column, each after the id or row number that names
-// it.
+// spell lists the distinct values of one column, each with the id or row number that it belongs
+// to.
 func (g *grid) spell(name string) (lines []string) {
 	c := slices.IndexFunc(g.columns, func(c reports.Column) bool { return c.Name == name })
 	by := slices.IndexFunc(g.shown, func(s int) bool { return g.columns[c].Spells != "" && g.columns[s].Name == g.columns[c].Spells })
@@ -217,8 +219,8 @@ func (g *grid) spell(name string) (lines []string) {
 	return lines
 }
 
-// panels splits the columns into panels that fit. Each begins with the leading columns, so
-// that its rows can be told apart.
+// panels splits the shown columns into panels that fit the width. Each panel begins with the
+// leading columns, so that the reader can tell its rows apart.
 func (g *grid) panels(width int) [][]int {
 	if width == 0 || g.total(g.shown) <= width {
 		return [][]int{g.shown}
@@ -240,8 +242,9 @@ func (g *grid) panels(width int) [][]int {
 	return out
 }
 
-// lead splits the shown columns into leading ones and the rest. The columns of words at the
-// left lead; columns with Key or Lead do too, if each of the rest fits next to them.
+// lead splits the shown columns into leading ones and the rest. Columns of words at the left
+// are leading. Columns with Key or Lead are too, if there is room for any one of the rest next
+// to them.
 func (g *grid) lead(width int) (lead, rest []int) {
 	words := slices.IndexFunc(g.shown, func(c int) bool { return g.columns[c].Align == reports.Right })
 	if words < 0 {

@@ -18,11 +18,13 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// Renderer prints tables that fit a terminal of width columns; 0 means any width. It wraps
-// columns of words first, then moves columns with a single value to a line below the table,
-// then leaves columns out and names them there, then continues the table in further panels.
+// Renderer returns a renderer that prints tables for a terminal of the given width; 0 means any
+// width. A table that is too wide is made narrower in four steps, until it fits. First, columns
+// of words are wrapped. Second, columns with a single value move to a line below the table.
+// Third, columns are left out and their names are listed below the table. Fourth, the rest of
+// the columns continues in further panels.
 func Renderer(width int) reports.Renderer {
-	// By default the library asks the locale, and output would differ between machines.
+	// By default the library reads the locale, so that output would differ between machines.
 	twwidth.SetEastAsian(false)
 	return func(w io.Writer, tables ...reports.Table) error {
 		for i, t := range tables {
@@ -79,7 +81,7 @@ func print(w io.Writer, t reports.Table, width int) error {
 	return err
 }
 
-// print draws some columns. Rows that share a head stand below it.
+// print draws some columns. Rows with the same head are printed below that head.
 func (g *grid) print(b *strings.Builder, columns []int, heads []string, say func(string)) error {
 	from := 0
 	for to := 1; to <= len(g.rows); to++ {
@@ -145,7 +147,7 @@ func (g *grid) draw(columns []int, rows [][]string) ([]string, error) {
 	return lines, nil
 }
 
-// pick returns the cells of some columns, broken to their widths.
+// pick returns the cells of some columns. Words longer than a column's width are broken.
 func (g *grid) pick(columns []int, cells []string) []string {
 	out := make([]string, len(columns))
 	for i, c := range columns {
@@ -173,8 +175,8 @@ func wrap(s string, width int) []string {
 	return lines
 }
 
-// breakWords puts blanks into words longer than width, which the library does not wrap: after
-// the last separator that fits, else anywhere.
+// breakWords puts blanks into words longer than width, because the library does not wrap these.
+// It breaks a word after the last separator that fits, or anywhere if there is none.
 func breakWords(s string, width int) string {
 	if twwidth.Width(s) <= width {
 		return s
@@ -194,7 +196,7 @@ func breakWords(s string, width int) string {
 	return strings.Join(out, "\n")
 }
 
-// cut returns the byte at which to break a word longer than width.
+// cut returns the index of the byte before which to break a word longer than width.
 func cut(word string, width int) int {
 	at, w := 0, 0
 	for i, r := range word {

@@ -27,9 +27,9 @@ func (w *Workload) Gates(rank, row int, dst []uint16) {
 }
 
 // ActivationScale returns the input scale of a group of rows; only NVFP4 has one. Scales of
-// neighbouring groups differ, so that a row that is scaled by another group's scale is
-// noticed. Scales are so small that at most one in a million of the largest results
-// saturates.
+// neighbouring groups differ, so that a check notices a row with the scale of another group.
+// Scales are small, so that hardly any result saturates: at most one in a million of the
+// largest.
 func ActivationScale(group int) float32 { return float32(math.Ldexp(1, group%4-6)) }
 
 // Received returns the number of rows that a rank receives, rows of a shared expert
@@ -65,7 +65,7 @@ func (w *Workload) BytesActivation() int64 {
 }
 
 // BytesMemory returns the bytes that an op reads and writes in the memory of the busiest
-// rank, 0 for ops that a link limits.
+// rank. It returns 0 for ops whose time is limited by a link.
 func (w *Workload) BytesMemory(op ep.Op) int64 {
 	if op == ep.Activation {
 		return w.BytesActivation()

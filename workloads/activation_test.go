@@ -26,7 +26,7 @@ func TestActivationBytes(t *testing.T) {
 		t.Errorf("%d bytes, want %d", got, want)
 	}
 	if w.BytesMemory(ep.Dispatch) != 0 || w.BytesOp(ep.Activation, Direct) != 0 {
-		t.Error("a dispatch is judged by its link, and an activation sends nothing")
+		t.Error("a dispatch has bytes of memory, or an activation sends bytes")
 	}
 	shared := *w
 	shared.Problem.SharedExpert = true
@@ -35,8 +35,9 @@ func TestActivationBytes(t *testing.T) {
 	}
 }
 
-// Gates contain values that an activation can compute wrongly: values whose exponentials
-// overflow, and values beyond every clamp. Rows and ranks differ.
+// TestGatesOfActivation: the gates contain values that an activation can compute wrongly, namely
+// values whose exponentials overflow and values beyond every clamp. Different rows and ranks have
+// different gates.
 func TestGatesOfActivation(t *testing.T) {
 	w := &Workload{Seed: 1}
 	a, b, c := make([]uint16, 1<<16), make([]uint16, 1<<16), make([]uint16, 1<<16)

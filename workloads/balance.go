@@ -5,12 +5,13 @@ import (
 	"slices"
 )
 
-// Placement says where experts lie. Every rank has equally many slots, a slot holds one expert,
-// and an expert may have several slots: its replicas. Slots are numbered rank by rank.
+// Placement says which slots hold which experts. Each slot holds one expert. An expert may be in
+// several slots, its replicas. Every rank has the same number of slots. Slots are numbered rank
+// by rank.
 type Placement struct {
 	Ranks int
-	Slots [][]int32 // of each expert
-	next  []int     // of each expert: which of its slots takes the next selection
+	Slots [][]int32 // [expert] the slots that hold the expert
+	next  []int     // [expert] index of the slot that takes the expert's next selection
 }
 
 // InBlocks returns the placement without replicas, in which slot e holds expert e.
@@ -24,9 +25,9 @@ func InBlocks(experts, ranks int) (*Placement, error) {
 	})
 }
 
-// Rebalance returns the placement that EPLB makes for the loads of experts, [experts], with some
-// redundant slots: replicate_experts and balanced_packing of deepseek-ai/EPLB, eplb.py, in its
-// global policy, which ignores hosts.
+// Rebalance returns the placement that EPLB makes for the loads of experts, [experts], and a
+// number of redundant slots. It does the work of replicate_experts and balanced_packing in
+// eplb.py of deepseek-ai/EPLB, with EPLB's global policy, which ignores hosts.
 func Rebalance(load []int64, redundant, ranks int) (*Placement, error) {
 	return place(load, redundant, ranks, func(rs []replica) [][]int32 { return pack(rs, ranks) })
 }
@@ -50,7 +51,7 @@ func (p *Placement) SlotCount() int {
 // Rank returns the rank of a slot.
 func (p *Placement) Rank(slot int32) int { return int(slot) / (p.SlotCount() / p.Ranks) }
 
-// Take returns the slot for the next selection of an expert. Its replicas take turns.
+// Take returns the slot for the next selection of an expert. The expert's replicas take turns.
 func (p *Placement) Take(expert int32) int32 {
 	s := p.Slots[expert]
 	slot := s[p.next[expert]]
@@ -58,7 +59,7 @@ func (p *Placement) Take(expert int32) int32 {
 	return slot
 }
 
-// Copies returns the most experts that one rank must fetch to come from another placement to p.
+// Copies returns how many experts the busiest rank must fetch when p replaces another placement.
 func (p *Placement) Copies(from *Placement) (most int) {
 	had := map[[2]int]bool{}
 	for e, slots := range from.Slots {
@@ -77,14 +78,14 @@ func (p *Placement) Copies(from *Placement) (most int) {
 	return slices.Max(fetched)
 }
 
-// PlacedLoad adds up selections by where a placement sends them.
+// PlacedLoad counts the selections that each slot and each rank of a placement receives.
 type PlacedLoad struct {
 	place  *Placement
 	Slots  []int64   // selections of each slot
-	Ranks  []int64   // of each rank
-	Pairs  [][]int64 // [source rank][rank]
+	Ranks  []int64   // selections of each rank
+	Pairs  [][]int64 // [source rank][rank] selections from one rank to another
 	Tokens int64
-	rankOf []int32 // of each slot
+	rankOf []int32 // the rank of each slot
 }
 
 // NewPlacedLoad returns an empty PlacedLoad.
@@ -99,8 +100,8 @@ func NewPlacedLoad(p *Placement) *PlacedLoad {
 	return l
 }
 
-// Token adds the selections of one token of a source rank. It replaces their experts by slots;
-// a masked selection (-1) stays.
+// Token adds the selections of one token of a source rank. In ids it replaces each expert by the
+// slot that takes the selection; a masked selection (-1) stays.
 func (l *PlacedLoad) Token(source int, ids []int32) {
 	l.Tokens++
 	for i, e := range ids {
@@ -116,7 +117,8 @@ func (l *PlacedLoad) Token(source int, ids []int32) {
 	}
 }
 
-// Expert adds n selections of one expert, shared equally among its slots. Pairs stay empty.
+// Expert adds n selections of one expert, shared equally among the expert's slots. It does not
+// change Pairs, because the source ranks are unknown.
 func (l *PlacedLoad) Expert(expert int, n int64) {
 	slots := l.place.Slots[expert]
 	for i, s := range slots {
@@ -129,14 +131,14 @@ func (l *PlacedLoad) Expert(expert int, n int64) {
 	}
 }
 
-// MaxMeanSlot returns the busiest slot's load over the mean.
+// MaxMeanSlot returns the busiest slot's load, divided by the mean.
 func (l *PlacedLoad) MaxMeanSlot() float64 { return maxMean(floats(l.Slots)) }
 
-// MaxMeanRank returns the busiest rank's load over the mean.
+// MaxMeanRank returns the busiest rank's load, divided by the mean.
 func (l *PlacedLoad) MaxMeanRank() float64 { return maxMean(floats(l.Ranks)) }
 
-// MaxMeanPair returns the largest load from one rank to another over the mean of all pairs of
-// different ranks; 1 if there is one rank.
+// MaxMeanPair returns the largest load from one rank to another rank, divided by the mean of all
+// such pairs; 1 if there is one rank.
 func (l *PlacedLoad) MaxMeanPair() float64 {
 	var pairs []float64
 	for from, row := range l.Pairs {

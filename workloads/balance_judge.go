@@ -8,33 +8,35 @@ import (
 	"github.com/epbench/epbench/workloads/trace"
 )
 
-// BalanceOptions say what to balance.
+// BalanceOptions holds the options of JudgeBalance.
 type BalanceOptions struct {
-	Ranks, Redundant int
+	Ranks, Redundant int // ranks, and redundant slots of all ranks together
 	Experts          int // 0: the highest id + 1, rounded up to a multiple of Ranks
-	Windows          int // of the second half
+	Windows          int // number of windows into which the second half is divided
 }
 
-// BalanceResult compares the experts in equal blocks (Before) with EPLB's placement (After). For
-// ids the placement was made for the loads of the first half of the tokens, and both were judged on
-// the second half. Counts have no order: they are judged on themselves, which is the best case.
+// BalanceResult compares the experts in equal blocks (Before) with EPLB's placement (After). If the
+// trace holds ids, the placement is made for the loads of the first half of the tokens, and both
+// are judged on the second half. If the trace holds counts, its tokens have no order: the placement
+// is judged on the counts that it was made for, which is the best case.
 type BalanceResult struct {
 	Experts, TopK int   // TopK is 0 for counts
-	Planned       int64 // tokens of the plan; 0 for counts
-	Judged        int64 // tokens that were judged; 0 for counts
+	Planned       int64 // tokens for whose loads the placement was made; 0 for counts
+	Judged        int64 // tokens on which the placements were judged; 0 for counts
 	Before, After *PlacedLoad
 	Windows       []BalanceWindow
-	Copies        int // experts that the busiest rank fetches for the plan
+	Copies        int // experts that the busiest rank fetches when After replaces Before
 }
 
 // BalanceWindow holds the loads of a part of the second half.
 type BalanceWindow struct {
 	Tokens        int64   // from the start of the second half to the end of the window
-	Before, After float64 // busiest rank's load over the mean
+	Before, After float64 // the busiest rank's load, divided by the mean
 }
 
-// JudgeBalance plans a placement for a trace and judges it. open opens the trace anew. The tokens
-// of the second half are written to out, unless it is nil, with slots in place of experts.
+// JudgeBalance makes a placement for a trace and judges it. It calls open for each pass over the
+// trace. If out is not nil, JudgeBalance calls it to make a writer, and writes the tokens of the
+// second half to the writer, with slots in place of experts.
 func JudgeBalance(open func() (*trace.Reader, error), o BalanceOptions, out func(topK int, weights bool) (trace.Writer, error)) (*BalanceResult, error) {
 	total, err := scanTrace(open)
 	if err != nil {
@@ -46,7 +48,7 @@ func JudgeBalance(open func() (*trace.Reader, error), o BalanceOptions, out func
 		j.result.Experts = (len(total.Counts) + o.Ranks - 1) / o.Ranks * o.Ranks
 	}
 	if j.result.Experts < len(total.Counts) {
-		return nil, fmt.Errorf("the trace has expert %d, and %d experts were asked for", len(total.Counts)-1, o.Experts)
+		return nil, fmt.Errorf("the trace has expert %d, but %d experts were asked for; ask for at least %d", len(total.Counts)-1, o.Experts, len(total.Counts))
 	}
 	if total.Kind == trace.Counts {
 		return j.counts()
@@ -73,7 +75,7 @@ type balanceJudge struct {
 	after  *Placement
 }
 
-// plan makes the placements for the loads of experts.
+// plan makes both placements for the loads of experts.
 func (j *balanceJudge) plan(counts []int64) (err error) {
 	load := make([]int64, j.result.Experts)
 	copy(load, counts)
@@ -100,12 +102,12 @@ func (j *balanceJudge) counts() (*BalanceResult, error) {
 	return &j.result, nil
 }
 
-// ids plans on the first half of the tokens and judges on the second.
+// ids makes the placement for the first half of the tokens and judges it on the second half.
 func (j *balanceJudge) ids(out func(int, bool) (trace.Writer, error)) (*BalanceResult, error) {
 	j.result.Planned = j.all.Rows / 2
 	j.result.Judged = j.all.Rows - j.result.Planned
 	if j.result.Planned < 1 {
-		return nil, errors.New("one token has no first half to plan on")
+		return nil, errors.New("the trace has one token; the first half of the tokens needs at least one, and so does the second")
 	}
 	counts := make([]int64, j.result.Experts)
 	err := j.walk(false, func(_ int64, ids []int32, _ []float32) error {
@@ -135,8 +137,8 @@ func (j *balanceJudge) ids(out func(int, bool) (trace.Writer, error)) (*BalanceR
 	return &j.result, err
 }
 
-// judge adds up the second half, window by window. The tokens of a window are those of the source
-// ranks, in equal blocks, as a replay deals them.
+// judge adds up the selections of the second half, window by window. It divides the tokens of a
+// window into equal blocks, one for each source rank, as a replay does.
 func (j *balanceJudge) judge(w trace.Writer) error {
 	n := j.result.Judged
 	size := max(1, (n+int64(j.Windows)-1)/int64(max(1, j.Windows)))

@@ -30,9 +30,9 @@ func drawnTrace(t *testing.T, spec string) string {
 	return path
 }
 
-// plainJudge computes what JudgeBalance does of all tokens at once: the loads of ranks on the
-// second half, in blocks and with EPLB's placement, both over the mean. The placement is given:
-// TestRebalanceIsEPLB has compared it with a plain one.
+// plainJudge computes the results of JudgeBalance from all tokens at once. It returns the busiest
+// rank's load in the second half, divided by the mean, with experts in blocks and with EPLB's
+// placement. The caller gives the placement, because TestRebalanceIsEPLB already tests it.
 func plainJudge(ids [][]int32, experts, ranks int, after *Placement) (before, placed float64) {
 	second := ids[len(ids)/2:]
 	blocks, slots := make([]float64, ranks), make([]float64, ranks)
@@ -73,15 +73,15 @@ func rowsOfTrace(t *testing.T, path string, layer int) (rows [][]int32, experts 
 	}
 }
 
-// TestJudgeBalance compares the judgement with a plain one, for a recorded trace and three drawn
-// ones.
+// TestJudgeBalance compares JudgeBalance with plainJudge, for a recorded trace and three drawn
+// traces.
 func TestJudgeBalance(t *testing.T) {
 	for _, c := range []struct {
 		name, path string
 		layer      int
-		gain       float64 // the placement is at least so many times more even
+		gain       float64 // the placement divides the busiest rank's load by at least this
 	}{
-		{"recorded", "../testdata/traces/sglang_per_token.pt", 1, 0.8}, // 28 tokens say little of the next
+		{"recorded", "../testdata/traces/sglang_per_token.pt", 1, 0.8}, // half of 28 tokens hardly predicts the other half
 		{"zipf", drawnTrace(t, "zipf:1.2"), -1, 1.3},
 		{"hot rank", drawnTrace(t, "hotrank:3"), -1, 1.5},
 		{"uniform", drawnTrace(t, "uniform+masked:0.2"), -1, 0.9},
@@ -109,7 +109,7 @@ func TestJudgeBalance(t *testing.T) {
 		before, after := plainJudge(rows, experts, ranks, p)
 		got := r.After.MaxMeanRank()
 		if r.Before.MaxMeanRank() != before || got != after {
-			t.Errorf("%s: %v and %v, the plain judgement gives %v and %v", c.name, r.Before.MaxMeanRank(), got, before, after)
+			t.Errorf("%s: %v and %v, plainJudge gives %v and %v", c.name, r.Before.MaxMeanRank(), got, before, after)
 		}
 		if before/got < c.gain {
 			t.Errorf("%s: %v before, %v after: the placement gains less than %v", c.name, before, got, c.gain)
@@ -120,8 +120,8 @@ func TestJudgeBalance(t *testing.T) {
 	}
 }
 
-// TestBalanceIsJudgedLater shows that a plan does not see the tokens that it is judged on: when
-// other experts are hot in the second half, it gains nothing.
+// TestBalanceIsJudgedLater: the placement is not made from the tokens that it is judged on. If
+// another expert is hot in the second half, this expert has a single slot.
 func TestBalanceIsJudgedLater(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.npy")
 	out, err := trace.Create(path, 1, false)
@@ -140,11 +140,12 @@ func TestBalanceIsJudgedLater(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Expert 0 has five replicas of 20 selections each before, of 10 each now; expert 7 has one of 50.
+	// Expert 0 has five replicas, which get 20 selections each in the first half and 10 each in
+	// the second. Expert 7 has one slot, which gets 50 selections in the second half.
 	if n := len(r.After.Slots); n != 12 || r.After.MaxMeanSlot() != 6 {
-		t.Errorf("%d slots, %v: the plan must come from the first half alone", n, r.After.Slots)
+		t.Errorf("%d slots, %v: the placement must come from the first half alone", n, r.After.Slots)
 	}
-	if _, err := JudgeBalance(func() (*trace.Reader, error) { return trace.Open(path, trace.Options{Layer: -1, Kind: trace.IDs}) }, BalanceOptions{Ranks: 4, Experts: 4, Windows: 1}, nil); err == nil || err.Error() != "the trace has expert 7, and 4 experts were asked for" {
+	if _, err := JudgeBalance(func() (*trace.Reader, error) { return trace.Open(path, trace.Options{Layer: -1, Kind: trace.IDs}) }, BalanceOptions{Ranks: 4, Experts: 4, Windows: 1}, nil); err == nil || err.Error() != "the trace has expert 7, but 4 experts were asked for; ask for at least 8" {
 		t.Error(err)
 	}
 }

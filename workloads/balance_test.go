@@ -9,9 +9,9 @@ import (
 )
 
 // plainEPLB follows deepseek-ai/EPLB's eplb.py line by line, without any of this package's code:
-// replicate_experts gives each further slot to the expert with the largest load for each copy, and
-// balanced_packing puts the heaviest slots first onto the lightest rank with room. It returns the
-// load of each rank, in ascending order.
+// replicate_experts gives each redundant slot to the expert with the largest load per copy, and
+// balanced_packing puts each slot, heaviest first, onto the lightest rank with room. plainEPLB
+// returns the load of each rank, in ascending order.
 func plainEPLB(load []int64, redundant, ranks int) []float64 {
 	copies := make([]float64, len(load))
 	for e := range copies {
@@ -75,14 +75,14 @@ func TestRebalanceIsEPLB(t *testing.T) {
 			}
 		}
 		if len(held) != ranks*per || p.SlotCount() != ranks*per {
-			t.Fatalf("%d slots hold experts, there are %d", len(held), ranks*per)
+			t.Fatalf("%d slots hold experts, want %d", len(held), ranks*per)
 		}
 	})
 }
 
-// TestPlacedLoad counts a few tokens by hand.
+// TestPlacedLoad compares the counts of a few tokens with counts made by hand.
 func TestPlacedLoad(t *testing.T) {
-	// Expert 0 has load 9 and gets the two redundant slots: copies of load 3, then 2, 2, 1 of the others.
+	// Expert 0 has load 9 and gets both redundant slots, so each of its three copies has load 3.
 	p, err := Rebalance([]int64{9, 2, 2, 1}, 2, 2)
 	if err != nil || len(p.Slots[0]) != 3 {
 		t.Fatal(p, err)
@@ -104,7 +104,7 @@ func TestPlacedLoad(t *testing.T) {
 	for r := range 2 {
 		sum += l.Ranks[r]
 		if l.Pairs[1][r] != l.Ranks[r] || l.Pairs[0][r] != 0 {
-			t.Errorf("pairs %v, ranks %v: all tokens are of rank 1", l.Pairs, l.Ranks)
+			t.Errorf("pairs %v, ranks %v: all tokens come from rank 1", l.Pairs, l.Ranks)
 		}
 	}
 	if sum != 3 || l.Tokens != 3 {
@@ -115,15 +115,15 @@ func TestPlacedLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := before.Copies(before); n != 0 {
-		t.Errorf("%d copies to stay", n)
+		t.Errorf("%d experts are fetched although the placement stays the same", n)
 	}
 	if n := p.Copies(before); n < 1 || n > 3 {
-		t.Errorf("%d experts are fetched by one rank of three slots", n)
+		t.Errorf("%d experts are fetched by one rank, which has three slots", n)
 	}
 	c := NewPlacedLoad(p)
 	c.Expert(0, 10)
 	if got := []int64{c.Slots[p.Slots[0][0]], c.Slots[p.Slots[0][1]], c.Slots[p.Slots[0][2]]}; !slices.Equal(got, []int64{4, 3, 3}) {
-		t.Errorf("10 selections of three replicas: %v", got)
+		t.Errorf("10 selections among three replicas: %v, want 4, 3 and 3", got)
 	}
 	if _, err := Rebalance(make([]int64, 8), 3, 4); err == nil || err.Error() != "8 experts and 3 redundant ones are 11 slots, which do not divide among 4 ranks" {
 		t.Error(err)

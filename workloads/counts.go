@@ -9,7 +9,7 @@ func (w *Workload) ExpertCounts(source int) []int64 {
 }
 
 // TotalCounts returns the number of rows that each expert receives from all ranks,
-// [experts], as ep.Classify takes it.
+// [experts]. ep.Classify takes these counts.
 func (w *Workload) TotalCounts() []int64 {
 	n := make([]int64, w.Problem.Experts)
 	for rank := range w.Ranks {

@@ -20,7 +20,7 @@ type fileState struct {
 	mtime time.Time
 }
 
-var digests sync.Map // by fileState
+var digests sync.Map // from fileState to digest
 
 // fileDigest returns the digest of a file's content.
 func fileDigest(path string) (string, error) {
@@ -34,7 +34,7 @@ func fileDigest(path string) (string, error) {
 		return "", err
 	}
 	if !info.Mode().IsRegular() {
-		return "", fmt.Errorf("%s: a trace must be a file", path)
+		return "", fmt.Errorf("%s: a trace must be a regular file", path)
 	}
 	state := fileState{path, info.Size(), info.ModTime()}
 	if known, ok := digests.Load(state); ok {

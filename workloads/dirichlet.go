@@ -31,7 +31,7 @@ func dirichlet(s drawRequest, alpha float64) ([]float64, error) {
 
 // gamma draws from the gamma distribution by Marsaglia and Tsang (ACM TOMS 26,
 // 2000); for alpha below 1 it draws for alpha+1 and multiplies by u^(1/alpha).
-// The result is never 0, because shares are divided by it.
+// The result is never 0, because shares divides by a sum of loads.
 func gamma(r *rng, alpha float64) float64 {
 	boost := 1.0
 	if alpha < 1 {

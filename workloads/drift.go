@@ -21,8 +21,8 @@ var driftKind = kind{
 	},
 }
 
-// drift renames experts: each expert takes the name of the expert whose popularity it has
-// at a step. At step 0 nothing changes.
+// drift renames the experts of a batch: it replaces each id by the id of the expert that has
+// its popularity at a step. At step 0 nothing changes.
 func drift(b *batch, h float64, step int) {
 	name := popularityAfter(b.Experts, h, step, b.seed)
 	parallel(len(b.ranks), func(rank int) {

@@ -17,7 +17,7 @@ var eplbKind = kind{
 }
 
 // rebalance maps the experts of a drawn batch to slots. A slot is an expert of the problem;
-// there are r more slots than drawn experts. The placement is made for the loads of this
+// there are `spare` more slots than drawn experts. The placement is made for the loads of this
 // batch, which is the best case: a balancer in production knows only past loads. A selection
 // of a replicated expert goes to one of the expert's slots at random. Expert groups are
 // ignored, as EPLB does within one host.

@@ -11,16 +11,16 @@ import (
 // Fit is a distribution that was fitted to recorded loads.
 type Fit struct {
 	Spec string
-	// Distance is the total variation between the sorted shares of experts,
-	// recorded and expected. It is the part of the selections, 0 to 1, that
-	// would have to go to another expert.
+	// Distance is the total variation distance, 0 to 1, between the recorded and the
+	// expected shares of experts, both sorted. It is the part of the selections that
+	// would have to go to another expert to make the shares equal.
 	Distance float64
 }
 
-// FitCounts fits every parametric distribution to the loads of experts
-// [experts], nearest first. Loads are sorted first, so that which expert is popular, and
-// the loads of ranks, are not fitted. noise is the distance that a perfect fit would have;
-// it is above 0 because the recording is finite.
+// FitCounts fits every parametric distribution to the loads of experts, [experts]. It returns
+// the nearest fit first. Only the sorted loads are fitted. A fit does not say which expert is
+// popular, or how the loads of ranks differ. noise is the distance that a perfect fit would
+// have; it is above 0 because the recording is finite.
 func FitCounts(counts []int64, topK int) (fits []Fit, noise float64, err error) {
 	sum := int64(0)
 	for _, n := range counts {
@@ -53,7 +53,7 @@ type fitter struct {
 	k    int
 }
 
-// Each of the candidates fits one distribution.
+// candidates lists one function for each distribution that can be fitted.
 var candidates = []func(f fitter) (Fit, error){
 	fitter.uniform, fitter.zipf, fitter.lognormal, fitter.powerlaw, fitter.dirichlet, fitter.khot, fitter.one,
 }
@@ -103,8 +103,8 @@ func (f fitter) dirichlet() (Fit, error) {
 	return Fit{"dirichlet:" + round(math.Exp(alpha)), d}, nil
 }
 
-// khot tries every k up to 64 and then steps of k/64. f is the share of the k largest
-// loads.
+// khot tries every k up to 64, and above 64 steps of k/64. The fraction of khot is the share
+// of the k largest loads.
 func (f fitter) khot() (Fit, error) {
 	best := Fit{Distance: math.Inf(1)}
 	top, n, next := 0.0, len(f.want), 1
@@ -144,9 +144,10 @@ func (f fitter) drawRequest() drawRequest {
 	return s
 }
 
-// distance compares the recording with relative loads; compare compares it with shares.
+// distance returns the distance between the recording and relative loads.
 func (f fitter) distance(load []float64) float64 { return f.compare(shares(load, f.k)) }
 
+// compare returns the distance between the recording and shares whose sum is k.
 func (f fitter) compare(share []float64) float64 {
 	d := 0.0
 	for i, v := range slices.Sorted(slices.Values(share)) {

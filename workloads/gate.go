@@ -5,9 +5,9 @@ import "sync"
 // gateBits is the resolution of a logit: it has 2^gateBits equally likely values.
 const gateBits = 12
 
-// gate turns router logits into weights: it returns the gate function's value for every
-// logit. Logits are standard normal and descend over the top-k, as routers emit them.
-// The weights of a token are scaled to the sum 1.
+// gate returns a table: the value of the gate function for each possible router logit. Logits
+// are drawn from the standard normal distribution. The weights of a token descend over the
+// top-k, as routers emit them, and are scaled to the sum 1.
 type gate func() []float32
 
 // The two gates in use: softmax over the selected logits (Mixtral, Qwen), and

@@ -16,7 +16,7 @@ var hotrankKind = kind{
 func hotrank(s drawRequest, r float64) ([]float64, error) {
 	most := min(float64(s.Ranks), float64(s.Experts)/float64(s.TopK))
 	if r > most {
-		return nil, fmt.Errorf("hotrank: r is %v, top-%d of %d experts on %d ranks allows %.4g", r, s.TopK, s.Experts, s.Ranks, most)
+		return nil, fmt.Errorf("hotrank: r is %v, top-%d of %d experts on %d ranks allows at most %.4g", r, s.TopK, s.Experts, s.Ranks, most)
 	}
 	local := s.LocalExperts()
 	high := r * float64(s.TopK) / float64(s.Experts)

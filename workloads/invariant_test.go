@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// For any problem, ids are distinct and in range, and the weights of the selections that
-// are not masked sum to one. The same seed gives the same routing on any number of cores.
+// TestInvariants: for any problem, ids are distinct and in range, and the weights of a token's
+// selections sum to 1. The same seed gives the same routing again.
 func TestInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ranks := rapid.IntRange(1, 9).Draw(t, "ranks")
@@ -17,7 +17,7 @@ func TestInvariants(t *testing.T) {
 		topK := rapid.IntRange(1, min(32, ranks*local)).Draw(t, "topk")
 		p := shape(ranks, ranks*local, topK, rapid.SampledFrom([]int{0, 1, 7, 513}).Draw(t, "tokens"))
 		p.SkipA2A = rapid.Bool().Draw(t, "skip")
-		spec := rapid.SampledFrom(closed).Draw(t, "spec")
+		spec := rapid.SampledFrom(plainSpecs).Draw(t, "spec")
 		seed := rapid.Uint64().Draw(t, "seed")
 		d, err := Parse(spec)
 		if err != nil {
@@ -25,7 +25,7 @@ func TestInvariants(t *testing.T) {
 		}
 		w, err := New(d, p, seed)
 		if err != nil {
-			return // the law does not fit this shape; TestProblemErrors has those
+			return // the law does not fit this shape; TestProblemErrors tests such errors
 		}
 		if len(w.Ranks) != ranks {
 			t.Fatalf("%d ranks, want %d", len(w.Ranks), ranks)
@@ -38,7 +38,7 @@ func TestInvariants(t *testing.T) {
 		}
 		again, err := New(d, p, seed)
 		if err != nil || digest(again) != digest(w) {
-			t.Fatalf("drawn again it differs: %v", err)
+			t.Fatalf("a second draw with the same seed differs: %v", err)
 		}
 	})
 }
@@ -134,8 +134,8 @@ func TestEPLB(t *testing.T) {
 	}
 }
 
-// After h steps half of the experts have kept their popularity, and the loads still follow
-// the distribution.
+// TestDrift: after h steps half of the experts have kept their popularity. The loads still
+// follow the distribution.
 func TestDrift(t *testing.T) {
 	const n, h = 4096, 10
 	for step, want := range map[int]float64{0: 1, 1: 0.933, 10: 0.5, 20: 0.25, 40: 0.0625} {
@@ -146,7 +146,7 @@ func TestDrift(t *testing.T) {
 			}
 		}
 		if math.Abs(kept-want) > 5*math.Sqrt(want*(1-want)/n)*2+1e-9 {
-			t.Errorf("after %d steps %.4f kept their place, want %.4f", step, kept, want)
+			t.Errorf("after %d steps %.4f of the experts kept their popularity, want %.4f", step, kept, want)
 		}
 	}
 	step := 0
@@ -160,7 +160,7 @@ func TestDrift(t *testing.T) {
 			first = last
 		}
 		if alone := mustNew(t, w.Spec, v3(1024), 2); digest(alone) != digest(w) {
-			t.Errorf("step %d made alone differs", step)
+			t.Errorf("step %d differs if it is drawn alone", step)
 		}
 		step++
 	}

@@ -41,8 +41,9 @@ func modifiers() []kind {
 	}
 }
 
-// statistic is a measure of the expected load for which a parameter can be solved, with the
-// bounds of its target value.
+// statistic is a measure of the expected loads of experts. A spec can give a target for it:
+// a parameter then gets the value with which the measure reaches the target. The embedded
+// param holds the name of the statistic and the bounds of the target.
 type statistic struct {
 	param
 	of func(load []float64) float64
@@ -63,10 +64,10 @@ func findStatistic(name string) statistic {
 	panic("workloads: unknown statistic " + name)
 }
 
-// Kind describes a distribution or a modifier to people.
+// Kind describes a distribution or a modifier for help texts.
 type Kind struct {
 	Name string
-	Args string // with bounds and defaults
+	Args string // the arguments with their bounds and defaults
 	Doc  string // definition
 }
 

@@ -10,10 +10,11 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Every test below draws with fixed seeds, so that a level of 1e-4 fails only for a wrong law.
+// level is the p-value below which a test fails. All tests draw with fixed seeds, so a test that
+// passed once passes until the law changes.
 const level = 1e-4
 
-// chiSquare tests counts against expected ones, with free degrees of freedom.
+// chiSquare tests counts against expected counts, with `free` degrees of freedom.
 func chiSquare(t *testing.T, what string, got, want []float64, free int) {
 	t.Helper()
 	x := stat.ChiSquare(got, want)
@@ -32,12 +33,12 @@ func kolmogorov(t *testing.T, what string, sample []float64, cdf func(float64) f
 		d = max(d, f-float64(i)/n, float64(i+1)/n-f)
 	}
 	if bound := math.Sqrt(-math.Log(level/2) / 2 / n); d > bound {
-		t.Errorf("%s: Kolmogorov-Smirnov distance %.4f, at most %.4f expected of %d values", what, d, bound, len(s))
+		t.Errorf("%s: Kolmogorov-Smirnov distance %.4f, at most %.4f expected for %d values", what, d, bound, len(s))
 	}
 }
 
-// With top-1, counts are multinomial: the shares of the definition can be
-// tested as they are.
+// TestTopOneShares: with top-1, counts follow a multinomial distribution with the shares of the
+// definition.
 func TestTopOneShares(t *testing.T) {
 	const experts, tokens = 64, 20000
 	even := twoLevels(experts, 0, 0, 1)
@@ -73,8 +74,9 @@ func TestTopOneShares(t *testing.T) {
 
 func must(load []float64, _ error) []float64 { return load }
 
-// With top-k, an expert's count is a sum of Bernoulli trials of its share:
-// each expert is tested, at a level shared among all.
+// TestShares: with top-k, an expert's count is the number of successes in one trial per token,
+// and each trial succeeds with the expert's share. The count of every expert must lie within five
+// standard deviations.
 func TestShares(t *testing.T) {
 	const tokens = 4096
 	for _, spec := range []string{"khot:32:0.9", "one:0.9", "hotrank:2.0", "powerlaw:1.01", "lognormal:0.5", "dirichlet:0.3", "lognormal:3.0"} {
@@ -98,19 +100,18 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// Loads are quantiles of their density: the largest gap between their empirical and the true
-// distribution function is half a step.
+// TestQuantileLoads: load i of the 256 sorted loads is the quantile of (i+0.5)/256.
 func TestQuantileLoads(t *testing.T) {
 	s := drawRequest{Problem: shape(8, 256, 8, 1)}
 	for what, c := range map[string]struct {
 		load []float64
 		cdf  func(x float64) float64
 	}{
-		"lognormal:0.8":       {must(lognormal(s, 0.8)), distuv.LogNormal{Sigma: 0.8}.CDF},
-		"powerlaw:1.2:1000":   {powerlaw(s, 1.2, 1000), paretoCDF(1.2, 1000)},
-		"powerlaw:1:50":       {powerlaw(s, 1, 50), func(x float64) float64 { return math.Log(x) / math.Log(50) }},
-		"powerlaw:0:50":       {powerlaw(s, 0, 50), paretoCDF(0, 50)},
-		"powerlaw:1.01, 8 x4": {powerlaw(drawRequest{Problem: s.Problem, size: []int{4096, 4096}}, 1.01, math.NaN()), paretoCDF(1.01, 0.8*8192)},
+		"lognormal:0.8":              {must(lognormal(s, 0.8)), distuv.LogNormal{Sigma: 0.8}.CDF},
+		"powerlaw:1.2:1000":          {powerlaw(s, 1.2, 1000), paretoCDF(1.2, 1000)},
+		"powerlaw:1:50":              {powerlaw(s, 1, 50), func(x float64) float64 { return math.Log(x) / math.Log(50) }},
+		"powerlaw:0:50":              {powerlaw(s, 0, 50), paretoCDF(0, 50)},
+		"powerlaw:1.01, 8192 tokens": {powerlaw(drawRequest{Problem: s.Problem, size: []int{4096, 4096}}, 1.01, math.NaN()), paretoCDF(1.01, 0.8*8192)},
 	} {
 		for i, x := range slices.Sorted(slices.Values(c.load)) {
 			if want := (float64(i) + 0.5) / 256; math.Abs(c.cdf(x)-want) > 1e-6 {
@@ -132,7 +133,7 @@ func TestDirichlet(t *testing.T) {
 			load, _ := dirichlet(drawRequest{Problem: shape(1, 4, 1, 1), seed: seed}, alpha)
 			first = append(first, load[0]/(load[0]+load[1]+load[2]+load[3]))
 		}
-		floor := func(x float64) float64 { // gamma keeps off zero
+		floor := func(x float64) float64 { // gamma never returns 0
 			if x <= 1e-12 {
 				return 1
 			}
@@ -145,7 +146,7 @@ func TestDirichlet(t *testing.T) {
 	}
 }
 
-// naive draws the top-k of scores, literally as the definitions say.
+// naive returns the k experts with the largest scores, largest first.
 func naive(r *rng, score func(e int) float64, experts, k int) []int32 {
 	s := make([]float64, experts)
 	for e := range s {
@@ -156,7 +157,7 @@ func naive(r *rng, score func(e int) float64, experts, k int) []int32 {
 	return ids[:k]
 }
 
-// zipf is the top-k of log-weight plus Gumbel noise.
+// TestZipfIsGumbelTopK compares zipf with the top-k of log-weight plus Gumbel noise.
 func TestZipfIsGumbelTopK(t *testing.T) {
 	const experts, k, tokens = 24, 6, 40000
 	for _, a := range []float64{0.5, 1, 3} {
@@ -199,7 +200,7 @@ func twoSamples(t *testing.T, what string, a, b []float64) {
 	}
 }
 
-// grouped is DeepSeek-V3's rule, written out.
+// TestGroupedIsGroupLimitedTopK compares grouped with DeepSeek-V3's rule, written out.
 func TestGroupedIsGroupLimitedTopK(t *testing.T) {
 	const experts, groups, take, k, tokens = 32, 8, 3, 6, 40000
 	const size = experts / groups
@@ -226,11 +227,12 @@ func TestGroupedIsGroupLimitedTopK(t *testing.T) {
 		fast[pattern(ids[i*k:(i+1)*k], size)]++
 		slow[pattern(ref, size)]++
 	}
-	twoSamples(t, "experts a group", fast, slow)
+	twoSamples(t, "experts per group", fast, slow)
 }
 
-// pattern returns a number for the way in which a token's experts fall into groups, in
-// order of their choice: 110 is four experts of one group, then one of another, ...
+// pattern returns a number that says how a token's experts are distributed over groups. Each
+// digit is the number of experts in one group, in the order in which the groups first appear in
+// ids: 411 is four experts of the first group, one of the second, one of the third.
 func pattern(ids []int32, size int) int {
 	var seen []int32
 	var n []int
@@ -249,8 +251,8 @@ func pattern(ids []int32, size int) int {
 	return out
 }
 
-// Every pair of experts occurs together equally often, under uniform and under poisson with
-// equal shares.
+// TestPairs: every pair of experts occurs in equally many tokens, under uniform, under balanced,
+// and under poisson with equal shares.
 func TestPairs(t *testing.T) {
 	const experts, k, tokens = 12, 4, 60000
 	f, _ := uniform(drawRequest{Problem: shape(1, experts, k, tokens)})
@@ -280,8 +282,8 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// Masked entries are at all positions equally often, and all sizes of ragged ranks occur
-// equally often.
+// TestMaskedAndRaggedAreEven: masked entries occur at all positions equally often, and all sizes
+// of ragged ranks occur equally often.
 func TestMaskedAndRaggedAreEven(t *testing.T) {
 	w := mustNew(t, "masked:0.5", shape(1, 16, 8, 40000), 3)
 	at, want := make([]float64, 8), make([]float64, 8)
@@ -307,7 +309,8 @@ func TestMaskedAndRaggedAreEven(t *testing.T) {
 	kolmogorov(t, "ragged sizes", sizes, func(x float64) float64 { return x })
 }
 
-// The largest weight of a token follows the gate applied to normal logits.
+// TestGates: the largest weight of a token has the distribution that the gate gives for normal
+// logits.
 func TestGates(t *testing.T) {
 	const tokens, k = 20000, 4
 	for what, c := range map[string]struct {

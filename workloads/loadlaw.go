@@ -5,17 +5,17 @@ import (
 	"math"
 )
 
-// loadLaw is a law (a way to draw the experts of tokens) given by the loads of experts,
-// with one parameter, x: how uneven the loads are. The seed decides which expert gets which
-// load.
+// loadLaw is a law (a way to draw the experts of tokens) that is given by relative loads of
+// the experts. The loads depend on one parameter, x, which says how uneven they are. The seed
+// decides which expert gets which load.
 type loadLaw struct {
 	load      func(s drawRequest, x float64) ([]float64, error) // [experts] relative loads, in any order
-	param     param                                             // of x
-	x         float64                                           // value of x, or of the statistic
-	statistic string                                            // the statistic that x is solved for; "" if x is given
-	urn       bool                                              // loads are weights of an urn, and not the shares with which poisson draws
+	param     param                                             // name and bounds of the parameter
+	x         float64                                           // value of the parameter, or if statistic is set the statistic's target
+	statistic string                                            // the statistic whose target the parameter must reach; "" if the spec gives the parameter
+	urn       bool                                              // an urn draws with the loads as weights; otherwise poisson draws with the loads scaled to shares
 	fixed     bool                                              // load[e] belongs to expert e; the seed does not shuffle
-	show      func(x float64) float64                           // converts x if it is solved on another scale
+	show      func(x float64) float64                           // converts a solved x to the parameter's scale; nil if the scales are equal
 }
 
 // law sets the law of a recipe to f.
@@ -55,7 +55,8 @@ func (f loadLaw) shares(s drawRequest, x float64) ([]float64, error) {
 	return shares(load, s.TopK), nil
 }
 
-// solve returns x. If a statistic has a target, it first finds x.
+// solve returns the parameter. If a statistic has a target, it finds the parameter that
+// reaches the target.
 func (f loadLaw) solve(s drawRequest) (float64, error) {
 	if f.statistic == "" {
 		return f.x, nil
@@ -97,7 +98,8 @@ func solve(name string, target float64, p param, share func(x float64) ([]float6
 	return 0, fmt.Errorf("%s: %v is out of reach here; use %.3g to %.3g", name, target, low, high)
 }
 
-// bisect finds an x between lo and hi where at(x) is target, to 1e-4.
+// bisect finds an x between lo and hi for which at(x) differs from target by less than
+// 1 in 10,000.
 func bisect(target, lo, hi float64, rising bool, at func(x float64) (float64, error)) (float64, error) {
 	for range 40 {
 		mid := (lo + hi) / 2

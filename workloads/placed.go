@@ -2,7 +2,8 @@ package workloads
 
 import "fmt"
 
-// The laws of this file draw from the experts of certain ranks, all equally likely.
+// Each law in this file draws from the experts of certain ranks. These experts are equally
+// likely.
 
 var localKind = kind{
 	name: "local", doc: "every token stays on its own rank: nothing crosses the wire, the lower bound",
@@ -13,7 +14,7 @@ func local(s drawRequest) (filler, error) {
 	return within("local", s, func(rank int) int { return rank })
 }
 
-// within gives the tokens of each rank experts of one rank.
+// within returns a filler that gives the tokens of a rank only experts of the rank of(rank).
 func within(law string, s drawRequest, of func(rank int) int) (filler, error) {
 	n := s.LocalExperts()
 	if s.TopK > n {

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// poisson draws sets of exactly k experts. Expert e is in a set with probability share[e];
-// otherwise the sets are as random as that allows: conditional Poisson sampling (Chen,
-// Dempster and Liu, Biometrika 81, 1994). Two other ways were not taken: drawing one by one,
-// as urn does, cannot reach given shares, and systematic sampling draws the same experts
-// together again and again.
+// poisson draws sets of exactly k experts. Expert e is in a set with probability share[e].
+// Of all ways to draw with these probabilities it takes the most random one, conditional
+// Poisson sampling (Chen, Dempster and Liu, Biometrika 81, 1994). Two other ways were not
+// taken: drawing one by one, as urn does, cannot reach given shares, and systematic sampling
+// draws the same experts together again and again.
 type poisson struct {
 	k      int
-	always []int32     // share 1: in every set
-	order  []int32     // the other experts, as tail counts them
+	always []int32     // experts with share 1, which are in every set
+	order  []int32     // the other experts that can be drawn
 	tail   [][]float64 // [j][i]: sum over j-subsets of order[i:] of the product of their odds
 }
 
@@ -126,8 +126,8 @@ func (p *poisson) draw(r *rng, _ int, dst []int32) {
 	shuffle(r, dst)
 }
 
-// firstBelow returns the index of the first value of s, which descends, that is below
-// `cut`; the last index if there is none because of rounding.
+// firstBelow returns the index of the first value in s that is below `cut`. The values in s
+// descend. If rounding left no value below `cut`, it returns the last index.
 func firstBelow(s []float64, cut float64) int {
 	lo, hi := 0, len(s)-1
 	for lo < hi {
@@ -141,7 +141,7 @@ func firstBelow(s []float64, cut float64) int {
 	return lo
 }
 
-// shares scales loads to the sum k, with none above 1, because a token selects an expert at
+// shares scales loads to the sum k. No share is above 1, because a token selects an expert at
 // most once. The excess of an expert goes to the others in proportion to their loads.
 func shares(load []float64, k int) []float64 {
 	out := slices.Clone(load)

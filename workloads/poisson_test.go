@@ -49,7 +49,7 @@ func TestPoissonShares(t *testing.T) {
 	}
 }
 
-// Odds are found for any loads, over many orders of magnitude.
+// TestCalibrate: calibrate finds the odds for any loads, over many orders of magnitude.
 func TestCalibrate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(2, 100).Draw(t, "experts")

@@ -2,10 +2,11 @@ package workloads
 
 import "math"
 
-// Expert ids depend on the functions below, so that they must give the same bits on every
-// machine. math.Exp does not, because it is assembly on some machines. And on arm64 a Go
-// compiler may fuse x*y+z, unless x*y is converted to float64; a test disassembles the
-// arm64 build to show that nothing is fused. The functions are exact to a few ulp.
+// Expert ids depend on the functions below. So these functions must give the same bits on
+// every machine. math.Exp does not, because it is assembly on some machines. And on arm64 a
+// Go compiler may fuse x*y+z, unless x*y is converted to float64; a test disassembles the
+// arm64 build to show that nothing is fused. The functions are exact to a few units in the
+// last place.
 
 // ln returns the natural logarithm of a positive, finite x.
 func ln(x float64) float64 {

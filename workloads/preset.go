@@ -15,14 +15,14 @@ import (
 type Preset struct {
 	Name         string   `yaml:"name" json:"name"`
 	Aliases      []string `yaml:"aliases" json:"aliases,omitempty"`
-	Hidden       int      `yaml:"hidden" json:"hidden"`                       // of the residual stream
-	WireHidden   int      `yaml:"wire_hidden" json:"wire_hidden"`             // of a token that is sent between ranks; differs from Hidden if experts work in a latent space
-	Intermediate int      `yaml:"intermediate" json:"intermediate"`           // of one expert
-	Experts      int      `yaml:"experts" json:"experts"`                     // routed
+	Hidden       int      `yaml:"hidden" json:"hidden"`                       // width of the residual stream
+	WireHidden   int      `yaml:"wire_hidden" json:"wire_hidden"`             // width of a token that is sent between ranks; differs from Hidden if experts work in a latent space
+	Intermediate int      `yaml:"intermediate" json:"intermediate"`           // width inside one expert
+	Experts      int      `yaml:"experts" json:"experts"`                     // routed experts
 	Shared       int      `yaml:"shared" json:"shared"`                       // experts that every token takes
 	ZeroExperts  int      `yaml:"zero_experts" json:"zero_experts,omitempty"` // routed experts that return their input: no token is sent to them
 	TopK         int      `yaml:"top_k" json:"top_k"`
-	Groups       int      `yaml:"groups" json:"groups,omitempty"`           // expert groups of group-limited routing, 0 without
+	Groups       int      `yaml:"groups" json:"groups,omitempty"`           // expert groups of group-limited routing; 0 for other routings
 	GroupTopK    int      `yaml:"group_top_k" json:"group_top_k,omitempty"` // number of groups from which a token may select
 	Layers       int      `yaml:"layers" json:"layers"`                     // 0 if unknown
 	DenseLayers  int      `yaml:"dense_layers" json:"dense_layers"`         // leading layers without experts
@@ -80,7 +80,7 @@ func findPreset(ps []Preset, name, where string) (Preset, error) {
 		}
 		names = append(append(names, p.Name), p.Aliases...)
 	}
-	return Preset{}, fmt.Errorf("unknown preset %.60q%s; %s lists %d", name, ep.DidYouMean(name, names, ""), where, len(ps))
+	return Preset{}, fmt.Errorf("unknown preset %.60q%s; %s lists all %d", name, ep.DidYouMean(name, names, ""), where, len(ps))
 }
 
 func cutYAML(s string) (file, name string, ok bool) {

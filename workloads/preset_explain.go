@@ -26,8 +26,8 @@ func (p Preset) Problem(ranks int) ep.Problem {
 		Experts: p.Experts, TopK: p.TopK, MaxTokens: 1, Dispatch: ep.BF16, Combine: ep.BF16}
 }
 
-// Hazards lists the common assumptions that the shape breaks: one sentence for each, with a
-// way out.
+// Hazards lists common assumptions that do not hold for the shape. Each is one sentence, with
+// a way out if there is one.
 func (p Preset) Hazards() []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -46,7 +46,7 @@ func (p Preset) Hazards() []string {
 	}
 	if p.ZeroExperts > 0 {
 		share := float64(p.ZeroExperts) / float64(p.Experts+p.ZeroExperts)
-		add("%d zero experts take part in the routing, but nothing travels to them: with even routing %.0f %% of the selections, so add +masked:%.3f",
+		add("%d zero experts take part in the routing, but no token is sent to them; with even routing they get %.0f %% of the selections, so add +masked:%.3f",
 			p.ZeroExperts, 100*share, share)
 	}
 	if p.Experts%64 != 0 {

@@ -88,7 +88,7 @@ func TestUserPresets(t *testing.T) {
 		}
 	}
 	write("- {name: mine, hidden: 4096, experts: 64, top_k: 6}\n")
-	for name, want := range map[string]string{"deepseek-v5": "did you mean deepseek-v3?", "nothing.yaml": "no such file", path + ":other": "lists 1"} {
+	for name, want := range map[string]string{"deepseek-v5": "did you mean deepseek-v3?", "nothing.yaml": "no such file", path + ":other": "lists all 1"} {
 		if _, err := FindPreset(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", name, err, want)
 		}

@@ -18,7 +18,7 @@ const maxSelections = 1 << 28
 // work. Changing it changes every routing of every seed.
 const chunkTokens = 512
 
-// law returns the filler that draws experts for a request. The error names the field of the
+// law makes the filler that draws experts for a request. The error names the field of the
 // problem, or the argument of the law, that does not fit.
 type law func(s drawRequest) (filler, error)
 
@@ -38,8 +38,8 @@ type weigher interface{ weigh(c chunk, w []float32) }
 // chunk is a run of tokens of one rank.
 type chunk struct {
 	rank  int
-	first int     // token on its rank
-	total int     // token counted over all ranks in order
+	first int     // index of the first token on its rank
+	total int     // index of the first token, counted over all ranks in order
 	k     int     // top-k
 	ids   []int32 // [tokens, k], to be filled
 }
@@ -57,12 +57,12 @@ func (f eachToken) fill(r *rng, c chunk) {
 // routing.
 type recipe struct {
 	base    string   // canonical spelling of the distribution
-	mods    []string // of the modifiers, in canonical order
+	mods    []string // canonical spellings of the modifiers, in canonical order
 	law     law
 	loadLaw *loadLaw // set if the law is given by loads, else nil
 	gate    gate
-	sizes   func(most, ranks int, seed uint64) ([]int, error) // tokens of each rank; nil: all ranks have the largest number
-	edits   []edit                                            // in the order of modifiers
+	sizes   func(most, ranks int, seed uint64) ([]int, error) // draws the tokens of each rank; if nil, each rank has the problem's number
+	edits   []edit                                            // in canonical order of the modifiers
 	spare   int                                               // experts of the problem that are replicas of others
 	step    uint64                                            // step of a sequence: other tokens, the same popular experts
 }
@@ -104,7 +104,7 @@ func (r *recipe) draw(w *Workload) error {
 	return nil
 }
 
-// route draws the tokens of a batch, edits them, and gives every rank its own.
+// route draws the selections of a batch, edits them, and returns the routing of every rank.
 func (r *recipe) route(b *batch, f filler) []Routing {
 	b.ranks = nil
 	for _, n := range b.size {
@@ -130,7 +130,7 @@ func (r *recipe) batch(p ep.Problem, seed uint64) (*batch, error) {
 		return nil, fmt.Errorf("eplb: r is %d of the problem's %d experts, which leaves too few for top-%d; add r to --experts", r.spare, p.Experts, p.TopK)
 	}
 	if n := ranks * p.Tokens * p.TopK; n > maxSelections {
-		return nil, fmt.Errorf("tokens: %d ranks of %d with top-k %d are %d selections, the bound is %d; use fewer tokens",
+		return nil, fmt.Errorf("tokens: %d ranks with %d tokens of top-%d make %d selections, the bound is %d; use fewer tokens",
 			ranks, p.Tokens, p.TopK, n, maxSelections)
 	}
 	size := slices.Repeat([]int{p.Tokens}, ranks)

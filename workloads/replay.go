@@ -43,7 +43,7 @@ func (f replay) prepare(s drawRequest) (filler, error) {
 		return fromCounts(s, f.file, counts)
 	}
 	if r.TopK < s.TopK {
-		return nil, fmt.Errorf("%s: has %d experts a token, the problem top-%d; use --topk %d", f.file, r.TopK, s.TopK, r.TopK)
+		return nil, fmt.Errorf("%s: has %d experts per token, but the problem has top-%d; use --topk %d", f.file, r.TopK, s.TopK, r.TopK)
 	}
 	return fromRows(s, f.file, r)
 }
@@ -61,13 +61,13 @@ func fromCounts(s drawRequest, name string, counts []int64) (filler, error) {
 		selected++
 	}
 	if selected < s.TopK {
-		return nil, fmt.Errorf("%s: %d experts were selected, top-%d needs as many", name, selected, s.TopK)
+		return nil, fmt.Errorf("%s: only %d experts were selected; top-%[3]d needs at least %[3]d", name, selected, s.TopK)
 	}
 	return eachToken(newPoisson(shares(load, s.TopK), s.TopK).draw), nil
 }
 
 func tooFewExperts(name string, e, experts int) error {
-	return fmt.Errorf("%s: has expert %d, the problem has %d experts; raise --experts or choose the --model it was recorded with", name, e, experts)
+	return fmt.Errorf("%s: has expert %d, but the problem has %d experts; raise --experts or choose the --model with which the file was recorded", name, e, experts)
 }
 
 // recordedRows holds the rows of a trace that a problem needs.
@@ -99,7 +99,7 @@ func fromRows(s drawRequest, name string, r *trace.Reader) (filler, error) {
 		}
 	}
 	if len(t.ids) == 0 {
-		return nil, fmt.Errorf("%s: no rows", name)
+		return nil, fmt.Errorf("%s: has no rows", name)
 	}
 	for _, e := range t.ids {
 		if int(e) >= s.Experts {

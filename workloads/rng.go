@@ -9,7 +9,7 @@ type rng uint64
 
 // The random streams of a workload, one for each purpose.
 const (
-	streamHot     = iota + 1 // which experts are popular, and how much
+	streamHot     = iota + 1 // which experts are popular, and how popular
 	streamIDs                // experts of a chunk
 	streamWeights            // weights of a chunk
 	streamDeal               // shuffles of balanced

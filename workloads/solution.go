@@ -4,15 +4,15 @@ import "github.com/epbench/epbench/tune/ep"
 
 // Solution is a parameter that was solved for a target value of a statistic.
 type Solution struct {
-	Param     string  // sigma
-	Value     float64 // of the parameter
-	Statistic string  // gini
+	Param     string  // name of the parameter, such as sigma
+	Value     float64 // value of the parameter
+	Statistic string  // name of the statistic, such as gini
 	Target    float64 // value of the statistic that was asked for
 	Expected  float64 // value of the statistic for the expected loads; Stats has the value for a drawn routing
 }
 
-// Solve returns the value that d's parameter takes on p. ok is false if the spec of d has no
-// target.
+// Solve returns the value that d's parameter has for a problem and a seed, if the spec of d
+// gives a target for a statistic. Otherwise ok is false.
 func Solve(d Distribution, p ep.Problem, seed uint64) (sol Solution, ok bool, err error) {
 	f := d.loadLaw
 	if f == nil || f.statistic == "" {

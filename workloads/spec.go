@@ -19,26 +19,26 @@ type kind struct {
 	doc        string // definition, one line
 	params     []param
 	statistics []string // statistics that the first parameter may be solved for
-	file       bool     // takes a file name instead of numbers
+	file       bool     // the argument is a file name, not numbers
 	build      func(a args, r *recipe) error
 }
 
-// param is a positional number of a kind.
+// param is a positional argument of a kind, a number.
 type param struct {
 	name     string
 	min, max float64
 	def      float64
 	whole    bool // an integer
-	open     bool // if it is left out, the problem decides
+	open     bool // if a spec leaves the argument out, the problem decides its value
 }
 
-// args are the numbers of one item of a spec.
+// args holds the arguments of one item of a spec.
 type args struct {
-	v         []float64 // one for each parameter; NaN if open and left out
-	first     param     // of v[0]
-	statistic string    // statistic to solve v[0] for; v[0] is its target then
+	v         []float64 // one number for each parameter; NaN if the parameter is open and left out
+	first     param     // the parameter that v[0] is an argument of
+	statistic string    // if set, v[0] is the target of this statistic, and the parameter is solved for
 	file      string
-	digest    string // of the file's content
+	digest    string // digest of the file's content
 }
 
 func (a args) int(i int) int { return int(a.v[i]) }
@@ -48,10 +48,11 @@ func (a args) loadLaw(load func(s drawRequest, x float64) ([]float64, error)) lo
 	return loadLaw{load: load, param: a.first, x: a.v[0], statistic: a.statistic}
 }
 
-// Parse reads a routing as --routing spells it: name[:arg[:arg]][+modifier[:arg]].... A
-// missing argument has its default. If the first argument is statistic=value, the argument
-// is solved for, so that the statistic has that value. Errors name the argument and its
-// bound, or the nearest known name.
+// Parse reads a routing as --routing spells it: name[:arg[:arg]][+modifier[:arg]].... An
+// argument that is left out has its default. The first argument may be statistic=value
+// instead of a number. The parameter is then solved for: it gets the number with which the
+// expected loads have that value of the statistic. An error names the argument and its
+// bounds, or for an unknown name the nearest known one.
 func Parse(spec string) (Distribution, error) {
 	if len(spec) > maxSpec {
 		return Distribution{}, fmt.Errorf("%.40q...: longer than %d bytes", spec, maxSpec)
@@ -161,7 +162,7 @@ func (k kind) parse(s string, given bool) (args, error) {
 	}
 	fields := strings.Split(s, ":")
 	if len(fields) > len(k.params) {
-		return args{}, fmt.Errorf("%d arguments, takes at most %d", len(fields), len(k.params))
+		return args{}, fmt.Errorf("%d arguments were given; it takes at most %d", len(fields), len(k.params))
 	}
 	for i, f := range fields {
 		if err := k.parseArg(i, f, &a); err != nil {
@@ -175,7 +176,7 @@ func (k kind) parseArg(i int, f string, a *args) error {
 	p := k.params[i]
 	if key, value, ok := strings.Cut(f, "="); ok && key != p.name {
 		if i > 0 || !slices.Contains(k.statistics, key) {
-			return fmt.Errorf("cannot be given %.20q; known: %s", key, strings.Join(append([]string{p.name}, k.statistics...), ", "))
+			return fmt.Errorf("unknown argument %.20q; use %s", key, strings.Join(append([]string{p.name}, k.statistics...), ", "))
 		}
 		a.statistic, p, f = key, findStatistic(key).param, value
 	} else if ok {
@@ -216,8 +217,8 @@ func (it item) spell() string {
 	return b.String()
 }
 
-// format returns the shortest spelling that reads back exactly. Real numbers always have a
-// decimal point.
+// format returns the shortest spelling of v that reads back exactly. If the parameter is not
+// an integer, the spelling always has a decimal point.
 func (p param) format(v float64) string {
 	s := strconv.FormatFloat(v, 'f', -1, 64)
 	if !p.whole && !strings.Contains(s, ".") {

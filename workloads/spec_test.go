@@ -29,9 +29,9 @@ func TestParseErrors(t *testing.T) {
 		"zipf:x":                 "a: \"x\" is not a number",
 		"zipf:-1":                "a: -1 is outside 0.0 to 8.0",
 		"zipf:NaN":               "outside",
-		"zipf:1:2":               "2 arguments, takes at most 1",
+		"zipf:1:2":               "2 arguments were given; it takes at most 1",
 		"zipf:gini=2":            "gini: 2 is outside 0.01 to 0.95",
-		"zipf:gin=0.2":           "cannot be given \"gin\"; known: a, gini, maxmean, effective",
+		"zipf:gin=0.2":           "unknown argument \"gin\"; use a, gini, maxmean, effective",
 		"uniform:1":              "takes at most 0",
 		"khot:1.5":               "k: \"1.5\" is not a whole number",
 		"grouped:4:8":            "t: 8 is above g, 4",
@@ -67,7 +67,7 @@ func TestProblemErrors(t *testing.T) {
 		{"khot:1:0.9", 2, 8, 2, 4, "use k of at least 2"},
 		{"khot:7:0.1", 2, 8, 4, 4, "other experts cannot take the rest"},
 		{"one:0.1", 1, 2, 2, 4, "f must be at least 1"},
-		{"hotrank:3", 2, 8, 2, 4, "r is 3, top-2 of 8 experts on 2 ranks allows 2"},
+		{"hotrank:3", 2, 8, 2, 4, "r is 3, top-2 of 8 experts on 2 ranks allows at most 2"},
 		{"local", 4, 8, 3, 4, "do not fit the 2 of a rank"},
 		{"remote", 1, 8, 3, 4, "do not fit the 0 of other ranks"},
 		{"all2one:2", 2, 8, 2, 4, "rank is 2, the problem has 2 ranks"},
@@ -85,9 +85,9 @@ func TestProblemErrors(t *testing.T) {
 	}
 }
 
-// Parsing the canonical spelling of any spec gives the same spelling again.
+// FuzzParse: parsing the canonical spelling of any spec gives the same spelling again.
 func FuzzParse(f *testing.F) {
-	for _, s := range append(closed, solved...) {
+	for _, s := range append(plainSpecs, solvedSpecs...) {
 		f.Add(s)
 	}
 	f.Add("zipf:a=1e300+drift:::")

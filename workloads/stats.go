@@ -8,17 +8,17 @@ import (
 // Stats holds measures of a drawn routing. Each replica of an expert (+eplb) counts as an
 // expert. A routing without selections has the values of an even one.
 type Stats struct {
-	Tokens           int64   `json:"tokens"`            // of all ranks; a replicated token counts once
-	Selections       int64   `json:"selections"`        // without the masked ones
+	Tokens           int64   `json:"tokens"`            // tokens of all ranks; a replicated token counts once
+	Selections       int64   `json:"selections"`        // selections that are not masked
 	Masked           int64   `json:"masked"`            // masked selections
-	Gini             float64 `json:"gini"`              // of the expert loads, 0 even to (n-1)/n
-	CV               float64 `json:"cv"`                // standard deviation over mean of the expert loads
-	MaxMeanExpert    float64 `json:"max_mean_expert"`   // largest expert load over the mean
-	MaxMeanRank      float64 `json:"max_mean_rank"`     // largest load of a rank's experts over the mean
-	MaxMeanPair      float64 `json:"max_mean_pair"`     // largest load of an (expert, source rank) over the mean; receive slots must be large enough for it
+	Gini             float64 `json:"gini"`              // Gini coefficient of the expert loads: 0 if they are even, (n-1)/n if one of n experts has all
+	CV               float64 `json:"cv"`                // standard deviation of the expert loads, divided by their mean
+	MaxMeanExpert    float64 `json:"max_mean_expert"`   // largest expert load, divided by the mean
+	MaxMeanRank      float64 `json:"max_mean_rank"`     // largest load of a rank's experts, divided by the mean
+	MaxMeanPair      float64 `json:"max_mean_pair"`     // most selections of one expert by one source rank, divided by the mean; receive slots must be large enough for it
 	DistinctRanks    float64 `json:"distinct_ranks"`    // mean number of ranks that a token visits, its own included
 	LocalShare       float64 `json:"local_share"`       // share of the selections that stay on their rank
-	Entropy          float64 `json:"entropy"`           // of the expert loads, bits
+	Entropy          float64 `json:"entropy"`           // entropy of the expert loads in bits
 	EffectiveExperts float64 `json:"effective_experts"` // 2^entropy
 	Top20Share       float64 `json:"top20_share"`       // share of the selections of the most popular fifth of the experts
 }
@@ -59,8 +59,8 @@ func (w *Workload) Stats() Stats {
 	return s
 }
 
-// MeasureCounts returns the statistics that follow from the loads of experts alone,
-// [experts]. Experts lie on the ranks in equal blocks.
+// MeasureCounts returns the statistics that follow from the loads of experts alone. counts is
+// [experts]; experts lie on the ranks in equal blocks.
 func MeasureCounts(counts []int64, ranks int) Stats {
 	load := floats(counts)
 	s := Stats{

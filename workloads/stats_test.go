@@ -11,9 +11,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// hand returns a workload of 2 ranks, 4 experts and top-2: rank 0 has tokens {0 1}, {0 2},
+// handMade returns a workload of 2 ranks, 4 experts and top-2: rank 0 has tokens {0 1}, {0 2},
 // {3 -}, rank 1 has {0 3}.
-func hand() *Workload {
+func handMade() *Workload {
 	p := shape(2, 4, 2, 3)
 	p.Hidden = 64
 	return &Workload{Problem: p, Ranks: []Routing{
@@ -23,7 +23,7 @@ func hand() *Workload {
 }
 
 func TestStatsByHand(t *testing.T) {
-	w := hand()
+	w := handMade()
 	if got := w.TotalCounts(); !reflect.DeepEqual(got, []int64{3, 1, 1, 2}) {
 		t.Fatalf("counts %v", got)
 	}
@@ -45,12 +45,13 @@ func TestStatsByHand(t *testing.T) {
 		t.Errorf("%d statistics in the map, %d fields", got, want)
 	}
 	if got := w.Rows(Direct); !reflect.DeepEqual(got, Matrix{{3, 2}, {1, 1}}) {
-		t.Errorf("messages a selection: %v", got)
+		t.Errorf("one message for each selection: %v", got)
 	}
 	if got := w.Rows(Dedup); !reflect.DeepEqual(got, Matrix{{2, 2}, {1, 1}}) {
-		t.Errorf("messages a rank: %v", got)
+		t.Errorf("one message for each token and rank: %v", got)
 	}
-	// 128 bytes of payload, 16 of index, 16 of ids; combine 128.
+	// A dispatch message has 128 bytes of payload, 16 of index and 16 of ids; a combine message
+	// has 128 bytes.
 	if d, c := w.BytesDispatch(Direct), w.BytesCombine(Direct); d != 2*160 || c != 2*128 {
 		t.Errorf("busiest rank moves %d and %d bytes", d, c)
 	}
@@ -81,10 +82,10 @@ func TestMessageBytes(t *testing.T) {
 	}
 }
 
-// The matrices agree with the counts, whatever was drawn.
+// TestTrafficAddsUp: the matrices of messages agree with the counts, for any routing.
 func TestTrafficAddsUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		spec := rapid.SampledFrom(closed).Draw(t, "spec")
+		spec := rapid.SampledFrom(plainSpecs).Draw(t, "spec")
 		p := v3(rapid.IntRange(100, 200).Draw(t, "tokens"))
 		p.SkipA2A = rapid.Bool().Draw(t, "skip")
 		d, _ := Parse(spec)
@@ -136,13 +137,14 @@ func TestFit(t *testing.T) {
 			t.Fatal(err)
 		}
 		name, _, _ := strings.Cut(spec, ":")
-		// One draw of a Dirichlet is not its mean; the others are drawn exactly.
+		// dirichlet is fitted by the mean of many draws, and one draw differs from the mean. The
+		// loads of the other laws do not depend on chance.
 		bound := 2*noise + 0.002
 		if name == "dirichlet" {
 			bound = 0.05
 		}
 		for _, f := range fits {
-			if family, _, _ := strings.Cut(f.Spec, ":"); family == name && f.Distance > bound {
+			if fitted, _, _ := strings.Cut(f.Spec, ":"); fitted == name && f.Distance > bound {
 				t.Errorf("%s: fitted as %s at distance %.4f, above %.4f", spec, f.Spec, f.Distance, bound)
 			}
 			mustParse(t, f.Spec)
@@ -152,12 +154,13 @@ func TestFit(t *testing.T) {
 		}
 	}
 	if _, _, err := FitCounts(make([]int64, 8), 2); err == nil {
-		t.Error("fitted nothing")
+		t.Error("counts of 0 were fitted")
 	}
 }
 
-// TestBusiestRankReceives shows that the busiest rank is judged by what it sends and by what it
-// receives: with one hot rank every rank sends the same.
+// TestBusiestRankReceives: Busiest looks at the messages that a rank sends and at those that it
+// receives. If one rank is hot, all ranks send about the same number, and only the number of
+// received messages shows the hot rank.
 func TestBusiestRankReceives(t *testing.T) {
 	hot := Matrix{{9, 1, 5, 1}, {0, 9, 5, 2}, {1, 1, 90, 4}, {1, 1, 5, 9}}
 	if got := hot.Busiest(); got != 15 {
@@ -171,6 +174,6 @@ func TestBusiestRankReceives(t *testing.T) {
 		}
 	}
 	if got := back.Busiest(); got != 15 {
-		t.Errorf("%d for the way back, want 15", got)
+		t.Errorf("%d for the transposed matrix, want 15", got)
 	}
 }

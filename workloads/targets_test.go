@@ -6,23 +6,24 @@ import (
 	"testing"
 )
 
-// Draws meet targets within 2 %. The workload is so large that chance is smaller than that.
+// TestTargets: draws reach the target of a statistic within 2 %. The workload is so large that
+// chance makes a smaller difference.
 func TestTargets(t *testing.T) {
 	if raceEnabled {
 		t.Skip("large draws, which other tests make smaller; left out under the race detector")
 	}
-	for _, family := range []string{"zipf", "powerlaw", "lognormal", "dirichlet"} {
-		for aim, targets := range map[string][]string{
+	for _, name := range []string{"zipf", "powerlaw", "lognormal", "dirichlet"} {
+		for statistic, targets := range map[string][]string{
 			"gini": {"0.1", "0.25", "0.35", "0.7"}, "maxmean": {"1.5", "4.0"}, "effective": {"64.0", "200.0"},
 		} {
 			for _, target := range targets {
-				spec := family + ":" + aim + "=" + target
+				spec := name + ":" + statistic + "=" + target
 				if spec == "powerlaw:maxmean=1.5" {
 					continue // with a = 0 it is uniform from 1 to span, whose max/mean is 2
 				}
 				p := v3(32768)
 				s := MeasureCounts(mustNew(t, spec, p, 1).TotalCounts(), p.Ranks)
-				got := map[string]float64{"gini": s.Gini, "maxmean": s.MaxMeanExpert, "effective": s.EffectiveExperts}[aim]
+				got := map[string]float64{"gini": s.Gini, "maxmean": s.MaxMeanExpert, "effective": s.EffectiveExperts}[statistic]
 				want, _ := strconv.ParseFloat(target, 64)
 				if math.Abs(got/want-1) > 0.02 {
 					t.Errorf("%s: drew %.4f", spec, got)

@@ -13,12 +13,12 @@ const (
 	Dedup  Via = "dedup"  // one token for one rank, for all of the token's selected experts on that rank
 )
 
-// Matrix counts from source rank (row) to destination rank (column).
+// Matrix holds one number for each source rank (row) and destination rank (column).
 type Matrix [][]int64
 
 // Rows returns the number of messages that dispatch sends from each rank to each rank,
-// [ranks, ranks]. Messages on the diagonal stay on their rank. Combine sends the transposed
-// matrix.
+// [ranks, ranks]. Messages on the diagonal stay on their rank. The matrix of combine is the
+// transposed one.
 func (w *Workload) Rows(via Via) Matrix {
 	n := w.Problem.Ranks
 	local := int32(w.Problem.LocalExperts())
@@ -87,8 +87,8 @@ func (w *Workload) BytesCombine(via Via) int64 {
 	return w.Rows(via).Bytes(CombineBytes(w.Problem.Hidden)).Busiest()
 }
 
-// BytesOp returns BytesDispatch or BytesCombine, for a pair their sum, and 0 for an
-// activation, which sends nothing.
+// BytesOp returns BytesDispatch for a dispatch, BytesCombine for a combine, the sum of both
+// for a pair, and 0 for an activation, which sends nothing.
 func (w *Workload) BytesOp(op ep.Op, via Via) int64 {
 	switch op {
 	case ep.Dispatch:

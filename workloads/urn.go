@@ -11,7 +11,7 @@ import (
 // machines.
 type urn struct {
 	weight []uint64
-	start  []uint64 // sum of the weights before this one
+	start  []uint64 // sum of the weights of the experts before this one
 	total  uint64
 	keep   []uint64 // Walker's alias table (Vose 1991): a random x below keep[i] takes i,
 	alias  []int32  // any other takes alias[i]
@@ -91,7 +91,7 @@ func (u *urn) one(r *rng) int32 {
 	return u.alias[i]
 }
 
-// rest draws from the experts that are not in drawn. It takes a random point on the sum of
+// rest draws from the experts that are not in `drawn`. It takes a random point on the sum of
 // their weights, and adds the weight of each drawn expert that lies before the point.
 func (u *urn) rest(r *rng, drawn []int32) int32 {
 	var sorted [32]int32
@@ -114,15 +114,15 @@ func (u *urn) rest(r *rng, drawn []int32) int32 {
 	return int32(i)
 }
 
-// shares estimates the probability that each expert is among k. It draws tokens and adds up
-// the chance of each expert to be next at each step, which has less noise than counting
-// draws (Rao-Blackwell). For experts in more than half of the tokens it counts draws,
-// because these then have less noise.
+// shares estimates the probability that an expert is among k drawn ones, for each expert. It
+// draws tokens and adds up the chance of each expert to be next at each step. This has less
+// noise than counting draws (Rao-Blackwell). For an expert in more than half of the tokens it
+// counts draws, because there counting has less noise.
 func (u *urn) shares(k int) []float64 {
 	const tokens = 8192
 	r, dst := newRNG(1), make([]int32, k)
-	perWeight := 0.0                         // sum over tokens and steps of 1/weight left
-	missed := make([]float64, len(u.weight)) // the part of it after an expert was drawn
+	perWeight := 0.0                         // sum, over tokens and steps, of 1 / (weight not yet drawn)
+	missed := make([]float64, len(u.weight)) // the part of perWeight that was added after the expert was drawn
 	drawn := make([]float64, len(u.weight))
 	for range tokens {
 		u.draw(r, 0, dst)

@@ -1,6 +1,6 @@
 // Package workloads draws routings: which experts each token of each rank
 // selects, and with which weights. It measures how uneven a routing is and how
-// many bytes it sends, and knows the shapes of models.
+// many bytes it sends. It also holds the shapes of known models.
 //
 // Parse reads the spelling of a routing, such as zipf:1.0. New draws it for a
 // problem. The same spelling, problem and seed give the same bytes on every
@@ -35,8 +35,9 @@ func (w *Workload) Batch(rank int) int {
 	return rank
 }
 
-// SharedSlice returns the tokens of a rank's batch for which the rank runs the shared
-// expert: all tokens, or with SkipA2A the rank's part of the replicated batch.
+// SharedSlice returns the tokens for which a rank runs the shared expert: the first token and
+// the number of tokens, in the rank's batch. Without SkipA2A these are all tokens. With
+// SkipA2A every rank has the same batch, and each rank takes one part of it.
 func (w *Workload) SharedSlice(rank int) (start, count int) {
 	n := w.Ranks[w.Batch(rank)].Tokens
 	if !w.Problem.SkipA2A {

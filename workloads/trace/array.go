@@ -13,14 +13,15 @@ type array struct {
 	name  string
 	elem  elem
 	shape []int
-	open  func() (io.ReadCloser, error) // its bytes
+	open  func() (io.ReadCloser, error) // opens the bytes of the array
 	bad   error                         // why the array cannot be read; other arrays of the archive still can
 }
 
 // maxElements bounds an array.
 const maxElements = 1 << 46
 
-// elements returns the number of elements of a shape. A negative or too large one is an error.
+// elements returns the number of elements of a shape. It refuses negative sizes and more than
+// maxElements elements.
 func elements(shape []int) (int64, error) {
 	n := int64(1)
 	for _, d := range shape {
@@ -41,8 +42,8 @@ var (
 	weightNames = []string{"topk_weights", "weights"}
 )
 
-// kindOf decides whether an array holds ids or counts: by the option, else by the array's
-// name, else by its shape.
+// kindOf decides whether an array holds ids, counts or logits: by the option, else by the
+// array's name, else by its shape.
 func (a *array) kindOf(o Options) Kind {
 	switch {
 	case o.Kind != "":
@@ -62,7 +63,8 @@ func (a *array) kindOf(o Options) Kind {
 }
 
 // pick finds the arrays to read in an archive: those called o.Array, or those with the first
-// known name of the wanted kind. Several arrays of one name continue each other.
+// known name of the wanted kind. If several arrays have this name, each continues the one before
+// it.
 func pick(all []*array, o Options) (main, weights []*array, err error) {
 	want := map[Kind][]string{IDs: idNames, Counts: countNames, Logits: logitNames}[o.Kind]
 	switch {
@@ -144,7 +146,7 @@ func fromArrays(main, weights []*array, o Options) (*Reader, error) {
 	}
 	for _, a := range main {
 		if a.elem.kind == 'f' || a.elem.kind == 'b' {
-			return nil, fmt.Errorf("ids are of type %s; save them as integers%s", a.elem, a.elem.logits())
+			return nil, fmt.Errorf("ids are of type %s; save them as integers%s", a.elem, a.elem.logitsHint())
 		}
 	}
 	r.TopK, r.close = in.k, in.close
@@ -158,7 +160,8 @@ func fromArrays(main, weights []*array, o Options) (*Reader, error) {
 	return r, r.addWeights(in, weights, main[0], o)
 }
 
-// checkedSum adds up the counts of a layer, and compares their total with that of other layers.
+// checkedSum returns a function that adds up the counts of one layer and compares their total with
+// the totals of the other layers.
 func (r *Reader) checkedSum(in *rows, main []*array, o Options) func() ([]int64, error) {
 	return func() ([]int64, error) {
 		sum, err := in.sum()
@@ -183,7 +186,7 @@ func (r *Reader) fromLogits(in *rows, o Options) error {
 	return nil
 }
 
-// addWeights reads weights beside the ids. They have the axes of the ids.
+// addWeights makes r read the weights together with the ids. The weights have the axes of the ids.
 func (r *Reader) addWeights(ids *rows, weights []*array, main *array, o Options) error {
 	axes, err := main.axesOf(IDs, o)
 	if err != nil {

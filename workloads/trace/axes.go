@@ -10,9 +10,9 @@ import (
 type Axis string
 
 const (
-	Steps   Axis = "steps"   // added up: passes, or ranks that counted their own tokens
-	Layers  Axis = "layers"  // one is read, see Options.Layer
-	Ranks   Axis = "ranks"   // hold the experts in blocks: experts are then local
+	Steps   Axis = "steps"   // passes, or ranks that counted their own tokens; they are added up
+	Layers  Axis = "layers"  // layers; one of them is read, see Options.Layer
+	Ranks   Axis = "ranks"   // ranks that hold the experts in blocks; the axis of experts then counts the experts of one rank
 	Experts Axis = "experts" // counts or logits of experts
 	Tokens  Axis = "tokens"
 	TopK    Axis = "topk" // the ids of a token
@@ -50,8 +50,8 @@ var knownAxes = map[string]map[int][]Axis{
 	"routed_experts":        {3: {Tokens, Layers, TopK}},
 }
 
-// axesOf decides what the axes of an array are: by the option, by the array's name, or where
-// fewer than three axes leave no doubt.
+// axesOf decides what the axes of an array are: by the option, else by the array's name. An array
+// with one or two axes needs neither.
 func (a *array) axesOf(kind Kind, o Options) ([]Axis, error) {
 	n := len(a.shape)
 	last, offers := Experts, "steps,layers,experts or layers,ranks,experts"
@@ -80,7 +80,7 @@ func (a *array) axesOf(kind Kind, o Options) ([]Axis, error) {
 	return nil, fmt.Errorf("%d axes; give --axes with a name for each, such as %s", n, offers)
 }
 
-// checkAxes refuses axes that cannot be of a kind.
+// checkAxes refuses axes that an array of this kind cannot have.
 func checkAxes(axes []Axis, kind Kind, last Axis) error {
 	allowed := map[Kind][]Axis{Counts: {Steps, Layers, Ranks, Experts}, IDs: {Layers, Tokens, TopK}, Logits: {Layers, Tokens, Experts}}[kind]
 	for _, x := range axes {
@@ -94,8 +94,9 @@ func checkAxes(axes []Axis, kind Kind, last Axis) error {
 	return nil
 }
 
-// layout is an array's storage order: outer x layers x inner rows of k elements. ranks is 1
-// unless rows hold the experts of one rank each; a row's rank then follows from its number.
+// layout is an array's storage order: outer x layers x inner rows of k elements. If each row
+// holds the experts of one rank only, ranks is the number of ranks, and the rank of a row follows
+// from the row's number; otherwise ranks is 1.
 type layout struct {
 	outer, layers, inner, k int
 	ranks, stride           int // the rank of row i is i/stride mod ranks

@@ -8,7 +8,7 @@ import (
 
 const cases = "../../testdata/cases/"
 
-// maxOverMean returns the busiest expert's load over the mean.
+// maxOverMean returns the busiest expert's load, divided by the mean.
 func maxOverMean(counts []int64) float64 {
 	var sum int64
 	for _, n := range counts {
@@ -17,8 +17,8 @@ func maxOverMean(counts []int64) float64 {
 	return float64(slices.Max(counts)) * float64(len(counts)) / float64(sum)
 }
 
-// TestVLLMWindow shows that loads of physical experts become loads of logical ones, by the map
-// in the same file. The values were computed with NumPy's add.at.
+// TestVLLMWindow: the loads of physical experts are added up to loads of logical experts, by the
+// map in the same file. The expected values were computed with NumPy's add.at.
 func TestVLLMWindow(t *testing.T) {
 	for layer, want := range []float64{1.103125, 1.1203125, 1.1078125} {
 		s, err := scan(cases+"11-vllm-physical-window/vllm_window.npz", Options{Layer: layer})
@@ -28,8 +28,8 @@ func TestVLLMWindow(t *testing.T) {
 	}
 }
 
-// TestEmptyLayer shows that a layer without counts is an error in every reader, and that it names
-// the layers that have some.
+// TestEmptyLayer: every reader refuses a layer without counts. The error names the layers that
+// have counts.
 func TestEmptyLayer(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct{ path, want string }{
@@ -44,7 +44,7 @@ func TestEmptyLayer(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.path, err, c.want)
 		}
 	}
-	if _, err := scan(write(t, dir, "c.npy", npy("|u1", "40")+strings.Repeat("\x00", 40)), one); err == nil || !strings.Contains(err.Error(), "nothing was recorded") {
+	if _, err := scan(write(t, dir, "c.npy", npy("|u1", "40")+strings.Repeat("\x00", 40)), noLayer); err == nil || !strings.Contains(err.Error(), "nothing was recorded") {
 		t.Errorf("one layer without counts: %v", err)
 	}
 }

@@ -6,7 +6,8 @@ import (
 )
 
 // checkAgainstCounts makes Scan compare the ids of an SGLang record with the counts of the same
-// record (_convert_per_token_to_global_physical_count), which must agree.
+// record. They must agree, because SGLang computes the counts from the ids
+// (_convert_per_token_to_global_physical_count).
 func (r *Reader) checkAgainstCounts(main *array, all []*array, o Options) error {
 	counts := named(all, "global_physical_count")
 	if r.Kind != IDs || main.name != "topk_ids_of_layer" || len(counts) == 0 {
@@ -35,7 +36,7 @@ func (r *Reader) checkAgainstCounts(main *array, all []*array, o Options) error 
 	return nil
 }
 
-// at0 returns element i, 0 beyond the end.
+// at0 returns element i of a list, or 0 if the list is shorter.
 func at0(list []int64, i int) int64 {
 	if i < len(list) {
 		return list[i]

@@ -9,9 +9,10 @@ import (
 	"strings"
 )
 
-// openCSV reads one token per line, one id per column. A header is optional; with one, columns
-// whose names begin with w are weights. A header with a column count (layer_id, expert_id, count,
-// as SGLang's recorder once wrote) makes the file counts; counts of one expert are added up.
+// openCSV reads one token per line and one id per column. A header is optional. If the header has
+// a name that begins with w, this column and all after it hold weights. If it has a column named
+// count (layer_id, expert_id, count, as SGLang's recorder once wrote), the file holds counts, and
+// lines with the same expert are added up.
 //
 // encoding/csv was not taken: it keeps a whole quoted field in memory, however long, and numbers
 // need no quotes.
@@ -37,8 +38,8 @@ func openCSV(path string, o Options) (*Reader, error) {
 	})
 }
 
-// openText opens a file, reads its first line and makes a Reader. openText closes the file unless
-// the Reader does.
+// openText opens a file, reads its first line and makes a Reader. If the Reader does not close the
+// file, openText does.
 func openText(path string, read func(l *lines, first string) (*Reader, error)) (*Reader, error) {
 	l, err := openLines(path)
 	if err != nil {
@@ -99,8 +100,8 @@ func parseRow(row []string, ids, columns int) ([]int32, []float32, error) {
 
 var errCountsHeader = errors.New("counts need a header: expert_id,count or layer_id,expert_id,count")
 
-// csvCounts reads a whole file of counts, one layer and expert per line. It keeps the counts of the
-// chosen layer, and of the others the total.
+// csvCounts reads a whole file of counts. Each line has one layer and one expert. csvCounts keeps
+// the counts of the chosen layer, and only the total of each other layer.
 func csvCounts(l *lines, head []string, o Options) (*Reader, error) {
 	layer, expert, count := slices.Index(head, "layer_id"), slices.Index(head, "expert_id"), slices.Index(head, "count")
 	if expert < 0 {

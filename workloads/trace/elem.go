@@ -49,7 +49,7 @@ func (d elem) int32s(dst []int32, b []byte) {
 		for i := range dst {
 			dst[i] = narrow(int64(binary.LittleEndian.Uint64(b[8*i:])))
 		}
-	case d.kind == 'u' && d.size == 8: // values above int64 would read as negative, the largest as masked
+	case d.kind == 'u' && d.size == 8: // without this a value above int64 would become negative, and the largest one a masked id
 		for i := range dst {
 			dst[i] = narrow(int64(min(d.bits(b[8*i:]), math.MaxInt64)))
 		}
@@ -115,24 +115,25 @@ func half(h uint16) float64 {
 	return float64(math.Float32frombits(bits) * 0x1p112)
 }
 
-// logits is added to errors about floats that were read as counts or ids.
-func (d elem) logits() string {
+// logitsHint returns the end of an error about floats that were read as counts or ids. It is ""
+// for other types.
+func (d elem) logitsHint() string {
 	if d.kind != 'f' && d.kind != 'b' {
 		return ""
 	}
 	return "; if these are router logits, --kind logits --topk K computes the ids"
 }
 
-// maxCount bounds a count, so that MaxExperts counts add up within int64.
+// maxCount bounds a count, so that the sum of MaxExperts counts fits int64.
 const maxCount = 1 << 46
 
-// add adds a row of counts to sum, whose first element is expert `first`. Some recorders store
-// counts as floats.
+// add adds a row of counts to sum. The first element of sum is expert `first`. Counts may be
+// floats, because some recorders store them so.
 func (d elem) add(sum []int64, first int, row []byte) error {
 	for i := range sum {
 		v := d.float(row[i*d.size:])
 		if !(v >= 0 && v <= 1<<53) || v != math.Trunc(v) {
-			return fmt.Errorf("expert %d: %v is not a count%s", first+i, v, d.logits())
+			return fmt.Errorf("expert %d: %v is not a count%s", first+i, v, d.logitsHint())
 		}
 		if sum[i] += int64(v); sum[i] > maxCount {
 			return fmt.Errorf("expert %d: more than %d selections", first+i, int64(maxCount))

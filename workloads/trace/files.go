@@ -16,7 +16,7 @@ import (
 // maxFiles bounds the files of one recording.
 const maxFiles = 1 << 14
 
-// Expand replaces folders and patterns by the files in them that can be read, in natural order.
+// Expand replaces each folder and each pattern by its files that can be read, in natural order.
 func Expand(paths []string) ([]string, error) {
 	var out []string
 	for _, path := range paths {
@@ -45,7 +45,7 @@ func Expand(paths []string) ([]string, error) {
 		out = append(out, found...)
 	}
 	if len(out) > maxFiles {
-		return nil, fmt.Errorf("%d files, at most %d are one recording", len(out), maxFiles)
+		return nil, fmt.Errorf("%d files; a recording has at most %d", len(out), maxFiles)
 	}
 	return out, nil
 }
@@ -67,9 +67,10 @@ func compareNatural(a, b string) int {
 	return cmp.Compare(a, b)
 }
 
-// OpenAll opens files as one recording: counts are added up, tokens follow each other. Files
-// that say which rank they are of are ordered by rank, and a rank that is missing is noted;
-// others keep their order. Two files of one rank are an error.
+// OpenAll opens files as one recording. It adds up counts, and reads the tokens of one file
+// after those of the file before it. If the files name their ranks, OpenAll orders them by
+// rank, notes each missing rank, and refuses two files of the same rank. Otherwise the files
+// keep their order.
 func OpenAll(paths []string, o Options) (*Reader, error) {
 	paths, err := Expand(paths)
 	if err != nil {
@@ -123,7 +124,7 @@ func join(parts []part, o Options) (*Reader, error) {
 		}
 		for _, rank := range p.ranks {
 			if owner[rank] != "" {
-				return nil, fmt.Errorf("%s and %s are both of rank %d: they are two recordings; import them one by one", owner[rank], p.path, rank)
+				return nil, fmt.Errorf("%s and %s both hold the tokens of rank %d, so they are two recordings; import them one by one", owner[rank], p.path, rank)
 			}
 			owner[rank] = p.path
 			r.ranks = append(r.ranks, rank)
@@ -131,7 +132,7 @@ func join(parts []part, o Options) (*Reader, error) {
 		r.addNotes(p.notes)
 	}
 	if len(r.ranks) > 0 && len(r.ranks) < len(parts) {
-		return nil, errors.New("some files say which rank they are of, others do not: they are not one recording")
+		return nil, errors.New("some files name their rank and others do not, so they are not one recording")
 	}
 	if len(r.ranks) > 0 {
 		slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(a.ranks[0], b.ranks[0]) })
@@ -143,7 +144,7 @@ func join(parts []part, o Options) (*Reader, error) {
 	return r, nil
 }
 
-// addNotes adds the notes that are not there yet.
+// addNotes adds the notes that r does not have yet.
 func (r *Reader) addNotes(notes []string) {
 	for _, n := range notes {
 		if !slices.Contains(r.notes, n) {
@@ -152,7 +153,7 @@ func (r *Reader) addNotes(notes []string) {
 	}
 }
 
-// noteMissing notes the ranks below the highest that are not there.
+// noteMissing adds a note that names the missing ranks below the highest one.
 func (r *Reader) noteMissing(ranks []int) {
 	if gone := missing(ranks); len(gone) > 0 {
 		r.note("ranks %s are missing: their tokens are not counted", joined(gone))
@@ -167,7 +168,7 @@ func joined(list []int) string {
 	return strings.Join(out, ", ")
 }
 
-// sumParts adds up the counts of all files. A file without counts is no error if another has some.
+// sumParts adds up the counts of all files. One file may be without counts if another has some.
 func (r *Reader) sumParts(parts []part, o Options) (sum []int64, err error) {
 	for _, p := range parts {
 		file, err := Open(p.path, o)
@@ -183,7 +184,7 @@ func (r *Reader) sumParts(parts []part, o Options) (sum []int64, err error) {
 			sum = make([]int64, len(counts))
 		}
 		if len(counts) != len(sum) {
-			return nil, fmt.Errorf("%s has %d experts, the files before it %d", p.path, len(counts), len(sum))
+			return nil, fmt.Errorf("%s has %d experts, the files before it have %d", p.path, len(counts), len(sum))
 		}
 		for e, n := range counts {
 			if sum[e] += n; sum[e] > maxCount {

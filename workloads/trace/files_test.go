@@ -25,8 +25,8 @@ func copyFile(t *testing.T, from, dir, name string) string {
 	return write(t, dir, name, string(text))
 }
 
-// TestPerTokenDumps shows that dumps of two ranks are one recording whose ids are of logical
-// experts, in the order of the ranks whatever the files are called, and that a missing rank is
+// TestPerTokenDumps: the dumps of two ranks are read as one recording, with the ids of logical
+// experts. The files are read in the order of their ranks, not of their names. A missing rank is
 // noted.
 func TestPerTokenDumps(t *testing.T) {
 	dump := func(rank int) string { return fmt.Sprintf("expert_distribution_recorder_1700000000.5_%d.pt", rank) }
@@ -35,7 +35,7 @@ func TestPerTokenDumps(t *testing.T) {
 		t.Fatalf("%+v, %v", whole, err)
 	}
 	if whole.Masked != 4*whole.Rows {
-		t.Errorf("%d selections of -1, the dump pads top-4 to 8", whole.Masked)
+		t.Errorf("%d selections of -1, want 4 for each row: the dump pads top-4 to 8", whole.Masked)
 	}
 	dir := t.TempDir()
 	copyFile(t, dump(0), dir, "z.pt")
@@ -51,20 +51,20 @@ func TestPerTokenDumps(t *testing.T) {
 	}
 	first, _, err := readAll(t, golden+dump(0), Options{Layer: 1})
 	if err != nil || !slices.Equal(first[:8*11], swapped[:8*11]) {
-		t.Errorf("z.pt is of rank 0 and comes first: %v, %v", swapped[:8], first[:8])
+		t.Errorf("z.pt holds rank 0 and must come first: %v, %v", swapped[:8], first[:8])
 	}
 	alone, err := OpenAll([]string{only}, Options{Layer: 1})
 	if err != nil || !slices.Contains(alone.Notes(), "ranks 0 are missing: their tokens are not counted") {
 		t.Errorf("%v, %v", alone.Notes(), err)
 	}
 	copyFile(t, dump(0), dir, "again.pt")
-	if _, err := OpenAll([]string{dir}, Options{Layer: 1}); err == nil || !strings.Contains(err.Error(), "are both of rank 0") {
+	if _, err := OpenAll([]string{dir}, Options{Layer: 1}); err == nil || !strings.Contains(err.Error(), "both hold the tokens of rank 0") {
 		t.Errorf("two files of one rank: %v", err)
 	}
 }
 
-// TestIDsAgreeWithCounts shows that a changed figure of a per_token dump is noticed: the ids and
-// the counts of a record must agree.
+// TestIDsAgreeWithCounts: if one figure of a per_token dump is changed, Scan refuses the dump,
+// because the ids and the counts of a record must agree.
 func TestIDsAgreeWithCounts(t *testing.T) {
 	file := golden + "expert_distribution_recorder_1700000000.5_0.pt"
 	random := rand.New(rand.NewPCG(5, 6))
@@ -85,7 +85,7 @@ func TestIDsAgreeWithCounts(t *testing.T) {
 }
 
 // changeOne writes a copy of a .pt in which one figure of a record's tensors has another value.
-// The map of replicas (the last tensor) is left alone: any other map could be right.
+// It does not change the map of replicas (the last tensor), because another map could be right.
 func changeOne(t *testing.T, file string, random *rand.Rand) string {
 	t.Helper()
 	z, err := zip.OpenReader(file)
@@ -130,8 +130,8 @@ func changeOne(t *testing.T, file string, random *rand.Rand) string {
 	return path
 }
 
-// TestChangedCountsAreNoticed shows that a changed count of any recorder is noticed: layers of
-// one recording have the same total.
+// TestChangedCountsAreNoticed: if one count of a recording is changed, a note says so, because
+// the layers of one recording have the same total.
 func TestChangedCountsAreNoticed(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	for file, start := range map[string]int{"moe_load_0.npy": 128, "trtllm_statistic/rank0.safetensors": 0, "sglang_counts.json": -1} {
@@ -154,7 +154,7 @@ func TestChangedCountsAreNoticed(t *testing.T) {
 	}
 }
 
-// noticed reports whether reading a file gives an error or says that layers disagree.
+// noticed reports whether reading a file gives an error, or a note that a count is wrong.
 func noticed(t *testing.T, path string) bool {
 	t.Helper()
 	r, err := Open(path, Options{Layer: 0})
@@ -171,8 +171,9 @@ func noticed(t *testing.T, path string) bool {
 	return slices.ContainsFunc(r.Notes(), func(n string) bool { return strings.Contains(n, "a count is wrong") })
 }
 
-// changeCount gives one count another value: an int64 behind the header, or a number of a text
-// (start below 0).
+// changeCount gives one count another value. If start is below 0, the counts are numbers in a
+// text; otherwise they are int64 from the byte start on. A start of 0 stands for the end of a
+// safetensors header.
 func changeCount(text string, start int, random *rand.Rand) string {
 	if start < 0 {
 		all := digits.FindAllStringIndex(text, -1)
@@ -188,8 +189,8 @@ func changeCount(text string, start int, random *rand.Rand) string {
 	return string(b)
 }
 
-// TestSteps shows that one file per step is added up, in the order of the numbers in their names,
-// and that ranks and their experts become experts.
+// TestSteps: files that hold one step each are ordered by the numbers in their names, and their
+// counts are added up. An array with an axis of ranks gives the counts of all experts.
 func TestSteps(t *testing.T) {
 	got, err := Expand([]string{golden + "moe_load_*.npy"})
 	if err != nil || len(got) != 2 {
@@ -222,7 +223,7 @@ func TestSteps(t *testing.T) {
 	if err != nil || !slices.Equal(named.Counts, one.Counts) {
 		t.Errorf("%v, %v, want %v", named.Counts, err, one.Counts)
 	}
-	if _, err := scan(golden+"{sglang_counts.json,moe*}", one0); err == nil {
+	if _, err := scan(golden+"{sglang_counts.json,moe*}", firstLayer); err == nil {
 		t.Error("a pattern that nothing matches was read")
 	}
 	if err := os.Remove(path); err != nil {
@@ -230,14 +231,14 @@ func TestSteps(t *testing.T) {
 	}
 	copyFile(t, "sglang_per_token.pt", dir, "x.pt")
 	if _, err := scan(dir, Options{Layer: 1}); err == nil || !strings.Contains(err.Error(), "they are not one recording") {
-		t.Errorf("ids beside counts: %v", err)
+		t.Errorf("ids together with counts: %v", err)
 	}
 }
 
-var one0 = Options{Layer: 0}
+var firstLayer = Options{Layer: 0}
 
-// TestStatistic shows what TensorRT-LLM's statistics of two ranks hold together, and that its
-// figures are checked against meta_info.json.
+// TestStatistic adds up TensorRT-LLM's statistics of two ranks, and shows that their figures are
+// checked against meta_info.json.
 func TestStatistic(t *testing.T) {
 	s, err := scan(golden+"trtllm_statistic", Options{Layer: 3})
 	if err != nil || s.Kind != Counts || len(s.Counts) != 16 {
@@ -248,7 +249,7 @@ func TestStatistic(t *testing.T) {
 		sum += n
 	}
 	if sum != 2*2*100*4 {
-		t.Errorf("%d selections; two ranks counted two iterations of 100 tokens with top-4", sum)
+		t.Errorf("%d selections; want those of two ranks, two iterations each, 100 tokens, top-4", sum)
 	}
 	one := func(rank string) []int64 {
 		s, err := scan(golden+"trtllm_statistic/"+rank+".safetensors", Options{Layer: 3})
@@ -283,8 +284,7 @@ func TestStatistic(t *testing.T) {
 	}
 }
 
-// TestLogits shows that router logits are read as the ids of their largest values, and that this
-// is said.
+// TestLogits: router logits are read as the ids of their largest values, and a note says so.
 func TestLogits(t *testing.T) {
 	f32 := func(v ...byte) (s string) { // 0 to 127 as float32 bits of 2^(v-127)
 		for _, x := range v {
@@ -305,12 +305,12 @@ func TestLogits(t *testing.T) {
 		t.Errorf("no top-k: %v", err)
 	}
 	nan := write(t, t.TempDir(), "n.npy", npy("<f4", "1, 2")+f32(1)+"\xff\xff\xff\xff")
-	if _, err := scan(nan, Options{Layer: -1, Kind: Logits, TopK: 1}); err == nil || !strings.Contains(err.Error(), "the logit of expert 1 is no number") {
+	if _, err := scan(nan, Options{Layer: -1, Kind: Logits, TopK: 1}); err == nil || !strings.Contains(err.Error(), "the logit of expert 1 is NaN") {
 		t.Errorf("NaN: %v", err)
 	}
 }
 
-// TestBadMember shows that a member which cannot be read is an error only if it is wanted.
+// TestBadMember: a member that cannot be read is an error only if the caller wants this member.
 func TestBadMember(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.npz")
 	f, err := os.Create(path)
@@ -328,7 +328,7 @@ func TestBadMember(t *testing.T) {
 	if err := errors.Join(z.Close(), f.Close()); err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range []Options{one, {Layer: -1, Array: "counts"}} {
+	for _, o := range []Options{noLayer, {Layer: -1, Array: "counts"}} {
 		if s, err := scan(path, o); err != nil || !slices.Equal(s.Counts, []int64{1, 2, 3}) {
 			t.Errorf("%+v: %v, %v", o, s.Counts, err)
 		}
@@ -338,7 +338,7 @@ func TestBadMember(t *testing.T) {
 	}
 }
 
-// TestCountsOfOneExpertAddUp shows that several lines of one expert are added up.
+// TestCountsOfOneExpertAddUp: the counts of several lines with the same expert are added up.
 func TestCountsOfOneExpertAddUp(t *testing.T) {
 	path := write(t, t.TempDir(), "c.csv", "layer_id,expert_id,count\n1,2,10\n1,0,1\n0,2,7\n1,2,5\n")
 	if s, err := scan(path, Options{Layer: 1}); err != nil || !slices.Equal(s.Counts, []int64{1, 0, 15}) {
@@ -346,7 +346,7 @@ func TestCountsOfOneExpertAddUp(t *testing.T) {
 	}
 }
 
-// TestEmptySlots shows that a physical slot without an expert must have no selections.
+// TestEmptySlots: a physical slot without a logical expert must have no selections.
 func TestEmptySlots(t *testing.T) {
 	file := func(count int) string {
 		return write(t, t.TempDir(), "v.json", fmt.Sprintf(`{"expert_load": [[[4, %d, 5]]], "physical_to_logical_map": [[0, -1, 0]]}`, count))
@@ -354,7 +354,7 @@ func TestEmptySlots(t *testing.T) {
 	if s, err := scan(file(0), Options{Layer: 0}); err != nil || !slices.Equal(s.Counts, []int64{9}) {
 		t.Errorf("%v, %v", s.Counts, err)
 	}
-	if _, err := scan(file(3), Options{Layer: 0}); err == nil || !strings.Contains(err.Error(), "physical expert 1 has 3 selections, and by physical_to_logical_map no logical expert") {
+	if _, err := scan(file(3), Options{Layer: 0}); err == nil || !strings.Contains(err.Error(), "physical expert 1 has 3 selections, but physical_to_logical_map gives it no logical expert") {
 		t.Errorf("selections of an empty slot: %v", err)
 	}
 }

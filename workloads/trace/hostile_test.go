@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/bounded"
 )
 
-// The error about any bad file is one line that begins with the file's name and says what
-// to do.
+// TestBadFiles: the error about any bad file is one line that has the file's name and says what is
+// wrong.
 func TestBadFiles(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct{ name, text, want string }{
@@ -42,7 +42,7 @@ func TestBadFiles(t *testing.T) {
 		{"logits.npy", npy("<f4", "1, 64") + strings.Repeat("\x00\x00\x80\xbf", 64), "if these are router logits, --kind logits --topk K computes the ids"},
 		{"a.safetensors", "", "not a .safetensors file: no header"},
 		{"long.safetensors", "\xff\xff\xff\xff\x00\x00\x00\x00", "header of 4294967295 bytes in a file of 8"},
-		{"type.safetensors", safetensors(`{"0_0": {"dtype": "BOOL", "shape": [2], "data_offsets": [0, 2]}}`, "\x01\x00"), "type \"BOOL\" holds no numbers"},
+		{"type.safetensors", safetensors(`{"0_0": {"dtype": "BOOL", "shape": [2], "data_offsets": [0, 2]}}`, "\x01\x00"), "type \"BOOL\" cannot be read"},
 		{"cut.safetensors", safetensors(`{"0_0": {"dtype": "I32", "shape": [2], "data_offsets": [0, 8]}}`, "\x01\x00"), "truncated: shape [2] of i4 does not fit"},
 		{"a.parquet", "", ".parquet files are not read; save the array as .npy"},
 		{"twice.npy", npy("|u1", "2, 2") + "\x01\x02\x03\x03", "row 1: expert 3 is there twice; if these are counts"},
@@ -83,23 +83,23 @@ func TestBadFiles(t *testing.T) {
 		{"big.json", "[1e300]", "is not a whole number"},
 		{"what.bin", "", "extension \".bin\" is unknown"},
 	} {
-		_, err := scan(write(t, dir, c.name, c.text), one)
+		_, err := scan(write(t, dir, c.name, c.text), noLayer)
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.name) || strings.Contains(err.Error(), "\n") || len(err.Error()) > 400+len(dir) {
 			t.Errorf("%s: error %v, want one line with %q", c.name, err, c.want)
 		}
 	}
-	if _, err := scan(dir+".npy", one); err == nil || !strings.Contains(err.Error(), "no such file") {
+	if _, err := scan(dir+".npy", noLayer); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("missing file: %v", err)
 	}
-	for f, o := range map[string]Options{"sglang_stat.pt": one, "sglang_counts.json": {Layer: 3}, "ids_weights.npz": {Layer: -1, Array: "nope"}} {
+	for f, o := range map[string]Options{"sglang_stat.pt": noLayer, "sglang_counts.json": {Layer: 3}, "ids_weights.npz": {Layer: -1, Array: "nope"}} {
 		if _, err := scan(golden+f, o); err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s with %+v: %v", f, o, err)
 		}
 	}
 }
 
-// Pickles that would run code, nest for ever or give false sizes are refused, or nothing is
-// read from them.
+// TestHostilePickles: pickles that would run code, nest for ever or give false sizes are refused,
+// or nothing is read from them.
 func TestHostilePickles(t *testing.T) {
 	for name, p := range map[string]string{
 		"empty":        "",
@@ -149,7 +149,7 @@ func FuzzOpen(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, ext byte, text []byte) {
 		path := write(t, dir, "f"+exts[int(ext)%len(exts)], string(text))
-		for _, o := range []Options{one, {Layer: 0}, {Layer: 1, Kind: Counts}, {Layer: 0, Kind: IDs, Axes: []Axis{Tokens, Layers, TopK}}} {
+		for _, o := range []Options{noLayer, {Layer: 0}, {Layer: 1, Kind: Counts}, {Layer: 0, Kind: IDs, Axes: []Axis{Tokens, Layers, TopK}}} {
 			s, err := scan(path, o)
 			if err != nil && strings.Contains(err.Error(), "\n") {
 				t.Fatalf("%q", err)

@@ -20,7 +20,8 @@ import (
 const maxJSON = 64 << 20
 
 // openJSON reads counts as nested arrays, or an object with such arrays under the names that
-// recorders give them: {"logical_count": [[...], ...]}, which SGLang's --init-expert-location reads.
+// recorders give them. An example is {"logical_count": [[...], ...]}, which SGLang's
+// --init-expert-location also reads.
 func openJSON(path string, o Options) (*Reader, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -33,7 +34,7 @@ func openJSON(path string, o Options) (*Reader, error) {
 	}
 	text, err := cost.ReadAll("JSON", f, maxJSON)
 	if err != nil {
-		return nil, fmt.Errorf("%w; a .npy has no such bound", err)
+		return nil, fmt.Errorf("%w; a .npy file has no such bound", err)
 	}
 	all, err := jsonArrays(bytes.TrimSpace(text))
 	if err != nil {
@@ -48,7 +49,7 @@ func jsonArrays(text []byte) (all []*array, err error) {
 		return nil, errLevels
 	}
 	if !json.Valid(text) {
-		return nil, fmt.Errorf("no arrays of numbers: %.80s", json.Unmarshal(text, new(json.RawMessage)))
+		return nil, fmt.Errorf("not valid JSON: %.80s", json.Unmarshal(text, new(json.RawMessage)))
 	}
 	s := scanner{text: text}
 	if text[0] == '[' {
@@ -159,7 +160,7 @@ type levels struct {
 	numbers int   // depth at which the numbers are, 0 before the first number
 }
 
-// walk walks the array at the current place, at a depth from 0.
+// walk walks the array at the current place. depth is 0 for the outermost array.
 func (s *scanner) walk(l *levels, depth int) error {
 	if depth == 3 {
 		return errLevels

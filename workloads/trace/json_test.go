@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestJSONNumbers: the numbers of nested arrays of any shape are read back as written, with white
-// space anywhere and other members before and after them.
+// TestJSONNumbers: the numbers of nested arrays are read back as they were written. The text may
+// have white space anywhere, and other members before and after the arrays.
 func TestJSONNumbers(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
@@ -72,7 +72,7 @@ func TestJSONShapes(t *testing.T) {
 		`{"counts":[1],"counts":[2]}`: "given twice",
 		`{"counts":{"a":[1]}}`:        "no array with a name that recorders give",
 	} {
-		if _, err := scan(writeText(dir, text), one); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := scan(writeText(dir, text), noLayer); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}

@@ -12,7 +12,7 @@ func openJSONL(path string, _ Options) (*Reader, error) {
 	return openText(path, func(l *lines, first string) (*Reader, error) { return l.tokens(first, parseJSONRow) })
 }
 
-// jsonRow is a token.
+// jsonRow holds the selections of one token.
 type jsonRow struct {
 	IDs     []int32   `json:"topk_ids"`
 	Weights []float32 `json:"topk_weights,omitempty"`

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// The .npy format, versions 1 to 3 (numpy/lib/format.py): a magic word, two
-// bytes of version, the header's length, and the header, a Python dict.
+// A .npy file, versions 1 to 3 (numpy/lib/format.py), begins with a magic word, two
+// bytes of version, the length of the header, and the header, a Python dict.
 //
 // github.com/sbinet/npyio v0.6.0 was tried and not taken: it lacks float16 and version 3, panics
 // on a header without a newline or with its keys in another order, and allocates as much as the
@@ -51,7 +51,7 @@ func openNPY(path string, o Options) (*Reader, error) {
 	}
 	a.open = after(start, func() (io.ReadCloser, error) { return os.Open(path) })
 	if strings.HasPrefix(filepath.Base(path), "moe_load") {
-		a.name = "moe_load" // of vllm-ascend; NumPy's format has no names
+		a.name = "moe_load" // vllm-ascend writes such files; the .npy format has no names
 	}
 	return fromArrays([]*array{a}, nil, o)
 }

@@ -14,8 +14,8 @@ import (
 // maxMembers bounds an archive's directory.
 const maxMembers = 1 << 16
 
-// openNPZ reads a .npz: a zip of .npy members. Their names say what they hold. A member that
-// cannot be read is an error only if it is wanted.
+// openNPZ reads a .npz: a zip of .npy members. The name of a member says what it holds. A member
+// that cannot be read is an error only if the caller wants this member.
 func openNPZ(path string, o Options) (*Reader, error) {
 	return openArchive(path, o, func(z *zip.Reader, cost *bounded.Budget) (all []*array, err error) {
 		for _, m := range z.File {
@@ -95,7 +95,8 @@ func npzMember(m *zip.File, cost *bounded.Budget) (*array, error) {
 	return a, nil
 }
 
-// unpacked makes an opener of a member from an offset on, which charges what it unpacks.
+// unpacked returns a function that opens a member at an offset. All bytes that are unpacked are
+// charged to the budget.
 func unpacked(m *zip.File, start int64, cost *bounded.Budget) func() (io.ReadCloser, error) {
 	return after(start, func() (io.ReadCloser, error) {
 		in, err := m.Open()

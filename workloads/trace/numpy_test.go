@@ -49,7 +49,7 @@ np.savez_compressed("numpy5.npz", topk_ids=want[:2], topk_weights=z["topk_weight
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, f := range []string{"numpy0.npy", "numpy1.npy", "numpy2.npy", "numpy3.npy", "numpy4.npy", "numpy5.npz"} {
-		got, w, err := readAll(t, filepath.Join(dir, f), one)
+		got, w, err := readAll(t, filepath.Join(dir, f), noLayer)
 		if err != nil || len(got) != 4 || got[0] != 3 || got[3] != -1 {
 			t.Errorf("%s: %v, %v", f, got, err)
 		}

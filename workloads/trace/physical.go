@@ -6,16 +6,17 @@ import (
 	"slices"
 )
 
-// Recorders of SGLang, vLLM and vllm-ascend count physical experts; several can be replicas of
-// one logical expert, which is what the router selects. Dumps of the first two hold a map,
-// [layers, physical experts] (vLLM: vllm/distributed/eplb/eplb_state.py, where a slot without an
-// expert is -1).
+// Recorders of SGLang, vLLM and vllm-ascend count physical experts. Several physical experts can
+// be replicas of one logical expert; the router selects logical experts. Dumps of SGLang and vLLM
+// hold a map, [layers, physical experts], from physical to logical experts. In vLLM's map
+// (vllm/distributed/eplb/eplb_state.py) a slot without an expert is -1.
 var (
 	physicalNames = []string{"global_physical_count", "topk_ids_of_layer", "expert_load", "expert_load_window", "moe_load"}
 	mapNames      = []string{"last_physical_to_logical_map", "physical_to_logical_map"}
 )
 
-// toLogical makes r read logical experts if main is of physical ones and the archive has a map.
+// toLogical makes r read logical experts, if main counts physical experts and the archive has a
+// map.
 func (r *Reader) toLogical(main *array, all []*array, o Options) error {
 	var maps []*array
 	for _, name := range mapNames {
@@ -25,7 +26,7 @@ func (r *Reader) toLogical(main *array, all []*array, o Options) error {
 		return nil
 	}
 	if len(maps) == 0 {
-		r.note("%s is of physical experts, and there is no map to logical ones: replicas count as experts of their own", main.name)
+		r.note("%s holds physical experts, and there is no map to logical ones: each replica counts as an expert", main.name)
 		return nil
 	}
 	m := maps[len(maps)-1]
@@ -69,7 +70,7 @@ func readMap(m *array, o Options) ([]int32, error) {
 	return logical, nil
 }
 
-// foldCounts adds up the counts of replicas.
+// foldCounts returns a function that adds up the counts of each logical expert's replicas.
 func foldCounts(read func() ([]int64, error), name string, logical []int32) func() ([]int64, error) {
 	return func() ([]int64, error) {
 		counts, err := read()
@@ -77,21 +78,21 @@ func foldCounts(read func() ([]int64, error), name string, logical []int32) func
 			return nil, err
 		}
 		if len(counts) != len(logical) {
-			return nil, fmt.Errorf("%d physical experts were counted and %s has %d", len(counts), name, len(logical))
+			return nil, fmt.Errorf("%d physical experts were counted, but %s has %d", len(counts), name, len(logical))
 		}
 		out := make([]int64, slices.Max(logical)+1)
 		for p, n := range counts {
 			if logical[p] >= 0 {
 				out[logical[p]] += n
 			} else if n > 0 {
-				return nil, fmt.Errorf("physical expert %d has %d selections, and by %s no logical expert", p, n, name)
+				return nil, fmt.Errorf("physical expert %d has %d selections, but %s gives it no logical expert", p, n, name)
 			}
 		}
 		return out, nil
 	}
 }
 
-// foldIDs replaces physical ids by logical ones.
+// foldIDs returns a function that reads rows and replaces physical ids by logical ones.
 func foldIDs(read func([]int32, []float32) (int, error), k int, name string, logical []int32) func([]int32, []float32) (int, error) {
 	return func(ids []int32, weights []float32) (int, error) {
 		n, err := read(ids, weights)
@@ -106,7 +107,7 @@ func foldIDs(read func([]int32, []float32) (int, error), k int, name string, log
 				continue
 			}
 			if ids[i] = logical[p]; ids[i] < 0 {
-				return 0, fmt.Errorf("a token selects physical expert %d, by %s no logical expert", p, name)
+				return 0, fmt.Errorf("a token selects physical expert %d, but %s gives it no logical expert", p, name)
 			}
 		}
 		return n, err

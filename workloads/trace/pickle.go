@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/bounded"
 )
 
-// The part of Python's pickle that torch.save uses (protocol 2): containers,
+// This file reads the part of Python's pickle that torch.save uses (protocol 2): containers,
 // numbers, strings, and calls. Nothing is ever called: a call that rebuilds a tensor is
 // read as a tensor, and any other call as an opaque value.
 //
@@ -27,8 +27,8 @@ type (
 
 // tensor is a view of a storage: torch._utils._rebuild_tensor_v2.
 type tensor struct {
-	class, key    string // of the storage
-	offset        int64  // elements
+	class, key    string // class and key of the storage
+	offset        int64  // offset in the storage, in elements
 	shape, stride []int
 }
 
@@ -114,7 +114,7 @@ func (m *machine) push(v any) {
 	m.stack = append(m.stack, v)
 }
 
-// remember notes the top of the stack in the memo.
+// remember stores the top of the stack in the memo.
 func (m *machine) remember(key uint32) {
 	m.hold(bounded.ObjectBytes)
 	m.memo[key] = m.top()
@@ -143,7 +143,7 @@ func (m *machine) popMark() []any {
 
 func (m *machine) u32() uint32 { return binary.LittleEndian.Uint32(m.take(4)) }
 
-// opcodes are those of protocol 2 and the framing of 4.
+// opcodes holds a function for each opcode of protocol 2 and for the frames of protocol 4.
 var opcodes map[byte]func(m *machine)
 
 func init() {

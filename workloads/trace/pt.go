@@ -11,18 +11,19 @@ import (
 )
 
 // A .pt file of torch.save is a zip. NAME/data.pkl is a pickle of the object,
-// NAME/data/KEY holds the bytes of a storage, NAME/byteorder their byte order.
+// NAME/data/KEY holds the bytes of a storage, and NAME/byteorder holds the byte order of all
+// storages.
 //
 // SGLang's expert distribution recorder writes such files (sgl-project/sglang 02295fe,
 // python/sglang/srt/eplb/expert_distribution.py). _StatAccumulator.dump writes a dict with
 // logical_count [steps, layers, experts], summed over ranks. _DetailAccumulator.dump writes a
 // file for each rank: a dict with records and last_physical_to_logical_map. A record of mode
 // per_pass holds rank and global_physical_count [layers, physical experts] of this rank's
-// tokens; one of per_token also topk_ids_of_layer [layers, tokens, 8], -1 if the model
-// selects fewer experts.
+// tokens. A record of mode per_token also holds topk_ids_of_layer [layers, tokens, 8]; if the
+// model selects fewer than 8 experts, the rest is -1.
 
-// maxPickle bounds the bytes of the pickle; a record takes a few hundred. maxValues bounds the
-// values that collect visits.
+// maxPickle bounds the bytes of the pickle; a record takes a few hundred bytes. maxValues bounds
+// the number of values that collect visits.
 const (
 	maxPickle = 64 << 20
 	maxValues = 1 << 22
@@ -43,7 +44,7 @@ func openPT(path string, o Options) (*Reader, error) {
 	return r, err
 }
 
-// ptArrays returns the tensors of a file and the ranks that it says it is of.
+// ptArrays returns the tensors of a file and the ranks that the file names.
 func ptArrays(z *zip.Reader, cost *bounded.Budget) (arrays []*array, ranks []int, err error) {
 	i := slices.IndexFunc(z.File, func(f *zip.File) bool { return strings.HasSuffix(f.Name, "/data.pkl") })
 	if i < 0 {
@@ -93,7 +94,7 @@ type ptFile struct {
 	found   []*array
 	cost    *bounded.Budget
 	left    int   // values still to be visited; a pickle can refer to one list many times
-	ranks   []int // under the key rank
+	ranks   []int // values of the key rank
 }
 
 // collect walks dicts and lists. A tensor has the name of the last dict key on the way to it.
@@ -129,7 +130,7 @@ func (p *ptFile) collect(name string, v any, depth int) error {
 	return nil
 }
 
-// storages are torch's storage classes.
+// storages maps torch's storage classes to element types.
 var storages = map[string]elem{
 	"ByteStorage":     {kind: 'u', size: 1},
 	"CharStorage":     {kind: 'i', size: 1},
@@ -145,7 +146,7 @@ var storages = map[string]elem{
 func (p *ptFile) array(name string, t *tensor) (*array, error) {
 	d, ok := storages[t.class]
 	if !ok {
-		return nil, fmt.Errorf("storage %.40q holds no numbers that are read", t.class)
+		return nil, fmt.Errorf("storage type %.40q cannot be read", t.class)
 	}
 	d.big = p.big
 	n, err := elements(t.shape)

@@ -9,18 +9,19 @@ import (
 	"slices"
 )
 
-// rows streams one layer of arrays, part after part.
+// rows streams one layer of one or more arrays. Each array is a part; the parts are read one
+// after another.
 type rows struct {
 	parts []*array
-	at    []layout // of parts
+	at    []layout // the layouts of the parts
 	layer int
-	k     int   // elements of a row
-	count int64 // rows of all parts
+	k     int   // number of elements in a row
+	count int64 // number of rows in all parts
 
-	part int           // being read, from 1
-	in   io.ReadCloser // nil between parts
+	part int           // number of the part that is read, from 1; 0 before the first
+	in   io.ReadCloser // the open part; nil between parts
 	buf  *bufio.Reader
-	done int // rows of this part that were read
+	done int // number of rows of this part that were read
 	raw  []byte
 }
 
@@ -38,7 +39,7 @@ func newRows(parts []*array, kind Kind, o Options) (*rows, error) {
 			return nil, fmt.Errorf("shape %v: %w", a.shape, err)
 		}
 		if i > 0 && (l.k != r.k || l.ranks != r.at[0].ranks) {
-			return nil, fmt.Errorf("shape %v: rows had %d elements before", a.shape, r.k)
+			return nil, fmt.Errorf("shape %v: the array before it has rows of %d elements", a.shape, r.k)
 		}
 		if err := checkLayer(l.layers, o.Layer); err != nil {
 			return nil, err
@@ -104,7 +105,8 @@ func goodWeight(w float64) bool { return w >= 0 && !math.IsInf(w, 1) }
 // sumElements is the number of elements that sum reads at once.
 const sumElements = 1 << 16
 
-// sum adds up the rows of counts. With an axis of ranks each row fills its rank's experts.
+// sum adds up the rows of counts. If there is an axis of ranks, each row holds the counts of one
+// rank's experts.
 func (r *rows) sum() ([]int64, error) {
 	sum := make([]int64, r.k*r.at[0].ranks)
 	for {
@@ -142,7 +144,7 @@ func layerTotals(parts []*array, kind Kind, o Options) ([]int64, error) {
 	return totals, nil
 }
 
-// addTotals adds the selections of each layer of one array.
+// addTotals adds the selections of each layer in one array to totals.
 func (a *array) addTotals(totals []int64, l layout, kind Kind) error {
 	in, err := a.open()
 	if err != nil {
@@ -177,8 +179,8 @@ func withSelections(totals []int64) (out []int) {
 	return out
 }
 
-// noteTotals notes a layer whose total differs from that of the layer which is read: all tokens
-// of a pass go through all layers.
+// noteTotals adds a note if another layer has a different total than the layer that is read. All
+// totals should be equal, because every token of a pass goes through every layer.
 func (r *Reader) noteTotals(layer int, totals []int64) {
 	layer = max(layer, 0)
 	if layer >= len(totals) || totals[layer] == 0 {
@@ -192,8 +194,8 @@ func (r *Reader) noteTotals(layer int, totals []int64) {
 	}
 }
 
-// next reads the bytes of n rows into r.raw, or of as many as lie side by side. first is the
-// number of the first row within its part.
+// next reads up to n rows into r.raw: as many as lie side by side in the file. It returns the
+// number of the first row within its part, the number of rows read, and their element type.
 func (r *rows) next(n int) (first, count int, e elem, err error) {
 	for r.part == 0 || r.done == r.at[r.part-1].rows() {
 		if err := r.advance(); err != nil {
@@ -258,7 +260,7 @@ func skip(r io.Reader, n int64) error {
 	return err
 }
 
-// after makes an opener that skips the first bytes.
+// after returns a function that calls open and skips the first bytes.
 func after(start int64, open func() (io.ReadCloser, error)) func() (io.ReadCloser, error) {
 	return func() (io.ReadCloser, error) {
 		in, err := open()
@@ -274,7 +276,7 @@ func after(start int64, open func() (io.ReadCloser, error)) func() (io.ReadClose
 }
 
 // logitRows turns rows of router logits into the ids of their k largest values, in descending
-// order; equal values in the order of the experts.
+// order. Experts with equal values keep their order.
 type logitRows struct {
 	*rows
 	topK int
@@ -292,7 +294,7 @@ func (r *logitRows) read(ids []int32, _ []float32) (int, error) {
 		r.best = r.best[:0]
 		for e := range int32(r.k) {
 			if math.IsNaN(value(e)) {
-				return 0, fmt.Errorf("the logit of expert %d is no number", e)
+				return 0, fmt.Errorf("the logit of expert %d is NaN", e)
 			}
 			r.best = append(r.best, e)
 		}

@@ -14,11 +14,12 @@ import (
 	"strconv"
 )
 
-// The .safetensors format: 8 bytes with the length of a JSON header, the header, and the
-// tensors' bytes. TensorRT-LLM writes such files with EXPERT_STATISTIC_ITER_RANGE and
-// EXPERT_STATISTIC_PATH (NVIDIA/TensorRT-LLM 0fccc5b, tensorrt_llm/_torch/expert_statistic.py,
-// ExpertStatistic._set_iter): rank{N}.safetensors holds a tensor ITERATION_LAYER of counts
-// [experts] of this rank's tokens, and meta_info.json beside it num_experts and
+// A .safetensors file holds 8 bytes with the length of a JSON header, the header, and the
+// tensors' bytes. TensorRT-LLM writes such files if EXPERT_STATISTIC_ITER_RANGE and
+// EXPERT_STATISTIC_PATH are set (NVIDIA/TensorRT-LLM 0fccc5b,
+// tensorrt_llm/_torch/expert_statistic.py, ExpertStatistic._set_iter). rank{N}.safetensors
+// holds a tensor for each iteration and layer, named ITERATION_LAYER: the counts, [experts],
+// of this rank's tokens. meta_info.json in the same folder holds num_experts and
 // num_experts_per_token.
 //
 // maxSafeHeader bounds the header; a tensor takes about a hundred bytes of it.
@@ -35,7 +36,7 @@ var safeTypes = map[string]elem{
 	"U64": {kind: 'u', size: 8}, "I64": {kind: 'i', size: 8}, "F16": {kind: 'f', size: 2}, "BF16": {kind: 'b', size: 2}, "F32": {kind: 'f', size: 4}, "F64": {kind: 'f', size: 8},
 }
 
-// openSafetensors reads a file of TensorRT-LLM's statistics, or one array of any other.
+// openSafetensors reads a file of TensorRT-LLM's statistics, or one array of any other file.
 func openSafetensors(path string, o Options) (*Reader, error) {
 	all, err := safeArrays(path)
 	if err != nil {
@@ -105,7 +106,7 @@ func (a *array) safe(raw json.RawMessage, path string, base, fileSize int64) err
 	case err != nil:
 		return err
 	case !known:
-		return fmt.Errorf("type %.20q holds no numbers that are read", entry.DType)
+		return fmt.Errorf("type %.20q cannot be read", entry.DType)
 	case len(entry.Offsets) != 2 || entry.Offsets[0] < 0 || entry.Offsets[1]-entry.Offsets[0] != n*int64(e.size) || base+entry.Offsets[1] > fileSize:
 		return fmt.Errorf("truncated: shape %v of %s does not fit bytes %v of the file", entry.Shape, e, entry.Offsets)
 	}
@@ -123,7 +124,8 @@ func compareKeys(a, b string) int {
 	return compareNatural(x[2]+" "+x[1], y[2]+" "+y[1])
 }
 
-// openStatistic adds up one layer of a rank's statistics over iterations.
+// openStatistic makes a Reader of one layer of a rank's statistics. The Reader adds up the
+// iterations.
 func openStatistic(path string, all []*array, o Options) (*Reader, error) {
 	byLayer := map[int][]*array{}
 	for _, a := range all {
@@ -162,7 +164,8 @@ func openStatistic(path string, all []*array, o Options) (*Reader, error) {
 	return r, r.checkMeta(filepath.Join(filepath.Dir(path), "meta_info.json"))
 }
 
-// compareLayers notes a layer whose total differs from that of the layer which is read.
+// compareLayers returns a function that reads the counts and adds a note if another layer has a
+// different total.
 func (r *Reader) compareLayers(read func() ([]int64, error), byLayer map[int][]*array, layer int) func() ([]int64, error) {
 	return func() ([]int64, error) {
 		counts, err := read()
@@ -182,12 +185,12 @@ func (r *Reader) compareLayers(read func() ([]int64, error), byLayer map[int][]*
 	}
 }
 
-// checkMeta compares counts with the meta_info.json of the same recording, if there is one:
-// counts have num_experts elements, and tokens select num_experts_per_token experts each.
+// checkMeta makes r compare counts with the meta_info.json of the same recording, if there is
+// one. There must be num_experts counts, and each token selects num_experts_per_token experts.
 func (r *Reader) checkMeta(path string) error {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		r.note("meta_info.json is not beside the file: the number of experts cannot be checked")
+		r.note("meta_info.json is not in the folder of the file: the number of experts cannot be checked")
 		return nil
 	}
 	var meta struct {
@@ -214,7 +217,7 @@ func (r *Reader) checkMeta(path string) error {
 			return nil, fmt.Errorf("%d experts were counted, meta_info.json says %d", len(counts), meta.Experts)
 		}
 		if meta.TopK > 0 && sum%meta.TopK != 0 {
-			return nil, fmt.Errorf("%d selections are no whole number of tokens with top-%d, as meta_info.json says", sum, meta.TopK)
+			return nil, fmt.Errorf("%d selections are no whole number of tokens with top-%d, the top-k that meta_info.json gives", sum, meta.TopK)
 		}
 		return counts, nil
 	}

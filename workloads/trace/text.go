@@ -17,7 +17,7 @@ const maxLine = 1 << 16
 type lines struct {
 	f       *os.File
 	scanner *bufio.Scanner
-	number  int // of the line last read, from 1
+	number  int // number of the line that was read last, from 1
 }
 
 func openLines(path string) (*lines, error) {
@@ -47,8 +47,8 @@ func (l *lines) next() (string, error) {
 // rowParser reads the ids of one token, and its weights or nil.
 type rowParser func(text string) (ids []int32, weights []float32, err error)
 
-// tokens makes a Reader of lines; each line holds one token. The line `first` has been read
-// already; every other line must have as many ids and weights.
+// tokens makes a Reader that reads one token from each line. The line `first` has been read
+// already. Every other line must have as many ids and weights as `first`.
 func (l *lines) tokens(first string, parse rowParser) (*Reader, error) {
 	ids, weights, err := parse(first)
 	if err != nil {

@@ -28,19 +28,19 @@ const (
 	maxLayers  = 10_000
 )
 
-// Options say what to read of a file, and what its arrays hold.
+// Options selects what to read from a file, and says what the file's arrays hold.
 type Options struct {
-	Kind  Kind   // "" decides by the name of the array, else by its shape
-	Layer int    // for arrays with an axis of layers; -1 if there is one layer
+	Kind  Kind   // "": the name of the array decides, or if it is unknown the array's shape
+	Layer int    // the layer to read, if the array has an axis of layers; -1 if there is one layer
 	Array string // name of the array in an archive; "": the first array with a known name
-	Axes  []Axis // of the array; nil decides by its name
-	TopK  int    // for logits
+	Axes  []Axis // axes of the array; if nil, the array's name decides
+	TopK  int    // number of ids to make from the logits of a token
 }
 
-// Reader streams one trace. Read is for ids, ReadCounts for counts.
+// Reader streams one trace. Use Read for ids and ReadCounts for counts.
 type Reader struct {
 	Kind    Kind
-	TopK    int  // ids of a row; 0 for counts
+	TopK    int  // number of ids in a row; 0 for counts
 	Weights bool // rows have router weights
 
 	// next fills ids and weights with whole rows and returns their number.
@@ -49,19 +49,19 @@ type Reader struct {
 	counts func() ([]int64, error)
 	close  func() error
 	path   string
-	layer  int     // that was asked for, -1 for none
-	guess  string  // appended to errors: what to do if the kind was guessed wrong
+	layer  int     // the layer that the caller asked for; -1 for none
+	guess  string  // a sentence that is appended to errors; it says what to do if the kind was guessed wrong
 	row    int64   // number of the next row
 	start  int64   // number of the first row of the file that is read
-	seen   []int64 // [expert]: the last row it was in, plus one
+	seen   []int64 // [expert] number of the last row that has the expert, plus one
 	notes  []string
-	ranks  []int                      // that the file says it is of
+	ranks  []int                      // the ranks whose tokens the file holds, if the file names them
 	verify func(counts []int64) error // compares the counts of all ids with those that the file holds
 
 	recordedLayers func() []int // layers with counts or ids; nil if the file has no layers
 }
 
-// Notes returns what the user must know of how the file was read.
+// Notes returns remarks for the user about the way in which the file was read.
 func (r *Reader) Notes() []string { return r.notes }
 
 func (r *Reader) note(format string, args ...any) {
@@ -108,7 +108,7 @@ func (r *Reader) check(ids []int32) error {
 				if e == math.MinInt32 {
 					return fmt.Errorf("row %d: an expert id beyond %d%s", stamp-1-r.start, math.MaxInt32, r.guess)
 				}
-				return fmt.Errorf("row %d: expert %d is outside 0 to %d, and only -1 is masked%s", stamp-1-r.start, e, MaxExperts-1, r.guess)
+				return fmt.Errorf("row %d: expert %d is outside 0 to %d; only -1 stands for a masked selection%s", stamp-1-r.start, e, MaxExperts-1, r.guess)
 			}
 			if r.seen[e] == stamp {
 				return fmt.Errorf("row %d: expert %d is there twice%s", stamp-1-r.start, e, r.guess)
@@ -137,13 +137,13 @@ type Summary struct {
 	Kind    Kind
 	Rows    int64 // tokens; 0 for counts
 	TopK    int   // 0 for counts
-	Masked  int64 // selections of -1
+	Masked  int64 // masked selections, -1
 	Weights bool
-	Counts  []int64 // [highest id + 1]
+	Counts  []int64 // [highest id + 1] selections of each expert
 }
 
-// Scan reads the rest of a trace in constant memory. Rows of ids are also
-// written to w when it is not nil.
+// Scan reads the rest of a trace in constant memory. If w is not nil, Scan also writes the
+// rows of ids to w.
 func (r *Reader) Scan(w Writer) (Summary, error) {
 	s := Summary{Kind: r.Kind, TopK: r.TopK, Weights: r.Weights}
 	if r.Kind == Counts {
@@ -189,7 +189,8 @@ func (r *Reader) Scan(w Writer) (Summary, error) {
 	return s, nil
 }
 
-// nothing returns the error for a layer without counts, which names the layers that have some.
+// nothing returns the error for a layer without counts. The error names the layers that have
+// counts.
 func (r *Reader) nothing(why string) error {
 	if r.recordedLayers == nil {
 		return errors.New(why + "nothing was recorded")

@@ -18,8 +18,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// golden holds files that NumPy wrote, or that follow the recorders' writers. make.py there writes
-// them.
+// golden is a folder of files that NumPy wrote, or that have the recorders' formats. make.py in
+// the folder writes them.
 const golden = "../../testdata/traces/"
 
 // readAll reads every row.
@@ -49,17 +49,17 @@ func readAll(t testing.TB, path string, o Options) (ids []int32, weights []float
 	}
 }
 
-var one = Options{Layer: -1}
+var noLayer = Options{Layer: -1}
 
-// One array, written by NumPy in every element type and file version, is read as the same
-// trace.
+// TestNumPyFiles: one array, written by NumPy with several element types and file versions, is
+// read as the same trace.
 func TestNumPyFiles(t *testing.T) {
-	want, _, err := readAll(t, golden+"ids_i4.npy", one)
+	want, _, err := readAll(t, golden+"ids_i4.npy", noLayer)
 	if err != nil || len(want) != 1200 || !reflect.DeepEqual(want[:4], []int32{6, 3, 0, 4}) {
 		t.Fatalf("%d ids, first %v, %v", len(want), want[:4], err)
 	}
 	for _, f := range []string{"ids_be_i8.npy", "ids_u2_v2.npy", "ids_weights.npz"} {
-		got, weights, err := readAll(t, golden+f, one)
+		got, weights, err := readAll(t, golden+f, noLayer)
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %d ids, %v", f, len(got), err)
 		}
@@ -69,7 +69,7 @@ func TestNumPyFiles(t *testing.T) {
 	}
 }
 
-// Files of the recorders are read as one layer of counts or ids.
+// TestRecorderFiles: one layer of counts or ids is read from the files of recorders.
 func TestRecorderFiles(t *testing.T) {
 	want, err := scan(golden+"sglang_counts.csv", Options{Layer: 2})
 	if err != nil || want.Kind != Counts || want.Counts[0] == 0 {
@@ -103,7 +103,7 @@ func scan(path string, o Options) (Summary, error) {
 	return r.Scan(nil)
 }
 
-// The rows are the same whether the layer axis comes before the token axis or after it.
+// TestLayerAxes: the rows are the same whether the layer axis comes before the token axis or after it.
 func TestLayerAxes(t *testing.T) {
 	const layers, tokens, k = 3, 5, 2
 	id := func(l, n, j int) uint32 { return uint32(100*l + 10*n + j) }
@@ -149,7 +149,7 @@ func npy(descr, shape string) string {
 	return "\x93NUMPY\x01\x00" + string(binary.LittleEndian.AppendUint16(nil, uint16(len(dict)))) + dict
 }
 
-// A trace that was written is read back unchanged, in every format.
+// TestRoundTrip: a trace that was written is read back unchanged, in every format.
 func TestRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
@@ -192,7 +192,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-func readAllRapid(path string) ([]int32, []float32, error) { return readAll(&testing.T{}, path, one) }
+func readAllRapid(path string) ([]int32, []float32, error) { return readAll(&testing.T{}, path, noLayer) }
 
 func TestCountsRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.csv")
@@ -205,18 +205,18 @@ func TestCountsRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Close()
-	if got, err := scan(path, one); err != nil || !slices.Equal(got.Counts, want) {
+	if got, err := scan(path, noLayer); err != nil || !slices.Equal(got.Counts, want) {
 		t.Errorf("%v, %v", got.Counts, err)
 	}
 }
 
-// Scanning a file of 64 MiB allocates less than 16 MiB.
+// TestScanStreams: scanning a file of 64 MiB allocates less than 16 MiB.
 func TestScanStreams(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "big.npy")
 	big(t, path, 1<<21)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	s, err := scan(path, one)
+	s, err := scan(path, noLayer)
 	runtime.ReadMemStats(&after)
 	if err != nil || s.Rows != 1<<21 || s.Counts[0] != 1<<16 {
 		t.Fatalf("%d rows, %v", s.Rows, err)
@@ -226,7 +226,7 @@ func TestScanStreams(t *testing.T) {
 	}
 }
 
-// big writes rows of 8 distinct ids of 256.
+// big writes rows of 8 distinct ids below 256.
 func big(t testing.TB, path string, rows int) {
 	t.Helper()
 	w, err := Create(path, 8, false)
@@ -247,19 +247,20 @@ func big(t testing.TB, path string, rows int) {
 	}
 }
 
-// BenchmarkScan shows the streaming rate: 500 MB/s or better.
+// BenchmarkScan measures the rate at which Scan reads a large file; expect at least 500 MB/s.
 func BenchmarkScan(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "big.npy")
 	big(b, path, 1<<22)
 	b.SetBytes(1 << 27)
 	for b.Loop() {
-		if _, err := scan(path, one); err != nil {
+		if _, err := scan(path, noLayer); err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
-func TestTruncationIsSaid(t *testing.T) {
+// TestTruncatedFiles: a file that is cut anywhere is refused with an error that names it.
+func TestTruncatedFiles(t *testing.T) {
 	dir := t.TempDir()
 	for _, f := range []string{"ids_i4.npy", "ids_weights.npz", "vllm_routed_experts.npz", "sglang_stat.pt", "sglang_per_token.pt", "sglang_counts.json"} {
 		whole, err := os.ReadFile(golden + f)
@@ -275,16 +276,16 @@ func TestTruncationIsSaid(t *testing.T) {
 	}
 }
 
-// Numbers may be quoted, lines may end in CR LF, and a header may name weights.
+// TestCSVSpellings: numbers may be quoted, lines may end in CR LF, and a header may name weights.
 func TestCSVSpellings(t *testing.T) {
 	path := write(t, t.TempDir(), "q.csv", "\"e0\",\"e1\",\"w0\",\"w1\"\r\n\"3\", 5,0.75,\"0.25\"\r\n\r\n1,2,1,0\r\n")
-	ids, ws, err := readAll(t, path, one)
+	ids, ws, err := readAll(t, path, noLayer)
 	if err != nil || !slices.Equal(ids, []int32{3, 5, 1, 2}) || !slices.Equal(ws, []float32{0.75, 0.25, 1, 0}) {
 		t.Errorf("%v, %v, %v", ids, ws, err)
 	}
 }
 
-// half returns the values that IEEE 754 defines for binary16.
+// TestHalf: half returns the values that IEEE 754 defines for binary16.
 func TestHalf(t *testing.T) {
 	for h := range 1 << 16 {
 		exp, frac := h>>10&31, float64(h&1023)
@@ -306,7 +307,8 @@ func TestHalf(t *testing.T) {
 	}
 }
 
-// Weights in the same archive as vLLM's routed_experts have the same axes.
+// TestWeightsFollowIDs: weights in the same archive as vLLM's routed_experts are read with the
+// axes of routed_experts.
 func TestWeightsFollowIDs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "w.npz")
 	f, err := os.Create(path)
@@ -333,8 +335,7 @@ func TestWeightsFollowIDs(t *testing.T) {
 	}
 }
 
-// TestReplicasAreOneExpert: counts of physical experts become counts of the
-// logical ones that the router selected.
+// TestReplicasAreOneExpert: the counts of an expert's replicas are added up to one count.
 func TestReplicasAreOneExpert(t *testing.T) {
 	const layer = 1
 	replicas := append([]int{}, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 0, 0, 0, 0, 1, 2, 3)
@@ -348,8 +349,8 @@ func TestReplicasAreOneExpert(t *testing.T) {
 	}
 }
 
-// TestLogicalIDs: ids of replicas are mapped, masked ones stay, and an id that
-// the map lacks is an error.
+// TestLogicalIDs: ids of replicas become ids of logical experts, masked ids stay, and an id that
+// is not in the map is an error.
 func TestLogicalIDs(t *testing.T) {
 	rows := [][]int32{{0, 4, -1}, {5, 1, 2}}
 	read := func(ids []int32, _ []float32) (int, error) {

@@ -23,8 +23,8 @@ type Writer interface {
 	Close() error
 }
 
-// Create makes a file for rows of k ids, by extension: .npy (ids only), .npz
-// (topk_ids and topk_weights), .csv or .jsonl.
+// Create makes a file for rows of k ids. The extension decides the format: .npy (ids only),
+// .npz (topk_ids and topk_weights), .csv or .jsonl.
 func Create(path string, k int, weights bool) (Writer, error) {
 	create := map[string]func(f *os.File, k int, weights bool) (Writer, error){
 		".npy": createNPY, ".npz": createNPZ, ".csv": createCSV, ".jsonl": createJSONL,
@@ -110,7 +110,7 @@ func createNPZ(f *os.File, k int, weights bool) (Writer, error) {
 			z.drop()
 			return nil, err
 		}
-		_ = os.Remove(temp.Name()) // goes with this process, also when that is killed; Windows removes it in drop
+		_ = os.Remove(temp.Name()) // the file disappears when this process ends, even if it is killed; on Windows drop removes it
 		z.arrays = append(z.arrays, newNPY(temp, descr, k))
 	}
 	return z, nil

@@ -192,7 +192,9 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-func readAllRapid(path string) ([]int32, []float32, error) { return readAll(&testing.T{}, path, noLayer) }
+func readAllRapid(path string) ([]int32, []float32, error) {
+	return readAll(&testing.T{}, path, noLayer)
+}
 
 func TestCountsRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.csv")

@@ -10,17 +10,18 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// bayes measures widely spread initial samples of every kernel, then the points with the
-// largest expected improvement by a Gaussian process of each kernel. While few points are
-// known, a process over all kernels counts too. A slow kernel is sampled again as long as its
-// process does not rule out a better point.
+// bayes first measures initial samples of every kernel, which are spread widely over the
+// kernel's points. Then it measures the points with the largest expected improvement, which a
+// surrogate of each kernel predicts. While few points are known, a surrogate of all kernels
+// together counts too. bayes measures a slow kernel again as long as the kernel's surrogate
+// does not rule out a better point.
 func bayes(ctx context.Context, s *State) error {
 	return runBayes(ctx, s, func() bool { return false })
 }
 
 // auto measures every point if the budget allows it, and follows bayes otherwise. Under a time
 // limit it decides again after every batch: the first configs wait for the compiler, so an
-// early estimate is too high.
+// early estimate of the time is too high.
 func auto(ctx context.Context, s *State) error {
 	if !s.Timed() && s.Left() >= s.freshLeft() {
 		return race(ctx, s)
@@ -52,16 +53,16 @@ func runBayes(ctx context.Context, s *State, whole func() bool) error {
 }
 
 const (
-	batchSize           = 4    // points measured in the same rounds
-	smallBatch          = 2    // the same, while fewer than fewPoints are known
-	fewPoints           = 50   // below this the shared surrogate counts
-	maxInitial          = 48   // initial samples, required points included; only needsInitial goes beyond
-	initialShare        = 0.4  // of the budget, for initial samples
+	batchSize           = 4    // number of points that are measured in the same rounds
+	smallBatch          = 2    // the same, while fewer than fewPoints points are known
+	fewPoints           = 50   // number of known points below which the shared surrogate counts
+	maxInitial          = 48   // most initial samples, required points included; only samples for needsInitial may exceed it
+	initialShare        = 0.4  // share of the budget for initial samples
 	maxInitialPerKernel = 2    // see initialPerKernel
-	perKernelShare      = 0.25 // of the budget: the most that samples of every kernel may take
-	competitiveGap      = 0.7  // in score, to the best point: a kernel closer than this gets more initial samples
-	maxPredicted        = 4000 // points of a kernel whose time is predicted for a batch
-	maxScored           = 160  // of these, the fastest by prediction get an expected improvement
+	perKernelShare      = 0.25 // share of the budget; see initialPerKernel
+	competitiveGap      = 0.7  // a kernel gets more initial samples if its best score is at most this above the best of all
+	maxPredicted        = 4000 // most points of a kernel whose time is predicted for a batch
+	maxScored           = 160  // most points, fastest by prediction, whose expected improvement is computed
 )
 
 // bayesSearch holds the state of the strategy.
@@ -69,7 +70,7 @@ type bayesSearch struct {
 	*State
 	kernels []*kernelModel
 	shared  *sharedSurrogate
-	initial int  // initial samples so far, required points included
+	initial int  // number of initial samples so far, required points included
 	started bool // nextInitial was called
 }
 
@@ -122,9 +123,9 @@ func (k *kernelModel) coordinates(s *Space, point int) []float64 {
 	return x
 }
 
-// nextInitial returns the next initial samples, or nil when there are enough. It first gives
-// every kernel one or two, required points included. Then it draws in turn from the kernels
-// that are competitive. Under a time limit it returns at most a chunk.
+// nextInitial returns the next initial samples, or nil if there are enough. First every kernel
+// gets one or two, required points included. Then nextInitial draws in turn from the kernels
+// that are competitive. Under a time limit it returns at most `chunk` points.
 func (b *bayesSearch) nextInitial() []int {
 	if b.Timed() && b.started && b.eval.Spent() > time.Duration(initialShare*float64(b.searchTime()+b.eval.Spent())) {
 		return nil
@@ -138,7 +139,7 @@ func (b *bayesSearch) nextInitial() []int {
 	return out
 }
 
-// drawInitial draws at most n points in turn from the kernels of which wants is true.
+// drawInitial draws at most n points in turn from the kernels for which wants returns true.
 func (b *bayesSearch) drawInitial(wants func(*kernelModel) bool, n int) (out []int) {
 	if b.Timed() {
 		n = min(n, chunk)
@@ -156,7 +157,7 @@ func (b *bayesSearch) drawInitial(wants func(*kernelModel) bool, n int) (out []i
 	return out
 }
 
-// initialQuota returns how many initial samples the search takes in all.
+// initialQuota returns how many initial samples the search takes in total.
 func (b *bayesSearch) initialQuota() int {
 	n := min(maxInitial, b.Left()+b.initial)
 	if b.budget.Evaluations > 0 {
@@ -166,7 +167,7 @@ func (b *bayesSearch) initialQuota() int {
 }
 
 // needsInitial reports whether a kernel has fewer initial samples than initialPerKernel. Failed
-// ones do not count.
+// samples do not count.
 func (b *bayesSearch) needsInitial(k *kernelModel) bool {
 	n := 0
 	for _, i := range k.initial {
@@ -177,8 +178,9 @@ func (b *bayesSearch) needsInitial(k *kernelModel) bool {
 	return n < min(b.initialPerKernel(), len(k.points))
 }
 
-// initialPerKernel returns how many initial samples every kernel gets: two, because a single
-// slow one would end the search of its kernel, or one if two of each exceed perKernelShare.
+// initialPerKernel returns how many initial samples every kernel gets. These are two, because a
+// single slow sample would end the search of its kernel. They are one if two for each kernel
+// would take more than perKernelShare of the budget.
 func (b *bayesSearch) initialPerKernel() int {
 	if n := b.budget.Evaluations; n > 0 && float64(maxInitialPerKernel*len(b.kernels)) > perKernelShare*float64(n) {
 		return 1
@@ -231,8 +233,8 @@ type option struct {
 	point       int
 	surrogate   *surrogate
 	x           []float64
-	mean        float64 // of the warped score
-	improvement float64 // expected
+	mean        float64 // predicted score, warped (see warp)
+	improvement float64 // expected improvement of the warped score
 }
 
 // least returns the best score so far.
@@ -255,7 +257,7 @@ func (b *bayesSearch) batch() int {
 }
 
 // next returns up to n points to measure, largest expected improvement first. While few points
-// are known, the shared surrogate counts besides each kernel's own.
+// are known, the shared surrogate counts in addition to each kernel's own.
 func (b *bayesSearch) next(n int) []int {
 	least := b.least()
 	expected := priorOf(b.warped(b.Ranked(b.Measured()), least))
@@ -292,8 +294,8 @@ func (b *bayesSearch) next(n int) []int {
 	return out
 }
 
-// warp returns the logarithm of a score's distance from the best. It keeps the differences of
-// fast points and compresses those of slow ones, which do not matter.
+// warp returns the logarithm of a score's distance from the best score. It keeps the differences
+// between fast points and compresses the differences between slow points, which do not matter.
 func warp(score, least float64) float64 { return math.Log(score - least + warpOffset) }
 
 const warpOffset = 0.5
@@ -310,8 +312,8 @@ func (s *State) warped(points []int, least float64) []float64 {
 // maxTraining bounds the points that a surrogate is fitted to: the cost grows with their cube.
 const maxTraining = 160
 
-// trainingPoints returns the measured points of a kernel, fastest first. Beyond maxTraining it
-// returns the fastest half and an even selection of the rest.
+// trainingPoints returns the measured points of a kernel, fastest first. If there are more than
+// maxTraining, it returns the fastest maxTraining/2 and an even selection of the others.
 func (k *kernelModel) trainingPoints(s *State) []int {
 	all := s.Ranked(slices.DeleteFunc(slices.Clone(k.points), s.Fresh))
 	if len(all) <= maxTraining {

@@ -39,7 +39,7 @@ func TestChoose(t *testing.T) {
 		}
 	}
 	if win, ties := (Preference{}).Choose(nil, 0.01); win != -1 || ties != nil {
-		t.Error("something was chosen of nothing")
+		t.Error("Choose picked a winner although there are no finalists")
 	}
 }
 
@@ -59,8 +59,8 @@ func TestChooseDoubts(t *testing.T) {
 	}
 	cheap := func(i int) ep.Cost { return ep.Cost{SMs: 10 - i} } // the higher the point, the cheaper
 	edge := math.Log1p(band)
-	// below returns a finalist that is this many standard errors below the edge of the
-	// band.
+	// below returns a finalist whose effect is this many standard errors below the edge of
+	// the band.
 	below := func(point int, effect, errors float64) Finalist {
 		f := noisy(point, 0)
 		scale := (edge - effect) / errors / stat.StdErr(f.adjusted)

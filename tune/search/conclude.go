@@ -12,26 +12,26 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// DecisionRules holds the rules by which a search with finalists decides, in sweeps and in
+// DecisionRules holds the rules by which a search decides after its finals, in sweeps and in
 // replays.
 type DecisionRules struct {
 	Preference Preference
 	Protocol   Protocol
-	AA         record.AA // of this search
+	AA         record.AA // the A/A test of this search
 
-	// HostBound says why launch parameters cannot matter, given the default's
-	// median in seconds; "" if they can. Nil never says so.
+	// HostBound gets the default's median time in seconds. It returns why launch
+	// parameters cannot matter, or "" if they can. If HostBound is nil, they can.
 	HostBound func(seconds float64) string
 }
 
 // A Conclusion is the result of a search.
 type Conclusion struct {
 	Decision record.Decision
-	Winner   Finalist // of Decision.Config, in the confirming rounds
+	Winner   Finalist // the finalist of Decision.Config, measured in the confirmation
 	Default  Finalist
-	Ties     int           // finalists within the band of the fastest
+	Ties     int           // number of finalists within the band of the fastest
 	Others   []int         // the runner-up and some neighbours from the finals, fastest first
-	Earlier  stat.Estimate // gain of the challenger in the finals
+	Earlier  stat.Estimate // the challenger's gain in the finals
 }
 
 // band returns the least difference that counts in this search.
@@ -54,7 +54,7 @@ func (s *State) Conclude(ctx context.Context, finals []Finalist, r DecisionRules
 	for len(finals) > 0 {
 		at, ties := r.Preference.Choose(finals, r.band().Width())
 		challenger := finals[at]
-		points, neighbours := s.company(finals, challenger.Point)
+		points, neighbours := s.confirmationPoints(finals, challenger.Point)
 		all, err := s.confirm(ctx, record.StageConfirm, points, neighbours, r.Protocol.confirmRule(r.AA))
 		if errors.Is(err, ErrDefault) {
 			break
@@ -74,10 +74,10 @@ func (s *State) Conclude(ctx context.Context, finals []Finalist, r DecisionRules
 	return Conclusion{}, ErrNoFinalist
 }
 
-// company returns the points of a confirmation, the challenger first and the runner-up last, and
-// the finalists that run besides them in half of the rounds. A default that nothing challenges is
-// measured alone.
-func (s *State) company(finals []Finalist, challenger int) (points, neighbours []int) {
+// confirmationPoints returns the points of a confirmation, the challenger first and the runner-up
+// last, and the finalists that run with them in half of the rounds. If the challenger is the
+// default, the default is measured alone.
+func (s *State) confirmationPoints(finals []Finalist, challenger int) (points, neighbours []int) {
 	points = []int{challenger}
 	if challenger == s.Default {
 		return points, nil
@@ -103,7 +103,7 @@ func (r DecisionRules) better(challenger, runnerUp, dflt Finalist) Finalist {
 	return challenger
 }
 
-// decide decides about a challenger. earlier is its gain in the finals.
+// decide decides about a challenger. earlier is the challenger's gain in the finals.
 func (s *State) decide(win, dflt Finalist, earlier stat.Estimate, r DecisionRules) Conclusion {
 	gain, warnings := win.Claim(dflt, earlier)
 	m := stat.Comparison{Config: s.Space.Config(win.Point), Default: s.Space.Config(dflt.Point), Gain: gain, Band: r.band()}
@@ -120,19 +120,19 @@ func (s *State) decide(win, dflt Finalist, earlier stat.Estimate, r DecisionRule
 
 // Preference orders points whose times tie.
 type Preference struct {
-	Incumbent int // config of the table in use, -1 if it has none
+	Incumbent int // config of the table in use, -1 if the table has none
 	Default   int
 	Neighbour int               // winner of a neighbouring search, -1 if there is none
-	Cost      func(int) ep.Cost // of a point
+	Cost      func(int) ep.Cost // returns the cost of a point
 }
 
-// Choose picks from finalists, which are sorted fastest first. Finalists within
-// the band of the fastest tie with it. Of these it takes the incumbent, else
-// the default, else the neighbour, else the cheapest. The cheapest must be
-// within the band by more than two standard errors of its difference, the same bound that drops
-// finalists. Equal costs go to the lower index. Choose does not take the fastest of several that
-// tie, because that one was only the luckiest, and another search would find another one. winner
-// and ties are indices of fs; winner is -1 if fs is empty.
+// Choose picks a winner from finalists, which are sorted fastest first. Finalists within the band
+// of the fastest tie with the fastest. Of those that tie Choose takes the incumbent, else the
+// default, else the neighbour, else the cheapest. The cheapest must be within the band by more
+// than two standard errors of its difference, the same bound by which the finals drop finalists.
+// If costs are equal, Choose takes the lower index. It does not take the fastest of those that
+// tie: that one was only the luckiest, and another search would find a different one. winner and
+// ties are indices of fs; winner is -1 if fs is empty.
 func (p Preference) Choose(fs []Finalist, band float64) (winner int, ties []int) {
 	if len(fs) == 0 {
 		return -1, nil

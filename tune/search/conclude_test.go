@@ -16,8 +16,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// script is an evaluator whose points take the seconds that a test gives; after a NaN the
-// point fails in all later rounds.
+// script is an evaluator whose points take the seconds that a test gives. If the seconds are
+// NaN, the point fails in this and all later rounds of the call.
 type script struct {
 	seconds func(stage record.Stage, point, round int) float64
 	asked   []string // stage, points and rounds of each call
@@ -58,13 +58,13 @@ func sixPoints(t *testing.T, e Evaluator, b Budget, required ...int) *State {
 	return NewState(s, e, b, 0, required, rand.New(rand.NewPCG(1, 1)))
 }
 
-// by returns the given seconds for each point in every stage.
-func by(seconds ...float64) func(record.Stage, int, int) float64 {
+// secondsByPoint returns a function that gives these seconds for each point in every stage.
+func secondsByPoint(seconds ...float64) func(record.Stage, int, int) float64 {
 	return func(_ record.Stage, point, _ int) float64 { return seconds[max(point, 0)] }
 }
 
-// in changes the seconds of one point in one stage.
-func in(stage record.Stage, point int, seconds float64, other func(record.Stage, int, int) float64) func(record.Stage, int, int) float64 {
+// changedIn changes the seconds of one point changedIn one stage.
+func changedIn(stage record.Stage, point int, seconds float64, other func(record.Stage, int, int) float64) func(record.Stage, int, int) float64 {
 	return func(s record.Stage, p, round int) float64 {
 		if s == stage && p == point {
 			return seconds
@@ -85,7 +85,7 @@ func rules(aa record.AA) DecisionRules {
 var nan = math.NaN()
 
 // truth: point 2 is the best, then 1, then the default.
-var truth = by(2, 1.5, 1, 3, 3, 3)
+var truth = secondsByPoint(2, 1.5, 1, 3, 3, 3)
 
 func TestConclude(t *testing.T) {
 	lost := errors.New("the machine is lost")
@@ -93,24 +93,24 @@ func TestConclude(t *testing.T) {
 		name    string
 		seconds func(record.Stage, int, int) float64
 		aa      record.AA
-		asked   string // confirmations
+		asked   string // calls of Measure after the finals
 		verdict record.Verdict
 		cause   record.Cause
 		config  int
-		other   int // the challenger
+		other   int // value of a of the challenger
 		gain    float64
 		err     error
 	}{
 		{"the challenger wins", truth, quietAA, "confirm [0 2 1] 6", record.Faster, "", 2, 2, 2, nil},
-		{"the challenger fails, the next wins", in(record.StageConfirm, 2, nan, truth), quietAA,
+		{"the challenger fails, the next wins", changedIn(record.StageConfirm, 2, nan, truth), quietAA,
 			"confirm [0 2 1] 6; confirm [0 1] 6", record.Faster, "", 1, 1, 2 / 1.5, nil},
-		{"all challengers fail", in(record.StageConfirm, 1, nan, in(record.StageConfirm, 2, nan, truth)), quietAA,
+		{"all challengers fail", changedIn(record.StageConfirm, 1, nan, changedIn(record.StageConfirm, 2, nan, truth)), quietAA,
 			"confirm [0 2 1] 6; confirm [0 1] 6; confirm [0] 10", record.Same, "", 0, 0, 1, nil},
-		{"the default fails", in(record.StageConfirm, 0, nan, truth), quietAA, "confirm [0 2 1] 6", "", "", 0, 0, 0, ErrNoFinalist},
-		{"the finals were lucky", in(record.StageConfirm, 1, 3, in(record.StageConfirm, 2, 1.99, truth)), quietAA, "confirm [0 2 1] 6; confirm [0 2 1] 4", record.Undecided, "", 0, 2, 2 / 1.99, nil},
-		{"the finals were wrong", in(record.StageConfirm, 1, 3, in(record.StageConfirm, 2, 3, truth)), quietAA, "confirm [0 2 1] 6", record.Undecided, "", 0, 2, 2.0 / 3, nil},
-		{"the runner-up is faster", in(record.StageConfirm, 2, 1.96, truth), quietAA, "confirm [0 2 1] 6; confirm [0 2 1] 4", record.Faster, "", 1, 1, 2 / 1.5, nil},
-		{"no fewer rounds than A/A", in(record.StageConfirm, 1, 3, in(record.StageConfirm, 2, 1.96, truth)), record.AA{Rounds: 30},
+		{"the default fails", changedIn(record.StageConfirm, 0, nan, truth), quietAA, "confirm [0 2 1] 6", "", "", 0, 0, 0, ErrNoFinalist},
+		{"the finals were lucky", changedIn(record.StageConfirm, 1, 3, changedIn(record.StageConfirm, 2, 1.99, truth)), quietAA, "confirm [0 2 1] 6; confirm [0 2 1] 4", record.Undecided, "", 0, 2, 2 / 1.99, nil},
+		{"the finals were wrong", changedIn(record.StageConfirm, 1, 3, changedIn(record.StageConfirm, 2, 3, truth)), quietAA, "confirm [0 2 1] 6", record.Undecided, "", 0, 2, 2.0 / 3, nil},
+		{"the runner-up is faster", changedIn(record.StageConfirm, 2, 1.96, truth), quietAA, "confirm [0 2 1] 6; confirm [0 2 1] 4", record.Faster, "", 1, 1, 2 / 1.5, nil},
+		{"no fewer rounds than A/A", changedIn(record.StageConfirm, 1, 3, changedIn(record.StageConfirm, 2, 1.96, truth)), record.AA{Rounds: 30},
 			"confirm [0 2 1] 6; confirm [0 2 1] 24", record.Faster, "", 2, 2, 2 / 1.96, nil},
 		{"a clear gain", truth, record.AA{Rounds: 30}, "confirm [0 2 1] 6", record.Faster, "", 2, 2, 2, nil},
 		{"half of the finals' rounds", truth, record.AA{Rounds: 3}, "confirm [0 2 1] 6", record.Faster, "", 2, 2, 2, nil},
@@ -168,7 +168,7 @@ func TestConclude(t *testing.T) {
 // TestConcludeMarksFailures: a config that failed in the confirmation is not proposed
 // again, neither by this search nor by searches that begin with its results.
 func TestConcludeMarksFailures(t *testing.T) {
-	e := &script{seconds: in(record.StageConfirm, 2, nan, truth)}
+	e := &script{seconds: changedIn(record.StageConfirm, 2, nan, truth)}
 	s := sixPoints(t, e, Budget{}, 1, 2)
 	finals, _ := s.Finals(context.Background(), protocol, record.StageFinals)
 	if _, err := s.Conclude(context.Background(), finals, rules(quietAA)); err != nil || !s.Failed(2) || s.Failed(1) || s.Failed(0) {
@@ -176,12 +176,12 @@ func TestConcludeMarksFailures(t *testing.T) {
 	}
 	s.Revive([]int{2})
 	if s.Failed(2) {
-		t.Error("revived and still failed")
+		t.Error("point 2 was revived, but still counts as failed")
 	}
 }
 
 func TestConcludeHostBound(t *testing.T) {
-	e := &script{seconds: in(record.StageConfirm, 0, 1.9, truth)}
+	e := &script{seconds: changedIn(record.StageConfirm, 0, 1.9, truth)}
 	s := sixPoints(t, e, Budget{}, 1, 2)
 	finals, _ := s.Finals(context.Background(), protocol, record.StageFinals)
 	x := rules(quietAA)
@@ -219,8 +219,8 @@ func TestProtocol(t *testing.T) {
 // clocked is a script whose samples take a known time.
 type clocked struct {
 	script
-	each  time.Duration // of a sample
-	first time.Duration // of the first call, besides
+	each  time.Duration // time of a sample
+	first time.Duration // added to the time of the first call
 	spent time.Duration
 }
 
@@ -233,7 +233,8 @@ func (c *clocked) Measure(ctx context.Context, stage record.Stage, live []int, r
 	return out, err
 }
 
-// TestAA: rounds end when the spread is inside the band, or at a bound.
+// TestAA: the A/A test ends when the spread is inside the band, or when its rounds or its time are
+// used up.
 func TestAA(t *testing.T) {
 	twin := func(ratio float64) func(record.Stage, int, int) float64 {
 		return func(_ record.Stage, point, _ int) float64 {
@@ -255,10 +256,10 @@ func TestAA(t *testing.T) {
 		{"just too noisy", 1.1001, 0, 40},
 		{"quiet below 1", 0.9001, 0, 10},
 		{"too noisy below 1", 0.8999, 0, 40},
-		{"out of time", 1.2, 20 * time.Second, 30}, // the first look is free, the second has spent 20 s, the third 40 s
+		{"out of time", 1.2, 20 * time.Second, 30}, // the first 10 rounds are free, after 20 rounds 20 s are spent, after 30 rounds 40 s
 		{"time enough", 1.2, time.Hour, 40},
 	} {
-		for _, p.MaxAA = range []int{35, 40} { // the rounds end with a whole look
+		for _, p.MaxAA = range []int{35, 40} { // rounds come in tens
 			e := &clocked{script: script{seconds: twin(c.ratio)}, each: time.Second, first: time.Hour}
 			aa, err := p.MeasureAA(context.Background(), e, 3, c.limit)
 			if err != nil || aa.Rounds != c.rounds || math.Abs(aa.Ratio-c.ratio) > 1e-9 || math.Abs(aa.Spread-math.Abs(c.ratio-1)) > 1e-9 || math.Abs(aa.Default-2) > 1e-9 {
@@ -271,8 +272,8 @@ func TestAA(t *testing.T) {
 	}
 }
 
-// TestAASpreadIsHalfTheInterval: a twin that is as fast in the median may still
-// differ from round to round.
+// TestAASpreadIsHalfTheInterval: if the twin's median time is the default's, but single rounds
+// differ, the spread is half of the interval.
 func TestAASpreadIsHalfTheInterval(t *testing.T) {
 	e := &script{seconds: func(_ record.Stage, point, round int) float64 {
 		if point == Twin && round%2 == 0 {
@@ -292,9 +293,9 @@ func TestAASpreadIsHalfTheInterval(t *testing.T) {
 func TestAAFails(t *testing.T) {
 	p := Protocol{Band: 0.1, AARounds: 10, MaxAA: 40}
 	for name, seconds := range map[string]func(record.Stage, int, int) float64{
-		"the default fails":          by(nan),
-		"it fails in the last round": func(_ record.Stage, point, round int) float64 { return []float64{1, nan}[round/9] },
-		"only its twin fails":        func(_ record.Stage, point, _ int) float64 { return []float64{nan, 1}[point+1] },
+		"the default fails":                   secondsByPoint(nan),
+		"the default fails in the last round": func(_ record.Stage, point, round int) float64 { return []float64{1, nan}[round/9] },
+		"only the twin fails":                 func(_ record.Stage, point, _ int) float64 { return []float64{nan, 1}[point+1] },
 	} {
 		if _, err := p.MeasureAA(context.Background(), &script{seconds: seconds}, 0, 0); !errors.Is(err, ErrDefault) {
 			t.Errorf("%s: %v", name, err)

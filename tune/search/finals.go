@@ -14,41 +14,42 @@ import (
 // finalStep is the number of rounds of the finals after which finalists may be dropped.
 const finalStep = 10
 
-// A Finalist is a point with its fresh samples. Times are seconds of one call.
+// A Finalist is a point that was measured in the finals or later, with the samples of these
+// rounds. Times are seconds of one call.
 type Finalist struct {
 	Point int
 	record.Times
 	Rounds   int
-	Effect   float64 // logarithm of its time over the default's, without round effects
+	Effect   float64 // logarithm of (its time / the default's time), without round effects
 	Warnings []string
 
 	parts    []roundSet
 	adjusted []float64 // logarithms of times without round effects, in time order
 }
 
-// roundSet holds rounds of one session in time order. Neighbours from the finals ran in the same rounds
-// if it is crowded.
+// roundSet holds rounds of one session in time order. If it is crowded, neighbours from the finals
+// ran in the same rounds.
 type roundSet struct {
 	session int
 	crowded bool
 	rounds  []int
-	logs    []float64 // of seconds
+	logs    []float64 // logarithms of seconds
 }
 
 // Finals measures the best points and the required ones on fresh samples, and returns those that
 // did not fail, fastest first. Points that are clearly slower than the best drop out early; the
-// default stays. The finals end after finalSampleShare times the samples of the search before
-// them: after 25 points, points that were not tried cost more than a wrong choice among the
-// best. The first rounds of required points do not count, because most of these points drop out
-// then.
+// default stays. The finals take at most finalSampleShare times the samples of the search before
+// them. The first rounds of required points do not count, because most of these points drop out
+// after them.
 func (s *State) Finals(ctx context.Context, p Protocol, stage record.Stage) ([]Finalist, error) {
 	most := int(finalSampleShare*float64(s.spent)) + p.MinRounds*len(s.Required)
 	return s.runFinals(ctx, p, stage, s.finalPoints(p), most)
 }
 
-// finalSampleShare bounds the samples of finals by those of the search before them.
-// On recorded spaces twice as many samples chose no better, and as many samples as the
-// search chose worse at 50 points.
+// finalSampleShare bounds the samples of the finals: it is their number divided by the number of
+// samples of the search before. In small searches, points that were not tried cost more than a
+// wrong choice among the best. On recorded spaces a share of 2 chose no better, and a share of 1
+// chose worse in searches of 50 points.
 const finalSampleShare = 1.5
 
 // FinalsOf measures given points like Finals, without a bound on samples.
@@ -79,8 +80,9 @@ func (s *State) runFinals(ctx context.Context, p Protocol, stage record.Stage, l
 	return f.summarise(), nil
 }
 
-// Finals take one in finalEvery of the points tried, and fewestFinalists at least: 24 finalists
-// of 25 points would leave no time for the search, and 4 of 400 would miss the best too often.
+// One in finalEvery of the tried points becomes a finalist, but at least fewestFinalists. With 24
+// finalists a search of 25 points would have no time left, and with 4 finalists a search of 400
+// points would miss the best too often.
 const (
 	fewestFinalists = 5
 	finalEvery      = 8
@@ -99,8 +101,8 @@ func (s *State) finalPoints(p Protocol) []int {
 	return s.Keep(s.Measured(), n)
 }
 
-// A StopRule ends a comparison after MinRounds if the gain is clear by then, see stat.Clear, else
-// after MaxRounds.
+// A StopRule ends a comparison after MinRounds if the gain is then clear (see stat.Clear), and
+// otherwise after MaxRounds.
 type StopRule struct {
 	MinRounds, MaxRounds int
 	Band                 float64
@@ -116,7 +118,7 @@ func (s *State) MeasureAgainstDefault(ctx context.Context, stage record.Stage, p
 	return pick(all, point), pick(all, s.Default), nil
 }
 
-// pick returns the finalist at a point, zero if there is none.
+// pick returns the finalist of a point, or a zero Finalist if the point has none.
 func pick(all []Finalist, point int) (out Finalist) {
 	if i := slices.IndexFunc(all, func(f Finalist) bool { return f.Point == point }); i >= 0 {
 		out = all[i]
@@ -132,7 +134,7 @@ func (s *State) confirm(ctx context.Context, stage record.Stage, points, neighbo
 	f := NewState(s.Space, s.eval, Budget{}, s.Default, points, s.Rand)
 	defer func() { s.spent += f.spent }()
 	n := min(rule.MinRounds, rule.MaxRounds)
-	if points[0] == s.Default { // nothing to decide: its time is reported
+	if points[0] == s.Default { // there is nothing to decide; only the default's time is reported
 		n = rule.MaxRounds
 	}
 	var out []Finalist
@@ -152,15 +154,15 @@ func (s *State) confirm(ctx context.Context, stage record.Stage, points, neighbo
 	return out, nil
 }
 
-// MeasureFresh measures points in rounds that no earlier comparison has a part in, with the
-// neighbours in half of them. It returns the points that did not fail, fastest first.
+// MeasureFresh measures points in new rounds, which no earlier comparison has used. The neighbours
+// run in half of the rounds. MeasureFresh returns the points that did not fail, fastest first.
 func (s *State) MeasureFresh(ctx context.Context, stage record.Stage, points, neighbours []int, rounds int) ([]Finalist, error) {
 	f := NewState(s.Space, s.eval, Budget{}, s.Default, points, s.Rand)
 	err := f.measureCrowded(ctx, stage, points, neighbours, rounds)
 	return f.summarise(), err
 }
 
-// measureCrowded measures points, with the neighbours in the second half of the rounds.
+// measureCrowded measures points. The neighbours run with them in the second half of the rounds.
 func (s *State) measureCrowded(ctx context.Context, stage record.Stage, points, neighbours []int, rounds int) error {
 	crowded := 0
 	if len(neighbours) > 0 {
@@ -179,9 +181,9 @@ func (s *State) measureCrowded(ctx context.Context, stage record.Stage, points, 
 
 func (s *State) outOfTime() bool { return s.Timed() && s.eval.Spent() > s.budget.Time }
 
-// dropSlower returns the live points without those clearly slower than the best, by two standard
-// errors; the default stays. open reports whether the comparison of any of them with the best is
-// undecided.
+// dropSlower returns the live points without those that are slower than the best by more than the
+// band and two standard errors. The default stays. open reports whether it is still undecided for
+// any returned point whether the point is slower.
 func (s *State) dropSlower(live []int, band float64) (rest []int, open bool) {
 	fs := s.adjustedPoints()
 	for i, f := range fs {
@@ -196,8 +198,8 @@ func (s *State) dropSlower(live []int, band float64) (rest []int, open bool) {
 	return rest, open
 }
 
-// adjustedPoints returns the points that did not fail, fastest first, with their samples without
-// round effects.
+// adjustedPoints returns the points that did not fail, fastest first, with their samples. Round
+// effects are removed from the samples.
 func (s *State) adjustedPoints() []Finalist {
 	_, round := stat.Polish(s.obs, s.itemOf[s.Default])
 	all := make([]Finalist, len(s.points))
@@ -252,7 +254,7 @@ func timesOf(xs []float64) record.Times {
 	return record.Times{Median: stat.Median(xs), P10: stat.Quantile(xs, 0.1), P90: stat.Quantile(xs, 0.9)}
 }
 
-// Gain returns the time of dflt over that of f, over the rounds that both were in.
+// Gain returns the time of dflt divided by the time of f, in the rounds that both were in.
 func (f Finalist) Gain(dflt Finalist) stat.Estimate {
 	if f.Point == dflt.Point {
 		return stat.Exactly(f.Rounds)
@@ -260,8 +262,8 @@ func (f Finalist) Gain(dflt Finalist) stat.Estimate {
 	return stat.Ratio(f.commonRounds(dflt, func(roundSet) bool { return true })...)
 }
 
-// commonRounds returns the rounds that both dflt and f were in. It only counts parts of f for
-// which `use` returns true.
+// commonRounds returns the rounds that both dflt and f were in. It leaves out the parts of f for
+// which `use` returns false.
 func (f Finalist) commonRounds(dflt Finalist, use func(roundSet) bool) (out []stat.Part) {
 	for _, p := range f.parts {
 		i := slices.IndexFunc(dflt.parts, func(q roundSet) bool { return q.session == p.session && q.crowded == p.crowded })

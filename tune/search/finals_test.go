@@ -22,20 +22,20 @@ func wobble(sigma float64, seconds func(record.Stage, int, int) float64) func(re
 	}
 }
 
-// TestSettleRounds: the finals go on in steps until every comparison with the best is
+// TestFinalsEndWhenDecided: the finals go on in steps until every comparison with the best is
 // decided. Points that are clearly slower drop out.
-func TestSettleRounds(t *testing.T) {
+func TestFinalsEndWhenDecided(t *testing.T) {
 	p := Protocol{Band: 0.01, MinRounds: 4, MaxRounds: 21}
 	for _, c := range []struct {
 		name    string
 		seconds func(record.Stage, int, int) float64
 		asked   string
 	}{
-		{"clear after the first rounds", by(2, 1, 3), "x [0 1 2] 4"},
-		{"all the same", by(1, 1, 1), "x [0 1 2] 4"},
-		{"the default is clearly slower", wobble(0.001, by(2, 1, 1)), "x [0 1 2] 4"},
-		{"close to the band", wobble(0.3, by(2, 1, 1.01)), "x [0 1 2] 4; x [0 2 1] 10; x [0 2 1] 7"},
-		{"a loser drops out", wobble(0.3, by(2, 1, 1.01, 20)), "x [0 1 2 3] 4; x [0 1 2] 10; x [0 1 2] 7"},
+		{"clear after the first rounds", secondsByPoint(2, 1, 3), "x [0 1 2] 4"},
+		{"all the same", secondsByPoint(1, 1, 1), "x [0 1 2] 4"},
+		{"the default is clearly slower", wobble(0.001, secondsByPoint(2, 1, 1)), "x [0 1 2] 4"},
+		{"close to the band", wobble(0.3, secondsByPoint(2, 1, 1.01)), "x [0 1 2] 4; x [0 2 1] 10; x [0 2 1] 7"},
+		{"a loser drops out", wobble(0.3, secondsByPoint(2, 1, 1.01, 20)), "x [0 1 2 3] 4; x [0 1 2] 10; x [0 1 2] 7"},
 	} {
 		e := &script{seconds: c.seconds}
 		live := []int{0, 1, 2}
@@ -50,15 +50,15 @@ func TestSettleRounds(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.name, got, c.asked)
 		}
 	}
-	e := &script{seconds: by(1, 1)}
+	e := &script{seconds: secondsByPoint(1, 1)}
 	if _, err := sixPoints(t, e, Budget{}).FinalsOf(context.Background(), Protocol{MinRounds: 9, MaxRounds: 5}, "x", []int{1}); err != nil || e.asked[0] != "x [0 1] 5" {
 		t.Errorf("fewer rounds than the first step: %v, %v", e.asked, err)
 	}
 }
 
-// TestConfirmEndsInProportion: finals end when they have taken finalSampleShare times the
+// TestFinalsEndInProportion: finals end when they have taken finalSampleShare times the
 // samples of the search, even if comparisons are undecided. FinalsOf has no such bound.
-func TestConfirmEndsInProportion(t *testing.T) {
+func TestFinalsEndInProportion(t *testing.T) {
 	p := Protocol{Band: 0.01, Finalists: 2, MinRounds: 4, MaxRounds: 24}
 	for _, c := range []struct {
 		screen int
@@ -66,7 +66,7 @@ func TestConfirmEndsInProportion(t *testing.T) {
 	}{
 		{1, "4"}, {2, "4 10"}, {8, "4 10"}, {9, "4 10 10"},
 	} {
-		e := &script{seconds: wobble(0.3, by(2, 1, 1.01))}
+		e := &script{seconds: wobble(0.3, secondsByPoint(2, 1, 1.01))}
 		s := sixPoints(t, e, Budget{})
 		if err := s.Measure(context.Background(), "s", []int{1, 2}, c.screen); err != nil {
 			t.Fatal(err)
@@ -84,10 +84,10 @@ func TestConfirmEndsInProportion(t *testing.T) {
 	}
 }
 
-// TestSettleFailures: a point that failed before is not measured. A point that fails in the
+// TestFailuresInFinals: a point that failed before is not measured. A point that fails in the
 // finals is no finalist, and the search records the failure.
-func TestSettleFailures(t *testing.T) {
-	e := &script{seconds: in("y", 3, nan, by(2, 1, 1, 1, 1, nan))}
+func TestFailuresInFinals(t *testing.T) {
+	e := &script{seconds: changedIn("y", 3, nan, secondsByPoint(2, 1, 1, 1, 1, nan))}
 	s := sixPoints(t, e, Budget{}, 5)
 	ctx := context.Background()
 	if err := s.Measure(ctx, "x", []int{1, 5}, 3); err != nil {
@@ -104,19 +104,19 @@ func TestSettleFailures(t *testing.T) {
 	if !strings.HasPrefix(e.asked[1], "y [0 1 3] ") {
 		t.Errorf("asked for %v", e.asked)
 	}
-	if s.Samples() != 3*2+2*4 { // three rounds of two, four of two
+	if s.Samples() != 3*2+2*4 { // three rounds of two points, then four rounds of two points
 		t.Errorf("%d samples", s.Samples())
 	}
-	e.seconds = by(nan, 1, 1)
+	e.seconds = secondsByPoint(nan, 1, 1)
 	if _, err := s.FinalsOf(ctx, protocol, "z", []int{1}); !errors.Is(err, ErrDefault) {
 		t.Errorf("the default fails: %v", err)
 	}
 }
 
-// TestConfirmTakesTheBest: the finals take the given number of best points, and the
-// required points.
-func TestConfirmTakesTheBest(t *testing.T) {
-	e := &script{seconds: by(9, 5, 4, 3, 2, 1)}
+// TestFinalsTakeTheBest: the finals take the given number of best points, and the required
+// points.
+func TestFinalsTakeTheBest(t *testing.T) {
+	e := &script{seconds: secondsByPoint(9, 5, 4, 3, 2, 1)}
 	s := sixPoints(t, e, Budget{}, 1)
 	ctx := context.Background()
 	if err := s.Measure(ctx, "x", []int{1, 2, 3, 4, 5}, 3); err != nil {
@@ -130,28 +130,28 @@ func TestConfirmTakesTheBest(t *testing.T) {
 	}
 }
 
-// TestConfirmInTime: with a time limit there are fewer finalists, but never fewer than
-// three, and the rounds end earlier.
-func TestConfirmInTime(t *testing.T) {
+// TestFinalsInTime: with a time limit there are fewer finalists, but at least three, and the
+// rounds end earlier.
+func TestFinalsInTime(t *testing.T) {
 	for _, c := range []struct {
 		limit  time.Duration
 		points int // the default included
 		calls  int
 	}{
 		{time.Hour, 6, 2},
-		{(18 + 16) * time.Second, 5, 1}, // 18 s are spent; 16 s are time for 4 points of 4 rounds, 20 s are taken
+		{(18 + 16) * time.Second, 5, 1}, // 18 s are spent; 16 s are left, enough for 4 finalists in 4 rounds
 		{(18 + 15) * time.Second, 4, 1},
 		{18 * time.Second, 4, 1},
 		{time.Second, 4, 1},
 	} {
-		e := &clocked{script: script{seconds: by(9, 5, 4, 3, 2, 1)}, each: time.Second}
-		h := sixPoints(t, e, Budget{}, 1, 2, 3, 4, 5) // admitted whatever the time
+		e := &clocked{script: script{seconds: secondsByPoint(9, 5, 4, 3, 2, 1)}, each: time.Second}
+		h := sixPoints(t, e, Budget{}, 1, 2, 3, 4, 5) // required, so that they are measured whatever the time
 		ctx := context.Background()
 		if err := h.Measure(ctx, "x", []int{1, 2, 3, 4, 5}, 3); err != nil {
 			t.Fatal(err)
 		}
 		h.Required, h.budget.Time = []int{0}, c.limit
-		e.asked, e.seconds = nil, wobble(0.3, by(1, 1, 1, 1, 1, 1))
+		e.asked, e.seconds = nil, wobble(0.3, secondsByPoint(1, 1, 1, 1, 1, 1))
 		p := protocol
 		p.Finalists, p.MaxRounds = 5, 14
 		if _, err := h.Finals(ctx, p, "y"); err != nil {
@@ -163,8 +163,9 @@ func TestConfirmInTime(t *testing.T) {
 	}
 }
 
-// TestUndecided: two standard errors decide, and the default stays.
-func TestUndecided(t *testing.T) {
+// TestDropSlower: a point is dropped if it is slower than the best by more than the band and two
+// standard errors. The default stays.
+func TestDropSlower(t *testing.T) {
 	s := sixPoints(t, nil, Budget{})
 	add := func(point int, logs ...float64) {
 		for r, x := range logs {
@@ -178,17 +179,17 @@ func TestUndecided(t *testing.T) {
 	add(3, steady(-1+math.Log1p(0.011))...)
 	rest, open := s.dropSlower([]int{0, 1, 2, 3}, 0.01)
 	if !slices.Equal(rest, []int{1, 2, 0}) {
-		t.Errorf("left are %v", rest)
+		t.Errorf("%v are left, want 1, 2 and the default", rest)
 	}
 	if open { // the default is clearly slower
-		t.Error("something is open")
+		t.Error("a comparison counts as undecided")
 	}
 	s.Default = 1
 	if rest, open = s.dropSlower([]int{1, 2, 3}, 0.01); open || !slices.Equal(rest, []int{1, 2}) {
-		t.Errorf("left are %v, open %v", rest, open)
+		t.Errorf("%v are left, undecided %v", rest, open)
 	}
 	if rest, _ = s.dropSlower([]int{2}, 0.01); !slices.Equal(rest, []int{2}) {
-		t.Errorf("of one live point %v is left", rest)
+		t.Errorf("one live point: %v is left", rest)
 	}
 	noisy := make([]float64, 20)
 	for i := range noisy {
@@ -196,22 +197,22 @@ func TestUndecided(t *testing.T) {
 	}
 	add(4, noisy...)
 	if rest, open = s.dropSlower([]int{1, 4}, 0.01); !open || !slices.Equal(rest, []int{1, 4}) {
-		t.Errorf("left are %v, open %v", rest, open)
+		t.Errorf("%v are left, undecided %v", rest, open)
 	}
 	lone := sixPoints(t, nil, Budget{})
 	for r, x := range noisy {
 		lone.obs = append(lone.obs, stat.Obs{Item: lone.item(0), Round: r, Log: 0}, stat.Obs{Item: lone.item(1), Round: r, Log: x})
 	}
 	if rest, open = lone.dropSlower([]int{0, 1}, 0.01); open || !slices.Equal(rest, []int{1, 0}) {
-		t.Errorf("the best is open against itself: %v", rest)
+		t.Errorf("the best counts as undecided against itself: %v", rest)
 	}
 	if rest, open := sixPoints(t, nil, Budget{}).dropSlower([]int{1}, 0.01); rest != nil || open {
-		t.Errorf("of nothing %v is left, open %v", rest, open)
+		t.Errorf("without samples %v is left, undecided %v", rest, open)
 	}
 }
 
-// TestGainIsOverCommonRounds: the default's time over a config's, in the rounds
-// that both were in.
+// TestGainIsOverCommonRounds: the gain is the default's time divided by the config's, in the
+// rounds that both were in.
 func TestGainIsOverCommonRounds(t *testing.T) {
 	of := func(point int, rounds []int, seconds ...float64) Finalist {
 		set := roundSet{rounds: rounds}
@@ -229,9 +230,9 @@ func TestGainIsOverCommonRounds(t *testing.T) {
 	}
 }
 
-// TestDuelReports: the times of a confirmation are those of its own rounds.
-func TestDuelReports(t *testing.T) {
-	e := &script{seconds: in("y", 2, 1.25, truth)}
+// TestMeasureAgainstDefault: the reported times are those of the new rounds alone.
+func TestMeasureAgainstDefault(t *testing.T) {
+	e := &script{seconds: changedIn("y", 2, 1.25, truth)}
 	s := sixPoints(t, e, Budget{}, 2)
 	ctx := context.Background()
 	if err := s.Measure(ctx, "x", []int{2}, 5); err != nil {
@@ -250,11 +251,11 @@ func TestDuelReports(t *testing.T) {
 	}
 }
 
-// TestDuelEndsEarly: a confirmation ends at its first look at the data if the whole
-// interval of the gain is more than three bands away from 1, otherwise at its last look.
-func TestDuelEndsEarly(t *testing.T) {
+// TestConfirmationEndsEarly: a confirmation ends after MinRounds if the whole interval of the gain
+// is more than three bands away from 1, otherwise after MaxRounds.
+func TestConfirmationEndsEarly(t *testing.T) {
 	for seconds, want := range map[float64]int{1: 25, 2 / 1.032: 25, 2 / 1.029: 80, 2: 80, 2 * 1.029: 80, 2 * 1.032: 25} {
-		e := &script{seconds: in("y", 2, seconds, truth)}
+		e := &script{seconds: changedIn("y", 2, seconds, truth)}
 		win, dflt, err := sixPoints(t, e, Budget{}, 2).MeasureAgainstDefault(context.Background(), "y", 2, StopRule{MinRounds: 25, MaxRounds: 80, Band: 0.01})
 		if err != nil || win.Rounds != want || dflt.Rounds != want {
 			t.Errorf("%v s: %d and %d rounds, want %d, %v", seconds, win.Rounds, dflt.Rounds, want, err)
@@ -262,8 +263,8 @@ func TestDuelEndsEarly(t *testing.T) {
 	}
 }
 
-// TestFinalistsTimes: median and tails of a point's own readings, and warnings
-// about them.
+// TestFinalistsTimes: a finalist holds the median and the tails of its own times, and warnings
+// about these times.
 func TestFinalistsTimes(t *testing.T) {
 	e := &script{seconds: func(_ record.Stage, point, round int) float64 {
 		if point == 1 {

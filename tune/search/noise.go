@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// screenRounds returns how often a strategy times a new point: enough rounds to bring the
-// standard error of its median down to the band, by the noise seen so far.
+// screenRounds returns how often a strategy times a new point. By the noise seen so far, so many
+// rounds bring the standard error of the point's median down to the band.
 func (s *State) screenRounds() int {
 	noise := s.noise()
 	if s.Band <= 0 || noise == 0 {
@@ -19,14 +19,14 @@ func (s *State) screenRounds() int {
 	return int(min(max(math.Ceil(wanted), ScreenRounds), mostScreenRounds))
 }
 
-// noise returns the relative standard deviation of a sample within its round: the median over
-// points with two or more samples, 0 when there is none.
+// noise returns the relative standard deviation of a sample within its round. It is the median
+// over the points with two or more samples; 0 if there is no such point.
 func (s *State) noise() float64 {
 	var variances []float64
 	for _, f := range s.adjustedPoints() {
 		if freedom := float64(len(f.adjusted) - 1); freedom > 0 {
-			// The median of a chi-square variable over its degrees of freedom (Wilson and
-			// Hilferty 1931).
+			// The median of a chi-square variable, divided by its degrees of freedom (Wilson
+			// and Hilferty 1931).
 			middle := math.Pow(1-2/(9*freedom), 3)
 			variances = append(variances, gonum.Variance(f.adjusted, nil)/middle)
 		}

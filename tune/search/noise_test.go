@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// TestNoise: the noise is estimated correctly whatever disturbs whole rounds, and occasional
-// spikes do not count. The number of rounds depends on the noise.
+// TestNoise: disturbances of whole rounds and occasional spikes do not change the estimated noise.
+// The number of rounds follows from the noise.
 func TestNoise(t *testing.T) {
 	for _, c := range []struct {
 		sigma, band float64
@@ -39,7 +39,7 @@ func TestNoise(t *testing.T) {
 		s := sixPoints(t, e, Budget{})
 		s.Band = c.band
 		if s.screenRounds() != ScreenRounds {
-			t.Error("nothing is known, and more rounds are asked for")
+			t.Error("the noise is not known yet, but screenRounds asks for more rounds")
 		}
 		live := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
 		if err := s.Measure(context.Background(), "x", live, 10); err != nil {

@@ -9,17 +9,17 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// A Protocol says how every search compares: the A/A test at its beginning, the
-// finals and the confirmation at its end.
+// A Protocol holds the rounds and bounds of the comparisons that every search makes: the A/A test
+// at its beginning, the finals and the confirmation at its end.
 type Protocol struct {
-	Band      float64 // least relative difference in time that counts; bounds the A/A spread
-	AARounds  int     // of the A/A test before each check of the spread
-	MaxAA     int     // of the A/A test in all
-	Finalists int     // at most, required candidates not counted
-	MinRounds int     // of the finals before a finalist is dropped
-	MaxRounds int     // of the finals in all
+	Band      float64 // least relative difference in time that counts; the A/A test ends when its spread is no larger
+	AARounds  int     // rounds of the A/A test before each check of the spread
+	MaxAA     int     // most rounds of the A/A test
+	Finalists int     // most finalists, required candidates not counted
+	MinRounds int     // rounds of the finals before a finalist may be dropped
+	MaxRounds int     // most rounds of the finals
 
-	ConfirmRounds int // of the confirmation, at least, and of each further session
+	ConfirmRounds int // least rounds of the confirmation; also the rounds of each further session
 }
 
 // OnGPU returns the protocol of machines with GPUs.
@@ -33,15 +33,16 @@ func OnHost() Protocol {
 	return Protocol{Band: 0.10, AARounds: 40, MaxAA: 400, Finalists: 8, MinRounds: 10, MaxRounds: 50, ConfirmRounds: 25}
 }
 
-// After returns the protocol of the comparisons after an A/A test: none takes fewer
-// rounds than the default needed to agree with itself.
+// After returns the protocol of the comparisons after an A/A test. Its MaxRounds is at least the
+// number of rounds that the default needed to agree with itself.
 func (p Protocol) After(aa record.AA) Protocol {
 	p.MaxRounds = max(p.MaxRounds, aa.Rounds)
 	return p
 }
 
-// confirmRule returns the rounds of the confirmation: ConfirmRounds if the gain is clear by then,
-// else at least as many as the default needed to agree with itself.
+// confirmRule returns the rule that ends the confirmation. It ends after ConfirmRounds if the gain
+// is then clear. Otherwise it takes at least as many rounds as the default needed to agree with
+// itself.
 func (p Protocol) confirmRule(aa record.AA) StopRule {
 	return StopRule{MinRounds: p.ConfirmRounds, MaxRounds: max(p.ConfirmRounds, aa.Rounds), Band: record.Band{Policy: p.Band, AA: aa.Spread}.Width()}
 }
@@ -50,9 +51,9 @@ func (p Protocol) confirmRule(aa record.AA) StopRule {
 const Twin = -1
 
 // MeasureAA measures the default against itself until the spread is inside the band, or the
-// rounds or the time are used up. A limit of 0 is none. The first rounds do not count against it:
-// they pay for memory, compilation and the check against the oracle. MeasureAA returns ErrDefault
-// if the default fails.
+// rounds or the time are used up. A limit of 0 means no limit. The first rounds do not count
+// against the limit, because their time includes memory, compilation and the check against the
+// oracle. MeasureAA returns ErrDefault if the default fails.
 func (p Protocol) MeasureAA(ctx context.Context, e Evaluator, dflt int, limit time.Duration) (record.AA, error) {
 	var out record.AA
 	var base, twin []float64

@@ -9,7 +9,8 @@ import (
 
 // race measures every point in a few rounds and the best of them in more, as irace and
 // successive halving do. The schedule is fixed, so that a resumed run repeats it exactly.
-// Under a bound it screens random points, and keeps time for the later passes.
+// If the budget does not allow all points, race measures random ones in its first pass. It keeps
+// time for the later passes.
 func race(ctx context.Context, s *State) error {
 	live, err := screen(ctx, s, schedule[0].rounds)
 	if err != nil {
@@ -40,15 +41,15 @@ var schedule = []struct {
 // chunk is how many fresh points a block screens under a time limit.
 const chunk = 24
 
-// gridRounds is the number of rounds of every point in a grid search. gridStep of them make a
-// block: a lost block costs little, and two rounds run in opposite orders.
+// gridRounds is the number of rounds of every point in a grid search. Each block has gridStep
+// rounds: a lost block costs little, and the two rounds of a block run in opposite orders.
 const (
 	gridRounds = 10
 	gridStep   = 2
 )
 
-// grid measures every point in gridRounds rounds, for recordings of whole spaces. Under a
-// bound it measures random points.
+// grid measures every point in gridRounds rounds, for recordings of whole spaces. If the budget
+// does not allow all points, it measures random ones.
 func grid(ctx context.Context, s *State) error {
 	if s.Timed() {
 		_, err := screen(ctx, s, gridRounds)
@@ -64,9 +65,9 @@ func grid(ctx context.Context, s *State) error {
 }
 
 // screen measures as many points as the budget allows, and returns them. Without
-// a time limit all points share the same rounds. With one it measures chunks, so that it can
-// stop between them. The default and the two best points so far are in every chunk, and link
-// its rounds to earlier ones.
+// a time limit all points share the same rounds. With a time limit screen measures chunks, so
+// that it can stop between them. Every chunk has the default and the two best points so far,
+// which link its rounds to earlier ones.
 func screen(ctx context.Context, s *State, rounds int) ([]int, error) {
 	fresh := s.Shuffled()
 	size := len(fresh)

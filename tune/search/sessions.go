@@ -11,9 +11,9 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// MergeSessions joins the finalists of several sessions: those that are in each of them, in the
-// order of the first. Their gains are over sessions: memory is laid out anew in each,
-// which moves all of its rounds together.
+// MergeSessions merges the finalists of several sessions. It keeps those that every session has,
+// in the order of the first session. The gain of a merged finalist covers the differences between
+// sessions: each session lays out memory anew, which changes all times of the session.
 func MergeSessions(sessions [][]Finalist) []Finalist {
 	var out []Finalist
 	if len(sessions) == 0 {
@@ -52,10 +52,11 @@ func mergePoint(sessions [][]Finalist, point int) (out Finalist, ok bool) {
 	return out, true
 }
 
-// Claim returns the gain of a finalist over the default, and warnings about it. earlier is the
-// gain in the rounds that chose the finalist. If that gain differs from this one by more than
-// their errors, or if the gain in rounds with neighbours differs from the gain in rounds without,
-// the interval covers both values, because other configs in a round or a session change times.
+// Claim returns the gain of a finalist over the default, and warnings about the gain. earlier is
+// the gain in the rounds that chose the finalist. If it differs from the gain in the new rounds by
+// more than their errors, the interval is widened to cover both. The same is done if the gain in
+// rounds with neighbours differs from the gain in rounds without. The reason is that other configs
+// in a round, and other rounds in a session, change times.
 func (f Finalist) Claim(dflt Finalist, earlier stat.Estimate) (gain stat.Estimate, warnings []string) {
 	gain = f.Gain(dflt)
 	if f.Point == dflt.Point {
@@ -75,7 +76,8 @@ func (f Finalist) Claim(dflt Finalist, earlier stat.Estimate) (gain stat.Estimat
 	return gain, warnings
 }
 
-// AAOverSessions compares the default with itself over sessions, nil if it or its twin failed.
+// AAOverSessions compares the default with its twin over sessions. It returns nil if the default or
+// the twin failed.
 func AAOverSessions(merged []Finalist, dflt int) *record.SessionsAA {
 	base, twin := pick(merged, dflt), pick(merged, Twin)
 	if base.Rounds == 0 || twin.Rounds == 0 {
@@ -85,13 +87,14 @@ func AAOverSessions(merged []Finalist, dflt int) *record.SessionsAA {
 	return &record.SessionsAA{Ratio: record.Interval{Mid: 1 / ratio.Mid, Low: 1 / ratio.High, High: 1 / ratio.Low}, Default: base.SessionSpread()}
 }
 
-// DecideOverSessions decides about the challenger of an earlier decision again, on merged finalists
-// of further sessions. The runner-up takes its place if it is faster. The finalist is that of the
-// decision's config, with warnings. Challenger and default must be among the merged finalists.
+// DecideOverSessions decides again about the challenger of an earlier decision, by the merged
+// finalists of further sessions. If the runner-up is faster than the challenger, it becomes the
+// challenger. DecideOverSessions returns the decision and the finalist of the decision's config,
+// with warnings. The challenger and the default must be among the merged finalists.
 //
 // The interval covers differences between sessions, so the A/A spread of the search's own session
-// does not count any more. The default counts as noisy only if it differs from itself for certain
-// over sessions.
+// does not count any more. The default counts as noisy only if the interval of its A/A ratio over
+// sessions does not hold 1.
 func (c Conclusion) DecideOverSessions(s *Space, was record.Decision, merged []Finalist, sessions int) (record.Decision, Finalist) {
 	dflt := pick(merged, c.Default.Point)
 	point, _ := s.Index(was.Challenger)
@@ -114,7 +117,7 @@ func (c Conclusion) DecideOverSessions(s *Space, was record.Decision, merged []F
 	d := stat.Decide(m)
 	d.Crossed, d.Rounds, d.Sessions = was.Crossed, win.Rounds, sessions
 	if d.Reason == "" && was.Verdict == record.Faster && d.KeepsDefault() {
-		d.Reason = fmt.Sprintf("%s was faster in the session of the search, and is not for certain in %d further ones: %.3f [%.3f, %.3f]",
+		d.Reason = fmt.Sprintf("%s was faster in the session of the search, but is not certainly faster in %d further sessions: %.3f [%.3f, %.3f]",
 			d.Challenger.Key(), sessions, gain.Mid, gain.Low, gain.High)
 	} else if d.Reason == "" && was.Cause == "" {
 		d.Reason = was.Reason
@@ -126,8 +129,8 @@ func (c Conclusion) DecideOverSessions(s *Space, was record.Decision, merged []F
 	return d, win
 }
 
-// SessionSpread returns the relative standard deviation of a finalist's median time over sessions, 0
-// for one session.
+// SessionSpread returns the relative standard deviation of a finalist's median time over sessions. It
+// returns 0 if there is one session.
 func (f Finalist) SessionSpread() float64 {
 	bySession := map[int][]float64{}
 	for _, p := range f.parts {

@@ -20,17 +20,17 @@ type Axis struct {
 	Values []ep.Value
 }
 
-// Rule returns the name of the constraint that a config breaks, "" when it
-// breaks none. The config is only valid during the call.
+// Rule returns the name of the constraint that a config breaks, or "" if it breaks none. The
+// config is only valid during the call.
 type Rule func(ep.Config) string
 
-// Grid is the product of the axes of one kernel under constraints.
+// Grid holds all combinations of the values of one kernel's axes that break no rule.
 type Grid struct {
 	Kernel string
 	Axes   []Axis
 	Rules  []Rule // applied in order; the first one broken counts
 
-	points []uint64 // points instead of the product, see SpaceOf
+	points []uint64 // if set, only these points are in the grid; see SpaceOf
 }
 
 // maxProduct bounds the points of a grid before its rules: a larger number is taken for a
@@ -55,8 +55,8 @@ type part struct {
 	points []uint64 // ascending
 }
 
-// NewSpace enumerates grids. It also returns how many points each rule removed; the Problem
-// of these records is left to the caller.
+// NewSpace enumerates grids. It also returns how many points each rule removed. The caller must
+// set the Problem of these records.
 func NewSpace(grids ...Grid) (*Space, []record.SpaceInfo, error) {
 	s := &Space{extras: map[string]int{}}
 	var infos []record.SpaceInfo
@@ -143,12 +143,12 @@ func (g *Grid) brokenRule(c ep.Config) string {
 	return ""
 }
 
-// Clone returns a copy of the space. Adding to one does not change the other.
+// Clone returns a copy of the space. Adding a config to the copy does not change s.
 func (s *Space) Clone() *Space {
 	return &Space{parts: s.parts, extra: slices.Clone(s.extra), extras: maps.Clone(s.extras), n: s.n}
 }
 
-// Add gives a config outside the grids an index, or returns the one it has.
+// Add returns the index of a config. If the space does not have the config, Add adds it.
 func (s *Space) Add(c ep.Config) int {
 	if i, ok := s.Index(c); ok {
 		return i
@@ -174,7 +174,7 @@ func (s *Space) Config(i int) ep.Config {
 	return c
 }
 
-// kernel returns the number of point i's grid, one past the last for added points.
+// kernel returns the number of point i's grid. For an added point it returns the number of grids.
 func (s *Space) kernel(i int) int {
 	k := 0
 	for k < len(s.parts) && i >= s.parts[k].first+len(s.parts[k].points) {
@@ -183,8 +183,8 @@ func (s *Space) kernel(i int) int {
 	return k
 }
 
-// Index returns the point of a config.
-func (s *Space) Index(c ep.Config) (int, bool) {
+// Index returns the point of a config. ok is false if the space does not have the config.
+func (s *Space) Index(c ep.Config) (point int, ok bool) {
 	for k := range s.parts {
 		p := &s.parts[k]
 		if n, ok := p.grid.encode(c); ok {
@@ -224,8 +224,8 @@ func (s *Space) axes(kernel string) []Axis {
 	return nil
 }
 
-// Fingerprint returns the first 16 hex digits of a SHA-256 over axes, points and the build of
-// the kernels.
+// Fingerprint returns the first 16 hex digits of a SHA-256 over the axes, the points and the ABIs
+// of the kernels.
 func (s *Space) Fingerprint(abi ep.ABI) string {
 	h := sha256.New()
 	for _, p := range s.parts {
@@ -241,8 +241,8 @@ func (s *Space) Fingerprint(abi ep.ABI) string {
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
-// SpaceOf makes a space of given configs, for pairs and for recorded runs. Kernels keep the
-// order in which the configs name them.
+// SpaceOf makes a space that holds the given configs, for pairs and for recorded runs. Kernels are
+// in the order in which configs first name them.
 func SpaceOf(configs []ep.Config) (*Space, error) {
 	byKernel := map[string][]ep.Config{}
 	var kernels []string
@@ -283,7 +283,7 @@ func listedGrid(configs []ep.Config) (Grid, error) {
 		product *= float64(len(values[n]))
 	}
 	if product > 1<<62 {
-		return Grid{}, fmt.Errorf("space: %s has too many parameters and values to number", g.Kernel)
+		return Grid{}, fmt.Errorf("space: %s has too many combinations of values to number", g.Kernel)
 	}
 	for _, c := range configs {
 		n, ok := g.encode(c)

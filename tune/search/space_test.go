@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// ints is an axis of integers.
+// ints returns an axis of integers.
 func ints(name string, values ...int) Axis {
 	a := Axis{Name: name}
 	for _, v := range values {
@@ -100,7 +100,7 @@ func TestSpaceIndicesAreABijection(t *testing.T) {
 			seen[c.Key()] = true
 			for _, j := range s.Neighbors(i) {
 				if !slices.Contains(s.Neighbors(j), i) || differing(c, s.Config(j)) != 1 {
-					t.Fatalf("%s and %s are no neighbours", c.Key(), s.Config(j).Key())
+					t.Fatalf("%s and %s are not neighbours", c.Key(), s.Config(j).Key())
 				}
 			}
 		}
@@ -164,7 +164,7 @@ func TestListedKeepsItsConfigs(t *testing.T) {
 	}
 	odd, _ := ep.ParseConfig("k:a=1")
 	if _, err := SpaceOf(append(configs, odd)); err == nil {
-		t.Error("a config without a parameter is listed")
+		t.Error("a config that lacks a parameter was accepted")
 	}
 	other, _ := ep.ParseConfig("l:b=1")
 	if s, err := SpaceOf([]ep.Config{other, configs[0], other}); err != nil || s.Len() != 2 || s.Config(0).Kernel != "l" || s.kernel(1) != 1 {

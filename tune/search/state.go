@@ -19,23 +19,23 @@ type Sample struct {
 	Seconds      float64
 }
 
-// An Evaluator measures points of a space in the same rounds: on a machine, from a recorded
-// run, or on a synthetic landscape.
+// An Evaluator measures points of a space, several points in the same rounds. It may measure on
+// a machine, replay a recorded run, or simulate a synthetic landscape.
 type Evaluator interface {
-	// Measure times every live point once in each round, in an order drawn for that round.
+	// Measure times each point of live once in every round, in an order drawn for that round.
 	// Round numbers grow over all calls. A point with fewer samples than rounds has failed
-	// and must not be measured again. An error means that nothing can be measured any more.
+	// and must not be measured again. After an error nothing can be measured any more.
 	Measure(ctx context.Context, stage record.Stage, live []int, rounds int) ([]Sample, error)
 
-	// Spent returns the time that the search has cost so far. It must be reproducible: a
-	// resumed search decides by it again.
+	// Spent returns the time that the search has cost so far. It must be reproducible,
+	// because a resumed search must make the same decisions by it.
 	Spent() time.Duration
 }
 
-// Budget bounds a search. Zero fields do not bound.
+// Budget bounds a search. A field of 0 sets no bound.
 type Budget struct {
-	Evaluations int           // distinct points, required ones included
-	Time        time.Duration // of the whole search, confirmation included
+	Evaluations int           // number of distinct points, required ones included
+	Time        time.Duration // time of the whole search, confirmation included
 }
 
 // State is one search in progress, as strategies see it. Every measurement
@@ -46,8 +46,8 @@ type State struct {
 	Default  int
 	Required []int // measured up to the finals, however slow they look; the default included
 
-	// Band is the least relative difference that counts, 0 if unknown. On a noisy machine
-	// strategies time points more often by it.
+	// Band is the least relative difference that counts; 0 if it is unknown. If it is known,
+	// strategies time points more often on a noisy machine.
 	Band float64
 
 	eval    Evaluator
@@ -58,11 +58,11 @@ type State struct {
 	crowded map[int]bool // rounds in which neighbours ran, see measureCrowded
 	failed  map[int]bool
 	effect  []float64 // by item; nil when stale
-	spent   int       // samples
+	spent   int       // number of samples taken
 	pace    pace
 }
 
-// pace sums the cost of blocks with new points.
+// pace adds up the new points so far, and the time of the blocks that measured them.
 type pace struct {
 	points int
 	time   time.Duration
@@ -162,10 +162,11 @@ func (s *State) Fresh(point int) bool { return !s.measured(point) }
 // freshLeft returns how many points of the space were not measured yet.
 func (s *State) freshLeft() int { return s.Space.Len() - len(s.points) }
 
-// laterShare is the time of a race's later passes over that of its screen.
+// laterShare is the time of a race's later passes divided by the time of its first pass.
 const laterShare = 0.3
 
-// laterTime returns how long the later passes of a race over the points measured so far take.
+// laterTime returns how long the later passes of a race take, if its first pass measured the
+// points measured so far.
 func (s *State) laterTime() time.Duration {
 	return time.Duration(laterShare / (1 + laterShare) * float64(s.eval.Spent()))
 }
@@ -246,8 +247,8 @@ func (s *State) Rounds(n, rounds int) int {
 	return max(1, min(rounds, int(s.searchTime()/(s.sampleTime()*time.Duration(max(n, 1))))))
 }
 
-// Score returns the logarithm of a point's time over the default's, with round effects
-// removed. It is +Inf for a point that failed or was not measured.
+// Score returns the logarithm of (a point's time / the default's time), without round effects.
+// It is +Inf for a point that failed or was not measured.
 func (s *State) Score(point int) float64 {
 	k, ok := s.itemOf[point]
 	if !ok || s.failed[point] {
@@ -288,8 +289,8 @@ func (s *State) Keep(points []int, n int) []int {
 }
 
 // Shuffled returns fresh points in random order, without required ones, as many as the budget
-// allows. It draws from kernels in turn: a kernel with ten thousand points leaves some of the
-// budget to one with thirty.
+// allows. It draws from kernels in turn, so that a kernel with thirty points gets as many draws
+// as a kernel with ten thousand.
 func (s *State) Shuffled() []int {
 	order := slices.DeleteFunc(s.Rand.Perm(s.Space.Len()), func(i int) bool { return s.measured(i) || slices.Contains(s.Required, i) })
 	count, turn := map[int]int{}, make(map[int]int, len(order))

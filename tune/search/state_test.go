@@ -12,7 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// steady measures truth without noise, in rounds that drift; NaN fails.
+// steady is an Evaluator without noise. A point takes the seconds in truth; in later rounds all
+// points take longer. A point whose seconds are NaN fails.
 type steady struct {
 	truth []float64
 	round int
@@ -35,8 +36,8 @@ func (s *steady) Measure(_ context.Context, _ record.Stage, live []int, rounds i
 	return out, nil
 }
 
-// valley returns a space of 8 x 8 points with its best at (5, 2), the default at (0, 0),
-// and a point that fails next to the best.
+// valley returns a space of 8 x 8 points. The best point is at (5, 2), the default at (0, 0). A
+// point next to the best one fails.
 func valley(t *testing.T) (*Space, *steady) {
 	t.Helper()
 	s, _, err := NewSpace(Grid{Kernel: "k", Axes: []Axis{ints("a", 0, 1, 2, 3, 4, 5, 6, 7), ints("b", 0, 1, 2, 3, 4, 5, 6, 7)}})
@@ -94,7 +95,8 @@ func TestBudgetBoundsEvaluations(t *testing.T) {
 	}
 }
 
-// Every kernel gets widely spread samples, however far ahead one kernel is at first.
+// TestEveryKernelIsDrawnFrom: every kernel gets widely spread samples, even if one kernel has far
+// more points.
 func TestEveryKernelIsDrawnFrom(t *testing.T) {
 	s, _, err := NewSpace(
 		Grid{Kernel: "many", Axes: []Axis{ints("n", 0, 1, 2, 3, 4, 5, 6, 7), ints("m", 0, 1, 2, 3, 4, 5, 6, 7)}},
@@ -141,7 +143,8 @@ func TestScoresAreClearedOfDrift(t *testing.T) {
 	}
 }
 
-// slow takes a second for every measurement of a batch, from spent on.
+// slow is a steady Evaluator whose samples take a millisecond each. spent is the time spent so
+// far.
 type slow struct {
 	steady
 	spent time.Duration
@@ -154,8 +157,8 @@ func (s *slow) Measure(ctx context.Context, stage record.Stage, live []int, roun
 	return s.steady.Measure(ctx, stage, live, rounds)
 }
 
-// TestDrawsUnderATimeLimit: every kernel gets its first samples, also if there are more
-// kernels than fit in a chunk and the A/A test took much of the time.
+// TestDrawsUnderATimeLimit: every kernel gets its initial samples, even if one chunk has no place
+// for all kernels and the A/A test took much of the time.
 func TestDrawsUnderATimeLimit(t *testing.T) {
 	var grids []Grid
 	for k := range 12 {

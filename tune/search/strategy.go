@@ -50,10 +50,10 @@ func ParseStrategy(name string) (Strategy, error) {
 }
 
 // ScreenRounds is the least number of rounds of a new point: enough to rank
-// neighbours. The finals do the rest.
+// similar points. The finals rank the best points more exactly.
 const ScreenRounds = 3
 
 // mostScreenRounds bounds screenRounds. On spaces of 2 H100, whose samples vary by 3 % at few
 // tokens, searches of 50 configs lose 1.07 % with 3 rounds, 0.63 % with up to 8, and 0.50 %
-// with up to 12, which take a third longer.
+// with up to 12. The searches with up to 12 take a third longer.
 const mostScreenRounds = 12

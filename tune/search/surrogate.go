@@ -16,12 +16,13 @@ import (
 // parameters have.
 //
 // A search of 25 points has measured two or three points of each kernel. Maximum likelihood
-// overfits them, so mean, variance, roughness and nugget have priors: the first two from the
-// scores of all kernels, the others from recorded spaces. On spaces of 2 H200 likelihood alone
-// lost 1.53 and 0.34 % at 25 and 50 points, priors 1.41 and 0.23 (without a shared surrogate).
+// overfits so few points. So mean, variance, roughness and nugget have priors: mean and variance
+// from the scores of all kernels, roughness and nugget from recorded spaces. On spaces of 2 H200,
+// without a shared surrogate, searches of 25 and 50 points lost 1.53 and 0.34 % by likelihood
+// alone, and 1.41 and 0.23 % with priors.
 type surrogate struct {
 	roughness   []float64          // by axis
-	nugget      float64            // variance of a score's error over the variance of true scores
+	nugget      float64            // variance of a score's error, divided by the variance of true scores
 	kernels     *kernelCorrelation // nil for a surrogate of one kernel
 	prior       prior
 	learnedFrom int // number of points at the last call of learn
@@ -34,13 +35,14 @@ type surrogate struct {
 }
 
 // kernelCorrelation extends a surrogate to several kernels. A point's last coordinate is the
-// number of its kernel. Each kernel has a level, and a parameter has similar effects in all.
+// number of its kernel. Each kernel has a level, which is added to all its scores. A parameter has
+// similar effects in all kernels.
 type kernelCorrelation struct {
-	level  float64 // variance of the kernels' levels over the variance of true scores
+	level  float64 // variance of the kernels' levels, divided by the variance of true scores
 	params float64 // correlation of a parameter's effects in two kernels
 }
 
-// learn chooses from these values, one step at a time.
+// learn chooses from these values. It moves one step at a time.
 var (
 	roughnesses       = []float64{0.03, 0.1, 0.3, 1, 3}
 	nuggets           = []float64{0.001, 0.01, 0.1}
@@ -48,8 +50,8 @@ var (
 	paramCorrelations = []float64{0, 0.25, 0.5, 0.75, 0.9}
 )
 
-// The prior of these values: n steps from the usual one reduce the log likelihood by
-// n * n * stepCost.
+// These constants are the prior of the values above: a value that is n steps from the usual one
+// has n * n * stepCost less log likelihood.
 const (
 	usualRoughness = 0.1
 	usualNugget    = 0.01
@@ -61,7 +63,7 @@ const (
 // prior holds the mean and the variance of a kernel's scores before any of them is known.
 type prior struct{ mean, variance float64 }
 
-// The prior's mean counts as one measured point, its variance as two.
+// The prior's mean counts as much as one measured point, the prior's variance as much as two.
 const (
 	meanPoints     = 1
 	variancePoints = 2
@@ -116,14 +118,14 @@ func (p *surrogate) logPrior() float64 {
 	return -stepCost * cost
 }
 
-// stepsApart returns the squared distance of two of the values, in steps.
+// stepsApart returns the square of the number of steps between two values.
 func stepsApart(values []float64, a, b float64) float64 {
 	d := slices.Index(values, a) - slices.Index(values, b)
 	return float64(d * d)
 }
 
-// update fits the surrogate to measured scores. It learns anew once there are a quarter more
-// points than the last time.
+// update fits the surrogate to measured scores. It calls learn again if there are a quarter more
+// points than at the last call of learn.
 func (p *surrogate) update(at [][]float64, y []float64) {
 	if len(y) < p.learnedFrom+max(2, p.learnedFrom/4) {
 		p.fit(at, y)
@@ -133,8 +135,9 @@ func (p *surrogate) update(at [][]float64, y []float64) {
 	p.learnedFrom = len(y)
 }
 
-// learn moves roughness, nugget and kernels to more likely values, one after the other and a
-// step at a time, and fits. One pass is enough: it is called again as points come in.
+// learn moves roughness, nugget and kernels to more likely values, one after the other and step
+// by step, and then fits. One pass is enough, because learn is called again when there are more
+// points.
 func (p *surrogate) learn(at [][]float64, y []float64) {
 	best := p.fit(at, y) + p.logPrior()
 	try := func(slot *float64, values []float64) {
@@ -181,7 +184,7 @@ func (p *surrogate) fit(at [][]float64, y []float64) float64 {
 	for i := range n {
 		ones.SetVec(i, 1)
 	}
-	_ = p.chol.SolveVecTo(z, ones) // a condition number is no failure here: the nugget bounds it
+	_ = p.chol.SolveVecTo(z, ones) // an error about the condition number is no failure: the nugget bounds that number
 	p.mean = (mat.Dot(z, mat.NewVecDense(n, y)) + meanPoints*p.prior.mean) / (mat.Dot(z, ones) + meanPoints)
 	for i := range n {
 		rest.SetVec(i, y[i]-p.mean)

@@ -7,18 +7,19 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// sharedSurrogate predicts times by one Gaussian process over the points of all kernels. A
-// parameter name means the same in every kernel, so its effect in one kernel is a first guess
-// for the next: in a search of 25 points each kernel has only two or three of its own. weight
-// lowers the influence of the shared surrogate if kernels have nothing in common.
+// sharedSurrogate predicts times by one surrogate of the points of all kernels. A parameter name
+// means the same in every kernel, so the effect of a parameter in one kernel is a first guess of
+// its effect in another. This helps in small searches: if a search has 25 points, each kernel has
+// only two or three. weight lowers the influence of the shared surrogate if kernels have nothing
+// in common.
 type sharedSurrogate struct {
 	surrogate    *surrogate
 	names        []string              // parameters with two or more values in all kernels together
-	values       map[string][]ep.Value // by name: the values in all kernels, numbers ascending
+	values       map[string][]ep.Value // by parameter name: the values in all kernels, numbers ascending
 	kernels      map[string]int
 	coords       map[int][]float64
-	logDensities []float64 // by known point: see leaveOneOut
-	kernelOf     []string  // by known point
+	logDensities []float64 // of each known point, see leaveOneOut
+	kernelOf     []string  // the kernel of each known point
 }
 
 func newSharedSurrogate(s *Space, kernels []*kernelModel) *sharedSurrogate {
@@ -45,7 +46,8 @@ func newSharedSurrogate(s *Space, kernels []*kernelModel) *sharedSurrogate {
 }
 
 // coordinates returns a point's coordinates: the place of each value among the values of all
-// kernels, then the kernel's number. A parameter that the kernel lacks is in the middle.
+// kernels, then the kernel's number. If the kernel lacks a parameter, the coordinate is in the
+// middle.
 func (h *sharedSurrogate) coordinates(s *Space, point int) []float64 {
 	if x, ok := h.coords[point]; ok {
 		return x
@@ -78,8 +80,9 @@ func (h *sharedSurrogate) update(s *State, expected prior, least float64) {
 	h.logDensities = h.surrogate.leaveOneOut()
 }
 
-// weight returns how much the shared surrogate counts against the kernel's own, from 0 to 1:
-// the posterior probability of the two by how well each predicts the kernel's measured points.
+// weight returns how much the shared surrogate counts, from 0 to 1; the kernel's own surrogate
+// counts for the rest. The weight is the posterior probability of the shared surrogate, computed
+// from how well each of the two predicts the kernel's measured points.
 func (h *sharedSurrogate) weight(k *kernelModel) float64 {
 	ahead := 0.0
 	for n, l := range h.logDensities {
@@ -93,8 +96,8 @@ func (h *sharedSurrogate) weight(k *kernelModel) float64 {
 	return 1 / (1 + math.Exp(-ahead))
 }
 
-// mix returns the fresh points of a kernel with their expected improvement: the weighted sum
-// by the kernel's own surrogate (own) and the shared one.
+// mix returns the fresh points of a kernel with their expected improvement: the weighted mean of
+// the improvement by the kernel's own surrogate (own) and the improvement by the shared one.
 func (h *sharedSurrogate) mix(s *State, k *kernelModel, own []option) []option {
 	weight := h.weight(k)
 	out := k.scoreFresh(s, h.surrogate, func(point int) []float64 { return h.coordinates(s.Space, point) })

@@ -10,9 +10,9 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// relatives is a search over kernels a and b with the parameters blocks and threads, of which
-// b has one of its own, too. All points of a were measured and the given ones of b.
-func relatives(t *testing.T, seconds func(kernel string, blocks int) float64, ofB ...int) *bayesSearch {
+// twoKernels returns a search over kernels a and b. Both have the parameters blocks and threads,
+// and b also has pdl. All points of a were measured, and the points ofB of b.
+func twoKernels(t *testing.T, seconds func(kernel string, blocks int) float64, ofB ...int) *bayesSearch {
 	t.Helper()
 	blocks := ints("blocks", 1, 2, 4, 8, 16)
 	space, _, err := NewSpace(
@@ -35,10 +35,10 @@ func relatives(t *testing.T, seconds func(kernel string, blocks int) float64, of
 	return newBayesSearch(s)
 }
 
-// TestKernelsLearnFromEachOther: where a was fast with 8 blocks, b is tried with 8 blocks once
-// one point of it is known, though it is a tenth slower.
+// TestKernelsLearnFromEachOther: a was fast with 8 blocks, and one point of b is known. Although b
+// is a tenth slower, the next point is b with 8 blocks.
 func TestKernelsLearnFromEachOther(t *testing.T) {
-	b := relatives(t, func(kernel string, blocks int) float64 {
+	b := twoKernels(t, func(kernel string, blocks int) float64 {
 		out := 1 + math.Abs(math.Log2(float64(blocks))-3)
 		if kernel == "b" {
 			out *= 1.1
@@ -51,11 +51,11 @@ func TestKernelsLearnFromEachOther(t *testing.T) {
 	}
 }
 
-// TestTrust: the shared process has the say where b goes with a, and not where blocks do the
-// contrary in b.
-func TestTrust(t *testing.T) {
+// TestWeight: the shared surrogate has a large weight if blocks have the same effect in a and in b,
+// and a small weight if they have the opposite effect.
+func TestWeight(t *testing.T) {
 	weight := func(of func(blocks int) int) float64 {
-		b := relatives(t, func(kernel string, blocks int) float64 {
+		b := twoKernels(t, func(kernel string, blocks int) float64 {
 			if kernel == "b" {
 				blocks = of(blocks)
 			}
@@ -64,18 +64,18 @@ func TestTrust(t *testing.T) {
 		b.next(1)
 		return b.shared.weight(b.kernels[1])
 	}
-	if trust := weight(func(blocks int) int { return blocks }); trust < 0.7 {
-		t.Errorf("kernels that are alike: a weight of %.2f", trust)
+	if w := weight(func(blocks int) int { return blocks }); w < 0.7 {
+		t.Errorf("the same effect: a weight of %.2f", w)
 	}
-	if trust := weight(func(blocks int) int { return 16 / blocks }); trust > 0.3 {
-		t.Errorf("kernels that differ: a weight of %.2f", trust)
+	if w := weight(func(blocks int) int { return 16 / blocks }); w > 0.3 {
+		t.Errorf("the opposite effect: a weight of %.2f", w)
 	}
 }
 
-// TestSharedCoordinates: values have the same place in all kernels, a parameter that a kernel
-// lacks is in the middle, and the kernel comes last.
+// TestSharedCoordinates: a value has the same coordinate in all kernels. A parameter that a kernel
+// lacks has the coordinate in the middle. The last coordinate is the kernel.
 func TestSharedCoordinates(t *testing.T) {
-	b := relatives(t, func(string, int) float64 { return 1 })
+	b := twoKernels(t, func(string, int) float64 { return 1 })
 	a, other := b.shared.coordinates(b.Space, 0), b.shared.coordinates(b.Space, 10)
 	if !slices.Equal(b.shared.names, []string{"blocks", "threads", "pdl"}) || !slices.Equal(a, []float64{0, 0, 0.5, 0}) || !slices.Equal(other, []float64{0, 0, 0, 1}) {
 		t.Errorf("%v: %v and %v", b.shared.names, a, other)
@@ -87,13 +87,13 @@ func TestSharedCoordinates(t *testing.T) {
 	}
 }
 
-// TestForetold: a score that its neighbours contradict is less likely than one they agree with,
-// and of two points each is foretold from the other.
-func TestForetold(t *testing.T) {
+// TestLeaveOneOut: a score that differs from the scores around it has the least density. If there
+// are two points, the density of each is computed from the other.
+func TestLeaveOneOut(t *testing.T) {
 	p := newSurrogate(1)
 	p.fit([][]float64{{0}, {1}, {2}, {3}, {4}}, []float64{0, 0.1, 2, 0.3, 0.4})
 	if l := p.leaveOneOut(); slices.Index(l, slices.Min(l)) != 2 {
-		t.Errorf("the third is the least likely: %v", l)
+		t.Errorf("the third must have the least density: %v", l)
 	}
 	p.fit([][]float64{{0}, {1}}, []float64{0, 1})
 	c := p.correlation([]float64{0}, []float64{1}) / (1 + p.nugget)
@@ -103,13 +103,14 @@ func TestForetold(t *testing.T) {
 		t.Errorf("log density %v, want %v", got, want)
 	}
 	if l := newSurrogate(1).leaveOneOut(); len(l) != 0 {
-		t.Errorf("of nothing: %v", l)
+		t.Errorf("densities without points: %v", l)
 	}
 }
 
-// TestDrawsEach: two of every kernel where that leaves most of the budget, else one.
-func TestDrawsEach(t *testing.T) {
-	b := relatives(t, func(string, int) float64 { return 1 })
+// TestInitialPerKernel: every kernel gets two initial samples if this leaves most of the budget,
+// otherwise one.
+func TestInitialPerKernel(t *testing.T) {
+	b := twoKernels(t, func(string, int) float64 { return 1 })
 	for budget, want := range map[Budget]int{{}: 2, {Evaluations: 16}: 2, {Evaluations: 15}: 1, {Time: time.Hour}: 2} {
 		if b.budget = budget; b.initialPerKernel() != want {
 			t.Errorf("%+v: %d draws, want %d", budget, b.initialPerKernel(), want)

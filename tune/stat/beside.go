@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Beside sums up rounds with a matrix product running at the same time: it takes the slowest
-// rank of each round, then the median over rounds.
+// Beside sums up rounds in which a matrix product ran at the same time as the calls. For each
+// time it takes the slowest rank of each round, then the median over rounds.
 func Beside(t *ep.BesideRounds) record.Beside {
 	of := func(rounds [][]float64) record.Interval { return MedianInterval(slowest(rounds)) }
 	return record.Beside{
@@ -18,12 +18,13 @@ func Beside(t *ep.BesideRounds) record.Beside {
 	}
 }
 
-// Slowdown returns the median over rounds of `with` / `alone` with its 95 % interval. Both
-// are times of the product in the same round: while calls run, and alone.
+// Slowdown returns the median over rounds of `with` / `alone` with its 95 % interval. Both are
+// times of the matrix product in the same rounds: `with` while calls run, `alone` without calls.
 func Slowdown(with, alone []float64) record.Interval { return PairedRatio(logs(with), logs(alone)) }
 
-// Saved returns how many seconds calls and product together take less with the config than with
-// the default: the median over rounds with its 95 % interval, nil if the numbers of rounds differ.
+// Saved returns how many seconds a round of calls and matrix product saves with the config instead
+// of the default: the median over rounds with its 95 % interval. It returns nil if the numbers of
+// rounds differ.
 func Saved(config, dflt *ep.BesideRounds) *record.Interval {
 	if len(config.Both) != len(dflt.Both) {
 		return nil
@@ -36,7 +37,7 @@ func Saved(config, dflt *ep.BesideRounds) *record.Interval {
 	return &out
 }
 
-// slowest returns the largest of the ranks' values, by round.
+// slowest returns the largest of the ranks' values for each round.
 func slowest(rounds [][]float64) []float64 {
 	out := make([]float64, len(rounds))
 	for i, ranks := range rounds {

@@ -7,12 +7,12 @@ import (
 	"sort"
 )
 
-// mostCorrelated bounds correlation: a series that hardly changes has no independent rounds.
+// mostCorrelated bounds the result of correlation: at 1 an interval would be infinitely wide.
 const mostCorrelated = 0.99
 
-// correlation returns the correlation of neighbours, from 0 to mostCorrelated, over all series.
-// Kendall's correction (1954) removes the bias of a short series. Half of the standard error of
-// independent series is subtracted, so that chance widens few intervals.
+// correlation returns the correlation of consecutive rounds over all series, from 0 to
+// mostCorrelated. Kendall's correction (1954) removes the bias of a short series. correlation
+// subtracts half of the standard error of independent series, so that chance widens few intervals.
 func correlation(all []series) float64 {
 	var sum, weight float64
 	for _, s := range all {
@@ -40,9 +40,9 @@ func constant(xs []float64) bool { return slices.Max(xs) == slices.Min(xs) }
 // leastSeries is the least number of rounds from which a correlation is computed.
 const leastSeries = 10
 
-// Autocorrelation returns how similar neighbours of a series in time order are, from -1 to 1; 0
-// below ten readings and for a constant series. It ranks the readings first, so that a spike
-// counts like any other reading.
+// Autocorrelation returns the correlation of consecutive readings of a series in time order, from
+// -1 to 1. It is 0 for a constant series and for fewer than ten readings. Autocorrelation ranks the
+// readings first, so that a spike counts like any other reading.
 func Autocorrelation(xs []float64) float64 {
 	if len(xs) < leastSeries {
 		return 0
@@ -61,8 +61,8 @@ func Autocorrelation(xs []float64) float64 {
 	return next / own
 }
 
-// centredRanks returns the ranks of a series, of mean 0. Equal readings share the mean of
-// their ranks: in order of time they would look like a trend.
+// centredRanks returns the ranks of a series, moved so that their mean is 0. Equal readings all get
+// the mean of their ranks, because ranks in order of time would look like a trend.
 func centredRanks(xs []float64) []float64 {
 	sorted, ranks := slices.Sorted(slices.Values(xs)), make([]float64, len(xs))
 	for i, x := range xs {
@@ -73,23 +73,23 @@ func centredRanks(xs []float64) []float64 {
 	return ranks
 }
 
-// Worth returns how many independent rounds the rounds of a session are worth: n correlated
-// rounds have the error of n (1-r)/(1+r) independent ones.
+// Worth returns how many independent rounds have the same error as the rounds of a session. n
+// rounds with correlation r have the error of n (1-r)/(1+r) independent rounds.
 func (e Estimate) Worth() float64 {
 	return float64(e.Rounds) / float64(max(e.Sessions, 1)) * (1 - e.Correlation) / (1 + e.Correlation)
 }
 
-// If the rounds of one session have a correlation above trustedCorrelation and are worth fewer
-// than leastWorth independent rounds, their interval cannot be believed, because their spread
-// is underestimated too.
+// If the rounds of one session have a correlation above trustedCorrelation, and Worth is below
+// leastWorth, the interval cannot be believed, because the spread of the rounds is underestimated
+// too.
 const (
 	trustedCorrelation = 0.5
 	leastWorth         = 10
 )
 
-// Unknowable says why the interval cannot be believed, "" if it can: in one session, neighbouring
-// rounds are too similar. Several sessions are independent of each other, however similar their
-// rounds are.
+// Unknowable returns why the interval cannot be believed: it comes from one session, whose
+// consecutive rounds are too similar. It returns "" if the interval can be believed. An interval
+// from several sessions always can, because sessions are independent of each other.
 func (e Estimate) Unknowable() string {
 	if e.Sessions > 1 || e.Correlation <= trustedCorrelation || e.Worth() >= leastWorth {
 		return ""

@@ -39,7 +39,8 @@ func TestIntervalsOfFewRoundsCover(t *testing.T) {
 	}
 }
 
-// Below six rounds the interval is right only if the noise is normal.
+// TestIntervalsOfAHandfulCover: below six rounds the interval covers the truth often enough if the
+// noise is normal.
 func TestIntervalsOfAHandfulCover(t *testing.T) {
 	for n := 2; n < 6; n++ {
 		rng := rand.New(rand.NewPCG(uint64(n), 1))
@@ -59,8 +60,8 @@ func TestIntervalsOfAHandfulCover(t *testing.T) {
 	}
 }
 
-// TestCorrelationIsKnown: independent rounds are worth nearly their number. Correlated rounds
-// are worth the number that theory gives. Rounds that are worth too few are reported.
+// TestCorrelationIsKnown: the mean estimate of the correlation is near the true correlation.
+// Unknowable gives a reason if the true correlation is 0.9, and hardly ever if it is 0 or 0.5.
 func TestCorrelationIsKnown(t *testing.T) {
 	const series, n = 500, 50
 	for _, c := range []struct{ memory, low, high, unknowable float64 }{{0, 0, 0.12, 0}, {0.5, 0.4, 0.58, 0.05}, {0.9, 0.82, 0.94, 1}} {
@@ -78,7 +79,7 @@ func TestCorrelationIsKnown(t *testing.T) {
 			}
 		}
 		if mean < c.low || mean > c.high || math.Abs(unknowable-c.unknowable) > 0.1 {
-			t.Errorf("correlation %.1f: %.2f in the mean, %.2f are unknowable", c.memory, mean, unknowable)
+			t.Errorf("correlation %.1f: the mean estimate is %.2f, %.2f of the series are unknowable", c.memory, mean, unknowable)
 		}
 	}
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Judge returns whether A is faster than B. It is the only such rule in epbench. gain is B's
-// time over A's. A difference counts if the estimate is beyond the band and the interval
+// Judge returns whether A is faster than B. All of epbench uses this rule. gain is B's time
+// divided by A's time. A difference counts if gain.Mid is beyond the band and the interval
 // excludes 1. A and B are the same if the whole interval lies inside the band, ends
-// included. Asking for an interval wholly beyond the band was tried: gains just above it
-// then need several times the rounds.
+// included. A rule that asks for an interval wholly beyond the band was tried: gains just
+// above the band then need several times the rounds.
 func Judge(gain record.Interval, band float64) record.Verdict {
 	low, high := (1-rounding)/(1+band), (1+rounding)*(1+band)
 	switch {
@@ -31,8 +31,7 @@ func Judge(gain record.Interval, band float64) record.Verdict {
 const rounding = 1e-9
 
 // clearBands is the number of bands by which the interval of a gain must be away from 1 to
-// end a comparison early. A look at the data that may end the comparison only so far from any
-// bound adds no false claims.
+// end a comparison early. So far from 1, an early end adds no false claims.
 const clearBands = 3
 
 // Clear reports whether more rounds can hardly change a verdict: the whole interval of the gain
@@ -43,32 +42,32 @@ func Clear(gain record.Interval, band float64) bool {
 }
 
 // plainSpreads is the number of A/A spreads by which a gain must be away from 1 on a noisy
-// machine. The spread is known from a few blocks of rounds only.
+// machine. It is large because the spread is estimated from only a few blocks of rounds.
 const plainSpreads = 5
 
-// isPlain reports whether noise of this A/A spread cannot explain a gain: its whole interval
-// is far from 1. A machine that varies by 1.4 % can still tell a config that takes a third of
-// the default's time.
+// isPlain reports whether the whole interval of a gain is so far from 1 that noise of this A/A
+// spread cannot explain the gain. For example, a machine that varies by 1.4 % still shows that
+// a config takes a third of the default's time.
 func isPlain(gain record.Interval, spread float64) bool {
 	far := 1 + plainSpreads*spread
 	return gain.Low > far || gain.High < 1/far
 }
 
-// AASpread returns the A/A spread of a ratio of the default to itself: half its interval, or its
-// distance from 1 if that is larger.
+// AASpread returns the A/A spread of a ratio of the default to itself: half the width of the
+// interval, or the distance of the ratio from 1 if that is larger.
 func AASpread(ratio record.Interval) float64 { return max(ratio.Half(), math.Abs(ratio.Mid-1)) }
 
 // A Comparison is a config measured against the default, in rounds that had no part in
 // choosing it.
 type Comparison struct {
 	Config, Default ep.Config
-	Gain            Estimate // the default's time over the config's
+	Gain            Estimate // the default's time divided by the config's
 	Band            record.Band
 	HostBound       string // why launch parameters cannot matter here, "" if they can
 }
 
-// Compare decides about a config that the caller chose: the decision keeps it, whatever
-// the verdict.
+// Compare decides about a config that the caller chose. The decision's config is the caller's
+// config, whatever the verdict.
 func Compare(m Comparison) record.Decision {
 	d := record.Decision{
 		Config: m.Config, Default: m.Default, Gain: m.Gain.Interval, Challenger: m.Config, ChallengerGain: m.Gain.Interval,
@@ -102,9 +101,9 @@ func Fail(m Comparison, cause record.Cause, reason string) record.Decision {
 		Band: m.Band, Verdict: record.Undecided, Cause: cause, Reason: reason}
 }
 
-// Decide decides about a challenger, m.Config: it wins if it is faster than the default, else
-// the default stays. The rounds in which the challenger was chosen do not count, because it
-// may have been lucky in them.
+// Decide decides about a challenger, m.Config. The challenger wins if it is faster than the
+// default; otherwise the default stays. m must not hold the rounds in which the challenger was
+// chosen, because it may have been lucky in them.
 func Decide(m Comparison) record.Decision {
 	d := Compare(m)
 	if d.Verdict != record.Faster {

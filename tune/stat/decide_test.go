@@ -13,7 +13,8 @@ func interval(low, mid, high float64) record.Interval {
 	return record.Interval{Mid: mid, Low: low, High: high}
 }
 
-// TestJudge: faster and slower need both conditions. Every bound belongs to one verdict.
+// TestJudge: faster and slower need both an estimate beyond the band and an interval without 1.
+// Every bound belongs to exactly one verdict.
 func TestJudge(t *testing.T) {
 	const band = 0.25 // bounds 0.8 and 1.25 are exact
 	for _, c := range []struct {
@@ -24,7 +25,7 @@ func TestJudge(t *testing.T) {
 		{interval(1.1, 1.25, 1.5), record.Undecided}, // at the band
 		{interval(1, 1.3, 1.5), record.Undecided},    // the interval holds 1
 		{interval(0.9, 1.3, 1.5), record.Undecided},
-		{interval(1.1, 1.2, 1.3), record.Undecided}, // beyond 1 for certain, beyond the band perhaps
+		{interval(1.1, 1.2, 1.3), record.Undecided}, // certainly beyond 1, perhaps not beyond the band
 		{interval(0.5, 0.7, 0.9), record.Slower},
 		{interval(0.5, 0.8, 0.9), record.Undecided}, // at the band
 		{interval(0.5, 0.7, 1), record.Undecided},   // the interval holds 1
@@ -41,10 +42,10 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%v: %s, want %s", c.gain, got, c.want)
 		}
 	}
-	above := 1.01 * math.Exp(6e-16) // exactly the band, as it is computed
+	above := 1.01 * math.Exp(6e-16) // the upper end of the band with a rounding error
 	for _, g := range []record.Interval{interval(above, above, above), interval(1/above, 1/above, 1/above), interval(1.005, above, 1.02)} {
 		if got := Judge(g, 0.01); got == record.Faster || got == record.Slower {
-			t.Errorf("%v is exactly the band and %s", g, got)
+			t.Errorf("%v is at the end of the band, but %s", g, got)
 		}
 	}
 	if got := Judge(interval(1.001, 1.002, 1.003), 0); got != record.Faster {
@@ -62,8 +63,8 @@ func config(key string) ep.Config {
 	return c
 }
 
-// TestDecide: Compare keeps the config that the caller chose. Decide takes a proposed
-// config only if it is faster. Both keep the challenger and its gain.
+// TestDecide: Compare keeps the config that the caller chose. Decide takes the challenger only if
+// it is faster. Both decisions hold the challenger and its gain.
 func TestDecide(t *testing.T) {
 	quiet := record.Band{Policy: 0.01, AA: 0.005}
 	for _, c := range []struct {
@@ -103,7 +104,7 @@ func TestDecide(t *testing.T) {
 				t.Errorf("%s: %s: config %s, gain %v", c.name, name, d.Config.Key(), d.Gain)
 			}
 			if d.Default.Key() != slow.Key() || d.Challenger.Key() != fast.Key() || d.ChallengerGain != c.gain || d.Rounds != 25 || d.Band != c.band {
-				t.Errorf("%s: %s forgets what was measured: %+v", c.name, name, d)
+				t.Errorf("%s: %s loses a part of the comparison: %+v", c.name, name, d)
 			}
 		}
 	}
@@ -116,7 +117,7 @@ func TestFail(t *testing.T) {
 	}
 }
 
-// steady is a ratio of times without noise.
+// steady returns a ratio of times with a given standard error of its logarithm.
 func steady(mid, se float64) Estimate {
 	return Estimate{Interval: interval(mid*math.Exp(-1.96*se), mid, mid*math.Exp(1.96*se)), Rounds: 25, Sessions: 1}
 }
@@ -143,8 +144,8 @@ func TestJudgeAll(t *testing.T) {
 	}
 }
 
-// TestJudgeAllControlsChance: a difference that one comparison may claim alone is not
-// claimed among a hundred comparisons. Two standard errors beyond the band have p = 0.046.
+// TestJudgeAllControlsChance: a difference is claimed if the comparison is judged alone, but not if
+// it is judged among a hundred. Its ratio is two standard errors beyond the band: p = 0.046.
 func TestJudgeAllControlsChance(t *testing.T) {
 	x := BandedRatio{steady(1.05*math.Exp(0.02), 0.01), 0.05}
 	if got := JudgeAll([]BandedRatio{x})[0]; got != record.Slower {

@@ -8,9 +8,9 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// UpperP returns the probability that a normal variable of standard error se is at
-// least x above its mean: the one-sided p-value of an effect x. Without noise
-// it is 0 for a positive x and 1 otherwise.
+// UpperP returns the probability that a normal variable of standard error se is at least x
+// above its mean: the one-sided p-value of an effect x. If se is 0, the result is 0 for a
+// positive x and 1 otherwise.
 func UpperP(x, se float64) float64 {
 	if se == 0 {
 		if x > 0 {
@@ -21,9 +21,9 @@ func UpperP(x, se float64) float64 {
 	return 0.5 * math.Erfc(x/(se*math.Sqrt2))
 }
 
-// BenjaminiHochberg reports which of the tests with p-values ps are
-// significant if at most a share q of the significant ones may be false
-// (Benjamini and Hochberg 1995). NaN is never significant and not counted.
+// BenjaminiHochberg reports which of the p-values ps are significant, if at most a share q of
+// the significant ones may be false (Benjamini and Hochberg 1995). NaN is never significant
+// and not counted.
 func BenjaminiHochberg(ps []float64, q float64) []bool {
 	order := []int{}
 	for i, p := range ps {
@@ -45,11 +45,12 @@ func BenjaminiHochberg(ps []float64, q float64) []bool {
 	return out
 }
 
-// discovery is the share of claimed differences that may be false, over all
-// comparisons judged together.
+// discovery is the share of claimed differences that may be false, over all comparisons that
+// are judged together.
 const discovery = 0.05
 
-// A BandedRatio is a ratio, time of B over time of A, and the least difference that counts.
+// A BandedRatio is a ratio, the time of B divided by the time of A, and the least difference that
+// counts.
 type BandedRatio struct {
 	Ratio Estimate
 	Band  float64
@@ -76,7 +77,7 @@ func JudgeAll(all []BandedRatio) []record.Verdict {
 	return out
 }
 
-// inverse returns the interval of B over A from that of A over B.
+// inverse returns the interval of B/A from the interval of A/B.
 func inverse(i record.Interval) record.Interval {
 	return record.Interval{Mid: 1 / i.Mid, Low: 1 / i.High, High: 1 / i.Low}
 }

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestMedianInterval: the ends are interpolated between order statistics, so that two ranks
-// bound each end.
+// TestMedianInterval: each end is interpolated between two order statistics, which bound it.
 func TestMedianInterval(t *testing.T) {
 	for _, c := range []struct {
 		n        int
@@ -28,13 +27,13 @@ func TestMedianInterval(t *testing.T) {
 		t.Errorf("of one value: %v", one)
 	}
 	if !math.IsNaN(MedianInterval(nil).Mid) {
-		t.Error("no values have no median")
+		t.Error("the median of no values must be NaN")
 	}
 }
 
-// TestIndependentRatioCovers: over sessions that differ by 2 %, the interval of the ratio covers
-// the truth in 95 % of the cases. With one session on each side it does so too, if the spread
-// between sessions is given.
+// TestIndependentRatioCovers: if sessions differ by 2 %, the interval of the ratio covers the truth
+// in 95 % of the cases. This also holds for one session on each side, because the test gives the
+// standard deviation between sessions.
 func TestIndependentRatioCovers(t *testing.T) {
 	const trials, truth = 2000, 1.05
 	for _, sessions := range []int{1, 3, 6} {
@@ -64,8 +63,7 @@ func TestIndependentRatioCovers(t *testing.T) {
 	}
 }
 
-// TestIndependentRatioHasNoUnit: the ratio is the same whether times are in seconds or
-// microseconds.
+// TestIndependentRatioHasNoUnit: the ratio is the same if all times are multiplied by 1e-6.
 func TestIndependentRatioHasNoUnit(t *testing.T) {
 	a, b := []float64{1, 2, 3, 4, 5, 6, 7, 8}, []float64{2, 2, 3, 3, 4, 4, 9}
 	scaled := func(xs []float64) (out []float64) {
@@ -92,7 +90,7 @@ func TestIndependentRatioHasNoUnit(t *testing.T) {
 }
 
 func TestBenjaminiHochberg(t *testing.T) {
-	// The example of the 1995 paper, section 3.2: four of fifteen at 5 %.
+	// The example of the 1995 paper, section 3.2: four of fifteen are significant at 5 %.
 	ps := []float64{0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1}
 	n := 0
 	for _, s := range BenjaminiHochberg(append(ps, math.NaN()), 0.05) {
@@ -104,13 +102,13 @@ func TestBenjaminiHochberg(t *testing.T) {
 		t.Errorf("%d significant, want 4", n)
 	}
 	if got := BenjaminiHochberg([]float64{0.05, 0.02, 0.9}, 0.05); got[0] || got[1] || got[2] {
-		t.Errorf("no p-value of three is at its share: %v", got)
+		t.Errorf("none of the three may be significant: %v", got)
 	}
 	if got := BenjaminiHochberg([]float64{0.05}, 0.05); !got[0] {
-		t.Error("a p-value at its share is significant")
+		t.Error("a single p-value of 0.05 must be significant at 5 %")
 	}
 	if len(BenjaminiHochberg(nil, 0.05)) != 0 {
-		t.Error("no tests, no calls")
+		t.Error("without p-values there must be no results")
 	}
 }
 
@@ -119,6 +117,6 @@ func TestUpperP(t *testing.T) {
 		t.Errorf("got %g", p)
 	}
 	if UpperP(1, 0) != 0 || UpperP(0, 0) != 1 {
-		t.Error("without noise an effect is certain")
+		t.Error("without noise a positive effect is certain, and an effect of 0 is not")
 	}
 }

@@ -14,17 +14,16 @@ import (
 // confidence is the probability with which an interval should cover the truth.
 const confidence = 0.95
 
-// An Estimate is a value with its 95 % interval, and the numbers of sessions and
-// correlation that the interval rests on. docs/intervals.md derives the formula, which all
-// commands share.
+// An Estimate is a value with its 95 % interval, and the rounds, sessions and correlation from
+// which the interval was computed. All commands use one formula; docs/intervals.md derives it.
 type Estimate struct {
 	record.Interval
 	Rounds      int
-	Sessions    int     // 1: the interval does not include differences between sessions
-	Correlation float64 // of neighbouring rounds in a session, from 0 to 1
+	Sessions    int     // if 1, the interval does not include differences between sessions
+	Correlation float64 // correlation of consecutive rounds in a session, from 0 to 1
 }
 
-// Exactly is the estimate of the ratio of a time to itself.
+// Exactly returns the estimate of the ratio of a time to itself.
 func Exactly(rounds int) Estimate { return Estimate{Interval: record.One, Rounds: rounds, Sessions: 1} }
 
 // A Part holds rounds of one session under the same conditions: logarithms of the times of A
@@ -34,8 +33,8 @@ type Part struct {
 	A, B    []float64
 }
 
-// Ratio estimates the ratio of two times, A over B. The difference within a round is free of what
-// disturbs the whole round. All parts of a session have the same weight.
+// Ratio estimates the ratio A/B of two times. It subtracts the logarithms of each round, so that
+// disturbances of a whole round cancel. All parts of a session have the same weight.
 func Ratio(parts ...Part) Estimate {
 	diffs := make([]series, len(parts))
 	for i, p := range parts {
@@ -45,13 +44,13 @@ func Ratio(parts ...Part) Estimate {
 	return exp(estimate(diffs))
 }
 
-// PairedRatio is Ratio for the rounds of one session.
+// PairedRatio returns the interval of Ratio for the rounds of one session.
 func PairedRatio(a, b []float64) record.Interval { return Ratio(Part{A: a, B: b}).Interval }
 
-// IndependentRatio estimates the ratio of two times, a over b, that were measured in different
-// sessions, from logarithms of times by session. The differences between sessions are estimated
-// from the sessions of each side. For a side with one session they cannot be estimated: then
-// `between` is taken as their standard deviation.
+// IndependentRatio estimates the ratio a/b of two times that were measured in different sessions. a
+// and b are [session] logarithms of times. IndependentRatio estimates the differences between
+// sessions from the sessions of each side. For a side with one session this is not possible; there
+// it takes `between` as the standard deviation of these differences.
 func IndependentRatio(a, b [][]float64, between float64) Estimate {
 	sa, sb := seriesOf(a), seriesOf(b)
 	r := correlation(slices.Concat(sa, sb)) // both sides were measured on one machine
@@ -78,8 +77,8 @@ func seriesOf(sessions [][]float64) []series {
 	return out
 }
 
-// MedianInterval returns the median of values of one session in time order, without taking
-// logarithms, with its 95 % interval. The interval of one value is that value.
+// MedianInterval returns the median of the values of one session in time order, with its 95 %
+// interval. It takes no logarithms. The interval of one value is that value.
 func MedianInterval(xs []float64) record.Interval {
 	if len(xs) == 1 {
 		return record.Interval{Mid: xs[0], Low: xs[0], High: xs[0]}
@@ -89,8 +88,8 @@ func MedianInterval(xs []float64) record.Interval {
 	return out.Interval
 }
 
-// GeoMean returns the geometric mean of ratios with an interval for independent ratios, NaN
-// without any. The mean of one ratio is that ratio.
+// GeoMean returns the geometric mean of ratios with its interval, which is right for independent
+// ratios. Without ratios the result is NaN.
 func GeoMean(ratios []record.Interval) record.Interval {
 	var mid, low, high float64
 	for _, r := range ratios {
@@ -101,8 +100,8 @@ func GeoMean(ratios []record.Interval) record.Interval {
 	return record.Interval{Mid: math.Exp(mid / n), Low: math.Exp((mid - low) / n), High: math.Exp((mid + high) / n)}
 }
 
-// StdErr returns the standard error of a ratio's logarithm, from the end of the interval that
-// is nearer to 1.
+// StdErr returns the standard error of a ratio's logarithm. It follows from the end of the interval
+// that is nearer to 1.
 func (e Estimate) StdErr() float64 {
 	towards := e.Low
 	if e.Mid < 1 {
@@ -111,8 +110,8 @@ func (e Estimate) StdErr() float64 {
 	return math.Abs(math.Log(e.Mid/towards)) / normal95
 }
 
-// normal95 is the number of standard errors from the middle of a 95 % interval of normal
-// data to each end.
+// normal95 is the number of standard errors from the middle of a 95 % interval to each end, for
+// normal data.
 const normal95 = 1.96
 
 // Differ reports whether two estimates are further apart than 1.96 times their joint standard
@@ -129,8 +128,9 @@ func (e *Estimate) Cover(x float64) {
 	e.Low, e.High = min(e.Low, x), max(e.High, x)
 }
 
-// AddSession widens the interval of one session for what differs between sessions: spread is the
-// standard deviation of the logarithm, known from so many sessions.
+// AddSession widens the interval of one session so that it covers differences between sessions.
+// spread is the standard deviation of the logarithm between sessions, estimated from this many
+// sessions.
 func (e *Estimate) AddSession(spread float64, sessions int) {
 	add := student(sessions) * spread
 	e.Low = e.Mid * math.Exp(-math.Hypot(math.Log(e.Mid/e.Low), add))
@@ -142,7 +142,8 @@ func exp(e Estimate) Estimate {
 	return e
 }
 
-// widen multiplies the interval's distance from its middle, and adds an independent error.
+// widen multiplies the distances from the interval's middle to its ends by factor, and then adds
+// an independent error.
 func (e *Estimate) widen(factor, add float64) {
 	e.Low = e.Mid - math.Hypot(factor*(e.Mid-e.Low), add)
 	e.High = e.Mid + math.Hypot(factor*(e.High-e.Mid), add)
@@ -160,12 +161,12 @@ func estimate(all []series) Estimate {
 	return estimateWith(all, correlation(all))
 }
 
-// estimateWith is estimate for rounds of a known correlation r.
+// estimateWith does the work of estimate, for rounds with correlation r.
 //
-// Within a series the interval is that of the median, widened for correlated rounds. Over
-// sessions it is Student's interval over the middles of the sessions, which covers
-// differences between sessions of any kind. It is never narrower than the rounds within
-// sessions allow.
+// For each series it takes the interval of the median, widened for correlated rounds. Over
+// several sessions it takes Student's interval of the sessions' middles, which covers any
+// differences between sessions. The result is never narrower than the intervals of the
+// series allow.
 func estimateWith(all []series, r float64) Estimate {
 	if len(all) == 0 {
 		return Estimate{Interval: record.Interval{Mid: math.NaN(), Low: math.NaN(), High: math.NaN()}}
@@ -196,23 +197,23 @@ func estimateWith(all []series, r float64) Estimate {
 	return out
 }
 
-// known returns the widths without those of series of one value.
+// known returns the widths without NaN, the width of a series of one value.
 func known(widths []float64) []float64 { return slices.DeleteFunc(widths, math.IsNaN) }
 
-// student returns the number of standard errors from a mean of n values to each end of its 95
-// % interval.
+// student returns the number of standard errors from a mean of n values to each end of the mean's
+// 95 % interval.
 func student(n int) float64 {
 	return distuv.StudentsT{Sigma: 1, Nu: float64(n - 1)}.Quantile((1 + confidence) / 2)
 }
 
 const (
 	fewRounds   = 6     // with fewer rounds no two order statistics cover 95 %
-	leastSpread = 0.002 // of the logarithm of a ratio: recorded rounds of GPUs vary by 0.3 % at least
+	leastSpread = 0.002 // least spread of a ratio's logarithm: recorded rounds of GPUs vary by at least 0.3 %
 )
 
-// middle returns the middle of the rounds of one session with its 95 % interval, as if they were
-// independent: the median, or the mean if a coarse clock shows few different values. The median
-// of such readings can only change by a whole tick.
+// middle returns the middle of the rounds of one session with its 95 % interval, as if the rounds
+// were independent. The middle is the median. If a coarse clock shows few different values, it is
+// the mean, because the median of such readings can only change by a whole tick.
 func middle(xs []float64) Estimate {
 	sorted := slices.Sorted(slices.Values(xs))
 	tick := tickOf(sorted)
@@ -225,10 +226,11 @@ func middle(xs []float64) Estimate {
 	return out
 }
 
-// median returns the median of sorted values with its 95 % interval, as if they were independent.
-// Its ends are NaN below two values. They are two order statistics, interpolated
-// (Hettmansperger and Sheather 1986). Below fewRounds the interval is Student's, with the standard
-// error of a median of normal data, and equal values do not make it narrow.
+// median returns the median of sorted values with its 95 % interval, as if the values were
+// independent. The ends of the interval are two order statistics, interpolated (Hettmansperger and
+// Sheather 1986). Below fewRounds values the interval is Student's, with the standard error of a
+// median of normal data; spread keeps it wide if the values are equal. Below two values the ends
+// are NaN.
 func median(sorted []float64, spread float64) Estimate {
 	n := len(sorted)
 	out := Estimate{Interval: record.Interval{Mid: sortedQuantile(sorted, 0.5), Low: math.NaN(), High: math.NaN()}}
@@ -246,9 +248,9 @@ func median(sorted []float64, spread float64) Estimate {
 	return out
 }
 
-// medianRank returns the rank d, from 0, of the last order statistic below the 95 %
-// interval of the median of n values. It also returns where the interval begins between
-// order statistics d and d+1, as a fraction.
+// medianRank returns the rank d, from 0, of the last order statistic below the 95 % interval of
+// the median of n values. The interval begins between order statistics d and d+1; share is the
+// fraction of the way from d to d+1.
 func medianRank(n int) (d int, share float64) {
 	heads := distuv.Binomial{N: float64(n), P: 0.5}
 	covers := func(d int) float64 { return 1 - 2*heads.CDF(float64(d)) }
@@ -260,12 +262,12 @@ func medianRank(n int) (d int, share float64) {
 	return d, (float64(n) - k) * over / (k + (float64(n)-2*k)*over)
 }
 
-// tickShare is the largest share of different readings with which a clock counts as coarse.
+// tickShare is the largest share of different readings at which a clock counts as coarse.
 const tickShare = 0.5
 
-// tickOf returns the step between the readings of a coarse clock: the least difference of
-// readings if many readings are equal. It returns 0 for any other clock, and if all readings
-// are equal, because these do not show the step.
+// tickOf returns the step between the readings of a coarse clock: the least difference of two
+// readings, if many readings are equal. It returns 0 for any other clock. It also returns 0 if
+// all readings are equal, because equal readings do not show the step.
 func tickOf(sorted []float64) float64 {
 	step, different := math.Inf(1), 1
 	for i := 1; i < len(sorted); i++ {

@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Effects maps config keys to times under one routing: the logarithm of the config's time over
-// the default's. A config that failed, or was not measured, is missing.
+// Effects maps config keys to times under one routing: the logarithm of (the config's time / the
+// default's time). A config that failed, or was not measured, is missing.
 type Effects map[string]float64
 
 // Loss returns how much slower a config is than the best one measured under the routing.
@@ -26,8 +26,8 @@ func (e Effects) Loss(key string) record.Loss {
 	return record.Loss(math.Expm1(own - least))
 }
 
-// Worst returns the largest loss of a config over routings, NaN if it failed or
-// was not measured under one of them.
+// Worst returns the largest loss of a config over routings. It is NaN if the config failed or was
+// not measured under one of the routings.
 func Worst(under []Effects, key string) record.Loss {
 	var worst record.Loss
 	for _, e := range under {
@@ -44,7 +44,7 @@ func Minimax(under []Effects, keys []string, band float64) (index int, worst flo
 	losses := make([]float64, len(keys))
 	least := math.Inf(1)
 	for i, key := range keys {
-		if losses[i] = float64(Worst(under, key)); losses[i] < least { // NaN never is
+		if losses[i] = float64(Worst(under, key)); losses[i] < least { // never true of NaN
 			least = losses[i]
 		}
 	}
@@ -72,7 +72,8 @@ type TunedRouting struct {
 	Effects Effects
 }
 
-// NewRegret returns the regret matrix of one problem. Its last row is the config minimax.
+// NewRegret returns the regret matrix of one problem. It has a row for the config of each routing,
+// and a last row for the config minimax.
 func NewRegret(p ep.Problem, tuned []TunedRouting, minimax ep.Config) record.Regret {
 	r := record.Regret{Problem: p}
 	var under []Effects

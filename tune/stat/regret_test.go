@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// times makes effects of times relative to the default.
+// times returns the effects of times, which are relative to the default's time.
 func times(xs map[string]float64) Effects {
 	e := Effects{}
 	for k, x := range xs {
@@ -35,7 +35,7 @@ func TestLossIsAgainstTheBest(t *testing.T) {
 	}
 }
 
-// Under one routing a is best, under the other b; c is best nowhere.
+// under holds two routings: a is best under the first, b under the second, and c under neither.
 var under = []Effects{
 	times(map[string]float64{"a": 1, "b": 2, "c": 1.2, "d": 1}),
 	times(map[string]float64{"a": 3, "b": 1, "c": 1.1, "e": 1}),
@@ -78,7 +78,7 @@ func TestMinimax(t *testing.T) {
 			t.Errorf("%s: %d at %v, want %d at %v", c.name, got, worst, c.want, c.worst)
 		}
 	}
-	// Exactly at the band is within it.
+	// A loss exactly at the band counts as within the band.
 	two := []Effects{times(map[string]float64{"x": 1, "y": 1.5})}
 	if got, _ := Minimax(two, []string{"y", "x"}, 0.5); got != 0 {
 		t.Errorf("at the band: %d", got)
@@ -126,7 +126,7 @@ func TestNewRegret(t *testing.T) {
 	if last := r.Rows[len(r.Rows)-1]; last.Config.Key() != c.Key() {
 		t.Errorf("the minimax row is %+v", last)
 	}
-	// A failure counts whether it comes before or after other losses.
+	// A config that failed under one routing has the worst loss NaN, also if the other losses come later.
 	r = NewRegret(p, []TunedRouting{{"uniform", b, key(map[ep.Value]float64{"2": 1})}, {"zipf:1.0", a, key(map[ep.Value]float64{"1": 1, "2": 2})}}, b)
 	if !math.IsNaN(float64(r.Rows[1].Worst)) || r.Rows[0].Worst != 1 {
 		t.Errorf("worst of a failure before a loss: %v, of two losses: %v", r.Rows[1].Worst, r.Rows[0].Worst)

@@ -25,13 +25,13 @@ func TestQuantiles(t *testing.T) {
 		t.Error("the caller's samples were reordered")
 	}
 	if !math.IsNaN(Median(nil)) {
-		t.Error("the median of nothing is a number")
+		t.Error("the median of no values must be NaN")
 	}
 }
 
-// TestPolishRecoversBothWays: if every round has the anchor, Polish recovers any effects of
+// TestPolishRecoversItemsAndRounds: if every round has the anchor, Polish recovers any effects of
 // items and rounds up to a common constant. One outlier changes nothing.
-func TestPolishRecoversBothWays(t *testing.T) {
+func TestPolishRecoversItemsAndRounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		items, rounds := rapid.IntRange(3, 8).Draw(t, "items"), rapid.IntRange(6, 12).Draw(t, "rounds")
 		effect := rapid.SliceOfN(rapid.Float64Range(-1, 1), items, items).Draw(t, "effect")
@@ -112,12 +112,12 @@ func TestPairedRatioOfFew(t *testing.T) {
 	}
 }
 
-// TestLimitsOfWarnings: a value exactly at a limit gives no warning.
+// TestLimitsOfWarnings: a value that is exactly at a limit gives no warning.
 func TestLimitsOfWarnings(t *testing.T) {
 	xs := []float64{1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3} // quartiles 2 and 3, fence at 6
 	for last, want := range map[float64]int{6: 0, 6.01: 1} {
 		if got := Outliers(append(xs, last)); got != want {
-			t.Errorf("%v beside a fence at 6: %d outliers", last, got)
+			t.Errorf("a reading of %v and a fence at 6: %d outliers", last, got)
 		}
 	}
 	rising := []float64{2, 2, 2, 5, 5, 5, 4, 4, 4}
@@ -150,7 +150,7 @@ func TestLimitsOfWarnings(t *testing.T) {
 	}
 }
 
-func TestWarningsAreValues(t *testing.T) {
+func TestWarnings(t *testing.T) {
 	flat := make([]float64, 30)
 	drifting := make([]float64, 30)
 	spiky := make([]float64, 30)
@@ -172,9 +172,9 @@ func TestWarningsAreValues(t *testing.T) {
 		}
 	}
 	if w := ClockWarning([]float64{1980, 1975, 1700}); !strings.Contains(w, "from 1980 to 1700 MHz") {
-		t.Errorf("throttling reads %q", w)
+		t.Errorf("a falling clock: %q", w)
 	}
 	if w := ClockWarning([]float64{1980, 1975}) + ClockWarning(nil); w != "" {
-		t.Errorf("steady clocks read %q", w)
+		t.Errorf("a steady clock: %q", w)
 	}
 }

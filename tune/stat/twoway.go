@@ -2,7 +2,7 @@ package stat
 
 // An Obs is one reading in a two-way layout: the logarithm of the time of Item in Round.
 type Obs struct {
-	Item, Round int // from 0, dense
+	Item, Round int // numbered from 0 without gaps
 	Log         float64
 }
 
@@ -11,10 +11,10 @@ type Obs struct {
 const polishSteps = 6
 
 // Polish fits Log = item + round by median polish (Tukey 1977). The effect of a round contains
-// everything that changes all its items, such as a drifting clock or a busy neighbour. A few
-// outliers change nothing. Items without readings are NaN. The fit starts from the readings of
-// an anchor, an item in every round: without an anchor, medians converge far from the truth if
-// rounds drift and few items are in several rounds.
+// every disturbance that changes all items of the round, such as a drifting clock or another
+// program. A few outliers change nothing. Items without readings are NaN. The fit starts from the
+// readings of an anchor, an item that is in every round. Without an anchor the medians converge
+// far from the truth if rounds drift and few items are in several rounds.
 func Polish(obs []Obs, anchor int) (item, round []float64) {
 	byItem, byRound := groups(obs, func(o Obs) int { return o.Item }), groups(obs, func(o Obs) int { return o.Round })
 	item, round = make([]float64, len(byItem)), make([]float64, len(byRound))

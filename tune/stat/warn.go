@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Outliers returns the number of readings above the upper outer fence, three quartile ranges
-// over the third quartile (Tukey 1977). Outliers are counted, not removed, because they
-// hardly change medians.
+// Outliers returns the number of readings above the upper outer fence, which lies three
+// interquartile ranges above the third quartile (Tukey 1977). Outliers are counted, not removed,
+// because they hardly change medians.
 func Outliers(xs []float64) int {
 	q1, q3 := Quantile(xs, 0.25), Quantile(xs, 0.75)
 	n := 0
@@ -21,7 +21,7 @@ func Outliers(xs []float64) int {
 }
 
 // Drift returns the relative change of the median from the first to the last third of a series
-// in time order, 0 below nine readings.
+// in time order. It returns 0 for fewer than nine readings.
 func Drift(xs []float64) float64 {
 	third := len(xs) / 3
 	if third < 3 {
@@ -32,9 +32,9 @@ func Drift(xs []float64) float64 {
 
 // Warnings and ClockWarning warn above these limits.
 const (
-	outlierShare = 0.1  // of the readings
-	driftLimit   = 0.05 // of the median
-	clockDrop    = 0.05 // of the fastest clock seen
+	outlierShare = 0.1  // share of the readings
+	driftLimit   = 0.05 // relative change of the median
+	clockDrop    = 0.05 // share of the fastest reading of the clock
 )
 
 // Warnings returns warnings about outliers and drift of the seconds xs, which are in time order.

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// A Scenario is a kind of noise under which identical configs are searched: every claim of a gain
-// is then false.
+// A Scenario is a kind of noise with which identical configs are searched. Because they are
+// identical, every claim of a gain is false.
 type Scenario struct {
 	Name  string
 	Noise Noise
@@ -51,9 +51,9 @@ func Identical(noise Noise) *Model {
 	return m
 }
 
-// Claims searches the identical configs of a scenario. Each search measures the default and the
-// config that its finals call fastest: the rule that a default which ties stays is left out, because
-// it hides false claims.
+// Claims searches the identical configs of a scenario. Each search compares the default with the
+// config that was fastest in its finals. Claims does not use the rule that the default stays if
+// another config ties with it, because that rule hides false claims.
 func (s Study) Claims(ctx context.Context, c Scenario) (Report, error) {
 	m := Identical(c.Noise)
 	out := Report{Strategy: s.Strategy, Replays: s.Replays}

@@ -11,9 +11,9 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// TestClaimsOverSessions: under every kind of noise, at most 5 % of searches among identical configs
-// claim a gain, and 95 % intervals hold the truth in 93 % of searches at least. epbench replay
-// claims --replays 2000 gives the figures of docs/intervals.md.
+// TestClaimsOverSessions: under every kind of noise, at most 5 % of the searches among identical
+// configs claim a gain, and 95 % intervals hold the true gain in at least 93 % of the searches. The
+// figures of docs/intervals.md come from epbench replay claims --replays 2000.
 func TestClaimsOverSessions(t *testing.T) {
 	simulates(t)
 	for _, c := range Scenarios() {
@@ -28,9 +28,9 @@ func TestClaimsOverSessions(t *testing.T) {
 	}
 }
 
-// TestClaimsOfOneSession: from one session the differences between sessions cannot be estimated,
-// so one session is not the default. Intervals of one session do cover noise that changes within
-// the session.
+// TestClaimsOfOneSession: one session does not show the differences between sessions, so its claims
+// and intervals are wrong too often if the noise differs between sessions. They are right if the
+// noise changes within the session.
 func TestClaimsOfOneSession(t *testing.T) {
 	simulates(t)
 	for _, c := range Scenarios() {
@@ -39,7 +39,7 @@ func TestClaimsOfOneSession(t *testing.T) {
 			s := Study{Strategy: "race", Replays: 80, Protocol: search.OnGPU(), Seed: 2}
 			r, err := s.Claims(t.Context(), c)
 			holds := r.FalseFaster <= 0.05 && r.Covered >= 0.93
-			if knows := !c.BetweenSessions; err != nil || holds != knows {
+			if visible := !c.BetweenSessions; err != nil || holds != visible {
 				t.Errorf("claims %.3f, covered %.3f, noisy %.3f, %v", r.FalseFaster, r.Covered, r.Noisy, err)
 			}
 		})
@@ -80,8 +80,8 @@ func rms(xs []float64) float64 {
 	return math.Sqrt(mean(squares))
 }
 
-// TestStability: gains that move by 2 % from session to session are beyond the error of their rounds
-// in most pairs, and beyond the error of claims in few.
+// TestStability: gains vary by 2 % from session to session. Most pairs of gains then differ by more
+// than the error from the rounds of one session, and few by more than the error of claims.
 func TestStability(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 1))
 	var log []record.Result

@@ -8,10 +8,10 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// SyntheticKernels draws a landscape of three kernels like those of GPUs: a slow reference
-// kernel, one whose points hardly differ, and one that splits its blocks between sending and
-// receiving, with its best points on a narrow ridge. Either of the last two may hold the best
-// point. The default is the reference kernel's.
+// SyntheticKernels draws the true times of three kernels that resemble GPU kernels. reference is
+// slow. The points of flat hardly differ. split divides its blocks between sending and receiving,
+// and its best points lie on a narrow ridge. Either flat or split has the best point. The default
+// is a point of reference.
 func SyntheticKernels(noise Noise, seed uint64) *Model {
 	rng := rand.New(rand.NewPCG(seed, 0x6b65726e))
 	split := search.Grid{Kernel: "split", Axes: []search.Axis{
@@ -51,7 +51,8 @@ func SyntheticKernels(noise Noise, seed uint64) *Model {
 	return m
 }
 
-// factors returns times that are a base times one random factor for each value of a config.
+// factors returns a function that computes a config's time: the base times one random factor for
+// each value of the config.
 func factors(rng *rand.Rand, g search.Grid, base, spread float64) func(ep.Config) float64 {
 	of := map[string]map[ep.Value]float64{}
 	for _, a := range g.Axes {
@@ -69,8 +70,8 @@ func factors(rng *rand.Rand, g search.Grid, base, spread float64) func(ep.Config
 	}
 }
 
-// flatTime returns times that grow when SMs are few for the work. The other parameters are small
-// factors, two of which interact.
+// flatTime returns a function that computes a config's time. The time grows if there are few SMs
+// for the work. The other parameters have small effects, and two of them interact.
 func flatTime(rng *rand.Rand, g search.Grid, base float64) func(ep.Config) float64 {
 	own := factors(rng, g, 1, 0.04)
 	work, both := math.Exp(2+1.5*rng.NormFloat64()), 0.1*rng.NormFloat64()
@@ -83,8 +84,9 @@ func flatTime(rng *rand.Rand, g search.Grid, base float64) func(ep.Config) float
 	}
 }
 
-// splitTime returns times of a start-up plus the slower of sending and receiving. Waiting blocks
-// receive and the others send; without waiting blocks each does both.
+// splitTime returns a function that computes a config's time: a start-up plus the slower of
+// sending and receiving. Waiting blocks receive and the other blocks send. Without waiting blocks
+// each block does both.
 func splitTime(rng *rand.Rand, g search.Grid, base float64) func(ep.Config) float64 {
 	send, receive := math.Exp(3+rng.NormFloat64()), math.Exp(2.5+rng.NormFloat64())
 	saving, scale, threads := 0.5+0.8*rng.Float64(), 0.1*rng.NormFloat64(), 0.25*rng.NormFloat64()

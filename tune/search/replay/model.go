@@ -1,6 +1,6 @@
 // Package replay runs searches without hardware, on a synthetic landscape or on
 // the trials of a recorded run. A search follows the protocol of a
-// sweep: A/A test, strategy, finals, confirmation. Answers are not checked: nothing computes any.
+// sweep: A/A test, strategy, finals, confirmation. No answers are checked, because no kernel runs.
 package replay
 
 import (
@@ -16,37 +16,37 @@ import (
 
 // A Model is a space with the true time of every config, and the noise of its measurements.
 type Model struct {
-	Name      string // of the recording
+	Name      string // name of the recording
 	Space     *search.Space
 	Default   int
 	Required  []int
-	Incumbent int    // row of the table in use, -1 if there is none
-	Neighbour int    // winner of a neighbouring search, -1 if there is none
+	Incumbent int    // point of the config in the table in use, -1 if there is none
+	Neighbour int    // point that won a neighbouring search, -1 if there is none
 	HostBound string // why launch parameters cannot matter, "" if they can
 	Pace      record.Pace
-	Truth     []float64 // [point] seconds; NaN fails
+	Truth     []float64 // [point] true time in seconds; NaN for a config that fails
 	Costs     []ep.Cost // [point]
 	Noise     Noise
 }
 
-// Noise is the noise of a reading, which multiplies the true time.
+// Noise describes the random factor between a true time and a reading.
 type Noise struct {
-	Sigma     float64     // of lognormal noise, if Residuals is nil
-	Memory    float64     // correlation of that from one round of a config to the next
-	Residuals []float64   // logarithms to draw from instead
-	Own       [][]float64 // [point] the config's own, in time order, to draw from instead of Residuals where it has some
+	Sigma     float64     // standard deviation of lognormal noise; used if Residuals is nil
+	Memory    float64     // correlation of the lognormal noise from one round of a config to the next
+	Residuals []float64   // logarithms of recorded noise to draw from instead
+	Own       [][]float64 // [point] residuals of the config in time order; if it has some, they replace Residuals
 
-	Drift        float64 // standard deviation of a wandering machine
+	Drift        float64 // standard deviation of the drift of the machine
 	DriftMemory  float64 // correlation of the drift from one sample to the next
 	Common       float64 // standard deviation of the noise that all samples of a round share
-	CommonMemory float64 // correlation of that from one round to the next
+	CommonMemory float64 // correlation of the common noise from one round to the next
 	Placement    float64 // standard deviation of the noise of a config that is constant in a session
-	Mode         float64 // slowness of a config in its second mode
+	Mode         float64 // how much slower a config is in its second mode, relative
 	ModeStays    float64 // probability that a config keeps its mode in the next round
-	Tick         float64 // of the clock, seconds; 0: none
+	Tick         float64 // seconds between two ticks of the clock; 0 for an exact clock
 
-	WarmUp  float64 // slowness at the start
-	WarmFor float64 // samples in which it decays by 1/e
+	WarmUp  float64 // how much slower a sample is at the start, relative
+	WarmFor float64 // number of samples after which WarmUp has fallen to 1/e
 	Spikes  float64 // share of samples that are SpikeBy slower
 	SpikeBy float64
 }
@@ -56,8 +56,8 @@ type Machine struct {
 	model  *Model
 	rng    *rand.Rand
 	drift  float64
-	common float64 // of the present round
-	taken  int
+	common float64 // common noise of the present round
+	taken  int     // number of samples so far
 	round  int
 	points map[int]*pointNoise
 	spent  float64 // modelled seconds
@@ -66,21 +66,21 @@ type Machine struct {
 // pointNoise is the state of one config's noise.
 type pointNoise struct {
 	x       float64 // correlated noise
-	at      int     // place in its own residuals
-	slow    bool    // in its second mode
-	placed  float64 // of this session
+	at      int     // index in the config's residuals
+	slow    bool    // the config is in its second mode
+	placed  float64 // noise of this session
 	session bool    // placed was drawn
 }
 
-// Machine starts a simulated machine; equal seeds behave alike.
+// Machine starts a simulated machine. Machines with the same seed give the same samples.
 func (m *Model) Machine(seed uint64) *Machine {
 	e := &Machine{model: m, rng: rand.New(rand.NewPCG(seed, 0x6d616368)), points: map[int]*pointNoise{}}
 	e.drift, e.common = m.Noise.Drift*e.rng.NormFloat64(), m.Noise.Common*e.rng.NormFloat64()
 	return e
 }
 
-// Reopen begins another session. Memory lies elsewhere, and so much time has passed that nothing is
-// left of the noise before.
+// Reopen begins another session. Memory lies elsewhere, and so much time has passed that the noise
+// does not depend on earlier noise.
 func (e *Machine) Reopen() {
 	clear(e.points)
 }
@@ -113,7 +113,7 @@ func (e *Machine) Measure(ctx context.Context, _ record.Stage, live []int, round
 	return out, nil
 }
 
-// time returns the true time of a point. The twin has the default's.
+// time returns the true time of a point. The twin has the default's time.
 func (m *Model) time(point int) float64 {
 	if point == search.Twin {
 		point = m.Default
@@ -121,7 +121,7 @@ func (m *Model) time(point int) float64 {
 	return m.Truth[point]
 }
 
-// read returns what a clock with ticks shows.
+// read returns the reading of a clock that counts in ticks.
 func (e *Machine) read(seconds float64) float64 {
 	tick := e.model.Noise.Tick
 	if tick == 0 {
@@ -163,7 +163,7 @@ func (e *Machine) own(point int) float64 {
 	return x + p.placed
 }
 
-// own returns the residuals of a point, nil if it has none. The twin has the default's.
+// own returns the residuals of a point, nil if it has none. The twin has the default's residuals.
 func (m *Model) own(point int) []float64 {
 	if point == search.Twin {
 		point = m.Default
@@ -174,13 +174,14 @@ func (m *Model) own(point int) []float64 {
 	return m.Noise.Own[point]
 }
 
-// stretchMean is the mean number of rounds that are drawn in a row: as long as recorded noise is
-// seen to be correlated.
+// stretchMean is the mean number of consecutive rounds that are drawn together. Recorded noise is
+// correlated over about as many rounds.
 const stretchMean = 8
 
-// residual returns the next residual: of the config's own ones in stretches of consecutive rounds,
-// which keep their correlation (the stationary bootstrap, Politis and Romano 1994), else of those
-// of all configs, else a normal variable.
+// residual returns the next residual. If the config has its own residuals, it draws stretches of
+// consecutive rounds from them, which keeps their correlation (the stationary bootstrap, Politis
+// and Romano 1994). Otherwise it draws from the residuals of all configs. If there are none, it
+// draws a normal variable.
 func (p *pointNoise) residual(rng *rand.Rand, n *Noise, own []float64) float64 {
 	switch {
 	case len(own) > 0:
@@ -197,7 +198,7 @@ func (p *pointNoise) residual(rng *rand.Rand, n *Noise, own []float64) float64 {
 }
 
 // nextAutoregressive returns the value after x of a first-order autoregressive series with this
-// standard deviation. memory is the correlation of neighbours.
+// standard deviation. memory is the correlation of consecutive values.
 func nextAutoregressive(rng *rand.Rand, x, deviation, memory float64) float64 {
 	return memory*x + deviation*math.Sqrt(1-memory*memory)*rng.NormFloat64()
 }

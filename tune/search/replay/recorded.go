@@ -16,9 +16,9 @@ const minConfigs = 8
 type Starts string
 
 const (
-	NoStarts   Starts = "none"       // the default alone
-	AsRecorded Starts = "named"      // those of the sweep, without the row of the table in use
-	Incumbents Starts = "incumbents" // those of the sweep
+	NoStarts   Starts = "none"       // only the default
+	AsRecorded Starts = "named"      // those of the sweep, except the config of the table that was in use
+	Incumbents Starts = "incumbents" // all those of the sweep
 )
 
 // AllStarts lists the values of Starts.
@@ -39,9 +39,9 @@ func FromRecordings(all []*record.Recording, starts Starts) ([]*Model, error) {
 	return out, nil
 }
 
-// FromRecording makes a model of one search, nil if it measured too few configs. True
-// times are fitted to all rounds together; the residuals are the noise. A config
-// that failed fails again.
+// FromRecording makes a model of one search. It returns nil if the search measured too few
+// configs, or if the default failed. True times are fitted to all rounds together; the residuals
+// of the fit are the noise. A config that failed in the recording fails in the model.
 func FromRecording(r *record.Recording, starts Starts) (*Model, error) {
 	var configs []ep.Config
 	for _, p := range r.Points {
@@ -82,7 +82,7 @@ func (m *Model) setStarts(r *record.Recording, starts Starts) {
 	}
 }
 
-// fit sets truth, costs and noise.
+// fit sets Truth, Costs, Noise and Default.
 func (m *Model) fit(points []record.Point) {
 	var obs []stat.Obs
 	rounds := map[int]int{}
@@ -123,8 +123,8 @@ func (m *Model) fit(points []record.Point) {
 // fewestOwn is the least number of residuals that a config's own noise is drawn from.
 const fewestOwn = 6
 
-// noiseOf returns the residuals of a fit, and the size and memory of the rounds' common part,
-// which all samples of a round share. obs of an item are in time order.
+// noiseOf returns the residuals of a fit, and the standard deviation and the correlation of the
+// noise that all samples of a round share. The observations of each item must be in time order.
 func noiseOf(obs []stat.Obs, item, round []float64) Noise {
 	n := Noise{Own: make([][]float64, len(item))}
 	for _, o := range obs {

@@ -8,22 +8,23 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// claimSessions is how many sessions a claim rests on by default.
+// claimSessions is the default number of sessions that a claim is computed from.
 const claimSessions = 3
 
-// Stability says how far recorded gains move between sessions. A pair is two gains of one config; it
-// is beyond if they differ by more than 1.96 times their joint standard error.
+// Stability says how much recorded gains differ between sessions. It counts pairs of gains of one
+// config. A pair is beyond its error if the gains differ by more than 1.96 times their joint standard
+// error.
 type Stability struct {
-	Configs  int `json:"configs"`  // with a gain in several sessions
-	Sessions int `json:"sessions"` // of a config, the median
+	Configs  int `json:"configs"`  // configs with a gain in several sessions
+	Sessions int `json:"sessions"` // most sessions of one config
 
-	Alone       int `json:"alone"` // pairs of consecutive sessions, by the intervals of their rounds alone
-	AloneBeyond int `json:"alone_beyond"`
-	Claims      int `json:"claims"` // pairs of a gain over claimSessions sessions and a gain in other sessions, by intervals that cover sessions
-	Beyond      int `json:"beyond"`
+	Alone       int `json:"alone"`        // pairs of gains in consecutive sessions; each interval comes from the rounds of one session
+	AloneBeyond int `json:"alone_beyond"` // pairs of Alone that are beyond their error
+	Claims      int `json:"claims"`       // pairs of a gain over claimSessions sessions and a gain in other sessions; the intervals cover differences between sessions
+	Beyond      int `json:"beyond"`       // pairs of Claims that are beyond their error
 
 	TimeSpread float64 `json:"time_spread"` // relative deviation of a config's time between sessions, root mean square
-	GainSpread float64 `json:"gain_spread"` // the same of gains
+	GainSpread float64 `json:"gain_spread"` // the same for gains
 }
 
 // Add adds another run's pairs.
@@ -35,17 +36,17 @@ func (s *Stability) Add(o Stability) {
 	s.Sessions = max(s.Sessions, o.Sessions)
 }
 
-// sessionGains holds the rounds of one config and of the default by session.
+// sessionGains holds the rounds of one config and of the default, session by session.
 type sessionGains struct {
 	sessions []stat.Part
-	times    [][]float64 // logarithms, by session
-	confirm  stat.Part   // in the search's session
+	times    [][]float64 // logarithms of the config's times, session by session
+	confirm  stat.Part   // rounds of the confirmation, in the search's session
 }
 
-// StabilityOf compares gains of a run's log between sessions. A run with six sessions or more gives pairs
-// of three sessions and the next three. A run with fewer gives pairs of its sessions and the
-// confirmation in the search's session, whose own interval then includes the deviation between the
-// sessions.
+// StabilityOf compares the gains of a run's log between sessions. If a config has six sessions or more,
+// the gain in three sessions is paired with the gain in the next three. If it has fewer, the gain in all
+// its sessions is paired with the gain in the confirmation. The interval of the confirmation then
+// includes the deviation between the sessions.
 func StabilityOf(results []record.Result) Stability {
 	var out Stability
 	var timeSquares, gainSquares []float64
@@ -101,7 +102,7 @@ func beyond(a, b stat.Estimate) int {
 	return 0
 }
 
-// deviation returns the standard deviation of logarithms.
+// deviation returns the standard deviation of the logarithms of xs.
 func deviation(xs []float64) float64 {
 	sum, squares := 0.0, 0.0
 	for _, x := range xs {
@@ -121,8 +122,8 @@ func mean(xs []float64) float64 {
 	return sum / max(float64(len(xs)), 1)
 }
 
-// gainsBySession pairs the rounds of each config with those of the default, for the sessions and the
-// confirmation of each search, in the order of the log.
+// gainsBySession pairs the rounds of each config with the rounds of the default in the same block. It
+// takes the sessions and the confirmation of each search, in the order of the log.
 func gainsBySession(results []record.Result) []sessionGains {
 	type search struct {
 		problem ep.Problem
@@ -167,7 +168,7 @@ func gainsBySession(results []record.Result) []sessionGains {
 	return all
 }
 
-// add adds a block of the config and the default's rounds of it.
+// add adds the rounds of the config and of the default in one block.
 func (g *sessionGains) add(r, base *record.Result) {
 	mine, theirs := logsOf(r.Rounds()), logsOf(base.Rounds())
 	n := min(len(mine), len(theirs))

@@ -15,12 +15,12 @@ import (
 
 // A Study replays searches many times.
 type Study struct {
-	Label    string // of the budget
+	Label    string // label of the budget
 	Strategy string
-	Budget   int           // evaluations, 0 for no bound
-	Share    float64       // of the space that may be evaluated, instead of Budget; 0 for no bound
-	Time     time.Duration // of a search at the model's pace, 0 for no bound
-	Sessions int           // further ones, in which the challenger is measured again
+	Budget   int           // most distinct configs to measure, 0 for no bound
+	Share    float64       // share of the space that may be measured, instead of Budget; 0 for no bound
+	Time     time.Duration // time of a search at the model's pace, 0 for no bound
+	Sessions int           // further sessions, in which the challenger is measured again
 	Replays  int
 	Protocol search.Protocol
 	Seed     uint64
@@ -33,21 +33,21 @@ type Report struct {
 	Replays     int     `json:"replays"`
 	Regret      float64 `json:"regret"`       // mean of true time of the winner / true best, minus one
 	RegretP95   float64 `json:"regret_p95"`   // 95th percentile of the same
-	RegretMax   float64 `json:"regret_max"`   // largest of the same
-	Flips       float64 `json:"flips"`        // share of second tunings that chose another config
-	Bias        float64 `json:"bias"`         // mean of reported / true time of the winner, minus one, over both tunings
-	FalseFaster float64 `json:"false_faster"` // share that claims a gain over the default although there is none
-	Evaluations float64 `json:"evaluations"`  // mean, distinct configs
-	Samples     float64 `json:"samples"`      // mean
-	MaxSamples  int     `json:"max_samples"`
-	Missed      float64 `json:"missed"`  // mean of true time of the best config tried / true best, minus one: regret without the rule for ties
-	Seconds     float64 `json:"seconds"` // mean wall time at the recorded pace, 0 if that is unknown
-	Covered     float64 `json:"covered"` // share of the challengers' intervals that hold the true gain, of those that are not noisy
-	Noisy       float64 `json:"noisy"`   // share of searches that are too noisy to decide
+	RegretMax   float64 `json:"regret_max"`   // maximum of the same
+	Flips       float64 `json:"flips"`        // share of replays in which the second search chose another config
+	Bias        float64 `json:"bias"`         // mean of reported / true time of the winner, minus one, over both searches
+	FalseFaster float64 `json:"false_faster"` // share of searches that claim a gain over the default although there is none
+	Evaluations float64 `json:"evaluations"`  // mean number of distinct configs that were measured
+	Samples     float64 `json:"samples"`      // mean number of samples
+	MaxSamples  int     `json:"max_samples"`  // most samples of one search
+	Missed      float64 `json:"missed"`       // mean of true time of the best config tried / true best, minus one: the regret of a search that always chose the best it tried
+	Seconds     float64 `json:"seconds"`      // mean wall time at the recorded pace, 0 if that is unknown
+	Covered     float64 `json:"covered"`      // share of the challengers' intervals that hold the true gain, in searches that are not too noisy
+	Noisy       float64 `json:"noisy"`        // share of searches that are too noisy to decide
 }
 
-// Run replays searches on models: draw(i) returns the model of replay i. Each model is tuned
-// twice with different noise. The first winner is the incumbent of the second search.
+// Run replays searches on models: draw(i) returns the model of replay i. Each model is searched
+// twice with different noise. The winner of the first search is the incumbent of the second.
 func (s Study) Run(ctx context.Context, draw func(int) *Model) (Report, error) {
 	out := Report{Strategy: s.Strategy, Budget: s.Budget, Replays: s.Replays}
 	var regrets []float64
@@ -112,7 +112,7 @@ func (m *Model) best() float64 {
 func (m *Model) bestOf(points []int) float64 {
 	best := math.Inf(1)
 	for _, i := range points {
-		if t := m.Truth[i]; t < best { // NaN never is
+		if t := m.Truth[i]; t < best { // never true of NaN
 			best = t
 		}
 	}
@@ -123,14 +123,14 @@ func (m *Model) bestOf(points []int) float64 {
 type tunedResult struct {
 	point       int
 	reported    float64 // seconds
-	claims      bool    // that the point beats the default
+	claims      bool    // the search claims that the point beats the default
 	evaluations int
 	samples     int
 	tried       float64 // true time of the best config tried
 	seconds     float64
 	noisy       bool
-	challenges  bool // a config was compared with the default
-	covers      bool // the interval of its gain holds the truth
+	challenges  bool // the search compared another config with the default
+	covers      bool // the interval of that config's gain holds the true gain
 }
 
 func (s Study) tune(ctx context.Context, m *Model, seed uint64, incumbent int) (tunedResult, error) {

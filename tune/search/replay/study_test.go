@@ -27,8 +27,8 @@ func study(t *testing.T, s Study, draw func(int) *Model) Report {
 
 func synthetic(i int) *Model { return Synthetic(SyntheticNoise(0.02), uint64(i)) }
 
-// simulates skips a simulation on one goroutine in short runs, which the race detector
-// has: there is nothing to find for it, and it takes minutes.
+// simulates skips a simulation in short runs. The race detector uses short runs: it takes minutes
+// for a simulation, and finds nothing, because a simulation has one goroutine.
 func simulates(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -46,8 +46,8 @@ func TestRaceReachesItsTargets(t *testing.T) {
 	}
 }
 
-// TestDefaultStrategyReachesItsTargets: the default strategy searches without starts among
-// three kernels. The kernel of the default is much slower than the others.
+// TestDefaultStrategyReachesItsTargets: the default strategy searches three kernels. Only the
+// default is required, and its kernel is much slower than the others.
 func TestDefaultStrategyReachesItsTargets(t *testing.T) {
 	simulates(t)
 	for budget, most := range map[int]float64{50: 0.02, 155: 0.005} {
@@ -75,8 +75,8 @@ func TestMoreBudgetIsBetter(t *testing.T) {
 	}
 }
 
-// alike returns a landscape in which all configs take the same time.
-func alike(sigma float64) *Model {
+// identicalConfigs returns a landscape in which all configs take the same time.
+func identicalConfigs(sigma float64) *Model {
 	m := Synthetic(SyntheticNoise(sigma), 1)
 	for k := range m.Truth {
 		m.Truth[k] = 1
@@ -84,12 +84,12 @@ func alike(sigma float64) *Model {
 	return m
 }
 
-// TestFalseConfirmations: whatever config the finals propose, the A/A test and the confirmation
-// alone find an identical config faster in at most 5 % of the searches.
+// TestFalseConfirmations: if the proposed config takes the same time as the default, at most 5 % of
+// the confirmations after an A/A test find it faster.
 func TestFalseConfirmations(t *testing.T) {
 	simulates(t)
 	for _, sigma := range []float64{0.005, 0.01, 0.02} {
-		m := alike(sigma)
+		m := identicalConfigs(sigma)
 		const searches = 2000
 		claims := 0
 		for i := range searches {
@@ -117,8 +117,9 @@ func TestFalseConfirmations(t *testing.T) {
 	}
 }
 
-// TestTimeIsKept: at the pace of a GPU (18 ms a config, 1 ms a sample) every strategy
-// ends within a twentieth of its time, and uses most of it unless the space is done.
+// TestTimeIsKept: at the pace of a GPU (18 ms per config, 1 ms per sample) every strategy exceeds
+// its time by at most a twentieth. It uses at least half of its time, unless it has measured the
+// whole space.
 func TestTimeIsKept(t *testing.T) {
 	simulates(t)
 	for _, name := range search.StrategyNames() {
@@ -139,8 +140,8 @@ func TestTimeIsKept(t *testing.T) {
 	}
 }
 
-// TestCommonNoiseCancels: what all samples of a round share hides no difference between
-// configs, however large it is and however short-lived. As a drift from sample to sample it did.
+// TestCommonNoiseCancels: noise that all samples of a round share does not hide a difference
+// between configs, even if the noise is large and changes from round to round.
 func TestCommonNoiseCancels(t *testing.T) {
 	m := Synthetic(Noise{Sigma: 0.002, Common: 0.5}, 1)
 	live := []int{m.Default, (m.Default + 1) % m.Space.Len()}

@@ -11,9 +11,10 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// SyntheticNoise returns the noise of a machine: lognormal samples of relative deviation sigma,
-// a drift of 1 % whose correlation decays over a thousand samples, a warm-up of 1.5 % over 300,
-// and 2 % of samples slower by a fifth.
+// SyntheticNoise returns the noise of a machine. Samples are lognormal with relative deviation
+// sigma. The machine drifts by 1 %, and the correlation of the drift decays over a thousand
+// samples. It is 1.5 % slower at the start, which decays over 300 samples. In 2 % of the samples
+// it is slower by a fifth.
 func SyntheticNoise(sigma float64) Noise {
 	return Noise{Sigma: sigma, Drift: 0.01, DriftMemory: 0.999, WarmUp: 0.015, WarmFor: 300, Spikes: 0.02, SpikeBy: 0.2}
 }
@@ -41,9 +42,10 @@ func ParseLandscape(name string) (draw func(Noise, uint64) *Model, err error) {
 	return found.draw, err
 }
 
-// Synthetic draws a landscape of 320 configs: the best takes one unit of time, 27 more
-// lie within 1.2 % of it, the rest take 1.012 + exp(N(-1.2, 1)). Times follow a random smooth
-// function of the parameters plus interactions: neighbours are similar, as on hardware.
+// Synthetic draws a landscape, the true times of 320 configs. The best config takes one unit of
+// time, 27 more take at most 1.2 % longer, and the others take 1.012 + exp(N(-1.2, 1)) units.
+// Configs are ordered by a random smooth function of the parameters plus interactions, so that
+// similar configs take similar times, as on hardware.
 func Synthetic(noise Noise, seed uint64) *Model {
 	rng := rand.New(rand.NewPCG(seed, 0x73796e74))
 	grid := search.Grid{Kernel: "synthetic", Axes: []search.Axis{
@@ -91,8 +93,8 @@ func times(n int, rng *rand.Rand) []float64 {
 	return out
 }
 
-// byScore orders points by a random function: each parameter has its own optimum, and every
-// point a deviation that stands for interactions.
+// byScore orders points by a random function. In this function each parameter has an optimum, and
+// each point has a random deviation, which stands for interactions between parameters.
 func byScore(space *search.Space, grid search.Grid, rng *rand.Rand) []int {
 	score := make([]float64, space.Len())
 	for _, a := range grid.Axes {

@@ -12,32 +12,32 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// Facts holds the variables of expressions besides the kernel's parameters.
+// Facts holds the variables that expressions may use in addition to the kernel's parameters.
 type Facts struct {
 	Machine MachineFacts `expr:"machine"`
 	Problem ProblemFacts `expr:"problem"`
 }
 
-// MachineFacts holds machine.NAME of expressions.
+// MachineFacts holds the variables that expressions write as machine.NAME.
 type MachineFacts struct {
 	Backend string `expr:"backend"`
 	Arch    string `expr:"arch"`
-	SMs     int    `expr:"sms"` // of one GPU
+	SMs     int    `expr:"sms"` // SMs of one GPU
 	GPUs    int    `expr:"gpus"`
-	Memory  int    `expr:"memory_bytes"` // of one GPU
+	Memory  int    `expr:"memory_bytes"` // memory of one GPU
 }
 
-// ProblemFacts holds problem.NAME of expressions.
+// ProblemFacts holds the variables that expressions write as problem.NAME.
 type ProblemFacts struct {
 	Op           string `expr:"op"`
-	DType        string `expr:"dtype"` // of dispatched tokens
+	DType        string `expr:"dtype"` // dtype of dispatched tokens
 	Ranks        int    `expr:"ranks"`
 	Nodes        int    `expr:"nodes"`
-	Hidden       int    `expr:"hidden"` // elements
+	Hidden       int    `expr:"hidden"` // hidden size in elements
 	Experts      int    `expr:"experts"`
-	LocalExperts int    `expr:"local_experts"` // of one rank
+	LocalExperts int    `expr:"local_experts"` // experts of one rank
 	TopK         int    `expr:"top_k"`
-	Tokens       int    `expr:"tokens"` // of one rank
+	Tokens       int    `expr:"tokens"` // tokens of one rank
 	MaxTokens    int    `expr:"max_tokens"`
 }
 
@@ -50,10 +50,9 @@ func FactsOf(m ep.Machine, p ep.Problem) Facts {
 	}
 }
 
-// Rules compiles the constraints of a kernel into one rule, which names the first
-// constraint that a config breaks. Expressions are typed: a parameter whose
-// values are all integers is an int, any other is a string. Comparing an int
-// with a string is an error.
+// Rules compiles the constraints of a kernel into one rule. The rule returns the name of the
+// first constraint that a config breaks. Expressions are typed: a parameter is an int if all its
+// values are integers, otherwise a string. Comparing an int with a string is an error.
 func (f *File) Rules(kernel string, axes []search.Axis, facts Facts) ([]search.Rule, error) {
 	if f == nil {
 		return nil, nil
@@ -120,7 +119,7 @@ func typedAxis(a search.Axis) typedValues {
 func (e *scope) derive(ds []Derived) error {
 	for _, d := range ds {
 		if _, taken := e.env[d.Name]; taken {
-			return fmt.Errorf("space: derived %s: the name is taken", d.Name)
+			return fmt.Errorf("space: derived %s: a parameter or an earlier value has this name; use another", d.Name)
 		}
 		code, err := expr.Compile(d.Value, expr.Env(e.env))
 		if err != nil {
@@ -146,8 +145,8 @@ func (e *scope) constrain(c Constraint) error {
 	return nil
 }
 
-// broken implements search.Rule. A config breaks a constraint whose evaluation fails, for
-// example by a division by zero.
+// broken implements search.Rule. A config also breaks a constraint if its evaluation fails, for
+// example because of a division by zero.
 func (e *scope) broken(cfg ep.Config) string {
 	for _, a := range e.axes {
 		e.env[a.name] = a.values[cfg.Values[a.name]]

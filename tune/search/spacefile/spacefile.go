@@ -24,7 +24,7 @@ const maxSize = 1 << 20
 // File is a parsed space file. A nil File changes nothing.
 type File struct {
 	Version     int                         `yaml:"version"`
-	Kernels     map[string]map[string]Param `yaml:"kernels"` // kernel -> parameter
+	Kernels     map[string]map[string]Param `yaml:"kernels"` // by kernel, then by parameter
 	Derived     []Derived                   `yaml:"derived"`
 	Constraints []Constraint                `yaml:"constraints"`
 	Required    []string                    `yaml:"required"` // config keys
@@ -32,8 +32,8 @@ type File struct {
 	required []ep.Config
 }
 
-// Param gives the values of one parameter. Unit, binding and class may be repeated from the
-// kernel's declaration; a different one is refused.
+// Param gives the values of one parameter. A file may repeat the unit, the binding and the class
+// of the kernel's declaration. Check refuses them if they differ from the declaration.
 type Param struct {
 	Values  Values `yaml:"values"`
 	Unit    string `yaml:"unit"`
@@ -47,11 +47,11 @@ type Derived struct {
 	Value string `yaml:"value"`
 }
 
-// Constraint keeps the points where an expression is true.
+// Constraint keeps the points for which an expression is true.
 type Constraint struct {
-	Name    string   `yaml:"name"`    // in counts of rejections; default: the expression
+	Name    string   `yaml:"name"`    // name in the counts of rejected points; if empty, the expression
 	Keep    string   `yaml:"keep"`    // expression over parameters, machine and problem
-	Kernels []string `yaml:"kernels"` // all kernels when empty
+	Kernels []string `yaml:"kernels"` // kernels that it applies to; if empty, all kernels
 }
 
 // Values holds the values of a parameter. YAML spells them as a list of integers, words and
@@ -66,11 +66,11 @@ func (v *Values) UnmarshalYAML(n *yaml.Node) (err error) {
 	}
 	var items []string
 	if err := n.Decode(&items); err != nil {
-		return fmt.Errorf("line %d: values: a list or a range", n.Line)
+		return fmt.Errorf("line %d: values: write a list or a range", n.Line)
 	}
 	for _, s := range items {
 		if _, err := ep.ParseConfig("k:v=" + s); err != nil || slices.Contains(*v, ep.Value(s)) {
-			return fmt.Errorf("line %d: values: %.40q is no integer or lower-case word, or there twice", n.Line, s)
+			return fmt.Errorf("line %d: values: %.40q is not an integer or lower-case word, or it is listed twice", n.Line, s)
 		}
 		*v = append(*v, ep.Value(s))
 	}
@@ -98,8 +98,7 @@ func ParseValues(s string) ([]ep.Value, error) {
 	return out, nil
 }
 
-// Read parses a space file strictly: an unknown field, or one given twice, is an
-// error.
+// Read parses a space file. It refuses an unknown field, and a field that is given twice.
 func Read(in io.Reader) (*File, error) {
 	b, err := io.ReadAll(io.LimitReader(in, maxSize+1))
 	if err != nil {
@@ -166,7 +165,7 @@ func (f *File) check() error {
 	}
 	for i, c := range f.Constraints {
 		if c.Keep == "" {
-			return fmt.Errorf("space: constraints[%d]: needs keep, an expression", i)
+			return fmt.Errorf("space: constraints[%d]: the field keep is missing; give it an expression", i)
 		}
 	}
 	for i, key := range f.Required {
@@ -179,7 +178,7 @@ func (f *File) check() error {
 	return nil
 }
 
-// Values returns the file's values of a parameter, nil if it gives none.
+// Values returns the values that the file gives for a parameter, nil if it gives none.
 func (f *File) Values(kernel, param string) []ep.Value {
 	if f == nil {
 		return nil
@@ -242,11 +241,11 @@ func (p Param) check(kernel, name string, declared map[string]Declared) error {
 	if !ok {
 		return fmt.Errorf("space: kernels.%s.%s: this backend has no such parameter", kernel, name)
 	}
-	for _, w := range []struct{ field, says, is string }{
+	for _, w := range []struct{ field, given, declared string }{
 		{"unit", p.Unit, d.Unit}, {"binding", p.Binding, d.Binding}, {"class", p.Class, d.Class},
 	} {
-		if w.says != "" && w.says != w.is {
-			return fmt.Errorf("space: kernels.%s.%s.%s: %q, the kernel declares %q", kernel, name, w.field, w.says, w.is)
+		if w.given != "" && w.given != w.declared {
+			return fmt.Errorf("space: kernels.%s.%s.%s: %q, the kernel declares %q", kernel, name, w.field, w.given, w.declared)
 		}
 	}
 	return nil

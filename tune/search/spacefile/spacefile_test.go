@@ -72,10 +72,10 @@ func TestReadRefuses(t *testing.T) {
 		{"version: 1\nderived: [{name: x}]", "derived[0]"},
 		{"version: 1\nconstraints: [{name: x}]", "constraints[0]"},
 		{"version: 1\nrequired: [default]", "required[0]"},
-		{"version: 1\nkernels: {a: {x: {values: [1, 1]}}}", "there twice"},
+		{"version: 1\nkernels: {a: {x: {values: [1, 1]}}}", "it is listed twice"},
 		{"version: 1\nkernels: {a: {x: {values: [A B]}}}", "lower-case word"},
 		{"version: 1\nkernels: {a: {x: {values: 4:1}}}", "1 is below 4"},
-		{"version: 1\nkernels: {a: {x: {values: {a: b}}}}", "a list or a range"},
+		{"version: 1\nkernels: {a: {x: {values: {a: b}}}}", "write a list or a range"},
 		{strings.Repeat("a", maxSize+1), "larger than"},
 	} {
 		if _, err := Read(strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
@@ -92,7 +92,7 @@ func TestRulesRefuse(t *testing.T) {
 		{"constraints: [{keep: smms > 1}]", "unknown name smms"},
 		{"constraints: [{keep: problem.token > 1}]", "token"},
 		{"constraints: [{keep: 'sms >'}]", "unexpected token"},
-		{"derived: [{name: sms, value: '1'}]\nconstraints: [{keep: 'true'}]", "the name is taken"},
+		{"derived: [{name: sms, value: '1'}]\nconstraints: [{keep: 'true'}]", "has this name"},
 		{"derived: [{name: x, value: sms / mode}]\nconstraints: [{keep: 'true'}]", "derived x"},
 	} {
 		f, err := Read(strings.NewReader("version: 1\n" + c.text))
@@ -122,8 +122,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestPlanningAHundredThousand enumerates a space of over 100,000 valid points
-// under expressions in less than 2 s of one processor and 500 MB.
+// TestPlanningAHundredThousand enumerates a space with expressions and over 100,000 legal points,
+// in less than 2 s of one processor and 500 MB.
 func TestPlanningAHundredThousand(t *testing.T) {
 	f, err := Read(strings.NewReader("version: 1\nderived: [{name: lanes, value: sms * threads / 32}]\n" +
 		"constraints: [{keep: wait < sms}, {keep: lanes <= 4096}]"))
@@ -134,7 +134,7 @@ func TestPlanningAHundredThousand(t *testing.T) {
 		{Name: "sms", Values: values(t, "2:132:2")}, {Name: "wait", Values: values(t, "0:24:2")},
 		{Name: "threads", Values: values(t, "128:1024:128")}, {Name: "chunk", Values: values(t, "1024:65536:x2")}, {Name: "tile", Values: values(t, "1:16:x2")},
 	}}
-	for attempt := 1; ; attempt++ { // a shared cache is slower, too
+	for attempt := 1; ; attempt++ { // other programs can slow the processor down, so a slow attempt is repeated
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)

@@ -156,7 +156,7 @@ func (c *Case) findRecords(run *record.Run) {
 	c.Search = find(run.Searches, func(s record.Search) bool { return s.Problem == c.Problem && s.Routing == c.Routing })
 	c.Load = c.drawnWorkload(run)
 	if c.Search != nil && c.Search.OK() {
-		c.useRecordedMedian(c.Search.Decision.Default, c.Search.DefaultTime)
+		c.useRecordedMedian(c.Search.Decision.Default, c.Search.DefaultTimes)
 		c.useRecordedMedian(c.Search.Decision.Config, c.Search.Times)
 	}
 }

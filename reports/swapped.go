@@ -130,7 +130,7 @@ func gainIn(r *record.Recording, cfg ep.Config) (gain record.Interval, rounds in
 func logsOf(p *record.Point) map[int]float64 {
 	out := map[int]float64{}
 	for _, stretch := range p.Rounds {
-		round0, seconds := record.TicksOf(stretch)
+		round0, seconds := record.SecondsOf(stretch)
 		for k, t := range seconds {
 			out[round0+k] = math.Log(t)
 		}

@@ -184,9 +184,9 @@ func (g *maker) decide(c *synthetic, challenger ep.Config) {
 	}
 	c.search.Decision = stat.Decide(stat.Comparison{Config: challenger, Default: c.defaultConfig, Gain: gain,
 		Band: record.Band{Policy: g.run.Band, AA: g.Noise / 4}})
-	c.search.Times, c.search.DefaultTime = timesOf(rounds), timesOf(defaultConfig)
+	c.search.Times, c.search.DefaultTimes = timesOf(rounds), timesOf(defaultConfig)
 	if c.search.Decision.KeepsDefault() {
-		c.search.Times = c.search.DefaultTime
+		c.search.Times = c.search.DefaultTimes
 	}
 	c.effects = stat.Effects{c.defaultConfig.Key(): 0, challenger.Key(): -math.Log(gain.Mid)}
 	g.run.Searches = append(g.run.Searches, c.search)

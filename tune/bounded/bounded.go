@@ -1,6 +1,6 @@
-// Package bounded limits what reading one file may cost. Files come from other people's
-// programs, and a small one can claim or unpack to far more than it holds: a reader asks its
-// Budget before it allocates, and counts what it unpacks.
+// Package bounded limits the memory and the work that reading one file may take. Files come from
+// other people's programs. A small file can claim a huge size, or unpack to one. So a reader asks
+// its Budget before it allocates memory, and charges the bytes that it unpacks.
 package bounded
 
 import (
@@ -11,10 +11,10 @@ import (
 	"os"
 )
 
-// The costs that any file may have, and those that grow with it. A process takes about twice
-// the memory that its reader holds, until garbage is collected: 96 MiB and 3 times the file
-// keep it below 256 MiB and 8 times the file. Routing that compressed to less than a 64th
-// has not been seen.
+// Reading a file may take leastMemory, or memoryTimes the size of the file if that is more. The
+// same holds for work. Until garbage is collected, a process takes about twice the memory that its
+// reader holds; with these limits it stays below 256 MiB, or 8 times the file. No recorded routing
+// was seen that compressed to less than a 64th of its size.
 const (
 	leastMemory = 96 << 20
 	memoryTimes = 3
@@ -22,17 +22,18 @@ const (
 	workTimes   = 64
 )
 
-// ObjectBytes is what a small value costs at least: a box, a header, an entry of a map.
+// ObjectBytes is the least number of bytes that a small value costs, such as an interface value, a
+// slice header or a map entry.
 const ObjectBytes = 64
 
 // A Budget holds the memory and work that reading one file may still take. It is for one
 // goroutine.
 type Budget struct {
-	file         int64 // bytes
+	file         int64 // size of the file in bytes
 	memory, work int64 // bytes left
 }
 
-// New returns the budget of a file with so many bytes.
+// New returns the budget of a file of this size in bytes.
 func New(file int64) *Budget {
 	file = max(file, 0)
 	return &Budget{file: file, memory: max(leastMemory, times(file, memoryTimes)), work: max(leastWork, times(file, workTimes))}
@@ -54,7 +55,8 @@ func ForFile(f *os.File) (*Budget, error) {
 	return New(info.Size()), nil
 }
 
-// Allocate charges memory that the reader is about to hold. what names it in the error.
+// Allocate charges memory that the reader is about to hold. `what` names the content of that memory
+// in the error.
 func (b *Budget) Allocate(what string, bytes int64) error {
 	if bytes < 0 || bytes > b.memory {
 		return fmt.Errorf("%s: more memory than a file of %s may take, which is %s", what, size(b.file), size(max(leastMemory, times(b.file, memoryTimes))))
@@ -63,7 +65,7 @@ func (b *Budget) Allocate(what string, bytes int64) error {
 	return nil
 }
 
-// Array charges n elements of so many bytes each.
+// Array charges n elements of elementBytes bytes each.
 func (b *Budget) Array(what string, n, elementBytes int64) error {
 	if n < 0 || elementBytes > 0 && n > math.MaxInt64/elementBytes {
 		n, elementBytes = math.MaxInt64, 1
@@ -71,8 +73,8 @@ func (b *Budget) Array(what string, n, elementBytes int64) error {
 	return b.Allocate(what, n*elementBytes)
 }
 
-// JSON charges what decoding a JSON text into structs and maps takes at most: by its objects,
-// its lists, and the commas between their members.
+// JSON charges the most memory that decoding a JSON text into structs and maps can take. It computes
+// this from the number of objects, lists and commas.
 func (b *Budget) JSON(what string, text []byte) error {
 	n := 4*bytes.Count(text, []byte("{")) + bytes.Count(text, []byte("[")) + bytes.Count(text, []byte(","))
 	return b.Array(what, int64(n), ObjectBytes)
@@ -109,11 +111,12 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// firstRead is what ReadAll allocates before it knows how long its input is.
+// firstRead is the number of bytes that ReadAll allocates at first, when it does not know how long
+// its input is.
 const firstRead = 64 << 10
 
-// ReadAll reads all of r, which may have at most so many bytes. It charges the memory that it
-// holds, also while it grows.
+// ReadAll reads all of r. It refuses more than `most` bytes. It charges the memory that it holds;
+// while its buffer grows, it charges the old and the new buffer.
 func (b *Budget) ReadAll(what string, r io.Reader, most int64) ([]byte, error) {
 	out := []byte{}
 	for {
@@ -140,7 +143,7 @@ func (b *Budget) ReadAll(what string, r io.Reader, most int64) ([]byte, error) {
 	}
 }
 
-// size spells bytes.
+// size returns the spelling of a number of bytes.
 func size(n int64) string {
 	for _, u := range []struct {
 		unit string

@@ -30,14 +30,14 @@ func TestAllocate(t *testing.T) {
 		}
 	}
 	if err := New(1<<30).Allocate("text", 3<<30); err != nil {
-		t.Errorf("three times a large file: %v", err)
+		t.Errorf("three times the size of a large file: %v", err)
 	}
 	if New(math.MaxInt64).Allocate("text", math.MaxInt64) != nil {
-		t.Error("the bound of a file without end overflows")
+		t.Error("the bound of a file of 2^63-1 bytes overflows")
 	}
 }
 
-// TestJSON: a text of many small values is refused, one of few long ones is not.
+// TestJSON: a text of many small values is refused, and a text of few long values is not.
 func TestJSON(t *testing.T) {
 	for text, want := range map[string]bool{"{},": false, "[],": false, "1,": false, `"` + strings.Repeat("x", 4000) + `",`: true} {
 		all := []byte(strings.Repeat(text, 32<<20/len(text)))
@@ -47,7 +47,8 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestReader: what unpacks to more than a file may is refused after the bound and not later.
+// TestReader: the reader returns an error as soon as a file has unpacked to more bytes than its
+// budget allows.
 func TestReader(t *testing.T) {
 	b := New(1 << 20)
 	n, err := io.Copy(io.Discard, b.Reader("ids.npy", zeros{}))
@@ -63,7 +64,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// TestReadAll: it reads as io.ReadAll does, up to the bound.
+// TestReadAll: up to the bound, ReadAll reads the same bytes as io.ReadAll.
 func TestReadAll(t *testing.T) {
 	text := bytes.Repeat([]byte("text"), 100_000)
 	for _, r := range []io.Reader{bytes.NewReader(text), iotest.DataErrReader(bytes.NewReader(text)), iotest.HalfReader(bytes.NewReader(text))} {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Time skips the test: this system has no getrusage.
+// Time skips the test, because this system has no getrusage.
 func Time(t testing.TB) time.Duration {
 	t.Helper()
 	t.Skip("processor time is read on Unix only")

@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package processor measures what a test costs, for tests of speed on hosts that others
-// use too.
+// Package processor measures the processor time of a test, for tests of speed on hosts that other
+// programs use too.
 package processor
 
 import (
@@ -11,8 +11,8 @@ import (
 )
 
 // Time returns the processor time that this process has used so far, in all its threads.
-// Read it before and after some work: the difference does not grow when other processes
-// run, as wall time does.
+// Call it before and after some work. Unlike wall time, the difference does not grow if other
+// processes run.
 func Time(t testing.TB) time.Duration {
 	t.Helper()
 	var u syscall.Rusage

@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestArchiveIsRead reads every run of the archive of 4 H200. The embedded tables are made
-// from these runs.
+// TestArchiveIsRead reads every run in the archives of 4 H200, from which the embedded tables are
+// made.
 func TestArchiveIsRead(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads 160 MB")
@@ -68,7 +68,7 @@ func eachFile(t *testing.T, path string, do func(name string, r io.Reader) error
 		t.Fatal(err)
 	}
 	defer func() {
-		_ = xz.Process.Kill() // a test that stops early leaves xz waiting to write
+		_ = xz.Process.Kill() // if the test stops early, xz waits for ever to write
 		xz.Wait()
 	}()
 	for in := tar.NewReader(out); ; {

@@ -60,14 +60,14 @@ func (i Interval) Half() float64 { return (i.High - i.Low) / 2 }
 
 // Band is the least relative difference that a run calls a difference.
 type Band struct {
-	Policy float64 `json:"policy"` // what the measurement policy asks for
-	AA     float64 `json:"aa"`     // A/A spread: by how much the default differs from itself here
+	Policy float64 `json:"policy"` // the band of the measurement policy
+	AA     float64 `json:"aa"`     // the A/A spread: by how much the default differs from itself in this search
 }
 
 // Width returns the larger of the policy's band and the A/A spread.
 func (b Band) Width() float64 { return max(b.Policy, b.AA) }
 
-// String returns the width and what made it.
+// String returns the width, and whether the policy or the A/A spread sets it.
 func (b Band) String() string {
 	if b.Noisy() {
 		return fmt.Sprintf("%.1f %% (A/A spread; the policy's band is %.1f %%)", 100*b.AA, 100*b.Policy)
@@ -75,7 +75,7 @@ func (b Band) String() string {
 	return fmt.Sprintf("%.1f %% (policy; the A/A spread is %.1f %%)", 100*b.Policy, 100*b.AA)
 }
 
-// Short returns the width and what made it, in few words.
+// Short returns the same as String in fewer words.
 func (b Band) Short() string {
 	if b.Noisy() {
 		return fmt.Sprintf("%.1f%% A/A", 100*b.AA)
@@ -83,8 +83,8 @@ func (b Band) Short() string {
 	return fmt.Sprintf("%.1f%% policy", 100*b.Policy)
 }
 
-// Noisy reports whether the A/A spread exceeds the policy's band. Then only differences many
-// times larger than the spread decide anything.
+// Noisy reports whether the A/A spread exceeds the policy's band. If it does, only differences
+// many times larger than the spread count.
 func (b Band) Noisy() bool { return b.AA > b.Policy }
 
 // Cause says why a comparison decides nothing.
@@ -107,32 +107,32 @@ type Decision struct {
 	// config here.
 	Config  ep.Config `json:"config"`
 	Default ep.Config `json:"default"`
-	Gain    Interval  `json:"gain"` // the default's time over Config's, in the same rounds
+	Gain    Interval  `json:"gain"` // the default's time divided by Config's, in the same rounds
 
 	// Challenger is the best config besides the default, or the default itself if no other
 	// config ran.
 	Challenger     ep.Config `json:"challenger"`
-	ChallengerGain Interval  `json:"challenger_gain"` // the default's time over the challenger's
+	ChallengerGain Interval  `json:"challenger_gain"` // the default's time divided by the challenger's
 
 	Band    Band    `json:"band"`
 	Verdict Verdict `json:"verdict"` // how the challenger compares with the default
 	Cause   Cause   `json:"cause,omitempty"`
-	Reason  string  `json:"reason,omitempty"` // a sentence for people: the cause, or what to know about the verdict
+	Reason  string  `json:"reason,omitempty"` // a sentence for people that explains the cause or the verdict
 	Rounds  int     `json:"rounds"`           // rounds from which the gain is computed
 
-	// Sessions counts the sessions of those rounds. No session that took part in the choice
-	// is among them. It is 0 if all rounds come from one session.
+	// Sessions counts the sessions that the rounds come from. The session in which the
+	// config was chosen is not among them. Sessions is 0 if all rounds come from one session.
 	Sessions int `json:"sessions,omitempty"`
 
-	// Crossed says that the cross measurement of all routings' winners chose the config, and
-	// not the search itself.
+	// Crossed says that the config was not chosen by this search, but by the cross
+	// measurement of all routings' winners.
 	Crossed bool `json:"crossed,omitempty"`
 }
 
 // KeepsDefault reports whether the decision is to launch the default.
 func (d Decision) KeepsDefault() bool { return d.Config.Key() == d.Default.Key() }
 
-// Usable reports whether a table row may rest on the decision.
+// Usable reports whether a table row may be made from the decision.
 func (d Decision) Usable() bool { return d.Cause == "" || d.Cause == HostBound }
 
 // Times sums up the rounds of one config, in seconds of one call. The slowest rank's time
@@ -148,17 +148,17 @@ type Times struct {
 type Search struct {
 	Problem  ep.Problem `json:"problem"`
 	Routing  string     `json:"routing"`
-	Class    ep.Class   `json:"class"` // of the routing
+	Class    ep.Class   `json:"class"` // class of the routing
 	Decision Decision   `json:"decision"`
 
 	// Reference is set if Decision.Default is not the default. It names the config that is
 	// there instead, such as the config of another table.
 	Reference string `json:"reference,omitempty"`
 
-	Clock       string  `json:"clock"`
-	Times       Times   `json:"times"`         // of Decision.Config
-	DefaultTime Times   `json:"default_times"` // of Decision.Default
-	MaxErr      float64 `json:"max_err"`       // of Decision.Config against the oracle, see Result.MaxErr
+	Clock        string  `json:"clock"`
+	Times        Times   `json:"times"`         // times of Decision.Config
+	DefaultTimes Times   `json:"default_times"` // times of Decision.Default
+	MaxErr       float64 `json:"max_err"`       // largest error of Decision.Config against the oracle, see Result.MaxErr
 
 	Tried  int `json:"tried"`  // distinct configs measured
 	Legal  int `json:"legal"`  // configs of the space
@@ -180,7 +180,7 @@ type Search struct {
 	Starts []Start `json:"starts,omitempty"`
 
 	Bytes     int64   `json:"bytes"`     // bytes that the busiest rank moves if each selection is one message; for an activation, bytes that it reads and writes in memory
-	Imbalance float64 `json:"imbalance"` // the fullest rank's load over the mean
+	Imbalance float64 `json:"imbalance"` // the fullest rank's load divided by the mean
 }
 
 // Start is a config that a search always measures, with its origin.
@@ -193,12 +193,12 @@ type Start struct {
 type Origin string
 
 const (
-	FromModel     Origin = "model"     // an analytic choice
-	FromKernel    Origin = "kernel"    // a design that its kernel names
+	FromModel     Origin = "model"     // a model without measurements chose it
+	FromKernel    Origin = "kernel"    // its kernel names it as a design to measure
 	FromSpace     Origin = "space"     // the space file names it
 	FromHalves    Origin = "halves"    // the best dispatch and the best combine, joined to a pair
 	FromSearch    Origin = "search"    // another search chose it
-	FromIncumbent Origin = "incumbent" // the row of the table in use
+	FromIncumbent Origin = "incumbent" // the table in use has it
 )
 
 // OK reports whether the search compared anything.
@@ -238,5 +238,5 @@ type RegretRow struct {
 	Routing string    `json:"routing"` // the routing that the config was tuned for; "all" in the minimax row
 	Config  ep.Config `json:"config"`
 	Loss    []Loss    `json:"loss"`  // [routing]
-	Worst   Loss      `json:"worst"` // the largest, NaN if any is NaN
+	Worst   Loss      `json:"worst"` // the largest loss, NaN if any loss is NaN
 }

@@ -36,7 +36,7 @@ func TestCausesThatForbidRows(t *testing.T) {
 		}
 	}
 	if got := (Interval{Mid: 1, Low: 0.5, High: 1.25}).Half(); got != 0.375 {
-		t.Errorf("half of 0.75 is %v", got)
+		t.Errorf("half of the width 0.75 is %v", got)
 	}
 }
 
@@ -108,7 +108,7 @@ func TestUnknownNumbersAreNull(t *testing.T) {
 	}
 	for _, text := range []string{`{"mid":1,"low":1,"hi":1}`, `{"mid":"1"}`, `[1,2,3]`} {
 		if err := json.Unmarshal([]byte(text), &gain); err == nil {
-			t.Errorf("%s is an interval", text)
+			t.Errorf("%s was read as an interval", text)
 		}
 	}
 	var l Loss

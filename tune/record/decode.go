@@ -124,7 +124,8 @@ func cut[T any](line []byte, name, end string, known map[string]T, out *T) (rest
 	return append(line[:at], line[to:]...), true // the line is the reader's own buffer
 }
 
-// shared decodes a value through a cache of the values seen before.
+// shared decodes a value. It takes the value from a cache if the same text was decoded before,
+// and checks a new value.
 func shared[T any](dec *jsontext.Decoder, cache map[string]T, out *T, check func(T) error) error {
 	raw, err := dec.ReadValue()
 	if err != nil {
@@ -151,7 +152,7 @@ func checkConfig(c ep.Config) error {
 	return err
 }
 
-// plain returns an error of the JSON library as one that names the field and no Go type.
+// plain returns an error of the JSON library in other words, which name the field and no Go type.
 func plain(err error) error {
 	var semantic *json.SemanticError
 	var syntactic *jsontext.SyntacticError
@@ -174,7 +175,7 @@ func plain(err error) error {
 	return err
 }
 
-// rounds parses [[number, ...], ...] with rows of one length, and nothing else.
+// rounds parses [[number, ...], ...]. It refuses any other text, and rows of different lengths.
 func (d *decoder) rounds(raw []byte) ([][]float64, error) {
 	s := scanner{raw, 0}
 	var out [][]float64
@@ -238,7 +239,7 @@ func (s *scanner) eat(c byte) bool {
 }
 
 // number parses a duration: a number that is finite and not negative. Measured times have
-// at most 15 digits and a small exponent; for these it takes one exact division (Clinger
+// at most 15 digits and a small exponent. number parses them with one exact division (Clinger
 // 1990), which is three times as fast as strconv.
 func (s *scanner) number() (float64, error) {
 	s.space()
@@ -275,7 +276,7 @@ func (s *scanner) number() (float64, error) {
 	text := string(s.buf[start:s.pos])
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || text[0] < '0' || text[0] > '9' || strings.ContainsAny(text, "xX") || math.IsInf(v, 0) {
-		return 0, fmt.Errorf("%.20q is no duration in seconds", text)
+		return 0, fmt.Errorf("%.20q is not a duration in seconds", text)
 	}
 	return v, nil
 }
@@ -296,13 +297,13 @@ func (r *Result) check() error {
 	case !slices.Contains(roles, r.Role):
 		return fmt.Errorf("role: unknown %.20q", r.Role)
 	case r.Seq < 0 || r.Block < 0 || r.Round0 < 0 || r.Fold < 0 || r.Checked < 0 || r.MaxErr < 0 || r.Wall < 0:
-		return errors.New("seq, block, round0, fold, checked, max_err and wall: below 0")
+		return errors.New("seq, block, round0, fold, checked, max_err or wall: below 0")
 	case r.Beside != nil && len(r.Seconds) == 0:
-		return errors.New("beside: a trial without seconds has none")
+		return errors.New("beside: a trial without seconds must not have this field")
 	case r.Beside != nil:
 		return r.Beside.Validate(len(r.Seconds), len(r.Seconds[0]))
 	case len(r.Seconds) > 0 && r.Status != ep.OK:
-		return fmt.Errorf("seconds: a %s trial has none", r.Status)
+		return fmt.Errorf("seconds: a trial with status %s must not have this field", r.Status)
 	}
 	return nil
 }

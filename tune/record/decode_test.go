@@ -51,7 +51,7 @@ func TestNumberRefuses(t *testing.T) {
 	for _, text := range []string{"", ",", "]", "-1,", "+1,", ".5,", "1e999,", "NaN,", "Inf,", "0x1p-2,", "1..2,", "1.2.3,", "true,", `"1",`, "1e-05x,"} {
 		s := scanner{[]byte(text), 0}
 		if v, err := s.number(); err == nil {
-			t.Errorf("%q is taken for %v", text, v)
+			t.Errorf("%q was read as %v", text, v)
 		}
 	}
 	s := scanner{[]byte("1.5 ,"), 0}
@@ -60,9 +60,8 @@ func TestNumberRefuses(t *testing.T) {
 	}
 }
 
-// TestSecondsAreCutFromTheLine: if the seconds are at the end of a line, the JSON library
-// does not parse them. If they are elsewhere, or spelled unusually, the library parses
-// them, with the same result.
+// TestSecondsAreCutFromTheLine: cutSeconds cuts off seconds at the end of a line. It leaves the
+// line as it is if the seconds are elsewhere or are spelled unusually.
 func TestSecondsAreCutFromTheLine(t *testing.T) {
 	for _, c := range []struct {
 		line, rest string
@@ -112,7 +111,8 @@ func TestRowsDoNotOverlap(t *testing.T) {
 	}
 }
 
-// The cache of problems and configs does not grow with a hostile log.
+// TestSharedIsBounded: a hostile log cannot make the cache of problems and configs grow without
+// end.
 func TestSharedIsBounded(t *testing.T) {
 	d := newDecoder()
 	for i := range maxShared {
@@ -133,7 +133,7 @@ func TestSharedIsBounded(t *testing.T) {
 	}
 }
 
-// The message of a bad line names the line and how many are before it.
+// TestBadLineIsNamed: the error about a bad line names the line, and how many lines are before it.
 func TestBadLineIsNamed(t *testing.T) {
 	log := append(encode(t, sample(0, 1), sample(1, 1)), "nonsense\n"...)
 	in := NewReader(bytes.NewReader(log))
@@ -147,7 +147,8 @@ func TestBadLineIsNamed(t *testing.T) {
 	}
 }
 
-// A known problem or config is cut out of its line. A second one is still refused as doubled.
+// TestKnownObjectsCountOnce: a known problem or config is cut out of its line, but a line that has
+// the field twice is still refused.
 func TestKnownObjectsCountOnce(t *testing.T) {
 	line := string(bytes.TrimSuffix(encode(t, sample(0, 1)), []byte("\n")))
 	for _, name := range []string{"problem", "config"} {
@@ -164,7 +165,7 @@ func TestKnownObjectsCountOnce(t *testing.T) {
 		object := line[at : at+strings.Index(line[at:], end)+len(end)]
 		for what, bad := range map[string]string{
 			"the known one twice":    strings.Replace(line, object, object+object, 1),
-			"another beside it":      strings.Replace(line, object, object+strings.Replace(object, "4", "2", 1), 1),
+			"another after it":       strings.Replace(line, object, object+strings.Replace(object, "4", "2", 1), 1),
 			"the known one unnamed":  strings.Replace(line, `"`+name+`"`, `"nothing"`, 1),
 			"the known one cut open": strings.Replace(line, object, object[:len(object)-1], 1),
 		} {

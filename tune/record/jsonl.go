@@ -50,7 +50,7 @@ func appendSeconds(b []byte, rounds [][]float64) ([]byte, error) {
 		b = append(b, '[')
 		for j, s := range ranks {
 			if !(s >= 0) || math.IsInf(s, 0) {
-				return b, fmt.Errorf("%s: seconds: %v in round %d of rank %d is no duration", TrialsFile, s, i, j)
+				return b, fmt.Errorf("%s: seconds: %v in round %d of rank %d is not a duration", TrialsFile, s, i, j)
 			}
 			if j > 0 {
 				b = append(b, ',')
@@ -62,16 +62,16 @@ func appendSeconds(b []byte, rounds [][]float64) ([]byte, error) {
 	return append(b, ']'), nil
 }
 
-// Reader reads trials.jsonl strictly: a field that is unknown, doubled or of the wrong type
-// is an error that names line and field. It skips a last line without a newline, which a
-// killed writer leaves; see Torn.
+// Reader reads trials.jsonl. It refuses a field that is unknown, given twice or of the wrong type;
+// the error names the line and the field. It skips a last line without a newline, which a killed
+// writer leaves; see Torn.
 type Reader struct {
 	in    *bufio.Reader
 	dec   *decoder
 	long  []byte // holds a line longer than the buffer of in
 	line  int    // number of the line read last, from 1
 	bytes int64  // number of bytes in the whole lines read so far
-	torn  int    // bytes after the last newline
+	torn  int    // number of bytes after the last newline
 }
 
 // NewReader returns a Reader of in.
@@ -114,8 +114,8 @@ func (d *Reader) next() ([]byte, error) {
 	return line, err
 }
 
-// Torn returns a warning about an unfinished last line, nil if there is none. Call it after
-// Read has returned io.EOF.
+// Torn returns a warning about an unfinished last line, or nil if there is no such line. Call it
+// after Read has returned io.EOF.
 func (d *Reader) Torn() error {
 	if d.torn == 0 {
 		return nil

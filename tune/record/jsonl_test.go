@@ -153,7 +153,7 @@ func FuzzReader(f *testing.F) {
 		}
 		again, _, err := ReadAll(bytes.NewReader(encode(t, got...)))
 		if err != nil || len(again) != len(got) {
-			t.Fatalf("what was accepted is not written back: %v", err)
+			t.Fatalf("an accepted log cannot be written and read again: %v", err)
 		}
 	})
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Recording holds one search with every round of every point, for replay. Its file is small:
-// gzip over one line of JSON for the search and one line for each point. A point takes about
-// 40 bytes in a recording and 5 KB in a trial log.
+// Recording holds one search with every round of every point, for replay. Its file is compressed
+// with gzip. It holds one line of JSON for the search, and one line for each point. A point takes
+// about 40 bytes in a recording and 5 KB in a trial log.
 type Recording struct {
 	Schema  int        `json:"schema"`
 	Tool    string     `json:"tool"`
@@ -35,13 +35,13 @@ type Recording struct {
 	Points []Point `json:"-"` // in the order of the log
 }
 
-// RecordingExt ends the names of recordings.
+// RecordingExt is the end of the file name of a recording.
 const RecordingExt = ".rounds.gz"
 
 // Pace holds the time that measuring takes on a machine, in seconds of wall time.
 type Pace struct {
-	Config float64 `json:"config"` // one more config: prepared, compared with the oracle, warmed up
-	Sample float64 `json:"sample"` // one more sample of a config
+	Config float64 `json:"config"` // time of one more config: preparing it, comparing it with the oracle, warming it up
+	Sample float64 `json:"sample"` // time of one more sample of a config
 }
 
 // Point is one config of a recording.
@@ -130,32 +130,32 @@ func (r *Recording) add(line *Result, places map[string]int) {
 	}
 }
 
-// PaceFit fits the Pace of a search to the search's blocks.
+// PaceFit computes the Pace of a search from the search's blocks.
 type PaceFit struct {
-	samples, wall                float64 // of blocks without a new config
-	configs, before, beforeCount float64 // new configs, and time and samples of blocks with some
+	samples, wall                   float64 // samples and wall time of the blocks without a new config
+	newConfigs, newWall, newSamples float64 // new configs, and the wall time and the samples of the blocks that have some
 }
 
 // Add adds a block: the number of configs that were measured for the first time in it, its
 // samples, and its wall time in seconds.
 func (p *PaceFit) Add(configs, samples int, wall float64) {
 	switch {
-	case samples == 0: // compared with the oracle, nothing timed
+	case samples == 0: // a comparison with the oracle; nothing was timed
 	case configs == 0:
 		p.samples, p.wall = p.samples+float64(samples), p.wall+wall
 	default:
-		p.configs, p.before, p.beforeCount = p.configs+float64(configs), p.before+wall, p.beforeCount+float64(samples)
+		p.newConfigs, p.newWall, p.newSamples = p.newConfigs+float64(configs), p.newWall+wall, p.newSamples+float64(samples)
 	}
 }
 
-// Pace fits wall = configs * Config + samples * Sample. Sample is computed from blocks
-// without a new config, and Config then from the other blocks.
+// Pace solves wall = configs * Config + samples * Sample. It computes Sample from the blocks
+// without a new config, and then Config from the other blocks.
 func (p *PaceFit) Pace() (out Pace) {
 	if p.samples > 0 {
 		out.Sample = p.wall / p.samples
 	}
-	if p.configs > 0 {
-		out.Config = max(0, p.before-p.beforeCount*out.Sample) / p.configs
+	if p.newConfigs > 0 {
+		out.Config = max(0, p.newWall-p.newSamples*out.Sample) / p.newConfigs
 	}
 	return out
 }
@@ -221,13 +221,14 @@ func (r *Recording) WriteTo(w io.Writer) (int64, error) {
 // maxRecordingLine bounds a line of a recording, in bytes.
 const maxRecordingLine = 4 << 20
 
-// ReadRecording reads one recording strictly, with the budget of a small file.
+// ReadRecording reads one recording. It refuses unknown fields, and a recording that unpacks to
+// more than a small file may.
 func ReadRecording(in io.Reader) (*Recording, error) { return readRecording(in, bounded.New(0)) }
 
 func readRecording(in io.Reader, cost *bounded.Budget) (*Recording, error) {
 	z, err := gzip.NewReader(in)
 	if err != nil {
-		return nil, fmt.Errorf("no recording: %w", err)
+		return nil, fmt.Errorf("not a recording: %w", err)
 	}
 	defer z.Close()
 	lines := bufio.NewScanner(cost.Reader("the recording", z))
@@ -260,7 +261,7 @@ func readRecording(in io.Reader, cost *bounded.Budget) (*Recording, error) {
 		return nil, err
 	}
 	if r == nil || r.Schema != Schema {
-		return nil, errors.New("no recording of this schema: make it again with epbench replay save")
+		return nil, errors.New("not a recording of this schema; make it again with epbench replay save")
 	}
 	return r, r.Search.Problem.Validate()
 }
@@ -269,15 +270,15 @@ func (p *Point) check() error {
 	for i, stretch := range p.Rounds {
 		for k, v := range stretch {
 			if len(stretch) < 2 || v < 0 || k > 0 && v == 0 || v > 1e13 || v != math.Trunc(v) {
-				return fmt.Errorf("rounds[%d][%d]: %g is no whole number of tenths of a nanosecond", i, k, v)
+				return fmt.Errorf("rounds[%d][%d]: %g is not a whole number of tenths of a nanosecond", i, k, v)
 			}
 		}
 	}
 	return nil
 }
 
-// TicksOf returns the number of a stretch's first round and the seconds of its rounds.
-func TicksOf(stretch []float64) (round0 int, seconds []float64) {
+// SecondsOf returns the number of a stretch's first round and the seconds of its rounds.
+func SecondsOf(stretch []float64) (round0 int, seconds []float64) {
 	for _, v := range stretch[1:] {
 		seconds = append(seconds, v*tick)
 	}

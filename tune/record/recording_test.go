@@ -20,7 +20,7 @@ func recorded() (*Run, []Result) {
 			r := Result{Problem: p, Routing: "uniform", Config: ep.Config{Kernel: "k"}.With("n", ep.Value('1'+rune(max(i-1, 0)))), Role: role, Status: ep.OK,
 				Seconds: [][]float64{{1e-5, 2e-5}, {3e-5, 1e-5 + float64(i)*1e-8}}, Round0: 2 * block, Wall: 0.008, End: i == 3}
 			if block == 0 {
-				r.Wall = 0.108 // 8 samples at 1 ms and 3 configs at a thirtieth of a second
+				r.Wall = 0.108 // 8 samples of 1 ms each, and 3 configs of a thirtieth of a second each
 			}
 			log = append(log, r)
 		}
@@ -42,13 +42,13 @@ func TestRecordingKeepsRoundsAndPace(t *testing.T) {
 	}
 	all[0].WriteTo(&again)
 	if !bytes.Equal(b.Bytes(), again.Bytes()) {
-		t.Error("the same recording gives other bytes")
+		t.Error("writing the same recording twice gives different bytes")
 	}
 	r, err := ReadRecording(&b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, seconds := TicksOf(r.Points[0].Rounds[1])
+	first, seconds := SecondsOf(r.Points[0].Rounds[1])
 	if first != 2 || len(seconds) != 2 || math.Abs(seconds[0]/2e-5-1) > 1e-9 || math.Abs(seconds[1]/3e-5-1) > 1e-9 {
 		t.Errorf("round %d, %v: want the slowest rank of rounds 2 and 3", first, seconds)
 	}
@@ -56,7 +56,7 @@ func TestRecordingKeepsRoundsAndPace(t *testing.T) {
 		t.Errorf("%+v", r.Points)
 	}
 	if p := r.Search.Pace; math.Abs(p.Sample-0.001) > 1e-9 || math.Abs(p.Config-0.1/3) > 1e-9 {
-		t.Errorf("pace %+v, want 1 ms a sample and 33 ms a config", p)
+		t.Errorf("pace %+v, want 1 ms per sample and 33 ms per config", p)
 	}
 }
 
@@ -64,8 +64,8 @@ func TestRecordingIsReadStrictly(t *testing.T) {
 	run, log := recorded()
 	r := Recordings(run, log)[0]
 	for want, change := range map[string]func(){
-		"schema":                               func() { r.Schema = 99 },
-		"line 2: rounds[0][1]: -1 is no whole": func() { r.Schema = Schema; r.Points[0].Rounds[0][1] = -1 },
+		"schema": func() { r.Schema = 99 },
+		"line 2: rounds[0][1]: -1 is not a whole": func() { r.Schema = Schema; r.Points[0].Rounds[0][1] = -1 },
 	} {
 		change()
 		var b bytes.Buffer
@@ -76,11 +76,11 @@ func TestRecordingIsReadStrictly(t *testing.T) {
 		r.Points[0].Rounds[0][1] = 1
 	}
 	if _, err := ReadRecording(strings.NewReader("none")); err == nil {
-		t.Error("a text is taken for a recording")
+		t.Error("a text was read as a recording")
 	}
 }
 
-// TestRetriedConfigIsRight: a config that failed and then passed a retry is ok in the
+// TestRetriedConfigIsRight: a config that failed and then passed a retry has status ok in the
 // recording.
 func TestRetriedConfigIsRight(t *testing.T) {
 	p := ep.Problem{Op: ep.Dispatch}
@@ -95,8 +95,8 @@ func TestRetriedConfigIsRight(t *testing.T) {
 	}
 }
 
-// TestRecordingBombs: a recording that unpacks to more than its size allows is refused, in lines
-// or in points.
+// TestRecordingBombs: a recording is refused if it unpacks to more bytes, or to more points, than
+// the size of its file allows.
 func TestRecordingBombs(t *testing.T) {
 	r := Recordings(recorded())[0]
 	var head bytes.Buffer

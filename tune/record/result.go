@@ -1,9 +1,9 @@
 // Package record writes and reads the files of a run.
 //
-// A run directory holds two files that everything else follows from. run.json, a Run, says
-// what was asked for, where it ran and what was decided. trials.jsonl has the measurements,
-// one Result in each line. Whole blocks of rounds are appended to the log, so a killed run
-// loses at most one block and can be resumed.
+// A run directory holds two files from which all other files can be made. run.json, a Run,
+// holds the request, the machine and the decisions. trials.jsonl, the log, holds the
+// measurements, one Result in each line. Whole blocks of rounds are appended to the log, so
+// a killed run loses at most one block and can be resumed.
 //
 // A Decision records what won. Package stat makes it; every printer, picture and table
 // reads it.
@@ -29,9 +29,9 @@ type Result struct {
 	Time     time.Time        `json:"time"` // when the block ended, UTC
 	Problem  ep.Problem       `json:"problem"`
 	Routing  string           `json:"routing"` // canonical spec
-	Seed     uint64           `json:"seed"`    // of the workload
+	Seed     uint64           `json:"seed"`    // seed of the workload
 	Config   ep.Config        `json:"config"`
-	Cost     ep.Cost          `json:"cost"` // what Config takes from the machine, as its kernel declares
+	Cost     ep.Cost          `json:"cost"` // resources of the machine that Config takes, as its kernel declares
 	Role     Role             `json:"role"`
 	Stage    Stage            `json:"stage"`
 	Block    int              `json:"block"`             // block number within the stage
@@ -39,14 +39,14 @@ type Result struct {
 	Status   ep.Status        `json:"status"`
 	Reason   string           `json:"reason,omitempty"`
 	Clock    string           `json:"clock,omitempty"`
-	Fold     int              `json:"fold,omitempty"`
-	Seconds  [][]float64      `json:"seconds,omitempty"` // [round][rank], of one call
+	Fold     int              `json:"fold,omitempty"`    // number of calls that each of Seconds averages
+	Seconds  [][]float64      `json:"seconds,omitempty"` // [round][rank] seconds of one call
 	Beside   *ep.BesideRounds `json:"beside,omitempty"`  // the times from which Seconds is computed, if a matrix product ran at the same time as the calls
 	Round0   int              `json:"round0"`            // number of the first round; candidates with equal numbers ran in the same rounds
 	MHz      []float64        `json:"mhz,omitempty"`     // SM clock of each rank
-	MaxErr   float64          `json:"max_err"`           // against the oracle, see kernels.Comparison
-	Checked  int              `json:"checked"`           // rows compared with the oracle, 0 when this block verified nothing
-	Wall     float64          `json:"wall"`              // seconds that the whole block took, preparing and verifying included; the same on all its lines
+	MaxErr   float64          `json:"max_err"`           // largest error against the oracle, see kernels.Comparison
+	Checked  int              `json:"checked"`           // number of rows compared with the oracle, 0 if this block compared none
+	Wall     float64          `json:"wall"`              // seconds that the whole block took, preparing and verifying included; all lines of a block have the same
 	End      bool             `json:"end,omitempty"`     // marks the last line of a block; OpenDir drops a block without it
 	Warnings []string         `json:"warnings,omitempty"`
 }
@@ -56,15 +56,16 @@ type Role string
 
 const (
 	Candidate Role = "candidate"
-	Default   Role = "default"   // in every round
-	Incumbent Role = "incumbent" // the row of the table in use
-	Analytic  Role = "analytic"  // what a model without measurements would choose
-	Twin      Role = "twin"      // the default under a second label, for A/A
-	Peer      Role = "peer"      // imported: a config of another library
+	Default   Role = "default"   // the default, which is in every round
+	Incumbent Role = "incumbent" // the config of the table in use
+	Analytic  Role = "analytic"  // the config that a model without measurements chooses
+	Twin      Role = "twin"      // the default under a second label, for the A/A test
+	Peer      Role = "peer"      // a config of another library, imported
 )
 
-// SessionID returns a number that blocks of one session share, within their search. Older programs
-// did not record it: there every block of stage session is a session, and other blocks share one.
+// SessionID returns a number that all blocks of one session share within a search. Logs of older
+// programs do not hold it. In such a log every block of stage session counts as a session of its
+// own, and all other blocks count as one session.
 func (r *Result) SessionID() int {
 	if r.Session == 0 && r.Stage == StageSession {
 		return -1 - r.Block
@@ -113,7 +114,7 @@ const (
 const (
 	StageBench  Stage = "bench"  // one config against the default
 	StageAB     Stage = "ab"     // two configs side by side
-	StageTurns  Stage = "turns"  // configs of several libraries, one library after the other in each round
+	StageTurns  Stage = "turns"  // configs of several libraries; in each round the libraries take turns
 	StageVerify Stage = "verify" // a row of a table, measured again
 	StageImport Stage = "import" // measured by another tool
 )

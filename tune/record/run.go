@@ -18,22 +18,21 @@ const (
 	PlotsDir    = "plots"
 )
 
-// Run is run.json: what was asked for, where it ran, how quiet the machine was and what was
-// decided.
+// Run is run.json: the request, the machine and how quiet it was, and the decisions.
 type Run struct {
 	Schema    int                `json:"schema"`
 	Tool      string             `json:"tool"`    // version of epbench
-	Command   []string           `json:"command"` // as typed
+	Command   []string           `json:"command"` // words of the command as the user typed them
 	Started   time.Time          `json:"started"`
-	Finished  time.Time          `json:"finished"` // zero while running
+	Finished  time.Time          `json:"finished"` // zero while the run goes on
 	Machine   ep.Machine         `json:"machine"`
-	ABI       ep.ABI             `json:"abi"`    // of the kernels
-	Space     string             `json:"space"`  // fingerprint
-	Policy    string             `json:"policy"` // measurement policy, canonical
-	Band      float64            `json:"band"`   // the policy's: relative differences below it do not matter
+	ABI       ep.ABI             `json:"abi"`    // ABI of the kernels
+	Space     string             `json:"space"`  // fingerprint of the search spaces
+	Policy    string             `json:"policy"` // canonical spelling of the measurement policy
+	Band      float64            `json:"band"`   // the policy's band: smaller relative differences do not matter
 	Seed      uint64             `json:"seed"`
 	Strategy  string             `json:"strategy"`
-	Routings  []string           `json:"routings,omitempty"` // canonical specs; that of a trace has the digest of its content
+	Routings  []string           `json:"routings,omitempty"` // canonical specs; the spec of a trace has the digest of the trace's content
 	Turns     string             `json:"turns,omitempty"`    // an id that interleaved runs share: rounds with the same number in these runs belong together
 	Empty     map[string]float64 `json:"empty,omitempty"`    // seconds that each clock reads for an empty kernel
 	AA        []AA               `json:"aa,omitempty"`
@@ -69,7 +68,7 @@ func (r *Run) check() error {
 	return nil
 }
 
-// Rehearsal returns the sentence that marks a run of the CPU backend, else "".
+// Rehearsal returns the sentence that marks a run of the CPU backend, and "" for other backends.
 func (r *Run) Rehearsal() string {
 	ranks := 0
 	for _, s := range r.Searches {
@@ -78,14 +77,15 @@ func (r *Run) Rehearsal() string {
 	return r.Machine.Rehearsal(ranks)
 }
 
-// Kernel names a kernel and what its time includes.
+// Kernel names a kernel and the work that its time includes.
 type Kernel struct {
 	Name string  `json:"name"`
 	Op   ep.Op   `json:"op"`
 	Work ep.Work `json:"work,omitzero"`
 }
 
-// Work returns what the time of a config includes, the zero Work if the run does not say.
+// Work returns the work that the time of a config includes. It returns the zero Work if the run
+// does not hold the kernel.
 func (r *Run) Work(op ep.Op, c ep.Config) ep.Work {
 	if op == ep.Pair {
 		dispatch, combine, err := ep.Split(c)
@@ -104,18 +104,18 @@ func (r *Run) Work(op ep.Op, c ep.Config) ep.Work {
 
 // AA is the result of measuring the default against itself.
 type AA struct {
-	Problem string  `json:"problem"` // ep.Problem.Key
+	Problem string  `json:"problem"` // key of the problem, see ep.Problem.Key
 	Routing string  `json:"routing"`
 	Ratio   float64 `json:"ratio"`  // median of twin / default
 	Spread  float64 `json:"spread"` // half the width of Ratio's 95 % interval, or its distance from 1 if that is larger
 	Rounds  int     `json:"rounds"`
-	Default float64 `json:"default"` // the default's median, seconds
+	Default float64 `json:"default"` // the default's median time in seconds
 
-	// Sessions is the same comparison over further sessions, nil if there were none.
+	// Sessions holds the same comparison over further sessions; nil if there were none.
 	Sessions *SessionsAA `json:"sessions,omitempty"`
 }
 
-// SessionsAA compares the default with itself over sessions, each with memory of its own.
+// SessionsAA compares the default with itself over sessions. Each session has its own memory.
 type SessionsAA struct {
 	Ratio   Interval `json:"ratio"`   // twin / default
 	Default float64  `json:"default"` // relative standard deviation of the default's medians
@@ -127,7 +127,7 @@ type SpaceInfo struct {
 	Problem  string      `json:"problem"`
 	Points   int         `json:"points"` // number of all combinations of parameter values
 	Legal    int         `json:"legal"`
-	Rejected []Rejection `json:"rejected,omitempty"` // by count, then rule
+	Rejected []Rejection `json:"rejected,omitempty"` // sorted by count, then by rule
 }
 
 // Rejection counts the points that one rule removed.
@@ -143,8 +143,9 @@ type Workload struct {
 	Seed      uint64   `json:"seed"`
 	Class     ep.Class `json:"class"`
 	BytesOut  int64    `json:"bytes_out"`  // bytes that leave the busiest rank if each selection is one message
-	BytesWire int64    `json:"bytes_wire"` // the same with one message for each distinct destination rank
-	// BytesMemory counts what an activation reads and writes on the rank with the most rows.
+	BytesWire int64    `json:"bytes_wire"` // bytes that leave the busiest rank if each token is one message per destination rank
+	// BytesMemory counts the bytes that an activation reads and writes on the rank with the
+	// most rows.
 	BytesMemory int64              `json:"bytes_memory,omitempty"`
 	Stats       map[string]float64 `json:"stats"` // see workloads.Stats, by its JSON names
 }

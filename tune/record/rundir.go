@@ -27,12 +27,12 @@ type Dir struct {
 	path  string
 	lock  *os.File
 	log   *os.File
-	seq   int   // of the next line
-	whole int64 // bytes of the log's whole blocks
+	seq   int   // Seq of the next line
+	whole int64 // size of the log's whole blocks in bytes
 }
 
-// CreateDir makes a run directory and its parents and opens its files, so that a bad path or
-// a full disk shows before anything is measured. It refuses a directory with a log in it.
+// CreateDir makes a run directory and its parents, and opens its files. So a bad path or a full
+// disk is found before anything is measured. CreateDir refuses a directory that has a log.
 func CreateDir(path string, run *Run) (*Dir, error) {
 	if err := os.MkdirAll(filepath.Join(path, PlotsDir), 0o777); err != nil {
 		return nil, err
@@ -55,11 +55,11 @@ func CreateDir(path string, run *Run) (*Dir, error) {
 	return d, nil
 }
 
-// OpenDir opens a run directory to continue the run. It cuts off the lines after the last
-// whole block, because the rounds of a block belong together; cut is their length in bytes.
+// OpenDir opens a run directory to continue the run. It cuts off the lines after the last whole
+// block, because the rounds of a block belong together. cut is the length of these lines in bytes.
 func OpenDir(path string) (d *Dir, run *Run, results []Result, cut int64, err error) {
 	if _, err := os.Stat(filepath.Join(path, RunFile)); err != nil {
-		return nil, nil, nil, 0, fmt.Errorf("%s is no run directory: %w", path, err)
+		return nil, nil, nil, 0, fmt.Errorf("%s is not a run directory: %w", path, err)
 	}
 	if d, err = lockDir(path); err != nil {
 		return nil, nil, nil, 0, err
@@ -120,9 +120,9 @@ func (d *Dir) cut() error {
 	return err
 }
 
-// Append writes the lines of one block and sets their Seq, Time, Wall and End. It makes one
-// write. If that fails it cuts the file back to the block before, so that a full disk leaves
-// a log that can be resumed.
+// Append writes the lines of one block, in one write, and sets their Seq, Time, Wall and End. If
+// the write fails, it cuts the file back to the block before, so that a full disk leaves a log
+// that can be resumed.
 func (d *Dir) Append(block []Result, wall float64) error {
 	var buf []byte
 	now := time.Now()
@@ -135,7 +135,7 @@ func (d *Dir) Append(block []Result, wall float64) error {
 		}
 	}
 	if _, err := d.log.Write(buf); err != nil {
-		return errors.Join(fmt.Errorf("%s: %w; what was measured before is kept: make room, then sweep --resume %s", TrialsFile, err, ep.Quote(d.path)), d.cut())
+		return errors.Join(fmt.Errorf("%s: %w; earlier measurements are kept: make room, then sweep --resume %s", TrialsFile, err, ep.Quote(d.path)), d.cut())
 	}
 	d.seq += len(block)
 	d.whole += int64(len(buf))
@@ -158,7 +158,7 @@ func (d *Dir) WriteFile(name string, content io.WriterTo) error {
 // Path returns the path of the directory.
 func (d *Dir) Path() string { return d.path }
 
-// Results returns how many lines the log has.
+// Results returns the number of lines in the log.
 func (d *Dir) Results() int { return d.seq }
 
 // Discard closes the directory. If nothing was measured it also removes what CreateDir made,
@@ -182,7 +182,7 @@ func (d *Dir) Close() error {
 	return errors.Join(err, d.lock.Close())
 }
 
-// lockDir locks the directory. The lock ends with the process.
+// lockDir locks the directory. The lock ends when the process ends.
 func lockDir(path string) (*Dir, error) {
 	f, err := os.OpenFile(filepath.Join(path, lockFile), os.O_CREATE|os.O_RDWR, 0o666)
 	if err != nil {
@@ -236,7 +236,7 @@ func CheckLog(path string, run *Run, hash string) error {
 	if err != nil || got == hash || run.Finished.IsZero() {
 		return err
 	}
-	return fmt.Errorf("%s: %s changed after %s was made from it: their evidence differs; sweep again", path, TrialsFile, TableFile)
+	return fmt.Errorf("%s: %s changed after %s was made from it, so the two do not fit together; sweep again", path, TrialsFile, TableFile)
 }
 
 // maxRunFile bounds run.json.
@@ -246,10 +246,10 @@ const maxRunFile = 64 << 20
 func ReadRun(path string) (*Run, error) {
 	f, err := os.Open(filepath.Join(path, RunFile))
 	if errors.Is(err, unix.ENOTDIR) {
-		return nil, fmt.Errorf("%s is a file and no run directory; give the directory that epbench sweep -o made", path)
+		return nil, fmt.Errorf("%s is a file, not a run directory; give the directory that epbench sweep -o made", path)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s is no run directory: %w; epbench sweep -o %s makes one", path, err, path)
+		return nil, fmt.Errorf("%s is not a run directory: %w; epbench sweep -o %s makes one", path, err, path)
 	}
 	if err != nil {
 		return nil, err

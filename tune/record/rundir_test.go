@@ -46,8 +46,8 @@ func TestDirCutsBackToWholeBlocks(t *testing.T) {
 
 func TestDirRefuses(t *testing.T) {
 	path := t.TempDir()
-	if _, _, _, _, err := OpenDir(path); err == nil || !strings.Contains(err.Error(), "no run directory") {
-		t.Errorf("an empty directory opens: %v", err)
+	if _, _, _, _, err := OpenDir(path); err == nil || !strings.Contains(err.Error(), "not a run directory") {
+		t.Errorf("an empty directory was opened: %v", err)
 	}
 	d, err := CreateDir(path, &Run{})
 	if err != nil {
@@ -78,14 +78,14 @@ func TestWriteFileKeepsTheOldFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := write("new", errors.New("disk full")); err == nil {
-		t.Error("the failure was swallowed")
+		t.Error("the error was not returned")
 	}
 	left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*"))
 	if got, _ := os.ReadFile(path); string(got) != "old" || len(left) != 0 {
 		t.Errorf("file holds %q, left behind %v", got, left)
 	}
 	if err := WriteFile(filepath.Join(path, "below"), Content(nil)); err == nil || strings.Contains(err.Error(), ".below.") {
-		t.Errorf("a path that cannot be: %v", err)
+		t.Errorf("a path below a file: %v", err)
 	}
 }
 
@@ -115,6 +115,6 @@ func TestDiscard(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, results, _, err := ReadDir(path); err != nil || len(results) != 1 {
-		t.Errorf("what was measured is gone: %d results, %v", len(results), err)
+		t.Errorf("Discard removed measurements: %d results, %v", len(results), err)
 	}
 }

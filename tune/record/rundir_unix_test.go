@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDirSurvivesAFullDisk bounds the size of files until a block does not fit. The log is cut
-// back to the block before, and continues when there is room again.
+// TestDirSurvivesAFullDisk bounds the size of files so that a block does not fit. Append then cuts
+// the log back to the block before. When there is room again, Append succeeds.
 func TestDirSurvivesAFullDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
 	d, err := CreateDir(path, &Run{})
@@ -30,10 +30,10 @@ func TestDirSurvivesAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := full(t, uint64(d.whole+d.whole/2), func() error { return d.Append(block, 1) }); err == nil || !strings.Contains(err.Error(), "--resume") {
-		t.Errorf("a full disk reads %v", err)
+		t.Errorf("the error of a full disk is %v", err)
 	}
 	if _, results, torn, err := ReadDir(path); err != nil || torn != nil || len(results) != 2 {
-		t.Errorf("after it the log holds %d results, %v, %v", len(results), torn, err)
+		t.Errorf("after the full disk the log holds %d results, %v, %v", len(results), torn, err)
 	}
 	if err := d.Append(block, 1); err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func TestDirSurvivesAFullDisk(t *testing.T) {
 	}
 }
 
-// full calls do while no file may grow beyond `size` bytes.
+// full calls do with a limit: no file may grow beyond `size` bytes.
 func full(t *testing.T, size uint64, do func() error) error {
 	t.Helper()
 	signal.Ignore(unix.SIGXFSZ)
@@ -59,8 +59,8 @@ func full(t *testing.T, size uint64, do func() error) error {
 	return do()
 }
 
-// TestWriteFileFollowsLinks: links stay links, devices stay devices, and a pipe delivers what
-// is written to it.
+// TestWriteFileFollowsLinks: links stay links, devices stay devices, and a pipe delivers the bytes
+// that are written to it.
 func TestWriteFileFollowsLinks(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -81,7 +81,7 @@ func TestWriteFileFollowsLinks(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if info, err := os.Lstat(at(name)); err != nil || info.Mode()&os.ModeSymlink == 0 {
-			t.Errorf("%s is no link any more: %v", name, err)
+			t.Errorf("%s is not a link any more: %v", name, err)
 		}
 	}
 	for _, name := range []string{"file", "new"} {
@@ -105,7 +105,8 @@ func TestWriteFileFollowsLinks(t *testing.T) {
 	}
 }
 
-// TestWriteFilePermissions: a new file has what the umask leaves, an old one keeps its own.
+// TestWriteFilePermissions: a new file has the permissions that the umask leaves. An old file keeps
+// its permissions.
 func TestWriteFilePermissions(t *testing.T) {
 	dir := t.TempDir()
 	hello := Content(func(w io.Writer) error {
@@ -129,8 +130,8 @@ func TestWriteFilePermissions(t *testing.T) {
 	}
 }
 
-// TestStaleFilesGo: the next writer of a file removes what a killed one left long ago, and
-// nothing else.
+// TestStaleFilesGo: the next writer of a file removes old temporary files of that file, and nothing
+// else.
 func TestStaleFilesGo(t *testing.T) {
 	dir := t.TempDir()
 	for name, age := range map[string]time.Duration{".f.0123abcd.tmp": 2 * staleAfter, ".f.0123abce.tmp": 0, ".g.0123abcd.tmp": 2 * staleAfter, ".f.mine": 2 * staleAfter} {

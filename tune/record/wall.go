@@ -12,15 +12,15 @@ import (
 // times to those of the run that it continues.
 type Wall struct {
 	Total     float64      `json:"total"`          // from the start of the command to its last file
-	Measuring float64      `json:"measuring"`      // calls that time a kernel: samples, warm-up, graphs, the way to the worker and back
-	Samples   float64      `json:"samples"`        // the recorded samples' part of Measuring
+	Measuring float64      `json:"measuring"`      // calls that time a kernel: samples, warm-up, graphs, messages to the worker and back
+	Samples   float64      `json:"samples"`        // part of Measuring: the recorded samples
 	Checking  float64      `json:"checking"`       // running a candidate once and comparing its answer with the oracle
 	Run       ep.RunTime   `json:"run,omitzero"`   // parts of Measuring that the backend reported
 	Check     ep.CheckTime `json:"check,omitzero"` // parts of Checking that the backend reported
-	Preparing float64      `json:"preparing"`      // waiting for the compiler, loading candidates
-	Opening   float64      `json:"opening"`        // sessions: buffers and inputs
-	Starting  float64      `json:"starting"`       // the backend, the plan, the reading of an empty kernel
-	Writing   float64      `json:"writing"`        // the log, run.json, table, summary, page and pictures
+	Preparing float64      `json:"preparing"`      // waiting for the compiler and loading candidates
+	Opening   float64      `json:"opening"`        // opening sessions: buffers and inputs
+	Starting  float64      `json:"starting"`       // starting the backend, planning, timing an empty kernel
+	Writing   float64      `json:"writing"`        // writing the log, run.json, table, summary, page and pictures
 }
 
 // Deciding returns the rest of the total: drawing routings, the strategy, intervals.
@@ -43,14 +43,14 @@ func (w Wall) Plus(o Wall) Wall {
 	return w
 }
 
-// wallPart is a part of the wall time with its own parts, if they are known.
+// wallPart is a part of the wall time. It lists its own parts, if they are known.
 type wallPart struct {
 	name    string
 	seconds float64
 	of      []wallPart
 }
 
-// text spells the part in per cent of the total.
+// text returns the name of the part and its per cent of the total.
 func (p wallPart) text(total float64) string {
 	out := fmt.Sprintf("%s %.0f %%", p.name, 100*p.seconds/total)
 	if len(p.of) == 0 {
@@ -89,7 +89,7 @@ func (w Wall) checking() []wallPart {
 		{name: "comparing", seconds: c.Comparing}, {name: "probes, to the worker and back", seconds: way}}
 }
 
-// String returns one sentence with the parts in per cent of the total, "" for a run
+// String returns one sentence with the parts in per cent of the total. It returns "" for a run
 // without times.
 func (w Wall) String() string {
 	if w.Total <= 0 {

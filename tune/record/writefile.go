@@ -18,10 +18,10 @@ type Content func(io.Writer) error
 // WriteTo implements io.WriterTo. The count that it returns is always 0.
 func (c Content) WriteTo(w io.Writer) (int64, error) { return 0, c(w) }
 
-// WriteFile replaces the file at path. A reader sees the old file or the new one and never a
-// part: it writes a temporary file in the same directory, syncs it and renames it. The file
-// keeps its permissions; a new one has those that the umask leaves. WriteFile follows a link, and
-// writes into a device or a pipe without replacing it.
+// WriteFile replaces the file at path. It writes a temporary file in the same directory, syncs it
+// and renames it, so that a reader sees the whole old file or the whole new file. The file keeps
+// its permissions; a new file has the permissions that the umask leaves. WriteFile follows a link,
+// and writes into a device or a pipe without replacing it.
 func WriteFile(path string, content io.WriterTo) error {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil { // the file does not exist yet
@@ -52,7 +52,8 @@ func writeThrough(path string, content io.WriterTo) error {
 	return errors.Join(err, f.Close())
 }
 
-// replace writes a file and renames it to path. old describes the file there, nil without one.
+// replace writes a file and renames it to path. old describes the file at path, and is nil if there
+// is none.
 func replace(path string, old fs.FileInfo, content io.WriterTo) error {
 	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".")
 	RemoveStale(temp + "????????.tmp")
@@ -79,17 +80,17 @@ func replace(path string, old fs.FileInfo, content io.WriterTo) error {
 	return err
 }
 
-// staleAfter is the age from which a temporary file counts as left by a process that was killed:
-// the content of a file is at hand when its writing begins.
+// staleAfter is the age from which a temporary file counts as left by a process that was killed. An
+// hour is long enough, because writing a file begins only when its content is ready.
 const staleAfter = time.Hour
 
 // RemoveStale removes the temporary files and folders that match a pattern of filepath.Glob and
 // were left by processes that were killed.
 func RemoveStale(pattern string) {
-	names, _ := filepath.Glob(pattern) // a name with a bad pattern has nothing to remove
+	names, _ := filepath.Glob(pattern) // a bad pattern matches nothing
 	for _, name := range names {
 		if info, err := os.Lstat(name); err == nil && time.Since(info.ModTime()) > staleAfter {
-			_ = os.RemoveAll(name) // another process may have done it
+			_ = os.RemoveAll(name) // another process may have removed it already
 		}
 	}
 }

@@ -180,7 +180,7 @@ func (c *comparison) failureCause(err error) (record.Cause, string) {
 
 // recordTimes writes the measurements of the winner and the default to the record.
 func recordTimes(s *record.Search, h *search.State, r *measure.Runner, win, dflt search.Finalist) {
-	s.Clock, s.Times, s.DefaultTime = r.Clock(), win.Times, dflt.Times
+	s.Clock, s.Times, s.DefaultTimes = r.Clock(), win.Times, dflt.Times
 	s.Pace = r.Pace()
 	s.MaxErr, s.Tried, s.Failed = r.MaxErr(win.Point), h.Tried(), len(r.Failures())
 	s.Beside = besidePair(r, win.Point, dflt.Point)

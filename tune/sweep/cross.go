@@ -267,7 +267,7 @@ func (s *sweeper) adoptFasterCrossed(g group) {
 		d.Crossed = true
 		d.Reason = fmt.Sprintf("measured together with the winners of other routings, %s is faster than this search's choice, %s", d.Config.Key(), was.Config.Key())
 		c.result.Decision, c.winner = d, win
-		c.result.Times, c.result.DefaultTime, c.result.MaxErr = win.Times, dflt.Times, c.runner.MaxErr(win.Point)
+		c.result.Times, c.result.DefaultTimes, c.result.MaxErr = win.Times, dflt.Times, c.runner.MaxErr(win.Point)
 		c.result.Beside = besidePair(c.runner, win.Point, dflt.Point)
 		s.updateRun(c)
 	}

@@ -182,7 +182,7 @@ func (p *activeSide) decide() record.Search {
 		m.Gain = stat.Ratio(stat.Part{A: logs(dflt), B: logs(cfg)})
 	}
 	out.Decision = stat.Compare(m)
-	out.Clock, out.Times, out.DefaultTime = r.Clock(), timesOf(cfg), timesOf(dflt)
+	out.Clock, out.Times, out.DefaultTimes = r.Clock(), timesOf(cfg), timesOf(dflt)
 	out.MaxErr, out.Tried = r.MaxErr(p.comparison.points[1]), len(p.distinctPoints())
 	return out
 }

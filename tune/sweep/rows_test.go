@@ -195,7 +195,7 @@ func TestRowsSkipWhatIsNoisy(t *testing.T) {
 	}
 	out := mustSweep(t, b, exactOptions(t, []int{8, 16, 32, 48, 64}, "uniform"), filepath.Join(t.TempDir(), "run"))
 	d := out.Run.Searches[1].Decision
-	if d.Cause != record.Noisy || !d.KeepsDefault() || d.Challenger.Int("sms") != 32 || d.Gain != record.One || out.Run.Searches[1].Times != out.Run.Searches[1].DefaultTime {
+	if d.Cause != record.Noisy || !d.KeepsDefault() || d.Challenger.Int("sms") != 32 || d.Gain != record.One || out.Run.Searches[1].Times != out.Run.Searches[1].DefaultTimes {
 		t.Errorf("%+v", d)
 	}
 	var got []string

@@ -114,7 +114,7 @@ func (s *sweeper) decideOverSessions(c *activeSearch) {
 	c.aa.Sessions = search.AAOverSessions(all, c.dflt)
 	c.conclusion.Default.Point = c.dflt
 	c.result.Decision, c.winner = c.conclusion.DecideOverSessions(c.space, was, all, len(c.furtherSessions))
-	c.result.Times, c.result.DefaultTime = c.winner.Times, win.dflt.Times
+	c.result.Times, c.result.DefaultTimes = c.winner.Times, win.dflt.Times
 	c.result.Beside = besidePair(c.runner, c.winner.Point, c.dflt)
 	s.updateRun(c)
 }

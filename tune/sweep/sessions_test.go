@@ -51,7 +51,7 @@ func TestSessions(t *testing.T) {
 	b := moody(shifts(1, 1.06, 1.02, 1.1, 1.04, 1.08))
 	out := mustSweep(t, b, inSessions(t, 5, "uniform"), filepath.Join(t.TempDir(), "run"))
 	s := out.Run.Searches[0]
-	gain := s.DefaultTime.Median / s.Times.Median // of the landscape: 1.575, and 6 % less in the middle
+	gain := s.DefaultTimes.Median / s.Times.Median // of the landscape: 1.575, and 6 % less in the middle
 	if d := s.Decision; d.Sessions != 5 || d.Rounds != 5*25 || d.Config.Int("sms") != 32 || math.Abs(d.Gain.Mid*1.06/1.575-1) > 0.01 || math.Abs(gain/d.Gain.Mid-1) > 0.01 {
 		t.Errorf("%+v, times %.3f", d, gain)
 	}
@@ -189,8 +189,8 @@ func TestSessionsBeside(t *testing.T) {
 		t.Fatal("nothing is said of the product")
 	}
 	// besideOf makes both take 100 us and the time of the call. The default has no shift.
-	if d := s.Decision; !d.KeepsDefault() || d.Sessions != 3 || math.Abs(s.Beside.Config.Both.Mid-100e-6-s.DefaultTime.Median) > 1e-8 {
-		t.Errorf("%+v, %+v beside %+v", d, s.Beside.Config.Both, s.DefaultTime)
+	if d := s.Decision; !d.KeepsDefault() || d.Sessions != 3 || math.Abs(s.Beside.Config.Both.Mid-100e-6-s.DefaultTimes.Median) > 1e-8 {
+		t.Errorf("%+v, %+v beside %+v", d, s.Beside.Config.Both, s.DefaultTimes)
 	}
 	b = moody(shifts(1, 1.2, 1.2, 1.2))
 	s = mustSweep(t, b, o, filepath.Join(t.TempDir(), "run")).Run.Searches[0]

@@ -83,7 +83,7 @@ func TestMatch(t *testing.T) {
 			if d.Config.Key() != c.config || d.Default.Key() != dfltKey || d.Band.Policy != 0.01 || got.Problem != p || got.Routing != "uniform" || got.Class != ep.Even {
 				t.Errorf("%+v", got)
 			}
-			if measured := c.cause == "" || c.noisy; measured && (d.Rounds < 50 || got.Clock != "wall" || got.Times.Median <= 0 || got.DefaultTime.Median <= 0) {
+			if measured := c.cause == "" || c.noisy; measured && (d.Rounds < 50 || got.Clock != "wall" || got.Times.Median <= 0 || got.DefaultTimes.Median <= 0) {
 				t.Errorf("%+v", got)
 			}
 			if c.name == "faster" && math.Abs(d.Gain.Mid/(1.5*1.05)-1) > 0.02 {

@@ -97,7 +97,7 @@ func (m *Model) fit(points []record.Point) {
 		}
 		failed[point] = p.Status != ep.OK
 		for _, stretch := range p.Rounds {
-			round0, seconds := record.TicksOf(stretch)
+			round0, seconds := record.SecondsOf(stretch)
 			for k, t := range seconds {
 				if _, ok := rounds[round0+k]; !ok {
 					rounds[round0+k] = len(rounds)

@@ -1,7 +1,8 @@
 //go:build cuda || nvrtc
 
-// Command epbench-compile compiles device sources for epbench pack, which is pure Go and cannot load
-// libnvrtc. It reads one request from stdin and writes one reply to stdout; see pack.Job.
+// Command epbench-compile compiles device sources for the command epbench pack, which is pure
+// Go and so cannot load libnvrtc. It reads one request (pack.Job) from stdin and writes one
+// reply (pack.Compiled) to stdout, both as JSON.
 package main
 
 import (

@@ -13,7 +13,8 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/drive"
 )
 
-// newCopy times a plain copy of as many bytes as a call stores. No call can be faster.
+// newCopy returns the command that times a plain copy of as many bytes as a call stores. No
+// call can be faster than such a copy.
 func newCopy(f *flags) *cobra.Command {
 	p, sms, rounds := declare.CopyProbe{}, []int{8, 16, 24, 132}, 20
 	cmd := &cobra.Command{

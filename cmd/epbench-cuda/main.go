@@ -1,8 +1,8 @@
 //go:build cuda
 
-// Command epbench-cuda is the GPU worker: it runs our CUDA kernels on the GPUs of this host. epbench
-// starts it and speaks the worker protocol with it on stdin and stdout. See
-// docs/worker-protocol.md.
+// Command epbench-cuda is the GPU worker: it runs epbench's CUDA kernels on the GPUs of this
+// host. epbench starts it and exchanges messages of the worker protocol with it, over stdin and
+// stdout. See docs/worker-protocol.md.
 package main
 
 import (
@@ -21,7 +21,7 @@ func main() {
 	exit(newRoot().Execute())
 }
 
-// exit ends the process.
+// exit prints err, if there is one, and ends the process.
 func exit(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "epbench-cuda:", err)
@@ -30,7 +30,7 @@ func exit(err error) {
 	os.Exit(0)
 }
 
-// flags are the options of every subcommand.
+// flags holds the options that every subcommand has.
 type flags struct {
 	options drive.Options
 	drill   string
@@ -68,7 +68,7 @@ func (f *flags) parseDrill() (err error) {
 	return err
 }
 
-// withBackend opens the GPUs for one command.
+// withBackend opens the GPUs, calls use, and closes them.
 func withBackend(f *flags, use func(*drive.Backend) error) error {
 	if err := f.parseDrill(); err != nil {
 		return err
@@ -81,7 +81,7 @@ func withBackend(f *flags, use func(*drive.Backend) error) error {
 	return use(b)
 }
 
-// newInfo prints the GPUs that the worker finds.
+// newInfo returns the command that prints the GPUs that the worker finds.
 func newInfo(f *flags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "info",
@@ -107,7 +107,7 @@ func printInfo(cmd *cobra.Command, b *drive.Backend, w io.Writer) error {
 	return nil
 }
 
-// newSelfTest checks the device primitives and the activation kernels.
+// newSelfTest returns the command that checks the device primitives and the activation kernels.
 func newSelfTest(f *flags) *cobra.Command {
 	rounds := 100_000
 	cmd := &cobra.Command{

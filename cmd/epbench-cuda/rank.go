@@ -19,7 +19,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// newRank runs one rank of a worker that torchrun, mpirun, srun or a script launches.
+// newRank returns the command that serves one rank. torchrun, mpirun, srun or a script starts
+// one such process for each rank.
 func newRank(f *flags) *cobra.Command {
 	var split bool
 	cmd := &cobra.Command{
@@ -41,7 +42,8 @@ to rank 0. See docs/multinode.md.`,
 	return cmd
 }
 
-// serveRank joins the run that launched this process and serves until it ends.
+// serveRank connects to the epbench that launched this process and serves its rank until
+// epbench ends.
 func serveRank(ctx context.Context, o drive.Options, split bool) error {
 	place, err := worker.FindPlace()
 	if err != nil {
@@ -69,17 +71,18 @@ func serveRank(ctx context.Context, o drive.Options, split bool) error {
 	return err
 }
 
-// member is this process as one of the ranks of a run.
+// member holds this process's rank, and its connections to epbench and to the other ranks.
 type member struct {
 	place    worker.Place
 	library  *shmem.Library
 	line     *worker.Line
 	id       shmem.ID
-	listener *net.TCPListener // of rank 0
+	listener *net.TCPListener // on rank 0: where the other ranks connect
 }
 
-// invite opens the address of rank 0, and makes the id by which NVSHMEM finds all ranks. Both travel
-// through epbench to the other ranks: "ADDRESS ID".
+// invite is called on rank 0. It listens on a new address and makes the id by which NVSHMEM
+// connects all ranks. It returns both as "ADDRESS ID"; epbench sends this text to the other
+// ranks.
 func (r *member) invite(host string) (string, error) {
 	var err error
 	if r.id, err = r.library.NewID(); err != nil {
@@ -123,10 +126,10 @@ func (r *member) serve(ctx context.Context, o drive.Options, at drive.Place) err
 	return r.line.Serve(ctx, "epbench-cuda rank", b)
 }
 
-// gatherLimit bounds the wait for the connections between rank 0 and the others.
+// gatherLimit is the longest time that rank 0 waits for the other ranks to connect.
 const gatherLimit = 2 * time.Minute
 
-// gather admits the other ranks.
+// gather is called on rank 0. It returns the connections to the other ranks.
 func (r *member) gather() ([]io.ReadWriter, error) {
 	links, err := r.line.Gather(r.listener, gatherLimit)
 	if err != nil {
@@ -135,7 +138,8 @@ func (r *member) gather() ([]io.ReadWriter, error) {
 	return links, nil
 }
 
-// meet connects to rank 0 at the address in its invitation.
+// meet is called on every rank except 0. It connects to rank 0 at the address that invite
+// returned there.
 func (r *member) meet() (io.ReadWriter, error) {
 	address, id, _ := strings.Cut(r.line.Meet, " ")
 	var err error

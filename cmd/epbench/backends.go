@@ -22,13 +22,13 @@ type backendEntry struct {
 	open func(ctx context.Context, arg string) (kernels.Backend, error)
 	// missing returns why the backend does not work here, and the way out; "" if it works.
 	missing func() string
-	// known lists the kernels without opening the backend, so that a host without its GPUs
-	// can judge tables.
+	// known lists the backend's kernels without opening it, so that a table can be judged on a
+	// host without GPUs.
 	known func() []kernels.Kernel
-	// abi returns the build of these kernels.
+	// abi returns the build of the kernels that known lists.
 	abi       func() ep.ABI
-	onRequest bool // needs an argument; auto never takes it
-	predicts  bool // measures nothing; only bench opens it
+	onRequest bool // the backend needs an argument, so auto never takes it
+	predicts  bool // the backend predicts times and measures nothing; only bench opens it
 }
 
 // backendTable lists the backends in the order in which auto tries them.
@@ -75,8 +75,9 @@ var backendTable = []backendEntry{
 
 func nothing() string { return "" }
 
-// knownKernels lists the kernels of a backend, by the name in its machines. It returns nil
-// for a foreign worker, whose kernels this program does not know.
+// knownKernels lists the kernels of the backend called backend, which is the field Backend of a
+// machine. It returns nil for other people's workers, because this program does not know their
+// kernels.
 func knownKernels(backend string) []kernels.Kernel {
 	for _, e := range backendTable {
 		if e.name == backend && e.known != nil {
@@ -86,7 +87,7 @@ func knownKernels(backend string) []kernels.Kernel {
 	return nil
 }
 
-// knownABI returns the build of knownKernels, or "" if this program does not know them.
+// knownABI returns the build of the kernels that knownKernels lists, "" if it lists none.
 func knownABI(backend string) ep.ABI {
 	for _, e := range backendTable {
 		if e.name == backend && e.abi != nil {
@@ -103,8 +104,9 @@ func addBackendFlag(cmd *cobra.Command, spec *string) {
 	})
 }
 
-// backendOf opens the backend of --backend and prints which one auto chose. It refuses a
-// backend that predicts: tuning, verifying and recording need measured times.
+// backendOf opens the backend that --backend names. For auto it prints which backend was
+// chosen. It returns an error for a backend that predicts, because its callers need measured
+// times.
 func backendOf(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	name, _, _ := strings.Cut(spec, ":")
 	for _, e := range backendTable {
@@ -115,7 +117,8 @@ func backendOf(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	return anyBackend(cmd, spec)
 }
 
-// anyBackend also opens a backend that predicts; its caller marks every figure as predicted.
+// anyBackend opens a backend as backendOf does, but also one that predicts. Its caller must
+// mark every figure as predicted.
 func anyBackend(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	b, note, err := openBackend(cmd.Context(), spec)
 	if note != "" {
@@ -124,7 +127,8 @@ func anyBackend(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	return b, err
 }
 
-// openBackend opens the backend of spec. For auto, note says which one and why.
+// openBackend opens the backend that spec names. For auto, note says which backend was chosen
+// and why.
 func openBackend(ctx context.Context, spec string) (b kernels.Backend, note string, err error) {
 	if spec == "auto" {
 		return openFirst(ctx)
@@ -146,7 +150,7 @@ func openBackend(ctx context.Context, spec string) (b kernels.Backend, note stri
 	return nil, "", usagef("--backend: unknown %q, use auto, cpu, cuda, exec:COMMAND, launch:COMMAND or model:FILE", spec)
 }
 
-// openFirst opens the first backend that works here; that on the CPU always does.
+// openFirst opens the first backend that works here. The CPU backend always works.
 func openFirst(ctx context.Context) (kernels.Backend, string, error) {
 	var skipped []string
 	for _, e := range backendTable {

@@ -13,13 +13,15 @@ import (
 	"github.com/epbench/epbench/kernels/worker"
 )
 
-// workerName names the GPU worker. The environment variable workerEnv may hold its path.
+// workerName is the name of the GPU worker's program. The environment variable workerEnv may
+// hold the path of the program.
 const (
 	workerName = "epbench-cuda"
 	workerEnv  = "EPBENCH_CUDA"
 )
 
-// openCUDA starts the GPU worker. arg holds its options: loopback runs more ranks than GPUs.
+// openCUDA starts the GPU worker. arg holds options of the worker, separated by colons. With
+// the option loopback several ranks run on one GPU.
 func openCUDA(ctx context.Context, arg string) (kernels.Backend, error) {
 	path, err := findWorker()
 	if err != nil {
@@ -36,8 +38,9 @@ func openCUDA(ctx context.Context, arg string) (kernels.Backend, error) {
 	return b, nil
 }
 
-// findProgram looks for a program at the path in the variable env, beside this program, and
-// on PATH. Its error names target, the make target that builds the program.
+// findProgram returns the path of the program called name. It looks at the path in the
+// environment variable env, in the folder of this program, and on PATH. Its error names target,
+// the make target that builds the program.
 func findProgram(name, env, target string) (string, error) {
 	if path := os.Getenv(env); path != "" {
 		if !isExecutable(path) {
@@ -63,8 +66,8 @@ func isExecutable(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// missingCUDA says why no GPU can be used here. It looks at device files alone; whether the
-// driver works shows when the worker starts.
+// missingCUDA returns why no GPU can be used here, "" if it finds no reason. It looks only for
+// device files and for the worker. Whether the driver works shows when the worker starts.
 func missingCUDA() string {
 	devices, _ := filepath.Glob("/dev/nvidia[0-9]*")
 	_, err := findWorker()

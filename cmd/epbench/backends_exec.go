@@ -14,19 +14,21 @@ import (
 	"github.com/epbench/epbench/kernels/worker"
 )
 
-// listenEnv is the variable with the address to which ranks on other hosts connect back.
+// listenEnv is the environment variable with the address to which ranks on other hosts connect.
 const listenEnv = "EPBENCH_LISTEN"
 
-// launchLimit is the time in which launched ranks must start: importing PyTorch from a cold
-// disk takes minutes.
+// launchLimit is the time within which launched ranks must connect. It is long because
+// importing PyTorch from a cold disk takes minutes.
 const launchLimit = 3 * time.Minute
 
-// openExec starts the worker with the command line arg.
+// openExec starts a worker by the command line arg and talks to it over standard input and
+// output.
 func openExec(ctx context.Context, arg string) (kernels.Backend, error) {
 	return openCommand(ctx, arg, "")
 }
 
-// openLaunch starts a command whose ranks connect back to this program.
+// openLaunch starts a launcher by the command line arg. The ranks that it starts connect to
+// this program over TCP.
 func openLaunch(ctx context.Context, arg string) (kernels.Backend, error) {
 	return openCommand(ctx, arg, cmp.Or(os.Getenv(listenEnv), worker.Loopback))
 }
@@ -50,8 +52,8 @@ func openCommand(ctx context.Context, line, listen string) (kernels.Backend, err
 	return b, nil
 }
 
-// ownKernels returns the kernels of a worker that was built from this program's sources.
-// Any other worker declares its kernels itself.
+// ownKernels returns the kernels of a worker that was built from this program's sources. For
+// any other worker it returns nil, because such a worker sends the declarations of its kernels.
 func ownKernels(w worker.Welcome) ([]kernels.Kernel, error) {
 	switch w.ABI {
 	case declare.ABI():

@@ -36,7 +36,9 @@ func newBackends() *cobra.Command {
 	return cmd
 }
 
-// describe opens a backend and returns its machine and kernels, or why it does not open.
+// describe opens a backend and returns the names of its machine and kernels. missing says why
+// the backend does not work here, "" if it does. A backend that needs an argument is not
+// opened.
 func describe(cmd *cobra.Command, e backendEntry) (machine, names, missing string) {
 	if missing = e.missing(); missing != "" || e.onRequest {
 		return "", "", missing

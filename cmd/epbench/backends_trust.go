@@ -6,14 +6,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// bindTrust registers --trust-command for a command that starts the backend which a run
-// directory names.
+// bindTrust registers --trust-command. Commands have this flag if they start the backend that a
+// run directory names.
 func bindTrust(s *pflag.FlagSet, trust *bool) {
 	s.BoolVar(trust, "trust-command", false, "start the exec: or launch: command that the run directory holds; without it only a command that was given here starts")
 }
 
-// checkTrust refuses to start a command that stands in a run directory: whoever wrote the
-// directory chose it. given is the --backend of this command line, "" if it has none.
+// checkTrust returns an error if the backend recorded in a run directory would start a command
+// line. Another person may have written the directory, so the user must agree: by
+// --trust-command, or by the same command in --backend. given is the value of --backend, "" if
+// the flag is not set.
 func checkTrust(dir, recorded, given string, trust bool) error {
 	runs := strings.HasPrefix(recorded, "exec:") || strings.HasPrefix(recorded, "launch:")
 	if !runs || trust || given == recorded {

@@ -15,7 +15,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// benchFlags are the flags of bench.
+// benchFlags holds the flags of bench.
 type benchFlags struct {
 	problem   problemFlags
 	beside    besideFlags
@@ -105,8 +105,8 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	return f.measure(cmd, b, opts, pick)
 }
 
-// options returns the problems to measure. Those with kernels that can reduce precision get
-// the precision of --precision.
+// options returns the problems to measure. A problem gets the value of --precision if it has
+// kernels that can reduce precision.
 func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
 	o, err := f.problem.options(b.Machine(), b.Kernels())
 	if err != nil {
@@ -128,8 +128,8 @@ func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
 	return o, nil
 }
 
-// picker returns the function that chooses the config of each problem. With --config it
-// drops the problems of other ops.
+// picker returns the function that chooses the config of each problem. With --config it removes
+// from opts the problems of other ops than the config's.
 func (f *benchFlags) picker(b kernels.Backend, opts *sweep.Options) (sweep.Picker, error) {
 	switch {
 	case f.config != "" && f.table != "":
@@ -144,8 +144,9 @@ func (f *benchFlags) picker(b kernels.Backend, opts *sweep.Options) (sweep.Picke
 	return func(ep.Problem, ep.Class) (ep.Config, string, error) { return ep.Config{}, "", nil }, nil
 }
 
-// fromTable chooses the config with which a table answers on this machine, by the objective
-// of the table's rows, whatever bench measures.
+// fromTable returns a picker that takes the config from a table made on this machine. It looks
+// up rows with the objective of the table's first row, even if bench measures another
+// objective.
 func fromTable(b kernels.Backend, flag, path string) (sweep.Picker, error) {
 	t, err := loadTable(path, false)
 	if err != nil {
@@ -170,7 +171,7 @@ func fromTable(b kernels.Backend, flag, path string) (sweep.Picker, error) {
 	}, nil
 }
 
-// answerText explains the reasons of a table's answers.
+// answerText maps the reason of a table's answer to a text for users.
 var answerText = map[table.Reason]string{
 	table.Exact:     "the table has a row for it",
 	table.Fallback:  "the table answers with the row of another problem",
@@ -181,7 +182,7 @@ var answerText = map[table.Reason]string{
 	table.Refused:   "the table may not be used for it, so the default runs",
 }
 
-// recorder keeps results, and appends them to a run directory if there is one.
+// recorder keeps results in memory, and appends them to a run directory if there is one.
 type recorder struct {
 	dir     *record.Dir
 	results []record.Result
@@ -195,8 +196,8 @@ func (r *recorder) Append(block []record.Result, wall float64) error {
 	return r.dir.Append(block, wall)
 }
 
-// recorded runs measure and writes the run directory of -o. Results of before an error are
-// kept.
+// recorded calls measure and writes a run directory if -o is given. If measure fails, the
+// results that it had before are kept.
 func (f *benchFlags) recorded(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options, measure func(sweep.Job) error) (*record.Run, []record.Result, error) {
 	run, log := newRun(b, opts, commandLine(cmd, "bench", cmd.Flags().Args()...)), &recorder{}
 	if f.out != "" {
@@ -245,7 +246,8 @@ func (f *benchFlags) measure(cmd *cobra.Command, b kernels.Backend, opts *sweep.
 	return f.verdict(cmd, run)
 }
 
-// verdict prints the reasons of the decisions. A config that failed is exit code 3.
+// verdict prints the reasons of the decisions. If a config failed, it returns an error with
+// exit code 3.
 func (f *benchFlags) verdict(cmd *cobra.Command, run *record.Run) error {
 	for _, line := range reports.GatherReasons(run.Searches, func(s *record.Search) string { return s.Decision.Reason }) {
 		fmt.Fprintln(cmd.ErrOrStderr(), line)

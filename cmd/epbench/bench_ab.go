@@ -11,13 +11,13 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
-// abFlags hold the flags of bench --ab.
+// abFlags holds the flags of bench --ab.
 type abFlags struct {
 	on     bool
 	failOn float64
 }
 
-// args checks the arguments of bench: two with --ab, else none.
+// args checks the arguments of bench: there are two with --ab, and none without it.
 func (f *abFlags) args(_ *cobra.Command, args []string) error {
 	switch {
 	case f.on && len(args) != 2:
@@ -47,7 +47,7 @@ func (f *benchFlags) ab(cmd *cobra.Command, b kernels.Backend, args []string) er
 		}
 	}
 	run, results, err := f.recorded(cmd, b, opts, func(j sweep.Job) error {
-		j.Rounds += j.Rounds % 2 // in an even number each config comes first equally often
+		j.Rounds += j.Rounds % 2 // with an even number of rounds each config comes first equally often
 		return sweep.AB(cmd.Context(), b, opts, j, configs)
 	})
 	if err != nil {

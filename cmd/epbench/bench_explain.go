@@ -10,7 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
-// explained measures and prints how much each part of a call slows the product down.
+// explained measures and prints how much each part of a call slows down the matrix product that
+// runs at the same time.
 func (f *benchFlags) explained(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options, pick sweep.Picker) error {
 	if f.beside.product == "" {
 		return usagef("--explain: needs --beside gemm")

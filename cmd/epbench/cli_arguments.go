@@ -8,7 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// noArgs refuses arguments. Of a command with subcommands, an argument is an unknown name.
+// noArgs returns an error if there are arguments. If the command has subcommands, the error
+// says that the first argument names none of them.
 func noArgs(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
@@ -19,7 +20,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return usagef("%s takes no argument; given: %s", plainPath(cmd), given(args))
 }
 
-// exactArgs refuses any number of arguments but n.
+// exactArgs returns a check that there are n arguments.
 func exactArgs(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == n {
@@ -29,7 +30,7 @@ func exactArgs(n int) cobra.PositionalArgs {
 	}
 }
 
-// minArgs refuses fewer than n arguments.
+// minArgs returns a check that there are at least n arguments.
 func minArgs(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) >= n {
@@ -39,7 +40,7 @@ func minArgs(n int) cobra.PositionalArgs {
 	}
 }
 
-// wanted returns the arguments as help names them.
+// wanted returns the names that the help gives to the arguments.
 func wanted(cmd *cobra.Command) string {
 	_, names, _ := strings.Cut(cmd.Use, " ")
 	return names
@@ -63,8 +64,9 @@ func plainPath(cmd *cobra.Command) string {
 	return path
 }
 
-// unknownCommand returns an error that names the nearest command, else up to four commands,
-// else the help that lists them.
+// unknownCommand returns an error that suggests the nearest command name. If no name is near,
+// the error lists all commands if they are at most four, and otherwise names the help that
+// lists them.
 func unknownCommand(cmd *cobra.Command, name string) error {
 	var known []string
 	for _, c := range cmd.Commands() {
@@ -77,8 +79,8 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return usagef("unknown command %q%s", strings.TrimSpace(plainPath(cmd)+" "+name), ep.DidYouMean(name, known, hint))
 }
 
-// newHelp makes the command help. That of cobra prints the help of the root for an unknown
-// name; this one fails.
+// newHelp returns the command help. It replaces cobra's own command, which prints the help of
+// the root for an unknown name; this one returns an error.
 func newHelp() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",

@@ -13,14 +13,14 @@ import (
 const (
 	exitDone          = 0
 	exitFailed        = 1
-	exitUsage         = 2 // usage or bad input
-	exitWrong         = 3 // wrong numbers or a regression
+	exitUsage         = 2 // wrong usage or bad input
+	exitWrong         = 3 // a wrong answer, a failed config or a regression
 	exitUndecided     = 4
 	exitNotComparable = 5
-	exitInterrupted   = 130 // interrupted, state saved
+	exitInterrupted   = 130 // interrupted; the state is saved
 )
 
-// exitError carries an exit code other than exitFailed out of a command.
+// exitError is an error of a command that has an exit code other than exitFailed.
 type exitError struct {
 	code int
 	err  error
@@ -29,7 +29,7 @@ type exitError struct {
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
-// usagef returns an error that blames a flag, an argument or an input file: exit code 2.
+// usagef returns an error with exit code 2, for a wrong flag, argument or input file.
 func usagef(format string, args ...any) error {
 	return &exitError{exitUsage, fmt.Errorf(format, args...)}
 }
@@ -45,8 +45,8 @@ func badInput(err error) error {
 // withCode gives err an exit code.
 func withCode(code int, err error) error { return &exitError{code, err} }
 
-// complain prints an error, wrapped on a terminal. It prints "interrupted" for Go's
-// "context canceled".
+// complain prints an error. On a terminal it wraps the text. It replaces Go's "context
+// canceled" by "interrupted".
 func complain(stderr io.Writer, err error) {
 	text := shortened("epbench: " + strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted"))
 	width := 0
@@ -61,11 +61,12 @@ func complain(stderr io.Writer, err error) {
 	}
 }
 
-// maxComplaint bounds an error, in bytes: it may quote a file, or hold what a compiler printed.
+// maxComplaint is the largest number of bytes of an error that is printed. An error may be
+// long, because it may quote a file or the output of a compiler.
 const maxComplaint = 16 << 10
 
-// shortened cuts the middle out of a longer text: what went wrong stands at its beginning, and what
-// a dying program printed at its end.
+// shortened cuts the middle out of a text longer than maxComplaint. The beginning says what
+// went wrong; the end may have the last output of a program that died.
 func shortened(text string) string {
 	if len(text) <= maxComplaint {
 		return text

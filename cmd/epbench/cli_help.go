@@ -9,13 +9,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Annotations of a flag: its heading, and the placeholder of its value.
+// These are the keys under which a flag stores its heading in the help, and the placeholder of
+// its value.
 const (
 	headingKey     = "epbench_heading"
 	placeholderKey = "epbench_placeholder"
 )
 
-// Headings of flags, in the order that help prints them.
+// These are the headings of flags, in the order in which the help prints them.
 const (
 	forProblem = "Problem"
 	forSearch  = "Search"
@@ -49,7 +50,7 @@ func setUsage(f *pflag.Flag, usage string) {
 	f.Usage = usage
 }
 
-// named is a value whose type is the placeholder; pflag prints the type after the flag.
+// named is a flag's value whose type is the placeholder. pflag prints the type after the flag.
 type named struct {
 	pflag.Value
 	placeholder string
@@ -58,7 +59,7 @@ type named struct {
 // Type implements pflag.Value.
 func (n named) Type() string { return n.placeholder }
 
-// shown returns a copy of a flag for help and man pages.
+// shown returns a copy of a flag, as help and man pages print it.
 func shown(f *pflag.Flag) *pflag.Flag {
 	g := *f
 	if p := f.Annotations[placeholderKey]; len(p) == 1 {
@@ -73,8 +74,8 @@ func shown(f *pflag.Flag) *pflag.Flag {
 // helpWidth is the width of help texts.
 const helpWidth = 80
 
-// fitted wraps each paragraph of a help text. In a list, whose lines begin with blanks, it
-// wraps each entry.
+// fitted wraps each paragraph of a help text. A paragraph whose lines begin with blanks is a
+// list; fitted wraps each of its entries.
 func fitted(text string) string {
 	var out []string
 	for paragraph := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n\n") {
@@ -90,11 +91,12 @@ func fitted(text string) string {
 	return strings.Join(out, "\n\n")
 }
 
-// wrapped breaks a line at the width of help.
+// wrapped breaks a line at helpWidth.
 func wrapped(text string) string { return wrappedTo(text, helpWidth) }
 
-// wrappedTo breaks a line between words, so that a path stays whole. In a list entry, two
-// blanks or more separate the name from the text, and further lines begin below the text.
+// wrappedTo breaks a line only between words, so that a path stays whole. In an entry of a
+// list, two or more blanks separate the name from the text; its further lines begin below the
+// text.
 func wrappedTo(text string, width int) string {
 	indent := len(text) - len(strings.TrimLeft(text, " "))
 	if i := strings.Index(text[indent:], "  "); indent > 0 && i > 0 {
@@ -140,7 +142,7 @@ func init() {
 	cobra.AddTemplateFunc("flagHelp", flagHelp)
 }
 
-// usageTemplate prints usage as cobra does, with flags under headings.
+// usageTemplate is cobra's template for usage, changed so that flags stand under headings.
 const usageTemplate = `Usage:
   {{.UseLine}}{{if .HasAvailableSubCommands}}
   {{.CommandPath}} COMMAND{{end}}{{if .HasExample}}

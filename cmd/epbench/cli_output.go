@@ -21,12 +21,12 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// tableFlags are the flags of every command that prints tables.
+// tableFlags holds the flags of commands that print tables.
 type tableFlags struct {
 	format string
 	json   bool
 	width  int
-	lead   string // printed once, before the first table: what the reader must know of all figures
+	lead   string // a warning about all figures, printed once before the first table; "" if there is none
 }
 
 // tableFormats lists the values of --format.
@@ -44,7 +44,8 @@ func fixed(r reports.Renderer) func(int) reports.Renderer {
 	return func(int) reports.Renderer { return r }
 }
 
-// bind registers --format, --json and --width. others names further formats of the command.
+// bind registers --format, --json and --width. others lists further formats that the command
+// has.
 func (f *tableFlags) bind(cmd *cobra.Command, others ...string) {
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
 		s.StringVar(&f.format, "format", "text", "`FORMAT` how tables are printed: "+strings.Join(append(tableFormatNames(), others...), ", "))
@@ -61,8 +62,8 @@ func tableFormatNames() []string {
 	return names
 }
 
-// renderer returns the renderer of --format. Commands that measure call it first, so that a
-// mistyped flag costs no measurement.
+// renderer returns the renderer of --format. Commands that measure call it before they measure,
+// so that no measurement is lost by a mistyped flag.
 func (f *tableFlags) renderer(cmd *cobra.Command) (reports.Renderer, error) {
 	if f.width < 0 || f.width > 0 && f.width < 40 {
 		return nil, usagef("--width: %d is below 40; 0 takes the width of the terminal", f.width)
@@ -104,8 +105,8 @@ func (f *tableFlags) print(cmd *cobra.Command, tables ...reports.Table) error {
 	return nil
 }
 
-// printLead prints the lead as the first line of text and Markdown, and on standard error with
-// CSV. In JSON it is the first warning of every table.
+// printLead prints the lead. In text and Markdown it is the first line, in JSON the first
+// warning of every table. With CSV it goes to standard error.
 func (f *tableFlags) printLead(cmd *cobra.Command, tables []reports.Table) {
 	switch {
 	case f.json || f.format == "json":
@@ -121,7 +122,8 @@ func (f *tableFlags) printLead(cmd *cobra.Command, tables []reports.Table) {
 	f.lead = ""
 }
 
-// leadOfTable returns the rehearsal of a table.
+// leadOfTable returns the warning that a table was made on CPUs and says nothing about GPUs; ""
+// for a table made on GPUs.
 func leadOfTable(t *table.Table) string {
 	ranks := 0
 	for _, r := range t.Rows {
@@ -130,7 +132,7 @@ func leadOfTable(t *table.Table) string {
 	return t.Header.Machine.Rehearsal(ranks)
 }
 
-// writeOut writes content to the file of -o, or to standard output for "-".
+// writeOut writes content to path, the value of -o. The path "-" means standard output.
 func writeOut(cmd *cobra.Command, path string, content io.WriterTo) error {
 	if path == "-" {
 		_, err := content.WriteTo(cmd.OutOrStdout())
@@ -142,8 +144,8 @@ func writeOut(cmd *cobra.Command, path string, content io.WriterTo) error {
 	return nil
 }
 
-// writable checks, before anything is measured or compiled, that writeOut can write the file of
-// -o. It does not change the file.
+// writable returns an error if writeOut could not write to path, the value of -o. Commands call
+// it before they measure or compile. It does not change the file.
 func writable(path string) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		if info.IsDir() {
@@ -158,7 +160,7 @@ func writable(path string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// paragraphs prints sentences, each wrapped to the width of tables.
+// paragraphs prints each line as a paragraph, wrapped to the width of tables.
 func (f *tableFlags) paragraphs(cmd *cobra.Command, lines ...string) error {
 	return f.print(cmd, reports.Table{Notes: lines})
 }
@@ -168,7 +170,7 @@ func (f *tableFlags) warn(cmd *cobra.Command, warnings []string) {
 	text.Renderer(cmp.Or(f.width, terminalWidth(cmd)))(cmd.ErrOrStderr(), reports.Table{Warnings: warnings})
 }
 
-// programName returns what the user types to run this program.
+// programName returns the command that the user types to run this program.
 func programName() string {
 	self := os.Args[0]
 	if _, err := exec.LookPath("epbench"); err == nil {
@@ -183,8 +185,8 @@ func programName() string {
 // forPrograms reports whether tables are printed for programs: as CSV or JSON.
 func (f *tableFlags) forPrograms() bool { return f.json || f.format == "csv" || f.format == "json" }
 
-// terminalWidth returns the environment's COLUMNS, else the width of the terminal, or 0
-// where standard output is no terminal.
+// terminalWidth returns the width of the terminal in columns. The environment variable COLUMNS
+// overrides it. It returns 0 if standard output is not a terminal.
 func terminalWidth(cmd *cobra.Command) int {
 	out, ok := cmd.OutOrStdout().(*os.File)
 	if !ok {

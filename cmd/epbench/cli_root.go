@@ -21,7 +21,7 @@ var commandGroups = []struct {
 	{"See what is there:", []func() *cobra.Command{newMachine, newBackends, newPresets, newWorkload, newTerms, newVersion}},
 }
 
-// extra makes the commands of files with build tags.
+// extra lists functions that make further commands. Files with build tags add to it.
 var extra []func(root *cobra.Command) *cobra.Command
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
@@ -63,8 +63,9 @@ fastest on this machine, check every answer, and ship the result as a table.`,
 	return root
 }
 
-// needSubcommand runs a command that only groups others: it prints help, or refuses an
-// unknown name with the nearest one.
+// needSubcommand runs a command that only groups other commands. Without arguments it prints
+// the help. With an argument, which is an unknown name, it returns an error that suggests the
+// nearest name.
 func needSubcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
@@ -72,7 +73,8 @@ func needSubcommand(cmd *cobra.Command, args []string) error {
 	return unknownCommand(cmd, args[0])
 }
 
-// prepare gives wrong arguments of every command exit code 2, and wraps its help text.
+// prepare wraps the help text of a command and of its subcommands, and gives errors about their
+// arguments exit code 2.
 func prepare(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error { return badInput(check(cmd, args)) }
@@ -84,7 +86,7 @@ func prepare(cmd *cobra.Command) {
 	}
 }
 
-// flagError rewrites an error of pflag without words of Go.
+// flagError rewrites an error of the package pflag in words for users who do not know Go.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var invalid *pflag.InvalidValueError
@@ -109,7 +111,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return badInput(err)
 }
 
-// kindOf names the values that a flag takes, for errors.
+// kindOf returns the name of the kind of values that a flag takes, for errors.
 func kindOf(f *pflag.Flag) string {
 	kinds := map[string]string{"int": "whole number", "uint64": "whole number of 0 or more", "float64": "number",
 		"bool": "yes or no (true or false)", "intSlice": "list of whole numbers"}

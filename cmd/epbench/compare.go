@@ -11,13 +11,14 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// compareFlags hold the flags of compare. plot shares those of bindOptions.
+// compareFlags holds the flags of compare. The command plot also has those that bindOptions
+// registers.
 type compareFlags struct {
 	tables    tableFlags
 	what      string
-	band      float64 // 0: take the wider band of the two runs
+	band      float64 // 0: use the wider band of the two runs
 	allow     string
-	failOn    float64 // 0: no gate
+	failOn    float64 // 0: the exit code does not depend on the verdicts
 	undecided string
 }
 
@@ -66,7 +67,7 @@ than SHARE, and 4 where the times cannot tell.`,
 	return cmd
 }
 
-// bindOptions registers the flags that plot shares.
+// bindOptions registers the flags that compare and plot share.
 func (f *compareFlags) bindOptions(cmd *cobra.Command) {
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.StringVar(&f.what, "of", string(reports.OfWinner), "`WHICH` configs to compare: winner (of each run), default, configs (all that both runs timed)")
@@ -116,7 +117,8 @@ func (f *compareFlags) run(cmd *cobra.Command, args []string) error {
 	return f.gate(cmd, c)
 }
 
-// gate turns a comparison into an exit code, as --fail-on asks for.
+// gate returns an error with an exit code if a case became slower by --fail-on or more, or if
+// this cannot be decided. Without --fail-on it returns nil.
 func (f *compareFlags) gate(cmd *cobra.Command, c *reports.Comparison) error {
 	if f.failOn == 0 {
 		return nil
@@ -131,7 +133,7 @@ func (f *compareFlags) gate(cmd *cobra.Command, c *reports.Comparison) error {
 	return f.cannotTell(cmd, fmt.Errorf("%d of %d cases cannot tell a slow-down of %.3g%%; first: %s", len(g.Unsure), len(c.Cases), 100*f.failOn, describeCase(c, g.Unsure[0])))
 }
 
-// cannotTell fails or warns, by --undecided.
+// cannotTell returns err with exit code 4, or prints it as a warning if --undecided is warn.
 func (f *compareFlags) cannotTell(cmd *cobra.Command, err error) error {
 	if f.undecided == "warn" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %v\n", err)

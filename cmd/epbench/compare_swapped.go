@@ -9,10 +9,11 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// ofSwapped is the value of --of that judges the winner of each run in the other run.
+// ofSwapped is the value of --of with which the winner of each run is judged by the times of
+// the other run.
 const ofSwapped = "swapped"
 
-// compareSwapped judges the winners of each run or recording in the other one.
+// compareSwapped judges the winners of each run or recording by the times of the other one.
 func (f *compareFlags) compareSwapped(cmd *cobra.Command, args []string) error {
 	if err := noOtherFlags(cmd); err != nil {
 		return err
@@ -51,7 +52,7 @@ func (f *compareFlags) compareSwapped(cmd *cobra.Command, args []string) error {
 	return f.cannotTell(cmd, fmt.Errorf("%d winners may lose %.3g%% in the other run: its times cannot tell", unsure, 100*f.failOn))
 }
 
-// noOtherFlags refuses flags that have no effect here.
+// noOtherFlags returns an error if a flag is given that has no effect with --of swapped.
 func noOtherFlags(cmd *cobra.Command) error {
 	for _, name := range []string{"allow", "band"} {
 		if cmd.Flags().Changed(name) {
@@ -61,8 +62,9 @@ func noOtherFlags(cmd *cobra.Command) error {
 	return nil
 }
 
-// losers counts winners that are slower than the default in the other run, or whose whole
-// interval loses more than share to the winner there.
+// losers returns the number of winners that are slower than the default in the other run, or
+// that certainly lose more than share to the winner there: the whole interval of their loss is
+// above share.
 func losers(all []reports.Swapped, share float64) (n int) {
 	for _, c := range all {
 		if c.Verdict == record.Slower || c.Loss.Low > 1+share {
@@ -72,7 +74,8 @@ func losers(all []reports.Swapped, share float64) (n int) {
 	return n
 }
 
-// unsureOf counts further winners whose interval holds a loss of more than share.
+// unsureOf returns the number of winners that are not losers but may lose more than share: a
+// part of the interval of their loss is above share.
 func unsureOf(all []reports.Swapped, share float64) (n int) {
 	for _, c := range all {
 		if c.Verdict != record.Slower && !(c.Loss.Low > 1+share) && !(c.Loss.High <= 1+share) {
@@ -82,13 +85,13 @@ func unsureOf(all []reports.Swapped, share float64) (n int) {
 	return n
 }
 
-// sideName returns a path with the name of its machine.
+// sideName returns a path with the name of the machine on which its run was made.
 func sideName(path string, all []*record.Recording) string {
 	return fmt.Sprintf("%s (%s)", path, all[0].Machine.Name)
 }
 
-// kernelsDiffer returns a warning where the runs have different builds of kernels: then not
-// the machine alone makes their times differ.
+// kernelsDiffer returns a warning if the runs have different builds of the kernels. In that
+// case times may differ because of the builds, not only because of the machines.
 func kernelsDiffer(a, b []*record.Recording) string {
 	if changed := a[0].ABI.Changed(b[0].ABI); len(changed) > 0 {
 		return fmt.Sprintf("kernels: built differently: %v", changed)

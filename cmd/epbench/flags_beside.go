@@ -12,7 +12,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// besideFlags hold the product that runs beside the calls, and the time to minimize.
+// besideFlags holds the matrix product that runs at the same time as the calls (beside them),
+// and the time to minimize.
 type besideFlags struct {
 	product   string
 	objective string
@@ -54,8 +55,9 @@ func (f *besideFlags) apply(problems []ep.Problem, model string) error {
 	return nil
 }
 
-// searchable refuses the product step, which only bench measures: a search measures the two
-// halves of a pair first, and a step has no halves.
+// searchable returns an error if the product cannot be used in a search. Only bench measures
+// the product step: a search of a pair measures dispatch and combine separately first, and a
+// step cannot be separated in this way.
 func (f *besideFlags) searchable() error {
 	switch kind, _, _ := strings.Cut(f.product, ":"); kind {
 	case "", ep.Gemm, ep.Copy:

@@ -12,17 +12,18 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// The spellings of a config, for the help of flags. A run lists its winners in another order
-// than its table lists rows.
+// These texts list the spellings of a config, for the help of flags. RUN#ROW and TABLE#ROW
+// number different rows, because a run's winners have another order than the rows of its table.
 const (
 	configUsage      = "id (d7f2), difference (algo=dedup sms=64), kernel:name=value,name=value, "
 	configUsageRun   = configUsage + "RUN#ROW of the run's winners, or TABLE#ROW of a table"
 	configUsageTable = configUsage + "or TABLE#ROW as numbered by table show"
 )
 
-// readConfigs reads the configs of specs for every problem. It keeps the problems whose op
-// the configs are of, and lets them accept reduced precision where a config needs it. A
-// config that is illegal for a kept problem is an error.
+// readConfigs reads specs as configs for every problem. It keeps the problems for which all
+// specs can be read, which are those of the configs' op. A kept problem accepts reduced
+// precision if a config needs it. It returns an error if a config is illegal for a kept
+// problem.
 func readConfigs(flag string, b kernels.Backend, problems []ep.Problem, specs ...string) (kept []ep.Problem, configs map[ep.Problem][]ep.Config, err error) {
 	for i := range specs {
 		if specs[i], err = fromRow(specs[i], winnerRows); err != nil {
@@ -67,8 +68,8 @@ func readOf(b kernels.Backend, p *ep.Problem, specs []string) ([]ep.Config, erro
 	return out, nil
 }
 
-// fromRow replaces NAME#ROW by the full spelling of that row's config. rows lists the
-// configs of NAME; ROW counts from 1, as printed.
+// fromRow replaces a spelling NAME#ROW by the full spelling of the config in that row. rows
+// returns the configs of the run or table NAME. ROW counts from 1.
 func fromRow(s string, rows func(string) ([]ep.Config, error)) (string, error) {
 	at := strings.LastIndexByte(s, '#')
 	if at < 0 {
@@ -91,8 +92,8 @@ func fromRow(s string, rows func(string) ([]ep.Config, error)) (string, error) {
 	return all[n-1].Key(), nil
 }
 
-// winnerRows lists the winners of a run, in the order in which sweep and report print them,
-// or the rows of a table.
+// winnerRows returns the winners of a run, in the order in which sweep and report print them.
+// For a table it returns the configs of its rows.
 func winnerRows(name string) ([]ep.Config, error) {
 	if tablePath(name) == name {
 		return tableRows(name)
@@ -108,7 +109,7 @@ func winnerRows(name string) ([]ep.Config, error) {
 	return out, nil
 }
 
-// tableRows lists the configs of a table's rows, in the order of table show.
+// tableRows returns the configs of a table's rows, in the order of table show.
 func tableRows(name string) ([]ep.Config, error) {
 	t, err := loadTable(name, true)
 	if err != nil {
@@ -121,8 +122,8 @@ func tableRows(name string) ([]ep.Config, error) {
 	return out, nil
 }
 
-// rowConfig returns the config that a row launches at its largest token count. For a row
-// that keeps the default it works the default out.
+// rowConfig returns the config that a row launches at its largest token count. If the row keeps
+// the default, rowConfig computes the default's values.
 func rowConfig(h table.Header, r *table.Row) ep.Config {
 	if !r.Config.IsDefault() {
 		return r.Config

@@ -9,19 +9,19 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Largest values of flags that take a percentage. With a wider band a table would call
-// nearly everything equal.
+// These are the largest values of flags that take a percentage. maxBand is small, because with
+// a wider band nearly all times would count as equal.
 const (
 	maxBand  = 0.5
 	maxShare = 1
 )
 
-// percentValue is the value of every flag that takes a percentage: 3% and 0.03 both mean
-// 3 %. A bare 3 is refused, since some commands elsewhere take it for 3 % and some for 300 %.
+// percentValue is the value of every flag that takes a percentage. 3% and 0.03 both mean 3 %. A
+// bare 3 is an error, because some programs take it for 3 % and others for 300 %.
 type percentValue struct {
-	share *float64 // of 1
-	most  float64
-	zero  bool // 0 is a value too
+	share *float64 // the value as a fraction: 0.03 for 3 %
+	most  float64  // the largest allowed share
+	zero  bool     // 0 is allowed
 }
 
 // percentVar registers a flag that takes a percentage above 0 and up to most.
@@ -48,7 +48,8 @@ func (p *percentValue) Set(s string) error {
 	return nil
 }
 
-// String implements pflag.Value. Runs record it, so it is a spelling that Set reads.
+// String implements pflag.Value. Set reads the spelling that it returns, because runs record
+// it.
 func (p *percentValue) String() string {
 	if *p.share == 0 && !p.zero {
 		return ""

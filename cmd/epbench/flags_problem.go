@@ -15,8 +15,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// problemFlags hold the shape, the routings and the token counts to work on. Every command
-// that needs problems has the same flags.
+// problemFlags holds the shape, the routings and the token counts to work on. All commands that
+// need problems have these flags.
 type problemFlags struct {
 	model     string
 	hidden    int
@@ -36,7 +36,7 @@ type problemFlags struct {
 	layout    string
 }
 
-// bind registers the flags, but for those named by without, which make no difference to the
+// bind registers the flags, except those that without names, which would have no effect in the
 // command.
 func (f *problemFlags) bind(cmd *cobra.Command, without ...string) {
 	all := pflag.NewFlagSet(forProblem, pflag.ContinueOnError)
@@ -66,7 +66,8 @@ func (f *problemFlags) bind(cmd *cobra.Command, without ...string) {
 	})
 }
 
-// problems returns a valid problem for every op, dtype and token count, in this order.
+// problems returns a valid problem for every combination of op, dtype and token count. Problems
+// are ordered by op, then by dtype, then by token count.
 func (f *problemFlags) problems(m ep.Machine) ([]ep.Problem, error) {
 	if err := noGaps("--op", f.ops, "--dtype", f.dtypes); err != nil {
 		return nil, err
@@ -120,8 +121,9 @@ func (f *problemFlags) hiddenOf(op ep.Op) (int, error) {
 	return n, nil
 }
 
-// options returns the problems and routings of the flags. Without --layout, a problem takes
-// the layout of its op's first kernel where no kernel there has rows by expert.
+// options returns the problems and routings that the flags give. there lists the backend's
+// kernels. Without --layout the layout is expert. If no kernel of a problem's op has that
+// layout, the problem gets the first layout of the op's first kernel.
 func (f *problemFlags) options(m ep.Machine, there []kernels.Kernel) (*sweep.Options, error) {
 	problems, err := f.problems(m)
 	if err != nil {
@@ -158,7 +160,7 @@ func (f *problemFlags) counts() ([]int, error) {
 	return tokens, nil
 }
 
-// base returns the problem that the flags give, without op, dtype and tokens.
+// base returns the problem that the flags give. Op, dtype and tokens are not set.
 func (f *problemFlags) base(m ep.Machine) (ep.Problem, error) {
 	preset, err := workloads.FindPreset(f.model)
 	if err != nil {
@@ -189,7 +191,7 @@ func (f *problemFlags) base(m ep.Machine) (ep.Problem, error) {
 	return p, nil
 }
 
-// modeOf returns the mode of --mode; by default eager on the CPU and graph on GPUs.
+// modeOf returns the mode that --mode gives. The default is eager on the CPU and graph on GPUs.
 func modeOf(flag string, m ep.Machine) (ep.Mode, error) {
 	switch {
 	case flag == "" && m.Backend == "cpu":
@@ -230,8 +232,8 @@ func (f *problemFlags) distributions() ([]workloads.Distribution, error) {
 	return out, nil
 }
 
-// noGaps refuses lists with an empty item, since a name may be missing there. flags holds
-// pairs of a flag and its value.
+// noGaps returns an error if a list has an empty item, because the user may have forgotten a
+// name there. flags holds the name of a flag, then its value, then the next name, and so on.
 func noGaps(flags ...string) error {
 	for i := 0; i < len(flags); i += 2 {
 		for item := range strings.SplitSeq(flags[i+1], ",") {

@@ -32,10 +32,12 @@ func loadRuns(cmd *cobra.Command, paths []string) ([]*reports.Loaded, error) {
 	return out, nil
 }
 
-// notRecorded names flags that do not change what is measured.
+// notRecorded lists the flags that have no effect on what is measured. A run does not record
+// them.
 var notRecorded = []string{"out", "resume", "retry", "dry-run", "profile", "trust-command", "json", "format", "width"}
 
-// commandLine returns the command that a run records: the given flags, then args.
+// commandLine returns the command line that a run records: the program, the name of the
+// command, the flags that the user gave, and args.
 func commandLine(cmd *cobra.Command, name string, args ...string) []string {
 	out := []string{"epbench", name}
 	cmd.Flags().Visit(func(g *pflag.Flag) {
@@ -77,8 +79,8 @@ func (f *runFilter) load(cmd *cobra.Command, paths []string) ([]*reports.Loaded,
 	return runs, err
 }
 
-// apply keeps the selected cases of a run. A value that no case has is an error, since the
-// picture would be empty without a word.
+// apply removes the cases of a run that are not selected. If no case is left, it returns an
+// error, because an empty picture would not say why it is empty.
 func (f *runFilter) apply(l *reports.Loaded) error {
 	if err := noGaps("--op", f.ops, "--routing", f.routing); err != nil {
 		return err
@@ -101,7 +103,8 @@ func (f *runFilter) apply(l *reports.Loaded) error {
 	return nil
 }
 
-// spelledOut adds the spelling that runs record for each routing: hotrank:2.0 for hotrank.
+// spelledOut adds to each routing the full spelling, which runs record: hotrank:2.0 for
+// hotrank.
 func spelledOut(routings []string) []string {
 	out := slices.Clone(routings)
 	for _, r := range routings {
@@ -112,7 +115,8 @@ func spelledOut(routings []string) []string {
 	return out
 }
 
-// known refuses values that no case of a run has, and lists those that cases have.
+// known returns an error if a flag has only values that no case of a run has. The error lists
+// the values that the cases have.
 func (f *runFilter) known(l *reports.Loaded, ops, routings []string, tokens []int) error {
 	var has [3][]string
 	for _, c := range l.Cases {
@@ -149,7 +153,7 @@ func (f *runFilter) counts() ([]int, error) {
 	return counts, nil
 }
 
-// outputDir makes the directory for pictures.
+// outputDir creates the directory for pictures.
 func outputDir(path string) error {
 	if err := os.MkdirAll(filepath.Clean(path), 0o777); err != nil {
 		return badInput(fmt.Errorf("--out: %w", err))

@@ -16,7 +16,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// importFlags hold the flags of import.
+// importFlags holds the flags of import.
 type importFlags struct {
 	tables  tableFlags
 	from    string
@@ -91,7 +91,7 @@ func (f *importFlags) run(cmd *cobra.Command, files []string) error {
 	return f.tables.print(cmd, importedTable(run, results))
 }
 
-// write makes the run directory, if one was asked for.
+// write writes a run directory if -o is given.
 func (f *importFlags) write(run *record.Run, results []record.Result) error {
 	if f.out == "" {
 		return nil
@@ -151,7 +151,7 @@ func (f *importFlags) readFile(cmd *cobra.Command, name string) ([]record.Result
 	return results, nil
 }
 
-// values returns the parameters of a config without its kernel.
+// values returns a cell with the parameters of a config, without the kernel's name.
 func values(c ep.Config) reports.Cell {
 	_, text, _ := strings.Cut(c.Key(), ":")
 	if text == "" {
@@ -160,7 +160,8 @@ func values(c ep.Config) reports.Cell {
 	return reports.Str(text)
 }
 
-// importedTable lists the times, and which figure of the file each comes from.
+// importedTable lists the imported times. A last column says from which figure in the file each
+// time was computed.
 func importedTable(run *record.Run, results []record.Result) reports.Table {
 	cases := reports.Cases(run, results)
 	p := reports.ColumnsFor(cases)

@@ -18,7 +18,7 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
-// interleaveFlags are the flags of interleave.
+// interleaveFlags holds the flags of interleave.
 type interleaveFlags struct {
 	filter runFilter
 	turns  int
@@ -71,11 +71,11 @@ func (f *interleaveFlags) run(cmd *cobra.Command, paths []string) error {
 	}
 	t := &interleaving{flags: f, backends: map[string]*startedBackend{}, id: time.Now().UTC().Format(time.RFC3339Nano)}
 	defer t.close()
-	heats, err := t.comparisons(cmd, runs)
+	comparisons, err := t.comparisons(cmd, runs)
 	if err != nil {
 		return err
 	}
-	err = sweep.Interleave(cmd.Context(), heats, func(h sweep.Interleaving) {
+	err = sweep.Interleave(cmd.Context(), comparisons, func(h sweep.Interleaving) {
 		p := h.Sides[0].Problem
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s, %d tokens, %s: %d runs in turns\n", p.Op, p.Tokens, h.Routing, len(h.Sides))
 	})
@@ -85,8 +85,9 @@ func (f *interleaveFlags) run(cmd *cobra.Command, paths []string) error {
 	return f.print(cmd, t)
 }
 
-// checkInterleaved refuses runs of different seeds, in which one routing selects different
-// experts, and runs of one name, which would write to one directory.
+// checkInterleaved returns an error if the runs have different seeds, because then their tokens
+// go to different experts. It also returns an error if two runs have one name, because both
+// would be written to one directory.
 func checkInterleaved(runs []*reports.Loaded) error {
 	for i, l := range runs {
 		if first := runs[0]; l.Run.Seed != first.Run.Seed {
@@ -100,7 +101,7 @@ func checkInterleaved(runs []*reports.Loaded) error {
 	return nil
 }
 
-// print compares the new runs.
+// print prints a comparison of the new runs.
 func (f *interleaveFlags) print(cmd *cobra.Command, t *interleaving) error {
 	var runs []*reports.Loaded
 	for _, r := range t.runs {
@@ -137,35 +138,37 @@ func (t *interleaving) failure() error {
 	return nil
 }
 
-// interleaving holds the runs that are measured in turns. Two runs of one --backend share
-// its processes.
+// interleaving holds the runs that are measured in turns. Two runs with the same --backend
+// share the processes of that backend.
 type interleaving struct {
 	flags    *interleaveFlags
-	id       string
-	backends map[string]*startedBackend // by --backend
+	id       string                     // marks the new runs as measured together: record.Run.Turns
+	backends map[string]*startedBackend // by value of --backend
 	runs     []*openRun
-	missing  []error // why backends did not start; the others go on
+	missing  []error // errors of backends that did not start; the runs of the other backends are measured
 }
 
-// openRun is a new run directory with the backend that fills it.
+// openRun is a new run directory, and the backend whose results it gets.
 type openRun struct {
 	*sweep.InterleavedRun
 	path string
 	dir  *record.Dir
 }
 
-// runCase holds what one run chose for a case, with the fields by which cases are grouped.
+// runCase holds the winner and the default of one run's case (its Side), and the fields by
+// which cases are grouped.
 type runCase struct {
-	problem ep.Problem // without the fields that each library sets by itself
-	work    string
-	run     string
-	backend string // --backend
+	problem ep.Problem // without the fields that each library sets for itself
+	work    string     // the work that the winner's time includes: ep.Work.Key
+	run     string     // path of the run
+	backend string     // value of --backend
 	routing string
 	seed    uint64
 	sweep.Side
 }
 
-// comparisons starts the backends and groups the cases of all runs.
+// comparisons starts the backends, and groups the cases of all runs into comparisons of one
+// problem each.
 func (t *interleaving) comparisons(cmd *cobra.Command, runs []*reports.Loaded) ([]sweep.Interleaving, error) {
 	recorded := make([]*sweepFlags, len(runs))
 	for i, l := range runs {
@@ -205,9 +208,9 @@ func (t *interleaving) comparisons(cmd *cobra.Command, runs []*reports.Loaded) (
 	return groupCases(cases)
 }
 
-// groupCases puts cases of one problem, routing and seed together. A backend runs one
-// workload at a time: where it has two cases of a group, in two layouts, the group is split
-// by equal work.
+// groupCases puts cases with the same problem, routing and seed together. A backend runs only
+// one workload at a time. So if a group has two cases of one backend, for example with two
+// layouts, the group is split into cases of the same work.
 func groupCases(cases []runCase) ([]sweep.Interleaving, error) {
 	var out []sweep.Interleaving
 	for _, group := range groupBy(cases, func(x runCase) string { return fmt.Sprint(x.problem.Key(), x.routing, x.seed) }) {
@@ -229,7 +232,7 @@ func groupCases(cases []runCase) ([]sweep.Interleaving, error) {
 	return out, nil
 }
 
-// groupBy groups cases by a key, in the order in which keys appear.
+// groupBy groups cases by a key. Groups have the order in which their keys first appear.
 func groupBy(cases []runCase, key func(runCase) string) [][]runCase {
 	index := map[string]int{}
 	var out [][]runCase
@@ -244,7 +247,8 @@ func groupBy(cases []runCase, key func(runCase) string) [][]runCase {
 	return out
 }
 
-// sharesBackend returns the first case whose backend has an earlier case in the list, or nil.
+// sharesBackend returns the first case that has the same backend as a case before it, nil if
+// there is none.
 func sharesBackend(cases []runCase) *runCase {
 	for i := range cases {
 		if slices.ContainsFunc(cases[:i], func(x runCase) bool { return x.backend == cases[i].backend }) {
@@ -254,14 +258,13 @@ func sharesBackend(cases []runCase) *runCase {
 	return nil
 }
 
-// withoutBuffers clears the fields that each library sets by itself.
+// withoutBuffers returns p without the fields that each library sets for itself.
 func withoutBuffers(p ep.Problem) ep.Problem {
 	p.MaxTokens, p.Layout = 0, ""
 	return p
 }
 
-// open makes the run directory for a run's backend. It returns nil if the backend did
-// not start.
+// open creates the new directory for a run. It returns nil if the run's backend did not start.
 func (t *interleaving) open(cmd *cobra.Command, l *reports.Loaded, recorded *sweepFlags) (*openRun, error) {
 	b, err := t.backends[recorded.backend].Backend, t.backends[recorded.backend].err
 	if err != nil {
@@ -275,7 +278,7 @@ func (t *interleaving) open(cmd *cobra.Command, l *reports.Loaded, recorded *swe
 	r := &openRun{InterleavedRun: &sweep.InterleavedRun{Backend: b, Options: &sweep.Options{Seed: l.Run.Seed, Band: recorded.band}}, path: filepath.Join(t.flags.out, l.Name())}
 	run := newRun(b, r.Options, commandLine(cmd, "interleave", cmd.Flags().Args()...))
 	run.Turns = t.id
-	run.Kernels = l.Run.Kernels // configs keep the values that --param gave to hooks
+	run.Kernels = l.Run.Kernels // the old declarations, because configs may have values that --param added
 	if r.dir, err = record.CreateDir(r.path, run); err != nil {
 		return nil, badInput(fmt.Errorf("--out: %w", err))
 	}
@@ -284,14 +287,14 @@ func (t *interleaving) open(cmd *cobra.Command, l *reports.Loaded, recorded *swe
 	return r, nil
 }
 
-// startedBackend holds a backend, or the error with which it did not start.
+// startedBackend holds a backend, or the error because of which it did not start.
 type startedBackend struct {
 	kernels.Backend
 	err error
 }
 
-// start starts every --backend of the runs once, all at the same time: a worker that imports
-// PyTorch takes ten seconds.
+// start starts each backend of the runs once. All start at the same time, because a worker that
+// imports PyTorch takes ten seconds to start.
 func (t *interleaving) start(cmd *cobra.Command, recorded []*sweepFlags) {
 	var all sync.WaitGroup
 	for _, f := range recorded {
@@ -305,7 +308,7 @@ func (t *interleaving) start(cmd *cobra.Command, recorded []*sweepFlags) {
 	all.Wait()
 }
 
-// write writes the searches of every run.
+// write writes the decisions of every run.
 func (t *interleaving) write() error {
 	var err error
 	for _, r := range t.runs {
@@ -318,7 +321,7 @@ func (t *interleaving) close() {
 	var all sync.WaitGroup
 	for _, b := range t.backends {
 		if b.err == nil {
-			all.Go(func() { b.Close() }) // the results are written: an error of a worker that ends changes nothing
+			all.Go(func() { b.Close() }) // its error is ignored, because all results are already written
 		}
 	}
 	all.Wait()

@@ -49,7 +49,8 @@ object for --machine and the examples.`,
 	return cmd
 }
 
-// applies returns whether a table may be used on a host for any problem, and why not.
+// applies returns whether a table may be used on a host: yes, no, partly or unverified. note
+// says why, unless the word is yes.
 func applies(t *table.Table, h table.Host) (word, note string) {
 	if len(t.Rows) == 0 {
 		return "no", "it has no rows"
@@ -97,8 +98,8 @@ func appliesTable(h table.Host, set *table.Set) reports.Table {
 	return t
 }
 
-// writeMachine prints the machine as JSON. Its fields are those of run.json, so that
-// --machine takes the output.
+// writeMachine prints the machine as JSON. The fields have the names of run.json, so that other
+// commands read the output with --machine.
 func writeMachine(cmd *cobra.Command, h table.Host, set *table.Set) error {
 	type tableHere struct {
 		Name    string `json:"name"`

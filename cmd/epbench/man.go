@@ -11,15 +11,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// The hidden command man DIR writes a man page for every command. Only releases build it
-// (-tags man): nothing else needs its libraries.
+// init adds the hidden command man DIR, which writes a man page for every command. Only
+// releases build it (-tags man), because nothing else needs the libraries that it imports.
 func init() {
 	extra = append(extra, func(root *cobra.Command) *cobra.Command {
 		return &cobra.Command{Use: "man DIR", Hidden: true, Args: exactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o777); err != nil {
 				return err
 			}
-			date := time.Unix(0, 0) // the same bytes every day
+			date := time.Unix(0, 0) // a fixed date, so that the pages are the same bytes every day
 			root.DisableAutoGenTag = true
 			showPlaceholders(root)
 			return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "epbench " + version, Manual: "epbench", Date: &date}, args[0])
@@ -27,7 +27,8 @@ func init() {
 	})
 }
 
-// showPlaceholders prepares the flags of a command and its subcommands for man pages.
+// showPlaceholders gives the flags of a command and its subcommands their placeholders, as the
+// help prints them.
 func showPlaceholders(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { *f = *shown(f) })
 	for _, c := range cmd.Commands() {

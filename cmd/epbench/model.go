@@ -36,7 +36,7 @@ so, and no run directory or tuned table takes one.`,
 	return cmd
 }
 
-// fitFlags hold the flags of model fit.
+// fitFlags holds the flags of model fit.
 type fitFlags struct {
 	links  string
 	out    string
@@ -115,7 +115,8 @@ func (f *fitFlags) facts() (*model.File, error) {
 	return model.Load(f.links)
 }
 
-// readRuns reads run directories, and for other directories the runs below them.
+// readRuns reads the recorded times of run directories. If a path is not a run directory, it
+// reads all runs below that path.
 func readRuns(cmd *cobra.Command, paths []string) ([]predict.Row, error) {
 	var r predict.Reader
 	for _, path := range paths {
@@ -178,11 +179,11 @@ func newModelCompare() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			beside, missing, err := predict.Compare(f, rows)
+			compared, missing, err := predict.Compare(f, rows)
 			if err != nil {
 				return badInput(err)
 			}
-			t := predict.CompareTable(beside)
+			t := predict.CompareTable(compared)
 			for _, m := range missing {
 				t.Warn("%s", m)
 			}

@@ -19,7 +19,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// planFlags hold the flags of model plan.
+// planFlags holds the flags of model plan.
 type planFlags struct {
 	models    string
 	ops       string
@@ -86,11 +86,11 @@ func (f *planFlags) run(cmd *cobra.Command, path string) error {
 	if err != nil {
 		return usagef("--link, --network: %w", err)
 	}
-	asks, err := f.asks()
+	questions, err := f.questions()
 	if err != nil {
 		return err
 	}
-	points, err := predict.Plan(m, asks)
+	points, err := predict.Plan(m, questions)
 	if err != nil {
 		return badInput(err)
 	}
@@ -101,9 +101,9 @@ func (f *planFlags) run(cmd *cobra.Command, path string) error {
 	return writeOut(cmd, f.out, record.Content(func(w io.Writer) error { return fig.Write(w, format, chart.DefaultScale) }))
 }
 
-// asks returns a question for every model, op, dtype, routing, token count and rank count, in
-// this order.
-func (f *planFlags) asks() ([]predict.Question, error) {
+// questions returns a question for every combination of model, op, dtype, routing, token count
+// and rank count. Questions are ordered by model first, then by op, and so on.
+func (f *planFlags) questions() ([]predict.Question, error) {
 	ranks, err := ep.ParseInts(f.ranks)
 	if err != nil {
 		return nil, usagef("--ranks: %w", err)
@@ -140,7 +140,8 @@ func (f *planFlags) asks() ([]predict.Question, error) {
 	return out, nil
 }
 
-// problems returns the questions without routing, tokens and ranks.
+// problems returns a question for every combination of model, op and dtype. Routing, tokens and
+// ranks are not set.
 func (f *planFlags) problems() ([]predict.Question, error) {
 	accepted, err := ep.ParsePrecision(f.precision)
 	if err != nil {
@@ -171,7 +172,8 @@ func (f *planFlags) problems() ([]predict.Question, error) {
 	return out, nil
 }
 
-// figure draws times over rank counts. A field with one value stands in the title.
+// figure returns a picture of times over rank counts. If there is one token count, the title
+// names it.
 func (f *planFlags) figure(m *model.Model, file string, points []predict.Point) chart.Figure {
 	var all []chart.Forecast
 	several := strings.Contains(f.tokens, ",") || strings.Contains(f.tokens, ":")

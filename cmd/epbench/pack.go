@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// compilerName names the program that compiles device sources. The environment variable
-// compilerEnv may hold its path.
+// compilerName is the name of the program that compiles device sources. The environment
+// variable compilerEnv may hold the path of the program.
 const (
 	compilerName = "epbench-compile"
 	compilerEnv  = "EPBENCH_COMPILE"
@@ -124,11 +124,11 @@ func (f *packFlags) run(cmd *cobra.Command) error {
 
 func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
-// uncovered counts answers without a row.
+// uncovered returns the number of a pack's answers that have no row of a table.
 func uncovered(p *pack.Pack) (n int) {
 	for _, l := range p.Lookups {
 		for _, r := range l.Runs {
-			if r.Uncovered && l.Purpose != pack.Halves { // a sweep of calls alone makes no rows for halves
+			if r.Uncovered && l.Purpose != pack.Halves { // answers for halves have no row if the sweep measured only whole calls
 				n++
 			}
 		}
@@ -136,7 +136,8 @@ func uncovered(p *pack.Pack) (n int) {
 	return n
 }
 
-// uncertified counts answers whose rows were not measured with this build on this machine.
+// uncertified returns the number of answers whose rows were not measured with this build on
+// this machine.
 func uncertified(p *pack.Pack) (n int) {
 	for _, l := range p.Lookups {
 		for _, r := range l.Runs {
@@ -148,7 +149,7 @@ func uncertified(p *pack.Pack) (n int) {
 	return n
 }
 
-// request reads the flags.
+// request returns the request for a pack that the flags state.
 func (f *packFlags) request() (r pack.Request, err error) {
 	if f.problem.ranks < 1 || f.problem.maxTokens < 1 && f.fit == "" {
 		return r, usagef("--ranks and --max-tokens are both required, for instance --ranks 2 --max-tokens 4096")
@@ -193,8 +194,8 @@ func (f *packFlags) request() (r pack.Request, err error) {
 	return r, nil
 }
 
-// machine returns the machine of --machine. Without that flag it returns the machine of the last
-// table with rows for these ranks and nodes.
+// machine returns the machine that --machine names. Without that flag it returns the machine of
+// the last table in set that has rows for the given ranks and nodes.
 func (f *packFlags) machine(set *table.Set) (ep.Machine, error) {
 	if f.machineFile != "" {
 		h, err := readHost(f.machineFile)

@@ -11,12 +11,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// fitInFlight lists the numbers of calls in flight for which runFit prints token counts: one call,
-// two micro-batches, and a few more.
+// fitInFlight lists the numbers of calls in flight for which runFit prints token counts: one
+// call, two micro-batches, and twice that.
 var fitInFlight = []int{1, 2, 4}
 
-// runFit prints the most tokens of a rank whose memory fits, for each layout and number of calls in
-// flight; with --max-tokens also how many calls of so many tokens fit.
+// runFit prints, for each layout and number of calls in flight, the largest number of tokens of
+// a rank whose memory fits into --fit. With --max-tokens it also prints how many calls of that
+// many tokens fit.
 func (f *packFlags) runFit(cmd *cobra.Command) error {
 	size, err := parseSize(f.fit)
 	if err != nil {
@@ -50,7 +51,7 @@ func (f *packFlags) runFit(cmd *cobra.Command) error {
 	return f.tables.print(cmd, t)
 }
 
-// addFits adds the rows of one layout.
+// addFits adds the rows of one layout to t.
 func (f *packFlags) addFits(t *reports.Table, r pack.Request, size int64) error {
 	fitter := pack.Fitter{Request: r}
 	counts := fitInFlight

@@ -38,7 +38,7 @@ func newPackShow() *cobra.Command {
 	return cmd
 }
 
-// packFacts lists a pack's shape, GPU, kernels and sizes.
+// packFacts returns a table with a pack's shape, GPU, kernels and sizes.
 func packFacts(p *pack.Pack) reports.Table {
 	t, q := newFacts("pack", ""), p.Shape()
 	n, bytes := p.Variants()
@@ -67,7 +67,8 @@ func packFacts(p *pack.Pack) reports.Table {
 	return t.Table
 }
 
-// launchedBy lists the kernels that a pack launches; its ABI names all of the build.
+// launchedBy lists the kernels that a pack launches. The pack's ABI is no such list, because it
+// names all kernels of the build.
 func launchedBy(p *pack.Pack) []string {
 	var out []string
 	for _, l := range p.Lookups {
@@ -83,7 +84,7 @@ func launchedBy(p *pack.Pack) []string {
 	return out
 }
 
-// packAnswers lists the answer for every range of token counts.
+// packAnswers returns a table with a pack's answer for every range of token counts.
 func packAnswers(p *pack.Pack, all bool) reports.Table {
 	t := reports.Table{Name: "answers", Columns: []reports.Column{
 		reports.Words("dtype"), reports.Words("precision"), reports.Words("for"), reports.Words("routing"),
@@ -107,7 +108,8 @@ func packAnswers(p *pack.Pack, all bool) reports.Table {
 	return t
 }
 
-// certifiedCell says whether the rows behind an answer are certified. It is empty without a row.
+// certifiedCell returns whether the rows from which an answer was taken are certified, as a
+// cell. The cell is empty if there is no row.
 func certifiedCell(a pack.Answer) reports.Cell {
 	if a.Uncovered {
 		return reports.None()
@@ -115,7 +117,7 @@ func certifiedCell(a pack.Answer) reports.Cell {
 	return reports.Bool(a.Certified)
 }
 
-// idCell returns the id of a config that is spelled in full.
+// idCell returns a cell with the id of a config. key is the config's full spelling.
 func idCell(key string) reports.Cell {
 	c, err := ep.ParseConfig(key)
 	if err != nil {

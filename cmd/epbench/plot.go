@@ -17,7 +17,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// plotFlags hold the flags of plot.
+// plotFlags holds the flags of plot.
 type plotFlags struct {
 	kind    string
 	out     string
@@ -104,7 +104,7 @@ func (f *plotFlags) run(cmd *cobra.Command, paths []string) error {
 	return f.draw(cmd, kinds, runs)
 }
 
-// knownParameter refuses the name of a parameter that no config of the runs has.
+// knownParameter returns an error if no config of the runs has a parameter with this name.
 func knownParameter(flag, name string, runs []*reports.Loaded) error {
 	if name == "" {
 		return nil
@@ -177,7 +177,7 @@ func (f *plotFlags) draw(cmd *cobra.Command, kinds []chart.Kind, runs []*reports
 	return nil
 }
 
-// whyEmpty names the data that a kind of picture needs and the runs lack.
+// whyEmpty says, for each kind of picture, which data the runs lack if the kind draws nothing.
 var whyEmpty = map[string]string{
 	"gain":      ": the run has no decisions; --kind latency draws its times",
 	"bandwidth": ": the bytes of its routings are not known",

@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// presetsOptions hold the flags of presets.
+// presetsOptions holds the flags of presets.
 type presetsOptions struct {
 	tables tableFlags
 	match  string
@@ -60,7 +60,8 @@ func (o *presetsOptions) run(cmd *cobra.Command, args []string) error {
 	return o.tables.print(cmd, tables...)
 }
 
-// choose returns the named presets, or without names those that pass the filters.
+// choose returns the presets called names. Without names it returns all presets. From both it
+// removes presets that do not pass --match and --ranks.
 func (o *presetsOptions) choose(names []string) ([]workloads.Preset, error) {
 	if o.ranks < 0 {
 		return nil, fmt.Errorf("--ranks: %d is below 0", o.ranks)
@@ -141,7 +142,8 @@ func presetLayers(p workloads.Preset) string {
 	return fmt.Sprintf("%d (%d)", p.Layers, p.DenseLayers)
 }
 
-// explainPreset lists the fields of a preset, with its hazards as notes.
+// explainPreset returns a table with the fields of a preset. Its notes are the hazards: common
+// assumptions that the shape breaks.
 func explainPreset(p workloads.Preset) reports.Table {
 	t := newFacts(strings.ReplaceAll(p.Name, ".", "-"), p.Name)
 	t.Notes = p.Hazards()
@@ -164,7 +166,7 @@ func explainPreset(p workloads.Preset) reports.Table {
 	return t.Table
 }
 
-// facts is a table with a row for each field.
+// facts is a table with two columns, field and value.
 type facts struct{ reports.Table }
 
 func newFacts(name, title string) facts {

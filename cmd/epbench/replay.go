@@ -17,10 +17,10 @@ import (
 	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
-// allConfigs is the value of --budget without a bound.
+// allConfigs is the value of --budget that means no bound.
 const allConfigs = "all"
 
-// replayFlags hold the flags of replay.
+// replayFlags holds the flags of replay.
 type replayFlags struct {
 	tables     tableFlags
 	synthetic  bool
@@ -103,8 +103,8 @@ func replayTable(title string) reports.Table {
 	}
 }
 
-// source returns the function that draws landscape i, the protocol of searches there, and the
-// title of the table.
+// source returns three things: the function that draws landscape i (the true time of each
+// config, and the noise), the protocol of searches on it, and the title of the table.
 func (f *replayFlags) source(args []string) (draw func(int) *replay.Model, p search.Protocol, title string, err error) {
 	if f.synthetic != (len(args) == 0) {
 		return nil, p, "", usagef("replay: give either a run directory or --synthetic")
@@ -137,7 +137,7 @@ func (f *replayFlags) source(args []string) (draw func(int) *replay.Model, p sea
 		fmt.Sprintf("%s: %d recorded searches, %d replays", strings.Join(args, ", "), len(models), f.replays), nil
 }
 
-// studies returns a study for every strategy and budget.
+// studies returns a study for every combination of strategy and budget.
 func (f *replayFlags) studies(p search.Protocol) ([]replay.Study, error) {
 	if f.band > 0 {
 		p.Band = f.band
@@ -166,8 +166,8 @@ func (f *replayFlags) studies(p search.Protocol) ([]replay.Study, error) {
 	return out, nil
 }
 
-// parseReplayBudgets parses all, counts (25,50 or a range), shares of a space (10%) and times
-// (10s).
+// parseReplayBudgets parses the value of --budget: the word all, counts (25,50 or a range),
+// shares of a space (10%) and times (10s).
 func parseReplayBudgets(text string) ([]replay.Study, error) {
 	var out []replay.Study
 	if counts, err := ep.ParseInts(text); err == nil && counts[0] > 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/search/replay"
 )
 
-// claimsFlags hold the flags of replay claims.
+// claimsFlags holds the flags of replay claims.
 type claimsFlags struct {
 	tables   tableFlags
 	replays  int

@@ -33,7 +33,8 @@ intervals of claims, which rest on three sessions. 5 % should.`,
 	return cmd
 }
 
-// stabilityTable has a row for each run with sessions, and one for all.
+// stabilityTable returns a table with a row for each run that has several sessions. If there
+// are several such runs, a last row sums them up.
 func stabilityTable(paths []string) (reports.Table, error) {
 	n := reports.Numbers
 	t := reports.Table{

@@ -14,7 +14,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// recordingsOf reads run directories, recordings, and directories of recordings.
+// recordingsOf returns the recordings in some paths. A path may be a recording, a directory of
+// recordings, or a run directory, whose searches it converts to recordings.
 func recordingsOf(paths []string) ([]*record.Recording, error) {
 	var out []*record.Recording
 	for _, path := range paths {

@@ -16,7 +16,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// reportFlags hold the flags of report.
+// reportFlags holds the flags of report.
 type reportFlags struct {
 	tables tableFlags
 	out    string
@@ -26,7 +26,8 @@ type reportFlags struct {
 	filter runFilter
 }
 
-// benchFormat is the format of report that prints rounds instead of tables.
+// benchFormat is the value of --format with which report prints rounds instead of tables, in
+// Go's benchmark format.
 const benchFormat = "benchfmt"
 
 func newReport() *cobra.Command {
@@ -92,7 +93,7 @@ func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 		}
 		tables = append(tables, of...)
 	}
-	// The page comes first: nothing is printed where it cannot be written.
+	// The page is written first, so that nothing is printed if it cannot be written.
 	page, err := f.page(cmd, runs)
 	if err != nil || page == "-" {
 		return err
@@ -107,13 +108,13 @@ func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 	return nil
 }
 
-// libraries and beside name the tables of --only that cover all runs together.
+// libraries and beside are the tables of --only that have the rows of all runs together.
 const (
 	libraries = "libraries"
 	beside    = "beside"
 )
 
-// tablesOver returns the tables that cover all runs together.
+// tablesOver returns the tables that have the rows of all runs together.
 func (f *reportFlags) tablesOver(runs []*reports.Loaded) ([]reports.Table, error) {
 	tables, err := f.librariesOf(runs)
 	if err != nil || !slices.Contains(splitList(f.only), beside) {
@@ -130,7 +131,8 @@ func (f *reportFlags) tablesOver(runs []*reports.Loaded) ([]reports.Table, error
 	return append(tables, t), nil
 }
 
-// librariesOf compares the libraries of several runs, unless --only names other tables alone.
+// librariesOf returns the table that compares the libraries of several runs. It returns none if
+// --only names only other tables.
 func (f *reportFlags) librariesOf(runs []*reports.Loaded) ([]reports.Table, error) {
 	asked := slices.Contains(splitList(f.only), libraries)
 	if !asked && f.only != "" && f.only != "all" {
@@ -148,7 +150,7 @@ func (f *reportFlags) librariesOf(runs []*reports.Loaded) ([]reports.Table, erro
 	return nil, nil // runs of different machines have no common table
 }
 
-// page writes the page and returns its path.
+// page writes the HTML page and returns its path, "" with --no-html.
 func (f *reportFlags) page(cmd *cobra.Command, runs []*reports.Loaded) (string, error) {
 	if f.noHTML {
 		return "", nil
@@ -161,11 +163,13 @@ func (f *reportFlags) page(cmd *cobra.Command, runs []*reports.Loaded) (string, 
 	return out, nil
 }
 
-// maxPrinted bounds the list of failures for people; programs get all of it.
+// maxPrinted is the largest number of failures in a table for people. Tables for programs have
+// all failures.
 const maxPrinted = 40
 
-// tablesOf returns the tables of --only. Without the flag people get the headline and the
-// largest gains, and programs get every table.
+// tablesOf returns the tables of one run that --only names. Without --only it returns, in
+// formats for people, the headline and the largest gains, and in formats for programs all
+// tables. If named is true, the titles have the run's name.
 func (f *reportFlags) tablesOf(l *reports.Loaded, named bool) ([]reports.Table, error) {
 	limit := maxPrinted
 	if f.tables.forPrograms() {
@@ -187,7 +191,8 @@ func (f *reportFlags) tablesOf(l *reports.Loaded, named bool) ([]reports.Table, 
 	return tables, err
 }
 
-// headline returns the result of a run for people.
+// headline returns tables with the largest gains of a run, its headline and its warnings, for
+// people.
 func headline(l *reports.Loaded) []reports.Table {
 	head := reports.Table{Title: l.Run.Machine.Name, Notes: reports.Summarise(l.Run).Lines()}
 	head.Note(l.Resume())
@@ -201,7 +206,7 @@ func headline(l *reports.Loaded) []reports.Table {
 	return []reports.Table{head}
 }
 
-// tableNames lists the names of the tables that DerivedTables makes.
+// tableNames lists the names of the tables that reports.DerivedTables returns.
 var tableNames = []string{"winners", "effects", "regret", "pareto", "wire", "memory", "failed"}
 
 func (f *reportFlags) pick(tables []reports.Table) ([]reports.Table, error) {

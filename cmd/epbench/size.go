@@ -9,7 +9,7 @@ import (
 
 var sizeUnits = map[string]float64{"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
-// parseSize reads a number of bytes: 44MiB, 12GiB, 1.5GB or 4096.
+// parseSize returns the number of bytes of a size such as 44MiB, 12GiB, 1.5GB or 4096.
 func parseSize(text string) (int64, error) {
 	number := strings.TrimRight(text, "BKMGi")
 	unit, ok := sizeUnits[text[len(number):]]

@@ -20,7 +20,7 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
-// sweepFlags hold the flags of sweep.
+// sweepFlags holds the flags of sweep.
 type sweepFlags struct {
 	problem problemFlags
 	beside  besideFlags
@@ -95,7 +95,7 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 	f.tables.bind(cmd)
 }
 
-// command returns the command line that --resume parses again.
+// command returns the command line that the run records. --resume parses it again.
 func (f *sweepFlags) command(cmd *cobra.Command) []string { return commandLine(cmd, "sweep") }
 
 // resumed parses the flags of a recorded command line.
@@ -119,7 +119,8 @@ func resumed(command []string) (*sweepFlags, error) {
 	return &f, err
 }
 
-// Bounds of --sessions.
+// These are the bounds of --sessions. The value 1 is also allowed; it means no further
+// sessions.
 const (
 	minSessions = 3
 	maxSessions = 100
@@ -137,7 +138,8 @@ func checkSessions(n int) error {
 	return nil
 }
 
-// cpuBudget bounds a sweep on the CPU backend, so that a first try ends within a minute.
+// cpuBudget is the default time of a sweep on the CPU backend. It is short, so that a first try
+// ends within a minute.
 const cpuBudget = 30 * time.Second
 
 // options returns the options of a sweep on a backend.

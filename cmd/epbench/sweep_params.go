@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
-// anyLegal refuses a plan in which the values of --param leave an op no legal config: such a
-// sweep would measure the default alone.
+// anyLegal returns an error if, with the values of --param, some op has no legal config. Such a
+// sweep would measure only the default.
 func anyLegal(b kernels.Backend, p *sweep.Plan) error {
 	given := p.Options.Params
 	if len(given) == 0 {
@@ -39,9 +39,9 @@ func anyLegal(b kernels.Backend, p *sweep.Plan) error {
 	return nil
 }
 
-// refusedValue returns why a kernel refuses every given value of one parameter, with its
-// default elsewhere. It returns nil if each parameter has a legal value, so that only their
-// combinations are illegal.
+// refusedValue returns an error if a kernel has a parameter for which every given value is
+// illegal while all other parameters have their defaults. It returns nil if every parameter has
+// a legal value; in that case only combinations of values are illegal.
 func refusedValue(all []kernels.Kernel, m ep.Machine, p ep.Problem, kernel string, given map[string][]ep.Value) error {
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		var first error

@@ -17,8 +17,9 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// print prints the winners, and for people how the sweep ended. Programs get the headline as
-// a table. Warnings go to standard error.
+// print prints the table of winners. In formats for people the headline and the next commands
+// follow it; in formats for programs a table with the headline comes before it. Warnings go to
+// standard error.
 func (f *sweepFlags) print(cmd *cobra.Command, out *sweep.Summary, dir string) error {
 	rows := 0
 	if out.Table != nil {
@@ -42,11 +43,12 @@ func (f *sweepFlags) print(cmd *cobra.Command, out *sweep.Summary, dir string) e
 	return f.ending(cmd, out, dir)
 }
 
-// fewSearches is the number of searches above which the largest gains are listed again.
+// fewSearches is the largest number of searches for which the largest gains are not listed
+// again below the table.
 const fewSearches = 12
 
-// ending prints the largest gains, the headline, why the table has so many rows, and the next
-// commands.
+// ending prints the largest gains, the headline, a sentence about the number of rows in the
+// tuned table, and commands that the user may want next.
 func (f *sweepFlags) ending(cmd *cobra.Command, out *sweep.Summary, dir string) error {
 	stdout := cmd.OutOrStdout()
 	fmt.Fprintln(stdout)
@@ -79,7 +81,7 @@ func (f *sweepFlags) ending(cmd *cobra.Command, out *sweep.Summary, dir string) 
 	return nil
 }
 
-// rowsText explains the number of rows of a table.
+// rowsText returns a sentence that explains the number of rows in a tuned table.
 func rowsText(run *record.Run, t *table.Table) string {
 	all := 0
 	for _, r := range t.Rows {
@@ -101,15 +103,16 @@ func rowsText(run *record.Run, t *table.Table) string {
 	return text + "."
 }
 
-// winners returns the table of winners, with the constraints that cut the spaces down.
+// winners returns the table of winners. Its notes say how many configs each constraint removed
+// from the search spaces.
 func winners(run *record.Run) reports.Table {
 	t := reports.Winners(run)
 	t.Note(rejections(run.Spaces)...)
 	return t
 }
 
-// rejections says how many points each constraint removed, once for problems that agree and
-// for eight problems at most.
+// rejections returns texts that say how many points each constraint removed from a space.
+// Spaces with the same numbers share one text. There are at most eight texts.
 func rejections(spaces []record.SpaceInfo) []string {
 	const most = 8
 	var out []string
@@ -131,8 +134,8 @@ func rejections(spaces []record.SpaceInfo) []string {
 	return out
 }
 
-// manySearches is the number of searches above which --dry-run prints one line for each op,
-// dtype and routing.
+// manySearches is the largest number of searches for which --dry-run prints one line each. With
+// more searches there is one line for each op, dtype and routing.
 const manySearches = 60
 
 // printPlan prints the plan of --dry-run.
@@ -169,7 +172,7 @@ func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan, probe *sweep.P
 	return f.tables.print(cmd, t)
 }
 
-// costText says how long a plan takes, by a probe of its shapes.
+// costText returns text that says how long a plan takes, estimated by a probe of its shapes.
 func costText(p *sweep.Plan, probe *sweep.Probe) string {
 	whole, least, most := p.Estimate(probe), p.Least(probe), p.Options.Time
 	const how = ", by a probe of two rounds; compiling, checking and sessions included"
@@ -186,7 +189,8 @@ func costText(p *sweep.Plan, probe *sweep.Probe) string {
 	return fmt.Sprintf("about %v, the budget%s", most, how)
 }
 
-// wholeText says how many spaces were measured whole and how many were searched.
+// wholeText returns a sentence that says in how many spaces every config was measured and in
+// how many only some were. It returns "" if there are no such spaces.
 func wholeText(run *record.Run) string {
 	whole, searched := 0, 0
 	var tried, legal int

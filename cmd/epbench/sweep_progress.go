@@ -13,21 +13,21 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
-// progress shows how many searches are done: with a bar on a terminal, else with a line
-// every few seconds.
+// progress shows how many searches are done. On a terminal it shows a bar; elsewhere it prints
+// a line every few seconds.
 type progress struct {
 	out   io.Writer
-	bars  *mpb.Progress // nil off a terminal
+	bars  *mpb.Progress // nil if the output is not a terminal
 	bar   *mpb.Bar
-	title atomic.Value // string; the bar is drawn by another goroutine
+	title atomic.Value // string; atomic because another goroutine draws the bar
 	start time.Time
 	last  time.Time
 
-	done atomic.Int64 // searches
-	took atomic.Int64 // nanoseconds that they took
+	done atomic.Int64 // number of searches that are done
+	took atomic.Int64 // nanoseconds that these searches took together
 }
 
-// leastBar is the least width of a bar; the title takes the room of a narrower one.
+// leastBar is the least width of a bar. If there is less room, only the title is shown.
 const leastBar = 10
 
 // everySeconds is the least time between two plain lines.
@@ -59,7 +59,7 @@ func (p *progress) event(e sweep.Event) {
 	}
 	if p.bar == nil {
 		p.bar = p.bars.New(int64(e.All), roomyBar{},
-			mpb.PrependDecorators(decor.CountersNoUnit("%d/%d searches"), decor.Any(p.left)),
+			mpb.PrependDecorators(decor.CountersNoUnit("%d/%d searches"), decor.Any(p.timeLeft)),
 			mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + p.title.Load().(string) })))
 	}
 	p.bar.SetCurrent(int64(e.Done))
@@ -79,8 +79,8 @@ func (roomyBar) Build() mpb.BarFiller {
 	})
 }
 
-// left returns the time to the end as text, estimated from the searches that are done.
-func (p *progress) left(s decor.Statistics) string {
+// timeLeft returns the estimated time to the end as text, "" if it cannot be estimated.
+func (p *progress) timeLeft(s decor.Statistics) string {
 	done, took := p.done.Load(), time.Duration(p.took.Load())
 	if done == 0 || done == s.Total {
 		return ""
@@ -88,8 +88,9 @@ func (p *progress) left(s decor.Statistics) string {
 	return fmt.Sprintf(", %v left", remaining(took, time.Since(p.start)-took, done, s.Total).Round(time.Second))
 }
 
-// remaining returns the time of the searches to come, at the mean of those that are done,
-// less the time of the running search, so that it falls while a search runs.
+// remaining returns the estimated time to the end: the number of searches that are not done
+// times the mean time of those that are, less the time for which the current search has run. So
+// the estimate falls while a search runs.
 func remaining(took, running time.Duration, done, all int64) time.Duration {
 	return max(0, time.Duration(float64(took)/float64(done)*float64(all-done))-running)
 }

@@ -58,7 +58,7 @@ func (f *sweepFlags) run(cmd *cobra.Command) error {
 		return badInput(fmt.Errorf("--out: %w", err))
 	}
 	if run.Empty, err = emptyClock(cmd.Context(), b); err == nil {
-		err = dir.WriteRun(run) // a run that is killed in its first search needs this reading to resume
+		err = dir.WriteRun(run) // written now, because a run that is killed in its first search needs this reading to resume
 	}
 	if err == nil {
 		err = f.sweep(cmd, b, p, &started{dir, run, nil, began})
@@ -82,12 +82,13 @@ func (f *sweepFlags) plan(b kernels.Backend) (*sweep.Plan, error) {
 	return p, anyLegal(b, p)
 }
 
-// overBudget is the share by which a sweep may exceed its time budget.
+// overBudget is the share by which a sweep may exceed its time budget without a warning.
 const overBudget = 0.1
 
-// holdBudget warns of a time budget that the shortest sweep of this plan exceeds, by a probe. It
-// does not refuse: on a busy machine two rounds may take several times as long as later ones.
-// The default of the CPU backend is raised instead, and the run records the budget.
+// holdBudget estimates by a probe how long this plan takes at least. If that is longer than the
+// time budget, it prints a warning. It returns no error in that case, because on a busy machine
+// the two rounds of the probe may take several times as long as later rounds. If the budget is
+// the CPU backend's default, holdBudget raises it instead, and the run records the new value.
 func (f *sweepFlags) holdBudget(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan) error {
 	if p.Options.Time == 0 {
 		return nil
@@ -123,7 +124,8 @@ func newRun(b kernels.Backend, opts *sweep.Options, command []string) *record.Ru
 	}
 }
 
-// works lists the kernels that declare the work that their times include.
+// works returns, for the record of a run, the kernels that declare which work their times
+// include.
 func works(all []kernels.Kernel) []record.Kernel {
 	var out []record.Kernel
 	for _, k := range all {
@@ -134,7 +136,8 @@ func works(all []kernels.Kernel) []record.Kernel {
 	return out
 }
 
-// emptyClock returns the seconds that each clock of the backend reads for an empty kernel.
+// emptyClock returns the seconds that each clock of the backend reads for an empty kernel, nil
+// if the backend does not measure them.
 func emptyClock(ctx context.Context, b kernels.Backend) (map[string]float64, error) {
 	c, ok := b.(kernels.Clocker)
 	if !ok {
@@ -147,7 +150,8 @@ func emptyClock(ctx context.Context, b kernels.Backend) (map[string]float64, err
 	return empty, nil
 }
 
-// started holds a run directory open for writing, with the results in its log.
+// started holds a run directory that is open for writing, and the results that its log already
+// has.
 type started struct {
 	dir     *record.Dir
 	run     *record.Run
@@ -155,8 +159,8 @@ type started struct {
 	began   time.Time // when the command began
 }
 
-// continueRun goes on with the run of --resume, by its recorded flags and on the same
-// machine, kernels and space.
+// continueRun continues the run that --resume names, with the flags that the run recorded. It
+// returns an error if the machine, the kernels or the search space have changed.
 func (f *sweepFlags) continueRun(cmd *cobra.Command) error {
 	began := time.Now()
 	given := ""
@@ -236,7 +240,7 @@ func (f *sweepFlags) sweep(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan,
 	return nil
 }
 
-// interrupted writes and prints the searches that were done before Ctrl-C.
+// interrupted writes and prints the results of the searches that were done before Ctrl-C.
 func (f *sweepFlags) interrupted(cmd *cobra.Command, dir *record.Dir, out *sweep.Summary) error {
 	if out != nil {
 		if err := f.write(dir, out); err != nil {
@@ -250,7 +254,7 @@ func (f *sweepFlags) interrupted(cmd *cobra.Command, dir *record.Dir, out *sweep
 	return withCode(exitInterrupted, fmt.Errorf("interrupted; go on with: epbench sweep --resume %s", ep.Quote(dir.Path())))
 }
 
-// write writes the table, the summary, the page and its pictures.
+// write writes the tuned table, the summary, the HTML page and its pictures.
 func (f *sweepFlags) write(dir *record.Dir, out *sweep.Summary) error {
 	start := time.Now()
 	if out.Table != nil {

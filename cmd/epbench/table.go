@@ -16,7 +16,7 @@ import (
 	"github.com/epbench/epbench/tune/table/embedded"
 )
 
-// tableCommands lists the commands of table, in the order of the help text.
+// tableCommands lists the subcommands of table, in the order of the help text.
 var tableCommands = []func() *cobra.Command{
 	newTableShow,
 	newTableLookup,
@@ -47,7 +47,7 @@ func newTable() *cobra.Command {
 	return cmd
 }
 
-// sourceFlags select the tables that a command reads.
+// sourceFlags holds the flags that select the tables a command reads.
 type sourceFlags struct {
 	file        string
 	embedded    bool
@@ -64,8 +64,8 @@ func (f *sourceFlags) bind(cmd *cobra.Command) {
 	})
 }
 
-// bindFile registers the flags of commands that read one table. otherwise says which one they
-// read without --table.
+// bindFile registers the flags of commands that read one table. otherwise is the end of the
+// help for --table: it says which table is read without the flag.
 func (f *sourceFlags) bindFile(cmd *cobra.Command, otherwise string) {
 	flags(cmd, forTables, func(s *pflag.FlagSet) {
 		s.StringVar(&f.file, "table", "", "`TABLE` a table.json, a run with a table, or the name of a compiled-in table; "+otherwise)
@@ -102,7 +102,8 @@ func (f *sourceFlags) open() (*table.Set, error) {
 	return table.Overlay(append(set.Sources(), top)...), nil
 }
 
-// load reads the table of --table, else the only table there is.
+// load returns the table that --table names. Without --table it returns the only table there
+// is, or an error if there are several.
 func (f *sourceFlags) load() (*table.Table, error) {
 	set, err := f.open()
 	if err != nil {
@@ -115,7 +116,7 @@ func (f *sourceFlags) load() (*table.Table, error) {
 	return nil, usagef("--table NAME is required: a table.json, a run%s", orOneOf(sources))
 }
 
-// orOneOf lists sources, as the end of an error.
+// orOneOf returns the names of sources as the end of an error.
 func orOneOf(sources []table.Source) string {
 	out := ""
 	for _, s := range sources {
@@ -124,8 +125,8 @@ func orOneOf(sources []table.Source) string {
 	return out
 }
 
-// sourceName returns the name that --table takes for a source: the bare name of a compiled-in
-// table, or a path.
+// sourceName returns the name by which --table selects a source: the name of a compiled-in
+// table without folder and extension, or a path.
 func sourceName(s table.Source) string {
 	if name, ok := strings.CutPrefix(s.Name, "embedded/"); ok {
 		return strings.TrimSuffix(name, path.Ext(name))
@@ -133,7 +134,8 @@ func sourceName(s table.Source) string {
 	return s.Name
 }
 
-// loadTable reads a table by its path, its run directory, or the name of a compiled-in one.
+// loadTable reads a table. name is the path of its file, its run directory, or the name of a
+// compiled-in table.
 func loadTable(name string, allowEdited bool) (*table.Table, error) {
 	t, err := table.LoadFile(tablePath(name), allowEdited)
 	if err == nil || strings.ContainsAny(name, "/.") {
@@ -156,7 +158,7 @@ func loadTable(name string, allowEdited bool) (*table.Table, error) {
 		ep.DidYouMean(name, known, "; there are "+strings.Join(known, ", ")))
 }
 
-// asTable explains an error about a file that is not JSON at all.
+// asTable returns err, or a clearer error if the file is not JSON at all.
 func asTable(name string, err error) error {
 	if err == nil {
 		return nil

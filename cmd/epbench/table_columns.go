@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// keyColumns returns the columns of a row's key. A narrow terminal drops first those that
-// rarely differ.
+// keyColumns returns the columns of a row's key. A narrow terminal first drops the columns
+// whose values rarely differ.
 func keyColumns() []reports.Column {
 	n := func(name string, order int) reports.Column { return reports.Numbers(name, "").Dropped(order).Keyed() }
 	w := func(name string, order int) reports.Column { return reports.Words(name).Dropped(order).Keyed() }
@@ -47,7 +47,7 @@ func keyCells(k table.Key) []reports.Cell {
 	}
 }
 
-// modelOf names the presets with the shape of a key.
+// modelOf returns the names of the presets that have the shape of a key.
 func modelOf(k table.Key) string {
 	var out []string
 	for _, p := range workloads.Presets() {
@@ -58,7 +58,7 @@ func modelOf(k table.Key) string {
 	return strings.Join(out, " ")
 }
 
-// spanText spells a range of token counts.
+// spanText returns a range of token counts as text, such as 1-16.
 func spanText(lo, hi int) string {
 	if lo == hi {
 		return fmt.Sprint(lo)
@@ -66,7 +66,8 @@ func spanText(lo, hi int) string {
 	return fmt.Sprintf("%d-%d", lo, hi)
 }
 
-// configCells returns the id and the difference of a row's config.
+// configCells returns the cells with the id of a row's config and with its difference from the
+// default.
 func configCells(h table.Header, r *table.Row) []reports.Cell {
 	if r == nil {
 		return []reports.Cell{reports.None(), reports.None()}
@@ -78,8 +79,8 @@ func configCells(h table.Header, r *table.Row) []reports.Cell {
 	return cells
 }
 
-// spelled returns the id and the difference of a config of a table. The zero config stands
-// for the default of the key.
+// spelled returns the cells with the id of a table's config and with its difference from the
+// default. The zero config means the default for the key.
 func spelled(h table.Header, k table.Key, tokens int, c ep.Config) []reports.Cell {
 	dflt, err := kernels.Default(knownKernels(h.Machine.Backend), h.Machine, k.Problem(tokens), h.MaxSMs)
 	switch {
@@ -106,7 +107,8 @@ func gainCells(r *table.Row) []reports.Cell {
 // timedColumn returns the column of the token count at which a row's times were measured.
 func timedColumn(drop int) reports.Column { return reports.Numbers("timed at", "").Dropped(drop) }
 
-// timedCell shows that count, unless it is asked, which stands in another column.
+// timedCell returns the cell in that column. Its text is empty if the count equals asked,
+// because another column shows asked.
 func timedCell(r *table.Row, asked int) reports.Cell {
 	if r == nil {
 		return reports.Cell{}
@@ -121,7 +123,9 @@ func timedCell(r *table.Row, asked int) reports.Cell {
 	return reports.Int(at)
 }
 
-// timedNote explains that column where a row needs it. which says what was measured there.
+// timedNote adds a note that explains the column "timed at", if some row has a value in it or
+// does not record one. which is the beginning of the note: the figures that were measured at
+// that count.
 func timedNote(t *reports.Table, rows []*table.Row, which string) {
 	at := slices.IndexFunc(t.Columns, func(c reports.Column) bool { return c.Name == "timed at" })
 	shown := slices.ContainsFunc(t.Rows, func(r []reports.Cell) bool { return r[at].Text != "" })
@@ -135,7 +139,8 @@ func timedNote(t *reports.Table, rows []*table.Row, which string) {
 	}
 }
 
-// triedText says how many configs of the space were measured for a row.
+// triedText returns text that says how many configs of the search space were measured for a
+// row.
 func triedText(e table.Evidence) string {
 	if e.Legal == 0 {
 		return fmt.Sprintf("%d tried", e.Tried)
@@ -143,7 +148,8 @@ func triedText(e table.Evidence) string {
 	return fmt.Sprintf("%d of %d tried", e.Tried, e.Legal)
 }
 
-// triedColumns returns the columns of the configs measured for a row and of those legal.
+// triedColumns returns the columns with the number of configs measured for a row and the number
+// of legal configs.
 func triedColumns() []reports.Column {
 	return []reports.Column{reports.Numbers("tried", "").Dropped(14), reports.Numbers("legal", "").Dropped(14)}
 }
@@ -159,7 +165,7 @@ func triedCells(r *table.Row) []reports.Cell {
 	return cells
 }
 
-// evidenceText spells a row's evidence without its gain, which has columns.
+// evidenceText returns a row's evidence as text, without the gain, which has its own columns.
 func evidenceText(r *table.Row) string {
 	if r == nil {
 		return ""
@@ -182,7 +188,7 @@ func evidenceText(r *table.Row) string {
 	return text
 }
 
-// roundsText spells the rounds and the sessions of a row's evidence.
+// roundsText returns the number of rounds and sessions in a row's evidence as text.
 func roundsText(e table.Evidence) string {
 	if e.Sessions == 0 {
 		return fmt.Sprintf("%d rounds", e.Rounds)
@@ -190,7 +196,8 @@ func roundsText(e table.Evidence) string {
 	return fmt.Sprintf("%d rounds of %d sessions", e.Rounds, e.Sessions)
 }
 
-// evidenceCell shows evidenceText, or "none" for people.
+// evidenceCell returns a cell with evidenceText. Without a row it has the text "none" for
+// people and "" for programs.
 func evidenceCell(r *table.Row) reports.Cell {
 	if r == nil {
 		return reports.Cell{Text: "none", Value: ""}
@@ -198,7 +205,8 @@ func evidenceCell(r *table.Row) reports.Cell {
 	return reports.Str(evidenceText(r))
 }
 
-// gathered moves key columns with one value in all rows to a note, and drops empty columns.
+// gathered returns t without the key columns that have the same value in all rows; a note lists
+// these values. It also removes empty columns.
 func gathered(t reports.Table) reports.Table {
 	var shared []string
 	for i := len(t.Columns) - 1; i >= 0 && len(t.Rows) > 0; i-- {
@@ -220,7 +228,8 @@ func gathered(t reports.Table) reports.Table {
 	return t
 }
 
-// sideColumns returns the columns of one of two compared rows.
+// sideColumns returns the columns for one of two compared rows. side is the name of that row's
+// table, such as a or old.
 func sideColumns(side string) []reports.Column {
 	return []reports.Column{reports.Words(side), reports.Words("config " + side).Dropped(10).Spelling(side), reports.Numbers("gain "+side, "x"),
 		reports.Numbers("low "+side, "x").Dropped(4), reports.Numbers("high "+side, "x").Dropped(4)}

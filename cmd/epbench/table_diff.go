@@ -53,7 +53,7 @@ func newTableDiff() *cobra.Command {
 	return cmd
 }
 
-// headerDiff lists the fields in which two headers differ, in sentences.
+// headerDiff returns a text for each field in which two headers differ.
 func headerDiff(a, b table.Header) []string {
 	percent := func(f float64) string { return fmt.Sprintf("%.2f %%", 100*f) }
 	var out []string
@@ -81,7 +81,7 @@ func headerDiff(a, b table.Header) []string {
 	return append(append(out, hashDiff("space", a.Space, b.Space)...), hashDiff("trial_log", a.TrialLog, b.TrialLog)...)
 }
 
-// nonEmpty returns a list of the word, or an empty list for "".
+// nonEmpty returns a list with the one word s, or an empty list if s is "".
 func nonEmpty(s string) []string {
 	if s == "" {
 		return nil
@@ -89,8 +89,9 @@ func nonEmpty(s string) []string {
 	return []string{s}
 }
 
-// hashDiff compares a field that holds the hash of each run in a table. It shows single
-// hashes, and counts those of merged tables.
+// hashDiff compares a field that has one hash for each run from which a table was made. It
+// shows the hashes if both tables have one. Otherwise it counts the hashes that the tables
+// share and that only one has.
 func hashDiff(name, a, b string) []string {
 	if a == b {
 		return nil

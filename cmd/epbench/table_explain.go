@@ -46,10 +46,11 @@ where no row answers.`,
 	return cmd
 }
 
-// explainedRows is the number of rows that are printed without --all.
+// explainedRows is the largest number of rows that are printed without --all.
 const explainedRows = 3
 
-// explain lists the rows that may answer for every key and token count.
+// explain returns a table of the rows that may answer, for every key and token count of the
+// query.
 func (q *query) explain(all bool) reports.Table {
 	t := reports.Table{Name: "explain", Columns: slices.Concat([]reports.Column{
 		reports.Words("op"), reports.Words("dtype").Dropped(3).Keyed(), reports.Words("routing").Keyed(), reports.Words("tokens"),
@@ -69,12 +70,12 @@ func (q *query) explain(all bool) reports.Table {
 // explanation holds the rows that may answer for a range of token counts.
 type explanation struct {
 	table.Explanation
-	lo, hi int // both included
-	more   bool
+	lo, hi int  // first and last token count
+	more   bool // some rows were left out
 }
 
-// explained explains ascending token counts. Neighbouring ranges with the same rows become
-// one.
+// explained returns the explanations for ascending token counts. Neighbouring ranges with the
+// same rows are merged.
 func explained(set *table.Set, k table.Key, tokens []int, all bool) []explanation {
 	var out []explanation
 	for _, s := range tokenRanges(set, tokens) {
@@ -91,8 +92,8 @@ func explained(set *table.Set, k table.Key, tokens []int, all bool) []explanatio
 	return out
 }
 
-// shorten keeps the first rows that cover the token count, or where no row answers, the first
-// of all.
+// shorten keeps the first explainedRows rows. If a row answers, it first removes the rows that
+// do not cover the token count.
 func (e *explanation) shorten() {
 	if e.Answer.Row != nil {
 		e.Rows = slices.DeleteFunc(e.Rows, func(r table.ExplainedRow) bool { return e.lo < r.Row.Lo || e.lo > r.Row.Hi })
@@ -101,7 +102,7 @@ func (e *explanation) shorten() {
 	e.Rows = e.Rows[:min(len(e.Rows), explainedRows)]
 }
 
-// shows reports whether two explanations print alike.
+// shows reports whether two explanations are printed alike.
 func (e explanation) shows(other explanation) bool {
 	return e.more == other.more && slices.EqualFunc(e.Rows, other.Rows, func(a, b table.ExplainedRow) bool {
 		return a.Row == b.Row && a.Note == b.Note
@@ -142,8 +143,9 @@ func (q *query) addRows(t *reports.Table, set *table.Set, x explanation) {
 	add(place, last, spelled(q.header(&x.Answer), x.Key, x.Tokens, ep.Config{}))
 }
 
-// differsIn names the fields in which a row differs from the question, with the row's values.
-// A pair that is answered by its halves has two rows; then it names the fields alone.
+// differsIn returns the fields in which a row differs from the question, with the row's values.
+// row is nil if a pair is answered by the rows of dispatch and combine; in that case differsIn
+// returns the fields without values.
 func differsIn(differs []string, row *table.Row) string {
 	if row == nil {
 		return strings.Join(differs, " ")
@@ -155,10 +157,11 @@ func differsIn(differs []string, row *table.Row) string {
 	return strings.Join(out, " ")
 }
 
-// answers is the result of the row with which a look-up answers.
+// answers is the word in column result for the row with which a look-up answers.
 const answers = "answers"
 
-// illegal returns why the config of the row that answers cannot run on the host.
+// illegal returns why the config of the row that answers cannot run on the host, "" if it can
+// or if r does not answer.
 func (q *query) illegal(r table.ExplainedRow, x table.Explanation) string {
 	if r.Note != answers || q.host.Check == nil || r.Row.Config.IsDefault() {
 		return ""
@@ -166,7 +169,8 @@ func (q *query) illegal(r table.ExplainedRow, x table.Explanation) string {
 	return q.refused(x.Key, x.Tokens, r.Row.Config)
 }
 
-// refused returns why a config cannot run on the host for a key and a token count, or "".
+// refused returns why a config cannot run on the host for a key and a token count, "" if it
+// can.
 func (q *query) refused(k table.Key, tokens int, c ep.Config) string {
 	p := k.Problem(tokens)
 	p.MaxTokens = max(q.maxTokens, 1)
@@ -176,8 +180,8 @@ func (q *query) refused(k table.Key, tokens int, c ep.Config) string {
 	return ""
 }
 
-// tokenRanges groups ascending token counts between which no row begins or ends: the same
-// rows may answer for all of a group.
+// tokenRanges groups ascending token counts so that no row begins or ends within a group. So
+// the same rows may answer for all counts of a group.
 func tokenRanges(set *table.Set, tokens []int) [][2]int {
 	var breaks []int
 	for _, s := range set.Sources() {

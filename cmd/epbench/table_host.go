@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// host returns the host of --machine: the machine of the top table, this one, or one from a
-// file.
+// host returns the host that --machine selects: the machine of the table that is laid over the
+// others, this machine, or a machine from a file.
 func (f *queryFlags) host(cmd *cobra.Command, set *table.Set) (h table.Host, err error) {
 	sources := set.Sources()
 	choice := f.machine
@@ -29,8 +29,8 @@ func (f *queryFlags) host(cmd *cobra.Command, set *table.Set) (h table.Host, err
 		if len(sources) == 0 {
 			return h, usagef("--machine table: there is no table; use --machine host")
 		}
-		// Without Check: the table may have other kernels than this build. table lint judges
-		// legality.
+		// Check stays nil, because the table may have kernels that this build does not have.
+		// table lint checks whether configs are legal.
 		top := sources[len(sources)-1].Table.Header
 		return table.Host{Machine: top.Machine, ABI: top.ABI, Hooks: top.Hooks}, nil
 	case "host":
@@ -51,7 +51,8 @@ func (f *queryFlags) thisHost(cmd *cobra.Command) (table.Host, error) {
 	return hostOf(b), nil
 }
 
-// hostOf returns a backend's machine with the build of its kernels, if the backend has one.
+// hostOf returns a host with a backend's machine, and with the build of its kernels if the
+// backend states one.
 func hostOf(b kernels.Backend) table.Host {
 	h := table.Host{Machine: b.Machine()}
 	if v, ok := b.(kernels.Versioned); ok {
@@ -60,10 +61,11 @@ func hostOf(b kernels.Backend) table.Host {
 	return h
 }
 
-// maxHostBytes bounds a --machine file; a run.json of a long sweep fits.
+// maxHostBytes is the largest size of a --machine file. The run.json of a long sweep is
+// smaller.
 const maxHostBytes = 64 << 20
 
-// readHost reads a machine from a run.json, a table.json, or a file with a machine alone.
+// readHost reads a machine from a run.json, a table.json, or a file that has only a machine.
 func readHost(path string) (table.Host, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -96,8 +98,9 @@ func readHost(path string) (table.Host, error) {
 	return table.Host{}, usagef("--machine: %s names no machine; take a run.json or a table.json", path)
 }
 
-// current returns the function that spells configs of earlier builds as this one does, or nil
-// where this program does not know the kernels of a machine's backend.
+// current returns a function that converts the spelling of a config of an earlier build to that
+// of this build. It returns nil if this program does not know the kernels of the machine's
+// backend.
 func current(m ep.Machine) func(ep.Config) ep.Config {
 	known := knownKernels(m.Backend)
 	if known == nil {
@@ -106,8 +109,8 @@ func current(m ep.Machine) func(ep.Config) ep.Config {
 	return func(c ep.Config) ep.Config { return kernels.Current(known, c) }
 }
 
-// legality returns a judge of configs by the kernels of a machine's backend, or nil if this
-// program does not know them.
+// legality returns a function that returns an error if a config is illegal for the kernels of a
+// machine's backend. It returns nil if this program does not know these kernels.
 func legality(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error {
 	known := knownKernels(m.Backend)
 	if known == nil {
@@ -116,8 +119,8 @@ func legality(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error {
 	return legalAmong(known)
 }
 
-// ofKnownKernels returns a judge like that of legality, which lets configs of unknown kernels
-// pass: a table may name kernels that this program lacks.
+// ofKnownKernels returns a function as legality does, but one that accepts every config of an
+// unknown kernel, because a table may name kernels that this program does not have.
 func ofKnownKernels(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error {
 	known := knownKernels(m.Backend)
 	if known == nil {
@@ -132,7 +135,8 @@ func ofKnownKernels(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error 
 	}
 }
 
-// legalAmong returns a judge of configs by these kernels.
+// legalAmong returns a function that returns an error if a config is illegal for the kernels in
+// known.
 func legalAmong(known []kernels.Kernel) func(ep.Machine, ep.Problem, ep.Config) error {
 	return func(m ep.Machine, p ep.Problem, c ep.Config) error {
 		k, err := kernels.Find(known, p.Op, c.Kernel)

@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/table/curate"
 )
 
-// lintFlags hold the flags of table lint.
+// lintFlags holds the flags of table lint.
 type lintFlags struct {
 	from sourceFlags
 	out  tableFlags
@@ -63,7 +63,7 @@ func (f *lintFlags) run(cmd *cobra.Command) error {
 	return withCode(exitWrong, fmt.Errorf("%d errors", bad))
 }
 
-// lint adds the findings about one table and counts the errors among them.
+// lint adds the findings about one table to out. It returns the number of errors among them.
 func (f *lintFlags) lint(out *reports.Table, band float64, s table.Source) int {
 	legal := curate.Legality(legality(s.Table.Header.Machine))
 	findings := append(changedLog(s), curate.Lint(s.Table, legal, band)...)
@@ -88,12 +88,13 @@ func (f *lintFlags) lint(out *reports.Table, band float64, s table.Source) int {
 	return errors
 }
 
-// changedLog reports trials beside a table from which the table was not made.
+// changedLog returns a finding if the log of trials in the table's folder is not the one from
+// which the table was made.
 func changedLog(s table.Source) []curate.Finding {
 	dir := filepath.Dir(s.Name)
 	run, err := record.ReadRun(dir)
 	if err != nil || filepath.Base(s.Name) != record.TableFile {
-		return nil // a table without its run
+		return nil // the folder has no run
 	}
 	if err := record.CheckLog(dir, run, s.Table.Header.TrialLog); err != nil {
 		return []curate.Finding{{Row: -1, Severity: curate.Bad, Rule: "log", Text: err.Error()}}
@@ -104,11 +105,11 @@ func changedLog(s table.Source) []curate.Finding {
 // warningsShown is the number of warnings that are printed for each rule.
 const warningsShown = 5
 
-// firstWarnings keeps all errors and the first warnings of each rule. more says how many
-// further warnings each rule has.
+// firstWarnings returns all errors and the first warnings of each rule. more has a text for
+// each rule with further warnings; it says how many there are.
 func firstWarnings(findings []curate.Finding) (shown []curate.Finding, more []string) {
 	seen := map[string]int{}
-	var full []string // rules
+	var full []string // rules with more than warningsShown warnings
 	for _, f := range findings {
 		if f.Severity != curate.Bad {
 			seen[f.Rule]++

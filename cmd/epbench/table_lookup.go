@@ -45,7 +45,8 @@ table has a fallback, the nearest row.`,
 	return cmd
 }
 
-// lead returns the rehearsal of a look-up for a machine without GPUs.
+// lead returns the warning that the answers are for a machine without GPUs and say nothing
+// about GPUs; "" if the machine has GPUs.
 func (q *query) lead() string {
 	ranks := 0
 	for _, k := range q.keys {
@@ -54,7 +55,8 @@ func (q *query) lead() string {
 	return q.host.Machine.Rehearsal(ranks)
 }
 
-// answers looks up every key and token count as a runtime on the host would.
+// answers looks up every key and token count as a runtime on the host would, and returns a
+// table of the answers.
 func (q *query) answers() reports.Table {
 	columns := append(append(keyColumns(), reports.Numbers("tokens", "").Leading()), reports.ConfigColumns()...)
 	columns = append(columns, reports.Words("reason"), reports.Words("differs in").Dropped(2))
@@ -95,8 +97,8 @@ func (q *query) answers() reports.Table {
 	return t
 }
 
-// whyIllegal says why the config of a row cannot run here; without a row, that of a pair's
-// joined halves.
+// whyIllegal returns a note that says why the config of a row cannot run here. If row is nil,
+// the note is about the configs of dispatch and combine that should answer for a pair.
 func (q *query) whyIllegal(k table.Key, tokens int, row *table.Row) string {
 	if row == nil {
 		return "illegal: the rows of dispatch and combine do not work on the same memory, so the default answers; tune the pair: epbench sweep --op pair"
@@ -104,7 +106,7 @@ func (q *query) whyIllegal(k table.Key, tokens int, row *table.Row) string {
 	return fmt.Sprintf("illegal: the row for %s %s, %d to %d tokens, cannot run here with %d, so the default answers: %s", k.Op, k.Dispatch, row.Lo, row.Hi, tokens, q.refused(k, tokens, row.Config))
 }
 
-// found returns an error if no rows have the config of --config.
+// found returns an error if --config is given and t has no rows.
 func (q *query) found(t reports.Table) error {
 	if q.config == "" || len(t.Rows) > 0 {
 		return nil
@@ -112,7 +114,8 @@ func (q *query) found(t reports.Table) error {
 	return usagef("--config %s: no answer has this config; leave --config out to see which there are", q.config)
 }
 
-// qualify notes how an answer differs from a row of this problem, machine and build.
+// qualify adds a note if an answer does not come from a row of the same problem, machine and
+// build.
 func (q *query) qualify(a *table.Answer) {
 	if a.Reason == table.Halves {
 		q.note("halves: no row covers the pair; the configs of its dispatch and its combine answer, which were tuned apart and never timed together")
@@ -128,7 +131,7 @@ func (q *query) qualify(a *table.Answer) {
 	}
 }
 
-// reasonText spells the reason of an answer.
+// reasonText returns the reason of an answer as text.
 func reasonText(a *table.Answer) string {
 	if a.EarlierBuild {
 		return string(a.Reason) + ", measured with an earlier build"
@@ -136,7 +139,8 @@ func reasonText(a *table.Answer) string {
 	return string(a.Reason)
 }
 
-// lookupOf returns the look-up of a problem. A pair without a row is answered by its halves.
+// lookupOf returns the function that looks up a problem by token count and class. If no row
+// covers a pair, it answers with the rows of dispatch and combine.
 func lookupOf(set *table.Set, h table.Host, p ep.Problem) func(int, ep.Class) *table.Answer {
 	if p.Op != ep.Pair {
 		return set.Resolve(h, p).Lookup
@@ -156,7 +160,8 @@ func lookupOf(set *table.Set, h table.Host, p ep.Problem) func(int, ep.Class) *t
 	}
 }
 
-// header returns the header of the table that answers, else one with the host's machine.
+// header returns the header of the table from which an answer comes. If it comes from no table,
+// header returns one with the host's machine.
 func (q *query) header(a *table.Answer) table.Header {
 	for _, s := range q.set.Sources() {
 		if s.Name == a.Source {
@@ -173,9 +178,10 @@ func verifiedCell(row *table.Row, a *table.Answer) reports.Cell {
 	return reports.Bool(a.Verified)
 }
 
-// miss holds the questions without a row that have one reason; they become one note.
+// miss holds questions that no row answers, all for the same reason. They become one note.
 type miss struct {
-	why, command        string // of the command that tunes them, without the lists
+	why                 string // the reason
+	command             string // the flags of the sweep that tunes them, without the lists below
 	ops, dtypes, tokens []string
 }
 
@@ -198,7 +204,8 @@ func with[T ~string](list []string, word T) []string {
 	return append(list, string(word))
 }
 
-// explained returns the notes, with the command that tunes each question without a row.
+// explained returns the notes of the query, and a note for each miss with the command that
+// tunes it.
 func (q *query) explained() []string {
 	notes := slices.Clone(q.notes)
 	for _, m := range q.misses {
@@ -208,7 +215,7 @@ func (q *query) explained() []string {
 	return notes
 }
 
-// tokensText spells token counts: "1 token", or "1, 16 tokens".
+// tokensText returns token counts as text: "1 token", or "1, 16 tokens".
 func tokensText(counts []string) string {
 	if len(counts) == 1 && counts[0] == "1" {
 		return ep.Tokens(1)
@@ -216,7 +223,7 @@ func tokensText(counts []string) string {
 	return strings.Join(counts, ", ") + " tokens"
 }
 
-// sweepFlagsOf returns the flags of sweep for a key, without op, dtype and tokens.
+// sweepFlagsOf returns the flags with which sweep searches a key, without op, dtype and tokens.
 func sweepFlagsOf(k table.Key) string {
 	c := fmt.Sprintf(" --mode %s --ranks %d --nodes %d --hidden %d --experts %d --topk %d", k.Mode, k.Ranks, k.Nodes, k.Hidden, k.Experts, k.TopK)
 	if k.SharedExpert {

@@ -55,7 +55,8 @@ of both. The fallback is that of OLD.`,
 	return cmd
 }
 
-// mergeTables writes the merged table to path and returns the table of overlaps.
+// mergeTables writes the merged table to path. It returns a table of the ranges that both
+// tables measured.
 func mergeTables(cmd *cobra.Command, oldPath, newPath, path string, band float64) (t reports.Table, err error) {
 	old, _, err := loadSplit(oldPath)
 	if err != nil {
@@ -99,8 +100,8 @@ func overlapTable(old, newcomer table.Header, overlaps []curate.Overlap) reports
 	return t
 }
 
-// loadSplit reads a table by its path, its run directory or its name. With a run directory it
-// also returns the run, and the rows are split by the token counts that the run decided.
+// loadSplit reads a table as loadTable does. If path is a run directory, it also returns the
+// run, and it splits each row into rows of one measured token count.
 func loadSplit(path string) (*table.Table, *reports.Loaded, error) {
 	t, err := loadTable(path, false)
 	if err != nil || tablePath(path) == path {
@@ -113,8 +114,8 @@ func loadSplit(path string) (*table.Table, *reports.Loaded, error) {
 	return curate.Split(t, timedIn(l)), l, nil
 }
 
-// timedIn returns what a run measured of a row's config at one token count: the times and gain
-// of the routing under which it gains least.
+// timedIn returns a function that returns the times and the gain of a row's config at one token
+// count, as the run measured them. They are those under the routing with the least gain.
 func timedIn(l *reports.Loaded) func(r table.Row, tokens int) (curate.Timing, bool) {
 	return func(r table.Row, tokens int) (least curate.Timing, ok bool) {
 		for i, routing := range r.Evidence.Routings {
@@ -133,7 +134,8 @@ func timedIn(l *reports.Loaded) func(r table.Row, tokens int) (curate.Timing, bo
 	}
 }
 
-// decidedAt returns what a search decided about a row's config; ok is false if it chose another.
+// decidedAt returns the times and the gain of a row's config from the search at a token count.
+// ok is false if that search chose another config or does not exist.
 func decidedAt(run *record.Run, r table.Row, tokens int, routing string) (t curate.Timing, ok bool) {
 	for i := range run.Searches {
 		s := &run.Searches[i]
@@ -147,8 +149,9 @@ func decidedAt(run *record.Run, r table.Row, tokens int, routing string) (t cura
 	return t, false
 }
 
-// crossedAt returns what a run measured of a config that no search chose there, in rounds with the
-// default: the config of all routings, or one between two searches.
+// crossedAt returns the times and the gain of a row's config at a token count where no search
+// chose it. They come from rounds of stage cross, in which the default also ran. A sweep
+// measures there the config for all routings, and the winners of two neighbouring searches.
 func crossedAt(l *reports.Loaded, r table.Row, tokens int, routing string) (t curate.Timing, ok bool) {
 	config, dflt := l.Paired(r.Key, tokens, routing, r.Config)
 	if len(config) == 0 {
@@ -171,7 +174,8 @@ func bindBand(s *pflag.FlagSet, band *float64) {
 	percentVar(s, band, "band", maxBand, "`PERCENT` least difference that counts, such as 3%; default: the table's own")
 }
 
-// bandOf returns --band, else the table's band, else that of the table's machine.
+// bandOf returns the value of --band. Without the flag it returns the table's band, and if the
+// table has none, the band for the table's machine.
 func bandOf(flag float64, h table.Header) float64 {
 	return cmp.Or(flag, h.Band, measure.PolicyFor(h.Machine).Band)
 }

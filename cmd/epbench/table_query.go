@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// queryFlags hold the flags of commands that look tables up.
+// queryFlags holds the flags of commands that look up rows in tables.
 type queryFlags struct {
 	sourceFlags
 	problem       problemFlags
@@ -64,7 +64,7 @@ func bindOtherMachines(cmd *cobra.Command, v *bool) {
 
 func tableClasses() string { return strings.Join(names(ep.Classes()), ", ") }
 
-// names returns the words of an enumeration.
+// names returns values as strings.
 func names[T ~string](values []T) []string {
 	out := make([]string, len(values))
 	for i, v := range values {
@@ -77,13 +77,13 @@ func names[T ~string](values []T) []string {
 type query struct {
 	set       *table.Set
 	host      table.Host
-	notes     []string // refused and unverified tables
-	misses    []miss   // questions without a row
+	notes     []string // why tables were refused or are unverified, and other notes
+	misses    []miss   // questions that no row answers
 	keys      []table.Key
 	tokens    []int
-	maxTokens int // capacity of the buffers
+	maxTokens int // tokens of a rank for which the buffers have room
 	config    string
-	isConfig  func(table.Header, table.Key, int, ep.Config) bool // filter of --config
+	isConfig  func(table.Header, table.Key, int, ep.Config) bool // reports whether a config is the one that --config names
 }
 
 // open reads the tables and turns the flags into questions.
@@ -123,7 +123,7 @@ func (f *queryFlags) open(cmd *cobra.Command) (*query, error) {
 	for _, p := range problems {
 		p.Precision, p.Objective = accepted, objective
 		if p.Tokens != problems[0].Tokens {
-			continue // one key for all token counts
+			continue // problems that differ only in tokens have the same key
 		}
 		classes, err := f.classes(p)
 		if err != nil {
@@ -136,7 +136,7 @@ func (f *queryFlags) open(cmd *cobra.Command) (*query, error) {
 	return q, nil
 }
 
-// narrow returns the tables that may answer for a key.
+// narrow returns the tables that may answer for a key. It notes why other tables may not.
 func (q *query) narrow(k table.Key) *table.Set {
 	set, notes := q.set.For(q.host, k.Problem(0))
 	for _, n := range notes {
@@ -145,14 +145,15 @@ func (q *query) narrow(k table.Key) *table.Set {
 	return set
 }
 
-// note keeps a note, once.
+// note adds a note unless the query already has it.
 func (q *query) note(text string) {
 	if !slices.Contains(q.notes, text) {
 		q.notes = append(q.notes, text)
 	}
 }
 
-// classes reads --routing: classes, or routings, which it draws and classifies.
+// classes returns the classes that --routing names. If the flag names a routing, it draws the
+// routing and returns its class.
 func (f *queryFlags) classes(p ep.Problem) ([]ep.Class, error) {
 	if err := noGaps("--routing", f.problem.routing); err != nil {
 		return nil, err
@@ -182,8 +183,8 @@ func (f *queryFlags) classes(p ep.Problem) ([]ep.Class, error) {
 	return out, nil
 }
 
-// adopt sets flags that were not given to the value of all rows for the machine, where they
-// agree: a table of one problem then needs no flags.
+// adopt sets flags that were not given to the value that all rows for the machine have, if
+// these rows agree. So the user needs no flags for a table of one problem.
 func (f *queryFlags) adopt(cmd *cobra.Command, q *query) error {
 	rows := q.rowsHere()
 	given := func(flags ...string) bool { return slices.ContainsFunc(flags, cmd.Flags().Changed) }
@@ -228,8 +229,8 @@ func (f *queryFlags) adopt(cmd *cobra.Command, q *query) error {
 	return nil
 }
 
-// rowsHere returns the rows for the host's machine and for other machines whose rows the host
-// takes. Where there are none, a note names the machines of the tables.
+// rowsHere returns the rows of the host's machine, and of other machines whose rows the host
+// accepts. If there are no such rows, it adds a note with the machines of the tables.
 func (q *query) rowsHere() []table.Row {
 	var rows []table.Row
 	var others, similar []string
@@ -254,7 +255,7 @@ func (q *query) rowsHere() []table.Row {
 	return rows
 }
 
-// modelsOf names up to four presets with the shapes of rows.
+// modelsOf returns the names of up to four presets that have the shapes of rows.
 func modelsOf(rows []table.Row) string {
 	models := distinct(rows, modelOf)
 	models = slices.DeleteFunc(models, func(m string) bool { return m == "" })
@@ -264,7 +265,7 @@ func modelsOf(rows []table.Row) string {
 	return strings.Join(models, ", ")
 }
 
-// distinct lists the values of a key field in the order of their rows.
+// distinct returns the distinct values of a key field, in the order in which rows have them.
 func distinct[T comparable](rows []table.Row, of func(table.Key) T) []T {
 	var out []T
 	seen := map[T]bool{}

@@ -18,7 +18,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// showFlags hold the flags of table show.
+// showFlags holds the flags of table show.
 type showFlags struct {
 	from                sourceFlags
 	out                 tableFlags
@@ -27,7 +27,8 @@ type showFlags struct {
 	all                 bool
 }
 
-// rowsShown is the number of rows above which a summary is printed instead.
+// rowsShown is the largest number of rows that are printed. If there are more, a summary is
+// printed instead.
 const rowsShown = 60
 
 func newTableShow() *cobra.Command {
@@ -101,7 +102,7 @@ func (f *showFlags) run(cmd *cobra.Command) error {
 	return f.out.print(cmd, heads, rows)
 }
 
-// asked spells the given filters.
+// asked returns the filters that the user gave, as text.
 func (f *showFlags) asked() string {
 	var out []string
 	for _, x := range [][2]string{{"--model", f.model}, {"--op", f.filter.ops}, {"--tokens", f.filter.tokens}, {"--routing", f.filter.routing}, {"--dtype", f.kind}, {"--config", f.config}} {
@@ -112,7 +113,7 @@ func (f *showFlags) asked() string {
 	return strings.Join(out, ", ")
 }
 
-// whatThereIs lists the ops, dtypes, routings and models that have rows.
+// whatThereIs returns text that lists the ops, dtypes, routings and models that have rows.
 func whatThereIs(set *table.Set) string {
 	var rows []table.Row
 	for _, s := range set.Sources() {
@@ -127,7 +128,7 @@ func whatThereIs(set *table.Set) string {
 	return out
 }
 
-// keep returns the filter of rows by the flags.
+// keep returns a function that reports whether a row passes all filters.
 func (f *showFlags) keep() (func(table.Header, *table.Row) bool, error) {
 	counts, err := f.filter.counts()
 	if err != nil {
@@ -153,8 +154,8 @@ func (f *showFlags) keep() (func(table.Header, *table.Row) bool, error) {
 	}, nil
 }
 
-// configFilter returns a filter for the config that s spells, in any of its spellings. With
-// "" it lets all configs pass.
+// configFilter returns a function that reports whether a config is the one that s names. s may
+// have any spelling of a config. If s is "", all configs pass.
 func configFilter(s string) (func(table.Header, table.Key, int, ep.Config) bool, error) {
 	s, err := fromRow(s, tableRows)
 	if err != nil {
@@ -199,9 +200,9 @@ func addHeader(t *reports.Table, s table.Source) {
 		reports.Str(h.Machine.CUDA), reports.Str(h.Tool), reports.Bool(h.Edited))
 }
 
-// answering counts the rows of a table whose kernels this build has, and those of them that were
-// measured with an earlier build. The cells are empty where this program does not know the
-// kernels.
+// answering returns two cells: the number of a table's rows whose kernels this build has, and
+// how many of these rows were measured with an earlier build. Both are empty if this program
+// does not know the kernels of the table's backend.
 func answering(t *reports.Table, of *table.Table) (answer, earlier reports.Cell) {
 	abi := knownABI(of.Header.Machine.Backend)
 	if abi == "" {
@@ -236,7 +237,7 @@ func addRow(t *reports.Table, s table.Source, i int) {
 	t.Add(append(cells, timedCell(r, plain), reports.Int(r.Evidence.Rounds), reports.Str(r.Evidence.Clock), reports.Str(sourceName(s)))...)
 }
 
-// summaryTable sums rows up by shape and rank count.
+// summaryTable returns a table with one row for each shape and rank count.
 func summaryTable(rows []*table.Row) reports.Table {
 	n := reports.Numbers
 	t := reports.Table{Name: "summary", Title: "Rows by model", Columns: []reports.Column{
@@ -261,7 +262,7 @@ func summaryTable(rows []*table.Row) reports.Table {
 	return t
 }
 
-// summaryCells sums up the rows of one shape and rank count.
+// summaryCells returns the cells that sum up the rows of one shape and rank count.
 func summaryCells(rows []*table.Row) []reports.Cell {
 	k := rows[0].Key
 	lo, hi, faster, gain := rows[0].Lo, rows[0].Hi, 0, 1.0

@@ -18,7 +18,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// verifyOptions hold the flags of table verify.
+// verifyOptions holds the flags of table verify.
 type verifyOptions struct {
 	from          sourceFlags
 	out           tableFlags
@@ -29,8 +29,8 @@ type verifyOptions struct {
 	otherMachines bool
 }
 
-// ownRows returns the table without the rows whose kernels this host does not have. Rows of
-// earlier builds stay: a check that holds certifies them.
+// ownRows returns the table without the rows whose kernels this host does not have. It keeps
+// rows of earlier builds, because a check whose claim holds certifies such a row.
 func ownRows(cmd *cobra.Command, t *table.Table, h table.Host) *table.Table {
 	own := *t
 	own.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r table.Row) bool { return !h.Accepts(t.Header, r) })
@@ -87,7 +87,7 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return withCode(exitNotComparable, err)
 	}
-	policy := measure.PolicyFor(host.Machine).Coarser(t.Header.Band) // as the rows were decided
+	policy := measure.PolicyFor(host.Machine).Coarser(t.Header.Band) // the band with which the rows were decided
 	r := &receipt.Receipt{
 		Table: t.ID, Tool: version, Created: time.Now(), Machine: host.Machine, ABI: host.ABI, Policy: policy.String(),
 	}
@@ -114,7 +114,7 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 }
 
 // tableFor returns the last table that may be used on a host. It does not look at ranks and
-// dtypes, which each row has.
+// dtypes, because these differ from row to row.
 func tableFor(set *table.Set, h table.Host) (*table.Table, error) {
 	var refused []string
 	sources := set.Sources()
@@ -173,7 +173,7 @@ func checkTable(h table.Header, r *receipt.Receipt) reports.Table {
 	return t
 }
 
-// gainText spells a gain with its interval.
+// gainText returns a gain with its interval as text.
 func gainText(i record.Interval) string {
 	return fmt.Sprintf("%.3f [%.3f, %.3f]", i.Mid, i.Low, i.High)
 }

@@ -43,7 +43,7 @@ a row is printed.`,
 	return cmd
 }
 
-// widenTable writes the wider table to path and returns the table of changes.
+// widenTable writes the table with wider intervals to path. It returns a table of the changes.
 func widenTable(cmd *cobra.Command, tablePath string, receipts []string, path string) (out reports.Table, err error) {
 	t, err := loadTable(tablePath, false)
 	if err != nil {
@@ -98,7 +98,7 @@ func changeTable(changes []receipt.Change) reports.Table {
 	return t
 }
 
-// claimed returns the gain in a row's evidence.
+// claimed returns the gain in a row's evidence with its interval.
 func claimed(e table.Evidence) record.Interval {
 	return record.Interval{Mid: e.Gain, Low: e.GainLow, High: e.GainHigh}
 }

@@ -72,8 +72,8 @@ func (f *verifyFlags) level() conform.Level {
 	return conform.Default
 }
 
-// axes returns the axes of the backend, with the ranks and nodes of the flags. Ranks must be
-// a multiple of nodes.
+// axes returns the axes of the backend's matrix of cases, with the ranks and nodes that the
+// flags give. At least one of the rank counts must be a multiple of nodes.
 func (f *verifyFlags) axes(b kernels.Backend) (conform.Axes, error) {
 	axes := conform.AxesFor(b.Machine(), b.Kernels())
 	if len(f.ranks) > 0 {
@@ -138,8 +138,8 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 	return verdictOf(results)
 }
 
-// filter keeps the cases of --only, and of these the part of --part. The parts take cases in
-// turn, so that each has a share of every op.
+// filter returns the cases that --only selects, and of these the part that --part selects.
+// Cases are dealt to the parts in turn, so that each part has cases of every op.
 func (f *verifyFlags) filter(cases []conform.Case) ([]conform.Case, error) {
 	tags := splitList(f.only)
 	kept := slices.DeleteFunc(slices.Clone(cases), func(c conform.Case) bool {
@@ -156,7 +156,7 @@ func (f *verifyFlags) filter(cases []conform.Case) ([]conform.Case, error) {
 }
 
 // verifyCases runs the cases. It prints failures as they occur, and every ten seconds how many
-// cases are done. With an error it also returns the results so far.
+// cases are done. If it returns an error, it also returns the results before it.
 func verifyCases(cmd *cobra.Command, b kernels.Backend, cases []conform.Case) ([]conform.Result, error) {
 	var out []conform.Result
 	progress := startVerifyProgress(cmd.ErrOrStderr(), len(cases), verifyEvery)
@@ -172,8 +172,8 @@ func verifyCases(cmd *cobra.Command, b kernels.Backend, cases []conform.Case) ([
 	return out, err
 }
 
-// verdictOf returns an error with exit code 3 if an answer was wrong, and 1 if a config
-// failed otherwise or no case ran.
+// verdictOf returns an error with exit code 3 if an answer was wrong. It returns one with exit
+// code 1 if a config failed in another way or no case ran.
 func verdictOf(results []conform.Result) error {
 	wrong, failed, ran := 0, 0, 0
 	for _, r := range results {

@@ -18,8 +18,9 @@ type setting struct {
 	value         ep.Value
 }
 
-// parameterTable counts the configs with each value of each parameter, those in pairs too: a
-// matrix of cases proves nothing about a path that no config took.
+// parameterTable counts the configs that ran with each value of each parameter, including the
+// configs in pairs. It shows which values were never checked: cases prove nothing about a value
+// that no config had.
 func parameterTable(results []conform.Result) reports.Table {
 	t := reports.Table{Name: "parameters", Title: "Configs that ran with each parameter value", Columns: []reports.Column{
 		reports.Words("kernel"), reports.Words("parameter"), reports.Words("value: configs, failed after /"),
@@ -61,7 +62,8 @@ func settings(op ep.Op, c ep.Config) []setting {
 	return out
 }
 
-// compareSettings orders by kernel, parameter and value; numbers by size.
+// compareSettings orders settings by kernel, then by parameter, then by value. Values that are
+// numbers are ordered by size.
 func compareSettings(a, b setting) int {
 	x, xn := a.value.Int()
 	y, yn := b.value.Int()

@@ -10,20 +10,20 @@ import (
 // verifyEvery is the time between two lines about the progress of verify.
 const verifyEvery = 10 * time.Second
 
-// verifyProgress prints how many cases are done and the time left, also while a case takes
-// long, and on a terminal as in a pipe.
+// verifyProgress prints at regular times how many cases are done and how much time is left. It
+// prints also while one case takes long.
 type verifyProgress struct {
 	mu    sync.Mutex
 	out   io.Writer
 	all   int
 	done  int
 	start time.Time
-	took  time.Duration // of the cases that are done
+	took  time.Duration // time of the cases that are done
 	stop  chan struct{}
 	ended sync.WaitGroup
 }
 
-// startVerifyProgress prints a line every so often until close.
+// startVerifyProgress begins to print a line after each interval every, until close is called.
 func startVerifyProgress(out io.Writer, all int, every time.Duration) *verifyProgress {
 	p := &verifyProgress{out: out, all: all, start: time.Now(), stop: make(chan struct{})}
 	p.ended.Go(func() {
@@ -62,7 +62,7 @@ func (p *verifyProgress) add(failures ...string) {
 	}
 }
 
-// close ends the lines.
+// close stops the printing.
 func (p *verifyProgress) close() {
 	close(p.stop)
 	p.ended.Wait()

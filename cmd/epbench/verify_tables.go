@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// tally counts the cases and results with one value of one axis.
+// tally counts the cases with one value of one axis, and their results.
 type tally struct {
 	cases, skipped, configs, rows, failed int
 	maxErr                                float64
@@ -33,8 +33,9 @@ func title(m ep.Machine, l conform.Level) string {
 	return fmt.Sprintf("Conformance of %s on %s, level %s", m.Backend, m.Name, l)
 }
 
-// verifyTables returns the conformance table, with a row for each tag and one for all cases,
-// the table of parameter values, and the table of failures where there are any.
+// verifyTables returns three tables. The conformance table has a row for each tag (a value of
+// an axis, such as op=dispatch) and one for all cases. The second table counts parameter
+// values. The third lists failures; it is left out if there are none.
 func verifyTables(title string, tags []string, results []conform.Result) []reports.Table {
 	t := reports.Table{
 		Name:  "conformance",
@@ -71,8 +72,9 @@ func verifyTables(title string, tags []string, results []conform.Result) []repor
 	return tables
 }
 
-// headlines keeps the rows of ops, dtypes, ranks and all cases, and those with a failure. It
-// drops the table of parameter values.
+// headlines returns tables without the table of parameter values. In the conformance table it
+// keeps only the rows of the axes op, dtype and ranks, the row for all cases, and rows with a
+// failure.
 func headlines(tables []reports.Table) []reports.Table {
 	t := &tables[0]
 	t.Rows = slices.DeleteFunc(t.Rows, func(r []reports.Cell) bool {
@@ -100,7 +102,8 @@ func tallyCells(tag string, n tally) []reports.Cell {
 	}
 }
 
-// skips says why cases were skipped: up to three different reasons.
+// skips returns text that says how many cases were skipped and why, "" if none was. It gives at
+// most three different reasons.
 func skips(results []conform.Result) string {
 	n, seen := 0, map[string]bool{}
 	var reasons []string

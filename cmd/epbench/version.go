@@ -9,9 +9,9 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// version is the release that this source makes; release.mk reads it here. A packager's
-// -X main.version=... replaces it. It does not hold the commit, with which the first line of
-// every run would change.
+// version is the release that is built from this source. release.mk reads it from this line;
+// the linker flag -X main.version=... replaces it. It does not contain the commit, because then
+// the first line of every recorded run would change with each commit.
 var version = "v0.1.0"
 
 func versionText() string {

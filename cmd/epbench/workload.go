@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// workloadOptions hold the flags of workload.
+// workloadOptions holds the flags of workload.
 type workloadOptions struct {
 	problem problemFlags
 	tables  tableFlags
@@ -45,7 +45,7 @@ routings.`,
 	return cmd
 }
 
-// notDrawn names the problem flags that do not change what is drawn.
+// notDrawn lists the problem flags that have no effect on a drawn routing.
 var notDrawn = []string{"op", "mode", "nodes", "max-tokens", "layout"}
 
 func (o *workloadOptions) bind(s *pflag.FlagSet) {
@@ -86,7 +86,8 @@ func (o *workloadOptions) run(cmd *cobra.Command) error {
 	return o.tables.print(cmd, t.tables(o.matrix)...)
 }
 
-// draw adds the rows of one routing for one problem, or of each of its steps.
+// draw adds the rows of one routing for one problem. With --steps it adds rows for each step of
+// the routing's drift.
 func (o *workloadOptions) draw(t *routingTables, d workloads.Distribution, p ep.Problem) error {
 	if o.steps > 0 {
 		for w, err := range workloads.Sequence(d.Spec(), o.half, o.steps, p, o.problem.seed) {
@@ -109,8 +110,8 @@ func (o *workloadOptions) draw(t *routingTables, d workloads.Distribution, p ep.
 	return err
 }
 
-// drawOptions returns the problems and routings to draw. A routing is the same for every op,
-// so dispatch stands for all.
+// drawOptions returns the problems and routings to draw. The op of all problems is dispatch,
+// because a routing is the same for every op.
 func drawOptions(f *problemFlags) (*sweep.Options, error) {
 	f.ops = string(ep.Dispatch)
 	return f.options(ep.Machine{Backend: "cpu"}, nil)

@@ -18,7 +18,7 @@ import (
 	"github.com/epbench/epbench/workloads/trace"
 )
 
-// balanceOptions hold the flags of workload balance.
+// balanceOptions holds the flags of workload balance.
 type balanceOptions struct {
 	trace      traceFlags
 	tables     tableFlags
@@ -98,7 +98,7 @@ func (o *balanceOptions) run(cmd *cobra.Command, files []string) error {
 	return o.tables.print(cmd, o.table(filepath.Base(files[0]), r, size))
 }
 
-// judge plans and judges, and writes the file of -o.
+// judge plans the placement of the experts and judges it. If -o is given, it writes that file.
 func (o *balanceOptions) judge(cmd *cobra.Command, files []string, opts trace.Options) (r *workloads.BalanceResult, err error) {
 	open := func() (*trace.Reader, error) { return trace.OpenAll(files, opts) }
 	if o.out == "" {
@@ -147,7 +147,8 @@ func (o *balanceOptions) table(name string, r *workloads.BalanceResult, size int
 	return t
 }
 
-// basis names the loads for which the plan was made, and those by which it was judged.
+// basis returns a note that names the tokens for which the plan was made and the tokens by
+// which it was judged.
 func (o *balanceOptions) basis(r *workloads.BalanceResult) string {
 	if r.Judged == 0 {
 		return "EPLB: deepseek-ai/EPLB, global policy; counts have no order, so the plan is judged on the counts it was made for, the best case"
@@ -160,8 +161,9 @@ func (o *balanceOptions) memory(size int64) string {
 	return fmt.Sprintf("memory: %d more experts a rank, %s for each layer (--expert-size %s)", slots, mebibytes(int64(slots)*size), o.expertSize)
 }
 
-// worth returns from how many tokens of all ranks on the bytes that the busiest rank no longer
-// receives are more than those of the experts that a rank fetches.
+// worth returns a note that says for how many tokens the plan must hold until it pays. From
+// then on, the bytes that the busiest rank no longer receives exceed the bytes of the experts
+// that a rank must fetch.
 func (o *balanceOptions) worth(r *workloads.BalanceResult, size int64) string {
 	copies := int64(r.Copies) * size
 	if r.Judged == 0 {

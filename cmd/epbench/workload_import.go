@@ -18,7 +18,7 @@ import (
 	"github.com/epbench/epbench/workloads/trace"
 )
 
-// traceFlags select what to read of the files of a recording.
+// traceFlags holds the flags that select which part of a recording's files is read.
 type traceFlags struct {
 	kind, axes string
 	opts       trace.Options
@@ -31,7 +31,7 @@ func (f *traceFlags) bind(s *pflag.FlagSet) {
 	s.StringVar(&f.axes, "axes", "", "`LIST` what the axes of the array are, such as layers,ranks,experts: of steps, layers, ranks, experts, tokens, topk; default: by the array's name")
 }
 
-// options checks the flags.
+// options returns the options of the flags, or an error if a flag is wrong.
 func (f *traceFlags) options() (trace.Options, error) {
 	o := f.opts
 	switch o.Kind = trace.Kind(f.kind); o.Kind {
@@ -53,7 +53,7 @@ func (f *traceFlags) options() (trace.Options, error) {
 	return o, nil
 }
 
-// scan opens the files of one recording, reads them with read, and prints what to know of them.
+// scan opens the files of one recording, calls read, and prints notes about the files.
 func (f *traceFlags) scan(cmd *cobra.Command, files []string, read func(*trace.Reader) (trace.Summary, error)) (trace.Summary, error) {
 	o, err := f.options()
 	if err != nil {
@@ -148,8 +148,9 @@ func (o *importOptions) write(cmd *cobra.Command, r *trace.Reader) (s trace.Summ
 	return s, err
 }
 
-// writeTrace writes a temporary file and then the file of -o: some formats are not written
-// from front to back, and a failure must not destroy an older file. "-" prints CSV.
+// writeTrace calls write with the path of a temporary file and then copies that file to out.
+// The temporary file is needed because some formats are not written from front to back, and
+// because a failure must not destroy an older file. If out is "-", it prints CSV.
 func writeTrace(cmd *cobra.Command, out string, write func(path string) error) error {
 	ext, dir := filepath.Ext(out), filepath.Dir(out)
 	if info, err := os.Stat(out); out == "-" || err == nil && !info.Mode().IsRegular() {
@@ -200,7 +201,7 @@ func writeCounts(r *trace.Reader, out string) (trace.Summary, error) {
 	return s, errors.Join(err, f.Close())
 }
 
-// same reports whether two names are of one file.
+// same reports whether two paths name one file.
 func same(a, b string) bool {
 	ia, errA := os.Stat(a)
 	ib, errB := os.Stat(b)

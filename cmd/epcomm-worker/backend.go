@@ -20,19 +20,20 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// backend runs calls through epcomm, one process for each rank. Without a pack it makes one
-// for every candidate, so that the oracle judges every kernel as epcomm launches it. With a
-// pack it has one kernel, and the pack chooses the config.
+// backend runs calls through the library epcomm, with one process for each rank. If a pack is
+// given, the backend has one kernel for each op, and the pack chooses the configs. Otherwise it
+// makes a pack for every candidate, so that the oracle checks every kernel as epcomm launches
+// it.
 type backend struct {
 	machine  ep.Machine
 	pack     *pack.Pack
-	path     string // to the pack
+	path     string // path of the pack, "" if none is given
 	nodes    int
 	deadline time.Duration
 	compiler *compile.Compiler
-	dir      string // for packs of candidates
-	ranks    *ranks // the processes of the last session
-	early    *compile.Queue
+	dir      string         // folder for the packs of candidates
+	ranks    *ranks         // the processes of the last session
+	early    *compile.Queue // compiles the kernels of later candidates in advance
 }
 
 func openBackend(path string, nodes int, deadline time.Duration) (*backend, error) {
@@ -49,7 +50,7 @@ func openBackend(path string, nodes int, deadline time.Duration) (*backend, erro
 		return nil, err
 	}
 	b.machine = gpus.Machine()
-	if b.nodes > 1 { // the names that epbench-cuda rank --split gives
+	if b.nodes > 1 { // the same names as those of epbench-cuda rank --split
 		b.machine.Backend, b.machine.Link = "cuda-hosts", b.machine.Link+"+split"
 	}
 	if err := gpus.Close(); err != nil {
@@ -93,7 +94,8 @@ func (b *backend) Kernels() []kernels.Kernel {
 	}
 }
 
-// precisionOf returns the parameter precision, if the pack has rows for reduced precision.
+// precisionOf returns the parameter precision if the pack has rows for reduced precision, and
+// no parameters otherwise.
 func precisionOf(p *pack.Pack) []kernels.Param {
 	if !p.Reduced {
 		return nil
@@ -109,7 +111,7 @@ func (b *backend) Conditions(string) []kernels.Condition {
 	return []kernels.Condition{{Expr: fmt.Sprintf("problem.nodes == %d", b.nodes), Reason: "nodes: epcomm-worker --nodes, or its pack, has another number of nodes"}}
 }
 
-// fits refuses problems that the pack was not made for.
+// fits returns an error if the pack was not made for problem p.
 func (b *backend) fits(_ ep.Machine, p ep.Problem, _ ep.Config) error {
 	q := b.pack.Shape()
 	for _, f := range []struct {
@@ -134,7 +136,8 @@ func (b *backend) fits(_ ep.Machine, p ep.Problem, _ ep.Config) error {
 	return nil
 }
 
-// Precompile implements kernels.Precompiler. Making a pack then finds the binaries in the cache.
+// Precompile implements kernels.Precompiler. Prepare later finds the binaries in the compiler's
+// cache when it makes a pack.
 func (b *backend) Precompile(p ep.Problem, configs []ep.Config) {
 	if b.pack != nil {
 		return
@@ -164,14 +167,14 @@ func (b *backend) Open(_ context.Context, w *workloads.Workload) (kernels.Sessio
 		return nil, fmt.Errorf("nodes: %d, and this worker serves %d; start it with --nodes %d", w.Problem.Nodes, b.nodes, w.Problem.Nodes)
 	}
 	s := &session{backend: b, workload: w, packs: map[string]string{}}
-	judged := *w // with the capacity of the pack, which decides the layout
+	judged := *w // the oracle's workload has the pack's largest token count, because that sets where rows lie
 	judged.Problem = s.capable()
 	s.oracle = ref.New(&judged, 1)
 	s.outputs = ref.NewRemote(s.oracle, dtype.MaxRows(judged.Problem), s.read)
 	return s, nil
 }
 
-// startRanks starts processes for n ranks, or keeps those there are.
+// startRanks returns processes for n ranks. It keeps the present ones if there are n of them.
 func (b *backend) startRanks(n int) (*ranks, error) {
 	if b.ranks != nil && len(b.ranks.all) == n {
 		return b.ranks, nil

@@ -9,16 +9,17 @@ import (
 	"github.com/epbench/epbench/native/epcomm/gpu"
 )
 
-// warmups is the number of rounds before the reported ones.
+// warmups is the number of rounds that run before the rounds whose times are reported.
 const warmups = 2
 
-// stamps is the number of time stamps of a round: before the calls, after them, and after the
-// barriers alone.
+// stamps is the number of time stamps in a round. They are taken before the calls, after the
+// calls, and after a chain of barriers without calls.
 const stamps = 3
 
-// run measures the chain clock, as kernels/cuda/drive/schedule.go does: what a call adds to a
-// graph of calls, less the barriers. A barrier over ranks follows each call; of pairs, one
-// barrier follows the chain.
+// run measures times by the chain clock, as kernels/cuda/drive/schedule.go does. A CUDA graph
+// runs a chain of calls. The time of a call is the time of the chain, less the time of its
+// barriers, divided by the number of calls. A barrier over all ranks follows each call. In a
+// chain of pairs there is only one barrier, at the end.
 func (r *rank) run(q run) ([]float64, error) {
 	at := gpu.Alloc(8 * stamps)
 	defer gpu.Free(at)
@@ -41,21 +42,21 @@ func (r *rank) run(q run) ([]float64, error) {
 	return out, nil
 }
 
-// seconds returns the time of the calls in the last round of the stream.
+// seconds returns the time of all calls in the last round that ran on the stream.
 func (r *rank) seconds(at gpu.Pointer) float64 {
 	data := gpu.Download(at, 8*stamps, r.stream)
 	ns := func(i int) uint64 { return binary.NativeEndian.Uint64(data[8*i:]) }
 	return added(ns(0), ns(1), ns(2))
 }
 
-// added returns the time of calls with barriers less that of the barriers alone, in seconds.
-// It subtracts integers: stamps count nanoseconds since 1970, which float64 rounds to
-// multiples of 256.
+// added returns the time of calls with barriers, less the time of the same barriers without
+// calls, in seconds. It subtracts integers, because stamps count nanoseconds since 1970, and
+// float64 would round these to multiples of 256.
 func added(before, after, alone uint64) float64 {
 	return float64(int64(after-before)-int64(alone-after)) / 1e9
 }
 
-// chain queues one round on the stream.
+// chain queues the calls, barriers and stamps of one round on the stream.
 func (r *rank) chain(q run, at gpu.Pointer) error {
 	k, s := r.call(), r.onStream()
 	dispatch := func() error { return r.comm.Dispatch(k, s) }
@@ -66,7 +67,7 @@ func (r *rank) chain(q run, at gpu.Pointer) error {
 	}
 	unit := map[string][]func() error{"dispatch": {dispatch}, "combine": {combine}, "pair": {dispatch, combine}}[q.Op]
 	var steps []func() error
-	if q.Op == "combine" { // memory may hold the dispatch of another candidate
+	if q.Op == "combine" { // a dispatch comes first, because memory may hold the dispatch of another candidate
 		steps = append(steps, barrier, dispatch)
 	}
 	steps = append(steps, barrier, stamp(0))

@@ -38,8 +38,9 @@ func (s *session) reduced(c ep.Config) bool {
 	return c.Str("precision") == ep.Reduced.String()
 }
 
-// judgedAs returns how the oracle compares the halves of a candidate. A pack may choose
-// configs that sum by rank, and it does not fix the order of rows.
+// judgedAs returns how the oracle compares the dispatch and the combine of a candidate. If a
+// pack chooses the configs, the order of rows is not known, and a combine of reduced precision
+// may send partial sums as BF16.
 func (s *session) judgedAs(c ep.Config) (dispatch, combine ref.Compare, err error) {
 	if p := s.backend.pack; p != nil {
 		both := ref.Compare{MaxRows: max(declare.JudgedElements/s.problem().Hidden, 1)}
@@ -58,7 +59,7 @@ func (s *session) judgedAs(c ep.Config) (dispatch, combine ref.Compare, err erro
 	return dispatch, combine, err
 }
 
-// read implements ref.Memory.
+// read implements ref.Memory: it returns pieces of one part of a rank's memory.
 func (s *session) read(rank int, part string, bytes int, offsets ...int) ([][]byte, error) {
 	one := &ranks{all: s.ranks.all[rank : rank+1]}
 	a, err := one.ask(func(int) request { return request{Fetch: &fetch{Part: part, Offsets: offsets, Bytes: bytes}} })

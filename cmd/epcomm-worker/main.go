@@ -1,15 +1,16 @@
 //go:build cuda
 
-// Command epcomm-worker runs epcomm behind the worker protocol, one process for each rank,
-// so that the oracle judges it like any backend:
+// Command epcomm-worker serves the worker protocol and runs all calls through the library
+// epcomm, with one process for each rank. So the oracle of epbench can check epcomm as it
+// checks any backend:
 //
 //	EPBENCH_CUDA=bin/epcomm-worker epbench verify --backend cuda
 //	epbench bench --backend "exec:bin/epcomm-worker --pack model.pack" ...
 //	epbench verify --backend "exec:bin/epcomm-worker --nodes 2" --ranks 2 --nodes 2
 //
-// Without --pack it makes a pack of every candidate. With --pack, the look-up of the pack
-// chooses a row of full precision; --config epcomm:precision=reduced takes the rows of
-// reduced precision of a pack that was made with --precision reduced.
+// Without --pack it makes a pack for every candidate. With --pack it launches the configs that
+// the pack chooses, at full precision. If the pack was made with --precision reduced, --config
+// epcomm:precision=reduced selects its rows of reduced precision.
 package main
 
 import (

@@ -21,7 +21,7 @@ import (
 	"github.com/epbench/epbench/native/epcomm/gpu"
 )
 
-// rank is one process with one rank of a communicator on one GPU.
+// rank is the state of a rank process: it holds one rank of a communicator, on one GPU.
 type rank struct {
 	place  place
 	in     *gob.Decoder
@@ -29,10 +29,10 @@ type rank struct {
 	stream gpu.Stream
 	inputs inputs
 	comm   *epcomm.Comm
-	outs   epcomm.Outputs // addresses of the library's outputs
-	parts  map[string]gpu.Pointer
-	expert gpu.Kernel
-	module gpu.Module
+	outs   epcomm.Outputs         // addresses of the library's outputs
+	parts  map[string]gpu.Pointer // device memory of inputs and outputs, by name
+	expert gpu.Kernel             // the kernel that stands in for the experts
+	module gpu.Module             // the module of expert
 }
 
 // serveRank answers requests until the worker sends End or closes the input.
@@ -81,7 +81,7 @@ func (r *rank) answer(q request) (reply, error) {
 	return reply{}, errors.New("an empty request")
 }
 
-// gather exchanges bytes with all ranks, through the worker.
+// gather sends this rank's bytes to the worker and returns the bytes of all ranks.
 func (r *rank) gather(mine []byte) ([]byte, error) {
 	if err := r.out.Encode(reply{Gather: mine, Asks: true}); err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (r *rank) gather(mine []byte) ([]byte, error) {
 	return q.Gather, err
 }
 
-// take uploads new inputs and destroys the communicator of the old ones.
+// take destroys the communicator of the old inputs and uploads new inputs.
 func (r *rank) take(in inputs) {
 	r.unload()
 	for _, p := range r.parts {
@@ -151,7 +151,7 @@ func (r *rank) load(l load) (err error) {
 	if r.outs, err = r.comm.Outputs(0, r.inputs.DType); err != nil {
 		return err
 	}
-	if r.outs.Y == 0 { // over several nodes the library itself has room for the experts' rows
+	if r.outs.Y == 0 { // the library has memory for the experts' rows only if there are several nodes
 		r.parts["y"] = gpu.Alloc(2 * r.outs.MaxRows * int64(r.inputs.Hidden))
 	}
 	return nil
@@ -175,7 +175,8 @@ func (r *rank) rows() epcomm.Pointer { return max(r.outs.Y, epcomm.Pointer(r.par
 
 func (r *rank) onStream() epcomm.Stream { return epcomm.Stream(uintptr(r.stream)) }
 
-// prove runs one call after filling its outputs with 0xff bytes.
+// prove fills the outputs with 0xff bytes and then runs one call, so that the oracle sees which
+// bytes the call wrote.
 func (r *rank) prove(p prove) error {
 	o := r.outs
 	groups := int64(r.inputs.Groups)
@@ -220,7 +221,7 @@ func (r *rank) experts() {
 	gpu.Launch(r.expert, max(1, min(in.Fullest, 256)), 256, unsafe.Pointer(a), r.stream)
 }
 
-// fetch downloads pieces of a part.
+// fetch downloads pieces of one part of device memory.
 func (r *rank) fetch(f fetch) ([]byte, error) {
 	o := r.outs
 	at := map[string]epcomm.Pointer{

@@ -18,7 +18,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// ranks holds the processes of a communicator.
+// ranks holds the rank processes of a communicator.
 type ranks struct {
 	all  []*process
 	once sync.Once
@@ -32,7 +32,7 @@ type process struct {
 	dec  *gob.Decoder
 }
 
-// startRanks starts a process for each rank, on GPUs in their order.
+// startRanks starts a process for each of n ranks. Rank i uses GPU i.
 func startRanks(n int) (*ranks, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -57,8 +57,8 @@ func startRanks(n int) (*ranks, error) {
 func startProcess(self string, rank int) (*process, error) {
 	p := &process{rank: rank, cmd: exec.Command(self, "rank")}
 	p.cmd.Stderr = os.Stderr
-	// A hardware queue for every stream. Kernels are loaded when their module is: a later
-	// load would wait for a spinning kernel.
+	// Every stream gets its own hardware queue. Kernels are loaded together with their module,
+	// because a later load would wait for a kernel that waits for another rank.
 	p.cmd.Env = append(os.Environ(), "CUDA_MODULE_LOADING=EAGER", "CUDA_DEVICE_MAX_CONNECTIONS=32")
 	in, err := p.cmd.StdinPipe()
 	if err != nil {
@@ -75,7 +75,7 @@ func startProcess(self string, rank int) (*process, error) {
 	return p, nil
 }
 
-// patience is the time after which a rank that was asked to end is killed.
+// patience is how long end waits for a rank to end before it kills the rank's process.
 const patience = 10 * time.Second
 
 // end stops all processes.
@@ -93,9 +93,8 @@ func (r *ranks) end() {
 	})
 }
 
-// ask sends a request to every rank and waits for all answers. The error is a
-// *kernels.Failure where a rank answered with an error; with any other error the ranks are
-// lost.
+// ask sends a request to every rank and waits for all replies. If a rank replied with an error,
+// the error is a *kernels.Failure. After any other error the ranks are no longer usable.
 func (r *ranks) ask(q func(rank int) request) ([]reply, error) {
 	out := make([]reply, len(r.all))
 	asks := func(a reply) bool { return a.Asks }
@@ -119,8 +118,9 @@ func (r *ranks) ask(q func(rank int) request) ([]reply, error) {
 	return out, r.worst(out)
 }
 
-// gathered returns the answer to ranks that ask for the bytes of all. It is empty where a
-// rank has ended its request, which makes the library fail on the others.
+// gathered returns the request with the bytes of all ranks, for ranks that asked for them. It
+// is empty if some rank did not ask because its request has ended; then the library fails on
+// the other ranks.
 func gathered(all []reply) (q request) {
 	for _, a := range all {
 		if !a.Asks {
@@ -131,8 +131,8 @@ func gathered(all []reply) (q request) {
 	return q
 }
 
-// worst returns the failure that explains the others: a fault, which names the ranks that
-// waited, else the first error.
+// worst returns the failure that explains most. This is a fault if there is one, because a
+// fault names the ranks that waited. Otherwise it is the first error.
 func (r *ranks) worst(all []reply) error {
 	var first error
 	for i, a := range all {

@@ -18,15 +18,16 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// session runs one workload. The ranks hold one candidate at a time.
+// session runs the candidates of one workload. The rank processes have one candidate loaded at
+// a time.
 type session struct {
 	backend  *backend
 	workload *workloads.Workload
 	oracle   *ref.Oracle
 	outputs  *ref.Remote
-	packs    map[string]string // file of each candidate, by its key
-	ranks    *ranks            // the processes with this session's inputs
-	loaded   string            // key of the candidate that they hold
+	packs    map[string]string // path of each candidate's pack, by the candidate's key
+	ranks    *ranks            // the processes that have this session's inputs
+	loaded   string            // key of the candidate that the ranks have loaded, "" for none
 }
 
 func (s *session) problem() ep.Problem { return s.workload.Problem }
@@ -60,7 +61,7 @@ func (s *session) Prepare(_ context.Context, c ep.Config) error {
 	return nil
 }
 
-// halves returns the dispatch and the combine that a candidate runs with.
+// halves returns the dispatch config and the combine config with which a candidate runs.
 func (s *session) halves(c ep.Config) (d, k ep.Config, err error) {
 	m, p := s.backend.machine, s.problem()
 	switch p.Op {
@@ -80,7 +81,7 @@ func (s *session) halves(c ep.Config) (d, k ep.Config, err error) {
 	return c, k, fmt.Errorf("no combine can follow %s", c.Key())
 }
 
-// hold loads a candidate on all ranks, unless they hold it.
+// hold loads a candidate on all ranks, unless they already have it.
 func (s *session) hold(c ep.Config) error {
 	if err := s.Prepare(context.Background(), c); err != nil {
 		return err
@@ -108,7 +109,7 @@ func (s *session) hold(c ep.Config) error {
 	return err
 }
 
-// upload sends every rank its tokens.
+// upload sends every rank its inputs.
 func (s *session) upload(r *ranks) error {
 	w, p := s.workload, s.problem()
 	u, err := declare.ExpertUnit(p)
@@ -135,13 +136,15 @@ func (s *session) upload(r *ranks) error {
 	return err
 }
 
-// capable returns the problem with the capacity of the pack.
+// capable returns the problem with MaxTokens set to the capacity.
 func (s *session) capable() ep.Problem {
 	p := s.problem()
 	p.MaxTokens = s.capacity()
 	return p
 }
 
+// capacity returns the largest number of tokens of a rank for which memory has room. The pack
+// decides it if there is one.
 func (s *session) capacity() int {
 	if p := s.backend.pack; p != nil {
 		return p.Shape().MaxTokens
@@ -171,7 +174,8 @@ func (s *session) Run(_ context.Context, c ep.Config, spec kernels.RunSpec) (ker
 	return out, nil
 }
 
-// lost forgets the loaded candidate, whose memory a failure may have left inconsistent.
+// lost returns err and forgets the loaded candidate, because after a failure its memory may be
+// inconsistent.
 func (s *session) lost(err error) error {
 	s.loaded = ""
 	return err

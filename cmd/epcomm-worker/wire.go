@@ -4,9 +4,10 @@ package main
 
 import "github.com/epbench/epbench/kernels/cuda/declare"
 
-// The messages between the worker and its rank processes: gob over the rank's standard input
-// and output. While a rank works on a request it may ask for the bytes of all ranks; the
-// worker answers that first.
+// This file declares the messages between the worker and its rank processes. They are
+// gob-encoded and travel over the rank's standard input and output. While a rank works on a
+// request, it may ask the worker for the bytes of all ranks. The worker answers that before it
+// sends other requests.
 
 // request is a message from the worker to a rank. Exactly one field is set.
 type request struct {
@@ -16,12 +17,12 @@ type request struct {
 	Prove  *prove
 	Fetch  *fetch
 	Run    *run
-	Gather []byte // the bytes of all ranks, for a rank that asked
-	End    bool
+	Gather []byte // the bytes of all ranks, for a rank that asked for them
+	End    bool   // the rank process ends
 }
 
-// reply answers a request. With Asks it asks for the bytes of all ranks instead, and Gather
-// holds this rank's.
+// reply answers a request. If Asks is set, it is no answer: the rank asks for the bytes of all
+// ranks, and Gather holds this rank's own bytes.
 type reply struct {
 	Gather []byte
 	Asks   bool
@@ -31,42 +32,42 @@ type reply struct {
 	Times  []float64
 }
 
-// place holds the rank of a process.
+// place holds the rank of a process, the number of ranks, and the GPU to use.
 type place struct{ Rank, Ranks, Device int }
 
 // inputs holds a rank's tokens and the arguments that all its calls share.
 type inputs struct {
 	Tokens, Fullest, Hidden, TopK, Capacity, Groups int
 
-	Index declare.Index // bytes of outputs
+	Index declare.Index // sizes of outputs in bytes
 
 	DType, Routing, Purpose int
 	SkipA2A                 bool
 	X                       []uint16
-	Cast, CastScales        []byte // tokens cast by the caller, for packs made with --raw; empty if no kernel takes them
+	Cast, CastScales        []byte // tokens that the caller has cast, for packs made with --raw; empty if no kernel reads such tokens
 	IDs                     []int32
 	Weights                 []float32
 	Bias                    []uint16
 	Scale                   float32
-	Expert                  []byte // device binary that stands in for the experts
+	Expert                  []byte // device binary of the kernel that stands in for the experts
 }
 
-// load asks for a communicator of a pack.
+// load asks a rank to create a communicator from a pack.
 type load struct {
-	Pack     string // its path
+	Pack     string // path of the pack
 	Nodes    int
 	Deadline int64 // nanoseconds
 	Reduced  bool  // take the pack's rows of reduced precision
 }
 
-// prove asks for one call into poisoned outputs.
+// prove asks for one call into outputs that were filled with 0xff bytes.
 type prove struct{ Combine bool }
 
 // fetch asks for pieces of one part of a rank's memory.
 type fetch struct {
 	Part    string
 	Offsets []int
-	Bytes   int // of each piece
+	Bytes   int // bytes of each piece
 }
 
 // run asks for measured rounds of a call.

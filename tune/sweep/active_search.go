@@ -36,33 +36,34 @@ type searchResults struct {
 	result     record.Search
 	winner     search.Finalist
 
-	// measured has configs by key, from the finals and crossings; overSessions from further
-	// sessions, nil before these.
+	// measured holds the results of configs in the finals and crossings, by config key.
+	// overSessions holds the results in further sessions; it is nil before these.
 	measured, overSessions map[string]versusDefault
 
-	furtherSessions [][]search.Finalist // by session
-	crossings       [][]search.Finalist // the winners of the group in the same fresh rounds
+	furtherSessions [][]search.Finalist // finalists of each further session
+	crossings       [][]search.Finalist // finalists of each crossing, in which the group's winners ran in the same new rounds
 
-	// Of the group of this search: the config that loses least in the worst
-	// case, and the compromise, zero if none was measured.
+	// minimax is the config that loses least in the worst case over this search's group.
+	// compromise is the group's compromise (see sweeper.compromise), zero if none was
+	// measured.
 	minimax, compromise ep.Config
 
 	sessionsAhead   bool // further sessions will decide again
-	isRefinement    bool // it measured its neighbours' configs at a token count between theirs
+	isRefinement    bool // this search only measured its neighbours' configs at a token count between theirs
 	crossingMissing bool // an interrupt came before the winners of other routings were measured
 
-	date   time.Time          // of the last round
+	date   time.Time          // time of the last round
 	maxErr map[string]float64 // by config key, see record.Result
 }
 
-// versusDefault is a config with the default in the same rounds.
+// versusDefault holds the results of a config, and of the default in the same rounds.
 type versusDefault struct {
 	config, dflt search.Finalist
-	sessions     int // of the rounds, see record.Decision
+	sessions     int // number of sessions of the rounds, see record.Decision
 }
 
-// known returns the measurements that rows may state, by config key: those of further
-// sessions if there were any. The gain and the loss of one row come from the same rounds.
+// known returns the results from which rows are made, by config key. If there were further sessions,
+// it returns only their results, so that the gain and the regret of a row come from the same rounds.
 func (f *searchResults) known() map[string]versusDefault {
 	if f.overSessions != nil {
 		return f.overSessions
@@ -70,7 +71,7 @@ func (f *searchResults) known() map[string]versusDefault {
 	return f.measured
 }
 
-// versus returns a config with the default.
+// versus returns the known results of a config and the default.
 func (f *searchResults) versus(c ep.Config) (x versusDefault, ok bool) {
 	x, ok = f.known()[c.Key()]
 	return x, ok
@@ -85,13 +86,13 @@ func (f *searchResults) effects() stat.Effects {
 	return out
 }
 
-// keep keeps finalists, if the default is among them.
+// keep adds finalists to the measured configs, if the default is among them.
 func (c *activeSearch) keep(finals []search.Finalist) {
 	maps.Copy(c.measured, c.versusDefault(finals, 0))
 	c.keepRunner()
 }
 
-// keepRunner keeps the values of the runner that rows state.
+// keepRunner copies the values that rows need from the runner.
 func (c *activeSearch) keepRunner() {
 	c.date, c.maxErr = c.runner.Latest(), map[string]float64{}
 	for point := range c.space.Len() {
@@ -101,7 +102,7 @@ func (c *activeSearch) keepRunner() {
 	}
 }
 
-// versusDefault pairs finalists with the default, nil if that is missing.
+// versusDefault pairs each finalist with the default. It returns nil if the default is missing.
 func (c *activeSearch) versusDefault(finals []search.Finalist, sessions int) map[string]versusDefault {
 	base := slices.IndexFunc(finals, isPoint(c.dflt))
 	if base < 0 {
@@ -259,10 +260,11 @@ func (c *activeSearch) recheck(ctx context.Context) error {
 	return nil
 }
 
-// flatShare of configs within the band of the default makes a problem flat.
+// flatShare is the share of configs within the band of the default from which launch parameters
+// hardly matter.
 const flatShare = 0.9
 
-// flatReason says that launch parameters hardly matter, "" if they do.
+// flatReason returns a sentence if launch parameters hardly matter, and "" if they matter.
 func (c *activeSearch) flatReason(band float64) string {
 	measured, tied := 0, 0
 	for _, i := range c.state.Measured() {
@@ -279,7 +281,7 @@ func (c *activeSearch) flatReason(band float64) string {
 	return fmt.Sprintf("%d of %d configs tie with the default: launch parameters hardly matter here", tied, measured)
 }
 
-// fail records that nothing can be compared.
+// fail records the decision of a search in which nothing can be compared.
 func (s *sweeper) fail(c *activeSearch, reason string) {
 	dflt := c.space.Config(c.dflt)
 	band := record.Band{Policy: s.harness.policy.Band, AA: c.aa.Spread}

@@ -19,15 +19,15 @@ import (
 
 // A Job is a measurement without a search.
 type Job struct {
-	Rounds   int // of a session
-	Sessions int // each with memory of its own; 0 is one, whose rounds count by themselves
+	Rounds   int // rounds of each session
+	Sessions int // number of sessions, each with its own memory; 0: one session, whose interval does not cover differences between sessions
 	Log      measure.Log
-	Run      *record.Run // gets the results
-	Over     Picker      // the configs to compare with; nil: the default
+	Run      *record.Run // receives the results
+	Over     Picker      // chooses the config to compare with; if nil, that is the default
 }
 
-// A Picker chooses a config for a problem under a routing class, and says where
-// it comes from. A zero config is the default.
+// A Picker chooses a config for a problem under a routing class. reason says where the config comes
+// from. A zero config stands for the default.
 type Picker func(ep.Problem, ep.Class) (c ep.Config, reason string, err error)
 
 // Bench measures one config of each problem together with the default, without a search.
@@ -59,8 +59,8 @@ func Bench(ctx context.Context, b kernels.Backend, opts *Options, job Job, pick 
 	})
 }
 
-// over returns the config to compare a subject's with, and its description: zero and "" for the
-// default.
+// over returns the config with which the subject's config is compared, and its description. For the
+// default it returns a zero config and "".
 func (j Job) over(s *subject) (ep.Config, string, error) {
 	if j.Over == nil {
 		return ep.Config{}, "", nil
@@ -86,7 +86,7 @@ func eachSubject(opts *Options, run *record.Run, do func(*subject) error) error 
 	return nil
 }
 
-// bench measures one config against another. A zero config is the default.
+// bench measures one config against another. A zero config stands for the default.
 func (l *harness) bench(ctx context.Context, s *subject, cfg, over ep.Config, rounds, sessions int) (result record.Search, err error) {
 	dflt, err := l.planner.defaultConfig(s.problem)
 	if err != nil {
@@ -130,11 +130,11 @@ func (l *harness) decideComparison(ctx context.Context, c *comparison, stage rec
 	return result, nil
 }
 
-// oneSession is said of intervals on GPUs that rest on one session.
+// oneSession is the warning about intervals on GPUs that come from one session.
 const oneSession = "the interval knows one session; times differ by some per cent from session to session: measure with --sessions 3"
 
-// measure measures the second config of a comparison and the first. cfg.Rounds is 0 if the
-// second failed.
+// measure measures the second config of a comparison (cfg) and the first (dflt). cfg.Rounds is 0 if
+// the second config failed.
 func (c *comparison) measure(ctx context.Context, stage record.Stage, rounds, sessions int) (cfg, dflt search.Finalist, err error) {
 	if sessions == 0 {
 		return c.state.MeasureAgainstDefault(ctx, stage, c.points[1], search.StopRule{MinRounds: rounds, MaxRounds: rounds})
@@ -164,8 +164,8 @@ func (c *comparison) measure(ctx context.Context, stage record.Stage, rounds, se
 	return cfg, dflt, nil
 }
 
-// failureCause says whether a config of a comparison failed, and why. err is the error of the
-// rounds.
+// failureCause returns the cause and the reason if a config of a comparison failed, and "" if none
+// did. err is the error of the rounds.
 func (c *comparison) failureCause(err error) (record.Cause, string) {
 	failed := c.runner.Failures()
 	dflt, cfg := c.points[0], c.points[1]
@@ -186,7 +186,7 @@ func recordTimes(s *record.Search, h *search.State, r *measure.Runner, win, dflt
 	s.Beside = besidePair(r, win.Point, dflt.Point)
 }
 
-// defaultFailure says why the default failed, under its own label or its twin's.
+// defaultFailure returns why the default failed, under its own label or as its twin.
 func defaultFailure(failed map[int]*kernels.Failure, dflt int) string {
 	for _, point := range []int{dflt, search.Twin} {
 		if f := failed[point]; f != nil {
@@ -215,16 +215,16 @@ func AB(ctx context.Context, b kernels.Backend, opts *Options, job Job, configs 
 	})
 }
 
-// A RowVerifier measures single configs against the default by the protocol of a
-// search's end: answers compared with the oracle, an A/A test, interleaved
-// rounds. It logs nothing.
+// A RowVerifier measures single configs against the default, as a search does at its end: it
+// compares answers with the oracle, makes an A/A test, and measures interleaved rounds. It logs
+// nothing.
 type RowVerifier struct {
 	harness *harness
 	seed    uint64
 }
 
-// NewRowVerifier makes a RowVerifier for a table with this header, whose bound on SMs and hooks
-// apply to the default too.
+// NewRowVerifier makes a RowVerifier for a table with this header. The header's bound on SMs and its
+// hooks also apply to the default.
 func NewRowVerifier(b kernels.Backend, policy measure.Policy, head table.Header, seed uint64) *RowVerifier {
 	l := newHarness(b, newPlanner(b, &Options{MaxSMs: head.MaxSMs, Params: kernels.ParseHooks(head.Hooks), Seed: seed}), nil)
 	l.policy = policy
@@ -234,8 +234,8 @@ func NewRowVerifier(b kernels.Backend, policy measure.Policy, head table.Header,
 // Verify measures one config of a problem under a routing spec. A config that does not run gives a
 // decision with the cause failed; an error means that the machine is lost.
 //
-// It measures a config that was tuned over sessions over sessions too, at most
-// maxVerifySessions, so that one row takes seconds.
+// sessions is the number of sessions over which the config was tuned. Verify measures as many
+// sessions, but at most maxVerifySessions, so that one row takes seconds.
 func (m *RowVerifier) Verify(ctx context.Context, p ep.Problem, routing string, cfg ep.Config, sessions int) (result record.Search, err error) {
 	c, err := m.newComparison(p, routing, cfg)
 	if err != nil {
@@ -263,7 +263,7 @@ func (m *RowVerifier) Verify(ctx context.Context, p ep.Problem, routing string, 
 // maxVerifySessions bounds the sessions of one row.
 const maxVerifySessions = 5
 
-// newComparison draws the routing and compares the config with the default.
+// newComparison draws the routing and makes the comparison of the config with the default.
 func (m *RowVerifier) newComparison(p ep.Problem, routing string, cfg ep.Config) (*comparison, error) {
 	d, err := workloads.Parse(routing)
 	if err != nil {

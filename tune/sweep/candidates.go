@@ -17,9 +17,9 @@ type candidates struct {
 	dflt      int
 	required  []int
 	roles     map[int]record.Role
-	starts    []record.Start // the same as configs, with their origins
-	incumbent int            // the config of the table in use, -1 if it has none
-	neighbour int            // winner of the search at the next smaller token count, else winner of another neighbouring search, else -1
+	starts    []record.Start // the required configs with their origins
+	incumbent int            // point of the config in the table in use, -1 if the table has none
+	neighbour int            // point that won the search at the next smaller token count, or else another neighbouring search; -1 if there is none
 }
 
 // subjects returns the subjects of all searches in order: op, dtype, token count ascending,
@@ -188,8 +188,8 @@ func (pl *planner) startsOf(k kernels.Kernel, p ep.Problem) []ep.Config {
 	return out
 }
 
-// makeSpace makes the space of a search. The space of a pair joins the best halves; first
-// returns the best of these.
+// makeSpace makes the space of a search. The space of pairs joins the best dispatch configs with the
+// best combine configs. first holds the best of these pairs.
 func (s *sweeper) makeSpace(c *activeSearch) (first []ep.Config, err error) {
 	if c.problem.Op != ep.Pair {
 		c.space, _, err = s.harness.planner.enumerate(c.problem)
@@ -204,8 +204,8 @@ func (s *sweeper) makeSpace(c *activeSearch) (first []ep.Config, err error) {
 // are made.
 const pairHalves = 5
 
-// fastest returns the fastest n configs of each kernel, finalists first, then the default. It
-// takes n of each kernel because a combine may not follow the dispatch of another kernel.
+// fastest returns the fastest n configs of each kernel, finalists first, and then the default. It
+// takes n of each kernel, because a combine cannot always follow the dispatch of another kernel.
 func (c *activeSearch) fastest(n int) []ep.Config {
 	if c.state == nil {
 		return []ep.Config{c.result.Decision.Default}
@@ -231,7 +231,8 @@ func (c *activeSearch) fastest(n int) []ep.Config {
 	return append(out, c.result.Decision.Default)
 }
 
-// require adds a required config and returns its point, -1 if the search does not admit it.
+// require adds a required config and returns its point. It returns -1 if the search does not admit
+// the config.
 func (s *sweeper) require(c *activeSearch, cfg ep.Config, from record.Origin) int {
 	if !s.harness.planner.admits(c.problem, cfg) {
 		return -1
@@ -249,9 +250,9 @@ func (s *sweeper) require(c *activeSearch, cfg ep.Config, from record.Origin) in
 // startRoles maps origins to the roles that log and page show. Other starts are candidates.
 var startRoles = map[record.Origin]record.Role{record.FromModel: record.Analytic, record.FromIncumbent: record.Incumbent}
 
-// neighbours returns the winners of earlier searches that differ from this one in one thing:
-// routing, dtype or precision, and last the token count, the next smaller one. The last one
-// that runs here breaks ties.
+// neighbours returns the winners of earlier searches that differ from this one only in routing, in
+// dtype or in precision. The last element is the winner of the search with the next smaller token
+// count, if there is one. The caller lets the last winner that runs here win ties.
 func (s *sweeper) neighbours(c *activeSearch) []ep.Config {
 	var here []ep.Config
 	var smaller *activeSearch
@@ -283,9 +284,9 @@ func (c *activeSearch) hintForLater() ep.Config {
 	return c.result.Decision.Config
 }
 
-// incumbent returns the config of the table in use for a search and a routing class, zero for
-// a row that keeps the default. ok is false if the table has no row. If it has no row of the
-// search's objective at all, rows of the other objective count.
+// incumbent returns the config of the table in use for a search and a routing class. It returns a
+// zero config for a row that keeps the default. ok is false if the table has no row. If the table
+// has no row at all with the search's objective, rows with the other objective count.
 func (s *sweeper) incumbent(c *activeSearch, class ep.Class) (cfg ep.Config, ok bool) {
 	t, p := s.opts.Incumbent, c.problem
 	if t == nil {

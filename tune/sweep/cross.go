@@ -35,14 +35,14 @@ func groupBy[G ~[]T, T any](list []T, alike func(a, b T) bool) []G {
 	return out
 }
 
-// usable reports whether a table may rest on a search. A noisy search is decided in further
-// sessions.
+// usable reports whether rows may be made from a search. A noisy search counts as usable if further
+// sessions will decide it.
 func (c *activeSearch) usable() bool {
 	d := c.result.Decision
 	return d.Usable() || c.sessionsAhead && d.Cause == record.Noisy
 }
 
-// usable returns the searches that a table may rest on.
+// usable returns the searches from which rows may be made.
 func (g group) usable() group {
 	return slices.DeleteFunc(slices.Clone(g), func(c *activeSearch) bool { return !c.usable() })
 }
@@ -72,8 +72,8 @@ func (s *sweeper) crossAll(ctx context.Context) error {
 	return nil
 }
 
-// crossGroup crosses one group. before is the minimax config at the next
-// smaller token count, which wins ties.
+// crossGroup measures the winners of one group under each of its routings. before is the minimax
+// config at the next smaller token count; it wins ties.
 func (s *sweeper) crossGroup(ctx context.Context, g group, before ep.Config) error {
 	configs := g.winners()
 	if cfg, ok := s.incumbent(g[0], ep.AllRoutings); ok && !cfg.IsDefault() && s.harness.planner.admits(g[0].problem, cfg) {
@@ -207,8 +207,8 @@ func (g group) hasVerdict(v record.Verdict, cfg ep.Config) bool {
 	})
 }
 
-// cross measures the configs that a search has not measured, together with
-// the others, and compares the new ones with the oracle afterwards: each may end up in a row.
+// cross measures the configs that a search has not measured, together with the others. Afterwards
+// it compares the new ones with the oracle, because each may get into a row.
 func (s *sweeper) cross(ctx context.Context, c *activeSearch, configs []ep.Config) error {
 	var live, missing []int
 	for _, cfg := range configs {
@@ -287,8 +287,8 @@ func (s *sweeper) updateRun(c *activeSearch) {
 	}
 }
 
-// fasterInCrossing returns the config that is furthest ahead of a search's own in the crossings,
-// and the default in the same rounds. ok is false if none is ahead.
+// fasterInCrossing returns the config that is faster than a search's own by the largest gain in the
+// crossings, and the default in the same rounds. ok is false if none is faster.
 func (c *activeSearch) fasterInCrossing() (win, dflt search.Finalist, ok bool) {
 	own, _ := c.space.Index(c.result.Decision.Config)
 	most := 0.0

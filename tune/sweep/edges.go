@@ -80,8 +80,8 @@ func (s *sweeper) edgeOf(c *activeSearch, k kernels.Kernel, q kernels.Param) (e 
 	return e, c.slowerBeyond(cfg, cfg.With(q.Name, ep.Value(strconv.Itoa(inside))), s.harness.policy.Band)
 }
 
-// below returns a value below the two least values of a range: by the same step, or by
-// half.
+// below returns a value below the two least values of a range. It is one step below the least value,
+// or half of the least value if that step would reach 0.
 func below(least, next int) int {
 	if down := 2*least - next; down > 0 {
 		return down

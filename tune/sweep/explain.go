@@ -19,14 +19,15 @@ type Explanation struct {
 	Effects []Effect
 }
 
-// An Effect is the product's slow-down beside one load.
+// An Effect is the slow-down of the matrix product while one load runs.
 type Effect struct {
-	Beside   string          // in words
-	Alone    float64         // seconds of the product alone, median
-	Slowdown record.Interval // the product's time while the load runs, over its time alone; median over rounds
+	Beside   string          // the load in words
+	Alone    float64         // median seconds of the product alone
+	Slowdown record.Interval // the product's time while the load runs, divided by its time alone; median over rounds
 }
 
-// Explain measures what slows the product down, for every problem and routing.
+// Explain measures which resources of a config slow the matrix product down, for every problem and
+// routing.
 func Explain(ctx context.Context, b kernels.Backend, opts *Options, rounds int, pick Picker) (out []Explanation, err error) {
 	l := newHarness(b, newPlanner(b, opts), nil)
 	err = eachSubject(opts, &record.Run{}, func(s *subject) error {

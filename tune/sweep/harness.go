@@ -29,7 +29,7 @@ type harness struct {
 	empty    map[string]float64 // reading of an empty kernel, seconds by clock
 }
 
-// newHarness makes a harness. A nil log keeps nothing.
+// newHarness makes a harness. If log is nil, nothing is logged.
 func newHarness(b kernels.Backend, pl *planner, log measure.Log) *harness {
 	return &harness{backend: b, planner: pl, policy: pl.opts.Policy(b.Machine()), log: log}
 }
@@ -137,7 +137,7 @@ func (l *harness) hostBound(r *measure.Runner) func(seconds float64) string {
 }
 
 // A comparison holds given configs of one subject, ready to be measured in the same rounds. The
-// others are compared with the first.
+// first config is the one with which the others are compared.
 type comparison struct {
 	*subject
 	space  *search.Space

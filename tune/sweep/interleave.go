@@ -20,8 +20,8 @@ import (
 // An InterleavedRun is one of several runs that take turns. Its results go to its own job.
 type InterleavedRun struct {
 	Backend kernels.Backend
-	Options *Options // Seed and Band
-	Job     Job      // Rounds: rounds of each config, one in each turn
+	Options *Options // the caller sets Seed and Band
+	Job     Job      // Job.Rounds is the number of turns; each config runs one round in a turn
 }
 
 // A Side is the part of one run in an interleaved comparison: a config and the run's default.
@@ -31,7 +31,7 @@ type Side struct {
 	Config, Default ep.Config
 }
 
-// An Interleaving is one workload and the sides that run it.
+// An Interleaving holds one workload and the sides that run it.
 type Interleaving struct {
 	Routing string
 	Seed    uint64
@@ -41,9 +41,9 @@ type Interleaving struct {
 // Interleave measures the sides of each interleaving in alternating turns, so that a drift of
 // the machine affects all of them alike. In a turn a side runs one round of its config
 // and one of its default. The order of sides is random, and reversed in every
-// other turn. All processes live at the same time and one runs at a time. A
-// side that fails is recorded as failed, and the others go on; an error comes from
-// ctx or a log. Interleave calls done after each interleaving.
+// other turn. All processes live at the same time, but only one runs at a time. A
+// side that fails is recorded as failed, and the others go on. Interleave returns only
+// errors of ctx or of a log. It calls done after each interleaving.
 func Interleave(ctx context.Context, all []Interleaving, done func(Interleaving)) error {
 	for _, h := range all {
 		if err := h.run(ctx); err != nil {
@@ -87,21 +87,21 @@ func (h Interleaving) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// hash returns a seed of its own for each interleaving.
+// hash returns a seed that differs from interleaving to interleaving.
 func (h Interleaving) hash() uint64 {
 	f := fnv.New64a()
 	fmt.Fprintf(f, "%q %q", h.Sides[0].Problem.Key(), h.Routing)
 	return f.Sum64()
 }
 
-// activeSide is a side that is measured.
+// activeSide is a side that is being measured.
 type activeSide struct {
 	Side
 	subject
 	harness    *harness
 	comparison *comparison
 	seconds    map[int][]float64 // seconds by point, one value for each turn
-	lost       error             // the error since which it is not measured
+	lost       error             // the error after which the side is no longer measured
 }
 
 func newActiveSide(h Interleaving, e Side) *activeSide {
@@ -119,11 +119,11 @@ func newActiveSide(h Interleaving, e Side) *activeSide {
 	return p
 }
 
-// distinctPoints returns the default and the config, once if they are the same.
+// distinctPoints returns the points of the default and of the config; one point if they are the same.
 func (p *activeSide) distinctPoints() []int { return slices.Compact(slices.Clone(p.comparison.points)) }
 
-// runRound runs each config once, after a call that is not recorded: the GPU switches from another
-// process.
+// runRound runs each config once. It makes one call before that is not recorded, because the GPU
+// must first switch from another process.
 func (p *activeSide) runRound(ctx context.Context) {
 	if p.lost != nil || ctx.Err() != nil {
 		return

@@ -39,19 +39,19 @@ type Options struct {
 	Distributions []workloads.Distribution
 	Seed          uint64
 	Strategy      string
-	Evaluations   int           // distinct configs of one search, 0 for all
-	Time          time.Duration // of the whole sweep, 0 for no bound
+	Evaluations   int           // most distinct configs of one search, 0 for all
+	Time          time.Duration // time of the whole sweep, 0 for no bound
 
-	Params    map[string][]ep.Value // values by parameter, instead of the kernels' own
+	Params    map[string][]ep.Value // values by parameter, which replace the kernels' own
 	Kernels   []string              // names to search, nil for all
-	MaxSMs    int                   // of a config, 0 for no bound
+	MaxSMs    int                   // most SMs of a config, 0 for no bound
 	Band      float64               // widens the policy's band; a smaller value changes nothing
 	Precision ep.Precision          // Reduced also searches parameters that send partial sums in BF16
 	Space     *spacefile.File       // further rules and values, or nil
 	Incumbent *table.Table          // the table in use, or nil
-	Sessions  int                   // number of further sessions in which the winners are measured again; 0 and 1: none, DefaultSessions: the policy's number
+	Sessions  int                   // number of further sessions in which the winners are measured again; 0 and 1 mean none, DefaultSessions the policy's number
 
-	Began    time.Time // when the command began; zero: when Run is called
+	Began    time.Time // start of the command; if zero, the time at which Run is called
 	Tool     string    // version of epbench
 	Progress func(Event)
 }
@@ -73,7 +73,7 @@ const DefaultSessions = -1
 
 // An Event reports the progress of a sweep.
 type Event struct {
-	Done, All int // searches
+	Done, All int // numbers of finished and of all searches
 	Title     string
 	Stage     record.Stage
 }
@@ -96,8 +96,8 @@ const searchShare = 0.85
 // A Plan lists the searches of a sweep. --dry-run prints it and Run carries it out.
 type Plan struct {
 	Searches    []PlannedSearch
-	Fingerprint string // of all spaces and the kernels' ABI
-	Samples     int    // of the whole sweep, without A/A and crossing
+	Fingerprint string // fingerprint of all spaces and of the kernels' ABI
+	Samples     int    // number of samples of the whole sweep, without A/A tests and crossings
 	AtLeast     time.Duration
 	Policy      measure.Policy
 
@@ -125,7 +125,7 @@ func (s PlannedSearch) Routing() string { return s.routing.Spec() }
 // Class returns the routing class of the search's rows.
 func (s PlannedSearch) Class() ep.Class { return s.class }
 
-// MakePlan plans without touching the backend's hardware.
+// MakePlan makes the plan of a sweep. It does not touch the backend's hardware.
 func MakePlan(b kernels.Backend, opts *Options) (*Plan, error) {
 	out := &Plan{Policy: opts.Policy(b.Machine()), Options: opts, planner: newPlanner(b, opts)}
 	var err error
@@ -163,7 +163,7 @@ func MakePlan(b kernels.Backend, opts *Options) (*Plan, error) {
 const sessionConfigs = 6
 
 // siblingConfigs estimates how many configs of a combine are measured if the same combine was
-// already searched with another dispatch dtype. Such a search is called a sibling.
+// already searched with another dispatch dtype. The earlier search is called the sibling.
 const siblingConfigs = 8
 
 // repeatsSibling reports whether the plan already has a sibling of a combine.
@@ -175,8 +175,8 @@ func (p *Plan) repeatsSibling(s *PlannedSearch) bool {
 	})
 }
 
-// estimate sets the numbers of configs and samples of a search by the strategy race. Other
-// strategies take about as many.
+// estimate sets the numbers of configs and samples of a search. It computes them for the strategy
+// race; other strategies take about as many.
 func (s *PlannedSearch) estimate(opts *Options, p measure.Policy, repeats bool) {
 	s.Measured = s.Legal
 	if repeats {

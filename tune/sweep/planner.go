@@ -14,8 +14,8 @@ import (
 // A planner makes the spaces of a sweep.
 type planner struct {
 	machine    ep.Machine
-	allKernels []kernels.Kernel // of the backend
-	kernels    []kernels.Kernel // those that do what the caller wants, see kernels.WithHooks
+	allKernels []kernels.Kernel // all kernels of the backend
+	kernels    []kernels.Kernel // the kernels that do the work that the caller asks for, see kernels.WithHooks
 	opts       *Options
 	spaces     map[ep.Problem]enumeratedSpace
 }
@@ -26,8 +26,8 @@ func newPlanner(b kernels.Backend, opts *Options) *planner {
 }
 
 // searchedKernels returns the kernels that a search of a problem draws from: those that
-// --kernel names, or all of the op if it names none. Kernels with split phases are then left
-// out, unless a product runs beside the calls.
+// --kernel names. If --kernel names none of the op, it returns all kernels of the op. It then
+// leaves out kernels with split phases, unless a matrix product runs beside the calls.
 func (pl *planner) searchedKernels(p ep.Problem) []kernels.Kernel {
 	all := kernels.For(pl.kernels, p)
 	wanted := slices.DeleteFunc(slices.Clone(all), func(k kernels.Kernel) bool { return !slices.Contains(pl.opts.Kernels, k.Name) })
@@ -112,8 +112,8 @@ func (pl *planner) admits(p ep.Problem, c ep.Config) bool {
 }
 
 // constrained reports whether a constraint of the space file removes a config. The config's
-// values need not be among those that a search tries. A pair is not checked, because its
-// halves were; nor is a config that the file requires.
+// values need not be among those that a search tries. A pair is never removed, because its halves
+// were checked before. A config that the file requires is never removed either.
 func (pl *planner) constrained(k kernels.Kernel, p ep.Problem, c ep.Config) bool {
 	if p.Op == ep.Pair || slices.ContainsFunc(pl.spaceFileConfigs(p), func(a ep.Config) bool { return a.Key() == c.Key() }) {
 		return false
@@ -126,8 +126,8 @@ func (pl *planner) constrained(k kernels.Kernel, p ep.Problem, c ep.Config) bool
 	return err != nil || slices.ContainsFunc(rules, func(r search.Rule) bool { return r(c) != "" })
 }
 
-// reducesPrecision returns a rule that removes configs of full precision: an earlier search
-// covered them, and its winner is required in the present one.
+// reducesPrecision returns a rule that removes configs of full precision, because an earlier
+// search covered them. The winner of that search is a required config of the present one.
 func reducesPrecision(k kernels.Kernel, dflt ep.Config) search.Rule {
 	return func(c ep.Config) string {
 		if k.Changes(kernels.Precision, dflt, c) != "" {
@@ -173,8 +173,8 @@ func (pl *planner) smallEnough(k kernels.Kernel) search.Rule {
 	}
 }
 
-// boundedMachine returns the machine with no more SMs than --max-sms, so that the starts of a
-// kernel stay within the bound.
+// boundedMachine returns the machine with at most --max-sms SMs, so that the starts of a kernel
+// stay within this bound.
 func (pl *planner) boundedMachine() ep.Machine {
 	m := pl.machine
 	if pl.opts.MaxSMs > 0 {
@@ -183,9 +183,9 @@ func (pl *planner) boundedMachine() ep.Machine {
 	return m
 }
 
-// pairs joins dispatch and combine configs, both best first, wherever a kernel runs both. The
-// search begins with first: the best halves of each kernel, launched as they were measured
-// alone, and overlapped.
+// pairs joins each dispatch config with each combine config, if one kernel runs both. dispatch and
+// combine are sorted best first. The search begins with the configs in first: for each kernel the
+// best dispatch joined with the best combine, and the same with overlapped launches.
 func (pl *planner) pairs(p ep.Problem, dispatch, combine []ep.Config) (all, first []ep.Config) {
 	p.Op = ep.Pair
 	for _, k := range kernels.For(pl.kernels, p) {
@@ -289,7 +289,7 @@ func (s *sweeper) shapes() []ep.Problem {
 	return out
 }
 
-// announcedPoints bounds the points that compiled looks at. It skips through larger spaces.
+// announcedPoints bounds the points that compiled looks at. In a larger space it skips points.
 const announcedPoints = 20_000
 
 // compiled returns one config of a space for each combination of values bound at compile time.

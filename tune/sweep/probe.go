@@ -11,13 +11,13 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// A Probe holds the wall time of measuring each search of a plan, in seconds.
+// A Probe holds the measured costs of each search of a plan.
 type Probe struct {
-	costs []probedCost // by search
+	costs []probedCost // one for each search
 }
 
-// probedCost is the cost of measuring one problem: opening a session, one more config, and one
-// more sample of a config.
+// probedCost is the cost of measuring one problem, in seconds of wall time: of opening a session, of
+// one more config, and of one more sample of a config.
 type probedCost struct {
 	open, config, sample float64
 }
@@ -25,9 +25,9 @@ type probedCost struct {
 // probeRounds is the number of rounds in which a probe times the default.
 const probeRounds = 2
 
-// Probe measures what the searches of a plan cost: it compiles the default, compares it with the
-// oracle and runs two rounds of it. Of problems that differ in tokens alone it measures the
-// smallest and the largest; a straight line gives the others. Nothing is recorded.
+// Probe measures the costs of the searches of a plan. It compiles the default, compares it with the
+// oracle and runs two rounds of it. Among problems that differ only in tokens it measures the
+// smallest and the largest, and interpolates the costs of the others. Nothing is recorded.
 func (p *Plan) Probe(ctx context.Context, b kernels.Backend) (*Probe, error) {
 	l := newHarness(b, p.planner, nil)
 	l.policy.Sessions = 0
@@ -74,7 +74,7 @@ func withoutTokens(p ep.Problem) ep.Problem {
 	return p
 }
 
-// between returns the cost at a token count, on the straight line through both ends.
+// between returns the cost at a token count, by linear interpolation between both ends.
 func between(costs [2]probedCost, ends [2]PlannedSearch, tokens int) probedCost {
 	lo, hi := ends[0].problem.Tokens, ends[1].problem.Tokens
 	if lo == hi {
@@ -106,7 +106,7 @@ func (l *harness) probe(ctx context.Context, s subject, seed uint64) (cost probe
 	for i := 0; i < probeRounds && err == nil; i++ {
 		start = time.Now()
 		_, err = c.runner.Measure(ctx, record.StageAA, c.points, 1)
-		if took := time.Since(start).Seconds(); i == 0 || took < cost.sample { // others may use this machine
+		if took := time.Since(start).Seconds(); i == 0 || took < cost.sample { // another program may slow one round down
 			cost.sample = took
 		}
 	}
@@ -117,9 +117,9 @@ func (l *harness) probe(ctx context.Context, s subject, seed uint64) (cost probe
 	return cost, err
 }
 
-// fixed returns the seconds that a search takes besides the choice among candidates, if this
-// many configs reach the finals: the A/A test, the required candidates, the shortest finals, the
-// confirmation and the further sessions.
+// fixed returns the seconds that a search takes without the strategy's own choices, if this many
+// configs reach the finals. It counts the A/A test, the required candidates, the shortest finals,
+// the confirmation and the further sessions.
 func (p *Plan) fixed(c probedCost, configs int) float64 {
 	n := float64(configs)
 	samples := 2*float64(p.Policy.AARounds) + n*float64(search.ScreenRounds+p.Policy.MinRounds+p.Policy.ConfirmRounds)
@@ -127,10 +127,10 @@ func (p *Plan) fixed(c probedCost, configs int) float64 {
 	return c.open + n*c.config + samples*c.sample + float64(p.Policy.Sessions)*session
 }
 
-// leastConfigs are the default and one other config.
+// leastConfigs is the least number of configs in the finals: the default and one other.
 const leastConfigs = 2
 
-// Least returns the shortest time that a plan takes: a smaller budget cannot be held.
+// Least returns the shortest time that a plan takes. A sweep exceeds any smaller budget.
 func (p *Plan) Least(probe *Probe) time.Duration {
 	seconds := 0.0
 	for i := range p.Searches {
@@ -139,8 +139,8 @@ func (p *Plan) Least(probe *Probe) time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// Estimate returns the time in which a plan measures every config that its budget of configs
-// allows.
+// Estimate returns the time that a plan takes if every search measures as many configs as its budget
+// of configs allows.
 func (p *Plan) Estimate(probe *Probe) time.Duration {
 	seconds := 0.0
 	for i, s := range p.Searches {

@@ -34,8 +34,8 @@ func (s *sweeper) refineAll(ctx context.Context) error {
 	return nil
 }
 
-// refine measures the configs of two neighbouring ranges between them, under every routing of
-// both.
+// refine measures the configs of two neighbouring ranges at a token count between the ranges, under
+// every routing of both.
 func (s *sweeper) refine(ctx context.Context, low, high *tokenRange) error {
 	mid := table.Midpoint(low.hi, high.lo)
 	if mid <= low.hi || mid >= high.lo || ctx.Err() != nil || s.opts.Time > 0 && s.spent > s.opts.Time {
@@ -51,9 +51,9 @@ func (s *sweeper) refine(ctx context.Context, low, high *tokenRange) error {
 	return nil
 }
 
-// measureBetween measures the default, and the configs of two choices that do not keep it, at a
-// token count between those asked for. It opens each problem and routing once; further configs
-// are crossed into it.
+// measureBetween measures the default at a token count between two choices, and the config of each
+// choice that does not keep the default. It makes one search for each problem and routing; later
+// calls add their configs to this search.
 func (s *sweeper) measureBetween(ctx context.Context, near *activeSearch, tokens int, choices ...rowChoice) (*activeSearch, error) {
 	p := atTokens(near.problem, tokens)
 	key := refinementKey(p, near)
@@ -77,13 +77,13 @@ func (s *sweeper) measureBetween(ctx context.Context, near *activeSearch, tokens
 	return c, s.refineOverSessions(ctx, c, configs)
 }
 
-// refineOverSessions measures a refinement in as many sessions as the searches, if its configs were
-// not measured in sessions yet.
+// refineOverSessions measures a refinement in as many further sessions as the searches, if one of its
+// configs was not measured in further sessions yet.
 func (s *sweeper) refineOverSessions(ctx context.Context, c *activeSearch, configs []ep.Config) error {
 	missing := func(cfg ep.Config) bool {
-		_, failed := c.measured[cfg.Key()]
+		_, measured := c.measured[cfg.Key()]
 		_, ok := c.overSessions[cfg.Key()]
-		return failed && !ok
+		return measured && !ok
 	}
 	n := s.harness.policy.Sessions
 	if n == 0 || !slices.ContainsFunc(configs, missing) {
@@ -135,9 +135,9 @@ func (s *sweeper) newRefinement(p ep.Problem, near *activeSearch) (*activeSearch
 	return c, nil
 }
 
-// meet puts the border between two ranges: where the better config changes, by a refinement
-// between them if there is one. It returns a range of its own for the default, if neither config is
-// faster than the default at the refinement.
+// meet sets the border between two neighbouring ranges. If there is a refinement between them, the
+// range with the better config gets the refinement's token count. If neither config is faster than
+// the default there, meet returns a new range between them, which keeps the default.
 func (m *rowMaker) meet(low, high *tokenRange) (between *tokenRange) {
 	left, right := low.last(), high.picks[0]
 	if there := m.refined(low, high); there != nil {
@@ -161,8 +161,8 @@ func (m *rowMaker) meet(low, high *tokenRange) (between *tokenRange) {
 	return nil
 }
 
-// refined returns the refinements between two ranges, nil unless the configs of both were measured
-// under every routing.
+// refined returns the refinements between two ranges. It returns nil unless the configs of both
+// ranges were measured under every routing.
 func (m *rowMaker) refined(low, high *tokenRange) group {
 	mid := table.Midpoint(low.hi, high.lo)
 	if mid <= low.hi || mid >= high.lo {
@@ -181,8 +181,8 @@ func (m *rowMaker) refined(low, high *tokenRange) group {
 	return out
 }
 
-// abut lets two ranges meet at the geometric midpoint between them, as far as their
-// configs can run: token counts at which neither config can run stay without a row.
+// abut lets two ranges meet at the geometric midpoint between them. A range ends earlier if its
+// config cannot run at a token count; such token counts get no row.
 func (m *rowMaker) abut(low, high *tokenRange) {
 	mid := max(low.hi, min(table.Midpoint(low.hi, high.lo), high.lo-1))
 	a, b := low.last(), high.picks[0]
@@ -208,7 +208,8 @@ func atTokens(p ep.Problem, tokens int) ep.Problem {
 // defaultConfig returns the default at the token count of a group.
 func (g group) defaultConfig() ep.Config { return g[0].result.Decision.Default }
 
-// configAt returns the config of a choice at another token count: a default follows the count.
+// configAt returns the config of a choice at another token count. If the choice keeps the default,
+// that is the default at this token count.
 func (p rowChoice) configAt(there group) ep.Config {
 	if p.dflt {
 		return there.defaultConfig()

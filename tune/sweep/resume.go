@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Continues returns an error if a run cannot go on here, because numbers of another
-// machine, other kernels, another space or another policy cannot be compared.
+// Continues returns an error if a run cannot go on here. Measurements cannot be compared if they come
+// from another machine, other kernels, another space or another policy.
 func Continues(run *record.Run, b kernels.Backend, p *Plan) error {
 	m := b.Machine()
 	was, is := run.ABI.Short(), ABI(b).Short()
@@ -32,8 +32,8 @@ func Continues(run *record.Run, b kernels.Backend, p *Plan) error {
 	return sameTraces(run, p)
 }
 
-// sameTraces returns an error if a trace of the plan is not the one that the run was begun
-// with: the file may have been overwritten.
+// sameTraces returns an error if a trace of the plan is not the trace with which the run began. Its
+// file may have been overwritten.
 func sameTraces(run *record.Run, p *Plan) error {
 	for _, d := range p.Options.Distributions {
 		spec := d.Spec()

@@ -18,13 +18,13 @@ type rowMaker struct {
 	interrupted bool
 	maxSMs      int
 
-	build     func(ep.Config) ep.ABI // of a config's kernels
+	build     func(ep.Config) ep.ABI // returns the build of a config's kernels
 	cost      func(ep.Op, ep.Config) ep.Cost
 	incumbent func(*activeSearch, ep.Class) (ep.Config, bool)
-	serves    func(ep.Problem, ep.Config) bool // the config can run here
+	serves    func(ep.Problem, ep.Config) bool // reports whether the config can run here
 }
 
-// rowMaker returns a rowMaker for the searches done.
+// rowMaker returns a rowMaker for the finished searches.
 func (s *sweeper) rowMaker() *rowMaker {
 	return &rowMaker{
 		groups: s.groupsByKey(), refinements: s.refinements, interrupted: s.done < len(s.plan.Searches), maxSMs: s.opts.MaxSMs,
@@ -33,13 +33,13 @@ func (s *sweeper) rowMaker() *rowMaker {
 	}
 }
 
-// rowChoice is the config of one token count and routing class.
+// rowChoice is the chosen config of one token count and routing class.
 type rowChoice struct {
 	tokens   int
 	searches group
 	config   ep.Config
 	dflt     bool
-	build    ep.ABI // of the config's kernels
+	build    ep.ABI // build of the config's kernels
 	evidence table.Evidence
 }
 
@@ -47,7 +47,7 @@ type rowChoice struct {
 type tokenRange struct {
 	picks  []rowChoice
 	lo, hi int
-	joined bool // no token count between it and the range before was left out
+	joined bool // no token count was left out between the range before and this range
 }
 
 // last returns the choice of the most tokens.
@@ -105,7 +105,7 @@ func (m *rowMaker) ranges(byTokens []group, class ep.Class) []*tokenRange {
 	return out
 }
 
-// fewestForAll is the least number of routings that a row for all routings rests on.
+// fewestForAll is the least number of routings from which a row for all routings is made.
 const fewestForAll = 2
 
 // join lets ranges meet their neighbours.
@@ -121,9 +121,9 @@ func (m *rowMaker) join(ranges []*tokenRange) (out []*tokenRange) {
 	return out
 }
 
-// forClass returns the usable searches of a group that say something about a class. After an
-// interrupt, winners may not have been measured under each other's routings. Then the first
-// search stands for its class, and the finals that all searches share stand for all.
+// forClass returns the usable searches of a group from which the row of a class is made. After an
+// interrupt, winners may not have been measured under each other's routings. The row of a class is
+// then made from its first search alone. The row for all routings is still made from all searches.
 func (g group) forClass(class ep.Class) group {
 	g = g.usable()
 	if class != ep.AllRoutings {
@@ -135,30 +135,33 @@ func (g group) forClass(class ep.Class) group {
 	return g[:1]
 }
 
-// lacksRoutings reports whether an interrupted sweep has fewer routings at this token count than
-// at others, so that it has no row for all.
+// lacksRoutings reports whether an interrupted sweep has fewer routings at this token count than at
+// another. There is then no row for all routings at this token count.
 func (m *rowMaker) lacksRoutings(g group, byTokens []group) bool {
 	return m.interrupted && slices.ContainsFunc(byTokens, func(o group) bool { return len(o) > len(g) })
 }
 
-// measuredByAll returns the configs that every search of a group measured with its default, the
-// default first.
+// measuredByAll returns the configs that every search of a group measured together with its default.
+// The default comes first.
 func (g group) measuredByAll() []ep.Config {
 	dflt := g[0].result.Decision.Default
 	out := []ep.Config{dflt}
 	for _, key := range stat.MeasuredEverywhere(g.effects()) {
-		if c, err := ep.ParseConfig(key); err == nil && key != dflt.Key() { // they are the keys of configs
+		if c, err := ep.ParseConfig(key); err == nil && key != dflt.Key() { // the keys of configs always parse
 			out = append(out, c)
 		}
 	}
 	return out
 }
 
-// chooseConfig returns the config of a class. For one search that is its decision. For several
-// searches of one class it is the config that loses least in the worst case, among the configs that
-// are not slower than the default in any of these searches. For all routings it is the minimax
-// config. An interrupted sweep has none: there it is the config that loses least of those that all
-// searches measured. ok is false if that is the default, because other configs may be faster.
+// chooseConfig returns the config of a class.
+//   - One search: the config of its decision.
+//   - Several searches of one class: the config that loses least in the worst case, among the
+//     configs that are not slower than the default in any of these searches.
+//   - All routings: the minimax config.
+//   - All routings in an interrupted sweep, which has no minimax config: the config that loses
+//     least among those that all searches measured. If this is the default, ok is false, because
+//     other configs may be faster.
 func (m *rowMaker) chooseConfig(g group, class ep.Class, before ep.Config) (c ep.Config, ok bool) {
 	switch {
 	case len(g) == 1:
@@ -178,8 +181,8 @@ func (m *rowMaker) chooseConfig(g group, class ep.Class, before ep.Config) (c ep
 	return c, true
 }
 
-// tieOrder returns the configs that win ties, first things first: the row of the table in use,
-// the default, the config at the next smaller token count.
+// tieOrder returns the keys of the configs that win ties, in this order: the config of the table in
+// use, the default, the config at the next smaller token count.
 func (m *rowMaker) tieOrder(g group, class ep.Class, before ep.Config) []string {
 	dflt := g[0].result.Decision.Default.Key()
 	out := []string{dflt, before.Key()}
@@ -224,12 +227,12 @@ func (m *rowMaker) makeChoice(g group, cfg ep.Config) rowChoice {
 	dflt := cfg.Key() == g[0].result.Decision.Default.Key()
 	out := rowChoice{tokens: g[0].problem.Tokens, searches: g, config: cfg, build: m.build(cfg), evidence: mergeEvidence(all)}
 	explain(&out.evidence, g, cfg, dflt)
-	out.dflt = dflt && m.maxSMs == 0 // callers do not know --max-sms: rows spell the default within it out
+	out.dflt = dflt && m.maxSMs == 0 // callers do not know --max-sms, so rows spell out the default within this bound
 	return out
 }
 
-// explain sets the reason of evidence that is not certain: of a default that a search kept without
-// being sure, and of a config that is not faster for certain in every search of its group.
+// explain sets the reason of evidence that does not show a gain: either the default was kept because
+// a search was undecided, or the config is not certainly faster in every search of its group.
 func explain(e *table.Evidence, g group, cfg ep.Config, dflt bool) {
 	unsure := slices.ContainsFunc(g, func(c *activeSearch) bool { return !c.isRefinement && c.result.Decision.Verdict == record.Undecided })
 	faster := stat.Judge(record.Interval{Mid: e.Gain, Low: e.GainLow, High: e.GainHigh}, g.band()) == record.Faster
@@ -242,8 +245,8 @@ func explain(e *table.Evidence, g group, cfg ep.Config, dflt bool) {
 	}
 }
 
-// mergeEvidence joins the evidence of one config from several token counts or routings:
-// times and gain of the least gain, the worst of the rest.
+// mergeEvidence merges the evidence of one config from several token counts or routings. It takes
+// the times and the gain from the evidence with the least gain, and the worst of the other values.
 func mergeEvidence(all []table.Evidence) table.Evidence {
 	out := slices.MinFunc(all, func(a, b table.Evidence) int { return cmp.Compare(a.Gain, b.Gain) })
 	at, _ := out.At()
@@ -270,8 +273,8 @@ func mergeEvidence(all []table.Evidence) table.Evidence {
 	return out
 }
 
-// complete reports whether the whole legal space was measured. A space of pairs is made of winners
-// and never is.
+// complete reports whether the whole legal space was measured. It is never true for pairs, because
+// their space is made of winners.
 func (c *activeSearch) complete() bool {
 	if c.sibling != nil {
 		return c.sibling.complete()
@@ -312,7 +315,7 @@ func (r tokenRange) row(class ep.Class) table.Row {
 		}
 	}
 	row := table.Row{Key: table.KeyOf(first.searches[0].problem, class), Lo: r.lo, Hi: r.hi, Default: first.dflt, Evidence: mergeEvidence(all), ABI: first.build}
-	if len(searched) > 0 { // refinements have no evidence about how the config was found
+	if len(searched) > 0 { // refinements do not say how the config was found
 		by := mergeEvidence(searched)
 		row.Evidence.Tried, row.Evidence.Legal, row.Evidence.Ties, row.Evidence.Complete = by.Tried, by.Legal, by.Ties, by.Complete
 	}

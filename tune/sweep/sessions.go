@@ -12,10 +12,11 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// measureFurtherSessions measures the configs that rows may state in further sessions, and
-// decides again by these. Memory is laid out anew in each session, which moves times by several
-// per cent on GPUs. Sessions that had no part in the choice show the times that a caller will
-// get. The searches take turns, so that the sessions of one search are far apart in time.
+// measureFurtherSessions measures the configs that may get into rows in further sessions, and
+// decides again by these sessions. Memory is laid out anew in each session, which changes times by
+// several per cent on GPUs. The further sessions had no part in the choice, so they show the times
+// that a caller will get. The searches take turns, so that the sessions of one search are far apart
+// in time.
 func (s *sweeper) measureFurtherSessions(ctx context.Context) error {
 	for range s.harness.policy.Sessions {
 		for _, c := range s.searches {
@@ -74,8 +75,8 @@ func (s *sweeper) measureSession(ctx context.Context, c *activeSearch, configs [
 	return nil
 }
 
-// rowConfigs returns the configs that a row may state of a search: the winners of its group, what
-// the group agreed on, and the runner-up.
+// rowConfigs returns the configs of a search that may get into a row: the winners of its group, the
+// group's minimax config and compromise, the challenger and the runner-up.
 func (s *sweeper) rowConfigs(c *activeSearch) []ep.Config {
 	d := c.result.Decision
 	out := appendConfig(appendConfig([]ep.Config{d.Default}, d.Config), d.Challenger)
@@ -95,7 +96,8 @@ func (s *sweeper) rowConfigs(c *activeSearch) []ep.Config {
 	return out
 }
 
-// decideOverSessions decides about a search again, by the sessions that had no part in the choice.
+// decideOverSessions decides about a search again, by its further sessions, which had no part in the
+// choice.
 func (s *sweeper) decideOverSessions(c *activeSearch) {
 	if len(c.furtherSessions) == 0 {
 		return

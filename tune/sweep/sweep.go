@@ -24,23 +24,23 @@ type sweeper struct {
 	watch       stopwatch
 	searches    []*activeSearch
 	done        int
-	spent       time.Duration            // by finished searches and crossings
-	refinements map[string]*activeSearch // at token counts between those asked for, by problem and routing
-	unopened    bool                     // the last search found no session
+	spent       time.Duration            // time that finished searches and crossings took
+	refinements map[string]*activeSearch // searches at token counts between the requested ones, by problem and routing
+	unopened    bool                     // the last search could not open a session
 }
 
 // A Summary is the result of a sweep, or of the searches that an interrupted one had finished.
 type Summary struct {
-	Left    int // searches left out
+	Left    int // number of searches that were not done
 	Run     *record.Run
 	Table   *table.Table // nil: see NoTable
 	NoTable string       // why there is no table
 }
 
 // Run carries out a plan in dir, which was created or reopened with run.
-// results holds the log of an earlier command. If ctx is cancelled, everything measured is on
-// disk, and Run returns ctx's error and a summary of the finished searches, nil if there are
-// none.
+// results holds the log of an earlier command. If ctx is cancelled, all measurements are on disk,
+// and Run returns ctx's error with a summary of the finished searches. The summary is nil if no
+// search was finished.
 func Run(ctx context.Context, b kernels.Backend, p *Plan, dir *record.Dir, run *record.Run, results []record.Result) (*Summary, error) {
 	s, err := newSweeper(b, p, dir, run, results)
 	if err != nil {
@@ -137,8 +137,8 @@ func (s *sweeper) start(c *activeSearch) error {
 	return nil
 }
 
-// measuredAnew reports whether a search must be measured again because a retried config
-// changed its candidates and its log no longer fits. It sets the generation of the new blocks.
+// measuredAnew reports whether a search must be measured again, because a retried config changed
+// its candidates, so that its log no longer fits. It sets the generation of the new blocks.
 func (s *sweeper) measuredAnew(c *activeSearch, err error) bool {
 	if !errors.Is(err, measure.ErrDiverged) || len(s.run.Retried) == 0 || c.runner.Generation > 0 {
 		return false
@@ -174,7 +174,8 @@ func (s *sweeper) report(c *activeSearch, stage record.Stage) {
 // left returns how many searches are not done.
 func (s *sweeper) left() int { return len(s.searches) - s.done }
 
-// half returns the search of one half of a pair, nil if there is none.
+// half returns the search of one half of a pair: of its dispatch or of its combine. It returns nil
+// if there is none.
 func (s *sweeper) half(c *activeSearch, op ep.Op) *activeSearch {
 	p := c.problem
 	p.Op = op
@@ -233,8 +234,7 @@ func workerLosses(b kernels.Backend) []string {
 		ep.Count(len(r.Losses()), "time"), r.Losses()[0])}
 }
 
-// hurriedSearches counts searches whose budget was spent before the strategy chose
-// anything itself.
+// hurriedSearches counts the searches whose budget sufficed only for the required configs.
 func (s *sweeper) hurriedSearches() int {
 	n := 0
 	for _, c := range s.searches {

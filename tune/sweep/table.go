@@ -14,8 +14,8 @@ import (
 // noisyShare is the share of noisy searches above which a machine is too noisy for a table.
 const noisyShare = 0.25
 
-// whyNoTable says why the searches make no table, "" if they do. It also returns the largest A/A
-// spread of the searches from which the rows were made.
+// whyNoTable returns why no table can be made from the searches, or "" if one can. It also returns
+// the largest A/A spread of the usable searches.
 func (s *sweeper) whyNoTable() (why string, spread float64) {
 	noisy, usable := 0, 0
 	for _, c := range s.searches {
@@ -38,7 +38,8 @@ func (s *sweeper) whyNoTable() (why string, spread float64) {
 	return "", spread
 }
 
-// unusableReason counts the searches by cause, when none of them can be used.
+// unusableReason returns a sentence that counts the searches by cause. It is for a sweep in which no
+// search can be used.
 func (s *sweeper) unusableReason() string {
 	count := map[record.Cause]int{}
 	for _, c := range s.searches {
@@ -64,7 +65,7 @@ func (s *sweeper) unusableReason() string {
 	return fmt.Sprintf("no search can be used: %s; see summary.md", strings.Join(out, ", "))
 }
 
-// table makes the tuned table, or says why there is none.
+// table returns the tuned table, or the reason why there is none.
 func (s *sweeper) table() (*table.Table, string, error) {
 	why, spread := s.whyNoTable()
 	if why != "" {
@@ -85,7 +86,7 @@ func (s *sweeper) table() (*table.Table, string, error) {
 	}, "", nil
 }
 
-// ABI returns the build of a backend's kernels, "" if it names none.
+// ABI returns the build of a backend's kernels, or "" if the backend names none.
 func ABI(b kernels.Backend) ep.ABI {
 	if v, ok := b.(kernels.Versioned); ok {
 		return v.ABI()

@@ -6,14 +6,15 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// stopwatch measures the wall time of a sweep: this command, and the commands that it resumes.
+// stopwatch measures the wall time of a sweep: the time of this command and of the commands that it
+// resumes.
 type stopwatch struct {
 	began   time.Time
 	earlier record.Wall
 }
 
-// startWatch starts a stopwatch that adds to the times in run. began is when the command
-// began, zero for now.
+// startWatch starts a stopwatch that adds to the times in run. began is the start of the command; a
+// zero time stands for now.
 func startWatch(run *record.Run, began time.Time) stopwatch {
 	if began.IsZero() {
 		began = time.Now()
@@ -21,13 +22,13 @@ func startWatch(run *record.Run, began time.Time) stopwatch {
 	return stopwatch{began, run.Wall}
 }
 
-// wall returns the wall time so far. parts are those of this command.
+// wall returns the wall time so far. parts holds the times of this command.
 func (w stopwatch) wall(parts record.Wall) record.Wall {
 	parts.Total = time.Since(w.began).Seconds()
 	return w.earlier.Plus(parts)
 }
 
-// writeRun brings run.json up to date.
+// writeRun writes run.json anew.
 func (s *sweeper) writeRun() error {
 	s.run.Wall = s.watch.wall(s.harness.wall)
 	start := time.Now()
@@ -36,8 +37,8 @@ func (s *sweeper) writeRun() error {
 	return err
 }
 
-// Wrote adds the time since start, in which files were written into dir after Run, and brings
-// run.json up to date.
+// Wrote adds the time since `since`, in which files were written into dir after Run, and writes
+// run.json anew.
 func (o *Summary) Wrote(dir *record.Dir, since time.Time) error {
 	took := time.Since(since).Seconds()
 	o.Run.Wall = o.Run.Wall.Plus(record.Wall{Total: took, Writing: took})

@@ -7,21 +7,21 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// besideSamples is the factor by which samples last longer if a product runs: a cost is a
-// small difference of two times and has the noise of both.
+// besideSamples is the factor by which samples last longer if a matrix product runs. They must,
+// because a cost is a small difference of two times and has the noise of both.
 const besideSamples = 8
 
-// stageTogether holds the rounds of a point in one stage, measured together with a product.
+// stageTogether holds the rounds of a point in one stage in which a matrix product ran.
 type stageTogether struct {
 	stage record.Stage
 	times ep.BesideRounds
 }
 
-// addBeside adds the times of a round with a product to its line, in full precision, because
-// the cost is a small difference of these times.
+// addBeside adds the times of a round with a matrix product to its line. It does not round them,
+// because the cost is a small difference of these times.
 func addBeside(line *record.Result, got *ep.BesideRounds) error {
 	if want := line.Problem.Beside != ""; want != (got != nil) {
-		return kernels.Failf(ep.Unstable, "beside: the problem runs %q beside the calls, and the worker's rounds lack it; use a worker that knows products", line.Problem.Beside)
+		return kernels.Failf(ep.Unstable, "beside: the problem runs %q beside the calls, but the worker's rounds have no times of it; use a worker that supports matrix products", line.Problem.Beside)
 	}
 	if got == nil {
 		return nil
@@ -36,8 +36,8 @@ func addBeside(line *record.Result, got *ep.BesideRounds) error {
 	return nil
 }
 
-// shareBase gives the lines of a block the same times of the product alone, which belong to the
-// same rounds, and sets the lines' seconds by them.
+// shareBase gives all lines of a block the same times of the product alone, because the lines
+// belong to the same rounds. It then computes the lines' seconds from these times.
 func shareBase(lines []record.Result) {
 	var all []*ep.BesideRounds
 	for i := range lines {
@@ -71,8 +71,8 @@ func (r *Runner) rememberBeside(point int, line *record.Result) {
 	s.times.Append(line.Beside)
 }
 
-// Beside returns the times that the latest stage measured of a point together with a
-// product, nil if no product ran. The default's twin is the default.
+// Beside returns the times of a point with a matrix product in the latest stage that timed the
+// point. It returns nil if no product ran. For the default's twin it returns the default's times.
 func (r *Runner) Beside(point int) *ep.BesideRounds {
 	if point == search.Twin {
 		point = r.Default

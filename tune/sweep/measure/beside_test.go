@@ -120,7 +120,7 @@ func TestBesideMustBeSaid(t *testing.T) {
 	r, log := besideRunner(t, &beside{lacks: true})
 	_, _ = r.Measure(context.Background(), record.StageScreen, live, 2)
 	for _, line := range log.lines {
-		if line.Status != ep.Unstable || !strings.Contains(line.Reason, "use a worker that knows products") {
+		if line.Status != ep.Unstable || !strings.Contains(line.Reason, "use a worker that supports matrix products") {
 			t.Fatalf("%s: %s", line.Status, line.Reason)
 		}
 	}

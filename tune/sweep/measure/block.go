@@ -191,14 +191,14 @@ func (r *Runner) rounds(ctx context.Context, live []int, lines []record.Result, 
 	return r.failDisturbed(live, lines)
 }
 
-// failDisturbed fails the lines of which kernels.Disturbed is true. The worker cannot detect
-// this, because it checks each answer alone, and here an answer has one round.
+// failDisturbed fails the lines whose rounds are disturbed, see kernels.Disturbed. The worker
+// cannot detect this, because it checks each of its answers alone, and an answer has one round.
 func (r *Runner) failDisturbed(live []int, lines []record.Result) error {
 	for i := range lines {
 		if lines[i].Status != ep.OK || !kernels.Disturbed(lines[i].Rounds()) {
 			continue
 		}
-		err := attributeFailure(kernels.Failf(ep.Unstable, "half or more of %d rounds took no time: calls are shorter than what disturbs the clock", len(lines[i].Seconds)), &lines[i])
+		err := attributeFailure(kernels.Failf(ep.Unstable, "half or more of %d rounds took no time: calls are shorter than the disturbances of the clock", len(lines[i].Seconds)), &lines[i])
 		if err != nil {
 			return err
 		}
@@ -282,14 +282,14 @@ func rounded(ranks []float64) []float64 {
 	return out
 }
 
-// round rounds to seven digits: no clock has more, and logs are half as long.
+// round rounds to seven digits. No clock has more, and logs become half as long.
 func round(x float64) float64 {
 	y, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'e', 6, 64), 64)
 	return y
 }
 
-// Recheck compares points with the oracle again, after they were timed,
-// and reports which are still right. The log holds it as a block.
+// Recheck compares points with the oracle again, after they were timed, and reports which of them
+// are still right. The log holds the comparison as a block.
 func (r *Runner) Recheck(ctx context.Context, stage record.Stage, points []int) (right map[int]bool, err error) {
 	lines, err := r.next(ctx, stage, points, func(block int) ([]record.Result, error) { return r.verifyBlock(ctx, stage, block, points) })
 	if err != nil {

@@ -55,7 +55,8 @@ func (r *Runner) checkCold(ctx context.Context, live []int, lines []record.Resul
 }
 
 // check prepares candidates and compares them with the oracle. It writes a wrong answer to the
-// line as a failure. This host's part of a comparison runs while the next candidate is verified.
+// line as a failure. The part of a comparison that this host computes runs at the same time as the
+// verification of the next candidate.
 func (r *Runner) check(ctx context.Context, lines []*record.Result) error {
 	rests := make([]<-chan kernels.Comparison, len(lines))
 	for i, line := range lines {
@@ -80,7 +81,7 @@ func (r *Runner) check(ctx context.Context, lines []*record.Result) error {
 	return nil
 }
 
-// verify prepares a candidate and starts its comparison, whose result the channel delivers.
+// verify prepares a candidate and starts its comparison. The channel delivers the result.
 func (r *Runner) verify(ctx context.Context, c ep.Config) (<-chan kernels.Comparison, error) {
 	stop := stopwatch(&r.Wall.Preparing)
 	err := r.session.Prepare(ctx, c)

@@ -41,8 +41,8 @@ func IndexBlocks(results []record.Result) (*RecordedBlocks, error) {
 	return k, nil
 }
 
-// recordedBlock returns a block of the log with its wall time, nil if the log lacks it. It
-// returns ErrDiverged if the block holds other candidates.
+// recordedBlock returns a block of the log with its wall time. It returns nil if the log does not
+// have the block, and ErrDiverged if the block holds other candidates.
 func (r *Runner) recordedBlock(stage record.Stage, block int, live []int) ([]record.Result, float64, error) {
 	if r.Recorded == nil {
 		return nil, 0, nil

@@ -10,18 +10,18 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// A Policy says how a run measures. Run and table state it, because numbers of two policies
-// cannot be compared.
+// A Policy says how a run measures. Runs and tables hold the policy's spelling, because
+// measurements of two policies cannot be compared.
 type Policy struct {
 	search.Protocol
-	MinSample float64 // seconds that one sample lasts at least, by folding calls
-	MaxFold   int     // calls in one sample, at most
-	AAShare   float64 // share of a search's time after which the A/A test ends at the latest
+	MinSample float64 // least seconds of one sample; a sample folds (repeats) calls until it is this long
+	MaxFold   int     // most calls in one sample
+	AAShare   float64 // largest share of a search's time that the A/A test may take
 	Sessions  int     // number of further sessions in which the winners are measured again
 }
 
-// PolicyFor returns the policy of a machine. Samples on a host are short against a time slice of
-// the scheduler, so that most run undisturbed and the median ignores the others.
+// PolicyFor returns the policy of a machine. Samples on a host are much shorter than a time slice
+// of the scheduler, so that most samples run undisturbed and the median ignores the others.
 func PolicyFor(m ep.Machine) Policy {
 	if m.GPUs == 0 {
 		return Policy{search.OnHost(), 200e-6, 1000, 0.3, 0}
@@ -29,7 +29,7 @@ func PolicyFor(m ep.Machine) Policy {
 	return Policy{search.OnGPU(), 50e-6, 100, 0.3, 3}
 }
 
-// Coarser returns the policy with its band widened to band, if that is wider.
+// Coarser returns the policy with its band widened to `band`. A smaller band changes nothing.
 func (p Policy) Coarser(band float64) Policy {
 	p.Band = max(p.Band, band)
 	return p

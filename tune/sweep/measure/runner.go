@@ -29,8 +29,8 @@ type Setup struct {
 	Roles    map[int]record.Role // role of each point that is not an ordinary candidate; may be nil
 	Cost     func(ep.Config) ep.Cost
 	Policy   Policy
-	Log      Log                // nil keeps nothing
-	Recorded *RecordedBlocks    // what the log of an earlier run holds; may be nil
+	Log      Log                // if nil, nothing is logged
+	Recorded *RecordedBlocks    // the blocks in the log of an earlier run; may be nil
 	Wall     *record.Wall       // adds up the time of each activity
 	Progress func(record.Stage) // called after each block of rounds; may be nil
 }
@@ -50,9 +50,9 @@ type Runner struct {
 	blocks      map[record.Stage]int // next block of each stage
 	failed      map[int]*kernels.Failure
 	errs        map[int]float64        // see MaxErr
-	beside      map[int]*stageTogether // times of calls with a matrix product running (ep.Product), by point
+	beside      map[int]*stageTogether // by point: times of calls while a matrix product (ep.Product) ran
 	round       int
-	opened      int // sessions so far, those of the log included
+	opened      int // number of sessions so far, those of the log included
 	fold        int
 	clock       string
 	mhz         [][]float64
@@ -115,7 +115,7 @@ func (r *Runner) updatePace(points []int, lines []record.Result, wall float64) {
 	r.paced.Add(configs, samples, wall)
 }
 
-// Pace returns the time that measuring has taken so far, by config and sample.
+// Pace returns the mean time that measuring has taken so far, for one config and for one sample.
 func (r *Runner) Pace() record.Pace { return r.paced.Pace() }
 
 // generationBlocks is larger than the number of blocks that a stage ever has.
@@ -131,7 +131,8 @@ func (r *Runner) nextBlock(stage record.Stage) int {
 // Spent implements search.Evaluator: the wall time of all blocks, recorded ones included.
 func (r *Runner) Spent() time.Duration { return time.Duration(r.spent * float64(time.Second)) }
 
-// Latest returns when the last block ended, a recorded one included: UTC, whole seconds.
+// Latest returns the time at which the last block ended, in UTC and whole seconds. The last block
+// may come from the log of an earlier run.
 func (r *Runner) Latest() time.Time { return r.latest }
 
 // flatten returns the samples of a block, whose lines are in the order of `live`. It also
@@ -176,7 +177,7 @@ func (r *Runner) MaxErr(point int) float64 { return r.errs[point] }
 // Clock names the clock of the seconds, "" before the first sample.
 func (r *Runner) Clock() string { return r.clock }
 
-// Config returns the config of a point. The twin has the default's.
+// Config returns the config of a point. The twin has the default's config.
 func (r *Runner) Config(point int) ep.Config {
 	if point == search.Twin {
 		point = r.Default
@@ -230,8 +231,8 @@ func (r *Runner) Close() error {
 // kernel is bound by launching.
 const hostFactor = 1.2
 
-// HostBound reports whether a kernel takes hardly longer than an empty one. empty has the
-// reading of an empty kernel by clock, in seconds.
+// HostBound reports whether a kernel takes hardly longer than an empty kernel. empty holds the
+// seconds that each clock reads for an empty kernel.
 func HostBound(seconds float64, clock string, empty map[string]float64) bool {
 	reading, ok := empty[clock]
 	return ok && seconds <= hostFactor*reading

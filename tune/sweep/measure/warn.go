@@ -8,10 +8,10 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// lateFactor is how many times the block's median a rank must take to be a straggler.
+// lateFactor is the multiple of the block's median time from which a rank counts as a straggler.
 const lateFactor = 5
 
-// stragglerWarnings names the ranks that held rounds up.
+// stragglerWarnings returns a warning about each rank that held up rounds.
 func stragglerWarnings(r *record.Result) []string {
 	times := r.Rounds()
 	if len(times) < 3 {
@@ -34,7 +34,8 @@ func stragglerWarnings(r *record.Result) []string {
 	return out
 }
 
-// ThrottleWarning warns of the first rank whose clock fell, over all blocks; "" if none did.
+// ThrottleWarning returns a warning about the first rank whose clock fell, over all blocks. It
+// returns "" if no clock fell.
 func (r *Runner) ThrottleWarning() string {
 	for rank := 0; ; rank++ {
 		var mhz []float64

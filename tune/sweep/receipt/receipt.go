@@ -1,5 +1,5 @@
-// Package receipt measures rows of a tuned table again, on the machine that is to
-// use them, and records whether each row's claim holds there.
+// Package receipt measures rows of a tuned table again, on the machine that will use them, and
+// records in a receipt whether the gain that each row claims holds there.
 package receipt
 
 import (
@@ -29,8 +29,8 @@ type Receipt struct {
 	Tool    string     `json:"tool"`
 	Created time.Time  `json:"created"` // UTC
 	Machine ep.Machine `json:"machine"`
-	ABI     ep.ABI     `json:"abi"`    // of its kernels
-	Policy  string     `json:"policy"` // how it measured
+	ABI     ep.ABI     `json:"abi"`    // ABI of the kernels that were measured
+	Policy  string     `json:"policy"` // spelling of the measurement policy
 	Checks  []Check    `json:"checks"`
 }
 
@@ -43,9 +43,9 @@ type Check struct {
 	Clock   string          `json:"clock"`
 	Rounds  int             `json:"rounds"`
 	Band    record.Band     `json:"band"`
-	Gain    record.Interval `json:"gain"`    // the default's time over the row's, here
-	Claimed record.Interval `json:"claimed"` // the same by the row's evidence
-	Verdict record.Verdict  `json:"verdict"` // how the row compares with the default, here
+	Gain    record.Interval `json:"gain"`    // the measured gain: the default's time divided by the row's
+	Claimed record.Interval `json:"claimed"` // the gain in the row's evidence
+	Verdict record.Verdict  `json:"verdict"` // how the row compares with the default in this measurement
 	Claim   Claim           `json:"claim"`
 	Reason  string          `json:"reason"` // why the claim does not hold; "" if it does
 }
@@ -56,9 +56,9 @@ type Claim string
 const (
 	Holds     Claim = "holds"     // as fast as claimed
 	Shrunk    Claim = "shrunk"    // not slower than the default, but the gain is below the claim
-	Undecided Claim = "undecided" // not decided
+	Undecided Claim = "undecided" // the measurement does not decide
 	Slower    Claim = "slower"    // the default is faster
-	Failed    Claim = "failed"    // it does not run here, or its answer is wrong
+	Failed    Claim = "failed"    // the row's config does not run here, or its answer is wrong
 )
 
 // Worst returns the worst claim of the receipt, Holds if it has no checks.
@@ -90,8 +90,8 @@ func (r *Receipt) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-// Pick returns k rows to check, spread evenly over those that do not keep the
-// default, or all of these if k is 0.
+// Pick returns k rows to check, spread evenly over the rows that do not keep the default. If k is
+// 0, it returns all of these rows.
 func Pick(t *table.Table, k int) []*table.Row {
 	var all []*table.Row
 	for i := range t.Rows {
@@ -129,8 +129,9 @@ func Row(ctx context.Context, m *sweep.RowVerifier, r *table.Row) ([]Check, erro
 	return out, nil
 }
 
-// problemOf returns the problem of a row at a token count, with the product that ran beside it.
-// The evidence names the product of one token count; a model's own product follows the tokens.
+// problemOf returns the problem of a row at a token count, with the matrix product that ran beside
+// the calls. The evidence names the product at one token count; the size of a model's own product
+// depends on the tokens.
 func problemOf(r *table.Row, tokens int) ep.Problem {
 	at, ok := r.Evidence.At()
 	if !ok {
@@ -162,7 +163,7 @@ func newCheck(r *table.Row, tokens int, got record.Search) Check {
 	return check
 }
 
-// claim judges a claimed gain by a decision.
+// claim judges a claimed gain by the decision of a new measurement.
 func claim(d record.Decision, claimed record.Interval) (c Claim, reason string) {
 	switch {
 	case d.Cause == record.Failed:

@@ -57,8 +57,8 @@ func TestPickSpreadsOverRowsThatLeaveTheDefault(t *testing.T) {
 	}
 }
 
-// TestPickOfBounded: under a bound of SMs a row may spell the default out. It is not
-// checked against itself.
+// TestPickOfBounded: if a table has a bound on SMs, a row may spell out the default. Pick leaves
+// such a row out.
 func TestPickOfBounded(t *testing.T) {
 	same := table.Evidence{Gain: 1, GainLow: 1, GainHigh: 1}
 	tab := &table.Table{Header: table.Header{MaxSMs: 24}, Rows: []table.Row{{Lo: 1, Evidence: same}, {Lo: 2}}}
@@ -80,7 +80,7 @@ func TestWorstAndWriting(t *testing.T) {
 	}
 	var back Receipt
 	if err := json.Unmarshal(a.Bytes(), &back); err != nil || back.ID == "" || a.String() != b.String() {
-		t.Errorf("written twice:\n%s\n%s\n%v", a.String(), b.String(), err)
+		t.Errorf("the receipt, written twice:\n%s\n%s\n%v", a.String(), b.String(), err)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestRowsAreMeasuredOnTheBackend(t *testing.T) {
 	}
 }
 
-// liar answers wrongly under one config.
+// liar is a backend that answers wrongly with one config.
 type liar struct {
 	kernels.Backend
 	wrong string
@@ -185,8 +185,8 @@ func (o opens) Open(ctx context.Context, w *workloads.Workload) (kernels.Session
 	return o.Backend.Open(ctx, w)
 }
 
-// TestRowBesideAProduct: a row that was tuned beside a product is checked beside it, with the
-// product of the token count that is checked.
+// TestRowBesideAProduct: a row that was tuned beside a matrix product is checked beside the
+// product, in the size that belongs to the checked token count.
 func TestRowBesideAProduct(t *testing.T) {
 	b, err := cpu.Open()
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 // maxBytes bounds the size of a receipt; 10,000 checks take about 12 MB.
 const maxBytes = 64 << 20
 
-// Read reads a receipt strictly: known fields, its own schema, an id that matches the content.
+// Read reads a receipt. It refuses unknown fields, another schema, and an id that does not match
+// the content.
 func Read(in io.Reader) (*Receipt, error) {
 	text, err := io.ReadAll(io.LimitReader(in, maxBytes+1))
 	if err != nil {
@@ -28,7 +29,7 @@ func Read(in io.Reader) (*Receipt, error) {
 	}
 	r := &Receipt{}
 	if err := jsonv2.Unmarshal(text, r, jsonv2.RejectUnknownMembers(true), jsontext.AllowDuplicateNames(false)); err != nil {
-		return nil, fmt.Errorf("no receipt of table verify: %w", err)
+		return nil, fmt.Errorf("not a receipt of table verify: %w", err)
 	}
 	if r.Schema != Schema {
 		return nil, fmt.Errorf("schema: %d, this build reads %d; verify the table again", r.Schema, Schema)
@@ -78,7 +79,7 @@ func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) 
 		for _, check := range r.Checks {
 			i := slices.IndexFunc(out.Rows, func(row table.Row) bool { return r.checked(t.Header, row, check) })
 			if i < 0 {
-				continue // of another table, or removed by an earlier check
+				continue // the row is in another table, or an earlier check removed it
 			}
 			change := check.widen(out.Rows[i].Evidence)
 			if changes = append(changes, change); change.Effect == Removed {

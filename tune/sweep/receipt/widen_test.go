@@ -78,11 +78,11 @@ func TestWiden(t *testing.T) {
 	}
 	again, changes, err := Widen(wide, []*Receipt{r})
 	if err != nil || again.ID != wide.ID || slices.ContainsFunc(changes, func(c Change) bool { return c.Effect != Covered }) {
-		t.Errorf("widened twice it changes: %+v, %v", changes, err)
+		t.Errorf("a receipt that the table already has changes it: %+v, %v", changes, err)
 	}
 }
 
-// TestWidenAnyOrder: two receipts give one table, whichever comes first.
+// TestWidenAnyOrder: two receipts give the same table in any order.
 func TestWidenAnyOrder(t *testing.T) {
 	tab, a := claims(t, record.Interval{Mid: 1.7, Low: 1.6, High: 1.8}, record.Interval{Mid: 0.9, Low: 0.88, High: 0.95})
 	_, b := claims(t, record.Interval{Mid: 2.2, Low: 2.15, High: 2.3}, record.Interval{Mid: 2, Low: 1.95, High: 2.05})
@@ -96,8 +96,8 @@ func TestWidenAnyOrder(t *testing.T) {
 	}
 }
 
-// TestWidenOthers: checks of another config, key or build say nothing about a row, and a receipt
-// of another machine says nothing about the table.
+// TestWidenOthers: a check of another config, token count, key or build does not change a row. A
+// receipt of another machine is refused.
 func TestWidenOthers(t *testing.T) {
 	less := record.Interval{Mid: 1.7, Low: 1.6, High: 1.8}
 	for name, spoil := range map[string]func(*Receipt){
@@ -127,19 +127,19 @@ func TestReadRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := b.String()
-	for _, c := range []struct{ text, says string }{
+	for _, c := range []struct{ text, want string }{
 		{strings.Replace(text, `"mid": 1`, `"mid": 3`, 1), "id: the content does not hash to"},
 		{strings.Replace(text, `"schema": 2`, `"schema": 9`, 1), "schema: 9, this build reads 2"},
-		{strings.Replace(text, `"tool"`, `"fool"`, 1), "no receipt of table verify: "},
-		{text[:len(text)/2], "no receipt of table verify: "},
-		{"", "no receipt of table verify: "},
-		{"[]", "no receipt of table verify: "},
+		{strings.Replace(text, `"tool"`, `"fool"`, 1), "not a receipt of table verify: "},
+		{text[:len(text)/2], "not a receipt of table verify: "},
+		{"", "not a receipt of table verify: "},
+		{"[]", "not a receipt of table verify: "},
 	} {
 		if c.text == text {
-			t.Fatalf("%s: the test changes nothing", c.says)
+			t.Fatalf("%s: the test changes nothing", c.want)
 		}
-		if _, err := Read(strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%v, want %s", err, c.says)
+		if _, err := Read(strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %s", err, c.want)
 		}
 	}
 }
@@ -153,9 +153,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestWidenCertifies: a later check that holds with another build of the same revision stamps
-// the row with that build. An earlier check, one that does not hold, and one with another
-// revision do not.
+// TestWidenCertifies: a check that holds sets the build of the row to the build of the receipt, if
+// the check was made after the row was measured and the builds have the same revision.
 func TestWidenCertifies(t *testing.T) {
 	for _, c := range []struct {
 		name    string

@@ -9,10 +9,10 @@
 //
 // A serving process does four things, the first three once:
 //
-//   - [Open] reads the tables of several places and lays them over each other in a
-//     [Set]: those compiled into the program (package embedded), the system's, the
-//     user's, and one file. If several tables have a row for a question, the uppermost
-//     table answers.
+//   - [Open] reads tables from several places and overlays them in a [Set]. The lowest
+//     tables are those compiled into the program (package embedded). Above them are the
+//     system's, the user's, and one file. If several tables have a row for a question,
+//     the uppermost table answers.
 //   - [Set.Resolve] computes the answers for this [Host] and problem: every token count,
 //     every routing class.
 //   - [Resolved.Agree] compares digests of all ranks. If any digest differs, all ranks take
@@ -20,12 +20,13 @@
 //   - [Resolved.Lookup] answers a step from its token count and routing class. It is
 //     an index into an array and allocates nothing.
 //
-// An [Answer] has a config and a [Reason]. If no row matches exactly, a row may differ in
-// the table's fallback fields, in the order of the header: usually in the routing first,
-// which leads to the row for all routings, then in numbers of the shape, which lead to the
-// nearest row. If there is none, the answer is the default. Machine, kernels, rank count and
-// dtypes never differ, nor does precision for a caller that needs it full. A row answers
-// only within its token interval.
+// An [Answer] has a config and a [Reason]. If no row matches exactly, a row answers that
+// differs only in the table's fallback fields, which the header lists in order. Usually the
+// routing comes first: the row for all routings then answers. Numbers of the shape come next:
+// the row with the nearest numbers then answers. If no row answers, the answer is the
+// default. The machine, the kernels, the rank count and the dtypes never differ. The
+// precision does not differ if the caller needs full precision. A row answers only within
+// its token interval.
 //
 // [Load] is strict. It refuses fields that are unknown, missing, doubled or out of bounds,
 // two rows over the same tokens of one key, and a file that was edited after it was

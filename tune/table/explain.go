@@ -55,8 +55,9 @@ func (s *Set) Explain(k Key, tokens int) Explanation {
 
 // Nearest returns why no row answers a key at a token count: the fields that must match and
 // in which the closest row differs, or the tokens that rows cover. The closest row differs
-// in the fewest fields, and of these rows in the latest fields of Fields: another precision
-// is closer than another op. Nearest returns "" if there are no rows.
+// in the fewest fields. If several rows differ in equally few, the closest one differs in
+// later fields of Fields: another precision is closer than another op. Nearest returns "" if
+// there are no rows.
 func (s *Set) Nearest(k Key, tokens int) string {
 	query := k.Vector()
 	var best *indexedRow
@@ -102,7 +103,7 @@ func (s *Set) blocking(r *indexedRow, query [KeyFields]int) []int {
 	return out
 }
 
-// coverage spells the union of the token intervals of a key's rows.
+// coverage returns the union of the token intervals of a key's rows, as text.
 func (s *Set) coverage(k Key) string {
 	var spans [][2]int
 	for _, r := range s.usable() {

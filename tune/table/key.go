@@ -27,9 +27,9 @@ type Key struct {
 	Precision ep.Precision `json:"precision"` // a caller that needs Full gets no row of Reduced
 
 	// Objective is the time that the row minimizes. A row of one objective never answers for
-	// the other. Files omit it if it is alone.
+	// the other. Files omit the value alone.
 	Objective ep.Objective `json:"objective,omitzero"`
-	Layout    ep.Layout    `json:"layout,omitzero"` // of received rows; files omit it if it is expert
+	Layout    ep.Layout    `json:"layout,omitzero"` // layout of received rows; files omit the value expert
 }
 
 // KeyOf returns the key of a problem under a routing class.
@@ -70,7 +70,7 @@ func FallbackFields() []string {
 // KeyFields is the number of fields in Fields.
 const KeyFields = 15
 
-// Indices in Fields of the fields with rules of their own.
+// Indices in Fields of the fields that have special rules.
 const (
 	opField        = 0
 	dispatchField  = 7

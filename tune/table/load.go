@@ -19,9 +19,9 @@ import (
 // MaxTableBytes bounds the size of a table file; 10,000 rows take about 8 MB.
 const MaxTableBytes = 64 << 20
 
-// Load reads a table strictly: every field once, spelled exactly and within its
-// bounds, no two rows over the same tokens of one key, and an id that matches the
-// content. Errors are one line and name the line and the field. Memory stays within a
+// Load reads a table. Every field must be there once, spelled exactly and within its bounds.
+// Two rows of one key must not cover the same tokens, and the id must match the content. An
+// error is one line that names the line of the file and the field. Memory stays within a
 // small multiple of the input.
 func Load(r io.Reader) (*Table, error) { return load(r, false) }
 

@@ -15,10 +15,10 @@ const (
 	Fallback  Reason = "fallback"  // a row differs only in fallback fields of its table
 	Kept      Reason = "kept"      // a row says that the default is at least as fast
 	Halves    Reason = "halves"    // no row covers the pair, but rows cover both of its halves, see LookupPair
-	Uncovered Reason = "uncovered" // no row covers the question: default
-	Refused   Reason = "refused"   // no table may be used on this host: default
-	Illegal   Reason = "illegal"   // the row's config, or the join of a pair's halves, cannot run here: default
-	Disagreed Reason = "disagreed" // ranks hold different tables: default
+	Uncovered Reason = "uncovered" // no row covers the question; the answer is the default
+	Refused   Reason = "refused"   // no table may be used on this host; the answer is the default
+	Illegal   Reason = "illegal"   // the row's config, or the join of a pair's halves, cannot run here; the answer is the default
+	Disagreed Reason = "disagreed" // ranks hold different tables; the answer is the default
 )
 
 // Answer is the result of a look-up. The zero Config means the default.
@@ -27,8 +27,8 @@ type Answer struct {
 	Reason   Reason    `json:"reason"`
 	Differs  []string  `json:"differs"`  // fields in which the row differs from the question
 	Verified bool      `json:"verified"` // the row was measured under this driver, CUDA and ABI
-	Source   string    `json:"source"`   // name of the row's table, empty without a row
-	Row      *Row      `json:"row"`      // the row that answered, with its evidence; nil without one
+	Source   string    `json:"source"`   // name of the row's table; "" if no row answered
+	Row      *Row      `json:"row"`      // the row that answered, with its evidence; nil if no row answered
 
 	EarlierBuild bool `json:"earlier_build,omitempty"` // the row was measured with an earlier build of its kernels
 	OtherMachine bool `json:"other_machine,omitempty"` // the row was measured on another machine, see Host.OtherMachines
@@ -36,8 +36,8 @@ type Answer struct {
 
 // match is a row that may answer a question, with its distance from the question.
 type match struct {
-	place    int32                     // in Set.rows
-	similar  bool                      // of another machine
+	place    int32                     // index of the row in Set.rows
+	similar  bool                      // the row was measured on another machine
 	step     int32                     // 0 if exact, otherwise 1 + the last field of the fallback order that differs
 	distance [fallbackFields + 2]int32 // by how much each field differs, in fallback order; then the precision, then a combine's dispatch dtype
 }
@@ -46,12 +46,17 @@ type match struct {
 const fallbackFields = 6
 
 // compare returns how far a row is from a question. ok is false if they differ in a field
-// that must match. Routing may differ if the row is for all routings or, behind those, for even
-// ones. A row tuned for uneven routings answers for an unknown routing only, behind all others,
-// since it is no evidence for another class. A question that
-// accepts reduced precision also matches a row of full precision, behind rows of reduced, and a
-// combine matches rows of every dispatch dtype, since BF16 travels back in any case. Such rows
-// are still exact answers. A question of full precision never matches a row of reduced.
+// that must match. Three fields have special rules:
+//   - Routing, if it is a fallback field: a row for all routings is nearest, a row for even
+//     routings comes next. A row for uneven routings is no evidence for another class. So it
+//     matches only a question with an unknown routing, and is then the furthest.
+//   - Precision: a question that accepts reduced precision also matches a row of full
+//     precision, which is further than a row of reduced precision. A question of full
+//     precision never matches a row of reduced precision.
+//   - Dispatch dtype: a combine matches rows of every dispatch dtype, because it sends BF16 in
+//     any case.
+//
+// Rows that differ only in precision or dispatch dtype are still exact answers.
 func (r *indexedRow) compare(query *[KeyFields]int, fallback []int) (m match, ok bool) {
 	m.similar = r.similar
 	for field, have := range r.key {
@@ -93,12 +98,17 @@ func routingApart(have, want int) (apart int, ok bool) {
 	return 2 + have, have == even || want == all
 }
 
-// matches returns the rows that may answer a question, best first: rows of this machine come
-// before others, then rows whose differing fields come first in the fallback order, then the
-// nearest in those fields, then reduced precision before full, then a combine's own dispatch
-// dtype before others, then the smaller key, this build of the kernels before earlier ones, and
-// the upper source. No two rows are equal in this order, so every rank and every exported
-// look-up finds the same row.
+// matches returns the rows that may answer a question, best first. The order is decided by these
+// rules, from the first to the last:
+//   - rows of this machine before rows of other machines
+//   - rows that differ in earlier fields of the fallback order before rows that differ in later ones
+//   - rows that are nearer in these fields
+//   - rows of reduced precision before rows of full precision
+//   - rows with a combine's own dispatch dtype before others
+//   - the smaller key, this build of the kernels before earlier builds, the upper source
+//
+// No two rows are equal in this order, so every rank and every exported look-up finds the same
+// row.
 func (s *Set) matches(query [KeyFields]int) []match {
 	var out []match
 	for i, r := range s.usable() {
@@ -130,9 +140,10 @@ func (s *Set) answer(m match, query [KeyFields]int) Answer {
 	return a
 }
 
-// Lookup answers one question without preparation, for tools: it visits all rows. A process
-// that asks often resolves once and calls Resolved.Lookup. On a set that For narrowed, it passes
-// over rows of earlier builds and other machines whose config is illegal on the host.
+// Lookup answers one question without preparation. It visits all rows, which is fast enough for
+// tools. A process that asks often resolves once and calls Resolved.Lookup. On a set that For
+// narrowed, Lookup skips rows of earlier builds and of other machines whose config is illegal on
+// the host.
 func (s *Set) Lookup(k Key, tokens int) Answer {
 	query := k.Vector()
 	for _, m := range s.matches(query) {
@@ -148,7 +159,7 @@ func (s *Set) Lookup(k Key, tokens int) Answer {
 // config may then be illegal on the host although the table is good.
 func (r *indexedRow) foreign() bool { return r.earlier || r.similar }
 
-// illegal reports whether a config cannot run on the host, as far as it can tell.
+// illegal reports whether a config cannot run on the host. Without Host.Check every config can.
 func (h Host) illegal(p ep.Problem, c ep.Config) bool {
 	return h.Check != nil && !c.IsDefault() && h.Check(h.Machine, p, c) != nil
 }

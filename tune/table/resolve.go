@@ -16,7 +16,7 @@ type Resolved struct {
 	host    Host
 	span    int      // token counts 0 to span-1 have cells
 	cells   []uint32 // [class, tokens] index into answers
-	answers []Answer // 0 is the default
+	answers []Answer // answers[0] is the default
 	ids     []string // ids of the tables that it was made from
 	notes   []string
 }
@@ -52,9 +52,9 @@ func (t *Table) Resolve(h Host, p ep.Problem) *Resolved {
 	return Overlay(Source{Name: "table", Table: t}).Resolve(h, p)
 }
 
-// paint fills the cells of one class with the answers of the rows that match, best first. At
-// token counts at which a row's config is illegal on the host, the answer is the default; but a
-// row of an earlier build or another machine gives way to the next row there.
+// paint fills the cells of one class with the answers of the matching rows, best first. If a row's
+// config is illegal on the host at a token count, the answer there is the default. But if that row
+// is of an earlier build or another machine, the next row answers there.
 func (r *Resolved) paint(s *Set, k Key, p painter, rows []match) {
 	p.reset()
 	query := k.Vector()
@@ -90,9 +90,9 @@ func (r *Resolved) fill(p painter, lo, hi int, a Answer) {
 	}
 }
 
-// lastLegal returns the largest token count of a row at which its config is legal on the
-// host, row.Lo-1 if there is none. It assumes that a config that is legal with some number of
-// tokens is legal with fewer tokens, because more tokens never need less memory.
+// lastLegal returns the largest token count of a row at which its config is legal on the host. It
+// returns row.Lo-1 if there is none. It assumes that a legal config is also legal with fewer
+// tokens, because more tokens never need less memory.
 func (r *Resolved) lastLegal(k Key, row *Row, c ep.Config) int {
 	most := min(row.Hi, r.problem.MaxTokens)
 	if c.IsDefault() || most < row.Lo || r.legal(k, most, c) {
@@ -109,8 +109,8 @@ func (r *Resolved) legal(k Key, tokens int, c ep.Config) bool {
 	return !r.host.illegal(q, c)
 }
 
-// painter fills each cell once. next[i] leads to the first free cell from i on, so that
-// filling an interval takes time only for its free cells.
+// painter fills each cell once. From i the entries of next lead to the first free cell at or after
+// i, so that filling an interval takes time only for its free cells.
 type painter struct {
 	cells []uint32
 	next  []int32
@@ -154,7 +154,7 @@ func (r *Resolved) Lookup(tokens int, c ep.Class) *Answer {
 // Problem returns the problem that was resolved.
 func (r *Resolved) Problem() ep.Problem { return r.problem }
 
-// Notes returns which tables were refused and which are not verified, with the reasons.
+// Notes returns a note about each table that was refused or is not verified, with the reason.
 func (r *Resolved) Notes() []string { return r.notes }
 
 // Run is an interval of token counts with one answer.
@@ -197,10 +197,9 @@ func (r *Resolved) Digest() Digest {
 	return Digest(h.Sum(nil))
 }
 
-// Agree makes all ranks launch the same. It returns r if the digests of all ranks are equal,
-// otherwise a Resolved that always answers the default. All ranks get the same digests, so
-// all decide the same without a second exchange. If there are fewer digests than ranks, that
-// counts as a difference.
+// Agree makes all ranks launch the same config. It returns r if the digests of all ranks are equal,
+// otherwise a Resolved that always answers the default. All ranks get the same digests, so they
+// all decide the same without a second exchange. Fewer digests than ranks count as a difference.
 func (r *Resolved) Agree(all []Digest) *Resolved {
 	mine := r.Digest()
 	if len(all) == r.problem.Ranks && !slices.ContainsFunc(all, func(d Digest) bool { return d != mine }) {

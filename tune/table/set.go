@@ -12,7 +12,7 @@ import (
 
 // Source is one table of a Set and where it came from.
 type Source struct {
-	Name  string // path of the file, for messages
+	Name  string // path of the table's file, for messages
 	Table *Table
 
 	similar  bool  // the table was measured on another machine, which the host accepts
@@ -26,23 +26,23 @@ type Source struct {
 // the same answers. To reload, build another Set on all ranks between two steps.
 type Set struct {
 	sources  []Source
-	rows     []indexedRow // of all sources, in the order that breaks ties
+	rows     []indexedRow // rows of all sources; if two rows tie, the earlier one answers
 	warnings []error
-	host     Host // that For narrowed the set to
+	host     Host // the host to which For narrowed the set
 }
 
 // indexedRow is a row with its key as numbers.
 type indexedRow struct {
 	row     *Row
-	config  ep.Config // of the row, as the host's build spells it
+	config  ep.Config // config of the row, in the spelling of the host's build
 	key     [KeyFields]int
 	source  int
 	earlier bool // measured with another build of its kernels than the host's
-	similar bool // of another machine, see Host.OtherMachines
+	similar bool // measured on another machine, see Host.OtherMachines
 }
 
-// compareIndexed orders rows by key. Of one key a row of the host's build comes first, then the
-// row of the upper source.
+// compareIndexed orders rows by key. For one key, rows of the host's build come first, and then rows
+// of the upper source.
 func compareIndexed(a, b indexedRow) int {
 	return cmp.Or(slices.Compare(a.key[:], b.key[:]), cmp.Compare(bit(a.earlier), bit(b.earlier)), cmp.Compare(b.source, a.source), cmp.Compare(a.row.Lo, b.row.Lo))
 }
@@ -87,24 +87,26 @@ func (s *Set) usable() iter.Seq2[int, *indexedRow] {
 // Host describes where a look-up runs and what its caller accepts.
 type Host struct {
 	Machine ep.Machine
-	// ABI is the build of the kernels linked here. With "", an unknown build, every answer
-	// is unverified.
+	// ABI is the build of the kernels linked here. If it is "" (unknown), every answer is
+	// unverified.
 	ABI ep.ABI
 	// OnlyThisBuild refuses rows that were measured with another build of their kernels.
-	// Without it such rows answer if the kernels have the same revision here, and the
-	// answer says so.
+	// Otherwise such a row answers if its kernels have the same revision here; the answer
+	// then has EarlierBuild set.
 	OnlyThisBuild bool
-	// Current returns a config of an earlier build as this build spells it; nil changes
-	// nothing. kernels.Current is one.
+	// Current converts a config of an earlier build to the spelling of this build, as
+	// kernels.Current does. If it is nil, configs are not converted.
 	Current func(ep.Config) ep.Config
 	// OtherMachines also accepts tables of other GPUs of the same architecture and link, see
-	// ep.Machine.Similar. Their rows answer only if no row of this machine does, and the
-	// answer says so. "epbench compare --of swapped" shows how much slower such answers are.
+	// ep.Machine.Similar. Their rows answer only if no row of this machine does; the answer
+	// then has OtherMachine set. "epbench compare --of swapped" shows how much slower such
+	// answers are.
 	OtherMachines bool
 	// Hooks lists the caller's hooks, as in Header.Hooks. A table without hooks answers
 	// every caller.
 	Hooks string
-	// Check says whether a config can run here; nil trusts the table.
+	// Check returns an error if a config cannot run here. If Check is nil, every config of a
+	// table counts as legal.
 	Check func(ep.Machine, ep.Problem, ep.Config) error
 }
 
@@ -137,14 +139,14 @@ func (h Host) AcceptsMachine(other ep.Machine) bool {
 	return h.OtherMachines && h.Machine.Similar(other)
 }
 
-// Certifies reports whether a row was measured with the build of its kernels that is linked
-// here. It is true if the host's build is unknown. A row that keeps the default need not name a
+// Certifies reports whether a row was measured with the build of its kernels that is linked here.
+// It is true if the host's build is unknown. A row that keeps the default does not have to name a
 // kernel.
 func (h Host) Certifies(head Header, r Row) bool {
 	return h.ABI == "" || (head.ABI != "" || r.ABI != "") && h.ABI.Serves(head.Build(r))
 }
 
-// Accepts reports whether a row may answer here as far as its kernels go: they have the same
+// Accepts reports whether the kernels of a row allow it to answer here. They must have the same
 // revision, or with OnlyThisBuild the same build.
 func (h Host) Accepts(head Header, r Row) bool {
 	if h.OnlyThisBuild || h.ABI == "" || head.ABI == "" && r.ABI == "" {
@@ -167,8 +169,8 @@ func (t *Table) Builds(h Host) (earlier, refused int) {
 	return earlier, refused
 }
 
-// hasRows reports whether any row has the ranks of a key, and whether any has its dtypes. A row
-// of op combine has every dispatch dtype.
+// hasRows reports whether any row has the rank count of a key, and whether any row has its dtypes. A
+// row of op combine counts as a row of every dispatch dtype.
 func (t *Table) hasRows(k Key) (ranks, dtypes bool) {
 	for _, r := range t.Rows {
 		ranks = ranks || r.Key.Ranks == k.Ranks
@@ -236,8 +238,9 @@ func (s *Set) For(h Host, p ep.Problem) (usable *Set, notes []string) {
 	return &narrow, notes
 }
 
-// accepted returns the rows that the host accepts, with rows of earlier builds marked and spelled
-// as this build does. Tables have many rows of few builds, so it judges each build once.
+// accepted returns the rows that the host accepts. It marks rows of earlier builds, and converts
+// their configs to the spelling of this build. Tables have many rows of few builds, so accepted
+// judges each build once.
 func (s *Set) accepted() []indexedRow {
 	type build struct {
 		source int

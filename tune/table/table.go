@@ -26,10 +26,10 @@ type Header struct {
 	ABI      ep.ABI     `json:"abi"`       // latest build of each kernel that rows name
 	Space    string     `json:"space"`     // fingerprint of the search space
 	Machine  ep.Machine `json:"machine"`   // hardware on which the evidence was measured
-	Policy   string     `json:"policy"`    // how it was measured, in words
+	Policy   string     `json:"policy"`    // spelling of the measurement policy
 	AA       float64    `json:"aa"`        // A/A spread: by how much the default differs from itself, as a ratio minus one
 	TrialLog string     `json:"trial_log"` // sha256 of trials.jsonl
-	Fallback []string   `json:"fallback"`  // key fields that may differ when no row matches exactly, in this order
+	Fallback []string   `json:"fallback"`  // key fields that may differ if no row matches exactly, in this order
 	Edited   bool       `json:"edited"`    // loaded although its hash did not match
 
 	// Band is the policy's band: a smaller difference of times counts as none. It is a ratio
@@ -68,7 +68,7 @@ type Row struct {
 	Default  bool      `json:"default"` // the default was measured and is at least as fast
 	Evidence Evidence  `json:"evidence"`
 
-	// ABI is the build of the row's kernels: those of its config, or of the default if that
+	// ABI is the build of the kernels of the row's config, or of the default if the default
 	// won. Empty means the build in the header.
 	ABI ep.ABI `json:"abi,omitempty"`
 }
@@ -85,19 +85,19 @@ func (h Header) Build(r Row) ep.ABI {
 // tokens and the next row at `b` tokens: the geometric mean of a and b, rounded down.
 func Midpoint(a, b int) int { return int(math.Sqrt(float64(max(a, 1)) * float64(b))) }
 
-// Evidence holds the measurements on which a row rests. Times are seconds of one call: the
-// slowest rank of each round, then the median over rounds. If a row was measured at several
-// token counts or under several routings, times and gain are those of the case with the
-// least gain.
+// Evidence holds the measurements from which a row was made. Times are seconds of one call:
+// the slowest rank of each round, then the median over rounds. If a row was measured at
+// several token counts or under several routings, times and gain are those of the case with
+// the least gain.
 type Evidence struct {
 	Clock    string    `json:"clock"`     // chain, span, event or wall
-	Median   float64   `json:"median"`    // of the row's config
+	Median   float64   `json:"median"`    // median time of the row's config
 	P10      float64   `json:"p10"`       // tenth percentile
 	P90      float64   `json:"p90"`       // ninetieth percentile
 	Rounds   int       `json:"rounds"`    // rounds from which the median is computed, none of them part of the search
-	Gain     float64   `json:"gain"`      // the default's time over the config's, 1 when equal
+	Gain     float64   `json:"gain"`      // the default's time divided by the config's, 1 if they are equal
 	GainLow  float64   `json:"gain_low"`  // lower end of Gain's 95 % interval
-	GainHigh float64   `json:"gain_high"` // upper end
+	GainHigh float64   `json:"gain_high"` // upper end of this interval
 	Tried    int       `json:"tried"`     // configs measured
 	Ties     int       `json:"ties"`      // finalists within the band of the fastest
 	Regret   float64   `json:"regret"`    // only in a row for all routings: its largest loss against the best config of a routing, as a ratio minus one
@@ -122,8 +122,8 @@ type Evidence struct {
 	// the same output row of the kernel.
 	MaxErr float64 `json:"max_err,omitempty"`
 
-	// Sessions counts the sessions in which the times and the gain were measured, each with
-	// memory of its own; 0 means one session.
+	// Sessions counts the sessions in which the times and the gain were measured. Each
+	// session has its own memory. 0 means one session.
 	Sessions int `json:"sessions,omitempty"`
 
 	// Beside names the matrix product that ran at the same time as the calls, see

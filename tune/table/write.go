@@ -30,9 +30,9 @@ func (t *Table) Seal() error {
 	return err
 }
 
-// WriteTo seals the table and writes its canonical JSON, with the header on one line and
-// each row on one, so that a diff shows rows. If Load would refuse the table, WriteTo
-// writes nothing.
+// WriteTo seals the table and writes its canonical JSON. The header is one line, and each row is
+// one line, so that a diff shows whole rows. If Load would refuse the table, WriteTo writes
+// nothing.
 func (t *Table) WriteTo(w io.Writer) (int64, error) {
 	if err := t.Seal(); err != nil {
 		return 0, err

@@ -14,9 +14,9 @@ type Kind string
 
 const (
 	Added    Kind = "added"    // only the second table has a row
-	Removed  Kind = "removed"  // only the first table has one
-	Config   Kind = "config"   // they have different configs
-	Evidence Kind = "evidence" // they have the same config with other evidence
+	Removed  Kind = "removed"  // only the first table has a row
+	Config   Kind = "config"   // both have a row, with different configs
+	Evidence Kind = "evidence" // both have a row with the same config, but with different evidence
 )
 
 // Difference is one interval of token counts on which two tables differ.
@@ -56,7 +56,8 @@ func (s segment) kind() Kind {
 	return ""
 }
 
-// HeaderDiff returns a line "field: a, b" for each header field that differs.
+// HeaderDiff returns a line for each header field that differs: the field, its value in a, and its
+// value in b.
 func HeaderDiff(a, b table.Header) []string {
 	var out []string
 	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
@@ -75,8 +76,8 @@ func HeaderDiff(a, b table.Header) []string {
 	return out
 }
 
-// listDiff names the elements that only one of two lists has. It only counts elements that
-// both lists have, such as the hashes of the many runs from which tables were merged.
+// listDiff names the elements that only one of two lists has, and counts the elements that both
+// have. Lists such as the hashes of merged runs are too long to print in full.
 func listDiff(a, b []string) string {
 	onlyA, onlyB := without(a, b), without(b, a)
 	return fmt.Sprintf("%d in both, only a: %s; only b: %s", len(a)-len(onlyA), someOf(onlyA), someOf(onlyB))
@@ -87,7 +88,7 @@ func without(list, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
 }
 
-// someOf spells the first few elements of a list.
+// someOf returns the first few elements of a list as text.
 func someOf(list []string) string {
 	const few = 3
 	switch {

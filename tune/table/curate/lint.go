@@ -13,8 +13,8 @@ import (
 type Severity string
 
 const (
-	Bad  Severity = "error"   // do not ship
-	Note Severity = "warning" // know before shipping
+	Bad  Severity = "error"   // the table should not be shipped
+	Note Severity = "warning" // the user should know this before shipping the table
 )
 
 // Finding is one fault of a table. Row is the row's index, -1 for the table.
@@ -25,8 +25,8 @@ type Finding struct {
 	Text     string
 }
 
-// Legality returns why a config cannot run, nil if it can. The function is nil if the
-// table's kernels are unknown here; then Lint does not check legality.
+// Legality returns why a config cannot run, or nil if it can. A nil Legality means that the
+// table's kernels are unknown here; Lint then does not check legality.
 type Legality func(ep.Machine, ep.Problem, ep.Config) error
 
 // minRounds is the least number of rounds for a meaningful interval.
@@ -40,8 +40,8 @@ const farEnd = 4
 // fewTried is about the number of configs that every search begins with.
 const fewTried = 10
 
-// leastShare is the share of the legal configs that a search should try. A search that tries a tenth finds
-// a config within 0.3 % of the best in the mean, on synthetic landscapes
+// leastShare is the share of the legal configs that a search should try. On synthetic landscapes,
+// searches that try a tenth find configs within 0.3 % of the best, on average
 // (testdata/archive/records/search.md).
 const leastShare = 0.1
 
@@ -59,8 +59,8 @@ func (l *linter) add(fault bool, s Severity, rule, format string, args ...any) {
 	}
 }
 
-// Lint returns the faults of a table, in the order of rows. band is the relative difference
-// that does not matter. It need not look for overlapping rows or a wrong id: table.Load
+// Lint returns the faults of a table, in the order of rows. band is the relative difference that
+// does not matter. Lint does not look for overlapping rows or a wrong id, because table.Load
 // refuses them.
 func Lint(t *table.Table, legal Legality, band float64) []Finding {
 	h := t.Header
@@ -134,20 +134,20 @@ func (l *linter) evidence(r table.Row) {
 	l.add(!fewOfLegal(r) && !e.Complete && e.Tried < fewTried, Note, "tried", "%d configs tried: give the sweep more --budget", e.Tried)
 }
 
-// restsOnOne reports whether a row for all routings was measured under fewer than two. Its
+// restsOnOne reports whether a row for all routings was measured under fewer than two routings. Its
 // largest loss then says nothing about other routings.
 func restsOnOne(r table.Row) bool {
 	return r.Key.Routing == ep.AllRoutings && len(r.Evidence.Routings) < 2
 }
 
-// fewOfLegal reports whether a row rests on a small share of its space.
+// fewOfLegal reports whether only a small share of a row's space was tried.
 func fewOfLegal(r table.Row) bool {
 	e := r.Evidence
 	return !e.Complete && float64(e.Tried) < leastShare*float64(e.Legal)
 }
 
-// share adds one finding with the number of rows that rest on a small share of their space,
-// because a sweep with a short budget has many.
+// share adds a finding with the number of rows for which only a small share of the space was tried.
+// It is one finding for all rows, because a sweep with a short budget has many such rows.
 func (l *linter) share(rows []table.Row) {
 	few := 0
 	var least table.Evidence

@@ -17,7 +17,7 @@ const (
 	Stays     Effect = "stays"     // the newcomer's row was not better
 	Replaced  Effect = "replaced"  // the newcomer's row was better by more than the band
 	Refreshed Effect = "refreshed" // same config, later evidence
-	Nearer    Effect = "nearer"    // a row that was measured nearer took its place
+	Nearer    Effect = "nearer"    // a row that was measured at a nearer token count took its place
 )
 
 // Overlap is an interval of token counts for which both tables had evidence, with both rows
@@ -58,9 +58,9 @@ func Comparable(a, b table.Header) error {
 // of the tables has a row there. A count between two searches of one table does not count as
 // measured if the other table has a search between the same two.
 //
-// A row of a later build of its kernels replaces one of an earlier build everywhere. A row for
-// all routings that was measured under one routing is left out: the row for the class of that
-// routing says the same. The fallback fields are the incumbent's.
+// A row of a later build of its kernels replaces a row of an earlier build everywhere. Merge leaves
+// out a row for all routings that was measured under one routing, because the row for the class of
+// that routing says the same. The fallback fields are those of the incumbent table.
 func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap, error) {
 	if err := Comparable(old.Header, newcomer.Header); err != nil {
 		return nil, nil, err
@@ -80,8 +80,8 @@ func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap, erro
 	return out, overlaps, out.Seal()
 }
 
-// stated returns a copy of a table in which every row names the build of its kernels, and every
-// row for all routings rests on at least two.
+// stated returns a copy of a table in which every row names the build of its kernels. It leaves out
+// rows for all routings that were measured under fewer than two routings.
 func stated(t *table.Table) *table.Table {
 	out := *t
 	out.Rows = slices.DeleteFunc(slices.Clone(t.Rows), restsOnOne)
@@ -115,14 +115,14 @@ func (s segment) choose(tokens int, rule Rule) *table.Row {
 	return s.a
 }
 
-// overlap returns what the merge did to a segment. Its effect is "" if only one table has a
+// overlap returns the effect of the merge on a segment. The effect is "" if only one table has a
 // row there.
 func (s segment) overlap(row *table.Row, near *point) Overlap {
 	o := Overlap{Key: s.key, Lo: s.lo, Hi: s.hi, Old: s.a, New: s.b}
 	switch {
 	case s.a == nil:
 	case !sameConfig(s.a, row):
-		o.New, o.Effect = row, Replaced // by the newcomer's row here, or by its neighbour
+		o.New, o.Effect = row, Replaced // replaced by the newcomer's row in this segment, or by a neighbouring row
 		if near != nil && !measuredAt(s.a, near.tokens) {
 			o.Effect = Nearer
 		}
@@ -210,13 +210,13 @@ func union(a, b string) string {
 // Rule decides which row answers at a token count at which both tables were measured with
 // different configs.
 type Rule struct {
-	// Band is the relative difference of times or gains that does not matter.
+	// Band is the largest relative difference of times or gains that does not matter.
 	Band float64
 	// Measured returns the seconds of a config in the newcomer's run. It is nil if only the
 	// newcomer's table is known.
 	Measured func(k table.Key, tokens int, routing string, c ep.Config) (seconds float64, ok bool)
 
-	builds ep.ABI // the later build of every kernel, of the merged table
+	builds ep.ABI // builds of the merged table: the later build of every kernel
 }
 
 // prefers reports whether the newcomer's row replaces the incumbent's at a token count.
@@ -245,8 +245,8 @@ func coversRoutings(r, other *table.Row) bool {
 	})
 }
 
-// tie reports whether the incumbent's config is as fast as the newcomer's under every
-// routing. known is false if the newcomer's run did not time both.
+// tie reports whether the incumbent's config is as fast as the newcomer's under every routing.
+// known is false if the newcomer's run did not time both configs.
 func (r Rule) tie(newcomer, old *table.Row, tokens int) (tie, known bool) {
 	routings := newcomer.Evidence.Routings
 	if r.Measured == nil || len(routings) == 0 {

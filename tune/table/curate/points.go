@@ -48,8 +48,8 @@ func (g group) measuredThere(s segment, tokens int) segment {
 // counts. The reason is that at a count between two searches only the two chosen configs were
 // timed, while a search tries many configs. A row without any searched count is never
 // outranked.
-func (g group) outranked(side int, r, beside *table.Row, tokens int) bool {
-	if r == nil || beside == nil || !slices.Contains(r.Evidence.Between, tokens) || len(r.Evidence.Between) == len(r.Evidence.Tokens) {
+func (g group) outranked(side int, r, other *table.Row, tokens int) bool {
+	if r == nil || other == nil || !slices.Contains(r.Evidence.Between, tokens) || len(r.Evidence.Between) == len(r.Evidence.Tokens) {
 		return false
 	}
 	own := searched(g.rows[side])

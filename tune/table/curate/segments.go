@@ -1,4 +1,4 @@
-// Package curate maintains tuned tables: Diff compares two, Merge joins two, and Lint finds
+// Package curate maintains tuned tables: Diff compares two tables, Merge merges two, and Lint finds
 // rows that their evidence does not support.
 package curate
 
@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// segment is an interval of token counts of one key in which each of two tables has the
-// same row throughout. A nil row means that the table has none there.
+// segment is an interval of token counts of one key in which each of two tables has one row, or
+// none. A nil row means that the table has no row there.
 type segment struct {
 	key  table.Key
 	lo   int

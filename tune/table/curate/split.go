@@ -15,11 +15,11 @@ type Timing struct {
 	MaxErr                  float64
 }
 
-// Split divides rows that were measured at several token counts, so that each part has the times
-// of its own count. A merge can then cut a row without separating it from its times. timed
-// returns what was measured at one count of a row. It need not know the count of the row's own
-// times; any other count that it does not know stays with the one before it. Parts meet at the
-// midpoints between their counts.
+// Split divides rows that were measured at several token counts, so that each part has the times of
+// its own token count. A merge can then cut a row without separating it from its times. timed returns
+// the times of a row's config at one token count; ok is false if they are unknown. A token count
+// without known times stays in the part before it, unless it is the count of the row's own times.
+// Parts meet at the midpoints between their token counts.
 func Split(t *table.Table, timed func(r table.Row, tokens int) (Timing, bool)) *table.Table {
 	out := *t
 	out.Rows = nil
@@ -44,7 +44,7 @@ func split(r table.Row, timed func(r table.Row, tokens int) (Timing, bool)) []ta
 		}
 		part := r
 		if ok && !own {
-			part.Evidence = at.of(r.Evidence)
+			part.Evidence = at.applyTo(r.Evidence)
 		}
 		part.Evidence.Tokens = []int{n}
 		if part.Hi = r.Hi; len(parts) > 0 {
@@ -61,14 +61,15 @@ func split(r table.Row, timed func(r table.Row, tokens int) (Timing, bool)) []ta
 	return parts
 }
 
-// of returns evidence with the times and the gain of t.
-func (t Timing) of(e table.Evidence) table.Evidence {
+// applyTo returns e with the times and the gain of t.
+func (t Timing) applyTo(e table.Evidence) table.Evidence {
 	e.Median, e.P10, e.P90, e.Rounds, e.Sessions, e.MaxErr = t.Median, t.P10, t.P90, t.Rounds, t.Sessions, t.MaxErr
 	e.Gain, e.GainLow, e.GainHigh = t.Gain, t.GainLow, t.GainHigh
 	return e
 }
 
-// settled returns a part's evidence with the token count of its times: its first one.
+// settled returns a part's evidence with Between and TimedAt set. The times are those of the part's
+// first token count.
 func settled(part, whole table.Evidence) table.Evidence {
 	part.Between = nil
 	for _, n := range whole.Between {

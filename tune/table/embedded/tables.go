@@ -1,5 +1,5 @@
 // Package embedded holds the tuned tables of measured machines, compiled into the program. It
-// is separate from package table, so that a program with its own table links no other.
+// is separate from package table, so that a program with its own table does not link these tables.
 package embedded
 
 import (

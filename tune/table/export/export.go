@@ -1,5 +1,5 @@
-// Package export writes tuned tables in C, Go, Python and CSV. The exported look-ups answer
-// as package table does: with the same row for the same reason.
+// Package export writes tuned tables in C, Go, Python and CSV. The exported look-ups give the same
+// answers as package table, with the same row and the same reason.
 package export
 
 import (
@@ -32,10 +32,10 @@ type Exporter struct {
 
 // Exporters lists every language. A new language is one file and one line here.
 var Exporters = []Exporter{
-	{"go", ".go", "a Go file with the table embedded beside it, looked up by package table", exportGo},
+	{"go", ".go", "a Go file that embeds the table and looks up answers with package table", exportGo},
 	{"c", ".h", "a C99 header: static tables and inline look-ups, no dependencies", exportC},
 	{"python", ".py", "a Python 3.8 module, standard library only", exportPython},
-	{"csv", ".csv", "one line a row, for spreadsheets", exportCSV},
+	{"csv", ".csv", "one line for each row, for spreadsheets", exportCSV},
 }
 
 // Find returns the exporter called name.
@@ -71,7 +71,7 @@ type view struct {
 	Fields     []string
 	Lists      []list
 	Classes    []ep.Class
-	Configs    []ep.Config // 0 is the default
+	Configs    []ep.Config // Configs[0] is the default
 	Rows       []viewRow
 	Bounds     bounds
 }
@@ -117,7 +117,7 @@ func newView(t *table.Table, base string) view {
 	var kernels []string
 	for _, r := range t.Rows {
 		if !t.Header.ABI.Accepts(t.Header.Build(r)) {
-			continue // a later revision has replaced the row's; no caller has both
+			continue // the header names a later revision of the row's kernels, so no caller can use the row
 		}
 		kernels = append(kernels, t.Header.Build(r).Kernels()...)
 		k := r.Config.Key()

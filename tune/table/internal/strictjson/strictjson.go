@@ -69,7 +69,7 @@ func before(data []byte, err error) []byte {
 	return data[:max(end-1, 0)]
 }
 
-// plain shortens an error of encoding/json about a wrong value.
+// plain returns an error of encoding/json, in fewer words if it is about a wrong value.
 func plain(err error) error {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
@@ -95,8 +95,8 @@ type shape struct {
 	typ    reflect.Type
 	kind   reflect.Kind
 	custom bool    // the type has an unmarshaler
-	elem   *shape  // of the elements of a map or a list
-	fields []field // of a struct
+	elem   *shape  // shape of the elements of a map or a list
+	fields []field // fields of a struct
 }
 
 // field describes a struct's field in JSON.
@@ -142,11 +142,11 @@ func shapeOf(t reflect.Type, known map[reflect.Type]*shape) *shape {
 type walker struct {
 	data []byte
 	pos  int
-	at   int    // where the current name or value begins
-	path []byte // of the current value; after an error, of the faulty one
+	at   int    // position at which the current name or value begins
+	path []byte // path of the current value, or after an error of the faulty value
 
 	want  string // path that Line looks for
-	found int    // where the deepest part of want begins
+	found int    // position at which the deepest part of want begins
 }
 
 // errEnd says that the data ends inside a value.

@@ -51,7 +51,8 @@ func TestUnmarshalFillsAsEncodingJSONDoes(t *testing.T) {
 	}
 }
 
-// TestUnmarshalNamesThePlace changes one thing in a valid file.
+// TestUnmarshalNamesThePlace makes one change in a valid file. The error must name the line and the
+// field of the change.
 func TestUnmarshalNamesThePlace(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{`"lo": -2`, `"lo": -2, "hi": 3`, `line 5: rows[1]: unknown field "hi"`},
@@ -121,7 +122,7 @@ func TestLine(t *testing.T) {
 		"rows[9]": 3, "stats.max": 7, "note": 9, "nosuch": 1, "": 1, "row": 1,
 	} {
 		if got := Line([]byte(good), path); got != want {
-			t.Errorf("%q is said to be on line %d, not %d", path, got, want)
+			t.Errorf("Line returns %[2]d for %[1]q, want %[3]d", path, got, want)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Package examples holds small complete programs; its tests build and run them.
+// Package examples has small complete programs in its folders. These tests build and run them.
 package examples
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/epbench/epbench/tune/table/export"
 )
 
-// sealed returns the table that the examples look up, with a row for every reason that their
-// steps reach.
+// sealed returns the table in which the examples look up configs. Its rows lead to the answers
+// in want.
 func sealed(t *testing.T) *table.Table {
 	t.Helper()
 	day := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
@@ -134,7 +134,7 @@ func TestPython(t *testing.T) {
 	}
 }
 
-// TestPagesGo compiles the Go code of the pages.
+// TestPagesGo vets the Go code in the pages of docs.
 func TestPagesGo(t *testing.T) {
 	pages, err := filepath.Glob("../docs/*.md")
 	if err != nil || len(pages) == 0 {

@@ -1,5 +1,5 @@
-// Package pictures checks the table and the pictures of docs/workloads.md against
-// what the distributions draw.
+// Package pictures draws the table and the pictures of docs/workloads.md again and compares
+// them with the page.
 package pictures
 
 import (
@@ -20,10 +20,11 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// EPBENCH_UPDATE=1 (make pages) writes the table and the pictures instead of comparing.
+// With EPBENCH_UPDATE=1, which make pages sets, the test writes the table and the pictures
+// instead of comparing them.
 var update = os.Getenv("EPBENCH_UPDATE") != ""
 
-// specs are the rows of the table; the name of a picture is its first word.
+// specs lists the routings that have a row in the table.
 var specs = []string{
 	"uniform", "balanced", "grouped:8:4", "zipf:1.0", "powerlaw:1.01", "lognormal:gini=0.25", "dirichlet:effective=64.0",
 	"khot:32:0.9", "hotrank:2.0", "one:0.9", "local", "remote", "all2one:0", "roundrobin", "masked:0.1", "ragged:0",
@@ -35,7 +36,7 @@ const (
 	begin, end = "<!-- table: make pages -->\n", "<!-- end of table -->\n"
 )
 
-// TestDocument draws the table and the pictures again and compares.
+// TestDocument compares the table and the pictures with new ones.
 func TestDocument(t *testing.T) {
 	text, err := os.ReadFile(document)
 	if err != nil {
@@ -63,7 +64,8 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftOut checks that the page has every distribution and modifier of --routing.
+// TestNothingIsLeftOut checks that the page names every distribution and every modifier of
+// --routing.
 func TestNothingIsLeftOut(t *testing.T) {
 	text, err := os.ReadFile(document)
 	if err != nil {
@@ -76,8 +78,8 @@ func TestNothingIsLeftOut(t *testing.T) {
 	}
 }
 
-// drawn draws spec for deepseek-v3 on 8 ranks with 4096 tokens each. Replicas need
-// experts besides the 256.
+// drawn draws the routing spec for deepseek-v3 on 8 ranks with 4096 tokens each. With eplb
+// there are 32 more experts, which are the replicas.
 func drawn(t *testing.T, spec string) *workloads.Workload {
 	t.Helper()
 	d, err := workloads.Parse(spec)
@@ -110,7 +112,8 @@ func row(w *workloads.Workload) string {
 		s.DistinctRanks, 100*s.LocalShare, s.EffectiveExperts, float64(w.BytesDispatch(workloads.Direct))/1e6)
 }
 
-// definition returns the sentence about the last item of spec, which is what the row shows.
+// definition returns the sentence that defines the last item of spec: the distribution, or its
+// modifier if it has one.
 func definition(spec string) string {
 	kinds := append(workloads.Kinds(), workloads.Modifiers()...)
 	items := strings.Split(spec, "+")
@@ -123,7 +126,7 @@ func definition(spec string) string {
 	return ""
 }
 
-// name returns the name of a picture's file: zipf, or zipf-eplb.
+// name returns the name of a picture's file without extension, such as zipf or zipf-eplb.
 func name(spec string) string {
 	var words []string
 	for _, item := range strings.Split(spec, "+") {
@@ -133,8 +136,8 @@ func name(spec string) string {
 	return strings.Join(words, "-")
 }
 
-// checkPicture compares a picture with its file, or writes it. Only amd64 compares: elsewhere
-// fused arithmetic moves a coordinate by its last digit.
+// checkPicture compares a picture with its file, or writes the file. It compares only on amd64,
+// because on other processors fused arithmetic changes the last digit of coordinates.
 func checkPicture(t *testing.T, w *workloads.Workload) {
 	t.Helper()
 	file := name(w.Spec) + ".svg"
@@ -156,8 +159,8 @@ func checkPicture(t *testing.T, w *workloads.Workload) {
 	}
 }
 
-// picture draws the load of each expert over the mean, ranks in alternating
-// shades. Loads above ten times the mean leave the picture.
+// picture draws the load of each expert divided by the mean load. The ranks have alternating
+// shades. Loads above ten times the mean are cut.
 func picture(w *workloads.Workload) ([]byte, error) {
 	p := plot.New()
 	counts := w.TotalCounts()

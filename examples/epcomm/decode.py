@@ -1,9 +1,9 @@
-"""A decode step of a mixture-of-experts layer in PyTorch, captured in a CUDA graph:
-gate, dispatch, grouped expert matmul, combine.
+"""Runs a decode step of a mixture-of-experts layer in PyTorch: gate, dispatch, grouped matrix
+product of the experts, combine. The step is captured in a CUDA graph.
 
     torchrun --standalone --nproc-per-node 2 decode.py model.pack
 
-Compares the output of the graph with the same layer, computed on one GPU from all experts.
+The output of the graph is compared with the same layer computed on one GPU with all experts.
 """
 
 import sys
@@ -15,7 +15,7 @@ from epcomm import EP
 
 
 class Layer(torch.nn.Module):
-    """Experts are square matrices, so that the example stays short."""
+    """Layer is one mixture-of-experts layer. Each expert is one square matrix, to keep this short."""
 
     def __init__(self, ep, tokens):
         super().__init__()
@@ -26,7 +26,8 @@ class Layer(torch.nn.Module):
         every = [torch.randn((ep.hidden, ep.hidden), **shape).bfloat16() / ep.hidden**0.5 for _ in range(ep.experts)]
         first = ep.rank * ep.local_experts
         self.every, self.mine = every, torch.stack(every[first:first + ep.local_experts])
-        # The most rows that can arrive for this token count: all shapes are static.
+        # Largest number of rows that a rank can receive. Shapes are fixed, because a graph
+        # needs that.
         self.rows = min(ep.ranks * tokens * ep.topk + 4 * ep.groups, ep.max_rows("bf16"))
         self.y = torch.zeros((ep.max_rows("bf16"), ep.hidden), dtype=torch.bfloat16, device=ep.device)
 
@@ -36,7 +37,7 @@ class Layer(torch.nn.Module):
         return ids, (weights / weights.sum(-1, keepdim=True)).contiguous()
 
     def forward(self, x):
-        ids, weights = self.route(x)  # int64 ids, as topk gives them
+        ids, weights = self.route(x)  # ids are int64, as topk returns them
         got = self.ep.dispatch(x, ids, weights, fullest=self.tokens, dtype="bf16")
         x_rows, offsets = got.out[:self.rows], got.row_offsets[1:self.ep.groups + 1]
         if hasattr(torch, "_grouped_mm") and x.is_cuda:

@@ -3,8 +3,8 @@
  *   cc -Inative/epcomm/include examples/epcomm/processes.c -Lbin/epcomm -lepcomm -ldl
  *   ./a.out model.pack        starts a process for each of the pack's ranks
  *
- * An engine uses its own all-gather (MPI, NCCL, a store); this one works in shared memory.
- * It calls the driver for memory alone; an engine uses the CUDA runtime.
+ * The all-gather here works in shared memory; an engine uses its own (MPI, NCCL, a store).
+ * Device memory comes from gpu.h, which calls the driver; an engine uses the CUDA runtime.
  */
 #include <epcomm.h>
 
@@ -51,8 +51,8 @@ static int fail(const char *what, const char *text) {
   return 1;
 }
 
-/* Every token is 1 in all columns, the experts leave rows unchanged, and the weights of a
- * token sum to 1: every combined value is 1. */
+/* Runs one layer and checks its result. Every token is 1 in all columns, the experts leave rows
+ * unchanged, and the weights of a token sum to 1. So every combined value must be 1. */
 static int layer(EpComm *comm, const EpcommInfo *info, int tokens) {
   size_t hidden = (size_t)info->hidden, topk = (size_t)info->topk, n = (size_t)tokens;
   GpuStream stream = gpu_stream();
@@ -81,7 +81,7 @@ static int layer(EpComm *comm, const EpcommInfo *info, int tokens) {
   call.topk_ids = dids;
   call.weights = dweights;
   if (epcomm_dispatch(comm, &call, stream) != EPCOMM_OK) return fail("dispatch", epcomm_error(comm));
-  call.y = rows.out; /* the experts' matmuls go here: rows row_offsets[e] .. row_offsets[e+1] are expert e's */
+  call.y = rows.out; /* a real layer computes its experts here: rows row_offsets[e] to row_offsets[e+1]-1 are expert e's */
   call.combined = combined;
   if (epcomm_combine(comm, &call, stream) != EPCOMM_OK) return fail("combine", epcomm_error(comm));
   gpu_download(x, combined, 2 * n * hidden, stream);

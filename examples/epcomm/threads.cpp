@@ -1,5 +1,5 @@
-// One process with a thread for each GPU: ranks use peer pointers. A layer is captured in a
-// CUDA graph, which is replayed.
+// Runs a layer (dispatch and combine) in one process with a thread for each GPU. The ranks use
+// peer pointers. The layer is captured in a CUDA graph, and the graph is replayed.
 //
 //   c++ -std=c++20 -Inative/epcomm/include examples/epcomm/threads.cpp -Lbin/epcomm -lepcomm -ldl -lpthread
 //   ./a.out model.pack
@@ -21,7 +21,7 @@ extern "C" {
 
 namespace {
 
-// All-gather between the threads of this process.
+// Meeting is an all-gather between the threads of this process.
 class Meeting {
  public:
   explicit Meeting(int ranks) : data_(static_cast<size_t>(ranks)), barrier_(ranks) {}
@@ -52,7 +52,7 @@ void check(EpComm *comm, EpcommStatus status, const char *what) {
   if (status != EPCOMM_OK) throw std::runtime_error(std::string(what) + ": " + epcomm_error(comm));
 }
 
-// One rank's call of a layer, with its memory.
+// Layer holds the arguments of one rank's calls, and allocates their memory.
 struct Layer {
   EpcommCall call{};
   Layer(const EpcommInfo &info, int tokens, GpuStream stream) {
@@ -100,7 +100,7 @@ void run(Meeting &meeting, const char *pack, int rank, int ranks) {
   GpuStream stream = gpu_stream();
   const int tokens = info.max_tokens < 8 ? info.max_tokens : 8;
   Layer layer(info, tokens, stream);
-  layer.call.y = rows.out; // the experts go between the two calls
+  layer.call.y = rows.out; // a real layer computes its experts between dispatch and combine
   gpu_capture(stream);
   check(comm, epcomm_dispatch(comm, &layer.call, stream), "dispatch");
   check(comm, epcomm_combine(comm, &layer.call, stream), "combine");

@@ -4,8 +4,9 @@
  *   epbench table export --table run --format c -o tuned.h
  *   gcc -O2 -I . -o serve examples/runtime-c/main.c -lepcomm && ./serve model.pack
  *
- * The driver names the machine, and the pack its kernels. For another host give, instead of
- * the pack, the key and the kernels that `epbench machine` prints there.
+ * The program reads the machine's key from the driver and the builds of the kernels from the pack.
+ * To look up answers for another host, give in place of the pack the key and the kernels that
+ * `epbench machine` prints on that host.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +28,7 @@ static void step(const tuned_resolved *resolved, int32_t tokens, const int64_t *
   printf("%d tokens, %s: %s (%s)\n", (int)tokens, routing_names[routing], c.config->key, reason_names[c.reason]);
 }
 
-/* Reads the kernels of a pack; ends the program where the file is no pack. */
+/* Reads the facts of a pack. Ends the program if the file is not a pack. */
 static void read_pack(const char *path, EpcommInfo *info) {
   char text[EPCOMM_TEXT] = "it cannot be read";
   FILE *f = fopen(path, "rb");
@@ -43,7 +44,7 @@ static void read_pack(const char *path, EpcommInfo *info) {
   fclose(f);
 }
 
-/* Returns why the table may not be used here, or NULL. */
+/* Returns why the table may not be used here, NULL if it may. */
 static const char *refusal(int argc, char **argv) {
   static EpcommMachine machine = {.size = sizeof machine};
   static char text[EPCOMM_TEXT];
@@ -54,8 +55,8 @@ static const char *refusal(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-  /* The preset demo on four ranks. Fields left out are 0: full precision, nothing beside,
-   * rows by expert. */
+  /* The problem is the preset demo on four ranks. Fields that are left out are 0, which means full
+   * precision, no matrix product beside the calls, and rows sorted by expert. */
   const tuned_problem problem = {.op = TUNED_OP_DISPATCH, .mode = TUNED_MODE_EAGER, .ranks = RANKS, .nodes = 1,
                                  .hidden = 512, .experts = EXPERTS, .top_k = 4,
                                  .dispatch = TUNED_DTYPE_BF16, .combine = TUNED_DTYPE_BF16};

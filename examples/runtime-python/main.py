@@ -4,8 +4,9 @@
     epbench table export --table run --format python -o tuned.py
     PYTHONPATH=. python3 examples/runtime-python/main.py model.pack
 
-The driver names the machine, and the pack its kernels. For another host give, instead of
-the pack, the key and the kernels that `epbench machine` prints there.
+The program reads the machine's key from the driver and the builds of the kernels from the pack.
+To look up answers for another host, give in place of the pack the key and the kernels that
+`epbench machine` prints on that host.
 """
 
 import sys
@@ -22,7 +23,7 @@ SKEWED = [600 if e % 4 == 0 else 60 for e in range(32)]
 
 
 def here(pack):
-    """Returns the machine key and the kernels of this process."""
+    """Returns the key of this machine and the builds of the pack's kernels."""
     import epcomm
 
     with open(pack, "rb") as f:

@@ -5,8 +5,8 @@
 //	epbench machine --json > machine.json
 //	go run ./examples/runtime run/table.json machine.json
 //
-// A program that links epcomm needs no machine.json: epcomm.MachineKey and epcomm.ReadPack of
-// native/epcomm return the same facts.
+// A program that links epcomm needs no machine.json, because epcomm.MachineKey and
+// epcomm.ReadPack (native/epcomm) return the same facts.
 package main
 
 import (
@@ -57,7 +57,7 @@ func serve(path, machine string) error {
 	return nil
 }
 
-// serveRank does the work of one rank's process. Rank 0 prints.
+// serveRank does the work of one rank's process. Only rank 0 prints.
 func serveRank(rank int, set *table.Set, here table.Host, ranks *group) {
 	resolved := set.Resolve(here, problem)
 	resolved = resolved.Agree(ranks.gather(rank, resolved.Digest()))

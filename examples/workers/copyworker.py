@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A complete epbench worker in plain Python: every rank is a bytearray, and
-dispatch and combine move rows between them with slices.
+"""A complete epbench worker in plain Python. The memory of every rank is a bytearray, and
+dispatch and combine copy rows between these with slices.
 
     epbench sweep --backend "exec:python3 examples/workers/copyworker.py" ...
 
@@ -32,7 +32,7 @@ RULES = [
 
 
 class Failure(Exception):
-    """A candidate that failed; the worker goes on."""
+    """Failure is raised if a candidate fails. The worker continues."""
 
     def __init__(self, status, reason):
         super().__init__(reason)
@@ -74,7 +74,7 @@ def float_to_bf16(x):
 
 
 def expert_output(row, expert):
-    """Returns a row times the expert's gain, rounded to BF16: it stands in for the MLP."""
+    """Returns a row multiplied by a factor of the expert, rounded to BF16. It stands in for the MLP."""
     gain = 0.5 + (expert % 64) / 64
     values = struct.unpack("<%dH" % (len(row) // 2), row)
     return struct.pack("<%dH" % len(values), *(float_to_bf16(f32(bf16_to_float(v) * gain)) for v in values))
@@ -159,7 +159,7 @@ class Session:
                 self.dispatch(r, values) if op == "dispatch" else self.combine(r, values)
                 seconds[r] += time.perf_counter() - begin
             if op == "dispatch" and "combine" in halves:
-                self.experts()  # the model's own work, not timed
+                self.experts()  # not timed, because the experts are the model's work
         if "combine" in halves:
             for r in range(self.ranks):
                 begin = time.perf_counter()
@@ -186,7 +186,7 @@ class Session:
                     checked += 1
                     wrong += self.out[r][at * self.row:(at + 1) * self.row] != self.inputs[src][t:t + self.row]
         else:
-            checked = sum(len(b) // self.row for b in self.combined)  # the client judges its probes
+            checked = sum(len(b) // self.row for b in self.combined)  # epbench itself checks the rows that it probes
         return {"rows": checked, "wrong": wrong, "max_err": 0.0}
 
     def probe(self, rank, token, k):
@@ -199,7 +199,7 @@ class Session:
 
 
 def split(config):
-    """Returns the values of a pair's config by half; their names begin with dispatch. or combine."""
+    """Splits a pair's config, whose names begin with dispatch. or combine., into two sets of values."""
     halves = {"dispatch": {}, "combine": {}}
     for name, v in config["values"].items():
         op, _, rest = name.partition(".")

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Starts a command once for each rank on this host, as torchrun and mpirun do:
-# ranks.sh 3 python3 examples/workers/toy.py
+# ranks.sh N COMMAND starts COMMAND once for each of N ranks on this host, as torchrun and
+# mpirun do:
+#   ranks.sh 3 python3 examples/workers/toy.py
 n=$1
 shift
 pids=""

@@ -6,7 +6,7 @@ three ranks:
     epbench sweep --ranks 3 --experts 9 --topk 2 --hidden 64 --tokens 4 --routing uniform \
       --backend "launch:examples/workers/ranks.sh 3 python3 examples/workers/toy.py"
 
-Layout: one row a (token, destination rank). Combine adds up the ranks' rows as they are.
+The layout is rank: one row for each (token, destination rank). Combine adds up the ranks' rows.
 """
 
 import os
@@ -43,7 +43,7 @@ class Toy(Library):
         self.out = [b"\xcb" * (2 * self.work.hidden)] * self.work.tokens
 
     def send(self, rows, half):
-        """Returns the rows that all ranks send to this one. A row is (destination, source, token, row)."""
+        """Sends rows and returns those that this rank receives. A row is (destination, source, token, bytes)."""
         got, parts = [], half.values["messages"]
         for part in range(parts):
             for sent in self.ranks.exchange(rows[part::parts]):
@@ -63,7 +63,7 @@ class Toy(Library):
 
     def combine(self, half):
         sums = [[0.0] * self.work.hidden for _ in self.x]
-        for _, token, row in sorted(self.send(self.y, half)):  # by rank, so that runs repeat
+        for _, token, row in sorted(self.send(self.y, half)):  # sorted by rank, so that every run gives the same bits
             sums[token] = [a + b for a, b in zip(sums[token], floats(row))]
         self.out = [bf16(s) for s in sums]
 

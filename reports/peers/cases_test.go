@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestCases reads the public inputs of testdata/cases, each of which was once read wrongly.
+// TestCases reads public inputs from testdata/cases that an earlier version read wrongly.
 func TestCases(t *testing.T) {
 	model := Given{Hidden: 7168, TopK: 8, Experts: 256}
 	with := func(change func(*Given)) Given {
@@ -21,8 +21,9 @@ func TestCases(t *testing.T) {
 		want []string // figures that must be there
 		says string   // in the error or a warning
 	}{
-		// 128 tokens x 8 experts x 7,408 bytes are 208.70 GB/s x 36.35 us of rank 0; the slowest rank has
-		// 36.70 us. The [config] line before is of another test.
+		// On rank 0, 208.70 GB/s x 36.35 us are the bytes of 128 tokens x 8 experts x 7,408
+		// bytes. The slowest rank has 36.70 us. The [config] line before these lines belongs to
+		// another test.
 		{"02-deepep-normal-then-ll/mixed.txt", with(func(g *Given) { g.Tokens = 128 }), []string{"dispatch fp8 deepep-ll: t128 r8 n1 36.70 us, uniform"}, ""},
 		{"02-deepep-normal-then-ll/mixed.txt", model, nil, "low-latency lines: the file does not say everything about its problem; give --tokens"},
 		{"04-deepep-best-lines-only/best2.txt", with(func(g *Given) { g.Ranks, g.Tokens = 8, 4096 }), []string{"dispatch fp8 deepep-normal:chunk=8,sms=24 t4096 r8 n1 490.10 us, uniform", "combine bf16 deepep-normal:chunk=3,sms=24 t4096 r8 n1 936.71 us, uniform"}, ""},
@@ -52,8 +53,8 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// TestHostsAreAsked shows that a low-latency log of 16 ranks, which does not name its hosts, is
-// stored with two of them only where --nodes says so.
+// TestHostsAreAsked reads a low-latency log of 16 ranks, which does not name its hosts. The
+// importer must ask for --nodes, and use it if it is given.
 func TestHostsAreAsked(t *testing.T) {
 	data, err := os.ReadFile("../../testdata/cases/05-two-hosts-as-one/ll2node.txt")
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// summary spells results as op, kernel, tokens, ranks and hosts, with their time.
+// summary returns a text for each result: op, dtype, config, tokens, ranks, hosts, time and
+// routing.
 func summary(results []record.Result) []string {
 	var out []string
 	for _, r := range results {
@@ -21,8 +22,8 @@ func summary(results []record.Result) []string {
 	return out
 }
 
-// TestSlowestRank takes the time of the slowest rank, which is neither the first nor the last,
-// and its minimum over two runs in one log stays with its run.
+// TestSlowestRank reads a log with two runs of the test. The importer takes the time of the
+// slowest rank in each run, which is neither the first nor the last rank.
 func TestSlowestRank(t *testing.T) {
 	lines := func(a, b, c float64) string {
 		var out strings.Builder
@@ -46,7 +47,7 @@ func TestSlowestRank(t *testing.T) {
 	}
 }
 
-// TestBestLinesOnly reads a log of which only the Best lines were kept.
+// TestBestLinesOnly reads a log that has only the Best lines.
 func TestBestLinesOnly(t *testing.T) {
 	const text = `[config] num_tokens=4096, hidden=7168, num_topk=8
 [tuning] Best dispatch (FP8): SMs 24, NVL chunk 8, 326.56 GB/s (NVL), t: 490.10 us
@@ -62,8 +63,8 @@ func TestBestLinesOnly(t *testing.T) {
 	}
 }
 
-// TestInternode reads test_internode.py: notify and transfer together, the number of hosts by
-// flag alone.
+// TestInternode reads the output of test_internode.py. A time is the sum of notify and
+// transfer. Only the flag --nodes gives the number of hosts.
 func TestInternode(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join("testdata", "deepep-internode.txt"))
 	if err != nil {
@@ -88,7 +89,7 @@ func TestInternode(t *testing.T) {
 	}
 }
 
-// TestOldVersions reads lines without a time, and with the words of older versions.
+// TestOldVersions reads lines of an older version of the test, which have no time.
 func TestOldVersions(t *testing.T) {
 	results, _, warnings, err := Read(strings.NewReader("[config] num_tokens=4096, hidden=7168, num_topk=8\n[tuning] SMs 24, NVL chunk 4: 331.77 GB/s (NVL)\n[tuning] Best dispatch (BF16): SMs 24, NVL chunk 4, 331.77 GB/s (NVL)\n"), "auto", Given{Experts: 256, Ranks: 8})
 	if got := summary(results); err != nil || len(warnings) > 0 || len(got) != 1 || got[0] != "dispatch bf16 deepep-normal:chunk=4,sms=24 t4096 r8 n1 937.10 us, uniform" {

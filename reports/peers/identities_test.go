@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestFixturesFollowTheWriters keeps the fixtures of testdata equal to the functions of
-// writers_test.go. EPBENCH_UPDATE=1 writes them.
+// TestFixturesFollowTheWriters checks that the fixtures in testdata equal the output of the
+// functions in writers_test.go. With EPBENCH_UPDATE=1 it writes the fixtures.
 func TestFixturesFollowTheWriters(t *testing.T) {
 	two := standardNCCL()
 	two.hosts, two.gpus, two.prefix = []string{"node-a", "node-b"}, 1, "[1,0]<stdout>:"
@@ -38,8 +38,8 @@ func TestFixturesFollowTheWriters(t *testing.T) {
 	}
 }
 
-// changeOne multiplies one of the figures that a pattern finds by a factor that is not near 1,
-// and keeps its number of decimals.
+// changeOne multiplies one of the figures that a pattern finds by a factor of at least 1.05 or
+// at most 1/1.05. The figure keeps its number of decimals.
 func changeOne(r *rand.Rand, text string, figures *regexp.Regexp) string {
 	all := figures.FindAllStringSubmatchIndex(text, -1)
 	m := all[r.IntN(len(all))]

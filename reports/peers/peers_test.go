@@ -34,7 +34,7 @@ func read(t *testing.T, name, format string, g Given) ([]record.Result, string, 
 	return results, used, warnings
 }
 
-// line spells a figure in one line.
+// line returns a result as one line of text.
 func line(r record.Result) string {
 	p := r.Problem
 	return fmt.Sprintf("%s %s %d tokens %d ranks: %s %.2f us (%s)", p.Op, p.Dispatch, p.Tokens, p.Ranks, r.Config.Key(), r.Seconds[0][0]*1e6, r.Clock)
@@ -113,7 +113,7 @@ func TestReadEveryFormat(t *testing.T) {
 	} {
 		format := "auto"
 		if c.format == "csv" {
-			format = "csv" // its columns have other names, so that it is not detected
+			format = "csv" // not detected, because its columns have other names
 		}
 		results, used, warnings := read(t, c.file, format, c.given)
 		if used != c.format {
@@ -135,7 +135,7 @@ func TestReadEveryFormat(t *testing.T) {
 	}
 }
 
-// TestReadParquet reads files with aiconfigurator's columns.
+// TestReadParquet reads a Parquet file with the columns of aiconfigurator's moe_a2a_perf.
 func TestReadParquet(t *testing.T) {
 	type row struct {
 		Framework string  `parquet:"framework"`
@@ -190,7 +190,8 @@ func TestReadParquet(t *testing.T) {
 	}
 }
 
-// TestOtherCollectives refuses tables of other collectives, alltoallv_perf among them.
+// TestOtherCollectives reads tables of other collectives than alltoall_perf. They must be
+// refused.
 func TestOtherCollectives(t *testing.T) {
 	data, err := os.ReadFile("testdata/nccl-reduce.txt")
 	if err != nil {
@@ -203,8 +204,8 @@ func TestOtherCollectives(t *testing.T) {
 	}
 }
 
-// TestDefinitions converts published bandwidths to the times that were published with them,
-// within the rounding of both.
+// TestDefinitions converts published bandwidths to times. The times must equal those that were
+// published with the bandwidths, within 1 %.
 func TestDefinitions(t *testing.T) {
 	decode := ep.Problem{Op: ep.Dispatch, Ranks: 8, Hidden: 7168, Experts: 256, TopK: 8, Tokens: 128, Dispatch: ep.FP8, Combine: ep.BF16}
 	prefill := decode
@@ -247,7 +248,7 @@ func TestDistinctRanks(t *testing.T) {
 	}
 }
 
-// TestBaselines reads a collection of baselines measured on 8 H200.
+// TestBaselines reads a baseline file that was measured on 8 H200.
 func TestBaselines(t *testing.T) {
 	path := filepath.Join("..", "..", "..", "shared", "baselines", "h200x8.json")
 	data, err := os.ReadFile(path)

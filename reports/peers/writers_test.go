@@ -9,28 +9,29 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// The functions of this file print logs as the benchmarks do: each follows the format strings of
-// the function that its comment names.
+// The functions of this file print logs in the formats of the benchmarks. Each uses the format
+// strings of the benchmark's function that its comment names.
 
-// ncclRun is a run of alltoall_perf: processes of some GPUs each, on hosts.
+// ncclRun is an invented run of alltoall_perf with one process for each element of hosts.
 type ncclRun struct {
 	program       string
-	hosts         []string // of the processes
-	gpus          int      // of each process
+	hosts         []string // the host of each process
+	gpus          int      // number of GPUs of each process
 	tokens        []int
 	hidden, topK  int
 	us            func(size int64) float64
-	prefix        string // of a launcher
+	prefix        string // a launcher's prefix of each line
 	typeName      string
 	typeSize      int64
 	wrong         map[int]float64 // wrong elements by index of tokens
 	reduction     string
-	withoutReport bool // no device lines
+	withoutReport bool // leaves out the lines about devices
 }
 
 func (r ncclRun) ranks() int { return len(r.hosts) * r.gpus }
 
-// figures returns count, algbw and busbw of a size, as AlltoAllGetBw computes them.
+// figures returns count, time, algbw and busbw of a size. It computes the bandwidths as
+// AlltoAllGetBw does.
 func (r ncclRun) figures(size int64) (count int64, time, algbw, busbw float64) {
 	n := int64(r.ranks())
 	count = size / r.typeSize / n
@@ -46,7 +47,7 @@ func (r ncclRun) sizes() (out []int64) {
 	return out
 }
 
-// devices returns the lines of writeDeviceReport, one slice a process.
+// devices returns the lines of writeDeviceReport, one slice for each process.
 func (r ncclRun) devices() (out [][]string) {
 	for p, host := range r.hosts {
 		var lines []string
@@ -106,7 +107,8 @@ func (r ncclRun) text() string {
 }
 
 // json follows jsonOutputInit, writeDeviceReport and writeBenchmarkLineBody of version 3 of the
-// file: parseRankInfo reads the first line of a process alone.
+// file. devices has one entry for each process, because parseRankInfo reads only the first line
+// of a process.
 func (r ncclRun) json() string {
 	var devices, results []string
 	for p, host := range r.hosts {
@@ -121,17 +123,18 @@ func (r ncclRun) json() string {
 		r.program, r.gpus, r.gpus, strings.Join(devices, ","), strings.Join(results, ","))
 }
 
-// standardNCCL is a run of 8 GPUs of one process.
+// standardNCCL returns a run of one process with 8 GPUs.
 func standardNCCL() ncclRun {
 	return ncclRun{program: "alltoall_perf", hosts: []string{"node-a"}, gpus: 8, tokens: []int{1, 32, 128}, hidden: 7168, topK: 8, typeName: "bfloat16", typeSize: 2, wrong: map[int]float64{},
 		us: func(size int64) float64 { return 35 + float64(size)/2e5 }}
 }
 
-// normalRun is a run of test_intranode.py or, with hosts, test_internode.py.
+// normalRun is an invented run of test_intranode.py, or of test_internode.py if there are
+// several hosts.
 type normalRun struct {
 	ranks, hosts, experts, topK, groups, tokens, hidden int
-	received                                            float64 // tokens of rank 0
-	sent                                                float64 // tokens of rank 0 to all hosts
+	received                                            float64 // tokens that rank 0 receives
+	sent                                                float64 // tokens that rank 0 sends to all hosts
 	rand                                                *rand.Rand
 	bestOnly                                            bool
 }
@@ -142,7 +145,7 @@ func standardNormalMode() normalRun {
 	return r
 }
 
-// text follows the prints of test_main: FP8 and BF16 dispatch, then combine.
+// text prints the lines of test_main: dispatch in FP8 and in BF16, then combine.
 func (r normalRun) text() string {
 	var b strings.Builder
 	groups := ""
@@ -196,7 +199,7 @@ func (r normalRun) best(name string, nvl int, bytes, ratio, t float64) string {
 	return fmt.Sprintf("[tuning] Best %s: SMs %d, NVL chunk %d%s%s %.2f GB/s (NVL), t: %.2f us\n", name, 24, nvl, comma, colon, bytes/1e9/t, t*1e6)
 }
 
-// lowLatencyRun is a run of test_low_latency.py.
+// lowLatencyRun is an invented run of test_low_latency.py.
 type lowLatencyRun struct {
 	ranks, first, tokens, topK, hidden, masked int
 	rand                                       *rand.Rand
@@ -206,7 +209,7 @@ func standardLowLatency() lowLatencyRun {
 	return lowLatencyRun{ranks: 8, tokens: 128, topK: 8, hidden: 7168, masked: 10, rand: rand.New(rand.NewPCG(3, 4))}
 }
 
-// text follows the prints of test_loop and test_main.
+// text prints the lines of test_loop and test_main.
 func (r lowLatencyRun) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Allocating buffer size: %v MB ...\n", 2116.290944)

@@ -70,7 +70,7 @@ func TestSessionsWithdraw(t *testing.T) {
 	lucky := moody(shifts(1, 1.6, 1.5, 1.7))
 	out := mustSweep(t, lucky, inSessions(t, 3, "uniform"), filepath.Join(t.TempDir(), "run"))
 	d := out.Run.Searches[0].Decision
-	if !d.KeepsDefault() || d.Sessions != 3 || !strings.Contains(d.Reason, "not for certain in 3 further ones") || !out.Table.Rows[0].Default {
+	if !d.KeepsDefault() || d.Sessions != 3 || !strings.Contains(d.Reason, "not certainly faster in 3 further sessions") || !out.Table.Rows[0].Default {
 		t.Errorf("%+v", d)
 	}
 	weak := moody(shifts(1, 1, 1, 1))

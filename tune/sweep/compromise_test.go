@@ -48,7 +48,7 @@ func TestCompromise(t *testing.T) {
 			t.Errorf("%s: sms=%d", r.Key.Routing, got)
 		}
 		if e := r.Evidence; r.Key.Routing == ep.AllRoutings && (math.Abs(e.Regret-0.2) > 0.03 || math.Abs(e.Gain-1/0.6) > 0.05 || len(e.Routings) != 2) {
-			t.Errorf("any routing: regret %g, gain %g, %v", e.Regret, e.Gain, e.Routings)
+			t.Errorf("all routings: regret %g, gain %g, %v", e.Regret, e.Gain, e.Routings)
 		}
 	}
 	if len(out.Table.Rows) != 3 {
@@ -112,8 +112,8 @@ func TestInterruptedCompromise(t *testing.T) {
 // config.
 func TestCrossingCorrectsADecision(t *testing.T) {
 	for name, c := range map[string]struct {
-		share float64 // of the default's time, once the search under uniform is over
-		sms   int     // of the row for its class; 0: the config that the search chose
+		share float64 // share of the default's time, once the search under uniform is over
+		sms   int     // SMs of the row for its class; 0: the config that the search chose
 	}{"faster than the winner": {0.4, 62}, "within the band": {0.498, 0}} {
 		b := compromised()
 		others, calls := b.Truth, 0
@@ -151,7 +151,7 @@ func TestCrossingCorrectsADecision(t *testing.T) {
 
 // TestUndecidedTakesNoRow: a config that no search finds faster than the default does not get
 // the row for all routings, although it seems to lose least. Under uniform routing it is 1.18
-// times as fast in the median, by rounds that disagree.
+// times as fast in the median, but its rounds disagree.
 func TestUndecidedTakesNoRow(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform", "zipf:1.0")
 	o.Strategy = "grid"

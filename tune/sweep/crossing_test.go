@@ -29,6 +29,7 @@ func ranOn(t *testing.T, b *scripted, o *Options, empty float64) []record.Search
 	return out.Run.Searches
 }
 
+// beside makes a matrix product run beside the calls of all problems.
 func beside(o *Options) *Options {
 	for i := range o.Problems {
 		o.Problems[i].Beside, o.Problems[i].Objective = "copy", ep.Beside
@@ -54,8 +55,8 @@ func TestCrossingKeepsHostBound(t *testing.T) {
 	}
 }
 
-// TestCostsAreNotHostBound: if a call delays a product by hardly more than the time of an
-// empty kernel, the case is not host-bound: another config may still cost less.
+// TestCostsAreNotHostBound: a call delays a matrix product by hardly more than the time of an
+// empty kernel. The case is still not host-bound, because another config may cost less.
 func TestCostsAreNotHostBound(t *testing.T) {
 	b := exact(nil)
 	b.Truth = func(_ ep.Problem, _ string, c ep.Config) float64 {

@@ -77,7 +77,7 @@ func TestDefaultFailsWhileCrossing(t *testing.T) {
 		if c.Int("sms") == 62 && c.Str("threads") == "256" {
 			runs[routing]++
 		}
-		if c.Int("sms") == 8 && c.Str("threads") == "256" && runs[routing] > 4*11 { // of 4 ranks; a grid runs each config 11 times
+		if c.Int("sms") == 8 && c.Str("threads") == "256" && runs[routing] > 4*11 { // 4 ranks; a grid runs each config 11 times
 			return math.NaN()
 		}
 		return truth(p, routing, c)
@@ -134,7 +134,7 @@ func TestNothingIsComparedTwice(t *testing.T) {
 		t.Errorf("rows %v", rows(out.Table))
 	}
 	if len(seen) != 2 {
-		t.Errorf("between them were measured %v", seen)
+		t.Errorf("configs measured between the searches: %v", seen)
 	}
 	for key, n := range seen {
 		if n != 2 {
@@ -143,20 +143,20 @@ func TestNothingIsComparedTwice(t *testing.T) {
 	}
 }
 
-// TestNoisySearchesTellTheirChallenger: a search that decided nothing still passes the
-// config that looked best to later searches.
+// TestNoisySearchesTellTheirChallenger: a search that was too noisy to decide still passes its
+// challenger on to later searches.
 func TestNoisySearchesTellTheirChallenger(t *testing.T) {
 	dflt, fast := ep.Config{Kernel: "dispatch"}, ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"sms": "32"}}
 	for cause, want := range map[record.Cause]ep.Config{record.Noisy: fast, record.HostBound: dflt, "": dflt} {
 		c := &activeSearch{}
 		c.result.Decision = record.Decision{Config: dflt, Default: dflt, Challenger: fast, Cause: cause}
 		if got := c.hintForLater(); got.Key() != want.Key() {
-			t.Errorf("cause %q: tells of %s", cause, got.Key())
+			t.Errorf("cause %q: passes on %s", cause, got.Key())
 		}
 	}
 }
 
-// prepared is a sweep whose searches have not begun.
+// prepared returns a sweep whose searches have not begun.
 func prepared(t *testing.T, b kernels.Backend, o *Options) *sweeper {
 	t.Helper()
 	p, err := MakePlan(b, o)
@@ -196,7 +196,7 @@ func TestHostBoundIsNotHurried(t *testing.T) {
 	}
 	c.state = search.NewState(c.space, c.runner, search.Budget{}, c.dflt, c.required, nil)
 	c.result.Decision.Cause = record.Noisy
-	if _, err := c.runner.Measure(context.Background(), record.StageAA, []int{c.dflt}, 1); err != nil { // tells the clock
+	if _, err := c.runner.Measure(context.Background(), record.StageAA, []int{c.dflt}, 1); err != nil { // the runner then knows the clock
 		t.Fatal(err)
 	}
 	s.harness.empty = map[string]float64{"wall": 1e-5}
@@ -239,6 +239,6 @@ func TestHalfMeasuredDecidesNothing(t *testing.T) {
 		t.Errorf("decided on %d searches", len(there))
 	}
 	if there := refined(at(16, "16"), first); len(there) != 1 {
-		t.Error("what was measured before the interrupt is lost")
+		t.Error("the measurements before the interrupt are lost")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
+// withSMs returns a dispatch config with n SMs.
 func withSMs(n string) ep.Config {
 	return ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"algo": "direct", "sms": ep.Value(n), "threads": "256"}}
 }
@@ -83,8 +84,8 @@ func TestConstraintsBindStarts(t *testing.T) {
 	}
 }
 
-// TestSpaceFileNamesWhatIsThere: it is an error if a space file names a kernel that the
-// backend does not have, or requires a config that cannot run in any search.
+// TestSpaceFileNamesWhatIsThere: a space file is refused if it names a kernel that the backend
+// does not have, or requires a config that cannot run in any search.
 func TestSpaceFileNamesWhatIsThere(t *testing.T) {
 	for text, want := range map[string]string{
 		"kernels: {dispach: {}}":                                            `space: kernels.dispach: this backend has no kernel "dispach"; it has combine, dispatch`,

@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// drifting is a side whose times rise with every round that any side runs. Its config takes
-// `us`; its default takes twice as long.
+// drifting returns a run whose times rise with every round that any side runs. Its config takes
+// `us` microseconds, and its default takes twice as long.
 func drifting(t *testing.T, clock *int, us float64) (*InterleavedRun, *memory) {
 	b := &scripted{Sigma: 0.001, Truth: func(_ ep.Problem, _ string, c ep.Config) float64 {
 		if c.Key() == dfltKey {

@@ -8,7 +8,7 @@ import (
 
 // A row of several token counts has the times of the count with the least gain, and names
 // this count.
-func TestRowsSayWhichCountTheirTimesAreOf(t *testing.T) {
+func TestRowsNameTheCountOfTheirTimes(t *testing.T) {
 	of := func(tokens int, gain float64) table.Evidence {
 		return table.Evidence{Tokens: []int{tokens}, Gain: gain, Median: float64(tokens)}
 	}

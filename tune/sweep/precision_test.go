@@ -81,8 +81,8 @@ func TestShortSearches(t *testing.T) {
 	}
 }
 
-// TestShortPairs: a search of pairs with so little time tries the best dispatch and the
-// best combine together.
+// TestShortPairs: a search of pairs that has time only for the required candidates tries the best
+// dispatch and the best combine together.
 func TestShortPairs(t *testing.T) {
 	o := options(t, "pair", []int{16}, "uniform")
 	o.Evaluations, o.Strategy = 1, "bayes"
@@ -100,11 +100,10 @@ func TestShortPairs(t *testing.T) {
 	}
 }
 
-// besides has kernels that launch the dispatch and combine of a pair with other numbers of
-// threads.
-type besides struct{ scripted }
+// overlapping is a backend whose pairs use 256 threads if their launches overlap.
+type overlapping struct{ scripted }
 
-func (b *besides) Kernels() []kernels.Kernel {
+func (b *overlapping) Kernels() []kernels.Kernel {
 	ks := b.scripted.Kernels()
 	for i := range ks {
 		ks[i].Overlapped = func(c ep.Config) ep.Config { return c.With("threads", "256") }
@@ -112,12 +111,12 @@ func (b *besides) Kernels() []kernels.Kernel {
 	return ks
 }
 
-// TestPairsBesideEachOther: every search of pairs also measures the best dispatch and
-// combine in the configs in which their launches overlap.
-func TestPairsBesideEachOther(t *testing.T) {
+// TestOverlappedPairs: every search of pairs also measures the best dispatch and the best combine
+// with overlapped launches.
+func TestOverlappedPairs(t *testing.T) {
 	o := options(t, "pair", []int{16}, "uniform")
 	o.Evaluations, o.Strategy = 1, "bayes"
-	b := &besides{scripted{Sigma: 0.005, Truth: func(p ep.Problem, _ string, c ep.Config) float64 {
+	b := &overlapping{scripted{Sigma: 0.005, Truth: func(p ep.Problem, _ string, c ep.Config) float64 {
 		s := 100e-6
 		for name, factor := range map[string]float64{"threads": 1.2, "dispatch.threads": 0.8, "combine.threads": 0.8} {
 			if c.Str(name) == "256" && c.Str(strings.Replace(name, "threads", "sms", 1)) != "8" {
@@ -227,7 +226,7 @@ func incumbentsAreMeasured(t *testing.T, beside bool) {
 	}
 }
 
-// fed has a dispatch for which the caller may do the cast.
+// fed is a backend with a dispatch for which the caller may cast the tokens.
 type fed struct{ scripted }
 
 func (f *fed) Kernels() []kernels.Kernel {
@@ -237,8 +236,8 @@ func (f *fed) Kernels() []kernels.Kernel {
 	return ks
 }
 
-// TestOtherWorkIsNoCandidate: a row for tokens that the caller cast does not compete in a
-// search whose kernels cast. It would win only because it does not cast.
+// TestOtherWorkIsNoCandidate: a row for tokens that the caller has cast does not compete in a
+// search whose kernels cast the tokens. It would win only because it does not cast.
 func TestOtherWorkIsNoCandidate(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform")
 	o.Strategy = "grid"
@@ -266,7 +265,7 @@ func TestOtherWorkIsNoCandidate(t *testing.T) {
 	}
 }
 
-// greedy has a second dispatch whose default takes the whole machine.
+// greedy is a backend with a second dispatch whose default takes all SMs.
 type greedy struct{ scripted }
 
 func (g *greedy) Kernels() []kernels.Kernel {
@@ -284,7 +283,7 @@ func (g *greedy) Kernels() []kernels.Kernel {
 // dtype.
 func TestDTypesTellEachOther(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform")
-	o.Problems[0].Hidden = 128 // what fp8 needs
+	o.Problems[0].Hidden = 128 // fp8 needs a multiple of 128
 	fp8 := o.Problems[0]
 	fp8.Dispatch = ep.FP8
 	o.Problems = append(o.Problems, fp8)
@@ -301,7 +300,7 @@ func TestDTypesTellEachOther(t *testing.T) {
 	}
 	s.done = 1
 	if got := s.neighbours(s.searches[1]); len(got) != 1 || got[0].Key() != best {
-		t.Errorf("the second dtype is told of %v", got)
+		t.Errorf("the search of the second dtype begins with %v", got)
 	}
 }
 

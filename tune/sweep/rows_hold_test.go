@@ -25,7 +25,7 @@ func briefs(out *Summary, class ep.Class) (lines []string) {
 	return lines
 }
 
-// cramped returns a backend on which sms=16 runs only up to 40 tokens.
+// cramped is a backend on which sms=16 runs only up to 40 tokens.
 type cramped struct{ *scripted }
 
 func (n cramped) Kernels() []kernels.Kernel {
@@ -58,10 +58,10 @@ func TestRowsEndWhereConfigsDo(t *testing.T) {
 	}
 }
 
-// TestNoisyRoutingHasAVoice: if the search of one routing was too noisy to decide, no row
+// TestNoisyRoutingBlocksTheRow: if the search of one routing was too noisy to decide, no row
 // for all routings is made from the other searches. The config that is fastest under
 // uniform routing takes three times the default's time under the other.
-func TestNoisyRoutingHasAVoice(t *testing.T) {
+func TestNoisyRoutingBlocksTheRow(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	b := exact(shares{16: {"uniform": {32: 0.5}, "zipf:1.5": {32: 3}}, 64: {"uniform": {32: 0.5}, "zipf:1.5": {32: 3}}})
 	quiet := b.Truth
@@ -84,9 +84,9 @@ func TestNoisyRoutingHasAVoice(t *testing.T) {
 	}
 }
 
-// TestOneKeyOneFamily: even if the sizes of a given product equal those of the model's own
-// product at one token count, there is one row for each token count.
-func TestOneKeyOneFamily(t *testing.T) {
+// TestOneRowForEachTokenCount: a product is given whose sizes equal those of the model's own
+// product at one token count. There is still only one row for each token count.
+func TestOneRowForEachTokenCount(t *testing.T) {
 	o := options(t, "dispatch", []int{16, 64, 256}, "uniform")
 	o.Strategy = "grid"
 	q, err := ep.ParseProduct("gemm:32,128,64,bf16,4") // own rows at 64 tokens: 4*64*2/16 = 32
@@ -102,8 +102,8 @@ func TestOneKeyOneFamily(t *testing.T) {
 	}
 }
 
-// TestBetweenIsNoSearch: the default's row between two winners says how many configs were
-// measured there. It does not say that the whole space was measured.
+// TestBetweenIsNoSearch: the default's row between two winners holds the number of configs that
+// were measured there. It does not claim that the whole space was measured.
 func TestBetweenIsNoSearch(t *testing.T) {
 	out := exactly(t, shares{16: {"uniform": {16: 0.5}}, 128: {"uniform": {16: 1.1, 32: 1.1}}, 1024: {"uniform": {32: 0.5}}}, []int{16, 1024}, "uniform")
 	for _, r := range out.Table.Rows {

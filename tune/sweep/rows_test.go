@@ -16,11 +16,11 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// shares are times by token count, routing and SMs, as shares of the default's,
-// which has 8 SMs. A config that is not listed takes as long as the default.
+// shares holds times by token count, routing and SMs, as shares of the default's time. The default
+// has 8 SMs. A config that is not listed takes as long as the default.
 type shares map[int]map[string]map[int]float64
 
-// exact returns a backend without noise on which calls take these shares of 100 us.
+// exact returns a backend without noise, whose calls take these shares of 100 us.
 func exact(s shares) *scripted {
 	return &scripted{SMs: []int{8, 16, 32, 64}, Truth: func(p ep.Problem, routing string, c ep.Config) float64 {
 		if share, ok := s[p.Tokens][routing][c.Int("sms")]; ok {
@@ -30,7 +30,7 @@ func exact(s shares) *scripted {
 	}}
 }
 
-// exactly sweeps dispatch over all values of SMs, and no other parameter.
+// exactly runs a sweep of dispatch over all values of SMs, and over no other parameter.
 func exactly(t *testing.T, s shares, tokens []int, routings ...string) *Summary {
 	t.Helper()
 	return mustSweep(t, exact(s), exactOptions(t, tokens, routings...), filepath.Join(t.TempDir(), "run"))
@@ -142,8 +142,8 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// sameRegrets checks that the row for all routings is the last one of the
-// matrix that the run records, with its worst loss.
+// sameRegrets checks that the row for all routings has the config and the worst loss of the last
+// row in the recorded regret matrix.
 func sameRegrets(t *testing.T, out *Summary) {
 	t.Helper()
 	for _, r := range out.Run.Regrets {
@@ -158,8 +158,8 @@ func sameRegrets(t *testing.T, out *Summary) {
 	}
 }
 
-// TestRegretsAreRecorded: each routing's winner under each, then the minimax
-// config, in the run.
+// TestRegretsAreRecorded: the run holds the losses of each routing's winner under each routing, and
+// then those of the minimax config.
 func TestRegretsAreRecorded(t *testing.T) {
 	out := exactly(t, shares{16: {"uniform": {32: 0.5, 64: 0.75}, "zipf:1.5": {32: 0.8, 64: 0.64}}}, []int{16, 32}, "uniform", "zipf:1.5")
 	if len(out.Run.Regrets) != 2 {
@@ -181,9 +181,9 @@ func TestRegretsAreRecorded(t *testing.T) {
 	}
 }
 
-// TestRowsSkipWhatIsNoisy: a search that decided nothing is in no row and no matrix. No row
-// covers its token count.
-func TestRowsSkipWhatIsNoisy(t *testing.T) {
+// TestRowsSkipNoisySearches: a search that was too noisy to decide is in no row and no matrix. No
+// row covers its token count.
+func TestRowsSkipNoisySearches(t *testing.T) {
 	b := exact(shares{8: {"uniform": {32: 0.5}}, 64: {"uniform": {32: 0.5}}, 16: {"uniform": {32: 0.5}}})
 	b.OnRun = func(c call, row []float64) error {
 		if c.Problem.Tokens == 16 && c.Config.Int("sms") == 8 {
@@ -207,8 +207,8 @@ func TestRowsSkipWhatIsNoisy(t *testing.T) {
 	}
 }
 
-// TestOfClass checks which searches are used for a class.
-func TestOfClass(t *testing.T) {
+// TestForClass checks from which searches the row of a class is made.
+func TestForClass(t *testing.T) {
 	search := func(class ep.Class, uncrossed bool) *activeSearch {
 		c := &activeSearch{subject: subject{class: class}}
 		c.crossingMissing = uncrossed
@@ -339,7 +339,7 @@ func TestCompromiseIsWorthIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		crossed := slices.ContainsFunc(results, func(r record.Result) bool { return r.Stage == record.StageCross && r.Config.Int("sms") == 62 })
-		if crossed != want { // winners lose 100 % of 0.5 at worst, as the default does
+		if crossed != want { // in the worst case a winner takes twice the best time, as the default does
 			t.Errorf("at %v of the default's time: measured %v", share, crossed)
 		}
 	}

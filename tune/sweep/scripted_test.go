@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// call is one request about a candidate, counted over the backend's life.
+// call is one Run or Verify call, with the numbers of calls before it.
 type call struct {
 	Config  ep.Config
 	Problem ep.Problem
@@ -20,10 +20,10 @@ type call struct {
 	All     int // Run calls of any config before this one
 }
 
-// scripted is a backend whose kernels take the times that a test says, and fail
-// where it says.
+// scripted is a backend whose kernels take the times that a test gives, and fail if the test says
+// so.
 type scripted struct {
-	Name  string  // of the machine's backend
+	Name  string  // name of the machine's backend
 	SMs   []int   // values of the parameter sms; default 8, 16, 32, 64
 	Sigma float64 // relative noise
 	// Truth returns the seconds of a config; nil means landscape.
@@ -46,8 +46,8 @@ type scripted struct {
 	checks map[string]int
 }
 
-// landscape has its best at sms=32 and threads=512, later with more tokens;
-// the default, sms=8 and threads=256, is 1.5 times slower.
+// landscape returns the seconds of a config. The best config has sms=32 and threads=512. The
+// default, sms=8 and threads=256, takes 1.5 times as long. With more tokens all configs take longer.
 func landscape(p ep.Problem, _ string, c ep.Config) float64 {
 	if p.Op == ep.Pair {
 		d, k, err := ep.Split(c)
@@ -90,7 +90,7 @@ func (b *scripted) Kernels() []kernels.Kernel {
 					return fmt.Errorf("threads: %d is above 1024", n)
 				}
 				if c.Int("threads") == 1024 && c.Int("sms") == 64 {
-					return fmt.Errorf("threads: 1024 does not fit beside sms=64")
+					return fmt.Errorf("threads: 1024 does not fit together with sms=64")
 				}
 				return nil
 			},

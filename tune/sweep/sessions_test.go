@@ -45,18 +45,18 @@ func inSessions(t *testing.T, n int, routings ...string) *Options {
 	return o
 }
 
-// TestSessions: times and gains are the median over the further sessions, the interval
-// covers them, and the search's own session has no part in it.
+// TestSessions: times and gains are medians over the further sessions, and the interval covers the
+// gains of these sessions. The search's own session does not count.
 func TestSessions(t *testing.T) {
 	b := moody(shifts(1, 1.06, 1.02, 1.1, 1.04, 1.08))
 	out := mustSweep(t, b, inSessions(t, 5, "uniform"), filepath.Join(t.TempDir(), "run"))
 	s := out.Run.Searches[0]
-	gain := s.DefaultTimes.Median / s.Times.Median // of the landscape: 1.575, and 6 % less in the middle
+	gain := s.DefaultTimes.Median / s.Times.Median // 1.575 in the landscape, 6 % less in the median session
 	if d := s.Decision; d.Sessions != 5 || d.Rounds != 5*25 || d.Config.Int("sms") != 32 || math.Abs(d.Gain.Mid*1.06/1.575-1) > 0.01 || math.Abs(gain/d.Gain.Mid-1) > 0.01 {
 		t.Errorf("%+v, times %.3f", d, gain)
 	}
 	if i := s.Decision.Gain; i.Low*1.1 > 1.575*1.01 || i.High*1.02 < 1.575*0.99 {
-		t.Errorf("%+v does not cover what the sessions take", i)
+		t.Errorf("%+v does not cover the gains of the sessions", i)
 	}
 	row := out.Table.Rows[0].Evidence
 	if row.Sessions != 5 || row.Median != s.Times.Median || row.Gain != s.Decision.Gain.Mid || row.GainLow != s.Decision.Gain.Low {
@@ -87,7 +87,7 @@ func TestSessionsWithdraw(t *testing.T) {
 	}
 }
 
-// TestSessionsOfGroup: the row for all routings states further sessions too.
+// TestSessionsOfGroup: the row for all routings also comes from the further sessions.
 func TestSessionsOfGroup(t *testing.T) {
 	b := moody(func(session int, c ep.Config) float64 {
 		if session > 2 && c.Int("sms") == 32 {
@@ -106,8 +106,8 @@ func TestSessionsOfGroup(t *testing.T) {
 	}
 }
 
-// TestSessionsResumed: a sweep that was interrupted among the sessions measures those that are
-// missing, and one that has them all opens none.
+// TestSessionsResumed: a sweep that was interrupted during the further sessions measures only the
+// missing ones. A sweep that has all sessions opens none.
 func TestSessionsResumed(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	ctx, cancel := context.WithCancel(context.Background())
@@ -168,8 +168,8 @@ func TestBenchSessions(t *testing.T) {
 	}
 }
 
-// TestMatchSessions: a row that was tuned over many sessions is checked over a few.
-func TestMatchSessions(t *testing.T) {
+// TestVerifySessions: a row that was tuned over many sessions is checked over a few.
+func TestVerifySessions(t *testing.T) {
 	b := moody(func(int, ep.Config) float64 { return 1 })
 	p := options(t, "dispatch", []int{8}, "uniform").Problems[0]
 	got, err := NewRowVerifier(b, measure.PolicyFor(b.Machine()), table.Header{}, 1).Verify(context.Background(), p, "uniform", parse(t, fast), 24)
@@ -186,7 +186,7 @@ func TestSessionsBeside(t *testing.T) {
 	o.Problems[0].Beside, o.Problems[0].Objective = "copy", ep.Beside
 	s := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run")).Run.Searches[0]
 	if s.Beside == nil {
-		t.Fatal("nothing is said of the product")
+		t.Fatal("the times of the product are missing")
 	}
 	// besideOf makes both take 100 us and the time of the call. The default has no shift.
 	if d := s.Decision; !d.KeepsDefault() || d.Sessions != 3 || math.Abs(s.Beside.Config.Both.Mid-100e-6-s.DefaultTimes.Median) > 1e-8 {
@@ -220,9 +220,9 @@ func TestLosses(t *testing.T) {
 	}
 }
 
-// TestSessionsByDefault: machines with GPUs decide over three further sessions, and the run says
-// how the default differs from itself there. One session is for those who ask for it, and a warning
-// says what it does not know.
+// TestSessionsByDefault: on machines with GPUs a sweep decides over three further sessions, and
+// records how much the default differs from itself over them. The user can ask for one session; a
+// warning then says that the interval does not cover differences between sessions.
 func TestSessionsByDefault(t *testing.T) {
 	out := mustSweep(t, moody(func(session int, _ ep.Config) float64 { return 1 + 0.01*float64(session%3) }), inSessions(t, DefaultSessions, "uniform", "zipf:1.0"), filepath.Join(t.TempDir(), "run"))
 	for i, s := range out.Run.Searches {
@@ -245,9 +245,9 @@ func TestSessionsByDefault(t *testing.T) {
 	}
 }
 
-// TestUncertainRowsSaySo: a config that is faster under one routing and not for certain under
-// another claims no gain for all routings, and its row says why it stands. A default that was kept
-// without certainty says so too.
+// TestUncertainRowsSaySo: a config is faster under one routing, but not certainly faster under
+// another. Its row for all routings claims no gain and gives the reason why it is in the table. So
+// does a row whose default was kept because the search was undecided.
 func TestUncertainRowsSaySo(t *testing.T) {
 	g := func(verdicts ...record.Verdict) group {
 		var out group

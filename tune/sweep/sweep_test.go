@@ -16,7 +16,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// options sweep small problems: ops, token counts and routings given.
+// options returns the options of a sweep over small problems with these ops, token counts and
+// routings.
 func options(t *testing.T, ops string, tokens []int, routings ...string) *Options {
 	t.Helper()
 	o := &Options{Seed: 1, Strategy: "race", Tool: "test"}
@@ -36,7 +37,7 @@ func options(t *testing.T, ops string, tokens []int, routings ...string) *Option
 	return o
 }
 
-// sweepInto runs, or continues, a sweep in dir.
+// sweepInto runs a sweep in dir, or continues the sweep that dir holds.
 func sweepInto(ctx context.Context, b kernels.Backend, o *Options, dir string) (*Summary, error) {
 	p, err := MakePlan(b, o)
 	if err != nil {
@@ -96,7 +97,7 @@ func TestSweepFindsTheBest(t *testing.T) {
 		}
 	}
 	if _, results, _, err := record.ReadDir(dir); err != nil || len(results) == 0 {
-		t.Errorf("the run directory reads as %d results, %v", len(results), err)
+		t.Errorf("the run directory has %d results, %v", len(results), err)
 	}
 }
 
@@ -189,7 +190,7 @@ func TestFaultsEndInTheRightStatus(t *testing.T) {
 				t.Errorf("%s is %s, want %s", fast, got, c.status)
 			}
 			if c.warning != "" && !warned(out.Run, results, c.warning) {
-				t.Errorf("nobody warns of %q", c.warning)
+				t.Errorf("there is no warning with %q", c.warning)
 			}
 			healthy := &scripted{Sigma: 0.01, Truth: quick}
 			again := mustSweep(t, healthy, o, dir)
@@ -354,8 +355,9 @@ func TestNoComparisonTwice(t *testing.T) {
 	}
 }
 
-// TestHostBoundIsSaid: the default takes 1.6e-5 s, an empty kernel 1.5e-5 s.
-func TestHostBoundIsSaid(t *testing.T) {
+// TestHostBoundHasAReason: the default takes 1.6e-5 s and an empty kernel takes 1.5e-5 s, so the
+// decision is host-bound and gives a reason.
+func TestHostBoundHasAReason(t *testing.T) {
 	o := options(t, "dispatch", []int{1}, "uniform")
 	b := &scripted{Sigma: 0.001}
 	dir := filepath.Join(t.TempDir(), "run")

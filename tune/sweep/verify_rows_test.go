@@ -25,9 +25,9 @@ func parse(t *testing.T, key string) ep.Config {
 
 const dfltKey = "dispatch:algo=direct,sms=8,threads=256"
 
-// matches lists ways in which one config compares with the default, with the results of
+// verifyCases lists ways in which one config compares with the default, with the results of
 // table verify and of bench.
-var matches = []struct {
+var verifyCases = []struct {
 	name    string
 	backend scripted
 	config  string
@@ -56,7 +56,7 @@ var matches = []struct {
 	{"only the default, wrong", scripted{OnVerify: wrong(dfltKey, 1)}, dfltKey, record.Undecided, record.NoDefault, "the default failed: mismatch", false},
 }
 
-// wrong finds rows wrong from the nth comparison of a config on.
+// wrong returns an OnVerify that finds wrong rows from the nth comparison of a config on.
 func wrong(key string, nth int) func(call) (int, error) {
 	return func(c call) (int, error) {
 		if c.Config.Key() == key && c.Verify >= nth {
@@ -66,9 +66,9 @@ func wrong(key string, nth int) func(call) (int, error) {
 	}
 }
 
-func TestMatch(t *testing.T) {
+func TestVerify(t *testing.T) {
 	p := options(t, "dispatch", []int{16}, "uniform").Problems[0]
-	for _, c := range matches {
+	for _, c := range verifyCases {
 		t.Run(c.name, func(t *testing.T) {
 			b := c.backend
 			cfg := parse(t, c.config)
@@ -93,9 +93,9 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// TestMatchOfWhatCannotRun: an illegal config, an unknown kernel and an unknown routing
+// TestVerifyWhatCannotRun: an illegal config, an unknown kernel and an unknown routing
 // give a decision. A lost machine gives an error.
-func TestMatchOfWhatCannotRun(t *testing.T) {
+func TestVerifyWhatCannotRun(t *testing.T) {
 	p := options(t, "dispatch", []int{16}, "uniform").Problems[0]
 	for _, c := range []struct{ config, routing, reason string }{
 		{"dispatch:algo=direct,sms=99,threads=256", "uniform", "sms: 99 is outside 1 to 64"},
@@ -123,9 +123,9 @@ func TestMatchOfWhatCannotRun(t *testing.T) {
 	}
 }
 
-// TestMatchWithinSMs: gains of a table with a bound on SMs are measured against the default
+// TestVerifyWithinSMs: gains of a table with a bound on SMs are measured against the default
 // within that bound.
-func TestMatchWithinSMs(t *testing.T) {
+func TestVerifyWithinSMs(t *testing.T) {
 	p := options(t, "dispatch", []int{16}, "uniform").Problems[0]
 	b := &scripted{Sigma: 0.01, SMs: []int{2, 4, 8}}
 	got, err := NewRowVerifier(b, measure.PolicyFor(b.Machine()), table.Header{MaxSMs: 6}, 1).Verify(context.Background(), p, "uniform", parse(t, "dispatch:algo=direct,sms=2,threads=256"), 0)
@@ -141,7 +141,7 @@ func benched(b kernels.Backend, o *Options, cfg ep.Config, reason string) (*reco
 }
 
 func TestBench(t *testing.T) {
-	for _, c := range matches {
+	for _, c := range verifyCases {
 		if c.noisy {
 			continue
 		}
@@ -165,8 +165,8 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// TestBenchOfManyAndOfNone: every problem under every routing, a zero config is
-// the default, and an illegal one is an error.
+// TestBenchOfManyAndOfNone: bench measures every problem under every routing. A zero config stands
+// for the default, and an illegal config is an error.
 func TestBenchOfManyAndOfNone(t *testing.T) {
 	o := options(t, "dispatch,combine", []int{8, 16}, "uniform", "zipf:1.5")
 	b := &scripted{}
@@ -193,7 +193,7 @@ func TestBenchOfManyAndOfNone(t *testing.T) {
 	}
 }
 
-// memory keeps trials.
+// memory is a log that keeps trials in memory.
 type memory struct{ lines []record.Result }
 
 func (m *memory) Append(block []record.Result, _ float64) error {

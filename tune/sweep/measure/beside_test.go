@@ -12,11 +12,11 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// beside is a fake in whose rounds a product runs too.
+// beside is a fake backend in whose rounds a matrix product runs too.
 type beside struct {
 	fake
 	lacks bool // the worker cannot run products
-	moody bool // the product alone is read differently from run to run
+	moody bool // the time of the product alone differs from run to run
 	folds []int
 }
 
@@ -51,7 +51,7 @@ func (b *beside) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (ke
 	return r, err
 }
 
-// besideRunner is runner with a product in the problem.
+// besideRunner returns the Runner of runner, with a matrix product in the problem.
 func besideRunner(t *testing.T, b *beside) (*Runner, *kept) {
 	t.Helper()
 	r, log := runner(t, &b.fake, "uniform", 1)
@@ -81,7 +81,7 @@ func TestBesideIsRecorded(t *testing.T) {
 	}
 	want := int(besideSamples * r.Policy.MinSample / 1e-5)
 	if last := b.folds[len(b.folds)-1]; last != min(want, r.Policy.MaxFold) {
-		t.Errorf("%d calls a sample, want %d", last, want)
+		t.Errorf("%d calls per sample, want %d", last, want)
 	}
 }
 
@@ -114,9 +114,9 @@ func TestFailureBesideIsRead(t *testing.T) {
 	}
 }
 
-// TestBesideMustBeSaid: times of a worker that ignores the product do not count. A worker
-// that was not asked to run a product may not report times of one.
-func TestBesideMustBeSaid(t *testing.T) {
+// TestBesideMustMatchTheProblem: the times of a worker that ignores the product are refused. So are
+// times of a product that the problem does not have.
+func TestBesideMustMatchTheProblem(t *testing.T) {
 	r, log := besideRunner(t, &beside{lacks: true})
 	_, _ = r.Measure(context.Background(), record.StageScreen, live, 2)
 	for _, line := range log.lines {
@@ -126,7 +126,7 @@ func TestBesideMustBeSaid(t *testing.T) {
 	}
 	line := record.Result{Problem: ep.Problem{Ranks: 1}}
 	if err := addBeside(&line, &ep.BesideRounds{}); err == nil {
-		t.Error("times beside nothing are taken")
+		t.Error("times of a product were accepted for a problem without one")
 	}
 }
 

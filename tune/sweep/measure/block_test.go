@@ -32,7 +32,7 @@ func (k *kept) Append(block []record.Result, wall float64) error {
 	return k.err
 }
 
-// runner measures five configs of a fake backend; the default is point 2.
+// runner returns a Runner for five configs of a fake backend. The default is point 2.
 func runner(t *testing.T, b *fake, spec string, seed uint64) (*Runner, *kept) {
 	t.Helper()
 	d, err := workloads.Parse(spec)
@@ -123,9 +123,9 @@ func TestEveryRoundIsBalanced(t *testing.T) {
 	}
 }
 
-// TestOrdersAreDrawnFromWhatIsMeasured: a resumed run draws the same orders. Another stage,
-// routing or seed gives other orders.
-func TestOrdersAreDrawnFromWhatIsMeasured(t *testing.T) {
+// TestOrdersAreReproducible: a resumed run draws the same orders. Another stage, routing or seed
+// gives other orders.
+func TestOrdersAreReproducible(t *testing.T) {
 	base := fmt.Sprint(orders(t, "uniform", 1, record.StageScreen, 6))
 	if again := fmt.Sprint(orders(t, "uniform", 1, record.StageScreen, 6)); again != base {
 		t.Errorf("%s, then %s", base, again)
@@ -343,7 +343,7 @@ func TestAALimit(t *testing.T) {
 	r, _ := runner(t, &fake{sigma: 0.5, onRun: func(ep.Config) error { time.Sleep(20 * time.Microsecond); return nil }}, "uniform", 1)
 	r.Policy.MaxAA = 1000
 	aa, err := r.Policy.MeasureAA(context.Background(), r, r.Default, time.Microsecond)
-	if err != nil || aa.Rounds != 2*r.Policy.AARounds { // the first look is free
+	if err != nil || aa.Rounds != 2*r.Policy.AARounds { // the first rounds are free
 		t.Errorf("%+v, %v", aa, err)
 	}
 }
@@ -355,7 +355,7 @@ func TestPolicy(t *testing.T) {
 	}
 	const want = "max over ranks, median over rounds, interleaved; band=0.01 sample>=5e-05s fold<=100 aa=20..200 finals=24 rounds=10..50 confirm=25 interval=95% sessions=3"
 	if gpu.String() != want {
-		t.Errorf("runs of the policy cannot be resumed: %s", gpu)
+		t.Errorf("the spelling changed, so that older runs cannot be resumed: %s", gpu)
 	}
 }
 
@@ -373,7 +373,7 @@ func TestWarnings(t *testing.T) {
 	}
 	l.Seconds[4][2] = 5
 	if got := stragglerWarnings(&l); got != nil {
-		t.Errorf("five-fold is not late: %q", got)
+		t.Errorf("exactly five times the median is not late: %q", got)
 	}
 	l.Seconds = l.Seconds[3:5]
 	if got := stragglerWarnings(&l); got != nil {

@@ -11,13 +11,13 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// divided is a fake for which this host does a part of each comparison. The host's part for
-// the first candidate ends only after the second was verified.
+// divided is a fake backend whose comparisons have a part that this host computes. That part of the
+// first candidate's comparison ends only after the second candidate was verified.
 type divided struct {
 	*fake
 	verified int
 	second   chan struct{}
-	late     bool // the second did not come
+	late     bool // the second candidate was not verified within a minute
 }
 
 func (d *divided) Open(ctx context.Context, w *workloads.Workload) (kernels.Session, error) {

@@ -17,7 +17,7 @@ type fake struct {
 	sigma           float64               // relative noise
 	onOpen          func() error          // may refuse a session
 	onRun           func(ep.Config) error // may fail a round
-	wrong           func(ep.Config) int   // rows of 16 that are wrong
+	wrong           func(ep.Config) int   // number of wrong rows, of 16
 	opened          int                   // sessions
 	folds           map[string][]int      // folds of the runs so far, by config
 	rng             *rand.Rand
@@ -45,7 +45,7 @@ func (f *fake) Verify(_ context.Context, c ep.Config) (kernels.Comparison, error
 	return v, nil
 }
 
-// Run has one slow rank in each round.
+// Run returns rounds in which rank 1 is the slowest.
 func (f *fake) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	out := kernels.Rounds{Clock: "wall", Fold: spec.Fold, Took: ep.RunTime{Rounds: 1}}
 	if f.folds == nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// twoBuilds returns a table with a row of class even by a kernel that has changed, and a row
-// for all routings by a kernel that has not.
+// twoBuilds returns a table with two rows, and a host. The row of class even has a kernel that has
+// another build on the host. The row for all routings has a kernel with the same build.
 func twoBuilds() (*Table, Host) {
 	changed, same := testRow(ep.Even, 0, 64, 128), testRow(ep.AllRoutings, 0, 64, 256)
 	changed.Config.Kernel, changed.ABI = "old", "old=1"
@@ -19,8 +19,9 @@ func twoBuilds() (*Table, Host) {
 	return t, Host{Machine: testMachine, ABI: "new=1,old=2,same=1"}
 }
 
-// TestRowOfEarlierBuildAnswers: a row of an earlier build of the same revision answers, marked
-// and unverified. With OnlyThisBuild it does not, and one of another revision never does.
+// TestRowOfEarlierBuildAnswers: a row of an earlier build answers if the revision is the same. The
+// answer is marked and unverified. With OnlyThisBuild the row does not answer. A row of another
+// revision never answers.
 func TestRowOfEarlierBuildAnswers(t *testing.T) {
 	tab, host := twoBuilds()
 	ask := func() (Answer, string) {
@@ -44,8 +45,8 @@ func TestRowOfEarlierBuildAnswers(t *testing.T) {
 	}
 }
 
-// TestRowOfThisBuildComesFirst: of two rows with one key, that of this build answers, whichever
-// table is the upper one.
+// TestRowOfThisBuildComesFirst: if two rows have the same key, the row of this build answers,
+// whichever table is the upper one.
 func TestRowOfThisBuildComesFirst(t *testing.T) {
 	tab, host := twoBuilds()
 	tab.Rows = tab.Rows[:1]
@@ -58,8 +59,8 @@ func TestRowOfThisBuildComesFirst(t *testing.T) {
 	}
 }
 
-// TestIllegalRowOfEarlierBuildGivesWay: it does not hide a legal row, and the answer says
-// illegal only if no row is left.
+// TestIllegalRowOfEarlierBuildGivesWay: an illegal row of an earlier build does not hide a legal
+// row. The reason is Illegal only if there is no other row.
 func TestIllegalRowOfEarlierBuildGivesWay(t *testing.T) {
 	tab, host := twoBuilds()
 	host.Check = func(_ ep.Machine, p ep.Problem, c ep.Config) error {
@@ -84,7 +85,8 @@ func TestIllegalRowOfEarlierBuildGivesWay(t *testing.T) {
 	}
 }
 
-// TestEarlierConfigIsSpelledAnew: the host says what a config of an earlier build is now.
+// TestEarlierConfigIsSpelledAnew: Host.Current converts a config of an earlier build to the spelling
+// of this build.
 func TestEarlierConfigIsSpelledAnew(t *testing.T) {
 	tab, host := twoBuilds()
 	host.Current = func(c ep.Config) ep.Config { return ep.Config{Kernel: "new", Values: c.Values} }
@@ -97,13 +99,13 @@ func TestEarlierConfigIsSpelledAnew(t *testing.T) {
 	}
 }
 
-// A row without a build has the build of the header. A row that keeps the default needs no
-// kernel.
+// TestRowWithoutBuild: a row without a build has the build of the header. A row that keeps the
+// default needs no kernel.
 func TestRowWithoutBuild(t *testing.T) {
 	tab, host := twoBuilds()
 	tab.Rows[0].ABI = ""
 	if n, refused := tab.Builds(host); n != 1 || refused != 0 {
-		t.Errorf("%d rows of earlier builds, want the one that the header makes old; %d refused", n, refused)
+		t.Errorf("%d rows of earlier builds, want 1, whose build is in the header; %d refused", n, refused)
 	}
 	tab.Rows[0].Config, tab.Rows[0].Default = ep.Config{}, true
 	if n, refused := tab.Builds(host); n+refused != 0 {

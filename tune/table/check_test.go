@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestValidateNamesTheField changes one field of a valid table.
+// TestValidateNamesTheField changes one field of a valid table. The error must name the field.
 func TestValidateNamesTheField(t *testing.T) {
 	type edit func(*Table, *Row, *Evidence)
 	berlin := time.FixedZone("CET", 3600)

@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// exchange is an all-gather between ranks that are goroutines: each rank passes its digest and
-// gets the digests of all ranks.
+// exchange is an all-gather between goroutines, one for each rank: each passes its digest and gets
+// the digests of all ranks.
 type exchange struct {
 	wait sync.WaitGroup
 	all  []Digest
@@ -23,7 +23,7 @@ func (x *exchange) gather(rank int, d Digest) []Digest {
 	return x.all
 }
 
-// agree makes every rank resolve its own table, exchange digests and answer.
+// agree lets every rank resolve its own table, exchange digests and answer. It returns the answers.
 func agree(t *testing.T, tables []*Table, p ep.Problem) []*Answer {
 	t.Helper()
 	x := &exchange{all: make([]Digest, len(tables))}

@@ -46,8 +46,8 @@ func TestNearestSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestNearestIsTheFewestThenTheLatestFields: the nearest row differs in the fewest fields, and
-// of these rows in the latest. Fallback fields do not count.
+// TestNearestIsTheFewestThenTheLatestFields: the nearest row differs in the fewest fields. If
+// several rows differ in equally few, it differs in the latest field. Fallback fields do not count.
 func TestNearestIsTheFewestThenTheLatestFields(t *testing.T) {
 	edited := func(edit func(*Key)) Row {
 		r := testRow(ep.Even, 0, 64, 128)
@@ -92,11 +92,11 @@ func TestNearestIsTheFewestThenTheLatestFields(t *testing.T) {
 	one := testTable(ranks)
 	set, _ := Overlay(Source{Table: one}).For(Host{Machine: ep.Machine{Backend: "cpu"}}, precise.Problem(1))
 	if got := set.Nearest(precise, 1); got != "" || len(set.Sources()) != 0 {
-		t.Errorf("a refused table has the nearest row: %q", got)
+		t.Errorf("a row of a refused table counts as the nearest: %q", got)
 	}
 }
 
-// TestCoverageJoinsIntervals joins the intervals of a key over all tables.
+// TestCoverageJoinsIntervals: coverage joins the intervals of a key over all tables.
 func TestCoverageJoinsIntervals(t *testing.T) {
 	a := testTable(testRow(ep.Even, 0, 8, 128), testRow(ep.Even, 10, 12, 128))
 	b := testTable(testRow(ep.Even, 2, 5, 128), testRow(ep.Even, 13, 20, 128), testRow(ep.Skewed, 30, 40, 128))

@@ -57,6 +57,6 @@ func TestLookupPair(t *testing.T) {
 		}
 	}
 	if blind := resolve(nil); LookupPair(blind[0], blind[1], blind[2], 15, ep.AllRoutings).Reason != Uncovered {
-		t.Error("halves are joined although nobody can tell whether they work together")
+		t.Error("halves are joined although there is no Check that they work together")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// allowance is the number of bytes that a load may allocate besides 16 times its input, for
+// allowance is the number of bytes that a load may allocate in addition to 16 times its input, for
 // readers, caches and one error message.
 const allowance = 64 << 10
 
@@ -36,14 +36,14 @@ func FuzzLoad(f *testing.F) {
 			return
 		}
 		if _, err := Load(bytes.NewReader(encodeTable(t, tab))); err != nil {
-			t.Errorf("what was written does not load: %v", err)
+			t.Errorf("the table does not load after it was written: %v", err)
 		}
 	})
 }
 
 func allocated(t *testing.T, f func()) uint64 {
 	if testing.Short() {
-		t.Skip("make race: under the race detector sync.Pool drops at random what it was given")
+		t.Skip("left out under the race detector (make race), because sync.Pool then drops objects at random")
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -73,7 +73,7 @@ func TestLoadMemoryIsBounded(t *testing.T) {
 			spent := allocated(t, func() { _, err = Load(bytes.NewReader(data)) })
 			t.Logf("%.1f times the input: %.100v", float64(spent)/float64(len(data)), err)
 			if err == nil {
-				t.Error("it loads")
+				t.Error("Load accepted the file")
 			}
 			if spent > uint64(16*len(data)+allowance) {
 				t.Errorf("%d bytes allocated %d, %.1f times", len(data), spent, float64(spent)/float64(len(data)))

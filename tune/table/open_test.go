@@ -56,7 +56,7 @@ func TestOpenLeavesOutBadTables(t *testing.T) {
 		t.Errorf("warnings %v", w)
 	}
 	if _, err := Open(Locations{File: filepath.Join(dir, "bad.json")}); err == nil {
-		t.Error("a bad explicit file is taken")
+		t.Error("a bad file in Locations.File was accepted")
 	}
 	if _, err := Open(Locations{File: filepath.Join(dir, "none.json")}); err == nil || !strings.Contains(err.Error(), "none.json: file does not exist") &&
 		!strings.Contains(err.Error(), "no such file") {
@@ -69,6 +69,6 @@ func TestWriteToRefusesBeforeItWrites(t *testing.T) {
 	bad.Rows[0].Lo = 100
 	var out bytes.Buffer
 	if _, err := bad.WriteTo(&out); err == nil || !strings.Contains(err.Error(), "rows[0].lo: 100 is above hi 99") || out.Len() > 0 {
-		t.Errorf("a bad table is written, %d bytes: %v", out.Len(), err)
+		t.Errorf("a bad table was written, %d bytes: %v", out.Len(), err)
 	}
 }

@@ -15,8 +15,8 @@ import (
 
 var testHost = Host{Machine: testMachine, ABI: "abi1"}
 
-// randomTable draws a table with every feature: several keys, intervals with
-// gaps, default rows, rows for all routings, a fallback order.
+// randomTable draws a table with several keys, intervals with gaps, rows that keep the default, rows
+// for all routings, and a fallback order.
 func randomTable(t *rapid.T) *Table {
 	tab := testTable()
 	tab.Header.Fallback = rapid.Permutation(FallbackFields()).Draw(t, "fallback")[:rapid.IntRange(0, len(FallbackFields())).Draw(t, "how many")]
@@ -67,13 +67,13 @@ func randomKey(t *rapid.T) Key {
 
 func sameAnswer(a, b Answer) bool {
 	same := a.Config.Key() == b.Config.Key() && fmt.Sprint(a.Differs) == fmt.Sprint(b.Differs)
-	// Removing a table's last row for a rank count turns "uncovered" into
-	// "refused"; both are the default.
+	// If a table loses its last row for a rank count, the reason changes from "uncovered" to
+	// "refused". Both stand for the default.
 	return same && (a.Reason == b.Reason || a.Row == nil && b.Row == nil)
 }
 
-// checkNeverCrosses checks that an answer's row covers the tokens and matches in every field
-// that must.
+// checkNeverCrosses checks that an answer's row covers the tokens, and matches the question in every
+// field that must match.
 func checkNeverCrosses(t *rapid.T, k Key, tokens int, a Answer) {
 	if a.Row == nil {
 		if !a.Config.IsDefault() {
@@ -160,9 +160,9 @@ func TestResolveCoversTheEnds(t *testing.T) {
 	}
 }
 
-// TestTheNearestNumberAnswers: if two rows differ in the hidden size, the row with the
-// nearer size answers; if both are equally near, the row with the smaller key. A row that
-// differs in a later fallback field answers only if neither of them does.
+// TestTheNearestNumberAnswers: if two rows differ from the question in the hidden size, the row with
+// the nearer size answers. If both are equally near, the row with the smaller key answers. A row that
+// differs in a later fallback field answers only if neither of these rows does.
 func TestTheNearestNumberAnswers(t *testing.T) {
 	at := func(hidden, topK, threads int) Row {
 		r := testRow(ep.AllRoutings, 0, 64, threads)
@@ -180,7 +180,7 @@ func TestTheNearestNumberAnswers(t *testing.T) {
 	}
 }
 
-// TestNoAnswerCrossesMachineOrKernels changes one field of the host: every answer is then the
+// TestNoAnswerCrossesMachineOrKernels changes one field of the host. Every answer must then be the
 // default.
 func TestNoAnswerCrossesMachineOrKernels(t *testing.T) {
 	changes := map[string]func(*Host){
@@ -313,9 +313,9 @@ func TestOverlayGoesRowByRow(t *testing.T) {
 	}
 }
 
-// TestHooksAreAsked: a table with hooks answers only callers with the same hooks. A table
+// TestHooksMustMatch: a table with hooks answers only callers with the same hooks. A table
 // without hooks answers all callers.
-func TestHooksAreAsked(t *testing.T) {
+func TestHooksMustMatch(t *testing.T) {
 	for _, c := range []struct {
 		table, host string
 		answers     bool
@@ -329,9 +329,9 @@ func TestHooksAreAsked(t *testing.T) {
 	}
 }
 
-// TestRowForEvenAnswersLast: a question of another class gets the row for all routings, or
-// else the one for even routings as a fallback. A row for an uneven class answers no other, but
-// an unknown routing if there is nothing else.
+// TestRowForEvenAnswersLast: a question of another class gets the row for all routings, or else the
+// row for even routings, as a fallback. A row for an uneven class answers only its own class, and an
+// unknown routing if there is no other row.
 func TestRowForEvenAnswersLast(t *testing.T) {
 	all, even, skewed := testRow(ep.AllRoutings, 0, 8, 128), testRow(ep.Even, 0, 64, 256), testRow(ep.Skewed, 0, 80, 512)
 	tab := testTable(all, even, skewed)
@@ -356,9 +356,9 @@ func TestRowForEvenAnswersLast(t *testing.T) {
 	}
 }
 
-// TestCombineRowServesEveryDType: a combine takes the row of its own dispatch dtype first, then
-// one of another dtype as an exact answer, and only then a row of another shape. A dispatch does
-// not.
+// TestCombineRowServesEveryDType: a combine takes a row of its own dispatch dtype first, then a row of
+// another dtype as an exact answer, and only then a row of another shape. A dispatch never takes a row
+// of another dtype.
 func TestCombineRowServesEveryDType(t *testing.T) {
 	row := func(op ep.Op, d ep.DType, hidden, threads int) Row {
 		r := testRow(ep.Even, 0, 64, threads)

@@ -16,7 +16,8 @@ import (
 
 const schemaFile = "../../docs/schema/table.v2.json"
 
-// enums holds the named values of types. The rest of the schema is made from the Go types.
+// enums holds the values of types that have named values. The rest of the schema is made from the
+// Go types.
 var enums = map[reflect.Type][]any{
 	reflect.TypeFor[ep.Op]():    anys(ep.Ops()),
 	reflect.TypeFor[ep.Mode]():  anys(ep.Modes()),

@@ -18,7 +18,7 @@ func TestSimilar(t *testing.T) {
 	here, there := similarMachine(), similarMachine()
 	there.PCIID, there.Memory = "10de:2335", 2*here.Memory
 	if !here.Similar(there) || here.Similar(here) {
-		t.Error("another GPU of the architecture and link is similar, the machine itself is not another")
+		t.Error("another GPU of the same architecture and link must be similar, and the machine itself must not")
 	}
 	for name, change := range map[string]func(*ep.Machine){
 		"backend": func(m *ep.Machine) { m.Backend = "deepep" },
@@ -54,7 +54,7 @@ func TestRowOfOtherMachineAnswersOnRequestOnly(t *testing.T) {
 		t.Errorf("an accepted row of another machine: %+v", a)
 	}
 	if a := r.Lookup(10, ep.Even); a.Source != "ours" || a.OtherMachine {
-		t.Errorf("an exact row of another machine answers before a fallback of this one: %+v", a)
+		t.Errorf("a row of this machine, although it is a fallback, must answer before a row of another machine: %+v", a)
 	}
 	if notes := strings.Join(r.Notes(), "; "); !strings.Contains(notes, "theirs: of another machine, other GPU") {
 		t.Errorf("notes %q", notes)

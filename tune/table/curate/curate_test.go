@@ -112,8 +112,9 @@ func TestMergeOrderDoesNotMatterWithoutConflict(t *testing.T) {
 	})
 }
 
-// TestMergedAnswersComeFromOneOfTheTwo checks every token count: the merged table covers what
-// one of the two covers, with its row there or a row at the next measured token count.
+// TestMergedAnswersComeFromOneOfTheTwo: the merged table covers a token count if one of the two tables
+// does. Its config there is the config of one of the tables, at this token count or at the next
+// measured one.
 func TestMergedAnswersComeFromOneOfTheTwo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := randomTable(t, "a"), randomTable(t, "b")
@@ -126,15 +127,15 @@ func TestMergedAnswersComeFromOneOfTheTwo(t *testing.T) {
 					t.Fatalf("%s %d: covered %v", c, n, z.Row != nil)
 				}
 				i, found := slices.BinarySearch(at, n)
-				beside := slices.Clone(at[max(0, i-1):min(len(at), i+1)])
+				nearest := slices.Clone(at[max(0, i-1):min(len(at), i+1)])
 				if found {
-					beside = []int{n}
+					nearest = []int{n}
 				}
 				here := func(n int) bool {
 					return z.Config.Key() == a.Lookup(key(c), n).Config.Key() || z.Config.Key() == b.Lookup(key(c), n).Config.Key()
 				}
-				if z.Row != nil && !slices.ContainsFunc(beside, here) {
-					t.Fatalf("%s %d: %v is not what either table says at %v", c, n, z, beside)
+				if z.Row != nil && !slices.ContainsFunc(nearest, here) {
+					t.Fatalf("%s %d: %v is the answer of neither table at %v", c, n, z, nearest)
 				}
 			}
 		}
@@ -166,8 +167,9 @@ func TestMergedRowsWereMeasured(t *testing.T) {
 	})
 }
 
-// A merge of sweeps at different token counts keeps the rows that each sweep measured,
-// whatever their gains. Between two measured counts the row of the nearer count answers.
+// TestMergeOfOtherTokenCounts: a merge of sweeps at different token counts keeps the rows that each
+// sweep measured, whatever their gains. Between two measured counts the row of the nearer count
+// answers.
 func TestMergeOfOtherTokenCounts(t *testing.T) {
 	at := func(n, lo, hi, threads int, gain float64) table.Row {
 		r := row(ep.Even, lo, hi, threads)
@@ -195,9 +197,10 @@ func TestMergeOfOtherTokenCounts(t *testing.T) {
 	}
 }
 
-// A sweep from 64 tokens on beats a row for 9 to 64 that was measured at 64. Its row also
-// takes over 9 to 63, because nothing was measured there.
-func TestWhatIsLeftUnmeasuredFollows(t *testing.T) {
+// TestUnmeasuredCountsFollowTheNearest: a row for 9 to 128 tokens was measured at 64 tokens only. A new
+// row that was measured at 64 is faster, and replaces it. The new row also gets the token counts below
+// 64 that are nearer to 64 than to the next measured count.
+func TestUnmeasuredCountsFollowTheNearest(t *testing.T) {
 	old, fresh := row(ep.Even, 9, 128, 128), row(ep.Even, 64, 256, 512)
 	old.Evidence.Tokens, fresh.Evidence.Tokens = []int{64}, []int{64, 256}
 	fresh.Evidence.Gain, fresh.Evidence.GainLow, fresh.Evidence.GainHigh = 1.5, 1.49, 1.51
@@ -220,8 +223,8 @@ func TestWhatIsLeftUnmeasuredFollows(t *testing.T) {
 	}
 }
 
-// TestIncumbentRule: only a gain that is larger by more than the band, with a disjoint
-// interval, replaces the incumbent, whose gain is 2 in [1.75, 2.125].
+// TestIncumbentRule: a newcomer replaces the incumbent only if its gain is larger by more than the
+// band, and the intervals do not touch. The incumbent's gain is 2 in [1.75, 2.125].
 func TestIncumbentRule(t *testing.T) {
 	for _, c := range []struct {
 		name         string
@@ -329,7 +332,7 @@ func TestRunThatMeasuredBoth(t *testing.T) {
 		rule := Rule{Band: 0.25, Measured: func(k table.Key, tokens int, routing string, cfg ep.Config) (float64, bool) {
 			s, ok := c.seconds[cfg.Int("threads")]
 			if routing != "hotrank:4" {
-				s = 10 // equal times, except under one routing
+				s = 10 // both configs take the same time, except under hotrank:4
 			}
 			return s, ok && k == key(ep.AllRoutings) && tokens == 64
 		}}
@@ -366,7 +369,7 @@ func TestFallbackIsTheIncumbents(t *testing.T) {
 	k := key(ep.Even)
 	k.Hidden++
 	if a := old.Lookup(k, 4); a.Reason != table.Fallback {
-		t.Errorf("another hidden size is answered %s", a.Reason)
+		t.Errorf("another hidden size: the reason is %s", a.Reason)
 	}
 	late := sealed(row(ep.Even, 16, 16, 128))
 	late.Header.Created = old.Header.Created.Add(time.Hour)
@@ -376,6 +379,6 @@ func TestFallbackIsTheIncumbents(t *testing.T) {
 	}
 	old.Header.Fallback = []string{"ranks"}
 	if err := old.Seal(); err == nil || !strings.Contains(err.Error(), "use some of") {
-		t.Errorf("ranks may differ: %v", err)
+		t.Errorf("ranks was accepted as a fallback field: %v", err)
 	}
 }

@@ -32,8 +32,8 @@ func TestSearchOutranksACountBetween(t *testing.T) {
 	}{
 		{"the dense table comes first", dense, wide, "1-5 512, 6-63 640, 64-8192 768"},
 		{"the wide table comes first", wide, dense, "1-5 128, 6-63 640, 64-1024 768, 1025-8192 256"},
-		{"a row of the count between alone stays", lone, sealed(at(60, 128, 768, []int{100}, nil)), "1-50 128, 51-94 512, 95-200 768, 201-8192 256"},
-		{"the other table was timed at the count too, and does not say how", sealed(at(1, 8192, 640, []int{1, 90, 8192}, nil)), strong,
+		{"a row that has only the count between stays", lone, sealed(at(60, 128, 768, []int{100}, nil)), "1-50 128, 51-94 512, 95-200 768, 201-8192 256"},
+		{"the other table was timed at the count too, and does not list it in Between", sealed(at(1, 8192, 640, []int{1, 90, 8192}, nil)), strong,
 			"1-858 128, 859-8192 640"},
 		{"no search lies between", ends, wide, "1-9 512, 10-90 128, 91-8192 512"},
 	} {

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestSplit: each part has the times of its own count; a count without times of its own stays
-// with the one before, and the count of the row's own times keeps these.
+// TestSplit: each part has the times of its own token count. A count without known times stays in the
+// part before it. The count of the row's own times keeps these times.
 func TestSplit(t *testing.T) {
 	whole := row(ep.Even, 1, 100, 128)
 	whole.Evidence.Tokens, whole.Evidence.Between, whole.Evidence.TimedAt = []int{1, 4, 16, 64}, []int{4}, 64

@@ -24,8 +24,7 @@ func TestIdentifier(t *testing.T) {
 	}
 }
 
-// TestEveryExportTakesAnEmptyTable: a machine that is too noisy to tune gets a table without
-// rows. Its export must still build.
+// TestEveryExportTakesAnEmptyTable: the export of a table without rows must still build.
 func TestEveryExportTakesAnEmptyTable(t *testing.T) {
 	tab := drawTable(t, rand.New(rand.NewPCG(1, 1)))
 	tab.Rows, tab.Header.Fallback = nil, nil
@@ -61,8 +60,7 @@ func TestCSVHasEveryRow(t *testing.T) {
 	}
 }
 
-// TestGoExportBuildsAndAnswers builds the exported package in a module of its
-// own, as production would.
+// TestGoExportBuildsAndAnswers builds the exported package in a separate module, as a user would.
 func TestGoExportBuildsAndAnswers(t *testing.T) {
 	root, err := filepath.Abs("../../..")
 	if err != nil {

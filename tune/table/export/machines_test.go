@@ -35,9 +35,9 @@ func TestExportsTakeTheSameMachines(t *testing.T) {
 	takeTheSame(t, noGPU, "11 00 00 00 ")
 }
 
-// takeTheSame asks the exports of a table measured on machine `own` about machines that differ
-// from `own` in one field. `begin` is the beginning of the answers: for each machine whether
-// it may use the table, first without and then with rows of other machines.
+// takeTheSame asks the exports of a table measured on machine `own` about machines that differ from
+// `own` in one field. An answer has two digits for each machine, 1 if it may use the table: the first
+// without, the second with rows of other machines. `begin` is the beginning of the expected answers.
 func takeTheSame(t *testing.T, own ep.Machine, begin string) {
 	t.Helper()
 	tab := drawTable(t, rand.New(rand.NewPCG(1, 5)))
@@ -67,7 +67,7 @@ func takeTheSame(t *testing.T, own ep.Machine, begin string) {
 		want += " "
 	}
 	if !strings.HasPrefix(want, begin) {
-		t.Fatalf("Go takes %s", want)
+		t.Fatalf("Go answers %s", want)
 	}
 	askExports(t, tab, machinesC, machinesPython, keys, want)
 }
@@ -84,8 +84,8 @@ const buildsPython = `import sys, tuned
 print(*("%d%d" % (tuned.refusal(tuned.MACHINE_KEY, k) is None, tuned.certified(k)) for k in sys.argv[1:]), end=" ")
 `
 
-// TestExportsTakeTheSameBuilds: C and Python accept the builds of kernels that Go accepts, and
-// call the same ones certified.
+// TestExportsTakeTheSameBuilds: C, Python and Go accept the same builds of kernels, and certify the
+// same builds.
 func TestExportsTakeTheSameBuilds(t *testing.T) {
 	for _, own := range []ep.ABI{"combine=1f,dispatch=2.1f", "worker 1.2"} {
 		tab := drawTable(t, rand.New(rand.NewPCG(1, 5)))

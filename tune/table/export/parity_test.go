@@ -17,7 +17,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// A question is one query: a problem, a token count and a class.
+// A question is a key and a token count to look up.
 type question struct {
 	key    table.Key
 	tokens int
@@ -44,9 +44,9 @@ func drawKey(rng *rand.Rand) table.Key {
 	return k
 }
 
-// drawTable draws a table with every feature: intervals with gaps and single token counts,
-// default rows with and without a config, rows for all routings, words and numbers as values,
-// hostile labels and a fallback order.
+// drawTable draws a table with every feature: intervals with gaps, intervals of one token count, rows
+// that keep the default with and without a config, rows for all routings, words and numbers as values,
+// hostile labels, and a fallback order.
 func drawTable(t testing.TB, rng *rand.Rand) *table.Table {
 	t.Helper()
 	tab := &table.Table{Schema: table.Schema, Header: table.Header{
@@ -81,8 +81,8 @@ func drawTable(t testing.TB, rng *rand.Rand) *table.Table {
 	return tab
 }
 
-// drawQuestions draws problems near the table's rows, so that every way to
-// an answer is reached.
+// drawQuestions draws problems that are similar to the table's keys, so that answers have every
+// reason.
 func drawQuestions(rng *rand.Rand, tab *table.Table) [][]question {
 	out := make([][]question, problems)
 	for i := range out {
@@ -119,7 +119,7 @@ func drawQuestions(rng *rand.Rand, tab *table.Table) [][]question {
 	return out
 }
 
-// asked spells questions for the parity programs.
+// asked returns questions as input for the parity programs.
 func asked(qs [][]question) string {
 	var b strings.Builder
 	for _, group := range qs {
@@ -328,7 +328,8 @@ func BenchmarkHotPath(b *testing.B) {
 	}
 }
 
-// hotPath measures C and Go in turn until both meet their bounds, or until the last turn.
+// hotPath measures C and Go in turn, until both meet their bounds or all turns are over. It returns
+// the best time of each.
 func hotPath(t testing.TB, turns int) (goNs, cNs float64) {
 	tab := drawTable(t, rand.New(rand.NewPCG(7, 3)))
 	k := tab.Rows[0].Key

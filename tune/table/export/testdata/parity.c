@@ -1,4 +1,4 @@
-/* Answers queries from standard input with the exported header: a line of 13
+/* Answers queries from standard input with the exported header: a line of 14
  * problem fields, then lines of "tokens routing" until -1. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ static void answer(const tuned_problem *p, const tuned_resolved *resolved) {
     if (tokens <= 4096 && (c.row != a.row || c.reason != a.reason || c.config != a.config))
       fail("resolved and direct look-up differ", tokens, routing);
     if (tokens > 4096 && (c.row != -1 || c.reason != tuned_search(p, -1, routing).reason))
-      fail("beyond its span the look-up has a reason of its own", tokens, routing);
+      fail("beyond its span the look-up gives another reason than the search", tokens, routing);
     printf("%s %" PRId32 " %" PRId32 " %" PRIu32 "\n", a.config->key, a.reason, a.row, a.differs);
   }
 }

@@ -3,6 +3,7 @@ package kernels
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/epbench/epbench/tune/ep"
 )
@@ -80,12 +81,29 @@ func For(all []Kernel, p ep.Problem) []Kernel {
 	return slices.DeleteFunc(Of(all, p.Op), func(k Kernel) bool { return !k.Serves(p.Layout) })
 }
 
-// Find returns the kernel of an op that has this name.
+// Find returns the kernel of an op that has this name. It joins no pair but the one of that name.
 func Find(all []Kernel, op ep.Op, name string) (Kernel, error) {
-	for _, k := range Of(all, op) {
-		if k.Name == name {
+	if op == ep.Pair {
+		return findPair(all, name)
+	}
+	for _, k := range all {
+		if k.Op == op && k.Name == name {
 			return k, nil
 		}
 	}
-	return Kernel{}, fmt.Errorf("kernel: no %s kernel called %q here", op, name)
+	return Kernel{}, noKernelCalled(op, name)
+}
+
+func findPair(all []Kernel, name string) (Kernel, error) {
+	first, second, _ := strings.Cut(name, "+")
+	d, missing := Find(all, ep.Dispatch, first)
+	c, none := Find(all, ep.Combine, second)
+	if missing != nil || none != nil {
+		return Kernel{}, noKernelCalled(ep.Pair, name)
+	}
+	return PairOf(d, c), nil
+}
+
+func noKernelCalled(op ep.Op, name string) error {
+	return fmt.Errorf("kernel: no %s kernel called %q here", op, name)
 }

@@ -70,7 +70,10 @@ func (f *packFlags) addFits(t *reports.Table, r pack.Request, size int64) error 
 		if err != nil {
 			return err
 		}
-		t.Add(reports.Str(string(r.Problem.Layout)), reports.Int(inFlight), reports.Int(tokens), reports.Float(float64(heap)/(1<<20), 1))
+		if err := fitter.Beyond(tokens); err != nil && tokens > 0 {
+			t.Note(fmt.Sprintf("layout %s: no pack can be made for more than %s: %v", r.Problem.Layout, ep.Tokens(tokens), err))
+		}
+		t.Add(reports.Str(r.Problem.Layout.String()), reports.Int(inFlight), reports.Int(tokens), reports.Float(float64(heap)/(1<<20), 1))
 	}
 	return nil
 }

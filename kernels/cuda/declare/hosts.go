@@ -3,6 +3,7 @@ package declare
 import (
 	"cmp"
 	"fmt"
+	"sync"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/dtype"
@@ -29,13 +30,16 @@ func HostDeclarations() []Declaration {
 
 func allDeclarations() []Declaration { return append(Declarations(), HostDeclarations()...) }
 
-// declarationsOver lists the kernels for ranks on this many nodes.
+// declarationsOver lists the kernels for ranks on this many nodes. Callers do not change the list,
+// which is made once: describing a call looks a kernel up in it.
 func declarationsOver(nodes int) []Declaration {
 	if nodes > 1 {
-		return HostDeclarations()
+		return overHosts()
 	}
-	return Declarations()
+	return oneHost()
 }
+
+var oneHost, overHosts = sync.OnceValue(Declarations), sync.OnceValue(HostDeclarations)
 
 // KernelsOver lists the kernels of a pack for ranks on this many nodes.
 func KernelsOver(nodes int, m ep.Machine) []kernels.Kernel {

@@ -49,6 +49,13 @@ func Build(r Request, compile Compile) (*Pack, error) {
 	return Read(data)
 }
 
+// sizes returns a pack that answers HeapBytes alone.
+func (b *builder) sizes() *Pack {
+	p := &Pack{head: b.head, dtypes: b.dtypes, states: b.states, regions: b.regions}
+	p.DTypes, p.Problem = b.request.DTypes, b.request.resolver(b.request.DTypes[0], false, ep.AllRoutings).problem
+	return p
+}
+
 func (r Request) check() error {
 	if len(r.DTypes) == 0 {
 		return fmt.Errorf("dtype: none given; name one or more of %v", ep.DTypes())
@@ -140,9 +147,7 @@ func (b *builder) text(s string) uint32 {
 func (b *builder) addAll(lookups []Lookup) error {
 	align, calls := declare.SupportUnits(int(b.hosts.Nodes))
 	b.head.AlignModule, b.head.CallsModule = b.module(align), b.module(calls)
-	for _, d := range b.request.DTypes {
-		b.dtypes = append(b.dtypes, dtypeOf(b.request.resolver(d, false, ep.AllRoutings).problem))
-	}
+	b.addDTypes()
 	for _, l := range lookups {
 		if err := b.lookup(l); err != nil {
 			return err
@@ -151,6 +156,12 @@ func (b *builder) addAll(lookups []Lookup) error {
 	abi := string(declare.ABIOver(int(b.hosts.Nodes)))
 	b.head.Kernels, b.head.ABI = b.text(abi), sha256.Sum256([]byte(abi))
 	return nil
+}
+
+func (b *builder) addDTypes() {
+	for _, d := range b.request.DTypes {
+		b.dtypes = append(b.dtypes, dtypeOf(b.request.resolver(d, false, ep.AllRoutings).problem))
+	}
 }
 
 func dtypeOf(p ep.Problem) dtypeRecord {

@@ -2,46 +2,64 @@ package pack
 
 import (
 	"math/bits"
-	"sort"
+	"slices"
 
-	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// WithoutBinaries is a Compile for a pack whose memory is asked for and whose kernels are not run.
-func WithoutBinaries(_ string, units []declare.Unit) (Compiled, error) {
-	out := Compiled{Cubins: make([][]byte, len(units)), Network: "0.0.0"}
-	for i := range out.Cubins {
-		out.Cubins[i] = []byte{0}
-	}
-	return out, nil
-}
-
-// Fitter finds how many tokens of a rank fit into device memory.
+// Fitter finds how many tokens of a rank fit into device memory. It compiles and encodes nothing.
 type Fitter struct {
 	Request Request // Problem.MaxTokens is not read
-	packs   map[int]*Pack
+	known   map[int]sizing
 }
+
+// sizing holds the memory of a rank for one token count, or the reason why there is no such pack.
+type sizing struct {
+	around, slot int64 // outside the calls in flight, and of each of them
+	err          error
+}
+
+func (s sizing) heap(inFlight int) int64 { return s.around + int64(inFlight)*s.slot }
 
 // Tokens returns the most tokens of a rank in one call with which the memory of a rank stays
 // within so many bytes, rounded down to a quarter of a power of two, and that memory. It is 0 if
-// one token does not fit. Each count that is tried needs the answers of a whole pack.
+// one token does not fit.
+//
+// A larger call never needs less memory: its buffers grow. No pack can be made for more tokens than
+// its kernels hold, so that an error ends the search like a count that does not fit.
 func (f *Fitter) Tokens(bytes int64, inFlight int) (tokens int, heap int64, err error) {
-	// A larger call never needs less memory: its buffers grow. No pack can be made for more tokens
-	// than its kernels hold, so that an error ends the search like a count that does not fit.
-	i := sort.Search(len(fitCounts), func(i int) bool {
-		p, bad := f.Pack(fitCounts[i])
-		return bad != nil || p.HeapBytes(inFlight) > bytes
-	})
-	if i == 0 {
-		_, err := f.Pack(fitCounts[0])
+	if err := f.sizing(fitCounts[0]).err; err != nil {
 		return 0, 0, err
 	}
-	p, err := f.Pack(fitCounts[i-1])
-	if err != nil {
-		return 0, 0, err
+	lo, hi := -1, len(fitCounts) // indices of counts that fit and do not
+	for secant := false; hi-lo > 1; secant = !secant {
+		i := (lo + hi) / 2
+		if secant {
+			i = f.estimate(bytes, inFlight, lo, hi)
+		}
+		if s := f.sizing(fitCounts[i]); s.err != nil || s.heap(inFlight) > bytes {
+			hi = i
+		} else {
+			lo = i
+		}
 	}
-	return fitCounts[i-1], p.HeapBytes(inFlight), nil
+	if lo < 0 {
+		return 0, 0, nil
+	}
+	return fitCounts[lo], f.sizing(fitCounts[lo]).heap(inFlight), nil
+}
+
+// estimate returns an index between lo and hi whose memory is probably near so many bytes: memory is
+// almost linear in tokens. The nearest counts with a known memory give the line.
+func (f *Fitter) estimate(bytes int64, inFlight, lo, hi int) int {
+	if lo < 0 || hi == len(fitCounts) || f.sizing(fitCounts[hi]).err != nil {
+		return (lo + hi) / 2
+	}
+	below, above := fitCounts[lo], fitCounts[hi]
+	from, to := f.sizing(below).heap(inFlight), f.sizing(above).heap(inFlight)
+	at := float64(below) + float64(above-below)*float64(bytes-from)/float64(to-from)
+	i, _ := slices.BinarySearch(fitCounts, int(at)+1)
+	return min(max(i-1, lo+1), hi-1)
 }
 
 // fitCounts lists the token counts that Tokens tries: 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, ...
@@ -52,29 +70,60 @@ var fitCounts = func() (out []int) {
 	return out
 }()
 
-// InFlight returns how many calls of so many tokens fit at once.
-func (f *Fitter) InFlight(bytes int64, tokens int) (int, error) {
-	p, err := f.Pack(tokens)
-	if err != nil {
-		return 0, err
+// Beyond returns why no pack can be made for the next larger count that Tokens tries, nil if one can.
+func (f *Fitter) Beyond(tokens int) error {
+	i, _ := slices.BinarySearch(fitCounts, tokens+1)
+	if i == len(fitCounts) {
+		return nil
 	}
-	return max(0, int((bytes-p.HeapBytes(0))/(p.HeapBytes(1)-p.HeapBytes(0)))), nil
+	return f.sizing(fitCounts[i]).err
 }
 
-// Pack returns the pack for so many tokens, without device binaries.
-func (f *Fitter) Pack(tokens int) (*Pack, error) {
-	if p := f.packs[tokens]; p != nil {
-		return p, nil
+// InFlight returns how many calls of so many tokens fit at once.
+func (f *Fitter) InFlight(bytes int64, tokens int) (int, error) {
+	s := f.sizing(tokens)
+	if s.err != nil {
+		return 0, s.err
+	}
+	return max(0, int((bytes-s.around)/s.slot)), nil
+}
+
+// sizing returns the memory of a rank for calls of at most so many tokens.
+func (f *Fitter) sizing(tokens int) sizing {
+	if s, ok := f.known[tokens]; ok {
+		return s
 	}
 	r := f.Request
 	r.Problem.MaxTokens = tokens
-	p, err := Build(r, WithoutBinaries)
+	s := r.sizing()
+	if f.known == nil {
+		f.known = map[int]sizing{}
+	}
+	f.known[tokens] = s
+	return s
+}
+
+// sizing adds up the memory of every config that the pack of a request would launch.
+func (r Request) sizing() sizing {
+	if err := r.check(); err != nil {
+		return sizing{err: err}
+	}
+	lookups, _, err := r.lookups()
 	if err != nil {
-		return nil, err
+		return sizing{err: err}
 	}
-	if f.packs == nil {
-		f.packs = map[int]*Pack{}
+	b := newBuilder(r)
+	b.addDTypes()
+	for _, l := range lookups {
+		v := r.resolver(l.DType, l.Reduced, l.Class)
+		for _, run := range l.Runs {
+			for _, pair := range []Pair{run.Pair, run.Elsewhere} {
+				if _, err := b.plan(v, pair, run.Hi); err != nil {
+					return sizing{err: err}
+				}
+			}
+		}
 	}
-	f.packs[tokens] = p
-	return p, nil
+	p := b.sizes()
+	return sizing{around: p.HeapBytes(0), slot: p.HeapBytes(1) - p.HeapBytes(0)}
 }

@@ -28,8 +28,8 @@ func TestFit(t *testing.T) {
 		if err != nil || p.HeapBytes(inFlight) != heap {
 			t.Errorf("%d tokens: a pack with device binaries needs other memory, %v", n, err)
 		}
-		next, err := f.Pack(fitCounts[slices.Index(fitCounts, n)+1])
-		if err != nil || next.HeapBytes(inFlight) <= budget {
+		r.Problem.MaxTokens = fitCounts[slices.Index(fitCounts, n)+1]
+		if next, err := Build(r, compile); err != nil || next.HeapBytes(inFlight) <= budget {
 			t.Errorf("%d in flight: more than %d tokens fit, %v", inFlight, n, err)
 		}
 		if most, err := f.InFlight(budget, n); err != nil || most < inFlight || p.HeapBytes(most) > budget || p.HeapBytes(most+1) <= budget {
@@ -46,5 +46,60 @@ func TestFit(t *testing.T) {
 	}
 	if first := fitCounts[:12]; !slices.Equal(first, []int{1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16}) || fitCounts[len(fitCounts)-1] != ep.MaxTokens {
 		t.Errorf("%v to %d", first, fitCounts[len(fitCounts)-1])
+	}
+}
+
+// TestFitSizesAreThePacks compares the memory that a Fitter adds up with the memory of the packs
+// themselves, in every layout, on one node and two, with rows of a table and without.
+func TestFitSizesAreThePacks(t *testing.T) {
+	of := func(op ep.Op, config string) table.Row {
+		r := row(op, 1, 64, config, 10)
+		r.Key.Ranks, r.Key.Nodes = 16, 2
+		return r
+	}
+	rows := []table.Row{of(ep.Dispatch, dispatchHosts), of(ep.Combine, combineHosts)}
+	for _, c := range []struct {
+		layout  ep.Layout
+		nodes   int
+		machine ep.Machine
+		rows    []table.Row
+	}{
+		{ep.Layouts()[0], 1, machine, nil}, {ep.Layouts()[1], 1, machine, nil}, {ep.LayoutMasked, 1, machine, nil},
+		{ep.LayoutRank, 1, machine, nil}, {ep.LayoutRankPacked, 1, machine, nil}, {ep.Layouts()[0], 2, twoNodes, rows},
+	} {
+		tab := &table.Table{Header: table.Header{Machine: c.machine, ABI: "abi"}, ID: "table", Rows: c.rows}
+		r := Request{Problem: shape, DTypes: []ep.DType{ep.FP8, ep.BF16}, Reduced: true, Machine: c.machine, Tables: table.Overlay(table.Source{Name: "t", Table: tab}), ABI: "abi"}
+		r.Problem.Layout, r.Problem.Nodes = c.layout, c.nodes
+		if c.nodes > 1 {
+			r.Problem.Ranks = 16
+		}
+		f := Fitter{Request: r}
+		for _, tokens := range []int{1, 24, 512} {
+			r.Problem.MaxTokens = tokens
+			p, err := Build(r, compile)
+			if err != nil {
+				t.Fatalf("layout %s, %d nodes: %v", c.layout, c.nodes, err)
+			}
+			s := f.sizing(tokens)
+			for _, inFlight := range []int{0, 1, 3} {
+				if got, want := s.heap(inFlight), p.HeapBytes(inFlight); got != want || s.err != nil {
+					t.Errorf("layout %s, %d nodes, %d tokens, %d in flight: %d bytes, the pack says %d, %v", c.layout, c.nodes, tokens, inFlight, got, want, s.err)
+				}
+			}
+		}
+	}
+}
+
+// TestFitAsksFewCounts: a token count costs a look-up in all tables, so that the search must not try
+// many.
+func TestFitAsksFewCounts(t *testing.T) {
+	f := Fitter{Request: Request{Problem: shape, DTypes: []ep.DType{ep.BF16}, Machine: machine, ABI: "abi"}}
+	for _, inFlight := range []int{1, 2, 4} {
+		if _, _, err := f.Tokens(1<<30, inFlight); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(f.known) > 16 {
+		t.Errorf("%d token counts were tried", len(f.known))
 	}
 }

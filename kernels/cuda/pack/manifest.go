@@ -114,9 +114,7 @@ func (b *builder) network() *Network {
 			n.Modules = append(n.Modules, u.Key())
 		}
 	}
-	sizes := Pack{head: b.head, dtypes: b.dtypes, states: b.states, regions: b.regions}
-	sizes.DTypes, sizes.Problem = b.request.DTypes, b.request.resolver(b.request.DTypes[0], false, ep.AllRoutings).problem
-	n.HeapBytes = sizes.HeapBytes(1)
+	n.HeapBytes = b.sizes().HeapBytes(1)
 	return n
 }
 

@@ -73,14 +73,16 @@ func (r Request) lookups() (out []Lookup, notes []string, err error) {
 			if reduced && !r.Reduced {
 				continue
 			}
+			rows, more := r.resolver(d, reduced, ep.AllRoutings).resolve()
+			for _, n := range more {
+				if !said[n] {
+					said[n] = true
+					notes = append(notes, n)
+				}
+			}
 			for _, c := range ep.Classes() {
 				v := r.resolver(d, reduced, c)
-				for _, n := range v.resolve() {
-					if !said[n] {
-						said[n] = true
-						notes = append(notes, n)
-					}
-				}
+				v.take(rows)
 				for _, op := range v.purposes() {
 					l := Lookup{DType: d, Reduced: reduced, Purpose: op, Class: c}
 					if l.Runs, err = v.answer(op); err != nil {
@@ -134,8 +136,8 @@ func (v *resolver) legal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return k.Check(m, p, c)
 }
 
-// resolve asks the tables once for every op.
-func (v *resolver) resolve() (notes []string) {
+// resolve asks the tables once for every op. The answers hold every routing class.
+func (v *resolver) resolve() (answers map[ep.Op]*table.Resolved, notes []string) {
 	set := v.request.Tables
 	if set == nil || v.request.Only != nil {
 		set = table.Overlay()
@@ -146,15 +148,22 @@ func (v *resolver) resolve() (notes []string) {
 		host.Hooks = "input=fp8"
 	}
 	host.Check = func(_ ep.Machine, p ep.Problem, c ep.Config) error { return v.legal(v.machine(), p, c) }
+	answers = map[ep.Op]*table.Resolved{}
 	for _, op := range ep.Exchanges() {
-		r := set.Resolve(host, v.at(op, 0))
-		notes = append(notes, r.Notes()...)
-		v.runs[op] = r.Runs(v.class, 1, v.problem.MaxTokens)
+		answers[op] = set.Resolve(host, v.at(op, 0))
+		notes = append(notes, answers[op].Notes()...)
+	}
+	return answers, notes
+}
+
+// take keeps the runs of the resolver's class.
+func (v *resolver) take(answers map[ep.Op]*table.Resolved) {
+	for _, op := range ep.Exchanges() {
+		v.runs[op] = answers[op].Runs(v.class, 1, v.problem.MaxTokens)
 		for _, run := range v.runs[op] {
 			v.doubted[run.Answer.Row] = run.Answer.EarlierBuild || run.Answer.OtherMachine
 		}
 	}
-	return notes
 }
 
 // answer returns the runs of a purpose: the runs between all token counts at which any op's row changes.

@@ -18,11 +18,12 @@ typedef long long int64_t;
 #endif
 
 /* Version of EpArgs's layout. The library refuses a pack of another version. */
-#define EP_ARGS_VERSION 1
+#define EP_ARGS_VERSION 2
 
 #define EP_MAX_RANKS 8    /* GPUs of one node that can address each other */
 #define EP_MAX_REGIONS 16 /* heap regions of one kernel family */
 #define EP_READY_FLAG 1024
+#define EP_SPOIL_AREAS 5 /* most outputs of a call */
 
 /* values of the macros EP_DTYPE and EP_EPILOGUE */
 #define EP_BF16 0
@@ -59,6 +60,13 @@ typedef enum EpPhase {
   EP_PHASE_COMBINE_WAIT,   /* waiting for rows */
   EP_PHASE_AGREE           /* comparing calls over ranks: epcomm's debug mode */
 } EpPhase;
+
+/* An output that a call overwrites when it does not end: see ep_spoil in common/check.cuh. */
+typedef struct EpArea {
+  uint32_t *at;
+  uint32_t words; /* 0 for no area */
+  uint32_t fill;  /* value of every word */
+} EpArea;
 
 /* Words for the kernels around a call: start alignment and time stamps. Each rank
  * has one, in device memory that every rank can address, zeroed at set-up and
@@ -111,12 +119,15 @@ typedef struct EpArgs {
   /* control */
   /* The number of a call is *round_base + round: 1, 2, 3, ... without gaps and equal
    * on all ranks. Dispatch and combine of one state are counted separately. All
-   * launches of one call have the same number. After a fault the state is filled
+   * launches of one call have the same number. After EP_LAST_NUMBER of
+   * common/check.cuh the numbers begin again at 1. After a fault the state is filled
    * anew and the count starts again at 1. */
   uint32_t round;             /* place of this call within a graph, from 1 on */
   uint32_t *round_base;       /* advanced after each replay, never by a family */
   uint64_t deadline_ns;       /* longest spin */
   EpFault *fault;             /* this rank's record */
+  uint32_t *given_up;         /* word of this rank, in device memory: not 0 once it gave up a wait. May be null */
+  EpArea spoil[EP_SPOIL_AREAS]; /* outputs that this launch overwrites when its call does not end */
   uint64_t *span;             /* [2] global timer: first start, last end; the host sets {~0, 0} before; null if spans are not measured */
 
   /* launch parameters, read by the families that declare them */
@@ -138,15 +149,19 @@ typedef struct EpArgs {
     int32_t cases;     /* ep_litmus_memcpy: number of copies, each of a different size */
     int32_t sizes;     /* ep_litmus_scan: arrays of 1 to this many values are scanned */
     int32_t scope;     /* ep_litmus_pass: EP_LITMUS_BLOCK, _GPU or _SYSTEM */
+    int32_t ids;       /* ep_agree: number of ids in topk_ids */
   };
   union {
     int32_t pause_ns; /* dispatch_ll: pause of a receiver between two polls of one part of a message, so that L2 is free for the senders */
     int32_t step;     /* ep_litmus_memcpy: 16-byte vectors by which a copy is longer than the one before */
     int32_t rounds;   /* ep_litmus_pass, ep_litmus_signal: messages passed */
+    int32_t experts;  /* ep_agree: experts over all ranks */
   };
   int32_t cell_bytes; /* ep_litmus_memcpy: from one source to the next, and from one destination to the next */
   int32_t peer;       /* ep_litmus_memcpy: rank that it writes to */
-  int32_t spare[4];
+  uint32_t about;     /* ep_agree: what this rank is about to call */
+  int32_t distinct;   /* ep_agree: ids of a token, which must differ; 0: they may repeat */
+  int32_t spare[2];
 
   /* the session's own kernels only */
   EpControl *control[EP_MAX_RANKS];

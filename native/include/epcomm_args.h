@@ -19,6 +19,7 @@ typedef struct EpMeeting {
   uint64_t at;                 /* of EpNormal's words on each heap */
   EpFault *fault;
   int32_t *counters;           /* word 0 is the abort word */
+  uint32_t *given_up;          /* see EpArgs */
   uint64_t deadline_ns;
   int32_t rank, ranks;
   int32_t local_experts, topk, max_tokens; /* of the pack */

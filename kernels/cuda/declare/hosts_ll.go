@@ -94,7 +94,7 @@ func regionsHostsLL(p ep.Problem) []Region {
 		Zeroed("send", 2*t*message),
 		Zeroed("route", r*t*header),
 		Zeroed("messages", r*4),
-		Zeroed("started", r*8),
+		Zeroed("started", 2*r*8),
 		Poisoned("return", 2*t*k*int64(2*p.Hidden)),
 		Zeroed("return_flags", 2*t*k*8),
 		Poisoned("forwarded", 2*r*t*slot),

@@ -251,6 +251,10 @@ CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode) {
   stream_of(s)->capture = std::make_shared<Capture>();
   return CUDA_SUCCESS;
 }
+CUresult cuStreamGetId(CUstream s, unsigned long long *number) {
+  *number = stream_of(s)->number;
+  return CUDA_SUCCESS;
+}
 CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *status) {
   *status = stream_of(s)->capture ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;

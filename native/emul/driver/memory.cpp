@@ -10,10 +10,11 @@ using namespace emulated;
 
 namespace {
 
-/* Allocates memory that another process can map: a file without a name. */
+/* An allocation is a file without a name, which another process can map. */
 struct Allocation {
   int fd;
   size_t bytes;
+  CUcontext owner;
 };
 std::mutex memory_lock;
 std::map<CUdeviceptr, Allocation> allocations;
@@ -48,7 +49,7 @@ CUresult cuMemAlloc(CUdeviceptr *p, size_t n) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *p = reinterpret_cast<CUdeviceptr>(m);
-  allocations[*p] = {fd, n};
+  allocations[*p] = {fd, n, current};
   allocated += n;
   return CUDA_SUCCESS;
 }
@@ -61,6 +62,16 @@ CUresult cuMemFree(CUdeviceptr p) {
   close(it->second.fd);
   allocated -= it->second.bytes;
   allocations.erase(it);
+  return CUDA_SUCCESS;
+}
+/* Memory that the driver did not allocate passes for the current GPU's: tests hand over host memory. */
+CUresult cuPointerGetAttribute(void *out, CUpointer_attribute what, CUdeviceptr p) {
+  if (what != CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) return CUDA_ERROR_NOT_SUPPORTED;
+  std::lock_guard<std::mutex> hold(memory_lock);
+  auto it = allocations.upper_bound(p);
+  CUcontext owner = current;
+  if (it != allocations.begin() && p - (--it)->first < it->second.bytes) owner = it->second.owner;
+  *static_cast<int *>(out) = static_cast<int>(reinterpret_cast<uintptr_t>(owner)) - 1;
   return CUDA_SUCCESS;
 }
 CUresult cuIpcGetMemHandle(CUipcMemHandle *h, CUdeviceptr p) {

@@ -90,8 +90,10 @@ class Stream {
     return queue_.empty() && !busy_;
   }
   std::shared_ptr<Capture> capture;
+  const uint64_t number = ++made; /* over the life of the process */
 
  private:
+  inline static std::atomic<uint64_t> made{0};
   void loop() {
     std::unique_lock<std::mutex> hold(lock_);
     for (;;) {

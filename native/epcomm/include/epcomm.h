@@ -25,7 +25,12 @@
  *   masked and rank, dispatches with outputs of their own may follow each other on a slot,
  *   and be combined in any order: see EpcommLayout.
  * - One thread at a time uses an EpComm; different EpComms are independent.
- * - Structs begin with their size and only grow: set it, and zero the rest.
+ * - Structs begin with their size and only grow: set it, and zero the rest. A struct of an older
+ *   header serves, its missing members count as 0. What a newer header has behind today's
+ *   members must be 0, else the call is refused: EPCOMM_INVALID.
+ * - Nothing old passes for new. A wait that passes its deadline ends the call on this rank: its
+ *   outputs, and those of every later call and replay of a graph, are NaN without rows, until
+ *   epcomm_reset. The next call and epcomm_fault say why.
  * - Ranks on several hosts need a pack made with --nodes, and options.nodes. Each rank is
  *   then
  *   a process of its own, in which EpComms are created and destroyed in the same order
@@ -67,7 +72,7 @@ typedef enum EpcommStatus {
   EPCOMM_MACHINE = 4,  /* this GPU cannot run the pack, or cannot reach a peer */
   EPCOMM_DISAGREE = 5, /* ranks hold different packs or options */
   EPCOMM_GATHER = 6,   /* the all-gather failed */
-  EPCOMM_FAULT = 7,    /* a wait passed its deadline; reset or destroy */
+  EPCOMM_FAULT = 7,    /* a wait passed its deadline: outputs are NaN; reset or destroy */
   EPCOMM_PEER = 8,     /* another rank could not be created; the sentence says which and why */
   EPCOMM_NETWORK = 9   /* NVSHMEM is missing, of another version, or refused something */
 } EpcommStatus;
@@ -148,7 +153,7 @@ typedef struct EpcommOptions {
   int max_sms;           /* refuse packs whose calls take more SMs; 0: any */
   unsigned dtypes;       /* bit 1 << EpcommDType for each dtype to be used; 0: all dtypes of the pack */
   int routing;           /* EpcommRouting of calls that name none */
-  int debug;             /* 1: compare every call over ranks, and check its ids */
+  int debug;             /* 1: compare every call over ranks, check its ids before a kernel uses them, and the GPU of its tensors */
   uint64_t extra_bytes;  /* further memory for outputs of your own: see epcomm_extra */
   int own_outputs;       /* 1: every call passes its own outputs, and the library allocates none. The same on all ranks */
   const char *nvshmem;   /* folder with lib/libnvshmem_host.so.3; NULL: $EPBENCH_NVSHMEM, or where the linker looks */
@@ -187,6 +192,8 @@ typedef struct EpcommCall {
   void *combined;  /* [tokens, hidden] BF16 */
   const void *bias;     /* [hidden] BF16, combines with epilogue=bias only */
   float epilogue_scale; /* combines with epilogue=scale only; epbench pack chooses neither */
+  uint64_t rows;        /* layout rank packed: rows that the outputs given have room for, as many as come at least. 0: max_rows, of
+                           which a call that does not end overwrites none */
 } EpcommCall;
 
 /* The properties of the pack, and of this rank's memory. */
@@ -249,11 +256,12 @@ typedef struct EpcommExplanation {
  * A rank that cannot be created makes all ranks fail. */
 EPCOMM_API EpcommStatus epcomm_create(EpComm **comm, const EpcommOptions *options, char *text);
 
-/* Collective: waits for this rank's device and for the other ranks, then frees everything.
- * If ranks are gone, use epcomm_abandon instead, which does not wait for them. Over nodes
- * epcomm_abandon cannot free the heap, since NVSHMEM frees only on all ranks together: the
- * heap is freed when the process ends, and the process cannot create another EpComm over
- * nodes. */
+/* Collective: waits for this rank's device and for the other ranks, then frees everything, also
+ * if one of them has failed. The status says so: EPCOMM_DRIVER on a rank whose GPU is lost,
+ * EPCOMM_PEER on the others. If ranks are gone, use epcomm_abandon instead, which does not wait
+ * for them. Over nodes epcomm_abandon cannot free the heap, since NVSHMEM frees only on all
+ * ranks together: the heap is freed when the process ends, and the process cannot create
+ * another EpComm over nodes. */
 EPCOMM_API EpcommStatus epcomm_destroy(EpComm *comm);
 EPCOMM_API void epcomm_abandon(EpComm *comm);
 
@@ -281,8 +289,11 @@ EPCOMM_API EpcommStatus epcomm_barrier(EpComm *comm, EpcommStream stream);
  * of kernels. */
 EPCOMM_API EpcommStatus epcomm_stamp(EpComm *comm, uint64_t *at, EpcommStream stream);
 
-/* Returns EPCOMM_FAULT and a description if a wait was given up, else EPCOMM_OK. Reads host
- * memory only. Other ranks may notice the fault only when their own deadline passes. */
+/* Returns EPCOMM_FAULT and a description if this rank gave up a wait, else EPCOMM_OK; out may be
+ * NULL. Reads host memory only and waits for nothing: a fault is seen once the kernel that gave
+ * up has run. Every call asks before it launches. Ask where no call does: after each replay of
+ * a graph, once its stream has been waited for and before the results are used. Other ranks
+ * may notice the fault only when their own deadline passes. */
 EPCOMM_API EpcommStatus epcomm_fault(EpComm *comm, EpcommFault *out);
 
 /* Collective: waits for this rank's device and brings all memory back to its first
@@ -290,7 +301,7 @@ EPCOMM_API EpcommStatus epcomm_fault(EpComm *comm, EpcommFault *out);
 EPCOMM_API EpcommStatus epcomm_reset(EpComm *comm);
 
 /* Ends the waits of the kernels of all ranks, as their deadline would. It is for a caller that knows that the
- * ranks have made calls that do not match. Calls that are under way leave their outputs undefined. Reset or
+ * ranks have made calls that do not match. Calls that are under way, and later ones, leave NaN in their outputs. Reset or
  * destroy then. Ranks of one host. Waits for this rank's device, but not for work that other streams queued. */
 EPCOMM_API EpcommStatus epcomm_stop(EpComm *comm);
 

@@ -18,6 +18,7 @@ void call_prepare(EpComm *c) {
   a->max_tokens = (int32_t)h->max_tokens;
   a->deadline_ns = c->options.deadline_ns;
   a->fault = (EpFault *)(uintptr_t)c->fault_device;
+  a->given_up = (uint32_t *)(void *)(comm_heap(c) + c->at.abort);
   a->skip_a2a = (h->flags & PACK_SKIP) != 0;
   a->allreduce_size = a->skip_a2a ? a->ranks : 1;
   for (int r = 0; r < a->ranks && c->nodes == 1; r++) {
@@ -29,7 +30,7 @@ void call_prepare(EpComm *c) {
     a->heap[1] = comm_heap(c) + c->at.world;
     a->control[0] = (EpControl *)(void *)(comm_heap(c) + c->at.control);
   }
-  a->counters = (int32_t *)(void *)(comm_heap(c) + c->at.abort);
+  a->counters = (int32_t *)(void *)(comm_heap(c) + c->at.abort + 4); /* the abort word of kernels without a state */
 }
 
 void comm_forget_calls(EpComm *c) {
@@ -45,11 +46,18 @@ typedef struct Choice {
   const PackDType *dtype;
   const SlotAt *at;
   uint32_t fullest;
+  int op;
 } Choice;
+
+/* The caller's struct as today's: what an older header lacks is 0. */
+static EpcommStatus take_call(EpComm *c, const EpcommCall *given, EpcommCall *out) {
+  return comm_take(out, sizeof *out, offsetof(EpcommCall, rows), given) == 0
+             ? EPCOMM_OK
+             : comm_say(c, EPCOMM_INVALID, "call: set its size to sizeof(EpcommCall) and zero the rest; what this library does not know must be 0");
+}
 
 static EpcommStatus check_call(EpComm *c, const EpcommCall *call) {
   int most = (int)c->pack.head->max_tokens;
-  if (call == NULL || call->size < sizeof(EpcommCall)) return comm_say(c, EPCOMM_INVALID, "call: set its size");
   if (call->slot < 0 || call->slot >= c->options.in_flight)
     return comm_say(c, EPCOMM_INVALID, "slot: %d is outside 0 to %d, see in_flight", call->slot, c->options.in_flight - 1);
   if (call->dtype < 0 || call->dtype > EPCOMM_NVFP4 || c->dtype_index[call->dtype] < 0)
@@ -72,7 +80,7 @@ static int in_extra(const EpComm *c, const void *p, uint64_t bytes) {
   return from >= base && from - base <= all && bytes <= all - (from - base);
 }
 
-static EpcommStatus choose(EpComm *c, const EpcommCall *call, Choice *out) {
+static EpcommStatus choose(EpComm *c, const EpcommCall *call, int op, Choice *out) {
   EpcommStatus s = check_call(c, call);
   if (s != EPCOMM_OK) return s;
   uint32_t dtype = (uint32_t)c->dtype_index[call->dtype];
@@ -90,12 +98,48 @@ static EpcommStatus choose(EpComm *c, const EpcommCall *call, Choice *out) {
   out->first = lo > 0 ? runs[lo - 1].last + 1 : 1;
   out->dtype = &c->pack.dtypes[dtype];
   out->at = &c->at.slots[call->slot];
+  out->op = op;
   out->plan = call->out == NULL || in_extra(c, call->out, out->dtype->out_bytes) ? runs[lo].plan : runs[lo].elsewhere;
   return EPCOMM_OK;
 }
 
-static EpcommStatus check_pointers(EpComm *c, const EpcommCall *call, const Choice *k, int op) {
-  int scales = k->dtype->scales > 0;
+/* Checks where tensors lie: their alignment, and in debug mode their GPU. */
+static EpcommStatus check_tensors(EpComm *c, const EpcommCall *call) {
+  const struct {
+    const char *name;
+    const void *at;
+    unsigned align;
+    int by_token; /* not read where there are no tokens */
+  } tensors[] = {
+      {"x", call->x, 16, 1},
+      {"topk_ids", call->topk_ids, call->ids_bits == 64 ? 8 : 4, 1},
+      {"weights", call->weights, 4, 1},
+      {"input_scale", call->input_scale, 4, 1},
+      {"out", call->out, 16, 0},
+      {"out_scales", call->out_scales, 16, 0},
+      {"row_offsets", call->row_offsets, 4, 0},
+      {"expert_ids", call->expert_ids, c->pack.head->layout == PACK_MASKED ? 8 : 4, 0},
+      {"src_info", call->src_info, 4, 0},
+      {"scale_offsets", call->scale_offsets, 4, 0},
+      {"y", call->y, 16, 0},
+      {"combined", call->combined, 16, 1},
+      {"bias", call->bias, 16, 0},
+  };
+  for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) {
+    int device = c->options.device;
+    if (tensors[i].at == NULL || (tensors[i].by_token && call->tokens == 0)) continue;
+    if ((uintptr_t)tensors[i].at % tensors[i].align != 0)
+      return comm_say(c, EPCOMM_INVALID, "%s: %p is not a multiple of %u", tensors[i].name, tensors[i].at, tensors[i].align);
+    if (c->options.debug && c->driver->pointer_get(&device, DRV_POINTER_DEVICE, (DrvPointer)(uintptr_t)tensors[i].at) != 0)
+      return comm_say(c, EPCOMM_INVALID, "%s: %p is no memory of a GPU", tensors[i].name, tensors[i].at);
+    if (device != c->options.device)
+      return comm_say(c, EPCOMM_INVALID, "%s: lies on GPU %d, this rank runs on GPU %d", tensors[i].name, device, c->options.device);
+  }
+  return EPCOMM_OK;
+}
+
+static EpcommStatus check_pointers(EpComm *c, const EpcommCall *call, const Choice *k) {
+  int scales = k->dtype->scales > 0, op = k->op;
   if (call->tokens > 0 && (call->topk_ids == NULL || call->weights == NULL || (op == DISPATCH && call->x == NULL)))
     return comm_say(c, EPCOMM_INVALID, "x, topk_ids and weights: one is NULL and there are %d tokens", call->tokens);
   if ((c->pack.head->flags & PACK_RAW) && k->dtype->dtype == EPCOMM_FP8 && op == DISPATCH && call->tokens > 0 && call->input_scale == NULL)
@@ -113,17 +157,17 @@ static EpcommStatus check_pointers(EpComm *c, const EpcommCall *call, const Choi
   if (op == COMBINE && c->nodes > 1 && (uint64_t)(uintptr_t)call->y - (uint64_t)(uintptr_t)comm_heap(c) >= c->at.bytes)
     return comm_say(c, EPCOMM_INVALID, "y: over nodes the network reads it from the library's memory; use y of epcomm_outputs, or "
                     "epcomm_extra");
-  return EPCOMM_OK;
+  return check_tensors(c, call);
 }
 
-static const int32_t *ids_of(const EpComm *c, const EpcommCall *call, const Choice *k, int op) {
-  return call->ids_bits == 64 ? (const int32_t *)on_heap(c, k->at->ids[op]) : (const int32_t *)call->topk_ids;
+static const int32_t *ids_of(const EpComm *c, const EpcommCall *call, const Choice *k) {
+  return call->ids_bits == 64 ? (const int32_t *)on_heap(c, k->at->ids[k->op]) : (const int32_t *)call->topk_ids;
 }
 
 /* Whether an op narrows its ids. If combines may be made in any order, the last dispatch may
  * have narrowed the ids of another call. */
-static int narrows(const EpComm *c, const EpcommCall *call, int op) {
-  return call->ids_bits == 64 && (op == DISPATCH || pack_any_order(c->pack.head));
+static int narrows(const EpComm *c, const EpcommCall *call, const Choice *k) {
+  return call->ids_bits == 64 && (k->op == DISPATCH || pack_any_order(c->pack.head));
 }
 
 /* Fills in the outputs of dispatch, which combine reads too. */
@@ -139,12 +183,40 @@ static void place_outputs(const EpComm *c, const EpcommCall *call, const Choice 
   a->max_rows = (int64_t)k->dtype->max_rows;
 }
 
-static void fill_in(const EpComm *c, const EpcommCall *call, const Choice *k, int op, const PackConfig *config, EpArgs *a) {
+static EpArea area(const void *at, uint64_t bytes, uint32_t fill) {
+  uint64_t words = at == NULL ? 0 : bytes / 4 < UINT32_MAX - 255 ? bytes / 4 : UINT32_MAX - 255; /* 16 GiB of an output */
+  EpArea a = {(uint32_t *)(uintptr_t)at, (uint32_t)words, fill};
+  return a;
+}
+
+/* The outputs that a call overwrites when it does not end: rows become NaN, and the index says
+ * that there are none. In layout rank packed a caller may give fewer rows than max_rows:
+ * without their number only the index is overwritten. */
+static void place_spoil(const EpComm *c, const EpcommCall *call, const Choice *k, EpArgs *a) {
+  const PackHeader *h = c->pack.head;
+  const PackDType *d = k->dtype;
+  const uint32_t nan = 0xffffffffu;
+  PackIndex index = pack_index(h, d);
+  uint64_t rows = call->rows != 0 && call->rows < d->max_rows ? call->rows : d->max_rows;
+  int by_rank = pack_by_rank(h), few = rows < d->max_rows;
+  if (k->op == COMBINE) {
+    a->spoil[0] = area(call->combined, 2 * (uint64_t)call->tokens * h->hidden, nan);
+    return;
+  }
+  a->spoil[0] = area(a->row_offsets, 4 * ((uint64_t)h->groups + 1), 0);
+  if (call->out != NULL && h->layout == PACK_RANK_PACKED && call->rows == 0) return;
+  a->spoil[1] = area(a->out, few ? rows * d->row_bytes : d->out_bytes, nan);
+  a->spoil[2] = area(a->out_scales, few ? rows * d->scales * d->scale_size : d->scale_bytes, nan);
+  a->spoil[3] = area(a->expert_ids, by_rank ? 4 * rows * h->topk : index.expert_ids, by_rank ? nan : 0);
+  a->spoil[4] = area(a->scale_offsets, by_rank ? 4 * rows * h->topk : d->dtype == EPCOMM_NVFP4 ? index.scale_offsets : 0, by_rank ? nan : 0);
+}
+
+static void fill_in(const EpComm *c, const EpcommCall *call, const Choice *k, const PackConfig *config, EpArgs *a) {
   const StateAt *s = &k->at->states[config->state];
   *a = c->base;
   a->tokens = call->tokens;
   a->x = call->x;
-  a->topk_ids = ids_of(c, call, k, op);
+  a->topk_ids = ids_of(c, call, k);
   a->weights = call->weights;
   a->input_scales = call->input_scale;
   memcpy(a->region, s->region, sizeof a->region);
@@ -155,7 +227,8 @@ static void fill_in(const EpComm *c, const EpcommCall *call, const Choice *k, in
   a->epilogue_scale = call->epilogue_scale;
   a->counters = on_heap(c, s->counters);
   a->round = 1;
-  a->round_base = on_heap(c, s->rounds[op]);
+  a->round_base = on_heap(c, s->rounds[k->op]);
+  place_spoil(c, call, k, a);
 }
 
 static DrvResult launch(const EpComm *c, DrvFunction f, uint32_t grid, uint32_t block, uint32_t shared, int early, void *args,
@@ -186,14 +259,14 @@ static DrvResult launch_ready(const EpComm *c, const Ready *r, EpArgs *a, int la
   return launch(c, r->function, l->grid, l->block, l->shared, early && (l->flags & PACK_PDL), a, stream);
 }
 
-static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choice *k, int op, DrvStream stream) {
+static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choice *k, DrvStream stream) {
   union {
     EpIdsArgs ids;
     EpArgs room; /* what an emulated launch copies */
   } a;
   memset(&a, 0, sizeof a);
   a.ids.wide = call->topk_ids;
-  a.ids.narrow = on_heap(c, k->at->ids[op]);
+  a.ids.narrow = on_heap(c, k->at->ids[k->op]);
   a.ids.count = (int64_t)call->tokens * c->pack.head->topk;
   a.ids.experts = (int32_t)c->pack.head->experts;
   a.ids.refused = c->options.debug != 0;
@@ -202,58 +275,53 @@ static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choic
 }
 
 /* Debug mode: compares, on the device, the calls that the ranks are about to make. */
-static DrvResult compare(const EpComm *c, const EpcommCall *call, const Choice *k, int op, const EpArgs *like, DrvStream stream) {
+static DrvResult compare(const EpComm *c, const EpcommCall *call, const Choice *k, const EpArgs *like, DrvStream stream) {
   EpArgs a = c->base;
   a.counters = like->counters; /* a difference ends this call's waits too */
   a.region[0] = k->at->agree;
-  a.stamp = (int32_t)((k->fullest - 1) << 12 | k->plan << 1 | (uint32_t)op);
+  a.about = (k->fullest - 1) << 12 | k->plan << 1 | (uint32_t)k->op;
   a.topk_ids = like->topk_ids;
-  a.stamp_slots = call->tokens * (int32_t)c->pack.head->topk;
-  a.count_sms = (int32_t)c->pack.head->experts;
-  a.tile_tokens = pack_by_rank(c->pack.head) ? 0 : (int32_t)c->pack.head->topk; /* in layouts rank a token has one row, even if it names an expert twice */
+  a.ids = call->tokens * (int32_t)c->pack.head->topk;
+  a.experts = (int32_t)c->pack.head->experts;
+  a.distinct = pack_by_rank(c->pack.head) ? 0 : (int32_t)c->pack.head->topk; /* in layouts rank a token has one row, even if it names an expert twice */
   return launch(c, c->agree, 1, 32, 0, 0, &a, stream);
 }
 
-static DrvResult begin(EpComm *c, const EpcommCall *call, const Choice *k, int op, EpArgs *a, DrvStream stream) {
+static DrvResult begin(EpComm *c, const EpcommCall *call, const Choice *k, EpArgs *a, DrvStream stream) {
   DrvResult r = 0;
-  if (narrows(c, call, op)) r = narrow_ids(c, call, k, op, stream);
-  if (r == 0 && c->options.debug) r = compare(c, call, k, op, a, stream);
+  if (narrows(c, call, k)) r = narrow_ids(c, call, k, stream);
+  if (r == 0 && c->options.debug) r = compare(c, call, k, a, stream);
   return r;
 }
 
 /* Launches the kernels of a call or of one half. The first half launches kernels that send
  * and receive at once; the second waits for them. */
-static DrvResult issue(EpComm *c, const EpcommCall *call, const Choice *k, int op, int half, DrvStream stream) {
+static DrvResult issue(EpComm *c, const EpcommCall *call, const Choice *k, int half, DrvStream stream) {
+  int op = k->op;
   const PackPlan *plan = &c->pack.plans[k->plan];
   const PackConfig *config = &c->pack.configs[op == DISPATCH ? plan->dispatch : plan->combine];
   const Ready *ready = &c->ready[config->first_launch];
   Slot *slot = &c->slots[call->slot];
   int n = (int)config->launches, from = 0, to = n, early = 1;
   EpArgs a;
-  DrvResult r = 0;
-  fill_in(c, call, k, op, config, &a);
-  if (half != SECOND_HALF) r = begin(c, call, k, op, &a, stream);
+  uint64_t id = 0;
+  DrvResult r = half == ALL_OF_IT ? 0 : c->driver->stream_id(stream, &id);
+  fill_in(c, call, k, config, &a);
+  if (r == 0 && half != SECOND_HALF) r = begin(c, call, k, &a, stream);
   if (half == FIRST_HALF) to = 1;
   if (half == SECOND_HALF) from = 1;
-  if (r == 0 && half == SECOND_HALF && slot->sent[op] != stream) {
+  if (r == 0 && half == SECOND_HALF && slot->sent[op] != id) {
     r = c->driver->stream_wait(stream, slot->done[op], 0);
     early = 0; /* the kernel before it runs on another stream */
   }
   for (int i = from; i < to && r == 0; i++) r = launch_ready(c, &ready[i], &a, i == n - 1, early, stream);
   if (half == FIRST_HALF && r == 0) {
     r = c->driver->event_record(slot->done[op], stream);
-    slot->sent[op] = stream;
+    slot->sent[op] = id;
     slot->begun[op] = (int)k->plan;
   }
   if (half == SECOND_HALF && r == 0) slot->begun[op] = -1;
   return r;
-}
-
-static EpcommStatus faulted(EpComm *c) {
-  EpFault f;
-  memcpy(&f, (const void *)(uintptr_t)c->fault, sizeof f);
-  fault_sentence(c, &f, c->text);
-  return EPCOMM_FAULT;
 }
 
 /* A plan may send and receive in one kernel, or in two. A recv of the other kind would
@@ -265,25 +333,33 @@ static EpcommStatus check_begun(EpComm *c, const EpcommCall *call, int begun, in
                   "purpose and outputs", call->slot, begun, plan);
 }
 
-static EpcommStatus perform(EpComm *c, const EpcommCall *call, int op, int half, DrvStream stream) {
-  Choice k;
-  DrvContext before = NULL;
-  if (c->fault->set) return faulted(c);
-  EpcommStatus s = choose(c, call, &k);
-  if (s == EPCOMM_OK) s = check_pointers(c, call, &k, op);
-  if (s != EPCOMM_OK) return s;
+/* Whether the call fits the one before it on its slot. */
+static EpcommStatus check_order(EpComm *c, const EpcommCall *call, const Choice *k, int half) {
   Slot *slot = &c->slots[call->slot];
-  if (op == DISPATCH && half != SECOND_HALF) slot->plan = (int)k.plan;
-  if (slot->plan != (int)k.plan && !pack_any_order(c->pack.head))
+  if (k->op == DISPATCH && half != SECOND_HALF) slot->plan = (int)k->plan;
+  if (slot->plan != (int)k->plan && !pack_any_order(c->pack.head))
     return comm_say(c, EPCOMM_INVALID, "slot %d: the dispatch before took plan %d and this takes %d; pass the same dtype, fullest, "
-                    "routing, purpose and outputs", call->slot, slot->plan, (int)k.plan);
-  if (half == SECOND_HALF) s = check_begun(c, call, slot->begun[op], (int)k.plan);
-  if (s != EPCOMM_OK) return s;
+                    "routing, purpose and outputs", call->slot, slot->plan, (int)k->plan);
+  return half == SECOND_HALF ? check_begun(c, call, slot->begun[k->op], (int)k->plan) : EPCOMM_OK;
+}
+
+/* Launches a call. After a fault too: its kernels then overwrite the outputs and end. */
+static EpcommStatus perform(EpComm *c, const EpcommCall *given, int op, int half, DrvStream stream) {
+  Choice k;
+  EpcommCall call;
+  DrvContext before = NULL;
+  int faulted = fault_is_set(c);
+  EpcommStatus s = take_call(c, given, &call);
+  if (s == EPCOMM_OK) s = choose(c, &call, op, &k);
+  if (s == EPCOMM_OK) s = check_pointers(c, &call, &k);
+  if (s == EPCOMM_OK) s = check_order(c, &call, &k, half);
+  if (s != EPCOMM_OK) return faulted ? epcomm_fault(c, NULL) : s;
   DrvResult r = c->driver->context_get(&before);
   int foreign = before != c->context;
   if (r == 0 && foreign) r = c->driver->context_set(c->context);
-  if (r == 0) r = issue(c, call, &k, op, half, stream);
+  if (r == 0) r = issue(c, &call, &k, half, stream);
   if (foreign) c->driver->context_set(before);
+  if (faulted) return epcomm_fault(c, NULL);
   return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, op == DISPATCH ? "dispatch" : "combine");
 }
 
@@ -297,7 +373,7 @@ EpcommStatus epcomm_combine_recv(EpComm *c, const EpcommCall *call, EpcommStream
 EpcommStatus comm_launch(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block, int early, void *args, const char *what,
                          DrvStream stream) {
   DrvContext before = NULL;
-  if (c->fault->set) return faulted(c);
+  if (fault_is_set(c)) return epcomm_fault(c, NULL);
   DrvResult r = c->driver->context_get(&before);
   int foreign = before != c->context;
   if (r == 0 && foreign) r = c->driver->context_set(c->context);
@@ -319,9 +395,11 @@ EpcommStatus epcomm_stamp(EpComm *c, uint64_t *at, EpcommStream stream) {
   return comm_launch(c, c->stamp, 1, 32, 0, &a, "stamp", stream);
 }
 
-EpcommStatus epcomm_explain(EpComm *c, const EpcommCall *call, EpcommExplanation *out) {
+EpcommStatus epcomm_explain(EpComm *c, const EpcommCall *given, EpcommExplanation *out) {
   Choice k;
-  EpcommStatus s = choose(c, call, &k);
+  EpcommCall call;
+  EpcommStatus s = take_call(c, given, &call);
+  if (s == EPCOMM_OK) s = choose(c, &call, DISPATCH, &k);
   if (s != EPCOMM_OK) return s;
   const PackPlan *plan = &c->pack.plans[k.plan];
   EpcommExplanation said = {

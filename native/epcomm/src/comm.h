@@ -7,6 +7,7 @@
 #include "epcomm.h"
 #include "pack.h"
 
+#define COMM_MESSAGE 1024 /* most bytes of a message between ranks */
 #define COMM_STATES 16 /* most states of a pack: dtypes times kinds of memory */
 
 /* Offsets on the heap, the same on every rank. */
@@ -25,7 +26,8 @@ typedef struct SlotAt {
 } SlotAt;
 
 typedef struct HeapAt {
-  uint64_t control, abort, extra, bytes;
+  uint64_t control, extra, bytes;
+  uint64_t abort; /* EpArgs.given_up, then the abort word of kernels without a state */
   uint64_t world; /* over nodes: the table of hosts/transport.cuh */
   uint64_t normal; /* of epcomm/normal.cuh, in layout rank packed */
   SlotAt slots[EPCOMM_MAX_SLOTS];
@@ -41,11 +43,9 @@ typedef struct Ready {
 typedef struct Slot {
   int plan;             /* plan of the last dispatch, -1 for none */
   int begun[2];         /* plan of the send that waits for its recv, by op, -1 for none */
-  DrvStream sent[2];    /* stream of the last send, by op */
+  uint64_t sent[2];     /* id of the last send's stream, by op: a new stream may have an old one's handle */
   DrvEvent done[2];     /* recorded after the last send */
 } Slot;
-
-typedef struct EpSource EpSource;
 
 struct EpComm {
   EpcommOptions options;
@@ -72,6 +72,7 @@ struct EpComm {
   EpArgs base;                  /* arguments that every launch shares */
   Slot slots[EPCOMM_MAX_SLOTS];
   char text[EPCOMM_TEXT];
+  uint8_t meeting[(EPCOMM_MAX_RANKS + 1) * COMM_MESSAGE]; /* messages of exchange, so that no meeting fails for memory */
 };
 
 /* Stores a sentence for epcomm_error and returns the status. */
@@ -85,6 +86,11 @@ uint8_t *comm_heap(const EpComm *c);
 /* Fills a caller's struct. The caller's header may be older: the first member, `size`, gives
  * the number of bytes to write, and keeps its value. */
 void comm_give(void *out, const void *whole, size_t bytes);
+
+/* Reads a caller's struct into today's, of `bytes` bytes: members that the caller's header lacks
+ * become 0. Returns 0; or -1 if it has less than `least` bytes, or sets what this library does
+ * not know. */
+int comm_take(void *whole, size_t bytes, size_t least, const void *given);
 
 /* create.c: reports that a GPU has too little memory for the heap. */
 EpcommStatus comm_no_room(EpComm *c, uint64_t free_bytes);
@@ -132,6 +138,7 @@ EpcommStatus comm_launch(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block
                          DrvStream stream);
 
 /* fault.c */
+int fault_is_set(const EpComm *c);
 void fault_sentence(const EpComm *c, const EpFault *f, char *text);
 
 #endif

@@ -201,10 +201,10 @@ static EpcommStatus build(EpComm *c) {
   return s;
 }
 
-/* NVSHMEM frees with a barrier on the GPU. If the GPU of one rank has failed, the other
- * ranks would wait in this barrier. */
+/* Whether this rank's GPU still works. NVSHMEM frees with a barrier on the GPU. If the GPU of
+ * one rank has failed, the other ranks would wait in this barrier. */
 static EpcommStatus check_alive(EpComm *c) {
-  DrvResult r = c->nodes > 1 && c->context != NULL ? c->driver->context_wait() : 0;
+  DrvResult r = c->context != NULL ? c->driver->context_wait() : 0;
   return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "wait for the device");
 }
 
@@ -233,32 +233,33 @@ static void finish(EpComm *c, DrvContext before) {
   free(c);
 }
 
-static EpcommOptions with_defaults(const EpcommOptions *given) {
-  EpcommOptions o;
-  memset(&o, 0, sizeof o);
-  memcpy(&o, given, given->size < sizeof o ? given->size : sizeof o);
-  if (o.deadline_ns == 0) o.deadline_ns = DEFAULT_DEADLINE_NS;
-  if (o.in_flight == 0) o.in_flight = 1;
-  if (o.streams == 0) o.streams = 1;
-  if (o.nodes == 0) o.nodes = 1;
-  return o;
+static void set_defaults(EpcommOptions *o) {
+  if (o->deadline_ns == 0) o->deadline_ns = DEFAULT_DEADLINE_NS;
+  if (o->in_flight == 0) o->in_flight = 1;
+  if (o->streams == 0) o->streams = 1;
+  if (o->nodes == 0) o->nodes = 1;
 }
 
 EpcommStatus epcomm_create(EpComm **comm, const EpcommOptions *options, char *text) {
   DrvContext before = NULL;
   char none[EPCOMM_TEXT];
+  EpcommOptions o;
   if (text == NULL) text = none;
   *comm = NULL;
   text[0] = 0;
-  if (options == NULL || options->size < offsetof(EpcommOptions, deadline_ns) || options->ranks < 1 ||
-      options->ranks > EPCOMM_MAX_RANKS || options->rank < 0 || options->rank >= options->ranks ||
-      (options->ranks > 1 && options->all_gather == NULL)) {
-    snprintf(text, EPCOMM_TEXT, "options: set size, rank, ranks (1 to %d) and all_gather", EPCOMM_MAX_RANKS);
+  if (comm_take(&o, sizeof o, offsetof(EpcommOptions, deadline_ns), options) != 0 || o.ranks < 1 || o.ranks > EPCOMM_MAX_RANKS ||
+      o.rank < 0 || o.rank >= o.ranks || (o.ranks > 1 && o.all_gather == NULL)) {
+    snprintf(text, EPCOMM_TEXT, "options: set size, rank, ranks (1 to %d) and all_gather; what this library does not know must be 0",
+             EPCOMM_MAX_RANKS);
     return EPCOMM_INVALID;
   }
   EpComm *c = calloc(1, sizeof *c);
-  if (c == NULL) return EPCOMM_DRIVER;
-  c->options = with_defaults(options);
+  if (c == NULL) {
+    snprintf(text, EPCOMM_TEXT, "no host memory");
+    return EPCOMM_DRIVER;
+  }
+  set_defaults(&o);
+  c->options = o;
   comm_forget_calls(c);
   char ignored[EPCOMM_TEXT];
   const Driver *d = driver_open(ignored);
@@ -284,8 +285,7 @@ static EpcommStatus end(EpComm *c, int meet) {
   if (c == NULL) return EPCOMM_OK;
   c->driver->context_get(&before);
   c->driver->context_set(c->context);
-  c->driver->context_wait(); /* nothing of this rank runs on another's heap any more */
-  EpcommStatus s = check_alive(c);
+  EpcommStatus s = check_alive(c); /* and nothing of this rank runs on another's heap any more */
   if (meet) s = exchange(c, s, NULL, NULL, 0);
   take_down(c, meet && s == EPCOMM_OK);
   finish(c, before);

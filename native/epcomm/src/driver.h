@@ -41,6 +41,7 @@ enum {
   DRV_HOST_PORTABLE = 1, DRV_HOST_MAPPED = 2,
   DRV_EVENT_NO_TIMING = 2,
   DRV_IPC_PEER_ACCESS = 1,
+  DRV_POINTER_DEVICE = 9,
   DRV_PEER_ALREADY = 704
 };
 
@@ -84,6 +85,8 @@ typedef struct Driver {
   DrvResult (*event_destroy)(DrvEvent);
   DrvResult (*event_record)(DrvEvent, DrvStream);
   DrvResult (*stream_wait)(DrvStream, DrvEvent, unsigned);
+  DrvResult (*stream_id)(DrvStream, uint64_t *);
+  DrvResult (*pointer_get)(void *, int, DrvPointer);
 } Driver;
 
 /* Returns the driver, loaded and initialised once a process; or NULL, with a sentence in text, of

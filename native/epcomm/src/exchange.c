@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "comm.h"
@@ -33,26 +34,18 @@ static EpcommStatus judge(EpComm *c, const uint8_t *all, size_t each) {
 
 EpcommStatus exchange(EpComm *c, EpcommStatus status, const void *mine, void *all, size_t bytes) {
   size_t each = sizeof(Prefix) + bytes, ranks = (size_t)c->options.ranks;
-  uint8_t *out = calloc(1, each), *in = calloc(ranks, each);
-  EpcommStatus result = status;
-  if (out == NULL || in == NULL) {
-    result = comm_say(c, EPCOMM_DRIVER, "no host memory to meet the other ranks");
-  } else {
-    Prefix p = {MAGIC, EPCOMM_VERSION, c->options.rank, (int32_t)status, {0}};
-    memcpy(p.text, c->text, sizeof p.text);
-    memcpy(out, &p, sizeof p);
-    if (bytes > 0) memcpy(out + sizeof p, mine, bytes);
-    int failed = 0;
-    if (ranks == 1) memcpy(in, out, each);
-    else failed = c->options.all_gather(c->options.context, out, in, each);
-    if (status != EPCOMM_OK) result = status; /* this rank's own error text is kept */
-    else if (failed) result = comm_say(c, EPCOMM_GATHER, "all_gather gave %d: a rank is gone, or the network between them", failed);
-    else result = judge(c, in, each);
-    for (size_t r = 0; r < ranks && bytes > 0; r++) memcpy((uint8_t *)all + r * bytes, in + r * each + sizeof p, bytes);
-  }
-  free(out);
-  free(in);
-  return result;
+  uint8_t *out = c->meeting, *in = out + each;
+  Prefix p = {MAGIC, EPCOMM_VERSION, c->options.rank, (int32_t)status, {0}};
+  int failed = 0;
+  memcpy(p.text, c->text, sizeof p.text);
+  memcpy(out, &p, sizeof p);
+  if (bytes > 0) memcpy(out + sizeof p, mine, bytes);
+  if (ranks == 1) memcpy(in, out, each);
+  else failed = c->options.all_gather(c->options.context, out, in, each);
+  for (size_t r = 0; r < ranks && bytes > 0; r++) memcpy((uint8_t *)all + r * bytes, in + r * each + sizeof p, bytes);
+  if (status != EPCOMM_OK) return status; /* this rank's own error text is kept */
+  if (failed) return comm_say(c, EPCOMM_GATHER, "all_gather gave %d: a rank is gone, or the network between them", failed);
+  return judge(c, in, each);
 }
 
 /* ---- heaps ---- */
@@ -71,6 +64,18 @@ static void read_line(const char *path, char *out, size_t size) {
   fclose(f);
 }
 
+/* A number where there is no /dev/urandom. Process ids repeat over containers; the clock and the
+ * place of a stack hardly do. */
+static uint64_t guess(void) {
+  struct timespec t = {0, 0};
+  clock_gettime(CLOCK_REALTIME, &t);
+  uint64_t x = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+  x ^= (uint64_t)(uintptr_t)&t << 20 ^ (uint64_t)getpid() << 44;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+  return x | 1;
+}
+
 static uint64_t process_number(void) {
   static uint64_t number;
   uint64_t drawn = 0;
@@ -79,6 +84,7 @@ static uint64_t process_number(void) {
     if (fread(&drawn, sizeof drawn, 1, f) != 1) drawn = 0;
     fclose(f);
   }
+  if (drawn == 0) drawn = guess();
   uint64_t none = 0;
   if (drawn != 0) __atomic_compare_exchange_n(&number, &none, drawn, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
   return __atomic_load_n(&number, __ATOMIC_ACQUIRE);

@@ -60,9 +60,12 @@ void fault_sentence(const EpComm *c, const EpFault *f, char *text) {
            (long long)f->want, (long long)f->got);
 }
 
+/* The kernel writes `set` last, after a fence: the rest holds once it is seen. */
+int fault_is_set(const EpComm *c) { return __atomic_load_n((const uint32_t *)(uintptr_t)&c->fault->set, __ATOMIC_ACQUIRE) != 0; }
+
 EpcommStatus epcomm_fault(EpComm *c, EpcommFault *out) {
   EpFault f;
-  if (!c->fault->set) return EPCOMM_OK;
+  if (!fault_is_set(c)) return EPCOMM_OK;
   memcpy(&f, (const void *)(uintptr_t)c->fault, sizeof f);
   fault_sentence(c, &f, c->text);
   if (out == NULL) return EPCOMM_FAULT;
@@ -100,9 +103,11 @@ EpcommStatus epcomm_reset(EpComm *c) {
   return s;
 }
 
-/* Sets the abort words of a rank: the one that all launches share, and one for each state. */
+/* Makes a rank's waits end: its word given_up, the abort word of kernels without a state, and that
+ * of each state. */
 static DrvResult stop_rank(const EpComm *c, DrvPointer heap) {
   DrvResult r = c->driver->fill(heap + c->at.abort, 1, 1);
+  if (r == 0) r = c->driver->fill(heap + c->at.abort + 4, 1, 1);
   for (int slot = 0; slot < c->options.in_flight; slot++)
     for (uint32_t i = 0; i < pack_count(&c->pack, PACK_STATES) && r == 0; i++)
       if (c->dtype_index[c->pack.dtypes[c->pack.states[i].dtype].dtype] >= 0) r = c->driver->fill(heap + c->at.slots[slot].states[i].counters, 1, 1);

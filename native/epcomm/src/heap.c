@@ -60,7 +60,7 @@ void heap_layout(EpComm *c) {
   uint64_t ranks = (uint64_t)c->options.ranks;
   memset(at, 0, sizeof *at);
   at->control = take(&at->bytes, sizeof(EpControl));
-  at->abort = take(&at->bytes, 4);
+  at->abort = take(&at->bytes, 8);
   for (int i = 0; i < c->options.in_flight; i++)
     at->slots[i].agree = take(&at->bytes, 16 * (ranks > EP_MAX_RANKS ? ranks : EP_MAX_RANKS) + 8);
   if (c->nodes > 1) at->world = take(&at->bytes, 16 * ranks);

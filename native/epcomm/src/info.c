@@ -42,6 +42,17 @@ void comm_give(void *out, const void *whole, size_t bytes) {
   if (known > sizeof known) memcpy((char *)out + sizeof known, (const char *)whole + sizeof known, known - sizeof known);
 }
 
+int comm_take(void *whole, size_t bytes, size_t least, const void *given) {
+  size_t size = 0;
+  if (given != NULL) memcpy(&size, given, sizeof size);
+  if (size < least) return -1;
+  memset(whole, 0, bytes);
+  memcpy(whole, given, size < bytes ? size : bytes);
+  for (size_t i = bytes; i < size; i++)
+    if (((const uint8_t *)given)[i] != 0) return -1;
+  return 0;
+}
+
 EpcommStatus epcomm_info(EpComm *c, EpcommInfo *out) {
   EpcommInfo i = {.size = sizeof i};
   describe(&c->pack, &i);

@@ -36,6 +36,7 @@ static void meeting(const EpComm *c, EpMeeting *m) {
   for (int r = 0; r < c->options.ranks; r++) m->heap[r] = c->base.heap[r];
   m->at = c->at.normal;
   m->fault = c->base.fault;
+  m->given_up = c->base.given_up;
   m->counters = c->base.counters;
   m->deadline_ns = c->base.deadline_ns;
   m->rank = c->options.rank;
@@ -113,7 +114,7 @@ EpcommStatus epcomm_told(EpComm *c, EpcommTold *out) {
   out->fullest = (int)c->told[2];
   out->per_expert = (const uint32_t *)(uintptr_t)c->told + EP_TOLD_ROWS;
   EpcommFault fault = {.size = sizeof fault};
-  return out->ready || !c->fault->set ? EPCOMM_OK : epcomm_fault(c, &fault);
+  return out->ready || !fault_is_set(c) ? EPCOMM_OK : epcomm_fault(c, &fault);
 }
 
 EpcommStatus epcomm_ready_ids(EpComm *c, const void *topk_ids, int ids_bits, int tokens, int32_t *ids, EpcommStream stream) {

@@ -137,6 +137,15 @@ static int test_other_kind(Seat *seat, void *plan) {
   return ranks_refused(seat, &o, EPCOMM_MACHINE, EPCOMM_PEER);
 }
 
+/* On the emulated driver: the GPU of the last rank has failed when all end. */
+static int test_broken(Seat *seat, void *plan) {
+  EpComm *comm = ranks_create(seat, plan, 1, 0, 0);
+  if (comm == NULL) return 1;
+  if (ranks_is_last(seat)) setenv("EMUL_BROKEN", "1", 1);
+  EpcommStatus s = epcomm_destroy(comm);
+  return s != (ranks_is_last(seat) ? EPCOMM_DRIVER : EPCOMM_PEER);
+}
+
 /* Creates from the pack's file with its end cut off, then with one bit changed. */
 static int test_truncated(Seat *seat, void *plan) {
   const Plan *p = plan;
@@ -181,24 +190,38 @@ static int test_disagree(Seat *seat, void *plan) {
   return bad;
 }
 
-/* Debug mode: the last rank passes an id of 64 bits that is no expert. It gets an error
- * that says so, and the other ranks get an error that it made no call. */
+/* The last rank passes an id that is no expert. It is told so, and the others that it made no
+ * call. The kernel does not use the id: it would write far outside the heap. */
+static int bad_id(Moe *m, int wide, int64_t id, int most, GpuStream stream) {
+  EpcommCall c = moe_call(m, 0, 0, 2, 2, wide);
+  EpcommFault f = {.size = sizeof f};
+  EpcommOutputs o = {.size = sizeof o};
+  uint32_t offsets[2] = {1, 1};
+  int last = m->info.ranks - 1;
+  moe_inputs(m, 1, 2, stream);
+  m->wide[1] = m->info.rank == last ? id : -1;
+  m->ids[1] = (int32_t)m->wide[1];
+  gpu_upload(m->dwide, m->wide, 16 * (size_t)m->info.topk, stream);
+  gpu_upload(m->dids, m->ids, 8 * (size_t)m->info.topk, stream);
+  EpcommStatus s = epcomm_dispatch(m->comm, &c, stream);
+  gpu_wait(stream);
+  int bad = s != EPCOMM_OK || epcomm_fault(m->comm, &f) != EPCOMM_FAULT || f.phase != 6 || f.source != last;
+  epcomm_outputs(m->comm, 0, 0, &o);
+  gpu_download(offsets, o.row_offsets, sizeof offsets, stream);
+  bad |= offsets[0] != 0 || offsets[1] != 0;
+  printf("rank %d, %d bits: %s: %s, rows %u\n", m->info.rank, wide ? 64 : 32, epcomm_status_name(s), f.text, offsets[1]);
+  return bad || epcomm_reset(m->comm) != EPCOMM_OK || ranks_right(m, most, stream);
+}
+
+/* Debug mode: ids outside the experts, in both widths. */
 static int test_bad_id(Seat *seat, void *plan) {
   const Plan *p = plan;
   EpComm *comm = ranks_create(seat, p, 1, 1, 0);
   if (comm == NULL) return 1;
   GpuStream stream = gpu_stream();
   Moe *m = moe_new(comm);
-  EpcommCall c = moe_call(m, 0, 0, 2, 2, 1);
-  EpcommFault f = {.size = sizeof f};
-  moe_inputs(m, 1, 2, stream);
-  m->wide[1] = ranks_is_last(seat) ? m->info.experts : -1;
-  gpu_upload(m->dwide, m->wide, 16 * (size_t)m->info.topk, stream);
-  EpcommStatus s = epcomm_dispatch(comm, &c, stream);
-  gpu_wait(stream);
-  int bad = s != EPCOMM_OK || epcomm_fault(comm, &f) != EPCOMM_FAULT || f.phase != 6 || f.source != seat->ranks - 1;
-  printf("rank %d: %s: %s\n", seat->rank, epcomm_status_name(s), f.text);
-  bad |= epcomm_reset(comm) != EPCOMM_OK || ranks_right(m, p->most, stream);
+  int bad = bad_id(m, 1, m->info.experts, p->most, stream) || bad_id(m, 0, m->info.experts, p->most, stream) ||
+            bad_id(m, 0, 1 << 30, p->most, stream) || bad_id(m, 0, -2, p->most, stream);
   moe_free(m);
   gpu_stream_free(stream);
   epcomm_destroy(comm);
@@ -268,7 +291,7 @@ Test faults_find(const char *name, int *victim) {
   } tests[] = {{"late", test_late, 0},           {"never", test_never, 0},         {"killed", test_killed, 1},
                {"other-pack", test_other_pack, 0}, {"other-kind", test_other_kind, 0}, {"truncated", test_truncated, 0},
                {"disagree", test_disagree, 0},     {"slots", test_slots, 0},
-               {"bad-id", test_bad_id, 0},           {"options", test_options, 0}};
+               {"bad-id", test_bad_id, 0},         {"broken", test_broken, 0},         {"options", test_options, 0}};
   for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
     if (strcmp(name, tests[i].name) != 0) continue;
     if (tests[i].dies) *victim = LAST_RANK;

@@ -17,6 +17,9 @@
  * late, never, killed, other-pack, other-kind, truncated, disagree, slots,
  * bad-id, options: see faults.c
  * any-order: see order.c
+ * wrap: call numbers across their ends, every kernel of the pack; spoiled: outputs after a fault;
+ * soak: a program's life for --seconds, see soak.c;
+ * arguments: structs of other headers, tensors that a kernel would misread
  * nodes, refusals, left, crashed, unfilled: packs of several nodes: see nodes.c
  */
 #include "ranks.h"
@@ -297,7 +300,7 @@ static int number(const char *name, const char *text) {
 }
 
 static Plan arguments(int argc, char **argv) {
-  Plan p = {.pack = argc > 2 ? argv[1] : NULL, .calls = 20, .replays = 40, .most = 16, .deadline = 10, .test = argc > 2 ? argv[2] : ""};
+  Plan p = {.pack = argc > 2 ? argv[1] : NULL, .calls = 20, .replays = 40, .most = 16, .deadline = 10, .seconds = 10, .test = argc > 2 ? argv[2] : ""};
   for (int i = 3; i < argc; i++) {
     const char *name = argv[i], *next = i + 1 < argc ? argv[i + 1] : NULL;
     if (strcmp(name, "--processes") == 0) p.processes = 1;
@@ -307,6 +310,7 @@ static Plan arguments(int argc, char **argv) {
     else if (strcmp(name, "--most") == 0) p.most = number(name, next), i++;
     else if (strcmp(name, "--dtype") == 0) p.dtype = number(name, next), i++;
     else if (strcmp(name, "--deadline") == 0 && next != NULL) p.deadline = atof(next), i++;
+    else if (strcmp(name, "--seconds") == 0 && next != NULL) p.seconds = atof(next), i++;
     else if (strcmp(name, "--other") == 0 && next != NULL) p.other = next, i++;
     else fprintf(stderr, "unknown argument %s\n", name), exit(2);
   }
@@ -332,6 +336,7 @@ int main(int argc, char **argv) {
     Test test;
   } tests[] = {{"calls", test_calls}, {"graphs", test_graphs}, {"flight", test_flight}, {"outputs", test_outputs},
                {"leak", test_leak},   {"host", test_host},     {"chain", test_chain}, {"any-order", test_any_order},
+               {"arguments", test_arguments}, {"wrap", test_wrap},   {"spoiled", test_spoiled}, {"soak", test_soak},
                {"nodes", test_nodes}, {"refusals", test_refusals}, {"left", test_left},
                {"crashed", test_crashed}, {"unfilled", test_unfilled}};
   Plan p = arguments(argc, argv);

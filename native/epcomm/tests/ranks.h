@@ -14,6 +14,7 @@ typedef struct Plan {
   int most;                 /* largest number of tokens drawn */
   int dtype;                /* EpcommDType of chain */
   double deadline;          /* seconds */
+  double seconds;           /* that soak takes */
   const char *test;
 } Plan;
 
@@ -27,6 +28,11 @@ int ranks_say(EpComm *comm, const char *what, EpcommStatus status); /* prints; g
 
 int test_chain(Seat *seat, void *plan); /* chain.c */
 int test_any_order(Seat *seat, void *plan); /* order.c */
+int test_wrap(Seat *seat, void *plan); /* wrap.c */
+void wrap_begin_at(EpComm *comm, uint32_t number); /* sets the device counters of slot 0 */
+int test_soak(Seat *seat, void *plan); /* soak.c */
+int test_spoiled(Seat *seat, void *plan); /* spoiled.c */
+int test_arguments(Seat *seat, void *plan); /* arguments.c */
 int test_nodes(Seat *seat, void *plan); /* nodes.c */
 int test_refusals(Seat *seat, void *plan);
 int test_left(Seat *seat, void *plan);

@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/cuda/pack"
@@ -24,15 +25,20 @@ func main() {
 	out := flag.String("o", "", "file to write")
 	tokens := flag.Int("max-tokens", 24, "capacity")
 	layout := flag.String("layout", "expert", "of received rows; packs of others than expert hold defaults")
+	every := flag.Bool("every", false, "every kernel of the layout: 2i-1 and 2i tokens take pair i of everyPair")
 	flag.Parse()
+	l, err := ep.ParseLayout(*layout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testpack:", err)
+		os.Exit(2)
+	}
 	r := request(*ranks, *tokens)
 	if *nodes > 1 {
 		r = overNodes(*ranks, *nodes, *tokens)
 	}
-	var err error
-	if r.Problem.Layout, err = ep.ParseLayout(*layout); err != nil {
-		fmt.Fprintln(os.Stderr, "testpack:", err)
-		os.Exit(2)
+	r.Problem.Layout = l
+	if *every {
+		r = everyPairOf(r, *layout)
 	}
 	p, err := pack.Build(r, func(arch string, units []declare.Unit) (pack.Compiled, error) {
 		return pack.CompileWith(*compile, arch, units)
@@ -68,6 +74,60 @@ func request(ranks, tokens int) pack.Request {
 		Problem: shape, DTypes: []ep.DType{ep.BF16, ep.FP8}, Machine: m,
 		Tables: table.Overlay(table.Source{Name: "test", Table: t}), ABI: "test",
 	}
+}
+
+// everyPair lists a dispatch and a combine for each kernel of a layout.
+var everyPair = map[string][][2]string{
+	"expert": {
+		{"dispatch_ll:early=1,part=512,pause=0,pdl=1,receivers=0,send=512,sms=3,threads=64", "combine_ll:algo=direct,pdl=1,sms=2,threads=64"},
+		{"dispatch_ll_split:part=512,pdl=0,recv_sms=2,send=512,sms=3,threads=64", "combine_ll_split:algo=dedup,pdl=1,recv_sms=3,sms=2,threads=64"},
+		{"dispatch_ll_ids:part=512,pdl=0,send=512,sms=4,threads=64", "combine_ll_partial:partial=f32,pdl=0,receivers=0,sms=3,threads=64"},
+		{"dispatch_final:algo=dedup,scales=row,sms=4,threads=64,wait_sms=2", "combine_final:algo=dedup,in_flight=0,sms=3,threads=64,wait_sms=1"},
+		{"dispatch_final_home:scales=row,sms=4,team=1,threads=64,wait_sms=0", "combine_final_partial:partial=f32,sms=3,threads=64,wait_sms=1"},
+		{"dispatch_final:algo=direct,scales=row,sms=4,threads=64,wait_sms=0", "combine_final_polled:partial=bf16,pdl=0,receivers=0,sms=3,threads=64"},
+		{"dispatch:algo=direct,chunk_bytes=0,copy=vector,count_sms=1,in_flight=4,mode=fused,pdl=1,sms=4,threads=64,tile_tokens=16",
+			"combine:algo=direct,chunk_bytes=512,copy=vector,epilogue=none,in_flight=4,mode=fused,pdl=1,rotate=0,rows=1,sms=4,threads=64,wait_sms=1"},
+		{"dispatch:algo=dedup,chunk_bytes=0,copy=vector,count_sms=1,in_flight=4,mode=split,pdl=0,sms=4,threads=64,tile_tokens=16",
+			"combine:algo=dedup,chunk_bytes=512,copy=vector,epilogue=none,in_flight=4,mode=split,pdl=0,rotate=1,rows=1,sms=4,threads=64,wait_sms=1"},
+		{"dispatch_final:algo=dedup,scales=tile,sms=4,threads=64,wait_sms=2", "combine_final:algo=direct,in_flight=0,sms=3,threads=64,wait_sms=1"}, // fp8 alone
+	},
+	"masked": {
+		{"dispatch_masked:input=bf16,pdl=1,sms=4,threads=64,unit=512,wait_sms=0", "combine_masked:algo=direct,pdl=0,sms=4,threads=64,unit=512,wait_sms=0"},
+		{"dispatch_masked_split:input=bf16,pdl=0,recv_sms=3,sms=2,threads=64,unit=512", "combine_masked_split:algo=dedup,pdl=0,recv_sms=3,sms=2,threads=64,unit=512"},
+		{"dispatch_masked_ids:part=512,pdl=0,send=512,sms=4,threads=64", "combine_masked:algo=dedup,pdl=1,sms=4,threads=64,unit=512,wait_sms=2"},
+	},
+	"rank": {
+		{"dispatch_rank:input=bf16,pdl=1,sms=4,threads=64,unit=512,wait_sms=0", "combine_rank:pdl=1,sms=4,threads=64,unit=512,wait_sms=0"},
+		{"dispatch_rank_home:input=bf16,pdl=0,sms=4,threads=64,unit=512,wait_sms=2", "combine_rank:pdl=0,sms=4,threads=64,unit=512,wait_sms=2"},
+	},
+	"expert:128": {
+		{"dispatch_expand:pdl=1,sms=4,threads=64,unit=512,wait_sms=0", "combine_expand:algo=direct,pdl=1,sms=4,threads=64,unit=512,wait_sms=0"},
+	},
+}
+
+// everyPairOf replaces the rows of a request. Rows of pairs that a caller takes only with
+// reduced precision are of that precision.
+func everyPairOf(r pack.Request, layout string) pack.Request {
+	if layout == "rank:packed" {
+		layout = "rank"
+	}
+	t := &table.Table{Header: table.Header{Machine: r.Machine, ABI: "test"}}
+	for _, d := range r.DTypes {
+		p := r.Problem
+		p.Dispatch = d
+		for i, pair := range everyPair[layout] {
+			for op, config := range map[ep.Op]string{ep.Dispatch: pair[0], ep.Combine: pair[1]} {
+				at := row(p, op, 2*i+1, 2*i+2, config)
+				if strings.Contains(config, "algo=dedup") && op == ep.Combine || strings.Contains(config, "partial=bf16") {
+					at.Key.Precision = ep.Reduced
+				}
+				t.Rows = append(t.Rows, at)
+			}
+		}
+	}
+	r.Reduced = true
+	r.Tables = table.Overlay(table.Source{Name: "test", Table: t})
+	return r
 }
 
 // overNodes are rows of both kinds of kernels and both routes, fused and split.

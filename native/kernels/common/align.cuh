@@ -11,6 +11,7 @@
  * one flag takes between them. Each rank numbers its alignments itself, so that
  * a graph with alignments can be replayed. */
 EP_ENTRY(32, 1) ep_align(const __grid_constant__ EpArgs a) {
+  if (ep_gave_up(a)) return;
   EpControl *mine = a.control[a.rank];
   uint32_t tag = mine->epoch + 1;
   int32_t peer = static_cast<int32_t>(threadIdx.x);
@@ -46,7 +47,7 @@ EP_ENTRY(32, 1) ep_clear_spans(const __grid_constant__ EpArgs a) {
 
 /* Counts a.stamp calls as done. */
 EP_ENTRY(32, 1) ep_advance(const __grid_constant__ EpArgs a) {
-  if (threadIdx.x == 0) *a.round_base += static_cast<uint32_t>(a.stamp);
+  if (threadIdx.x == 0) *a.round_base = ep_number_after(*a.round_base, static_cast<uint32_t>(a.stamp));
 }
 
 /* Ends a round: the next round writes its time stamps into the next row. */

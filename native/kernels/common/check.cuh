@@ -1,6 +1,10 @@
 /* Waits with a deadline. The first spin of a rank that passes it records in
- * host-mapped memory what it waited for, and sets the abort word. Every other spin of the
- * rank sees the abort word and gives up too.
+ * host-mapped memory what it waited for, and sets the abort word of its state. Every
+ * other spin of the state sees that word and leaves. It also sets the rank's word
+ * EpArgs.given_up: every later launch of the rank sees that and leaves at once.
+ *
+ * Nothing old passes for new. A thread that gives up overwrites the outputs of the call,
+ * and so do the threads of later launches, also in replays of a graph.
  */
 #ifndef EP_CHECK_CUH
 #define EP_CHECK_CUH
@@ -23,20 +27,87 @@ EP_DEVICE uint32_t *ep_abort_word(const EpArgs &a) {
 
 EP_DEVICE bool ep_aborted(const EpArgs &a) { return ld_relaxed_gpu(ep_abort_word(a)) != 0; }
 
-/* Writes the rank's fault record; only the first caller of a rank does. */
-static __device__ __noinline__ void ep_fault(const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
-  if (cas_relaxed_gpu(ep_abort_word(a), 0, 1) != 0 || a.fault == nullptr) return;
-  EpFault *f = a.fault;
-  f->rank = static_cast<uint32_t>(a.rank);
-  f->phase = w.phase;
-  f->expert = w.expert;
-  f->source = w.source;
-  f->block = blockIdx.x;
-  f->want = want;
-  f->got = got;
-  fence_acq_rel_sys();
-  st_relaxed_sys(&f->set, 1u);
+/* ---- outputs of a call that does not end ---- */
+
+static const uint32_t EP_SPOIL_WORDS = 256; /* of a chunk */
+
+/* Overwrites a chunk of the outputs, numbered over all areas; false if there are not as many.
+ * Loops stay loops: the code is beside waits, which need the registers. */
+EP_DEVICE bool ep_spoil_chunk(const EpArgs &a, uint32_t chunk) {
+#pragma unroll 1
+  for (int i = 0; i < EP_SPOIL_AREAS; i++) {
+    const EpArea &area = a.spoil[i];
+    const uint32_t chunks = (area.words + EP_SPOIL_WORDS - 1) / EP_SPOIL_WORDS;
+    if (chunk >= chunks) {
+      chunk -= chunks;
+      continue;
+    }
+    uint32_t *to = area.at + static_cast<uint64_t>(chunk) * EP_SPOIL_WORDS;
+    uint32_t words = min(area.words - chunk * EP_SPOIL_WORDS, EP_SPOIL_WORDS);
+#pragma unroll 1
+    do *to++ = area.fill;
+    while (--words != 0);
+    return true;
+  }
+  return false;
 }
+
+/* Overwrites the outputs of this launch's call, whose rank gave up before: each thread has a
+ * share. Every thread of the launch calls it. */
+EP_DEVICE void ep_spoil(const EpArgs &a) {
+  uint32_t chunk = blockIdx.x * blockDim.x + threadIdx.x;
+#pragma unroll 1
+  while (ep_spoil_chunk(a, chunk)) chunk += gridDim.x * blockDim.x;
+}
+
+/* Whether this rank gave up a wait in an earlier launch, or just now in another block. An
+ * ordinary load, as in ep_number. */
+EP_DEVICE bool ep_gave_up(const EpArgs &a) { return a.given_up != nullptr && *a.given_up != 0; }
+
+/* Whether the block leaves, since its rank gave up a wait before. All threads call it, with a
+ * barrier: a warp that left alone would leave the others in barriers. */
+EP_DEVICE bool ep_block_leaves(const EpArgs &a) {
+  if (!__syncthreads_or(ep_gave_up(a))) return false;
+  ep_spoil(a);
+  return true;
+}
+
+/* The same for one warp of a kernel whose warps do not wait for each other. `number` is that
+ * of ep_number, 0 where the rank gave up. */
+EP_DEVICE bool ep_warp_leaves(const EpArgs &a, uint32_t number) {
+  if (!__any_sync(EP_FULL_WARP, number == 0)) return false;
+  ep_spoil(a);
+  return true;
+}
+
+/* ---- giving up ---- */
+
+/* What a thread does that leaves a wait. With `late`, and where it is the rank's first, it
+ * writes the fault record. Then it overwrites outputs of this launch's call, together with the
+ * other threads that leave: the state's abort word, 1 at first, counts the chunks given out.
+ * It calls nothing, so that it takes few registers from the waits around it. */
+static __device__ __noinline__ void ep_give_up(const EpArgs &a, EpWait w, uint64_t want, uint64_t got, bool late) {
+  if (late) {
+    bool first = cas_relaxed_gpu(ep_abort_word(a), 0, 1) == 0;
+    if (a.given_up != nullptr) first = cas_relaxed_gpu(a.given_up, 0, 1) == 0;
+    if (first && a.fault != nullptr) {
+      EpFault *f = a.fault;
+      f->rank = static_cast<uint32_t>(a.rank);
+      f->phase = w.phase;
+      f->expert = w.expert;
+      f->source = w.source;
+      f->block = blockIdx.x;
+      f->want = want;
+      f->got = got;
+      fence_acq_rel_sys();
+      st_relaxed_sys(&f->set, 1u);
+    }
+  }
+#pragma unroll 1
+  while (ep_spoil_chunk(a, add_relaxed_gpu(ep_abort_word(a), 1u) - 1)) continue;
+}
+
+EP_DEVICE void ep_fault(const EpArgs &a, EpWait w, uint64_t want, uint64_t got) { ep_give_up(a, w, want, got, true); }
 
 /* One polling loop. Keep it in registers: `EpSpin spin; while (!seen) if
  * (!spin.again(a, what, want, got)) return false;` */
@@ -54,11 +125,10 @@ struct EpSpin {
     if (start == 0) start = now;
     /* A block that waits for its own rank waits twice as long. So a block that waits for
      * another rank gives up first, and the record names that rank. */
-    if (now - start > (w.source < 0 ? 2 : 1) * a.deadline_ns) {
-      ep_fault(a, w, want, got);
-      return false;
-    }
-    return !ep_aborted(a);
+    const bool late = now - start > (w.source < 0 ? 2 : 1) * a.deadline_ns;
+    if (!late && !ep_aborted(a)) return true;
+    ep_give_up(a, w, want, got, late);
+    return false;
   }
 };
 
@@ -90,6 +160,22 @@ EP_DEVICE bool ep_drill_drops(const EpArgs &a, int32_t expert) {
 #define EP_STAGE EP_STAGE_END
 #endif
 
+/* The largest number of a call; number 1 follows it. It is a multiple of 6: sets that are
+ * chosen by number & 1 or by number % 3 then follow each other across the end too. No number
+ * is 0, which words that hold numbers are set to at first. */
+#define EP_LAST_NUMBER 0xfffffffcu
+
+/* The number that comes so many calls after another. */
+EP_DEVICE uint32_t ep_number_after(uint32_t number, uint32_t calls) {
+  const uint64_t sum = static_cast<uint64_t>(number) + calls;
+  return static_cast<uint32_t>(sum > EP_LAST_NUMBER ? sum - EP_LAST_NUMBER : sum);
+}
+EP_DEVICE uint32_t ep_number_before(uint32_t number) { return number == 1 ? EP_LAST_NUMBER : number - 1; }
+
+/* Whether a rank whose last call is `last`, 0 for none, has reached call `number`. No rank is
+ * more than a few calls away from another. */
+EP_DEVICE bool ep_reached(uint32_t last, uint32_t number) { return static_cast<int32_t>(last - number) >= 0; }
+
 /* The number of this call. With EP_OWN_ROUNDS the device counts calls: the host cannot,
  * because graphs are replayed in any order. round_base points to 32 words for each of
  * EP_OWN_ROUNDS blocks, one word for each warp that a block may have. Only one warp reads a
@@ -101,12 +187,19 @@ EP_DEVICE bool ep_drill_drops(const EpArgs &a, int32_t expert) {
  * The load is an ordinary load, because most warps of a block then find the word in L1.
  * With relaxed loads 2,000 warps would ask L2 for the same lines at once, which took up to
  * a microsecond. An ordinary load is enough, since an earlier kernel wrote the word. */
-EP_DEVICE uint32_t ep_number(const EpArgs &a) {
+EP_DEVICE uint32_t ep_round(const EpArgs &a) {
 #ifdef EP_OWN_ROUNDS
-  return a.round + a.round_base[32 * blockIdx.x + warp_id()];
+  return ep_number_after(a.round_base[32 * blockIdx.x + warp_id()], a.round);
 #else
-  return a.round + *a.round_base;
+  return ep_number_after(a.round_base != nullptr ? *a.round_base : 0, a.round);
 #endif
+}
+
+/* ep_round, or 0 where this rank gave up a wait before. Both loads are in flight together. */
+EP_DEVICE uint32_t ep_number(const EpArgs &a) {
+  const bool gave_up = ep_gave_up(a);
+  const uint32_t number = ep_round(a);
+  return gave_up ? 0 : number;
 }
 
 /* EP_NUMBER_DONE: every warp of a kernel that numbers its calls executes it after its lanes
@@ -120,11 +213,11 @@ EP_DEVICE uint32_t ep_number(const EpArgs &a) {
 EP_DEVICE void ep_number_done(const EpArgs &a, uint32_t number) {
   if (a.stamp == 0) return;
   uint32_t warp = warp_id(), warps = warps_in_block(), lane = lane_id();
-  uint32_t next = number - a.round + 1, word = warp + lane * warps;
+  uint32_t word = warp + lane * warps;
   __syncwarp();
-  if (word < 32) st_relaxed_gpu(a.round_base + 32 * blockIdx.x + word, next);
+  if (word < 32) st_relaxed_gpu(a.round_base + 32 * blockIdx.x + word, number);
   for (uint32_t b = blockIdx.x + (1 + warp) * gridDim.x; b < EP_OWN_ROUNDS; b += warps * gridDim.x)
-    st_relaxed_gpu(a.round_base + 32 * b + lane, next);
+    st_relaxed_gpu(a.round_base + 32 * b + lane, number);
 }
 #else
 #define EP_NUMBER_DONE(a, number)

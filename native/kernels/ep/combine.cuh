@@ -23,28 +23,31 @@ static __device__ void ep_combine_receive(const EpArgs &a) {
 EP_ENTRY(EP_THREADS, 1) ep_combine_async(const __grid_constant__ EpArgs a) {
   pdl_wait();
   ep_span_begin(a);
+  if (ep_block_leaves(a)) return;
   send_tokens_back(a);
   pdl_launch();
-  EP_NUMBER_DONE(a, ep_number(a));
+  EP_NUMBER_DONE(a, ep_round(a));
   ep_span_end(a);
 }
 
 EP_ENTRY(EP_THREADS, 1) ep_combine_wait(const __grid_constant__ EpArgs a) {
   pdl_wait();
   ep_span_begin(a);
+  if (ep_block_leaves(a)) return;
   ep_combine_receive(a);
   pdl_launch();
-  EP_NUMBER_DONE(a, ep_number(a));
+  EP_NUMBER_DONE(a, ep_round(a));
   ep_span_end(a);
 }
 
 EP_ENTRY(EP_THREADS, 1) ep_combine(const __grid_constant__ EpArgs a) {
   pdl_wait();
   ep_span_begin(a);
+  if (ep_block_leaves(a)) return;
   send_tokens_back(a);
   ep_combine_receive(a);
   pdl_launch();
-  EP_NUMBER_DONE(a, ep_number(a));
+  EP_NUMBER_DONE(a, ep_round(a));
   ep_span_end(a);
 }
 

@@ -34,27 +34,30 @@ static __device__ void ep_dispatch_receive(const EpArgs &a) {
 EP_ENTRY(EP_THREADS, 1) ep_dispatch_async(const __grid_constant__ EpArgs a) {
   pdl_wait();
   ep_span_begin(a);
+  if (ep_block_leaves(a)) return;
   ep_dispatch_send(a);
   pdl_launch();
-  EP_NUMBER_DONE(a, ep_number(a));
+  EP_NUMBER_DONE(a, ep_round(a));
   ep_span_end(a);
 }
 
 EP_ENTRY(EP_THREADS, 1) ep_dispatch_wait(const __grid_constant__ EpArgs a) {
   pdl_wait();
   ep_span_begin(a);
+  if (ep_block_leaves(a)) return;
   ep_dispatch_receive(a);
   pdl_launch();
-  EP_NUMBER_DONE(a, ep_number(a));
+  EP_NUMBER_DONE(a, ep_round(a));
   ep_span_end(a);
 }
 
 EP_ENTRY(EP_THREADS, 1) ep_dispatch(const __grid_constant__ EpArgs a) {
   pdl_wait();
   ep_span_begin(a);
+  if (ep_block_leaves(a)) return;
   ep_dispatch_send(a);
   ep_dispatch_receive(a);
   pdl_launch();
-  EP_NUMBER_DONE(a, ep_number(a));
+  EP_NUMBER_DONE(a, ep_round(a));
   ep_span_end(a);
 }

@@ -124,16 +124,6 @@ EP_DEVICE uint64_t *ep_word(const EpArgs &a, int rank, EpRegion region, uint32_t
   return reinterpret_cast<uint64_t *>(ep_region(a, rank, region)) + index;
 }
 
-/* The number of this call, equal on all ranks. Words that several blocks poll hold it,
- * so that no block has to reset them. */
-EP_DEVICE uint32_t ep_round(const EpArgs &a) {
-#ifdef EP_OWN_ROUNDS
-  return ep_number(a);
-#else
-  return a.round + (a.round_base != nullptr ? *a.round_base : 0);
-#endif
-}
-
 /* This rank's rows of the shared expert: all its tokens, or its slice of a
  * replicated batch. */
 struct EpSlice {

@@ -1,5 +1,5 @@
 /* Kernels that epcomm launches before calls. One narrows top-k ids to 32 bits. In debug
- * mode another compares the calls that the ranks are about to make. */
+ * mode another checks the ids and compares the calls that the ranks are about to make. */
 #ifndef EP_EPCOMM_CALLS_CUH
 #define EP_EPCOMM_CALLS_CUH
 
@@ -24,42 +24,43 @@ EP_ENTRY(1024, 1) ep_narrow_ids(const __grid_constant__ EpIdsArgs a) {
  * 1, so this rank has read the words of call n. */
 struct EpAgree {
   uint64_t said[2][EP_MAX_RANKS]; /* by rank: number << 32 | description of the call that the rank is about to make */
-  uint32_t calls;                 /* compared so far */
+  uint32_t calls;                 /* number of the last comparison, 0 for none */
 };
 
 /* Every id of a call must be -1 or an expert, because any other id would be used as an address.
- * tile_tokens, where it is not 0, says how many ids a token has, which must then be distinct: an expert
+ * The fault keeps the call's kernels from using it. `distinct`, where it is not 0, says how many ids a token has, which must then be distinct: an expert
  * that a token names twice gets two rows, for which its block may have no room. */
 EP_DEVICE bool ep_check_ids(const EpArgs &a) {
   uint32_t bad = 0;
   int32_t twice = -1;
-  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < a.stamp_slots; i += 32) {
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < a.ids; i += 32) {
     const int32_t id = a.topk_ids[i];
-    bad |= id < -1 || id >= a.count_sms;
-    for (int32_t j = a.tile_tokens > 0 ? i - i % a.tile_tokens : i; j < i; j++)
+    bad |= id < -1 || id >= a.experts;
+    for (int32_t j = a.distinct > 0 ? i - i % a.distinct : i; j < i; j++)
       if (id >= 0 && a.topk_ids[j] == id) twice = id;
   }
   if (__any_sync(EP_FULL_WARP, bad)) {
-    if (threadIdx.x == 0) ep_fault(a, {EP_PHASE_AGREE, -1, a.rank}, static_cast<uint64_t>(a.count_sms), ~0ull);
+    if (threadIdx.x == 0) ep_fault(a, {EP_PHASE_AGREE, -1, a.rank}, static_cast<uint64_t>(a.experts), ~0ull);
     return false;
   }
   const uint32_t lanes = __ballot_sync(EP_FULL_WARP, twice >= 0);
   if (lanes == 0) return true;
   const int32_t expert = __shfl_sync(EP_FULL_WARP, twice, __ffs(lanes) - 1);
-  if (threadIdx.x == 0) ep_fault(a, {EP_PHASE_AGREE, expert, a.rank}, static_cast<uint64_t>(a.count_sms), ~0ull);
+  if (threadIdx.x == 0) ep_fault(a, {EP_PHASE_AGREE, expert, a.rank}, static_cast<uint64_t>(a.experts), ~0ull);
   return false;
 }
 
-/* One block of 32 threads. `stamp` describes the call that this rank is about to make. If
+/* One block of 32 threads. `about` describes the call that this rank is about to make. If
  * another rank's description differs, the kernel records a fault that names that rank. It
- * checks stamp_slots ids against count_sms experts. */
+ * checks `ids` ids against `experts` experts. */
 EP_ENTRY(32, 1) ep_agree(const __grid_constant__ EpArgs a) {
+  if (ep_gave_up(a)) return;
   EpAgree *mine = reinterpret_cast<EpAgree *>(a.heap[a.rank] + a.region[0]);
-  const uint32_t number = mine->calls + 1;
+  const uint32_t number = ep_number_after(mine->calls, 1);
   const int32_t peer = static_cast<int32_t>(threadIdx.x);
   const bool fine = ep_check_ids(a);
   if (fine && peer < a.ranks) {
-    const uint64_t word = static_cast<uint64_t>(number) << 32 | static_cast<uint32_t>(a.stamp);
+    const uint64_t word = static_cast<uint64_t>(number) << 32 | a.about;
     EpAgree *theirs = reinterpret_cast<EpAgree *>(a.heap[peer] + a.region[0]);
     st_relaxed_sys(&theirs->said[number & 1][a.rank], word);
     const EpWait what = {EP_PHASE_AGREE, -1, peer};

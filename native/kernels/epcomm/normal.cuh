@@ -104,8 +104,11 @@ EP_DEVICE EpArgs normal_args(const EpMeeting &m) {
   a.counters = m.counters;
   a.deadline_ns = m.deadline_ns;
   a.fault = m.fault;
+  a.given_up = m.given_up;
   return a;
 }
+/* Whether the block leaves, since its rank gave up a wait in an earlier launch. All threads call it. */
+EP_DEVICE bool normal_leaves(const EpMeeting &m) { return __syncthreads_or(*m.given_up != 0); }
 EP_DEVICE uint32_t *normal_calls(const EpMeeting &m) { return reinterpret_cast<uint32_t *>(m.heap[m.rank] + m.at); }
 EP_DEVICE uint32_t normal_words(const EpMeeting &m) { return static_cast<uint32_t>(m.ranks + m.local_experts + 1); }
 EP_DEVICE uint64_t *normal_counts(const EpMeeting &m, int32_t owner, uint32_t call, int32_t source) {
@@ -197,9 +200,18 @@ EP_DEVICE void normal_tell(const EpAnnounceArgs &a, const NormalCounts &s) {
   if (threadIdx.x == 0) st_release_sys(a.told, a.ticket);
 }
 
+/* What a call leaves that does not end: no rows from anybody. The host is told nothing. */
+EP_DEVICE void normal_tell_none(const EpAnnounceArgs &a) {
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < a.meeting.ranks * a.meeting.ranks; i += static_cast<int32_t>(blockDim.x)) a.before[i] = 0;
+}
+
 EP_DEVICE void normal_exchange(const EpAnnounceArgs &a, NormalCounts &s) {
+  if (normal_leaves(a.meeting)) {
+    normal_tell_none(a);
+    return;
+  }
   uint32_t *calls = normal_calls(a.meeting);
-  const uint32_t call = *calls + 1;
+  const uint32_t call = ep_number_after(*calls, 1);
   for (uint32_t e = threadIdx.x; e < static_cast<uint32_t>(a.meeting.local_experts); e += blockDim.x) s.experts[e] = 0;
   if (threadIdx.x == 0) s.fullest = s.failed = 0;
   normal_send_counts(a, call);
@@ -207,7 +219,11 @@ EP_DEVICE void normal_exchange(const EpAnnounceArgs &a, NormalCounts &s) {
   normal_take_counts(a, call, s);
   __syncthreads();
   if (threadIdx.x == 0) *calls = call;
-  if (!s.failed) normal_tell(a, s);
+  if (s.failed) {
+    normal_tell_none(a);
+  } else {
+    normal_tell(a, s);
+  }
 }
 
 /* ---- ids and weights as the dispatch kernels read them ---- */
@@ -292,7 +308,8 @@ EP_DEVICE uint32_t normal_mask(const EpReturnArgs &a, int64_t token) {
   return mask;
 }
 
-EP_DEVICE void normal_sum_weights(const EpReturnArgs &a, uint32_t call, int64_t first, int64_t step) {
+/* Returns false if a wait was given up. */
+EP_DEVICE bool normal_sum_weights(const EpReturnArgs &a, uint32_t call, int64_t first, int64_t step) {
   const EpMeeting &m = a.meeting;
   for (int64_t i = first; i < static_cast<int64_t>(a.tokens) * a.given; i += step) {
     const int64_t token = i / a.given;
@@ -301,23 +318,32 @@ EP_DEVICE void normal_sum_weights(const EpReturnArgs &a, uint32_t call, int64_t 
     for (int32_t r = 0; r < m.ranks; r++) {
       uint32_t bits = 0;
       if ((mask >> r & 1u) == 0) continue;
-      if (!normal_wait(m, normal_weights(m, m.rank, call, static_cast<int32_t>(token), r) + i % a.given, call, r, EP_PHASE_COMBINE_WAIT, &bits)) return;
+      if (!normal_wait(m, normal_weights(m, m.rank, call, static_cast<int32_t>(token), r) + i % a.given, call, r, EP_PHASE_COMBINE_WAIT, &bits))
+        return false;
       sum += __uint_as_float(bits);
     }
     a.out[i] = sum;
   }
+  return true;
+}
+/* The sums of a call that does not end. */
+EP_DEVICE void normal_spoil_weights(const EpReturnArgs &a) {
+  for (int64_t i = threadIdx.x; i < static_cast<int64_t>(a.tokens) * a.given; i += blockDim.x) a.out[i] = __uint_as_float(0xffffffffu);
 }
 
 /* Launched with EP_NORMAL_BLOCKS blocks after the combine of the same call, on the same
  * stream. */
 EP_ENTRY(1024, 1) ep_return_weights(const __grid_constant__ EpReturnArgs a) {
   normal_begin();
+  if (normal_leaves(a.meeting)) {
+    normal_spoil_weights(a);
+    return;
+  }
   uint32_t *calls = normal_calls(a.meeting) + 1 + blockIdx.x;
-  const uint32_t call = *calls + 1;
+  const uint32_t call = ep_number_after(*calls, 1);
   const int64_t first = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x, step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   normal_send_weights(a, call, first, step);
-  normal_sum_weights(a, call, first, step);
-  __syncthreads();
+  if (__syncthreads_or(!normal_sum_weights(a, call, first, step))) normal_spoil_weights(a);
   if (threadIdx.x == 0) *calls = call;
 }
 

@@ -29,7 +29,7 @@ EP_DEVICE bool fin_wait_started(const EpArgs &a, const FinCall &c) {
   EpSpin spin;
   for (;;) {
     uint32_t began = ld_acquire_sys(p);
-    uint32_t missing = __ballot_sync(EP_FULL_WARP, static_cast<int32_t>(began - c.number) < 0);
+    uint32_t missing = __ballot_sync(EP_FULL_WARP, !ep_reached(began, c.number));
     __syncwarp();
     if (missing == 0) return true;
     if (!ep_again_warp(spin, a, {EP_PHASE_COMBINE_ASYNC, -1, __ffs(missing) - 1}, c.number, began)) return false;
@@ -145,6 +145,7 @@ EP_ENTRY(EP_THREADS, 1) combine_final(const __grid_constant__ EpArgs a) {
   pdl_launch();
   ep_drill_delay(a);
   FinCall c = fin_call(a);
+  if (ep_warp_leaves(a, c.number)) return;
   fin_announce(a, c);
   if (fin_sends(c)) fin_combine_async(a, c);
   EP_NUMBER_DONE(a, c.number);

@@ -141,6 +141,7 @@ EP_ENTRY(EP_THREADS, 1) combine_final_partial(const __grid_constant__ EpArgs a) 
   pdl_launch();
   ep_drill_delay(a);
   FinCall c = fin_call(a);
+  if (ep_warp_leaves(a, c.number)) return;
   fin_announce(a, c);
   if (fin_sends(c)) fin_partial_async(a, c);
   EP_NUMBER_DONE(a, c.number);

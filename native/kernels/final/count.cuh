@@ -161,7 +161,7 @@ EP_DEVICE void fin_scan_groups(const EpArgs &a, const FinCall &c, FinShared &s) 
       s.start[r * EP_LOCAL_EXPERTS + e] = start;
       if (r != static_cast<uint32_t>(a.rank)) continue;
       if (e == EP_LOCAL_EXPERTS - 1) s.rows = start + padded;
-      if (c.block != 0) continue;
+      if (c.block != 0 || s.failed) continue;
       a.row_offsets[e] = start;
       a.expert_ids[e] = static_cast<int32_t>(e);
       if (e == EP_LOCAL_EXPERTS - 1) a.row_offsets[e + 1] = start + padded;

@@ -227,9 +227,9 @@ EP_ENTRY(EP_THREADS, 1) dispatch_final(const __grid_constant__ EpArgs a) {
   FinCall c = fin_call(a);
   if (threadIdx.x == 0) {
     s.failed = s.rows = 0;
-    if (c.block == 0) *fin_met(a, c.number + 1) = 0;
+    if (c.block == 0 && c.number != 0) *fin_met(a, c.number + 1) = 0;
   }
-  __syncthreads();
+  if (ep_block_leaves(a)) return;
   if (fin_sends(c)) {
     fin_dispatch_async(a, c, s);
   } else {

@@ -329,9 +329,9 @@ EP_ENTRY(EP_THREADS, 1) dispatch_final_home(const __grid_constant__ EpArgs a) {
   if (c.lane == 0) h.sent[c.warp] = 0;
   if (threadIdx.x == 0) {
     s.failed = s.rows = 0;
-    if (c.block == 0) *fin_met(a, c.number + 1) = 0;
+    if (c.block == 0 && c.number != 0) *fin_met(a, c.number + 1) = 0;
   }
-  __syncthreads();
+  if (ep_block_leaves(a)) return;
   if (fin_sends(c)) {
     fin_home_async(a, c, h);
   } else {

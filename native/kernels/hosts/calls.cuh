@@ -13,15 +13,16 @@ EP_DEVICE uint64_t ep_said_at(const EpArgs &a, uint32_t number, int32_t from) {
 
 /* One block of 32 threads, with the arguments of ep_agree. */
 EP_ENTRY(32, 1) ep_agree_hosts(const __grid_constant__ EpArgs a) {
+  if (ep_gave_up(a)) return;
   uint64_t *calls = ep_own_word(a, a.region[0] + 16ull * static_cast<uint64_t>(a.ranks));
-  const uint32_t number = static_cast<uint32_t>(*calls) + 1;
-  const uint64_t word = static_cast<uint64_t>(number) << 32 | static_cast<uint32_t>(a.stamp);
+  const uint32_t number = ep_number_after(static_cast<uint32_t>(*calls), 1);
+  const uint64_t word = static_cast<uint64_t>(number) << 32 | a.about;
   const int32_t first = ep_check_ids(a) ? static_cast<int32_t>(threadIdx.x) : a.ranks;
   for (int32_t peer = first; peer < a.ranks; peer += 32) ep_signal(a, peer, ep_said_at(a, number, a.rank), word);
   for (int32_t peer = first; peer < a.ranks; peer += 32) {
     const EpWait what = {EP_PHASE_AGREE, -1, peer};
     uint64_t seen;
-    if (!ep_wait(a, ep_said_at(a, number, peer), what, static_cast<uint64_t>(number) << 32, &seen)) break;
+    if (!ep_wait_call(a, ep_said_at(a, number, peer), what, number, 32, &seen)) break;
     if (seen != word) ep_fault(a, what, word, seen);
   }
   __syncwarp();

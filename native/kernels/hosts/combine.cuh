@@ -87,27 +87,30 @@ static __device__ void ep_hosts_sum(const EpArgs &a) {
 EP_ENTRY(EP_THREADS, 1) ep_hosts_combine_async(const __grid_constant__ EpArgs a) {
   pdl_wait();
   ep_span_begin(a);
+  if (ep_block_leaves(a)) return;
   ep_hosts_return(a);
   pdl_launch();
-  EP_NUMBER_DONE(a, ep_number(a));
+  EP_NUMBER_DONE(a, ep_round(a));
   ep_span_end(a);
 }
 
 EP_ENTRY(EP_THREADS, 1) ep_hosts_combine_wait(const __grid_constant__ EpArgs a) {
   pdl_wait();
   ep_span_begin(a);
+  if (ep_block_leaves(a)) return;
   ep_hosts_sum(a);
   pdl_launch();
-  EP_NUMBER_DONE(a, ep_number(a));
+  EP_NUMBER_DONE(a, ep_round(a));
   ep_span_end(a);
 }
 
 EP_ENTRY(EP_THREADS, 1) ep_hosts_combine(const __grid_constant__ EpArgs a) {
   pdl_wait();
   ep_span_begin(a);
+  if (ep_block_leaves(a)) return;
   ep_hosts_return(a);
   ep_hosts_sum(a);
   pdl_launch();
-  EP_NUMBER_DONE(a, ep_number(a));
+  EP_NUMBER_DONE(a, ep_round(a));
   ep_span_end(a);
 }

@@ -23,11 +23,16 @@ EP_DEVICE bool lh_in_row(uint32_t column) { return LH_ROW % LL_WARP_BYTES == 0 |
 static __device__ bool lh_begin(const EpArgs &a, const LlCall &c) {
   if (c.block == 0)
     for (int32_t rank = static_cast<int32_t>(threadIdx.x); rank < EP_RANKS; rank += static_cast<int32_t>(blockDim.x))
-      ep_count_up(a, rank, lh_started(a, a.rank));
+      ep_signal(a, rank, lh_started(a, c.number, a.rank), c.number);
+  const uint32_t before = ep_number_before(c.number);
   bool ok = true;
   uint64_t got;
-  for (int32_t rank = static_cast<int32_t>(threadIdx.x); rank < EP_RANKS; rank += static_cast<int32_t>(blockDim.x))
-    ok = ok && ep_wait(a, lh_started(a, rank), {EP_PHASE_COMBINE_ASYNC, -1, rank}, c.number - 1, &got);
+  for (int32_t rank = static_cast<int32_t>(threadIdx.x); rank < EP_RANKS; rank += static_cast<int32_t>(blockDim.x)) {
+    const uint64_t *now = ep_own_word(a, lh_started(a, c.number, rank)); /* a rank that began this call too */
+    ok = ok && ep_wait_for(a, lh_started(a, before, rank), {EP_PHASE_COMBINE_ASYNC, -1, rank}, before, &got, [before, now](uint64_t v) {
+           return ep_reached(static_cast<uint32_t>(v), before) || ep_reached(static_cast<uint32_t>(ld_relaxed_sys(now)), before);
+         });
+  }
   if (__syncthreads_or(!ok)) return false;
   ep_span_stage(a, EP_STAGE_READY);
   return true;
@@ -132,7 +137,7 @@ EP_DEVICE bool lh_await_far(const EpArgs &a, const LlCall &c, uint32_t token, in
   bool ok = true;
   uint64_t got;
   if (id >= 0 && !ep_is_near(a, lh_owner(id)))
-    ok = ep_wait(a, lh_return_flag(a, c.number, token, c.lane), {EP_PHASE_COMBINE_WAIT, id, lh_owner(id)}, c.number, &got);
+    ok = ep_wait_call(a, lh_return_flag(a, c.number, token, c.lane), {EP_PHASE_COMBINE_WAIT, id, lh_owner(id)}, c.number, 0, &got);
   __syncwarp(); /* what one lane has acquired is visible to all */
   return __all_sync(EP_FULL_WARP, ok);
 }
@@ -190,6 +195,7 @@ EP_ENTRY(EP_THREADS, 1) ll_hosts_combine_async(const __grid_constant__ EpArgs a)
   ep_span_begin(a);
   pdl_wait();
   const LlCall c = ll_call(a);
+  if (ep_block_leaves(a)) return;
   if (lh_combine_send(a, c) && LH_FAR_RANKS > 0) net_quiet();
   pdl_launch();
   EP_NUMBER_DONE(a, c.number);
@@ -200,6 +206,7 @@ EP_ENTRY(EP_THREADS, 1) ll_hosts_combine_wait(const __grid_constant__ EpArgs a) 
   ep_span_begin(a);
   pdl_wait();
   const LlCall c = ll_call(a);
+  if (ep_block_leaves(a)) return;
   lh_combine_wait(a, c);
   pdl_launch();
   EP_NUMBER_DONE(a, c.number);
@@ -212,6 +219,7 @@ EP_ENTRY(EP_THREADS, 1) ll_hosts_combine(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   pdl_wait();
   const LlCall c = ll_call(a);
+  if (ep_block_leaves(a)) return;
   if (lh_combine_send(a, c)) {
     lh_combine_wait(a, c);
     if (LH_FAR_RANKS > 0) net_quiet();

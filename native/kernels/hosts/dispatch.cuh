@@ -21,7 +21,7 @@ EP_DEVICE bool ep_forward_message(const EpArgs &a, int32_t node, uint32_t slot, 
   bool ok = true;
   if (lane_id() == 0) {
     uint64_t got;
-    ok = ep_wait(a, ep_host_at(a, EP_H_RELAY_FLAG, at), {EP_PHASE_DISPATCH_WAIT, -1, source}, call, &got);
+    ok = ep_wait_call(a, ep_host_at(a, EP_H_RELAY_FLAG, at), {EP_PHASE_DISPATCH_WAIT, -1, source}, call, 0, &got);
   }
   if (!__all_sync(EP_FULL_WARP, ok)) return false;
   fence_acq_rel_sys();
@@ -136,27 +136,30 @@ static __device__ void ep_hosts_receive(const EpArgs &a) {
 EP_ENTRY(EP_THREADS, 1) ep_hosts_dispatch_async(const __grid_constant__ EpArgs a) {
   pdl_wait();
   ep_span_begin(a);
+  if (ep_block_leaves(a)) return;
   ep_hosts_send(a);
   pdl_launch();
-  EP_NUMBER_DONE(a, ep_number(a));
+  EP_NUMBER_DONE(a, ep_round(a));
   ep_span_end(a);
 }
 
 EP_ENTRY(EP_THREADS, 1) ep_hosts_dispatch_wait(const __grid_constant__ EpArgs a) {
   pdl_wait();
   ep_span_begin(a);
+  if (ep_block_leaves(a)) return;
   ep_hosts_receive(a);
   pdl_launch();
-  EP_NUMBER_DONE(a, ep_number(a));
+  EP_NUMBER_DONE(a, ep_round(a));
   ep_span_end(a);
 }
 
 EP_ENTRY(EP_THREADS, 1) ep_hosts_dispatch(const __grid_constant__ EpArgs a) {
   pdl_wait();
   ep_span_begin(a);
+  if (ep_block_leaves(a)) return;
   ep_hosts_send(a);
   ep_hosts_receive(a);
   pdl_launch();
-  EP_NUMBER_DONE(a, ep_number(a));
+  EP_NUMBER_DONE(a, ep_round(a));
   ep_span_end(a);
 }

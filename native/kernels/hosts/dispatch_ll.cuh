@@ -29,7 +29,7 @@ EP_DEVICE bool lh_await_far_counts(const EpArgs &a, const LlCall &c) {
   for (uint32_t source = threadIdx.x; source < EP_RANKS; source += blockDim.x) {
     const int32_t rank = static_cast<int32_t>(source);
     uint64_t got;
-    if (ok && !ep_is_near(a, rank)) ok = ep_wait(a, lh_count_flag(a, c.number, source), {EP_PHASE_DISPATCH_WAIT, -1, rank}, c.number, &got);
+    if (ok && !ep_is_near(a, rank)) ok = ep_wait_call(a, lh_count_flag(a, c.number, source), {EP_PHASE_DISPATCH_WAIT, -1, rank}, c.number, 0, &got);
   }
   return __syncthreads_or(!ok) == 0;
 }
@@ -159,7 +159,7 @@ EP_DEVICE bool lh_take_put(const EpArgs &a, const LlCall &c, LhPart &p, uint8_t 
   bool ok = true;
   uint64_t got;
   if (c.lane == 0)
-    ok = ep_wait(a, lh_flag(a, c.number, p.source, p.message), {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(p.source)}, c.number, &got);
+    ok = ep_wait_call(a, lh_flag(a, c.number, p.source, p.message), {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(p.source)}, c.number, 0, &got);
   __syncwarp(); /* what lane 0 has acquired is visible to all */
   if (!__all_sync(EP_FULL_WARP, ok)) return false;
   const uint64_t *header = reinterpret_cast<const uint64_t *>(slot + LH_HEAD_AT);
@@ -265,6 +265,7 @@ EP_ENTRY(EP_THREADS, 1) ll_hosts_dispatch_async(const __grid_constant__ EpArgs a
   ep_span_begin(a);
   pdl_wait();
   const LlCall c = ll_call(a);
+  if (ep_block_leaves(a)) return;
   lh_dispatch_send(a, c);
   pdl_launch();
   EP_NUMBER_DONE(a, c.number);
@@ -275,6 +276,7 @@ EP_ENTRY(EP_THREADS, 1) ll_hosts_dispatch_wait(const __grid_constant__ EpArgs a)
   ep_span_begin(a);
   pdl_wait();
   const LlCall c = ll_call(a);
+  if (ep_block_leaves(a)) return;
   lh_dispatch_wait(a, c);
   pdl_launch();
   EP_NUMBER_DONE(a, c.number);
@@ -285,6 +287,7 @@ EP_ENTRY(EP_THREADS, 1) ll_hosts_dispatch(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   pdl_wait();
   const LlCall c = ll_call(a);
+  if (ep_block_leaves(a)) return;
   lh_dispatch_send(a, c);
   lh_dispatch_wait(a, c);
   pdl_launch();

@@ -237,7 +237,7 @@ EP_DEVICE uint32_t lh_headers_used(const EpArgs &a, uint32_t call, uint32_t sour
  * The previous call's counts say how many it used, and by which route. Lanes load them
  * together. */
 static __device__ void lh_clear_headers(const EpArgs &a, const LlCall &c) {
-  const uint32_t before = c.number - 1;
+  const uint32_t before = ep_number_before(c.number);
   for (uint32_t first = 0; first < EP_RANKS; first += 32) {
     const uint32_t mine = lh_headers_used(a, before, min(first + c.lane, static_cast<uint32_t>(EP_RANKS - 1)));
     for (uint32_t source = first; source < min(first + 32, static_cast<uint32_t>(EP_RANKS)); source++) {

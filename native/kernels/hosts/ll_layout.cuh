@@ -59,7 +59,7 @@ enum LhRegion {
   LH_SEND,        /* [2][T][LH_MESSAGE]: tokens on their way to far ranks; own */
   LH_ROUTE,       /* [R source][T message][LH_HEAD] u64: weight << 32 | row of the output or LL_NOWHERE, then the token; own */
   LH_MESSAGES,    /* [R source] u32: messages of the last dispatch; own */
-  LH_STARTED,     /* [R] u64: how many calls of combine a rank has begun. Zeroed */
+  LH_STARTED,     /* [2][R] u64: last call of combine that a rank began, by number. Zeroed */
   LH_RETURN,      /* [2][T][K][H] BF16: rows by top-k position. All ones between calls */
   LH_RETURN_FLAG, /* [2][T][K] u64: call number once a far row is here. Zeroed */
   LH_FORWARDED,   /* [2][R source][T][LL_SLOT_BYTES]: of far sources: elements, scales. All ones between calls */
@@ -111,7 +111,10 @@ EP_DEVICE uint64_t lh_flag(const EpArgs &a, uint32_t call, uint32_t source, uint
 EP_DEVICE uint64_t lh_send(const EpArgs &a, uint32_t call, uint32_t token) {
   return a.region[LH_SEND] + (static_cast<uint64_t>(call & 1) * static_cast<uint64_t>(a.max_tokens) + token) * LH_MESSAGE;
 }
-EP_DEVICE uint64_t lh_started(const EpArgs &a, int32_t rank) { return a.region[LH_STARTED] + 8ull * static_cast<uint64_t>(rank); }
+/* Two words a rank: signals of two calls may be on the way, and arrive in any order. */
+EP_DEVICE uint64_t lh_started(const EpArgs &a, uint32_t call, int32_t rank) {
+  return a.region[LH_STARTED] + 8ull * ((call & 1) * EP_RANKS + static_cast<uint32_t>(rank));
+}
 /* Index of a returned row. */
 EP_DEVICE uint64_t lh_place(const EpArgs &a, uint32_t call, uint32_t token, uint32_t k) {
   return (static_cast<uint64_t>(call & 1) * static_cast<uint64_t>(a.max_tokens) + token) * EP_TOPK + k;

@@ -36,13 +36,14 @@ EP_DEVICE void ll_announce(const EpArgs &a, const LlCall &c) {
  * previous call has emptied them. In a steady state the words have arrived long before, so
  * that waiting costs a warp one more load, and saves a barrier between calls. */
 EP_DEVICE bool ll_wait_started(const EpArgs &a, const LlCall &c) {
+  const uint32_t before = ep_number_before(c.number);
   const uint32_t *p = ll_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);
   EpSpin spin;
   for (;;) {
     uint32_t began = ld_relaxed_sys(p);
-    uint32_t missing = __ballot_sync(EP_FULL_WARP, static_cast<int32_t>(began - (c.number - 1)) < 0);
+    uint32_t missing = __ballot_sync(EP_FULL_WARP, !ep_reached(began, before));
     if (missing == 0) return true;
-    if (!ep_again_warp(spin, a, {EP_PHASE_COMBINE_ASYNC, -1, __ffs(missing) - 1}, c.number - 1, began)) return false;
+    if (!ep_again_warp(spin, a, {EP_PHASE_COMBINE_ASYNC, -1, __ffs(missing) - 1}, before, began)) return false;
   }
 }
 
@@ -141,8 +142,7 @@ EP_DEVICE LlReturnAhead ll_return_ahead(const EpArgs &a, const LlCall &c) {
 
 /* Returns false if a rank never began the call before this one. */
 EP_DEVICE bool ll_all_began(const EpArgs &a, const LlCall &c, uint32_t began) {
-  bool late = static_cast<int32_t>(began - (c.number - 1)) < 0;
-  return !__any_sync(EP_FULL_WARP, late) || ll_wait_started(a, c);
+  return !__any_sync(EP_FULL_WARP, !ep_reached(began, ep_number_before(c.number))) || ll_wait_started(a, c);
 }
 
 /* Sends all units of this warp. It loads the route of the next unit while it loads the rows
@@ -256,6 +256,7 @@ EP_ENTRY(EP_THREADS, 1) combine_ll(const __grid_constant__ EpArgs a) {
   LlCall c = {0, warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x};
   LlReturnAhead ahead = ll_return_ahead(a, c);
   c.number = ep_number(a);
+  if (ep_warp_leaves(a, c.number)) return;
   ll_announce(a, c);
   ll_combine_async(a, c, ahead);
   EP_NUMBER_DONE(a, c.number);

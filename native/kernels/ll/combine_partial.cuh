@@ -159,6 +159,7 @@ EP_ENTRY(EP_THREADS, 1) combine_ll_partial(const __grid_constant__ EpArgs a) {
   LlCall c = {0, warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x};
   LlReturnAhead ahead = ll_partial_ahead(a, c);
   c.number = ep_number(a);
+  if (ep_warp_leaves(a, c.number)) return;
   ll_announce(a, c);
   ll_partial_async(a, c, ahead);
   EP_NUMBER_DONE(a, c.number);

@@ -10,6 +10,7 @@ EP_ENTRY(EP_THREADS, 1) combine_ll_send(const __grid_constant__ EpArgs a) {
   LlCall c = {0, warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x};
   LlReturnAhead ahead = ll_return_ahead(a, c);
   c.number = ep_number(a);
+  if (ep_warp_leaves(a, c.number)) return;
   ll_announce(a, c);
   ll_combine_async(a, c, ahead);
   EP_NUMBER_DONE(a, c.number);
@@ -21,6 +22,7 @@ EP_ENTRY(EP_THREADS, 1) combine_ll_recv(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   pdl_wait();
   LlCall c = ll_call(a);
+  if (ep_warp_leaves(a, c.number)) return;
   EP_NUMBER_DONE(a, c.number);
   ll_combine_wait(a, c);
   ep_span_end(a);

@@ -174,10 +174,11 @@ EP_DEVICE void ll_dispatch_async(const EpArgs &a, const LlCall &c, LlShared &s, 
  * The previous call's counts say how many it used. One warp of each block calls it. */
 EP_DEVICE void ll_clear_headers(const EpArgs &a, const LlCall &c) {
   uint32_t tokens = 0;
-  if (c.lane < EP_RANKS) tokens = static_cast<uint32_t>(ll_counts(a, a.rank, c.number - 1, c.lane)[EP_LOCAL_EXPERTS]);
+  const uint32_t before = ep_number_before(c.number);
+  if (c.lane < EP_RANKS) tokens = static_cast<uint32_t>(ll_counts(a, a.rank, before, c.lane)[EP_LOCAL_EXPERTS]);
   for (int source = 0; source < EP_RANKS; source++) {
     uint32_t used = __shfl_sync(EP_FULL_WARP, tokens, source) * EP_TOPK;
-    uint64_t *words = ll_header(a, a.rank, c.number - 1, source, 0);
+    uint64_t *words = ll_header(a, a.rank, before, source, 0);
     for (uint32_t i = c.block * 32 + c.lane; i < used; i += c.blocks * 32) st_relaxed_sys(words + i, static_cast<uint64_t>(~0ull));
   }
   ll_clear_beside(a, c);
@@ -239,8 +240,9 @@ EP_DEVICE void ll_wait_counts(const EpArgs &a, const LlCall &c, LlShared &s, uin
   }
   bar_sync(LL_BAR_OFFSETS, threads);
   if (c.warp == first) {
-    ll_offsets(a, s, c.lane, c.block == 0);
-    if (c.block == 0 && c.lane < EP_RANKS) ll_tokens(a)[c.lane] = s.tokens[c.lane];
+    const bool publish = c.block == 0 && !s.failed;
+    ll_offsets(a, s, c.lane, publish);
+    if (publish && c.lane < EP_RANKS) ll_tokens(a)[c.lane] = s.tokens[c.lane];
     __syncwarp();
     if (c.lane == 0) st_release_cta(&s.ready, 1u);
   }
@@ -370,7 +372,7 @@ EP_ENTRY(EP_THREADS, 1) dispatch_ll(const __grid_constant__ EpArgs a) {
   ep_drill_delay(a);
   LlCall c = ll_call(a);
   if (threadIdx.x == 0) s.failed = s.ready = 0;
-  __syncthreads();
+  if (ep_block_leaves(a)) return;
   uint32_t senders = ll_senders(a, c);
   ll_dispatch_async(a, c, s, senders);
   EP_NUMBER_DONE(a, c.number);

@@ -298,7 +298,7 @@ EP_ENTRY(EP_THREADS, 1) dispatch_ll_ids(const __grid_constant__ EpArgs a) {
   LlAhead ahead = ll_load_ahead(a, c);
   c.number = ep_number(a);
   if (threadIdx.x == 0) s.failed = s.ready = 0;
-  __syncthreads();
+  if (ep_block_leaves(a)) return;
   uint32_t senders = ll_senders(a, c);
   ll_ids_async(a, c, senders, ahead);
   EP_NUMBER_DONE(a, c.number);

@@ -11,6 +11,7 @@ EP_ENTRY(EP_THREADS, 1) dispatch_ll_send(const __grid_constant__ EpArgs a) {
   pdl_wait();
   ep_drill_delay(a);
   LlCall c = ll_call(a);
+  if (ep_block_leaves(a)) return;
   ll_dispatch_async(a, c, s, ll_senders(a, c));
   EP_NUMBER_DONE(a, c.number);
   ep_span_stage(a, EP_STAGE_SENT);
@@ -24,7 +25,7 @@ EP_ENTRY(EP_THREADS, 1) dispatch_ll_recv(const __grid_constant__ EpArgs a) {
   pdl_wait();
   LlCall c = ll_call(a);
   if (threadIdx.x == 0) s.failed = s.ready = 0;
-  __syncthreads();
+  if (ep_block_leaves(a)) return;
   EP_NUMBER_DONE(a, c.number);
   ll_dispatch_wait(a, c, s, 0);
   ep_span_end(a);

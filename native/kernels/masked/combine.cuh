@@ -261,6 +261,7 @@ EP_ENTRY(EP_THREADS, 1) combine_masked(const __grid_constant__ EpArgs a) {
   pdl_launch();
   ep_drill_delay(a);
   RankCall c = rank_call(a);
+  if (ep_warp_leaves(a, c.number)) return;
   rank_announce(a, c);
   if (rank_sends(c)) masked_combine_async(a, c);
   EP_NUMBER_DONE(a, c.number);

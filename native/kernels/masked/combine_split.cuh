@@ -11,6 +11,7 @@ EP_ENTRY(EP_THREADS, 1) combine_masked_send(const __grid_constant__ EpArgs a) {
   pdl_wait();
   ep_drill_delay(a);
   RankCall c = rank_call(a);
+  if (ep_warp_leaves(a, c.number)) return;
   rank_announce(a, c);
   masked_combine_async(a, c);
   EP_NUMBER_DONE(a, c.number);
@@ -22,6 +23,7 @@ EP_ENTRY(EP_THREADS, 1) combine_masked_recv(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   pdl_wait();
   RankCall c = rank_call(a);
+  if (ep_warp_leaves(a, c.number)) return;
   EP_NUMBER_DONE(a, c.number);
   masked_combine_wait(a, c);
   ep_span_end(a);

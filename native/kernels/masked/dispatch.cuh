@@ -114,7 +114,7 @@ EP_DEVICE void masked_dispatch_async(const EpArgs &a, const RankCall &c, MaskedS
  * memory. */
 EP_DEVICE void masked_clear_heads(const EpArgs &a, const RankCall &c) {
   if (c.warp != 0) return;
-  MaskedClear before = {c.number - 1, c.block, gridDim.x, c.lane};
+  MaskedClear before = {ep_number_before(c.number), c.block, gridDim.x, c.lane};
   masked_clear_heads_of(a, before);
   masked_clear_ids_of(a, before);
 }
@@ -277,6 +277,7 @@ EP_ENTRY(EP_THREADS, 1) dispatch_masked(const __grid_constant__ EpArgs a) {
   pdl_launch();
   ep_drill_delay(a);
   RankCall c = rank_call(a);
+  if (ep_block_leaves(a)) return;
   masked_begin(s);
   if (rank_sends(c)) masked_dispatch_async(a, c, s);
   EP_NUMBER_DONE(a, c.number);

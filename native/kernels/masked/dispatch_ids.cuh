@@ -97,7 +97,7 @@ EP_DEVICE void ll_keep_route(const EpArgs &a, uint32_t source, uint32_t token, u
 }
 
 EP_DEVICE void ll_clear_beside(const EpArgs &a, const LlCall &c) {
-  masked_clear_heads_of(a, {c.number - 1, c.block, c.blocks, c.lane});
+  masked_clear_heads_of(a, {ep_number_before(c.number), c.block, c.blocks, c.lane});
 }
 
 #define LL_WITHOUT_ENTRY /* do not compile the entry dispatch_ll */

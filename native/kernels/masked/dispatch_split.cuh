@@ -12,6 +12,7 @@ EP_ENTRY(EP_THREADS, 1) dispatch_masked_send(const __grid_constant__ EpArgs a) {
   pdl_wait();
   ep_drill_delay(a);
   RankCall c = rank_call(a);
+  if (ep_block_leaves(a)) return;
   masked_begin(s);
   masked_dispatch_async(a, c, s);
   EP_NUMBER_DONE(a, c.number);
@@ -25,6 +26,7 @@ EP_ENTRY(EP_THREADS, 1) dispatch_masked_recv(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   pdl_wait();
   RankCall c = rank_call(a);
+  if (ep_block_leaves(a)) return;
   masked_begin(s);
   EP_NUMBER_DONE(a, c.number);
   masked_dispatch_wait(a, c, s);

@@ -255,6 +255,7 @@ EP_ENTRY(EP_THREADS, 1) dispatch_rank(const __grid_constant__ EpArgs a) {
   pdl_launch();
   ep_drill_delay(a);
   RankCall c = rank_call(a);
+  if (ep_block_leaves(a)) return;
   if (threadIdx.x == 0) s.failed = 0;
   if (threadIdx.x < EP_RANKS) s.tile.base[threadIdx.x] = s.tile.all[threadIdx.x] = 0;
   if (rank_sends(c)) rank_dispatch_async(a, c, s);

@@ -43,7 +43,7 @@ EP_DEVICE ExpandSlice expand_slice(const EpArgs &a, ExpandShared &s) {
   for (uint32_t e = threadIdx.x; e < EP_LOCAL_EXPERTS; e += blockDim.x) s.all[e] = s.next[e] = 0;
   __syncthreads();
   uint32_t rows = s.first[EP_RANKS], blocks = min(gridDim.x, max(rows, 1u)), each = ceil_div(rows, blocks);
-  return {ep_number(a), blocks, min(blockIdx.x * each, rows), min((blockIdx.x + 1) * each, rows)};
+  return {ep_round(a), blocks, min(blockIdx.x * each, rows), min((blockIdx.x + 1) * each, rows)};
 }
 
 /* The source of received row i. */
@@ -111,7 +111,7 @@ EP_DEVICE void expand_index(const EpArgs &a, ExpandShared &s) {
   for (uint32_t e = threadIdx.x; e < EP_LOCAL_EXPERTS; e += blockDim.x) {
     uint32_t first = s.ends[e] - ceil_div(s.all[e], pad) * pad;
     s.next[e] += first;
-    if (blockIdx.x != 0) continue;
+    if (blockIdx.x != 0 || s.failed) continue;
     a.row_offsets[e] = first;
     a.expert_ids[e] = static_cast<int32_t>(e);
     if (e == EP_LOCAL_EXPERTS - 1) a.row_offsets[EP_LOCAL_EXPERTS] = s.ends[e];
@@ -181,6 +181,7 @@ EP_ENTRY(EP_THREADS, 1) rank_expand(const __grid_constant__ EpArgs a) {
   __shared__ ExpandShared s;
   ep_span_begin(a);
   pdl_wait();
+  if (ep_block_leaves(a)) return;
   ExpandSlice slice = expand_slice(a, s);
   EP_NUMBER_DONE(a, slice.number);
   if (blockIdx.x < slice.blocks) {

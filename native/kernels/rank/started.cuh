@@ -22,21 +22,21 @@ EP_DEVICE uint32_t rank_load_began(const EpArgs &a, const RankCall &c) {
  * last used two calls ago, and a rank that began the previous call no longer needs them. In
  * a steady state the words have arrived long before. */
 EP_DEVICE bool rank_wait_started(const EpArgs &a, const RankCall &c) {
+  const uint32_t before = ep_number_before(c.number);
   const uint32_t *p = rank_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);
   EpSpin spin;
   for (;;) {
     uint32_t began = ld_relaxed_sys(p);
-    uint32_t missing = __ballot_sync(EP_FULL_WARP, static_cast<int32_t>(began - (c.number - 1)) < 0);
+    uint32_t missing = __ballot_sync(EP_FULL_WARP, !ep_reached(began, before));
     if (missing == 0) return true;
-    if (!ep_again_warp(spin, a, {EP_PHASE_COMBINE_ASYNC, -1, __ffs(missing) - 1}, c.number - 1, began)) return false;
+    if (!ep_again_warp(spin, a, {EP_PHASE_COMBINE_ASYNC, -1, __ffs(missing) - 1}, before, began)) return false;
   }
 }
 
 /* Does the work of rank_wait_started with words that were loaded before. Returns false if a
  * rank never began the previous call. */
 EP_DEVICE bool rank_all_began(const EpArgs &a, const RankCall &c, uint32_t began) {
-  bool late = static_cast<int32_t>(began - (c.number - 1)) < 0;
-  return !__any_sync(EP_FULL_WARP, late) || rank_wait_started(a, c);
+  return !__any_sync(EP_FULL_WARP, !ep_reached(began, ep_number_before(c.number))) || rank_wait_started(a, c);
 }
 
 #endif

@@ -45,7 +45,7 @@ inline int64_t padded(int64_t bytes) { return (bytes + 255) / 256 * 256; }
  * arrives. */
 template <class T = void>
 T *at(const Tensor &t) {
-  static uint64_t none[8];
+  alignas(16) static uint64_t none[8];
   void *p = t.data_ptr();
   return static_cast<T *>(p != nullptr ? p : none);
 }

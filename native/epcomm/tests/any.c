@@ -1,0 +1,103 @@
+#include "any.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int by_expert(const Moe *m) { return m->info.layout <= EPCOMM_LAYOUT_EXPERT_128; }
+
+static float bf16(uint16_t b) {
+  uint32_t u = (uint32_t)b << 16;
+  float f;
+  memcpy(&f, &u, 4);
+  return f;
+}
+
+int any_dtype(const Moe *m, uint64_t n) {
+  int have[4], count = 0;
+  for (int d = 1; d <= (by_expert(m) ? 4 : 1); d++)
+    if (m->info.dtypes & 1u << d) have[count++] = d;
+  return have[n % (uint64_t)count];
+}
+
+EpcommCall any_call(const Moe *m, uint64_t n, int fullest) {
+  EpcommCall c = moe_call(m, 0, any_dtype(m, n), moe_tokens(m, n, m->info.rank, fullest), fullest, n % 3 == 1);
+  c.routing = EPCOMM_EVEN;
+  return c;
+}
+
+int any_experts(Moe *m, const EpcommCall *c, uint64_t n, GpuStream stream) {
+  EpcommOutputs o = {.size = sizeof o};
+  if (by_expert(m)) return moe_experts(m, c, n, c->fullest, stream);
+  epcomm_outputs(m->comm, c->slot, c->dtype, &o);
+  gpu_copy((void *)(uintptr_t)c->y, o.out, o.out_bytes, stream);
+  return 0;
+}
+
+/* What the experts' rows of a token sum up to, times the token: its weights, or by rank one for each
+ * rank that has any of its experts. */
+static float factor(const Moe *m, int token) {
+  const int32_t *ids = m->ids + token * m->info.topk;
+  uint64_t ranks = 0;
+  float sum = 0;
+  for (int k = 0; k < m->info.topk; k++) {
+    if (ids[k] < 0) continue;
+    uint64_t rank = (uint64_t)1 << ids[k] / m->info.local_experts;
+    if (m->info.layout == EPCOMM_LAYOUT_MASKED) sum += m->weights[token * m->info.topk + k];
+    else if (!(ranks & rank)) sum += 1;
+    ranks |= rank;
+  }
+  return sum;
+}
+
+int any_combined(Moe *m, const EpcommCall *c, uint64_t n, GpuStream stream) {
+  if (by_expert(m)) return moe_combined(m, c, n, stream);
+  gpu_download(m->combined, c->combined, 2 * (size_t)c->tokens * (size_t)m->info.hidden, stream);
+  for (int t = 0; t < c->tokens; t++)
+    for (int i = 0; i < m->info.hidden; i++) {
+      float want = factor(m, t) * bf16(m->x[t * m->info.hidden + i]), got = bf16(m->combined[t * m->info.hidden + i]);
+      if (fabsf(got - want) <= 0.02f * fabsf(want) + 1e-4f) continue;
+      printf("rank %d call %llu token %d column %d: combined %g, want %g\n", m->info.rank, (unsigned long long)n, t, i, (double)got, (double)want);
+      return 1;
+    }
+  return 0;
+}
+
+int any_checked(Moe *m, uint64_t n, int fullest, GpuStream stream) {
+  EpcommCall c = any_call(m, n, fullest);
+  moe_inputs(m, n, c.tokens, stream);
+  EpcommStatus s = epcomm_dispatch(m->comm, &c, stream);
+  if (s == EPCOMM_OK) gpu_wait(stream);
+  if (s == EPCOMM_OK) s = epcomm_fault(m->comm, NULL);
+  int bad = s == EPCOMM_OK && any_experts(m, &c, n, stream);
+  if (s == EPCOMM_OK && !bad) s = epcomm_combine(m->comm, &c, stream);
+  if (s == EPCOMM_OK && !bad) bad = any_combined(m, &c, n, stream);
+  if (s == EPCOMM_OK) s = epcomm_fault(m->comm, NULL);
+  if (s != EPCOMM_OK) printf("rank %d call %llu of %d tokens: %s: %s\n", m->info.rank, (unsigned long long)n, fullest, epcomm_status_name(s), epcomm_error(m->comm));
+  return bad || s != EPCOMM_OK;
+}
+
+int any_runs(Moe *m, int (*each)(Moe *, int, void *), void *context) {
+  for (int fullest = 1; fullest <= m->info.max_tokens;) {
+    EpcommExplanation e = {.size = sizeof e};
+    EpcommCall c = moe_call(m, 0, 0, 0, fullest, 0);
+    c.routing = EPCOMM_EVEN;
+    if (epcomm_explain(m->comm, &c, &e) != EPCOMM_OK) return 1;
+    int most = e.last < m->info.max_tokens ? e.last : fullest; /* the last run holds defaults, or one count */
+    int bad = each(m, most, context);
+    if (bad) return bad;
+    fullest = e.last + 1;
+  }
+  return 0;
+}
+
+long any_numbers(Moe *m, const void *tensor, size_t elements, GpuStream stream) {
+  uint16_t *host = malloc(2 * elements + 2);
+  long numbers = 0;
+  (void)m;
+  gpu_download(host, tensor, 2 * elements, stream);
+  for (size_t i = 0; i < elements; i++) numbers += !isnan(bf16(host[i]));
+  free(host);
+  return numbers;
+}

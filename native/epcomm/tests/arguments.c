@@ -1,0 +1,99 @@
+/* What a call and the options may be: structs of older and newer headers, and tensors that a
+ * kernel would misread. No kernel is launched by what is refused. */
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ranks.h"
+
+/* A struct as a later header may have it. */
+typedef struct LaterCall {
+  EpcommCall call;
+  uint64_t later;
+} LaterCall;
+
+typedef struct LaterOptions {
+  EpcommOptions options;
+  uint64_t later;
+} LaterOptions;
+
+static int want(EpComm *comm, const EpcommCall *c, EpcommStatus status, const char *words, const char *what) {
+  EpcommStatus s = epcomm_dispatch(comm, c, NULL);
+  if (s == status && strstr(epcomm_error(comm), words) != NULL) return 0;
+  printf("%s: %s, %s; want %s, %s\n", what, epcomm_status_name(s), epcomm_error(comm), epcomm_status_name(status), words);
+  return 1;
+}
+
+/* Calls that are refused, each on one rank alone. */
+static int refused(Moe *m) {
+  LaterCall later = {moe_call(m, 0, 0, 1, 1, 0), 1};
+  EpcommCall c = later.call;
+  int bad = 0;
+  later.call.size = sizeof later;
+  bad |= want(m->comm, &later.call, EPCOMM_INVALID, "does not know must be 0", "a value that this library does not know");
+  c.size = offsetof(EpcommCall, rows) - 8;
+  bad |= want(m->comm, &c, EPCOMM_INVALID, "set its size", "a struct smaller than the first");
+  c = moe_call(m, 0, 0, 1, 1, 0);
+  c.x = (const char *)c.x + 2;
+  bad |= want(m->comm, &c, EPCOMM_INVALID, "is not a multiple of 16", "x at an odd place");
+  c = moe_call(m, 0, 0, 1, 1, 0);
+  c.weights = (const float *)(const void *)((const char *)c.weights + 2);
+  return bad | want(m->comm, &c, EPCOMM_INVALID, "is not a multiple of 4", "weights at an odd place");
+}
+
+/* Debug mode: x lies on the GPU of the next rank. */
+static int elsewhere(Moe *m, const EpcommOptions *o) {
+  EpcommCall c = moe_call(m, 0, 0, 1, 1, 0);
+  gpu_use((o->device + 1) % o->ranks);
+  void *x = gpu_alloc(4096);
+  gpu_use(o->device);
+  c.x = x;
+  int bad = want(m->comm, &c, EPCOMM_INVALID, "this rank runs on GPU", "x on another GPU");
+  gpu_use((o->device + 1) % o->ranks);
+  gpu_free(x);
+  gpu_use(o->device);
+  return bad;
+}
+
+/* All ranks make calls with structs of an older and of a later header. */
+static int accepted(Moe *m, GpuStream stream) {
+  LaterCall later = {moe_call(m, 0, 0, 1, 1, 0), 0};
+  EpcommCall older = later.call;
+  later.call.size = sizeof later;
+  older.size = offsetof(EpcommCall, rows);
+  older.rows = 1; /* stands for what lies behind a shorter struct */
+  moe_inputs(m, 1, 1, stream);
+  for (int i = 0; i < 2; i++) {
+    const EpcommCall *c = i == 0 ? &older : &later.call;
+    EpcommStatus s = epcomm_dispatch(m->comm, c, stream);
+    if (s == EPCOMM_OK) s = epcomm_combine(m->comm, c, stream);
+    gpu_wait(stream);
+    if (s != EPCOMM_OK) return ranks_say(m->comm, i == 0 ? "a struct of an older header" : "a struct of a later header", s);
+  }
+  return epcomm_fault(m->comm, NULL) != EPCOMM_OK;
+}
+
+static int options(Seat *seat, const Plan *p) {
+  LaterOptions later = {ranks_options(seat, p), 1};
+  EpComm *comm = NULL;
+  char text[EPCOMM_TEXT];
+  later.options.size = sizeof later;
+  int bad = epcomm_create(&comm, &later.options, text) != EPCOMM_INVALID || strstr(text, "does not know must be 0") == NULL;
+  later.later = 0;
+  if (bad || epcomm_create(&comm, &later.options, text) != EPCOMM_OK) return printf("rank %d, options of a later header: %s\n", seat->rank, text), 1;
+  return epcomm_destroy(comm) != EPCOMM_OK;
+}
+
+int test_arguments(Seat *seat, void *plan) {
+  const Plan *p = plan;
+  if (options(seat, p)) return 1;
+  EpcommOptions o = ranks_options(seat, p);
+  EpComm *comm = ranks_create(seat, p, 1, 1, 0);
+  if (comm == NULL) return 1;
+  GpuStream stream = gpu_stream();
+  Moe *m = moe_new(comm);
+  int bad = refused(m) | elsewhere(m, &o) | accepted(m, stream);
+  moe_free(m);
+  gpu_stream_free(stream);
+  return bad | (epcomm_destroy(comm) != EPCOMM_OK);
+}

@@ -1,0 +1,108 @@
+/* After a fault nothing old passes for new. The last rank stops in the middle of its calls; the
+ * others make eager calls and replay a graph. Both must leave NaN in rows and combined tokens and an
+ * index without rows, and say why. After a reset all is right again, the graph too. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "any.h"
+#include "ranks.h"
+
+enum { REPLAYS = 10 };
+
+typedef struct Spoiled {
+  Seat *seat;
+  GpuStream stream;
+} Spoiled;
+
+/* Dispatch, experts that hand rows on, and combine, with as many tokens on every rank. */
+static EpcommCall whole_call(Moe *m, int fullest) {
+  EpcommCall c = moe_call(m, 0, m->info.dtypes & 1u << EPCOMM_BF16 ? EPCOMM_BF16 : 0, fullest, fullest, 0);
+  EpcommOutputs o = {.size = sizeof o};
+  c.routing = EPCOMM_EVEN;
+  epcomm_outputs(m->comm, 0, c.dtype, &o);
+  if (o.y == NULL) c.y = o.out;
+  return c;
+}
+
+static GpuGraph captured(Moe *m, const EpcommCall *c, GpuStream stream) {
+  gpu_capture(stream);
+  EpcommStatus s = epcomm_dispatch(m->comm, c, stream);
+  if (s == EPCOMM_OK) s = epcomm_combine(m->comm, c, stream);
+  if (s != EPCOMM_OK) ranks_say(m->comm, "capture", s);
+  return gpu_captured(stream);
+}
+
+/* Whether outputs hold no number and no row. */
+static int spoilt(Moe *m, const EpcommCall *c, const char *what, GpuStream stream) {
+  EpcommOutputs o = {.size = sizeof o};
+  uint32_t offsets[1025] = {0};
+  epcomm_outputs(m->comm, 0, c->dtype, &o);
+  gpu_wait(stream);
+  long combined = any_numbers(m, c->combined, (size_t)c->tokens * (size_t)m->info.hidden, stream);
+  long rows = c->dtype == EPCOMM_BF16 ? any_numbers(m, o.out, o.out_bytes / 2, stream) : 0;
+  gpu_download(offsets, o.row_offsets, 4 * ((size_t)m->info.groups + 1), stream);
+  uint32_t index = 0;
+  for (int i = 0; i <= m->info.groups; i++) index |= offsets[i];
+  EpcommStatus s = epcomm_fault(m->comm, NULL);
+  if (combined == 0 && rows == 0 && index == 0 && s == EPCOMM_FAULT) return 0;
+  printf("rank %d, %s of %d tokens: %ld numbers in combined, %ld in out, index %u, %s\n", m->info.rank, what, c->tokens, combined, rows, index,
+         epcomm_status_name(s));
+  return 1;
+}
+
+/* The living ranks after the last one has stopped: the graph first, or an eager call. */
+static int without_last(Moe *m, const EpcommCall *c, GpuGraph graph, GpuStream stream) {
+  int bad = 0;
+  for (int i = 0; i < REPLAYS && !bad; i++) {
+    moe_inputs(m, (uint64_t)i, c->tokens, stream);
+    gpu_fill(c->combined, 1, 2 * (size_t)c->tokens * (size_t)m->info.hidden, stream);
+    gpu_replay(graph, stream);
+    bad = spoilt(m, c, "replay", stream);
+  }
+  gpu_fill(c->combined, 1, 2 * (size_t)c->tokens * (size_t)m->info.hidden, stream);
+  EpcommStatus s = epcomm_dispatch(m->comm, c, stream), t = epcomm_combine(m->comm, c, stream);
+  if (s != EPCOMM_FAULT || t != EPCOMM_FAULT) bad |= ranks_say(m->comm, "a call after the fault", s);
+  return bad || spoilt(m, c, "eager call", stream);
+}
+
+static int stopped(Moe *m, int fullest, void *context) {
+  Spoiled *p = context;
+  int there = 0, all[EPCOMM_MAX_RANKS];
+  EpcommCall c = whole_call(m, fullest);
+  GpuGraph graph = captured(m, &c, p->stream);
+  moe_inputs(m, 1, c.tokens, p->stream);
+  gpu_replay(graph, p->stream);
+  gpu_wait(p->stream);
+  int bad = epcomm_fault(m->comm, NULL) != EPCOMM_OK;
+  if (world_gather(p->seat, &there, all, sizeof there) != 0) return 1;
+  if (!ranks_is_last(p->seat)) bad |= without_last(m, &c, graph, p->stream);
+  EpcommStatus s = epcomm_reset(m->comm);
+  if (s != EPCOMM_OK) return ranks_say(m->comm, "reset", s);
+  moe_inputs(m, 2, c.tokens, p->stream);
+  gpu_replay(graph, p->stream);
+  gpu_wait(p->stream);
+  size_t elements = (size_t)c.tokens * (size_t)m->info.hidden;
+  if (epcomm_fault(m->comm, NULL) != EPCOMM_OK || (c.y != NULL && m->info.nodes == 1 && any_numbers(m, c.combined, elements, p->stream) != (long)elements))
+    bad |= ranks_say(m->comm, "replay after reset", epcomm_fault(m->comm, NULL));
+  for (uint64_t n = 5; n < 8 && !bad; n++) bad = any_checked(m, n, fullest, p->stream);
+  gpu_graph_free(graph);
+  return bad;
+}
+
+int test_spoiled(Seat *seat, void *plan) {
+  EpcommOptions o = ranks_options(seat, plan);
+  EpComm *comm = NULL;
+  char text[EPCOMM_TEXT];
+  o.reduced = 1;
+  gpu_use(o.device);
+  if (epcomm_create(&comm, &o, text) != EPCOMM_OK) return printf("rank %d: %s\n", seat->rank, text), 1;
+  Spoiled p = {seat, gpu_stream()};
+  Moe *m = moe_new(comm);
+  int bad = any_runs(m, stopped, &p);
+  moe_free(m);
+  gpu_stream_free(p.stream);
+  if (bad) epcomm_abandon(comm);
+  else epcomm_destroy(comm);
+  return bad;
+}

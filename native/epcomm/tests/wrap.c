@@ -1,0 +1,60 @@
+/* Call numbers across their ends. Every kernel of the pack makes calls whose numbers begin just
+ * below 2^31, below the last number and at its end: device counters are set so, on fresh memory. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "any.h"
+#include "comm.h"
+#include "ranks.h"
+
+static const uint32_t bases[] = {0x7fffffffu - 2, 0xfffffffcu - 3, 0xfffffffeu};
+
+typedef struct Wrap {
+  Seat *seat;
+  const Plan *plan;
+  GpuStream stream;
+} Wrap;
+
+/* Sets the numbers of all states of the slot. */
+void wrap_begin_at(EpComm *c, uint32_t base) {
+  uint32_t *words = malloc(4 * PACK_ROUND_WORDS);
+  for (int i = 0; i < PACK_ROUND_WORDS; i++) words[i] = base;
+  for (uint32_t s = 0; s < pack_count(&c->pack, PACK_STATES); s++)
+    for (int op = 0; op < 2; op++) {
+      uint64_t at = c->at.slots[0].states[s].rounds[op];
+      if (at != 0) c->driver->upload(c->heap[c->options.rank] + at, words, 4 * PACK_ROUND_WORDS);
+    }
+  c->driver->context_wait();
+  free(words);
+}
+
+static int across(Moe *m, int fullest, void *context) {
+  Wrap *w = context;
+  int there = 0, all[EPCOMM_MAX_RANKS], bad = 0;
+  for (size_t b = 0; b < sizeof bases / sizeof bases[0]; b++) {
+    if (epcomm_reset(m->comm) != EPCOMM_OK) return ranks_say(m->comm, "reset", EPCOMM_FAULT);
+    wrap_begin_at(m->comm, bases[b]);
+    if (world_gather(w->seat, &there, all, sizeof there) != 0) return 1;
+    for (int n = 0; n < w->plan->calls && !bad; n++) bad = any_checked(m, (uint64_t)n, fullest, w->stream);
+    if (bad) printf("rank %d: numbers from %u on, %d tokens\n", m->info.rank, bases[b], fullest);
+    if (bad) return 1;
+  }
+  return 0;
+}
+
+int test_wrap(Seat *seat, void *plan) {
+  EpcommOptions o = ranks_options(seat, plan);
+  EpComm *comm = NULL;
+  char text[EPCOMM_TEXT];
+  o.reduced = 1;
+  gpu_use(o.device);
+  if (epcomm_create(&comm, &o, text) != EPCOMM_OK) return printf("rank %d: %s\n", seat->rank, text), 1;
+  Wrap w = {seat, plan, gpu_stream()};
+  Moe *m = moe_new(comm);
+  int bad = any_runs(m, across, &w);
+  moe_free(m);
+  gpu_stream_free(w.stream);
+  if (bad) epcomm_abandon(comm);
+  else epcomm_destroy(comm);
+  return bad;
+}

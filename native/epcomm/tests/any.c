@@ -1,4 +1,5 @@
 #include "any.h"
+#include "ranks.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -35,8 +36,8 @@ int any_experts(Moe *m, const EpcommCall *c, uint64_t n, GpuStream stream) {
   return 0;
 }
 
-/* What the experts' rows of a token sum up to, times the token: its weights, or by rank one for each
- * rank that has any of its experts. */
+/* Returns the factor between a token and its combined row: the sum of its weights or, in layouts
+ * rank, the number of ranks that have one of its experts. */
 static float factor(const Moe *m, int token) {
   const int32_t *ids = m->ids + token * m->info.topk;
   uint64_t ranks = 0;
@@ -67,15 +68,12 @@ int any_combined(Moe *m, const EpcommCall *c, uint64_t n, GpuStream stream) {
 int any_checked(Moe *m, uint64_t n, int fullest, GpuStream stream) {
   EpcommCall c = any_call(m, n, fullest);
   moe_inputs(m, n, c.tokens, stream);
-  EpcommStatus s = epcomm_dispatch(m->comm, &c, stream);
-  if (s == EPCOMM_OK) gpu_wait(stream);
-  if (s == EPCOMM_OK) s = epcomm_fault(m->comm, NULL);
-  int bad = s == EPCOMM_OK && any_experts(m, &c, n, stream);
-  if (s == EPCOMM_OK && !bad) s = epcomm_combine(m->comm, &c, stream);
-  if (s == EPCOMM_OK && !bad) bad = any_combined(m, &c, n, stream);
-  if (s == EPCOMM_OK) s = epcomm_fault(m->comm, NULL);
-  if (s != EPCOMM_OK) printf("rank %d call %llu of %d tokens: %s: %s\n", m->info.rank, (unsigned long long)n, fullest, epcomm_status_name(s), epcomm_error(m->comm));
-  return bad || s != EPCOMM_OK;
+  int bad = ranks_ended(m->comm, "dispatch", epcomm_dispatch(m->comm, &c, stream), stream);
+  if (!bad) bad = any_experts(m, &c, n, stream);
+  if (!bad) bad = ranks_ended(m->comm, "combine", epcomm_combine(m->comm, &c, stream), stream);
+  if (!bad) bad = any_combined(m, &c, n, stream);
+  if (bad) printf("rank %d call %llu of %d tokens\n", m->info.rank, (unsigned long long)n, fullest);
+  return bad;
 }
 
 int any_runs(Moe *m, int (*each)(Moe *, int, void *), void *context) {

@@ -4,14 +4,14 @@
 
 #include "moe.h"
 
-/* The dtype of checked calls in a pack: of layouts other than expert BF16, whose rows the experts
- * hand on as they are. */
+/* Returns the dtype of checked call n. In layouts other than expert it is BF16, and the experts
+ * return the rows unchanged. */
 int any_dtype(const Moe *m, uint64_t n);
 
-/* A call of up to `fullest` tokens; the same number on all ranks. */
+/* Returns call n, of up to `fullest` tokens. The number n is the same on all ranks. */
 EpcommCall any_call(const Moe *m, uint64_t n, int fullest);
 
-/* Between dispatch and combine: checks the rows where the layout is expert, and writes y. Returns
+/* Stands for the experts: checks the rows if the layout is expert, and writes y. Returns
  * 0 if all is right. */
 int any_experts(Moe *m, const EpcommCall *c, uint64_t n, GpuStream stream);
 
@@ -21,12 +21,11 @@ int any_combined(Moe *m, const EpcommCall *c, uint64_t n, GpuStream stream);
 /* Makes one call and checks all of it. */
 int any_checked(Moe *m, uint64_t n, int fullest, GpuStream stream);
 
-/* What runs of token counts a pack answers alike: calls `each` with the first count of each, until it
- * returns other than 0. */
+/* Calls `each` once for every run of token counts that the pack answers with the same kernels, with the
+ * last count of the run. Ends with the first result that is not 0 and returns it. */
 int any_runs(Moe *m, int (*each)(Moe *m, int fullest, void *context), void *context);
 
-/* The number of elements of a call's combined tokens, or of out, that are not NaN, and in *rows what
- * row_offsets says. */
+/* Returns how many of so many BF16 elements on the device are not NaN. */
 long any_numbers(Moe *m, const void *bf16, size_t elements, GpuStream stream);
 
 #endif

@@ -1,5 +1,5 @@
-/* What a call and the options may be: structs of older and newer headers, and tensors that a
- * kernel would misread. No kernel is launched by what is refused. */
+/* Tests structs of older and newer headers, and tensors that a kernel would misread. A refused call
+ * launches no kernel. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,7 +55,7 @@ static int elsewhere(Moe *m, const EpcommOptions *o) {
   return bad;
 }
 
-/* All ranks make calls with structs of an older and of a later header. */
+/* Makes calls with structs of an older and of a later header, on all ranks. */
 static int accepted(Moe *m, GpuStream stream) {
   LaterCall later = {moe_call(m, 0, 0, 1, 1, 0), 0};
   EpcommCall older = later.call;

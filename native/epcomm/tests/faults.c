@@ -27,12 +27,11 @@ int ranks_right(Moe *m, int most, GpuStream stream) {
     int tokens = moe_tokens(m, n, m->info.rank, most);
     EpcommCall c = moe_call(m, 0, 0, tokens, moe_fullest(m, n, most), 0);
     moe_inputs(m, n, tokens, stream);
-    EpcommStatus s = epcomm_dispatch(m->comm, &c, stream);
-    if (s != EPCOMM_OK) return ranks_say(m->comm, "dispatch", s);
-    if (moe_experts(m, &c, n, most, stream)) return 1;
-    s = epcomm_combine(m->comm, &c, stream);
-    if (s != EPCOMM_OK) return ranks_say(m->comm, "combine", s);
-    if (moe_combined(m, &c, n, stream)) return 1;
+    int bad = ranks_ended(m->comm, "dispatch", epcomm_dispatch(m->comm, &c, stream), stream);
+    if (!bad) bad = moe_experts(m, &c, n, most, stream);
+    if (!bad) bad = ranks_ended(m->comm, "combine", epcomm_combine(m->comm, &c, stream), stream);
+    if (!bad) bad = moe_combined(m, &c, n, stream);
+    if (bad) return bad;
   }
   return 0;
 }
@@ -43,6 +42,12 @@ static int together(Seat *seat) {
   return seat->ranks <= 64 && world_gather(seat, &mine, all, 1) == 0;
 }
 
+int ranks_all(Seat *seat, int bad) {
+  int all[EPCOMM_MAX_RANKS] = {0}, slow = world_gather(seat, &bad, all, sizeof bad) != 0;
+  for (int r = 0; r < seat->ranks; r++) slow |= all[r] != 0;
+  return bad != 0 || !slow ? bad : RANKS_SLOW;
+}
+
 /* The last rank does `what`; the other ranks must get an error within twice the deadline.
  * The deadline is device time, and an emulated device is slower on a busy host. */
 static int with_victim(Seat *seat, const Plan *p, void (*what)(Moe *, Seat *, const Plan *, GpuStream), int lives) {
@@ -50,10 +55,10 @@ static int with_victim(Seat *seat, const Plan *p, void (*what)(Moe *, Seat *, co
   if (comm == NULL) return 1;
   GpuStream stream = gpu_stream();
   Moe *m = moe_new(comm);
-  EpcommFault f;
-  int bad = call_once(m, 1, p->most, stream) != EPCOMM_OK;
-  memset(&f, 0, sizeof f);
-  f.size = sizeof f;
+  EpcommFault f = {.size = sizeof f};
+  EpcommStatus first = call_once(m, 1, p->most, stream);
+  int bad = ranks_all(seat, first == EPCOMM_OK ? 0 : ranks_say(comm, "the call before", first));
+  if (bad) return epcomm_abandon(comm), bad;
   if (seat->rank == seat->ranks - 1) {
     what(m, seat, p, stream);
   } else {
@@ -183,7 +188,7 @@ static int test_disagree(Seat *seat, void *plan) {
   f.size = sizeof f;
   int bad = epcomm_fault(comm, &f) != EPCOMM_FAULT || f.phase != 6;
   printf("rank %d: %s\n", seat->rank, f.text);
-  bad |= epcomm_reset(comm) != EPCOMM_OK || ranks_right(m, p->most, stream);
+  if (!bad) bad = epcomm_reset(comm) != EPCOMM_OK ? 1 : ranks_right(m, p->most, stream);
   moe_free(m);
   gpu_stream_free(stream);
   epcomm_destroy(comm);
@@ -210,7 +215,8 @@ static int bad_id(Moe *m, int wide, int64_t id, int most, GpuStream stream) {
   gpu_download(offsets, o.row_offsets, sizeof offsets, stream);
   bad |= offsets[0] != 0 || offsets[1] != 0;
   printf("rank %d, %d bits: %s: %s, rows %u\n", m->info.rank, wide ? 64 : 32, epcomm_status_name(s), f.text, offsets[1]);
-  return bad || epcomm_reset(m->comm) != EPCOMM_OK || ranks_right(m, most, stream);
+  if (bad || epcomm_reset(m->comm) != EPCOMM_OK) return 1;
+  return ranks_right(m, most, stream);
 }
 
 /* Debug mode: ids outside the experts, in both widths. */
@@ -220,8 +226,9 @@ static int test_bad_id(Seat *seat, void *plan) {
   if (comm == NULL) return 1;
   GpuStream stream = gpu_stream();
   Moe *m = moe_new(comm);
-  int bad = bad_id(m, 1, m->info.experts, p->most, stream) || bad_id(m, 0, m->info.experts, p->most, stream) ||
-            bad_id(m, 0, 1 << 30, p->most, stream) || bad_id(m, 0, -2, p->most, stream);
+  const int64_t wrong[] = {m->info.experts, m->info.experts, 1 << 30, -2};
+  int bad = 0;
+  for (int i = 0; i < 4 && !bad; i++) bad = bad_id(m, i == 0, wrong[i], p->most, stream);
   moe_free(m);
   gpu_stream_free(stream);
   epcomm_destroy(comm);

@@ -82,15 +82,15 @@ static int y_elsewhere(Moe *m, int most, GpuStream stream) {
   int tokens = moe_tokens(m, 1, m->info.rank, most);
   EpcommCall c = moe_call(m, 0, 0, tokens, moe_fullest(m, 1, most), 0);
   moe_inputs(m, 1, tokens, stream);
-  EpcommStatus s = epcomm_dispatch(m->comm, &c, stream);
-  if (s != EPCOMM_OK) return ranks_say(m->comm, "dispatch", s);
-  if (moe_experts(m, &c, 1, most, stream)) return 1;
+  int bad = ranks_ended(m->comm, "dispatch", epcomm_dispatch(m->comm, &c, stream), stream);
+  if (!bad) bad = moe_experts(m, &c, 1, most, stream);
+  if (bad) return bad;
   c.y = m->dy;
-  s = epcomm_combine(m->comm, &c, stream);
+  EpcommStatus s = epcomm_combine(m->comm, &c, stream);
   if (s != EPCOMM_INVALID) return ranks_say(m->comm, "combine of rows outside the heap", s);
   c.y = moe_y(m, 0);
-  s = epcomm_combine(m->comm, &c, stream);
-  return s != EPCOMM_OK ? ranks_say(m->comm, "combine", s) : moe_combined(m, &c, 1, stream);
+  bad = ranks_ended(m->comm, "combine", epcomm_combine(m->comm, &c, stream), stream);
+  return bad ? bad : moe_combined(m, &c, 1, stream);
 }
 
 /* As test_crashed, but the GPU fails while memory is filled, after NVSHMEM's allocation. */

@@ -24,7 +24,17 @@ typedef int (*Test)(Seat *seat, void *plan);
 EpComm *ranks_create(Seat *seat, const Plan *p, int in_flight, int debug, uint64_t extra);
 int ranks_device(const Seat *seat, const Plan *p);
 EpcommOptions ranks_options(Seat *seat, const Plan *p);
-int ranks_say(EpComm *comm, const char *what, EpcommStatus status); /* prints; gives 1 */
+
+/* The result of a rank whose calls or meetings took longer than their deadline where none should. A busy host
+ * causes that, and a lost message too: main runs the test again with twice the deadline, a few times. */
+#define RANKS_SLOW 128
+
+/* Prints a failure. Returns RANKS_SLOW if a wait took too long, else 1. */
+int ranks_say(EpComm *comm, const char *what, EpcommStatus status);
+
+/* Waits for the stream of a call that returned `status`. Returns 0 if the call has ended well, else
+ * what ranks_say returns. Outputs may be checked only then. */
+int ranks_ended(EpComm *comm, const char *what, EpcommStatus status, GpuStream stream);
 
 int test_chain(Seat *seat, void *plan); /* chain.c */
 int test_any_order(Seat *seat, void *plan); /* order.c */
@@ -43,6 +53,7 @@ int test_unfilled(Seat *seat, void *plan);
 int ranks_refused(Seat *seat, const EpcommOptions *o, EpcommStatus victims, EpcommStatus others);
 int ranks_right(Moe *m, int most, GpuStream stream); /* checked calls */
 int ranks_is_last(const Seat *seat);
+int ranks_all(Seat *seat, int bad); /* `bad`, or RANKS_SLOW if that is 0 and another rank's is not */
 
 #define LAST_RANK -2
 Test faults_find(const char *name, int *victim);

@@ -1,5 +1,5 @@
-/* A program's life for --seconds: random counts, graphs and streams, calls that do not end, resets, call
- * numbers near their ends, EpComms made anew. Every answer is checked. Device memory, open files and the
+/* Makes calls for --seconds: random counts, graphs and streams, calls that do not end, resets, call
+ * numbers near their ends, new EpComms. Every answer is checked. Device memory, open files and the
  * host's memory must not grow. */
 #include <dirent.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ typedef struct Soak {
   long calls, replays, faults, created;
 } Soak;
 
-/* What a round must leave as it was. */
+/* Holds counts the resources that may not grow from round to round. */
 typedef struct Holds {
   size_t device; /* free bytes */
   int files;
@@ -69,11 +69,6 @@ static int destroy(Soak *s) {
   return status != EPCOMM_OK ? ranks_say(NULL, "destroy", status) : 0;
 }
 
-static int meet(Soak *s) {
-  int there = 0, all[EPCOMM_MAX_RANKS];
-  return world_gather(s->seat, &there, all, sizeof there);
-}
-
 /* Captures the halves of a call and replays them over new inputs. */
 static int graphs(Soak *s, uint64_t n, int fullest, GpuStream stream) {
   Moe *m = s->moe;
@@ -88,10 +83,12 @@ static int graphs(Soak *s, uint64_t n, int fullest, GpuStream stream) {
   for (int i = 0; i < times && !bad; i++) {
     moe_inputs(m, n, c.tokens, stream);
     gpu_replay(dispatch, stream);
-    bad = any_experts(m, &c, n, stream);
+    bad = ranks_ended(s->comm, "replay of dispatch", EPCOMM_OK, stream);
+    if (!bad) bad = any_experts(m, &c, n, stream);
+    if (bad) break;
     gpu_replay(combine, stream);
-    bad |= any_combined(m, &c, n, stream);
-    if (epcomm_fault(s->comm, NULL) != EPCOMM_OK) bad |= ranks_say(s->comm, "replay", EPCOMM_FAULT);
+    bad = ranks_ended(s->comm, "replay of combine", EPCOMM_OK, stream);
+    if (!bad) bad = any_combined(m, &c, n, stream);
     s->replays++;
   }
   gpu_graph_free(dispatch);
@@ -99,7 +96,7 @@ static int graphs(Soak *s, uint64_t n, int fullest, GpuStream stream) {
   return bad;
 }
 
-/* One rank leaves a call out; the others end it as a fault with NaN. Then all reset. */
+/* Leaves a call out on one rank: on the others it must end as a fault with NaN. Then all reset. */
 static int fault(Soak *s, int fullest, GpuStream stream) {
   Moe *m = s->moe;
   int lazy = (int)draw(s, (uint64_t)s->seat->ranks), bad = 0;
@@ -124,7 +121,7 @@ static int near_end(Soak *s) {
   static const uint32_t ends[] = {0x7fffffffu, 0x80000000u, 0xfffffffcu, 0xffffffffu};
   if (epcomm_reset(s->comm) != EPCOMM_OK) return ranks_say(s->comm, "reset", EPCOMM_FAULT);
   wrap_begin_at(s->comm, ends[draw(s, 4)] - (uint32_t)draw(s, 24));
-  return meet(s);
+  return ranks_all(s->seat, 0);
 }
 
 static int step(Soak *s) {
@@ -150,12 +147,12 @@ int test_soak(Seat *seat, void *plan) {
     is = holds();
     if (round < WARM) was = is;
     if (!bad && grown(&was, &is))
-      bad = printf("rank %d: %zu MiB of the GPU free, were %zu; %d files, were %d; %ld MiB of the host, were %ld\n", seat->rank, is.device >> 20,
+      bad = 1, printf("rank %d: %zu MiB of the GPU free, were %zu; %d files, were %d; %ld MiB of the host, were %ld\n", seat->rank, is.device >> 20,
                    was.device >> 20, is.files, was.files, is.resident >> 10, was.resident >> 10);
     int mine = bad ? -1 : now() - start < s.plan->seconds;
-    if (world_gather(seat, &mine, all, sizeof mine) != 0) return 1;
+    if (world_gather(seat, &mine, all, sizeof mine) != 0) return bad ? bad : RANKS_SLOW;
     go = all[0] > 0;
-    for (int r = 0; r < seat->ranks; r++) bad |= all[r] < 0;
+    for (int r = 0; r < seat->ranks && !bad; r++) bad = all[r] < 0 ? RANKS_SLOW : 0;
   }
   if (seat->rank == 0)
     printf("%ld calls, %ld replays, %ld faults, %ld EpComms; %d files, %ld MiB of the host\n", s.calls, s.replays, s.faults, s.created, is.files, is.resident >> 10);

@@ -61,13 +61,21 @@ static void *work(void *p) {
   return NULL;
 }
 
+/* Returns the worse of two results: a killed process, then a wrong answer, which is odd, then any other. */
+static int worse(int a, int b) {
+  const int killed = (a == 99) - (b == 99), wrong = (a & 1) - (b & 1);
+  if (killed != 0) return killed > 0 ? a : b;
+  if (wrong != 0) return wrong > 0 ? a : b;
+  return a > b ? a : b;
+}
+
 static int as_threads(Job *jobs, int ranks) {
   pthread_t threads[MOST_RANKS];
   int worst = 0;
   for (int r = 0; r < ranks; r++) pthread_create(&threads[r], NULL, work, &jobs[r]);
   for (int r = 0; r < ranks; r++) {
     pthread_join(threads[r], NULL);
-    if (jobs[r].result > worst) worst = jobs[r].result;
+    worst = worse(worst, jobs[r].result);
   }
   return worst;
 }
@@ -87,7 +95,7 @@ static int as_processes(Job *jobs, int ranks, int victim) {
     waitpid(pids[r], &status, 0);
     int result = WIFEXITED(status) ? WEXITSTATUS(status) : 99;
     if (r != victim && WIFSIGNALED(status)) fprintf(stderr, "rank %d ended by signal %d\n", r, WTERMSIG(status));
-    if (r != victim && result > worst) worst = result;
+    if (r != victim) worst = worse(worst, result);
   }
   return worst;
 }

@@ -49,7 +49,7 @@ typedef struct Choice {
   int op;
 } Choice;
 
-/* The caller's struct as today's: what an older header lacks is 0. */
+/* Copies the caller's struct into today's. Members that an older header lacks become 0. */
 static EpcommStatus take_call(EpComm *c, const EpcommCall *given, EpcommCall *out) {
   return comm_take(out, sizeof *out, offsetof(EpcommCall, rows), given) == 0
              ? EPCOMM_OK
@@ -109,7 +109,7 @@ static EpcommStatus check_tensors(EpComm *c, const EpcommCall *call) {
     const char *name;
     const void *at;
     unsigned align;
-    int by_token; /* not read where there are no tokens */
+    int by_token; /* not read if there are no tokens */
   } tensors[] = {
       {"x", call->x, 16, 1},
       {"topk_ids", call->topk_ids, call->ids_bits == 64 ? 8 : 4, 1},
@@ -189,9 +189,9 @@ static EpArea area(const void *at, uint64_t bytes, uint32_t fill) {
   return a;
 }
 
-/* The outputs that a call overwrites when it does not end: rows become NaN, and the index says
- * that there are none. In layout rank packed a caller may give fewer rows than max_rows:
- * without their number only the index is overwritten. */
+/* Lists the outputs that a call overwrites if it does not end: rows become NaN, and the index says
+ * that there are none. In layout rank packed the outputs may have room for fewer rows than
+ * max_rows: if the caller does not give their number, only the index is overwritten. */
 static void place_spoil(const EpComm *c, const EpcommCall *call, const Choice *k, EpArgs *a) {
   const PackHeader *h = c->pack.head;
   const PackDType *d = k->dtype;
@@ -333,7 +333,7 @@ static EpcommStatus check_begun(EpComm *c, const EpcommCall *call, int begun, in
                   "purpose and outputs", call->slot, begun, plan);
 }
 
-/* Whether the call fits the one before it on its slot. */
+/* Checks that the call fits the one before it on its slot. */
 static EpcommStatus check_order(EpComm *c, const EpcommCall *call, const Choice *k, int half) {
   Slot *slot = &c->slots[call->slot];
   if (k->op == DISPATCH && half != SECOND_HALF) slot->plan = (int)k->plan;
@@ -343,7 +343,7 @@ static EpcommStatus check_order(EpComm *c, const EpcommCall *call, const Choice 
   return half == SECOND_HALF ? check_begun(c, call, slot->begun[k->op], (int)k->plan) : EPCOMM_OK;
 }
 
-/* Launches a call. After a fault too: its kernels then overwrite the outputs and end. */
+/* Launches a call, also after a fault: its kernels then overwrite the outputs and end. */
 static EpcommStatus perform(EpComm *c, const EpcommCall *given, int op, int half, DrvStream stream) {
   Choice k;
   EpcommCall call;

@@ -201,7 +201,7 @@ static EpcommStatus build(EpComm *c) {
   return s;
 }
 
-/* Whether this rank's GPU still works. NVSHMEM frees with a barrier on the GPU. If the GPU of
+/* Checks that this rank's GPU still works. NVSHMEM frees with a barrier on the GPU. If the GPU of
  * one rank has failed, the other ranks would wait in this barrier. */
 static EpcommStatus check_alive(EpComm *c) {
   DrvResult r = c->context != NULL ? c->driver->context_wait() : 0;

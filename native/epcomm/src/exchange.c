@@ -64,8 +64,8 @@ static void read_line(const char *path, char *out, size_t size) {
   fclose(f);
 }
 
-/* A number where there is no /dev/urandom. Process ids repeat over containers; the clock and the
- * place of a stack hardly do. */
+/* Returns a number for hosts without /dev/urandom. Process ids repeat over containers; the clock and
+ * the address of a stack hardly do. */
 static uint64_t guess(void) {
   struct timespec t = {0, 0};
   clock_gettime(CLOCK_REALTIME, &t);

@@ -60,7 +60,7 @@ void fault_sentence(const EpComm *c, const EpFault *f, char *text) {
            (long long)f->want, (long long)f->got);
 }
 
-/* The kernel writes `set` last, after a fence: the rest holds once it is seen. */
+/* Returns whether the record is complete: the kernel writes `set` last, after a fence. */
 int fault_is_set(const EpComm *c) { return __atomic_load_n((const uint32_t *)(uintptr_t)&c->fault->set, __ATOMIC_ACQUIRE) != 0; }
 
 EpcommStatus epcomm_fault(EpComm *c, EpcommFault *out) {
@@ -103,8 +103,8 @@ EpcommStatus epcomm_reset(EpComm *c) {
   return s;
 }
 
-/* Makes a rank's waits end: its word given_up, the abort word of kernels without a state, and that
- * of each state. */
+/* Ends the waits of a rank: it sets the rank's word given_up, the abort word of kernels without a
+ * state, and the abort word of each state. */
 static DrvResult stop_rank(const EpComm *c, DrvPointer heap) {
   DrvResult r = c->driver->fill(heap + c->at.abort, 1, 1);
   if (r == 0) r = c->driver->fill(heap + c->at.abort + 4, 1, 1);

@@ -31,8 +31,9 @@ EP_DEVICE bool ep_aborted(const EpArgs &a) { return ld_relaxed_gpu(ep_abort_word
 
 static const uint32_t EP_SPOIL_WORDS = 256; /* of a chunk */
 
-/* Overwrites a chunk of the outputs, numbered over all areas; false if there are not as many.
- * Loops stay loops: the code is beside waits, which need the registers. */
+/* Overwrites one chunk of the outputs. Chunks are numbered over all areas. Returns false if there
+ * is no chunk of that number. The loops are not unrolled, because the waits around this code
+ * need the registers. */
 EP_DEVICE bool ep_spoil_chunk(const EpArgs &a, uint32_t chunk) {
 #pragma unroll 1
   for (int i = 0; i < EP_SPOIL_AREAS; i++) {
@@ -52,28 +53,29 @@ EP_DEVICE bool ep_spoil_chunk(const EpArgs &a, uint32_t chunk) {
   return false;
 }
 
-/* Overwrites the outputs of this launch's call, whose rank gave up before: each thread has a
- * share. Every thread of the launch calls it. */
+/* Overwrites the outputs of this launch's call. Every thread of the launch calls it and
+ * overwrites a share. */
 EP_DEVICE void ep_spoil(const EpArgs &a) {
   uint32_t chunk = blockIdx.x * blockDim.x + threadIdx.x;
 #pragma unroll 1
   while (ep_spoil_chunk(a, chunk)) chunk += gridDim.x * blockDim.x;
 }
 
-/* Whether this rank gave up a wait in an earlier launch, or just now in another block. An
- * ordinary load, as in ep_number. */
+/* Returns whether this rank gave up a wait in an earlier launch, or just now in another block.
+ * The load is an ordinary load, as in ep_round. */
 EP_DEVICE bool ep_gave_up(const EpArgs &a) { return a.given_up != nullptr && *a.given_up != 0; }
 
-/* Whether the block leaves, since its rank gave up a wait before. All threads call it, with a
- * barrier: a warp that left alone would leave the others in barriers. */
+/* Returns true if this rank gave up a wait before: the block must then leave the kernel. All
+ * threads call it. It has a barrier, because a warp that left alone would leave the others
+ * waiting in later barriers. */
 EP_DEVICE bool ep_block_leaves(const EpArgs &a) {
   if (!__syncthreads_or(ep_gave_up(a))) return false;
   ep_spoil(a);
   return true;
 }
 
-/* The same for one warp of a kernel whose warps do not wait for each other. `number` is that
- * of ep_number, 0 where the rank gave up. */
+/* ep_warp_leaves does the same for one warp of a kernel whose warps do not wait for each other.
+ * `number` is the result of ep_number, which is 0 if the rank gave up. */
 EP_DEVICE bool ep_warp_leaves(const EpArgs &a, uint32_t number) {
   if (!__any_sync(EP_FULL_WARP, number == 0)) return false;
   ep_spoil(a);
@@ -82,10 +84,10 @@ EP_DEVICE bool ep_warp_leaves(const EpArgs &a, uint32_t number) {
 
 /* ---- giving up ---- */
 
-/* What a thread does that leaves a wait. With `late`, and where it is the rank's first, it
- * writes the fault record. Then it overwrites outputs of this launch's call, together with the
- * other threads that leave: the state's abort word, 1 at first, counts the chunks given out.
- * It calls nothing, so that it takes few registers from the waits around it. */
+/* ep_give_up runs in each thread that leaves a wait. The first late thread of a rank writes the
+ * fault record. Then all threads that leave overwrite the outputs of this launch's call
+ * together: the state's abort word, which is 1 at first, counts the chunks that were taken. The
+ * function calls no other, so that it takes few registers from the waits around it. */
 static __device__ __noinline__ void ep_give_up(const EpArgs &a, EpWait w, uint64_t want, uint64_t got, bool late) {
   if (late) {
     bool first = cas_relaxed_gpu(ep_abort_word(a), 0, 1) == 0;
@@ -160,20 +162,20 @@ EP_DEVICE bool ep_drill_drops(const EpArgs &a, int32_t expert) {
 #define EP_STAGE EP_STAGE_END
 #endif
 
-/* The largest number of a call; number 1 follows it. It is a multiple of 6: sets that are
- * chosen by number & 1 or by number % 3 then follow each other across the end too. No number
- * is 0, which words that hold numbers are set to at first. */
+/* The largest number of a call. Number 1 follows it. It is a multiple of 6, so that sets that are
+ * chosen by number & 1 or by number % 3 alternate across the end too. No call has number 0:
+ * words that hold numbers are 0 at first. */
 #define EP_LAST_NUMBER 0xfffffffcu
 
-/* The number that comes so many calls after another. */
+/* Returns the number of the call that comes `calls` calls after call `number`. */
 EP_DEVICE uint32_t ep_number_after(uint32_t number, uint32_t calls) {
   const uint64_t sum = static_cast<uint64_t>(number) + calls;
   return static_cast<uint32_t>(sum > EP_LAST_NUMBER ? sum - EP_LAST_NUMBER : sum);
 }
 EP_DEVICE uint32_t ep_number_before(uint32_t number) { return number == 1 ? EP_LAST_NUMBER : number - 1; }
 
-/* Whether a rank whose last call is `last`, 0 for none, has reached call `number`. No rank is
- * more than a few calls away from another. */
+/* Returns whether a rank whose last call is `last`, 0 if it has made none, has reached call
+ * `number`. Ranks are never more than a few calls apart. */
 EP_DEVICE bool ep_reached(uint32_t last, uint32_t number) { return static_cast<int32_t>(last - number) >= 0; }
 
 /* The number of this call. With EP_OWN_ROUNDS the device counts calls: the host cannot,
@@ -195,7 +197,7 @@ EP_DEVICE uint32_t ep_round(const EpArgs &a) {
 #endif
 }
 
-/* ep_round, or 0 where this rank gave up a wait before. Both loads are in flight together. */
+/* Returns ep_round, or 0 if this rank gave up a wait before. Both loads are in flight together. */
 EP_DEVICE uint32_t ep_number(const EpArgs &a) {
   const bool gave_up = ep_gave_up(a);
   const uint32_t number = ep_round(a);

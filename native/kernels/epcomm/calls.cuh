@@ -27,9 +27,10 @@ struct EpAgree {
   uint32_t calls;                 /* number of the last comparison, 0 for none */
 };
 
-/* Every id of a call must be -1 or an expert, because any other id would be used as an address.
- * The fault keeps the call's kernels from using it. `distinct`, where it is not 0, says how many ids a token has, which must then be distinct: an expert
- * that a token names twice gets two rows, for which its block may have no room. */
+/* Checks that every id of a call is -1 or an expert, because any other id would be used as an
+ * address. The fault keeps the call's kernels from using it. If `distinct` is not 0, a token has
+ * `distinct` ids, which must differ: an expert that a token names twice gets two rows, for which
+ * its block may have no room. */
 EP_DEVICE bool ep_check_ids(const EpArgs &a) {
   uint32_t bad = 0;
   int32_t twice = -1;

@@ -107,7 +107,7 @@ EP_DEVICE EpArgs normal_args(const EpMeeting &m) {
   a.given_up = m.given_up;
   return a;
 }
-/* Whether the block leaves, since its rank gave up a wait in an earlier launch. All threads call it. */
+/* Returns true if this rank gave up a wait in an earlier launch: the block must then leave. All threads call it. */
 EP_DEVICE bool normal_leaves(const EpMeeting &m) { return __syncthreads_or(*m.given_up != 0); }
 EP_DEVICE uint32_t *normal_calls(const EpMeeting &m) { return reinterpret_cast<uint32_t *>(m.heap[m.rank] + m.at); }
 EP_DEVICE uint32_t normal_words(const EpMeeting &m) { return static_cast<uint32_t>(m.ranks + m.local_experts + 1); }
@@ -200,7 +200,7 @@ EP_DEVICE void normal_tell(const EpAnnounceArgs &a, const NormalCounts &s) {
   if (threadIdx.x == 0) st_release_sys(a.told, a.ticket);
 }
 
-/* What a call leaves that does not end: no rows from anybody. The host is told nothing. */
+/* Writes the counts of a call that does not end: no rank sends a row. The host is told nothing. */
 EP_DEVICE void normal_tell_none(const EpAnnounceArgs &a) {
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < a.meeting.ranks * a.meeting.ranks; i += static_cast<int32_t>(blockDim.x)) a.before[i] = 0;
 }
@@ -326,7 +326,7 @@ EP_DEVICE bool normal_sum_weights(const EpReturnArgs &a, uint32_t call, int64_t 
   }
   return true;
 }
-/* The sums of a call that does not end. */
+/* Overwrites the sums of a call that does not end with NaN. */
 EP_DEVICE void normal_spoil_weights(const EpReturnArgs &a) {
   for (int64_t i = threadIdx.x; i < static_cast<int64_t>(a.tokens) * a.given; i += blockDim.x) a.out[i] = __uint_as_float(0xffffffffu);
 }

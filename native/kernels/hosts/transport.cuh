@@ -103,20 +103,20 @@ EP_DEVICE bool ep_wait(const EpArgs &a, uint64_t word, EpWait what, uint64_t val
   return ep_wait_for(a, word, what, value, got, [value](uint64_t v) { return v >= value; });
 }
 
-/* The same for a word that counts up without end, and the lower half of a count. */
+/* Waits until the lower half of a word that counts up has reached `count`. The count may begin again at 0. */
 EP_DEVICE bool ep_wait_counted(const EpArgs &a, uint64_t word, EpWait what, uint32_t count) {
   uint64_t got;
   return ep_wait_for(a, word, what, count, &got, [count](uint64_t v) { return static_cast<int32_t>(static_cast<uint32_t>(v) - count) >= 0; });
 }
 
-/* The same for the number of a call, which the word holds in its lower half or, with `shift` 32,
- * in its upper half. Numbers begin again, so that no other number will do. */
+/* Waits for the number of a call, which the word holds in its lower half or, with `shift` 32, in its
+ * upper half. It accepts no larger number, because numbers begin again at 1. */
 EP_DEVICE bool ep_wait_call(const EpArgs &a, uint64_t word, EpWait what, uint32_t call, uint32_t shift, uint64_t *got) {
   return ep_wait_for(a, word, what, call, got, [call, shift](uint64_t v) { return static_cast<uint32_t>(v >> shift) == call; });
 }
 
-/* An announcement: the number of a call above, a count below. The next call's announcement
- * overwrites it. */
+/* An announcement holds the number of a call in the upper half and a count in the lower half. The
+ * next call's announcement overwrites it. */
 EP_DEVICE uint64_t ep_announcement(uint32_t call, uint32_t count) { return static_cast<uint64_t>(call) << 32 | count; }
 
 /* Waits for this call's announcement; one thread calls it. */

@@ -10,12 +10,14 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
+// besideProblem is a dispatch of 16 tokens that runs beside the product "copy".
 func besideProblem() ep.Problem {
 	return ep.Problem{Op: ep.Dispatch, Mode: ep.Graph, Ranks: 2, Nodes: 1, Hidden: 512, Experts: 32, TopK: 4, Tokens: 16, MaxTokens: 16,
 		Dispatch: ep.BF16, Combine: ep.BF16, Beside: "copy", Objective: ep.Beside}
 }
 
-// besideLine is a config with its SMs, its time alone and its cost in microseconds.
+// besideLine is the log line of a config. sms is its number of SMs, alone its time without the
+// product in us, and cost the time in us that it adds to the product.
 func besideLine(config string, sms int, alone, cost float64) record.Result {
 	c, err := ep.ParseConfig(config)
 	if err != nil {
@@ -29,8 +31,8 @@ func besideLine(config string, sms int, alone, cost float64) record.Result {
 		Stage: record.StageFinals, Status: ep.OK, Clock: "stamp", Fold: 1, Seconds: t.Cost(), Beside: t}
 }
 
-// TestBesidePareto shows that both fronts have the same configs, each by its own time, and that
-// configs in split phases are marked.
+// TestBesidePareto expects the same four configs in both sets of points: in one by their time
+// alone, in the other by their cost beside the product. Two of the configs run in split phases.
 func TestBesidePareto(t *testing.T) {
 	lines := []record.Result{besideLine("d:sms=8", 8, 40, 6), besideLine("d:sms=132", 132, 10, 30),
 		besideLine("d_split:sms=64", 64, 15, 5), besideLine("d:mode=split,sms=32", 32, 20, 8)}
@@ -56,12 +58,12 @@ func TestBesidePareto(t *testing.T) {
 		lines[i].Beside = nil
 	}
 	if _, ok := reports.BesideParetoOf(reports.Cases(&record.Run{}, lines)[0]); ok {
-		t.Error("a run without products has fronts beside them")
+		t.Error("a run without products has fronts beside products")
 	}
 }
 
-// TestBesideTable checks the row of a config and the row that it is compared with, which has
-// its id if it is not the default.
+// TestBesideTable checks the row of a config and the row of the config that it is compared
+// with. The second row has that config's id if it is not the default.
 func TestBesideTable(t *testing.T) {
 	config, _ := ep.ParseConfig("d:sms=64")
 	over, _ := ep.ParseConfig("d:sms=8")
@@ -92,7 +94,7 @@ func TestBesideTable(t *testing.T) {
 			want = "default"
 		}
 		if got := table.Rows[1][len(table.Rows[1])-14].Text; got != want {
-			t.Errorf("the other row is of %s, want %s", got, want)
+			t.Errorf("the second row is of %s, want %s", got, want)
 		}
 		if !slices.ContainsFunc(table.Notes, func(n string) bool { return strings.Contains(n, "share of the product is 2 launches") }) {
 			t.Errorf("notes: %q", table.Notes)
@@ -104,8 +106,9 @@ func TestBesideTable(t *testing.T) {
 	}
 }
 
-// TestBesideTables checks that libraries follow each other in each case, whatever layout and
-// max tokens they have, with their names and the work inside their calls.
+// TestBesideTables expects the rows of all libraries next to each other in each case, even if
+// their layouts and max tokens differ. The table has the libraries' names, and its notes state
+// the work inside their calls.
 func TestBesideTables(t *testing.T) {
 	run := func(library, kernel string, layout ep.Layout, tokens ...int) *record.Run {
 		r := &record.Run{Kernels: []record.Kernel{{Name: kernel, Op: ep.Dispatch, Work: ep.Work{Library: library, Layout: "rank", Inside: []string{"counts"}}}}}
@@ -131,7 +134,7 @@ func TestBesideTables(t *testing.T) {
 		t.Errorf("libraries %q, want %q", libraries, want)
 	}
 	if slices.ContainsFunc(table.Columns, func(c reports.Column) bool { return c.Name == "layout" || c.Name == "max tokens" }) {
-		t.Error("what a library sets by itself is a column")
+		t.Error("a value that the library sets by itself is a column")
 	}
 	for _, want := range []string{": deepep-ll:sms=20", "a call of deepep, dispatch: rank", "deepep: a call's share of the product is deepep's share"} {
 		if !slices.ContainsFunc(table.Notes, func(n string) bool { return strings.Contains(n, want) }) {

@@ -11,10 +11,10 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// trial is one block of a hand-made run: config, times and rounds.
+// trial is one block of a hand-made run: a config, its stage and the times of its rounds.
 type trial struct {
 	routing string
-	values  string // of kernel k
+	values  string // the values of the config; its kernel is "k"
 	role    record.Role
 	stage   record.Stage
 	round0  int
@@ -22,6 +22,7 @@ type trial struct {
 	status  ep.Status
 }
 
+// build makes a run of one dispatch problem from blocks.
 func build(trials []trial) *reports.Loaded {
 	p := ep.Problem{Op: ep.Dispatch, Mode: ep.Graph, Ranks: 8, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8,
 		Tokens: 64, MaxTokens: 64, Dispatch: ep.BF16, Combine: ep.BF16}
@@ -48,6 +49,7 @@ func build(trials []trial) *reports.Loaded {
 	return &reports.Loaded{Path: "hand", Run: run, Results: results, Cases: reports.Cases(run, results)}
 }
 
+// times returns n rounds of us microseconds.
 func times(us float64, n int) []float64 {
 	out := make([]float64, n)
 	for i := range out {
@@ -61,7 +63,7 @@ const (
 	cand = record.Candidate
 )
 
-// Without a decision the fastest so far stands in for the winner.
+// TestFastestSoFar: if the run has no decision yet, the fastest config so far is the winner.
 func TestFastestSoFar(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -71,14 +73,14 @@ func TestFastestSoFar(t *testing.T) {
 		{"the fastest", []trial{
 			{"uniform", "sms=32", def, "screen", 0, times(20, 3), ""}, {"uniform", "sms=64", cand, "screen", 0, times(10, 3), ""},
 			{"uniform", "sms=8", cand, "screen", 0, times(12, 3), ""}}, "k:sms=64"},
-		{"only what was confirmed", []trial{
+		{"a confirmed config precedes a faster one of the screening", []trial{
 			{"uniform", "sms=32", def, "screen", 0, times(20, 3), ""}, {"uniform", "sms=64", cand, "screen", 0, times(10, 3), ""},
 			{"uniform", "sms=8", cand, "screen", 0, times(5, 3), ""},
 			{"uniform", "sms=32", def, "confirm", 3, times(20, 9), ""}, {"uniform", "sms=64", cand, "confirm", 3, times(11, 9), ""}}, "k:sms=64"},
-		{"what failed once is out", []trial{
+		{"a config that failed once cannot win", []trial{
 			{"uniform", "sms=32", def, "screen", 0, times(20, 3), ""}, {"uniform", "sms=64", cand, "screen", 0, times(10, 3), ""},
 			{"uniform", "sms=64", cand, "recheck", 3, nil, ep.Mismatch}, {"uniform", "sms=8", cand, "screen", 0, times(12, 3), ""}}, "k:sms=8"},
-		{"drift is taken out", []trial{
+		{"drift between blocks is removed", []trial{
 			{"uniform", "sms=32", def, "screen", 0, times(20, 3), ""}, {"uniform", "sms=64", cand, "screen", 0, times(10, 3), ""},
 			{"uniform", "sms=32", def, "screen", 3, times(10, 4), ""}, {"uniform", "sms=8", cand, "screen", 3, times(9, 4), ""}}, "k:sms=64"},
 		{"nothing has times", []trial{{"uniform", "sms=32", def, "screen", 0, nil, ep.Crash}}, ""},
@@ -93,7 +95,7 @@ func TestFastestSoFar(t *testing.T) {
 	}
 }
 
-// A round counts as long as its slowest rank.
+// TestMedianIsOfTheSlowestRank: the time of a round is the time of its slowest rank.
 func TestMedianIsOfTheSlowestRank(t *testing.T) {
 	c := build([]trial{{"uniform", "sms=8", cand, "screen", 0, []float64{3, 1, 2}, ""}}).Cases[0]
 	if got := c.Entries[0].Median.Mid; math.Abs(got-2e-6) > 1e-15 {
@@ -101,8 +103,8 @@ func TestMedianIsOfTheSlowestRank(t *testing.T) {
 	}
 }
 
-// A twin is measured in the A/A test only, in as many blocks as that needs; the
-// default's time is not taken from there.
+// TestTwinOfManyBlocks: a twin is a second copy of the default. It is measured in the A/A test
+// only, here in two blocks. The default's time comes from its other blocks.
 func TestTwinOfManyBlocks(t *testing.T) {
 	c := build([]trial{{"uniform", "sms=8", def, "aa", 0, times(4, 3), ""}, {"uniform", "sms=8", record.Twin, "aa", 0, times(4, 3), ""},
 		{"uniform", "sms=8", def, "aa", 3, times(4, 3), ""}, {"uniform", "sms=8", record.Twin, "aa", 3, times(5, 3), ""},
@@ -114,8 +116,8 @@ func TestTwinOfManyBlocks(t *testing.T) {
 	}
 }
 
-// The run's decision gives the winner, its gain and its row in the table of winners, even if
-// the log suggests another.
+// TestDecisionDecides: the run's decision gives the winner, its gain and its row in the table
+// of winners, even if another config is faster in the log.
 func TestDecisionDecides(t *testing.T) {
 	l := build([]trial{{"uniform", "sms=32", def, "screen", 0, times(20, 3), ""}, {"uniform", "sms=64", cand, "screen", 0, times(10, 3), ""},
 		{"uniform", "sms=8", cand, "screen", 0, times(12, 3), ""}})
@@ -139,7 +141,8 @@ func TestDecisionDecides(t *testing.T) {
 	}
 }
 
-// The matrix is printed as the run recorded it.
+// TestRegretTable expects the recorded losses of each config under each routing, in percent. A
+// loss that was not measured is "-".
 func TestRegretTable(t *testing.T) {
 	nan := record.Loss(math.NaN())
 	p := build([]trial{{"uniform", "sms=8", def, "screen", 0, times(10, 3), ""}}).Cases[0].Problem
@@ -163,6 +166,8 @@ func TestRegretTable(t *testing.T) {
 	}
 }
 
+// TestParetoAndEffects expects the front of times over SMs, its knee, and the effect of each
+// value of each parameter.
 func TestParetoAndEffects(t *testing.T) {
 	l := build([]trial{
 		{"uniform", "sms=8,threads=256", def, "screen", 0, times(40, 3), ""}, {"uniform", "sms=8,threads=512", cand, "screen", 0, times(50, 3), ""},
@@ -191,6 +196,8 @@ func TestParetoAndEffects(t *testing.T) {
 	}
 }
 
+// TestFailuresAreGroupedAndOrdered expects one entry for each status and config, with the wrong
+// answers first and the illegal configs last.
 func TestFailuresAreGroupedAndOrdered(t *testing.T) {
 	l := build([]trial{
 		{"uniform", "sms=8", def, "screen", 0, times(40, 3), ""}, {"uniform", "sms=999", cand, "screen", 0, nil, ep.Illegal},
@@ -207,6 +214,7 @@ func TestFailuresAreGroupedAndOrdered(t *testing.T) {
 	}
 }
 
+// TestWireLimit: the wire limit is the bytes on the link divided by the link's speed.
 func TestWireLimit(t *testing.T) {
 	if got := reports.Wire(ep.Machine{Arch: "sm_90", Link: "nvlink:nv18"}); got != 450 {
 		t.Errorf("18 links of Hopper carry %v GB/s, want 450", got)
@@ -223,8 +231,8 @@ func TestWireLimit(t *testing.T) {
 	}
 }
 
-// TestSeconds returns the times of winners and defaults, and nothing for configs that were not
-// measured.
+// TestSeconds expects times for winners and defaults, and none for a token count, routing or
+// config that was not measured.
 func TestSeconds(t *testing.T) {
 	l, err := reports.Load("../testdata/runs/cpu-sweep")
 	if err != nil {
@@ -243,10 +251,11 @@ func TestSeconds(t *testing.T) {
 			"config":  second(l.Seconds(k, n, x.Routing, x.Decision.Config.With("threads", "7"))),
 		} {
 			if found {
-				t.Errorf("%s: %s of which nothing was measured has a time", x.Problem.Key(), name)
+				t.Errorf("%s: a %s that was not measured has a time", x.Problem.Key(), name)
 			}
 		}
 	}
 }
 
+// second returns the second of two values.
 func second(_ float64, ok bool) bool { return ok }

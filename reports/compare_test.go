@@ -10,10 +10,11 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// noise is the spread of a round in the simulations, which also have outliers of 20 % in one
-// round of fifty, as on GPUs.
+// noise is the relative standard deviation of a round's time in the simulations. One round in
+// fifty is also 20 % slower, as on GPUs.
 const noise = 0.02
 
+// pair draws two runs of forty cases. slow is the factor on each time of the second run.
 func pair(seed uint64, rounds int, slow func(ep.Problem, string) float64) (a, b *reports.Loaded) {
 	one, two := forty(2*seed, rounds, noise), forty(2*seed+1, rounds, noise)
 	two.Slow = slow
@@ -29,11 +30,11 @@ func compare(t *testing.T, a, b *reports.Loaded) *reports.Comparison {
 	return c
 }
 
-// 200 pairs of runs of the same program: the gate at 3 % fails at most one in
-// a hundred, and calls none of the 8,000 cases slower or faster.
+// TestGateOnIdenticalPrograms compares 200 pairs of runs of the same program. The gate at 3 %
+// may fail at most 2 pairs, and at most 8 of the 8,000 cases may be slower or faster.
 func TestGateOnIdenticalPrograms(t *testing.T) {
 	if testing.Short() {
-		t.Skip("a simulation on one goroutine: the race detector has nothing to find")
+		t.Skip("a simulation on one goroutine has no data races")
 	}
 	const pairs = 200
 	failed, unsure, called := 0, 0, 0
@@ -59,10 +60,11 @@ func TestGateOnIdenticalPrograms(t *testing.T) {
 	}
 }
 
-// One case of forty made 5 % slower is found with 30 rounds, and no other is.
+// TestGateCatchesAPlantedSlowdown makes one case of forty 5 % slower. With 30 rounds the gate
+// finds it in 95 % of the pairs, and other cases in at most 1 % of them.
 func TestGateCatchesAPlantedSlowdown(t *testing.T) {
 	if testing.Short() {
-		t.Skip("a simulation on one goroutine: the race detector has nothing to find")
+		t.Skip("a simulation on one goroutine has no data races")
 	}
 	const pairs = 200
 	caught, others := 0, 0
@@ -90,7 +92,8 @@ func TestGateCatchesAPlantedSlowdown(t *testing.T) {
 	}
 }
 
-// Few rounds give no verdict, even for a difference of 50 %.
+// TestFewRoundsAreUndecided: a case of fewer than MinRounds rounds is undecided, even if it is
+// 50 % slower.
 func TestFewRoundsAreUndecided(t *testing.T) {
 	a, b := pair(1, reports.MinRounds-1, func(ep.Problem, string) float64 { return 1.5 })
 	c := compare(t, a, b)
@@ -104,6 +107,7 @@ func TestFewRoundsAreUndecided(t *testing.T) {
 	}
 }
 
+// TestVerdicts compares forty cases with the same cases at factor times their time.
 func TestVerdicts(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -120,7 +124,7 @@ func TestVerdicts(t *testing.T) {
 		one, two := forty(1, 40, c.noise), forty(2, 40, c.noise)
 		two.Slow = func(ep.Problem, string) float64 { return c.factor }
 		a, b := one.load("a"), two.load("b")
-		a.Run.AA, b.Run.AA = nil, nil // the A/A spread is tested below
+		a.Run.AA, b.Run.AA = nil, nil // TestNeverFinerThanAA tests the A/A spread
 		got := compare(t, reload(a), reload(b))
 		for _, x := range got.Cases {
 			if x.Verdict != c.want {
@@ -136,7 +140,8 @@ func reload(l *reports.Loaded) *reports.Loaded {
 	return l
 }
 
-// A difference below either side's A/A spread is no difference.
+// TestNeverFinerThanAA: a difference is undecided if it is below the A/A spread of one side.
+// The A/A spread is the difference between two measurements of the same program.
 func TestNeverFinerThanAA(t *testing.T) {
 	one, two := forty(1, 40, 0.002), forty(2, 40, 0.002)
 	two.Slow = func(ep.Problem, string) float64 { return 1.04 }
@@ -151,7 +156,8 @@ func TestNeverFinerThanAA(t *testing.T) {
 	}
 }
 
-// Slower in time but not in cycles is a clock, not a program.
+// TestClocksExplain: if the times differ as much as the GPUs' clocks, the program has not
+// changed, and the case is undecided.
 func TestClocksExplain(t *testing.T) {
 	one, two := forty(1, 40, 0.002), forty(2, 40, 0.002)
 	two.Slow = func(ep.Problem, string) float64 { return 1.1 }
@@ -167,6 +173,8 @@ func TestClocksExplain(t *testing.T) {
 	}
 }
 
+// TestNotComparable: runs that differ in machine, kernels or mode are refused. The error names
+// the flag that allows the comparison.
 func TestNotComparable(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -195,7 +203,8 @@ func TestNotComparable(t *testing.T) {
 	}
 }
 
-// Runs without a common case are refused with the field in which they differ.
+// TestNoCommonCase: runs without a common case are refused, and the error names the field in
+// which they differ.
 func TestNoCommonCase(t *testing.T) {
 	a, b := pair(1, 12, nil)
 	for i := range b.Results {
@@ -207,7 +216,8 @@ func TestNoCommonCase(t *testing.T) {
 	}
 }
 
-// Runs of other seeds drew other routings: the comparison says so, once.
+// TestCompareWarnsOfSeeds: runs with different seeds have different routings, and one note of
+// the comparison says so.
 func TestCompareWarnsOfSeeds(t *testing.T) {
 	a, b := pair(1, 12, nil)
 	c := compare(t, a, b)
@@ -216,8 +226,8 @@ func TestCompareWarnsOfSeeds(t *testing.T) {
 	}
 }
 
-// A case that gave right answers before and fails now has regressed, whatever its time; a case
-// that was not measured does not pass.
+// TestBrokenAndMissingCases: a case that passed in the first run and fails in the second has
+// regressed. A case that the second run did not measure is undecided.
 func TestBrokenAndMissingCases(t *testing.T) {
 	a, b := pair(1, 30, nil)
 	broken := b.Cases[0].Problem
@@ -243,13 +253,14 @@ func TestBrokenAndMissingCases(t *testing.T) {
 	}
 }
 
+// TestLiveComparison compares two configs whose rounds took turns in one run.
 func TestLiveComparison(t *testing.T) {
 	blocks := []trial{
 		{"uniform", "sms=8", def, "ab", 0, nil, ""}, {"uniform", "sms=16", cand, "ab", 0, nil, ""}, {"uniform", "sms=8", record.Twin, "ab", 0, nil, ""},
 	}
 	drift := 1.0
 	for i := range 40 {
-		drift *= 1.02 // a clock that drifts by half: only the rounds' ratios hold
+		drift *= 1.02 // times double over the run; only the ratios of each round are steady
 		wobble := 1 + 0.001*float64(i%3)
 		blocks[0].micros = append(blocks[0].micros, 10*drift)
 		blocks[1].micros = append(blocks[1].micros, 10.7*drift*wobble)

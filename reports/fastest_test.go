@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// libraryRun is a run of one library: times in us by token count.
+// libraryRun is a run of one library. times has its time in us for each token count.
 func libraryRun(name, layout string, times map[int]float64, pci string) *Loaded {
 	run := &record.Run{Machine: ep.Machine{Backend: name, PCIID: pci, Arch: "sm_90", SMs: 132, GPUs: 2}, Band: 0.01,
 		Kernels: []record.Kernel{{Name: name, Op: ep.Dispatch, Work: ep.Work{Library: name, Version: "1", Layout: layout, Inside: []string{"counts"}}}}}
@@ -30,6 +30,8 @@ func libraryRun(name, layout string, times map[int]float64, pci string) *Loaded 
 	return &Loaded{Path: name, Run: run, Results: results, Cases: Cases(run, results)}
 }
 
+// TestCompareLibraries orders the libraries by time for each layout and token count. Two
+// libraries within the band stay undecided.
 func TestCompareLibraries(t *testing.T) {
 	all := []*Loaded{
 		libraryRun("deepep", "rank", map[int]float64{1: 20, 128: 30, 4096: 340}, "10de:2335"),
@@ -41,7 +43,7 @@ func TestCompareLibraries(t *testing.T) {
 	if err != nil || len(choices) != 6 {
 		t.Fatalf("%d choices, %v; want three token counts of two layouts", len(choices), err)
 	}
-	want := map[string]string{ // by layout and tokens: libraries, fastest first
+	want := map[string]string{ // for each layout and token count the libraries, fastest first
 		"expert 1": "epcomm", "expert 128": "epcomm", "expert 4096": "epcomm",
 		"rank 1": "flashinfer nccl deepep", "rank 128": "deepep flashinfer", "rank 4096": "flashinfer deepep",
 	}
@@ -58,7 +60,8 @@ func TestCompareLibraries(t *testing.T) {
 			t.Errorf("%s, %d tokens: decided %v, gain %+v", c.Work, c.Problem.Tokens, c.Decided(), c.Gain)
 		}
 	}
-	// At 128 tokens the other library is within the band, so that the first one stays.
+	// At 128 tokens deepep is faster by less than the band, so that flashinfer stays the
+	// fastest.
 	notes := strings.Join(FastestTable(choices).Notes, "\n")
 	if want := "(rank +counts, chain): from 1 token on flashinfer 1"; !strings.Contains(notes, want) || strings.Contains(notes, "on deepep") {
 		t.Errorf("notes\n%s\nwant %q and no change", notes, want)
@@ -71,8 +74,9 @@ func TestCompareLibraries(t *testing.T) {
 	}
 }
 
-// TestCompareLibrariesChange shows that a library that two others beat is replaced, although
-// those two are within the band of each other.
+// TestCompareLibrariesChange: at 4,096 tokens two libraries are faster than the fastest at
+// fewer tokens. The note names the first of the two, although they are within the band of each
+// other.
 func TestCompareLibrariesChange(t *testing.T) {
 	choices, err := CompareLibraries([]*Loaded{
 		libraryRun("a", "rank", map[int]float64{1: 10, 128: 10, 4096: 200}, ""),
@@ -88,18 +92,18 @@ func TestCompareLibrariesChange(t *testing.T) {
 	}
 }
 
-// TestCompareLibrariesSeeds shows that routings with different seeds are not compared.
+// TestCompareLibrariesSeeds: routings with different seeds are not compared.
 func TestCompareLibrariesSeeds(t *testing.T) {
 	runs := []*Loaded{libraryRun("a", "rank", map[int]float64{1: 10}, ""), libraryRun("b", "rank", map[int]float64{1: 15}, "")}
 	runs[1].Results[0].Seed = 2
 	runs[1].Cases = Cases(runs[1].Run, runs[1].Results)
 	if choices, err := CompareLibraries(runs); err != nil || len(choices) != 2 {
-		t.Errorf("%d choices, %v; want one a seed", len(choices), err)
+		t.Errorf("%d choices, %v; want one for each seed", len(choices), err)
 	}
 }
 
-// TestCompareLibrariesTurns shows that runs that took turns are compared round by round, so
-// that a common drift does not widen the interval.
+// TestCompareLibrariesTurns: runs that took turns are compared round by round. A drift that
+// both runs share does not widen the interval.
 func TestCompareLibrariesTurns(t *testing.T) {
 	runs := []*Loaded{libraryRun("deepep", "rank", map[int]float64{128: 11}, ""), libraryRun("nccl", "rank", map[int]float64{128: 10}, "")}
 	for _, l := range runs {
@@ -128,12 +132,13 @@ func TestCompareLibrariesTurns(t *testing.T) {
 		t.Error(said)
 	}
 	if in > 0.01 || after < 0.3 {
-		t.Errorf("intervals %g wide in turns, %g one after the other; the drift is several-fold", in, after)
+		t.Errorf("the interval is %g wide in turns and %g one after the other", in, after)
 	}
 }
 
-// TestLibraryTable compares every library with the fastest of the same work and gives its gain
-// from tuning; two runs of one library have the runs' names.
+// TestLibraryTable expects each library's time as a multiple of the fastest library's time for
+// the same work, and the gain from tuning it. If two runs have the same library, the rows also
+// have the runs' names.
 func TestLibraryTable(t *testing.T) {
 	runs := []*Loaded{libraryRun("deepep", "rank", map[int]float64{1: 20}, ""), libraryRun("nccl", "rank", map[int]float64{1: 10}, ""), libraryRun("deepep", "rank", map[int]float64{1: 30}, "")}
 	runs[2].Path = "defaults"
@@ -165,8 +170,8 @@ func TestLibraryTable(t *testing.T) {
 	}
 }
 
-// TestCompareLibrariesWarnsOfSeeds expects a warning if libraries are not compared because of
-// their seeds.
+// TestCompareLibrariesWarnsOfSeeds: if libraries are not compared because their seeds differ, a
+// warning says so.
 func TestCompareLibrariesWarnsOfSeeds(t *testing.T) {
 	a, b := libraryRun("a", "rank", map[int]float64{1: 2}, ""), libraryRun("b", "rank", map[int]float64{1: 1}, "")
 	b.Results[0].Seed = 5
@@ -182,7 +187,7 @@ func TestCompareLibrariesWarnsOfSeeds(t *testing.T) {
 	}
 }
 
-// TestCompareLibrariesUnknownWork shows that a run without a statement of its work is not
+// TestCompareLibrariesUnknownWork: a run that does not state the work of its kernels is not
 // compared.
 func TestCompareLibrariesUnknownWork(t *testing.T) {
 	a, b := libraryRun("a", "rank", map[int]float64{1: 2}, ""), libraryRun("b", "rank", map[int]float64{1: 1}, "")

@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/reports/text"
 )
 
-// runs returns the runs of every printed table: two recorded on a CPU, and two synthetic ones
-// with failures and with zeros and ties.
+// runs returns four runs: two recorded on a CPU, and two synthetic ones. Of the synthetic runs
+// one has failures, the other has times of zero and ties.
 func runs(t *testing.T) map[string]*reports.Loaded {
 	t.Helper()
 	out := map[string]*reports.Loaded{"failures": small().load("failures"), "ties": ties().load("ties")}
@@ -28,7 +28,8 @@ func runs(t *testing.T) map[string]*reports.Loaded {
 	return out
 }
 
-// golden compares with a file that EPBENCH_UPDATE=1 rewrites.
+// golden compares got with the file name in testdata/golden. If EPBENCH_UPDATE is 1, it
+// rewrites the file first.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", "golden", name)
@@ -46,7 +47,8 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// Every table of every run is pinned at three widths and fits them.
+// TestTablesGolden compares the tables of each run with golden files: at 80 and 120 columns and
+// without a limit. No line is wider than the limit.
 func TestTablesGolden(t *testing.T) {
 	for name, l := range runs(t) {
 		for width, suffix := range map[int]string{80: "80", 120: "120", 0: "wide"} {
@@ -64,6 +66,7 @@ func TestTablesGolden(t *testing.T) {
 	}
 }
 
+// TestFormatsGolden compares the tables of one run in Markdown, CSV and JSON with golden files.
 func TestFormatsGolden(t *testing.T) {
 	l := runs(t)["cpu-sweep"]
 	for ext, write := range map[string]reports.Renderer{"md": reports.WriteMarkdown, "csv": reports.WriteCSV, "json": reports.WriteJSON} {

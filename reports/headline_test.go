@@ -10,6 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
+// decision is a search with a verdict and its cause. The gain is mid; half is half the width of
+// the interval of its logarithm.
 func decision(v record.Verdict, c record.Cause, mid, half float64, p ep.Precision) record.Search {
 	return record.Search{
 		Problem: ep.Problem{Op: ep.Dispatch, Tokens: 8, Precision: p}, Routing: "uniform",
@@ -18,8 +20,8 @@ func decision(v record.Verdict, c record.Cause, mid, half float64, p ep.Precisio
 	}
 }
 
-// TestHeadlineCounts counts precisions separately and undecided searches by reason, and the
-// interval of the mean gain shrinks with the number of searches.
+// TestHeadlineCounts expects one count for each precision, and one count of undecided searches
+// for each cause. With more searches the interval of the mean gain becomes narrower.
 func TestHeadlineCounts(t *testing.T) {
 	run := &record.Run{Band: 0.01, Searches: []record.Search{
 		decision(record.Faster, "", 2, 0.02, ep.Full),
@@ -58,6 +60,7 @@ func TestHeadlineCounts(t *testing.T) {
 	}
 }
 
+// TestGatherWarnings: a warning of the same kind in two cases becomes one line.
 func TestGatherWarnings(t *testing.T) {
 	got := GatherWarnings([]string{
 		"3 of 9 searches ended early",

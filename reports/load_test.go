@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// An unfinished sweep says how to continue; bench and a finished sweep do not.
+// TestResume: the run of an unfinished sweep gives the command that continues it. A finished
+// sweep gives none, and neither does bench.
 func TestResume(t *testing.T) {
 	l := small().load("dir/run")
 	l.Run.Command = []string{"epbench", "sweep"}

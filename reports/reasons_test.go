@@ -11,7 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// overRun returns a bench of cases against one config, with the given reasons.
+// overRun returns a bench run of one case for each reason. Each case is measured against the
+// same config; its reason says why that config was used.
 func overRun(reasons ...string) *record.Run {
 	over, _ := ep.ParseConfig("d:sms=8")
 	run := &record.Run{}
@@ -22,8 +23,8 @@ func overRun(reasons ...string) *record.Run {
 	return run
 }
 
-// TestGatherReasons expects a line for each reason. It leaves out the cases of the most
-// frequent one, unless some case has no reason.
+// TestGatherReasons expects a line for each reason, with its cases. The line of the most
+// frequent reason only counts its cases, unless a case has no reason.
 func TestGatherReasons(t *testing.T) {
 	of := func(s *record.Search) string { return s.Reference }
 	for _, c := range []struct{ reasons, want []string }{
@@ -40,8 +41,8 @@ func TestGatherReasons(t *testing.T) {
 	}
 }
 
-// TestMeasuredAgainstIsShort expects a column for the config that replaces the default, and
-// one line for each config and each reason.
+// TestMeasuredAgainstIsShort expects a column for the config that replaces the default, one
+// note that spells the config, and one note for each reason.
 func TestMeasuredAgainstIsShort(t *testing.T) {
 	table := reports.Measured(overRun("table: exact", "table: exact", "table: halves", "table: exact", "table: exact"))
 	column := slices.IndexFunc(table.Columns, func(c reports.Column) bool { return c.Name == "against" })
@@ -61,12 +62,12 @@ func TestMeasuredAgainstIsShort(t *testing.T) {
 		t.Errorf("the config is spelled %d times, and %d reasons are given: %q", spelled, reasons, table.Notes)
 	}
 	if plain := reports.Measured(overRun("", "")); slices.ContainsFunc(plain.Columns, func(c reports.Column) bool { return c.Name == "against" }) {
-		t.Error("a column of the default")
+		t.Error("a run against the default has the column \"against\"")
 	}
 }
 
-// TestCostsFitATerminal expects a config's times and its cost with the interval in one line of
-// 80 columns.
+// TestCostsFitATerminal expects one line of 80 columns for each config, with its times, its
+// cost and the interval of the cost.
 func TestCostsFitATerminal(t *testing.T) {
 	run := overRun("table: exact", "table: exact")
 	for i := range run.Searches {

@@ -10,9 +10,9 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// swapCase is a search of three configs: threads 64 is the default, at 10 us. times holds the
-// times of threads 128 and 256 in us, 0 if not measured, -1 if failed. won is the index of
-// the winner.
+// swapCase is a recorded search of three configs, with 64, 128 and 256 threads. The config with
+// 64 threads is the default and takes 10 us. times has the times of the other two in us: 0 if
+// the config was not measured, -1 if it failed. won is the index of the winner.
 func swapCase(tokens, won int, times ...float64) *record.Recording {
 	config := func(i int) ep.Config {
 		return ep.Config{Kernel: "k", Values: map[string]ep.Value{"threads": ep.Value(strconv.Itoa(64 << i))}}
@@ -26,7 +26,7 @@ func swapCase(tokens, won int, times ...float64) *record.Recording {
 		}
 		if us > 0 {
 			stretch := []float64{0}
-			for k := range 20 { // rounds have a drift in common, and a noise of 0.2 % of their own
+			for k := range 20 { // all configs share a drift; each round has noise of 0.2 %
 				stretch = append(stretch, math.Round(us*1e4*(1+0.1*float64(k))*(1+0.002*float64((i+k*7)%3-1))))
 			}
 			p.Rounds = [][]float64{stretch}
@@ -40,15 +40,16 @@ func swapCase(tokens, won int, times ...float64) *record.Recording {
 	return r
 }
 
+// TestSwap: the winners of one machine are judged with the times of another machine.
 func TestSwap(t *testing.T) {
 	h200 := []*record.Recording{
-		swapCase(1, 1, 8, 9),    // wins on both
-		swapCase(2, 1, 8, 9),    // another wins there
-		swapCase(4, 2, 11, 9),   // its winner is slower than the default there
-		swapCase(8, 1, 8),       // fails there
-		swapCase(16, 2, 9, 8),   // not measured there
-		swapCase(32, 0, 11, 12), // keeps the default, which loses there
-		swapCase(64, 1, 8, 9),   // no search there
+		swapCase(1, 1, 8, 9),    // the same config wins on the H100
+		swapCase(2, 1, 8, 9),    // another config wins on the H100
+		swapCase(4, 2, 11, 9),   // its winner is slower than the default on the H100
+		swapCase(8, 1, 8),       // its winner fails on the H100
+		swapCase(16, 2, 9, 8),   // its winner was not measured on the H100
+		swapCase(32, 0, 11, 12), // the default wins, but not on the H100
+		swapCase(64, 1, 8, 9),   // the H100's search was too noisy
 	}
 	h100 := []*record.Recording{
 		swapCase(1, 1, 5, 6), swapCase(2, 2, 8.8, 8), swapCase(4, 1, 8, 12), swapCase(8, 0, -1), swapCase(16, 1, 8), swapCase(32, 1, 8, 9),
@@ -57,7 +58,7 @@ func TestSwap(t *testing.T) {
 	noisy.Search.Decision.Cause = record.Noisy
 	got := Swap(h200, append(h100, noisy))
 	if len(got) != 6 {
-		t.Fatalf("%d cases: one has no usable search there", len(got))
+		t.Fatalf("%d cases, want 6: the search of the seventh is too noisy", len(got))
 	}
 	for i, want := range []struct {
 		gain, loss float64
@@ -96,8 +97,8 @@ func TestSwap(t *testing.T) {
 	}
 }
 
-// TestSwapAsSearched judges a combine by the search with another dispatch dtype, and reports
-// it under its own problem.
+// TestSwapAsSearched: a combine may be judged by a search with another dispatch dtype. Its
+// result still has its own problem.
 func TestSwapAsSearched(t *testing.T) {
 	combine := func(d ep.DType, as ep.DType, won int, times ...float64) *record.Recording {
 		r := swapCase(1, won, times...)

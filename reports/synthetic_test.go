@@ -19,8 +19,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// spec describes a synthetic run: its size, and laws of scaling and noise instead of
-// measurements. The run says so in its machine name and its warnings.
+// spec describes a synthetic run: a run whose times come from a formula and random numbers
+// instead of measurements. The run's machine name and warnings say that it is synthetic.
 type spec struct {
 	Seed     uint64
 	Ops      []ep.Op
@@ -28,16 +28,16 @@ type spec struct {
 	Routings []string
 	SMs      []int
 	Threads  []int
-	Chunks   []int                            // a third parameter
-	Rounds   int                              // of every candidate in screening
-	Confirm  int                              // of the finalists, 0: no confirmation
+	Chunks   []int                            // values of a third parameter; empty: the kernel has no such parameter
+	Rounds   int                              // rounds of each candidate in screening
+	Confirm  int                              // rounds of the finalists; 0: no confirmation
 	Noise    float64                          // standard deviation of the logarithm of a round
-	Slow     func(ep.Problem, string) float64 // factor on every time of a case; nil: 1
+	Slow     func(ep.Problem, string) float64 // returns the factor on each time of a case; nil: 1
 	Failures bool                             // some candidates fail
-	Zero     bool                             // the clock is so coarse that the fewest SMs read 0
+	Zero     bool                             // candidates with 4 SMs have times of 0, as from a coarse clock
 }
 
-// small is a run of a few hundred trials with everything in it.
+// small is a run of a few hundred blocks, with confirmations and failures.
 func small() spec {
 	return spec{
 		Seed: 1, Ops: []ep.Op{ep.Dispatch, ep.Combine}, Tokens: []int{1, 8, 64, 512},
@@ -46,8 +46,8 @@ func small() spec {
 	}
 }
 
-// ties is a run without noise: tokens of 0, configs that tie exactly,
-// and times of 0.
+// ties is a run without noise. It has a case of 0 tokens, configs with equal times, and times
+// of 0.
 func ties() spec {
 	return spec{
 		Seed: 1, Ops: []ep.Op{ep.Dispatch}, Tokens: []int{0, 1, 64}, Routings: []string{"uniform", "zipf:1.0"},
@@ -55,15 +55,14 @@ func ties() spec {
 	}
 }
 
-// forty is a run of forty cases with nothing but confirmed winners, for
-// comparisons.
+// forty is a run of forty cases with one config each. compare_test.go compares such runs.
 func forty(seed uint64, rounds int, noise float64) spec {
 	s := spec{Seed: seed, Ops: []ep.Op{ep.Dispatch, ep.Combine}, Tokens: []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512},
 		Routings: []string{"uniform", "zipf:1.0"}, SMs: []int{32}, Threads: []int{256}, Rounds: 1, Confirm: rounds, Noise: noise}
 	return s
 }
 
-// load sorts a run as reports.Load does.
+// load draws the run and gathers its cases, as reports.Load does for a run on disk.
 func (s spec) load(name string) *reports.Loaded {
 	run, results := s.draw()
 	return &reports.Loaded{Path: name, Run: run, Results: results, Cases: reports.Cases(run, results)}
@@ -71,7 +70,7 @@ func (s spec) load(name string) *reports.Loaded {
 
 const ranks = 8
 
-// draw makes the run.
+// draw returns the run and the lines of its log.
 func (s spec) draw() (*record.Run, []record.Result) {
 	g := &maker{spec: s, rng: rand.New(rand.NewPCG(s.Seed, 7))}
 	if len(g.Chunks) == 0 {
@@ -104,6 +103,7 @@ func problem(op ep.Op, tokens int) ep.Problem {
 		Tokens: tokens, MaxTokens: max(tokens, 1), Dispatch: ep.BF16, Combine: ep.BF16}
 }
 
+// maker draws one run.
 type maker struct {
 	spec
 	rng     *rand.Rand
@@ -112,7 +112,7 @@ type maker struct {
 	cases   []*synthetic
 }
 
-// synthetic is one case that was drawn, with what its rounds decide.
+// synthetic is one drawn case, with the search that its rounds decide.
 type synthetic struct {
 	problem       ep.Problem
 	routing       string
@@ -121,7 +121,8 @@ type synthetic struct {
 	effects       stat.Effects
 }
 
-// skewOf is the load of the fullest rank over the mean, and what tables call it.
+// skewOf returns the load of the fullest rank divided by the mean load, and the routing's class
+// in tables.
 func skewOf(routing string) (float64, ep.Class) {
 	if routing == "uniform" {
 		return 1, ep.Even
@@ -129,6 +130,7 @@ func skewOf(routing string) (float64, ep.Class) {
 	return 1.7, ep.Skewed
 }
 
+// addCase draws all blocks of one case.
 func (g *maker) addCase(p ep.Problem, routing string) {
 	skew, class := skewOf(routing)
 	wire := float64(p.Tokens) * 4.633 * 14336 * skew
@@ -147,8 +149,8 @@ func (g *maker) addCase(p ep.Problem, routing string) {
 	}
 }
 
-// screen draws every candidate and returns the fastest that has times, which
-// the formula knows.
+// screen draws a block of each candidate. It returns the fastest candidate that has times,
+// according to the formula.
 func (g *maker) screen(c *synthetic) ep.Config {
 	skew, _ := skewOf(c.routing)
 	best, at := c.defaultConfig, math.Inf(1)
@@ -173,8 +175,8 @@ func (g *maker) screen(c *synthetic) ep.Config {
 	return best
 }
 
-// decide measures a challenger against the default and lets the rule of the
-// sweep say what won.
+// decide draws the confirmation of the challenger and the default. The sweep's rule decides
+// which of them wins.
 func (g *maker) decide(c *synthetic, challenger ep.Config) {
 	defaultConfig := g.block(c, c.defaultConfig, block{record.Default, record.StageConfirm, 20, g.Confirm})
 	rounds, gain := defaultConfig, stat.Exactly(g.Confirm)
@@ -192,8 +194,8 @@ func (g *maker) decide(c *synthetic, challenger ep.Config) {
 	g.run.Searches = append(g.run.Searches, c.search)
 }
 
-// cross measures the winners of a problem's other routings under each routing,
-// and records the matrix of what they lose.
+// cross draws each routing's winner under the problem's other routings. It records how much
+// each winner loses there.
 func (g *maker) cross(p ep.Problem) {
 	group := slices.DeleteFunc(slices.Clone(g.cases), func(c *synthetic) bool { return c.problem != p })
 	if len(group) < 2 {
@@ -244,8 +246,8 @@ func config(p ep.Problem, sms, threads, chunk int) ep.Config {
 	return c
 }
 
-// law is a time in seconds: a start, a wire that few SMs cannot fill, and a
-// price for many blocks.
+// law returns the time of a config in seconds. The time has three parts: a fixed start, the
+// transfer, which is slow if the SMs are few, and a cost for each SM and thread.
 func law(p ep.Problem, c ep.Config, skew float64) float64 {
 	sms, threads := float64(c.Int("sms")), float64(c.Int("threads"))
 	bytes := float64(p.Tokens) * 4.633 * 14336 * skew
@@ -258,14 +260,15 @@ func law(p ep.Problem, c ep.Config, skew float64) float64 {
 	return t
 }
 
-// fails reports whether a candidate is broken; this depends only on the candidate.
+// fails reports whether a candidate fails. A candidate that fails does so in each case.
 func (g *maker) fails(c ep.Config) bool {
 	return g.Failures && c.Int("threads") == 1024 && c.Int("sms") >= 64
 }
 
-// zero reports whether the clock is too coarse for a candidate.
+// zero reports whether the times of a candidate are 0.
 func (g *maker) zero(c ep.Config) bool { return g.Zero && c.Int("sms") == 4 }
 
+// block is the place of one block of rounds in a run.
 type block struct {
 	role   record.Role
 	stage  record.Stage
@@ -288,7 +291,7 @@ func (g *maker) block(of *synthetic, c ep.Config, b block) []float64 {
 	skew, _ := skewOf(of.routing)
 	t := law(of.problem, c, skew)
 	if g.Noise == 0 {
-		t = math.Round(t*1e7) / 1e7 // a coarse clock: many configs tie
+		t = math.Round(t*1e7) / 1e7 // with a coarse clock many configs tie
 	}
 	if g.zero(c) {
 		t = 0
@@ -313,8 +316,8 @@ func (g *maker) block(of *synthetic, c ep.Config, b block) []float64 {
 	return r.Rounds()
 }
 
-// The synthetic runs that other packages read from testdata are what the law
-// draws. EPBENCH_UPDATE=1 writes them again.
+// TestSyntheticRuns: the synthetic runs in testdata are equal to the drawn ones. Other packages
+// read them from there. If EPBENCH_UPDATE is 1, the test writes them again.
 func TestSyntheticRuns(t *testing.T) {
 	for name, s := range map[string]spec{"failures": small(), "ties": ties()} {
 		dir := filepath.Join("testdata", "runs", name)
@@ -327,12 +330,12 @@ func TestSyntheticRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !reflect.DeepEqual(l.Run, run) || !reflect.DeepEqual(l.Results, results) {
-			t.Errorf("%s is not what is drawn; EPBENCH_UPDATE=1 writes it again", dir)
+			t.Errorf("%s differs from the drawn run; EPBENCH_UPDATE=1 writes it again", dir)
 		}
 	}
 }
 
-// save writes a run directory without the files that only a writer needs.
+// save writes the run file and the log of a run directory.
 func save(t *testing.T, dir string, run *record.Run, results []record.Result) {
 	t.Helper()
 	var log []byte

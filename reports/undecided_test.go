@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// column returns the cells of a column by name.
+// column returns the cells of the column name.
 func column(t *testing.T, table reports.Table, name string) (out []reports.Cell) {
 	t.Helper()
 	at := slices.IndexFunc(table.Columns, func(c reports.Column) bool { return c.Name == name })
@@ -22,7 +22,8 @@ func column(t *testing.T, table reports.Table, name string) (out []reports.Cell)
 	return out
 }
 
-// An undecided case shows the challenger with its gain; the others show none.
+// TestUndecidedShowsTheChallenger: the row of an undecided case shows the challenger and its
+// gain. The rows of other cases show no challenger.
 func TestUndecidedShowsTheChallenger(t *testing.T) {
 	l := small().load("a")
 	table := reports.Winners(l.Run)
@@ -45,7 +46,8 @@ func TestUndecidedShowsTheChallenger(t *testing.T) {
 	}
 }
 
-// If the machine is too noisy, the verdict is a word of the glossary, and a note says why.
+// TestNoisyIsUndecided: if the machine is too noisy, the verdict is "undecided", and a note
+// says why.
 func TestNoisyIsUndecided(t *testing.T) {
 	l := small().load("a")
 	l.Run.Searches[0].Decision.Cause, l.Run.Searches[0].Decision.Verdict = record.Noisy, record.Undecided
@@ -58,7 +60,8 @@ func TestNoisyIsUndecided(t *testing.T) {
 	}
 }
 
-// The speed of the busiest rank is the one of the wire limit's table and of the picture.
+// TestOneSpeed: the table of winners and the table of the wire limit show the same speed of the
+// busiest rank.
 func TestOneSpeed(t *testing.T) {
 	l := small().load("a")
 	busiest, speed := column(t, reports.Winners(l.Run), "busiest"), column(t, reports.WireTable(l, 450), "speed")

@@ -12,8 +12,9 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// shapeTable returns a table with a row for the shape of hand-made runs and one for a
-// neighbouring shape.
+// shapeTable returns a table with two rows: one for the shape of problem p, and one for a shape
+// with a larger hidden size. own and neighbour are the values of their configs; relax lists the
+// fields that a lookup may ignore.
 func shapeTable(p ep.Problem, own, neighbour string, relax ...string) *table.Table {
 	t := &table.Table{Schema: table.Schema, Header: table.Header{Fallback: relax}}
 	for i, values := range []string{own, neighbour} {
@@ -28,6 +29,8 @@ func shapeTable(p ep.Problem, own, neighbour string, relax ...string) *table.Tab
 	return t
 }
 
+// TestUnknownShapesGetTheNeighbours: a case is judged with the config that a table without the
+// case's own row would give.
 func TestUnknownShapesGetTheNeighbours(t *testing.T) {
 	l := build([]trial{
 		{"uniform", "sms=8", def, "screen", 0, times(40, 5), ""}, {"uniform", "sms=16", cand, "screen", 0, times(20, 5), ""},
@@ -49,13 +52,13 @@ func TestUnknownShapesGetTheNeighbours(t *testing.T) {
 		{"sms=32", "hidden", 0.25, 1.6, true, 0},
 		{"sms=16", "hidden", 0, 2, true, 0},
 		{"sms=64", "hidden", 1.5, 0.8, true, 1},
-		{"sms=4", "hidden", 1.01, 1 / 1.005, true, 0},         // a tie
-		{"sms=99", "hidden", math.NaN(), math.NaN(), true, 0}, // the run knows nothing of it
-		{"sms=32", "top_k", 1, 1, false, 0},                   // the hidden size stays: default
+		{"sms=4", "hidden", 1.01, 1 / 1.005, true, 0},         // as fast as the default
+		{"sms=99", "hidden", math.NaN(), math.NaN(), true, 0}, // the run did not measure the config
+		{"sms=32", "top_k", 1, 1, false, 0},                   // the hidden size may not differ, so that the default is used
 	} {
 		all := reports.UnknownShapes(shapeTable(p, "sms=16", c.neighbour, c.relax), l.Cases)
 		if len(all) != 1 || !near(all[0].Loss, c.loss) || !near(all[0].Gain, c.gain) || (all[0].Answer.Row != nil) != c.told {
-			t.Errorf("%s, %s given up: %+v", c.neighbour, c.relax, all)
+			t.Errorf("%s, without %s: %+v", c.neighbour, c.relax, all)
 		}
 		table, slower := reports.UnknownShapeTable(all, 0.01)
 		if len(table.Rows) != 1 || slower != c.slower {
@@ -66,8 +69,8 @@ func TestUnknownShapesGetTheNeighbours(t *testing.T) {
 
 func near(a, b float64) bool { return math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) < 1e-9 }
 
-// TestUnknownTableSumsUp: cases of shapes that differ make one line, which names the
-// worst; formats make lines of their own.
+// TestUnknownTableSumsUp: cases that differ only in shape make one line, which names the worst
+// case. Cases in another format make another line.
 func TestUnknownTableSumsUp(t *testing.T) {
 	var all []reports.UnknownShape
 	for i, u := range []reports.UnknownShape{
@@ -96,7 +99,8 @@ func TestUnknownTableSumsUp(t *testing.T) {
 	}
 }
 
-// TestUnknownTableWithoutAnswers: a case that no row answers counts as neither good nor bad.
+// TestUnknownTableWithoutAnswers: a case without an answer from the table is counted, but not
+// as measured or slower.
 func TestUnknownTableWithoutAnswers(t *testing.T) {
 	p := ep.Problem{Op: ep.Dispatch, Tokens: 64}
 	table, slower := reports.UnknownShapeTable([]reports.UnknownShape{{Case: &reports.Case{Problem: p}, Loss: 0, Gain: 1}}, 0.01)

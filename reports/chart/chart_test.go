@@ -16,8 +16,9 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// recorded returns the runs of every drawn kind: two measured on a CPU, one on GPUs with 8,000
-// trials, and two synthetic ones with failures and with zeros and ties.
+// recorded returns five runs by name: two measured on a CPU, one measured on GPUs with 8,000
+// trials, and two synthetic ones. Of the synthetic runs one has failures, the other has times
+// of zero and ties.
 func recorded(t *testing.T) map[string]*reports.Loaded {
 	t.Helper()
 	out := map[string]*reports.Loaded{}
@@ -34,8 +35,8 @@ func recorded(t *testing.T) map[string]*reports.Loaded {
 	return out
 }
 
-// axisWords holds the axis labels of each kind, units included, and the runs that must have
-// such a picture.
+// axisWords has for each kind of picture the words on its axes, with units, and the runs that
+// must have such a picture.
 var axisWords = map[string]struct{ words, runs []string }{
 	"gain":      {[]string{"tokens per rank", "gain over the default (x)", "1: as fast as the default"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
 	"bandwidth": {[]string{"tokens per rank", "GB/s of the busiest rank", "each token once to each rank that needs it"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
@@ -49,6 +50,7 @@ var axisWords = map[string]struct{ words, runs []string }{
 	"compare":   {[]string{"ratio (1: as fast; more: slower)"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
 }
 
+// TestEveryKindOfEveryRun draws each kind of picture for the runs that must have it.
 func TestEveryKindOfEveryRun(t *testing.T) {
 	runs := recorded(t)
 	for _, k := range Kinds {
@@ -72,7 +74,8 @@ func TestEveryKindOfEveryRun(t *testing.T) {
 	}
 }
 
-// checkFigure draws a figure in every format and looks at what comes out.
+// checkFigure draws a figure in each format and checks the result. The SVG must contain the
+// words want and be equal in two drawings.
 func checkFigure(t *testing.T, f Figure, want []string) {
 	t.Helper()
 	svg := drawn(t, f, "svg")
@@ -82,11 +85,11 @@ func checkFigure(t *testing.T, f Figure, want []string) {
 	text := svgText(t, svg)
 	for _, w := range want {
 		if !strings.Contains(text, w) {
-			t.Errorf("%s does not say %q; it says %.300q", f.Name, w, text)
+			t.Errorf("%s lacks %q; it has %.300q", f.Name, w, text)
 		}
 	}
 	if strings.Contains(string(svg), "NaN") || strings.Contains(string(svg), "Inf") {
-		t.Errorf("%s has coordinates that are no numbers", f.Name)
+		t.Errorf("%s has NaN or Inf as a coordinate", f.Name)
 	}
 	if f.Alt == "" || strings.Contains(f.Alt, "NaN") {
 		t.Errorf("%s: alt text %q", f.Name, f.Alt)
@@ -96,13 +99,14 @@ func checkFigure(t *testing.T, f Figure, want []string) {
 		t.Fatal(err)
 	}
 	if n := colours(img); n < 8 {
-		t.Errorf("%s: %d colours: it is blank", f.Name, n)
+		t.Errorf("%s is blank: it has %d colours", f.Name, n)
 	}
 	if pdf := drawn(t, f, "pdf"); !bytes.HasPrefix(pdf, []byte("%PDF")) {
 		t.Errorf("%s: no PDF", f.Name)
 	}
 }
 
+// drawn returns the bytes of a figure in a format.
 func drawn(t *testing.T, f Figure, format string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -112,7 +116,7 @@ func drawn(t *testing.T, f Figure, format string) []byte {
 	return b.Bytes()
 }
 
-// svgText checks that a picture is well-formed and returns its text.
+// svgText checks that an SVG picture is well-formed, and returns its text.
 func svgText(t *testing.T, svg []byte) string {
 	t.Helper()
 	d := xml.NewDecoder(bytes.NewReader(svg))
@@ -132,6 +136,7 @@ func svgText(t *testing.T, svg []byte) string {
 	}
 }
 
+// colours counts the colours of an image.
 func colours(img image.Image) int {
 	seen := map[color.Color]bool{}
 	for y := img.Bounds().Min.Y; y < img.Bounds().Max.Y; y += 2 {
@@ -151,7 +156,8 @@ func TestUnknownFormatAndKind(t *testing.T) {
 	}
 }
 
-// Series differ in more than their colour, for as many as a picture holds.
+// TestSeriesDifferWithoutColour: the first 12 series of a picture differ without colour, by
+// their dashes or their marks. Neighbours in the palette differ in brightness.
 func TestSeriesDifferWithoutColour(t *testing.T) {
 	type look struct {
 		dash int
@@ -162,7 +168,7 @@ func TestSeriesDifferWithoutColour(t *testing.T) {
 		s := styleOf(i)
 		l := look{len(s.dash)*100 + int(append(s.dash, 0)[0]), fmt.Sprintf("%T", s.glyph)}
 		if j, ok := seen[l]; ok {
-			t.Errorf("series %d and %d look the same in grey: %v", i, j, l)
+			t.Errorf("series %d and %d look the same without colour: %v", i, j, l)
 		}
 		seen[l] = i
 	}
@@ -173,7 +179,7 @@ func TestSeriesDifferWithoutColour(t *testing.T) {
 	}
 	for i := 1; i < len(ramp); i++ {
 		if luminance(ramp[i]) >= luminance(ramp[i-1]) {
-			t.Errorf("the ramp is not darker at %d", i)
+			t.Errorf("colour %d of the ramp is not darker than the one before", i)
 		}
 	}
 }
@@ -182,7 +188,8 @@ func luminance(c color.RGBA) float64 {
 	return 0.299*float64(c.R) + 0.587*float64(c.G) + 0.114*float64(c.B)
 }
 
-// Peers' runs join the picture of ours: same shape, another mode and clock.
+// TestPeersBesideOurs: the imported time of another library is drawn in the picture of a run
+// with the same shape, although its mode and clock differ. Its label names them.
 func TestPeersBesideOurs(t *testing.T) {
 	l := recorded(t)["failures"]
 	p := l.Cases[0].Problem

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestPredictedSaysSo expects the mark "predicted", every point and its limit in the picture's
-// words.
+// TestPredictedSaysSo expects that the picture's text says "predicted" and names each point and
+// what limits it.
 func TestPredictedSaysSo(t *testing.T) {
 	f := Predicted("128 tokens", "model.yaml", []Forecast{
 		{"dispatch", "a, uniform", 8, 18, "fixed cost"},

@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// TestSamplesKeepTheirStyle expects winner, default and twin in this order, each in the same
-// style in all pictures.
+// TestSamplesKeepTheirStyle expects the winner, the default and its twin in this order. Each of
+// the three has the same style in all pictures.
 func TestSamplesKeepTheirStyle(t *testing.T) {
 	orders := map[string]bool{}
 	for name, l := range recorded(t) {
@@ -32,11 +32,11 @@ func TestSamplesKeepTheirStyle(t *testing.T) {
 		}
 	}
 	if !orders["default twin "] || !orders["twin default "] {
-		t.Errorf("the runs have one order only: %v", orders)
+		t.Errorf("the test needs runs in which the twin is faster and runs in which it is slower: %v", orders)
 	}
 }
 
-// TestTitlesAreWhole expects a title wider than its picture to continue in a second line.
+// TestTitlesAreWhole: a title that is wider than its picture continues in a second line.
 func TestTitlesAreWhole(t *testing.T) {
 	const title = "Time of one call of pair bf16 (expert gated +counts +expansion +reduction): hidden 7168, 256 experts, top-8, 2 ranks"
 	st := words(titleSize, ink)

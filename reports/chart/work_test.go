@@ -10,7 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// TestEqualWorkOnly expects a picture for each kind of work, with imported figures in each.
+// TestEqualWorkOnly expects one picture for each kind of work. The imported times, whose work
+// is unknown, are in both.
 func TestEqualWorkOnly(t *testing.T) {
 	run := func(name, layout string, role record.Role) *reports.Loaded {
 		r := &record.Run{}

@@ -49,7 +49,7 @@ func deepEPRun() *reports.Loaded {
 	return &reports.Loaded{Path: "run", Run: run, Results: results, Cases: reports.Cases(run, results)}
 }
 
-// deepEPRunAs returns deepEPRun with another kernel and dtype.
+// deepEPRunAs returns deepEPRun with another kernel, library and dtype.
 func deepEPRunAs(kernel, library string, dtype ep.DType) *reports.Loaded {
 	l := deepEPRun()
 	for i := range l.Results {
@@ -62,6 +62,7 @@ func deepEPRunAs(kernel, library string, dtype ep.DType) *reports.Loaded {
 	return l
 }
 
+// write exports deepEPRun in a format. mix has the weight of each token count.
 func write(t *testing.T, format string, mix map[int]float64) Output {
 	t.Helper()
 	e, ok := Find(format)
@@ -75,15 +76,16 @@ func write(t *testing.T, format string, mix map[int]float64) Output {
 	return out
 }
 
-// TestSGLang expects one number of SMs, the best for the mix, and the loss at each count.
+// TestSGLang expects the number of SMs that is best for the mix, and a note with the loss at
+// each token count.
 func TestSGLang(t *testing.T) {
 	for _, c := range []struct {
 		mix  map[int]float64
 		sms  int
 		note string
 	}{
-		{nil, 24, "128 tokens, uniform: 22.5 % slower"},                        // us of dispatch + combine: 19+30, the best is 20+20; 350+310, the best is 300+300
-		{map[int]float64{128: 3, 4096: 1}, 20, "4096 tokens, uniform: 33.3 %"}, // 400+400, the best is 300+300; a quarter of the mix
+		{nil, 24, "128 tokens, uniform: 22.5 % slower"},                        // 24 SMs take 19+30 us at 128 tokens, the best config 20+20
+		{map[int]float64{128: 3, 4096: 1}, 20, "4096 tokens, uniform: 33.3 %"}, // 20 SMs take 400+400 us at 4,096 tokens, the best config 300+300
 		{map[int]float64{128: 1}, 20, "128 tokens, uniform: 0.0 %"},
 	} {
 		out := write(t, "sglang", c.mix)
@@ -104,9 +106,9 @@ func TestSGLang(t *testing.T) {
 	}
 }
 
-// TestWinnersOnly exports a run that measured only winners and the default, so that only the
-// default has times at every count. The exporter still takes the winner, and warns at which
-// token counts the winner has no time.
+// TestWinnersOnly exports a run that measured only the winners and the default. Only the
+// default has times at each token count. The exporter still takes a winner, and it warns of the
+// token counts at which this winner has no time.
 func TestWinnersOnly(t *testing.T) {
 	l := deepEPRun()
 	l.Results = slices.DeleteFunc(l.Results, func(r record.Result) bool {
@@ -181,6 +183,8 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
+// TestRefusals: a mix with a token count that was not measured is refused, and so is a run of
+// another library.
 func TestRefusals(t *testing.T) {
 	e, _ := Find("sglang")
 	if _, err := e.Write(Input{deepEPRun(), map[int]float64{64: 1}}); err == nil || !strings.Contains(err.Error(), "64 tokens") {
@@ -197,7 +201,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestShim loads the module with a stand-in for deep_ep.
+// TestShim loads the exported module in Python. The program shimTry replaces the library
+// deep_ep.
 func TestShim(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -216,6 +221,8 @@ func TestShim(t *testing.T) {
 	}
 }
 
+// shimTry is a Python program with classes that replace deep_ep's. It checks the configs that
+// the shim gives them.
 const shimTry = `
 import shim
 
@@ -251,7 +258,7 @@ assert Buffer.get_combine_config(2) == (24, 24, 256)
 assert b.dispatch((Rows(724), None)) == (24, 24, 256) and b.dispatch(Rows(725)) == (24, 8, 256)
 intranode, internode = (0, 0, 0, 0, Rows(100), 0), (Rows(4096),) + (0,) * 9
 assert b.combine(Rows(300), intranode) == (24, 8, 256) and b.combine(Rows(300), internode) == (24, 24, 256)
-# Ranks of one call, and a combine after another dispatch, agree on SMs and receive buffers.
+# All rows have the same SMs and receive buffers. Ranks of one call may use different rows.
 assert len({(sms, recv) for _, d, c in shim.ROWS for sms, _, recv in (d, c)}) == 1
 assert b.dispatch(Rows(1), config="mine") == "mine"
 assert Buffer.get_dispatch_config(8) == ("own", 8)
@@ -282,7 +289,7 @@ func TestAIConfigurator(t *testing.T) {
 		kernel, library string
 		dtype           ep.DType
 		rows            int    // 2 ops x 2 token counts x 2 numbers of SMs
-		words           string // of dispatch and of combine
+		words           string // comm_backend and comm_dtype of the dispatch and of the combine
 		note            string
 	}{
 		{normal, "deepep", ep.FP8, 8, "deepep_ht default, deepep_ht default", ""},
@@ -324,8 +331,8 @@ func TestAIConfigurator(t *testing.T) {
 	}
 }
 
-// TestFlashInferBlocks shows that each half gets its own block size. Swapped sizes would be
-// read without an error.
+// TestFlashInferBlocks: the dispatch and the combine each get their own block size. FlashInfer
+// would read swapped sizes without an error.
 func TestFlashInferBlocks(t *testing.T) {
 	l := deepEPRunAs(oneSided, "flashinfer", ep.BF16)
 	for i, r := range l.Results {
@@ -334,15 +341,15 @@ func TestFlashInferBlocks(t *testing.T) {
 	}
 	l.Cases = reports.Cases(l.Run, l.Results)
 	e, _ := Find("flashinfer-env")
-	// 4,096 tokens: the fastest dispatch of 300 us has send 8, the fastest combine of 300 us send 24.
+	// At 4,096 tokens the fastest dispatch has send 8 and the fastest combine send 24.
 	out, err := e.Write(Input{l, map[int]float64{4096: 1}})
 	if want := "export TLLM_MOE_A2A_DISPATCH_BLOCK_SIZE=512\nexport TLLM_MOE_A2A_COMBINE_BLOCK_SIZE=128\n"; err != nil || string(out.Data) != want {
 		t.Errorf("%v\n%s", err, out.Data)
 	}
 }
 
-// TestSkewedRowsStayOut shows that times under a skewed routing do not become rows of
-// aiconfigurator's table, which stands for uniform routing.
+// TestSkewedRowsStayOut: times under a skewed routing do not become rows of aiconfigurator's
+// table, because that table is for uniform routing.
 func TestSkewedRowsStayOut(t *testing.T) {
 	l := deepEPRunAs(normal, "deepep", ep.FP8)
 	for i, r := range l.Results {
@@ -364,8 +371,8 @@ func TestSkewedRowsStayOut(t *testing.T) {
 	}
 }
 
-// TestShimHasOneShape shows that all rows of a shim have the SMs and receive buffers that lose
-// least over the mix, and that a token count without such a config is named.
+// TestShimHasOneShape: all rows of a shim have the same SMs and receive buffers, those that
+// lose least over the mix. A warning names a token count at which no such config was measured.
 func TestShimHasOneShape(t *testing.T) {
 	e, _ := Find("deepep-shim")
 	for _, c := range []struct {
@@ -373,7 +380,7 @@ func TestShimHasOneShape(t *testing.T) {
 		rows string
 	}{
 		{nil, "(724, (24, 24, 256), (24, 8, 256)),\n    (4096, (24, 8, 256), (24, 24, 256)),"},
-		{map[int]float64{128: 3, 4096: 1}, "(724, (20, 8, 256), (20, 8, 256)),\n    (4096, (20, 24, 256), (20, 8, 256)),"}, // 3 x 22.5 % of 128 tokens is more than 31.7 % of 4,096
+		{map[int]float64{128: 3, 4096: 1}, "(724, (20, 8, 256), (20, 8, 256)),\n    (4096, (20, 24, 256), (20, 8, 256)),"}, // 24 SMs would lose 3 x 22.5 % at 128 tokens, which is more than 31.7 % at 4,096
 	} {
 		if out, err := e.Write(Input{deepEPRun(), c.mix}); err != nil || !strings.Contains(string(out.Data), c.rows) {
 			t.Errorf("mix %v: %v\n%s", c.mix, err, out.Data)

@@ -12,10 +12,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// readers is the folder of make engine-readers.
+// readers is the folder to which "make engine-readers" downloads the engines' wheels.
 const readers = "../../.readers"
 
-// TestEngineReaders reads exports with the engines' own code, taken from their wheels.
+// TestEngineReaders reads each export with the engine's own code from its wheel.
 func TestEngineReaders(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {

@@ -12,16 +12,17 @@ import (
 	"github.com/epbench/epbench/reports/html"
 )
 
-// maxPage and maxLoad bound the page of a 5,000-trial run: its bytes, and the processor time
-// until it is drawn.
+// The page of a run of 5,000 trials has at most maxPage bytes. The browser needs at most
+// maxLoad of processor time to draw it.
 const (
 	maxPage = 5 << 20
 	maxLoad = 2 * time.Second
 )
 
-// TestBrowser opens the report of a 5,000-trial run in Chromium: no console
-// error, no request to any network, sorting, filtering and the keyboard work,
-// it fits a phone, and axe has no serious finding in light, dark and narrow.
+// TestBrowser opens the report of a run of 5,000 trials in Chromium. It expects no console
+// error and no network request. Sorting, filtering and the keyboard must work, and the page
+// must fit a phone's width. axe, a checker for accessibility, must find no serious fault in the
+// light, dark and narrow page.
 func TestBrowser(t *testing.T) {
 	node, chromium := browser(t)
 	l := enlarged(t, 5000)
@@ -61,11 +62,12 @@ func TestBrowser(t *testing.T) {
 		t.Errorf("opened in %v, at most %v", d, maxLoad)
 	}
 	if got.Rows < 4000 || len(got.Axe) != 3 {
-		t.Errorf("%d rows, %d audits: the page is not what was to be tested", got.Rows, len(got.Axe))
+		t.Errorf("%d rows and %d audits, want at least 4,000 and 3", got.Rows, len(got.Axe))
 	}
 }
 
-// browser finds the programs that the test needs, or says which is missing.
+// browser returns the paths of Node.js and Chromium. If a program is missing, it skips the test
+// and names that program.
 func browser(t *testing.T) (node, chromium string) {
 	t.Helper()
 	if testing.Short() {

@@ -2,4 +2,5 @@
 
 package html_test
 
+// raced says whether the race detector is on.
 const raced = false

@@ -28,8 +28,8 @@ func load(t *testing.T, dir string) *reports.Loaded {
 	return l
 }
 
-// enlarged returns a synthetic run with more trials: copies of its candidates that differ in
-// one more parameter.
+// enlarged returns a synthetic run with at least the given number of trials. The added trials
+// are copies of its candidates with other values of a parameter "chunk".
 func enlarged(t *testing.T, trials int) *reports.Loaded {
 	t.Helper()
 	l := load(t, "../testdata/runs/failures")
@@ -46,6 +46,7 @@ func enlarged(t *testing.T, trials int) *reports.Loaded {
 	return l
 }
 
+// save writes a run to the directory dir.
 func save(t *testing.T, dir string, l *reports.Loaded) {
 	t.Helper()
 	d, err := record.CreateDir(dir, l.Run)
@@ -60,6 +61,7 @@ func save(t *testing.T, dir string, l *reports.Loaded) {
 	}
 }
 
+// page returns the HTML page of runs.
 func page(t *testing.T, runs ...*reports.Loaded) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -69,7 +71,7 @@ func page(t *testing.T, runs ...*reports.Loaded) string {
 	return b.String()
 }
 
-// The page has all sections in order, and the same bytes every time.
+// TestPage: the page has all sections in order, and two pages of one run are equal.
 func TestPage(t *testing.T) {
 	l := load(t, "../../testdata/runs/cpu-sweep")
 	got := page(t, l)
@@ -90,22 +92,22 @@ func TestPage(t *testing.T) {
 		}
 	}
 	if strings.Contains(got, "=<wbr>") {
-		t.Error("a parameter may be torn from its value")
+		t.Error("a line may break between a parameter and its value")
 	}
 }
 
-// If nothing is faster, the page names no best gain.
+// TestNoBestGain: if no config is faster than the default, the page names no best gain.
 func TestNoBestGain(t *testing.T) {
 	if got := page(t, load(t, "../../testdata/runs/cpu-single")); strings.Contains(got, "best gain") {
-		t.Error("nothing is faster, and the page has a best gain")
+		t.Error("no config is faster, but the page has a best gain")
 	}
 	if got := page(t, load(t, "../../testdata/runs/cpu-sweep")); !strings.Contains(got, "best gain: dispatch, 16 tokens, zipf:1.0") {
 		t.Error("the page has no best gain")
 	}
 }
 
-// TestMorePicturesOfAllRuns expects the command for omitted pictures to name all runs of the
-// pictures.
+// TestMorePicturesOfAllRuns: if the page omits pictures, it gives a command that draws them.
+// The command names all runs of the page.
 func TestMorePicturesOfAllRuns(t *testing.T) {
 	a, b := load(t, "../testdata/runs/failures"), load(t, "../testdata/runs/ties")
 	first := a.Results
@@ -125,7 +127,7 @@ func TestMorePicturesOfAllRuns(t *testing.T) {
 	}
 }
 
-// Nothing in a page reaches out: no address, no import, no picture elsewhere.
+// TestPageNeedsNoNetwork: the page loads no scripts, styles or pictures from the network.
 func TestPageNeedsNoNetwork(t *testing.T) {
 	got := page(t, load(t, "../testdata/runs/failures"))
 	for _, bad := range []string{`(?i)(src|href|action|data)\s*=\s*"(?:[a-z]+:)?//`, `(?i)url\(`, `@import`, `(?i)<(iframe|object|embed|link rel="(?:style|pre))`, `fetch\(`, `XMLHttpRequest`} {
@@ -135,7 +137,7 @@ func TestPageNeedsNoNetwork(t *testing.T) {
 	}
 }
 
-// Text from files and other processes is never markup.
+// TestPageEscapes: HTML in a run's names, reasons and routings is shown as text.
 func TestPageEscapes(t *testing.T) {
 	const hostile = `<script>alert(1)</script>"'&`
 	l := load(t, "../testdata/runs/failures")
@@ -151,14 +153,14 @@ func TestPageEscapes(t *testing.T) {
 	}
 	got := page(t, l)
 	if strings.Contains(got, "<script>alert") || strings.Contains(got, "<img src=x") {
-		t.Error("a reason, a name or a routing became markup")
+		t.Error("text of a run became an HTML element")
 	}
 	if n := strings.Count(got, "<script>"); n != 1 {
-		t.Errorf("%d scripts, want our own", n)
+		t.Errorf("%d scripts, want only the page's own", n)
 	}
 }
 
-// An interrupted run and one in which everything fails have pages too.
+// TestPageOfPoorRuns: an interrupted run in which all trials failed has a page too.
 func TestPageOfPoorRuns(t *testing.T) {
 	l := load(t, "../testdata/runs/failures")
 	run, results := l.Run, l.Results
@@ -177,11 +179,12 @@ func TestPageOfPoorRuns(t *testing.T) {
 	}
 }
 
-// A hundred thousand trials: reading, tables, page and every picture within
-// ten seconds of CPU and a gigabyte. Wall time would measure the neighbours.
+// TestHundredThousandTrials makes the tables, the page and the pictures of a run of 100,000
+// trials. The page may take 10 s of CPU time and so may the pictures; both together may take 1
+// GB of memory. CPU time, unlike wall time, does not depend on other programs.
 func TestHundredThousandTrials(t *testing.T) {
 	if testing.Short() || raced {
-		t.Skip("large: not in short mode, not under the race detector")
+		t.Skip("too slow for short mode and for the race detector")
 	}
 	dir := filepath.Join(t.TempDir(), "run")
 	save(t, dir, enlarged(t, 100_000))
@@ -202,7 +205,7 @@ func TestHundredThousandTrials(t *testing.T) {
 		}
 	}
 	after, peak := usage(t)
-	t.Logf("CPU: %v to read and tabulate, %v for a page of %d bytes, %v for every picture; peak %d MB", read-before, shown-read, size, after-shown, peak>>20)
+	t.Logf("CPU time: %v to read the run and make its tables, %v for a page of %d bytes, %v for all pictures; peak memory %d MB", read-before, shown-read, size, after-shown, peak>>20)
 	if shown-before > 10*time.Second || after-shown+read-before > 10*time.Second {
 		t.Errorf("report takes %v, plot %v of CPU, at most 10 s each", shown-before, after-shown+read-before)
 	}
@@ -211,7 +214,7 @@ func TestHundredThousandTrials(t *testing.T) {
 	}
 }
 
-// usage is the CPU time this process has used and the most memory it held.
+// usage returns the CPU time of this process and its peak memory in bytes.
 func usage(t *testing.T) (cpu time.Duration, peak int64) {
 	t.Helper()
 	var u syscall.Rusage
@@ -221,7 +224,8 @@ func usage(t *testing.T) (cpu time.Duration, peak int64) {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), u.Maxrss << 10
 }
 
-// TestRehearsal: the page of a run on the CPU says so first, and each of its pictures does.
+// TestRehearsal: a run on the CPU is a rehearsal. Its page begins with a line that says so, and
+// each picture has this line.
 func TestRehearsal(t *testing.T) {
 	l, err := reports.Load(filepath.Join("..", "..", "testdata", "runs", "cpu-sweep"))
 	if err != nil {

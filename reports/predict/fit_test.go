@@ -11,10 +11,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// truth holds the coefficients of an invented kernel: its times follow the formula.
+// truth holds the coefficients from which the tests compute times.
 var truth = model.Coefficients{Fixed: 2.5, Expert: 0.006, Doubling: 0.7, LinkShare: 0.85, Local: 0.15, Own: 0.4, Row: 1e-4, SM: 20, Sharpness: 0.1}
 
-// invented makes times of the truth on 8 runs, with relative noise.
+// invented returns times of 8 runs that follow the truth, with random noise. noise is the
+// relative standard deviation.
 func invented(link model.Link, noise float64) []Row {
 	r := rand.New(rand.NewPCG(1, 2))
 	var rows []Row
@@ -39,8 +40,8 @@ func links(t *testing.T) *model.File {
 	return f
 }
 
-// TestFitFindsTheTruth shows that with 2 % noise the times of left-out runs are predicted
-// within the noise, and that the link's share is found.
+// TestFitFindsTheTruth: with 2 % noise, the fit predicts the times of a left-out run within
+// about the noise, and it finds the link's share.
 func TestFitFindsTheTruth(t *testing.T) {
 	facts := links(t)
 	f, err := Fit(facts, invented(facts.Links[0], 0.02), "run")
@@ -56,8 +57,8 @@ func TestFitFindsTheTruth(t *testing.T) {
 	}
 }
 
-// TestFitFindsAnInventedFact expects an error that names the link if the recorded times
-// contradict its bandwidth.
+// TestFitFindsAnInventedFact: if the times contradict a link's bandwidth, the error names the
+// link.
 func TestFitFindsAnInventedFact(t *testing.T) {
 	rows := invented(links(t).Links[0], 0.02)
 	for _, wrong := range []float64{900, 225} {
@@ -69,8 +70,8 @@ func TestFitFindsAnInventedFact(t *testing.T) {
 	}
 }
 
-// TestLeftOutIsLeftOut makes one run three times too slow: predicted by the other runs, its
-// error shows in full.
+// TestLeftOutIsLeftOut makes one run three times as slow. The fit predicts each run from the
+// other runs only, so that the prediction of the slow run must be far too low.
 func TestLeftOutIsLeftOut(t *testing.T) {
 	facts := links(t)
 	rows := invented(facts.Links[0], 0.02)
@@ -110,6 +111,7 @@ func TestSameRowsSameFit(t *testing.T) {
 	}
 }
 
+// TestTooFewTimes: if the times are too few for a fit, the error asks for more runs.
 func TestTooFewTimes(t *testing.T) {
 	facts := links(t)
 	if _, err := Fit(facts, invented(facts.Links[0], 0)[:5], "run"); err == nil || !strings.Contains(err.Error(), "give more runs") {
@@ -117,7 +119,8 @@ func TestTooFewTimes(t *testing.T) {
 	}
 }
 
-// TestReaderReadsRecordedRuns reads runs of the repository twice and expects each time once.
+// TestReaderReadsRecordedRuns reads recorded runs of GPUs and of a CPU, each run twice. It
+// expects times of both GPU runs.
 func TestReaderReadsRecordedRuns(t *testing.T) {
 	var r Reader
 	for range 2 {
@@ -142,7 +145,7 @@ func TestReaderReadsRecordedRuns(t *testing.T) {
 	}
 }
 
-// TestPartsAreLeftOut leaves out rank counts instead of runs.
+// TestPartsAreLeftOut: the fit may leave out the times of one rank count instead of one run.
 func TestPartsAreLeftOut(t *testing.T) {
 	facts := links(t)
 	rows := invented(facts.Links[0], 0.02)

@@ -17,7 +17,8 @@ func recorded(t *testing.T) *model.File {
 	return f
 }
 
-// compared predicts the published rows of one library, with a bandwidth of ndr400.
+// compared predicts the published times of one library. bandwidth is the speed of the network
+// ndr400 in GB/s.
 func compared(t *testing.T, library string, bandwidth float64) []ComparedFigure {
 	f := recorded(t)
 	for i := range f.Links {
@@ -37,6 +38,7 @@ func compared(t *testing.T, library string, bandwidth float64) []ComparedFigure 
 	return all
 }
 
+// worst returns the largest relative error.
 func worst(all []ComparedFigure) float64 {
 	most := 0.0
 	for _, b := range all {
@@ -45,9 +47,9 @@ func worst(all []ComparedFigure) float64 {
 	return most
 }
 
-// TestPublishedRows expects errors within 25 % for DeepEP's low-latency kernels over
-// InfiniBand. With twice the network's speed the error is larger, and with half of it
-// published times are impossible.
+// TestPublishedRows expects errors of at most 25 % for DeepEP's low-latency kernels over
+// InfiniBand. If the model has twice the network's real speed, the error is larger. If it has
+// half the speed, a published time is shorter than the network allows.
 func TestPublishedRows(t *testing.T) {
 	if e := worst(compared(t, "DeepEP V1 LL", 50)); e > 0.25 {
 		t.Errorf("largest error %.2f", e)
@@ -61,8 +63,8 @@ func TestPublishedRows(t *testing.T) {
 	}
 }
 
-// TestBandwidthsBecomeTimes converts a figure of DeepEP V2 on 2 hosts: nearly all of 8,192
-// tokens of 7,392 bytes reach both hosts, at 90 GB/s.
+// TestBandwidthsBecomeTimes converts a published bandwidth of DeepEP V2 on 2 hosts to a time.
+// 8,192 tokens of 7,392 bytes go to 1.992 hosts on average, at 90 GB/s.
 func TestBandwidthsBecomeTimes(t *testing.T) {
 	b := compared(t, "DeepEP V2", 50)[0]
 	if want := 8192.0 * 7392 * 1.992 / 90e9; math.Abs(b.Seconds/want-1) > 0.005 {
@@ -70,6 +72,7 @@ func TestBandwidthsBecomeTimes(t *testing.T) {
 	}
 }
 
+// TestPublishedNamesTheField: the error of a bad row names the field that is wrong.
 func TestPublishedNamesTheField(t *testing.T) {
 	row := `{library: a, op: dispatch, ranks: 16, per_host: 8, hidden: 128, experts: 16, topk: 2, tokens: 8, dtype: fp8, precision: full, routing: uniform, transport: host, host: x, network: y, us: 3, source: s, date: d}`
 	for _, c := range []struct{ from, to, want string }{
@@ -90,13 +93,13 @@ func TestPublishedNamesTheField(t *testing.T) {
 	}
 }
 
-// TestTheFileInTheRepository predicts recorded runs of the repository with its model file, and
-// checks the error that the file states for left-out runs: at most 10 % in the median and 25 %
-// at the 95th percentile.
+// TestTheFileInTheRepository checks the model file of the repository. The file states an error
+// for left-out runs: its median must be at most 10 %, its 95th percentile at most 25 %. The
+// same limits hold for predictions of the recorded runs.
 func TestTheFileInTheRepository(t *testing.T) {
 	f := recorded(t)
 	if e := f.LeftOut; e.Rows < 3900 || e.Median > 0.10 || e.P95 > 0.25 {
-		t.Errorf("left out: %+v; ask is 10 %% median, 25 %% at the 95th percentile", e)
+		t.Errorf("left out: %+v; want at most 10 %% in the median and 25 %% at the 95th percentile", e)
 	}
 	var r Reader
 	for _, dir := range []string{"h200x2-deepseek-v3", "h200x4-deepseek-v3"} {

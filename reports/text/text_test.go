@@ -10,6 +10,7 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
+// sample is a table of two rows. At small widths its column gain is dropped first, then p90.
 func sample() reports.Table {
 	t := reports.Table{
 		Name:  "winners",
@@ -27,6 +28,7 @@ func sample() reports.Table {
 	return t
 }
 
+// TestPrint prints the sample without a limit and at 50 columns.
 func TestPrint(t *testing.T) {
 	for width, want := range map[int]string{
 		0: `Winners
@@ -59,7 +61,8 @@ mode, uniform routing, seed 1
 	}
 }
 
-// Key columns that do not fit become headings of their rows, unless they have a single value.
+// TestLeftOutKeysHeadRows: a key column that does not fit becomes a heading above its rows. If
+// it has the same value in all rows, the value is in a line below the table.
 func TestLeftOutKeysHeadRows(t *testing.T) {
 	tab := reports.Table{Columns: []reports.Column{reports.Words("op"), reports.Words("dtype").Dropped(2).Keyed(),
 		reports.Words("extras").Dropped(1).Keyed(), reports.Numbers("ranks", "").Dropped(1).Keyed(), reports.Words("config")}}
@@ -89,7 +92,8 @@ in every row: ranks 4
 	}
 }
 
-// Every panel begins with the columns that identify rows, numbers included.
+// TestPanelsLead: a table that is too wide is printed in several panels. Each panel begins with
+// the columns that identify a row.
 func TestPanelsLead(t *testing.T) {
 	tab := reports.Table{Columns: []reports.Column{reports.Words("op"), reports.Numbers("tokens", "").Leading(), reports.Numbers("ranks", "").Keyed(),
 		reports.Numbers(strings.Repeat("a", 20), "us"), reports.Numbers(strings.Repeat("b", 20), "us")}}
@@ -117,8 +121,8 @@ dispatch       1      5                     1
 	}
 }
 
-// No line is wider than the terminal, for any table in which one column of numbers fits next
-// to the words.
+// TestFitsAnyWidth prints random tables: no line is wider than the terminal. In all of these
+// tables one column of numbers fits beside the columns of words.
 func TestFitsAnyWidth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		words := rapid.IntRange(1, 3).Draw(t, "words")

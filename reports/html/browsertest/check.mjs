@@ -1,5 +1,5 @@
 // Opens a report in headless Chromium, clicks it, and checks it with axe.
-// Usage: node check.mjs REPORT.html CHROMIUM SCREENSHOT_DIR
+// Usage: node check.mjs REPORT.html CHROMIUM [SCREENSHOT_DIR]
 // Prints one JSON object; "problems" lists the faults found.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -15,7 +15,7 @@ const profile = mkdtempSync(join(tmpdir(), "epbench-browser-"));
 const problems = [];
 const need = (ok, what) => { if (!ok) problems.push(what); };
 
-const patience = 120_000; // of every wait: a busy host is slow
+const patience = 120_000; // limit of each wait in ms; a busy host is slow
 const browser = await chromium.launchPersistentContext(profile, {
   executablePath,
   headless: true,
@@ -32,7 +32,7 @@ try {
   page.on("request", (r) => { if (!r.url().startsWith("file:") && !r.url().startsWith("data:")) problems.push(`network: ${r.url()}`); });
   page.on("dialog", (d) => { problems.push(`dialog: ${d.message()}`); d.dismiss(); });
 
-  // Processor time of the page's process: other programs share the machine.
+  // Measure processor time, not wall time: other programs share the machine.
   const tools = await browser.newCDPSession(page);
   await tools.send("Performance.enable");
   await page.goto(pathToFileURL(report).href, { waitUntil: "load" });
@@ -45,8 +45,7 @@ try {
   await sorting(page);
   await filtering(page);
   await reading(page);
-  // axe checks only the first of many similar rows and pictures: it would take minutes for
-  // all, hidden ones included.
+  // Keep 30 rows of each table and one picture of each group: axe would take minutes for all.
   await page.evaluate(() => {
     for (const t of document.querySelectorAll("tbody")) Array.from(t.rows).slice(30).forEach((r) => r.remove());
     for (const f of document.querySelectorAll(".figures")) Array.from(f.children).slice(1).forEach((p) => p.remove());
@@ -71,7 +70,7 @@ try {
 }
 console.log(JSON.stringify(out));
 
-// The first column of numbers of the table of trials sorts both ways.
+// sorting checks that the last column of numbers of the table of trials sorts both ways.
 async function sorting(page) {
   const head = page.locator("#trials th.n").last();
   const index = await head.evaluate((h) => h.cellIndex);
@@ -85,15 +84,16 @@ async function sorting(page) {
   }
   const other = page.locator("#trials th").first();
   await other.getByRole("button").click();
-  need((await page.locator("#trials th[aria-sort]").count()) === 1, "two columns claim to sort");
+  need((await page.locator("#trials th[aria-sort]").count()) === 1, "two columns have aria-sort");
 }
 
+// filtering checks that the filter of the table of trials hides and shows the right rows.
 async function filtering(page) {
   const input = page.locator("#trials input[type=search]");
   const rows = page.locator("#trials tbody tr");
   const all = await rows.count();
   const word = (await rows.first().locator("td").first().textContent()).trim();
-  // The page filters a while after the last key, and announces the count when it has.
+  // The page filters shortly after the last key, and then announces the count of rows.
   const filter = async (text) => {
     await page.evaluate(() => { document.getElementById("status").textContent = ""; });
     await input.fill(text);
@@ -109,7 +109,8 @@ async function filtering(page) {
   need((await rows.evaluateAll((rs) => rs.filter((r) => !r.hidden).length)) === all, "clearing the filter does not bring all rows back");
 }
 
-// Tab reaches a sort button, Enter presses it, and the focus is visible.
+// keyboard checks that Tab reaches a sort button, that Enter presses it, and that the focus is
+// visible.
 async function keyboard(page) {
   await page.keyboard.press("Tab");
   need(await page.evaluate(() => document.activeElement.classList.contains("skip")), "the first stop is not the skip link");
@@ -123,16 +124,17 @@ async function keyboard(page) {
   need(await page.evaluate(() => document.activeElement.closest("th").hasAttribute("aria-sort")), "Enter does not sort");
 }
 
-// The gain comes first, then what to launch, and every picture says in words what
-// it shows.
+// reading checks that the page begins with the gain and the launch settings, and that each
+// picture has a description in words.
 async function reading(page) {
   const first = await page.locator("main section").evaluateAll((all) => all.slice(0, 2).map((s) => s.id).join(" "));
   need(first === "gain launch", `the page begins with ${first}, not with gain and launch`);
-  need((await page.locator("h1").count()) === 1, "there is not one h1");
+  need((await page.locator("h1").count()) === 1, "the page needs exactly one h1");
   const silent = await page.locator("figure svg").evaluateAll((all) => all.filter((s) => !s.getAttribute("aria-label")).length);
-  need(silent === 0, `${silent} pictures say nothing`);
+  need(silent === 0, `${silent} pictures have no description`);
 }
 
+// audit runs axe, and adds its serious findings to the problems.
 async function audit(page) {
   await page.evaluate(axe);
   const result = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// ABI names the builds of kernels behind a table row, a run or a pack. It holds one word for
-// each kernel, sorted by name: "combine_ll=1f2e,dispatch_ll=2.9c0d". A word has the kernel's
-// revision and the hash of its sources; without a dot the revision is 1. The revision says what
-// the parameters mean: measurements stay usable as long as it is the same. The hash is evidence
-// of the build.
+// ABI names the builds of the kernels with which a table row, a run or a pack was made. It
+// holds one word for each kernel, sorted by name: "combine_ll=1f2e,dispatch_ll=2.9c0d". A word
+// has the kernel's revision, a dot and the hash of the kernel's sources. Without a dot the
+// revision is 1. A new revision means that the parameters have a new meaning: measurements
+// stay usable as long as the revision is the same. The hash identifies the build.
 //
-// A backend whose kernels change together has one word without a name, which stands for every
-// kernel and has no revision. "" is an unknown build.
+// If the kernels of a backend change together, its ABI is one word without a kernel's name.
+// That word stands for every kernel and has no revision. "" is an unknown build.
 type ABI string
 
 // Word returns the word of a kernel with a revision and a hash of its sources.
@@ -44,7 +44,7 @@ func NewABI(words map[string]string) ABI {
 	return ABI(strings.Join(out, ","))
 }
 
-// list returns the words by kernel, nil if one word stands for every kernel.
+// list returns the words by kernel. It returns nil if one word stands for every kernel.
 func (a ABI) list() map[string]string {
 	if known, ok := wholeBuilds[a]; ok {
 		return known
@@ -70,7 +70,7 @@ func (a ABI) Short() string {
 	return fmt.Sprintf("%.36s", string(a))
 }
 
-// Of returns the word of one kernel, "" if the ABI does not name it.
+// Of returns the word of one kernel, "" if the ABI does not name the kernel.
 func (a ABI) Of(kernel string) string {
 	if list := a.list(); list != nil {
 		return list[kernel]
@@ -82,11 +82,13 @@ func (a ABI) Of(kernel string) string {
 // for every kernel.
 func (a ABI) Kernels() []string { return slices.Sorted(maps.Keys(a.list())) }
 
-// For returns the part of an ABI about a config's kernel, or about both kernels of a pair. It
-// returns "" for a config without a kernel and for kernels that the ABI does not name.
+// For returns the words of a config's kernel, or of both kernels of a pair. It returns "" for
+// a config without a kernel and for kernels that the ABI does not name. If one word stands for
+// every kernel, it returns the whole ABI.
 func (a ABI) For(c Config) ABI { return a.Part(strings.Split(c.Kernel, "+")...) }
 
-// Part returns the part of an ABI about some kernels.
+// Part returns the words of the given kernels. If one word stands for every kernel, it
+// returns the whole ABI.
 func (a ABI) Part(kernels ...string) ABI {
 	list := a.list()
 	if list == nil {
@@ -104,9 +106,9 @@ func (a ABI) Part(kernels ...string) ABI {
 // AllKernels stands for every kernel in a list of kernels.
 const AllKernels = "all kernels"
 
-// Changed returns the kernels for which two ABIs have different words, sorted. A kernel that
-// only one of them names has not changed. If either has one word for every kernel, Changed
-// returns AllKernels if the two differ. It returns nothing if either is unknown.
+// Changed returns the kernels for which two ABIs have different words, sorted. It leaves out
+// kernels that only one of the two names. If the ABIs differ and one of them has one word for
+// every kernel, it returns AllKernels. It returns nothing if either ABI is unknown.
 func (a ABI) Changed(b ABI) []string {
 	x, y := a.list(), b.list()
 	switch {
@@ -125,14 +127,16 @@ func (a ABI) Changed(b ABI) []string {
 	return out
 }
 
-// Serves reports whether build a has exactly the kernels of row, some kernels' part of an ABI:
-// each is there with the same word. An empty row needs no kernels.
+// Serves reports whether build a has every kernel of row with the same word. Here row is the
+// ABI of a table row, which names only the kernels of its config. An empty row needs no
+// kernels.
 func (a ABI) Serves(row ABI) bool {
 	return a.has(row, func(here, there string) bool { return here == there })
 }
 
-// Accepts reports whether configs measured with the kernels of row mean the same in build a:
-// each kernel is there with the same revision. It is Serves if either has no list of kernels.
+// Accepts reports whether a config measured with the kernels of row has the same meaning in
+// build a: the build has every kernel of row with the same revision. If one of the ABIs has no
+// list of kernels, Accepts returns the same as Serves.
 func (a ABI) Accepts(row ABI) bool {
 	return a.has(row, func(here, there string) bool { return here != "" && revisionOf(here) == revisionOf(there) })
 }
@@ -153,8 +157,8 @@ func (a ABI) has(row ABI, alike func(here, there string) bool) bool {
 	return true
 }
 
-// Overlay returns b with the words of a for kernels that b does not name. It returns b alone
-// if either has one word for every kernel.
+// Overlay returns the words of both ABIs, those of b if both name a kernel. It returns b if
+// either has one word for every kernel.
 func (a ABI) Overlay(b ABI) ABI {
 	x, y := a.list(), b.list()
 	if x == nil || y == nil {

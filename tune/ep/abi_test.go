@@ -12,18 +12,18 @@ func TestABIOfEachKernel(t *testing.T) {
 	}
 	pair := Config{Kernel: "d+c"}
 	if got := each.For(pair); got != "c=2,d=1" {
-		t.Errorf("a pair is bound to %q", got)
+		t.Errorf("the ABI of a pair is %q", got)
 	}
 	if got := each.For(Config{Kernel: "d"}); got != "d=1" {
-		t.Errorf("a config of d is bound to %q", got)
+		t.Errorf("the ABI of a config of d is %q", got)
 	}
 	if got := each.For(Config{}) + one.For(Config{}); got != "worker 1.2" {
-		t.Errorf("no kernel is bound to %q", got)
+		t.Errorf("the ABI of a config without a kernel is %q", got)
 	}
 }
 
-// TestOnlyAChangedKernelVoidsRows: a row stays valid if only kernels change that its config
-// does not name.
+// TestABIServes: a build serves a row if the kernels of the row are unchanged. Other kernels
+// may change.
 func TestABIServes(t *testing.T) {
 	for _, c := range []struct {
 		now, row ABI
@@ -47,7 +47,7 @@ func TestABIServes(t *testing.T) {
 		}
 	}
 	if got := ABI("c=2,d=1").Overlay("d=9,e=3"); got != "c=2,d=9,e=3" {
-		t.Errorf("laid over: %q", got)
+		t.Errorf("both ABIs together: %q", got)
 	}
 }
 
@@ -80,12 +80,13 @@ func TestABIAccepts(t *testing.T) {
 	}
 }
 
-// A build recorded as one hash gives a word for each kernel.
+// TestFirstBuildNamesItsKernels: a build that was recorded as one hash has a word for each
+// kernel.
 func TestFirstBuildNamesItsKernels(t *testing.T) {
 	const first = ABI("d294d935a5eed5afb3e2ed0ca8a3790381cb43ebab11ba520e232508de20f421")
 	row := first.For(Config{Kernel: "dispatch_ll"})
 	if row != "dispatch_ll="+ABI(first.Of("dispatch_ll")) {
-		t.Errorf("its rows are bound to %q", row)
+		t.Errorf("the ABI of a row of dispatch_ll is %q", row)
 	}
 	if later := first.Overlay("combine_ll=changed,new=1"); !later.Serves(row) || later.Serves(first.For(Config{Kernel: "combine_ll"})) {
 		t.Errorf("%q serves the wrong rows of the first build", later)

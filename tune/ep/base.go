@@ -12,8 +12,8 @@ const maxSharedDrift = 0.005
 
 // ShareBase sets one Base for all configs that ran in the same rounds. For each round and
 // rank the Base is the lower quartile of these configs' readings of the product alone, or
-// the least if there are at most four readings. The product is the same work for all of
-// them, but its reading depends on the call before it: on an H200 the same launches took 71
+// the least reading if there are at most four. The product is the same work for every config,
+// but its time depends on the call that ran before: on an H200 the same launches took 71
 // or 80 us, and more often 80 us after calls on 16 SMs. Such calls looked cheap when each
 // config subtracted its own readings.
 //
@@ -56,7 +56,7 @@ func baseOf(all []*BesideRounds, k int) (base []float64) {
 }
 
 // drift returns the median deviation of rounds from their median, as a share of the median.
-// Of several ranks it returns the largest.
+// It returns the largest value over the ranks.
 func drift(rounds [][]float64) (most float64) {
 	if len(rounds) == 0 {
 		return 0
@@ -75,8 +75,8 @@ func drift(rounds [][]float64) (most float64) {
 	return most
 }
 
-// lowerMedian sorts values and returns their median, the lower of the two middle ones if
-// their number is even.
+// lowerMedian sorts values and returns their median. Of an even number of values it returns
+// the lower of the two middle ones.
 func lowerMedian(values []float64) float64 {
 	slices.Sort(values)
 	return values[(len(values)-1)/2]

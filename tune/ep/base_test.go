@@ -26,13 +26,13 @@ func TestShareBase(t *testing.T) {
 	}
 	for k := range 3 {
 		if a, b := fast.Cost()[k][0], slow.Cost()[k][0]; !(a < b) || !reflect.DeepEqual(slow.Product, readings(80, 80, 71)) {
-			t.Errorf("round %d: %v and %v, though both take longer of the second", k, a, b)
+			t.Errorf("round %d: costs %v and %v; want a larger cost for the second config", k, a, b)
 		}
 	}
 	again, more, last := *fast, *slow, *fast
 	ShareBase([]*BesideRounds{fast, slow, late, &again, &more, &last})
 	if want := readings(71, 71, 71); !reflect.DeepEqual(slow.Base, want) || len(late.Base) != 1 {
-		t.Errorf("base %v and %v of six", slow.Base, late.Base)
+		t.Errorf("with six configs: base %v and %v", slow.Base, late.Base)
 	}
 }
 
@@ -55,6 +55,6 @@ func TestAppendKeepsBase(t *testing.T) {
 	sum.Append(&BesideRounds{Product: readings(75), Both: readings(80)})
 	sum.Append(b)
 	if want := readings(75, 71); !reflect.DeepEqual(sum.Base, want) || len(sum.Product) != 2 {
-		t.Errorf("%v, want %v", sum.Base, want)
+		t.Errorf("base %v, want %v", sum.Base, want)
 	}
 }

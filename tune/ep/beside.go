@@ -5,28 +5,28 @@ import (
 	"slices"
 )
 
-// BesideRounds holds rounds in which a matrix product ran at the same time as the calls:
-// seconds by round and rank, for one call and the share of the product that belongs to that
-// call.
+// BesideRounds holds the times of rounds in which a matrix product ran at the same time as
+// the calls, in seconds by round and rank. Each time is that of one call, of the share of the
+// product that belongs to one call, or of both.
 type BesideRounds struct {
 	Call      [][]float64 `json:"call"`       // a call alone
 	Product   [][]float64 `json:"product"`    // the product alone
 	Both      [][]float64 `json:"both"`       // call and product together, from the start of the first to the end of the last
-	CallIn    [][]float64 `json:"call_in"`    // a call while the product runs; if its phases are split: sending and receiving, without the time between them
+	CallIn    [][]float64 `json:"call_in"`    // a call while the product runs; of a call in two phases: sending plus receiving, without the time between them
 	ProductIn [][]float64 `json:"product_in"` // the product while calls run
-	Done      [][]float64 `json:"done"`       // share of the product that had run when the last call ended, 0 to 1
+	Done      [][]float64 `json:"done"`       // not seconds: the share of the product that had run when the last call ended, 0 to 1
 	Amount    string      `json:"amount"`     // the share of the product, in words
 
-	// Base is the time of the product alone that costs subtract, by round and rank; see
-	// ShareBase. Costs subtract Product if it is empty.
+	// Base is the time of the product alone that Cost subtracts, by round and rank.
+	// ShareBase sets it. If Base is empty, Cost subtracts Product.
 	Base [][]float64 `json:"base,omitempty"`
 }
 
-// LeastCost is the lower bound of a cost, in seconds. The difference of two measured times
-// may be negative, and the ratios that decide need a positive time.
+// LeastCost is the lower bound of a cost, in seconds. A cost is the difference of two measured
+// times, which may be negative. Configs are compared by ratios, which need positive times.
 const LeastCost = 100e-9
 
-// Alone returns the seconds of the product alone that costs subtract, by round and rank.
+// Alone returns the seconds of the product alone that Cost subtracts, by round and rank.
 func (t *BesideRounds) Alone() [][]float64 {
 	if len(t.Base) > 0 {
 		return t.Base
@@ -35,7 +35,7 @@ func (t *BesideRounds) Alone() [][]float64 {
 }
 
 // Cost returns the seconds that a call costs, by round and rank: the time of call and
-// product together less the time of the product alone, at least LeastCost.
+// product together minus the time of the product alone, and at least LeastCost.
 func (t *BesideRounds) Cost() [][]float64 {
 	out, alone := make([][]float64, len(t.Both)), t.Alone()
 	for i, ranks := range t.Both {
@@ -61,7 +61,7 @@ func (t *BesideRounds) fields() map[string]*[][]float64 {
 		"call_in": &t.CallIn, "product_in": &t.ProductIn, "done": &t.Done}
 }
 
-// Append adds the rounds of u.
+// Append adds the rounds of u to t.
 func (t *BesideRounds) Append(u *BesideRounds) {
 	if len(t.Base)+len(u.Base) > 0 {
 		t.Base = slices.Concat(t.Alone(), u.Alone())
@@ -73,8 +73,8 @@ func (t *BesideRounds) Append(u *BesideRounds) {
 	t.Amount = u.Amount
 }
 
-// Validate checks that every array has the given numbers of rounds and ranks and that every
-// value is a duration. Base may be empty.
+// Validate checks that every array has the given numbers of rounds and ranks, and that every
+// value is between 0 and 1e6. Base may be empty.
 func (t *BesideRounds) Validate(rounds, ranks int) error {
 	for _, name := range []string{"call", "product", "both", "call_in", "product_in", "done"} {
 		if err := validate(name, *t.fields()[name], rounds, ranks); err != nil {
@@ -94,7 +94,7 @@ func validate(name string, rows [][]float64, rounds, ranks int) error {
 		}
 		for _, v := range row {
 			if !(v >= 0) || v > 1e6 {
-				return fmt.Errorf("beside.%s: %v in round %d is no duration", name, v, i)
+				return fmt.Errorf("beside.%s: %v in round %d is outside 0 to 1e6", name, v, i)
 			}
 		}
 	}

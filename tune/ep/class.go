@@ -2,25 +2,26 @@ package ep
 
 import "math"
 
-// Class is a routing class: how uneven a routing is. Classify computes it, and tables use it
-// in their keys.
+// Class is a routing class: it says how uneven a routing is. Classify computes it. Each row
+// of a table is for one class.
 type Class string
 
 // The classes of a known routing, by the two measures of Skew.
 const (
-	Even         Class = "even"         // experts and ranks about equally loaded
-	Skewed       Class = "skewed"       // some experts hot, ranks still near each other
-	Concentrated Class = "concentrated" // under a fifth of the experts do the work
-	HotRank      Class = "hot-rank"     // one rank has nearly twice its share or more
+	Even         Class = "even"         // all experts and all ranks have about the same load
+	Skewed       Class = "skewed"       // the loads of experts or ranks differ, but less than in the two classes below
+	Concentrated Class = "concentrated" // less than a fifth of the experts do the work
+	HotRank      Class = "hot-rank"     // one rank has at least 1.75 times the mean load; of two ranks, 1.5 times
 )
 
-// AllRoutings is the class to look up when the routing is unknown. The row of this class has
-// the config whose largest regret over the measured routings is smallest.
+// AllRoutings is the class to look up if the routing is unknown. The row of this class has
+// the config whose largest regret over the measured routings is smallest. A config's regret
+// under a routing is how much slower it is there than the fastest config.
 const AllRoutings Class = "all"
 
 var knownRoutings = [...]Class{Even, Skewed, Concentrated, HotRank}
 
-// Classes lists every class in the order that tables print them, AllRoutings last.
+// Classes lists every class in the order in which tables print them, AllRoutings last.
 func Classes() []Class {
 	return append(knownRoutings[:len(knownRoutings):len(knownRoutings)], AllRoutings)
 }
@@ -28,11 +29,11 @@ func Classes() []Class {
 // ParseClass reads a class name.
 func ParseClass(s string) (Class, error) { return oneOf("routing", s, Classes()) }
 
-// The bounds between classes. With cv the coefficient of variation of the load over
-// experts, the share is 1/(1+cv^2): an even routing has a cv below 0.58, a
-// concentrated one a cv above 2. The bound of a hot rank is below 2, so that a routing that
-// sends a rank twice its share exceeds the bound in every draw. With two ranks the bound is
-// 1.5, half way between an equal split and one rank that does everything.
+// The bounds between classes. Share is 1/(1+cv^2), with cv the coefficient of variation of
+// the load over experts: an even routing has a cv below 0.58, a concentrated one a cv above 2.
+// HotRankHottest is below 2, so that a routing that sends one rank twice the mean exceeds the
+// bound in every draw. With two ranks the bound is 1.5, half way between an equal split and
+// one rank that does everything.
 const (
 	EvenShare         = 0.75 // least Share of an even routing
 	EvenHottest       = 1.25 // upper bound of Hottest of an even routing, exclusive
@@ -43,20 +44,22 @@ const (
 // Skew measures how uneven a routing is. The unevenness that chance may explain is
 // subtracted.
 type Skew struct {
-	// Share is the effective number of experts over their number, in (0, 1].
-	// The effective number is the inverse Simpson index 1/sum(p^2). It is estimated
-	// without bias from pairs of selections (Simpson, Nature 163, 1949), so that an
-	// even routing of few tokens does not look concentrated.
+	// Share is the effective number of experts divided by the number of experts, in (0, 1].
+	// The effective number is the inverse Simpson index 1/sum(p^2), with p an expert's
+	// share of the selections. It is estimated without bias from pairs of selections
+	// (Simpson, Nature 163, 1949), so that an even routing of few tokens does not look
+	// concentrated.
 	Share float64
-	// Hottest is the fullest rank's selections over the mean, in [1, ranks].
+	// Hottest is the number of selections of the fullest rank divided by the mean over
+	// ranks, in [1, ranks].
 	Hottest float64
 }
 
 // MeasureSkew computes the skew from counts [experts], how often each expert was selected.
 // Rank 0's experts come first, and every rank has equally many. It subtracts three standard
 // deviations of an even routing from both measures, so that chance does not look like skew.
-// ok is false if nothing was counted or the experts do not divide by the ranks. A negative
-// count counts as zero.
+// A negative count counts as zero. ok is false if all counts are zero or the number of experts
+// is not a multiple of ranks.
 func MeasureSkew(counts []int64, ranks int) (s Skew, ok bool) {
 	if ranks < 1 || len(counts) == 0 || len(counts)%ranks != 0 {
 		return Skew{}, false
@@ -104,8 +107,8 @@ func (s Skew) Class(ranks int) Class {
 
 // Classify returns the class of a routing from counts [experts], how often each expert was
 // selected. Rank 0's experts come first, and every rank has equally many. It returns
-// AllRoutings if MeasureSkew cannot use the counts. Sum them over enough steps: below about
-// 16 selections for each expert only strong skew can be told from chance.
+// AllRoutings if MeasureSkew cannot use the counts. Sum the counts over enough steps: with
+// fewer than about 16 selections per expert only strong skew can be told from chance.
 func Classify(counts []int64, ranks int) Class {
 	s, ok := MeasureSkew(counts, ranks)
 	if !ok {
@@ -114,8 +117,8 @@ func Classify(counts []int64, ranks int) Class {
 	return s.Class(ranks)
 }
 
-// Index returns the index of c in Classes, that of AllRoutings if c is no class. It makes no
-// slice, because look-ups call it at every step.
+// Index returns the index of c in Classes. For an unknown word it returns the index of
+// AllRoutings. It makes no slice, because look-ups call it at every step.
 func (c Class) Index() int {
 	for i, known := range knownRoutings {
 		if c == known {

@@ -55,7 +55,7 @@ func TestClassifyCounts(t *testing.T) {
 	}{
 		{"nothing counted", make([]int64, 8), 2, AllRoutings},
 		{"no experts", nil, 2, AllRoutings},
-		{"uneven blocks", make([]int64, 7), 2, AllRoutings},
+		{"7 experts on 2 ranks", make([]int64, 7), 2, AllRoutings},
 		{"negative", []int64{-5, -5}, 1, AllRoutings},
 		{"one token", []int64{1, 0, 0, 0, 1, 0, 0, 0}, 2, Even},
 		{"equal", []int64{many, many, many, many}, 2, Even},
@@ -72,7 +72,8 @@ func TestClassifyCounts(t *testing.T) {
 	}
 }
 
-// TestClassifyDoesNotMistakeChanceForSkew: a sample of an even routing is even, however small.
+// TestClassifyDoesNotMistakeChanceForSkew: at most 1 % of the samples of an even routing are
+// not classified as even, even if a sample has few tokens.
 func TestClassifyDoesNotMistakeChanceForSkew(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	wrong, draws := 0, 0
@@ -89,6 +90,6 @@ func TestClassifyDoesNotMistakeChanceForSkew(t *testing.T) {
 		}
 	}
 	if wrong*100 > draws {
-		t.Errorf("%d of %d even draws are called something else", wrong, draws)
+		t.Errorf("%d of %d samples of an even routing are not classified as even", wrong, draws)
 	}
 }

@@ -12,12 +12,12 @@ import (
 	"strings"
 )
 
-// Value is the value of a parameter: a decimal integer or a lower-case word. JSON spells an
-// integer as a number.
+// Value is the value of a parameter: a decimal integer or a lower-case word. In JSON an
+// integer is a number.
 type Value string
 
-// Int returns the value as a number. ok is false for a word. A number has one spelling, so
-// 07 is a word.
+// Int returns the value as a number. ok is false for a word. A number has no leading zeros,
+// so 07 is a word.
 func (v Value) Int() (n int, ok bool) {
 	if n, err := strconv.Atoi(string(v)); err == nil && strconv.Itoa(n) == string(v) {
 		return n, true
@@ -50,15 +50,15 @@ func (v *Value) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Config says how to launch: a kernel and a value for each of its parameters. The zero Config
-// stands for the default, which a caller without a table launches.
+// Config says how to launch a call: a kernel and a value for each of the kernel's parameters.
+// The zero Config stands for the default config, which a caller without a table launches.
 type Config struct {
 	Kernel string           `json:"kernel"`
 	Values map[string]Value `json:"values"`
 }
 
-// IsDefault reports whether c is the zero Config. A config that spells out the
-// default's parameters is not.
+// IsDefault reports whether c is the zero Config. It returns false for a config that names the
+// default's kernel and parameters.
 func (c Config) IsDefault() bool { return c.Kernel == "" }
 
 // Int returns a parameter as a number, 0 if it is absent or a word.
@@ -83,8 +83,8 @@ func (c Config) With(name string, v Value) Config {
 // Names lists the parameters of c, sorted.
 func (c Config) Names() []string { return slices.Sorted(maps.Keys(c.Values)) }
 
-// Key returns the full spelling kernel:name=value,name=value with sorted names, "default"
-// for the zero Config. ParseConfig reads it back.
+// Key returns the full spelling kernel:name=value,name=value with sorted names. It returns
+// "default" for the zero Config. ParseConfig reads a Key.
 func (c Config) Key() string {
 	if c.IsDefault() {
 		return "default"
@@ -126,8 +126,9 @@ func validWord(s string) bool {
 	return s != "" && len(s) <= 64 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_.+-") == ""
 }
 
-// Join returns the config of a pair: kernel "d+c", the parameters of dispatch as
-// "dispatch.name" and those of combine as "combine.name".
+// Join returns the config of a pair, which is one dispatch and one combine. For the kernels d
+// and c its kernel is "d+c". The parameters of dispatch are called "dispatch.name", those of
+// combine "combine.name".
 func Join(dispatch, combine Config) Config {
 	c := Config{Kernel: dispatch.Kernel + "+" + combine.Kernel, Values: map[string]Value{}}
 	for n, v := range dispatch.Values {
@@ -139,11 +140,12 @@ func Join(dispatch, combine Config) Config {
 	return c
 }
 
-// Split undoes Join. Its error says why c is no pair.
+// Split returns the configs from which Join made c. The error says why c is not the config of
+// a pair.
 func Split(c Config) (dispatch, combine Config, err error) {
 	d, k, ok := strings.Cut(c.Kernel, "+")
 	if !ok {
-		return Config{}, Config{}, fmt.Errorf("config: kernel %q is no pair, write dispatch+combine", c.Kernel)
+		return Config{}, Config{}, fmt.Errorf("config: kernel %q is not a pair; write dispatch+combine", c.Kernel)
 	}
 	dispatch = Config{Kernel: d, Values: map[string]Value{}}
 	combine = Config{Kernel: k, Values: map[string]Value{}}
@@ -159,10 +161,10 @@ func Split(c Config) (dispatch, combine Config, err error) {
 	return dispatch, combine, nil
 }
 
-// MaxParams bounds the parameters of one config.
+// MaxParams is the largest number of parameters of one config.
 const MaxParams = 64
 
-// Validate refuses a config whose Key ParseConfig would not read back.
+// Validate refuses a config from whose Key ParseConfig would not return the same config.
 func (c Config) Validate() error {
 	if len(c.Values) > MaxParams {
 		return fmt.Errorf("values: %d parameters, at most %d", len(c.Values), MaxParams)
@@ -180,7 +182,7 @@ func (c Config) Validate() error {
 }
 
 // Difference spells the parameters in which c differs from a default: "algo=dedup sms=64". It
-// returns "default" if none does, and the full spelling if the kernels differ.
+// returns "default" if no parameter differs, and c's Key if the kernels differ.
 func (c Config) Difference(dflt Config) string {
 	if c.Kernel != dflt.Kernel {
 		return c.Key()
@@ -197,14 +199,14 @@ func (c Config) Difference(dflt Config) string {
 	return strings.Join(out, " ")
 }
 
-// Cost says what a config takes away from a model that runs at the same time. If the times
-// of several configs are within the band, a search chooses the config with the least cost.
-// The halves of a pair run one after the other, so each field of a pair's cost is the
-// larger of the two.
+// Cost says which resources a config takes away from a model that runs at the same time. If
+// several configs are about equally fast, a search chooses the config with the least cost.
+// The dispatch and the combine of a pair run one after the other, so each field of a pair's
+// cost is the larger value of the two.
 type Cost struct {
-	SMs     int `json:"sms"`     // SMs of one rank; the CPU backend counts its workers here
+	SMs     int `json:"sms"`     // SMs that one rank uses; on the CPU backend, its workers
 	Threads int `json:"threads"` // threads of a block
-	Bytes   int `json:"bytes"`   // bytes of the buffers whose size the config sets
+	Bytes   int `json:"bytes"`   // size of the buffers whose size depends on the config
 }
 
 // Compare orders costs: fewest SMs first, then fewest threads, then fewest bytes.
@@ -212,19 +214,21 @@ func (c Cost) Compare(d Cost) int {
 	return cmp.Or(cmp.Compare(c.SMs, d.SMs), cmp.Compare(c.Threads, d.Threads), cmp.Compare(c.Bytes, d.Bytes))
 }
 
-// idAlphabet lacks the letters that look like digits, and u, so that few words look like an
-// id.
+// idAlphabet holds the characters of an id. It lacks i, l and o, which look like digits, and
+// u, so that few words look like an id.
 const idAlphabet = "0123456789abcdefghjkmnpqrstvwxyz"
 
 var idEncoding = base32.NewEncoding(idAlphabet).WithPadding(base32.NoPadding)
 
-// idLength is the number of characters of an id that are printed. Four give a million ids.
-// In a space of 60,000 configs about one in twenty shares its id with another. In one run
-// hardly any two configs share an id; if they do, a longer id tells them apart.
+// idLength is the number of characters of an id that are printed. There are a million ids of
+// four characters. In a space of 60,000 configs about one in twenty shares its id with
+// another. The configs that one run measures are so few that hardly any two share an id; if
+// two do, LongID tells them apart.
 const idLength = 4
 
 // ID returns a short name of a config: the first characters of a hash of its Key. The id of a
-// pair joins the ids of both halves by "+". The id of the zero Config is "default".
+// pair is the ids of its dispatch and its combine with "+" between them. The id of the zero
+// Config is "default".
 func (c Config) ID() string {
 	if c.IsDefault() {
 		return c.Key()
@@ -247,7 +251,7 @@ func (c Config) hash() string {
 	return idEncoding.EncodeToString(sum[:16])
 }
 
-// HasID reports whether id names c. It may have more characters of the hash than ID prints.
+// HasID reports whether id names c. The id may have more characters than ID returns.
 func (c Config) HasID(id string) bool {
 	if dispatch, combine, err := Split(c); err == nil {
 		d, k, ok := strings.Cut(id, "+")

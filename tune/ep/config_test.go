@@ -109,7 +109,7 @@ func TestSplitUndoesJoin(t *testing.T) {
 		t.Errorf("split into %s and %s, %v", x.Key(), y.Key(), err)
 	}
 	for want, c := range map[string]Config{
-		`config: kernel "d" is no pair`:                    d,
+		`config: kernel "d" is not a pair`:                 d,
 		`config: parameter "a" of a pair needs the prefix`: {Kernel: "d+c", Values: map[string]Value{"a": "1"}},
 	} {
 		if _, _, err := Split(c); err == nil || !strings.HasPrefix(err.Error(), want) {

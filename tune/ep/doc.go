@@ -1,22 +1,22 @@
-// Package ep defines the vocabulary that all of epbench shares: problems, configs, machines
-// and routing classes. It imports the standard library only, knows no kernel and does no
-// input or output. So a serving process can link it together with package table.
+// Package ep defines the types that all of epbench shares: problems, configs, machines and
+// routing classes. It imports only the standard library, contains no kernel and does no input
+// or output, so a serving process can link it together with package table.
 //
-// A [Problem] says what is moved: the operation ([Op]), how rounds are issued ([Mode]), the
-// ranks, the model's hidden size, experts and top-k, the tokens of the fullest rank, the
-// [DType] that a token travels as, and the [Precision] that the caller needs. A Problem is
-// comparable: use it as a map key, or its Key as text. Validate refuses a field that is out
-// of bounds; its error names the field, the bound and the way out.
+// A [Problem] describes a call: the operation ([Op]), the way in which rounds are issued
+// ([Mode]), the ranks, the model's hidden size, experts and top-k, the tokens of the fullest
+// rank, the [DType] in which a token is sent, and the [Precision] that the caller needs. A
+// Problem can be a map key; its Key is the same as text. Validate refuses a field that is out
+// of bounds; the error names the field, the bound and a value that is allowed.
 //
-// A [Config] says how to launch: the name of a kernel and a [Value] for each of its
-// parameters. The zero Config stands for the default, which a caller without a table
-// launches. A config has a full spelling, its Key, which [ParseConfig] reads back, and a
-// short ID for tables and logs. [Join] makes the config of a pair from those of its halves,
-// and [Split] takes it apart. Only a kernel's Check knows whether a config is legal. A
-// [Cost] says what a config takes away from a model that runs at the same time.
+// A [Config] says how to launch the call: the name of a kernel and a [Value] for each of the
+// kernel's parameters. The zero Config stands for the default, which a caller without a table
+// launches. A config has a full spelling, its Key, which [ParseConfig] reads, and a short ID
+// for tables and logs. [Join] makes the config of a pair from a dispatch's and a combine's,
+// and [Split] returns the two. Only a kernel's Check knows whether a config is legal. A
+// [Cost] says which resources a config takes away from a model that runs at the same time.
 //
-// A [Machine] says where it runs. To a table, two machines with the same Key are the same;
-// name, driver and CUDA version take no part in it.
+// A [Machine] says on which hardware a call runs. Tables treat machines with the same Key as
+// the same machine; the Key does not contain name, driver and CUDA version.
 //
 // A [Class] says how uneven a routing is. A runtime counts how often each expert was
 // selected and calls [Classify]. Package workloads classifies drawn routings by the same

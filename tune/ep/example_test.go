@@ -6,7 +6,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// The error about an invalid problem names the field, the bound and the way out.
+// The error about an invalid problem names the field, the bound and values that are allowed.
 func ExampleProblem_Validate() {
 	p := ep.Problem{
 		Op: ep.Dispatch, Mode: ep.Graph, Ranks: 8, Nodes: 1,

@@ -31,7 +31,7 @@ func TestIDNamesItsConfig(t *testing.T) {
 	})
 }
 
-// TestIDStays: documents and scripts contain ids, so they may never change.
+// TestIDStays: documents and scripts contain ids, so the id of a config may never change.
 func TestIDStays(t *testing.T) {
 	c := Config{Kernel: "dispatch", Values: map[string]Value{"algo": "dedup", "sms": "64"}}
 	if got := c.ID() + " " + c.LongID() + " " + Join(c, c).ID() + " " + (Config{}).ID(); got != "q28e q28exk6c q28e+q28e default" {
@@ -42,10 +42,10 @@ func TestIDStays(t *testing.T) {
 func TestIsID(t *testing.T) {
 	for _, s := range []string{"", "d7f", "default", "D7F2", "algo=dedup", "d7f2+", "dispatch:sms=1", "d7f2 ", "fused", strings.Repeat("a", 27)} {
 		if IsID(s) {
-			t.Errorf("%q passes for an id", s)
+			t.Errorf("IsID accepts %q", s)
 		}
 	}
 	if !IsID("d7f2") || !IsID("d7f2+0abc") || !IsID(strings.Repeat("a", 26)) {
-		t.Error("an id does not pass")
+		t.Error("IsID refuses an id")
 	}
 }

@@ -3,23 +3,23 @@ package ep
 import "strings"
 
 // Layout says how the rows that a rank receives lie in memory. Below, T is MaxTokens and R
-// the number of ranks. The zero value is LayoutExpert: older tables and runs, which name no
-// layout, have that one.
+// the number of ranks. The zero value is LayoutExpert, because older tables and runs name no
+// layout and have that layout.
 type Layout string
 
 const (
-	// LayoutExpert has the rows of one expert side by side, and the first row of
-	// each expert in row_offsets.
+	// LayoutExpert has the rows of each expert side by side. The array row_offsets has the
+	// first row of each expert.
 	LayoutExpert Layout = ""
-	// LayoutExpert128 begins each expert's rows at a multiple of 128.
+	// LayoutExpert128 is LayoutExpert with each expert's first row at a multiple of 128.
 	LayoutExpert128 Layout = "expert:128"
-	// LayoutMasked has [local experts, R*T] rows and a count for each expert. The rows from
-	// one source rank lie side by side, in the order of ranks.
+	// LayoutMasked has [local experts, R*T] rows and a count for each expert. Among an
+	// expert's rows those from one source rank lie side by side, in the order of ranks.
 	LayoutMasked Layout = "masked"
-	// LayoutRank has one row for each token and rank, with arrays of the token's local
-	// experts and weights. Each source rank has T rows, filled from the first on in the
-	// order of tokens, and a count. Combine sends one row back, which the caller has
-	// weighted and summed over the local experts.
+	// LayoutRank has one row for each token that a rank receives, with arrays of the token's
+	// local experts and weights. Each source rank has T rows, filled from the first on in
+	// the order of tokens, and a count. Combine sends one row back for each token, which
+	// the caller has weighted and summed over the local experts.
 	LayoutRank Layout = "rank"
 	// LayoutRankPacked is LayoutRank without gaps, in the order of source ranks.
 	LayoutRankPacked Layout = "rank:packed"
@@ -56,5 +56,6 @@ func (l Layout) Kind() string {
 	return kind
 }
 
-// ByRank reports whether a rank receives a token once, and not once for each expert.
+// ByRank reports whether a rank receives a token once. In the other layouts it receives the
+// token once for each of its experts that the token selects.
 func (l Layout) ByRank() bool { return l.Kind() == "rank" }

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestLayoutsInFiles: files omit the zero value, expert; they may name any layout and no
-// other word.
+// TestLayoutsInFiles: a file omits the layout if it is expert. A file may name any layout, but
+// no other word.
 func TestLayoutsInFiles(t *testing.T) {
 	type file struct {
 		Layout Layout `json:"layout,omitzero"`

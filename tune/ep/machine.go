@@ -3,18 +3,18 @@ package ep
 import "fmt"
 
 // Machine identifies hardware by the properties that decide which config is fastest. The
-// name is only a label: marketing names change between drivers and hide differences.
+// name is only a label: marketing names change between drivers, and different GPUs share one.
 type Machine struct {
-	Backend string `json:"backend"`      // cpu, cuda or the name an external worker gives
+	Backend string `json:"backend"`      // cpu, cuda, or a name that an external worker gives
 	Name    string `json:"name"`         // label
 	PCIID   string `json:"pci_id"`       // vendor:device of the GPUs, empty on cpu
 	Arch    string `json:"arch"`         // sm_90, amd64
 	SMs     int    `json:"sms"`          // SMs of one GPU, hardware threads on cpu
-	Memory  int64  `json:"memory_bytes"` // of one GPU, of the host on cpu
-	GPUs    int    `json:"gpus"`         // devices present, 0 on cpu
-	Link    string `json:"link"`         // fingerprint of how the GPUs are joined
-	Driver  string `json:"driver"`       // not in Key; under another driver answers are unverified
-	CUDA    string `json:"cuda"`         // version, treated like Driver
+	Memory  int64  `json:"memory_bytes"` // memory of one GPU; on cpu, memory of the host
+	GPUs    int    `json:"gpus"`         // GPUs present, 0 on cpu
+	Link    string `json:"link"`         // names how the GPUs are connected
+	Driver  string `json:"driver"`       // driver version; not in Key, but a table's answers under another driver are unverified
+	CUDA    string `json:"cuda"`         // CUDA version; treated like Driver
 }
 
 // Predicted is the backend of a machine whose times come from a model. Tables and run
@@ -22,7 +22,7 @@ type Machine struct {
 const Predicted = "predicted"
 
 // Rehearsal returns the sentence that marks times of the CPU backend, whose ranks are
-// goroutines; "" for other machines. 0 ranks stands for an unknown number.
+// goroutines. It returns "" for other backends. If ranks is 0, the number is unknown.
 func (m Machine) Rehearsal(ranks int) string {
 	if m.Backend != "cpu" {
 		return ""
@@ -40,10 +40,10 @@ func (m Machine) Key() string {
 	return fmt.Sprintf("%s/%s/%s/sms=%d/mem=%dg/link=%s", m.Backend, m.PCIID, m.Arch, m.SMs, m.Memory>>30, m.Link)
 }
 
-// Similar reports whether configs tuned on another machine can run on m: the other machine
-// has another GPU of the same backend, architecture and link. That GPU must not have more
-// SMs than m's, because a config names how many SMs it takes. Such configs need not be the
-// fastest on m.
+// Similar reports whether configs tuned on another machine can run on m. Both machines must
+// have GPUs. The other machine must have a different Key but the same backend, architecture
+// and link. Its GPUs must not have more SMs than those of m, because a config names how many
+// SMs it uses. Such configs need not be the fastest on m.
 func (m Machine) Similar(other Machine) bool {
 	return m.Key() != other.Key() && other.PCIID != "" && m.PCIID != "" && m.Backend == other.Backend && m.Arch == other.Arch && m.Link == other.Link && m.SMs >= other.SMs
 }

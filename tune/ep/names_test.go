@@ -25,14 +25,15 @@ func TestNamesAreReadAndRefused(t *testing.T) {
 	check("precision", func(s string) error { _, err := ParsePrecision(s); return err }, "full", "reduced")
 }
 
-func TestIndexIsThePlaceInClasses(t *testing.T) {
+// TestClassIndex: Index returns the position in Classes, which no caller can change.
+func TestClassIndex(t *testing.T) {
 	for i, c := range Classes() {
 		if c.Index() != i {
 			t.Errorf("%s is at %d, not %d", c, c.Index(), i)
 		}
 	}
 	if got := Class("nosuch").Index(); got != AllRoutings.Index() {
-		t.Errorf("a word that is no class is at %d", got)
+		t.Errorf("the index of an unknown class is %d", got)
 	}
 	if first := Classes(); &first[0] == &Classes()[0] {
 		t.Error("callers share one list of classes")
@@ -56,7 +57,7 @@ func TestPrecisionIsAWordInJSON(t *testing.T) {
 		}
 	}
 	if Full != 0 {
-		t.Error("a Problem that does not say its precision is not of full precision")
+		t.Error("the zero value of Precision is not Full")
 	}
 }
 

@@ -2,9 +2,9 @@ package ep
 
 import "strings"
 
-// Nearest returns the first known name that begins with `name`, or the known name with the
-// least edit distance to `name`. It returns "" if more than half of the letters would have
-// to change.
+// Nearest returns the first known name that begins with `name`. If no known name does, it
+// returns the known name with the least edit distance to `name`, or "" if more than half of
+// the letters would have to change.
 func Nearest(name string, known []string) string {
 	best, dist := "", -1
 	if len(name) > 64 {
@@ -24,8 +24,8 @@ func Nearest(name string, known []string) string {
 	return best
 }
 
-// DidYouMean returns the end of an error about an unknown name: "; did you mean zipf?", or
-// otherwise if no known name is near.
+// DidYouMean returns the end of an error about an unknown name: "; did you mean zipf?". If
+// Nearest finds no known name, it returns `otherwise`.
 func DidYouMean(name string, known []string, otherwise string) string {
 	if near := Nearest(name, known); near != "" {
 		return "; did you mean " + near + "?"

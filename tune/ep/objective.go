@@ -6,11 +6,10 @@ import "fmt"
 // most while a matrix product runs on the same GPU.
 type Objective int
 
-// The zero value is Alone: calls of a Problem without an objective have the GPU to
-// themselves.
+// The zero value is Alone: in a Problem without an objective nothing else runs on the GPU.
 const (
-	Alone  Objective = iota // the time of a call with no product beside it
-	Beside                  // the cost of a call: the time of call and product together, less the time of the product alone
+	Alone  Objective = iota // the time of a call while no matrix product runs
+	Beside                  // the cost of a call: the time of call and product together, minus the time of the product alone
 )
 
 var objectiveWords = []string{"alone", "beside"}

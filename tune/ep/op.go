@@ -9,19 +9,19 @@ import (
 type Op string
 
 const (
-	Dispatch Op = "dispatch" // tokens travel to the ranks of their experts
-	Combine  Op = "combine"  // the experts' outputs travel back and are summed
+	Dispatch Op = "dispatch" // each rank sends its tokens to the ranks of their experts
+	Combine  Op = "combine"  // the experts' outputs are sent back and summed
 	Pair     Op = "pair"     // one dispatch and one combine, timed together
 
-	// Activation is the SwiGLU between an expert's two matrix products. It works on the
-	// rows that dispatch delivered. Ranks do not communicate. Problem.Hidden is then the
-	// experts' intermediate size, the elements of an output row, and Problem.Dispatch the
-	// dtype of that row.
+	// Activation is the SwiGLU between an expert's two matrix products. Its input rows are
+	// those that dispatch delivered. Ranks do not communicate. For this operation
+	// Problem.Hidden is the experts' intermediate size, which is the number of elements of
+	// an output row, and Problem.Dispatch is the dtype of an output row.
 	Activation Op = "activation"
 )
 
-// Ops lists every operation in the order that tables print them. Exported tables and packs
-// store the index: append a new operation at the end.
+// Ops lists every operation in the order in which tables print them. Exported tables and packs
+// store the index of an operation in this list, so append a new operation at the end.
 func Ops() []Op { return append(Exchanges(), Activation) }
 
 // Exchanges lists the operations in which ranks send each other tokens.
@@ -39,7 +39,7 @@ const (
 // Modes lists every mode.
 func Modes() []Mode { return []Mode{Graph, Eager, Cold} }
 
-// DType is the data type that a token travels as.
+// DType is the data type in which a token is sent.
 type DType string
 
 const (
@@ -65,8 +65,8 @@ func oneOf[T ~string](field, s string, known []T) (T, error) {
 	return Find(field, s, known, func(k T) string { return string(k) })
 }
 
-// Find returns the element of known that is called name. Its error names the field or flag
-// and the known names.
+// Find returns the element of known that is called name. If there is none, the error names the
+// field and the known names.
 func Find[T any](field, name string, known []T, nameOf func(T) string) (found T, err error) {
 	names := make([]string, len(known))
 	for i, k := range known {
@@ -81,14 +81,14 @@ func Find[T any](field, name string, known []T, nameOf func(T) string) (found T,
 type Status string
 
 const (
-	OK       Status = "ok"       // it was measured and its answer is right
-	Illegal  Status = "illegal"  // the kernel's Check refused it
-	NoBuild  Status = "compile"  // it does not compile
-	NoLaunch Status = "launch"   // it does not load or start
-	Mismatch Status = "mismatch" // its answer is wrong
-	Hang     Status = "hang"     // it passed its deadline
-	Crash    Status = "crash"    // it took its process down
-	Unstable Status = "unstable" // its times cannot be trusted
+	OK       Status = "ok"       // the config was measured and its output is right
+	Illegal  Status = "illegal"  // the kernel's Check refused the config
+	NoBuild  Status = "compile"  // the config does not compile
+	NoLaunch Status = "launch"   // the compiled kernel does not load or start
+	Mismatch Status = "mismatch" // the output is wrong
+	Hang     Status = "hang"     // the kernel did not end before its deadline
+	Crash    Status = "crash"    // the kernel ended the process that ran it
+	Unstable Status = "unstable" // the times vary too much to be used
 )
 
 // Statuses lists every status.

@@ -1,7 +1,7 @@
 package ep
 
-// RunTime holds the parts of the time that runs took, in seconds of the host. All fields
-// are 0 if a backend does not measure them.
+// RunTime holds parts of the time that runs of a worker took, in seconds of the host's clock.
+// All fields are 0 if a backend does not measure them.
 type RunTime struct {
 	Graphs float64 `json:"graphs"` // making CUDA graphs
 	Rounds float64 `json:"rounds"` // from the first launch to the last reading, warm-up included
@@ -13,10 +13,10 @@ func (t RunTime) Plus(o RunTime) RunTime {
 	return RunTime{t.Graphs + o.Graphs, t.Rounds + o.Rounds, t.Clocks + o.Clocks}
 }
 
-// CheckTime holds the parts of the time that comparisons took, in seconds of the host. All
-// fields are 0 if a backend does not measure them.
+// CheckTime holds parts of the time that was spent on comparing outputs with the oracle, in
+// seconds of the host's clock. All fields are 0 if a backend does not measure them.
 type CheckTime struct {
-	Filling   float64 `json:"filling"`   // poisoning outputs and writing inputs
+	Filling   float64 `json:"filling"`   // filling outputs with a pattern and writing inputs
 	Running   float64 `json:"running"`   // running the kernels once
 	Reading   float64 `json:"reading"`   // reading their outputs
 	Comparing float64 `json:"comparing"` // comparing outputs with the oracle

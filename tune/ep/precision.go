@@ -2,13 +2,13 @@ package ep
 
 import "fmt"
 
-// Precision says how exact a config's output is. A caller states what it needs in the
-// Problem: no look-up answers a problem of Full with a config of Reduced.
+// Precision says how exact a config's output is. In a Problem it is the precision that the
+// caller needs: a look-up never answers a problem of Full with a config of Reduced.
 type Precision int
 
 // The zero value is Full, the safe choice for a Problem without a precision.
 const (
-	Full    Precision = iota // error no larger than the default config's, and the same bits in every run
+	Full    Precision = iota // the error is no larger than that of the default config, and every run gives the same bits
 	Reduced                  // partial sums may be sent as BF16
 )
 

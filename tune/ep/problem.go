@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Bounds of a Problem. Messages carry expert ids as uint16, which bounds Experts. A warp
-// holds the ids of one token, one in each lane, which bounds TopK.
+// Bounds of a Problem. Messages contain expert ids as uint16, which limits Experts. A warp
+// holds the expert ids of one token, one id in each lane, which limits TopK.
 const (
 	MaxRanks   = 2048
 	MaxExperts = 65536
@@ -16,28 +16,30 @@ const (
 	MaxTokens  = 1 << 20
 )
 
-// Problem says what is moved. A Config says how.
+// Problem describes the call that is timed: which operation, on how many ranks, with how many
+// tokens. A Config says how to launch the call.
 type Problem struct {
 	Op           Op    `json:"op"`
 	Mode         Mode  `json:"mode"`
 	Ranks        int   `json:"ranks"`         // GPUs that take part
-	Nodes        int   `json:"nodes"`         // hosts they are spread over
+	Nodes        int   `json:"nodes"`         // hosts that have these GPUs, equally many each
 	Hidden       int   `json:"hidden"`        // elements of one token
-	Experts      int   `json:"experts"`       // routed experts over all ranks
+	Experts      int   `json:"experts"`       // routed experts of all ranks together
 	TopK         int   `json:"top_k"`         // distinct experts that one token selects
 	Tokens       int   `json:"tokens"`        // tokens on the fullest rank
 	MaxTokens    int   `json:"max_tokens"`    // tokens of one rank that the buffers hold
 	Dispatch     DType `json:"dispatch"`      // dtype in which a token is sent
 	Combine      DType `json:"combine"`       // dtype in which an expert's output is sent back; BF16 only
-	SharedExpert bool  `json:"shared_expert"` // each token also goes to an expert of its own rank
-	SkipA2A      bool  `json:"skip_a2a"`      // every rank has all tokens already and keeps those of its experts
+	SharedExpert bool  `json:"shared_expert"` // each token also goes to a shared expert on its own rank
+	SkipA2A      bool  `json:"skip_a2a"`      // every rank has the tokens of all ranks, so dispatch sends nothing
 
 	// Precision is the precision that the caller accepts. It limits the configs that may be
-	// chosen; it does not change which tokens move.
+	// chosen; it does not change which tokens are sent.
 	Precision Precision `json:"precision"`
 
 	// Beside names the matrix product that runs at the same time as the calls, in the
-	// spelling of Product.String; "" for none. Objective is the time to minimize.
+	// spelling of Product.String. It is "" if nothing runs at the same time. Objective is
+	// the time to minimize.
 	Beside    string    `json:"beside,omitempty"`
 	Objective Objective `json:"objective,omitzero"`
 	Layout    Layout    `json:"layout,omitzero"` // order of the received rows in memory
@@ -46,8 +48,8 @@ type Problem struct {
 // LocalExperts returns the number of experts that one rank holds.
 func (p Problem) LocalExperts() int { return p.Experts / p.Ranks }
 
-// Validate checks every field against its bound. The error names the field, the bound
-// and the way out.
+// Validate checks every field against its bounds. The error names the field, the bound and a
+// value that is allowed.
 func (p Problem) Validate() error {
 	for _, f := range []struct {
 		name     string
@@ -101,8 +103,9 @@ func (p Problem) validateNames() error {
 	return p.Dispatch.checkHidden(p.Hidden)
 }
 
-// validateLayout checks what the layout allows: only layouts of kind expert support a shared
-// expert, replicated tokens and four-bit dtypes.
+// validateLayout refuses fields that the layout does not support. Only layouts of kind expert
+// support a shared expert, SkipA2A and four-bit dtypes, and only LayoutExpert supports
+// Activation.
 func (p Problem) validateLayout() error {
 	if _, err := ParseLayout(p.Layout.String()); err != nil {
 		return err

@@ -2,7 +2,7 @@ package ep
 
 import "testing"
 
-// TestHiddenRefusals: an error names a legal hidden size or dtype as the way out.
+// TestHiddenRefusals: the error about a hidden size names a legal size or dtype.
 func TestHiddenRefusals(t *testing.T) {
 	for _, c := range []struct {
 		dtype  DType

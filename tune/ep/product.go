@@ -8,32 +8,32 @@ import (
 	"strings"
 )
 
-// Kinds of products.
+// The kinds of Product.
 const (
 	Gemm = "gemm" // matrix products, one for each local expert
-	Copy = "copy" // memory traffic: a buffer is copied
-	Step = "step" // a decode step of two micro-batches: gemm for the experts, and a matrix product as large as attention
+	Copy = "copy" // a copy of a buffer, which occupies the memory and no matrix unit
+	Step = "step" // a decode step of two micro-batches: the products of Gemm, and one product with the work of attention
 )
 
-// Product is the work (matrix products, or a copy) that runs at the same time as a call on
-// every rank. The product of one expert is [M, K] x [K, N], accumulated in float32, with a
-// BF16 result.
+// Product is the work that runs on every rank at the same time as a call: matrix products, or
+// a copy. The product of one expert is [M, K] x [K, N], accumulated in float32, with a BF16
+// result.
 type Product struct {
 	Kind    string // Gemm, Copy or Step
 	M, N, K int    // elements; zero for Copy
-	DType   DType  // of both factors: BF16 or FP8
-	Groups  int    // products of this size, usually one for each local expert
+	DType   DType  // dtype of both factors, BF16 or FP8
+	Groups  int    // number of products of this size, usually one for each local expert
 }
 
-// MaxProduct bounds M, N and K; MaxGroups bounds Groups.
+// MaxProduct is the upper bound of M, N and K, and MaxGroups that of Groups.
 const (
 	MaxProduct = 1 << 20
 	MaxGroups  = 4096
 )
 
-// ParseProduct reads gemm[:M,N,K[,DTYPE[,GROUPS]]], step[:...] and copy. Sizes that are left
-// out stay zero; Problem.WithProduct then sets the model's own. The dtype is BF16 and the
-// number of groups 1 if they are left out.
+// ParseProduct reads gemm[:M,N,K[,DTYPE[,GROUPS]]], step with the same sizes, and copy.
+// Without sizes M, N and K stay zero, and Problem.WithProduct sets the model's own sizes. With
+// sizes, DTYPE is BF16 and GROUPS is 1 unless they are given.
 func ParseProduct(s string) (Product, error) {
 	kind, sizes, sized := strings.Cut(s, ":")
 	p := Product{Kind: kind}
@@ -60,7 +60,7 @@ func ParseProduct(s string) (Product, error) {
 	for i, field := range numbers {
 		n, err := strconv.Atoi(words[i])
 		if err != nil {
-			return p, fmt.Errorf("beside: %.20q is no number", words[i])
+			return p, fmt.Errorf("beside: %.20q is not an integer", words[i])
 		}
 		*field = n
 	}
@@ -76,7 +76,7 @@ func (p Product) check() error {
 	if p.DType == FP8 {
 		step = 16
 	} else if p.DType != BF16 {
-		return fmt.Errorf("beside: dtype %.20q, products are of bf16 or fp8", p.DType)
+		return fmt.Errorf("beside: dtype is %.20q, use bf16 or fp8", p.DType)
 	}
 	for _, f := range []struct {
 		name         string
@@ -105,10 +105,11 @@ func (p Product) FLOPs() float64 {
 	return 2 * float64(p.M) * float64(p.N) * float64(p.K) * float64(p.Groups)
 }
 
-// WithProduct returns the problem with a product beside it and an objective. A product
-// without sizes becomes the model's own: the first product of the local experts, gate and
-// up, [M, hidden] x [hidden, 2 x intermediate]. M is the mean number of rows that an expert
-// receives, at least 1. For FP8 it is rounded up to 16, as libraries pad it.
+// WithProduct returns the problem with an objective and with a product that runs at the same
+// time as the calls. If the product has no sizes, it gets the model's own: those of the gate
+// and up projections of the local experts, [M, hidden] x [hidden, 2 x intermediate]. M is the
+// mean number of rows that an expert receives, at least 1. For FP8 it is rounded up to a
+// multiple of 16, to which libraries pad it.
 func (p Problem) WithProduct(q Product, intermediate int, o Objective) Problem {
 	if q.Kind != Copy && q.M == 0 {
 		q.DType = BF16
@@ -130,13 +131,13 @@ func (p Problem) expertRows(d DType) int {
 	return rows
 }
 
-// ownRows reports whether a product has M, K and Groups of the model's own.
+// ownRows reports whether a product has the M, K and Groups of the model's own product.
 func (p Problem) ownRows(q Product) bool {
 	return q.M > 0 && q.K == p.Hidden && q.Groups == p.LocalExperts() && q.M == p.expertRows(q.DType)
 }
 
-// AtTokens returns the problem at another token count, with buffers for `room` tokens. It
-// adjusts the rows of a product of the model's own size, and changes no other product.
+// AtTokens returns the problem at another token count, with buffers for `room` tokens. If the
+// product is the model's own, its M follows the token count. Any other product stays as it is.
 func (p Problem) AtTokens(tokens, room int) Problem {
 	q, ok := p.Product()
 	follows := ok && p.ownRows(q)
@@ -167,7 +168,7 @@ func (p Problem) validateBeside() error {
 		return fmt.Errorf("objective: %d is neither ep.Alone nor ep.Beside", int(p.Objective))
 	}
 	if p.Beside == "" {
-		return nil // a look-up names an objective without a product
+		return nil // a look-up in a table may name an objective without a product
 	}
 	q, err := ParseProduct(p.Beside)
 	switch {

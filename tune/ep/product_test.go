@@ -40,11 +40,11 @@ func TestProductIsRefused(t *testing.T) {
 		"gemm:":                "needs sizes",
 		"gemm:1,2":             "needs sizes",
 		"gemm:1,8,8,bf16,1,1":  "needs sizes",
-		"gemm:x,8,8":           `"x" is no number`,
+		"gemm:x,8,8":           `"x" is not an integer`,
 		"gemm:0,8,8":           "M: 0 is outside 1 to",
 		"gemm:1,12,8":          "N: 12 is not a multiple of 8",
 		"gemm:1,16,24,fp8":     "K: 24 is not a multiple of 16",
-		"gemm:1,16,16,nvfp4":   "products are of bf16 or fp8",
+		"gemm:1,16,16,nvfp4":   "use bf16 or fp8",
 		"gemm:1,8,8,bf16,5000": "groups: 5000 is outside 1 to 4096",
 		"gemm:1,8,99999999":    "K: 99999999 is outside",
 	} {
@@ -101,8 +101,8 @@ func TestBesideIsValidated(t *testing.T) {
 	}
 }
 
-// TestBesideInKeyAndJSON: problems that differ in product or objective have different keys.
-// Without either, key and JSON are the same as in older files.
+// TestBesideInKeyAndJSON: problems that differ in product or objective have different keys. A
+// problem without product and objective has the same key and JSON as in older files.
 func TestBesideInKeyAndJSON(t *testing.T) {
 	p := besideProblem()
 	text, _ := json.Marshal(p)
@@ -121,7 +121,9 @@ func TestBesideInKeyAndJSON(t *testing.T) {
 	}
 }
 
-func TestTogether(t *testing.T) {
+// TestBesideRounds: the cost of a call is the time of both minus that of the product, and
+// Validate names the array that is wrong.
+func TestBesideRounds(t *testing.T) {
 	one := [][]float64{{1, 2}}
 	a := &BesideRounds{Call: one, Product: [][]float64{{3, 5}}, Both: [][]float64{{4, 4}}, CallIn: one, ProductIn: one, Done: one, Amount: "a"}
 	if err := a.Validate(1, 2); err != nil {
@@ -158,6 +160,6 @@ func TestObjectiveWords(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := Objective(5).MarshalText(); err == nil {
-		t.Error("an objective of no name was written")
+		t.Error("Objective(5), which has no name, was written")
 	}
 }

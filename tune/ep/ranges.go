@@ -7,13 +7,14 @@ import (
 	"strings"
 )
 
-// maxInts bounds a list of integers. A longer list is taken for a typing error.
+// maxInts is the largest length of a list of integers. A longer list is refused, because it is
+// probably a typing error.
 const maxInts = 100_000
 
 // ParseInts reads a list of integers as flags and files spell it: terms separated by commas,
-// each a number, lo:hi (every integer), lo:hi:step, or lo:hi:xN (lo, lo*N, lo*N*N and so
-// on). It includes hi if a step ends exactly at hi. The result is sorted, without
-// duplicates.
+// each a number, lo:hi (every integer from lo to hi), lo:hi:step, or lo:hi:xN (lo, lo*N,
+// lo*N*N and so on, up to hi). With a step or xN the list contains hi only if a step ends
+// exactly at hi. The result is sorted, without duplicates.
 func ParseInts(s string) ([]int, error) {
 	var out []int
 	for term := range strings.SplitSeq(s, ",") {

@@ -3,8 +3,8 @@ package ep
 import "strings"
 
 // DigestDigits is the length of the digest in trace:FILE@DIGEST, the spec of a recorded
-// routing. The digest consists of the first digits of the SHA-256 of the file's bytes and
-// identifies the routing; the file name is a label.
+// routing. The digest is the beginning of the SHA-256 of the file's bytes, in hex. It
+// identifies the routing; the file name is only a label.
 const DigestDigits = 12
 
 // SplitDigest splits FILE@DIGEST. The digest is "" if the text has none.
@@ -21,8 +21,8 @@ func RoutingLabel(spec string) string {
 	return editTrace(spec, func(file, _ string) string { return file })
 }
 
-// RoutingContent returns a spec without the file name of a trace if the spec has the trace's
-// digest. Two specs with the same content name the same routing.
+// RoutingContent returns a spec without the file name of its trace. Two specs with the same
+// content name the same routing. A spec without a digest keeps the file name.
 func RoutingContent(spec string) string {
 	return editTrace(spec, func(file, digest string) string {
 		if digest == "" {

@@ -6,7 +6,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestTraceSpecs: the digest of a trace identifies the routing; the file name is a label.
+// TestTraceSpecs: the label of a spec has no digest, and its content has no file name if it has
+// a digest.
 func TestTraceSpecs(t *testing.T) {
 	for _, c := range []struct{ spec, label, content, digest string }{
 		{"uniform", "uniform", "uniform", ""},
@@ -15,7 +16,7 @@ func TestTraceSpecs(t *testing.T) {
 		{"trace:a/t.npz@0123456789ab", "trace:a/t.npz", "trace:@0123456789ab", "0123456789ab"},
 		{"trace:t@x.npz@0123456789ab+eplb:8", "trace:t@x.npz+eplb:8", "trace:@0123456789ab+eplb:8", "0123456789ab"},
 		{"trace:t@0123456789", "trace:t@0123456789", "trace:t@0123456789", ""},       // too short
-		{"trace:t@0123456789AB", "trace:t@0123456789AB", "trace:t@0123456789AB", ""}, // no lower-case hex
+		{"trace:t@0123456789AB", "trace:t@0123456789AB", "trace:t@0123456789AB", ""}, // not lower-case hex
 		{"trace:@0123456789ab", "trace:@0123456789ab", "trace:@0123456789ab", ""},    // no file
 		{"trace:", "trace:", "trace:", ""},
 	} {

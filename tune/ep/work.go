@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Sums lists what a combine may add up. "gated" is each expert's row times its gate weight;
-// "plain" is one row from each rank, which the caller has weighted and summed over its local
-// experts.
+// Sums lists what a combine may add up. "gated": it adds up the rows of a token's experts, each
+// multiplied by its gate weight. "plain": it adds up one row from each rank, in which the
+// caller has already weighted and summed the rows of the local experts.
 func Sums() []string { return []string{"gated", "plain"} }
 
-// Parts lists the work that the time of a call may include besides moving rows: the cast of
-// BF16 tokens to the dtype, the exchange of counts, the expansion of one row for each rank
-// to one for each expert, the sum over experts or ranks, a copy into a workspace that the
-// kernels can reach, and waits of the host.
+// Parts lists the work that the time of a call may include besides the transfer of rows:
+// cast is the conversion of BF16 tokens to the dtype, counts the exchange of row counts,
+// expansion the copy of a rank's row to each of its experts, reduction the sum over experts or
+// ranks, copy a copy into a workspace that the kernels can access, and host a wait of the host.
 func Parts() []string { return []string{"cast", "counts", "expansion", "reduction", "copy", "host"} }
 
 // Work says which library a kernel is from, what it outputs, and what its time includes.
@@ -24,7 +24,7 @@ type Work struct {
 	Version string   `json:"version,omitempty"`
 	Layout  string   `json:"layout,omitempty"` // the name of one of Layouts
 	Sum     string   `json:"sum,omitempty"`    // combine only: one of Sums
-	Inside  []string `json:"inside,omitempty"` // words of Parts: work that the time includes
+	Inside  []string `json:"inside,omitempty"` // the work that the time includes, in words of Parts
 }
 
 // Validate refuses words that Layouts, Sums and Parts do not list.
@@ -54,8 +54,8 @@ func (w Work) Validate() error {
 	return nil
 }
 
-// Pair returns the work of a dispatch and this combine together. Library and layout are set
-// if dispatch and combine agree on them.
+// Pair returns the work of a dispatch and the combine w together. Library and layout are set
+// only if dispatch and combine have the same.
 func (w Work) Pair(dispatch Work) Work {
 	out := Work{Sum: w.Sum, Inside: slices.Concat(dispatch.Inside, w.Inside)}
 	if w.Library == dispatch.Library {
@@ -67,10 +67,11 @@ func (w Work) Pair(dispatch Work) Work {
 	return out
 }
 
-// InLayout returns the work in layout l, given the work in the kernel's own layout. In
-// layout rank nothing is expanded, and combine adds rows up without weights.
+// InLayout returns the work that a kernel does in layout l, given the work w in its own
+// layout. In the layouts of kind rank nothing is expanded, and combine adds rows without
+// weights.
 func (w Work) InLayout(l Layout) Work {
-	if w.Layout == "" || l == LayoutExpert { // older runs say expert for every layout
+	if w.Layout == "" || l == LayoutExpert { // in older runs l is LayoutExpert for every layout
 		return w
 	}
 	w.Layout = l.Kind()
@@ -84,8 +85,9 @@ func (w Work) InLayout(l Layout) Work {
 }
 
 // Key spells the work for a problem as one line of text. Two calls do the same work if their
-// keys are equal. Layouts of one kind have one spelling, since they hold the same rows with
-// or without gaps, and BF16 has no cast. The key is "" if the layout is unknown.
+// keys are equal. Of the layout only the kind is in the key, because layouts of one kind
+// differ only in gaps between rows. A problem with BF16 tokens has no cast in its key. The key
+// is "" if the layout is unknown.
 func (w Work) Key(p Problem) string {
 	if w.Layout == "" {
 		return ""
@@ -95,7 +97,7 @@ func (w Work) Key(p Problem) string {
 	if w.Sum != "" {
 		words = append(words, w.Sum)
 	}
-	for _, part := range Parts() { // in their order
+	for _, part := range Parts() { // the order of Parts, whatever the order of Inside
 		if slices.Contains(w.Inside, part) && (part != "cast" || dtype != BF16) {
 			words = append(words, "+"+part)
 		}

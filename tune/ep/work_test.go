@@ -2,8 +2,8 @@ package ep
 
 import "testing"
 
-// TestWorkKey: equal work has equal keys, even if library, version or gaps between rows
-// differ. A different layout, sum or part gives a different key.
+// TestWorkKey: the key does not depend on library, version or gaps between rows. Another
+// layout, sum or part gives another key.
 func TestWorkKey(t *testing.T) {
 	ours := Work{Library: "epbench", Layout: "expert", Inside: []string{"cast", "counts", "expansion"}}
 	sum := Work{Layout: "expert", Sum: "gated", Inside: []string{"reduction"}}
@@ -18,7 +18,7 @@ func TestWorkKey(t *testing.T) {
 		{ours, Problem{Dispatch: BF16, Layout: LayoutMasked}, "masked +counts +expansion"},
 		{ours, Problem{Dispatch: BF16, Layout: LayoutRankPacked}, "rank +counts"},
 		{Work{Library: "deepep", Layout: "rank", Inside: []string{"counts"}}, Problem{Dispatch: BF16, Layout: LayoutRank}, "rank +counts"},
-		{Work{Layout: "rank", Inside: []string{"counts"}}, Problem{Dispatch: BF16}, "rank +counts"}, // from a run that is older than the layouts of problems
+		{Work{Layout: "rank", Inside: []string{"counts"}}, Problem{Dispatch: BF16}, "rank +counts"}, // a run from before problems had a layout
 		{sum, Problem{Dispatch: BF16, Layout: LayoutRank}, "rank plain +reduction"},
 		{sum, Problem{Dispatch: BF16, Layout: LayoutMasked}, "masked gated +reduction"},
 		{Work{Inside: []string{"counts"}}, Problem{Dispatch: BF16, Layout: LayoutRank}, ""},

@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"time"
 	"unsafe"
 
@@ -37,7 +38,16 @@ type rankSet struct {
 	deadline time.Duration
 	refill   func() error // uploads inputs after the heap was filled anew; may be nil
 	world    *world       // all launched ranks, nil if this process has all of them
+	shift    int64        // from the beginning of an arena to its heap, bytes
 }
+
+// A heap begins at a random multiple of shiftStep in its arena, up to maxShift. Arenas outlive
+// sessions: without a shift, every session would lie in the same memory, and sessions would not
+// show how much times depend on the place.
+const (
+	shiftStep = 2 << 20 // the size of a page of GPU memory
+	maxShift  = 64 << 20
+)
 
 // supportEntries lists the kernels of common/align.cuh.
 var supportEntries = []string{"ep_align", "ep_stamp", "ep_clear_spans", "ep_advance", "ep_next_round", "ep_empty"}
@@ -56,7 +66,7 @@ func newRankSet(n *node, ranks int, deadline time.Duration) (*rankSet, error) {
 
 // newBareRankSet makes a rankSet without support kernels.
 func newBareRankSet(n *node, ranks int, deadline time.Duration) (*rankSet, error) {
-	r := &rankSet{node: n, deadline: deadline, support: map[string][]cu.Function{}}
+	r := &rankSet{node: n, deadline: deadline, support: map[string][]cu.Function{}, shift: shiftStep * rand.Int64N(1+maxShift/shiftStep)}
 	for i := range ranks {
 		s := localRank{gpu: n.gpus[i%len(n.gpus)]}
 		err := s.gpu.do(func() (err error) {
@@ -177,7 +187,7 @@ func (r *rankSet) checkMemory(h declare.Heap) error {
 		var want, have int64
 		for _, s := range r.local {
 			if s.gpu == g {
-				want += h.Bytes
+				want += h.Bytes + r.spare()
 				if s.arena != nil && r.world == nil { // world.idle counts the arena of a world
 					have += s.arena.bytes
 				}
@@ -240,9 +250,18 @@ func (r *rankSet) fill(parts []declare.Region) error {
 // base returns the address of a rank's heap, 0 without one.
 func (r *rankSet) base(rank int) cu.DevicePtr {
 	if a := r.local[rank].arena; a != nil {
-		return a.base
+		return a.base + cu.DevicePtr(min(r.shift, r.spare()))
 	}
 	return 0
+}
+
+// spare returns how many bytes an arena has beyond its heap. Launched ranks share one layout, and have
+// none.
+func (r *rankSet) spare() int64 {
+	if r.world != nil {
+		return 0
+	}
+	return maxShift
 }
 
 // at returns the address of a part of a rank's heap, 0 if there is no such part.

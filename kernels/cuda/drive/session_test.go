@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"gorgonia.org/cu"
+
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/dtype"
@@ -130,6 +132,34 @@ func TestSessionGather(t *testing.T) {
 				t.Errorf("offset %d of %v differs, %v", at, offsets, err)
 			}
 		}
+	}
+}
+
+// TestSessionMemoryMoves: the heaps of several sessions lie in different places, though their arena is
+// the same.
+func TestSessionMemoryMoves(t *testing.T) {
+	b, err := Open(Options{Loopback: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	places := map[cu.DevicePtr]bool{}
+	for range 8 {
+		s, err := b.Open(t.Context(), drillWorkload(t, drillProblem(ep.Dispatch, ep.Graph, 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := s.(*session).problem
+		if err := s.Prepare(t.Context(), kernels.Of(b.Kernels(), p.Op)[0].DefaultConfig(b.Machine(), p)); err != nil {
+			t.Fatal(err)
+		}
+		places[s.(*session).ranks.base(0)] = true
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(places) < 3 {
+		t.Errorf("the heaps of 8 sessions begin at %d addresses", len(places))
 	}
 }
 

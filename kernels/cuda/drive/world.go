@@ -60,7 +60,7 @@ func (r *rankSet) parts() []declare.Region {
 // heaps in the same order.
 func (r *rankSet) takeArena(g *gpu, n int64) (*arena, error) {
 	if r.world == nil {
-		return g.take(n)
+		return g.take(n + r.spare())
 	}
 	return r.world.take(g, n)
 }

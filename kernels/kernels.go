@@ -330,6 +330,10 @@ type Restarting interface {
 	Losses() []string
 }
 
+// MultiSession is implemented by backends that can hold several sessions at once, each in memory
+// of its own.
+type MultiSession interface{ MultiSession() bool }
+
 // Precompiler is implemented by backends that compile. They can compile early and in
 // parallel, so that Prepare need not wait.
 type Precompiler interface {

@@ -47,6 +47,9 @@ func (b *Backend) Machine() ep.Machine { return b.machine }
 // Kernels lists the kernels of this backend.
 func (b *Backend) Kernels() []kernels.Kernel { return Kernels() }
 
+// MultiSession implements kernels.MultiSession.
+func (b *Backend) MultiSession() bool { return true }
+
 // Close does nothing.
 func (b *Backend) Close() error { return nil }
 

@@ -232,7 +232,10 @@ func (b *Backend) Precompile(p ep.Problem, configs []ep.Config) {
 	}
 }
 
-// Beside implements kernels.ProductRunner.
+// MultiSession implements kernels.MultiSession.
+func (b *Backend) MultiSession() bool { return b.welcome.Sessions }
+
+// Products implements kernels.ProductRunner.
 func (b *Backend) Products() []string { return b.welcome.Beside }
 
 // checkBeside refuses a product that the worker has not announced: it would time the calls

@@ -49,9 +49,10 @@ type Welcome struct {
 	ABI      ep.ABI       `json:"abi"`    // hashes of the kernels' sources
 	Machine  ep.Machine   `json:"machine"`
 	Kernels  []KernelDecl `json:"kernels"`
-	Ahead    bool         `json:"ahead,omitempty"`  // the worker wants the notification ahead
-	Turns    bool         `json:"turns,omitempty"`  // the worker knows the request turns
-	Beside   []string     `json:"beside,omitempty"` // kinds of ep.Product that it runs beside calls
+	Ahead    bool         `json:"ahead,omitempty"`    // the worker wants the notification ahead
+	Turns    bool         `json:"turns,omitempty"`    // the worker knows the request turns
+	Sessions bool         `json:"sessions,omitempty"` // several sessions can be open at once, each in memory of its own
+	Beside   []string     `json:"beside,omitempty"`   // kinds of ep.Product that it runs beside calls
 }
 
 // KernelDecl declares a kernel. Rules carry its legality; a worker may still

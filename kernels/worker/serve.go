@@ -111,6 +111,9 @@ func (s *server) hello(_ context.Context, h Hello) (Welcome, error) {
 		w.ABI = v.ABI()
 	}
 	_, w.Ahead = s.backend.(kernels.Precompiler)
+	if m, ok := s.backend.(kernels.MultiSession); ok {
+		w.Sessions = m.MultiSession()
+	}
 	if a, ok := s.backend.(kernels.ProductRunner); ok {
 		w.Beside = a.Products()
 	}

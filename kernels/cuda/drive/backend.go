@@ -92,6 +92,9 @@ func (b *Backend) Close() error {
 	return nil
 }
 
+// MultiSession implements kernels.MultiSession.
+func (b *Backend) MultiSession() bool { return true }
+
 // Products implements kernels.ProductRunner.
 func (b *Backend) Products() []string { return []string{ep.Gemm, ep.Copy, ep.Step} }
 

@@ -56,9 +56,11 @@ func (r *Runner) block(ctx context.Context, stage record.Stage, block int, live 
 	for i, point := range live {
 		lines[i] = r.line(stage, block, point)
 	}
+	r.placeTwin(ctx, live)
 	if err := r.admit(ctx, live, lines); err != nil {
 		return nil, err
 	}
+	r.warnOfTwin(lines)
 	if err := r.chooseFold(ctx); err != nil {
 		return nil, err
 	}
@@ -229,15 +231,16 @@ func (r *Runner) runAll(ctx context.Context, left []*record.Result, keep func(*r
 	return nil
 }
 
-// runRound runs a round of each line. It returns the rounds of the first lines; an error
-// belongs to the line after them.
+// runRound runs a round of each line, up to the first line of another session. It returns the
+// rounds of the first lines; an error belongs to the line after them.
 func (r *Runner) runRound(ctx context.Context, lines []*record.Result) ([]kernels.Rounds, error) {
 	defer stopwatch(&r.Wall.Measuring)()
+	lines = r.sameSession(lines)
 	var turns []kernels.Turn
 	for _, line := range lines {
 		turns = append(turns, kernels.Turn{Config: line.Config, Fold: max(r.fold, 1)})
 	}
-	got, err := kernels.RunTurns(ctx, r.session, turns)
+	got, err := kernels.RunTurns(ctx, r.sessionOf(lines[0]), turns)
 	if n := len(got); n > len(lines) || n == len(lines) && err != nil || n == 0 && err == nil {
 		return nil, fmt.Errorf("the backend returned %d rounds for %d turns, error %v", n, len(lines), err)
 	}

@@ -19,8 +19,8 @@ func (r *Runner) admit(ctx context.Context, live []int, lines []record.Result) e
 	if err != nil {
 		return err
 	}
-	// The twin has the default's config, and is admitted with it.
-	twin, err := r.checkCold(ctx, live, lines, func(point int) bool { return isTwin(point) && !r.ready[r.Default] })
+	// The twin has the default's config. In the same session it is admitted with the default.
+	twin, err := r.checkCold(ctx, live, lines, func(point int) bool { return isTwin(point) && (r.twin != nil || !r.ready[r.Default]) })
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (r *Runner) checkCold(ctx context.Context, live []int, lines []record.Resul
 func (r *Runner) check(ctx context.Context, lines []*record.Result) error {
 	rests := make([]<-chan kernels.Comparison, len(lines))
 	for i, line := range lines {
-		rest, err := r.verify(ctx, line.Config)
+		rest, err := r.verify(ctx, line)
 		if err := attributeFailure(err, line); err != nil {
 			return err
 		}
@@ -81,16 +81,14 @@ func (r *Runner) check(ctx context.Context, lines []*record.Result) error {
 	return nil
 }
 
-// verify prepares a candidate and starts its comparison. The channel delivers the result.
-func (r *Runner) verify(ctx context.Context, c ep.Config) (<-chan kernels.Comparison, error) {
-	stop := stopwatch(&r.Wall.Preparing)
-	err := r.session.Prepare(ctx, c)
-	stop()
-	if err != nil {
+// verify prepares the candidate of a line and starts its comparison. The channel delivers the
+// result.
+func (r *Runner) verify(ctx context.Context, line *record.Result) (<-chan kernels.Comparison, error) {
+	if err := r.prepare(ctx, line); err != nil {
 		return nil, err
 	}
 	defer stopwatch(&r.Wall.Checking)()
-	rest, err := kernels.StartVerify(ctx, r.session, c)
+	rest, err := kernels.StartVerify(ctx, r.sessionOf(line), line.Config)
 	if err != nil {
 		return nil, err
 	}

@@ -46,6 +46,8 @@ type Runner struct {
 	Generation int
 
 	session     kernels.Session
+	twin        kernels.Session      // of the twin alone; nil if it shares the default's
+	shared      string               // why the twin cannot have memory of its own
 	ready       map[int]bool         // prepared and verified in this session
 	blocks      map[record.Stage]int // next block of each stage
 	failed      map[int]*kernels.Failure
@@ -222,8 +224,8 @@ func (r *Runner) Close() error {
 	if r.session == nil {
 		return nil
 	}
-	err := r.session.Close()
-	r.session, r.ready = nil, nil
+	err := errors.Join(r.closeTwin(), r.session.Close())
+	r.session, r.ready, r.shared = nil, nil, ""
 	return err
 }
 

@@ -1,0 +1,87 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/search"
+)
+
+// placeTwin opens a second session for the twin if a block has it and the backend can hold two
+// sessions. The twin's memory then lies elsewhere than the default's, so that the A/A test sees
+// what the place of memory changes. A block without the twin closes that session: its candidates
+// may need the memory.
+func (r *Runner) placeTwin(ctx context.Context, live []int) {
+	if !slices.Contains(live, search.Twin) {
+		_ = r.closeTwin() // a lost session shows in the next request
+		return
+	}
+	if many, ok := r.Backend.(kernels.MultiSession); r.twin != nil || r.shared != "" || !ok || !many.MultiSession() {
+		return
+	}
+	defer stopwatch(&r.Wall.Opening)()
+	var err error
+	if r.twin, err = r.Backend.Open(ctx, r.Workload); err != nil {
+		r.shareTwin(err)
+	}
+}
+
+// shareTwin lets the twin run in the default's memory, because it cannot have its own.
+func (r *Runner) shareTwin(why error) {
+	_ = r.closeTwin()
+	r.shared = fmt.Sprintf("the twin shares the default's memory: %v", why)
+}
+
+// closeTwin frees the memory of the twin, if it has its own.
+func (r *Runner) closeTwin() (err error) {
+	if r.twin != nil {
+		err = r.twin.Close()
+	}
+	r.twin = nil
+	delete(r.ready, search.Twin)
+	return err
+}
+
+// sessionOf returns the session in which the config of a line runs.
+func (r *Runner) sessionOf(line *record.Result) kernels.Session {
+	if line.Role == record.Twin && r.twin != nil {
+		return r.twin
+	}
+	return r.session
+}
+
+// prepare prepares the config of a line. If memory is missing, the twin gives up its own.
+func (r *Runner) prepare(ctx context.Context, line *record.Result) error {
+	defer stopwatch(&r.Wall.Preparing)()
+	err := r.sessionOf(line).Prepare(ctx, line.Config)
+	var f *kernels.Failure
+	if r.twin == nil || !errors.As(err, &f) || f.Status != ep.NoLaunch {
+		return err
+	}
+	r.shareTwin(err)
+	return r.session.Prepare(ctx, line.Config)
+}
+
+// warnOfTwin adds the reason to the twin's line if the twin shares the default's memory.
+func (r *Runner) warnOfTwin(lines []record.Result) {
+	for i := range lines {
+		if lines[i].Role == record.Twin && r.shared != "" {
+			lines[i].Warnings = appendNew(lines[i].Warnings, r.shared)
+		}
+	}
+}
+
+// sameSession returns the first lines that run in one session.
+func (r *Runner) sameSession(lines []*record.Result) []*record.Result {
+	for i := range lines {
+		if r.sessionOf(lines[i]) != r.sessionOf(lines[0]) {
+			return lines[:i]
+		}
+	}
+	return lines
+}

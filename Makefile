@@ -73,4 +73,5 @@ clean: ## what the other targets made
 
 -include native/cuda.mk
 -include release.mk
+-include native/python/wheels.mk
 -include native/epcomm/epcomm.mk

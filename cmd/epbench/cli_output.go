@@ -68,7 +68,7 @@ func (f *tableFlags) renderer(cmd *cobra.Command) (reports.Renderer, error) {
 	if f.width < 0 || f.width > 0 && f.width < 40 {
 		return nil, usagef("--width: %d is below 40; 0 takes the width of the terminal", f.width)
 	}
-	width := cmp.Or(f.width, terminalWidth(cmd))
+	width := f.columns(cmd)
 	format := f.format
 	if f.json {
 		format = "json"
@@ -117,7 +117,8 @@ func (f *tableFlags) printLead(cmd *cobra.Command, tables []reports.Table) {
 	case f.format == "csv":
 		fmt.Fprintln(cmd.ErrOrStderr(), f.lead)
 	default:
-		fmt.Fprint(cmd.OutOrStdout(), f.lead, "\n\n")
+		text.Renderer(f.columns(cmd))(cmd.OutOrStdout(), reports.Table{Notes: []string{f.lead}})
+		fmt.Fprintln(cmd.OutOrStdout())
 	}
 	f.lead = ""
 }
@@ -167,7 +168,7 @@ func (f *tableFlags) paragraphs(cmd *cobra.Command, lines ...string) error {
 
 // warn prints warnings to standard error, wrapped to the width of tables.
 func (f *tableFlags) warn(cmd *cobra.Command, warnings []string) {
-	text.Renderer(cmp.Or(f.width, terminalWidth(cmd)))(cmd.ErrOrStderr(), reports.Table{Warnings: warnings})
+	text.Renderer(f.columns(cmd))(cmd.ErrOrStderr(), reports.Table{Warnings: warnings})
 }
 
 // programName returns the command that the user types to run this program.
@@ -181,6 +182,9 @@ func programName() string {
 	}
 	return ep.Quote(self)
 }
+
+// columns returns the width of text: of --width, else of the terminal, 0 for any.
+func (f *tableFlags) columns(cmd *cobra.Command) int { return cmp.Or(f.width, terminalWidth(cmd)) }
 
 // forPrograms reports whether tables are printed for programs: as CSV or JSON.
 func (f *tableFlags) forPrograms() bool { return f.json || f.format == "csv" || f.format == "json" }

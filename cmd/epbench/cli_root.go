@@ -15,7 +15,7 @@ var commandGroups = []struct {
 	heading string
 	make    []func() *cobra.Command
 }{
-	{"Tune:", []func() *cobra.Command{newSweep, newBench, newInterleave, newVerify}},
+	{"Tune:", []func() *cobra.Command{newStart, newSweep, newBench, newInterleave, newVerify}},
 	{"Read what was measured:", []func() *cobra.Command{newReport, newPlot, newCompare, newReplay, newImport, newModel}},
 	{"Ship it:", []func() *cobra.Command{newTable, newPack}},
 	{"See what is there:", []func() *cobra.Command{newMachine, newBackends, newPresets, newWorkload, newTerms, newVersion}},

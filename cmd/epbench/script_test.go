@@ -15,7 +15,11 @@ import (
 // TestMain keeps the pace of sweeps out of the user's cache directory.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"epbench": func() { steadyHere(); os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr)) },
+		"epbench": func() {
+			steadyHere()
+			foundHere()
+			os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+		},
 	})
 }
 

@@ -29,8 +29,9 @@ type Library struct {
 }
 
 // Open looks for libnvrtc in $EPBENCH_NVRTC, beside this program, in the repository whose bin
-// holds this program (make cuda-deps), where the dynamic linker looks, in $CUDA_HOME/lib64 and
-// in /usr/local/cuda/lib64. Its error lists what was tried.
+// holds this program (make cuda-deps), in the Python packages installed with this program,
+// where the dynamic linker looks, in $CUDA_HOME/lib64 and in /usr/local/cuda/lib64. Its error
+// lists what was tried.
 func Open() (*Library, error) {
 	var tried []string
 	exe, _ := os.Executable() // without it the other places remain
@@ -48,7 +49,7 @@ func Open() (*Library, error) {
 		l.version = fmt.Sprintf("%d.%d", major, minor)
 		return l, nil
 	}
-	return nil, fmt.Errorf("no libnvrtc: set %s to the folder that holds it, or run make cuda-deps in the repository whose bin holds this program (%s)", Env, strings.Join(tried, "; "))
+	return nil, fmt.Errorf("no libnvrtc: install the Python package nvidia-cuda-nvrtc with this program (pip install 'epbench[cuda]'), set %s to the folder that holds it, or run make cuda-deps in the repository whose bin holds this program (%s)", Env, strings.Join(tried, "; "))
 }
 
 // candidates lists the libraries to try, for the program at exe.
@@ -60,6 +61,7 @@ func candidates(exe string) []string {
 	if exe != "" {
 		bin := filepath.Dir(exe)
 		folders = append(folders, bin, filepath.Join(bin, "..", ".cuda", "lib64"))
+		folders = append(folders, wheels(bin)...)
 	}
 	var out []string
 	for _, dir := range folders {
@@ -70,6 +72,17 @@ func candidates(exe string) []string {
 		out = append(out, existing(filepath.Join(home, "lib64"))...)
 	}
 	return append(out, existing("/usr/local/cuda/lib64")...)
+}
+
+// wheels lists the folders where NVIDIA's Python wheels put libraries, cu13 before cuda_nvrtc of
+// CUDA 12, for a program that pip installed into bin: of an environment, or of pip install --target.
+func wheels(bin string) []string {
+	var out []string
+	for _, packages := range []string{"../lib/python3*/*-packages", ".."} {
+		found, _ := filepath.Glob(filepath.Join(bin, packages, "nvidia", "*", "lib")) // a fixed pattern
+		out = append(out, found...)
+	}
+	return out
 }
 
 // existing lists the libraries of a folder that exist, so that errors name no other paths.

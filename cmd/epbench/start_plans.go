@@ -1,0 +1,144 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// A plan is a way to begin: for a library that is installed, for epbench's own kernels, or for a
+// look without a GPU.
+type plan struct {
+	name   string
+	module string // Python module that it tunes, or ""
+	least  int    // GPUs that it needs
+	what   string
+	page   string // what to read
+	steps  func(s surroundings, model string) []step
+}
+
+// plans lists the ways to begin, the likeliest first.
+var plans = []plan{
+	{"deepep", "deep_ep", 2, "DeepEP, which your engine calls", "docs/run-deepep.md", deepepSteps},
+	{"flashinfer", "flashinfer", 2, "FlashInfer's all-to-all", "docs/run-flashinfer.md", flashinferSteps},
+	{"own", "", 1, "epbench's own kernels", "docs/epcomm.md", ownSteps},
+	{"nccl", "torch", 2, "the all-to-all of PyTorch", "docs/run-nccl.md", ncclSteps},
+	{"cpu", "", 0, "a look without a GPU", "README.md", cpuSteps},
+}
+
+func planNames() (out []string) {
+	for _, p := range plans {
+		out = append(out, p.name)
+	}
+	return out
+}
+
+// planFor returns the plan of that name, or the first that can be followed here.
+func planFor(name string, s surroundings) (plan, error) {
+	for _, p := range plans {
+		if p.name == name || name == "" && p.missing(s) == "" {
+			return p, nil
+		}
+	}
+	return plan{}, usagef("--for: unknown library %q%s", name, ep.DidYouMean(name, planNames(), ", use one of "+strings.Join(planNames(), ", ")))
+}
+
+// missing returns what the plan needs and this machine lacks.
+func (p plan) missing(s surroundings) string {
+	switch {
+	case s.GPUs < p.least:
+		return fmt.Sprintf("%s are needed, here are %d", ep.Count(p.least, "GPU"), s.GPUs)
+	case p.module != "" && s.Modules[p.module] == "":
+		return fmt.Sprintf("the Python module %s is not installed", p.module)
+	case p.module != "" && s.Worker == "":
+		return "the workers for libraries in Python are missing"
+	case p.name == "own" && s.Machine.Name == "":
+		return "epbench-cuda does not answer"
+	}
+	return ""
+}
+
+// title names the plan, and what stands in its way here.
+func (p plan) title(s surroundings) string {
+	if missing := p.missing(s); missing != "" {
+		return p.what + "; " + missing
+	}
+	return p.what
+}
+
+// sweepMinutes is the budget of the sweeps that start proposes. A budget holds everything but
+// the start of the worker, for which startMinutes stand.
+const (
+	sweepMinutes = 5
+	startMinutes = 1
+)
+
+// library returns the value of --backend that runs one of the workers in Python on all GPUs.
+func library(s surroundings, worker string) string {
+	python := s.Python
+	if python == "" {
+		python = "python3"
+	}
+	return fmt.Sprintf("launch:%s -m torch.distributed.run --standalone --nproc-per-node %d %s %s", ep.Quote(python), ranks(s), ep.Quote(s.Worker), worker)
+}
+
+// ranks returns the GPUs of this host, at least 2: a problem has no fewer ranks.
+func ranks(s surroundings) int { return max(2, s.GPUs) }
+
+// librarySweep measures every config of a library's worker.
+func librarySweep(s surroundings, dir, worker, model, tokens, ops string) step {
+	return step{"measure", []string{"sweep", "-o", dir, "--backend", library(s, worker), "--model", model, "--ranks", strconv.Itoa(ranks(s)),
+		"--tokens", tokens, "--max-tokens", "4096", "--routing", "uniform,zipf:1.0", "--op", ops, "--strategy", "grid",
+		"--budget", fmt.Sprintf("%dm", sweepMinutes)}, sweepMinutes + startMinutes}
+}
+
+func reportStep(dir string) step {
+	return step{"look, and write the page", []string{"report", dir}, 0}
+}
+
+func exportStep(dir, format, file string) step {
+	return step{"write the file that the engine reads", []string{"table", "export", "--table", dir, "--format", format, "-o", file}, 0}
+}
+
+func deepepSteps(s surroundings, model string) []step {
+	dir := freeName("deepep-run")
+	return []step{librarySweep(s, dir, "deepep", model, "128,1024,4096", "dispatch,combine"), reportStep(dir), deepepExport(s, dir)}
+}
+
+// deepepExport writes what the installed engine reads.
+func deepepExport(s surroundings, dir string) step {
+	if s.Modules["sglang"] != "" {
+		return exportStep(dir, "sglang", "deepep.json")
+	}
+	return exportStep(dir, "deepep-shim", "epbench_deepep.py")
+}
+
+func flashinferSteps(s surroundings, model string) []step {
+	dir := freeName("flashinfer-run")
+	return []step{librarySweep(s, dir, "flashinfer", model, "1,8,128,1024,4096", "dispatch,combine,pair"), reportStep(dir), exportStep(dir, "flashinfer-env", "flashinfer.sh")}
+}
+
+func ncclSteps(s surroundings, model string) []step {
+	dir := freeName("nccl-run")
+	return []step{librarySweep(s, dir, "nccl", model, "1,8,128,1024,4096", "dispatch,combine,pair"), reportStep(dir),
+		{"ask what to launch", []string{"table", "lookup", "--table", dir, "--tokens", "128"}, 0}}
+}
+
+func ownSteps(s surroundings, model string) []step {
+	dir := freeName("own-run")
+	sweep := []string{"sweep", "-o", dir, "--model", model, "--ranks", strconv.Itoa(ranks(s)), "--tokens", "1:4096:x4", "--dtype", "fp8",
+		"--routing", "uniform,zipf:1.0", "--budget", fmt.Sprintf("%dm", sweepMinutes)}
+	if s.GPUs == 1 {
+		sweep = append(sweep, "--backend", "cuda:loopback")
+	}
+	pack := []string{"pack", "--table", dir, "--model", model, "--ranks", strconv.Itoa(ranks(s)), "--max-tokens", "4096", "--dtype", "fp8", "-o", model + ".pack"}
+	return []step{{"measure", sweep, sweepMinutes + startMinutes}, reportStep(dir), {"compile the winners into one file for epcomm", pack, 1}}
+}
+
+func cpuSteps(_ surroundings, _ string) []step {
+	dir := freeName("first")
+	return []step{{"measure, with goroutines for GPUs", []string{"sweep", "-o", dir}, 1}, reportStep(dir),
+		{"ask what to launch", []string{"table", "lookup", "--table", dir, "--tokens", "16"}, 0}}
+}

@@ -1,0 +1,21 @@
+"""Runs, tables and look-ups of epbench as typed records.
+
+    import epbench
+
+    run = epbench.load_run("first")
+    for w in run.winners:
+        print(w.op, w.tokens, w.routing, w.verdict, w.gain_x)
+
+The program epbench decides and this package reads its JSON, so both always agree. Records show as a table in a
+notebook. `pandas.DataFrame(run.winners.as_dicts())` makes a frame of them.
+"""
+
+from ._program import EpbenchError, EpbenchWarning, call, program
+from .answers import Table, load_table, lookup, replay
+from .records import Answer, Replay, Row, Rows, TableInfo, TableRow, Trial, Winner
+from .runs import Run, load_run
+
+__all__ = [
+    "Answer", "EpbenchError", "EpbenchWarning", "Replay", "Row", "Rows", "Run", "Table", "TableInfo", "TableRow", "Trial", "Winner",
+    "call", "load_run", "load_table", "lookup", "program", "replay",
+]

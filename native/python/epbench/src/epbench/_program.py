@@ -1,0 +1,77 @@
+"""Finds and runs the program epbench."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sysconfig
+import warnings
+from typing import Any
+
+
+class EpbenchError(Exception):
+    """The program failed.
+
+    `code` is its exit code: 1 failed, 2 usage or bad input, 3 wrong numbers or a regression, 4 undecided,
+    5 not comparable, 130 interrupted.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class EpbenchWarning(UserWarning):
+    """Something that makes the figures of an answer uncertain."""
+
+
+def program() -> str:
+    """Returns the path of epbench: `EPBENCH_PROGRAM`, else the one installed with this package, else the one on `PATH`."""
+    named = os.environ.get("EPBENCH_PROGRAM")
+    if named:
+        return named
+    package = pathlib.Path(__file__).resolve().parent
+    folders = [sysconfig.get_path("scripts"), sysconfig.get_path("scripts", sysconfig.get_preferred_scheme("user"))]
+    folders.append(str(package.parent / "bin"))  # pip install --target
+    for folder in folders:
+        path = os.path.join(folder, "epbench")
+        if os.access(path, os.X_OK):
+            return path
+    found = shutil.which("epbench")
+    if found is None:
+        raise EpbenchError(f"no epbench in {', '.join(folders)} or on PATH; EPBENCH_PROGRAM may name it", 1)
+    return found
+
+
+def call(*arguments: str) -> str:
+    """Runs `epbench ARGUMENTS...` and returns what it prints. Its messages become warnings, its failure `EpbenchError`."""
+    done = subprocess.run([program(), *arguments], capture_output=True, text=True, check=False)
+    said = done.stderr.strip()
+    if done.returncode != 0:
+        raise EpbenchError(said or f"epbench {arguments[0]}: exit code {done.returncode}", done.returncode)
+    if said:
+        warnings.warn(said, EpbenchWarning, stacklevel=3)
+    return done.stdout
+
+
+def tables(*arguments: str) -> dict[str, dict[str, Any]]:
+    """Returns the tables that a command prints as JSON, by name. Their warnings become Python's."""
+    printed: list[dict[str, Any]] = json.loads(call(*arguments, "--format", "json"))
+    for text in dict.fromkeys(w for t in printed for w in t.get("warnings", [])):
+        warnings.warn(text, EpbenchWarning, stacklevel=4)
+    return {t["name"]: t for t in printed}
+
+
+def flags(**values: object) -> list[str]:
+    """Returns flags: `tokens=[1, 8]` gives `--tokens=1,8`, `reduced=True` gives `--reduced`, and None gives nothing."""
+    out = []
+    for name, value in values.items():
+        flag = "--" + name.replace("_", "-")
+        if value is True:
+            out.append(flag)
+        elif isinstance(value, list | tuple):
+            out.append(f"{flag}={','.join(map(str, value))}")
+        elif value is not None and value is not False:
+            out.append(f"{flag}={value}")
+    return out

@@ -1,0 +1,66 @@
+"""Tables, what they answer, and how well searches do on recorded runs."""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+
+from ._program import flags, tables
+from .records import Answer, Replay, Rows, TableInfo, TableRow, rows
+
+Path = str | os.PathLike[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """One or more tuned tables: where they come from, and their rows."""
+
+    sources: Rows[TableInfo]
+    rows: Rows[TableRow]
+
+
+def load_table(table: Path | None = None) -> Table:
+    """Returns a table.json, the table of a run, or one that is compiled in, such as h200x4; all that apply for None."""
+    printed = tables("table", "show", *flags(table=table))
+    return Table(rows(TableInfo, printed["tables"]), rows(TableRow, printed["rows"]))
+
+
+def lookup(
+    table: Path | None = None,
+    *,
+    op: str | Sequence[str] | None = None,
+    tokens: int | str | Sequence[int] | None = None,
+    routing: str | Sequence[str] | None = None,
+    model: str | None = None,
+    dtype: str | None = None,
+    ranks: int | None = None,
+    nodes: int | None = None,
+    hidden: int | None = None,
+    experts: int | None = None,
+    topk: int | None = None,
+    mode: str | None = None,
+    layout: str | None = None,
+    machine: Path | None = None,
+    precision: str | None = None,
+) -> Rows[Answer]:
+    """Returns what a runtime would launch for each op, token count (per rank) and routing, and why.
+
+    The arguments are the flags of `epbench table lookup`, which explains them. What is left out is taken from the
+    table's rows where these agree.
+    """
+    given = flags(
+        table=table, op=op, tokens=tokens, routing=routing, model=model, dtype=dtype, ranks=ranks, nodes=nodes,
+        hidden=hidden, experts=experts, topk=topk, mode=mode, layout=layout, machine=machine, precision=precision,
+    )
+    return rows(Answer, tables("table", "lookup", *given)["answers"])
+
+
+def replay(
+    *runs: Path,
+    strategy: str | Sequence[str] | None = None,
+    budget: int | str | Sequence[int] | None = None,
+    replays: int | None = None,
+    seed: int | None = None,
+) -> Rows[Replay]:
+    """Returns how well strategies do on the trials of runs, with `budget` distinct configs each. Needs no hardware."""
+    given = flags(strategy=strategy, budget=budget, replays=replays, seed=seed)
+    return rows(Replay, tables("replay", *(os.fspath(r) for r in runs), *given)["replay"])

@@ -1,0 +1,53 @@
+"""Run directories, as epbench sweep and bench write them."""
+
+import dataclasses
+import json
+import os
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ._program import tables
+from .records import Row, Rows, Trial, Winner, record, rows
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run directory.
+
+    `info` is run.json: the command, versions, the machine, the A/A spread and every decision, as
+    docs/schema/run.v2.json describes them. `tables` holds what `epbench report --only all` prints, by name: effects,
+    regret, pareto, wire and others.
+    """
+
+    path: pathlib.Path
+    info: Mapping[str, Any]
+    winners: Rows[Winner]
+    tables: Mapping[str, Rows[Row]]
+
+    @property
+    def machine(self) -> Mapping[str, Any]:
+        """What the run was measured on."""
+        machine: Mapping[str, Any] = self.info["machine"]
+        return machine
+
+    def trials(self) -> Iterator[Trial]:
+        """Yields what was measured, in the order of trials.jsonl."""
+        left_out = {"clock": "", "seconds": []}  # of a config that was not timed
+        with open(self.path / "trials.jsonl", encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                yield record(Trial, left_out | json.loads(line), f"{lines.name}:{number}")
+
+    def table(self, name: str) -> Rows[Row]:
+        """Returns one of `tables`. Raises KeyError with their names."""
+        if name not in self.tables:
+            raise KeyError(f"{name}: this run has {', '.join(self.tables)}")
+        return self.tables[name]
+
+
+def load_run(path: str | os.PathLike[str]) -> Run:
+    """Returns a run directory. Raises `EpbenchError` where there is none or the files are damaged."""
+    printed = tables("report", os.fspath(path), "--no-html", "--only", "all")
+    folder = pathlib.Path(path)
+    info = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    return Run(folder, info, rows(Winner, printed["winners"]), {name: rows(Row, t) for name, t in printed.items()})

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Installs the wheels in DIST into a fresh environment and uses them there as a user would, without Go,
+# a compiler or the repository on any path: a sweep, the notebook, a table's kernels compiled into a pack.
+# FOLDER holds a libnvrtc, which is put where the wheel nvidia-cuda-nvrtc puts its own.
+set -euo pipefail
+[ $# = 2 ] || { echo "usage: $0 DIST FOLDER"; exit 2; }
+repository=$(cd "$(dirname "$0")/../.." && pwd)
+dist=$(cd "$1" && pwd) nvrtc=$(cd "$2" && pwd)
+home=$(mktemp -d)
+trap 'rm -rf "$home"' EXIT
+
+python3 -m venv "$home/venv"
+"$home/venv/bin/pip" install -q --no-index --no-deps "$dist"/epbench-*"$(uname -m)".whl "$dist"/epcomm-*"$(uname -m)".whl
+packages=$("$home/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+mkdir -p "$packages/nvidia/cu13/lib"
+cp "$nvrtc"/libnvrtc*.so* "$packages/nvidia/cu13/lib/"
+
+cd "$home"
+clean() { env -i HOME="$home" PATH="$home/venv/bin:/usr/bin:/bin" "$@"; }
+clean epbench version
+clean epbench start > start.txt
+clean epbench sweep -o run --budget 10 --op dispatch --tokens 1 --routing uniform > sweep.txt
+clean python "$repository/native/python/epbench/tests/notebook.py" "$repository/examples/notebook.ipynb"
+clean epbench pack --embedded --layout masked --model deepseek-v3 --ranks 2 --max-tokens 8 --dtype bf16 -o decode.pack > pack.txt
+clean python -m epcomm show decode.pack
+test -f "$packages/epcomm/libepcomm_native.so" # its PyTorch is not here
+echo "wheels: a sweep, a look-up, the notebook and a pack work in a fresh environment"

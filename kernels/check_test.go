@@ -2,7 +2,8 @@ package kernels
 
 import "testing"
 
-// TestImplausible: impossible times make rounds implausible; one disturbed round does not.
+// TestImplausible: impossible times make rounds implausible, while one disturbed round of three
+// does not.
 func TestImplausible(t *testing.T) {
 	const good = 2e-6
 	one := func(rounds ...float64) Rounds {

@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// The halves of a pair run one after the other, so each field of its cost is the larger of
-// the two. Words and parameters without a cost count as 0.
+// TestCostOf: dispatch and combine of a pair run one after the other, so each field of the
+// pair's cost is the larger of both. Words and parameters without a cost count as 0.
 func TestCostOf(t *testing.T) {
 	half := func(name string) kernels.Kernel {
 		return kernels.Kernel{Name: name, Params: []kernels.Param{
@@ -20,7 +20,7 @@ func TestCostOf(t *testing.T) {
 	d := ep.Config{Kernel: "d", Values: map[string]ep.Value{"sms": "8", "threads": "512", "ring": "64", "algo": "dedup", "chunk": "4096", "foreign": "7"}}
 	c := ep.Config{Kernel: "c", Values: map[string]ep.Value{"sms": "16", "threads": "128", "ring": "32"}}
 	if got, want := half("d").CostOf(d), (ep.Cost{SMs: 8, Threads: 512, Bytes: 64}); got != want {
-		t.Errorf("a half: %+v, want %+v", got, want)
+		t.Errorf("the dispatch: %+v, want %+v", got, want)
 	}
 	pair := kernels.PairOf(half("d"), half("c"))
 	if got, want := pair.CostOf(ep.Join(d, c)), (ep.Cost{SMs: 16, Threads: 512, Bytes: 64}); got != want {

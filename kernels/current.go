@@ -7,10 +7,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Current returns a config of an earlier build as this build spells it: a former kernel becomes
-// a config of the kernel that replaced it, and a parameter that the config is older than gets
-// the value that was in force before. Both halves of a pair change. A config of an unknown kernel
-// stays as it is.
+// Current rewrites a config of an earlier build for this build. A config of a former kernel
+// becomes a config of the kernel that replaced it. A parameter that the earlier build did not
+// have gets its value Before. In a pair, dispatch and combine are rewritten. A config of an
+// unknown kernel is returned unchanged.
 func Current(all []Kernel, c ep.Config) ep.Config {
 	if dispatch, combine, err := ep.Split(c); err == nil {
 		return ep.Join(Current(all, dispatch), Current(all, combine))

@@ -23,7 +23,7 @@ func SpellHooks(all []Kernel, given map[string][]ep.Value) string {
 	return strings.Join(slices.Compact(out), ",")
 }
 
-// ParseHooks undoes SpellHooks.
+// ParseHooks reads the spelling of SpellHooks. Parts that are not name=value are ignored.
 func ParseHooks(hooks string) map[string][]ep.Value {
 	out := map[string][]ep.Value{}
 	for _, part := range strings.Split(hooks, ",") {
@@ -72,12 +72,12 @@ func (k Kernel) declares(values map[string]ep.Value) bool {
 	return true
 }
 
-// hooked returns the kernel with the caller's values of hooks.
+// hooked returns the kernel with the caller's values of its hooks.
 func (k Kernel) hooked(values map[string]ep.Value) Kernel {
 	if len(values) == 0 {
 		return k
 	}
-	of := k
+	original := k
 	k.Params = slices.Clone(k.Params)
 	for i, q := range k.Params {
 		if v, ok := values[q.Name]; ok {
@@ -91,10 +91,10 @@ func (k Kernel) hooked(values map[string]ep.Value) Kernel {
 		}
 		return c
 	}
-	k.Default = func(m ep.Machine, p ep.Problem) ep.Config { return with(of.DefaultConfig(m, p)) }
-	if of.Starts != nil {
+	k.Default = func(m ep.Machine, p ep.Problem) ep.Config { return with(original.DefaultConfig(m, p)) }
+	if original.Starts != nil {
 		k.Starts = func(m ep.Machine, p ep.Problem) []ep.Config {
-			out := of.Starts(m, p)
+			out := original.Starts(m, p)
 			for i, c := range out {
 				out[i] = with(c)
 			}
@@ -107,7 +107,7 @@ func (k Kernel) hooked(values map[string]ep.Value) Kernel {
 				return fmt.Errorf("%s: is %s, but the caller needs %s", name, c.Values[name], v)
 			}
 		}
-		return of.Check(m, p, c)
+		return original.Check(m, p, c)
 	}
 	return k
 }

@@ -26,7 +26,7 @@ func TestWithHooks(t *testing.T) {
 	}
 	for _, given := range []map[string][]ep.Value{nil, {"sms": {"16"}}, {"input": {"bf16", "fp8"}}} {
 		if got := WithHooks(all, given); len(got) != len(all) {
-			t.Errorf("%v leaves %d of %d kernels", given, len(got), len(all))
+			t.Errorf("%v: %d of %d kernels are left", given, len(got), len(all))
 		}
 	}
 	got := WithHooks(all, map[string][]ep.Value{"input": {"fp8"}, "sms": {"16"}})
@@ -38,13 +38,13 @@ func TestWithHooks(t *testing.T) {
 		t.Errorf("the default is %s", c.Key())
 	}
 	if c := k.Starts(m, p)[0]; c.Str("input") != "fp8" || c.Str("sms") != "16" {
-		t.Errorf("it starts with %s", c.Key())
+		t.Errorf("Starts returns %s", c.Key())
 	}
 	if err := k.Check(m, p, k.DefaultConfig(m, p).With("input", "bf16")); err == nil || !strings.HasPrefix(err.Error(), "input: is bf16, but the caller needs fp8") {
-		t.Errorf("tokens that are not what the caller has: %v", err)
+		t.Errorf("a value other than the caller's: %v", err)
 	}
 	if !slices.Equal(k.Work.Inside, []string{"counts"}) || !slices.Equal(all[1].Work.Inside, []string{"cast", "counts"}) {
-		t.Errorf("inside: %v; of the kernel as declared %v", k.Work.Inside, all[1].Work.Inside)
+		t.Errorf("Work.Inside is %v, and %v in the original kernel", k.Work.Inside, all[1].Work.Inside)
 	}
 }
 

@@ -52,8 +52,8 @@ type Param struct {
 	Class   Class      `json:"class"`
 	Cost    Cost       `json:"cost"`
 
-	// Before is what configs without the parameter did, because they are older than it; ""
-	// means that the kernel's first revision had it.
+	// Before is the value that stands for a missing one in configs of earlier builds, which did
+	// not have this parameter. It is "" if every build had the parameter.
 	Before ep.Value `json:"before,omitempty"`
 
 	// Outside is for parameters of class Hook. It maps a value to the part of the kernel's
@@ -79,10 +79,10 @@ type Kernel struct {
 	// Check returns why a config cannot run on a machine, nil if it can. The error names
 	// parameter and bound. Check is a pure function and needs no GPU.
 	Check func(ep.Machine, ep.Problem, ep.Config) error
-	// Pairs returns why this combine cannot follow a dispatch, for example because the
-	// combine reads memory that the dispatch does not write. A nil func means that it can
-	// follow any dispatch.
-	Pairs func(dispatch, combine ep.Config) error
+	// CheckPair returns why this combine cannot follow a dispatch, for example because the
+	// combine reads memory that the dispatch does not write. If CheckPair is nil, the combine
+	// can follow any dispatch.
+	CheckPair func(dispatch, combine ep.Config) error
 	// Default chooses the config of a caller without a table. Nil means each
 	// parameter's own default.
 	Default func(ep.Machine, ep.Problem) ep.Config
@@ -92,7 +92,7 @@ type Kernel struct {
 	Starts func(ep.Machine, ep.Problem) []ep.Config
 	// Overlapped returns a config of a pair's dispatch or combine whose launch may overlap
 	// the launch of the other of the two. Every search of pairs also measures the best
-	// dispatch and combine changed in this way. Nil means that there is none.
+	// dispatch and combine changed in this way. Nil means that no launch may overlap.
 	Overlapped func(ep.Config) ep.Config
 	// SplitPhases says that the kernel sends in one launch and receives in another, so that
 	// other work can run between the two launches. If no matrix product runs beside the
@@ -103,8 +103,8 @@ type Kernel struct {
 
 // Former is a kernel that has become a config of another kernel.
 type Former struct {
-	Revision int                 // that it had last
-	Values   map[string]ep.Value // of the other kernel's parameters that it did not have
+	Revision int                 // the last revision of the former kernel
+	Values   map[string]ep.Value // values of the parameters that only the other kernel has
 }
 
 // expertOnly lists the layouts of a kernel that declares none.
@@ -173,7 +173,7 @@ func (q Param) within(bound int) ep.Value {
 }
 
 // CostOf returns the cost of a config: each field is the largest value of the parameters that
-// set it. A word counts as 0.
+// set it. A value that is no number counts as 0.
 func (k Kernel) CostOf(c ep.Config) ep.Cost {
 	var out ep.Cost
 	field := [...]*int{SMCost: &out.SMs, ThreadCost: &out.Threads, BufferCost: &out.Bytes}
@@ -292,7 +292,7 @@ type Rounds struct {
 	Notes   []string    `json:"notes,omitempty"` // throttling and the like
 
 	// Beside holds the times with a matrix product running at the same time, if the problem
-	// names a product. Seconds is then Beside.Seconds of the problem's objective.
+	// names a product. Seconds is then computed from Beside by the problem's objective.
 	Beside *ep.BesideRounds `json:"beside,omitempty"`
 
 	Took ep.RunTime `json:"took,omitzero"`
@@ -368,12 +368,12 @@ type Explainer interface {
 	Explain(ctx context.Context, c ep.Config, rounds int) ([]Effect, error)
 }
 
-// Effect holds the times of a product while one load runs: seconds of the slowest rank, by
-// round.
+// Effect compares the times of a matrix product with and without one load. Each time is the
+// seconds of the slowest rank in one round.
 type Effect struct {
-	Beside string    `json:"beside"` // the load, in words
-	Alone  []float64 `json:"alone"`
-	With   []float64 `json:"with"`
+	Load  string    `json:"beside"` // name of the load
+	Alone []float64 `json:"alone"`  // times of the product alone
+	With  []float64 `json:"with"`   // times of the product while the load runs
 }
 
 // Digester is implemented by sessions that can show whether runs repeat bit by bit.

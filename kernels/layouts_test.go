@@ -9,8 +9,8 @@ import (
 func legal(ep.Machine, ep.Problem, ep.Config) error { return nil }
 
 // TestServedLayouts: a kernel that declares no layout supports layout expert. A pair
-// supports the layouts that its dispatch and its combine both support. The default is that
-// of the first kernel that supports the layout.
+// supports the layouts that its dispatch and its combine both support. The default config is
+// the default of the first kernel that supports the layout.
 func TestServedLayouts(t *testing.T) {
 	all := []Kernel{
 		{Name: "old", Op: ep.Dispatch, Check: legal},

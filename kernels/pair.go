@@ -37,10 +37,10 @@ func PairOf(d, c Kernel) Kernel {
 		if err := c.Check(m, p, cc); err != nil {
 			return fmt.Errorf("combine: %w", err)
 		}
-		if c.Pairs == nil {
+		if c.CheckPair == nil {
 			return nil
 		}
-		return c.Pairs(dc, cc)
+		return c.CheckPair(dc, cc)
 	}
 	k.Default = func(m ep.Machine, p ep.Problem) ep.Config {
 		return ep.Join(d.DefaultConfig(m, p), c.DefaultConfig(m, p))
@@ -57,7 +57,7 @@ func PairOf(d, c Kernel) Kernel {
 	return k
 }
 
-// Of returns the kernels of an op. Op pair has every dispatch with every combine.
+// Of returns the kernels of an op. For op pair it joins every dispatch with every combine.
 func Of(all []Kernel, op ep.Op) []Kernel {
 	var out []Kernel
 	if op != ep.Pair {

@@ -98,9 +98,8 @@ func (k Kernel) complete(m ep.Machine, p ep.Problem, c ep.Config) (ep.Config, er
 	return out, nil
 }
 
-// refuse returns a fault of a value that can be seen without a machine or a problem: an
-// unknown word, or a word for a parameter of numbers. It returns "" otherwise; only Check
-// knows bounds.
+// refuse returns why a value is wrong on every machine and for every problem: it is an unknown
+// word, or a word for a parameter of numbers. It returns "" otherwise; only Check knows bounds.
 func (q Param) refuse(v ep.Value) string {
 	numbers := 0
 	for _, known := range q.Values {
@@ -179,7 +178,7 @@ func pairByID(all []Kernel, m ep.Machine, p ep.Problem, id string) (ep.Config, e
 	var half [2]ep.Config
 	ids := strings.Split(id, "+")
 	if len(ids) != 2 {
-		return ep.Config{}, fmt.Errorf("the id of a pair is that of its halves, d7f2+a1b3, not %s", id)
+		return ep.Config{}, fmt.Errorf("the id of a pair joins the ids of its dispatch and its combine, as in d7f2+a1b3; %s does not", id)
 	}
 	for i, op := range []ep.Op{ep.Dispatch, ep.Combine} {
 		p.Op = op

@@ -24,7 +24,7 @@ const drawnTogether = 64
 // Tokens returns the BF16 bits of all tokens of a rank's batch, [tokens, hidden]. It draws
 // them on all processors.
 func (w *Workload) Tokens(rank int) []uint16 {
-	n, hidden := w.Ranks[w.Batch(rank)].Tokens, w.Problem.Hidden
+	n, hidden := w.Ranks[w.BatchRank(rank)].Tokens, w.Problem.Hidden
 	x := make([]uint16, n*hidden)
 	parallel((n+drawnTogether-1)/drawnTogether, func(i int) {
 		for t := i * drawnTogether; t < min((i+1)*drawnTogether, n); t++ {

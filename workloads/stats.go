@@ -103,7 +103,7 @@ func (w *Workload) tally() (tokens, active, masked int64) {
 // spread counts the (token, rank) pairs with a selection, and the selections that stay on
 // their rank.
 func (w *Workload) spread() (visits, stay int64) {
-	direct, dedup := w.Rows(Direct), w.Rows(Dedup)
+	direct, dedup := w.Messages(Direct), w.Messages(Dedup)
 	for r := range direct {
 		stay += direct[r][r]
 		for _, n := range dedup[r] {

@@ -44,10 +44,10 @@ func TestStatsByHand(t *testing.T) {
 	if got, want := len(s.Map()), reflect.TypeFor[Stats]().NumField(); got != want {
 		t.Errorf("%d statistics in the map, %d fields", got, want)
 	}
-	if got := w.Rows(Direct); !reflect.DeepEqual(got, Matrix{{3, 2}, {1, 1}}) {
+	if got := w.Messages(Direct); !reflect.DeepEqual(got, Matrix{{3, 2}, {1, 1}}) {
 		t.Errorf("one message for each selection: %v", got)
 	}
-	if got := w.Rows(Dedup); !reflect.DeepEqual(got, Matrix{{2, 2}, {1, 1}}) {
+	if got := w.Messages(Dedup); !reflect.DeepEqual(got, Matrix{{2, 2}, {1, 1}}) {
 		t.Errorf("one message for each token and rank: %v", got)
 	}
 	// A dispatch message has 128 bytes of payload, 16 of index and 16 of ids; a combine message
@@ -93,7 +93,7 @@ func TestTrafficAddsUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		direct, dedup := w.Rows(Direct), w.Rows(Dedup)
+		direct, dedup := w.Messages(Direct), w.Messages(Dedup)
 		perRank := rankSums(w.TotalCounts(), 8)
 		for dst := range 8 {
 			sum := int64(0)

@@ -5,21 +5,21 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Via says what one message carries: Direct or Dedup.
-type Via string
+// MessageKind says for how many experts one message carries a token.
+type MessageKind string
 
 const (
-	Direct Via = "direct" // one token for one selected expert
-	Dedup  Via = "dedup"  // one token for one rank, for all of the token's selected experts on that rank
+	Direct MessageKind = "direct" // one token for one selected expert
+	Dedup  MessageKind = "dedup"  // one token for one rank, for all of the token's selected experts on that rank
 )
 
 // Matrix holds one number for each source rank (row) and destination rank (column).
 type Matrix [][]int64
 
-// Rows returns the number of messages that dispatch sends from each rank to each rank,
+// Messages returns the number of messages that dispatch sends from each rank to each rank,
 // [ranks, ranks]. Messages on the diagonal stay on their rank. The matrix of combine is the
 // transposed one.
-func (w *Workload) Rows(via Via) Matrix {
+func (w *Workload) Messages(kind MessageKind) Matrix {
 	n := w.Problem.Ranks
 	local := int32(w.Problem.LocalExperts())
 	m := make(Matrix, n)
@@ -28,7 +28,7 @@ func (w *Workload) Rows(via Via) Matrix {
 		last := make([]int, n) // last token sent to each rank, plus one
 		w.selections(src, func(t int, e int32) {
 			dst := e / local
-			if via == Dedup && last[dst] == t+1 {
+			if kind == Dedup && last[dst] == t+1 {
 				return
 			}
 			last[dst] = t + 1
@@ -76,29 +76,29 @@ func MessageBytes(d ep.DType, hidden, topK int) int { return dtype.Of(d, hidden)
 func CombineBytes(hidden int) int { return 2 * hidden }
 
 // BytesDispatch returns the bytes that the busiest rank moves over its link in a dispatch.
-func (w *Workload) BytesDispatch(via Via) int64 {
+func (w *Workload) BytesDispatch(kind MessageKind) int64 {
 	p := w.Problem
-	return w.Rows(via).Bytes(MessageBytes(p.Dispatch, p.Hidden, p.TopK)).Busiest()
+	return w.Messages(kind).Bytes(MessageBytes(p.Dispatch, p.Hidden, p.TopK)).Busiest()
 }
 
 // BytesCombine returns the bytes that the busiest rank moves over its link in a combine. With
 // Dedup each rank first adds up the outputs of its experts for a token.
-func (w *Workload) BytesCombine(via Via) int64 {
-	return w.Rows(via).Bytes(CombineBytes(w.Problem.Hidden)).Busiest()
+func (w *Workload) BytesCombine(kind MessageKind) int64 {
+	return w.Messages(kind).Bytes(CombineBytes(w.Problem.Hidden)).Busiest()
 }
 
 // BytesOp returns BytesDispatch for a dispatch, BytesCombine for a combine, the sum of both
 // for a pair, and 0 for an activation, which sends nothing.
-func (w *Workload) BytesOp(op ep.Op, via Via) int64 {
+func (w *Workload) BytesOp(op ep.Op, kind MessageKind) int64 {
 	switch op {
 	case ep.Dispatch:
-		return w.BytesDispatch(via)
+		return w.BytesDispatch(kind)
 	case ep.Combine:
-		return w.BytesCombine(via)
+		return w.BytesCombine(kind)
 	case ep.Activation:
 		return 0
 	}
-	return w.BytesDispatch(via) + w.BytesCombine(via)
+	return w.BytesDispatch(kind) + w.BytesCombine(kind)
 }
 
 // WireLimit returns the seconds that bytes take on a link of gbs gigabytes (1e9 bytes) a

@@ -26,9 +26,9 @@ type Workload struct {
 	Class   ep.Class  // the routing class by which table rows are found; empty unless New made the workload
 }
 
-// Batch returns the rank whose tokens a rank feeds in: the rank itself. With SkipA2A it is
+// BatchRank returns the rank whose tokens a rank feeds in: the rank itself. With SkipA2A it is
 // rank 0, because every rank then has rank 0's tokens.
-func (w *Workload) Batch(rank int) int {
+func (w *Workload) BatchRank(rank int) int {
 	if w.Problem.SkipA2A {
 		return 0
 	}
@@ -39,7 +39,7 @@ func (w *Workload) Batch(rank int) int {
 // the number of tokens, in the rank's batch. Without SkipA2A these are all tokens. With
 // SkipA2A every rank has the same batch, and each rank takes one part of it.
 func (w *Workload) SharedSlice(rank int) (start, count int) {
-	n := w.Ranks[w.Batch(rank)].Tokens
+	n := w.Ranks[w.BatchRank(rank)].Tokens
 	if !w.Problem.SkipA2A {
 		return 0, n
 	}

@@ -106,7 +106,7 @@ func matrixTable(w *workloads.Workload, message, number int) reports.Table {
 	for r := range p.Ranks {
 		t.Columns = append(t.Columns, reports.Numbers(fmt.Sprintf("to %d", r), "MB"))
 	}
-	for r, row := range w.Rows(workloads.Direct).Bytes(message) {
+	for r, row := range w.Messages(workloads.Direct).Bytes(message) {
 		cells := []reports.Cell{reports.Int(r)}
 		for _, b := range row {
 			cells = append(cells, megabytes(b))

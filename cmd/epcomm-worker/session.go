@@ -68,13 +68,13 @@ func (s *session) halves(c ep.Config) (d, k ep.Config, err error) {
 	case ep.Pair:
 		return ep.Split(c)
 	case ep.Combine:
-		d, err = declare.FollowsDispatch(m, p, c)
+		d, err = declare.DispatchBefore(m, p, c)
 		return d, c, err
 	}
 	p.Op = ep.Combine
 	for _, kernel := range kernels.For(declare.KernelsOver(p.Nodes, m), p) {
 		k = kernel.DefaultConfig(m, p)
-		if kernel.Check(m, p, k) == nil && kernel.Pairs(c, k) == nil {
+		if kernel.Check(m, p, k) == nil && kernel.CheckPair(c, k) == nil {
 			return c, k, nil
 		}
 	}
@@ -121,7 +121,7 @@ func (s *session) upload(r *ranks) error {
 		return err
 	}
 	_, err = r.ask(func(rank int) request {
-		of := w.Ranks[w.Batch(rank)]
+		of := w.Ranks[w.BatchRank(rank)]
 		in := &inputs{
 			Tokens: of.Tokens, Fullest: max(p.Tokens, 1), Hidden: p.Hidden, TopK: p.TopK, Capacity: s.capacity(), Groups: dtype.Groups(p), Index: declare.IndexOf(s.capable()),
 			DType: 1 + slices.Index(ep.DTypes(), p.Dispatch), Routing: 1 + ep.Classify(w.TotalCounts(), p.Ranks).Index(), Purpose: slices.Index([]ep.Op{ep.Pair, ep.Dispatch, ep.Combine}, p.Op),

@@ -41,14 +41,14 @@ func Kernels() []kernels.Kernel {
 		Default: defaults("dispatch"),
 	}
 	combine := kernels.Kernel{
-		Name:    "combine",
-		Op:      ep.Combine,
-		Doc:     "Returns the experts' rows and sums them by router weight.",
-		Params:  params(kernels.Precision),
-		Check:   check,
-		Pairs:   pairs,
-		Layouts: ep.Layouts(),
-		Default: defaults("combine"),
+		Name:      "combine",
+		Op:        ep.Combine,
+		Doc:       "Returns the experts' rows and sums them by router weight.",
+		Params:    params(kernels.Precision),
+		Check:     check,
+		CheckPair: pairs,
+		Layouts:   ep.Layouts(),
+		Default:   defaults("combine"),
 	}
 	return []kernels.Kernel{dispatch, combine, activationKernel()}
 }

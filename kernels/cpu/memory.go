@@ -102,7 +102,7 @@ func (p *progress) reset() {
 }
 
 func newRank(w *workloads.Workload, s shape, id int, a *arena) (*rank, error) {
-	routing := w.Ranks[w.Batch(id)]
+	routing := w.Ranks[w.BatchRank(id)]
 	r := &rank{id: id, tokens: routing.Tokens, experts: routing.Experts, gates: routing.Weights}
 	r.shared.start, r.shared.count = w.SharedSlice(id)
 	pairs := s.local * s.sources
@@ -138,7 +138,7 @@ func newRank(w *workloads.Workload, s shape, id int, a *arena) (*rank, error) {
 		return r, nil
 	}
 	for t := range r.tokens {
-		w.Token(w.Batch(id), t, r.x[t*s.Hidden:(t+1)*s.Hidden])
+		w.Token(w.BatchRank(id), t, r.x[t*s.Hidden:(t+1)*s.Hidden])
 	}
 	return r, nil
 }

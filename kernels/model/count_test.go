@@ -32,8 +32,8 @@ func TestCountsAreThoseOfTheMatrix(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := Counted(w)
-		for i, via := range []workloads.Via{workloads.Direct, workloads.Dedup, workloads.Dedup} {
-			if want := float64(w.Rows(via).Busiest()); n[i].Host != want || n[i].Network != 0 {
+		for i, via := range []workloads.MessageKind{workloads.Direct, workloads.Dedup, workloads.Dedup} {
+			if want := float64(w.Messages(via).Busiest()); n[i].Host != want || n[i].Network != 0 {
 				t.Errorf("%s: %v in the host and %v outside, want %v and none", Transports()[i], n[i].Host, n[i].Network, want)
 			}
 		}

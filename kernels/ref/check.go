@@ -105,7 +105,7 @@ func picker(total, limit int) func(row int) bool {
 
 // CombinePicks returns the tokens that CheckCombine compares, ascending.
 func (o *Oracle) CombinePicks(rank int, c Compare) []int {
-	tokens := o.w.Ranks[o.w.Batch(rank)].Tokens
+	tokens := o.w.Ranks[o.w.BatchRank(rank)].Tokens
 	pick := picker(tokens, c.MaxRows)
 	var picked []int
 	for t := range tokens {

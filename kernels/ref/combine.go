@@ -34,7 +34,7 @@ const (
 // CombineRow returns the sum of the experts' rows for one token of a rank. In the layouts by
 // rank, partial sums are BF16 whatever partial says.
 func (o *Oracle) CombineRow(rank, token int, partial Partial) Sum {
-	return o.combine(rank, token, partial, o.Token(o.w.Batch(rank), token))
+	return o.combine(rank, token, partial, o.Token(o.w.BatchRank(rank), token))
 }
 
 // CombineCasts iterates over the correct sums for a library that casts the token itself. FP8
@@ -45,7 +45,7 @@ func (o *Oracle) CombineCasts(rank, token int, partial Partial) iter.Seq[Sum] {
 		if !yield(o.CombineRow(rank, token, partial)) || o.w.Problem.Dispatch != ep.FP8 {
 			return
 		}
-		batch := o.w.Batch(rank)
+		batch := o.w.BatchRank(rank)
 		other := otherCast(o.unquantized(batch, token), o.Token(batch, token))
 		yield(o.combine(rank, token, partial, other))
 	}
@@ -122,7 +122,7 @@ type term struct {
 // own experts.
 func (o *Oracle) terms(rank, token int) []term {
 	p := o.w.Problem
-	r := o.w.Ranks[o.w.Batch(rank)]
+	r := o.w.Ranks[o.w.BatchRank(rank)]
 	var out []term
 	for k := range p.TopK {
 		e := int(r.Experts[token*p.TopK+k])

@@ -7,7 +7,7 @@ import "fmt"
 // dispatch on a rank. The error says why there is no such row.
 func (o *Oracle) Received(source, token, k int, delivered func(rank int) (Output, error)) ([]uint16, error) {
 	p := o.w.Problem
-	e := int(o.w.Ranks[o.w.Batch(source)].Experts[token*p.TopK+k])
+	e := int(o.w.Ranks[o.w.BatchRank(source)].Experts[token*p.TopK+k])
 	if e < 0 {
 		return nil, fmt.Errorf("token %d of rank %d has no expert at position %d", token, source, k)
 	}
@@ -49,7 +49,7 @@ func (r *rowCheck) seek(d Delivery, i, source int, want Item) bool {
 	r.enter(d, i)
 	for s, items := range r.group.Items {
 		for range items {
-			from := r.group.Sources[s] == r.o.w.Batch(source)
+			from := r.group.Sources[s] == r.o.w.BatchRank(source)
 			if from && int(r.got.SrcInfo[2*r.row]) == want.Token && int(r.got.SrcInfo[2*r.row+1]) == want.K {
 				return true
 			}

@@ -147,7 +147,7 @@ func (o *Oracle) sharedGroup(rank int) Group {
 	for i := range items {
 		items[i] = Item{start + i, -1}
 	}
-	return Group{Shared, []int{o.w.Batch(rank)}, [][]Item{items}}
+	return Group{Shared, []int{o.w.BatchRank(rank)}, [][]Item{items}}
 }
 
 // placeGroups assigns rows to groups as the problem's layout requires.
@@ -198,7 +198,7 @@ func (o *Oracle) Token(source, token int) Row {
 // Cast returns all tokens of a source rank as the input of a dispatch that does not cast: the
 // concatenated payloads and the concatenated scales.
 func (o *Oracle) Cast(source int) (payload, scales []byte) {
-	for token := range o.w.Ranks[o.w.Batch(source)].Tokens {
+	for token := range o.w.Ranks[o.w.BatchRank(source)].Tokens {
 		row := o.Token(source, token)
 		payload = append(payload, row.Payload...)
 		scales = append(scales, row.Scales...)

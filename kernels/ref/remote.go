@@ -254,7 +254,7 @@ func (r *Remote) pieces(rank int, part string, rowBytes int, rows []int) ([][]by
 // token received.
 func (r *Remote) Probe(rank, token, k int) ([]uint16, error) {
 	w := r.oracle.w
-	if rank < 0 || rank >= len(w.Ranks) || token < 0 || token >= w.Ranks[w.Batch(rank)].Tokens || k >= w.Problem.TopK {
+	if rank < 0 || rank >= len(w.Ranks) || token < 0 || token >= w.Ranks[w.BatchRank(rank)].Tokens || k >= w.Problem.TopK {
 		return nil, fmt.Errorf("probe: rank %d token %d k %d is not there", rank, token, k)
 	}
 	if k < 0 {

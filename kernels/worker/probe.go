@@ -139,7 +139,7 @@ func rightRows(o *ref.Oracle, w *workloads.Workload, at Probe) iter.Seq[ref.Sum]
 	}
 	return func(yield func(ref.Sum) bool) {
 		f := w.Problem.Dispatch
-		row := ref.Dequantize(f, o.Token(w.Batch(at.Rank), at.Token), w.Problem.Hidden, 1)
+		row := ref.Dequantize(f, o.Token(w.BatchRank(at.Rank), at.Token), w.Problem.Hidden, 1)
 		step := map[ep.DType]float64{ep.BF16: 0, ep.FP8: 1. / 8, ep.MXFP4: 1. / 2, ep.NVFP4: 1. / 2}[f]
 		s := ref.Sum{Exact: make([]float64, len(row)), Bound: make([]float64, len(row))}
 		for i, x := range row {

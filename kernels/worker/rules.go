@@ -51,7 +51,7 @@ func (d KernelDecl) kernel() (kernels.Kernel, error) {
 		}
 		return nil
 	}
-	return kernels.Kernel{Name: d.Name, Op: d.Op, Doc: d.Doc, Params: d.Params, Work: d.Work, Layouts: d.Layouts, Check: check, Pairs: d.pairs()}, nil
+	return kernels.Kernel{Name: d.Name, Op: d.Op, Doc: d.Doc, Params: d.Params, Work: d.Work, Layouts: d.Layouts, Check: check, CheckPair: d.pairs()}, nil
 }
 
 // checkWords refuses names and values that cannot be spelled in a config, params without

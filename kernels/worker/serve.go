@@ -128,11 +128,11 @@ func (s *server) hello(_ context.Context, h Hello) (Welcome, error) {
 // accepts names the dispatch kernels that a combine can follow, nil if it can follow any.
 // Whether their parameters fit is decided by Prepare.
 func accepts(all []kernels.Kernel, k kernels.Kernel) (names []string) {
-	if k.Pairs == nil {
+	if k.CheckPair == nil {
 		return nil
 	}
 	for _, d := range kernels.Of(all, ep.Dispatch) {
-		if k.Pairs(ep.Config{Kernel: d.Name}, ep.Config{Kernel: k.Name}) == nil {
+		if k.CheckPair(ep.Config{Kernel: d.Name}, ep.Config{Kernel: k.Name}) == nil {
 			names = append(names, d.Name)
 		}
 	}

@@ -113,7 +113,7 @@ func (s *session) Explain(ctx context.Context, c ep.Config, rounds int) ([]kerne
 func checkEffects(effects []kernels.Effect) error {
 	for _, e := range effects {
 		if len(e.Alone) == 0 || len(e.With) != len(e.Alone) {
-			return fmt.Errorf("explain: effect %q has %d rounds alone and %d with it; the worker must time both in every round", e.Beside, len(e.Alone), len(e.With))
+			return fmt.Errorf("explain: effect %q has %d rounds alone and %d with it; the worker must time both in every round", e.Load, len(e.Alone), len(e.With))
 		}
 	}
 	return nil

@@ -113,7 +113,7 @@ func TestEffects(t *testing.T) {
 		with []float64
 		want string
 	}{{[]float64{2, 2}, ""}, {[]float64{2}, "2 rounds alone and 1 with it"}} {
-		err := checkEffects([]kernels.Effect{{Beside: "x", Alone: []float64{1, 1}, With: c.with}})
+		err := checkEffects([]kernels.Effect{{Load: "x", Alone: []float64{1, 1}, With: c.with}})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %q", c.with, err, c.want)
 		}

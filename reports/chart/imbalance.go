@@ -158,7 +158,7 @@ func LoadOf(w *workloads.Workload) Load {
 		l.Experts = append(l.Experts, int(n))
 		l.Ranks[e/p.LocalExperts()] += int(n)
 	}
-	for _, row := range w.Rows(workloads.Dedup) {
+	for _, row := range w.Messages(workloads.Dedup) {
 		sent := make([]float64, len(row))
 		for i, n := range row {
 			sent[i] = float64(n)

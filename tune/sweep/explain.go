@@ -61,7 +61,7 @@ func (l *harness) explain(ctx context.Context, s *subject, cfg ep.Config, rounds
 	}
 	effects, err := e.Explain(ctx, cfg, rounds)
 	for _, x := range effects {
-		out.Effects = append(out.Effects, Effect{x.Beside, stat.Median(x.Alone), stat.Slowdown(x.With, x.Alone)})
+		out.Effects = append(out.Effects, Effect{x.Load, stat.Median(x.Alone), stat.Slowdown(x.With, x.Alone)})
 	}
 	return out, err
 }

@@ -11,12 +11,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// ABI names the build of every kernel. Tables, runs and packs are bound to the words of the
-// kernels that they launch.
+// ABI names the build of every kernel, with one word for each kernel. A table, a run or a pack
+// stores the words of the kernels that it launches.
 var ABI = sync.OnceValue(func() ep.ABI { return abiOf(Declarations()) })
 
-// abiOf returns the words of kernels and of the kernels that these were formerly. The word of a
-// former kernel has its revision and no hash: rows of it are accepted, but no build has it.
+// abiOf returns the words of `all` and of their former kernels. A word is the revision and the
+// source hash. The word of a former kernel has no hash: table rows of the former kernel are
+// accepted, but it cannot be built any more.
 func abiOf(all []Declaration) ep.ABI {
 	words := map[string]string{}
 	for _, f := range all {
@@ -30,8 +31,8 @@ func abiOf(all []Declaration) ep.ABI {
 
 // sourceHash returns 16 hex digits that cover what a kernel compiles from: its device source
 // with all includes, without comments and white space, and the name and binding of every
-// parameter. It leaves out the values of a parameter: one more value changes no config that
-// was measured, and a config with a value that is gone is illegal.
+// parameter. It does not cover the values of a parameter: a new value changes no config that was
+// measured, and a config with a removed value is illegal.
 func (f Declaration) sourceHash() string {
 	code, err := codeOf(f.source)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 var activationState = State{Name: "activation", Regions: func(ep.Problem) []Region { return nil }, Counters: func(ep.Problem) int { return 1 }}
 
 // fusedSilu declares SwiGLU between an expert's two matrix products, native/kernels/silu, with
-// one entry for each dtype. It takes EpSiluArgs instead of EpArgs, and no block waits for
+// one entry for each dtype. The entries take EpSiluArgs instead of EpArgs. No block waits for
 // another.
 func fusedSilu() Declaration {
 	return Declaration{
@@ -32,7 +32,8 @@ func fusedSilu() Declaration {
 				return cmp.Or(CheckProblem(m, p), checkSMs(m, p, c, 1), checkThreads(c, Warp),
 					kernels.CheckRange(c, "in_flight", 1, 8), checkSwitch(c, "pdl"), kernels.CheckActivation(p, c))
 			},
-			// MAX's constants: every SM, 1,024 threads, 8 elements a thread and step.
+			// The constants of Modular's MAX: every SM, 1,024 threads, 8 elements for each thread
+			// in each step.
 			Default: func(m ep.Machine, p ep.Problem) ep.Config {
 				return ep.Config{Kernel: "fused_silu", Values: map[string]ep.Value{
 					"sms": number(fastSMs(m, p)), "threads": "1024", "in_flight": "1", "pdl": "0", "columns": "split", "clamp": "none"}}

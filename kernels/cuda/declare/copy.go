@@ -6,9 +6,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// CopyProbe is a plain copy of rows on every rank. It measures how many bytes SMs can move
-// at most. Each rank copies Home rows of RowBytes within its GPU and Away rows to the next
-// rank.
+// CopyProbe is a plain copy of rows on every rank. It measures the highest bandwidth that SMs
+// reach. Each rank copies Home rows of RowBytes within its GPU and Away rows to the next rank.
 type CopyProbe struct {
 	SMs, Home, Away, RowBytes int
 }
@@ -26,18 +25,21 @@ func (p CopyProbe) Check(sms int) error {
 	return nil
 }
 
-// copyHalf is the largest half of the work area, in bytes: more than any L2 cache.
+// copyHalf is the largest size in bytes of the source area, and of the target area: more than
+// any L2 cache.
 const copyHalf = 256 << 20
 
-// rows returns the number of rows for which a half of the work area has room.
+// rows returns the number of rows for which the source area and the target area have room.
 func (p CopyProbe) rows() int { return min(p.Home+p.Away, copyHalf/p.RowBytes) }
 
+// Launch returns the launch of the copy. It uses the parameters of a litmus with other meanings,
+// which beside/copy.cuh lists.
 func (p CopyProbe) Launch() Launch {
 	own := LitmusMemcpyParams{Cases: p.Home, Step: p.Away, CellBytes: p.RowBytes, Peer: p.rows()}
 	return Launch{Entry: "beside_copy", Grid: p.SMs, Block: 512, Params: LaunchParams{Own: own}}
 }
 
-// State returns the memory that a copy needs to be run like a call.
+// State returns the memory of the copy: source rows, then target rows.
 func (p CopyProbe) State() State {
 	area := Zeroed("area", 2*int64(p.rows())*int64(p.RowBytes))
 	return State{Name: "copy", Regions: func(ep.Problem) []Region { return []Region{area} }, Counters: func(ep.Problem) int { return 1 }}

@@ -9,9 +9,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// A Declaration is one kernel of one op: its parameters, and how a config becomes device code
-// and launches. Its functions are pure. Kernels that share sources form a family: they have one
-// file of declarations. Each declaration has a line in Declarations.
+// A Declaration describes one kernel of one op: its parameters, and how a config becomes device
+// code and launches. Its functions are pure. Kernels that share sources are declared in one file.
+// Each declaration has a line in Declarations.
 type Declaration struct {
 	Kernel kernels.Kernel
 
@@ -19,8 +19,8 @@ type Declaration struct {
 	// "ep/dispatch.cuh". Includes are spelled from native/kernels or native/include
 	// ("common/ptx.cuh", "ep_args.h"), never relative to the including file, and never
 	// name a CUDA header, which a GPU host lacks. Entries are
-	// EP_ENTRY(threads, 1) name(const __grid_constant__ EpArgs a): a plain EpArgs that is
-	// passed on by reference would be copied to the stack first.
+	// EP_ENTRY(threads, 1) name(const __grid_constant__ EpArgs a). Without __grid_constant__,
+	// the compiler would copy EpArgs to the stack before passing it on by reference.
 	source string
 
 	// State is the memory that the calls use. A dispatch and the combines that return its
@@ -35,20 +35,21 @@ type Declaration struct {
 	// Launches returns the launches of one call, in order. They are the same on every rank.
 	Launches func(ep.Problem, ep.Config) []Launch
 
-	// dispatch returns the dispatch config that runs before a combine that is timed or
-	// verified alone. It uses the same state. Nil for a dispatch.
+	// dispatch returns the dispatch config that runs before a combine, if the combine is timed
+	// or verified alone. Both use the same state. Nil in the declaration of a dispatch.
 	dispatch func(ep.Machine, ep.Problem, ep.Config) ep.Config
 
-	// compare says how far the output may be from the oracle's. Nil demands the oracle's
-	// bytes of a dispatch, and the oracle's bound of a combine.
+	// compare returns how far the output may be from the oracle's. If it is nil, the output of a
+	// dispatch must equal the oracle's bytes, and the output of a combine must be within the
+	// oracle's error bound.
 	compare func(ep.Config) ref.Compare
 
-	// places is true for a dispatch whose peers write its output rows, which must then lie
-	// on the symmetric heap.
+	// places is true for a dispatch whose output rows are written by other ranks. The output
+	// must then lie on the symmetric heap.
 	places bool
 
-	// Together is true if the first of several launches also receives: such a call has no
-	// phases, and occupies SMs until everything has arrived.
+	// Together is true if the first of several launches also receives. Such a call cannot be
+	// split into sending and receiving, and occupies SMs until everything has arrived.
 	Together bool
 
 	// Consumes is true for a combine that uses up the data of its dispatch. To time it
@@ -61,12 +62,12 @@ type Declaration struct {
 type State struct {
 	Name string
 
-	// extends names the state whose regions come first in this one, or is "". Dispatches of
-	// that state can run in both states.
+	// extends names another state: its regions are the first regions of this state. Dispatches
+	// of the other state can run in both. It is "" if there is no other state.
 	extends string
 
 	// Regions lists the regions in the order of the state's device-side enum, the index of
-	// EpArgs.region. Each starts on a 256-byte boundary, at the same offset on every rank.
+	// EpArgs.region. Each region starts on a 256-byte boundary, at the same offset on every rank.
 	Regions func(ep.Problem) []Region
 
 	// Counters returns the number of int32 words to which EpArgs.counters points. Word 0 is
@@ -74,7 +75,8 @@ type State struct {
 	Counters func(ep.Problem) int
 }
 
-// Of returns the state of a micro-batch, 0 or 1. The second one in flight has its own memory.
+// Of returns the state of micro-batch 0 or 1. Two micro-batches can be in flight at the same
+// time; each has its own memory.
 func (s State) Of(micro int) State {
 	if micro > 0 {
 		s.Name += "-second"
@@ -92,7 +94,7 @@ func (s State) Part(name string) string { return s.Name + "." + name }
 type Region struct {
 	Name  string
 	Bytes int64
-	Fill  byte // 0x00 or 0xff, written at set-up and after a fault
+	Fill  byte // 0x00 or 0xff, to which every byte is set at set-up and after a fault
 }
 
 // Zeroed declares a region that starts as zeros.
@@ -104,28 +106,28 @@ func Poisoned(name string, bytes int64) Region { return Region{name, bytes, 0xff
 
 // Launch is one kernel of a call.
 type Launch struct {
-	Entry  string // extern "C" __global__ name
-	Grid   int    // blocks; all of them must be resident at once
-	Block  int    // threads
-	Shared int    // bytes of dynamic shared memory
-	PDL    bool   // programmatic dependent launch
+	Entry  string // name of the extern "C" __global__ function
+	Grid   int    // number of blocks; all of them must be resident at once
+	Block  int    // threads of each block
+	Shared int    // bytes of dynamic shared memory of each block
+	PDL    bool   // launch with programmatic dependent launch
 	Params LaunchParams
 }
 
-// LaunchParams holds the launch-bound fields of EpArgs, by the names they have there.
+// LaunchParams holds the launch parameters of EpArgs, under the same names.
 type LaunchParams struct {
 	SMs, WaitSMs, CountSMs, TileTokens, ChunkBytes int
-	Own                                            any // CombineParams, LLParams, a litmus's, or nil
+	Own                                            any // parameters of few kernels: CombineParams, LLParams, those of a litmus, or nil
 }
 
-// Launch parameters that only a few kernels have.
+// Types of LaunchParams.Own, for the kernels named ep and ll.
 type (
 	CombineParams struct{ Rotate bool }
 	LLParams      struct{ Receivers, PauseNs int }
 )
 
-// Declarations lists the kernels of one process for all GPUs of a host. The first kernel of an
-// op that supports a layout has the default against which every gain is measured.
+// Declarations lists the kernels that one process can run on all GPUs of a host. Every gain is
+// measured against the default config of the first kernel that has the op and the layout.
 func Declarations() []Declaration {
 	return []Declaration{
 		dispatchEP(),

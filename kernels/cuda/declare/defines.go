@@ -35,9 +35,10 @@ func problemDefines(p ep.Problem) []string {
 	}
 }
 
-// Define spells one option.
+// Define spells a macro definition, NAME=VALUE.
 func Define(name string, value int) string { return fmt.Sprintf("%s=%d", name, value) }
 
+// Bit returns 1 for true and 0 for false.
 func Bit(b bool) int {
 	if b {
 		return 1
@@ -48,7 +49,7 @@ func Bit(b bool) int {
 // EpilogueScale is EpArgs.epilogue_scale in every verification.
 const EpilogueScale = 0.5
 
-// Bias returns EpArgs.bias of every verification: BF16 values from 0.5 to just below 1,
+// Bias returns the values of EpArgs.bias in every verification: BF16 from 0.5 to just below 1,
 // different in neighbouring columns.
 func Bias(hidden int) []uint16 {
 	out := make([]uint16, hidden)
@@ -58,8 +59,6 @@ func Bias(hidden int) []uint16 {
 	return out
 }
 
-// epilogues maps the words of a config's parameter "epilogue" to values of EP_EPILOGUE. A
-// combine with an epilogue declares that parameter with these words, and passes
-// Define("EP_EPILOGUE", epilogues[word]). The session supplies bias and scale, and applies
-// the epilogue to the oracle's sums.
+// epilogues maps the values of a config's parameter "epilogue" to values of EP_EPILOGUE. The
+// session supplies bias and scale, and applies the epilogue to the oracle's sums.
 var epilogues = map[string]int{"": 0, "none": 0, "scale": 1, "bias": 2}

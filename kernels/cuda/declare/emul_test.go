@@ -113,7 +113,7 @@ func (e *emulated) part(rank int, name string) []byte {
 }
 
 func (e *emulated) inputs(rank int) {
-	batch, h := e.w.Batch(rank), e.w.Problem.Hidden
+	batch, h := e.w.BatchRank(rank), e.w.Problem.Hidden
 	x, row := e.part(rank, PartX), make([]uint16, h)
 	for t := range e.w.Ranks[batch].Tokens {
 		e.w.Token(batch, t, row)
@@ -155,7 +155,7 @@ func (e *emulated) arguments() []string {
 	}
 	for r := range p.Ranks {
 		add("set %d rank %d", r, r)
-		add("set %d tokens %d", r, e.w.Ranks[e.w.Batch(r)].Tokens)
+		add("set %d tokens %d", r, e.w.Ranks[e.w.BatchRank(r)].Tokens)
 		for field, part := range e.fieldParts() {
 			add("ptr %d %s %d", r, field, e.at(r, part))
 		}

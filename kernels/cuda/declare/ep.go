@@ -14,8 +14,8 @@ import (
 // epState declares the memory of the ep kernels, native/kernels/ep.
 var epState = State{Name: "ep", Regions: regionsEP, Counters: countersEP}
 
-// dispatchEP declares dispatch as MAX ep_comm does it. The defaults of its parameters are
-// MAX's launch constants.
+// dispatchEP declares dispatch as ep_comm of Modular's MAX does it. The defaults of its
+// parameters are MAX's launch constants.
 func dispatchEP() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -26,7 +26,7 @@ func dispatchEP() Declaration {
 				speedParam(kernels.Launch, "count_sms", "blocks that count tokens and signal; the others send", "SMs", "8", "2", "8", "16"),
 				speedParam(kernels.Launch, "tile_tokens", "received tokens that a block claims at a time", "tokens", "128", "16", "32", "128"),
 				speedParam(kernels.Launch, "chunk_bytes", "bytes of a message that one warp sends; 0: all of it", "bytes", "0", "0", "1024", "4096"),
-				speedParam(kernels.Compile, "algo", "direct: one message for each expert; dedup: one for each distinct rank, expanded there",
+				speedParam(kernels.Compile, "algo", "direct: one message for each expert; dedup: one message for each distinct rank, whose receiver copies the token to each expert",
 					"", "direct", "direct", "dedup"),
 				copyParam(), inFlightParam("4"),
 			),
@@ -40,7 +40,7 @@ func dispatchEP() Declaration {
 	}
 }
 
-// combineEP declares combine as MAX ep_comm does it.
+// combineEP declares combine as ep_comm of Modular's MAX does it.
 func combineEP() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -53,13 +53,13 @@ func combineEP() Declaration {
 				speedParam(kernels.Compile, "rows", "rows that a block sends at a time", "tokens", "1", "1", "2", "4"),
 				speedParam(kernels.Launch, "rotate", "1: each rank serves itself first, then the next; 0: all serve rank 0 first", "", "0", "0", "1"),
 				algoParam("direct: every row travels; dedup: one BF16 partial sum for each rank, after dispatch with algo=dedup"),
-				kernels.Param{Name: "epilogue", Doc: "what is done to each finished value: none, scale or bias",
+				kernels.Param{Name: "epilogue", Doc: "operation on each finished value: none, scale or bias",
 					Values: []ep.Value{"none", "scale", "bias"}, Default: "none", Binding: kernels.Compile, Class: kernels.Hook},
 				copyParam(), inFlightParam("8"),
 			),
-			Check:   checkCombineEP,
-			Default: defaultCombineEP,
-			Pairs:   pairsEP,
+			Check:     checkCombineEP,
+			Default:   defaultCombineEP,
+			CheckPair: checkPairEP,
 		},
 		source: "ep/combine.cuh",
 		State:  epState,
@@ -80,8 +80,8 @@ func combineEP() Declaration {
 	}
 }
 
-// epParams returns the parameters that dispatch and combine share. The default of pdl is MAX's
-// for a fused kernel.
+// epParams returns the parameters that dispatch and combine share. pdl is 1 by default, as in
+// MAX's fused kernels.
 func epParams() []kernels.Param {
 	return []kernels.Param{
 		threadsParam("256", "512", "1024"),
@@ -111,8 +111,8 @@ func definesEP(c ep.Config) []string {
 
 func isBulk(c ep.Config) bool { return c.Str("copy") == "bulk" }
 
-// launchesEP returns one launch of entry for a fused call, or entry_async and entry_wait on the
-// same grid for a split one.
+// launchesEP returns the launches of a call: one of `entry` if the call is fused; otherwise one of
+// entry_async, which sends, and one of entry_wait, which receives, both on the same grid.
 func launchesEP(entry string, p ep.Problem, c ep.Config) []Launch {
 	l := launchOf(entry, c)
 	l.Shared = sharedEP(p, c)
@@ -126,8 +126,8 @@ func launchesEP(entry string, p ep.Problem, c ep.Config) []Launch {
 	return []Launch{async, wait}
 }
 
-// sharedEP returns the dynamic shared memory of bulk copies, in bytes: three messages that are
-// being sent, or eight rows.
+// sharedEP returns the dynamic shared memory of bulk copies, in bytes: three messages in a
+// dispatch, eight rows in a combine.
 func sharedEP(p ep.Problem, c ep.Config) int {
 	direct, dedup := messagesEP(p)
 	switch {
@@ -151,8 +151,8 @@ func defaultDispatchEP(m ep.Machine, p ep.Problem) ep.Config {
 	}}
 }
 
-// defaultCombineEP has all rows of a token in flight, as MAX does, if 64 registers of each
-// thread are enough for them.
+// defaultCombineEP has all rows of a token in flight, as MAX does. With more than 8 rows it has
+// 4 in flight, because 64 registers of each thread are not enough for all.
 func defaultCombineEP(m ep.Machine, p ep.Problem) ep.Config {
 	inFlight := ep.Value("8")
 	if p.TopK > 8 {
@@ -187,7 +187,7 @@ func checkEP(m ep.Machine, p ep.Problem, c ep.Config) error {
 		return err
 	}
 	if p.SkipA2A && isDedup(c) {
-		return fmt.Errorf("algo: dedup has nothing to save under skip-a2a, where nothing is sent; use direct")
+		return fmt.Errorf("algo: dedup saves nothing with skip-a2a, because nothing is sent; use direct")
 	}
 	return cmp.Or(
 		checkNVFP4(p),
@@ -213,7 +213,7 @@ func checkCopy(m ep.Machine, p ep.Problem, c ep.Config) error {
 		return fmt.Errorf("copy: bulk needs sm_90 or later and this is %s; use vector", m.Arch)
 	}
 	if c.Kernel == "combine" && isDedup(c) {
-		return fmt.Errorf("copy: bulk moves rows as they are and dedup sums them; use vector")
+		return fmt.Errorf("copy: bulk cannot move the sums of algo=dedup; use vector")
 	}
 	if n := sharedEP(p, c); n > sharedLimit {
 		return fmt.Errorf("copy: bulk stages %d bytes in shared memory, more than %d; use vector", n, sharedLimit)
@@ -231,16 +231,17 @@ func checkChunk(c ep.Config, least int) error {
 	return kernels.CheckMultiple(c, "chunk_bytes", 16, least, 1<<20, "one vector")
 }
 
-// pairsEP refuses partial sums after a direct dispatch. They need all rows of a token on a
-// rank together, and only a dedup dispatch records these.
-func pairsEP(dispatch, combine ep.Config) error {
+// checkPairEP refuses a combine of partial sums after a direct dispatch. A partial sum needs all
+// rows of a token on a rank, and only a dedup dispatch records which rows these are.
+func checkPairEP(dispatch, combine ep.Config) error {
 	if isDedup(combine) && !isDedup(dispatch) {
-		return fmt.Errorf("combine.algo: dedup sums by message and needs dispatch.algo=dedup, not %s", dispatch.Str("algo"))
+		return fmt.Errorf("combine.algo: dedup sums the rows of one message and needs dispatch.algo=dedup, not %s", dispatch.Str("algo"))
 	}
 	return nil
 }
 
-// maxBlocksEP is the number of go words of EpCounter.
+// maxBlocksEP is the largest number of blocks: EpCounter has this many words with which one block
+// releases another.
 const maxBlocksEP = 512
 
 // regionsEP lists EpRegion of ep/layout.cuh.
@@ -261,7 +262,7 @@ func regionsEP(p ep.Problem) []Region {
 	}
 }
 
-// messagesEP returns the size of a message of either algorithm, in bytes.
+// messagesEP returns the bytes of a message with algo=direct and with algo=dedup.
 func messagesEP(p ep.Problem) (direct, dedup int64) {
 	h := encodingOf(p).Message(p.TopK)
 	return int64(h.Bytes), int64(h.Dedup)

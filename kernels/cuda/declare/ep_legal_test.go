@@ -115,7 +115,7 @@ func TestEPPairs(t *testing.T) {
 		dispatch, combine string
 		legal             bool
 	}{{"direct", "direct", true}, {"dedup", "direct", true}, {"dedup", "dedup", true}, {"direct", "dedup", false}} {
-		err := pairsEP(changed(d, "algo", q.dispatch), changed(c, "algo", q.combine))
+		err := checkPairEP(changed(d, "algo", q.dispatch), changed(c, "algo", q.combine))
 		if (err == nil) != q.legal {
 			t.Errorf("%s then %s: %v", q.dispatch, q.combine, err)
 		}

@@ -9,17 +9,17 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// expandState declares the memory of dispatch_expand and combine_expand: the memory of layout
-// rank with its rows, and the routes of the rows by expert that combine needs.
+// expandState declares the memory of dispatch_expand and combine_expand: the memory of the
+// kernels of layout rank, the rows sorted by source rank, and the table from which combine learns
+// which rows belong to a token.
 var expandState = State{Name: "expand", Regions: regionsExpand, Counters: func(ep.Problem) int { return 1 }}
 
-// byExpert lists the layouts to which rows by rank are expanded. Layout expert is not among
-// them, because on 2 H200 kernels that store rows directly at their final position were
-// faster on every recorded space.
+// byExpert lists the layouts that these kernels serve. Layout expert is not in the list: on
+// 2 H200, kernels that store rows directly at their final position were faster in every recorded
+// search.
 var byExpert = []ep.Layout{ep.LayoutExpert128}
 
-// dispatchExpand declares dispatch_rank followed by a kernel that sorts its rows by expert.
-// Callers of layout expert:128 compute by expert.
+// dispatchExpand declares dispatch_rank followed by a kernel that sorts the rows by expert.
 func dispatchExpand() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -86,15 +86,15 @@ func combineExpand() Declaration {
 	}
 }
 
-// defaultCombineExpand returns the default of layout masked: the kernel is the same.
+// defaultCombineExpand returns the default of combine_masked, because the device code is the same.
 func defaultCombineExpand(m ep.Machine, p ep.Problem) ep.Config {
 	c := defaultCombineMasked(m, p)
 	c.Kernel = "combine_expand"
 	return c
 }
 
-// launchesExpand returns both launches. The second takes all SMs of the call, and starts
-// when the first has ended.
+// launchesExpand returns the two launches of a call: dispatch_rank, then the expansion. The second
+// starts when the first has ended, on the same number of SMs.
 func launchesExpand(p ep.Problem, c ep.Config) []Launch {
 	send := launchesRank("dispatch_rank", c)[0]
 	expand := send
@@ -103,16 +103,16 @@ func launchesExpand(p ep.Problem, c ep.Config) []Launch {
 	return []Launch{send, expand}
 }
 
-// oneUnitParam declares unitParam with a single value in the default space. It is for kernels
-// that share device code with a kernel of another layout, whose search covers every value.
-// Their threads have a single value too, and Starts adds configs with other values.
+// oneUnitParam declares unitParam with only one value to search. It is for kernels that share
+// device code with a kernel of another layout: the search of that kernel covers all values.
+// Starts adds configs with other values.
 func oneUnitParam(of string) kernels.Param {
 	q := unitParam(of)
 	q.Values = []ep.Value{"512"}
 	return q
 }
 
-// mostBlocks is the largest grid of a kernel whose blocks tell each other their counts.
+// mostBlocks is the largest grid of dispatch_expand, whose blocks exchange counts.
 const mostBlocks = RoundBlocks
 
 // regionsExpand lists RankRegion of rank/layout.cuh, MASKED_WEIGHTS of masked/layout.cuh,

@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// finalState declares the memory of the final-placement kernels, native/kernels/final. Its
-// counters are FinCounter of final/layout.cuh.
+// finalState declares the memory of the kernels in native/kernels/final, whose senders store each
+// token at its final place. Its counters are FinCounter of final/layout.cuh.
 var finalState = State{Name: "final", Regions: regionsFinal, Counters: func(ep.Problem) int { return 5 }}
 
 // finalFP8Hidden is the largest hidden size: each of 32 lanes keeps the scales of four groups.
@@ -25,7 +25,7 @@ func dispatchFinal() Declaration {
 			Op:   ep.Dispatch,
 			Doc:  "Counts first, then each token straight to its output row; rows of further experts are copied by the receiver. For large batches.",
 			Params: []kernels.Param{
-				// Unlike algo of combine, this one changes no bit of the output.
+				// Unlike algo of a combine, algo of a dispatch changes no bit of the output.
 				speedParam(kernels.Compile, "algo", "dedup: one message for each distinct rank of a token; direct: one for each expert", "", "dedup", "dedup", "direct"),
 				smsParam("8", "12", "16", "24", "32", "48", "64", "96", "132"),
 				waitParam("completes what arrived: copies rows to further experts, places scales", "0", "2", "5", "6", "8", "10", "12", "14", "16", "24", "32", "48", "68", "84", "100"),
@@ -78,7 +78,7 @@ func combineFinal() Declaration {
 }
 
 func waitParam(does string, sweep ...ep.Value) kernels.Param {
-	return speedParam(kernels.Launch, "wait_sms", "of sms, blocks that send nothing: each "+does+"; 0: every block first sends, then does that",
+	return speedParam(kernels.Launch, "wait_sms", "number of the sms blocks that send nothing: each "+does+"; 0: every block first sends, then does that",
 		"SMs", sweep[0], sweep...)
 }
 
@@ -97,10 +97,10 @@ func checkFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(checkFinalBlocks(m, p, c), kernels.CheckWord(c, "algo", "direct", "dedup"))
 }
 
-// checkFinalBlocks checks what all final-placement kernels have in common.
+// checkFinalBlocks checks the conditions that all kernels of native/kernels/final have in common.
 func checkFinalBlocks(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if p.Dispatch == ep.FP8 && p.Hidden > finalFP8Hidden {
-		return fmt.Errorf("hidden: %d is more than %d, whose scales one warp holds; use the ll or ep kernels", p.Hidden, finalFP8Hidden)
+		return fmt.Errorf("hidden: %d is more than %d, the most for which one warp holds the scales; use the ll or ep kernels", p.Hidden, finalFP8Hidden)
 	}
 	return cmp.Or(checkFast(m, p, c),
 		kernels.CheckRange(c, "wait_sms", 0, c.Int("sms")-1)) // at least one block sends
@@ -110,26 +110,26 @@ func checkDispatchFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(checkFinal(m, p, c), checkScales(p, c))
 }
 
-// ringShared is the most shared memory, in bytes, that a block's ring may take. Of all chips
-// sm_80 gives a block the least, 163 KiB.
+// ringShared is the largest shared memory, in bytes, of a block's ring. It fits every supported
+// chip: sm_80 gives a block the least, 163 KiB.
 const ringShared = 160 << 10
 
 // ringBytes returns the shared memory of combine_final: in_flight vectors for each lane.
 func ringBytes(c ep.Config) int { return c.Int("threads") * 16 * c.Int("in_flight") }
 
 func checkCombineFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if err := cmp.Or(checkFinal(m, p, c), kernels.CheckMultiple(c, "in_flight", 4, 0, 32, "the vectors of a step")); err != nil {
+	if err := cmp.Or(checkFinal(m, p, c), kernels.CheckMultiple(c, "in_flight", 4, 0, 32, "the vectors that one step loads")); err != nil {
 		return err
 	}
 	if n := ringBytes(c); n > ringShared {
-		return fmt.Errorf("in_flight: %s of %s threads take %d bytes of shared memory, more than %d; use %d",
+		return fmt.Errorf("in_flight: %s loads for each of %s threads take %d bytes of shared memory, more than %d; use %d",
 			c.Str("in_flight"), c.Str("threads"), n, ringShared, ringShared/16/c.Int("threads")/4*4)
 	}
 	return nil
 }
 
-// defaultDispatchFinal uses five of eight SMs to complete the tokens that arrive. On 4 H200
-// that was within 4 % of the best split from 1,024 tokens on.
+// defaultDispatchFinal lets five of every eight SMs complete the tokens that arrive; the others
+// send. On 4 H200 this was within 4 % of the best split from 1,024 tokens on.
 func defaultDispatchFinal(m ep.Machine, p ep.Problem) ep.Config {
 	sms := fastSMs(m, p)
 	return ep.Config{Kernel: "dispatch_final", Values: map[string]ep.Value{
@@ -137,14 +137,14 @@ func defaultDispatchFinal(m ep.Machine, p ep.Problem) ep.Config {
 	}}
 }
 
-// fewSMs is the number of SMs below which the loads and stores of the SMs limit a call, and
-// not the link.
+// fewSMs is a number of SMs. With fewer SMs, a call is limited by the loads and stores of the SMs
+// and not by the link.
 const fewSMs = 32
 
 // startsDispatchFinal returns configs with other splits of the SMs. More completing blocks are
-// better if one rank receives most rows, and fewer if there are few SMs. Each split is also
-// returned with FP8 scales by tiles: tiles halve the time if one rank receives most rows, save
-// a third on few SMs, and cost 2 to 5 % if rows are spread evenly.
+// better if one rank receives most rows. Fewer are better if there are few SMs. With FP8, each
+// split is also returned with scales=tile. That halves the time if one rank receives most rows,
+// saves a third on few SMs, and costs 2 to 5 % if rows are spread evenly.
 func startsDispatchFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	own, sms := defaultDispatchFinal(m, p), fastSMs(m, p)
 	splits := []ep.Config{own, own.With("wait_sms", number(sms*3/4))}
@@ -160,9 +160,8 @@ func startsDispatchFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	return out
 }
 
-// defaultCombineFinal takes half of the GPU, because more SMs gain nothing on the link if
-// every rank sends the same amount. It sums in top-k order, which gives the bits of the
-// specification.
+// defaultCombineFinal takes half of the SMs: if every rank sends the same amount, half of the SMs
+// already fill the link. It sums in top-k order, which gives the bits of the specification.
 func defaultCombineFinal(m ep.Machine, p ep.Problem) ep.Config {
 	all := fastSMs(m, p)
 	sms := max(all/2, min(all, fewSMs))
@@ -171,9 +170,9 @@ func defaultCombineFinal(m ep.Machine, p ep.Problem) ep.Config {
 	}}
 }
 
-// startsCombineFinal returns configs with all SMs, for ranks that read and sum more than they
-// send. On few SMs it also returns configs with more loads in flight, with and without
-// summing blocks.
+// startsCombineFinal returns a config with all SMs, for ranks that read and sum more than they
+// send. If there are few SMs, it also returns configs with more loads in flight, one with blocks
+// that only sum and one without.
 func startsCombineFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	sms := fastSMs(m, p)
 	all := defaultCombineFinal(m, p).With("sms", number(sms)).With("wait_sms", number(sms*3/8))

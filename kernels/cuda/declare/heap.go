@@ -37,14 +37,15 @@ const (
 // several times the L2 cache of any GPU.
 const FlushBytes = 256 << 20
 
-// Heap lays out the memory of one rank in one allocation: the same parts at the same offsets
-// on every rank.
+// Heap describes the memory of one rank, which is one allocation. Every rank has the same parts at
+// the same offsets.
 type Heap struct {
 	Parts  []Region
 	Offset map[string]int64
 	Bytes  int64
 }
 
+// NewHeap places the parts one after the other, each on a boundary of regionAlign bytes.
 func NewHeap(parts []Region) Heap {
 	h := Heap{Parts: parts, Offset: map[string]int64{}}
 	for _, p := range parts {
@@ -54,10 +55,10 @@ func NewHeap(parts []Region) Heap {
 	return h
 }
 
-// ReadingWords is the number of 64-bit words for time stamps and spans of a rank.
+// ReadingWords is the number of 64-bit words that each rank has for time stamps and spans.
 const ReadingWords = 1 << 17
 
-// TimingParts lists the parts that ranks need to align and to be timed.
+// TimingParts lists the parts that aligning and timing the ranks need.
 func TimingParts() []Region {
 	return []Region{
 		Zeroed(PartControl, 256),
@@ -82,8 +83,8 @@ func ProblemParts(p ep.Problem) []Region {
 	return append(parts, OutputParts(p)...)
 }
 
-// CastParts lists the parts for tokens that the caller cast, if a kernel may take such
-// tokens.
+// CastParts lists the parts for tokens that the caller cast to FP8. It is empty if no kernel takes
+// such tokens for this problem.
 func CastParts(p ep.Problem) []Region {
 	if !MayCast(p) {
 		return nil
@@ -99,7 +100,7 @@ func CastParts(p ep.Problem) []Region {
 func MayCast(p ep.Problem) bool { return p.Dispatch == ep.FP8 && p.Layout.Kind() != "expert" }
 
 // OutputParts lists the parts that dispatch, experts and combine write. All of them are
-// poisoned before a verification. By layout the fields of EpArgs hold:
+// poisoned before a verification. The fields of EpArgs hold, for each layout:
 //
 //	               expert                 masked                     rank                   rank:packed
 //	out            [max_rows]             [local, capacity]          [ranks, max_tokens]    [ranks * max_tokens]
@@ -132,15 +133,16 @@ func OutputParts(p ep.Problem) []Region {
 // Index holds the sizes, in bytes, of the outputs that describe rows.
 type Index struct{ ExpertIDs, SrcInfo, ScaleOffsets int64 }
 
-// IndexOf returns the sizes for a problem's layout. native/epcomm/src/pack.c counts the same.
+// IndexOf returns the sizes for a problem's layout. native/epcomm/src/pack.c computes the same
+// sizes.
 func IndexOf(p ep.Problem) Index {
 	rows, groups := int64(dtype.MaxRows(p)), int64(dtype.Groups(p))
-	switch beside := rows * int64(p.TopK) * 4; p.Layout.Kind() {
+	switch selections := rows * int64(p.TopK) * 4; p.Layout.Kind() {
 	case "masked":
 		route := int64(p.Ranks) * (int64(p.MaxTokens)*int64(1+p.TopK) + 1) * 4
 		return Index{groups * int64(p.Ranks) * 8, rows*8 + route, groups * 4}
 	case "rank":
-		return Index{beside, rows*8 + int64(p.MaxTokens)*4, beside}
+		return Index{selections, rows*8 + int64(p.MaxTokens)*4, selections}
 	}
 	return Index{groups * 4, rows * 8, groups * 4}
 }
@@ -158,7 +160,7 @@ func StateParts(s State, p ep.Problem) []Region {
 	return parts
 }
 
-// OpIndex returns the place of an op's call number in a state.
+// OpIndex returns the index of an op's call number among the two call numbers of a state.
 func OpIndex(op ep.Op) int64 {
 	if op == ep.Combine {
 		return 1

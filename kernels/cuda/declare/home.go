@@ -9,14 +9,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// dispatchFinalHome declares dispatch_final for few ranks; with few ranks a large part of a
-// token's rows stays on the token's own rank.
+// dispatchFinalHome declares a dispatch_final for few ranks: a large part of a token's rows then
+// stays on the token's own rank.
 func dispatchFinalHome() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
 			Name: "dispatch_final_home",
 			Op:   ep.Dispatch,
-			Doc:  "dispatch_final where the sender stores all rows that a token has on its own rank; rows of other ranks' tokens are copied. For few ranks.",
+			Doc:  "dispatch_final whose sender stores all rows that a token has on the token's own rank; rows of other ranks' tokens are copied. For few ranks.",
 			Params: []kernels.Param{
 				smsParam("8", "12", "16", "24", "32", "48", "64", "96", "132"),
 				waitParam("completes what other ranks sent", "0", "2", "4", "6", "8", "12", "16", "24", "32", "48", "66", "84"),
@@ -48,7 +48,7 @@ func scalesParam() kernels.Param {
 
 func checkScales(p ep.Problem, c ep.Config) error {
 	if c.Str("scales") != "row" && p.Dispatch != ep.FP8 {
-		return fmt.Errorf("scales: %s has none to place by %s; use row", p.Dispatch, c.Str("scales"))
+		return fmt.Errorf("scales: %s has no FP8 scales, so %s has no meaning; use row", p.Dispatch, c.Str("scales"))
 	}
 	return kernels.CheckWord(c, "scales", "row", "tile")
 }
@@ -58,8 +58,8 @@ func checkDispatchFinalHome(m ep.Machine, p ep.Problem, c ep.Config) error {
 		kernels.CheckRange(c, "team", 1, c.Int("threads")/Warp-1)) // at least one warp completes what a team sends
 }
 
-// defaultDispatchFinalHome returns a config that is legal on any number of SMs and threads.
-// Whether teams are faster depends on both numbers: see startsDispatchFinalHome.
+// defaultDispatchFinalHome returns a config without teams, which is legal with any number of SMs
+// and threads. Whether teams are faster depends on both numbers: see startsDispatchFinalHome.
 func defaultDispatchFinalHome(m ep.Machine, p ep.Problem) ep.Config {
 	return ep.Config{Kernel: "dispatch_final_home", Values: map[string]ep.Value{
 		"sms": number(fastSMs(m, p)), "wait_sms": "0", "threads": "512", "team": "1", "scales": "row",
@@ -67,10 +67,10 @@ func defaultDispatchFinalHome(m ep.Machine, p ep.Problem) ep.Config {
 }
 
 // startsDispatchFinalHome returns configs with teams, with single warps in larger blocks, with
-// other splits of the SMs, and with FP8 scales by tiles. On 2 H200 (132 SMs) teams of eight won
-// at 1,024 and 4,096 tokens in both dtypes. On 24 SMs single warps took half the time of teams,
-// because teams wait for their loads there. 768 threads are not the default, because single
-// warps in BF16 then spill on 4 and 8 ranks.
+// other splits of the SMs, and with scales=tile. On 2 H200 with 132 SMs, teams of eight won at
+// 1,024 and 4,096 tokens in both dtypes. On 24 SMs single warps took half the time of teams,
+// because teams waited for their loads. 768 threads are not the default, because single warps in
+// BF16 then spill registers on 4 and 8 ranks.
 func startsDispatchFinalHome(m ep.Machine, p ep.Problem) []ep.Config {
 	own, sms := defaultDispatchFinalHome(m, p), fastSMs(m, p)
 	large, team := own.With("threads", "768"), own.With("team", "8")

@@ -11,27 +11,26 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// hostsState declares the memory of the hosts kernels, native/kernels/hosts.
+// hostsState declares the memory of the kernels that cross hosts, native/kernels/hosts.
 var hostsState = State{Name: "hosts", Regions: regionsHosts, Counters: countersHosts}
 
 // Limits of the kernels that cross hosts.
 const (
-	maxHostRanks = 64 // one block waits for all of them
-	// maxHostThreads is low enough for 128 registers in each thread, which the network's
-	// functions may take.
+	maxHostRanks = 64 // one block waits for all ranks
+	// maxHostThreads leaves 128 registers for each thread: NVSHMEM's functions may need them.
 	maxHostThreads = 512
 )
 
-// HostDeclarations lists the kernels for which every GPU has a process of its own. A process
-// that has all GPUs of a host cannot run them, so Declarations does not list them.
+// HostDeclarations lists the kernels that cross hosts. They need one process for each GPU. A
+// process that has all GPUs of a host cannot run them, so Declarations does not list them.
 func HostDeclarations() []Declaration {
 	return []Declaration{dispatchHosts(), combineHosts(), dispatchHostsLL(), combineHostsLL()}
 }
 
 func allDeclarations() []Declaration { return append(Declarations(), HostDeclarations()...) }
 
-// declarationsOver lists the kernels for ranks on this many nodes. Callers do not change the list,
-// which is made once: describing a call looks a kernel up in it.
+// declarationsOver lists the kernels for ranks on `nodes` nodes. The list is made once, because each
+// description of a call looks up a kernel in it. Callers must not change it.
 func declarationsOver(nodes int) []Declaration {
 	if nodes > 1 {
 		return overHosts()
@@ -41,7 +40,7 @@ func declarationsOver(nodes int) []Declaration {
 
 var oneHost, overHosts = sync.OnceValue(Declarations), sync.OnceValue(HostDeclarations)
 
-// KernelsOver lists the kernels of a pack for ranks on this many nodes.
+// KernelsOver lists the kernels of a pack for ranks on `nodes` nodes.
 func KernelsOver(nodes int, m ep.Machine) []kernels.Kernel {
 	if nodes > 1 {
 		return HostKernels(m)
@@ -57,7 +56,7 @@ func ABIOver(nodes int) ep.ABI {
 	return ABI()
 }
 
-// dispatchHosts declares dispatch over hosts, MAX's use_shmem.
+// dispatchHosts declares dispatch over hosts, as MAX's ep_comm does it with use_shmem.
 func dispatchHosts() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -143,7 +142,7 @@ func routeParam(doc string) kernels.Param {
 // hostPartialParam declares partialParam for a host's sum.
 func hostPartialParam() kernels.Param {
 	q := partialParam()
-	q.Doc = "dtype in which a host's sum of its rows of a token travels under route=rail: f32 or bf16"
+	q.Doc = "dtype in which a host sends its sum of a token's rows with route=rail: f32 or bf16"
 	return q
 }
 
@@ -167,14 +166,14 @@ func launchesHosts(entry string, c ep.Config) []Launch {
 	return []Launch{async, wait}
 }
 
-// Fitted returns a kernel's default on a machine: with no more SMs than there are.
+// Fitted returns a kernel's default, with at most the SMs that the machine has.
 func Fitted(k kernels.Kernel, m ep.Machine, p ep.Problem) ep.Config {
 	return k.DefaultWithin(m, p, m.SMs)
 }
 
-// HostKernels lists the kernels for which every GPU has a process of its own. Their defaults
-// fit the machine, because a program that knows them only from a worker's declaration cannot
-// compute defaults itself.
+// HostKernels lists the kernels that cross hosts. The defaults of their parameters fit the
+// machine: a program that knows these kernels only from a worker's announcement cannot compute
+// defaults itself.
 func HostKernels(m ep.Machine) []kernels.Kernel {
 	var out []kernels.Kernel
 	for _, f := range HostDeclarations() {
@@ -184,7 +183,7 @@ func HostKernels(m ep.Machine) []kernels.Kernel {
 			k.Params[i].Default = Fitted(k, m, ep.Problem{}).Values[q.Name]
 		}
 		if k.Op == ep.Combine {
-			k.Pairs = pairsWithin(f, HostDeclarations())
+			k.CheckPair = pairCheck(f, HostDeclarations())
 		}
 		out = append(out, k)
 	}
@@ -206,7 +205,7 @@ func checkDispatchHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
 	case err != nil:
 		return err
 	case isRail(c) && c.Int("chunk_bytes") != 0:
-		return fmt.Errorf("chunk_bytes: %d, under route=rail a message travels in one piece; use 0", c.Int("chunk_bytes"))
+		return fmt.Errorf("chunk_bytes: %d, but with route=rail a message is sent in one piece; use 0", c.Int("chunk_bytes"))
 	}
 	return nil
 }
@@ -222,26 +221,26 @@ func checkCombineHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
 
 func checkRoute(p ep.Problem, c ep.Config) error {
 	if isRail(c) && p.Nodes == 1 {
-		return fmt.Errorf("route: rail is between hosts and here is one; use direct")
+		return fmt.Errorf("route: rail needs several hosts, and this problem has one; use direct")
 	}
 	return kernels.CheckWord(c, "route", "direct", "rail")
 }
 
 func checkHostPartial(c ep.Config) error {
 	if c.Str("partial") == "bf16" && !isRail(c) {
-		return fmt.Errorf("partial: bf16 under route=direct, where no sums travel; use f32")
+		return fmt.Errorf("partial: bf16 needs route=rail, because route=direct sends no sums; use f32")
 	}
 	return kernels.CheckWord(c, "partial", "f32", "bf16")
 }
 
-// checkHosts checks the conditions that dispatch and combine over hosts have in common. A rank
-// has all SMs of its GPU.
+// checkHosts checks the conditions that dispatch and combine over hosts have in common. Each rank
+// may use all SMs of its GPU.
 func checkHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
 	switch {
 	case p.Ranks > maxHostRanks:
 		return fmt.Errorf("ranks: %d is more than the %d that the hosts kernels wait for", p.Ranks, maxHostRanks)
 	case p.SkipA2A:
-		return fmt.Errorf("skip-a2a: it sends nothing, so there are no hosts to cross; use --backend cuda")
+		return fmt.Errorf("skip-a2a: with it nothing is sent between hosts; use --backend cuda")
 	}
 	return cmp.Or(
 		checkShape(p),

@@ -19,7 +19,7 @@ func dispatchHostsLL() Declaration {
 		Kernel: kernels.Kernel{
 			Name: "dispatch_ll_hosts",
 			Op:   ep.Dispatch,
-			Doc:  "One message for each distinct rank of a token: inside a host receivers poll the data, between hosts the word that a put sets behind it. For small batches.",
+			Doc:  "One message for each distinct rank of a token. Inside a host receivers poll the data; between hosts they poll a word that is put after the data. For small batches.",
 			Params: append(hostParams(),
 				speedParam(kernels.Compile, "part", "message bytes one receiving or forwarding warp waits for and copies", "bytes", "512", "512", "1024"),
 				routeParam("direct: a message to each rank; rail: one to another host, to the rank with the sender's place, which forwards it there"),
@@ -44,7 +44,7 @@ func combineHostsLL() Declaration {
 		Kernel: kernels.Kernel{
 			Name:   "combine_ll_hosts",
 			Op:     ep.Combine,
-			Doc:    "Every row returns to a place of its own: inside a host receivers poll the rows, between hosts the word that a put sets behind each. For small batches.",
+			Doc:    "Every row returns to a place of its own. Inside a host receivers poll the rows; between hosts they poll a word that is put after each row. For small batches.",
 			Params: hostParams(),
 			Check:  checkHostsLL,
 		},
@@ -70,9 +70,9 @@ func checkHostsLL(m ep.Machine, p ep.Problem, c ep.Config) error {
 	case p.SharedExpert:
 		return fmt.Errorf("shared-expert: %s does not fuse it; use the hosts kernels without ll", c.Kernel)
 	case p.TopK > maxHeaderTopK:
-		return fmt.Errorf("topk: %d is more than %d, what a header of %s holds; use the hosts kernels without ll", p.TopK, maxHeaderTopK, c.Kernel)
+		return fmt.Errorf("topk: %d is more than %d, the most that a header of %s holds; use the hosts kernels without ll", p.TopK, maxHeaderTopK, c.Kernel)
 	case p.MaxTokens > maxFastTokens:
-		return fmt.Errorf("max-tokens: %d is more than %d, the positions of a header", p.MaxTokens, maxFastTokens)
+		return fmt.Errorf("max-tokens: %d is more than %d, the largest position that a header holds", p.MaxTokens, maxFastTokens)
 	}
 	return checkHosts(m, p, c)
 }
@@ -80,7 +80,7 @@ func checkHostsLL(m ep.Machine, p ep.Problem, c ep.Config) error {
 // regionsHostsLL lists LhRegion of hosts/ll_layout.cuh.
 func regionsHostsLL(p ep.Problem) []Region {
 	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)
-	counts := int64(p.LocalExperts()+3) / 2 * 2 // of local experts, of messages and of relayed messages, in 16 bytes
+	counts := int64(p.LocalExperts()+3) / 2 * 2 // one for each local expert, one of messages, one of relayed messages; rounded up to 16 bytes
 	header := 8 * (k + 1)
 	slot := int64(dtype.Of(p.Dispatch, p.Hidden).TokenBytes())
 	message := slot + (header+15)/16*16 + (4*k+15)/16*16

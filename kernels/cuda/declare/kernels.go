@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Kernels lists the kernels of one process for all GPUs of a host, with their legality. It
-// needs no GPU, so that a host without one can plan.
+// Kernels lists the kernels that one process can run on all GPUs of a host, with the functions
+// that check their configs. It needs no GPU, so that a host without one can plan.
 func Kernels() []kernels.Kernel { return declared(Declarations()) }
 
 // AllKernels lists Kernels and HostKernels.
@@ -24,14 +24,14 @@ func declared(all []Declaration) []kernels.Kernel {
 			out[i].Work = Work(f.Kernel.Op)
 		}
 		if f.Kernel.Op == ep.Combine {
-			out[i].Pairs = pairsWithin(f, all)
+			out[i].CheckPair = pairCheck(f, all)
 		}
 	}
 	return out
 }
 
-// Work declares what the times of our kernels for layout expert include. Dispatch begins with
-// BF16 tokens and ends with rows in the order of their experts. Combine is the way back.
+// Work lists the work that the times of our kernels for layout expert include. Dispatch begins
+// with BF16 tokens and ends with rows in the order of their experts. Combine goes the other way.
 func Work(op ep.Op) ep.Work {
 	if op == ep.Combine {
 		return ep.Work{Library: "epbench", Layout: "expert", Sum: "gated", Inside: []string{"reduction"}}
@@ -39,7 +39,8 @@ func Work(op ep.Op) ep.Work {
 	return ep.Work{Library: "epbench", Layout: "expert", Inside: []string{"cast", "counts", "expansion"}}
 }
 
-// Check returns why a config is illegal. A config sets exactly the declared parameters.
+// Check returns why a config is illegal, nil if it is legal. A legal config sets exactly the
+// declared parameters.
 func (f Declaration) Check(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := cmp.Or(f.Kernel.CheckLayout(p.Layout), kernels.CheckNames(c, f.Kernel.Params)); err != nil {
 		return err
@@ -47,22 +48,22 @@ func (f Declaration) Check(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return f.Kernel.Check(m, p, c)
 }
 
-// pairsWithin returns the legality check of pairs with a combine: the combine may follow only
+// pairCheck returns the legality check of pairs with a combine: the combine may follow only
 // dispatches of the same state, and its own declaration may have further conditions.
-func pairsWithin(f Declaration, all []Declaration) func(dispatch, combine ep.Config) error {
+func pairCheck(f Declaration, all []Declaration) func(dispatch, combine ep.Config) error {
 	return func(dispatch, combine ep.Config) error {
 		d, err := findIn(all, dispatch.Kernel)
 		if err != nil {
 			return err
 		}
 		if !f.State.serves(d.State) {
-			return fmt.Errorf("combine: %s reads the %s state, which %s does not leave; pair it with a kernel that does",
+			return fmt.Errorf("combine: %s reads memory of the state %s, which %s does not write; pair it with a kernel that does",
 				f.Kernel.Name, f.State.Name, dispatch.Kernel)
 		}
-		if f.Kernel.Pairs == nil {
+		if f.Kernel.CheckPair == nil {
 			return nil
 		}
-		return f.Kernel.Pairs(dispatch, combine)
+		return f.Kernel.CheckPair(dispatch, combine)
 	}
 }
 
@@ -75,5 +76,5 @@ func findIn(all []Declaration, name string) (Declaration, error) {
 			return f, nil
 		}
 	}
-	return Declaration{}, fmt.Errorf("kernel: the CUDA backend has none called %q", name)
+	return Declaration{}, fmt.Errorf("kernel: the CUDA backend has no kernel called %q", name)
 }

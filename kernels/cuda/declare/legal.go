@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Loopback is the link fingerprint of a machine on which several ranks share a GPU. It is part
-// of the machine's key, so that its times are never taken for times of a real node.
+// Loopback is the link fingerprint of a machine on which several ranks share a GPU. It is part of
+// the machine's key, so that the times of such a machine are never taken for times of a real node.
 const Loopback = "loopback"
 
 // Limits that the kernels are written for.
@@ -23,7 +23,7 @@ const (
 func CheckProblem(m ep.Machine, p ep.Problem) error {
 	switch {
 	case p.Nodes > 1:
-		return fmt.Errorf("nodes: %d, and this backend drives the GPUs of one host; use --nodes 1, or --backend \"launch:... epbench-cuda rank\" (docs/multinode.md)", p.Nodes)
+		return fmt.Errorf("nodes: %d, but this backend drives the GPUs of one host; use --nodes 1, or --backend \"launch:... epbench-cuda rank\" (docs/multinode.md)", p.Nodes)
 	case p.Ranks > MaxRanks:
 		return fmt.Errorf("ranks: %d is more than the %d GPUs that one node's kernels can address", p.Ranks, MaxRanks)
 	case p.Ranks > m.GPUs && m.Link != Loopback:
@@ -59,9 +59,9 @@ func checkNVFP4(p ep.Problem) error {
 // would fit depends on the number of registers, which only the compiler knows; a session
 // checks that.
 //
-// If ranks share a GPU, each may use half of an equal share. A call that is launched early
-// (pdl) is resident together with the call before it, and must leave free the SMs on which
-// another rank has yet to begin the call before.
+// If ranks share a GPU, each may use half of an equal share of the SMs. A call that is launched
+// early (pdl) is resident at the same time as the call before it. The other half stays free for
+// another rank that has not begun the earlier call yet.
 func maxBlocks(m ep.Machine, p ep.Problem) int {
 	gpus := max(m.GPUs, 1)
 	if ranks := (p.Ranks + gpus - 1) / gpus; ranks > 1 { // on the fullest GPU

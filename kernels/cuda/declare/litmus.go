@@ -14,13 +14,13 @@ import (
 type Litmus struct {
 	Name    string
 	Launch  Launch
-	Area    int64                              // bytes of the region, zeroed
-	checks  int                                // counters[2] of each rank must hold this, and counters[1] must be 0
-	Prepare func(area []byte)                  // fills a rank's region; nil leaves zeros
-	check   func(areas [][]byte, me int) error // judges a rank's region afterwards; may be nil
+	Area    int64                              // bytes of the region, which starts as zeros
+	checks  int                                // number of checks that each rank must count in counters[2]; counters[1] counts failures
+	Prepare func(area []byte)                  // fills a rank's region before the launch; nil keeps the zeros
+	check   func(areas [][]byte, me int) error // checks the region of rank `me` afterwards; may be nil
 }
 
-// The launch parameters of each litmus, by the names they have in EpArgs.
+// Types of LaunchParams.Own for litmus kernels. The fields have the same names in EpArgs.
 type (
 	LitmusMemcpyParams struct{ Cases, Step, CellBytes, Peer int }
 	LitmusScanParams   struct{ Sizes int }
@@ -42,7 +42,7 @@ const (
 
 const LitmusSource = "ep/litmus.cuh"
 
-// Litmuses lists the litmus kernels. Messages and signals are passed for this many rounds.
+// Litmuses lists the litmus kernels. Messages and signals are passed for `rounds` rounds.
 func Litmuses(rounds int) []Litmus {
 	return []Litmus{
 		litmusMemcpy(61, 7, 1),
@@ -55,8 +55,7 @@ func Litmuses(rounds int) []Litmus {
 	}
 }
 
-// Judge checks the results of l on all ranks: the first words of their counters, and their
-// regions.
+// Judge checks the results of l on all ranks: the first three counters and the region of each rank.
 func (l Litmus) Judge(areas [][]byte, counters [][]int32) error {
 	for rank, c := range counters {
 		if c[0] != 0 || c[1] != 0 || int(c[2]) != l.checks {
@@ -147,7 +146,7 @@ func litmusCodec() Litmus {
 			for i := range 1 << 16 {
 				x := ref.BF16ToFloat(uint16(i))
 				if x != x {
-					continue // NaN never reaches a codec, and each chip converts it in its own way
+					continue // each chip converts NaN in its own way, and no kernel converts a NaN
 				}
 				abs := math.Float32frombits(math.Float32bits(x) &^ (1 << 31))
 				want := [4]byte{ref.E4M3(x), ref.E2M1(x), ref.EvenE8M0(abs), byte(ref.BF16(x * 1.001953125))}

@@ -26,9 +26,9 @@ func dispatchLL() Declaration {
 				threadsParam("256", "512", "1024"),
 				speedParam(kernels.Compile, "send", "message bytes one sending warp converts and stores", "bytes", "512", "512", "1024"),
 				speedParam(kernels.Compile, "part", "message bytes one receiving warp waits for and copies", "bytes", "512", "512", "1024"),
-				speedParam(kernels.Launch, "receivers", "warps of each block that never send, so that early tokens are copied while others leave", "warps", "8", "0", "8"),
-				speedParam(kernels.Launch, "pause", "time between two looks at a part by such a warp", "ns", "0", "0", "250"),
-				speedParam(kernels.Compile, "early", "1: receivers look for data before the offsets are known", "", "0", "0", "1"),
+				speedParam(kernels.Launch, "receivers", "warps of each block that never send, so that early tokens are copied while later tokens are sent", "warps", "8", "0", "8"),
+				speedParam(kernels.Launch, "pause", "time between two polls of a part by a warp that never sends", "ns", "0", "0", "250"),
+				speedParam(kernels.Compile, "early", "1: receivers poll for data before the offsets are known", "", "0", "0", "1"),
 				pdlParam("0"),
 			},
 			Check:      checkDispatchLL,
@@ -84,10 +84,10 @@ func checkDispatchLL(m ep.Machine, p ep.Problem, c ep.Config) error {
 		return err
 	}
 	if c.Int("receivers") == 0 && c.Int("pause") > 0 {
-		return fmt.Errorf("pause: %s spares the senders of the same block, and receivers=0 has none left to spare; use 0", c.Str("pause"))
+		return fmt.Errorf("pause: %s needs warps that never send, and receivers=0 has none; use 0", c.Str("pause"))
 	}
 	if c.Int("early") == 1 && c.Int("receivers") > 0 {
-		return fmt.Errorf("receivers: %s with early=1, where all warps wait for the offsets together; use 0", c.Str("receivers"))
+		return fmt.Errorf("receivers: %s, but with early=1 all warps wait for the offsets together; use 0", c.Str("receivers"))
 	}
 	return cmp.Or(kernels.CheckWord(c, "send", "512", "1024", "2048"), kernels.CheckWord(c, "part", "512", "1024", "2048"),
 		checkSwitch(c, "early"), checkSwitch(c, "pdl"))
@@ -97,13 +97,13 @@ func checkCombineLL(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(checkFast(m, p, c), checkSwitch(c, "pdl"), kernels.CheckWord(c, "algo", "direct", "dedup"))
 }
 
-// overlappedLL returns the config that starts while the other kernel of a pair still runs.
-// On 4 H200 pairs of 1 and 8 tokens took 9 to 15 % less time with it, although neither
-// dispatch nor combine alone gains.
+// overlappedLL returns the config with pdl=1: in a pair it starts while the other kernel still
+// runs. On 4 H200 pairs of 1 and 8 tokens then took 9 to 15 % less time, although dispatch alone
+// and combine alone did not gain.
 func overlappedLL(c ep.Config) ep.Config { return c.With("pdl", "1") }
 
-// defaultDispatchLL follows the winners on 8 H200: all SMs; small parts and early receivers up
-// to 8 tokens, more warps and larger parts above 32.
+// defaultDispatchLL returns a config close to the winners on 8 H200. It uses all SMs. Up to 8
+// tokens it has small parts and early receivers, above 8 larger parts, and above 32 more warps.
 func defaultDispatchLL(m ep.Machine, p ep.Problem) ep.Config {
 	v := map[string]ep.Value{
 		"sms": number(fastSMs(m, p)), "threads": "512", "send": "512", "part": "512",
@@ -129,7 +129,7 @@ func defaultCombineLL(m ep.Machine, p ep.Problem) ep.Config {
 
 // startsCombineLL returns a config with 1,024 threads for more than 64 tokens. On 2 and 4 H200
 // that config took 2 to 25 % less time above 64 tokens, and 4 to 14 % more with fewer tokens.
-// It is not the default, because on sm_100a it spills.
+// It is not the default, because on sm_100a it spills registers.
 func startsCombineLL(m ep.Machine, p ep.Problem) []ep.Config {
 	if p.Tokens <= 64 {
 		return nil

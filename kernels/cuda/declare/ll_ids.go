@@ -8,14 +8,15 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// dispatchLLIDs declares a dispatch_ll whose receivers count. It is a separate kernel,
-// because a change of dispatch_ll's source would invalidate the table rows of dispatch_ll.
+// dispatchLLIDs declares a dispatch_ll whose receivers count the tokens of each expert. It is a
+// separate kernel, because a change of dispatch_ll's source would invalidate the table rows of
+// dispatch_ll.
 func dispatchLLIDs() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
 			Name: "dispatch_ll_ids",
 			Op:   ep.Dispatch,
-			Doc:  "dispatch_ll where no sender counts: ids and data leave at once, and each receiving block counts the ids that arrive. For small batches.",
+			Doc:  "dispatch_ll without counting senders: ids and data are sent at once, and each receiving block counts the ids that arrive. For small batches.",
 			Params: []kernels.Param{
 				smsParam("16", "32", "64", "132"),
 				threadsParam("256", "512", "1024"),
@@ -42,13 +43,14 @@ func dispatchLLIDs() Declaration {
 	}
 }
 
-// marksShared is the most shared memory, in bytes, that the marks of a block may take. Of all
-// chips sm_80 gives a block the least, 163 KiB, of which the block's counts take up to 9.
+// marksShared is the largest shared memory, in bytes, of a block's marks (see markBytes). It fits
+// every supported chip: sm_80 gives a block the least, 163 KiB, and the block's counts take up to
+// 9 KiB of it.
 const marksShared = 128 << 10
 
-// markBytes returns the shared memory in which a block marks which tokens selected which
-// experts: a bit for each expert and token. It counts the tokens of the fullest rank and not
-// the capacity of the buffers, so that a row for few tokens is legal at any capacity.
+// markBytes returns the bytes of shared memory in which a block marks which tokens selected which
+// experts, with one bit for each expert and token. It uses the token count of the fullest rank and
+// not the capacity of the buffers, so that a table row for few tokens is legal at any capacity.
 func markBytes(p ep.Problem) int { return (max(p.Tokens, 1) + 31) / 32 * 4 * p.Experts }
 
 func checkDispatchLLIDs(m ep.Machine, p ep.Problem, c ep.Config) error {
@@ -62,7 +64,8 @@ func checkDispatchLLIDs(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(kernels.CheckWord(c, "send", "512", "1024", "2048"), kernels.CheckWord(c, "part", "512", "1024", "2048"), checkSwitch(c, "pdl"))
 }
 
-// defaultDispatchLLIDs takes parts and threads as defaultDispatchLL does.
+// defaultDispatchLLIDs returns the values of defaultDispatchLL for the parameters that both kernels
+// have.
 func defaultDispatchLLIDs(m ep.Machine, p ep.Problem) ep.Config {
 	return splitOfLL(defaultDispatchLL(m, p), "dispatch_ll_ids", "receivers", "pause", "early")
 }

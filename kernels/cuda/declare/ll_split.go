@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// dispatchLLSplit declares dispatch_ll in two kernels, for callers that compute between them.
-// Each of the two has its own grid, because few SMs should send and many should receive.
+// dispatchLLSplit declares dispatch_ll as two kernels, for callers that compute between them. Each
+// of the two has its own grid, because few SMs should send and many should receive.
 func dispatchLLSplit() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -41,7 +41,7 @@ func dispatchLLSplit() Declaration {
 	}
 }
 
-// combineLLSplit declares combine_ll in two kernels.
+// combineLLSplit declares combine_ll as two kernels.
 func combineLLSplit() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -79,8 +79,8 @@ func recvParam() kernels.Param {
 	return q
 }
 
-// splitOfLL turns a config of the fused kernel into one of the split kernel, which lacks some
-// parameters.
+// splitOfLL turns a config of a fused kernel into a config of `kernel`, which lacks the parameters
+// `lacks`.
 func splitOfLL(c ep.Config, kernel string, lacks ...string) ep.Config {
 	out := ep.Config{Kernel: kernel, Values: map[string]ep.Value{}}
 	for name, v := range c.Values {
@@ -93,7 +93,7 @@ func splitOfLL(c ep.Config, kernel string, lacks ...string) ep.Config {
 }
 
 // splitLaunches returns entry_send and entry_recv, each on a grid of its own. The receiver
-// never starts early: it would take SMs while the sender still has them.
+// never starts early, because it would take SMs that the sender still needs.
 func splitLaunches(entry string, c ep.Config) []Launch {
 	send := launchOf(entry+"_send", c)
 	recv := send
@@ -107,7 +107,7 @@ func checkDispatchLLSplit(m ep.Machine, p ep.Problem, c ep.Config) error {
 		kernels.CheckWord(c, "part", "512", "1024", "2048"), checkSwitch(c, "pdl"))
 }
 
-// checkRecv bounds the receiving grid as checkSMs bounds the sending one.
+// checkRecv checks that all blocks of the receiving grid can be resident at once.
 func checkRecv(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return kernels.CheckRange(c, "recv_sms", 1, maxBlocks(m, p))
 }

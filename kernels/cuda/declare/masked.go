@@ -13,12 +13,12 @@ import (
 // only counter is the abort word.
 var maskedState = State{Name: "masked", Regions: regionsMasked, Counters: func(ep.Problem) int { return 1 }}
 
-// maskedExperts is the largest number of experts: a block counts the rows of all experts in
-// shared memory, twice, and keeps the first row of each of its own segments.
+// maskedExperts is the largest number of experts. A block has two counts of rows for each expert in
+// shared memory, and the first row of each of its own segments.
 const maskedExperts = 2048
 
 // dispatchMasked declares a dispatch that sends each token once to each rank with one of its
-// experts. The receiver copies it to the block of each of those experts.
+// experts. The receiver copies the token to the rows of each of these experts.
 func dispatchMasked() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -26,7 +26,7 @@ func dispatchMasked() Declaration {
 			Op:      ep.Dispatch,
 			Layouts: []ep.Layout{ep.LayoutMasked},
 			Work:    ep.Work{Library: "epbench", Layout: "masked", Inside: []string{"cast", "counts", "expansion"}},
-			Doc:     "One kernel, one message for each distinct rank of a token, no flags: receivers poll the data and copy it to the blocks of its experts.",
+			Doc:     "One kernel, one message for each distinct rank of a token, no flags: receivers poll the data and copy each token to the rows of its experts.",
 			Params: []kernels.Param{
 				smsParam("16", "24", "32", "64", "132"),
 				waitParam("copies what arrived to its rows", "0", "8", "16", "32", "64", "88"),
@@ -97,19 +97,19 @@ func checkCombineMasked(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(checkRank(m, p, c), kernels.CheckWord(c, "algo", "direct", "dedup"))
 }
 
-// defaultDispatchMasked gives half of a long call's SMs to receiving, because a receiver
-// writes a row once for each of its experts.
+// defaultDispatchMasked gives half of a long call's SMs to receiving, because a receiver writes a
+// token once for each of the token's experts on the rank.
 func defaultDispatchMasked(m ep.Machine, p ep.Problem) ep.Config {
 	return defaultRank("dispatch_masked", m, p, 2).With("input", "bf16")
 }
 
-// aheadTokens is the token count up to which sending the weights ahead, as algo=dedup does,
-// takes longer than sending the rows that it saves.
+// aheadTokens is a token count. Up to it, algo=dedup is slower than algo=direct: sending the
+// weights ahead takes longer than sending the rows that dedup saves.
 const aheadTokens = 4
 
 // defaultCombineMasked sums in top-k order, which gives the bits of the specification. If
-// the problem accepts reduced precision, each rank sends one row for a token, which moves
-// fewer bytes.
+// the problem accepts reduced precision, each rank sends one sum for each token, which moves fewer
+// bytes.
 func defaultCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
 	algo := ep.Value("direct")
 	if p.Precision == ep.Reduced && p.Tokens > aheadTokens {

@@ -7,9 +7,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// dispatchMaskedIDs declares a dispatch_masked whose receivers count, by the device code of
-// dispatch_ll_ids. It takes only BF16 tokens; a caller that casts tokens uses
-// dispatch_masked.
+// dispatchMaskedIDs declares a dispatch_masked whose receivers count the tokens of each expert. It
+// uses the device code of dispatch_ll_ids. It takes only BF16 tokens; a caller that casts tokens
+// uses dispatch_masked.
 func dispatchMaskedIDs() Declaration {
 	ids := dispatchLLIDs()
 	ids.Kernel = kernels.Kernel{
@@ -17,7 +17,7 @@ func dispatchMaskedIDs() Declaration {
 		Op:      ep.Dispatch,
 		Layouts: []ep.Layout{ep.LayoutMasked},
 		Work:    ep.Work{Library: "epbench", Layout: "masked", Inside: []string{"cast", "counts", "expansion"}},
-		Doc:     "dispatch_masked where no sender counts: ids and data leave at once, and each receiving block counts the ids that arrive.",
+		Doc:     "dispatch_masked without counting senders: ids and data are sent at once, and each receiving block counts the ids that arrive.",
 		Params:  ids.Kernel.Params,
 		Check: func(m ep.Machine, p ep.Problem, c ep.Config) error {
 			return cmp.Or(checkMaskedExperts(p, c), checkDispatchLLIDs(m, p, c))

@@ -9,19 +9,20 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// speedParam declares a parameter that changes nothing but time.
+// speedParam declares a parameter that changes only the time of a call. `sweep` lists the values
+// that a sweep tries.
 func speedParam(b kernels.Binding, name, doc, unit string, def ep.Value, sweep ...ep.Value) kernels.Param {
 	return kernels.Param{Name: name, Doc: doc, Unit: unit, Values: sweep, Default: def, Binding: b, Class: kernels.Speed}
 }
 
 func smsParam(sweep ...ep.Value) kernels.Param {
-	q := speedParam(kernels.Launch, "sms", "blocks, one an SM", "SMs", sweep[len(sweep)-1], sweep...)
+	q := speedParam(kernels.Launch, "sms", "blocks, one on each SM", "SMs", sweep[len(sweep)-1], sweep...)
 	q.Cost = kernels.SMCost
 	return q
 }
 
 func threadsParam(sweep ...ep.Value) kernels.Param {
-	q := speedParam(kernels.Compile, "threads", "threads a block", "threads", sweep[len(sweep)-1], sweep...)
+	q := speedParam(kernels.Compile, "threads", "threads of each block", "threads", sweep[len(sweep)-1], sweep...)
 	q.Cost = kernels.ThreadCost
 	return q
 }
@@ -30,7 +31,7 @@ func pdlParam(def ep.Value) kernels.Param {
 	return speedParam(kernels.Launch, "pdl", "1: start while the kernel before drains (programmatic dependent launch)", "", def, "0", "1")
 }
 
-// algoParam declares algo of a combine, where dedup rounds partial sums.
+// algoParam declares algo of a combine. Its class is Precision, because dedup rounds partial sums.
 func algoParam(doc string) kernels.Param {
 	q := speedParam(kernels.Compile, "algo", doc, "", "direct", "direct", "dedup")
 	q.Class = kernels.Precision
@@ -41,7 +42,7 @@ func algoParam(doc string) kernels.Param {
 // hold a position in a segment.
 const maxFastTokens = 1<<20 - 1
 
-// checkFast refuses problems that neither the ll nor the final kernels can run.
+// checkFast refuses problems that none of the ll, final, rank and masked kernels can run.
 func checkFast(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := CheckProblem(m, p); err != nil {
 		return err
@@ -54,17 +55,17 @@ func checkFast(m ep.Machine, p ep.Problem, c ep.Config) error {
 	case p.SkipA2A:
 		return fmt.Errorf("skip-a2a: %s always sends; use the ep kernels", c.Kernel)
 	case p.MaxTokens > maxFastTokens:
-		return fmt.Errorf("max-tokens: %d is more than %d, the positions of a header", p.MaxTokens, maxFastTokens)
+		return fmt.Errorf("max-tokens: %d is more than %d, the largest position that a header holds", p.MaxTokens, maxFastTokens)
 	}
 	return cmp.Or(checkSMs(m, p, c, 1), checkThreads(c, 64))
 }
 
-// inOrder is the promise of the ll and final dispatches: the oracle's bytes, and tokens
-// ascending inside each segment, in every run.
+// inOrder demands that a dispatch writes the oracle's bytes, with the tokens of each segment in
+// ascending order.
 func inOrder(ep.Config) ref.Compare { return ref.Compare{Ordered: true} }
 
-// preReduced judges a combine that may sum a rank's rows before they are sent, with or
-// without rounding to BF16.
+// preReduced returns the comparison for a combine that may sum a rank's rows before it sends them.
+// The config decides whether the sums are rounded to BF16.
 func preReduced(c ep.Config) ref.Compare { return ref.Compare{Partial: partialOf(c)} }
 
 func partialOf(c ep.Config) ref.Partial {
@@ -77,12 +78,12 @@ func partialOf(c ep.Config) ref.Partial {
 	return ref.NoPartial
 }
 
-// JudgedElements is the largest number of elements of a rank that one verification
-// compares. If there are more, the verification compares a sample of the rows.
+// JudgedElements is the largest number of output elements that one verification compares on each
+// rank. If there are more, the verification compares a sample of the rows.
 const JudgedElements = 16 << 20
 
-// Judged returns how far a config's output may be from the oracle's, and how many rows are
-// compared: all rows if the config has an epilogue.
+// Judged returns how far a config's output may be from the oracle's, and how many rows are compared
+// at most. If the config has an epilogue, all rows are compared.
 func (f Declaration) Judged(p ep.Problem, c ep.Config) ref.Compare {
 	var out ref.Compare
 	if f.compare != nil {
@@ -108,7 +109,7 @@ func JudgedAs(p ep.Problem, c ep.Config) (ref.Compare, error) {
 
 func isDedup(c ep.Config) bool { return c.Str("algo") == "dedup" }
 
-// fastSMs returns a rank's whole share of its GPU.
+// fastSMs returns the number of SMs that a rank may use, at least 1.
 func fastSMs(m ep.Machine, p ep.Problem) int { return max(maxBlocks(m, p), 1) }
 
 // launchOf returns one launch of an entry, with the parameters that every kernel has.
@@ -129,12 +130,12 @@ func checkThreads(c ep.Config, lo int) error {
 	return kernels.CheckMultiple(c, "threads", Warp, lo, MaxThreads, "a warp")
 }
 
-// checkSMs checks that sms, a number of blocks, is at least lo and at most what is resident at
-// once.
+// checkSMs checks that sms, the number of blocks, is at least lo, and that so many blocks can be
+// resident at once.
 func checkSMs(m ep.Machine, p ep.Problem, c ep.Config, lo int) error {
 	n, hi := c.Int("sms"), maxBlocks(m, p)
 	if n > hi {
-		return fmt.Errorf("sms: %d blocks cannot all be resident: %d SMs for each rank, one block an SM", n, hi)
+		return fmt.Errorf("sms: %d blocks cannot all be resident: each rank has %d SMs, with one block on each", n, hi)
 	}
 	if n < lo {
 		return fmt.Errorf("sms: %s is below %d, the fewest blocks that the kernel's roles need", c.Values["sms"], lo)

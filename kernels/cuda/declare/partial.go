@@ -8,15 +8,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// combineLLPartial declares a combine_ll with partial sums of either precision. It is a
-// separate kernel, because one more parameter of combine_ll would invalidate the table rows of
-// combine_ll.
+// combineLLPartial declares a combine_ll that sends partial sums in f32 or BF16. It is a separate
+// kernel, because one more parameter of combine_ll would invalidate the table rows of combine_ll.
 func combineLLPartial() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
 			Name: "combine_ll_partial",
 			Op:   ep.Combine,
-			Doc:  "combine_ll where each rank sends one sum a token, in f32 or BF16, and keeps the sums of its own tokens in registers.",
+			Doc:  "combine_ll that sends one sum for each token and rank, in f32 or BF16; a rank keeps the sums of its own tokens in registers.",
 			Params: []kernels.Param{
 				partialParam(),
 				smsParam("16", "32", "64", "132"),
@@ -42,17 +41,17 @@ func combineLLPartial() Declaration {
 	}
 }
 
-// partialInFlight is the number of 16-byte loads that a sending lane has waiting in shared
-// memory. Of combine_final's values it won on few SMs. 1,024 threads take 128 KiB with it.
+// partialInFlight is the number of 16-byte loads of a sending lane that wait in shared memory. On
+// few SMs it won among the values that combine_final has. 1,024 threads then take 128 KiB.
 const partialInFlight = 8
 
-// combineFinalPartial declares a combine_final with partial sums of either precision.
+// combineFinalPartial declares a combine_final that sends partial sums in f32 or BF16.
 func combineFinalPartial() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
 			Name: "combine_final_partial",
 			Op:   ep.Combine,
-			Doc:  "combine_final where each rank sends one sum a token, in f32 or BF16, and keeps the sums of its own tokens in registers.",
+			Doc:  "combine_final that sends one sum for each token and rank, in f32 or BF16; a rank keeps the sums of its own tokens in registers.",
 			Params: []kernels.Param{
 				partialParam(),
 				smsParam("8", "12", "16", "20", "24", "32", "48", "64", "132"),
@@ -78,12 +77,12 @@ func combineFinalPartial() Declaration {
 
 // polledReceivers declares the number of warps that only sum. The first value is the default.
 func polledReceivers(values ...ep.Value) kernels.Param {
-	return speedParam(kernels.Launch, "receivers", "warps of each block that never send, so that sums are finished while others leave", "warps", values[0], values[1:]...)
+	return speedParam(kernels.Launch, "receivers", "warps of each block that never send, so that sums are finished while other rows are sent", "warps", values[0], values[1:]...)
 }
 
-// partialParam declares the dtype in which a rank's sum travels. BF16 rounds once more.
+// partialParam declares the dtype in which a rank sends its sum. BF16 rounds the sum once more.
 func partialParam() kernels.Param {
-	q := speedParam(kernels.Compile, "partial", "dtype in which a rank's sum of its rows of a token travels: f32 or bf16", "", "f32", "f32", "bf16")
+	q := speedParam(kernels.Compile, "partial", "dtype in which a rank sends its sum of a token's rows: f32 or bf16", "", "f32", "f32", "bf16")
 	q.Class = kernels.Precision
 	return q
 }
@@ -110,9 +109,9 @@ func defaultCombineLLPartial(m ep.Machine, p ep.Problem) ep.Config {
 	}}
 }
 
-// startsCombineLLPartial returns configs that divide the warps, for more than 64 tokens. If
-// every warp first sends all its sums, the link is idle while the warps then compute the sums
-// of their own rank.
+// startsCombineLLPartial returns configs with larger blocks if there are more than 64 tokens. In
+// one of them some warps never send: if every warp first sends all its sums, the link is idle while
+// the warps compute the sums of their own rank.
 func startsCombineLLPartial(m ep.Machine, p ep.Problem) []ep.Config {
 	if p.Tokens <= 64 {
 		return nil
@@ -133,7 +132,7 @@ func defaultCombineFinalPartial(m ep.Machine, p ep.Problem) ep.Config {
 }
 
 // startsCombineFinalPartial returns configs that divide the SMs in other ways, and configs
-// with larger blocks. Larger blocks are not the default, because on sm_80 they spill.
+// with larger blocks. Larger blocks are not the default, because on sm_80 they spill registers.
 func startsCombineFinalPartial(m ep.Machine, p ep.Problem) []ep.Config {
 	own := defaultCombineFinalPartial(m, p).With("threads", "768")
 	sms := own.Int("sms")

@@ -5,12 +5,12 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// polledState declares the memory of the final kernels, followed by slots that a combine
-// polls. Dispatches of finalState run in it too.
+// polledState declares the memory of finalState, followed by slots that a combine polls. Dispatches
+// of finalState can run in this memory too.
 var polledState = State{Name: "final-polled", extends: finalState.Name, Regions: regionsPolled, Counters: finalState.Counters}
 
 // regionsPolled lists FinRegion of final/layout.cuh, then FIN_POLLED of
-// final/combine_polled.cuh. The flags and slots of combines with flags shrink to one word.
+// final/combine_polled.cuh. The regions "flags" and "return" are unused and shrink to one word.
 func regionsPolled(p ep.Problem) []Region {
 	out := regionsFinal(p)
 	for i := range out {
@@ -22,14 +22,14 @@ func regionsPolled(p ep.Problem) []Region {
 	return append(out, Poisoned("polled", 2*int64(p.MaxTokens)*slots*int64(2*p.Hidden)))
 }
 
-// combineFinalPolled declares combine_ll_partial after a dispatch of the final kernels. With
-// 4,096 tokens on 2 ranks such pairs are a fifth faster than pairs of one family.
+// combineFinalPolled declares a combine_ll_partial that can follow dispatch_final. With 4,096 tokens
+// on 2 ranks such pairs are a fifth faster than pairs of two ll kernels or of two final kernels.
 func combineFinalPolled() Declaration {
 	f := combineLLPartial()
 	f.Kernel = kernels.Kernel{
 		Name: "combine_final_polled",
 		Op:   ep.Combine,
-		Doc:  "combine_ll_partial behind dispatch_final or dispatch_final_home: receivers poll the sums, in twice the slots. For large batches.",
+		Doc:  "combine_ll_partial after dispatch_final or dispatch_final_home: receivers poll the sums. It needs twice the slots. For large batches.",
 		Params: []kernels.Param{
 			partialParam(),
 			smsParam("32", "64", "132"),
@@ -51,7 +51,7 @@ func combineFinalPolled() Declaration {
 	return f
 }
 
-// defaultCombineFinalPolled adds warps that only sum to defaultCombineLLPartial. They won
+// defaultCombineFinalPolled returns defaultCombineLLPartial with 8 warps that only sum. They won
 // from 1,024 tokens on.
 func defaultCombineFinalPolled(m ep.Machine, p ep.Problem) ep.Config {
 	return ep.Config{Kernel: "combine_final_polled", Values: map[string]ep.Value{
@@ -59,8 +59,8 @@ func defaultCombineFinalPolled(m ep.Machine, p ep.Problem) ep.Config {
 	}}
 }
 
-// startsCombineFinalPolled adds configs with blocks of 768 threads, which won from 1,024
-// tokens on. They are not the default, because they spill registers on 8 ranks.
+// startsCombineFinalPolled returns a config with 768 threads, which won from 1,024 tokens on. It is
+// not the default, because it spills registers on 8 ranks.
 func startsCombineFinalPolled(m ep.Machine, p ep.Problem) []ep.Config {
 	return []ep.Config{defaultCombineFinalPolled(m, p).With("threads", "768").With("receivers", "12")}
 }

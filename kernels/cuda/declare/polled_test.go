@@ -51,10 +51,10 @@ func TestStatesThatExtend(t *testing.T) {
 	if last := polled[len(polled)-1]; last.Bytes != 2*128*8*2*7168 || last.Fill != 0xff {
 		t.Errorf("%+v", last)
 	}
-	follows := pairsWithin(combineFinalPolled(), Declarations())
+	follows := pairCheck(combineFinalPolled(), Declarations())
 	for _, f := range []Declaration{dispatchFinal(), dispatchFinalHome(), dispatchLL(), dispatchLLIDs()} {
 		err := follows(f.Kernel.DefaultConfig(onCPU(), p), combineFinalPolled().Kernel.DefaultConfig(onCPU(), p))
-		if (err == nil) != (f.State.Name == "final") || err != nil && !strings.Contains(err.Error(), "reads the final-polled state") {
+		if (err == nil) != (f.State.Name == "final") || err != nil && !strings.Contains(err.Error(), "reads memory of the state final-polled") {
 			t.Errorf("%s: %v", f.Kernel.Name, err)
 		}
 	}

@@ -48,7 +48,7 @@ func dispatchRank() Declaration {
 	}
 }
 
-// combineRank declares a combine that brings back one row for each token and rank.
+// combineRank declares a combine that returns one row for each token and rank.
 func combineRank() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -82,10 +82,10 @@ func unitParam(of string) kernels.Param {
 	return speedParam(kernels.Compile, "unit", of+" bytes that a warp moves at a time", "bytes", "512", "512", "1024", "2048")
 }
 
-// inputParam declares the dtype of the caller's tokens. Times of its two values are never
-// compared, since with fp8 the caller does the cast.
+// inputParam declares the dtype of the caller's tokens. A time with fp8 is never compared with a
+// time with bf16, because with fp8 the caller does the cast.
 func inputParam() kernels.Param {
-	q := speedParam(kernels.Compile, "input", "what a token comes as: bf16, cast to the dtype here, or fp8 with float scales [tokens, hidden/128], cast by the caller", "", "bf16", "bf16", "fp8")
+	q := speedParam(kernels.Compile, "input", "dtype of the caller's tokens: bf16, which the kernel casts, or fp8 with float scales [tokens, hidden/128], which the caller cast", "", "bf16", "bf16", "fp8")
 	q.Class = kernels.Hook
 	q.Outside = map[ep.Value]string{"fp8": "cast"}
 	return q
@@ -121,8 +121,8 @@ func checkDispatchRank(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(checkRank(m, p, c), kernels.CheckWord(c, "input", "bf16", "fp8"))
 }
 
-// longTokens is the token count from which sending and receiving have blocks of their own.
-// Below it the warps of a block have little to send, and all of them receive afterwards.
+// longTokens is a token count. Calls with more tokens have separate blocks for sending and for
+// receiving. In shorter calls the warps of a block have little to send, and all receive afterwards.
 const longTokens = 256
 
 // defaultDispatchRank gives a third of the SMs of a long call to receiving. Sending costs
@@ -151,26 +151,27 @@ func defaultCombineRank(m ep.Machine, p ep.Problem) ep.Config {
 	if p.Tokens <= longTokens || sms > fewSMs {
 		return c
 	}
-	if p.Ranks <= 4 { // on 8 ranks 1,024 threads spill
+	if p.Ranks <= 4 { // on 8 ranks 1,024 threads spill registers
 		c = c.With("threads", "1024")
 	}
 	return c.With("wait_sms", number(sms*2/3))
 }
 
+// defaultRank returns a config of all SMs. In a long call, one of every `share` SMs only receives.
 func defaultRank(name string, m ep.Machine, p ep.Problem, share int) ep.Config {
 	sms := fastSMs(m, p)
 	v := map[string]ep.Value{"sms": number(sms), "wait_sms": "0", "threads": "512", "unit": "512", "pdl": "0"}
 	if p.Tokens > longTokens {
 		v["wait_sms"], v["threads"] = number(sms/share), "768"
 		if p.Op != ep.Dispatch || p.Dispatch == ep.BF16 {
-			v["unit"] = "1024" // with FP8 it spills
+			v["unit"] = "1024" // a dispatch in FP8 would spill registers
 		}
 	}
 	return ep.Config{Kernel: name, Values: v}
 }
 
-// startsRank returns configs with other splits of a long call's SMs, and with more warps for
-// a short call.
+// startsRank returns a function for Kernel.Starts: for a long call, configs with other splits of the
+// SMs; for a short call, a config with more warps.
 func startsRank(own func(ep.Machine, ep.Problem) ep.Config) func(ep.Machine, ep.Problem) []ep.Config {
 	return func(m ep.Machine, p ep.Problem) []ep.Config {
 		c, sms := own(m, p), fastSMs(m, p)
@@ -192,7 +193,8 @@ func regionsRank(p ep.Problem) []Region {
 	}
 }
 
-// rankMessage returns RANK_SLOT_BYTES: elements, scales and head of a row, in whole lines.
+// rankMessage returns RANK_SLOT_BYTES: the bytes of a row's elements, scales and head (token number,
+// experts and weights), rounded up to 128.
 func rankMessage(p ep.Problem) int64 {
 	l := dtype.Of(p.Dispatch, p.Hidden)
 	return (int64(l.Payload+l.Scales*l.ScaleBytes) + 4*(1+2*int64(p.TopK)) + 127) / 128 * 128

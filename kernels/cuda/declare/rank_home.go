@@ -5,12 +5,12 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// dispatchRankHome declares a dispatch_rank for many tokens: elements go straight to the
-// peer's output, and only scales and heads pass through a slot.
+// dispatchRankHome declares a dispatch_rank for many tokens: the sender stores elements directly in
+// the peer's output, and only scales and heads pass through a slot.
 func dispatchRankHome() Declaration {
 	f := dispatchRank()
 	f.Kernel.Name = "dispatch_rank_home"
-	f.Kernel.Doc = "dispatch_rank where senders store elements in the rows of the peer's output, once all ranks have begun the call; scales and heads follow behind a fence. For many tokens or few SMs."
+	f.Kernel.Doc = "dispatch_rank whose senders store elements in the rows of the peer's output, once all ranks have begun the call; scales and heads follow after a fence. For many tokens or few SMs."
 	f.Kernel.Params = []kernels.Param{
 		smsParam("8", "12", "16", "24", "32", "64", "132"),
 		waitParam("places scales and heads", "0", "1", "2", "4", "8", "12", "16"),
@@ -34,8 +34,8 @@ func defaultDispatchRankHome(m ep.Machine, p ep.Problem) ep.Config {
 	}}
 }
 
-// startsDispatchRankHome returns configs with blocks that only receive, and configs with other
-// numbers of loads in flight.
+// startsDispatchRankHome returns configs with blocks that only receive, with larger units, and with
+// more threads.
 func startsDispatchRankHome(m ep.Machine, p ep.Problem) []ep.Config {
 	c := defaultDispatchRankHome(m, p)
 	few := c.With("wait_sms", "4")

@@ -15,18 +15,19 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// A Unit is compiled into one device binary: a source file and its macros. Units with the same
-// Key are the same binary.
+// A Unit is a source file and its macros. It is compiled into one device binary. Units with the
+// same Key have the same binary.
 type Unit struct {
 	Source  string   `json:"source"`  // path under native/kernels
 	Defines []string `json:"defines"` // NAME=VALUE
 }
 
-// Key names the binary of u, whatever the architecture and the compiler.
+// Key names the binary of u. The name does not depend on the architecture or the compiler.
 func (u Unit) Key() string { return strings.Join(append([]string{u.Source}, u.Defines...), " ") }
 
-// NewUnit keeps only those macros of the problem that the code of the source or of its
-// includes mentions. Problems that differ in other macros then share a binary.
+// NewUnit returns the unit of a source with the macros of the problem and the macros `own`. It keeps
+// only those macros of the problem that the source or its includes mention, so that problems that
+// differ in other macros share a binary.
 func NewUnit(source string, p ep.Problem, own []string) (Unit, error) {
 	u := Unit{Source: source}
 	for _, d := range problemDefines(p) {
@@ -48,8 +49,8 @@ func (f Declaration) Unit(p ep.Problem, c ep.Config) (Unit, error) {
 	return NewUnit(f.source, p, f.defines(c))
 }
 
-// mentioned caches the answers of mentions: a space asks for a few names in a few sources a
-// thousand times.
+// mentioned caches the results of mentions. One search calls it thousands of times with a few names
+// and a few sources.
 var mentioned sync.Map
 
 // mentions reports whether the code of a source has a name.
@@ -67,7 +68,7 @@ func mentions(source, name string) (bool, error) {
 	return found, nil
 }
 
-// codes caches codeOf for the same reason.
+// codes caches the results of codeOf.
 var codes sync.Map
 
 // codeOf returns the code of a device source and of all that it includes, without comments.
@@ -87,11 +88,11 @@ func codeOf(source string) (string, error) {
 	return out.String(), nil
 }
 
-// Text returns the translation unit. The macros are options.
+// Text returns the text that is compiled. The macros are not in it: they are compiler options.
 func (u Unit) Text() string { return "#include \"" + u.Source + "\"\n" }
 
-// Options returns the compiler's options for an architecture such as sm_90a. They have no fast
-// math: quantized bytes are compared with the oracle's, whose division follows IEEE 754.
+// Options returns the compiler's options for an architecture such as sm_90a. Fast math is off,
+// because quantized bytes must equal the oracle's, and the oracle divides as IEEE 754 says.
 func (u Unit) Options(arch string) []string {
 	out := []string{"--gpu-architecture=" + arch, "--std=c++17", "--ptxas-options=-v"}
 	if u.CrossesHosts() {
@@ -105,7 +106,7 @@ func (u Unit) Options(arch string) []string {
 
 // Sources of kernels that belong to no op.
 const (
-	BesideSource = "beside/load.cuh" // artificial loads, and the kernel that fills factors
+	BesideSource = "beside/load.cuh" // artificial loads, and the kernel that fills the matrices of a matrix product
 	CopySource   = "beside/copy.cuh" // the plain copy of CopyProbe
 )
 
@@ -133,8 +134,8 @@ func (u Unit) Hash(arch, compiler string) (string, error) {
 var includeLine = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*"([^"]+)"`)
 
 // Closure returns the texts of a device source and of everything it includes, by the names in
-// #include lines. It also follows conditional includes, but omits files that only the CPU
-// emulation has.
+// #include lines. It follows conditional includes too. Included files that it does not find, which
+// only the CPU emulation has, are left out.
 func Closure(source string) (map[string]string, error) {
 	out := map[string]string{}
 	todo := []string{source}
@@ -159,6 +160,7 @@ func Closure(source string) (map[string]string, error) {
 	return out, nil
 }
 
+// ReadSource returns the text of a file of native/kernels or native/include.
 func ReadSource(name string) (string, error) {
 	for _, dir := range []string{"kernels/", "include/"} {
 		if text, err := fs.ReadFile(native.Sources, dir+name); err == nil {
@@ -168,8 +170,8 @@ func ReadSource(name string) (string, error) {
 	return "", fmt.Errorf("device source %s is in neither native/kernels nor native/include", name)
 }
 
-// ArchOf returns the compiler's name of a compute capability. From 9.0 on it names the
-// architecture-specific instructions, since binaries are made for the GPU at hand.
+// ArchOf returns the compiler's name of a compute capability. From 9.0 on it has the suffix a, which
+// allows architecture-specific instructions: a binary is made for one architecture only.
 func ArchOf(major, minor int) string {
 	if major >= 9 {
 		return fmt.Sprintf("sm_%d%da", major, minor)

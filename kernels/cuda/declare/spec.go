@@ -14,13 +14,13 @@ import (
 type CallSpec struct {
 	Config   ep.Config
 	Op       ep.Op
-	State    string // calls that share memory have the same state
+	State    string // name of the memory that the calls use; calls with the same state share it
 	Extends  string // another state, whose regions are the first regions of State; "" for none
 	Unit     Unit
 	Launches []Launch
 	Regions  []Region // of the state's heap, in the order of EpArgs.region
-	Counters int      // int32 words to which EpArgs.counters points
-	Places   bool     // peers write its output rows: the outputs must lie on the heap
+	Counters int      // number of int32 words to which EpArgs.counters points
+	Places   bool     // peers write the output rows, so the outputs must lie on the symmetric heap
 }
 
 // LaunchWords is the number of int32 launch parameters in EpArgs.
@@ -44,9 +44,9 @@ func DescribeCall(m ep.Machine, p ep.Problem, c ep.Config) (CallSpec, error) {
 		Counters: max(f.State.Counters(p), 1), Places: f.places, Regions: f.State.Regions(p), Launches: f.Launches(p, c)}, nil
 }
 
-// In returns s changed to use the memory of the combine that follows it, if that memory
-// includes the memory of s. Otherwise it returns s as it is.
-func (s CallSpec) In(combine CallSpec) CallSpec {
+// InMemoryOf returns s, changed to use the memory of the combine that follows it. It returns s
+// unchanged if that memory does not include the memory of s.
+func (s CallSpec) InMemoryOf(combine CallSpec) CallSpec {
 	if combine.Extends == s.State {
 		s.State, s.Extends, s.Regions, s.Counters = combine.State, combine.Extends, combine.Regions, combine.Counters
 	}
@@ -72,9 +72,9 @@ func (l Launch) Words() (out [LaunchWords]int32) {
 	return out
 }
 
-// FollowsDispatch returns the dispatch config, of the same state, that a combine config follows
-// when it is timed or verified alone.
-func FollowsDispatch(m ep.Machine, p ep.Problem, combine ep.Config) (ep.Config, error) {
+// DispatchBefore returns the dispatch config that runs before a combine config if the combine is
+// timed or verified alone. Both use the same state.
+func DispatchBefore(m ep.Machine, p ep.Problem, combine ep.Config) (ep.Config, error) {
 	f, err := Find(combine.Kernel)
 	if err != nil {
 		return ep.Config{}, err
@@ -85,10 +85,10 @@ func FollowsDispatch(m ep.Machine, p ep.Problem, combine ep.Config) (ep.Config, 
 	return f.dispatch(m, p, combine), nil
 }
 
-// SupportUnits returns the binaries that a runtime needs besides ops: alignment over ranks
-// (entry ep_align), and the kernels around epcomm's calls (ep_narrow_ids, ep_agree). Over
-// several nodes both are one binary, and the entries that reach other ranks are
-// ep_align_hosts and ep_agree_hosts.
+// SupportUnits returns the binaries that a runtime needs besides those of ops. `align` aligns the
+// ranks in time (entry ep_align). `calls` holds the kernels that run before and after epcomm's
+// calls (ep_narrow_ids, ep_agree). On several nodes both are the same binary, and the entries
+// that reach other ranks are ep_align_hosts and ep_agree_hosts.
 func SupportUnits(nodes int) (align, calls Unit) {
 	if nodes > 1 {
 		all := Unit{Source: HostsFolder + "calls.cuh"}.packed()
@@ -114,8 +114,9 @@ func ExpertSource(p ep.Problem) string {
 	return "common/expert.cuh"
 }
 
-// RoundBlocks is EP_OWN_ROUNDS of packed kernels. Their grids have at most this many blocks.
-// RoundWords is the number of call numbers to which round_base points, one for each warp.
+// RoundBlocks is the value of EP_OWN_ROUNDS in the kernels of a pack. Their grids have at most
+// this many blocks. RoundWords is the number of call numbers to which round_base points, one for
+// each warp.
 const (
 	RoundBlocks = 192
 	RoundWords  = 32 * RoundBlocks

@@ -19,25 +19,26 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// partGates is the part of the heap that only activations have: the input rows.
+// partGates names the part of the heap that holds the input rows of an activation.
 const partGates = "gates"
 
-// rotatedBytes is the size of all copies of a call's rows together: several times the L2 cache
-// of any GPU. Each call works on the next copy, so that its rows come from memory, and its time
-// can be compared with the memory's speed.
+// rotatedBytes is the size of all copies of a call's rows together: several times the L2 cache of
+// any GPU. Each call works on the next copy. Its rows then come from memory, so that its time can be
+// compared with the memory's speed.
 const rotatedBytes = declare.FlushBytes
 
-// maxCopies bounds the copies for a small call, whose rows then stay in the L2 cache.
+// maxCopies is the largest number of copies. The rows of a very small call therefore stay in the L2
+// cache.
 const maxCopies = 64
 
 // activation lays out the rows of a session of activations.
 type activation struct {
 	oracle *ref.Oracle
-	rows   int // room of every buffer of a rank, some more than there are rows
-	copies int
+	rows   int // rows for which every buffer has room, a few more than any rank has
+	copies int // copies of the rows, see rotatedBytes
 }
 
-// openActivation returns nil for other ops.
+// openActivation lays out the rows of w. It returns nil if the op is not activation.
 func openActivation(w *workloads.Workload, o *ref.Oracle) *activation {
 	if w.Problem.Op != ep.Activation {
 		return nil
@@ -51,8 +52,8 @@ func openActivation(w *workloads.Workload, o *ref.Oracle) *activation {
 	return a
 }
 
-// part names a copy of a part of the heap. Copy 0 has the part's own name, and verification
-// uses it.
+// part returns the name of copy `number` of a part of the heap. Copy 0 has the part's own name, and
+// verification uses it.
 func (a *activation) part(name string, number int) string {
 	if number %= a.copies; number > 0 {
 		return fmt.Sprintf("%s %d", name, number)
@@ -78,7 +79,7 @@ func (a *activation) parts(p ep.Problem) []declare.Region {
 	return out
 }
 
-// outputs lists the poisoned regions that a call writes.
+// outputs lists the regions that a call on copy `number` writes. They are poisoned first.
 func (a *activation) outputs(p ep.Problem, number int) []declare.Region {
 	l := dtype.Of(p.Dispatch, p.Hidden)
 	return []declare.Region{
@@ -97,7 +98,8 @@ func (a *activation) gates(w *workloads.Workload, rank int) []uint16 {
 	return out
 }
 
-// putActivation copies the inputs to a rank on the thread of its GPU, and does not wait.
+// putActivation copies the inputs to a rank. It must run on the thread of the rank's GPU, and does
+// not wait for the copies.
 func (s *session) putActivation(rank int) error {
 	d := s.activation.oracle.Dispatch(rank)
 	scales := make([]float32, len(d.Groups))
@@ -120,8 +122,8 @@ func (s *session) putActivation(rank int) error {
 		put(s.ranks, rank, declare.PartInputScale, scales))
 }
 
-// siluArgs returns the arguments of call number n of a round. Only clamped kernels read limit
-// and alpha.
+// siluArgs returns the arguments of call number n of a round. Only kernels with clamp=gpt-oss read
+// limit and alpha.
 func (s *session) siluArgs(rank, n int) C.EpSiluArgs {
 	clamp := ref.GptOss()
 	args := C.EpSiluArgs{
@@ -150,6 +152,7 @@ func (s *session) judgeActivation(c ep.Config) (kernels.Comparison, error) {
 	return sum, nil
 }
 
+// judgeActivated compares a sample of one rank's rows, all its scales, and the space after its rows.
 func (s *session) judgeActivated(rank int, how ref.Activation) (v kernels.Comparison, err error) {
 	a, l, limit := s.activation, dtype.Of(s.problem.Dispatch, s.problem.Hidden), max(declare.JudgedElements/s.problem.Hidden, 1)
 	picked, end := a.oracle.ActivationPicks(rank, limit), a.oracle.Dispatch(rank).End

@@ -8,15 +8,15 @@ import (
 	"gorgonia.org/cu"
 )
 
-// arena is memory of a GPU in which heaps are laid out one after another. It is kept when a heap
-// is freed, because allocating tens of gigabytes from the driver, and mapping them on every
-// other GPU, takes longer than most candidates.
+// arena is memory of a GPU that holds one heap at a time. It is kept after the heap is freed, for
+// the next heap: allocating tens of gigabytes from the driver, and mapping them on every other GPU,
+// takes longer than measuring most candidates.
 type arena struct {
 	base  cu.DevicePtr
 	bytes int64
 }
 
-// pool holds idle memory.
+// pool holds memory that is not in use.
 type pool[T any] []T
 
 // take removes and returns the smallest item of at least n bytes.
@@ -35,8 +35,8 @@ func (p *pool[T]) take(n int64, bytes func(T) int64) (item T, ok bool) {
 	return item, true
 }
 
-// take returns an arena of at least n bytes: an idle one, or a new one after it has freed all
-// idle ones.
+// take returns an arena of at least n bytes. If no idle arena is large enough, it frees all idle
+// arenas and allocates a new one.
 func (g *gpu) take(n int64) (*arena, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -69,7 +69,7 @@ func (g *gpu) freeIdle() (err error) {
 	return err
 }
 
-// give returns an arena to the idle ones.
+// give adds an arena to the idle arenas.
 func (g *gpu) give(a *arena) {
 	g.mu.Lock()
 	g.arenas = append(g.arenas, a)
@@ -86,13 +86,13 @@ func (g *gpu) idle() (n int64) {
 	return n
 }
 
-// leastStaging is the smallest staging buffer. With few different sizes a buffer can be
-// used again more often.
+// leastStaging is the smallest size in bytes of a staging buffer. All sizes are powers of two: with
+// few different sizes a buffer can be used again more often.
 const leastStaging = 1 << 20
 
-// takeStaging returns host memory of at least n bytes that the GPU can write. Like an arena it
-// outlives a session, since to pin it takes longer than to fill it. The GPU's context must be
-// current.
+// takeStaging returns pinned host memory of at least n bytes, which the GPU can write. Like an arena
+// it is kept after the session, because pinning takes longer than filling. The GPU's context must
+// be current.
 func (g *gpu) takeStaging(n int) ([]byte, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -106,7 +106,7 @@ func (g *gpu) takeStaging(n int) ([]byte, error) {
 	return newHost(size)
 }
 
-// giveStaging returns a buffer to the idle ones. b may be nil.
+// giveStaging adds a buffer to the idle buffers. b may be nil.
 func (g *gpu) giveStaging(b []byte) {
 	if len(b) == 0 {
 		return
@@ -116,7 +116,7 @@ func (g *gpu) giveStaging(b []byte) {
 	g.mu.Unlock()
 }
 
-// freeStaging frees the idle buffers.
+// freeStaging frees the idle staging buffers.
 func (g *gpu) freeStaging() {
 	for _, b := range g.staging {
 		freeHost(b)

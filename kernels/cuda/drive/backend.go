@@ -15,23 +15,23 @@ import (
 
 // Options change how a Backend runs.
 type Options struct {
-	Loopback   bool          // ranks beyond the number of GPUs share them
-	Clock      string        // chain, span, span:STAGE or event; "" is chain
-	Deadline   time.Duration // longest wait of a kernel; 0 is DefaultDeadline
-	InputScale float32       // NVFP4's global input scale; 0 is 1
-	Drill      Drill
+	Loopback   bool          // allow more ranks than GPUs: several ranks then share a GPU
+	Clock      string        // chain, span, span:STAGE or event; "" means chain
+	Deadline   time.Duration // longest time that a kernel waits; 0 means DefaultDeadline
+	InputScale float32       // global input scale of NVFP4; 0 means 1
+	Drill      Drill         // fault that is caused on purpose
 
-	sms int // SMs to use of each GPU, 0 for all: racecheck takes longer with more
+	sms int // SMs to use of each GPU, 0 for all; NVIDIA's racecheck takes longer with more
 }
 
-// DefaultDeadline is far above the skew of any round, and far below the time after which epbench
-// takes the worker for hung.
+// DefaultDeadline is much longer than the time by which ranks start at different moments, and much
+// shorter than the time after which epbench considers the worker hung.
 const DefaultDeadline = time.Second
 
 // Backend runs our CUDA kernels on the GPUs of this host.
 type Backend struct {
 	options Options
-	clock   string // of the options, without a stage
+	clock   string // the clock of the options, without a stage
 	node    *node
 	machine ep.Machine
 	monitor *monitor
@@ -40,7 +40,7 @@ type Backend struct {
 // Open opens every GPU that CUDA_VISIBLE_DEVICES shows.
 func Open(o Options) (*Backend, error) { return open(o, -1) }
 
-// open opens GPU number only, or all GPUs where it is below 0.
+// open opens the GPU with number `only`, or all GPUs if `only` is below 0.
 func open(o Options, only int) (*Backend, error) {
 	if o.Clock == "" {
 		o.Clock = clockChain
@@ -101,17 +101,17 @@ func (b *Backend) Products() []string { return []string{ep.Gemm, ep.Copy, ep.Ste
 // Precompile implements kernels.Precompiler.
 func (b *Backend) Precompile(p ep.Problem, configs []ep.Config) {
 	for _, c := range configs {
-		of, err := candidateUnits(b.machine, p, c)
+		units, err := candidateUnits(b.machine, p, c)
 		if err != nil {
 			continue // Prepare will report it
 		}
-		for _, u := range of {
+		for _, u := range units {
 			b.node.ahead.Add(u)
 		}
 	}
 }
 
-// Open implements kernels.Backend. It takes no memory before a candidate needs it.
+// Open implements kernels.Backend. Memory is allocated later, when a candidate needs it.
 func (b *Backend) Open(_ context.Context, w *workloads.Workload) (kernels.Session, error) {
 	if err := w.Problem.Validate(); err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (b *Backend) Open(_ context.Context, w *workloads.Workload) (kernels.Sessio
 	return newSession(b, w)
 }
 
-// checkPeers checks that every two GPUs with ranks can address each other, in both directions.
+// checkPeers checks that any two of the GPUs that the ranks use can address each other.
 func (b *Backend) checkPeers(ranks int) error {
 	used := min(ranks, len(b.node.gpus))
 	for i := range used {
@@ -138,15 +138,15 @@ func (b *Backend) checkPeers(ranks int) error {
 	return nil
 }
 
-// With emptyFold calls in each of emptyRounds rounds the reading has little noise after a
-// few milliseconds.
+// Empty runs emptyFold calls in each of emptyRounds rounds. It then takes a few milliseconds, and
+// its reading has little noise.
 const (
 	emptyFold   = 20
 	emptyRounds = 20
 )
 
-// Empty implements kernels.Clocker. It runs in graph mode on every GPU and returns the median
-// round of the slowest rank.
+// Empty implements kernels.Clocker. It runs in graph mode on every GPU and returns, for each clock,
+// the median over rounds of the slowest rank's seconds.
 func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 	ranks := min(len(b.node.gpus), declare.MaxRanks)
 	if b.checkPeers(ranks) != nil {

@@ -12,11 +12,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// clockStamp is the clock of rounds beside a product (with a matrix product running at the same
-// time as the calls): device time from the start of both streams to the end of the later one.
+// clockStamp is the clock of rounds in which a matrix product (called "the product" here) runs at the
+// same time as the calls. It reads device time, from the start of both streams to the end of the
+// later one.
 const clockStamp = "stamp"
 
-// outlasts is the time of a call's share of the product, divided by the time of the call.
+// outlasts is the least ratio of two times: that of the part of the product that runs beside one
+// call, to that of the call.
 const outlasts = 2
 
 // besideLaunches returns how many launches of the product run beside a verification.
@@ -27,9 +29,9 @@ func (s *session) besideLaunches() int {
 	return max(s.beside.share, 1)
 }
 
-// arrange returns how a candidate's calls and the product run together.
+// arrange decides how a candidate's calls and the product run together.
 func (s *session) arrange(k *candidate) arrangement {
-	a := arrangement{way: overlapped, share: s.beside.share, left: s.leaves(k)}
+	a := arrangement{way: overlapped, share: s.beside.share, left: s.smsLeft(k)}
 	switch {
 	case s.beside.isStep() && k.phased():
 		a.way = stepPhases
@@ -39,16 +41,16 @@ func (s *session) arrange(k *candidate) arrangement {
 		a.way = inPhases
 	}
 	if k.phased() {
-		a.left = 0 // nothing holds SMs while the product runs
+		a.left = 0 // the calls hold no SMs while the product runs
 	}
 	return a
 }
 
-// leaves returns the number of SMs for which the product is planned while a candidate's calls
-// run: the SMs that the calls do not take, as engines tell their libraries. It returns 0, all
-// SMs, if calls take more than half of the GPU, because the product has too few SMs only
-// while the calls run.
-func (s *session) leaves(k *candidate) int {
+// smsLeft returns the number of SMs for which the product is planned while a candidate's calls run:
+// the SMs that the calls do not take. Serving engines plan their products in the same way. It
+// returns 0, which means all SMs, if the calls take more than half of the GPU: the product would
+// otherwise have too few SMs after the calls have ended.
+func (s *session) smsLeft(k *candidate) int {
 	all, taken := s.ranks.local[0].gpu.sms, k.sms()
 	if s.beside.of.Kind == ep.Copy || 2*taken > all {
 		return 0
@@ -68,7 +70,7 @@ func (c *candidate) sms() (most int) {
 	return most
 }
 
-// runBeside measures rounds of the calls alone, the product alone, and both.
+// runBeside measures rounds of the calls alone, the product alone, and both at the same time.
 func (s *session) runBeside(ctx context.Context, k *candidate, spec kernels.RunSpec) (kernels.Rounds, error) {
 	if err := s.readyProduct(ctx); err != nil {
 		return kernels.Rounds{}, err
@@ -86,7 +88,7 @@ func (s *session) runBeside(ctx context.Context, k *candidate, spec kernels.RunS
 	if err != nil {
 		return kernels.Rounds{}, asFailure(ep.NoLaunch, err)
 	}
-	t, err := s.together(ctx, p, spec.Rounds)
+	t, err := s.readTogether(ctx, p, spec.Rounds)
 	if err != nil {
 		return kernels.Rounds{}, err
 	}
@@ -94,8 +96,8 @@ func (s *session) runBeside(ctx context.Context, k *candidate, spec kernels.RunS
 	return kernels.Rounds{Clock: clockStamp, Fold: spec.Fold, Seconds: t.Seconds(s.problem.Objective), MHz: mhz, Notes: notes, Beside: t}, nil
 }
 
-// together runs a program's rounds and returns their readings.
-func (s *session) together(ctx context.Context, p *program, rounds int) (*ep.BesideRounds, error) {
+// readTogether runs the rounds of a program with calls and a product, and returns their readings.
+func (s *session) readTogether(ctx context.Context, p *program, rounds int) (*ep.BesideRounds, error) {
 	t := &ep.BesideRounds{Amount: s.beside.amount()}
 	if left := p.timing.beside.left; left > 0 {
 		t.Amount += fmt.Sprintf(", planned for at most %d SMs beside the calls", left)
@@ -105,7 +107,7 @@ func (s *session) together(ctx context.Context, p *program, rounds int) (*ep.Bes
 	}
 	err := s.attempt(p, func() error {
 		return p.readings(ctx, rounds, func(round, rank int, raw []uint64) error {
-			if rank == 0 { // also where a run began again
+			if rank == 0 { // a repeated run replaces the readings of the first
 				for _, rows := range []*[][]float64{&t.Call, &t.Product, &t.Both, &t.CallIn, &t.ProductIn, &t.Done} {
 					(*rows)[round] = nil
 				}
@@ -120,17 +122,18 @@ func (s *session) together(ctx context.Context, p *program, rounds int) (*ep.Bes
 	if err != nil {
 		return nil, err
 	}
-	p.long = true // products warm up with the calls
+	p.long = true // the calls and the product alone have warmed up the GPU: one warm-up round is enough
 	return t, nil
 }
 
-// sizingRounds is enough for a steady median of what is sized.
+// sizingRounds is the number of rounds from which a session takes the time of a call or a product
+// before it measures candidates.
 const sizingRounds = 5
 
-// sizeProduct decides, once a session, how much of the product belongs to a call: enough whole
-// launches to take outlasts times as long as a call of the problem's default config, and at
-// least two for a pair in phases. With any other config, costs would depend on which config a
-// session runs first.
+// sizeProduct decides, once in each session, how many launches of the product belong to one call:
+// so many that they take outlasts times as long as a call of the problem's default config, and at
+// least two for a pair. If another config were used, costs would depend on which config a session
+// runs first.
 func (s *session) sizeProduct(ctx context.Context) error {
 	b := s.beside
 	if b.share > 0 {
@@ -166,7 +169,7 @@ func (s *session) sizeProduct(ctx context.Context) error {
 	return nil
 }
 
-// defaultProgram runs calls of the problem's default config alone.
+// defaultProgram returns a program that runs calls of the problem's default config alone.
 func (s *session) defaultProgram(ctx context.Context) (*program, error) {
 	c, err := kernels.Default(declare.AllKernels(), s.backend.machine, s.problem, 0)
 	if err != nil {
@@ -186,7 +189,8 @@ func (s *session) defaultProgram(ctx context.Context) (*program, error) {
 	return p, nil
 }
 
-// pass returns how long one pass over the product takes alone: the slowest rank's median.
+// pass returns the seconds of one pass over the product alone: the median over rounds of the slowest
+// rank's time.
 func (s *session) pass(ctx context.Context) (float64, error) {
 	alone, err := s.timePasses(ctx, s.beside, 0)
 	if err != nil {
@@ -195,8 +199,8 @@ func (s *session) pass(ctx context.Context) (float64, error) {
 	return kernels.Rounds{Seconds: alone}.MedianOfSlowest(), nil
 }
 
-// timePasses times whole passes over a product alone, planned for so many SMs. It returns
-// seconds by round and rank.
+// timePasses times whole passes over a product alone, planned for `sms` SMs. It returns the seconds
+// as [round][rank].
 func (s *session) timePasses(ctx context.Context, b *products, sms int) ([][]float64, error) {
 	a := arrangement{way: onlyProduct, share: b.passes(), left: sms}
 	t := timing{op: empty, mode: s.problem.Mode, clock: clockChain, fold: 1, beside: a}
@@ -204,8 +208,8 @@ func (s *session) timePasses(ctx context.Context, b *products, sms int) ([][]flo
 	return alone, err
 }
 
-// besideRounds times the product alone and, in an experiment, beside its load. It returns
-// seconds by round and rank.
+// besideRounds times the product alone. In an experiment it also times the product while the load
+// runs. It returns both as seconds, [round][rank].
 func (s *session) besideRounds(ctx context.Context, t timing, x extras, rounds int) (alone, within [][]float64, err error) {
 	p, err := newProgram(s.ranks, newSchedule(t), nil, s.ranks.args, x)
 	if err != nil {
@@ -216,7 +220,7 @@ func (s *session) besideRounds(ctx context.Context, t timing, x extras, rounds i
 	err = s.attempt(p, func() error {
 		return p.readings(ctx, rounds, func(round, rank int, raw []uint64) error {
 			x, err := p.times(raw)
-			if rank == 0 { // also where a run began again
+			if rank == 0 { // a repeated run replaces the readings of the first
 				alone[round], within[round] = nil, nil
 			}
 			alone[round], within[round] = append(alone[round], x.product), append(within[round], x.productIn)

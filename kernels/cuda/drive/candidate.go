@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// call holds what one op of a candidate launches on every rank.
+// call holds the launches of one op of a candidate. They are the same on every rank.
 type call struct {
 	declaration declare.Declaration
 	config      ep.Config
@@ -22,7 +22,7 @@ type call struct {
 	module      *module
 }
 
-// part returns the indices of the launches in a half of the call.
+// part returns the indices of the launches that belong to a half of the call.
 func (k *call) part(h callHalf) []int {
 	var out []int
 	for i := range k.launches {
@@ -33,7 +33,7 @@ func (k *call) part(h callHalf) []int {
 	return out
 }
 
-// A candidate is a prepared config.
+// A candidate is a config that is prepared for running.
 type candidate struct {
 	config   ep.Config
 	op       ep.Op
@@ -44,8 +44,8 @@ type candidate struct {
 // ops lists the ops that a candidate may have, in the order in which they run.
 var ops = []ep.Op{ep.Dispatch, ep.Combine, ep.Activation}
 
-// opConfigs returns the config with which each op of a candidate runs. A combine alone follows
-// the dispatch that its declaration names.
+// opConfigs returns the config of each op that runs for c. Before a combine alone, the dispatch runs
+// that the combine's declaration names.
 func opConfigs(m ep.Machine, p ep.Problem, c ep.Config) (map[ep.Op]ep.Config, error) {
 	switch p.Op {
 	case ep.Dispatch, ep.Activation:
@@ -54,12 +54,12 @@ func opConfigs(m ep.Machine, p ep.Problem, c ep.Config) (map[ep.Op]ep.Config, er
 		d, k, err := ep.Split(c)
 		return map[ep.Op]ep.Config{ep.Dispatch: d, ep.Combine: k}, err
 	}
-	d, err := declare.FollowsDispatch(m, p, c)
+	d, err := declare.DispatchBefore(m, p, c)
 	return map[ep.Op]ep.Config{ep.Dispatch: d, ep.Combine: c}, err
 }
 
-// newCandidate finds declarations and launches. It touches no GPU. Its error says why the config
-// is illegal.
+// newCandidate finds the declarations and launches of a config. It does not touch a GPU. Its error
+// says why the config is illegal.
 func newCandidate(m ep.Machine, p ep.Problem, c ep.Config) (*candidate, error) {
 	if err := kernels.CheckConfig(declare.AllKernels(), m, p, c); err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func newCandidate(m ep.Machine, p ep.Problem, c ep.Config) (*candidate, error) {
 			return nil, err
 		}
 		if err := f.Check(m, p, cfg); err != nil {
-			return nil, err // of the dispatch before a combine
+			return nil, err // the dispatch before a combine may be illegal
 		}
 		u, err := f.Unit(p, cfg)
 		if err != nil {
@@ -95,8 +95,8 @@ func (c *candidate) takesCast() bool {
 // state returns the memory that the candidate's calls use.
 func (c *candidate) state() declare.State { return stateOf(c.calls) }
 
-// stateOf returns the memory that the calls of a candidate use. It is the memory of the combine,
-// which may have more regions than its dispatch asks for.
+// stateOf returns the memory that the calls of a candidate use. If there is a combine it is the
+// combine's memory, which may have more regions than the dispatch needs.
 func stateOf(calls map[ep.Op]*call) declare.State {
 	for _, op := range []ep.Op{ep.Activation, ep.Combine} {
 		if k := calls[op]; k != nil {
@@ -106,8 +106,8 @@ func stateOf(calls map[ep.Op]*call) declare.State {
 	return calls[ep.Dispatch].declaration.State
 }
 
-// phased reports whether every call sends in one kernel and receives in another. Such calls
-// occupy no SMs while messages are in flight, so that a product can use them.
+// phased reports whether every call sends in one kernel and receives in another. Such calls occupy
+// no SMs while messages are in flight, so that a matrix product can use all SMs.
 func (c *candidate) phased() bool {
 	for op, k := range c.calls {
 		if (len(k.launches) < 2 || k.declaration.Together) && (op == c.op || c.op == ep.Pair) {
@@ -158,8 +158,8 @@ func (c *candidate) load(r *rankSet) error {
 	return nil
 }
 
-// checkResident prepares a launch. It refuses a launch whose blocks cannot all be resident
-// together with those of the other ranks on the same GPU.
+// checkResident prepares a launch. It refuses the launch if its blocks, and the blocks of the other
+// ranks on the same GPU, cannot all be resident at once.
 func checkResident(r *rankSet, l declare.Launch, entries []cu.Function) error {
 	ranks := map[*gpu]int{}
 	for _, s := range r.local {
@@ -170,7 +170,7 @@ func checkResident(r *rankSet, l declare.Launch, entries []cu.Function) error {
 			continue
 		}
 		if l.Shared > g.shared {
-			return kernels.Failf(ep.NoLaunch, "%s: %d bytes of shared memory a block, GPU %d gives at most %d", l.Entry, l.Shared, i, g.shared)
+			return kernels.Failf(ep.NoLaunch, "%s: %d bytes of shared memory for each block, but GPU %d gives at most %d", l.Entry, l.Shared, i, g.shared)
 		}
 		var o occupancy
 		err := g.do(func() (err error) { o, err = readyFunction(entries[i], l.Block, l.Shared); return err })
@@ -178,18 +178,19 @@ func checkResident(r *rankSet, l declare.Launch, entries []cu.Function) error {
 			return kernels.Failf(ep.NoLaunch, "%s: %v", l.Entry, err)
 		}
 		if l.Block > o.maxThreads {
-			return kernels.Failf(ep.NoLaunch, "%s: %d threads a block, with %d registers a thread at most %d", l.Entry, l.Block, o.registers, o.maxThreads)
+			return kernels.Failf(ep.NoLaunch, "%s: %d threads in a block, but with %d registers for each thread at most %d are possible", l.Entry, l.Block, o.registers, o.maxThreads)
 		}
 		if most := o.blocksPerSM * g.sms / ranks[g]; l.Grid > most {
 			return kernels.Failf(ep.NoLaunch,
-				"%s: %d blocks of %d threads cannot all be resident: GPU %d holds %d for each of %d ranks (%d an SM, %d registers a thread, %d bytes shared)",
+				"%s: %d blocks of %d threads cannot all be resident: GPU %d holds %d for each of %d ranks (%d on each SM, with %d registers for each thread and %d bytes of shared memory)",
 				l.Entry, l.Grid, l.Block, i, most, ranks[g], o.blocksPerSM, o.registers, l.Shared)
 		}
 	}
 	return nil
 }
 
-// asFailure turns a plain error about a config into a Failure of it.
+// asFailure turns an error about a config into a Failure with this status. Nil and a Failure are
+// returned unchanged.
 func asFailure(s ep.Status, err error) error {
 	var f *kernels.Failure
 	if err == nil || errors.As(err, &f) {

@@ -9,12 +9,12 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/declare"
 )
 
-// The clocks of a session. An empty kernel has another reading on each, so that times of two
-// clocks are never compared.
+// The clocks of a session. Times of different clocks are never compared: even for an empty kernel
+// they differ.
 const (
-	clockChain = "chain" // what a call adds to a chain of aligned calls
-	clockSpan  = "span"  // first block's start to last block's end, in the kernel
-	clockEvent = "event" // event before to event after
+	clockChain = "chain" // time that one call adds to a chain of calls with alignments between them
+	clockSpan  = "span"  // time from the first block's start to the last block's end, stamped by the kernel
+	clockEvent = "event" // time between two CUDA events, one before and one after the call
 )
 
 // clocks lists all clocks, the default first.
@@ -24,14 +24,14 @@ var clocks = []string{clockChain, clockSpan, clockEvent}
 // from 1.
 var stages = []string{"ready", "sent", "arrived"}
 
-// spent adds the host's time until the returned function is called to *seconds.
+// spent starts a clock of the host. The returned function adds the time since then to *seconds.
 func spent(seconds *float64) func() {
 	start := time.Now()
 	return func() { *seconds += time.Since(start).Seconds() }
 }
 
-// parseClock reads chain, span, event or span:STAGE. Stage 0 is the whole kernel. Another stage
-// needs variants that are compiled for it.
+// parseClock reads chain, span, event or span:STAGE. Stage 0 means that a span ends with the kernel.
+// Any other stage needs kernels that are compiled for it: see stageDefines.
 func parseClock(word string) (clock string, stage int, err error) {
 	clock, name, staged := strings.Cut(word, ":")
 	stage = slices.Index(stages, name) + 1
@@ -44,7 +44,7 @@ func parseClock(word string) (clock string, stage int, err error) {
 	return clock, stage, nil
 }
 
-// stageDefines returns the compile options with which a span ends at a stage.
+// stageDefines returns the macros with which a kernel's span ends at a stage.
 func stageDefines(stage int) []string {
 	if stage == 0 {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Copy times a probe on all GPUs at once by the clock chain. It returns the seconds of the
-// slowest rank for each round. A round is the mean of several copies.
+// Copy times a probe on all GPUs at once by the clock chain. For each round it returns the slowest
+// rank's seconds of one copy. A round reads the mean of copyFold copies.
 func (b *Backend) Copy(ctx context.Context, p declare.CopyProbe, rounds int) ([]float64, error) {
 	ranks := min(len(b.node.gpus), declare.MaxRanks)
 	if err := p.Check(b.node.gpus[0].sms); err != nil {
@@ -48,6 +48,7 @@ func (b *Backend) Copy(ctx context.Context, p declare.CopyProbe, rounds int) ([]
 // copyFold is the number of copies in a round.
 const copyFold = 4
 
+// copyCall loads the kernel of the probe, and returns it as a call that a program can run.
 func copyCall(r *rankSet, p declare.CopyProbe, memory declare.State) (*call, error) {
 	m, err := r.node.load(declare.Unit{Source: declare.CopySource})
 	if err != nil {

@@ -1,4 +1,6 @@
-// Package drive runs the kernels that package declare lists, on the GPUs of this host.
-// The files with the cuda tag link the driver and belong to the worker process alone:
-// gorgonia.org/cu ends a program when there is no driver.
+// Package drive runs the kernels that package declare lists, on the GPUs of this host. It prepares
+// candidates, verifies their outputs and times them.
+//
+// Files with the build tag cuda link the CUDA driver. Only the worker program epbench-cuda has
+// them, because gorgonia.org/cu ends a program on a host without a driver.
 package drive

@@ -9,13 +9,13 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/declare"
 )
 
-// A Drill is a fault that is built in on purpose, to see that it is found and reported. The zero
-// Drill does nothing.
+// A Drill is a fault that is caused on purpose, to test that it is found and reported. The zero Drill
+// causes none.
 type Drill struct {
-	Rank   int           // the rank that misbehaves
-	Delay  time.Duration // the rank sleeps this long before each kernel
-	Drop   int           // the rank never signals this expert, counted from 1; 0 for none
-	Config string        // only candidates whose key contains this
+	Rank   int           // the rank that causes the fault
+	Delay  time.Duration // time that the rank sleeps at the start of each kernel
+	Drop   int           // number, from 1, of the expert that the rank never signals; 0 for none
+	Config string        // the fault is only in candidates whose key contains this
 }
 
 // ParseDrill reads drop:RANK:EXPERT[:CONFIG] and delay:RANK:DURATION[:CONFIG].

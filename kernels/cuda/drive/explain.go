@@ -15,22 +15,27 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// explainCalls is the number of calls whose share of the product an experiment runs.
+// explainCalls is the number of calls that one round of an experiment stands for.
 const explainCalls = 8
 
-// scratchBytes is the most memory, in bytes, that a load moves before it begins again.
+// scratchBytes is the largest number of bytes that the loads of one round move.
 const scratchBytes = 256 << 20
 
-// Explain implements kernels.Explainer. Each experiment replaces the calls beside the product by
-// an artificial load that takes one resource from the product, and times the product alone in
-// the same rounds:
+// Explain implements kernels.Explainer. It finds out why a candidate's calls slow down the matrix
+// product that runs at the same time. Each experiment replaces the calls by an artificial load that
+// takes one resource from the product. It times the product alone and beside the load, in the same
+// rounds:
 //
-//   - SMs, by plan: the library plans for the SMs that the calls leave, where they leave a
-//     quarter of the GPU or more.
-//   - SMs, by blocks: as many blocks hold SMs and do nothing, for as long as a call takes alone.
-//     Its time beside the product would be too long: then its blocks mostly wait for SMs.
-//   - bandwidth, by a copy engine: it moves a call's bytes to the next rank and takes no SM.
-//   - both: as many blocks move these bytes. Compared with holding, the difference is bandwidth.
+//   - SMs, by plan: nothing runs beside the product, but the library plans the product for the SMs
+//     that the calls do not take. This experiment is left out if they are less than a quarter of
+//     the GPU.
+//   - SMs, by blocks: as many blocks as a call has hold SMs and do nothing, for the time that a
+//     call takes alone. The time of a call beside the product would be too long, because its blocks
+//     then mostly wait for SMs.
+//   - bandwidth, by a copy engine: the engine moves a call's bytes to the next rank. It takes no
+//     SM.
+//   - both: as many blocks hold SMs and move these bytes. The difference to blocks that move
+//     nothing shows the effect of bandwidth.
 func (s *session) Explain(ctx context.Context, c ep.Config, rounds int) ([]kernels.Effect, error) {
 	if s.beside == nil || s.beside.of.Kind != ep.Gemm {
 		return nil, fmt.Errorf("beside: %q; an explanation needs gemm", s.problem.Beside)
@@ -47,7 +52,7 @@ func (s *session) Explain(ctx context.Context, c ep.Config, rounds int) ([]kerne
 	if err != nil {
 		return nil, err
 	}
-	x.take(k)
+	x.sizeLoads(k)
 	defer x.close()
 	if err := x.scratchMemory(); err != nil {
 		return nil, err
@@ -59,29 +64,30 @@ func (s *session) Explain(ctx context.Context, c ep.Config, rounds int) ([]kerne
 type experiments struct {
 	*session
 	rounds  int
-	sms     int // the candidate's largest grid
-	ns      int // a call's time alone
-	bytes   int // what the busiest rank sends in a call
-	scratch []cu.DevicePtr
-	entries map[string][]cu.Function
+	sms     int                      // blocks of the candidate's largest grid
+	ns      int                      // nanoseconds that a call takes alone
+	bytes   int                      // bytes that the busiest rank sends in a call
+	scratch []cu.DevicePtr           // memory that the loads read and write, by rank
+	entries map[string][]cu.Function // kernels of the loads, by name and GPU
 }
 
 // calls times the product beside the candidate itself.
 func (x *experiments) calls(ctx context.Context, k *candidate) (e kernels.Effect, err error) {
-	// Planned for all SMs, as beside the loads.
+	// The product is planned for all SMs, as it is beside the loads.
 	p, err := x.program(k, arrangement{way: overlapped, share: x.beside.share}, explainCalls)
 	if err != nil {
 		return e, asFailure(ep.NoLaunch, err)
 	}
-	t, err := x.together(ctx, p, x.rounds)
+	t, err := x.readTogether(ctx, p, x.rounds)
 	if err != nil {
 		return e, err
 	}
-	e = kernels.Effect{Beside: "the calls themselves", Alone: slowestOf(t.Product), With: slowestOf(t.ProductIn)}
+	e = kernels.Effect{Load: "the calls themselves", Alone: slowestOf(t.Product), With: slowestOf(t.ProductIn)}
 	x.ns = int(kernels.Rounds{Seconds: t.Call}.MedianOfSlowest() * 1e9)
 	return e, nil
 }
 
+// slowestOf returns the slowest rank's time in each round.
 func slowestOf(rounds [][]float64) []float64 {
 	out := make([]float64, len(rounds))
 	for i, ranks := range rounds {
@@ -90,14 +96,15 @@ func slowestOf(rounds [][]float64) []float64 {
 	return out
 }
 
-// take sets the SMs and bytes of the loads to those of the candidate.
-func (x *experiments) take(k *candidate) {
+// sizeLoads gives the loads as many SMs and bytes as the candidate's calls have.
+func (x *experiments) sizeLoads(k *candidate) {
 	x.sms = k.sms()
 	x.bytes = int(x.workload.BytesOp(x.problem.Op, workloads.Dedup))
 	x.bytes = max(16, min(x.bytes, scratchBytes/explainCalls)/16*16)
 }
 
-// scratchMemory allocates, on every rank, what loads move and where they move it.
+// scratchMemory loads the kernels of the loads, and allocates on every rank the memory that the
+// loads read and write.
 func (x *experiments) scratchMemory() error {
 	m, err := x.ranks.node.load(declare.Unit{Source: declare.BesideSource})
 	if err != nil {
@@ -127,7 +134,8 @@ func (x *experiments) scratchMemory() error {
 	return nil
 }
 
-// shared returns so much shared memory that a block has its SM for itself.
+// shared returns the shared memory of a load's block, in bytes: all that an SM has, so that no other
+// block fits on the SM.
 func (x *experiments) shared() int {
 	least := x.ranks.local[0].gpu.shared
 	for _, s := range x.ranks.local {
@@ -138,7 +146,7 @@ func (x *experiments) shared() int {
 
 func (x *experiments) close() {
 	for i, at := range x.scratch {
-		_ = x.ranks.local[i].gpu.do(func() error { return cu.MemFree(at) }) // the session goes next
+		_ = x.ranks.local[i].gpu.do(func() error { return cu.MemFree(at) }) // the session is closed next, which reports errors
 	}
 }
 
@@ -167,10 +175,10 @@ func (x *experiments) all(ctx context.Context, calls kernels.Effect) ([]kernels.
 		name string
 		load syntheticLoad
 	}{
-		{fmt.Sprintf("SMs: %d blocks a call hold one SM each for its %.1f us and touch no memory", x.sms, float64(x.ns)/1e3), hold},
+		{fmt.Sprintf("SMs: for each call %d blocks hold one SM each for %.1f us and touch no memory", x.sms, float64(x.ns)/1e3), hold},
 		{fmt.Sprintf("bandwidth: a copy engine moves a call's %.2f MB to the next rank", float64(x.bytes)/1e6),
 			syntheticLoad{engine: true, bytes: x.bytes, from: near, to: next}},
-		{fmt.Sprintf("both: %d blocks a call hold one SM each as long and move these bytes in memory", x.sms), traffic},
+		{fmt.Sprintf("both: for each call %d blocks hold one SM each as long and move these bytes in memory", x.sms), traffic},
 	} {
 		e, err := x.effect(ctx, one.name, &one.load, 0)
 		if err != nil {
@@ -181,11 +189,11 @@ func (x *experiments) all(ctx context.Context, calls kernels.Effect) ([]kernels.
 	return out, nil
 }
 
-// effect times the calls' share of the product alone and, in the same rounds, beside a load for
-// each call or planned for so many SMs.
+// effect times the product of explainCalls calls, in the same rounds alone and with one change: with
+// a load for each call, or planned for `sms` SMs.
 func (x *experiments) effect(ctx context.Context, name string, l *syntheticLoad, sms int) (e kernels.Effect, err error) {
 	a := arrangement{way: loaded, share: x.beside.share, left: sms, load: l != nil}
 	t := timing{op: empty, mode: x.problem.Mode, clock: clockChain, fold: explainCalls, beside: a}
 	alone, within, err := x.besideRounds(ctx, t, extras{problem: x.problem, beside: x.beside, load: l}, x.rounds)
-	return kernels.Effect{Beside: name, Alone: slowestOf(alone), With: slowestOf(within)}, err
+	return kernels.Effect{Load: name, Alone: slowestOf(alone), With: slowestOf(within)}, err
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// faultRecord is the EpFault of a kernel that gave up waiting.
+// faultRecord is a copy of EpFault, which a kernel writes before it gives up waiting.
 type faultRecord struct {
 	rank   int
 	phase  int
@@ -18,7 +18,7 @@ type faultRecord struct {
 	got    uint64
 }
 
-// phases spells EpPhase.
+// phases names the values of EpPhase.
 var phases = map[int]string{
 	1: "the start alignment",
 	2: "dispatch_async",
@@ -27,7 +27,7 @@ var phases = map[int]string{
 	5: "combine_wait",
 }
 
-// sentence says which rank waited for what.
+// sentence describes in words which rank waited, and for what.
 func (f faultRecord) sentence() string {
 	phase := phases[f.phase]
 	if phase == "" {
@@ -52,8 +52,8 @@ func neverBegan(faults []faultRecord) bool {
 	return len(faults) > 0 && !slices.ContainsFunc(faults, func(f faultRecord) bool { return phases[f.phase] != phases[1] })
 }
 
-// hangReason puts the records of all ranks into one line. The cause comes first: ranks that
-// waited for the others at the next alignment come last.
+// hangReason describes the records of all ranks in one line. Ranks that waited in an alignment come
+// last, because they only waited for the others.
 func hangReason(faults []faultRecord, deadline time.Duration) string {
 	var first, last []string
 	for _, f := range faults {

@@ -9,8 +9,8 @@ import (
 	"gorgonia.org/cu"
 )
 
-// gather downloads pieces of a part, each of the same size, from these offsets. It queues all
-// copies together. The next gather of the part overwrites the result.
+// gather downloads pieces of a part of the heap, each of `bytes` bytes, from these offsets. It queues
+// all copies together. The next gather of the same part overwrites the result.
 func (r *rankSet) gather(rank int, part string, offsets []int, bytes int) ([][]byte, error) {
 	if len(offsets) == 0 {
 		return nil, nil
@@ -39,11 +39,12 @@ func (r *rankSet) gather(rank int, part string, offsets []int, bytes int) ([][]b
 	return out, nil
 }
 
-// mostStaging bounds the pinned memory of a part. Larger parts are copied through the driver's
-// own memory, which is slower.
+// mostStaging is the largest pinned memory of a part, in bytes. Larger downloads go through the
+// driver's own memory, which is slower.
 const mostStaging = 256 << 20
 
-// stage returns host memory for the pieces of a part. It is pinned, so that the GPU can write it.
+// stage returns `need` bytes of host memory for the pieces of a part. Up to mostStaging the memory is
+// pinned, so that the GPU writes it directly.
 func (s *localRank) stage(part string, need int) ([]byte, error) {
 	if need > mostStaging {
 		return make([]byte, need), nil

@@ -14,18 +14,17 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// groupSession is one workload on all ranks of a rankGroup.
+// groupSession is a session on all ranks of a rankGroup: one process for each rank.
 type groupSession struct {
 	*rankGroup
 	problem ep.Problem
 	outputs *ref.Remote
-	again   int // runs that began again and are not in the notes yet
+	again   int // runs that were repeated since the last note about them
 }
 
-// Prepare implements kernels.Session. Rank 0 compiles first, so that ranks that share its cache
-// find the binary there. All ranks check their memory before any rank allocates, because
-// allocation is collective: the others would wait without a deadline for a rank that lacks
-// memory.
+// Prepare implements kernels.Session. Rank 0 compiles first, so that ranks that share its cache find
+// the binary there. All ranks check their memory before any rank allocates. Allocation is
+// collective: if one rank refused, the others would wait for it without a deadline.
 func (s *groupSession) Prepare(_ context.Context, c ep.Config) error {
 	units, err := candidateUnits(s.first.backend.machine, s.problem, c)
 	if err != nil {
@@ -90,9 +89,9 @@ func (s *groupSession) attempt(t task) ([]answer, error) {
 	return nil, err
 }
 
-// recover makes the memory of all ranks usable after a failure, when every rank has left its
-// kernels. The ranks first wait for every put that is still in flight, because a signal that
-// arrives after the memory was filled anew would count for a later call.
+// recover makes the memory of all ranks usable after a failure. No kernel runs any more on any rank.
+// The ranks first wait for the messages that are still in flight, because a signal that arrives
+// after the memory was filled again would count for a later call.
 func (s *groupSession) recover() error {
 	if _, err := s.ask(task{Settle: true}); err != nil {
 		return err
@@ -108,7 +107,7 @@ func (s *groupSession) Verify(_ context.Context, c ep.Config) (kernels.Compariso
 	if _, err := s.attempt(task{Verify: &c}); err != nil {
 		return kernels.Comparison{}, err
 	}
-	running := time.Since(start).Seconds() // filling included
+	running := time.Since(start).Seconds() // this includes filling the memory
 	configs, err := opConfigs(s.first.backend.machine, s.problem, c)
 	if err != nil {
 		return kernels.Comparison{}, err
@@ -143,7 +142,7 @@ func (s *groupSession) Probe(rank, token, k int) ([]uint16, error) {
 	return s.outputs.Probe(rank, token, k)
 }
 
-// Close implements kernels.Session. It leaves alone a session that was opened later.
+// Close implements kernels.Session. It does nothing if another session was opened since.
 func (s *groupSession) Close() error {
 	if s.opened != s {
 		return nil

@@ -12,9 +12,9 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/declare"
 )
 
-// upload brings the inputs to every rank. Every verification does that again, since a wrong
-// kernel may have written to them. After the first time, the tokens (59 MB of DeepSeek-V3's
-// shape at 4,096 tokens) come from a copy on the GPU.
+// upload copies the inputs to every rank. Every verification calls it again, because a wrong kernel
+// may have written to the inputs. After the first time, the tokens come from a copy on the GPU: with
+// the shape of DeepSeek-V3 and 4,096 tokens they are 59 MB.
 func (s *session) upload() error {
 	if s.copies == nil {
 		s.copies = make([]cu.DevicePtr, len(s.ranks.local))
@@ -29,9 +29,10 @@ func (s *session) upload() error {
 	})
 }
 
-// putInputs copies the inputs to a rank on the thread of its GPU, and does not wait.
+// putInputs copies the inputs to a rank. It must run on the thread of the rank's GPU, and does not
+// wait for the copies.
 func (s *session) putInputs(rank int) error {
-	in := s.workload.Ranks[s.workload.Batch(s.ranks.rankOf(rank))]
+	in := s.workload.Ranks[s.workload.BatchRank(s.ranks.rankOf(rank))]
 	return cmp.Or(
 		s.putTokens(rank),
 		s.putCast(rank),
@@ -41,7 +42,7 @@ func (s *session) putInputs(rank int) error {
 		put(s.ranks, rank, declare.PartBias, declare.Bias(s.problem.Hidden)))
 }
 
-// castTokens holds the tokens of one rank, cast by the caller.
+// castTokens holds the tokens of one rank after the caller's cast to FP8.
 type castTokens struct{ payload, scales []byte }
 
 // castAll casts the tokens of every rank as the oracle does.
@@ -54,7 +55,7 @@ func (s *session) castAll() []castTokens {
 	return out
 }
 
-// putCast copies tokens that the caller cast to a rank, once a candidate takes them.
+// putCast copies cast tokens to a rank if a candidate takes such tokens.
 func (s *session) putCast(rank int) error {
 	if s.cast == nil {
 		return nil
@@ -63,7 +64,8 @@ func (s *session) putCast(rank int) error {
 	return cmp.Or(put(s.ranks, rank, declare.PartCast, of.payload), put(s.ranks, rank, declare.PartCastScales, of.scales))
 }
 
-// putTokens copies the tokens to a rank, and keeps a copy of them outside its heap.
+// putTokens copies the tokens to a rank. The first time it also keeps a copy on the GPU, outside the
+// heap.
 func (s *session) putTokens(rank int) error {
 	data := s.tokens[rank]
 	if len(data) == 0 {
@@ -80,12 +82,13 @@ func (s *session) putTokens(rank int) error {
 	var err error
 	if s.copies[rank], err = cu.MemAlloc(bytes); err != nil {
 		s.copies[rank] = 0
-		return nil // no room for a copy: the next upload comes from host memory again
+		return nil // no memory for the copy: the next upload reads host memory again
 	}
 	return copyOnGPU(rank, s.copies[rank], to, bytes)
 }
 
-// copyOnGPU copies within a rank's GPU on its thread, and does not wait.
+// copyOnGPU copies within a rank's GPU. It must run on the thread of the rank's GPU, and does not
+// wait for the copy.
 func copyOnGPU(rank int, to, from cu.DevicePtr, bytes int64) error {
 	if err := cu.MemcpyDtoD(to, from, bytes); err != nil {
 		return fmt.Errorf("rank %d: copy inputs: %w", rank, err)
@@ -97,7 +100,7 @@ func copyOnGPU(rank int, to, from cu.DevicePtr, bytes int64) error {
 func (s *session) freeCopies() {
 	for rank, at := range s.copies {
 		if at != 0 {
-			_ = s.ranks.local[rank].gpu.do(func() error { return cu.MemFree(at) }) // the session goes next
+			_ = s.ranks.local[rank].gpu.do(func() error { return cu.MemFree(at) }) // the session is closed next, which reports errors
 		}
 	}
 }

@@ -11,21 +11,21 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/declare"
 )
 
-// syntheticLoad replaces a call beside the product in an experiment. It takes SMs or
-// bandwidth.
+// syntheticLoad replaces a call in an experiment with a matrix product. It takes SMs or bandwidth
+// from the product.
 type syntheticLoad struct {
-	entry  []cu.Function // by GPU
-	sms    int
-	shared int
-	ns     int  // how long each block runs
-	bytes  int  // how much it moves, 0 for nothing
-	engine bool // a copy engine moves the bytes to the next rank and takes no SM
+	entry  []cu.Function // the kernel, by GPU
+	sms    int           // number of blocks, each on its own SM
+	shared int           // bytes of shared memory of each block
+	ns     int           // nanoseconds that each block runs
+	bytes  int           // bytes that the load moves, 0 for none
+	engine bool          // a copy engine moves the bytes to the next rank, and no kernel runs
 	from   func(rank int) cu.DevicePtr
 	to     func(rank int) cu.DevicePtr
 }
 
-// write adds the load in the place of call n on a writer's rank. Each load moves bytes of its
-// own, since bytes that were moved before may lie in the L2 cache.
+// write adds the load that stands for call n to the steps of a rank. Each load of a round moves
+// different bytes, because bytes that were moved before may be in the L2 cache.
 func (l *syntheticLoad) write(w *writer, n int) {
 	at := cu.DevicePtr(n * l.bytes)
 	if l.engine {
@@ -41,7 +41,7 @@ func (l *syntheticLoad) write(w *writer, n int) {
 	}
 	threads := declare.MaxThreads
 	if l.bytes == 0 {
-		threads = declare.Warp // one warp holds an SM as well
+		threads = declare.Warp // one warp is enough to hold an SM
 	}
 	w.kernel(l.entry, l.sms, threads, a).shared = C.uint32_t(l.shared)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// describe identifies the GPUs, which are all of one kind.
+// describe returns the machine's name and properties. All GPUs are of one kind, so it reads the first.
 func describe(n *node, m *monitor) (ep.Machine, error) {
 	first := n.gpus[0]
 	name, err := first.device.Name()

@@ -15,22 +15,22 @@ import (
 type monitor struct {
 	library nvml.Interface
 	devices []nvml.Device // by GPU; nil entries are unknown to NVML
-	why     string        // says that NVML is missing, "" if it is not
+	why     string        // why NVML cannot be used, "" if it can
 
-	now  func() time.Time // of the host
-	last reading
+	now  func() time.Time // reads the host's clock
+	last reading          // the latest reading
 }
 
-// reading holds the clocks of all ranks' GPUs and notes on their state, read at one time.
+// reading holds the clocks of all ranks' GPUs, and why they are held down.
 type reading struct {
 	at    time.Time
-	gpus  []int // by rank
-	mhz   []float64
-	notes []string
+	gpus  []int     // GPU of each rank
+	mhz   []float64 // SM clock of each rank's GPU
+	notes []string  // why clocks are held down
 }
 
-// readingAge is how long a reading is used. A reading asks the driver twice for each GPU, and a
-// search takes a thousand samples a second.
+// readingAge is the longest time for which a reading is used again. A reading asks the driver twice
+// for each GPU, and a search takes about a thousand samples in each second.
 const readingAge = 20 * time.Millisecond
 
 func openMonitor(n *node) *monitor {
@@ -44,7 +44,8 @@ func openMonitor(n *node) *monitor {
 		if err != nil {
 			continue
 		}
-		// By bus, since CUDA_VISIBLE_DEVICES renumbers CUDA's devices only.
+		// CUDA_VISIBLE_DEVICES renumbers the devices of CUDA and not those of NVML, so a device
+		// is found by its bus.
 		if d, r := m.library.DeviceGetHandleByPciBusId(bus); r == nvml.SUCCESS {
 			m.devices[i] = d
 		}
@@ -93,9 +94,9 @@ func (m *monitor) pciID(gpu int) string {
 	return fmt.Sprintf("%04x:%04x", info.PciDeviceId&0xffff, info.PciDeviceId>>16)
 }
 
-// link says how the GPUs are joined: nv and the number of active NVLinks of one GPU, mixed if
-// that number differs between GPUs, pcie for peers without NVLink, apart if some cannot address
-// each other, none for a single GPU without NVLink.
+// link returns how the GPUs are joined: "nv" and the number of active NVLinks of one GPU; "mixed" if
+// that number differs between GPUs; "pcie" for peers without NVLink; "apart" if some GPUs cannot
+// address each other; "none" for a single GPU without NVLink.
 func (m *monitor) link(n *node) string {
 	counts := map[int]bool{}
 	most := 0
@@ -131,7 +132,7 @@ func links(d nvml.Device) int {
 	return n
 }
 
-// throttles lists the reasons for a lowered clock that make times doubtful.
+// throttles lists the reasons for a lower clock that are noted with a measurement.
 var throttles = []struct {
 	bit  uint64
 	text string
@@ -143,8 +144,8 @@ var throttles = []struct {
 	{nvml.ClocksThrottleReasonHwPowerBrakeSlowdown, "power brake"},
 }
 
-// read returns the SM clock of every rank in MHz, nil if unknown, and why clocks are held down.
-// Both are at most readingAge old.
+// read returns the SM clock of every rank's GPU in MHz, nil if it is unknown, and notes on why
+// clocks are held down. Both are at most readingAge old.
 func (m *monitor) read(r *rankSet) (mhz []float64, notes []string) {
 	var gpus []int
 	for _, s := range r.local {

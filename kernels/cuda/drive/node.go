@@ -26,11 +26,11 @@ type gpu struct {
 	major   int // compute capability
 	minor   int
 	sms     int
-	shared  int // dynamic shared memory a block may ask for, bytes
+	shared  int // bytes of dynamic shared memory that a block may ask for
 
 	mu      sync.Mutex
-	arenas  pool[*arena]
-	staging pool[[]byte] // of the host
+	arenas  pool[*arena] // idle memory of the GPU
+	staging pool[[]byte] // idle pinned memory of the host
 }
 
 // do runs f with the GPU's context current on its thread.
@@ -46,17 +46,17 @@ func (g *gpu) do(f func() error) error {
 // node holds all GPUs of this host, and the modules loaded on them.
 type node struct {
 	gpus     []*gpu
-	apart    map[[2]int]error // pairs that cannot address each other, and why
+	apart    map[[2]int]error // for each two GPUs that cannot address each other: why
 	compiler *compile.Compiler
-	ahead    *compile.Queue
-	modules  map[string]*module // by unit
-	network  *shmem.Library     // for modules that cross hosts, nil without it
+	ahead    *compile.Queue     // compiles binaries before they are needed
+	modules  map[string]*module // by key of the unit
+	network  *shmem.Library     // NVSHMEM, for modules that cross hosts; may be nil
 }
 
 // addModule registers a loaded module with the network library.
 func (n *node) addModule(m *module) error {
 	if n.network == nil {
-		return errors.New("it crosses hosts, and this process is no rank of a launched worker; see docs/multinode.md")
+		return errors.New("it crosses hosts, but this process is not a rank of a launched worker; see docs/multinode.md")
 	}
 	for i, loaded := range m.byGPU {
 		if err := n.gpus[i].do(func() error { return n.network.AddModule(uint64(handle(loaded))) }); err != nil {
@@ -66,8 +66,8 @@ func (n *node) addModule(m *module) error {
 	return nil
 }
 
-// openGPUs opens GPU number only, or all GPUs where it is below 0. Every unit gets these defines
-// besides its own.
+// openGPUs opens the GPU with number `only`, or all GPUs if `only` is below 0. Every unit is compiled
+// with these macros in addition to its own.
 func openGPUs(defines []string, only int) (*node, error) {
 	count, err := cu.NumDevices()
 	if err != nil {
@@ -124,7 +124,7 @@ func openGPU(i int) (*gpu, error) {
 	return g, nil
 }
 
-// joinPeers lets every GPU address every other, and records the pairs that cannot.
+// joinPeers lets every GPU address every other GPU. If one cannot, n.apart records why.
 func (n *node) joinPeers() {
 	for _, a := range n.gpus {
 		for _, b := range n.gpus {
@@ -148,8 +148,7 @@ func (n *node) joinPeers() {
 	}
 }
 
-// arch returns the architecture to compile for. All GPUs must have the same: a collective is as
-// slow as its slowest rank.
+// arch returns the architecture to compile for. All GPUs must have the same architecture.
 func (n *node) arch() (string, error) {
 	first := n.gpus[0]
 	for _, g := range n.gpus {
@@ -170,8 +169,8 @@ func (n *node) close() {
 		m.unload()
 	}
 	for _, g := range n.gpus {
-		_ = g.do(func() error { g.freeStaging(); return g.freeIdle() }) // the context goes next
-		_ = g.device.ReleasePrimaryCtx()                                // a failure here helps nobody
+		_ = g.do(func() error { g.freeStaging(); return g.freeIdle() }) // the context is released next
+		_ = g.device.ReleasePrimaryCtx()                                // nothing can be done about a failure here
 	}
 	n.gpus = nil
 }
@@ -183,8 +182,8 @@ type module struct {
 	byGPU []cu.Module
 }
 
-// load compiles a unit and loads it on every GPU at once, unless that was done before. No load
-// may happen while a kernel spins.
+// load compiles a unit and loads it on every GPU at once, unless that was done before. It must not
+// be called while a kernel waits for other ranks: the driver may load only after that kernel ends.
 func (n *node) load(u declare.Unit) (*module, error) {
 	key := u.Key()
 	if m := n.modules[key]; m != nil {
@@ -214,7 +213,7 @@ func (n *node) load(u declare.Unit) (*module, error) {
 	return m, nil
 }
 
-// sideBySide calls f for every i below n at the same time, and returns the first error.
+// sideBySide calls f for every i below n at the same time. It returns the error with the lowest i.
 func sideBySide(n int, f func(i int) error) error {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
@@ -229,7 +228,7 @@ func sideBySide(n int, f func(i int) error) error {
 func (m *module) unload() {
 	for i, loaded := range m.byGPU {
 		if loaded != (cu.Module{}) {
-			_ = m.node.gpus[i].do(loaded.Unload) // the context goes next
+			_ = m.node.gpus[i].do(loaded.Unload) // the context is released next
 		}
 	}
 	m.byGPU = nil

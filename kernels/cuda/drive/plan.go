@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// readyProduct decides, once in each session, what share of the product belongs to a call, and
-// for how many SMs the product is planned if calls leave it all SMs.
+// readyProduct decides two things once in each session: how many launches of the matrix product run
+// beside one call, and for how many SMs the product is planned if the calls leave it all SMs.
 func (s *session) readyProduct(ctx context.Context) error {
 	if err := s.sizeProduct(ctx); err != nil {
 		return err
@@ -28,10 +28,10 @@ func (s *session) readyProduct(ctx context.Context) error {
 	return nil
 }
 
-// choosePlan times the product alone, planned for all SMs and for the SMs that some calls leave.
-// The fastest becomes the product's own plan. That is not always the library's plan for all SMs:
-// 60 experts of Qwen3-30B took 62 us by it, and 57 us planned for 100 SMs. Calls beside the
-// second plan would seem to cost nothing if the first were the product alone.
+// choosePlan times the product alone, planned for all SMs, and planned for all SMs less each number
+// of `taken`. The fastest plan becomes the product's own plan. That is not always the plan for all
+// SMs: 60 experts of Qwen3-30B took 62 us with it, and 57 us if planned for 100 SMs. If the slower
+// plan were the reference, calls beside the faster plan would seem to cost nothing.
 func (s *session) choosePlan(ctx context.Context, b *products, taken []int) error {
 	all := s.ranks.local[0].gpu.sms
 	plans, times := []int{0}, []float64{}

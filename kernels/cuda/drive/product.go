@@ -22,27 +22,28 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// products holds the work that runs beside the calls of a session on every rank: matrix
-// products of cuBLASLt, or copies of memory.
+// products holds the work that runs at the same time as the calls of a session, on every rank. It is
+// a matrix product of cuBLASLt for each expert, or copies of memory. ("The product" means this work,
+// and one pass is the work of all experts.)
 type products struct {
 	ranks     *rankSet
 	of        ep.Product
 	memory    []productMemory        // by rank
-	plans     map[int][]*C.EpProduct // by the SMs they are made for (0: all), then by rank; none for a copy
-	own       int                    // SMs of the plan that is fastest alone, 0 for all: see choosePlan
-	chosen    bool                   // own is known
-	batch     int                    // experts of one launch
-	share     int                    // launches that belong to a call, 0 before it is known
-	attention *products              // of a step: the product of the size of attention
+	plans     map[int][]*C.EpProduct // by the number of SMs that a plan is made for (0: all), then by rank; copies have none
+	own       int                    // number of SMs of the plan that is fastest alone, 0 for all: see choosePlan
+	chosen    bool                   // whether own is known
+	batch     int                    // number of experts in one launch
+	share     int                    // number of launches that run beside one call, 0 before it is known
+	attention *products              // for decode steps: a product as large as a layer's attention
 }
 
-// productMemory holds the addresses of a rank's factors and result.
+// productMemory holds the addresses of a rank's matrices: factors x and w, and result out.
 type productMemory struct {
 	x, w, out, workspace cu.DevicePtr
 }
 
-// copyBytes is the number of bytes that one launch of a copy moves. There are copyParts such
-// pieces, one after the other, so that a few launches move several times the L2 cache of any GPU.
+// copyBytes is the number of bytes that one launch of a copy moves. Successive launches move copyParts
+// different pieces, which together are several times the L2 cache of any GPU.
 const (
 	copyBytes = 64 << 20
 	copyParts = 4
@@ -51,11 +52,11 @@ const (
 // workspaceBytes follows NVIDIA's recommendation for sm_90.
 const workspaceBytes = 32 << 20
 
-// cublasLtNames lists what is tried in order, after the folder or file in EPBENCH_CUBLASLT.
+// cublasLtNames lists the files that are tried in order if EPBENCH_CUBLASLT is not set.
 var cublasLtNames = []string{"libcublasLt.so.13", "libcublasLt.so.12",
 	"/usr/local/cuda/lib64/libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.12"}
 
-// openCublasLt opens the library. Its error says what was tried and what helps.
+// openCublasLt opens the library. Its error lists the files that were tried, and what to install.
 func openCublasLt() error {
 	names := cublasLtNames
 	if at := os.Getenv("EPBENCH_CUBLASLT"); at != "" {
@@ -85,9 +86,9 @@ func (s *session) openProducts() error {
 	case s.problem.Beside == "":
 		return nil
 	case !ok:
-		return fmt.Errorf("beside: %q is no product", s.problem.Beside)
+		return fmt.Errorf("beside: %q is not a matrix product or copy", s.problem.Beside)
 	case s.backend.clock != clockChain:
-		return fmt.Errorf("clock: %s has no reading of a product; use chain", s.backend.options.Clock)
+		return fmt.Errorf("clock: %s cannot time a matrix product; use chain", s.backend.options.Clock)
 	}
 	if err := s.ranks.openStreams(); err != nil {
 		return err
@@ -105,7 +106,7 @@ func (s *session) openProducts() error {
 	return nil
 }
 
-// attentionOf returns a product that stands for a layer's attention, whose projections have about
+// attentionOf returns a product that stands for a layer's attention: its projections have about
 // 4 x hidden x hidden weights.
 func attentionOf(p ep.Problem, experts ep.Product) ep.Product {
 	q := ep.Product{Kind: ep.Gemm, M: max(p.Tokens, 1), N: 4 * p.Hidden, K: p.Hidden, DType: experts.DType, Groups: 1}
@@ -115,7 +116,7 @@ func attentionOf(p ep.Problem, experts ep.Product) ep.Product {
 	return q
 }
 
-// openStreams gives every rank the streams that a product needs.
+// openStreams gives every rank the streams on which calls and a product run at the same time.
 func (r *rankSet) openStreams() error {
 	for i := range r.local {
 		s := &r.local[i]
@@ -127,7 +128,7 @@ func (r *rankSet) openStreams() error {
 	return nil
 }
 
-// newProducts takes memory, fills the factors and plans whole passes.
+// newProducts allocates memory, fills the factors, and plans one launch for all experts.
 func newProducts(r *rankSet, of ep.Product) (*products, error) {
 	p := &products{ranks: r, of: of, memory: make([]productMemory, len(r.local))}
 	if of.Kind != ep.Copy {
@@ -191,7 +192,7 @@ func (p *products) allocate() error {
 	return nil
 }
 
-// fill writes the factors.
+// fill writes values to the factors on every rank.
 func (p *products) fill() error {
 	x, w, _, _ := p.sizes()
 	m, err := p.ranks.node.load(declare.Unit{Source: declare.BesideSource})
@@ -205,7 +206,7 @@ func (p *products) fill() error {
 	code := newCSteps(len(p.ranks.local), 2)
 	defer code.free()
 	for i := range p.ranks.local {
-		w2 := &writer{ranks: p.ranks, rank: i, out: code.steps[i]}
+		steps := &writer{ranks: p.ranks, rank: i, out: code.steps[i]}
 		for n, part := range []struct {
 			at    cu.DevicePtr
 			bytes int64
@@ -217,7 +218,7 @@ func (p *products) fill() error {
 			}
 			point(&a.out, at)
 			a.max_rows, a.round, a.stamp = C.int64_t(part.bytes/4), C.uint32_t(2*i+n), C.int32_t(declare.Bit(p.of.DType == ep.FP8))
-			w2.kernel(fs, 2*p.ranks.local[i].gpu.sms, declare.MaxThreads, a)
+			steps.kernel(fs, 2*p.ranks.local[i].gpu.sms, declare.MaxThreads, a)
 		}
 		e := &code.ranks[i]
 		e.context, e.stream, e.fault = handle(p.ranks.local[i].gpu.context), handle(p.ranks.local[i].stream), p.ranks.local[i].fault
@@ -225,14 +226,14 @@ func (p *products) fill() error {
 	return runOnce(code)
 }
 
-// plan plans launches of so many experts, for all SMs, and forgets the plans before it.
+// plan plans launches of `batch` experts for all SMs. It forgets all earlier plans.
 func (p *products) plan(batch int) error {
 	p.unplan()
 	p.batch, p.own, p.chosen = batch, 0, false
 	return p.planFor(0)
 }
 
-// planFor plans for so many SMs, 0 for all, unless that was done before.
+// planFor plans for `sms` SMs, 0 for all, unless that was done before.
 func (p *products) planFor(sms int) error {
 	if p.of.Kind == ep.Copy || p.plans[sms] != nil {
 		return nil
@@ -258,8 +259,8 @@ func (p *products) planFor(sms int) error {
 	return err
 }
 
-// warm runs a pass on every rank alone, so that the library loads its kernels while nothing
-// spins: see ep_start of the shim.
+// warm runs one pass on every rank, one rank after the other, so that the library loads its kernels
+// now. Later, kernels that wait for other ranks could delay the loading: see ep_start of the shim.
 func (p *products) warm(sms int) error {
 	for i, r := range p.ranks.local {
 		code := newCSteps(1, p.passes())
@@ -277,7 +278,7 @@ func (p *products) warm(sms int) error {
 	return nil
 }
 
-// planOn plans for one GPU. sms bounds the SMs that the library plans for, 0 for no bound.
+// planOn plans for one GPU. `sms` is the largest number of SMs that the library plans for, 0 for all.
 func (p *products) planOn(g *gpu, m productMemory, sms int) (made *C.EpProduct, err error) {
 	spec := C.EpProductSpec{
 		m: C.int32_t(p.of.M), n: C.int32_t(p.of.N), k: C.int32_t(p.of.K), fp8: C.int32_t(declare.Bit(p.of.DType == ep.FP8)),
@@ -301,7 +302,7 @@ func (p *products) unplan() {
 	p.plans = nil
 }
 
-// free frees the plans of the first ranks.
+// free frees plans, one for each rank from 0.
 func (p *products) free(plans []*C.EpProduct) {
 	for i, made := range plans {
 		_ = p.ranks.local[i].gpu.do(func() error { C.ep_product_free(made); return nil })
@@ -316,11 +317,11 @@ func (p *products) passes() int {
 	return (p.of.Groups + p.batch - 1) / p.batch
 }
 
-// isStep reports whether the products are those of decode steps. p may be nil.
+// isStep reports whether p stands for decode steps of a layer. p may be nil.
 func (p *products) isStep() bool { return p != nil && p.attention != nil }
 
-// write adds launch n on a writer's rank, beside calls that leave so many SMs, 0 for all. See
-// planBeside.
+// write adds launch n to the steps of a rank. `left` is the number of SMs that the calls leave, 0 for
+// all: see planBeside.
 func (p *products) write(w *writer, n, left int) {
 	m := p.memory[w.rank]
 	if p.of.Kind == ep.Copy {
@@ -353,21 +354,21 @@ func (p *products) close() {
 	p.memory = nil
 }
 
-// amount describes the share of the product that belongs to a call.
+// amount describes in words how much of the product runs beside one call.
 func (p *products) amount() string {
 	switch {
 	case p.of.Kind == ep.Copy:
 		return fmt.Sprintf("%d copies of %d MiB", p.share, copyBytes>>20)
 	case p.isStep():
-		return fmt.Sprintf("a layer of two micro-batches: attention as %s%s and the experts as %s%s, twice each",
+		return fmt.Sprintf("a layer of two micro-batches, each with attention as %s%s and experts as %s%s",
 			p.attention.of, p.attention.ownPlan(), p.of, p.ownPlan())
 	}
 	kernelsEach := int(C.ep_product_kernels(p.plans[p.own][0]))
 	return fmt.Sprintf("%d launches of %d of the %d products of %s, %d kernels each%s", p.share, p.batch, p.of.Groups, p.of, kernelsEach, p.ownPlan())
 }
 
-// ownPlan names the SMs of the plan that is fastest alone, in brackets. It returns "" if that
-// plan is for all SMs.
+// ownPlan describes the plan that is fastest alone, in brackets. It returns "" if that plan is for all
+// SMs.
 func (p *products) ownPlan() string {
 	if p.own == 0 {
 		return ""

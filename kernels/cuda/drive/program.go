@@ -5,7 +5,7 @@ package drive
 /*
 #include "ep_shim.h"
 
-// cgo shows an anonymous union as bytes, so that C sets its members.
+// cgo shows an anonymous union as bytes, so these functions set its members.
 static void set_combine(EpArgs *a, int32_t rotate) { a->rotate = rotate; }
 static void set_dispatch_ll(EpArgs *a, int32_t receivers, int32_t pause_ns) { a->receivers = receivers, a->pause_ns = pause_ns; }
 static void set_litmus_memcpy(EpArgs *a, int32_t cases, int32_t step, int32_t cell_bytes, int32_t peer) {
@@ -26,23 +26,23 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// program is a schedule made for one candidate on one rankSet. The shim runs it, round after
-// round.
+// program holds the steps of a schedule for one candidate on one rankSet. The shim (native/shim) runs
+// them, round after round.
 type program struct {
 	*schedule
 	ranks  *rankSet
 	native *cSteps
 	marks  [][]cu.Event // [rank] events that steps record
-	long   bool         // see longCall
-	took   ep.RunTime   // of all runs so far
+	long   bool         // a call takes longer than longCall, so that one warm-up round is enough
+	took   ep.RunTime   // host time of all runs so far
 }
 
-// queuedSteps bounds the steps that are queued before the first is waited for. If a queue is
-// full, the thread that fills it blocks, and other ranks would wait for the steps that this
-// thread has not queued yet.
+// queuedSteps is the largest number of steps that are queued before the thread waits for the first.
+// If a queue were full, the thread that fills it would block, and other ranks would wait for steps
+// that this thread has not queued yet.
 const queuedSteps = 512
 
-// maxFold is the longest round whose readings fit in declare.ReadingWords.
+// maxFold is the largest number of calls in a round: their readings fit in declare.ReadingWords.
 const maxFold = 4096
 
 // writer fills the steps of one rank.
@@ -53,22 +53,22 @@ type writer struct {
 	calls map[ep.Op]*call
 	extra extras
 	out   []C.EpStep
-	used  int
-	last  C.uint32_t // kind of the last step on the calls' stream
+	used  int        // number of steps written so far
+	last  C.uint32_t // kind of the latest step on the calls' stream
 }
 
 // extras holds the values that steps other than a candidate's calls need.
 type extras struct {
 	problem ep.Problem
-	expert  []cu.Function                     // by GPU, verification only
-	beside  *products                         // nil if no product runs beside the calls
-	load    *syntheticLoad                    // of an experiment
-	drill   Drill                             // of this candidate
-	silu    func(rank, call int) C.EpSiluArgs // of activations, in place of EpArgs
+	expert  []cu.Function                     // stand-in for the experts by GPU, only in a verification
+	beside  *products                         // matrix product that runs at the same time as the calls, or nil
+	load    *syntheticLoad                    // load of an experiment that replaces the calls, or nil
+	drill   Drill                             // fault that is caused on purpose
+	silu    func(rank, call int) C.EpSiluArgs // arguments of activations, which have no EpArgs
 }
 
-// newProgram writes the steps of every rank. args returns the fields of EpArgs that all kernels of
-// a rank have in common.
+// newProgram writes the steps of every rank. The function args returns the fields of EpArgs that all
+// kernels of a rank have in common.
 func newProgram(r *rankSet, s *schedule, calls map[ep.Op]*call, args func(rank int) C.EpArgs, x extras) (*program, error) {
 	p := &program{schedule: s, ranks: r}
 	count := p.count(calls)
@@ -105,11 +105,11 @@ func (p *program) count(calls map[ep.Op]*call) int {
 	for _, lane := range []map[ep.Op]int{p.calls, p.secondCalls} {
 		for op, made := range lane {
 			if calls[op] != nil && made > 0 {
-				n++ // advance
+				n++ // ep_advance of the op
 			}
 		}
 	}
-	return n + 1 // next round
+	return n + 1 // ep_next_round
 }
 
 func (p *program) makeEvents(rank int) error {
@@ -126,7 +126,7 @@ func (p *program) makeEvents(rank int) error {
 	})
 }
 
-// wire tells the shim the context and stream of rank i, and where its readings lie.
+// wire tells the shim the context and streams of rank i, and the address of its readings.
 func (p *program) wire(i int) {
 	r, e := p.ranks.local[i], &p.native.ranks[i]
 	e.context, e.stream = handle(r.gpu.context), handle(r.stream)
@@ -144,9 +144,9 @@ func (p *program) wire(i int) {
 	}
 }
 
-// window returns how many rounds may be queued at once. It is one where the clock has room for
-// one round, as for spans and events, and where ranks share a GPU and with it the driver's
-// queues.
+// window returns how many rounds may be queued at once. It is one with the clocks span and event,
+// which have room for the readings of one round, and one if ranks share a GPU, because they then
+// share the driver's queues.
 func (p *program) window() int {
 	if p.clock != clockChain || len(p.ranks.local) > len(p.ranks.node.gpus) {
 		return 1
@@ -167,7 +167,7 @@ func (p *program) free() {
 	p.native.free()
 }
 
-// next adds a step on the calls' stream.
+// next adds a step on the calls' stream, and returns it.
 func (w *writer) next(kind C.uint32_t) *C.EpStep {
 	s := &w.out[w.used]
 	w.used++
@@ -176,7 +176,7 @@ func (w *writer) next(kind C.uint32_t) *C.EpStep {
 	return s
 }
 
-// aside moves the last step to the side stream. before is the kind of the step before it on the
+// aside moves the latest step to the side stream. `before` is the kind of the step before it on the
 // calls' stream.
 func (w *writer) aside(before C.uint32_t) {
 	w.out[w.used-1].flags |= C.EP_STEP_SIDE
@@ -192,13 +192,13 @@ func (w *writer) kernel(f []cu.Function, grid, block int, args C.EpArgs) *C.EpSt
 	return s
 }
 
-// support adds a kernel of common/align.cuh. n becomes EpArgs.stamp.
+// support adds a launch of a kernel of common/align.cuh. n becomes EpArgs.stamp.
 func (w *writer) support(entry string, args C.EpArgs, n int) {
 	args.stamp = C.int32_t(n)
 	w.kernel(w.ranks.support[entry], 1, declare.Warp, args)
 }
 
-// write adds the steps of one element of the schedule.
+// write adds the steps that one step of the schedule becomes.
 func (w *writer) write(st step, p *program) {
 	before := w.last
 	w.writeStep(st, p)
@@ -269,13 +269,13 @@ func (w *writer) call(st step, args C.EpArgs) {
 		if st.op == ep.Activation {
 			*(*C.EpSiluArgs)(unsafe.Pointer(&s.args)) = w.extra.silu(w.rank, st.n)
 		}
-		if l.PDL && after { // only a kernel can be overlapped
+		if l.PDL && after { // programmatic dependent launch needs a kernel before it
 			s.flags |= C.EP_LAUNCH_PDL
 		}
 	}
 }
 
-// toState points args at the memory of a state and at its call number of an op.
+// toState sets args to the memory of a state, and to the state's call number for an op.
 func (w *writer) toState(args *C.EpArgs, s declare.State, p ep.Problem, op ep.Op) {
 	point(&args.counters, w.ranks.at(w.rank, s.Part("counters")))
 	point(&args.round_base, w.ranks.at(w.rank, s.Part("rounds"))+cu.DevicePtr(4*declare.OpIndex(op)))
@@ -290,7 +290,7 @@ func setParams(args *C.EpArgs, p declare.LaunchParams) {
 	setOwn(args, p.Own)
 }
 
-// setOwn sets the launch parameters that only one kernel has.
+// setOwn sets the launch parameters that only few kernels have.
 func setOwn(args *C.EpArgs, own any) {
 	switch v := own.(type) {
 	case nil:
@@ -305,11 +305,12 @@ func setOwn(args *C.EpArgs, own any) {
 	case declare.LitmusPassParams:
 		C.set_litmus_pass(args, C.int32_t(v.Scope), C.int32_t(v.Rounds))
 	default:
-		panic(fmt.Sprintf("launch parameters of an unknown kernel: %T", own))
+		panic(fmt.Sprintf("drive: unknown launch parameters %T", own))
 	}
 }
 
-// finish adds the steps that count the round's calls and move on to the next row of stamps.
+// finish adds the steps that add the round's calls to the call numbers, and move on to the next row
+// of stamps.
 func (w *writer) finish(s *schedule) {
 	for lane, calls := range []map[ep.Op]int{s.calls, s.secondCalls} {
 		for _, op := range ops {

@@ -21,15 +21,15 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Place holds a launched process's number among the ranks, and its GPU.
+// Place holds the rank of a process that a launcher such as mpirun started, and its GPU.
 type Place struct {
 	Rank, Ranks int
-	GPU         int  // of this host
-	Split       bool // ranks of one host may count as several hosts
+	GPU         int  // number of the GPU on this host
+	Split       bool // allow the ranks of one host to count as several hosts
 }
 
-// Rank is one process of a launched worker: one rank on one GPU. Rank 0 leads and the
-// others follow.
+// Rank is one process of a worker that a launcher started: one rank on one GPU. Rank 0 sends tasks to
+// the other ranks.
 type Rank struct {
 	backend *Backend
 	place   Place
@@ -37,8 +37,8 @@ type Rank struct {
 	session *session
 }
 
-// OpenRank opens this process's GPU and joins the ranks that have the same id. It is collective
-// over all ranks.
+// OpenRank opens this process's GPU and joins all ranks with the same NVSHMEM id. Every rank must call
+// it.
 func OpenRank(o Options, at Place, l *shmem.Library, id shmem.ID) (*Rank, error) {
 	b, err := open(o, at.GPU)
 	if err != nil {
@@ -53,15 +53,15 @@ func OpenRank(o Options, at Place, l *shmem.Library, id shmem.ID) (*Rank, error)
 	return &Rank{backend: b, place: at, world: &world{rank: at.Rank, ranks: at.Ranks, nodes: 1, library: l}}, nil
 }
 
-// ChooseGPU returns the GPU for the rank with this number on its host. With loopback ranks share
-// GPUs in turn.
+// ChooseGPU returns the GPU for a rank. `local` is the rank's number on its host. With loopback several
+// ranks may share a GPU.
 func ChooseGPU(local int, loopback bool) (int, error) {
 	n, err := cu.NumDevices()
 	if err != nil || n == 0 {
 		return 0, fmt.Errorf("count GPUs: the driver sees %d (%v); check CUDA_VISIBLE_DEVICES", n, err)
 	}
 	if local >= n && !loopback {
-		return 0, fmt.Errorf("local rank %d, and this host has %d GPUs; launch one rank a GPU, or give rank --loopback to let ranks share GPUs", local, n)
+		return 0, fmt.Errorf("local rank %d, but this host has %d GPUs; launch one rank for each GPU, or pass --loopback to let ranks share GPUs", local, n)
 	}
 	return local % n, nil
 }
@@ -70,13 +70,13 @@ func ChooseGPU(local int, loopback bool) (int, error) {
 type task struct {
 	Facts   bool
 	Open    *workloads.Workload
-	Fits    *ep.Config // before Prepare: check whether this rank has the memory
+	Fits    *ep.Config // before Prepare: check that this rank has enough memory
 	Prepare *ep.Config
 	Run     *runTask
 	Verify  *ep.Config
 	Read    *readTask
-	Settle  bool // after a failure: wait for what this rank's network still carries
-	Reset   bool // then: fill memory as at set-up
+	Settle  bool // after a failure: wait for the messages that this rank has still in flight
+	Reset   bool // after Settle: fill the memory as at set-up
 	Close   bool
 	End     bool
 }
@@ -94,7 +94,7 @@ type readTask struct {
 
 // answer is a rank's reply to a task.
 type answer struct {
-	Status ep.Status // of a failure, "" without one
+	Status ep.Status // status of a failure, "" if the task succeeded
 	Reason string
 	Faults []wireFault
 	Rounds kernels.Rounds
@@ -102,7 +102,7 @@ type answer struct {
 	Facts  facts
 }
 
-// wireFault is a faultRecord on its way to rank 0.
+// wireFault is a faultRecord in the form in which it is sent to rank 0.
 type wireFault struct {
 	Rank, Phase, Expert, Source, Block int
 	Want, Got                          uint64
@@ -115,8 +115,8 @@ type facts struct {
 	Network string
 }
 
-// Follow performs the tasks of rank 0 until rank 0 ends the conversation. It calls doing with the
-// name of each task, and with "" while this rank waits for the next.
+// Follow performs the tasks of rank 0 until rank 0 sends the task End. It calls doing with the name of
+// each task, and with "" when it waits for the next.
 func (r *Rank) Follow(link io.ReadWriter, doing func(string)) error {
 	in, out := gob.NewDecoder(link), gob.NewEncoder(link)
 	for {
@@ -211,7 +211,7 @@ func (r *Rank) verify(ctx context.Context, c ep.Config) error {
 	return r.session.runVerification(ctx, k)
 }
 
-// open begins a session and ends the one before it.
+// open closes the open session, if there is one, and opens another.
 func (r *Rank) open(w *workloads.Workload) error {
 	if r.session != nil {
 		if err := r.session.Close(); err != nil {
@@ -236,20 +236,20 @@ func (r *Rank) Close() {
 	r.backend.Close()
 }
 
-// devices is the folder in which the operating system lists network devices that NVSHMEM may use.
+// devices is the folder in which Linux lists InfiniBand and RoCE devices, which NVSHMEM may use.
 const devices = "/sys/class/infiniband"
 
-// facts returns the host of this rank, its GPU, and its network devices. Hosts without a name
-// count as one: NVSHMEM then reports which memory it cannot reach.
+// facts returns the host of this rank, its GPU, and its network devices. All hosts without a name
+// count as the same host.
 func (r *Rank) facts() facts {
 	host, _ := os.Hostname()
 	return facts{Host: host, Machine: r.backend.machine, Network: networkOf(devices)}
 }
 
-// networkOf describes the devices of a folder as "8x400G": how many have a port 1, and the rate of
-// the first. It returns "none" if there are none.
+// networkOf describes the devices of a folder, such as "8x400G": the number of devices that have a
+// port 1, and the rate of the first. It returns "none" if there are no devices.
 func networkOf(folder string) string {
-	found, _ := filepath.Glob(filepath.Join(folder, "*", "ports", "1", "rate")) // a fixed pattern
+	found, _ := filepath.Glob(filepath.Join(folder, "*", "ports", "1", "rate")) // the pattern is valid
 	if len(found) == 0 {
 		return "none"
 	}

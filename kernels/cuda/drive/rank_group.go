@@ -18,28 +18,28 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// rankGroup is the backend of all launched ranks, led by rank 0. Each request to one of its
-// sessions goes to every rank.
+// rankGroup is the backend of all ranks that a launcher started, one process for each. It lives in
+// the process of rank 0, and sends each request to every rank.
 type rankGroup struct {
 	first   *Rank
-	links   []*link // of rank 1, 2, ...
+	links   []*link // connections to rank 1, 2, ...
 	machine ep.Machine
-	hosts   int
-	opened  *groupSession
+	hosts   int           // number of hosts
+	opened  *groupSession // the open session, or nil
 }
 
-// Conditions implements kernels.Conditioned. epbench has the code of these kernels, but cannot
-// know what was launched.
+// Conditions implements kernels.Conditioned. epbench has the code of these kernels, but does not know
+// how many ranks and hosts were launched.
 func (c *rankGroup) Conditions(string) []kernels.Condition {
 	return []kernels.Condition{c.topology().condition()}
 }
 
-// topology returns what was launched.
+// topology returns the number of launched ranks and hosts.
 func (c *rankGroup) topology() topology {
 	return topology{c.machine.GPUs, c.hosts, c.first.place.Split}
 }
 
-// link carries the conversation with another rank.
+// link is the connection to another rank.
 type link struct {
 	rank int
 	mu   sync.Mutex
@@ -47,7 +47,7 @@ type link struct {
 	out  *gob.Encoder
 }
 
-// Lead makes the backend of all ranks. The links are to rank 1, 2, ... in order. Ranks on different
+// Lead returns the backend of all ranks. links are the connections to rank 1, 2, ... in order. All
 // hosts must have GPUs of one kind.
 func (r *Rank) Lead(links []io.ReadWriter) (kernels.Backend, error) {
 	c := &rankGroup{first: r}
@@ -64,9 +64,9 @@ func (r *Rank) Lead(links []io.ReadWriter) (kernels.Backend, error) {
 	return c, nil
 }
 
-// joined describes all ranks as one machine: rank 0's, with the number of all GPUs. It also returns
-// the number of hosts. The fingerprint of the machine's links includes the network between
-// hosts, so that no table answers for another topology.
+// joined returns the description of all ranks as one machine, and the number of hosts. The machine is
+// rank 0's, with the number of all GPUs. Its link fingerprint includes the network between hosts,
+// so that a table of another network is not used.
 func joined(all []answer, split bool) (ep.Machine, int, error) {
 	m, hosts := all[0].Facts.Machine, 1
 	for rank, a := range all[1:] {
@@ -75,7 +75,7 @@ func joined(all []answer, split bool) (ep.Machine, int, error) {
 			hosts++
 		}
 		if f.Machine.Key() != m.Key() || f.Network != all[0].Facts.Network {
-			return m, 0, fmt.Errorf("rank %d: its machine is %s with network %s, that of rank 0 %s with %s; launch on hosts of one kind",
+			return m, 0, fmt.Errorf("rank %d: its machine is %s with network %s, but the machine of rank 0 is %s with network %s; launch on hosts of one kind",
 				rank+1, f.Machine.Key(), f.Network, m.Key(), all[0].Facts.Network)
 		}
 	}
@@ -90,8 +90,8 @@ func joined(all []answer, split bool) (ep.Machine, int, error) {
 	return m, hosts, nil
 }
 
-// ask makes every rank do a task and waits for all answers. Its error is a rank's Failure, or says
-// that a rank is lost.
+// ask makes every rank perform a task and waits for all answers. Its error is a rank's Failure, or it
+// says that the connection to a rank is lost.
 func (c *rankGroup) ask(t task) ([]answer, error) {
 	out, errs := make([]answer, 1+len(c.links)), make([]error, 1+len(c.links))
 	var wg sync.WaitGroup
@@ -118,8 +118,9 @@ func (l *link) exchange(t task) (a answer, err error) {
 	return a, nil
 }
 
-// rootFailure returns the failure that explains the others. Waits that ranks gave up are one
-// failure, and any other failure comes before them.
+// rootFailure returns the failure that explains the others, nil if there is none. A failure other
+// than a hang comes first, because other ranks may hang as its consequence. The hangs of all ranks
+// are merged into one failure.
 func rootFailure(all []answer, b *Backend) error {
 	for rank, a := range all {
 		if a.Status != "" && a.Status != ep.Hang {
@@ -129,7 +130,7 @@ func rootFailure(all []answer, b *Backend) error {
 	if faults := faultsOf(all); len(faults) > 0 {
 		return kernels.Failf(ep.Hang, "%s", hangReason(faults, b.options.Deadline))
 	}
-	for rank, a := range all { // also a hang whose record could not be read
+	for rank, a := range all { // a hang without a fault record
 		if a.Status != "" {
 			return kernels.Failf(a.Status, "rank %d: %s", rank, a.Reason)
 		}
@@ -169,7 +170,7 @@ func (c *rankGroup) Precompile(p ep.Problem, configs []ep.Config) {
 // Close implements kernels.Backend.
 func (c *rankGroup) Close() error {
 	for _, l := range c.links {
-		_ = l.out.Encode(task{End: true}) // it may be gone
+		_ = l.out.Encode(task{End: true}) // the rank may have ended already
 	}
 	c.first.Close()
 	return nil

@@ -22,37 +22,38 @@ import (
 type localRank struct {
 	gpu         *gpu
 	stream      cu.Stream
-	streams     C.EpStreams // zero where nothing runs beside the calls
-	fault       *C.EpFault
-	faultDevice cu.DevicePtr
-	arena       *arena            // of the heap, nil without one
+	streams     C.EpStreams       // zero if no matrix product runs at the same time as the calls
+	fault       *C.EpFault        // host address of the fault record
+	faultDevice cu.DevicePtr      // device address of the fault record
+	arena       *arena            // memory of the heap, nil before allocation
 	staging     map[string][]byte // host memory of gather, by part
 }
 
-// rankSet is the ranks of this process with the memory to run rounds.
+// rankSet holds the ranks of this process and their memory.
 type rankSet struct {
 	node     *node
 	local    []localRank
 	heap     declare.Heap
-	support  map[string][]cu.Function // alignment and stamps, by GPU
-	deadline time.Duration
-	refill   func() error // uploads inputs after the heap was filled anew; may be nil
-	world    *world       // all launched ranks, nil if this process has all of them
-	shift    int64        // from the beginning of an arena to its heap, bytes
+	support  map[string][]cu.Function // kernels of supportEntries, by name and GPU
+	deadline time.Duration            // longest time that a kernel waits
+	refill   func() error             // uploads the inputs after reset has filled the heap; may be nil
+	world    *world                   // all launched ranks, nil if this process has all ranks
+	shift    int64                    // bytes from the start of an arena to its heap
 }
 
-// A heap begins at a random multiple of shiftStep in its arena, up to maxShift. Arenas outlive
-// sessions: without a shift, every session would lie in the same memory, and sessions would not
-// show how much times depend on the place.
+// A heap begins at a random multiple of shiftStep in its arena, up to maxShift. Arenas are kept after
+// a session. Without a shift every session would use the same addresses, and the measurements would
+// not show how much times depend on the addresses.
 const (
 	shiftStep = 2 << 20 // the size of a page of GPU memory
 	maxShift  = 64 << 20
 )
 
-// supportEntries lists the kernels of common/align.cuh.
+// supportEntries lists the kernels of common/align.cuh, which align the ranks and take times.
 var supportEntries = []string{"ep_align", "ep_stamp", "ep_clear_spans", "ep_advance", "ep_next_round", "ep_empty"}
 
-// newRankSet places ranks on GPUs in order. With more ranks than GPUs they share.
+// newRankSet makes `ranks` ranks, on the GPUs in order. If there are more ranks than GPUs, ranks share
+// GPUs.
 func newRankSet(n *node, ranks int, deadline time.Duration) (*rankSet, error) {
 	r, err := newBareRankSet(n, ranks, deadline)
 	if err != nil {
@@ -85,8 +86,8 @@ func newBareRankSet(n *node, ranks int, deadline time.Duration) (*rankSet, error
 	return r, nil
 }
 
-// loadSupport loads the support kernels. Where ranks are on several hosts, the names of those that
-// reach other ranks have a suffix.
+// loadSupport loads the kernels of supportEntries from a unit. In the unit for several hosts, the
+// kernels that reach other ranks have names with a suffix.
 func (r *rankSet) loadSupport(u declare.Unit, suffix string) error {
 	m, err := r.node.load(u)
 	if err == nil {
@@ -98,7 +99,7 @@ func (r *rankSet) loadSupport(u declare.Unit, suffix string) error {
 	return err
 }
 
-// crossing lists the support kernels that depend on where the ranks are.
+// crossing lists the support kernels that reach other ranks.
 var crossing = map[string]bool{"ep_align": true, "ep_stamp": true, "ep_next_round": true}
 
 func (r *rankSet) findSupport(m *module, suffix string) error {
@@ -122,7 +123,7 @@ func (r *rankSet) findSupport(m *module, suffix string) error {
 	return nil
 }
 
-// close frees what newRankSet and allocate took.
+// close frees everything that newRankSet and allocate have allocated.
 func (r *rankSet) close() {
 	r.release()
 	for i := range r.local {
@@ -153,10 +154,9 @@ func (r *rankSet) release() {
 	}
 }
 
-// allocate replaces the heap of every rank by one with these parts, and fills it, inputs included.
-// If there is too little memory the old heap stays, and the error is a Failure. Ranks of several
-// processes have all checked their memory before: if one refused here, the others would wait for
-// it.
+// allocate replaces the heap of every rank by a heap with these parts, fills it and uploads the
+// inputs. If there is too little memory the old heap stays, and the error is a Failure. Ranks of
+// several processes have checked their memory before: if one refused here, the others would wait.
 func (r *rankSet) allocate(parts []declare.Region) error {
 	h := declare.NewHeap(parts)
 	if r.world == nil {
@@ -179,7 +179,7 @@ func (r *rankSet) allocate(parts []declare.Region) error {
 	return r.reset()
 }
 
-// memoryMargin is left for the driver's own needs: graphs, stacks, modules.
+// memoryMargin is the memory, in bytes, that stays free for the driver: graphs, stacks, modules.
 const memoryMargin = 512 << 20
 
 func (r *rankSet) checkMemory(h declare.Heap) error {
@@ -188,7 +188,7 @@ func (r *rankSet) checkMemory(h declare.Heap) error {
 		for _, s := range r.local {
 			if s.gpu == g {
 				want += h.Bytes + r.spare()
-				if s.arena != nil && r.world == nil { // world.idle counts the arena of a world
+				if s.arena != nil && r.world == nil { // world.idle below counts the heap of a world
 					have += s.arena.bytes
 				}
 			}
@@ -283,8 +283,8 @@ func upload[T any](r *rankSet, rank int, part string, data []T) error {
 	})
 }
 
-// put copies like upload, on the GPU's thread and without waiting: the memory is pageable, and the
-// call may return before the last bytes arrive.
+// put copies a slice as upload does. It must run on the thread of the GPU, and may return before the
+// last bytes arrive.
 func put[T any](r *rankSet, rank int, part string, data []T) error {
 	if len(data) == 0 {
 		return nil
@@ -296,7 +296,7 @@ func put[T any](r *rankSet, rank int, part string, data []T) error {
 	return nil
 }
 
-// download copies n elements from an element offset of a part.
+// download returns n elements of a part, from element `first` on.
 func download[T any](r *rankSet, rank int, part string, first, n int) ([]T, error) {
 	out := make([]T, n)
 	if n == 0 {
@@ -346,7 +346,7 @@ func (r *rankSet) args(rank int) C.EpArgs {
 	return a
 }
 
-// largest names the biggest part, for the message that there is too little memory.
+// largest describes the largest part of h, for the error that there is too little memory.
 func largest(h declare.Heap) string {
 	var most declare.Region
 	for _, p := range h.Parts {

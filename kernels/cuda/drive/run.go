@@ -12,11 +12,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// warmups is the number of rounds that run first and are not reported: instruction caches and TLBs
-// still hold the entries of the last candidate. One is enough for long calls.
+// warmups is the number of rounds that run first and are not reported: before them, instruction caches
+// and TLBs hold the entries of another candidate. One such round is enough for long calls.
 const warmups = 2
 
-// longCall is the time of a call, in seconds, from which a cold start does not show.
+// longCall is a time in seconds. In calls that take longer, the effect of cold caches is not visible.
 const longCall = 500e-6
 
 // Run implements kernels.Session. It first runs one or two rounds that it does not report.
@@ -27,7 +27,7 @@ func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 	}
 	fold := max(spec.Fold, 1)
 	if fold > maxFold || spec.Rounds < 1 {
-		return kernels.Rounds{}, fmt.Errorf("run: %d rounds of fold %d are outside 1 and more rounds of fold 1 to %d", spec.Rounds, fold, maxFold)
+		return kernels.Rounds{}, fmt.Errorf("run: %d rounds of fold %d; use at least 1 round and a fold of 1 to %d", spec.Rounds, fold, maxFold)
 	}
 	s.outputs.Forget()
 	if s.beside != nil {
@@ -56,14 +56,15 @@ func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 	return kernels.Rounds{Clock: s.backend.options.Clock, Fold: fold, Seconds: seconds, MHz: mhz, Notes: notes, Took: p.took}, nil
 }
 
-// beganAgain is the note about runs that attempt repeated.
+// beganAgain returns the note about runs that attempt has repeated.
 func beganAgain(runs int, deadline time.Duration) string {
-	return fmt.Sprintf("%d runs began again: a rank's work did not reach its GPU within %v", runs, deadline)
+	return fmt.Sprintf("%d runs were repeated: a rank's work did not reach its GPU within %v", runs, deadline)
 }
 
-// attempt runs a candidate's program and judges how it ended. If all ranks that gave up waited in a
-// start alignment, one rank's work did not reach its GPU in time. The candidate is not to blame:
-// it runs once more, on memory filled anew, and the notes of the next Run say so.
+// attempt runs a candidate's program and turns its error into a Failure. If all ranks that gave up
+// waited in a start alignment, one rank's work did not reach its GPU in time, and the candidate did
+// not cause the fault. The memory is then filled again, the program runs once more, and the notes
+// of the next Run say so.
 func (s *session) attempt(p *program, run func() error) error {
 	s.setRunning(p)
 	defer s.setRunning(nil)
@@ -78,7 +79,8 @@ func (s *session) attempt(p *program, run func() error) error {
 	return s.ended(err)
 }
 
-// program returns the program that measures a candidate at a fold. It makes one if there is none.
+// program returns the program that measures a candidate with `fold` calls in a round. It makes the
+// program if there is none.
 func (s *session) program(k *candidate, beside arrangement, fold int) (*program, error) {
 	t := timing{op: s.problem.Op, mode: s.problem.Mode, clock: s.backend.clock, fold: fold, beside: beside}
 	if c := k.calls[ep.Combine]; c != nil && t.op == ep.Combine {
@@ -96,12 +98,13 @@ func (s *session) program(k *candidate, beside arrangement, fold int) (*program,
 	return p, nil
 }
 
-// keptPrograms bounds the graphs that exist at once, since each takes memory on every GPU.
+// keptPrograms is the largest number of programs that exist at once: the CUDA graphs of each take
+// memory on every GPU.
 const keptPrograms = 256
 
-// makeRoom drops all programs when there are too many. Candidates make them again as they run. To
-// drop only the oldest would be worse: a search that goes round its candidates needs exactly
-// that one next.
+// makeRoom frees all programs if there are too many. A candidate makes its program again when it runs.
+// Freeing only the oldest would be worse, because a search that runs its candidates in turns needs
+// the oldest next.
 func (s *session) makeRoom() {
 	n := 0
 	for _, c := range s.candidates {
@@ -131,7 +134,7 @@ func (p *program) measure(ctx context.Context, rounds int) ([][]float64, error) 
 	return out, nil
 }
 
-// readings runs rounds and calls take with the readings of every round and rank, in order.
+// readings runs rounds and then calls take with the readings of each rank in each round, in order.
 func (p *program) readings(ctx context.Context, rounds int, take func(round, rank int, raw []uint64) error) error {
 	if p.mode != ep.Eager && p.native.ranks[0].exec == 0 {
 		stop := spent(&p.took.Graphs)
@@ -164,11 +167,11 @@ func (p *program) readings(ctx context.Context, rounds int, take func(round, ran
 	return nil
 }
 
-// slack is how much longer than all deadlines together a window may take before the GPUs count as
-// stuck.
+// slack is added to the sum of all deadlines. If a window of rounds takes longer than that, the GPUs
+// count as stuck.
 const slack = 5 * time.Second
 
-// run performs rounds and returns the raw readings.
+// run performs rounds and returns their raw readings, [rank][round][word].
 func (p *program) run(ctx context.Context, rounds, words int) ([]uint64, error) {
 	limit := slack + time.Duration(1+len(p.ranks.local))*p.ranks.deadline
 	return p.native.run(ctx, batch{rounds: rounds, window: p.window(), words: words, limit: limit.Nanoseconds()})

@@ -7,10 +7,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// empty is an op that only schedules know: one kernel that does nothing.
+// empty is the op of a kernel that does nothing. Only schedules know it.
 const empty ep.Op = "empty"
 
-// stepKind says what a step of a rank's round does.
+// stepKind is the kind of a step of a round.
 type stepKind int
 
 const (
@@ -18,73 +18,74 @@ const (
 	stepCall                      // call number n of op
 	stepStamp                     // write the time into slot n
 	stepEvent                     // record event n
-	stepFlush                     // overwrite the L2 cache
+	stepFlush                     // overwrite the L2 cache, for cold mode
 	stepClear                     // clear n span readings
-	stepExpert                    // the kernel that stands in for the experts
-	stepFork                      // the side stream waits for the calls' stream
-	stepJoin                      // the calls' stream waits for the side stream
-	stepProduct                   // launch n of the product
-	stepAttention                 // the product of the size of attention
-	stepLoad                      // a load of an experiment
+	stepExpert                    // run the kernel that stands in for the experts
+	stepFork                      // make the side stream wait for the calls' stream
+	stepJoin                      // make the calls' stream wait for the side stream
+	stepProduct                   // launch number n of the matrix product
+	stepAttention                 // launch the matrix product that stands for attention
+	stepLoad                      // launch the load that replaces call n in an experiment
 )
 
 // step is one element of a round. Every rank performs the same steps.
 type step struct {
 	kind  stepKind
 	op    ep.Op
-	n     int
-	span  int // stepCall: its span reading, -1 for none
-	half  callHalf
-	micro int  // stepCall: the micro-batch whose memory the call uses
-	side  bool // on the side stream
-	left  int  // stepProduct, stepAttention: most SMs that the product is planned for, 0 for all
+	n     int      // number of the call, slot, event or launch
+	span  int      // stepCall: index of the span reading that the call writes, -1 for none
+	half  callHalf // stepCall: the launches that the step makes
+	micro int      // stepCall: the micro-batch whose memory the call uses
+	side  bool     // whether the step runs on the side stream
+	left  int      // stepProduct, stepAttention: number of SMs that the product is planned for, 0 for all
 }
 
-// callHalf says which of a call's launches a step makes.
+// callHalf selects the launches of a call that a step makes.
 type callHalf int
 
 const (
-	whole     callHalf = iota
-	sending            // all but the last
-	receiving          // the last
+	whole     callHalf = iota // all launches
+	sending                   // all launches but the last
+	receiving                 // the last launch
 )
 
-// timing says what a round measures.
+// timing describes what a round measures, and by which clock.
 type timing struct {
 	op    ep.Op // dispatch, combine, pair or empty
 	mode  ep.Mode
 	clock string
-	fold  int  // calls in a round
-	feed  bool // each combine needs a dispatch before it
+	fold  int  // number of calls in a round
+	feed  bool // whether each combine needs a dispatch before it
 
-	beside arrangement // of calls and a product; the zero value has no product
+	beside arrangement // how calls and a matrix product run together; the zero value has no product
 }
 
-// schedule is a round and how to read it.
+// schedule lists the steps of a round, and knows how to compute times from the round's readings.
 type schedule struct {
 	timing
 	steps       []step
-	slots       int           // stamps that a round writes
-	spans       int           // span readings that a round takes
-	events      int           // events that a round records
-	calls       map[ep.Op]int // calls of each op in a round
-	secondCalls map[ep.Op]int // the same of the second micro-batch
-	sections    []*section    // of a round beside a product
+	slots       int           // number of time stamps that a round writes
+	spans       int           // number of span readings that a round takes
+	events      int           // number of events that a round records
+	calls       map[ep.Op]int // number of calls of each op in a round
+	secondCalls map[ep.Op]int // number of calls of the second micro-batch
+	sections    []*section    // sections of a round with a matrix product
 	now         *section      // the section that is being added
 	yielding    int           // step.left of the products that are being added
-	apart       bool          // calls are timed one by one, not as a chain
-	current     int           // span reading of the calls that are being added
+	apart       bool          // whether calls are timed one by one and not as a chain
+	current     int           // step.span of the calls that are being added
 }
 
-// newSchedule lays out one round:
+// newSchedule returns the steps of one round. A call is timed as the time between two stamps, less the
+// time of the same number of alignments alone:
 //
 //	chain, graph or eager: refill, align, stamp, fold x (call, align), stamp, fold x align, stamp
 //	chain, cold or fed:    fold x (prepare, align, stamp, call, align, stamp, align, stamp)
 //	span, event:           refill, fold x (prepare, align, call with a reading around it)
 //
-// Refill is an untimed dispatch before a round of combines. Without it the memory may hold rows of
-// an earlier candidate's dispatch: a combine sends next to nothing of them, and would look ten
-// times as fast as it is.
+// Refill is an untimed dispatch before a round of combines. Without it the memory may hold the rows of
+// an earlier candidate's dispatch. A combine would send almost none of these rows, and seem ten times
+// as fast as it is.
 //
 // A pair is dispatch and combine with nothing between them. A chain of pairs has one alignment at
 // its end instead of one after each call.
@@ -120,7 +121,7 @@ func (s *schedule) call(op ep.Op) {
 	s.calls[op]++
 }
 
-// unit adds the calls that are timed.
+// unit adds one timed call, or the two calls of a pair.
 func (s *schedule) unit() {
 	if s.op == ep.Pair {
 		s.call(ep.Dispatch)
@@ -130,7 +131,7 @@ func (s *schedule) unit() {
 	s.call(s.op)
 }
 
-// prepare adds what comes before a call that is timed alone.
+// prepare adds the steps before a call that is timed alone.
 func (s *schedule) prepare() {
 	if s.feed {
 		s.align()
@@ -142,7 +143,7 @@ func (s *schedule) prepare() {
 	s.align()
 }
 
-// aligns returns how many alignments a chain contains.
+// aligns returns the number of alignments in a chain.
 func (s *schedule) aligns() int {
 	if s.op == ep.Pair {
 		return 1
@@ -150,7 +151,7 @@ func (s *schedule) aligns() int {
 	return s.fold
 }
 
-// refill gives a round of combines the rows of their own dispatch.
+// refill adds an untimed dispatch before a round of combines.
 func (s *schedule) refill() {
 	if s.op == ep.Combine && !s.feed {
 		s.align()
@@ -211,7 +212,7 @@ func (s *schedule) readings() {
 	}
 }
 
-// words returns how many 64-bit readings a rank leaves in a round.
+// words returns the number of 64-bit readings that each rank writes in a round.
 func (s *schedule) words() int {
 	switch s.clock {
 	case clockSpan:
@@ -233,7 +234,7 @@ func (s *schedule) seconds(r []uint64) (float64, error) {
 	case s.clock == clockSpan:
 		for i := 0; i < len(r); i += 2 {
 			if r[i] > r[i+1] {
-				return 0, fmt.Errorf("call %d left no span: the kernel does not take that reading, use --clock chain", i/2)
+				return 0, fmt.Errorf("call %d has no span: its kernel does not stamp its start and end; use --clock chain", i/2)
 			}
 			ns += float64(r[i+1] - r[i])
 		}
@@ -251,9 +252,9 @@ func (s *schedule) seconds(r []uint64) (float64, error) {
 	return ns / float64(s.fold) / 1e9, nil
 }
 
-// verificationRound lays out the round that a verification runs. It times nothing. Only a pair has
-// no alignment between dispatch and combine. beside is the number of launches
-// of a product on the side stream, which begin with the round.
+// verificationRound returns the steps of a verification. It times nothing. If the op is combine, the
+// ranks align between dispatch and combine; in a pair they do not. `beside` is the number of launches
+// of a matrix product that run on the side stream, from the start of the round.
 func verificationRound(op ep.Op, beside int) *schedule {
 	s := &schedule{timing: timing{op: op, mode: ep.Eager, fold: 1}, calls: map[ep.Op]int{}, current: -1}
 	s.align()

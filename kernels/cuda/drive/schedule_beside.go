@@ -6,52 +6,53 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// way says how calls and a product run together.
+// way is a manner in which calls and a matrix product ("the product") run together.
 type way int
 
 const (
 	noProduct      way = iota
-	onlyProduct        // the product alone: how long a pass takes
-	loaded             // the product alone, then beside a load or planned for fewer SMs, see schedule.loaded
-	overlapped         // calls on a stream of their own, while the product runs on the other
-	inPhases           // send, product, receive on one stream: during the product no call holds SMs
+	onlyProduct        // the product runs alone
+	loaded             // the product runs alone, then with a load or planned for fewer SMs: see schedule.loaded
+	overlapped         // calls run on one stream and the product on another, at the same time
+	inPhases           // a call sends, then the product runs, then the call receives, all on one stream
 	stepOverlapped     // a decode step of two micro-batches: calls of one overlap products of the other
-	stepPhases         // the same in phases
+	stepPhases         // a decode step of two micro-batches, in phases on one stream
 )
 
-// arrangement is a way, and how much of the product belongs to a call.
+// arrangement describes how calls and a product run together, and how much of the product runs beside
+// each call.
 type arrangement struct {
 	way   way
-	share int  // launches of the product for each call
-	left  int  // most SMs that the product is planned for while calls run, 0 for its own plan
-	load  bool // of way loaded: a load runs beside the product
+	share int  // number of launches of the product for each call
+	left  int  // number of SMs that the product is planned for while calls run, 0 for its own plan
+	load  bool // with way loaded: whether a load runs beside the product
 }
 
-// marks is how many times the product's progress is stamped.
+// marks is the number of time stamps of the product's progress.
 const marks = 4
 
-// section holds the stamps of one part of a round beside a product: of all its calls, or of one
-// call where each needs a dispatch before it.
+// section holds the indices of the time stamps in one section of a round with a product. A section
+// has all calls of the round, or one call if each call needs a dispatch before it.
 type section struct {
-	calls   int
-	chain   int           // first of three: the calls alone, then as many alignments
-	alone   productStamps // the product alone
-	within  productStamps // the product while calls run
+	calls   int           // number of calls
+	chain   int           // first of three stamps: start and end of the calls alone, then end of as many alignments
+	alone   productStamps // stamps of the product alone
+	within  productStamps // stamps of the product while calls run
 	begin   int           // start of calls and product together
-	end     int           // end of the last call; of phases, of everything
-	aligned int           // of phases: end of as many alignments after end
-	halves  []int         // of phases: four stamps around send, product and receive of each call
+	end     int           // end of the last call; in phases, end of calls and product
+	aligned int           // in phases: end of as many alignments, which follow end
+	halves  []int         // in phases: four stamps of each call, before and after its send, product and receive
 }
 
-// productStamps holds the stamps of a product: its start, then marks.
+// productStamps holds the indices of the stamps of a product: its start, and the first of the marks.
 type productStamps struct {
 	start, first int
-	share        []float64 // share of the product that is done at each mark
+	share        []float64 // fraction of the product that is done at each mark
 }
 
-// withProduct lays out a round beside a product in three parts: the calls alone, as a chain; the
-// product alone; and both. A combine that uses up what dispatch left gets a section of its own for
-// each call, with a dispatch before the call.
+// withProduct adds the steps of a round with a product. The round times the calls alone as a chain,
+// the product alone, and both together. If a combine uses up the data of its dispatch, each call has
+// a section of its own with a dispatch before the call.
 func (s *schedule) withProduct() {
 	switch s.beside.way {
 	case onlyProduct:
@@ -75,7 +76,7 @@ func (s *schedule) withProduct() {
 	}
 }
 
-// section lays out the three parts for so many calls.
+// section adds the three parts for `calls` calls: calls alone, product alone, both.
 func (s *schedule) section(calls int) {
 	s.now = &section{calls: calls}
 	s.sections = append(s.sections, s.now)
@@ -91,7 +92,7 @@ func (s *schedule) section(calls int) {
 	}
 }
 
-// ready aligns the ranks before calls that are timed.
+// ready aligns the ranks before timed calls. If each combine needs a dispatch, it adds one.
 func (s *schedule) ready() {
 	if s.feed {
 		s.align()
@@ -103,7 +104,7 @@ func (s *schedule) ready() {
 // isStep reports whether the round is made of decode steps.
 func (s *schedule) isStep() bool { return s.beside.way == stepOverlapped || s.beside.way == stepPhases }
 
-// aloneChain times the calls alone, and then as many alignments.
+// aloneChain times the calls alone, then the same number of alignments alone.
 func (s *schedule) aloneChain() {
 	s.ready()
 	s.now.chain = s.slots
@@ -141,10 +142,11 @@ func (s *schedule) sectionAligns() int {
 	return s.now.calls
 }
 
-// launches returns how many launches of the product a section has.
+// launches returns the number of launches of the product in a section.
 func (s *schedule) launches() int { return s.now.calls * s.beside.share }
 
-// products queues launches on the side stream, after what the calls' stream has queued so far.
+// products adds n launches on the side stream. They start after the steps that the calls' stream has
+// so far.
 func (s *schedule) products(n int) {
 	s.add(stepFork, 0)
 	for i := range n {
@@ -152,7 +154,7 @@ func (s *schedule) products(n int) {
 	}
 }
 
-// marked queues the section's launches with stamps of their progress.
+// marked adds the section's launches on the side stream, with stamps of their progress.
 func (s *schedule) marked(start int) productStamps {
 	out, n := productStamps{start: start, first: s.slots}, s.launches()
 	s.add(stepFork, 0)
@@ -171,7 +173,7 @@ func (s *schedule) sideStamp() {
 	s.slots++
 }
 
-// began stamps the start of a part and returns the slot.
+// began adds a time stamp and returns its slot.
 func (s *schedule) began() int {
 	s.stamp()
 	return s.slots - 1
@@ -199,9 +201,10 @@ func (s *schedule) overlappedCalls() {
 	s.add(stepJoin, 0)
 }
 
-// phasedCalls runs a call's share of the product between its halves. Alignments belong to the chain
-// and not to a call, so that as many are timed after it. One more call has stamps around every
-// part: in the chain the stamps would cost as much as some parts.
+// phasedCalls adds calls in phases: launches of the product run between the sending and the receiving
+// half of a call. The alignments between calls are no part of the calls, so the same number of
+// alignments is timed afterwards. One more call has stamps before and after every part; in the chain
+// such stamps would take as long as some of the parts.
 func (s *schedule) phasedCalls() {
 	s.ready()
 	s.now.begin = s.began()
@@ -221,8 +224,8 @@ func (s *schedule) phasedCalls() {
 	s.align()
 }
 
-// phasedUnit adds a call, or the calls of a step, in phases. It calls around before, between and
-// after the three parts of each call.
+// phasedUnit adds a call, a pair, or the calls of a step, in phases. It calls `around` before and after
+// each of the three parts of a call.
 func (s *schedule) phasedUnit(around func()) {
 	calls := []microBatchCall{{s.op, 0}}
 	switch {
@@ -248,13 +251,13 @@ func (s *schedule) phasedUnit(around func()) {
 	}
 }
 
-// microBatchCall is a call of one of two micro-batches.
+// microBatchCall is a call of micro-batch 0 or 1.
 type microBatchCall struct {
 	op    ep.Op
 	micro int
 }
 
-// addCall adds a call of a micro-batch, or its sending half.
+// addCall adds a call of a micro-batch, or the sending half of the call.
 func (s *schedule) addCall(c microBatchCall, h callHalf) {
 	s.steps = append(s.steps, step{kind: stepCall, op: c.op, n: s.count(c), span: -1, half: h, micro: c.micro})
 	if c.micro == 1 {
@@ -264,7 +267,7 @@ func (s *schedule) addCall(c microBatchCall, h callHalf) {
 	}
 }
 
-// count returns how many calls of an op of a micro-batch were added so far.
+// count returns how many calls of the op and the micro-batch of c were added so far.
 func (s *schedule) count(c microBatchCall) int {
 	if c.micro == 1 {
 		return s.secondCalls[c.op]
@@ -272,13 +275,13 @@ func (s *schedule) count(c microBatchCall) int {
 	return s.calls[c.op]
 }
 
-// stepCalls lists the calls of a layer's step in order. While one runs, the other micro-batch
-// computes: attention of the second beside the first dispatch, then the experts of each, and
-// attention of the next layer beside the last combine.
+// stepCalls lists the calls of one layer in a decode step, in order. While a call of one micro-batch
+// runs, the other micro-batch computes: attention during the first dispatch, the experts during the
+// second dispatch and the first combine, and attention of the next layer during the last combine.
 var stepCalls = []microBatchCall{{ep.Dispatch, 0}, {ep.Dispatch, 1}, {ep.Combine, 0}, {ep.Combine, 1}}
 
-// stepProduct adds the product that runs beside call i of a step: attention, experts, experts,
-// attention. A pass over the experts is one share.
+// stepProduct adds the product that runs during call i of stepCalls: attention for the first and the
+// last call, the experts for the others.
 func (s *schedule) stepProduct(i int, side bool) {
 	if i == 0 || i == 3 {
 		s.steps = append(s.steps, step{kind: stepAttention, span: -1, side: side, left: s.yielding})
@@ -289,7 +292,7 @@ func (s *schedule) stepProduct(i int, side bool) {
 	}
 }
 
-// stepProducts queues all products of a round's steps.
+// stepProducts adds the products of all steps of a round, on the side stream.
 func (s *schedule) stepProducts(start int) productStamps {
 	s.add(stepFork, 0)
 	for range s.now.calls {
@@ -301,9 +304,10 @@ func (s *schedule) stepProducts(start int) productStamps {
 	return productStamps{start, s.slots - 1, []float64{1}}
 }
 
-// overlappedSteps alternates: a call of one micro-batch beside a product of the other, then both
-// streams wait for each other. The call is queued first, as engines do: after a product that
-// fills the GPU it would begin only when the product ends, and nothing would overlap.
+// overlappedSteps adds steps in which a call of one micro-batch overlaps a product of the other. Then
+// both streams wait for each other. The call is queued first, as serving engines do. If a product that
+// fills the GPU were first, the call would begin only when the product ends, and nothing would
+// overlap.
 func (s *schedule) overlappedSteps() {
 	s.align()
 	s.now.begin = s.began()
@@ -322,8 +326,9 @@ func (s *schedule) overlappedSteps() {
 	s.align()
 }
 
-// roundTimes holds a rank's readings of one round beside a product, in seconds of a call, or of a
-// layer where the round is made of steps.
+// roundTimes holds a rank's times in one round with a product, in seconds for each call. If the round
+// is made of decode steps, the times are for each layer. done is the fraction of the product that is
+// done when the calls end.
 type roundTimes struct{ call, product, both, callIn, productIn, done float64 }
 
 // times converts the readings of a round, in nanoseconds, to seconds.
@@ -346,7 +351,7 @@ func (s *schedule) times(r []uint64) (sum roundTimes, err error) {
 	if !(sum.product > 0) {
 		return sum, fmt.Errorf("time stamps are out of order: %v", r)
 	}
-	// A rank that others kept waiting may have differences below zero.
+	// On a rank that had to wait for others, differences may be below zero.
 	for _, v := range []*float64{&sum.call, &sum.both, &sum.callIn, &sum.productIn} {
 		*v = max(*v, ep.LeastCost)
 	}
@@ -387,5 +392,5 @@ func (p *section) times(w way, r []uint64) (t roundTimes) {
 	return t
 }
 
-// last returns the stamp at the product's end.
+// last returns the index of the stamp at the product's end.
 func (c productStamps) last() int { return c.first + len(c.share) - 1 }

@@ -1,9 +1,9 @@
 package drive
 
-// loaded lays out a round of an experiment: the product alone, then the product beside a load for
-// each call, or planned for fewer SMs. Both are in one round, since under a power cap the clocks of
-// a GPU drift by a third within a second. When the product alone was timed at another moment, a
-// copy seemed to speed it up.
+// loaded adds the steps of an experiment with a matrix product: the product alone, then the product
+// with a load for each call, or planned for fewer SMs. Both are in the same round, because under a
+// power cap the clocks of a GPU drift by a third within a second. With the two in different rounds,
+// a copy seemed to speed up the product.
 func (s *schedule) loaded() {
 	s.now = &section{calls: s.fold}
 	s.sections = append(s.sections, s.now)
@@ -21,7 +21,8 @@ func (s *schedule) loaded() {
 	s.add(stepJoin, 0)
 }
 
-// doneAt returns the share of the product that was done at a time, by the marks around it.
+// doneAt returns the fraction of the product that was done at time `at`. It interpolates between the
+// marks before and after.
 func (c productStamps) doneAt(r []uint64, at uint64) float64 {
 	before, share := r[c.start], 0.0
 	for i, done := range c.share {

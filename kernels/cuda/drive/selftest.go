@@ -15,9 +15,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// SelfTest tests the device primitives between ranks, which dispatch and combine do not test by
-// themselves. It writes a line for each. Its error says how many failed. Messages and signals are
-// passed so many rounds.
+// SelfTest tests single device primitives, such as passing a message between ranks. It writes one line
+// for each test. Its error says how many failed. Messages and signals are passed `rounds` times.
 func (b *Backend) SelfTest(ctx context.Context, w io.Writer, rounds int) error {
 	ranks := max(2, min(len(b.node.gpus), declare.MaxRanks))
 	if err := b.checkPeers(ranks); err != nil {
@@ -41,12 +40,12 @@ func (b *Backend) SelfTest(ctx context.Context, w io.Writer, rounds int) error {
 	return nil
 }
 
-// litmusState returns the memory with which a litmus runs as a call.
+// litmusState returns the memory that a litmus needs to run like a call.
 func litmusState(l declare.Litmus) declare.State {
 	return declare.State{Name: "litmus", Regions: func(ep.Problem) []declare.Region { return []declare.Region{declare.Zeroed("area", l.Area)} }, Counters: func(ep.Problem) int { return 16 }}
 }
 
-// litmus runs l once on all ranks and judges the result.
+// litmus runs l once on all ranks and checks the result.
 func (b *Backend) litmus(ctx context.Context, l declare.Litmus, ranks int) error {
 	p := ep.Problem{Ranks: ranks, Hidden: 128, Experts: 2 * ranks, TopK: 2, Dispatch: ep.BF16}
 	r, err := newRankSet(b.node, ranks, b.options.Deadline)

@@ -23,24 +23,24 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// session is one workload on the ranks of a rankSet.
+// session runs the candidates of one workload on the ranks of a rankSet.
 type session struct {
 	backend    *Backend
 	ranks      *rankSet
 	workload   *workloads.Workload
 	problem    ep.Problem
-	tokens     [][]uint16     // by rank; for an activation its input rows
-	copies     []cu.DevicePtr // of the tokens on the GPU, by rank; 0 if there is none
+	tokens     [][]uint16     // tokens by rank; for an activation, its input rows
+	copies     []cu.DevicePtr // address by rank of a copy of the tokens on the GPU, 0 if there is none
 	oracle     *ref.Oracle
-	cast       []castTokens // by rank, once a candidate takes tokens that the caller cast
+	cast       []castTokens // tokens in FP8 by rank; nil until a candidate takes tokens that the caller cast
 	outputs    *ref.Remote
-	states     []declare.State // the states that have memory
+	states     []declare.State // the states that have memory: calls with one state share its memory
 	candidates map[string]*candidate
 	expert     []cu.Function
-	beside     *products    // nil if nothing runs beside the calls
-	activation *activation  // nil for other ops
-	again      int          // runs that began a second time since the last notes
-	checking   ep.CheckTime // of the last verification
+	beside     *products    // matrix product that runs at the same time as the calls, or nil
+	activation *activation  // nil if the op is not activation
+	again      int          // runs that were repeated since the last note about them
+	checking   ep.CheckTime // host time of the latest verification
 
 	mu      sync.Mutex
 	running *program
@@ -67,7 +67,7 @@ func sessionOn(r *rankSet, b *Backend, w *workloads.Workload) (*session, error) 
 			s.tokens = append(s.tokens, s.activation.gates(w, rank))
 			continue
 		}
-		if from := w.Batch(rank); from < rank && r.world == nil {
+		if from := w.BatchRank(rank); from < rank && r.world == nil {
 			s.tokens = append(s.tokens, s.tokens[from])
 		} else {
 			s.tokens = append(s.tokens, w.Tokens(rank))
@@ -145,7 +145,7 @@ func (s *session) loadExpert() ([]cu.Function, error) {
 	return m.function("ep_expert")
 }
 
-// checkFits returns an error where the memory that a config needs is missing. It takes none.
+// checkFits returns an error if there is too little memory for a config. It allocates none.
 func (s *session) checkFits(c ep.Config) error {
 	k, err := newCandidate(s.backend.machine, s.problem, c)
 	if err != nil {
@@ -162,7 +162,7 @@ func (s *session) hasState(of declare.State) bool {
 	return slices.ContainsFunc(s.states, func(have declare.State) bool { return have.Name == of.Name })
 }
 
-// partsWith returns all parts of the heap once a state was added.
+// partsWith returns all parts of a heap that also has the state `of`.
 func (s *session) partsWith(of declare.State) []declare.Region {
 	parts := append(s.ranks.parts(), s.parts()...)
 	for _, st := range append(s.states[:len(s.states):len(s.states)], of) {
@@ -171,8 +171,8 @@ func (s *session) partsWith(of declare.State) []declare.Region {
 	return parts
 }
 
-// addState gives a state its memory. One allocation holds all states: one more state means a new
-// heap, and drops the graphs that point into the old heap.
+// addState allocates the memory of a state. One allocation holds all states, so that a further state
+// needs a new heap. The programs of all candidates are dropped, because they point into the old heap.
 func (s *session) addState(of declare.State) error {
 	if s.hasState(of) {
 		return nil
@@ -205,7 +205,7 @@ func (s *session) args(k *candidate) func(rank int) C.EpArgs {
 	return func(rank int) C.EpArgs {
 		a := s.ranks.args(rank)
 		p := s.problem
-		a.tokens = C.int32_t(s.workload.Ranks[s.workload.Batch(s.ranks.rankOf(rank))].Tokens)
+		a.tokens = C.int32_t(s.workload.Ranks[s.workload.BatchRank(s.ranks.rankOf(rank))].Tokens)
 		a.max_tokens, a.max_rows = C.int32_t(p.MaxTokens), C.int64_t(dtype.MaxRows(p))
 		at := func(part string) cu.DevicePtr { return s.ranks.at(rank, part) }
 		point(&a.x, at(declare.PartX))
@@ -234,7 +234,7 @@ func (s *session) args(k *candidate) func(rank int) C.EpArgs {
 	}
 }
 
-// extrasFor returns what a candidate's programs need besides its calls.
+// extrasFor returns the values that a candidate's programs need besides its calls.
 func (s *session) extrasFor(c *candidate) extras {
 	x := extras{problem: s.problem, expert: s.expert, beside: s.beside}
 	if s.activation != nil {
@@ -270,8 +270,8 @@ func (s *session) setRunning(p *program) {
 	s.mu.Unlock()
 }
 
-// ended turns the error that ended a program into a Failure of its candidate, and makes the ranks
-// usable again where that is possible.
+// ended turns the error of a program into a Failure of its candidate, and makes the ranks usable again
+// if that is possible.
 func (s *session) ended(err error) error {
 	var refused *refusal
 	switch {
@@ -287,8 +287,8 @@ func (s *session) ended(err error) error {
 	return err
 }
 
-// restored resets all memory after a failure. If that fails too the session is lost, and the error
-// names the first failure first.
+// restored resets all memory after a failure and returns the failure. If the reset fails too, the
+// session is lost, and the error names both failures.
 func (s *session) restored(f *kernels.Failure) error {
 	if err := s.ranks.reset(); err != nil {
 		return fmt.Errorf("%w; and resetting the buffers: %v", errors.New(f.Error()), err)

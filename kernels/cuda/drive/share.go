@@ -9,22 +9,23 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// leastBatch is the least number of experts in one launch, if there are so many, because with
-// fewer experts some SMs are idle.
+// leastBatch is the least number of experts in one launch of the matrix product that runs beside
+// calls. With fewer experts some SMs would be idle.
 const leastBatch = 8
 
-// checkHeld refuses a product that may hold SMs too long. A call's blocks wait for SMs that blocks
-// of the product hold, while other ranks spin for the call and must not pass their deadline.
+// checkHeld refuses a product that may hold SMs too long. The blocks of a call wait for SMs that blocks
+// of the product hold. Meanwhile other ranks wait for the call, and must not pass their deadline.
 func checkHeld(of ep.Product, seconds float64, deadline time.Duration) error {
 	if limit := deadline / 4; time.Duration(seconds*float64(time.Second)) > limit {
-		return fmt.Errorf("beside: %s takes %.3g s, and calls may wait %v for the SMs that it holds; give smaller sizes or fewer groups", of, seconds, limit)
+		return fmt.Errorf("beside: %s takes %.3g s, but calls may wait at most %v for its SMs; give smaller sizes or fewer groups", of, seconds, limit)
 	}
 	return nil
 }
 
-// shareOf splits a share of passes into launches. Each launch has all groups if the share is a pass
-// or more, else as many groups as the share needs, rounded up. passes is the number of launches
-// in a pass as it was timed.
+// shareOf divides `share` passes over a product's groups (experts) into launches of `batch` groups. If
+// share is at least one pass, each launch has all groups. Otherwise it has as many groups as the share
+// needs, rounded up. `passes` is the number of launches of one pass when its time was taken; `least`
+// is the least number of launches.
 func shareOf(share float64, groups, passes, least int) (batch, launches int) {
 	if passes > 1 || groups == 1 { // copies, or a single product
 		return groups, max(least, int(math.Ceil(share*float64(passes))))
@@ -37,25 +38,25 @@ func shareOf(share float64, groups, passes, least int) (batch, launches int) {
 	return batch, max(least, (want+batch-1)/batch)
 }
 
-// rounded rounds n up to a multiple of a quarter of the power of two below it. Runs whose calls
-// differ by a few per cent then have launches of one size: launches of 51 and of 52 experts gave
-// one pair costs of 66 and 49 us.
+// rounded rounds n up to a multiple of a quarter of the power of two below n. Runs whose calls differ
+// by a few per cent then have launches of the same size. Without rounding, the cost of one pair was
+// 66 us beside launches of 51 experts and 49 us beside launches of 52.
 func rounded(n int) int {
 	step := 1 << max(bits.Len(uint(n-1))-3, 0)
 	return (n + step - 1) / step * step
 }
 
-// takenSMs lists how many SMs calls may take in the plans from which a product's own is chosen: the
-// small values that kernels and searches offer. A config that leaves another number of SMs gets a
-// plan of its own beside its calls.
+// takenSMs lists numbers of SMs that calls often take. The product's own plan is chosen among plans
+// for all SMs, and for all SMs less one of these numbers. If a config takes another number of SMs, a
+// further plan is made for it.
 var takenSMs = []int{16, 32, 48, 64}
 
-// planMargin is how much faster a plan for fewer SMs must be to be chosen: times of the same
-// launches differ by up to 0.4 % from round to round.
+// planMargin is the fraction by which a plan for fewer SMs must be faster to be chosen. Times of the
+// same launches differ by up to 0.4 % from round to round.
 const planMargin = 0.01
 
-// fastestPlan returns the index of the fastest of a product's plans, by its seconds alone. The
-// first plan, for all SMs, wins unless another is faster by the margin.
+// fastestPlan returns the index of the fastest plan. seconds are the times of the product alone with
+// each plan. The first plan, for all SMs, wins unless another is faster by planMargin.
 func fastestPlan(seconds []float64) (best int) {
 	bar := seconds[0] * (1 - planMargin)
 	for i, t := range seconds {
@@ -66,11 +67,12 @@ func fastestPlan(seconds []float64) (best int) {
 	return best
 }
 
-// planBeside returns the SMs of the plan beside calls that leave so many SMs, 0 if they leave
-// all. It is a plan for the SMs that are left. But if the product's own plan needs no more SMs
-// than these, the own plan is used, because it is fastest alone, and an engine would use it too.
-// 80 experts of DeepSeek-V3 with an own plan for 84 SMs once got a plan for 100 beside calls on
-// 32, and the calls were charged for it.
+// planBeside returns the number of SMs for which the product is planned while calls run. `left` is the
+// number of SMs that the calls leave, 0 for all. `own` is the number of SMs of the plan that is fastest
+// alone. If the own plan needs no more SMs than are left it is used, as an engine would use it.
+// Otherwise the product is planned for the SMs that are left. Using a slower plan beside the calls
+// would make the calls seem more expensive: with 132 SMs, calls on 32 SMs and an own plan for 84 SMs,
+// the plan for 100 SMs did so for 80 experts of DeepSeek-V3.
 func planBeside(own, left int) int {
 	if left == 0 || 0 < own && own <= left {
 		return own

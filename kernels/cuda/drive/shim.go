@@ -2,9 +2,9 @@
 
 package drive
 
-// The shim is compiled as part of this file, because Go compiles only C files of a package's own
-// folder. Go does not see changes of it either: native/cuda.mk passes a hash of native/ in
-// CGO_CFLAGS.
+// This file calls the C code of native/shim, which queues steps on GPUs. The C files are included
+// here, because Go compiles only C files of the package's own folder. Go does not notice when they
+// change, so native/cuda.mk passes a hash of native/ in CGO_CFLAGS.
 
 /*
 #cgo CFLAGS: -std=gnu11 -O2 -I${SRCDIR}/../../../native/include -I${SRCDIR}/../../../native/shim
@@ -25,7 +25,7 @@ import (
 	"gorgonia.org/cu"
 )
 
-// driverError describes a CUresult of the shim.
+// driverError turns a CUresult that the shim returned into an error, nil if it is 0.
 func driverError(what string, result C.int) error {
 	if result == 0 {
 		return nil
@@ -35,7 +35,7 @@ func driverError(what string, result C.int) error {
 	return fmt.Errorf("%s: %s", what, C.GoString(&text[0]))
 }
 
-// handle returns the driver's handle in a type of cu: its only field, which is not exported.
+// handle returns the driver's handle of v. It is the only field of v's type, and is not exported.
 func handle[T cu.CUContext | cu.Function | cu.Stream | cu.Event | cu.Module](v T) C.uint64_t {
 	return C.uint64_t(*(*uintptr)(unsafe.Pointer(&v)))
 }
@@ -44,7 +44,7 @@ func handle[T cu.CUContext | cu.Function | cu.Stream | cu.Event | cu.Module](v T
 // shared memory.
 type occupancy struct{ blocksPerSM, registers, localBytes, maxThreads int }
 
-// readyFunction prepares a function of the current context for launching.
+// readyFunction prepares a function of the current context for launching, and returns its resources.
 func readyFunction(f cu.Function, block, shared int) (occupancy, error) {
 	var out C.EpFunction
 	r := C.ep_function(handle(f), C.uint32_t(block), C.uint32_t(shared), &out)
@@ -64,7 +64,7 @@ func allocHost(bytes int) (host unsafe.Pointer, device cu.DevicePtr, err error) 
 	return host, cu.DevicePtr(d), err
 }
 
-// newHost allocates pinned host memory, into which a GPU copies without the driver's own buffers.
+// newHost allocates pinned host memory, to which a GPU can copy directly.
 func newHost(bytes int) ([]byte, error) {
 	p, _, err := allocHost(bytes)
 	if err != nil {
@@ -85,7 +85,7 @@ func freeFault(host *C.EpFault) {
 	}
 }
 
-// readFault copies a record. ok is false when the rank wrote none.
+// readFault copies a fault record. ok is false if the rank has written none.
 func readFault(f *C.EpFault) (r faultRecord, ok bool) {
 	return faultRecord{
 		rank: int(f.rank), phase: int(f.phase), expert: int(f.expert), source: int(f.source),
@@ -101,7 +101,7 @@ type cSteps struct {
 	steps [][]C.EpStep
 }
 
-// newCSteps makes room for count steps on each of n ranks.
+// newCSteps allocates count steps for each of n ranks.
 func newCSteps(n, count int) *cSteps {
 	c := &cSteps{ranks: unsafe.Slice((*C.EpRank)(C.calloc(C.size_t(n), C.sizeof_EpRank)), n)}
 	for i := range c.ranks {
@@ -112,7 +112,7 @@ func newCSteps(n, count int) *cSteps {
 	return c
 }
 
-// setEvents gives rank i the events that its steps record, in pairs.
+// setEvents gives rank i the events that its steps record, in the order start, end, start, end.
 func (c *cSteps) setEvents(i int, events []cu.Event) {
 	p := (*C.uint64_t)(C.calloc(C.size_t(len(events)+1), 8))
 	slots := unsafe.Slice(p, len(events))
@@ -122,9 +122,9 @@ func (c *cSteps) setEvents(i int, events []cu.Event) {
 	c.ranks[i].events, c.ranks[i].pairs = p, C.int32_t(len(events)/2)
 }
 
-// capture turns the steps of every rank into graphs, on all ranks at once: a graph takes longer to
-// make than a sample to run. Either all ranks have a graph or none: a rank without one would queue
-// its steps one by one while the others replay, and its time would show that.
+// capture turns the steps of every rank into a CUDA graph. It works on all ranks at the same time,
+// because making a graph takes longer than running a sample. If one rank fails, no rank keeps a graph:
+// a rank that queues its steps one by one would be slower than the ranks that replay a graph.
 func (c *cSteps) capture() error {
 	err := sideBySide(len(c.ranks), func(i int) error {
 		return driverError(fmt.Sprintf("capture the graph of rank %d", i), C.ep_capture(&c.ranks[i]))
@@ -162,23 +162,23 @@ func (c *cSteps) progress() []int {
 	return out
 }
 
-// errFault says that a kernel gave up and wrote a fault record.
+// errFault is returned if a kernel gave up waiting and wrote a fault record.
 var errFault = errors.New("a kernel gave up waiting")
 
-// A refusal is a launch that the driver refused. Nothing is running.
+// A refusal is the error that the driver refused a launch. No kernel is running.
 type refusal struct{ reason string }
 
 func (r *refusal) Error() string { return r.reason }
 
-// batch says how many rounds to run and how to wait for them.
+// batch holds the number of rounds to run, and how to wait for them.
 type batch struct {
 	rounds int
-	window int   // rounds queued at a time
-	words  int   // 64-bit readings of a rank and round
+	window int   // number of rounds that are queued at a time
+	words  int   // number of 64-bit readings of each rank in each round
 	limit  int64 // longest wait for a window, in nanoseconds
 }
 
-// run performs a batch and returns the readings of every [rank][round]. Its error is the context's,
+// run performs a batch and returns its readings, [rank][round][word]. Its error is the context's error,
 // errFault, or a *refusal. After any other error this process cannot use the GPUs any more.
 func (c *cSteps) run(ctx context.Context, b batch) ([]uint64, error) {
 	if err := ctx.Err(); err != nil {
@@ -200,7 +200,7 @@ func (c *cSteps) run(ctx context.Context, b batch) ([]uint64, error) {
 	})
 	end := C.ep_run(batch)
 	if !forget() {
-		<-told // batch is about to be freed
+		<-told // the function above must not write to batch after it is freed
 	}
 	if end == C.EP_END_OK {
 		out := make([]uint64, n)
@@ -216,7 +216,7 @@ func (c *cSteps) run(ctx context.Context, b batch) ([]uint64, error) {
 	case C.EP_END_REFUSED:
 		return nil, &refusal{reason}
 	case C.EP_END_STUCK:
-		return nil, fmt.Errorf("the GPUs do not come back: %s", reason)
+		return nil, fmt.Errorf("the GPUs do not finish their work: %s", reason)
 	}
 	return nil, fmt.Errorf("a CUDA context is lost: %s", reason)
 }

@@ -11,35 +11,35 @@ import (
 // topology holds how many ranks were launched, and on how many hosts.
 type topology struct {
 	ranks, hosts int
-	split        bool // ranks of one host may count as several hosts
+	split        bool // whether the ranks of one host may count as several hosts
 }
 
-// condition states for epbench which ranks and nodes a problem may have.
+// condition returns which ranks and nodes a problem may have, as an expression that epbench evaluates.
 func (t topology) condition() kernels.Condition {
 	nodes := fmt.Sprintf("problem.nodes == %d", t.hosts)
 	if t.split {
 		nodes = fmt.Sprintf("problem.nodes %% %d == 0", t.hosts)
 	}
-	return kernels.Condition{Expr: fmt.Sprintf("problem.ranks == %d && %s", t.ranks, nodes), Reason: "ranks and nodes must be those that were launched"}
+	return kernels.Condition{Expr: fmt.Sprintf("problem.ranks == %d && %s", t.ranks, nodes), Reason: "ranks and nodes must be the numbers that were launched"}
 }
 
-// check refuses problems that the condition excludes, and the ops and settings that no
-// kernel across processes has.
+// check refuses problems that the condition excludes, and ops and settings for which there is no
+// kernel that crosses hosts.
 func (t topology) check(p ep.Problem) error {
 	switch {
 	case p.Op == ep.Activation:
-		return errors.New("op: activation crosses nothing; use --backend cuda")
+		return errors.New("op: activation sends nothing to other hosts; use --backend cuda")
 	case p.Layout != ep.LayoutExpert:
-		return fmt.Errorf("layout: %s, the hosts kernels serve expert", p.Layout)
+		return fmt.Errorf("layout: %s, but the kernels that cross hosts serve only expert", p.Layout)
 	case p.Beside != "":
-		return fmt.Errorf("beside: %s, not measured across processes; use --backend cuda", p.Beside)
+		return fmt.Errorf("beside: %s cannot be measured with several processes; use --backend cuda", p.Beside)
 	case p.Ranks != t.ranks:
-		return fmt.Errorf("ranks: %d, and %d were launched; use --ranks %d", p.Ranks, t.ranks, t.ranks)
+		return fmt.Errorf("ranks: %d, but %d were launched; use --ranks %d", p.Ranks, t.ranks, t.ranks)
 	case p.Nodes == t.hosts || p.Nodes%t.hosts == 0 && t.split:
 		return nil
 	case t.split:
 		return fmt.Errorf("nodes: %d is no multiple of the %d hosts that were launched", p.Nodes, t.hosts)
 	}
-	return fmt.Errorf("nodes: %d, and the ranks were launched on %d hosts; use --nodes %d, or epbench-cuda rank --split to let one host count as several",
+	return fmt.Errorf("nodes: %d, but the ranks were launched on %d hosts; use --nodes %d, or epbench-cuda rank --split to let one host count as several",
 		p.Nodes, t.hosts, t.hosts)
 }

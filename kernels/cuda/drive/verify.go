@@ -43,12 +43,12 @@ func (s *session) read(rank int, part string, bytes int, offsets ...int) ([][]by
 // Probe implements worker.Prober.
 func (s *session) Probe(rank, token, k int) ([]uint16, error) {
 	if s.activation != nil {
-		return nil, fmt.Errorf("probe: the rows of op activation belong to no token")
+		return nil, fmt.Errorf("probe: the rows of an activation belong to no token")
 	}
 	return s.outputs.Probe(rank, token, k)
 }
 
-// runVerification runs the candidate once from poisoned outputs and fresh inputs.
+// runVerification poisons the outputs, uploads the inputs and runs the candidate once.
 func (s *session) runVerification(ctx context.Context, k *candidate) error {
 	s.outputs.Forget()
 	s.checking = ep.CheckTime{}
@@ -87,7 +87,7 @@ func (s *session) Digest(ctx context.Context, c ep.Config) (string, error) {
 		return "", err
 	}
 	if s.activation == nil && k.calls[ep.Combine] == nil {
-		return "", fmt.Errorf("%s combines nothing to digest", c.Key())
+		return "", fmt.Errorf("%s: a dispatch alone has no combined tokens to digest", c.Key())
 	}
 	if err := s.runVerification(ctx, k); err != nil {
 		return "", err
@@ -97,7 +97,7 @@ func (s *session) Digest(ctx context.Context, c ep.Config) (string, error) {
 	}
 	h := sha256.New()
 	for rank := range s.ranks.local {
-		tokens := s.workload.Ranks[s.workload.Batch(rank)].Tokens
+		tokens := s.workload.Ranks[s.workload.BatchRank(rank)].Tokens
 		all, err := download[byte](s.ranks, rank, declare.PartCombined, 0, 2*tokens*s.problem.Hidden)
 		if err != nil {
 			return "", err

@@ -12,14 +12,14 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/shmem"
 )
 
-// world describes all launched ranks, of which this process is one.
+// world describes all ranks that a launcher started. This process is one of them.
 type world struct {
 	rank, ranks, nodes int
 	library            *shmem.Library
-	heap               *arena // symmetric: the same size on every rank
+	heap               *arena // the symmetric heap: every rank has the same size
 }
 
-// newWorldRankSet places this process's rank on its GPU.
+// newWorldRankSet makes a rankSet of this process's rank alone.
 func newWorldRankSet(n *node, w *world, deadline time.Duration) (*rankSet, error) {
 	r, err := newBareRankSet(n, 1, deadline)
 	if err != nil {
@@ -32,7 +32,7 @@ func newWorldRankSet(n *node, w *world, deadline time.Duration) (*rankSet, error
 	return r, nil
 }
 
-// rankOf returns the number among all ranks of a local rank.
+// rankOf returns the global number of a local rank.
 func (r *rankSet) rankOf(local int) int {
 	if r.world != nil {
 		return r.world.rank
@@ -48,7 +48,7 @@ func (r *rankSet) count() int {
 	return len(r.local)
 }
 
-// parts lists the memory that start alignment and timing need.
+// parts lists the parts of the heap that aligning and timing the ranks need.
 func (r *rankSet) parts() []declare.Region {
 	if r.world == nil {
 		return declare.TimingParts()
@@ -56,8 +56,8 @@ func (r *rankSet) parts() []declare.Region {
 	return append(declare.TimingParts(), declare.Zeroed(declare.PartWorld, int64(16*r.world.ranks)))
 }
 
-// takeArena returns the memory of a heap. For a world it is collective: all ranks ask for the same
-// heaps in the same order.
+// takeArena returns memory for a heap of n bytes. In a world every rank must call it with the same
+// sizes in the same order.
 func (r *rankSet) takeArena(g *gpu, n int64) (*arena, error) {
 	if r.world == nil {
 		return g.take(n + r.spare())
@@ -83,7 +83,7 @@ func (w *world) take(g *gpu, n int64) (*arena, error) {
 	return w.heap, err
 }
 
-// idle returns how many bytes a new heap can take in place of the old one, in use or not.
+// idle returns the bytes of the present heap, which a new heap would replace.
 func (w *world) idle() int64 {
 	if w == nil || w.heap == nil {
 		return 0
@@ -91,8 +91,8 @@ func (w *world) idle() int64 {
 	return w.heap.bytes
 }
 
-// joinWorld writes the table of hosts/transport.cuh: the addresses of this host's ranks' heaps. The
-// words after it stay zero.
+// joinWorld writes the table of hosts/transport.cuh: the heap addresses of the ranks on this host. The
+// words after the table stay zero.
 func (r *rankSet) joinWorld() error {
 	w := r.world
 	if w == nil || r.heap.Offset[declare.PartWorld] == 0 {

@@ -217,7 +217,7 @@ func (b *builder) plan(v *resolver, p Pair, tokens int) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	if dispatch = dispatch.In(combine); dispatch.State != combine.State {
+	if dispatch = dispatch.InMemoryOf(combine); dispatch.State != combine.State {
 		return 0, fmt.Errorf("%s reads other memory than %s leaves", p.Combine.Key(), p.Dispatch.Key())
 	}
 	d, c := b.config(v, dispatch), b.config(v, combine)

@@ -96,7 +96,7 @@ func (v *resolver) dispatchFor(combine ep.Config, tokens int) (half, error) {
 	if h, ok := v.nearest(ep.Dispatch, tokens, func(d ep.Config) bool { return v.pairs(d, combine, tokens) }); ok {
 		return h, nil
 	}
-	c, err := declare.FollowsDispatch(v.machine(), v.at(ep.Dispatch, tokens), combine)
+	c, err := declare.DispatchBefore(v.machine(), v.at(ep.Dispatch, tokens), combine)
 	return half{config: c, why: "its kernel's default"}, err
 }
 

@@ -104,8 +104,8 @@ func TestWhatNodesRefuse(t *testing.T) {
 	}{
 		"a layout":        {func(r *Request) { r.Problem.Layout = ep.LayoutMasked }, "masked"},
 		"ranks":           {func(r *Request) { r.Problem.Nodes = 3 }, "16 ranks do not divide by 3 nodes"},
-		"a kernel":        {func(r *Request) { r.Only = forced(dispatchFinal, combineFinal) }, `none called "dispatch_final"`},
-		"a hosts kernel":  {func(r *Request) { r.Problem.Ranks, r.Problem.Nodes, r.Only = 8, 1, forced(dispatchHosts, combineHosts) }, `none called "dispatch_hosts"`},
+		"a kernel":        {func(r *Request) { r.Only = forced(dispatchFinal, combineFinal) }, `no kernel called "dispatch_final"`},
+		"a hosts kernel":  {func(r *Request) { r.Problem.Ranks, r.Problem.Nodes, r.Only = 8, 1, forced(dispatchHosts, combineHosts) }, `no kernel called "dispatch_hosts"`},
 		"a linker's word": {func(r *Request) {}, `"3.x" is no version`},
 	} {
 		q := r

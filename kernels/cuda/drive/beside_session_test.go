@@ -363,7 +363,7 @@ func checkEffects(t *testing.T, s *session, c ep.Config, words ...string) {
 	}
 	for i, word := range words {
 		e := effects[i]
-		if !strings.HasPrefix(e.Beside, word) || len(e.Alone) != 6 || len(e.With) != 6 || !(slices.Min(e.Alone) > 0 && slices.Min(e.With) > 0) {
+		if !strings.HasPrefix(e.Load, word) || len(e.Alone) != 6 || len(e.With) != 6 || !(slices.Min(e.Alone) > 0 && slices.Min(e.With) > 0) {
 			t.Errorf("effect %d: %+v, want %q and 6 rounds", i, e, word)
 		}
 	}

@@ -276,7 +276,7 @@ func TestHeldSMsAreBounded(t *testing.T) {
 		t.Error(err)
 	}
 	err := checkHeld(of, 0.26, time.Second)
-	if err == nil || !strings.Contains(err.Error(), "wait 250ms") || !strings.Contains(err.Error(), "smaller sizes") {
+	if err == nil || !strings.Contains(err.Error(), "wait at most 250ms") || !strings.Contains(err.Error(), "smaller sizes") {
 		t.Error(err)
 	}
 }

@@ -20,13 +20,14 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// argsEnv holds the arguments with which this test binary plays epbench-cuda. Its rank 1 dies once the
-// file that dieEnv names exists.
+// If the environment variable argsEnv is set, this test binary runs as epbench-cuda with its
+// value as arguments. Rank 1 then ends as soon as the file exists whose path is in dieEnv.
 const (
 	argsEnv = "EPBENCH_TEST_ARGS"
 	dieEnv  = "EPBENCH_TEST_DIE"
 )
 
+// TestMain runs the tests, or epbench-cuda if argsEnv is set.
 func TestMain(m *testing.M) {
 	args := os.Getenv(argsEnv)
 	if args == "" {
@@ -40,9 +41,10 @@ func TestMain(m *testing.M) {
 	exit(root.Execute())
 }
 
+// dieAt ends this process as soon as the file exists.
 func dieAt(file string) {
 	for {
-		if os.Remove(file) == nil { // the ranks that replace these do not find it
+		if os.Remove(file) == nil { // the file is gone for the ranks that start later
 			os.Exit(9)
 		}
 		time.Sleep(5 * time.Millisecond)
@@ -52,20 +54,20 @@ func dieAt(file string) {
 // launched is a worker of several processes on emulated GPUs of this host.
 type launched struct {
 	*worker.Backend
-	die string // a file that ends rank 1
+	die string // the path of the file that ends rank 1
 }
 
-// launchRanks starts a worker with this many ranks. Its clock must not be a difference of times, which
-// a busy host turns negative.
+// launchRanks starts a worker with the given number of ranks. args must not choose a clock that
+// subtracts two times, because on a busy host the difference can be negative.
 func launchRanks(t *testing.T, ranks int, args string) launched {
 	t.Helper()
 	if os.Getenv("EMUL_SRC") == "" {
-		t.Skip("on GPUs native/hosts-gpu.sh runs the same")
+		t.Skip("this test needs emulated GPUs; on real GPUs native/hosts-gpu.sh runs the same")
 	}
 	l := launched{die: filepath.Join(t.TempDir(), "die")}
 	limits := worker.DefaultLimits()
 	limits.Hello, limits.Round = 2*time.Minute, 2*time.Minute
-	known := func(w worker.Welcome) ([]kernels.Kernel, error) { return declare.HostKernels(w.Machine), nil } // as epbench has them
+	known := func(w worker.Welcome) ([]kernels.Kernel, error) { return declare.HostKernels(w.Machine), nil } // the kernels that epbench also uses
 	var err error
 	l.Backend, err = worker.Open(t.Context(), worker.Command{
 		Argv: []string{"env", argsEnv + "=" + args, dieEnv + "=" + l.die, fmt.Sprintf("EMUL_GPUS=%d", ranks),
@@ -80,7 +82,7 @@ func launchRanks(t *testing.T, ranks int, args string) launched {
 	return l
 }
 
-// hostsProblem is small enough for an emulated GPU.
+// hostsProblem returns a problem that is small enough for emulated GPUs.
 func hostsProblem(ranks, nodes int) ep.Problem {
 	return ep.Problem{
 		Op: ep.Pair, Mode: ep.Graph, Ranks: ranks, Nodes: nodes, Hidden: 256, Experts: 4 * ranks, TopK: 3,
@@ -88,11 +90,13 @@ func hostsProblem(ranks, nodes int) ep.Problem {
 	}
 }
 
+// open opens a session for a problem under a skewed routing.
 func (l launched) open(t *testing.T, p ep.Problem) kernels.Session {
 	t.Helper()
 	return l.openRouted(t, p, "zipf:1.0")
 }
 
+// openRouted opens a session for a problem under a routing.
 func (l launched) openRouted(t *testing.T, p ep.Problem, routing string) kernels.Session {
 	t.Helper()
 	d, err := workloads.Parse(routing)
@@ -116,7 +120,8 @@ const (
 	llPair    = "dispatch_ll_hosts+combine_ll_hosts"
 )
 
-// pair prepares the default of a pair of kernels with these changes, on few threads.
+// pair prepares a config of a pair of kernels and returns it. The config is the default with
+// 128 threads for each kernel and with the changes, each of the form NAME=VALUE.
 func (l launched) pair(t *testing.T, s kernels.Session, p ep.Problem, pair string, changes ...string) ep.Config {
 	t.Helper()
 	k, err := kernels.Find(l.Kernels(), ep.Pair, pair)
@@ -134,8 +139,8 @@ func (l launched) pair(t *testing.T, s kernels.Session, p ep.Problem, pair strin
 	return c
 }
 
-// right verifies and runs a config, and verifies it again on the memory as the runs left
-// it.
+// right verifies a config and runs it, twice. The second time it starts with the memory that
+// the first runs left.
 func right(t *testing.T, s kernels.Session, c ep.Config) {
 	t.Helper()
 	for range 2 {
@@ -150,14 +155,14 @@ func right(t *testing.T, s kernels.Session, c ep.Config) {
 	}
 }
 
-// TestRankHosts: four ranks on two hosts give the oracle's answers over a network that
-// delays and reorders, by both routes, fused and split. A rank that dies during a call is
-// named, and the others end with it.
+// TestRankHosts: four ranks on two emulated hosts give the oracle's results, although the
+// network delays and reorders messages. The test runs both routes, and kernels fused and split.
+// If a rank dies during a call, the error names this rank, and the other ranks end too.
 func TestRankHosts(t *testing.T) {
 	t.Parallel()
 	l := launchRanks(t, 4, "rank --clock event --split --deadline 30s")
 	if m := l.Machine(); m.GPUs != 4 || !strings.HasSuffix(m.Link, "+split") || m.Backend == "cuda" {
-		t.Errorf("the machine is %+v: a table of one process would answer for it", m)
+		t.Errorf("the machine is %+v; it must differ from the machine of one process, or that machine's table would be used", m)
 	}
 	p := hostsProblem(4, 2)
 	s := l.open(t, p)
@@ -177,12 +182,12 @@ func TestRankHosts(t *testing.T) {
 	var f *kernels.Failure
 	_, err := s.Run(t.Context(), rail, kernels.RunSpec{Rounds: 4000, Fold: 50})
 	if !errors.As(err, &f) || f.Status != ep.Crash || !strings.Contains(f.Reason, "rank 1 of 4") {
-		t.Errorf("a rank that died gave %v, want a crash of rank 1", err)
+		t.Errorf("after rank 1 died: %v, want a crash of rank 1", err)
 	}
 }
 
-// TestRankRail: six ranks on three hosts, some without tokens, forward messages of several parts to each
-// other.
+// TestRankRail: on the route "rail", six ranks on three hosts forward messages to each other.
+// Some ranks have no tokens, and some messages have several parts.
 func TestRankRail(t *testing.T) {
 	t.Parallel()
 	l := launchRanks(t, 6, "rank --clock event --split --deadline 30s")
@@ -193,7 +198,8 @@ func TestRankRail(t *testing.T) {
 	right(t, s, l.pair(t, s, p, llPair, "dispatch.route=rail", "dispatch.mode=split", "dispatch.part=1024"))
 }
 
-// refuseMixed: epbench knows that a combine reads only what its own dispatch leaves.
+// refuseMixed checks that epbench refuses a pair whose combine cannot read the results of its
+// dispatch.
 func refuseMixed(t *testing.T, l launched, p ep.Problem) {
 	t.Helper()
 	k, err := kernels.Find(l.Kernels(), ep.Pair, "dispatch_ll_hosts+combine_hosts")
@@ -205,9 +211,10 @@ func refuseMixed(t *testing.T, l launched, p ep.Problem) {
 	}
 }
 
-// TestRankDrill: a signal that is lost between hosts is named within the deadline, and the ranks go on.
-// The low-latency kernels lose one put with all counts for a rank, or by the rail one with the messages
-// to a host: the report then names the sender and no expert.
+// TestRankDrill: if a signal between hosts is lost, the error names the signal within the
+// deadline, and the ranks continue to work. A lost signal of the low-latency kernels is not
+// about one expert: it has all counts for a rank or, on the route "rail", the messages to a
+// host. The error then names only the sender.
 func TestRankDrill(t *testing.T) {
 	t.Parallel()
 	l := launchRanks(t, 2, "rank --clock event --split --deadline 3s --drill drop:1:2:threads=96")
@@ -219,11 +226,11 @@ func TestRankDrill(t *testing.T) {
 		{llPair, "rail", "rank 0 waited in dispatch_wait for rank 1"},
 	} {
 		lossy := l.pair(t, s, p, c.pair, "dispatch.route="+c.route, "dispatch.threads=96")
-		for try := 1; ; try++ { // on a busy host another wait may pass the deadline first
+		for try := 1; ; try++ { // on a busy host another wait may exceed the deadline first
 			var f *kernels.Failure
 			_, err := s.Run(t.Context(), lossy, kernels.RunSpec{Rounds: 3, Fold: 2})
 			if !errors.As(err, &f) || f.Status != ep.Hang || try == 10 {
-				t.Fatalf("%s by %s: a lost signal gave %v, want a hang that names %s", c.pair, c.route, err, c.names)
+				t.Fatalf("%s on route %s: after a lost signal: %v, want a hang that names %q", c.pair, c.route, err, c.names)
 			}
 			if strings.Contains(f.Reason, c.names) {
 				break
@@ -233,8 +240,8 @@ func TestRankDrill(t *testing.T) {
 	}
 }
 
-// TestRankTopology: ranks and hosts that were not launched are refused, and the refusal names the way
-// out.
+// TestRankTopology: a problem with more ranks or hosts than were launched is refused. The error
+// names the flag to use.
 func TestRankTopology(t *testing.T) {
 	t.Parallel()
 	l := launchRanks(t, 2, "rank --deadline 30s")

@@ -15,11 +15,11 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestInterruptedBench: after Ctrl-C the exit code is 130, and the finished cases are printed
-// and written.
+// TestInterruptedBench: after Ctrl-C bench prints and writes the finished cases. Its exit code
+// is 130.
 func TestInterruptedBench(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
-	ctx := cancelledAt(t, filepath.Join(dir, record.TrialsFile), `"tokens":2,`) // the case of one token is done
+	ctx := cancelledAt(t, filepath.Join(dir, record.TrialsFile), `"tokens":2,`) // by then the case of one token is finished
 	var stdout, stderr bytes.Buffer
 	args := []string{"bench", "--backend=cpu", "--op=dispatch,combine", "--tokens=1:512", "--routing=uniform", "--rounds=5", "-o", dir}
 	if code := run(ctx, args, &stdout, &stderr); code != exitInterrupted {
@@ -37,8 +37,8 @@ func TestInterruptedBench(t *testing.T) {
 	}
 }
 
-// TestBenchOfIllegalRows: a row that cannot run here is no error. bench measures the default,
-// which a look-up answers with.
+// TestBenchOfIllegalRows: if the config of a table's row cannot run on this machine, bench
+// measures the default config, as a look-up would return it.
 func TestBenchOfIllegalRows(t *testing.T) {
 	b, err := cpu.Open()
 	if err != nil {

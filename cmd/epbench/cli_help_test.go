@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestHelp: every command has three examples that parse, every flag stands under a heading
-// and does not repeat its placeholder, and no line is wider than a narrow terminal.
+// TestHelp: each command has three examples that parse. Each flag is below a heading, and its
+// text does not repeat its placeholder. No line of help is wider than a narrow terminal.
 func TestHelp(t *testing.T) {
 	root := newRoot(&bytes.Buffer{}, &bytes.Buffer{})
 	var visit func(*cobra.Command)
@@ -57,8 +57,8 @@ func TestHelp(t *testing.T) {
 	visit(root)
 }
 
-// TestQueryHelp: the help of table lookup shows no default of sweep for flags whose default
-// comes from the rows.
+// TestQueryHelp: some flags of table lookup take their default from the table's rows. The help
+// does not show the default that sweep has for these flags.
 func TestQueryHelp(t *testing.T) {
 	var out bytes.Buffer
 	if code := run(t.Context(), []string{"table", "lookup", "--help"}, &out, &out); code != exitDone {
@@ -71,7 +71,7 @@ func TestQueryHelp(t *testing.T) {
 	}
 }
 
-// TestShowExample: the example of table show names a config that the table has.
+// TestShowExample: the last example of table show names a config of the embedded tables.
 func TestShowExample(t *testing.T) {
 	var out bytes.Buffer
 	examples := strings.Split(newTableShow().Example, "\n")

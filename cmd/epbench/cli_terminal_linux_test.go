@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTerminal opens a terminal of width columns. read closes it and returns the text that was
-// written to it.
+// openTerminal opens a pseudo-terminal of width columns. The function read closes the terminal
+// and returns the text that was written to it.
 func openTerminal(t *testing.T, width uint16) (f *os.File, read func() string) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -36,7 +36,7 @@ func openTerminal(t *testing.T, width uint16) (f *os.File, read func() string) {
 	said := make(chan string)
 	go func() {
 		var b bytes.Buffer
-		io.Copy(&b, master) // ends with an error when the last writer has closed
+		io.Copy(&b, master) // returns an error after the last writer has closed the terminal
 		said <- strings.ReplaceAll(b.String(), "\r\n", "\n")
 	}()
 	return f, func() string {

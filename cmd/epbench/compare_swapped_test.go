@@ -8,9 +8,10 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// TestSwappedGate: a winner that is slower than the default, or whose whole interval loses more
-// than the share, fails the gate. A winner whose interval holds the share, or without times in
-// the other run, leaves the gate undecided.
+// TestSwappedGate tests the gate of compare on the winner of another run. loss is how much
+// slower this winner is than the run's own winner, and the gate allows 3 %. A winner fails the
+// gate if it is slower than the default, or if the whole interval of its loss is above 3 %. The
+// gate is undecided if 3 % is inside the interval, or if the run did not measure the winner.
 func TestSwappedGate(t *testing.T) {
 	loss := func(low, high float64) reports.Swapped {
 		return reports.Swapped{Verdict: record.Same, Loss: record.Interval{Mid: (low + high) / 2, Low: low, High: high}}
@@ -23,11 +24,11 @@ func TestSwappedGate(t *testing.T) {
 		losers, unsure int
 	}{
 		{"the same winner", reports.Swapped{Verdict: record.Same, Loss: record.One}, 0, 0},
-		{"within the share", loss(1.00, 1.02), 0, 0},
-		{"surely beyond it", loss(1.04, 1.06), 1, 0},
-		{"about it", loss(1.01, 1.05), 0, 1},
+		{"below 3 %", loss(1.00, 1.02), 0, 0},
+		{"above 3 %", loss(1.04, 1.06), 1, 0},
+		{"3 % is inside the interval", loss(1.01, 1.05), 0, 1},
 		{"slower than the default", slower, 1, 0},
-		{"not measured there", loss(math.NaN(), math.NaN()), 0, 1},
+		{"not measured in the other run", loss(math.NaN(), math.NaN()), 0, 1},
 	} {
 		all := []reports.Swapped{c.of}
 		if l, u := losers(all, 0.03), unsureOf(all, 0.03); l != c.losers || u != c.unsure {

@@ -15,14 +15,16 @@ import (
 type docCommand struct {
 	file string
 	line string
-	gpu  bool // from a block marked "sh gpu": parsed, not run
+	gpu  bool // the line is in a block marked "sh gpu"; the test parses it but does not run it
 }
 
 // variables matches the assignments before a command: "$ NAME=VALUE epbench ...".
 var variables = regexp.MustCompile(`^\$ (?:[A-Z_]+=\S+ )+`)
 
+// shBlock matches a block of shell commands.
 var shBlock = regexp.MustCompile("(?ms)^```sh( gpu)?\n(.*?)^```")
 
+// docCommands returns the commands of all pages in order.
 func docCommands(t *testing.T, root string) []docCommand {
 	t.Helper()
 	var out []docCommand
@@ -45,8 +47,8 @@ func docCommands(t *testing.T, root string) []docCommand {
 	return out
 }
 
-// TestDocs runs what the documents tell the reader to type, in order, outside the
-// repository. It parses commands that need a GPU.
+// TestDocs runs the commands of the documents in order, in a directory outside the repository.
+// It only parses commands that need a GPU.
 func TestDocs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real sweeps; left out with -short")
@@ -60,7 +62,7 @@ func TestDocs(t *testing.T) {
 		t.Fatalf("only %d commands found in the documents", len(commands))
 	}
 	inView(t, root)
-	useSteady(t, func() {}) // commands read the tables of earlier ones, which a busy host may not write
+	useSteady(t, func() {}) // later commands read the tables of earlier ones, and on a busy host a sweep may write no table
 	useSteadyPython(t)
 	for _, c := range commands {
 		t.Run(c.file+"/"+c.line, func(t *testing.T) {
@@ -76,12 +78,12 @@ func TestDocs(t *testing.T) {
 			}
 		})
 	}
-	coversDemo(t, "first") // README's first sweep, which has no flag but where to write
+	coversDemo(t, "first") // README's first sweep, whose only flag is its directory
 	galleryDrawn(t, root)
 }
 
-// galleryDrawn compares the pictures of docs/gallery, of which README shows one,
-// with those that the commands of docs/gallery.md drew into gallery/.
+// galleryDrawn compares the pictures of docs/gallery with the pictures that the commands of
+// docs/gallery.md drew into the directory gallery.
 func galleryDrawn(t *testing.T, root string) {
 	shown, _ := filepath.Glob(filepath.Join(root, "docs", "gallery", "*.svg"))
 	for _, picture := range shown {
@@ -95,15 +97,16 @@ func galleryDrawn(t *testing.T, root string) {
 			got, err := os.ReadFile(path)
 			return err == nil && bytes.Equal(got, want)
 		}) {
-			t.Errorf("%s is none of %v: copy it from there, and look at it", picture, drawn)
+			t.Errorf("%s is equal to none of %v: copy the new picture from there, and look at it", picture, drawn)
 		}
 	}
 }
 
+// makeLine matches the line of a document that runs make.
 var makeLine = regexp.MustCompile(`(?m)^\$ (?:[A-Z_]+=\S+ )*make ([^&\n]*)`)
 
-// TestDocsNameMakeTargets checks that every "$ make TARGET" of a document is a target, and
-// that CI passes the tests with the command that README names.
+// TestDocsNameMakeTargets checks that the target in each "$ make TARGET" of a document exists.
+// CI must run the tests with the same command as README.
 func TestDocsNameMakeTargets(t *testing.T) {
 	var rules []byte
 	for _, file := range []string{"Makefile", "release.mk", "native/cuda.mk", "native/epcomm/epcomm.mk"} {
@@ -136,11 +139,11 @@ func TestDocsNameMakeTargets(t *testing.T) {
 		t.Fatal(err)
 	}
 	if line := "make test\n"; !bytes.Contains(readme, []byte("$ "+line)) || !bytes.Contains(ci, []byte("\n"+line)) {
-		t.Errorf("README and .ci/run pass the tests by one command: %q", line)
+		t.Errorf("README and .ci/run must both run the tests with %q", line)
 	}
 }
 
-// parseOnly checks that the command and its flags exist.
+// parseOnly checks that the command in args and its flags exist.
 func parseOnly(t *testing.T, args []string) {
 	t.Helper()
 	root := newRoot(&bytes.Buffer{}, &bytes.Buffer{})

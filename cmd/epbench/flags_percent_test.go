@@ -11,7 +11,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestPercent: 3% and 0.03 mean the same, and a bare 3 is refused with both spellings.
+// TestPercent: 3% and 0.03 mean the same. A bare 3 is refused, and the error shows both
+// spellings.
 func TestPercent(t *testing.T) {
 	for _, c := range []struct {
 		text string
@@ -38,14 +39,15 @@ func TestPercent(t *testing.T) {
 		if err != nil || math.Abs(got-c.want) > 1e-15 {
 			t.Errorf("%q: %v, %v; want %v", c.text, got, err, c.want)
 		}
-		again := 0.0 // what a run records is read back
+		again := 0.0 // a run records p.String(), which must give the same value again
 		if err := (&percentValue{share: &again, most: maxBand}).Set(p.String()); err != nil || math.Abs(again-got) > 1e-12 {
 			t.Errorf("%q is recorded as %q and read as %v, %v", c.text, p, again, err)
 		}
 	}
 }
 
-// TestEveryPercent: no command has a band or a share with a parser of its own.
+// TestEveryPercent: all flags --band, --fail-on and --noise refuse a bare 3 with the same
+// error.
 func TestEveryPercent(t *testing.T) {
 	seen := map[string]int{}
 	var visit func(*cobra.Command)
@@ -69,7 +71,8 @@ func TestEveryPercent(t *testing.T) {
 	}
 }
 
-// TestResumedBand: runs of before v0.1.0 recorded 3 % as --band=3.
+// TestResumedBand: --resume reads --band=3 of a recorded command as 3 %, because programs
+// before v0.1.0 recorded it so.
 func TestResumedBand(t *testing.T) {
 	for _, text := range []string{"--band=3", "--band=3%"} {
 		f, err := resumed([]string{"epbench", "sweep", text})

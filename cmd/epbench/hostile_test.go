@@ -19,17 +19,18 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// hostileInput is a file that costs more than it should, if its reader lets it.
+// hostileInput is a file that makes a careless reader use too much memory or time.
 type hostileInput struct {
 	name    string
-	command string // FILE stands for the file
-	make    func(io.Writer)
-	fine    bool // it is a valid file all the same
+	command string          // the command that reads the file; FILE stands for its path
+	make    func(io.Writer) // writes the file
+	fine    bool            // the file is valid, so that the command succeeds
 }
 
+// mega is the number of bytes in one MiB.
 const mega = 1 << 20
 
-// times repeats a text n times.
+// times writes a text n times.
 func times(n int, text string) func(io.Writer) {
 	return func(w io.Writer) {
 		block := strings.Repeat(text, max(1, mega/len(text)))
@@ -39,6 +40,7 @@ func times(n int, text string) func(io.Writer) {
 	}
 }
 
+// texts writes its parts one after the other.
 func texts(parts ...func(io.Writer)) func(io.Writer) {
 	return func(w io.Writer) {
 		for _, p := range parts {
@@ -47,9 +49,10 @@ func texts(parts ...func(io.Writer)) func(io.Writer) {
 	}
 }
 
+// says writes one text.
 func says(s string) func(io.Writer) { return func(w io.Writer) { io.WriteString(w, s) } }
 
-// zipped is an archive with one compressed member.
+// zipped writes a zip archive with one compressed member.
 func zipped(member string, content func(io.Writer)) func(io.Writer) {
 	return func(w io.Writer) {
 		z := zip.NewWriter(w)
@@ -59,6 +62,7 @@ func zipped(member string, content func(io.Writer)) func(io.Writer) {
 	}
 }
 
+// gzipped writes the content compressed.
 func gzipped(content func(io.Writer)) func(io.Writer) {
 	return func(w io.Writer) {
 		z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed)
@@ -67,17 +71,18 @@ func gzipped(content func(io.Writer)) func(io.Writer) {
 	}
 }
 
-// npy is a header that promises an array of a shape.
+// npy writes the header of a NumPy file, without the array that the header describes.
 func npy(descr, shape string) func(io.Writer) {
 	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", descr, shape)
 	return says(fmt.Sprintf("\x93NUMPY\x01\x00\x76\x00%-117s\n", dict))
 }
 
+// pickled writes a file as PyTorch saves it: an archive with a pickle.
 func pickled(content func(io.Writer)) func(io.Writer) {
 	return zipped("a/data.pkl", texts(says("\x80\x02"), content, says(".")))
 }
 
-// parquetOf has one long text in every row.
+// parquetOf writes a Parquet file with a text of the given number of bytes in each row.
 func parquetOf(rows, bytes int) func(io.Writer) {
 	type row struct {
 		Text string `parquet:"comm_backend,dict"`
@@ -92,11 +97,12 @@ func parquetOf(rows, bytes int) func(io.Writer) {
 	}
 }
 
-// footer is a Parquet file that is all footer.
+// footer writes a Parquet file that consists only of a footer.
 func footer(body string) func(io.Writer) {
 	return texts(says("PAR1"+body), says(string(binary.LittleEndian.AppendUint32(nil, uint32(len(body))))+"PAR1"))
 }
 
+// Commands that read a file.
 const (
 	importTrace = "workload import --layer 0 FILE"
 	importTimes = "import FILE --ranks 8 --experts 256 --topk 8 --hidden 7168 -o out"
@@ -166,19 +172,20 @@ var hostileInputs = []hostileInput{
 	{name: "run", command: reportRun, make: times(60*mega, "{")},
 }
 
-// bounds of a command on a hostile file: 256 MiB or 8 times the file, and a time that only a hang
-// reaches. On an idle host each ends within 5 seconds.
+// Limits of a command on a hostile file. Its peak memory may be leastPeak bytes, or peakTimes
+// the size of the file if that is more. If the command runs longer than hangs, the test kills
+// it. On an idle host each command ends within 5 seconds.
 const (
 	leastPeak = 256 * mega
 	peakTimes = 8
 	hangs     = 3 * time.Minute
 )
 
-// TestHostileInputs: no file makes its reader take more memory than its size allows, or hang. -v
-// prints the table.
+// TestHostileInputs: no command hangs on a hostile file, uses too much memory, or panics. With
+// -v the test prints the size, peak memory and time for each file.
 func TestHostileInputs(t *testing.T) {
 	if testing.Short() || runtime.GOOS != "linux" {
-		t.Skip("it builds the program and measures its memory")
+		t.Skip("the test builds the program and measures its memory on Linux")
 	}
 	dir := t.TempDir()
 	program := filepath.Join(dir, "epbench")
@@ -199,7 +206,8 @@ func TestHostileInputs(t *testing.T) {
 	}
 }
 
-// makeHostile writes a file, or a run directory whose run.json it is.
+// makeHostile writes the file. For the command report it makes a run directory whose run.json
+// is the file.
 func makeHostile(path string, x hostileInput) error {
 	if x.command == reportRun {
 		if err := os.Mkdir(path, 0o777); err != nil {
@@ -218,8 +226,8 @@ func makeHostile(path string, x hostileInput) error {
 	return f.Close()
 }
 
-// costOf runs the command on a file and returns its peak memory in bytes, CPU time, and the size of
-// the file.
+// costOf runs the command on a file. It returns the command's peak memory in bytes, its CPU
+// time, and the size of the file in bytes.
 func costOf(t *testing.T, program, path string, x hostileInput) (peak int64, took time.Duration, bytes int64) {
 	t.Helper()
 	args := strings.Fields(strings.ReplaceAll(x.command, "FILE", path))
@@ -252,9 +260,10 @@ func costOf(t *testing.T, program, path string, x hostileInput) (peak int64, too
 	return usage.Maxrss << 10, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), bytes
 }
 
+// bytesOf collects what a command prints.
 type bytesOf struct{ bytes.Buffer }
 
-// TestLongErrorsAreCut: an error that quotes a large input stays readable.
+// TestLongErrorsAreCut: a very long error is printed without its middle part.
 func TestLongErrorsAreCut(t *testing.T) {
 	got := shortened("epbench: begins " + strings.Repeat("é", mega) + " ends")
 	if len(got) > maxComplaint+100 || !strings.HasPrefix(got, "epbench: begins é") || !strings.HasSuffix(got, "é ends") || !strings.Contains(got, "bytes left out") {

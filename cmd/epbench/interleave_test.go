@@ -21,8 +21,8 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
-// TestGroupCases: all libraries of a case are compared together, whatever their work. Where
-// one backend has two layouts, only equal work is compared.
+// TestGroupCases: all libraries of a case are compared together, even if their work differs. If
+// one backend has two layouts in a case, only sides with the same work are compared.
 func TestGroupCases(t *testing.T) {
 	sides := map[string]*sweep.InterleavedRun{}
 	for _, name := range []string{"deepep", "ll", "ours"} {
@@ -39,9 +39,9 @@ func TestGroupCases(t *testing.T) {
 		{[]runCase{at("deepep", "rank", 8), at("ours", "expert", 8), at("ours", "rank", 8), at("ll", "masked", 8)}, "deepep ours, ours, ll"},
 		{[]runCase{at("deepep", "rank", 8), at("deepep", "rank", 8)}, "deepep: dispatch, 8 tokens, uniform is in another run of the same backend; give one of them"},
 	} {
-		heats, err := groupCases(c.cases)
+		comparisons, err := groupCases(c.cases)
 		var got []string
-		for _, h := range heats {
+		for _, h := range comparisons {
 			var names []string
 			for _, e := range h.Sides {
 				i := slices.IndexFunc(c.cases, func(s runCase) bool { return s.Run == e.Run })
@@ -59,8 +59,8 @@ func TestGroupCases(t *testing.T) {
 	}
 }
 
-// TestStartSideBySide: two backends start at the same time. A backend that two runs share
-// starts once.
+// TestStartSideBySide: two backends start at the same time. A backend of two runs starts only
+// once.
 func TestStartSideBySide(t *testing.T) {
 	dir := t.TempDir()
 	waits := func(mine, others string) *sweepFlags {
@@ -78,11 +78,11 @@ func TestStartSideBySide(t *testing.T) {
 		}
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, "a")); err != nil || string(text) != "\n" {
-		t.Errorf("the shared backend began as often as there are lines in %q, %v", text, err)
+		t.Errorf("the shared backend must start once; each start wrote one line: %q, %v", text, err)
 	}
 }
 
-// slowEnd is a backend whose Close waits until another Close begins.
+// slowEnd is a backend whose Close waits until the Close of another backend has begun.
 type slowEnd struct {
 	kernels.Backend
 	both *sync.WaitGroup
@@ -94,7 +94,7 @@ func (b slowEnd) Close() error {
 	return nil
 }
 
-// TestEndSideBySide: backends close at the same time, since a worker takes seconds to end.
+// TestEndSideBySide: backends close at the same time, because each worker takes seconds to end.
 func TestEndSideBySide(t *testing.T) {
 	var both sync.WaitGroup
 	both.Add(2)
@@ -107,12 +107,12 @@ func TestEndSideBySide(t *testing.T) {
 	select {
 	case <-done:
 	case <-time.After(30 * time.Second):
-		t.Error("one backend's end waits for another's")
+		t.Error("the backends close one after the other")
 	}
 }
 
-// TestCheckInterleaved: runs of different seeds are refused, and runs of one name, which would
-// write to one directory.
+// TestCheckInterleaved: runs with different seeds are refused. Runs with the same name are
+// refused too, because they would write to the same directory.
 func TestCheckInterleaved(t *testing.T) {
 	at := func(path string, seed uint64) *reports.Loaded {
 		return &reports.Loaded{Path: path, Run: &record.Run{Seed: seed}}

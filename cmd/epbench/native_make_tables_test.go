@@ -12,9 +12,10 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestMakeTables runs the script of the GPU bundle on the CPU backend: it makes one table of
-// two sweeps, and does not repeat them when it is started again. Whether rows hold when they
-// are measured again depends on the host, and is not tested.
+// TestMakeTables runs native/make-tables.sh on the CPU backend. The script makes one table from
+// two sweeps. If it is started again, it does not repeat finished sweeps, and it resumes
+// interrupted ones. The test does not check whether measuring the rows again gives the same
+// result, because this depends on the host.
 func TestMakeTables(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real sweeps; left out with -short")
@@ -39,7 +40,7 @@ func TestMakeTables(t *testing.T) {
 		t.Errorf("hidden sizes %v\n%s", hidden, first)
 	}
 	if again := makeTables(t, bin, dir, "2s", "demo", "qwen3-30b-a3b"); strings.Contains(again, "Winners") {
-		t.Errorf("a done sweep was run again\n%s", again)
+		t.Errorf("a finished sweep was run again\n%s", again)
 	}
 	demo := filepath.Join(dir, "demo", "table.json")
 	if err := os.Remove(demo); err != nil {
@@ -59,10 +60,10 @@ func TestMakeTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again := makeTables(t, bin, dir, "2s", "demo", "qwen3-30b-a3b"); !strings.Contains(again, "resuming ") {
-		t.Errorf("an interrupted sweep with a table was taken for done\n%s", again)
+		t.Errorf("an interrupted sweep that has a table was not resumed\n%s", again)
 	}
 	if usage := makeTables(t, bin, dir); !strings.Contains(usage, "make-tables.sh OUT BUDGET MODEL") {
-		t.Errorf("without models it says %q", usage)
+		t.Errorf("without models the script prints %q", usage)
 	}
 }
 

@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// TestRecordTruth kills the script that records whole spaces. The earlier recordings are
-// complete, and the same command with KEPT measures the others alone.
+// TestRecordTruth kills native/record-truth.sh, which records all configs of a space for each
+// problem. The recordings finished before the kill are complete. A second run of the script
+// with KEPT measures only the other problems.
 func TestRecordTruth(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real sweeps; left out with -short")
@@ -51,7 +52,7 @@ func TestRecordTruth(t *testing.T) {
 		return strings.Join(names, " ")
 	}
 	first := filepath.Join(dir, "killed", "demo-dispatch-bf16-4-uniform.run.json")
-	_ = script(cancelledAt(t, first, "finished"), "killed").Run() // killed
+	_ = script(cancelledAt(t, first, "finished"), "killed").Run() // fails, because it is killed
 	before := kept("killed")
 	if text, err := script(t.Context(), "rest").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)

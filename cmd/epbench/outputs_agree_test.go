@@ -20,12 +20,13 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// recordedRuns lists committed runs whose outputs must agree. EPBENCH_UPDATE=1 rewrites their
-// summary.md, where they have one.
+// recordedRuns lists the committed runs whose outputs must agree. If EPBENCH_UPDATE is 1, the
+// test rewrites each summary.md that exists.
 var recordedRuns = []string{"cpu-sweep", "h200x2-deepseek-v3"}
 
-// TestOutputsAgree compares every winner, gain, verdict, regret and minimax row in the table,
-// the summary, on the terminal, the page and the pictures with run.json.
+// TestOutputsAgree compares all outputs of a run with its run.json. The outputs are the table,
+// the summary, the tables on the terminal, the page and the pictures. The compared values are
+// winners, gains, verdicts, regrets and minimax rows.
 func TestOutputsAgree(t *testing.T) {
 	for _, name := range recordedRuns {
 		t.Run(name, func(t *testing.T) {
@@ -39,7 +40,7 @@ func TestOutputsAgree(t *testing.T) {
 		useSteady(t, func() {})
 		dir := filepath.Join(t.TempDir(), "run")
 		agree(t, dir, epbench(t, "sweep", "--backend=cpu", "--op=dispatch,combine", "--budget=12",
-			"--routing=zipf:1.0,uniform,local", "--tokens=1,64", "-o", dir)) // local has a winner besides the default
+			"--routing=zipf:1.0,uniform,local", "--tokens=1,64", "-o", dir)) // under "local" a config other than the default wins
 	})
 }
 
@@ -53,25 +54,25 @@ func epbench(t *testing.T, args ...string) string {
 	return stdout.String()
 }
 
-// said holds the tables of one output.
+// said holds the tables that one output shows.
 type said struct {
-	winners, regret []line // nil: the output has no such table
-	exact           bool   // printed for programs: all digits, configs in full
+	winners, regret []line // lines of the tables; nil: the output has no such table
+	exact           bool   // the output is for programs: it has all digits, and complete configs
 }
 
-// outputs holds everything that is printed, written and drawn about a run.
+// outputs holds all outputs of one run.
 type outputs struct {
-	tables   map[string]said
-	rows     []line // of table.json, as the page shows them
+	tables   map[string]said // by output: "terminal", "summary.md", "page", "csv", "json" and "sweep"
+	rows     []line          // the rows of table.json on the page
 	pictures map[string]picture
-	table    *table.Table // nil if the run wrote none
+	table    *table.Table // table.json; nil if the run wrote none
 }
 
 const winnersTitle, regretTitle = "Winners: what to launch\n", "Regret: what each winner loses under every routing\n"
 
-// readOutputs collects the outputs of a run directory. stdout holds the output of a sweep that
-// ran here; "" stands for a committed run, of which it makes a new page, and a new summary
-// where the run has none.
+// readOutputs collects the outputs of a run directory. If the test ran the sweep, stdout is the
+// sweep's output. For a committed run stdout is "": readOutputs then makes a new page, and a
+// summary if the run has none.
 func readOutputs(t *testing.T, facts *record.Run, dir, stdout string) outputs {
 	t.Helper()
 	tmp := t.TempDir()
@@ -112,9 +113,9 @@ func readOutputs(t *testing.T, facts *record.Run, dir, stdout string) outputs {
 	if stdout != "" {
 		out.tables["sweep"] = said{winners: textTable(t, stdout, winnersTitle)}
 	}
-	for name, p := range pictures(t, filepath.Join(dir, record.PlotsDir)) { // the sweep's own, a part of all
+	for name, p := range pictures(t, filepath.Join(dir, record.PlotsDir)) { // the pictures that the sweep itself drew
 		if again, ok := out.pictures[name]; ok && p != again {
-			t.Errorf("plots: %s differs from what plot draws now", name)
+			t.Errorf("plots: %s differs from the picture that plot draws now", name)
 		}
 	}
 	if tuned, err := table.LoadFile(filepath.Join(dir, record.TableFile), true); err == nil {
@@ -123,7 +124,8 @@ func readOutputs(t *testing.T, facts *record.Run, dir, stdout string) outputs {
 	return out
 }
 
-// rewriteSummary writes the summary of a committed run as a sweep writes it today.
+// rewriteSummary writes the summary of a committed run again, as a sweep of this build would
+// write it.
 func rewriteSummary(t *testing.T, dir string) []byte {
 	t.Helper()
 	l, err := reports.Load(dir)
@@ -140,8 +142,9 @@ func rewriteSummary(t *testing.T, dir string) []byte {
 	return b.Bytes()
 }
 
-// agree compares the outputs of a run with run.json. Then it changes the facts of run.json one
-// by one: each output that shows a fact must then disagree, or the comparison proves nothing.
+// agree compares the outputs of a run with run.json. Then it tests the comparison itself: it
+// changes one fact of run.json at a time, and each output that shows this fact must then
+// differ.
 func agree(t *testing.T, dir, stdout string) {
 	facts, _, _, err := record.ReadDir(dir)
 	if err != nil {
@@ -171,14 +174,15 @@ func agree(t *testing.T, dir, stdout string) {
 	}
 }
 
-// mutant is a changed fact with the outputs that show it.
+// mutant is a change of one fact in run.json.
 type mutant struct {
-	fact   string
+	fact   string // the name of the fact
 	change func(*record.Run, *record.Search)
-	told   []string
-	regret bool // of the regret matrix
+	told   []string // the outputs that show the fact
+	regret bool     // the fact is in the regret matrix
 }
 
+// mutants returns one change for each kind of fact.
 func mutants(out outputs) []mutant {
 	other := ep.Config{Kernel: "other", Values: map[string]ep.Value{"blocks": "7"}}
 	tables := slices.Collect(maps.Keys(out.tables))
@@ -189,7 +193,8 @@ func mutants(out outputs) []mutant {
 		}
 		return append(slices.Clone(names), more...)
 	}
-	// minimax changes all problems, since a noisy one may have no row of class all.
+	// minimax changes the minimax rows of all problems, because a noisy problem may have no row
+	// of class "all".
 	minimax := func(r *record.Run, change func(*record.RegretRow)) {
 		for _, x := range r.Regrets {
 			change(&x.Rows[len(x.Rows)-1])
@@ -226,10 +231,12 @@ func disagreements(facts *record.Run, out outputs) (bad []string) {
 	return bad
 }
 
+// sayer reports one difference between an output and run.json.
 type sayer func(format string, args ...any)
 
-// same reports whether a printed number is the value: to its printed decimals for people, to
-// five figures for programs.
+// same reports whether a printed number is equal to value. In an output for people it compares
+// the printed decimals, of which there must be at least decimals. In an output for programs it
+// compares five digits.
 func (s said) same(text string, value float64, decimals int) bool {
 	if math.IsNaN(value) {
 		return text == "-" || text == "<nil>" || text == ""
@@ -242,6 +249,7 @@ func (s said) same(text string, value float64, decimals int) bool {
 	return err == nil && len(fraction) >= decimals && math.Abs(x-value) <= 0.5001*math.Pow10(-len(fraction))
 }
 
+// config returns config c as the output prints it.
 func (s said) config(c, dflt ep.Config) string {
 	if s.exact {
 		return c.Key()
@@ -249,6 +257,7 @@ func (s said) config(c, dflt ep.Config) string {
 	return c.Difference(dflt)
 }
 
+// checkWinners compares the lines of the table of winners with the searches of the run.
 func checkWinners(say sayer, facts *record.Run, s said) {
 	if len(s.winners) != len(facts.Searches) {
 		say("%d winners, run.json has %d", len(s.winners), len(facts.Searches))
@@ -276,7 +285,7 @@ func checkWinners(say sayer, facts *record.Run, s said) {
 		for name, want := range map[string]float64{"gain": d.Gain.Mid, "low": measuredEnd(d, d.Gain.Low), "high": measuredEnd(d, d.Gain.High)} {
 			figures := 3
 			if want >= 9.9995 {
-				figures = 2 // four figures in all
+				figures = 2 // the table prints four digits in all
 			}
 			if !s.same(l[name], want, figures) {
 				say("%s: %s %s, want %v", l.key(), name, l[name], want)
@@ -288,7 +297,8 @@ func checkWinners(say sayer, facts *record.Run, s said) {
 	}
 }
 
-// measuredEnd returns an end of a gain's interval, NaN for the default's own gain.
+// measuredEnd returns an end of a gain's interval. The default's own gain has no interval, so
+// that its ends are NaN.
 func measuredEnd(d record.Decision, end float64) float64 {
 	if d.Gain == record.One {
 		return math.NaN()
@@ -296,10 +306,12 @@ func measuredEnd(d record.Decision, end float64) float64 {
 	return end
 }
 
+// caseKey returns the same text as line.key for a case.
 func caseKey(p ep.Problem, routing string) string {
 	return fmt.Sprintf("%s %s %d %s", p.Op, p.Precision, p.Tokens, routing)
 }
 
+// checkRegret compares the lines of the table of regrets with the matrices of the run.
 func checkRegret(say sayer, facts *record.Run, s said) {
 	at := 0
 	for _, r := range facts.Regrets {
@@ -332,6 +344,7 @@ func checkRegret(say sayer, facts *record.Run, s said) {
 	}
 }
 
+// defaultOf returns the default config of a problem.
 func defaultOf(facts *record.Run, p ep.Problem) ep.Config {
 	for _, s := range facts.Searches {
 		if s.Problem == p {

@@ -12,10 +12,10 @@ import (
 	"testing"
 )
 
-// line is one row of a printed table, by column name without its unit.
+// line is one row of a printed table: the cells by the names of their columns, without units.
 type line map[string]string
 
-// key returns the case of a line of winners or regret.
+// key returns the case of a line in the table of winners or of regrets.
 func (l line) key() string {
 	precision := l["precision"]
 	if precision == "" {
@@ -24,9 +24,11 @@ func (l line) key() string {
 	return strings.Join([]string{l["op"], precision, l["tokens"], l["routing"] + l["winner of"]}, " ")
 }
 
-// units matches the unit at the end of a column's name, in text and for programs.
+// units matches the unit at the end of a column's name, such as " (us)" for people and "_us"
+// for programs.
 var units = regexp.MustCompile(`( \((us|x|%|GB/s|tokens)\)|_(us|x|percent|GB_per_s|tokens))$`)
 
+// makeLines makes lines from column names and rows of cells.
 func makeLines(names []string, rows [][]string) []line {
 	var out []line
 	for _, cells := range rows {
@@ -46,7 +48,7 @@ var (
 	anyTag  = regexp.MustCompile(`<[^>]*>`)
 )
 
-// textTable reads a table of the terminal by its title.
+// textTable reads the table with a title from the text for a terminal.
 func textTable(t *testing.T, text, title string) []line {
 	t.Helper()
 	_, rest, found := strings.Cut(text, title)
@@ -54,7 +56,7 @@ func textTable(t *testing.T, text, title string) []line {
 	if !found || len(lines) < 5 {
 		t.Fatalf("no table %q in\n%s", title, text)
 	}
-	names := gaps.Split(strings.TrimSpace(lines[0]), -1) // then units, then the rule
+	names := gaps.Split(strings.TrimSpace(lines[0]), -1) // the next two lines have the units and a rule
 	var rows [][]string
 	for _, l := range lines[3:] {
 		cells := gaps.Split(strings.TrimSpace(l), -1)
@@ -66,7 +68,7 @@ func textTable(t *testing.T, text, title string) []line {
 	return makeLines(names, rows)
 }
 
-// markdownTable reads a table of summary.md by its title.
+// markdownTable reads the table with a title from summary.md.
 func markdownTable(t *testing.T, text, title string) []line {
 	t.Helper()
 	_, rest, found := strings.Cut(text, "### "+title)
@@ -81,7 +83,7 @@ func markdownTable(t *testing.T, text, title string) []line {
 	return makeLines(rows[0], rows[2:])
 }
 
-// htmlTable reads a table of the page by its name.
+// htmlTable reads the table with a name from the page.
 func htmlTable(t *testing.T, page, name string) []line {
 	t.Helper()
 	_, rest, found := strings.Cut(page, `data-name="`+name+`"`)
@@ -103,7 +105,7 @@ func htmlTable(t *testing.T, page, name string) []line {
 	return makeLines(rows[0], rows[1:])
 }
 
-// csvTable reads a table of several in one CSV output by its name.
+// csvTable reads the table with a name from a CSV output of several tables.
 func csvTable(t *testing.T, text, name string) []line {
 	t.Helper()
 	_, rest, found := strings.Cut(text, "# "+name+"\n")
@@ -115,7 +117,7 @@ func csvTable(t *testing.T, text, name string) []line {
 	return makeLines(rows[0], rows[1:])
 }
 
-// jsonTable reads a table of a JSON output by its name.
+// jsonTable reads the table with a name from a JSON output.
 func jsonTable(t *testing.T, text, name string) []line {
 	t.Helper()
 	var tables []struct {
@@ -142,10 +144,10 @@ func jsonTable(t *testing.T, text, name string) []line {
 	return out
 }
 
-// picture holds the description and the drawn words of an SVG file.
+// picture holds the description of an SVG file and the words that it draws.
 type picture struct{ description, drawn string }
 
-// pictures reads the SVG files of a directory, by name without .svg.
+// pictures reads the SVG files of a directory. The keys are the names without .svg.
 func pictures(t *testing.T, dir string) map[string]picture {
 	t.Helper()
 	paths, _ := filepath.Glob(filepath.Join(dir, "*.svg"))

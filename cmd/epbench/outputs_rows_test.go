@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// checkPictures compares the descriptions of the pictures and the numbers in the matrices with
-// the run.
+// checkPictures compares the run with the descriptions of its pictures and with the numbers
+// that the pictures of regret draw.
 func checkPictures(say sayer, facts *record.Run, all map[string]picture) {
 	for _, x := range facts.Searches {
 		if !x.OK() {
@@ -62,6 +62,7 @@ func checkPictures(say sayer, facts *record.Run, all map[string]picture) {
 	}
 }
 
+// percent1 writes a loss in percent with one decimal.
 func percent1(l record.Loss) string {
 	if math.IsNaN(float64(l)) {
 		return "-"
@@ -69,9 +70,10 @@ func percent1(l record.Loss) string {
 	return fmt.Sprintf("%.1f", 100*float64(l))
 }
 
+// closeTo reports whether a number printed for people is equal to value.
 func closeTo(text string, value float64) bool { return said{}.same(text, value, 0) }
 
-// pictureName returns the name by which plot calls the files of a case.
+// pictureName returns the part of a picture's file name that stands for a case.
 func pictureName(p ep.Problem, routing string) string {
 	parts := []string{string(p.Op), string(p.Dispatch), fmt.Sprintf("t%d", p.Tokens)}
 	if p.Precision != ep.Full {
@@ -83,7 +85,7 @@ func pictureName(p ep.Problem, routing string) string {
 	return strings.Join(parts, "-")
 }
 
-// inLatency looks for a search's time in the lines over token counts.
+// inLatency reports whether a picture of latency over token counts shows a search's time.
 func inLatency(all map[string]picture, x record.Search) bool {
 	label := x.Routing
 	if x.Problem.Precision == ep.Reduced {
@@ -127,7 +129,7 @@ func checkRows(say sayer, facts *record.Run, tuned *table.Table) {
 	}
 }
 
-// launched returns the config that a caller launches by a row.
+// launched returns the config that a row of the table stands for.
 func launched(r table.Row, dflt ep.Config) ep.Config {
 	if r.Default {
 		return dflt
@@ -135,7 +137,7 @@ func launched(r table.Row, dflt ep.Config) ep.Config {
 	return r.Config
 }
 
-// searchesOf returns the searches from which a row was made, at one of its token counts.
+// searchesOf returns the searches of a row at one of its token counts.
 func searchesOf(facts *record.Run, r table.Row, tokens int) (out []record.Search) {
 	for _, s := range facts.Searches {
 		class := s.Class
@@ -149,7 +151,7 @@ func searchesOf(facts *record.Run, r table.Row, tokens int) (out []record.Search
 	return out
 }
 
-// checkAll compares a row of class all with the minimax row of the regret matrix.
+// checkAll compares a row of class "all" with the minimax row of the regret matrix.
 func checkAll(say sayer, facts *record.Run, r table.Row, tokens int) {
 	for _, m := range facts.Regrets {
 		if m.Problem.Tokens != tokens || table.KeyOf(m.Problem, ep.AllRoutings) != r.Key {
@@ -165,8 +167,8 @@ func checkAll(say sayer, facts *record.Run, r table.Row, tokens int) {
 	}
 }
 
-// checkGain compares the gain of a row with one search for each of its token counts: it is the
-// least of their gains. A row that was also measured between the searches may gain less.
+// checkGain checks that the gain of a row is the smallest gain of its searches. If the row was
+// also measured at token counts without a search, its gain may be smaller.
 func checkGain(say sayer, facts *record.Run, r table.Row) {
 	least := record.Interval{Mid: math.Inf(1)}
 	whole := true
@@ -187,7 +189,7 @@ func checkGain(say sayer, facts *record.Run, r table.Row) {
 	}
 }
 
-// checkPageRows compares the table on the page with table.json.
+// checkPageRows compares the rows on the page with table.json.
 func checkPageRows(say sayer, tuned *table.Table, rows []line) {
 	if len(rows) != len(tuned.Rows) {
 		say("%d rows, table.json has %d", len(rows), len(tuned.Rows))

@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestPackShow: 80 columns show the reason of each answer, and the kernels that the pack
-// launches.
+// TestPackShow: at 80 columns pack show prints the reason of each answer and the kernels of the
+// pack. It prints no kernel that the pack does not launch.
 func TestPackShow(t *testing.T) {
 	from := sourceFlags{embedded: true}
 	set, err := from.open()
@@ -27,7 +27,7 @@ func TestPackShow(t *testing.T) {
 			r.Machine = s.Table.Header.Machine
 		}
 	}
-	p, err := pack.Build(r, func(_ string, units []declare.Unit) (pack.Compiled, error) { // nothing reads the binaries here
+	p, err := pack.Build(r, func(_ string, units []declare.Unit) (pack.Compiled, error) { // the test does not read the binaries
 		return pack.Compiled{Cubins: bytes.SplitAfter(bytes.Repeat([]byte("x\n"), len(units)), []byte("\n"))[:len(units)]}, nil
 	})
 	if err != nil {
@@ -47,7 +47,7 @@ func TestPackShow(t *testing.T) {
 	}
 	for _, never := range []string{"combine_rank=", "fused_silu="} {
 		if strings.Contains(text, never) {
-			t.Errorf("the pack launches no %s\n%s", never, text)
+			t.Errorf("the pack does not launch %s, but pack show prints it\n%s", never, text)
 		}
 	}
 	if !strings.Contains(text, "dispatch_ll_ids=") {

@@ -23,18 +23,21 @@ import (
 //	...
 //	<!-- end -->
 //
-// "tar xf ARCHIVE ;" may stand before the command. The steps behind it work on the CSV:
+// "tar xf ARCHIVE ;" may precede the command. The steps after "|" change the command's CSV:
 //
 //	where COLUMN=VALUE ...           keeps the rows that have these values
 //	columns TITLE=TEMPLATE ...       one column each; a bare COLUMN is its own title
 //	across COLUMN KEY... TEMPLATE    one column for each value of COLUMN, one row for each KEY
 //
 // A template names columns in braces: {median_us} prints three digits, {gain_x:2} two decimals.
-// An interval in square brackets without values is left out.
+// If a template has an interval such as [{low}, {high}] and the row has no values for it, the
+// interval is left out.
 var figures = regexp.MustCompile(`(?ms)^<!-- figures: (.*?) -->\n(.*?)^<!-- end -->`)
 
+// maxPageLines is the greatest number of lines of a page.
 const maxPageLines = 150
 
+// pages returns the paths of all pages: docs/*.md, README.md and CONTRIBUTING.md.
 func pages(t *testing.T, root string) []string {
 	t.Helper()
 	out, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
@@ -44,14 +47,14 @@ func pages(t *testing.T, root string) []string {
 	return append(out, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md"))
 }
 
-// TestPages makes every block of figures again from its recording and compares.
-// EPBENCH_UPDATE=1 (make pages) writes the blocks instead.
+// TestPages makes each block of figures again from its recording, and compares it with the
+// page. If EPBENCH_UPDATE is 1, as in "make pages", it writes the new blocks to the page.
 func TestPages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads archives; left out with -short")
 	}
 	if _, err := exec.LookPath("xz"); err != nil {
-		t.Skip("archives are packed by xz, which is not here")
+		t.Skip("xz is not installed; the archives need it")
 	}
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -78,7 +81,7 @@ func TestPages(t *testing.T) {
 			continue
 		}
 		if os.Getenv("EPBENCH_UPDATE") == "" {
-			t.Errorf("%s shows figures that its recordings do not give: make pages, and review", filepath.Base(page))
+			t.Errorf("%s has figures that differ from its recordings: run make pages and review the change", filepath.Base(page))
 		} else if err := os.WriteFile(page, made, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +91,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestPagesAreShort holds each page to its length.
+// TestPagesAreShort: no page has more than maxPageLines lines.
 func TestPagesAreShort(t *testing.T) {
 	for _, page := range pages(t, "../..") {
 		text, err := os.ReadFile(page)
@@ -96,12 +99,12 @@ func TestPagesAreShort(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := bytes.Count(text, []byte("\n")); n > maxPageLines {
-			t.Errorf("%s has %d lines: a page answers one question in at most %d", page, n, maxPageLines)
+			t.Errorf("%s has %d lines, at most %d are allowed", page, n, maxPageLines)
 		}
 	}
 }
 
-// TestReadmeFitsTheScreen holds README's first screen, 40 lines, to 80 columns.
+// TestReadmeFitsTheScreen: the first 40 lines of README have at most 80 columns.
 func TestReadmeFitsTheScreen(t *testing.T) {
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -114,9 +117,11 @@ func TestReadmeFitsTheScreen(t *testing.T) {
 	}
 }
 
+// link matches a link to a file of the repository, or to a heading.
 var link = regexp.MustCompile(`\]\(([^)#:]*)(#[^)]*)?\)`)
 
-// TestPageLinks follows every link of a page to a file, and to a heading of it.
+// TestPageLinks checks that the file of each link exists, and that it has the heading that the
+// link names.
 func TestPageLinks(t *testing.T) {
 	for _, page := range pages(t, "../..") {
 		text, err := os.ReadFile(page)
@@ -138,7 +143,7 @@ func TestPageLinks(t *testing.T) {
 	}
 }
 
-// anchors returns the headings of a page as links spell them.
+// anchors returns the headings of a page in the form that links use.
 func anchors(text string) []string {
 	var out []string
 	for line := range strings.Lines(text) {
@@ -150,8 +155,8 @@ func anchors(text string) []string {
 	return out
 }
 
-// inView changes into a directory with links to what commands of the pages read, so that
-// what they write stays out of the repository.
+// inView changes to a temporary directory with links to the folders that the pages' commands
+// read. The files that these commands write then stay out of the repository.
 func inView(t *testing.T, root string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -178,7 +183,7 @@ func makeFigures(recipe string) (string, error) {
 	if code := run(context.Background(), args, &stdout, &stderr); code != exitDone {
 		return "", fmt.Errorf("exit %d: %s", code, stderr.String())
 	}
-	first, _, _ := strings.Cut(stdout.String(), "\n\n") // of several tables
+	first, _, _ := strings.Cut(stdout.String(), "\n\n") // the first table of the output
 	reader := csv.NewReader(strings.NewReader(first))
 	reader.Comment, reader.FieldsPerRecord = '#', -1
 	rows, err := reader.ReadAll()
@@ -199,7 +204,7 @@ func makeFigures(recipe string) (string, error) {
 	return markdown(rows), nil
 }
 
-// unpack runs "tar xf ARCHIVE" unless it ran before.
+// unpack runs "tar xf ARCHIVE" if it has not run before.
 func unpack(command string) error {
 	words := strings.Fields(command)
 	if len(words) < 3 || words[0] != "tar" {
@@ -215,6 +220,7 @@ func unpack(command string) error {
 	return os.WriteFile(done, nil, 0o644)
 }
 
+// where is the step that keeps rows; the comment at figures describes the steps.
 func where(rows [][]string, conditions []string) ([][]string, error) {
 	out := rows[:1:1]
 	for _, row := range rows[1:] {
@@ -237,6 +243,7 @@ func where(rows [][]string, conditions []string) ([][]string, error) {
 	return out, nil
 }
 
+// columns is the step that makes one column for each of specs.
 func columns(rows [][]string, specs []string) ([][]string, error) {
 	out := [][]string{nil}
 	for _, spec := range specs {
@@ -258,7 +265,8 @@ func columns(rows [][]string, specs []string) ([][]string, error) {
 	return out, nil
 }
 
-// titled splits TITLE=TEMPLATE; a bare COLUMN is title and template.
+// titled splits TITLE=TEMPLATE. For a bare COLUMN the title is COLUMN, and the template its
+// value.
 func titled(spec string) (title, template string) {
 	if title, template, ok := strings.Cut(spec, "="); ok {
 		return title, template
@@ -266,6 +274,7 @@ func titled(spec string) (title, template string) {
 	return spec, "{" + spec + "}"
 }
 
+// across is the step that makes one column for each value of a column.
 func across(rows [][]string, words []string) ([][]string, error) {
 	if len(words) < 3 {
 		return nil, fmt.Errorf("across needs a column, a key and a template: %v", words)
@@ -293,9 +302,11 @@ func across(rows [][]string, words []string) ([][]string, error) {
 	return out, nil
 }
 
+// hole matches a column in a template.
 var hole = regexp.MustCompile(`\{([A-Za-z0-9_/%]+)(:[0-9]?)?\}`)
 
-// fill puts a row's values into a template. {name:} is the value as the CSV has it.
+// fill replaces the columns of a template by the values of a row. {name:} is the unchanged
+// value of the CSV.
 func fill(template string, names, row []string) (string, error) {
 	var missing error
 	out := hole.ReplaceAllStringFunc(template, func(s string) string {
@@ -310,8 +321,8 @@ func fill(template string, names, row []string) (string, error) {
 	return strings.ReplaceAll(out, " [, ]", ""), missing
 }
 
-// figure writes a number with three digits, or with the decimals that format names, and
-// with commas at thousands. Other text stays.
+// figure writes a number with three digits, or with the number of decimals in format. It puts
+// commas at thousands. It does not change other text.
 func figure(text, format string) string {
 	x, err := strconv.ParseFloat(text, 64)
 	if err != nil || format == ":" {
@@ -340,6 +351,7 @@ func figure(text, format string) string {
 	return whole
 }
 
+// markdown writes rows as a Markdown table.
 func markdown(rows [][]string) string {
 	var b strings.Builder
 	for i, row := range rows {

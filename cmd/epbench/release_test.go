@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// steps returns the commands by which make would make targets.
+// steps returns the commands that make would run for targets.
 func steps(t *testing.T, targets ...string) string {
 	t.Helper()
 	out, err := exec.Command("make", append([]string{"-n", "-B", "-C", "../.."}, targets...)...).CombinedOutput()
@@ -18,8 +18,8 @@ func steps(t *testing.T, targets ...string) string {
 	return string(out)
 }
 
-// TestRelease: both archives hold the three programs, man pages and completions, and are named
-// by the version that epbench prints.
+// TestRelease: both archives contain the three programs, the man pages and the completions.
+// Their names contain the version that epbench prints.
 func TestRelease(t *testing.T) {
 	for want, args := range map[string][]string{version: {"release"}, "v9": {"release", "VERSION=v9"}} {
 		made := steps(t, args...)
@@ -36,8 +36,8 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestDockerfile checks the steps of the Dockerfile, which nothing here builds:
-// its make targets exist, they make what it copies, and its Go is go.mod's.
+// TestDockerfile checks the Dockerfile without building it. Its make targets must exist and
+// make the files that it copies. Its version of Go must be the one in go.mod.
 func TestDockerfile(t *testing.T) {
 	read := func(name string) string {
 		text, err := os.ReadFile("../../" + name)
@@ -62,6 +62,6 @@ func TestDockerfile(t *testing.T) {
 	}
 	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(read("go.mod"))[1]
 	if !strings.Contains(docker, "FROM golang:"+version+"-") {
-		t.Errorf("the Dockerfile builds with another Go than %s, which go.mod asks for", version)
+		t.Errorf("the Dockerfile does not build with Go %s, the version in go.mod", version)
 	}
 }

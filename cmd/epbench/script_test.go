@@ -12,7 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestMain keeps the pace of sweeps out of the user's cache directory.
+// TestMain makes the command epbench of a script run this test binary.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"epbench": func() {
@@ -23,9 +23,9 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// TestScript runs the archives under testdata/script: each pins stdout,
-// stderr and exit code of one command. $TESTDATA is the repository's testdata.
-// EPBENCH_UPDATE=1 rewrites goldens.
+// TestScript runs the archives in testdata/script. Each archive checks the stdout, stderr and
+// exit codes of commands. $TESTDATA is the testdata folder of the repository. If EPBENCH_UPDATE
+// is 1, the test rewrites the expected outputs.
 func TestScript(t *testing.T) {
 	data, err := filepath.Abs(filepath.Join("..", "..", "testdata"))
 	if err != nil {
@@ -42,7 +42,8 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// exits runs epbench and requires an exit code: exits 3 compare a b.
+// exits runs epbench and requires an exit code. For example, "exits 3 compare a b" runs
+// "epbench compare a b" and requires 3.
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits CODE ARGS...")

@@ -18,20 +18,20 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// steadyEnv makes the program of a script measure on the steady backend.
+// If the environment variable steadyEnv is set, the program that a test starts measures on the
+// steady backend.
 const steadyEnv = "EPBENCH_TEST_STEADY"
 
-// dieEnv kills the program of a test: RUNS:DELAY, after a delay that follows this many
-// calls of Run.
+// The environment variable dieEnv kills the program that a test starts. Its value is
+// RUNS:DELAY: the program dies when DELAY has passed after this number of calls of Run.
 const dieEnv = "EPBENCH_TEST_DIE"
 
-// steady is the CPU backend with a clock of its own: calls run and are compared with the
-// oracle, and their times are a function of config, workload and round. A sweep then has the
-// same decisions on a busy host as on a quiet one. The alternatives, to accept "undecided" or
-// to try again, leave the result to chance. The program does not contain this backend.
+// steady is the CPU backend with computed times. Calls still run and are compared with the
+// oracle, but their times are a function of config, workload and round. A sweep then makes the
+// same decisions on a busy host as on a quiet one. Only tests contain this backend.
 type steady struct {
 	*cpu.Backend
-	ran func() // after each call of Run
+	ran func() // is called after each call of Run
 }
 
 func (b steady) Open(ctx context.Context, w *workloads.Workload) (kernels.Session, error) {
@@ -39,19 +39,20 @@ func (b steady) Open(ctx context.Context, w *workloads.Workload) (kernels.Sessio
 	if err != nil {
 		return nil, err
 	}
-	best := 1 + (len(w.Spec)+w.Problem.Tokens)%4 // each workload has another best config
+	best := 1 + (len(w.Spec)+w.Problem.Tokens)%4 // the best number of blocks depends on the workload
 	return &steadySession{s, b, best, rand.New(rand.NewPCG(w.Seed, 1))}, nil
 }
 
+// steadySession is a session of the steady backend.
 type steadySession struct {
 	kernels.Session
 	of   steady
-	best int // blocks
+	best int // the number of blocks with the shortest time
 	rng  *rand.Rand
 }
 
-// Run replaces the seconds by 50 us and 10 us for each block off the best number, with a
-// noise of 0.5 %.
+// Run replaces the measured times. A call with the best number of blocks takes 50 us. Each
+// block more or fewer adds 10 us. The times have noise of 0.5 %.
 func (s *steadySession) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	r, err := s.Session.Run(ctx, c, spec)
 	s.of.ran()
@@ -68,7 +69,7 @@ func (s *steadySession) Run(ctx context.Context, c ep.Config, spec kernels.RunSp
 	return r, nil
 }
 
-// steadyCPU puts the steady backend in the place of the CPU backend.
+// steadyCPU replaces the CPU backend by the steady backend.
 func steadyCPU(ran func()) {
 	i := slices.IndexFunc(backendTable, func(e backendEntry) bool { return e.name == "cpu" })
 	backendTable[i].open = func(context.Context, string) (kernels.Backend, error) {
@@ -80,7 +81,7 @@ func steadyCPU(ran func()) {
 	}
 }
 
-// useSteady lets a test measure on the steady backend.
+// useSteady replaces the CPU backend by the steady backend until the test ends.
 func useSteady(t *testing.T, ran func()) {
 	t.Helper()
 	before := slices.Clone(backendTable)
@@ -88,10 +89,10 @@ func useSteady(t *testing.T, ran func()) {
 	steadyCPU(ran)
 }
 
-// useSteadyPython gives workers in Python a clock on which every reading takes 10 us. No step of
-// a real one is shorter, and epbench refuses rounds longer than the wall time in which they
-// came. With 1 us a sample has so many calls that one bench takes a minute. Python runs
-// sitecustomize.py before the worker.
+// useSteadyPython gives workers in Python a clock that advances 10 us in each reading. A longer
+// step could exceed the real time, and epbench refuses rounds that are longer than the wall
+// time of their request. With a step of 1 us each sample would need so many calls that one
+// bench takes a minute. Python runs sitecustomize.py before the worker.
 func useSteadyPython(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -102,15 +103,15 @@ func useSteadyPython(t *testing.T) {
 	t.Setenv("PYTHONPATH", dir)
 }
 
-// steadyHere puts the steady backend into a program that a test starts with steadyEnv.
+// steadyHere replaces the CPU backend in a program that a test starts with steadyEnv.
 func steadyHere() {
 	if os.Getenv(steadyEnv) != "" {
 		steadyCPU(dying(os.Getenv(dieEnv)))
 	}
 }
 
-// dying returns a function that counts calls of Run and kills this program: 12:3ms kills it
-// 3 ms after the 12th call.
+// dying returns a function for the field ran. The function counts the calls of Run and kills
+// this program: with 12:3ms, it does so 3 ms after the 12th call.
 func dying(how string) func() {
 	runs, after, _ := strings.Cut(how, ":")
 	left, _ := strconv.Atoi(runs)
@@ -123,7 +124,8 @@ func dying(how string) func() {
 	}
 }
 
-// TestSteady: the steady backend has its own clock, and the oracle judges it.
+// TestSteady: the times of the steady backend are the computed ones, and its results pass the
+// oracle.
 func TestSteady(t *testing.T) {
 	runs := 0
 	useSteady(t, func() { runs++ })
@@ -156,6 +158,7 @@ func TestSteady(t *testing.T) {
 	}
 }
 
+// prepared prepares a config and returns it.
 func prepared(t *testing.T, s kernels.Session, c ep.Config) ep.Config {
 	t.Helper()
 	if err := s.Prepare(t.Context(), c); err != nil {

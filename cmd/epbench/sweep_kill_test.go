@@ -14,12 +14,12 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// The sweep dies so often, each time after at most maxRuns calls of Run.
+// The test kills the sweep at most kills times, each time after at most maxRuns calls of Run.
 const kills, maxRuns = 20, 250
 
-// TestSweepSurvivesKills kills a sweep at random moments and resumes it each time: in the end
-// the log holds every block once, complete and in order. Moments are counted in calls, not in
-// seconds, so that a busy host gets equally far.
+// TestSweepSurvivesKills kills a sweep at random moments and resumes it each time. In the end
+// the log has each block once, complete and in order. The moments are counted in calls, not in
+// seconds, so that the sweep gets equally far on a busy host.
 func TestSweepSurvivesKills(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a real sweep; left out with -short")
@@ -52,8 +52,8 @@ func TestSweepSurvivesKills(t *testing.T) {
 	checkLog(t, run)
 }
 
-// TestKilledEarly: a sweep that is killed in its first search has written the reading of an
-// empty kernel, which a resumed sweep needs for the same decisions.
+// TestKilledEarly: a sweep that is killed in its first search has already written the measured
+// time of an empty kernel. A resumed sweep needs this time to make the same decisions.
 func TestKilledEarly(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a real sweep; left out with -short")
@@ -65,11 +65,11 @@ func TestKilledEarly(t *testing.T) {
 	}
 	text, err := os.ReadFile(filepath.Join(run, record.RunFile))
 	if err != nil || !bytes.Contains(text, []byte(`"empty"`)) {
-		t.Errorf("run.json has no empty kernel's reading (%v)", err)
+		t.Errorf("run.json has no time of an empty kernel (%v)", err)
 	}
 }
 
-// program returns a path under which the test binary runs as the program.
+// program returns a path to the test binary. Under this path the binary runs as epbench.
 func program(t *testing.T) string {
 	t.Helper()
 	exe, err := os.Executable()
@@ -83,7 +83,8 @@ func program(t *testing.T) string {
 	return bin
 }
 
-// runUntil runs a command that dies by dieEnv, and reports whether it finished before.
+// runUntil runs a command with how as the value of dieEnv. It reports whether the command
+// finished before it was killed.
 func runUntil(bin string, args []string, how string) (finished bool, err error) {
 	cmd := exec.Command(bin, args...)
 	cmd.Env = append(os.Environ(), steadyEnv+"=1", dieEnv+"="+how)
@@ -100,7 +101,7 @@ func runUntil(bin string, args []string, how string) (finished bool, err error) 
 	return false, fmt.Errorf("%w: %s", err, stderr.String())
 }
 
-// checkLog looks for torn lines, doubled blocks and holes.
+// checkLog fails the test if the log has an incomplete line, a block twice, or a missing block.
 func checkLog(t *testing.T, dir string) {
 	t.Helper()
 	_, results, warnings, err := record.ReadDir(dir)
@@ -124,7 +125,7 @@ func checkLog(t *testing.T, dir string) {
 		}
 		id := fmt.Sprint(at, r.Block, r.Role, r.Config.Key())
 		if seen[id] {
-			t.Fatalf("line %d: %s is there twice", i, id)
+			t.Fatalf("line %d repeats %s", i, id)
 		}
 		seen[id] = true
 		if r.End {

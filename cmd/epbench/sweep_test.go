@@ -14,8 +14,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// coversDemo checks the run of a sweep without flags: its table has rows of every op for three
-// token counts.
+// coversDemo checks the run of a sweep without flags. Its table must have rows of each op for
+// at least three token counts.
 func coversDemo(t *testing.T, dir string) {
 	t.Helper()
 	l, err := reports.Load(dir)
@@ -48,7 +48,7 @@ func coversDemo(t *testing.T, dir string) {
 	}
 }
 
-// cancelledAt returns a context that ends when a file holds text.
+// cancelledAt returns a context that is cancelled when the file contains text.
 func cancelledAt(t *testing.T, file, text string) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
@@ -64,15 +64,15 @@ func cancelledAt(t *testing.T, file, text string) context.Context {
 	return ctx
 }
 
-// TestInterruptedSweep: after Ctrl-C the exit code is 130, and the command that it prints goes
-// on with the sweep.
+// TestInterruptedSweep: after Ctrl-C sweep exits with code 130 and prints a command. This
+// command continues the sweep.
 func TestInterruptedSweep(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	runs := 0
 	useSteady(t, func() {
-		if runs++; runs == 300 { // well before its end
+		if runs++; runs == 300 { // the whole sweep needs many more calls
 			cancel()
 		}
 	})
@@ -95,6 +95,6 @@ func TestInterruptedSweep(t *testing.T) {
 		t.Errorf("wall time of both commands %+v, of the first %+v, %v", after.Wall, before.Wall, err)
 	}
 	if s := after.Wall.String(); !strings.Contains(stdout.String(), s[:strings.Index(s, ",")]) && !strings.Contains(stderr.String(), "no table") {
-		t.Errorf("the ending does not say %q", s)
+		t.Errorf("the output of the resumed sweep lacks %q", s)
 	}
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestChangedResultsAreIllegalUnlessAccepted: under a key of full precision, lint finds a row
-// whose config changes results, and no look-up answers with it.
+// TestChangedResultsAreIllegalUnlessAccepted: a config with less precise results is illegal for
+// a problem of full precision, and legal for one of reduced precision. table lint and look-ups
+// use this check.
 func TestChangedResultsAreIllegalUnlessAccepted(t *testing.T) {
 	b, err := cpu.Open()
 	if err != nil {

@@ -12,19 +12,19 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// TestEmbeddedTablesAnswerPresets: on the machine of each embedded table, dispatch and combine
-// of every preset get a legal config, from rows of their own shape or of another one. On four
-// ranks every preset has rows of its own for one dtype at least. The table of 2 H100 holds FP8
-// alone, up to 2,048 tokens.
+// TestEmbeddedTablesAnswerPresets: each embedded table answers the dispatch and combine of each
+// preset on the table's machine with a legal config. The answer may come from rows of another
+// shape. A table of four ranks has rows of the preset's own shape for at least one dtype. The
+// table of 2 H100 has only FP8 rows, up to 2,048 tokens.
 func TestEmbeddedTablesAnswerPresets(t *testing.T) {
 	set, err := table.Open(table.Locations{Embedded: embedded.FS()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, src := range set.Sources() {
-		head := src.Table.Header
-		// Rows of earlier builds count too.
-		host := table.Host{Machine: head.Machine, ABI: head.ABI, Check: legality(head.Machine)}
+		header := src.Table.Header
+		// With the ABI of the table, rows from an earlier build also count.
+		host := table.Host{Machine: header.Machine, ABI: header.ABI, Check: legality(header.Machine)}
 		for _, preset := range workloads.Presets() {
 			if preset.Name == "demo" {
 				continue
@@ -35,23 +35,23 @@ func TestEmbeddedTablesAnswerPresets(t *testing.T) {
 				formats, counts = formats[1:], counts[:7]
 			}
 			for _, f := range formats {
-				p := preset.Problem(head.Machine.GPUs)
+				p := preset.Problem(header.Machine.GPUs)
 				p.Mode, p.Dispatch = ep.Graph, f
 				own = answersAll(t, src.Table, host, p, counts) || own
 			}
-			if !own && head.Machine.GPUs == 4 {
-				t.Errorf("%s: no row of its own", preset.Name)
+			if !own && header.Machine.GPUs == 4 {
+				t.Errorf("%s: the table has no row of this shape", preset.Name)
 			}
 		}
 	}
 }
 
-// answersAll looks up token counts and all routing classes, and reports whether rows of the
-// problem's own shape answered.
+// answersAll looks up the token counts in all routing classes. It reports whether some answers
+// came from rows of the problem's own shape.
 func answersAll(t *testing.T, tab *table.Table, host table.Host, p ep.Problem, counts []int) (own bool) {
 	p.Tokens, p.MaxTokens = 0, 8192
 	if p.Validate() != nil {
-		return false // FP8 cannot tile this hidden size
+		return false // the hidden size is no multiple of FP8's block
 	}
 	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
 		for _, results := range []ep.Precision{ep.Full, ep.Reduced} {
@@ -71,8 +71,8 @@ func answersAll(t *testing.T, tab *table.Table, host table.Host, p ep.Problem, c
 	return own
 }
 
-// TestEmbeddedRowsOfTheseKernels: for DeepSeek-V3 on two GPUs, rows of this program's kernels
-// answer.
+// TestEmbeddedRowsOfTheseKernels: for DeepSeek-V3 on two H200, the answers come from rows that
+// this build's kernels made.
 func TestEmbeddedRowsOfTheseKernels(t *testing.T) {
 	tab, err := table.LoadFile(filepath.Join("..", "..", "tune", "table", "embedded", "data", "h200x2.json"), false)
 	if err != nil {
@@ -100,21 +100,22 @@ func TestEmbeddedRowsOfTheseKernels(t *testing.T) {
 	}
 }
 
-// TestEmbeddedRowsAnswer: the kernels of every embedded row exist in this build with the row's
-// revision, and its config is legal at both ends of its interval. A row that fails is deleted.
+// TestEmbeddedRowsAnswer: this build has the kernels of each embedded row in the row's
+// revision. The row's config is legal at both ends of its interval of token counts. Delete a
+// row that fails this test.
 func TestEmbeddedRowsAnswer(t *testing.T) {
 	set, err := table.Open(table.Locations{Embedded: embedded.FS()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, src := range set.Sources() {
-		head := src.Table.Header
-		m := head.Machine
+		header := src.Table.Header
+		m := header.Machine
 		host := table.Host{Machine: m, ABI: declare.ABI()}
 		spell, check := current(m), legality(m)
 		for i, r := range src.Table.Rows {
-			if !host.Accepts(head, r) {
-				t.Errorf("%s#%d: no kernels of the revision %s", src.Name, i+1, head.Build(r))
+			if !host.Accepts(header, r) {
+				t.Errorf("%s#%d: no kernels of the revision %s", src.Name, i+1, header.Build(r))
 			}
 			for _, tokens := range []int{r.Lo, r.Hi} {
 				if c := spell(r.Config); !r.Config.IsDefault() && check(m, r.Key.Problem(tokens), c) != nil {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestTableExitCodes pins the exit codes of table; testdata/script pins the messages.
+// TestTableExitCodes checks the exit codes of the table commands. The scripts in
+// testdata/script check their messages.
 func TestTableExitCodes(t *testing.T) {
 	demo, err := filepath.Abs("../../testdata/tables/cpu-demo.json")
 	if err != nil {
@@ -63,7 +64,7 @@ func TestTableExitCodes(t *testing.T) {
 			t.Errorf("%s: exit %d, want %d\n%s", c.args, got, c.want, stderr.String())
 		}
 		if c.want == exitUsage && strings.Count(stderr.String(), "\n") != 1 {
-			t.Errorf("%s: not one line: %q", c.args, stderr.String())
+			t.Errorf("%s: the error is not one line: %q", c.args, stderr.String())
 		}
 	}
 }

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// TestVerifyProgress: a line comes every ten seconds, also while one case takes long, with the
-// number of cases and, once one is done, the time left.
+// TestVerifyProgress: verify prints a line every ten seconds, even if one case takes longer.
+// The line has the number of finished cases. After the first case it also has the remaining
+// time.
 func TestVerifyProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

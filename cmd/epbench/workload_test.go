@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// TestWorkloadAndSweepSayOneClass: workload prints the class under which a sweep of the same
-// flags writes its rows, and under which bench and table lookup look them up.
+// TestWorkloadAndSweepSayOneClass: workload prints the routing class that a sweep with the same
+// flags gives to its rows. bench and table lookup use this class to find the rows.
 func TestWorkloadAndSweepSayOneClass(t *testing.T) {
 	b, _, err := openBackend(t.Context(), "cpu")
 	if err != nil {
@@ -60,7 +60,7 @@ func TestWorkloadAndSweepSayOneClass(t *testing.T) {
 		}
 		seen[w.Class] = true
 	})
-	if len(seen) < 2 { // draws differ from run to run
+	if len(seen) < 2 { // the random draws differ in each run of the test
 		t.Errorf("only the classes %v were drawn", seen)
 	}
 }

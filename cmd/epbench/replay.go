@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/search"
 	"github.com/epbench/epbench/tune/search/replay"
-	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
 // allConfigs is the value of --budget that means no bound.
@@ -42,7 +40,8 @@ func newReplay() *cobra.Command {
 		Long: `Draw true times and noise from the trials of runs, from recordings of replay save, or
 from the synthetic landscapes of docs/search-quality.md, and tune many times. The table says
 how much slower than the best config the winner is, how often a second tuning chooses
-another winner, and how far the reported time is off.`,
+another winner, and how far the reported time is off. RUN may also be a whole space that
+another tuner measured: a T4 file (NAME_T4.json.gz) or a cache file of Kernel Tuner.`,
 		Example: `  epbench replay run --strategy all --budget 25,50,100
   epbench replay --synthetic --replays 20
   epbench replay run --strategy bayes --seed 7 --format csv`,
@@ -53,7 +52,7 @@ another winner, and how far the reported time is off.`,
 		s.BoolVar(&f.synthetic, "synthetic", false, "draw a synthetic landscape for every replay, instead of RUN")
 		s.StringVar(&f.landscape, "landscape", "kernels", "`LANDSCAPE` what --synthetic draws: "+strings.Join(replay.LandscapeNames(), ", "))
 		s.StringVar(&f.starts, "starts", string(replay.AsRecorded), "`STARTS` configs that a search begins with besides the default: "+strings.Join(names(replay.AllStarts()), ", "))
-		s.StringVar(&f.strategies, "strategy", search.DefaultStrategy, "`STRATEGIES` comma-separated list, or all: "+strings.Join(search.StrategyNames(), ", "))
+		s.StringVar(&f.strategies, "strategy", search.DefaultStrategy, strategyListHelp())
 		s.StringVar(&f.budgets, "budget", allConfigs, "`BUDGETS` distinct configs that a search may measure (25,50), 10% of its space, times at the recorded pace (10s), or all")
 		s.IntVar(&f.replays, "replays", 150, "`N` number of landscapes, each tuned twice")
 		f.noise = 0.02
@@ -62,7 +61,7 @@ another winner, and how far the reported time is off.`,
 		s.Uint64Var(&f.seed, "seed", 1, "`SEED` number that landscapes, noise and searches are drawn from")
 	})
 	f.tables.bind(cmd)
-	cmd.AddCommand(newReplaySave(), newReplayClaims(), newReplaySessions())
+	cmd.AddCommand(newReplaySave(), newReplayClaims(), newReplaySessions(), newReplayScore())
 	return cmd
 }
 
@@ -71,11 +70,14 @@ func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	t := replayTable(title)
+	if !f.synthetic {
+		t.Notes = append(t.Notes, warningsOf(draw, f.replays)...)
+	}
 	studies, err := f.studies(protocol)
 	if err != nil {
 		return err
 	}
-	t := replayTable(title)
 	for _, s := range studies {
 		r, err := s.Run(cmd.Context(), draw)
 		if err != nil {
@@ -121,19 +123,11 @@ func (f *replayFlags) source(args []string) (draw func(int) *replay.Model, p sea
 	if err != nil {
 		return nil, p, "", usagef("--%w", err)
 	}
-	recordings, err := recordingsOf(args)
+	models, machine, err := replayModels(args, starts)
 	if err != nil {
 		return nil, p, "", err
 	}
-	models, err := replay.FromRecordings(recordings, starts)
-	if err != nil {
-		return nil, p, "", badInput(err)
-	}
-	if len(models) == 0 {
-		return nil, p, "", badInput(errors.New(args[0] + ": no search measured enough configs to replay"))
-	}
-	return func(i int) *replay.Model { return models[i%len(models)] },
-		measure.PolicyFor(recordings[0].Machine).Protocol,
+	return func(i int) *replay.Model { return models[i%len(models)] }, machine,
 		fmt.Sprintf("%s: %d recorded searches, %d replays", strings.Join(args, ", "), len(models), f.replays), nil
 }
 
@@ -149,18 +143,34 @@ func (f *replayFlags) studies(p search.Protocol) ([]replay.Study, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := splitList(f.strategies)
-	if f.strategies == "all" {
-		names = search.StrategyNames()
+	names, err := parseStrategies(f.strategies)
+	if err != nil {
+		return nil, err
 	}
 	var out []replay.Study
 	for _, name := range names {
-		if _, err := search.ParseStrategy(name); err != nil {
-			return nil, usagef("--%w", err)
-		}
 		for _, b := range budgets {
 			b.Strategy, b.Replays, b.Protocol, b.Seed = name, f.replays, p, f.seed
 			out = append(out, b)
+		}
+	}
+	return out, nil
+}
+
+// strategyListHelp is the usage of --strategy where several may be given.
+func strategyListHelp() string {
+	return "`STRATEGIES` comma-separated list, or all: " + strings.Join(search.StrategyNames(), ", ")
+}
+
+// parseStrategies parses names of strategies, or all.
+func parseStrategies(text string) ([]string, error) {
+	if text == "all" {
+		return search.StrategyNames(), nil
+	}
+	out := splitList(text)
+	for _, name := range out {
+		if _, err := search.ParseStrategy(name); err != nil {
+			return nil, usagef("--%w", err)
 		}
 	}
 	return out, nil

@@ -12,7 +12,73 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/search"
+	"github.com/epbench/epbench/tune/search/exchange"
+	"github.com/epbench/epbench/tune/search/replay"
+	"github.com/epbench/epbench/tune/sweep/measure"
 )
+
+// replayModels reads runs, recordings and spaces of other tuners, and returns a model for each
+// search and the protocol of the first one's machine.
+func replayModels(paths []string, starts replay.Starts) ([]*replay.Model, search.Protocol, error) {
+	var out []*replay.Model
+	protocol := search.OnGPU() // whole spaces of other tuners are of GPUs
+	for i, path := range paths {
+		if isSpace(path) {
+			m, err := spaceModel(path)
+			if err != nil {
+				return nil, protocol, err
+			}
+			out = append(out, m)
+			continue
+		}
+		recordings, err := recordingsOf([]string{path})
+		if err != nil {
+			return nil, protocol, err
+		}
+		models, err := replay.FromRecordings(recordings, starts)
+		if err != nil {
+			return nil, protocol, badInput(err)
+		}
+		if i == 0 && len(recordings) > 0 {
+			protocol = measure.PolicyFor(recordings[0].Machine).Protocol
+		}
+		out = append(out, models...)
+	}
+	if len(out) == 0 {
+		return nil, protocol, badInput(errors.New(paths[0] + ": no search measured enough configs to replay"))
+	}
+	return out, protocol, nil
+}
+
+// warningsOf returns the warnings of the first n models that draw returns, each once.
+func warningsOf(draw func(int) *replay.Model, n int) []string {
+	var out []string
+	for i := range n {
+		if w := draw(i).Warning; w != "" && !slices.Contains(out, w) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// isSpace reports whether a path names a file with a space that another tuner measured.
+func isSpace(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && !info.IsDir() && exchange.Has(path)
+}
+
+func spaceModel(path string) (*replay.Model, error) {
+	s, err := exchange.ReadFile(path)
+	if err != nil {
+		return nil, badInput(err)
+	}
+	m, err := replay.FromSpace(s)
+	if err != nil {
+		return nil, badInput(err)
+	}
+	return m, nil
+}
 
 // recordingsOf returns the recordings in some paths. A path may be a recording, a directory of
 // recordings, or a run directory, whose searches it converts to recordings.

@@ -17,6 +17,7 @@ import (
 // A Model is a space with the true time of every config, and the noise of its measurements.
 type Model struct {
 	Name      string // name of the recording
+	Warning   string // what is odd about the recording, "" if nothing is
 	Space     *search.Space
 	Default   int
 	Required  []int
@@ -24,6 +25,7 @@ type Model struct {
 	Neighbour int    // point that won a neighbouring search, -1 if there is none
 	HostBound string // why launch parameters cannot matter, "" if they can
 	Pace      record.Pace
+	Prepare   []float64 // [point] seconds to prepare a config, in place of Pace.Config; nil if unknown
 	Truth     []float64 // [point] true time in seconds; NaN for a config that fails
 	Costs     []ep.Cost // [point]
 	Noise     Noise
@@ -61,6 +63,31 @@ type Machine struct {
 	round  int
 	points map[int]*pointNoise
 	spent  float64 // modelled seconds
+	best   []step  // whenever a faster config was tried
+}
+
+// A step is the true time of the best config tried, from a moment on.
+type step struct{ spent, seconds float64 }
+
+// noteBest records a point that is tried for the first time, if it is the fastest so far.
+func (e *Machine) noteBest(point int) {
+	t := e.model.time(point)
+	if math.IsNaN(t) || len(e.best) > 0 && e.best[len(e.best)-1].seconds <= t {
+		return
+	}
+	e.best = append(e.best, step{e.spent, t})
+}
+
+// prepareTime returns the modelled seconds until a config can be timed. The twin is the
+// default, which is prepared already.
+func (m *Model) prepareTime(point int) float64 {
+	switch {
+	case m.Prepare == nil:
+		return m.Pace.Config
+	case point == search.Twin:
+		return 0
+	}
+	return m.Prepare[point]
 }
 
 // pointNoise is the state of one config's noise.
@@ -94,7 +121,8 @@ func (e *Machine) Measure(ctx context.Context, _ record.Stage, live []int, round
 	for _, point := range live {
 		if e.points[point] == nil {
 			e.points[point] = &pointNoise{x: e.model.Noise.Sigma * e.rng.NormFloat64(), at: -1, slow: e.rng.IntN(2) == 0}
-			e.spent += e.model.Pace.Config
+			e.spent += e.model.prepareTime(point)
+			e.noteBest(point)
 		}
 	}
 	e.spent += float64(len(live)*rounds) * e.model.Pace.Sample

@@ -44,6 +44,8 @@ type Report struct {
 	Seconds     float64 `json:"seconds"`      // mean wall time at the recorded pace, 0 if that is unknown
 	Covered     float64 `json:"covered"`      // share of the challengers' intervals that hold the true gain, in searches that are not too noisy
 	Noisy       float64 `json:"noisy"`        // share of searches that are too noisy to decide
+
+	steps [][]step // progress of the first search of every replay
 }
 
 // Run replays searches on models: draw(i) returns the model of replay i. Each model is searched
@@ -82,6 +84,7 @@ func (s Study) Run(ctx context.Context, draw func(int) *Model) (Report, error) {
 				}
 			}
 		}
+		out.steps = append(out.steps, first.steps)
 		regrets = append(regrets, m.Truth[first.point]/m.best()-1)
 		out.Regret += regrets[i] / n
 		out.Evaluations += float64(first.evaluations) / n
@@ -129,6 +132,7 @@ type tunedResult struct {
 	tried       float64 // true time of the best config tried
 	seconds     float64
 	noisy       bool
+	steps       []step
 	challenges  bool // the search compared another config with the default
 	covers      bool // the interval of that config's gain holds the true gain
 }
@@ -172,7 +176,7 @@ func (s Study) tune(ctx context.Context, m *Model, seed uint64, incumbent int) (
 	}
 	d := end.Decision
 	out := tunedResult{point: end.Winner.Point, reported: end.Winner.Median, claims: d.Verdict == record.Faster,
-		evaluations: h.Tried(), samples: h.Samples(), tried: m.bestOf(h.Measured()), seconds: machine.Spent().Seconds(), noisy: d.Cause == record.Noisy}
+		evaluations: h.Tried(), samples: h.Samples(), tried: m.bestOf(h.Measured()), seconds: machine.Spent().Seconds(), steps: machine.best, noisy: d.Cause == record.Noisy}
 	if challenger, ok := m.Space.Index(d.Challenger); ok && challenger != m.Default {
 		gain := m.Truth[m.Default] / m.Truth[challenger]
 		out.challenges, out.covers = true, d.ChallengerGain.Low <= gain && gain <= d.ChallengerGain.High

@@ -1,0 +1,138 @@
+package replay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/epbench/epbench/tune/stat"
+)
+
+// A Baseline is random search without replacement on a space: the yardstick of a score over
+// time. Source: Willemsen et al., "A Methodology for Comparing Auto-Tuning Optimization
+// Algorithms", 2024, as autotuning_methodology 1.1.0 computes it (cutoff_point and
+// cutoff_point_fevals_time_start_end of searchspace_statistics.py, time_to_fevals and
+// _redwhite_index of baseline.py). Its curve is not smoothed here.
+type Baseline struct {
+	slowest []float64 // times of the configs that do not fail, slowest first
+	each    float64   // mean seconds that trying one config takes
+	Start   float64   // seconds at which random search is expected to have left the median
+	Cutoff  float64   // seconds at which random search is expected to have come close to the best
+}
+
+// The score runs between two shares of the way from the median to the best time: the
+// methodology's cutoff percentiles.
+const (
+	leftMedian  = 0.01
+	closeToBest = 0.95
+)
+
+// runsEach is the number of runs that the baseline pays for each config, as many as most of the
+// hub's files have.
+const runsEach = 32
+
+// Baseline returns the baseline of a model.
+func (m *Model) Baseline() Baseline {
+	var b Baseline
+	var costs []float64
+	for i, t := range m.Truth {
+		cost := m.prepareTime(i)
+		if !math.IsNaN(t) {
+			cost += runsEach * t
+			b.slowest = append(b.slowest, t)
+		}
+		costs = append(costs, cost)
+		b.each += cost / float64(len(m.Truth))
+	}
+	slices.SortFunc(b.slowest, func(x, y float64) int { return cmp.Compare(y, x) })
+	usual := stat.Median(costs)
+	start, end := b.tries(leftMedian), b.tries(closeToBest)
+	if end-start < 2 { // too short to compare anything
+		start, end = max(0, start-1), end+1
+	}
+	b.Start, b.Cutoff = float64(start)*usual, float64(end)*usual
+	return b
+}
+
+// tries returns how many configs random search is expected to try until it has gone a share of
+// the way from the median to the best time.
+func (b Baseline) tries(share float64) int {
+	n := len(b.slowest)
+	best, middle := b.slowest[n-1], stat.Median(b.slowest)
+	target := best + (middle-best)*(1-share)
+	i := slices.IndexFunc(b.slowest, func(t float64) bool { return t <= target })
+	if b.slowest[i] == best && i > 0 {
+		i--
+	}
+	return int(math.Ceil(float64(i) / float64(n+1-i)))
+}
+
+// at returns the time that random search is expected to have found after some seconds.
+func (b Baseline) at(seconds float64) float64 {
+	tried := math.Max(1, math.RoundToEven(seconds/b.each))
+	n := len(b.slowest)
+	i := int(math.RoundToEven(tried * float64(n+1) / (tried + 1)))
+	return b.slowest[min(n-1, i)]
+}
+
+// moments is the number of moments at which a score compares a search with the baseline.
+const moments = 1000
+
+// Score returns how far searches were ahead of random search, in the mean of the moments from
+// Start to Cutoff: 0 is random search, 1 would be the best config at once, and less than 0 is worse than
+// random search. Before its first config a search counts as the slowest config.
+func (b Baseline) Score(searches [][]step) float64 {
+	best, slowest, sum := b.slowest[len(b.slowest)-1], b.slowest[0], 0.0
+	for k := 1; k <= moments; k++ {
+		now := b.Start + (b.Cutoff-b.Start)*float64(k)/moments
+		found := 0.0
+		for _, s := range searches {
+			found += foundAt(s, now, slowest) / float64(len(searches))
+		}
+		random := b.at(now)
+		if random > best {
+			sum += (random - found) / (random - best) / moments
+		}
+	}
+	return sum
+}
+
+// foundAt returns the time of the best config that a search had tried by a moment.
+func foundAt(steps []step, now, none float64) float64 {
+	for _, s := range slices.Backward(steps) {
+		if s.spent <= now {
+			return s.seconds
+		}
+	}
+	return none
+}
+
+// ErrNoPace says that a model does not know how long trying a config takes.
+var ErrNoPace = errors.New("no search without the time that its configs took can be scored: record it again")
+
+// ValidShare returns the share of a space's configs that do not fail.
+func (m *Model) ValidShare() float64 {
+	failed := 0
+	for _, t := range m.Truth {
+		if math.IsNaN(t) {
+			failed++
+		}
+	}
+	return 1 - float64(failed)/float64(len(m.Truth))
+}
+
+// ScoreOf returns the score over time of a study on one model, and its report. The searches may
+// take as long as random search is expected to need to come close to the best.
+func (s Study) ScoreOf(ctx context.Context, m *Model) (score float64, r Report, err error) {
+	b := m.Baseline()
+	if b.Cutoff <= b.Start {
+		return 0, r, fmt.Errorf("%s: %w", m.Name, ErrNoPace)
+	}
+	s.Time = time.Duration(b.Cutoff * float64(time.Second))
+	r, err = s.Run(ctx, func(int) *Model { return m })
+	return b.Score(r.steps), r, err
+}

@@ -30,7 +30,8 @@ is worse than random search. This is the score of autotuning_methodology. SPACE 
 recording, a T4 file or a cache file of Kernel Tuner, in which nearly every config was
 measured.`,
 		Example: `  epbench replay score convolution/A100_T4.json.gz --strategy all
-  epbench replay score recordings/*.rounds.gz --replays 20 --format csv`,
+  epbench replay score recordings/*.rounds.gz --replays 20
+  epbench replay score run --strategy auto,race --format csv`,
 		Args: minArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}

@@ -59,7 +59,7 @@ func (p *Placement) Take(expert int32) int32 {
 	return slot
 }
 
-// Copies returns how many experts the busiest rank must fetch when p replaces another placement.
+// Copies returns the largest number of experts that one rank must fetch when p replaces `from`.
 func (p *Placement) Copies(from *Placement) (most int) {
 	had := map[[2]int]bool{}
 	for e, slots := range from.Slots {

@@ -15,17 +15,18 @@ type BalanceOptions struct {
 	Windows          int // number of windows into which the second half is divided
 }
 
-// BalanceResult compares the experts in equal blocks (Before) with EPLB's placement (After). If the
-// trace holds ids, the placement is made for the loads of the first half of the tokens, and both
-// are judged on the second half. If the trace holds counts, its tokens have no order: the placement
-// is judged on the counts that it was made for, which is the best case.
+// BalanceResult compares two placements: experts in equal blocks (Before), and EPLB's placement
+// (After). If the trace holds ids, EPLB's placement is made for the loads of the first half of the
+// tokens, and both placements are judged on the second half. If the trace holds counts, its tokens
+// have no order. EPLB's placement is then judged on the counts that it was made for, which is the
+// best case.
 type BalanceResult struct {
 	Experts, TopK int   // TopK is 0 for counts
 	Planned       int64 // tokens for whose loads the placement was made; 0 for counts
 	Judged        int64 // tokens on which the placements were judged; 0 for counts
 	Before, After *PlacedLoad
 	Windows       []BalanceWindow
-	Copies        int // experts that the busiest rank fetches when After replaces Before
+	Copies        int // the largest number of experts that one rank fetches when After replaces Before
 }
 
 // BalanceWindow holds the loads of a part of the second half.
@@ -164,7 +165,7 @@ func (j *balanceJudge) judge(w trace.Writer) error {
 	})
 }
 
-// merge adds another load of the same placement.
+// merge adds o to l; both are loads of the same placement.
 func (l *PlacedLoad) merge(o *PlacedLoad) {
 	l.Tokens += o.Tokens
 	for i, n := range o.Slots {

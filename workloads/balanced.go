@@ -43,7 +43,8 @@ var roundrobinKind = kind{
 
 func roundrobin(s drawRequest) (filler, error) { return counter(s.Experts), nil }
 
-// counter cycles through this many experts.
+// counter is the number of experts. It gives the selections the experts 0, 1, 2 and so on, and
+// begins again with 0 after the last expert.
 type counter int
 
 func (n counter) fill(_ *rng, c chunk) {

@@ -21,8 +21,8 @@ var driftKind = kind{
 	},
 }
 
-// drift renames the experts of a batch: it replaces each id by the id of the expert that has
-// its popularity at a step. At step 0 nothing changes.
+// drift replaces the id of each expert e in a batch by the id of the expert that has e's
+// popularity at the given step. At step 0 nothing changes.
 func drift(b *batch, h float64, step int) {
 	name := popularityAfter(b.Experts, h, step, b.seed)
 	parallel(len(b.ranks), func(rank int) {
@@ -34,7 +34,7 @@ func drift(b *batch, h float64, step int) {
 	})
 }
 
-// popularityAfter returns, for each expert, the expert that has its popularity after some
+// popularityAfter returns for each expert e the expert that has e's popularity after some
 // steps. At every step each expert may exchange its popularity with another expert. The
 // chance is such that after h steps half of the experts have not exchanged their
 // popularity.

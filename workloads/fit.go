@@ -103,8 +103,8 @@ func (f fitter) dirichlet() (Fit, error) {
 	return Fit{"dirichlet:" + round(math.Exp(alpha)), d}, nil
 }
 
-// khot tries every k up to 64, and above 64 steps of k/64. The fraction of khot is the share
-// of the k largest loads.
+// khot tries every k up to 64. Above 64 it tries a k that is larger by 1/64 each time. The
+// fraction of khot is the share of the k largest loads.
 func (f fitter) khot() (Fit, error) {
 	best := Fit{Distance: math.Inf(1)}
 	top, n, next := 0.0, len(f.want), 1
@@ -144,7 +144,8 @@ func (f fitter) drawRequest() drawRequest {
 	return s
 }
 
-// distance returns the distance between the recording and relative loads.
+// distance returns the distance between the recording and a distribution with these relative
+// loads.
 func (f fitter) distance(load []float64) float64 { return f.compare(shares(load, f.k)) }
 
 // compare returns the distance between the recording and shares whose sum is k.

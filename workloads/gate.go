@@ -2,7 +2,7 @@ package workloads
 
 import "sync"
 
-// gateBits is the resolution of a logit: it has 2^gateBits equally likely values.
+// gateBits is the resolution of a logit: a logit has 2^gateBits equally likely values.
 const gateBits = 12
 
 // gate returns a table: the value of the gate function for each possible router logit. Logits

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// kinds lists the distributions in the order of the help. A new one is one file and one line
-// here.
+// kinds lists the distributions in the order of the help. A new distribution needs one file, and
+// one line here.
 func kinds() []kind {
 	return []kind{
 		uniformKind,

@@ -18,7 +18,7 @@ func local(s drawRequest) (filler, error) {
 func within(law string, s drawRequest, of func(rank int) int) (filler, error) {
 	n := s.LocalExperts()
 	if s.TopK > n {
-		return nil, fmt.Errorf("%s: top-%d distinct experts do not fit the %d of a rank; use fewer ranks or a smaller top-k", law, s.TopK, n)
+		return nil, fmt.Errorf("%s: a token selects %d distinct experts, but a rank has %d; use fewer ranks or a smaller top-k", law, s.TopK, n)
 	}
 	return eachToken(func(r *rng, rank int, dst []int32) { subset(r, of(rank)*n, of(rank)*n+n, dst) }), nil
 }
@@ -31,7 +31,7 @@ var remoteKind = kind{
 func remote(s drawRequest) (filler, error) {
 	n := s.LocalExperts()
 	if s.TopK > s.Experts-n {
-		return nil, fmt.Errorf("remote: top-%d distinct experts do not fit the %d of other ranks; use more ranks or a smaller top-k", s.TopK, s.Experts-n)
+		return nil, fmt.Errorf("remote: a token selects %d distinct experts, but the other ranks have %d; use more ranks or a smaller top-k", s.TopK, s.Experts-n)
 	}
 	return eachToken(func(r *rng, rank int, dst []int32) {
 		subset(r, 0, s.Experts-n, dst)

@@ -24,7 +24,7 @@ type Preset struct {
 	TopK         int      `yaml:"top_k" json:"top_k"`
 	Groups       int      `yaml:"groups" json:"groups,omitempty"`           // expert groups of group-limited routing; 0 for other routings
 	GroupTopK    int      `yaml:"group_top_k" json:"group_top_k,omitempty"` // number of groups from which a token may select
-	Layers       int      `yaml:"layers" json:"layers"`                     // 0 if unknown
+	Layers       int      `yaml:"layers" json:"layers"`                     // number of layers, 0 if unknown
 	DenseLayers  int      `yaml:"dense_layers" json:"dense_layers"`         // leading layers without experts
 	Source       string   `yaml:"source" json:"source"`                     // where the figures come from
 	Note         string   `yaml:"note" json:"note,omitempty"`
@@ -55,9 +55,9 @@ func Presets() []Preset {
 	return slices.Clone(ps)
 }
 
-// FindPreset finds a built-in preset by name or alias. FILE.yaml:NAME reads the user's own
-// file instead, as does FILE.yaml if the file has one preset. The error about an unknown
-// name offers the nearest known name.
+// FindPreset finds a built-in preset by name or alias. For FILE.yaml:NAME it reads a preset
+// from the user's file instead. FILE.yaml is enough if the file has one preset. The error
+// about an unknown name offers the nearest known name.
 func FindPreset(name string) (Preset, error) {
 	if file, rest, ok := cutYAML(name); ok {
 		ps, err := LoadPresets(file)

@@ -61,10 +61,10 @@ type recipe struct {
 	law     law
 	loadLaw *loadLaw // set if the law is given by loads, else nil
 	gate    gate
-	sizes   func(most, ranks int, seed uint64) ([]int, error) // draws the tokens of each rank; if nil, each rank has the problem's number
+	sizes   func(most, ranks int, seed uint64) ([]int, error) // draws the number of tokens of each rank; if nil, each rank has the problem's number
 	edits   []edit                                            // in canonical order of the modifiers
-	spare   int                                               // experts of the problem that are replicas of others
-	step    uint64                                            // step of a sequence: other tokens, the same popular experts
+	spare   int                                               // number of experts of the problem that are replicas of other experts
+	step    uint64                                            // step of a sequence; each step draws other tokens, but the same experts are popular
 }
 
 // edit changes a drawn batch in place.

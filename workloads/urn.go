@@ -22,8 +22,8 @@ type urn struct {
 // which of the remaining experts is next.
 const maxRepeats = 3
 
-// newUrn makes an urn of positive weights. Weights below 2^-40 of the largest are raised to
-// that.
+// newUrn makes an urn of positive weights. It raises weights below 2^-40 of the largest weight
+// to that bound.
 func newUrn(w []float64) *urn {
 	top := 0.0
 	for _, v := range w {

@@ -165,7 +165,7 @@ type Search struct {
 	Ties   int `json:"ties"`   // finalists whose times are within the band of the fastest time
 	Failed int `json:"failed"` // configs that failed
 
-	Beside *BesidePair `json:"beside,omitempty"` // nil if no product ran beside the calls
+	Beside *BesidePair `json:"beside,omitempty"` // nil if no matrix product ran at the same time as the calls
 
 	// Pace holds the time that measuring took in this search.
 	Pace Pace `json:"pace,omitzero"`

@@ -18,8 +18,8 @@ import (
 // strict refuses unknown fields. The library itself refuses doubled fields and invalid UTF-8.
 var strict = json.RejectUnknownMembers(true)
 
-// maxShared bounds the problems and configs that a decoder keeps, so that a hostile log
-// cannot make it grow without end.
+// maxShared bounds the number of problems and configs that a decoder keeps, so that a hostile
+// log cannot fill the memory.
 const maxShared = 1 << 16
 
 // decoder reads one line of trials.jsonl at a time. Logs have hundreds of megabytes, nearly

@@ -46,10 +46,10 @@ func (s *State) Finals(ctx context.Context, p Protocol, stage record.Stage) ([]F
 	return s.runFinals(ctx, p, stage, s.finalPoints(p), most)
 }
 
-// finalSampleShare bounds the samples of the finals: it is their number divided by the number of
-// samples of the search before. In small searches, points that were not tried cost more than a
-// wrong choice among the best. On recorded spaces a share of 2 chose no better, and a share of 1
-// chose worse in searches of 50 points.
+// finalSampleShare is the largest number of samples of the finals, divided by the number of
+// samples of the search before them. In small searches, points that were not tried cost more
+// than a wrong choice among the best. On recorded spaces a share of 2 gave no better winners than
+// 1.5, and a share of 1 gave worse winners in searches of 50 points.
 const finalSampleShare = 1.5
 
 // FinalsOf measures given points like Finals, without a bound on samples.
@@ -182,8 +182,8 @@ func (s *State) measureCrowded(ctx context.Context, stage record.Stage, points, 
 func (s *State) outOfTime() bool { return s.Timed() && s.eval.Spent() > s.budget.Time }
 
 // dropSlower returns the live points without those that are slower than the best by more than the
-// band and two standard errors. The default stays. open reports whether it is still undecided for
-// any returned point whether the point is slower.
+// band and two standard errors. The default stays. open is true if for some returned point it is
+// still undecided whether the point is slower.
 func (s *State) dropSlower(live []int, band float64) (rest []int, open bool) {
 	fs := s.adjustedPoints()
 	for i, f := range fs {

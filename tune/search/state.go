@@ -28,7 +28,7 @@ type Evaluator interface {
 	Measure(ctx context.Context, stage record.Stage, live []int, rounds int) ([]Sample, error)
 
 	// Spent returns the time that the search has cost so far. It must be reproducible,
-	// because a resumed search must make the same decisions by it.
+	// because a resumed search uses it to make the same decisions again.
 	Spent() time.Duration
 }
 

@@ -154,9 +154,9 @@ func (pl *planner) spaceFileConfigs(p ep.Problem) (out []ep.Config) {
 	return out
 }
 
-// fewSMs lists numbers of SMs at which a search beside a product measures each kernel's
-// default: beside a product the best config may take few SMs, while starts are the best
-// configs without a product.
+// fewSMs lists numbers of SMs. If a matrix product runs at the same time, the best config may
+// use few SMs, but the starts are the best configs without a product. So such a search also
+// measures each kernel's default with these numbers of SMs.
 var fewSMs = []int{16, 32}
 
 // startsOf returns a kernel's default and its declared starts. At reduced precision it adds

@@ -22,7 +22,8 @@ func (s *sweeper) groups() []group {
 	return groupBy[group](s.searches[:s.done], func(a, b *activeSearch) bool { return a.problem == b.problem })
 }
 
-// groupBy puts alike elements together, in the order of the first of each group.
+// groupBy divides a list into groups of elements that are alike. The groups are in the order of
+// their first elements.
 func groupBy[G ~[]T, T any](list []T, alike func(a, b T) bool) []G {
 	var out []G
 	for _, x := range list {
@@ -287,8 +288,8 @@ func (s *sweeper) updateRun(c *activeSearch) {
 	}
 }
 
-// fasterInCrossing returns the config that is faster than a search's own by the largest gain in the
-// crossings, and the default in the same rounds. ok is false if none is faster.
+// fasterInCrossing returns the config with the largest gain over a search's own config in the
+// crossings, and the default in the same rounds. ok is false if no config is faster.
 func (c *activeSearch) fasterInCrossing() (win, dflt search.Finalist, ok bool) {
 	own, _ := c.space.Index(c.result.Decision.Config)
 	most := 0.0

@@ -27,7 +27,7 @@ func newPlanner(b kernels.Backend, opts *Options) *planner {
 
 // searchedKernels returns the kernels that a search of a problem draws from: those that
 // --kernel names. If --kernel names none of the op, it returns all kernels of the op. It then
-// leaves out kernels with split phases, unless a matrix product runs beside the calls.
+// leaves out kernels with split phases, unless a matrix product runs at the same time.
 func (pl *planner) searchedKernels(p ep.Problem) []kernels.Kernel {
 	all := kernels.For(pl.kernels, p)
 	wanted := slices.DeleteFunc(slices.Clone(all), func(k kernels.Kernel) bool { return !slices.Contains(pl.opts.Kernels, k.Name) })

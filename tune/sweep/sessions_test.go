@@ -209,7 +209,7 @@ func (l *lossy) Losses() []string { return l.lost }
 
 // TestLosses: a run says that its worker was lost, and how often.
 func TestLosses(t *testing.T) {
-	for lost, want := range map[int]string{0: "", 1: "started again 1 time though no config was to blame: gone 1;", 2: "started again 2 times though no config was to blame: gone 1;"} {
+	for lost, want := range map[int]string{0: "", 1: "started again 1 time, and no config was the cause: gone 1;", 2: "started again 2 times, and no config was the cause: gone 1;"} {
 		got := strings.Join(workerLosses(&lossy{lost: []string{"gone 1", "gone 2"}[:lost]}), "\n")
 		if (got == "") != (want == "") || !strings.Contains(got, want) {
 			t.Errorf("%d losses: %q, want %q", lost, got, want)
@@ -240,7 +240,7 @@ func TestSessionsByDefault(t *testing.T) {
 		t.Errorf("warnings %q", warned)
 	}
 	one := mustSweep(t, &scripted{Sigma: 0.002}, inSessions(t, 1, "uniform"), filepath.Join(t.TempDir(), "one"))
-	if warned := strings.Join(one.Run.Warnings, "\n"); one.Run.Searches[0].Decision.Sessions != 0 || !strings.Contains(warned, "the interval knows one session") {
+	if warned := strings.Join(one.Run.Warnings, "\n"); one.Run.Searches[0].Decision.Sessions != 0 || !strings.Contains(warned, "the interval comes from one session") {
 		t.Errorf("%+v, warnings %q", one.Run.Searches[0].Decision, warned)
 	}
 }

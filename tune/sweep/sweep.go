@@ -200,7 +200,7 @@ func (s *sweeper) warn() {
 	}
 	if n := s.hurriedSearches(); n > 0 {
 		s.run.Warnings = append(s.run.Warnings,
-			fmt.Sprintf("%d of %d searches ended with what every search begins with: give --budget more", n, len(s.searches)))
+			fmt.Sprintf("%d of %d searches measured only the required configs: give --budget more", n, len(s.searches)))
 	}
 	if s.harness.policy.Sessions == 0 && s.harness.planner.machine.GPUs > 0 {
 		s.run.Warnings = append(s.run.Warnings, oneSession)
@@ -223,14 +223,14 @@ func (s *sweeper) warn() {
 	}
 }
 
-// workerLosses warns of workers that were lost without a failing config: something else on this
-// machine ends or stalls processes.
+// workerLosses warns of workers that were lost although no config failed. Another program on this
+// machine may end or stall processes.
 func workerLosses(b kernels.Backend) []string {
 	r, ok := b.(kernels.Restarting)
 	if !ok || len(r.Losses()) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("the worker was lost and started again %s though no config was to blame: %s; look for what ends or stalls processes on this machine",
+	return []string{fmt.Sprintf("the worker was lost and started again %s, and no config was the cause: %s; find the program that ends or stalls processes on this machine",
 		ep.Count(len(r.Losses()), "time"), r.Losses()[0])}
 }
 

@@ -54,7 +54,7 @@ func (h Header) Validate() error {
 		return fmt.Errorf("band: %g is negative", h.Band)
 	}
 	if h.MaxSMs < 0 {
-		return fmt.Errorf("max_sms: %d is below 0, which is no bound", h.MaxSMs)
+		return fmt.Errorf("max_sms: %d is negative; 0 means no bound", h.MaxSMs)
 	}
 	for i, id := range h.Receipts {
 		if err := checkText(fmt.Sprintf("receipts[%d]", i), id); err != nil {
@@ -69,7 +69,7 @@ func (h Header) Validate() error {
 			return fmt.Errorf("fallback: %s is listed twice", f)
 		}
 		if !slices.Contains(FallbackFields(), f) {
-			return fmt.Errorf("fallback: %q may not differ, use some of %s", f, strings.Join(FallbackFields(), ", "))
+			return fmt.Errorf("fallback: %q must match, so it cannot be a fallback field; use some of %s", f, strings.Join(FallbackFields(), ", "))
 		}
 	}
 	return checkTime("created", h.Created)

@@ -20,8 +20,8 @@ type Explanation struct {
 type ExplainedRow struct {
 	Source  string   // name of its table
 	Row     *Row     // with its evidence
-	Differs []string // fields in which it differs from the key
-	Note    string   // "answers", or why it does not
+	Differs []string // fields in which the row differs from the key
+	Note    string   // "answers", or the reason why the row does not answer
 }
 
 // Explain returns Lookup's answer and every row that may answer the key. It omits rows that

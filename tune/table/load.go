@@ -48,7 +48,7 @@ func load(r io.Reader, allowEdited bool) (*Table, error) {
 	case t.ID == want:
 		return t, nil
 	case !allowEdited:
-		return nil, fmt.Errorf("id: the content hashes to %.12s, the table says %.12q; it was edited after it was written (--allow-edited takes it, marked)", want, t.ID)
+		return nil, fmt.Errorf("id: the content hashes to %.12s, the table says %.12q; it was edited after it was written (--allow-edited loads it and marks it)", want, t.ID)
 	}
 	t.Header.Edited = true
 	return t, t.Seal()

@@ -220,7 +220,7 @@ func (s *Set) For(h Host, p ep.Problem) (usable *Set, notes []string) {
 			continue
 		}
 		if src.similar = h.AcceptsMachine(src.Table.Header.Machine); src.similar {
-			notes = append(notes, fmt.Sprintf("%s: of another machine, %s: its rows answer where no row of this machine does", src.Name, src.Table.Header.Machine.Name))
+			notes = append(notes, fmt.Sprintf("%s: of another machine, %s: its rows answer if no row of this machine does", src.Name, src.Table.Header.Machine.Name))
 		}
 		doubts := src.Table.Doubts(h)
 		if src.verified = len(doubts) == 0 && !src.similar; len(doubts) > 0 {
@@ -228,7 +228,7 @@ func (s *Set) For(h Host, p ep.Problem) (usable *Set, notes []string) {
 		}
 		earlier, refused := src.Table.Builds(h)
 		if earlier > 0 {
-			notes = append(notes, fmt.Sprintf("%s: %d of %d rows were measured with an earlier build of their kernels: they answer, marked", src.Name, earlier, len(src.Table.Rows)))
+			notes = append(notes, fmt.Sprintf("%s: %d of %d rows were measured with an earlier build of their kernels: they answer, and the answers say so", src.Name, earlier, len(src.Table.Rows)))
 		}
 		if refused > 0 {
 			notes = append(notes, fmt.Sprintf("%s: %d of %d rows need other kernels than these: they do not answer", src.Name, refused, len(src.Table.Rows)))

@@ -14,7 +14,7 @@ type array struct {
 	elem  elem
 	shape []int
 	open  func() (io.ReadCloser, error) // opens the bytes of the array
-	bad   error                         // why the array cannot be read; other arrays of the archive still can
+	bad   error                         // why the array cannot be read; nil if it can
 }
 
 // maxElements bounds an array.

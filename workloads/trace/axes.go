@@ -39,7 +39,7 @@ func ParseAxes(text string) ([]Axis, error) {
 //     global_physical_count and topk_ids_of_layer of _DetailSinglePassGatherer.
 //   - vLLM: routed_experts of a request; expert_load_window of vllm/distributed/eplb.
 //   - vllm-ascend (vllm_ascend/eplb/eplb_updator.py, compute_and_set_moe_load): moe_load is
-//     gathered along the ranks; with several stages it has steps in front.
+//     gathered along the ranks; with several stages its first axis is steps.
 var knownAxes = map[string]map[int][]Axis{
 	"logical_count":         {3: {Steps, Layers, Experts}},
 	"global_physical_count": {3: {Steps, Layers, Experts}},

@@ -168,7 +168,7 @@ func joined(list []int) string {
 	return strings.Join(out, ", ")
 }
 
-// sumParts adds up the counts of all files. One file may be without counts if another has some.
+// sumParts adds up the counts of all files. A file may have no counts if another file has some.
 func (r *Reader) sumParts(parts []part, o Options) (sum []int64, err error) {
 	for _, p := range parts {
 		file, err := Open(p.path, o)
@@ -195,7 +195,7 @@ func (r *Reader) sumParts(parts []part, o Options) (sum []int64, err error) {
 	return sum, nil
 }
 
-// readParts makes r read the rows of one file after the other.
+// readParts makes r read the rows of the files, one file after another.
 func (r *Reader) readParts(parts []part, o Options) {
 	var open *Reader
 	r.close = func() error {

@@ -216,7 +216,7 @@ func (s *scanner) number() (int64, error) {
 		if s.text[end] == 'n' {
 			return 0, errors.New("null in the place of a number")
 		}
-		return 0, fmt.Errorf("%.20q where a number is needed", s.text[end:])
+		return 0, fmt.Errorf("%.20q in the place of a number", s.text[end:])
 	}
 	if v, err := strconv.ParseInt(string(word), 10, 64); err == nil && v <= 1<<53 && v >= -1<<53 {
 		return v, nil

@@ -67,8 +67,8 @@ func TestJSONShapes(t *testing.T) {
 		`[[[1]],[2]]`:                 "numbers and arrays side by side",
 		`[[1,2],[3]]`:                 "arrays of 2 and of 1 elements",
 		`[[[1],[2]],[[3]]]`:           "arrays of 2 and of 1 elements",
-		`[1,"2"]`:                     "where a number is needed",
-		`[true]`:                      "where a number is needed",
+		`[1,"2"]`:                     "in the place of a number",
+		`[true]`:                      "in the place of a number",
 		`{"counts":[1],"counts":[2]}`: "given twice",
 		`{"counts":{"a":[1]}}`:        "no array with a name that recorders give",
 	} {

@@ -13,7 +13,7 @@ import (
 // opener reads files of one extension.
 type opener func(path string, o Options) (*Reader, error)
 
-// formats holds the readers by extension. A new one is one file and one line here.
+// formats holds the readers by extension. A new format needs one file, and one line here.
 var formats = map[string]opener{
 	".npy":         openNPY,
 	".npz":         openNPZ,

@@ -127,7 +127,7 @@ func (r *Reader) ReadCounts() ([]int64, error) {
 	}
 	c, err := r.counts()
 	if err == nil && !slices.ContainsFunc(c, func(n int64) bool { return n > 0 }) {
-		err = r.nothing("")
+		err = r.nothingRecorded("")
 	}
 	return c, at(r.path, err)
 }
@@ -181,7 +181,7 @@ func (r *Reader) Scan(w Writer) (Summary, error) {
 	}
 	s.Counts = counts[:end]
 	if end == 0 && s.Rows > 0 {
-		return s, at(r.path, r.nothing(fmt.Sprintf("all %d selections are masked: ", s.Masked)))
+		return s, at(r.path, r.nothingRecorded(fmt.Sprintf("all %d selections are masked: ", s.Masked)))
 	}
 	if r.verify != nil {
 		return s, at(r.path, r.verify(s.Counts))
@@ -189,9 +189,9 @@ func (r *Reader) Scan(w Writer) (Summary, error) {
 	return s, nil
 }
 
-// nothing returns the error for a layer without counts. The error names the layers that have
+// nothingRecorded returns the error for a layer without counts. The error names the layers that have
 // counts.
-func (r *Reader) nothing(why string) error {
+func (r *Reader) nothingRecorded(why string) error {
 	if r.recordedLayers == nil {
 		return errors.New(why + "nothing was recorded")
 	}

@@ -17,8 +17,8 @@ type Starts string
 
 const (
 	NoStarts   Starts = "none"       // only the default
-	AsRecorded Starts = "named"      // those of the sweep, except the config of the table that was in use
-	Incumbents Starts = "incumbents" // all those of the sweep
+	AsRecorded Starts = "named"      // the required configs of the sweep, except the config of the table that was in use
+	Incumbents Starts = "incumbents" // all required configs of the sweep
 )
 
 // AllStarts lists the values of Starts.

@@ -13,8 +13,8 @@ import (
 
 // SyntheticNoise returns the noise of a machine. Samples are lognormal with relative deviation
 // sigma. The machine drifts by 1 %, and the correlation of the drift decays over a thousand
-// samples. It is 1.5 % slower at the start, which decays over 300 samples. In 2 % of the samples
-// it is slower by a fifth.
+// samples. At the start the machine is 1.5 % slower; this difference decays over 300 samples.
+// 2 % of the samples take a fifth longer.
 func SyntheticNoise(sigma float64) Noise {
 	return Noise{Sigma: sigma, Drift: 0.01, DriftMemory: 0.999, WarmUp: 0.015, WarmFor: 300, Spikes: 0.02, SpikeBy: 0.2}
 }

@@ -119,12 +119,12 @@ func (l *linter) evidence(r table.Row) {
 	l.add(e.GainLow > e.Gain || e.Gain > e.GainHigh, Bad, "interval", "gain %.4f lies outside its interval [%.4f, %.4f]", e.Gain, e.GainLow, e.GainHigh)
 	l.add(e.P10 > e.Median || e.Median > e.P90, Bad, "interval", "median %g lies outside p10 %g and p90 %g", e.Median, e.P10, e.P90)
 	l.add(e.Ties > e.Tried, Bad, "interval", "%d ties among %d configs tried", e.Ties, e.Tried)
-	l.add(e.Rounds == 0 || e.Median == 0 || e.Clock == "", Bad, "measured", "no rounds behind it")
+	l.add(e.Rounds == 0 || e.Median == 0 || e.Clock == "", Bad, "measured", "rounds, time or clock is missing")
 	inside := func(n int) bool { return r.Lo <= n && n <= r.Hi }
 	l.add(!slices.ContainsFunc(e.Tokens, inside), Bad, "measured", "no token count of %d to %d was measured", r.Lo, r.Hi)
 	for _, end := range []int{r.Lo, r.Hi} {
 		far := !slices.ContainsFunc(e.Tokens, func(n int) bool { return max(n, end) <= farEnd*max(1, min(n, end)) })
-		l.add(far && len(e.Tokens) > 0, Note, "ends", "its end at %d tokens is more than %d times from what was measured: sweep --tokens %d", end, farEnd, end)
+		l.add(far && len(e.Tokens) > 0, Note, "ends", "its end at %d tokens is more than a factor of %d from the nearest measured count: sweep --tokens %d", end, farEnd, end)
 	}
 	l.add(e.Rounds > 0 && e.Rounds < minRounds, Note, "rounds", "%d rounds; with fewer than %d an interval means little", e.Rounds, minRounds)
 	n := len(e.Routings)
@@ -160,7 +160,7 @@ func (l *linter) share(rows []table.Row) {
 			least = e
 		}
 	}
-	l.add(few > 0, Note, "share", "%d of %d rows rest on less than %.0f %% of the legal configs, one on %d of %d: give the sweep more --budget, or measure the space whole",
+	l.add(few > 0, Note, "share", "for %d of %d rows less than %.0f %% of the legal configs were tried, for one of them %d of %d: give the sweep more --budget, or measure the whole space",
 		few, len(rows), 100*leastShare, least.Tried, least.Legal)
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 )
 
@@ -49,16 +48,7 @@ func withCode(code int, err error) error { return &exitError{code, err} }
 // canceled" by "interrupted".
 func complain(stderr io.Writer, err error) {
 	text := shortened("epbench: " + strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted"))
-	width := 0
-	if f, ok := stderr.(*os.File); ok {
-		width = windowWidth(f)
-	}
-	for line := range strings.SplitSeq(text, "\n") {
-		if width > 0 {
-			line = wrappedTo(line, width)
-		}
-		fmt.Fprintln(stderr, line)
-	}
+	fmt.Fprintln(wrapping(stderr, widthOf(stderr)), text)
 }
 
 // maxComplaint is the largest number of bytes of an error that is printed. An error may be

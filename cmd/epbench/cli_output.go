@@ -27,6 +27,8 @@ type tableFlags struct {
 	json   bool
 	width  int
 	lead   string // a warning about all figures, printed once before the first table; "" if there is none
+	export []string
+	kept   []reports.Table // what the files of --export hold
 }
 
 // tableFormats lists the values of --format.
@@ -44,12 +46,13 @@ func fixed(r reports.Renderer) func(int) reports.Renderer {
 	return func(int) reports.Renderer { return r }
 }
 
-// bind registers --format, --json and --width. others lists further formats that the command
+// bind registers --format, --json, --export and --width. others lists further formats that the command
 // has.
 func (f *tableFlags) bind(cmd *cobra.Command, others ...string) {
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
 		s.StringVar(&f.format, "format", "text", "`FORMAT` how tables are printed: "+strings.Join(append(tableFormatNames(), others...), ", "))
 		s.BoolVar(&f.json, "json", false, "the same as --format json")
+		s.StringArrayVar(&f.export, "export", nil, "`FILE` also write the tables to FILE, by its ending .md, .csv or .json; may be given again")
 		s.IntVar(&f.width, "width", 0, "`COLUMNS` width of text tables; default: that of the terminal, unlimited when piped")
 	})
 }
@@ -67,6 +70,9 @@ func tableFormatNames() []string {
 func (f *tableFlags) renderer(cmd *cobra.Command) (reports.Renderer, error) {
 	if f.width < 0 || f.width > 0 && f.width < 40 {
 		return nil, usagef("--width: %d is below 40; 0 takes the width of the terminal", f.width)
+	}
+	if err := f.checkExports(); err != nil {
+		return nil, err
 	}
 	width := f.columns(cmd)
 	format := f.format
@@ -89,6 +95,9 @@ func (f *tableFlags) renderer(cmd *cobra.Command) (reports.Renderer, error) {
 func (f *tableFlags) print(cmd *cobra.Command, tables ...reports.Table) error {
 	r, err := f.renderer(cmd)
 	if err != nil {
+		return err
+	}
+	if err := f.writeExports(tables); err != nil {
 		return err
 	}
 	if !f.forPrograms() {
@@ -145,18 +154,18 @@ func writeOut(cmd *cobra.Command, path string, content io.WriterTo) error {
 	return nil
 }
 
-// writable returns an error if writeOut could not write to path, the value of -o. Commands call
+// writable returns an error if writeOut could not write to path, the value of a flag. Commands call
 // it before they measure or compile. It does not change the file.
-func writable(path string) error {
+func writable(flag, path string) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		if info.IsDir() {
-			return badInput(fmt.Errorf("-o: %s is a directory", path))
+			return badInput(fmt.Errorf("%s: %s is a directory", flag, path))
 		}
 		return nil // a device or a pipe
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".epbench-*")
 	if err != nil {
-		return badInput(fmt.Errorf("-o: %s: %w", path, errors.Unwrap(err)))
+		return badInput(fmt.Errorf("%s: %s: %w", flag, path, errors.Unwrap(err)))
 	}
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
@@ -192,12 +201,11 @@ func (f *tableFlags) forPrograms() bool { return f.json || f.format == "csv" || 
 // terminalWidth returns the width of the terminal in columns. The environment variable COLUMNS
 // overrides it. It returns 0 if standard output is not a terminal.
 func terminalWidth(cmd *cobra.Command) int {
-	out, ok := cmd.OutOrStdout().(*os.File)
-	if !ok {
-		return 0
+	out := cmd.OutOrStdout()
+	if _, isFile := out.(*os.File); isFile {
+		if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n >= 40 {
+			return n
+		}
 	}
-	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n >= 40 {
-		return n
-	}
-	return windowWidth(out)
+	return widthOf(out)
 }

@@ -41,7 +41,7 @@ fastest on this machine, check every answer, and ship the result as a table.`,
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetErr(wrapping(stderr, widthOf(stderr)))
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageTemplate(usageTemplate)
 	for _, g := range commandGroups {
@@ -81,6 +81,7 @@ func prepare(cmd *cobra.Command) {
 	}
 	cmd.Long = fitted(cmd.Long)
 	cmd.DisableFlagsInUseLine = true
+	offerValues(cmd)
 	for _, c := range cmd.Commands() {
 		prepare(c)
 	}

@@ -62,6 +62,7 @@ func TestDocs(t *testing.T) {
 		t.Fatalf("only %d commands found in the documents", len(commands))
 	}
 	inView(t, root)
+	onTerminal(t, 80)
 	useSteady(t, func() {}) // later commands read the tables of earlier ones, and on a busy host a sweep may write no table
 	useSteadyPython(t)
 	for _, c := range commands {
@@ -76,6 +77,7 @@ func TestDocs(t *testing.T) {
 			if code != exitDone {
 				t.Errorf("exit %d\n%s%s", code, stdout.String(), stderr.String())
 			}
+			fits(t, args, 80, stdout.String()+stderr.String())
 		})
 	}
 	coversDemo(t, "first") // README's first sweep, whose only flag is its directory

@@ -34,7 +34,7 @@ func loadRuns(cmd *cobra.Command, paths []string) ([]*reports.Loaded, error) {
 
 // notRecorded lists the flags that have no effect on what is measured. A run does not record
 // them.
-var notRecorded = []string{"out", "resume", "retry", "dry-run", "profile", "trust-command", "json", "format", "width"}
+var notRecorded = []string{"out", "resume", "retry", "dry-run", "profile", "trust-command", "json", "format", "export", "width"}
 
 // commandLine returns the command line that a run records: the program, the name of the
 // command, the flags that the user gave, and args.

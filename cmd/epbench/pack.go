@@ -94,7 +94,7 @@ func (f *packFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := writable(f.out); err != nil {
+	if err := writable("-o", f.out); err != nil {
 		return err
 	}
 	p, err := pack.Build(r, func(arch string, units []declare.Unit) (pack.Compiled, error) {
@@ -111,7 +111,7 @@ func (f *packFlags) run(cmd *cobra.Command) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), n)
 	}
 	n, bytes := p.Variants()
-	fmt.Fprintf(cmd.OutOrStdout(), "%s: %d bytes, %d device binaries of %d bytes, %s of device memory a rank with one call in flight, digest %.12s\n",
+	fmt.Fprintf(wrapping(cmd.OutOrStdout(), terminalWidth(cmd)), "%s: %d bytes, %d device binaries of %d bytes, %s of device memory a rank with one call in flight, digest %.12s\n",
 		f.out, len(p.Data), n, bytes, mebibytes(p.HeapBytes(1)), p.Digest)
 	if n := uncovered(p); n > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%d answers of the pack are the default because no row covers them; see epbench pack show\n", n)

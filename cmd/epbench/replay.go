@@ -94,7 +94,7 @@ func replayTable(title string) reports.Table {
 	n := reports.Numbers
 	return reports.Table{
 		Name: "replay", Title: title,
-		Columns: []reports.Column{reports.Words("strategy"), n("budget", ""), n("regret", "%"), n("p95", "%"), n("worst", "%"), n("flips", "%"),
+		Columns: []reports.Column{reports.Words("strategy"), n("budget", "").Leading(), n("regret", "%"), n("p95", "%"), n("worst", "%"), n("flips", "%"),
 			n("bias", "%"), n("false", "%"), n("tried", ""), n("samples", ""), n("most", ""),
 			n("missed", "%"), n("wall", "s")},
 		Notes: []string{

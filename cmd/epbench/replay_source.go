@@ -162,7 +162,7 @@ func saveRecordings(cmd *cobra.Command, runs []string, dir string) error {
 		if !r.Complete() {
 			whole = "in part"
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s: %d of %d configs, %s; a config takes %.3g s, a sample %.3g s\n",
+		fmt.Fprintf(wrapping(cmd.OutOrStdout(), terminalWidth(cmd)), "%s: %d of %d configs, %s; a config takes %.3g s, a sample %.3g s\n",
 			path, len(r.Points), r.Search.Legal, whole, r.Search.Pace.Config, r.Search.Pace.Sample)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/reports/text"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/search"
@@ -76,10 +77,13 @@ func (f *sweepFlags) ending(cmd *cobra.Command, out *sweep.Summary, dir string) 
 	}
 	name := ep.Quote(dir)
 	for _, next := range []string{"report " + name, fmt.Sprintf("table lookup --table %s --tokens %d", name, tokens), "table export --table " + name + " --format c -o tuned.h"} {
-		fmt.Fprintf(stdout, "  %s %s\n", programName(), next)
+		fmt.Fprintln(stdout, indented(text.Command(programName()+" "+next, max(0, f.tables.columns(cmd)-2))))
 	}
 	return nil
 }
+
+// indented puts two blanks before each line.
+func indented(lines string) string { return "  " + strings.ReplaceAll(lines, "\n", "\n  ") }
 
 // rowsText returns a sentence that explains the number of rows in a tuned table.
 func rowsText(run *record.Run, t *table.Table) string {

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -35,7 +34,7 @@ const everySeconds = 5 * time.Second
 
 func newProgress(stderr io.Writer) *progress {
 	p := &progress{out: stderr, start: time.Now(), last: time.Now()}
-	if f, ok := stderr.(*os.File); ok && windowWidth(f) > 0 {
+	if f := unwrapped(stderr); widthOf(f) > 0 {
 		p.bars = mpb.New(mpb.WithOutput(f), mpb.WithWidth(32))
 	}
 	return p

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -103,7 +102,7 @@ func exportEngine(cmd *cobra.Command, e engines.Exporter, run, mix, path string)
 		fmt.Fprintln(cmd.ErrOrStderr(), n)
 	}
 	if path == "" || path == "-" {
-		if f, ok := cmd.OutOrStdout().(*os.File); ok && !utf8.Valid(out.Data) && windowWidth(f) > 0 {
+		if !utf8.Valid(out.Data) && widthOf(cmd.OutOrStdout()) > 0 {
 			return usagef("-o FILE is required: %s is not text, and standard output is a terminal", e.Name)
 		}
 		_, err := cmd.OutOrStdout().Write(out.Data)

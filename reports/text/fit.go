@@ -122,7 +122,7 @@ func (g *grid) fit(width int) (dropped []string) {
 		widest := 0
 		for _, r := range append([][]string{g.header}, g.rows...) {
 			for line := range strings.SplitSeq(r[c], "\n") {
-				for _, part := range wrap(line, g.widths[c]) {
+				for _, part := range Wrap(line, g.widths[c]) {
 					widest = max(widest, twwidth.Width(part))
 				}
 			}
@@ -179,7 +179,22 @@ func (g *grid) heads(dropped []string) (heads, others []string) {
 		}
 		heads = append(heads, strings.Join(says, ", "))
 	}
+	g.gather(heads)
 	return heads, slices.DeleteFunc(dropped, func(name string) bool { return slices.Contains(names, name) })
+}
+
+// gather moves rows with the same head together, heads and rows in the order of their first.
+func (g *grid) gather(heads []string) {
+	order := make([]int, len(heads))
+	for i := range order {
+		order[i] = i
+	}
+	first := func(i int) int { return slices.Index(heads, heads[i]) }
+	slices.SortStableFunc(order, func(a, b int) int { return first(a) - first(b) })
+	rows, names := slices.Clone(g.rows), slices.Clone(heads)
+	for to, from := range order {
+		g.rows[to], heads[to] = rows[from], names[from]
+	}
 }
 
 // mostSpelled bounds the values of a column that are listed below a table.

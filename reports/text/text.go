@@ -42,7 +42,7 @@ func Renderer(width int) reports.Renderer {
 func print(w io.Writer, t reports.Table, width int) error {
 	var b strings.Builder
 	say := func(line string) {
-		for _, part := range wrap(line, width) {
+		for _, part := range Wrap(line, width) {
 			b.WriteString(part + "\n")
 		}
 	}
@@ -52,6 +52,7 @@ func print(w io.Writer, t reports.Table, width int) error {
 	g := newGrid(t)
 	same := g.fold(width)
 	dropped := g.fit(width)
+	absent := dropped
 	heads, dropped := g.heads(dropped)
 	spelled, dropped := g.spellings(dropped)
 	for i, columns := range g.panels(width) {
@@ -72,13 +73,32 @@ func print(w io.Writer, t reports.Table, width int) error {
 		say("not shown at this width: " + strings.Join(dropped, ", "))
 	}
 	for _, n := range t.Notes {
-		say(n)
+		if n := withoutAbsent(n, absent); n != "" {
+			say(n)
+		}
 	}
 	for _, n := range t.Warnings {
 		say("warning: " + n)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// withoutAbsent returns a note such as "p10, p90: over rounds; gain: over the default" without
+// the parts that explain only columns that are not shown.
+func withoutAbsent(note string, absent []string) string {
+	var kept []string
+	keep := true
+	for part := range strings.SplitSeq(note, "; ") {
+		if names, _, explains := strings.Cut(part, ": "); explains {
+			shown := func(name string) bool { return !slices.Contains(absent, name) }
+			keep = slices.ContainsFunc(strings.Split(names, ", "), shown)
+		}
+		if keep {
+			kept = append(kept, part)
+		}
+	}
+	return strings.Join(kept, "; ")
 }
 
 // print draws some columns. Rows with the same head are printed below that head.
@@ -166,8 +186,8 @@ var plain = tw.Rendition{
 	},
 }
 
-// wrap breaks a text into lines of at most width.
-func wrap(s string, width int) []string {
+// Wrap breaks a text into lines of at most width, between words where it can. 0 means any width.
+func Wrap(s string, width int) []string {
 	if s = clean(s); width == 0 {
 		return []string{s}
 	}

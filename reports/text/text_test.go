@@ -163,3 +163,17 @@ func TestFitsAnyWidth(t *testing.T) {
 		}
 	})
 }
+
+// TestNotesOfAbsentColumns: a note does not explain a column that is not shown.
+func TestNotesOfAbsentColumns(t *testing.T) {
+	absent := []string{"p10", "p90", "timed at"}
+	for note, want := range map[string]string{
+		"timed at: the token count; of several, the one with the least gain": "",
+		"median, p10: over rounds; p90, p10: of all; gain: over the default": "median, p10: over rounds; gain: over the default",
+		"eager mode, 4 ranks": "eager mode, 4 ranks",
+	} {
+		if got := withoutAbsent(note, absent); got != want {
+			t.Errorf("%q: %q, want %q", note, got, want)
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/record"
+)
+
+// exportFormats lists the formats of --export by the ending of the file.
+var exportFormats = map[string]reports.Renderer{".md": reports.WriteMarkdown, ".csv": reports.WriteCSV, ".json": reports.WriteJSON}
+
+// checkExports refuses a file of --export whose ending names no format, and one that cannot be
+// written. Commands that measure call it first.
+func (f *tableFlags) checkExports() error {
+	for _, file := range f.export {
+		if exportFormats[filepath.Ext(file)] == nil {
+			return usagef("--export: %s ends in none of .md, .csv and .json", file)
+		}
+		if err := writable("--export", file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeExports writes the tables printed so far to the files of --export. Sentences without a
+// table stay on the screen.
+func (f *tableFlags) writeExports(tables []reports.Table) error {
+	if len(f.export) == 0 {
+		return nil
+	}
+	for _, t := range tables {
+		if len(t.Columns) > 0 {
+			f.kept = append(f.kept, t)
+		}
+	}
+	for _, file := range f.export {
+		var b bytes.Buffer
+		if err := exportFormats[filepath.Ext(file)](&b, f.kept...); err != nil {
+			return err
+		}
+		if err := record.WriteFile(file, &b); err != nil {
+			return badInput(fmt.Errorf("--export: %w", err))
+		}
+	}
+	return nil
+}

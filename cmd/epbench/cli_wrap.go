@@ -1,0 +1,58 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/epbench/epbench/reports/text"
+)
+
+// widthOf returns the columns of the terminal that w writes to, or 0 where it is none. Tests
+// replace it.
+var widthOf = func(w io.Writer) int {
+	if f, ok := w.(*os.File); ok {
+		return windowWidth(f)
+	}
+	return 0
+}
+
+// wrapping returns a writer that breaks lines between words to fit width. 0 changes nothing.
+func wrapping(w io.Writer, width int) io.Writer {
+	if width == 0 {
+		return w
+	}
+	return &wrapper{w, width}
+}
+
+// wrapper breaks the lines of each Write, which must hold whole lines, as fmt.Fprintln writes them.
+type wrapper struct {
+	out   io.Writer
+	width int
+}
+
+// Write implements io.Writer.
+func (w *wrapper) Write(lines []byte) (int, error) {
+	var b bytes.Buffer
+	for line := range strings.Lines(string(lines)) {
+		plain := strings.TrimSuffix(line, "\n")
+		if utf8.RuneCountInString(plain) > w.width {
+			plain = strings.Join(text.Wrap(plain, w.width), "\n")
+		}
+		b.WriteString(plain + line[len(strings.TrimSuffix(line, "\n")):])
+	}
+	if _, err := w.out.Write(b.Bytes()); err != nil {
+		return 0, err
+	}
+	return len(lines), nil
+}
+
+// unwrapped returns the writer below a wrapper, for progress that moves the cursor.
+func unwrapped(w io.Writer) io.Writer {
+	if wrapped, ok := w.(*wrapper); ok {
+		return wrapped.out
+	}
+	return w
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// onTerminal lets all outputs of this test be a terminal's of that width.
+func onTerminal(t *testing.T, width int) {
+	before := widthOf
+	t.Cleanup(func() { widthOf = before })
+	widthOf = func(io.Writer) int { return width }
+}
+
+// fits fails for lines wider than the terminal. Outputs for programs may be wider, and so may a
+// line of a command with one long word, which must stay whole to be copied.
+func fits(t *testing.T, args []string, width int, output string) {
+	t.Helper()
+	forPrograms := func(arg string) bool {
+		return arg == "--json" || arg == "-" || strings.HasPrefix(arg, "--format")
+	}
+	if slices.ContainsFunc(args, forPrograms) {
+		return
+	}
+	for line := range strings.Lines(output) {
+		words := strings.TrimSuffix(strings.TrimSpace(line), ` \`)
+		isCommand := strings.HasPrefix(line, "    --") || strings.HasPrefix(words, "epbench ")
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width && !isCommand {
+			t.Errorf("epbench %s: %d columns: %s", strings.Join(args, " "), n, line)
+		}
+	}
+}
+
+// TestMessagesAreWrapped: warnings and notes on a terminal are broken between words, in a pipe
+// they are one line.
+func TestMessagesAreWrapped(t *testing.T) {
+	const long = "one two three four five\n  an indented line\nsix\n"
+	for width, want := range map[int]string{0: long, 14: "one two three\nfour five\nan indented\nline\nsix\n"} {
+		var b bytes.Buffer
+		if _, err := io.WriteString(wrapping(&b, width), long); err != nil || b.String() != want {
+			t.Errorf("width %d: %q, %v", width, b.String(), err)
+		}
+	}
+}

@@ -5,7 +5,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// MessageKind says for how many experts one message carries a token.
+// MessageKind says whether a message carries a token for one expert or for several.
 type MessageKind string
 
 const (

@@ -1,7 +1,8 @@
-// Package exchange reads and writes whole measured spaces in the formats of other tuners, so
-// that searches can be judged by data that epbench did not measure.
+// Package exchange reads and writes measured spaces in the formats of other tuners, so that
+// searches can be judged by data that epbench did not measure.
 //
-// It reads two formats. Both hold one kernel, every config that was tried, and its times.
+// It reads two formats. A file of either format holds one kernel, every config that was tried,
+// and the times of each config.
 //
 //   - T4, schema 1: https://github.com/odgaard/TuningSchema (T4/results-schema.json), as
 //     Kernel Tuner 1.0 to 1.5 (kernel_tuner/file_utils.py, store_output_file) and the hub
@@ -33,27 +34,28 @@ import (
 
 // A Space holds all measured configs of one kernel.
 type Space struct {
-	Name   string // of the file's folder and the file, without its endings
+	Name   string // name of the folder, a slash, and name of the file without its ending
 	Points []Point
 
-	// Odd counts configs whose Time differs from the mean of their Runs by more than a
-	// percent, although the writers of both formats tune for that mean.
+	// Odd is the number of configs whose Time differs from the mean of their Runs by more
+	// than 1 %. The programs that write these files tune for the mean, so the two should be
+	// equal.
 	Odd int
 }
 
 // A Point is one measured config.
 type Point struct {
 	Config  ep.Config
-	Time    float64   // seconds, the value that the file's writer tuned for; NaN if the config failed
+	Time    float64   // the time in seconds that the other tuner minimized; NaN if the config failed
 	Runs    []float64 // seconds of each run, in time order; empty if the file has none
 	Prepare float64   // seconds to compile and check the config
 	Failure string    // why the config failed, "" if it did not
 }
 
-// endings lists what file names of both formats end with.
+// endings lists the endings of file names in both formats.
 var endings = []string{"_T4.json.gz", "_T4.json", ".json.gz", ".json"}
 
-// Has reports whether a file's name is that of a space in a format of this package.
+// Has reports whether a file's name has one of the endings of both formats.
 func Has(path string) bool {
 	for _, e := range endings {
 		if strings.HasSuffix(path, e) {
@@ -117,19 +119,19 @@ func read(in io.Reader, cost *bounded.Budget) (*Space, error) {
 	return s, s.check()
 }
 
-// reader holds what was read of a file.
+// reader reads one file and holds the fields read so far.
 type reader struct {
 	json   *jsontext.Decoder
 	cost   *bounded.Budget
 	schema string
-	unit   string   // of T4's times, as the file spells it
-	kernel string   // of a cache file
+	unit   string   // unit of the times in a T4 file, as the file spells it
+	kernel string   // name of the kernel in a cache file
 	format string   // "T4" or "cache"
-	names  []string // of a cache file's parameters
-	points []Point  // times in the file's unit until convert
+	names  []string // names of the parameters in a cache file
+	points []Point  // convert changes their times from the file's unit to seconds
 }
 
-// errFormat refuses a file of neither format.
+// errFormat is the error about a file that has neither format.
 var errFormat = errors.New(`neither a T4 file (with "results") nor a cache file of Kernel Tuner (with "cache")`)
 
 // members calls use with the name of each member of the next object. use reads the value.
@@ -188,7 +190,8 @@ func (r *reader) value(v any) error {
 	return json.Unmarshal(raw, v)
 }
 
-// units lists the units of time that files name, in seconds. The hub's files spell the first.
+// units gives the seconds of each unit of time that a file may name. The files of the hub have
+// the misspelled first one.
 var units = map[string]float64{
 	"miliseconds": 1e-3, "milliseconds": 1e-3, "ms": 1e-3, "microseconds": 1e-6, "us": 1e-6,
 	"nanoseconds": 1e-9, "ns": 1e-9, "seconds": 1, "s": 1,
@@ -206,7 +209,7 @@ func (r *reader) convert() error {
 		}
 		found, ok := units[r.unit]
 		if !ok {
-			return fmt.Errorf("metadata.timeunit: %q is none of seconds, milliseconds, microseconds, nanoseconds", r.unit)
+			return fmt.Errorf("metadata.timeunit: unknown %q, use one of seconds, milliseconds, microseconds, nanoseconds", r.unit)
 		}
 		unit = found
 	}
@@ -235,7 +238,7 @@ func (s *Space) check() error {
 		case len(p.Config.Values) != len(s.Points[0].Config.Values):
 			return fmt.Errorf("config %d (%s): it has %d parameters, the first has %d", i, key, len(p.Config.Values), len(s.Points[0].Config.Values))
 		case p.Failure == "" && !(p.Time > 0 && p.Time < math.MaxFloat32):
-			return fmt.Errorf("config %d (%s): time %g is no positive time", i, key, p.Time)
+			return fmt.Errorf("config %d (%s): time %g is not positive and finite", i, key, p.Time)
 		}
 		seen[key] = true
 		if p.Failure != "" {

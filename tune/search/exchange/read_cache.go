@@ -9,7 +9,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// outsideSpace is what Kernel Tuner writes as the time of a config that breaks a constraint.
+// outsideSpace is the word that Kernel Tuner writes as the time of a config that breaks a
+// constraint.
 const outsideSpace = "InvalidConfig"
 
 // cached reads one entry of "cache" in a cache file of Kernel Tuner. Times are milliseconds.
@@ -46,7 +47,7 @@ func (r *reader) cachedPoint(all map[string]jsontext.Value) (p Point, err error)
 	for _, name := range []string{"compile_time", "verification_time", "framework_time"} {
 		ms := 0.0
 		if v, ok := all[name]; ok && json.Unmarshal(v, &ms) != nil {
-			return p, fmt.Errorf("%s: %s is no number", name, v)
+			return p, fmt.Errorf("%s: %s is not a number", name, v)
 		}
 		p.Prepare += ms
 	}

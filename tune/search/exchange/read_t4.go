@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// t4Result is one element of "results", as far as it is read.
+// t4Result holds the fields of one element of "results" that this package reads.
 type t4Result struct {
 	Configuration map[string]jsontext.Value `json:"configuration"`
 	Times         struct {
@@ -29,8 +29,8 @@ type t4Result struct {
 	} `json:"measurements"`
 }
 
-// results reads the list of results of a T4 file. It leaves out configs that break a
-// constraint: they are outside the space.
+// results reads the list of results of a T4 file. It leaves out configs that break a constraint,
+// because they are outside the space.
 func (r *reader) results() error {
 	if t, err := r.json.ReadToken(); err != nil || t.Kind() != '[' {
 		return errors.Join(err, errFormat)
@@ -69,7 +69,7 @@ func (x *t4Result) point() (p Point, err error) {
 	}
 	p.Runs = t.Runtimes
 	if len(x.Objectives) != 1 {
-		return p, fmt.Errorf("objectives: %q; spaces with one objective are read", x.Objectives)
+		return p, fmt.Errorf("objectives: %q; only spaces with one objective can be read", x.Objectives)
 	}
 	for _, m := range x.Measurements {
 		if m.Name == x.Objectives[0] {
@@ -98,7 +98,7 @@ func values(in map[string]jsontext.Value) (map[string]ep.Value, error) {
 		case 't', 'f':
 			out[name] = ep.Value(v)
 		default:
-			return nil, fmt.Errorf("%s: %s is no number, text or truth value", name, v)
+			return nil, fmt.Errorf("%s: %s is not a number, text or truth value", name, v)
 		}
 	}
 	return out, nil

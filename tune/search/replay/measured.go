@@ -10,9 +10,9 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// FromSpace makes a model of a space that another tuner measured whole. Such a file names no
-// default: the first config that has a time stands in. The noise of a config is drawn from its
-// own runs. Every config costs its own time of compiling and checking.
+// FromSpace makes a model of a whole space that another tuner measured. The file of such a space
+// names no default, so the default of the model is the first config that has a time. The noise of
+// a config is drawn from its own runs. Each config has its own time of compiling and checking.
 func FromSpace(s *exchange.Space) (*Model, error) {
 	configs := make([]ep.Config, len(s.Points))
 	for i, p := range s.Points {
@@ -26,7 +26,7 @@ func FromSpace(s *exchange.Space) (*Model, error) {
 	m := &Model{Name: s.Name, Space: space, Default: -1, Incumbent: -1, Neighbour: -1,
 		Truth: make([]float64, n), Costs: make([]ep.Cost, n), Prepare: make([]float64, n), Noise: Noise{Own: make([][]float64, n)}}
 	if s.Odd > 0 {
-		m.Warning = fmt.Sprintf("%s: the times of %d of %d configs differ from the mean of their runs by more than 1 %%; the times count", s.Name, s.Odd, len(s.Points))
+		m.Warning = fmt.Sprintf("%s: the times of %d of %d configs differ from the mean of their runs by more than 1 %%; the replays use the times", s.Name, s.Odd, len(s.Points))
 	}
 	timed, sum := 0, 0.0
 	for _, p := range s.Points {
@@ -45,7 +45,8 @@ func FromSpace(s *exchange.Space) (*Model, error) {
 	return m, nil
 }
 
-// ownResiduals returns the logarithms of runs over their median, nil for too few runs.
+// ownResiduals returns the logarithms of the runs, each divided by the median of the runs. It
+// returns nil if there are too few runs.
 func ownResiduals(runs []float64) []float64 {
 	if len(runs) < fewestOwn {
 		return nil

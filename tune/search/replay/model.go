@@ -17,7 +17,7 @@ import (
 // A Model is a space with the true time of every config, and the noise of its measurements.
 type Model struct {
 	Name      string // name of the recording
-	Warning   string // what is odd about the recording, "" if nothing is
+	Warning   string // a sentence about doubtful values in the recording, or ""
 	Space     *search.Space
 	Default   int
 	Required  []int
@@ -25,7 +25,7 @@ type Model struct {
 	Neighbour int    // point that won a neighbouring search, -1 if there is none
 	HostBound string // why launch parameters cannot matter, "" if they can
 	Pace      record.Pace
-	Prepare   []float64 // [point] seconds to prepare a config, in place of Pace.Config; nil if unknown
+	Prepare   []float64 // [point] seconds to prepare the config; if nil, every config takes Pace.Config
 	Truth     []float64 // [point] true time in seconds; NaN for a config that fails
 	Costs     []ep.Cost // [point]
 	Noise     Noise
@@ -63,13 +63,14 @@ type Machine struct {
 	round  int
 	points map[int]*pointNoise
 	spent  float64 // modelled seconds
-	best   []step  // whenever a faster config was tried
+	best   []step  // one step for each config that was faster than all configs tried before it
 }
 
-// A step is the true time of the best config tried, from a moment on.
+// A step says which true time, in seconds, the best config has that was tried so far. It holds
+// from the moment at which the search had taken `spent` seconds to the next step.
 type step struct{ spent, seconds float64 }
 
-// noteBest records a point that is tried for the first time, if it is the fastest so far.
+// noteBest adds a step if a point, tried for the first time, is the fastest so far.
 func (e *Machine) noteBest(point int) {
 	t := e.model.time(point)
 	if math.IsNaN(t) || len(e.best) > 0 && e.best[len(e.best)-1].seconds <= t {
@@ -78,8 +79,9 @@ func (e *Machine) noteBest(point int) {
 	e.best = append(e.best, step{e.spent, t})
 }
 
-// prepareTime returns the modelled seconds until a config can be timed. The twin is the
-// default, which is prepared already.
+// prepareTime returns the modelled seconds that preparing a config takes before it can be timed.
+// If configs have their own times, the twin takes none, because it is the default, which is
+// already prepared.
 func (m *Model) prepareTime(point int) float64 {
 	switch {
 	case m.Prepare == nil:

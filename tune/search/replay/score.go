@@ -12,27 +12,28 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// A Baseline is random search without replacement on a space: the yardstick of a score over
-// time. Source: Willemsen et al., "A Methodology for Comparing Auto-Tuning Optimization
+// A Baseline describes random search without replacement on a space. A score compares a search
+// with it. Source: Willemsen et al., "A Methodology for Comparing Auto-Tuning Optimization
 // Algorithms", 2024, as autotuning_methodology 1.1.0 computes it (cutoff_point and
 // cutoff_point_fevals_time_start_end of searchspace_statistics.py, time_to_fevals and
-// _redwhite_index of baseline.py). Its curve is not smoothed here.
+// _redwhite_index of baseline.py). Unlike that program, this one does not smooth the curve of
+// random search.
 type Baseline struct {
 	slowest []float64 // times of the configs that do not fail, slowest first
 	each    float64   // mean seconds that trying one config takes
-	Start   float64   // seconds at which random search is expected to have left the median
-	Cutoff  float64   // seconds at which random search is expected to have come close to the best
+	Start   float64   // seconds after which random search is expected to be leftMedian of the way from the median to the best time
+	Cutoff  float64   // seconds after which it is expected to be closeToBest of this way
 }
 
-// The score runs between two shares of the way from the median to the best time: the
-// methodology's cutoff percentiles.
+// A score counts from Start to Cutoff. These constants define both moments, as shares of the way
+// from the median to the best time; the methodology calls them cutoff percentiles.
 const (
 	leftMedian  = 0.01
 	closeToBest = 0.95
 )
 
-// runsEach is the number of runs that the baseline pays for each config, as many as most of the
-// hub's files have.
+// runsEach is the number of runs of each config in the baseline. Most of the hub's files have
+// this number.
 const runsEach = 32
 
 // Baseline returns the baseline of a model.
@@ -51,7 +52,7 @@ func (m *Model) Baseline() Baseline {
 	slices.SortFunc(b.slowest, func(x, y float64) int { return cmp.Compare(y, x) })
 	usual := stat.Median(costs)
 	start, end := b.tries(leftMedian), b.tries(closeToBest)
-	if end-start < 2 { // too short to compare anything
+	if end-start < 2 { // too few configs to compare anything
 		start, end = max(0, start-1), end+1
 	}
 	b.Start, b.Cutoff = float64(start)*usual, float64(end)*usual
@@ -82,9 +83,10 @@ func (b Baseline) at(seconds float64) float64 {
 // moments is the number of moments at which a score compares a search with the baseline.
 const moments = 1000
 
-// Score returns how far searches were ahead of random search, in the mean of the moments from
-// Start to Cutoff: 0 is random search, 1 would be the best config at once, and less than 0 is worse than
-// random search. Before its first config a search counts as the slowest config.
+// Score compares searches with random search at moments from Start to Cutoff, and returns the
+// mean. 0 means as good as random search, less than 0 worse than random search. 1 means that the
+// search had the best config from the start. Before it has tried a config, a search has the time
+// of the slowest config.
 func (b Baseline) Score(searches [][]step) float64 {
 	best, slowest, sum := b.slowest[len(b.slowest)-1], b.slowest[0], 0.0
 	for k := 1; k <= moments; k++ {
@@ -112,7 +114,7 @@ func foundAt(steps []step, now, none float64) float64 {
 }
 
 // ErrNoPace says that a model does not know how long trying a config takes.
-var ErrNoPace = errors.New("no search without the time that its configs took can be scored: record it again")
+var ErrNoPace = errors.New("the recording does not say how long its configs took, so it cannot be scored: record it again")
 
 // ValidShare returns the share of a space's configs that do not fail.
 func (m *Model) ValidShare() float64 {
@@ -125,8 +127,8 @@ func (m *Model) ValidShare() float64 {
 	return 1 - float64(failed)/float64(len(m.Truth))
 }
 
-// ScoreOf returns the score over time of a study on one model, and its report. The searches may
-// take as long as random search is expected to need to come close to the best.
+// ScoreOf returns the score of a study on one model, and the report of the study. Each search
+// ends at the Cutoff of the model's baseline.
 func (s Study) ScoreOf(ctx context.Context, m *Model) (score float64, r Report, err error) {
 	b := m.Baseline()
 	if b.Cutoff <= b.Start {

@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/search/exchange"
 )
 
-// hundred is a model of a hundred configs. Trying one takes a second besides its runs.
+// hundred returns a model of a hundred configs. Preparing a config takes one second.
 func hundred(t *testing.T) *Model {
 	t.Helper()
 	s := &exchange.Space{Name: "hundred"}
@@ -28,9 +28,9 @@ func hundred(t *testing.T) *Model {
 	return m
 }
 
-// TestBaseline compares with autotuning_methodology 1.1.0, to which the same times were given:
-// cutoff_point(0.95), (0.5) and (0.01) gave 33, 3 and 1, and _redwhite_index_value the times
-// below.
+// TestBaseline compares with autotuning_methodology 1.1.0. For the same times, its
+// cutoff_point(0.95), (0.5) and (0.01) return 33, 3 and 1, and its _redwhite_index_value returns
+// the times in the second list.
 func TestBaseline(t *testing.T) {
 	b := hundred(t).Baseline()
 	for share, want := range map[float64]int{0.95: 33, 0.5: 3, 0.01: 1} {
@@ -45,8 +45,8 @@ func TestBaseline(t *testing.T) {
 	}
 }
 
-// TestScoreOfKnownSearches: the best config at once scores 1, the baseline's own curve 0, and
-// the slowest config less than 0.
+// TestScoreOfKnownSearches: a search that has the best config from the start scores 1, the
+// baseline's own curve 0, and a search that only has the slowest config less than 0.
 func TestScoreOfKnownSearches(t *testing.T) {
 	b := hundred(t).Baseline()
 	var own []step
@@ -85,7 +85,7 @@ func TestSearchesBeatRandomSearch(t *testing.T) {
 	}
 }
 
-// TestScoreNeedsAPace: times of trying a config cannot be made up.
+// TestScoreNeedsAPace: a model without the times that trying its configs takes has no score.
 func TestScoreNeedsAPace(t *testing.T) {
 	m := SyntheticKernels(Noise{}, 1)
 	m.Truth = make([]float64, m.Space.Len())
@@ -94,7 +94,7 @@ func TestScoreNeedsAPace(t *testing.T) {
 	}
 }
 
-// TestFailuresCostTime: a config that fails takes as long to compile as the file says.
+// TestFailuresCostTime: a config that fails takes the time that the file gives for preparing it.
 func TestFailuresCostTime(t *testing.T) {
 	s, err := exchange.ReadFile("../exchange/testdata/pnpoly-RTX_3090_T4.json")
 	if err != nil {

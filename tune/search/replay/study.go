@@ -45,7 +45,7 @@ type Report struct {
 	Covered     float64 `json:"covered"`      // share of the challengers' intervals that hold the true gain, in searches that are not too noisy
 	Noisy       float64 `json:"noisy"`        // share of searches that are too noisy to decide
 
-	steps [][]step // progress of the first search of every replay
+	steps [][]step // steps of the first search of each replay
 }
 
 // Run replays searches on models: draw(i) returns the model of replay i. Each model is searched

@@ -46,8 +46,8 @@ type Runner struct {
 	Generation int
 
 	session     kernels.Session
-	twin        kernels.Session      // of the twin alone; nil if it shares the default's
-	shared      string               // why the twin cannot have memory of its own
+	twin        kernels.Session      // session of the twin; nil if the twin uses the default's session
+	shared      string               // the reason why the twin uses the default's memory, "" if it has its own
 	ready       map[int]bool         // prepared and verified in this session
 	blocks      map[record.Stage]int // next block of each stage
 	failed      map[int]*kernels.Failure

@@ -12,10 +12,10 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// placeTwin opens a second session for the twin if a block has it and the backend can hold two
-// sessions. The twin's memory then lies elsewhere than the default's, so that the A/A test sees
-// what the place of memory changes. A block without the twin closes that session: its candidates
-// may need the memory.
+// placeTwin opens a second session for the twin, if the block measures the twin and the backend
+// can hold two sessions. The twin then has other memory than the default, so that the A/A test
+// includes time differences between places of memory. If the block does not measure the twin,
+// placeTwin closes that session, because the candidates may need the memory.
 func (r *Runner) placeTwin(ctx context.Context, live []int) {
 	if !slices.Contains(live, search.Twin) {
 		_ = r.closeTwin() // a lost session shows in the next request
@@ -55,7 +55,8 @@ func (r *Runner) sessionOf(line *record.Result) kernels.Session {
 	return r.session
 }
 
-// prepare prepares the config of a line. If memory is missing, the twin gives up its own.
+// prepare prepares the config of a line. If there is too little memory, prepare closes the twin's
+// session and tries again.
 func (r *Runner) prepare(ctx context.Context, line *record.Result) error {
 	defer stopwatch(&r.Wall.Preparing)()
 	err := r.sessionOf(line).Prepare(ctx, line.Config)

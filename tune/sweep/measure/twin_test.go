@@ -14,12 +14,12 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// placed is a fake whose sessions have memory of their own: in the second session of two that are
-// open at the same time every config takes 3 % longer.
+// placed is a fake backend that can hold two sessions. In the second of two open sessions every
+// config takes 3 % longer.
 type placed struct {
 	*fake
-	refuse error             // opens no second session
-	large  func(string) bool // configs that find no memory while two sessions are open
+	refuse error             // if set, opening a second session returns this error
+	large  func(string) bool // reports whether a config, by its key, does not fit while two sessions are open
 	open   []*placedSession
 }
 
@@ -74,8 +74,8 @@ func placedRunner(t *testing.T, p *placed) (*Runner, *kept) {
 	return r, log
 }
 
-// TestTwinHasItsOwnMemory: the A/A test sees a difference that the place of memory makes. A block
-// without the twin frees the twin's memory.
+// TestTwinHasItsOwnMemory: the A/A ratio includes the difference between the two sessions. A block
+// without the twin closes the twin's session.
 func TestTwinHasItsOwnMemory(t *testing.T) {
 	p := &placed{}
 	r, log := placedRunner(t, p)
@@ -100,7 +100,7 @@ func TestTwinHasItsOwnMemory(t *testing.T) {
 }
 
 // TestTwinSharesMemory: if there is too little memory for two sessions, the twin runs in the
-// default's. Its lines say so, and no candidate fails.
+// default's session. The lines of the twin have a warning, and no candidate fails.
 func TestTwinSharesMemory(t *testing.T) {
 	for name, p := range map[string]*placed{
 		"the second session is refused": {refuse: errors.New("no memory")},

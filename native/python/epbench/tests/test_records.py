@@ -47,7 +47,7 @@ class Records(unittest.TestCase):
         self.assertTrue(all(0 <= x.regret_percent <= x.worst_percent for x in r))
 
     def test_failure_is_an_exception_with_the_exit_code(self):
-        with self.assertRaisesRegex(epbench.EpbenchError, "no run directory") as e:
+        with self.assertRaisesRegex(epbench.EpbenchError, "not a run directory") as e:
             epbench.load_run("/nowhere")
         self.assertEqual(e.exception.code, 2)
         with self.assertRaisesRegex(epbench.EpbenchError, "did you mean deepseek-v"):

@@ -33,7 +33,7 @@ type Format struct {
 
 // Formats lists every format, in the order in which Detect is tried. A new format is one file
 // and one line here.
-var Formats = []Format{baseline, mori, mooncake, nccl, ncclJSON, aiconfigurator, deepEPV2, hybridEP, deepEP, csvFormat}
+var Formats = []Format{collectiveX, baseline, mori, mooncake, nccl, ncclJSON, rccl, moonEP, aiconfigurator, deepEPV2, hybridEP, deepEP, csvFormat}
 
 // Figure is one result from a file, converted to a time.
 type Figure struct {

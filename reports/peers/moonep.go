@@ -1,0 +1,193 @@
+package peers
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// moonEP reads the outputs of MoonEP's benchmarks, zhumakhan/MoonEP 753befe: the table that
+// benchmarks/bench_comm.py prints and its --out CSV (main, bench_one), and the lines of
+// benchmarks/bench_vs_deepep.py at 9214315 with their CSV. Times are means over ranks and iterations.
+// Bandwidths count tokens x top-k x hidden x 2 bytes, own rank included, although a token is sent
+// once to a rank. The routing is log-normal by expert with a sigma of the benchmark's own: its
+// bias_ratio is the sigma of logits, which is not the sigma of epbench's lognormal.
+var moonEP = Format{
+	Name:   "moonep",
+	Doc:    "table, lines or CSV of MoonEP's bench_comm.py or bench_vs_deepep.py",
+	Checks: "tokens x top-k x hidden x 2 / us = GB/s; experts = experts of a rank x ranks",
+	Detect: func(head []byte) bool {
+		return bytes.Contains(head, []byte("dispatch_fwd_us")) || bytes.Contains(head, []byte("d_f_us")) || bytes.Contains(head, []byte("=== bench_comm starting")) ||
+			moonHeader.Match(head) || moonLine.Match(head)
+	},
+	Read: readMoonEP,
+}
+
+var (
+	moonHeader = regexp.MustCompile(`(?m)^ *ep +H +K +S +(?:s +)?E +.*\bd_fwd\b`)
+	moonLine   = regexp.MustCompile(`(?m)^ *(moonep|v2) ep=(\d+) E=(\d+) H=(\d+) K=(\d+) .*?maxvio= *([\d.]+) .*?\bd_f +([\d.]+) us \( *(\d+) GB/s\).*?\bc_f +([\d.]+) us \( *(\d+) GB/s\)`)
+)
+
+// moonNames maps the columns of the printed table to those of the CSV.
+var moonNames = map[string]string{"d_fwd": "dispatch_fwd_us", "c_fwd": "combine_fwd_us", "e_fwd": "epilogue_fwd_us", "cp_fwd": "combine_prologue_fwd_us",
+	"DfGB/s": "dispatch_fwd_GBps", "CfGB/s": "combine_fwd_GBps", "unb_r": "unbalance_ratio", "mx/mean": "load_max_mean", "plan_us": "planning_us"}
+
+func readMoonEP(data []byte, g Given) ([]Figure, []string, error) {
+	rows, err := moonRows(data)
+	if err != nil {
+		return nil, nil, err
+	}
+	f := newFacts(g)
+	var out []Figure
+	for i, row := range rows {
+		figures, err := moonFigures(row, f)
+		if err != nil {
+			return nil, nil, fmt.Errorf("row %d: %w", i+1, err)
+		}
+		out = append(out, figures...)
+	}
+	if len(out) == 0 {
+		return nil, nil, errors.Join(append([]error{errors.New("no row with a time")}, asErrors(f.warnings)...)...)
+	}
+	return out, f.warnings, nil
+}
+
+func asErrors(warnings []string) (out []error) {
+	for _, w := range warnings {
+		out = append(out, errors.New(w))
+	}
+	return out
+}
+
+// moonRows reads the CSVs, the printed table and the printed lines, as rows of the CSVs' columns.
+func moonRows(data []byte) ([]map[string]string, error) {
+	if head, _, _ := bytes.Cut(data, []byte("\n")); bytes.Contains(head, []byte(",")) && bytes.Contains(head, []byte("_us")) {
+		return tableRows(data)
+	}
+	var rows []map[string]string
+	var header []string
+	for line := range strings.Lines(string(data)) {
+		if m := moonLine.FindStringSubmatch(line); m != nil {
+			rows = append(rows, map[string]string{"lib": m[1], "ep": m[2], "E": m[3], "H": m[4], "K": m[5], "maxvio": m[6], "d_f_us": m[7], "d_f_gbps": m[8], "c_f_us": m[9], "c_f_gbps": m[10]})
+			continue
+		}
+		fields := strings.Fields(line)
+		switch {
+		case moonHeader.MatchString(line):
+			header = fields
+		case header != nil && len(fields) > 4 && isCount(fields[0]):
+			row := map[string]string{}
+			for i, name := range header[:min(len(header), len(fields))] {
+				if known := moonNames[name]; known != "" {
+					name = known
+				}
+				row[name] = fields[i]
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows, nil
+}
+
+func isCount(s string) bool { _, err := strconv.Atoi(s); return err == nil }
+
+// moonFigures makes the figures of a row. A row that failed has empty times, or the word FAILED.
+func moonFigures(row map[string]string, f *facts) ([]Figure, error) {
+	if slices.Contains(mapValues(row), "FAILED") || row["dispatch_fwd_us"] == "" && row["d_f_us"] == "" {
+		f.warn("ep %s, H %s, K %s left out: the benchmark failed there", row["ep"], row["H"], row["K"])
+		return nil, nil
+	}
+	tokens := row["s"]
+	if tokens == "" {
+		tokens = row["S"] // versions without a part of the capacity
+	}
+	g, err := f.with(said{"ranks", "ep", row["ep"]}, said{"hidden", "H", row["H"]}, said{"topk", "K", row["K"]}, said{"experts", "E", row["E"]}, said{"tokens", "s", tokens})
+	if err == nil {
+		err = g.require("ranks", "hidden", "topk", "experts", "tokens")
+	}
+	if err == nil {
+		err = g.setNodes(f, 0, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if per, err := strconv.Atoi(row["epn"]); err == nil && per*g.Ranks != g.Experts {
+		return nil, fmt.Errorf("%d experts on each of %d ranks are %d, the row says %d", per, g.Ranks, per*g.Ranks, g.Experts)
+	}
+	if g.Routing == "" {
+		return nil, fmt.Errorf("the routing is log-normal with sigma %s of its own (busiest expert over mean: %s); give --routing, for instance lognormal:maxmean=%s", row["unbalance_ratio"]+row["sigma"], moonImbalance(row), moonImbalance(row))
+	}
+	var out []Figure
+	for _, part := range []struct {
+		op        ep.Op
+		us, speed string
+		also      string // a kernel that a call needs besides
+	}{{ep.Dispatch, "dispatch_fwd", "dispatch_fwd_GBps", "epilogue_fwd_us"}, {ep.Combine, "combine_fwd", "combine_fwd_GBps", "combine_prologue_fwd_us"},
+		{ep.Dispatch, "d_f", "d_f_gbps", ""}, {ep.Combine, "c_f", "c_f_gbps", ""}} {
+		if row[part.us+"_us"] == "" {
+			continue
+		}
+		x, err := moonFigure(row, g, part.us+"_us", part.speed, part.also)
+		if err != nil {
+			return nil, err
+		}
+		x.Problem = g.problem(part.op, ep.BF16)
+		out = append(out, x)
+	}
+	return out, nil
+}
+
+func mapValues(m map[string]string) (out []string) {
+	for _, v := range m {
+		out = append(out, v)
+	}
+	return out
+}
+
+// moonImbalance returns the load of the busiest expert over the mean, as text. MaxVio is that less 1.
+func moonImbalance(row map[string]string) string {
+	if v, err := strconv.ParseFloat(row["maxvio"], 64); err == nil {
+		return strconv.FormatFloat(v+1, 'g', 4, 64)
+	}
+	return row["load_max_mean"]
+}
+
+// moonFigure reads one time and compares it with the bandwidth beside it.
+func moonFigure(row map[string]string, g Given, us, speed, also string) (Figure, error) {
+	t, err := parsePrinted(row[us])
+	if err != nil {
+		return Figure{}, fmt.Errorf("%s: %w", us, err)
+	}
+	gbps, bytes := lenient(row[speed]), 2*float64(g.Tokens)*float64(g.TopK)*float64(g.Hidden)
+	if want := bytes / (t.v * 1e3); gbps.v > 0 && math.Abs(want-gbps.v) > (want*t.half/t.v+gbps.half)*1.02+1e-6*want {
+		return Figure{}, fmt.Errorf("%s: %.0f bytes in %g us are %.4g GB/s, the row says %g", us, bytes, t.v, want, gbps.v)
+	}
+	x := Figure{Kernel: "moonep", Clock: "event", Seconds: t.v * 1e-6, Note: "mean over iterations and ranks; " + moonInside(us)}
+	if row["lib"] == "v2" || row["lib"] == "deepep_v2" {
+		x.Kernel = "deepep-v2-expand"
+	}
+	if also == "" {
+		return x, nil
+	}
+	more, err := parsePrinted(row[also])
+	if err != nil {
+		return Figure{}, fmt.Errorf("%s: %w", also, err)
+	}
+	x.Seconds += more.v * 1e-6
+	x.Note = fmt.Sprintf("%g us of the transfer kernel and %g us of the kernel that expands or adds up duplicates, %g GB/s by tokens x top-k over the transfer; mean over iterations and ranks, in a CUDA graph; planning is apart", t.v, more.v, gbps.v)
+	return x, nil
+}
+
+func moonInside(us string) string {
+	if us == "d_f_us" {
+		return "dispatch with its plan and, for moonep, the copies of weights; eager"
+	}
+	return "eager"
+}

@@ -168,7 +168,8 @@ func joined(list []int) string {
 	return strings.Join(out, ", ")
 }
 
-// sumParts adds up the counts of all files. A file may have no counts if another file has some.
+// sumParts adds up the counts of all files, or joins the experts of ranks in the order of the ranks.
+// A file may have no counts if another file has some.
 func (r *Reader) sumParts(parts []part, o Options) (sum []int64, err error) {
 	for _, p := range parts {
 		file, err := Open(p.path, o)
@@ -180,6 +181,12 @@ func (r *Reader) sumParts(parts []part, o Options) (sum []int64, err error) {
 			return nil, err
 		}
 		r.addNotes(file.notes)
+		if file.localExperts {
+			if sum = append(sum, counts...); len(sum) > MaxExperts {
+				return nil, fmt.Errorf("%s: more than %d experts with those of the files before it", p.path, MaxExperts)
+			}
+			continue
+		}
 		if sum == nil {
 			sum = make([]int64, len(counts))
 		}

@@ -4,12 +4,37 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"strings"
 )
 
 // openJSONL reads one token from each line: an array of ids, or an object with topk_ids
-// and, optionally, topk_weights. Other keys are ignored, because recorders add their own.
-func openJSONL(path string, _ Options) (*Reader, error) {
+// and, optionally, topk_weights. Other keys are ignored, because recorders add their own. Records of
+// Megatron-core are lines of JSON too.
+func openJSONL(path string, o Options) (*Reader, error) {
+	if begins, err := beginsLike(path, isMegatron); err != nil || begins {
+		if err != nil {
+			return nil, err
+		}
+		return openMegatron(path, o)
+	}
 	return openText(path, func(l *lines, first string) (*Reader, error) { return l.tokens(first, parseJSONRow) })
+}
+
+// beginsLike asks about the first bytes of a file.
+func beginsLike(path string, like func(string) bool) (bool, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	head := make([]byte, 4096)
+	n, err := io.ReadFull(f, head)
+	if err == io.ErrUnexpectedEOF || err == io.EOF {
+		err = nil
+	}
+	return like(strings.TrimSpace(string(head[:n]))), err
 }
 
 // jsonRow holds the selections of one token.

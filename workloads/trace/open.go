@@ -23,6 +23,7 @@ var formats = map[string]opener{
 	".jsonl":       openJSONL,
 	".json":        openJSON,
 	".safetensors": openSafetensors,
+	".log":         openEPLBLog,
 }
 
 // convert says how to convert files of other formats. A library to read them would be larger than

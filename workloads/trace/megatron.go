@@ -1,0 +1,288 @@
+package trace
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Megatron-core writes two recordings as JSON lines, one file for each rank: Megatron-LM d98e8a6,
+//   - megatron/core/transformer/moe/router_trace.py, RouterTracer._flush_records_to_disk
+//     (--moe-routing-trace-path): the ids of every token, a record for each step and layer;
+//   - megatron/training/activation_logging.py, ActivationLogger.save_tpe, in the folder
+//     tokens_per_expert: the rows that each expert of the rank got, a record for each iteration and
+//     layer, with a list for each micro-batch.
+//
+// Layers of multi-token prediction (block mtp) have numbers of their own and are left out.
+type megatronRecord struct {
+	Block  string    `json:"block"`
+	Layer  int       `json:"layer"`
+	Rank   *int      `json:"rank"`
+	Tokens *int      `json:"num_tokens"`
+	TopK   int       `json:"topk"`
+	IDs    [][]int32 `json:"top_indices"`
+	Counts [][]int64 `json:"tpe"`
+}
+
+// maxRecord bounds the line of one record: 32,768 tokens of top-22 with ids of three digits take 4 MB.
+// A line of empty lists takes up to 24 times its bytes as slices, so that no record takes more than 120 MiB.
+const maxRecord = 5 << 20
+
+// isMegatron reports whether the first line of a file is a record of Megatron-core.
+func isMegatron(line string) bool {
+	return strings.HasPrefix(line, "{") && (strings.Contains(line, `"top_indices":`) || strings.Contains(line, `"tpe":`))
+}
+
+// megatronFile walks the records of one file.
+type megatronFile struct {
+	f      *os.File
+	in     *bufio.Scanner
+	number int
+	layers map[int]bool // of the decoder
+	mtp    int          // records that were left out
+	ranks  map[int]bool
+}
+
+func openMegatron(path string, o Options) (*Reader, error) {
+	m := &megatronFile{layers: map[int]bool{}, ranks: map[int]bool{}}
+	var err error
+	if m.f, err = os.Open(path); err != nil {
+		return nil, err
+	}
+	r, err := m.read(path, o)
+	if err != nil || r.Kind == Counts {
+		m.f.Close()
+	}
+	return r, err
+}
+
+func (m *megatronFile) read(path string, o Options) (*Reader, error) {
+	topK, tpe, err := m.survey()
+	if err != nil {
+		return nil, err
+	}
+	layer, err := m.choose(o.Layer)
+	if err != nil {
+		return nil, noRows(err)
+	}
+	if !tpe && topK[layer] < 1 {
+		return nil, fmt.Errorf("layer %d: no topk", layer)
+	}
+	var r *Reader
+	if tpe {
+		r, err = m.counts(layer)
+	} else {
+		r = m.tokens(layer, topK[layer])
+	}
+	if err != nil {
+		return nil, err
+	}
+	if m.mtp > 0 {
+		r.note("%d records of multi-token prediction left out", m.mtp)
+	}
+	r.recordedLayers = func() []int { return sortedKeys(m.layers) }
+	if r.ranks = sortedKeys(m.ranks); len(r.ranks) == 0 {
+		r.ranks = rankOfName(path)
+	}
+	if tpe {
+		r.localExperts = true
+		r.note("the counts are of the experts of a rank, by the rank's own numbers")
+	}
+	return r, nil
+}
+
+// rankOfName returns the rank in the name of a file such as rank3.jsonl.
+func rankOfName(path string) []int {
+	if m := rankedName.FindStringSubmatch(filepath.Base(path)); m != nil {
+		if rank, err := strconv.Atoi(m[1]); err == nil {
+			return []int{rank}
+		}
+	}
+	return nil
+}
+
+var rankedName = regexp.MustCompile(`rank_?(\d+)\.jsonl$`)
+
+func sortedKeys(set map[int]bool) (out []int) {
+	for k := range set {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// next returns the next record of the decoder. A record must hold as many tokens and ids as it says.
+func (m *megatronFile) next() (megatronRecord, error) {
+	for m.in.Scan() {
+		m.number++
+		text := m.in.Bytes()
+		if len(text) == 0 {
+			continue
+		}
+		var rec megatronRecord
+		if err := json.Unmarshal(text, &rec); err != nil {
+			return rec, fmt.Errorf("line %d: %.80s", m.number, err)
+		}
+		if rec.Block == "mtp" {
+			m.mtp++
+			continue
+		}
+		return rec, rec.check(m.number)
+	}
+	if errors.Is(m.in.Err(), bufio.ErrTooLong) {
+		return megatronRecord{}, fmt.Errorf("line %d: a record is longer than %d bytes", m.number+1, maxRecord)
+	}
+	return megatronRecord{}, cmp.Or(m.in.Err(), io.EOF)
+}
+
+func (r megatronRecord) check(line int) error {
+	switch {
+	case r.Layer < 0 || r.Layer > maxLayers:
+		return fmt.Errorf("line %d: layer %d is outside 0 to %d", line, r.Layer, maxLayers)
+	case r.Tokens != nil && *r.Tokens != len(r.IDs):
+		return fmt.Errorf("line %d: num_tokens says %d, top_indices has %d", line, *r.Tokens, len(r.IDs))
+	}
+	for t, ids := range r.IDs {
+		if len(ids) != r.TopK || len(ids) > MaxTopK {
+			return fmt.Errorf("line %d: token %d has %d ids, topk says %d of at most %d", line, t, len(ids), r.TopK, MaxTopK)
+		}
+	}
+	for _, batch := range r.Counts {
+		for e, n := range batch {
+			if n < 0 || n > maxCount || e >= MaxExperts {
+				return fmt.Errorf("line %d: expert %d: %d is not a count", line, e, n)
+			}
+		}
+	}
+	return nil
+}
+
+func (m *megatronFile) rewind() error {
+	_, err := m.f.Seek(0, io.SeekStart)
+	m.in, m.number, m.mtp = bufio.NewScanner(m.f), 0, 0
+	m.in.Buffer(make([]byte, 1<<16), maxRecord)
+	return err
+}
+
+// survey reads the whole file once: the layers, the ranks, and the top-k of each layer.
+func (m *megatronFile) survey() (topK map[int]int, tpe bool, err error) {
+	if err := m.rewind(); err != nil {
+		return nil, false, err
+	}
+	topK = map[int]int{}
+	for {
+		rec, err := m.next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		tpe = tpe || rec.Counts != nil
+		if tpe && rec.IDs != nil {
+			return nil, false, fmt.Errorf("line %d: ids in a file of counts", m.number)
+		}
+		if k, again := topK[rec.Layer]; again && k != rec.TopK {
+			return nil, false, fmt.Errorf("line %d: layer %d has top-%d, an earlier record top-%d", m.number, rec.Layer, rec.TopK, k)
+		}
+		topK[rec.Layer] = rec.TopK
+		m.layers[rec.Layer] = true
+		if rec.Rank != nil {
+			m.ranks[*rec.Rank] = true
+		}
+	}
+	if len(m.ranks) > 1 {
+		return nil, false, fmt.Errorf("ranks %s in one file: each step of theirs would be read as tokens of one rank; the writer makes a file for each", joined(sortedKeys(m.ranks)))
+	}
+	return topK, tpe, nil
+}
+
+// choose returns the layer to read.
+func (m *megatronFile) choose(asked int) (int, error) {
+	have := sortedKeys(m.layers)
+	switch {
+	case len(have) == 0 && m.mtp > 0:
+		return 0, errors.New("all records are of multi-token prediction")
+	case len(have) == 0:
+		return 0, io.EOF
+	case asked >= 0 && !m.layers[asked]:
+		return 0, fmt.Errorf("no record of layer %d; %s", asked, spans(have))
+	case asked >= 0:
+		return asked, nil
+	case len(have) > 1:
+		return 0, fmt.Errorf("the file has several layers: %s; give --layer", spans(have))
+	}
+	return have[0], nil
+}
+
+// counts adds up the micro-batches of a layer.
+func (m *megatronFile) counts(layer int) (*Reader, error) {
+	if err := m.rewind(); err != nil {
+		return nil, err
+	}
+	var sum []int64
+	for {
+		rec, err := m.next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if rec.Layer != layer {
+			continue
+		}
+		for _, batch := range rec.Counts {
+			if sum == nil {
+				sum = make([]int64, len(batch))
+			}
+			if len(batch) != len(sum) {
+				return nil, fmt.Errorf("line %d: %d experts, the records before have %d", m.number, len(batch), len(sum))
+			}
+			for e, n := range batch {
+				if sum[e] += n; sum[e] > maxCount {
+					return nil, fmt.Errorf("line %d: expert %d: more than %d selections", m.number, e, int64(maxCount))
+				}
+			}
+		}
+	}
+	return &Reader{Kind: Counts, counts: func() ([]int64, error) { return sum, nil }}, nil
+}
+
+// tokens makes a Reader of the ids of a layer.
+func (m *megatronFile) tokens(layer, topK int) *Reader {
+	r := &Reader{Kind: IDs, TopK: topK, close: m.f.Close}
+	begun, waiting := false, [][]int32(nil)
+	r.next = func(dst []int32, _ []float32) (n int, err error) {
+		if !begun {
+			if begun, err = true, m.rewind(); err != nil {
+				return 0, err
+			}
+		}
+		for n < len(dst)/topK {
+			if len(waiting) == 0 {
+				rec, err := m.next()
+				if err != nil {
+					return n, err
+				}
+				if rec.Layer == layer {
+					waiting = rec.IDs
+				}
+				continue
+			}
+			copy(dst[n*topK:], waiting[0])
+			n, waiting = n+1, waiting[1:]
+		}
+		return n, nil
+	}
+	return r
+}

@@ -2,6 +2,7 @@ package workloads
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 )
 
@@ -25,11 +26,63 @@ func InBlocks(experts, ranks int) (*Placement, error) {
 	})
 }
 
-// Rebalance returns the placement that EPLB makes for the loads of experts, [experts], and a
-// number of redundant slots. It does the work of replicate_experts and balanced_packing in
-// eplb.py of deepseek-ai/EPLB, with EPLB's global policy, which ignores hosts.
+// Rebalance returns the placement that EPLB makes for the loads of experts, [experts], with some
+// redundant slots: replicate_experts and balanced_packing of deepseek-ai/EPLB, eplb.py, in its
+// global policy, which ignores hosts.
 func Rebalance(load []int64, redundant, ranks int) (*Placement, error) {
 	return place(load, redundant, ranks, func(rs []replica) [][]int32 { return pack(rs, ranks) })
+}
+
+// RebalanceOver returns the placement of EPLB's hierarchical policy, rebalance_experts_hierarchical:
+// whole groups of experts go to hosts, replicas stay on the host of their expert, and each host is
+// packed alone. A token that selects experts of few groups then reaches few hosts. Like EPLB it uses
+// the global policy if the groups do not divide among the hosts.
+func RebalanceOver(load []int64, redundant, ranks, hosts, groups int) (*Placement, error) {
+	if hosts <= 1 || groups%hosts != 0 {
+		return Rebalance(load, redundant, ranks)
+	}
+	if len(load)%groups != 0 || ranks%hosts != 0 || redundant%hosts != 0 {
+		return nil, fmt.Errorf("%d experts in %d groups, %d redundant ones and %d ranks do not divide among %d hosts", len(load), groups, redundant, ranks, hosts)
+	}
+	return place(load, redundant, ranks, func([]replica) [][]int32 { return packHosts(load, redundant, ranks, hosts, groups) })
+}
+
+// packHosts returns the slots of each expert. The slots of a host follow those of the host before.
+func packHosts(load []int64, redundant, ranks, hosts, groups int) [][]int32 {
+	size := len(load) / groups
+	whole := make([]replica, groups)
+	for g := range whole {
+		whole[g].expert = g
+		for _, n := range load[g*size : (g+1)*size] {
+			whole[g].load += float64(n)
+		}
+	}
+	slots := make([][]int32, len(load))
+	perHost := (len(load) + redundant) / hosts
+	for host, of := range groupsOfHosts(pack(whole, hosts), groups/hosts, hosts) {
+		var experts []int
+		var mine []int64
+		for _, g := range of {
+			for e := g * size; e < (g+1)*size; e++ {
+				experts, mine = append(experts, e), append(mine, load[e])
+			}
+		}
+		for i, local := range pack(replicate(mine, redundant/hosts), ranks/hosts) {
+			for _, s := range local {
+				slots[experts[i]] = append(slots[experts[i]], int32(host*perHost)+s)
+			}
+		}
+	}
+	return slots
+}
+
+// groupsOfHosts lists the groups of each host by the slot of each group.
+func groupsOfHosts(slot [][]int32, each, hosts int) [][]int {
+	out := make([][]int, hosts)
+	for g, at := range slot {
+		out[int(at[0])/each] = append(out[int(at[0])/each], g)
+	}
+	return out
 }
 
 func place(load []int64, redundant, ranks int, slots func([]replica) [][]int32) (*Placement, error) {
@@ -85,12 +138,19 @@ type PlacedLoad struct {
 	Ranks  []int64   // selections of each rank
 	Pairs  [][]int64 // [source rank][rank] selections from one rank to another
 	Tokens int64
+	// Remote adds up, over all tokens, the hosts besides the token's own host that hold an expert of the
+	// token. It is the number of copies of tokens that cross hosts.
+	Remote int64
 	rankOf []int32 // the rank of each slot
+	hosts  int
 }
 
 // NewPlacedLoad returns an empty PlacedLoad.
-func NewPlacedLoad(p *Placement) *PlacedLoad {
-	l := &PlacedLoad{place: p, Slots: make([]int64, p.SlotCount()), Ranks: make([]int64, p.Ranks)}
+func NewPlacedLoad(p *Placement) *PlacedLoad { return newPlacedLoadOver(p, 1) }
+
+// newPlacedLoadOver returns an empty PlacedLoad of ranks in equal blocks on hosts.
+func newPlacedLoadOver(p *Placement, hosts int) *PlacedLoad {
+	l := &PlacedLoad{place: p, hosts: max(1, hosts), Slots: make([]int64, p.SlotCount()), Ranks: make([]int64, p.Ranks)}
 	for range p.Ranks {
 		l.Pairs = append(l.Pairs, make([]int64, p.Ranks))
 	}
@@ -104,6 +164,7 @@ func NewPlacedLoad(p *Placement) *PlacedLoad {
 // slot that takes the selection; a masked selection (-1) stays.
 func (l *PlacedLoad) Token(source int, ids []int32) {
 	l.Tokens++
+	reached := uint64(0) // hosts, by bit
 	for i, e := range ids {
 		if e < 0 {
 			continue
@@ -113,9 +174,13 @@ func (l *PlacedLoad) Token(source int, ids []int32) {
 		l.Slots[s]++
 		l.Ranks[r]++
 		l.Pairs[source][r]++
+		reached |= 1 << l.host(int(r))
 		ids[i] = s
 	}
+	l.Remote += int64(bits.OnesCount64(reached &^ (1 << l.host(source))))
 }
+
+func (l *PlacedLoad) host(rank int) int { return rank * l.hosts / len(l.Ranks) }
 
 // Expert adds n selections of one expert, shared equally among the expert's slots. It does not
 // change Pairs, because the source ranks are unknown.
@@ -152,6 +217,15 @@ func (l *PlacedLoad) MaxMeanPair() float64 {
 		return 1
 	}
 	return maxMean(pairs)
+}
+
+// MaxMeanHost returns the busiest host's load over the mean, for ranks in equal blocks on hosts.
+func (l *PlacedLoad) MaxMeanHost(hosts int) float64 {
+	sums := make([]float64, hosts)
+	for r, n := range l.Ranks {
+		sums[r*hosts/len(l.Ranks)] += float64(n)
+	}
+	return maxMean(sums)
 }
 
 // Busiest returns the selections of the busiest rank.

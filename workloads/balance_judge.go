@@ -13,7 +13,13 @@ type BalanceOptions struct {
 	Ranks, Redundant int // ranks, and redundant slots of all ranks together
 	Experts          int // 0: the highest id + 1, rounded up to a multiple of Ranks
 	Windows          int // number of windows into which the second half is divided
+	// Hosts and Groups choose EPLB's hierarchical policy if both are above 1 and the groups of experts
+	// divide among the hosts.
+	Hosts, Groups int
 }
+
+// MaxBalanceHosts bounds BalanceOptions.Hosts.
+const MaxBalanceHosts = 64
 
 // BalanceResult compares two placements: experts in equal blocks (Before), and EPLB's placement
 // (After). If the trace holds ids, EPLB's placement is made for the loads of the first half of the
@@ -83,12 +89,17 @@ func (j *balanceJudge) plan(counts []int64) (err error) {
 	if j.before, err = InBlocks(len(load), j.Ranks); err != nil {
 		return err
 	}
-	if j.after, err = Rebalance(load, j.Redundant, j.Ranks); err != nil {
+	if j.after, err = RebalanceOver(load, j.Redundant, j.Ranks, j.Hosts, max(j.Groups, 1)); err != nil {
 		return err
 	}
 	j.result.Copies = j.after.Copies(j.before)
-	j.result.Before, j.result.After = NewPlacedLoad(j.before), NewPlacedLoad(j.after)
+	j.result.Before, j.result.After = j.empty()
 	return nil
+}
+
+// empty returns an empty load of each placement.
+func (j *balanceJudge) empty() (before, after *PlacedLoad) {
+	return newPlacedLoadOver(j.before, j.Hosts), newPlacedLoadOver(j.after, j.Hosts)
 }
 
 // counts judges the placement on the counts that it was made for.
@@ -143,7 +154,7 @@ func (j *balanceJudge) ids(out func(int, bool) (trace.Writer, error)) (*BalanceR
 func (j *balanceJudge) judge(w trace.Writer) error {
 	n := j.result.Judged
 	size := max(1, (n+int64(j.Windows)-1)/int64(max(1, j.Windows)))
-	before, after := NewPlacedLoad(j.before), NewPlacedLoad(j.after)
+	before, after := j.empty()
 	plain := make([]int32, j.all.TopK)
 	return j.walk(true, func(token int64, ids []int32, weights []float32) error {
 		token -= j.result.Planned
@@ -156,7 +167,7 @@ func (j *balanceJudge) judge(w trace.Writer) error {
 			j.result.Windows = append(j.result.Windows, BalanceWindow{token + 1, before.MaxMeanRank(), after.MaxMeanRank()})
 			j.result.Before.merge(before)
 			j.result.After.merge(after)
-			before, after = NewPlacedLoad(j.before), NewPlacedLoad(j.after)
+			before, after = j.empty()
 		}
 		if w == nil {
 			return nil
@@ -167,7 +178,7 @@ func (j *balanceJudge) judge(w trace.Writer) error {
 
 // merge adds o to l; both are loads of the same placement.
 func (l *PlacedLoad) merge(o *PlacedLoad) {
-	l.Tokens += o.Tokens
+	l.Tokens, l.Remote = l.Tokens+o.Tokens, l.Remote+o.Remote
 	for i, n := range o.Slots {
 		l.Slots[i] += n
 	}

@@ -129,3 +129,140 @@ func TestPlacedLoad(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// plainHierarchical follows rebalance_experts_hierarchical of eplb.py step by step. It returns the load
+// of each rank by host, in ascending order within a host, and the hosts in ascending order of their sums.
+func plainHierarchical(load []int64, redundant, ranks, hosts, groups int) (out [][]float64) {
+	size := len(load) / groups
+	type group struct {
+		experts []int64
+		sum     int64
+	}
+	all := make([]group, groups)
+	for g := range all {
+		all[g].experts = load[g*size : (g+1)*size]
+		for _, n := range all[g].experts {
+			all[g].sum += n
+		}
+	}
+	slices.SortStableFunc(all, func(a, b group) int { return int(b.sum - a.sum) })
+	sums, mine := make([]int64, hosts), make([][]int64, hosts)
+	for _, g := range all {
+		to := -1
+		for h := range hosts {
+			if len(mine[h]) < groups/hosts*size && (to < 0 || sums[h] < sums[to]) {
+				to = h
+			}
+		}
+		sums[to] += g.sum
+		mine[to] = append(mine[to], g.experts...)
+	}
+	for h := range hosts {
+		out = append(out, plainEPLB(mine[h], redundant/hosts, ranks/hosts))
+	}
+	sortHosts(out)
+	return out
+}
+
+func sortHosts(loads [][]float64) {
+	for _, l := range loads {
+		slices.Sort(l)
+	}
+	slices.SortFunc(loads, func(a, b []float64) int { return slices.Compare(a, b) })
+}
+
+// TestRebalanceOverIsEPLB compares RebalanceOver with a plain implementation, for random loads without
+// ties. Every replica of a group lies on one host.
+func TestRebalanceOverIsEPLB(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		hosts := rapid.IntRange(2, 4).Draw(t, "hosts")
+		ranks := hosts * rapid.IntRange(1, 3).Draw(t, "ranks of a host")
+		groups := hosts * rapid.IntRange(1, 3).Draw(t, "groups of a host")
+		size := ranks / hosts * rapid.IntRange(1, 3).Draw(t, "experts of a group")
+		redundant := ranks * rapid.IntRange(0, 2).Draw(t, "redundant slots of a rank")
+		load := rapid.Permutation(seq(groups*size)).Draw(t, "load")
+		for i := range load {
+			load[i] = load[i]*load[i] + 1
+		}
+		p, err := RebalanceOver(load, redundant, ranks, hosts, groups)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make([][]float64, hosts)
+		for h := range got {
+			got[h] = make([]float64, ranks/hosts)
+		}
+		hostOf := map[int]int{}
+		for e, slots := range p.Slots {
+			for _, s := range slots {
+				r := p.Rank(s)
+				got[r/(ranks/hosts)][r%(ranks/hosts)] += float64(load[e]) / float64(len(slots))
+				if h, known := hostOf[e/size]; known && h != r/(ranks/hosts) {
+					t.Fatalf("group %d lies on hosts %d and %d", e/size, h, r/(ranks/hosts))
+				}
+				hostOf[e/size] = r / (ranks / hosts)
+			}
+		}
+		sortHosts(got)
+		want := plainHierarchical(load, redundant, ranks, hosts, groups)
+		for h := range want {
+			for r := range want[h] {
+				if math.Abs(got[h][r]-want[h][r]) > 1e-6 {
+					t.Fatalf("loads %v, EPLB gives %v", got, want)
+				}
+			}
+		}
+	})
+}
+
+func seq(n int) (out []int64) {
+	for i := range n {
+		out = append(out, int64(i))
+	}
+	return out
+}
+
+// TestRebalanceOverFallsBack: like EPLB, the global policy serves groups that do not divide among
+// hosts. Sizes that do not divide are refused.
+func TestRebalanceOverFallsBack(t *testing.T) {
+	load := []int64{9, 2, 2, 1, 5, 5, 8, 3}
+	global, err := Rebalance(load, 4, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range [][2]int{{1, 1}, {1, 4}, {2, 1}, {4, 2}} {
+		p, err := RebalanceOver(load, 4, 4, c[0], c[1])
+		if err != nil || !slices.EqualFunc(p.Slots, global.Slots, slices.Equal) {
+			t.Errorf("%d hosts, %d groups: %v, %v; the global policy gives %v", c[0], c[1], p, err, global.Slots)
+		}
+	}
+	p, err := RebalanceOver(load, 4, 4, 2, 4)
+	if err != nil || slices.EqualFunc(p.Slots, global.Slots, slices.Equal) {
+		t.Errorf("the hierarchical policy places as the global one: %v", err)
+	}
+	for _, c := range [][4]int{{4, 4, 2, 6}, {1, 3, 2, 4}, {3, 5, 2, 4}} {
+		if _, err := RebalanceOver(load, c[0], c[1], c[2], c[3]); err == nil {
+			t.Errorf("%v was placed", c)
+		}
+	}
+}
+
+// TestRemoteHosts counts by hand: of three tokens of rank 0, one stays on its host, one reaches the other
+// host with both of its experts, which is one copy, and one reaches both.
+func TestRemoteHosts(t *testing.T) {
+	blocks, err := InBlocks(8, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newPlacedLoadOver(blocks, 2)
+	for _, ids := range [][]int32{{0, 3}, {4, 7}, {1, 6}} {
+		l.Token(0, ids)
+	}
+	if l.Remote != 2 {
+		t.Errorf("%d copies cross hosts, want 2", l.Remote)
+	}
+	l.Token(3, []int32{0, -1})
+	if l.Remote != 3 || l.MaxMeanHost(2) != 4.0/3.5 {
+		t.Errorf("%d copies, busiest host %g times the mean; want 3 and %g", l.Remote, l.MaxMeanHost(2), 4.0/3.5)
+	}
+}

@@ -33,8 +33,9 @@ func newWorkloadBalance() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "balance TRACE... --redundant N",
 		Short: "Show what EPLB placement and replicas would do to the load",
-		Long: `Place the experts of a recorded routing by EPLB (deepseek-ai/EPLB, eplb.py, global
-policy) with N redundant slots. A recording of ids is planned on the first half of its
+		Long: `Place the experts of a recorded routing by EPLB (deepseek-ai/EPLB, eplb.py) with N
+redundant slots: by its global policy, or with --nodes and --groups by its hierarchical
+one. A recording of ids is planned on the first half of its
 tokens and judged on the second; counts have no order and are judged on themselves.
 Print the imbalance by expert, rank and pair of ranks before and after, the memory of
 the replicas, and from how many tokens on the plan is worth its copies.`,
@@ -50,6 +51,8 @@ the replicas, and from how many tokens on the plan is worth its copies.`,
 		s.IntVar(&o.plan.Ranks, "ranks", 8, "`N` number of ranks that share the experts")
 		s.IntVar(&o.plan.Redundant, "redundant", 0, "`N` slots beyond one for each expert, of all ranks")
 		s.IntVar(&o.plan.Experts, "experts", 0, "`N` routed experts; default: the highest id + 1, rounded up to a multiple of --ranks")
+		s.IntVar(&o.plan.Hosts, "nodes", 1, "`N` number of hosts, in equal blocks of ranks; with --groups the plan keeps a group of experts on one host")
+		s.IntVar(&o.plan.Groups, "groups", 1, "`N` groups of experts from which the router selects (8: DeepSeek-V3)")
 		s.IntVar(&o.plan.Windows, "windows", 20, "`N` parts of the second half, for the worst moment and the picture")
 		s.IntVar(&o.hidden, "hidden", 7168, "`N` hidden size, for the bytes of a token")
 		s.StringVar(&o.expertSize, "expert-size", "42MiB", "`SIZE` weights of one expert of one layer (42MiB: DeepSeek-V3 in FP8)")
@@ -74,6 +77,10 @@ func (o *balanceOptions) run(cmd *cobra.Command, files []string) error {
 		return usagef("--redundant: %d is outside 0 to %d", o.plan.Redundant, trace.MaxExperts)
 	case o.plan.Experts < 0 || o.plan.Experts > trace.MaxExperts:
 		return usagef("--experts: %d is outside 0 to %d", o.plan.Experts, trace.MaxExperts)
+	case o.plan.Hosts < 1 || o.plan.Hosts > workloads.MaxBalanceHosts || o.plan.Ranks%o.plan.Hosts != 0:
+		return usagef("--nodes: %d hosts; %d ranks are spread over 1 to %d hosts, equally many on each", o.plan.Hosts, o.plan.Ranks, workloads.MaxBalanceHosts)
+	case o.plan.Groups < 1 || o.plan.Groups > trace.MaxExperts:
+		return usagef("--groups: %d is outside 1 to %d", o.plan.Groups, trace.MaxExperts)
 	case o.plan.Windows < 1 || o.plan.Windows > 10_000:
 		return usagef("--windows: %d is outside 1 to 10000", o.plan.Windows)
 	case o.hidden < 1 || o.hidden > ep.MaxHidden:
@@ -135,6 +142,9 @@ func (o *balanceOptions) table(name string, r *workloads.BalanceResult, size int
 	}
 	add("expert, or replica of it", r.Before.MaxMeanSlot(), r.After.MaxMeanSlot())
 	add("rank", r.Before.MaxMeanRank(), r.After.MaxMeanRank())
+	if o.plan.Hosts > 1 {
+		add("host", r.Before.MaxMeanHost(o.plan.Hosts), r.After.MaxMeanHost(o.plan.Hosts))
+	}
 	if r.Judged > 0 {
 		worst := workloads.BalanceWindow{}
 		for _, w := range r.Windows {
@@ -143,17 +153,37 @@ func (o *balanceOptions) table(name string, r *workloads.BalanceResult, size int
 		add(fmt.Sprintf("rank, worst of %d windows", len(r.Windows)), worst.Before, worst.After)
 		add("rank to another rank", r.Before.MaxMeanPair(), r.After.MaxMeanPair())
 	}
-	t.Note(o.basis(r), o.memory(size), o.worth(r, size))
+	t.Note(o.basis(r), o.remote(r), o.memory(size), o.worth(r, size))
 	return t
+}
+
+// remote returns a note of how many hosts a token reaches besides its own.
+func (o *balanceOptions) remote(r *workloads.BalanceResult) string {
+	if o.plan.Hosts < 2 || r.Judged == 0 {
+		return ""
+	}
+	n := float64(r.Judged)
+	return fmt.Sprintf("hosts: a token reaches %.3f other hosts with experts in blocks, %.3f with EPLB", float64(r.Before.Remote)/n, float64(r.After.Remote)/n)
+}
+
+// policy names EPLB's policy for the flags.
+func (o *balanceOptions) policy() string {
+	switch {
+	case o.plan.Hosts < 2 || o.plan.Groups < 2:
+		return "global policy"
+	case o.plan.Groups%o.plan.Hosts != 0:
+		return fmt.Sprintf("global policy, since %d groups do not divide among %d hosts", o.plan.Groups, o.plan.Hosts)
+	}
+	return fmt.Sprintf("hierarchical policy: %d groups on %d hosts", o.plan.Groups, o.plan.Hosts)
 }
 
 // basis returns a note that names the tokens for which the plan was made and the tokens by
 // which it was judged.
 func (o *balanceOptions) basis(r *workloads.BalanceResult) string {
 	if r.Judged == 0 {
-		return "EPLB: deepseek-ai/EPLB, global policy; counts have no order, so the plan is judged on the counts it was made for, the best case"
+		return "EPLB: deepseek-ai/EPLB, " + o.policy() + "; counts have no order, so the plan is judged on the counts it was made for, the best case"
 	}
-	return fmt.Sprintf("EPLB: deepseek-ai/EPLB, global policy, planned on the first %d tokens, judged on the %d after them; replicas take turns, and tokens of a window belong to the ranks in equal blocks", r.Planned, r.Judged)
+	return fmt.Sprintf("EPLB: deepseek-ai/EPLB, %s, planned on the first %d tokens, judged on the %d after them; replicas take turns, and tokens of a window belong to the ranks in equal blocks", o.policy(), r.Planned, r.Judged)
 }
 
 func (o *balanceOptions) memory(size int64) string {

@@ -26,6 +26,8 @@ var (
 	rdmaSpeed = regexp.MustCompile(`([\d.]+) GB/s \(RDMA\)`)
 	oneTime   = regexp.MustCompile(`(?:avg_t:|t:)?\s*([\d.]+) us`)
 	twoTimes  = regexp.MustCompile(`([\d.]+) \+ ([\d.]+) us`)
+	// A fork prints "transmit: 5914.00 us, notify: 6499.00 us, BW: 39.51 GB/s (RDMA), ..." (DeepEP PR 456).
+	namedTimes = regexp.MustCompile(`transmit: ([\d.]+) us, notify: ([\d.]+) us`)
 )
 
 // normalTest is one test of the normal kernels.
@@ -82,7 +84,10 @@ func (n *normalTest) line(line string) error {
 
 // figures reads the speeds and times of a line. A line without GB/s (NVL) is an error.
 func (r *normalRow) figures(line string) (err error) {
-	if r.rdma != "" {
+	if m := namedTimes.FindStringSubmatch(line); m != nil {
+		r.notify = lenient(m[2])
+		r.us, err = parsePrinted(m[1])
+	} else if r.rdma != "" {
 		if m := twoTimes.FindStringSubmatch(line); m != nil {
 			r.notify = lenient(m[1]) // 0 us if it rounds to zero
 			r.us, err = parsePrinted(m[2])

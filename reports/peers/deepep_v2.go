@@ -29,7 +29,7 @@ var (
 	v2Expert = regexp.MustCompile(`> Experts: (\d+)/(\d+)`)
 	v2Tokens = regexp.MustCompile(`> Tokens: \d+ \(max: (\d+)\), hidden: (\d+)`)
 	v2SMs    = regexp.MustCompile(`> #SM: (\d+)`)
-	v2Mode   = regexp.MustCompile(`> Testing with (.*use_fp8_dispatch=(True|False).*) \.\.\.`)
+	v2Mode   = regexp.MustCompile(`> Testing with (.*use_fp8_dispatch=(True|False|1|0).*) \.\.\.`)
 	v2Line   = regexp.MustCompile(`EP: +(\d+)/(\d+) \| (dispatch|expanded dispatch|cached dispatch|combine|reduced combine): (\d+) GB/s \(SO\), (\d+) GB/s \(SU\), ([\d.]+) us, (\d+) bytes \| (?:copy|reduce): \d+ GB/s, ([\d.]+) us`)
 )
 
@@ -94,7 +94,7 @@ func (r *v2Run) line(line string) error {
 		r.sms = m[1]
 	}
 	if m := v2Mode.FindStringSubmatch(line); m != nil {
-		r.mode, r.fp8 = m[1], m[2] == "True"
+		r.mode, r.fp8 = m[1], m[2] == "True" || m[2] == "1"
 	}
 	for _, m := range v2Line.FindAllStringSubmatch(line, -1) {
 		if err := r.figure(m); err != nil {
@@ -128,6 +128,9 @@ func (r *v2Run) figure(m []string) error {
 		return fmt.Errorf("lines of %d and of %d ranks in one log; import them one by one", r.ranks, ranks)
 	}
 	r.ranks = ranks
+	if r.mode == "" {
+		return fmt.Errorf("rank %s, %s: no line before it says whether the dispatch is FP8 (> Testing with ... use_fp8_dispatch=...)", m[1], m[3])
+	}
 	key := fmt.Sprint(m[3], r.fp8)
 	f := r.kept[key]
 	if f == nil {
@@ -191,13 +194,15 @@ var hybridEP = Format{
 	Name:   "hybrid-ep",
 	Doc:    "output of tests/test_hybrid_ep.py of DeepEP's branch hybrid-ep",
 	Checks: "GB/s x t = the printed MB; min <= t <= max",
-	Detect: func(head []byte) bool { return bytes.Contains(head, []byte("=== Torch API Benchmark (")) },
-	Read:   readHybridEP,
+	Detect: func(head []byte) bool {
+		return bytes.Contains(head, []byte("=== Torch API Benchmark (")) || bytes.Contains(head, []byte("=== Kernel Benchmark (")) || hybridLine.Match(head)
+	},
+	Read: readHybridEP,
 }
 
 var (
 	hybridHead = regexp.MustCompile(`=== Torch API Benchmark \((FP8|BF16), (\d+) ranks\) ===`)
-	hybridLine = regexp.MustCompile(`^(fused )?(dispatch|combine)(\+permute|\+unpermute)?(?: \((?:FP8|BF16)\))?: +([\d.]+) GB/s \(NVL\), t: ([\d.]+) us \[min=([\d.]+), max=([\d.]+)\], \w+: ([\d.]+) MB`)
+	hybridLine = regexp.MustCompile(`(?m)^(fused )?(dispatch|combine)(\+permute|\+unpermute)?(?: \((?:FP8|BF16)\))?: +([\d.]+) GB/s \(NVL\), t: ([\d.]+) us \[min=([\d.]+), max=([\d.]+)\], \w+: ([\d.]+) MB`)
 )
 
 func readHybridEP(data []byte, g Given) ([]Figure, []string, error) {
@@ -226,7 +231,13 @@ func readHybridEP(data []byte, g Given) ([]Figure, []string, error) {
 			out = append(out, x)
 		}
 	}
-	if len(out) == 0 {
+	switch {
+	case len(out) > 0:
+	case dtype == "" && hybridLine.Match(data):
+		return nil, nil, errors.New("the line \"=== Torch API Benchmark (FP8 or BF16, N ranks) ===\" is missing: nothing says the dtype of a combine, nor the ranks")
+	case bytes.Contains(data, []byte("=== Kernel Benchmark (")):
+		return nil, nil, errors.New("only kernel times (Kernel Benchmark): a call also scans the routing and copies; the Torch API Benchmark of the same test has whole calls")
+	default:
 		return nil, nil, errors.New("no line with a time")
 	}
 	return out, f.warnings, nil

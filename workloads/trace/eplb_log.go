@@ -11,10 +11,10 @@ import (
 )
 
 // eplbLine matches what vLLM prints with eplb_config.log_balancedness: vllm-project/vllm,
-// vllm/distributed/eplb/eplb_state.py, EplbState.step. Two versions are known. The older one prints
-// "EPLB step: avg_tokens=..." and stacks the ranks along the axis over which it takes mean and
-// maximum. The newer one prints "EPLB step: N for model M: avg_tokens=..." and has the layers there,
-// [layers, ranks], so that its figures compare layers.
+// vllm/distributed/eplb/eplb_state.py, EplbState.step. Three versions are known. The oldest prints
+// "EPLB step: avg_tokens=..." and takes mean and maximum over ranks. The second prints "EPLB step: N for
+// model M: avg_tokens=..." and takes them over layers, [layers, ranks] with dim=0 (vLLM PR 51784). PR
+// 51813 returned to ranks, and a line does not tell these two apart.
 var eplbLine = regexp.MustCompile(`EPLB step: (?:(\d+) for model (\S+): )?avg_tokens=([\d.]+), ?max_tokens=(\d+), ?balancedness=([\d.]+)`)
 
 // openEPLBLog reads a log of vLLM for what its EPLB lines say. They hold no counts of experts, so that
@@ -48,11 +48,11 @@ const maxLogLine = 1 << 20
 
 // eplbSummary adds up EPLB lines.
 type eplbSummary struct {
-	steps, idle    int
-	sum, lowest    float64 // of balancedness
-	layersNotRanks bool
-	firstModel     string
-	severalModels  bool
+	steps, idle   int
+	sum, lowest   float64 // of balancedness
+	ranksOrLayers bool
+	firstModel    string
+	severalModels bool
 }
 
 // add checks a line: avg_tokens over max_tokens is its balancedness, within rounding.
@@ -72,7 +72,7 @@ func (s *eplbSummary) add(m [][]byte) error {
 		return fmt.Errorf("avg_tokens=%g over max_tokens=%g is %.4f, balancedness says %.4f", avg, most, avg/most, balance)
 	}
 	if model := string(m[2]); model != "" {
-		s.layersNotRanks = true
+		s.ranksOrLayers = true
 		s.severalModels = s.severalModels || s.firstModel != "" && s.firstModel != model
 		s.firstModel = model
 	}
@@ -95,8 +95,8 @@ func (s *eplbSummary) err() error {
 	}
 	mean := s.sum / float64(s.steps)
 	what := fmt.Sprintf("the busiest rank took %.3f times the mean, %.3f times in the worst step", 1/mean, 1/s.lowest)
-	if s.layersNotRanks {
-		what = fmt.Sprintf("mean over maximum of layers is %.3f; this version of vLLM compares layers and not ranks, so that it says nothing of how even the ranks are", mean)
+	if s.ranksOrLayers {
+		what = fmt.Sprintf("mean over maximum is %.3f, of ranks since vLLM PR 51813 and of layers in versions before it, which a line does not tell apart", mean)
 	}
 	return fmt.Errorf("%d EPLB steps: %s. A log holds no counts of experts; %s", s.steps, what, record)
 }

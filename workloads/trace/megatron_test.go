@@ -124,7 +124,8 @@ func TestChangedMegatronRecords(t *testing.T) {
 	}
 }
 
-// TestEPLBLog: the older version of vLLM compares ranks, the newer one layers. Neither holds counts.
+// TestEPLBLog: lines of the oldest version compare ranks; a later line does not say what it compares.
+// None holds counts.
 func TestEPLBLog(t *testing.T) {
 	line := func(avg, most float64) string {
 		return fmt.Sprintf("(EngineCore_0 pid=7) INFO 08-12 10:00:00 [eplb_state.py:330] EPLB step: avg_tokens=%.2f, max_tokens=%d, balancedness=%.4f\n", avg, int(most), avg/most)
@@ -132,7 +133,7 @@ func TestEPLBLog(t *testing.T) {
 	newer := "INFO [eplb_state.py:500] EPLB step: 12 for model deepseek-ai/DeepSeek-V3: avg_tokens=1024.00, max_tokens=2048, balancedness=0.5000, steps until the next rearrangement: 2988\n"
 	for _, c := range []struct{ text, says string }{
 		{"other\n" + line(1024, 2048) + line(1024, 1280), "2 EPLB steps: the busiest rank took 1.538 times the mean, 2.000 times in the worst step. A log holds no counts of experts; record expert_load_window"},
-		{newer, "1 EPLB steps: mean over maximum of layers is 0.500; this version of vLLM compares layers and not ranks"},
+		{newer, "1 EPLB steps: mean over maximum is 0.500, of ranks since vLLM PR 51813 and of layers in versions before it"},
 		{newer + strings.Replace(newer, "DeepSeek-V3", "Qwen3", 1), "EPLB lines of several models"},
 		{strings.Replace(line(1024, 2048), "0.5000", "0.6000", 1), "line 1: avg_tokens=1024 over max_tokens=2048 is 0.5000, balancedness says 0.6000"},
 		{"EPLB step: avg_tokens=0.00, max_tokens=0, balancedness=0.0000\n", "1 EPLB steps without tokens"},

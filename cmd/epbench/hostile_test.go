@@ -152,6 +152,22 @@ var hostileInputs = []hostileInput{
 	{name: "objects.json", command: importTimes, make: texts(says(`[{"moe_ep_size":1}`), times(10*mega, `,{}`), says("]"))},
 	{name: "rules.json", command: importTimes, make: texts(says(`{"kernel_type":"mori","ep_size":8,"rules":[{}`), times(10*mega, `,{}`), says("]}"))},
 	{name: "lines.log", command: importTimes, make: times(30*mega, "1\n")},
+	{name: "cycles.csv", command: importTimes, make: texts(says("numCycle,collective,gpus,size,type,redop,inplace,time,algbw,busbw,#wrong\n"), times(4*mega, "0,,,,,,,,,,\n"))},
+	{name: "cycles.json", command: importTimes, make: texts(says(`[{"numCycle":0,"inPlace":1}`), times(10*mega, `,{}`), says("]"))},
+	{name: "points.json", command: importTimes, make: texts(says(`{"coverage":[],"terminal_cases":1,"series":[{"series_id":"x","system":{"ep_size":8},"points":[{}`), times(10*mega, ",{}"), says("]}]}"))},
+	{name: "components.json", command: importTimes, make: texts(says(`{"record_type":"case-attempt","measurement":{"rows":[{"components":{"":{}`), times(4*mega, `,"":{}`), says("}}]}}"))},
+	{name: "moon.csv", command: importTimes, make: texts(says("ep,H,K,S,s,E,dispatch_fwd_us\n"), times(6*mega, ",,,,,,\n"))},
+	{name: "moon.txt", command: importTimes, make: texts(says(" ep     H   K     S     s    E    Hp     d_fwd\n"), times(3*mega, "8 1 1 1 1 1 1 1\n"))},
+	{name: "megatron.jsonl", command: importTrace, make: texts(says(`{"block":"decoder","layer":0,"topk":1,"top_indices":[[1]`), times(15*mega, ",[]"), says("]}"))},
+	{name: "record.jsonl", command: importTrace, make: texts(says(`{"block":"decoder","layer":0,"topk":0,"top_indices":[[]`), times(1_600_000, ",[]"), says("]}"))},
+	{name: "tpe.jsonl", command: importTrace, make: times(600_000, `{"block":"decoder","layer":0,"tpe":[[0,0,0,0],[0]]}`+"\n")},
+	{name: "layers.jsonl", command: importTrace, make: func(w io.Writer) {
+		for i := range 600_000 {
+			fmt.Fprintf(w, `{"block":"decoder","layer":%d,"tpe":[[0]]}`+"\n", i)
+		}
+	}},
+	{name: "vllm.log", command: importTrace, make: times(60*mega, "EPLB")},
+	{name: "steps.log", command: importTrace, make: times(mega, "EPLB step: avg_tokens=1.00, max_tokens=2, balancedness=0.5000\n")},
 	{name: "closed.json", command: showTable, make: says(`{"schema":2,"rows":[}`)},
 	{name: "colon.json", command: showTable, make: says(`{"schema":2,"rows":[:`)},
 	{name: "rows.json", command: showTable, make: texts(says(`{"schema":2,"rows":[{}`), times(12*mega, ",{}"), says("]}"))},

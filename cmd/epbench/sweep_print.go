@@ -143,10 +143,10 @@ func rejections(spaces []record.SpaceInfo) []string {
 const manySearches = 60
 
 // printPlan prints the plan of --dry-run.
-func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan, probe *sweep.Probe) error {
+func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan) error {
 	n := reports.Numbers
 	t := reports.Table{
-		Name: "plan", Title: fmt.Sprintf("Plan: %d searches, about %d samples: %s", len(p.Searches), p.Samples, costText(p, probe)),
+		Name: "plan", Title: fmt.Sprintf("Plan: %d searches, about %d samples: %s", len(p.Searches), p.Samples, costText(p)),
 		Columns: []reports.Column{reports.Words("op"), reports.Words("dtype"), n("tokens", ""), reports.Words("routing"),
 			reports.Words("class"), n("points", ""), n("legal", ""), n("measured", ""), n("samples", "")},
 	}
@@ -177,8 +177,8 @@ func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan, probe *sweep.P
 }
 
 // costText returns text that says how long a plan takes, estimated by a probe of its shapes.
-func costText(p *sweep.Plan, probe *sweep.Probe) string {
-	whole, least, most := p.Estimate(probe), p.Least(probe), p.Options.Time
+func costText(p *sweep.Plan) string {
+	whole, least, most := p.Estimate(), p.Least(), p.Options.Time
 	const how = ", by a probe of two rounds; compiling, checking and sessions included"
 	switch {
 	case most == 0:

@@ -39,11 +39,10 @@ func (f *sweepFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if f.dryRun {
-		probe, err := p.Probe(cmd.Context(), b)
-		if err != nil {
+		if err := p.Probe(cmd.Context(), b); err != nil {
 			return err
 		}
-		return f.printPlan(cmd, p, probe)
+		return f.printPlan(cmd, p)
 	}
 	if err := f.holdBudget(cmd, b, p); err != nil {
 		return err
@@ -93,11 +92,10 @@ func (f *sweepFlags) holdBudget(cmd *cobra.Command, b kernels.Backend, p *sweep.
 	if p.Options.Time == 0 {
 		return nil
 	}
-	probe, err := p.Probe(cmd.Context(), b)
-	if err != nil {
+	if err := p.Probe(cmd.Context(), b); err != nil {
 		return err
 	}
-	least := p.Least(probe)
+	least := p.Least()
 	if least.Seconds() <= (1+overBudget)*p.Options.Time.Seconds() {
 		return nil
 	}

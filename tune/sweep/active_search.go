@@ -22,6 +22,7 @@ import (
 type activeSearch struct {
 	subject
 	candidates
+	index  int // in Plan.Searches
 	runner *measure.Runner
 	state  *search.State
 	searchResults
@@ -120,9 +121,11 @@ func (c *activeSearch) versusDefault(finals []search.Finalist, sessions int) map
 // runSearch carries out one search. A default that fails is a result, not an
 // error.
 func (s *sweeper) runSearch(ctx context.Context, c *activeSearch) error {
-	var err error
 	c.state, c.finals, c.measured = nil, nil, map[string]versusDefault{}
-	budget := s.opts.searchBudget(s.spent, s.left())
+	budget, err := s.allot()
+	if err != nil {
+		return err
+	}
 	c.aa, err = s.harness.measureAA(ctx, c.runner, budget.Time)
 	switch {
 	case errors.Is(err, search.ErrDefault):

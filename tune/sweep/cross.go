@@ -228,12 +228,10 @@ func (s *sweeper) cross(ctx context.Context, c *activeSearch, configs []ep.Confi
 	if c.crossingMissing = ctx.Err() != nil; c.crossingMissing {
 		return nil
 	}
-	before := c.runner.Spent()
 	finals, err := s.crossBlock(ctx, c, live, missing)
 	if s.measuredAnew(c, err) {
 		finals, err = s.crossBlock(ctx, c, live, missing)
 	}
-	s.spent += c.runner.Spent() - before
 	if closed := c.runner.Close(); err == nil {
 		err = closed
 	}

@@ -25,7 +25,8 @@ type harness struct {
 	policy   measure.Policy
 	log      measure.Log
 	recorded *measure.RecordedBlocks
-	wall     record.Wall        // time of this command by activity
+	wall     record.Wall // time of this command by activity
+	lap      measure.Lap
 	empty    map[string]float64 // reading of an empty kernel, seconds by clock
 }
 
@@ -98,7 +99,7 @@ func (s *subject) title() string {
 func (l *harness) runner(s *subject, space *search.Space, dflt int) *measure.Runner {
 	return measure.New(measure.Setup{
 		Backend: l.backend, Workload: s.workload, Space: space, Default: dflt, Policy: l.policy, Log: l.log, Recorded: l.recorded,
-		Wall: &l.wall, Cost: func(c ep.Config) ep.Cost { return l.cost(s.problem.Op, c) },
+		Wall: &l.wall, Lap: &l.lap, Cost: func(c ep.Config) ep.Cost { return l.cost(s.problem.Op, c) },
 	})
 }
 

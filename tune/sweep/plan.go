@@ -78,21 +78,6 @@ type Event struct {
 	Stage     record.Stage
 }
 
-// searchBudget returns the budget of the next search. left is the number of searches still
-// to do. A share of the time is kept for the steps after the searches.
-func (o Options) searchBudget(spent time.Duration, left int) search.Budget {
-	b := search.Budget{Evaluations: o.Evaluations}
-	if o.Time > 0 {
-		rest := time.Duration(float64(o.Time)*searchShare) - spent
-		b.Time = max(rest/time.Duration(left), time.Millisecond)
-	}
-	return b
-}
-
-// searchShare is the share of a time budget for searches. Crossing routings and
-// refining intervals take the rest.
-const searchShare = 0.85
-
 // A Plan lists the searches of a sweep. --dry-run prints it and Run carries it out.
 type Plan struct {
 	Searches    []PlannedSearch
@@ -100,6 +85,7 @@ type Plan struct {
 	Samples     int    // number of samples of the whole sweep, without A/A tests and crossings
 	AtLeast     time.Duration
 	Policy      measure.Policy
+	Probed      *Probe // set by Probe; Run probes if time is bounded and it is nil
 
 	Options *Options // Progress may still be set
 
@@ -158,9 +144,6 @@ func MakePlan(b kernels.Backend, opts *Options) (*Plan, error) {
 	out.AtLeast = time.Duration(float64(out.Samples) * out.Policy.MinSample * float64(time.Second))
 	return out, nil
 }
-
-// sessionConfigs is about how many configs run in the rounds of a further session.
-const sessionConfigs = 6
 
 // siblingConfigs estimates how many configs of a combine are measured if the same combine was
 // already searched with another dispatch dtype. The earlier search is called the sibling.

@@ -3,6 +3,7 @@ package sweep
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/epbench/epbench/kernels"
@@ -16,19 +17,23 @@ type Probe struct {
 	costs []probedCost // one for each search
 }
 
-// probedCost is the cost of measuring one problem, in seconds of wall time: of opening a session, of
-// one more config, and of one more sample of a config.
+// probedCost holds what measuring one problem costs, in seconds: opening a session, a config that
+// is compiled, the same config in a later session, and a sample of a config.
 type probedCost struct {
-	open, config, sample float64
+	open, cold, warm, sample float64
 }
 
-// probeRounds is the number of rounds in which a probe times the default.
-const probeRounds = 2
+// session returns the seconds of a session with this many configs, each of which is compared with
+// the oracle once and takes part in so many rounds on average.
+func (c probedCost) session(configs int, rounds float64) float64 {
+	return c.open + float64(configs)*(c.warm+rounds*c.sample)
+}
 
-// Probe measures the costs of the searches of a plan. It compiles the default, compares it with the
-// oracle and runs two rounds of it. Among problems that differ only in tokens it measures the
-// smallest and the largest, and interpolates the costs of the others. Nothing is recorded.
-func (p *Plan) Probe(ctx context.Context, b kernels.Backend) (*Probe, error) {
+// Probe measures what the searches of a plan cost: it compiles the default, compares it with the
+// oracle and runs a few rounds, in two sessions. Of problems that differ in tokens alone it measures
+// the smallest and the largest; a straight line gives the others. Nothing is recorded. Probed holds
+// the result.
+func (p *Plan) Probe(ctx context.Context, b kernels.Backend) error {
 	l := newHarness(b, p.planner, nil)
 	l.policy.Sessions = 0
 	known := map[ep.Problem]probedCost{}
@@ -41,7 +46,7 @@ func (p *Plan) Probe(ctx context.Context, b kernels.Backend) (*Probe, error) {
 			if !ok {
 				var err error
 				if cost, err = l.probe(ctx, end.subject, p.Options.Seed); err != nil {
-					return nil, err
+					return err
 				}
 				known[end.problem] = cost
 			}
@@ -49,7 +54,8 @@ func (p *Plan) Probe(ctx context.Context, b kernels.Backend) (*Probe, error) {
 		}
 		out.costs = append(out.costs, between(costs, ends, s.problem.Tokens))
 	}
-	return out, nil
+	p.Probed = out
+	return nil
 }
 
 // tokenEnds returns the searches with the fewest and the most tokens of a problem.
@@ -81,8 +87,22 @@ func between(costs [2]probedCost, ends [2]PlannedSearch, tokens int) probedCost 
 		return costs[0]
 	}
 	at := func(a, b float64) float64 { return a + (b-a)*float64(tokens-lo)/float64(hi-lo) }
-	return probedCost{at(costs[0].open, costs[1].open), at(costs[0].config, costs[1].config), at(costs[0].sample, costs[1].sample)}
+	return probedCost{
+		at(costs[0].open, costs[1].open), at(costs[0].cold, costs[1].cold), at(costs[0].warm, costs[1].warm), at(costs[0].sample, costs[1].sample),
+	}
 }
+
+// probeConfigs is the number of turns of the default in a round of a probe: the request to a worker
+// costs time too, and later rounds have many turns.
+const probeConfigs = 2
+
+// A probe times the default for leastProbeRounds at least. If these take less than probeSeconds, it
+// times mostProbeRounds more, because the first rounds take longer than later ones.
+const (
+	leastProbeRounds = 2
+	mostProbeRounds  = 10
+	probeSeconds     = 0.05
+)
 
 // probe measures the cost of one problem. If the default fails, the cost is the time until
 // it failed.
@@ -98,54 +118,97 @@ func (l *harness) probe(ctx context.Context, s subject, seed uint64) (cost probe
 	if err != nil {
 		return cost, err
 	}
-	before := l.wall.Opening
-	start := time.Now()
-	_, err = c.runner.Measure(ctx, record.StageAA, c.points, 1)
-	cost.open = l.wall.Opening - before
-	cost.config = time.Since(start).Seconds() - cost.open
-	for i := 0; i < probeRounds && err == nil; i++ {
-		start = time.Now()
-		_, err = c.runner.Measure(ctx, record.StageAA, c.points, 1)
-		if took := time.Since(start).Seconds(); i == 0 || took < cost.sample { // another program may slow one round down
-			cost.sample = took
-		}
-	}
-	cost.config = max(0, cost.config-cost.sample)
-	if err = c.close(err); err != nil {
+	if err = c.close(l.probeSessions(ctx, c, &cost)); err != nil {
 		err = fmt.Errorf("probe of %s: %w", s.title(), err)
 	}
 	return cost, err
 }
 
-// fixed returns the seconds that a search takes without the strategy's own choices, if this many
-// configs reach the finals. It counts the A/A test, the required candidates, the shortest finals,
-// the confirmation and the further sessions.
-func (p *Plan) fixed(c probedCost, configs int) float64 {
-	n := float64(configs)
-	samples := 2*float64(p.Policy.AARounds) + n*float64(search.ScreenRounds+p.Policy.MinRounds+p.Policy.ConfirmRounds)
-	session := c.open + n*c.config + n*float64(p.Policy.ConfirmRounds)*c.sample
-	return c.open + n*c.config + samples*c.sample + float64(p.Policy.Sessions)*session
+// probeSessions measures the cost of a comparison in a session that compiles, and in another.
+func (l *harness) probeSessions(ctx context.Context, c *comparison, cost *probedCost) (err error) {
+	cost.open, cost.cold, err = l.probeBlock(ctx, c, 1, 1)
+	if err != nil {
+		return err
+	}
+	if err = c.runner.Close(); err != nil {
+		return err
+	}
+	if _, cost.warm, err = l.probeBlock(ctx, c, probeConfigs, 1); err != nil {
+		return err
+	}
+	took := 0.0
+	for _, rounds := range []int{leastProbeRounds, mostProbeRounds} {
+		if took > probeSeconds {
+			break
+		}
+		if _, took, err = l.probeBlock(ctx, c, probeConfigs, rounds); err != nil {
+			return err
+		}
+		cost.sample = took / float64(probeConfigs*rounds)
+	}
+	cost.cold, cost.warm = max(0, cost.cold-cost.sample), max(0, cost.warm/probeConfigs-cost.sample)
+	return nil
+}
+
+// probeBlock measures the default several times in each round. It returns the seconds of opening a
+// session, 0 if one was open, and of the rest.
+func (l *harness) probeBlock(ctx context.Context, c *comparison, configs, rounds int) (open, rest float64, err error) {
+	before, start := l.wall.Opening, time.Now()
+	_, err = c.runner.Measure(ctx, record.StageAA, slices.Repeat(c.points[:1], configs), rounds)
+	open = l.wall.Opening - before
+	return open, time.Since(start).Seconds() - open, err
+}
+
+// sessionRounds is the number of rounds of a further session that a config takes part in, on
+// average: the neighbours run in half of them.
+func (p *Plan) sessionRounds() float64 {
+	return float64(p.Policy.ConfirmRounds) * sessionSamples / sessionConfigs
+}
+
+// Of a further session, by the searches of the archive: the winner, the default and its twin, the
+// runner-up and search.Neighbours others are prepared, and a round has six of them on average.
+const (
+	sessionConfigs = 4 + search.Neighbours
+	sessionSamples = 6
+)
+
+// further returns the seconds of all further sessions of a search with this cost.
+func (p *Plan) further(c probedCost) float64 {
+	return float64(p.Policy.Sessions) * c.session(sessionConfigs, p.sessionRounds())
+}
+
+// shortest returns the seconds that a search takes at least, without further sessions: the A/A
+// test, the screening of a candidate, the shortest finals, and the confirmation.
+func (p *Plan) shortest(c probedCost) float64 {
+	samples := 2*p.Policy.AARounds + leastConfigs*(search.ScreenRounds+p.Policy.MinRounds+p.Policy.ConfirmRounds)
+	return c.open + leastConfigs*c.cold + c.warm + float64(samples)*c.sample
 }
 
 // leastConfigs is the least number of configs in the finals: the default and one other.
 const leastConfigs = 2
 
 // Least returns the shortest time that a plan takes. A sweep exceeds any smaller budget.
-func (p *Plan) Least(probe *Probe) time.Duration {
+func (p *Plan) Least() time.Duration {
 	seconds := 0.0
 	for i := range p.Searches {
-		seconds += p.fixed(probe.costs[i], leastConfigs)
+		seconds += p.shortest(p.Probed.costs[i]) + p.further(p.Probed.costs[i])
 	}
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// Estimate returns the time that a plan takes if every search measures as many configs as its budget
-// of configs allows.
-func (p *Plan) Estimate(probe *Probe) time.Duration {
+// whole returns the seconds in which search i measures every config that its budget of configs
+// allows, without further sessions.
+func (p *Plan) whole(i int) float64 {
+	c, s := p.Probed.costs[i], p.Searches[i]
+	return p.shortest(c) + float64(s.Measured)*c.cold + float64(s.Samples)*c.sample
+}
+
+// Estimate returns the time in which a plan measures every config that its budget of configs
+// allows.
+func (p *Plan) Estimate() time.Duration {
 	seconds := 0.0
-	for i, s := range p.Searches {
-		c := probe.costs[i]
-		seconds += p.fixed(c, sessionConfigs) + float64(s.Measured)*c.config + float64(s.Samples)*c.sample
+	for i := range p.Searches {
+		seconds += p.whole(i)/(1-laterShare) + p.further(p.Probed.costs[i])
 	}
-	return time.Duration(seconds / searchShare * float64(time.Second))
+	return time.Duration(seconds * float64(time.Second))
 }

@@ -38,11 +38,15 @@ func (s *sweeper) refineAll(ctx context.Context) error {
 // every routing of both.
 func (s *sweeper) refine(ctx context.Context, low, high *tokenRange) error {
 	mid := table.Midpoint(low.hi, high.lo)
-	if mid <= low.hi || mid >= high.lo || ctx.Err() != nil || s.opts.Time > 0 && s.spent > s.opts.Time {
+	if mid <= low.hi || mid >= high.lo || ctx.Err() != nil {
 		return nil
 	}
 	left, right := low.last(), high.picks[0]
-	for _, near := range left.searches.withRoutingsOf(right.searches) {
+	all := left.searches.withRoutingsOf(right.searches)
+	if !s.refinementFits(all) {
+		return nil
+	}
+	for _, near := range all {
 		c, err := s.measureBetween(ctx, near, mid, left, right)
 		if err != nil || c.crossingMissing {
 			return err

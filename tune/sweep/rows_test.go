@@ -1,7 +1,6 @@
 package sweep
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -342,23 +341,5 @@ func TestCompromiseIsWorthIt(t *testing.T) {
 		if crossed != want { // in the worst case a winner takes twice the best time, as the default does
 			t.Errorf("at %v of the default's time: measured %v", share, crossed)
 		}
-	}
-}
-
-// TestCrossingIsPaidOnce: the time that a sweep has spent is the time of its blocks, and
-// crossings are counted once.
-func TestCrossingIsPaidOnce(t *testing.T) {
-	s := prepared(t, compromised(), compromiseOptions(t))
-	ctx := context.Background()
-	if err := s.searchAll(ctx); err != nil {
-		t.Fatal(err)
-	}
-	before := s.spent
-	if err := s.crossAll(ctx); err != nil {
-		t.Fatal(err)
-	}
-	total := s.searches[0].runner.Spent() + s.searches[1].runner.Spent()
-	if s.spent != total || s.spent <= before || before == 0 {
-		t.Errorf("spent %v before crossing, %v after, blocks took %v", before, s.spent, total)
 	}
 }

@@ -24,7 +24,6 @@ type sweeper struct {
 	watch       stopwatch
 	searches    []*activeSearch
 	done        int
-	spent       time.Duration            // time that finished searches and crossings took
 	refinements map[string]*activeSearch // searches at token counts between the requested ones, by problem and routing
 	unopened    bool                     // the last search could not open a session
 }
@@ -42,6 +41,11 @@ type Summary struct {
 // and Run returns ctx's error with a summary of the finished searches. The summary is nil if no
 // search was finished.
 func Run(ctx context.Context, b kernels.Backend, p *Plan, dir *record.Dir, run *record.Run, results []record.Result) (*Summary, error) {
+	if p.Options.Time > 0 && p.Probed == nil {
+		if err := p.Probe(ctx, b); err != nil {
+			return nil, err
+		}
+	}
 	s, err := newSweeper(b, p, dir, run, results)
 	if err != nil {
 		return nil, err
@@ -82,13 +86,14 @@ func newSweeper(b kernels.Backend, p *Plan, dir *record.Dir, run *record.Run, re
 	}
 	s := &sweeper{plan: p, opts: p.Options, harness: newHarness(b, p.planner, dir), dir: dir, run: run, refinements: map[string]*activeSearch{}}
 	s.harness.recorded, s.harness.empty = known, run.Empty
+	s.harness.lap.Start()
 	s.watch = startWatch(run, p.Options.Began)
 	s.harness.wall.Starting = time.Since(s.watch.began).Seconds()
 	run.Band = p.Policy.Band
 	run.AA, run.Spaces, run.Workloads, run.Searches, run.Regrets, run.Warnings = nil, nil, nil, nil, nil, nil
 	run.Finished = time.Time{}
-	for _, planned := range p.Searches {
-		s.searches = append(s.searches, &activeSearch{subject: planned.subject})
+	for i, planned := range p.Searches {
+		s.searches = append(s.searches, &activeSearch{subject: planned.subject, index: i})
 		for _, space := range planned.Spaces { // routings share spaces
 			same := func(i record.SpaceInfo) bool { return i.Kernel == space.Kernel && i.Problem == space.Problem }
 			if !slices.ContainsFunc(run.Spaces, same) {
@@ -149,7 +154,6 @@ func (s *sweeper) measuredAnew(c *activeSearch, err error) bool {
 
 // finish records a search that ended with err.
 func (s *sweeper) finish(c *activeSearch, err error) error {
-	s.spent += c.runner.Spent()
 	if closed := c.runner.Close(); err == nil {
 		err = closed
 	}

@@ -41,3 +41,74 @@ func TestSlowOpening(t *testing.T) {
 		}
 	})
 }
+
+// TestBudgetIsHeld: a time budget holds the whole sweep to 10 %, with further sessions, crossings and
+// refinements, on machines where sessions, comparisons or rounds are slow.
+func TestBudgetIsHeld(t *testing.T) {
+	for _, c := range []struct {
+		name                string
+		open, verify, round time.Duration
+		tokens              []int
+		sessions            int
+		budget              time.Duration
+	}{
+		{"12 sessions", 500 * time.Millisecond, 50 * time.Millisecond, 4 * time.Millisecond, []int{16}, 12, 90 * time.Second},
+		{"three token counts", 200 * time.Millisecond, 20 * time.Millisecond, 4 * time.Millisecond, []int{1, 16, 64}, DefaultSessions, 90 * time.Second},
+		{"slow comparisons", 10 * time.Millisecond, 400 * time.Millisecond, 2 * time.Millisecond, []int{16}, 3, 2 * time.Minute},
+		{"slow rounds", 10 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, []int{16}, 3, 5 * time.Minute},
+		{"no sessions", 10 * time.Millisecond, 10 * time.Millisecond, 5 * time.Millisecond, []int{1, 16, 64}, 1, time.Minute},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := options(t, "dispatch", c.tokens, "uniform", "zipf:1.5")
+				o.Time, o.Sessions, o.Strategy, o.Began = c.budget, c.sessions, "auto", time.Now()
+				b := &scripted{Sigma: 0.01, SMs: manySMs}
+				b.OnOpen = func(int) error { time.Sleep(c.open); return nil }
+				b.OnVerify = func(call) (int, error) { time.Sleep(c.verify); return 0, nil }
+				b.OnRun = func(call, []float64) error { time.Sleep(c.round); return nil }
+				out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+				took := time.Since(o.Began)
+				if share := took.Seconds() / c.budget.Seconds(); share > 1.1 || share < 0.8 {
+					t.Errorf("took %v of %v", took, c.budget)
+				}
+				if out.Table == nil {
+					t.Error(out.NoTable)
+				}
+				t.Logf("%v of %v, %d configs", took, c.budget, out.Run.Searches[0].Tried)
+			})
+		})
+	}
+}
+
+// manySMs are so many values that no budget suffices for all configs.
+var manySMs = func() (out []int) {
+	for i := range 64 {
+		out = append(out, i+1)
+	}
+	return out
+}()
+
+// TestLeastBudget: the shortest time of a plan is known before it starts. A sweep with a smaller
+// budget takes that long.
+func TestLeastBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := options(t, "dispatch", []int{16}, "uniform")
+		o.Time, o.Sessions = time.Second, 3
+		b := &scripted{Sigma: 0.002, OnOpen: func(int) error { time.Sleep(time.Second); return nil },
+			OnVerify: func(call) (int, error) { time.Sleep(50 * time.Millisecond); return 0, nil },
+			OnRun:    func(call, []float64) error { time.Sleep(5 * time.Millisecond); return nil }}
+		p, err := MakePlan(b, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Probe(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+		took, least := time.Since(start).Seconds(), p.Least().Seconds()
+		if took < 0.9*least || took > 1.3*least {
+			t.Errorf("took %.1f s, at least %.1f s were predicted", took, least)
+		}
+	})
+}

@@ -23,7 +23,7 @@ const attempts = 2
 // measureBlock measures a block and appends it to the log. If the session is lost, it measures
 // the whole block again: the rounds of a block belong together.
 func (r *Runner) measureBlock(ctx context.Context, measure func() ([]record.Result, error)) (lines []record.Result, wall float64, err error) {
-	start := time.Now()
+	start := r.Lap.start()
 	for range attempts {
 		if lines, err = measure(); err == nil || ctx.Err() != nil {
 			break

@@ -32,6 +32,7 @@ type Setup struct {
 	Log      Log                // if nil, nothing is logged
 	Recorded *RecordedBlocks    // the blocks in the log of an earlier run; may be nil
 	Wall     *record.Wall       // adds up the time of each activity
+	Lap      *Lap               // times blocks with the decisions before them; nil: blocks alone
 	Progress func(record.Stage) // called after each block of rounds; may be nil
 }
 
@@ -94,6 +95,7 @@ func (r *Runner) Measure(ctx context.Context, stage record.Stage, live []int, ro
 func (r *Runner) next(ctx context.Context, stage record.Stage, points []int, measure func(block int) ([]record.Result, error)) ([]record.Result, error) {
 	block := r.nextBlock(stage)
 	lines, wall, err := r.recordedBlock(stage, block, points)
+	defer r.Lap.Start()
 	if err == nil && lines == nil {
 		lines, wall, err = r.measureBlock(ctx, func() ([]record.Result, error) { return measure(block) })
 	}
@@ -238,6 +240,25 @@ const hostFactor = 1.2
 func HostBound(seconds float64, clock string, empty map[string]float64) bool {
 	reading, ok := empty[clock]
 	return ok && seconds <= hostFactor*reading
+}
+
+// A Lap is the time since the last block of all runners that share it. A search counts it as part of
+// its next block: to decide what to measure next takes time too.
+type Lap struct{ began time.Time }
+
+// Start starts the lap of the next block.
+func (l *Lap) Start() {
+	if l != nil {
+		l.began = time.Now()
+	}
+}
+
+// start returns when the block that begins now counts from.
+func (l *Lap) start() time.Time {
+	if l == nil || l.began.IsZero() {
+		return time.Now()
+	}
+	return l.began
 }
 
 // stopwatch starts a clock. The returned function adds the time since then to *seconds.

@@ -59,7 +59,7 @@ type CompareOptions struct {
 	Band  float64         // least difference that counts, as a fraction; 0 takes the wider band of the two runs
 	Allow map[string]bool // machine, kernels, mode, clock: these may differ; sessions: no spread between sessions is assumed for runs of one session
 
-	between float64 // see sessionSpread
+	between float64 // see ep.Machine.SessionSpread
 }
 
 // NotComparable is the error of Compare if two runs cannot be compared. Differences lists the
@@ -75,7 +75,7 @@ func (e *NotComparable) Error() string {
 func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
 	o.Band = cmp.Or(o.Band, max(a.Run.Band, b.Run.Band), defaultBand)
 	if !o.Allow["sessions"] {
-		o.between = sessionSpread(a.Run.Machine)
+		o.between = a.Run.Machine.SessionSpread()
 	}
 	c := &Comparison{A: a, B: b, Worst: -1}
 	var refused []string

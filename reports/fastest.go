@@ -159,7 +159,7 @@ func (o LibraryTime) ratioTo(other LibraryTime) (ratio record.Interval, turns bo
 	if t := o.Run.Run.Turns; t != "" && t == other.Run.Run.Turns {
 		return o.Entry.Ratio(other.Entry).Interval, true
 	}
-	return o.Entry.independentRatio(other.Entry, sessionSpread(o.Run.Run.Machine)).Interval, false
+	return o.Entry.independentRatio(other.Entry, o.Run.Run.Machine.SessionSpread()).Interval, false
 }
 
 // sameHardware returns an error if runs were made on different GPUs. It compares PCI id,

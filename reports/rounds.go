@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/stat"
 )
@@ -97,19 +96,6 @@ func (e *Entry) Ratio(other *Entry) stat.Estimate {
 // is the standard deviation between sessions that it assumes if an entry has one session only.
 func (e *Entry) independentRatio(other *Entry, between float64) stat.Estimate {
 	return stat.IndependentRatio(e.bySession(), other.bySession(), between)
-}
-
-// gpuSessions is the relative standard deviation of one config's times between sessions on
-// GPUs. It was computed from runs on 2 H100 with many sessions (epbench replay --sessions).
-const gpuSessions = 0.02
-
-// sessionSpread returns the standard deviation between sessions to assume for a machine if a
-// run has too few sessions to show it.
-func sessionSpread(m ep.Machine) float64 {
-	if m.GPUs == 0 {
-		return 0
-	}
-	return gpuSessions
 }
 
 // bySession returns the logarithms of the entry's deciding times: one list for each session, in

@@ -34,6 +34,16 @@ func (m Machine) Rehearsal(ranks int) string {
 	return fmt.Sprintf("rehearsal: %s on %s; says nothing about GPUs", goroutines, Count(m.SMs, "core"))
 }
 
+// SessionSpread returns the relative standard deviation of one config's times between sessions that
+// is assumed if there is only one session. On GPUs it was computed from runs on 2 H100 with many
+// sessions (epbench replay sessions); times of a host are compared with a band that is far wider.
+func (m Machine) SessionSpread() float64 {
+	if m.GPUs == 0 {
+		return 0
+	}
+	return 0.02
+}
+
 // Key returns the text by which tables identify the machine. It rounds memory down to GiB,
 // because drivers reserve different amounts of it.
 func (m Machine) Key() string {

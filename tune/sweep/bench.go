@@ -220,7 +220,14 @@ func AB(ctx context.Context, b kernels.Backend, opts *Options, job Job, configs 
 // nothing.
 type RowVerifier struct {
 	harness *harness
+	head    table.Header
 	seed    uint64
+}
+
+// Claimed returns the gain that a row claims, see table.Header.GainInterval.
+func (m *RowVerifier) Claimed(r *table.Row) record.Interval {
+	low, high := m.head.GainInterval(*r)
+	return record.Interval{Mid: r.Evidence.Gain, Low: low, High: high}
 }
 
 // NewRowVerifier makes a RowVerifier for a table with this header. The header's bound on SMs and its
@@ -228,14 +235,15 @@ type RowVerifier struct {
 func NewRowVerifier(b kernels.Backend, policy measure.Policy, head table.Header, seed uint64) *RowVerifier {
 	l := newHarness(b, newPlanner(b, &Options{MaxSMs: head.MaxSMs, Params: kernels.ParseHooks(head.Hooks), Seed: seed}), nil)
 	l.policy = policy
-	return &RowVerifier{l, seed}
+	return &RowVerifier{l, head, seed}
 }
 
 // Verify measures one config of a problem under a routing spec. A config that does not run gives a
 // decision with the cause failed; an error means that the machine is lost.
 //
-// sessions is the number of sessions over which the config was tuned. Verify measures as many
-// sessions, but at most maxVerifySessions, so that one row takes seconds.
+// sessions is the number of sessions over which the config was tuned. Verify measures as many, but
+// at least the policy's number, because a session's own rounds cannot show how sessions differ, and
+// at most maxVerifySessions, so that one row takes seconds.
 func (m *RowVerifier) Verify(ctx context.Context, p ep.Problem, routing string, cfg ep.Config, sessions int) (result record.Search, err error) {
 	c, err := m.newComparison(p, routing, cfg)
 	if err != nil {
@@ -254,10 +262,10 @@ func (m *RowVerifier) Verify(ctx context.Context, p ep.Problem, routing string, 
 		return result, err
 	}
 	rounds := max(m.harness.policy.MaxRounds, aa.Rounds)
-	if sessions > 0 {
+	if sessions = min(max(sessions, m.harness.policy.Sessions), maxVerifySessions); sessions > 0 {
 		rounds = m.harness.policy.ConfirmRounds
 	}
-	return m.harness.decideComparison(ctx, c, record.StageVerify, rounds, min(sessions, maxVerifySessions), band)
+	return m.harness.decideComparison(ctx, c, record.StageVerify, rounds, sessions, band)
 }
 
 // maxVerifySessions bounds the sessions of one row.

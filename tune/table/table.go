@@ -59,6 +59,20 @@ func (h Header) IsDefault(r Row) bool {
 	return r.Default || h.MaxSMs > 0 && e.Gain == 1 && e.GainLow == 1 && e.GainHigh == 1
 }
 
+// GainInterval returns the 95 % interval of a row's gain. Rounds of one session cannot show how
+// sessions differ: the interval of such a row is widened by what they differ by on the machine of
+// the table (docs/intervals.md). A gain of exactly 1 was not measured and stays.
+func (h Header) GainInterval(r Row) (low, high float64) {
+	e := r.Evidence
+	if e.Sessions > 1 || e.GainLow == e.GainHigh || e.GainLow <= 0 {
+		return e.GainLow, e.GainHigh
+	}
+	const normal95 = 1.96
+	between := normal95 * h.Machine.SessionSpread()
+	low = e.Gain * math.Exp(-math.Hypot(math.Log(e.Gain/e.GainLow), between))
+	return low, e.Gain * math.Exp(math.Hypot(math.Log(e.GainHigh/e.Gain), between))
+}
+
 // Row is one answer: the config for a key and an interval of token counts.
 type Row struct {
 	Key      Key       `json:"key"`

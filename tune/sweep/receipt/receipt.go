@@ -44,7 +44,7 @@ type Check struct {
 	Rounds  int             `json:"rounds"`
 	Band    record.Band     `json:"band"`
 	Gain    record.Interval `json:"gain"`    // the measured gain: the default's time divided by the row's
-	Claimed record.Interval `json:"claimed"` // the gain in the row's evidence
+	Claimed record.Interval `json:"claimed"` // the gain in the row's evidence, see table.Header.GainInterval
 	Verdict record.Verdict  `json:"verdict"` // how the row compares with the default in this measurement
 	Claim   Claim           `json:"claim"`
 	Reason  string          `json:"reason"` // why the claim does not hold; "" if it does
@@ -124,7 +124,7 @@ func Row(ctx context.Context, m *sweep.RowVerifier, r *table.Row) ([]Check, erro
 		if err != nil {
 			return out, err
 		}
-		out = append(out, newCheck(r, tokens, got))
+		out = append(out, newCheck(m.Claimed(r), r, tokens, got))
 	}
 	return out, nil
 }
@@ -152,12 +152,12 @@ func tokensOf(r *table.Row) int {
 	return r.Hi
 }
 
-func newCheck(r *table.Row, tokens int, got record.Search) Check {
-	e, d := r.Evidence, got.Decision
+func newCheck(claimed record.Interval, r *table.Row, tokens int, got record.Search) Check {
+	d := got.Decision
 	check := Check{
 		Key: r.Key, Tokens: tokens, Routing: got.Routing, Config: r.Config, Clock: got.Clock,
 		Rounds: d.Rounds, Band: d.Band, Gain: d.Gain, Verdict: d.Verdict,
-		Claimed: record.Interval{Mid: e.Gain, Low: e.GainLow, High: e.GainHigh},
+		Claimed: claimed,
 	}
 	check.Claim, check.Reason = claim(d, check.Claimed)
 	return check

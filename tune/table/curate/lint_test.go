@@ -40,8 +40,8 @@ func TestLint(t *testing.T) {
 		edit func(*table.Table)
 		want []string // beginning of each finding
 	}{
-		{"no win", first(func(r *table.Row) { r.Evidence.GainLow, r.Evidence.Routings = 0.99, uniform }), []string{"0 error gain: gain 1.100 [0.990, 1.120] does not exclude 1"}},
-		{"just no win", first(func(r *table.Row) { r.Evidence.GainLow, r.Evidence.Routings = 1, uniform }), []string{"0 error gain: gain 1.100 [1.000, 1.120] does not exclude 1"}},
+		{"no win", first(func(r *table.Row) { r.Evidence.GainLow, r.Evidence.Routings = 0.99, uniform }), []string{"0 error gain: gain 1.100 [0.983, 1.148] over sessions does not exclude 1"}},
+		{"just no win", first(func(r *table.Row) { r.Evidence.GainLow, r.Evidence.Routings = 1, uniform }), []string{"0 error gain: gain 1.100 [0.992, 1.148] over sessions does not exclude 1"}},
 		{"two routings of a class, no win under one", first(func(r *table.Row) { r.Evidence.GainLow = 0.99 }), []string{"0 warning worst: under its worst routing the gain is 1.100 [0.990, 1.120]"}},
 		{"all routings, loses somewhere", func(t *table.Table) { t.Rows[1].Evidence.GainLow = 1 }, []string{"1 warning worst: under its worst routing the gain is 1.100 [1.000, 1.120]"}},
 		{"noise", func(t *table.Table) { t.Header.AA = 0.2 }, []string{"-1 error aa: ", "0 warning spread: gain 1.100 is within the run's largest A/A spread of 20.00 %", "1 warning spread: "}},

@@ -77,14 +77,16 @@ func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap, erro
 			overlaps = appendOverlap(overlaps, s.overlap(row, near))
 		}
 	}
+	out.Rows = slices.DeleteFunc(out.Rows, func(r table.Row) bool { return uncertain(out.Header, r) })
 	return out, overlaps, out.Seal()
 }
 
 // stated returns a copy of a table in which every row names the build of its kernels. It leaves out
-// rows for all routings that were measured under fewer than two routings.
+// rows for all routings that were measured under fewer than two routings, and rows whose gain is not
+// certain over sessions: the default answers there.
 func stated(t *table.Table) *table.Table {
 	out := *t
-	out.Rows = slices.DeleteFunc(slices.Clone(t.Rows), restsOnOne)
+	out.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r table.Row) bool { return restsOnOne(r) || uncertain(t.Header, r) })
 	for i, r := range out.Rows {
 		out.Rows[i].ABI = t.Header.Build(r)
 	}

@@ -1,0 +1,32 @@
+package table
+
+import (
+	"math"
+	"testing"
+)
+
+// TestGainInterval: the interval of a gain that rests on one session of a GPU is wider by what
+// sessions differ by. Several sessions show that themselves.
+func TestGainInterval(t *testing.T) {
+	gpu, host := Header{}, Header{}
+	gpu.Machine.GPUs = 2
+	row := func(sessions int) Row {
+		return Row{Evidence: Evidence{Gain: 1.1, GainLow: 1.09, GainHigh: 1.12, Sessions: sessions}}
+	}
+	for name, c := range map[string]struct {
+		head      Header
+		row       Row
+		low, high float64
+	}{
+		"one session":      {gpu, row(0), 1.0566, 1.1485},
+		"three sessions":   {gpu, row(3), 1.09, 1.12},
+		"a host":           {host, row(0), 1.09, 1.12},
+		"not measured":     {gpu, Row{Evidence: Evidence{Gain: 1, GainLow: 1, GainHigh: 1}}, 1, 1},
+		"without evidence": {gpu, Row{}, 0, 0},
+	} {
+		low, high := c.head.GainInterval(c.row)
+		if math.Abs(low-c.low) > 1e-4 || math.Abs(high-c.high) > 1e-4 {
+			t.Errorf("%s: [%.4f, %.4f], want [%.4f, %.4f]", name, low, high, c.low, c.high)
+		}
+	}
+}

@@ -127,7 +127,7 @@ func TestScoresAreClearedOfDrift(t *testing.T) {
 	s, e := valley(t)
 	h := NewState(s, e, Budget{}, 0, nil, rand.New(rand.NewPCG(1, 1)))
 	ctx := context.Background()
-	for _, batch := range [][]int{{42}, {1}, {63}} { // hours apart
+	for _, batch := range [][]int{{42}, {1}, {63}} { // there are hours between the batches
 		if err := h.Measure(ctx, "x", batch, 5); err != nil {
 			t.Fatal(err)
 		}

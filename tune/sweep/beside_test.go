@@ -27,8 +27,8 @@ func (b *phasedBackend) Kernels() []kernels.Kernel {
 }
 
 // TestPhasesAreSearchedBeside: kernels with split phases are in the space if a matrix product
-// runs beside the calls, or if --kernel names them. A search begins with designs of the kernels
-// in its space, and of no other kernel.
+// runs at the same time as the calls, or if --kernel names them. A search begins with designs of
+// the kernels in its space, and of no other kernel.
 func TestPhasesAreSearchedBeside(t *testing.T) {
 	alone := ep.Problem{Op: ep.Dispatch, Mode: ep.Graph, Ranks: 2, Nodes: 1, Hidden: 512, Experts: 32, TopK: 4, Tokens: 16, MaxTokens: 16,
 		Dispatch: ep.BF16, Combine: ep.BF16}
@@ -69,9 +69,9 @@ func TestPhasesAreSearchedBeside(t *testing.T) {
 	}
 }
 
-// TestSweepBeside: a search beside a matrix product finds a config with a small cost, although
-// no config is faster alone. Its rows have the objective beside, cover both token counts, and
-// name the product. A finished sweep is not measured again.
+// TestSweepBeside: a search with a matrix product finds a config with a small cost, although no
+// config is faster without the product. The rows have the objective beside, cover both token
+// counts, and name the product. A finished sweep is not measured again.
 func TestSweepBeside(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	o := options(t, "dispatch", []int{1, 16}, "uniform")

@@ -151,7 +151,7 @@ func TestCrossingCorrectsADecision(t *testing.T) {
 
 // TestUndecidedTakesNoRow: a config that no search finds faster than the default does not get
 // the row for all routings, although it seems to lose least. Under uniform routing it is 1.18
-// times as fast in the median, but its rounds disagree.
+// times as fast in the median, but its rounds differ widely.
 func TestUndecidedTakesNoRow(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform", "zipf:1.0")
 	o.Strategy = "grid"

@@ -64,8 +64,8 @@ func TestIncumbentOfItsClass(t *testing.T) {
 	}
 }
 
-// TestConstraintsBindStarts: a config that a constraint of the space file removes is no
-// start either, unless the file requires it.
+// TestConstraintsBindStarts: no search begins with a config that a constraint of the space file
+// removes, unless the file requires the config.
 func TestConstraintsBindStarts(t *testing.T) {
 	required := "required: ['dispatch:algo=direct,sms=32,threads=256']\n"
 	for more, want := range map[string]string{"": "8", required: "32"} {

@@ -6,8 +6,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// A row of several token counts has the times of the count with the least gain, and names
-// this count.
+// TestRowsNameTheCountOfTheirTimes: a row of several token counts has the times of the count with
+// the least gain, and names this count.
 func TestRowsNameTheCountOfTheirTimes(t *testing.T) {
 	of := func(tokens int, gain float64) table.Evidence {
 		return table.Evidence{Tokens: []int{tokens}, Gain: gain, Median: float64(tokens)}
@@ -31,6 +31,6 @@ func TestRowsNameTheCountOfTheirTimes(t *testing.T) {
 		}
 	}
 	if _, ok := (table.Evidence{Tokens: []int{8, 16}}).At(); ok {
-		t.Error("a row that does not say is of no count")
+		t.Error("At returned a token count for a row that names none")
 	}
 }

@@ -246,8 +246,9 @@ func TestSessionsByDefault(t *testing.T) {
 }
 
 // TestUncertainRowsSaySo: a config is faster under one routing, but not certainly faster under
-// another. Its row for all routings claims no gain and gives the reason why it is in the table. So
-// does a row whose default was kept because the search was undecided.
+// another. Its row for all routings claims no gain and gives the reason why it is in the table. A
+// row that keeps the default because the search was undecided also claims no gain and gives a
+// reason.
 func TestUncertainRowsSaySo(t *testing.T) {
 	g := func(verdicts ...record.Verdict) group {
 		var out group

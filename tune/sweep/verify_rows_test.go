@@ -34,7 +34,7 @@ var verifyCases = []struct {
 	verdict record.Verdict
 	cause   record.Cause
 	reason  string
-	noisy   bool // only the A/A test shows it, and bench makes no A/A test
+	noisy   bool // the case is too noisy to decide; bench does not notice, because it makes no A/A test
 }{
 	{"faster", scripted{Sigma: 0.01}, best, record.Faster, "", "", false},
 	{"slower", scripted{Sigma: 0.01, Truth: func(_ ep.Problem, _ string, c ep.Config) float64 {

@@ -35,7 +35,7 @@ func TestLookupPair(t *testing.T) {
 	// Host.Check accepts joined configs up to 17 tokens.
 	resolved := resolve(func(_ ep.Machine, p ep.Problem, c ep.Config) error {
 		if p.Op == ep.Pair && p.Tokens > 17 {
-			return errors.New("the combine reads what the dispatch does not leave")
+			return errors.New("the combine needs rows that the dispatch does not store")
 		}
 		return nil
 	})

@@ -251,7 +251,12 @@ CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode) {
   stream_of(s)->capture = std::make_shared<Capture>();
   return CUDA_SUCCESS;
 }
+/* A driver of CUDA 13 (580.159.04) refuses the id of a stream that captures, and its capture is lost. */
 CUresult cuStreamGetId(CUstream s, unsigned long long *number) {
+  if (stream_of(s)->capture) {
+    stream_of(s)->capture->lost = true;
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
   *number = stream_of(s)->number;
   return CUDA_SUCCESS;
 }
@@ -273,7 +278,7 @@ CUresult cuStreamEndCapture(CUstream s, CUgraph *g) {
   std::lock_guard<std::mutex> hold(streams_lock);
   for (Stream *other : streams)
     if (other->capture == c) other->capture = nullptr;
-  return CUDA_SUCCESS;
+  return c->lost ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
 }
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *e, CUgraph g, unsigned long long) {
   trace(__func__);

@@ -58,6 +58,7 @@ inline void rest() {
 struct Capture {
   std::vector<Work> works;
   bool ended = false;
+  bool lost = false; /* a call that a capture does not allow was made */
   uint64_t number = ++captures; /* over the life of the process */
 
  private:

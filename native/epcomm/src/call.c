@@ -294,6 +294,17 @@ static DrvResult begin(EpComm *c, const EpcommCall *call, const Choice *k, EpArg
   return r;
 }
 
+/* Writes what tells a stream from others. A new stream may have the handle of one that was
+ * destroyed, so that the handle alone does not. No stream that captures can be destroyed, and the
+ * driver refuses its id: there the handle serves. */
+static DrvResult identify(const Driver *driver, DrvStream stream, uint64_t *id) {
+  int status = 0;
+  DrvResult r = driver->stream_capturing(stream, &status);
+  if (r == 0 && status == 0) return driver->stream_id(stream, id);
+  *id = (uint64_t)(uintptr_t)stream;
+  return r;
+}
+
 /* Launches the kernels of a call or of one half. The first half launches kernels that send
  * and receive at once; the second waits for them. */
 static DrvResult issue(EpComm *c, const EpcommCall *call, const Choice *k, int half, DrvStream stream) {
@@ -305,7 +316,7 @@ static DrvResult issue(EpComm *c, const EpcommCall *call, const Choice *k, int h
   int n = (int)config->launches, from = 0, to = n, early = 1;
   EpArgs a;
   uint64_t id = 0;
-  DrvResult r = half == ALL_OF_IT ? 0 : c->driver->stream_id(stream, &id);
+  DrvResult r = half == ALL_OF_IT ? 0 : identify(c->driver, stream, &id);
   fill_in(c, call, k, config, &a);
   if (r == 0 && half != SECOND_HALF) r = begin(c, call, k, &a, stream);
   if (half == FIRST_HALF) to = 1;

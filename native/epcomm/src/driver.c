@@ -32,7 +32,8 @@ static const struct {
     NAME(function_set, "cuFuncSetAttribute"), NAME(function_blocks, "cuOccupancyMaxActiveBlocksPerMultiprocessor"),
     NAME(launch, "cuLaunchKernelEx"), NAME(event_create, "cuEventCreate"), NAME(event_destroy, "cuEventDestroy_v2"),
     NAME(event_record, "cuEventRecord"), NAME(stream_wait, "cuStreamWaitEvent"),
-    NAME(stream_id, "cuStreamGetId"), NAME(pointer_get, "cuPointerGetAttribute"),
+    NAME(stream_id, "cuStreamGetId"), NAME(stream_capturing, "cuStreamIsCapturing"),
+    NAME(pointer_get, "cuPointerGetAttribute"),
 #undef NAME
 };
 

@@ -85,7 +85,8 @@ typedef struct Driver {
   DrvResult (*event_destroy)(DrvEvent);
   DrvResult (*event_record)(DrvEvent, DrvStream);
   DrvResult (*stream_wait)(DrvStream, DrvEvent, unsigned);
-  DrvResult (*stream_id)(DrvStream, uint64_t *);
+  DrvResult (*stream_id)(DrvStream, uint64_t *);         /* a stream that captures refuses it, and its capture is lost */
+  DrvResult (*stream_capturing)(DrvStream, int *status); /* 0: it does not capture */
   DrvResult (*pointer_get)(void *, int, DrvPointer);
 } Driver;
 

@@ -112,15 +112,23 @@ typedef struct Captured {
   GpuGraph dispatch, combine;
 } Captured;
 
+/* Makes a dispatch or a combine: whole if n is even, in two halves if it is odd. */
+static EpcommStatus make(EpComm *comm, const EpcommCall *c, int combine, uint64_t n, GpuStream stream) {
+  if (n % 2 == 0) return combine ? epcomm_combine(comm, c, stream) : epcomm_dispatch(comm, c, stream);
+  EpcommStatus s = combine ? epcomm_combine_send(comm, c, stream) : epcomm_dispatch_send(comm, c, stream);
+  if (s != EPCOMM_OK) return s;
+  return combine ? epcomm_combine_recv(comm, c, stream) : epcomm_dispatch_recv(comm, c, stream);
+}
+
 static int capture(Moe *m, Captured *g, uint64_t n, int most, GpuStream stream) {
   g->n = n;
   g->call = moe_call(m, 0, dtype_of(m, n), moe_tokens(m, n, m->info.rank, most), moe_fullest(m, n, most), n % 2 == 1);
   gpu_capture(stream);
-  EpcommStatus s = epcomm_dispatch(m->comm, &g->call, stream);
+  EpcommStatus s = make(m->comm, &g->call, 0, n, stream);
   g->dispatch = gpu_captured(stream);
   if (s != EPCOMM_OK) return ranks_say(m->comm, "capture dispatch", s);
   gpu_capture(stream);
-  s = epcomm_combine(m->comm, &g->call, stream);
+  s = make(m->comm, &g->call, 1, n, stream);
   g->combine = gpu_captured(stream);
   return s != EPCOMM_OK ? ranks_say(m->comm, "capture combine", s) : 0;
 }

@@ -26,17 +26,17 @@ func InBlocks(experts, ranks int) (*Placement, error) {
 	})
 }
 
-// Rebalance returns the placement that EPLB makes for the loads of experts, [experts], with some
-// redundant slots: replicate_experts and balanced_packing of deepseek-ai/EPLB, eplb.py, in its
-// global policy, which ignores hosts.
+// Rebalance returns the placement that EPLB makes for the loads of experts, [experts], and a
+// number of redundant slots. It does the work of replicate_experts and balanced_packing in
+// eplb.py of deepseek-ai/EPLB, with EPLB's global policy, which ignores hosts.
 func Rebalance(load []int64, redundant, ranks int) (*Placement, error) {
 	return place(load, redundant, ranks, func(rs []replica) [][]int32 { return pack(rs, ranks) })
 }
 
-// RebalanceOver returns the placement of EPLB's hierarchical policy, rebalance_experts_hierarchical:
-// whole groups of experts go to hosts, replicas stay on the host of their expert, and each host is
-// packed alone. A token that selects experts of few groups then reaches few hosts. Like EPLB it uses
-// the global policy if the groups do not divide among the hosts.
+// RebalanceOver returns the placement of EPLB's hierarchical policy, which eplb.py calls
+// rebalance_experts_hierarchical. All replicas of a group of experts are on one host. Each host is
+// then packed separately. A token that selects experts of few groups is sent to few hosts. If the
+// groups do not divide among the hosts, RebalanceOver uses the global policy, as EPLB does.
 func RebalanceOver(load []int64, redundant, ranks, hosts, groups int) (*Placement, error) {
 	if hosts <= 1 || groups%hosts != 0 {
 		return Rebalance(load, redundant, ranks)
@@ -47,7 +47,8 @@ func RebalanceOver(load []int64, redundant, ranks, hosts, groups int) (*Placemen
 	return place(load, redundant, ranks, func([]replica) [][]int32 { return packHosts(load, redundant, ranks, hosts, groups) })
 }
 
-// packHosts returns the slots of each expert. The slots of a host follow those of the host before.
+// packHosts returns the slots of each expert by the hierarchical policy. Slots are numbered host by
+// host.
 func packHosts(load []int64, redundant, ranks, hosts, groups int) [][]int32 {
 	size := len(load) / groups
 	whole := make([]replica, groups)
@@ -76,7 +77,8 @@ func packHosts(load []int64, redundant, ranks, hosts, groups int) [][]int32 {
 	return slots
 }
 
-// groupsOfHosts lists the groups of each host by the slot of each group.
+// groupsOfHosts returns the groups of each host. slot holds the slot of each group, and each host has
+// `each` slots.
 func groupsOfHosts(slot [][]int32, each, hosts int) [][]int {
 	out := make([][]int, hosts)
 	for g, at := range slot {
@@ -138,8 +140,8 @@ type PlacedLoad struct {
 	Ranks  []int64   // selections of each rank
 	Pairs  [][]int64 // [source rank][rank] selections from one rank to another
 	Tokens int64
-	// Remote adds up, over all tokens, the hosts besides the token's own host that hold an expert of the
-	// token. It is the number of copies of tokens that cross hosts.
+	// Remote is the number of copies of tokens that are sent to another host. A token is sent
+	// once to each other host that has an expert of the token.
 	Remote int64
 	rankOf []int32 // the rank of each slot
 	hosts  int
@@ -148,7 +150,7 @@ type PlacedLoad struct {
 // NewPlacedLoad returns an empty PlacedLoad.
 func NewPlacedLoad(p *Placement) *PlacedLoad { return newPlacedLoadOver(p, 1) }
 
-// newPlacedLoadOver returns an empty PlacedLoad of ranks in equal blocks on hosts.
+// newPlacedLoadOver returns an empty PlacedLoad. Every host has equally many ranks.
 func newPlacedLoadOver(p *Placement, hosts int) *PlacedLoad {
 	l := &PlacedLoad{place: p, hosts: max(1, hosts), Slots: make([]int64, p.SlotCount()), Ranks: make([]int64, p.Ranks)}
 	for range p.Ranks {
@@ -164,7 +166,7 @@ func newPlacedLoadOver(p *Placement, hosts int) *PlacedLoad {
 // slot that takes the selection; a masked selection (-1) stays.
 func (l *PlacedLoad) Token(source int, ids []int32) {
 	l.Tokens++
-	reached := uint64(0) // hosts, by bit
+	reached := uint64(0) // one bit for each host
 	for i, e := range ids {
 		if e < 0 {
 			continue
@@ -219,7 +221,8 @@ func (l *PlacedLoad) MaxMeanPair() float64 {
 	return maxMean(pairs)
 }
 
-// MaxMeanHost returns the busiest host's load over the mean, for ranks in equal blocks on hosts.
+// MaxMeanHost returns the busiest host's load, divided by the mean. Every host has equally many
+// ranks.
 func (l *PlacedLoad) MaxMeanHost(hosts int) float64 {
 	sums := make([]float64, hosts)
 	for r, n := range l.Ranks {

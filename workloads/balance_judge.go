@@ -13,12 +13,13 @@ type BalanceOptions struct {
 	Ranks, Redundant int // ranks, and redundant slots of all ranks together
 	Experts          int // 0: the highest id + 1, rounded up to a multiple of Ranks
 	Windows          int // number of windows into which the second half is divided
-	// Hosts and Groups choose EPLB's hierarchical policy if both are above 1 and the groups of experts
-	// divide among the hosts.
+	// Hosts and Groups are the numbers of hosts and of groups of experts. If both are above 1 and
+	// the groups divide among the hosts, EPLB's hierarchical policy makes the placement, otherwise
+	// the global policy.
 	Hosts, Groups int
 }
 
-// MaxBalanceHosts bounds BalanceOptions.Hosts.
+// MaxBalanceHosts is the largest number of hosts in BalanceOptions.
 const MaxBalanceHosts = 64
 
 // BalanceResult compares two placements: experts in equal blocks (Before), and EPLB's placement

@@ -130,8 +130,8 @@ func TestPlacedLoad(t *testing.T) {
 	}
 }
 
-// plainHierarchical follows rebalance_experts_hierarchical of eplb.py step by step. It returns the load
-// of each rank by host, in ascending order within a host, and the hosts in ascending order of their sums.
+// plainHierarchical follows rebalance_experts_hierarchical of eplb.py step by step. It returns the
+// load of each rank by host, sorted by sortHosts.
 func plainHierarchical(load []int64, redundant, ranks, hosts, groups int) (out [][]float64) {
 	size := len(load) / groups
 	type group struct {
@@ -164,6 +164,7 @@ func plainHierarchical(load []int64, redundant, ranks, hosts, groups int) (out [
 	return out
 }
 
+// sortHosts sorts the loads of each host in ascending order, and then the hosts by their loads.
 func sortHosts(loads [][]float64) {
 	for _, l := range loads {
 		slices.Sort(l)
@@ -171,8 +172,8 @@ func sortHosts(loads [][]float64) {
 	slices.SortFunc(loads, func(a, b []float64) int { return slices.Compare(a, b) })
 }
 
-// TestRebalanceOverIsEPLB compares RebalanceOver with a plain implementation, for random loads without
-// ties. Every replica of a group lies on one host.
+// TestRebalanceOverIsEPLB compares RebalanceOver with a plain implementation, for random loads of
+// which no two are equal. All replicas of a group are on one host.
 func TestRebalanceOverIsEPLB(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		hosts := rapid.IntRange(2, 4).Draw(t, "hosts")
@@ -222,8 +223,8 @@ func seq(n int) (out []int64) {
 	return out
 }
 
-// TestRebalanceOverFallsBack: like EPLB, the global policy serves groups that do not divide among
-// hosts. Sizes that do not divide are refused.
+// TestRebalanceOverFallsBack: if groups do not divide among hosts, the placement is that of the
+// global policy. Other numbers that do not divide are refused.
 func TestRebalanceOverFallsBack(t *testing.T) {
 	load := []int64{9, 2, 2, 1, 5, 5, 8, 3}
 	global, err := Rebalance(load, 4, 4)
@@ -238,7 +239,7 @@ func TestRebalanceOverFallsBack(t *testing.T) {
 	}
 	p, err := RebalanceOver(load, 4, 4, 2, 4)
 	if err != nil || slices.EqualFunc(p.Slots, global.Slots, slices.Equal) {
-		t.Errorf("the hierarchical policy places as the global one: %v", err)
+		t.Errorf("the hierarchical policy gives the placement of the global policy: %v", err)
 	}
 	for _, c := range [][4]int{{4, 4, 2, 6}, {1, 3, 2, 4}, {3, 5, 2, 4}} {
 		if _, err := RebalanceOver(load, c[0], c[1], c[2], c[3]); err == nil {
@@ -247,8 +248,9 @@ func TestRebalanceOverFallsBack(t *testing.T) {
 	}
 }
 
-// TestRemoteHosts counts by hand: of three tokens of rank 0, one stays on its host, one reaches the other
-// host with both of its experts, which is one copy, and one reaches both.
+// TestRemoteHosts compares with counts made by hand. Of three tokens of rank 0, the first has both
+// experts on its own host, the second has both on the other host, and the third has one on each. So
+// two copies are sent to the other host.
 func TestRemoteHosts(t *testing.T) {
 	blocks, err := InBlocks(8, 4)
 	if err != nil {

@@ -34,9 +34,9 @@ func (m Machine) Rehearsal(ranks int) string {
 	return fmt.Sprintf("rehearsal: %s on %s; says nothing about GPUs", goroutines, Count(m.SMs, "core"))
 }
 
-// SessionSpread returns the relative standard deviation of one config's times between sessions that
-// is assumed if there is only one session. On GPUs it was computed from runs on 2 H100 with many
-// sessions (epbench replay sessions); times of a host are compared with a band that is far wider.
+// SessionSpread returns the relative standard deviation of a config's time between sessions. It is
+// used if there is only one session. The value for GPUs comes from runs on 2 H100 with many sessions
+// (epbench replay sessions). Without GPUs it is 0, because the band is then far wider.
 func (m Machine) SessionSpread() float64 {
 	if m.GPUs == 0 {
 		return 0

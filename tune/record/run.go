@@ -41,7 +41,7 @@ type Run struct {
 	Workloads []Workload         `json:"workloads,omitempty"`
 	Searches  []Search           `json:"searches,omitempty"`
 	Regrets   []Regret           `json:"regrets,omitempty"`
-	Allotted  []float64          `json:"allotted,omitempty"` // seconds given to each search of a sweep with a time budget
+	Allotted  []float64          `json:"allotted,omitempty"` // seconds that each search of a sweep with a time budget could take
 	Retried   []string           `json:"retried,omitempty"`  // keys of the failed configs that were tried again
 	Warnings  []string           `json:"warnings,omitempty"`
 	Wall      Wall               `json:"wall,omitzero"` // parts of the wall time

@@ -22,7 +22,7 @@ import (
 type activeSearch struct {
 	subject
 	candidates
-	index  int // in Plan.Searches
+	index  int // index in Plan.Searches
 	runner *measure.Runner
 	state  *search.State
 	searchResults

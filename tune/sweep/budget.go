@@ -7,12 +7,14 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// laterShare is the share of the time left for searches that is kept for the steps after them, besides
-// further sessions: crossing routings, refining intervals, and the files.
+// laterShare is the share of the time left that is kept for the steps after the searches: measuring
+// winners under other routings, refining intervals, and writing files. Further sessions are not part
+// of it, see furtherTime.
 const laterShare = 0.1
 
-// allot returns the budget of the next search, and records its time: a resumed sweep decides by it
-// again. Sweep.Time is the time of the whole command, from its start to the last file.
+// allot returns the budget of the next search. It records the time of the budget, so that a resumed
+// sweep makes the same decisions. Options.Time is the time of the whole command, from its start to
+// the last file.
 func (s *sweeper) allot() (search.Budget, error) {
 	b := search.Budget{Evaluations: s.opts.Evaluations}
 	if s.opts.Time == 0 {
@@ -28,8 +30,9 @@ func (s *sweeper) allot() (search.Budget, error) {
 	return b, s.writeRun()
 }
 
-// share returns the part of the time left for searches that the next search may take: an equal one,
-// and what searches of small spaces leave over if its own space is large.
+// share returns the part of the time left that the next search may take. All searches get equal
+// parts, but a search of a large space also gets a part of the time that searches of small spaces do
+// not need.
 func (s *sweeper) share(left time.Duration) time.Duration {
 	var needs []time.Duration
 	for _, c := range s.searches[s.done:] {
@@ -49,7 +52,8 @@ func (s *sweeper) share(left time.Duration) time.Duration {
 // elapsed returns the wall time of the sweep so far, earlier commands included.
 func (s *sweeper) elapsed() time.Duration { return seconds(s.watch.wall(s.harness.wall).Total) }
 
-// furtherTime returns the time that the further sessions of searches take, by the probe.
+// furtherTime returns the time that the further sessions of some searches take. It computes the time
+// from the costs that the probe measured.
 func (s *sweeper) furtherTime(all ...*activeSearch) (t time.Duration) {
 	for _, c := range all {
 		t += seconds(s.plan.further(s.plan.Probed.costs[c.index]))
@@ -57,8 +61,8 @@ func (s *sweeper) furtherTime(all ...*activeSearch) (t time.Duration) {
 	return t
 }
 
-// refinementFits reports whether time is left to measure a refinement under the routings of these
-// searches, with its further sessions.
+// refinementFits reports whether there is time for a refinement under the routings of these searches,
+// further sessions included.
 func (s *sweeper) refinementFits(near group) bool {
 	return s.opts.Time == 0 || s.elapsed()+s.furtherTime(near...) <= s.opts.Time
 }

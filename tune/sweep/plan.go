@@ -85,7 +85,7 @@ type Plan struct {
 	Samples     int    // number of samples of the whole sweep, without A/A tests and crossings
 	AtLeast     time.Duration
 	Policy      measure.Policy
-	Probed      *Probe // set by Probe; Run probes if time is bounded and it is nil
+	Probed      *Probe // set by Probe; if it is nil and time is bounded, Run calls Probe
 
 	Options *Options // Progress may still be set
 

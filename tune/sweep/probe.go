@@ -17,22 +17,24 @@ type Probe struct {
 	costs []probedCost // one for each search
 }
 
-// probedCost holds what measuring one problem costs, in seconds: opening a session, a config that
-// is compiled, the same config in a later session, and a sample of a config.
+// probedCost holds the seconds that measuring one problem takes.
 type probedCost struct {
-	open, cold, warm, sample float64
+	open   float64 // opening a session
+	cold   float64 // compiling a config and comparing it with the oracle
+	warm   float64 // comparing the config with the oracle in a later session
+	sample float64 // one sample of a config
 }
 
-// session returns the seconds of a session with this many configs, each of which is compared with
-// the oracle once and takes part in so many rounds on average.
+// session returns the seconds that a session with this many configs takes. Each config is compared
+// with the oracle once. rounds is the mean number of rounds of a config.
 func (c probedCost) session(configs int, rounds float64) float64 {
 	return c.open + float64(configs)*(c.warm+rounds*c.sample)
 }
 
-// Probe measures what the searches of a plan cost: it compiles the default, compares it with the
-// oracle and runs a few rounds, in two sessions. Of problems that differ in tokens alone it measures
-// the smallest and the largest; a straight line gives the others. Nothing is recorded. Probed holds
-// the result.
+// Probe measures the costs of the searches of a plan and sets Probed. In each of two sessions it
+// prepares the default, compares it with the oracle and runs a few rounds. Among problems that differ
+// only in tokens it measures the smallest and the largest, and interpolates the costs of the others.
+// Nothing is written to the log.
 func (p *Plan) Probe(ctx context.Context, b kernels.Backend) error {
 	l := newHarness(b, p.planner, nil)
 	l.policy.Sessions = 0
@@ -92,12 +94,13 @@ func between(costs [2]probedCost, ends [2]PlannedSearch, tokens int) probedCost 
 	}
 }
 
-// probeConfigs is the number of turns of the default in a round of a probe: the request to a worker
-// costs time too, and later rounds have many turns.
+// probeConfigs is the number of times that the default runs in a round of a probe. It is above 1,
+// because the rounds of a search run several configs and share the time of a request to a worker.
 const probeConfigs = 2
 
-// A probe times the default for leastProbeRounds at least. If these take less than probeSeconds, it
-// times mostProbeRounds more, because the first rounds take longer than later ones.
+// A probe times the default in leastProbeRounds rounds. If these rounds take at most probeSeconds, it
+// times mostProbeRounds further rounds and uses only these, because the first rounds take longer than
+// later ones.
 const (
 	leastProbeRounds = 2
 	mostProbeRounds  = 10
@@ -124,7 +127,7 @@ func (l *harness) probe(ctx context.Context, s subject, seed uint64) (cost probe
 	return cost, err
 }
 
-// probeSessions measures the cost of a comparison in a session that compiles, and in another.
+// probeSessions measures the costs in two sessions. Only the first session compiles the default.
 func (l *harness) probeSessions(ctx context.Context, c *comparison, cost *probedCost) (err error) {
 	cost.open, cost.cold, err = l.probeBlock(ctx, c, 1, 1)
 	if err != nil {
@@ -150,8 +153,8 @@ func (l *harness) probeSessions(ctx context.Context, c *comparison, cost *probed
 	return nil
 }
 
-// probeBlock measures the default several times in each round. It returns the seconds of opening a
-// session, 0 if one was open, and of the rest.
+// probeBlock measures the default `configs` times in each round. open is the time of opening a
+// session, in seconds, or 0 if a session is open already. rest is the remaining time.
 func (l *harness) probeBlock(ctx context.Context, c *comparison, configs, rounds int) (open, rest float64, err error) {
 	before, start := l.wall.Opening, time.Now()
 	_, err = c.runner.Measure(ctx, record.StageAA, slices.Repeat(c.points[:1], configs), rounds)
@@ -159,14 +162,15 @@ func (l *harness) probeBlock(ctx context.Context, c *comparison, configs, rounds
 	return open, time.Since(start).Seconds() - open, err
 }
 
-// sessionRounds is the number of rounds of a further session that a config takes part in, on
-// average: the neighbours run in half of them.
+// sessionRounds returns the mean number of rounds in which a config runs in a further session. It is
+// smaller than the number of rounds, because the neighbours run in half of the rounds.
 func (p *Plan) sessionRounds() float64 {
 	return float64(p.Policy.ConfirmRounds) * sessionSamples / sessionConfigs
 }
 
-// Of a further session, by the searches of the archive: the winner, the default and its twin, the
-// runner-up and search.Neighbours others are prepared, and a round has six of them on average.
+// In a further session sessionConfigs configs are prepared: the winner, the default, its twin, the
+// runner-up and search.Neighbours others. sessionSamples is the mean number of configs in a round, in
+// the searches of the archive.
 const (
 	sessionConfigs = 4 + search.Neighbours
 	sessionSamples = 6
@@ -177,8 +181,8 @@ func (p *Plan) further(c probedCost) float64 {
 	return float64(p.Policy.Sessions) * c.session(sessionConfigs, p.sessionRounds())
 }
 
-// shortest returns the seconds that a search takes at least, without further sessions: the A/A
-// test, the screening of a candidate, the shortest finals, and the confirmation.
+// shortest returns the least number of seconds that a search takes, without further sessions. They
+// include the A/A test, the screening of one candidate, the shortest finals, and the confirmation.
 func (p *Plan) shortest(c probedCost) float64 {
 	samples := 2*p.Policy.AARounds + leastConfigs*(search.ScreenRounds+p.Policy.MinRounds+p.Policy.ConfirmRounds)
 	return c.open + leastConfigs*c.cold + c.warm + float64(samples)*c.sample
@@ -196,15 +200,15 @@ func (p *Plan) Least() time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// whole returns the seconds in which search i measures every config that its budget of configs
-// allows, without further sessions.
+// whole returns the seconds that search i takes, without further sessions, if it measures every
+// config that its budget of configs allows.
 func (p *Plan) whole(i int) float64 {
 	c, s := p.Probed.costs[i], p.Searches[i]
 	return p.shortest(c) + float64(s.Measured)*c.cold + float64(s.Samples)*c.sample
 }
 
-// Estimate returns the time in which a plan measures every config that its budget of configs
-// allows.
+// Estimate returns the time that a plan takes if every search measures every config that its budget of
+// configs allows.
 func (p *Plan) Estimate() time.Duration {
 	seconds := 0.0
 	for i := range p.Searches {

@@ -42,8 +42,8 @@ func TestSlowOpening(t *testing.T) {
 	})
 }
 
-// TestBudgetIsHeld: a time budget holds the whole sweep to 10 %, with further sessions, crossings and
-// refinements, on machines where sessions, comparisons or rounds are slow.
+// TestBudgetIsHeld: a whole sweep takes at most 10 % more than its time budget, even if sessions,
+// comparisons or rounds are slow. The time includes further sessions, crossings and refinements.
 func TestBudgetIsHeld(t *testing.T) {
 	for _, c := range []struct {
 		name                string
@@ -80,7 +80,7 @@ func TestBudgetIsHeld(t *testing.T) {
 	}
 }
 
-// manySMs are so many values that no budget suffices for all configs.
+// manySMs lists so many values that no budget of these tests suffices for all configs.
 var manySMs = func() (out []int) {
 	for i := range 64 {
 		out = append(out, i+1)
@@ -88,8 +88,7 @@ var manySMs = func() (out []int) {
 	return out
 }()
 
-// TestLeastBudget: the shortest time of a plan is known before it starts. A sweep with a smaller
-// budget takes that long.
+// TestLeastBudget: a sweep with a very small budget takes about the time that Least predicts.
 func TestLeastBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := options(t, "dispatch", []int{16}, "uniform")
@@ -108,7 +107,7 @@ func TestLeastBudget(t *testing.T) {
 		mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
 		took, least := time.Since(start).Seconds(), p.Least().Seconds()
 		if took < 0.9*least || took > 1.3*least {
-			t.Errorf("took %.1f s, at least %.1f s were predicted", took, least)
+			t.Errorf("took %.1f s, Least predicted %.1f s", took, least)
 		}
 	})
 }

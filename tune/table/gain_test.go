@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestGainInterval: the interval of a gain that rests on one session of a GPU is wider by what
-// sessions differ by. Several sessions show that themselves.
+// TestGainInterval: if a gain comes from one session on a GPU, its interval is widened by the
+// difference between sessions. The interval of several sessions already includes that difference.
 func TestGainInterval(t *testing.T) {
 	gpu, host := Header{}, Header{}
 	gpu.Machine.GPUs = 2

@@ -59,9 +59,10 @@ func (h Header) IsDefault(r Row) bool {
 	return r.Default || h.MaxSMs > 0 && e.Gain == 1 && e.GainLow == 1 && e.GainHigh == 1
 }
 
-// GainInterval returns the 95 % interval of a row's gain. Rounds of one session cannot show how
-// sessions differ: the interval of such a row is widened by what they differ by on the machine of
-// the table (docs/intervals.md). A gain of exactly 1 was not measured and stays.
+// GainInterval returns the 95 % interval of a row's gain. The rounds of one session do not show how
+// sessions differ. So the interval of a row of one session is widened by the difference between
+// sessions on the machine of the table (docs/intervals.md). The interval of a gain that was not
+// measured, which is exactly 1, is not widened.
 func (h Header) GainInterval(r Row) (low, high float64) {
 	e := r.Evidence
 	if e.Sessions > 1 || e.GainLow == e.GainHigh || e.GainLow <= 0 {

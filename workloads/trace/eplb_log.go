@@ -10,15 +10,19 @@ import (
 	"strconv"
 )
 
-// eplbLine matches what vLLM prints with eplb_config.log_balancedness: vllm-project/vllm,
-// vllm/distributed/eplb/eplb_state.py, EplbState.step. Three versions are known. The oldest prints
-// "EPLB step: avg_tokens=..." and takes mean and maximum over ranks. The second prints "EPLB step: N for
-// model M: avg_tokens=..." and takes them over layers, [layers, ranks] with dim=0 (vLLM PR 51784). PR
-// 51813 returned to ranks, and a line does not tell these two apart.
+// eplbLine matches the lines that vLLM prints if eplb_config.log_balancedness is set
+// (vllm-project/vllm, vllm/distributed/eplb/eplb_state.py, EplbState.step). Three versions are known:
+//   - The first prints "EPLB step: avg_tokens=...", the mean and the maximum over ranks.
+//   - The second prints "EPLB step: N for model M: avg_tokens=..." with the mean and the maximum over
+//     layers, because it reduces [layers, ranks] along dim=0 (vLLM PR 51784).
+//   - The third prints the same text with the mean and the maximum over ranks (PR 51813).
+//
+// So a line of the second or third version does not show whether it is about layers or ranks.
 var eplbLine = regexp.MustCompile(`EPLB step: (?:(\d+) for model (\S+): )?avg_tokens=([\d.]+), ?max_tokens=(\d+), ?balancedness=([\d.]+)`)
 
-// openEPLBLog reads a log of vLLM for what its EPLB lines say. They hold no counts of experts, so that
-// there is never a Reader: the error names the figures and what to record in place of them.
+// openEPLBLog reads the EPLB lines of a vLLM log. These lines hold no counts of experts, so
+// openEPLBLog never returns a Reader. Its error names the figures in the lines, and says how to record
+// a routing.
 func openEPLBLog(path string, _ Options) (*Reader, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -46,16 +50,17 @@ func openEPLBLog(path string, _ Options) (*Reader, error) {
 // maxLogLine bounds a line of a log.
 const maxLogLine = 1 << 20
 
-// eplbSummary adds up EPLB lines.
+// eplbSummary sums up EPLB lines.
 type eplbSummary struct {
-	steps, idle   int
-	sum, lowest   float64 // of balancedness
-	ranksOrLayers bool
+	steps, idle   int     // numbers of lines with tokens and without tokens
+	sum, lowest   float64 // sum and least value of balancedness
+	ranksOrLayers bool    // the lines may be about ranks or about layers
 	firstModel    string
 	severalModels bool
 }
 
-// add checks a line: avg_tokens over max_tokens is its balancedness, within rounding.
+// add adds a line. It refuses a line whose balancedness is not avg_tokens / max_tokens, to within
+// rounding.
 func (s *eplbSummary) add(m [][]byte) error {
 	avg, err1 := strconv.ParseFloat(string(m[3]), 64)
 	most, err2 := strconv.ParseFloat(string(m[4]), 64)
@@ -67,9 +72,9 @@ func (s *eplbSummary) add(m [][]byte) error {
 		s.idle++
 		return nil
 	}
-	// max_tokens is printed as a whole number, and is one.
+	// The slack covers the rounding of avg_tokens and balancedness; max_tokens is exact.
 	if slack := 0.5e-4 + 0.5e-2/most; math.Abs(avg/most-balance) > slack*1.02 {
-		return fmt.Errorf("avg_tokens=%g over max_tokens=%g is %.4f, balancedness says %.4f", avg, most, avg/most, balance)
+		return fmt.Errorf("avg_tokens=%g divided by max_tokens=%g is %.4f, but balancedness is %.4f", avg, most, avg/most, balance)
 	}
 	if model := string(m[2]); model != "" {
 		s.ranksOrLayers = true
@@ -89,14 +94,14 @@ func (s *eplbSummary) err() error {
 	case s.steps == 0 && s.idle > 0:
 		return fmt.Errorf("%d EPLB steps without tokens; %s", s.idle, record)
 	case s.steps == 0:
-		return errors.New("a log without EPLB lines of vLLM; it holds no routing")
+		return errors.New("the log has no EPLB lines of vLLM, and no routing")
 	case s.severalModels:
-		return errors.New("EPLB lines of several models in one log, and no counts of experts; " + record)
+		return errors.New("the log has EPLB lines of several models, and no counts of experts; " + record)
 	}
 	mean := s.sum / float64(s.steps)
 	what := fmt.Sprintf("the busiest rank took %.3f times the mean, %.3f times in the worst step", 1/mean, 1/s.lowest)
 	if s.ranksOrLayers {
-		what = fmt.Sprintf("mean over maximum is %.3f, of ranks since vLLM PR 51813 and of layers in versions before it, which a line does not tell apart", mean)
+		what = fmt.Sprintf("the mean divided by the maximum is %.3f, over ranks if vLLM has PR 51813, otherwise over layers", mean)
 	}
 	return fmt.Errorf("%d EPLB steps: %s. A log holds no counts of experts; %s", s.steps, what, record)
 }

@@ -168,8 +168,8 @@ func joined(list []int) string {
 	return strings.Join(out, ", ")
 }
 
-// sumParts adds up the counts of all files, or joins the experts of ranks in the order of the ranks.
-// A file may have no counts if another file has some.
+// sumParts adds up the counts of all files. If each file has the experts of one rank only, it joins
+// the counts in the order of the ranks instead. A file may have no counts if another file has some.
 func (r *Reader) sumParts(parts []part, o Options) (sum []int64, err error) {
 	for _, p := range parts {
 		file, err := Open(p.path, o)
@@ -183,7 +183,7 @@ func (r *Reader) sumParts(parts []part, o Options) (sum []int64, err error) {
 		r.addNotes(file.notes)
 		if file.localExperts {
 			if sum = append(sum, counts...); len(sum) > MaxExperts {
-				return nil, fmt.Errorf("%s: more than %d experts with those of the files before it", p.path, MaxExperts)
+				return nil, fmt.Errorf("%s: this file and the files before it have more than %d experts", p.path, MaxExperts)
 			}
 			continue
 		}

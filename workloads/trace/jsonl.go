@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// openJSONL reads one token from each line: an array of ids, or an object with topk_ids
-// and, optionally, topk_weights. Other keys are ignored, because recorders add their own. Records of
-// Megatron-core are lines of JSON too.
+// openJSONL reads one token from each line: an array of ids, or an object with topk_ids and,
+// optionally, topk_weights. Other keys are ignored, because recorders add their own. A file whose
+// first line is a record of Megatron-core is read by openMegatron.
 func openJSONL(path string, o Options) (*Reader, error) {
 	if begins, err := beginsLike(path, isMegatron); err != nil || begins {
 		if err != nil {
@@ -22,7 +22,8 @@ func openJSONL(path string, o Options) (*Reader, error) {
 	return openText(path, func(l *lines, first string) (*Reader, error) { return l.tokens(first, parseJSONRow) })
 }
 
-// beginsLike asks about the first bytes of a file.
+// beginsLike reports whether `like` accepts the first 4,096 bytes of a file, without white space at
+// their ends.
 func beginsLike(path string, like func(string) bool) (bool, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -15,14 +15,17 @@ import (
 	"strings"
 )
 
-// Megatron-core writes two recordings as JSON lines, one file for each rank: Megatron-LM d98e8a6,
-//   - megatron/core/transformer/moe/router_trace.py, RouterTracer._flush_records_to_disk
-//     (--moe-routing-trace-path): the ids of every token, a record for each step and layer;
-//   - megatron/training/activation_logging.py, ActivationLogger.save_tpe, in the folder
-//     tokens_per_expert: the rows that each expert of the rank got, a record for each iteration and
-//     layer, with a list for each micro-batch.
+// A megatronRecord is one line of a recording of Megatron-core. Megatron-core (Megatron-LM d98e8a6)
+// writes two kinds of recordings as JSON lines, one file for each rank:
+//   - router traces (megatron/core/transformer/moe/router_trace.py,
+//     RouterTracer._flush_records_to_disk, --moe-routing-trace-path): each record has the ids of all
+//     tokens in one step and layer.
+//   - tokens per expert (megatron/training/activation_logging.py, ActivationLogger.save_tpe, in the
+//     folder tokens_per_expert): each record has the rows that each expert of the rank received in one
+//     iteration and layer, as a list for each micro-batch.
 //
-// Layers of multi-token prediction (block mtp) have numbers of their own and are left out.
+// Records of multi-token prediction (block mtp) are left out, because their layers are numbered
+// separately.
 type megatronRecord struct {
 	Block  string    `json:"block"`
 	Layer  int       `json:"layer"`
@@ -33,8 +36,8 @@ type megatronRecord struct {
 	Counts [][]int64 `json:"tpe"`
 }
 
-// maxRecord bounds the line of one record: 32,768 tokens of top-22 with ids of three digits take 4 MB.
-// A line of empty lists takes up to 24 times its bytes as slices, so that no record takes more than 120 MiB.
+// maxRecord bounds the bytes of one line: 32,768 tokens of top-22 with ids of three digits take 4 MB.
+// The slices of a line take at most 24 times its bytes (if all lists are empty), which is 120 MiB.
 const maxRecord = 5 << 20
 
 // isMegatron reports whether the first line of a file is a record of Megatron-core.
@@ -42,14 +45,14 @@ func isMegatron(line string) bool {
 	return strings.HasPrefix(line, "{") && (strings.Contains(line, `"top_indices":`) || strings.Contains(line, `"tpe":`))
 }
 
-// megatronFile walks the records of one file.
+// megatronFile reads the records of one file.
 type megatronFile struct {
 	f      *os.File
 	in     *bufio.Scanner
-	number int
-	layers map[int]bool // of the decoder
-	mtp    int          // records that were left out
-	ranks  map[int]bool
+	number int          // number of the line read last, from 1
+	layers map[int]bool // layers with records, those of multi-token prediction left out
+	mtp    int          // number of records of multi-token prediction
+	ranks  map[int]bool // ranks that the records name
 }
 
 func openMegatron(path string, o Options) (*Reader, error) {
@@ -75,7 +78,7 @@ func (m *megatronFile) read(path string, o Options) (*Reader, error) {
 		return nil, noRows(err)
 	}
 	if !tpe && topK[layer] < 1 {
-		return nil, fmt.Errorf("layer %d: no topk", layer)
+		return nil, fmt.Errorf("layer %d: topk is missing", layer)
 	}
 	var r *Reader
 	if tpe {
@@ -87,7 +90,7 @@ func (m *megatronFile) read(path string, o Options) (*Reader, error) {
 		return nil, err
 	}
 	if m.mtp > 0 {
-		r.note("%d records of multi-token prediction left out", m.mtp)
+		r.note("%d records of multi-token prediction are left out", m.mtp)
 	}
 	r.recordedLayers = func() []int { return sortedKeys(m.layers) }
 	if r.ranks = sortedKeys(m.ranks); len(r.ranks) == 0 {
@@ -95,7 +98,7 @@ func (m *megatronFile) read(path string, o Options) (*Reader, error) {
 	}
 	if tpe {
 		r.localExperts = true
-		r.note("the counts are of the experts of a rank, by the rank's own numbers")
+		r.note("each file has the counts of one rank's experts, which are numbered from 0 on each rank")
 	}
 	return r, nil
 }
@@ -120,7 +123,8 @@ func sortedKeys(set map[int]bool) (out []int) {
 	return out
 }
 
-// next returns the next record of the decoder. A record must hold as many tokens and ids as it says.
+// next returns the next record, without those of multi-token prediction. It refuses a record whose
+// numbers of tokens and ids differ from num_tokens and topk.
 func (m *megatronFile) next() (megatronRecord, error) {
 	for m.in.Scan() {
 		m.number++
@@ -149,11 +153,11 @@ func (r megatronRecord) check(line int) error {
 	case r.Layer < 0 || r.Layer > maxLayers:
 		return fmt.Errorf("line %d: layer %d is outside 0 to %d", line, r.Layer, maxLayers)
 	case r.Tokens != nil && *r.Tokens != len(r.IDs):
-		return fmt.Errorf("line %d: num_tokens says %d, top_indices has %d", line, *r.Tokens, len(r.IDs))
+		return fmt.Errorf("line %d: num_tokens is %d, but top_indices has %d tokens", line, *r.Tokens, len(r.IDs))
 	}
 	for t, ids := range r.IDs {
 		if len(ids) != r.TopK || len(ids) > MaxTopK {
-			return fmt.Errorf("line %d: token %d has %d ids, topk says %d of at most %d", line, t, len(ids), r.TopK, MaxTopK)
+			return fmt.Errorf("line %d: token %d has %d ids, but topk is %d; at most %d are allowed", line, t, len(ids), r.TopK, MaxTopK)
 		}
 	}
 	for _, batch := range r.Counts {
@@ -173,7 +177,8 @@ func (m *megatronFile) rewind() error {
 	return err
 }
 
-// survey reads the whole file once: the layers, the ranks, and the top-k of each layer.
+// survey reads the whole file to find the layers, the ranks, and the top-k of each layer. tpe is true
+// if the file holds counts (tokens per expert).
 func (m *megatronFile) survey() (topK map[int]int, tpe bool, err error) {
 	if err := m.rewind(); err != nil {
 		return nil, false, err
@@ -189,10 +194,10 @@ func (m *megatronFile) survey() (topK map[int]int, tpe bool, err error) {
 		}
 		tpe = tpe || rec.Counts != nil
 		if tpe && rec.IDs != nil {
-			return nil, false, fmt.Errorf("line %d: ids in a file of counts", m.number)
+			return nil, false, fmt.Errorf("line %d: the file has both ids and counts", m.number)
 		}
 		if k, again := topK[rec.Layer]; again && k != rec.TopK {
-			return nil, false, fmt.Errorf("line %d: layer %d has top-%d, an earlier record top-%d", m.number, rec.Layer, rec.TopK, k)
+			return nil, false, fmt.Errorf("line %d: layer %d has top-%d, but an earlier record of this layer has top-%d", m.number, rec.Layer, rec.TopK, k)
 		}
 		topK[rec.Layer] = rec.TopK
 		m.layers[rec.Layer] = true
@@ -201,12 +206,12 @@ func (m *megatronFile) survey() (topK map[int]int, tpe bool, err error) {
 		}
 	}
 	if len(m.ranks) > 1 {
-		return nil, false, fmt.Errorf("ranks %s in one file: each step of theirs would be read as tokens of one rank; the writer makes a file for each", joined(sortedKeys(m.ranks)))
+		return nil, false, fmt.Errorf("the file has records of ranks %s; write one file for each rank, as Megatron-core does", joined(sortedKeys(m.ranks)))
 	}
 	return topK, tpe, nil
 }
 
-// choose returns the layer to read.
+// choose returns the layer to read: the one asked for, or the only one if asked is negative.
 func (m *megatronFile) choose(asked int) (int, error) {
 	have := sortedKeys(m.layers)
 	switch {
@@ -246,7 +251,7 @@ func (m *megatronFile) counts(layer int) (*Reader, error) {
 				sum = make([]int64, len(batch))
 			}
 			if len(batch) != len(sum) {
-				return nil, fmt.Errorf("line %d: %d experts, the records before have %d", m.number, len(batch), len(sum))
+				return nil, fmt.Errorf("line %d: %d experts, but the records before it have %d", m.number, len(batch), len(sum))
 			}
 			for e, n := range batch {
 				if sum[e] += n; sum[e] > maxCount {

@@ -12,8 +12,9 @@ import (
 
 const fixtures = "../../testdata/traces/"
 
-// TestMegatronRouterTrace reads two files that RouterTracer wrote, one for each rank. The counts are
-// those of layer 2 of both, added up by hand; records of multi-token prediction are left out.
+// TestMegatronRouterTrace reads two files that RouterTracer wrote, one for each rank. The expected
+// counts were added up by hand from layer 2 of both files. Records of multi-token prediction are left
+// out.
 func TestMegatronRouterTrace(t *testing.T) {
 	r, err := OpenAll([]string{fixtures + "megatron_router"}, Options{Layer: 2})
 	if err != nil {
@@ -24,7 +25,7 @@ func TestMegatronRouterTrace(t *testing.T) {
 	if err != nil || s.Rows != 24 || s.TopK != 4 || !slices.Equal(s.Counts, []int64{2, 4, 13, 8, 1, 5, 7, 8, 7, 7, 4, 3, 11, 4, 6, 6}) {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if notes := strings.Join(r.Notes(), "; "); !strings.Contains(notes, "2 records of multi-token prediction left out") || !strings.Contains(notes, "2 files are read as one recording") {
+	if notes := strings.Join(r.Notes(), "; "); !strings.Contains(notes, "2 records of multi-token prediction are left out") || !strings.Contains(notes, "2 files are read as one recording") {
 		t.Errorf("notes %q", notes)
 	}
 	if _, err := OpenAll([]string{fixtures + "megatron_router"}, Options{Layer: -1}); err == nil || !strings.Contains(err.Error(), "the file has several layers: layers 1 to 3 have counts; give --layer") {
@@ -40,8 +41,8 @@ func TestMegatronRouterTrace(t *testing.T) {
 	one.Close()
 }
 
-// TestMegatronTokensPerExpert reads two files that ActivationLogger.save_tpe wrote. Each holds the
-// experts of its rank; together they are all experts, in the order of the ranks.
+// TestMegatronTokensPerExpert reads two files that ActivationLogger.save_tpe wrote. Each file has the
+// counts of the experts of one rank. They are joined in the order of the ranks.
 func TestMegatronTokensPerExpert(t *testing.T) {
 	r, err := OpenAll([]string{fixtures + "megatron_tokens_per_expert"}, Options{Layer: 2})
 	if err != nil {
@@ -51,7 +52,7 @@ func TestMegatronTokensPerExpert(t *testing.T) {
 	if want := []int64{431, 437, 356, 319, 366, 289, 471, 466, 423, 357, 253, 503, 565, 496, 289, 452}; err != nil || !slices.Equal(counts, want) {
 		t.Errorf("%v, %v, want %v", counts, err, want)
 	}
-	if notes := strings.Join(r.Notes(), "; "); !strings.Contains(notes, "experts of a rank, by the rank's own numbers") {
+	if notes := strings.Join(r.Notes(), "; "); !strings.Contains(notes, "each file has the counts of one rank's experts") {
 		t.Errorf("%q", notes)
 	}
 	both := []string{fixtures + "megatron_tokens_per_expert/rank1.jsonl", fixtures + "megatron_tokens_per_expert/rank1.jsonl"}
@@ -60,20 +61,21 @@ func TestMegatronTokensPerExpert(t *testing.T) {
 	}
 }
 
-// TestMegatronContradictions: a record must hold what it says of itself.
+// TestMegatronContradictions: a record is refused if its fields contradict each other, or contradict
+// another record.
 func TestMegatronContradictions(t *testing.T) {
 	const good = `{"step": 0, "block": "decoder", "layer": 1, "rank": 0, "num_tokens": 2, "topk": 2, "top_indices": [[0, 1], [2, 3]]}` + "\n"
 	for _, c := range []struct{ text, says string }{
-		{strings.Replace(good, `"num_tokens": 2`, `"num_tokens": 3`, 1), "num_tokens says 3, top_indices has 2"},
-		{strings.Replace(good, `"topk": 2`, `"topk": 3`, 1), "token 0 has 2 ids, topk says 3"},
-		{good + strings.Replace(good, `"rank": 0`, `"rank": 1`, 1), "ranks 0, 1 in one file"},
-		{good + `{"block": "decoder", "layer": 1, "tpe": [[1]]}`, "layer 1 has top-0, an earlier record top-2"},
-		{`{"block": "decoder", "layer": 1, "tpe": [[1, 2], [3]]}`, "1 experts, the records before have 2"},
+		{strings.Replace(good, `"num_tokens": 2`, `"num_tokens": 3`, 1), "num_tokens is 3, but top_indices has 2"},
+		{strings.Replace(good, `"topk": 2`, `"topk": 3`, 1), "token 0 has 2 ids, but topk is 3"},
+		{good + strings.Replace(good, `"rank": 0`, `"rank": 1`, 1), "records of ranks 0, 1; write one file"},
+		{good + `{"block": "decoder", "layer": 1, "tpe": [[1]]}`, "layer 1 has top-0, but an earlier record of this layer has top-2"},
+		{`{"block": "decoder", "layer": 1, "tpe": [[1, 2], [3]]}`, "1 experts, but the records before it have 2"},
 		{`{"block": "decoder", "layer": 1, "tpe": [[1, -2]]}`, "expert 1: -2 is not a count"},
 		{`{"block": "decoder", "layer": 1, "tpe": [[0, 0]]}`, "nothing was recorded"},
 		{`{"block": "mtp", "mtp_idx": 0, "layer": 1, "tpe": [[1]]}`, "all records are of multi-token prediction"},
 		{`{"block": "decoder", "layer": 99999, "tpe": [[1]]}`, "layer 99999 is outside"},
-		{`{"block": "decoder", "layer": 1, "num_tokens": 1, "topk": 0, "top_indices": [[]]}`, "no topk"},
+		{`{"block": "decoder", "layer": 1, "num_tokens": 1, "topk": 0, "top_indices": [[]]}`, "topk is missing"},
 		{`{"block": "decoder", "layer": 1, "top_indices": `, "line 1"},
 	} {
 		path := filepath.Join(t.TempDir(), "x.jsonl")
@@ -96,9 +98,8 @@ func scanFile(path string, o Options) error {
 	return err
 }
 
-// TestChangedMegatronRecords: of changed numbers in records of ids, the reader notices at least 95 of
-// 100. It cannot notice another valid id, which repeats no other one of the token; those are not
-// changed here.
+// TestChangedMegatronRecords: if one num_tokens or topk is changed, the reader notices it in at least
+// 95 % of the cases. The test changes no ids, because the reader cannot notice another valid id.
 func TestChangedMegatronRecords(t *testing.T) {
 	data, err := os.ReadFile(fixtures + "megatron_router/router_trace_rank0.jsonl")
 	if err != nil {
@@ -120,12 +121,12 @@ func TestChangedMegatronRecords(t *testing.T) {
 		}
 	}
 	if noticed < 190 {
-		t.Errorf("%d of 200", noticed)
+		t.Errorf("%d of 200 changes were noticed", noticed)
 	}
 }
 
-// TestEPLBLog: lines of the oldest version compare ranks; a later line does not say what it compares.
-// None holds counts.
+// TestEPLBLog: the error about a log names the figures of its EPLB lines. Lines of the first version
+// are about ranks. Later lines do not say whether they are about ranks or layers.
 func TestEPLBLog(t *testing.T) {
 	line := func(avg, most float64) string {
 		return fmt.Sprintf("(EngineCore_0 pid=7) INFO 08-12 10:00:00 [eplb_state.py:330] EPLB step: avg_tokens=%.2f, max_tokens=%d, balancedness=%.4f\n", avg, int(most), avg/most)
@@ -133,11 +134,11 @@ func TestEPLBLog(t *testing.T) {
 	newer := "INFO [eplb_state.py:500] EPLB step: 12 for model deepseek-ai/DeepSeek-V3: avg_tokens=1024.00, max_tokens=2048, balancedness=0.5000, steps until the next rearrangement: 2988\n"
 	for _, c := range []struct{ text, says string }{
 		{"other\n" + line(1024, 2048) + line(1024, 1280), "2 EPLB steps: the busiest rank took 1.538 times the mean, 2.000 times in the worst step. A log holds no counts of experts; record expert_load_window"},
-		{newer, "1 EPLB steps: mean over maximum is 0.500, of ranks since vLLM PR 51813 and of layers in versions before it"},
+		{newer, "1 EPLB steps: the mean divided by the maximum is 0.500, over ranks if vLLM has PR 51813, otherwise over layers"},
 		{newer + strings.Replace(newer, "DeepSeek-V3", "Qwen3", 1), "EPLB lines of several models"},
-		{strings.Replace(line(1024, 2048), "0.5000", "0.6000", 1), "line 1: avg_tokens=1024 over max_tokens=2048 is 0.5000, balancedness says 0.6000"},
+		{strings.Replace(line(1024, 2048), "0.5000", "0.6000", 1), "line 1: avg_tokens=1024 divided by max_tokens=2048 is 0.5000, but balancedness is 0.6000"},
 		{"EPLB step: avg_tokens=0.00, max_tokens=0, balancedness=0.0000\n", "1 EPLB steps without tokens"},
-		{"nothing\n", "a log without EPLB lines of vLLM"},
+		{"nothing\n", "the log has no EPLB lines of vLLM"},
 	} {
 		path := filepath.Join(t.TempDir(), "vllm.log")
 		if err := os.WriteFile(path, []byte(c.text), 0o666); err != nil {
@@ -149,7 +150,7 @@ func TestEPLBLog(t *testing.T) {
 	}
 }
 
-// TestChangedEPLBLines changes one figure of random lines. At least 95 of 100 changes are noticed.
+// TestChangedEPLBLines changes one figure of a random line. At least 95 % of the changes are noticed.
 func TestChangedEPLBLines(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	noticed := 0
@@ -167,11 +168,11 @@ func TestChangedEPLBLines(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open(path, Options{Layer: -1}); strings.Contains(err.Error(), "balancedness says") {
+		if _, err := Open(path, Options{Layer: -1}); strings.Contains(err.Error(), "but balancedness is") {
 			noticed++
 		}
 	}
 	if noticed < 190 {
-		t.Errorf("%d of 200", noticed)
+		t.Errorf("%d of 200 changes were noticed", noticed)
 	}
 }

@@ -58,8 +58,8 @@ type Reader struct {
 	ranks  []int                      // the ranks whose tokens the file holds, if the file names them
 	verify func(counts []int64) error // compares the counts of all ids with those that the file holds
 
-	// localExperts is true for counts of the experts of one rank: those of several ranks are joined and
-	// not added up.
+	// localExperts says that the counts are those of one rank's experts. The counts of several
+	// ranks are then joined, not added up.
 	localExperts bool
 
 	recordedLayers func() []int // layers with counts or ids; nil if the file has no layers

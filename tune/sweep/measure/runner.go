@@ -32,7 +32,7 @@ type Setup struct {
 	Log      Log                // if nil, nothing is logged
 	Recorded *RecordedBlocks    // the blocks in the log of an earlier run; may be nil
 	Wall     *record.Wall       // adds up the time of each activity
-	Lap      *Lap               // times blocks with the decisions before them; nil: blocks alone
+	Lap      *Lap               // if set, the time of a block includes the time since the block before
 	Progress func(record.Stage) // called after each block of rounds; may be nil
 }
 
@@ -242,18 +242,18 @@ func HostBound(seconds float64, clock string, empty map[string]float64) bool {
 	return ok && seconds <= hostFactor*reading
 }
 
-// A Lap is the time since the last block of all runners that share it. A search counts it as part of
-// its next block: to decide what to measure next takes time too.
+// A Lap holds the time at which the last block of several runners ended. The time of the next block
+// counts from there, because deciding what to measure takes time too.
 type Lap struct{ began time.Time }
 
-// Start starts the lap of the next block.
+// Start sets the time from which the next block counts to now.
 func (l *Lap) Start() {
 	if l != nil {
 		l.began = time.Now()
 	}
 }
 
-// start returns when the block that begins now counts from.
+// start returns the time from which a block that begins now counts.
 func (l *Lap) start() time.Time {
 	if l == nil || l.began.IsZero() {
 		return time.Now()

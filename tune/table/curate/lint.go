@@ -139,8 +139,8 @@ func ofSeveral(r table.Row) bool {
 	return r.Key.Routing == ep.AllRoutings || len(r.Evidence.Routings) > 1
 }
 
-// uncertain reports whether a row of one routing has another config than the default, and a gain whose
-// interval holds 1.
+// uncertain reports whether a row of one routing has another config than the default, although the
+// interval of its gain does not exclude 1.
 func uncertain(h table.Header, r table.Row) bool {
 	low, _ := h.GainInterval(r)
 	return !h.IsDefault(r) && !ofSeveral(r) && low <= 1

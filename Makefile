@@ -50,7 +50,7 @@ mutation: ## mutation tests of what decides; needs gremlins v0.6.0 (github.com/g
 	done
 
 golden: ## rewrite expected outputs; review the diff
-	EPBENCH_UPDATE=1 $(GO) test ./cmd/epbench ./reports/... ./tune/table/... ./kernels/worker
+	EPBENCH_UPDATE=1 $(GO) test ./cmd/epbench ./reports/... ./tune/table/... ./tune/record ./kernels/worker
 
 pages: ## rewrite the figures of README and docs from their recordings; review the diff
 	EPBENCH_UPDATE=1 $(GO) test -run '^TestPages$$|^TestDocument$$' ./cmd/epbench ./docs/workloads

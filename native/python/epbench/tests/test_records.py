@@ -1,5 +1,7 @@
 """Checks the package on the recorded runs of TESTDATA, the argument: python test_records.py TESTDATA."""
 
+import dataclasses
+import json
 import os
 import sys
 import unittest
@@ -47,7 +49,7 @@ class Records(unittest.TestCase):
         self.assertTrue(all(0 <= x.regret_percent <= x.worst_percent for x in r))
 
     def test_failure_is_an_exception_with_the_exit_code(self):
-        with self.assertRaisesRegex(epbench.EpbenchError, "not a run directory") as e:
+        with self.assertRaisesRegex(epbench.EpbenchError, "is not a run directory") as e:
             epbench.load_run("/nowhere")
         self.assertEqual(e.exception.code, 2)
         with self.assertRaisesRegex(epbench.EpbenchError, "did you mean deepseek-v"):
@@ -63,6 +65,14 @@ class Records(unittest.TestCase):
         bad = {"name": "x", "title": "", "rows": [dict.fromkeys(epbench.Answer.__dataclass_fields__, 1.5)]}
         with self.assertRaisesRegex(TypeError, "op is 1.5, which is no str"):
             epbench.records.rows(epbench.Answer, bad)
+
+    def test_fields_are_promised(self):
+        with open(os.path.join(DATA, "..", "docs", "schema", "output.v1.json"), encoding="utf-8") as f:
+            definitions = json.load(f)["$defs"]
+        for name, kind in (("report winners", epbench.Winner), ("table show tables", epbench.TableInfo), ("replay replay", epbench.Replay),
+                           ("table show rows", epbench.TableRow), ("table lookup answers", epbench.Answer)):
+            fields = {f.name for f in dataclasses.fields(kind)} - {"more"}
+            self.assertLessEqual(fields, set(definitions[name]["required"]), name)
 
     def test_rows_show_as_a_table(self):
         rows = epbench.load_table("h200x2").rows[:2]

@@ -1,0 +1,140 @@
+package record
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/invopop/jsonschema"
+	validate "github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// schemas lists the published schemas of a run directory, by the file that they describe.
+var schemas = map[string]struct {
+	path, title string
+	value       any
+}{
+	RunFile:    {"../../docs/schema/run.v2.json", "run.json of epbench, schema 2", &Run{}},
+	TrialsFile: {"../../docs/schema/trials.v2.json", "one line of trials.jsonl of epbench, schema 2", &Result{}},
+}
+
+// number or null, which stands for a value that there is not.
+func optional() *jsonschema.Schema {
+	return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "number"}, {Type: "null"}}}
+}
+
+// mapped returns the schemas of types that write JSON by methods of their own.
+func mapped(t reflect.Type) *jsonschema.Schema {
+	words := func(all ...any) *jsonschema.Schema { return &jsonschema.Schema{Type: "string", Enum: all} }
+	switch t {
+	case reflect.TypeFor[ep.Value]():
+		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "integer"}, {Type: "string"}}}
+	case reflect.TypeFor[Interval]():
+		s := &jsonschema.Schema{Type: "object", Properties: jsonschema.NewProperties(), Required: []string{"mid", "low", "high"}}
+		for _, name := range s.Required {
+			s.Properties.Set(name, optional())
+		}
+		return s
+	case reflect.TypeFor[Loss]():
+		return optional()
+	case reflect.TypeFor[ep.Precision]():
+		return words("full", "reduced")
+	case reflect.TypeFor[ep.Objective]():
+		return words("alone", "beside")
+	case reflect.TypeFor[ep.Layout]():
+		return &jsonschema.Schema{Type: "string"}
+	}
+	return nil
+}
+
+func schemaOf(t *testing.T, title string, value any) []byte {
+	t.Helper()
+	r := jsonschema.Reflector{Anonymous: true, ExpandedStruct: true, Mapper: mapped}
+	if err := r.AddGoComments("github.com/epbench/epbench/tune/record", "./"); err != nil {
+		t.Fatal(err)
+	}
+	s := r.Reflect(value)
+	s.Title = title
+	b, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(b, '\n')
+}
+
+// TestSchemasArePublished compares the published schemas with the types.
+func TestSchemasArePublished(t *testing.T) {
+	for _, s := range schemas {
+		want := schemaOf(t, s.title, s.value)
+		if os.Getenv("EPBENCH_UPDATE") == "1" {
+			if err := os.WriteFile(s.path, want, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(s.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s differs from the types; run make golden and review", s.path)
+		}
+	}
+}
+
+// TestSchemasFitRecordings: every recorded run and every line of its log satisfies the schemas,
+// and one with a field that is mistyped, missing or unknown does not.
+func TestSchemasFitRecordings(t *testing.T) {
+	for file, s := range schemas {
+		schema := compiled(t, s.path)
+		found, err := filepath.Glob("../../testdata/*/*/" + file)
+		if err != nil || len(found) < 5 {
+			t.Fatalf("%d recordings of %s (%v)", len(found), file, err)
+		}
+		for _, path := range found {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			docs := []string{string(text)}
+			if file == TrialsFile {
+				docs = strings.Split(strings.TrimSpace(string(text)), "\n")
+			}
+			for i, doc := range docs {
+				if err := judge(t, schema, doc); err != nil {
+					t.Errorf("%s, document %d: %v", path, i+1, err)
+					break
+				}
+			}
+			for old, bad := range map[string]string{`"schema":`: `"schema":"2","other":`, `"problem":`: `"problems":`, `"seed":`: `"seed":[],"seeds":`} {
+				text := strings.Replace(docs[0], old, bad, 1)
+				if err := judge(t, schema, text); err == nil && text != docs[0] {
+					t.Errorf("%s: %s in place of %s is accepted", path, bad, old)
+				}
+			}
+		}
+	}
+}
+
+func compiled(t *testing.T, path string) *validate.Schema {
+	t.Helper()
+	s, err := validate.NewCompiler().Compile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func judge(t *testing.T, schema *validate.Schema, text string) error {
+	t.Helper()
+	doc, err := validate.UnmarshalJSON(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return schema.Validate(doc)
+}

@@ -159,7 +159,7 @@ func (f *replayFlags) studies(p search.Protocol) ([]replay.Study, error) {
 
 // strategyListHelp is the usage of --strategy where several may be given.
 func strategyListHelp() string {
-	return "`STRATEGIES` comma-separated list, or all: " + strings.Join(search.StrategyNames(), ", ")
+	return "`STRATEGIES` comma-separated list, or all: " + strings.Join(search.StrategyNames(), ", ") + ", exec:COMMAND (docs/search-own.md)"
 }
 
 // parseStrategies parses names of strategies, or all.

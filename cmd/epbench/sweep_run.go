@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -183,7 +184,7 @@ func (f *sweepFlags) continueRun(cmd *cobra.Command) error {
 	if given != "" && given != g.backend {
 		return usagef("--backend: the run in %s was begun with --backend %q; leave the flag out, or give that", f.resume, g.backend)
 	}
-	if err := checkTrust("--resume "+f.resume, g.backend, given, f.trust); err != nil {
+	if err := cmp.Or(checkTrust("--resume "+f.resume, g.backend, given, f.trust), checkTrust("--resume "+f.resume, g.strategy, "", f.trust)); err != nil {
 		return err
 	}
 	g.tables, g.profile, g.resume = f.tables, f.profile, f.resume

@@ -10,6 +10,7 @@ package search
 
 import (
 	"context"
+	"strings"
 
 	"github.com/epbench/epbench/tune/ep"
 )
@@ -43,8 +44,11 @@ func StrategyNames() []string {
 	return out
 }
 
-// ParseStrategy finds a strategy by name.
+// ParseStrategy finds a strategy by name. exec:COMMAND is the strategy of another program.
 func ParseStrategy(name string) (Strategy, error) {
+	if command, ok := strings.CutPrefix(name, externalPrefix); ok {
+		return external(command)
+	}
 	found, err := ep.Find("strategy", name, strategies, namedStrategy.String)
 	return found.run, err
 }

@@ -1,0 +1,296 @@
+package search
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+)
+
+// externalPrefix begins the name of a strategy that another program decides.
+const externalPrefix = "exec:"
+
+// Bounds of what an external strategy may do. A program that dies, hangs or asks for
+// nonsense ends the search with an error that names the program.
+const (
+	maxAskLine     = 1 << 20     // bytes of a line
+	maxIdleAsks    = 100         // consecutive lines that name no new legal config
+	externalEnding = time.Second // for the program to exit after its last line
+)
+
+// externalWait is how long an external strategy may take for its next line. Tests shorten it.
+var externalWait = time.Minute
+
+// externalSpace is the first line that an external strategy reads.
+type externalSpace struct {
+	Protocol int              `json:"protocol"`
+	Seed     uint64           `json:"seed"`
+	Points   int              `json:"points"` // number of legal configs
+	Left     int              `json:"left"`   // number of configs that may still be measured
+	Kernels  []externalKernel `json:"kernels"`
+	Results  []externalResult `json:"results"` // of the configs that every search measures
+}
+
+type externalKernel struct {
+	Name       string              `json:"name"`
+	Parameters []externalParameter `json:"parameters"`
+}
+
+type externalParameter struct {
+	Name   string     `json:"name"`
+	Values []ep.Value `json:"values"`
+}
+
+// externalAsk is a line that an external strategy writes.
+type externalAsk struct {
+	Ask  []ep.Config `json:"ask"`
+	Done bool        `json:"done"`
+}
+
+// externalTell answers a line.
+type externalTell struct {
+	Results []externalResult `json:"results"` // in the order of the line's configs
+	Left    int              `json:"left"`    // number of configs that may still be measured
+}
+
+type externalResult struct {
+	Config ep.Config `json:"config"`
+	Ratio  float64   `json:"ratio,omitempty"` // the config's time over the default's
+	Error  string    `json:"error,omitempty"` // why there is no ratio
+}
+
+// external returns the strategy of a program that chooses configs, by JSON lines on its
+// standard input and output: see docs/search-own.md. Everything else of a search stays as it
+// is: the A/A test, the finals and the confirmation.
+func external(command string) (Strategy, error) {
+	argv := strings.Fields(command)
+	if len(argv) == 0 {
+		return nil, errors.New("strategy: exec: names no command, such as exec:python3 mine.py")
+	}
+	return func(ctx context.Context, s *State) error {
+		p, err := startExternal(argv)
+		if err != nil {
+			return fmt.Errorf("strategy: %w", err)
+		}
+		err = p.run(ctx, s)
+		if ended := p.end(); err != nil && err == errSilent {
+			err = fmt.Errorf("it ended without {\"done\": true}: %w", ended)
+		}
+		if err != nil {
+			return fmt.Errorf("strategy %s: %w%s", command, err, p.lastWords())
+		}
+		return nil
+	}, nil
+}
+
+// externalProgram is a running external strategy.
+type externalProgram struct {
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	lines chan []byte // closed at the end of its output
+	said  bytes.Buffer
+	cut   error // why scan ended early, valid once lines is closed
+}
+
+func startExternal(argv []string) (*externalProgram, error) {
+	p := &externalProgram{cmd: exec.Command(argv[0], argv[1:]...), lines: make(chan []byte)}
+	p.cmd.Stderr = &tail{buffer: &p.said}
+	p.cmd.WaitDelay = externalEnding
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go p.scan(out)
+	return p, nil
+}
+
+// scan passes on the program's lines.
+func (p *externalProgram) scan(out io.Reader) {
+	defer close(p.lines)
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, maxAskLine)
+	for lines.Scan() {
+		p.lines <- bytes.Clone(lines.Bytes())
+	}
+	p.cut = lines.Err()
+}
+
+// tail keeps the last bytes that are written to it.
+type tail struct{ buffer *bytes.Buffer }
+
+// Write implements io.Writer.
+func (t *tail) Write(p []byte) (int, error) {
+	t.buffer.Write(p)
+	t.buffer.Next(max(0, t.buffer.Len()-500))
+	return len(p), nil
+}
+
+// lastWords returns what the program wrote to its standard error at last, "" if nothing. Call it
+// after end.
+func (p *externalProgram) lastWords() string {
+	if text := strings.TrimSpace(p.said.String()); text != "" {
+		return fmt.Sprintf("; it said: %q", text)
+	}
+	return ""
+}
+
+// end closes the program's input, and kills the program if it does not exit by itself.
+func (p *externalProgram) end() error {
+	p.in.Close()
+	kill := time.AfterFunc(externalEnding, func() { p.cmd.Process.Kill() })
+	defer kill.Stop()
+	for range p.lines { // lets scan end
+	}
+	return p.cmd.Wait()
+}
+
+// errSilent says that the program's output ended.
+var errSilent = errors.New("its output ended")
+
+// run lets the program choose until it is done or the budget is spent.
+func (p *externalProgram) run(ctx context.Context, s *State) error {
+	if err := s.Measure(ctx, record.StageScreen, s.Required, s.screenRounds()); err != nil {
+		return err
+	}
+	if err := p.send(s.describe()); err != nil {
+		return err
+	}
+	for idle := 0; ; {
+		ask, err := p.next(ctx)
+		if err != nil || ask.Done {
+			return err
+		}
+		before := s.Tried()
+		tell, err := s.answer(ctx, ask.Ask)
+		if err != nil {
+			return err
+		}
+		if idle++; s.Tried() > before {
+			idle = 0
+		}
+		if idle == maxIdleAsks {
+			return fmt.Errorf("%d lines in a row asked for no new legal config, the last for %d; it should write {\"done\": true}", maxIdleAsks, len(ask.Ask))
+		}
+		if err := p.send(tell); err != nil {
+			return err
+		}
+	}
+}
+
+// send writes one line.
+func (p *externalProgram) send(v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if _, err := p.in.Write(append(line, '\n')); err != nil && !errors.Is(err, os.ErrClosed) {
+		return errSilent // it closed its input or died; its exit says more
+	}
+	return nil
+}
+
+// next returns the program's next line.
+func (p *externalProgram) next(ctx context.Context) (ask externalAsk, err error) {
+	late := time.NewTimer(externalWait)
+	defer late.Stop()
+	select {
+	case line, ok := <-p.lines:
+		if !ok && p.cut != nil {
+			return ask, fmt.Errorf("its line cannot be read: %w", p.cut)
+		}
+		if !ok {
+			return ask, errSilent
+		}
+		d := json.NewDecoder(bytes.NewReader(line))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&ask); err != nil {
+			return ask, fmt.Errorf("its line %.80q is not {\"ask\": [CONFIG...]} or {\"done\": true}: %w", line, err)
+		}
+		return ask, nil
+	case <-late.C:
+		return ask, fmt.Errorf("it wrote no line for %v", externalWait)
+	case <-ctx.Done():
+		return ask, ctx.Err()
+	}
+}
+
+// describe returns the space and what is known of it.
+func (s *State) describe() externalSpace {
+	out := externalSpace{Protocol: 1, Seed: s.Rand.Uint64(), Points: s.Space.Len(), Left: s.Left()}
+	for _, p := range s.Space.parts {
+		k := externalKernel{Name: p.grid.Kernel}
+		for _, a := range p.grid.Axes {
+			k.Parameters = append(k.Parameters, externalParameter{a.Name, a.Values})
+		}
+		out.Kernels = append(out.Kernels, k)
+	}
+	for _, i := range s.Measured() {
+		out.Results = append(out.Results, s.resultOf(i))
+	}
+	return out
+}
+
+// answer measures the legal configs of a line and returns a result for each config.
+func (s *State) answer(ctx context.Context, asked []ep.Config) (externalTell, error) {
+	var fresh []int
+	points := make([]int, len(asked))
+	for k, c := range asked {
+		i, ok := s.Space.Index(c)
+		if !ok {
+			i = outsideSpace
+		}
+		points[k] = i
+		if ok && s.Fresh(i) && !slices.Contains(fresh, i) && len(fresh) < s.Left() {
+			fresh = append(fresh, i)
+		}
+	}
+	if len(fresh) > 0 {
+		if err := s.Measure(ctx, record.StageModel, fresh, s.screenRounds()); err != nil {
+			return externalTell{}, err
+		}
+	}
+	out := externalTell{Results: []externalResult{}, Left: s.Left()}
+	for k, i := range points {
+		r := externalResult{Config: asked[k], Error: "the config is not in the space: a value is unknown, or a rule forbids it"}
+		if i != outsideSpace {
+			r = s.resultOf(i)
+		}
+		out.Results = append(out.Results, r)
+	}
+	return out, nil
+}
+
+// outsideSpace stands for a config that the space does not have.
+const outsideSpace = -1
+
+// resultOf returns what is known of a point.
+func (s *State) resultOf(i int) externalResult {
+	r := externalResult{Config: s.Space.Config(i)}
+	switch score := s.Score(i); {
+	case s.Fresh(i):
+		r.Error = "the budget is spent"
+	case math.IsInf(score, 1):
+		r.Error = "the config failed"
+	default:
+		r.Ratio = math.Exp(score)
+	}
+	return r
+}

@@ -53,7 +53,7 @@ var challengerColumn = winnerColumn{Words("challenger").Dropped(21).Spelling("ro
 func undecidedNotes(cases []*Case, columns []Column) []string {
 	var out []string
 	if slices.ContainsFunc(columns, func(c Column) bool { return c.Name == "challenger" }) {
-		out = append(out, "challenger: the best other config where the default stays, and its gain; same: it lies inside the band, undecided: it is neither clear of the band nor inside it")
+		out = append(out, "challenger: the best other config if the default stays, and its gain: inside the band (same), or neither clear of the band nor inside it (undecided)")
 	}
 	for _, x := range []struct {
 		cause   record.Cause

@@ -3,6 +3,7 @@ package reports
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/epbench/epbench/tune/ep"
@@ -144,12 +145,12 @@ func ConfigCells(c, defaultConfig ep.Config) []Cell {
 // defaults returns notes with the full spelling of each default in the run, without
 // repetitions. If a config of another table replaces the default, its note begins with its id.
 func defaults(run *record.Run) []string {
-	var all []ep.Config
+	var all []caseDefault
 	var out []string
 	for _, s := range run.Searches {
 		d := s.Decision.Default
 		if s.Reference == "" {
-			all = append(all, d)
+			all = append(all, caseDefault{s.Problem, d})
 		} else if note := d.ID() + ": " + d.Key(); !slices.Contains(out, note) {
 			out = append(out, note)
 		}
@@ -160,27 +161,66 @@ func defaults(run *record.Run) []string {
 // DefaultNotes returns notes with the full spelling of each case's default, without
 // repetitions. Cases without a decision may be among them.
 func DefaultNotes(cases []*Case) []string {
-	var all []ep.Config
+	var all []caseDefault
 	for _, c := range cases {
 		if d := c.defaultConfig(); !d.IsDefault() {
-			all = append(all, d)
+			all = append(all, caseDefault{c.Problem, d})
 		}
 	}
 	return defaultNotes(all)
 }
 
-func defaultNotes(defaults []ep.Config) []string {
-	var out []string
+// A caseDefault is the default of one case.
+type caseDefault struct {
+	problem ep.Problem
+	config  ep.Config
+}
+
+// defaultNotes spells each default out once. If a kernel has several, because its library chooses
+// by the case, each note names its op, and its token counts if the op has several too.
+func defaultNotes(defaults []caseDefault) []string {
+	var spelled []string             // kernel and values
+	kernels := map[string][]string{} // spellings of a kernel
+	ops := map[string][]string{}     // spellings of a kernel and op
+	tokens := map[string][]string{}  // of a spelling and op
 	for _, d := range defaults {
-		if strings.Contains(d.Kernel, "+") && len(out) > 1 {
+		if strings.Contains(d.config.Kernel, "+") && len(spelled) > 1 {
 			continue // a pair's default consists of the two before it
 		}
 		// A line may be broken at blanks.
-		if note := "default of " + d.Kernel + ": " + d.Difference(ep.Config{Kernel: d.Kernel}); !slices.Contains(out, note) {
-			out = append(out, note)
+		line := d.config.Kernel + ": " + d.config.Difference(ep.Config{Kernel: d.config.Kernel})
+		op := string(d.problem.Op)
+		spelled = once(spelled, line)
+		kernels[d.config.Kernel] = once(kernels[d.config.Kernel], line)
+		ops[d.config.Kernel+op] = once(ops[d.config.Kernel+op], line)
+		tokens[line+op] = once(tokens[line+op], strconv.Itoa(d.problem.Tokens))
+	}
+	for i, line := range spelled {
+		kernel, values, _ := strings.Cut(line, ": ")
+		var of []string
+		for _, op := range ep.Ops() {
+			switch at := tokens[line+string(op)]; {
+			case at == nil || len(kernels[kernel]) == 1:
+			case len(ops[kernel+string(op)]) == 1:
+				of = append(of, string(op))
+			default:
+				of = append(of, string(op)+" of "+strings.Join(at, ", ")+" tokens")
+			}
+		}
+		spelled[i] = "default of " + line
+		if of != nil {
+			spelled[i] = "default of " + kernel + ", " + strings.Join(of, ", ") + ": " + values
 		}
 	}
-	return out
+	return spelled
+}
+
+// once appends a text that list does not have yet.
+func once(list []string, text string) []string {
+	if slices.Contains(list, text) {
+		return list
+	}
+	return append(list, text)
 }
 
 // WinnersOf returns Winners(l.Run) with warnings about missing decisions and unusable times.

@@ -8,6 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
+// TestPoissonShares: an expert is in a drawn set with the probability of its share, and no set has
+// an expert twice.
 func TestPoissonShares(t *testing.T) {
 	for _, c := range []struct {
 		load []float64

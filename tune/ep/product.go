@@ -45,7 +45,7 @@ func ParseProduct(s string) (Product, error) {
 	}
 	words := strings.Split(sizes, ",")
 	if len(words) < 3 || len(words) > 5 {
-		return p, fmt.Errorf("beside: %.60q needs sizes M,N,K[,DTYPE[,GROUPS]] behind the colon", s)
+		return p, fmt.Errorf("beside: %.60q needs sizes M,N,K[,DTYPE[,GROUPS]] after the colon", s)
 	}
 	p.DType, p.Groups = BF16, 1
 	if len(words) > 3 {

@@ -18,7 +18,7 @@ const (
 	PlotsDir    = "plots"
 )
 
-// Run is run.json: the request, the machine and how quiet it was, and the decisions.
+// Run holds the content of run.json: the request, the machine, the A/A tests, and the decisions.
 type Run struct {
 	Schema    int                `json:"schema"`
 	Tool      string             `json:"tool"`    // version of epbench
@@ -50,7 +50,7 @@ type Run struct {
 // check refuses a run that epbench cannot have written.
 func (r *Run) check() error {
 	if r.Machine.Backend == ep.Predicted {
-		return fmt.Errorf("machine.backend: %s: a run directory holds what was measured; epbench model plan prints predictions", r.Machine.Backend)
+		return fmt.Errorf("machine.backend: %s: a run directory holds measurements only; epbench model plan prints predictions", r.Machine.Backend)
 	}
 	for i, s := range r.Searches {
 		if err := s.Problem.Validate(); err != nil {

@@ -173,7 +173,7 @@ func TestDropSlower(t *testing.T) {
 		}
 	}
 	steady := func(x float64) []float64 { return slices.Repeat([]float64{x}, 20) }
-	add(0, steady(0)...) // the default, far behind
+	add(0, steady(0)...) // the default, much slower
 	add(1, steady(-1)...)
 	add(2, steady(-1+math.Log1p(0.009))...)
 	add(3, steady(-1+math.Log1p(0.011))...)

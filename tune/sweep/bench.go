@@ -106,9 +106,9 @@ func (l *harness) bench(ctx context.Context, s *subject, cfg, over ep.Config, ro
 	return l.decideComparison(ctx, c, record.StageBench, rounds, sessions, record.Band{Policy: l.policy.Band})
 }
 
-// decideComparison measures the second config of a comparison against the first, compares
-// both with the oracle again, and decides. A config that fails,
-// or is wrong after it was timed, gives a decision with a cause.
+// decideComparison measures the second config of a comparison against the first, compares both
+// with the oracle again, and decides. If a config fails, or is wrong after it was timed, the
+// decision has a cause.
 func (l *harness) decideComparison(ctx context.Context, c *comparison, stage record.Stage, rounds, sessions int, band record.Band) (record.Search, error) {
 	result, m := c.newResult(), c.undecided(band)
 	cfg, dflt, err := c.measure(ctx, stage, rounds, sessions)
@@ -196,9 +196,9 @@ func defaultFailure(failed map[int]*kernels.Failure, dflt int) string {
 	return "the default failed"
 }
 
-// AB times the two configs of each problem, and the first against itself, on every
-// problem and routing. Each round runs all three in a random, balanced order. In the log the first
-// config has the role of the default.
+// AB times two configs of each problem under every routing. It also times the first config a
+// second time, as its own twin. Each round runs all three in a random, balanced order. In the log
+// the first config has the role of the default.
 func AB(ctx context.Context, b kernels.Backend, opts *Options, job Job, configs map[ep.Problem][]ep.Config) error {
 	l := newHarness(b, newPlanner(b, opts), job.Log)
 	return eachSubject(opts, job.Run, func(s *subject) (err error) {

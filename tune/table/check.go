@@ -45,7 +45,7 @@ func (h Header) Validate() error {
 		return fmt.Errorf("machine.%w", err)
 	}
 	if m.Backend == ep.Predicted {
-		return fmt.Errorf("machine.backend: %s: a table holds what was measured; measure on the machine and sweep there", m.Backend)
+		return fmt.Errorf("machine.backend: %s: a table holds measurements only; sweep on the machine itself", m.Backend)
 	}
 	if h.AA < 0 {
 		return fmt.Errorf("aa: %g is negative", h.AA)

@@ -16,7 +16,7 @@ func TestValidateNamesTheField(t *testing.T) {
 	for want, change := range map[string]edit{
 		"schema: 1, this version reads 2":                                              func(t *Table, _ *Row, _ *Evidence) { t.Schema = 1 },
 		`header.tool: "\n" is not printable text`:                                      func(t *Table, _ *Row, _ *Evidence) { t.Header.Tool = "\n" },
-		"header.machine.backend: predicted: a table holds what was measured":           func(t *Table, _ *Row, _ *Evidence) { t.Header.Machine.Backend = ep.Predicted },
+		"header.machine.backend: predicted: a table holds measurements only":           func(t *Table, _ *Row, _ *Evidence) { t.Header.Machine.Backend = ep.Predicted },
 		`header.abi: "\u200b" is not`:                                                  func(t *Table, _ *Row, _ *Evidence) { t.Header.ABI = "\u200b" },
 		`header.space: "\x00" is not`:                                                  func(t *Table, _ *Row, _ *Evidence) { t.Header.Space = "\x00" },
 		`header.policy: "�" is not`:                                                    func(t *Table, _ *Row, _ *Evidence) { t.Header.Policy = "�" },

@@ -92,6 +92,8 @@ func TestEightRanksDetectOneDifferentRow(t *testing.T) {
 	}
 }
 
+// TestRaggedTokensDoNotDisagree: the digest of a rank does not depend on the rank's number of tokens.
+// It depends on the build of the kernels and on the size of the buffers.
 func TestRaggedTokensDoNotDisagree(t *testing.T) {
 	tab := testTable(testRow(ep.Even, 0, 64, 128))
 	p := testKey(ep.Even).Problem(64)

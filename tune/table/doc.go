@@ -1,6 +1,6 @@
-// Package table holds tuned configs with the evidence for each, and answers a serving
-// process which config to launch. Production links it: it imports the standard library and
-// package ep only.
+// Package table holds tuned configs with the evidence for each, and tells a serving process
+// which config to launch. It imports only the standard library and package ep, so that a
+// serving process can link it.
 //
 // A [Table] is a file, table.json. Its header names the machine and the kernels that
 // it was measured on. Each [Row] has a [Key] (op, shape, dtypes, routing class,
@@ -13,8 +13,8 @@
 //     tables are those compiled into the program (package embedded). Above them are the
 //     system's, the user's, and one file. If several tables have a row for a question,
 //     the uppermost table answers.
-//   - [Set.Resolve] computes the answers for this [Host] and problem: every token count,
-//     every routing class.
+//   - [Set.Resolve] computes the answers for one [Host] and problem, at every token count
+//     and for every routing class.
 //   - [Resolved.Agree] compares digests of all ranks. If any digest differs, all ranks take
 //     the default, because a dispatch hangs if its ranks launch different configs.
 //   - [Resolved.Lookup] answers a step from its token count and routing class. It is
@@ -31,8 +31,8 @@
 // [Load] is strict. It refuses fields that are unknown, missing, doubled or out of bounds,
 // two rows over the same tokens of one key, and a file that was edited after it was
 // written. Its error names the line. A table of another machine or other kernels loads, but
-// [Table.Refusal] refuses to let it answer on a host. A table measured under another driver
-// or CUDA version answers, marked as not verified.
+// [Table.Refusal] refuses it on a host. The answers of a table that was measured under another
+// driver or CUDA version are marked as not verified.
 //
 // Tools call [Set.Lookup] and [Set.Explain], which need no preparation. Package curate
 // compares, merges and checks tables. Package export writes them in C, Python and Go.

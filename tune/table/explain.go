@@ -40,13 +40,13 @@ func (s *Set) Explain(k Key, tokens int) Explanation {
 		case s.rows[m.place].foreign() && s.host.illegal(k.Problem(tokens), a.Config):
 			r.Note = "its config cannot run here"
 		case a.OtherMachine && !x.Answer.OtherMachine:
-			r.Note = "behind a row of this machine"
+			r.Note = "a row of this machine comes first"
 		case a.EarlierBuild && !x.Answer.EarlierBuild && slices.Equal(a.Differs, x.Answer.Differs):
-			r.Note = "behind a row of this build"
+			r.Note = "a row of this build comes first"
 		case len(x.Answer.Differs) == 0:
-			r.Note = "behind an exact row"
+			r.Note = "an exact row comes first"
 		default:
-			r.Note = "behind a row that differs in " + strings.Join(x.Answer.Differs, ", ")
+			r.Note = "a row that differs only in " + strings.Join(x.Answer.Differs, ", ") + " comes first"
 		}
 		x.Rows = append(x.Rows, r)
 	}

@@ -22,7 +22,7 @@ func TestExplainNamesEveryRow(t *testing.T) {
 		"128 : covers tokens 0 to 8 only",
 		"256 : covers tokens 16 to 64 only",
 		"512 routing: answers",
-		"1024 hidden: behind a row that differs in routing",
+		"1024 hidden: a row that differs only in routing comes first",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -17,7 +17,7 @@ type segment struct {
 	a, b *table.Row
 }
 
-// group holds the rows of two tables for one key.
+// group holds the rows that two tables have for one key.
 type group struct {
 	key  table.Key
 	rows [2][]*table.Row // of the first table and of the second
@@ -46,7 +46,8 @@ func groups(a, b *table.Table) []group {
 	return out
 }
 
-// cut returns the segments of a key. A token count in starts begins a segment too.
+// cut returns the segments of a key. A segment begins at the first token count of each row, after
+// the last token count of each row, and at each count in starts.
 func (g group) cut(starts ...int) []segment {
 	for _, r := range slices.Concat(g.rows[0], g.rows[1]) {
 		starts = append(starts, r.Lo, r.Hi+1)

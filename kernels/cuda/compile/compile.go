@@ -21,22 +21,22 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// CacheEnv names the folder of compiled units; "off" keeps none.
+// CacheEnv is the environment variable with the folder of compiled units. "off" means no folder.
 const CacheEnv = "EPBENCH_CACHE"
 
-// Compiler turns units into binaries for one architecture and remembers them on disk. It needs
-// libnvrtc and no GPU. Several goroutines and several processes may use it.
+// Compiler turns units into binaries for one architecture and keeps them on disk. It needs libnvrtc
+// but no GPU. Several goroutines may use a Compiler, and several processes may use the same folder.
 type Compiler struct {
 	library *nvrtc.Library
 	arch    string
-	defines []string                 // NAME=VALUE, of every unit
-	cache   string                   // folder, "" for none
-	running singleflight.Group       // by key, so that a unit is compiled once
-	network func() (*network, error) // opened when the first unit needs it
+	defines []string                 // macros of every unit, NAME=VALUE
+	cache   string                   // folder of compiled units, "" for none
+	running singleflight.Group       // compilations that are running, by key, so that a unit is compiled once
+	network func() (*network, error) // returns the network, which it opens on the first call
 }
 
-// NewCompiler opens libnvrtc for an architecture that declare.ArchName names. Every unit gets
-// these defines besides its own.
+// NewCompiler opens libnvrtc for an architecture in the spelling of declare.ArchName. Every unit is
+// compiled with the macros `defines` in addition to its own.
 func NewCompiler(arch string, defines ...string) (*Compiler, error) {
 	l, err := nvrtc.Open()
 	if err != nil {
@@ -47,8 +47,8 @@ func NewCompiler(arch string, defines ...string) (*Compiler, error) {
 	return c, nil
 }
 
-// cacheFolder returns the folder of compiled units. It is "" if there is none and none can be
-// made; then everything is compiled again.
+// cacheFolder returns the folder of compiled units. It is "" if the folder does not exist and cannot be
+// made. Every unit is then compiled again in each process.
 func cacheFolder() string {
 	dir := os.Getenv(CacheEnv)
 	if dir == "off" {
@@ -68,12 +68,12 @@ func cacheFolder() string {
 	return dir
 }
 
-// staleAfter is the age from which a file that `store` did not rename is taken to be left by a
-// process that was killed.
+// staleAfter is the age at which a temporary file of store is removed: the process that wrote it was
+// killed.
 const staleAfter = time.Hour
 
 func removeStale(dir string) {
-	names, _ := filepath.Glob(filepath.Join(dir, ".tmp-*")) // dir may be no pattern: then nothing is removed
+	names, _ := filepath.Glob(filepath.Join(dir, ".tmp-*")) // if dir is an invalid pattern, nothing is removed
 	for _, name := range names {
 		if info, err := os.Stat(name); err == nil && time.Since(info.ModTime()) > staleAfter {
 			_ = os.Remove(name)
@@ -95,8 +95,7 @@ func (c *Compiler) CompileAll(units ...declare.Unit) ([][]byte, error) {
 	return out, g.Wait()
 }
 
-// Compile returns the binary of a unit. A source that does not compile is a Failure of the
-// candidate.
+// Compile returns the binary of a unit. If the source does not compile, the error is a Failure.
 func (c *Compiler) Compile(u declare.Unit) ([]byte, error) {
 	u.Defines = slices.Concat(u.Defines, c.defines)
 	key, err := u.Hash(c.arch, c.versions(u))
@@ -116,8 +115,8 @@ func (c *Compiler) Compile(u declare.Unit) ([]byte, error) {
 	return b.([]byte), err
 }
 
-// versions names the compiler and, for a unit that crosses hosts, the bridge to NVSHMEM: a
-// unit's binary depends on these besides its text. It returns no errors; build reports them.
+// versions returns a text on which the binary of a unit depends: the version of the compiler and, for a
+// unit that crosses hosts, the name of the bridge to NVSHMEM. build reports the errors of both.
 func (c *Compiler) versions(u declare.Unit) string {
 	out := "nvrtc " + c.library.Version()
 	if !u.CrossesHosts() {
@@ -131,8 +130,8 @@ func (c *Compiler) versions(u declare.Unit) string {
 	return out + " " + name
 }
 
-// build compiles a unit, and links it to NVSHMEM if it crosses hosts. log holds the messages of
-// ptxas and not those of the linker.
+// build compiles a unit, and links it to NVSHMEM if it crosses hosts. log holds the messages of ptxas,
+// without the messages of the linker.
 func (c *Compiler) build(u declare.Unit) (cubin []byte, log string, err error) {
 	headers, err := declare.Closure(u.Source)
 	if err != nil {
@@ -150,7 +149,7 @@ func (c *Compiler) build(u declare.Unit) (cubin []byte, log string, err error) {
 
 func (c *Compiler) file(key string) string { return filepath.Join(c.cache, key+".cubin") }
 
-// load returns nil if the cache has no such binary.
+// load returns the binary with this key from the cache, nil if there is none.
 func (c *Compiler) load(key string) []byte {
 	if c.cache == "" {
 		return nil
@@ -162,8 +161,8 @@ func (c *Compiler) load(key string) []byte {
 	return b
 }
 
-// store writes by renaming, so that load finds a complete binary or nothing. If the disk is
-// full it keeps nothing.
+// store writes a binary to the cache. It writes a temporary file and renames it, so that load never
+// reads an incomplete binary. If the disk is full, nothing is kept.
 func (c *Compiler) store(key string, b []byte) {
 	if c.cache == "" {
 		return
@@ -172,7 +171,7 @@ func (c *Compiler) store(key string, b []byte) {
 	if err != nil {
 		return
 	}
-	defer os.Remove(f.Name()) // already gone when the rename worked
+	defer os.Remove(f.Name()) // after a successful rename the file is gone
 	_, err = f.Write(b)
 	if errors.Join(err, f.Close()) == nil {
 		_ = os.Rename(f.Name(), c.file(key))

@@ -16,18 +16,18 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// networkSource is the translation unit that calls NVSHMEM.
+// networkSource is the only device source that calls NVSHMEM. Its binary is called the bridge.
 const networkSource = "hosts/nvshmem.cuh"
 
-// network holds the linker and the parts to which a binary that crosses hosts is linked, for one
-// architecture.
+// network holds the linker, and the binaries to which a unit that crosses hosts is linked: the bridge
+// and NVSHMEM's device library, for one architecture.
 type network struct {
 	linker *nvrtc.Linker
 	parts  []nvrtc.Part
 }
 
-// openNetwork finds the libraries and compiles networkSource. That takes seconds, so that its
-// binary is kept in the cache of units.
+// openNetwork finds the libraries and compiles networkSource. Compiling takes seconds, so the binary is
+// kept in the cache of units.
 func (c *Compiler) openNetwork() (*network, error) {
 	folder, err := shmem.Folder()
 	if err != nil {
@@ -50,9 +50,9 @@ func (c *Compiler) openNetwork() (*network, error) {
 	}}, nil
 }
 
-// bridge returns the binary of networkSource: from NVSHMEM's folder, from the cache, or newly
-// compiled. Its name in the folder leaves out the compiler, so that it can be made where the
-// headers are and carried to a host without them.
+// bridge returns the binary of networkSource: from NVSHMEM's folder, from the cache, or newly compiled.
+// Its file name in NVSHMEM's folder does not depend on the compiler, so that the binary can be made on
+// a host with the headers and copied to a host without them.
 func (c *Compiler) bridge(folder string) ([]byte, error) {
 	name, err := c.bridgeName(folder)
 	if err != nil {
@@ -80,8 +80,8 @@ func (c *Compiler) bridge(folder string) ([]byte, error) {
 	return b, nil
 }
 
-// NetworkVersion returns the version of the NVSHMEM that units are linked to, such as 3.8.0. A
-// program that runs them needs the host library of the same version.
+// NetworkVersion returns the version of NVSHMEM to which units are linked, such as 3.8.0. A program that
+// runs these units needs the host library of the same version.
 func (c *Compiler) NetworkVersion() (string, error) {
 	folder, err := shmem.Folder()
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *Compiler) bridgeName(folder string) (string, error) {
 	return fmt.Sprintf("network-%s-%s-%s", version, c.arch, hex.EncodeToString(sum[:8])), err
 }
 
-// linked links a unit's relocatable binary to the network.
+// linked returns a unit's relocatable binary linked to NVSHMEM.
 func (c *Compiler) linked(u declare.Unit, cubin []byte) ([]byte, error) {
 	n, err := c.network()
 	if err != nil {

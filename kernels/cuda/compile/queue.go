@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/declare"
 )
 
-// manyCores is the least number of processors on which units are compiled ahead. With fewer,
-// units that no candidate may ever need would delay the ones that are needed now.
+// manyCores is the least number of processors with which units are compiled before they are needed.
+// With fewer, units that may never be needed would delay the units that are needed now.
 const manyCores = 8
 
 // Queue compiles units into the cache in the background, about in the order in which they
@@ -19,12 +19,12 @@ const manyCores = 8
 type Queue struct {
 	compiler *Compiler
 	seen     map[string]bool
-	slots    chan struct{} // compilations at a time; nil compiles nothing ahead
+	slots    chan struct{} // bounds the number of compilations at a time; nil if Add compiles nothing
 	closed   atomic.Bool
 	running  sync.WaitGroup
 }
 
-// NewQueue compiles nothing on a host with few processors, or without a cache.
+// NewQueue returns a Queue. On a host with few processors, or without a cache, Add does nothing.
 func NewQueue(c *Compiler) *Queue {
 	q := &Queue{compiler: c, seen: map[string]bool{}}
 	if n := runtime.NumCPU(); n >= manyCores && c.cache != "" {
@@ -33,8 +33,8 @@ func NewQueue(c *Compiler) *Queue {
 	return q
 }
 
-// Add compiles a unit unless it was added before. It reports no errors; Prepare does. Only
-// one goroutine may call it.
+// Add starts to compile a unit, unless it was added before. It reports no errors: Compile reports them
+// when the unit is needed. Only one goroutine may call Add.
 func (q *Queue) Add(u declare.Unit) {
 	key := u.Key()
 	if q.slots == nil || q.seen[key] {

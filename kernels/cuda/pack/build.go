@@ -1,12 +1,12 @@
-// Package pack makes the file that epcomm runs in production: the configs that tables name for one
-// problem shape, their kernels compiled for one architecture, and the layout of their memory. It
-// needs no GPU.
+// Package pack makes the file that the C library epcomm runs in production. The file (a pack) has the
+// configs that tables name for one problem shape, their kernels compiled for one architecture, and
+// the layout of their memory. Making it needs no GPU.
 //
-// A pack is resolved once, when it is made. For every dtype, precision, purpose and routing class
-// it lists runs of token counts, each with a dispatch and a combine that fit together. If a table
-// has rows for pairs, these answer. If it has only rows for dispatch and for combine, and the two
-// rows use different memory, the slower of the two keeps its row, and the other takes the nearest
-// row that fits.
+// The tables are read when the pack is made. For every dtype, precision, purpose and routing class
+// the pack lists ranges of token counts ("runs"). Each run has a dispatch and a combine that can
+// follow each other. If a table has rows for pairs, they are used. Otherwise the rows for dispatch
+// and for combine are used. If these two use different memory, one keeps its row and the other takes
+// the nearest row that fits: see join.
 package pack
 
 import (
@@ -56,6 +56,7 @@ func (b *builder) sizes() *Pack {
 	return p
 }
 
+// check refuses requests for which no pack can be made.
 func (r Request) check() error {
 	if len(r.DTypes) == 0 {
 		return fmt.Errorf("dtype: none given; name one or more of %v", ep.DTypes())
@@ -71,11 +72,11 @@ func (r Request) check() error {
 			return kernels.NoKernel(declared, p)
 		}
 		if _, ok := all[0].DefaultConfig(r.Machine, p).Values["input"]; r.Raw && !ok {
-			return fmt.Errorf("raw: layout %s takes tokens as bf16 alone; use layout rank or rank:packed", p.Layout)
+			return fmt.Errorf("raw: layout %s takes only bf16 tokens; use layout rank or rank:packed", p.Layout)
 		}
 	}
 	if r.MaxSMs < 0 || r.MaxSMs == 1 {
-		return fmt.Errorf("max-sms: %d; a call takes at least 2 SMs, and 0 is no bound", r.MaxSMs)
+		return fmt.Errorf("max-sms: %d; use at least 2, which a call takes, or 0 for no bound", r.MaxSMs)
 	}
 	_, err := declare.ArchName(r.Machine)
 	return err
@@ -85,7 +86,7 @@ func (r Request) check() error {
 type builder struct {
 	request  Request
 	head     header
-	hosts    hostsHeader // of several nodes
+	hosts    hostsHeader // only written for several nodes
 	dtypes   []dtypeRecord
 	states   []stateRecord
 	regions  []regionRecord
@@ -97,9 +98,9 @@ type builder struct {
 	runs     []runRecord
 	strings  bytes.Buffer
 	cubins   bytes.Buffer
-	units    []declare.Unit // by module
+	units    []declare.Unit // the unit of each module
 	manifest manifest
-	place    map[string]uint32 // of strings, states, units, configs and plans, by kind and name
+	place    map[string]uint32 // index of each string, state, unit, config and plan, by kind and name
 }
 
 func newBuilder(r Request) *builder {
@@ -113,7 +114,7 @@ func newBuilder(r Request) *builder {
 		Layout: uint32(slices.Index(ep.Layouts(), p.Layout)),
 	}
 	copy(b.head.Magic[:], Magic)
-	arch, _ := declare.ArchName(r.Machine) // check asked
+	arch, _ := declare.ArchName(r.Machine) // check has reported the error
 	copy(b.head.Arch[:], arch)
 	var n uint32
 	fmt.Sscanf(arch, "sm_%d", &n)
@@ -128,7 +129,7 @@ func newBuilder(r Request) *builder {
 	return b
 }
 
-// once returns the index of something, and adds it when it is new.
+// once returns the index of the record with this key. If the key is new, it calls add first.
 func (b *builder) once(key string, add func() (at int)) uint32 {
 	if _, ok := b.place[key]; !ok {
 		b.place[key] = uint32(add())
@@ -199,15 +200,15 @@ func bit(b bool) uint32 {
 	return 0
 }
 
-// purposeNames lists the purposes of a look-up by number: the ops whose time counts, then the
-// purpose that only some layouts have.
+// purposeNames lists the purposes of a look-up by number. A purpose is the op whose time counts, or
+// Halves, which only some layouts have.
 var purposeNames = []ep.Op{ep.Pair, ep.Dispatch, ep.Combine, Halves}
 
-// plan adds a pair of configs for calls of at most so many tokens on the fullest rank.
+// plan adds a pair of configs for calls of at most `tokens` tokens on the fullest rank.
 func (b *builder) plan(v *resolver, p Pair, tokens int) (uint32, error) {
 	if cast := p.Dispatch.Values["input"] == "fp8"; cast != v.raw() {
 		of := map[bool]string{true: "FP8", false: "BF16"}
-		return 0, fmt.Errorf("input: %s takes tokens of %s, and the callers of this pack have %s; see raw", p.Dispatch.Key(), of[cast], of[v.raw()])
+		return 0, fmt.Errorf("input: %s takes tokens in %s, but the callers of this pack have them in %s; see raw", p.Dispatch.Key(), of[cast], of[v.raw()])
 	}
 	combine, err := v.describe(ep.Combine, p.Combine, tokens)
 	if err != nil {
@@ -218,7 +219,7 @@ func (b *builder) plan(v *resolver, p Pair, tokens int) (uint32, error) {
 		return 0, err
 	}
 	if dispatch = dispatch.InMemoryOf(combine); dispatch.State != combine.State {
-		return 0, fmt.Errorf("%s reads other memory than %s leaves", p.Combine.Key(), p.Dispatch.Key())
+		return 0, fmt.Errorf("%s reads memory that %s does not write", p.Combine.Key(), p.Dispatch.Key())
 	}
 	d, c := b.config(v, dispatch), b.config(v, combine)
 	return b.once(fmt.Sprint("plan ", d, c), func() int {
@@ -227,14 +228,14 @@ func (b *builder) plan(v *resolver, p Pair, tokens int) (uint32, error) {
 	}), nil
 }
 
-// describe returns the launches of a config in buffers of the pack's capacity, for calls of at most
-// so many tokens.
+// describe returns the launches of a config for calls of at most `tokens` tokens. The buffers have the
+// pack's capacity.
 func (v *resolver) describe(op ep.Op, c ep.Config, tokens int) (declare.CallSpec, error) {
 	return declare.DescribeCall(v.machine(), v.at(op, tokens), c)
 }
 
-// config adds what one op launches in its state. The same config may launch with more shared memory
-// if calls have more tokens.
+// config adds the launches of one op in its state (the memory that its calls share). The same config
+// is added again if calls with more tokens need more shared memory.
 func (b *builder) config(v *resolver, s declare.CallSpec) uint32 {
 	index := uint32(slices.Index(b.request.DTypes, v.problem.Dispatch))
 	return b.once(fmt.Sprint("config ", index, " ", s.State, " ", s.Config.Key(), " ", s.Launches), func() int {
@@ -311,11 +312,11 @@ func (b *builder) compileAll(compile Compile) error {
 
 func (b *builder) severalNodes() bool { return b.hosts.Nodes > 1 }
 
-// linkedTo records the version of the network, spelled such as 3.8.0.
+// linkedTo records the version of NVSHMEM, in a spelling such as 3.8.0.
 func (b *builder) linkedTo(version string) error {
 	v := &b.hosts.Network
 	if n, err := fmt.Sscanf(version, "%d.%d.%d", &v[0], &v[1], &v[2]); n != 3 {
-		return fmt.Errorf("NVSHMEM: %q is no version such as 3.8.0 (%v); run make cuda-deps NVSHMEM=1 again", version, err)
+		return fmt.Errorf("NVSHMEM: %q is not a version such as 3.8.0 (%v); run make cuda-deps NVSHMEM=1 again", version, err)
 	}
 	return nil
 }
@@ -323,7 +324,7 @@ func (b *builder) linkedTo(version string) error {
 // pad fills a buffer up to a 16-byte boundary.
 func pad(b *bytes.Buffer) { b.Write(make([]byte, (16-b.Len()%16)%16)) }
 
-// encode lays the file out.
+// encode returns the bytes of the file.
 func (b *builder) encode() ([]byte, error) {
 	text, err := b.manifest.encode()
 	if err != nil {
@@ -361,7 +362,7 @@ func (b *builder) encode() ([]byte, error) {
 	return data, nil
 }
 
-// recordBytes is the size of a record in each section.
+// recordBytes lists the bytes of one record in each section.
 var recordBytes = [sections]int{
 	binary.Size(dtypeRecord{}), binary.Size(stateRecord{}), binary.Size(regionRecord{}), binary.Size(moduleRecord{}),
 	binary.Size(launchRecord{}), binary.Size(configRecord{}), binary.Size(planRecord{}), binary.Size(lookupRecord{}),

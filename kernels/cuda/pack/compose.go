@@ -11,23 +11,22 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// pairs reports whether both configs are legal and the combine can follow the dispatch.
-func (v *resolver) pairs(d, c ep.Config, tokens int) bool {
+// canPair reports whether both configs are legal and the combine can follow the dispatch.
+func (v *resolver) canPair(d, c ep.Config, tokens int) bool {
 	return v.legal(v.machine(), v.at(ep.Pair, tokens), ep.Join(d, c)) == nil
 }
 
-// half is one op of a pair with the row that chose its config. The row is nil for a
-// default.
+// half is the dispatch or the combine of a pair.
 type half struct {
 	config ep.Config
-	row    *table.Row
-	why    string
+	row    *table.Row // the row that has the config, nil if it is a default
+	why    string     // why this config was taken
 }
 
-// join makes a pair from halves whose rows use different memory. There are three ways: each half can
-// keep its row while the other takes the nearest row that fits, and the nearest row for pairs can
-// answer beyond the token counts that it holds for. None of them was measured at this count. join
-// takes the way whose rows took the least time in proportion to tokens.
+// join makes a pair of a dispatch d and a combine c whose rows use different memory. There are three
+// ways: keep d and take the nearest combine that fits, keep c and take the nearest dispatch that
+// fits, or take the nearest row for pairs although it is for fewer tokens. None of them was measured
+// at this token count. join takes the way whose rows took the least time in proportion to tokens.
 func (v *resolver) join(tokens int, d, c half) (Run, error) {
 	dFor, dErr := v.dispatchFor(c.config, tokens)
 	cFor, cErr := v.combineFor(d.config, tokens)
@@ -35,24 +34,24 @@ func (v *resolver) join(tokens int, d, c half) (Run, error) {
 	all := func(ep.Config) bool { return true }
 	if p, ok := v.nearest(ep.Pair, tokens, all); ok && p.row.Hi < tokens && took(p.row, tokens) <= min(keepC, keepD) {
 		pd, pc, err := ep.Split(p.config)
-		return Run{Pair: Pair{pd, pc}, Rows: rows(p.row), Text: "the nearest pair that was measured: " + p.why}, err
+		return Run{Pair: Pair{pd, pc}, Rows: rows(p.row), Text: "the nearest measured pair: " + p.why}, err
 	}
 	if keepC < keepD || cErr != nil {
 		return Run{
 			Pair: Pair{dFor.config, c.config}, Rows: rows(dFor.row, c.row),
-			Text: c.why + "; dispatch: the nearest that leaves what this combine reads: " + dFor.why,
+			Text: c.why + "; dispatch: the nearest that writes the memory that this combine reads: " + dFor.why,
 		}, dErr
 	}
 	return Run{
 		Pair: Pair{d.config, cFor.config}, Rows: rows(d.row, cFor.row),
-		Text: d.why + "; combine: the nearest that reads what this dispatch leaves: " + cFor.why,
+		Text: d.why + "; combine: the nearest that reads the memory that this dispatch writes: " + cFor.why,
 	}, nil
 }
 
-// took estimates a row's time at a number of tokens, in seconds. It assumes that time grows in
-// proportion to tokens, which is wrong for a few tokens. An older row of several counts does not say
-// for which its median is: took then assumes the smallest, so that the row does not look faster at
-// more tokens than it is. Without a row the time is infinite.
+// took estimates a row's time at a token count, in seconds. It assumes that time grows in proportion
+// to tokens, which is wrong for few tokens. Older rows may list several token counts without saying
+// for which one the median is. took then assumes the smallest, so that the row does not seem faster
+// than it is. Without a row the time is infinite.
 func took(r *table.Row, tokens int) float64 {
 	if r == nil || len(r.Evidence.Tokens) == 0 {
 		return math.Inf(1)
@@ -64,8 +63,9 @@ func took(r *table.Row, tokens int) float64 {
 	return r.Evidence.Median * float64(tokens) / float64(max(at, 1))
 }
 
-// nearest returns the row of an op whose token counts are nearest, among those whose config is legal,
-// fits, and takes tokens as the callers have them. ok is false if there is none.
+// nearest returns the row of an op whose token counts are nearest to `tokens`. It considers rows whose
+// config is legal, fits, and takes tokens in the dtype that the callers have. ok is false if there is
+// no such row.
 func (v *resolver) nearest(op ep.Op, tokens int, fits func(ep.Config) bool) (h half, ok bool) {
 	best := math.Inf(1)
 	for _, r := range v.runs[op] {
@@ -80,7 +80,8 @@ func (v *resolver) nearest(op ep.Op, tokens int, fits func(ep.Config) bool) (h h
 	return h, ok
 }
 
-// distance returns how far a token count is outside a run, as the logarithm of a ratio.
+// distance returns how far a token count is outside a run: the logarithm of its ratio to the nearer
+// end, 0 if it is inside.
 func distance(r table.Run, tokens int) float64 {
 	switch {
 	case tokens < r.Lo:
@@ -91,18 +92,18 @@ func distance(r table.Run, tokens int) float64 {
 	return 0
 }
 
-// dispatchFor returns a dispatch whose tokens a combine can return.
+// dispatchFor returns a dispatch that this combine can follow.
 func (v *resolver) dispatchFor(combine ep.Config, tokens int) (half, error) {
-	if h, ok := v.nearest(ep.Dispatch, tokens, func(d ep.Config) bool { return v.pairs(d, combine, tokens) }); ok {
+	if h, ok := v.nearest(ep.Dispatch, tokens, func(d ep.Config) bool { return v.canPair(d, combine, tokens) }); ok {
 		return h, nil
 	}
 	c, err := declare.DispatchBefore(v.machine(), v.at(ep.Dispatch, tokens), combine)
 	return half{config: c, why: "its kernel's default"}, err
 }
 
-// combineFor returns a combine that can return a dispatch's tokens.
+// combineFor returns a combine that can follow this dispatch.
 func (v *resolver) combineFor(dispatch ep.Config, tokens int) (half, error) {
-	fits := func(c ep.Config) bool { return v.pairs(dispatch, c, tokens) }
+	fits := func(c ep.Config) bool { return v.canPair(dispatch, c, tokens) }
 	if h, ok := v.nearest(ep.Combine, tokens, fits); ok {
 		return h, nil
 	}
@@ -114,8 +115,8 @@ func (v *resolver) combineFor(dispatch ep.Config, tokens int) (half, error) {
 	return half{}, fmt.Errorf("no combine can follow %s", dispatch.Key())
 }
 
-// elsewhere returns the pair for outputs outside the heap: its dispatch is the nearest one whose
-// receivers write all rows themselves.
+// elsewhere returns the pair for outputs outside the symmetric heap. Its dispatch is the nearest whose
+// output rows are written only by their own rank.
 func (v *resolver) elsewhere(tokens int) (Pair, error) {
 	h, ok := v.nearest(ep.Dispatch, tokens, func(c ep.Config) bool {
 		places, err := v.places(c, tokens)
@@ -132,8 +133,9 @@ func (v *resolver) elsewhere(tokens int) (Pair, error) {
 	return Pair{h.config, c.config}, err
 }
 
-// localDefault returns a default whose receivers write all rows: that of the second such kernel, or
-// of the only one. The first kernel is MAX's design, which needs by far the most memory.
+// localDefault returns the default of a dispatch kernel whose output rows are written only by their own
+// rank. It takes the second such kernel if there are two: the first has the design of Modular's MAX,
+// which needs by far the most memory.
 func (v *resolver) localDefault(tokens int) (out ep.Config, err error) {
 	found := 0
 	for _, k := range kernels.For(v.all, v.at(ep.Dispatch, tokens)) {
@@ -143,7 +145,7 @@ func (v *resolver) localDefault(tokens int) (out ep.Config, err error) {
 		}
 	}
 	if out.IsDefault() {
-		err = fmt.Errorf("no dispatch writes its rows itself")
+		err = fmt.Errorf("no dispatch can write outputs outside the heap")
 	}
 	return out, err
 }

@@ -7,31 +7,30 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Fitter finds how many tokens of a rank fit into device memory. It compiles and encodes nothing.
+// Fitter finds how many tokens of each rank fit into device memory. It compiles and encodes nothing.
 type Fitter struct {
-	Request Request // Problem.MaxTokens is not read
+	Request Request // Problem.MaxTokens is ignored
 	known   map[int]sizing
 }
 
 // sizing holds the memory of a rank for one token count, or the reason why there is no such pack.
 type sizing struct {
-	around, slot int64 // outside the calls in flight, and of each of them
+	around, slot int64 // bytes that do not depend on the calls in flight, and bytes of each call in flight
 	err          error
 }
 
 func (s sizing) heap(inFlight int) int64 { return s.around + int64(inFlight)*s.slot }
 
-// Tokens returns the most tokens of a rank in one call with which the memory of a rank stays
-// within so many bytes, rounded down to a quarter of a power of two, and that memory. It is 0 if
-// one token does not fit.
+// Tokens returns the largest token count of a rank for which the memory of a rank is at most `bytes`,
+// and that memory. The count is one of fitCounts. It is 0 if even one token does not fit.
 //
-// A larger call never needs less memory: its buffers grow. No pack can be made for more tokens than
-// its kernels hold, so that an error ends the search like a count that does not fit.
+// More tokens never need less memory. If there are more tokens than the kernels support, no pack can
+// be made: such an error is treated as a count that does not fit.
 func (f *Fitter) Tokens(bytes int64, inFlight int) (tokens int, heap int64, err error) {
 	if err := f.sizing(fitCounts[0]).err; err != nil {
 		return 0, 0, err
 	}
-	lo, hi := -1, len(fitCounts) // indices of counts that fit and do not
+	lo, hi := -1, len(fitCounts) // indices of the largest count known to fit, and the smallest known not to
 	for secant := false; hi-lo > 1; secant = !secant {
 		i := (lo + hi) / 2
 		if secant {
@@ -49,8 +48,8 @@ func (f *Fitter) Tokens(bytes int64, inFlight int) (tokens int, heap int64, err 
 	return fitCounts[lo], f.sizing(fitCounts[lo]).heap(inFlight), nil
 }
 
-// estimate returns an index between lo and hi whose memory is probably near so many bytes: memory is
-// almost linear in tokens. The nearest counts with a known memory give the line.
+// estimate returns an index between lo and hi. The memory of its count is probably near `bytes`: the
+// memory is taken as a linear function of tokens between the counts of lo and hi.
 func (f *Fitter) estimate(bytes int64, inFlight, lo, hi int) int {
 	if lo < 0 || hi == len(fitCounts) || f.sizing(fitCounts[hi]).err != nil {
 		return (lo + hi) / 2
@@ -62,7 +61,8 @@ func (f *Fitter) estimate(bytes int64, inFlight, lo, hi int) int {
 	return min(max(i-1, lo+1), hi-1)
 }
 
-// fitCounts lists the token counts that Tokens tries: 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, ...
+// fitCounts lists the token counts among which Tokens chooses: 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16,
+// 20, ...
 var fitCounts = func() (out []int) {
 	for n := 1; n <= ep.MaxTokens; n += 1 << max(0, bits.Len(uint(n))-3) {
 		out = append(out, n)
@@ -79,7 +79,8 @@ func (f *Fitter) Beyond(tokens int) error {
 	return f.sizing(fitCounts[i]).err
 }
 
-// InFlight returns how many calls of so many tokens fit at once.
+// InFlight returns how many calls of `tokens` tokens can be in flight at once with `bytes` bytes of
+// memory.
 func (f *Fitter) InFlight(bytes int64, tokens int) (int, error) {
 	s := f.sizing(tokens)
 	if s.err != nil {
@@ -88,7 +89,7 @@ func (f *Fitter) InFlight(bytes int64, tokens int) (int, error) {
 	return max(0, int((bytes-s.around)/s.slot)), nil
 }
 
-// sizing returns the memory of a rank for calls of at most so many tokens.
+// sizing returns the memory of a rank for calls of at most `tokens` tokens.
 func (f *Fitter) sizing(tokens int) sizing {
 	if s, ok := f.known[tokens]; ok {
 		return s

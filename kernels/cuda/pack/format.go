@@ -2,14 +2,11 @@ package pack
 
 import "github.com/epbench/epbench/kernels/cuda/declare"
 
-// The file is little-endian, and every part begins on a 16-byte boundary:
-//
-//	header, then for each section its records without gaps
-//
-// Readers check every number before they use it. native/epcomm/src/pack.h declares the same records
-// in C.
+// The file has a header and then the sections in order. A section is a list of records without gaps.
+// Numbers are little-endian, and each section begins on a 16-byte boundary. Readers check every number
+// before they use it. native/epcomm/src/pack.h declares the same records in C.
 
-// Magic is the first bytes of a pack.
+// Magic is the text with which a pack begins.
 const Magic = "EPCOMMPK"
 
 // Version is the version of the file format.
@@ -37,21 +34,21 @@ const (
 	flagShared = 1 << iota
 	flagSkip
 	flagReduced
-	flagExact // the binaries run on this compute capability only
-	flagRaw   // tokens of dtype fp8 come as fp8 with scales
+	flagExact // the binaries run only on the compute capability Major.Minor
+	flagRaw   // with dtype fp8, the caller passes tokens in fp8 with scales
 )
 
 // Flags of a config, of a launch and of a module.
 const (
 	flagPlaces  = 1
 	flagPDL     = 1
-	flagNetwork = 1 // linked to the network's device library, to which the module must be announced
+	flagNetwork = 1 // linked to NVSHMEM, which must be told when the module is loaded
 )
 
 type section struct {
 	Offset uint64
-	Count  uint32 // records; bytes where Stride is 1
-	Stride uint32
+	Count  uint32 // number of records
+	Stride uint32 // bytes of one record; 1 for text and binaries
 }
 
 type header struct {
@@ -60,8 +57,8 @@ type header struct {
 	HeaderBytes uint32
 	FileBytes   uint64
 	Digest      [32]byte // SHA-256 of all bytes after this field
-	ABI         [32]byte // SHA-256 of the builds of its kernels, spelled as in Kernels
-	Evidence    [32]byte // SHA-256 of the ids of the tables that answered
+	ABI         [32]byte // SHA-256 of the string at Kernels
+	Evidence    [32]byte // SHA-256 of the ids of the tables that were read
 	Arch        [16]byte
 	ArgsVersion uint32 // EP_ARGS_VERSION
 	Major       uint32
@@ -73,39 +70,39 @@ type header struct {
 	TopK        uint32
 	MaxTokens   uint32
 	Groups      uint32
-	MaxSMs      uint32 // bound that the pack was asked to keep, 0 for none
+	MaxSMs      uint32 // requested bound on the SMs of a kernel, 0 for none
 	LargestGrid uint32
 	AlignModule uint32
 	CallsModule uint32
-	Kernels     uint32 // string: the build of every kernel, see ep.ABI; 0 if only ABI has it
-	Layout      uint32 // place in ep.Layouts
+	Kernels     uint32 // offset of a string: the build of every kernel, see ep.ABI; 0 in old packs
+	Layout      uint32 // index in ep.Layouts
 	Sections    [sections]section
 }
 
-// hostsHeader follows the header of a pack for ranks on several nodes, and HeaderBytes includes it.
-// Packs for one host have none, so that older libraries read them.
+// hostsHeader follows the header in packs for several nodes. HeaderBytes includes it. Packs for one
+// host have no hostsHeader, so that older libraries can read them.
 type hostsHeader struct {
 	Nodes   uint32
-	Network [3]uint32 // version of NVSHMEM that the binaries are linked to
+	Network [3]uint32 // version of NVSHMEM to which the binaries are linked
 }
 
 // digestFrom is the first byte that the digest covers.
 const digestFrom = 8 + 4 + 4 + 8 + 32
 
 type dtypeRecord struct {
-	DType      uint32 // 1 + EP_BF16 and so on
-	RowPad     uint32
+	DType      uint32 // 1 + the number of the dtype, such as EP_BF16
+	RowPad     uint32 // number of rows to a multiple of which each group is padded
 	MaxRows    uint64
 	RowBytes   uint64
 	OutBytes   uint64
-	ScaleBytes uint64 // of the whole output
-	Scales     uint32 // of one row
-	ScaleSize  uint32 // bytes of one
+	ScaleBytes uint64 // bytes of all scales of the output
+	Scales     uint32 // number of scales of one row
+	ScaleSize  uint32 // bytes of one scale
 }
 
 type stateRecord struct {
-	DType       uint32 // index
-	Name        uint32 // string
+	DType       uint32 // index of its dtypeRecord
+	Name        uint32 // offset of a string
 	FirstRegion uint32
 	Regions     uint32
 	Counters    uint32
@@ -119,7 +116,7 @@ type regionRecord struct {
 }
 
 type moduleRecord struct {
-	Offset uint64 // in the cubin section
+	Offset uint64 // offset in the section of binaries
 	Bytes  uint64
 	Name   uint32
 	Flags  uint32
@@ -153,14 +150,14 @@ type lookupRecord struct {
 	DType    uint32
 	Reduced  uint32
 	Purpose  uint32
-	Class    uint32 // place in ep.Classes
+	Class    uint32 // index in ep.Classes
 	FirstRun uint32
 	Runs     uint32
 }
 
 type runRecord struct {
-	Last      uint32 // largest token count of the fullest rank that it answers
-	Plan      uint32
-	Elsewhere uint32 // plan for outputs that are not on the heap
-	Text      uint32 // why
+	Last      uint32 // largest token count of the run, on the fullest rank
+	Plan      uint32 // index of its planRecord
+	Elsewhere uint32 // index of the planRecord for outputs that are not on the symmetric heap
+	Text      uint32 // offset of a string: why these configs were chosen
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Halves is the purpose of calls whose sending and receiving halves the caller makes separately.
-// The caller uses the SMs for other work between the halves, so the call may not occupy any SM
-// then.
+// Halves is the purpose of a caller that makes the sending and the receiving half of a call separately.
+// Between the halves the caller uses the SMs for other work, so the call must not occupy any SM.
 const Halves ep.Op = "halves"
 
-// purposes lists what a pack of the layout answers. Halves is among them where split-phase kernels
-// use the memory of the layout's first kernels: they then cost only a few device binaries. Elsewhere
-// they would need a second set of buffers: such a caller packs the rows of objective beside.
+// purposes lists the purposes for which a pack of the layout has answers. Halves is in the list if
+// split-phase kernels use the same memory as the layout's first kernels: they then cost only a few
+// device binaries. Otherwise they would need a second set of buffers. A caller who needs them makes a
+// pack from table rows that were measured with a matrix product running beside the calls.
 func (v *resolver) purposes() []ep.Op {
 	out := []ep.Op{ep.Pair, ep.Dispatch, ep.Combine}
 	if _, ok := v.phased(v.problem.Tokens); ok && v.request.Only == nil {
@@ -23,27 +23,28 @@ func (v *resolver) purposes() []ep.Op {
 	return out
 }
 
-// halves returns the pair's run if both its kernels have two phases. Otherwise it returns the defaults
-// of kernels in two phases: a search for the fastest call finds no rows for them.
+// halves returns the run for pairs if both of its kernels are split-phase. Otherwise it returns the
+// defaults of split-phase kernels: a search for the fastest call does not measure such kernels, so
+// there are no rows for them.
 func (v *resolver) halves(tokens int) (Run, error) {
 	if run, err := v.pair(tokens); err == nil && v.isPhased(run.Pair.Dispatch) && v.isPhased(run.Pair.Combine) {
 		return run, nil
 	}
 	p, ok := v.phased(tokens)
 	if !ok {
-		return Run{}, fmt.Errorf("tokens: no kernels in two phases go together at %d, as some do at %d; pack with --max-tokens %d", tokens, v.problem.Tokens, tokens)
+		return Run{}, fmt.Errorf("tokens: no split-phase dispatch and combine can follow each other at %d tokens, although some can at %d; pack with --max-tokens %d", tokens, v.problem.Tokens, tokens)
 	}
-	return Run{Pair: p, Text: "default: kernels in two phases are searched only beside a product"}, nil
+	return Run{Pair: p, Text: "default: split-phase kernels are searched only with a matrix product beside the calls"}, nil
 }
 
-// phased returns the defaults of the first kernels in two phases. ok says that they use the memory of
-// the layout's first kernels.
+// phased returns the defaults of the first split-phase kernels. ok is true if they use the same memory
+// as the layout's first kernels.
 func (v *resolver) phased(tokens int) (p Pair, ok bool) {
 	d, c := v.firstPhased(ep.Dispatch, tokens), v.firstPhased(ep.Combine, tokens)
 	if d.IsDefault() || c.IsDefault() {
 		return p, false
 	}
-	same := v.pairs(d, v.defaultOf(ep.Combine, tokens), tokens) && v.pairs(d, c, tokens)
+	same := v.canPair(d, v.defaultOf(ep.Combine, tokens), tokens) && v.canPair(d, c, tokens)
 	return Pair{d, c}, same
 }
 

@@ -106,7 +106,7 @@ func TestWhatNodesRefuse(t *testing.T) {
 		"ranks":           {func(r *Request) { r.Problem.Nodes = 3 }, "16 ranks do not divide by 3 nodes"},
 		"a kernel":        {func(r *Request) { r.Only = forced(dispatchFinal, combineFinal) }, `no kernel called "dispatch_final"`},
 		"a hosts kernel":  {func(r *Request) { r.Problem.Ranks, r.Problem.Nodes, r.Only = 8, 1, forced(dispatchHosts, combineHosts) }, `no kernel called "dispatch_hosts"`},
-		"a linker's word": {func(r *Request) {}, `"3.x" is no version`},
+		"a linker's word": {func(r *Request) {}, `"3.x" is not a version`},
 	} {
 		q := r
 		c.change(&q)

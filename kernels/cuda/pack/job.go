@@ -12,21 +12,21 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Job asks the program epbench-compile for device binaries.
+// Job is a request to the program epbench-compile for device binaries.
 type Job struct {
-	ABI   ep.ABI         `json:"abi"`   // of the asking program's sources, which the other program must have too
-	Hosts ep.ABI         `json:"hosts"` // the same for the kernels that cross hosts
+	ABI   ep.ABI         `json:"abi"`   // build of the requester's kernels; epbench-compile must have the same
+	Hosts ep.ABI         `json:"hosts"` // build of the requester's kernels that cross hosts
 	Arch  string         `json:"arch"`
 	Units []declare.Unit `json:"units"`
 }
 
-// Compiled answers a Job, in its order.
+// Compiled is the answer to a Job.
 type Compiled struct {
-	Cubins  [][]byte `json:"cubins"`
-	Network string   `json:"network,omitempty"` // version of the NVSHMEM that units which cross hosts are linked to
+	Cubins  [][]byte `json:"cubins"`            // the binary of each unit, in the order of the Job
+	Network string   `json:"network,omitempty"` // version of NVSHMEM, if a unit crosses hosts
 }
 
-// CompileWith runs a program that answers Jobs.
+// CompileWith starts a program, sends it a Job and returns its answer.
 func CompileWith(program, arch string, units []declare.Unit) (out Compiled, err error) {
 	ask, err := json.Marshal(Job{declare.ABI(), declare.HostABI(), arch, units})
 	if err != nil {
@@ -48,13 +48,14 @@ func CompileWith(program, arch string, units []declare.Unit) (out Compiled, err 
 	return out, nil
 }
 
-// compiler is a *compile.Compiler, which this package cannot import: it needs libnvrtc.
+// compiler has the methods of *compile.Compiler. This package does not import package compile, because
+// that package needs libnvrtc.
 type compiler interface {
 	CompileAll(units ...declare.Unit) ([][]byte, error)
 	NetworkVersion() (string, error)
 }
 
-// CompileOn answers with a compiler of this process.
+// CompileOn compiles units in this process.
 func CompileOn(c compiler, units []declare.Unit) (out Compiled, err error) {
 	if slices.ContainsFunc(units, declare.Unit.CrossesHosts) {
 		if out.Network, err = c.NetworkVersion(); err != nil {

@@ -10,28 +10,28 @@ import (
 
 // manifest describes the pack for people and scripts. The library does not read it.
 type manifest struct {
-	Problem  ep.Problem `json:"problem"` // op, dispatch and tokens mean nothing
+	Problem  ep.Problem `json:"problem"` // op, dispatch and tokens have no meaning
 	DTypes   []ep.DType `json:"dtypes"`
 	Reduced  bool       `json:"reduced"`
 	MaxSMs   int        `json:"max_sms,omitempty"`
 	Machine  ep.Machine `json:"machine"`
-	TableIDs []string   `json:"tables"` // ids of the tables whose rows answer, sorted
+	TableIDs []string   `json:"tables"` // ids of the tables that were read, sorted
 	Notes    []string   `json:"notes,omitempty"`
 	Network  *Network   `json:"network,omitempty"` // nil on one host
 	Lookups  []answers  `json:"lookups"`
 }
 
-// Network describes the network library that ranks on several nodes need. They load it, and allocate
-// its memory, before the first call.
+// Network describes the network library that ranks on several nodes need. The program that runs the
+// pack loads the library and allocates its memory before the first call.
 type Network struct {
 	Library string   `json:"library"` // nvshmem
-	Version string   `json:"version"` // of its host library, equal to the device library's in the binaries
-	Modules []string `json:"modules"` // binaries that are announced to the library once they are loaded
-	// HeapBytes is the symmetric memory of a rank with one call in flight and all dtypes.
+	Version string   `json:"version"` // version that the host library must have; the binaries contain the same
+	Modules []string `json:"modules"` // binaries that must be announced to the library once they are loaded
+	// HeapBytes is the symmetric memory of each rank, for one call in flight and all dtypes.
 	HeapBytes int64 `json:"heap_bytes"`
 }
 
-// answers is a Lookup as text.
+// answers is a Lookup in the form in which the manifest has it.
 type answers struct {
 	DType   ep.DType `json:"dtype"`
 	Reduced bool     `json:"reduced"`
@@ -46,14 +46,14 @@ type Answer struct {
 	Hi        int      `json:"hi"`
 	Dispatch  string   `json:"dispatch"` // ep.Config.Key
 	Combine   string   `json:"combine"`
-	Elsewhere string   `json:"elsewhere,omitempty"` // dispatch for outputs outside the heap
-	Uncovered bool     `json:"uncovered,omitempty"` // no row answers: the default does
+	Elsewhere string   `json:"elsewhere,omitempty"` // dispatch for outputs outside the symmetric heap
+	Uncovered bool     `json:"uncovered,omitempty"` // there is no row, so the default is used
 	Certified bool     `json:"certified"`           // the rows were measured with this build of their kernels, on this kind of machine
 	Text      string   `json:"text"`
 	Medians   []Median `json:"rows,omitempty"`
 }
 
-// Median is the evidence of one row behind an answer.
+// Median is the evidence of one row from which an answer was taken.
 type Median struct {
 	Op     ep.Op   `json:"op"`
 	Median float64 `json:"median"` // seconds of one call

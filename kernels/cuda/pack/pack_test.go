@@ -138,7 +138,7 @@ func TestNearestPairAnswers(t *testing.T) {
 		pair.Config = ep.Join(d, c)
 		p := build(t, nil, pair, row(ep.Dispatch, 1, 128, dispatchLL, 10), row(ep.Combine, 129, 4096, combineLL, 400))
 		a := said(t, p, ep.Pair, ep.Even, 4096)
-		if a.Dispatch != want || strings.HasPrefix(a.Text, "the nearest pair") != (want == dispatchFinal) {
+		if a.Dispatch != want || strings.HasPrefix(a.Text, "the nearest measured pair") != (want == dispatchFinal) {
 			t.Errorf("a pair of %v us at 2,048 tokens: %s, %s, want %s", us, a.Dispatch, a.Text, want)
 		}
 	}
@@ -249,7 +249,7 @@ func TestReadRefuses(t *testing.T) {
 		data []byte
 		say  string
 	}{
-		"nothing":    {nil, "a header has"},
+		"nothing":    {nil, "of a header"},
 		"truncated":  {good[:len(good)-1], "truncated"},
 		"other file": {append([]byte("ELF?"), good[4:]...), "begins with"},
 		"a bit":      {flip(good, len(good)/2), "damaged or was edited"},
@@ -336,7 +336,7 @@ func TestLayoutsArePacked(t *testing.T) {
 		}
 	}
 	r := Request{Problem: shape, DTypes: []ep.DType{ep.FP8}, Machine: machine, Raw: true}
-	if _, err := Build(r, compile); err == nil || !strings.Contains(err.Error(), "raw: layout expert takes tokens as bf16 alone") {
+	if _, err := Build(r, compile); err == nil || !strings.Contains(err.Error(), "raw: layout expert takes only bf16 tokens") {
 		t.Errorf("layout expert with raw tokens: %v", err)
 	}
 	p := build(t, func(r *Request) { r.Problem.Layout, r.Reduced = ep.LayoutExpert128, true })

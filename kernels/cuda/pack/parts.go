@@ -8,9 +8,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// run adds a run of token counts, split into parts where more tokens need more shared memory. bench
-// launches a call with the memory of its own token count: with the memory of the run's largest count
-// no room might be left on an SM for the kernel that begins while the call drains.
+// run adds a run of token counts. If more tokens need more shared memory, the run is split into parts.
+// With the shared memory of the run's largest count, there might be no room on an SM for the kernel
+// that begins while the call ends. epbench measures a call with the shared memory of its own token
+// count, and a part comes close to that.
 func (b *builder) run(v *resolver, run Run) error {
 	for lo := run.Lo; lo <= run.Hi; {
 		hi, err := v.partOf(run, lo)
@@ -31,12 +32,13 @@ func (b *builder) run(v *resolver, run Run) error {
 	return nil
 }
 
-// spareShared bounds the shared memory that a call has and does not need: an eighth of it. A part for
-// each 32 tokens would make 128 parts at 4,096 tokens.
+// spareShared bounds the shared memory that a launch has but does not need: 1/spareShared of what it
+// needs. Without such spare memory there would be a part for every 32 tokens, 128 parts up to 4,096
+// tokens.
 const spareShared = 8
 
-// partOf returns the last token count of the part that begins at lo. Shared memory never falls with the
-// count.
+// partOf returns the last token count of the part that begins at lo. It relies on the shared memory
+// never shrinking as tokens grow.
 func (v *resolver) partOf(run Run, lo int) (int, error) {
 	least, err := v.shared(run, lo)
 	if err != nil {
@@ -48,7 +50,7 @@ func (v *resolver) partOf(run Run, lo int) (int, error) {
 		return slices.EqualFunc(got, least, func(bytes, need int) bool { return bytes <= need+need/spareShared })
 	}
 	last := run.Hi
-	if !fits(last) { // most kernels fit
+	if !fits(last) { // for most kernels the whole run is one part
 		last = lo + sort.Search(run.Hi-lo, func(i int) bool { return !fits(lo + 1 + i) })
 	}
 	return last, err

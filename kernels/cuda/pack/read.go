@@ -19,19 +19,19 @@ import (
 // Pack is a pack whose digest and records were checked.
 type Pack struct {
 	Data   []byte // the file
-	Digest string // SHA-256 of its content, hex
-	ABI    ep.ABI // of its kernels
-	Arch   string // that its binaries are compiled for, such as sm_90a
+	Digest string // SHA-256 of the content, in hex digits
+	ABI    ep.ABI // build of the kernels
+	Arch   string // architecture of the binaries, such as sm_90a
 	manifest
 	head    header
-	hosts   hostsHeader // zero on one host
+	hosts   hostsHeader // zero in a pack for one host
 	dtypes  []dtypeRecord
 	states  []stateRecord
 	regions []regionRecord
 	modules []moduleRecord
 }
 
-// maxPackBytes bounds the files that ReadFile reads.
+// maxPackBytes is the largest size of a file that ReadFile reads.
 const maxPackBytes = 1 << 30
 
 // ReadFile reads a pack from a file.
@@ -41,7 +41,7 @@ func ReadFile(name string) (*Pack, error) {
 		return nil, err
 	}
 	if info.Size() > maxPackBytes {
-		return nil, fmt.Errorf("%s: %d bytes are no pack, the largest is %d", name, info.Size(), maxPackBytes)
+		return nil, fmt.Errorf("%s: %d bytes are too many for a pack, which has at most %d", name, info.Size(), maxPackBytes)
 	}
 	data, err := os.ReadFile(name)
 	if err != nil {
@@ -54,13 +54,13 @@ func ReadFile(name string) (*Pack, error) {
 	return p, nil
 }
 
-// Read checks a pack's digest and reads what `epbench pack show` prints. The C library checks every
-// record.
+// Read checks a pack's digest and reads the parts that `epbench pack show` prints. It does not check
+// all records; the C library does.
 func Read(data []byte) (*Pack, error) {
 	p := &Pack{Data: data}
 	size := binary.Size(p.head)
 	if len(data) < size {
-		return nil, fmt.Errorf("pack: %d bytes, a header has %d", len(data), size)
+		return nil, fmt.Errorf("pack: %d bytes are fewer than the %d of a header", len(data), size)
 	}
 	_, _ = binary.Decode(data, binary.LittleEndian, &p.head) // there are enough bytes
 	h := p.head
@@ -68,9 +68,9 @@ func Read(data []byte) (*Pack, error) {
 	case string(h.Magic[:]) != Magic:
 		return nil, fmt.Errorf("pack: begins with %q, not with %s", h.Magic[:], Magic)
 	case h.Version != Version || int(h.HeaderBytes) != size && int(h.HeaderBytes) != size+binary.Size(p.hosts):
-		return nil, fmt.Errorf("pack: format %d, this program reads %d; make it again with epbench pack", h.Version, Version)
+		return nil, fmt.Errorf("pack: format %d, but this program reads format %d; make the pack again with epbench pack", h.Version, Version)
 	case h.FileBytes != uint64(len(data)):
-		return nil, fmt.Errorf("pack: %d bytes of %d; the file is truncated", len(data), h.FileBytes)
+		return nil, fmt.Errorf("pack: the file has %d bytes, but its header says %d; the file is truncated", len(data), h.FileBytes)
 	case sum != h.Digest:
 		return nil, fmt.Errorf("pack: the content does not match its digest; the file is damaged or was edited")
 	}
@@ -101,7 +101,7 @@ func Read(data []byte) (*Pack, error) {
 // check compares the manifest with the records that the C library reads.
 func (p *Pack) check() error {
 	if len(p.DTypes) != len(p.dtypes) || len(p.DTypes) == 0 {
-		return fmt.Errorf("pack: %d dtypes, and the manifest names %d", len(p.dtypes), len(p.DTypes))
+		return fmt.Errorf("pack: %d dtypes, but the manifest names %d", len(p.dtypes), len(p.DTypes))
 	}
 	for _, d := range p.DTypes {
 		q := p.of(d)
@@ -112,14 +112,14 @@ func (p *Pack) check() error {
 	}
 	for i, s := range p.states {
 		if uint64(s.FirstRegion)+uint64(s.Regions) > uint64(len(p.regions)) || int(s.DType) >= len(p.dtypes) {
-			return fmt.Errorf("pack: state %d names what is not there", i)
+			return fmt.Errorf("pack: state %d names a region or dtype that does not exist", i)
 		}
 	}
 	return nil
 }
 
-// abi returns the build of the kernels. Packs made before every kernel had a word of its own hold one
-// hash for all kernels.
+// abi returns the build of the kernels. Old packs have one hash for all kernels; newer packs have a word
+// for each kernel.
 func (p *Pack) abi() (ep.ABI, error) {
 	if p.head.Kernels == 0 {
 		return ep.ABI(hex.EncodeToString(p.head.ABI[:])), nil
@@ -131,7 +131,7 @@ func (p *Pack) abi() (ep.ABI, error) {
 	at := min(uint64(p.head.Kernels), uint64(len(text)))
 	word, _, ok := strings.Cut(string(text[at:]), "\x00")
 	if !ok {
-		return "", fmt.Errorf("pack: the names of its kernels are not terminated")
+		return "", fmt.Errorf("pack: the string with the builds of the kernels has no end")
 	}
 	return ep.ABI(word), nil
 }
@@ -155,10 +155,10 @@ func records[T any](p *Pack, i int) ([]T, error) {
 	return out, err
 }
 
-// Shape returns the problem that the pack is for. Its Op, Dispatch and Tokens mean nothing.
+// Shape returns the problem that the pack is for. Its Op, Dispatch and Tokens have no meaning.
 func (p *Pack) Shape() ep.Problem { return p.Problem }
 
-// Variants returns the number of device binaries, and their bytes.
+// Variants returns the number of device binaries, and the bytes of all of them.
 func (p *Pack) Variants() (n int, bytes int64) {
 	for _, m := range p.modules {
 		bytes += int64(m.Bytes)
@@ -171,8 +171,8 @@ const heapAlign = 256
 
 func aligned(n uint64) uint64 { return (n + heapAlign - 1) / heapAlign * heapAlign }
 
-// HeapBytes returns the device memory of one rank with so many calls in flight and these dtypes, or all
-// dtypes of the pack if none are given.
+// HeapBytes returns the bytes of device memory of one rank, for `inFlight` calls in flight and these
+// dtypes. Without dtypes it is for all dtypes of the pack.
 func (p *Pack) HeapBytes(inFlight int, dtypes ...ep.DType) int64 {
 	chosen := make([]bool, len(p.dtypes))
 	for i, d := range p.DTypes {
@@ -181,9 +181,9 @@ func (p *Pack) HeapBytes(inFlight int, dtypes ...ep.DType) int64 {
 	return int64(p.aroundBytes() + uint64(inFlight)*p.slotBytes(chosen))
 }
 
-// aroundBytes returns the memory outside the slots: control, the abort word, over several nodes the table
-// of the ranks' heaps, and in layout rank:packed what epcomm_announce and epcomm_return_weights
-// exchange.
+// aroundBytes returns the bytes that do not depend on the number of calls in flight: control data and
+// the abort word; on several nodes also the table of the ranks' heaps; in layout rank:packed also the
+// data that epcomm_announce and epcomm_return_weights exchange.
 func (p *Pack) aroundBytes() uint64 {
 	q := p.Problem
 	switch {
@@ -196,14 +196,15 @@ func (p *Pack) aroundBytes() uint64 {
 	return 2 * heapAlign
 }
 
-// of returns the pack's problem with a dtype.
+// of returns the pack's problem with dispatch dtype d.
 func (p *Pack) of(d ep.DType) ep.Problem {
 	q := p.Problem
 	q.Dispatch = d
 	return q
 }
 
-// slotBytes returns the memory of one call in flight, as native/epcomm/src/heap.c lays it out.
+// slotBytes returns the bytes of memory of one call in flight. native/epcomm/src/heap.c computes the
+// same.
 func (p *Pack) slotBytes(chosen []bool) uint64 {
 	var out, scales, y, bytes uint64
 	var index declare.Index
@@ -211,7 +212,7 @@ func (p *Pack) slotBytes(chosen []bool) uint64 {
 	for i, d := range p.dtypes {
 		if chosen[i] {
 			out, scales = max(out, d.OutBytes), max(scales, d.ScaleBytes)
-			if p.Problem.Nodes > 1 { // the network reads what the experts wrote
+			if p.Problem.Nodes > 1 { // NVSHMEM reads the experts' outputs, so they are on the heap too
 				y = max(y, d.MaxRows*uint64(h.Hidden)*2)
 			}
 			of := declare.IndexOf(p.of(p.DTypes[i]))
@@ -220,10 +221,10 @@ func (p *Pack) slotBytes(chosen []bool) uint64 {
 		}
 	}
 	ids := 4 * uint64(h.MaxTokens) * uint64(h.TopK)
-	if p.Problem.Layout.Kind() != "expert" { // combines come in any order, and have narrow ids of their own
+	if p.Problem.Layout.Kind() != "expert" { // combine has its own copy of the ids, because combines run in any order
 		bytes += aligned(ids)
 	}
-	agree := 16*max(uint64(p.Problem.Ranks), 8) + 8 // what debug mode compares
+	agree := 16*max(uint64(p.Problem.Ranks), 8) + 8 // words that debug mode compares between ranks
 	for _, n := range []uint64{agree, ids, out, scales, y, 4 * (uint64(h.Groups) + 1),
 		uint64(index.ExpertIDs), uint64(index.SrcInfo), uint64(index.ScaleOffsets)} {
 		bytes += aligned(n)

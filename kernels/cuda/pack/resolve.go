@@ -11,36 +11,36 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// Request says what to pack.
+// Request describes the pack to make.
 type Request struct {
-	Problem ep.Problem // shape, ranks, nodes (0: one) and MaxTokens; op, dtype and Tokens are ignored
-	DTypes  []ep.DType // in the order that the pack lists them; the first is its default
-	Raw     bool       // tokens of dtype fp8 come as fp8 with scales, cast by the caller
-	Reduced bool       // also pack answers for callers that accept reduced precision
-	MaxSMs  int        // no kernel may take more SMs; 0 is no bound
+	Problem ep.Problem // shape, ranks, nodes (0 means 1) and MaxTokens; op, dtype and Tokens are ignored
+	DTypes  []ep.DType // dtypes in the order of the pack; the first is the pack's default
+	Raw     bool       // with dtype fp8, the caller casts tokens and passes them in fp8 with scales
+	Reduced bool       // also answer callers that accept reduced precision
+	MaxSMs  int        // largest number of SMs of a kernel; 0 means no bound
 	Machine ep.Machine // the GPUs that the binaries are for
-	Tables  *table.Set // nil packs defaults
-	ABI     ep.ABI     // of the kernels that are packed
-	// Certified takes only rows that were measured with this build of these kernels.
+	Tables  *table.Set // tables to read; nil packs only defaults
+	ABI     ep.ABI     // build of the kernels that are packed
+	// Certified is true if only rows may be used that were measured with this build of the kernels.
 	Certified bool
-	// OtherMachines also takes rows of other GPUs of the machine's architecture and link.
+	// OtherMachines is true if rows of other GPUs with the same architecture and link may be used.
 	OtherMachines bool
 
-	// Only is the dispatch and combine of every call, in place of what tables say. Then no call has
-	// more tokens than Problem.Tokens, if that is given.
+	// Only gives the dispatch and the combine of every call. If it is set, tables are not read, and
+	// no call has more tokens than Problem.Tokens unless that is 0.
 	Only *[2]ep.Config
 }
 
-// Pair holds the configs that a dispatch and the combine that returns its tokens launch.
+// Pair holds the config of a dispatch, and the config of the combine that follows it.
 type Pair struct{ Dispatch, Combine ep.Config }
 
-// Run is a run of token counts, of the fullest rank, that have the same answer.
+// Run is a range of token counts with the same answer. Token counts are those of the fullest rank.
 type Run struct {
 	Lo, Hi    int
 	Pair      Pair
-	Elsewhere Pair // for outputs that do not lie on the heap
-	Text      string
-	Rows      []*table.Row // behind the answer; none behind a default
+	Elsewhere Pair         // the pair for outputs that are not on the symmetric heap
+	Text      string       // why this pair was chosen
+	Rows      []*table.Row // the rows from which the pair was taken; none for a default
 	// Certified is true if the rows were measured with this build of their kernels, on this
 	// kind of machine.
 	Certified bool
@@ -59,13 +59,14 @@ type Lookup struct {
 type resolver struct {
 	request Request
 	all     []kernels.Kernel
-	problem ep.Problem // with dtype and precision
+	problem ep.Problem // the request's problem with dtype and precision
 	class   ep.Class
 	runs    map[ep.Op][]table.Run
-	doubted map[*table.Row]bool // rows of earlier builds and other machines
+	doubted map[*table.Row]bool // whether a row is of an earlier build or another machine
 }
 
-// lookups returns the answers for every call.
+// lookups returns the answers for every dtype, precision, purpose and routing class. notes are the
+// notes of the tables, each once.
 func (r Request) lookups() (out []Lookup, notes []string, err error) {
 	said := map[string]bool{}
 	for _, d := range r.DTypes {
@@ -106,7 +107,8 @@ func (r Request) resolver(d ep.DType, reduced bool, c ep.Class) *resolver {
 	return &resolver{request: r, all: declare.KernelsOver(p.Nodes, r.Machine), problem: p, class: c, runs: map[ep.Op][]table.Run{}, doubted: map[*table.Row]bool{}}
 }
 
-// machine returns the machine on which configs must be legal.
+// machine returns the machine on which configs must be legal: at most MaxSMs SMs, and a GPU for each
+// rank.
 func (v *resolver) machine() ep.Machine {
 	m := v.request.Machine
 	m.GPUs = max(m.GPUs, v.problem.Ranks)
@@ -116,8 +118,8 @@ func (v *resolver) machine() ep.Machine {
 	return m
 }
 
-// at returns the problem of a call with so many tokens on the fullest rank. With forced configs no call
-// has more tokens than the request's problem.
+// at returns the problem of a call with `tokens` tokens on the fullest rank. If Request.Only is set, no
+// call has more tokens than the request's problem.
 func (v *resolver) at(op ep.Op, tokens int) ep.Problem {
 	p := v.problem
 	if most := v.request.Problem.Tokens; v.request.Only != nil && most > 0 {
@@ -136,7 +138,7 @@ func (v *resolver) legal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return k.Check(m, p, c)
 }
 
-// resolve asks the tables once for every op. The answers hold every routing class.
+// resolve reads the rows of every op from the tables, and returns notes about the tables. The answers hold every routing class.
 func (v *resolver) resolve() (answers map[ep.Op]*table.Resolved, notes []string) {
 	set := v.request.Tables
 	if set == nil || v.request.Only != nil {
@@ -166,15 +168,16 @@ func (v *resolver) take(answers map[ep.Op]*table.Resolved) {
 	}
 }
 
-// answer returns the runs of a purpose: the runs between all token counts at which any op's row changes.
+// answer returns the runs of a purpose. A run ends at each token count at which the row of an op
+// changes, or a default changes. Adjacent runs with the same answer are merged.
 func (v *resolver) answer(purpose ep.Op) ([]Run, error) {
 	var out []Run
 	for lo := 1; lo <= v.problem.MaxTokens; {
 		hi := v.problem.MaxTokens
 		for _, runs := range v.runs {
-			hi = min(hi, at(runs, lo).Hi)
+			hi = min(hi, runAt(runs, lo).Hi)
 		}
-		run, err := v.stretch(purpose, lo)
+		run, err := v.answerAt(purpose, lo)
 		if err != nil {
 			return nil, err
 		}
@@ -192,17 +195,17 @@ func (v *resolver) answer(purpose ep.Op) ([]Run, error) {
 	return out, nil
 }
 
-// steady returns the largest token count up to hi that has the same answer as lo. A default may depend on
-// the count, and changes at most once.
+// steady returns the largest token count up to hi that has the same answer as lo. Between the two, the
+// answer can change because a default depends on the token count. It changes at most once.
 func (v *resolver) steady(purpose ep.Op, run Run, lo, hi int) (int, error) {
 	alike := func(tokens int) (bool, error) {
-		other, err := v.stretch(purpose, tokens)
+		other, err := v.answerAt(purpose, tokens)
 		return same(other.Pair, run.Pair) && same(other.Elsewhere, run.Elsewhere), err
 	}
 	if ok, err := alike(hi); ok || err != nil {
 		return hi, err
 	}
-	for hi-lo > 1 { // the same at lo, not at hi
+	for hi-lo > 1 { // the answer is the same at lo, and another at hi
 		mid := (lo + hi) / 2
 		ok, err := alike(mid)
 		if err != nil {
@@ -221,8 +224,8 @@ func same(a, b Pair) bool {
 	return a.Dispatch.Key() == b.Dispatch.Key() && a.Combine.Key() == b.Combine.Key()
 }
 
-// at returns the run that contains a token count. The runs cover all counts that callers ask for.
-func at(runs []table.Run, tokens int) table.Run {
+// runAt returns the run of a table that contains a token count.
+func runAt(runs []table.Run, tokens int) table.Run {
 	for _, r := range runs {
 		if tokens <= r.Hi {
 			return r
@@ -231,8 +234,8 @@ func at(runs []table.Run, tokens int) table.Run {
 	return table.Run{Lo: tokens, Hi: math.MaxInt, Answer: &table.Answer{Reason: table.Uncovered}}
 }
 
-// stretch answers one token count.
-func (v *resolver) stretch(purpose ep.Op, tokens int) (run Run, err error) {
+// answerAt returns the answer for one token count.
+func (v *resolver) answerAt(purpose ep.Op, tokens int) (run Run, err error) {
 	if only := v.request.Only; only != nil {
 		run = Run{Pair: Pair{only[0], only[1]}, Text: "forced"}
 	} else if purpose == Halves {
@@ -246,34 +249,35 @@ func (v *resolver) stretch(purpose ep.Op, tokens int) (run Run, err error) {
 		return run, err
 	}
 	run.Certified = len(run.Rows) > 0 && !slices.ContainsFunc(run.Rows, func(r *table.Row) bool { return v.doubted[r] })
-	run.Pair.Dispatch = v.fed(run.Pair.Dispatch)
+	run.Pair.Dispatch = v.withInput(run.Pair.Dispatch)
 	run.Elsewhere = run.Pair
 	if places, err := v.places(run.Pair.Dispatch, tokens); err != nil || !places {
 		return run, err
 	}
 	run.Elsewhere, err = v.elsewhere(tokens)
-	run.Elsewhere.Dispatch = v.fed(run.Elsewhere.Dispatch)
+	run.Elsewhere.Dispatch = v.withInput(run.Elsewhere.Dispatch)
 	return run, err
 }
 
-// fed returns c for tokens as the request's callers have them.
-func (v *resolver) fed(c ep.Config) ep.Config {
+// withInput returns the dispatch config c with input=fp8 if the callers cast the tokens.
+func (v *resolver) withInput(c ep.Config) ep.Config {
 	if _, ok := c.Values["input"]; ok && v.raw() {
 		return c.With("input", "fp8")
 	}
 	return c
 }
 
-// raw reports whether callers have cast the tokens.
+// raw reports whether the callers cast the tokens.
 func (v *resolver) raw() bool { return v.request.Raw && v.problem.Dispatch == ep.FP8 }
 
-// takes reports whether a row's dispatch takes tokens as the request's callers have them.
+// takes reports whether a row's dispatch takes tokens in the dtype that the callers have.
 func (v *resolver) takes(dispatch ep.Config) bool {
 	input, ok := dispatch.Values["input"]
 	return ok && v.raw() || !v.raw() && input != "fp8"
 }
 
-// fitsTokens is takes for a config of any op. A combine takes no tokens.
+// fitsTokens reports for a config of any op whether it takes tokens in the dtype that the callers have.
+// A combine takes no tokens.
 func (v *resolver) fitsTokens(op ep.Op, c ep.Config) bool {
 	switch op {
 	case ep.Dispatch:
@@ -290,14 +294,14 @@ func (v *resolver) places(c ep.Config, tokens int) (bool, error) {
 	return s.Places, err
 }
 
-// chosen returns one op's row, or the default where there is none.
+// chosen returns the config of one op's row, or the default if there is no row.
 func (v *resolver) chosen(op ep.Op, tokens int) half {
-	a := at(v.runs[op], tokens).Answer
+	a := runAt(v.runs[op], tokens).Answer
 	if a.Row == nil || a.Config.IsDefault() {
 		return half{v.defaultOf(op, tokens), a.Row, "default: " + defaultReason(a)}
 	}
 	if op == ep.Dispatch && !v.takes(a.Config) {
-		return half{v.defaultOf(op, tokens), a.Row, "default: the row's kernel takes other tokens than the callers of this pack have"}
+		return half{v.defaultOf(op, tokens), a.Row, "default: the row's kernel does not take tokens in the dtype of this pack's callers"}
 	}
 	return half{a.Config, a.Row, rowText(a)}
 }
@@ -315,9 +319,9 @@ func defaultReason(a *table.Answer) string {
 	case table.Illegal:
 		return "the row's config cannot run within these bounds"
 	case table.Refused:
-		return "no table is for these kernels, ranks and dtype"
+		return "there is no table for these kernels, ranks and dtype"
 	}
-	return "no row covers this"
+	return "no row covers this token count"
 }
 
 func rowText(a *table.Answer) string {
@@ -336,27 +340,28 @@ func rowText(a *table.Answer) string {
 	return text
 }
 
-// pair returns the pair's own row, or joins the rows of its halves.
+// pair returns the answer for a pair from a row for pairs, or else from a row for dispatch and a row for
+// combine.
 func (v *resolver) pair(tokens int) (Run, error) {
-	if a := at(v.runs[ep.Pair], tokens).Answer; a.Row != nil && !a.Config.IsDefault() {
+	if a := runAt(v.runs[ep.Pair], tokens).Answer; a.Row != nil && !a.Config.IsDefault() {
 		d, c, err := ep.Split(a.Config)
 		if err != nil || v.takes(d) {
 			return Run{Pair: Pair{d, c}, Text: rowText(a), Rows: []*table.Row{a.Row}}, err
 		}
-	} else if a.Reason == table.Kept { // nothing beats the default
+	} else if a.Reason == table.Kept { // no config is faster than the default
 		return Run{
 			Pair: Pair{v.defaultOf(ep.Dispatch, tokens), v.defaultOf(ep.Combine, tokens)},
 			Text: "default: " + defaultReason(a), Rows: rows(a.Row),
 		}, nil
 	}
 	d, c := v.chosen(ep.Dispatch, tokens), v.chosen(ep.Combine, tokens)
-	if v.pairs(d.config, c.config, tokens) {
+	if v.canPair(d.config, c.config, tokens) {
 		return Run{Pair: Pair{d.config, c.config}, Text: d.why + "; " + c.why, Rows: rows(d.row, c.row)}, nil
 	}
 	return v.join(tokens, d, c)
 }
 
-// alone returns the best config of one op, and what goes with it for the other op.
+// alone returns the best config of one op, and for the other op a config that fits.
 func (v *resolver) alone(op ep.Op, tokens int) (Run, error) {
 	h := v.chosen(op, tokens)
 	run := Run{Text: h.why, Rows: rows(h.row)}

@@ -21,15 +21,15 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Limits bound how long the client waits for an answer before it takes the
-// worker for hung. The deadline of the worker's kernels should be well below
-// Round, since only the worker can say which rank waited for which.
+// Limits holds the longest times that the client waits for an answer. After that it considers the
+// worker hung. The deadline of the worker's kernels should be much shorter than Round, because only
+// the worker can report which rank waited for which.
 type Limits struct {
-	Hello   time.Duration // start of the process included
-	Open    time.Duration // buffers and inputs
-	Prepare time.Duration // compilation included
-	Round   time.Duration // one call of a candidate, at its slowest
-	Verify  time.Duration // the comparison included
+	Hello   time.Duration // request hello, with the start of the process
+	Open    time.Duration // request open: allocating buffers and making inputs
+	Prepare time.Duration // request prepare, with compilation
+	Round   time.Duration // one call of the slowest candidate
+	Verify  time.Duration // request verify, with the comparison
 }
 
 // DefaultLimits returns limits for one node of GPUs.
@@ -40,8 +40,8 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Backend is the client side: a kernels.Backend whose sessions live in a
-// worker process that is restarted when it dies.
+// Backend is the client side: a kernels.Backend whose sessions are in another process, the worker. If
+// the worker dies, Backend starts it again.
 type Backend struct {
 	command     Command
 	limits      Limits
@@ -50,14 +50,14 @@ type Backend struct {
 	kernels     []kernels.Kernel
 	quarantined map[string]*kernels.Failure // by quarantineKey
 	restarts    int
-	losses      []string // see Losses
+	losses      []string // ends of the worker that no candidate caused
 }
 
-// Known returns this program's own declarations of a worker's kernels, nil if it has none.
-// An error refuses the worker.
+// Known returns this program's own declarations of a worker's kernels, nil if it has none. If it
+// returns an error, the worker is not used.
 type Known func(Welcome) ([]kernels.Kernel, error)
 
-// Built returns a Known for workers that must have been built from this program's sources.
+// Built returns a Known that refuses workers built from other kernel sources than this program.
 func Built(abi ep.ABI, all []kernels.Kernel) Known {
 	return func(w Welcome) ([]kernels.Kernel, error) {
 		if w.ABI != abi {
@@ -67,9 +67,9 @@ func Built(abi ep.ABI, all []kernels.Kernel) Known {
 	}
 }
 
-// Open starts the worker and exchanges hello and welcome with it. A kernel that known returns
-// is legal if both this program's code and the worker's rules allow it; other kernels follow
-// the worker's rules alone. known may be nil.
+// Open starts the worker and exchanges hello and welcome with it. If known returns a kernel, a config
+// of that kernel is legal if both this program's code and the worker's rules allow it. For other
+// kernels only the worker's rules count. known may be nil.
 func Open(ctx context.Context, c Command, limits Limits, known Known) (*Backend, error) {
 	if len(c.Argv) == 0 {
 		return nil, errors.New("no worker command given")
@@ -86,8 +86,8 @@ func Open(ctx context.Context, c Command, limits Limits, known Known) (*Backend,
 	return b, nil
 }
 
-// served returns the kernels that a worker declares, which may be fewer than known returns:
-// epcomm-worker cannot call activation.
+// served returns the kernels that a worker declares. They may be fewer than the kernels that known
+// returns: epcomm-worker, for example, cannot call activation.
 func served(w Welcome, known Known) (out []kernels.Kernel, err error) {
 	for _, d := range w.Kernels {
 		k, err := d.kernel()
@@ -114,7 +114,7 @@ func served(w Welcome, known Known) (out []kernels.Kernel, err error) {
 	return out, nil
 }
 
-// withRules returns own with the rules of the worker's declaration added: they state what only
+// withRules returns own with the rules of the worker's declaration added. The rules may state what only
 // the worker knows, such as the number of launched ranks.
 func withRules(own, declared kernels.Kernel) kernels.Kernel {
 	check := own.Check
@@ -148,13 +148,13 @@ func (b *Backend) greet(ctx context.Context) error {
 // machine or other kernels.
 func checkWelcome(w, before Welcome) error {
 	if w.Protocol != Protocol {
-		return fmt.Errorf("speaks protocol %d, this program speaks %d", w.Protocol, Protocol)
+		return fmt.Errorf("speaks protocol %d, but this program speaks %d", w.Protocol, Protocol)
 	}
 	if len(w.Kernels) == 0 {
 		return errors.New("declares no kernels")
 	}
 	if w.Machine.Backend == "" {
-		return errors.New("hello: machine.backend is empty; tables go by it: name who runs the kernels")
+		return errors.New("hello: machine.backend is empty; set it to the name of the program that runs the kernels, because tables are found by it")
 	}
 	for i, d := range w.Kernels {
 		if slices.ContainsFunc(w.Kernels[:i], func(other KernelDecl) bool { return other.Name == d.Name && other.Op == d.Op }) {
@@ -169,7 +169,7 @@ func checkWelcome(w, before Welcome) error {
 	case w.ABI != before.ABI:
 		return fmt.Errorf("came back with another build of its kernels after a restart: %q, before it was %q", w.ABI, before.ABI)
 	case !reflect.DeepEqual(w.Kernels, before.Kernels):
-		return errors.New("came back with other kernels, or other parameters of them, after a restart")
+		return errors.New("came back with other kernels or parameters after a restart")
 	}
 	return nil
 }
@@ -193,7 +193,7 @@ func explain(ctx context.Context, p *process, method string, err error) error {
 	return fmt.Errorf("%s: %s", method, p.howItEnded())
 }
 
-// notSent reports whether err means that the request could not be written: the worker has
+// notSent reports whether err means that the request could not be written, because the worker has
 // ended or is ending.
 func notSent(err error) bool {
 	var number syscall.Errno
@@ -209,7 +209,7 @@ func (b *Backend) Kernels() []kernels.Kernel { return slices.Clone(b.kernels) }
 // ABI implements kernels.Versioned.
 func (b *Backend) ABI() ep.ABI { return b.welcome.ABI }
 
-// Restarts counts how often the worker had to be started again.
+// Restarts returns how often the worker was started again.
 func (b *Backend) Restarts() int { return b.restarts }
 
 // Losses implements kernels.Restarting.
@@ -227,7 +227,7 @@ func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 // Precompile implements kernels.Precompiler.
 func (b *Backend) Precompile(p ep.Problem, configs []ep.Config) {
 	if b.welcome.Ahead {
-		// An error here shows again in the next request.
+		// If this fails, the next request fails too and reports it.
 		_ = b.proc.client.Notify(context.Background(), notifyAhead, AheadParams{p, configs})
 	}
 }
@@ -238,17 +238,17 @@ func (b *Backend) MultiSession() bool { return b.welcome.Sessions }
 // Products implements kernels.ProductRunner.
 func (b *Backend) Products() []string { return b.welcome.Beside }
 
-// checkBeside refuses a product that the worker has not announced: it would time the calls
-// without the product.
+// checkBeside refuses a problem whose matrix product the worker cannot run. Such a worker would time
+// the calls without the product.
 func (b *Backend) checkBeside(p ep.Problem) error {
 	of, ok := p.Product()
 	switch {
 	case !ok || slices.Contains(b.welcome.Beside, of.Kind):
 		return nil
 	case len(b.welcome.Beside) == 0:
-		return fmt.Errorf("beside: %s runs no products beside its calls; leave --beside out", b.welcome.Worker)
+		return fmt.Errorf("beside: %s cannot run matrix products at the same time as its calls; leave --beside out", b.welcome.Worker)
 	}
-	return fmt.Errorf("beside: %s runs no %s beside its calls; use %s", b.welcome.Worker, of.Kind, strings.Join(b.welcome.Beside, " or "))
+	return fmt.Errorf("beside: %s cannot run %s at the same time as its calls; use %s", b.welcome.Worker, of.Kind, strings.Join(b.welcome.Beside, " or "))
 }
 
 // Open implements kernels.Backend.
@@ -279,8 +279,8 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// live replaces a process that no longer answers. It records a loss if the process ended by
-// itself between two requests; giveUp has already reported any other.
+// live starts the worker again if its process no longer answers. It records a loss if the process ended
+// by itself between two requests. Other ends were reported when they happened.
 func (b *Backend) live(ctx context.Context) error {
 	if !b.proc.lost() {
 		return nil
@@ -295,11 +295,11 @@ func (b *Backend) live(ctx context.Context) error {
 // recordLoss stores and prints how a worker ended when no candidate caused it.
 func (b *Backend) recordLoss(how string) {
 	b.losses = append(b.losses, how)
-	b.print(how + "; no config is to blame, so it is started again")
+	b.print(how + "; no config caused this, so the worker is started again")
 }
 
-// giveUp kills a process that failed a request about no particular candidate. The next
-// session starts a new one.
+// giveUp kills the process after a failed request that was not about a candidate. The next session
+// starts a new process.
 func (b *Backend) giveUp() {
 	b.proc.busy.Store(true)
 	b.proc.kill()

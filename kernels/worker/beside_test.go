@@ -144,9 +144,9 @@ func TestBesideRefused(t *testing.T) {
 		b             *Backend
 		product, says string
 	}{
-		{none, "gemm", "beside: toy 1 runs no products beside its calls; leave --beside out"},
-		{some, "step", "beside: toy 1 runs no step beside its calls; use gemm or copy"},
-		{openPython(t, ""), "copy", "runs no products beside its calls"},
+		{none, "gemm", "beside: toy 1 cannot run matrix products at the same time as its calls; leave --beside out"},
+		{some, "step", "beside: toy 1 cannot run step at the same time as its calls; use gemm or copy"},
+		{openPython(t, ""), "copy", "cannot run matrix products at the same time as its calls"},
 	} {
 		q, err := ep.ParseProduct(c.product)
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 // Loopback is the Command.Listen address for ranks on this host.
 const Loopback = "127.0.0.1:0"
 
-// Command says how a worker is started.
+// Command describes how to start a worker.
 type Command struct {
 	Argv []string // program and arguments; the program is looked up on PATH
 
@@ -22,13 +22,13 @@ type Command struct {
 	// the worker speaks over its standard input and output.
 	Listen string
 
-	// Said is called with each line of free text on the worker's standard output; may be nil.
+	// Said is called with each line on the worker's standard output that is no message of the
+	// protocol. It may be nil.
 	Said func(line string)
 }
 
-// Split splits a command line as a shell does: it honours quotes and backslashes and replaces
-// $NAME and ${NAME} from the environment. It refuses all other shell syntax, because passing
-// it on unexpanded would be mistaken for support.
+// Split splits a command line as a shell does. It honours quotes and backslashes, and replaces $NAME
+// and ${NAME} from the environment. It refuses all other shell syntax, such as pipes and wildcards.
 func Split(line string) ([]string, error) {
 	words, err := words(line)
 	var argv []string
@@ -45,7 +45,7 @@ func Split(line string) ([]string, error) {
 }
 
 // errShell is the error for a command line that needs a shell.
-var errShell = errors.New("only quotes, backslashes and $NAME mean something here; quote the rest, or write sh -c '...'")
+var errShell = errors.New("of the shell's syntax only quotes, backslashes and $NAME are supported; quote the rest, or write sh -c '...'")
 
 // words returns the words of one simple command. It quotes everything that expand.Fields
 // would expand.

@@ -20,9 +20,9 @@ import (
 	"time"
 )
 
-// Anybody can connect to the address of a run. A rank therefore proves that it knows the run's
-// token, and the listener proves it too, without sending it: each answers a random text of the
-// other with its HMAC under the token. Four lines of JSON pass:
+// Anybody can connect to the address of a run. A rank therefore proves that it knows the run's token,
+// and the listener proves it too. The token itself is not sent: each side sends a random text (nonce),
+// and the other answers with an HMAC of it under the token. Four lines of JSON are exchanged:
 //
 //	rank      {"rank": 1, "ranks": 8, ..., "nonce": R}
 //	listener  {"nonce": L}
@@ -32,8 +32,8 @@ import (
 // Bounds of a listener.
 const (
 	greetLimit  = 10 * time.Second // from the connection to the proof
-	maxGreeting = 4096             // bytes of a line
-	maxUnproved = 256              // connections without a proof; the oldest one is closed for another
+	maxGreeting = 4096             // longest line, in bytes
+	maxUnproved = 256              // most connections without a proof; if another comes, the oldest is closed
 )
 
 // Challenge asks a rank to prove that it knows the token.
@@ -56,20 +56,20 @@ func prove(token string, words ...string) string {
 
 func sameProof(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// gate accepts connections and counts those that have proved nothing.
+// gate accepts connections and counts those that have not proved that they know the token.
 type gate struct {
 	mu       sync.Mutex
 	unproved []net.Conn // oldest first
 }
 
-// Pauses after an error of Accept, such as too many open files.
+// Shortest and longest pause after an error of Accept, such as too many open files.
 const (
 	leastPause = 5 * time.Millisecond
 	mostPause  = time.Second
 )
 
-// accept greets every connection, all at once, until the listener is closed or its deadline
-// passes. It returns that error.
+// accept calls greet for every connection, each on its own goroutine, until the listener is closed or
+// its deadline passes. It returns the error of the listener.
 func (g *gate) accept(l net.Listener, greet func(net.Conn)) error {
 	pause := leastPause
 	for {
@@ -89,8 +89,8 @@ func (g *gate) accept(l net.Listener, greet func(net.Conn)) error {
 	}
 }
 
-// enter counts a connection, and closes the oldest one where there are too many. A rank sends
-// its lines at once, so that the oldest one is most likely a stranger's.
+// enter counts a connection. If there are too many, it closes the oldest. A rank sends its lines at
+// once, so the oldest connection is most likely not a rank's.
 func (g *gate) enter(c net.Conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -102,8 +102,8 @@ func (g *gate) enter(c net.Conn) {
 	_ = c.SetDeadline(time.Now().Add(greetLimit))
 }
 
-// leave ends the counting of a connection that was heard. It reports whether the connection is
-// still open: enter may have closed it meanwhile.
+// leave stops counting a connection after its lines were read. It reports whether the connection is
+// still open: enter may have closed it.
 func (g *gate) leave(c net.Conn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -114,18 +114,19 @@ func (g *gate) leave(c net.Conn) bool {
 	return i >= 0
 }
 
-// admit hears a connection. Its error, which a stranger is told, closes the connection.
+// admit reads the greeting and the proof of a connection. If it returns an error, the caller sends the
+// error to the other side and closes the connection.
 func (g *gate) admit(c net.Conn, in *bufio.Reader, token string) (Greeting, string, error) {
 	greeting, proof, err := hear(c, in, token)
 	if open := g.leave(c); err == nil && !open {
-		err = errors.New("closed for others; try again")
+		err = errors.New("closed because too many others connected; try again")
 	}
 	return greeting, proof, err
 }
 
-// hear reads a greeting and has the rank prove the token. It returns what the listener proves
-// in turn. A token in clear is taken from this host alone, where nobody listens in: a worker of a
-// few lines need not compute an HMAC.
+// hear reads a greeting and checks the rank's proof. It returns the greeting and the listener's own
+// proof. A rank on this host may send the token in clear, without a proof: nobody can read such a
+// connection, and a short worker script then needs no HMAC.
 func hear(c net.Conn, in *bufio.Reader, token string) (g Greeting, proof string, err error) {
 	if err := readLine(in, &g); err != nil {
 		return g, "", fmt.Errorf("greeting: %w", err)
@@ -151,7 +152,7 @@ var errToken = fmt.Errorf("token: differs from this run's %s; the rank belongs t
 
 func hearToken(c net.Conn, g Greeting, token string) error {
 	if a, ok := c.RemoteAddr().(*net.TCPAddr); !ok || !a.IP.IsLoopback() {
-		return errors.New("token: sent in clear from another host; answer a challenge as in docs/worker-protocol.md")
+		return errors.New("token: sent in clear from another host; send a proof instead, as docs/worker-protocol.md describes")
 	}
 	if !sameProof(g.Token, token) {
 		return errToken
@@ -159,7 +160,7 @@ func hearToken(c net.Conn, g Greeting, token string) error {
 	return nil
 }
 
-// readLine reads one line of JSON within the reader's size.
+// readLine reads one line of JSON. The line must fit in the reader's buffer.
 func readLine(in *bufio.Reader, v any) error {
 	line, err := in.ReadSlice('\n')
 	if err != nil {
@@ -168,11 +169,12 @@ func readLine(in *bufio.Reader, v any) error {
 	return json.Unmarshal(line, v)
 }
 
-// errUnheard says that the listener closed the connection before it judged the rank: it has many
-// to greet, and may listen to the next try.
+// errUnheard means that the listener closed the connection before it checked the rank, because it has
+// too many connections. Another try may succeed.
 var errUnheard = errors.New("the listener closed the connection")
 
-// knock greets a listener and returns its admission. The reader may hold what follows.
+// knock exchanges greeting and proofs with a listener, and returns the listener's admission. Later
+// messages must be read from `in`, which may already hold some of their bytes.
 func knock(c net.Conn, token string, g Greeting) (a Admission, in *bufio.Reader, err error) {
 	g.Nonce = rand.Text()
 	in = bufio.NewReaderSize(c, maxGreeting)
@@ -200,15 +202,15 @@ func knock(c net.Conn, token string, g Greeting) (a Admission, in *bufio.Reader,
 		return a, nil, errors.New(a.Error)
 	}
 	if !sameProof(a.Proof, prove(token, "epbench", first.Nonce, g.Nonce)) {
-		return a, nil, fmt.Errorf("%s does not know this run's token; nothing is told to it", c.RemoteAddr())
+		return a, nil, fmt.Errorf("%s does not know this run's token, so this rank does not join it", c.RemoteAddr())
 	}
 	return a, in, nil
 }
 
-// knockLimit bounds the tries to be heard.
+// knockLimit is the time for which connect tries again.
 const knockLimit = time.Minute
 
-// connect dials a listener and greets it, again where the listener had no time for it.
+// connect dials a listener and exchanges greetings with it. It tries again after errUnheard.
 func connect(address, token string, g func(net.Conn) (Greeting, error)) (net.Conn, *bufio.Reader, Admission, error) {
 	for end, pause := time.Now().Add(knockLimit), leastPause; ; pause = min(2*pause, mostPause) {
 		c, err := net.DialTimeout("tcp", address, knockLimit)
@@ -228,6 +230,6 @@ func connect(address, token string, g func(net.Conn) (Greeting, error)) (net.Con
 		if !errors.Is(err, errUnheard) || time.Now().After(end) {
 			return nil, nil, a, err
 		}
-		time.Sleep(pause/2 + mathrand.N(pause)) // ranks that were closed together come back apart
+		time.Sleep(pause/2 + mathrand.N(pause)) // random, so that ranks do not all try again at the same time
 	}
 }

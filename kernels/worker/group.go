@@ -21,16 +21,16 @@ import (
 // silence is the time without a heartbeat after which a rank is reported as silent.
 const silence = 3 * time.Second
 
-// troubleLimit bounds the wait for rank 0's answer after another rank has reported a
-// failure. Usually rank 0 waits in a collective for that rank and cannot answer.
+// troubleLimit is how long the client waits for rank 0's answer after another rank has reported a
+// failure. Usually rank 0 waits for that rank in a collective and cannot answer.
 const troubleLimit = 3 * time.Second
 
-// settle is the time for which a group still listens after it has lost a rank. The message
-// that explains the loss may arrive after the connection's end has been seen.
+// settle is the time for which a group still reads messages after a rank has disconnected. A message
+// that explains the loss may arrive later on another rank's connection.
 const settle = 250 * time.Millisecond
 
-// maxNotice bounds a message from a rank other than 0. A failure's reason may hold the whole
-// output of a compiler.
+// maxNotice is the largest message, in bytes, from a rank other than 0. The reason of a failure may hold
+// the whole output of a compiler.
 const maxNotice = 1 << 20
 
 // group holds the connected ranks of one launched command.
@@ -44,16 +44,17 @@ type group struct {
 	end      func()        // kills the command
 
 	mu      sync.Mutex
-	members map[int]*member
-	ending  bool     // ranks may disconnect
-	served  int64    // number of the last request that rank 0 answered
-	trouble *Trouble // the first failure, with the rank's name in the reason
-	gone    bool     // trouble says only that a rank disconnected
-	timer   *time.Timer
+	members map[int]*member // connected ranks, by number
+	ending  bool            // whether ranks may disconnect
+	served  int64           // number of the last request that rank 0 answered
+	trouble *Trouble        // the first failure, with the rank's name in the reason
+	gone    bool            // whether trouble says only that a rank disconnected
+	timer   *time.Timer     // ends the group after a failure
 }
 
-// newGroup makes a group. If EPBENCH_TOKEN is set, it takes that token and makes another
-// mark, since other processes of this host may have the same token in their environment.
+// newGroup makes a group. Its mark is the random token. If the user has set EPBENCH_TOKEN, the group
+// uses that token and a random mark, because other processes of this host may have the same token in
+// their environment.
 func newGroup(l net.Listener, end func()) *group {
 	token := os.Getenv(tokenEnv)
 	mark := launchEnv + "=" + rand.Text()
@@ -72,12 +73,12 @@ type member struct {
 	Greeting
 	conn  net.Conn
 	in    *bufio.Reader
-	beat  Beat
-	heard time.Time
+	beat  Beat      // the last heartbeat
+	heard time.Time // when the last heartbeat arrived
 }
 
-// Trouble reports that a rank failed. The rank sends it by itself, because rank 0 may be
-// waiting for it and unable to answer.
+// Trouble reports that a rank failed. The failed rank sends it itself, because rank 0 may be waiting
+// for that rank and be unable to answer.
 type Trouble struct {
 	ID     int64     `json:"id,omitempty"` // number of the request that failed, 0 if unknown
 	Status ep.Status `json:"status"`
@@ -88,8 +89,8 @@ func (m *member) String() string {
 	return fmt.Sprintf("rank %d of %d (host %.64s, pid %d)", m.Rank, m.Ranks, m.Host, m.PID)
 }
 
-// add adds a rank. It refuses a rank that has connected already, one that states another
-// number of ranks, and any after close.
+// add adds a rank. It refuses a rank that has connected already, a rank that states another number of
+// ranks, and every rank after close.
 func (g *group) add(m *member) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -110,6 +111,7 @@ func (g *group) add(m *member) error {
 	return nil
 }
 
+// first returns rank 0, nil before it has connected.
 func (g *group) first() *member {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -152,9 +154,9 @@ func (g *group) heard(rank int, b Beat) {
 	}
 }
 
-// fail stores the first trouble that has a reason and ends the group after a delay, unless
-// clearTrouble is called first. A group that lost a rank ends in any case. fail ignores a
-// message about a request that rank 0 has answered.
+// fail stores the first trouble that has a reason, and ends the group after the delay `after` unless
+// clearTrouble is called before. A group that lost a rank ends in any case. fail ignores a message
+// about a request that rank 0 has answered.
 func (g *group) fail(m *member, t Trouble, after time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -167,14 +169,13 @@ func (g *group) fail(m *member, t Trouble, after time.Duration) {
 		g.timer = time.AfterFunc(after, g.end)
 	}
 	g.note(m, t)
-	if g.gone { // cause and effect cannot be told apart
+	if g.gone { // either may have caused the other, so both are reported
 		g.trouble.Reason = lost.Reason + "; " + g.trouble.Reason
 	}
 	g.gone = false
 }
 
-// rankGone stores that a rank disconnected, unless a failure is known already, and ends the
-// group.
+// rankGone stores that a rank disconnected, unless a failure is already known. It then ends the group.
 func (g *group) rankGone(m *member) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -198,7 +199,7 @@ func (g *group) endUnlessOver() {
 	}
 }
 
-// note stores a trouble with the rank's name. The caller holds mu.
+// note stores t as the group's trouble, with the rank's name. The caller holds mu.
 func (g *group) note(m *member, t Trouble) {
 	if !slices.Contains(ep.Statuses(), t.Status) || t.Status == ep.OK {
 		t.Status = ep.Crash
@@ -214,8 +215,8 @@ func (g *group) stopTimer() bool {
 	return stopped
 }
 
-// clearTrouble records that rank 0 answered a request, and drops the trouble whose pending
-// end that answer cancels.
+// clearTrouble records that rank 0 has answered a request. If the group was about to end because of a
+// trouble, it cancels the end and forgets the trouble.
 func (g *group) clearTrouble(request int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -239,7 +240,7 @@ func (g *group) allowExit() {
 	g.ending = true
 }
 
-// close ends all connections. Ranks on other hosts exit when theirs ends.
+// close ends all connections. A rank on another host exits when its connection ends.
 func (g *group) close() {
 	g.listener.Close()
 	g.mu.Lock()
@@ -257,7 +258,7 @@ func (g *group) close() {
 	}
 }
 
-// lateRanks names the ranks that the others wait for; "" if that cannot be determined.
+// lateRanks describes the ranks for which the others wait; "" if it cannot be determined.
 func (g *group) lateRanks() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -269,9 +270,9 @@ func (g *group) lateRanks() string {
 	for _, r := range slices.Sorted(maps.Keys(g.members)) {
 		m := g.members[r]
 		if quiet := time.Since(m.heard); quiet > silence {
-			silent = append(silent, fmt.Sprintf("%s is silent since %v", m, quiet.Round(time.Second)))
+			silent = append(silent, fmt.Sprintf("%s has been silent for %v", m, quiet.Round(time.Second)))
 		} else if !m.beat.Waiting {
-			busy = append(busy, fmt.Sprintf("%s is in %s", m, cmp.Or(m.beat.Doing, "nothing that it named")))
+			busy = append(busy, fmt.Sprintf("%s is in %s", m, cmp.Or(m.beat.Doing, "an unnamed step")))
 		}
 	}
 	switch {
@@ -287,8 +288,8 @@ func (g *group) lateRanks() string {
 	return ""
 }
 
-// fewestInStep names the ranks in the step that the fewest ranks are in; "" if all are in
-// the same step. It serves libraries whose waiting looks like work. The caller holds mu.
+// fewestInStep describes the ranks in the step that has the fewest ranks; "" if all ranks are in the
+// same step. It is for libraries that do not report whether a rank waits. The caller holds mu.
 func (g *group) fewestInStep() string {
 	at := map[string][]string{}
 	for _, r := range slices.Sorted(maps.Keys(g.members)) {

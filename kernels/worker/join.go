@@ -17,15 +17,15 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Place says which rank a launched process is.
+// Place holds the rank of a process that a launcher such as torchrun or mpirun started.
 type Place struct {
 	Rank, Ranks int
-	Local       int // rank on this host
+	Local       int // number among the ranks on this host
 }
 
-// placeNames lists the variables of torchrun, OpenMPI, MPICH and Slurm. Slurm comes last:
-// inside a Slurm allocation MPICH starts its daemons by srun, so that the Slurm variables
-// describe a daemon. srun may set the MPICH variables too, but never the local rank.
+// placeNames lists the environment variables of torchrun, OpenMPI, MPICH and Slurm. Slurm comes last:
+// in a Slurm allocation MPICH starts its daemons with srun, and the Slurm variables then describe a
+// daemon and not a rank. srun may set the MPICH variables too, but never the local rank.
 var placeNames = [][3]string{
 	{"RANK", "WORLD_SIZE", "LOCAL_RANK"},
 	{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
@@ -55,12 +55,12 @@ func placeFrom(names [3]string) (Place, error) {
 	for i, name := range names {
 		v, err := strconv.Atoi(os.Getenv(name))
 		if err != nil || v < 0 || v > ep.MaxRanks {
-			return Place{}, fmt.Errorf("%s: %.40q is no number from 0 to %d", name, os.Getenv(name), ep.MaxRanks)
+			return Place{}, fmt.Errorf("%s: %.40q is not a number from 0 to %d", name, os.Getenv(name), ep.MaxRanks)
 		}
 		n[i] = v
 	}
 	if n[0] >= n[1] {
-		return Place{}, fmt.Errorf("%s: %d, want less than %s, which is %d", names[0], n[0], names[1], n[1])
+		return Place{}, fmt.Errorf("%s: %d must be less than %s, which is %d", names[0], n[0], names[1], n[1])
 	}
 	return Place{n[0], n[1], n[2]}, nil
 }
@@ -68,7 +68,7 @@ func placeFrom(names [3]string) (Place, error) {
 // Line is a launched rank's connection to epbench.
 type Line struct {
 	Place
-	Meet  string // Greeting.Meet of rank 0
+	Meet  string // address of rank 0 for the other ranks, from Greeting.Meet of rank 0
 	Token string // the secret that the ranks of a run share
 	conn  net.Conn
 	in    *bufio.Reader
@@ -78,12 +78,12 @@ type Line struct {
 }
 
 // Join connects to the epbench that launched this process, using EPBENCH_ADDRESS and
-// EPBENCH_TOKEN. On rank 0 it calls meet with this host's address on the connection; meet
-// returns where the other ranks reach rank 0. On other ranks it waits until rank 0 has joined.
+// EPBENCH_TOKEN. On rank 0 it calls meet with this host's address on the connection; meet returns the
+// address at which the other ranks reach rank 0. On other ranks it waits until rank 0 has joined.
 func Join(s Place, meet func(host string) (string, error)) (*Line, error) {
 	address, token := os.Getenv(addressEnv), os.Getenv(tokenEnv)
 	if address == "" || token == "" {
-		return nil, fmt.Errorf("%s: not set; epbench starts this command by --backend \"launch:...\"", addressEnv)
+		return nil, fmt.Errorf("%s: not set; start this command through epbench, with --backend \"launch:...\"", addressEnv)
 	}
 	l := &Line{Place: s, Token: token}
 	var a Admission
@@ -96,7 +96,7 @@ func Join(s Place, meet func(host string) (string, error)) (*Line, error) {
 	return l, nil
 }
 
-// greeting returns what the rank says of itself on a connection. It calls meet once.
+// greeting returns a function that makes the rank's Greeting for a connection. It calls meet once.
 func (l *Line) greeting(meet func(host string) (string, error)) func(net.Conn) (Greeting, error) {
 	at := ""
 	return func(c net.Conn) (Greeting, error) {
@@ -116,7 +116,7 @@ func (l *Line) greeting(meet func(host string) (string, error)) func(net.Conn) (
 	}
 }
 
-// Gather admits the other ranks of the run on a listener of rank 0, and returns their links: to
+// Gather admits the other ranks of the run on a listener of rank 0, and returns the connections to
 // rank 1, 2, ... in order. It closes the listener.
 func (l *Line) Gather(at *net.TCPListener, limit time.Duration) ([]io.ReadWriter, error) {
 	defer at.Close()
@@ -158,7 +158,7 @@ func (l *Line) Gather(at *net.TCPListener, limit time.Duration) ([]io.ReadWriter
 			if links[one.rank-1] == nil {
 				missing--
 			}
-			links[one.rank-1] = one.ReadWriter // a rank that was not heard to the end comes again
+			links[one.rank-1] = one.ReadWriter // after errUnheard a rank connects again
 		case err := <-ended:
 			return nil, fmt.Errorf("%d of %d ranks have not joined rank 0 within %v: %w", missing, l.Ranks, limit, err)
 		}
@@ -166,13 +166,13 @@ func (l *Line) Gather(at *net.TCPListener, limit time.Duration) ([]io.ReadWriter
 	return links, nil
 }
 
-// readWriter reads what a greeting's reader has left of a connection, and then the connection.
+// readWriter reads from the buffered reader of a greeting, and writes to its connection.
 type readWriter struct {
 	io.Reader
 	io.Writer
 }
 
-// Visit connects to the listener of rank 0.
+// Visit connects this rank to the listener of rank 0.
 func (l *Line) Visit(address string) (io.ReadWriter, error) {
 	c, in, _, err := connect(address, l.Token, func(net.Conn) (Greeting, error) { return Greeting{Rank: l.Rank, Ranks: l.Ranks}, nil })
 	if err != nil {
@@ -181,20 +181,20 @@ func (l *Line) Visit(address string) (io.ReadWriter, error) {
 	return readWriter{in, c}, nil
 }
 
-// Serve answers epbench's requests about a backend; rank 0 calls it.
+// Serve answers epbench's requests with a backend. Only rank 0 calls it.
 func (l *Line) Serve(ctx context.Context, name string, b kernels.Backend) error {
 	return Serve(ctx, name, b, l.in, l.conn)
 }
 
-// Doing sets the text of the next heartbeats. Ranks other than 0 call it.
+// Doing sets the content of the next heartbeats. Ranks other than 0 call it.
 func (l *Line) Doing(doing string, waiting bool) {
 	l.mu.Lock()
 	l.beat = Beat{Doing: doing, Waiting: waiting}
 	l.mu.Unlock()
 }
 
-// Watch sends heartbeats until epbench closes the connection; the rank should then exit.
-// Ranks other than 0 call it.
+// Watch sends heartbeats until epbench closes the connection. The rank should then exit. Ranks other
+// than 0 call it.
 func (l *Line) Watch() {
 	gone := make(chan struct{})
 	go func() {

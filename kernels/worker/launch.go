@@ -21,28 +21,28 @@ import (
 const (
 	addressEnv = "EPBENCH_ADDRESS"
 	tokenEnv   = "EPBENCH_TOKEN"
-	launchEnv  = "EPBENCH_LAUNCH" // marks processes if the user chose the token
+	launchEnv  = "EPBENCH_LAUNCH" // marks the launched processes if the user has set EPBENCH_TOKEN
 )
 
 // Greeting is the first line of a connection of a launched rank.
 type Greeting struct {
 	Nonce string `json:"nonce,omitempty"` // random text for the listener's proof
-	Token string `json:"token,omitempty"` // EPBENCH_TOKEN in clear, in place of nonce; from this host alone
+	Token string `json:"token,omitempty"` // EPBENCH_TOKEN in clear, in place of Nonce; only from this host
 	Rank  int    `json:"rank"`
 	Ranks int    `json:"ranks"`
 	Host  string `json:"host"`
 	PID   int    `json:"pid"`
-	Meet  string `json:"meet,omitempty"` // rank 0 only: where other ranks reach it; epbench passes the text on
+	Meet  string `json:"meet,omitempty"` // address at which other ranks reach rank 0; only rank 0 sends it
 }
 
 // Admission answers a Proof, or a Greeting with a token.
 type Admission struct {
 	Meet  string `json:"meet"`            // Greeting.Meet of rank 0
 	Proof string `json:"proof,omitempty"` // HMAC-SHA256 of "epbench" and the two nonces, as in Proof
-	Error string `json:"error,omitempty"` // why the connection is refused; epbench closes it
+	Error string `json:"error,omitempty"` // why the connection is refused and closed
 }
 
-// listen opens the address for ranks and returns how they reach it, as host:port.
+// listen opens a listener for ranks, and returns the address at which they reach it, as host:port.
 func listen(at string) (net.Listener, string, error) {
 	if _, _, err := net.SplitHostPort(at); err != nil {
 		at = net.JoinHostPort(at, "0")
@@ -88,8 +88,8 @@ func launch(ctx context.Context, p *process, at string, limit time.Duration) (*g
 	return g, nil
 }
 
-// await waits for rank 0. It goes on waiting if the command exits with status 0, which may
-// have left its ranks in the background, and fails if the command fails.
+// await waits until rank 0 has connected. If the command exits with status 0 it goes on waiting,
+// because the command may have started the ranks in the background. If the command fails, it fails.
 func (g *group) await(ctx context.Context, p *process, limit time.Duration) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -115,7 +115,7 @@ func (g *group) await(ctx context.Context, p *process, limit time.Duration) erro
 	}
 }
 
-// greet admits the rank of a connection, or says why not.
+// greet admits the rank of a connection, or sends it the reason why not.
 func (g *group) greet(c net.Conn) {
 	in := bufio.NewReaderSize(c, maxGreeting)
 	m, proof, err := g.admit(c, in)
@@ -136,12 +136,12 @@ func (g *group) greet(c net.Conn) {
 		go g.watch(m)
 	}
 	if err != nil {
-		c.Close() // the reader of this connection reports it
+		c.Close() // the goroutine that reads this connection reports the end
 	}
 }
 
-// waitForRankZero waits for rank 0 and returns false if the group is closed first. The limit
-// of await bounds the wait.
+// waitForRankZero waits for rank 0. It returns false if the group is closed first, which happens at the
+// latest at the limit of await.
 func (g *group) waitForRankZero() bool {
 	select {
 	case <-g.arrived:
@@ -163,9 +163,9 @@ func (g *group) admit(c net.Conn, in *bufio.Reader) (*member, string, error) {
 	return m, proof, g.add(m)
 }
 
-// killMarked kills every process of this host whose environment holds the mark. Launchers
-// such as torchrun and mpirun put ranks into process groups of their own, which a signal to
-// the command's group does not reach. Without /proc it does nothing: ranks exit when their
+// killMarked kills every process of this host whose environment has the mark. A signal to the command's
+// process group would not reach all ranks, because launchers such as torchrun and mpirun put ranks
+// into process groups of their own. Without /proc it does nothing, and ranks exit when their
 // connection ends.
 func killMarked(mark string) {
 	for _, pid := range marked(mark) {
@@ -173,7 +173,7 @@ func killMarked(mark string) {
 	}
 }
 
-// marked lists the processes of this host whose environment holds the mark.
+// marked lists the ids of the processes of this host whose environment has the mark.
 func marked(mark string) []int {
 	var out []int
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")

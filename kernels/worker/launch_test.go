@@ -348,7 +348,7 @@ func TestLate(t *testing.T) {
 		members []*member
 	}{
 		{"no rank has connected", nil},
-		{"rank 2 of 3 (host , pid 0) is silent since 9s", []*member{ofRank(0, 0, wait), ofRank(1, 0, Beat{Doing: "run"}), ofRank(2, 9*time.Second, wait)}},
+		{"rank 2 of 3 (host , pid 0) has been silent for 9s", []*member{ofRank(0, 0, wait), ofRank(1, 0, Beat{Doing: "run"}), ofRank(2, 9*time.Second, wait)}},
 		{"rank 1 of 3 (host , pid 0) is in dispatch while the others wait", []*member{ofRank(0, 0, wait), ofRank(1, 0, Beat{Doing: "dispatch"}), ofRank(2, 0, wait)}},
 		{"rank 1 of 3 (host , pid 0) is in sleep", []*member{ofRank(0, 0, Beat{Doing: "all_to_all"}), ofRank(1, 0, Beat{Doing: "sleep"}), ofRank(2, 0, Beat{Doing: "all_to_all"})}},
 		{"", []*member{ofRank(0, 0, Beat{Doing: "run"}), ofRank(1, 0, Beat{Doing: "run"}), ofRank(2, 0, Beat{Doing: "run"})}},

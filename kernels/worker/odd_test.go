@@ -27,7 +27,7 @@ func TestOddAnswers(t *testing.T) {
 		{odd: "malformed", said: "run: the answer cannot be read: json: cannot unmarshal string", status: ep.Crash},
 		{odd: "malformed", listen: Loopback, said: "run: the answer cannot be read: json: cannot unmarshal string", status: ep.Crash},
 		{odd: "garbage", listen: Loopback, said: "rank 0 of 1 (host h, pid", status: ep.Crash},
-		{odd: "garbage", listen: Loopback, said: "sent something that is no message", status: ep.Crash},
+		{odd: "garbage", listen: Loopback, said: "sent text that is not a message", status: ep.Crash},
 	} {
 		t.Run(c.odd+" "+c.listen, func(t *testing.T) {
 			t.Setenv("EPBENCH_TEST_ODD", c.odd)

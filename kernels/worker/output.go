@@ -15,16 +15,16 @@ import (
 	"github.com/creachadair/jrpc2/channel"
 )
 
-// pipeDelay bounds the wait for the pipes of a process that has ended: a child in another
-// session may hold them open for ever.
+// pipeDelay is how long the client waits for the end of the pipes of a process that has ended. A child
+// in another session may keep them open for ever.
 const pipeDelay = 2 * time.Second
 
-// outputPipes holds the pipes that a command prints to. The pipes of exec.Cmd were not taken:
-// it closes them soon after the command ends, and ranks that a launcher left in the
-// background would die when they print.
+// outputPipes holds the pipes to which a command prints. The pipes of exec.Cmd would not do: it closes
+// them soon after the command ends, and ranks that the command has started in the background would
+// die when they print.
 type outputPipes struct {
-	read, given []*os.File // our ends, and the command's until it has started
-	copied      sync.WaitGroup
+	read, given []*os.File     // our ends, and the command's ends until it has started
+	copied      sync.WaitGroup // counts the copying goroutines
 }
 
 // pipe makes a pipe and returns both ends.
@@ -41,7 +41,7 @@ func (o *outputPipes) to(writer io.Writer) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.copied.Go(func() { _, _ = io.Copy(writer, r) }) // until close at the latest
+	o.copied.Go(func() { _, _ = io.Copy(writer, r) }) // ends at the latest when close closes r
 	return w, nil
 }
 
@@ -74,8 +74,8 @@ func (o *outputPipes) close() {
 	}
 }
 
-// saidLines and saidBytes bound the free text that is shown of one process: a worker that
-// prints in every round would hide everything else.
+// saidLines and saidBytes bound the text of one worker that is shown: the number of lines, and the bytes
+// of a line. A worker that prints in every round would otherwise hide all other output.
 const (
 	saidLines = 20
 	saidBytes = 1000
@@ -126,7 +126,7 @@ func printable(text string) string {
 	}, strings.ToValidUTF8(text, ""))
 }
 
-// lineWriter hands whole lines to a printer.
+// lineWriter passes the bytes written to it to a printer, line by line.
 type lineWriter struct {
 	to   *printer
 	rest []byte
@@ -144,9 +144,8 @@ func (w *lineWriter) Write(b []byte) (int, error) {
 	}
 }
 
-// messageFilter passes on messages and prints everything else that arrives, since libraries
-// inside a worker may print to standard output: whole lines, or text without a newline
-// directly before a message.
+// messageFilter receives the messages of a worker, and prints all other text that arrives. Libraries in
+// a worker may print to standard output: whole lines, or text directly before a message.
 type messageFilter struct {
 	channel.Channel
 	printed *printer
@@ -168,11 +167,12 @@ func (t messageFilter) Recv() ([]byte, error) {
 	}
 }
 
-// mostBefore bounds the text before a message: splitMessage tries each brace in it.
+// mostBefore is the longest text before a message, in bytes. It bounds the work of splitMessage, which
+// tries each brace in that text.
 const mostBefore = 4096
 
-// splitMessage splits a line into text and the message that ends it; message is nil if there
-// is none. JSON without "jsonrpc", such as a log line, is text.
+// splitMessage splits a line into text and a message at its end. message is nil if there is none. JSON
+// without "jsonrpc", such as a log line, is text.
 func splitMessage(line []byte) (text, message []byte) {
 	if !bytes.Contains(line, []byte(`"jsonrpc"`)) {
 		return line, nil
@@ -215,12 +215,12 @@ func (t *tailBuffer) String() string {
 	return strings.Join(strings.Fields(printable(string(t.buf))), " ")
 }
 
-// lineLimit is a reader that fails when a line exceeds limit bytes, so that a worker cannot
-// fill this program's memory.
+// lineLimit is a reader that fails if a line is longer than limit bytes, so that a worker cannot fill
+// this program's memory.
 type lineLimit struct {
 	r     io.Reader
 	limit int
-	run   int
+	run   int // bytes of the current line so far
 }
 
 func (l *lineLimit) Read(b []byte) (int, error) {

@@ -22,7 +22,7 @@ func TestFindPlace(t *testing.T) {
 		{env: map[string]string{"PMI_RANK": "3", "PMI_SIZE": "8", "MPI_LOCALRANKID": "1", // MPICH in a Slurm allocation
 			"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_LOCALID": "0"}, want: Place{3, 8, 1}},
 		{env: map[string]string{"PMI_RANK": "3", "PMI_SIZE": "4", "SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_LOCALID": "1"}, want: Place{3, 4, 1}}, // srun
-		{env: map[string]string{"RANK": "4", "WORLD_SIZE": "4"}, bad: "RANK: 4, want less than WORLD_SIZE"},
+		{env: map[string]string{"RANK": "4", "WORLD_SIZE": "4"}, bad: "RANK: 4 must be less than WORLD_SIZE"},
 		{env: map[string]string{"RANK": "one", "WORLD_SIZE": "4"}, bad: `RANK: "one"`},
 	} {
 		for _, names := range placeNames {

@@ -16,13 +16,13 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// probesPerVerify is the number of rows that the client compares itself. A few suffice,
-// because the worker cannot foresee which; each costs an oracle row and bytes on the pipe.
+// probesPerVerify is the number of output rows that the client compares itself in each verification. A
+// few are enough, because the worker cannot foresee which rows are chosen. Each row costs the time of
+// an oracle row, and bytes on the pipe.
 const probesPerVerify = 4
 
-// chooseProbes picks rows at random, with a generator that the operating system seeds, so
-// that a worker cannot compute the choice. It returns nil for an activation, whose rows
-// belong to experts and not to tokens.
+// chooseProbes picks rows at random. The operating system seeds the generator, so that a worker cannot
+// compute the choice. For an activation it returns nil: its rows belong to experts and not to tokens.
 func chooseProbes(w *workloads.Workload) []Probe {
 	if w.Problem.Op == ep.Activation {
 		return nil
@@ -61,18 +61,18 @@ func hasEpilogue(c ep.Config) bool {
 	return false
 }
 
-// delivered reports whether dispatch delivers the selection of a probe. It delivers no masked
-// selection, and under skip_a2a none of another rank's experts.
+// delivered reports whether dispatch delivers the selection of a probe. A masked selection is not
+// delivered. With skip_a2a, selections of other ranks' experts are not delivered.
 func delivered(w *workloads.Workload, p Probe) bool {
 	e := int(w.Ranks[p.Rank].Experts[p.Token*w.Problem.TopK+p.K])
 	return e >= 0 && (!w.Problem.SkipA2A || e/w.Problem.LocalExperts() == p.Rank)
 }
 
-// checkProbes compares the probed rows with the oracle and adds wrong ones to the
-// worker's own comparison.
+// checkProbes compares the probed rows with the oracle. It returns v, the worker's own comparison, with
+// the wrong rows added.
 func (s *session) checkProbes(probes []Probe, rows []ProbeRow, v kernels.Comparison) kernels.Comparison {
 	if len(rows) != len(probes) {
-		return blame(v, 1, fmt.Sprintf("%d rows probed, %d came back", len(probes), len(rows)))
+		return blame(v, 1, fmt.Sprintf("%d rows were probed, but the worker returned %d", len(probes), len(rows)))
 	}
 	whys := make([]string, len(probes))
 	var all sync.WaitGroup
@@ -93,6 +93,7 @@ func (s *session) checkProbes(probes []Probe, rows []ProbeRow, v kernels.Compari
 	return v
 }
 
+// blame returns v with more wrong rows and another detail.
 func blame(v kernels.Comparison, wrong int, detail string) kernels.Comparison {
 	v.Wrong += wrong
 	v.Rows = max(v.Rows, v.Wrong)
@@ -100,8 +101,8 @@ func blame(v kernels.Comparison, wrong int, detail string) kernels.Comparison {
 	return v
 }
 
-// checkProbe compares one row with the right answers. It returns "" if each value is within
-// the bound of at least one answer, else the first wrong value.
+// checkProbe compares one row with the right answers. It returns "" if each value is within the error
+// bound of at least one answer, otherwise a description of the first wrong value.
 func checkProbe(o *ref.Oracle, w *workloads.Workload, at Probe, data []byte) string {
 	if n := 2 * w.Problem.Hidden; len(data) != n {
 		return fmt.Sprintf("%d bytes instead of %d", len(data), n)
@@ -117,8 +118,8 @@ func checkProbe(o *ref.Oracle, w *workloads.Workload, at Probe, data []byte) str
 	return wrong
 }
 
-// firstWrongColumn names the first column whose value matches none of the right answers; ""
-// if there is none.
+// firstWrongColumn describes the first column whose value matches none of the right answers; "" if all
+// columns match.
 func firstWrongColumn(right []ref.Sum, data []byte) string {
 	for c := range right[0].Exact {
 		got := float64(ref.BF16ToFloat(binary.LittleEndian.Uint16(data[2*c:])))
@@ -129,10 +130,10 @@ func firstWrongColumn(right []ref.Sum, data []byte) string {
 	return ""
 }
 
-// rightRows yields the right answers of a probe with their bounds. A combined row has
-// several: ranks may add up their experts first, and libraries may cast the token. A
-// delivered row is exact in BF16; in a quantized dtype it may be off by one code, since not
-// every machine divides as IEEE 754 says.
+// rightRows yields the right answers of a probe with their error bounds. A combined row has several right
+// answers, because ranks may first add up the outputs of their experts, and libraries may cast the
+// token. A delivered row is exact in BF16. In a quantized dtype each value may be off by one code,
+// because not every machine divides as IEEE 754 says.
 func rightRows(o *ref.Oracle, w *workloads.Workload, at Probe) iter.Seq[ref.Sum] {
 	if at.K < 0 {
 		return o.CombineCasts(at.Rank, at.Token, ref.BF16Partial)

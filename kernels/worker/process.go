@@ -21,13 +21,13 @@ import (
 // stderrTail is the number of last printed bytes that error messages quote.
 const stderrTail = 2048
 
-// maxLine bounds one message: the routing of 8 ranks x 8,192 tokens x top-22
-// takes 15 MB.
+// maxLine is the largest message, in bytes. For scale: the routing of 8 ranks with 8,192 tokens and
+// top-22 takes 15 MB.
 const maxLine = 256 << 20
 
-// leaveLimit bounds the time from the end of the connection to the end of the process, and
-// shutLimit the requests close and shutdown. A process may be killed after either, because
-// its end frees everything.
+// leaveLimit is the longest time from the end of the connection to the end of the process. shutLimit is
+// the longest time of the requests close and shutdown. After either, the process may be killed,
+// because its end frees everything.
 const (
 	leaveLimit = 2 * time.Second
 	shutLimit  = 5 * time.Second
@@ -41,24 +41,24 @@ type process struct {
 	group    *group // the launched ranks, nil if the worker speaks over pipes
 	tail     *tailBuffer
 	printed  *printer
-	beats    chan struct{} // one token at most: a heartbeat came
-	ended    chan error    // the error with which the connection ended
-	done     chan struct{} // closed when the process is gone
+	beats    chan struct{} // holds a value if a heartbeat came
+	ended    chan error    // receives the error with which the connection ended
+	done     chan struct{} // closed when the process has ended
 	wait     func() error  // waits for the command to end
 	timeout  timeout
 	rows     string       // file for probed rows, "" if the worker may be on another host
-	requests atomic.Int64 // sent so far: the number of the last request
-	busy     atomic.Bool  // call gave up waiting for an answer, which may still come
-	leaving  atomic.Bool  // stop has ended the connection
+	requests atomic.Int64 // number of requests sent so far, which is the number of the last request
+	busy     atomic.Bool  // whether the worker may still work on a request for whose answer call no longer waits
+	leaving  atomic.Bool  // whether stop has ended the connection
 
 	mu    sync.Mutex
-	last  Beat
-	exit  error
-	broke bool // exit is the connection's error, not the process's
-	freed bool // the process id may have been reused
+	last  Beat  // the last heartbeat
+	exit  error // the error with which the process or the connection ended
+	broke bool  // whether exit is the error of the connection
+	freed bool  // whether another process may have the process id by now
 }
 
-// start runs the command. A launched one must connect within limit.
+// start starts the command. If the command launches ranks, they must connect within limit.
 func start(ctx context.Context, c Command, limit time.Duration) (*process, error) {
 	p := &process{
 		cmd:   exec.Command(c.Argv[0], c.Argv[1:]...),
@@ -76,8 +76,8 @@ func start(ctx context.Context, c Command, limit time.Duration) (*process, error
 		p.out.drain()
 		return err
 	})
-	// A process group of its own: what the worker started dies with it, and a
-	// Ctrl-C meant for epbench does not reach it first.
+	// The worker gets a process group of its own, so that processes that it started can be killed
+	// with it, and that a Ctrl-C for epbench does not reach it.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	messages, err := p.connect(ctx, c, limit)
 	if err != nil {
@@ -132,14 +132,14 @@ func (p *process) run() error {
 	return nil
 }
 
-// reap waits for the connection to end and then for the process. It kills a worker whose
-// connection broke at once, and one that closed its output after leaveLimit.
+// reap waits for the end of the connection and then for the end of the process. If the connection broke,
+// it kills the worker at once. If the worker closed its output, it kills the worker after leaveLimit.
 func (p *process) reap() {
 	cerr := p.disconnected()
-	p.client.Close() // which also waits until what was read last has been handled
+	p.client.Close() // this also waits until the last messages have been handled
 	timer := time.AfterFunc(leaveLimit, p.kill)
 	if p.group != nil {
-		p.group.close() // the other ranks exit on that
+		p.group.close() // the other ranks then exit
 	}
 	if cerr != nil && !errors.Is(cerr, io.EOF) {
 		p.kill()
@@ -152,20 +152,20 @@ func (p *process) reap() {
 		p.exit, p.broke = cerr, true
 	}
 	p.mu.Unlock()
-	_ = os.Remove(p.rows) // there may be none
+	_ = os.Remove(p.rows) // the file may not exist
 	p.out.close()
 	close(p.done)
 }
 
-// disconnected waits for the end of the connection and returns its error. Pipes count as
-// ended soon after the process, even if a child holds them open.
+// disconnected waits for the end of the connection and returns its error. If the connection is a pipe, it
+// counts as ended soon after the process has ended, even if a child keeps the pipe open.
 func (p *process) disconnected() error {
 	if p.group != nil {
 		return <-p.ended
 	}
 	gone := make(chan struct{})
 	go func() {
-		_ = p.wait() // reap reads the error
+		_ = p.wait() // reap gets the error
 		close(gone)
 	}()
 	select {
@@ -222,8 +222,8 @@ func (p *process) kill() {
 	}
 }
 
-// release kills what a worker over pipes left in its process group, and marks the group's id
-// as free: another group may get it. It leaves launched ranks alone; killMarked finds those.
+// release kills processes that a worker on pipes has left in its process group, and records that another
+// group may get the group's id. It does not kill launched ranks; killMarked does that.
 func (p *process) release() {
 	if p.group == nil {
 		p.kill()
@@ -233,7 +233,7 @@ func (p *process) release() {
 	p.mu.Unlock()
 }
 
-// end kills the process and waits for it to go.
+// end kills the process and waits for its end.
 func (p *process) end() {
 	p.kill()
 	p.stop()
@@ -246,8 +246,8 @@ func (p *process) allowExit() {
 	}
 }
 
-// stop closes the connection and waits for the process to end. The timer starts before
-// Close, which waits for the worker's last message: a worker that hangs sends none.
+// stop closes the connection and waits for the process to end. Close waits for the worker's last
+// message, and a worker that hangs sends none, so the timer for killing it starts before Close.
 func (p *process) stop() {
 	timer := time.AfterFunc(leaveLimit, p.kill)
 	defer timer.Stop()
@@ -256,7 +256,7 @@ func (p *process) stop() {
 	<-p.done
 }
 
-// ending returns the error with which the connection ended; io.EOF if stop ended it.
+// ending returns the error with which the connection ended, or io.EOF if stop ended it.
 func (p *process) ending(err error) error {
 	if p.leaving.Load() {
 		return io.EOF
@@ -264,11 +264,11 @@ func (p *process) ending(err error) error {
 	return err
 }
 
-// lost reports whether the process can serve no more requests: its connection ended, or it
-// may still work on a request that call gave up on.
+// lost reports whether the process can serve no more requests: its connection has ended, or it may still
+// work on a request for whose answer call no longer waits.
 func (p *process) lost() bool { return p.busy.Load() || p.client.IsStopped() }
 
-// howItEnded waits for the process to end, and returns the cause and its last output.
+// howItEnded waits for the process to end. It returns the cause, and the last output of the process.
 func (p *process) howItEnded() string {
 	<-p.done
 	p.mu.Lock()
@@ -276,8 +276,8 @@ func (p *process) howItEnded() string {
 	return p.cause() + p.printedLast()
 }
 
-// cause says why the connection ended. For a launched command it names the rank, which says
-// more than the launcher's exit status.
+// cause describes why the connection ended. For launched ranks it names the rank, which is more useful
+// than the exit status of the launcher.
 func (p *process) cause() string {
 	if p.group != nil {
 		if t := p.group.firstTrouble(); t != nil {
@@ -285,7 +285,7 @@ func (p *process) cause() string {
 		}
 		var network *net.OpError
 		if p.exit != nil && p.broke && !errors.As(p.exit, &network) {
-			return fmt.Sprintf("%s: sent something that is no message: %v", p.group.first(), p.exit)
+			return fmt.Sprintf("%s: sent text that is not a message: %v", p.group.first(), p.exit)
 		}
 		return p.group.first().String() + ": is gone"
 	}
@@ -295,7 +295,8 @@ func (p *process) cause() string {
 	return "worker closed the connection"
 }
 
-// printedLast quotes the process's last output, ready to follow a sentence; "" without any.
+// printedLast quotes the process's last output, for the end of an error text. It is "" if there was no
+// output.
 func (p *process) printedLast() string {
 	if said := p.tail.String(); said != "" {
 		return "; it printed: " + said
@@ -303,7 +304,7 @@ func (p *process) printedLast() string {
 	return ""
 }
 
-// progress describes the last heartbeat: which ranks are late, or how far each has come.
+// progress describes the last heartbeat: which ranks are late, or how many rounds each rank has done.
 func (p *process) progress() string {
 	if p.group != nil {
 		if late := p.group.lateRanks(); late != "" {
@@ -323,24 +324,24 @@ func (p *process) progress() string {
 				slow = r
 			}
 		}
-		s += fmt.Sprintf(", rank %d furthest behind at round %d", slow, p.last.Ranks[slow])
+		s += fmt.Sprintf(", slowest is rank %d at round %d", slow, p.last.Ranks[slow])
 	}
 	return s
 }
 
-// errSilent is returned by call when the deadline passed.
+// errSilent is returned by call if the deadline passed.
 var errSilent = errors.New("no answer")
 
-// A timeout bounds a request: its context ends with errSilent. Tests that wait for
-// heartbeats, however late they come, replace it.
+// A timeout returns a context that ends after the limit of a request, with cause errSilent. Tests that
+// wait for heartbeats, however late they come, replace it.
 type timeout func(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc)
 
 func timed(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, limit, errSilent)
 }
 
-// call performs one request. Heartbeats do not extend the deadline: a worker sends them even
-// while one of its kernels spins for ever.
+// call performs one request. Heartbeats do not extend the deadline, because a worker sends them even
+// while one of its kernels waits for ever.
 func (p *process) call(ctx context.Context, method string, params, result any, limit time.Duration) error {
 	if result == nil {
 		result = new(json.RawMessage)
@@ -353,7 +354,7 @@ func (p *process) call(ctx context.Context, method string, params, result any, l
 	var err error
 	select {
 	case err = <-answer:
-	case <-ctx.Done(): // a worker that does not read keeps the request from leaving
+	case <-ctx.Done(): // CallResult does not return if the worker does not read the request
 		err = ctx.Err()
 	}
 	if err != nil && ctx.Err() != nil {

@@ -1,9 +1,9 @@
-// Package worker runs a kernels.Backend in another process. The process speaks JSON-RPC
-// 2.0, one message in each line, over its standard input and output;
-// docs/worker-protocol.md describes the protocol. When a worker hangs, crashes or breaks
-// the protocol, the client reports a Failure of the candidate in flight, starts a new
-// process, and does not run that candidate again. The ranks of a launched command connect
-// over TCP instead, and rank 0 speaks the same protocol there.
+// Package worker runs a kernels.Backend in another process, the worker. Client and worker exchange
+// JSON-RPC 2.0 messages, one in each line, over the worker's standard input and output;
+// docs/worker-protocol.md describes the protocol. If a worker hangs, crashes or breaks the protocol,
+// the client reports a Failure of the candidate that ran, starts a new process, and does not run that
+// candidate again. A worker may also be a launched command with a process for each rank. These
+// processes connect over TCP, and rank 0 speaks the same protocol.
 package worker
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Protocol is the version both sides must speak. Version 2 calls a parameter's
-// class precision, and says the problem's precision by full and reduced.
+// Protocol is the version that both sides must speak. Since version 2 a parameter's class may be
+// "precision", and the precision of a problem is "full" or "reduced".
 const Protocol = 2
 
 // Methods of the worker.
@@ -27,12 +27,12 @@ const (
 	methodExplain  = "explain"
 	methodClose    = "close"
 	methodShutdown = "shutdown"
-	notifyBeat     = "heartbeat" // from the worker, during a request
-	notifyFailed   = "failed"    // from a launched rank that failed while others may wait for it
-	notifyAhead    = "ahead"     // to a worker whose Welcome has Ahead: what to compile
+	notifyBeat     = "heartbeat" // sent by the worker during a request
+	notifyFailed   = "failed"    // sent by a launched rank that failed while others may wait for it
+	notifyAhead    = "ahead"     // sent to a worker whose Welcome has Ahead: configs to compile early
 )
 
-// codeFailure is the JSON-RPC error code of a candidate's failure; its data is a
+// codeFailure is the JSON-RPC error code of a candidate's failure. The data of such an error is a
 // failureData. Any other code means that the session is lost.
 const codeFailure = -32001
 
@@ -55,22 +55,22 @@ type Welcome struct {
 	Beside   []string     `json:"beside,omitempty"`   // kinds of ep.Product that it runs beside calls
 }
 
-// KernelDecl declares a kernel. Rules carry its legality; a worker may still
-// answer prepare with the failure "illegal".
+// KernelDecl declares a kernel of a worker. A config is legal if it meets all rules. The worker may still
+// answer the request prepare with the failure "illegal".
 type KernelDecl struct {
 	Name    string          `json:"name"`
 	Op      ep.Op           `json:"op"`
 	Doc     string          `json:"doc"`
 	Params  []kernels.Param `json:"params"`
 	Work    ep.Work         `json:"work,omitzero"`
-	Layouts []ep.Layout     `json:"layouts,omitempty"` // layouts that it supports; missing means only expert
+	Layouts []ep.Layout     `json:"layouts,omitempty"` // layouts that the kernel supports; if missing, only expert
 	Rules   []Rule          `json:"rules,omitempty"`
-	Accepts []string        `json:"accepts,omitempty"` // combine only: dispatch kernels it can follow, empty for any
+	Accepts []string        `json:"accepts,omitempty"` // only for a combine: dispatch kernels that it can follow; empty for any
 }
 
-// Rule is a condition that every legal config meets: a boolean expression in the
-// expr language (expr-lang.org) over the kernel's parameters, problem.* and machine.*, by
-// their JSON names.
+// Rule is a condition that every legal config meets. It is a boolean expression in the expr language
+// (expr-lang.org). Its variables are the kernel's parameters, problem.* and machine.*, under their
+// JSON names.
 type Rule struct {
 	Expr   string `json:"expr"`
 	Reason string `json:"reason"` // printed if the expression is false
@@ -79,14 +79,14 @@ type Rule struct {
 // OpenParams starts a session on one workload.
 type OpenParams struct {
 	Problem ep.Problem    `json:"problem"`
-	Routing string        `json:"routing"` // spec, for labels only
-	Seed    uint64        `json:"seed"`    // of the payload, see workloads.Workload.Token
+	Routing string        `json:"routing"` // spelling of the routing, only for labels
+	Seed    uint64        `json:"seed"`    // seed of the tokens' values, see workloads.Workload.Token
 	Ranks   []RankRouting `json:"ranks"`
-	Default *ep.Config    `json:"default,omitempty"` // beside a product: its share is sized by calls of this config
+	Default *ep.Config    `json:"default,omitempty"` // with a matrix product: config whose calls decide how much of the product runs beside each call
 }
 
-// RankRouting is the routing of one rank. Both arrays are base64 of
-// little-endian values in the order [token, k].
+// RankRouting is the routing of one rank. Both arrays hold little-endian values in the order [token, k];
+// in JSON they are base64.
 type RankRouting struct {
 	Tokens  int    `json:"tokens"`
 	Experts []byte `json:"experts"` // int32, -1 if masked
@@ -104,8 +104,8 @@ type Candidate struct {
 	Config  ep.Config `json:"config"`
 }
 
-// AheadParams lists configs that will be prepared soon, so that a worker that compiles can
-// begin. There is no answer.
+// AheadParams lists configs that will be prepared soon. A worker that compiles can begin with them. There
+// is no answer.
 type AheadParams struct {
 	Problem ep.Problem  `json:"problem"`
 	Configs []ep.Config `json:"configs"`
@@ -127,7 +127,7 @@ type TurnsParams struct {
 // TurnsReply holds the rounds up to the first turn that failed.
 type TurnsReply struct {
 	Rounds []kernels.Rounds `json:"rounds"`
-	Failed *TurnFailure     `json:"failed,omitempty"` // of the turn after Rounds
+	Failed *TurnFailure     `json:"failed,omitempty"` // failure of the turn after the last of Rounds
 }
 
 // TurnFailure says why a turn failed.
@@ -141,16 +141,15 @@ type TurnFailure struct {
 type VerifyParams struct {
 	Candidate
 	Probes []Probe `json:"probes,omitempty"`
-	// RowsFile is an empty file on the client's host. A worker that can open it may write
-	// the bytes of the probed rows there, in the order of the probes, instead of into
-	// VerifyReply.Probed: parsing them as JSON took longer than judging them.
+	// RowsFile is an empty file on the client's host. A worker that can open it may write the bytes
+	// of the probed rows there, in the order of the probes, and leave VerifyReply.Probed empty.
+	// Parsing the rows from JSON took longer than comparing them.
 	RowsFile string `json:"rows_file,omitempty"`
 }
 
-// Probe names one output row that the client compares with its own oracle, so
-// that a worker cannot merely claim to be right. For op combine and pair it is
-// the combined row of a token on its own rank; for op dispatch it is what the
-// expert at position K of the token's top-k received.
+// Probe names one output row that the client compares with its own oracle, so that it need not trust the
+// worker's comparison. For op combine and pair it is the combined row of a token on the token's own
+// rank. For op dispatch it is the row that the expert at position K of the token's top-k received.
 type Probe struct {
 	Rank  int `json:"rank"`
 	Token int `json:"token"`
@@ -163,19 +162,19 @@ type VerifyReply struct {
 	Probed []ProbeRow `json:"probed,omitempty"` // in the order of the probes; missing if they are in RowsFile
 }
 
-// ProbeRow is the row of one probe: base64 of hidden little-endian BF16
-// values, dequantized.
+// ProbeRow is the row of one probe: `hidden` dequantized values as little-endian BF16; in JSON it is
+// base64.
 type ProbeRow struct {
 	Data []byte `json:"data"`
 }
 
-// ExplainParams asks how a prepared candidate slows the product down.
+// ExplainParams asks why a prepared candidate slows down the matrix product that runs at the same time.
 type ExplainParams struct {
 	Candidate
 	Rounds int `json:"rounds"`
 }
 
-// ExplainReply holds times of the product beside the candidate and beside single loads.
+// ExplainReply holds times of the product while the candidate runs, and while each of several loads runs.
 type ExplainReply struct {
 	Effects []kernels.Effect `json:"effects"`
 }
@@ -187,9 +186,9 @@ type EmptyReply struct {
 
 // Beat is the heartbeat, sent at least every second during a request.
 type Beat struct {
-	Doing   string `json:"doing"`             // compile, load, run, verify, ...
-	Ranks   []int  `json:"ranks,omitempty"`   // rounds each rank has finished
-	Waiting bool   `json:"waiting,omitempty"` // a launched rank waits for the others
+	Doing   string `json:"doing"`             // step in progress: compile, load, run, verify, ...
+	Ranks   []int  `json:"ranks,omitempty"`   // number of rounds that each rank has finished
+	Waiting bool   `json:"waiting,omitempty"` // whether a launched rank waits for the others
 }
 
 type failureData struct {

@@ -8,15 +8,15 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// openParams returns the workload for the worker. Beside a product it adds the default
-// config, which sizes the product's share: only the client evaluates the rules that choose a
-// default.
+// openParams returns the workload in the form of the request open. If a matrix product runs at the same
+// time, it adds the default config: the calls of that config decide how much of the product runs
+// beside each call. The worker cannot choose it, because only the client evaluates the rules.
 func (b *Backend) openParams(w *workloads.Workload) (OpenParams, error) {
 	p := routingParams(w)
 	if _, beside := w.Problem.Product(); beside {
 		c, err := kernels.Default(b.kernels, b.Machine(), w.Problem, 0)
 		if err != nil {
-			return p, fmt.Errorf("beside: no default config to size the product by: %w", err)
+			return p, fmt.Errorf("beside: the matrix product needs a default config: %w", err)
 		}
 		p.Default = &c
 	}
@@ -35,13 +35,13 @@ func routingParams(w *workloads.Workload) OpenParams {
 	return p
 }
 
-// workload rebuilds what the client sent. The error names the field.
+// workload returns the workload that the client sent. Its error names the wrong field.
 func (p OpenParams) workload() (*workloads.Workload, error) {
 	if err := p.Problem.Validate(); err != nil {
 		return nil, err
 	}
 	if len(p.Ranks) != p.Problem.Ranks {
-		return nil, fmt.Errorf("ranks: routing of %d ranks, the problem has %d", len(p.Ranks), p.Problem.Ranks)
+		return nil, fmt.Errorf("ranks: routing of %d ranks, but the problem has %d", len(p.Ranks), p.Problem.Ranks)
 	}
 	w := &workloads.Workload{Problem: p.Problem, Spec: p.Routing, Seed: p.Seed}
 	for i, r := range p.Ranks {

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// newRowsFile makes VerifyParams.RowsFile and returns its name; "" if it cannot, and then
-// rows come in the answer.
+// newRowsFile makes the file for VerifyParams.RowsFile and returns its name. If it cannot make a file it
+// returns "", and the rows are sent in the answer.
 func newRowsFile() string {
 	f, err := os.CreateTemp("", "epbench-rows-*")
 	if err != nil {
@@ -17,8 +17,8 @@ func newRowsFile() string {
 	return f.Name()
 }
 
-// writeRows fills the client's file. It does not create a missing one: then the client is on
-// another host.
+// writeRows writes rows to the client's file. If the file does not exist the client is on another host,
+// and writeRows returns an error.
 func writeRows(name string, rows []ProbeRow) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
@@ -35,8 +35,8 @@ func writeRows(name string, rows []ProbeRow) error {
 	return err
 }
 
-// readRows returns the rows of a file, each of the given number of bytes, and empties the
-// file. The last row may be shorter.
+// readRows returns the rows of a file and empties the file. Each row has `bytes` bytes; the last may have
+// fewer.
 func readRows(name string, bytes int) (rows []ProbeRow) {
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {

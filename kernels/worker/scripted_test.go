@@ -418,7 +418,7 @@ func TestAnotherWorker(t *testing.T) {
 		"same":          "",
 		"other-build":   `another build of its kernels after a restart: "another", before it was "scripted"`,
 		"other-machine": "came back on another machine after a restart",
-		"other-kernels": "came back with other kernels, or other parameters of them, after a restart",
+		"other-kernels": "came back with other kernels or parameters after a restart",
 	} {
 		setMark(t)
 		b := openScripted(t, script)

@@ -127,7 +127,7 @@ func TestToyDrills(t *testing.T) {
 	}{
 		{"kill", ep.Crash, "rank 1 of 3"},
 		{"hang", ep.Hang, "while the others wait"},
-		{"stop", ep.Hang, "is silent since"},
+		{"stop", ep.Hang, "has been silent for"},
 		{"raise", ep.Crash, "RuntimeError: CUDA error: invalid configuration argument"},
 		{"captures", ep.NoLaunch, "rank 1: capturing a CUDA graph failed 2 times: RuntimeError: CUDA error: operation failed"},
 	} {

@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// activationKernel returns the kernel for SwiGLU of the rows that dispatch delivered. Workers
-// claim rows and share nothing else; ranks do not communicate.
+// activationKernel returns the kernel for SwiGLU of the rows that dispatch delivered. The workers of a
+// rank share the rows; ranks do not communicate.
 func activationKernel() kernels.Kernel {
 	return kernels.Kernel{
 		Name:   "activation",
@@ -49,8 +49,8 @@ func checkActivation(_ ep.Machine, p ep.Problem, c ep.Config) error {
 		kernels.CheckActivation(p, c))
 }
 
-// makeGates fills a rank's input: the rows and offsets that a dispatch and the experts' first
-// product would leave.
+// makeGates fills a rank's input: the rows and offsets as they are after a dispatch and the experts' first
+// matrix product.
 func (s *Session) makeGates(r *rank) error {
 	d := s.oracle.Dispatch(r.id)
 	b, err := s.arena.bytes(d.End * 4 * s.Hidden)
@@ -74,7 +74,7 @@ func activationStages(c ep.Config) []stage {
 	}}}
 }
 
-// activate activates rows until none is left.
+// activate computes rows until all rows of the rank are claimed.
 func (w *worker) activate(l launch, how ref.Activation) {
 	s, r := &w.s.shape, w.r
 	z, scales := make([]float32, s.Hidden), make([]byte, s.encoding.Scales*s.encoding.ScaleBytes)
@@ -99,7 +99,8 @@ func (w *worker) activate(l launch, how ref.Activation) {
 	}
 }
 
-// swiglu activates one row of 2*D BF16 values. It calls the library's float64 exponential.
+// swiglu computes one row of D values from 2*D BF16 values. It uses the float64 exponential of package
+// math.
 func swiglu(how ref.Activation, in []uint16, z []float32) {
 	for i := range z {
 		gate, up := widen(in[i]), float32(0)
@@ -116,7 +117,7 @@ func swiglu(how ref.Activation, in []uint16, z []float32) {
 	}
 }
 
-// quantizeFloats does the work of quantize for float32 values. global is NVFP4's scale.
+// quantizeFloats converts float32 values as quantize converts BF16 values. global is NVFP4's global scale.
 func quantizeFloats(l dtype.Encoding, z []float32, payload, scales []byte, global float32) {
 	for g := range l.Scales {
 		group, factor, m := z[g*l.Group:(g+1)*l.Group], float32(0), float32(0)
@@ -146,8 +147,8 @@ func quantizeFloats(l dtype.Encoding, z []float32, payload, scales []byte, globa
 	}
 }
 
-// clearPadding zeroes the NVFP4 scales behind each group's last row. Workers that still write
-// rows of the same block write other bytes of it.
+// clearPadding zeroes the NVFP4 scales after each group's last row. Other workers may still write scales
+// in the same block, but they write other bytes.
 func (r *rank) clearPadding(s *shape) {
 	for g := range s.groups {
 		start, rows := int(r.offsets[g]), int(r.offsets[g+1]-r.offsets[g])
@@ -165,7 +166,7 @@ func (s *Session) runPoisonedActivation(ctx context.Context, c ep.Config) error 
 	return err
 }
 
-// beyondRows is the number of rows after the last one that are checked.
+// beyondRows is the number of unused rows after the last row that are checked.
 const beyondRows = 2
 
 func (s *Session) checkActivation(r *rank, c ep.Config) kernels.Comparison {

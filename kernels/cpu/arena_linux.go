@@ -8,9 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// arena allocates memory outside the Go heap. Pages cost nothing until they are written, so
-// receive buffers can have the protocol's worst-case size, and closing a session frees them
-// at once.
+// arena allocates memory outside the Go heap. A page takes no memory until it is written, so receive
+// buffers can have the size of the worst case. Closing a session frees the memory at once.
 type arena struct{ mapped [][]byte }
 
 func (a *arena) bytes(n int) ([]byte, error) {
@@ -22,7 +21,7 @@ func (a *arena) bytes(n int) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mapping %d MiB: %w", n>>20, err)
 	}
-	// Huge pages would make every sparsely used receive segment resident.
+	// With huge pages, receive segments of which little is used would take all of their memory.
 	if err := unix.Madvise(b, unix.MADV_NOHUGEPAGE); err != nil && err != unix.EINVAL {
 		return nil, fmt.Errorf("madvise: %w", err)
 	}

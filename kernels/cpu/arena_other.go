@@ -4,7 +4,7 @@ package cpu
 
 import "unsafe"
 
-// arena allocates from the Go heap, which the race detector can see.
+// arena allocates from the Go heap. The race detector does not see other memory.
 type arena struct{}
 
 func (*arena) bytes(n int) ([]byte, error) {

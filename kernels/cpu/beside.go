@@ -19,7 +19,8 @@ type beside struct {
 	share    int        // pieces of the product for one call
 }
 
-// outlasts is the ratio of the time of a call's share of the product to the time of the call.
+// outlasts is a ratio of two times: that of the part of the product that runs beside one call, to that of
+// the call.
 const outlasts = 2
 
 func newBeside(p ep.Problem) *beside {
@@ -57,7 +58,7 @@ func (b *beside) background() (stop func()) {
 	}
 }
 
-// alone returns the seconds of n pieces on every rank.
+// alone runs n pieces on every rank while no call runs, and returns the seconds of each rank.
 func (b *beside) alone(n int) []float64 {
 	start := make(chan struct{})
 	wait := startProducts(b.products, start, n, make([]atomic.Int64, len(b.products)))
@@ -70,11 +71,11 @@ func (b *beside) alone(n int) []float64 {
 	return out
 }
 
-// trialPieces is the number of pieces that are timed to learn how long a piece takes.
+// trialPieces is the number of pieces from which the time of one piece is computed.
 const trialPieces = 32
 
-// size sets, once for a session, the share of the product for one call: it takes outlasts
-// times as long as a call of the problem's default config.
+// size decides, once in each session, how many pieces of the product run beside one call: so many that
+// they take outlasts times as long as a call of the problem's default config.
 func (s *Session) size(ctx context.Context) error {
 	b := s.beside
 	if b.share > 0 {
@@ -97,8 +98,8 @@ func (s *Session) size(ctx context.Context) error {
 	return nil
 }
 
-// runBeside times rounds beside the product: in each the call alone, the product alone, and
-// both.
+// runBeside times rounds with the product. In each round it times the calls alone, the product alone, and
+// both together.
 func (s *Session) runBeside(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	if err := s.size(ctx); err != nil {
 		return kernels.Rounds{}, err
@@ -127,7 +128,7 @@ func (s *Session) runBeside(ctx context.Context, c ep.Config, spec kernels.RunSp
 	return kernels.Rounds{Clock: "wall", Fold: spec.Fold, Seconds: t.Seconds(s.Objective), Beside: t}, nil
 }
 
-// perCall divides times by the calls of a round, in place.
+// perCall divides times by the number of calls in a round, in place.
 func perCall(seconds []float64, fold int) []float64 {
 	for i := range seconds {
 		seconds[i] /= float64(fold)
@@ -177,12 +178,12 @@ func (s *Session) concurrent(ctx context.Context, program []stage, spec kernels.
 
 // inPhases times calls with the product between sending and receiving.
 func (s *Session) inPhases(ctx context.Context, program []stage, spec kernels.RunSpec, f fault) (*ep.BesideRounds, error) {
-	halves := len(program) / 2
+	pairs := len(program) / 2 // a sending and a receiving stage each
 	var with []stage
 	for i, st := range program {
 		with = append(with, st)
 		if i%2 == 0 {
-			with = append(with, stage{launch{blocks: 1}, s.beside.stage(s.beside.share*(i/2+1)/halves - s.beside.share*(i/2)/halves)})
+			with = append(with, stage{launch{blocks: 1}, s.beside.stage(s.beside.share*(i/2+1)/pairs - s.beside.share*(i/2)/pairs)})
 		}
 	}
 	for _, p := range s.beside.products {
@@ -202,7 +203,7 @@ func (s *Session) inPhases(ctx context.Context, program []stage, spec kernels.Ru
 	return t, nil
 }
 
-// stage returns the body of a stage that runs n pieces of the product on one worker.
+// stage returns the function of a stage that runs n pieces of the product on one worker.
 func (b *beside) stage(n int) func(*worker, launch, int) bool {
 	return func(w *worker, _ launch, _ int) bool {
 		p, start := b.products[w.r.id], time.Now()

@@ -62,7 +62,7 @@ func words(n int) []atomic.Uint64 {
 	return out
 }
 
-// rearm sets count words to the sentinel and returns how many had another value.
+// rearm sets count words to the sentinel. It returns how many had another value.
 func rearm(words []atomic.Uint64) int {
 	left := 0
 	for i := range words {
@@ -73,8 +73,8 @@ func rearm(words []atomic.Uint64) int {
 	return left
 }
 
-// rearm prepares a rank for the next job, even after a failure. It returns how many count
-// words were still signalled.
+// rearm prepares a rank for the next job, also after a failure. It returns how many count words had a
+// value other than the sentinel.
 func (r *rank) rearm() int {
 	left := 0
 	for i := range sets {
@@ -85,7 +85,8 @@ func (r *rank) rearm() int {
 	return left
 }
 
-// halves and octets view memory as BF16 values or bytes. Arenas are aligned for either.
+// halves returns memory as 16-bit values, and octets returns 16-bit values as bytes. Neither copies. The
+// memory of an arena is aligned for both.
 func halves(b []byte) []uint16 {
 	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/2)
 }

@@ -2,11 +2,13 @@ package cpu
 
 import "github.com/epbench/epbench/kernels/cpu/vec"
 
-// combineWait waits until all rows are back and sums them.
+// combineWait is the receiving half of combine: it waits until all rows have returned, and sums them.
 func (w *worker) combineWait(l launch, set int) bool {
 	return w.wait(l, set, "combine_wait", (*worker).pollCombine, (*worker).reduce)
 }
 
+// pollCombine polls this worker's share of the counts. The last worker to finish announces that all
+// rows have arrived.
 func (w *worker) pollCombine(l launch, set int) bool {
 	s, r := &w.s.shape, w.r
 	words := r.returns[set].counts

@@ -1,11 +1,10 @@
 // Package cpu is the backend that runs on the host's processors. A rank is a group of
 // goroutines with its own memory. As on GPUs, dispatch and combine write messages into other
-// ranks' receive slots, signal counts through atomic words, and poll for them. Nothing is
-// simulated: its times are those of memory traffic and synchronization on this host.
+// ranks' receive slots, signal counts through atomic words, and poll for these counts. Nothing is
+// simulated: its times are times of memory traffic and synchronization on this host.
 //
-// Two things differ from a GPU. There are more workers than cores, so a worker yields after
-// every unsuccessful poll. And memory costs nothing until it is touched, so receive buffers
-// have room for the worst case of the protocol.
+// It differs from a GPU in two ways. There are more workers than cores, so a worker yields after every
+// unsuccessful poll. Unused memory takes no space, so receive buffers have the size of the worst case.
 package cpu
 
 import (
@@ -32,8 +31,8 @@ type Backend struct {
 	faulty   func(ep.Config) fault // returns a candidate's injected fault; only tests set it
 }
 
-// longestWait is the time for which a rank waits for another before the candidate counts as
-// hanging. No call that fits in memory takes nearly as long.
+// longestWait is how long a rank waits for another rank before the candidate counts as hanging. Calls that
+// fit in memory are much shorter.
 const longestWait = 20 * time.Second
 
 // Open returns the backend. It never fails.
@@ -53,7 +52,7 @@ func (b *Backend) MultiSession() bool { return true }
 // Close does nothing.
 func (b *Backend) Close() error { return nil }
 
-// Open allocates buffers for one workload. The error names what does not fit.
+// Open allocates buffers for one workload. Its error names the field that does not fit.
 func (b *Backend) Open(ctx context.Context, w *workloads.Workload) (kernels.Session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -87,8 +86,8 @@ func (b *Backend) ABI() ep.ABI {
 	return ep.ABI(hex.EncodeToString(h.Sum(nil)[:8]))
 }
 
-// Empty times rounds of a program that does nothing on two ranks: the alignment of the start
-// and the end of a kernel.
+// Empty times rounds of a kernel that does nothing, on two ranks. What remains is the time of aligning the
+// ranks and of starting and ending a kernel.
 func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 	return emptyRounds(ctx, b)
 }

@@ -63,8 +63,8 @@ func TestCheckNamesTheBound(t *testing.T) {
 		says   string
 	}{
 		{func(p *ep.Problem, _ *ep.Config) { p.Ranks = 32 }, "ranks: 32 is above 16"},
-		{func(p *ep.Problem, _ *ep.Config) { p.Nodes = 2 }, "nodes: 2, cpu is one node"},
-		{func(p *ep.Problem, _ *ep.Config) { p.Mode = ep.Graph }, `mode: "graph", cpu knows "eager" only`},
+		{func(p *ep.Problem, _ *ep.Config) { p.Nodes = 2 }, "nodes: 2, but the cpu backend runs on one node"},
+		{func(p *ep.Problem, _ *ep.Config) { p.Mode = ep.Graph }, `mode: "graph", but the cpu backend knows only "eager"`},
 		{func(p *ep.Problem, _ *ep.Config) { p.Experts = 65536 }, "experts: 65536 is above 65535"},
 		{func(_ *ep.Problem, c *ep.Config) { *c = c.With("blocks", "0") }, "blocks: 0 is outside 1 to 64"},
 		{func(_ *ep.Problem, c *ep.Config) { *c = c.With("blocks", "many") }, "blocks: many is outside"},

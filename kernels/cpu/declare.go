@@ -46,33 +46,32 @@ func Kernels() []kernels.Kernel {
 		Doc:       "Returns the experts' rows and sums them by router weight.",
 		Params:    params(kernels.Precision),
 		Check:     check,
-		CheckPair: pairs,
+		CheckPair: checkPair,
 		Layouts:   ep.Layouts(),
 		Default:   defaults("combine"),
 	}
 	return []kernels.Kernel{dispatch, combine, activationKernel()}
 }
 
-// params returns the parameters of dispatch or combine. The class of algo differs: a
-// de-duplicating dispatch delivers the same rows, a de-duplicating combine rounds partial
-// sums.
+// params returns the parameters of dispatch or combine. They differ in the class of algo: a dispatch with
+// algo=dedup delivers the same rows, but a combine with algo=dedup rounds partial sums.
 func params(algoClass kernels.Class) []kernels.Param {
 	launch := func(name, doc, unit string, cost kernels.Cost, values ...ep.Value) kernels.Param {
 		return kernels.Param{Name: name, Doc: doc, Unit: unit, Values: values, Default: values[0],
 			Binding: kernels.Launch, Class: kernels.Speed, Cost: cost}
 	}
-	algo := launch("algo", "direct: a message to each selected expert; dedup: one to each distinct rank, which expands it "+
-		"and sums its rows before they return", "", kernels.BufferCost, algoDirect, algoDedup)
+	algo := launch("algo", "direct: one message for each selected expert; dedup: one message for each distinct rank, which copies the token "+
+		"to its experts and sums their rows before they return", "", kernels.BufferCost, algoDirect, algoDedup)
 	algo.Class = algoClass
 	return []kernels.Param{
 		launch("blocks", "workers of a rank", "workers", kernels.SMCost, "1", "2", "4"),
-		launch("wait_blocks", "how many of them only wait for peers; 0: all wait, then all work",
+		launch("wait_blocks", "number of workers that only wait for other ranks; 0: all wait, then all work",
 			"workers", kernels.NoCost, "0", "1"),
 		launch("chunk_bytes", "bytes of a row moved or reduced at a time", "bytes", kernels.NoCost, "16384", "2048"),
 		launch("tile_tokens", "rows claimed at a time", "tokens", kernels.NoCost, "4", "32"),
-		launch("mode", "one kernel, or one that sends and one that waits", "", kernels.NoCost, modeFused, modeSplit),
+		launch("mode", "fused: one kernel; split: one kernel that sends and one that receives", "", kernels.NoCost, modeFused, modeSplit),
 		algo,
-		launch("stores", "write rows through the caches or past them", "", kernels.NoCost, storesCached, storesStream),
+		launch("stores", "cached: write rows through the caches; stream: write past the caches", "", kernels.NoCost, storesCached, storesStream),
 	}
 }
 
@@ -92,7 +91,7 @@ func check(_ ep.Machine, p ep.Problem, c ep.Config) error {
 // checkAlgo checks parameter algo: the layouts by rank need one message for each rank.
 func checkAlgo(p ep.Problem, c ep.Config) error {
 	if p.Layout.ByRank() && c.Str("algo") != algoDedup {
-		return fmt.Errorf("algo: %s; in layout %s a rank receives a token once: use %s", c.Str("algo"), p.Layout, algoDedup)
+		return fmt.Errorf("algo: %s, but in layout %s a rank receives each token once; use %s", c.Str("algo"), p.Layout, algoDedup)
 	}
 	return kernels.CheckWord(c, "algo", algoDirect, algoDedup)
 }
@@ -100,34 +99,33 @@ func checkAlgo(p ep.Problem, c ep.Config) error {
 func checkProblem(p ep.Problem) error {
 	switch {
 	case p.Ranks > MaxRanks:
-		return fmt.Errorf("ranks: %d is above %d, the most that cpu runs", p.Ranks, MaxRanks)
+		return fmt.Errorf("ranks: %d is above %d, the most that the cpu backend runs", p.Ranks, MaxRanks)
 	case p.Nodes != 1:
-		return fmt.Errorf("nodes: %d, cpu is one node", p.Nodes)
+		return fmt.Errorf("nodes: %d, but the cpu backend runs on one node; use 1", p.Nodes)
 	case p.Mode != ep.Eager:
-		return fmt.Errorf("mode: %q, cpu knows %q only", p.Mode, ep.Eager)
+		return fmt.Errorf("mode: %q, but the cpu backend knows only %q", p.Mode, ep.Eager)
 	case strings.HasPrefix(p.Beside, ep.Step+":"):
-		return fmt.Errorf("beside: cpu does not run a step, which needs two streams; use gemm or copy")
+		return fmt.Errorf("beside: the cpu backend cannot run a step, which needs two streams; use gemm or copy")
 	case p.Experts > dtype.NoExpert:
 		return fmt.Errorf("experts: %d is above %d, the largest id in a message", p.Experts, dtype.NoExpert)
 	}
 	return nil
 }
 
-// pairs checks that a combine can follow a dispatch. A de-duplicating combine needs router
-// weights at the experts' rank, which only a de-duplicating dispatch brings.
-func pairs(dispatch, combine ep.Config) error {
+// checkPair checks that a combine can follow a dispatch. A combine with algo=dedup needs the router weights
+// on the rank of the experts. Only a dispatch with algo=dedup sends them.
+func checkPair(dispatch, combine ep.Config) error {
 	if combine.Str("algo") == algoDedup && dispatch.Str("algo") != algoDedup {
-		return fmt.Errorf("combine.algo: dedup needs dispatch.algo=dedup, which carries the router weights")
+		return fmt.Errorf("combine.algo: dedup needs dispatch.algo=dedup, which sends the router weights")
 	}
 	return nil
 }
 
-// streamFrom is the number of received bytes above which caches do not hold rows until they
-// are read.
+// streamFrom is a number of received bytes. If there are more, rows leave the caches before they are read.
 const streamFrom = 8 << 20
 
-// defaults returns a Kernel.Default. It chooses as few workers for each rank as keep every
-// hardware thread busy, and streams rows that the caches cannot hold.
+// defaults returns a function for Kernel.Default. It gives each rank one worker, or two if there are more
+// hardware threads than ranks. It streams rows that the caches cannot hold.
 func defaults(name string) func(ep.Machine, ep.Problem) ep.Config {
 	return func(m ep.Machine, p ep.Problem) ep.Config {
 		c := kernels.Kernel{Name: name, Params: params(kernels.Speed)}.DefaultConfig(m, p)
@@ -165,7 +163,7 @@ func decode(c ep.Config) launch {
 	}
 }
 
-// pollers returns how many workers poll for arrivals.
+// pollers returns the number of workers that poll for arrivals.
 func (l launch) pollers() int {
 	if l.waitBlocks == 0 {
 		return l.blocks

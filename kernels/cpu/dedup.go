@@ -49,8 +49,8 @@ func (w *worker) expandMessage(l launch, set, source, i int) {
 	}
 }
 
-// returnPartials sums the rows of each message's experts on this rank, by router weight and in
-// top-k order, into the token's slot at its own rank.
+// returnPartials computes, for each received message, the weighted sum of the rows of its experts on this
+// rank, in top-k order. It writes the sum to the token's slot on the token's rank.
 func (w *worker) returnPartials(l launch, set int) {
 	for messages, columns := range l.claim(&w.r.send, w.r.messages[w.s.sources], w.s.Hidden, l.chunk/2) {
 		for source, i := range segments(w.r.messages, messages) {

@@ -7,8 +7,9 @@ import (
 	"github.com/epbench/epbench/kernels/cpu/vec"
 )
 
-// dispatchAsync writes this rank's tokens into all ranks' slots. The last worker to finish
-// signals the counts.
+// dispatchAsync is the sending half of dispatch: it writes this rank's tokens into the slots of all ranks.
+// The last worker to finish signals the counts. set is the index of the receive buffers that the call
+// uses.
 func (w *worker) dispatchAsync(l launch, set int) bool {
 	w.sentBefore = tokenCounter{}
 	for t := range l.claimRows(&w.r.send, w.r.tokens) {
@@ -20,8 +21,8 @@ func (w *worker) dispatchAsync(l launch, set int) bool {
 	return true
 }
 
-// sendToken composes a token's message and copies it to every target slot, one chunk to all
-// of them before the next chunk.
+// sendToken composes a token's message and copies it to every target slot. It copies a chunk to all slots
+// before it copies the next chunk.
 func (w *worker) sendToken(l launch, set, token int) {
 	payload, tail := w.compose(token)
 	if l.dedup {
@@ -73,7 +74,7 @@ func (w *worker) compose(token int) (payload, tail []byte) {
 	return payload, tail
 }
 
-// addressExperts takes a slot for each selected expert.
+// addressExperts reserves a slot for each selected expert.
 func (w *worker) addressExperts(set, token int) {
 	s, r := &w.s.shape, w.r
 	w.targets = w.targets[:0]
@@ -88,7 +89,7 @@ func (w *worker) addressExperts(set, token int) {
 	}
 }
 
-// addressRanks takes a slot at each distinct destination rank.
+// addressRanks reserves a slot on each distinct destination rank.
 func (w *worker) addressRanks(set, token int) {
 	s, r := &w.s.shape, w.r
 	w.targets = w.targets[:0]
@@ -115,8 +116,9 @@ func (w *worker) addressRanks(set, token int) {
 	}
 }
 
-// route returns the rank of an expert, and the index of this rank as a source there. With
-// skip_a2a a rank serves only itself.
+// route returns the rank of an expert, and the index that this rank has among the sources of that rank. ok
+// is false for a masked selection. With skip_a2a a rank sends only to itself, and ok is false for the
+// experts of other ranks.
 func (w *worker) route(expert int) (peer *rank, source int, ok bool) {
 	if expert < 0 {
 		return nil, 0, false
@@ -128,8 +130,8 @@ func (w *worker) route(expert int) (peer *rank, source int, ok bool) {
 	return w.s.ranks[owner], w.r.id, true
 }
 
-// signalDispatch publishes the counts of all messages sent, zeros included. Each rank begins
-// with the rank after it, so that not all begin with the same one.
+// signalDispatch stores the counts of all messages on their destination ranks, also counts of zero. Each
+// rank begins with the rank after it, so that not all ranks begin with the same one.
 func (w *worker) signalDispatch(l launch, set int) {
 	s, r := &w.s.shape, w.r
 	for i := range s.sources {
@@ -151,7 +153,7 @@ func (w *worker) signalDispatch(l launch, set int) {
 	w.job.notifier.notify()
 }
 
-// write copies row bytes, through the caches or past them.
+// write copies bytes of a row, through the caches or past them.
 func (l launch) write(dst, src []byte) {
 	if l.stream {
 		vec.Stream(dst, src)

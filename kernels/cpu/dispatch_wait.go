@@ -6,17 +6,18 @@ import (
 	"github.com/epbench/epbench/kernels/dtype"
 )
 
-// dispatchWait waits for the counts of all sources and lays the rows out.
+// dispatchWait is the receiving half of dispatch: it waits for the counts of all sources, and copies the
+// rows to the output.
 func (w *worker) dispatchWait(l launch, set int) bool {
-	lay := (*worker).place
+	copyRows := (*worker).place
 	if l.dedup {
-		lay = (*worker).expand
+		copyRows = (*worker).expand
 	}
-	return w.wait(l, set, "dispatch_wait", (*worker).pollDispatch, lay)
+	return w.wait(l, set, "dispatch_wait", (*worker).pollDispatch, copyRows)
 }
 
-// pollDispatch polls this worker's share of the counts. The last worker to finish turns them
-// into positions.
+// pollDispatch polls this worker's share of the counts. The last worker to finish computes positions from
+// all counts.
 func (w *worker) pollDispatch(l launch, set int) bool {
 	s, r := &w.s.shape, w.r
 	in := &r.inbox[set]
@@ -50,8 +51,8 @@ func (w *worker) pollDispatch(l launch, set int) bool {
 	return true
 }
 
-// index turns counts into the positions at which each group and each (expert, source) segment
-// starts.
+// index computes from the counts the first row of each group, and of each segment (a pair of expert and
+// source).
 func (r *rank) index(s *shape, dedup bool) {
 	row, block, pad := 0, 0, dtype.RowPad(s.Problem)
 	for g := range s.groups {
@@ -88,7 +89,7 @@ func (r *rank) index(s *shape, dedup bool) {
 	}
 }
 
-// place copies rows out of the expert slots.
+// place copies rows from the experts' slots to the output.
 func (w *worker) place(l launch, set int) {
 	for rows, bytes := range l.claim(&w.r.move, w.r.rowsTo[len(w.r.rowsTo)-1], w.s.encoding.Payload, l.chunk) {
 		for pair, i := range segments(w.r.rowsTo, rows) {

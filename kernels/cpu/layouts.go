@@ -7,9 +7,9 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// tokenCounter counts, for each destination rank, the tokens before the current one that go
-// there. This is the token's place in its segment. A worker's tokens rise, so it visits each
-// once.
+// tokenCounter counts, for each destination rank, how many tokens before the current token go to that rank.
+// The count is the token's place in its segment. A worker's tokens are ascending, so a counter visits
+// each token once.
 type tokenCounter struct {
 	next   int // first token that is not counted
 	before [MaxRanks]int
@@ -28,7 +28,7 @@ func (w *tokenCounter) advance(s *shape, r *rank, token int) {
 	}
 }
 
-// indexByRank turns the message counts of the sources into rows.
+// indexByRank computes the first row of each source from the sources' message counts.
 func (r *rank) indexByRank(s *shape) {
 	all := 0
 	for source := range s.sources {
@@ -66,13 +66,13 @@ func (w *worker) placeMessage(l launch, set, source, i int) {
 	}
 }
 
-// actByRank replaces the experts in the layouts by rank: it weights and sums the results of a
-// row's local experts.
+// actByRank stands for the experts in the layouts by rank: for each row it computes the outputs of the local
+// experts and their weighted sum.
 func (w *worker) actByRank(l launch, scales []byte) {
 	s, r := &w.s.shape, w.r
-	made := make([][]uint16, s.TopK)
-	for k := range made {
-		made[k] = make([]uint16, s.Hidden)
+	outputs := make([][]uint16, s.TopK) // of the experts
+	for k := range outputs {
+		outputs[k] = make([]uint16, s.Hidden)
 	}
 	for messages := range l.claim(&r.move, r.messages[s.sources], 1, 1) {
 		for source, i := range segments(r.messages, messages) {
@@ -81,8 +81,8 @@ func (w *worker) actByRank(l launch, scales []byte) {
 			w.rows, w.weights = w.rows[:0], w.weights[:0]
 			for k := range s.TopK {
 				if e := r.localExpert[row*s.TopK+k]; e >= 0 {
-					applyGain(s.encoding, r.out[row*s.encoding.Payload:][:s.encoding.Payload], scales, workloads.ExpertGain(r.id*s.local+int(e)), made[k])
-					w.addRow(made[k], span{0, s.Hidden}, r.localWeight[row*s.TopK+k])
+					applyGain(s.encoding, r.out[row*s.encoding.Payload:][:s.encoding.Payload], scales, workloads.ExpertGain(r.id*s.local+int(e)), outputs[k])
+					w.addRow(outputs[k], span{0, s.Hidden}, r.localWeight[row*s.TopK+k])
 				}
 			}
 			w.sum(r.y[row*s.Hidden:], span{0, s.Hidden})
@@ -90,7 +90,7 @@ func (w *worker) actByRank(l launch, scales []byte) {
 	}
 }
 
-// actMasked replaces the experts in layout masked.
+// actMasked stands for the experts in layout masked.
 func (w *worker) actMasked(l launch, scales []byte) {
 	s, r := &w.s.shape, w.r
 	for rows := range l.claim(&r.move, r.rowsTo[len(r.rowsTo)-1], 1, 1) {

@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// machine identifies this host by the hardware threads that Go may use and by its memory.
+// machine describes this host: its processor, the hardware threads that Go may use, and its memory.
 func machine() ep.Machine {
 	return ep.Machine{
 		Backend: "cpu",
@@ -31,7 +31,7 @@ func memory() int64 {
 	return kib << 10
 }
 
-// field returns the value of "name: value" in a file of /proc, missing if there is none.
+// field returns the value of a line "name: value" in a file of /proc, or `missing` if there is no such line.
 func field(path, name, missing string) string {
 	f, err := os.Open(path)
 	if err != nil {

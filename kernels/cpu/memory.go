@@ -11,30 +11,29 @@ import (
 // sentinel is the value of a count word before a count arrives.
 const sentinel = ^uint64(0)
 
-// sets is the number of receive buffers that a rank uses in turn, by call number. A rank
-// can be one call ahead of another but not two, since each call waits for counts that the
-// other sends in the call before. So with two sets no rank overwrites a buffer that another
-// still reads.
+// sets is the number of sets of receive buffers. Calls use them in turn. A rank can be one call ahead of
+// another rank but not two, because each call waits for counts that all ranks send in that call. With two
+// sets no rank overwrites a buffer that another rank still reads.
 const sets = 2
 
-// inbox is the memory to which the dispatches of all ranks write: by expert and source, or
-// de-duplicated by source alone. Its buffers are allocated when a config needs them.
+// inbox is the memory to which the dispatches of all ranks write. With algo=direct it has slots for each
+// expert and source, with algo=dedup for each source. The buffers are allocated when a config needs them.
 type inbox struct {
 	slots    []byte          // [local, sources, maxTokens, message]
-	counts   []atomic.Uint64 // [local, sources] rows an expert gets from a source
+	counts   []atomic.Uint64 // [local, sources] number of rows for an expert from a source
 	messages []byte          // [sources, maxTokens, dedup message]
-	arrived  []atomic.Uint64 // [sources] de-duplicated messages
+	arrived  []atomic.Uint64 // [sources] number of messages, with algo=dedup
 }
 
 // returns is the memory to which the combines of all ranks write rows back.
 type returns struct {
-	rows     []byte          // [maxTokens, topK, hidden] BF16
-	counts   []atomic.Uint64 // [local experts of the sender, sources]
-	partials []byte          // [maxTokens, sources, hidden] BF16
-	arrived  []atomic.Uint64 // [sources]
+	rows     []byte          // [maxTokens, topK, hidden] BF16 rows, with algo=direct
+	counts   []atomic.Uint64 // [local experts of the sender, sources] number of rows
+	partials []byte          // [maxTokens, sources, hidden] BF16 partial sums, with algo=dedup
+	arrived  []atomic.Uint64 // [sources] number of partial sums
 }
 
-// rank is the memory of one rank. Other ranks write only into inbox and returns.
+// rank is the memory of one rank. Other ranks write only to inbox and returns.
 type rank struct {
 	id      int
 	tokens  int
@@ -51,9 +50,9 @@ type rank struct {
 	scales      []byte
 	offsets     []uint32  // [groups+1]
 	ids         []int32   // [groups]
-	ranges      []uint64  // [local, sources] masked only
-	localExpert []int32   // [maxRows, topK] by rank only: the local expert of each position, -1 if there is none
-	localWeight []float32 // [maxRows, topK] and its weight
+	ranges      []uint64  // [local, sources] only in layout masked
+	localExpert []int32   // [maxRows, topK] only in layouts by rank: local expert of each position, -1 if there is none
+	localWeight []float32 // [maxRows, topK] only in layouts by rank: weight of each local expert
 	srcInfo     []int32   // [maxRows, 2]
 	blocks      []uint32  // [groups] NVFP4 scale offsets
 	y           []uint16  // [maxRows, hidden] results of the experts
@@ -63,28 +62,29 @@ type rank struct {
 	progress
 }
 
-// arrivals describes the rows that dispatch received, for combine to return them.
+// arrivals describes the rows that dispatch received. Combine needs it to return them. A pair here is an
+// expert and a source.
 type arrivals struct {
-	counts  []int64 // [local*sources] rows of each (expert, source)
-	rowsTo  []int   // [local*sources+1] rows before each pair, without padding
+	counts  []int64 // [local*sources] number of rows of each pair
+	rowsTo  []int   // [local*sources+1] number of rows before each pair, without padding
 	pairRow []int   // [local*sources] first output row of each pair
-	fromRow []int   // [sources] by rank: first output row of each source
+	fromRow []int   // [sources] only in layouts by rank: first output row of each source
 
-	messages  []int     // [sources+1] de-duplicated messages before each source
-	msgToken  []int32   // [sources, maxTokens] token index on its rank
+	messages  []int     // [sources+1] only with algo=dedup: number of messages before each source
+	msgToken  []int32   // [sources, maxTokens] number of each message's token on its rank
 	msgRow    []int32   // [sources, maxTokens, topK] output row, -1 if the expert is on another rank
-	msgWeight []float32 // [sources, maxTokens, topK]
+	msgWeight []float32 // [sources, maxTokens, topK] router weight
 }
 
-// progress holds the counters that the workers of a rank share during one kernel. All are
-// zero between kernels.
+// progress holds the counters that the workers of a rank share during one kernel. Between kernels all are
+// zero.
 type progress struct {
-	send, move atomic.Int64   // next unit to claim
-	sent       atomic.Int64   // workers that have sent everything
-	polled     atomic.Int64   // workers that have seen all their counts
-	ready      atomic.Bool    // arrivals are complete
-	expertSlot []atomic.Int64 // [experts] next slot at the expert's rank
-	rankSlot   []atomic.Int64 // [ranks] next slot for de-duplicated messages
+	send, move atomic.Int64   // number of the next unit of work to claim, for sending and for copying
+	sent       atomic.Int64   // number of workers that have sent everything
+	polled     atomic.Int64   // number of workers that have seen all their counts
+	ready      atomic.Bool    // whether arrivals is complete
+	expertSlot []atomic.Int64 // [experts] next slot of each expert
+	rankSlot   []atomic.Int64 // [ranks] next slot on each rank, with algo=dedup
 	cursor     []atomic.Int64 // [local*sources] next row of each pair
 }
 

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// notifier lets workers that have polled for long sleep until any worker signals. No signal
-// is missed: a sleeper is counted before it checks its condition a last time, and a notifying
-// worker reads the count after its store.
+// notifier lets workers that have polled for a long time sleep until any worker signals. No signal is
+// missed: a sleeper is counted before it checks its condition for the last time, and a worker that
+// signals reads the number of sleepers after it has stored its value.
 type notifier struct {
 	mu       sync.Mutex
 	cond     *sync.Cond

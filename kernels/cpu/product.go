@@ -10,19 +10,19 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// product is the product of one rank: matrix products in float32, or the copy of a buffer. It
-// is divided into small pieces and repeated without end, so that any amount of it can run
-// beside a call.
+// product is the work that one rank does at the same time as its calls: matrix products in float32, or the
+// copy of a buffer. It is divided into small pieces and repeated without end, so that any amount of it
+// can run beside a call.
 type product struct {
 	of      ep.Product
-	groups  int       // whose factors are in memory
+	groups  int       // number of groups (experts) whose matrices are in memory
 	x       []float32 // [M, K]
 	w       []float32 // [groups, N, K]
 	out     []float32 // [M, N]
-	from    []byte    // copy: the bytes that are copied to `to`
+	from    []byte    // for a copy: the bytes that are copied to `to`
 	to      []byte
-	next    int // piece
-	elapsed time.Duration
+	next    int           // number of the next piece
+	elapsed time.Duration // time of the pieces that ran as a stage
 }
 
 // A piece computes pieceColumns columns of one row, or copies pieceBytes bytes.
@@ -31,8 +31,8 @@ const (
 	pieceBytes   = 64 << 10
 )
 
-// productBytes bounds the factors of a rank and is the size of a copy's buffer. A larger
-// product repeats the groups that fit.
+// productBytes is the largest size in bytes of a rank's matrices w, and the size of a copy's buffer. A
+// larger product repeats the groups that fit.
 const productBytes = 32 << 20
 
 func newProduct(of ep.Product) *product {
@@ -64,8 +64,8 @@ func (p *product) pieces() int {
 	return p.groups * p.of.M * ((p.of.N + pieceColumns - 1) / pieceColumns)
 }
 
-// work does the next n pieces. It yields after each; otherwise a polling worker would wait
-// ten milliseconds for every poll.
+// work does the next n pieces. It yields after each piece; otherwise a worker that polls would wait ten
+// milliseconds for every poll.
 func (p *product) work(n int) {
 	for range n {
 		p.piece(p.next)
@@ -95,12 +95,12 @@ func (p *product) piece(i int) {
 
 // amount describes n pieces in words.
 func (p *product) amount(n int) string {
-	return fmt.Sprintf("%d of %d pieces of %s on %d experts' factors", n, p.pieces(), p.of, max(p.groups, 1))
+	return fmt.Sprintf("%d of %d pieces of %s on the matrices of %d experts", n, p.pieces(), p.of, max(p.groups, 1))
 }
 
-// startProducts makes every rank do n pieces of its product in a goroutine, once start is
-// closed, and counts them in done. The returned function waits for all ranks and returns the
-// time at which each ended.
+// startProducts starts a goroutine for every rank. When start is closed it does n pieces of the rank's
+// product, and counts them in done. The returned function waits for all ranks and returns the time at
+// which each ended.
 func startProducts(products []*product, start <-chan struct{}, n int, done []atomic.Int64) func() []time.Time {
 	ends := make([]time.Time, len(products))
 	var all sync.WaitGroup

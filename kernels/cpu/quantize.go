@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// inputScale is the global scale of NVFP4. Synthetic tokens need none.
+// inputScale is the global scale of NVFP4. Synthetic tokens need no scale other than 1.
 const inputScale = 1
 
 // quantize converts one BF16 token into elements and scales.
@@ -34,8 +34,8 @@ func quantize(l dtype.Encoding, x []uint16, payload, scales []byte) {
 	}
 }
 
-// largest returns the largest magnitude of a group, as BF16 bits. Without the sign bit these
-// compare like integers.
+// largest returns the largest magnitude of a group, as BF16 bits. Without the sign bit, BF16 numbers have
+// the same order as their bits.
 func largest(group []uint16) uint16 {
 	var m uint16
 	for _, b := range group {
@@ -44,7 +44,8 @@ func largest(group []uint16) uint16 {
 	return m
 }
 
-// evenScale returns the e8m0 scale of a group with maximum m, rounded at e2m1's mantissa.
+// evenScale returns the e8m0 scale of a group with maximum m. It rounds m to one bit of mantissa, as e2m1
+// has, and takes the exponent less e2m1's largest exponent, 2.
 func evenScale(m float32) byte {
 	e := int((math.Float32bits(m)+1<<21)>>23&0xff) - 2
 	return byte(min(max(e, 0), 254))
@@ -58,7 +59,8 @@ func exponent(e int) float32 {
 	return math.Float32frombits(uint32(e) << 23)
 }
 
-// reciprocal returns NVFP4's factor before rounding, 0 for a group whose scale is 0.
+// reciprocal returns the number by which NVFP4's values are multiplied before rounding, 0 for a group whose
+// scale is 0.
 func reciprocal(scale byte) float32 {
 	if scale == 0 {
 		return 0
@@ -66,15 +68,15 @@ func reciprocal(scale byte) float32 {
 	return 1 / (fromE4M3(scale) * (1 / float32(inputScale)))
 }
 
-// pack scales a group and rounds it to e2m1, two values a byte.
+// pack multiplies a group by factor and rounds it to e2m1, two values in each byte.
 func pack(out []byte, group []uint16, factor float32) {
 	for i := 0; i < len(group); i += 2 {
 		out[i/2] = e2m1(widen(group[i])*factor) | e2m1(widen(group[i+1])*factor)<<4
 	}
 }
 
-// e4m3 rounds in integers, by adding half of the last kept bit. Below 2^-6, the
-// least normal number, a float addition rounds to multiples of 2^-9.
+// e4m3 rounds x to e4m3. It works on integers: it adds half of the last kept bit. Below 2^-6, the smallest
+// normal number, it uses a float addition, which rounds to multiples of 2^-9.
 func e4m3(x float32) byte {
 	b := math.Float32bits(x)
 	sign := byte(b >> 24 & 0x80)
@@ -94,7 +96,7 @@ func e4m3(x float32) byte {
 
 func fromE4M3(b byte) float32 { return e4m3Values[b] }
 
-// e4m3Values and e2m1Values decode by look-up.
+// e4m3Values and e2m1Values list the values of all codes.
 var (
 	e4m3Values = decodeE4M3()
 	e2m1Values = [16]float32{0, .5, 1, 1.5, 2, 3, 4, 6, float32(math.Copysign(0, -1)), -.5, -1, -1.5, -2, -3, -4, -6}
@@ -117,8 +119,8 @@ func decodeE4M3() (out [256]float32) {
 	return out
 }
 
-// e2m1 rounds like e4m3. The least normal number is 1; below it values are
-// multiples of 0.5.
+// e2m1 rounds x to e2m1 in the same way. The smallest normal number is 1; below it values are multiples of
+// 0.5.
 func e2m1(x float32) byte {
 	b := math.Float32bits(x)
 	sign := byte(b >> 28 & 8)

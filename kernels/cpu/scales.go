@@ -24,8 +24,8 @@ func (r *rank) placeScales(s *shape, group, row int, scales []byte) {
 	}
 }
 
-// scaleRow returns the offset of the first four NVFP4 scales of a row. Each next four lie 512
-// bytes further on.
+// scaleRow returns the offset of the first four NVFP4 scales of a row. The next four are 512 bytes after
+// them, and so on.
 func (r *rank) scaleRow(s *shape, group, row int) int {
 	start := int(r.offsets[group])
 	block := start/dtype.ScaleBlockRows + int(r.blocks[group])
@@ -34,8 +34,8 @@ func (r *rank) scaleRow(s *shape, group, row int) int {
 	return (block+i/128)*columns*512 + i%32*16 + i%128/32*4
 }
 
-// clearScaleTail zeroes the NVFP4 scales between a group's last row and the end of its last
-// block. With shared the block may already hold rows; otherwise the whole block is cleared.
+// clearScaleTail zeroes the NVFP4 scales from a group's last row to the end of its last block. If `shared`
+// is true, the block may already hold scales of rows; otherwise the whole block is cleared.
 func (r *rank) clearScaleTail(s *shape, block, rows int, shared bool) {
 	if s.encoding.DType != ep.NVFP4 || rows%dtype.ScaleBlockRows == 0 {
 		return

@@ -20,10 +20,10 @@ type Session struct {
 	oracle   *ref.Oracle
 	arena    arena
 	ranks    []*rank
-	workers  [][]*worker // [rank][id]
-	ready    map[string]bool
-	returned bool    // setUp has written rows for combine
-	beside   *beside // nil without a product
+	workers  [][]*worker     // [rank][id]
+	ready    map[string]bool // prepared configs, by key
+	returned bool            // whether setUp has written rows for combine
+	beside   *beside         // matrix product that runs at the same time as the calls, or nil
 }
 
 func open(b *Backend, w *workloads.Workload) (*Session, error) {
@@ -56,8 +56,8 @@ func (s *Session) Close() error {
 	return s.arena.free()
 }
 
-// Prepare allocates a candidate's buffers, starts its workers and touches its memory by
-// running it twice, once for each set of receive buffers.
+// Prepare allocates a candidate's buffers and starts its workers. It then runs the candidate twice, once
+// for each set of receive buffers, so that all memory is present.
 func (s *Session) Prepare(ctx context.Context, c ep.Config) error {
 	if s.ready[c.Key()] {
 		return nil
@@ -109,8 +109,7 @@ func (s *Session) program(ctx context.Context, c ep.Config) ([]stage, error) {
 	return out, nil
 }
 
-// halves decodes a config into its dispatch and its combine; one of them is nil unless the
-// op is pair.
+// halves decodes a config into its dispatch and its combine. If the op is not pair, one of them is nil.
 func (s *Session) halves(c ep.Config) (dispatch, combine *launch, err error) {
 	if s.Op != ep.Pair {
 		l := decode(c)
@@ -127,8 +126,8 @@ func (s *Session) halves(c ep.Config) (dispatch, combine *launch, err error) {
 	return &d, &k, nil
 }
 
-// setUp runs the dispatch and the experts that op combine needs before it. The dispatch
-// de-duplicates, because its output then serves every algorithm of combine.
+// setUp runs the dispatch and the experts before op combine. The dispatch uses algo=dedup, because every
+// algorithm of combine can follow it.
 func (s *Session) setUp(ctx context.Context) error {
 	if s.returned {
 		return nil
@@ -145,7 +144,7 @@ func (s *Session) setUp(ctx context.Context) error {
 	return err
 }
 
-// Run times rounds. A round starts on every rank when the last rank is ready.
+// Run times rounds. All ranks start a round when the last rank is ready.
 func (s *Session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	if !s.ready[c.Key()] {
 		return kernels.Rounds{}, fmt.Errorf("cpu: config %s is not prepared", c.Key())
@@ -167,14 +166,14 @@ func (s *Session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 	return kernels.Rounds{Clock: "wall", Fold: spec.Fold, Seconds: j.seconds()}, nil
 }
 
-// start runs a program on all ranks and waits for its end. The session can run another one
-// afterwards, even after an error.
+// start runs a program on all ranks and waits for its end. Afterwards the session can run another program,
+// even after an error.
 func (s *Session) start(ctx context.Context, program []stage, spec kernels.RunSpec, f fault) (*job, error) {
 	return s.startWith(ctx, program, spec, f, func(*job) {}, func() {})
 }
 
-// startWith works like start. It calls before with the job before it begins, and after as soon
-// as its workers have ended.
+// startWith works like start. It calls `before` with the job before the job begins, and `after` as soon as
+// the job's workers have ended.
 func (s *Session) startWith(ctx context.Context, program []stage, spec kernels.RunSpec, f fault, before func(*job), after func()) (*job, error) {
 	j := newJob(program, s.Ranks, spec, s.backend.deadline)
 	j.fault = f
@@ -190,7 +189,7 @@ func (s *Session) startWith(ctx context.Context, program []stage, spec kernels.R
 	}
 	j.done.Wait()
 	after()
-	j.begin() // releases waiters if the job failed before its first round
+	j.begin() // if the job failed before its first round, goroutines may still wait for its beginning
 	left := 0
 	for _, r := range s.ranks {
 		left += r.rearm()
@@ -204,12 +203,12 @@ func (s *Session) startWith(ctx context.Context, program []stage, spec kernels.R
 		return nil, err
 	}
 	if left > 0 {
-		return nil, kernels.Failf(ep.Mismatch, "%d count words were left signalled after the last call", left)
+		return nil, kernels.Failf(ep.Mismatch, "%d count words still held a count after the last call", left)
 	}
 	return j, nil
 }
 
-// startWorkers starts workers until every rank has at least blocks of them.
+// startWorkers starts workers until every rank has at least `blocks` workers.
 func (s *Session) startWorkers(blocks int) {
 	for i, r := range s.ranks {
 		for len(s.workers[i]) < blocks {
@@ -220,8 +219,8 @@ func (s *Session) startWorkers(blocks int) {
 	}
 }
 
-// actAsExperts is the body of the stage that replaces the experts: it computes y from the
-// delivered rows.
+// actAsExperts is the function of the stage that stands for the experts: it computes y from the delivered
+// rows.
 func (w *worker) actAsExperts(l launch, _ int) bool {
 	s, r := &w.s.shape, w.r
 	scales := make([]byte, s.encoding.Scales*s.encoding.ScaleBytes)

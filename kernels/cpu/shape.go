@@ -10,16 +10,16 @@ type shape struct {
 	ep.Problem
 	encoding dtype.Encoding
 	header   dtype.Header
-	local    int  // experts of a rank
-	sources  int  // ranks that send to one rank
-	groups   int  // row groups of the output
-	maxRows  int  // row capacity of the output
-	room     int  // fixed rows of each group, 0 if groups follow each other
-	byRank   bool // a rank receives a token once
-	rowBytes int  // of a combine message
+	local    int  // number of experts of a rank
+	sources  int  // number of ranks that send to one rank
+	groups   int  // number of groups of rows in the output
+	maxRows  int  // number of rows for which the output has room
+	room     int  // number of rows of each group if it is fixed, 0 if groups follow each other
+	byRank   bool // whether the layout is by rank: a rank receives each token once
+	rowBytes int  // bytes of a combine message
 }
 
-// combines reports whether rows return to their tokens.
+// combines reports whether the op includes a combine.
 func (s shape) combines() bool { return s.Op == ep.Combine || s.Op == ep.Pair }
 
 func shapeOf(p ep.Problem) shape {

@@ -17,13 +17,13 @@ import (
 // number, which changes every sum.
 const poison = 0xd5
 
-// verifyBytes is how much of each rank's output one Verify compares with the oracle. It
-// samples the rows of larger outputs.
+// verifyBytes is the number of output bytes that Verify compares with the oracle on each rank. Of a larger
+// output it compares a sample of the rows.
 const verifyBytes = 8 << 20
 
-// Verify runs a candidate once from poisoned buffers. Dispatch must deliver the oracle's bytes
-// in every dtype. A direct combine must return the bits of the in-order sum, a de-duplicating
-// combine values within the oracle's bound.
+// Verify runs a candidate once from poisoned buffers. Dispatch must deliver the oracle's bytes in every
+// dtype. A combine with algo=direct must return the bits of the sum in top-k order. The values of a
+// combine with algo=dedup must be within the oracle's error bound.
 func (s *Session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, error) {
 	stop := s.beside.background()
 	err := s.runPoisoned(ctx, c)
@@ -57,8 +57,8 @@ func (s *Session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, 
 	return v, ctx.Err()
 }
 
-// runPoisoned runs a candidate once from poisoned buffers. For combine and pair it runs the
-// experts in between.
+// runPoisoned runs a candidate once from poisoned buffers. For combine and pair it runs the experts between
+// dispatch and combine.
 func (s *Session) runPoisoned(ctx context.Context, c ep.Config) error {
 	if err := s.Prepare(ctx, c); err != nil {
 		return err
@@ -94,8 +94,8 @@ func (s *Session) runPoisoned(ctx context.Context, c ep.Config) error {
 	return err
 }
 
-// arrivalsOf counts the rows of each (expert, source) of a rank in the routing, because a
-// candidate's own counts may be wrong.
+// arrivalsOf returns the number of rows for each expert and source of a rank. It counts them in the routing,
+// because a candidate's own counts may be wrong.
 func (s *Session) arrivalsOf(r *rank) []int {
 	counts := make([]int, s.local*s.sources)
 	for source := range s.sources {
@@ -109,8 +109,8 @@ func (s *Session) arrivalsOf(r *rank) []int {
 	return counts
 }
 
-// poison overwrites all memory that a call writes, receive slots included, where the rows of
-// an earlier call would look correct.
+// poison overwrites all memory that a call writes. Receive slots are included: rows of an earlier call that
+// are still in them would look correct.
 func (r *rank) poison(s shape, arrivals []int) {
 	for i := range sets {
 		in, back := &r.inbox[i], &r.returns[i]

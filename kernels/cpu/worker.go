@@ -11,23 +11,23 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// worker is one block of one rank: a goroutine that lives as long as its session and runs
-// the jobs that it receives.
+// worker is one block of one rank: a goroutine that exists as long as its session and runs the jobs that
+// it receives.
 type worker struct {
 	s    *Session
 	r    *rank
-	id   int // within the rank
+	id   int // number of the worker in its rank
 	work chan *job
 	job  *job
 
-	message    []byte     // the message being composed
-	targets    [][]byte   // the receive slots for it
-	rows       [][]uint16 // the rows being summed
-	weights    []float32
+	message    []byte     // the message that is being composed
+	targets    [][]byte   // the receive slots for the message
+	rows       [][]uint16 // the rows that are being summed
+	weights    []float32  // the weights of these rows
 	sentBefore tokenCounter
 }
 
-// job is a number of rounds of one program. The first blocks workers of every rank run it.
+// job is a number of rounds of one program. Workers 0 to blocks-1 of every rank run it.
 type job struct {
 	program  []stage
 	blocks   int
@@ -38,25 +38,25 @@ type job struct {
 	notifier *notifier
 
 	done   sync.WaitGroup
-	align  *barrier         // all workers
-	edge   []*barrier       // workers of one rank, between kernels
-	starts []time.Time      // [round] when the last rank was ready
-	ends   [][]atomic.Int64 // [round][rank] nanoseconds after the start
+	align  *barrier         // barrier of all workers at the start of a round
+	edge   []*barrier       // [rank] barrier of a rank's workers between kernels
+	starts []time.Time      // [round] time at which the last rank was ready
+	ends   [][]atomic.Int64 // [round][rank] end of the rank's round, in nanoseconds after the start
 	stop   atomic.Bool
 	failed atomic.Pointer[kernels.Failure]
 	begun  chan struct{} // closed when the first round begins; may be nil
 	once   sync.Once
 }
 
-// stage is one kernel launch: its body runs on launch.blocks workers of a rank and ends
-// before the rank's next stage begins.
+// stage is one kernel launch: its body runs on launch.blocks workers of a rank. All of them end before the
+// rank's next stage begins.
 type stage struct {
 	launch launch
 	body   func(w *worker, l launch, set int) bool // returns false if the job has failed
 }
 
-// stages returns the program of one op: one launch that sends and then waits, or one launch
-// for each.
+// stages returns the program of one op: one launch that sends and then waits, or with split one launch that
+// sends and one that waits.
 func stages(l launch, async, wait func(*worker, launch, int) bool) []stage {
 	if l.split {
 		return []stage{{l, async}, {l, wait}}
@@ -97,7 +97,7 @@ func (j *job) begin() {
 	})
 }
 
-// seconds returns the seconds of one call, by round and rank.
+// seconds returns the seconds of one call, [round][rank].
 func (j *job) seconds() [][]float64 {
 	out := make([][]float64, j.rounds)
 	for i, ends := range j.ends {
@@ -108,7 +108,7 @@ func (j *job) seconds() [][]float64 {
 	return out
 }
 
-// fail ends the job with a failure. The first one stays.
+// fail ends the job with a failure. If there is an earlier failure, the job keeps it.
 func (j *job) fail(f *kernels.Failure) {
 	j.failed.CompareAndSwap(nil, f)
 	j.end()
@@ -166,6 +166,7 @@ func (w *worker) call(set int) bool {
 	return true
 }
 
+// raise sets word to v if v is larger.
 func raise(word *atomic.Int64, v int64) {
 	for old := word.Load(); v > old && !word.CompareAndSwap(old, v); old = word.Load() {
 	}
@@ -178,8 +179,8 @@ type barrier struct {
 	generation atomic.Int64
 }
 
-// meet waits at a barrier until all workers are there. The last one calls last before the
-// others continue.
+// meet waits at a barrier until all workers have reached it. The last worker calls the function last before
+// the others continue. meet returns false if the job has ended.
 func (w *worker) meet(b *barrier, phase string, last func()) bool {
 	g := b.generation.Load()
 	if b.waiting.Add(1) == b.n {
@@ -190,19 +191,18 @@ func (w *worker) meet(b *barrier, phase string, last func()) bool {
 		return true
 	}
 	return w.await(func() bool { return b.generation.Load() != g }, func() *kernels.Failure {
-		return kernels.Failf(ep.Hang, "rank %d worker %d waited for its peers in %s", w.r.id, w.id, phase)
+		return kernels.Failf(ep.Hang, "rank %d worker %d waited for other workers in %s", w.r.id, w.id, phase)
 	}, 2)
 }
 
-// polls is the number of times that a worker checks a condition before it sleeps. That
-// takes some 50 us, longer than a signal between two running ranks.
+// polls is the number of times that a worker checks a condition before it sleeps. They take about 50 us,
+// longer than a signal between two ranks that run.
 const polls = 256
 
-// await polls until ready returns true. There are more workers than cores, so it yields after
-// every miss, and sleeps until the next signal after some misses. After patience deadlines it
-// fails the job with the failure that hang returns. Waits for other ranks have a patience of
-// 1 and waits for the worker's own rank 2, so that the failure names the cause and not its
-// consequence.
+// await polls until ready returns true. There are more workers than cores, so it yields after every poll,
+// and after `polls` polls it sleeps until the next signal. After `patience` times the deadline it fails
+// the job with the failure that hang returns. patience is 1 in waits for other ranks, and 2 in waits for
+// the worker's own rank: the first failure then names the cause and not a consequence.
 func (w *worker) await(ready func() bool, hang func() *kernels.Failure, patience int) bool {
 	for range polls {
 		if ready() {
@@ -224,14 +224,14 @@ func (w *worker) await(ready func() bool, hang func() *kernels.Failure, patience
 	return true
 }
 
-// announce lets the waiting workers of this rank continue.
+// announce lets this rank's workers continue that wait for all counts.
 func (w *worker) announce() {
 	w.r.ready.Store(true)
 	w.job.notifier.notify()
 }
 
-// awaitCount polls a count word that another rank signals, returns the count and resets the
-// word. The count is for expert, or for all experts if that is -1.
+// awaitCount polls a count word that another rank signals. It returns the count and resets the word. The
+// count is for one expert, or for all experts if `expert` is -1.
 func (w *worker) awaitCount(word *atomic.Uint64, phase string, expert, source int) (int64, bool) {
 	var got uint64
 	ok := w.await(func() bool { got = word.Load(); return got != sentinel }, func() *kernels.Failure {
@@ -247,8 +247,8 @@ func (w *worker) awaitCount(word *atomic.Uint64, phase string, expert, source in
 	return int64(got), ok
 }
 
-// wait runs the second half of an op: some workers poll for counts, and the workers from
-// l.waitBlocks on do the work once all counts are there.
+// wait runs the receiving half of an op: some workers poll for counts. When all counts have arrived, the
+// workers from number l.waitBlocks on do the work.
 func (w *worker) wait(l launch, set int, phase string, poll func(*worker, launch, int) bool, work func(*worker, launch, int)) bool {
 	if w.id < l.pollers() && !poll(w, l, set) {
 		return false
@@ -257,7 +257,7 @@ func (w *worker) wait(l launch, set int, phase string, poll func(*worker, launch
 		return true
 	}
 	ok := w.await(w.r.ready.Load, func() *kernels.Failure {
-		return kernels.Failf(ep.Hang, "rank %d worker %d waited in %s for its rank's pollers", w.r.id, w.id, phase)
+		return kernels.Failf(ep.Hang, "rank %d worker %d waited in %s for the workers of its rank that poll", w.r.id, w.id, phase)
 	}, 2)
 	if ok {
 		work(w, l, set)

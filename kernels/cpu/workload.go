@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// checkWorkload refuses a workload that would write outside a buffer or does not fit into
-// memory.
+// checkWorkload refuses a workload for which a kernel would write outside a buffer, or that does not fit
+// into memory.
 func checkWorkload(m ep.Machine, w *workloads.Workload) error {
 	p := w.Problem
 	if err := p.Validate(); err != nil {
@@ -20,7 +20,7 @@ func checkWorkload(m ep.Machine, w *workloads.Workload) error {
 		return err
 	}
 	if len(w.Ranks) != p.Ranks {
-		return fmt.Errorf("workload: routing of %d ranks for a problem of %d", len(w.Ranks), p.Ranks)
+		return fmt.Errorf("workload: routing of %d ranks, but the problem has %d", len(w.Ranks), p.Ranks)
 	}
 	for i, r := range w.Ranks {
 		if err := kernels.CheckRouting(p, r); err != nil {
@@ -28,14 +28,14 @@ func checkWorkload(m ep.Machine, w *workloads.Workload) error {
 		}
 	}
 	if need := residentBytes(w); m.Memory > 0 && need > m.Memory*3/4 {
-		return fmt.Errorf("tokens: this workload touches about %d GiB, three quarters of this host are %d GiB; lower --tokens, --hidden or --ranks",
+		return fmt.Errorf("tokens: this workload uses about %d GiB, more than three quarters of this host's memory, %d GiB; lower --tokens, --hidden or --ranks",
 			need>>30, m.Memory*3/4>>30)
 	}
 	return nil
 }
 
-// residentBytes estimates the memory that a session touches. Every row lies in two receive
-// sets, in the output, in the experts' rows, and in two sets on the way back.
+// residentBytes estimates the memory that a session uses. Every row is in two sets of receive buffers, in the
+// output, in the experts' rows, and in two sets of buffers for returned rows.
 func residentBytes(w *workloads.Workload) int64 {
 	if w.Problem.Op == ep.Activation {
 		return int64(w.Problem.Ranks) * w.BytesActivation()

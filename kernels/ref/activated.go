@@ -14,15 +14,15 @@ import (
 
 // Activated is the output of an activation on one rank.
 type Activated struct {
-	MaxRows int                  // row capacity of the scale layout
+	MaxRows int                  // number of rows for which the scale output has room
 	Payload func(row int) []byte // returns the elements of one row; safe for several goroutines
 	Scales  []byte               // the whole scale output, nil for BF16
-	Beyond  []byte               // elements of rows after the last one
-	Poison  byte                 // value of Beyond before the call
+	Beyond  []byte               // elements of the unused rows after the last row
+	Poison  byte                 // value of each byte of Beyond before the call
 }
 
-// ActivationPicks returns the rows of a rank that CheckActivation compares, ascending, without
-// padding. There are at most limit of them; a limit of 0 is none.
+// ActivationPicks returns the rows of a rank that CheckActivation compares, in ascending order and
+// without padding rows. There are at most `limit` rows; a limit of 0 means all rows.
 func (o *Oracle) ActivationPicks(rank, limit int) []int {
 	d := o.Dispatch(rank)
 	pick, n := picker(d.rows(), limit), 0
@@ -38,15 +38,14 @@ func (o *Oracle) ActivationPicks(rank, limit int) []int {
 	return out
 }
 
-// CheckActivation compares the output of an activation on a rank with the oracle. Device and
-// oracle round exp differently, which rarely shows after rounding to the dtype:
-//   - a BF16 value may be two codes off, an element of another dtype one code;
-//   - FP8 scales may differ by one part in a million, NVFP4 scales by one code; an MXFP4
-//     scale and its elements may be those of values one part in a million off;
-//   - 999 of 1,000 values must be equal; mostOff has the bound for few values.
+// CheckActivation compares the output of an activation on a rank with the oracle. Device and oracle
+// round exp differently. After rounding to the dtype the difference is rarely visible:
+//   - a BF16 value may differ by two codes, an element of another dtype by one code;
+//   - an FP8 scale may differ by one part in a million, an NVFP4 scale by one code. With MXFP4, a
+//     row is also correct if it is the encoding of values that differ by one part in a million;
+//   - about 999 of 1,000 values must be equal: see mostOff.
 //
-// The scales of NVFP4's padding must be zero, and rows after the last one must be
-// untouched.
+// The scales of NVFP4's padding rows must be zero, and rows after the last row must be unchanged.
 func (o *Oracle) CheckActivation(rank int, got Activated, how Activation, limit int) kernels.Comparison {
 	d, l := o.Dispatch(rank), o.Encoding()
 	picked := o.ActivationPicks(rank, limit)
@@ -66,22 +65,23 @@ func (o *Oracle) CheckActivation(rank int, got Activated, how Activation, limit 
 	o.checkScalePadding(j, d, got)
 	for i, b := range got.Beyond {
 		if b != got.Poison {
-			j.wrong("byte %d of row %d, behind the last, was written", i%l.Payload, d.End+i/l.Payload)
+			j.wrong("byte %d of row %d, after the last row, was written", i%l.Payload, d.End+i/l.Payload)
 			break
 		}
 	}
 	return j.result()
 }
 
-// mostOff returns how many of n values may differ by a code: 1 in 1,000 and three standard
-// deviations more, which matter for small outputs. Correct float32 arithmetic differs in 1 of
-// 10,000 values with gpt-oss's clamp, but unevenly: in one output of 4,864 values, 5 differed.
+// mostOff returns how many of n values may differ by a code: 1 in 1,000, plus three standard deviations,
+// which matter for small outputs. With the clamp of gpt-oss, correct float32 arithmetic differs in 1 of
+// 10,000 values on average. The differences are spread unevenly: one output of 4,864 values had 5.
 func mostOff(n int) int {
 	mean := float64(n) / 1000
 	return int(mean + 3*math.Sqrt(mean))
 }
 
-// checkActivated compares one row. off counts the values that are near but not equal.
+// checkActivated compares one row. off counts the values that differ from the oracle's but are close
+// enough.
 func (o *Oracle) checkActivated(rank, row int, got Activated, how Activation) (f finding, off int) {
 	d, l := o.Dispatch(rank), o.Encoding()
 	g := groupOf(d, row)
@@ -111,8 +111,9 @@ func (o *Oracle) checkActivated(rank, row int, got Activated, how Activation) (f
 	return f, 0
 }
 
-// acceptedFactors returns the factors of a row that the oracle accepts. MXFP4 rounds its scale
-// to a power of two, and a last bit can decide between two scales.
+// acceptedFactors returns factors: an output is correct if it is the encoding of the oracle's row times
+// one of them. MXFP4 rounds its scale to a power of two, so that the last bit of a value can decide
+// between two scales.
 func acceptedFactors(t ep.DType) []float64 {
 	if t == ep.MXFP4 {
 		return []float64{1, 1 + 1e-6, 1 - 1e-6}
@@ -131,7 +132,7 @@ func scaledBy(z []float64, by float64) []float64 {
 	return out
 }
 
-// groupOf returns the group of a row.
+// groupOf returns the index of the group that contains a row.
 func groupOf(d Delivery, row int) int {
 	g := 0
 	for g+1 < len(d.Groups) && int(d.RowOffsets[g+1]) <= row {
@@ -145,8 +146,8 @@ func scaleBlock(d Delivery, g int) int {
 	return int(d.RowOffsets[g]/dtype.ScaleBlockRows + d.ScaleOffsets[g])
 }
 
-// nearRow returns a text about the first scale or element that is too far off, "" if there is
-// none. off counts the elements that are not equal.
+// nearRow describes the first scale or element that differs too much, "" if there is none. off counts the
+// elements that differ.
 func nearRow(l dtype.Encoding, want, got Row) (wrong string, off int) {
 	for g, n := 0, l.ScaleBytes; g < l.Scales; g++ {
 		if a, b := want.Scales[g*n:g*n+n], got.Scales[g*n:g*n+n]; !nearScale(l.DType, a, b) {
@@ -172,8 +173,8 @@ func nearRow(l dtype.Encoding, want, got Row) (wrong string, off int) {
 	return "", off
 }
 
-// vanishing is the BF16 code of 2^-110. For values below it exp(-g) overflows single
-// precision and the gate becomes zero.
+// vanishing is the BF16 code of 2^-110. Outputs below it are not compared: they come from gates for which
+// exp(-gate) overflows single precision on the device, so that the device returns zero.
 const vanishing = (127 - 110) << 7
 
 func nearScale(t ep.DType, want, got []byte) bool {
@@ -188,8 +189,8 @@ func nearScale(t ep.DType, want, got []byte) bool {
 	return want[0] == got[0]
 }
 
-// signedCode returns the code of the element in column c, negated if its sign bit is set, so
-// that differences count codes.
+// signedCode returns the code of the element in column c, negated if its sign bit is set. The difference
+// of two such numbers is the number of codes between two elements.
 func signedCode(l dtype.Encoding, payload []byte, c int) int {
 	code, sign := l.Code(payload, c), 8
 	switch l.DType {
@@ -204,8 +205,8 @@ func signedCode(l dtype.Encoding, payload []byte, c int) int {
 	return code
 }
 
-// activatedError returns the largest difference from the values before any rounding, relative
-// to the row's largest magnitude.
+// activatedError returns the largest difference between a row and z, the oracle's values before any
+// rounding. It is relative to the largest magnitude of z.
 func activatedError(l dtype.Encoding, z []float64, got Row, group int) float64 {
 	var worst, largest float64
 	for i, v := range Dequantize(l.DType, got, l.Hidden, workloads.ActivationScale(group)) {
@@ -215,8 +216,8 @@ func activatedError(l dtype.Encoding, z []float64, got Row, group int) float64 {
 	return relative(worst, largest)
 }
 
-// checkScalePadding checks that NVFP4's scales are zero behind the last row of each group, up
-// to the end of its last block of 128.
+// checkScalePadding checks that NVFP4's scales are zero after the last row of each group, up to the end
+// of the group's last block of 128 rows.
 func (o *Oracle) checkScalePadding(j *judge, d Delivery, got Activated) {
 	l := o.Encoding()
 	if l.DType != ep.NVFP4 {

@@ -22,11 +22,10 @@ func (c Clamp) Apply(gate, up float32) float64 {
 	return (u + 1) * g / (1 + math.Exp(-float64(c.Alpha)*g))
 }
 
-// Activation describes a fused activation kernel. The quantized kernels apply Quantize to
-// its result: silu_fp8 with FP8, silu_mxfp4 with MXFP4, and silu_nvfp4 and its interleaved
-// variant with NVFP4 and the group's own input scale.
+// Activation describes the SwiGLU that a fused activation kernel computes. Kernels for FP8, MXFP4 and
+// NVFP4 then apply Quantize to its result; for NVFP4 the global scale is that of the group.
 type Activation struct {
-	Interleaved bool   // columns gate0, up0, gate1, up1, ... instead of all gates, then all ups
+	Interleaved bool   // whether columns are gate0, up0, gate1, up1, ... and not all gates, then all ups
 	Clamp       *Clamp // nil for plain SwiGLU
 }
 
@@ -42,7 +41,7 @@ func ActivationOf(c ep.Config) Activation {
 // GptOss returns the clamp of gpt-oss-120b and gpt-oss-20b.
 func GptOss() *Clamp { return &Clamp{Limit: 7, Alpha: 1.702} }
 
-// Row activates one row in of 2*D BF16 values into D values.
+// Row returns the D activated values of a row of 2*D BF16 values.
 func (a Activation) Row(in []uint16) []float64 {
 	d := len(in) / 2
 	out := make([]float64, d)

@@ -2,12 +2,12 @@ package ref
 
 import "math"
 
-// sumBounds holds the lowest and highest correct BF16 of each element of a Sum. Computing a
-// sum takes 30 times as long as comparing it, and a search compares the same sums for every
-// config.
+// sumBounds holds the lowest and the highest correct BF16 number of each element of a Sum. The bounds
+// are cached: computing a sum takes 30 times as long as comparing it, and a search compares the same
+// sums for every config.
 type sumBounds struct {
-	low, high []uint16  // [hidden] positions in the order of BF16 numbers; low > high if no number is correct
-	exact     []float32 // [hidden] to compute the size of an error
+	low, high []uint16  // [hidden] positions of BF16 numbers (see placeOf); low > high if no number is correct
+	exact     []float32 // [hidden] exact sums, from which errors are computed
 }
 
 func (b sumBounds) bytes() int { return 8 * len(b.exact) }
@@ -19,21 +19,22 @@ func (o *Oracle) finished(rank, token int, c Compare) Sum {
 	return s
 }
 
-// boundsOf returns the bounds of a token's sum. It caches them unless there is an epilogue,
-// which few configs have.
+// boundsOf returns the bounds of a token's sum. They are cached unless there is an epilogue, which few
+// configs have.
 func (o *Oracle) boundsOf(rank, token int, c Compare) sumBounds {
 	compute := func() sumBounds { return o.finished(rank, token, c).bounds(c.Bits) }
 	if c.Epilogue != nil {
 		return compute()
 	}
-	return o.sums.get(c.sums()*len(o.w.Ranks)+rank, token, compute)
+	return o.sums.get(c.sumKind()*len(o.w.Ranks)+rank, token, compute)
 }
 
-// sumKinds is the number of kinds of bounds of a sum. sums returns the kind of a Compare.
-// Partial sums that are not rounded change the expected bits, but not the bounds.
+// sumKinds is the number of different bounds that a sum can have.
 const sumKinds = 5
 
-func (c Compare) sums() int {
+// sumKind returns which of the sumKinds bounds c needs. If exact bits are required they depend on Partial.
+// Otherwise only rounded partial sums change the bounds.
+func (c Compare) sumKind() int {
 	switch {
 	case c.Bits:
 		return 2 + int(c.Partial)
@@ -43,7 +44,7 @@ func (c Compare) sums() int {
 	return 0
 }
 
-// bounds returns the bounds of a sum. With bits only the expected BF16 is correct.
+// bounds returns the bounds of a sum. If `bits` is true, only the expected BF16 number is correct.
 func (s Sum) bounds(bits bool) sumBounds {
 	n := len(s.Exact)
 	b := sumBounds{make([]uint16, n), make([]uint16, n), make([]float32, n)}
@@ -60,8 +61,8 @@ func (s Sum) bounds(bits bool) sumBounds {
 	return b
 }
 
-// between returns the first and last correct position near two numbers. Rounding may have
-// moved either by one position.
+// between returns the first and the last correct position between two numbers. Rounding may have moved
+// each of the two numbers by one position.
 func between(right func(place uint16) bool, low, high float32) (first, last uint16) {
 	first, last = placeOf(BF16(low))-1, placeOf(BF16(high))+1
 	for first <= last && !right(first) {
@@ -73,8 +74,8 @@ func between(right func(place uint16) bool, low, high float32) (first, last uint
 	return first, last
 }
 
-// placeOf returns the position of a BF16 number in ascending order, from minus infinity to
-// plus infinity. NaNs lie outside both.
+// placeOf returns the position of a BF16 number if all BF16 numbers are in ascending order. NaNs have
+// positions below minus infinity or above plus infinity.
 func placeOf(bits uint16) uint16 {
 	if bits>>15 != 0 {
 		return ^bits
@@ -82,6 +83,7 @@ func placeOf(bits uint16) uint16 {
 	return bits | 1<<15
 }
 
+// atPlace returns the number at a position of placeOf.
 func atPlace(place uint16) float32 {
 	if place>>15 != 0 {
 		return BF16ToFloat(place &^ (1 << 15))

@@ -7,42 +7,41 @@ import (
 	"github.com/epbench/epbench/kernels"
 )
 
-// Compare says how strictly an output is judged, and how many of its rows.
+// Compare describes how strictly an output is compared with the oracle, and how many rows.
 type Compare struct {
-	// MaxRows is the number of rows of a rank that are compared element by element, spread
-	// evenly over the output; 0 compares all. Offsets, ids and sources are checked for
-	// every row.
+	// MaxRows is the number of rows that are compared element by element on each rank, spread evenly
+	// over the output; 0 means all rows. Offsets, ids and sources are checked for every row.
 	MaxRows int
-	// Ordered requires ascending tokens inside each segment.
+	// Ordered is true if the tokens of each segment must be in ascending order.
 	Ordered bool
-	// Partial says how combine sums the rows of one expert rank.
+	// Partial is the way in which combine sums the rows of one expert rank.
 	Partial Partial
-	// Bits requires that combine returns the exact bits of the sum in Partial's order.
+	// Bits is true if combine must return the exact bits of the sum in the order of Partial.
 	Bits bool
-	// Epilogue is applied to each finished value, nil for none.
+	// Epilogue is the operation on each finished value, nil for none.
 	Epilogue *Epilogue
 }
 
 // Output is the output of dispatch on one rank.
 type Output struct {
 	RowOffsets   []uint32  // [groups+1], see Delivery
-	ExpertIDs    []int32   // [groups], expert-major only
-	SrcInfo      []int32   // [rows, 2]: token on its rank, top-k position (by rank: source rank); not read for shared rows
-	ScaleOffsets []uint32  // [groups], NVFP4 only
-	Ranges       []uint64  // [local experts, ranks], masked only: first row of the source in the expert's block << 32 | number of rows
-	Experts      []int32   // [rows, top-k], by rank only: local expert, -1 if it is on another rank
-	Weights      []float32 // [rows, top-k], by rank only: 0 if the expert is on another rank
-	MaxRows      int       // row capacity of the scale layout
+	ExpertIDs    []int32   // [groups], only in layout expert
+	SrcInfo      []int32   // [rows, 2]: token number, then top-k position or, in layouts by rank, source rank; rows of the shared expert are not read
+	ScaleOffsets []uint32  // [groups], only with NVFP4
+	Ranges       []uint64  // [local experts, ranks], only in layout masked: first row of the source among the expert's rows << 32 | number of rows
+	Experts      []int32   // [rows, top-k], only in layouts by rank: local expert, -1 if the expert is on another rank
+	Weights      []float32 // [rows, top-k], only in layouts by rank: 0 if the expert is on another rank
+	MaxRows      int       // number of rows for which the scale output has room
 	Scales       []byte    // the whole scale output, nil for BF16
-	// Payload returns the elements of one row. One goroutine calls it, with
-	// ascending rows; the bytes must stay valid until the check is over.
+	// Payload returns the elements of one row. It is called by one goroutine, with ascending rows.
+	// The bytes must stay valid until the check is over.
 	Payload func(row int) []byte
-	// Expect, if not nil, is called with all rows before the first call of
+	// Expect, if it is not nil, is called with all rows to be compared before the first call of
 	// Payload.
 	Expect func(rows []int)
 }
 
-// Flat returns a Payload function for a buffer that holds all rows of rowBytes bytes.
+// Flat returns a Payload function for a buffer that holds all rows, each of rowBytes bytes.
 func Flat(buf []byte, rowBytes int) func(row int) []byte {
 	return func(row int) []byte {
 		if (row+1)*rowBytes > len(buf) {
@@ -63,9 +62,9 @@ func Merge(a, b kernels.Comparison) kernels.Comparison {
 	return a
 }
 
-// CheckDispatch compares the output of dispatch on a rank with the oracle. It checks the
-// positions of rows one after the other, because each depends on the rows before, and the
-// contents of rows in parallel. It reports the difference of the lowest row.
+// CheckDispatch compares the output of dispatch on a rank with the oracle. It checks the positions of
+// rows one after the other, because each depends on the rows before it. It then checks the contents of
+// rows in parallel. The reported difference is in the lowest wrong row.
 func (o *Oracle) CheckDispatch(rank int, got Output, c Compare) kernels.Comparison {
 	j := &judge{rank: rank}
 	d := o.Dispatch(rank)
@@ -88,22 +87,22 @@ func (o *Oracle) CheckDispatch(rank int, got Output, c Compare) kernels.Comparis
 	return j.result()
 }
 
-// picker returns a function that chooses at most limit of total rows, one from each of limit
-// equal stretches. Its place within the stretch varies, so that every position within a tile
-// is seen. A limit of 0 chooses all.
+// picker returns a function that reports whether a row is chosen. It divides the rows 0 to total-1 into
+// `limit` ranges of about equal length, and chooses one row in each range. The position of the row in
+// its range varies, so that every position within a tile of a kernel is seen. A limit of 0 chooses all.
 func picker(total, limit int) func(row int) bool {
 	if limit <= 0 || limit >= total {
 		return func(int) bool { return true }
 	}
 	return func(row int) bool {
-		stretch := row * limit / total
-		lo := (stretch*total + limit - 1) / limit
-		hi := ((stretch+1)*total + limit - 1) / limit
-		return row == lo+int(uint32(stretch)*2654435761>>8)%(hi-lo)
+		n := row * limit / total // number of the row's range
+		lo := (n*total + limit - 1) / limit
+		hi := ((n+1)*total + limit - 1) / limit
+		return row == lo+int(uint32(n)*2654435761>>8)%(hi-lo)
 	}
 }
 
-// CombinePicks returns the tokens that CheckCombine compares, ascending.
+// CombinePicks returns the tokens that CheckCombine compares, in ascending order.
 func (o *Oracle) CombinePicks(rank int, c Compare) []int {
 	tokens := o.w.Ranks[o.w.BatchRank(rank)].Tokens
 	pick := picker(tokens, c.MaxRows)
@@ -116,9 +115,9 @@ func (o *Oracle) CombinePicks(rank int, c Compare) []int {
 	return picked
 }
 
-// CheckCombine compares combined tokens of a rank with the oracle. got returns the [hidden]
-// BF16 bits of one token. It must be safe for several goroutines, and the bits must stay valid
-// until the check is over.
+// CheckCombine compares combined tokens of a rank with the oracle. The function got returns the [hidden]
+// BF16 bits of one token. It must be safe for several goroutines, and the bits must stay valid until
+// the check is over.
 func (o *Oracle) CheckCombine(rank int, got func(token int) []uint16, c Compare) kernels.Comparison {
 	picked := o.CombinePicks(rank, c)
 	findings := make([]finding, len(picked))
@@ -160,7 +159,8 @@ func (o *Oracle) wrongSum(rank, token, column int, got uint16, c Compare) string
 		s.Want[column], s.Exact[column], got, BF16ToFloat(got))
 }
 
-// relative returns worst in units of largest, limited to finite numbers for JSON.
+// relative returns worst divided by largest. The result is finite, because JSON has no infinity and no
+// NaN.
 func relative(worst, largest float64) float64 {
 	if largest > 0 {
 		worst /= largest

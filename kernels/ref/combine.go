@@ -10,36 +10,36 @@ import (
 
 // Sum is the expected result of combine for one token.
 type Sum struct {
-	Want  []uint16  // [hidden] BF16 bits of the in-order float32 sum
+	Want  []uint16  // [hidden] BF16 bits of the float32 sum in the order of Partial
 	Exact []float64 // [hidden] the sum in float64, before any rounding of sums
-	Bound []float64 // [hidden] how far from Exact a correct result may lie
+	Bound []float64 // [hidden] largest difference between Exact and a correct result
 }
 
-// Unit roundoffs: half a unit in the last place, relative. BF16 has 8 significant bits,
-// float32 has 24.
+// Unit roundoffs: the largest relative error of rounding a number. BF16 has 8 significant bits, float32
+// has 24.
 const (
 	bf16Unit = 1. / (1 << 8)
 	f32Unit  = 1. / (1 << 24)
 )
 
-// Partial says whether a rank sums its experts' rows of one token before it sends them.
+// Partial is the way in which a rank returns its experts' rows of one token.
 type Partial int
 
 const (
-	NoPartial   Partial = iota // it sends every row; the receiver sums all in top-k order
-	BF16Partial                // it sums its rows in top-k order and rounds to BF16; the receiver adds the sums in the order of ranks
-	F32Partial                 // as BF16Partial, without rounding the partial sums
+	NoPartial   Partial = iota // the rank sends every row; the receiver sums all rows in top-k order
+	BF16Partial                // the rank sums its rows in top-k order and rounds the sum to BF16; the receiver adds the sums in the order of ranks
+	F32Partial                 // as BF16Partial, but the partial sums are not rounded
 )
 
-// CombineRow returns the sum of the experts' rows for one token of a rank. In the layouts by
-// rank, partial sums are BF16 whatever partial says.
+// CombineRow returns the sum of the experts' rows for one token of a rank. In the layouts by rank,
+// partial sums are always BF16.
 func (o *Oracle) CombineRow(rank, token int, partial Partial) Sum {
 	return o.combine(rank, token, partial, o.Token(o.w.BatchRank(rank), token))
 }
 
-// CombineCasts iterates over the correct sums for a library that casts the token itself. FP8
-// has two: in the second, each element in the middle of two codes has the other code. The
-// iterator computes the second only if the caller needs it.
+// CombineCasts iterates over the correct sums for a library that casts the token itself. With FP8 there
+// are two. In the second, each element that is in the middle between two codes has the other code. The
+// second is computed only if the caller asks for it.
 func (o *Oracle) CombineCasts(rank, token int, partial Partial) iter.Seq[Sum] {
 	return func(yield func(Sum) bool) {
 		if !yield(o.CombineRow(rank, token, partial)) || o.w.Problem.Dispatch != ep.FP8 {
@@ -51,7 +51,7 @@ func (o *Oracle) CombineCasts(rank, token int, partial Partial) iter.Seq[Sum] {
 	}
 }
 
-// combine does the work of CombineRow for a token that was delivered as row.
+// combine returns the sum of CombineRow for a token that dispatch has delivered as `row`.
 func (o *Oracle) combine(rank, token int, partial Partial, row Row) Sum {
 	p := o.w.Problem
 	if p.Layout.ByRank() {
@@ -64,7 +64,7 @@ func (o *Oracle) combine(rank, token int, partial Partial, row Row) Sum {
 	shared := p.SharedExpert && o.inSlice(rank, token)
 	for c, v := range x {
 		for i, t := range terms {
-			y[i] = BF16ToFloat(BF16(v * t.gain)) // as the expert returns it
+			y[i] = BF16ToFloat(BF16(v * t.gain)) // an expert returns BF16
 		}
 		if partial == NoPartial {
 			s.Want[c] = BF16(sumInOrder(y, terms, all))
@@ -88,14 +88,14 @@ func (o *Oracle) combine(rank, token int, partial Partial, row Row) Sum {
 	return s
 }
 
-// Epilogue describes what a combine does to each finished value before it stores it: it adds
-// a bias, or multiplies by a power of two, which rounds nothing.
+// Epilogue is an operation of a combine on each finished value, before the value is stored: it adds a
+// bias, or multiplies by a power of two, which is exact.
 type Epilogue struct {
-	Scale float64
-	Bias  []uint16 // [hidden] BF16; nil if values are scaled
+	Scale float64  // factor, if Bias is nil
+	Bias  []uint16 // [hidden] BF16 numbers to add, or nil
 }
 
-// apply applies the epilogue to a sum. A bias rounds once more.
+// apply applies the epilogue to a sum. Adding a bias rounds once more.
 func (e *Epilogue) apply(s Sum) {
 	if e == nil {
 		return
@@ -134,14 +134,14 @@ func (o *Oracle) terms(rank, token int) []term {
 	return out
 }
 
+// inSlice reports whether a rank runs the shared expert for a token.
 func (o *Oracle) inSlice(rank, token int) bool {
 	start, count := o.w.SharedSlice(rank)
 	return token >= start && token < start+count
 }
 
-// sumInOrder returns the sum of weight times y over the terms that which lists, in that order.
-// y holds the experts' results. The conversion to float32 keeps the compiler from fusing
-// multiply and add.
+// sumInOrder returns the sum of weight times y over the terms with the indices `which`, in this order. y
+// holds the experts' results. The conversion to float32 prevents a fused multiply-add.
 func sumInOrder(y []float32, terms []term, which []int) float32 {
 	var acc float32
 	for _, i := range which {
@@ -150,8 +150,8 @@ func sumInOrder(y []float32, terms []term, which []int) float32 {
 	return acc
 }
 
-// byRank groups terms by the rank of their expert, ranks ascending. It keeps the top-k order
-// inside a group.
+// byRank groups the indices of terms by the rank of the expert, in ascending order of ranks. Inside a
+// group it keeps the top-k order.
 func byRank(terms []term) [][]int {
 	var groups [][]int
 	sorted := upTo(len(terms))
@@ -166,8 +166,8 @@ func byRank(terms []term) [][]int {
 	return groups
 }
 
-// sumByRank sums the terms of each expert rank in order, rounds if partial is BF16Partial,
-// and adds these sums in the order of ranks.
+// sumByRank sums the terms of each group in order, rounds the sum if partial is BF16Partial, and adds
+// these sums in the order of ranks.
 func sumByRank(y []float32, terms []term, groups [][]int, partial Partial) uint16 {
 	var acc float32
 	for _, g := range groups {

@@ -2,9 +2,9 @@ package ref
 
 import "fmt"
 
-// Received returns the row that the expert at top-k position k of a source rank's token
-// received: [hidden] values, dequantized and rounded to BF16. delivered returns the output of
-// dispatch on a rank. The error says why there is no such row.
+// Received returns the row that the expert at top-k position k of a token received: [hidden] values,
+// dequantized and rounded to BF16. The token is number `token` of rank `source`. The function delivered
+// returns the output of dispatch on a rank. The error says why there is no such row.
 func (o *Oracle) Received(source, token, k int, delivered func(rank int) (Output, error)) ([]uint16, error) {
 	p := o.w.Problem
 	e := int(o.w.Ranks[o.w.BatchRank(source)].Experts[token*p.TopK+k])
@@ -34,7 +34,7 @@ func (o *Oracle) Received(source, token, k int, delivered func(rank int) (Output
 	return nil, fmt.Errorf("rank %d has no row for token %d, k %d of rank %d", dst, token, k, source)
 }
 
-// owner returns the rank that carries out a selection of a source rank: the expert's, or the
+// owner returns the rank that processes a selection of a source rank: the rank of the expert, or the
 // source itself if tokens are replicated.
 func (o *Oracle) owner(source, expert int) int {
 	if o.w.Problem.SkipA2A {
@@ -43,8 +43,7 @@ func (o *Oracle) owner(source, expert int) int {
 	return expert / o.w.Problem.LocalExperts()
 }
 
-// seek moves to the row of an item within group i of a delivery and reports whether there is
-// one.
+// seek moves to the row of an item in group i of a delivery. It reports whether there is such a row.
 func (r *rowCheck) seek(d Delivery, i, source int, want Item) bool {
 	r.enter(d, i)
 	for s, items := range r.group.Items {

@@ -11,9 +11,9 @@ import (
 
 // finding is the result of checking one place of an output.
 type finding struct {
-	place  int    // orders findings, to report the first difference
-	wrong  string // the difference, "" if there is none
-	maxErr float64
+	place  int     // number of the place, in the order of the output
+	wrong  string  // the difference, "" if there is none
+	maxErr float64 // largest relative error
 }
 
 // judge collects findings, in any order, into a Comparison.
@@ -21,7 +21,7 @@ type judge struct {
 	kernels.Comparison
 	rank  int
 	place int // the current place
-	first int // the place of Detail
+	first int // the place that Detail describes
 }
 
 // wrong adds a difference at the current place.
@@ -29,8 +29,8 @@ func (j *judge) wrong(format string, args ...any) {
 	j.finding(finding{place: j.place, wrong: fmt.Sprintf(format, args...)})
 }
 
-// finding adds a finding. Detail describes the difference with the lowest place, the first
-// that was added if several have it.
+// finding adds a finding. Detail describes the difference with the lowest place. If several have that
+// place, it describes the one that was added first.
 func (j *judge) finding(f finding) {
 	j.MaxErr = max(j.MaxErr, f.maxErr)
 	if f.wrong == "" {

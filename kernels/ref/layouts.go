@@ -8,7 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// bySource returns the tokens that a rank receives, once each, by source rank.
+// bySource returns the tokens that a rank receives in the layouts by rank: one group for each source
+// rank, in which each token occurs once.
 func (o *Oracle) bySource(rank int) []Group {
 	p := o.w.Problem
 	var groups []Group
@@ -30,12 +31,13 @@ func (o *Oracle) selected(source, token int) []int32 {
 	return o.w.Ranks[source].Experts[token*k : (token+1)*k]
 }
 
+// lives reports whether an expert is on a rank. It is false for -1, a masked selection.
 func (o *Oracle) lives(expert int32, rank int) bool {
 	return expert >= 0 && int(expert)/o.w.Problem.LocalExperts() == rank
 }
 
-// checkMetadata checks the metadata of a row in a layout by rank: its source, and for each
-// top-k position the local expert and its weight, or -1 and 0.
+// checkMetadata checks the metadata of a row in a layout by rank: the source rank, and for each top-k
+// position the local expert and the weight, or -1 and 0 if the expert is on another rank.
 func (r *rowCheck) checkMetadata(source, token int) {
 	p := r.o.w.Problem
 	if got := int(r.got.SrcInfo[2*r.row+1]); got != source {
@@ -56,8 +58,8 @@ func (r *rowCheck) checkMetadata(source, token int) {
 	}
 }
 
-// checkIndex checks the arrays that say where rows lie, and reports whether they are correct.
-// If they are not, the rows cannot be told apart and nothing else can be checked.
+// checkIndex checks the arrays that describe the positions of rows, and reports whether they are correct.
+// If they are wrong, it is not known which row is which, and nothing else can be checked.
 func (o *Oracle) checkIndex(j *judge, d Delivery, got Output) bool {
 	if !checkSizes(j, o.w.Problem, d, got) {
 		return false
@@ -77,9 +79,9 @@ func (o *Oracle) checkIndex(j *judge, d Delivery, got Output) bool {
 }
 
 func checkSizes(j *judge, p ep.Problem, d Delivery, got Output) bool {
-	beside := 0
+	selections := 0 // entries of Experts and of Weights
 	if p.Layout.ByRank() {
-		beside = d.End * p.TopK
+		selections = d.End * p.TopK
 	}
 	switch {
 	case len(got.RowOffsets) != len(d.RowOffsets):
@@ -90,8 +92,8 @@ func checkSizes(j *judge, p ep.Problem, d Delivery, got Output) bool {
 		j.wrong("ranges: %d entries, want %d", len(got.Ranges), len(d.Groups)*p.Ranks)
 	case len(got.SrcInfo) < 2*d.End:
 		j.wrong("src_info: %d rows, want %d", len(got.SrcInfo)/2, d.End)
-	case len(got.Experts) < beside || len(got.Weights) < beside:
-		j.wrong("experts and weights: %d and %d, want %d", len(got.Experts), len(got.Weights), beside)
+	case len(got.Experts) < selections || len(got.Weights) < selections:
+		j.wrong("experts and weights: %d and %d, want %d", len(got.Experts), len(got.Weights), selections)
 	}
 	return j.Wrong == 0
 }
@@ -107,7 +109,7 @@ func checkGroups(j *judge, d Delivery, got Output) {
 	}
 }
 
-// checkRanges checks where in an expert's block the rows of each source rank lie.
+// checkRanges checks, for each expert and source rank, the first row and the number of rows.
 func checkRanges(j *judge, d Delivery, got Output) {
 	for e, g := range d.Groups {
 		first := 0
@@ -121,7 +123,7 @@ func checkRanges(j *judge, d Delivery, got Output) {
 	}
 }
 
-// scalesAt returns the scales of a row in any layout; ScalesOf knows layout expert only.
+// scalesAt returns the scales of a row in any layout. ScalesOf knows only layout expert.
 func (o *Oracle) scalesAt(out Output, row, inGroup, block int) []byte {
 	l, p := o.Encoding(), o.w.Problem
 	if l.DType != ep.FP8 {

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Row is one token in a dtype: elements in column order and scales in group
-// order, both little-endian. FP4 keeps element 2i in the low nibble of byte i.
+// Row is one token in a dtype: elements in the order of columns, and scales in the order of groups. Both
+// are little-endian. In the 4-bit dtypes, element 2i is in the low four bits of byte i.
 type Row struct {
 	Payload []byte
 	Scales  []byte
@@ -40,8 +40,8 @@ func Quantize(f ep.DType, x []float32, global float32) Row {
 	return row
 }
 
-// quantizeFP8 computes s = max(amax, 1e-4)/448 and q = e4m3(x/s). The floor, which DeepEP
-// has too, keeps a group of zeros from dividing by zero.
+// quantizeFP8 computes s = max(amax, 1e-4)/448 and q = e4m3(x/s). The least amax of 1e-4, which DeepEP has
+// too, avoids a division by zero in a group of zeros.
 func quantizeFP8(x []float32, row Row, g int) {
 	s := max(amax(x), 1e-4) / maxE4M3
 	binary.LittleEndian.PutUint32(row.Scales[4*g:], math.Float32bits(s))
@@ -50,13 +50,13 @@ func quantizeFP8(x []float32, row Row, g int) {
 	}
 }
 
-// castSlack bounds the relative difference between x/s of another FP8 cast and of this one.
-// Three roundings of float32 are at most 3 * 2^-24: DeepEP's low-latency kernels compute
-// x * (448/amax), and PyTorch on a GPU computes the scale as amax * (1/448).
+// castSlack is the largest relative difference between x/s in another FP8 cast and in this one. DeepEP's
+// low-latency kernels compute x * (448/amax), and PyTorch on a GPU computes the scale as
+// amax * (1/448). Three roundings of float32 differ by at most 3 * 2^-24.
 const castSlack = 1. / (1 << 21)
 
-// otherCast returns an FP8 row of token x in which each element within castSlack of the middle
-// of two codes has the other code.
+// otherCast returns an FP8 row of token x. Each element within castSlack of the middle between two codes
+// has the other code than in `row`.
 func otherCast(x []float32, row Row) Row {
 	other := Row{make([]byte, len(row.Payload)), row.Scales}
 	group := len(x) / (len(row.Scales) / 4)
@@ -124,7 +124,7 @@ func Dequantize(f ep.DType, row Row, hidden int, global float32) []float32 {
 	return out
 }
 
-// factor returns the value of the first scale in b.
+// factor returns the value by which a group's elements are multiplied. b begins with the group's scale.
 func factor(f ep.DType, b []byte, global float32) float32 {
 	switch f {
 	case ep.FP8:
@@ -135,10 +135,11 @@ func factor(f ep.DType, b []byte, global float32) float32 {
 	return E4M3ToFloat(b[0]) * (1 / global)
 }
 
-// ScaleAt returns the byte offset of scale g of a row in a rank's scale output. row counts in
-// the whole output, inGroup within the row's group; firstBlock is the group's first block of
-// 128 scale rows and maxRows the row capacity of the output. FP8 stores [scale, row], MXFP4
-// [row, scale] and NVFP4 [row/128][scale/4][row%32][row%128/32][scale%4].
+// ScaleAt returns the byte offset of scale g of a row in a rank's scale output. `row` is the row's number
+// in the whole output, and inGroup its number in its group. firstBlock is the group's first block of
+// 128 scale rows, and maxRows the number of rows for which the output has room. FP8 scales are stored
+// as [scale, row], MXFP4 scales as [row, scale], and NVFP4 scales as
+// [row/128][scale/4][row%32][row%128/32][scale%4].
 func ScaleAt(l dtype.Encoding, g, row, inGroup, firstBlock, maxRows int) int {
 	switch l.DType {
 	case ep.FP8:
@@ -152,8 +153,8 @@ func ScaleAt(l dtype.Encoding, g, row, inGroup, firstBlock, maxRows int) int {
 	return (((block*columns+g/4)*32+r%32)*4+r/32)*4 + g%4
 }
 
-// ScalesOf returns a row's scales from a rank's scale output, nil if that is too short. The
-// other arguments are those of ScaleAt.
+// ScalesOf returns a row's scales from a rank's scale output, nil if the output is too short. ScaleAt
+// explains the other arguments.
 func ScalesOf(l dtype.Encoding, scales []byte, row, inGroup, firstBlock, maxRows int) []byte {
 	out := make([]byte, 0, l.Scales*l.ScaleBytes)
 	for g := range l.Scales {

@@ -1,37 +1,38 @@
-// Package ref is the oracle: dispatch, combine, the dtypes and the activation kernels in
-// plain, sequential Go. It is written from the specification and shares no code with the
-// backends that it checks. Only the comparisons run in parallel, over rows.
+// Package ref computes the correct outputs of dispatch, combine and the activation kernels in all dtypes,
+// and compares outputs of backends with them. It is called the oracle. It is plain Go, written from the
+// specification, and shares no code with the backends that it checks. Only the comparisons of rows run
+// in parallel.
 //
 // # What is computed
 //
-// Dispatch delivers each token to each of its experts. A rank's output is ragged: it has a
-// group for each local expert and in it a segment for each source rank, with tokens in any
-// order. A fused shared expert is group 0 and holds the rank's own tokens in order. FP8
-// rounds each group up to four rows; nobody writes or checks the padding.
+// Dispatch delivers each token to each of its experts. A rank's output has a group of rows for each local
+// expert. Each group has a segment for each source rank, with the tokens in any order. If there is a
+// fused shared expert, group 0 holds the rank's own tokens in order. With FP8 the length of each group
+// is rounded up to a multiple of four rows; these padding rows are neither written nor checked.
 //
-// Between dispatch and combine, a gain replaces the experts:
-// y = bf16(dequantize(x) * workloads.ExpertGain). Combine returns to each token
-// bf16(sum over k in order of weight*y), with products and sum in float32. With a shared
-// expert it adds the shared row to that in BF16, which rounds a second time.
+// Between dispatch and combine, a multiplication stands for the experts:
+// y = bf16(dequantize(x) * workloads.ExpertGain). Combine returns for each token
+// bf16(sum of weight*y in the order of k), with products and sum in float32. If there is a shared
+// expert, the shared row is added to this result in BF16, which rounds a second time.
 //
 // # Tolerance
 //
 // A dispatched row must have the oracle's bytes.
 //
-// A combined value must lie within an a-priori bound of the float64 sum: half a BF16 unit
-// (2^-8) of the result of each rounding, and (K+1)*2^-24 of the sum of magnitudes for float32
-// arithmetic in any order, fused or not. The roundings are that of the routed sum, that of the
-// sum with a shared expert, and with BF16Partial that of each expert rank's partial sum.
-// CombineCasts adds the sum of a library whose FP8 cast rounds x/s differently. With
-// Compare.Bits a value must have the exact bits of the sum in its order instead.
+// A combined value may differ from the float64 sum by at most a bound. The bound is the sum of the errors
+// of each rounding to BF16, each at most 2^-8 of its result, and of float32 arithmetic in any order,
+// fused or not: (K+1)*2^-24 of the sum of magnitudes. Rounded to BF16 are the sum over the routed
+// experts, the sum with the shared expert, and with BF16Partial the partial sum of each expert rank.
+// CombineCasts also accepts the sum of a library whose FP8 cast rounds x/s differently. With
+// Compare.Bits there is no bound: a value must have the exact bits of the sum in its order.
 //
 // # Layouts
 //
-// In layout masked, the rows of each local expert lie in a block of fixed size. In the layouts
-// by rank, a rank receives a token once if it has one of its experts, with the local expert
-// and the weight of each top-k position. Between dispatch and combine the rank weights and
-// sums its experts' rows in float32, in top-k order, and rounds to BF16. Combine adds those
-// rows in the order of ranks.
+// In layout masked, each local expert has a fixed number of rows. In the layouts by rank, a rank receives a
+// token once if it has one of the token's experts. With the token it receives the local expert and the
+// weight of each top-k position. Between dispatch and combine the rank multiplies its experts' outputs
+// by the weights, adds them in float32 in top-k order, and rounds to BF16. Combine adds these rows in
+// the order of ranks.
 package ref
 
 import (
@@ -68,18 +69,18 @@ func New(w *workloads.Workload, inputScale float32) *Oracle {
 	return o
 }
 
-// Item is one delivered row: a token of its source rank and the top-k position that selected
-// the expert. K is -1 for the shared expert, and for a row that serves all experts of a rank.
+// Item is one delivered row: the number of a token on its source rank, and the top-k position that
+// selected the expert. K is -1 for the shared expert, and for a row that serves all experts of a rank.
 type Item struct{ Token, K int }
 
 // Group holds the rows of one expert, or of one source rank in the layouts by rank.
 type Group struct {
-	Expert  int      // global id, or Shared
+	Expert  int      // global id of the expert, or Shared; in the layouts by rank, the source rank
 	Sources []int    // source ranks, in the order of the output
 	Items   [][]Item // [source], tokens ascending
 }
 
-// Rows counts the group's rows, without padding.
+// Rows returns the number of the group's rows, without padding.
 func (g Group) Rows() int {
 	n := 0
 	for _, items := range g.Items {
@@ -92,12 +93,12 @@ func (g Group) Rows() int {
 type Delivery struct {
 	Groups       []Group
 	First        []int    // [groups] first row of each group
-	End          int      // rows of memory up to the end of the last group
-	RowOffsets   []uint32 // [groups+1] first row of each group, padding included; for groups of fixed capacity, the rows of each group, then of all
-	ScaleOffsets []uint32 // [groups] NVFP4: group's first scale block minus RowOffsets/128
+	End          int      // number of rows of memory up to the end of the last group
+	RowOffsets   []uint32 // [groups+1] first row of each group, with padding; for groups of fixed size, the number of rows in each group, then in all
+	ScaleOffsets []uint32 // [groups] only used with NVFP4: the group's first scale block minus RowOffsets/128
 }
 
-// rows counts the rows of all groups, without padding.
+// rows returns the number of rows of all groups, without padding.
 func (d Delivery) rows() int {
 	n := 0
 	for _, g := range d.Groups {
@@ -195,8 +196,8 @@ func (o *Oracle) Token(source, token int) Row {
 	})
 }
 
-// Cast returns all tokens of a source rank as the input of a dispatch that does not cast: the
-// concatenated payloads and the concatenated scales.
+// Cast returns all tokens of a source rank in the dispatch dtype, for a dispatch that takes cast tokens:
+// the concatenated elements and the concatenated scales.
 func (o *Oracle) Cast(source int) (payload, scales []byte) {
 	for token := range o.w.Ranks[o.w.BatchRank(source)].Tokens {
 		row := o.Token(source, token)

@@ -13,10 +13,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Memory reads pieces of a part of a rank's memory, each of the given number of bytes, from
-// these byte offsets. The pieces, in the order of the offsets, stay valid until the next read
-// of the part. Remote reads ranks in parallel. A piece's capacity may extend over the pieces
-// behind it.
+// Memory is a function that reads pieces of a part of a rank's memory. Each piece has `bytes` bytes and
+// begins at one of the offsets. The pieces are returned in the order of the offsets, and stay valid
+// until the next read of the same part. The function is called for several ranks in parallel. The
+// capacity of a piece may include the pieces after it.
 type Memory func(rank int, part string, bytes int, offsets ...int) ([][]byte, error)
 
 // Pieces cuts data into pieces of the given number of bytes.
@@ -27,8 +27,8 @@ func Pieces(data []byte, bytes int) (pieces [][]byte) {
 	return pieces
 }
 
-// contiguous returns the concatenation of pieces. It does not copy pieces that already lie one
-// after the other, since the scales of 4,096 tokens are megabytes.
+// contiguous returns the concatenation of pieces. If the pieces are already one after the other in memory
+// it does not copy them, because the scales of 4,096 tokens are megabytes.
 func contiguous(pieces [][]byte) []byte {
 	if len(pieces) == 0 {
 		return nil
@@ -54,27 +54,27 @@ const (
 	PartCombined     = "combined"
 )
 
-// feedRows is how many rows of the dispatch before a combine are compared: enough to see that
-// the combine had correct input.
+// feedRows is the number of rows that are compared on each rank after the dispatch before a combine. They
+// are enough to see that the combine had correct input.
 const feedRows = 64
 
-// wholeElements is the largest output, in elements, that is read as a whole. Of a larger one
-// only the compared rows are read.
+// wholeElements is the largest number of elements of an output that is read as a whole. From a larger
+// output only the compared rows are read.
 const wholeElements = 16 << 20
 
 // Remote compares outputs in memory that this program cannot address, such as a GPU's.
 type Remote struct {
 	oracle   *Oracle
-	maxRows  int // row capacity of the scale layout
-	whole    int // largest output that is read as a whole, in elements
+	maxRows  int // number of rows for which the scale output has room
+	whole    int // wholeElements, or less in tests
 	read     Memory
-	reading  []float64       // seconds since Judge began, by rank
+	reading  []float64       // seconds of reading since Judge began, by rank
 	verified []*verifiedBits // by rank
-	fetched  []*fetched      // by rank, the outputs that Judge compared; nil after Forget
+	fetched  []*fetched      // outputs that Judge compared, by rank; nil after Forget
 }
 
-// NewRemote returns a Remote that reads memory by read. maxRows is the row capacity of the
-// scale layout.
+// NewRemote returns a Remote that reads memory with the function read. maxRows is the number of rows for
+// which the scale output has room.
 func NewRemote(o *Oracle, maxRows int, read Memory) *Remote {
 	r := &Remote{oracle: o, maxRows: maxRows, whole: wholeElements, reading: make([]float64, len(o.w.Ranks))}
 	r.read = func(rank int, part string, bytes int, offsets ...int) ([][]byte, error) {
@@ -88,12 +88,12 @@ func NewRemote(o *Oracle, maxRows int, read Memory) *Remote {
 	return r
 }
 
-// Forget drops what Judge read, because the memory has changed.
+// Forget drops the outputs that Judge has read. Callers use it when the memory changes.
 func (r *Remote) Forget() { r.fetched = nil }
 
-// Judge compares the outputs of a dispatch, a combine or a pair on all ranks. The rows of the
-// dispatch that runs before a combine count only if they are wrong. It checks ranks in
-// parallel: Took.Reading is their mean, and Took.Comparing the rest of the time.
+// Judge compares the outputs of a dispatch, a combine or a pair on all ranks. For a combine, the rows of
+// the dispatch before it are counted only if they are wrong. The ranks are checked in parallel, so
+// Took.Reading is the mean over ranks, and Took.Comparing is the rest of the time.
 func (r *Remote) Judge(op ep.Op, dispatch, combine Compare) (kernels.Comparison, error) {
 	start, ranks := time.Now(), len(r.oracle.w.Ranks)
 	clear(r.reading)
@@ -151,7 +151,7 @@ func (r *Remote) combined(rank int, c Compare) (kernels.Comparison, error) {
 	return r.verified[rank].check(c, rows, check), nil
 }
 
-// fetched is a rank's dispatch output. err is the first error of reading it.
+// fetched is the output of dispatch on a rank. err is the first error of reading it.
 type fetched struct {
 	Output
 	err error
@@ -159,7 +159,7 @@ type fetched struct {
 
 func (f *fetched) note(err error) { f.err = cmp.Or(f.err, err) }
 
-// dispatched returns the output of dispatch on a rank, which it reads once.
+// dispatched returns the output of dispatch on a rank. It reads the output only once.
 func (r *Remote) dispatched(rank int) (*fetched, error) {
 	if have := r.fetched[rank]; have != nil {
 		return have, nil
@@ -171,7 +171,7 @@ func (r *Remote) dispatched(rank int) (*fetched, error) {
 	return out, out.err
 }
 
-// fetch reads indices and scales as a whole, but rows of a large output only on demand.
+// fetch reads the output of dispatch on a rank. Rows of a large output are read only when they are needed.
 func (r *Remote) fetch(rank int) *fetched {
 	l, d := r.oracle.Encoding(), r.oracle.Dispatch(rank)
 	groups := len(d.Groups)
@@ -199,7 +199,7 @@ func (r *Remote) fetch(rank int) *fetched {
 		out.Weights = numbers[float32](part(PartScaleOffsets, 4*rows*p.TopK, 0))
 	}
 	out.SrcInfo = numbers[int32](part(PartSrcInfo, 8*rows, 0))
-	if l.DType == ep.FP8 && p.Layout.Kind() == "expert" { // [scale, maxRows]: read only the rows in use
+	if l.DType == ep.FP8 && p.Layout.Kind() == "expert" { // the scales are [scale, maxRows]; only the used rows are read
 		offsets := make([]int, l.Scales)
 		for g := range offsets {
 			offsets[g] = g * r.maxRows * l.ScaleBytes
@@ -216,8 +216,8 @@ func (r *Remote) fetch(rank int) *fetched {
 	return out
 }
 
-// sample makes out read the rows to be compared in one go, and other rows on demand. A read
-// replaces the rows of the one before.
+// sample makes `out` read all rows to be compared at once, and any other row when it is needed. Each read
+// replaces the rows of the read before.
 func (r *Remote) sample(out *fetched, rank, rowBytes int) {
 	known := map[int][]byte{}
 	fetch := func(rows []int) {
@@ -255,7 +255,7 @@ func (r *Remote) pieces(rank int, part string, rowBytes int, rows []int) ([][]by
 func (r *Remote) Probe(rank, token, k int) ([]uint16, error) {
 	w := r.oracle.w
 	if rank < 0 || rank >= len(w.Ranks) || token < 0 || token >= w.Ranks[w.BatchRank(rank)].Tokens || k >= w.Problem.TopK {
-		return nil, fmt.Errorf("probe: rank %d token %d k %d is not there", rank, token, k)
+		return nil, fmt.Errorf("probe: there is no rank %d token %d k %d", rank, token, k)
 	}
 	if k < 0 {
 		b, err := r.pieces(rank, PartCombined, 2*w.Problem.Hidden, []int{token})
@@ -273,7 +273,7 @@ func (r *Remote) Probe(rank, token, k int) ([]uint16, error) {
 	})
 }
 
-// numbers views memory as numbers in this host's byte order, which GPUs share.
+// numbers returns memory as numbers, without a copy. GPUs have the byte order of this host.
 func numbers[T uint16 | uint32 | int32 | uint64 | float32](b []byte) []T {
 	var zero T
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))

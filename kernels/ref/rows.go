@@ -19,22 +19,23 @@ type rowCheck struct {
 
 	group      Group
 	firstBlock int // NVFP4: the group's first block of scale rows
-	row        int // in the output
-	inGroup    int // in the group
-	seen       int // rows so far, padding left out
+	row        int // number of the current row in the output
+	inGroup    int // number of the current row in its group
+	seen       int // number of rows so far, without padding
 	open       openItems
 	picked     []pickedRow
 }
 
-// openItems marks the items of a segment that have not been seen yet, in an array over all
-// possible selections. The hot rank of a skewed batch has hundreds of thousands of rows, for
-// which a map takes ten times as long.
+// openItems marks the items of a segment that have not been seen yet. It uses an array over all possible
+// selections, because a map takes ten times as long: with an uneven routing one rank can have hundreds
+// of thousands of rows.
 type openItems struct {
 	topK  int
-	marks []bool // [tokens, topK+1]
-	items []Item // of the segment; only these may be marked
+	marks []bool // [tokens, topK+1] whether an item is open
+	items []Item // items of the segment; no others may be marked
 }
 
+// fill marks the items of a new segment as open, and no others.
 func (o *openItems) fill(p ep.Problem, items []Item) {
 	o.topK = p.TopK
 	if o.marks == nil {
@@ -52,8 +53,8 @@ func (o *openItems) fill(p ep.Problem, items []Item) {
 // at returns the index of an item's mark. The shared expert's item has K = -1.
 func (o *openItems) at(it Item) int { return it.Token*(o.topK+1) + it.K + 1 }
 
-// take reports whether an item was open, and closes it. The item may hold any numbers, since
-// a broken kernel may have written it.
+// take reports whether an item was open, and closes it. The item may have any numbers, because a wrong
+// kernel may have written them.
 func (o *openItems) take(it Item) bool {
 	if it.Token < 0 || it.K < -1 || it.K >= o.topK || it.Token >= len(o.marks)/(o.topK+1) || !o.marks[o.at(it)] {
 		return false
@@ -82,7 +83,7 @@ func (r *rowCheck) enter(d Delivery, i int) {
 	}
 }
 
-// segment checks the rows of one source rank: each expected token must be there exactly once.
+// segment checks the rows of one source rank: each expected token must occur exactly once.
 func (r *rowCheck) segment(s int) {
 	items, source, name := r.group.Items[s], r.group.Sources[s], r.expert()
 	byRank := r.o.w.Problem.Layout.ByRank()
@@ -98,7 +99,7 @@ func (r *rowCheck) segment(s int) {
 		}
 		switch {
 		case !r.open.take(it):
-			r.j.wrong("row %d (%s, source %d): src_info says token %d k %d, which is not expected here or came twice",
+			r.j.wrong("row %d (%s, source %d): src_info says token %d k %d, which is not expected here or occurs twice",
 				r.row, name, source, it.Token, it.K)
 		case (r.c.Ordered || byRank) && it != items[i]:
 			r.j.wrong("row %d (%s, source %d): token %d k %d before token %d k %d",
@@ -149,7 +150,7 @@ func (p *pickedRow) where() string {
 	return fmt.Sprintf("row %d (%s, source %d token %d k %d)", p.row, p.expert, p.source, p.item.Token, p.item.K)
 }
 
-// contents checks elements and scales of the row.
+// contents compares elements and scales of the row with the oracle.
 func (p *pickedRow) contents(o *Oracle, out Output) {
 	l := o.Encoding()
 	want := o.Token(p.source, p.item.Token)
@@ -171,8 +172,8 @@ func (r *rowCheck) scales() []byte {
 	return r.o.scalesAt(r.got, r.row, r.inGroup, r.firstBlock)
 }
 
-// padding checks the rows between a group's last row and its rounded end. NVFP4 must fill the
-// scales of the group's last block with zeros; other dtypes may leave anything there.
+// padding checks the padding rows after a group's last row. With NVFP4 the scales in the rest of the
+// group's last block must be zero. With other dtypes padding may hold anything.
 func (r *rowCheck) padding() {
 	l := r.o.Encoding()
 	if l.DType != ep.NVFP4 {
@@ -189,8 +190,8 @@ func (r *rowCheck) padding() {
 	}
 }
 
-// rowError returns the largest difference after dequantization, relative to the row's largest
-// magnitude.
+// rowError returns the largest difference between two rows after dequantization, relative to the largest
+// magnitude of `want`.
 func (o *Oracle) rowError(want, got Row) float64 {
 	p := o.w.Problem
 	a := Dequantize(p.Dispatch, want, p.Hidden, o.global)
@@ -203,7 +204,7 @@ func (o *Oracle) rowError(want, got Row) float64 {
 	return relative(worst, largest)
 }
 
-// difference spells the first scale or element that differs, "" if there is none.
+// difference describes the first scale or element that differs, "" if there is none.
 func difference(l dtype.Encoding, want, got Row) string {
 	for g, n := 0, l.ScaleBytes; g < l.Scales; g++ {
 		if a, b := want.Scales[g*n:g*n+n], got.Scales[g*n:g*n+n]; !bytes.Equal(a, b) {

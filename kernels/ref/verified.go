@@ -7,9 +7,10 @@ import (
 	"github.com/epbench/epbench/kernels"
 )
 
-// verifiedBits remembers which bits of a rank's combined tokens were correct. Most candidates
-// sum in the same order and leave the same bits, so the oracle need not sum again in float64,
-// which took a third of a sweep. Each rank has its own, because ranks are checked in parallel.
+// verifiedBits remembers the combined tokens of a rank that were correct, by their hash. Most candidates
+// sum in the same order and return the same bits. For such bits the oracle need not compute its sums
+// in float64 again, which took a third of a sweep. Each rank has its own verifiedBits, because ranks
+// are checked in parallel.
 type verifiedBits struct {
 	seed  maphash.Seed
 	known map[bitsKey]kernels.Comparison
@@ -24,15 +25,15 @@ func newVerifiedBits() *verifiedBits {
 	return &verifiedBits{maphash.MakeSeed(), map[bitsKey]kernels.Comparison{}}
 }
 
-// hash returns a hash of the rows' hashes, which it computes in parallel.
+// hash returns a hash of all rows. The rows are hashed in parallel.
 func (p *verifiedBits) hash(rows [][]byte) uint64 {
 	sums := make([]byte, 8*len(rows))
 	parallel(len(rows), func(i int) { binary.LittleEndian.PutUint64(sums[8*i:], maphash.Bytes(p.seed, rows[i])) })
 	return maphash.Bytes(p.seed, sums)
 }
 
-// check returns the result of judge, or the remembered one if the same bits passed the same
-// comparison before.
+// check returns the result of judge. If the same bits have passed the same comparison before, it returns
+// the earlier result and does not call judge.
 func (p *verifiedBits) check(c Compare, rows [][]byte, judge func() kernels.Comparison) kernels.Comparison {
 	key := bitsKey{c, p.hash(rows)}
 	if v, ok := p.known[key]; ok {

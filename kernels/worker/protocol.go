@@ -49,10 +49,10 @@ type Welcome struct {
 	ABI      ep.ABI       `json:"abi"`    // hashes of the kernels' sources
 	Machine  ep.Machine   `json:"machine"`
 	Kernels  []KernelDecl `json:"kernels"`
-	Ahead    bool         `json:"ahead,omitempty"`    // the worker wants the notification ahead
-	Turns    bool         `json:"turns,omitempty"`    // the worker knows the request turns
+	Ahead    bool         `json:"ahead,omitempty"`    // whether the worker wants the notification "ahead"
+	Turns    bool         `json:"turns,omitempty"`    // whether the worker knows the request "turns"
 	Sessions bool         `json:"sessions,omitempty"` // several sessions can be open at once, each in memory of its own
-	Beside   []string     `json:"beside,omitempty"`   // kinds of ep.Product that it runs beside calls
+	Beside   []string     `json:"beside,omitempty"`   // kinds of ep.Product that the worker can run at the same time as calls
 }
 
 // KernelDecl declares a kernel of a worker. A config is legal if it meets all rules. The worker may still

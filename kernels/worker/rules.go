@@ -14,8 +14,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// kernel turns a declaration into a kernels.Kernel whose Check evaluates the
-// rules. The error names the rule that does not compile.
+// kernel turns a declaration into a kernels.Kernel whose Check evaluates the rules. If a rule does not
+// compile, the error names it.
 func (d KernelDecl) kernel() (kernels.Kernel, error) {
 	if _, err := ep.ParseOp(string(d.Op)); err != nil || d.Op == ep.Pair {
 		return kernels.Kernel{}, fmt.Errorf("kernel %q: op must be dispatch or combine, not %q", d.Name, d.Op)
@@ -51,11 +51,11 @@ func (d KernelDecl) kernel() (kernels.Kernel, error) {
 		}
 		return nil
 	}
-	return kernels.Kernel{Name: d.Name, Op: d.Op, Doc: d.Doc, Params: d.Params, Work: d.Work, Layouts: d.Layouts, Check: check, CheckPair: d.pairs()}, nil
+	return kernels.Kernel{Name: d.Name, Op: d.Op, Doc: d.Doc, Params: d.Params, Work: d.Work, Layouts: d.Layouts, Check: check, CheckPair: d.checkPair()}, nil
 }
 
-// checkWords refuses names and values that cannot be spelled in a config, params without
-// values, and params declared twice.
+// checkWords refuses names and values that cannot be spelled in a config, parameters without values,
+// and parameters that are declared twice.
 func (d KernelDecl) checkWords() error {
 	if strings.Contains(d.Name, "+") {
 		return fmt.Errorf("kernel %q: a + joins the kernels of a pair; use another character", d.Name)
@@ -81,7 +81,8 @@ func (d KernelDecl) checkWords() error {
 	return nil
 }
 
-func (d KernelDecl) pairs() func(dispatch, combine ep.Config) error {
+// checkPair returns the function for kernels.Kernel.CheckPair, nil if the kernel accepts any dispatch.
+func (d KernelDecl) checkPair() func(dispatch, combine ep.Config) error {
 	if len(d.Accepts) == 0 {
 		return nil
 	}
@@ -105,12 +106,12 @@ func ruleVars(m ep.Machine, p ep.Problem, c ep.Config) map[string]any {
 	return vars
 }
 
-// fieldCache caches the results of jsonFields: the points of a space have one machine and one
-// problem.
+// fieldCache caches the results of jsonFields, because all configs of a search are checked with the
+// same machine and problem.
 var fieldCache sync.Map
 
-// jsonFields returns the fields of a struct by their JSON names. Numbers become ints, so
-// that % works in rules.
+// jsonFields returns the fields of a struct under their JSON names. Numbers become ints, because % in
+// rules needs ints.
 func jsonFields(v any) map[string]any {
 	if known, ok := fieldCache.Load(v); ok {
 		return known.(map[string]any)

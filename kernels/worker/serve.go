@@ -19,18 +19,18 @@ import (
 // beatEvery is the time between heartbeats.
 const beatEvery = 500 * time.Millisecond
 
-// Prober is implemented by sessions that can return single output rows after Verify: hidden
-// BF16 values. k is -1 for a combined row, see Probe.
+// Prober is implemented by sessions that can return single output rows after Verify. A row is `hidden`
+// BF16 values. k is -1 for a combined row: see Probe.
 type Prober interface {
 	Probe(rank, token, k int) ([]uint16, error)
 }
 
-// Progresser is implemented by sessions that know how many rounds each rank
-// has finished; it is called from another goroutine while a round runs.
+// Progresser is implemented by sessions that know how many rounds each rank has finished. Progress is
+// called from another goroutine while a round runs.
 type Progresser interface{ Progress() []int }
 
-// Serve answers requests about a backend until shutdown or until in ends.
-// Requests are handled one at a time.
+// Serve answers requests with a backend, until the request shutdown or the end of `in`. It handles one
+// request at a time.
 func Serve(ctx context.Context, name string, b kernels.Backend, in io.Reader, out io.WriteCloser) error {
 	s := &server{ctx: ctx, name: name, backend: b, sessions: map[int]opened{}}
 	methods := handler.Map{
@@ -61,7 +61,7 @@ type server struct {
 	next     int
 
 	mu     sync.Mutex
-	active kernels.Session // whose progress heartbeats report
+	active kernels.Session // the session whose progress the heartbeats report
 }
 
 // opened is an open session and its problem.
@@ -97,14 +97,14 @@ func (s *server) beat(doing string, stop <-chan struct{}) {
 			if ok {
 				b.Ranks = p.Progress()
 			}
-			_ = s.rpc.Notify(s.ctx, notifyBeat, b) // a closed pipe ends Serve by itself
+			_ = s.rpc.Notify(s.ctx, notifyBeat, b) // if the pipe is closed, Serve ends
 		}
 	}
 }
 
 func (s *server) hello(_ context.Context, h Hello) (Welcome, error) {
 	if h.Protocol != Protocol {
-		return Welcome{}, fmt.Errorf("client speaks protocol %d, this worker %d", h.Protocol, Protocol)
+		return Welcome{}, fmt.Errorf("client speaks protocol %d, but this worker speaks %d", h.Protocol, Protocol)
 	}
 	w := Welcome{Protocol: Protocol, Worker: s.name, Machine: s.backend.Machine(), Turns: true}
 	if v, ok := s.backend.(kernels.Versioned); ok {
@@ -125,8 +125,8 @@ func (s *server) hello(_ context.Context, h Hello) (Welcome, error) {
 	return w, nil
 }
 
-// accepts names the dispatch kernels that a combine can follow, nil if it can follow any.
-// Whether their parameters fit is decided by Prepare.
+// accepts lists the dispatch kernels that a combine can follow, nil if it can follow any. It does not
+// look at parameters; Prepare does.
 func accepts(all []kernels.Kernel, k kernels.Kernel) (names []string) {
 	if k.CheckPair == nil {
 		return nil
@@ -167,7 +167,7 @@ func (s *server) open(ctx context.Context, p OpenParams) (SessionID, error) {
 	return SessionID{s.next}, nil
 }
 
-// session returns an open session, whose progress heartbeats report from now on.
+// session returns an open session. From now on the heartbeats report the progress of that session.
 func (s *server) session(id int) (opened, error) {
 	o, ok := s.sessions[id]
 	if !ok {
@@ -183,7 +183,7 @@ func (s *server) activate(session kernels.Session) {
 	s.mu.Unlock()
 }
 
-// prepare prepares a legal config. An illegal one never reaches the backend.
+// prepare prepares a config. It refuses an illegal config before the backend sees it.
 func (s *server) prepare(ctx context.Context, c Candidate) (struct{}, error) {
 	o, err := s.session(c.Session)
 	if err == nil {
@@ -210,7 +210,7 @@ func (s *server) run(ctx context.Context, p RunParams) (kernels.Rounds, error) {
 	return session.Run(ctx, p.Config, kernels.RunSpec{Rounds: p.Rounds, Fold: p.Fold})
 }
 
-// turns runs turns up to the first that fails. The client goes on after that one.
+// turns runs turns up to the first that fails. The client then requests the turns after it.
 func (s *server) turns(ctx context.Context, p TurnsParams) (r TurnsReply, err error) {
 	session, err := s.session(p.Session)
 	if err != nil {
@@ -249,7 +249,7 @@ func (s *server) explain(ctx context.Context, p ExplainParams) (r ExplainReply, 
 	}
 	e, ok := session.Session.(kernels.Explainer)
 	if !ok {
-		return r, fmt.Errorf("this worker cannot explain how a call slows a product down")
+		return r, fmt.Errorf("this worker cannot explain how a call slows down a matrix product")
 	}
 	r.Effects, err = e.Explain(ctx, p.Config, p.Rounds)
 	return r, err
@@ -287,7 +287,7 @@ func (s *server) close(_ context.Context, id SessionID) error {
 }
 
 func (s *server) shutdown(context.Context) error {
-	// Answer first: Stop would drop the reply.
+	// The answer must be sent before Stop, which would drop it.
 	time.AfterFunc(50*time.Millisecond, s.rpc.Stop)
 	return nil
 }
@@ -299,8 +299,7 @@ func (s *server) closeAll() {
 	s.backend.Close()
 }
 
-// wireError encodes a Failure for the client. Other errors pass unchanged and end the
-// session.
+// wireError encodes a Failure for the client. It returns other errors unchanged; they end the session.
 func wireError(err error) error {
 	var f *kernels.Failure
 	if !errors.As(err, &f) {

@@ -16,17 +16,17 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// session is one workload in the worker. After the worker was replaced, the session opens
-// again in the new one and prepares candidates again when they are used.
+// session is a session in the worker. If the worker was restarted, the session opens again in the new
+// process, and prepares each candidate again before its next use.
 type session struct {
 	backend  *Backend
 	workload *workloads.Workload
 	oracle   *ref.Oracle
 	id       int
-	proc     *process // that gave id
-	prepared map[string]bool
-	verified time.Duration // the longest comparison that passed
-	separate bool          // request each turn by itself, see retryOneByOne
+	proc     *process        // the process in which id is open
+	prepared map[string]bool // prepared configs, by key
+	verified time.Duration   // the longest time of a successful request verify
+	separate bool            // whether each turn is requested by itself, see retryOneByOne
 }
 
 func (s *session) open(ctx context.Context) error {
@@ -89,7 +89,7 @@ func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 	return r, nil
 }
 
-// runLimit returns the deadline of a number of calls.
+// runLimit returns the deadline of a request with this number of calls.
 func (s *session) runLimit(calls int) time.Duration {
 	return s.backend.limits.Round * time.Duration(1+calls/100)
 }
@@ -109,18 +109,19 @@ func (s *session) Explain(ctx context.Context, c ep.Config, rounds int) ([]kerne
 	return r.Effects, nil
 }
 
-// checkEffects refuses effects without both times in every round: a slow-down is their ratio.
+// checkEffects refuses an effect without both times in every round, because a slow-down is the ratio of
+// both.
 func checkEffects(effects []kernels.Effect) error {
 	for _, e := range effects {
 		if len(e.Alone) == 0 || len(e.With) != len(e.Alone) {
-			return fmt.Errorf("explain: effect %q has %d rounds alone and %d with it; the worker must time both in every round", e.Load, len(e.Alone), len(e.With))
+			return fmt.Errorf("explain: load %q has %d rounds of the product alone and %d with the load; the worker must time both in every round", e.Load, len(e.Alone), len(e.With))
 		}
 	}
 	return nil
 }
 
-// implausible says why times cannot be true, given that the answer took wall; "" if they
-// can. left is the part of wall that they do not explain.
+// implausible returns why the times of an answer cannot be true, "" if they can. wall is the time until
+// the answer came. left is wall less the sum of the times.
 func (s *session) implausible(r kernels.Rounds, spec kernels.RunSpec, wall time.Duration) (why string, left time.Duration) {
 	w := s.workload
 	idle := !slices.ContainsFunc(w.Ranks, func(r workloads.Routing) bool { return r.Tokens > 0 })
@@ -132,7 +133,7 @@ func (s *session) implausible(r kernels.Rounds, spec kernels.RunSpec, wall time.
 		total += slices.Max(times) * float64(r.Fold)
 	}
 	if total > wall.Seconds() {
-		return fmt.Sprintf("rounds of %.3g s in all came back after %.3g s", total, wall.Seconds()), 0
+		return fmt.Sprintf("rounds of %.3g s in all were returned after %.3g s", total, wall.Seconds()), 0
 	}
 	return "", wall - time.Duration(total*float64(time.Second))
 }
@@ -146,8 +147,8 @@ func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, 
 	return rest(), nil
 }
 
-// StartVerify implements kernels.AsyncVerifier. The worker compares all rows; rest compares a
-// few of them here.
+// StartVerify implements kernels.AsyncVerifier. The worker compares all rows. The function rest compares
+// a few of these rows again, in this process.
 func (s *session) StartVerify(ctx context.Context, c ep.Config) (rest func() kernels.Comparison, err error) {
 	if err := s.Prepare(ctx, c); err != nil {
 		return nil, err
@@ -172,9 +173,10 @@ func (s *session) StartVerify(ctx context.Context, c ep.Config) (rest func() ker
 	return func() kernels.Comparison { return s.checkProbes(probes, r.Probed, r.Comparison) }, nil
 }
 
-// verifyLimit returns the deadline of a comparison: ten times the longest that passed in
-// this session or, before one has, the time to compare its rows at a slow 4 MB/s; and 15 s
-// for a busy host. Limits.Verify alone would let one hang use up a search's budget.
+// verifyLimit returns the deadline of the request verify: 15 s for a busy host, plus ten times the
+// longest successful request of this session. Before the first, it adds the time to compare all rows
+// at 4 MB/s, which is slow. It is at most Limits.Verify. With Limits.Verify alone, one hang could use
+// up the time budget of a search.
 func (s *session) verifyLimit() time.Duration {
 	const least, slow = 15 * time.Second, 4 << 20
 	limit := 10 * s.verified
@@ -186,8 +188,8 @@ func (s *session) verifyLimit() time.Duration {
 	return min(s.backend.limits.Verify, least+limit)
 }
 
-// Close implements kernels.Session. A worker that fails here is no error, since what was
-// measured holds: Close prints it, and the next session starts a new process.
+// Close implements kernels.Session. If the worker fails, Close returns no error, because the
+// measurements are still valid. It prints the failure, and the next session starts a new process.
 func (s *session) Close() error {
 	if s.proc != s.backend.proc || s.proc == nil || s.proc.lost() {
 		return nil
@@ -200,8 +202,8 @@ func (s *session) Close() error {
 	return nil
 }
 
-// call performs a request about candidate c. Every error is a Failure of c, except a
-// cancelled context and a worker that cannot be restarted.
+// call performs a request about candidate c. Its error is a Failure of c, unless the context was
+// cancelled or the worker cannot be restarted.
 func (s *session) call(ctx context.Context, method string, params, result any, c ep.Config, limit time.Duration) error {
 	err := s.proc.call(ctx, method, params, result, limit)
 	if err == nil {
@@ -231,8 +233,8 @@ func (s *session) call(ctx context.Context, method string, params, result any, c
 	return f
 }
 
-// reportedFailure returns a failure that the worker reported of c, and quarantines c if it
-// hung or crashed.
+// reportedFailure returns a failure that the worker reported about c. If c hung or crashed, it also
+// quarantines c.
 func (s *session) reportedFailure(c ep.Config, f *kernels.Failure) *kernels.Failure {
 	if f.Status == ep.Hang || f.Status == ep.Crash {
 		return s.quarantine(c, f)
@@ -240,7 +242,7 @@ func (s *session) reportedFailure(c ep.Config, f *kernels.Failure) *kernels.Fail
 	return f
 }
 
-// quarantine keeps a candidate from being run again.
+// quarantine records a failure, so that the candidate is not run again.
 func (s *session) quarantine(c ep.Config, f *kernels.Failure) *kernels.Failure {
 	s.backend.quarantined[quarantineKey(s.workload, c)] = f
 	return f
@@ -257,7 +259,8 @@ func asFailure(err error) *kernels.Failure {
 	return reported(d.Status, rpc.Message)
 }
 
-// reported makes a Failure of a worker's words. An unknown status, or ok, becomes a crash.
+// reported makes a Failure of a status and a reason that the worker sent. An unknown status, or ok,
+// becomes a crash.
 func reported(status ep.Status, reason string) *kernels.Failure {
 	if status == ep.OK || !slices.Contains(ep.Statuses(), status) {
 		status = ep.Crash

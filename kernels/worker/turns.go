@@ -10,16 +10,16 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// mostTurns bounds the turns of one request, and turnLimit is what each adds to the
-// deadline of the longest. Together they bound the wait for a worker that hangs.
+// mostTurns is the largest number of turns in one request. turnLimit is the time that each turn adds to
+// the deadline of the request. Both bound the wait for a worker that hangs.
 const (
 	mostTurns = 32
 	turnLimit = 2 * time.Second
 )
 
-// RunTurns implements kernels.TurnRunner with one request for all turns: a request takes as
-// long as a short sample. If the worker is lost, RunTurns requests each turn by itself to find
-// the one that caused it.
+// RunTurns implements kernels.TurnRunner with one request for all turns, because a request takes as long
+// as a short sample. If the worker is lost, RunTurns requests each turn by itself to find the turn that
+// caused the loss.
 func (s *session) RunTurns(ctx context.Context, turns []kernels.Turn) ([]kernels.Rounds, error) {
 	turns = turns[:min(len(turns), mostTurns)]
 	most := 0
@@ -32,7 +32,7 @@ func (s *session) RunTurns(ctx context.Context, turns []kernels.Turn) ([]kernels
 		}
 		most = max(most, t.Fold)
 	}
-	// A process that was replaced meanwhile has not prepared the earlier turns.
+	// If the process was replaced in the loop above, the new process has not prepared the earlier turns.
 	replaced := slices.ContainsFunc(turns, func(t kernels.Turn) bool { return !s.prepared[t.Config.Key()] })
 	if !s.backend.welcome.Turns || s.separate || replaced {
 		return s.oneByOne(ctx, turns)
@@ -45,9 +45,9 @@ func (s *session) RunTurns(ctx context.Context, turns []kernels.Turn) ([]kernels
 	return s.plausibleRounds(turns, r, time.Since(begin))
 }
 
-// retryOneByOne requests each turn by itself after the request for all was lost. If all turns
-// then pass, the session requests turns one by one from now on: losing the worker in every
-// round would cost the deadline and a new process each time.
+// retryOneByOne requests each turn by itself after the worker was lost in a request for all turns. If
+// all turns then succeed, the session requests turns one by one from now on. Otherwise it could lose
+// the worker in every round, and each loss costs the deadline and a new process.
 func (s *session) retryOneByOne(ctx context.Context, turns []kernels.Turn, lost error) ([]kernels.Rounds, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -64,6 +64,7 @@ func (s *session) retryOneByOne(ctx context.Context, turns []kernels.Turn, lost 
 	return done, err
 }
 
+// oneByOne requests each turn by itself, and returns the rounds of the turns before the first failure.
 func (s *session) oneByOne(ctx context.Context, turns []kernels.Turn) (done []kernels.Rounds, err error) {
 	for _, t := range turns {
 		r, err := s.Run(ctx, t.Config, kernels.RunSpec{Rounds: 1, Fold: t.Fold})
@@ -75,8 +76,8 @@ func (s *session) oneByOne(ctx context.Context, turns []kernels.Turn) (done []ke
 	return done, nil
 }
 
-// plausibleRounds returns the rounds of an answer that took wall, up to the first turn that
-// failed or whose times cannot be true.
+// plausibleRounds returns the rounds of an answer, up to the first turn that failed or whose times cannot
+// be true. wall is the time until the answer came.
 func (s *session) plausibleRounds(turns []kernels.Turn, r TurnsReply, wall time.Duration) ([]kernels.Rounds, error) {
 	for i, t := range turns {
 		if i == len(r.Rounds) {
@@ -84,9 +85,9 @@ func (s *session) plausibleRounds(turns []kernels.Turn, r TurnsReply, wall time.
 				return r.Rounds, s.reportedFailure(t.Config, reported(r.Failed.Status, r.Failed.Reason))
 			}
 			if i > 0 {
-				return r.Rounds, nil // the caller requests the rest
+				return r.Rounds, nil // the caller requests the remaining turns
 			}
-			return nil, s.quarantine(t.Config, kernels.Failf(ep.Unstable, "no round came back for %d turns", len(turns)))
+			return nil, s.quarantine(t.Config, kernels.Failf(ep.Unstable, "the worker returned no round for %d turns", len(turns)))
 		}
 		why, left := s.implausible(r.Rounds[i], kernels.RunSpec{Rounds: 1, Fold: t.Fold}, wall)
 		if why != "" {

@@ -112,7 +112,7 @@ func TestEffects(t *testing.T) {
 	for _, c := range []struct {
 		with []float64
 		want string
-	}{{[]float64{2, 2}, ""}, {[]float64{2}, "2 rounds alone and 1 with it"}} {
+	}{{[]float64{2, 2}, ""}, {[]float64{2}, "2 rounds of the product alone and 1 with the load"}} {
 		err := checkEffects([]kernels.Effect{{Load: "x", Alone: []float64{1, 1}, With: c.with}})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %q", c.with, err, c.want)

@@ -1,6 +1,5 @@
-// Package vec holds the loops of the CPU backend that must run at the speed of memory. They
-// have vector instructions on some processors and portable Go for the rest. Both give the
-// same bits.
+// Package vec holds the loops of the CPU backend that must run at the speed of memory. On some processors
+// they use vector instructions, on others portable Go. The results have the same bits.
 //
 // BF16 values are in the byte order of the machine. NaNs with the default payload stay NaNs.
 package vec
@@ -23,9 +22,8 @@ func Sum(dst []uint16, rows [][]uint16, weights []float32) {
 	sumPortable(dst, rows, weights, done)
 }
 
-// Stream copies src to dst past the caches. A goroutine that reads a later atomic store of the
-// caller sees the data. Stream is faster than copy for data that caches would evict before
-// it is read.
+// Stream copies src to dst past the caches. It is faster than copy if the caches would evict the data before
+// it is read. A goroutine that reads a later atomic store of the caller sees the data.
 func Stream(dst, src []byte) {
 	n := streamVector(dst, src)
 	copy(dst[n:], src[n:])
@@ -63,5 +61,5 @@ func round(x float32) uint16 {
 	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
 
-// aligned reports whether a pointer lies on a vector boundary.
+// aligned reports whether a pointer is a multiple of 32 bytes, the size of a vector.
 func aligned(p *byte) bool { return uintptr(unsafe.Pointer(p))%32 == 0 }

@@ -10,7 +10,7 @@ import (
 
 var wide = cpu.X86.HasAVX2
 
-// sumVector sums the columns that fill whole vectors and returns how many these are.
+// sumVector sums the columns that fill whole vectors, and returns the number of these columns.
 func sumVector(dst []uint16, rows [][]uint16, weights []float32) int {
 	n := len(dst) &^ 7
 	if !wide || n == 0 || len(rows) == 0 {
@@ -23,7 +23,7 @@ func sumVector(dst []uint16, rows [][]uint16, weights []float32) int {
 	return n
 }
 
-// streamVector copies whole vectors to an aligned destination and returns the bytes copied.
+// streamVector copies whole vectors to an aligned destination, and returns the number of copied bytes.
 func streamVector(dst, src []byte) int {
 	n := min(len(dst), len(src)) &^ 127
 	if !wide || n == 0 || !aligned(unsafe.SliceData(dst)) {

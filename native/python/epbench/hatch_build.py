@@ -1,4 +1,4 @@
-"""Puts the programs into the wheel, beside its records, and names the platform that they are built for.
+"""Puts the programs into the wheel of the package, and names the platform for which they are built.
 
 EPBENCH_PROGRAMS is a folder with epbench, epbench-cuda and epbench-compile. EPBENCH_PLATFORM is the
 platform, such as linux_x86_64. `make wheels` sets both.
@@ -17,7 +17,7 @@ WORKERS = pathlib.Path(__file__).resolve().parents[1] / "workers"
 class Programs(BuildHookInterface):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":
-            return  # the program is then the one on PATH
+            return  # an editable install uses the program on PATH
         folder = pathlib.Path(os.environ["EPBENCH_PROGRAMS"]).resolve()
         build_data["pure_python"] = False
         build_data["tag"] = "py3-none-" + os.environ["EPBENCH_PLATFORM"]

@@ -1,4 +1,5 @@
-"""The wheel holds libepcomm.so and the extension, so it is for one platform, and for any Python 3."""
+"""Builds the wheel. It has libepcomm.so and a binary extension, so it is for one platform, and for any
+Python 3."""
 
 from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel

@@ -1,19 +1,19 @@
-"""Runs other tuners on spaces that epbench measured whole.
+"""Compares epbench's search with other tuners, on search spaces of which epbench measured every config.
 
     pip install -r native/python/search/requirements.txt
     make build
     python3 native/python/search/compare.py RECORDINGS [--replays 20] [--budgets 25,50,100,200,400]
 
-RECORDINGS is a directory of NAME.rounds.gz (epbench replay save). For each space and budget,
-epbench replays its default strategy without starts. Each other tuner gets the wall time that
-this takes at the recorded pace, with A/A test, finals and confirmation. The others are Kernel
-Tuner in its simulation mode (seven samples a config, their mean, as it measures by itself)
-and Optuna's TPE (three samples a config, their median; each kernel has its own parameters).
-All see the same fitted times and draw from the same residuals. The program prints the mean
-regret of each tuner's choice, per cent: its true time over the best of the space.
+RECORDINGS is a directory of files NAME.rounds.gz, which epbench replay save writes. For each space and
+budget, epbench replays its default strategy without starts. Each other tuner may use as much wall
+time as epbench takes at the recorded pace, with A/A test, finals and confirmation. The other tuners
+are Kernel Tuner in its simulation mode, with the mean of seven samples of each config, and Optuna's
+TPE, with the median of three samples of each config. All tuners see the same fitted times and draw
+from the same residuals. The program prints the mean regret of each tuner's choice in per cent: by how
+much its true time is above the best time of the space.
 
-Kernel Tuner knows no kernels as such. It gets the kernel as one parameter and the values
-of the others by their place, with a restriction to the points that there are.
+Kernel Tuner has no notion of several kernels. It gets the kernel as one parameter. The values of the
+other parameters are given by their index, with a restriction to configs that exist.
 """
 
 import argparse
@@ -30,13 +30,13 @@ import numpy as np
 KERNEL_TUNER = ["random_sample", "greedy_ils", "simulated_annealing", "genetic_algorithm", "hybrid_vndx", "adaptive_tabu_greywolf", "bayes_opt"]
 KERNEL_TUNER_SAMPLES = 7
 TPE_SAMPLES = 3
-# From this share of the points on, a tuner gets all of them: with few points left some tuners
-# draw known points for ever.
+# If a tuner may measure at least this fraction of the points, all points are measured instead: with few
+# points left, some tuners draw known points for ever.
 NEARLY_ALL = 0.9
 
 
 class Space:
-    """A recorded space: points, fitted times in seconds, residuals, pace."""
+    """A recorded space: its points, their fitted times in seconds, the residuals, and the pace."""
 
     def __init__(self, path):
         with gzip.open(path, "rt") as f:
@@ -50,7 +50,7 @@ class Space:
         self._places()
 
     def _fit(self):
-        """log time = point + round, by medians, as tune/stat Polish."""
+        """Fits log time = point + round by medians, as Polish of tune/stat does."""
         item, turn, log = [], [], []
         for i, p in enumerate(self.points):
             for stretch in p["rounds"]:
@@ -68,7 +68,7 @@ class Space:
         self.residuals = log - times[item] - rounds[turn]
 
     def _places(self):
-        """Each point as (kernel, place of each value), longest parameter first."""
+        """Describes each point as (kernel, index of each value). The parameter with most values is first."""
         kernels, axes = [], {}
         for p in self.points:
             c = p["config"]
@@ -95,7 +95,8 @@ class Space:
             self.params["p%d" % k] = sorted({t[k + 1] for t in self.tuples})
 
     def restriction(self):
-        """A text that is true of the points that there are: their numbers, mixed radix."""
+        """Returns an expression that is true for the points that exist. It computes a number for a point, in
+        mixed radix, and compares it with a set of numbers."""
         terms, number, radix = [], [0] * len(self.tuples), 1
         for k, (name, values) in enumerate(self.params.items()):
             terms.append("%s * %d" % (name, radix))
@@ -127,7 +128,7 @@ def _number(value):
 
 
 def ours(binary, space, budgets, replays):
-    """(regret, p95, seconds) of epbench's default strategy, by budget."""
+    """Returns (regret, p95, seconds) of epbench's default strategy, by budget."""
     out = subprocess.run(
         [binary, "replay", space.path, "--starts", "none", "--budget", ",".join(map(str, budgets)), "--replays", str(replays), "--format", "csv"],
         check=True, capture_output=True, text=True).stdout.splitlines()
@@ -142,7 +143,7 @@ def ours(binary, space, budgets, replays):
 
 
 def everything(space, rng, samples, middle):
-    """The point with the fastest reading if every point is measured."""
+    """Returns the point that has the fastest reading if every point is measured."""
     return int(np.argmin([middle(space.samples(rng, i, samples)) for i in range(len(space.points))]))
 
 
@@ -224,13 +225,13 @@ def main():
                         else:
                             chosen = tpe(space, rng, n) if s == "tpe" else kernel_tuner(space, rng, n, s)
                         got.append(space.regret(chosen))
-                    except Exception as e:  # a strategy that cannot take this space is reported, not left out
+                    except Exception as e:  # a strategy that cannot handle this space is reported
                         print("# %s at %d on %s: %s" % (s, b, space.name, repr(e)[:200]), flush=True)
                         break
                 if got:
                     figures.append((space.name, b, s, float(np.mean(got))))
             print("# %s %d done" % (space.name, b), flush=True)
-            if args.json:  # written after each budget, so that an interruption keeps them
+            if args.json:  # written after each budget, so that figures are kept if the program is interrupted
                 with open(args.json, "w") as f:
                     json.dump(figures, f)
     print("| strategy | " + " | ".join("%d" % b for b in budgets) + " |\n| --- |" + " ---: |" * len(budgets))

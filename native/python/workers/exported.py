@@ -1,4 +1,4 @@
-"""Compares the times of DeepEP with an export to those that the sweep states:
+"""Compares the times of DeepEP with an exported config with the times of the sweep:
 
     exported.py SWEEP [--says BY=FILE]... RUN...
 
@@ -6,12 +6,13 @@ SWEEP is the run directory that was exported. RUN is a run directory of `epbench
 --config deepep-own:by=BY`, where BY is shim, json or map. FILE holds what `epbench table export`
 printed when it wrote that export.
 
-The first table has a row for each half: the median of several workers, with the least and the
-largest. `off` is how far the export's time is above that of the sweep's choice.
+The first table has a row for each dispatch and each combine: the median of several workers, and the
+smallest and largest value of a worker. `off` is by how much the export's time is above the time of
+the sweep's choice.
 
-The second table has both halves together, for exports with a FILE. `says` is the time of the
-sweep's choices plus the loss that the export states, `off` how far the export's time is above
-that. An export with one config for all token counts states losses above 0.
+The second table has dispatch and combine together, for exports with a FILE. `says` is the time of the
+sweep's choices plus the loss that the export states. `off` is by how much the export's time is above
+`says`. An export with one config for all token counts states losses above 0.
 """
 
 import argparse
@@ -25,7 +26,7 @@ LOSS = re.compile(r"^(\d+) tokens?, (\S+): (-?[\d.]+) % slower than the best con
 
 
 def searches(run):
-    """Yields ((op, routing, tokens), search) of a run directory."""
+    """Yields ((op, routing, tokens), search) for each search of a run directory."""
     for s in json.loads((pathlib.Path(run) / "run.json").read_text())["searches"]:
         yield (s["problem"]["op"], s["routing"], s["problem"]["tokens"]), s
 
@@ -35,8 +36,8 @@ def microseconds(times):
 
 
 def exports_timed(runs, chosen):
-    """Returns searches by (op, routing, tokens, BY), without those that failed or that the sweep
-    does not have."""
+    """Returns searches by (op, routing, tokens, BY). It leaves out searches that failed, and searches that
+    the sweep does not have."""
     out = collections.defaultdict(list)
     for run in runs:
         for case, s in searches(run):
@@ -83,7 +84,7 @@ def losses_of(text):
     except OSError as e:
         raise argparse.ArgumentTypeError(str(e)) from e
     if not stated:
-        raise argparse.ArgumentTypeError("%s states no losses; it holds what epbench table export prints" % file)
+        raise argparse.ArgumentTypeError("%s states no losses; give the output of epbench table export" % file)
     return by, stated
 
 

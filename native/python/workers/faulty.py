@@ -1,13 +1,13 @@
-"""worker.py with a fault, to test how epbench handles one in a real library:
+"""worker.py with a fault, to test how epbench handles a fault of a library:
 
     EPBENCH_FAULT=... faulty.py NAME LIBRARY [MODE]
 
     kill:PARAM=VALUE   rank 1 kills itself in the first dispatch of a config with that value
-    hang:PARAM=VALUE   it does not return from that dispatch
-    print:PARAM=VALUE  it prints to standard output in each such dispatch
-    missing:NAME       it lacks the library, where NAME is the first argument
+    hang:PARAM=VALUE   rank 1 does not return from such a dispatch
+    print:PARAM=VALUE  rank 1 prints to standard output in each such dispatch
+    missing:NAME       rank 1 does not find the library, if NAME is the first argument
 
-LIBRARY is one of worker.py's, or a file, such as examples/workers/toy.py. Without EPBENCH_FAULT
+LIBRARY is a library of worker.py, or a file such as examples/workers/toy.py. Without EPBENCH_FAULT
 nothing fails.
 """
 

@@ -1,12 +1,12 @@
-"""A worker of one process a rank for a library that PyTorch code calls:
+"""A worker, with one process for each rank, for a library that PyTorch code calls:
 
     epbench sweep --backend "launch:torchrun --nproc-per-node 2 native/python/workers/worker.py deepep" ...
 
 worker.py LIBRARY [MODE], one of:
     deepep [normal|ll|own]  DeepEP V1
     nccl [padded|counts]    all-to-all of PyTorch
-    flashinfer              its one-sided all-to-all
-    epcomm PACK             ours, as epbench pack wrote it
+    flashinfer              the one-sided all-to-all of FlashInfer
+    epcomm PACK             epcomm with a file of epbench pack
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Runs the code of a notebook in an empty folder: notebook.py FILE.ipynb. What a cell ends with is shown as HTML or text."""
+"""Runs the code of a notebook in an empty folder: notebook.py FILE.ipynb. The last expression of a cell is shown as HTML or text."""
 
 import ast
 import json
@@ -9,7 +9,7 @@ import tempfile
 
 
 def show(value):
-    """Formats a value as a notebook would, and raises what that raises."""
+    """Formats a value as a notebook would. An exception of the formatting is not caught."""
     if value is not None:
         print(value._repr_html_()[:100] if hasattr(value, "_repr_html_") else repr(value))
 

@@ -63,7 +63,7 @@ class Records(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, r"answers\[0\]: no 'op'"):
             epbench.records.rows(epbench.Answer, {"name": "answers", "title": "", "rows": [{}]})
         bad = {"name": "x", "title": "", "rows": [dict.fromkeys(epbench.Answer.__dataclass_fields__, 1.5)]}
-        with self.assertRaisesRegex(TypeError, "op is 1.5, which is no str"):
+        with self.assertRaisesRegex(TypeError, "op is 1.5, which is not str"):
             epbench.records.rows(epbench.Answer, bad)
 
     def test_fields_are_promised(self):

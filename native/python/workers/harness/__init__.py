@@ -1,9 +1,10 @@
-"""The parts of a worker for epbench, apart from the library that it drives.
+"""The parts of a worker for epbench that do not depend on the library that the worker drives.
 
-A worker is one process a rank. The processes are started by any launcher, find epbench
-by the environment, and do the same at the same time: rank 0 reads a request, shares it,
-every rank acts on it, and rank 0 answers for all. docs/worker-protocol.md is the
-protocol. Everything here needs the standard library alone; harness.gpu needs torch.
+A worker has one process for each rank. Any launcher can start the processes. They find epbench
+through environment variables. Rank 0 reads a request and sends it to the other ranks, every rank
+performs it, and rank 0 answers for all. docs/worker-protocol.md describes the protocol. The
+modules that import torch are gpu, gpu_beside, judge, lt, product and tensors; all others need only
+the standard library.
 """
 
 from .library import Library, kernel, param

@@ -1,7 +1,7 @@
-"""The product that runs beside the calls of a workload: how much of it belongs to a call,
-and the rounds of both. docs/overlap.md explains the times; kernels/cuda/drive measures them in
-the same way. This module needs only the standard library: HostProduct multiplies in
-Python."""
+"""The matrix product that runs at the same time as the calls of a workload ("beside" them): how
+much of it runs beside each call, and rounds of both. docs/overlap.md explains the times;
+kernels/cuda/drive measures them in the same way. This module needs only the standard library:
+HostProduct multiplies in Python."""
 
 import collections
 import math
@@ -12,32 +12,33 @@ import time
 from .protocol import Failure
 
 FIELDS = ("call", "product", "both", "call_in", "product_in", "done")
-OUTLASTS = 2  # how many times as long as the call its share of the product takes
-LEAST_BATCH = 8  # least experts of one launch, where there are as many: fewer leave SMs idle
-LEAST = 100e-9  # seconds; shorter times count as this long, since most are differences
-HELD = 0.25  # most seconds that a product may hold SMs, for which calls wait: a pass and a share
-SIZING = 5  # rounds that decide the size of a share
-TAKEN = (16, 32, 48, 64)  # SMs that calls take, in the plans among which a product's own is chosen
-PLAN_MARGIN = 0.01  # how much faster a plan for fewer SMs must be to be taken
-HOST_TRIAL = 32  # launches by which the time of one is measured on the host
-HOST_COLUMNS = 16  # columns of the result in one launch on the host
-HOST_BYTES = 1 << 22  # most bytes of one factor on the host
+OUTLASTS = 2  # time of a call's share of the product, divided by the time of the call
+LEAST_BATCH = 8  # least number of experts in one launch: with fewer, SMs would be idle
+LEAST = 100e-9  # least time in seconds; most times are differences, which noise can make too small
+HELD = 0.25  # longest time in seconds that a product may hold SMs for which calls wait
+SIZING = 5  # number of rounds from which the time of a call or a product is taken
+TAKEN = (16, 32, 48, 64)  # numbers of SMs that calls often take: the product is also planned without them
+PLAN_MARGIN = 0.01  # fraction by which a plan for fewer SMs must be faster to be chosen
+HOST_TRIAL = 32  # number of launches from which the time of one launch is taken on the host
+HOST_COLUMNS = 16  # number of columns of the result in one launch on the host
+HOST_BYTES = 1 << 22  # largest size in bytes of one matrix on the host
 
-# Size is a product as the problem spells it: M, N and K of one expert's, and the experts.
+# Size holds the numbers in a problem's spelling of a product: M, N and K of one expert, and the
+# number of experts (groups).
 Size = collections.namedtuple("Size", "kind m n k dtype groups")
 
-# Part is a half of a call. whole performs it; phases are its two functions, send and
-# receive, or None if one kernel does both.
+# Part is the dispatch or the combine of a call. The function whole performs it. phases are the two
+# functions send and receive, or None if one kernel does both.
 Part = collections.namedtuple("Part", "whole phases")
 
-# Plan holds the inputs of rounds beside a product. steps are those of a call, as timed takes
-# them; parts are its halves in order; beside is the session's Beside; taken is the number of
-# SMs that a call takes, 0 if it is unknown.
+# Plan holds the inputs of rounds with a product. steps are the steps of a call, in the form that
+# Library.timed takes; parts are its Parts in order; beside is the session's Beside; taken is the
+# number of SMs that a call takes, 0 if it is unknown.
 Plan = collections.namedtuple("Plan", "name steps parts beside taken")
 
 
 def size_of(text):
-    """Reads gemm:M,N,K,DTYPE,GROUPS, step:... or copy, as a problem spells them."""
+    """Reads gemm:M,N,K,DTYPE,GROUPS, step:... or copy, the spellings in a problem."""
     kind, _, sizes = text.partition(":")
     if kind == "copy":
         return Size(kind, 0, 0, 0, "", 1)
@@ -46,8 +47,8 @@ def size_of(text):
 
 
 def attention_of(problem, size):
-    """The product that stands for attention in a step: its projections have about
-    4 x hidden x hidden weights."""
+    """Returns the product that stands for attention in a decode step. The projections of attention
+    have about 4 x hidden x hidden weights."""
     rows = max(problem["tokens"], 1)
     if size.dtype == "fp8":
         rows = (rows + 15) // 16 * 16
@@ -55,9 +56,10 @@ def attention_of(problem, size):
 
 
 def share_of(share, groups, passes, least):
-    """Returns (experts of one launch, launches) for a share of passes: whole passes where the
-    share is one or more, else as many experts as the share needs. passes is the number of
-    launches of the pass that was timed. shareOf of kernels/cuda/drive has the same rule."""
+    """Returns (experts of one launch, number of launches) for `share` passes over the experts. If the
+    share is at least one pass, each launch has all experts. Otherwise it has as many experts as the
+    share needs. passes is the number of launches of one pass when it was timed. shareOf in
+    kernels/cuda/drive has the same rule."""
     if passes > 1 or groups == 1:  # copies, or one product
         return groups, max(least, math.ceil(share * passes))
     if share >= 1:
@@ -68,16 +70,16 @@ def share_of(share, groups, passes, least):
 
 
 def rounded(n):
-    """Rounds n up to a multiple of a quarter of the power of two below it: runs whose calls
-    differ by a few percent then have launches of one size."""
+    """Rounds n up to a multiple of a quarter of the power of two below n. Runs whose calls differ by a
+    few percent then have launches of the same size."""
     step = 1 << max((n - 1).bit_length() - 3, 0)
     return -(-n // step) * step
 
 
 def fastest_plan(seconds):
-    """Returns the index of the fastest of a product's plans, by its seconds alone. The first, for
-    all SMs, stays unless another is faster by the margin. fastestPlan of kernels/cuda/drive has the
-    same rule."""
+    """Returns the index of the fastest plan. seconds are the times of the product alone with each plan.
+    The first plan, for all SMs, wins unless another is faster by PLAN_MARGIN. fastestPlan in
+    kernels/cuda/drive has the same rule."""
     best, bar = 0, seconds[0] * (1 - PLAN_MARGIN)
     for i, t in enumerate(seconds):
         if t < bar:
@@ -86,8 +88,8 @@ def fastest_plan(seconds):
 
 
 class HostProduct:
-    """A product in Python, in launches of a few columns. Its factors repeat where the whole
-    would not fit into HOST_BYTES."""
+    """A product computed in Python, in launches of a few columns. If a matrix would not fit into
+    HOST_BYTES, its rows are used repeatedly."""
 
     trial, held = HOST_TRIAL, math.inf  # it holds no SMs
 
@@ -103,7 +105,7 @@ class HostProduct:
         self.launches = size.groups * size.m * self.across
 
     def launch(self, i):
-        """Runs launch number i; passes follow each other."""
+        """Runs launch number i. After the last launch of a pass the next pass begins."""
         if self.size.kind == "copy":
             part = HOST_BYTES // self.launches
             at = slice(i % self.launches * part, (i % self.launches + 1) * part)
@@ -111,10 +113,10 @@ class HostProduct:
         else:
             first = i * HOST_COLUMNS
             self.out = [sum(map(operator.mul, self.x, self.w[(first + c) % self.rows])) for c in range(HOST_COLUMNS)]
-        time.sleep(0)  # lets the calls' thread have the interpreter
+        time.sleep(0)  # lets the thread of the calls run
 
     def take(self, share, least):
-        """Returns the launches of a share, which is given as a multiple of the trial."""
+        """Returns the number of launches of a share. The share is a multiple of the trial."""
         return max(least, 2, math.ceil(share * self.trial))
 
     def amount(self, share):
@@ -122,8 +124,8 @@ class HostProduct:
 
 
 class Beside:
-    """A session's product, and the number of its launches that belong to a call, 0 before it is
-    known. A step has a second product, attention, and a whole pass of the first."""
+    """A session's product, and share, the number of its launches that run beside one call (0 before it
+    is known). A decode step has a second product for attention, and its share is a whole pass."""
 
     def __init__(self, library, problem):
         size = size_of(problem["beside"])
@@ -137,18 +139,19 @@ class Beside:
     def take(self, call, trial):
         """Decides the share, from the seconds of a call and of the product's trial."""
         if max(OUTLASTS * call, trial) > self.product.held:
-            raise Failure("launch", "beside: %s takes %.3g s and the call %.3g s; calls may wait %g s for the SMs of a product: give smaller sizes or fewer groups" % (
+            raise Failure("launch", "beside: %s takes %.3g s and the call %.3g s, but calls may wait at most %g s for the SMs of a product; give smaller sizes or fewer groups" % (
                 self.text, trial, call, self.product.held))
         self.share = self.product.take(OUTLASTS * call / trial, 2 if self.pair else 1)
 
     def amount(self):
         if self.step:
-            return "a layer of two micro-batches: attention as %s%s and the experts as %s%s, twice each" % (
+            return "a layer of two micro-batches, each with attention as %s%s and experts as %s%s" % (
                 spelled(self.attention.size), own_plan(self.attention), self.text, own_plan(self.product))
         return self.product.amount(self.share)
 
     def rounds(self, rows):
-        """Returns the answer to a run: the readings of this rank by round, and their seconds."""
+        """Returns the answer to the request run: this rank's readings in each round, and the seconds that
+        the objective takes from them."""
         for row in rows:
             for name in ("call", "both", "call_in", "product_in"):
                 row[name] = max(row[name], LEAST)
@@ -158,13 +161,14 @@ class Beside:
 
 
 def own_plan(product):
-    """Says for how many SMs a product is planned alone, where that is not all of them."""
+    """Describes for how many SMs a product is planned when it runs alone; "" for all SMs."""
     own = getattr(product, "own", 0)
     return " (planned for %d SMs)" % own if own else ""
 
 
 def plan_beside(own, left):
-    """Returns the SMs of the plan beside calls that leave `left` SMs; 0 means all. planBeside of
+    """Returns the number of SMs for which the product is planned beside calls that leave `left` SMs; 0
+    means all. own is the number of SMs of the plan that is fastest alone. planBeside in
     kernels/cuda/drive has the same rule."""
     return own if left == 0 or 0 < own <= left else left
 
@@ -174,7 +178,7 @@ def spelled(size):
 
 
 class Running(threading.Thread):
-    """A thread that runs a product's launches: n of them, or until stop."""
+    """A thread that runs n launches of a product, or launches until stop is called."""
 
     def __init__(self, product, n=math.inf):
         super().__init__(daemon=True)
@@ -208,7 +212,7 @@ def host_launches(product, n):
 
 
 def host_round(library, plan, fold):
-    """Measures one round by the host's clock, in seconds of a call."""
+    """Measures one round with the host's clock. The times are seconds for each call."""
     call = library.timed(plan.name, plan.steps, 1, fold)[0]
     library.ranks.barrier()
     product = host_launches(plan.beside.product, fold * plan.beside.share) / fold
@@ -218,8 +222,8 @@ def host_round(library, plan, fold):
 
 
 def _abreast(library, plan, fold):
-    """Runs calls in this thread and the product in another. The wait for the ranks before each
-    call does not count as time of the call; the product runs on meanwhile."""
+    """Runs calls in this thread and the product in another thread. Before each call the ranks wait for
+    each other; this wait is not part of the call's time, but the product runs during the wait."""
     running = Running(plan.beside.product, fold * plan.beside.share)
     begin = time.perf_counter()
     running.start()
@@ -231,7 +235,7 @@ def _abreast(library, plan, fold):
 
 
 def _phases(library, plan, fold):
-    """Each half sends, then its part of the product runs, then it receives."""
+    """Runs calls in phases: each part sends, then launches of the product run, then the part receives."""
     both = inside = 0.0
     share, n = plan.beside.share, len(plan.parts)
     for _ in range(fold):

@@ -5,7 +5,7 @@ cuda is torch.cuda, or a test's substitute.
 
 from .protocol import Broken
 
-ATTEMPTS = 2  # a capture may fail for a reason that is gone the second time
+ATTEMPTS = 2  # the cause of a failed capture may be temporary
 
 
 class Graphs:
@@ -16,19 +16,19 @@ class Graphs:
         self.forget()
 
     def forget(self):
-        """Frees all graphs; each is captured again when it is asked for."""
+        """Frees all graphs. A graph is captured again when it is needed."""
         self.kept, self.pool = {}, None
 
     def get(self, name, make):
-        """Returns what make returned for a name; calls make the first time."""
+        """Returns the result of make() for a name. It calls make only the first time."""
         if name not in self.kept:
             self.kept[name] = make()
         return self.kept[name]
 
     def capture(self, run):
-        """Returns a function that replays what run launches. Where one rank's capture fails, all
-        ranks drop theirs, make anew what it may have damaged, and try once more. Raises
-        Broken where that fails too: the process must be started again."""
+        """Returns a function that replays the launches of run(). If the capture of one rank fails, all
+        ranks free all their graphs and try once more. If that fails too, it raises Broken: the process
+        must be started again."""
         for _ in range(ATTEMPTS):
             self.cuda.synchronize()
             self.ranks.barrier()
@@ -45,8 +45,9 @@ class Graphs:
         raise Broken("launch", "rank %d: capturing a CUDA graph failed %d times: %s" % (failed[0][0], ATTEMPTS, failed[0][1]))
 
     def _attempt(self, run):
-        """Returns (graph, None) or (None, reason). Where ending the capture fails, torch.cuda.graph
-        leaves its own stream as the current one, and would capture on it again."""
+        """Returns (graph, None) or (None, reason). If the end of the capture fails, torch.cuda.graph
+        leaves its own stream as the current stream and would use it for the next capture. Both are
+        set back here."""
         stream, graph = self.cuda.current_stream(), self.cuda.CUDAGraph()
         try:
             with self.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):

@@ -18,15 +18,15 @@ from .judge import GPUSession
 from .streams import Streams
 from .tensors import dequantized, gain, quantized, tokens
 
-LEAST_CALLS = 20  # least calls of one sample, so that the events around it cost less than 1 % of it
-MANY_TOKENS = 1024  # from so many tokens of a rank on LONG_CALLS calls make a sample
+LEAST_CALLS = 20  # least number of calls in a sample: the two events then cost less than 1 % of its time
+MANY_TOKENS = 1024  # if a rank has at least so many tokens, a sample has only LONG_CALLS calls
 LONG_CALLS = 4
-SLEEP = 200_000  # GPU clocks, about 100 us: the host queues a whole round meanwhile
-DECOY = 1 << 63  # added to the seed: tokens that no rank has otherwise
+SLEEP = 200_000  # GPU clocks, about 100 us, in which the host queues a whole round
+DECOY = 1 << 63  # added to the seed, it gives tokens that no rank has otherwise
 
 
 def tensors_of(thing):
-    """The tensors in a tensor, in sequences of sequences, or in None."""
+    """Yields the tensors in a tensor, in nested sequences, or in None."""
     if isinstance(thing, torch.Tensor):
         yield thing
     elif isinstance(thing, (list, tuple)):
@@ -35,19 +35,20 @@ def tensors_of(thing):
 
 
 def overwrite(t):
-    """Fills a tensor with what is no right value: NaN, or -1 of integers."""
+    """Fills a tensor with a value that is never right: NaN, or -1 for integers."""
     return t.fill_(float("nan") if t.is_floating_point() else -1)
 
 
 class GPULibrary(GPUBeside):
-    """One rank on one GPU. Tensors take the place of received() and combined(): rows() returns
-    (source ranks, tokens, experts, rows), out holds the combined tokens. experts is [n], one
-    for each row. In layout rank it is a pair of experts and weights, both [n, top-k] in the
-    order of the token, with -1 for an expert of another rank."""
+    """One rank on one GPU. It has tensors in place of received() and combined(): rows() returns
+    (source ranks, tokens, experts, rows), and out holds the combined tokens. experts is [n], one
+    expert for each row. In layout rank it is a pair (experts, weights), both [n, top-k] in the
+    token's order, with -1 for an expert of another rank."""
 
     clock, arch = "chain", ""
-    # Names of attributes with what a call writes, besides out: tensors or sequences of them.
-    # written is overwritten before a verification; captured calls read read_again.
+    # Names of attributes, besides out, that hold tensors to which a call writes, or sequences of such
+    # tensors. Those in `written` are overwritten before a verification. Those in `read_again` are not,
+    # because captured calls read them.
     written, read_again = (), ()
 
     def start(self, ranks):
@@ -67,7 +68,7 @@ class GPULibrary(GPUBeside):
         self.beside, self.beside_clock = self.besides(), "wall" if cpu else "stamp"
 
     def _store(self):
-        """Returns host and port of a store, which rank 0 chooses."""
+        """Returns host and port for a TCPStore. Rank 0 chooses them."""
         with socket.socket() as s:
             s.bind(("", 0))
             port = s.getsockname()[1]
@@ -86,7 +87,7 @@ class GPULibrary(GPUBeside):
                 "driver": driver, "cuda": torch.version.cuda or ""}
 
     def multiprocessors(self):
-        """Returns the SMs of this rank's GPU, 0 without one."""
+        """Returns the number of SMs of this rank's GPU, 0 without a GPU."""
         return torch.cuda.get_device_properties(self.device).multi_processor_count if self.device.type == "cuda" else 0
 
     def open(self, work):
@@ -107,8 +108,8 @@ class GPULibrary(GPUBeside):
 
     @contextlib.contextmanager
     def decoy(self):
-        """Replaces this rank's tokens by others for a while, in the same memory, since libraries
-        and graphs hold its address."""
+        """Replaces this rank's tokens by other tokens inside a with block. It uses the same memory,
+        because libraries and graphs hold its address."""
         inputs = (self.x, self.q, self.scales) if self.fp8 else (self.x,)
         mine = [t.clone() for t in inputs]
         x = tokens(self.work.seed ^ DECOY, self.rank, self.work.tokens, self.work.hidden, self.device)
@@ -121,19 +122,19 @@ class GPULibrary(GPUBeside):
                 t.copy_(own)
 
     def poison(self):
-        """Overwrites what earlier calls wrote, and memory that the next call's tensors will get:
-        an allocator hands out what was freed last, and a library that writes nothing there
-        would deliver the right rows of the call before."""
+        """Overwrites the outputs of earlier calls, and memory that the next call will allocate. PyTorch
+        allocates the memory that was freed last. Without this, a library that writes nothing would
+        return the right rows of the call before."""
         old, kept = (list(tensors_of([getattr(self, name, None) for name in names]))
                      for names in (("out",) + self.written, self.read_again))
         for t in old:
             overwrite(t)
         freed = [overwrite(torch.empty_like(t)) for t in old + kept]
         del freed
-        self.settle()  # another rank may write here as soon as it has passed a barrier
+        self.settle()  # after the next barrier another rank may write to this memory
 
     def seen(self, rank):
-        """Returns a rank's tokens as an expert sees them. It keeps those of the last rank."""
+        """Returns a rank's tokens as an expert receives them. It caches the tokens of one rank."""
         if self.kept is None or self.kept[0] != rank:
             self.kept = (rank, self._seen(rank))
         return self.kept[1]
@@ -155,8 +156,8 @@ class GPULibrary(GPUBeside):
         raise NotImplementedError
 
     def rank_experts(self, rows, experts, weights):
-        """Returns, in layout rank, the weighted sum of this rank's experts for each row. experts
-        is [n, k], -1 where an expert lives elsewhere."""
+        """Returns, for layout rank, the weighted sum of this rank's experts for each row. experts is
+        [n, k], with -1 for an expert of another rank."""
         y = torch.zeros(rows.shape, device=self.device)
         for k in range(experts.shape[1]):
             e = experts[:, k]
@@ -184,7 +185,7 @@ class GPULibrary(GPUBeside):
         apart = [self.between] if self.between and len(paid) == 1 else []
 
         def make():
-            for _, step in steps:  # what the paid steps read: handles, the experts' rows
+            for _, step in steps:  # makes the data that the timed steps read: handles, the experts' rows
                 step()
             return self._chain(paid + apart, calls), apart and self._chain(apart, calls), list(vars(self).values())
 
@@ -198,20 +199,20 @@ class GPULibrary(GPUBeside):
         return out
 
     def calls_of(self, fold):
-        """Calls of a round: enough, and a multiple of fold."""
+        """Returns the number of calls in a round: at least the least number, and a multiple of fold."""
         least = LONG_CALLS if max(self.work.counts) >= MANY_TOKENS else LEAST_CALLS
         return fold * -(-least // fold)
 
     def alternating(self, steps):
-        """Whether the measured half may not run twice in a row."""
+        """Reports whether only dispatch or only combine is measured, and may not run twice in a row."""
         return self.strict and [paid for paid, _ in steps].count(True) == 1
 
     def clock_of(self, steps):
         return "event" if self.alternating(steps) and self.device.type == "cuda" else self.clock
 
     def _alternate(self, name, steps, rounds, calls):
-        """Measures one half in a graph in which both take turns, with events around the paid one.
-        The reading of two events in a row is subtracted."""
+        """Measures dispatch or combine in a graph in which both run in turn, with events before and after
+        the measured one. The time between two events in a row is subtracted."""
         def make():
             for _, step in steps:
                 step()
@@ -240,16 +241,16 @@ class GPULibrary(GPUBeside):
             out.append(max(ms * 1e-3 / calls, 1e-9))
         return out
 
-    # A method that runs after each call of a half measured alone, where a library cannot run
-    # the same half twice in a row. Its cost is measured and subtracted.
+    # A method that runs after each call if dispatch or combine is measured alone, for a library that
+    # cannot run the same one twice in a row. Its time is measured and subtracted.
     between = None
 
     def before_round(self):
-        """Called before each measured round, outside the time."""
+        """Is called before each measured round. Its time is not measured."""
 
     def _chain(self, paid, calls):
-        """Returns a function that runs calls in a row: a CUDA graph of them, or the calls
-        themselves where the host takes part."""
+        """Returns a function that runs calls in a row. It replays a CUDA graph, or makes the calls one by
+        one if the library needs the host."""
         def run():
             for _ in range(calls):
                 for step in paid:
@@ -258,8 +259,8 @@ class GPULibrary(GPUBeside):
         return self.graphs.capture(run) if self.clock == "chain" else run
 
     def _between(self, go, sleep=SLEEP):
-        """Returns the seconds between two events around go. An all-reduce lets the ranks begin
-        together, and a sleep before it lets the host queue everything."""
+        """Returns the seconds between two events, one before and one after go(). An all-reduce makes the
+        ranks begin together. A sleep before it gives the host time to queue everything."""
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda._sleep(sleep)
         dist.all_reduce(self.flag)

@@ -1,4 +1,4 @@
-"""A GPU's calls beside PyTorch's products: what GPULibrary does of it."""
+"""The methods of GPULibrary that run matrix products of PyTorch at the same time as calls."""
 
 import contextlib
 import os
@@ -13,19 +13,19 @@ from .protocol import Failure
 from .streams import Round, seconds
 
 SLEEP = 2_000_000  # GPU clocks, about 1 ms: a graph with a product has many kernels to queue
-VERIFIED = 4  # passes of the product beside each step of a verification
+VERIFIED = 4  # number of passes of the product during each step of a verification
 
 
 class GPUBeside(Library):
-    """Rounds beside a product on a GPU. Without a GPU it does what Library does, with a product
-    of PyTorch."""
+    """Measures rounds with a matrix product ("product") on a GPU. Without a GPU it does the same as
+    Library, with a product of PyTorch."""
 
     def besides(self):
         """Returns the kinds of product that this library can run beside its calls."""
         if self.device.type == "cpu":
             return () if self.strict else Library.beside
-        # A round is a graph of calls in a row. Halves that take turns cannot be one, nor calls
-        # in which the host takes part.
+        # A round is a CUDA graph of calls in a row. This is impossible if dispatch and combine must run
+        # in turn, and for calls that need the host.
         if self.strict or self.between or self.clock != "chain":
             return ()
         return Library.beside + (("step",) if self.held else ())
@@ -40,7 +40,7 @@ class GPUBeside(Library):
         return made
 
     def warm(self, product, taken):
-        """Runs a pass by itself, so that no kernel is loaded while a call spins."""
+        """Runs a pass alone, so that no kernel has to be loaded later, while a call waits for ranks."""
         if self.device.type == "cuda":
             with torch.cuda.stream(self.streams.side), product.planned(taken):
                 for i in range(product.launches):
@@ -48,8 +48,8 @@ class GPUBeside(Library):
             torch.cuda.synchronize()
 
     def carved(self, plan):
-        """Returns the SMs that the product leaves to calls. It leaves some, as engines have it,
-        where calls take at most half of the GPU and run at the same time."""
+        """Returns the number of SMs that the product leaves to calls. As in serving engines, it leaves the
+        SMs that calls take, if these are at most half of the GPU and the calls run at the same time."""
         apart = all(p.phases for p in plan.parts) or plan.beside.product.size.kind == "copy"
         return 0 if apart or 2 * plan.taken > self.multiprocessors() else plan.taken
 
@@ -86,7 +86,7 @@ class GPUBeside(Library):
                 product.own = plans[fastest_plan(times)]
 
     def replayed(self, go, read):
-        """What read says after a round that all ranks begin together."""
+        """Runs one round, which all ranks begin together, and returns read()."""
         self.ranks.barrier()
         self.before_round()
         self._between(go, SLEEP)
@@ -104,9 +104,9 @@ class GPUBeside(Library):
                 for _ in range(rounds)]
 
     def captured(self, run, read, plan, taken):
-        """Captures a round's graph and returns what runs and reads it. The steps run once first,
-        since they leave what the graph reads. The graph runs once too: its first launch
-        uploads it."""
+        """Captures a round's graph. Returns (a function that runs it, read, objects to keep alive). The
+        steps run once before the capture, because they make data that the graph reads. The graph also
+        runs once, because its first launch uploads it."""
         products = [p for p in (plan.beside.product, plan.beside.attention) if p]
         for product in products:
             self.warm(product, taken)
@@ -133,7 +133,7 @@ class GPUBeside(Library):
             for i in range(VERIFIED * beside.product.trial):
                 beside.product.launch(i)
 
-        # The host queues a graph in less time than the graph takes, and then the step.
+        # The host queues the graph, and then the step. Queuing takes less time than the graph runs.
         go = self.graphs.get("accompanied", lambda: self.graphs.capture(run))
 
         def again():

@@ -1,4 +1,4 @@
-"""Checks what a library of tensors received and combined."""
+"""Compares the rows that a library of tensors received and combined with the right values."""
 
 import torch
 
@@ -6,11 +6,11 @@ from .protocol import Failure
 from .session import NO_NUMBER, Session
 from .tensors import gain, other_cast
 
-BUFFERS = 2  # buffers that a library may use in turn, as DeepEP's low-latency kernels do
+BUFFERS = 2  # number of buffers that a library may use in turn, as DeepEP's low-latency kernels do
 
 
 class GPUSession(Session):
-    """A session that checks tensors."""
+    """A session whose library returns tensors."""
 
     def prepare(self, config):
         if self.work.problem["dispatch"] not in ("bf16", "fp8"):
@@ -25,8 +25,8 @@ class GPUSession(Session):
         return reply
 
     def mislead(self, config):
-        """Makes calls with other tokens, so that memory of the library's own holds no right row of
-        an earlier call."""
+        """Makes calls with other tokens, so that the library's own memory has no right row of an earlier
+        call."""
         with self.library.decoy():
             for _ in range(BUFFERS):
                 for _, step in self.steps(config):
@@ -34,12 +34,12 @@ class GPUSession(Session):
                     step()
 
     def keys(self, source, token, expert):
-        """Returns one number for each row."""
+        """Returns a number for each row that identifies its source rank, token and expert."""
         at = source.long() * self.work.capacity + token.long()
         return at if expert is None else at * self.work.problem["experts"] + expert.long()
 
     def local(self, ids):
-        """Returns which ids are experts of this rank."""
+        """Returns a mask of the ids that are experts of this rank."""
         return (ids >= 0) & (ids // self.work.local == self.work.rank)
 
     def expected(self, by_expert):
@@ -61,7 +61,7 @@ class GPUSession(Session):
         wrong, detail = 0, ""
         if not torch.equal(got.sort().values, want):
             wrong = max(1, abs(len(got) - len(want)))
-            detail = "rank %d: %d rows received, %d expected, or others than these" % (self.work.rank, len(got), len(want))
+            detail = "rank %d: %d rows received, %d expected; or the right number, but of other tokens" % (self.work.rank, len(got), len(want))
         for r in range(self.work.ranks):
             mine = (source == r).nonzero()[:, 0]
             for part in mine.split(1024):
@@ -73,17 +73,18 @@ class GPUSession(Session):
                     i = int(bad.nonzero()[0, 0])
                     wrong += int(bad.sum())
                     detail = detail or "rank %d: the row of token %d of rank %d is wrong%s" % (
-                        self.work.rank, int(token[part[i]]), r, "" if far[i] else ": other experts or weights are beside it")
+                        self.work.rank, int(token[part[i]]), r, "" if far[i] else ": it has other experts or weights")
         return {"rows": max(len(got), wrong), "wrong": wrong, "max_err": 0.0, "detail": detail}
 
     def far(self, rows, want):
-        """Returns which rows are wrong. A poisoned row is NaN, and no comparison with NaN is true."""
+        """Returns a mask of the wrong rows. A poisoned row is NaN and counts as wrong, because no
+        comparison with NaN is true."""
         near = (rows - want).abs() <= want.abs() * (0.125 if self.library.fp8 else 0)
         return ~near.all(1)
 
     def others(self, source, token, ids, weights):
-        """Returns which rows have wrong experts or weights: not those of this rank that the token
-        of the source rank chose. ids and weights are [n, top-k]."""
+        """Returns a mask of the rows with wrong experts or weights. The right ones are the experts of this
+        rank that the token has selected, and their weights. ids and weights are [n, top-k]."""
         want, weight = self.library.all_ids[source][token], self.library.all_weights[source][token]
         here = self.local(want)
         same = (torch.where(self.local(ids), ids, -1) == torch.where(here, want, -1)) & (~here | (weights == weight))
@@ -92,9 +93,9 @@ class GPUSession(Session):
     def compare_combine(self):
         lib, wrong, worst, detail = self.library, 0, 0.0, ""
         x = lib.seen(self.work.rank)
-        for part in filter(len, torch.arange(self.work.tokens, device=lib.device).split(512)):  # none of a rank without tokens
+        for part in filter(len, torch.arange(self.work.tokens, device=lib.device).split(512)):  # a rank without tokens has no parts
             error, right, largest = self.judged(part, x[part])
-            if lib.fp8:  # each value must be right by one of the casts
+            if lib.fp8:  # each value must be right for one of the two casts
                 other, too, _ = self.judged(part, other_cast(lib.x[part]))
                 error, right = torch.minimum(error, other), right | too
             worst = max(worst, float((error.amax(1) / largest.clamp(min=1e-30)).nan_to_num(nan=NO_NUMBER).amax()))
@@ -106,8 +107,8 @@ class GPUSession(Session):
         return {"rows": self.work.tokens, "wrong": wrong, "max_err": min(worst, NO_NUMBER), "detail": detail}
 
     def judged(self, part, x):
-        """Returns the error of each value, whether it is within bounds, and each token's largest
-        sum, for some tokens that experts saw as x."""
+        """Returns, for the tokens `part`, whose experts received x: the error of each value, whether it is
+        within its bound, and each token's largest value."""
         lib = self.library
         want = torch.zeros(len(part), self.work.hidden, device=lib.device)
         size = torch.zeros_like(want)
@@ -130,5 +131,5 @@ class GPUSession(Session):
 
 
 def packed(row):
-    """BF16 values as little-endian bytes."""
+    """Returns a row as BF16 values in little-endian bytes."""
     return row.to(torch.bfloat16).contiguous().view(torch.int16).cpu().numpy().tobytes()

@@ -10,20 +10,19 @@ from .beside import HostProduct, Running, host_launches, host_round
 from .session import Half, Session
 
 def param(name, doc, values, default=None, unit="", binding="launch", cost=0):
-    """Declares a parameter that changes time only. When times tie, cost says which value is
-    smaller: 1 compares SMs, 2 threads, 3 bytes of buffers."""
+    """Declares a parameter that changes only the time. cost says what its values count: 1 SMs, 2
+    threads, 3 bytes of buffers, 0 none of these. Of two equally fast configs, the cheaper wins."""
     return {"name": name, "doc": doc, "unit": unit, "values": list(values), "default": values[0] if default is None else default,
             "binding": binding, "class": "speed", "cost": cost}
 
 
-# Rounds do not depend on problem.mode: they are calls in a row, in a CUDA graph where that is
-# possible.
-MODE = ('problem.mode == "graph"', "mode: workers of the harness measure graph alone; leave --mode out")
+# Rounds are calls in a row, in a CUDA graph if that is possible. They do not depend on problem.mode.
+MODE = ('problem.mode == "graph"', "mode: workers of the harness measure only graph; leave --mode out")
 
 
 def kernel(library, name, op, doc, params=(), rules=(), accepts=(), layout="", sum="", inside=()):
-    """Declares a kernel. rules are pairs (expression, reason); layout is expert,
-    expert:128, masked, rank or rank:packed."""
+    """Declares a kernel. rules are pairs (expression, reason). layout is expert, expert:128, masked,
+    rank or rank:packed."""
     work = {"library": library.name, "version": library.version, "layout": layout.partition(":")[0], "inside": list(inside)}
     if op == "combine":
         work["sum"] = sum
@@ -32,20 +31,20 @@ def kernel(library, name, op, doc, params=(), rules=(), accepts=(), layout="", s
 
 
 class Library:
-    """One rank's side of a library, for rows of bytes on the host. A subclass moves rows in
-    dispatch and combine; the other methods have defaults that fit most libraries."""
+    """A communication library as one rank uses it, with rows of bytes on the host. A subclass
+    implements dispatch and combine. The defaults of the other methods fit most libraries."""
 
     name, version = "library", "0"
     clock = "wall"
-    strict = False  # dispatch and combine must take turns, even where one is measured alone
-    layout = "rank"  # rows that received() yields: one a (source rank, token), or one an expert too
-    beside = ("gemm", "copy")  # kinds of product that may run beside calls; () where halves have to take turns
+    strict = False  # whether dispatch and combine must run in turn, even if only one is measured
+    layout = "rank"  # rank: received() yields one row for each token; otherwise one row for each token and expert
+    beside = ("gemm", "copy")  # kinds of matrix product that can run at the same time as calls; () if strict
     beside_clock = "wall"
-    held = ()  # names of attributes that a dispatch leaves for its combine, one set for each micro-batch of a step
+    held = ()  # names of attributes that a dispatch sets for its combine; each micro-batch of a step has its own
 
     def start(self, ranks):
-        """Called once; self.ranks exchanges objects with the other ranks. Import what may be
-        missing here: epbench then hears which rank lacks it."""
+        """Is called once. self.ranks exchanges objects with the other ranks. Import modules that may be
+        missing here: epbench is then told which rank lacks one."""
         self.ranks, self.rank = ranks, ranks.rank
 
     def kernels(self):
@@ -60,22 +59,22 @@ class Library:
         self.work = work
 
     def prepare(self, half):
-        """Does slow work ahead of a run. Raise Failure("illegal", ...) for what cannot run."""
+        """Does slow work before a run. Raise Failure("illegal", ...) for a config that cannot run."""
 
     def pair(self, dispatch, combine):
         """Checks a pair. Raise Failure("illegal", ...) for a combine that cannot follow a dispatch."""
 
     def phases(self, op, half):
-        """Returns (send, receive) of a dispatch or combine that has two parts, between which a
-        product can run, or None."""
+        """Returns the functions (send, receive) of a dispatch or combine that has two parts, or None. A
+        matrix product can run between the two."""
         return None
 
     def taken(self, half):
-        """Returns the SMs that a half takes, 0 where it is unknown."""
+        """Returns the number of SMs that a dispatch or combine takes, 0 if it is unknown."""
         return 0
 
     def lane(self, n):
-        """Makes micro-batch n of a step the current one: restores what its dispatch left."""
+        """Makes micro-batch n of a step the current one: it restores the attributes that its dispatch set."""
         if n != self.micro_batch:
             self.lanes[self.micro_batch] = {name: getattr(self, name, None) for name in self.held}
             vars(self).update(self.lanes.get(n, {}))
@@ -88,36 +87,37 @@ class Library:
         raise NotImplementedError
 
     def experts(self):
-        """Computes from what dispatch received what combine sends; outside the time."""
+        """Computes the rows that combine sends from the rows that dispatch received. Its time is not
+        measured."""
 
     def combine(self, half):
         raise NotImplementedError
 
     def received(self):
-        """Yields (source rank, token, local experts, BF16 row) of what dispatch delivered
-        here. Layout rank has all local experts of a token in one row, in the order of its
-        top-k; the others have one expert a row."""
+        """Yields (source rank, token, local experts, BF16 row) for each row that dispatch delivered to
+        this rank. In layout rank a row has all local experts of the token, in the token's top-k order.
+        In the other layouts it has one expert."""
         raise NotImplementedError
 
     def combined(self, token):
-        """Returns the BF16 row that combine made for one of this rank's tokens."""
+        """Returns the combined BF16 row of one of this rank's tokens."""
         raise NotImplementedError
 
     def close(self):
-        """Frees what open allocated."""
+        """Frees the buffers that open allocated."""
 
     def empty(self):
-        """Returns the clock's reading of nothing, in seconds."""
+        """Returns the seconds that the clock reads if nothing runs."""
         begin = time.perf_counter()
         return {self.clock: time.perf_counter() - begin}
 
     def session(self, params, worker):
-        """Returns the session that checks a workload's answers."""
+        """Returns the session of a workload, which also checks the library's outputs."""
         return Session(self, params, worker)
 
     def follow(self, combine, dispatch):
-        """Returns the dispatch that runs before a combine measured alone; dispatch is the first
-        one that the combine accepts, with default values."""
+        """Returns the config of the dispatch that runs before a combine, if the combine is measured alone.
+        dispatch is the first dispatch that the combine accepts, with default values."""
         return dispatch
 
     def clock_of(self, steps):
@@ -125,9 +125,9 @@ class Library:
         return self.clock
 
     def timed(self, name, steps, rounds, fold):
-        """Returns the seconds of one call in each round of fold calls in a row. Only paid steps
-        count. steps are (paid, function), the same whenever name is the same; ranks are
-        aligned before each paid one."""
+        """Returns the seconds of one call in each round. A round has fold calls in a row. steps are pairs
+        (paid, function), always the same for the same name. Only the time of paid steps counts. The
+        ranks are aligned before each paid step."""
         out = []
         for _ in range(rounds):
             seconds = 0.0
@@ -141,31 +141,31 @@ class Library:
             out.append(seconds / fold)
         return out
 
-    # --- beside a product ---
+    # --- rounds with a matrix product that runs at the same time as the calls ("beside" them) ---
 
     def product(self, size):
-        """Returns what multiplies or copies beside calls, for a beside.Size."""
+        """Returns the product for a beside.Size: an object such as HostProduct."""
         return HostProduct(size)
 
     def product_alone(self, product, rounds):
-        """Returns the seconds of a product's trial alone, by round."""
+        """Returns the seconds of a product's trial alone, in each round."""
         return [host_launches(product, product.trial) for _ in range(rounds)]
 
     def choose_plans(self, beside):
-        """Chooses for each product the plan that is fastest alone, where there are several."""
+        """Chooses, for each product with several plans, the plan that is fastest alone."""
 
     def beside_rounds(self, plan, rounds, fold):
-        """Returns readings of rounds by the names of beside.FIELDS, in seconds of one call."""
+        """Returns a dict with the names of beside.FIELDS for each round, in seconds of one call."""
         return [host_round(self, plan, fold) for _ in range(rounds)]
 
     def planned_for(self, plan):
-        """Says how the product is planned beside the calls, or nothing."""
+        """Describes how the product is planned beside the calls; "" if there is nothing to say."""
         return ""
 
     @contextlib.contextmanager
     def accompanied(self, beside):
-        """Runs the product meanwhile; beside may be None. Yields a function to call before each
-        step."""
+        """Runs the product during a with block; beside may be None. Yields a function that must be called
+        before each step."""
         running = beside and Running(beside.product)
         if running:
             running.start()
@@ -176,6 +176,5 @@ class Library:
                 running.stop()
 
     def local_row(self, row, experts, weights):
-        """Returns the weighted sum of the local experts for a row. The sum over ranks completes
-        it."""
+        """Returns the weighted sum of the local experts for a row. Combine adds these sums of all ranks."""
         return payload.weighted([payload.expert_row(row, e) for e in experts], weights)

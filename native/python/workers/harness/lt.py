@@ -1,9 +1,10 @@
-"""Products planned and launched by the code of kernels/cuda/drive: native/shim/ep_product.c as a
-shared library, which EPBENCH_PRODUCT names:
+"""Matrix products that are planned and launched by the same code as in kernels/cuda/drive. That code,
+native/shim/ep_product.c, is built as a shared library, and EPBENCH_PRODUCT is its path:
 
     cc -O2 -shared -fPIC -o libproduct.so native/shim/ep_product.c -ldl
 
-cuBLASLt is that of EPBENCH_CUBLASLT, a file or its folder, or the one that PyTorch loaded.
+EPBENCH_CUBLASLT is the file or the folder of cuBLASLt. If it is not set, the cuBLASLt that PyTorch
+loaded is used.
 `python3 -m harness.lt` compares a few products with PyTorch's own on the first GPU.
 """
 
@@ -20,7 +21,7 @@ from .product import TorchProduct
 from .protocol import Failure
 
 NAMES = ("libcublasLt.so.13", "libcublasLt.so.12")
-WORKSPACE = 32 << 20  # bytes, what NVIDIA recommends for sm_90
+WORKSPACE = 32 << 20  # bytes, as NVIDIA recommends for sm_90
 
 
 class Spec(ctypes.Structure):
@@ -31,7 +32,7 @@ class Spec(ctypes.Structure):
 
 
 def opened(path):
-    """The shared library, with cuBLASLt open in it."""
+    """Opens the shared library and cuBLASLt, and returns the library."""
     lib, text, tried = ctypes.CDLL(path), ctypes.create_string_buffer(512), []
     lib.ep_product_make.argtypes = [ctypes.POINTER(Spec), ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p]
     lib.ep_product_launch.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint64]
@@ -45,20 +46,20 @@ def opened(path):
 
 
 class LtProduct(TorchProduct):
-    """A TorchProduct that ep_product launches: all experts of a launch in one kernel, where
-    cuBLASLt takes batches."""
+    """A TorchProduct that ep_product launches. If cuBLASLt supports the batch, all experts of a launch
+    are one kernel."""
 
     plans_for_fewer = True
 
     def __init__(self, size, device, seed=1):
         super().__init__(size, device, seed)
         self.lib, self.plans, self.left = opened(os.environ["EPBENCH_PRODUCT"]), {}, 0
-        self.own = 0  # SMs of the plan that is fastest alone, 0 for all
+        self.own = 0  # number of SMs of the plan that is fastest alone, 0 for all
         self.workspace = torch.empty(WORKSPACE, dtype=torch.uint8, device=device)
         self.plan()
 
     def plan(self):
-        """Returns the plan for the SMs that are left at the moment, see plan_beside."""
+        """Returns the plan for the number of SMs that calls leave now: see plan_beside."""
         sms = plan_beside(self.own, self.left)
         if sms not in self.plans:
             s, made, text = self.size, ctypes.c_void_p(), ctypes.create_string_buffer(512)
@@ -75,7 +76,7 @@ class LtProduct(TorchProduct):
 
     @property
     def own_plans(self):
-        """The SMs of the plans among which the own one is chosen; 0 means all of the GPU's."""
+        """The numbers of SMs of the plans among which the fastest is chosen; 0 means all SMs."""
         return [0] + [self.multiprocessors - n for n in TAKEN if 2 * n <= self.multiprocessors]
 
     def drop(self):
@@ -108,7 +109,8 @@ class LtProduct(TorchProduct):
 
 
 def compare(device):
-    """Compares products of both dtypes, whole and in parts, with PyTorch's in float32."""
+    """Compares products in both dtypes with PyTorch's in float32, each with all experts in one launch
+    and with several launches."""
     for dtype in ("bf16", "fp8"):
         p = LtProduct(Size("gemm", 16, 256, 512, dtype, 12), device)
         want = torch.bmm(p.x.float(), p.w.float().transpose(1, 2))

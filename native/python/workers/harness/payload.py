@@ -1,5 +1,5 @@
-"""Tokens and experts as the worker protocol defines them, for short rows. harness.tensors
-computes the same on tensors."""
+"""The values of tokens and the outputs of experts that the worker protocol defines, computed in
+Python for short rows. harness.tensors computes the same on tensors."""
 
 import struct
 
@@ -7,7 +7,7 @@ MASK = (1 << 64) - 1
 
 
 def mix(x):
-    """SplitMix64's finaliser, with its increment."""
+    """Returns SplitMix64's increment and finalizer applied to x."""
     x = (x + 0x9E3779B97F4A7C15) & MASK
     x = ((x ^ x >> 30) * 0xBF58476D1CE4E5B9) & MASK
     x = ((x ^ x >> 27) * 0x94D049BB133111EB) & MASK
@@ -15,7 +15,7 @@ def mix(x):
 
 
 def token_row(seed, rank, token, hidden):
-    """BF16 bytes of one token."""
+    """Returns one token as BF16 bytes."""
     base, out = mix(seed ^ rank << 40 ^ token), []
     for c in range(0, hidden, 4):
         h = mix((base + c) & MASK)
@@ -30,29 +30,30 @@ def f32(x):
 
 
 def floats(row):
-    """BF16 bytes as numbers."""
+    """Returns the numbers of a row of BF16 bytes."""
     return [struct.unpack("<f", struct.pack("<I", u << 16))[0] for u in struct.unpack("<%dH" % (len(row) // 2), row)]
 
 
 def bf16(values):
-    """Numbers as BF16 bytes, rounded to nearest, ties to even."""
+    """Returns numbers as BF16 bytes, rounded to nearest, ties to even."""
     bits = struct.unpack("<%dI" % len(values), struct.pack("<%df" % len(values), *values))
     return struct.pack("<%dH" % len(values), *((u + 0x7FFF + (u >> 16 & 1)) >> 16 & 0xFFFF for u in bits))
 
 
 def gain(expert):
-    """Returns the factor that stands in for an expert's MLP."""
+    """Returns the factor by which an expert multiplies a token."""
     return 0.5 + expert % 64 / 64
 
 
 def expert_row(row, expert):
-    """The output of one expert for a row, BF16 bytes."""
+    """Returns the output of one expert for a row, as BF16 bytes."""
     g = gain(expert)
     return bf16([f32(v * g) for v in floats(row)])
 
 
 def weighted(rows, weights):
-    """The sum of BF16 rows times their weights, in float32 and rounded to BF16 once."""
+    """Returns the sum of BF16 rows times their weights. It is computed in float32 and rounded to BF16
+    once."""
     total = [0.0] * (len(rows[0]) // 2)
     for row, weight in zip(rows, weights):
         total = [f32(a + f32(weight * v)) for a, v in zip(total, floats(row))]

@@ -1,4 +1,4 @@
-"""A product of PyTorch, by cuBLASLt, with the factors and sizes of kernels/cuda/drive."""
+"""A matrix product of PyTorch, through cuBLASLt, with the values and sizes of kernels/cuda/drive."""
 
 import contextlib
 import math
@@ -7,16 +7,16 @@ import torch
 
 from .beside import HELD, share_of, spelled
 
-COPY_BYTES, COPY_PARTS = 64 << 20, 4  # bytes of one copy launch, and launches of a pass
+COPY_BYTES, COPY_PARTS = 64 << 20, 4  # bytes that one launch copies, and number of launches of a pass
 
-# (bits that are drawn, bits that all factors have): values between 1/2 and 1 of either sign. The
-# power that a product takes, and with it the clock, depend on them.
+# (mask of random bits, bits that are always set): values between 1/2 and 1 with either sign. They
+# matter because the power of a product, and with it the clock, depend on its values.
 BITS = {"bf16": (0x807F807F, 0x3F003F00), "fp8": (0x87878787, 0x30303030)}
 DTYPES = {"bf16": torch.bfloat16, "fp8": torch.float8_e4m3fn}
 
 
 def filled(shape, dtype, device, seed):
-    """A factor."""
+    """Returns a matrix with random values."""
     drawn, always = BITS[dtype]
     x = torch.empty(shape, dtype=DTYPES[dtype], device=device)
     words = x.view(-1).view(torch.int32)
@@ -26,11 +26,11 @@ def filled(shape, dtype, device, seed):
 
 
 class TorchProduct:
-    """[M, K] x [K, N] for each of some experts, accumulated in float32, in BF16. BF16 experts
-    are one kernel a launch; e4m3 is multiplied expert by expert, without scales and without
+    """The product [M, K] x [K, N] for each expert, accumulated in float32, with a BF16 result. In BF16
+    all experts of a launch are one kernel. In e4m3 each expert is a kernel, without scales and without
     fast accumulation. On the CPU, for tests, e4m3 is multiplied as BF16."""
 
-    plans_for_fewer = hasattr(torch._C, "_set_sm_carveout_experimental")  # SMs than the GPU has
+    plans_for_fewer = hasattr(torch._C, "_set_sm_carveout_experimental")  # whether PyTorch can plan for fewer SMs
 
     def __init__(self, size, device, seed=1):
         self.size, self.device, self.batch = size, device, max(size.groups, 1)
@@ -48,7 +48,7 @@ class TorchProduct:
 
     @property
     def launches(self):
-        """Of one pass over all experts."""
+        """The number of launches in one pass over all experts."""
         return COPY_PARTS if self.size.kind == "copy" else -(-self.size.groups // self.batch)
 
     @property
@@ -56,7 +56,7 @@ class TorchProduct:
         return self.launches
 
     def take(self, share, least):
-        """Splits a share of passes into launches, and returns how many they are."""
+        """Divides a share of passes into launches, and returns their number."""
         self.batch, launches = share_of(share, max(self.size.groups, 1), self.launches, least)
         return launches
 
@@ -74,7 +74,7 @@ class TorchProduct:
             self.multiply(e)
 
     def multiply(self, e):
-        """One expert of e4m3."""
+        """Multiplies one expert's matrices in e4m3."""
         if self.device.type == "cpu":
             torch.mm(self.x[e].to(torch.bfloat16), self.w[e].t().to(torch.bfloat16), out=self.out[e])
         else:
@@ -82,8 +82,8 @@ class TorchProduct:
 
     @contextlib.contextmanager
     def planned(self, taken):
-        """Plans launches inside for the SMs that calls leave, where calls take some and PyTorch
-        can."""
+        """Plans the launches in a with block for the SMs that calls leave. It does nothing if calls take
+        no SMs, or if this PyTorch cannot plan for fewer SMs."""
         if not taken or self.size.kind == "copy" or not self.plans_for_fewer:
             yield
             return

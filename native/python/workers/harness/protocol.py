@@ -1,4 +1,4 @@
-"""The connection of one rank to epbench: greeting, heartbeats, requests, answers."""
+"""The connection of one rank to epbench: greeting, heartbeats, requests and answers."""
 
 import hmac
 import json
@@ -15,7 +15,7 @@ FAILURE = -32001  # error code of a Failure
 
 
 class Failure(Exception):
-    """A candidate's status with a reason: illegal, compile, launch, mismatch, hang, crash or unstable."""
+    """The failure of a candidate. status is illegal, compile, launch, mismatch, hang, crash or unstable."""
 
     def __init__(self, status, reason):
         super().__init__(reason)
@@ -23,26 +23,25 @@ class Failure(Exception):
 
 
 class Broken(Failure):
-    """A Failure after which this process cannot go on: it ends, and epbench starts the worker
-    again."""
+    """A Failure after which this process must end. epbench then starts the worker again."""
 
 
 def place():
-    """Says which function the main thread is in. epbench needs it to tell a rank that hangs in a
-    library from the ranks that wait for it there."""
+    """Names the function in which the main thread is. With it epbench distinguishes a rank that hangs
+    in a library from the ranks that wait for that rank."""
     frame = sys._current_frames().get(threading.main_thread().ident)
     return ", %s of %s" % (frame.f_code.co_name, os.path.basename(frame.f_code.co_filename)) if frame else ""
 
 
-GREETING = 4096  # bytes of a line before the proof
+GREETING = 4096  # longest line before the proof, in bytes
 
 
 class Unheard(Exception):
-    """The listener closed the connection before it judged the rank, and may listen to the next try."""
+    """The listener closed the connection before it checked the rank. Another try may succeed."""
 
 
 class Stream:
-    """Lines of JSON over a socket."""
+    """Sends and receives lines of JSON over a socket."""
 
     def __init__(self, connection):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -52,7 +51,7 @@ class Stream:
         self.socket.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
     def read(self, limit=-1):
-        """Returns the next message. An end of the connection is an EOFError."""
+        """Returns the next message. Raises EOFError at the end of the connection."""
         line = self.lines.readline(limit)
         if not line.endswith(b"\n"):
             raise EOFError("the connection has ended" if len(line) != limit else "a line is too long")
@@ -69,8 +68,8 @@ def prove(token, *words):
 
 
 def knock(address, token, greeting, limit=60, kind=Stream):
-    """Connects to (host, port), proves the token and checks that the listener knows it. Returns the
-    stream and the admission. It tries again where the listener had no time for it."""
+    """Connects to (host, port), proves that this rank knows the token, and checks that the listener
+    knows it. Returns the stream and the listener's answer. It tries again after Unheard."""
     end, pause = time.monotonic() + limit, 0.05
     while True:
         stream = kind(socket.create_connection(address, timeout=180))
@@ -85,6 +84,8 @@ def knock(address, token, greeting, limit=60, kind=Stream):
 
 
 def introduced(stream, token, greeting):
+    """Exchanges greeting and proofs over a stream, and returns the listener's answer. If the listener
+    refuses the rank, or does not know the token, this process ends."""
     mine = secrets.token_hex(16)
     try:
         stream.write({**greeting, "nonce": mine})
@@ -104,7 +105,8 @@ def introduced(stream, token, greeting):
 
 
 def admitted(stream, token, ranks):
-    """The listener's side of knock: returns the rank that proved the token. Any error is a stranger's."""
+    """Does the listener's part of knock, and returns the number of the rank. Any exception means that the
+    other side is not a rank of this run."""
     stream.socket.settimeout(10)
     theirs = stream.read(GREETING)
     mine, rank = secrets.token_hex(16), theirs["rank"]
@@ -120,12 +122,12 @@ def admitted(stream, token, ranks):
 
 
 class Line:
-    """One rank's connection. It ends the process when epbench ends it."""
+    """One rank's connection to epbench. When epbench closes it, this process ends."""
 
     def __init__(self, rank, ranks, meet=""):
         host, _, port = os.environ["EPBENCH_ADDRESS"].rpartition(":")
         self.lock, self.requests = threading.Lock(), queue.Queue()
-        self.doing, self.waiting, self.serving = "start", False, None  # serving: the id of a request
+        self.doing, self.waiting, self.serving = "start", False, None  # serving: id of the current request
         self.stream, admission = knock((host.strip("[]"), int(port)), os.environ["EPBENCH_TOKEN"],
                                        {"rank": rank, "ranks": ranks, "host": socket.gethostname(), "pid": os.getpid(), "meet": meet}, 180)
         self.meet, self.lines = admission["meet"], self.stream.lines
@@ -137,7 +139,7 @@ class Line:
             self.stream.write(message)
 
     def _read(self):
-        """Runs beside the main thread: that one may be stuck in a collective."""
+        """Reads requests. It is a thread of its own, because the main thread may hang in a collective."""
         try:
             for line in self.lines:
                 self.requests.put(json.loads(line))
@@ -157,7 +159,8 @@ class Line:
         self._write({"jsonrpc": "2.0", "method": method, "params": params})
 
     def failed(self, status, reason):
-        """Without an id epbench could not tell a failure that it has an answer for already."""
+        """Tells epbench that this rank failed. The message has the id of the request: if epbench has
+        already had the answer to that request, it ignores the message."""
         about = {} if self.serving is None else {"id": self.serving}
         self.notify("failed", {**about, "status": status, "reason": reason})
 

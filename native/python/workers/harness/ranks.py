@@ -1,4 +1,4 @@
-"""The ranks of one worker: this process's rank, and objects exchanged between processes."""
+"""The ranks of one worker: this process's rank, and the exchange of objects between processes."""
 
 import base64
 import collections
@@ -12,9 +12,10 @@ import time
 
 from .protocol import Line, Stream, admitted, knock
 
-# Rank, number of ranks and rank on this host, as launchers name them: torchrun, OpenMPI,
-# MPICH, Slurm. MPICH inside a Slurm allocation starts its own daemons by srun, so that Slurm's
-# are those of a daemon there. srun may set MPICH's too, but never the local rank.
+# The environment variables for rank, number of ranks and rank on this host, as torchrun, OpenMPI, MPICH
+# and Slurm set them. Slurm comes last: in a Slurm allocation MPICH starts its daemons with srun, and
+# the Slurm variables then describe a daemon. srun may set MPICH's variables too, but never the local
+# rank.
 NAMES = (
     ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
@@ -24,8 +25,8 @@ NAMES = (
 
 
 def find_place(environ=os.environ):
-    """Returns (rank, ranks, local rank) of this process; without a launcher's variables it is the
-    only rank. A set of names with the local rank goes before one without."""
+    """Returns (rank, ranks, local rank) of this process. Without a launcher's variables it is the only
+    rank. A set of variables with the local rank is preferred to a set without it."""
     said = {name for name, value in environ.items() if value}
     for n in (3, 2):
         for names in NAMES:
@@ -35,11 +36,11 @@ def find_place(environ=os.environ):
     return 0, 1, 0
 
 
-UNPROVED = 256  # connections without a proof; the oldest one is closed for another
+UNPROVED = 256  # most connections without a proof; if another comes, the oldest is closed
 
 
 def packed(thing):
-    """Bytes in JSON."""
+    """Returns bytes in a form that JSON can hold."""
     if isinstance(thing, (bytes, bytearray, memoryview)):
         return {"base64": base64.b64encode(thing).decode()}
     raise TypeError("%s cannot be sent to another rank: give numbers, text, bytes, lists and dicts of them" % type(thing).__name__)
@@ -50,7 +51,7 @@ def unpacked(members):
 
 
 class Link(Stream):
-    """A stream of objects between two ranks."""
+    """A connection between two ranks that sends and receives objects."""
 
     def send(self, thing):
         self.socket.sendall(json.dumps(thing, default=packed, separators=(",", ":")).encode() + b"\n")
@@ -63,12 +64,13 @@ class Link(Stream):
 
 
 class Ranks:
-    """All ranks, joined through rank 0. Objects travel as JSON, in which tuples become lists; each
-    side proves the token of the run. A rank that dies ends the others by way of epbench."""
+    """All ranks of a worker, connected through rank 0. Objects are sent as JSON, in which tuples become
+    lists. Each side of a connection proves that it knows the token of the run. If a rank dies, epbench
+    ends the others."""
 
     def __init__(self):
         self.rank, self.ranks, self.local_rank = find_place()
-        self.number = 0  # number of the request at hand
+        self.number = 0  # number of the current request
         token = os.environ["EPBENCH_TOKEN"]
         if self.rank == 0:
             host = self.address()
@@ -81,14 +83,15 @@ class Ranks:
             self.link, _ = knock((host, int(port)), token, {"rank": self.rank, "ranks": self.ranks}, kind=Link)
 
     def gathered(self, listener, token):
-        """Returns the links of the other ranks by rank. Strangers may connect and send anything, or
-        nothing: a thread greets each connection, and the oldest ones that proved nothing are closed."""
+        """Returns the links to the other ranks, by rank. Any program may connect, and send anything or
+        nothing. So each connection is greeted by its own thread, and if too many have not sent a proof,
+        the oldest is closed."""
         known, unproved = queue.Queue(), collections.deque()
 
         def greet(link):
             try:
                 known.put((admitted(link, token, self.ranks), link))
-            except Exception:  # any error of a stranger's bytes
+            except Exception:  # the other side is not a rank of this run
                 with contextlib.suppress(OSError):
                     link.close()
             finally:
@@ -99,7 +102,7 @@ class Ranks:
             while True:
                 try:
                     link = Link(listener.accept()[0])
-                except OSError:  # too many open files, or a connection that is gone: the listener still listens
+                except OSError:  # too many open files, or a closed connection: the listener can go on
                     time.sleep(0.05)
                     continue
                 if len(unproved) >= UNPROVED:
@@ -112,12 +115,12 @@ class Ranks:
         links = {}
         while len(links) < self.ranks - 1:
             rank, link = known.get()
-            links[rank] = link  # a rank that was not heard to the end comes again
+            links[rank] = link  # after Unheard a rank connects again
         return dict(sorted(links.items()))
 
     @staticmethod
     def address():
-        """The address of this host that epbench, and so the other ranks, can reach."""
+        """Returns the address of this host that epbench can reach. The other ranks use it too."""
         host, _, port = os.environ["EPBENCH_ADDRESS"].rpartition(":")
         family, kind, _, _, there = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as s:
@@ -125,25 +128,25 @@ class Ranks:
             return s.getsockname()[0]
 
     def request(self):
-        """The next request to rank 0, on every rank."""
+        """Returns the next request, on every rank. Rank 0 receives it from epbench."""
         thing = self.line.requests.get() if self.rank == 0 else None
         self.number += 1
         return self._share("request", thing)
 
     def answers(self, answer):
-        """What each rank answers to a request, on rank 0; None elsewhere."""
+        """Returns the answers of all ranks to a request, on rank 0; None on the other ranks."""
         return self._collect("answer", answer)
 
     def share(self, thing=None):
-        """Rank 0's object, on every rank."""
+        """Returns rank 0's object, on every rank."""
         return self._share("exchange", thing)
 
     def collect(self, thing):
-        """The objects of all ranks in their order, on rank 0; None elsewhere."""
+        """Returns the objects of all ranks in the order of ranks, on rank 0; None on the other ranks."""
         return self._collect("exchange", thing)
 
     def exchange(self, thing):
-        """The objects of all ranks, on every rank."""
+        """Returns the objects of all ranks, on every rank."""
         return self.share(self.collect(thing))
 
     def barrier(self):
@@ -164,13 +167,12 @@ class Ranks:
         return [thing] + [self._received(link, kind) for link in self.links.values()]
 
     def _received(self, link, kind):
-        """Returns the next object of a link. A rank that fails alone goes on to its answer while the
-        others are in the middle of an exchange. They must not take the answer for the
-        exchange, and cannot get back into step, so they end. The rank that failed has told
-        epbench."""
+        """Returns the next object of a link. If only one rank fails, it sends its answer while the others
+        wait for an object of an exchange. They must not take the answer for that object, and cannot
+        continue, so they end. The failed rank has already told epbench."""
         number, got, thing = self._waited(link)
         if (number, got) != (self.number, kind):
-            raise SystemExit("rank %d: out of step: %s %d of another rank where %s %d was due: a rank failed alone; "
+            raise SystemExit("rank %d: received %s %d of another rank, but expected %s %d: only one rank failed; "
                              "epbench starts the worker again" % (self.rank, got, number, kind, self.number))
         return thing
 
@@ -184,9 +186,9 @@ class Ranks:
 
     @contextlib.contextmanager
     def _gone(self):
-        """Ends this rank where another one is gone. That is no failure of this rank: epbench sees
-        it too and names the rank that is gone."""
+        """Ends this process if the connection to another rank has ended. It reports no failure of this
+        rank, because epbench names the rank that is gone."""
         try:
             yield
-        except (EOFError, OSError):  # an OSError where the other left something unread
+        except (EOFError, OSError):  # OSError if the other rank had not read everything
             raise SystemExit("rank %d: another rank is gone" % self.rank) from None

@@ -1,4 +1,4 @@
-"""The main loop: every rank does what rank 0 was asked for."""
+"""The main loop of a worker: every rank performs the requests that rank 0 receives."""
 
 import base64
 import hashlib
@@ -14,7 +14,7 @@ PROTOCOL = 2
 
 
 def by_round(ranks):
-    """[round][rank] of what each rank has by round."""
+    """Turns lists [rank][round] into lists [round][rank]."""
     return [list(r) for r in zip(*ranks)]
 
 
@@ -45,7 +45,7 @@ class Worker:
         self.declared = library.kernels()
 
     def act(self, method, params):
-        """This rank's part of an answer, or why there is none."""
+        """Performs a request on this rank, and returns this rank's part of the answer, or an error."""
         if method not in ("hello", "open", "prepare", "run", "verify", "empty", "explain", "close", "shutdown"):
             return {"error": {"code": -32601, "message": "no method %s" % method}}
         try:
@@ -56,19 +56,20 @@ class Worker:
         except Failure as f:
             return self.failed(f.status, str(f))
         except Exception as e:
-            # A CUDA error comes back from every later call: it would fail every later candidate.
+            # After a CUDA error every later call fails, so that every later candidate would fail.
             traceback.print_exc()
             self.failed("crash", "%s: %s" % (type(e).__name__, e))
             sys.exit(1)
 
     def failed(self, status, reason):
-        """Tells epbench at once: the other ranks may wait for this one."""
+        """Tells epbench of a failure at once, because the other ranks may wait for this rank. Returns the
+        error of the answer."""
         self.ranks.line.failed(status, reason)
         return {"error": {"code": FAILURE, "message": "rank %d: %s" % (self.ranks.rank, reason), "data": {"status": status}}}
 
     def hello(self, params):
         if params["protocol"] != PROTOCOL:
-            raise Failure("crash", "epbench speaks protocol %s, this worker %d" % (params["protocol"], PROTOCOL))
+            raise Failure("crash", "epbench speaks protocol %s, but this worker speaks %d" % (params["protocol"], PROTOCOL))
         with open(sys.modules[type(self.library).__module__].__file__, "rb") as f:
             source = hashlib.sha256(f.read()).hexdigest()[:16]
         name = "%s %s" % (self.library.name, self.library.version)
@@ -77,18 +78,18 @@ class Worker:
 
     def open(self, params):
         if params["problem"]["ranks"] != self.ranks.ranks:
-            raise Failure("illegal", "ranks: the problem has %d, this worker was launched with %d" % (params["problem"]["ranks"], self.ranks.ranks))
+            raise Failure("illegal", "ranks: the problem has %d, but this worker was launched with %d" % (params["problem"]["ranks"], self.ranks.ranks))
         kind = params["problem"].get("beside", "").partition(":")[0]
         if kind and kind not in self.library.beside:
-            raise Failure("illegal", "beside: %s runs no %s beside its calls" % (self.library.name, kind))
+            raise Failure("illegal", "beside: %s cannot run %s at the same time as its calls" % (self.library.name, kind))
         self.close({})
         self.session = self.library.session(params, self)
         self.number += 1
         return {"session": self.number}
 
     def default(self, op, beside):
-        """Returns a half with default values that fits a kernel of the other op. It runs where that
-        kernel is measured alone."""
+        """Returns a dispatch or combine with default values that fits a kernel of the other op. It runs if
+        that kernel is measured alone."""
         accepts = {k["name"]: k["accepts"] for k in self.declared if k["op"] == "combine"}
         fits = lambda d, c: not accepts[c] or d in accepts[c]
         k = next(k for k in self.declared if k["op"] == op and (fits(k["name"], beside) if op == "dispatch" else fits(beside, k["name"])))
@@ -109,7 +110,7 @@ class Worker:
         return self.opened(params).verify(params["config"], params.get("probes", []))
 
     def explain(self, _):
-        raise Failure("illegal", "explain: this worker has no loads that tell what slows a product down")
+        raise Failure("illegal", "explain: this worker cannot explain how a call slows down a matrix product")
 
     def empty(self, _):
         return {"clocks": self.library.empty()}
@@ -124,7 +125,7 @@ class Worker:
 
     @staticmethod
     def reply(method, params, answers):
-        """One answer made of those of all ranks; a failure of any rank is the answer."""
+        """Merges the answers of all ranks into one. If a rank failed, its failure is the answer."""
         bad = next((a for a in answers if "error" in a), None)
         if bad:
             return bad

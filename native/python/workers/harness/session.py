@@ -1,4 +1,4 @@
-"""One workload on one rank: its routing, its rounds, and the comparison of every row."""
+"""A session: one workload on one rank, its rounds, and the comparison of every row."""
 
 import base64
 import collections
@@ -9,14 +9,14 @@ from . import payload
 from .beside import SIZING, Beside, Part, Plan
 from .protocol import Failure
 
-NO_NUMBER = 1e30  # stands for an error that is NaN or infinite, which JSON does not have
+NO_NUMBER = 1e30  # replaces an error that is NaN or infinite, which JSON cannot hold
 
-# One half of a config: a kernel's name and a value for each of its parameters.
+# Half is the dispatch or the combine of a config: a kernel's name and a value for each of its parameters.
 Half = collections.namedtuple("Half", "kernel values")
 
 
 class Work:
-    """A workload as a library sees it. Expert e lives on rank e // (experts / ranks)."""
+    """The workload of a session. Expert e is on rank e // (experts / ranks)."""
 
     def __init__(self, params, rank):
         self.problem = p = params["problem"]
@@ -30,19 +30,19 @@ class Work:
         self.weights = [struct.unpack("<%df" % (n * self.topk), w) for n, (_, w) in zip(self.counts, self.bytes)]
 
     def choices(self, source, token):
-        """(expert, weight) of a token in the order of its top-k, masked ones left out."""
+        """Returns (expert, weight) for each selection of a token, in top-k order, without masked ones."""
         at = slice(token * self.topk, (token + 1) * self.topk)
         return [(e, w) for e, w in zip(self.ids[source][at], self.weights[source][at]) if e >= 0]
 
     def here(self, source, token, rank):
-        """Those of a token's choices that live on a rank."""
+        """Returns the choices of a token whose experts are on a rank."""
         return [(e, w) for e, w in self.choices(source, token) if e // self.local == rank]
 
     def row(self, source, token):
         return payload.token_row(self.seed, source, token, self.hidden)
 
     def expected(self, layout):
-        """(source rank, token, local experts) of every row that this rank must receive."""
+        """Yields (source rank, token, local experts) for every row that this rank must receive."""
         for source, n in enumerate(self.counts):
             for token in range(n):
                 local = tuple(e for e, _ in self.here(source, token, self.rank))
@@ -54,7 +54,7 @@ class Work:
 
 
 def halves(op, config):
-    """The dispatch and the combine of a config, None for the one it lacks."""
+    """Returns the dispatch and the combine of a config, None for the one that it does not have."""
     if op != "pair":
         half = Half(config["kernel"], config["values"])
         return (half, None) if op == "dispatch" else (None, half)
@@ -74,7 +74,7 @@ class Session:
         self.beside = Beside(library, self.work.problem) if self.work.problem.get("beside") else None
         self.default = params.get("default")
         if self.beside and not self.default:
-            raise Failure("illegal", "default: missing, though problem.beside is not; this epbench is older than the worker: rebuild it")
+            raise Failure("illegal", "default: missing, although problem.beside is set; this epbench is older than the worker: rebuild it")
 
     def prepare(self, config):
         dispatch, combine = self.halves(config)
@@ -87,12 +87,12 @@ class Session:
 
     def halves(self, config):
         dispatch, combine = halves(self.op, config)
-        if dispatch is None:  # a combine needs something to send back
+        if dispatch is None:  # a combine needs a dispatch before it
             dispatch = self.library.follow(combine, self.worker.default("dispatch", combine.kernel))
         return dispatch, combine
 
     def steps(self, config):
-        """(paid, function) of one call."""
+        """Returns the steps of one call as (paid, function). Only the time of paid steps is measured."""
         dispatch, combine = self.halves(config)
         out = [(self.op != "combine", lambda: self.library.dispatch(dispatch))]
         paid = combine is not None
@@ -103,15 +103,15 @@ class Session:
         return out
 
     def parts(self, config):
-        """Returns the paid halves of a call in order. In a step the calls of both micro-batches
-        alternate."""
+        """Returns the measured Parts of a call in order. In a decode step the calls of the two
+        micro-batches alternate."""
         dispatch, combine = self.halves(config)
         lanes = (0, 1) if self.beside.step else (0,)
         return [self.part(op, half, lane) for op, half in (("dispatch", dispatch), ("combine", combine))
                 if self.op in (op, "pair") for lane in lanes]
 
     def part(self, op, half, lane):
-        """Returns one half on a micro-batch."""
+        """Returns the Part for a dispatch or combine of micro-batch `lane`."""
         def on(function):
             def run():
                 self.library.lane(lane)
@@ -134,7 +134,7 @@ class Session:
         return {"clock": self.library.clock_of(self.steps(config)), "fold": fold, "seconds": self.library.timed(name, self.steps(config), rounds, fold)}
 
     def run_beside(self, plan, rounds, fold):
-        """Runs rounds of the calls alone, the product alone, and both."""
+        """Runs rounds of the calls alone, the matrix product alone, and both at the same time."""
         if not self.beside.share:
             self.size()
         if not self.beside.chosen:
@@ -146,21 +146,21 @@ class Session:
         return {"clock": self.library.beside_clock, "fold": fold, **reply}
 
     def size(self):
-        """Decides the product's share from calls of the problem's default config. With calls of the
-        first candidate, costs would depend on which one a session runs first."""
+        """Decides how much of the product runs beside one call, from calls of the problem's default
+        config. With calls of the first candidate, costs would depend on which candidate is first."""
         self.prepare(self.default)
         name, steps = json.dumps(self.default, sort_keys=True), self.steps(self.default)
         self.beside.take(self.slowest(self.library.timed(name, steps, SIZING, 1)),
                          self.slowest(self.library.product_alone(self.beside.product, SIZING)))
 
     def slowest(self, seconds):
-        """The median over rounds of the slowest rank's seconds, the same on all ranks."""
+        """Returns the median over rounds of the slowest rank's seconds. All ranks get the same number."""
         rounds = sorted(map(max, zip(*self.library.ranks.exchange(seconds))))
         return rounds[len(rounds) // 2]
 
     def verify(self, config, probes):
-        """Compares every row of this rank, and returns the probed ones among them. Where the
-        problem has a product, it runs meanwhile."""
+        """Runs a candidate once, compares every row of this rank, and returns the probed rows of this
+        rank. If the problem has a matrix product, it runs at the same time."""
         self.library.poison()
         with self.library.accompanied(self.beside) as again:
             for _, step in self.steps(config):
@@ -174,8 +174,8 @@ class Session:
         return reply
 
     def compare_dispatch(self):
-        """Compares received rows with the expected ones: each source rank, token and experts exactly
-        once, in any order, with the bytes of the token."""
+        """Compares received rows with the expected rows. Each expected source rank, token and experts must
+        occur exactly once, in any order, with the bytes of the token."""
         missing, wrong, detail, rows = dict.fromkeys(self.work.expected(self.library.layout)), 0, "", 0
         for source, token, experts, row in self.library.received():
             rows += 1
@@ -200,7 +200,7 @@ class Session:
                 want = [a + w * v for a, v in zip(want, values)]
                 size = [a + abs(w * v) for a, v in zip(size, values)]
             got, scale = payload.floats(bytes(self.library.combined(token))), max(map(abs, want), default=0) or 1
-            # min and max keep their first argument where the other is NaN.
+            # If the second argument of min or max is NaN, they return the first.
             worst = max([worst] + [min(NO_NUMBER, abs(g - x) / scale) for g, x in zip(got, want)])
             bad = [c for c, (g, x, s) in enumerate(zip(got, want, size)) if not abs(g - x) <= 3 * s / 256]
             if bad:
@@ -209,7 +209,7 @@ class Session:
         return {"rows": self.work.tokens, "wrong": wrong, "max_err": worst, "detail": detail}
 
     def shows(self, rank, token, k):
-        """Returns whether this rank has the row of a probe."""
+        """Reports whether this rank has the row of a probe."""
         if k < 0:
             return rank == self.work.rank
         return self.work.ids[rank][token * self.work.topk + k] // self.work.local == self.work.rank
@@ -225,6 +225,6 @@ class Session:
 
 
 def joined(parts):
-    """Joins several comparisons into one."""
+    """Merges several comparisons into one."""
     return {"rows": sum(p["rows"] for p in parts), "wrong": sum(p["wrong"] for p in parts),
             "max_err": max(p["max_err"] for p in parts), "detail": next((p["detail"] for p in parts if p["detail"]), "")}

@@ -1,12 +1,13 @@
-"""Rounds of calls beside a product on two streams of a GPU, to be captured as CUDA graphs.
+"""Rounds of calls and a matrix product ("the product") on two streams of a GPU, to be captured as CUDA
+graphs.
 
-cuda is torch.cuda, or a test's substitute. Calls are on a stream of high priority and the
-product on one of low priority, as in kernels/cuda/drive: PyTorch instantiates graphs with the
-priorities of the streams on which their kernels were captured.
+cuda is torch.cuda, or a test's substitute. As in kernels/cuda/drive, the stream of the calls has a high
+priority and the stream of the product a low priority. A graph of PyTorch has the priorities of the
+streams on which its kernels were captured.
 """
 
-MARKS = 4  # number of readings of a product's progress
-STEP_ATTENTION = (0, 3)  # calls of a step beside which attention runs; beside the others experts
+MARKS = 4  # number of times that a product's progress is read
+STEP_ATTENTION = (0, 3)  # calls of a decode step during which attention runs; during the others, the experts
 
 
 class Streams:
@@ -30,13 +31,13 @@ class Streams:
         now.wait_stream(self.side)
 
     def meet(self):
-        """Has each of the two streams wait for the other."""
+        """Makes each of the two streams wait for the other."""
         self.calls.wait_stream(self.side)
         self.side.wait_stream(self.calls)
 
 
 class Course:
-    """Launches of a product, with events behind some of them that show its progress."""
+    """Launches of a product. An event after some of them shows the progress."""
 
     def __init__(self, launches, marks, event):
         self.launches, n = launches, len(launches)
@@ -53,7 +54,8 @@ class Course:
         return seconds(begin, self.marks[len(self.launches) - 1])
 
     def done_at(self, begin, at):
-        """Returns the share that was done `at` seconds after begin, from the marks around it."""
+        """Returns the fraction of the product that was done `at` seconds after begin. It interpolates
+        between the marks before and after."""
         before, share = 0.0, 0.0
         for i, mark in self.marks.items():
             when, done = seconds(begin, mark), (i + 1) / len(self.launches)
@@ -68,9 +70,9 @@ def seconds(begin, end):
 
 
 class Round:
-    """The graphs of a round: each method returns (what to capture, what reads the events after a
-    replay). calls is the number of calls of a round. Times are those of one call, or of a
-    layer where the product is a step's."""
+    """Makes the graphs of a round. product() and both() return two functions: one to be captured, and one
+    that reads the events after a replay. calls is the number of calls in a round. Times are for each
+    call, or for each layer if the product is a decode step's."""
 
     def __init__(self, streams, plan, calls):
         self.streams, self.plan, self.calls = streams, plan, calls
@@ -84,7 +86,7 @@ class Round:
         return [lambda i=i: product.launch(i) for i in range(self.calls * share)], MARKS
 
     def step_product(self, i):
-        """Returns what a step computes beside its call i."""
+        """Returns the launches of the product that runs during call i of a decode step."""
         product, attention = self.beside.product, self.beside.attention
         if i in STEP_ATTENTION:
             return [lambda: attention.launch(0)]
@@ -109,7 +111,7 @@ class Round:
         return self.step_abreast() if self.beside.step else self.abreast()
 
     def abreast(self):
-        """Runs calls on their stream while the product runs on the other."""
+        """Runs calls on one stream while the product runs on the other."""
         begin, end, course = self.event(), self.event(), Course(*self.launches(), self.event)
 
         def run():
@@ -132,9 +134,9 @@ class Round:
         return run, read
 
     def step_abreast(self):
-        """Runs a call of one micro-batch beside a product of the other; then both streams wait for
-        each other. The call is queued first: behind a product that fills the GPU it would
-        begin only when that ends."""
+        """Runs a call of one micro-batch while a product of the other runs; then both streams wait for each
+        other. The call is queued first. If it came after a product that fills the GPU, it would begin
+        only when the product ends."""
         begin, end, cuda = self.event(), self.event(), self.streams.cuda
 
         def run():
@@ -159,8 +161,8 @@ class Round:
         return run, read
 
     def phases(self):
-        """Runs send, product and receive on one stream. One more call has events around every part:
-        in the chain they would cost as much as some parts."""
+        """Runs send, product and receive on one stream. One further call has events before and after every
+        part; in the timed calls such events would take as long as some of the parts."""
         begin, end = self.event(), self.event()
         halves = [[self.event() for _ in range(4)] for _ in self.plan.parts]
 
@@ -179,8 +181,8 @@ class Round:
         return run, read
 
     def unit(self, around):
-        """Runs a call in phases. It calls around with the part and a place: 0 before sending, 1 and
-        2 before and after the product, 3 after receiving."""
+        """Runs a call in phases. It calls around(number of the part, place): place is 0 before sending, 1
+        before the product, 2 after the product, and 3 after receiving."""
         for i, part in enumerate(self.plan.parts):
             send, receive = part.phases
             around(i, 0)
@@ -193,7 +195,7 @@ class Round:
             around(i, 3)
 
     def between(self, i):
-        """Returns the launches of a call's product that belong to part i."""
+        """Returns the launches of the product that run between send and receive of part i."""
         if self.beside.step:
             return self.step_product(i)
         share, n, product = self.beside.share, len(self.plan.parts), self.beside.product

@@ -1,10 +1,11 @@
-"""Tokens, experts and casts to fp8 on tensors; payload has the same for short rows."""
+"""The values of tokens, the outputs of experts and casts to fp8, on tensors. harness.payload computes
+the same for short rows."""
 
 import torch
 
-GROUP = 128  # values that share one scale in fp8
-# Largest relative difference of x / s between another fp8 cast and ours: three roundings of
-# float32 are at most 3 * 2^-24. DeepEP's low-latency kernels compute x * (448 / amax).
+GROUP = 128  # number of values that share one scale in fp8
+# CAST_SLACK is the largest relative difference of x / s between another fp8 cast and this one. DeepEP's
+# low-latency kernels compute x * (448 / amax). Three roundings of float32 differ by at most 3 * 2^-24.
 CAST_SLACK = 2.0**-21
 
 
@@ -13,7 +14,7 @@ def signed(x):
 
 
 def mix(x):
-    """payload.mix on int64 tensors, which wrap as uint64 does."""
+    """Computes payload.mix on int64 tensors. Their arithmetic overflows in the same way as uint64's."""
     x = x + signed(0x9E3779B97F4A7C15)
     x = (x ^ (x >> 30 & (1 << 34) - 1)) * signed(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> 27 & (1 << 37) - 1)) * signed(0x94D049BB133111EB)
@@ -21,7 +22,7 @@ def mix(x):
 
 
 def tokens(seed, rank, count, hidden, device):
-    """BF16 [count, hidden]: the tokens of a rank."""
+    """Returns the tokens of a rank, BF16 [count, hidden]."""
     t = torch.arange(count, dtype=torch.int64, device=device)
     c = torch.arange(0, hidden, 4, dtype=torch.int64, device=device)
     h = mix(mix(t ^ signed((seed ^ rank << 40) & (1 << 64) - 1))[:, None] + c)
@@ -31,12 +32,12 @@ def tokens(seed, rank, count, hidden, device):
 
 
 def gain(experts):
-    """float32: what each expert multiplies by."""
+    """Returns the factor of each expert, in float32."""
     return 0.5 + (experts % 64).float() / 64
 
 
 def grouped(x):
-    """float32 [n, groups, 128]. n may be 0, of which view(0, -1) can tell no size."""
+    """Returns x as float32 [n, groups, 128]. It does not use view(n, -1, 128), which fails for n = 0."""
     return x.float().unflatten(-1, (x.shape[-1] // GROUP, GROUP))
 
 
@@ -44,20 +45,19 @@ def quantized(x):
     """Returns x as fp8 [n, hidden] and its scales float32 [n, hidden / 128], bit for bit as
     epbench computes them: s = max(amax, 1e-4) / 448, q = e4m3(x / s)."""
     most = grouped(x).abs().amax(-1).clamp(min=1e-4)
-    # On a GPU torch multiplies by 1/448 where the divisor is a Python number; that rounds
-    # differently.
+    # If the divisor is a Python number, torch multiplies by 1/448 on a GPU, which rounds differently.
     scales = most / torch.full_like(most, 448)
     return quotients(x, scales).to(torch.float8_e4m3fn).view(x.shape), scales
 
 
 def quotients(x, scales):
-    """float32 [n, groups, 128]: what is rounded to fp8."""
+    """Returns the values before they are rounded to fp8, float32 [n, groups, 128]."""
     return grouped(x) / scales[..., None]
 
 
 def other_cast(x):
-    """Returns float32: x as an expert may also see it where a library casts by itself. Elements
-    that lie between two codes, within CAST_SLACK, have the code that quantized did not
+    """Returns, in float32, another right value of x after a cast, for libraries that cast by themselves.
+    Elements within CAST_SLACK of the middle between two codes have the code that quantized did not
     choose."""
     q, scales = quantized(x)
     low, high = ((quotients(x, scales) * (1 + d)).to(torch.float8_e4m3fn).view(x.shape).float() for d in (-CAST_SLACK, CAST_SLACK))
@@ -65,5 +65,6 @@ def other_cast(x):
 
 
 def dequantized(q, scales):
-    """float32: rounded to BF16 here, an expert's row would be rounded twice."""
+    """Returns the values of q with their scales, in float32. They are not rounded to BF16, because an
+    expert's row would then be rounded twice."""
     return (grouped(q) * scales[..., None].float()).view(q.shape)

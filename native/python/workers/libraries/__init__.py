@@ -1,1 +1,2 @@
-"""One file a library. They are named after it: import the library itself by its own name."""
+"""One file for each library, named after the library. A file imports the library itself as a top-level
+module."""

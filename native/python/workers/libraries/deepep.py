@@ -1,15 +1,19 @@
 """DeepEP V1 on one host: the normal kernels, and the low-latency ones.
 
-Mode own has the normal kernels a second time, as deepep-own, with the config that an engine
-would give them: by=map is DeepEP's own map, by=shim that of a shim (EPBENCH_DEEPEP_SHIM names
-the module) and by=json an SGLang JSON (EPBENCH_DEEPEP_CONFIG, a path).
-Normal: one row a (token, rank), packed; combine adds up ranks. The call includes its layout
-kernel and its exchange of counts; num_worst_tokens spares the host's wait for them, so that
-calls fit into a CUDA graph. FP8 tokens come in cast already.
-Low latency: [local experts, ranks x max_tokens, hidden] with counts; casts inside; combine
-weights by the gate. max_tokens sizes its messages. Its one parameter is hook, which is for
-products beside calls: DeepEP then sends, and receives in a second kernel, when the hook is
-called. Both are on the caller's stream; without it one kernel is on DeepEP's own.
+Mode own has the normal kernels a second time, under the name deepep-own, with the config that an
+engine would use: by=map is DeepEP's own map, by=shim the config of a shim (the module
+EPBENCH_DEEPEP_SHIM), and by=json the config of an SGLang JSON file (the path EPBENCH_DEEPEP_CONFIG).
+
+Normal kernels: one row for each token and rank, packed; combine adds the rows of all ranks. A call
+includes DeepEP's layout kernel and its exchange of counts. With num_worst_tokens the host does not
+wait for the counts, so that calls can be captured in a CUDA graph. FP8 tokens are cast before the
+call.
+
+Low-latency kernels: rows are [local experts, ranks x max_tokens, hidden] with counts. The call casts
+the tokens, and combine multiplies by the router weights. The size of the messages depends on
+max_tokens. The only parameter is hook, for matrix products that run at the same time as calls. With
+hook=1 DeepEP sends in one kernel and receives in a second kernel when the hook is called, both on the
+caller's stream. With hook=0 there is one kernel, on DeepEP's own stream.
 """
 
 import importlib
@@ -23,9 +27,9 @@ from harness import Failure, Half, kernel, param
 from harness.gpu import GPULibrary
 from harness.tensors import dequantized, gain
 
-# Send chunks of DeepEP's own maps, (dispatch, combine) by ranks; other counts have none.
+# Send chunks in DeepEP's own maps, (dispatch, combine), by number of ranks. Other numbers are not in them.
 OWN = {2: (24, 10), 4: (6, 9), 8: (6, 4)}
-# DeepEP takes any even number of SMs that the GPU has: a channel is two of them.
+# DeepEP accepts any even number of SMs, because a channel has two SMs.
 SMS = [8, 12, 16, 20, 24, 32, 48, 64, 80, 96, 112, 128]
 LL_HIDDEN = (2048, 2560, 4096, 5120, 6144, 7168, 8192)
 NVL_BYTES = 1 << 30
@@ -52,9 +56,9 @@ class Library(GPULibrary):
             self.version = "1"
 
     def read_exports(self):
-        """Fills self.exports: for each value of by a function that returns the config of a half,
-        "dispatch" or "combine". None means that DeepEP chooses, by methods that a shim has
-        replaced."""
+        """Fills self.exports. For each value of the parameter by it has a function that returns the config
+        of "dispatch" or "combine". If the function returns None, DeepEP chooses, with methods that the
+        shim has replaced."""
         maps = {"dispatch": self.deep_ep.Buffer.get_dispatch_config, "combine": self.deep_ep.Buffer.get_combine_config}
         self.exports = {"map": lambda op: maps[op](self.ranks.ranks)}
         if os.environ.get("EPBENCH_DEEPEP_CONFIG"):
@@ -70,7 +74,7 @@ class Library(GPULibrary):
         if self.low_latency:
             rules += [("problem.hidden in [%s]" % ", ".join(map(str, LL_HIDDEN)), "hidden: the low-latency kernels are compiled for a few"),
                       ("problem.top_k <= 9", "topk: at most 9"), ("problem.max_tokens <= 1024", "max-tokens: at most 1024")]
-            hook = param("hook", "1: send and receive are kernels of their own, and nothing holds SMs in between.", [0, 1])
+            hook = param("hook", "1: send and receive are separate kernels, and no kernel holds SMs between them.", [0, 1])
             return [kernel(self, "deepep-ll", "dispatch", "low_latency_dispatch", [hook], rules, layout="masked", inside=["cast", "counts", "expansion"]),
                     kernel(self, "deepep-ll", "combine", "low_latency_combine", [hook], rules, layout="masked", sum="gated", inside=["reduction", "copy"])]
         chunks = OWN.get(self.ranks.ranks, (6, 4))
@@ -91,12 +95,12 @@ class Library(GPULibrary):
         return self.halves("deepep-own", by, by, rules) + normal
 
     def halves(self, name, dispatch, combine, rules):
-        """The normal dispatch and combine as kernels of that name, with their params."""
+        """Declares the normal dispatch and combine under a name, with their parameters."""
         return [kernel(self, name, "dispatch", "get_dispatch_layout and dispatch", dispatch, rules, layout="rank:packed", inside=["counts"]),
                 kernel(self, name, "combine", "combine", combine, rules, accepts=[name], layout="rank:packed", sum="plain", inside=["reduction"])]
 
     def sms(self):
-        """Returns the numbers of SMs to search, up to all of the GPU."""
+        """Returns the numbers of SMs to search, up to all SMs of the GPU."""
         most = self.machine()["sms"] // 2 * 2
         return [n for n in SMS if n < most] + [most]
 
@@ -123,7 +127,8 @@ class Library(GPULibrary):
         self.y = torch.zeros(*shape, work.hidden, dtype=torch.bfloat16, device=self.device)
 
     def open_low_latency(self, work):
-        """NVSHMEM starts once a process, so that the first shape bounds the others."""
+        """Makes the buffer for the low-latency kernels. NVSHMEM starts only once in each process, so all
+        sessions must have the shape of the first."""
         shape = (work.capacity, work.hidden, self.experts_all)
         if self.buffer is None:
             hint = self.deep_ep.Buffer.get_low_latency_rdma_size_hint(work.capacity, work.hidden, work.ranks, self.experts_all)
@@ -133,12 +138,12 @@ class Library(GPULibrary):
             raise Failure("illegal", "max-tokens, hidden, experts: %s, but the buffers were made for %s; give --max-tokens, one model a sweep" % (shape, self.shape))
 
     def config(self, half, op):
-        """Returns a Config, or None where DeepEP chooses."""
+        """Returns a deep_ep.Config, or None if DeepEP chooses."""
         v = half.values
         return self.exports[v["by"]](op) if "by" in v else self.deep_ep.Config(v["sms"], v["send"], v["recv"])
 
     def before_round(self):
-        if self.low_latency:  # either buffer may be next, since graphs keep their order of capture
+        if self.low_latency:  # a graph uses DeepEP's two buffers in the order of its capture, so either may be next
             self.buffer.clean_low_latency_buffer(*self.shape)
 
     def phases(self, op, half):
@@ -148,14 +153,15 @@ class Library(GPULibrary):
         return lambda: send(True), lambda: self.receive()
 
     def taken(self, half):
-        """Returns the SMs that a half takes. The low-latency kernels take a warp group an expert: one
-        SM an expert, or the fewest SMs with as many groups each."""
+        """Returns the number of SMs that a dispatch or combine takes. The low-latency kernels have one warp
+        group for each expert. An SM has one group if there are enough SMs; otherwise each has the same
+        number of groups, on as few SMs as possible."""
         if self.low_latency:
             return -(-self.experts_all // -(-self.experts_all // self.multiprocessors()))
         return half.values.get("sms", 0)
 
     def send_dispatch(self, hook):
-        """The whole dispatch, or with hook its sending half."""
+        """Runs the whole dispatch or, with hook, only its sending half."""
         self.got, self.counts, self.handle, _, self.receive = self.buffer.low_latency_dispatch(
             self.x, self.ids, self.work.capacity, self.experts_all, use_fp8=self.fp8, return_recv_hook=hook)
 
@@ -183,7 +189,7 @@ class Library(GPULibrary):
             self.out = self.buffer.combine(self.y, self.handle, config=self.config(half, "combine"))[0]
 
     def values(self, rows=slice(None)):
-        """Returns received rows, dequantized; of the low-latency layout those of an expert."""
+        """Returns received rows, dequantized. In the low-latency layout `rows` is a local expert."""
         if not self.fp8:
             return self.got[rows]
         q, scales = self.got[0][rows], self.got[1][rows]
@@ -198,21 +204,21 @@ class Library(GPULibrary):
             self.y[e] = (torch.nan_to_num(self.values(e)).float() * float(gain(torch.tensor(first + e)))).to(torch.bfloat16)
 
     def chosen(self):
-        """Returns this rank's experts of the received rows; DeepEP counts them from 0."""
+        """Returns the global ids of the received rows' experts. DeepEP numbers a rank's experts from 0."""
         return torch.where(self.got_ids >= 0, self.got_ids + self.rank * self.work.local, -1)
 
     def rows(self):
         if self.low_latency:
             return self.masked_rows()
-        ends = self.handle[0][:, self.rank].tolist()  # of each source rank's rows
+        ends = self.handle[0][:, self.rank].tolist()  # end of each source rank's rows
         sizes = torch.tensor([b - a for a, b in zip([0] + ends, ends)], device=self.device)
         source = torch.arange(self.work.ranks, device=self.device).repeat_interleave(sizes)
         n = len(source)
         return source, self.handle[3][:n].long(), (self.chosen()[:n], self.got_weights[:n]), self.values()[:n]
 
     def masked_rows(self):
-        """Returns the rows of the low-latency layout. A local expert's rows of one source rank lie
-        together: the halves of an int64 are their begin and count."""
+        """Returns the rows of the low-latency layout. The rows of a local expert from one source rank follow
+        each other. An int64 holds their begin (upper 32 bits) and their number (lower 32 bits)."""
         parts, first = [], self.rank * self.work.local
         where = self.handle[1].tolist()
         for e in range(self.work.local):

@@ -1,7 +1,7 @@
-"""epcomm, which runs the kernels of a pack, chosen by the pack's own look-up.
+"""epcomm, which runs the kernels of a pack. The pack's own look-up chooses the config.
 
-Rows side by side by expert; the cast, the counts and the sums by the gate are inside.
-PYTHONPATH has the epcomm package, EPCOMM_LIBRARY its shared library.
+The layout is expert. The times include the cast, the counts and the weighted sums. PYTHONPATH must
+have the epcomm package, and EPCOMM_LIBRARY must be the path of its shared library.
 """
 
 import torch
@@ -49,12 +49,12 @@ class Library(GPULibrary):
         self.ep.barrier()
 
     def values(self, at):
-        """Rows, dequantized."""
+        """Returns rows, dequantized."""
         q = self.view.out[at]
         return dequantized(q, self.view.scales[:, at].t().contiguous()) if self.fp8 else q
 
     def experts(self):
-        """Every row up to the last group's end, padding too."""
+        """Computes all rows up to the end of the last group, with padding rows."""
         n = int(self.view.row_offsets[-1])
         at = torch.arange(n, device=self.device)
         group = torch.searchsorted(self.view.row_offsets[1:].contiguous(), at.int(), right=True)
@@ -62,8 +62,9 @@ class Library(GPULibrary):
         self.y[:n] = (torch.nan_to_num(self.values(at)).float() * gain(experts)[:, None]).to(torch.bfloat16)
 
     def rows(self):
-        """src_info has a row's token; its rank follows from the order of rows: within an
-        expert's group by source rank, groups padded to what the dtype needs."""
+        """Returns (source ranks, tokens, experts, rows). src_info has the token of a row. Its source rank
+        follows from the order of rows: an expert's rows are sorted by source rank, and each expert's
+        group of rows is padded as the dtype needs."""
         first = self.rank * self.work.local
         mine = torch.arange(first, first + self.work.local, device=self.device)
         counts = torch.stack([(ids.reshape(-1, 1) == mine).sum(0) for ids in self.all_ids], 1)  # [local experts, ranks]

@@ -23,11 +23,12 @@ class EpbenchError(Exception):
 
 
 class EpbenchWarning(UserWarning):
-    """Something that makes the figures of an answer uncertain."""
+    """A warning of the program about the figures of an answer."""
 
 
 def program() -> str:
-    """Returns the path of epbench: `EPBENCH_PROGRAM`, else the one installed with this package, else the one on `PATH`."""
+    """Returns the path of the program epbench: `EPBENCH_PROGRAM` if it is set, otherwise the program installed with this
+    package, otherwise the program on `PATH`."""
     named = os.environ.get("EPBENCH_PROGRAM")
     if named:
         return named
@@ -40,12 +41,13 @@ def program() -> str:
             return path
     found = shutil.which("epbench")
     if found is None:
-        raise EpbenchError(f"no epbench in {', '.join(folders)} or on PATH; EPBENCH_PROGRAM may name it", 1)
+        raise EpbenchError(f"no epbench in {', '.join(folders)} or on PATH; set EPBENCH_PROGRAM to its path", 1)
     return found
 
 
 def call(*arguments: str) -> str:
-    """Runs `epbench ARGUMENTS...` and returns what it prints. Its messages become warnings, its failure `EpbenchError`."""
+    """Runs `epbench ARGUMENTS...` and returns its standard output. Text on its standard error becomes a warning. If it fails,
+    `EpbenchError` is raised."""
     done = subprocess.run([program(), *arguments], capture_output=True, text=True, check=False)
     said = done.stderr.strip()
     if done.returncode != 0:
@@ -56,7 +58,7 @@ def call(*arguments: str) -> str:
 
 
 def tables(*arguments: str) -> dict[str, dict[str, Any]]:
-    """Returns the tables that a command prints as JSON, by name. Their warnings become Python's."""
+    """Returns the tables that a command prints as JSON, by name. Warnings of the tables become Python warnings."""
     printed: list[dict[str, Any]] = json.loads(call(*arguments, "--format", "json"))
     for text in dict.fromkeys(w for t in printed for w in t.get("warnings", [])):
         warnings.warn(text, EpbenchWarning, stacklevel=4)

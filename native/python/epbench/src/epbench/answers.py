@@ -1,4 +1,4 @@
-"""Tables, what they answer, and how well searches do on recorded runs."""
+"""Tuned tables, look-ups in them, and replays of search strategies on recorded runs."""
 
 import dataclasses
 import os
@@ -12,14 +12,15 @@ Path = str | os.PathLike[str]
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """One or more tuned tables: where they come from, and their rows."""
+    """One or more tuned tables: the source of each table, and the rows of all."""
 
     sources: Rows[TableInfo]
     rows: Rows[TableRow]
 
 
 def load_table(table: Path | None = None) -> Table:
-    """Returns a table.json, the table of a run, or one that is compiled in, such as h200x4; all that apply for None."""
+    """Returns a table. `table` is a file table.json, a run directory, or the name of an embedded table, such as h200x4. For
+    None it returns all tables that a look-up would use."""
     printed = tables("table", "show", *flags(table=table))
     return Table(rows(TableInfo, printed["tables"]), rows(TableRow, printed["rows"]))
 
@@ -44,8 +45,8 @@ def lookup(
 ) -> Rows[Answer]:
     """Returns what a runtime would launch for each op, token count (per rank) and routing, and why.
 
-    The arguments are the flags of `epbench table lookup`, which explains them. What is left out is taken from the
-    table's rows where these agree.
+    The arguments are the flags of `epbench table lookup`, which explains them. An argument that is left out is taken from the
+    table's rows if all rows agree.
     """
     given = flags(
         table=table, op=op, tokens=tokens, routing=routing, model=model, dtype=dtype, ranks=ranks, nodes=nodes,
@@ -61,6 +62,7 @@ def replay(
     replays: int | None = None,
     seed: int | None = None,
 ) -> Rows[Replay]:
-    """Returns how well strategies do on the trials of runs, with `budget` distinct configs each. Needs no hardware."""
+    """Returns how close to the best config search strategies come on recorded runs. Each strategy may measure `budget` distinct
+    configs. Needs no GPU."""
     given = flags(strategy=strategy, budget=budget, replays=replays, seed=seed)
     return rows(Replay, tables("replay", *(os.fspath(r) for r in runs), *given)["replay"])

@@ -1,7 +1,7 @@
-"""The records that epbench's JSON holds, with the unit of each field in its name.
+"""The records of epbench's JSON. The name of a field ends with its unit.
 
-The fields declared here stay: docs/schema/output.v1.json of the repository requires them. Further columns of the
-program are in `more`, by the name that JSON gives them.
+The fields declared here do not change: docs/schema/output.v1.json of the repository requires them. Other columns of the
+program are in `more`, under their JSON names.
 """
 
 import dataclasses
@@ -28,10 +28,10 @@ class Row:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Winner(Row):
-    """What a sweep chose for one op, routing and token count, and how sure the gain is.
+    """The config that a sweep chose for one op, routing and token count, and its gain.
 
-    `gain_x` is the default's time over the config's, [`low_x`, `high_x`] its 95 % interval, which None stands for
-    where the default won. `verdict` is faster, same or undecided. `median_us` is the slowest rank's time, in us.
+    `gain_x` is the default's time divided by the config's time, and [`low_x`, `high_x`] is its 95 % interval. They are None
+    if the default won. `verdict` is faster, same or undecided. `median_us` is the median time of the slowest rank, in us.
     `id` is a short name of `config`.
     """
 
@@ -51,7 +51,7 @@ class Winner(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableInfo(Row):
-    """Where a table comes from. `rows` counts its rows, `answer` those that answer for this build's kernels."""
+    """The source of a table. `rows` is the number of its rows, `answer` the number of rows that hold for this build's kernels."""
 
     source: str
     id: str
@@ -65,7 +65,7 @@ class TableInfo(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableRow(Row):
-    """A row of a tuned table: for which calls it answers, its config and its evidence. `tokens` is a range such as 9-16."""
+    """A row of a tuned table: the calls for which it holds, its config and its evidence. `tokens` is a range such as 9-16."""
 
     op: str
     mode: str
@@ -87,7 +87,8 @@ class TableRow(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Answer(Row):
-    """What a runtime would launch for one call. `reason` says why: exact, kept, uncovered and others of `epbench terms`."""
+    """The config that a runtime would launch for one call. `reason` is exact, kept, uncovered or another word that
+    `epbench terms` explains."""
 
     op: str
     mode: str
@@ -110,7 +111,8 @@ class Answer(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Replay(Row):
-    """How well a strategy does within a budget. `regret_percent` is the winner's true time over that of the best config."""
+    """The result of a search strategy with a budget. `regret_percent` is by how much the true time of the strategy's winner is
+    above the true time of the best config."""
 
     strategy: str
     budget: int | str
@@ -123,9 +125,9 @@ class Replay(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Trial(Row):
-    """One line of trials.jsonl: a config in a block of rounds. `seconds` holds each round's time of each rank.
+    """One line of trials.jsonl: a config in a block of rounds. `seconds` is [round][rank].
 
-    `status` is ok, or why there are no times: illegal, compile, launch, mismatch, hang, crash or unstable.
+    `status` is ok, or the reason why there are no times: illegal, compile, launch, mismatch, hang, crash or unstable.
     """
 
     seq: int
@@ -201,7 +203,7 @@ def _options(hint: Any) -> tuple[type, ...]:
 
 
 def record(kind: type[R], values: Mapping[str, Any], what: str) -> R:
-    """Returns a record of a JSON object. Raises ValueError for a missing field, TypeError for one of another type."""
+    """Makes a record from a JSON object. Raises ValueError if a field is missing, and TypeError if a field has another type."""
     own: dict[str, Any] = {}
     for name, allowed in _fields(kind).items():
         if name not in values:
@@ -210,12 +212,12 @@ def record(kind: type[R], values: Mapping[str, Any], what: str) -> R:
         if float in allowed and type(value) is int:
             value = float(value)
         if not isinstance(value, allowed):
-            raise TypeError(f"{what}: {name} is {value!r}, which is no {' or '.join(t.__name__ for t in allowed)}")
+            raise TypeError(f"{what}: {name} is {value!r}, which is not {' or '.join(t.__name__ for t in allowed)}")
         own[name] = value
     return kind(**own, more={k: v for k, v in values.items() if k not in own})
 
 
 def rows(kind: type[R], table: Mapping[str, Any]) -> Rows[R]:
-    """Returns the rows of a table of the program's JSON."""
+    """Returns the rows of one table in the program's JSON."""
     made = [record(kind, r, f"{table['name']}[{i}]") for i, r in enumerate(table["rows"])]
     return Rows(made, table["title"], table.get("notes", ()))

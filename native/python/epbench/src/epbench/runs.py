@@ -27,26 +27,26 @@ class Run:
 
     @property
     def machine(self) -> Mapping[str, Any]:
-        """What the run was measured on."""
+        """The machine on which the run was measured."""
         machine: Mapping[str, Any] = self.info["machine"]
         return machine
 
     def trials(self) -> Iterator[Trial]:
-        """Yields what was measured, in the order of trials.jsonl."""
-        left_out = {"clock": "", "seconds": []}  # of a config that was not timed
+        """Yields the lines of trials.jsonl, in order."""
+        left_out = {"clock": "", "seconds": []}  # fields that the line of an untimed config does not have
         with open(self.path / "trials.jsonl", encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
                 yield record(Trial, left_out | json.loads(line), f"{lines.name}:{number}")
 
     def table(self, name: str) -> Rows[Row]:
-        """Returns one of `tables`. Raises KeyError with their names."""
+        """Returns one of `tables`. If there is no such table, the KeyError lists the names of all tables."""
         if name not in self.tables:
             raise KeyError(f"{name}: this run has {', '.join(self.tables)}")
         return self.tables[name]
 
 
 def load_run(path: str | os.PathLike[str]) -> Run:
-    """Returns a run directory. Raises `EpbenchError` where there is none or the files are damaged."""
+    """Reads a run directory. Raises `EpbenchError` if there is none or its files are damaged."""
     printed = tables("report", os.fspath(path), "--no-html", "--only", "all")
     folder = pathlib.Path(path)
     info = json.loads((folder / "run.json").read_text(encoding="utf-8"))

@@ -74,6 +74,18 @@ func (h Header) GainInterval(r Row) (low, high float64) {
 	return low, e.Gain * math.Exp(math.Hypot(math.Log(e.GainHigh/e.Gain), between))
 }
 
+// Certain reports whether a row's gain excludes 1, or need not. A row that launches the default makes
+// no claim, and a row of several routings was chosen by its largest loss.
+func (h Header) Certain(r Row) bool {
+	low, _ := h.GainInterval(r)
+	return h.IsDefault(r) || r.OfSeveral() || low > 1
+}
+
+// OfSeveral reports whether a row answers for several routings.
+func (r Row) OfSeveral() bool {
+	return r.Key.Routing == ep.AllRoutings || len(r.Evidence.Routings) > 1
+}
+
 // Row is one answer: the config for a key and an interval of token counts.
 type Row struct {
 	Key      Key       `json:"key"`

@@ -51,7 +51,7 @@ type Effect string
 const (
 	Covered Effect = "covered" // the row's interval already covers the measured one
 	Widened Effect = "widened" // the row's interval was widened to cover the measured one
-	Removed Effect = "removed" // the row was slower than the default, or failed
+	Removed Effect = "removed" // the row was slower than the default, or failed, or its gain is not certain any more
 )
 
 // A Change is a check of a receipt, with the evidence of its row before and after.
@@ -63,7 +63,8 @@ type Change struct {
 }
 
 // Widen returns the table with each row's interval widened to cover every check of it. It
-// leaves out rows that were slower than the default in a check, or failed. A check that holds
+// leaves out rows that were slower than the default in a check, or failed, and rows whose gain does not
+// exclude 1 any more (table.Header.Certain). A check that holds
 // with a later build of the row's kernels, of the same revision, certifies the row for that
 // build. Widen refuses a receipt of another machine. A check with kernels of another revision
 // than the row's changes nothing, nor does a receipt that the table already has. The order of
@@ -82,6 +83,11 @@ func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) 
 				continue // the row is in another table, or an earlier check removed it
 			}
 			change := check.widen(out.Rows[i].Evidence)
+			if widened := out.Rows[i]; change.Effect == Widened {
+				if widened.Evidence = change.After; !t.Header.Certain(widened) {
+					change.Effect = Removed
+				}
+			}
 			if changes = append(changes, change); change.Effect == Removed {
 				out.Rows = slices.Delete(out.Rows, i, i+1)
 			} else {

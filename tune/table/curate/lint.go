@@ -108,9 +108,9 @@ func (l *linter) gain(r table.Row) {
 	}
 	e := r.Evidence
 	low, high := l.header.GainInterval(r)
-	l.add(uncertain(l.header, r), Bad, "gain", "gain %.3f [%.3f, %.3f] over sessions does not exclude 1: keep the default", e.Gain, low, high)
+	l.add(!l.header.Certain(r), Bad, "gain", "gain %.3f [%.3f, %.3f] over sessions does not exclude 1: keep the default", e.Gain, low, high)
 	l.add(math.Abs(math.Log(e.Gain)) < math.Log1p(l.header.AA), Note, "spread", "gain %.3f is within the run's largest A/A spread of %.2f %%", e.Gain, 100*l.header.AA)
-	l.add(ofSeveral(r) && e.GainLow <= 1, Note, "worst", "under its worst routing the gain is %.3f [%.3f, %.3f]", e.Gain, e.GainLow, e.GainHigh)
+	l.add(r.OfSeveral() && e.GainLow <= 1, Note, "worst", "under its worst routing the gain is %.3f [%.3f, %.3f]", e.Gain, e.GainLow, e.GainHigh)
 }
 
 // evidence checks the evidence of a row.
@@ -132,18 +132,6 @@ func (l *linter) evidence(r table.Row) {
 	at, timed := e.At()
 	l.add(timed && !inside(at), Note, "timed", "it was timed at %d tokens, outside its interval", at)
 	l.add(!fewOfLegal(r) && !e.Complete && e.Tried < fewTried, Note, "tried", "%d configs tried: give the sweep more --budget", e.Tried)
-}
-
-// ofSeveral reports whether a row answers for several routings.
-func ofSeveral(r table.Row) bool {
-	return r.Key.Routing == ep.AllRoutings || len(r.Evidence.Routings) > 1
-}
-
-// uncertain reports whether a row of one routing has another config than the default, although the
-// interval of its gain does not exclude 1.
-func uncertain(h table.Header, r table.Row) bool {
-	low, _ := h.GainInterval(r)
-	return !h.IsDefault(r) && !ofSeveral(r) && low <= 1
 }
 
 // restsOnOne reports whether a row for all routings was measured under fewer than two routings. Its

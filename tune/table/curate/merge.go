@@ -77,7 +77,6 @@ func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap, erro
 			overlaps = appendOverlap(overlaps, s.overlap(row, near))
 		}
 	}
-	out.Rows = slices.DeleteFunc(out.Rows, func(r table.Row) bool { return uncertain(out.Header, r) })
 	return out, overlaps, out.Seal()
 }
 
@@ -86,7 +85,7 @@ func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap, erro
 // certain over sessions: the default answers there.
 func stated(t *table.Table) *table.Table {
 	out := *t
-	out.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r table.Row) bool { return restsOnOne(r) || uncertain(t.Header, r) })
+	out.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r table.Row) bool { return restsOnOne(r) || !t.Header.Certain(r) })
 	for i, r := range out.Rows {
 		out.Rows[i].ABI = t.Header.Build(r)
 	}

@@ -1,0 +1,139 @@
+package trace
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func written(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestRanksAreJoinedByContent: the file of rank 0 is read first, although its name comes last.
+func TestRanksAreJoinedByContent(t *testing.T) {
+	dir := t.TempDir()
+	for from, to := range map[string]string{"0": "b.jsonl", "1": "a.jsonl"} {
+		data, err := os.ReadFile(fixtures + "megatron_router/router_trace_rank" + from + ".jsonl")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, to), data, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	joined, err := OpenAll([]string{dir}, Options{Layer: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer joined.Close()
+	first, err := Open(filepath.Join(dir, "b.jsonl"), Options{Layer: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	got, want := make([]int32, 4), make([]int32, 4)
+	if _, err := joined.Read(got, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Read(want, nil); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the first token is %v, rank 0's is %v", got, want)
+	}
+}
+
+// TestMissingRanks lists the ranks below the highest that are not there.
+func TestMissingRanks(t *testing.T) {
+	for _, c := range []struct{ have, want []int }{{[]int{3, 0}, []int{1, 2}}, {[]int{0, 1}, nil}, {nil, nil}, {[]int{2}, []int{0, 1}}} {
+		if got := missing(c.have); !slices.Equal(got, c.want) {
+			t.Errorf("ranks %v: %v are missing, want %v", c.have, got, c.want)
+		}
+	}
+}
+
+// TestScanByHand: counts of ids, masked selections and rows of four tokens.
+func TestScanByHand(t *testing.T) {
+	r, err := Open(written(t, "t.csv", "0,1\n-1,1\n3,-1\n1,65535\n"), Options{Layer: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	s, err := r.Scan(nil)
+	if err != nil || s.Rows != 4 || s.Masked != 2 || s.TopK != 2 || len(s.Counts) != 65536 || s.Counts[0] != 1 || s.Counts[1] != 3 || s.Counts[2] != 0 || s.Counts[3] != 1 || s.Counts[65535] != 1 {
+		t.Errorf("%d rows, %d masked, top-%d, %v, %v", s.Rows, s.Masked, s.TopK, s.Counts[:min(5, len(s.Counts))], err)
+	}
+}
+
+// TestCountsInLines: lines of one expert and layer are added up, and other layers are not.
+func TestCountsInLines(t *testing.T) {
+	path := written(t, "c.csv", "layer_id,expert_id,count\n0,1,5\n1,0,7\n0,1,6\n1,1,2\n0,3,1\n")
+	for layer, want := range map[int][]int64{0: {0, 11, 0, 1}, 1: {7, 2, 0, 0}} {
+		r, err := Open(path, Options{Layer: layer})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.ReadCounts()
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("layer %d: %v, %v, want %v", layer, got, err, want)
+		}
+	}
+	for layer, says := range map[int]string{2: "layer 2 is outside 0 to 1", -1: "2 layers: choose one"} {
+		if _, err := Open(path, Options{Layer: layer}); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("layer %d: %v", layer, err)
+		}
+	}
+}
+
+// TestFilesAreAddedUp: counts of several files are added, expert by expert.
+func TestFilesAreAddedUp(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"a_0.csv": "expert_id,count\n0,5\n1,6\n", "a_1.csv": "expert_id,count\n0,7\n1,1\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := OpenAll([]string{dir}, Options{Layer: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := r.ReadCounts(); err != nil || !slices.Equal(got, []int64{12, 7}) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// TestFoldByHand: replicas count as their expert, in counts and in ids, by the last map of a file.
+func TestFoldByHand(t *testing.T) {
+	counts, err := foldCounts(func() ([]int64, error) { return []int64{1, 2, 4, 0, 8}, nil }, "m", []int32{0, 1, 0, -1, 1})()
+	if err != nil || !slices.Equal(counts, []int64{5, 10}) {
+		t.Errorf("%v, %v", counts, err)
+	}
+	if _, err := foldCounts(func() ([]int64, error) { return []int64{1, 3}, nil }, "m", []int32{0, -1})(); err == nil || !strings.Contains(err.Error(), "physical expert 1 has 3 selections, but m gives it no logical expert") {
+		t.Errorf("an empty slot with selections: %v", err)
+	}
+	ids := []int32{2, 1, -1, 0}
+	read := func(dst []int32, _ []float32) (int, error) { return copy(dst, ids) / 2, nil }
+	got := make([]int32, 4)
+	if n, err := foldIDs(read, 2, "m", []int32{7, 5, 6})(got, nil); n != 2 || err != nil || !slices.Equal(got, []int32{6, 5, -1, 7}) {
+		t.Errorf("%v, %d rows, %v", got, n, err)
+	}
+	if _, err := foldIDs(read, 2, "m", []int32{7, 5})(got, nil); err == nil || !strings.Contains(err.Error(), "physical expert 2 is outside the 2 of m") {
+		t.Errorf("%v", err)
+	}
+	path := written(t, "two.json", `{"expert_load": [[3, 4]], "physical_to_logical_map": [[1, 0]]}`)
+	r, err := Open(path, Options{Layer: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := r.ReadCounts(); err != nil || !slices.Equal(got, []int64{4, 3}) {
+		t.Errorf("%v, %v", got, err)
+	}
+}

@@ -117,7 +117,7 @@ func EffectsTable(cases []*Case) Table {
 			Words("kernel"), Words("parameter"), Numbers("value", ""), Numbers("best with it", "%"), Numbers("worst case", "%"),
 			Numbers("typical", "%").Dropped(2), Numbers("wins", ""), Numbers("cases", "").Dropped(1), Numbers("configs", "").Dropped(3),
 		},
-		Notes: []string{"Time lost against the kernel's fastest config in the same case. best with it: by the best config that has the value, mean over cases; worst case: where that is largest; typical: median over all configs that have it."},
+		Notes: []string{"Time lost against the kernel's fastest config in the same case. best with it: for the best config with the value, mean over cases; worst case: the largest of these losses; typical: median over all configs with the value."},
 	}
 	for _, e := range Effects(cases) {
 		t.Add(Str(e.Kernel), Str(e.Param), valueCell(e.Value), Percent(e.Best-1), Percent(e.Worst-1), Percent(e.Median-1),

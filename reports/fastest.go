@@ -18,7 +18,7 @@ type LibraryTime struct {
 	Case    *Case
 	Entry   *Entry // the run's winner
 
-	maker string // Library without the run's name
+	plainName string // Library without the run's name
 }
 
 // Own returns the library's gain over its own default, in the same rounds; NaN if the run
@@ -138,7 +138,7 @@ func libraryTime(l *Loaded, c *Case) (LibraryTime, bool) {
 	}
 	w := l.Run.Work(c.Problem.Op, e.Config)
 	name := cmp.Or(strings.TrimSpace(w.Library+" "+w.Version), l.Name())
-	return LibraryTime{Library: name, Work: w.Key(c.Problem), Run: l, Case: c, Entry: e, maker: name}, true
+	return LibraryTime{Library: name, Work: w.Key(c.Problem), Run: l, Case: c, Entry: e, plainName: name}, true
 }
 
 func (c *LibraryComparison) decide() {
@@ -182,13 +182,13 @@ func sameHardware(runs []*Loaded) error {
 func FastestTable(choices []LibraryComparison) Table {
 	cases := casesOf(choices)
 	p := ColumnsFor(cases)
-	t := Table{Name: "choices", Title: "Which library is fastest, where their work is the same", Columns: append(p.Columns,
+	t := Table{Name: "choices", Title: "Which library is fastest at the same work", Columns: append(p.Columns,
 		Words("work").Keyed(), Words("library"), Words("config").Dropped(2), Numbers("time", "us"), Numbers("its gain", "x").Dropped(3),
 		Numbers("its low", "x").Dropped(4), Numbers("its high", "x").Dropped(4), Words("next"), Numbers("next time", "us"), Numbers("faster by", "x"), Numbers("low", "x").Dropped(1), Numbers("high", "x").Dropped(1), Words("verdict"))}
 	for i, c := range choices {
 		t.Add(append(p.Cells(cases[i]), c.cells()...)...)
 	}
-	t.Note(p.Shared, "work: layout, sum, and what is inside the time; clock. Times of different work are not compared",
+	t.Note(p.Shared, "work: the layout, the sum and the steps inside the time, then the clock. Times of different work are not compared",
 		"its gain: over the library's own default, in the same rounds; faster by: the next library's time over the first's; low, high: 95 % intervals")
 	t.Note(howCompared(choices))
 	t.Note(ownGains(choices)...)

@@ -13,7 +13,7 @@ import (
 func LibraryTable(choices []LibraryComparison) Table {
 	cases := casesOf(choices)
 	p := ColumnsFor(cases)
-	t := Table{Name: "libraries", Title: "Libraries side by side, where their work is the same", Columns: append(p.Columns,
+	t := Table{Name: "libraries", Title: "Libraries that do the same work", Columns: append(p.Columns,
 		Words("work").Keyed(), Words("library"), Words("config").Dropped(3), Numbers("time", "us"), Numbers("to fastest", "x"), Numbers("at least", "x").Dropped(2),
 		Numbers("at most", "x").Dropped(2), Numbers("gain", "x"), Numbers("low", "x").Dropped(1), Numbers("high", "x").Dropped(1))}
 	for i, c := range choices {
@@ -26,7 +26,7 @@ func LibraryTable(choices []LibraryComparison) Table {
 				Gain(ratio.Mid), Gain(ratio.Low), Gain(ratio.High), Gain(own.Mid), Gain(own.Low), Gain(own.High))...)
 		}
 	}
-	t.Note(p.Shared, "work: layout, sum, and what is inside the time; clock. Times of different work are not compared",
+	t.Note(p.Shared, "work: the layout, the sum and the steps inside the time, then the clock. Times of different work are not compared",
 		"to fastest: the library's time over the fastest one's of the same work, at least and at most: its 95 % interval; gain: over the library's own default in the same rounds, low, high: its 95 % interval")
 	t.Note(howCompared(choices))
 	t.Note(ownGains(choices)...)
@@ -44,7 +44,7 @@ func SeveralRuns(choices []LibraryComparison) bool {
 // callers use Compare, which compares two runs of one library.
 func SeveralLibraries(choices []LibraryComparison) bool {
 	return slices.ContainsFunc(choices, func(c LibraryComparison) bool {
-		return slices.ContainsFunc(c.Libraries, func(o LibraryTime) bool { return o.maker != c.Libraries[0].maker })
+		return slices.ContainsFunc(c.Libraries, func(o LibraryTime) bool { return o.plainName != c.Libraries[0].plainName })
 	})
 }
 

@@ -97,7 +97,8 @@ func (l *Loaded) Seconds(k table.Key, tokens int, routing string, cfg ep.Config)
 }
 
 // Paired returns the seconds of a config and of the default in the rounds of stage cross that
-// both ran in; both are empty if there are none. No search chose by these rounds.
+// have both. Both lists are empty if there are no such rounds. No search used these rounds to
+// choose a config.
 func (l *Loaded) Paired(k table.Key, tokens int, routing string, cfg ep.Config) (config, dflt []float64) {
 	for _, c := range slices.Concat(l.Cases, l.between) {
 		if c.Problem.Tokens != tokens || c.Routing != routing || table.KeyOf(c.Problem, k.Routing) != k {
@@ -142,8 +143,8 @@ func DerivedTables(l *Loaded, s Speeds, maxFailures int) []Table {
 	return out
 }
 
-// RehearsalOf returns the rehearsal of several runs, with their names if not all have the
-// same one; "" if none is a rehearsal.
+// RehearsalOf returns the warning that runs on the CPU say nothing about GPUs; "" if no run was
+// on the CPU. If the runs have different warnings, the text has each run's name.
 func RehearsalOf(runs []*Loaded) string {
 	var named []string
 	same := true

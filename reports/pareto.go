@@ -76,7 +76,7 @@ func ParetoTable(cases []*Case) Table {
 			t.Add(append(cells, c.Cells(e)...)...)
 		}
 	}
-	t.Note(p.Shared, "The fastest config with at most so many SMs among all that the search measured; it may be unconfirmed. time: drift between rounds removed, so it differs a little from the median.")
+	t.Note(p.Shared, "Each row has the fastest config that the search measured with at most that many SMs; it may be unconfirmed. time: without the drift between rounds, so that it differs a little from the median.")
 	t.Note(DefaultNotes(cases)...)
 	return t
 }

@@ -55,7 +55,7 @@ func ColumnsFor(cases []*Case) ProblemColumns {
 		case always || f.varies(cases):
 			out.Columns = append(out.Columns, f.column.Leading())
 			out.fields = append(out.fields, f)
-		case len(cases) > 0 && !f.boring(cases[0]):
+		case len(cases) > 0 && !f.isUsual(cases[0]):
 			shared = append(shared, f.say(f.cell(cases[0]).Text))
 		}
 	}
@@ -75,18 +75,18 @@ func (p ProblemColumns) Cells(c *Case) []Cell {
 // varies reports whether the cases differ in a field. It returns false for max tokens if they
 // equal the token count in every case.
 func (f problemField) varies(cases []*Case) bool {
-	if f.column.Name == "max tokens" && !slices.ContainsFunc(cases, (*Case).roomy) {
+	if f.column.Name == "max tokens" && !slices.ContainsFunc(cases, (*Case).hasSpareTokens) {
 		return false
 	}
 	return slices.ContainsFunc(cases, func(c *Case) bool { return f.cell(c).Text != f.cell(cases[0]).Text })
 }
 
-// roomy reports whether max tokens exceeds the token count.
-func (c *Case) roomy() bool { return c.Problem.MaxTokens != max(c.Problem.Tokens, 1) }
+// hasSpareTokens reports whether max tokens exceeds the token count.
+func (c *Case) hasSpareTokens() bool { return c.Problem.MaxTokens != max(c.Problem.Tokens, 1) }
 
-// boring reports whether c has the field's usual value, which no sentence mentions.
-func (f problemField) boring(c *Case) bool {
-	return f.cell(c).Text == f.usual || f.column.Name == "max tokens" && !c.roomy()
+// isUsual reports whether c has the field's usual value, which no sentence mentions.
+func (f problemField) isUsual(c *Case) bool {
+	return f.cell(c).Text == f.usual || f.column.Name == "max tokens" && !c.hasSpareTokens()
 }
 
 // Title returns a name of the case in one line, for headings.

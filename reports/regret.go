@@ -39,7 +39,7 @@ func RegretTable(run *record.Run) Table {
 			cases = cases[1:]
 		}
 	}
-	t.Note(p.Shared, "Per cent that a call takes longer than with the best config measured under the column's routing, which may be unconfirmed; -: the config was not measured there, or failed.",
+	t.Note(p.Shared, "Per cent that a call takes longer than with the best config under the column's routing (that config may be unconfirmed). -: the config was not measured under this routing, or failed.",
 		"all: the minimax config, which loses least in the worst case. The table's rows for all routings have it.")
 	t.Note(defaults(run)...)
 	return t

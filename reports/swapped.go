@@ -182,8 +182,8 @@ func SwappedTable(all []Swapped, from, on string) (t Table, slower int) {
 			losses = append(losses, 100*(c.Loss.Mid-1))
 		}
 	}
-	t.Note(p.Shared, "gain: the time of the default there over the config's, in the same rounds; default: slower, where the config is slower than it",
-		"loss: per cent that the config takes longer than the winner there; low, high: 95 % intervals")
+	t.Note(p.Shared, "gain: in that run, the default's time over the config's, in the same rounds; default: says slower if the config is slower than the default",
+		"loss: per cent that the config takes longer than that run's winner; low, high: 95 % intervals")
 	t.Note(swappedSummary(len(all), same, losses, slower))
 	return t, slower
 }

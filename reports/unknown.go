@@ -77,7 +77,7 @@ func UnknownShapeTable(all []UnknownShape, band float64) (t Table, slower int) {
 			slower++
 		}
 	}
-	t.Note(spreadOf(all), "Each case is looked up in the table without the rows of its own shape. answered: by a row; unmeasured: of these, the run has no time of the answer",
+	t.Note(spreadOf(all), "Each case is looked up in the table without the rows of its own shape. answered: cases with a row that answers; unmeasured: those of them in which the run has no time of the answer",
 		"least gain: the default's time over the answer's; loss: per cent that the answer takes longer than the best config of the case")
 	return t, slower
 }

@@ -74,7 +74,7 @@ func Measured(run *record.Run) Table {
 	t := decisionTable(run, everySearch(run), columns)
 	t.Name, t.Title = "bench", title
 	if against {
-		t.Note("against: the config that replaces the default; default in the column config means that one")
+		t.Note("against: the config that replaces the default; in the column config, default means this config")
 		for _, line := range GatherReasons(run.Searches, func(s *record.Search) string { return s.Reference }) {
 			t.Note("--over: " + line)
 		}
@@ -117,10 +117,10 @@ func decisionTable(run *record.Run, of []int, columns []winnerColumn) Table {
 	}
 	t.Note(p.Shared,
 		"median, p10, p90: of the slowest rank, over rounds; gain: the default's time over the config's in the same rounds; low, high: its 95 % interval, none for the default itself",
-		"error: the largest against the oracle, relative to the row's largest value; busiest: bytes of the busiest rank, each token once to each rank that needs it, over the median; imbalance: the fullest rank over the mean",
+		"error: the largest error against the oracle, relative to the row's largest value; busiest: bytes of the busiest rank, each token once to each rank that needs it, over the median; imbalance: the fullest rank over the mean",
 		"band: the least difference that is called one, from the policy or the A/A spread")
 	if i := slices.IndexFunc(run.Searches, func(s record.Search) bool { return s.Decision.Sessions > 0 }); i >= 0 {
-		t.Note(fmt.Sprintf("times and gains are over %d sessions that had no part in a choice; low and high cover how sessions differ", run.Searches[i].Decision.Sessions))
+		t.Note(fmt.Sprintf("times and gains are over %d sessions whose rounds chose no config; low and high cover how sessions differ", run.Searches[i].Decision.Sessions))
 	}
 	if slices.ContainsFunc(run.Searches, func(s record.Search) bool { return s.Problem.Op == ep.Activation }) {
 		t.Note("busiest of an activation: bytes that it reads and writes in memory, over the median")

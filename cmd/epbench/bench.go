@@ -37,8 +37,8 @@ func newBench() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench [--ab A B]",
 		Short: "Measure one config, or the tuned one, against the default",
-		Long: `Check and time one config and the default in the same rounds: the config of
---config, or the one with which --table answers, else the default alone.
+		Long: `Check and time one config and the default in the same rounds. The config is that of
+--config, or the answer of --table. Without both, only the default is timed.
 
 --ab compares two configs instead, B against A, in the same rounds and in balanced
 random order. The band is the least difference that counts. With --fail-on the exit
@@ -60,7 +60,7 @@ code is the verdict, as in compare.`,
 		s.IntVar(&f.rounds, "rounds", 50, "`N` rounds of each config")
 		bindSessions(s, &f.sessions, "`N` number of sessions of --rounds each; times and gains are over all of them; default: 3 on GPUs, 1 on cpu")
 		s.BoolVar(&f.abTest.on, "ab", false, "compare two configs in the same rounds: bench --ab A B")
-		percentVar(s, &f.abTest.failOn, "fail-on", maxShare, "`PERCENT` with --ab: exit 3 where B is slower by this much, such as 3%")
+		percentVar(s, &f.abTest.failOn, "fail-on", maxShare, "`PERCENT` with --ab: exit 3 if B is slower by this much, such as 3%")
 	})
 	addBackendFlag(cmd, &f.backend)
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {

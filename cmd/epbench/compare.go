@@ -29,21 +29,21 @@ func newCompare() *cobra.Command {
 		Short: "Judge run B against run A, case by case, and fail on a regression",
 		Long: `Judge run B against run A. Each case gets the ratio of medians, B over A, with a
 95 % bootstrap interval and a verdict: same, faster, slower, or undecided with
-its reason. No difference below either side's A/A spread counts, and chance is
-controlled over all cases together.
+its reason. A difference below the A/A spread of one of the runs does not count. All
+cases are judged together, so that at most 5 % of the differences found are chance.
 
-With --fail-on the exit code is 0 where nothing regressed, 3 where a case did, 4 where
-a case has too few rounds or too much noise to tell, and 5 where the runs are not
-comparable. Without it the exit code is 0 for any verdict, and 5 as before.
+With --fail-on the exit code is 0 if no case regressed, 3 if one did, 4 if a case
+has too few rounds or too much noise to tell, and 5 if the runs are not comparable.
+Without --fail-on the exit code is 0 for any verdict, and 5 if the runs are not comparable.
 
-Two runs on a shared machine differ for reasons that no statistics see. bench --ab
-measures two configs in the same rounds.
+Two runs on a shared machine may differ for reasons that no statistics can remove.
+bench --ab measures two configs in the same rounds.
 
 --of swapped takes runs or recordings (replay save) of the same problems, mostly from
-two machines. It prints what the winner of each run gains over the default in the other
-run, what it loses to the winner there, and whether it is slower than the default. With
---fail-on the exit code is 3 where a winner is slower than the default or loses more
-than SHARE, and 4 where the times cannot tell.`,
+two machines. It judges the winner of each run by the times of the other run: its gain
+over the default, its loss against that run's own winner, and whether it is slower than
+the default. With --fail-on the exit code is 3 if a winner is slower than the default or
+loses more than PERCENT, and 4 if the times cannot tell.`,
 		Example: `  epbench compare before after --fail-on 3%
   epbench compare h100 h200 --allow machine --of default
   epbench compare h100 h200 --of swapped`,
@@ -61,7 +61,7 @@ than SHARE, and 4 where the times cannot tell.`,
 	f.bindOptions(cmd)
 	cmd.Flags().Lookup("of").Usage += ", or swapped (the winner of each run, judged in the other)"
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
-		s.StringVar(&f.undecided, "undecided", "fail", "`ACTION` what to do where --fail-on cannot tell: fail (exit 4) or warn (exit 0)")
+		s.StringVar(&f.undecided, "undecided", "fail", "`ACTION` what to do if --fail-on cannot tell: fail (exit 4) or warn (exit 0)")
 	})
 	f.tables.bind(cmd)
 	return cmd
@@ -73,7 +73,7 @@ func (f *compareFlags) bindOptions(cmd *cobra.Command) {
 		s.StringVar(&f.what, "of", string(reports.OfWinner), "`WHICH` configs to compare: winner (of each run), default, configs (all that both runs timed)")
 		percentVar(s, &f.band, "band", maxBand, "`PERCENT` least difference that counts, such as 1%; default: the wider band of the two runs. The A/A spread raises it")
 		s.StringVar(&f.allow, "allow", "", "`FIELDS` compare although these differ: machine, kernels, mode, clock; sessions: count runs of one session as if no other differed")
-		percentVar(s, &f.failOn, "fail-on", maxShare, "`PERCENT` exit 3 where a case is slower by this much, such as 3%")
+		percentVar(s, &f.failOn, "fail-on", maxShare, "`PERCENT` exit 3 if a case is slower by this much, such as 3%")
 	})
 }
 

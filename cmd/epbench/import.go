@@ -61,7 +61,7 @@ func newImport() *cobra.Command {
 
 func importHelp() string {
 	var b strings.Builder
-	b.WriteString("Read the output of other benchmarks, convert every figure to a time, and write a run\ndirectory for plot, report and compare. - reads standard input. Flags say what a file does\nnot; where both say something, the flag wins with a warning.\n\nFormats (--from):\n")
+	b.WriteString("Read the output of other benchmarks, convert every figure to a time, and write a run\ndirectory for plot, report and compare. - reads standard input. Flags give the values that\na file does not state. If both state a value, the flag is used, with a warning.\n\nFormats (--from):\n")
 	for _, x := range peers.Formats {
 		fmt.Fprintf(&b, "  %-15s %s\n", x.Name, x.Doc)
 	}

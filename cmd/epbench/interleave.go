@@ -32,7 +32,7 @@ func newInterleave() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "interleave RUN...",
 		Short: "Measure the winners of several runs again, in alternating turns",
-		Long: `Measure the winners of several sweeps again, each beside its default. In every turn
+		Long: `Measure the winners of several sweeps again, each with its default. In every turn
 each run's library has one round, and the order changes from turn to turn: a drift of
 the machine then hits all libraries alike. All backends are started at the beginning,
 and one of them runs at a time. -o gets one run directory for each sweep. All sweeps

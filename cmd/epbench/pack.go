@@ -42,7 +42,7 @@ func newPack() *cobra.Command {
 		Short: "Make one file of tuned rows and their compiled kernels, for epcomm",
 		Long: `Resolve tables for one problem shape and rank count, compile the kernels of their rows
 for the table's GPU, and write one file that epcomm runs in production. This needs
-libnvrtc (make cuda-deps, or a CUDA toolkit) and no GPU. Where no row answers, the pack
+libnvrtc (make cuda-deps, or a CUDA toolkit) and no GPU. If no row answers, the pack
 holds the default and says so. With --nodes the kernels cross hosts: pack links them to
 NVSHMEM's device library (make cuda-deps NVSHMEM=1), and the host library of the same
 version runs them.`,

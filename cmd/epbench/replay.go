@@ -100,7 +100,7 @@ func replayTable(title string) reports.Table {
 		Notes: []string{
 			"regret: true time of the winner over that of the best config; flips: share of second tunings that chose another config, with the first winner as incumbent",
 			"bias: reported over true time; false: share of searches that claim a gain over the default where there is none; most: samples of the longest search",
-			"missed: true time of the best config tried over that of the best, without the rule for ties; wall: time of a search at the recorded pace, 0 where none was recorded",
+			"missed: true time of the best config tried over that of the best, without the rule for ties; wall: time of a search at the recorded pace, 0 if none was recorded",
 		},
 	}
 }
@@ -157,12 +157,12 @@ func (f *replayFlags) studies(p search.Protocol) ([]replay.Study, error) {
 	return out, nil
 }
 
-// strategyListHelp is the usage of --strategy where several may be given.
+// strategyListHelp returns the usage of --strategy for commands that take several strategies.
 func strategyListHelp() string {
 	return "`STRATEGIES` comma-separated list, or all: " + strings.Join(search.StrategyNames(), ", ") + ", exec:COMMAND (docs/search-own.md)"
 }
 
-// parseStrategies parses names of strategies, or all.
+// parseStrategies parses a list of strategies, or the word all.
 func parseStrategies(text string) ([]string, error) {
 	if text == "all" {
 		return search.StrategyNames(), nil

@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/search/replay"
 )
 
-// scoreFlags hold the flags of replay score.
+// scoreFlags holds the flags of replay score.
 type scoreFlags struct {
 	tables     tableFlags
 	strategies string
@@ -24,9 +24,10 @@ func newReplayScore() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "score SPACE...",
 		Short: "Score strategies over time against random search",
-		Long: `Search whole measured spaces many times, and score how far each strategy is ahead of random
-search at every moment: 0 is random search, 1 would be the best config at once, less than 0
-is worse than random search. This is the score of autotuning_methodology. SPACE is a run, a
+		Long: `Search whole measured spaces many times. The score says how far a strategy is ahead of random
+search, as a mean over time: 0 is as good as random search, 1 means that the best config was
+found at once, and a score below 0 is worse than random search. It is the score of
+autotuning_methodology. SPACE is a run, a
 recording, a T4 file or a cache file of Kernel Tuner, in which nearly every config was
 measured.`,
 		Example: `  epbench replay score convolution/A100_T4.json.gz --strategy all
@@ -86,7 +87,7 @@ func scoreTable() reports.Table {
 		Columns: []reports.Column{reports.Words("strategy"), reports.Words("space"), n("configs", ""), n("valid", "%"), n("wall", "s"), n("tried", ""),
 			n("score", ""), n("regret", "%")},
 		Notes: []string{
-			"score: share of the way from random search to the best config, in the mean of all moments; 1 is best, below 0 is worse than random search",
+			"score: share of the way from random search to the best config, mean over all moments; 1 is best, below 0 is worse than random search",
 			"wall: modelled time of a search, compiling included; regret: true time of its winner over that of the best config",
 		},
 	}

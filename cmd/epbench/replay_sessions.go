@@ -16,9 +16,9 @@ func newReplaySessions() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sessions RUN...",
 		Short: "Say how far recorded gains move between sessions",
-		Long: `Compare the gains of each config between the sessions of runs, and say how many differ by
-more than 1.96 times their joint standard error: by intervals of single sessions, and by the
-intervals of claims, which rest on three sessions. 5 % should.`,
+		Long: `Compare the gains of each config between the sessions of runs. Print how many of them differ
+by more than 1.96 times their joint standard error; 5 % should. The errors are those of
+single sessions, and those of claims, which are made over three sessions.`,
 		Example: "  epbench replay sessions run\n  epbench replay sessions run1 run2\n  epbench replay sessions run --json",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -18,11 +18,11 @@ import (
 	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
-// replayModels reads runs, recordings and spaces of other tuners, and returns a model for each
-// search and the protocol of the first one's machine.
+// replayModels reads runs, recordings and spaces that other tuners measured. It returns a model
+// for each search, and the protocol of the machine of the first run or recording.
 func replayModels(paths []string, starts replay.Starts) ([]*replay.Model, search.Protocol, error) {
 	var out []*replay.Model
-	protocol := search.OnGPU() // whole spaces of other tuners are of GPUs
+	protocol := search.OnGPU() // other tuners measured their spaces on GPUs
 	for i, path := range paths {
 		if isSpace(path) {
 			m, err := spaceModel(path)
@@ -51,7 +51,7 @@ func replayModels(paths []string, starts replay.Starts) ([]*replay.Model, search
 	return out, protocol, nil
 }
 
-// warningsOf returns the warnings of the first n models that draw returns, each once.
+// warningsOf returns the warnings of the first n models that draw returns, without repetitions.
 func warningsOf(draw func(int) *replay.Model, n int) []string {
 	var out []string
 	for i := range n {
@@ -62,7 +62,7 @@ func warningsOf(draw func(int) *replay.Model, n int) []string {
 	return out
 }
 
-// isSpace reports whether a path names a file with a space that another tuner measured.
+// isSpace reports whether a path is a file with a space that another tuner measured.
 func isSpace(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && !info.IsDir() && exchange.Has(path)

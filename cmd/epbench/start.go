@@ -25,9 +25,9 @@ func newStart() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "start",
 		Short: "Look at this machine, and print the commands to type first",
-		Long: `Look for GPUs, tables and packs, and in Python for torch, deep_ep and flashinfer. Print
-three commands for what is here: measure, look, and take the result. Nothing is
-measured, compiled or written.`,
+		Long: `Look for GPUs, tuned tables, packs, and Python modules such as torch and deep_ep. Print
+three commands that fit this machine: one measures, one shows the result, and one exports
+it. Nothing is measured, compiled or written.`,
 		Example: `  epbench start
   epbench start --for flashinfer --model qwen3-235b
   epbench start --json`,
@@ -66,7 +66,7 @@ measured, compiled or written.`,
 	return cmd
 }
 
-// foundTable lists what is here.
+// foundTable lists the GPUs, the Python modules, the workers and the packs of this machine.
 func foundTable(s surroundings) reports.Table {
 	t := newFacts("found", "This machine")
 	switch {
@@ -86,14 +86,15 @@ func foundTable(s surroundings) reports.Table {
 	return t.Table
 }
 
-// startTables lists which tables apply here.
+// startTables lists the tuned tables and says which of them may be used on this machine.
 func startTables(s surroundings, set *table.Set) reports.Table {
 	t := appliesTable(table.Host{Machine: s.Machine, ABI: declare.ABI()}, set)
 	t.Title = "Tables"
 	return t
 }
 
-// measured names the machines of the compiled-in tables, such as "2 x NVIDIA H200".
+// measured returns the names of the machines of the compiled-in tables, such as "2 x NVIDIA
+// H200". most is the largest number of GPUs among them.
 func measured(set *table.Set) (names []string, most int) {
 	for _, source := range set.Sources() {
 		m := source.Table.Header.Machine
@@ -104,7 +105,8 @@ func measured(set *table.Set) (names []string, most int) {
 	return names, most
 }
 
-// unmeasured returns the sentence that start begins with: for which GPUs there are figures.
+// unmeasured returns the first sentences that start prints: they say for which GPUs epbench has
+// no measured figures.
 func unmeasured(s surroundings, set *table.Set) string {
 	names, most := measured(set)
 	text := fmt.Sprintf("Not measured so far: more than %d GPUs, and hosts over a network. The tables here are of %s.", most, strings.Join(names, ", "))
@@ -117,11 +119,11 @@ func unmeasured(s surroundings, set *table.Set) string {
 	return text
 }
 
-// A step is a command to type.
+// A step is one command of epbench that the user should type.
 type step struct {
-	does    string
-	words   []string // arguments of epbench, not yet quoted
-	minutes int      // about how long it takes, 0 for seconds
+	does    string   // the purpose of the command, in words
+	words   []string // the arguments of epbench, without shell quotes
+	minutes int      // about how long the command takes; 0 means seconds
 }
 
 // stepTable lists the steps of a plan for programs.
@@ -135,7 +137,7 @@ func stepTable(p plan, s surroundings, steps []step) reports.Table {
 	return t
 }
 
-// command returns the step as it is typed.
+// command returns the command as the user types it.
 func (s step) command() string {
 	out := []string{programName()}
 	for _, w := range s.words {
@@ -144,7 +146,8 @@ func (s step) command() string {
 	return strings.Join(out, " ")
 }
 
-// printSteps prints each command so that it can be copied: its lines end in a backslash.
+// printSteps prints the steps of a plan for people. A long command is broken into lines that
+// end in a backslash, so that the user can copy it.
 func (f *tableFlags) printSteps(cmd *cobra.Command, p plan, s surroundings, steps []step) error {
 	fmt.Fprintln(cmd.OutOrStdout())
 	if err := f.paragraphs(cmd, "Three commands for "+p.title(s)+". Nothing was run."); err != nil {
@@ -164,7 +167,8 @@ func (f *tableFlags) printSteps(cmd *cobra.Command, p plan, s surroundings, step
 	return f.paragraphs(cmd, "Each step is explained in "+p.page+" of the repository. For another library: --for "+strings.Join(others, ", ")+".")
 }
 
-// freeName returns name, or name-2 and so on where the folder exists.
+// freeName returns the first of name, name-2, name-3, ... that is not the name of a file or
+// folder.
 func freeName(name string) string {
 	for i, free := 2, name; ; i++ {
 		if _, err := os.Lstat(free); err != nil {
@@ -179,6 +183,6 @@ func packCache() string {
 	if dir := os.Getenv("EPCOMM_CACHE"); dir != "" {
 		return dir
 	}
-	home, _ := os.UserHomeDir() // "" looks in no folder that exists
+	home, _ := os.UserHomeDir() // without a home the folder does not exist
 	return filepath.Join(home, ".cache", "epcomm")
 }

@@ -15,24 +15,24 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// surroundings is what start knows of this machine.
+// surroundings holds the facts about this machine that start uses.
 type surroundings struct {
-	GPUs    int               `json:"gpus"`
-	Machine ep.Machine        `json:"machine"` // of the GPUs, zero if epbench-cuda does not answer
-	NoGPU   string            `json:"no_gpu"`  // why Machine is zero
-	Python  string            `json:"python"`  // path of the interpreter, or ""
+	GPUs    int               `json:"gpus"`    // number of GPUs
+	Machine ep.Machine        `json:"machine"` // the machine of the GPUs; the zero Machine if epbench-cuda does not answer
+	NoGPU   string            `json:"no_gpu"`  // why Machine is the zero Machine
+	Python  string            `json:"python"`  // path of the interpreter; "" if there is none
 	Modules map[string]string `json:"modules"` // version of each installed module
-	Worker  string            `json:"worker"`  // path of the worker for libraries in Python, or ""
-	Packs   []string          `json:"packs"`
+	Worker  string            `json:"worker"`  // path of the worker for libraries in Python; "" if there is none
+	Packs   []string          `json:"packs"`   // paths of the packs that epcomm would use
 }
 
 // modules lists the Python modules that start looks for.
 var modules = []string{"torch", "deep_ep", "flashinfer", "sglang", "vllm"}
 
-// lookAround looks at this machine. Tests replace it.
+// lookAround finds the facts about this machine. Tests replace it.
 var lookAround = func(cmd *cobra.Command) surroundings {
 	s := surroundings{Worker: findLibraryWorker(), Packs: findPacks()}
-	devices, _ := filepath.Glob("/dev/nvidia[0-9]*") // a fixed pattern
+	devices, _ := filepath.Glob("/dev/nvidia[0-9]*") // the only error is a bad pattern
 	s.GPUs = len(devices)
 	if s.NoGPU = missingCUDA(); s.NoGPU == "" {
 		s.openGPUs(cmd.Context())
@@ -41,7 +41,7 @@ var lookAround = func(cmd *cobra.Command) surroundings {
 	return s
 }
 
-// openGPUs starts the GPU worker to learn the machine.
+// openGPUs starts the GPU worker and takes the machine from its answer.
 func (s *surroundings) openGPUs(ctx context.Context) {
 	b, err := openCUDA(ctx, "")
 	if err != nil {
@@ -53,8 +53,9 @@ func (s *surroundings) openGPUs(ctx context.Context) {
 	s.GPUs = s.Machine.GPUs
 }
 
-// askModules prints the path of the interpreter and the version of each module that it finds,
-// without importing one. A module may come from a distribution of another name.
+// askModules is a Python program. It prints the path of the interpreter and the version of each
+// module that it finds. It does not import the modules. A module may belong to a package with
+// another name.
 const askModules = `
 import importlib.metadata, importlib.util, json, sys
 found, of = {}, importlib.metadata.packages_distributions()
@@ -64,7 +65,8 @@ for name in sys.argv[1:]:
 print(json.dumps({"python": sys.executable, "modules": found}))
 `
 
-// askPython returns the interpreter on PATH and the versions of modules that it has.
+// askPython returns the path of the Python interpreter on PATH, and the versions of the modules
+// that are installed for it.
 func askPython(ctx context.Context) (string, map[string]string) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -79,10 +81,11 @@ func askPython(ctx context.Context) (string, map[string]string) {
 	return answer.Python, answer.Modules
 }
 
-// findLibraryWorker returns the worker for libraries in Python: that of the wheel whose program
-// this is, or that of the repository whose bin or root this program runs in.
+// findLibraryWorker returns the path of the worker for libraries in Python, "" if it finds
+// none. It looks in the wheel that contains this program, and in the repository if this program
+// or the current directory is in it.
 func findLibraryWorker() string {
-	self, _ := os.Executable() // without it the repository remains
+	self, _ := os.Executable() // after an error only the current directory is searched
 	bin := filepath.Dir(self)
 	for _, pattern := range []string{
 		filepath.Join(bin, "../lib/python3*/*-packages/epbench/workers/worker.py"),
@@ -97,8 +100,8 @@ func findLibraryWorker() string {
 	return ""
 }
 
-// findPacks lists the packs that epcomm would take: of EPCOMM_PACKS, files and folders, and of its
-// cache.
+// findPacks lists the packs that epcomm would use: the files and folders in EPCOMM_PACKS, and
+// the packs in its cache.
 func findPacks() []string {
 	var out []string
 	for _, place := range append(strings.Split(os.Getenv("EPCOMM_PACKS"), ":"), packCache()) {
@@ -109,7 +112,7 @@ func findPacks() []string {
 			out = append(out, place)
 			continue
 		}
-		found, _ := filepath.Glob(filepath.Join(place, "*.pack")) // a damaged pattern finds none
+		found, _ := filepath.Glob(filepath.Join(place, "*.pack")) // a bad pattern finds no pack
 		out = append(out, found...)
 	}
 	slices.Sort(out)

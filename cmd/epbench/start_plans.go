@@ -8,18 +8,18 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// A plan is a way to begin: for a library that is installed, for epbench's own kernels, or for a
-// look without a GPU.
+// A plan is a list of first commands: for a library that is installed, for epbench's own
+// kernels, or for a machine without GPUs.
 type plan struct {
 	name   string
-	module string // Python module that it tunes, or ""
-	least  int    // GPUs that it needs
-	what   string
-	page   string // what to read
+	module string // the Python module that the plan tunes; "" if it needs none
+	least  int    // the number of GPUs that the plan needs
+	what   string // the title of the plan
+	page   string // the page that explains the plan
 	steps  func(s surroundings, model string) []step
 }
 
-// plans lists the ways to begin, the likeliest first.
+// plans lists all plans. Without --for, start takes the first one that this machine can follow.
 var plans = []plan{
 	{"deepep", "deep_ep", 2, "DeepEP, which your engine calls", "docs/run-deepep.md", deepepSteps},
 	{"flashinfer", "flashinfer", 2, "FlashInfer's all-to-all", "docs/run-flashinfer.md", flashinferSteps},
@@ -35,7 +35,8 @@ func planNames() (out []string) {
 	return out
 }
 
-// planFor returns the plan of that name, or the first that can be followed here.
+// planFor returns the plan called name. If name is "", it returns the first plan that this
+// machine can follow.
 func planFor(name string, s surroundings) (plan, error) {
 	for _, p := range plans {
 		if p.name == name || name == "" && p.missing(s) == "" {
@@ -45,7 +46,7 @@ func planFor(name string, s surroundings) (plan, error) {
 	return plan{}, usagef("--for: unknown library %q%s", name, ep.DidYouMean(name, planNames(), ", use one of "+strings.Join(planNames(), ", ")))
 }
 
-// missing returns what the plan needs and this machine lacks.
+// missing returns text that says what this machine lacks for the plan, "" if it lacks nothing.
 func (p plan) missing(s surroundings) string {
 	switch {
 	case s.GPUs < p.least:
@@ -60,7 +61,7 @@ func (p plan) missing(s surroundings) string {
 	return ""
 }
 
-// title names the plan, and what stands in its way here.
+// title returns the title of the plan, and what this machine lacks for it.
 func (p plan) title(s surroundings) string {
 	if missing := p.missing(s); missing != "" {
 		return p.what + "; " + missing
@@ -68,14 +69,14 @@ func (p plan) title(s surroundings) string {
 	return p.what
 }
 
-// sweepMinutes is the budget of the sweeps that start proposes. A budget holds everything but
-// the start of the worker, for which startMinutes stand.
+// sweepMinutes is the time budget of the sweeps that start proposes. The budget does not
+// include the start of the worker, which takes about startMinutes.
 const (
 	sweepMinutes = 5
 	startMinutes = 1
 )
 
-// library returns the value of --backend that runs one of the workers in Python on all GPUs.
+// library returns the value of --backend that runs a library's worker on all GPUs.
 func library(s surroundings, worker string) string {
 	python := s.Python
 	if python == "" {
@@ -84,10 +85,11 @@ func library(s surroundings, worker string) string {
 	return fmt.Sprintf("launch:%s -m torch.distributed.run --standalone --nproc-per-node %d %s %s", ep.Quote(python), ranks(s), ep.Quote(s.Worker), worker)
 }
 
-// ranks returns the GPUs of this host, at least 2: a problem has no fewer ranks.
+// ranks returns the number of GPUs of this host, but at least 2, because a problem has at least
+// 2 ranks.
 func ranks(s surroundings) int { return max(2, s.GPUs) }
 
-// librarySweep measures every config of a library's worker.
+// librarySweep returns the step that measures each config of a library's worker.
 func librarySweep(s surroundings, dir, worker, model, tokens, ops string) step {
 	return step{"measure", []string{"sweep", "-o", dir, "--backend", library(s, worker), "--model", model, "--ranks", strconv.Itoa(ranks(s)),
 		"--tokens", tokens, "--max-tokens", "4096", "--routing", "uniform,zipf:1.0", "--op", ops, "--strategy", "grid",
@@ -107,7 +109,7 @@ func deepepSteps(s surroundings, model string) []step {
 	return []step{librarySweep(s, dir, "deepep", model, "128,1024,4096", "dispatch,combine"), reportStep(dir), deepepExport(s, dir)}
 }
 
-// deepepExport writes what the installed engine reads.
+// deepepExport returns the step that writes the winners in the format of the installed engine.
 func deepepExport(s surroundings, dir string) step {
 	if s.Modules["sglang"] != "" {
 		return exportStep(dir, "sglang", "deepep.json")

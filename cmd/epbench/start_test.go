@@ -7,10 +7,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// foundEnv names a file with the surroundings that start finds in a program that a test starts.
+// The environment variable foundEnv has the path of a JSON file with surroundings. The program
+// that a test starts then takes these facts in place of this machine's.
 const foundEnv = "EPBENCH_TEST_FOUND"
 
-// foundHere lets start find what the file of foundEnv holds.
+// foundHere replaces lookAround by a function that returns the surroundings in the file of
+// foundEnv.
 func foundHere() {
 	name := os.Getenv(foundEnv)
 	if name == "" {

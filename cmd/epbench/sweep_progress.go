@@ -57,18 +57,18 @@ func (p *progress) event(e sweep.Event) {
 		return
 	}
 	if p.bar == nil {
-		p.bar = p.bars.New(int64(e.All), roomyBar{},
+		p.bar = p.bars.New(int64(e.All), hidingBar{},
 			mpb.PrependDecorators(decor.CountersNoUnit("%d/%d searches"), decor.Any(p.timeLeft)),
 			mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + p.title.Load().(string) })))
 	}
 	p.bar.SetCurrent(int64(e.Done))
 }
 
-// roomyBar builds a bar that is not drawn if there is no room.
-type roomyBar struct{}
+// hidingBar builds a bar that is not drawn if there is no room.
+type hidingBar struct{}
 
 // Build implements mpb.BarFillerBuilder.
-func (roomyBar) Build() mpb.BarFiller {
+func (hidingBar) Build() mpb.BarFiller {
 	bar := mpb.BarStyle().Build()
 	return mpb.BarFillerFunc(func(w io.Writer, s decor.Statistics) error {
 		if s.AvailableWidth < leastBar {

@@ -21,8 +21,8 @@ func newTableExplain() *cobra.Command {
 		Short: "Print the rows that may answer, best first, and why one does",
 		Long: `Print the rows that may answer for every range of token counts, best first: which one
 answers, why the others do not, and the evidence of each. The default comes last.
-Without --all, print only the first few rows, and rows for other token counts only
-where no row answers.`,
+Without --all, print only the first few rows. Rows for other token counts are printed
+only if no row answers.`,
 		Example: `  epbench table explain --table run --op dispatch --tokens 1:4096
   epbench table explain --table h200x4 --model deepseek-v3 --tokens 64
   epbench table explain --table run --tokens 64 --config d7f2 --all`,

@@ -19,10 +19,11 @@ func newTableFallback() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fallback TABLE [RUN...]",
 		Short: "Choose how problems without a row are answered; judge it by runs",
-		Long: `Where no row matches exactly, a look-up answers with the default, unless the table has
-a fallback: key fields in which a row may differ. Write TABLE with another fallback, or
-judge it by recorded runs: look each of their cases up without the rows of that case's
-shape, and compare the answer with the times of the run. Nothing is measured.
+		Long: `If no row matches exactly, a look-up answers with the default, unless the table has a
+fallback: key fields in which a row may differ. The command writes TABLE with another
+fallback, or judges TABLE by recorded runs. It then looks up each case of a run without
+the rows of the case's shape, and compares the answer with the times of the run. Nothing
+is measured.
 
 Exit code 3: an answer was slower than the default by more than the band. Exit
 code 5: a run is of another machine or other kernels.`,

@@ -21,7 +21,7 @@ func newTableLookup() *cobra.Command {
 		Use:   "lookup",
 		Short: "Print the config that a runtime would launch, and why",
 		Long: `Print for each op, dtype, token count and routing the config that a runtime would
-launch, and why. Where nothing was measured the answer is the default, or where the
+launch, and why. If no row covers the question, the answer is the default or, if the
 table has a fallback, the nearest row.`,
 		Example: `  epbench table lookup --table run --op dispatch --tokens 16 --routing skewed
   epbench table lookup --table h200x4 --model deepseek-v3 --tokens 128

@@ -24,16 +24,17 @@ func newTableMerge() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "merge OLD NEW -o OUT",
 		Short: "Add rows to a table; an old row stays unless clearly beaten",
-		Long: `Write OLD with the rows of NEW. A token count that only one table measured comes from
-that table. Where both measured, the row of OLD stays, unless the gain of NEW is larger
-by more than the band and their intervals do not overlap. NEW also wins where it is a
-run that measured OLD's config, slower by more than the band. A row of an earlier
-build of a kernel is replaced wherever the other table has one of a later build.
-Between two measured token counts, the row of the nearer one holds. Rows of a run are
-split first, so that each has the times of one count. A count at which a
-sweep timed only the winners of its two neighbours is replaced by a search of the
-other table between them. Every range that both measured is printed, with the evidence
-of both. The fallback is that of OLD.`,
+		Long: `Merge the rows of NEW into OLD. At a token count that only one table measured, its row
+is taken. If both measured it, the row of OLD stays, unless the gain of NEW is larger by
+more than the band and the intervals do not overlap. If NEW is a run that also timed
+OLD's config, NEW wins if that config is slower by more than the band. A row of an
+earlier build of a kernel is replaced if the other table has a row of a later build.
+Between two measured token counts, the row of the nearer one is taken.
+
+Rows of a run are first split into rows of one token count each. At some token counts a
+sweep timed only the winners of the two neighbouring searches. Such a row is replaced if
+the other table searched a token count between these two. Every range that both tables
+measured is printed, with the evidence of both. The fallback stays that of OLD.`,
 		Example: `  epbench table merge table.json run -o table.json
   epbench table merge old.json new.json -o merged.json --format csv
   epbench table merge h200x4 run -o mine.json --band 2%`,

@@ -31,7 +31,7 @@ func (f *queryFlags) bind(cmd *cobra.Command) {
 	f.problem.routing = string(ep.AllRoutings)
 	for _, x := range []struct{ flag, usage, dflt string }{
 		{"routing", "`ROUTINGS` comma-separated list of classes (" + tableClasses() + ") or of routings to classify", string(ep.AllRoutings)},
-		{"model", "`PRESET` model with this shape; default: the shape of all rows, where they agree", ""},
+		{"model", "`PRESET` model with this shape; default: the shape of all rows, if they agree", ""},
 		{"op", "`OPS` operations, comma-separated: dispatch, combine, pair, activation; default: those with rows", ""},
 		{"dtype", "`DTYPES` what dispatched tokens are sent as, and activated rows stored as: bf16, fp8, mxfp4, nvfp4; default: those with rows", ""},
 		{"ranks", "`N` number of ranks, one GPU each; default: that of all rows, else the GPUs of the machine", "0"},

@@ -61,7 +61,7 @@ func verifyTables(title string, tags []string, results []conform.Result) []repor
 		}
 	}
 	t.Note("rows compared: dispatched rows, activated rows and combined tokens, each judged before and after calls back to back",
-		"largest error: relative to the largest magnitude in the row, 0 where bytes are equal. Combine rounds to BF16; combine with algo=dedup rounds partial sums too")
+		"largest error: relative to the largest magnitude in the row, 0 if all bytes are equal. Combine rounds to BF16; combine with algo=dedup rounds partial sums too")
 	if skipped := skips(results); skipped != "" {
 		t.Warn("%s", skipped)
 	}

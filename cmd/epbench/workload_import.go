@@ -25,9 +25,9 @@ type traceFlags struct {
 }
 
 func (f *traceFlags) bind(s *pflag.FlagSet) {
-	s.IntVar(&f.opts.Layer, "layer", -1, "`N` layer to read, where a file has several")
+	s.IntVar(&f.opts.Layer, "layer", -1, "`N` layer to read, if a file has several")
 	s.StringVar(&f.kind, "kind", "", "`KIND` what the array holds, ids, counts or logits; default: by its name, else by its shape")
-	s.StringVar(&f.opts.Array, "array", "", "`NAME` array to read, where a .npz, .pt, .safetensors or .json file has several")
+	s.StringVar(&f.opts.Array, "array", "", "`NAME` array to read, if a .npz, .pt, .safetensors or .json file has several")
 	s.StringVar(&f.axes, "axes", "", "`LIST` what the axes of the array are, such as layers,ranks,experts: of steps, layers, ranks, experts, tokens, topk; default: by the array's name")
 }
 

@@ -8,15 +8,15 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// narrow bounds the factor between the smallest and the largest value on a linear time axis. A
-// logarithmic axis over so narrow a range would have too few ticks.
-const narrow = 4
+// linearFactor is the largest factor between the smallest and the largest value on a linear time
+// axis. Below this factor a logarithmic axis would have too few ticks.
+const linearFactor = 4
 
 // timeAxis fits an axis to values. The axis is linear if the values lie within a factor of
-// narrow, and logarithmic otherwise.
+// linearFactor, and logarithmic otherwise.
 func timeAxis(a *plot.Axis, values []float64) {
 	lo, hi := slices.Min(values), slices.Max(values)
-	if !(lo > 0) || hi > narrow*lo {
+	if !(lo > 0) || hi > linearFactor*lo {
 		logTime(a, values)
 		return
 	}

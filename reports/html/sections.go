@@ -111,7 +111,7 @@ func rowTable(l *reports.Loaded) reports.Table {
 			reports.Int(r.Lo), reports.Int(r.Hi), gain[0], gain[1], gain[2], reports.Micros(e.Median)}
 		out.Add(append(append(cells, reports.ConfigCells(config, defaultConfig)...), reports.Percent(e.Regret), reports.Float(100*e.MaxErr, 3))...)
 	}
-	out.Note("gain: the default's time over the config's, where it gains least among the row's token counts; low, high: its 95 % interval; regret: what the config loses at most under the routings of the row; error: the largest against the oracle, relative to the row's largest value")
+	out.Note("gain: the default's time over the config's, at the row's token count with the least gain; low, high: its 95 % interval; regret: what the config loses at most under the routings of the row; error: the largest error against the oracle, relative to the row's largest value")
 	return out
 }
 

@@ -16,7 +16,7 @@ import (
 var csvFormat = Format{
 	Name:   "csv",
 	Doc:    "CSV with columns " + strings.Join(csvFields, ", ") + ", or mapped to them",
-	Checks: "us and gbps of one row by its definition, where it has both",
+	Checks: "us and gbps of one row by its definition, if it has both",
 	Detect: func(head []byte) bool {
 		line, _, _ := bytes.Cut(head, []byte("\n"))
 		has := func(name string) bool { return bytes.Contains(line, []byte(name)) }

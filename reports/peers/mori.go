@@ -19,7 +19,7 @@ import (
 var mori = Format{
 	Name:   "mori",
 	Doc:    "tuning_configs JSON of Mori",
-	Checks: "bandwidth x latency = bytes received under uniform routing, where a rule has both and they count all bytes",
+	Checks: "bandwidth x latency = bytes received under uniform routing, if a rule has both and they count all bytes",
 	Detect: func(head []byte) bool {
 		return firstByte(head) == '{' && bytes.Contains(head, []byte(`"ep_size"`)) && (bytes.Contains(head, []byte(`"rules"`)) || bytes.Contains(head, []byte(`"dispatch_rules"`)))
 	},

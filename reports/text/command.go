@@ -6,9 +6,9 @@ import (
 	"github.com/olekukonko/tablewriter/pkg/twwidth"
 )
 
-// Command breaks a shell command into lines of at most width, where blanks before a flag allow:
-// all lines but the last end in a backslash, and further ones are indented. It breaks no word, so
-// that a line with a long quoted word may be wider. 0 means any width.
+// Command breaks a shell command into lines of at most width columns; a width of 0 means any.
+// It breaks lines only before a flag, so that a line with a long word may be wider. Each line
+// except the last ends in a backslash, and each line except the first is indented.
 func Command(command string, width int) string {
 	if width == 0 || twwidth.Width(command) <= width {
 		return command
@@ -29,7 +29,7 @@ func Command(command string, width int) string {
 	return strings.Join(append(lines, line), "\n")
 }
 
-// flagged splits a command before each flag that stands outside quotes.
+// flagged splits a command before each flag outside quotes.
 func flagged(command string) []string {
 	var out []string
 	from, quoted := 0, false

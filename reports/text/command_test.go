@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestCommand: a broken command is the same command to a shell, and no line is wider than the
-// width unless a part without a place to break is.
+// TestCommand breaks random commands. A shell reads the lines as the same command. A line is
+// wider than the width only if it has no place to break.
 func TestCommand(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		words := rapid.SliceOfN(rapid.SampledFrom([]string{"epbench", "sweep", "--tokens", "-o", "run", "my run --x", "it's", "1,8,128", "launch:a --b c"}), 1, 12).Draw(t, "words")

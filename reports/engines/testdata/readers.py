@@ -1,7 +1,10 @@
-"""Reads an export with the code of the engine that it is for: readers.py ENGINE WHEELS FILE.
+"""Reads a file of "epbench table export" with the engine's own code, and prints the result as JSON.
 
-WHEELS is the folder that make engine-readers fills. Nothing is installed: the needed modules are
-taken out of the wheels, so that torch and the engines' other dependencies are not needed.
+Usage: readers.py ENGINE WHEELS FILE
+
+ENGINE is the name of a function below. WHEELS is the folder to which "make engine-readers"
+downloads the engines' wheels. The script takes single definitions out of the wheels and installs
+nothing. It thus needs neither torch nor other packages that the engines need.
 """
 
 import ast
@@ -20,20 +23,20 @@ import zipfile
 
 
 def member(wheels, name, path):
-    """The source of a file in a wheel."""
+    """Returns the source of a file in a wheel."""
     with zipfile.ZipFile(glob.glob(os.path.join(wheels, name + "-*.whl"))[0]) as z:
         return z.read(path).decode()
 
 
 def definition(source, name):
-    """A function or class of a module that cannot be imported here."""
+    """Returns the source of one function or class. The whole module could not be imported."""
     return next(ast.get_source_segment(source, n) for n in ast.parse(source).body if getattr(n, "name", "") == name)
 
 
 def sglang(wheels, file):
-    """SGLang's own class gives the keys of the JSON to DeepEP's Config."""
+    """Returns the SMs and the two configs that SGLang's class DeepEPConfig reads from the JSON file."""
     class Config:
-        # The names of DeepEP's binding, csrc/deep_ep.cpp at v1.2.1.
+        # The parameters have the names of DeepEP's binding, csrc/deep_ep.cpp at v1.2.1.
         def __init__(self, num_sms=20, num_max_nvl_chunked_send_tokens=6, num_max_nvl_chunked_recv_tokens=256,
                      num_max_rdma_chunked_send_tokens=6, num_max_rdma_chunked_recv_tokens=256):
             self.values = [num_sms, num_max_nvl_chunked_send_tokens, num_max_nvl_chunked_recv_tokens]
@@ -48,7 +51,7 @@ def sglang(wheels, file):
 
 
 def megatron(wheels, file):
-    """The field of the released TransformerConfig that the flag sets."""
+    """Returns the flag's field and value, and the fields with a number of SMs in Megatron's TransformerConfig."""
     flag, value = pathlib.Path(file).read_text().split()
     source = definition(member(wheels, "megatron_core", "megatron/core/transformer/transformer_config.py"), "TransformerConfig")
     fields = re.findall(r"^    (moe_\w*num_sms): int", source, re.M)
@@ -56,8 +59,10 @@ def megatron(wheels, file):
 
 
 def aiconfigurator(wheels, file):
-    """The latencies in ms by backend, phase, SMs and tokens, as the compiled reader serves them
-    under the dtype that the resolver asks for."""
+    """Returns the latencies in ms by backend, phase, SMs and tokens.
+
+    aiconfigurator's compiled reader reads the file. Its function communication_dtype_for chooses
+    the dtype of the rows."""
     with tempfile.TemporaryDirectory() as d:
         root = pathlib.Path(d)
         with zipfile.ZipFile(glob.glob(os.path.join(wheels, "aiconfigurator_core-*.whl"))[0]) as z:
@@ -92,8 +97,10 @@ def aiconfigurator(wheels, file):
 
 
 def plugin(_, file):
-    """The shim as an installed package whose metadata is that of its docstring, found as
-    vLLM finds its plugins: by importlib.metadata. vLLM itself needs a GPU build."""
+    """Returns the configs that DeepEP's Buffer gives after the shim is loaded as a plugin of vLLM.
+
+    The shim becomes an installed package with the metadata of its docstring. importlib.metadata
+    finds it, as in vLLM. vLLM itself is not used, because it needs a GPU build."""
     text = pathlib.Path(file).read_text()
     group, name, target = re.search(r'\[project\.entry-points\."([\w.]+)"\]\s+(\w+) = "(MODULE:\w+)"', text).groups()
     with tempfile.TemporaryDirectory() as d:

@@ -41,7 +41,7 @@ func CreateDir(path string, run *Run) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The log comes last: a directory with a log then has a run.json and can be resumed.
+	// The log is made last, so that every directory with a log has a run.json and can be resumed.
 	log := filepath.Join(path, TrialsFile)
 	if _, err = os.Stat(log); err == nil {
 		err = fmt.Errorf("%s already holds a run; continue it with --resume %s or choose another --out", path, ep.Quote(path))
@@ -161,14 +161,14 @@ func (d *Dir) Path() string { return d.path }
 // Results returns the number of lines in the log.
 func (d *Dir) Results() int { return d.seq }
 
-// Discard closes the directory. If nothing was measured it also removes what CreateDir made,
-// so that the corrected command can use the same path.
+// Discard closes the directory. If nothing was measured, it also removes the files and folders
+// that CreateDir made, so that the corrected command can use the same path.
 func (d *Dir) Discard() error {
 	if d.seq > 0 {
 		return d.Close()
 	}
 	for _, name := range []string{TrialsFile, RunFile, PlotsDir, lockFile, "."} {
-		os.Remove(filepath.Join(d.path, name)) // a directory goes only if it is empty
+		os.Remove(filepath.Join(d.path, name)) // os.Remove removes a directory only if it is empty
 	}
 	return d.Close()
 }
@@ -275,7 +275,7 @@ func decodeRun(b []byte) (*Run, error) {
 		Schema int `json:"schema"`
 	}
 	if err := json.Unmarshal(b, &head); err != nil {
-		return nil, fmt.Errorf("%w; without it the trials cannot be read: sweep again into another directory", plain(err))
+		return nil, fmt.Errorf("%w; without run.json the trials cannot be read: sweep again into another directory", plain(err))
 	}
 	switch {
 	case head.Schema == 1:

@@ -59,7 +59,7 @@ func Example() {
 	// 1000 even default uncovered []
 }
 
-// A table is refused on another machine and for other kernels.
+// Refusal returns why a table cannot be used with other kernels, or for another rank count.
 func ExampleTable_Refusal() {
 	t := tuned()
 	fmt.Println(t.Refusal(table.Host{Machine: machine, ABI: "d294d935a5ee"}, problem))
@@ -70,7 +70,7 @@ func ExampleTable_Refusal() {
 	// Output:
 	// <nil>
 	// abi: the table is for kernels d294d935a5ee, these are 0123456789ab; tune again
-	// ranks: the table has no row for 4 ranks, and no answer crosses rank counts
+	// ranks: the table has no row for 4 ranks, and rows for other rank counts never answer
 }
 
 // Explain lists the rows that could answer and says why they do or do not.
@@ -84,7 +84,7 @@ func ExampleSet_Explain() {
 	// dispatch:sms=64: answers
 }
 
-// A file that cannot be read is refused with its line and field.
+// The error about a bad file names the line and the field.
 func ExampleLoad() {
 	var text strings.Builder
 	if _, err := tuned().WriteTo(&text); err != nil {

@@ -126,10 +126,10 @@ func (t *Table) Refusal(h Host, p ep.Problem) error {
 	}
 	ranks, dtypes := t.hasRows(KeyOf(p, ep.AllRoutings))
 	if !ranks {
-		return fmt.Errorf("ranks: the table has no row for %d ranks, and no answer crosses rank counts", p.Ranks)
+		return fmt.Errorf("ranks: the table has no row for %d ranks, and rows for other rank counts never answer", p.Ranks)
 	}
 	if !dtypes {
-		return fmt.Errorf("dispatch: the table has no row for %s, and no answer crosses dtypes", p.Dispatch)
+		return fmt.Errorf("dispatch: the table has no row for %s, and rows for other dtypes never answer", p.Dispatch)
 	}
 	return nil
 }

@@ -267,8 +267,8 @@ func TestStatistic(t *testing.T) {
 		t.Errorf("no layer: %v", err)
 	}
 	for meta, want := range map[string]string{
-		`{"num_experts": 32, "num_experts_per_token": 4}`: "16 experts were counted, meta_info.json says 32",
-		`{"num_experts": 16, "num_experts_per_token": 7}`: "are no whole number of tokens with top-7",
+		`{"num_experts": 32, "num_experts_per_token": 4}`: "the file has counts of 16 experts, but num_experts in meta_info.json is 32",
+		`{"num_experts": 16, "num_experts_per_token": 7}`: "are not a multiple of 7",
 		`{"num_experts": 16,`:                             "meta_info.json: unexpected end",
 	} {
 		dir := t.TempDir()

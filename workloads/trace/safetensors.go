@@ -22,7 +22,7 @@ import (
 // of this rank's tokens. meta_info.json in the same folder holds num_experts and
 // num_experts_per_token.
 //
-// maxSafeHeader bounds the header; a tensor takes about a hundred bytes of it.
+// maxSafeHeader bounds the header, in which each tensor takes about a hundred bytes.
 const maxSafeHeader = 32 << 20
 
 var (
@@ -186,7 +186,8 @@ func (r *Reader) compareLayers(read func() ([]int64, error), byLayer map[int][]*
 }
 
 // checkMeta makes r compare counts with the meta_info.json of the same recording, if there is
-// one. There must be num_experts counts, and each token selects num_experts_per_token experts.
+// one. There must be num_experts counts, and their sum must be a multiple of
+// num_experts_per_token, because each token selects that many experts.
 func (r *Reader) checkMeta(path string) error {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -214,10 +215,10 @@ func (r *Reader) checkMeta(path string) error {
 			sum += n
 		}
 		if len(counts) != meta.Experts {
-			return nil, fmt.Errorf("%d experts were counted, meta_info.json says %d", len(counts), meta.Experts)
+			return nil, fmt.Errorf("the file has counts of %d experts, but num_experts in meta_info.json is %d", len(counts), meta.Experts)
 		}
 		if meta.TopK > 0 && sum%meta.TopK != 0 {
-			return nil, fmt.Errorf("%d selections are no whole number of tokens with top-%d, the top-k that meta_info.json gives", sum, meta.TopK)
+			return nil, fmt.Errorf("%d selections are not a multiple of %d, which is num_experts_per_token in meta_info.json", sum, meta.TopK)
 		}
 		return counts, nil
 	}

@@ -117,7 +117,7 @@ func main() {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if got := string(out); !strings.HasPrefix(got, tab.ID+" ") || !strings.HasSuffix(got, " "+r.Config.Key()+"\n") {
-		t.Errorf("it prints %s", got)
+		t.Errorf("the program prints %s", got)
 	}
 }
 

@@ -143,7 +143,7 @@ type walker struct {
 	data []byte
 	pos  int
 	at   int    // position at which the current name or value begins
-	path []byte // path of the current value, or after an error of the faulty value
+	path []byte // path of the current value; after an error, path of the faulty value
 
 	want  string // path that Line looks for
 	found int    // position at which the deepest part of want begins

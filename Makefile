@@ -2,8 +2,8 @@
 BINDIR ?= bin
 GO     ?= go
 FUZZTIME ?= 10s
-# Time limit of one package's tests: long, since a busy host is slow. A test that hangs is
-# found all the same.
+# Time limit of one package's tests. It is long, because a busy host is slow; it is still short
+# enough to find a test that hangs.
 PATIENCE ?= 30m
 
 .PHONY: help build test race lint fuzz fuzz-night bench mutation golden pages tables model engine-readers clean
@@ -17,33 +17,33 @@ build: ## bin/epbench, pure Go
 test: ## every test that needs no GPU
 	$(GO) test -timeout $(PATIENCE) ./...
 
-# Packages that start goroutines, in tests too, and those whose tests drive them. The race
-# detector can find nothing in the others.
+# CONCURRENT lists the packages that start goroutines, also in tests, and packages whose tests use
+# them. In other packages the race detector cannot find anything.
 GOROUTINES = \bgo func\b|\bgo [a-z.]+[(]|[.]Go[(]|t[.]Parallel[(]
 CONCURRENT = $(sort $(dir $(shell grep -rlE '$(GOROUTINES)' --include=*.go kernels tune reports workloads)) \
   kernels/ kernels/conform/ tune/sweep/ tune/sweep/measure/ tune/sweep/receipt/)
 race: ## the tests of the concurrent packages under the race detector (lint has vetted them)
 	$(GO) test -race -short -vet=off -timeout $(PATIENCE) $(addprefix ./,$(CONCURRENT))
 
-lint: ## formatting, vet with the man pages' tag too, module file
+lint: ## formatting, vet with and without the build tag man, module file
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags man ./cmd/epbench
 	$(GO) mod tidy -diff
 
-fuzz: ## every fuzz target for FUZZTIME, and how many executions each had
+fuzz: ## run every fuzz target for FUZZTIME and print its number of executions
 	GO=$(GO) .ci/fuzz $(FUZZTIME)
 
 fuzz-night: ## an hour of each fuzz target
 	GO=$(GO) .ci/fuzz 1h
 
-bench: ## the CPU backend beside plain copy, look-up in Go and C, routing generation
+bench: ## time the CPU backend against a plain copy, look-ups in Go and C, and drawing of routings
 	$(GO) test -run NONE -bench 'AgainstCopy|Parameters' -benchtime 1x ./kernels/cpu
 	$(GO) test -run NONE -bench 'Resolve|Lookup' ./tune/table
 	$(GO) test -run NONE -bench HotPath ./tune/table/export
 	$(GO) test -run NONE -bench Route ./workloads
 
-mutation: ## mutation tests of what decides; needs gremlins v0.6.0 (github.com/go-gremlins/gremlins) on PATH
+mutation: ## mutation tests of the packages that decide; needs gremlins v0.6.0 (github.com/go-gremlins/gremlins) on PATH
 	@for p in stat record search sweep; do \
 	  GOFLAGS='-short -vet=off' gremlins unleash --workers 1 --timeout-coefficient 20 -S lt \
 	    -E replay -E spacefile -E measure -E receipt ./tune/$$p || exit 1; \
@@ -55,20 +55,20 @@ golden: ## rewrite expected outputs; review the diff
 pages: ## rewrite the figures of README and docs from their recordings; review the diff
 	EPBENCH_UPDATE=1 $(GO) test -run '^TestPages$$|^TestDocument$$' ./cmd/epbench ./docs/workloads
 
-tables: build ## the embedded GPU tables, merged again from their runs, are the same
+tables: build ## check that the embedded GPU tables, merged again from their runs, are the same
 	@out=$$(mktemp -d) && testdata/archive/merge.sh $(BINDIR)/epbench $$out && \
 	for t in h200x4 h200x2 h100x2; do cmp $$out/$$t.json tune/table/embedded/data/$$t.json || exit 1; done; rm -r $$out
 
-# Runs of one generation of kernels: those of 2 H200 since 2026-11-23 are faster than any on 4 GPUs,
-# and one law for both would fit neither; h100x2 is another GPU.
-model: build ## the model of testdata/models, fitted again to all recorded runs, is the same; minutes
+# The model is fitted to runs of one generation of kernels. Runs on 2 H200 since 2026-11-23 have faster
+# kernels than all runs on 4 GPUs, and one model would fit neither. h100x2 is another GPU.
+model: build ## check that the model in testdata/models, fitted again to the recorded runs, is the same; takes minutes
 	@out=$$(mktemp -d) && for a in testdata/archive/h200-*.tar.xz testdata/archive/h200x2-2026-11-22-libraries.tar.xz; do mkdir $$out/$$(basename $$a .tar.xz) && tar xf $$a -C $$out/$$(basename $$a .tar.xz) || exit 1; done && \
 	$(BINDIR)/epbench model fit $$out testdata/runs -o $$out/h200.yaml && cmp $$out/h200.yaml testdata/models/h200.yaml && rm -r $$out
 
-engine-readers: ## the engines' own readers for the tests of exports: three wheels, 90 MB, into .readers
+engine-readers: ## download the engines' own readers for the tests of exports into .readers: three wheels, 90 MB
 	python3 -m pip download -q --no-deps --only-binary=:all: -d .readers aiconfigurator-core==0.12.0 sglang==0.5.10 megatron-core==0.16.1
 
-clean: ## what the other targets made
+clean: ## remove the files that other targets made
 	rm -rf $(BINDIR) gpu-bundle
 
 -include native/cuda.mk

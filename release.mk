@@ -14,8 +14,8 @@ $(CUDA_STUB)/%/libcuda.so: $(CUDA_STUB)/libcuda.so
 	mkdir -p $(@D)
 	$(call cc,$*) -shared -fPIC -fno-builtin -Wl,-soname,libcuda.so.1 -o $@ $(CUDA_STUB)/stub.c
 
-# gpu_program builds a program in C and Go: architecture, file, tag, package. The
-# linker's remarks on libraries of this host that it skips are left out.
+# $(call gpu_program,ARCHITECTURE,FILE,TAG,PACKAGE) builds a program in C and Go. The linker does not
+# warn about libraries of this host that it skips.
 gpu_program = CGO_ENABLED=1 GOARCH=$(1) CC=$(call cc,$(1)) \
   CGO_CFLAGS="-O2 -Wno-deprecated-declarations -DEP_NATIVE=0x$(NATIVE_HASH) -I$(CURDIR)/native/compat -I$(CUDA_DIR)/include" \
   CGO_LDFLAGS="-L$(CUDA_STUB)/$(1) -Wl,--no-warn-search-mismatch" \
@@ -28,7 +28,7 @@ cuda-arm64: cuda-toolkit $(CUDA_STUB)/arm64/libcuda.so ## the GPU programs for a
 release: release-amd64 release-arm64 ## dist/: an archive for each architecture, and SHA256SUMS
 	cd $(DIST) && sha256sum epbench-$(VERSION)-linux-*.tar.gz > SHA256SUMS && cat SHA256SUMS
 
-# A static pattern: make looks for no implicit rule of phony targets.
+# A static pattern rule, because make looks for no implicit rule for phony targets.
 release-amd64 release-arm64: release-%: cuda-toolkit $(CUDA_STUB)/%/libcuda.so
 	rm -rf $(DIST)/epbench-$(VERSION)-linux-$* && mkdir -p $(DIST)/epbench-$(VERSION)-linux-$*/completions
 	CGO_ENABLED=0 GOARCH=$* $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(DIST)/epbench-$(VERSION)-linux-$*/epbench ./cmd/epbench

@@ -1,18 +1,18 @@
 #!/bin/bash
-# The kernels that cross hosts, on the 2 GPUs of one host, after `make cuda-deps NVSHMEM=1
-# hosts-gpu`, which leaves bin/hosts-gpu.tar.xz. Each GPU plays a host: NVSHMEM runs over the link
-# between them, and no network takes part.
+# Tests the kernels that cross hosts on the 2 GPUs of one host. `make cuda-deps NVSHMEM=1 hosts-gpu`
+# makes bin/hosts-gpu.tar.xz first. Each GPU stands for a host: NVSHMEM runs over the link between
+# the GPUs, without a network.
 #
 #   hosts-gpu.sh drill     versions, one small verification
 #   hosts-gpu.sh peers     the same programs without NVSHMEM: the quick matrix, one host
 #   hosts-gpu.sh conform   the default matrix, DTYPES (default all), fused and split, both routes; PART=1/4
 #   hosts-gpu.sh endure    1,000 calls back to back, fp8 and bf16, both routes
-#   hosts-gpu.sh lost      a lost signal: the answer names the rank that waited, for whom, and when
+#   hosts-gpu.sh lost      a lost signal: the error names the rank that waited, and the rank for which it waited
 #   hosts-gpu.sh four      4 processes on 2 GPUs, 2 hosts of 2: forwarding
 #   hosts-gpu.sh epcomm    packs: epcomm's own tests, the oracle over them, a pack for DeepSeek-V3
-#   hosts-gpu.sh times     the same kernels by NVSHMEM and by peer pointers, and the one-process kernels
+#   hosts-gpu.sh times     times of the same kernels with NVSHMEM and with peer pointers, and of the one-process kernels
 #
-# Several may be given, all is the default. OUT and LIMIT are those of steps.sh.
+# Several of these words may be given; without any, all are run. steps.sh explains OUT and LIMIT.
 cd "$(dirname "$0")/.." || exit 1
 . native/steps.sh
 work=${WORK:-/tmp/hosts-work}
@@ -20,11 +20,11 @@ mkdir -p "$work" && unpack bin/hosts-gpu.tar.xz "$work" epbench || exit 1
 export PATH=$work:$PATH EPBENCH_NVSHMEM=$work/nvshmem CUDA_DEVICE_MAX_CONNECTIONS=32
 export LD_LIBRARY_PATH=$EPBENCH_NVRTC:$(library_folder 'libnvJitLink.so*'):$LD_LIBRARY_PATH
 
-# launched RANKS FLAGS prints the backend of so many processes.
+# launched RANKS FLAGS prints the --backend value that starts RANKS processes.
 launched() { echo "launch:examples/workers/ranks.sh $1 $work/epbench-cuda rank $2"; }
-# verify NAME BACKEND ARGS... is a step of epbench verify.
+# verify NAME BACKEND ARGS... runs epbench verify as a step.
 verify() { step 500 "$1" '^all ' epbench verify --backend "$2" "${@:3}" --all; }
-# tested NAME PACK TEST FLAGS... is one of epcomm's tests, a process a rank.
+# tested NAME PACK TEST FLAGS... runs one of epcomm's tests, with a process for each rank.
 tested() { step 90 "epcomm-$1" '^(calls|rank 0)|equal' epcomm-test "$work/$2.pack" "$3" --processes --most 24 "${@:4}"; }
 
 drill() {

@@ -1,22 +1,21 @@
 #!/bin/sh
-# Sweeps model shapes on this machine and merges what was chosen into one table.
+# Sweeps model shapes on this machine and merges the tables of all sweeps into one table.
 #
 #   ./make-tables.sh OUT BUDGET MODEL...     ./make-tables.sh tables 1h deepseek-v3 qwen3-235b-a22b
 #
-# BUDGET is the time of each model's sweep. OUT/MODEL is its run directory,
-# OUT/table.json the merged table, OUT/receipt.json what measuring rows of it
-# again gave. Started again, it resumes what was interrupted or killed and leaves what is
-# done. With LIMIT, in seconds, it ends by itself about then, with a table of what is
-# finished; KEPT, the OUT of such a call on a machine of the same key, is gone on with.
-# These variables change what is swept:
+# BUDGET is the time of each model's sweep. OUT/MODEL is the sweep's run directory, OUT/table.json
+# the merged table, and OUT/receipt.json the result of measuring rows of that table again. If the
+# script is started again, it resumes interrupted sweeps and keeps finished ones. With LIMIT it ends
+# after about that many seconds, with a table of the finished sweeps. KEPT is the OUT of such a call
+# on a machine with the same key: the script continues from it. These variables change the sweeps:
 BACKEND=${BACKEND:-cuda}
 RANKS=${RANKS:-0}
 TOKENS=${TOKENS:-1,8,32,128,512,2048,8192}
 DTYPES=${DTYPES:-fp8,bf16}
-# The last is a fit of real text: log-normal popularity, with the Gini coefficient
-# that DODOCO (arXiv 2605.20982) found in DeepSeek-V2-Lite and Qwen3.5.
+# The last routing is fitted to real text: log-normal popularity, with the Gini coefficient that
+# DODOCO (arXiv 2605.20982) found in DeepSeek-V2-Lite and Qwen3.5.
 ROUTINGS=${ROUTINGS:-uniform,zipf:1.0,hotrank,lognormal:gini=0.25}
-# auto measures a space whole where its share of the time is enough.
+# auto measures every config of a space if the time is enough.
 STRATEGY=${STRATEGY:-auto}
 SWEEP=${SWEEP:-} # more flags of the sweeps, such as --space tables-space.yaml
 EPBENCH=${EPBENCH:-./epbench}
@@ -35,7 +34,8 @@ if test -n "$KEPT"; then
   done
 fi
 
-# bounded ARGS...: epbench ARGS, interrupted 20 s before LIMIT: time for what is written then.
+# bounded ARGS... runs epbench ARGS and interrupts it 20 s before LIMIT, so that it has time to write
+# its files.
 bounded() {
   if test -z "$LIMIT"; then "$EPBENCH" "$@"; return; fi
   seconds=$((LIMIT - 20 - $(date +%s) + began))
@@ -43,7 +43,8 @@ bounded() {
   timeout -s INT -k 15 "$seconds" "$EPBENCH" "$@"
 }
 
-# ended RUN: an interrupted sweep leaves a table too, and the time zero for its end.
+# ended RUN succeeds if the sweep has ended. An interrupted sweep also writes a table, but its end is
+# time zero.
 ended() { test -f "$1/table.json" && ! grep -q '"finished": "0001-' "$1/run.json"; }
 
 for model; do
@@ -59,7 +60,7 @@ for model; do
       --routing "$ROUTINGS" --precision reduced --strategy "$STRATEGY" --budget "$budget" $SWEEP -o "$run" || code=$?
   fi
   case $code in
-    0 | 4) ;; # 4: this model has no table, others may have one
+    0 | 4) ;; # 4: there is no table for this model; other models may have one
     124 | 130 | 137) test -n "$LIMIT" || exit "$code"; break ;;
     *) exit "$code" ;;
   esac

@@ -1,14 +1,14 @@
 #!/bin/sh
-# Measures whole spaces, one problem after another, and keeps each as a small recording
-# for `epbench replay`.
+# Measures every config of a search space, for one problem after another, and stores each as a small
+# recording for `epbench replay`.
 #
 #   ./record-truth.sh OUT SECONDS [FIRST]     ./record-truth.sh truth 540 1
 #
-# OUT gets a recording for each search (NAME.rounds.gz, 20 to 60 KB), its run.json and
-# table.json, and truth.log. A problem is begun only if as much time is left as the
-# longest one before it took; then the script ends and prints the FIRST to go on with. A
-# problem whose recording is in OUT or in KEPT is skipped, so that the same command can
-# be given again, after a kill too. These variables change what is measured:
+# The script writes to OUT, for each search, a recording (NAME.rounds.gz, 20 to 60 KB), run.json and
+# table.json, and also truth.log. It begins a problem only if at least the time of the longest problem
+# so far is left. Otherwise it ends and prints the value of FIRST for the next call. A problem whose
+# recording is in OUT or in KEPT is skipped, so that the same command can be given again, also after
+# the script was killed. These variables change the measurements:
 EPBENCH=${EPBENCH:-./epbench}
 BACKEND=${BACKEND:-cuda}
 RANKS=${RANKS:-2}
@@ -25,8 +25,8 @@ mkdir -p "$out" || exit 1
 began=$(date +%s)
 longest=45
 
-# The order is the priority: what decides most about a strategy comes first. A combine
-# is searched at full precision and at reduced.
+# problems prints the problems. The most important for comparing search strategies come first. A combine
+# is searched at full and at reduced precision.
 problems() {
   for routing in uniform zipf:1.0; do
     for tokens in 128 1024 32 4096 1; do
@@ -38,7 +38,7 @@ problems() {
   done
 }
 
-# done_already MODEL OP DTYPE TOKENS ROUTING: its marker is in OUT or in KEPT.
+# done_already MODEL OP DTYPE TOKENS ROUTING succeeds if the problem's run.json is in OUT or in KEPT.
 done_already() {
   mark=$(echo "$*" | tr ' :' '--').run.json
   test -f "$out/$mark" || { test -n "$KEPT" && test -f "$KEPT/$mark"; }
@@ -57,7 +57,7 @@ while read -r model op dtype tokens routing; do
     exit 0
   fi
   run=$(mktemp -d)
-  # A noisy A/A test (4) leaves no table; the rounds of all points are there all the same.
+  # After a noisy A/A test (exit code 4) there is no table, but the rounds of all points are recorded.
   # shellcheck disable=SC2086
   "$EPBENCH" sweep --backend "$BACKEND" --model "$model" --ranks "$RANKS" --op "$op" --dtype "$dtype" --tokens "$tokens" \
       --routing "$routing" --precision reduced --strategy grid --space "$SPACE" --profile $FLAGS -o "$run/run" </dev/null >"$run/said.txt" 2>&1
@@ -65,7 +65,8 @@ while read -r model op dtype tokens routing; do
   if { test "$code" = 0 || test "$code" = 4; } && "$EPBENCH" replay save "$run/run" -o "$out" >>"$run/said.txt" 2>&1
   then
     test ! -f "$run/run/table.json" || cp "$run/run/table.json" "$out/${mark%.run.json}.table.json"
-    # The marker comes last and by a rename: what was killed before is measured again.
+    # run.json is the last file, and it is renamed into place: if the script is killed before, the problem is
+    # measured again.
     cp "$run/run/run.json" "$out/.$mark" && mv "$out/.$mark" "$out/$mark"
     verdict=whole
   else

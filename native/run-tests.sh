@@ -1,12 +1,12 @@
 #!/bin/bash
-# Runs the GPU tests of this folder, which `make gpu-bundle` makes; results/ keeps what they print.
+# Runs the GPU tests in this folder, which `make gpu-bundle` makes. Their output is written to results/.
 #
-#   ./run-tests.sh            conformance on 1, 2, 4 and 8 GPUs as far as they go, drills, 8 ranks on one GPU
+#   ./run-tests.sh            conformance on 1, 2, 4 and 8 GPUs if there are as many, faults on purpose, 8 ranks on one GPU
 #   ./run-tests.sh stress     every triple of the matrix on 1, 2, 4 and 8 GPUs, and 8 ranks on one GPU
 #   ./run-tests.sh sanitize   compute-sanitizer memcheck and racecheck on small shapes
 #
-# sanitize runs PARTS (8) processes at once, each with its part of the cases, over all GPUs: a
-# checked kernel is slow on the host, not on the GPU. Exit status 0 when everything passed.
+# sanitize runs PARTS processes at once (default 8), each with a part of the cases, on all GPUs, because
+# the sanitizer is slow on the host and not on the GPU. The exit status is 0 if everything passed.
 cd "$(dirname "$0")" || exit 1
 OUT=results LIMIT=${LIMIT:-14400} EPBENCH_CACHE=${EPBENCH_CACHE:-$PWD/cache}
 . ./steps.sh
@@ -27,7 +27,7 @@ sanitize() {
   done
 }
 
-# each_count NAME COMMAND... runs a step for each number of GPUs up to those there are.
+# each_count NAME COMMAND... runs a step on 1, 2, 4 and 8 GPUs, up to the number of GPUs.
 each_count() {
   local name=$1 n
   shift

@@ -1,13 +1,13 @@
 #!/bin/sh
-# Proves and times op activation on a GPU: in about a minute, on one.
+# Verifies and times op activation on one GPU, in about a minute.
 #
 #   ./silu-gpu.sh OUT [BUDGET]     ./silu-gpu.sh silu 40s
 #
-# OUT is the run directory of the sweep, BUDGET its time. OUT/activation.txt is what is
-# printed: the winners, and how close each comes to the memory limit, at the nominal
-# speed of the GPU's memory and at MEMORY GB/s. With one rank, 32 experts and top-8 as
-# many rows come as 8 ranks of 256 experts send each other: 8 a token. These variables
-# change what is measured:
+# OUT is the run directory of the sweep, and BUDGET its time. OUT/activation.txt has the printed
+# results: the winners, and how close each comes to the memory limit, at the nominal speed of the
+# GPU's memory and at MEMORY GB/s. One rank with 32 experts and top-8 has as many rows as each of 8
+# ranks with 256 experts: 8 rows for each token. These variables change the
+# measurements:
 BACKEND=${BACKEND:-cuda}
 MODEL=${MODEL:-deepseek-v3}
 EXPERTS=${EXPERTS:-32}

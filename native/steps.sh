@@ -1,8 +1,8 @@
-# Shared by the scripts for GPU hosts, which source it (bash). It finds the CUDA libraries
-# of this host and runs steps: commands with a time limit each.
+# Functions for the scripts that run on GPU hosts. The scripts source this file (bash). It finds the
+# CUDA libraries of this host and runs steps: commands with a time limit.
 #
-#   OUT    folder for what each step prints, NAME.txt; steps.sh creates it
-#   LIMIT  seconds after the script's start when no further step begins, default 570
+#   OUT    folder for the output of each step, NAME.txt; steps.sh creates it
+#   LIMIT  number of seconds after the start of the script; no step begins later; default 570
 out=${OUT:-/tmp/epbench-out} limit=${LIMIT:-570} failures="" steps=0
 mkdir -p "$out" || exit 1
 export EPBENCH_CACHE=${EPBENCH_CACHE:-/tmp/epbench-cache}
@@ -10,8 +10,8 @@ export EPBENCH_CACHE=${EPBENCH_CACHE:-/tmp/epbench-cache}
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
 export NVSHMEM_REMOTE_TRANSPORT=none NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME=lo GLOO_SOCKET_IFNAME=lo
 
-# library_folder PATTERN prints the first folder with such a file: of the toolkit, else of a
-# Python wheel of NVIDIA's.
+# library_folder PATTERN prints the first folder with such a file: a folder of the CUDA toolkit, otherwise
+# a folder of one of NVIDIA's Python wheels.
 library_folder() {
   local dir wheels
   wheels=$(python3 -c 'import glob, nvidia, os, sys
@@ -22,15 +22,15 @@ for f in sorted(f for p in nvidia.__path__ for f in glob.glob(p + "/**/" + sys.a
 }
 export EPBENCH_NVRTC=${EPBENCH_NVRTC:-$(library_folder 'libnvrtc.so*')}
 
-# unpack ARCHIVE DIR PROGRAM extracts an archive unless DIR has a newer PROGRAM: programs may be
-# in use by another script.
+# unpack ARCHIVE DIR PROGRAM extracts an archive to DIR, unless DIR has a newer PROGRAM: another script may
+# be using the programs.
 unpack() {
   test ! -f "$1" || test "$2/$3" -nt "$1" || { python3 -m tarfile -e "$1" "$2" && find "$2" -maxdepth 1 -type f -exec touch {} +; }
 }
 
-# step SECONDS NAME PATTERN COMMAND... runs a command for so many seconds at most and prints how it
-# ended, with the last line of its output that matches PATTERN; an empty PATTERN shows none. A
-# command fails unless its exit status is in $accepted, default 0.
+# step SECONDS NAME PATTERN COMMAND... runs a command for at most SECONDS and prints how it ended, with the
+# last line of its output that matches PATTERN. With an empty PATTERN it prints no line. A command fails
+# if its exit status is not in $accepted, default 0.
 step() {
   local seconds=$1 name=$2 pattern=$3 start=$SECONDS left=$((limit - SECONDS)) word=ok line="" code
   shift 3
@@ -46,7 +46,7 @@ step() {
   test "$word" = ok || { tail -n 20 "$out/$name.txt"; return 1; }
 }
 
-# ended NAME WORD REST prints a result and keeps those that failed.
+# ended NAME WORD REST prints a result. If WORD is not ok, it also stores it in $failures.
 ended() {
   local text
   text=$(printf '%-36s %-13s %s' "$@")
@@ -55,7 +55,7 @@ ended() {
   test "$2" = ok || failures+=$text$'\n'
 }
 
-# finish ends the script: status 1 where a step failed, and those steps once more.
+# finish ends the script. If a step failed, it prints the failed steps again and exits with status 1.
 finish() {
   test -n "$failures" || { echo "$steps steps, all ok"; exit 0; }
   printf '\n%s' "$failures"

@@ -7,7 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestCodeOnly: comments and white space make no difference to an ABI, and code does.
+// TestCodeOnly: two sources that differ only in comments and white space have the same code. Sources that
+// differ in anything else do not.
 func TestCodeOnly(t *testing.T) {
 	base := "#define F(x) (x)\nint a = b + +c; // sum\nconst char *s = \"/* a  b */\";\n"
 	for name, same := range map[string]string{
@@ -31,19 +32,19 @@ func TestCodeOnly(t *testing.T) {
 		"code in a comment": "#define F(x) (x)\n// int a = b + +c;\nconst char *s = \"/* a  b */\";\n",
 	} {
 		if CodeOnly(other) == CodeOnly(base) {
-			t.Errorf("%s: taken for the same code", name)
+			t.Errorf("%s: two different sources have the same code", name)
 		}
 	}
 }
 
-// TestABINamesEveryKernel: every kernel has a word of its own, and the
-// build with which tables were first measured still names the kernels that it had.
+// TestABINamesEveryKernel: every kernel has a word of its own. The build with which tables were first
+// measured has a word for each kernel of that time.
 func TestABINamesEveryKernel(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range Declarations() {
 		word := ABI().Of(f.Kernel.Name)
 		if hash := word[strings.IndexByte(word, '.')+1:]; len(hash) != 16 || seen[word] {
-			t.Errorf("%s: %q is no word of its own", f.Kernel.Name, word)
+			t.Errorf("%s: %q is not a word of its own", f.Kernel.Name, word)
 		}
 		seen[word] = true
 	}

@@ -16,12 +16,13 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// activationArena lays out the memory of one emulated call.
+// activationArena collects the memory of one emulated call, and the statements that point to it.
 type activationArena struct {
 	mem []byte
 	job []string
 }
 
+// add appends data to the memory, for a pointer of EpSiluArgs.
 func (m *activationArena) add(field string, data any) (offset int) {
 	var b bytes.Buffer
 	_ = binary.Write(&b, binary.LittleEndian, data) // slices of fixed-size values cannot fail
@@ -67,6 +68,7 @@ func newActivated(t *testing.T, p ep.Problem, how ref.Activation) *activated {
 	return x
 }
 
+// check compares the outputs with the oracle.
 func (x *activated) check() error {
 	l, end := x.oracle.Encoding(), x.oracle.Dispatch(0).End
 	v := x.oracle.CheckActivation(0, ref.Activated{MaxRows: x.maxRows, Payload: ref.Flat(x.out, l.Payload), Scales: x.scales,
@@ -77,7 +79,7 @@ func (x *activated) check() error {
 	return nil
 }
 
-// emulate runs a config with this many blocks on an input.
+// emulate runs a config on x, on the CPU.
 func (x *activated) emulate(t *testing.T, tools *emulator, c ep.Config) {
 	t.Helper()
 	f, p, d := fusedSilu(), x.workload.Problem, x.oracle.Dispatch(0)
@@ -143,6 +145,8 @@ func activationConfig(t *testing.T, p ep.Problem, changes map[string]ep.Value) e
 	return c
 }
 
+// TestActivationsEmulated: in every dtype and with each parameter changed, fused_silu gives the oracle's
+// values. Cases without tokens are included.
 func TestActivationsEmulated(t *testing.T) {
 	emulator := need(t, emulTools)
 	for _, d := range ep.DTypes() {
@@ -165,8 +169,8 @@ func TestActivationsEmulated(t *testing.T) {
 	}
 }
 
-// TestActivationJudged: the check finds a wrong byte, and a row that was written after the
-// last row.
+// TestActivationJudged: the check finds a wrong byte in the elements, in the scales and in the padding, and
+// a byte that was written after the last row.
 func TestActivationJudged(t *testing.T) {
 	emulator := need(t, emulTools)
 	p := activationProblem(ep.NVFP4, 20)
@@ -188,7 +192,7 @@ func TestActivationJudged(t *testing.T) {
 			continue // a group without rows has no block
 		}
 		if err := x.check(); err == nil {
-			t.Errorf("%s was changed, and nobody saw it", name)
+			t.Errorf("%s was changed, and the check did not notice", name)
 		}
 		*b = old
 	}
@@ -197,8 +201,8 @@ func TestActivationJudged(t *testing.T) {
 	}
 }
 
-// TestInterleavedEqualsPlain: the interleaved kernel equals the plain one on an input with
-// permuted columns, bit for bit.
+// TestInterleavedEqualsPlain: on an input with interleaved columns, the interleaved kernel gives the same
+// bits as the plain kernel on the input with split columns.
 func TestInterleavedEqualsPlain(t *testing.T) {
 	emulator := need(t, emulTools)
 	for _, d := range ep.DTypes() {

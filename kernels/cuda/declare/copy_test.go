@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestCopyProbeEmulated: every row is copied once: Away rows to the next rank, the others within
+// TestCopyProbeEmulated: every row is copied exactly once. Away rows go to the next rank; the others stay on
 // the rank.
 func TestCopyProbeEmulated(t *testing.T) {
 	oncePerRun(t)
@@ -19,7 +19,7 @@ func TestCopyProbeEmulated(t *testing.T) {
 	for r := range p.Ranks {
 		area := e.part(r, "copy.area")
 		for i := range half {
-			area[i] = byte(i*7+i>>8*13+r) | 1 // never 0, which rows that were not written hold
+			area[i] = byte(i*7+i>>8*13+r) | 1 // never 0, because rows that were not written are 0
 		}
 	}
 	e.run(1, []string{e.object(CopySource, nil), launchLine(c.Launch())})
@@ -37,11 +37,12 @@ func TestCopyProbeEmulated(t *testing.T) {
 			away += Bit(next)
 		}
 		if away != c.Away {
-			t.Errorf("rank %d: %d rows went away, want %d", r, away, c.Away)
+			t.Errorf("rank %d: %d rows were copied to the next rank, want %d", r, away, c.Away)
 		}
 	}
 }
 
+// TestCopyProbeBounds: each refusal names the field that is out of bounds.
 func TestCopyProbeBounds(t *testing.T) {
 	for want, c := range map[string]CopyProbe{
 		"":            {SMs: 132, Home: 1, RowBytes: 16},

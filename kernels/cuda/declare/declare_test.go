@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestHeap: parts start on boundaries, do not overlap, and lie inside.
+// TestHeap: the parts of a heap start on boundaries, do not overlap, and end within the heap.
 func TestHeap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.Int64Range(0, 1<<40), 1, 30).Draw(t, "bytes")
@@ -30,7 +30,8 @@ func TestHeap(t *testing.T) {
 	})
 }
 
-// TestStates: the memory of each state has a size, and fits EpArgs.
+// TestStates: each part of a state's memory has a size above 0, and a state has at most as many regions as
+// EpArgs holds.
 func TestStates(t *testing.T) {
 	for _, shape := range []struct{ ranks, local, topK, hidden int }{{1, 1, 1, 256}, {2, 3, 4, 512}, {8, 32, 8, 7168}, {8, 128, 16, 4096}} {
 		p := ep.Problem{
@@ -82,7 +83,7 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("loopback: %v", err)
 	}
 	if got := maxBlocks(m, sound); got != 33 {
-		t.Errorf("two ranks a GPU may launch %d blocks each, want 33: room for two calls of both", got)
+		t.Errorf("two ranks on each GPU may launch %d blocks each, want 33: two calls of both ranks must fit", got)
 	}
 }
 
@@ -122,7 +123,7 @@ func TestClosure(t *testing.T) {
 		t.Errorf("alignment depends on %v (%v)", v.Defines, err)
 	}
 	if _, err := Closure("no/such.cuh"); err == nil {
-		t.Error("a source that is not there was read")
+		t.Error("no error for a source that does not exist")
 	}
 }
 

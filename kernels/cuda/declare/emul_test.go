@@ -21,13 +21,14 @@ import (
 
 var (
 	emulTools = sync.OnceValues(func() (*emulator, error) { return newEmulator() })
-	// raceTools report accesses that no fence, barrier or atomic orders.
+	// raceTools compile device code with a race detector, which reports two accesses that no fence,
+	// barrier or atomic orders.
 	raceTools = sync.OnceValues(func() (*emulator, error) { return newEmulator("-fsanitize=thread") })
 )
 
-// need skips the test where emulation is not available, and in short runs. Runs with Go's race
-// detector pass -short, because the detector cannot see into the emulator, which is another
-// process. raceTools find the races of device code in the other runs.
+// need returns the emulator, or skips the test if this host cannot emulate or if the run is short. Runs with
+// Go's race detector pass -short, because that detector cannot see into the emulator, which is another
+// process. raceTools find races of device code.
 func need(t *testing.T, get func() (*emulator, error)) *emulator {
 	t.Helper()
 	if testing.Short() {
@@ -52,14 +53,14 @@ type emulated struct {
 	state  State
 	heap   Heap
 	arena  string
-	mem    []byte   // [rank][heap], what the file holds between jobs
+	mem    []byte   // [rank][heap] the content of the file between jobs
 	rounds int      // calls of each op made so far
 	extra  []string // statements that follow the arguments, such as those that cause a fault on purpose
 	global float32
 }
 
-// emulPatience is the longest wait inside an emulated kernel, unless a test shortens it: a
-// loaded host may run a block only once in seconds.
+// emulPatience is the longest wait inside an emulated kernel, unless a test sets a shorter one. It is long,
+// because on a busy host a block may run only every few seconds.
 const emulPatience = 90 * time.Second
 
 // onCPU returns a machine that passes every legality check of a GPU.
@@ -79,7 +80,7 @@ func emulate(t *testing.T, w *workloads.Workload, of State, inputScale float32) 
 	return e
 }
 
-// reset writes all memory anew, as after a fault.
+// reset fills all memory as at set-up, which is also done after a fault.
 func (e *emulated) reset() {
 	e.mem = make([]byte, e.heap.Bytes*int64(e.w.Problem.Ranks))
 	e.rounds = 0
@@ -132,7 +133,7 @@ func (e *emulated) inputs(rank int) {
 	}
 }
 
-// bias returns what an epilogue adds in a column.
+// bias returns the number that epilogue=bias adds in a column.
 func (e *emulated) bias(column int) float32 { return float32(column%7) - 3 }
 
 // fieldParts maps pointers of EpArgs to parts of the heap.
@@ -229,8 +230,7 @@ func (e *emulated) wipe(name string) []string {
 	return []string{fmt.Sprintf("wipe %d %d", e.heap.Offset[name], len(e.part(0, name)))}
 }
 
-// run performs the calls n times on all ranks at once, without a barrier except those of
-// the calls themselves.
+// run performs the calls n times on all ranks at once. The only barriers are those of the calls themselves.
 func (e *emulated) run(n int, calls ...[]string) {
 	e.t.Helper()
 	job := append([]string{"arena " + e.arena, fmt.Sprintf("seed %d", e.rounds+1), fmt.Sprintf("rounds %d", e.rounds)}, e.arguments()...)
@@ -253,8 +253,8 @@ func (e *emulated) run(n int, calls ...[]string) {
 	e.checkGaps()
 }
 
-// checkGaps checks that nothing wrote past the end of a part: the bytes between the parts of
-// every heap are as they were.
+// checkGaps checks that no kernel wrote after the end of a part: the bytes between the parts of every heap
+// are unchanged.
 func (e *emulated) checkGaps() {
 	e.t.Helper()
 	for r := range e.w.Problem.Ranks {
@@ -262,7 +262,7 @@ func (e *emulated) checkGaps() {
 			end := e.at(r, p.Name) + p.Bytes
 			for i := end; i%regionAlign != 0; i++ {
 				if e.mem[i] != 0 {
-					e.t.Fatalf("rank %d: byte %d behind the end of %s was written", r, i-end, p.Name)
+					e.t.Fatalf("rank %d: byte %d after the end of %s was written", r, i-end, p.Name)
 				}
 			}
 		}
@@ -284,7 +284,7 @@ func (e *emulated) noFaults() {
 	e.t.Helper()
 	for r := range e.w.Problem.Ranks {
 		if f := e.faultOf(r); f != "" {
-			e.t.Fatal("gave up: ", f)
+			e.t.Fatal("a kernel gave up waiting: ", f)
 		}
 	}
 }

@@ -16,25 +16,25 @@ import (
 	"strings"
 )
 
-// errNoEmulator says that this host cannot emulate at all, or not with these flags. The
-// error that wraps it says why.
+// errNoEmulator means that this host cannot emulate, at least not with these flags. The error that wraps it
+// says why.
 var errNoEmulator = errors.New("no emulation here")
 
-// emulator compiles our CUDA device sources with a host compiler and runs them on the CPU:
-// every block is an OS thread, every device thread a fiber, and every rank a grid of its own,
-// all at once. Device sources compile once for each set of defines. Several goroutines may use
-// it if no two of them compile the same variant.
+// emulator compiles CUDA device sources with a host compiler and runs them on the CPU. Every block is an OS
+// thread, and every device thread a fiber. The grids of all ranks run at the same time. A device source is
+// compiled once for each set of macros. Several goroutines may use an emulator if no two of them compile
+// the same source with the same macros at the same time.
 type emulator struct {
-	dir   string   // of what was compiled
-	flags []string // of device code, such as -fsanitize=thread
+	dir   string   // folder of the compiled files
+	flags []string // compiler options for device code, such as -fsanitize=thread
 }
 
-// newEmulator compiles the harness in the system's folder for temporary files, under a name
-// made of a hash of all sources, so that a second run finds everything compiled. flags are
-// further options for device code.
+// newEmulator compiles the harness. The compiled files are in a folder for temporary files, whose name has a
+// hash of all sources, so that a second run need not compile again. flags are compiler options for device
+// code.
 func newEmulator(flags ...string) (*emulator, error) {
 	if _, err := exec.LookPath("g++"); err != nil {
-		return nil, fmt.Errorf("%w: it needs g++ with C++20, and none is on PATH", errNoEmulator)
+		return nil, fmt.Errorf("%w: it needs g++ with C++20, but there is no g++ on PATH", errNoEmulator)
 	}
 	h := sha256.New()
 	fmt.Fprintln(h, flags)
@@ -53,7 +53,7 @@ func newEmulator(flags ...string) (*emulator, error) {
 	return e, e.build("harness", e.hostArgs()...)
 }
 
-// sourceFolders lists the folders of native that device code and the harness include from.
+// sourceFolders lists the folders under native from which device code and the harness include files.
 var sourceFolders = []string{"emul/src", "include", "kernels"}
 
 // nativeFile returns the path of a file or folder of native.
@@ -71,8 +71,8 @@ func hashFolder(w io.Writer, name string) error {
 	})
 }
 
-// hostArgs returns the compiler's arguments for the harness. Sanitizers check device code only,
-// and fiber.cpp tells them about fibers.
+// hostArgs returns the compiler's arguments for the harness. The harness itself is not compiled with
+// sanitizers; fiber.cpp tells them about fibers.
 func (e *emulator) hostArgs() []string {
 	args := []string{"-O1", "-rdynamic", nativeFile("emul/src/harness.cpp"), nativeFile("emul/src/fiber.cpp"), "-ldl", "-lpthread"}
 	if slices.Contains(e.flags, "-fsanitize=thread") {
@@ -86,8 +86,8 @@ func (e *emulator) hostArgs() []string {
 
 func (e *emulator) path(name string) string { return filepath.Join(e.dir, name) }
 
-// compile makes a shared object of a device source, a path under native/kernels, and returns
-// its file name. Defines are spelled NAME=VALUE.
+// compile compiles a device source (a path under native/kernels) to a shared object and returns the path of
+// the object. Defines have the form NAME=VALUE.
 func (e *emulator) compile(source string, defines []string) (string, error) {
 	sum := sha256.Sum256([]byte(source + "\n" + strings.Join(defines, "\n")))
 	name := hex.EncodeToString(sum[:8]) + ".so"
@@ -130,8 +130,8 @@ func (e *emulator) build(name string, args ...string) error {
 	return os.Rename(tmp.Name(), e.path(name))
 }
 
-// run performs a job: statements as the head of harness.cpp lists them. The error holds what
-// the emulator printed.
+// run performs a job: a list of statements. The first comment of harness.cpp lists all statements. The error
+// contains the output of the emulator.
 func (e *emulator) run(ctx context.Context, statements []string) error {
 	cmd := exec.CommandContext(ctx, e.path("harness"))
 	cmd.Stdin = strings.NewReader(strings.Join(statements, "\n") + "\n")

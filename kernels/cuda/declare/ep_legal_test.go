@@ -10,8 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestBoundedDefaultsAreLegal: under any bound of SMs, every kernel's default obeys the bound
-// and is legal.
+// TestBoundedDefaultsAreLegal: with any bound on SMs, every kernel's default keeps the bound and is legal.
 func TestBoundedDefaultsAreLegal(t *testing.T) {
 	m := onCPU()
 	p := ep.Problem{Op: ep.Pair, Mode: ep.Graph, Nodes: 1, Ranks: 4, Hidden: 7168, Experts: 256, TopK: 8,
@@ -26,8 +25,8 @@ func TestBoundedDefaultsAreLegal(t *testing.T) {
 	}
 }
 
-// TestEPDefaultsAreLegal: for any problem, either the ep defaults are legal or the problem
-// itself is refused. Launches fit the machine and have blocks for every role.
+// TestEPDefaultsAreLegal: for every valid problem the defaults of the ep kernels are legal. Their launches fit
+// the machine and have blocks for every role.
 func TestEPDefaultsAreLegal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := ep.Problem{Op: ep.Pair, Mode: ep.Graph, Nodes: 1, Combine: ep.BF16,
@@ -69,6 +68,7 @@ func TestEPDefaultsAreLegal(t *testing.T) {
 	})
 }
 
+// TestEPRefusals: each refusal begins with the field or the parameter, and its value.
 func TestEPRefusals(t *testing.T) {
 	base := epCase{dtype: ep.FP8, ranks: 2, experts: 8, topK: 2, hidden: 256, max: 8}
 	for _, c := range []struct {
@@ -108,7 +108,7 @@ func TestEPRefusals(t *testing.T) {
 	}
 }
 
-// TestEPPairs: a combine that sums by message may follow only a dispatch that sent messages.
+// TestEPPairs: a combine with algo=dedup may follow only a dispatch with algo=dedup.
 func TestEPPairs(t *testing.T) {
 	d, c := defaultDispatchEP(onCPU(), ep.Problem{Ranks: 2, Experts: 8}), defaultCombineEP(onCPU(), ep.Problem{Ranks: 2})
 	for _, q := range []struct {

@@ -12,8 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// epCase is a pair to emulate. Unset values are small, but every role still has a block of
-// its own.
+// epCase is a pair to emulate. The defaults of the configs are small, but every role has a block of its own.
 type epCase struct {
 	name    string
 	dtype   ep.DType
@@ -21,15 +20,15 @@ type epCase struct {
 	experts int
 	topK    int
 	hidden  int
-	tokens  []int // by rank, going round
-	max     int
+	tokens  []int // token count of each rank, repeated if there are more ranks
+	max     int   // max-tokens
 	masked  float64
 	hot     float64
 	shared  bool
 	skip    bool
-	conf    []string // of both halves
-	dconf   []string
-	cconf   []string
+	conf    []string // parameter values of both kernels: name, value, name, value, ...
+	dconf   []string // further values of the dispatch
+	cconf   []string // further values of the combine
 }
 
 func (c epCase) problem() ep.Problem {
@@ -45,7 +44,7 @@ func (c epCase) configs(p ep.Problem) (dispatch, combine ep.Config) {
 	return dispatch, combine
 }
 
-// epPair is an emulated case ready to call.
+// epPair is an emulated case whose calls are compiled.
 type epPair struct {
 	*emulated
 	dc, cc            ep.Config
@@ -62,7 +61,7 @@ func (c epCase) prepare(t *testing.T) epPair {
 	return x
 }
 
-// scale returns a global input scale other than 1 where it matters.
+// scale returns NVFP4's global input scale: not 1, so that it matters.
 func (c epCase) scale() float32 {
 	if c.dtype == ep.NVFP4 {
 		return 0.5
@@ -74,9 +73,10 @@ func (e epPair) compare() ref.Compare {
 	return ref.Compare{Bits: true, Partial: partialOf(e.cc)}
 }
 
-// round returns the statements of a pair whose receive slots and outputs are first wiped, so
-// that they hold nothing of the pair before. Only a direct combine does not use the dispatch
-// slots, and no rank writes the combine slots before this rank has dispatched.
+// round returns the statements of a pair. They first wipe receive slots and outputs, so that no data of the
+// pair before is left. The slots of the dispatch are wiped before the combine only with algo=direct, because
+// a combine with algo=dedup reads them. The slots of the combine can be wiped first, because no rank writes
+// to them before this rank has dispatched.
 func (e epPair) round() [][]string {
 	calls := [][]string{e.wipe(epState.Part("return")), e.wipe(PartCombined), e.wipe(PartOut), e.dispatch}
 	if e.cc.Str("algo") == "direct" {
@@ -85,7 +85,7 @@ func (e epPair) round() [][]string {
 	return append(calls, e.experts(), e.combine)
 }
 
-// outputs lists the parts that a call must write anew.
+// outputs lists the parts that every pair must write.
 var outputs = []string{PartOut, PartScales, PartRowOffsets, PartSrcInfo, PartExpertIDs, PartScaleOffsets, PartY, PartCombined}
 
 func (e epPair) check() {
@@ -95,8 +95,8 @@ func (e epPair) check() {
 	e.checkCounters()
 }
 
-// checkCounters checks that every counter is back at zero and every pair entry at
-// {1024 + end row, rows}.
+// checkCounters checks that every counter is zero after the call, and that the entry of each pair of expert
+// and source is {1024 + end row, rows}.
 func (e epPair) checkCounters() {
 	e.t.Helper()
 	p := e.w.Problem
@@ -117,7 +117,7 @@ func (e epPair) checkCounters() {
 	}
 }
 
-// isCursor reports whether word i is a tile claim or row cursor, which the next call clears.
+// isCursor reports whether word i is a tile claim or a row cursor, which only the next call clears.
 func (e epPair) isCursor(i int) bool {
 	experts := e.w.Problem.Experts
 	return i == 5 || i >= 40+5*experts && i < 40+7*experts
@@ -169,9 +169,8 @@ var epCases = []epCase{
 		conf: []string{"mode", "split"}},
 }
 
-// TestEPEmulated: both ep kernels give the oracle's bytes. It checks one pair from poisoned
-// outputs, then another combine after the same dispatch, then many pairs without a barrier on
-// ranks of different speed.
+// TestEPEmulated: both ep kernels give the oracle's bytes. The test checks one pair from poisoned outputs, then
+// another combine after the same dispatch, then many pairs without a barrier on ranks with different delays.
 func TestEPEmulated(t *testing.T) {
 	for _, c := range epCases {
 		t.Run(c.name, func(t *testing.T) {
@@ -192,7 +191,7 @@ func TestEPEmulated(t *testing.T) {
 	}
 }
 
-// TestEPThousandPairs: a thousand pairs on one set of buffers.
+// TestEPThousandPairs: the last of a thousand pairs on the same buffers gives the oracle's bytes.
 func TestEPThousandPairs(t *testing.T) {
 	c := epCase{dtype: ep.BF16, ranks: 2, experts: 4, topK: 2, hidden: 64, tokens: []int{3, 2}, max: 3,
 		conf: []string{"sms", "2", "threads", "32"}}
@@ -201,7 +200,7 @@ func TestEPThousandPairs(t *testing.T) {
 	e.check()
 }
 
-// TestEPRaceFree: every access of either algorithm is ordered by a fence, a barrier or an
+// TestEPRaceFree: with both algorithms, any two conflicting accesses are ordered by a fence, a barrier or an
 // atomic.
 func TestEPRaceFree(t *testing.T) {
 	detector := need(t, raceTools)
@@ -219,10 +218,10 @@ func TestEPRaceFree(t *testing.T) {
 	}
 }
 
-// TestEPFaultDrills: a lost signal ends in a fault that names phase, expert and source on the
-// rank that waited. After the state is filled anew, calls work again.
-func TestEPFaultDrills(t *testing.T) {
-	for _, drill := range []struct {
+// TestEPLostSignal: if a signal is lost, the rank that waits for it writes a fault with phase, expert and
+// source. After the memory is filled again, calls give right results.
+func TestEPLostSignal(t *testing.T) {
+	for _, lost := range []struct {
 		name, algo string
 		drop       int // expert whose signal rank 1 loses
 		op         ep.Op
@@ -233,20 +232,20 @@ func TestEPFaultDrills(t *testing.T) {
 		{"dedup dispatch", "dedup", 3, ep.Dispatch, "rank 0 phase 3 expert 3 source 1 want 0 got 18446744073709551615"},
 		{"dedup combine", "dedup", 4, ep.Combine, "rank 0 phase 5 expert -1 source 1 want 3 got 2"},
 	} {
-		t.Run(drill.name, func(t *testing.T) {
+		t.Run(lost.name, func(t *testing.T) {
 			t.Parallel()
-			c := epCase{dtype: ep.BF16, ranks: 2, experts: 8, topK: 2, hidden: 64, tokens: []int{4, 3}, max: 4, conf: []string{"algo", drill.algo}}
+			c := epCase{dtype: ep.BF16, ranks: 2, experts: 8, topK: 2, hidden: 64, tokens: []int{4, 3}, max: 4, conf: []string{"algo", lost.algo}}
 			e := c.prepare(t)
 			e.run(2, e.dispatch, e.experts(), e.combine)
 			e.check()
-			e.extra = []string{"set * deadline_ns 300000000", fmt.Sprintf("set 1 drop_signal %d", drill.drop+1)}
-			if drill.op == ep.Dispatch {
+			e.extra = []string{"set * deadline_ns 300000000", fmt.Sprintf("set 1 drop_signal %d", lost.drop+1)}
+			if lost.op == ep.Dispatch {
 				e.run(1, e.dispatch)
 			} else {
 				e.run(1, e.combine)
 			}
-			if got := e.faultOf(0); got != drill.want {
-				t.Errorf("rank 0 says %q, want %q", got, drill.want)
+			if got := e.faultOf(0); got != lost.want {
+				t.Errorf("rank 0 says %q, want %q", got, lost.want)
 			}
 			e.extra = nil
 			e.reset()
@@ -279,7 +278,7 @@ func TestEPBadSourceIsSkipped(t *testing.T) {
 	}
 }
 
-// TestEPWithoutWeights: without router weights combine keeps every row: [token, k, hidden].
+// TestEPWithoutWeights: without router weights combine does not sum, and its output is [token, k, hidden].
 func TestEPWithoutWeights(t *testing.T) {
 	c := epCase{dtype: ep.BF16, ranks: 2, experts: 6, topK: 3, hidden: 64, tokens: []int{4, 3}, max: 4, masked: 0.2}
 	e := c.prepare(t)
@@ -303,7 +302,7 @@ func TestEPWithoutWeights(t *testing.T) {
 	}
 }
 
-// TestEPEpilogue: the epilogue sees each finished value exactly once, after the shared expert.
+// TestEPEpilogue: the epilogue is applied exactly once to each finished value, after the shared expert is added.
 func TestEPEpilogue(t *testing.T) {
 	for _, hook := range []string{"scale", "bias"} {
 		c := epCase{dtype: ep.BF16, ranks: 1, experts: 3, topK: 2, hidden: 64, tokens: []int{5}, max: 5, shared: true,
@@ -327,7 +326,7 @@ func TestEPEpilogue(t *testing.T) {
 	}
 }
 
-// TestEPCopySharedOutputs: copy_shared_expert_outputs moves the first rows and nothing else.
+// TestEPCopySharedOutputs: ep_copy_shared_outputs copies the first rows and changes nothing else.
 func TestEPCopySharedOutputs(t *testing.T) {
 	c := epCase{dtype: ep.BF16, ranks: 1, experts: 3, topK: 2, hidden: 64, tokens: []int{3}, max: 5}
 	e := c.prepare(t)

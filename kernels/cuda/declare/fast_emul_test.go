@@ -11,13 +11,13 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// fastCase is one emulated pair of the ll or final kernels, with its workload.
+// fastCase is a pair of kernels other than the ep kernels, with its workload.
 type fastCase struct {
 	p                 ep.Problem
-	tokens            []int // of rank 0, 1, ..., repeated
-	hot, masked       float64
-	dispatch, combine string // changes to the defaults, name=value,...
-	pairs             int
+	tokens            []int   // token count of each rank, repeated if there are more ranks
+	hot, masked       float64 // see emulWorkload
+	dispatch, combine string  // changes to the defaults, name=value,...
+	pairs             int     // number of pairs to run in a row
 }
 
 func pairProblem(f ep.DType, ranks, hidden, experts, topK, maxTokens int) ep.Problem {
@@ -30,7 +30,7 @@ func (q fastCase) name() string {
 		q.tokens, q.dispatch, q.combine), " ", "_")
 }
 
-// fastPair is an emulated pair ready to call.
+// fastPair is an emulated pair: the declarations of dispatch and combine (d, c) and their configs (dc, cc).
 type fastPair struct {
 	*emulated
 	d, c   Declaration
@@ -43,6 +43,7 @@ func (q fastCase) prepare(t *testing.T, d, c Declaration) fastPair {
 	return fastPair{e, d, c, overDefault(t, d, q.p, q.dispatch), overDefault(t, c, q.p, q.combine)}
 }
 
+// overDefault returns the kernel's default config with changes.
 func overDefault(t *testing.T, f Declaration, p ep.Problem, changes string) ep.Config {
 	t.Helper()
 	c := f.Kernel.DefaultConfig(onCPU(), p)
@@ -58,19 +59,19 @@ func overDefault(t *testing.T, f Declaration, p ep.Problem, changes string) ep.C
 
 // after gives the next calls the numbers n+1, n+2, ...
 func (e fastPair) after(n int) fastPair {
-	e.rounds = n // of the embedded pointer, which all copies share
+	e.rounds = n // copies of e share the emulated that it points to
 	return e
 }
 
-// late delays the start of each call, by a different time on every rank.
+// late delays the start of each call by a different time on every rank.
 func (e fastPair) late() {
 	for r := range e.w.Problem.Ranks {
 		e.extra = append(e.extra, fmt.Sprintf("set %d delay_ns %d", r, r*r%5*300_000))
 	}
 }
 
-// reroute gives every rank another routing and other token counts. The memory still holds the
-// data of the last calls.
+// reroute gives every rank another routing and another token count. The memory keeps the data of the last
+// calls.
 func (q fastCase) reroute(e fastPair) {
 	w := emulWorkload(q.p, append(q.tokens[1:], q.tokens[0]), q.hot/2, q.masked, 8)
 	e.w, e.oracle = w, ref.New(w, 1)
@@ -79,9 +80,10 @@ func (q fastCase) reroute(e fastPair) {
 	}
 }
 
-// drill checks calls of each op alone, several in a row, then many pairs, then pairs of another
-// routing. There is no barrier between calls, and ranks differ in speed.
-func (q fastCase) drill(e fastPair) {
+// checkCalls runs calls and compares the outputs with the oracle: several calls of dispatch alone and of
+// combine alone, then many pairs, then pairs with another routing. There is no barrier between calls, and
+// each rank has another delay.
+func (q fastCase) checkCalls(e fastPair) {
 	e.t.Helper()
 	ordered := ref.Compare{Ordered: true}
 	compare := ref.Compare{Bits: true, Partial: partialOf(e.cc)}
@@ -101,9 +103,8 @@ func (q fastCase) drill(e fastPair) {
 	e.checkCombine(compare)
 }
 
-// TestFastKernelsGiveUp: a count that never arrives ends in a sentence on every rank that waits
-// for it. The sentence names the rank, and also the expert if counts are counts of experts. No
-// other fault is reported.
+// TestFastKernelsGiveUp: if a count never arrives, the rank that waits for it writes a fault. The fault names
+// the source rank, and the expert if each expert has a count of its own.
 func TestFastKernelsGiveUp(t *testing.T) {
 	p := pairProblem(ep.BF16, 2, 256, 8, 2, 5)
 	for _, q := range []struct {
@@ -173,8 +174,8 @@ func TestFastLegality(t *testing.T) {
 	}
 }
 
-// emulWorkload draws distinct experts and weights for tokens[rank] tokens. A share hot of them
-// selects expert 0, and a share masked of the positions is masked.
+// emulWorkload draws distinct experts and weights for tokens[rank] tokens. The fraction `hot` of the tokens
+// selects expert 0, and the fraction `masked` of the selections is masked.
 func emulWorkload(p ep.Problem, tokens []int, hot, masked float64, seed uint64) *workloads.Workload {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	w := &workloads.Workload{Problem: p, Spec: "test", Seed: seed}
@@ -209,8 +210,8 @@ func drawToken(rng *rand.Rand, p ep.Problem, hot, masked float64, ids []int32, w
 	}
 }
 
-// TestFastKernelsRace: every plain access of the ll and final kernels is ordered by a fence, a
-// barrier or a kernel's end, as the race detector sees it.
+// TestFastKernelsRace: the race detector finds no race in the ll and final kernels: any two conflicting accesses
+// are ordered by a fence, a barrier or the end of a kernel.
 func TestFastKernelsRace(t *testing.T) {
 	for _, q := range []struct {
 		fastCase
@@ -232,12 +233,12 @@ func TestFastKernelsRace(t *testing.T) {
 			t.Parallel()
 			e := q.prepare(t, q.d, q.c)
 			e.tools = need(t, raceTools)
-			q.drill(e)
+			q.checkCalls(e)
 		})
 	}
 }
 
-// races runs a dispatch and a combine in turn, three times, under the race detector.
+// races runs a dispatch and a combine in turn, three times, with the race detector.
 func (q fastCase) races(t *testing.T, d, c Declaration) {
 	t.Helper()
 	e := q.prepare(t, d, c)

@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestFinalEmulated: the final-placement pair gives the oracle's bytes, in a fixed order, for
-// every rank count, dtype, routing and split of blocks.
+// TestFinalEmulated: dispatch_final and combine_final give the oracle's bytes, in a fixed order. The cases have
+// different numbers of ranks, dtypes, routings and splits of blocks.
 func TestFinalEmulated(t *testing.T) {
 	for _, q := range []fastCase{
 		{pairProblem(ep.FP8, 8, 512, 64, 8, 4), []int{1, 0, 4, 3}, 0.7, 0,
@@ -30,13 +30,13 @@ func TestFinalEmulated(t *testing.T) {
 	} {
 		t.Run(q.name(), func(t *testing.T) {
 			t.Parallel()
-			q.drill(q.prepare(t, dispatchFinal(), combineFinal()))
+			q.checkCalls(q.prepare(t, dispatchFinal(), combineFinal()))
 		})
 	}
 }
 
-// TestStartsAreLegal: the configs that a kernel names for every search are legal on any share of
-// a GPU, and no two of them are the same.
+// TestStartsAreLegal: the configs of Kernel.Starts are legal with any number of SMs, and if there are not few
+// SMs they are all different.
 func TestStartsAreLegal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := onCPU()
@@ -51,7 +51,7 @@ func TestStartsAreLegal(t *testing.T) {
 					t.Fatalf("%s: %v", c.Key(), err)
 				}
 				if m.SMs > fewSMs && seen[c.Key()] {
-					t.Fatalf("%s is named twice", c.Key())
+					t.Fatalf("%s is returned twice", c.Key())
 				}
 				seen[c.Key()] = true
 			}

@@ -6,21 +6,20 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestFinalHomeAndPartialEmulated: a dispatch whose senders store their own rows gives the
-// oracle's bytes in a fixed order, and partial sums give the oracle's bits in their own order.
-// TestFastKernelsRace covers the same kernels with FP8, scales by tiles, blocks that only wait,
-// and BF16 sums.
+// TestFinalHomeAndPartialEmulated: dispatch_final_home gives the oracle's bytes in a fixed order, and
+// combine_final_partial gives the bits of the oracle's partial sums. TestFastKernelsRace runs the same kernels
+// with FP8, scales=tile, blocks that only wait, and BF16 sums.
 func TestFinalHomeAndPartialEmulated(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{pairProblem(ep.BF16, 2, 264, 32, 6, 6), []int{6, 2}, 0, 0.3,
 		"sms=2,wait_sms=0,threads=64,team=1", "sms=2,wait_sms=0,threads=64", 10}
-	q.drill(q.prepare(t, dispatchFinalHome(), combineFinalPartial()))
+	q.checkCalls(q.prepare(t, dispatchFinalHome(), combineFinalPartial()))
 }
 
-// TestFinalHomeTeamsEmulated: teams give the same bytes. Cases: one team and several; shares of
-// one unit and of several steps; a team with more warps than a token has units; more tokens
-// than warps that complete them; scales by row and by tile; blocks that only complete; a rank
-// without tokens.
+// TestFinalHomeTeamsEmulated: dispatch_final_home gives the oracle's bytes if several warps (a team) send one
+// token. The cases are: one team and several; a warp's share of one unit and of several; a team with more
+// warps than a token has units; more tokens than warps that complete them; scales=row and scales=tile;
+// blocks that only complete; a rank without tokens.
 func TestFinalHomeTeamsEmulated(t *testing.T) {
 	oncePerRun(t)
 	for _, q := range []fastCase{
@@ -30,14 +29,14 @@ func TestFinalHomeTeamsEmulated(t *testing.T) {
 	} {
 		t.Run(q.name(), func(t *testing.T) {
 			t.Parallel()
-			q.drill(q.prepare(t, dispatchFinalHome(), combineFinalPolled()))
+			q.checkCalls(q.prepare(t, dispatchFinalHome(), combineFinalPolled()))
 		})
 	}
 }
 
-// TestFinalHomeTeamsRace: the stores of a team's warps are ordered before the header that
-// another warp stores. Reads of one call are ordered before the stores of other ranks in the
-// next call, in blocks that both send and complete.
+// TestFinalHomeTeamsRace: the stores of all warps of a team are ordered before the store of the header by one of
+// them. The reads of one call are ordered before the stores of other ranks in the next call, also in blocks
+// that both send and complete.
 func TestFinalHomeTeamsRace(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{pairProblem(ep.FP8, 2, 640, 8, 2, 5), []int{5, 3}, 0.3, 0,

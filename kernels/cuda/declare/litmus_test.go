@@ -14,8 +14,7 @@ import (
 
 const litmusRanks = 2
 
-// runLitmus runs l on a few emulated ranks and returns each rank's region and
-// counters.
+// runLitmus runs l on emulated ranks, and returns each rank's region and counters.
 func runLitmus(t *testing.T, tools *emulator, l Litmus, defines ...string) (areas, counters [][]byte, err error) {
 	t.Helper()
 	p := ep.Problem{Ranks: litmusRanks, Hidden: 128, Experts: 4, TopK: 2, Dispatch: ep.BF16}
@@ -55,6 +54,7 @@ func runLitmus(t *testing.T, tools *emulator, l Litmus, defines ...string) (area
 	return areas, counters, nil
 }
 
+// TestLitmus: each litmus finds that its device primitive works on the emulator.
 func TestLitmus(t *testing.T) {
 	emulator := need(t, emulTools)
 	for _, l := range Litmuses(300) {
@@ -63,20 +63,19 @@ func TestLitmus(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			left := make([][]int32, len(counters))
+			counts := make([][]int32, len(counters))
 			for r, c := range counters {
-				left[r] = words[int32](c)
+				counts[r] = words[int32](c)
 			}
-			if err := l.Judge(areas, left); err != nil {
+			if err := l.Judge(areas, counts); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 }
 
-// TestRaceDetectorSeesMissingFence: the race detector accepts the signal as it is, and reports
-// the signal without its fence. This shows that the detector would report such a fault in the
-// kernels too.
+// TestRaceDetectorSeesMissingFence: the race detector accepts the signal litmus, and reports a race if its fence
+// is removed. So it would also report a missing fence in the kernels.
 func TestRaceDetectorSeesMissingFence(t *testing.T) {
 	detector := need(t, raceTools)
 	if _, _, err := runLitmus(t, detector, litmusSignal(1, 20)); err != nil {
@@ -88,8 +87,8 @@ func TestRaceDetectorSeesMissingFence(t *testing.T) {
 	}
 }
 
-// TestEPLayout: Go and the device code agree on the sizes of memory, and the last byte of each
-// region is the last that either algorithm reaches.
+// TestEPLayout: Go and the device code compute the same sizes. Each region is exactly as large as the larger need
+// of the two algorithms.
 func TestEPLayout(t *testing.T) {
 	emulator := need(t, emulTools)
 	p := ep.Problem{Ranks: litmusRanks, Hidden: 128, Experts: 4, TopK: 2, Dispatch: ep.BF16, MaxTokens: 65536}

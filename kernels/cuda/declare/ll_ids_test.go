@@ -8,11 +8,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestLowLatencyIDsEmulated: receivers that count give the oracle's bytes in order, and a route
-// that every combine of the state reads. Cases: headers in one gathering warp and in several,
-// in one batch and in several; ranks with more tokens than another expects, which needs more
-// marks; blocks with nothing to copy; a rank without tokens; one rank, where each lane of a
-// large block reads few header words.
+// TestLowLatencyIDsEmulated: dispatch_ll_ids gives the oracle's bytes in order, and every combine of the same
+// state can follow it. The cases are: headers gathered by one warp and by several, in one batch and in
+// several; a rank with more tokens than another expects, which needs more marks; blocks with nothing to copy;
+// a rank without tokens; one rank, on which each lane of a large block reads few header words.
 func TestLowLatencyIDsEmulated(t *testing.T) {
 	oncePerRun(t)
 	for _, q := range []struct {
@@ -30,13 +29,13 @@ func TestLowLatencyIDsEmulated(t *testing.T) {
 	} {
 		t.Run(q.name(), func(t *testing.T) {
 			t.Parallel()
-			q.drill(q.prepare(t, dispatchLLIDs(), q.c))
+			q.checkCalls(q.prepare(t, dispatchLLIDs(), q.c))
 		})
 	}
 }
 
-// TestLowLatencyIDsFollow: calls of dispatch_ll and dispatch_ll_ids may follow each other on
-// one state without a barrier. Each clears the headers that the other wrote.
+// TestLowLatencyIDsFollow: calls of dispatch_ll and dispatch_ll_ids may follow each other in the same memory
+// without a barrier, because each clears the headers of the other.
 func TestLowLatencyIDsFollow(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{p: pairProblem(ep.FP8, 4, 640, 16, 4, 9), tokens: []int{9, 7, 0, 1}, masked: 0.2,
@@ -53,8 +52,8 @@ func TestLowLatencyIDsFollow(t *testing.T) {
 	}
 }
 
-// TestLowLatencyIDsRace: the counts and marks that several warps of a block write are
-// ordered by their barrier and by `ready`, also if more marks must be cleared first.
+// TestLowLatencyIDsRace: a barrier and the flag `ready` order the writes of several warps to the block's counts and
+// marks, also if more marks must be cleared first.
 func TestLowLatencyIDsRace(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{p: pairProblem(ep.FP8, 2, 256, 8, 2, 65), tokens: []int{9, 65}, dispatch: "sms=2,threads=128", combine: "sms=1"}
@@ -64,6 +63,8 @@ func TestLowLatencyIDsRace(t *testing.T) {
 	e.checkDispatch(ref.Compare{Ordered: true})
 }
 
+// TestLowLatencyIDsLegality: each refusal begins with the field or the parameter. Few tokens are legal in buffers
+// for many.
 func TestLowLatencyIDsLegality(t *testing.T) {
 	for _, q := range []struct {
 		experts, maxTokens int

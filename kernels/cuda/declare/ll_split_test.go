@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestLowLatencySplitEmulated: the split pair gives the oracle's bytes in a fixed order, on
-// grids of different sizes. So does a pair of one split kernel and one fused kernel.
+// TestLowLatencySplitEmulated: dispatch_ll_split and combine_ll_split give the oracle's bytes in a fixed order, also
+// if sending and receiving grids have different sizes. A pair of a split and a fused kernel does too.
 func TestLowLatencySplitEmulated(t *testing.T) {
 	for _, q := range []fastCase{
 		{pairProblem(ep.FP8, 4, 512, 64, 8, 4), []int{1, 0, 4, 3}, 0.7, 0, "sms=3,recv_sms=2,threads=128,part=512", "sms=1,recv_sms=3,threads=128,algo=dedup", 30},
@@ -17,15 +17,14 @@ func TestLowLatencySplitEmulated(t *testing.T) {
 	} {
 		t.Run(q.name(), func(t *testing.T) {
 			t.Parallel()
-			q.drill(q.prepare(t, dispatchLLSplit(), combineLLSplit()))
+			q.checkCalls(q.prepare(t, dispatchLLSplit(), combineLLSplit()))
 		})
 	}
 	mixed := fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 2}, 0, 0, "sms=2,recv_sms=1,threads=64", "sms=2,threads=64", 10}
-	t.Run("mixed", func(t *testing.T) { mixed.drill(mixed.prepare(t, dispatchLLSplit(), combineLL())) })
+	t.Run("mixed", func(t *testing.T) { mixed.checkCalls(mixed.prepare(t, dispatchLLSplit(), combineLL())) })
 }
 
-// TestSplitReceiverIsBounded: a receiving grid that cannot be resident is refused, and the
-// refusal names the bound.
+// TestSplitReceiverIsBounded: a receiving grid that cannot be resident is refused with its parameter's name.
 func TestSplitReceiverIsBounded(t *testing.T) {
 	p := pairProblem(ep.FP8, 8, 512, 64, 8, 4)
 	for _, f := range []Declaration{dispatchLLSplit(), combineLLSplit()} {

@@ -28,7 +28,7 @@ func TestLowLatencyEmulated(t *testing.T) {
 	} {
 		t.Run(q.name(), func(t *testing.T) {
 			t.Parallel()
-			q.drill(q.prepare(t, dispatchLL(), combineLL()))
+			q.checkCalls(q.prepare(t, dispatchLL(), combineLL()))
 		})
 	}
 }

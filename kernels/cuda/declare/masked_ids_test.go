@@ -30,7 +30,7 @@ func TestMaskedIDsEmulated(t *testing.T) {
 		q.p.Layout = ep.LayoutMasked
 		t.Run(q.name(), func(t *testing.T) {
 			t.Parallel()
-			q.drill(q.prepare(t, dispatchMaskedIDs(), q.c))
+			q.checkCalls(q.prepare(t, dispatchMaskedIDs(), q.c))
 		})
 	}
 }

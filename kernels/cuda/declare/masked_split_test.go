@@ -16,7 +16,7 @@ func TestEmulatedMaskedSplit(t *testing.T) {
 		q.p.Layout = ep.LayoutMasked
 		t.Run(q.name(), func(t *testing.T) {
 			t.Parallel()
-			q.drill(q.prepare(t, dispatchMaskedSplit(), combineMaskedSplit()))
+			q.checkCalls(q.prepare(t, dispatchMaskedSplit(), combineMaskedSplit()))
 		})
 	}
 }

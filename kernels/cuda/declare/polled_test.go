@@ -23,7 +23,7 @@ func TestFinalPolledEmulated(t *testing.T) {
 	} {
 		t.Run(q.name(), func(t *testing.T) {
 			t.Parallel()
-			q.drill(q.prepare(t, q.d, combineFinalPolled()))
+			q.checkCalls(q.prepare(t, q.d, combineFinalPolled()))
 		})
 	}
 }

@@ -25,7 +25,7 @@ func TestEmulatedRank(t *testing.T) {
 			q.p.Layout = layout
 			t.Run(layout.String()+"_"+q.name(), func(t *testing.T) {
 				t.Parallel()
-				q.drill(q.prepare(t, dispatchRank(), combineRank()))
+				q.checkCalls(q.prepare(t, dispatchRank(), combineRank()))
 			})
 		}
 	}
@@ -49,7 +49,7 @@ func TestEmulatedRankHome(t *testing.T) {
 			q.p.Layout = layout
 			t.Run(layout.String()+"_"+q.name(), func(t *testing.T) {
 				t.Parallel()
-				q.drill(q.prepare(t, dispatchRankHome(), combineRank()))
+				q.checkCalls(q.prepare(t, dispatchRankHome(), combineRank()))
 			})
 		}
 	}
@@ -88,7 +88,7 @@ func TestEmulatedMasked(t *testing.T) {
 		q.p.Layout = ep.LayoutMasked
 		t.Run(q.name(), func(t *testing.T) {
 			t.Parallel()
-			q.drill(q.prepare(t, dispatchMasked(), combineMasked()))
+			q.checkCalls(q.prepare(t, dispatchMasked(), combineMasked()))
 		})
 	}
 }
@@ -124,7 +124,7 @@ func TestMaskedRace(t *testing.T) {
 	q.p.Layout = ep.LayoutMasked
 	e := q.prepare(t, dispatchMasked(), combineMasked())
 	e.tools = need(t, raceTools)
-	q.drill(e)
+	q.checkCalls(e)
 }
 
 // TestRankRace: every plain access is ordered by a fence, a barrier or a kernel's end.
@@ -137,7 +137,7 @@ func TestRankRace(t *testing.T) {
 			for _, dispatch := range []func() Declaration{dispatchRank, dispatchRankHome} {
 				e := q.prepare(t, dispatch(), combineRank())
 				e.tools = need(t, raceTools)
-				q.drill(e)
+				q.checkCalls(e)
 			}
 		})
 	}

@@ -26,6 +26,7 @@ type packFlags struct {
 	precision     string
 	objective     string
 	raw           bool
+	survivors     bool
 	maxSMs        int
 	certified     bool
 	otherMachines bool
@@ -66,6 +67,7 @@ version runs them.`,
 	setUsage(cmd.Flags().Lookup("ranks"), "`N` number of ranks, one GPU each")
 	flags(cmd, forTables, func(s *pflag.FlagSet) {
 		s.BoolVar(&f.raw, "raw", false, "the caller casts tokens of dtype fp8, and hands over float scales [tokens, hidden/128]")
+		s.BoolVar(&f.survivors, "survivors", false, "calls can go on after a rank is lost; layout masked on one host")
 		s.StringVar(&f.objective, "objective", "alone", "`OBJECTIVE` which rows to take: alone, or beside for calls that run while a product does")
 		s.StringVar(&f.precision, "precision", "full", "`PRECISION` full, or reduced for configs too that round partial sums to bf16")
 		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` most SMs of a call; the default replaces rows that take more")
@@ -179,7 +181,7 @@ func (f *packFlags) request() (r pack.Request, err error) {
 	if r.Problem.Objective, err = ep.ParseObjective(f.objective); err != nil {
 		return r, usagef("--%w", err)
 	}
-	r.Raw = f.raw
+	r.Raw, r.Survivors = f.raw, f.survivors
 	r.Reduced, r.MaxSMs = accepted == ep.Reduced, f.maxSMs
 	if r.Tables, err = f.sourceFlags.open(); err != nil {
 		return r, err

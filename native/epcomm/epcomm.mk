@@ -4,7 +4,7 @@ EPCOMM         = native/epcomm
 EPCOMM_VERSION = 0.1.0
 EPCOMM_OUT     = $(BINDIR)/epcomm
 EPCOMM_SRC     = $(wildcard $(EPCOMM)/src/*.c)
-EPCOMM_TESTS   = $(EPCOMM)/gpu/gpu.c $(addprefix $(EPCOMM)/tests/,world.c moe.c any.c ranks.c faults.c chain.c order.c wrap.c spoiled.c soak.c arguments.c nodes.c)
+EPCOMM_TESTS   = $(EPCOMM)/gpu/gpu.c $(addprefix $(EPCOMM)/tests/,world.c moe.c any.c ranks.c faults.c chain.c order.c wrap.c spoiled.c lost.c soak.c arguments.c nodes.c)
 EPCOMM_HEADERS = $(wildcard $(EPCOMM)/include/*.h $(EPCOMM)/src/*.h $(EPCOMM)/tests/*.h $(EPCOMM)/gpu/*.h native/include/*.h)
 EPCOMM_FLAGS   = -std=c99 -D_GNU_SOURCE -Wall -Wextra -Wshadow -Wconversion -Werror -fvisibility=hidden -fPIC \
   -I$(EPCOMM)/include -I$(EPCOMM)/src -Inative/include
@@ -13,7 +13,7 @@ EPCOMM_CHECKED = -fsanitize=address,undefined -fno-sanitize-recover=all
 EPCOMM_LIBS    = -ldl -lpthread -lm
 PREFIX        ?= /usr/local
 
-.PHONY: epcomm epcomm-native install epcomm-test epcomm-check epcomm-fuzz epcomm-gpu faults-gpu layouts-gpu deepep-test epcomm-worker epcomm-verify epcomm-wheel
+.PHONY: epcomm epcomm-native install epcomm-test lost-test epcomm-check epcomm-fuzz epcomm-gpu faults-gpu layouts-gpu deepep-test epcomm-worker epcomm-verify epcomm-wheel
 
 epcomm: $(EPCOMM_OUT)/libepcomm.so $(EPCOMM_OUT)/libepcomm.a $(EPCOMM_OUT)/epcomm.pc $(BINDIR)/epbench-compile ## libepcomm, and epbench-compile for epbench pack
 
@@ -79,6 +79,7 @@ $(EPCOMM_OUT)/test.pack: $(BINDIR)/epbench-compile $(EMULATED)/libcuda.so.1 $(EP
 	$(EPCOMM_EMULATED) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -layout masked -o $(EPCOMM_OUT)/masked.pack
 	$(EPCOMM_EMULATED) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -ranks 4 -o $(EPCOMM_OUT)/four.pack
 	$(EPCOMM_EMULATED) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -ranks 4 -nodes 2 -o $(EPCOMM_OUT)/nodes.pack
+	$(EPCOMM_EMULATED) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -every -layout masked -ranks 8 -survivors -o $(EPCOMM_OUT)/survivors.pack
 	for l in $(EPCOMM_LAYOUTS); do $(EPCOMM_EMULATED) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -every -layout $$l -o $(EPCOMM_OUT)/every-$$(echo $$l | tr : -).pack || exit 1; done
 
 # The examples, as their comments say to build them.
@@ -133,6 +134,11 @@ epcomm-wheel: epcomm epcomm-native ## a Python wheel with the library and the ex
 epcomm-test: build epcomm epcomm-check $(EPCOMM_OUT)/example-processes $(EPCOMM_OUT)/example-threads $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/epcomm-test-checked epcomm-fuzz $(EPCOMM_OUT)/test.pack ## the library on the emulated driver: processes, threads, faults, sanitizers, fuzzing
 	LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) $(EPCOMM)/tests/run.sh $(EPCOMM_OUT)
 
+# How often lost-test kills ranks at each step of a call: one of 8 and two of 8 in turn.
+LOST ?= 100
+lost-test: $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/test.pack ## ranks killed LOST times at each step of a call, on the emulated driver; half an hour
+	LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) $(EPCOMM)/tests/lost.sh $(EPCOMM_OUT) $(LOST)
+
 # DeepEP is no part of this repository: .peers holds a checkout of v1.2.1.
 DEEPEP_TESTS ?= .peers/DeepEP/tests
 deepep-test: build epcomm $(EMULATED)/libcuda.so.1 ## DeepEP's own tests, in DEEPEP_TESTS, over epcomm.deepep on the emulated driver; needs PyTorch and NumPy
@@ -150,9 +156,10 @@ epcomm-gpu: epcomm $(EPCOMM_OUT)/epcomm-test $(CUDA_STUB)/libcuda.so ## programs
 	EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -max-tokens 25 -o $(BINDIR)/packs/other.pack
 	@du -sh $(BINDIR)/epbench $(BINDIR)/epbench-cuda $(BINDIR)/epcomm-worker $(BINDIR)/packs $(BINDIR)/epcomm
 
-# What native/epcomm/run-faults.sh needs on a GPU host, in bin/: 4 MiB.
-faults-gpu: $(EPCOMM_OUT)/epcomm-test $(BINDIR)/epbench-compile ## programs and packs for native/epcomm/run-faults.sh
+# What native/epcomm/run-faults.sh and run-lost.sh need on a GPU host, in bin/: 5 MiB.
+faults-gpu: $(EPCOMM_OUT)/epcomm-test $(BINDIR)/epbench-compile ## programs and packs for native/epcomm/run-faults.sh and run-lost.sh
 	@mkdir -p $(BINDIR)/packs
+	EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -every -layout masked -survivors -o $(BINDIR)/packs/survivors.pack
 	for l in $(EPCOMM_LAYOUTS); do EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -every -layout $$l -o $(BINDIR)/packs/every-$$(echo $$l | tr : -).pack || exit 1; done
 
 # What native/epcomm/run-layouts.sh needs, in bin/: packs for the shapes of DeepEP's tests,

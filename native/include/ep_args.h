@@ -18,7 +18,7 @@ typedef long long int64_t;
 #endif
 
 /* Version of EpArgs's layout. The library refuses a pack of another version. */
-#define EP_ARGS_VERSION 2
+#define EP_ARGS_VERSION 3
 
 #define EP_MAX_RANKS 8    /* GPUs of one node that can address each other */
 #define EP_MAX_REGIONS 16 /* heap regions of one kernel family */
@@ -58,7 +58,8 @@ typedef enum EpPhase {
   EP_PHASE_DISPATCH_WAIT,  /* waiting for tokens */
   EP_PHASE_COMBINE_ASYNC,  /* sending rows back */
   EP_PHASE_COMBINE_WAIT,   /* waiting for rows */
-  EP_PHASE_AGREE           /* comparing calls over ranks: epcomm's debug mode */
+  EP_PHASE_AGREE,          /* comparing calls over ranks: epcomm's debug mode */
+  EP_PHASE_LOST            /* an id names an expert of a lost rank, and such ids are refused */
 } EpPhase;
 
 /* An output that a call overwrites when it does not end: see ep_spoil in common/check.cuh. */
@@ -161,7 +162,7 @@ typedef struct EpArgs {
   int32_t peer;       /* ep_litmus_memcpy: rank that it writes to */
   uint32_t about;     /* ep_agree: what this rank is about to call */
   int32_t distinct;   /* ep_agree: ids of a token, which must differ; 0: they may repeat */
-  int32_t spare[2];
+  uint8_t *const *peers; /* with EP_SURVIVORS: [ranks] heap of each rank in the memory of this one, null for a lost rank */
 
   /* the session's own kernels only */
   EpControl *control[EP_MAX_RANKS];

@@ -4,6 +4,31 @@
 
 #include "ep_args.h"
 
+/* Memory at the end of a rank's heap that outlives resets, if ranks may be lost. */
+typedef struct EpSurvival {
+  uint8_t *peers[EP_MAX_RANKS];  /* EpArgs.peers */
+  uint64_t hello[EP_MAX_RANKS];  /* of ep_meet, by writer: token << 32 | set of ranks */
+  uint64_t answer[EP_MAX_RANKS]; /* by writer: the token of this rank << 32 | stage that the writer has reached */
+} EpSurvival;
+
+/* Memory of the host that the device writes, if ranks may be lost. */
+typedef struct EpLost {
+  uint64_t dropped;              /* ids that named an expert of a lost rank */
+  uint64_t met[EP_MAX_RANKS];    /* of ep_meet: the hello of each rank that answered, else 0 */
+  uint64_t differs[EP_MAX_RANKS]; /* the hello of each rank that named another set of ranks, else 0 */
+} EpLost;
+
+/* Arguments of ep_meet, by which living ranks meet without the lost ones. */
+typedef struct EpMeetArgs {
+  uint8_t *heap[EP_MAX_RANKS]; /* of the ranks in `set` */
+  uint64_t at;                 /* of EpSurvival on each heap */
+  EpLost *lost;
+  uint64_t deadline_ns;
+  uint32_t set;                /* bit r for each rank that meets */
+  uint32_t token;              /* of this attempt of this rank, never 0 */
+  int32_t rank, stage;         /* 1: exchange tokens; 2: wait until the ranks of those tokens come to stage 2 */
+} EpMeetArgs;
+
 /* Arguments of the kernel that narrows top-k ids. */
 typedef struct EpIdsArgs {
   const int64_t *wide; /* [count] */
@@ -11,6 +36,15 @@ typedef struct EpIdsArgs {
   int64_t count;
   int32_t experts; /* over all ranks */
   int32_t refused; /* 1 in debug mode, whose check then finds such ids; otherwise such ids count as masked */
+  /* with EP_SURVIVORS */
+  const int32_t *ids;    /* [count] instead of wide, if that is null */
+  uint8_t *const *peers; /* EpArgs.peers */
+  EpLost *lost;          /* counts the ids; null: it does not */
+  EpFault *fault;        /* this and the next two: see EpArgs */
+  int32_t *counters;
+  uint32_t *given_up;
+  int32_t rank, local_experts;
+  int32_t lost_refused;  /* 1: an id of a lost rank ends the call as a fault; 0: it is dropped and counted */
 } EpIdsArgs;
 
 /* Arguments of a kernel that exchanges words with the other ranks. */

@@ -25,6 +25,13 @@ type Unit struct {
 // Key names the binary of u. The name does not depend on the architecture or the compiler.
 func (u Unit) Key() string { return strings.Join(append([]string{u.Source}, u.Defines...), " ") }
 
+// Surviving returns u as it is compiled for ranks of which some may be lost: see ep_alive in
+// common/check.cuh.
+func (u Unit) Surviving() Unit {
+	u.Defines = append(slices.Clip(u.Defines), Define("EP_SURVIVORS", 1))
+	return u
+}
+
 // NewUnit returns the unit of a source with the macros of the problem and the macros `own`. It keeps
 // only those macros of the problem that the source or its includes mention, so that problems that
 // differ in other macros share a binary.

@@ -75,6 +75,9 @@ func (r Request) check() error {
 			return fmt.Errorf("raw: layout %s takes only bf16 tokens; use layout rank or rank:packed", p.Layout)
 		}
 	}
+	if p := r.Problem; r.Survivors && (p.Layout != ep.LayoutMasked || p.Nodes > 1) {
+		return fmt.Errorf("survivors: the kernels of layout %s on %d nodes wait for every rank; use --layout masked and one node", p.Layout, max(p.Nodes, 1))
+	}
 	if r.MaxSMs < 0 || r.MaxSMs == 1 {
 		return fmt.Errorf("max-sms: %d; use at least 2, which a call takes, or 0 for no bound", r.MaxSMs)
 	}
@@ -121,6 +124,7 @@ func newBuilder(r Request) *builder {
 	b.head.Major, b.head.Minor = n/10, n%10
 	for flag, set := range map[uint32]bool{
 		flagRaw: r.Raw, flagShared: p.SharedExpert, flagSkip: p.SkipA2A, flagReduced: r.Reduced, flagExact: arch[len(arch)-1] == 'a',
+		flagSurvivors: r.Survivors,
 	} {
 		if set {
 			b.head.Flags |= flag
@@ -281,6 +285,9 @@ func (b *builder) state(s declare.CallSpec, index uint32) uint32 {
 }
 
 func (b *builder) module(u declare.Unit) uint32 {
+	if b.request.Survivors {
+		u = u.Surviving()
+	}
 	return b.once("unit "+u.Key(), func() int {
 		b.units = append(b.units, u)
 		b.modules = append(b.modules, moduleRecord{Name: b.text(u.Key()), Flags: flagNetwork * bit(u.CrossesHosts())})

@@ -34,8 +34,9 @@ const (
 	flagShared = 1 << iota
 	flagSkip
 	flagReduced
-	flagExact // the binaries run only on the compute capability Major.Minor
-	flagRaw   // with dtype fp8, the caller passes tokens in fp8 with scales
+	flagExact     // the binaries run only on the compute capability Major.Minor
+	flagRaw       // with dtype fp8, the caller passes tokens in fp8 with scales
+	flagSurvivors // the kernels go on without a lost rank
 )
 
 // Flags of a config, of a launch and of a module.

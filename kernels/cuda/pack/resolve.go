@@ -17,10 +17,12 @@ type Request struct {
 	DTypes  []ep.DType // dtypes in the order of the pack; the first is the pack's default
 	Raw     bool       // with dtype fp8, the caller casts tokens and passes them in fp8 with scales
 	Reduced bool       // also answer callers that accept reduced precision
-	MaxSMs  int        // largest number of SMs of a kernel; 0 means no bound
-	Machine ep.Machine // the GPUs that the binaries are for
-	Tables  *table.Set // tables to read; nil packs only defaults
-	ABI     ep.ABI     // build of the kernels that are packed
+	// Survivors compiles kernels that go on without a lost rank. Only layout masked on one host has them.
+	Survivors bool
+	MaxSMs    int        // largest number of SMs of a kernel; 0 means no bound
+	Machine   ep.Machine // the GPUs that the binaries are for
+	Tables    *table.Set // tables to read; nil packs only defaults
+	ABI       ep.ABI     // build of the kernels that are packed
 	// Certified is true if only rows may be used that were measured with this build of the kernels.
 	Certified bool
 	// OtherMachines is true if rows of other GPUs with the same architecture and link may be used.

@@ -137,6 +137,13 @@ typedef enum EpcommPurpose {
  * memory. Returns 0 once all ranks have the bytes of all ranks. */
 typedef int (*EpcommAllGather)(void *context, const void *mine, void *all, size_t bytes);
 
+/* The fate of tokens for experts of a lost rank. */
+typedef enum EpcommSurvivors {
+  EPCOMM_NO_SURVIVORS = 0, /* a lost rank ends all calls */
+  EPCOMM_DROP = 1,         /* such ids count as masked; epcomm_survivors counts them */
+  EPCOMM_REFUSE = 2        /* such an id ends the call as a fault of its rank; the other ranks' calls end by their deadline */
+} EpcommSurvivors;
+
 typedef struct EpcommOptions {
   size_t size;
   const char *pack;      /* path; or */
@@ -158,6 +165,9 @@ typedef struct EpcommOptions {
   int own_outputs;       /* 1: every call passes its own outputs, and the library allocates none. The same on all ranks */
   const char *nvshmem;   /* folder with lib/libnvshmem_host.so.3; NULL: $EPBENCH_NVSHMEM, or where the linker looks */
   int nodes;             /* number of nodes of the ranks: rank r is on node r / (ranks / nodes); 0: 1 */
+  int survivors;         /* EpcommSurvivors: calls may go on after a rank is lost, see epcomm_shrink. The same on all ranks */
+  int pad;               /* 0 */
+  uint64_t joins;        /* bit r for each rank, this one too: joins ranks that call epcomm_grow with the same set. 0: all ranks create */
 } EpcommOptions;
 
 typedef struct EpcommCall {
@@ -215,6 +225,7 @@ typedef struct EpcommInfo {
   int raw;              /* 1: tokens of dtype fp8 are passed as fp8 */
   int nodes;            /* 1 for packs of one host */
   char nvshmem[16];     /* version that a pack of several nodes needs, else empty */
+  int survivors;        /* 1: the pack's kernels can go on without a lost rank */
 } EpcommInfo;
 
 typedef struct EpcommOutputs {
@@ -234,7 +245,7 @@ typedef struct EpcommOutputs {
 typedef struct EpcommFault {
   size_t size;
   int rank;    /* the rank that waited */
-  int phase;   /* 1 barrier, 2 dispatch sending, 3 dispatch receiving, 4 combine sending, 5 combine receiving, 6 debug mode */
+  int phase;   /* 1 barrier, 2 dispatch sending, 3 dispatch receiving, 4 combine sending, 5 combine receiving, 6 debug mode, 7 an id of a lost rank */
   int expert;  /* global expert waited for, -1 if none */
   int source;  /* rank waited for, -1 if none */
   int block;
@@ -304,6 +315,25 @@ EPCOMM_API EpcommStatus epcomm_reset(EpComm *comm);
  * ranks have made calls that do not match. Calls that are under way, and later ones, leave NaN in their outputs. Reset or
  * destroy then. Ranks of one host. Waits for this rank's device, but not for work that other streams queued. */
 EPCOMM_API EpcommStatus epcomm_stop(EpComm *comm);
+
+/* Collective among the ranks in `alive`, bit r for rank r: goes on without the others. All ranks pass the
+ * same set. It does not use all_gather, and ends within four times deadline_ns: EPCOMM_PEER if a rank of the
+ * set did not come or named another set; shrink again then. It resets as epcomm_reset does, so that the
+ * calls under way are lost. Graphs stay valid. Later calls send nothing to a lost rank, wait for nothing
+ * from it and leave no rows of it. The lost process must have ended, or make no calls any more. After it
+ * epcomm_reset and epcomm_destroy are collective among the living. Needs options.survivors and a pack
+ * made with --survivors. See docs/faults.md. */
+EPCOMM_API EpcommStatus epcomm_shrink(EpComm *comm, uint64_t alive);
+
+/* Collective among the ranks in `alive`, of which some were lost: takes them back. A rank in a new process
+ * calls epcomm_create with options.joins set to the same ranks; a lost rank whose process lives calls
+ * epcomm_grow. Resets as epcomm_shrink does; graphs stay valid. all_gather is called on the ranks
+ * of the set, and what it returns for the others is not read. */
+EPCOMM_API EpcommStatus epcomm_grow(EpComm *comm, uint64_t alive);
+
+/* Returns the set of living ranks, and how many top-k ids of this rank named an expert of a lost rank
+ * since creation. Reads host memory: ids of calls that have ended are counted. Either may be NULL. */
+EPCOMM_API EpcommStatus epcomm_survivors(EpComm *comm, uint64_t *alive, uint64_t *dropped);
 
 EPCOMM_API EpcommStatus epcomm_explain(EpComm *comm, const EpcommCall *call, EpcommExplanation *out);
 EPCOMM_API EpcommStatus epcomm_info(EpComm *comm, EpcommInfo *out);

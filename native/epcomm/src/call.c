@@ -18,6 +18,7 @@ void call_prepare(EpComm *c) {
   a->max_tokens = (int32_t)h->max_tokens;
   a->deadline_ns = c->options.deadline_ns;
   a->fault = (EpFault *)(uintptr_t)c->fault_device;
+  if (h->flags & PACK_SURVIVORS) a->peers = ((EpSurvival *)(void *)(comm_heap(c) + c->at.survival))->peers;
   a->given_up = (uint32_t *)(void *)(comm_heap(c) + c->at.abort);
   a->skip_a2a = (h->flags & PACK_SKIP) != 0;
   a->allreduce_size = a->skip_a2a ? a->ranks : 1;
@@ -160,14 +161,17 @@ static EpcommStatus check_pointers(EpComm *c, const EpcommCall *call, const Choi
   return check_tensors(c, call);
 }
 
+/* Returns whether kernels read ids that the library rewrites: narrowed ones, or such without lost ranks. */
+static int other_ids(const EpComm *c, const EpcommCall *call) { return call->ids_bits == 64 || (c->pack.head->flags & PACK_SURVIVORS); }
+
 static const int32_t *ids_of(const EpComm *c, const EpcommCall *call, const Choice *k) {
-  return call->ids_bits == 64 ? (const int32_t *)on_heap(c, k->at->ids[k->op]) : (const int32_t *)call->topk_ids;
+  return other_ids(c, call) ? (const int32_t *)on_heap(c, k->at->ids[k->op]) : (const int32_t *)call->topk_ids;
 }
 
 /* Whether an op narrows its ids. If combines may be made in any order, the last dispatch may
  * have narrowed the ids of another call. */
 static int narrows(const EpComm *c, const EpcommCall *call, const Choice *k) {
-  return call->ids_bits == 64 && (k->op == DISPATCH || pack_any_order(c->pack.head));
+  return other_ids(c, call) && (k->op == DISPATCH || pack_any_order(c->pack.head));
 }
 
 /* Fills in the outputs of dispatch, which combine reads too. */
@@ -259,17 +263,26 @@ static DrvResult launch_ready(const EpComm *c, const Ready *r, EpArgs *a, int la
   return launch(c, r->function, l->grid, l->block, l->shared, early && (l->flags & PACK_PDL), a, stream);
 }
 
-static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choice *k, DrvStream stream) {
+static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choice *k, const EpArgs *of, DrvStream stream) {
   union {
     EpIdsArgs ids;
     EpArgs room; /* what an emulated launch copies */
   } a;
   memset(&a, 0, sizeof a);
-  a.ids.wide = call->topk_ids;
+  if (call->ids_bits == 64) a.ids.wide = call->topk_ids;
+  else a.ids.ids = call->topk_ids;
   a.ids.narrow = on_heap(c, k->at->ids[k->op]);
   a.ids.count = (int64_t)call->tokens * c->pack.head->topk;
   a.ids.experts = (int32_t)c->pack.head->experts;
   a.ids.refused = c->options.debug != 0;
+  a.ids.peers = of->peers;
+  if (k->op == DISPATCH) a.ids.lost = (EpLost *)(uintptr_t)c->lost_device; /* a combine has the ids of its dispatch */
+  a.ids.fault = of->fault;
+  a.ids.counters = of->counters;
+  a.ids.given_up = of->given_up;
+  a.ids.rank = of->rank;
+  a.ids.local_experts = (int32_t)(c->pack.head->experts / c->pack.head->ranks);
+  a.ids.lost_refused = c->options.survivors == EPCOMM_REFUSE;
   uint32_t grid = (uint32_t)((a.ids.count + 1023) / 1024);
   return grid == 0 ? 0 : launch(c, c->narrow, grid < 64 ? grid : 64, 256, 0, 0, &a, stream);
 }
@@ -289,7 +302,7 @@ static DrvResult compare(const EpComm *c, const EpcommCall *call, const Choice *
 
 static DrvResult begin(EpComm *c, const EpcommCall *call, const Choice *k, EpArgs *a, DrvStream stream) {
   DrvResult r = 0;
-  if (narrows(c, call, k)) r = narrow_ids(c, call, k, stream);
+  if (narrows(c, call, k)) r = narrow_ids(c, call, k, a, stream);
   if (r == 0 && c->options.debug) r = compare(c, call, k, a, stream);
   return r;
 }
@@ -383,8 +396,12 @@ EpcommStatus epcomm_combine_recv(EpComm *c, const EpcommCall *call, EpcommStream
 
 EpcommStatus comm_launch(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block, int early, void *args, const char *what,
                          DrvStream stream) {
+  return fault_is_set(c) ? epcomm_fault(c, NULL) : comm_launch_now(c, f, grid, block, early, args, what, stream);
+}
+
+EpcommStatus comm_launch_now(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block, int early, void *args, const char *what,
+                             DrvStream stream) {
   DrvContext before = NULL;
-  if (fault_is_set(c)) return epcomm_fault(c, NULL);
   DrvResult r = c->driver->context_get(&before);
   int foreign = before != c->context;
   if (r == 0 && foreign) r = c->driver->context_set(c->context);

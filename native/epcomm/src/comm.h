@@ -27,6 +27,7 @@ typedef struct SlotAt {
 
 typedef struct HeapAt {
   uint64_t control, extra, bytes;
+  uint64_t survival; /* EpSurvival, behind what a reset fills; only in packs with PACK_SURVIVORS */
   uint64_t abort; /* EpArgs.given_up, then the abort word of kernels without a state */
   uint64_t world; /* over nodes: the table of hosts/transport.cuh */
   uint64_t normal; /* of epcomm/normal.cuh, in layout rank packed */
@@ -47,6 +48,12 @@ typedef struct Slot {
   DrvEvent done[2];     /* recorded after the last send */
 } Slot;
 
+/* The process and host of a rank. */
+typedef struct Place {
+  uint64_t process[2]; /* random, and its number */
+  char host[40];       /* boot id: processes with the same one share a kernel */
+} Place;
+
 struct EpComm {
   EpcommOptions options;
   Pack pack;
@@ -58,17 +65,25 @@ struct EpComm {
   DrvModule *modules;  /* of the pack, NULL if none is needed */
   Ready *ready;        /* by launch of the pack */
   DrvFunction align, stamp, agree, narrow;
+  DrvFunction meet; /* in packs with PACK_SURVIVORS */
   DrvFunction layout, announce, ready_ids, add_counts, received, give_back; /* of normal.c, NULL in packs made before there were any */
   const PackLookup *lookups[4][PACK_PURPOSES][PACK_CLASSES]; /* by dtype index */
   int dtype_index[5];  /* by EpcommDType, -1 if the pack does not have it or it was not chosen */
   HeapAt at;
   DrvPointer heap[EPCOMM_MAX_RANKS]; /* 0 for ranks of other nodes */
   int opened[EPCOMM_MAX_RANKS]; /* 1: by an IPC handle, to be closed */
+  DrvPointer handles[EPCOMM_MAX_RANKS]; /* of those: the address in the process that owns the heap */
   volatile EpFault *fault;      /* host memory that the device can write */
   DrvPointer fault_device;
   volatile uint32_t *told;      /* the same, for the counts that ep_announce writes */
   DrvPointer told_device;
   uint32_t ticket;              /* of the last call that tells */
+  volatile EpLost *lost;        /* the same, in packs with PACK_SURVIVORS */
+  DrvPointer lost_device;
+  uint64_t alive;               /* bit r for each rank that takes part in calls */
+  uint64_t gathers;             /* bit r for each rank that takes part in all_gather */
+  uint32_t attempts;            /* meetings of living ranks so far */
+  Place places[EPCOMM_MAX_RANKS]; /* of the processes whose heaps are open */
   EpArgs base;                  /* arguments that every launch shares */
   Slot slots[EPCOMM_MAX_SLOTS];
   char text[EPCOMM_TEXT];
@@ -110,11 +125,6 @@ EpcommStatus exchange(EpComm *c, EpcommStatus status, const void *mine, void *al
 /* Lets this rank address the heaps of the others. */
 EpcommStatus exchange_heaps(EpComm *c, EpcommStatus status);
 
-/* The process and host of a rank. */
-typedef struct Place {
-  uint64_t process[2]; /* random, and its number */
-  char host[40];       /* boot id: processes with the same one share a kernel */
-} Place;
 Place comm_place(void);
 
 /* network.c: ranks on several nodes. Opening is local; joining, and taking or giving back the
@@ -137,7 +147,23 @@ void comm_forget_calls(EpComm *c); /* sets the slots to the state before any cal
 EpcommStatus comm_launch(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block, int early, void *args, const char *what,
                          DrvStream stream);
 
+/* Launches it after a fault too. */
+EpcommStatus comm_launch_now(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block, int early, void *args, const char *what,
+                             DrvStream stream);
+
+/* create.c: compares the packs and options of all ranks. Collective. */
+EpcommStatus comm_agree(EpComm *c, EpcommStatus status);
+
+/* survive.c */
+EpcommStatus survive_check(EpComm *c);                /* checks the options against the pack */
+EpcommStatus survive_begin(EpComm *c);                /* fills EpSurvival, once the heap is there */
+EpcommStatus survive_reset(EpComm *c, uint64_t alive); /* epcomm_shrink, also to the same ranks */
+EpcommStatus survive_part(EpComm *c);                 /* waits until the living ranks end */
+int survive_lost(const EpComm *c);                    /* returns 1 if a rank is lost */
+uint64_t survive_everyone(const EpComm *c);           /* returns a set with every rank */
+
 /* fault.c */
+EpcommStatus comm_clear(EpComm *c);                   /* brings fault, calls and memory to their first state. No rank's kernels may run */
 int fault_is_set(const EpComm *c);
 void fault_sentence(const EpComm *c, const EpFault *f, char *text);
 

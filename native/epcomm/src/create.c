@@ -105,9 +105,10 @@ typedef struct Terms {
   int32_t ranks, in_flight, reduced, debug, own_outputs;
   uint32_t dtypes, routing;
   uint64_t extra_bytes;
+  int32_t survivors, pad;
 } Terms;
 
-static EpcommStatus agree(EpComm *c, EpcommStatus status) {
+EpcommStatus comm_agree(EpComm *c, EpcommStatus status) {
   Terms mine, all[EPCOMM_MAX_RANKS];
   const EpcommOptions *o = &c->options;
   memset(&mine, 0, sizeof mine);
@@ -124,15 +125,17 @@ static EpcommStatus agree(EpComm *c, EpcommStatus status) {
   mine.dtypes = o->dtypes;
   mine.routing = (uint32_t)o->routing;
   mine.extra_bytes = o->extra_bytes;
+  mine.survivors = o->survivors;
   status = exchange(c, status, &mine, all, sizeof mine);
   for (int r = 0; r < o->ranks && status == EPCOMM_OK; r++) {
+    if (!(c->gathers >> r & 1)) continue;
     if (memcmp(all[r].abi, mine.abi, 32) != 0)
       status = comm_say(c, EPCOMM_DISAGREE, "rank %d has a pack of other kernels than rank %d; give all ranks one file", r, o->rank);
     else if (memcmp(all[r].digest, mine.digest, 32) != 0)
       status = comm_say(c, EPCOMM_DISAGREE, "rank %d has another pack than rank %d; give all ranks one file", r, o->rank);
     else if (memcmp(&all[r], &mine, sizeof mine) != 0)
       status = comm_say(c, EPCOMM_DISAGREE, "rank %d has other options than rank %d: ranks, in_flight, reduced, debug, own_outputs, "
-                        "dtypes, routing and extra_bytes must be the same", r, o->rank);
+                        "dtypes, routing, extra_bytes and survivors must be the same", r, o->rank);
   }
   return status;
 }
@@ -165,11 +168,13 @@ static DrvResult take_mapped(EpComm *c, size_t bytes, void **host, DrvPointer *d
 /* Allocates the fault record, the words that kernels tell the host, and the events of slots. */
 static EpcommStatus take_records(EpComm *c) {
   const Driver *d = c->driver;
-  void *fault = NULL, *told = NULL;
+  void *fault = NULL, *told = NULL, *lost = NULL;
   DrvResult r = take_mapped(c, sizeof(EpFault), &fault, &c->fault_device);
   c->fault = fault;
   if (r == 0) r = take_mapped(c, 4 * (EP_TOLD_ROWS + c->pack.head->experts), &told, &c->told_device);
   c->told = told;
+  if (r == 0 && (c->pack.head->flags & PACK_SURVIVORS)) r = take_mapped(c, sizeof(EpLost), &lost, &c->lost_device);
+  c->lost = lost;
   for (int i = 0; i < 2 * c->options.in_flight && r == 0; i++)
     r = d->event_create(&c->slots[i / 2].done[i % 2], DRV_EVENT_NO_TIMING);
   return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "memory");
@@ -186,15 +191,17 @@ static EpcommStatus take_memory(EpComm *c) {
 static EpcommStatus build(EpComm *c) {
   EpcommStatus s = check_options(c);
   if (s == EPCOMM_OK) s = read_pack(c);
+  if (s == EPCOMM_OK) s = survive_check(c);
   if (s == EPCOMM_OK) s = choose_dtypes(c);
   if (s == EPCOMM_OK) s = open_device(c);
   if (s == EPCOMM_OK && c->nodes > 1) s = network_open(c);
-  s = agree(c, s);
+  s = comm_agree(c, s);
   if (s == EPCOMM_OK && c->nodes > 1) s = network_join(c);
   if (s == EPCOMM_OK) {
     s = take_memory(c);
     if (s == EPCOMM_OK) s = load_kernels(c);
     s = c->nodes > 1 ? exchange(c, s, NULL, NULL, 0) : exchange_heaps(c, s);
+    if (s == EPCOMM_OK) s = survive_begin(c);
     if (s == EPCOMM_OK) call_prepare(c);
     s = exchange(c, s, NULL, NULL, 0);
   }
@@ -220,6 +227,7 @@ static void take_down(EpComm *c, int meet) {
   if (c->pack.data != NULL) unload_kernels(c);
   if (c->fault != NULL) d->host_free((void *)(uintptr_t)c->fault);
   if (c->told != NULL) d->host_free((void *)(uintptr_t)c->told);
+  if (c->lost != NULL) d->host_free((void *)(uintptr_t)c->lost);
   if (c->nodes > 1) met ? network_give(c) : network_abandon(c);
   else if (d != NULL && c->heap[c->options.rank] != 0) d->free(c->heap[c->options.rank]);
   pack_free(&c->pack);
@@ -261,6 +269,7 @@ EpcommStatus epcomm_create(EpComm **comm, const EpcommOptions *options, char *te
   set_defaults(&o);
   c->options = o;
   comm_forget_calls(c);
+  c->alive = c->gathers = o.joins != 0 ? o.joins : survive_everyone(c);
   char ignored[EPCOMM_TEXT];
   const Driver *d = driver_open(ignored);
   if (d != NULL) d->context_get(&before);
@@ -286,8 +295,10 @@ static EpcommStatus end(EpComm *c, int meet) {
   c->driver->context_get(&before);
   c->driver->context_set(c->context);
   EpcommStatus s = check_alive(c); /* and nothing of this rank runs on another's heap any more */
-  if (meet) s = exchange(c, s, NULL, NULL, 0);
-  take_down(c, meet && s == EPCOMM_OK);
+  const int alone = survive_lost(c); /* all_gather needs the lost ranks too */
+  if (meet && alone && s == EPCOMM_OK) s = survive_part(c);
+  if (meet && !alone) s = exchange(c, s, NULL, NULL, 0);
+  take_down(c, meet && !alone && s == EPCOMM_OK);
   finish(c, before);
   return s;
 }

@@ -20,6 +20,7 @@ static EpcommStatus judge(EpComm *c, const uint8_t *all, size_t each) {
   EpcommStatus first = EPCOMM_OK;
   for (int r = 0; r < c->options.ranks; r++) {
     Prefix p;
+    if (!(c->gathers >> r & 1)) continue;
     memcpy(&p, all + (size_t)r * each, sizeof p);
     if (p.magic != MAGIC || p.version != EPCOMM_VERSION)
       return comm_say(c, EPCOMM_DISAGREE, "rank %d runs another version of this library, or all_gather mixes its data up", r);
@@ -121,8 +122,19 @@ static EpcommStatus open_far(EpComm *c, int rank, const HeapMessage *m) {
                     "visible to one IPC namespace", c->options.device, rank, words);
   }
   c->heap[rank] = p;
+  c->handles[rank] = m->heap;
   c->opened[rank] = 1;
   return EPCOMM_OK;
+}
+
+/* Closes the heap of a rank that has come back as another process, or with another heap. Returns 0 if it
+ * has neither: the heap stays open. */
+static int left_its_heap(EpComm *c, int rank, const HeapMessage *m) {
+  if (memcmp(&c->places[rank], &m->place, sizeof m->place) == 0 && (c->opened[rank] ? c->handles[rank] : c->heap[rank]) == m->heap) return 0;
+  if (c->opened[rank]) c->driver->ipc_close(c->heap[rank]);
+  c->opened[rank] = 0;
+  c->heap[rank] = 0;
+  return 1;
 }
 
 EpcommStatus exchange_heaps(EpComm *c, EpcommStatus status) {
@@ -139,7 +151,9 @@ EpcommStatus exchange_heaps(EpComm *c, EpcommStatus status) {
   }
   status = exchange(c, status, &mine, all, sizeof mine);
   for (int r = 0; r < c->options.ranks && status == EPCOMM_OK; r++) {
-    if (r == c->options.rank) continue;
+    if (r == c->options.rank || !(c->gathers >> r & 1)) continue;
+    if (c->heap[r] != 0 && !left_its_heap(c, r, &all[r])) continue;
+    c->places[r] = all[r].place;
     if (strncmp(all[r].place.host, mine.place.host, sizeof mine.place.host) != 0)
       status = comm_say(c, EPCOMM_MACHINE, "rank %d is on another host; these kernels reach GPUs of one host: pack with --nodes", r);
     else if (memcmp(all[r].place.process, mine.place.process, sizeof mine.place.process) == 0)

@@ -47,16 +47,21 @@ static void describe_disagreement(const EpComm *c, const EpFault *f, char *text)
 
 void fault_sentence(const EpComm *c, const EpFault *f, char *text) {
   static const char *const phases[] = {"?", "a barrier", "dispatch, sending,", "dispatch, receiving,", "combine, sending,",
-                                       "combine, receiving,", "debug mode"};
+                                       "combine, receiving,", "debug mode", "dispatch"};
   char expert[32] = "", source[32] = "";
   if (f->phase == EP_PHASE_AGREE) {
     describe_disagreement(c, f, text);
     return;
   }
+  if (f->phase == EP_PHASE_LOST) {
+    snprintf(text, EPCOMM_TEXT, "rank %u passed a token for expert %d of rank %d, which is lost; route tokens to living ranks, or create with "
+             "survivors EPCOMM_DROP", f->rank, (int)f->expert, (int)f->source);
+    return;
+  }
   if (f->expert >= 0) snprintf(expert, sizeof expert, " for expert %d", (int)f->expert);
   if (f->source >= 0) snprintf(source, sizeof source, f->expert >= 0 ? " from rank %d" : " for rank %d", (int)f->source);
   snprintf(text, EPCOMM_TEXT, "no progress within %.3g s: rank %u waited in %s%s%s (block %u wanted %lld, saw %lld)",
-           (double)c->options.deadline_ns / 1e9, f->rank, phases[f->phase < 7 ? f->phase : 0], expert, source, f->block,
+           (double)c->options.deadline_ns / 1e9, f->rank, phases[f->phase < 8 ? f->phase : 0], expert, source, f->block,
            (long long)f->want, (long long)f->got);
 }
 
@@ -83,8 +88,15 @@ EpcommStatus epcomm_fault(EpComm *c, EpcommFault *out) {
   return EPCOMM_FAULT;
 }
 
+EpcommStatus comm_clear(EpComm *c) {
+  memset((void *)(uintptr_t)c->fault, 0, sizeof(EpFault));
+  comm_forget_calls(c);
+  return heap_fill(c);
+}
+
 EpcommStatus epcomm_reset(EpComm *c) {
   DrvContext before = NULL;
+  if (survive_lost(c)) return survive_reset(c, c->alive);
   c->driver->context_get(&before);
   DrvResult r = c->driver->context_set(c->context);
   if (r == 0) r = c->driver->context_wait();
@@ -94,9 +106,7 @@ EpcommStatus epcomm_reset(EpComm *c) {
    * change. */
   s = exchange(c, s, NULL, NULL, 0);
   if (s == EPCOMM_OK) {
-    memset((void *)(uintptr_t)c->fault, 0, sizeof(EpFault));
-    comm_forget_calls(c);
-    s = heap_fill(c);
+    s = comm_clear(c);
     s = exchange(c, s, NULL, NULL, 0); /* no rank begins before all ranks are done */
   }
   c->driver->context_set(before);
@@ -119,7 +129,8 @@ EpcommStatus epcomm_stop(EpComm *c) {
   if (c->nodes > 1) return comm_say(c, EPCOMM_INVALID, "stop: ranks of several hosts cannot reach each other's memory; wait for the deadline");
   c->driver->context_get(&before);
   DrvResult r = c->driver->context_set(c->context);
-  for (int rank = 0; rank < c->options.ranks && r == 0; rank++) r = stop_rank(c, c->heap[rank]);
+  for (int rank = 0; rank < c->options.ranks && r == 0; rank++)
+    if (c->alive >> rank & 1) r = stop_rank(c, c->heap[rank]);
   c->driver->context_set(before);
   return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "stop");
 }

@@ -67,6 +67,7 @@ void heap_layout(EpComm *c) {
   if (c->nodes == 1 && c->pack.head->layout == PACK_RANK_PACKED) at->normal = take(&at->bytes, normal_bytes(c->pack.head));
   for (int i = 0; i < c->options.in_flight; i++) layout_slot(c, &at->slots[i], &at->bytes);
   at->extra = take(&at->bytes, c->options.extra_bytes);
+  if (c->pack.head->flags & PACK_SURVIVORS) at->survival = take(&at->bytes, sizeof(EpSurvival));
 }
 
 static DrvResult fill(const EpComm *c, uint64_t at, uint64_t bytes, unsigned char value) {

@@ -27,6 +27,7 @@ static void describe(const Pack *p, EpcommInfo *out) {
   }
   out->layout = (int)h->layout;
   out->raw = (h->flags & PACK_RAW) != 0;
+  out->survivors = (h->flags & PACK_SURVIVORS) != 0;
   out->nodes = (int)pack_nodes(p);
   if (p->hosts != NULL)
     snprintf(out->nvshmem, sizeof out->nvshmem, "%u.%u.%u", p->hosts->network[0] % 1000, p->hosts->network[1] % 1000,

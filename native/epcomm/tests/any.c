@@ -45,6 +45,7 @@ static float factor(const Moe *m, int token) {
   for (int k = 0; k < m->info.topk; k++) {
     if (ids[k] < 0) continue;
     uint64_t rank = (uint64_t)1 << ids[k] / m->info.local_experts;
+    if (m->lost & rank) continue;
     if (m->info.layout == EPCOMM_LAYOUT_MASKED) sum += m->weights[token * m->info.topk + k];
     else if (!(ranks & rank)) sum += 1;
     ranks |= rank;

@@ -290,7 +290,7 @@ static int test_slots(Seat *seat, void *plan) {
   return bad;
 }
 
-Test faults_find(const char *name, int *victim) {
+Test faults_find(const char *name, int *victims) {
   static const struct {
     const char *name;
     Test test;
@@ -301,7 +301,7 @@ Test faults_find(const char *name, int *victim) {
                {"bad-id", test_bad_id, 0},         {"broken", test_broken, 0},         {"options", test_options, 0}};
   for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
     if (strcmp(name, tests[i].name) != 0) continue;
-    if (tests[i].dies) *victim = LAST_RANK;
+    *victims = tests[i].dies;
     return tests[i].test;
   }
   return NULL;

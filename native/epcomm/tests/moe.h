@@ -10,6 +10,7 @@
 typedef struct Moe {
   EpComm *comm;
   EpcommInfo info;
+  uint64_t lost;    /* bit r for each rank whose experts take no tokens */
   uint16_t *x;      /* [max_tokens, hidden] */
   int32_t *ids;     /* [max_tokens, topk] */
   int64_t *wide;

@@ -19,6 +19,8 @@
  * any-order: see order.c
  * wrap: call numbers across their ends, every kernel of the pack; spoiled: outputs after a fault;
  * soak: a program's life for --seconds, see soak.c;
+ * lost: --victims of the ranks die at step --at, the others go on; grow: ranks come back; refuse: tokens for
+ *   lost ranks are refused; killing: for --seconds a rank is killed and replaced, again and again: see lost.c;
  * arguments: structs of other headers, tensors that a kernel would misread
  * nodes, refusals, left, crashed, unfilled: packs of several nodes: see nodes.c
  */
@@ -317,7 +319,7 @@ static int number(const char *name, const char *text) {
 }
 
 static Plan arguments(int argc, char **argv) {
-  Plan p = {.pack = argc > 2 ? argv[1] : NULL, .calls = 20, .replays = 40, .most = 16, .deadline = 10, .seconds = 10, .test = argc > 2 ? argv[2] : ""};
+  Plan p = {.pack = argc > 2 ? argv[1] : NULL, .calls = 20, .replays = 40, .most = 16, .deadline = 10, .seconds = 10, .victims = 1, .at = "counts", .test = argc > 2 ? argv[2] : ""};
   for (int i = 3; i < argc; i++) {
     const char *name = argv[i], *next = i + 1 < argc ? argv[i + 1] : NULL;
     if (strcmp(name, "--processes") == 0) p.processes = 1;
@@ -328,6 +330,8 @@ static Plan arguments(int argc, char **argv) {
     else if (strcmp(name, "--dtype") == 0) p.dtype = number(name, next), i++;
     else if (strcmp(name, "--deadline") == 0 && next != NULL) p.deadline = atof(next), i++;
     else if (strcmp(name, "--seconds") == 0 && next != NULL) p.seconds = atof(next), i++;
+    else if (strcmp(name, "--victims") == 0) p.victims = number(name, next), i++;
+    else if (strcmp(name, "--at") == 0 && next != NULL) p.at = next, i++;
     else if (strcmp(name, "--other") == 0 && next != NULL) p.other = next, i++;
     else fprintf(stderr, "unknown argument %s\n", name), exit(2);
   }
@@ -353,12 +357,13 @@ int main(int argc, char **argv) {
     Test test;
   } tests[] = {{"calls", test_calls}, {"graphs", test_graphs}, {"flight", test_flight}, {"outputs", test_outputs},
                {"leak", test_leak},   {"host", test_host},     {"chain", test_chain}, {"any-order", test_any_order},
-               {"arguments", test_arguments}, {"wrap", test_wrap},   {"spoiled", test_spoiled}, {"soak", test_soak},
+               {"arguments", test_arguments}, {"lost", test_lost}, {"grow", test_grow}, {"refuse", test_refuse}, {"killing", test_killing},
+               {"wrap", test_wrap},   {"spoiled", test_spoiled}, {"soak", test_soak},
                {"nodes", test_nodes}, {"refusals", test_refusals}, {"left", test_left},
                {"crashed", test_crashed}, {"unfilled", test_unfilled}};
   Plan p = arguments(argc, argv);
-  int victim = -1;
-  Test test = faults_find(p.test, &victim);
+  int dead = 0;
+  Test test = faults_find(p.test, &dead);
   for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++)
     if (strcmp(p.test, tests[i].name) == 0) test = tests[i].test;
   if (p.pack == NULL || test == NULL) {
@@ -368,14 +373,15 @@ int main(int argc, char **argv) {
   EpcommInfo info = info_of(p.pack);
   p.ranks = info.ranks;
   p.nodes = info.nodes;
-  if (victim == LAST_RANK) victim = p.ranks - 1;
+  if (test == test_lost) dead = p.victims;
+  uint64_t victims = ((1ull << dead) - 1) << (p.ranks - dead);
   double start = now();
-  int bad = world_run(p.ranks, p.processes, victim, test, &p);
+  int bad = world_run(p.ranks, p.processes, victims, test, &p);
   for (int again = 0; bad == RANKS_SLOW && again < 4; again++) {
     p.deadline *= 2;
     printf("%s: once more, with a deadline of %g s\n", p.test, p.deadline);
     fflush(stdout);
-    bad = world_run(p.ranks, p.processes, victim, test, &p);
+    bad = world_run(p.ranks, p.processes, victims, test, &p);
   }
   printf("%s: %s, %d ranks on %d nodes as %s, %.1f s\n", p.test, bad ? "WRONG" : "right", p.ranks, p.nodes,
          p.processes ? "processes" : "threads", now() - start);

@@ -15,6 +15,8 @@ typedef struct Plan {
   int dtype;                /* EpcommDType of chain */
   double deadline;          /* seconds */
   double seconds;           /* that soak takes */
+  int victims;              /* number of ranks that lost kills */
+  const char *at;           /* where: see lost.c */
   const char *test;
 } Plan;
 
@@ -40,6 +42,19 @@ int test_chain(Seat *seat, void *plan); /* chain.c */
 int test_any_order(Seat *seat, void *plan); /* order.c */
 int test_wrap(Seat *seat, void *plan); /* wrap.c */
 void wrap_begin_at(EpComm *comm, uint32_t number); /* sets the device counters of slot 0 */
+/* Holds counts the resources that may not grow from round to round. */
+typedef struct Holds {
+  size_t device; /* free bytes */
+  int files;
+  long resident; /* KiB */
+} Holds;
+Holds holds_now(void);                                                   /* soak.c */
+int holds_grown(const Seat *seat, const Holds *was, const Holds *is); /* prints them and returns 1 if they have */
+
+int test_killing(Seat *seat, void *plan);
+int test_lost(Seat *seat, void *plan); /* lost.c */
+int test_grow(Seat *seat, void *plan);
+int test_refuse(Seat *seat, void *plan);
 int test_soak(Seat *seat, void *plan); /* soak.c */
 int test_spoiled(Seat *seat, void *plan); /* spoiled.c */
 int test_arguments(Seat *seat, void *plan); /* arguments.c */
@@ -55,7 +70,6 @@ int ranks_right(Moe *m, int most, GpuStream stream); /* checked calls */
 int ranks_is_last(const Seat *seat);
 int ranks_all(Seat *seat, int bad); /* `bad`, or RANKS_SLOW if that is 0 and another rank's is not */
 
-#define LAST_RANK -2
-Test faults_find(const char *name, int *victim);
+Test faults_find(const char *name, int *victims); /* victims: how many of the last ranks it kills */
 
 #endif

@@ -30,6 +30,16 @@ for layout in expert masked rank rank-packed expert-128; do
   step 600 "soak-$layout" '' "$bin/epcomm-test" "$bin/every-$layout.pack" soak --processes --deadline 2 --seconds 5
   step 600 "spoiled-$layout" '' "$bin/epcomm-test" "$bin/every-$layout.pack" spoiled --processes --deadline 1
 done
+# 8 ranks, of which the last one or two are killed at a step of a call; then ranks come back.
+for at in counts rows between combine halves combine-halves replay; do
+  for n in 1 2; do
+    step 600 "lost-$n-at-$at" '' env EMUL_GPUS=8 "$bin/epcomm-test" "$bin/survivors.pack" lost --processes --deadline 1 --victims $n --at $at
+  done
+done
+for test in grow refuse; do
+  step 600 "$test" '' env EMUL_GPUS=8 "$bin/epcomm-test" "$bin/survivors.pack" $test --processes --deadline 1
+done
+step 600 "killing" 'killed' env EMUL_GPUS=8 "$bin/epcomm-test" "$bin/survivors.pack" killing --processes --deadline 1 --seconds 10
 # 4 ranks on 2 nodes: processes on one host, and NVSHMEM's stand-in between the nodes.
 for test in calls graphs flight nodes refusals left crashed unfilled wrap; do
   step 600 "$test-2-nodes" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/nodes.pack" $test --processes $patient --calls 40 --replays 40 --most 24 --other "$bin/four.pack"
@@ -58,6 +68,7 @@ if python3 -c 'import torch' 2> /dev/null; then
   step 600 "torch" '' python3 -m epcomm check "$bin/test.pack" --spawn 2 --device cpu --calls 12 --most 24 --tokens ""
   step 600 "torch-apart" '' python3 -m epcomm check "$bin/test.pack" --spawn 2 --apart --device cpu --calls 2 --most 24 --tokens 1,8
   step 600 "deepep" '' env EPBENCH_PROGRAM="$PWD/$bin/../epbench" python3 "$here/../../python/epcomm/tests/test_deepep.py"
+  step 600 "shrink" '' env EPBENCH_PROGRAM="$PWD/$bin/../epbench" python3 "$here/../../python/epcomm/tests/test_shrink.py"
   step 600 "ep" '' python3 "$here/../../python/epcomm/tests/test_ep.py"
   step 600 "streams" '' env EPBENCH_PROGRAM="$PWD/$bin/../epbench" python3 "$here/../../python/epcomm/tests/test_streams.py"
   step 600 "example-torch" '' python3 -m torch.distributed.run --standalone --nproc-per-node 2 "$here/../../../examples/epcomm/decode.py" "$bin/test.pack" cpu

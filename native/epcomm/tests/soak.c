@@ -22,19 +22,12 @@ typedef struct Soak {
   long calls, replays, faults, created;
 } Soak;
 
-/* Holds counts the resources that may not grow from round to round. */
-typedef struct Holds {
-  size_t device; /* free bytes */
-  int files;
-  long resident; /* KiB */
-} Holds;
-
 static uint64_t draw(Soak *s, uint64_t below) {
   s->random = s->random * 6364136223846793005ull + 1442695040888963407ull;
   return (s->random >> 33) % below;
 }
 
-static Holds holds(void) {
+Holds holds_now(void) {
   Holds h = {gpu_free_bytes(), 0, 0};
   long pages = 0;
   DIR *d = opendir("/proc/self/fd");
@@ -46,8 +39,12 @@ static Holds holds(void) {
   return h;
 }
 
-static int grown(const Holds *was, const Holds *is) {
-  return is->device + (64u << 20) < was->device || is->files > was->files || is->resident > was->resident + was->resident / 4 + 65536;
+int holds_grown(const Seat *seat, const Holds *was, const Holds *is) {
+  int more = is->device + (64u << 20) < was->device || is->files > was->files || is->resident > was->resident + was->resident / 4 + 65536;
+  if (more)
+    printf("rank %d: %zu MiB of the GPU free, were %zu; %d files, were %d; %ld MiB of the host, were %ld\n", seat->rank, is->device >> 20,
+           was->device >> 20, is->files, was->files, is->resident >> 10, was->resident >> 10);
+  return more;
 }
 
 static int create(Soak *s) {
@@ -144,11 +141,9 @@ int test_soak(Seat *seat, void *plan) {
   s.streams[0] = gpu_stream(), s.streams[1] = gpu_stream();
   for (int round = 0; go && !bad; round++) {
     for (int i = 0; i < STEPS && !bad; i++) bad = step(&s);
-    is = holds();
+    is = holds_now();
     if (round < WARM) was = is;
-    if (!bad && grown(&was, &is))
-      bad = 1, printf("rank %d: %zu MiB of the GPU free, were %zu; %d files, were %d; %ld MiB of the host, were %ld\n", seat->rank, is.device >> 20,
-                   was.device >> 20, is.files, was.files, is.resident >> 10, was.resident >> 10);
+    if (!bad) bad = holds_grown(seat, &was, &is);
     int mine = bad ? -1 : now() - start < s.plan->seconds;
     if (world_gather(seat, &mine, all, sizeof mine) != 0) return bad ? bad : RANKS_SLOW;
     go = all[0] > 0;

@@ -26,6 +26,7 @@ func main() {
 	tokens := flag.Int("max-tokens", 24, "capacity")
 	layout := flag.String("layout", "expert", "of received rows; packs of others than expert hold defaults")
 	every := flag.Bool("every", false, "every kernel of the layout: 2i-1 and 2i tokens take pair i of everyPair")
+	survivors := flag.Bool("survivors", false, "kernels that go on without a lost rank")
 	flag.Parse()
 	l, err := ep.ParseLayout(*layout)
 	if err != nil {
@@ -36,7 +37,7 @@ func main() {
 	if *nodes > 1 {
 		r = overNodes(*ranks, *nodes, *tokens)
 	}
-	r.Problem.Layout = l
+	r.Problem.Layout, r.Survivors = l, *survivors
 	if *every {
 		r = everyPairOf(r, *layout)
 	}

@@ -48,6 +48,8 @@ int world_gather(void *context, const void *mine, void *all, size_t bytes) {
   return await(w->read, s->ranks, s->turn);
 }
 
+void world_rejoin(Seat *s) { s->turn = s->world->written[s->rank]; }
+
 typedef struct Job {
   Seat seat;
   int (*body)(Seat *, void *);
@@ -80,7 +82,7 @@ static int as_threads(Job *jobs, int ranks) {
   return worst;
 }
 
-static int as_processes(Job *jobs, int ranks, int victim) {
+static int as_processes(Job *jobs, int ranks, uint64_t victims) {
   pid_t pids[MOST_RANKS];
   int worst = 0, status = 0;
   for (int r = 0; r < ranks; r++) {
@@ -94,19 +96,20 @@ static int as_processes(Job *jobs, int ranks, int victim) {
   for (int r = 0; r < ranks; r++) {
     waitpid(pids[r], &status, 0);
     int result = WIFEXITED(status) ? WEXITSTATUS(status) : 99;
-    if (r != victim && WIFSIGNALED(status)) fprintf(stderr, "rank %d ended by signal %d\n", r, WTERMSIG(status));
-    if (r != victim) worst = worse(worst, result);
+    if (victims >> r & 1) continue;
+    if (WIFSIGNALED(status)) fprintf(stderr, "rank %d ended by signal %d\n", r, WTERMSIG(status));
+    worst = worse(worst, result);
   }
   return worst;
 }
 
-int world_run(int ranks, int processes, int victim, int (*body)(Seat *, void *), void *context) {
+int world_run(int ranks, int processes, uint64_t victims, int (*body)(Seat *, void *), void *context) {
   Job jobs[MOST_RANKS];
   World *w = mmap(NULL, sizeof *w, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (ranks < 1 || ranks > MOST_RANKS || w == MAP_FAILED) return 98;
   memset(w, 0, sizeof *w);
   for (int r = 0; r < ranks; r++) jobs[r] = (Job){{w, r, ranks, 0}, body, context, 0};
-  int result = processes ? as_processes(jobs, ranks, victim) : as_threads(jobs, ranks);
+  int result = processes ? as_processes(jobs, ranks, victims) : as_threads(jobs, ranks);
   munmap(w, sizeof *w);
   return result;
 }

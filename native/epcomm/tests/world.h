@@ -4,6 +4,7 @@
 #define EPCOMM_TESTS_WORLD_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct World World;
 
@@ -14,12 +15,15 @@ typedef struct Seat {
   int rank, ranks, turn;
 } Seat;
 
+/* Lets a new process take the seat of a rank that was killed between two meetings. */
+void world_rejoin(Seat *seat);
+
 int world_gather(void *seat, const void *mine, void *all, size_t bytes);
 
 /* Runs `body` for every rank, each with its seat, until all have returned; returns the
- * worst result, or 99 if a process was killed that should not have been. Rank `victim` may
- * end in any way; -1 for none. */
-int world_run(int ranks, int processes, int victim, int (*body)(Seat *seat, void *context), void *context);
+ * worst result, or 99 if a process was killed that should not have been. A rank whose bit
+ * is set in `victims` may end in any way. */
+int world_run(int ranks, int processes, uint64_t victims, int (*body)(Seat *seat, void *context), void *context);
 
 /* Returns seconds of a clock that never goes back. */
 double now(void);

@@ -7,6 +7,15 @@
 
 #include "common/check.cuh"
 
+/* Returns the control words of a rank. They lie at the same offset on all heaps. */
+EP_DEVICE EpControl *ep_control(const EpArgs &a, int rank) {
+#ifdef EP_SURVIVORS
+  return reinterpret_cast<EpControl *>(ep_heap(a, rank) + (reinterpret_cast<uint8_t *>(a.control[a.rank]) - ep_heap(a, a.rank)));
+#else
+  return a.control[rank];
+#endif
+}
+
 /* The start barrier over ranks. All ranks leave it within about the time that
  * one flag takes between them. Each rank numbers its alignments itself, so that
  * a graph with alignments can be replayed. */
@@ -15,8 +24,8 @@ EP_ENTRY(32, 1) ep_align(const __grid_constant__ EpArgs a) {
   EpControl *mine = a.control[a.rank];
   uint32_t tag = mine->epoch + 1;
   int32_t peer = static_cast<int32_t>(threadIdx.x);
-  if (peer < a.ranks) {
-    st_release_sys(&a.control[peer]->arrived[a.rank], tag);
+  if (peer < a.ranks && ep_alive(a, peer)) {
+    st_release_sys(&ep_control(a, peer)->arrived[a.rank], tag);
     EpSpin spin;
     EpWait what = {EP_PHASE_ALIGN, -1, peer};
     for (;;) {

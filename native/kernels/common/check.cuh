@@ -27,6 +27,19 @@ EP_DEVICE uint32_t *ep_abort_word(const EpArgs &a) {
 
 EP_DEVICE bool ep_aborted(const EpArgs &a) { return ld_relaxed_gpu(ep_abort_word(a)) != 0; }
 
+/* ---- lost ranks ---- */
+
+/* With EP_SURVIVORS the heaps of the ranks are read from device memory, so that graphs stay valid
+ * when a rank is lost or comes back. A kernel sends nothing to a lost rank and waits for nothing
+ * from it. Top-k ids never name its experts: ep_narrow_ids has replaced them by -1. */
+#ifdef EP_SURVIVORS
+EP_DEVICE uint8_t *ep_heap(const EpArgs &a, int rank) { return a.peers[rank]; }
+EP_DEVICE bool ep_alive(const EpArgs &a, int rank) { return a.peers[rank] != nullptr; }
+#else
+EP_DEVICE uint8_t *ep_heap(const EpArgs &a, int rank) { return a.heap[rank]; }
+EP_DEVICE bool ep_alive(const EpArgs &, int) { return true; }
+#endif
+
 /* ---- outputs of a call that does not end ---- */
 
 static const uint32_t EP_SPOIL_WORDS = 256; /* of a chunk */

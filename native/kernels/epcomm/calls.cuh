@@ -7,16 +7,71 @@
 #include "epcomm/normal.cuh"
 #include "epcomm_args.h"
 
+#ifdef EP_SURVIVORS
+EP_DEVICE int64_t ep_wide_id(const EpIdsArgs &a, int64_t i) { return a.wide != nullptr ? a.wide[i] : a.ids[i]; }
+
+/* Returns -1 for the expert of a lost rank, else the id. */
+EP_DEVICE int32_t ep_living(const EpIdsArgs &a, int32_t id) {
+  if (a.peers[id / a.local_experts] != nullptr) return id;
+  if (a.lost != nullptr) atomicAdd(reinterpret_cast<unsigned long long *>(&a.lost->dropped), 1ull);
+  if (!a.lost_refused) return -1;
+  EpArgs call = {};
+  call.rank = a.rank;
+  call.fault = a.fault;
+  call.counters = a.counters;
+  call.given_up = a.given_up;
+  ep_fault(call, {EP_PHASE_LOST, id, id / a.local_experts}, 0, 0);
+  return -1;
+}
+#else
+EP_DEVICE int64_t ep_wide_id(const EpIdsArgs &a, int64_t i) { return a.wide[i]; }
+EP_DEVICE int32_t ep_living(const EpIdsArgs &, int32_t id) { return id; }
+#endif
+
 /* Any grid, any block. */
 EP_ENTRY(1024, 1) ep_narrow_ids(const __grid_constant__ EpIdsArgs a) {
   pdl_wait();
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < a.count; i += step) {
-    const int64_t id = a.wide[i];
+    const int64_t id = ep_wide_id(a, i);
     const int32_t other = id == -1 ? -1 : -1 - a.refused;
-    a.narrow[i] = id >= 0 && id < a.experts ? static_cast<int32_t>(id) : other;
+    a.narrow[i] = id >= 0 && id < a.experts ? ep_living(a, static_cast<int32_t>(id)) : other;
   }
 }
+
+#ifdef EP_SURVIVORS
+/* Lets the ranks of a set meet, although other ranks are gone: one block of 32 threads, one thread
+ * for each rank. In stage 1 a rank writes its token to the others and answers the tokens that
+ * they write. It has met a rank once that rank has answered its token: an answer from an earlier
+ * attempt names another token. In stage 2 it answers with stage 2 and waits for the others'. */
+EP_ENTRY(32, 1) ep_meet(const __grid_constant__ EpMeetArgs a) {
+  const int32_t peer = static_cast<int32_t>(threadIdx.x);
+  if (peer >= EP_MAX_RANKS || peer == a.rank || !(a.set >> peer & 1u)) return;
+  EpSurvival *mine = reinterpret_cast<EpSurvival *>(a.heap[a.rank] + a.at);
+  EpSurvival *theirs = reinterpret_cast<EpSurvival *>(a.heap[peer] + a.at);
+  const uint64_t hello = static_cast<uint64_t>(a.token) << 32 | a.set;
+  if (a.stage == 1) st_release_sys(&theirs->hello[a.rank], hello);
+  const uint64_t start = globaltimer();
+  uint64_t answered = 0, differs = 0;
+  bool met = false;
+  while (!met && globaltimer() - start < a.deadline_ns) {
+    const uint64_t answer = ld_acquire_sys(&mine->answer[peer]);
+    const bool there = answer >> 32 == a.token && static_cast<int32_t>(answer & 0xffffffffu) >= a.stage; /* it may be a stage ahead */
+    const uint64_t said = a.stage == 1 ? ld_acquire_sys(&mine->hello[peer]) : a.lost->met[peer];
+    const bool same = static_cast<uint32_t>(said) == a.set;
+    if (said != 0 && said != answered && same) {
+      st_release_sys(&theirs->answer[a.rank], said >> 32 << 32 | static_cast<uint32_t>(a.stage));
+      answered = said;
+    }
+    if (said != 0 && !same) differs = said;
+    met = there && said != 0 && said == answered;
+    if (!met) spin_pause();
+  }
+  a.lost->met[peer] = met ? answered : 0;
+  a.lost->differs[peer] = met ? 0 : differs;
+  fence_acq_rel_sys();
+}
+#endif
 
 /* Region 0 of ep_agree on each rank, one for each slot: calls of different slots may be made
  * in any order, and on streams that run together. There are two sets of words, by call
@@ -56,13 +111,13 @@ EP_DEVICE bool ep_check_ids(const EpArgs &a) {
  * checks `ids` ids against `experts` experts. */
 EP_ENTRY(32, 1) ep_agree(const __grid_constant__ EpArgs a) {
   if (ep_gave_up(a)) return;
-  EpAgree *mine = reinterpret_cast<EpAgree *>(a.heap[a.rank] + a.region[0]);
+  EpAgree *mine = reinterpret_cast<EpAgree *>(ep_heap(a, a.rank) + a.region[0]);
   const uint32_t number = ep_number_after(mine->calls, 1);
   const int32_t peer = static_cast<int32_t>(threadIdx.x);
   const bool fine = ep_check_ids(a);
-  if (fine && peer < a.ranks) {
+  if (fine && peer < a.ranks && ep_alive(a, peer)) {
     const uint64_t word = static_cast<uint64_t>(number) << 32 | a.about;
-    EpAgree *theirs = reinterpret_cast<EpAgree *>(a.heap[peer] + a.region[0]);
+    EpAgree *theirs = reinterpret_cast<EpAgree *>(ep_heap(a, peer) + a.region[0]);
     st_relaxed_sys(&theirs->said[number & 1][a.rank], word);
     const EpWait what = {EP_PHASE_AGREE, -1, peer};
     EpSpin spin;

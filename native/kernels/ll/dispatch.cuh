@@ -271,6 +271,7 @@ EP_DEVICE LlPart ll_part(uint32_t job, uint32_t lane) {
  * would cost three latencies. Returns false if the token does not exist, has no expert on
  * this rank, or never arrived. */
 EP_DEVICE bool ll_wait_part(const EpArgs &a, const LlCall &c, LlPart &p) {
+  if (!ep_alive(a, p.source)) return false;
   uint8_t *slot = ll_slot(a, a.rank, c.number, p.source, p.token);
   const uint64_t *header = ll_header(a, a.rank, c.number, p.source, p.token) + c.lane;
   const uint64_t *tokens = ll_counts(a, a.rank, c.number, p.source) + EP_LOCAL_EXPERTS;

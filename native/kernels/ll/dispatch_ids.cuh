@@ -117,9 +117,10 @@ EP_DEVICE int32_t ll_missing_source(const LlCall &c, const LlArrivals &n, const 
  * found something missing. */
 EP_DEVICE bool ll_wait_heads(const EpArgs &a, const LlCall &c, LlArrivals &n, LlHeads &h) {
   const uint64_t *counts = ll_counts(a, a.rank, c.number, c.lane % EP_RANKS) + EP_LOCAL_EXPERTS;
+  const uint64_t lost = ep_alive(a, c.lane % EP_RANKS) ? 0 : static_cast<uint64_t>(c.number) << 32; /* no tokens */
   EpSpin spin;
   for (;;) {
-    uint64_t count = ld_relaxed_sys(counts);
+    uint64_t count = lost != 0 ? lost : ld_relaxed_sys(counts);
 #pragma unroll
     for (uint32_t i = 0; i < LL_HEADS; i++) {
       uint32_t w = h.first + 32 * i + c.lane, token = ll_head_token(w);

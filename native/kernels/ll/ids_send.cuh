@@ -10,6 +10,7 @@ static const uint32_t LL_HEADS_TOKEN = EP_RANKS * EP_TOPK; /* header words of on
  * signal, that expert's rank is not told. */
 EP_DEVICE void ll_send_tokens(const EpArgs &a, const LlCall &c) {
   if (c.block != c.blocks - 1 || c.warp != c.warps - 1 || c.lane >= EP_RANKS) return;
+  if (!ep_alive(a, c.lane)) return;
   if (a.drop_signal > 0 && (a.drop_signal - 1) / EP_LOCAL_EXPERTS == static_cast<int32_t>(c.lane)) return;
   st_relaxed_sys(ll_counts(a, c.lane, c.number, a.rank) + EP_LOCAL_EXPERTS,
                  static_cast<uint64_t>(c.number) << 32 | static_cast<uint32_t>(a.tokens));
@@ -31,6 +32,7 @@ EP_DEVICE void ll_send_ids(const EpArgs &a, const LlCall &c, uint32_t token, LlH
   for (uint32_t i = c.lane; i < LL_HEADS_TOKEN; i += 32) {
     LlHead h = i == c.lane ? first : ll_load_head(a, token, i);
     int32_t to = static_cast<int32_t>((static_cast<uint32_t>(a.rank) + 1 + i / EP_TOPK) % EP_RANKS);
+    if (!ep_alive(a, to)) continue;
     uint32_t place = static_cast<uint32_t>(h.id % EP_LOCAL_EXPERTS) << LL_PLACE_BITS;
     bool there = h.id >= 0 && h.id / EP_LOCAL_EXPERTS == to;
     uint64_t word = static_cast<uint64_t>(h.weight) << 32 | (there ? place : LL_NOWHERE);

@@ -28,6 +28,7 @@ EP_DEVICE bool masked_has_scale(uint32_t vector) { return RANK_SCALES > 0 && mas
 EP_DEVICE void masked_signal(const EpArgs &a, const RankCall &c, const MaskedShared &s) {
   uint64_t call = static_cast<uint64_t>(c.number) << 32;
   for (uint32_t e = threadIdx.x; e < EP_EXPERTS + EP_RANKS; e += blockDim.x) {
+    if (!ep_alive(a, e < EP_EXPERTS ? e / EP_LOCAL_EXPERTS : e - EP_EXPERTS)) continue;
     if (e >= EP_EXPERTS) {
       st_relaxed_sys(rank_count(a, e - EP_EXPERTS, c.number, a.rank), call | s.tile.all[e - EP_EXPERTS]);
     } else if (!ep_drill_drops(a, static_cast<int32_t>(e))) {
@@ -147,7 +148,7 @@ EP_DEVICE void masked_index(const EpArgs &a, const RankCall &c, MaskedShared &s)
     bool total = e == EP_LOCAL_EXPERTS;
     const uint64_t *p = total ? rank_count(a, a.rank, c.number, source) : masked_count(a, a.rank, c.number, source, e);
     int32_t expert = total ? -1 : static_cast<int32_t>(a.rank * EP_LOCAL_EXPERTS + e);
-    if (!masked_wait_count(a, c, p, expert, source, &count)) s.failed = 1;
+    if (ep_alive(a, source) && !masked_wait_count(a, c, p, expert, source, &count)) s.failed = 1;
     *(total ? &s.messages[source] : &s.base[source][e]) = count;
   }
   __syncthreads();

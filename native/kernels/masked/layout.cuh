@@ -25,7 +25,7 @@ enum MaskedRegion {
 static const uint32_t MASKED_RETURN_SLOTS = EP_RANKS > EP_TOPK ? EP_RANKS : EP_TOPK;
 static const uint32_t MASKED_ROUTE = 1 + EP_TOPK; /* words of a message that combine needs */
 
-EP_DEVICE uint8_t *masked_at(const EpArgs &a, int rank, MaskedRegion region) { return a.heap[rank] + a.region[region]; }
+EP_DEVICE uint8_t *masked_at(const EpArgs &a, int rank, MaskedRegion region) { return ep_heap(a, rank) + a.region[region]; }
 
 /* The words of a message's head. Heads have three sets, by call number: this call uses one
  * set, a fast rank may already write the next set, and this rank clears the heads of the

@@ -84,7 +84,7 @@ EP_DEVICE uint32_t rank_turn(const RankCall &c, uint32_t i, uint32_t rows) {
   return i / c.senders < each ? i % c.senders * each + i / c.senders : rows;
 }
 
-EP_DEVICE uint8_t *rank_at(const EpArgs &a, int owner, RankRegion region) { return a.heap[owner] + a.region[region]; }
+EP_DEVICE uint8_t *rank_at(const EpArgs &a, int owner, RankRegion region) { return ep_heap(a, owner) + a.region[region]; }
 
 EP_DEVICE uint64_t *rank_count_for(const EpArgs &a, int owner, uint32_t call, int source, int rank) {
   return reinterpret_cast<uint64_t *>(rank_at(a, owner, RANK_COUNTS)) + ((call & 1) * EP_RANKS + source) * EP_RANKS + rank;

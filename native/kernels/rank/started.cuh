@@ -6,7 +6,7 @@
 
 /* Tells all ranks that this rank began call `number`, and so has ended the call before. */
 EP_DEVICE void rank_announce(const EpArgs &a, const RankCall &c) {
-  if (c.block != 0 || c.warp != c.warps - 1 || c.lane >= EP_RANKS) return;
+  if (c.block != 0 || c.warp != c.warps - 1 || c.lane >= EP_RANKS || !ep_alive(a, c.lane)) return;
   st_release_sys(rank_started(a, c.lane) + a.rank, c.number);
 }
 
@@ -14,7 +14,8 @@ EP_DEVICE void rank_announce(const EpArgs &a, const RankCall &c) {
  * so that all warps of a block but one find the word in L1. */
 EP_LD_PTX(ld_relaxed_cta, "ld.relaxed.cta.global", EP_MO_RELAXED)
 EP_DEVICE uint32_t rank_load_began(const EpArgs &a, const RankCall &c) {
-  return ld_relaxed_cta(rank_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0));
+  const uint32_t rank = c.lane < EP_RANKS ? c.lane : 0;
+  return ep_alive(a, rank) ? ld_relaxed_cta(rank_started(a, a.rank) + rank) : c.number;
 }
 
 /* Waits until all ranks have begun the previous call. Return slots have two sets, by call
@@ -23,11 +24,13 @@ EP_DEVICE uint32_t rank_load_began(const EpArgs &a, const RankCall &c) {
  * a steady state the words have arrived long before. */
 EP_DEVICE bool rank_wait_started(const EpArgs &a, const RankCall &c) {
   const uint32_t before = ep_number_before(c.number);
-  const uint32_t *p = rank_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);
+  const uint32_t rank = c.lane < EP_RANKS ? c.lane : 0;
+  const uint32_t *p = rank_started(a, a.rank) + rank;
+  const bool lost = !ep_alive(a, rank);
   EpSpin spin;
   for (;;) {
     uint32_t began = ld_relaxed_sys(p);
-    uint32_t missing = __ballot_sync(EP_FULL_WARP, !ep_reached(began, before));
+    uint32_t missing = __ballot_sync(EP_FULL_WARP, !lost && !ep_reached(began, before));
     if (missing == 0) return true;
     if (!ep_again_warp(spin, a, {EP_PHASE_COMBINE_ASYNC, -1, __ffs(missing) - 1}, before, began)) return false;
   }

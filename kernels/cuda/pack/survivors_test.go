@@ -1,0 +1,41 @@
+package pack
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/kernels/cuda/declare"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// TestSurvivors: every binary of a pack for ranks of which some may be lost is compiled for that,
+// and no binary of another pack.
+func TestSurvivors(t *testing.T) {
+	for _, survivors := range []bool{false, true} {
+		r := Request{Problem: shape, DTypes: []ep.DType{ep.BF16}, Machine: machine, ABI: "test", Survivors: survivors}
+		r.Problem.Layout = ep.LayoutMasked
+		_, err := Build(r, func(arch string, units []declare.Unit) (Compiled, error) {
+			for _, u := range units {
+				if slices.Contains(u.Defines, "EP_SURVIVORS=1") != survivors {
+					t.Errorf("survivors %v: %s", survivors, u.Key())
+				}
+			}
+			return compile(arch, units)
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestSurvivorsRefused: the kernels of other layouts wait for every rank.
+func TestSurvivorsRefused(t *testing.T) {
+	for _, l := range []ep.Layout{ep.LayoutExpert, ep.LayoutRankPacked} {
+		r := Request{Problem: shape, DTypes: []ep.DType{ep.BF16}, Machine: machine, ABI: "test", Survivors: true}
+		r.Problem.Layout = l
+		if _, err := Build(r, compile); err == nil || !strings.Contains(err.Error(), "survivors: the kernels of layout "+l.String()) {
+			t.Errorf("layout %s: %v", l, err)
+		}
+	}
+}

@@ -1,0 +1,21 @@
+#!/bin/bash
+# Tests of lost ranks on 2 GPUs: one of two processes is killed at each step of a call, and the other goes
+# on; then ranks come back. From the repository's root, after `make faults-gpu` on a host with a
+# compiler. OUT and LIMIT are those of native/steps.sh. BIN is the folder with packs/ and
+# epcomm/epcomm-test. TIMES is the number of repetitions of each step, SOAK the
+# seconds for which a process is killed and replaced.
+cd "$(dirname "$0")/../.." || exit 1
+. native/steps.sh
+bin=${BIN:-bin} t=${BIN:-bin}/epcomm/epcomm-test pack=${BIN:-bin}/packs/survivors.pack
+
+nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
+for ((i = 0; i < ${TIMES:-3}; i++)); do
+  for at in counts rows between combine halves combine-halves replay; do
+    step 30 "lost-at-$at-$i" 'shrunk|rank' $t "$pack" lost --processes --deadline 0.5 --at $at
+  done
+done
+for test in grow refuse; do
+  step 60 "$test" "^$test|rank" $t "$pack" $test --processes --deadline 0.5
+done
+step $((${SOAK:-60} + 60)) "killing" 'killed|rank' $t "$pack" killing --processes --deadline 0.5 --seconds "${SOAK:-60}"
+finish

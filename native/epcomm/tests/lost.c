@@ -1,0 +1,349 @@
+/* Tests of lost ranks. The last --victims ranks are killed at a step of a call. The others must find the
+ * fault, shrink, and go on within two deadlines: eager calls, halves and replays of a graph that was
+ * captured before, without the experts of the lost ranks. Then some ranks come back. */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "any.h"
+#include "ranks.h"
+
+enum { AFTER = 5 }; /* calls after a shrink: one of each pair of kernels, then a default */
+
+typedef struct Lost {
+  Seat *seat;
+  const Plan *plan;
+  EpComm *comm;
+  Moe *moe;
+  GpuStream stream;
+  GpuGraph graph;
+  EpcommCall whole; /* of the graph */
+} Lost;
+
+static uint64_t everyone(const Lost *l) { return (1ull << l->seat->ranks) - 1; }
+
+/* Returns the call of the graph, with as many tokens on every rank. Its experts return the rows
+ * unchanged. */
+static EpcommCall whole_call(Moe *m) {
+  EpcommOutputs o = {.size = sizeof o};
+  EpcommCall c = moe_call(m, 0, EPCOMM_BF16, m->info.max_tokens / 2, m->info.max_tokens / 2, 1);
+  c.routing = EPCOMM_EVEN;
+  epcomm_outputs(m->comm, 0, EPCOMM_BF16, &o);
+  c.y = o.out;
+  return c;
+}
+
+static int replayed(Lost *l, uint64_t n, const char *what) {
+  moe_inputs(l->moe, n, l->whole.tokens, l->stream);
+  gpu_replay(l->graph, l->stream);
+  int bad = ranks_ended(l->comm, what, EPCOMM_OK, l->stream);
+  return bad ? bad : any_combined(l->moe, &l->whole, n, l->stream);
+}
+
+static int begin(Lost *l, int survivors, uint64_t joins) {
+  EpcommOptions o = ranks_options(l->seat, l->plan);
+  char text[EPCOMM_TEXT];
+  o.survivors = survivors;
+  o.debug = l->plan->victims > 1; /* it compares calls, and must not wait for the lost ranks either */
+  o.joins = joins;
+  o.reduced = 1;
+  gpu_use(o.device);
+  if (epcomm_create(&l->comm, &o, text) != EPCOMM_OK) return printf("rank %d: %s\n", l->seat->rank, text), 1;
+  l->stream = gpu_stream();
+  l->moe = moe_new(l->comm);
+  l->whole = whole_call(l->moe);
+  gpu_capture(l->stream);
+  EpcommStatus s = epcomm_dispatch(l->comm, &l->whole, l->stream);
+  if (s == EPCOMM_OK) s = epcomm_combine(l->comm, &l->whole, l->stream);
+  l->graph = gpu_captured(l->stream);
+  if (s != EPCOMM_OK) return ranks_say(l->comm, "capture", s);
+  return 0;
+}
+
+static int end(Lost *l, int bad) {
+  gpu_graph_free(l->graph);
+  moe_free(l->moe);
+  gpu_stream_free(l->stream);
+  if (bad) epcomm_abandon(l->comm);
+  else if (epcomm_destroy(l->comm) != EPCOMM_OK) bad = 1;
+  return bad;
+}
+
+/* ---- the end of a rank ---- */
+
+/* Kills this process at a random moment of the next 3 ms, while the stream works. */
+static void die_during(void) {
+  srand((unsigned)getpid());
+  usleep((useconds_t)(rand() % 3000));
+  raise(SIGKILL);
+}
+
+/* Makes a call up to the step and kills this process. */
+static void die(Lost *l, const char *at) {
+  EpcommCall c = l->whole;
+  moe_inputs(l->moe, 50, c.tokens, l->stream);
+  if (strcmp(at, "counts") == 0) raise(SIGKILL);
+  if (strcmp(at, "replay") == 0) gpu_replay(l->graph, l->stream), die_during();
+  if (strcmp(at, "halves") == 0 || strcmp(at, "combine-halves") == 0) c.purpose = EPCOMM_FOR_HALVES;
+  epcomm_dispatch_send(l->comm, &c, l->stream);
+  if (strcmp(at, "halves") == 0) gpu_wait(l->stream), raise(SIGKILL);
+  epcomm_dispatch_recv(l->comm, &c, l->stream);
+  if (strcmp(at, "rows") == 0) die_during();
+  gpu_wait(l->stream);
+  if (strcmp(at, "between") == 0) raise(SIGKILL);
+  epcomm_combine_send(l->comm, &c, l->stream);
+  if (strcmp(at, "combine-halves") == 0) raise(SIGKILL);
+  epcomm_combine_recv(l->comm, &c, l->stream);
+  die_during();
+}
+
+/* Makes the same call on a rank that lives. Returns the first status that is not EPCOMM_OK. */
+static EpcommStatus calls(Lost *l, const char *at) {
+  EpcommCall c = l->whole;
+  moe_inputs(l->moe, 50, c.tokens, l->stream);
+  gpu_fill(c.combined, 1, 2 * (size_t)c.tokens * (size_t)l->moe->info.hidden, l->stream);
+  if (strcmp(at, "replay") == 0) {
+    gpu_replay(l->graph, l->stream);
+    gpu_wait(l->stream);
+    return epcomm_fault(l->comm, NULL);
+  }
+  if (strcmp(at, "halves") == 0 || strcmp(at, "combine-halves") == 0) c.purpose = EPCOMM_FOR_HALVES;
+  EpcommStatus s = epcomm_dispatch_send(l->comm, &c, l->stream);
+  if (s == EPCOMM_OK) s = epcomm_dispatch_recv(l->comm, &c, l->stream);
+  gpu_wait(l->stream);
+  EpcommStatus t = epcomm_combine_send(l->comm, &c, l->stream);
+  if (t == EPCOMM_OK || t == EPCOMM_FAULT) t = epcomm_combine_recv(l->comm, &c, l->stream);
+  gpu_wait(l->stream);
+  return s != EPCOMM_OK ? s : t != EPCOMM_OK ? t : epcomm_fault(l->comm, NULL);
+}
+
+/* Makes calls until one fails. A rank that is killed late in a call may have sent all that the others
+ * need: then the next call fails. */
+static EpcommStatus until_fault(Lost *l, const char *at, double *start) {
+  EpcommStatus s = EPCOMM_OK;
+  for (int i = 0; i < 3 && s == EPCOMM_OK; i++) {
+    *start = now();
+    s = calls(l, at);
+  }
+  return s;
+}
+
+/* ---- the others ---- */
+
+/* Counts the ids of this rank's tokens that name an expert of a lost rank. */
+static uint64_t naming_lost(const Moe *m, int tokens) {
+  uint64_t n = 0;
+  for (int i = 0; i < tokens * m->info.topk; i++) n += m->ids[i] >= 0 && (m->lost >> m->ids[i] / m->info.local_experts & 1);
+  return n;
+}
+
+/* Makes a checked call by the kernels of halves. */
+static int in_halves(Lost *l, uint64_t n) {
+  EpcommCall c = l->whole;
+  c.purpose = EPCOMM_FOR_HALVES;
+  moe_inputs(l->moe, n, c.tokens, l->stream);
+  EpcommStatus s = epcomm_dispatch_send(l->comm, &c, l->stream);
+  if (s == EPCOMM_OK) s = epcomm_dispatch_recv(l->comm, &c, l->stream);
+  if (s == EPCOMM_OK) s = epcomm_combine_send(l->comm, &c, l->stream);
+  if (s == EPCOMM_OK) s = epcomm_combine_recv(l->comm, &c, l->stream);
+  int bad = ranks_ended(l->comm, "halves", s, l->stream);
+  return bad ? bad : any_combined(l->moe, &c, n, l->stream);
+}
+
+/* Makes checked calls and replays among the living, and checks the count of ids that were dropped. */
+static int goes_on(Lost *l, uint64_t from) {
+  uint64_t before = 0, dropped = 0, want = 0;
+  int bad = 0;
+  epcomm_survivors(l->comm, NULL, &before);
+  for (uint64_t n = from; n < from + AFTER && !bad; n++) {
+    int most = l->moe->info.max_tokens, fullest = n % AFTER == AFTER - 1 || 2 * (int)(n % AFTER + 1) > most ? most : 2 * (int)(n % AFTER + 1);
+    bad = any_checked(l->moe, n, fullest, l->stream);
+    want += naming_lost(l->moe, any_call(l->moe, n, fullest).tokens);
+    if (!bad) bad = replayed(l, n, "replay without the lost ranks");
+    want += naming_lost(l->moe, l->whole.tokens);
+    if (!bad) bad = in_halves(l, n);
+    want += naming_lost(l->moe, l->whole.tokens);
+    if (!bad) bad = ranks_ended(l->comm, "barrier", epcomm_barrier(l->comm, l->stream), l->stream);
+  }
+  epcomm_survivors(l->comm, NULL, &dropped);
+  if (bad || dropped - before == want) return bad;
+  printf("rank %d: %llu ids were dropped, want %llu\n", l->seat->rank, (unsigned long long)(dropped - before), (unsigned long long)want);
+  return 1;
+}
+
+static int survive(Lost *l) {
+  const Plan *p = l->plan;
+  double start = now();
+  EpcommStatus s = until_fault(l, p->at, &start);
+  if (s != EPCOMM_FAULT) return ranks_say(l->comm, "calls of which a rank was killed", s);
+  size_t elements = (size_t)l->whole.tokens * (size_t)l->moe->info.hidden;
+  long numbers = any_numbers(l->moe, l->whole.combined, elements, l->stream);
+  if (numbers != 0) return printf("rank %d: %ld numbers after the fault\n", l->seat->rank, numbers), 1;
+  l->moe->lost = everyone(l) & ~((1ull << (l->seat->ranks - p->victims)) - 1);
+  char why[EPCOMM_TEXT];
+  snprintf(why, sizeof why, "%s", epcomm_error(l->comm));
+  s = epcomm_shrink(l->comm, everyone(l) & ~l->moe->lost);
+  double took = now() - start;
+  printf("rank %d, killed at %s: %s; shrunk after %.2f s: %s\n", l->seat->rank, p->at, why, took, epcomm_status_name(s));
+  if (s == EPCOMM_PEER) return ranks_say(NULL, epcomm_error(l->comm), EPCOMM_GATHER);
+  if (s != EPCOMM_OK) return ranks_say(l->comm, "shrink", s);
+  if (took > 2 * p->deadline + (getenv("EMUL_SRC") ? 60 : 0)) return printf("rank %d: more than two deadlines\n", l->seat->rank), 1;
+  return goes_on(l, 100);
+}
+
+int test_lost(Seat *seat, void *plan) {
+  Lost l = {.seat = seat, .plan = plan};
+  if (begin(&l, EPCOMM_DROP, 0)) return 1;
+  int bad = any_checked(l.moe, 1, l.moe->info.max_tokens, l.stream);
+  if (!bad) bad = replayed(&l, 2, "the replay before");
+  bad = ranks_all(seat, bad);
+  if (bad) return end(&l, bad);
+  if (seat->rank >= seat->ranks - l.plan->victims) die(&l, l.plan->at);
+  return end(&l, survive(&l));
+}
+
+/* ---- tokens for lost ranks are refused ---- */
+
+/* Shrinks the last rank away. A call whose ids name one of its experts must end as a fault. */
+static int refuses(Lost *l) {
+  EpcommFault f = {.size = sizeof f};
+  EpcommStatus s = epcomm_shrink(l->comm, everyone(l) >> 1);
+  if (s != EPCOMM_OK) return ranks_say(l->comm, "shrink", s);
+  EpcommCall c = l->whole;
+  moe_inputs(l->moe, 7, c.tokens, l->stream);
+  s = epcomm_dispatch(l->comm, &c, l->stream);
+  gpu_wait(l->stream);
+  if (s == EPCOMM_OK) s = epcomm_fault(l->comm, &f);
+  int named = naming_lost(l->moe, c.tokens) > 0;
+  printf("rank %d: %s\n", l->seat->rank, epcomm_error(l->comm));
+  if (s != EPCOMM_FAULT || (named && (f.phase != 7 || f.source != l->seat->ranks - 1))) return 1;
+  return epcomm_reset(l->comm) != EPCOMM_OK;
+}
+
+int test_refuse(Seat *seat, void *plan) {
+  Lost l = {.seat = seat, .plan = plan};
+  if (begin(&l, EPCOMM_REFUSE, 0)) return 1;
+  l.moe->lost = everyone(&l) & ~(everyone(&l) >> 1);
+  int bad = ranks_is_last(seat) ? 0 : refuses(&l);
+  bad = ranks_all(seat, bad);
+  if (bad) return end(&l, bad);
+  l.moe->lost = 0;
+  EpcommStatus s = epcomm_grow(l.comm, everyone(&l));
+  return end(&l, s != EPCOMM_OK ? ranks_say(l.comm, "grow", s) : goes_on(&l, 600));
+}
+
+/* ---- ranks that come back ---- */
+
+/* Shrinks the last rank away, whose process lives, and takes it back. */
+static int comes_back(Lost *l) {
+  int bad = 0, last = ranks_is_last(l->seat);
+  EpcommStatus s = EPCOMM_OK;
+  if (!last) {
+    s = epcomm_shrink(l->comm, everyone(l) >> 1);
+    l->moe->lost = everyone(l) & ~(everyone(l) >> 1);
+    bad = s != EPCOMM_OK ? ranks_say(l->comm, "shrink", s) : goes_on(l, 200);
+  }
+  bad = ranks_all(l->seat, bad);
+  if (bad) return bad;
+  s = epcomm_grow(l->comm, everyone(l));
+  l->moe->lost = 0;
+  return s != EPCOMM_OK ? ranks_say(l->comm, "grow", s) : goes_on(l, 300);
+}
+
+/* Kills the last rank's process at a step of a call, goes on without it, and takes a new process in. */
+static int is_replaced(Lost *l, const char *at, uint64_t from) {
+  if (ranks_is_last(l->seat)) die(l, at);
+  double start;
+  EpcommStatus s = until_fault(l, at, &start);
+  if (s != EPCOMM_FAULT) return ranks_say(l->comm, "calls of which a rank was killed", s);
+  l->moe->lost = everyone(l) & ~(everyone(l) >> 1);
+  s = epcomm_shrink(l->comm, everyone(l) >> 1);
+  if (s == EPCOMM_PEER) return ranks_say(NULL, epcomm_error(l->comm), EPCOMM_GATHER);
+  int bad = s != EPCOMM_OK ? ranks_say(l->comm, "shrink", s) : goes_on(l, from);
+  if (bad) return bad;
+  s = epcomm_grow(l->comm, everyone(l));
+  l->moe->lost = 0;
+  return s != EPCOMM_OK ? ranks_say(l->comm, "grow with a new process", s) : goes_on(l, from + AFTER);
+}
+
+static int first_life(Lost *l) {
+  if (begin(l, EPCOMM_DROP, 0)) return 1;
+  int bad = ranks_all(l->seat, goes_on(l, 1));
+  if (!bad) bad = comes_back(l);
+  bad = ranks_all(l->seat, bad);
+  if (!bad) bad = is_replaced(l, "counts", 400);
+  return end(l, bad);
+}
+
+/* Runs a life of the last rank in a child, and further lives until one ends by itself. In every life
+ * but the first the rank joins the others. `life` returns the result. */
+static int lives(Seat *seat, const Plan *plan, int (*life)(Lost *, int again)) {
+  for (int again = 0;; again = 1) {
+    Lost l = {.seat = seat, .plan = plan};
+    int status = 0;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+      if (again) world_rejoin(seat);
+      int bad = life(&l, again);
+      fflush(NULL);
+      _exit(bad);
+    }
+    waitpid(child, &status, 0);
+    if (WIFEXITED(status)) return WEXITSTATUS(status);
+    if (WTERMSIG(status) != SIGKILL) return 99;
+  }
+}
+
+static int life_of_grow(Lost *l, int again) {
+  if (!again) return first_life(l);
+  if (begin(l, EPCOMM_DROP, everyone(l))) return 1;
+  return end(l, goes_on(l, 400 + AFTER));
+}
+
+/* Tests ranks that come back: first with the process that they had, then with a new one. */
+int test_grow(Seat *seat, void *plan) {
+  Lost l = {.seat = seat, .plan = plan};
+  return ranks_is_last(seat) ? lives(seat, plan, life_of_grow) : first_life(&l);
+}
+
+/* ---- a rank is killed again and again ---- */
+
+static const char *const steps[] = {"counts", "rows", "between", "combine", "halves", "combine-halves", "replay"};
+enum { STEPS = sizeof steps / sizeof steps[0] };
+
+/* Returns the number of the round that all ranks begin, or -1 if they end: rank 0 decides. */
+static int next_round(Lost *l, int rounds, double start) {
+  int mine = now() - start < l->plan->seconds ? rounds : -1, all[EPCOMM_MAX_RANKS] = {0};
+  return world_gather(l->seat, &mine, all, sizeof mine) != 0 ? -2 : all[0];
+}
+
+/* One life of the last rank: it is killed in the next round, or all end. */
+static int life_of_killing(Lost *l, int again) {
+  if (begin(l, EPCOMM_DROP, again ? everyone(l) : 0)) return 1;
+  int bad = again ? goes_on(l, 1000 + AFTER) : goes_on(l, 1000), round = bad ? -1 : next_round(l, 0, now());
+  if (round >= 0) die(l, steps[round % STEPS]);
+  return end(l, bad ? bad : round == -2 ? RANKS_SLOW : 0);
+}
+
+/* Kills and replaces the last rank for --seconds. Nothing that the other ranks hold may grow. */
+int test_killing(Seat *seat, void *plan) {
+  Lost l = {.seat = seat, .plan = plan};
+  if (ranks_is_last(seat)) return lives(seat, plan, life_of_killing);
+  Holds was = {0, 0, 0}, is = was;
+  double start = now();
+  int rounds = 0, go = 0, bad = begin(&l, EPCOMM_DROP, 0);
+  if (!bad) bad = goes_on(&l, 1000);
+  while (!bad && (go = next_round(&l, rounds, start)) >= 0) {
+    bad = is_replaced(&l, steps[go % STEPS], 1000);
+    is = holds_now();
+    if (++rounds <= STEPS) was = is;
+    if (!bad) bad = holds_grown(seat, &was, &is);
+  }
+  if (seat->rank == 0) printf("%d processes killed and replaced; %d files, %ld MiB of the host\n", rounds, is.files, is.resident >> 10);
+  return end(&l, bad ? bad : go == -2 ? RANKS_SLOW : 0);
+}

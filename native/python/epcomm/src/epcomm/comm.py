@@ -9,6 +9,7 @@ from .library import Call, Explanation, Fault, Info, Machine, Outputs
 DTYPES = {"default": 0, "bf16": 1, "fp8": 2, "mxfp4": 3, "nvfp4": 4}
 ROUTINGS = {"default": 0, "even": 1, "skewed": 2, "concentrated": 3, "hot-rank": 4, "all": 5}
 LAYOUTS = ("expert", "expert:128", "masked", "rank", "rank:packed")  # by EpcommLayout
+SURVIVORS = {"none": 0, "drop": 1, "refuse": 2}
 PURPOSES = {"pair": 0, "dispatch": 1, "combine": 2, "halves": 3}
 
 _lib = None
@@ -39,6 +40,10 @@ def word(table, value, what):
     return table[value]
 
 
+def _set(ranks):
+    return sum(1 << r for r in set(ranks))
+
+
 def nodes_of(pack, ranks):
     """The number of hosts of a job's ranks: torchrun gives the number of ranks of a host.
     Without torchrun it is the number of hosts for which the pack was made."""
@@ -57,12 +62,13 @@ class Comm:
 
     all_gather(mine: bytes) -> bytes of all ranks, in their order. Times are seconds.
     nodes: hosts that the ranks are spread over, by default as nodes_of says; nvshmem: the
-    folder with its lib/, by default EPBENCH_NVSHMEM. One thread at a time uses a Comm.
+    folder with its lib/, by default EPBENCH_NVSHMEM. survivors: the fate of tokens for a lost rank,
+    drop or refuse, see shrink; joins: the ranks to join, which call grow. One thread at a time uses a Comm.
     """
 
     def __init__(self, pack, rank, ranks, device, all_gather=None, *, deadline=10.0, in_flight=1, streams=1,
                  precision="full", max_sms=0, dtypes=(), routing="all", debug=False, extra_bytes=0, own_outputs=False,
-                 nodes=None, nvshmem=None):
+                 nodes=None, nvshmem=None, survivors="none", joins=()):
         if precision not in ("full", "reduced"):
             raise ValueError(f"precision: {precision!r} is neither full nor reduced")
         self._comm = None
@@ -74,7 +80,7 @@ class Comm:
             max_sms=max_sms, dtypes=sum(1 << word(DTYPES, d, "dtypes") for d in dtypes),
             routing=word(ROUTINGS, routing, "routing"), debug=bool(debug), extra_bytes=extra_bytes,
             own_outputs=bool(own_outputs), nvshmem=str(nvshmem).encode() if nvshmem else None,
-            nodes=nodes_of(pack, ranks) if nodes is None else nodes)
+            nodes=nodes_of(pack, ranks) if nodes is None else nodes, survivors=word(SURVIVORS, survivors, "survivors"), joins=_set(joins))
         comm, text = ctypes.c_void_p(), ctypes.create_string_buffer(library.TEXT)
         status = lib().epcomm_create(ctypes.byref(comm), ctypes.byref(options), text)
         if status:
@@ -161,6 +167,21 @@ class Comm:
     def reset(self):
         """Collective: brings all ranks back after a fault."""
         self.check(lib().epcomm_reset(self.handle))
+
+    def shrink(self, alive):
+        """Collective among the ranks in `alive`: goes on without the others, after a reset. See
+        docs/faults.md."""
+        self.check(lib().epcomm_shrink(self.handle, _set(alive)))
+
+    def grow(self, alive):
+        """Collective among the ranks in `alive`, of which some were lost: takes them back."""
+        self.check(lib().epcomm_grow(self.handle, _set(alive)))
+
+    def survivors(self):
+        """Returns (ranks that live, number of ids of lost ranks that were dropped)."""
+        alive, dropped = ctypes.c_uint64(), ctypes.c_uint64()
+        self.check(lib().epcomm_survivors(self.handle, ctypes.byref(alive), ctypes.byref(dropped)))
+        return [r for r in range(64) if alive.value >> r & 1], dropped.value
 
     def stop(self):
         """Ends the waits of the kernels of all ranks, whose calls never meet. Reset or destroy then."""

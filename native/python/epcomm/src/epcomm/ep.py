@@ -282,6 +282,11 @@ class EP:
     def fault(self):
         return self.comm.fault()
 
+    def check(self):
+        """Raises EpcommError if a call of this rank has not ended; its outputs are NaN then. Ask after each
+        replay of a graph, once its stream has been waited for. Reads host memory only."""
+        self.comm.check(lib().epcomm_fault(self.comm.handle, None))
+
     def reset(self):
         self.comm.reset()
         self._begun = [None] * self.info.in_flight

@@ -23,7 +23,7 @@ class Options(_Sized):
         ("rank", c_int), ("ranks", c_int), ("device", c_int), ("all_gather", AllGather), ("context", c_void_p),
         ("deadline_ns", c_uint64), ("in_flight", c_int), ("streams", c_int), ("reduced", c_int), ("max_sms", c_int),
         ("dtypes", c_uint), ("routing", c_int), ("debug", c_int), ("extra_bytes", c_uint64),
-        ("own_outputs", c_int), ("nvshmem", c_char_p), ("nodes", c_int),
+        ("own_outputs", c_int), ("nvshmem", c_char_p), ("nodes", c_int), ("survivors", c_int), ("pad", c_int), ("joins", c_uint64),
     ]
 
 
@@ -43,7 +43,7 @@ class Info(_Sized):
         ("topk", c_int), ("max_tokens", c_int), ("groups", c_int), ("shared", c_int), ("skip_a2a", c_int), ("reduced", c_int),
         ("in_flight", c_int), ("largest_grid", c_int), ("dtypes", c_uint), ("default_dtype", c_int), ("heap_bytes", c_uint64),
         ("digest", c_char * 65), ("abi", c_char * 65), ("arch", c_char * 16), ("kernels", c_char * 1024),
-        ("layout", c_int), ("raw", c_int), ("nodes", c_int), ("nvshmem", c_char * 16),
+        ("layout", c_int), ("raw", c_int), ("nodes", c_int), ("nvshmem", c_char * 16), ("survivors", c_int),
     ]
 
 
@@ -139,6 +139,7 @@ def _declare(lib):
     signatures = {
         "epcomm_create": [POINTER(c_void_p), POINTER(Options), c_char_p],
         "epcomm_destroy": [comm], "epcomm_reset": [comm], "epcomm_stop": [comm],
+        "epcomm_shrink": [comm, c_uint64], "epcomm_grow": [comm, c_uint64], "epcomm_survivors": [comm, POINTER(c_uint64), POINTER(c_uint64)],
         "epcomm_barrier": [comm, stream], "epcomm_stamp": [comm, c_void_p, stream], "epcomm_fault": [comm, POINTER(Fault)],
         "epcomm_explain": [comm, call, POINTER(Explanation)], "epcomm_info": [comm, POINTER(Info)],
         "epcomm_outputs": [comm, c_int, c_int, POINTER(Outputs)],

@@ -4,6 +4,7 @@ import os
 
 import torch
 
+from ..comm import lib
 from . import agreement, events, low_latency, normal, packs
 from .config import Config, NotServed, config_for, must_be, must_be_off
 from .events import EventHandle, EventOverlap
@@ -33,7 +34,7 @@ class Buffer:
                  *, device=None, use_fabric=False, is_intranode=True):
         if group is None and comm is None:
             raise ValueError("Either 'group' or 'comm' must be provided.")
-        must_be_off("enable_shrink", enable_shrink, "a lost rank ends calls by their deadline; make the Buffer again without it")
+        must_be_off("enable_shrink", enable_shrink and not low_latency_mode, "only low-latency calls go on without a lost rank; give low_latency_mode=True")
         must_be_off("use_fabric", use_fabric, "ranks of one host reach each other without fabric handles; leave it out")
         must_be_off("is_intranode=False", not is_intranode, "ranks are of one host; leave it out")
         if low_latency_mode and not allow_nvlink_for_low_latency_mode:
@@ -49,7 +50,9 @@ class Buffer:
         if self.device.type == "cuda":
             torch.empty(1, device=self.device)  # torch makes the context first, with its own flags
         self._lane = events.new_lane(self.device, self.rank)
-        self._agreement = agreement.share(self.rank, self.group_size, self._all_gather_object, _deadline())
+        self._shrinks, self._masked, self._applied = enable_shrink, set(), set()
+        # It compares calls by their numbers, which differ once a call did not end.
+        self._agreement = None if enable_shrink else agreement.share(self.rank, self.group_size, self._all_gather_object, _deadline())
         self._links, self._keys = {}, Keys()
         if self._agreement is not None:
             self._agreement.end_waits = lambda links=self._links: [link.comm.stop() for link in dict.fromkeys(links.values())]
@@ -295,8 +298,10 @@ class Buffer:
 
         def shape():
             return packs.Shape("masked", self.group_size, hidden, num_experts, topk, num_max_dispatch_tokens_per_rank,
-                               raw=use_fp8 and round_scale, exact=True, dtype="fp8" if use_fp8 else "bf16")
+                               raw=use_fp8 and round_scale, exact=True, dtype="fp8" if use_fp8 else "bf16", survivors=self._shrinks)
 
+        if self._masked != self._applied:
+            self._apply_masks()
         given = hidden, num_experts, topk, num_max_dispatch_tokens_per_rank, use_fp8, round_scale, later
         link, key = self._of(given, "low_latency_dispatch", shape, return_recv_hook=later)
         if not round_scale and link.begun[0] is None and self._short(None, async_finish):
@@ -366,6 +371,53 @@ class Buffer:
         self._next_combine = torch.empty(sent.shape, dtype=torch.bfloat16, device=self.device)
         return self._next_combine
 
+    # ---- lost ranks: see docs/faults.md ----
+
+    def low_latency_update_mask_buffer(self, rank_to_mask, mask=False):
+        """Notes that a rank is lost, or is back. The next low_latency_dispatch or query of every living
+        rank applies it, collectively."""
+        self._must_shrink()
+        if not 0 <= rank_to_mask < self.group_size or rank_to_mask == self.rank:
+            raise ValueError(f"rank_to_mask: {rank_to_mask} is not another rank below {self.group_size}")
+        (self._masked.add if mask else self._masked.discard)(rank_to_mask)
+
+    def low_latency_query_mask_buffer(self, mask_status):
+        """Writes 1 for each masked rank, else 0, to an int32 tensor [ranks]. Applies what was noted."""
+        self._must_shrink()
+        self._apply_masks()
+        mask_status.copy_(torch.tensor([int(r in self._masked) for r in range(self.group_size)], dtype=mask_status.dtype))
+
+    def low_latency_clean_mask_buffer(self):
+        """Takes all ranks back, collectively over all of them."""
+        self._must_shrink()
+        self._masked.clear()
+        self._meet(lambda comm: comm.grow(range(self.group_size)))  # a rank does not know that others masked it
+
+    def _must_shrink(self):
+        if not self._shrinks:
+            raise NotServed("mask buffers without enable_shrink", "make the Buffer with low_latency_mode=True and enable_shrink=True")
+
+    def _apply_masks(self):
+        without = lambda ranks: [r for r in range(self.group_size) if r not in ranks]
+        if self._masked - self._applied:
+            self._meet(lambda comm: comm.shrink(without(self._masked | self._applied)))
+        if self._applied - self._masked:
+            self._meet(lambda comm: comm.grow(without(self._masked)))
+        self._applied = set(self._masked)
+
+    def _meet(self, how):
+        for link in dict.fromkeys(self._links.values()):
+            if link.shape.survivors:
+                how(link.comm)
+                link.halves, link.begun = [None, None], [None, None]
+        self._applied = set(self._masked)
+
+    def check(self):
+        """Raises EpcommError if a call of this rank has not ended; its outputs are NaN then. Ask after each
+        replay of a graph, once its stream has been waited for. Reads host memory only."""
+        for link in dict.fromkeys(self._links.values()):
+            link.comm.check(lib().epcomm_fault(link.comm.handle, None))
+
     def _finish(self, event, half, tensors):
         """(event, hook) as DeepEP returns them."""
         if half is not None:
@@ -382,11 +434,6 @@ class Buffer:
 
     def internode_combine(self, *_, **__):
         raise NotServed("internode_combine", "ranks are of one host; call combine")
-
-    def low_latency_update_mask_buffer(self, *_, **__):
-        raise NotServed("low_latency_update_mask_buffer", "a lost rank ends calls by their deadline; make the Buffer again")
-
-    low_latency_query_mask_buffer = low_latency_clean_mask_buffer = low_latency_update_mask_buffer
 
 
 __all__ = ["Buffer", "Config"]

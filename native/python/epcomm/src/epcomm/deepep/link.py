@@ -59,7 +59,7 @@ class Link:
         self.index = device.index if device.index is not None else rank
         self.debug = os.environ.get("EPCOMM_DEBUG") == "1"
         self.comm = Comm(pack, rank, ranks, self.index, all_gather, nodes=1, deadline=deadline, own_outputs=True, precision="reduced",
-                         debug=self.debug)
+                         debug=self.debug, survivors="drop" if shape.survivors else "none")
         try:
             self._learn(rank, ranks, lane)
         except BaseException:

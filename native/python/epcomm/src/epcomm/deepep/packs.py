@@ -36,6 +36,7 @@ class Shape(typing.NamedTuple):
     raw: bool = False
     exact: bool = False  # max_tokens is part of the layout
     dtype: str = "bf16"  # of the calls
+    survivors: bool = False  # its kernels go on without a lost rank
 
     def facts(self):
         """What the ranks must have in common, by DeepEP's words."""
@@ -87,6 +88,7 @@ def _unfit(info, shape, here):
     for name, has, wants in (
         ("layout", LAYOUTS[info.layout], shape.layout), ("ranks", info.ranks, shape.ranks), ("hidden", info.hidden, shape.hidden),
         ("experts", info.experts, shape.experts), ("topk", info.topk, shape.topk), ("raw", bool(info.raw), shape.raw),
+        ("survivors", bool(info.survivors), shape.survivors),
     ):
         if has != wants:
             return f"{name} {has}, needs {wants}"
@@ -148,7 +150,7 @@ def command(shape, machine_file, path):
     program = os.environ.get("EPBENCH_PROGRAM") or shutil.which("epbench") or "epbench"
     words = [program, "pack", "--embedded", "--layout", shape.layout, "--ranks", shape.ranks, "--hidden", shape.hidden, "--experts",
              shape.experts, "--topk", shape.topk, "--max-tokens", shape.max_tokens, "--dtype", ",".join(shape.dtypes()), "--max-sms", shape.max_sms,
-             "--precision", "reduced", "--machine", machine_file, "-o", path] + ["--raw"] * shape.raw + ["--other-machines"] * other_machines()
+             "--precision", "reduced", "--machine", machine_file, "-o", path] + ["--raw"] * shape.raw + ["--survivors"] * shape.survivors + ["--other-machines"] * other_machines()
     return [str(w) for w in words]
 
 

@@ -1,0 +1,112 @@
+"""Buffer with enable_shrink: two ranks on the emulated driver, of which the second leaves calls out.
+EPBENCH_PROGRAM names epbench, which makes the pack."""
+
+import os
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "src"))
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+
+from epcomm import deepep  # noqa: E402
+from epcomm.comm import EpcommError  # noqa: E402
+from epcomm.deepep.config import NotServed  # noqa: E402
+
+RANKS, HIDDEN, EXPERTS, TOPK, TOKENS = 2, 512, 16, 4, 11
+LOCAL = EXPERTS // RANKS
+
+
+def draw(rank, seed):
+    torch.manual_seed(seed * RANKS + rank)
+    return torch.randn((TOKENS, HIDDEN)).to(torch.bfloat16), torch.rand((TOKENS, EXPERTS)).topk(TOPK, dim=1)[1], torch.rand((TOKENS, TOPK))
+
+
+def call(buffer, rank, seed, alive, halves=False):
+    """Makes a call whose experts return their rows, and checks it: experts of lost ranks add nothing."""
+    x, ids, weights = draw(rank, seed)
+    rows, count, handle, _, hook = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False, return_recv_hook=halves)
+    if halves:
+        hook()
+    out, _, hook = buffer.low_latency_combine(rows, ids, weights, handle, return_recv_hook=halves)
+    if halves:
+        hook()
+    buffer.check()
+    lives = torch.tensor([e // LOCAL in alive for e in range(EXPERTS)])
+    want = x.float() * (weights * lives[ids]).sum(1, keepdim=True)
+    assert torch.allclose(out.float(), want, rtol=0.02, atol=0.02), (out.float() - want).abs().max()
+    sent = sum(int((draw(r, seed)[1] // LOCAL == rank).sum()) for r in alive)
+    assert int(count.sum()) == sent, f"{int(count.sum())} rows from ranks {alive}, want {sent}"
+
+
+def masked(buffer):
+    status = torch.full((RANKS,), 7, dtype=torch.int32)
+    buffer.low_latency_query_mask_buffer(status)
+    return status.tolist()
+
+
+def without_the_other(buffer):
+    x, ids, weights = draw(0, 3)
+    rows, _, handle, _, _ = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False)
+    for what in (buffer.check, lambda: buffer.low_latency_combine(rows, ids, weights, handle)):
+        try:
+            what()
+        except EpcommError as e:
+            assert e.status == "fault" and "rank 1" in str(e), e
+        else:
+            raise AssertionError("a call that did not end said nothing")
+    buffer.low_latency_update_mask_buffer(1, True)
+    for seed in range(4, 7):
+        call(buffer, 0, seed, [0], halves=seed == 5)
+    assert masked(buffer) == [0, 1], masked(buffer)
+
+
+def one_rank(rank, port, results):
+    try:
+        os.environ.update(EPCOMM_DEADLINE="3", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        dist.init_process_group("gloo", rank=rank, world_size=RANKS)
+        plain = deepep.Buffer(dist.group.WORLD, low_latency_mode=True, device=torch.device("cpu"))
+        try:
+            plain.low_latency_update_mask_buffer(1 - rank, True)
+        except NotServed as e:
+            assert "enable_shrink" in str(e), e
+        buffer = deepep.Buffer(dist.group.WORLD, low_latency_mode=True, explicitly_destroy=True, enable_shrink=True, device=torch.device("cpu"))
+        for seed in (1, 2):
+            call(buffer, rank, seed, [0, 1], halves=seed == 2)
+        dist.barrier()
+        if rank == 0:
+            without_the_other(buffer)
+        dist.barrier()
+        buffer.low_latency_clean_mask_buffer()
+        assert masked(buffer) == [0, 0]
+        for seed in range(7, 10):
+            call(buffer, rank, seed, [0, 1], halves=seed == 8)
+        buffer.destroy()
+        results.put((rank, ""))
+    except BaseException:
+        import traceback
+
+        results.put((rank, traceback.format_exc()))
+
+
+class TestShrink(unittest.TestCase):
+    def test_a_rank_leaves_and_comes_back(self):
+        context = torch.multiprocessing.get_context("spawn")
+        results = context.Queue()
+        with tempfile.TemporaryDirectory() as cache:
+            os.environ["EPCOMM_CACHE"] = cache
+            ranks = [context.Process(target=one_rank, args=(r, 32613 + os.getpid() % 1000, results)) for r in range(RANKS)]
+            for r in ranks:
+                r.start()
+            said = dict(results.get(timeout=500) for _ in ranks)
+            for r in ranks:
+                r.join(10)
+                r.terminate()
+        failed = [f"rank {rank}: {why}" for rank, why in sorted(said.items()) if why]
+        self.assertFalse(failed, "\n".join(failed))
+
+
+if __name__ == "__main__":
+    unittest.main()

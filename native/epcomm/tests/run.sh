@@ -59,6 +59,8 @@ for test in calls graphs late truncated; do
 done
 step 600 "nodes-sanitizers" '' env EMUL_GPUS=4 ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=0 \
   "$bin/epcomm-test-checked" "$bin/nodes.pack" nodes --processes --most 12
+step 600 "grow-sanitizers" '' env EMUL_GPUS=8 ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=0 \
+  "$bin/epcomm-test-checked" "$bin/survivors.pack" grow --processes --deadline 1
 step 600 "creation-leaks-nothing-on-the-host" '' env ASAN_OPTIONS=detect_leaks=1 "$bin/epcomm-test-checked" "$bin/test.pack" other-pack --other "$bin/other.pack"
 step 600 "python" '' env EMUL_GPUS=4 EPCOMM_PACK="$bin/test.pack" EPCOMM_NODES_PACK="$bin/nodes.pack" EPCOMM_LIBRARY="$PWD/$bin/libepcomm.so" python3 "$here/../../python/epcomm/tests/test_comm.py"
 step 600 "example-processes" '' "$bin/example-processes" "$bin/test.pack"

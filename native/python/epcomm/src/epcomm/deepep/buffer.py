@@ -104,7 +104,8 @@ class Buffer:
         give_back_left()
         path = packs.get(shape, self.rank, self._all_gather_object)
         gather = lambda mine: b"".join(self._all_gather_object(mine))
-        link = Link(path, shape, self.rank, self.group_size, self.device, gather, _deadline(), self._lane, self._agreement)
+        link = Link(path, shape, self.rank, self.group_size, self.device, gather, _deadline(), self._lane, self._agreement,
+                    "drop" if shape.survivors else "none")
         self._counter = link
         return link
 

@@ -54,12 +54,12 @@ class Ops:
 class Link:
     """A Comm on a device, with calls on torch's current stream. number stands for it in operators."""
 
-    def __init__(self, pack, shape, rank, ranks, device, all_gather, deadline, lane, agreement=None):
+    def __init__(self, pack, shape, rank, ranks, device, all_gather, deadline, lane, agreement=None, survivors="none"):
         self.shape, self.device, self.deadline, self.agreement = shape, device, deadline, agreement
         self.index = device.index if device.index is not None else rank
         self.debug = os.environ.get("EPCOMM_DEBUG") == "1"
         self.comm = Comm(pack, rank, ranks, self.index, all_gather, nodes=1, deadline=deadline, own_outputs=True, precision="reduced",
-                         debug=self.debug, survivors="drop" if shape.survivors else "none")
+                         debug=self.debug, survivors=survivors)
         try:
             self._learn(rank, ranks, lane)
         except BaseException:

@@ -65,7 +65,7 @@ def without_the_other(buffer):
 
 def one_rank(rank, port, results):
     try:
-        os.environ.update(EPCOMM_DEADLINE="3", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        os.environ.update(EPCOMM_DEADLINE="15", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
         dist.init_process_group("gloo", rank=rank, world_size=RANKS)
         plain = deepep.Buffer(dist.group.WORLD, low_latency_mode=True, device=torch.device("cpu"))
         try:

@@ -194,8 +194,8 @@ class EP:
             if call.tokens:
                 self._check_rows("x", x, call.tokens)
             call.x = x.data_ptr()
-            self.comm.check(getattr(lib(), "epcomm_dispatch" + half)(self.comm.handle, call, self._stream(stream)))
-        if self._settle:
+            self._launched(getattr(lib(), "epcomm_dispatch" + half)(self.comm.handle, call, self._stream(stream)))
+        elif self._settle:
             self._settle()
         return self._view(slot, dtype)
 
@@ -214,11 +214,16 @@ class EP:
             call = self._call(topk_ids, weights, fullest, slot, dtype, routing, purpose)
             self._check_rows("out", out, call.tokens)
             call.y, call.combined = y.data_ptr(), out.data_ptr()
-            self.comm.check(getattr(lib(), "epcomm_combine" + half)(self.comm.handle, call, self._stream(stream)))
-        self._begun[slot] = out if half == "_send" else None
-        if self._settle:
+            self._launched(getattr(lib(), "epcomm_combine" + half)(self.comm.handle, call, self._stream(stream)))
+        elif self._settle:
             self._settle()
+        self._begun[slot] = out if half == "_send" else None
         return out
+
+    def _launched(self, status):
+        if self._settle:
+            self._settle()  # after a fault too: kernels then overwrite the outputs
+        self.comm.check(status)
 
     def _on(self, stream):
         """Work that a call does besides its kernels also runs on the call's stream."""

@@ -148,8 +148,10 @@ class Link:
         self.comm.check(f(self.comm.handle, *arguments, events.raw_stream(self.device)))
 
     def launch(self, f, *arguments):
-        self.launch_only(f, *arguments)
-        self._lane.settle()
+        try:
+            self.launch_only(f, *arguments)
+        finally:
+            self._lane.settle()  # after a fault too: kernels then overwrite the outputs
 
     def capturing(self):
         return events.capture_here(self.device) != 0

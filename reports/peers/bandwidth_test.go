@@ -102,3 +102,15 @@ func TestLatencyIsItsParts(t *testing.T) {
 		}
 	}
 }
+
+// TestReceivedTokensFit: of 4,096 tokens that reach 8 ranks, a rank receives 21,686 by expectation, with
+// a standard deviation of 85.6. Six of them and 2 in 1,000 for rounding are 557 tokens.
+func TestReceivedTokensFit(t *testing.T) {
+	g := Given{Ranks: 8, Experts: 256, TopK: 8, Tokens: 4096}
+	want := 4096 * DistinctRanks(8, 256, 8)
+	for off, fine := range map[float64]bool{0: true, 550: true, -550: true, 565: false, -565: false} {
+		if err := fits(g, want+off); (err == nil) != fine {
+			t.Errorf("%+.0f tokens: %v", off, err)
+		}
+	}
+}

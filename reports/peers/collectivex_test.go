@@ -69,6 +69,10 @@ func TestCollectiveX(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.to, err, c.says)
 		}
 	}
+	low, _, _, err := Read(strings.NewReader(strings.Replace(text, `"mode":"normal"`, `"mode":"low-latency"`, 1)), "auto", Given{})
+	if err != nil || low[0].Config.Kernel != "collectivex-deepep-v2-ll" {
+		t.Errorf("low latency: %v, %v", low, err)
+	}
 	wrong := strings.Replace(text, `"max_relative_error":0.0039,"passed":true`, `"max_relative_error":1,"passed":false`, 1)
 	results, _, warnings, err = Read(strings.NewReader(wrong), "auto", Given{})
 	if err != nil || len(results) != 3 || !strings.Contains(strings.Join(warnings, "; "), "8 tokens left out: its answers were wrong") {

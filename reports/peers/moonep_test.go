@@ -114,6 +114,12 @@ func TestMoonEP(t *testing.T) {
 			t.Errorf("%s with another time: %v", name, err)
 		}
 	}
+	// 469,762,048 bytes in 812.3 us are 578.3 GB/s. The last digits of both may be rounded.
+	for speed, fine := range map[string]bool{"578.3": true, "578.2": false, "578.4": false, "577.9": false, "578.7": false} {
+		if _, _, _, err := Read(strings.NewReader(strings.ReplaceAll(moonCSV(rows), "578.3", speed)), "auto", g); (err == nil) != fine {
+			t.Errorf("%s GB/s: %v", speed, err)
+		}
+	}
 	if _, _, _, err := Read(strings.NewReader(strings.Replace(moonCSV(rows), ",896,112,", ",896,100,", 1)), "auto", g); err == nil || !strings.Contains(err.Error(), "100 experts on each of 8 ranks are 800, the row says 896") {
 		t.Errorf("experts of a rank: %v", err)
 	}

@@ -110,7 +110,8 @@ func TestFilesAreAddedUp(t *testing.T) {
 	}
 }
 
-// TestFoldByHand: replicas count as their expert, in counts and in ids, by the last map of a file.
+// TestFoldByHand: replicas count as their expert, in counts and in ids. If a file has both maps,
+// physical_to_logical_map is used.
 func TestFoldByHand(t *testing.T) {
 	counts, err := foldCounts(func() ([]int64, error) { return []int64{1, 2, 4, 0, 8}, nil }, "m", []int32{0, 1, 0, -1, 1})()
 	if err != nil || !slices.Equal(counts, []int64{5, 10}) {
@@ -128,7 +129,7 @@ func TestFoldByHand(t *testing.T) {
 	if _, err := foldIDs(read, 2, "m", []int32{7, 5})(got, nil); err == nil || !strings.Contains(err.Error(), "physical expert 2 is outside the 2 of m") {
 		t.Errorf("%v", err)
 	}
-	path := written(t, "two.json", `{"expert_load": [[3, 4]], "physical_to_logical_map": [[1, 0]]}`)
+	path := written(t, "two.json", `{"expert_load": [[3, 4]], "last_physical_to_logical_map": [[0, 1]], "physical_to_logical_map": [[1, 0]]}`)
 	r, err := Open(path, Options{Layer: -1})
 	if err != nil {
 		t.Fatal(err)

@@ -47,7 +47,7 @@ func rebalance(b *batch, spare int) {
 	})
 }
 
-// replica is a copy of an expert; a slot holds one.
+// replica is a copy of an expert. Each slot holds one replica.
 type replica struct {
 	expert int
 	load   float64 // this copy's part of the expert's load

@@ -18,14 +18,14 @@ func TestRefusedSessions(t *testing.T) {
 	refusal := errors.New("ranks: GPU 0 cannot address GPU 1")
 	for name, c := range map[string]struct {
 		tokens  []int
-		refused int // number of the first sessions that are refused
+		refused int // number of requests for a session, from the first, that are refused
 		goesOn  bool
 	}{
-		"the only one":      {[]int{8}, 2, false},
-		"the first":         {[]int{8, 16, 32}, 2, true},
-		"two in a row":      {[]int{8, 16, 32}, 4, false},
-		"there after all":   {[]int{8}, 1, true},
-		"and all the while": {[]int{8, 16, 32}, 100, false},
+		"the only workload":      {[]int{8}, 2, false},
+		"the first workload":     {[]int{8, 16, 32}, 2, true},
+		"two workloads in a row": {[]int{8, 16, 32}, 4, false},
+		"only the first request": {[]int{8}, 1, true},
+		"every request":          {[]int{8, 16, 32}, 100, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := &scripted{Sigma: 0.01, OnOpen: func(opened int) error {
@@ -37,7 +37,7 @@ func TestRefusedSessions(t *testing.T) {
 			out, err := sweepInto(context.Background(), b, options(t, "dispatch", c.tokens, "uniform"), filepath.Join(t.TempDir(), "run"))
 			if !c.goesOn {
 				if !errors.Is(err, refusal) || errors.Is(err, measure.ErrLost) {
-					t.Errorf("it ended with %v", err)
+					t.Errorf("the sweep ended with %v", err)
 				}
 				return
 			}

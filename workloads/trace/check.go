@@ -28,7 +28,7 @@ func (r *Reader) checkAgainstCounts(main *array, all []*array, o Options) error 
 		}
 		for e := range max(len(got), len(want)) {
 			if a, b := at0(got, e), at0(want, e); a != b {
-				return fmt.Errorf("topk_ids_of_layer selects expert %d %d times, global_physical_count says %d", e, a, b)
+				return fmt.Errorf("topk_ids_of_layer selects expert %d %d times, but global_physical_count has %d", e, a, b)
 			}
 		}
 		return nil

@@ -82,7 +82,7 @@ func TestTimesAreCompared(t *testing.T) {
 	}
 }
 
-// TestBadSpaces: each message names what is wrong.
+// TestBadSpaces: the error about a bad file names the fault.
 func TestBadSpaces(t *testing.T) {
 	good, err := os.ReadFile(t4File)
 	if err != nil {
@@ -126,7 +126,7 @@ func TestConfigsOutsideTheSpaceAreLeftOut(t *testing.T) {
 	}
 }
 
-// FuzzRead: no input makes the reader panic, and what it accepts has configs with times.
+// FuzzRead: no input makes the reader panic, and every space that it returns has configs.
 func FuzzRead(f *testing.F) {
 	for _, path := range []string{t4File, cacheFile} {
 		text, err := os.ReadFile(path)

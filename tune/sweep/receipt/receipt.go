@@ -109,9 +109,10 @@ func Pick(t *table.Table, k int) []*table.Row {
 	return out
 }
 
-// Row checks one row by the protocol that tuned it: under the first routing of its
-// evidence, or under each for a row of all classes. An error means that the machine is lost. A
-// row that does not run, or whose answer is wrong, is a check with the claim Failed.
+// Row checks one row by the protocol with which it was tuned. A row for all routings is checked
+// under every routing of its evidence, any other row under the first one. If the row's config
+// does not run, or its answer is wrong, the check has the claim Failed. An error means that the
+// machine is lost.
 func Row(ctx context.Context, m *sweep.RowVerifier, r *table.Row) ([]Check, error) {
 	specs := r.Evidence.Routings
 	if r.Key.Routing != ep.AllRoutings && len(specs) > 1 {
@@ -129,9 +130,9 @@ func Row(ctx context.Context, m *sweep.RowVerifier, r *table.Row) ([]Check, erro
 	return out, nil
 }
 
-// problemOf returns the problem of a row at a token count, with the matrix product that ran beside
-// the calls. The evidence names the product at one token count; the size of a model's own product
-// depends on the tokens.
+// problemOf returns the problem of a row at a token count, with the matrix product that ran at the
+// same time as the calls. The evidence names the product at one token count, but the size of a
+// model's own product depends on the tokens.
 func problemOf(r *table.Row, tokens int) ep.Problem {
 	at, ok := r.Evidence.At()
 	if !ok {

@@ -123,20 +123,19 @@ func timedCell(r *table.Row, asked int) reports.Cell {
 	return reports.Int(at)
 }
 
-// timedNote adds a note that explains the column "timed at", if some row has a value in it or
-// does not record one. which is the beginning of the note: the figures that were measured at
+// timedNote adds a note that explains the column "timed at", if some row has a value in it. which is the beginning of the note: the figures that were measured at
 // that count.
 func timedNote(t *reports.Table, rows []*table.Row, which string) {
 	at := slices.IndexFunc(t.Columns, func(c reports.Column) bool { return c.Name == "timed at" })
-	shown := slices.ContainsFunc(t.Rows, func(r []reports.Cell) bool { return r[at].Text != "" })
+	if !slices.ContainsFunc(t.Rows, func(r []reports.Cell) bool { return r[at].Text != "" && r[at].Text != reports.None().Text }) {
+		return
+	}
 	unknown := slices.ContainsFunc(rows, func(r *table.Row) bool { _, ok := r.Evidence.At(); return !ok && len(r.Evidence.Tokens) > 1 })
 	note := "timed at: the token count at which " + which + " measured; of several, the one with the least gain"
 	if unknown {
 		note += "; older rows do not record it"
 	}
-	if shown || unknown {
-		t.Note(note)
-	}
+	t.Note(note)
 }
 
 // triedText returns text that says how many configs of the search space were measured for a

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -11,16 +12,30 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/record"
 )
 
 // gain draws the gain of each case: how many times faster the winner is than the default, with
 // the interval that the decision recorded.
 var gain = groupKind{"gain", "Gain", 3.8, (*seriesBuilder).addGain, drawGain, func(s series) string {
-	best := s.highest()
-	if best.lo == 1 && best.hi == 1 {
-		return "the default everywhere"
+	var open []string
+	for _, q := range s.points {
+		if q.undecided {
+			open = append(open, fmt.Sprintf("%.2fx [%.2f, %.2f] at %d tokens", q.mid, q.lo, q.hi, q.tokens))
+		}
 	}
-	return fmt.Sprintf("at most %.2fx [%.2f, %.2f] at %d tokens", best.mid, best.lo, best.hi, best.tokens)
+	undecided := ""
+	if open != nil {
+		undecided = "; undecided: " + strings.Join(open, ", ")
+	}
+	best := s.highest()
+	switch {
+	case len(open) == len(s.points):
+		return "no case is decided" + undecided
+	case best.lo == 1 && best.hi == 1:
+		return "the default everywhere" + undecided
+	}
+	return fmt.Sprintf("at most %.2fx [%.2f, %.2f] at %d tokens", best.mid, best.lo, best.hi, best.tokens) + undecided
 }}
 
 // addGain adds the decision of a case: the default's time over the winner's,
@@ -29,8 +44,12 @@ func (b *seriesBuilder) addGain(l *reports.Loaded, c *reports.Case) {
 	if c.Search == nil || !c.Search.OK() {
 		return
 	}
-	g := c.Search.Decision.Gain
-	b.ours = addPoint(b.ours, b.label(l, c), point{c.Problem.Tokens, g.Mid, orElse(g.Low, g.Mid), orElse(g.High, g.Mid)})
+	d := c.Search.Decision
+	g, undecided := d.Gain, d.Verdict == record.Undecided && d.ChallengerGain.Mid > 0 && finite(d.ChallengerGain.Mid)
+	if undecided {
+		g = d.ChallengerGain // the default stays, and another config may be faster
+	}
+	b.ours = addPoint(b.ours, b.label(l, c), point{tokens: c.Problem.Tokens, mid: g.Mid, lo: orElse(g.Low, g.Mid), hi: orElse(g.High, g.Mid), undecided: undecided, spread: c.Spread()})
 }
 
 // orElse returns v if v is finite, and otherwise if not.
@@ -47,11 +66,28 @@ const linearGains = 2.5
 
 func drawGain(c draw.Canvas, all []series) {
 	p := overTokens("gain over the default (x)", all)
-	gainAxis(&p.Y, append(values(all), 1))
+	spread, undecided := 0.0, false
+	for _, s := range all {
+		for _, q := range s.points {
+			spread, undecided = max(spread, q.spread), undecided || q.undecided
+		}
+	}
+	gainAxis(&p.Y, append(values(all), 1+spread, 1/(1+spread)))
+	if spread > 0 {
+		p.Add(&plotter.Polygon{XYs: []plotter.XYs{{{X: p.X.Min, Y: 1 / (1 + spread)}, {X: p.X.Max, Y: 1 / (1 + spread)}, {X: p.X.Max, Y: 1 + spread}, {X: p.X.Min, Y: 1 + spread}}}, Color: shaded})
+	}
 	st := draw.LineStyle{Color: ink, Width: vg.Points(1.2), Dashes: []vg.Length{1, 2}}
 	p.Add(level(p.Plot, 1, st))
 	key := addAll(p, all)
 	key.add("1: as fast as the default", &st, nil)
+	if undecided {
+		mark := undecidedMark(ink)
+		key.add("undecided: the best other config", nil, &mark)
+	}
+	if spread > 0 {
+		mark := draw.GlyphStyle{Color: rule, Radius: vg.Points(5), Shape: draw.BoxGlyph{}}
+		key.add(fmt.Sprintf("A/A spread: the default differs from itself by %.2g %%", spread*100), nil, &mark)
+	}
 	p.Draw(key.below(c))
 }
 
@@ -78,14 +114,14 @@ func (b *seriesBuilder) addBandwidth(l *reports.Loaded, c *reports.Case) {
 	}
 	at := func(e *reports.Entry) point {
 		m, bytes := e.Median, float64(c.Bytes())/1e9
-		return point{c.Problem.Tokens, bytes / m.Mid, bytes / orElse(m.High, m.Mid), bytes / orElse(m.Low, m.Mid)}
+		return point{tokens: c.Problem.Tokens, mid: bytes / m.Mid, lo: bytes / orElse(m.High, m.Mid), hi: bytes / orElse(m.Low, m.Mid)}
 	}
 	label := b.label(l, c)
 	b.ours = addPoint(b.ours, label, at(winner))
 	b.addDefault(c, label, at)
 	if name, gbps := b.options.Speeds.Of(l.Run.Machine).LimitName(c.Problem.Op); gbps > 0 {
 		b.limit.label = fmt.Sprintf("%s, %.4g GB/s", name, gbps)
-		b.limit.points = append(b.limit.points, point{c.Problem.Tokens, gbps, gbps, gbps})
+		b.limit.points = append(b.limit.points, point{tokens: c.Problem.Tokens, mid: gbps, lo: gbps, hi: gbps})
 	}
 }
 
@@ -120,7 +156,7 @@ func (b *seriesBuilder) share(l *reports.Loaded, c *reports.Case, limit float64)
 		return
 	}
 	m := winner.Median
-	b.ours = addPoint(b.ours, b.label(l, c), point{c.Problem.Tokens, 100 * limit / m.Mid, 100 * limit / m.High, 100 * limit / max(m.Low, m.Mid/2)})
+	b.ours = addPoint(b.ours, b.label(l, c), point{tokens: c.Problem.Tokens, mid: 100 * limit / m.Mid, lo: 100 * limit / m.High, hi: 100 * limit / max(m.Low, m.Mid/2)})
 }
 
 func drawWire(c draw.Canvas, all []series) {

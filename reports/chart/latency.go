@@ -33,6 +33,7 @@ func drawLatency(c draw.Canvas, all []series) {
 // addAll draws series and returns a legend that lists them. The first series lies on top of the
 // others.
 func addAll(p panel, all []series) (key legend) {
+	dodge(all)
 	for i := len(all) - 1; i >= 0; i-- {
 		all[i].addTo(p.Plot)
 	}
@@ -72,7 +73,7 @@ func (b *seriesBuilder) addTimes(l *reports.Loaded, c *reports.Case) {
 	if f := c.Limit(speeds) * 1e6; finite(f) && label == b.ours[0].label {
 		name, gbps := speeds.LimitName(c.Problem.Op)
 		b.limit.label = fmt.Sprintf("%s, %s (%.4g GB/s)", name, c.Routing, gbps)
-		b.limit.points = append(b.limit.points, point{c.Problem.Tokens, f, f, f})
+		b.limit.points = append(b.limit.points, point{tokens: c.Problem.Tokens, mid: f, lo: f, hi: f})
 	}
 }
 

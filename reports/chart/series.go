@@ -8,6 +8,7 @@ import (
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/epbench/epbench/reports"
@@ -18,6 +19,8 @@ import (
 type point struct {
 	tokens      int
 	mid, lo, hi float64
+	undecided   bool    // drawn hollow, and off the line
+	spread      float64 // of the default against itself in this case, a fraction; 0 if unknown
 }
 
 // series is one line over token counts.
@@ -26,36 +29,130 @@ type series struct {
 	points []point
 	line   draw.LineStyle
 	mark   *draw.GlyphStyle // nil: a line without markers, and without intervals
+	shift  float64          // factor on the X axis that keeps series of one token count apart, 0 for none
 }
 
-// addTo adds to a plot the band of the intervals, the line and the markers. The X axis shows
-// tokens and is logarithmic.
-func (s series) addTo(p *plot.Plot) {
-	var line, band plotter.XYs
+// x returns the position of a point.
+func (s series) x(q point) float64 { return tokenX(q.tokens) * cmp.Or(s.shift, 1) }
+
+// decided returns the points on the line.
+func (s series) decided() (out []point) {
 	for _, q := range s.points {
-		line = append(line, plotter.XY{X: tokenX(q.tokens), Y: clamp(q.mid, &p.Y)})
-		band = append(band, plotter.XY{X: tokenX(q.tokens), Y: clamp(q.hi, &p.Y)})
+		if !q.undecided {
+			out = append(out, q)
+		}
 	}
-	for i := len(s.points) - 1; i >= 0; i-- {
-		q := s.points[i]
-		band = append(band, plotter.XY{X: tokenX(q.tokens), Y: clamp(q.lo, &p.Y)})
+	return out
+}
+
+// dodge moves series apart if all have one and the same token count, so that none hides another.
+func dodge(all []series) {
+	if tokens := tokensOf(all); len(all) < 2 || slices.Min(tokens) != slices.Max(tokens) {
+		return
+	}
+	step := math.Pow(1.5, 2/float64(len(all)))
+	for i := range all {
+		all[i].shift = math.Pow(min(step, 1.15), float64(i)-float64(len(all)-1)/2)
+	}
+}
+
+// addTo adds to a plot the bands of the intervals, the line and the markers. The X axis shows
+// tokens and is logarithmic. A line of one point is drawn as a short piece of it.
+func (s series) addTo(p *plot.Plot) {
+	var line, hollow plotter.XYs
+	for _, q := range s.points {
+		at := plotter.XY{X: s.x(q), Y: clamp(q.mid, &p.Y)}
+		if q.undecided {
+			hollow = append(hollow, at)
+		} else {
+			line = append(line, at)
+		}
 	}
 	if s.mark != nil {
-		p.Add(&plotter.Polygon{XYs: []plotter.XYs{band}, Color: translucent(color.RGBAModel.Convert(s.line.Color).(color.RGBA), 0.18)})
-		p.Add(errorBars{s.points, s.line})
+		for _, band := range s.bands(&p.Y) {
+			p.Add(&plotter.Polygon{XYs: []plotter.XYs{band}, Color: translucent(color.RGBAModel.Convert(s.line.Color).(color.RGBA), 0.18)})
+		}
+		p.Add(errorBars{s})
 	}
-	p.Add(&plotter.Line{XYs: line, LineStyle: s.line})
+	switch {
+	case len(line) > 1:
+		p.Add(&plotter.Line{XYs: line, LineStyle: s.line})
+	case len(line) == 1 && s.mark == nil:
+		p.Add(piece{line[0], s.line})
+	}
 	if s.mark != nil {
 		p.Add(&plotter.Scatter{XYs: line, GlyphStyle: *s.mark})
+		p.Add(&plotter.Scatter{XYs: hollow, GlyphStyle: undecidedMark(s.line.Color)})
 	}
+}
+
+// undecidedMark is the marker of an undecided case.
+func undecidedMark(c color.Color) draw.GlyphStyle {
+	return draw.GlyphStyle{Color: c, Radius: vg.Points(4), Shape: diamond{}}
+}
+
+// diamond is a hollow diamond, which no series has.
+type diamond struct{}
+
+// DrawGlyph implements draw.GlyphDrawer.
+func (diamond) DrawGlyph(c *draw.Canvas, st draw.GlyphStyle, at vg.Point) {
+	c.SetLineStyle(draw.LineStyle{Color: st.Color, Width: vg.Points(1.2)})
+	var p vg.Path
+	p.Move(vg.Point{X: at.X, Y: at.Y + st.Radius})
+	p.Line(vg.Point{X: at.X + st.Radius, Y: at.Y})
+	p.Line(vg.Point{X: at.X, Y: at.Y - st.Radius})
+	p.Line(vg.Point{X: at.X - st.Radius, Y: at.Y})
+	p.Close()
+	c.Stroke(p)
+}
+
+// bands returns the outlines of the intervals of neighbouring points. A point without an interval
+// ends a band: nothing is known between it and the next.
+func (s series) bands(y *plot.Axis) (out []plotter.XYs) {
+	var run []point
+	end := func() {
+		if len(run) > 1 {
+			out = append(out, s.outline(run, y))
+		}
+		run = nil
+	}
+	for _, q := range s.decided() {
+		if q.hi > q.lo {
+			run = append(run, q)
+		} else {
+			end()
+		}
+	}
+	end()
+	return out
+}
+
+func (s series) outline(run []point, y *plot.Axis) (band plotter.XYs) {
+	for _, q := range run {
+		band = append(band, plotter.XY{X: s.x(q), Y: clamp(q.hi, y)})
+	}
+	for _, q := range slices.Backward(run) {
+		band = append(band, plotter.XY{X: s.x(q), Y: clamp(q.lo, y)})
+	}
+	return band
+}
+
+// piece draws a short horizontal line at a point, as long as the legend's.
+type piece struct {
+	at   plotter.XY
+	line draw.LineStyle
+}
+
+// Plot implements plot.Plotter.
+func (e piece) Plot(c draw.Canvas, p *plot.Plot) {
+	tx, ty := p.Transforms(&c)
+	x, y := tx(e.at.X), ty(e.at.Y)
+	c.StrokeLine2(e.line, x-sampleWidth/2, y, x+sampleWidth/2, y)
 }
 
 // errorBars draws the interval of each point as a thin line, because on grey prints overlapping
 // bands look alike.
-type errorBars struct {
-	points []point
-	line   draw.LineStyle
-}
+type errorBars struct{ series }
 
 // Plot implements plot.Plotter.
 func (e errorBars) Plot(c draw.Canvas, p *plot.Plot) {
@@ -63,7 +160,7 @@ func (e errorBars) Plot(c draw.Canvas, p *plot.Plot) {
 	e.line.Dashes = nil
 	e.line.Width /= 2
 	for _, q := range e.points {
-		x := tx(tokenX(q.tokens))
+		x := tx(e.x(q))
 		c.StrokeLine2(e.line, x, ty(clamp(q.lo, &p.Y)), x, ty(clamp(q.hi, &p.Y)))
 	}
 }
@@ -140,9 +237,13 @@ func groups(runs []*reports.Loaded) []group {
 	return split
 }
 
-// highest returns the first point with the largest value.
+// highest returns the first point with the largest value, of the decided ones if there are any.
 func (s series) highest() point {
-	return slices.MaxFunc(s.points, func(a, b point) int { return cmp.Compare(a.mid, b.mid) })
+	points := s.decided()
+	if points == nil {
+		points = s.points
+	}
+	return slices.MaxFunc(points, func(a, b point) int { return cmp.Compare(a.mid, b.mid) })
 }
 
 // overTokens returns an empty plot over the token counts of series.
@@ -176,7 +277,7 @@ func tokensOf(all []series) []int {
 // micros returns the point of an entry's median, in microseconds.
 func micros(c *reports.Case, e *reports.Entry) point {
 	m := e.Median
-	return point{c.Problem.Tokens, m.Mid * 1e6, m.Low * 1e6, m.High * 1e6}
+	return point{tokens: c.Problem.Tokens, mid: m.Mid * 1e6, lo: m.Low * 1e6, hi: m.High * 1e6}
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

@@ -12,8 +12,8 @@ import (
 // uses no template: tags and template took most bytes and most time of a large page.
 func render(t reports.Table) template.HTML {
 	var b strings.Builder
-	fmt.Fprintf(&b, `<div class="table" data-name="%s">%s<div class="scroll" tabindex="0" role="region" aria-label="%s"><table><caption>%s</caption><thead><tr>`,
-		esc(t.Name), hidden(t), esc(t.Title+", scrolls sideways"), esc(t.Title))
+	fmt.Fprintf(&b, `<div class="table" data-name="%s">%s%s<div class="scroll" tabindex="0" role="region" aria-label="%s"><table><caption>%s</caption><thead><tr>`,
+		esc(t.Name), cards(t), hidden(t), esc(t.Title+", scrolls sideways"), esc(t.Title))
 	for _, c := range t.Columns {
 		unit := ""
 		if c.Unit != "" {
@@ -38,6 +38,21 @@ func render(t reports.Table) template.HTML {
 	b.WriteString("</div>")
 	return template.HTML(b.String())
 }
+
+// cards returns the style that names the columns in front of their cells on phones, where
+// style.css makes each row a card.
+func cards(t reports.Table) string {
+	var b strings.Builder
+	b.WriteString("<style>@media screen and (max-width:31rem){")
+	for i, c := range t.Columns {
+		fmt.Fprintf(&b, `[data-name="%s"] td:nth-child(%d)::before{content:"%s"}`, esc(t.Name), i+1, inCSS.Replace(c.Header()))
+	}
+	b.WriteString("}</style>")
+	return b.String()
+}
+
+// inCSS escapes text for a string of CSS within a page. Names of columns may come from files.
+var inCSS = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "<", `\3c `, "\n", " ", "\r", " ", "\f", " ")
 
 // columnsShown is the number of columns that fit into a window of 1,280 pixels.
 const columnsShown = 14

@@ -91,6 +91,17 @@ func (g *grid) fold(width int) (same []string) {
 	return same
 }
 
+// empty lists the columns that are not shown because no row has a value.
+func (g *grid) empty() (names []string) {
+	for i, c := range g.columns {
+		has := func(r []string) bool { return r[i] != "" && r[i] != reports.None().Text }
+		if len(g.rows) > 0 && !slices.Contains(g.shown, i) && !slices.ContainsFunc(g.rows, has) {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
 // fit chooses the columns to show and their widths. It returns the names of the columns that it
 // leaves out.
 func (g *grid) fit(width int) (dropped []string) {

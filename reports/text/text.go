@@ -52,7 +52,7 @@ func print(w io.Writer, t reports.Table, width int) error {
 	g := newGrid(t)
 	same := g.fold(width)
 	dropped := g.fit(width)
-	absent := dropped
+	absent := append(g.empty(), dropped...)
 	heads, dropped := g.heads(dropped)
 	spelled, dropped := g.spellings(dropped)
 	for i, columns := range g.panels(width) {

@@ -96,3 +96,11 @@ func TestOldVersions(t *testing.T) {
 		t.Errorf("%v, %q, %q", err, warnings, got)
 	}
 }
+
+// TestLineWithoutSpeed: a [tuning] line needs its GB/s, which say what moved.
+func TestLineWithoutSpeed(t *testing.T) {
+	_, _, _, err := Read(strings.NewReader("[tuning] Best dispatch (BF16): SMs 24, NVL chunk 6, t: 499.58 us\n"), "auto", Given{Ranks: 8, Hidden: 7168, Experts: 256, TopK: 8, Tokens: 4096})
+	if err == nil || !strings.Contains(err.Error(), "no GB/s (NVL)") {
+		t.Errorf("%v", err)
+	}
+}

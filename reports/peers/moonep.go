@@ -2,8 +2,8 @@ package peers
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -54,16 +54,9 @@ func readMoonEP(data []byte, g Given) ([]Figure, []string, error) {
 		out = append(out, figures...)
 	}
 	if len(out) == 0 {
-		return nil, nil, errors.Join(append([]error{errors.New("no row with a time")}, asErrors(f.warnings)...)...)
+		return nil, nil, fmt.Errorf("no row with a time; %s", strings.Join(f.warnings, "; "))
 	}
 	return out, f.warnings, nil
-}
-
-func asErrors(warnings []string) (out []error) {
-	for _, w := range warnings {
-		out = append(out, errors.New(w))
-	}
-	return out
 }
 
 // moonRows reads the CSVs, the printed table and the printed lines, as rows of the CSVs' columns.
@@ -100,7 +93,7 @@ func isCount(s string) bool { _, err := strconv.Atoi(s); return err == nil }
 
 // moonFigures makes the figures of a row. A row that failed has empty times, or the word FAILED.
 func moonFigures(row map[string]string, f *facts) ([]Figure, error) {
-	if slices.Contains(mapValues(row), "FAILED") || row["dispatch_fwd_us"] == "" && row["d_f_us"] == "" {
+	if slices.Contains(slices.Collect(maps.Values(row)), "FAILED") || row["dispatch_fwd_us"] == "" && row["d_f_us"] == "" {
 		f.warn("ep %s, H %s, K %s left out: the benchmark failed there", row["ep"], row["H"], row["K"])
 		return nil, nil
 	}
@@ -142,13 +135,6 @@ func moonFigures(row map[string]string, f *facts) ([]Figure, error) {
 		out = append(out, x)
 	}
 	return out, nil
-}
-
-func mapValues(m map[string]string) (out []string) {
-	for _, v := range m {
-		out = append(out, v)
-	}
-	return out
 }
 
 // moonImbalance returns the load of the busiest expert over the mean, as text. MaxVio is that less 1.

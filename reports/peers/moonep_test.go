@@ -125,6 +125,16 @@ func TestMoonEP(t *testing.T) {
 	}
 }
 
+// TestMoonEPFailed: a benchmark that failed everywhere has no figures, and the error says where.
+func TestMoonEPFailed(t *testing.T) {
+	rows := []moonRow{{ep: 4, hidden: 7168, topK: 8, capacity: 8192, tokens: 4096, experts: 896, sigma: 1, failed: true}}
+	for name, text := range map[string]string{"table": moonTable(rows), "CSV": moonCSV(rows)} {
+		if _, _, _, err := Read(strings.NewReader(text), "auto", Given{}); err == nil || !strings.Contains(err.Error(), "no row with a time; ep 4, H 7168, K 8 left out: the benchmark failed there") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestMoonEPBesideDeepEP reads lines of bench_vs_deepep.py, whose maximal violation is the busiest
 // expert over the mean, less 1.
 func TestMoonEPBesideDeepEP(t *testing.T) {

@@ -1,9 +1,10 @@
-"""A strategy of one's own for epbench: random search.
+"""A search strategy for epbench: random search.
 
     epbench replay --synthetic --strategy "exec:python3 examples/search/random_search.py" --budget 50
 
-epbench starts this program for every search. It writes one line about the space to our standard
-input, and one line of results for each line that we write. docs/search-own.md has the fields.
+epbench starts this program once for each search. The program reads one line about the space from
+standard input. It then writes lines with configs, and reads a line of results for each of them.
+docs/search-own.md explains the fields.
 """
 
 import json
@@ -12,7 +13,7 @@ import sys
 
 
 def config(rng, kernel):
-    """Draws one config of a kernel, legal or not. epbench says which configs are not."""
+    """Draws one config of a kernel. The config may be illegal; epbench then answers with an error."""
     return {"kernel": kernel["name"], "values": {p["name"]: rng.choice(p["values"]) for p in kernel["parameters"]}}
 
 
@@ -20,7 +21,7 @@ def main():
     space = json.loads(sys.stdin.readline())
     rng = random.Random(space["seed"])
     left, idle = space["left"], 0
-    while left > 0 and idle < 50:  # with few configs left, nearly every draw is known
+    while left > 0 and idle < 50:  # stop if 50 answers in a row had no new config
         print(json.dumps({"ask": [config(rng, rng.choice(space["kernels"])) for _ in range(8)]}), flush=True)
         answer = json.loads(sys.stdin.readline())
         idle = idle + 1 if answer["left"] == left else 0

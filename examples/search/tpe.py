@@ -1,10 +1,10 @@
-"""Optuna's TPE as a strategy of epbench, so that both are judged by the same measurements.
+"""A search strategy for epbench that lets Optuna's TPE choose the configs.
 
     pip install optuna==5.0.0
     epbench replay recordings --strategy "auto,exec:python3 examples/search/tpe.py" --budget 50
 
-Every kernel has its own parameters, and the kernel is one choice more. A config that is not in
-the space is told to Optuna as pruned, which costs nothing.
+The kernel is one more parameter for Optuna, and each kernel has its own parameters. If epbench
+returns no ratio for a config, Optuna is told that the trial was pruned.
 """
 
 import json
@@ -14,7 +14,7 @@ import optuna
 
 
 def ask(study, space):
-    """Returns a trial and the config that it stands for."""
+    """Returns an Optuna trial and its config."""
     trial = study.ask()
     name = trial.suggest_categorical("kernel", [k["name"] for k in space["kernels"]])
     kernel = next(k for k in space["kernels"] if k["name"] == name)

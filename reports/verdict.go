@@ -58,10 +58,26 @@ func (x *Compared) advice() string {
 	n := float64(min(len(x.A.Times), len(x.B.Times)))
 	times := 2 * 1.96 * x.Ratio.StdErr() / math.Log1p(x.Band)
 	need := int(math.Ceil(n*max(1.1, times*times)/10) * 10)
+	if x.Ratio.Sessions > 1 {
+		return x.adviseSessions(times * times)
+	}
 	if need > maxAdvice {
 		return "this machine is too noisy to tell"
 	}
 	return fmt.Sprintf("about %d rounds would tell", need)
+}
+
+// mostSessions is the largest number of sessions that advice recommends.
+const mostSessions = 60
+
+// adviseSessions says how many sessions tell, if that takes `times` as many as there are. More rounds in
+// each session do not help: sessions differ from each other by more than rounds do.
+func (x *Compared) adviseSessions(times float64) string {
+	need := int(math.Ceil(float64(x.Ratio.Sessions) * max(1.1, times)))
+	if need > mostSessions {
+		return "sessions differ by too much on this machine to tell"
+	}
+	return fmt.Sprintf("about %d sessions a side would tell (bench --sessions)", need)
 }
 
 func (c *Comparison) summarise() {

@@ -40,20 +40,21 @@ func stabilityTable(paths []string) (reports.Table, error) {
 	t := reports.Table{
 		Name: "sessions", Title: "Gains in several sessions",
 		Columns: []reports.Column{reports.Words("run"), n("configs", ""), n("sessions", ""), n("times", "%"), n("gains", "%"),
-			n("alone", "%"), n("claims", ""), n("beyond", "%")},
+			n("alone", "%"), n("claims", ""), n("beyond", "%"), n("of time", "%")},
 		Notes: []string{
 			"times, gains: what a config's differ by from session to session, one standard deviation",
 			"alone: share of consecutive sessions whose gains differ by more than 1.96 standard errors of their rounds; beyond: the same of claims over three sessions",
+			"of time: share of the run's wall time that its further sessions took",
 		},
 	}
 	var all replay.Stability
 	for _, path := range paths {
-		_, results, _, err := record.ReadDir(path)
+		run, results, _, err := record.ReadDir(path)
 		if err != nil {
 			return t, badInput(err)
 		}
 		if s := replay.StabilityOf(results); s.Configs > 0 {
-			addStability(&t, filepath.Base(path), s)
+			addStability(&t, filepath.Base(path), s, reports.Float(100*sessionSeconds(results)/run.Wall.Total, 0))
 			all.Add(s)
 		}
 	}
@@ -61,13 +62,23 @@ func stabilityTable(paths []string) (reports.Table, error) {
 		return t, badInput(errors.New(paths[0] + ": no run has a config in three sessions; sweep with --sessions 3"))
 	}
 	if len(t.Rows) > 1 {
-		addStability(&t, "all", all)
+		addStability(&t, "all", all, reports.None())
 	}
 	return t, nil
 }
 
-func addStability(t *reports.Table, name string, s replay.Stability) {
+// sessionSeconds returns the wall time of the blocks that measured in further sessions.
+func sessionSeconds(results []record.Result) (seconds float64) {
+	for _, r := range results {
+		if r.Stage == record.StageSession && r.End {
+			seconds += r.Wall
+		}
+	}
+	return seconds
+}
+
+func addStability(t *reports.Table, name string, s replay.Stability, ofTime reports.Cell) {
 	share := func(k, n int) reports.Cell { return reports.Float(100*float64(k)/float64(n), 1) }
 	t.Add(reports.Str(name), reports.Int(s.Configs), reports.Int(s.Sessions), reports.Float(100*s.TimeSpread, 2), reports.Float(100*s.GainSpread, 2),
-		share(s.AloneBeyond, s.Alone), reports.Int(s.Claims), share(s.Beyond, s.Claims))
+		share(s.AloneBeyond, s.Alone), reports.Int(s.Claims), share(s.Beyond, s.Claims), ofTime)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/table"
 	"github.com/epbench/epbench/workloads"
 )
@@ -97,11 +98,12 @@ func gainColumns() []reports.Column {
 	return []reports.Column{reports.Numbers("gain", "x"), reports.Numbers("low", "x"), reports.Numbers("high", "x")}
 }
 
-func gainCells(r *table.Row) []reports.Cell {
+func gainCells(h table.Header, r *table.Row) []reports.Cell {
 	if r == nil {
 		return []reports.Cell{reports.None(), reports.None(), reports.None()}
 	}
-	return reports.GainCells(claimed(r.Evidence))
+	low, high := h.GainInterval(*r)
+	return reports.GainCells(record.Interval{Mid: r.Evidence.Gain, Low: low, High: high})
 }
 
 // timedColumn returns the column of the token count at which a row's times were measured.
@@ -235,5 +237,5 @@ func sideColumns(side string) []reports.Column {
 }
 
 func sideCells(h table.Header, r *table.Row) []reports.Cell {
-	return append(configCells(h, r), gainCells(r)...)
+	return append(configCells(h, r), gainCells(h, r)...)
 }

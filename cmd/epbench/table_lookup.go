@@ -83,7 +83,7 @@ func (q *query) answers() reports.Table {
 			if row != nil {
 				rows = append(rows, row)
 			}
-			t.Add(slices.Concat(cells, gainCells(row), []reports.Cell{timedCell(row, n)}, triedCells(row), []reports.Cell{verifiedCell(row, a), reports.Str(a.Source)})...)
+			t.Add(slices.Concat(cells, gainCells(q.header(a), row), []reports.Cell{timedCell(row, n)}, triedCells(row), []reports.Cell{verifiedCell(row, a), reports.Str(a.Source)})...)
 			switch {
 			case a.Row != nil || a.Reason == table.Halves || a.Reason == table.Illegal:
 				q.qualify(a)
@@ -131,12 +131,17 @@ func (q *query) qualify(a *table.Answer) {
 	}
 }
 
-// reasonText returns the reason of an answer as text.
+// reasonText returns the reason of an answer as text, with the reason of its row: an exact row may be
+// a compromise, or keep the default because nothing was certain.
 func reasonText(a *table.Answer) string {
-	if a.EarlierBuild {
-		return string(a.Reason) + ", measured with an earlier build"
+	out := string(a.Reason)
+	if a.Row != nil && a.Row.Evidence.Reason != "" {
+		out += ", " + a.Row.Evidence.Reason
 	}
-	return string(a.Reason)
+	if a.EarlierBuild {
+		out += ", measured with an earlier build"
+	}
+	return out
 }
 
 // lookupOf returns the function that looks up a problem by token count and class. If no row

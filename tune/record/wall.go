@@ -11,16 +11,17 @@ import (
 // Wall holds the parts of the wall time of a sweep, in seconds. A resumed sweep adds its
 // times to those of the run that it continues.
 type Wall struct {
-	Total     float64      `json:"total"`          // from the start of the command to its last file
-	Measuring float64      `json:"measuring"`      // calls that time a kernel: samples, warm-up, graphs, messages to the worker and back
-	Samples   float64      `json:"samples"`        // part of Measuring: the recorded samples
-	Checking  float64      `json:"checking"`       // running a candidate once and comparing its answer with the oracle
-	Run       ep.RunTime   `json:"run,omitzero"`   // parts of Measuring that the backend reported
-	Check     ep.CheckTime `json:"check,omitzero"` // parts of Checking that the backend reported
-	Preparing float64      `json:"preparing"`      // waiting for the compiler and loading candidates
-	Opening   float64      `json:"opening"`        // opening sessions: buffers and inputs
-	Starting  float64      `json:"starting"`       // starting the backend, planning, timing an empty kernel
-	Writing   float64      `json:"writing"`        // writing the log, run.json, table, summary, page and pictures
+	Total     float64      `json:"total"`              // from the start of the command to its last file
+	Measuring float64      `json:"measuring"`          // calls that time a kernel: samples, warm-up, graphs, messages to the worker and back
+	Samples   float64      `json:"samples"`            // part of Measuring: the recorded samples
+	Checking  float64      `json:"checking"`           // running a candidate once and comparing its answer with the oracle
+	Run       ep.RunTime   `json:"run,omitzero"`       // parts of Measuring that the backend reported
+	Check     ep.CheckTime `json:"check,omitzero"`     // parts of Checking that the backend reported
+	Preparing float64      `json:"preparing"`          // waiting for the compiler and loading candidates
+	Opening   float64      `json:"opening"`            // opening sessions: buffers and inputs
+	Sessions  float64      `json:"sessions,omitempty"` // further sessions; their times are in the other parts too
+	Starting  float64      `json:"starting"`           // starting the backend, planning, timing an empty kernel
+	Writing   float64      `json:"writing"`            // writing the log, run.json, table, summary, page and pictures
 }
 
 // Deciding returns the rest of the total: drawing routings, the strategy, intervals.
@@ -38,6 +39,7 @@ func (w Wall) Plus(o Wall) Wall {
 	w.Check = w.Check.Plus(o.Check)
 	w.Preparing += o.Preparing
 	w.Opening += o.Opening
+	w.Sessions += o.Sessions
 	w.Starting += o.Starting
 	w.Writing += o.Writing
 	return w
@@ -98,7 +100,11 @@ func (w Wall) String() string {
 	parts := []wallPart{{"measured kernels", w.Measuring, w.measuring()}, {"checking answers", w.Checking, w.checking()},
 		{name: "compiling and loading", seconds: w.Preparing}, {name: "opening sessions", seconds: w.Opening}, {name: "starting", seconds: w.Starting},
 		{name: "deciding", seconds: w.Deciding()}, {name: "writing files", seconds: w.Writing}}
-	return fmt.Sprintf("%v of wall time: %s", Rounded(w.Total), joined(parts, w.Total))
+	text := fmt.Sprintf("%v of wall time: %s", Rounded(w.Total), joined(parts, w.Total))
+	if w.Sessions > 0 {
+		text += fmt.Sprintf("; further sessions took %.0f %% of it", 100*w.Sessions/w.Total)
+	}
+	return text
 }
 
 // Rounded returns a time in seconds, rounded to a tenth of a second.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
@@ -49,6 +50,7 @@ func (s *sweeper) measureSession(ctx context.Context, c *activeSearch, configs [
 	if ctx.Err() != nil {
 		return nil
 	}
+	defer func(start time.Time) { s.harness.wall.Sessions += time.Since(start).Seconds() }(time.Now())
 	live := []int{c.dflt, search.Twin}
 	for _, cfg := range configs {
 		if point := c.space.Add(cfg); point != c.dflt {

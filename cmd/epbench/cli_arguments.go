@@ -82,7 +82,7 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 // newHelp returns the command help. It replaces cobra's own command, which prints the help of
 // the root for an unknown name; this one returns an error.
 func newHelp() *cobra.Command {
-	return &cobra.Command{
+	help := &cobra.Command{
 		Use:   "help [COMMAND]",
 		Short: "Explain a command",
 		RunE: func(cmd *cobra.Command, names []string) error {
@@ -111,6 +111,8 @@ func newHelp() *cobra.Command {
 			return out, cobra.ShellCompDirectiveNoFileComp
 		},
 	}
+	help.Flags().BoolVar(&helpAll, "all", false, "explain the flags too that are rarely needed")
+	return help
 }
 
 // addCompletion adds cobra's completion command, and makes it refuse an unknown shell.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -115,13 +116,41 @@ func wrappedTo(text string, width int) string {
 	return strings.Join(append(out, strings.TrimRight(line, " ")), "\n")
 }
 
+// rarely lists flags that the help of a command with more than manyFlags leaves out, so that it
+// fits a screen or two. epbench help --all COMMAND lists them, as the man pages do.
+var rarely = []string{"nodes", "max-tokens", "mode", "shared-expert", "skip-a2a", "layout", "seed", "beside", "objective", "kernel", "space", "retry",
+	"trust-command", "profile", "allow-edited", "layers", "machine", "raw", "certified", "other-machines", "this-build", "explain", "band", "width"}
+
+const manyFlags = 20
+
+// helpAll makes help list every flag.
+var helpAll bool
+
+// leftOut returns the flags that the help of a command leaves out.
+func leftOut(cmd *cobra.Command) (names []string) {
+	all := 0
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if all++; slices.Contains(rarely, f.Name) {
+			names = append(names, f.Name)
+		}
+	})
+	if helpAll || all <= manyFlags {
+		return nil
+	}
+	return names
+}
+
 // flagHelp lists the flags of a command under their headings.
 func flagHelp(cmd *cobra.Command) string {
 	var out strings.Builder
+	without := leftOut(cmd)
 	for _, heading := range []string{forProblem, forSearch, forTables, forBackend, forOutput, ""} {
 		s := pflag.NewFlagSet(heading, pflag.ContinueOnError)
 		s.SortFlags = false
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if slices.Contains(without, f.Name) {
+				return
+			}
 			if of := f.Annotations[headingKey]; len(of) == 1 && of[0] == heading || of == nil && heading == "" && f.Name != "help" {
 				s.AddFlag(shown(f))
 			}
@@ -133,6 +162,9 @@ func flagHelp(cmd *cobra.Command) string {
 			heading = "Flags"
 		}
 		fmt.Fprintf(&out, "\n%s:\n%s", heading, s.FlagUsagesWrapped(helpWidth))
+	}
+	if without != nil {
+		fmt.Fprintf(&out, "\n%s\n", wrapped(fmt.Sprintf("epbench help --all %s explains %d more: --%s", plainPath(cmd), len(without), strings.Join(without, ", --"))))
 	}
 	return out.String()
 }

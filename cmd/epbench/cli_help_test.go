@@ -9,6 +9,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
+// mostHelp is the largest number of lines of a command's help.
+const mostHelp = 80
+
 // TestHelp: each command has three examples that parse. Each flag is below a heading, and its
 // text does not repeat its placeholder. No line of help is wider than a narrow terminal.
 func TestHelp(t *testing.T) {
@@ -27,6 +30,9 @@ func TestHelp(t *testing.T) {
 			if n := len([]rune(strings.TrimRight(line, "\n"))); n > helpWidth {
 				t.Errorf("%s: %d columns: %s", cmd.CommandPath(), n, line)
 			}
+		}
+		if n := strings.Count(out.String(), "\n"); n > mostHelp && cmd.Name() != "terms" {
+			t.Errorf("%s: the help has %d lines, want at most %d: add flags to rarely", cmd.CommandPath(), n, mostHelp)
 		}
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			placeholder := strings.Join(f.Annotations[placeholderKey], "")

@@ -276,16 +276,17 @@ func TestAA(t *testing.T) {
 // differ, the spread is half of the interval.
 func TestAASpreadIsHalfTheInterval(t *testing.T) {
 	e := &script{seconds: func(_ record.Stage, point, round int) float64 {
+		off := 1.5 + 0.001*float64(round) // readings differ: equal ones would show a coarse clock
 		if point == Twin && round%2 == 0 {
-			return 1.5
+			return off
 		}
 		if point == Twin {
-			return 1 / 1.5
+			return 1 / off
 		}
 		return 1
 	}}
 	aa, err := Protocol{Band: 0.1, AARounds: 20, MaxAA: 20}.MeasureAA(context.Background(), e, 0, 0)
-	if err != nil || aa.Spread < 0.15 || math.Abs(aa.Ratio-1) > 1e-9 {
+	if err != nil || aa.Spread < 0.3 || math.Abs(aa.Ratio-1) > 0.01 {
 		t.Errorf("%+v, %v", aa, err)
 	}
 }

@@ -99,11 +99,11 @@ func between(costs [2]probedCost, ends [2]PlannedSearch, tokens int) probedCost 
 const probeConfigs = 2
 
 // A probe times the default in leastProbeRounds rounds. If these rounds take at most probeSeconds, it
-// times mostProbeRounds further rounds and uses only these, because the first rounds take longer than
-// later ones.
+// times mostProbeRounds further rounds with as many turns as those of a session, and uses only these,
+// because the first rounds take longer than later ones.
 const (
 	leastProbeRounds = 2
-	mostProbeRounds  = 10
+	mostProbeRounds  = 5
 	probeSeconds     = 0.05
 )
 
@@ -140,14 +140,14 @@ func (l *harness) probeSessions(ctx context.Context, c *comparison, cost *probed
 		return err
 	}
 	took := 0.0
-	for _, rounds := range []int{leastProbeRounds, mostProbeRounds} {
+	for _, n := range [][2]int{{probeConfigs, leastProbeRounds}, {sessionSamples, mostProbeRounds}} {
 		if took > probeSeconds {
 			break
 		}
-		if _, took, err = l.probeBlock(ctx, c, probeConfigs, rounds); err != nil {
+		if _, took, err = l.probeBlock(ctx, c, n[0], n[1]); err != nil {
 			return err
 		}
-		cost.sample = took / float64(probeConfigs*rounds)
+		cost.sample = took / float64(n[0]*n[1])
 	}
 	cost.cold, cost.warm = max(0, cost.cold-cost.sample), max(0, cost.warm/probeConfigs-cost.sample)
 	return nil

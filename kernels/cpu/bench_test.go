@@ -12,20 +12,21 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// delivered counts the bytes that dispatch delivers in one call of large, each once, and
-// those that combine takes back.
+// delivered counts the bytes that dispatch delivers in one call of the problem large. Combine sends
+// back as many bytes.
 const delivered = 4 * 1024 * 8 * 7168 * 2
 
+// large returns the problem of the benchmarks.
 func large(op ep.Op) ep.Problem {
 	return ep.Problem{Op: op, Mode: ep.Eager, Ranks: 4, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8,
 		Tokens: 1024, MaxTokens: 1024, Dispatch: ep.BF16, Combine: ep.BF16}
 }
 
-// BenchmarkAgainstCopy prints the bytes per second of copy, dispatch and combine on the same
-// cores, measured in turns with default configs.
+// BenchmarkAgainstCopy prints the bytes per second of a plain copy, of dispatch and of combine on the
+// same cores. The three are measured in turns; dispatch and combine run their default configs.
 func BenchmarkAgainstCopy(b *testing.B) {
 	source, target := make([]byte, delivered), make([]byte, delivered)
-	fill(source) // pages never written would all be one page of zeros
+	fill(source) // otherwise the system maps all pages of source to one page of zeros
 	dispatch, combine := prepared(b, ep.Dispatch), prepared(b, ep.Combine)
 	plain := func() float64 { return copyOnce(source, target) }
 	plain()
@@ -45,6 +46,7 @@ func BenchmarkAgainstCopy(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
+// middle returns the median.
 func middle(x []float64) float64 {
 	slices.Sort(x)
 	return x[len(x)/2]

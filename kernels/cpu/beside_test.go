@@ -39,8 +39,9 @@ func TestProductCopies(t *testing.T) {
 	}
 }
 
-// TestRunBeside: every op, fused and split, gives consistent times of call, product and both.
-// Answers stay correct while the product runs, and the objective selects the time.
+// TestRunBeside: every op, fused and split, gives consistent times of the call alone, the product
+// alone and both together. Outputs stay correct while the product runs. The objective selects the
+// time that is reported.
 func TestRunBeside(t *testing.T) {
 	for _, op := range ep.Exchanges() {
 		for work, objective := range map[string]ep.Objective{"gemm:4,64,64,bf16,2": ep.Beside, "copy": ep.Alone} {
@@ -64,6 +65,7 @@ func withMode(c ep.Config, mode ep.Value) ep.Config {
 	return c
 }
 
+// checkBeside verifies a config, runs it with the product, and checks that the times are consistent.
 func checkBeside(t *testing.T, s *Session, c ep.Config) {
 	t.Helper()
 	v, err := s.Verify(t.Context(), c)
@@ -97,8 +99,8 @@ func checkBeside(t *testing.T, s *Session, c ep.Config) {
 	}
 }
 
-// TestBesideFaults: a faulty candidate ends as it does without a product, in timed rounds too,
-// and the session stays usable.
+// TestBesideFaults: a faulty candidate ends in the same way as without a product, also in timed
+// rounds. The session stays usable.
 func TestBesideFaults(t *testing.T) {
 	for _, f := range []fault{noSignal, panicking} {
 		p := problem(ep.Dispatch)
@@ -121,6 +123,7 @@ func TestBesideFaults(t *testing.T) {
 	}
 }
 
+// TestStepIsRefused: the CPU backend runs no product of kind step.
 func TestStepIsRefused(t *testing.T) {
 	p := problem(ep.Pair)
 	p.Beside = "step:4,64,64,bf16,2"

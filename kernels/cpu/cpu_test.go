@@ -32,7 +32,7 @@ func draw(t testing.TB, p ep.Problem, routing string) *workloads.Workload {
 	return w
 }
 
-// session opens a uniform workload and prepares the op's default.
+// session opens a session with uniform routing and prepares the op's default config.
 func session(t *testing.T, p ep.Problem) (*Session, ep.Config) {
 	t.Helper()
 	b, err := Open()
@@ -55,6 +55,7 @@ func session(t *testing.T, p ep.Problem) (*Session, ep.Config) {
 	return s.(*Session), c
 }
 
+// TestCheckNamesTheBound: the error of an illegal problem or config names the parameter and its bound.
 func TestCheckNamesTheBound(t *testing.T) {
 	m, p := machine(), problem(ep.Dispatch)
 	c := defaults("dispatch")(m, p)
@@ -90,6 +91,7 @@ func TestCheckNamesTheBound(t *testing.T) {
 	}
 }
 
+// TestPairsNeedMatchingDispatch: combine with algo=dedup needs a dispatch with algo=dedup.
 func TestPairsNeedMatchingDispatch(t *testing.T) {
 	p := problem(ep.Pair)
 	k := kernels.Of(Kernels(), ep.Pair)[0]
@@ -129,7 +131,7 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("%v does not say %q", err, bad.says)
 		}
 		if s != nil {
-			t.Errorf("%s: a session came with the error", bad.says)
+			t.Errorf("%s: Open returned a session and an error", bad.says)
 		}
 	}
 }
@@ -143,7 +145,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestClosingFreesWorkers opens and closes sessions and counts goroutines.
+// TestClosingFreesWorkers: after sessions were opened and closed, there are no more goroutines than
+// before.
 func TestClosingFreesWorkers(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 20 {
@@ -169,8 +172,8 @@ func TestClosingFreesWorkers(t *testing.T) {
 	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 }
 
-// TestCancelInMidRun cancels while ranks are busy; the call must end soon,
-// with the context's error, and another session must not notice.
+// TestCancelInMidRun cancels the context while ranks run. Run must end soon, with the context's error,
+// and the session must stay usable.
 func TestCancelInMidRun(t *testing.T) {
 	s, c := session(t, problem(ep.Pair))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -188,8 +191,8 @@ func TestCancelInMidRun(t *testing.T) {
 	}
 }
 
-// TestThousandIterations runs pairs back to back without resetting memory, in every algorithm
-// and mode, and then verifies one more.
+// TestThousandIterations runs many pairs one after another, without resetting memory between them, in
+// every algorithm and mode. Then it verifies one more pair.
 func TestThousandIterations(t *testing.T) {
 	n := 1000
 	if testing.Short() {
@@ -216,8 +219,8 @@ func TestThousandIterations(t *testing.T) {
 	}
 }
 
-// TestSignalsAreBack: after a call every count word is reset and every counter is zero.
-func TestSignalsAreBack(t *testing.T) {
+// TestSignalsAreReset: after a call every count word is reset and every counter is zero.
+func TestSignalsAreReset(t *testing.T) {
 	s, c := session(t, problem(ep.Pair))
 	if _, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 2, Fold: 7}); err != nil {
 		t.Fatal(err)
@@ -229,8 +232,8 @@ func TestSignalsAreBack(t *testing.T) {
 	}
 }
 
-// TestLeftoverSignalIsFound: an unread signal would make the next call wrong, so the call that
-// left it fails.
+// TestLeftoverSignalIsFound: a call fails if it leaves a signal that nobody has read. Such a signal
+// would make the next call wrong.
 func TestLeftoverSignalIsFound(t *testing.T) {
 	s, _ := session(t, problem(ep.Dispatch))
 	stray := stage{launch{blocks: 1}, func(w *worker, _ launch, set int) bool {
@@ -244,7 +247,8 @@ func TestLeftoverSignalIsFound(t *testing.T) {
 	}
 }
 
-func TestEmptyKernelReadsLess(t *testing.T) {
+// TestEmptyKernelIsShort: the clock reads a positive time for an empty kernel, at most 0.1 s.
+func TestEmptyKernelIsShort(t *testing.T) {
 	b, err := Open()
 	if err != nil {
 		t.Fatal(err)

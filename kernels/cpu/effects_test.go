@@ -9,10 +9,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// effect is a case in which one parameter decides the time.
+// effect is a case in which the value of one parameter changes the time of a call.
 type effect struct {
 	param   string
-	a, b    ep.Value
+	a, b    ep.Value // the two values that are compared
 	op      ep.Op
 	ranks   int
 	tokens  int
@@ -51,7 +51,7 @@ func BenchmarkParameters(b *testing.B) {
 	}
 }
 
-// ratio returns the median over rounds of the time with b over the time with a.
+// ratio divides the time with value b by the time with value a, and returns the median over rounds.
 func (e effect) ratio(b *testing.B) float64 {
 	p := large(e.op)
 	p.Ranks, p.Tokens, p.MaxTokens = e.ranks, e.tokens, e.tokens
@@ -75,6 +75,7 @@ func (e effect) ratio(b *testing.B) float64 {
 	return ratios[len(ratios)/2]
 }
 
+// slowest returns the seconds of the slowest rank in one round.
 func (e effect) slowest(b *testing.B, s kernels.Session, c ep.Config, fold int) float64 {
 	if err := s.Prepare(b.Context(), c); err != nil {
 		b.Fatal(err)
@@ -86,11 +87,11 @@ func (e effect) slowest(b *testing.B, s kernels.Session, c ep.Config, fold int) 
 	return slices.Max(r.Seconds[0])
 }
 
-// TestEveryParameterHasAnEffect: effects has every parameter.
+// TestEveryParameterHasAnEffect: effects has a case for every parameter of class speed.
 func TestEveryParameterHasAnEffect(t *testing.T) {
 	for _, q := range params(kernels.Speed) {
 		if !slices.ContainsFunc(effects, func(e effect) bool { return e.param == q.Name }) {
-			t.Errorf("%s: no setting shows what it changes", q.Name)
+			t.Errorf("effects has no case for parameter %s", q.Name)
 		}
 	}
 }

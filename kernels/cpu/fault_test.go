@@ -19,7 +19,7 @@ func brokenCase(op ep.Op) conform.Case {
 	}}
 }
 
-// hangsEnd is the deadline of candidates that always hang. The others have the backend's own.
+// hangsEnd is the deadline of candidates that always hang. Other candidates have longestWait.
 const hangsEnd = time.Second
 
 // breakCPU returns the backend with a fault in the candidates that pick chooses.
@@ -41,14 +41,14 @@ var endings = map[fault]ep.Status{
 	panicking: ep.Crash,
 }
 
-// TestFaultsAreCaught injects each fault into each op, algorithm and mode. The broken candidate
-// must end as endings says, and a sound one in the same session must still pass.
+// TestFaultsAreCaught injects each fault into each op and algorithm. The candidate with the fault
+// must end as endings says. A candidate without a fault must then pass in the same session.
 func TestFaultsAreCaught(t *testing.T) {
 	for f, want := range endings {
 		for _, op := range ep.Exchanges() {
 			for _, algo := range []ep.Value{"direct", "dedup"} {
 				if raceEnabled && f == earlyRead {
-					continue // reading before the signal is a race, and reported as one
+					continue // this fault is a data race, and the race detector reports it
 				}
 				t.Run(fmt.Sprintf("%s/%s/%s", f, op, algo), func(t *testing.T) { catch(t, f, want, op, algo) })
 			}
@@ -56,6 +56,8 @@ func TestFaultsAreCaught(t *testing.T) {
 	}
 }
 
+// catch injects fault f into the candidate with mode=split and checks how this candidate ends. Then it
+// checks that the fused candidate passes.
 func catch(t *testing.T, f fault, want ep.Status, op ep.Op, algo ep.Value) {
 	broken := func(c ep.Config) bool { return strings.Contains(c.Key(), "mode=split") }
 	b := breakCPU(f, broken)
@@ -94,7 +96,7 @@ func catch(t *testing.T, f fault, want ep.Status, op ep.Op, algo ep.Value) {
 	}
 	b.deadline = longestWait
 	if got, reason := end(t, s, good); got != ep.OK {
-		t.Errorf("the noFault candidate after it ended as %s (%s)", got, reason)
+		t.Errorf("the candidate without a fault, after it, ended as %s (%s)", got, reason)
 	}
 }
 
@@ -119,8 +121,8 @@ func end(t *testing.T, s kernels.Session, c ep.Config) (ep.Status, string) {
 	return ep.OK, ""
 }
 
-// TestHangNamesTheCulprit: the reason of a hang names the rank whose signal is missing.
-func TestHangNamesTheCulprit(t *testing.T) {
+// TestHangNamesTheRank: the reason of a hang names the rank whose signal is missing.
+func TestHangNamesTheRank(t *testing.T) {
 	for op, want := range map[ep.Op]string{
 		ep.Dispatch: "in dispatch_wait for expert 15 from rank 0",
 		ep.Combine:  "in combine_wait for expert 3 from rank 0",

@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestFewValuesMayDiffer: in a small output somewhat more than 1 in 1,000 values may be a code
-// off.
+// TestFewValuesMayDiffer: an activation's output may have a few values that are the neighbouring code
+// of the right one: about 1 in 1,000, and somewhat more in a small output.
 func TestFewValuesMayDiffer(t *testing.T) {
 	w := tiny(func(p *ep.Problem) { p.Op = ep.Activation })
 	o := New(w, 1)
@@ -24,7 +24,7 @@ func TestFewValuesMayDiffer(t *testing.T) {
 	}
 	most := mostOff(rows * hidden)
 	if most*1000 <= rows*hidden {
-		t.Fatalf("%d of %d is no more than 1 in 1,000", most, rows*hidden)
+		t.Fatalf("only %d of %d values may differ, want more than 1 in 1,000", most, rows*hidden)
 	}
 	for i := range most {
 		out[2*i*(hidden+1)%len(out)] ^= 1

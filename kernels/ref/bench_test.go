@@ -7,7 +7,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// prefill returns the prefill of one of four ranks in DeepSeek-V3's shape.
+// prefill returns a workload of DeepSeek-V3's shape on four ranks, with 512 tokens on each.
 func prefill(b *testing.B, op ep.Op) *workloads.Workload {
 	b.Helper()
 	d, err := workloads.Parse("uniform")
@@ -24,11 +24,11 @@ func prefill(b *testing.B, op ep.Op) *workloads.Workload {
 	return w
 }
 
-// sampled is how many rows BenchmarkCheckDispatch compares.
+// sampled is the number of rows that BenchmarkCheckDispatch compares.
 const sampled = 512
 
-// BenchmarkCheckDispatch times the check of a session's later candidates, for which the oracle
-// has cached the workload.
+// BenchmarkCheckDispatch times the check of a dispatch after the oracle has cached the workload, as
+// for all candidates of a session but the first.
 func BenchmarkCheckDispatch(b *testing.B) {
 	w := prefill(b, ep.Dispatch)
 	o := New(w, 1)
@@ -41,7 +41,7 @@ func BenchmarkCheckDispatch(b *testing.B) {
 	}
 }
 
-// BenchmarkCheckCombine times the check of partial sums that were rounded by rank.
+// BenchmarkCheckCombine times the check of a combine whose ranks send partial sums rounded to BF16.
 func BenchmarkCheckCombine(b *testing.B) {
 	w := prefill(b, ep.Combine)
 	o := New(w, 1)

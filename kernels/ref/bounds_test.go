@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestPlaces: every BF16 number has its own position, in ascending order.
+// TestPlaces: placeOf gives every BF16 number its own position, in ascending order. NaNs are outside.
 func TestPlaces(t *testing.T) {
 	before := float32(math.Inf(-1))
 	for place := int(placeOf(0xff80)); place <= int(placeOf(0x7f80)); place++ {
@@ -19,13 +19,13 @@ func TestPlaces(t *testing.T) {
 	}
 	for _, nan := range []uint16{0x7f81, 0x7fff, 0xff81, 0xffff} {
 		if p := placeOf(nan); p >= placeOf(0xff80) && p <= placeOf(0x7f80) {
-			t.Errorf("%#04x stands at %#04x, among the numbers", nan, p)
+			t.Errorf("NaN %#04x has place %#04x, between those of numbers", nan, p)
 		}
 	}
 }
 
-// TestSumBounds: a BF16 number lies between the bounds if and only if it is as near to the
-// exact sum as Sum.Bound allows.
+// TestSumBounds: a BF16 number lies between the bounds if and only if its distance from the exact sum
+// is at most Sum.Bound.
 func TestSumBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		exact := rapid.Float64Range(-1e30, 1e30).Draw(t, "exact") * rapid.SampledFrom([]float64{1, 1e-28, 1e-66, 0}).Draw(t, "scale")
@@ -42,8 +42,8 @@ func TestSumBounds(t *testing.T) {
 	})
 }
 
-// TestKeptSums: cached bounds give the same results as new ones, for every kind of comparison
-// on one oracle, and find the faults of a second output.
+// TestKeptSums: an oracle that has cached the bounds of its sums gives the same results as a new
+// oracle, for every kind of comparison. It also finds a fault in another output.
 func TestKeptSums(t *testing.T) {
 	w := tiny(nil)
 	kept := New(w, 1)

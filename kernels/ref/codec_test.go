@@ -38,8 +38,8 @@ func TestE4M3RoundTrips(t *testing.T) {
 	}
 }
 
-// TestE4M3Thresholds: a number rounds to the nearer of two neighbouring codes, from the middle
-// to the even one.
+// TestE4M3Thresholds: a number rounds to the nearer of its two neighbouring codes. A number in the
+// middle between them rounds to the even code.
 func TestE4M3Thresholds(t *testing.T) {
 	for code := range byte(0x7e) {
 		low, high := E4M3ToFloat(code), E4M3ToFloat(code+1)
@@ -61,8 +61,8 @@ func TestE4M3Thresholds(t *testing.T) {
 func TestE2M1Thresholds(t *testing.T) {
 	for _, c := range []struct {
 		at           float32
-		below, above float32 // value at and just below, and just above the threshold
-		tieUp        bool
+		below, above float32 // rounded values just below and just above the threshold
+		tieUp        bool    // the threshold itself rounds up
 	}{
 		{0.25, 0, 0.5, false}, {0.75, 0.5, 1, true}, {1.25, 1, 1.5, false}, {1.75, 1.5, 2, true},
 		{2.5, 2, 3, false}, {3.5, 3, 4, true}, {5, 4, 6, false},
@@ -122,7 +122,7 @@ func TestQuantizeGroups(t *testing.T) {
 		dtype  ep.DType
 		global float32
 		x      []float32
-		scale  float32 // factor by which the first group's elements are multiplied again
+		scale  float32 // by which the elements of the first group are multiplied to get x back
 	}{
 		{ep.FP8, 1, make([]float32, 128), 1e-4 / 448},
 		{ep.FP8, 1, ramp, 6. / 448},
@@ -150,6 +150,7 @@ func TestQuantizeGroups(t *testing.T) {
 	}
 }
 
+// scaleOf returns the first scale of a row, divided by the global scale.
 func scaleOf(f ep.DType, row Row, global float32) float32 {
 	switch f {
 	case ep.FP8:
@@ -160,8 +161,8 @@ func scaleOf(f ep.DType, row Row, global float32) float32 {
 	return E4M3ToFloat(row.Scales[0]) / global
 }
 
-// TestQuantizationError: a dtype loses at most half a step of its elements, relative to the
-// group's largest magnitude.
+// TestQuantizationError: the error of each element is at most half a step of the dtype, relative to
+// the largest magnitude of its group.
 func TestQuantizationError(t *testing.T) {
 	x := make([]float32, 256)
 	for i := range x {
@@ -177,8 +178,8 @@ func TestQuantizationError(t *testing.T) {
 	}
 }
 
-// TestScaleLayouts: addresses are distinct and fill the output. One address of each layout is
-// computed by hand.
+// TestScaleLayouts: the addresses of scales are distinct and inside the output. The test compares one
+// address in each layout with an address computed by hand.
 func TestScaleLayouts(t *testing.T) {
 	const rows, maxRows = 256, 256
 	for _, f := range []ep.DType{ep.FP8, ep.MXFP4, ep.NVFP4} {

@@ -13,13 +13,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// checkOn checks rank 0 on a number of processors.
+// checkOn checks an output of rank 0 on a number of processors.
 func checkOn(processors int, o *Oracle, out Output) kernels.Comparison {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
 	return o.CheckDispatch(0, out, Compare{})
 }
 
-// realRows returns the rows without padding.
+// realRows returns the numbers of the rows that are no padding.
 func realRows(d Delivery) []int {
 	var out []int
 	for i, g := range d.Groups {

@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// laidOut returns the memory after a correct dispatch in a layout.
+// laidOut returns the correct output of a dispatch in the problem's layout.
 func laidOut(o *Oracle, rank int) Output {
 	p, l, d := o.w.Problem, o.Encoding(), o.Dispatch(rank)
 	n := dtype.MaxRows(p)
@@ -56,8 +56,8 @@ func (out *Output) lay(o *Oracle, rank, row, source, token int) {
 	}
 }
 
-// TestLayoutsAreJudged: a correct output in each layout is accepted, and each kind of damage
-// is found.
+// TestLayoutsAreJudged: for each layout, the oracle accepts a correct output and finds each kind of
+// damage.
 func TestLayoutsAreJudged(t *testing.T) {
 	damage := map[string]func(*Output, Delivery){
 		"row_offsets": func(g *Output, d Delivery) { g.RowOffsets[0]++ },
@@ -95,8 +95,8 @@ var judgedLayout ep.Problem
 
 func layoutProblem(*Output) ep.Problem { return judgedLayout }
 
-// TestByRankKeepsOrder: in the layouts by rank, correct rows in the wrong order are a fault,
-// because consumers pair them with their own list of tokens.
+// TestByRankKeepsOrder: in the layouts by rank, correct rows in the wrong order are a fault, because
+// the code that reads the rows relies on the order of tokens.
 func TestByRankKeepsOrder(t *testing.T) {
 	w := tiny(func(p *ep.Problem) { p.Layout = ep.LayoutRank })
 	w.Ranks[0] = workloads.Routing{Tokens: 2, Experts: []int32{2, 3, 3, 2}, Weights: []float32{1, 2, 3, 4}}
@@ -113,7 +113,8 @@ func TestByRankKeepsOrder(t *testing.T) {
 	}
 }
 
-// TestByRankSumsAreReduced: combine adds partial sums that each rank has rounded.
+// TestByRankSumsAreReduced: in layout rank, combine adds the partial sums of ranks, each rounded to
+// BF16, although the comparison asks for no partial sums.
 func TestByRankSumsAreReduced(t *testing.T) {
 	expert, byRank := New(tiny(nil), 1), New(tiny(func(p *ep.Problem) { p.Layout = ep.LayoutRank }), 1)
 	for i, want := range expert.CombineRow(0, 0, BF16Partial).Want {

@@ -15,8 +15,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// tiny is two ranks of two experts each, three tokens on rank 0 and one on
-// rank 1; rank 0's second token has a masked position.
+// tiny returns a workload of two ranks with two experts each. Rank 0 has three tokens and rank 1 has
+// one. The second token of rank 0 has a masked position.
 func tiny(change func(*ep.Problem)) *workloads.Workload {
 	p := ep.Problem{Op: ep.Dispatch, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 128, Experts: 4, TopK: 2,
 		Tokens: 3, MaxTokens: 3, Dispatch: ep.BF16, Combine: ep.BF16}
@@ -83,8 +83,8 @@ func TestCombineByHand(t *testing.T) {
 	}
 }
 
-// TestBoundsHold: the in-order sum, the sum of partial sums and sums in any other order lie
-// within the bound, for any weights and routing.
+// TestBoundsHold: for any weights and routing, the sum in order and the sum of partial sums lie within
+// their bounds.
 func TestBoundsHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := tiny(func(p *ep.Problem) {
@@ -111,7 +111,7 @@ func TestBoundsHold(t *testing.T) {
 	})
 }
 
-// faithful returns the correct output in any dtype.
+// faithful returns the correct output of a rank's dispatch, in any dtype.
 func faithful(o *Oracle, rank int) Output {
 	p, l := o.w.Problem, o.Encoding()
 	d := o.Dispatch(rank)
@@ -154,7 +154,8 @@ func TestFaithfulOutputsPass(t *testing.T) {
 	}
 }
 
-// TestDamageIsFound breaks one thing at a time in an output of rank 0.
+// TestDamageIsFound damages one part of a correct output at a time. The oracle must describe the
+// damage.
 func TestDamageIsFound(t *testing.T) {
 	for name, c := range map[string]struct {
 		damage func(*Output)
@@ -191,14 +192,14 @@ func TestOrderIsJudgedOnRequest(t *testing.T) {
 	copy(out.Payload(1), a)
 	out.SrcInfo[0], out.SrcInfo[1], out.SrcInfo[2], out.SrcInfo[3] = 2, 1, 0, 0
 	if v := o.CheckDispatch(0, out, Compare{}); !v.OK() {
-		t.Errorf("another order inside a segment: %s", v.Detail)
+		t.Errorf("two rows of one segment swapped: %s", v.Detail)
 	}
 	if v := o.CheckDispatch(0, out, Compare{Ordered: true}); v.OK() {
-		t.Error("another order passed as ordered")
+		t.Error("swapped rows passed a comparison with Ordered")
 	}
 }
 
-// A single wrong code is found in every dtype, and its error is measured.
+// TestOneCodeOff: a single wrong code is found in every dtype, and its error is measured.
 func TestOneCodeOff(t *testing.T) {
 	for _, f := range []ep.DType{ep.FP8, ep.NVFP4, ep.MXFP4} {
 		o := New(tiny(func(p *ep.Problem) { p.Dispatch = f }), 1)

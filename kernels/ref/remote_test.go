@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// stored holds the memory of all ranks after a correct call, by rank and part.
+// stored holds the memory of all ranks after a correct call. It is indexed by rank and part.
 type stored []map[string][]byte
 
 func bytesOf(v any) []byte {
@@ -25,7 +25,7 @@ func bytesOf(v any) []byte {
 	return b
 }
 
-// store writes the correct outputs; combined tokens have an epilogue applied.
+// store returns the correct outputs of dispatch and combine. Epilogue e is applied to combined tokens.
 func store(o *Oracle, e *Epilogue) stored {
 	var out stored
 	for rank, routing := range o.w.Ranks {
@@ -54,7 +54,8 @@ func (s stored) read(rank int, part string, bytes int, offsets ...int) ([][]byte
 	return out, nil
 }
 
-// remote returns a Remote over memory that wipes a part's earlier pieces at each read.
+// remote returns a Remote that reads s. Each read of a part clears the pieces that the read before it
+// returned, so that a Remote that still uses them fails.
 func remote(o *Oracle, s stored) *Remote {
 	var mu sync.Mutex
 	last := map[string][][]byte{}
@@ -71,8 +72,8 @@ func remote(o *Oracle, s stored) *Remote {
 	})
 }
 
-// TestRemote: the result is the same as for Go memory, whether rows are read as a whole or on
-// demand, and a changed byte is found.
+// TestRemote: a Remote accepts correct outputs and finds a changed byte, both if it reads a part as a
+// whole and if it reads rows on demand.
 func TestRemote(t *testing.T) {
 	for _, f := range ep.DTypes() {
 		for _, whole := range []int{wholeElements, 0} {
@@ -99,7 +100,7 @@ func TestRemote(t *testing.T) {
 	}
 }
 
-// TestJoined: pieces that lie one after another are not copied; others are.
+// TestJoined: contiguous copies pieces only if they do not lie one after another.
 func TestJoined(t *testing.T) {
 	data := []byte{1, 2, 3, 4, 5, 6}
 	if got := contiguous(Pieces(data, 2)); !slices.Equal(got, data) || &got[0] != &data[0] {
@@ -162,10 +163,11 @@ func TestRemoteProbe(t *testing.T) {
 	}
 }
 
+// probeAll checks Probe before Judge, after Judge and after Forget.
 func probeAll(t *testing.T, o *Oracle, r *Remote) {
 	t.Helper()
 	if _, err := r.Probe(0, 0, 0); err == nil {
-		t.Error("a row was shown before anything was judged")
+		t.Error("Probe returned a row before Judge was called")
 	}
 	if _, err := r.Judge(ep.Pair, Compare{}, Compare{}); err != nil {
 		t.Fatal(err)
@@ -179,12 +181,12 @@ func probeAll(t *testing.T, o *Oracle, r *Remote) {
 	}
 	for _, at := range [][3]int{{2, 0, 0}, {-1, 0, 0}, {0, 3, 0}, {0, -1, -1}, {0, 0, 2}, {0, 1, 1}} {
 		if _, err := r.Probe(at[0], at[1], at[2]); err == nil {
-			t.Errorf("%v was shown", at)
+			t.Errorf("Probe returned a row for %v, which does not exist", at)
 		}
 	}
 	r.Forget()
 	if _, err := r.Probe(0, 0, 0); err == nil {
-		t.Error("a row was shown after a run")
+		t.Error("Probe returned a row after Forget")
 	}
 }
 
@@ -201,7 +203,7 @@ func TestEpilogue(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, v, err)
 		}
 		if v, err := r.Judge(ep.Combine, Compare{}, Compare{}); err != nil || v.Wrong != 4 {
-			t.Errorf("%s, judged as if there were none: %+v, %v", name, v, err)
+			t.Errorf("%s, judged without the epilogue: %+v, %v", name, v, err)
 		}
 	}
 }

@@ -6,16 +6,16 @@ import (
 	"github.com/epbench/epbench/kernels"
 )
 
-// The oracle compares the same bits once. It compares again after other bits, for a stricter
-// comparison, and for bits that were wrong.
-func TestProven(t *testing.T) {
+// TestVerifiedBits: the oracle compares the same bits only once. It compares other bits, the same bits
+// under a stricter comparison, and bits that were wrong the last time.
+func TestVerifiedBits(t *testing.T) {
 	p, asked := newVerifiedBits(), 0
 	good, bad := kernels.Comparison{Rows: 2, MaxErr: 0.25}, kernels.Comparison{Rows: 2, Wrong: 1}
 	loose, strict := Compare{Partial: BF16Partial}, Compare{}
 	check := func(c Compare, says kernels.Comparison, want int, rows ...byte) {
 		t.Helper()
 		if got := p.check(c, Pieces(rows, 2), func() kernels.Comparison { asked++; return says }); got != says || asked != want {
-			t.Errorf("got %+v after %d questions, want %+v after %d", got, asked, says, want)
+			t.Errorf("got %+v after %d comparisons, want %+v after %d", got, asked, says, want)
 		}
 	}
 	check(loose, good, 1, 1, 2, 3)

@@ -99,9 +99,9 @@ struct EpProduct {
   int batched; /* a launch is one kernel */
 };
 
-/* The library is column-major, where a row-major matrix is its own transpose: it
- * computes out' [n, m] = (w' [k, n]) transposed times x' [k, m], which is also the one
- * arrangement that it knows for e4m3. */
+/* cuBLASLt reads matrices in column-major order, so it sees each of ours transposed (marked ').
+ * It computes out' [n, m] = (w' [k, n]) transposed times x' [k, m]. cuBLASLt knows no other
+ * arrangement for e4m3. */
 static int make_layouts(EpProduct *p, int batch) {
   const EpProductSpec *s = &p->spec;
   int type = s->fp8 ? LT_R_8F_E4M3 : LT_R_16BF;
@@ -111,7 +111,7 @@ static int make_layouts(EpProduct *p, int batch) {
   if (r == 0) r = lt.layout_create(&p->out, LT_R_16BF, n, m, s->n);
   struct {
     LtLayout layout;
-    int64_t stride; /* elements */
+    int64_t stride; /* elements from one expert to the next */
   } all[3] = {{p->w, (int64_t)(n * k)}, {p->x, (int64_t)(m * k)}, {p->out, (int64_t)(m * n)}};
   int32_t count = batch;
   for (int i = 0; i < 3 && r == 0 && batch > 1; i++) {
@@ -137,7 +137,7 @@ static int make_desc(EpProduct *p) {
   return r;
 }
 
-/* Asks for an algorithm. Returns the library's status, or -1 when it offers none. */
+/* Asks cuBLASLt for an algorithm. Returns its status, or -1 if it offers none. */
 static int choose(EpProduct *p) {
   LtPreference preference = NULL;
   LtHeuristic found;
@@ -211,7 +211,7 @@ static int multiply(const EpProduct *p, int32_t g, uint64_t stream) {
 int ep_product_launch(const EpProduct *p, int32_t i, uint64_t stream) {
   const EpProductSpec *s = &p->spec;
   int32_t launches = (s->groups + s->batch - 1) / s->batch, first = i % launches * s->batch;
-  if (first + s->batch > s->groups) first = s->groups - s->batch; /* the last launch of a pass overlaps the one before */
+  if (first + s->batch > s->groups) first = s->groups - s->batch; /* the last launch repeats experts, so that it has spec.batch of them */
   if (p->batched) return multiply(p, first, stream);
   int r = 0;
   for (int32_t g = 0; g < s->batch && r == 0; g++) r = multiply(p, first + g, stream);

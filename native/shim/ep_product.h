@@ -8,11 +8,11 @@
 
 #define EP_PRODUCT_TEXT 512
 
-/* Products of equal size, one an expert, row-major:
+/* Products of equal size, one for each expert, row-major:
  * out[g] [m, n] = x[g] [m, k] times w[g] [n, k] transposed, BF16 of float32 sums. */
 typedef struct EpProductSpec {
   int32_t m, n, k;
-  int32_t fp8;    /* 1: x and w are e4m3, else BF16 */
+  int32_t fp8;    /* 1 if x and w are e4m3, 0 if they are BF16 */
   int32_t groups; /* experts in memory */
   int32_t batch;  /* experts of one launch, at most groups */
   int32_t sms;    /* SMs that the library should plan for, 0 for all */
@@ -27,14 +27,15 @@ int ep_product_open(const char *path, char text[EP_PRODUCT_TEXT]);
 /* Its version, such as 130001; 0 before it is open. */
 uint64_t ep_product_version(void);
 
-/* Plans a product on the current context's GPU. Where the library takes no batch of
- * this size, a launch is one product an expert. Returns 0, or 1 with the reason. */
+/* Plans a product on the current context's GPU. If the library refuses a batch of this size,
+ * a launch is one kernel for each expert. Returns 0, or 1 with the reason. */
 int ep_product_make(const EpProductSpec *spec, EpProduct **out, char text[EP_PRODUCT_TEXT]);
 void ep_product_free(EpProduct *p);
-/* Kernels of one launch: 1, or batch. */
+/* Number of kernels of one launch: 1, or spec.batch if the library refused the batch. */
 int ep_product_kernels(const EpProduct *p);
-/* Queues launch number i on a stream (CUstream): the experts from i * batch on, modulo all.
- * Returns 0, or cuBLASLt's status. */
+/* Queues launch number i on a stream (CUstream). Each launch multiplies the next spec.batch
+ * experts; after the last expert the launches begin again at expert 0. Returns 0, or cuBLASLt's
+ * status. */
 int ep_product_launch(const EpProduct *p, int32_t i, uint64_t stream);
 
 #endif

@@ -1,10 +1,10 @@
-/* Parts of the CUDA driver that gorgonia.org/cu lacks: extended launches, function
- * attributes, graphs, host-mapped memory. And batches of rounds, which cost one cgo call
- * for any number of rounds.
+/* Functions of the CUDA driver that the Go package gorgonia.org/cu lacks: extended launches,
+ * function attributes, graphs and host-mapped memory. ep_run performs a batch of rounds: one
+ * cgo call for any number of rounds.
  *
- * A rank's round is a list of steps, which Go writes. This file puts them on the
+ * A round of a rank is a list of steps, which Go writes. The shim puts the steps on the
  * rank's stream, directly or through a captured graph; both use the same list.
- * Handles of the driver travel as integers.
+ * Handles of the driver are passed as integers.
  */
 #ifndef EP_SHIM_H
 #define EP_SHIM_H
@@ -23,7 +23,7 @@ typedef enum EpStepKind {
   EP_STEP_FORK,   /* the side stream waits for the stream */
   EP_STEP_JOIN,   /* the stream waits for the side stream */
   EP_STEP_PRODUCT, /* launch number `words` of the EpProduct in object */
-  EP_STEP_COPY    /* words of 32 bits from source to target, by a copy engine where they lie on two GPUs */
+  EP_STEP_COPY    /* words of 32 bits from source to target; a copy engine makes the copy if they are on two GPUs */
 } EpStepKind;
 
 /* EpStep.flags */
@@ -36,7 +36,7 @@ typedef struct EpStep {
   uint32_t flags;
   uint32_t grid, block; /* one-dimensional */
   uint32_t shared;      /* dynamic, bytes */
-  uint32_t value;       /* memset */
+  uint32_t value;       /* memset: value of each word */
   uint64_t object;      /* CUfunction, CUevent or EpProduct */
   uint64_t target;      /* memset, copy: device address */
   uint64_t words;       /* memset, copy: number of words */
@@ -50,7 +50,7 @@ typedef struct EpStep {
 typedef struct EpRank {
   uint64_t context; /* CUcontext */
   uint64_t stream;  /* CUstream */
-  uint64_t side;    /* CUstream of the product beside the calls, 0 for none */
+  uint64_t side;    /* CUstream of a matrix product that runs during the calls, 0 for none */
   uint64_t forked, joined; /* CUevent: the last fork and join */
   uint64_t exec;    /* CUgraphExec; 0 issues the steps one by one */
   EpStep *steps;
@@ -58,19 +58,19 @@ typedef struct EpRank {
   uint64_t replay;  /* device address of EpControl.replay, 0 for none */
   uint64_t collect; /* device address of a window's readings, 0 for none */
   uint64_t *events; /* CUevent pairs, read instead of collect */
-  int32_t count;    /* steps */
-  int32_t pairs;    /* of events */
+  int32_t count;    /* number of steps */
+  int32_t pairs;    /* number of event pairs */
   int32_t finished; /* rounds of the batch; other threads may read it */
 } EpRank;
 
 typedef struct EpBatch {
   EpRank *ranks;
-  int32_t count;
+  int32_t count;      /* number of ranks */
   int32_t rounds;
   int32_t window;     /* rounds queued before any is waited for */
   int32_t bad_rank;   /* the rank of the error in text */
   int32_t stop;       /* set by another thread: begin no further window */
-  uint64_t row_bytes; /* readings of a rank and round */
+  uint64_t row_bytes; /* bytes of the readings of one rank in one round */
   uint8_t *rows;      /* [ranks, rounds, row_bytes] */
   uint64_t limit_ns;  /* longest wait for a window */
   char text[EP_TEXT_BYTES];
@@ -89,12 +89,12 @@ typedef enum EpEnd {
 typedef struct EpFunction {
   int32_t blocks_per_sm; /* resident at once, with that block and shared memory */
   int32_t registers;
-  int32_t local_bytes; /* a thread */
-  int32_t max_threads; /* of a block */
+  int32_t local_bytes; /* local memory of one thread */
+  int32_t max_threads; /* most threads of one block */
 } EpFunction;
 
 /* Prepares a function of the current context for launches with this block and dynamic
- * shared memory, since a first launch would have to, and fills in its resources. Returns
+ * shared memory, so that the first launch need not do it, and fills in its resources. Returns
  * 0 or a CUresult. */
 int ep_function(uint64_t function, uint32_t block, uint32_t shared, EpFunction *out);
 
@@ -102,9 +102,9 @@ int ep_function(uint64_t function, uint32_t block, uint32_t shared, EpFunction *
 int ep_host_alloc(size_t bytes, void **host, uint64_t *device);
 int ep_host_free(void *host);
 
-/* The streams of a rank with a product beside its calls, on the current context. Calls have
- * the highest priority, so that their blocks get the SMs that blocks of the product leave;
- * the side stream has the lowest. */
+/* The streams of a rank that runs a matrix product during its calls, on the current context.
+ * The stream of the calls has the highest priority, so that their blocks get each SM as soon as
+ * a block of the product ends. The side stream has the lowest priority. */
 typedef struct EpStreams {
   uint64_t calls, side;    /* CUstream */
   uint64_t forked, joined; /* CUevent */
@@ -112,15 +112,15 @@ typedef struct EpStreams {
 int ep_streams(EpStreams *out);
 void ep_streams_free(EpStreams *s);
 
-/* Makes the rank's graph from its steps; frees it. */
+/* ep_capture makes the rank's graph from its steps. ep_release frees the graph. */
 int ep_capture(EpRank *rank);
 int ep_release(EpRank *rank);
 
-/* Performs the rounds. It queues every rank's window, each from a thread of its own,
- * before it waits for any. */
+/* Performs the rounds of a batch, window by window. One thread for each rank queues the rank's
+ * window; all are queued before the call waits for any. */
 EpEnd ep_run(EpBatch *batch);
 
-/* The driver's name and words for a CUresult. */
+/* Writes the driver's name and description of a CUresult. */
 void ep_describe(int result, char text[EP_TEXT_BYTES]);
 
 #endif

@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// hostsProblem has two hosts of eight ranks.
+// hostsProblem returns a problem over two hosts, each with eight ranks.
 func hostsProblem(d ep.DType) ep.Problem {
 	p := problem(ep.Pair, d)
 	p.Ranks, p.Nodes, p.Experts = 16, 2, 256
@@ -47,7 +47,7 @@ func TestLinkHosts(t *testing.T) {
 				linkOne(t, c, u)
 			}
 		}
-		support, _ := declare.SupportUnits(2) // has the entries of hosts/align.cuh too
+		support, _ := declare.SupportUnits(2) // also has the kernels of hosts/align.cuh
 		linkOne(t, c, support)
 	}
 }
@@ -60,6 +60,7 @@ func eachRoute(c ep.Config) []ep.Config {
 	return []ep.Config{c, c.With("route", "rail")}
 }
 
+// linkOne compiles and links one unit, logs its resources, and fails if a kernel of it spills.
 func linkOne(t *testing.T, c *Compiler, u declare.Unit) {
 	t.Helper()
 	cubin, log, err := c.build(u)
@@ -72,7 +73,7 @@ func linkOne(t *testing.T, c *Compiler, u declare.Unit) {
 		t.Fatal(err)
 	}
 	for _, use := range uses {
-		t.Logf("%s %-24s %3d registers of its own, %d bytes linked", c.arch, use.Entry, use.Registers, len(cubin))
+		t.Logf("%s %-24s %3d registers, binary of %d bytes", c.arch, use.Entry, use.Registers, len(cubin))
 		if use.spills() {
 			t.Errorf("%s %s spills", c.arch, use.Entry)
 		}

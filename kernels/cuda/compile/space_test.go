@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// compileConfigs varies the parameters of base that are compiled in: parameters of class speed
-// in every combination, the others one value at a time. Base comes first.
+// compileConfigs varies the parameters of base that are compiled into the kernel. Parameters of class
+// speed are varied in every combination, the others one value at a time. Base comes first.
 func compileConfigs(k kernels.Kernel, base ep.Config) []ep.Config {
 	out := []ep.Config{base}
 	for _, q := range k.Params {
@@ -37,16 +37,16 @@ func compileConfigs(k kernels.Kernel, base ep.Config) []ep.Config {
 	return out
 }
 
-// compiled is one variant and the config that stands for it.
+// compiled is one variant (one way to compile a kernel's source) and a config that needs it.
 type compiled struct {
 	declaration declare.Declaration
 	config      ep.Config
 	unit        declare.Unit
-	def         bool // of the kernel's default config
+	def         bool // config is the kernel's default
 }
 
-// variants lists each distinct variant of a kernel's default space on a problem once, the
-// default's first. It lists none if the default is illegal.
+// variants lists the distinct variants of a kernel's default space on a problem. The variant of the
+// default config comes first. If the default is illegal, the list is empty.
 func variants(f declare.Declaration, m ep.Machine, p ep.Problem) ([]compiled, error) {
 	p.Layout = append(f.Kernel.Layouts, p.Layout)[0]
 	base := f.Kernel.DefaultConfig(m, p)
@@ -71,7 +71,7 @@ func variants(f declare.Declaration, m ep.Machine, p ep.Problem) ([]compiled, er
 	return out, nil
 }
 
-// machine makes the whole default space legal.
+// machine is a machine on which the whole default space is legal.
 var machine = ep.Machine{Backend: "cuda", Arch: "sm_90", SMs: 132, GPUs: 8, Link: "nv18"}
 
 // problem returns the shape of DeepSeek-V3 on eight ranks.

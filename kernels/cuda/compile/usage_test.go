@@ -12,14 +12,14 @@ import (
 // usage holds the resources of an SM that one kernel takes, as ptxas reports them.
 type usage struct {
 	Entry      string
-	Registers  int // of one thread
-	SpillStore int // bytes a thread
-	SpillLoad  int // bytes a thread
-	Stack      int // bytes a thread
-	Shared     int // static bytes a block
+	Registers  int // registers of one thread
+	SpillStore int // bytes of spill stores in one thread
+	SpillLoad  int // bytes of spill loads in one thread
+	Stack      int // bytes of stack of one thread
+	Shared     int // bytes of static shared memory of one block
 }
 
-// spills reports whether registers are kept in memory.
+// spills reports whether the kernel spills registers to memory.
 func (u usage) spills() bool { return u.SpillStore+u.SpillLoad > 0 }
 
 var (
@@ -38,8 +38,8 @@ func parseUsage(log string) ([]usage, error) {
 		if m := entryLine.FindStringSubmatch(line); m != nil {
 			u = usage{Entry: m[1]}
 		}
-		// Properties of the entry itself stand before its "Used" line;
-		// those of device functions it calls come after it.
+		// The spill line of the entry comes before its "Used" line. Later spill lines belong to
+		// device functions that the entry calls.
 		if m := spillLine.FindStringSubmatch(line); m != nil && u.Entry != "" {
 			u.Stack, u.SpillStore, u.SpillLoad = digits(m[1]), digits(m[2]), digits(m[3])
 		}
@@ -91,9 +91,9 @@ ptxas         .     0 bytes stack frame, 99 bytes spill stores, 99 bytes spill l
 		t.Errorf("got %+v, %v", got, err)
 	}
 	if !got[1].spills() || got[0].spills() {
-		t.Error("spills are not told from none")
+		t.Error("spills must be true for ep_align and false for ep_empty")
 	}
 	if _, err := parseUsage("nothing"); err == nil {
-		t.Error("a log without entries was taken")
+		t.Error("parseUsage accepts a log without entries")
 	}
 }

@@ -20,14 +20,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// arches lists the architectures for which every kernel must compile. Tables are measured on
-// sm_90a, for which every variant is compiled. To compile every variant for the others would
-// take ten minutes: they get the defaults, and the fewest variants that cover every parameter
-// value.
+// arches lists the architectures for which every kernel must compile. Every variant is compiled for
+// sm_90a, because tables are measured on it. To compile every variant for the other architectures
+// would take ten minutes. For them the test compiles the defaults and a few variants that together
+// have every parameter value.
 var arches = []string{"sm_80", "sm_90a", "sm_100a"}
 
-// variantsFor returns the variants of a space that are compiled for an architecture. A default
-// begins the variants of its kernel and dtype.
+// variantsFor returns the variants of a space that are compiled for an architecture. In space, the
+// variants of one kernel and dtype are neighbours and begin with the default.
 func variantsFor(arch string, space []compiled) []compiled {
 	if arch == "sm_90a" {
 		return space
@@ -66,7 +66,8 @@ func covering(all []compiled) []compiled {
 	return out
 }
 
-// TestVariantsCover: every architecture gets every value that a kernel compiles in.
+// TestVariantsCover: the few variants that are compiled for sm_80 have every default and every
+// parameter value.
 func TestVariantsCover(t *testing.T) {
 	space := defaultSpace(t)
 	few := variantsFor("sm_80", space)
@@ -150,6 +151,8 @@ func TestVariants(t *testing.T) {
 	}
 }
 
+// compileOne compiles one variant. It returns a line for each kernel: its resources and the digest of
+// the binary.
 func compileOne(t *testing.T, c *Compiler, x compiled) string {
 	cubin, log, err := c.build(x.unit)
 	if err != nil {
@@ -176,7 +179,7 @@ func compileOne(t *testing.T, c *Compiler, x compiled) string {
 	return out.String()
 }
 
-// TestCompileErrors: the candidate's failure contains the compiler's error.
+// TestCompileErrors: the error of Compile contains the compiler's message.
 func TestCompileErrors(t *testing.T) {
 	c, err := NewCompiler("sm_90a")
 	if err != nil {
@@ -187,7 +190,7 @@ func TestCompileErrors(t *testing.T) {
 		t.Errorf("a source that does not compile gave %v", err)
 	}
 	if _, err := c.Compile(declare.Unit{Source: "no/such.cuh"}); err == nil {
-		t.Error("a source that is not there compiled")
+		t.Error("Compile gave no error for a source that does not exist")
 	}
 }
 
@@ -209,18 +212,18 @@ func TestCompileCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(c.load(key), first) {
-		t.Error("the cache does not hold what was compiled")
+		t.Error("the cache does not hold the compiled binary")
 	}
 	if err := os.Truncate(c.cache+"/"+key+".cubin", 0); err != nil {
 		t.Fatal(err)
 	}
 	if c.load(key) != nil {
-		t.Error("an empty binary was believed")
+		t.Error("the cache returned an empty binary")
 	}
 }
 
-// TestCompileAhead: a unit that is added twice is compiled once, into the cache. Close waits
-// for compilations that have begun.
+// TestCompileAhead: a unit that is added to the queue twice is compiled once, and its binary is in the
+// cache. Close drops units whose compilation has not begun.
 func TestCompileAhead(t *testing.T) {
 	t.Setenv(CacheEnv, t.TempDir())
 	c, err := NewCompiler("sm_90a")
@@ -249,6 +252,6 @@ func TestCompileAhead(t *testing.T) {
 	if key, err := dropped.Hash(c.arch, "nvrtc "+c.library.Version()); err != nil {
 		t.Error(err)
 	} else if c.load(key) != nil {
-		t.Error("closing did not drop what had not begun")
+		t.Error("the queue compiled a unit that had not begun when the queue was closed")
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestMaskedIDsEmulated: receivers that count put rows into the blocks of layout masked, in
-// order, and leave routes that every combine of the layout reads. The cases are those of
-// TestLowLatencyIDsEmulated.
+// TestMaskedIDsEmulated: the receivers of dispatch_masked_ids count rows and put them in order
+// into the blocks of layout masked. They leave routes that every combine of the layout can read.
+// The cases are those of TestLowLatencyIDsEmulated.
 func TestMaskedIDsEmulated(t *testing.T) {
 	oncePerRun(t)
 	for _, q := range []struct {
@@ -36,8 +36,8 @@ func TestMaskedIDsEmulated(t *testing.T) {
 }
 
 // TestMaskedIDsFollow: the three dispatches of the layout follow each other on one state, in
-// every order and with a late rank, without a barrier. Each clears the words that the others
-// wrote, before the memory is used again three calls later.
+// every order, with a late rank and without a barrier. A call uses the memory of the call three
+// before it, so each dispatch must clear the words that the other dispatches wrote.
 func TestMaskedIDsFollow(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{p: pairProblem(ep.FP8, 3, 640, 12, 3, 9), tokens: []int{9, 7, 0}, masked: 0.2,
@@ -71,10 +71,10 @@ func TestMaskedIDsParams(t *testing.T) {
 		t.Errorf("the default: %v", err)
 	}
 	if _, ok := c.Values["input"]; ok {
-		t.Error("input: it has no other than bf16")
+		t.Error("the kernel has a parameter input, but it reads only bf16 tokens")
 	}
 	p.Layout = ep.LayoutExpert
 	if f.Check(onCPU(), p, c) == nil {
-		t.Error("it takes layout expert")
+		t.Error("the kernel accepts layout expert")
 	}
 }

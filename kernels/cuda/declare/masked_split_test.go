@@ -21,8 +21,9 @@ func TestEmulatedMaskedSplit(t *testing.T) {
 	}
 }
 
-// TestMaskedSplitDefaults checks that with the default senders wait for no late rank unless sums may
-// travel, and that both grids are bounded.
+// TestMaskedSplitDefaults checks the default algorithm of combine_masked_split: direct with full
+// precision, and dedup, whose senders send sums, with reduced precision. The test also checks that
+// both grids are bounded.
 func TestMaskedSplitDefaults(t *testing.T) {
 	p := pairProblem(ep.FP8, 8, 512, 64, 8, 300)
 	p.Layout = ep.LayoutMasked

@@ -8,9 +8,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestLowLatencyPartialEmulated: partial sums give the oracle's bits in their own order, for
-// tokens with no row, one row and many rows on a rank. The problem and the dispatch are those of
-// a case of TestLowLatencyEmulated, so that the device code is compiled once for both.
+// TestLowLatencyPartialEmulated: combine_ll_partial gives the bits of an oracle that sums in the
+// same order, for tokens with no row, one row and many rows on a rank. The problem and the
+// dispatch are those of a case of TestLowLatencyEmulated, so that the device code is compiled once
+// for both tests.
 func TestLowLatencyPartialEmulated(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{pairProblem(ep.FP8, 4, 640, 16, 4, 9), []int{9, 7, 0, 1}, 0, 0.2,
@@ -18,6 +19,7 @@ func TestLowLatencyPartialEmulated(t *testing.T) {
 	q.checkCalls(q.prepare(t, dispatchLL(), combineLLPartial()))
 }
 
+// TestPartialLegality checks which configs of the kernels with partial sums are legal.
 func TestPartialLegality(t *testing.T) {
 	p := pairProblem(ep.FP8, 2, 7168, 256, 8, 128)
 	alone := p

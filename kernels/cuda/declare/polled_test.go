@@ -7,9 +7,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestFinalPolledEmulated: polled sums give the oracle's bits after either dispatch of the
-// final kernels, on ranks with and without tokens, without a barrier between calls, and with
-// every route and count changed in memory that was used before.
+// TestFinalPolledEmulated: combine_final_polled gives the oracle's bits after either dispatch of
+// the final kernels. Some ranks have no tokens, there is no barrier between calls, and the routes
+// and counts change from call to call.
 func TestFinalPolledEmulated(t *testing.T) {
 	oncePerRun(t)
 	for _, q := range []struct {
@@ -37,9 +37,9 @@ func TestFinalPolledRace(t *testing.T) {
 	q.races(t, dispatchFinal(), combineFinalPolled())
 }
 
-// TestStatesThatExtend: the larger memory begins with the smaller one, region by region, and
-// dispatches of the smaller state run in it. The smaller memory is not enough for the
-// combine of the larger state.
+// TestStatesThatExtend: the final-polled state begins with the regions of the final state, so
+// dispatches of the final state also run in final-polled memory. The memory of the final state is
+// too small for the combine of final-polled.
 func TestStatesThatExtend(t *testing.T) {
 	p := pairProblem(ep.FP8, 2, 7168, 256, 8, 128)
 	final, polled := regionsFinal(p), regionsPolled(p)
@@ -59,6 +59,6 @@ func TestStatesThatExtend(t *testing.T) {
 		}
 	}
 	if polledState.serves(finalState) == finalState.serves(polledState) {
-		t.Error("one serves the other, and not both")
+		t.Error("exactly one of the two states must serve the other")
 	}
 }

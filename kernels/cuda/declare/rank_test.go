@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestEmulatedRank checks the kernels of layout rank: calls alone and in pairs, ranks of
-// different speed, another routing.
+// TestEmulatedRank checks the kernels of layout rank: calls alone, calls in pairs, ranks of
+// different speed, and calls after a change of routing.
 func TestEmulatedRank(t *testing.T) {
 	for _, q := range []fastCase{
 		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6},
@@ -17,7 +17,7 @@ func TestEmulatedRank(t *testing.T) {
 		{pairProblem(ep.BF16, 3, 2880, 12, 3, 6), []int{6, 6, 1}, 0, 0, "sms=4,threads=96,unit=2048", "sms=4,threads=96,unit=2048", 3},
 		{pairProblem(ep.BF16, 8, 256, 8, 8, 3), []int{3, 2, 1, 0}, 0, 0.3, "sms=2,threads=64", "sms=2,threads=64", 3},
 		{pairProblem(ep.FP8, 2, 256, 64, 17, 3), []int{3, 2}, 0, 0.3, "sms=7,threads=64", "sms=2,threads=64", 3},
-		// more tokens than threads on one rank; a block for each message
+		// First case: more tokens than threads on one rank. Second case: a block for each message.
 		{pairProblem(ep.BF16, 2, 256, 8, 2, 150), []int{150, 64}, 0.2, 0.1, "sms=3,threads=64", "sms=2,threads=64", 2},
 		{pairProblem(ep.FP8, 3, 640, 12, 3, 9), []int{5, 9, 0}, 0, 0.2, "sms=10,threads=64", "sms=2,threads=64", 5},
 	} {
@@ -31,9 +31,9 @@ func TestEmulatedRank(t *testing.T) {
 	}
 }
 
-// TestEmulatedRankHome checks the same with rows stored in the peer's output. Cases: several
-// batches of messages for a warp; more tokens in a block's run than threads; one rank; rows of
-// several units; a rank without tokens.
+// TestEmulatedRankHome checks the same for dispatch_rank_home, which stores rows in the output of
+// the receiving rank. The cases include several batches of messages for a warp, more tokens than
+// threads in a block, one rank, rows of several units, and a rank without tokens.
 func TestEmulatedRankHome(t *testing.T) {
 	for _, q := range []fastCase{
 		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6},
@@ -56,7 +56,7 @@ func TestEmulatedRankHome(t *testing.T) {
 }
 
 // TestRankFollow: calls of dispatch_rank and dispatch_rank_home follow each other on one state
-// without a barrier. Each leaves the slots empty and announces its counts.
+// without a barrier. Each call must leave the slots empty and announce its counts.
 func TestRankFollow(t *testing.T) {
 	for _, layout := range byRank {
 		q := fastCase{pairProblem(ep.FP8, 4, 640, 16, 4, 9), []int{9, 7, 0, 1}, 0, 0.2, "sms=5,threads=64,wait_sms=1", "sms=2,threads=96", 3}
@@ -74,7 +74,7 @@ func TestRankFollow(t *testing.T) {
 	}
 }
 
-// TestEmulatedMasked checks the kernels of layout masked in the same way.
+// TestEmulatedMasked makes the checks of TestEmulatedRank for the kernels of layout masked.
 func TestEmulatedMasked(t *testing.T) {
 	for _, q := range []fastCase{
 		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6},
@@ -93,7 +93,7 @@ func TestEmulatedMasked(t *testing.T) {
 	}
 }
 
-// TestEmulatedRankRaw: tokens that the caller cast arrive as the same bytes.
+// TestEmulatedRankRaw: if the caller has converted the tokens to FP8, they arrive as the same bytes.
 func TestEmulatedRankRaw(t *testing.T) {
 	q := fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6}
 	for _, layout := range byRank {
@@ -104,7 +104,7 @@ func TestEmulatedRankRaw(t *testing.T) {
 	}
 }
 
-// raw runs a dispatch on tokens that the caller cast.
+// raw runs a dispatch on tokens that are FP8 already, and checks its outputs.
 func (q fastCase) raw(t *testing.T, dispatch Declaration) {
 	e := q.prepare(t, dispatch, combineRank())
 	for r := range q.p.Ranks {
@@ -118,7 +118,7 @@ func (q fastCase) raw(t *testing.T, dispatch Declaration) {
 	e.checkDispatch(ref.Compare{Ordered: true})
 }
 
-// TestMaskedRace: the same as TestRankRace for layout masked.
+// TestMaskedRace makes the check of TestRankRace for layout masked.
 func TestMaskedRace(t *testing.T) {
 	q := fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64,wait_sms=1", "sms=2,threads=64,algo=dedup", 3}
 	q.p.Layout = ep.LayoutMasked
@@ -127,7 +127,7 @@ func TestMaskedRace(t *testing.T) {
 	q.checkCalls(e)
 }
 
-// TestRankRace: every plain access is ordered by a fence, a barrier or a kernel's end.
+// TestRankRace: a fence, a barrier or a kernel's end orders every plain access of memory.
 func TestRankRace(t *testing.T) {
 	for _, layout := range byRank {
 		q := fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64,wait_sms=1", "sms=2,threads=64", 3}

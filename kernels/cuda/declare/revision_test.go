@@ -13,8 +13,8 @@ import (
 
 const parametersFile = "testdata/parameters.txt"
 
-// meaning spells what a parameter of a revision means: all but its values and default, which
-// may change without a change of any measured config's meaning.
+// meaning returns the text that defines a parameter: binding, class, unit and doc. Values and
+// default are left out: they may change, and measured configs still mean the same.
 func meaning(q kernels.Param) string {
 	text := fmt.Sprintf("%s %s", q.Binding, q.Class)
 	if q.Unit != "" {
@@ -23,7 +23,8 @@ func meaning(q kernels.Param) string {
 	return text + ": " + q.Doc
 }
 
-// parameters spells a kernel's parameters, one a line.
+// parameters returns the lines of a kernel in parametersFile: a line with the kernel's revision,
+// then one line for each parameter.
 func parameters(k kernels.Kernel) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s revision %d\n", k.Name, max(k.Revision, 1))
@@ -33,8 +34,8 @@ func parameters(k kernels.Kernel) string {
 	return b.String()
 }
 
-// recorded reads the recorded parameters by kernel: the line of its revision, then the meaning
-// of each parameter by name.
+// recorded reads parametersFile. The result is indexed by kernel, then by parameter, and holds
+// meanings. The empty parameter name has the line with the kernel's revision.
 func recorded(t *testing.T) map[string]map[string]string {
 	text, err := os.ReadFile(parametersFile)
 	if err != nil {
@@ -55,21 +56,22 @@ func recorded(t *testing.T) map[string]map[string]string {
 	return out
 }
 
-// bumpFaults returns what is wrong with a kernel whose recorded parameters are was.
+// bumpFaults compares a kernel with its recorded parameters was. It returns a message for each
+// change that needs another revision or another line in parametersFile.
 func bumpFaults(k kernels.Kernel, was map[string]string) (faults []string) {
 	revision, _, _ := strings.Cut(parameters(k), "\n")
 	if was == nil {
-		return []string{"it is new: add its lines"}
+		return []string{"the kernel is new: add its lines"}
 	}
 	if was[""] != revision {
-		return []string{"its revision changed: replace its lines"}
+		return []string{"the kernel's revision changed: replace its lines"}
 	}
 	known := map[string]bool{"": true}
 	for _, q := range k.Params {
 		known[q.Name] = true
 		switch means, ok := was[q.Name]; {
 		case !ok && q.Before == "":
-			faults = append(faults, fmt.Sprintf("parameter %s is new: set Before, what configs without it did, or raise Revision", q.Name))
+			faults = append(faults, fmt.Sprintf("parameter %s is new: set Before to the value that configs without it used, or raise Revision", q.Name))
 		case !ok:
 			faults = append(faults, fmt.Sprintf("parameter %s is new: add its line", q.Name))
 		case means != meaning(q):
@@ -85,9 +87,9 @@ func bumpFaults(k kernels.Kernel, was map[string]string) (faults []string) {
 	return faults
 }
 
-// TestRevisions: the meaning of a kernel's parameters changes with its revision only. Each
-// kernel's parameters are recorded in testdata/parameters.txt, which is edited by hand: the
-// test prints the lines.
+// TestRevisions: the meaning of a kernel's parameters changes only if its revision changes too.
+// testdata/parameters.txt records the parameters of each kernel. It is edited by hand, from the
+// lines that this test prints.
 func TestRevisions(t *testing.T) {
 	was := recorded(t)
 	for _, k := range AllKernels() {
@@ -104,8 +106,8 @@ func TestRevisions(t *testing.T) {
 	}
 }
 
-// TestForgottenBumpIsFound: each change of meaning without another revision is found.
-func TestForgottenBumpIsFound(t *testing.T) {
+// TestForgottenRevisionIsFound: bumpFaults finds each change of meaning without a new revision.
+func TestForgottenRevisionIsFound(t *testing.T) {
 	base := combineLL().Kernel
 	was := recorded(t)[base.Name]
 	if faults := bumpFaults(base, was); faults != nil {

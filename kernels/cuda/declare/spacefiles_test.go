@@ -39,6 +39,7 @@ func TestSpaceFiles(t *testing.T) {
 	}
 }
 
+// declaredHere returns the declared parameters of this package, by kernel and parameter name.
 func declaredHere() map[string]map[string]spacefile.Declared {
 	out := map[string]map[string]spacefile.Declared{}
 	for _, k := range AllKernels() {
@@ -50,6 +51,8 @@ func declaredHere() map[string]map[string]spacefile.Declared {
 	return out
 }
 
+// spaceOf fails unless each value that file f gives a parameter of kernel is legal in some config
+// of the file's space.
 func spaceOf(t *testing.T, name string, f *spacefile.File, p ep.Problem, kernel string) {
 	t.Helper()
 	of, err := findIn(Declarations(), kernel)
@@ -72,7 +75,7 @@ func spaceOf(t *testing.T, name string, f *spacefile.File, p ep.Problem, kernel 
 	for param := range f.Kernels[kernel] {
 		for _, v := range f.Values(kernel, param) {
 			if !slices.ContainsFunc(points, func(c ep.Config) bool { return c.Values[param] == v }) {
-				t.Errorf("%s: %s.%s: %s is legal nowhere", name, kernel, param, v)
+				t.Errorf("%s: %s.%s: %s is legal in no config", name, kernel, param, v)
 			}
 		}
 	}

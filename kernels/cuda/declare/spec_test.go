@@ -7,20 +7,20 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestPackedKernelsCountTheirCalls: every entry ends with EP_NUMBER_DONE. In a pack only the
-// kernel itself counts calls. An entry without EP_NUMBER_DONE runs once, and then waits
-// forever for the call before.
+// TestPackedKernelsCountTheirCalls: every entry ends with EP_NUMBER_DONE, which counts the call.
+// In a pack nothing else counts calls. Without EP_NUMBER_DONE the first call of an entry ends, and
+// the second call waits forever for the first.
 func TestPackedKernelsCountTheirCalls(t *testing.T) {
 	for _, f := range allDeclarations() {
 		if f.Kernel.Op == ep.Activation {
-			continue // no part of a pack
+			continue // packs have no activation kernels
 		}
 		text, err := ReadSource(f.source)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, entry := range strings.Split(CodeOnly(text), "EP_ENTRY (")[1:] {
-			if !strings.Contains(entry, "EP_NUMBER_DONE (") && !strings.Contains(entry, "ep_copy_shared_outputs") { // that one has no number
+			if !strings.Contains(entry, "EP_NUMBER_DONE (") && !strings.Contains(entry, "ep_copy_shared_outputs") { // ep_copy_shared_outputs reads no call number
 				t.Errorf("%s: an entry of %s does not count its calls: %.60s", f.Kernel.Name, f.source, entry)
 			}
 		}
@@ -41,7 +41,7 @@ func TestHostKernelsHaveAPlaceInPacks(t *testing.T) {
 		one := p
 		one.Nodes = 1
 		if _, err := DescribeCall(m, one, k.DefaultConfig(m, p)); err == nil {
-			t.Errorf("%s is packed for one host, whose library calls kernels otherwise", k.Name)
+			t.Errorf("%s is packed for one host, but kernels over hosts must be refused there", k.Name)
 		}
 	}
 }

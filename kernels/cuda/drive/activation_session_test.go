@@ -14,8 +14,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestSessionActivation: every dtype with every hook, on one rank and on two that do the
-// same work.
+// TestSessionActivation runs the activation kernel in every dtype, with the default config and
+// variants of it, on one rank and on two ranks that do the same work.
 func TestSessionActivation(t *testing.T) {
 	for _, d := range ep.DTypes() {
 		for _, ranks := range []int{1, 2} {
@@ -35,8 +35,8 @@ func TestSessionActivation(t *testing.T) {
 	}
 }
 
-// TestSessionActivationCopies: each call of a round works on the next copy of the rows, and does
-// all of its work.
+// TestSessionActivationCopies: each call of a round works on its own copy of the rows, and writes all
+// of its outputs.
 func TestSessionActivationCopies(t *testing.T) {
 	p := smallActivation(ep.FP8, 24)
 	b, s := openSession(t, Options{Deadline: 20 * time.Second}, p)
@@ -56,15 +56,15 @@ func TestSessionActivationCopies(t *testing.T) {
 		copies[i] = b[0]
 	}
 	if !bytes.Equal(copies[0], copies[1]) || !bytes.Equal(copies[0], copies[2]) {
-		t.Error("the second or third call of a round left something else than the first")
+		t.Error("the second or third call of a round has another output than the first")
 	}
 	if !bytes.Equal(copies[3], bytes.Repeat([]byte{0xff}, n)) {
-		t.Error("a fourth copy was written by three calls")
+		t.Error("three calls wrote a fourth copy")
 	}
 }
 
-// smallActivation returns a problem that is small enough for an emulated GPU. Its rows of
-// 384 columns are no multiple of the 256 columns that a warp takes at once.
+// smallActivation returns a problem that is small enough for an emulated GPU. Its rows have 384
+// columns, which is no multiple of the 256 columns that a warp takes at once.
 func smallActivation(d ep.DType, tokens int) ep.Problem {
 	return ep.Problem{Op: ep.Activation, Mode: ep.Graph, Ranks: 1, Nodes: 1, Hidden: 384, Experts: 40, TopK: 2,
 		Tokens: tokens, MaxTokens: max(tokens, 1), Dispatch: d, Combine: ep.BF16}

@@ -20,8 +20,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// besideProblem returns a drill problem with a product that an emulated GPU multiplies in
-// milliseconds.
+// besideProblem returns a small problem with a matrix product beside it: the product runs at the same
+// time as the calls. An emulated GPU multiplies it in milliseconds.
 func besideProblem(op ep.Op, mode ep.Mode, beside string) ep.Problem {
 	p := drillProblem(op, mode, 2)
 	p.Beside, p.Objective = beside, ep.Beside
@@ -30,14 +30,14 @@ func besideProblem(op ep.Op, mode ep.Mode, beside string) ep.Problem {
 
 const smallGemm = "gemm:3,32,64,bf16,4"
 
-// TestSessionBeside times and verifies kernels of every op beside every kind of product: fused and
-// in phases, in graphs and eagerly. Eager streams of an emulated GPU run at the same time.
+// TestSessionBeside times and verifies kernels of every op while a product runs, fused and in phases,
+// in graphs and eagerly. On an emulated GPU only eager streams really run at the same time.
 func TestSessionBeside(t *testing.T) {
 	for _, c := range []struct {
 		mode    ep.Mode
 		op      ep.Op
 		beside  string
-		kernels string // of an emulated GPU; others run all
+		kernels string // kernels to run on an emulated GPU; a real GPU runs all
 	}{
 		{ep.Graph, ep.Dispatch, smallGemm, "dispatch dispatch_ll dispatch_ll_split"},
 		{ep.Graph, ep.Combine, smallGemm, "combine_final combine_ll_split"},
@@ -56,13 +56,13 @@ func TestSessionBeside(t *testing.T) {
 	}
 }
 
-// besideConfigs runs the default of a kernel where it is legal, and a config with mode=split where
-// the kernel has one. The default of a pair may be illegal.
+// besideConfigs runs the default config of a kernel, and also with mode=split if the kernel has a
+// mode. It skips a pair whose default is illegal.
 func besideConfigs(t *testing.T, b *Backend, s *session, k kernels.Kernel) {
 	t.Helper()
 	c := k.DefaultConfig(b.Machine(), s.problem)
 	if k.Op == ep.Pair && k.Check(b.Machine(), s.problem, c) != nil {
-		return // its halves do not share a state
+		return // the pair's dispatch and combine use different memory
 	}
 	besideConfig(t, s, c)
 	if k.Name == "dispatch_ll" {
@@ -73,7 +73,7 @@ func besideConfigs(t *testing.T, b *Backend, s *session, k kernels.Kernel) {
 	}
 }
 
-// besideConfig times a config, and verifies it before and after, all beside the product.
+// besideConfig verifies and times a config while the product runs, twice.
 func besideConfig(t *testing.T, s *session, c ep.Config) {
 	t.Helper()
 	if err := s.Prepare(t.Context(), c); err != nil {
@@ -95,7 +95,7 @@ func besideConfig(t *testing.T, s *session, c ep.Config) {
 	}
 }
 
-// checkPlanned: beside calls on half of the SMs, the product is planned for the other half.
+// checkPlanned checks that the product is planned for the SMs that calls on two SMs leave.
 func checkPlanned(t *testing.T, s *session, c ep.Config) {
 	t.Helper()
 	if err := s.Prepare(t.Context(), c); err != nil {
@@ -109,8 +109,9 @@ func checkPlanned(t *testing.T, s *session, c ep.Config) {
 	}
 }
 
-// TestSessionOwnPlan: alone, a product is launched by its fastest plan, for all SMs or for fewer.
-// Beside calls that leave fewer SMs than that plan needs, it is planned for the SMs that are left.
+// TestSessionOwnPlan: a product that runs alone uses its fastest plan (the own plan), which may be
+// made for fewer than all SMs. If calls leave fewer SMs than the own plan needs, the product beside
+// them uses a plan for the SMs that are left.
 func TestSessionOwnPlan(t *testing.T) {
 	b, s := openSession(t, Options{Loopback: true, Deadline: 20 * time.Second}, besideProblem(ep.Pair, ep.Graph, "step:3,32,64,bf16,4"))
 	if err := s.Prepare(t.Context(), kernels.For(b.Kernels(), s.problem)[0].DefaultConfig(b.Machine(), s.problem)); err != nil {
@@ -132,7 +133,7 @@ func TestSessionOwnPlan(t *testing.T) {
 		}
 		for _, c := range []struct{ own, left, made int }{
 			{0, 0, 0}, {0, all - 1, all - 1}, {all - 1, 0, all - 1}, {all - 1, all - 2, all - 2},
-			{all - 2, all - 1, all - 2}, // the own plan leaves the calls more than they take
+			{all - 2, all - 1, all - 2}, // the own plan needs fewer SMs than the calls leave
 		} {
 			b.own = c.own
 			code := newCSteps(1, 1)
@@ -148,7 +149,7 @@ func TestSessionOwnPlan(t *testing.T) {
 	}
 }
 
-// splitOf sets mode=split in every half that has a mode.
+// splitOf sets mode=split in the config, or in each half of a pair's config that has a mode.
 func splitOf(c ep.Config) ep.Config {
 	for _, name := range c.Names() {
 		if name == "mode" || strings.HasSuffix(name, ".mode") {
@@ -158,8 +159,8 @@ func splitOf(c ep.Config) ep.Config {
 	return c
 }
 
-// TestSessionBesideTimes: the times of a round's parts fit together, and the objective names the
-// time that counts.
+// TestSessionBesideTimes: the times of the parts of a round are consistent, and the reported time is
+// the one that the objective names.
 func TestSessionBesideTimes(t *testing.T) {
 	for _, objective := range ep.Objectives() {
 		p := besideProblem(ep.Dispatch, ep.Graph, "copy")
@@ -184,8 +185,8 @@ func TestSessionBesideTimes(t *testing.T) {
 	}
 }
 
-// TestSessionProducts compares every value of the results with sums in float64: both dtypes,
-// batched and not, over launches that overlap at the end of a pass.
+// TestSessionProducts compares every value of a product with a sum in float64. It takes both dtypes,
+// with and without batches, and batch sizes with which the last launch of a pass repeats experts.
 func TestSessionProducts(t *testing.T) {
 	for _, spec := range []string{"gemm:5,32,48,bf16,5", "gemm:16,32,64,fp8,5"} {
 		for _, batches := range []string{"1", "0"} {
@@ -198,6 +199,7 @@ func TestSessionProducts(t *testing.T) {
 	}
 }
 
+// checkProducts launches all products in batches of this size and compares every value.
 func checkProducts(t *testing.T, s *session, batch int) {
 	t.Helper()
 	b := s.beside
@@ -239,8 +241,8 @@ func checkProducts(t *testing.T, s *session, batch int) {
 	}
 }
 
-// factors reads a factor back from a rank as float64. It checks that the magnitudes lie between
-// 0.5 and 1 and that there are at least eight different ones.
+// factors reads an input matrix of the product back from a rank as float64. It checks that the
+// magnitudes lie between 0.5 and 1 and that there are at least eight different values.
 func (p *products) factors(t *testing.T, rank int, at cu.DevicePtr, bytes int64) []float64 {
 	t.Helper()
 	raw := fetch(t, p.ranks, rank, at, bytes)
@@ -267,8 +269,9 @@ func (p *products) factors(t *testing.T, rank int, at cu.DevicePtr, bytes int64)
 	return out
 }
 
-// TestSessionWithoutCublasLt: without the library the error says what was tried and what helps, and
-// a copy still runs. It runs in a process of its own, since a library stays open.
+// TestSessionWithoutCublasLt: without cuBLASLt the error names the environment variable and the option
+// that help, and a copy still runs. The test needs a process of its own, because a library that was
+// opened once stays open.
 func TestSessionWithoutCublasLt(t *testing.T) {
 	if os.Getenv("EPBENCH_TEST_NO_CUBLASLT") == "" {
 		t.Skip("in a process of its own: EPBENCH_TEST_NO_CUBLASLT=1")
@@ -292,8 +295,8 @@ func TestSessionWithoutCublasLt(t *testing.T) {
 	s.Close()
 }
 
-// TestDrillBeside: beside a product a lost signal is reported as without one, within the deadline,
-// and the session goes on.
+// TestDrillBeside: a lost signal is reported within the deadline also while a product runs, and the
+// session stays usable.
 func TestDrillBeside(t *testing.T) {
 	b, s := openSession(t, Options{
 		Loopback: true, Deadline: 500 * time.Millisecond, Drill: Drill{Rank: 1, Drop: 3, Config: "mode=split"},
@@ -325,7 +328,7 @@ func TestDrillBeside(t *testing.T) {
 	}
 }
 
-// fetch copies memory of a rank's GPU that lies outside its heap.
+// fetch copies memory of a rank's GPU to the host. The memory may lie outside the rank's heap.
 func fetch(t *testing.T, r *rankSet, rank int, at cu.DevicePtr, bytes int64) []byte {
 	t.Helper()
 	out := make([]byte, bytes)
@@ -336,9 +339,9 @@ func fetch(t *testing.T, r *rankSet, rank int, at cu.DevicePtr, bytes int64) []b
 	return out
 }
 
-// TestSessionExplain: the product runs beside the calls, and in two experiments each on SMs and on
-// bandwidth, with times of every round. Where a config takes all SMs, nothing is planned for the
-// SMs that it leaves.
+// TestSessionExplain: Explain returns one effect with the calls and one with each load: blocks that
+// hold SMs, a copy that takes bandwidth, and both. If a config leaves SMs free, there is also an
+// effect without a load, whose product is planned for these SMs. Each effect has times of every round.
 func TestSessionExplain(t *testing.T) {
 	b, s := openSession(t, Options{Loopback: true, Deadline: 20 * time.Second}, besideProblem(ep.Dispatch, ep.Graph, smallGemm))
 	k := kernels.Of(b.Kernels(), ep.Dispatch)[0]
@@ -351,7 +354,7 @@ func TestSessionExplain(t *testing.T) {
 	}
 }
 
-// checkEffects explains a config and looks for effects by their first words.
+// checkEffects calls Explain for a config and compares the first words of each effect's load.
 func checkEffects(t *testing.T, s *session, c ep.Config, words ...string) {
 	t.Helper()
 	if err := s.Prepare(t.Context(), c); err != nil {

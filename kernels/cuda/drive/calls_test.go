@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// callsOf counts the calls of an emulated driver while f runs, by name.
+// callsOf counts the calls that f makes to an emulated driver, by function name.
 func callsOf(t *testing.T, f func() error) map[string]int {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "trace")
@@ -49,14 +49,14 @@ func ready(t *testing.T, op ep.Op) (*session, ep.Config) {
 func verifyTimed(t *testing.T, s *session, c ep.Config) error {
 	v, err := s.Verify(t.Context(), c)
 	if took := v.Took; took.Filling <= 0 || took.Running <= 0 || took.Reading <= 0 || took.Comparing <= 0 {
-		t.Errorf("%+v does not say where the time went", took)
+		t.Errorf("a part of the verification's time is missing: %+v", took)
 	}
 	return err
 }
 
-// TestSessionCalls bounds the calls of the driver for two ranks together: a search verifies
-// thousands of configs and takes ten thousands of samples. Each call of the driver takes the
-// host 2 to 20 us; making a graph or an allocation takes far longer.
+// TestSessionCalls checks the number of driver calls that two ranks make together. Each driver call
+// takes 2 to 20 us; making a graph or an allocation takes far longer. A search verifies thousands of
+// configs and takes tens of thousands of samples.
 func TestSessionCalls(t *testing.T) {
 	round := map[string]int{"cuMemsetD32Async": 2, "cuMemcpyDtoH": 2}
 	capture := map[string]int{"cuStreamBeginCapture": 2, "cuGraphInstantiateWithFlags": 2, "cuGraphUpload": 2, "cuStreamSynchronize": 2}
@@ -95,8 +95,8 @@ func TestSessionCalls(t *testing.T) {
 	}
 }
 
-// TestSessionCaptureRefused: if the graph of one rank cannot be made, no rank has one. All
-// graphs are made when the program runs again.
+// TestSessionCaptureRefused: if the graph of one rank cannot be made, no rank keeps a graph. The next
+// run makes all graphs.
 func TestSessionCaptureRefused(t *testing.T) {
 	s, c := ready(t, ep.Dispatch)
 	k, err := s.prepared(c)

@@ -15,8 +15,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// opener makes backends for the conformance suite. On the event clock even the shortest call has a
-// reading above zero, while a chain's noise may exceed it.
+// opener returns a function that opens backends for the conformance suite. They use the event clock,
+// because it reads more than zero even for the shortest call. With the chain clock, noise may be
+// larger than the time of such a call.
 func opener(o Options) func() (kernels.Backend, error) {
 	o.Clock = clockEvent
 	return func() (kernels.Backend, error) { return Open(o) }
@@ -39,7 +40,7 @@ func TestLoopback(t *testing.T) {
 	kernelstest.TestBackend(t, opener(Options{Loopback: true}), kernelstest.Options{Mode: ep.Graph, Axes: &axes})
 }
 
-// smallAxes returns a few shapes that even a sanitizer or an emulated GPU finishes.
+// smallAxes returns a few shapes that are small enough for a sanitizer or an emulated GPU.
 func smallAxes() *conform.Axes {
 	layouts := conform.AxesFor(ep.Machine{}, declare.Kernels()).Layouts
 	return &conform.Axes{
@@ -49,8 +50,8 @@ func smallAxes() *conform.Axes {
 	}
 }
 
-// TestSanitize is the test for memcheck: one rank, then two on one GPU, with few configs for each
-// case, since memcheck takes a hundred times as long.
+// TestSanitize is run under memcheck, which makes it a hundred times slower. It therefore has few
+// configs for each case: on one rank, then on two ranks of one GPU.
 func TestSanitize(t *testing.T) {
 	for _, ranks := range []int{1, 2} {
 		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
@@ -65,9 +66,9 @@ func TestSanitize(t *testing.T) {
 // racedSMs is enough for two ranks of four blocks.
 const racedSMs = 16
 
-// TestRaces is the test for racecheck: every kernel, once, with each value that selects another code
-// path, in the smallest legal blocks. Racecheck looks at shared memory, so that more blocks would
-// show nothing. TestSanitize would take it too long.
+// TestRaces is run under racecheck. It runs every kernel once with each parameter value that selects
+// another code path, in the smallest legal blocks. Racecheck looks only at shared memory, so more
+// blocks would find nothing more. TestSanitize would take too long under racecheck.
 func TestRaces(t *testing.T) {
 	for _, p := range kernelstest.Part(t, racedProblems()) {
 		b, s := openSession(t, Options{Loopback: true, Deadline: time.Minute, sms: racedSMs}, p)
@@ -80,6 +81,7 @@ func TestRaces(t *testing.T) {
 	}
 }
 
+// racedProblems lists the problems of TestRaces.
 func racedProblems() []ep.Problem {
 	var all []ep.Problem
 	for _, of := range []struct {
@@ -94,7 +96,7 @@ func racedProblems() []ep.Problem {
 		p := drillProblem(of.op, ep.Graph, of.ranks)
 		p.Dispatch = of.dtype
 		for _, p.Layout = range drilledLayouts() {
-			if p.Validate() == nil { // four-bit dtypes have no layouts for others
+			if p.Validate() == nil { // dtypes of four bits have layout expert only
 				all = append(all, p)
 			}
 		}
@@ -102,8 +104,8 @@ func racedProblems() []ep.Problem {
 	return all
 }
 
-// compileAll compiles configs on all processors, so that Prepare finds them in the cache. It leaves
-// errors to Prepare.
+// compileAll compiles configs on all processors, so that Prepare finds them in the cache. It ignores
+// errors; Prepare reports them.
 func compileAll(b *Backend, p ep.Problem, configs []ep.Config) {
 	var units []declare.Unit
 	for _, c := range configs {
@@ -114,11 +116,11 @@ func compileAll(b *Backend, p ep.Problem, configs []ep.Config) {
 	_, _ = b.node.compiler.CompileAll(units...)
 }
 
-// sizes lists parameters that change the amount of work of a block, and not its code path.
+// sizes lists parameters that change how much work a block does but not its code path.
 var sizes = []string{"sms", "wait_sms", "count_sms", "threads", "tile_tokens", "chunk_bytes", "pause", "rows", "rotate"}
 
-// paths returns the smallest default of a kernel, and that config with each other value of every
-// parameter that is no size.
+// paths returns the default of a kernel with the fewest legal threads, and for each parameter outside
+// sizes one config with each other value of it.
 func paths(b *Backend, k kernels.Kernel, p ep.Problem) []ep.Config {
 	base := k.DefaultConfig(b.Machine(), p)
 	for _, threads := range []ep.Value{"64", "128", "256", "512"} {
@@ -138,6 +140,7 @@ func paths(b *Backend, k kernels.Kernel, p ep.Problem) []ep.Config {
 	return slices.DeleteFunc(out, func(c ep.Config) bool { return k.Check(b.Machine(), p, c) != nil })
 }
 
+// proveOnce verifies each config once.
 func proveOnce(t *testing.T, s *session, configs []ep.Config) {
 	t.Helper()
 	for _, c := range configs {
@@ -154,7 +157,7 @@ func proveOnce(t *testing.T, s *session, configs []ep.Config) {
 	}
 }
 
-// drilledLayouts returns one layout for each set of kernels: the first that a dispatch serves.
+// drilledLayouts returns the first layout of each dispatch kernel, each layout once.
 func drilledLayouts() (out []ep.Layout) {
 	for _, k := range kernels.Of(declare.Kernels(), ep.Dispatch) {
 		if l := append(k.Layouts, ep.LayoutExpert)[0]; !slices.Contains(out, l) {

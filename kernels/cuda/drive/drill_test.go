@@ -21,7 +21,7 @@ func TestParseDrill(t *testing.T) {
 	}
 	for _, in := range []string{"", "drop", "drop:1", "drop:x:1", "drop:8:1", "drop:1:-1", "drop:1:x", "drop:1:1024", "delay:1:3", "delay:1:3s", "delay:1:-1ms", "sleep:1:1"} {
 		if d, err := ParseDrill(in); err == nil {
-			t.Errorf("%q was taken as %+v", in, d)
+			t.Errorf("ParseDrill accepts %q as %+v", in, d)
 		}
 	}
 }

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestNeverBegan: a candidate is excused only when no rank reached its kernels.
+// TestNeverBegan: a candidate never began if all ranks waited in the start alignment. Then the fault
+// is not the candidate's.
 func TestNeverBegan(t *testing.T) {
 	start, wait := faultRecord{rank: 1, phase: 1, source: 4}, faultRecord{rank: 4, phase: 3}
 	for _, c := range []struct {
@@ -19,8 +20,8 @@ func TestNeverBegan(t *testing.T) {
 	}
 }
 
-// TestHangReason: the sentence names the rank that waited and what it waited for. The cause comes
-// first.
+// TestHangReason: the reason names each rank that waited, and the expert or rank that it waited for.
+// A wait inside a kernel comes before waits in the start alignment, which are its consequence.
 func TestHangReason(t *testing.T) {
 	got := hangReason([]faultRecord{
 		{rank: 0, phase: 1, expert: -1, source: 3, want: 7, got: 6},

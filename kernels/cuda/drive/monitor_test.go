@@ -11,8 +11,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 )
 
-// TestSessionReadings: the driver is asked for clocks once in readingAge, again for other GPUs, and
-// once for a GPU that ranks share.
+// TestSessionReadings: the monitor reads the clocks at most once in readingAge. It reads again for
+// other GPUs, and reads a GPU once if several ranks share it.
 func TestSessionReadings(t *testing.T) {
 	asked, reasons := 0, 0
 	device := &mock.Device{

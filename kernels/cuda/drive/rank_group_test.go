@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestDrillWorst: of several ranks' answers a crash comes before waits. Waits are one failure, and
-// so is a wait without a record.
+// TestDrillWorst: rootFailure makes one failure from the answers of all ranks. A crash comes before
+// hangs. A hang without a fault record is a failure too.
 func TestDrillWorst(t *testing.T) {
 	sound, crash := answer{}, answer{Status: ep.Crash, Reason: "illegal address"}
 	silent := answer{Status: ep.Hang, Reason: "no progress"}

@@ -10,10 +10,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// twoStreams performs a schedule on a rank with a side stream and returns its stamps. An alignment
-// takes 1500 ns, a kernel boundary 100, a dispatch 4000, a combine 6000 (their halves a quarter and
-// an eighth of it), a launch of the product 3000 and attention 5000. What runs together with
-// something else takes slow times as long.
+// twoStreams computes the stamps of a schedule on a rank with a side stream. An alignment takes
+// 1500 ns, a kernel boundary 100, a dispatch 4000 and a combine 6000. A sending half takes a quarter
+// of its call, a receiving half an eighth. A launch of the product takes 3000 and attention 5000. A
+// product that runs at the same time as calls takes slow times as long.
 func twoStreams(s *schedule, slow float64) []uint64 {
 	readings := make([]uint64, s.slots)
 	calls, side := 1_000_000.0, 1_000_000.0
@@ -57,7 +57,7 @@ func twoStreams(s *schedule, slow float64) []uint64 {
 	return readings
 }
 
-// overlaps reports whether a step's launch runs in the part that has calls.
+// overlaps reports whether a step on the side stream runs in a part of the schedule that has calls.
 func (s *schedule) overlaps(st step) bool {
 	seen := 0
 	for _, x := range s.steps {
@@ -71,6 +71,7 @@ func (s *schedule) overlaps(st step) bool {
 	return seen > 1
 }
 
+// besideSchedule returns a schedule of an op with a product beside its calls.
 func besideSchedule(op ep.Op, w way, fold, share int, feed bool) *schedule {
 	return newSchedule(timing{op: op, mode: ep.Graph, clock: clockChain, fold: fold, feed: feed, beside: arrangement{way: w, share: share}})
 }
@@ -82,8 +83,9 @@ func near(t *testing.T, what string, got, want float64) {
 	}
 }
 
-// TestAbreast: the call alone has the time of the chain, the product alone the time of its launches.
-// Together they end with the later one. The progress lies between the marks.
+// TestAbreast: the time of the call alone is the time that the chain clock gives, and the time of the
+// product alone is the time of its launches. The time of both is the time of the longer one. done, the
+// part of the product that is complete when the calls end, is found between marks.
 func TestAbreast(t *testing.T) {
 	const fold, share = 4, 3
 	s := besideSchedule(ep.Dispatch, overlapped, fold, share, false)
@@ -115,7 +117,7 @@ func TestAbreastCallsLast(t *testing.T) {
 	}
 }
 
-// TestInPhases: a call in phases costs its two halves and nothing more.
+// TestInPhases: a call in phases adds the times of its two halves to the time of the product.
 func TestInPhases(t *testing.T) {
 	for _, op := range ep.Exchanges() {
 		s := besideSchedule(op, inPhases, 4, 2, false)
@@ -155,7 +157,8 @@ func TestFedCombine(t *testing.T) {
 }
 
 // TestSteps: a layer of two micro-batches has two attentions and two passes over the experts, and
-// each call runs beside a product. Calls of each micro-batch have numbers of their own.
+// each call runs at the same time as one of them. The calls of each micro-batch are counted
+// separately.
 func TestSteps(t *testing.T) {
 	for _, w := range []way{stepOverlapped, stepPhases} {
 		s := besideSchedule(ep.Pair, w, 2, 1, false)
@@ -180,7 +183,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestStepsQueueCallsFirst: once both streams may go on, the call is queued before any product.
+// TestStepsQueueCallsFirst: after each fork, the call is queued before any product.
 func TestStepsQueueCallsFirst(t *testing.T) {
 	s := besideSchedule(ep.Pair, stepOverlapped, 1, 2, false)
 	from := slices.IndexFunc(s.steps, func(st step) bool { return st.kind == stepStamp && st.n == s.now.begin })
@@ -199,8 +202,9 @@ func TestStepsQueueCallsFirst(t *testing.T) {
 	}
 }
 
-// TestLoaded: a round of an experiment has the product alone, and the product beside one load for
-// each call. Each load has memory of its own.
+// TestLoaded: a round of an experiment first runs the product alone, then the product at the same time
+// as loads: as many loads as a round has calls. The loads are numbered, because each has its own
+// memory.
 func TestLoaded(t *testing.T) {
 	const fold, share = 4, 3
 	s := newSchedule(timing{op: empty, mode: ep.Graph, clock: clockChain, fold: fold, beside: arrangement{way: loaded, share: share, left: 100, load: true}})
@@ -250,16 +254,16 @@ func TestShareOf(t *testing.T) {
 		batch, launches       int
 	}{
 		{0.04, 128, 1, 1, 8, 1},  // a few experts of many
-		{0.10, 128, 1, 1, 14, 1}, // as many as it takes, rounded up
+		{0.10, 128, 1, 1, 14, 1}, // rounded up
 		{0.50, 128, 1, 2, 32, 2}, // a pair has a launch for each half
 		{0.83, 128, 1, 2, 56, 2}, // an odd number, in two launches and not in three
 		{0.79, 128, 1, 2, 56, 2}, // the same for a call that took 5 % less
 		{0.93, 60, 1, 1, 56, 1},
-		{0.96, 60, 1, 1, 60, 1},   // never more than there are
-		{1.50, 128, 1, 1, 128, 2}, // passes
-		{0.50, 4, 1, 1, 4, 1},     // all of a few
-		{2.30, 1, 1, 1, 1, 3},     // one product
-		{0.30, 1, 4, 2, 1, 2},     // copies
+		{0.96, 60, 1, 1, 60, 1},   // never more than all experts
+		{1.50, 128, 1, 1, 128, 2}, // more than one pass over the experts
+		{0.50, 4, 1, 1, 4, 1},     // all experts if there are few
+		{2.30, 1, 1, 1, 1, 3},     // one expert, multiplied again
+		{0.30, 1, 4, 2, 1, 2},     // a copy, in four passes
 	} {
 		batch, launches := shareOf(c.share, c.groups, c.passes, c.least)
 		if batch != c.batch || launches != c.launches {
@@ -268,8 +272,8 @@ func TestShareOf(t *testing.T) {
 	}
 }
 
-// TestHeldSMsAreBounded: a product for which calls would wait longer than a quarter of the deadline
-// is refused. The refusal names the bound and the way out.
+// TestHeldSMsAreBounded: a product is refused if calls would wait for its SMs longer than a quarter of
+// the deadline. The error names the bound and says to use smaller sizes.
 func TestHeldSMsAreBounded(t *testing.T) {
 	of := ep.Product{Kind: ep.Gemm, M: 1, N: 16, K: 16, DType: ep.BF16, Groups: 1}
 	if err := checkHeld(of, 0.25, time.Second); err != nil {
@@ -281,7 +285,8 @@ func TestHeldSMsAreBounded(t *testing.T) {
 	}
 }
 
-// TestFastestPlan: the plan for all SMs wins unless another is faster by the margin.
+// TestFastestPlan: the plan for all SMs (plan 0) is chosen unless another plan is faster by more than
+// a margin.
 func TestFastestPlan(t *testing.T) {
 	for _, c := range []struct {
 		seconds []float64

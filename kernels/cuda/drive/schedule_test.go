@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// clockwork performs a schedule on a rank where an alignment takes 1500 ns, a kernel boundary 700, a
-// dispatch 4000, a combine 6000 and a flush 70000. It returns what the readings would be.
+// clockwork computes the readings of a schedule on a rank. An alignment takes 1500 ns, a kernel
+// boundary 700, a dispatch 4000, a combine 6000 and a flush 70000.
 func clockwork(s *schedule) []uint64 {
 	now := uint64(1_000_000)
 	cost := map[ep.Op]uint64{ep.Dispatch: 4000, ep.Combine: 6000, empty: 0}
@@ -63,8 +63,9 @@ func TestCombineIsRefilled(t *testing.T) {
 	}
 }
 
-// TestClocks: in every mode a clock gives the same seconds for a call: span the call's own time,
-// chain one kernel boundary more, event two. A pair has a boundary inside.
+// TestClocks: a clock gives the same seconds for a call in every mode. Clock span gives the call's own
+// time, clock chain one kernel boundary more, and clock event two more. A pair includes the boundary
+// between its two kernels.
 func TestClocks(t *testing.T) {
 	kernel := map[ep.Op]float64{ep.Dispatch: 4000, ep.Combine: 6000, ep.Pair: 10700, empty: 0}
 	boundaries := map[string]float64{clockChain: 700, clockSpan: 0, clockEvent: 1400}
@@ -88,8 +89,8 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// checkCalls: calls of an op are numbered without gaps, a dispatch comes before each combine that
-// needs one, and every round begins aligned.
+// checkCalls checks that the calls of an op are numbered without gaps, that a dispatch comes before
+// each combine that needs one, and that a round begins with an alignment.
 func checkCalls(t *testing.T, name string, s *schedule) {
 	t.Helper()
 	seen := map[ep.Op]int{}
@@ -115,8 +116,8 @@ func checkCalls(t *testing.T, name string, s *schedule) {
 	}
 }
 
-// TestDisturbedRound: a chain whose trailing alignments took longer than the whole chain counts as
-// the least reading.
+// TestDisturbedRound: the chain clock subtracts the time of the alignments after the chain. If they
+// took longer than the chain itself, the result is LeastReading.
 func TestDisturbedRound(t *testing.T) {
 	s := newSchedule(timing{op: ep.Dispatch, mode: ep.Graph, clock: clockChain, fold: 4})
 	if got, err := s.seconds([]uint64{10, 500, 1200}); err != nil || got != kernels.LeastReading {
@@ -124,7 +125,7 @@ func TestDisturbedRound(t *testing.T) {
 	}
 }
 
-// TestBadReadings: readings that cannot be times are refused.
+// TestBadReadings: readings that are missing or not in order are refused.
 func TestBadReadings(t *testing.T) {
 	chain := newSchedule(timing{op: ep.Dispatch, mode: ep.Graph, clock: clockChain, fold: 2})
 	span := newSchedule(timing{op: ep.Dispatch, mode: ep.Graph, clock: clockSpan, fold: 1})

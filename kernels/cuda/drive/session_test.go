@@ -22,7 +22,7 @@ import (
 // onEmulator reports whether the driver is the one of native/emul/driver.
 func onEmulator() bool { return os.Getenv("EMUL_SRC") != "" }
 
-// drillProblem is small enough for an emulated GPU.
+// drillProblem returns a problem that is small enough for an emulated GPU.
 func drillProblem(op ep.Op, mode ep.Mode, ranks int) ep.Problem {
 	return ep.Problem{
 		Op: op, Mode: mode, Ranks: ranks, Nodes: 1, Hidden: 256, Experts: 4 * ranks, TopK: 2,
@@ -66,14 +66,14 @@ func TestSession(t *testing.T) {
 	for _, clock := range clocks {
 		for _, mode := range ep.Modes() {
 			for _, op := range ep.Ops() {
-				if onEmulator() && clock != clockChain && mode != ep.Graph {
+				if onEmulator() && clock != clockChain && mode != ep.Graph { // the same code as another combination
 					continue
 				}
 				t.Run(clock+"/"+string(mode)+"/"+string(op), func(t *testing.T) {
 					for _, layout := range drilledLayouts() {
 						p := drillProblem(op, mode, 2)
 						p.Layout = layout
-						if p.Validate() != nil || op == ep.Activation && clock == clockSpan { // its arguments have no place for a span
+						if p.Validate() != nil || op == ep.Activation && clock == clockSpan { // the arguments of activation kernels have no span
 							continue
 						}
 						b, s := openSession(t, Options{Loopback: true, Clock: clock, Deadline: 20 * time.Second}, p)
@@ -91,11 +91,11 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestSessionPeers: ranks on GPUs that cannot address each other are refused, and the refusal names
-// the pair and the way out. A single rank needs no peer.
+// TestSessionPeers: a session is refused if its GPUs cannot address each other. The error names the two
+// GPUs and says how to choose others. A session of one rank is accepted.
 func TestSessionPeers(t *testing.T) {
 	if !onEmulator() {
-		t.Skip("the links of real GPUs are what they are")
+		t.Skip("only the emulated driver can take away the links between GPUs")
 	}
 	t.Setenv("EMUL_PEERS", "0")
 	b, err := Open(Options{})
@@ -183,7 +183,7 @@ func TestSessionStages(t *testing.T) {
 	}
 }
 
-// TestSessionConfigs runs every kernel with every word of its parameters.
+// TestSessionConfigs runs every kernel with every parameter value that is a word and not a number.
 func TestSessionConfigs(t *testing.T) {
 	for _, op := range []ep.Op{ep.Dispatch, ep.Combine, ep.Activation} {
 		b, s := openSession(t, Options{Loopback: true, Clock: clockEvent, Deadline: 20 * time.Second}, drillProblem(op, ep.Graph, 2))
@@ -201,7 +201,7 @@ func TestSessionConfigs(t *testing.T) {
 	}
 }
 
-// runConfig verifies a config, runs it on the memory as it is, and verifies it again.
+// runConfig verifies and runs a config twice, without resetting memory between.
 func runConfig(t *testing.T, b *Backend, s *session, k kernels.Kernel, c ep.Config) {
 	t.Helper()
 	if err := k.Check(b.Machine(), s.problem, c); err != nil {
@@ -227,8 +227,8 @@ func runConfig(t *testing.T, b *Backend, s *session, k kernels.Kernel, c ep.Conf
 	}
 }
 
-// TestDrill builds a lost signal into the default dispatch. The report names the rank that waited
-// and what it waited for, and the next candidate runs as usual.
+// TestDrill injects a lost signal into a dispatch with mode=split. The failure names the expert and the
+// rank whose signal is missing. The next candidate then runs as usual.
 func TestDrill(t *testing.T) {
 	b, s := openSession(t, Options{
 		Loopback: true, Deadline: 500 * time.Millisecond,

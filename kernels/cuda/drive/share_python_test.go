@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// inPython runs a program that imports our workers in Python, and returns what it prints.
+// inPython runs a Python program and returns its output. The programs import the modules in
+// native/python/workers.
 func inPython(t *testing.T, program string) []byte {
 	t.Helper()
 	python, err := exec.LookPath("python3")
@@ -25,8 +26,8 @@ func inPython(t *testing.T, program string) []byte {
 	return out
 }
 
-// TestShareInPython: workers in Python split a share of the product as we do, so that the same
-// launches run beside the calls of other libraries.
+// TestShareInPython: share_of in Python gives the same results as shareOf in Go, so that the same
+// launches of a product run beside the calls of other libraries.
 func TestShareInPython(t *testing.T) {
 	const program = `
 import itertools, json, sys
@@ -48,8 +49,8 @@ print(json.dumps([[x, share_of(*x)] for x in itertools.product((0.001, 0.02, 0.3
 	}
 }
 
-// TestFastestPlanInPython: workers in Python choose a product's own plan, and its plan beside calls,
-// as we do.
+// TestFastestPlanInPython: fastest_plan and plan_beside in Python choose the same plans as fastestPlan
+// and planBeside in Go.
 func TestFastestPlanInPython(t *testing.T) {
 	const program = `
 import itertools, json, sys
@@ -82,8 +83,8 @@ print(json.dumps({"taken": TAKEN, "times": times, "best": [fastest_plan(x) for x
 	}
 }
 
-// TestChoosePlansInPython: each product with plans keeps the plan that is fastest on the slowest
-// rank, by its best round.
+// TestChoosePlansInPython: choose_plans in Python takes the best round of each rank and then the
+// slowest rank as the time of a plan. It chooses the plan with the smallest time.
 func TestChoosePlansInPython(t *testing.T) {
 	const program = `
 import sys, types, unittest.mock

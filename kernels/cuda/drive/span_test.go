@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestSpans: pieces that touch, overlap or lie closer than closeBytes become one copy, and each is
-// found where it was copied to.
+// TestSpans: spansOf joins pieces that overlap or lie at most closeBytes apart into one copy, and
+// returns the place of each piece in the copied bytes.
 func TestSpans(t *testing.T) {
 	const n, gap = 8, closeBytes
 	for _, c := range []struct {

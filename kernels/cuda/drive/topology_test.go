@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestTopology: a problem meets the condition that epbench is told exactly when the worker
-// opens it.
+// TestTopology: the worker tells epbench a condition for problems. A problem meets this condition if
+// and only if the worker opens it.
 func TestTopology(t *testing.T) {
 	accepted := 0
 	for _, launched := range []topology{{4, 1, false}, {4, 1, true}, {4, 2, false}, {8, 2, true}} {
@@ -35,11 +35,11 @@ func TestTopology(t *testing.T) {
 		}
 	}
 	if accepted != 1+8+1+4 {
-		t.Errorf("%d problems were accepted", accepted)
+		t.Errorf("%d problems were accepted, want 14", accepted)
 	}
 }
 
-// fieldsOf spells a problem as a rule sees it.
+// fieldsOf returns the fields of a problem as an expression sees them.
 func fieldsOf(t *testing.T, p ep.Problem) (out map[string]any) {
 	t.Helper()
 	b, err := json.Marshal(p)

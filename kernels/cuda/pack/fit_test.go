@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestFit shows that the found token count fits, that the next one does not, and that more calls in
-// flight leave fewer tokens.
+// TestFit checks that the token count that Tokens returns fits into the budget, that the next larger
+// count does not fit, and that fewer tokens fit if more calls are in flight.
 func TestFit(t *testing.T) {
 	tab := &table.Table{Header: table.Header{Machine: machine, ABI: "abi"}, ID: "table"}
 	f := Fitter{Request: Request{Problem: shape, DTypes: []ep.DType{ep.BF16}, Machine: machine, Tables: table.Overlay(table.Source{Name: "t", Table: tab}), ABI: "abi"}}
@@ -42,7 +42,7 @@ func TestFit(t *testing.T) {
 	f = Fitter{Request: f.Request}
 	f.Request.Problem.Experts = 7
 	if _, _, err := f.Tokens(budget, 1); err == nil || !strings.Contains(err.Error(), "topk: 8 is outside 1 to 7") {
-		t.Errorf("a shape that cannot be: %v", err)
+		t.Errorf("7 experts with topk 8: %v", err)
 	}
 	if first := fitCounts[:12]; !slices.Equal(first, []int{1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16}) || fitCounts[len(fitCounts)-1] != ep.MaxTokens {
 		t.Errorf("%v to %d", first, fitCounts[len(fitCounts)-1])

@@ -19,7 +19,8 @@ const (
 	combineHosts  = "combine_hosts:chunk_bytes=512,in_flight=4,mode=split,partial=f32,pdl=1,rotate=1,route=rail,sms=64,threads=256,wait_sms=1"
 )
 
-// overNodes makes a pack for 16 ranks on two nodes, with rows of so many nodes.
+// overNodes makes a pack for 16 ranks on two nodes, from table rows that were measured on rowNodes
+// nodes.
 func overNodes(t *testing.T, rowNodes int) *Pack {
 	t.Helper()
 	of := func(op ep.Op, config string) table.Row {
@@ -34,8 +35,9 @@ func overNodes(t *testing.T, rowNodes int) *Pack {
 	})
 }
 
-// TestOverNodes: a pack for two nodes has the kernels that cross hosts, from rows of two nodes. The
-// manifest names the network library, its version and the memory that it needs.
+// TestOverNodes: a pack for two nodes has the kernels that cross hosts, chosen by table rows of two
+// nodes. The pack's manifest names the network library's version and the heap memory that the pack
+// needs.
 func TestOverNodes(t *testing.T) {
 	p := overNodes(t, 2)
 	a := said(t, p, ep.Pair, ep.Even, 64)
@@ -70,18 +72,19 @@ func TestOverNodes(t *testing.T) {
 		t.Errorf("modules %q, the manifest names %q", linked, named)
 	}
 	if other := overNodes(t, 1).Answers(ep.BF16, false, ep.Pair, ep.Even)[0]; !other.Uncovered {
-		t.Errorf("a row of one node answers for two: %+v", other)
+		t.Errorf("a row measured on one node answers for two nodes: %+v", other)
 	}
 }
 
+// forced parses two configs into the value of Request.Only.
 func forced(dispatch, combine string) *[2]ep.Config {
 	d, _ := ep.ParseConfig(dispatch)
 	c, _ := ep.ParseConfig(combine)
 	return &[2]ep.Config{d, c}
 }
 
-// TestOneHostPacksStay: a pack for one host has the header that older libraries read.
-func TestOneHostPacksStay(t *testing.T) {
+// TestOneHostHeader: a pack for one host has the header that older libraries read.
+func TestOneHostHeader(t *testing.T) {
 	p := build(t, nil)
 	if int(p.head.HeaderBytes) != binary.Size(p.head) || p.Network != nil || p.hosts.Nodes != 0 {
 		t.Errorf("%d header bytes, network %+v", p.head.HeaderBytes, p.Network)
@@ -93,9 +96,9 @@ func TestOneHostPacksStay(t *testing.T) {
 	}
 }
 
-// TestWhatNodesRefuse: a pack over nodes takes no kernels and layouts that stay on one host, and the
-// other way round.
-func TestWhatNodesRefuse(t *testing.T) {
+// TestNodesRefuse: a pack over several nodes refuses kernels and layouts for one host. A pack for
+// one host refuses kernels that cross hosts.
+func TestNodesRefuse(t *testing.T) {
 	r := Request{Problem: shape, DTypes: []ep.DType{ep.BF16}, Machine: twoNodes}
 	r.Problem.Ranks, r.Problem.Nodes = 16, 2
 	for name, c := range map[string]struct {

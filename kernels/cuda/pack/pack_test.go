@@ -25,7 +25,8 @@ const (
 	combineFinal  = "combine_final:algo=direct,in_flight=0,sms=66,threads=768,wait_sms=33"
 )
 
-// row returns evidence that a config takes so many microseconds at the upper end of its tokens.
+// row returns a table row for lo to hi tokens. Its evidence says that the config takes us
+// microseconds at hi tokens.
 func row(op ep.Op, lo, hi int, config string, us float64) table.Row {
 	p := shape
 	p.Op, p.Dispatch = op, ep.BF16
@@ -37,7 +38,7 @@ func row(op ep.Op, lo, hi int, config string, us float64) table.Row {
 		Evidence: table.Evidence{Median: us * 1e-6, Gain: 2, GainLow: 1.9, GainHigh: 2.1, Rounds: 40, Tokens: []int{hi}}}
 }
 
-// compile replaces NVRTC: a unit's binary is its own name.
+// compile replaces NVRTC: the binary of a unit is a hash of the unit's key.
 func compile(_ string, units []declare.Unit) (Compiled, error) {
 	out := make([][]byte, len(units))
 	for i, u := range units {
@@ -47,6 +48,7 @@ func compile(_ string, units []declare.Unit) (Compiled, error) {
 	return Compiled{Cubins: out, Network: "3.8.0"}, nil
 }
 
+// build makes a pack from table rows, after change has edited its request.
 func build(t testing.TB, change func(*Request), rows ...table.Row) *Pack {
 	t.Helper()
 	tab := &table.Table{Header: table.Header{Machine: machine, ABI: "abi"}, ID: "table", Rows: rows}
@@ -61,6 +63,7 @@ func build(t testing.TB, change func(*Request), rows ...table.Row) *Pack {
 	return p
 }
 
+// said returns the pack's answer for a token count.
 func said(t testing.TB, p *Pack, purpose ep.Op, c ep.Class, tokens int) Answer {
 	t.Helper()
 	for _, a := range p.Answers(ep.BF16, false, purpose, c) {
@@ -72,8 +75,8 @@ func said(t testing.TB, p *Pack, purpose ep.Op, c ep.Class, tokens int) Answer {
 	return Answer{}
 }
 
-// TestRowsOfOtherGPUs: a pack has rows of other GPUs of the architecture and link only on request, and
-// its answers say so.
+// TestRowsOfOtherGPUs: rows that were measured on other GPUs of the same architecture and link answer
+// only if the request accepts them. The answers' texts then say it.
 func TestRowsOfOtherGPUs(t *testing.T) {
 	for _, accept := range []bool{false, true} {
 		p := build(t, func(r *Request) {
@@ -86,8 +89,9 @@ func TestRowsOfOtherGPUs(t *testing.T) {
 	}
 }
 
-// TestPairsAreJoined: halves that use one kind of memory are joined as they are. Of halves with two
-// kinds, the sum of their rows' times decides which half keeps its row.
+// TestPairsAreJoined: if the best dispatch and the best combine use one kind of memory, a pair is made
+// of both. Otherwise both must change to one of the two kinds: the pack takes the kind for which the
+// sum of the two rows' times is smaller.
 func TestPairsAreJoined(t *testing.T) {
 	p := build(t, nil,
 		row(ep.Dispatch, 1, 100, dispatchLL, 10), row(ep.Dispatch, 101, 4096, dispatchFinal, 100),
@@ -109,12 +113,12 @@ func TestPairsAreJoined(t *testing.T) {
 		row(ep.Dispatch, 1, 100, dispatchLL, 10), row(ep.Dispatch, 101, 4096, dispatchFinal, 1000),
 		row(ep.Combine, 1, 1000, combineLL, 200), row(ep.Combine, 1001, 4096, combineFinal, 4000))
 	if a := said(t, slow, ep.Pair, ep.Even, 500); a.Dispatch != dispatchLL || a.Combine != combineLL {
-		t.Errorf("final takes 610 us and ll 150, and %s with %s was joined", a.Dispatch, a.Combine)
+		t.Errorf("the final kernels take 610 us and the ll kernels 150 us, but the pair is %s and %s", a.Dispatch, a.Combine)
 	}
 }
 
-// TestTimesAreOfTheCountNamed: the median of a row of several counts belongs to the count that the row
-// names, or to the smallest.
+// TestTimesAreOfTheCountNamed: if a row has several token counts, its median is the time at the count
+// TimedAt, or at the smallest count if TimedAt is not set.
 func TestTimesAreOfTheCountNamed(t *testing.T) {
 	r := row(ep.Dispatch, 1, 100, dispatchLL, 10)
 	r.Evidence.Tokens = []int{10, 100}
@@ -144,6 +148,7 @@ func TestNearestPairAnswers(t *testing.T) {
 	}
 }
 
+// TestRowsOfPairsAnswerFirst: for a pair, a row of pairs answers before rows of dispatch and combine.
 func TestRowsOfPairsAnswerFirst(t *testing.T) {
 	d, _ := ep.ParseConfig(dispatchLL)
 	c, _ := ep.ParseConfig(combineLL)
@@ -183,7 +188,8 @@ func TestDispatchInTwoStates(t *testing.T) {
 	}
 }
 
-// TestElsewhere: rows that peers write must lie on the heap. For other outputs another kernel runs.
+// TestElsewhere: a kernel whose peers write the output needs an output on the symmetric heap. For an
+// output elsewhere, the answer names another kernel.
 func TestElsewhere(t *testing.T) {
 	p := build(t, nil, row(ep.Dispatch, 1, 10, dispatchLL, 1), row(ep.Dispatch, 11, 4096, dispatchFinal, 1), row(ep.Combine, 1, 4096, combineFinal, 9))
 	if a := said(t, p, ep.Pair, ep.Even, 1000); a.Dispatch != dispatchFinal || a.Elsewhere != dispatchLL {
@@ -195,6 +201,8 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
+// TestUncoveredIsTheDefaultAndSaid: for a token count without a row the answer is the default config,
+// and its text says that no row covers the count.
 func TestUncoveredIsTheDefaultAndSaid(t *testing.T) {
 	p := build(t, nil, row(ep.Dispatch, 1, 100, dispatchLL, 1), row(ep.Combine, 1, 100, combineLL, 1))
 	a := said(t, p, ep.Pair, ep.Even, 101)
@@ -202,7 +210,7 @@ func TestUncoveredIsTheDefaultAndSaid(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	if said(t, p, ep.Pair, ep.Even, 100).Uncovered {
-		t.Error("a covered count is called uncovered")
+		t.Error("a token count with a row is called uncovered")
 	}
 	other := build(t, func(r *Request) { r.ABI = "other" }, row(ep.Dispatch, 1, 100, dispatchLL, 1))
 	if a := said(t, other, ep.Pair, ep.Even, 1); !a.Uncovered || len(other.Notes) == 0 {
@@ -213,7 +221,7 @@ func TestUncoveredIsTheDefaultAndSaid(t *testing.T) {
 func TestMaxSMs(t *testing.T) {
 	p := build(t, func(r *Request) { r.MaxSMs = 24 }, row(ep.Dispatch, 1, 4096, dispatchLL, 1), row(ep.Combine, 1, 4096, combineLL, 1))
 	if p.head.LargestGrid > 24 {
-		t.Errorf("a call takes %d SMs of 24", p.head.LargestGrid)
+		t.Errorf("a call takes %d SMs, the bound is 24", p.head.LargestGrid)
 	}
 	if a := said(t, p, ep.Pair, ep.Even, 1); !strings.Contains(a.Text, "cannot run within these bounds") {
 		t.Errorf("%s", a.Text)
@@ -267,7 +275,8 @@ func flip(data []byte, at int) []byte {
 	return out
 }
 
-func TestRequestsThatCannotBe(t *testing.T) {
+// TestBuildRefuses: the error of an impossible request names the field that is wrong.
+func TestBuildRefuses(t *testing.T) {
 	for name, change := range map[string]func(*Request){
 		"dtype:":   func(r *Request) { r.DTypes = nil },
 		"hidden:":  func(r *Request) { r.Problem.Hidden = 7 },
@@ -282,7 +291,7 @@ func TestRequestsThatCannotBe(t *testing.T) {
 	}
 }
 
-// FuzzRead: any bytes give an error, or a pack whose parts can be asked for.
+// FuzzRead: for any bytes, Read returns an error or a pack whose methods work.
 func FuzzRead(f *testing.F) {
 	good := build(f, func(r *Request) { r.Problem.MaxTokens = 8 }, row(ep.Dispatch, 1, 4096, dispatchLL, 1)).Data
 	f.Add(good)
@@ -297,7 +306,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// reseal gives bytes their right digest, so that what follows it is read.
+// reseal writes the right size and digest into data, so that Read also checks the bytes after them.
 func reseal(data []byte) []byte {
 	out := slices.Clone(data)
 	if len(out) > digestFrom {
@@ -310,8 +319,9 @@ func reseal(data []byte) []byte {
 	return out
 }
 
-// TestLayoutsArePacked: a pack holds the kernels of its layout, takes fp8 tokens where asked to, follows
-// defaults that depend on the token count, and has room for the outputs that describe its rows.
+// TestLayoutsArePacked: a pack holds the kernels of its layout and takes fp8 tokens if the request says
+// so. Its answers follow defaults that depend on the token count. Its heap has room for the outputs
+// that describe rows.
 func TestLayoutsArePacked(t *testing.T) {
 	for layout, kernel := range map[ep.Layout]string{ep.LayoutRank: "rank", ep.LayoutRankPacked: "rank", ep.LayoutMasked: "masked"} {
 		p := build(t, func(r *Request) {
@@ -328,11 +338,11 @@ func TestLayoutsArePacked(t *testing.T) {
 			}
 		}
 		if few.Dispatch == many.Dispatch || few.Hi >= many.Lo {
-			t.Errorf("%s: %d and %d tokens are answered alike: %s", layout, few.Hi, many.Lo, many.Dispatch)
+			t.Errorf("%s: %d and %d tokens have the same answer: %s", layout, few.Hi, many.Lo, many.Dispatch)
 		}
 		index := declare.IndexOf(p.of(ep.FP8))
 		if n := p.HeapBytes(1, ep.FP8); n < index.ExpertIDs+index.SrcInfo+index.ScaleOffsets {
-			t.Errorf("%s: %d bytes hold no outputs of %+v", layout, n, index)
+			t.Errorf("%s: %d bytes have no room for the outputs %+v", layout, n, index)
 		}
 	}
 	r := Request{Problem: shape, DTypes: []ep.DType{ep.FP8}, Machine: machine, Raw: true}
@@ -345,7 +355,8 @@ func TestLayoutsArePacked(t *testing.T) {
 	}
 }
 
-// TestPackOfAnObjective: a pack takes the rows of one objective, also those of split phases.
+// TestPackOfAnObjective: a pack takes only the table rows of its request's objective. With objective
+// beside these may be rows of kernels with split phases.
 func TestPackOfAnObjective(t *testing.T) {
 	const split = "dispatch_ll_split:part=512,pdl=0,recv_sms=64,send=512,sms=32,threads=512"
 	alone, beside := row(ep.Dispatch, 1, 4096, dispatchLL, 10), row(ep.Dispatch, 1, 4096, split, 5)
@@ -358,9 +369,10 @@ func TestPackOfAnObjective(t *testing.T) {
 	}
 }
 
-// TestHalves: a pack of layout masked answers calls in halves with kernels that hold no SMs between them
-// and use the memory of its other calls. Other layouts would need memory of its own for such kernels,
-// and have none.
+// TestHalves: a call in halves is a call whose sending and receiving are two launches. For such calls a
+// pack of layout masked answers with kernels that hold no SMs between the halves and use the memory of
+// its other calls. In other layouts such kernels would need separate memory, so their packs have no
+// answer.
 func TestHalves(t *testing.T) {
 	with := func(l ep.Layout) *Pack {
 		return build(t, func(r *Request) { r.Problem.Layout, r.DTypes, r.Raw = l, []ep.DType{ep.FP8}, l != ep.LayoutExpert })

@@ -6,9 +6,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestCallsTakeNoMoreSharedMemoryThanTheyNeed: dispatch_ll_ids needs 1 KiB more of shared memory for each
-// 32 tokens (256 experts). Although one row answers all counts, every call launches with what its own
-// count needs and at most an eighth more.
+// TestCallsTakeNoMoreSharedMemoryThanTheyNeed: with 256 experts, dispatch_ll_ids needs 1 KiB more of
+// shared memory for each 32 tokens. One row answers all token counts, but each call launches with the
+// shared memory that its own count needs, and at most an eighth more.
 func TestCallsTakeNoMoreSharedMemoryThanTheyNeed(t *testing.T) {
 	p := build(t, nil,
 		row(ep.Dispatch, 1, 2000, "dispatch_ll_ids:part=512,pdl=0,send=512,sms=64,threads=256", 10),
@@ -23,8 +23,8 @@ func TestCallsTakeNoMoreSharedMemoryThanTheyNeed(t *testing.T) {
 	}
 }
 
-// sharedOf returns the dynamic shared memory of the launch that epcomm makes for a dispatch of
-// so many tokens, in bytes, read from the file.
+// sharedOf reads from the pack's file how many bytes of dynamic shared memory epcomm's launch has for
+// a dispatch of this number of tokens.
 func sharedOf(t *testing.T, p *Pack, tokens int) uint32 {
 	t.Helper()
 	for _, l := range read[lookupRecord](t, p, secLookups) {
@@ -42,6 +42,7 @@ func sharedOf(t *testing.T, p *Pack, tokens int) uint32 {
 	return 0
 }
 
+// read returns the records of one section of a pack.
 func read[T any](t *testing.T, p *Pack, section int) []T {
 	t.Helper()
 	out, err := records[T](p, section)

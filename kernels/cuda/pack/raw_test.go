@@ -8,8 +8,9 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestRowsOfCastTokens: a row that was measured with tokens cast by the caller answers only such
-// callers. Callers with BF16 tokens get the default, which casts them.
+// TestRowsOfCastTokens: a caller may cast its tokens to FP8 before the call (raw). A row that was
+// measured with such tokens answers only calls with such tokens. For calls with BF16 tokens the answer
+// is the default config, whose kernel casts them.
 func TestRowsOfCastTokens(t *testing.T) {
 	const cast = "dispatch_masked:input=fp8,pdl=0,sms=64,threads=512,unit=512,wait_sms=0"
 	const both = "dispatch_masked+combine_masked:combine.algo=direct,combine.pdl=0,combine.sms=132,combine.threads=512,combine.unit=512,combine.wait_sms=0," +
@@ -26,8 +27,8 @@ func TestRowsOfCastTokens(t *testing.T) {
 	}
 }
 
-// TestRowsOfOtherTokens: a row whose kernel casts tokens does not answer callers that have
-// cast them.
+// TestRowsOfOtherTokens: a row whose kernel casts tokens does not answer calls with tokens that the
+// caller has cast.
 func TestRowsOfOtherTokens(t *testing.T) {
 	const ids = "dispatch_masked_ids:part=512,pdl=0,send=512,sms=132,threads=512"
 	of := row(ep.Dispatch, 1, 128, ids, 4)
@@ -42,8 +43,8 @@ func TestRowsOfOtherTokens(t *testing.T) {
 	}
 }
 
-// TestCombinesTakeDispatchesOfTheCallersTokens: the dispatch for a combine's row takes tokens as the
-// callers have them.
+// TestCombinesTakeDispatchesOfTheCallersTokens: an answer that comes from a combine's row also names a
+// dispatch. This dispatch takes tokens in the callers' dtype.
 func TestCombinesTakeDispatchesOfTheCallersTokens(t *testing.T) {
 	const ids = "dispatch_masked_ids:part=512,pdl=0,send=512,sms=132,threads=512"
 	const cast = "dispatch_masked:input=fp8,pdl=0,sms=64,threads=512,unit=512,wait_sms=0"
@@ -65,7 +66,7 @@ func TestCombinesTakeDispatchesOfTheCallersTokens(t *testing.T) {
 }
 
 // TestElsewhereTakesTheCallersTokens: the dispatch for outputs that peers cannot reach also
-// takes tokens as the callers have them.
+// takes tokens in the callers' dtype.
 func TestElsewhereTakesTheCallersTokens(t *testing.T) {
 	const home = "dispatch_rank_home:input=bf16,pdl=0,sms=64,threads=512,unit=512,wait_sms=0"
 	const cast = "dispatch_rank:input=fp8,pdl=0,sms=64,threads=512,unit=512,wait_sms=0"
@@ -77,8 +78,8 @@ func TestElsewhereTakesTheCallersTokens(t *testing.T) {
 	}
 }
 
-// TestForcedConfigsTakeTheCallersTokens: a forced config that takes other tokens than the callers have is
-// refused.
+// TestForcedConfigsTakeTheCallersTokens: a forced config is refused if it takes tokens in another dtype
+// than the callers'.
 func TestForcedConfigsTakeTheCallersTokens(t *testing.T) {
 	d, _ := ep.ParseConfig("dispatch_masked:input=fp8,pdl=0,sms=64,threads=512,unit=512,wait_sms=0")
 	c, _ := ep.ParseConfig("combine_masked:algo=direct,pdl=0,sms=132,threads=1024,unit=512,wait_sms=0")
@@ -91,7 +92,7 @@ func TestForcedConfigsTakeTheCallersTokens(t *testing.T) {
 	}
 }
 
-// buildFP8 makes a pack of FP8 alone in a layout, from rows that it moves to that layout.
+// buildFP8 makes a pack with dtype FP8 only, in layout l. It first sets the layout and dtype of all rows.
 func buildFP8(t *testing.T, l ep.Layout, raw bool, rows []table.Row) *Pack {
 	for i := range rows {
 		rows[i].Key.Layout, rows[i].Key.Dispatch = l, ep.FP8

@@ -16,13 +16,13 @@ type Axes struct {
 	DTypes   []ep.DType
 	Ranks    []int
 	Nodes    int   // hosts that the ranks are spread over, 0 for one
-	Local    []int // experts of a rank
+	Local    []int // numbers of experts of a rank
 	TopK     []int
 	Hidden   []int
-	Tokens   []int    // on the fullest rank, at least 1; 0 has cases of its own
-	Routings []string // specs
+	Tokens   []int    // numbers of tokens on the fullest rank, at least 1; specialCases adds 0
+	Routings []string // routing specs, as workloads.Parse reads them
 	Layouts  []ep.Layout
-	Capacity int // tokens that buffers hold
+	Capacity int // number of tokens that buffers hold
 }
 
 // AxesFor returns the axes for a machine and its kernels: ranks up to its number of GPUs, or
@@ -55,8 +55,7 @@ func AxesFor(m ep.Machine, all []kernels.Kernel) Axes {
 	return a
 }
 
-// Tags returns axis=value for every value, in the order of the axes, and the tags of the cases
-// outside the covering.
+// Tags returns axis=value for every value of every axis, and then the tags of the special cases.
 func (a Axes) Tags() []string {
 	var out []string
 	for _, x := range a.list() {

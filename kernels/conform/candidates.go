@@ -17,7 +17,7 @@ import (
 func candidates(k kernels.Kernel, m ep.Machine, c Case) []ep.Config {
 	base := k.DefaultConfig(m, c.Problem)
 	if k.Check(m, c.Problem, base) != nil {
-		return nil // the kernel is for other problems; the first of the op runs all
+		return nil // this kernel is for other problems
 	}
 	out := []ep.Config{base}
 	seen := map[string]bool{base.Key(): true}
@@ -35,7 +35,7 @@ func candidates(k kernels.Kernel, m ep.Machine, c Case) []ep.Config {
 			continue
 		}
 		for j, v := range q.Values {
-			// Change it in one of the combinations, not always in the default.
+			// Change the parameter in different configs, not always in the default.
 			add(out[(i+j)%len(out)].With(q.Name, v))
 		}
 	}
@@ -45,11 +45,13 @@ func candidates(k kernels.Kernel, m ep.Machine, c Case) []ep.Config {
 	return out
 }
 
+// isWord reports whether a parameter's values are words and not numbers.
 func isWord(q kernels.Param) bool {
 	_, number := q.Default.Int()
 	return !number
 }
 
+// wordCombinations returns base with every combination of the values of word parameters.
 func wordCombinations(k kernels.Kernel, base ep.Config) []ep.Config {
 	words := slices.DeleteFunc(slices.Clone(k.Params), func(q kernels.Param) bool { return !isWord(q) })
 	var out []ep.Config
@@ -59,8 +61,8 @@ func wordCombinations(k kernels.Kernel, base ep.Config) []ep.Config {
 	return out
 }
 
-// drawn returns at most n configs, chosen by hash, so that different cases keep different
-// ones.
+// drawn returns at most n configs. It chooses them by a hash of salt and config, so that cases with
+// different names get different configs.
 func drawn(all []ep.Config, salt string, n int) []ep.Config {
 	order := make(map[string]uint64, len(all))
 	for _, c := range all {

@@ -24,10 +24,10 @@ const (
 
 // effort holds the sizes of a level.
 type effort struct {
-	strength   int // axes whose values are combined with each other
-	iterations int // back-to-back calls between two verifications
-	endurance  int // the same in the endurance cases
-	words      int // most combinations of word-valued parameters
+	strength   int // number of axes of which every combination of values occurs
+	iterations int // number of calls between two verifications
+	endurance  int // number of calls between two verifications in the endurance cases
+	words      int // most combinations of parameters whose values are words
 	configs    int // most configs of a kernel in a case, 0 for no limit
 }
 
@@ -48,8 +48,8 @@ type Case struct {
 	Problem    ep.Problem
 	Routing    string
 	Seed       uint64
-	Iterations int // back-to-back calls between the two verifications
-	Words      int // most combinations of word-valued parameters tried
+	Iterations int // number of calls between the two verifications
+	Words      int // most combinations of parameters whose values are words
 	Configs    int // most configs of a kernel, 0 for no limit
 }
 
@@ -61,8 +61,8 @@ type Trial struct {
 	Reason   string // why the status is not OK
 }
 
-// Result holds the trials of a case. If the problem is illegal for the backend there are
-// none, and Skipped says why.
+// Result holds the trials of a case. If the problem is illegal for the backend, there are no trials
+// and Skipped gives the reason.
 type Result struct {
 	Case    Case
 	Skipped string
@@ -80,7 +80,7 @@ func (r Result) Failed() []Trial {
 	return out
 }
 
-// Matrix returns the cases of a level over axes, the same on every call.
+// Matrix returns the cases of a level over the axes. Every call returns the same cases.
 func Matrix(l Level, a Axes, mode ep.Mode) []Case {
 	e := l.effort()
 	base := ep.Problem{Mode: mode, Nodes: max(a.Nodes, 1), MaxTokens: a.Capacity, Combine: ep.BF16}
@@ -113,17 +113,17 @@ func mediumProblem(op ep.Op, a Axes, base ep.Problem) ep.Problem {
 	return p
 }
 
-// specialCases returns two cases for each op and layout. In one there is no token, and every
-// rank must still signal and end. The other makes many calls back to back without resetting
-// memory, so each must leave memory as the next one needs it. The covering does not include
-// them, because other axes do not matter for them.
+// specialCases returns two cases for each op and layout. In the first case there is no token, and
+// every rank must still signal and end. The second case makes many calls without resetting memory
+// between them, so each call must leave the memory as the next call needs it. The values of the other
+// axes do not matter for these cases, so they are not part of the covering.
 func specialCases(e effort, a Axes, base ep.Problem) []Case {
 	var empty, endurance []Case
 	for _, op := range a.Ops {
 		for _, layout := range a.Layouts {
 			c := Case{Problem: mediumProblem(op, a, base), Routing: "uniform", Seed: 1}
 			if c.Problem.Layout = layout; c.Problem.Validate() != nil {
-				continue // an op without this layout
+				continue // the op has no such layout
 			}
 			of := []string{"op=" + string(op), "layout=" + layout.String()}
 			c.Name, c.Tags = fmt.Sprintf("%s, layout %s, %d calls back to back", op, layout, e.endurance), append([]string{tagEndurance}, of...)

@@ -10,7 +10,7 @@ import (
 
 func TestCoveringIsComplete(t *testing.T) {
 	sizes := []int{4, 3, 3, 2, 5}
-	// Values 0 of axes 0 and 1 exclude each other.
+	// No point has value 0 on both axis 0 and axis 1.
 	ok := func(p []int) bool { return p[0] != 0 || p[1] != 0 }
 	for strength := 1; strength <= 3; strength++ {
 		points := covering(sizes, strength, ok)

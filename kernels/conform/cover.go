@@ -5,10 +5,10 @@ import "math/rand/v2"
 // tuple holds values of up to three axes; unused entries are -1.
 type tuple struct{ axes, values [3]int }
 
-// covering chooses points of a space such that, for any set of strength axes (1 to 3), every
-// combination of their values occurs in a point, if ok allows one. It constructs them
-// greedily like AETG (Cohen, Dalal, Fredman, Patton 1997): each point is the best of several
-// random completions of a combination that is still missing.
+// covering chooses points of a space. For every set of as many axes as strength says (1 to 3), every
+// combination of their values occurs in some point, if ok allows such a point. The construction is
+// greedy, like AETG (Cohen, Dalal, Fredman, Patton 1997): each new point contains a combination that
+// is still missing, and is the best of several random points with it.
 func covering(sizes []int, strength int, ok func(point []int) bool) [][]int {
 	rng := rand.New(rand.NewPCG(1, uint64(strength)))
 	sets := axisSets(len(sizes), strength)
@@ -40,7 +40,7 @@ func covering(sizes []int, strength int, ok func(point []int) bool) [][]int {
 	return out
 }
 
-// axisSets lists the sets of k of n axes, ascending.
+// axisSets lists all sets of k axes out of n, each in ascending order.
 func axisSets(n, k int) [][]int {
 	if k == 0 {
 		return [][]int{nil}
@@ -95,6 +95,7 @@ func complete(rng *rand.Rand, sizes []int, t tuple) []int {
 	return p
 }
 
+// gain counts the missing tuples that a point contains.
 func gain(point []int, sets [][]int, missing map[tuple]bool) int {
 	n := 0
 	for _, set := range sets {

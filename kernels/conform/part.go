@@ -2,8 +2,8 @@ package conform
 
 import "fmt"
 
-// Part returns the I-th of N parts of cases for part "I/N", with I from 1 to N. Part I has
-// every N-th case, so that each part has its share of every op.
+// Part divides cases into N parts and returns part I, for a text "I/N" with I from 1 to N. It takes
+// every N-th case, so that each part has cases of every op.
 func Part[T any](cases []T, part string) ([]T, error) {
 	var i, n int
 	_, err := fmt.Sscanf(part, "%d/%d", &i, &n)

@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// casesAhead is how many cases are announced in advance to a backend that compiles.
+// casesAhead is the number of cases that Run announces in advance to a backend that compiles.
 const casesAhead = 12
 
 // Run runs the cases in order and calls each with every result. It returns the first error of
@@ -36,8 +36,9 @@ func precompile(b kernels.Backend, c Case) {
 	}
 }
 
-// RunCase runs every kernel of the case's op with its candidates. A wrong or failing candidate
-// is a Trial; the error is the context's or that of a lost session.
+// RunCase runs every kernel of the case's op with its candidates. A candidate that is wrong or fails
+// gives a Trial with that status. RunCase returns an error only if the context ends or the session is
+// lost.
 func RunCase(ctx context.Context, b kernels.Backend, c Case) (Result, error) {
 	res := Result{Case: c}
 	m := b.Machine()
@@ -78,8 +79,7 @@ func configs(b kernels.Backend, c Case) []ep.Config {
 	return out
 }
 
-// runConfig verifies a config, runs it back to back without resetting memory, and
-// verifies it again.
+// runConfig verifies a config, runs it many times without resetting memory, and verifies it again.
 func runConfig(ctx context.Context, s kernels.Session, c Case, cfg ep.Config) (Trial, error) {
 	o := Trial{Config: cfg, Status: ep.OK}
 	for _, step := range []func() error{

@@ -20,11 +20,11 @@ const ScaleBlockRows = 128
 // Encoding says how one token of a dtype is stored.
 type Encoding struct {
 	DType      ep.DType
-	Hidden     int // elements
-	Group      int // elements that share a scale, 0 for BF16
+	Hidden     int // number of elements
+	Group      int // number of elements that share a scale, 0 for BF16
 	Payload    int // bytes of the elements
 	ScaleBytes int // bytes of one scale, 0 for BF16
-	Scales     int // scales
+	Scales     int // number of scales
 }
 
 // Of returns the encoding of a token with hidden elements.
@@ -70,9 +70,9 @@ func (l Encoding) Code(payload []byte, c int) int {
 // Weights are offsets from the message's start.
 type Header struct {
 	SrcInfo, IDs int
-	Weights      int // only in a message for a rank
-	Bytes        int // of a message for one expert
-	Dedup        int // bytes of a message for a rank
+	Weights      int // only in a message for all experts of a rank
+	Bytes        int // bytes of a message for one expert
+	Dedup        int // bytes of a message for all experts of a rank
 }
 
 // NoExpert marks a masked top-k position in a message.
@@ -86,8 +86,8 @@ func (l Encoding) Message(topK int) Header {
 	return Header{SrcInfo: src, IDs: ids, Weights: bytes, Bytes: bytes, Dedup: bytes + up(4*topK, Align)}
 }
 
-// RowPad returns the number of rows to whose multiple every group of the ragged output is
-// rounded up. FP8 needs 4, to keep its transposed scales on 16-byte boundaries.
+// RowPad returns a number of rows: the rows of every group of the ragged output are rounded up to a
+// multiple of it. FP8 needs 4, so that its transposed scales begin at multiples of 16 bytes.
 func RowPad(p ep.Problem) int {
 	switch {
 	case p.Layout == ep.LayoutExpert128:
@@ -154,10 +154,10 @@ func FP8Scale(p ep.Problem, maxRows, row, g int) int {
 	return first + g*stride
 }
 
-// FP8Scales returns where the scales of a row lie among a rank's float32 scales: the index of
-// the first, and the stride between them. Their order is [hidden/128, maxRows]; in layout
-// masked [local experts, hidden/128, rows of an expert]; in the layouts by rank
-// [rows, hidden/128].
+// FP8Scales returns the index of the first scale of a row among a rank's float32 scales, and the
+// stride from one scale of the row to the next. The shape of the scales is [hidden/128, maxRows] in
+// the layouts by expert, [local experts, hidden/128, rows of an expert] in layout masked, and
+// [rows, hidden/128] in the layouts by rank.
 func FP8Scales(p ep.Problem, maxRows, row int) (first, stride int) {
 	groups, room := p.Hidden/128, Capacity(p)
 	switch p.Layout.Kind() {

@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Backend returns predictions in place of measurements. Its machine is ep.Predicted, which
-// tables and run directories refuse.
+// Backend returns predictions in place of measurements. The name of its machine's backend is
+// ep.Predicted. Tables and run directories refuse such a machine.
 type Backend struct {
 	model *Model
 	path  string

@@ -52,16 +52,16 @@ func FromVector(x []float64) Coefficients {
 
 // Call holds the amounts of work of the busiest rank in one call. Sizes are in bytes.
 type Call struct {
-	Host         float64 // over the link inside the host
-	Network      float64 // over the network
-	Rows         float64 // rows of the fullest rank's experts
+	Host         float64 // bytes over the link inside the host
+	Network      float64 // bytes over the network
+	Rows         float64 // number of rows of the fullest rank's experts
 	Expert       float64 // bytes of those rows
-	Own          float64 // bytes of a rank's own tokens, BF16
+	Own          float64 // bytes of a rank's own tokens in BF16
 	LocalExperts float64
-	HostRanks    float64 // ranks of one host that take part
+	HostRanks    float64 // number of ranks of one host that take part
 	SMs          float64
-	Hops         int // over the network: 1 if the call crosses hosts
-	Forwards     int // inside the other host
+	Hops         int // number of hops over the network: 1 if the call crosses hosts
+	Forwards     int // number of hops inside the receiving host
 }
 
 // NewCall returns the amounts of work of a dispatch or a combine under a transport.

@@ -45,20 +45,21 @@ func Choices(op ep.Op, precision ep.Precision) []Transport {
 	return []Transport{PerRank, PerHost}
 }
 
-// Traffic counts the messages of one dispatch; a combine sends them the other way. Each count
-// is that of the busiest rank: the larger of what it sends and receives, since a link moves
-// both ways at once.
+// Traffic counts the messages of one dispatch. A combine sends the same messages in the other
+// direction. Each count is that of the busiest rank: the number of messages that it sends or receives,
+// whichever is larger, because a link moves data in both directions at the same time.
 type Traffic struct {
-	Host    float64 // messages between ranks of one host
-	Network float64 // messages between hosts
-	Rows    float64 // rows of the fullest rank's experts, one a selection
-	Places  float64 // mean destinations of a token: selections, distinct ranks or distinct hosts, including the source's own
-	Drawn   int     // tokens drawn for each rank; fewer than Shape.Tokens if the counts were scaled up
+	Host    float64 // number of messages between ranks of one host
+	Network float64 // number of messages between hosts
+	Rows    float64 // number of rows of the fullest rank's experts, one for each selection
+	Places  float64 // mean number of destinations of a token: selections, distinct ranks or distinct hosts, including the source's own
+	Drawn   int     // number of tokens drawn for each rank; fewer than Shape.Tokens if the counts were scaled up
 }
 
-// maxDrawn bounds the selections that Count draws, to 128 MiB. Above it, Count draws fewer
-// tokens for each rank and scales the counts. The noise of the smaller draw makes the busiest
-// rank look busier: each of 2,048 ranks still gets some 8,000 rows, with a noise of about 1 %.
+// maxDrawn is the most selections that Count draws; they take 128 MiB. For larger shapes Count draws
+// fewer tokens for each rank and scales the counts up. A smaller draw has more noise, which makes the
+// busiest rank look busier. With 2,048 ranks each rank still gets about 8,000 rows, with a noise of
+// about 1 %.
 const maxDrawn = 1 << 24
 
 // Validate checks every field against its bound. The error names the field and the bound.

@@ -20,8 +20,8 @@ func parse(t interface{ Fatal(...any) }, spec string) workloads.Distribution {
 	return d
 }
 
-// TestCountsAreThoseOfTheMatrix: on one host the counts equal those of workloads' traffic
-// matrix, which has tests of its own.
+// TestCountsAreThoseOfTheMatrix: on one host the counts equal the counts of the traffic matrix of
+// package workloads.
 func TestCountsAreThoseOfTheMatrix(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ranks := rapid.SampledFrom([]int{2, 4, 8}).Draw(t, "ranks")
@@ -62,8 +62,8 @@ func TestForwarding(t *testing.T) {
 	}
 }
 
-// TestNetworkBytesFall: a message per host never sends more over the network than one per
-// rank, and that never more than one per selection.
+// TestNetworkBytesFall: transport host never sends more messages over the network than transport rank,
+// and transport rank never more than transport select.
 func TestNetworkBytesFall(t *testing.T) {
 	for _, spec := range []string{"uniform", "zipf:1.0", "hotrank:4"} {
 		n, err := Count(Shape{Ranks: 64, PerHost: 8, Experts: 256, TopK: 8, Tokens: 64}, parse(t, spec), 1)

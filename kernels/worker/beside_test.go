@@ -13,13 +13,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// tick is the time in seconds by which the clock of tickPython advances at each reading. It
-// is a power of two, so that sums of ticks are exact and no share is rounded up. It is short
-// (4 us), because rounds longer than the wall time of their answer are refused.
+// tick is the time in seconds by which the clock of tickPython advances at each reading. A tick
+// is a power of two, so that sums of ticks are exact. A tick is short (4 us), because epbench refuses
+// rounds that are longer than the real time until the worker's answer.
 const tick = 1.0 / (1 << 18)
 
-// tickPython gives workers in Python a clock that counts its readings. Python reads
-// sitecustomize.py before the worker.
+// tickPython gives workers in Python a clock that advances one tick at each reading. Python runs
+// sitecustomize.py before the worker's program.
 func tickPython(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -30,7 +30,7 @@ func tickPython(t *testing.T) {
 	t.Setenv("PYTHONPATH", dir)
 }
 
-// besideSession opens the workload of toySession beside a product.
+// besideSession opens the workload of toySession with a product that runs during the calls.
 func besideSession(t *testing.T, b kernels.Backend, op ep.Op, product string, o ep.Objective) (kernels.Session, ep.Config) {
 	t.Helper()
 	q, err := ep.ParseProduct(product)
@@ -42,8 +42,9 @@ func besideSession(t *testing.T, b kernels.Backend, op ep.Op, product string, o 
 	return openProblem(t, b, p, "zipf:1.0+masked:0.2"), kernels.Of(b.Kernels(), op)[0].DefaultConfig(b.Machine(), p)
 }
 
-// TestToyBeside: a worker in Python verifies and times beside a product in another
-// thread. On a clock of readings a call takes one tick, and so does the product alone.
+// TestToyBeside: a worker in Python verifies and times calls while a product runs in another thread.
+// With the clock of tickPython a call takes one tick. The product of a round's three calls, alone,
+// takes one tick too.
 func TestToyBeside(t *testing.T) {
 	tickPython(t)
 	b, _, err := openToy(t, toyFile, "")
@@ -78,10 +79,10 @@ func TestToyBeside(t *testing.T) {
 	}
 }
 
-// TestSharedAlike shows that a call's share of the product does not depend on the config that
-// a session runs first. The default's dispatch takes two ticks, one of 4 messages five. The
-// product's trial of 32 launches takes one tick; a share that lasts twice as long as the
-// default has four times as many launches.
+// TestSharedAlike shows that the share of the product (its launches during one call) does not depend
+// on the config that a session runs first. A dispatch with the default config takes two ticks, one
+// with messages=4 takes five. The trial of the product, 32 launches, takes one tick. The share lasts
+// twice as long as a default dispatch: four ticks, 128 launches.
 func TestSharedAlike(t *testing.T) {
 	tickPython(t)
 	b, _, err := openToy(t, "testdata/paced.py", "")
@@ -101,8 +102,8 @@ func TestSharedAlike(t *testing.T) {
 	}
 }
 
-// TestToyInPhases runs the product between the halves of a call that sends and receives in
-// separate calls. The clock is read around the whole and around the product.
+// TestToyInPhases runs the product between the two halves of a call, sending and receiving. The clock
+// is read before and after both halves, and before and after the product.
 func TestToyInPhases(t *testing.T) {
 	tickPython(t)
 	b, _, err := openToy(t, "testdata/split.py", "")
@@ -130,7 +131,7 @@ func near(t *testing.T, what string, got, want float64) {
 	}
 }
 
-// TestBesideRefused shows that a worker is asked only for kinds of products that it offers.
+// TestBesideRefused shows that epbench refuses a kind of product that the worker does not offer.
 func TestBesideRefused(t *testing.T) {
 	none, _, err := openToy(t, "testdata/split.py", "none")
 	if err != nil {
@@ -160,8 +161,8 @@ func TestBesideRefused(t *testing.T) {
 	}
 }
 
-// TestStreams checks the times of a round on two streams of a GPU whose launches have known
-// times.
+// TestStreams runs streams.py, which simulates two streams of a GPU with launches of known times and
+// checks the times of a round.
 func TestStreams(t *testing.T) {
 	command := exec.CommandContext(t.Context(), python(t), "-B", "testdata/streams.py")
 	command.WaitDelay = 30 * time.Second

@@ -34,8 +34,8 @@ func within(t *testing.T, what string, f func()) {
 	}
 }
 
-// TestCancelledHang shows that cancelling a request to a worker that hangs returns at once and
-// leaves no process.
+// TestCancelledHang cancels a request to a worker that hangs. The request returns at once, and no
+// process is left after closing.
 func TestCancelledHang(t *testing.T) {
 	for _, launched := range []bool{false, true} {
 		t.Run(fmt.Sprintf("launched %v", launched), func(t *testing.T) {
@@ -64,14 +64,14 @@ func TestCancelledHang(t *testing.T) {
 				}
 			})
 			if p.cmd.ProcessState == nil {
-				t.Error("the process is still there")
+				t.Error("the process still runs")
 			}
 		})
 	}
 }
 
-// TestLostSession lets a worker hang or crash in open or close: the session is lost, and the
-// next one gets a new process.
+// TestLostSession lets a worker hang or crash in open or close. The next session must get a new
+// process.
 func TestLostSession(t *testing.T) {
 	for _, script := range []string{"hang-open", "crash-open", "hang-close", "crash-close"} {
 		t.Run(script, func(t *testing.T) {
@@ -124,8 +124,8 @@ func TestDiedBetween(t *testing.T) {
 	}
 }
 
-// TestBackground lets the command end and leave its rank in the background, where it goes on
-// printing.
+// TestBackground lets the command end and leave its rank in the background. The rank must stay usable
+// while it prints.
 func TestBackground(t *testing.T) {
 	t.Setenv(scriptEnv, "garbage-run")
 	shell := fmt.Sprintf("%s=0 %s & sleep 0.1", rankEnv, os.Args[0])
@@ -146,8 +146,8 @@ func TestBackground(t *testing.T) {
 	}
 }
 
-// TestFreedNumber shows that a process group is not killed after its leader was reaped: another
-// group may have its id.
+// TestFreedNumber shows that a process group is not killed after its first process has ended, because
+// another group may have got its number.
 func TestFreedNumber(t *testing.T) {
 	for _, launched := range []bool{false, true} {
 		var b *Backend
@@ -171,12 +171,13 @@ func TestFreedNumber(t *testing.T) {
 		_ = other.Process.Signal(syscall.SIGTERM)
 		_ = other.Wait()
 		if how := other.ProcessState.Sys().(syscall.WaitStatus).Signal(); how != syscall.SIGTERM {
-			t.Errorf("launched %v: a process that has the number now ended by %v", launched, how)
+			t.Errorf("launched %v: the process that has the number now was ended by %v", launched, how)
 		}
 	}
 }
 
-// TestLeftInGroup shows that processes left in the group of a worker over pipes end with it.
+// TestLeftInGroup shows that all processes in a worker's process group end when the worker is closed.
+// The worker is connected by pipes.
 func TestLeftInGroup(t *testing.T) {
 	t.Setenv(scriptEnv, "honest")
 	file := filepath.Join(t.TempDir(), "child")
@@ -193,7 +194,7 @@ func TestLeftInGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	within(t, "the end of child "+string(text), func() {
-		for { // a zombie has no command line
+		for { // the command line is empty when the process has ended
 			if line, _ := os.ReadFile("/proc/" + strings.TrimSpace(string(text)) + "/cmdline"); len(line) == 0 {
 				return
 			}
@@ -224,8 +225,8 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// TestNoStart shows that a worker that is interrupted in hello, or refused, leaves no process
-// and no file.
+// TestNoStart shows that no file is left if a worker does not answer hello, or if its answer is
+// refused.
 func TestNoStart(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	refused := `read line; echo '{"jsonrpc":"2.0","id":1,"result":{}}'; sleep 600`
@@ -242,7 +243,8 @@ func TestNoStart(t *testing.T) {
 	}
 }
 
-// once reports whether a script is about an event, true only the first time.
+// once reports whether the script's name ends with event. It is true only for the first call: the
+// call makes the file markEnv.
 func once(script, event string) bool {
 	mark := os.Getenv(markEnv)
 	if !strings.HasSuffix(script, event) {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// flood keeps so many connections to an address busy until the test ends: silent ones, ones that
-// speak something else, and ones that come and go.
+// flood keeps n connections to an address open until the test ends. Some are silent, some send other
+// protocols, and some send a wrong proof. Connections that end are replaced.
 func flood(t *testing.T, address string, n int) {
 	t.Helper()
 	stop := make(chan struct{})
@@ -48,10 +48,10 @@ func flood(t *testing.T, address string, n int) {
 	t.Cleanup(func() { close(stop); running.Wait() })
 }
 
-// longEnough is a wait that only a hang reaches: on an idle host ranks connect within a second.
+// longEnough is the longest wait of eventually. On an idle host ranks connect within a second.
 const longEnough = 90 * time.Second
 
-// eventually fails the test where f takes too long.
+// eventually fails the test if f returns an error or takes longer than longEnough.
 func eventually(t *testing.T, what string, f func() error) {
 	t.Helper()
 	done, began := make(chan error, 1), time.Now()
@@ -67,7 +67,7 @@ func eventually(t *testing.T, what string, f func() error) {
 	}
 }
 
-// TestFlood: 200 connections of strangers keep no rank from epbench.
+// TestFlood: all ranks can connect to epbench while 200 connections of strangers are open.
 func TestFlood(t *testing.T) {
 	g, _ := fakeGroup(t)
 	t.Cleanup(g.close)
@@ -96,7 +96,7 @@ func TestFlood(t *testing.T) {
 	})
 }
 
-// TestFloodOfRankZero: the same between ranks.
+// TestFloodOfRankZero: all ranks can connect to rank 0 while 200 connections of strangers are open.
 func TestFloodOfRankZero(t *testing.T) {
 	l, err := net.Listen("tcp", Loopback)
 	if err != nil {
@@ -125,7 +125,7 @@ func TestFloodOfRankZero(t *testing.T) {
 	})
 }
 
-// TestGatherEnds: ranks that do not come are counted when the time is over.
+// TestGatherEnds: if ranks do not join in time, Gather's error counts them.
 func TestGatherEnds(t *testing.T) {
 	l, err := net.Listen("tcp", Loopback)
 	if err != nil {
@@ -137,8 +137,8 @@ func TestGatherEnds(t *testing.T) {
 	}
 }
 
-// TestProof: neither side learns the token, a proof is worth nothing on another connection, and a
-// listener without the token is found out.
+// TestProof: the token is never sent, a proof is not accepted on another connection, and a rank
+// refuses a listener that does not know the token.
 func TestProof(t *testing.T) {
 	said := func(answer func(in *bufio.Reader, out net.Conn)) (string, error) {
 		l, err := net.Listen("tcp", Loopback)
@@ -186,10 +186,10 @@ func TestProof(t *testing.T) {
 		proof    string
 		want     string
 	}{
-		"a proof of before": {Greeting{Rank: 1, Ranks: 2, Nonce: nonce}, proof, "token: differs"},
-		"no proof":          {Greeting{Rank: 1, Ranks: 2, Nonce: nonce}, "", "token: differs"},
-		"a wrong token":     {Greeting{Rank: 1, Ranks: 2, Token: "guess"}, "", "token: differs"},
-		"no token":          {Greeting{Rank: 1, Ranks: 2}, "", "token: differs"},
+		"a proof of another connection": {Greeting{Rank: 1, Ranks: 2, Nonce: nonce}, proof, "token: differs"},
+		"no proof":                      {Greeting{Rank: 1, Ranks: 2, Nonce: nonce}, "", "token: differs"},
+		"a wrong token":                 {Greeting{Rank: 1, Ranks: 2, Token: "guess"}, "", "token: differs"},
+		"no token":                      {Greeting{Rank: 1, Ranks: 2}, "", "token: differs"},
 	} {
 		here, there := pipe(t)
 		go func() {
@@ -237,7 +237,7 @@ func (l *faultyListener) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// TestAcceptGoesOn: an error of Accept does not end the listening.
+// TestAcceptGoesOn: the gate goes on accepting connections after an error of Accept.
 func TestAcceptGoesOn(t *testing.T) {
 	l, err := net.Listen("tcp", Loopback)
 	if err != nil {
@@ -255,7 +255,8 @@ func TestAcceptGoesOn(t *testing.T) {
 	l.Close()
 }
 
-// TestOldestIsClosed: of more connections than may be unproved the oldest is closed.
+// TestOldestIsClosed: a connection is unproved until its rank has proved that it knows the token. If
+// there are more than maxUnproved such connections, the oldest is closed.
 func TestOldestIsClosed(t *testing.T) {
 	var g gate
 	var first net.Conn

@@ -24,8 +24,8 @@ func (h *heard) text() string {
 	return strings.Join(h.lines, "\n")
 }
 
-// with returns the text once it holds want, at most after five seconds: a rank's output may
-// arrive after the answer.
+// with waits until the text contains want, at most five seconds, and returns the text. A rank's
+// output may arrive after its answer.
 func (h *heard) with(want string) string {
 	for range 500 {
 		if strings.Contains(h.text(), want) {

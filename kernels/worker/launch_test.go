@@ -21,8 +21,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// rankEnv names the rank that the test binary plays, roleEnv what ranks other than 0 do.
-// markEnv names a file that rank 0 makes when its run hangs.
+// rankEnv gives the number of the rank that the test binary plays. roleEnv gives the role of ranks
+// other than 0: idle, fail or die. markEnv names a file that rank 0 makes when its run hangs.
 const (
 	rankEnv = "EPBENCH_TEST_RANK"
 	roleEnv = "EPBENCH_TEST_ROLE"
@@ -37,8 +37,8 @@ func setMark(t *testing.T) string {
 	return mark
 }
 
-// awaitFile returns when a file exists, at most after a minute. It removes the file, so that
-// the next group does not find it.
+// awaitFile waits until a file exists, at most a minute. It removes the file, so that the next group
+// does not find it.
 func awaitFile(name string) {
 	for range 6000 {
 		if os.Remove(name) == nil {
@@ -48,8 +48,7 @@ func awaitFile(name string) {
 	}
 }
 
-// serveRank plays one rank: rank 0 serves the CPU backend, the others follow their
-// role.
+// serveRank plays one rank. Rank 0 serves the CPU backend; the other ranks do what their role says.
 func serveRank(rank, role string) error {
 	c, in, err := connectAs(rank, os.Getenv(tokenEnv))
 	if err != nil {
@@ -83,7 +82,7 @@ func serveRank(rank, role string) error {
 	return nil
 }
 
-// connectAs greets epbench as a rank of two, with the token in clear.
+// connectAs connects to epbench as one of two ranks and sends the token itself instead of a proof.
 func connectAs(rank, token string) (net.Conn, *bufio.Reader, error) {
 	c, err := net.Dial("tcp", os.Getenv(addressEnv))
 	if err != nil {
@@ -102,7 +101,7 @@ func connectAs(rank, token string) (net.Conn, *bufio.Reader, error) {
 	return c, in, err
 }
 
-// openLaunched starts two ranks, each this binary again.
+// openLaunched starts two ranks. Each is a process of this test binary.
 func openLaunched(t *testing.T, script, role string) (*Backend, *heard) {
 	t.Helper()
 	t.Setenv(scriptEnv, script)
@@ -119,6 +118,7 @@ func openLaunched(t *testing.T, script, role string) (*Backend, *heard) {
 	return b, said
 }
 
+// waitFor waits until this number of ranks has connected.
 func (g *group) waitFor(t *testing.T, ranks int) {
 	t.Helper()
 	for range 6000 {
@@ -156,8 +156,8 @@ func TestLaunched(t *testing.T) {
 	}
 }
 
-// TestGivenToken uses a token that the user chose, for ranks that the command does not start.
-// It is in this process's environment too, which must not be killed for that.
+// TestGivenToken uses a token that the user chose, as for ranks that the command does not start. Other
+// processes may have the same token in their environment. Ending the group must not kill them.
 func TestGivenToken(t *testing.T) {
 	t.Setenv(tokenEnv, "a secret of all hosts")
 	bystander := exec.Command("sleep", "600")
@@ -180,12 +180,12 @@ func TestGivenToken(t *testing.T) {
 		t.Errorf("processes left: %v", left)
 	}
 	if !slices.Contains(marked(tokenEnv+"="+g.token), bystander.Process.Pid) {
-		t.Error("a process of another purpose with the same token is gone")
+		t.Error("a process outside the group was killed because it has the same token")
 	}
 }
 
-// TestLaunchedTrouble lets a rank other than 0 end, fail or delay the others. The failure
-// names it, the group is replaced, and the next candidate runs.
+// TestLaunchedTrouble lets a candidate hang or crash on rank 0, while rank 1 ends, fails or is silent.
+// The failure names the rank, and a new group replaces the old one.
 func TestLaunchedTrouble(t *testing.T) {
 	for _, c := range []struct {
 		script, role string
@@ -251,7 +251,8 @@ func TestLaunchedRefusals(t *testing.T) {
 	}
 }
 
-// fakeGroup has no launched command; ended is closed at its end.
+// fakeGroup returns a group without a launched command. The channel ended is closed when the group
+// would kill the command.
 func fakeGroup(t *testing.T) (g *group, ended chan struct{}) {
 	t.Helper()
 	l, address, err := listen(Loopback)
@@ -266,8 +267,8 @@ func fakeGroup(t *testing.T) (g *group, ended chan struct{}) {
 	return g, ended
 }
 
-// TestClosedGroup shows that a group without rank 0 releases the others on close and admits
-// no rank afterwards.
+// TestClosedGroup closes a group whose rank 0 has not connected. The other ranks must get an error,
+// and no rank can be added afterwards.
 func TestClosedGroup(t *testing.T) {
 	g, _ := fakeGroup(t)
 	greeted := make(chan error, 1)
@@ -280,7 +281,7 @@ func TestClosedGroup(t *testing.T) {
 	go func() { waited <- g.waitForRankZero() }()
 	g.close()
 	if <-waited {
-		t.Error("rank 0 is said to have arrived")
+		t.Error("waitForRankZero reports that rank 0 has connected")
 	}
 	if err := <-greeted; err == nil {
 		t.Error("rank 1 was admitted without rank 0")
@@ -290,26 +291,28 @@ func TestClosedGroup(t *testing.T) {
 	}
 }
 
-// TestCalm shows that an answer of rank 0 clears the failure of a rank, but not the loss of one.
+// TestCalm shows that an answer of rank 0 clears the failure that another rank reported, but not the
+// end of another rank's process.
 func TestCalm(t *testing.T) {
 	g, ended := fakeGroup(t)
 	m := &member{Greeting: Greeting{Rank: 1, Ranks: 2}}
 	g.fail(m, Trouble{Status: ep.Illegal, Reason: "sms: 3"}, time.Hour)
 	g.clearTrouble(0)
 	if g.firstTrouble() != nil {
-		t.Errorf("not excused: %+v", g.firstTrouble())
+		t.Errorf("the failure is not cleared: %+v", g.firstTrouble())
 	}
 	g.fail(m, Trouble{Status: ep.NoLaunch, Reason: "no kernel image"}, time.Hour)
 	g.rankGone(m)
 	g.clearTrouble(0)
 	<-ended
 	if w := g.firstTrouble(); w == nil || w.Status != ep.NoLaunch {
-		t.Errorf("a rank that is gone: %+v, want its first words", w)
+		t.Errorf("a rank that is gone: %+v, want the failure that it reported", w)
 	}
 }
 
-// TestLateTrouble shows that a failure reported for a request that rank 0 has answered is
-// ignored. One for a later request, or without a request as from older workers, counts.
+// TestLateTrouble shows that a reported failure is ignored if rank 0 has already answered its request.
+// A failure of a later request counts. A failure without a request number also counts: older workers
+// send none.
 func TestLateTrouble(t *testing.T) {
 	for id, counts := range map[int64]bool{4: false, 5: false, 6: true, 0: true} {
 		g, _ := fakeGroup(t)
@@ -321,8 +324,8 @@ func TestLateTrouble(t *testing.T) {
 	}
 }
 
-// TestReasonAfterLoss reads the loss of a rank before the failure of another. Either may have
-// caused the other: both are named, and no answer clears them.
+// TestReasonAfterLoss receives the end of one rank before the failure of another. Either may be the
+// cause, so the reason names both, and no answer clears them.
 func TestReasonAfterLoss(t *testing.T) {
 	g, ended := fakeGroup(t)
 	ofRank := func(rank int) *member { return &member{Greeting: Greeting{Rank: rank, Ranks: 3}} }
@@ -336,8 +339,8 @@ func TestReasonAfterLoss(t *testing.T) {
 	}
 }
 
-// TestLate shows that a hang names the silent rank, else the one that does not wait, else the
-// one in another step than the others.
+// TestLate shows which rank the reason of a hang names: a rank without heartbeats; otherwise the only
+// rank that does not wait; otherwise the only rank in another step than the others.
 func TestLate(t *testing.T) {
 	ofRank := func(rank int, heard time.Duration, b Beat) *member {
 		return &member{Greeting: Greeting{Rank: rank, Ranks: 3}, heard: time.Now().Add(-heard), beat: b}
@@ -365,7 +368,7 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// TestTwoGroups runs two groups at once; their ranks do not mix.
+// TestTwoGroups runs two groups at the same time. Closing one must not end the other.
 func TestTwoGroups(t *testing.T) {
 	a, _ := openLaunched(t, "honest", "idle")
 	b, _ := openLaunched(t, "honest", "idle")
@@ -373,7 +376,7 @@ func TestTwoGroups(t *testing.T) {
 		t.Error("two groups share an address or a token")
 	}
 	a.Close()
-	openWorkload(t, b, ep.Dispatch) // the second is still there
+	openWorkload(t, b, ep.Dispatch) // the second group still answers
 }
 
 func TestSplit(t *testing.T) {
@@ -394,6 +397,6 @@ func TestSplit(t *testing.T) {
 		}
 	}
 	if _, err := Split(`a | b`); err == nil || !strings.Contains(err.Error(), "sh -c") {
-		t.Errorf("%v does not say the way out", err)
+		t.Errorf("%v does not mention sh -c", err)
 	}
 }

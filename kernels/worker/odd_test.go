@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestOddAnswers shows that text between messages is printed and does no harm. An
-// unreadable answer counts as a crash of its candidate, with the reason.
+// TestOddAnswers shows that text between messages on standard output is printed and otherwise
+// ignored. An answer that cannot be read counts as a crash of its candidate, with the reason.
 func TestOddAnswers(t *testing.T) {
 	for _, c := range []struct {
 		odd, listen string
@@ -57,8 +57,8 @@ func TestOddAnswers(t *testing.T) {
 	}
 }
 
-// TestDeaf sends a request to a worker that no longer reads. The reason says how the worker
-// ended, not that an answer is unreadable.
+// TestDeaf sends a request to a worker that no longer reads its input. The error says how the worker's
+// process ended.
 func TestDeaf(t *testing.T) {
 	w := Welcome{Protocol: Protocol, Machine: ep.Machine{Backend: "b"}, Kernels: []KernelDecl{{Name: "k", Op: ep.Dispatch}}}
 	hello, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "result": w})
@@ -94,8 +94,8 @@ func TestPresentable(t *testing.T) {
 	}
 }
 
-// TestHelloRefusals shows that declarations that a table or a config's spelling cannot hold
-// are refused by the field's name.
+// TestHelloRefusals shows that names and values that cannot be written in a config or a table are
+// refused, and that the error names the field.
 func TestHelloRefusals(t *testing.T) {
 	param := func(name string, values ...ep.Value) kernels.Param {
 		p := kernels.Param{Name: name, Values: values}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestFindPlace reads the variables of each launcher.
+// TestFindPlace finds rank, ranks and local rank from the environment variables of each launcher.
 func TestFindPlace(t *testing.T) {
 	for _, c := range []struct {
 		env  map[string]string
@@ -41,7 +41,7 @@ func TestFindPlace(t *testing.T) {
 			t.Errorf("%v: %+v, %v, want %+v", c.env, got, err, c.want)
 		}
 		if got, want := pythonPlace(t), fmt.Sprint(c.want.Rank, c.want.Ranks, c.want.Local); got != want {
-			t.Errorf("%v: the harness sits at %q, want %s", c.env, got, want)
+			t.Errorf("%v: the Python harness finds %q, want %s", c.env, got, want)
 		}
 	}
 }

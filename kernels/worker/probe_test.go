@@ -14,7 +14,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// An activation has no probes: its rows belong to experts and a probe names a token.
+// TestProbesByOp: an activation has no probes, because a probe names a token and an activation's rows
+// belong to experts.
 func TestProbesByOp(t *testing.T) {
 	for _, op := range ep.Ops() {
 		w := &workloads.Workload{
@@ -27,8 +28,8 @@ func TestProbesByOp(t *testing.T) {
 	}
 }
 
-// casts lists the ways in which libraries cast to FP8: each returns an element's quotient,
-// which is rounded to e4m3, and the scale of its group.
+// casts lists the ways in which libraries cast to FP8. Each function returns the quotient that is
+// rounded to e4m3 for an element, and the scale of the element's group.
 var casts = map[string]func(x, amax float32) (quotient, scale float32){
 	"ours":                   func(x, amax float32) (float32, float32) { return x / (amax / 448), amax / 448 },
 	"DeepEP's low latency":   func(x, amax float32) (float32, float32) { return x * (448 / amax), amax * inverse448 },
@@ -37,10 +38,12 @@ var casts = map[string]func(x, amax float32) (quotient, scale float32){
 
 const inverse448 = float32(1. / 448)
 
-// middle returns a token with an element exactly between two e4m3 codes, and its column:
-// 1.453125 of at most 1.9375 is 10.5/14. DeepEP's low-latency kernel gives 1.375 there.
+// middle names a token of fp8Pairs and a column whose element is exactly between two e4m3 codes: the
+// element is 1.453125 and the group's maximum 1.9375. DeepEP's low-latency kernel rounds the element
+// to the lower code.
 var middle = struct{ rank, token, column int }{1, 83, 6487}
 
+// fp8Pairs returns a workload of pairs with FP8 dispatch.
 func fp8Pairs(t *testing.T, topK int) *workloads.Workload {
 	t.Helper()
 	d, err := workloads.Parse("uniform")
@@ -55,7 +58,7 @@ func fp8Pairs(t *testing.T, topK int) *workloads.Workload {
 	return w
 }
 
-// castRow returns a token's codes by a library's cast, and its scales.
+// castRow returns the codes and scales of a token under one of casts.
 func castRow(w *workloads.Workload, rank, token int, cast func(x, amax float32) (float32, float32)) (codes []byte, scales []float32) {
 	bits := make([]uint16, w.Problem.Hidden)
 	w.Token(rank, token, bits)
@@ -90,7 +93,8 @@ func combined(w *workloads.Workload, rank, token int, codes []byte, scales []flo
 	return out
 }
 
-// TestProbesOfOtherCasts shows that an element exactly between two codes may have either.
+// TestProbesOfOtherCasts shows that the check of probes accepts either code for an element that is
+// exactly between two codes.
 func TestProbesOfOtherCasts(t *testing.T) {
 	for _, topK := range []int{1, 8} {
 		w := fp8Pairs(t, topK)
@@ -107,8 +111,8 @@ func TestProbesOfOtherCasts(t *testing.T) {
 	}
 }
 
-// TestProbesOneCodeOff shows that an element that is off by one code is found, unless it lies
-// exactly between two codes and has one of them.
+// TestProbesOneCodeOff shows that the check of probes finds an element that is off by one code, unless
+// the element is exactly between two codes and has one of them.
 func TestProbesOneCodeOff(t *testing.T) {
 	w := fp8Pairs(t, 8)
 	o := ref.New(w, 1)
@@ -132,8 +136,8 @@ func TestProbesOneCodeOff(t *testing.T) {
 	}
 }
 
-// TestBlamedProbes shows that the detail gives the number of wrong probes and the worker's own
-// count.
+// TestBlamedProbes shows that the detail gives the number of wrong probed rows and the number of wrong
+// rows that the worker reported.
 func TestBlamedProbes(t *testing.T) {
 	w := fp8Pairs(t, 8)
 	s := &session{workload: w, oracle: ref.New(w, 1)}

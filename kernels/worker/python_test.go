@@ -17,8 +17,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// openPython starts the example worker; `tee`, if not empty, is a file to which the
-// worker's output is copied.
+// openPython starts the example worker in Python. If tee is not empty, the worker's output is copied
+// to a file of this name.
 func openPython(t *testing.T, tee string) *Backend {
 	t.Helper()
 	argv := []string{python(t), "../../examples/workers/copyworker.py"}
@@ -53,7 +53,8 @@ func TestPythonWorker(t *testing.T) {
 	}
 }
 
-// TestRankWithoutTokens sends a rank without tokens: its routing is two empty strings.
+// TestRankWithoutTokens opens a workload in which a rank has no tokens: the message has two empty
+// strings for its routing.
 func TestRankWithoutTokens(t *testing.T) {
 	toy, _, err := openToy(t, toyFile, "")
 	if err != nil {
@@ -76,8 +77,8 @@ func TestRankWithoutTokens(t *testing.T) {
 	}
 }
 
-// TestPythonRules evaluates the worker's rules here, and turns the worker's own refusal into a
-// failure of the candidate.
+// TestPythonRules shows that epbench evaluates the rules that the worker declares. If the worker itself
+// refuses a candidate, the candidate fails as illegal.
 func TestPythonRules(t *testing.T) {
 	b := openPython(t, "")
 	k, err := kernels.Find(b.Kernels(), ep.Dispatch, "dispatch")
@@ -136,9 +137,9 @@ func TestPythonSpeaksTheSchema(t *testing.T) {
 	}
 }
 
-// TestHarnessTensors runs the programs that need PyTorch: casts.py checks casts to FP8,
-// judge.py comparisons, stale.py libraries that deliver an earlier call's rows, and exports.py
-// the sources of DeepEP's config.
+// TestHarnessTensors runs test programs that need PyTorch. casts.py checks casts to FP8, judge.py
+// checks comparisons, stale.py checks that rows of an earlier call are found, and exports.py checks
+// from where DeepEP's config is read.
 func TestHarnessTensors(t *testing.T) {
 	if err := exec.CommandContext(t.Context(), python(t), "-c", "import torch; torch.float8_e4m3fn").Run(); err != nil {
 		t.Skip("no PyTorch here")
@@ -154,7 +155,7 @@ func TestHarnessTensors(t *testing.T) {
 	}
 }
 
-// readLines decodes the replies in a file, heartbeats left out.
+// readLines decodes the replies in a file. It leaves out heartbeats.
 func readLines(t *testing.T, file string) []map[string]any {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -174,8 +175,8 @@ func readLines(t *testing.T, file string) []map[string]any {
 	return out
 }
 
-// TestDeepEPDeclares checks the declared parameters of DeepEP: SMs up to the GPU's, and
-// channels that fit the buffer. The worker runs with a stand-in for torch.
+// TestDeepEPDeclares checks the parameters and rules that DeepEP's worker declares: SMs up to the
+// number of the GPU, and channels that fit into the buffer. A stand-in replaces torch.
 func TestDeepEPDeclares(t *testing.T) {
 	const program = `
 import json, sys, types

@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestRowsFile shows that probed rows are the same by file and by answer, that they come in
-// the answer if the file is missing, and that a worker's end removes its file.
+// TestRowsFile shows that probed rows are the same in the worker's file and in the answer. If the file
+// does not exist, the rows come in the answer. The file is removed when the worker ends.
 func TestRowsFile(t *testing.T) {
 	b := openScripted(t, "honest")
 	s := openWorkload(t, b, ep.Dispatch).(*session)
@@ -38,19 +38,19 @@ func TestRowsFile(t *testing.T) {
 		}
 	}
 	if rows := readRows(s.proc.rows, 1); rows != nil {
-		t.Errorf("%d bytes were read twice", len(rows))
+		t.Errorf("%d rows were read a second time from the file", len(rows))
 	}
 	if _, err := os.Stat(missing); err == nil {
-		t.Error("a file was made")
+		t.Error("the worker made the file that did not exist")
 	}
 	file := s.proc.rows
 	b.Close()
 	if _, err := os.Stat(file); err == nil {
-		t.Errorf("%s stays", file)
+		t.Errorf("%s still exists after the worker has ended", file)
 	}
 }
 
-// TestRowsOfNoProbes shows that without probes no file is offered and its content is ignored.
+// TestRowsOfNoProbes shows that without probes the content of the rows file is ignored.
 func TestRowsOfNoProbes(t *testing.T) {
 	b := openScripted(t, "honest")
 	p := ep.Problem{Op: ep.Activation, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 256, Experts: 8, TopK: 2,

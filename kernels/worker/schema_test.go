@@ -40,6 +40,7 @@ type messages struct {
 	Failed       Trouble        `json:"failed"`
 }
 
+// workerSchema makes the JSON schema of all messages.
 func workerSchema(t *testing.T) []byte {
 	t.Helper()
 	r := jsonschema.Reflector{
@@ -74,6 +75,7 @@ func workerSchema(t *testing.T) []byte {
 	return append(b, '\n')
 }
 
+// TestSchemaIsPublished compares the published schema with the message types.
 func TestSchemaIsPublished(t *testing.T) {
 	want := workerSchema(t)
 	if os.Getenv("EPBENCH_UPDATE") == "1" {
@@ -90,8 +92,8 @@ func TestSchemaIsPublished(t *testing.T) {
 	}
 }
 
-// TestPagesNameEveryField checks that the two pages of the protocol name every field of the
-// schema: somebody who writes a worker has nothing else.
+// TestPagesNameEveryField checks that the two pages of the protocol name every field of the schema,
+// because people write workers from these pages alone.
 func TestPagesNameEveryField(t *testing.T) {
 	var pages []byte
 	for _, name := range []string{"worker-protocol.md", "worker-messages.md"} {

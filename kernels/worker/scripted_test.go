@@ -18,9 +18,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// The test binary runs itself as a worker: an honest one over the CPU backend
-// which misbehaves in one way, named by the environment, when the candidate
-// has tile_tokens=13.
+// The test binary runs itself as a worker with the CPU backend. The environment variable scriptEnv
+// names one way to misbehave. The worker misbehaves only if the candidate has tile_tokens=13.
 const scriptEnv = "EPBENCH_TEST_WORKER"
 
 func TestMain(m *testing.M) {
@@ -56,7 +55,7 @@ func serveScript(script string) error {
 	return Serve(context.Background(), "scripted 1", backend, os.Stdin, os.Stdout)
 }
 
-// forewarned refuses configs that were not announced.
+// forewarned is a backend that refuses to prepare a config unless Precompile was called with it.
 type forewarned struct {
 	kernels.Backend
 	told map[string]bool
@@ -86,6 +85,7 @@ func (s *forewarnedSession) Prepare(ctx context.Context, c ep.Config) error {
 	return s.Session.Prepare(ctx, c)
 }
 
+// scripted is a backend that misbehaves as its script says.
 type scripted struct {
 	kernels.Backend
 	script string
@@ -144,13 +144,14 @@ func (s *scriptedSession) Close() error {
 	return s.Session.Close()
 }
 
+// bad reports whether a script misbehaves for a config.
 func bad(c ep.Config) bool { return c.Int("tile_tokens") == 13 }
 
 func (s *scriptedSession) Prepare(ctx context.Context, c ep.Config) error {
 	switch {
 	case bad(c) && s.script == "hang-prepare":
 		select {}
-	case bad(c) && s.script == "garbage-run": // read before the answer to prepare, so before any limit of run
+	case bad(c) && s.script == "garbage-run": // epbench reads this line before the answer to prepare
 		fmt.Println("%PDF-1.4 not a message")
 	}
 	return s.Session.Prepare(ctx, c)
@@ -164,7 +165,7 @@ func (s *scriptedSession) Run(ctx context.Context, c ep.Config, spec kernels.Run
 	switch s.script {
 	case "hang-run":
 		if mark := os.Getenv(markEnv); mark != "" {
-			_ = os.WriteFile(mark, nil, 0o600) // the process that waits for the file reports an error
+			_ = os.WriteFile(mark, nil, 0o600) // on an error, the test that waits for the file fails
 		}
 		time.Sleep(time.Hour)
 	case "late-run":
@@ -196,12 +197,12 @@ func (s *scriptedSession) Run(ctx context.Context, c ep.Config, spec kernels.Run
 
 func (s *scriptedSession) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, error) {
 	if bad(c) && s.script == "lie-verify" {
-		return kernels.Comparison{Rows: 1000}, nil // all is well, whatever is in the buffers
+		return kernels.Comparison{Rows: 1000}, nil // reports no wrong rows without looking
 	}
 	return s.Session.Verify(ctx, c)
 }
 
-// Probe returns a row of the CPU session; the lying script flips the sign of one value.
+// Probe returns a row of the CPU session. The script lie-verify flips the sign of one value in it.
 func (s *scriptedSession) Probe(rank, token, k int) ([]uint16, error) {
 	row, err := s.Session.(Prober).Probe(rank, token, k)
 	if s.script == "lie-verify" && err == nil {
@@ -280,8 +281,8 @@ func TestHonestWorker(t *testing.T) {
 	}
 }
 
-// TestMisbehaviour drives each script: the bad candidate ends with the right
-// status and a telling reason, is not run again, and the session goes on.
+// TestMisbehaviour runs each script. The bad candidate must end with the right status and reason, must
+// not run again, and the session must stay usable.
 func TestMisbehaviour(t *testing.T) {
 	for _, c := range []struct {
 		script   string
@@ -296,7 +297,7 @@ func TestMisbehaviour(t *testing.T) {
 		{"orphan-run", ep.Crash, "exit status 4", 1},
 		{"garbage-run", ep.Hang, "%PDF-1.4 not a message", 1},
 		{"fail-hang", ep.Hang, "rank 1 waited for rank 0, expert 3", 0},
-		{"lie-time", ep.Unstable, "came back after", 0},
+		{"lie-time", ep.Unstable, "were returned after", 0},
 		{"lie-zero", ep.Unstable, "took 0 s", 0},
 		{"lie-rounds", ep.Unstable, "0 rounds of fold 1 instead of 1", 0},
 	} {
@@ -305,7 +306,7 @@ func TestMisbehaviour(t *testing.T) {
 			s := openWorkload(t, b, ep.Dispatch)
 			good := defaultOf(t, b, ep.Dispatch)
 			long := b.limits
-			switch { // short for the call that hangs alone, which no host is too slow for
+			switch { // a short limit only for the request that hangs
 			case c.script == "hang-prepare":
 				b.limits.Prepare = 500 * time.Millisecond
 			case c.status == ep.Hang && c.restarts > 0:
@@ -336,7 +337,7 @@ func TestLiesAboutResults(t *testing.T) {
 		s := openWorkload(t, b, op)
 		v, err := s.Verify(t.Context(), defaultOf(t, b, op).With("tile_tokens", "13"))
 		if err != nil || v.OK() {
-			t.Errorf("%s: a worker that reported no wrong rows was plausibleRounds: %+v, %v", op, v, err)
+			t.Errorf("%s: a worker that reported no wrong rows was believed: %+v, %v", op, v, err)
 		}
 	}
 }
@@ -351,8 +352,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestLocalDeclarations shows that this program's kernels replace the worker's, except those
-// that the worker does not declare.
+// TestLocalDeclarations: if a worker has the same build as this program, this program's declaration of
+// a kernel replaces the worker's. A kernel that the worker does not declare is left out.
 func TestLocalDeclarations(t *testing.T) {
 	declares := openScripted(t, "honest")
 	own := declares.Kernels()[:1]
@@ -411,8 +412,8 @@ func TestStrayLine(t *testing.T) {
 	}
 }
 
-// TestAnotherWorker shows that a worker which crashed is not taken again if it comes back on
-// another machine, from another build or with other kernels: times of both would mix.
+// TestAnotherWorker shows that a restarted worker is refused if it reports another machine, another
+// build or other kernels than before the crash. Times of both workers would be mixed.
 func TestAnotherWorker(t *testing.T) {
 	for script, want := range map[string]string{
 		"same":          "",
@@ -456,20 +457,20 @@ func TestKilledWorker(t *testing.T) {
 	}
 }
 
-// TestAhead shows that the notification arrives before the configs are prepared, and only at
-// workers that want it.
+// TestAhead shows that the worker is told the configs to compile before they are prepared. Only workers
+// that ask for it are told.
 func TestAhead(t *testing.T) {
 	b := openScripted(t, "forewarned")
 	s := openWorkload(t, b, ep.Dispatch)
 	c := defaultOf(t, b, ep.Dispatch)
 	b.Precompile(s.(*session).workload.Problem, []ep.Config{c})
 	if err := s.Prepare(t.Context(), c); err != nil {
-		t.Errorf("foretold: %v", err)
+		t.Errorf("a config that was announced: %v", err)
 	}
 	if err := s.Prepare(t.Context(), c.With("tile_tokens", "32")); err == nil || !strings.Contains(err.Error(), "never heard of") {
-		t.Errorf("a config that nobody spoke of: %v", err)
+		t.Errorf("a config that was not announced: %v", err)
 	}
 	if openScripted(t, "honest").welcome.Ahead {
-		t.Error("a backend that does not compile is to be told what to compile")
+		t.Error("a backend without Precompile asks to be told configs")
 	}
 }

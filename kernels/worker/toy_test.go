@@ -16,8 +16,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// python returns a Python interpreter. It stats all Python files that the tests run, because
-// go test does not see another process read them and would reuse a cached result.
+// python returns a Python interpreter. It calls Stat for all Python files that the tests run, so that
+// go test repeats the tests when a file changes. go test cannot see that another process reads them.
 func python(t *testing.T) string {
 	t.Helper()
 	found, err := exec.LookPath("python3")
@@ -38,7 +38,8 @@ func python(t *testing.T) string {
 	return found
 }
 
-// openToy launches three ranks of a Python file by a plain shell.
+// openToy starts a Python file as three ranks by a shell script. drill names a fault for the file to
+// inject.
 func openToy(t *testing.T, file, drill string) (*Backend, *heard, error) {
 	t.Helper()
 	interpreter := python(t)
@@ -63,7 +64,8 @@ func toySession(t *testing.T, b kernels.Backend, op ep.Op) (kernels.Session, ep.
 
 const toyFile = "../../examples/workers/toy.py"
 
-// TestToyWorker: a library of under 100 lines, judged by the oracle in its own layout.
+// TestToyWorker verifies and times the example library toy.py. The oracle checks its outputs in
+// layout rank.
 func TestToyWorker(t *testing.T) {
 	b, _, err := openToy(t, toyFile, "")
 	if err != nil {
@@ -117,8 +119,8 @@ func TestToyOverIPv6(t *testing.T) {
 	}
 }
 
-// TestToyDrills lets rank 1 of three misbehave for one candidate. The status is right, the
-// reason names the rank, no process is left, and the next candidate runs.
+// TestToyDrills lets rank 1 of three misbehave for one candidate. The failure must have the right
+// status and name the rank, no process may be left, and the next candidate must run.
 func TestToyDrills(t *testing.T) {
 	for _, c := range []struct {
 		drill  string
@@ -161,8 +163,8 @@ func TestToyDrills(t *testing.T) {
 	}
 }
 
-// TestToySticky shows that after an error that every later call returns, the process is
-// replaced and later candidates run.
+// TestToySticky lets a candidate cause an error that every later call returns too. The process must be
+// replaced, and later candidates must run.
 func TestToySticky(t *testing.T) {
 	b, _, err := openToy(t, "testdata/drill.py", "sticky")
 	if err != nil {
@@ -178,8 +180,8 @@ func TestToySticky(t *testing.T) {
 	}
 }
 
-// TestToyAlone lets a candidate fail on one rank while the others exchange data with it. That
-// rank is named with its reason, and the next candidate runs.
+// TestToyAlone lets a candidate fail on one rank while the other ranks exchange data with it. The
+// failure must name the failing rank and its reason, and later candidates must run.
 func TestToyAlone(t *testing.T) {
 	for rank := range 3 {
 		t.Run(fmt.Sprint(rank), func(t *testing.T) {
@@ -245,8 +247,8 @@ func TestToyCaptureAgain(t *testing.T) {
 	}
 }
 
-// untilLate ends a request when the heartbeats show that rank 1 is late, with the text
-// `says`, or after a minute.
+// untilLate returns a timeout that ends a request when the heartbeats show that rank 1 is late and
+// lateRanks contains the text says, or after a minute.
 func untilLate(g *group, says string) timeout {
 	return func(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
 		ctx, cancel := timed(ctx, time.Minute)
@@ -264,8 +266,8 @@ func untilLate(g *group, says string) timeout {
 	}
 }
 
-// TestLostLink shows that a rank that finds another one gone ends without being named as the
-// cause.
+// TestLostLink shows that a rank whose connection to another rank is broken ends by itself. Its message
+// says that another rank is gone, so that the rank itself is not named as the cause.
 func TestLostLink(t *testing.T) {
 	const program = `
 import sys, types
@@ -304,8 +306,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestToyLies shows that a wrong bit, a lost row, a lost summand, an infinity and a NaN are
-// found.
+// TestToyLies shows that verification finds a wrong bit, a lost row, a lost summand, an infinity and a
+// NaN.
 func TestToyLies(t *testing.T) {
 	for drill, op := range map[string]ep.Op{"wrong": ep.Dispatch, "lost": ep.Dispatch, "sum": ep.Combine, "infinite": ep.Combine, "nan": ep.Combine} {
 		b, _, err := openToy(t, "testdata/drill.py", drill)
@@ -321,8 +323,8 @@ func TestToyLies(t *testing.T) {
 	}
 }
 
-// TestToyPrintsAndMisses shows that standard output is printed and harmless, and that a rank
-// with a missing library is named with Python's error.
+// TestToyPrintsAndMisses shows that a rank may print to standard output: epbench shows the text. If a
+// rank's library is missing, the error names the rank and has Python's message.
 func TestToyPrintsAndMisses(t *testing.T) {
 	b, said, err := openToy(t, "testdata/drill.py", "print")
 	if err != nil {
@@ -341,7 +343,7 @@ func TestToyPrintsAndMisses(t *testing.T) {
 	}
 }
 
-// TestFaulty runs a worker whose rank 1 is killed, prints, or lacks its library.
+// TestFaulty runs a worker under faulty.py, which kills rank 1, lets it print, or hides its library.
 func TestFaulty(t *testing.T) {
 	for _, c := range []struct {
 		fault  string

@@ -12,8 +12,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestTurns lets one turn fail: the turns before it are measured, the failure is that turn's,
-// and the turns after it can be requested, whether or not the worker knows turns.
+// TestTurns sends several turns (runs of configs) in one request and lets one of them fail. The turns
+// before it are measured, the failure is the one of this turn, and the turns after it can be requested
+// again. The same holds for workers that take one turn in each request.
 func TestTurns(t *testing.T) {
 	for _, c := range []struct {
 		script string
@@ -23,7 +24,7 @@ func TestTurns(t *testing.T) {
 		{"honest", ep.OK, ""},
 		{"crash-run", ep.Crash, "illegal memory access"},
 		{"fail-hang", ep.Hang, "rank 1 waited for rank 0, expert 3"},
-		{"lie-time", ep.Unstable, "came back after"},
+		{"lie-time", ep.Unstable, "were returned after"},
 		{"lie-rounds", ep.Unstable, "0 rounds of fold 2 instead of 1"},
 	} {
 		for _, knows := range []bool{true, false} {
@@ -67,8 +68,8 @@ func TestManyTurns(t *testing.T) {
 	}
 }
 
-// TestLostTurns: a request for many turns that is lost, though none of them is to blame, is
-// the session's last one. The worker is started again once.
+// TestLostTurns: if a request with several turns gets no answer, although each turn alone works, the
+// session sends no more such requests. The worker is therefore restarted only once.
 func TestLostTurns(t *testing.T) {
 	b := openScripted(t, "honest")
 	s := openWorkload(t, b, ep.Dispatch).(*session)
@@ -92,8 +93,8 @@ func TestLostTurns(t *testing.T) {
 	}
 }
 
-// TestLostBetween: a worker that ended between two requests is started again, and this is
-// reported.
+// TestLostBetween: a worker that ended between two requests is started again. The loss is printed and
+// listed in Losses.
 func TestLostBetween(t *testing.T) {
 	b := openScripted(t, "honest")
 	said := ""
@@ -106,8 +107,7 @@ func TestLostBetween(t *testing.T) {
 	}
 }
 
-// TestEffects: an explanation is refused if the numbers of rounds alone and beside a load
-// differ.
+// TestEffects: an effect is refused if it has different numbers of rounds with and without the load.
 func TestEffects(t *testing.T) {
 	for _, c := range []struct {
 		with []float64
@@ -120,7 +120,7 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// TestFewerRounds: a worker may do some of the turns, but not none.
+// TestFewerRounds: a worker may answer fewer turns than requested, but at least one.
 func TestFewerRounds(t *testing.T) {
 	b := openScripted(t, "honest")
 	s := openWorkload(t, b, ep.Dispatch).(*session)

@@ -1,7 +1,7 @@
 // Package nvrtc compiles CUDA sources at run time. It loads libnvrtc, of CUDA 12 or
 // 13, only when something is compiled, so that a program starts without it.
 //
-// gorgonia.org/cu/nvrtc was not used: it links one fixed libnvrtc and returns PTX only. The
-// driver compiles PTX when it loads it, so that registers and spills would stay unknown on a
-// host without a GPU.
+// The package gorgonia.org/cu/nvrtc is not used, because it links one fixed libnvrtc and returns only
+// PTX. PTX is compiled to a binary by the driver. On a host without a GPU, the numbers of registers
+// and spills would stay unknown.
 package nvrtc

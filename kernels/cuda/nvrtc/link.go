@@ -83,7 +83,7 @@ func (l *Linker) Version() string { return l.version }
 // Link links parts into a binary for an architecture such as sm_90a. The log reports the
 // registers of every kernel.
 func (l *Linker) Link(arch string, parts []Part) (cubin []byte, log string, err error) {
-	runtime.LockOSThread() // the linker keeps its memory by thread, from one call to the next
+	runtime.LockOSThread() // the linker needs all calls of one link on one thread
 	defer runtime.UnlockOSThread()
 	options := newStrings([]string{"-arch=" + arch, "-verbose"})
 	defer options.free()
@@ -94,7 +94,7 @@ func (l *Linker) Link(arch string, parts []Part) (cubin []byte, log string, err 
 	defer C.ep_jitlink_destroy(&l.c, handle)
 	for _, p := range parts {
 		data := C.CBytes(p.Data)
-		defer C.free(data) // the linker may read it until it is done
+		defer C.free(data) // the linker may read data until the link is complete
 		if err := l.add(handle, p, data); err != nil {
 			return nil, "", err
 		}

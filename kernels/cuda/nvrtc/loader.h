@@ -1,4 +1,5 @@
-/* libnvrtc through dlopen. Every function returns nvrtcResult, 0 for success. */
+/* Functions of libnvrtc, NVIDIA's run-time compiler, which is loaded by dlopen. A function that
+ * returns an int returns an nvrtcResult: 0 for success. */
 #ifndef EP_NVRTC_LOADER_H
 #define EP_NVRTC_LOADER_H
 
@@ -18,12 +19,13 @@ typedef struct EpNvrtc {
   int (*cubin)(void *program, char *bytes);
 } EpNvrtc;
 
-/* Loads a library by path or soname. Returns null, or what went wrong; the
- * text lives until the next call. */
+/* Loads the library by path or soname. Returns null, or the reason why it cannot be loaded. The text
+ * is valid until the next call. */
 const char *ep_nvrtc_load(EpNvrtc *n, const char *path);
 
-/* Loads libnvrtc-builtins, which libnvrtc later asks for by its bare name and
- * would not find in a folder of our choice. Returns as ep_nvrtc_load. */
+/* Loads libnvrtc-builtins from a path. libnvrtc later loads it by its bare name, which finds only a
+ * library that is loaded already or is on the library path. Returns null, or the reason why it cannot
+ * be loaded. */
 const char *ep_nvrtc_preload(const char *path);
 
 const char *ep_nvrtc_error(const EpNvrtc *n, int result);
@@ -32,7 +34,7 @@ int ep_nvrtc_create(const EpNvrtc *n, void **program, const char *source, int he
                     const char *const *names);
 int ep_nvrtc_compile(const EpNvrtc *n, void *program, int options, const char *const *texts);
 void ep_nvrtc_destroy(const EpNvrtc *n, void *program);
-/* Both give a malloc'ed buffer. */
+/* Each of the two returns a buffer that the caller frees. */
 int ep_nvrtc_log(const EpNvrtc *n, void *program, char **text, size_t *bytes);
 int ep_nvrtc_cubin(const EpNvrtc *n, void *program, char **data, size_t *bytes);
 

@@ -16,7 +16,7 @@ import (
 	"unsafe"
 )
 
-// Env names a folder that holds libnvrtc, looked into first.
+// Env names the environment variable with the folder in which Open first looks for libnvrtc.
 const Env = "EPBENCH_NVRTC"
 
 // sonames lists names of the library, newest first.
@@ -34,7 +34,7 @@ type Library struct {
 // lists what was tried.
 func Open() (*Library, error) {
 	var tried []string
-	exe, _ := os.Executable() // without it the other places remain
+	exe, _ := os.Executable() // on an error, candidates skips the folders beside the program
 	for _, path := range candidates(exe) {
 		l := &Library{}
 		if why := l.load(path); why != "" {
@@ -74,8 +74,9 @@ func candidates(exe string) []string {
 	return append(out, existing("/usr/local/cuda/lib64")...)
 }
 
-// wheels lists the folders where NVIDIA's Python wheels put libraries, cu13 before cuda_nvrtc of
-// CUDA 12, for a program that pip installed into bin: of an environment, or of pip install --target.
+// wheels lists the folders into which NVIDIA's Python wheels put libraries. bin is the folder of a
+// program that pip installed, in an environment or by pip install --target. The folder of CUDA 13
+// (cu13) comes before the folder of CUDA 12 (cuda_nvrtc).
 func wheels(bin string) []string {
 	var out []string
 	for _, packages := range []string{"../lib/python3*/*-packages", ".."} {
@@ -97,14 +98,14 @@ func existing(dir string) []string {
 	return out
 }
 
-// load opens the library and returns why it cannot, or "". It first loads every builtins library
-// in the same folder, so that the library finds the one of its own version.
+// load opens the library. It returns "", or the reason why the library cannot be opened. It first
+// loads every libnvrtc-builtins in the same folder, so that libnvrtc finds the one of its version.
 func (l *Library) load(path string) string {
 	if dir := filepath.Dir(path); dir != "." {
 		builtins, _ := filepath.Glob(filepath.Join(dir, "libnvrtc-builtins.so.*")) // a fixed pattern
 		for _, b := range builtins {
 			p := C.CString(b)
-			C.ep_nvrtc_preload(p) // a missing one shows when something is compiled
+			C.ep_nvrtc_preload(p) // an error shows later, when something is compiled
 			C.free(unsafe.Pointer(p))
 		}
 	}
@@ -121,8 +122,8 @@ func (l *Library) Version() string { return l.version }
 // A Program is one translation unit.
 type Program struct {
 	Source  string            // main file
-	Headers map[string]string // text by the name that #include spells
-	Options []string          // as nvcc spells them
+	Headers map[string]string // the text of each header, by its name in #include
+	Options []string          // in the syntax of nvcc
 }
 
 // CompileError holds the compiler's log of a program that does not compile.

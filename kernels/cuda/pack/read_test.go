@@ -8,9 +8,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestManifestsThatLie: a manifest that no problem could have, or that says other things than the
-// records, is refused.
-func TestManifestsThatLie(t *testing.T) {
+// TestReadChecksManifest: Read refuses a manifest with impossible sizes, or one that contradicts the
+// pack's records.
+func TestReadChecksManifest(t *testing.T) {
 	good := build(t, func(r *Request) { r.Problem.MaxTokens = 8 }, row(ep.Dispatch, 1, 4096, dispatchLL, 1)).Data
 	for old, c := range map[string]struct{ new, want string }{
 		`"ranks": 2`:     {`"ranks": 0`, "ranks"},

@@ -25,14 +25,14 @@ import (
 	"unsafe"
 )
 
-// ID names a group of ranks. Rank 0 makes one, and every rank joins with it. 128 bytes.
+// ID names a group of ranks. Rank 0 makes an ID, and every rank joins with it.
 type ID [C.sizeof_EpShmemID]byte
 
 // Library is a loaded NVSHMEM. All ranks make its collective calls, in the same order. The
 // primary context of the rank's GPU must be current.
 //
-// A process ends without leaving the group: NVSHMEM's finalize is collective, and would wait for
-// a rank that has died.
+// A process ends without calling NVSHMEM's finalize: that call is collective, and would wait forever
+// for a rank that has died.
 type Library struct{ c C.EpShmem }
 
 const hostLibrary = C.EP_SHMEM_LIBRARY
@@ -82,16 +82,17 @@ func (l *Library) Join(id ID, rank, ranks int) error {
 	return nil
 }
 
-// transportHint names the variable that most first runs forget to set.
+// transportHint returns a hint for hosts without InfiniBand, on which NVSHMEM_REMOTE_TRANSPORT must be
+// set.
 func transportHint() string {
 	if devices, _ := filepath.Glob("/sys/class/infiniband/*"); len(devices) > 0 || os.Getenv("NVSHMEM_REMOTE_TRANSPORT") != "" {
 		return ""
 	}
-	return "; this host has no InfiniBand device: set NVSHMEM_REMOTE_TRANSPORT=none where all ranks are on one host"
+	return "; this host has no InfiniBand device: set NVSHMEM_REMOTE_TRANSPORT=none if all ranks are on one host"
 }
 
-// Alloc takes symmetric memory: one address names the same place on every rank. It is
-// collective, with the same bytes everywhere.
+// Alloc allocates symmetric memory: one address names the same place on every rank. It is collective,
+// and all ranks must allocate the same number of bytes.
 func (l *Library) Alloc(bytes int64) (uint64, error) {
 	p := C.alloc(&l.c, C.size_t(bytes))
 	if p == 0 {
@@ -108,7 +109,7 @@ func (l *Library) Peer(p uint64, rank int) uint64 {
 	return uint64(C.peer(&l.c, C.uint64_t(p), C.int(rank)))
 }
 
-// AddModule readies a loaded CUmodule whose kernels put.
+// AddModule prepares a loaded CUmodule whose kernels send data by NVSHMEM.
 func (l *Library) AddModule(module uint64) error {
 	if r := C.add_module(&l.c, C.uint64_t(module)); r != 0 {
 		return fmt.Errorf("NVSHMEM: module: error %d; host and device library must be of one version", int(r))
@@ -116,14 +117,14 @@ func (l *Library) AddModule(module uint64) error {
 	return nil
 }
 
-// Quiet makes the GPU's default stream wait until everything that this rank's kernels put has
-// arrived. Synchronize with the GPU after it.
+// Quiet makes the GPU's default stream wait until all data that this rank's kernels have sent has
+// arrived. The caller must synchronize with the GPU afterwards.
 func (l *Library) Quiet() { C.quiet(&l.c) }
 
-// Text spells an id for a line of text, which ParseID reads.
+// Text returns an id as text, which ParseID reads.
 func (id ID) Text() string { return hex.EncodeToString(id[:]) }
 
-// ParseID reads what Text wrote.
+// ParseID reads an id from the text that Text returned.
 func ParseID(s string) (id ID, err error) {
 	b, err := hex.DecodeString(s)
 	if err != nil || len(b) != len(id) {

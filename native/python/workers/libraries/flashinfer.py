@@ -1,11 +1,12 @@
 """FlashInfer's one-sided all-to-all (MoeAlltoAll).
 
-One row a (token, rank), in segments of max_tokens a source rank: a sender needs no counts of
-other ranks. The experts write into the library's workspace, so that combine copies nothing
-beforehand. Dispatch and combine always take turns: the kernels' flags rely on it.
+A rank receives a row for each token that selects one of its experts. Each source rank has a segment
+of max_tokens rows, so a sender needs no counts of other ranks. The experts write into the library's
+workspace, so that combine need not copy its input. Calls of dispatch and combine must alternate,
+because the kernels' flags rely on it.
 
-The block sizes are read from the environment once a library is loaded. The compiled
-library is therefore loaded again, as a copy, for each pair of sizes.
+The library reads its block sizes from the environment only once after it is loaded. For each block
+size this module therefore loads another copy of the compiled library.
 """
 
 import os
@@ -19,7 +20,7 @@ from harness.gpu import GPULibrary
 from harness.tensors import dequantized
 
 THREADS = [128, 192, 256, 320, 384, 448, 512]
-NOBODY = -1  # expert id of a row that holds nothing
+NOBODY = -1  # expert id of an empty row
 
 
 class Library(GPULibrary):
@@ -55,13 +56,13 @@ class Library(GPULibrary):
                 kernel(self, "flashinfer", "combine", "moe_a2a_combine, rows in its workspace", [threads], rules, layout="rank", sum="plain", inside=["reduction"])]
 
     def module(self, half):
-        """The library with a block size; both of its variables get the same value."""
+        """Returns the library for a block size. Dispatch and combine have the same block size."""
         threads = half.values["threads"]
         if threads not in self.loaded:
             os.environ["TLLM_MOE_A2A_DISPATCH_BLOCK_SIZE"] = os.environ["TLLM_MOE_A2A_COMBINE_BLOCK_SIZE"] = str(threads)
             copy = shutil.copy(self.binary, pathlib.Path(self.where) / ("threads%d.so" % threads))
             self.loaded[threads] = self.ffi.load_module(str(copy))
-            # The variable is read at the first launch, which must come now.
+            # The library reads the variables at its first launch, so launch it now.
             self.pass_through(self.loaded[threads])
         return self.loaded[threads]
 
@@ -101,7 +102,8 @@ class Library(GPULibrary):
                                           None, None, 1.0, self.a2a.SfLayout.layout_linear.value, False, True, False, None)
 
     def slots(self):
-        """Where the experts write: [ranks, max_tokens, hidden] of this rank's workspace."""
+        """Returns the part of this rank's workspace into which the experts write:
+        [ranks, max_tokens, hidden]."""
         w = self.work
         size = w.ranks * w.capacity * w.hidden * 2
         return self.a2a.moe_a2a_wrap_payload_tensor_in_workspace(self.workspace[self.rank, :], [w.ranks, w.capacity], self.back, self.back + size, torch.bfloat16)
@@ -113,7 +115,7 @@ class Library(GPULibrary):
         self.reduce(self.module(half))
 
     def used(self):
-        """Expert ids of every row, NOBODY where a row holds nothing."""
+        """Returns the expert ids of every row; NOBODY in empty rows."""
         ids = self.got[-3].clone()
         self.a2a.moe_a2a_sanitize_expert_ids(ids, self.workspace, self.metainfo, self.rank, NOBODY)
         return ids.view(-1, self.work.topk).long()

@@ -1,8 +1,8 @@
 """NCCL's all-to-all by PyTorch, as engines without a dispatch library use it.
 
-Kernel nccl sends max_tokens rows to every rank: no rank needs counts, and the whole call fits
-into a CUDA graph. Kernel nccl-counts exchanges counts and sends only the rows there are: the
-host waits for the counts, and the clock is that of events around the calls.
+Kernel nccl sends max_tokens rows to every rank. No rank needs counts, and the whole call fits
+into a CUDA graph. Kernel nccl-counts first exchanges counts and then sends only the rows that are
+used. The host must wait for the counts, so the clock is a pair of events around the calls.
 """
 
 import torch
@@ -54,13 +54,15 @@ class Library(GPULibrary):
         self.y, self.back = torch.zeros_like(self.send), torch.zeros_like(self.send)
 
     def plan(self):
-        """slot [tokens, ranks]: the place of a token among the rows for a rank, -1 for none."""
+        """Returns two [tokens, ranks] arrays. slot: the place of a token among the rows for a rank, -1
+        if the token does not go to the rank. there: whether the token goes to the rank."""
         owner = torch.where(self.ids >= 0, self.ids // self.work.local, -1)
         there = (owner[:, :, None] == torch.arange(self.work.ranks, device=self.device)).any(1)
         return torch.where(there, there.cumsum(0) - 1, -1), there
 
     def exchange(self, out, rows, group, sizes=None):
-        """All-to-all of rows; sizes are (received, sent) rows of each rank."""
+        """Sends rows to all ranks. sizes holds two lists: the numbers of rows received from and sent to
+        each rank. None: all ranks exchange equally many."""
         if sizes is None:
             dist.all_to_all_single(out, rows, group=group)
         else:
@@ -78,7 +80,7 @@ class Library(GPULibrary):
             dist.all_to_all_single(got, sent, group=group)
             self.sizes = (got.tolist(), sent.tolist())
             start = sent.cumsum(0) - sent
-        # Rows that go nowhere are written to a spare place past the end of the table.
+        # A token that does not go to a rank gets a spare place after the last row.
         at = torch.where(there, slot + start, self.rows_there)
         token = torch.zeros(self.rows_there + 1, dtype=torch.int64, device=self.device)
         token.scatter_(0, at.reshape(-1), torch.arange(n, device=self.device).repeat_interleave(self.work.ranks))
@@ -94,7 +96,7 @@ class Library(GPULibrary):
         self.exchange(self.meta, self.send_meta, group, self.sizes)
 
     def chosen(self):
-        """Experts of this rank and weights of the received rows."""
+        """Returns the ids of this rank's experts and the weights for the received rows."""
         k = self.work.topk
         ids = self.meta[:, 1:1 + k].long()
         ids = torch.where((ids >= self.first) & (ids < self.first + self.work.local) & (self.meta[:, :1] >= 0), ids, -1)

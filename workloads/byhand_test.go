@@ -49,7 +49,7 @@ func TestCountsByHand(t *testing.T) {
 		"max_mean_expert": {s.MaxMeanExpert, 2 * 6 / 11.0}, "max_mean_rank": {s.MaxMeanRank, 4 * 3 / 11.0},
 		"max_mean_pair": {s.MaxMeanPair, 2 * 18 / 11.0}, "distinct_ranks": {s.DistinctRanks, 8 / 6.0}, "local_share": {s.LocalShare, 4 / 11.0},
 	} {
-		if math.Abs(x[0]-x[1]) > 1e-12 {
+		if !(math.Abs(x[0]-x[1]) <= 1e-12) {
 			t.Errorf("%s is %g, want %g", name, x[0], x[1])
 		}
 	}
@@ -88,7 +88,7 @@ func TestMeasuresByHand(t *testing.T) {
 		{"max/mean of nothing", maxMean(none), 1}, {"gini of nothing", gini(none), 0}, {"cv of nothing", variation(none), 0}, {"entropy of nothing", entropy(none), math.Log(4)}, {"top20 of nothing", top20(none), 0.2},
 		{"gini of one", gini([]float64{0, 0, 0, 8}), 0.75}, {"entropy of one", entropy([]float64{0, 0, 8}), 0},
 	} {
-		if math.Abs(c.got-c.want) > 1e-9 {
+		if !(math.Abs(c.got-c.want) <= 1e-9) {
 			t.Errorf("%s: %g, want %g", c.name, c.got, c.want)
 		}
 	}

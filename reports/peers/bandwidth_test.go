@@ -22,7 +22,7 @@ func TestDefinitionsByHand(t *testing.T) {
 	for _, d := range Definitions {
 		for i, op := range []ep.Op{ep.Dispatch, ep.Combine} {
 			got := d.Bytes(g.problem(op, ep.FP8))
-			if math.Abs(got-want[d.Name][i]) > 1e-6 {
+			if !(math.Abs(got-want[d.Name][i]) <= 1e-6) {
 				t.Errorf("%s of %s: %g bytes, want %g", d.Name, op, got, want[d.Name][i])
 			}
 			if s := d.Seconds(g.problem(op, ep.FP8), 10); math.Abs(s-want[d.Name][i]/1e10) > 1e-18 {
@@ -34,7 +34,7 @@ func TestDefinitionsByHand(t *testing.T) {
 		ranks, experts, topK int
 		want                 float64
 	}{{4, 16, 2, 1.8}, {1, 8, 2, 1}, {2, 4, 4, 2}, {2, 4, 3, 2}, {2, 4, 2, 5.0 / 3}, {0, 4, 2, 0}, {8, 4, 2, 0}, {4, 4, 1, 1}} {
-		if got := DistinctRanks(c.ranks, c.experts, c.topK); math.Abs(got-c.want) > 1e-9 {
+		if got := DistinctRanks(c.ranks, c.experts, c.topK); !(math.Abs(got-c.want) <= 1e-9) { // NaN is wrong too
 			t.Errorf("%d ranks, %d experts, top-%d: %g, want %g", c.ranks, c.experts, c.topK, got, c.want)
 		}
 	}

@@ -59,7 +59,8 @@ typedef enum EpPhase {
   EP_PHASE_COMBINE_ASYNC,  /* sending rows back */
   EP_PHASE_COMBINE_WAIT,   /* waiting for rows */
   EP_PHASE_AGREE,          /* comparing calls over ranks: epcomm's debug mode */
-  EP_PHASE_LOST            /* an id names an expert of a lost rank, and such ids are refused */
+  EP_PHASE_LOST,           /* an id names an expert of a lost rank, and such ids are refused */
+  EP_PHASE_ROOM            /* more rows come than the caller's outputs have room for: want is the room, got the rows */
 } EpPhase;
 
 /* An output that a call overwrites when it does not end: see ep_spoil in common/check.cuh. */
@@ -105,6 +106,7 @@ typedef struct EpArgs {
   int32_t *expert_ids;   /* [groups] */
   int32_t *src_info;     /* [max_rows, 2]: token on its rank, top-k position */
   uint32_t *scale_offsets; /* nvfp4 only: [groups] */
+  int32_t *row_tokens;   /* layout rank packed: [max_rows] token of each row; expert_ids then has 64 bits an id. Null elsewhere */
   int64_t max_rows;
 
   /* combine */
@@ -163,6 +165,8 @@ typedef struct EpArgs {
   uint32_t about;     /* ep_agree: what this rank is about to call */
   int32_t distinct;   /* ep_agree: ids of a token, which must differ; 0: they may repeat */
   uint8_t *const *peers; /* with EP_SURVIVORS: [ranks] heap of each rank in the memory of this one, null for a lost rank */
+  int32_t ids_wide;   /* 1: topk_ids has 64 bits an id. Layouts masked and rank */
+  int32_t spare;
 
   /* the session's own kernels only */
   EpControl *control[EP_MAX_RANKS];

@@ -221,8 +221,11 @@ func (p *Pack) slotBytes(chosen []bool) uint64 {
 		}
 	}
 	ids := 4 * uint64(h.MaxTokens) * uint64(h.TopK)
-	if p.Problem.Layout.Kind() != "expert" { // combine has its own copy of the ids, because combines run in any order
+	switch {
+	case h.Flags&flagSurvivors != 0: // dispatch and combine each have ids without lost ranks
 		bytes += aligned(ids)
+	case p.Problem.Layout.Kind() != "expert": // the kernels read the caller's ids, of 64 bits too
+		ids = 0
 	}
 	agree := 16*max(uint64(p.Problem.Ranks), 8) + 8 // words that debug mode compares between ranks
 	for _, n := range []uint64{agree, ids, out, scales, y, 4 * (uint64(h.Groups) + 1),

@@ -166,7 +166,7 @@ typedef struct EpcommOptions {
   const char *nvshmem;   /* folder with lib/libnvshmem_host.so.3; NULL: $EPBENCH_NVSHMEM, or where the linker looks */
   int nodes;             /* number of nodes of the ranks: rank r is on node r / (ranks / nodes); 0: 1 */
   int survivors;         /* EpcommSurvivors: calls may go on after a rank is lost, see epcomm_shrink. The same on all ranks */
-  int pad;               /* 0 */
+  int ordered;           /* 1: the caller makes the stream of a recv wait for that of its send, so that no event is recorded for each half */
   uint64_t joins;        /* bit r for each rank, this one too: joins ranks that call epcomm_grow with the same set. 0: all ranks create */
 } EpcommOptions;
 
@@ -178,7 +178,7 @@ typedef struct EpcommCall {
   int fullest;  /* of the fullest rank, the same on all ranks; 0: max_tokens */
   int routing;  /* EpcommRouting, the same on all ranks */
   int purpose;  /* EpcommPurpose, the same on all ranks */
-  int ids_bits; /* 32 or 64; 0: 32. 64 costs one small kernel for each dispatch, and in layouts masked and rank also for each combine */
+  int ids_bits; /* 32 or 64; 0: 32. 64 costs a small kernel for each dispatch of layout expert; elsewhere the lower 32 bits count, debug checks all */
   int unused;   /* 0 */
   const void *x;            /* [tokens, hidden] BF16; e4m3 for dtype fp8 of packs made with --raw */
   const void *topk_ids;     /* [tokens, topk] global expert ids, -1 if masked. In layouts rank a token may name an expert twice:
@@ -204,6 +204,7 @@ typedef struct EpcommCall {
   float epilogue_scale; /* combines with epilogue=scale only; epbench pack chooses neither */
   uint64_t rows;        /* layout rank packed: rows that the outputs given have room for, as many as come at least. 0: max_rows, of
                            which a call that does not end overwrites none */
+  int32_t *row_tokens;  /* layout rank packed: [rows] token of each row on its rank, and expert_ids then has 64 bits an id; or NULL */
 } EpcommCall;
 
 /* The properties of the pack, and of this rank's memory. */
@@ -368,7 +369,7 @@ typedef struct EpcommAnnounce {
   const float *weights; /* [tokens, topk], or NULL */
   int ids_bits, topk, tokens;
   int align;            /* the number of rows of an expert is rounded up to a multiple of it; 0: 1 */
-  int worst;            /* rows of outputs that exist already: then epcomm_told returns nothing, and more rows end the program; 0: no outputs yet */
+  int worst;            /* rows of outputs that exist already: then epcomm_told returns nothing, and more rows are a fault; 0: no outputs yet */
   int32_t *ids;         /* out: [tokens, the pack's topk], -1 if there is none; NULL if topk_ids are so already */
   float *padded;        /* out: the same of weights, or NULL */
   int32_t *before;      /* out: [ranks, ranks] rows for rank j from the ranks up to i */
@@ -413,10 +414,6 @@ typedef struct EpcommReturn {
   float *out;                  /* [tokens, topk] */
 } EpcommReturn;
 EPCOMM_API EpcommStatus epcomm_return_weights(EpComm *comm, const EpcommReturn *back, EpcommStream stream);
-
-/* Call path. [tokens, the pack's topk] ids of ids_bits as int32, -1 if there is no such expert. Any
- * layout. Calls that are made with these ids need not narrow ids of 64 bits. */
-EPCOMM_API EpcommStatus epcomm_ready_ids(EpComm *comm, const void *topk_ids, int ids_bits, int tokens, int32_t *ids, EpcommStream stream);
 
 /* Call path. Adds n counts of rows, such as row_offsets of layout masked, to others. */
 EPCOMM_API EpcommStatus epcomm_add_counts(EpComm *comm, const uint32_t *counts, int32_t *to, int n, EpcommStream stream);

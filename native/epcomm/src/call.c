@@ -147,6 +147,8 @@ static EpcommStatus check_pointers(EpComm *c, const EpcommCall *call, const Choi
     return comm_say(c, EPCOMM_INVALID, "input_scale: this pack takes tokens as fp8 with their scales");
   if (call->ids_bits != 0 && call->ids_bits != 32 && call->ids_bits != 64)
     return comm_say(c, EPCOMM_INVALID, "ids_bits: %d is neither 32 nor 64", call->ids_bits);
+  if (call->row_tokens != NULL && (call->out == NULL || c->pack.head->layout != PACK_RANK_PACKED))
+    return comm_say(c, EPCOMM_INVALID, "row_tokens: only outputs of your own in layout rank packed have them");
   if (call->out != NULL && (call->row_offsets == NULL || call->expert_ids == NULL || call->src_info == NULL ||
                             (scales && call->out_scales == NULL) ||
                             ((k->dtype->dtype == EPCOMM_NVFP4 || pack_by_rank(c->pack.head)) && call->scale_offsets == NULL)))
@@ -161,16 +163,19 @@ static EpcommStatus check_pointers(EpComm *c, const EpcommCall *call, const Choi
   return check_tensors(c, call);
 }
 
-/* Returns whether kernels read ids that the library rewrites: narrowed ones, or such without lost ranks. */
-static int other_ids(const EpComm *c, const EpcommCall *call) { return call->ids_bits == 64 || (c->pack.head->flags & PACK_SURVIVORS); }
+/* Returns whether kernels read ids that the library rewrites: such without lost ranks, or narrowed ones. The kernels
+ * of layouts masked and rank read ids of 64 bits. */
+static int other_ids(const EpComm *c, const EpcommCall *call) {
+  return (c->pack.head->flags & PACK_SURVIVORS) || (call->ids_bits == 64 && !pack_any_order(c->pack.head));
+}
 
 static const int32_t *ids_of(const EpComm *c, const EpcommCall *call, const Choice *k) {
   return other_ids(c, call) ? (const int32_t *)on_heap(c, k->at->ids[k->op]) : (const int32_t *)call->topk_ids;
 }
 
-/* Whether an op narrows its ids. If combines may be made in any order, the last dispatch may
- * have narrowed the ids of another call. */
-static int narrows(const EpComm *c, const EpcommCall *call, const Choice *k) {
+/* Whether an op rewrites its ids. If combines may be made in any order, the last dispatch may
+ * have rewritten the ids of another call. */
+static int rewrites(const EpComm *c, const EpcommCall *call, const Choice *k) {
   return other_ids(c, call) && (k->op == DISPATCH || pack_any_order(c->pack.head));
 }
 
@@ -211,7 +216,7 @@ static void place_spoil(const EpComm *c, const EpcommCall *call, const Choice *k
   if (call->out != NULL && h->layout == PACK_RANK_PACKED && call->rows == 0) return;
   a->spoil[1] = area(a->out, few ? rows * d->row_bytes : d->out_bytes, nan);
   a->spoil[2] = area(a->out_scales, few ? rows * d->scales * d->scale_size : d->scale_bytes, nan);
-  a->spoil[3] = area(a->expert_ids, by_rank ? 4 * rows * h->topk : index.expert_ids, by_rank ? nan : 0);
+  a->spoil[3] = area(a->expert_ids, by_rank ? (call->row_tokens != NULL ? 8 : 4) * rows * h->topk : index.expert_ids, by_rank ? nan : 0);
   a->spoil[4] = area(a->scale_offsets, by_rank ? 4 * rows * h->topk : d->dtype == EPCOMM_NVFP4 ? index.scale_offsets : 0, by_rank ? nan : 0);
 }
 
@@ -221,6 +226,8 @@ static void fill_in(const EpComm *c, const EpcommCall *call, const Choice *k, co
   a->tokens = call->tokens;
   a->x = call->x;
   a->topk_ids = ids_of(c, call, k);
+  a->ids_wide = call->ids_bits == 64 && !other_ids(c, call);
+  a->row_tokens = call->row_tokens;
   a->weights = call->weights;
   a->input_scales = call->input_scale;
   memcpy(a->region, s->region, sizeof a->region);
@@ -294,6 +301,7 @@ static DrvResult compare(const EpComm *c, const EpcommCall *call, const Choice *
   a.region[0] = k->at->agree;
   a.about = (k->fullest - 1) << 12 | k->plan << 1 | (uint32_t)k->op;
   a.topk_ids = like->topk_ids;
+  a.ids_wide = like->ids_wide;
   a.ids = call->tokens * (int32_t)c->pack.head->topk;
   a.experts = (int32_t)c->pack.head->experts;
   a.distinct = pack_by_rank(c->pack.head) ? 0 : (int32_t)c->pack.head->topk; /* in layouts rank a token has one row, even if it names an expert twice */
@@ -302,7 +310,7 @@ static DrvResult compare(const EpComm *c, const EpcommCall *call, const Choice *
 
 static DrvResult begin(EpComm *c, const EpcommCall *call, const Choice *k, EpArgs *a, DrvStream stream) {
   DrvResult r = 0;
-  if (narrows(c, call, k)) r = narrow_ids(c, call, k, a, stream);
+  if (rewrites(c, call, k)) r = narrow_ids(c, call, k, a, stream);
   if (r == 0 && c->options.debug) r = compare(c, call, k, a, stream);
   return r;
 }
@@ -335,12 +343,12 @@ static DrvResult issue(EpComm *c, const EpcommCall *call, const Choice *k, int h
   if (half == FIRST_HALF) to = 1;
   if (half == SECOND_HALF) from = 1;
   if (r == 0 && half == SECOND_HALF && slot->sent[op] != id) {
-    r = c->driver->stream_wait(stream, slot->done[op], 0);
+    if (!c->options.ordered) r = c->driver->stream_wait(stream, slot->done[op], 0);
     early = 0; /* the kernel before it runs on another stream */
   }
   for (int i = from; i < to && r == 0; i++) r = launch_ready(c, &ready[i], &a, i == n - 1, early, stream);
   if (half == FIRST_HALF && r == 0) {
-    r = c->driver->event_record(slot->done[op], stream);
+    if (!c->options.ordered) r = c->driver->event_record(slot->done[op], stream);
     slot->sent[op] = id;
     slot->begun[op] = (int)k->plan;
   }

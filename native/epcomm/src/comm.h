@@ -19,7 +19,7 @@ typedef struct StateAt {
 
 typedef struct SlotAt {
   uint64_t agree;  /* words of debug mode, one set for each slot, because the order of calls over slots may differ between ranks */
-  uint64_t ids[2]; /* [max_tokens, topk] int32, narrowed, by op; the same memory for both ops if a combine follows its dispatch */
+  uint64_t ids[2]; /* [max_tokens, topk] int32 by op, of layout expert and of survivors; the same memory if a combine follows its dispatch */
   uint64_t out, out_scales, row_offsets, expert_ids, src_info, scale_offsets;
   uint64_t y; /* over nodes: the network reads it */
   StateAt states[COMM_STATES];
@@ -66,7 +66,7 @@ struct EpComm {
   Ready *ready;        /* by launch of the pack */
   DrvFunction align, stamp, agree, narrow;
   DrvFunction meet; /* in packs with PACK_SURVIVORS */
-  DrvFunction layout, announce, ready_ids, add_counts, received, give_back; /* of normal.c, NULL in packs made before there were any */
+  DrvFunction layout, announce, add_counts, received, give_back; /* of normal.c, NULL in packs made before there were any */
   const PackLookup *lookups[4][PACK_PURPOSES][PACK_CLASSES]; /* by dtype index */
   int dtype_index[5];  /* by EpcommDType, -1 if the pack does not have it or it was not chosen */
   HeapAt at;

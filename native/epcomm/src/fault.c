@@ -58,6 +58,11 @@ void fault_sentence(const EpComm *c, const EpFault *f, char *text) {
              "survivors EPCOMM_DROP", f->rank, (int)f->expert, (int)f->source);
     return;
   }
+  if (f->phase == EP_PHASE_ROOM) {
+    snprintf(text, EPCOMM_TEXT, "rank %u: %llu rows come to a dispatch whose outputs have room for %llu; give more num_worst_tokens", f->rank,
+             (unsigned long long)f->got, (unsigned long long)f->want);
+    return;
+  }
   if (f->expert >= 0) snprintf(expert, sizeof expert, " for expert %d", (int)f->expert);
   if (f->source >= 0) snprintf(source, sizeof source, f->expert >= 0 ? " from rank %d" : " for rank %d", (int)f->source);
   snprintf(text, EPCOMM_TEXT, "no progress within %.3g s: rank %u waited in %s%s%s (block %u wanted %lld, saw %lld)",

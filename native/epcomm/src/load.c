@@ -65,8 +65,8 @@ static EpcommStatus load_config(EpComm *c, const PackConfig *config) {
 /* The kernels of normal.c. Packs that are older than these kernels can still be used for
  * all other calls. */
 static EpcommStatus load_normal(EpComm *c) {
-  static const char *const names[] = {"ep_layout", "ep_announce", "ep_ready_ids", "ep_add_counts", "ep_received", "ep_return_weights"};
-  DrvFunction *into[] = {&c->layout, &c->announce, &c->ready_ids, &c->add_counts, &c->received, &c->give_back};
+  static const char *const names[] = {"ep_layout", "ep_announce", "ep_add_counts", "ep_received", "ep_return_weights"};
+  DrvFunction *into[] = {&c->layout, &c->announce, &c->add_counts, &c->received, &c->give_back};
   int threads = 0;
   for (size_t i = 0; i < sizeof into / sizeof *into; i++) {
     if (c->driver->module_function(into[i], c->modules[c->pack.head->calls_module], names[i]) != 0) {

@@ -117,19 +117,6 @@ EpcommStatus epcomm_told(EpComm *c, EpcommTold *out) {
   return out->ready || !fault_is_set(c) ? EPCOMM_OK : epcomm_fault(c, &fault);
 }
 
-EpcommStatus epcomm_ready_ids(EpComm *c, const void *topk_ids, int ids_bits, int tokens, int32_t *ids, EpcommStream stream) {
-  EpcommStatus s = check_known(c, "ready_ids");
-  if (s != EPCOMM_OK || tokens <= 0) return s;
-  WITH_ROOM(EpAnnounceArgs);
-  meeting(c, &a.of.meeting);
-  a.of.ids = topk_ids;
-  a.of.ids_bits = ids_bits == 64 ? 64 : 32;
-  a.of.given = a.of.meeting.topk;
-  a.of.tokens = tokens;
-  a.of.narrow = ids;
-  return comm_launch(c, c->ready_ids, blocks_for((int64_t)tokens * a.of.given, 64), 512, 1, &a, "ready_ids", stream);
-}
-
 EpcommStatus epcomm_add_counts(EpComm *c, const uint32_t *counts, int32_t *to, int n, EpcommStream stream) {
   EpcommStatus s = check_known(c, "add_counts");
   if (s != EPCOMM_OK) return s;

@@ -4,6 +4,7 @@
 #define EP_MESSAGE_CUH
 
 #include "common/fp8.cuh"
+#include "common/ids.cuh"
 
 struct EpVector {
   uint4 data;
@@ -51,7 +52,7 @@ EP_DEVICE EpIds ep_load_ids(const EpArgs &a, uint32_t first, uint32_t step, uint
 #pragma unroll
   for (uint32_t i = 0; i < EP_IDS; i++) {
     uint32_t j = first + i * step;
-    ids.id[i] = j < end ? a.topk_ids[j] : EP_NO_ID;
+    ids.id[i] = j < end ? ep_id(a, j) : EP_NO_ID;
   }
   return ids;
 }

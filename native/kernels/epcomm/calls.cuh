@@ -82,6 +82,13 @@ struct EpAgree {
   uint32_t calls;                 /* number of the last comparison, 0 for none */
 };
 
+/* Id i of a call; -2 where its upper half is not that of a number of 32 bits. */
+EP_DEVICE int32_t ep_checked_id(const EpArgs &a, int32_t i) {
+  if (a.ids_wide == 0) return a.topk_ids[i];
+  const int64_t id = reinterpret_cast<const int64_t *>(a.topk_ids)[i];
+  return id == static_cast<int32_t>(id) ? static_cast<int32_t>(id) : -2;
+}
+
 /* Checks that every id of a call is -1 or an expert, because any other id would be used as an
  * address. The fault keeps the call's kernels from using it. If `distinct` is not 0, a token has
  * `distinct` ids, which must differ: an expert that a token names twice gets two rows, for which
@@ -90,10 +97,10 @@ EP_DEVICE bool ep_check_ids(const EpArgs &a) {
   uint32_t bad = 0;
   int32_t twice = -1;
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < a.ids; i += 32) {
-    const int32_t id = a.topk_ids[i];
+    const int32_t id = ep_checked_id(a, i);
     bad |= id < -1 || id >= a.experts;
     for (int32_t j = a.distinct > 0 ? i - i % a.distinct : i; j < i; j++)
-      if (id >= 0 && a.topk_ids[j] == id) twice = id;
+      if (id >= 0 && ep_checked_id(a, j) == id) twice = id;
   }
   if (__any_sync(EP_FULL_WARP, bad)) {
     if (threadIdx.x == 0) ep_fault(a, {EP_PHASE_AGREE, -1, a.rank}, static_cast<uint64_t>(a.experts), ~0ull);

@@ -31,16 +31,6 @@ EP_DEVICE int32_t normal_id(const void *ids, int32_t bits, int64_t i) {
   return id >= 0 && id < (1 << 30) ? static_cast<int32_t>(id) : -1;
 }
 
-/* Ends the program, because otherwise a kernel would write beyond the end of the caller's
- * memory. */
-EP_DEVICE void normal_stop() {
-#ifdef EP_EMULATE
-  __builtin_trap();
-#else
-  asm volatile("trap;");
-#endif
-}
-
 /* All kernels here may be launched while the one before them drains, and let the next one be. */
 EP_DEVICE void normal_begin() {
   pdl_wait();
@@ -186,7 +176,9 @@ EP_DEVICE uint32_t normal_before(const NormalCounts &s, uint32_t last, uint32_t 
 EP_DEVICE void normal_tell(const EpAnnounceArgs &a, const NormalCounts &s) {
   const uint32_t ranks = static_cast<uint32_t>(a.meeting.ranks), rank = static_cast<uint32_t>(a.meeting.rank);
   for (uint32_t i = threadIdx.x; i < ranks * ranks; i += blockDim.x) a.before[i] = static_cast<int32_t>(normal_before(s, i / ranks, i % ranks));
-  if (threadIdx.x == 0 && a.worst > 0 && normal_before(s, ranks - 1, rank) > static_cast<uint32_t>(a.worst)) normal_stop();
+  const uint32_t rows = normal_before(s, ranks - 1, rank);
+  if (threadIdx.x == 0 && a.worst > 0 && rows > static_cast<uint32_t>(a.worst)) /* dispatch then writes none */
+    ep_fault(normal_args(a.meeting), {EP_PHASE_ROOM, -1, -1}, static_cast<uint64_t>(a.worst), rows);
   if (a.ticket == 0) return;
   const uint32_t align = static_cast<uint32_t>(a.align);
   for (uint32_t e = threadIdx.x; e < static_cast<uint32_t>(a.meeting.local_experts); e += blockDim.x)
@@ -195,8 +187,7 @@ EP_DEVICE void normal_tell(const EpAnnounceArgs &a, const NormalCounts &s) {
     a.told[1] = normal_before(s, ranks - 1, rank);
     a.told[2] = s.fullest;
   }
-  fence_acq_rel_sys();
-  __syncthreads();
+  __syncthreads(); /* the release below covers what other threads wrote before it */
   if (threadIdx.x == 0) st_release_sys(a.told, a.ticket);
 }
 
@@ -255,12 +246,6 @@ EP_ENTRY(1024, 1) ep_announce(const __grid_constant__ EpAnnounceArgs a) {
   } else {
     normal_ready(a, blockIdx.x - 1, gridDim.x - 1);
   }
-}
-
-/* Prepares only the ids, without the other ranks. */
-EP_ENTRY(1024, 1) ep_ready_ids(const __grid_constant__ EpAnnounceArgs a) {
-  normal_begin();
-  normal_ready(a, blockIdx.x, gridDim.x);
 }
 
 EP_ENTRY(1024, 1) ep_add_counts(const __grid_constant__ EpAddArgs a) {

@@ -23,7 +23,7 @@ struct LlHead {
 };
 EP_DEVICE LlHead ll_load_head(const EpArgs &a, uint32_t token, uint32_t i) {
   uint32_t at = token * EP_TOPK + i % EP_TOPK;
-  return {a.topk_ids[at], LL_WEIGHTS ? __float_as_uint(a.weights[at]) : 0};
+  return {ep_id(a, at), LL_WEIGHTS ? __float_as_uint(a.weights[at]) : 0};
 }
 
 /* Sends a token's header to all ranks, to this rank last. In lane i, `first` holds the
@@ -52,7 +52,7 @@ EP_DEVICE LlUnit ll_load_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
   LlUnit u;
 #pragma unroll
   for (uint32_t v = 0; v < LL_SEND; v++) u.in[v] = ep_load_source(row, first + 32 * v, ll_inside<LL_SEND>(first + 32 * v));
-  u.id = c.lane < EP_TOPK ? a.topk_ids[token * EP_TOPK + c.lane] : -1;
+  u.id = c.lane < EP_TOPK ? ep_id(a, token * EP_TOPK + c.lane) : -1;
   return u;
 }
 

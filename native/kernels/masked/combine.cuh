@@ -9,6 +9,7 @@
  * It reads the routes that lie after src_info; any dispatch_masked of this rank may have
  * written them. Compile-time: EP_UNIT_BYTES, bytes of a row that a warp moves at a time.
  */
+#include "common/ids.cuh"
 #include "masked/layout.cuh"
 #include "rank/started.cuh"
 
@@ -29,7 +30,7 @@ EP_DEVICE bool masked_in_row(uint32_t column) { return MASKED_ROW % EP_UNIT_BYTE
 EP_DEVICE void masked_send_weights(const EpArgs &a, const RankCall &c) {
   uint32_t all = static_cast<uint32_t>(a.tokens) * EP_TOPK, step = c.senders * blockDim.x;
   for (uint32_t j = c.block * blockDim.x + threadIdx.x; j < all; j += step) {
-    int32_t id = a.topk_ids[j];
+    int32_t id = ep_id(a, j);
     if (id < 0) continue;
     uint64_t word = static_cast<uint64_t>(c.number) << 32 | __float_as_uint(a.weights[j]);
     st_relaxed_sys(masked_weight(a, id / EP_LOCAL_EXPERTS, c.number, a.rank, j / EP_TOPK) + j % EP_TOPK, word);
@@ -247,7 +248,7 @@ EP_DEVICE bool masked_reduce(const EpArgs &a, const RankCall &c, uint32_t token,
 EP_DEVICE void masked_combine_wait(const EpArgs &a, const RankCall &c) {
   for (uint32_t u = rank_receiver(c); u < static_cast<uint32_t>(a.tokens) * MASKED_CHUNKS; u += rank_receiving_warps(c)) {
     uint32_t token = u / MASKED_CHUNKS;
-    int32_t id = c.lane < EP_TOPK ? a.topk_ids[token * EP_TOPK + c.lane] : -1;
+    int32_t id = c.lane < EP_TOPK ? ep_id(a, token * EP_TOPK + c.lane) : -1;
     float weight = EP_DIRECT && c.lane < EP_TOPK ? a.weights[token * EP_TOPK + c.lane] : 1.0f;
     for (uint32_t v = 0; v < MASKED_STEP; v++)
       if (!masked_reduce(a, c, token, id, weight, u % MASKED_CHUNKS * EP_UNIT_BYTES + v * 512 + c.lane * 16)) return;

@@ -35,7 +35,7 @@ EP_DEVICE void masked_count_rows(const EpArgs &a, uint32_t begin, uint32_t end, 
 EP_DEVICE void masked_place_tile(const EpArgs &a, const RankCall &c, MaskedPlaces &m, uint32_t first, uint32_t end) {
   __syncthreads();
   for (uint32_t i = threadIdx.x; i < (end - first) * EP_TOPK; i += blockDim.x)
-    m.id[i / EP_TOPK][i % EP_TOPK] = a.topk_ids[first * EP_TOPK + i];
+    m.id[i / EP_TOPK][i % EP_TOPK] = ep_id(a, first * EP_TOPK + i);
   __syncthreads();
   for (uint32_t t = 0; c.warp == 0 && t < end - first; t++) {
     int32_t id = c.lane < EP_TOPK ? m.id[t][c.lane] : -1;

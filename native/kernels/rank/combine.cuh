@@ -6,6 +6,7 @@
  * last one, see rank_wait_started. Compile-time: EP_UNIT_BYTES, bytes of a row that a warp
  * moves at a time.
  */
+#include "common/ids.cuh"
 #include "rank/started.cuh"
 
 static const uint32_t RANK_ROW = 2 * EP_HIDDEN;
@@ -149,7 +150,7 @@ EP_DEVICE void rank_combine_wait(const EpArgs &a, const RankCall &c) {
   uint64_t first = __shfl_sync(EP_FULL_WARP, rank_rows(a, c.lane).first, a.rank);
   for (uint32_t u = rank_receiver(c); u < static_cast<uint32_t>(a.tokens) * RANK_CHUNKS; u += rank_receiving_warps(c)) {
     uint32_t token = u / RANK_CHUNKS;
-    int32_t id = c.lane < EP_TOPK ? a.topk_ids[token * EP_TOPK + c.lane] : -1;
+    int32_t id = c.lane < EP_TOPK ? ep_id(a, token * EP_TOPK + c.lane) : -1;
     uint32_t place = static_cast<uint32_t>(rank_places(a)[token]);
     uint32_t used = __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));
     uint64_t row = used >> a.rank & 1u ? first + place : 0;

@@ -7,6 +7,7 @@
 #ifndef EP_RANK_ROWS_CUH
 #define EP_RANK_ROWS_CUH
 
+#include "common/ids.cuh"
 #include "rank/source.cuh"
 
 static const uint32_t RANK_STEP = EP_UNIT_BYTES / 512; /* vectors of a lane */
@@ -26,8 +27,15 @@ EP_DEVICE void rank_put_head(const EpArgs &a, uint32_t source, uint64_t row, uin
   if (i == 0) {
     rank_left_tokens(a)[2 * row] = static_cast<int32_t>(word);
     rank_left_tokens(a)[2 * row + 1] = static_cast<int32_t>(source);
+    if (a.row_tokens != nullptr) a.row_tokens[row] = static_cast<int32_t>(word);
   } else if (i <= EP_TOPK) {
-    rank_left_experts(a)[row * EP_TOPK + i - 1] = word == RANK_ELSEWHERE ? -1 : static_cast<int32_t>(word);
+    int32_t expert = word == RANK_ELSEWHERE ? -1 : static_cast<int32_t>(word);
+    uint64_t at = row * EP_TOPK + i - 1;
+    if (a.row_tokens != nullptr) {
+      reinterpret_cast<int64_t *>(rank_left_experts(a))[at] = expert;
+    } else {
+      rank_left_experts(a)[at] = expert;
+    }
   } else {
     rank_left_weights(a)[row * EP_TOPK + i - 1 - EP_TOPK] = word;
   }
@@ -51,7 +59,7 @@ EP_DEVICE RankUnit rank_load(const EpArgs &a, uint32_t token, uint32_t first, bo
 EP_DEVICE uint32_t rank_head(const EpArgs &a, uint32_t token, int to, uint32_t i) {
   if (i == 0) return token;
   uint32_t k = (i - 1) % EP_TOPK;
-  int32_t id = a.topk_ids[token * EP_TOPK + k];
+  int32_t id = ep_id(a, token * EP_TOPK + k);
   bool there = id >= 0 && id / EP_LOCAL_EXPERTS == to;
   if (i <= EP_TOPK) return there ? static_cast<uint32_t>(id % EP_LOCAL_EXPERTS) : RANK_ELSEWHERE;
   uint32_t weight = there ? __float_as_uint(a.weights[token * EP_TOPK + k]) : 0;

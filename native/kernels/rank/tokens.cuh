@@ -5,6 +5,7 @@
 #define EP_RANK_TOKENS_CUH
 
 #include "common/block.cuh"
+#include "common/ids.cuh"
 #include "rank/layout.cuh"
 
 /* A tile of a run of tokens: one token for each thread. Bit i of a group says that the i-th
@@ -22,7 +23,7 @@ EP_DEVICE uint32_t rank_mask(const EpArgs &a, uint32_t token) {
   uint32_t mask = 0;
 #pragma unroll
   for (uint32_t k = 0; k < EP_TOPK; k++) {
-    int32_t id = a.topk_ids[token * EP_TOPK + k];
+    int32_t id = ep_id(a, token * EP_TOPK + k);
     if (id >= 0) mask |= 1u << (id / EP_LOCAL_EXPERTS);
   }
   return mask;

@@ -103,6 +103,18 @@ struct Entry<f> {
   }
 };
 
+/* dispatch, and what the host knows of it: (tensors, rows received, tokens of the fullest rank, rows of each expert). */
+PyObject *counted_dispatch(PyObject *self, PyObject *const *args, Py_ssize_t n) {
+  PyObject *made = Entry<&dispatch>::call(self, args, n);
+  if (made == nullptr) return nullptr;
+  const Link &l = link_of(PyLong_AsLongLong(args[0]));
+  const Py_ssize_t experts = l.per_expert != nullptr ? l.local : 0;
+  PyObject *counts = PyList_New(experts);
+  for (Py_ssize_t e = 0; counts != nullptr && e < experts; e++)
+    PyList_SetItem(counts, e, PyLong_FromUnsignedLong(l.per_expert[e])); /* it takes the reference */
+  return Py_BuildValue("(NiiN)", made, l.said[1], l.said[2], counts);
+}
+
 /* use(type, tensors): finds where tensors are kept, by a list of some. False where that is not to be had. */
 PyObject *use(PyObject *, PyObject *args) {
   PyObject *type = nullptr, *tensors = nullptr;
@@ -131,10 +143,10 @@ PyObject *use(PyObject *, PyObject *args) {
 /* same(tensor): the tensor again, through everything that a call does with one. */
 Tensor same(Tensor t) { return t; }
 
-#define FAST(name) \
-  {#name, reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(&Entry<&name>::call)), METH_FASTCALL, nullptr}
+#define FUNCTION(name, f) {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(f)), METH_FASTCALL, nullptr}
+#define FAST(name) FUNCTION(#name, (&Entry<&name>::call))
 PyMethodDef functions[] = {
-    {"use", use, METH_VARARGS, nullptr}, FAST(same), FAST(layout), FAST(dispatch), FAST(dispatch_again), FAST(combine),
+    {"use", use, METH_VARARGS, nullptr}, FAST(same), FAST(layout), FUNCTION("dispatch", &counted_dispatch), FAST(dispatch_again), FAST(combine),
     FAST(ll_dispatch), FAST(ll_combine), FAST(ll_receive), FAST(call), {nullptr, nullptr, 0, nullptr}};
 PyModuleDef module = {PyModuleDef_HEAD_INIT, "epcomm_native", nullptr, -1, functions, nullptr, nullptr, nullptr, nullptr};
 

@@ -5,32 +5,31 @@ namespace native {
 
 /* The data of a dispatch that a handle keeps, in one tensor of bytes. */
 struct Index {
-  int64_t ranges, scale_offsets, src_info, ids, bytes;
-  Index(const Link &l, Elements elements, int64_t tokens) {
+  int64_t ranges, scale_offsets, src_info, bytes;
+  Index(const Link &l, Elements elements) {
     ranges = padded(4 * (l.local + 1)); /* after row_offsets */
     scale_offsets = ranges + padded(8 * l.local * l.ranks);
     src_info = scale_offsets + padded(4 * l.local);
-    ids = src_info + padded(4 * l.sizes[elements].src_info);
-    bytes = ids + padded(4 * tokens * l.topk);
+    bytes = src_info + padded(4 * l.sizes[elements].src_info);
   }
 };
 
-static EpcommCall call_of(const Link &l, Elements elements, int64_t tokens, bool halves, const Tensor &index) {
-  Index i(l, elements, tokens);
+static EpcommCall call_of(const Link &l, Elements elements, const Tensor &ids, bool halves, const Tensor &index) {
+  Index i(l, elements);
   EpcommCall c = {};
   c.size = sizeof c;
   c.dtype = elements == FP8 ? EPCOMM_FP8 : EPCOMM_BF16;
-  c.tokens = static_cast<int>(tokens);
+  c.tokens = static_cast<int>(ids.size(0));
   c.fullest = 0; /* kernels for other counts may not understand each other: all take the pack's capacity */
   c.purpose = halves ? EPCOMM_FOR_HALVES : EPCOMM_FOR_PAIR;
-  c.ids_bits = 32;
+  c.ids_bits = wide(ids) ? 64 : 32;
   uint8_t *base = at<uint8_t>(index);
   c.row_offsets = reinterpret_cast<uint32_t *>(base);
   c.expert_ids = reinterpret_cast<int32_t *>(base + i.ranges);
   c.scale_offsets = reinterpret_cast<uint32_t *>(base + i.scale_offsets);
   c.src_info = reinterpret_cast<int32_t *>(base + i.src_info);
-  c.topk_ids = base + i.ids;
-  c.weights = reinterpret_cast<float *>(base + i.ids); /* not read by dispatch */
+  c.topk_ids = at(ids);
+  c.weights = reinterpret_cast<float *>(base); /* not read by dispatch */
   c.out = c.out_scales = base;                         /* not read by combine */
   return c;
 }
@@ -46,19 +45,16 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> ll_dispatch(int64_t l
               (!stats.has_value() || is(*stats, INT32, {l.local})));
   Turn turn(l, stream, key);
   const Sizes &sizes = l.sizes[elements];
-  int64_t tokens = x.size(0), room = sizes.max_rows / l.local;
-  Index i(l, elements, tokens);
+  int64_t room = sizes.max_rows / l.local;
+  Index i(l, elements);
   Tensor index = make(place, UINT8, {i.bytes}), out = make(place, elements, {l.local, room, l.hidden});
   /* Scales lie by group: rows side by side in memory. */
   Tensor given = fp8 != 0 ? make(place, FLOAT, {l.local, room, sizes.scales}, {sizes.scales * room, 1, room}) : index;
-  EpcommCall c = call_of(l, elements, tokens, later != 0, index);
+  EpcommCall c = call_of(l, elements, ids, later != 0, index);
   c.x = at(x);
   c.input_scale = scales.has_value() ? at<float>(*scales) : nullptr;
   c.out = at(out);
   c.out_scales = at(given);
-  /* It also keeps ids of 32 bits, so that combine finds all its inputs together. */
-  LAUNCHED(l.library->ready_ids(l.comm, at(ids), wide(ids) ? 64 : 32, c.tokens,
-                                static_cast<int32_t *>(const_cast<void *>(c.topk_ids)), turn.stream));
   if (later != 0) {
     LAUNCHED(l.library->dispatch_send(l.comm, &c, turn.stream));
     l.half[0] = c;
@@ -71,16 +67,16 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> ll_dispatch(int64_t l
           view(index, i.ranges, INT64, {l.local, l.ranks}), index};
 }
 
-Tensor ll_combine(int64_t link, int64_t stream, int64_t key, int64_t fp8, int64_t tokens, int64_t later, Tensor y, Tensor weights, Tensor index,
-                  MaybeTensor given) {
+Tensor ll_combine(int64_t link, int64_t stream, int64_t key, int64_t fp8, int64_t tokens, int64_t later, Tensor y, Tensor ids, Tensor weights,
+                  Tensor index, MaybeTensor given) {
   Link &l = link_of(link);
   Timer whole(WHOLE);
   const Sizes &sizes = l.sizes[fp8 != 0 ? FP8 : BF16];
-  fits(l, is(y, BF16, {l.local, sizes.max_rows / l.local, l.hidden}) && is(weights, FLOAT, {tokens, l.topk}) &&
-              (!given.has_value() || is(*given, BF16, {tokens, l.hidden})));
+  fits(l, is(y, BF16, {l.local, sizes.max_rows / l.local, l.hidden}) && is(ids, wide(ids) ? INT64 : INT32, {tokens, l.topk}) &&
+              is(weights, FLOAT, {tokens, l.topk}) && (!given.has_value() || is(*given, BF16, {tokens, l.hidden})));
   Turn turn(l, stream, key);
   Tensor combined = given.has_value() ? *given : make(place_of(y), BF16, {tokens, l.hidden});
-  EpcommCall c = call_of(l, fp8 != 0 ? FP8 : BF16, tokens, later != 0, index);
+  EpcommCall c = call_of(l, fp8 != 0 ? FP8 : BF16, ids, later != 0, index);
   c.y = at(y);
   c.weights = at<float>(weights);
   c.combined = at(combined);

@@ -73,7 +73,6 @@ struct Library {
   EpcommStatus (*told)(EpComm *, EpcommTold *);
   EpcommStatus (*received)(EpComm *, const EpcommReceived *, EpcommStream);
   EpcommStatus (*return_weights)(EpComm *, const EpcommReturn *, EpcommStream);
-  EpcommStatus (*ready_ids)(EpComm *, const void *, int, int, int32_t *, EpcommStream);
   EpcommStatus (*add_counts)(EpComm *, const uint32_t *, int32_t *, int, EpcommStream);
   const char *(*error)(EpComm *);
 };

@@ -91,16 +91,21 @@ static void wait_counts(Link &l) {
   l.per_expert = const_cast<uint32_t *>(told.per_expert);
 }
 
-/* Outputs: rows, their scales, and one tensor of bytes with the other data of each row. */
+/* Outputs: rows, and one tensor of bytes with the other data of each row. Where the caller's top-k is the
+ * pack's and each row comes, dispatch writes what the caller gets; else ep_received makes it. */
 struct Rows {
-  Tensor out, scales, rest;
-  int64_t sources, ids, weights, cut, rows; /* in rest: behind local experts of 32 bits, which nobody else reads */
+  bool direct;
+  int64_t rows, weights, sources, scales, ids, cut; /* places in rest, behind local experts, which have 64 bits if direct */
+  Tensor out, rest;
 
-  Rows(const Link &l, Place place, Elements elements, int64_t n, int64_t given, bool cuts)
-      : out(make(place, elements, {n, l.hidden})), scales(out), rest(out), sources(padded(4 * n * l.topk)), ids(sources + padded(4 * n)),
-        weights(ids + padded(8 * n * given)), cut(weights + padded(4 * n * l.topk)), rows(n) {
-    rest = make(place, UINT8, {cut + (cuts ? padded(4 * n * given) : 0)});
-    if (elements == FP8) scales = make(place, FLOAT, {n, l.sizes[FP8].scales});
+  Rows(const Link &l, Place place, Elements elements, int64_t n, int64_t given, bool is_direct)
+      : direct(is_direct), rows(n), weights(padded((direct ? 8 : 4) * n * l.topk)), sources(weights + padded(4 * n * l.topk)),
+        scales(sources + padded(4 * n)), ids(scales + (elements == FP8 ? padded(4 * n * l.sizes[FP8].scales) : 0)),
+        cut(ids + (direct ? 0 : padded(8 * n * given))), out(make(place, elements, {n, l.hidden})),
+        rest(make(place, UINT8, {cut + (direct ? 0 : padded(4 * n * given))})) {}
+
+  Tensor scales_of(const Link &l, Elements elements) const {
+    return elements == FP8 ? view(rest, scales, FLOAT, {rows, l.sizes[FP8].scales}) : out;
   }
 };
 
@@ -109,7 +114,8 @@ static void place_rows(Link &l, EpcommCall &c, const Tensor &x, const MaybeTenso
   c.x = at(x);
   c.input_scale = scales.has_value() ? at<float>(*scales) : nullptr;
   c.out = at(rows.out);
-  c.out_scales = at(rows.scales);
+  c.out_scales = at<uint8_t>(rows.rest) + rows.scales;
+  c.row_tokens = rows.direct ? reinterpret_cast<int32_t *>(at<uint8_t>(rows.rest) + rows.sources) : nullptr;
   c.rows = static_cast<uint64_t>(rows.rows);
   c.expert_ids = at<int32_t>(rows.rest);
   c.scale_offsets = reinterpret_cast<uint32_t *>(at<uint8_t>(rows.rest) + rows.weights);
@@ -156,11 +162,16 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> dispatch(
   l.said[2] = 0;
   l.per_expert = nullptr;
   if (worst == 0) wait_counts(l);
-  bool cuts = weights.has_value() && pads;
-  Rows rows(l, place, elements, l.said[1], given, cuts);
+  bool direct = worst == 0 && (given == 0 || given == l.topk);
+  Rows rows(l, place, elements, l.said[1], given, direct);
   EpcommCall c = call_of(l, elements, tokens, l.said[2], index);
   if (weights.has_value()) c.weights = pads ? at<float>(*filled) : at<float>(*weights);
   place_rows(l, c, x, scales, rows, turn.stream);
+  Tensor out_scales = rows.scales_of(l, elements), before = view(index, i.before, INT32, {l.ranks, l.ranks});
+  Tensor sources = view(rows.rest, rows.sources, INT32, {rows.rows});
+  if (direct)
+    return {rows.out, out_scales, given > 0 ? view(rows.rest, 0, INT64, {rows.rows, given}) : sources,
+            weights.has_value() ? view(rows.rest, rows.weights, FLOAT, {rows.rows, given}) : sources, sources, before, index};
   uint8_t *rest = at<uint8_t>(rows.rest);
   EpcommReceived r = {};
   r.size = sizeof r;
@@ -171,13 +182,12 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> dispatch(
   r.rows = l.said[1];
   r.topk = static_cast<int>(given);
   r.ids = given > 0 ? reinterpret_cast<int64_t *>(rest + rows.ids) : nullptr;
-  r.cut = cuts ? reinterpret_cast<float *>(rest + rows.cut) : nullptr;
+  r.cut = pads ? reinterpret_cast<float *>(rest + rows.cut) : nullptr;
   r.tokens = reinterpret_cast<int32_t *>(rest + rows.sources);
   LAUNCHED(l.library->received(l.comm, &r, turn.stream));
-  Tensor sources = view(rows.rest, rows.sources, INT32, {rows.rows});
-  return {rows.out, rows.scales, given > 0 ? view(rows.rest, rows.ids, INT64, {rows.rows, given}) : sources,
-          weights.has_value() ? view(rows.rest, cuts ? rows.cut : rows.weights, FLOAT, {rows.rows, given}) : sources, sources,
-          view(index, i.before, INT32, {l.ranks, l.ranks}), index};
+  return {rows.out, out_scales, given > 0 ? view(rows.rest, rows.ids, INT64, {rows.rows, given}) : sources,
+          weights.has_value() ? view(rows.rest, pads ? rows.cut : rows.weights, FLOAT, {rows.rows, given}) : sources, sources,
+          before, index};
 }
 
 std::tuple<Tensor, Tensor> dispatch_again(int64_t link, int64_t stream, int64_t key, Tensor x, MaybeTensor scales, Tensor index,
@@ -187,10 +197,10 @@ std::tuple<Tensor, Tensor> dispatch_again(int64_t link, int64_t stream, int64_t 
   Elements elements = scales.has_value() ? FP8 : BF16;
   fits(l, is(x, elements, {tokens, l.hidden}) && (!scales.has_value() || is(*scales, FLOAT, {tokens, l.sizes[FP8].scales})));
   Turn turn(l, stream, key);
-  Rows rows(l, place_of(x), elements, received, 0, false);
+  Rows rows(l, place_of(x), elements, received, 0, true);
   EpcommCall c = call_of(l, elements, tokens, fullest, index);
   place_rows(l, c, x, scales, rows, turn.stream);
-  return {rows.out, rows.scales};
+  return {rows.out, rows.scales_of(l, elements)};
 }
 
 std::tuple<Tensor, Tensor> combine(int64_t link, int64_t stream, int64_t key, int64_t fp8, int64_t tokens, int64_t received, int64_t fullest, Tensor y,

@@ -25,7 +25,7 @@ std::tuple<Tensor, Tensor> combine(int64_t link, int64_t stream, int64_t key, in
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> ll_dispatch(int64_t link, int64_t stream, int64_t key, Tensor x, MaybeTensor scales,
                                                                        Tensor ids, int64_t fp8, int64_t later, MaybeTensor stats);
 
-Tensor ll_combine(int64_t link, int64_t stream, int64_t key, int64_t fp8, int64_t tokens, int64_t later, Tensor y, Tensor weights, Tensor index,
+Tensor ll_combine(int64_t link, int64_t stream, int64_t key, int64_t fp8, int64_t tokens, int64_t later, Tensor y, Tensor ids, Tensor weights, Tensor index,
                   MaybeTensor given);
 
 void ll_receive(int64_t link, int64_t stream, int64_t op, MaybeTensor stats);

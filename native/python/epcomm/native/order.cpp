@@ -21,11 +21,12 @@ void fits(Link &l, bool fine) {
 }
 
 void launched(Link &l, EpcommStatus status) {
-  check(l, status);
   const Lane &lane = *l.lane;
-  if (lane.context == nullptr) return;
-  lane.driver.context_set(lane.context);
-  lane.driver.context_wait();
+  if (lane.context != nullptr) { /* also behind a fault, whose call overwrites its outputs */
+    lane.driver.context_set(lane.context);
+    lane.driver.context_wait();
+  }
+  check(l, status);
 }
 
 /* Writes this call to the board and compares it with what the other ranks called there. A rank
@@ -97,7 +98,7 @@ extern "C" {
 #define EXPORT __attribute__((visibility("default")))
 
 /* Numbers that native.py reads to see whether both are of one build. */
-EXPORT int64_t epcomm_native_version() { return 1; }
+EXPORT int64_t epcomm_native_version() { return 2; }
 
 /* addresses: of the six functions of native::Driver. context: null on a GPU. Events are never
  * destroyed: a destructor may run while a graph is captured. */
@@ -140,6 +141,7 @@ EXPORT native::Link *epcomm_native_link(EpComm *comm, const uint64_t *functions,
 /* Where a link's status, rows and fullest stand; and the rows of each expert, null where nobody waited. */
 EXPORT const int32_t *epcomm_native_said(const native::Link *l) { return l->said; }
 EXPORT const uint32_t *epcomm_native_per_expert(const native::Link *l) { return l->per_expert; }
+EXPORT int32_t epcomm_native_experts(const native::Link *l) { return l->local; }
 
 /* Begins, with on 1, or ends a profile. Gives ns of order, allocation, launches, waits and whole calls since it
  * began, and the calls. */

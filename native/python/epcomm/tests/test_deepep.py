@@ -231,6 +231,22 @@ def mixed_halves(buffer, rank):
     refused(EpcommError, "recv without a send", lambda: link.call(link.ops.ll_receive, link.now(), 0, None))
 
 
+def too_small_worst(buffer, rank):
+    """More rows than num_worst_tokens: an error says so, at once or in the next call, and none is written."""
+    fresh = deepep.Buffer(dist.group.WORLD, device=buffer.device)
+    x, ids, _ = draw(rank, 12)
+    per_rank, _, per_expert, is_in, _ = buffer.get_dispatch_layout(ids, EXPERTS)
+    args = {"num_tokens_per_rank": per_rank, "is_token_in_rank": is_in, "num_tokens_per_expert": per_expert}
+
+    def calls():
+        rows, *_ = fresh.dispatch(x, num_worst_tokens=1, **args)
+        assert rows.isnan().all()
+        fresh.dispatch(x, **args)
+
+    refused(EpcommError, "room for 1; give more num_worst_tokens", calls)
+    dist.barrier()
+
+
 def refusals(buffer, rank):
     x, ids, weights = draw(rank, 0)
     for call, says in (
@@ -295,7 +311,7 @@ def one_rank(rank, port, results):
         for seed in (1, 2):
             check_normal(buffer, rank, seed)
             check_low_latency(buffer, rank, seed)
-        for check in (handles_in_any_order, uneven, idle, copies_on_the_stream_of_the_call, mixed_halves, refusals, misread):
+        for check in (handles_in_any_order, uneven, idle, copies_on_the_stream_of_the_call, mixed_halves, refusals, misread, too_small_worst):
             check(buffer, rank)
         buffer.destroy()
         dist.barrier()

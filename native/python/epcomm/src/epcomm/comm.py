@@ -63,12 +63,13 @@ class Comm:
     all_gather(mine: bytes) -> bytes of all ranks, in their order. Times are seconds.
     nodes: hosts that the ranks are spread over, by default as nodes_of says; nvshmem: the
     folder with its lib/, by default EPBENCH_NVSHMEM. survivors: the fate of tokens for a lost rank,
-    drop or refuse, see shrink; joins: the ranks to join, which call grow. One thread at a time uses a Comm.
+    drop or refuse, see shrink; joins: the ranks to join, which call grow. ordered: the caller
+    makes the stream of a recv wait for that of its send. One thread at a time uses a Comm.
     """
 
     def __init__(self, pack, rank, ranks, device, all_gather=None, *, deadline=10.0, in_flight=1, streams=1,
                  precision="full", max_sms=0, dtypes=(), routing="all", debug=False, extra_bytes=0, own_outputs=False,
-                 nodes=None, nvshmem=None, survivors="none", joins=()):
+                 nodes=None, nvshmem=None, survivors="none", joins=(), ordered=False):
         if precision not in ("full", "reduced"):
             raise ValueError(f"precision: {precision!r} is neither full nor reduced")
         self._comm = None
@@ -80,7 +81,8 @@ class Comm:
             max_sms=max_sms, dtypes=sum(1 << word(DTYPES, d, "dtypes") for d in dtypes),
             routing=word(ROUTINGS, routing, "routing"), debug=bool(debug), extra_bytes=extra_bytes,
             own_outputs=bool(own_outputs), nvshmem=str(nvshmem).encode() if nvshmem else None,
-            nodes=nodes_of(pack, ranks) if nodes is None else nodes, survivors=word(SURVIVORS, survivors, "survivors"), joins=_set(joins))
+            nodes=nodes_of(pack, ranks) if nodes is None else nodes, survivors=word(SURVIVORS, survivors, "survivors"), joins=_set(joins),
+            ordered=bool(ordered))
         comm, text = ctypes.c_void_p(), ctypes.create_string_buffer(library.TEXT)
         status = lib().epcomm_create(ctypes.byref(comm), ctypes.byref(options), text)
         if status:

@@ -23,7 +23,7 @@ class Options(_Sized):
         ("rank", c_int), ("ranks", c_int), ("device", c_int), ("all_gather", AllGather), ("context", c_void_p),
         ("deadline_ns", c_uint64), ("in_flight", c_int), ("streams", c_int), ("reduced", c_int), ("max_sms", c_int),
         ("dtypes", c_uint), ("routing", c_int), ("debug", c_int), ("extra_bytes", c_uint64),
-        ("own_outputs", c_int), ("nvshmem", c_char_p), ("nodes", c_int), ("survivors", c_int), ("pad", c_int), ("joins", c_uint64),
+        ("own_outputs", c_int), ("nvshmem", c_char_p), ("nodes", c_int), ("survivors", c_int), ("ordered", c_int), ("joins", c_uint64),
     ]
 
 
@@ -33,7 +33,8 @@ class Call(_Sized):
         ("purpose", c_int), ("ids_bits", c_int), ("unused", c_int), ("x", c_void_p), ("topk_ids", c_void_p),
         ("weights", c_void_p), ("input_scale", c_void_p), ("out", c_void_p), ("out_scales", c_void_p),
         ("row_offsets", c_void_p), ("expert_ids", c_void_p), ("src_info", c_void_p), ("scale_offsets", c_void_p),
-        ("y", c_void_p), ("combined", c_void_p), ("bias", c_void_p), ("epilogue_scale", c_float),
+        ("y", c_void_p), ("combined", c_void_p), ("bias", c_void_p), ("epilogue_scale", c_float), ("rows", c_uint64),
+        ("row_tokens", c_void_p),
     ]
 
 
@@ -151,7 +152,6 @@ def _declare(lib):
         "epcomm_layout": [comm, POINTER(LayoutOf), stream], "epcomm_announce": [comm, POINTER(Announce), stream],
         "epcomm_told": [comm, POINTER(Told)], "epcomm_received": [comm, POINTER(Received), stream],
         "epcomm_return_weights": [comm, POINTER(Return), stream],
-        "epcomm_ready_ids": [comm, c_void_p, c_int, c_int, c_void_p, stream],
         "epcomm_add_counts": [comm, c_void_p, c_void_p, c_int, stream],
     })
     for op in ("dispatch", "combine"):

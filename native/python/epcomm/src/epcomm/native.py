@@ -11,15 +11,15 @@ import importlib.util
 import os
 import types
 import warnings
-from ctypes import c_int32, c_int64, c_uint64, c_void_p
+from ctypes import c_int32, c_int64, c_uint32, c_uint64, c_void_p
 
 import torch
 
 
-VERSION = 1
+VERSION = 2
 NEEDS_WORST, ELSEWHERE, MISREAD = 100, 101, 102  # statuses of native.h beside the library's
 _FUNCTIONS = ("dispatch", "dispatch_send", "dispatch_recv", "combine", "combine_send", "combine_recv", "layout", "announce", "told",
-              "received", "return_weights", "ready_ids", "add_counts", "error")  # native::Library
+              "received", "return_weights", "add_counts", "error")  # native::Library
 _DRIVER = ("cuEventCreate", "cuEventRecord", "cuStreamWaitEvent", "cuStreamGetCaptureInfo_v2", "cuCtxSetCurrent", "cuCtxSynchronize")
 
 _opened = []  # the library or None, once it has been looked for
@@ -55,7 +55,7 @@ def _declare(lib):
     for name, result, *arguments in (
         ("lane", c_void_p, c_void_p, c_void_p), ("board", c_void_p, c_void_p, c_void_p, c_int32, c_int32),
         ("link", c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p), ("said", c_void_p, c_void_p),
-        ("per_expert", c_void_p, c_void_p), ("profile", None, c_int32, c_void_p), ("sent_in", c_uint64, c_void_p, c_int32),
+        ("per_expert", c_void_p, c_void_p), ("experts", c_int32, c_void_p), ("profile", None, c_int32, c_void_p), ("sent_in", c_uint64, c_void_p, c_int32),
     ):
         f = getattr(lib, f"epcomm_native_{name}")
         f.restype, f.argtypes = result, arguments
@@ -92,7 +92,22 @@ def operators():
     """The operators, to be called with a link's number first, by name: plain functions or, where they are not to be
     had, PyTorch's, whose dispatcher takes several us. EPCOMM_DISPATCHER=1 asks for the latter."""
     plain = None if os.environ.get("EPCOMM_DISPATCHER") == "1" or not load() else _plain()
-    return types.SimpleNamespace(**{n: getattr(plain, n) if plain else getattr(torch.ops.epcomm_native, n).default for n in _NAMES})
+    if plain:
+        return types.SimpleNamespace(**{n: getattr(plain, n) for n in _NAMES})
+    found = {n: getattr(torch.ops.epcomm_native, n).default for n in _NAMES}
+    return types.SimpleNamespace(**{**found, "dispatch": lambda link, *rest: (found["dispatch"](link, *rest), *counts(link))})
+
+
+def said(link):
+    """What a link says behind a call: its status, rows received, tokens of the fullest rank. The same memory each time."""
+    return (c_int32 * 3).from_address(load().epcomm_native_said(link))
+
+
+def counts(link):
+    """(rows received, tokens of the fullest rank, rows of each expert) of the last dispatch; the latter empty where
+    nobody waited for them."""
+    at, (_, received, fullest) = load().epcomm_native_per_expert(link), said(link)
+    return received, fullest, (c_uint32 * load().epcomm_native_experts(link)).from_address(at)[:] if at else []
 
 
 PARTS = ("order", "allocation", "launch", "wait", "whole", "calls")

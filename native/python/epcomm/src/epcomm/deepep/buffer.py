@@ -86,13 +86,10 @@ class Buffer:
             link = self._links[shape] = self._made(shape)
         return link, key
 
-    def _of(self, given, op, shape_of, **facts):
-        """_link, found by `given` alone from the second call on."""
-        found = self._found.get(given)
-        if found is None:
-            shape = shape_of()
-            found = self._link(op, shape, **facts)
-            self._found[given] = found[0], self._keys.of(op, shape, facts)[0]
+    def _first(self, given, op, shape, **facts):
+        """_link of a call that is found by `given` alone in self._found from the second time on."""
+        found = self._link(op, shape, **facts)
+        self._found[given] = found[0], self._keys.of(op, shape, facts)[0]
         return found
 
     def _made(self, shape):
@@ -156,12 +153,9 @@ class Buffer:
     # A call on the current stream takes the short way: the extension checks its tensors, and refuses before
     # anything is sent what the long way then copies or names.
 
-    def _short(self, previous_event, async_finish):
-        return previous_event is None and not async_finish and self._lane.native
-
     def get_dispatch_layout(self, topk_idx, num_experts, previous_event=None, async_finish=False, allocate_on_comm_stream=False):
         link = self._counter
-        if link is not None and self._short(previous_event, async_finish):
+        if link is not None and previous_event is None and not async_finish and self._lane.native:
             try:
                 per_rank, per_expert, in_rank = link.ops.layout(link.number, link.now(), topk_idx, num_experts, self.group_size)
                 return per_rank, None, per_expert, in_rank, EventOverlap()
@@ -181,18 +175,15 @@ class Buffer:
 
     def _normal_link(self, hidden, fp8, num_experts, topk, config):
         sms = config.bound if config is not None else Buffer._bound
-
-        def shape():
-            return packs.Shape("rank:packed", self.group_size, hidden, num_experts, max(8, self.group_size, topk), self._max_tokens, sms,
-                               raw=True, dtype="fp8" if fp8 else "bf16")
-
-        return self._of((hidden, fp8, num_experts, topk, sms), "dispatch", shape)
+        given = hidden, fp8, num_experts, topk, sms
+        return self._found.get(given) or self._first(given, "dispatch", packs.Shape(
+            "rank:packed", self.group_size, hidden, num_experts, max(8, self.group_size, topk), self._max_tokens, sms, raw=True,
+            dtype="fp8" if fp8 else "bf16"))
 
     def dispatch(self, x, handle=None, num_tokens_per_rank=None, num_tokens_per_rdma_rank=None, is_token_in_rank=None,
                  num_tokens_per_expert=None, topk_idx=None, topk_weights=None, expert_alignment=1, num_worst_tokens=0, config=None,
                  previous_event=None, async_finish=False, allocate_on_comm_stream=False):
         x, scales = normal.unpacked(x)
-        short = self._short(previous_event, async_finish)
         if handle is not None:
             assert topk_idx is None and topk_weights is None
             work = lambda: self._dispatch_again(sent_of(handle, "dispatch"), x, scales)
@@ -203,11 +194,11 @@ class Buffer:
                                       topk_idx.shape[1] if topk_idx is not None else 0, config)
         if x.shape[0] > link.max_tokens:
             raise NotServed(f"{x.shape[0]} tokens of a rank", f"this Buffer was made for {link.max_tokens}; set EPCOMM_MAX_TOKENS")
-        if short:
+        if previous_event is None and not async_finish and self._lane.native:
             try:
                 made = link.ops.dispatch(link.number, link.now(), key, x, scales, num_tokens_per_rank, num_tokens_per_expert,
                                          is_token_in_rank, topk_idx, topk_weights, expert_alignment, num_worst_tokens)
-                return *self._dispatched(link, made, x, scales, is_token_in_rank, topk_idx, topk_weights, num_worst_tokens), EventOverlap()
+                return *self._dispatched(link, made, x, scales, is_token_in_rank, topk_idx, topk_weights), EventOverlap()
             except RuntimeError as e:
                 link.unless_misread(e)
         inputs = (x, num_tokens_per_rank, num_tokens_per_expert, is_token_in_rank, topk_idx, topk_weights)
@@ -224,13 +215,12 @@ class Buffer:
         except Misread:
             normal.check(link, *inputs)
             raise
-        return self._dispatched(link, made, x, scales, inputs[3], ids, weights, worst)
+        return self._dispatched(link, made, x, scales, inputs[3], ids, weights)
 
     @staticmethod
-    def _dispatched(link, made, x, scales, in_rank, ids, weights, worst):
+    def _dispatched(link, made, x, scales, in_rank, ids, weights):
         """What dispatch returns, less its event."""
-        out, out_scales, recv_ids, recv_weights, sources, matrix, index = made
-        received, fullest, counts = link.ops.rows(link, worst)
+        (out, out_scales, recv_ids, recv_weights, sources, matrix, index), received, fullest, counts = made
         fp8, none = scales is not None, link.nothing
         handle = Handle((matrix, none, none, sources, in_rank, none), normal.Sent(link, fp8, index, x.shape[0], received, fullest))
         return ((out, out_scales) if fp8 else out, recv_ids if ids is not None else None, recv_weights if weights is not None else None,
@@ -241,7 +231,8 @@ class Buffer:
         link = sent.link
         must_be("x", x, x.dtype, sent.tokens, link.hidden)
         fp8 = scales is not None
-        _, key = self._of(("again", link, fp8), "dispatch by a handle", lambda: link.shape._replace(dtype="fp8" if fp8 else "bf16"))
+        given = "again", link, fp8
+        _, key = self._found.get(given) or self._first(given, "dispatch by a handle", link.shape._replace(dtype="fp8" if fp8 else "bf16"))
         x, scales = normal.in_rows(x, scales)
         out, out_scales = link.call(link.ops.dispatch_again, link.now(), key, x, scales, sent.index, sent.tokens, sent.received, sent.fullest)
         return (out, out_scales) if scales is not None else out
@@ -251,9 +242,9 @@ class Buffer:
         sent = sent_of(handle, "dispatch")
         if x.dtype is not torch.bfloat16:
             raise NotServed(f"combine of {x.dtype}", "give bfloat16")
-        if bias is None and self._short(previous_event, async_finish):
+        if bias is None and previous_event is None and not async_finish and self._lane.native:
             link, weighted = sent.link, topk_weights is not None
-            _, key = self._of(("combine", link, weighted), "combine", lambda: link.shape, topk_weights=weighted)
+            key = self._combine_key(link, weighted)
             try:
                 combined, weights = link.ops.combine(link.number, link.now(), key, sent.fp8, sent.tokens, sent.received, sent.fullest, x,
                                                      sent.index, topk_weights)
@@ -266,10 +257,13 @@ class Buffer:
         (combined, weights), event = self._lane.run(previous_event, async_finish, work, (x, handle, topk_weights, bias))
         return combined, weights, EventOverlap(event)
 
+    def _combine_key(self, link, weighted):
+        given = "combine", link, weighted
+        return (self._found.get(given) or self._first(given, "combine", link.shape, topk_weights=weighted))[1]
+
     def _combine(self, sent, x, topk_weights, bias):
         link = sent.link
-        weighted = topk_weights is not None
-        _, key = self._of(("combine", link, weighted), "combine", lambda: link.shape, topk_weights=weighted)
+        key = self._combine_key(link, topk_weights is not None)
         y, weights = normal.in_rows(x, topk_weights)
         try:
             combined, back = link.call(link.ops.combine, link.now(), key, sent.fp8, sent.tokens, sent.received, sent.fullest, y, sent.index, weights)
@@ -288,24 +282,18 @@ class Buffer:
     def low_latency_dispatch(self, x, topk_idx, num_max_dispatch_tokens_per_rank, num_experts, cumulative_local_expert_recv_stats=None,
                              dispatch_wait_recv_cost_stats=None, use_fp8=True, round_scale=False, use_ue8m0=False, async_finish=False,
                              return_recv_hook=False, *, use_nvfp4=False, x_global_scale=None):
-        must_be_off("dispatch_wait_recv_cost_stats", dispatch_wait_recv_cost_stats is not None, "leave it out; epbench bench times a rank's waits")
-        must_be_off("use_nvfp4", use_nvfp4, "rows travel as float8_e4m3fn or bfloat16; leave it out")
-        must_be_off("x_global_scale", x_global_scale is not None, "it belongs to use_nvfp4, which is not served; leave it out")
-        if use_ue8m0 and not round_scale:
-            raise ValueError("use_ue8m0: only with round_scale, scales are no powers of two without it")
+        if dispatch_wait_recv_cost_stats is not None or use_nvfp4 or x_global_scale is not None or use_ue8m0 and not round_scale:
+            low_latency.refuse_dispatch(dispatch_wait_recv_cost_stats, use_nvfp4, x_global_scale)
         assert not (async_finish and return_recv_hook)
         assert x.shape[0] <= num_max_dispatch_tokens_per_rank, f"{x.shape[0]} tokens, at most {num_max_dispatch_tokens_per_rank}"
         hidden, topk, stats, later = x.shape[1], topk_idx.shape[1], cumulative_local_expert_recv_stats, return_recv_hook
-
-        def shape():
-            return packs.Shape("masked", self.group_size, hidden, num_experts, topk, num_max_dispatch_tokens_per_rank,
-                               raw=use_fp8 and round_scale, exact=True, dtype="fp8" if use_fp8 else "bf16", survivors=self._shrinks)
-
         if self._masked != self._applied:
             self._apply_masks()
         given = hidden, num_experts, topk, num_max_dispatch_tokens_per_rank, use_fp8, round_scale, later
-        link, key = self._of(given, "low_latency_dispatch", shape, return_recv_hook=later)
-        if not round_scale and link.begun[0] is None and self._short(None, async_finish):
+        link, key = self._found.get(given) or self._first(given, "low_latency_dispatch", packs.Shape(
+            "masked", self.group_size, hidden, num_experts, topk, num_max_dispatch_tokens_per_rank, raw=use_fp8 and round_scale, exact=True,
+            dtype="fp8" if use_fp8 else "bf16", survivors=self._shrinks), return_recv_hook=later)
+        if not round_scale and link.begun[0] is None and not async_finish and self._lane.native:
             try:
                 stream = link.now()
                 received, scales, count, src_info, ranges, index = link.ops.ll_dispatch(
@@ -333,9 +321,8 @@ class Buffer:
     def low_latency_combine(self, x, topk_idx, topk_weights, handle, use_logfmt=False, zero_copy=False, async_finish=False,
                             return_recv_hook=False, out=None, combine_wait_recv_cost_stats=None, *, overlap=False, packed_recv_count=None,
                             comp_signal=None, block_m=64, threshold=0, num_sms=3):
-        must_be_off("use_logfmt", use_logfmt, "rows travel back as bfloat16; leave it out")
-        must_be_off("combine_wait_recv_cost_stats", combine_wait_recv_cost_stats is not None, "leave it out; epbench bench times a rank's waits")
-        must_be_off("overlap", overlap, "rows leave when all are there; start the engine without its single-batch overlap")
+        if use_logfmt or combine_wait_recv_cost_stats is not None or overlap:
+            low_latency.refuse_combine(use_logfmt, combine_wait_recv_cost_stats)
         assert not (async_finish and return_recv_hook)
         sent, later = sent_of(handle, "low_latency_dispatch"), return_recv_hook
         if zero_copy:
@@ -343,27 +330,31 @@ class Buffer:
             if x is None:
                 raise ValueError("zero_copy: no rows to combine; write them to what get_next_low_latency_combine_buffer returns first")
         link = sent.link
-        if link.begun[1] is None and self._short(None, async_finish):
-            _, key = self._of(("low", link, later), "low_latency_combine", lambda: link.shape, return_recv_hook=later)
+        if link.begun[1] is None and not async_finish and self._lane.native:
+            key = self._low_combine_key(link, later)
             try:
                 stream = link.now()
-                combined = link.ops.ll_combine(link.number, stream, key, sent.fp8, sent.tokens, later, x, topk_weights, sent.index, out)
+                combined = link.ops.ll_combine(link.number, stream, key, sent.fp8, sent.tokens, later, x, topk_idx, topk_weights, sent.index, out)
             except RuntimeError as e:
                 link.unless_misread(e)
             else:
-                hook = Half(link, 1, stream, (x, topk_weights, sent.index, combined)).finish if later else None
+                hook = Half(link, 1, stream, (x, topk_idx, topk_weights, sent.index, combined)).finish if later else None
                 return combined if out is None else out, EventOverlap(), hook
         if not self._lane.native:
-            low_latency.check_combine(sent, x, topk_weights, out)
+            low_latency.check_combine(sent, x, topk_idx, topk_weights, out)
 
         def work():
-            _, key = self._of(("low", link, later), "low_latency_combine", lambda: link.shape, return_recv_hook=later)
+            key = self._low_combine_key(link, later)
             if link.begun[1] is not None:
                 receive_before(link, 1)
-            return low_latency.combine(sent, key, x, topk_weights, out, later)
+            return low_latency.combine(sent, key, x, topk_idx, topk_weights, out, later)
 
-        (combined, half), event = self._lane.run(None, async_finish, work, (x, topk_weights, handle, out))
-        return combined, *self._finish(event, half, (x, topk_weights, handle, combined))
+        (combined, half), event = self._lane.run(None, async_finish, work, (x, topk_idx, topk_weights, handle, out))
+        return combined, *self._finish(event, half, (x, topk_idx, topk_weights, handle, combined))
+
+    def _low_combine_key(self, link, later):
+        given = "low", link, later
+        return (self._found.get(given) or self._first(given, "low_latency_combine", link.shape, return_recv_hook=later))[1]
 
     def get_next_low_latency_combine_buffer(self, handle):
         """Memory for the rows of the next combine with zero_copy. A combine reads rows where

@@ -1,6 +1,5 @@
 """One communicator as the calls of Buffer use it: with outputs of torch's."""
 
-import ctypes
 import os
 
 import torch
@@ -33,24 +32,6 @@ def give_back_left():
         _left.pop().abandon()
 
 
-class Ops:
-    """The extension's operators, and the results that its functions return after a call."""
-
-    def __init__(self):
-        self.__dict__.update(vars(native.operators()))
-        self._counts = None  # of each expert, in memory that the device writes
-
-    def rows(self, link, worst):
-        """(rows received, tokens of the fullest rank, rows of each expert) of the last dispatch; the latter
-        empty where nobody waited for them."""
-        said = link.said
-        if worst:
-            return said[1], said[2], []
-        if self._counts is None:
-            self._counts = (ctypes.c_uint32 * link.local_experts).from_address(native.load().epcomm_native_per_expert(link.number))
-        return said[1], said[2], self._counts[:]
-
-
 class Link:
     """A Comm on a device, with calls on torch's current stream. number stands for it in operators."""
 
@@ -59,7 +40,7 @@ class Link:
         self.index = device.index if device.index is not None else rank
         self.debug = os.environ.get("EPCOMM_DEBUG") == "1"
         self.comm = Comm(pack, rank, ranks, self.index, all_gather, nodes=1, deadline=deadline, own_outputs=True, precision="reduced",
-                         debug=self.debug, survivors=survivors)
+                         debug=self.debug, survivors=survivors, ordered=True)
         try:
             self._learn(rank, ranks, lane)
         except BaseException:
@@ -76,7 +57,7 @@ class Link:
         self.nothing = torch.empty(0, dtype=torch.int32, device=self.device)
         self.told, self._lane = (0, 0, []), lane
         self.now = events.current_raw(self.device) if lane.native else lambda: events.raw_stream(self.device)
-        self.ops, self.number = (Ops(), self._native(lane)) if lane.native else (Slow(self.device), self)
+        self.ops, self.number = (native.operators(), self._native(lane)) if lane.native else (Slow(self.device), self)
 
     def _native(self, lane):
         sizes = []
@@ -90,7 +71,7 @@ class Link:
             a = self.agreement
             board = native.load().epcomm_native_board(a.verdict_at, a.records_at, a.rank, a.ranks)
         number = native.new_link(lib(), self.comm.handle, lane.native, board, numbers)
-        self.said = (ctypes.c_int32 * 3).from_address(native.load().epcomm_native_said(number))
+        self.said = native.said(number)
         return number
 
     def serves(self, shape):

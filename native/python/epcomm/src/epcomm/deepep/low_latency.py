@@ -4,7 +4,7 @@ import typing
 
 import torch
 
-from .config import must_be
+from .config import must_be, must_be_off
 from .link import Half, Misread
 
 
@@ -13,7 +13,7 @@ class Sent(typing.NamedTuple):
 
     link: object
     fp8: bool
-    index: torch.Tensor  # bytes: counts, sources and ids, as low_latency.cpp lays them
+    index: torch.Tensor  # bytes: counts and sources, as low_latency.cpp lays them
     tokens: int
     shape: tuple         # of the rows
 
@@ -44,6 +44,21 @@ def ue8m0(scales):
     four = exponents.view(e, groups // 4, 4, rows)
     packed = four[:, :, 0] | four[:, :, 1] << 8 | four[:, :, 2] << 16 | four[:, :, 3] << 24
     return packed.transpose(1, 2)
+
+
+def refuse_dispatch(stats, use_nvfp4, x_global_scale):
+    """Refuses what low_latency_dispatch does not serve, by its name."""
+    must_be_off("dispatch_wait_recv_cost_stats", stats is not None, "leave it out; epbench bench times a rank's waits")
+    must_be_off("use_nvfp4", use_nvfp4, "rows travel as float8_e4m3fn or bfloat16; leave it out")
+    must_be_off("x_global_scale", x_global_scale is not None, "it belongs to use_nvfp4, which is not served; leave it out")
+    raise ValueError("use_ue8m0: only with round_scale, scales are no powers of two without it")
+
+
+def refuse_combine(use_logfmt, stats):
+    """The same of low_latency_combine."""
+    must_be_off("use_logfmt", use_logfmt, "rows travel back as bfloat16; leave it out")
+    must_be_off("combine_wait_recv_cost_stats", stats is not None, "leave it out; epbench bench times a rank's waits")
+    must_be_off("overlap", True, "rows leave when all are there; start the engine without its single-batch overlap")
 
 
 def check(link, x, topk_idx, stats):
@@ -87,24 +102,26 @@ def dispatch(link, key, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, lat
     return (out, exponents if use_ue8m0 else given) if use_fp8 else out, count, src_info, ranges, sent, half
 
 
-def combine(sent, key, x, topk_weights, out, later):
+def combine(sent, key, x, topk_idx, topk_weights, out, later):
     """Rows times their weights, summed: [tokens, hidden] bfloat16; and with `later` the Half
     that receives them, else None."""
     link = sent.link
     y = x if x.is_contiguous() else x.contiguous()
+    ids = topk_idx if topk_idx.is_contiguous() else topk_idx.contiguous()
     weights = topk_weights if topk_weights.is_contiguous() else topk_weights.contiguous()
     try:
         stream = link.now()
-        combined = link.call(link.ops.ll_combine, stream, key, sent.fp8, sent.tokens, later, y, weights, sent.index, out)
+        combined = link.call(link.ops.ll_combine, stream, key, sent.fp8, sent.tokens, later, y, ids, weights, sent.index, out)
     except Misread:
-        check_combine(sent, x, topk_weights, out)
+        check_combine(sent, x, topk_idx, topk_weights, out)
         raise
-    return out if out is not None else combined, Half(link, 1, stream, (y, weights, sent.index, combined)) if later else None
+    return out if out is not None else combined, Half(link, 1, stream, (y, ids, weights, sent.index, combined)) if later else None
 
 
-def check_combine(sent, x, topk_weights, out):
+def check_combine(sent, x, topk_idx, topk_weights, out):
     """Refuses arguments that combine would misread."""
     must_be("x", x, torch.bfloat16, *sent.shape)
+    must_be("topk_idx", topk_idx, torch.int32 if topk_idx.dtype is torch.int32 else torch.int64, sent.tokens, sent.link.topk)
     must_be("topk_weights", topk_weights, torch.float32, sent.tokens, sent.link.topk)
     if out is not None:
         must_be("out", out, torch.bfloat16, sent.tokens, sent.link.hidden)

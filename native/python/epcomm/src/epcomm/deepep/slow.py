@@ -37,15 +37,10 @@ def _view(index, at, dtype, *shape):
 
 
 class Slow:
-    """The operators, and the results that the extension's functions return after a call."""
+    """The operators of a device."""
 
     def __init__(self, device):
         self.device = device
-
-    def rows(self, link, worst):
-        """(rows received, tokens of the fullest rank, rows of each expert) of the last dispatch; the latter
-        empty where nobody waited for them."""
-        return link.told
 
     def _empty(self, dtype, *shape):
         return torch.empty(shape, dtype=dtype, device=self.device)
@@ -87,15 +82,17 @@ class Slow:
                 raise EpcommError(7, "dispatch: the counts of the ranks did not come; is the stream of this call held up?")
         link.told = told.rows, told.fullest, (ctypes.c_uint32 * link.local_experts).from_address(told.per_expert)[:]
 
-    def _rows(self, link, dtype, rows):
+    def _rows(self, link, dtype, rows, direct):
+        """Rows, their scales, local experts, weights and, if direct, tokens. direct: the caller gets all this as it is."""
         elements = torch.bfloat16 if dtype == BF16 else torch.float8_e4m3fn
         scales = self._empty(torch.float32, rows, link.sizes(dtype).scales) if dtype == FP8 else self._empty(torch.float32, 0)
-        return (self._empty(elements, rows, link.hidden), scales, self._empty(torch.int32, rows, link.topk),
-                self._empty(torch.float32, rows, link.topk))
+        return (self._empty(elements, rows, link.hidden), scales, self._empty(torch.int64 if direct else torch.int32, rows, link.topk),
+                self._empty(torch.float32, rows, link.topk), *([self._empty(torch.int32, rows)] if direct else []))
 
     def _place(self, link, call, x, scales, rows):
         call.x, call.input_scale = _at(x), _at(scales) if scales is not None else None
-        call.out, call.out_scales, call.expert_ids, call.scale_offsets = (_at(t) for t in rows)
+        call.out, call.out_scales, call.expert_ids, call.scale_offsets, call.row_tokens = (*(_at(t) for t in rows), None)[:5]
+        call.rows = rows[0].shape[0]
         link.launch(lib().epcomm_dispatch, call)
 
     def dispatch(self, link, stream, key, x, scales, per_rank, per_expert, in_rank, ids, weights, align, worst):
@@ -114,23 +111,26 @@ class Slow:
         link.told = worst, 0, []
         if not worst:
             self._wait(link)
-        here = link.told[0]
-        rows = self._rows(link, dtype, here)
+        here, direct = link.told[0], not worst and given in (0, link.topk)
+        rows = self._rows(link, dtype, here, direct)
         call = self._normal_call(link, dtype, tokens, link.told[1], index)
         if weights is not None:
             call.weights = _at(wide)
         self._place(link, call, x, scales, rows)
+        before = _view(index, before_at, torch.int32, link.ranks, link.ranks)
+        if direct:
+            return (*rows, before, index), *link.told
         local, sources = self._empty(torch.int64, here if given else 0, given), self._empty(torch.int32, here)
         cut = self._empty(torch.float32, here, given) if pads else rows[3]
         link.launch(lib().epcomm_received, Received(
             expert_ids=call.expert_ids, weights=_at(rows[3]), src_info=call.src_info, row_offsets=call.row_offsets, rows=here, topk=given,
             ids=_at(local) if given else None, cut=_at(cut) if pads else None, tokens=_at(sources)))
-        return rows[0], rows[1], local, cut, sources, _view(index, before_at, torch.int32, link.ranks, link.ranks), index
+        return (rows[0], rows[1], local, cut, sources, before, index), *link.told
 
     def dispatch_again(self, link, stream, key, x, scales, index, tokens, received, fullest):
         self._note(link, key)
         dtype = FP8 if scales is not None else BF16
-        rows = self._rows(link, dtype, received)
+        rows = self._rows(link, dtype, received, True)
         self._place(link, self._normal_call(link, dtype, tokens, fullest, index), x, scales, rows)
         return rows[:2]
 
@@ -150,34 +150,32 @@ class Slow:
 
     # ---- low-latency calls ----
 
-    def _low_places(self, link, dtype, tokens):
+    def _low_places(self, link, dtype):
         e = link.local_experts
         ranges = _padded(4 * (e + 1))
         offsets = ranges + _padded(8 * e * link.ranks)
         src_info = offsets + _padded(4 * e)
-        ids = src_info + _padded(link.sizes(dtype).src_info_bytes)
-        return ranges, offsets, src_info, ids, ids + _padded(4 * tokens * link.topk)
+        return ranges, offsets, src_info, src_info + _padded(link.sizes(dtype).src_info_bytes)
 
-    def _low_call(self, link, dtype, tokens, later, index):
+    def _low_call(self, link, dtype, ids, later, index):
         """Rows of a pack for other token counts may name kernels that do not understand each other:
         every rank asks for the pack's capacity, which is 0."""
         base = _at(index)
-        ranges, offsets, src_info, ids, _ = self._low_places(link, dtype, tokens)
-        return Call(dtype=dtype, tokens=tokens, fullest=0, purpose=HALVES if later else PAIR, ids_bits=32, topk_ids=base + ids,
-                    weights=base + ids, row_offsets=base, expert_ids=base + ranges, scale_offsets=base + offsets,
+        ranges, offsets, src_info, _ = self._low_places(link, dtype)
+        return Call(dtype=dtype, tokens=ids.shape[0], fullest=0, purpose=HALVES if later else PAIR, ids_bits=_bits(ids), topk_ids=_at(ids),
+                    weights=base, row_offsets=base, expert_ids=base + ranges, scale_offsets=base + offsets,
                     src_info=base + src_info, out=base, out_scales=base)
 
     def ll_dispatch(self, link, stream, key, x, scales, ids, fp8, later, stats):
         self._note(link, key)
-        dtype, tokens, e = FP8 if fp8 else BF16, x.shape[0], link.local_experts
+        dtype, e = FP8 if fp8 else BF16, link.local_experts
         o = link.sizes(dtype)
         room = o.max_rows // e
-        ranges, _, src_info, ids_at, size = self._low_places(link, dtype, tokens)
+        ranges, _, src_info, size = self._low_places(link, dtype)
         index, out = self._empty(torch.uint8, size), self._empty(torch.float8_e4m3fn if fp8 else torch.bfloat16, e, room, link.hidden)
         given = self._empty(torch.float32, e, o.scales, room) if fp8 else index
-        call = self._low_call(link, dtype, tokens, later, index)
+        call = self._low_call(link, dtype, ids, later, index)
         call.x, call.input_scale, call.out, call.out_scales = _at(x), _at(scales) if scales is not None else None, _at(out), _at(given)
-        link.launch(lib().epcomm_ready_ids, _at(ids), _bits(ids), tokens, _at(index) + ids_at)
         if later:
             link.send(0, lib().epcomm_dispatch_send, call)
         else:
@@ -191,10 +189,10 @@ class Slow:
         if stats is not None:
             link.launch(lib().epcomm_add_counts, call.row_offsets, _at(stats), link.local_experts)
 
-    def ll_combine(self, link, stream, key, fp8, tokens, later, y, weights, index, given):
+    def ll_combine(self, link, stream, key, fp8, tokens, later, y, ids, weights, index, given):
         self._note(link, key)
         combined = given if given is not None else self._empty(torch.bfloat16, tokens, link.hidden)
-        call = self._low_call(link, FP8 if fp8 else BF16, tokens, later, index)
+        call = self._low_call(link, FP8 if fp8 else BF16, ids, later, index)
         call.y, call.weights, call.combined = _at(y), _at(weights), _at(combined)
         if later:
             link.send(1, lib().epcomm_combine_send, call)

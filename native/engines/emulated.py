@@ -1,0 +1,37 @@
+"""The emulated driver for engines: torch's cuda is the CPU, and a GPU of compute capability 9.0 for those that ask."""
+
+import types
+
+
+def make():
+    import deep_ep  # noqa: F401  that of tests/emulated, which replaces torch's cuda
+    import torch
+
+    properties = types.SimpleNamespace(name="emulated", major=9, minor=0, multi_processor_count=132, total_memory=80 << 30, warp_size=32,
+                                       gcnArchName="", shared_memory_per_block_optin=232448)
+    for name, value in {"get_device_capability": (9, 0), "device_count": RANKS, "get_device_name": "emulated", "get_device_properties": properties,
+                        "empty_cache": None}.items():
+        setattr(torch.cuda, name, lambda *_, value=value, **__: value)
+
+
+RANKS = 2
+
+
+def vllm_platform():
+    """vLLM takes a machine without NVML for one with CUDA where a Jetson's file is there."""
+    import os
+
+    real = os.path.isfile
+    os.path.isfile = lambda path: path == "/etc/nv_tegra_release" or real(path)
+
+
+def backward(*functions):
+    """Functions of autograd run their backward under the same replacements as the rest."""
+    import torch
+
+    mode = type(torch.overrides._get_current_function_mode())
+    for function in functions:
+        def again(ctx, *gradients, real=function.backward):
+            with mode():
+                return real(ctx, *gradients)
+        function.backward = staticmethod(again)

@@ -18,14 +18,14 @@ import (
 // matrix: quick, default or stress.
 const LevelVariable = "EPBENCH_CONFORM"
 
-// PartVariable names the environment variable that keeps one part of the matrix, "I/N",
-// so that several processes share it.
+// PartVariable names the environment variable that selects part I of N of the matrix, as "I/N", so
+// that several processes can share the matrix.
 const PartVariable = "EPBENCH_PART"
 
 // Options say how much of a backend is tested.
 type Options struct {
 	Mode ep.Mode       // how the backend issues rounds
-	Axes *conform.Axes // nil: conform.AxesFor its machine, small ones with -short
+	Axes *conform.Axes // nil: the axes of conform.AxesFor, or small axes with -short
 
 	Configs int // most configs of a kernel in a case, 0 for the level's own
 }
@@ -73,7 +73,7 @@ func level(t *testing.T) conform.Level {
 	}
 }
 
-// Part returns the part of a test's cases that PartVariable names, all if it is unset.
+// Part returns the part of a test's cases that PartVariable names, or all cases if it is not set.
 func Part[T any](t *testing.T, cases []T) []T {
 	t.Helper()
 	part := os.Getenv(PartVariable)
@@ -100,7 +100,7 @@ func short(a conform.Axes) conform.Axes {
 func matrix(t *testing.T, b kernels.Backend, cases []conform.Case) {
 	rows, configs, begin := 0, 0, time.Now()
 	err := conform.Run(t.Context(), b, cases, func(r conform.Result) {
-		t.Logf("%s: %d configs, %.0f s by now %s", r.Case.Name, len(r.Trials), time.Since(begin).Seconds(), r.Skipped)
+		t.Logf("%s: %d configs, %.0f s since the start %s", r.Case.Name, len(r.Trials), time.Since(begin).Seconds(), r.Skipped)
 		for _, o := range r.Failed() {
 			t.Errorf("%s\n%s: %s: %s", r.Case.Name, o.Config.Key(), o.Status, o.Reason)
 		}
@@ -122,7 +122,7 @@ func matrix(t *testing.T, b kernels.Backend, cases []conform.Case) {
 func declarations(t *testing.T, b kernels.Backend, p ep.Problem) {
 	m := b.Machine()
 	if m.Backend == "" || m.Key() != b.Machine().Key() {
-		t.Errorf("machine: %+v is not an identity", m)
+		t.Errorf("machine: %+v has no backend, or its key changes between calls", m)
 	}
 	for _, op := range ep.Ops() {
 		p.Op = op
@@ -140,7 +140,7 @@ func declarations(t *testing.T, b kernels.Backend, p ep.Problem) {
 			}
 			back, err := ep.ParseConfig(c.Key())
 			if err != nil || back.Key() != c.Key() {
-				t.Errorf("%s: default does not survive its key: %s, %v", k.Name, c.Key(), err)
+				t.Errorf("%s: parsing the key of the default gives another config: %s, %v", k.Name, c.Key(), err)
 			}
 			if err := k.Check(m, p, ep.Config{Kernel: k.Name}); err == nil {
 				t.Errorf("%s: a config without values is legal", k.Name)

@@ -25,7 +25,7 @@ const maxFile = 1 << 20
 type File struct {
 	Schema    int      `yaml:"schema"`
 	Links     []Link   `yaml:"links"`
-	SMs       int      `yaml:"sms,omitempty"`         // of a GPU of the recorded runs
+	SMs       int      `yaml:"sms,omitempty"`         // number of SMs of a GPU of the recorded runs
 	Recorded  []string `yaml:"recorded,omitempty"`    // runs of the fit
 	LeftOutBy string   `yaml:"left_out_by,omitempty"` // run, shape or ranks
 	LeftOut   *Error   `yaml:"left_out,omitempty"`    // error on the parts that were left out of the fit
@@ -36,8 +36,8 @@ type File struct {
 type Link struct {
 	Name      string `yaml:"name"`
 	Reach     Reach  `yaml:"reach"`
-	Bandwidth Fact   `yaml:"gb_per_s"`   // 10^9 bytes a second, the rank's own share
-	Latency   Fact   `yaml:"latency_us"` // of one message, one way
+	Bandwidth Fact   `yaml:"gb_per_s"`   // the rank's own share of the bandwidth, in 10^9 bytes per second
+	Latency   Fact   `yaml:"latency_us"` // time of one message in one direction
 }
 
 // Reach names the devices that a link joins.
@@ -52,14 +52,14 @@ const (
 type Fact struct {
 	Value  float64 `yaml:"value"`
 	Source string  `yaml:"source"` // document or command
-	Date   string  `yaml:"date"`   // of the source, or when it was read
+	Date   string  `yaml:"date"`   // date of the source, or the day on which it was read
 }
 
 // Error sums up relative errors |predicted/recorded - 1|.
 type Error struct {
-	Parts  int     `yaml:"parts"`  // each left out once
-	Rows   int     `yaml:"rows"`   // recorded times in them
-	Median float64 `yaml:"median"` // as a fraction
+	Parts  int     `yaml:"parts"`  // number of parts of the recorded times; each is left out of a fit once
+	Rows   int     `yaml:"rows"`   // number of recorded times in all parts
+	Median float64 `yaml:"median"` // a fraction, such as 0.05 for 5 %
 	P95    float64 `yaml:"p95"`
 	Worst  float64 `yaml:"worst"`
 }
@@ -95,8 +95,8 @@ func Load(path string) (*File, error) {
 	return m, nil
 }
 
-// Read reads a model file. Unknown and doubled keys are errors, and so is a fact without a
-// source or date.
+// Read reads a model file. An unknown key, a key that occurs twice, and a fact without source or date
+// are errors.
 func Read(r io.Reader) (*File, error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {
@@ -127,7 +127,7 @@ func isModel(b []byte) bool {
 		Links yaml.Node `yaml:"links"`
 	}
 	err := yaml.Unmarshal(b, &fields)
-	var other *yaml.TypeError // the text is no mapping
+	var other *yaml.TypeError // the error for a text that is no YAML mapping
 	return err != nil && !errors.As(err, &other) || !fields.Links.IsZero()
 }
 

@@ -9,7 +9,7 @@ import (
 // Model predicts times from one file, one design and one link of each reach.
 type Model struct {
 	File    *File
-	Design  string // see Family
+	Design  string // the design whose coefficients are used, as in Family
 	Host    Link
 	Network Link
 }
@@ -25,9 +25,9 @@ func New(f *File, host, network string) (*Model, error) {
 	return m, err
 }
 
-// Predict returns the time of a problem's call on the ranks of a shape, under the fastest
-// transport. It takes ranks, experts and tokens from the shape and not from the problem. Its
-// error says that no similar call was recorded.
+// Predict returns the time of a problem's call on the ranks of a shape, under the fastest transport.
+// It takes ranks, experts and tokens from the shape and not from the problem. It returns an error if
+// no call of this op, dtype and precision was recorded.
 func (m *Model) Predict(p ep.Problem, s Shape, n []Traffic) (Prediction, error) {
 	family, err := m.File.Family(m.Design, p)
 	if err != nil {

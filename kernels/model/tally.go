@@ -20,7 +20,7 @@ type tally struct {
 	transport Transport
 	host, net flow
 	rows      []int64
-	seen      []int // of each rank and then each host: the last token that went there
+	seen      []int // the last token that went to each rank, and then to each host
 	tokens    int
 	places    int
 }
@@ -30,7 +30,8 @@ func newTally(s Shape, t Transport) tally {
 		rows: make([]int64, s.Ranks), seen: make([]int, s.Ranks+s.Ranks/s.PerHost)}
 }
 
-// token counts one token of a source rank. to has the rank of each of its selections.
+// token counts the messages of one token of a source rank. to holds the rank of each expert that the
+// token selects.
 func (t *tally) token(source int, to []int) {
 	t.tokens++
 	for _, rank := range to {

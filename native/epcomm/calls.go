@@ -15,8 +15,8 @@ import (
 type Call struct {
 	Slot       int
 	DType      int // EpcommDType, 0 for the pack's first
-	Tokens     int // of this rank
-	Fullest    int // of the fullest rank, the same on all ranks
+	Tokens     int // number of tokens of this rank
+	Fullest    int // number of tokens of the fullest rank, the same on all ranks
 	Routing    int // EpcommRouting
 	Purpose    int // EpcommPurpose
 	WideIDs    bool
@@ -59,38 +59,37 @@ func (k Call) c() C.EpcommCall {
 	return call
 }
 
-// Dispatch brings tokens to the ranks of their experts.
+// Dispatch sends tokens to the ranks of their experts.
 func (c *Comm) Dispatch(k Call, s Stream) error {
 	call := k.c()
 	return c.check(C.epcomm_dispatch(c.c, &call, C.EpcommStream(Pointer(s).c())))
 }
 
-// Combine brings rows back and sums them.
+// Combine sends rows back to the ranks of their tokens and sums them.
 func (c *Comm) Combine(k Call, s Stream) error {
 	call := k.c()
 	return c.check(C.epcomm_combine(c.c, &call, C.EpcommStream(Pointer(s).c())))
 }
 
-// DispatchSend, DispatchRecv, CombineSend and CombineRecv are the halves of a call;
-// see epcomm.h.
+// DispatchSend begins a dispatch. Its outputs are complete after DispatchRecv; see epcomm.h.
 func (c *Comm) DispatchSend(k Call, s Stream) error {
 	call := k.c()
 	return c.check(C.epcomm_dispatch_send(c.c, &call, C.EpcommStream(Pointer(s).c())))
 }
 
-// DispatchRecv ends what DispatchSend began.
+// DispatchRecv ends the dispatch that DispatchSend began.
 func (c *Comm) DispatchRecv(k Call, s Stream) error {
 	call := k.c()
 	return c.check(C.epcomm_dispatch_recv(c.c, &call, C.EpcommStream(Pointer(s).c())))
 }
 
-// CombineSend begins a combine.
+// CombineSend begins a combine. Its outputs are complete after CombineRecv.
 func (c *Comm) CombineSend(k Call, s Stream) error {
 	call := k.c()
 	return c.check(C.epcomm_combine_send(c.c, &call, C.EpcommStream(Pointer(s).c())))
 }
 
-// CombineRecv ends what CombineSend began.
+// CombineRecv ends the combine that CombineSend began.
 func (c *Comm) CombineRecv(k Call, s Stream) error {
 	call := k.c()
 	return c.check(C.epcomm_combine_recv(c.c, &call, C.EpcommStream(Pointer(s).c())))
@@ -127,7 +126,7 @@ type Info struct {
 	Raw       bool // tokens of dtype fp8 are passed as fp8, with scales
 	HeapBytes int64
 	Digest    string
-	ABI       ep.ABI // of the kernels: rows of tables are bound to it
+	ABI       ep.ABI // identifies the build of the kernels; the rows of a table are valid for one ABI
 }
 
 // Info returns the properties that the library reports.

@@ -1,9 +1,9 @@
 //go:build cuda
 
-// Package epcomm calls tuned dispatch and combine kernels from Go: the C library of
-// this folder, compiled in. A pack (epbench pack) holds the kernels. Every rank
-// creates a Comm, in a process or a goroutine of its own, and makes the same calls
-// in the same order; include/epcomm.h has the rules.
+// Package epcomm calls tuned dispatch and combine kernels from Go. The C library of this folder is
+// compiled into it. A pack (a file made by epbench pack) holds the kernels. Each rank runs in a separate
+// process or goroutine and creates a Comm. All ranks make the same calls in the same order;
+// include/epcomm.h has the rules.
 //
 //	comm, err := epcomm.Create(epcomm.Options{Pack: "model.pack", Rank: rank, Ranks: 2, Device: rank, Gather: gather})
 //	call := epcomm.Call{Tokens: n, Fullest: most, X: x, IDs: ids, Weights: w}
@@ -39,7 +39,7 @@ import (
 	"unsafe"
 )
 
-// Error is an error of the library: its status, and a sentence.
+// Error is an error of the library: its status, and a text.
 type Error struct {
 	Status Status
 	Text   string
@@ -47,7 +47,7 @@ type Error struct {
 
 func (e *Error) Error() string { return "epcomm: " + e.Status.String() + ": " + e.Text }
 
-// Status is the reason for which a call was refused.
+// Status says how a call failed.
 type Status int
 
 // The statuses, as EpcommStatus.
@@ -65,7 +65,7 @@ const (
 
 func (s Status) String() string { return C.GoString(C.epcomm_status_name(C.EpcommStatus(s))) }
 
-// Pointer is an address on the GPU, Stream a CUstream; 0 is none and the default.
+// Pointer is an address on the GPU; 0 is no address. Stream is a CUstream; 0 is the default stream.
 type (
 	Pointer uintptr
 	Stream  uintptr
@@ -79,17 +79,16 @@ type Options struct {
 	Device     int           // CUDA ordinal
 	Deadline   time.Duration // longest wait of a kernel for a peer
 	InFlight   int           // calls begun and not combined
-	Streams    int           // streams that carry calls at the same time
+	Streams    int           // number of streams on which calls run at the same time
 	Reduced    bool          // accept reduced precision if the pack has it
 	MaxSMs     int
 	DTypes     []int // EpcommDType of the dtypes to be used, none for all
-	Routing    int   // EpcommRouting of calls that name none
+	Routing    int   // EpcommRouting of calls whose Routing is 0
 	Debug      bool
 	ExtraBytes uint64
-	Nodes      int    // hosts that the ranks are spread over, 0 for one; then each rank is a process of its own
-	NVSHMEM    string // folder with its lib/, needed over nodes; "" is EPBENCH_NVSHMEM
-	// Gather brings the bytes of all ranks together, in their order. It is not
-	// needed for one rank.
+	Nodes      int    // number of hosts of the ranks, 0 for one; with several hosts each rank is a separate process
+	NVSHMEM    string // folder with NVSHMEM's lib/, needed with several hosts; "" means the folder $EPBENCH_NVSHMEM
+	// Gather returns the bytes of all ranks, in the order of ranks. It is not needed for one rank.
 	Gather func(mine []byte) (all []byte, err error)
 }
 
@@ -149,7 +148,7 @@ func flag(b bool) C.int {
 	return 0
 }
 
-// check returns a status as an error with the library's sentence.
+// check returns a status as an error with the library's error text, or nil for EPCOMM_OK.
 func (c *Comm) check(s C.EpcommStatus) error {
 	if s == C.EPCOMM_OK {
 		return nil
@@ -173,8 +172,8 @@ func (c *Comm) Abandon() {
 	c.gather.Delete()
 }
 
-// Reset brings all ranks back after a fault.
+// Reset resets all memory after a fault, so that calls work again. All ranks call it.
 func (c *Comm) Reset() error { return c.check(C.epcomm_reset(c.c)) }
 
-// Fault describes a wait that was given up, nil if there was none.
+// Fault returns an error that describes a wait that passed its deadline, or nil if there was none.
 func (c *Comm) Fault() error { return c.check(C.epcomm_fault(c.c, nil)) }

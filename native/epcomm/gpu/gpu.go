@@ -20,7 +20,7 @@ type Pointer uintptr
 
 func (p Pointer) c() unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
 
-// Stream and Graph are the driver's handles, Kernel a function of a module.
+// Stream, Graph, Module and Kernel are handles of the driver. A Kernel is a function of a Module.
 type (
 	Stream unsafe.Pointer
 	Graph  unsafe.Pointer

@@ -1,8 +1,8 @@
 /* epcomm: expert-parallel dispatch and combine, as epbench tuned them.
  *
- * A pack (epbench pack) holds the kernels and which of them a call launches. One
- * EpComm is one rank. Create them together, then call dispatch and combine on your
- * own streams, eagerly or inside CUDA graphs:
+ * A pack (a file made by epbench pack) holds kernels, and says which of them a call launches.
+ * One EpComm is one rank. All ranks create theirs together. Then call dispatch and combine on
+ * your own streams, eagerly or inside CUDA graphs:
  *
  *   EpcommOptions o = {sizeof o};
  *   o.pack = "model.pack"; o.rank = rank; o.ranks = ranks; o.device = device;
@@ -20,21 +20,21 @@
  * Rules:
  * - Functions marked collective are called by all ranks.
  * - All ranks make the same calls in the same order on each slot, and pass the same
- *   fullest, routing, purpose and dtype. `debug` checks that.
+ *   fullest, routing, purpose and dtype. The option debug checks that.
  * - Every dispatch is followed by its combine before the slot is used again. In layouts
  *   masked and rank, dispatches with outputs of their own may follow each other on a slot,
  *   and be combined in any order: see EpcommLayout.
  * - One thread at a time uses an EpComm; different EpComms are independent.
- * - Structs begin with their size and only grow: set it, and zero the rest. A struct of an older
- *   header serves, its missing members count as 0. What a newer header has behind today's
- *   members must be 0, else the call is refused: EPCOMM_INVALID.
- * - Nothing old passes for new. A wait that passes its deadline ends the call on this rank: its
- *   outputs, and those of every later call and replay of a graph, are NaN without rows, until
- *   epcomm_reset. The next call and epcomm_fault say why.
- * - Ranks on several hosts need a pack made with --nodes, and options.nodes. Each rank is
- *   then
- *   a process of its own, in which EpComms are created and destroyed in the same order
- *   on all ranks; y lies in the library's memory. See docs/multinode.md.
+ * - Every struct begins with its size: set the size, and set unused members to 0. Later headers may
+ *   add members at the end. The library accepts a struct of an older header: its missing members
+ *   count as 0. In a struct of a newer header, the members that the library does not know must be 0.
+ *   Otherwise the call returns EPCOMM_INVALID.
+ * - If a wait passes its deadline, the call ends on this rank. Its outputs, and the outputs of every
+ *   later call and graph replay, are then NaN and have no rows, until epcomm_reset. So old results
+ *   are never taken for new ones. The next call and epcomm_fault return the reason.
+ * - Ranks on several hosts need a pack made with --nodes, and options.nodes. Each rank is then a
+ *   separate process. All ranks create and destroy their EpComms in the same order, and y lies in
+ *   the library's memory. See docs/multinode.md.
  * - Pointers are device addresses unless said otherwise. Nothing is allocated, and
  *   the host waits for nothing, in the functions marked call path.
  */
@@ -49,8 +49,8 @@ extern "C" {
 #endif
 
 #define EPCOMM_VERSION 1
-#define EPCOMM_TEXT 512     /* bytes of a sentence, its end included */
-#define EPCOMM_MAX_RANKS 64 /* over hosts; 8 on one */
+#define EPCOMM_TEXT 512     /* bytes of a text buffer, the terminating 0 included */
+#define EPCOMM_MAX_RANKS 64 /* most ranks over several hosts; on one host: 8 */
 #define EPCOMM_MAX_SLOTS 8
 
 #if defined(_WIN32)
@@ -61,24 +61,24 @@ extern "C" {
 
 typedef struct EpComm EpComm;
 
-/* A CUstream (cudaStream_t is the same), NULL for the default one. */
+/* A CUstream (cudaStream_t is the same), or NULL for the default stream. */
 typedef void *EpcommStream;
 
 typedef enum EpcommStatus {
   EPCOMM_OK = 0,
-  EPCOMM_INVALID = 1,  /* an argument; nothing was launched */
+  EPCOMM_INVALID = 1,  /* an argument is invalid; nothing was launched */
   EPCOMM_PACK = 2,     /* the pack cannot be read, is damaged, or is for another library */
-  EPCOMM_DRIVER = 3,   /* no driver, or it refused something */
+  EPCOMM_DRIVER = 3,   /* there is no driver, or it returned an error */
   EPCOMM_MACHINE = 4,  /* this GPU cannot run the pack, or cannot reach a peer */
   EPCOMM_DISAGREE = 5, /* ranks hold different packs or options */
   EPCOMM_GATHER = 6,   /* the all-gather failed */
   EPCOMM_FAULT = 7,    /* a wait passed its deadline: outputs are NaN; reset or destroy */
-  EPCOMM_PEER = 8,     /* another rank could not be created; the sentence says which and why */
-  EPCOMM_NETWORK = 9   /* NVSHMEM is missing, of another version, or refused something */
+  EPCOMM_PEER = 8,     /* another rank could not be created; the error text names the rank and the reason */
+  EPCOMM_NETWORK = 9   /* NVSHMEM is missing, has another version, or returned an error */
 } EpcommStatus;
 
 typedef enum EpcommDType {
-  EPCOMM_DTYPE_DEFAULT = 0, /* the first of the pack */
+  EPCOMM_DTYPE_DEFAULT = 0, /* the first dtype of the pack */
   EPCOMM_BF16 = 1,
   EPCOMM_FP8 = 2,           /* e4m3, a float scale for 128 elements */
   EPCOMM_MXFP4 = 3,
@@ -102,9 +102,9 @@ typedef enum EpcommDType {
  * In layouts rank, y holds one row for each (token, rank), which the caller has weighted and
  * summed over local experts; combine adds the rows of the ranks. In layouts masked and rank,
  * combine needs row_offsets and src_info (src_info_bytes in EpcommOutputs) as dispatch wrote
- * them, and topk_ids. So calls that keep these in memory of their own may be combined in any
- * order, any number of times. In the other layouts combine returns the tokens of its slot's
- * last dispatch. */
+ * them, and topk_ids. If each dispatch keeps these in separate memory, its rows may be combined in
+ * any order, any number of times. In the other layouts combine returns the tokens of the last
+ * dispatch of its slot. */
 typedef enum EpcommLayout {
   EPCOMM_LAYOUT_EXPERT = 0,
   EPCOMM_LAYOUT_EXPERT_128 = 1, /* each expert's first row is a multiple of 128 */
@@ -141,7 +141,7 @@ typedef int (*EpcommAllGather)(void *context, const void *mine, void *all, size_
 typedef enum EpcommSurvivors {
   EPCOMM_NO_SURVIVORS = 0, /* a lost rank ends all calls */
   EPCOMM_DROP = 1,         /* such ids count as masked; epcomm_survivors counts them */
-  EPCOMM_REFUSE = 2        /* such an id ends the call as a fault of its rank; the other ranks' calls end by their deadline */
+  EPCOMM_REFUSE = 2        /* such an id ends the call with a fault on the rank that passed it; the calls of the other ranks end by their deadline */
 } EpcommSurvivors;
 
 typedef struct EpcommOptions {
@@ -155,12 +155,12 @@ typedef struct EpcommOptions {
   void *context;
   uint64_t deadline_ns;  /* longest wait of a kernel for a peer; 0: 10 s */
   int in_flight;         /* slots: calls begun and not combined; 0: 1 */
-  int streams;           /* streams that carry calls at the same time; 0: 1 */
+  int streams;           /* number of streams on which calls run at the same time; 0: 1 */
   int reduced;           /* 1: accept reduced precision if the pack has it */
-  int max_sms;           /* refuse packs whose calls take more SMs; 0: any */
+  int max_sms;           /* refuse packs whose calls take more SMs; 0: no limit */
   unsigned dtypes;       /* bit 1 << EpcommDType for each dtype to be used; 0: all dtypes of the pack */
-  int routing;           /* EpcommRouting of calls that name none */
-  int debug;             /* 1: compare every call over ranks, check its ids before a kernel uses them, and the GPU of its tensors */
+  int routing;           /* EpcommRouting of calls whose routing is 0 */
+  int debug;             /* 1: for every call, compare the arguments of all ranks, check the ids before a kernel uses them, and check the GPU of each tensor */
   uint64_t extra_bytes;  /* further memory for outputs of your own: see epcomm_extra */
   int own_outputs;       /* 1: every call passes its own outputs, and the library allocates none. The same on all ranks */
   const char *nvshmem;   /* folder with lib/libnvshmem_host.so.3; NULL: $EPBENCH_NVSHMEM, or where the linker looks */
@@ -174,8 +174,8 @@ typedef struct EpcommCall {
   size_t size;
   int slot;     /* 0 .. in_flight - 1 */
   int dtype;    /* EpcommDType */
-  int tokens;   /* of this rank, 0 .. max_tokens */
-  int fullest;  /* of the fullest rank, the same on all ranks; 0: max_tokens */
+  int tokens;   /* number of tokens of this rank, 0 .. max_tokens */
+  int fullest;  /* number of tokens of the fullest rank, the same on all ranks; 0: max_tokens */
   int routing;  /* EpcommRouting, the same on all ranks */
   int purpose;  /* EpcommPurpose, the same on all ranks */
   int ids_bits; /* 32 or 64; 0: 32. 64 costs a small kernel for each dispatch of layout expert; elsewhere the lower 32 bits count, debug checks all */
@@ -202,23 +202,23 @@ typedef struct EpcommCall {
   void *combined;  /* [tokens, hidden] BF16 */
   const void *bias;     /* [hidden] BF16, combines with epilogue=bias only */
   float epilogue_scale; /* combines with epilogue=scale only; epbench pack chooses neither */
-  uint64_t rows;        /* layout rank packed: rows that the outputs given have room for, as many as come at least. 0: max_rows, of
-                           which a call that does not end overwrites none */
-  int32_t *row_tokens;  /* layout rank packed: [rows] token of each row on its rank, and expert_ids then has 64 bits an id; or NULL */
+  uint64_t rows;        /* layout rank packed: number of rows for which the given outputs have room, at least as many as arrive.
+                           0: max_rows; then a call that ends by a fault does not overwrite the rows with NaN */
+  int32_t *row_tokens;  /* layout rank packed: [rows] token of each row on its rank, or NULL. If given, each id in expert_ids has 64 bits */
 } EpcommCall;
 
 /* The properties of the pack, and of this rank's memory. */
 typedef struct EpcommInfo {
   size_t size;
   int rank, ranks, hidden, experts, local_experts, topk, max_tokens;
-  int groups;       /* local experts, one more before them for a fused shared expert */
+  int groups;       /* local experts, plus one group before them for a fused shared expert */
   int shared, skip_a2a, reduced;
   int in_flight;
   int largest_grid; /* SMs that the widest call takes */
   unsigned dtypes;  /* bit 1 << EpcommDType */
   int default_dtype;
   uint64_t heap_bytes;  /* device memory of this rank */
-  char digest[65];      /* of the pack, hex */
+  char digest[65];      /* digest of the pack, hex */
   char abi[65];         /* hash of the builds of all kernels, hex */
   char arch[16];
   char kernels[1024];   /* kernel=build,...: the argument that the refusal function of an exported table needs */
@@ -242,7 +242,7 @@ typedef struct EpcommOutputs {
   void *y;                      /* over nodes: room for [max_rows, hidden] BF16 that combine may take; else NULL */
 } EpcommOutputs;
 
-/* A wait that was given up. */
+/* A wait that passed its deadline. */
 typedef struct EpcommFault {
   size_t size;
   int rank;    /* the rank that waited */
@@ -264,12 +264,12 @@ typedef struct EpcommExplanation {
   int plan;             /* number of the choice; equal on all ranks */
 } EpcommExplanation;
 
-/* Collective. On failure *comm is NULL and text, of EPCOMM_TEXT bytes, says why.
- * A rank that cannot be created makes all ranks fail. */
+/* Collective. On failure *comm is NULL, and text, of EPCOMM_TEXT bytes, gives the reason.
+ * If one rank cannot be created, the call fails on all ranks. */
 EPCOMM_API EpcommStatus epcomm_create(EpComm **comm, const EpcommOptions *options, char *text);
 
-/* Collective: waits for this rank's device and for the other ranks, then frees everything, also
- * if one of them has failed. The status says so: EPCOMM_DRIVER on a rank whose GPU is lost,
+/* Collective: waits for this rank's device and for the other ranks, then frees everything, even
+ * if a rank has failed. Then the status is EPCOMM_DRIVER on a rank whose GPU is lost, and
  * EPCOMM_PEER on the others. If ranks are gone, use epcomm_abandon instead, which does not wait
  * for them. Over nodes epcomm_abandon cannot free the heap, since NVSHMEM frees only on all
  * ranks together: the heap is freed when the process ends, and the process cannot create
@@ -303,13 +303,13 @@ EPCOMM_API EpcommStatus epcomm_stamp(EpComm *comm, uint64_t *at, EpcommStream st
 
 /* Returns EPCOMM_FAULT and a description if this rank gave up a wait, else EPCOMM_OK; out may be
  * NULL. Reads host memory only and waits for nothing: a fault is seen once the kernel that gave
- * up has run. Every call asks before it launches. Ask where no call does: after each replay of
- * a graph, once its stream has been waited for and before the results are used. Other ranks
- * may notice the fault only when their own deadline passes. */
+ * up has run. Every call of this library checks it before it launches. Replays of a graph do not:
+ * after each replay, wait for its stream and call this function before you use the results. Other
+ * ranks may notice the fault only when their own deadline passes. */
 EPCOMM_API EpcommStatus epcomm_fault(EpComm *comm, EpcommFault *out);
 
-/* Collective: waits for this rank's device and brings all memory back to its first
- * state. Graphs stay valid. Over nodes it also waits for the network, without a deadline. */
+/* Collective: waits for this rank's device and resets all memory to its state after creation.
+ * Graphs stay valid. Over nodes the call also waits for the network, without a deadline. */
 EPCOMM_API EpcommStatus epcomm_reset(EpComm *comm);
 
 /* Ends the waits of the kernels of all ranks, as their deadline would. It is for a caller that knows that the
@@ -317,19 +317,19 @@ EPCOMM_API EpcommStatus epcomm_reset(EpComm *comm);
  * destroy then. Ranks of one host. Waits for this rank's device, but not for work that other streams queued. */
 EPCOMM_API EpcommStatus epcomm_stop(EpComm *comm);
 
-/* Collective among the ranks in `alive`, bit r for rank r: goes on without the others. All ranks pass the
- * same set. It does not use all_gather, and ends within four times deadline_ns: EPCOMM_PEER if a rank of the
- * set did not come or named another set; shrink again then. It resets as epcomm_reset does, so that the
- * calls under way are lost. Graphs stay valid. Later calls send nothing to a lost rank, wait for nothing
- * from it and leave no rows of it. The lost process must have ended, or make no calls any more. After it
- * epcomm_reset and epcomm_destroy are collective among the living. Needs options.survivors and a pack
- * made with --survivors. See docs/faults.md. */
+/* Collective among the ranks in `alive`, bit r for rank r: continues without the other ranks. All ranks pass
+ * the same set. The call does not use all_gather, and ends within four times deadline_ns. It returns
+ * EPCOMM_PEER if a rank of the set did not call it or passed another set: then call it again. It resets
+ * memory as epcomm_reset does, so calls that have begun are lost. Graphs stay valid. Later calls send nothing
+ * to a lost rank, wait for nothing from it and leave no rows of it. The process of a lost rank must have
+ * ended, or must make no more calls. Afterwards epcomm_reset and epcomm_destroy are collective among the
+ * living ranks. Needs options.survivors and a pack made with --survivors. See docs/faults.md. */
 EPCOMM_API EpcommStatus epcomm_shrink(EpComm *comm, uint64_t alive);
 
-/* Collective among the ranks in `alive`, of which some were lost: takes them back. A rank in a new process
- * calls epcomm_create with options.joins set to the same ranks; a lost rank whose process lives calls
- * epcomm_grow. Resets as epcomm_shrink does; graphs stay valid. all_gather is called on the ranks
- * of the set, and what it returns for the others is not read. */
+/* Collective among the ranks in `alive`, some of which were lost: takes the lost ranks back. A rank in a new
+ * process calls epcomm_create with options.joins set to the same ranks. A lost rank whose process still
+ * runs calls epcomm_grow. Memory is reset as by epcomm_shrink; graphs stay valid. The ranks of the set call
+ * all_gather. The library does not read its results for other ranks. */
 EPCOMM_API EpcommStatus epcomm_grow(EpComm *comm, uint64_t alive);
 
 /* Returns the set of living ranks, and how many top-k ids of this rank named an expert of a lost rank
@@ -340,12 +340,13 @@ EPCOMM_API EpcommStatus epcomm_explain(EpComm *comm, const EpcommCall *call, Epc
 EPCOMM_API EpcommStatus epcomm_info(EpComm *comm, EpcommInfo *out);
 EPCOMM_API EpcommStatus epcomm_outputs(EpComm *comm, int slot, int dtype, EpcommOutputs *out);
 
-/* ---- what DeepEP's normal calls need besides dispatch and combine ----
+/* ---- functions that DeepEP's normal calls need besides dispatch and combine ----
  *
- * Layout rank packed, ranks of one host. A new dispatch is epcomm_announce, a wait for
- * epcomm_told, outputs of as many rows, epcomm_dispatch with the announced ids, and
- * epcomm_received. One announce at a time; the calls follow each other on one stream, or
- * on streams that wait for each other. Structs have exactly this header's size. */
+ * They need layout rank packed and ranks of one host. A new dispatch takes these steps: call
+ * epcomm_announce; wait until epcomm_told is ready; allocate outputs for its number of rows; call
+ * epcomm_dispatch with the announced ids; call epcomm_received. Only one announce may be under way.
+ * The calls follow each other on one stream, or on streams that wait for each other. The size of
+ * each struct must be exactly the size in this header. */
 
 /* Call path. Computes to which ranks and experts the tokens go. Any pack can be used for
  * any shape. */
@@ -353,8 +354,8 @@ typedef struct EpcommLayoutOf {
   size_t size;
   const void *topk_ids; /* [tokens, topk] of ids_bits; an id that is no expert is not counted */
   int ids_bits, tokens, topk, experts, ranks;
-  int32_t *per_rank;    /* [ranks] tokens that go to each */
-  int32_t *per_expert;  /* [experts] */
+  int32_t *per_rank;    /* [ranks] number of tokens that go to each rank */
+  int32_t *per_expert;  /* [experts] number of tokens that go to each expert */
   uint8_t *in_rank;     /* [tokens, ranks] 1 if the token goes to the rank */
 } EpcommLayoutOf;
 EPCOMM_API EpcommStatus epcomm_layout(EpComm *comm, const EpcommLayoutOf *layout, EpcommStream stream);
@@ -369,10 +370,10 @@ typedef struct EpcommAnnounce {
   const float *weights; /* [tokens, topk], or NULL */
   int ids_bits, topk, tokens;
   int align;            /* the number of rows of an expert is rounded up to a multiple of it; 0: 1 */
-  int worst;            /* rows of outputs that exist already: then epcomm_told returns nothing, and more rows are a fault; 0: no outputs yet */
-  int32_t *ids;         /* out: [tokens, the pack's topk], -1 if there is none; NULL if topk_ids are so already */
-  float *padded;        /* out: the same of weights, or NULL */
-  int32_t *before;      /* out: [ranks, ranks] rows for rank j from the ranks up to i */
+  int worst;            /* number of rows of outputs that exist already: then epcomm_told returns nothing, and more rows are a fault; 0: no outputs yet */
+  int32_t *ids;         /* out: [tokens, the pack's topk] ids, -1 after the given ones; NULL if topk_ids already have this form */
+  float *padded;        /* out: [tokens, the pack's topk] weights, or NULL */
+  int32_t *before;      /* out: [ranks, ranks]: entry [i, j] counts the rows for rank j from the ranks up to i */
 } EpcommAnnounce;
 EPCOMM_API EpcommStatus epcomm_announce(EpComm *comm, const EpcommAnnounce *announce, EpcommStream stream);
 
@@ -381,9 +382,9 @@ EPCOMM_API EpcommStatus epcomm_announce(EpComm *comm, const EpcommAnnounce *anno
 typedef struct EpcommTold {
   size_t size;
   int ready;
-  int rows;                   /* rows that this rank receives */
-  int fullest;                /* tokens of the fullest rank: EpcommCall.fullest */
-  const uint32_t *per_expert; /* [local experts] rows, until the next announce */
+  int rows;                   /* number of rows that this rank receives */
+  int fullest;                /* number of tokens of the fullest rank, for EpcommCall.fullest */
+  const uint32_t *per_expert; /* [local experts] rows of each expert; valid until the next announce */
 } EpcommTold;
 EPCOMM_API EpcommStatus epcomm_told(EpComm *comm, EpcommTold *out);
 
@@ -415,37 +416,37 @@ typedef struct EpcommReturn {
 } EpcommReturn;
 EPCOMM_API EpcommStatus epcomm_return_weights(EpComm *comm, const EpcommReturn *back, EpcommStream stream);
 
-/* Call path. Adds n counts of rows, such as row_offsets of layout masked, to others. */
+/* Call path. Adds n counts of rows, such as row_offsets of layout masked, to the n numbers at `to`. */
 EPCOMM_API EpcommStatus epcomm_add_counts(EpComm *comm, const uint32_t *counts, int32_t *to, int n, EpcommStream stream);
 
-/* Returns the extra bytes that the options asked for, NULL without any. The same offset is
- * the same address on the heap of all ranks. */
+/* Returns the memory of options.extra_bytes, or NULL if that is 0. The memory is at the same place of
+ * every rank's heap. */
 EPCOMM_API void *epcomm_extra(EpComm *comm);
 
-/* Returns the sentence that explains the last status that was not EPCOMM_OK. */
+/* Returns the error text of the last status that was not EPCOMM_OK. */
 EPCOMM_API const char *epcomm_error(EpComm *comm);
 EPCOMM_API const char *epcomm_status_name(EpcommStatus status);
 
-/* Returns the routing class of counts [experts], how often each expert was selected, in
- * host memory. Sum them over all ranks and enough steps: below 16 selections for each
- * expert only strong skew can be told from chance. */
+/* Returns the routing class of counts [experts]: how often each expert was selected, in host
+ * memory. Sum the counts over all ranks and enough steps. With fewer than 16 selections for each
+ * expert, only strong skew can be told from chance. */
 EPCOMM_API EpcommRouting epcomm_classify(const int64_t *counts, int experts, int ranks);
 
 /* The GPUs of this host, as tables name them. */
 typedef struct EpcommMachine {
   size_t size;
-  int sms, gpus;     /* SMs of one GPU; GPUs that this process sees */
+  int sms, gpus;     /* number of SMs of one GPU; number of GPUs that this process sees */
   uint64_t memory;   /* bytes of one GPU */
   char name[96], pci_id[16], arch[16];
   char link[16];     /* nv18: 18 NVLinks for each GPU; mixed, pcie, apart, none */
-  char key[160];     /* a table of another key does not apply: see epbench machine */
+  char key[160];     /* identifies the machine: a table with another key does not apply, see epbench machine */
 } EpcommMachine;
 
 /* Asks the driver. If there is no driver it returns EPCOMM_DRIVER, and text (EPCOMM_TEXT
  * bytes) says why. */
 EPCOMM_API EpcommStatus epcomm_machine(EpcommMachine *out, char *text);
 
-/* Reads a pack without a GPU: EPCOMM_OK if it is whole and for this library. */
+/* Reads a pack without a GPU. Returns EPCOMM_OK if the pack is complete and made for this library. */
 EPCOMM_API EpcommStatus epcomm_check_pack(const void *data, size_t bytes, EpcommInfo *out, char *text);
 
 #ifdef __cplusplus

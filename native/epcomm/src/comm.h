@@ -75,10 +75,10 @@ struct EpComm {
   DrvPointer handles[EPCOMM_MAX_RANKS]; /* of those: the address in the process that owns the heap */
   volatile EpFault *fault;      /* host memory that the device can write */
   DrvPointer fault_device;
-  volatile uint32_t *told;      /* the same, for the counts that ep_announce writes */
+  volatile uint32_t *told;      /* host memory for the counts that ep_announce writes */
   DrvPointer told_device;
-  uint32_t ticket;              /* of the last call that tells */
-  volatile EpLost *lost;        /* the same, in packs with PACK_SURVIVORS */
+  uint32_t ticket;              /* number of the last announce that writes to told */
+  volatile EpLost *lost;        /* host memory that kernels write about lost ranks, in packs with PACK_SURVIVORS */
   DrvPointer lost_device;
   uint64_t alive;               /* bit r for each rank that takes part in calls */
   uint64_t gathers;             /* bit r for each rank that takes part in all_gather */
@@ -87,12 +87,12 @@ struct EpComm {
   EpArgs base;                  /* arguments that every launch shares */
   Slot slots[EPCOMM_MAX_SLOTS];
   char text[EPCOMM_TEXT];
-  uint8_t meeting[(EPCOMM_MAX_RANKS + 1) * COMM_MESSAGE]; /* messages of exchange, so that no meeting fails for memory */
+  uint8_t meeting[(EPCOMM_MAX_RANKS + 1) * COMM_MESSAGE]; /* messages of exchange; it is part of EpComm so that exchange needs no allocation */
 };
 
-/* Stores a sentence for epcomm_error and returns the status. */
+/* Stores a text for epcomm_error and returns the status. */
 EpcommStatus comm_say(EpComm *c, EpcommStatus status, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* Stores the sentence of a driver's result and returns EPCOMM_DRIVER. */
+/* Stores the driver's text for a result and returns EPCOMM_DRIVER. */
 EpcommStatus comm_driver_error(EpComm *c, DrvResult result, const char *what);
 
 /* This rank's own heap. */
@@ -102,9 +102,9 @@ uint8_t *comm_heap(const EpComm *c);
  * the number of bytes to write, and keeps its value. */
 void comm_give(void *out, const void *whole, size_t bytes);
 
-/* Reads a caller's struct into today's, of `bytes` bytes: members that the caller's header lacks
- * become 0. Returns 0; or -1 if it has less than `least` bytes, or sets what this library does
- * not know. */
+/* Copies a caller's struct into a struct of this version, of `bytes` bytes. Members that the caller's
+ * header lacks become 0. Returns 0, or -1 if the caller's struct has less than `least` bytes or sets a
+ * member that this library does not know. */
 int comm_take(void *whole, size_t bytes, size_t least, const void *given);
 
 /* create.c: reports that a GPU has too little memory for the heap. */
@@ -132,12 +132,12 @@ Place comm_place(void);
 EpcommStatus network_open(EpComm *c);
 EpcommStatus network_join(EpComm *c);
 EpcommStatus network_take(EpComm *c, EpcommStatus status);
-void network_give(EpComm *c);     /* all ranks have met */
-void network_abandon(EpComm *c);  /* they will not */
+void network_give(EpComm *c);     /* gives the heap back; all ranks call it */
+void network_abandon(EpComm *c);  /* ends without the other ranks, so the heap is not given back */
 EpcommStatus network_module(EpComm *c, DrvModule module);
 void network_drop(DrvModule module);
-EpcommStatus network_table(EpComm *c); /* writes where this node's heaps lie */
-EpcommStatus network_settle(EpComm *c); /* waits for what this rank's kernels have put */
+EpcommStatus network_table(EpComm *c); /* writes the addresses of this node's heaps */
+EpcommStatus network_settle(EpComm *c); /* waits until all data that this rank's kernels have sent has arrived */
 
 /* call.c */
 void call_prepare(EpComm *c);
@@ -147,7 +147,7 @@ void comm_forget_calls(EpComm *c); /* sets the slots to the state before any cal
 EpcommStatus comm_launch(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block, int early, void *args, const char *what,
                          DrvStream stream);
 
-/* Launches it after a fault too. */
+/* Launches a kernel like comm_launch, but also after a fault. */
 EpcommStatus comm_launch_now(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block, int early, void *args, const char *what,
                              DrvStream stream);
 
@@ -158,7 +158,7 @@ EpcommStatus comm_agree(EpComm *c, EpcommStatus status);
 EpcommStatus survive_check(EpComm *c);                /* checks the options against the pack */
 EpcommStatus survive_begin(EpComm *c);                /* fills EpSurvival, once the heap is there */
 EpcommStatus survive_reset(EpComm *c, uint64_t alive); /* epcomm_shrink, also to the same ranks */
-EpcommStatus survive_part(EpComm *c);                 /* waits until the living ranks end */
+EpcommStatus survive_part(EpComm *c);                 /* waits until all living ranks call epcomm_destroy */
 int survive_lost(const EpComm *c);                    /* returns 1 if a rank is lost */
 uint64_t survive_everyone(const EpComm *c);           /* returns a set with every rank */
 

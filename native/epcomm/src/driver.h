@@ -90,11 +90,11 @@ typedef struct Driver {
   DrvResult (*pointer_get)(void *, int, DrvPointer);
 } Driver;
 
-/* Returns the driver, loaded and initialised once a process; or NULL, with a sentence in text, of
- * EPCOMM_TEXT bytes. */
+/* Returns the driver. Only the first call in a process loads and initialises it. On failure the
+ * function returns NULL and writes the reason to text, of EPCOMM_TEXT bytes. */
 const Driver *driver_open(char *text);
 
-/* Writes the driver's name and words for a result. */
+/* Writes the driver's name and description of a result. */
 void driver_describe(const Driver *driver, DrvResult result, char text[96]);
 
 #endif

@@ -92,7 +92,7 @@ static EpcommStatus enter(EpComm *c, const EpShmemID *id) {
   int rank = c->options.rank, ranks = c->options.ranks, r = ep_shmem_join(&group.library, id, rank, ranks);
   if (r != 0)
     return comm_say(c, EPCOMM_NETWORK, "NVSHMEM: rank %d of %d could not join: error %d; NVSHMEM_DEBUG=INFO tells more; without "
-                    "InfiniBand set NVSHMEM_REMOTE_TRANSPORT=none where all ranks are on one host", rank, ranks, r);
+                    "InfiniBand set NVSHMEM_REMOTE_TRANSPORT=none if all ranks are on one host", rank, ranks, r);
   group.id = *id;
   group.rank = rank;
   group.ranks = ranks;

@@ -9,10 +9,10 @@
 #define PACK_MAGIC "EPCOMMPK"
 #define PACK_VERSION 1
 #define PACK_DIGEST_FROM 56 /* first byte that the digest covers */
-#define PACK_ROUND_BLOCKS 192 /* of the largest grid */
+#define PACK_ROUND_BLOCKS 192 /* most blocks of a grid */
 #define PACK_ROUND_WORDS (32 * PACK_ROUND_BLOCKS)
 #define PACK_CLASSES 5
-#define PACK_MOST_RANKS 64 /* over nodes; EP_MAX_RANKS on one host */
+#define PACK_MOST_RANKS 64 /* most ranks over several nodes; on one host: EP_MAX_RANKS */
 #define PACK_PURPOSES 4 /* the last, halves, only in packs of some layouts */
 #define PACK_NEEDED_PURPOSES 3
 
@@ -110,8 +110,8 @@ typedef struct Pack {
   const uint8_t *cubins;
 } Pack;
 
-/* Both return 0, or -1 with a sentence in text, of EPCOMM_TEXT bytes; after -1 there is
- * nothing to free. */
+/* pack_read and pack_open return 0, or -1 with the reason in text, of EPCOMM_TEXT bytes. After -1
+ * there is nothing to free. */
 int pack_read(Pack *pack, const void *data, size_t bytes, char *text);
 int pack_open(Pack *pack, const char *path, char *text);
 void pack_free(Pack *pack);

@@ -15,8 +15,10 @@ $(WHEELTOOLS):
 	python3 -m venv $@
 	$@/bin/pip install -q $(AUDITWHEEL) || { rm -r $@; exit 1; }
 
-# audited moves a wheel to dist/: file, architecture, libraries that the host of the GPUs has.
-audited = PATH=$(WHEELTOOLS)/bin:$$PATH auditwheel repair --plat manylinux_$(GLIBC)_$(call wheelarch,$(2)) $(addprefix --exclude ,$(3)) -w $(DIST) $(1) > $(WHEELDIR)/audit.log 2>&1 || { cat $(WHEELDIR)/audit.log; exit 1; }
+# audited moves a wheel to dist/, under the platform that auditwheel finds, which must be the one that
+# docs/host.md promises: file, architecture, libraries that the host of the GPUs has.
+audited = PATH=$(WHEELTOOLS)/bin:$$PATH auditwheel repair $(addprefix --exclude ,$(3)) -w $(DIST) $(1) > $(WHEELDIR)/audit.log 2>&1 && \
+  test -f $(DIST)/$(firstword $(subst -, ,$(notdir $(1))))-*manylinux_$(GLIBC)_$(call wheelarch,$(2)).whl || { cat $(WHEELDIR)/audit.log; exit 1; }
 
 wheel-amd64 wheel-arm64: wheel-%: cuda-toolkit $(CUDA_STUB)/%/libcuda.so | $(WHEELTOOLS)
 	rm -rf $(WHEELDIR)/$* $(DIST)/epbench-*_$(call wheelarch,$*).whl && mkdir -p $(WHEELDIR)/$*/programs

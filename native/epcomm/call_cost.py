@@ -1,15 +1,19 @@
 """Times DeepEP's calls as an engine makes them, eager and in a CUDA graph: two processes on two GPUs.
 
-    PYTHONPATH=native/python/epcomm/src:native/python/epcomm/shim python3 native/epcomm/call_cost.py ours ours.json
-    python3 native/epcomm/call_cost.py deepep deepep.json
+    PYTHONPATH=native/python/epcomm/src:native/python/epcomm/shim python3 native/epcomm/call_cost.py ours ours-1.json
+    python3 native/epcomm/call_cost.py deepep deepep-1.json
+    python3 native/epcomm/call_cost.py table FOLDER
 
 The second one imports whatever deep_ep is installed. Run both in turns, several times. A line is a call: wall, until it
 has ended on the device; host, until it returns; b2b, of 20 calls back to back. Medians over calls, in us, of the slowest rank.
 A normal layer is get_dispatch_layout, dispatch and combine with top-k weights; with FP8 it also casts the rows to BF16.
+table prints medians over the runs of a folder's NAME-NUMBER.json, with the fastest and the slowest run.
 """
 
+import glob
 import json
 import os
+import statistics
 import sys
 import time
 
@@ -148,5 +152,23 @@ def worker(rank, ranks, name, out):
     os._exit(0)
 
 
+def table(folder):
+    """Prints the runs of a folder, one line a call, the libraries in the order of their names."""
+    runs = {}
+    for path in sorted(glob.glob(os.path.join(folder, "*-[0-9]*.json"))):
+        with open(path, encoding="utf-8") as f:
+            for row in json.load(f):
+                call = row["what"], row.get("dtype", "fp8"), row["tokens"]
+                for figure in ("wall", "host", "back_to_back"):
+                    if figure in row:
+                        runs.setdefault(call, {}).setdefault((figure, row["lib"]), []).append(row[figure])
+    for (what, dtype, tokens), figures in runs.items():
+        said = [f"{figure} {lib} {statistics.median(v):.1f} [{min(v):.0f}, {max(v):.0f}]" for (figure, lib), v in sorted(figures.items())]
+        print(f"{what:28s} {dtype} {tokens:5d}  " + "  ".join(said))
+
+
 if __name__ == "__main__":
-    mp.spawn(worker, args=(2, sys.argv[1], sys.argv[2]), nprocs=2)
+    if sys.argv[1] == "table":
+        table(sys.argv[2])
+    else:
+        mp.spawn(worker, args=(2, sys.argv[1], sys.argv[2]), nprocs=2)

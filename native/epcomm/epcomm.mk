@@ -13,7 +13,7 @@ EPCOMM_CHECKED = -fsanitize=address,undefined -fno-sanitize-recover=all
 EPCOMM_LIBS    = -ldl -lpthread -lm
 PREFIX        ?= /usr/local
 
-.PHONY: epcomm epcomm-native install epcomm-test lost-test epcomm-check epcomm-fuzz epcomm-gpu faults-gpu layouts-gpu deepep-test epcomm-worker epcomm-verify epcomm-wheel
+.PHONY: epcomm epcomm-native install epcomm-test lost-test epcomm-check epcomm-fuzz epcomm-gpu faults-gpu layouts-gpu deepep-test engines-emulated epcomm-worker epcomm-verify epcomm-wheel
 
 epcomm: $(EPCOMM_OUT)/libepcomm.so $(EPCOMM_OUT)/libepcomm.a $(EPCOMM_OUT)/epcomm.pc $(BINDIR)/epbench-compile ## libepcomm, and epbench-compile for epbench pack
 
@@ -143,6 +143,11 @@ lost-test: $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/test.pack ## ranks killed LOS
 DEEPEP_TESTS ?= .peers/DeepEP/tests
 deepep-test: build epcomm $(EMULATED)/libcuda.so.1 ## DeepEP's own tests, in DEEPEP_TESTS, over epcomm.deepep on the emulated driver; needs PyTorch and NumPy
 	LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) $(EPCOMM)/tests/deepep.sh $(DEEPEP_TESTS) $(EPCOMM_OUT)
+
+# The engines' sources come as wheels: native/engines/fetch.sh. All of them together take 2 to 3 minutes of CPU.
+ENGINES_RUN ?= megatron sglang vllm
+engines-emulated: build epcomm epcomm-native $(EMULATED)/libcuda.so.1 ## SGLang, vLLM and Megatron-Core over epcomm.deepep on the emulated driver; needs PyTorch and .engines
+	LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) ENGINES_EMULATED=1 native/engines/run.sh $(ENGINES_RUN)
 
 # What native/epcomm/run-gpu.sh needs on a GPU host, in bin/: under 64 MiB.
 EPCOMM_NVRTC = $(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64))

@@ -1,0 +1,24 @@
+#!/bin/bash
+# Fetches the engines' wheels by name and unpacks their Python sources into $1, by default .engines: sglang, vllm and megatron
+# beside each other, and in site what they import besides PyTorch. Nothing of it is committed. About 350 MB are downloaded.
+set -euo pipefail
+to=${1:-.engines} python=${PYTHON:-python3}
+mkdir -p "$to/wheels"
+for wheel in sglang==0.5.17 vllm==0.26.0 megatron-core==0.16.1; do
+  name=${wheel%%==*} name=${name%-core}
+  test -d "$to/$name" && continue
+  "$python" -m pip download -q --no-deps --only-binary=:all: -d "$to/wheels" "$wheel"
+  "$python" - "$to/wheels" "${wheel%%==*}" "$to/$name" << 'UNPACK'
+import glob, sys, zipfile
+wheels, name, to = sys.argv[1:]
+with zipfile.ZipFile(glob.glob(f"{wheels}/{name.replace('-', '_')}-*.whl")[0]) as z:
+    z.extractall(to, [n for n in z.namelist() if not n.endswith((".so", "/"))])
+UNPACK
+done
+test -d "$to/site" && exit
+# What they import. The second list is without what it depends on: some of it wants a PyTorch of its own.
+"$python" -m pip install -q --no-compile --target "$to/site" transformers==5.17.0 psutil requests tqdm aiohttp packaging pillow scipy \
+  nvidia-ml-py einops pyyaml prometheus-client ninja tiktoken sentencepiece pandas pyarrow
+"$python" -m pip install -q --no-compile --no-deps --target "$to/site" torchvision==0.26.0 pydantic pydantic-core annotated-types \
+  typing-inspection fastapi starlette uvicorn msgspec pyzmq orjson cachetools dill annotated-doc python-multipart setproctitle \
+  pybase64 partial-json-parser interegular cloudpickle cbor2 py-cpuinfo uvloop prometheus-fastapi-instrumentator

@@ -246,7 +246,8 @@ typedef struct EpcommOutputs {
 typedef struct EpcommFault {
   size_t size;
   int rank;    /* the rank that waited */
-  int phase;   /* 1 barrier, 2 dispatch sending, 3 dispatch receiving, 4 combine sending, 5 combine receiving, 6 debug mode, 7 an id of a lost rank */
+  int phase;   /* 1 barrier, 2 dispatch sending, 3 dispatch receiving, 4 combine sending, 5 combine receiving, 6 debug mode, 7 an id of a lost rank,
+                  8 more rows than the outputs given have room for */
   int expert;  /* global expert waited for, -1 if none */
   int source;  /* rank waited for, -1 if none */
   int block;

@@ -18,7 +18,7 @@ typedef long long int64_t;
 #endif
 
 /* Version of EpArgs's layout. The library refuses a pack of another version. */
-#define EP_ARGS_VERSION 3
+#define EP_ARGS_VERSION 4
 
 #define EP_MAX_RANKS 8    /* GPUs of one node that can address each other */
 #define EP_MAX_REGIONS 16 /* heap regions of one kernel family */
@@ -126,11 +126,11 @@ typedef struct EpArgs {
    * common/check.cuh the numbers begin again at 1. After a fault the state is filled
    * anew and the count starts again at 1. */
   uint32_t round;             /* place of this call within a graph, from 1 on */
+  int32_t ids_wide;           /* 1: topk_ids has 64 bits an id. Layouts masked and rank */
   uint32_t *round_base;       /* advanced after each replay, never by a family */
   uint64_t deadline_ns;       /* longest spin */
   EpFault *fault;             /* this rank's record */
   uint32_t *given_up;         /* word of this rank, in device memory: not 0 once it gave up a wait. May be null */
-  EpArea spoil[EP_SPOIL_AREAS]; /* outputs that this launch overwrites when its call does not end */
   uint64_t *span;             /* [2] global timer: first start, last end; the host sets {~0, 0} before; null if spans are not measured */
 
   /* launch parameters, read by the families that declare them */
@@ -165,14 +165,16 @@ typedef struct EpArgs {
   uint32_t about;     /* ep_agree: what this rank is about to call */
   int32_t distinct;   /* ep_agree: ids of a token, which must differ; 0: they may repeat */
   uint8_t *const *peers; /* with EP_SURVIVORS: [ranks] heap of each rank in the memory of this one, null for a lost rank */
-  int32_t ids_wide;   /* 1: topk_ids has 64 bits an id. Layouts masked and rank */
-  int32_t spare;
 
   /* the session's own kernels only */
   EpControl *control[EP_MAX_RANKS];
   uint64_t *stamps; /* [replays, stamp_slots] global timer */
   int32_t stamp_slots;
   int32_t stamp; /* slot to write, or calls to count, or spans to clear; under EP_OWN_ROUNDS see ep_number_done */
+
+  /* Only calls that do not end read it. It comes last: a kernel waits for each line of its
+   * arguments that it reads at its start. */
+  EpArea spoil[EP_SPOIL_AREAS]; /* outputs that this launch overwrites when its call does not end */
 } EpArgs;
 
 /* Arguments of the activation kernels. D is EP_COLS. */

@@ -35,7 +35,8 @@ var arrows = map[string]string{
 
 	// Search measures nothing.
 	"tune/search":           "tune/ep tune/record tune/stat",
-	"tune/search/replay":    "tune/ep tune/record tune/search tune/stat",
+	"tune/search/exchange":  "tune/bounded tune/ep",
+	"tune/search/replay":    "tune/ep tune/record tune/search tune/search/exchange tune/stat",
 	"tune/search/spacefile": "tune/ep tune/search",
 
 	// Routing and kernels know the vocabulary. A backend opens a workload,

@@ -68,8 +68,8 @@ type Kernel struct {
 	Doc    string
 	Params []Param
 	// Revision says what the parameters mean. Raise it by hand when a config measured with
-	// an earlier build would do something else, and only then; 0 means 1. A faster build of
-	// the same revision keeps its rows.
+	// an earlier build would do something else, and only then; 0 means 1. Rows of
+	// tables stay valid for a faster build of the same revision.
 	Revision int
 	// Formerly lists, by name, kernels that have become configs of this one.
 	Formerly map[string]Former
@@ -90,8 +90,8 @@ type Kernel struct {
 	// search with a very short time budget: one config of each design that may win by far.
 	// Nil means none.
 	Starts func(ep.Machine, ep.Problem) []ep.Config
-	// Overlapped returns a config of a pair's dispatch or combine whose launch may overlap
-	// the launch of the other of the two. Every search of pairs also measures the best
+	// Overlapped takes a config of one half of a pair, dispatch or combine, and returns it
+	// changed so that its launch may overlap the launch of the other half. Every search of pairs also measures the best
 	// dispatch and combine changed in this way. Nil means that no launch may overlap.
 	Overlapped func(ep.Config) ep.Config
 	// SplitPhases says that the kernel sends in one launch and receives in another, so that

@@ -85,7 +85,7 @@ def main(pack, device="cuda"):
         got = step(new).float()
         if device == "cuda":
             torch.cuda.synchronize()
-        ep.check()  # a replay says nothing itself: a step that did not end has left NaN
+        ep.check()  # a replay reports no error: a step that did not end leaves NaN, and check() raises
         want = layer.alone(new)
         error = ((got - want).norm() / want.norm()).item()
         assert error < 0.02, f"rank {rank}: relative error {error}"

@@ -164,7 +164,7 @@ func Split(c Config) (dispatch, combine Config, err error) {
 // MaxParams is the largest number of parameters of one config.
 const MaxParams = 64
 
-// Validate refuses a config from whose Key ParseConfig would not return the same config.
+// Validate refuses c if ParseConfig(c.Key()) would not return c.
 func (c Config) Validate() error {
 	if len(c.Values) > MaxParams {
 		return fmt.Errorf("values: %d parameters, at most %d", len(c.Values), MaxParams)

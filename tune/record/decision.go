@@ -83,8 +83,8 @@ func (b Band) Short() string {
 	return fmt.Sprintf("%.1f%% policy", 100*b.Policy)
 }
 
-// Noisy reports whether the A/A spread exceeds the policy's band. If it does, only differences
-// many times larger than the spread count.
+// Noisy reports whether the A/A spread exceeds the policy's band. If it does, a difference
+// counts only if it is many times larger than the spread.
 func (b Band) Noisy() bool { return b.AA > b.Policy }
 
 // Cause says why a comparison decides nothing.
@@ -170,8 +170,8 @@ type Search struct {
 	// Pace holds the time that measuring took in this search.
 	Pace Pace `json:"pace,omitzero"`
 
-	// As is set if the config of a combine was chosen by the search with another dispatch
-	// dtype: it names that dtype. Then only that search's winner and the default were
+	// As names the other dispatch dtype if the config of a combine was chosen by the search
+	// with that dtype. Else it is empty. If it is set, only that search's winner and the default were
 	// measured here.
 	As ep.DType `json:"as,omitempty"`
 

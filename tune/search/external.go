@@ -187,7 +187,7 @@ func (p *externalProgram) run(ctx context.Context, s *State) error {
 			idle = 0
 		}
 		if idle == maxIdleAsks {
-			return fmt.Errorf("%d lines in a row asked for no new legal config, the last for %d; it should write {\"done\": true}", maxIdleAsks, len(ask.Ask))
+			return fmt.Errorf("%d lines in a row named no new legal config (the last line named %d configs); a program that is done writes {\"done\": true}", maxIdleAsks, len(ask.Ask))
 		}
 		if err := p.send(tell); err != nil {
 			return err

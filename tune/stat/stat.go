@@ -1,5 +1,5 @@
-// Package stat turns noisy rounds into medians, effects without drift, intervals, verdicts and
-// warnings.
+// Package stat computes medians, effects with the drift removed, intervals, verdicts and warnings
+// from noisy rounds.
 package stat
 
 import (

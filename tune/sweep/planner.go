@@ -26,8 +26,8 @@ func newPlanner(b kernels.Backend, opts *Options) *planner {
 }
 
 // searchedKernels returns the kernels that a search of a problem draws from: those that
-// --kernel names. If --kernel names none of the op, it returns all kernels of the op. It then
-// leaves out kernels with split phases, unless a matrix product runs at the same time.
+// --kernel names. If --kernel names none of the op, it returns all kernels of the op. Without
+// a matrix product beside the calls, these are all kernels but those with split phases.
 func (pl *planner) searchedKernels(p ep.Problem) []kernels.Kernel {
 	all := kernels.For(pl.kernels, p)
 	wanted := slices.DeleteFunc(slices.Clone(all), func(k kernels.Kernel) bool { return !slices.Contains(pl.opts.Kernels, k.Name) })
@@ -173,8 +173,8 @@ func (pl *planner) smallEnough(k kernels.Kernel) search.Rule {
 	}
 }
 
-// boundedMachine returns the machine with at most --max-sms SMs, so that the starts of a kernel
-// stay within this bound.
+// boundedMachine returns the machine with at most --max-sms SMs, so that the configs
+// with which a search begins stay within this bound.
 func (pl *planner) boundedMachine() ep.Machine {
 	m := pl.machine
 	if pl.opts.MaxSMs > 0 {
@@ -254,8 +254,8 @@ func (pl *planner) analytic(p ep.Problem) (c ep.Config, ok bool) {
 	return c, ok && k.Check(pl.machine, p, c) == nil
 }
 
-// announce tells a compiling backend what the whole sweep may need: first the starts of all
-// shapes, then the rest. Announcing a shape when its first search begins was tried: short
+// announce tells a compiling backend which configs the whole sweep may need: first those with
+// which the searches of all shapes begin, then the others. Announcing a shape when its first search begins was tried: short
 // sweeps then waited a quarter of their time for the compiler.
 func (s *sweeper) announce() error {
 	b, ok := s.harness.backend.(kernels.Precompiler)
@@ -289,7 +289,8 @@ func (s *sweeper) shapes() []ep.Problem {
 	return out
 }
 
-// announcedPoints bounds the points that compiled looks at. In a larger space it skips points.
+// announcedPoints is the largest number of points of a space that the function compiled looks
+// at. In a larger space compiled skips points.
 const announcedPoints = 20_000
 
 // compiled returns one config of a space for each combination of values bound at compile time.

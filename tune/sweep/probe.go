@@ -99,8 +99,8 @@ func between(costs [2]probedCost, ends [2]PlannedSearch, tokens int) probedCost 
 const probeConfigs = 2
 
 // A probe times the default in leastProbeRounds rounds. If these rounds take at most probeSeconds, it
-// times mostProbeRounds further rounds with as many turns as those of a session, and uses only these,
-// because the first rounds take longer than later ones.
+// times mostProbeRounds further rounds and uses only those, because the first rounds take longer than
+// later ones. In each further round the default runs as often as configs run in a round of a session.
 const (
 	leastProbeRounds = 2
 	mostProbeRounds  = 5

@@ -74,7 +74,7 @@ func (h Header) GainInterval(r Row) (low, high float64) {
 	return low, e.Gain * math.Exp(math.Hypot(math.Log(e.GainHigh/e.Gain), between))
 }
 
-// Certain reports whether a row's gain excludes 1, or need not. A row that launches the default makes
+// Certain reports whether the interval of a row's gain lies above 1, or need not do so. A row that launches the default makes
 // no claim, and a row of several routings was chosen by its largest loss.
 func (h Header) Certain(r Row) bool {
 	low, _ := h.GainInterval(r)
@@ -136,8 +136,8 @@ type Evidence struct {
 	// Legal is the number of legal points of the search space; 0 is unknown.
 	Legal int `json:"legal,omitempty"`
 
-	// Between lists, in rising order, the token counts of Tokens that no search was made
-	// for, and that lie between the token counts of two searches. Only the configs of these
+	// Between lists, in rising order, those token counts of Tokens that lie between two
+	// searched counts and were not searched themselves. Only the configs of these
 	// two searches were timed there. It is empty in tables of older programs.
 	Between []int `json:"between,omitempty"`
 
@@ -158,8 +158,8 @@ type Evidence struct {
 	// product's own time.
 	Beside string `json:"beside,omitempty"`
 
-	// Reason says why the row is in the table although its gain is not certain: kept (the
-	// default), or compromise of N routings. The gain is then 1. Reason is "" if the gain is
+	// Reason says why the row is in the table although its gain is not certain: kept, if the
+	// default stays, or "compromise of N routings". The gain is then 1. Reason is "" if the gain is
 	// certain.
 	Reason string `json:"reason,omitempty"`
 }

@@ -13,9 +13,9 @@ import (
 // numbers, strings, and calls. Nothing is ever called: a call that rebuilds a tensor is
 // read as a tensor, and any other call as an opaque value.
 //
-// github.com/nlpodyssey/gopickle v0.2.0 was tried and not taken: it allocates
-// whatever length the file claims for a string, 2 GB for one of 12 bytes, and
-// panics on longer ones.
+// github.com/nlpodyssey/gopickle v0.2.0 was tried and not taken. It allocates the
+// length that a file claims for a string, so that a file of 12 bytes takes 2 GB. If
+// the claimed length is larger, it panics.
 
 type (
 	pdict  struct{ keys, values []any }

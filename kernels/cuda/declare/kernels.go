@@ -30,7 +30,7 @@ func declared(all []Declaration) []kernels.Kernel {
 	return out
 }
 
-// Work lists the work that the times of our kernels for layout expert include. Dispatch begins
+// Work lists the work that is part of the measured times in layout expert. Dispatch begins
 // with BF16 tokens and ends with rows in the order of their experts. Combine goes the other way.
 func Work(op ep.Op) ep.Work {
 	if op == ep.Combine {

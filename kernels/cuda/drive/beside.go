@@ -17,8 +17,7 @@ import (
 // later one.
 const clockStamp = "stamp"
 
-// outlasts is the least ratio of two times: that of the part of the product that runs beside one
-// call, to that of the call.
+// outlasts says how many times as long as a call its part of the product must take at least.
 const outlasts = 2
 
 // besideLaunches returns how many launches of the product run beside a verification.
@@ -130,9 +129,9 @@ func (s *session) readTogether(ctx context.Context, p *program, rounds int) (*ep
 // before it measures candidates.
 const sizingRounds = 5
 
-// sizeProduct decides, once in each session, how many launches of the product belong to one call:
-// so many that they take outlasts times as long as a call of the problem's default config, and at
-// least two for a pair. If another config were used, costs would depend on which config a session
+// sizeProduct decides, once in each session, how many launches of the product belong to one call.
+// Together they take at least twice as long as a call of the problem's default config (see
+// outlasts). A pair gets at least two launches. If another config were used, costs would depend on which config a session
 // runs first.
 func (s *session) sizeProduct(ctx context.Context) error {
 	b := s.beside
@@ -208,8 +207,8 @@ func (s *session) timePasses(ctx context.Context, b *products, sms int) ([][]flo
 	return alone, err
 }
 
-// besideRounds times the product alone. In an experiment it also times the product while the load
-// runs. It returns both as seconds, [round][rank].
+// besideRounds times the product alone. If an experiment runs a load on the GPU, it also
+// times the product while that load runs. It returns both as seconds, [round][rank].
 func (s *session) besideRounds(ctx context.Context, t timing, x extras, rounds int) (alone, within [][]float64, err error) {
 	p, err := newProgram(s.ranks, newSchedule(t), nil, s.ranks.args, x)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // TestTopology: the worker tells epbench a condition for problems. A problem meets this condition if
-// and only if the worker opens it.
+// and only if the worker accepts the problem.
 func TestTopology(t *testing.T) {
 	accepted := 0
 	for _, launched := range []topology{{4, 1, false}, {4, 1, true}, {4, 2, false}, {8, 2, true}} {

@@ -19,15 +19,15 @@ typedef struct StateAt {
 
 typedef struct SlotAt {
   uint64_t agree;  /* words of debug mode, one set for each slot, because the order of calls over slots may differ between ranks */
-  uint64_t ids[2]; /* [max_tokens, topk] int32 by op, of layout expert and of survivors; the same memory if a combine follows its dispatch */
+  uint64_t ids[2]; /* narrowed top-k ids by op, [max_tokens, topk] int32, in layout expert and in packs with PACK_SURVIVORS. Both offsets are equal if a combine follows its dispatch */
   uint64_t out, out_scales, row_offsets, expert_ids, src_info, scale_offsets;
-  uint64_t y; /* over nodes: the network reads it */
+  uint64_t y; /* only if the ranks are on several nodes: the network reads it */
   StateAt states[COMM_STATES];
 } SlotAt;
 
 typedef struct HeapAt {
   uint64_t control, extra, bytes;
-  uint64_t survival; /* EpSurvival, behind what a reset fills; only in packs with PACK_SURVIVORS */
+  uint64_t survival; /* EpSurvival, only in packs with PACK_SURVIVORS. It lies after the part that a reset fills */
   uint64_t abort; /* EpArgs.given_up, then the abort word of kernels without a state */
   uint64_t world; /* over nodes: the table of hosts/transport.cuh */
   uint64_t normal; /* of epcomm/normal.cuh, in layout rank packed */
@@ -50,8 +50,8 @@ typedef struct Slot {
 
 /* The process and host of a rank. */
 typedef struct Place {
-  uint64_t process[2]; /* random, and its number */
-  char host[40];       /* boot id: processes with the same one share a kernel */
+  uint64_t process[2]; /* a random number, and the number of the process */
+  char host[40];       /* boot id: processes with the same boot id run on one Linux kernel */
 } Place;
 
 struct EpComm {
@@ -72,7 +72,7 @@ struct EpComm {
   HeapAt at;
   DrvPointer heap[EPCOMM_MAX_RANKS]; /* 0 for ranks of other nodes */
   int opened[EPCOMM_MAX_RANKS]; /* 1: by an IPC handle, to be closed */
-  DrvPointer handles[EPCOMM_MAX_RANKS]; /* of those: the address in the process that owns the heap */
+  DrvPointer handles[EPCOMM_MAX_RANKS]; /* for heaps opened by an IPC handle: the address in the process that owns the heap */
   volatile EpFault *fault;      /* host memory that the device can write */
   DrvPointer fault_device;
   volatile uint32_t *told;      /* host memory for the counts that ep_announce writes */
@@ -157,7 +157,7 @@ EpcommStatus comm_agree(EpComm *c, EpcommStatus status);
 /* survive.c */
 EpcommStatus survive_check(EpComm *c);                /* checks the options against the pack */
 EpcommStatus survive_begin(EpComm *c);                /* fills EpSurvival, once the heap is there */
-EpcommStatus survive_reset(EpComm *c, uint64_t alive); /* epcomm_shrink, also to the same ranks */
+EpcommStatus survive_reset(EpComm *c, uint64_t alive); /* does the work of epcomm_shrink; alive may also name the ranks that live already */
 EpcommStatus survive_part(EpComm *c);                 /* waits until all living ranks call epcomm_destroy */
 int survive_lost(const EpComm *c);                    /* returns 1 if a rank is lost */
 uint64_t survive_everyone(const EpComm *c);           /* returns a set with every rank */

@@ -235,7 +235,7 @@ EP_DEVICE void ep_store_scales(uint8_t *out, const uint8_t *scales, EpRow r, int
   }
 }
 
-/* Zeroes the scales of a row that follows the last row of its group (NVFP4 only). */
+/* Zeroes the scales of a padding row, which comes after the last row of a group (NVFP4 only). */
 template <uint32_t columns>
 EP_DEVICE void ep_zero_scales(uint8_t *out, EpRow r) {
   for (uint32_t c = lane_id(); c < (ep_scales(EP_NVFP4, columns) + 3) / 4; c += 32)

@@ -43,7 +43,8 @@ EP_ENTRY(1024, 1) ep_narrow_ids(const __grid_constant__ EpIdsArgs a) {
 /* Lets the ranks of a set meet, although other ranks are gone: one block of 32 threads, one thread
  * for each rank. In stage 1 a rank writes its token to the others and answers the tokens that
  * they write. It has met a rank once that rank has answered its token: an answer from an earlier
- * attempt names another token. In stage 2 it answers with stage 2 and waits for the others'. */
+ * attempt names another token. In stage 2 a rank writes its answers again, marked with stage 2, and
+ * waits for the stage-2 answers of the others. */
 EP_ENTRY(32, 1) ep_meet(const __grid_constant__ EpMeetArgs a) {
   const int32_t peer = static_cast<int32_t>(threadIdx.x);
   if (peer >= EP_MAX_RANKS || peer == a.rank || !(a.set >> peer & 1u)) return;
@@ -82,7 +83,7 @@ struct EpAgree {
   uint32_t calls;                 /* number of the last comparison, 0 for none */
 };
 
-/* Id i of a call; -2 where its upper half is not that of a number of 32 bits. */
+/* Returns id i of a call, or -2 if the id does not fit in a signed 32-bit number. */
 EP_DEVICE int32_t ep_checked_id(const EpArgs &a, int32_t i) {
   if (a.ids_wide == 0) return a.topk_ids[i];
   const int64_t id = reinterpret_cast<const int64_t *>(a.topk_ids)[i];

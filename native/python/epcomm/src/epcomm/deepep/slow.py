@@ -1,5 +1,6 @@
 """The operators of the extension in Python, by ctypes: the same arguments, results and memory.
-A link is the Link itself here, and a call's stream the current one."""
+The extension takes the handle of a link and a stream. These functions take the Link object, and run
+on the current stream."""
 
 import ctypes
 import time
@@ -158,8 +159,8 @@ class Slow:
         return ranges, offsets, src_info, src_info + _padded(link.sizes(dtype).src_info_bytes)
 
     def _low_call(self, link, dtype, ids, later, index):
-        """Rows of a pack for other token counts may name kernels that do not understand each other:
-        every rank asks for the pack's capacity, which is 0."""
+        """Rows of a pack for different token counts may name kernels that cannot work with each other.
+        So every rank passes fullest=0, which selects the row for the pack's capacity."""
         base = _at(index)
         ranges, offsets, src_info, _ = self._low_places(link, dtype)
         return Call(dtype=dtype, tokens=ids.shape[0], fullest=0, purpose=HALVES if later else PAIR, ids_bits=_bits(ids), topk_ids=_at(ids),

@@ -132,7 +132,7 @@ epcomm-wheel: epcomm epcomm-native ## a Python wheel with the library and the ex
 	rm -rf native/python/epcomm/src/epcomm/libepcomm.so native/python/epcomm/src/epcomm/libepcomm_native.so native/python/epcomm/build native/python/epcomm/src/epcomm.egg-info
 
 epcomm-test: build epcomm epcomm-check $(EPCOMM_OUT)/example-processes $(EPCOMM_OUT)/example-threads $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/epcomm-test-checked epcomm-fuzz $(EPCOMM_OUT)/test.pack ## the library on the emulated driver: processes, threads, faults, sanitizers, fuzzing
-	LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) $(EPCOMM)/tests/run.sh $(EPCOMM_OUT)
+	LAYOUTS="$(subst :,-,$(EPCOMM_LAYOUTS))" LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) $(EPCOMM)/tests/run.sh $(EPCOMM_OUT)
 
 # How often lost-test kills ranks at each step of a call: one of 8 and two of 8 in turn.
 LOST ?= 100

@@ -25,7 +25,7 @@ step 600 "slots-processes" '' env EMUL_SMS=8 "$bin/epcomm-test" "$bin/test.pack"
 step 600 "any-order-processes" '' "$bin/epcomm-test" "$bin/masked.pack" any-order --processes $patient --most 6
 step 600 "calls-4-ranks" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/four.pack" calls --processes $patient --calls 6 --most 24
 # Every kernel: call numbers across their ends, and outputs after a fault.
-for layout in expert masked rank rank-packed expert-128; do
+for layout in ${LAYOUTS:-expert masked rank rank-packed expert-128}; do
   step 600 "wrap-$layout" '' "$bin/epcomm-test" "$bin/every-$layout.pack" wrap --processes $patient --calls 5
   step 600 "soak-$layout" '' "$bin/epcomm-test" "$bin/every-$layout.pack" soak --processes --deadline 2 --seconds ${SOAK:-2}
   step 600 "spoiled-$layout" '' "$bin/epcomm-test" "$bin/every-$layout.pack" spoiled --processes --deadline 1

@@ -65,7 +65,7 @@ func warningsOf(draw func(int) *replay.Model, n int) []string {
 // isSpace reports whether a path is a file with a space that another tuner measured.
 func isSpace(path string) bool {
 	info, err := os.Stat(path)
-	return err == nil && !info.IsDir() && exchange.Has(path)
+	return exchange.Has(path) && (err != nil || !info.IsDir())
 }
 
 func spaceModel(path string) (*replay.Model, error) {

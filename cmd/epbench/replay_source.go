@@ -62,7 +62,8 @@ func warningsOf(draw func(int) *replay.Model, n int) []string {
 	return out
 }
 
-// isSpace reports whether a path is a file with a space that another tuner measured.
+// isSpace reports whether a path is the name of a space that another tuner measured. The file may
+// be missing: reading it then says so.
 func isSpace(path string) bool {
 	info, err := os.Stat(path)
 	return exchange.Has(path) && (err != nil || !info.IsDir())

@@ -346,9 +346,9 @@ func TestSessionExplain(t *testing.T) {
 	b, s := openSession(t, Options{Loopback: true, Deadline: 20 * time.Second}, besideProblem(ep.Dispatch, ep.Graph, smallGemm))
 	k := kernels.Of(b.Kernels(), ep.Dispatch)[0]
 	c := k.DefaultConfig(b.Machine(), s.problem)
-	checkEffects(t, s, c, "the calls", "SMs: 4 blocks", "bandwidth: a copy engine", "both: 4 blocks")
+	checkEffects(t, s, c, "the calls", "SMs: for each call 4 blocks", "bandwidth: a copy engine", "both: for each call 4 blocks")
 	few := k.DefaultWithin(b.Machine(), s.problem, 2)
-	checkEffects(t, s, few, "the calls", "SMs: nothing, planned for 2 SMs", "SMs: 2 blocks", "bandwidth: a copy engine", "both: 2 blocks")
+	checkEffects(t, s, few, "the calls", "SMs: nothing, planned for 2 SMs", "SMs: for each call 2 blocks", "bandwidth: a copy engine", "both: for each call 2 blocks")
 	if v, err := s.Verify(t.Context(), c); err != nil || !v.OK() {
 		t.Errorf("after it: %+v, %v", v, err)
 	}

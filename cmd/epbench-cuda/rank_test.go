@@ -206,7 +206,7 @@ func refuseMixed(t *testing.T, l launched, p ep.Problem) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := k.Check(l.Machine(), p, k.DefaultConfig(l.Machine(), p)); err == nil || !strings.Contains(err.Error(), "does not leave") {
+	if err := k.Check(l.Machine(), p, k.DefaultConfig(l.Machine(), p)); err == nil || !strings.Contains(err.Error(), "does not write") {
 		t.Errorf("%s: %v, want a refusal", k.Name, err)
 	}
 }

@@ -3,6 +3,7 @@ package sweep
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -276,15 +277,28 @@ func noDuplicates(t *testing.T, dir string) {
 	}
 }
 
+// TestNoisyMachineWritesNoTable: the reason names the spread and flags. The sweep with the proposed
+// band makes a table.
 func TestNoisyMachineWritesNoTable(t *testing.T) {
-	out := mustSweep(t, &scripted{Sigma: 0.3}, options(t, "dispatch", []int{1, 16}, "uniform"), filepath.Join(t.TempDir(), "run"))
+	o := options(t, "dispatch", []int{1, 16}, "uniform")
+	out := mustSweep(t, &scripted{Sigma: 0.5}, o, filepath.Join(t.TempDir(), "run"))
 	if out.Table != nil || !strings.Contains(out.NoTable, "the default against itself varies") {
-		t.Errorf("table %v, %q", out.Table != nil, out.NoTable)
+		t.Fatalf("table %v, %q", out.Table != nil, out.NoTable)
 	}
 	for _, s := range out.Run.Searches {
 		if !s.Decision.Band.Noisy() {
 			t.Errorf("band %+v", s.Decision.Band)
 		}
+	}
+	var percent float64
+	if _, proposal, _ := strings.Cut(out.NoTable, "--band "); proposal == "" {
+		t.Fatalf("%q proposes no band", out.NoTable)
+	} else if _, err := fmt.Sscanf(proposal, "%f%%", &percent); err != nil {
+		t.Fatal(err)
+	}
+	o.Band = percent / 100
+	if again := mustSweep(t, &scripted{Sigma: 0.5}, o, filepath.Join(t.TempDir(), "run")); again.Table == nil {
+		t.Errorf("with a band of %v %%: %s", percent, again.NoTable)
 	}
 }
 

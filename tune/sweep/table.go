@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -17,11 +18,12 @@ const noisyShare = 0.25
 // whyNoTable returns why no table can be made from the searches, or "" if one can. It also returns
 // the largest A/A spread of the usable searches.
 func (s *sweeper) whyNoTable() (why string, spread float64) {
-	noisy, usable := 0, 0
+	var noisy []*activeSearch
+	usable := 0
 	for _, c := range s.searches {
 		d := c.result.Decision
 		if c.result.OK() && d.Band.Noisy() {
-			noisy++
+			noisy = append(noisy, c)
 		}
 		if d.Usable() {
 			usable++
@@ -29,13 +31,38 @@ func (s *sweeper) whyNoTable() (why string, spread float64) {
 		}
 	}
 	switch {
-	case float64(noisy) > noisyShare*float64(len(s.searches)):
-		return fmt.Sprintf("no table: in %d of %d searches the default against itself varies by more than the band of %.0f %%; "+
-			"quiet the machine, or give each search more time with --budget", noisy, len(s.searches), 100*s.harness.policy.Band), spread
+	case float64(len(noisy)) > noisyShare*float64(len(s.searches)):
+		return s.noisyReason(noisy), spread
 	case usable == 0:
 		return "no table: " + s.unusableReason(), spread
 	}
 	return "", spread
+}
+
+// widestBand is the widest band that noisyReason proposes. With a wider one, most gains would not count.
+const widestBand = 0.25
+
+// noisyReason returns a sentence about noisy searches, with the flags that lead to a table. More time
+// helps only a search whose time ended before its A/A test had all rounds.
+func (s *sweeper) noisyReason(noisy []*activeSearch) string {
+	policy := s.harness.policy
+	largest, short := 0.0, 0
+	for _, c := range noisy {
+		largest = max(largest, c.aa.Spread)
+		if c.aa.Rounds < policy.MaxAA {
+			short++
+		}
+	}
+	var ways []string
+	if short > 0 {
+		ways = append(ways, fmt.Sprintf("give more time with --budget (it ended before %d rounds in %d of them)", policy.MaxAA, short))
+	}
+	// A quarter is added, because the next sweep will not find the same spread.
+	if band := math.Ceil(100*1.25*largest) / 100; band <= widestBand {
+		ways = append(ways, fmt.Sprintf("sweep again with --band %.0f%%, so that a smaller difference counts as none", 100*band))
+	}
+	return fmt.Sprintf("no table: in %d of %d searches the default against itself varies by more than the band of %.0f %%, at most by %.1f %%; %s",
+		len(noisy), len(s.searches), 100*policy.Band, 100*largest, strings.Join(append(ways, "quiet the machine"), ", or "))
 }
 
 // unusableReason returns a sentence that counts the searches by cause. It is for a sweep in which no

@@ -13,7 +13,7 @@ import (
 // besideProblem is a dispatch of 16 tokens that runs beside the product "copy".
 func besideProblem() ep.Problem {
 	return ep.Problem{Op: ep.Dispatch, Mode: ep.Graph, Ranks: 2, Nodes: 1, Hidden: 512, Experts: 32, TopK: 4, Tokens: 16, MaxTokens: 16,
-		Dispatch: ep.BF16, Combine: ep.BF16, Beside: "copy", Objective: ep.Beside}
+		Dispatch: ep.BF16, Combine: ep.BF16, Beside: "copy", Objective: ep.BesideProduct}
 }
 
 // besideLine is the log line of a config. sms is its number of SMs, alone its time without the

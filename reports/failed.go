@@ -46,7 +46,7 @@ func Failures(cases []*Case) []*Failure {
 
 // severity orders statuses, the most serious first.
 var severity = []ep.Status{
-	ep.Mismatch, ep.Hang, ep.Crash, ep.NoLaunch, ep.NoBuild, ep.Unstable, ep.Illegal,
+	ep.Mismatch, ep.Hang, ep.Crash, ep.LaunchFailed, ep.CompileFailed, ep.Unstable, ep.Illegal,
 }
 
 // FailedTable lists failed configs. It has at most limit rows; a limit of 0 means all.

@@ -33,13 +33,13 @@ func (o LibraryTime) Own() record.Interval {
 // LibraryComparison compares the libraries that do the same work in one case on one machine.
 // Their runs either took turns, round by round, or came one after the other.
 type LibraryComparison struct {
-	Problem   ep.Problem // without MaxTokens, which each library sets, and without Layout, which is a part of Work
-	Routing   string
-	Work      string          // LibraryTime.Work and the clock, which all libraries here share
-	Libraries []LibraryTime   // fastest first
-	Gain      record.Interval // the second library's time over the first's; NaN with one library
-	Turns     bool            // the first two took turns, so Gain is computed round by round
-	Band      float64         // the widest band of the runs
+	Problem     ep.Problem // without MaxTokens, which each library sets, and without Layout, which is a part of Work
+	Routing     string
+	Work        string          // LibraryTime.Work and the clock, which all libraries here share
+	Libraries   []LibraryTime   // fastest first
+	Gain        record.Interval // the second library's time over the first's; NaN with one library
+	Interleaved bool            // the first two took turns, so Gain is computed round by round
+	Band        float64         // the widest band of the runs
 }
 
 // Decided reports whether the first library is faster by more than the band.
@@ -150,13 +150,13 @@ func (c *LibraryComparison) decide() {
 	if len(c.Libraries) < 2 {
 		return
 	}
-	c.Gain, c.Turns = c.Libraries[1].ratioTo(c.Libraries[0])
+	c.Gain, c.Interleaved = c.Libraries[1].ratioTo(c.Libraries[0])
 }
 
 // ratioTo returns the ratio of o's time to other's with its interval. If their runs took turns,
 // turns is true and the ratio is computed round by round.
 func (o LibraryTime) ratioTo(other LibraryTime) (ratio record.Interval, turns bool) {
-	if t := o.Run.Run.Turns; t != "" && t == other.Run.Run.Turns {
+	if t := o.Run.Run.InterleaveID; t != "" && t == other.Run.Run.InterleaveID {
 		return o.Entry.Ratio(other.Entry).Interval, true
 	}
 	return o.Entry.independentRatio(other.Entry, o.Run.Run.Machine.SessionSpread()).Interval, false
@@ -231,7 +231,7 @@ func howCompared(choices []LibraryComparison) string {
 		if len(c.Libraries) > 1 {
 			compared++
 		}
-		if c.Turns {
+		if c.Interleaved {
 			turns++
 		}
 	}

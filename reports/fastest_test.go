@@ -107,7 +107,7 @@ func TestCompareLibrariesSeeds(t *testing.T) {
 func TestCompareLibrariesTurns(t *testing.T) {
 	runs := []*Loaded{libraryRun("deepep", "rank", map[int]float64{128: 11}, ""), libraryRun("nccl", "rank", map[int]float64{128: 10}, "")}
 	for _, l := range runs {
-		l.Run.Turns = "one"
+		l.Run.InterleaveID = "one"
 		for i := range l.Results[0].Seconds {
 			for k := range l.Results[0].Seconds[i] {
 				l.Results[0].Seconds[i][k] *= 1 + float64(i)/4
@@ -116,9 +116,9 @@ func TestCompareLibrariesTurns(t *testing.T) {
 		l.Cases = Cases(l.Run, l.Results)
 	}
 	width := func(turns string) (float64, string) {
-		runs[1].Run.Turns = turns
+		runs[1].Run.InterleaveID = turns
 		choices, err := CompareLibraries(runs)
-		if err != nil || len(choices) != 1 || choices[0].Turns != (turns == "one") {
+		if err != nil || len(choices) != 1 || choices[0].Interleaved != (turns == "one") {
 			t.Fatalf("%+v, %v", choices, err)
 		}
 		return choices[0].Gain.High - choices[0].Gain.Low, strings.Join(FastestTable(choices).Notes, "\n")

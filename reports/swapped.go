@@ -54,7 +54,7 @@ func Swap(chosen, on []*record.Recording) []Swapped {
 		if there := at[id{s.Problem, s.Routing}]; there != nil && s.Decision.Usable() {
 			c := swappedTo(there, s.Decision)
 			searched := there.Search.Problem
-			searched.Dispatch = there.Search.As
+			searched.Dispatch = there.Search.SiblingDType
 			if whole := at[id{searched, s.Routing}]; c.Reason != "" && whole != nil {
 				c = swappedTo(whole, s.Decision)
 				c.Problem = s.Problem

@@ -102,7 +102,7 @@ func TestSwap(t *testing.T) {
 func TestSwapAsSearched(t *testing.T) {
 	combine := func(d ep.DType, as ep.DType, won int, times ...float64) *record.Recording {
 		r := swapCase(1, won, times...)
-		r.Search.Problem.Op, r.Search.Problem.Dispatch, r.Search.As = ep.Combine, d, as
+		r.Search.Problem.Op, r.Search.Problem.Dispatch, r.Search.SiblingDType = ep.Combine, d, as
 		return r
 	}
 	mine := []*record.Recording{combine(ep.FP8, "", 2, 9, 8)}

@@ -283,7 +283,7 @@ func (g *maker) block(of *synthetic, c ep.Config, b block) []float64 {
 	if g.fails(c) {
 		r.Status, r.Reason = ep.Hang, "rank 3 waited 2.0 s for expert 17 of rank 5 in phase wait"
 		if c.Int("sms") > 64 {
-			r.Status, r.Reason = ep.NoLaunch, "132 blocks of 1024 threads cannot be resident at once: at most 96 are"
+			r.Status, r.Reason = ep.LaunchFailed, "132 blocks of 1024 threads cannot be resident at once: at most 96 are"
 		}
 		g.results = append(g.results, r)
 		return nil

@@ -135,11 +135,11 @@ func (p *Placement) Copies(from *Placement) (most int) {
 
 // PlacedLoad counts the selections that each slot and each rank of a placement receives.
 type PlacedLoad struct {
-	place  *Placement
-	Slots  []int64   // selections of each slot
-	Ranks  []int64   // selections of each rank
-	Pairs  [][]int64 // [source rank][rank] selections from one rank to another
-	Tokens int64
+	place        *Placement
+	Slots        []int64   // selections of each slot
+	Ranks        []int64   // selections of each rank
+	BetweenRanks [][]int64 // [source rank][rank] selections from one rank to another
+	Tokens       int64
 	// Remote is the number of copies of tokens that are sent to another host. A token is sent
 	// once to each other host that has an expert of the token.
 	Remote int64
@@ -154,7 +154,7 @@ func NewPlacedLoad(p *Placement) *PlacedLoad { return newPlacedLoadOver(p, 1) }
 func newPlacedLoadOver(p *Placement, hosts int) *PlacedLoad {
 	l := &PlacedLoad{place: p, hosts: max(1, hosts), Slots: make([]int64, p.SlotCount()), Ranks: make([]int64, p.Ranks)}
 	for range p.Ranks {
-		l.Pairs = append(l.Pairs, make([]int64, p.Ranks))
+		l.BetweenRanks = append(l.BetweenRanks, make([]int64, p.Ranks))
 	}
 	for s := range l.Slots {
 		l.rankOf = append(l.rankOf, int32(s/(len(l.Slots)/p.Ranks)))
@@ -175,7 +175,7 @@ func (l *PlacedLoad) Token(source int, ids []int32) {
 		r := l.rankOf[s]
 		l.Slots[s]++
 		l.Ranks[r]++
-		l.Pairs[source][r]++
+		l.BetweenRanks[source][r]++
 		reached |= 1 << l.host(int(r))
 		ids[i] = s
 	}
@@ -185,7 +185,7 @@ func (l *PlacedLoad) Token(source int, ids []int32) {
 func (l *PlacedLoad) host(rank int) int { return rank * l.hosts / len(l.Ranks) }
 
 // Expert adds n selections of one expert, shared equally among the expert's slots. It does not
-// change Pairs, because the source ranks are unknown.
+// change BetweenRanks, because the source ranks are unknown.
 func (l *PlacedLoad) Expert(expert int, n int64) {
 	slots := l.place.Slots[expert]
 	for i, s := range slots {
@@ -208,7 +208,7 @@ func (l *PlacedLoad) MaxMeanRank() float64 { return maxMean(floats(l.Ranks)) }
 // such pairs; 1 if there is one rank.
 func (l *PlacedLoad) MaxMeanPair() float64 {
 	var pairs []float64
-	for from, row := range l.Pairs {
+	for from, row := range l.BetweenRanks {
 		for to, n := range row {
 			if from != to {
 				pairs = append(pairs, float64(n))

@@ -185,8 +185,8 @@ func (l *PlacedLoad) merge(o *PlacedLoad) {
 	}
 	for r, n := range o.Ranks {
 		l.Ranks[r] += n
-		for to, n := range o.Pairs[r] {
-			l.Pairs[r][to] += n
+		for to, n := range o.BetweenRanks[r] {
+			l.BetweenRanks[r][to] += n
 		}
 	}
 }

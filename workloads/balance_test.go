@@ -104,8 +104,8 @@ func TestPlacedLoad(t *testing.T) {
 	var sum int64
 	for r := range 2 {
 		sum += l.Ranks[r]
-		if l.Pairs[1][r] != l.Ranks[r] || l.Pairs[0][r] != 0 {
-			t.Errorf("pairs %v, ranks %v: all tokens come from rank 1", l.Pairs, l.Ranks)
+		if l.BetweenRanks[1][r] != l.Ranks[r] || l.BetweenRanks[0][r] != 0 {
+			t.Errorf("pairs %v, ranks %v: all tokens come from rank 1", l.BetweenRanks, l.Ranks)
 		}
 	}
 	if sum != 3 || l.Tokens != 3 {

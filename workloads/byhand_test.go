@@ -105,11 +105,11 @@ func TestCopiesByHand(t *testing.T) {
 		t.Errorf("%d copies, want 2", n)
 	}
 	l := NewPlacedLoad(blocks)
-	l.Pairs = [][]int64{{50, 1, 2}, {3, 70, 0}, {0, 6, 90}}
+	l.BetweenRanks = [][]int64{{50, 1, 2}, {3, 70, 0}, {0, 6, 90}}
 	if got := l.MaxMeanPair(); got != 3 {
 		t.Errorf("largest pair over the mean: %g, want 6 / 2", got)
 	}
-	if got := (&PlacedLoad{Pairs: [][]int64{{5}}}).MaxMeanPair(); got != 1 {
+	if got := (&PlacedLoad{BetweenRanks: [][]int64{{5}}}).MaxMeanPair(); got != 1 {
 		t.Errorf("one rank has no pairs: %g", got)
 	}
 }
@@ -141,8 +141,8 @@ func TestJudgeByHand(t *testing.T) {
 		t.Errorf("%+v, busiest %d and %d", r, r.Before.Busiest(), r.After.Busiest())
 	}
 	// Tokens of a window belong to the ranks in blocks: rank 0 has tokens 0 and 2, rank 1 has 1 and 3.
-	if want := [][]int64{{2, 0}, {1, 1}}; !reflect.DeepEqual(r.Before.Pairs, want) {
-		t.Errorf("pairs %v, want %v", r.Before.Pairs, want)
+	if want := [][]int64{{2, 0}, {1, 1}}; !reflect.DeepEqual(r.Before.BetweenRanks, want) {
+		t.Errorf("pairs %v, want %v", r.Before.BetweenRanks, want)
 	}
 	if r.Copies != 1 {
 		t.Errorf("%d copies, want 1: rank 1 fetches expert 0", r.Copies)

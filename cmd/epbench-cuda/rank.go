@@ -66,7 +66,7 @@ func serveRank(ctx context.Context, o drive.Options, split bool) error {
 	at := drive.Place{Rank: place.Rank, Ranks: place.Ranks, GPU: place.Local, Split: split}
 	err = r.serve(ctx, o, at)
 	if err != nil {
-		r.line.Failed(ep.NoLaunch, err.Error())
+		r.line.Failed(ep.LaunchFailed, err.Error())
 	}
 	return err
 }

@@ -38,7 +38,7 @@ func (f *besideFlags) apply(problems []ep.Problem, model string) error {
 	if err != nil {
 		return badInput(fmt.Errorf("--%w", err))
 	}
-	objective, err := ep.ParseObjective(cmp.Or(f.objective, ep.Beside.String()))
+	objective, err := ep.ParseObjective(cmp.Or(f.objective, ep.BesideProduct.String()))
 	if err != nil {
 		return badInput(fmt.Errorf("--%w", err))
 	}

@@ -142,7 +142,7 @@ func (t *interleaving) failure() error {
 // share the processes of that backend.
 type interleaving struct {
 	flags    *interleaveFlags
-	id       string                     // marks the new runs as measured together: record.Run.Turns
+	id       string                     // marks the new runs as measured together: record.Run.InterleaveID
 	backends map[string]*startedBackend // by value of --backend
 	runs     []*openRun
 	missing  []error // errors of backends that did not start; the runs of the other backends are measured
@@ -277,7 +277,7 @@ func (t *interleaving) open(cmd *cobra.Command, l *reports.Loaded, recorded *swe
 	}
 	r := &openRun{InterleavedRun: &sweep.InterleavedRun{Backend: b, Options: &sweep.Options{Seed: l.Run.Seed, Band: recorded.band}}, path: filepath.Join(t.flags.out, l.Name())}
 	run := newRun(b, r.Options, commandLine(cmd, "interleave", cmd.Flags().Args()...))
-	run.Turns = t.id
+	run.InterleaveID = t.id
 	run.Kernels = l.Run.Kernels // the old declarations, because configs may have values that --param added
 	if r.dir, err = record.CreateDir(r.path, run); err != nil {
 		return nil, badInput(fmt.Errorf("--out: %w", err))

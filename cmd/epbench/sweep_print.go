@@ -200,7 +200,7 @@ func wholeText(run *record.Run) string {
 	var tried, legal int
 	for _, s := range run.Searches {
 		switch {
-		case s.Problem.Op == ep.Pair || s.As != "":
+		case s.Problem.Op == ep.Pair || s.SiblingDType != "":
 		case s.Tried >= s.Legal:
 			whole++
 		default:

@@ -35,7 +35,7 @@ func keyCells(k table.Key) []reports.Cell {
 	if k.Precision == ep.Reduced {
 		extras = append(extras, "reduced")
 	}
-	if k.Objective == ep.Beside {
+	if k.Objective == ep.BesideProduct {
 		extras = append(extras, "beside")
 	}
 	if k.Layout != ep.LayoutExpert {

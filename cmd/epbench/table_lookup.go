@@ -240,7 +240,7 @@ func sweepFlagsOf(k table.Key) string {
 	if k.Precision == ep.Reduced {
 		c += " --precision reduced"
 	}
-	if k.Objective == ep.Beside {
+	if k.Objective == ep.BesideProduct {
 		c += " --beside gemm"
 	}
 	if k.Layout != ep.LayoutExpert {

@@ -139,7 +139,7 @@ func (r *ranks) worst(all []reply) error {
 		if a.Error == "" {
 			continue
 		}
-		status := ep.NoLaunch
+		status := ep.LaunchFailed
 		if a.Fault {
 			status = ep.Hang
 		}

@@ -51,7 +51,7 @@ func (s *session) Prepare(_ context.Context, c ep.Config) error {
 		return pack.CompileOn(s.backend.compiler, units)
 	})
 	if err != nil {
-		return kernels.Failf(ep.NoBuild, "%v", err)
+		return kernels.Failf(ep.CompileFailed, "%v", err)
 	}
 	path := filepath.Join(s.backend.dir, p.Digest+".pack")
 	if err := os.WriteFile(path, p.Data, 0o600); err != nil {

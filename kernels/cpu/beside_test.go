@@ -44,7 +44,7 @@ func TestProductCopies(t *testing.T) {
 // time that is reported.
 func TestRunBeside(t *testing.T) {
 	for _, op := range ep.Exchanges() {
-		for work, objective := range map[string]ep.Objective{"gemm:4,64,64,bf16,2": ep.Beside, "copy": ep.Alone} {
+		for work, objective := range map[string]ep.Objective{"gemm:4,64,64,bf16,2": ep.BesideProduct, "copy": ep.Alone} {
 			p := problem(op)
 			p.Tokens, p.MaxTokens, p.Beside, p.Objective = 4, 4, work, objective
 			s, c := session(t, p)
@@ -86,7 +86,7 @@ func checkBeside(t *testing.T, s *Session, c ep.Config) {
 				t.Errorf("%s: round %d, rank %d: both %v, call %v, product %v, done %v", c.Key(), i, r, both, b.CallIn[i][r], b.ProductIn[i][r], b.Done[i][r])
 			}
 			want := b.Call[i][r]
-			if s.Objective == ep.Beside {
+			if s.Objective == ep.BesideProduct {
 				want = max(both-b.Product[i][r], ep.LeastCost)
 			}
 			if got.Seconds[i][r] != want {
@@ -104,7 +104,7 @@ func checkBeside(t *testing.T, s *Session, c ep.Config) {
 func TestBesideFaults(t *testing.T) {
 	for _, f := range []fault{noSignal, panicking} {
 		p := problem(ep.Dispatch)
-		p.Tokens, p.MaxTokens, p.Beside, p.Objective = 4, 4, "gemm:4,64,64,bf16,2", ep.Beside
+		p.Tokens, p.MaxTokens, p.Beside, p.Objective = 4, 4, "gemm:4,64,64,bf16,2", ep.BesideProduct
 		s, c := session(t, p)
 		if f == noSignal {
 			s.backend.deadline = hangsEnd

@@ -56,7 +56,7 @@ func TestToyBeside(t *testing.T) {
 		product string
 		halves  float64
 	}{{ep.Dispatch, "gemm", 1}, {ep.Combine, "copy", 1}, {ep.Pair, "gemm:4,32,64,fp8,3", 2}} {
-		s, cfg := besideSession(t, b, c.op, c.product, ep.Beside)
+		s, cfg := besideSession(t, b, c.op, c.product, ep.BesideProduct)
 		if v, err := s.Verify(t.Context(), cfg); err != nil || !v.OK() || v.Rows == 0 {
 			t.Errorf("%s: %+v, %v", c.op, v, err)
 		}
@@ -90,7 +90,7 @@ func TestSharedAlike(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, messages := range []ep.Value{"4", "1"} {
-		s, cfg := besideSession(t, b, ep.Dispatch, "gemm", ep.Beside)
+		s, cfg := besideSession(t, b, ep.Dispatch, "gemm", ep.BesideProduct)
 		r, err := s.Run(t.Context(), cfg.With("messages", messages), kernels.RunSpec{Rounds: 1, Fold: 1})
 		if err != nil {
 			t.Fatal(err)
@@ -154,7 +154,7 @@ func TestBesideRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := drawn(t, ep.Problem{Op: ep.Pair, Mode: ep.Graph, Ranks: 3, Nodes: 1, Hidden: 64, Experts: 9, TopK: 3,
-			Tokens: 5, MaxTokens: 5, Dispatch: ep.BF16, Combine: ep.BF16, Layout: ep.LayoutRank}.WithProduct(q, 8, ep.Beside), "uniform")
+			Tokens: 5, MaxTokens: 5, Dispatch: ep.BF16, Combine: ep.BF16, Layout: ep.LayoutRank}.WithProduct(q, 8, ep.BesideProduct), "uniform")
 		if _, err := c.b.Open(t.Context(), w); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", c.product, err, c.says)
 		}

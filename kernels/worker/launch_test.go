@@ -70,7 +70,7 @@ func serveRank(rank, role string) error {
 	case "fail":
 		go func() {
 			awaitFile(os.Getenv(markEnv))
-			say(notifyFailed, Trouble{Status: ep.NoLaunch, Reason: "no kernel image" + strings.Repeat(" of what the compiler printed", 10_000)})
+			say(notifyFailed, Trouble{Status: ep.LaunchFailed, Reason: "no kernel image" + strings.Repeat(" of what the compiler printed", 10_000)})
 		}()
 	case "die":
 		go func() {
@@ -193,7 +193,7 @@ func TestLaunchedTrouble(t *testing.T) {
 		reason       string
 	}{
 		{"hang-run", "die", ep.Crash, "rank 1 of 2 (host here, pid "},
-		{"hang-run", "fail", ep.NoLaunch, "no kernel image"},
+		{"hang-run", "fail", ep.LaunchFailed, "no kernel image"},
 		{"hang-run", "idle", ep.Hang, "rank 1 of 2"},
 		{"crash-run", "idle", ep.Crash, "rank 0 of 2 (host here, pid "},
 	} {
@@ -301,11 +301,11 @@ func TestCalm(t *testing.T) {
 	if g.firstTrouble() != nil {
 		t.Errorf("the failure is not cleared: %+v", g.firstTrouble())
 	}
-	g.fail(m, Trouble{Status: ep.NoLaunch, Reason: "no kernel image"}, time.Hour)
+	g.fail(m, Trouble{Status: ep.LaunchFailed, Reason: "no kernel image"}, time.Hour)
 	g.rankGone(m)
 	g.clearTrouble(0)
 	<-ended
-	if w := g.firstTrouble(); w == nil || w.Status != ep.NoLaunch {
+	if w := g.firstTrouble(); w == nil || w.Status != ep.LaunchFailed {
 		t.Errorf("a rank that is gone: %+v, want the failure that it reported", w)
 	}
 }
@@ -330,11 +330,11 @@ func TestReasonAfterLoss(t *testing.T) {
 	g, ended := fakeGroup(t)
 	ofRank := func(rank int) *member { return &member{Greeting: Greeting{Rank: rank, Ranks: 3}} }
 	g.rankGone(ofRank(2))
-	g.fail(ofRank(1), Trouble{Status: ep.NoLaunch, Reason: "no kernel image"}, time.Hour)
+	g.fail(ofRank(1), Trouble{Status: ep.LaunchFailed, Reason: "no kernel image"}, time.Hour)
 	g.fail(ofRank(2), Trouble{Status: ep.Illegal, Reason: "later"}, time.Hour)
 	g.clearTrouble(0)
 	<-ended
-	if w, want := g.firstTrouble(), "rank 2 of 3 (host , pid 0): is gone; rank 1 of 3 (host , pid 0): no kernel image"; w == nil || w.Status != ep.NoLaunch || w.Reason != want {
+	if w, want := g.firstTrouble(), "rank 2 of 3 (host , pid 0): is gone; rank 1 of 3 (host , pid 0): no kernel image"; w == nil || w.Status != ep.LaunchFailed || w.Reason != want {
 		t.Errorf("%+v, want %q", w, want)
 	}
 }

@@ -80,7 +80,7 @@ type forewarnedSession struct {
 
 func (s *forewarnedSession) Prepare(ctx context.Context, c ep.Config) error {
 	if !s.of.told[s.problem+c.Key()] {
-		return kernels.Failf(ep.NoBuild, "never heard of")
+		return kernels.Failf(ep.CompileFailed, "never heard of")
 	}
 	return s.Session.Prepare(ctx, c)
 }

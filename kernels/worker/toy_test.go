@@ -131,7 +131,7 @@ func TestToyDrills(t *testing.T) {
 		{"hang", ep.Hang, "while the others wait"},
 		{"stop", ep.Hang, "has been silent for"},
 		{"raise", ep.Crash, "RuntimeError: CUDA error: invalid configuration argument"},
-		{"captures", ep.NoLaunch, "rank 1: capturing a CUDA graph failed 2 times: RuntimeError: CUDA error: operation failed"},
+		{"captures", ep.LaunchFailed, "rank 1: capturing a CUDA graph failed 2 times: RuntimeError: CUDA error: operation failed"},
 	} {
 		t.Run(c.drill, func(t *testing.T) {
 			t.Parallel()
@@ -194,7 +194,7 @@ func TestToyAlone(t *testing.T) {
 			_, err = s.Run(t.Context(), good.With("messages", "4"), kernels.RunSpec{Rounds: 1, Fold: 1})
 			var f *kernels.Failure
 			want := fmt.Sprintf("rank %d of 3", rank)
-			if !errors.As(err, &f) || f.Status != ep.NoLaunch || !strings.Contains(f.Reason, want) || !strings.Contains(f.Reason, "too many resources") {
+			if !errors.As(err, &f) || f.Status != ep.LaunchFailed || !strings.Contains(f.Reason, want) || !strings.Contains(f.Reason, "too many resources") {
 				t.Errorf("got %v, want launch with %q", err, want)
 			}
 			for _, op := range ep.Exchanges() {

@@ -27,7 +27,7 @@ func pareto(c *reports.Case, o Options) *Figure {
 
 // timeLabel returns the axis label for a problem's times.
 func timeLabel(p ep.Problem) string {
-	if p.Objective == ep.Beside {
+	if p.Objective == ep.BesideProduct {
 		return "cost of one call (us)"
 	}
 	return "time of one call (us)"

@@ -49,7 +49,7 @@ func (t *BesideRounds) Cost() [][]float64 {
 
 // Seconds returns the times that an objective minimizes.
 func (t *BesideRounds) Seconds(o Objective) [][]float64 {
-	if o == Beside {
+	if o == BesideProduct {
 		return t.Cost()
 	}
 	return t.Call

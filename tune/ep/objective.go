@@ -8,14 +8,14 @@ type Objective int
 
 // The zero value is Alone: in a Problem without an objective nothing else runs on the GPU.
 const (
-	Alone  Objective = iota // the time of a call while no matrix product runs
-	Beside                  // the cost of a call: the time of call and product together, minus the time of the product alone
+	Alone         Objective = iota // the time of a call while no matrix product runs
+	BesideProduct                  // the cost of a call: the time of call and product together, minus the time of the product alone
 )
 
 var objectiveWords = []string{"alone", "beside"}
 
 // Objectives lists both objectives, Alone first.
-func Objectives() []Objective { return []Objective{Alone, Beside} }
+func Objectives() []Objective { return []Objective{Alone, BesideProduct} }
 
 // ParseObjective reads "alone" or "beside".
 func ParseObjective(s string) (Objective, error) {
@@ -29,7 +29,7 @@ func ParseObjective(s string) (Objective, error) {
 
 // String returns "alone" or "beside".
 func (o Objective) String() string {
-	if o != Alone && o != Beside {
+	if o != Alone && o != BesideProduct {
 		return fmt.Sprintf("Objective(%d)", int(o))
 	}
 	return objectiveWords[o]
@@ -37,8 +37,8 @@ func (o Objective) String() string {
 
 // MarshalText writes the word, so that files and messages never hold the number.
 func (o Objective) MarshalText() ([]byte, error) {
-	if o != Alone && o != Beside {
-		return nil, fmt.Errorf("objective: %d is neither ep.Alone nor ep.Beside", int(o))
+	if o != Alone && o != BesideProduct {
+		return nil, fmt.Errorf("objective: %d is neither ep.Alone nor ep.BesideProduct", int(o))
 	}
 	return []byte(o.String()), nil
 }

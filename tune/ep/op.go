@@ -81,17 +81,17 @@ func Find[T any](field, name string, known []T, nameOf func(T) string) (found T,
 type Status string
 
 const (
-	OK       Status = "ok"       // the config was measured and its output is right
-	Illegal  Status = "illegal"  // the kernel's Check refused the config
-	NoBuild  Status = "compile"  // the config does not compile
-	NoLaunch Status = "launch"   // the compiled kernel does not load or start
-	Mismatch Status = "mismatch" // the output is wrong
-	Hang     Status = "hang"     // the kernel did not end before its deadline
-	Crash    Status = "crash"    // the kernel ended the process that ran it
-	Unstable Status = "unstable" // the times vary too much to be used
+	OK            Status = "ok"       // the config was measured and its output is right
+	Illegal       Status = "illegal"  // the kernel's Check refused the config
+	CompileFailed Status = "compile"  // the config does not compile
+	LaunchFailed  Status = "launch"   // the compiled kernel does not load or start
+	Mismatch      Status = "mismatch" // the output is wrong
+	Hang          Status = "hang"     // the kernel did not end before its deadline
+	Crash         Status = "crash"    // the kernel ended the process that ran it
+	Unstable      Status = "unstable" // the times vary too much to be used
 )
 
 // Statuses lists every status.
 func Statuses() []Status {
-	return []Status{OK, Illegal, NoBuild, NoLaunch, Mismatch, Hang, Crash, Unstable}
+	return []Status{OK, Illegal, CompileFailed, LaunchFailed, Mismatch, Hang, Crash, Unstable}
 }

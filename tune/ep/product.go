@@ -164,8 +164,8 @@ func (p Problem) Product() (q Product, ok bool) {
 
 // validateBeside checks the product and the objective.
 func (p Problem) validateBeside() error {
-	if p.Objective != Alone && p.Objective != Beside {
-		return fmt.Errorf("objective: %d is neither ep.Alone nor ep.Beside", int(p.Objective))
+	if p.Objective != Alone && p.Objective != BesideProduct {
+		return fmt.Errorf("objective: %d is neither ep.Alone nor ep.BesideProduct", int(p.Objective))
 	}
 	if p.Beside == "" {
 		return nil // a look-up in a table may name an objective without a product

@@ -57,8 +57,8 @@ func TestProductIsRefused(t *testing.T) {
 // TestWithProduct: the size of the model's own product depends on dtype, tokens and ranks.
 // AtTokens changes it with the token count, and changes no other product.
 func TestWithProduct(t *testing.T) {
-	p := besideProblem().WithProduct(Product{Kind: Gemm}, 2048, Beside)
-	if p.Beside != "gemm:64,4096,7168,fp8,128" || p.Objective != Beside {
+	p := besideProblem().WithProduct(Product{Kind: Gemm}, 2048, BesideProduct)
+	if p.Beside != "gemm:64,4096,7168,fp8,128" || p.Objective != BesideProduct {
 		t.Fatalf("%s, %s", p.Beside, p.Objective)
 	}
 	if err := p.Validate(); err != nil {
@@ -75,7 +75,7 @@ func TestWithProduct(t *testing.T) {
 		t.Error(q.Beside)
 	}
 	own, _ := ParseProduct("gemm:100,16,16,bf16")
-	if q := p.WithProduct(own, 2048, Beside).AtTokens(1, 1); q.Beside != "gemm:100,16,16,bf16,1" {
+	if q := p.WithProduct(own, 2048, BesideProduct).AtTokens(1, 1); q.Beside != "gemm:100,16,16,bf16,1" {
 		t.Error(q.Beside)
 	}
 }
@@ -90,7 +90,7 @@ func TestBesideIsValidated(t *testing.T) {
 		"none of gemm":           func(p *Problem) { p.Beside = "nonsense" },
 	} {
 		p := besideProblem()
-		p.Beside, p.Objective = "copy", Beside
+		p.Beside, p.Objective = "copy", BesideProduct
 		if err := p.Validate(); err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func TestBesideInKeyAndJSON(t *testing.T) {
 		t.Errorf("%s, %s", p.Key(), text)
 	}
 	a, b := p, p
-	a.Beside, b.Beside, b.Objective = "copy", "copy", Beside
+	a.Beside, b.Beside, b.Objective = "copy", "copy", BesideProduct
 	if a.Key() == p.Key() || a.Key() == b.Key() {
 		t.Errorf("%s, %s", a.Key(), b.Key())
 	}
@@ -129,7 +129,7 @@ func TestBesideRounds(t *testing.T) {
 	if err := a.Validate(1, 2); err != nil {
 		t.Fatal(err)
 	}
-	if c := a.Seconds(Beside); c[0][0] != 1 || c[0][1] != LeastCost {
+	if c := a.Seconds(BesideProduct); c[0][0] != 1 || c[0][1] != LeastCost {
 		t.Errorf("cost %v", c)
 	}
 	if s := a.Seconds(Alone); s[0][1] != 2 {

@@ -170,10 +170,10 @@ type Search struct {
 	// Pace holds the time that measuring took in this search.
 	Pace Pace `json:"pace,omitzero"`
 
-	// As names the other dispatch dtype if the config of a combine was chosen by the search
+	// SiblingDType names the other dispatch dtype if the config of a combine was chosen by the search
 	// with that dtype. Else it is empty. If it is set, only that search's winner and the default were
 	// measured here.
-	As ep.DType `json:"as,omitempty"`
+	SiblingDType ep.DType `json:"as,omitempty"`
 
 	// Starts lists the configs that the search always measures besides the default, in
 	// order.

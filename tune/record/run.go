@@ -20,31 +20,31 @@ const (
 
 // Run holds the content of run.json: the request, the machine, the A/A tests, and the decisions.
 type Run struct {
-	Schema    int                `json:"schema"`
-	Tool      string             `json:"tool"`    // version of epbench
-	Command   []string           `json:"command"` // words of the command as the user typed them
-	Started   time.Time          `json:"started"`
-	Finished  time.Time          `json:"finished"` // zero while the run goes on
-	Machine   ep.Machine         `json:"machine"`
-	ABI       ep.ABI             `json:"abi"`    // ABI of the kernels
-	Space     string             `json:"space"`  // fingerprint of the search spaces
-	Policy    string             `json:"policy"` // canonical spelling of the measurement policy
-	Band      float64            `json:"band"`   // the policy's band: smaller relative differences do not matter
-	Seed      uint64             `json:"seed"`
-	Strategy  string             `json:"strategy"`
-	Routings  []string           `json:"routings,omitempty"` // canonical specs; the spec of a trace has the digest of the trace's content
-	Turns     string             `json:"turns,omitempty"`    // an id that interleaved runs share: rounds with the same number in these runs belong together
-	Empty     map[string]float64 `json:"empty,omitempty"`    // seconds that each clock reads for an empty kernel
-	AA        []AA               `json:"aa,omitempty"`
-	Kernels   []Kernel           `json:"kernels,omitempty"` // kernels of the backend, with what their times include
-	Spaces    []SpaceInfo        `json:"spaces,omitempty"`
-	Workloads []Workload         `json:"workloads,omitempty"`
-	Searches  []Search           `json:"searches,omitempty"`
-	Regrets   []Regret           `json:"regrets,omitempty"`
-	Allotted  []float64          `json:"allotted,omitempty"` // seconds that each search of a sweep with a time budget could take
-	Retried   []string           `json:"retried,omitempty"`  // keys of the failed configs that were tried again
-	Warnings  []string           `json:"warnings,omitempty"`
-	Wall      Wall               `json:"wall,omitzero"` // parts of the wall time
+	Schema       int                `json:"schema"`
+	Tool         string             `json:"tool"`    // version of epbench
+	Command      []string           `json:"command"` // words of the command as the user typed them
+	Started      time.Time          `json:"started"`
+	Finished     time.Time          `json:"finished"` // zero while the run goes on
+	Machine      ep.Machine         `json:"machine"`
+	ABI          ep.ABI             `json:"abi"`    // ABI of the kernels
+	Space        string             `json:"space"`  // fingerprint of the search spaces
+	Policy       string             `json:"policy"` // canonical spelling of the measurement policy
+	Band         float64            `json:"band"`   // the policy's band: smaller relative differences do not matter
+	Seed         uint64             `json:"seed"`
+	Strategy     string             `json:"strategy"`
+	Routings     []string           `json:"routings,omitempty"` // canonical specs; the spec of a trace has the digest of the trace's content
+	InterleaveID string             `json:"turns,omitempty"`    // an id that interleaved runs share: rounds with the same number in these runs belong together
+	Empty        map[string]float64 `json:"empty,omitempty"`    // seconds that each clock reads for an empty kernel
+	AA           []AA               `json:"aa,omitempty"`
+	Kernels      []Kernel           `json:"kernels,omitempty"` // kernels of the backend, with what their times include
+	Spaces       []SpaceInfo        `json:"spaces,omitempty"`
+	Workloads    []Workload         `json:"workloads,omitempty"`
+	Searches     []Search           `json:"searches,omitempty"`
+	Regrets      []Regret           `json:"regrets,omitempty"`
+	Allotted     []float64          `json:"allotted,omitempty"` // seconds that each search of a sweep with a time budget could take
+	Retried      []string           `json:"retried,omitempty"`  // keys of the failed configs that were tried again
+	Warnings     []string           `json:"warnings,omitempty"`
+	Wall         Wall               `json:"wall,omitzero"` // parts of the wall time
 }
 
 // check refuses a run that epbench cannot have written.

@@ -157,7 +157,7 @@ func (s *sweeper) runSearch(ctx context.Context, c *activeSearch) error {
 // them.
 func (s *sweeper) explore(ctx context.Context, c *activeSearch) error {
 	if c.sibling = s.searchedSibling(c); c.sibling != nil {
-		c.result.As = c.sibling.problem.Dispatch
+		c.result.SiblingDType = c.sibling.problem.Dispatch
 	}
 	if c.sibling == nil && s.harness.hostBound(c.runner)(c.aa.Default) == "" {
 		return s.plan.strategy(ctx, c.state)

@@ -33,7 +33,7 @@ func TestPhasesAreSearchedBeside(t *testing.T) {
 	alone := ep.Problem{Op: ep.Dispatch, Mode: ep.Graph, Ranks: 2, Nodes: 1, Hidden: 512, Experts: 32, TopK: 4, Tokens: 16, MaxTokens: 16,
 		Dispatch: ep.BF16, Combine: ep.BF16}
 	beside := alone
-	beside.Beside, beside.Objective = "copy", ep.Beside
+	beside.Beside, beside.Objective = "copy", ep.BesideProduct
 	for _, c := range []struct {
 		p     ep.Problem
 		named []string
@@ -76,7 +76,7 @@ func TestSweepBeside(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	o := options(t, "dispatch", []int{1, 16}, "uniform")
 	for i, p := range o.Problems {
-		o.Problems[i] = p.WithProduct(ep.Product{Kind: ep.Gemm}, 64, ep.Beside)
+		o.Problems[i] = p.WithProduct(ep.Product{Kind: ep.Gemm}, 64, ep.BesideProduct)
 	}
 	out := mustSweep(t, &scripted{Sigma: 0.01}, o, dir)
 	if out.Table == nil {
@@ -95,7 +95,7 @@ func TestSweepBeside(t *testing.T) {
 		}
 	}
 	for _, r := range out.Table.Rows {
-		if r.Key.Objective != ep.Beside || r.Lo != 1 || r.Hi != 16 || !strings.HasPrefix(r.Evidence.Beside, "gemm:") {
+		if r.Key.Objective != ep.BesideProduct || r.Lo != 1 || r.Hi != 16 || !strings.HasPrefix(r.Evidence.Beside, "gemm:") {
 			t.Errorf("%+v", r)
 		}
 	}

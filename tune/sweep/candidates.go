@@ -165,7 +165,7 @@ var fewSMs = []int{16, 32}
 func (pl *planner) startsOf(k kernels.Kernel, p ep.Problem) []ep.Config {
 	designs := []ep.Config{k.DefaultWithin(pl.machine, p, pl.opts.MaxSMs)}
 	for _, sms := range fewSMs {
-		if p.Objective == ep.Beside && (pl.opts.MaxSMs == 0 || sms < pl.opts.MaxSMs) {
+		if p.Objective == ep.BesideProduct && (pl.opts.MaxSMs == 0 || sms < pl.opts.MaxSMs) {
 			designs = append(designs, k.DefaultWithin(pl.machine, p, sms))
 		}
 	}

@@ -21,8 +21,8 @@ func TestCombineIsSearchedOnce(t *testing.T) {
 		t.Fatalf("%d searches", len(out.Run.Searches))
 	}
 	first, again := out.Run.Searches[0], out.Run.Searches[1]
-	if first.As != "" || again.As != first.Problem.Dispatch || again.Tried >= first.Tried || again.Decision.Rounds == 0 {
-		t.Errorf("tried %d, then %d as %q", first.Tried, again.Tried, again.As)
+	if first.SiblingDType != "" || again.SiblingDType != first.Problem.Dispatch || again.Tried >= first.Tried || again.Decision.Rounds == 0 {
+		t.Errorf("tried %d, then %d as %q", first.Tried, again.Tried, again.SiblingDType)
 	}
 	if again.Decision.Config.Key() != first.Decision.Config.Key() {
 		t.Errorf("%s, then %s", first.Decision.Config.Key(), again.Decision.Config.Key())

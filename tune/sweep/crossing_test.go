@@ -32,7 +32,7 @@ func ranOn(t *testing.T, b *scripted, o *Options, empty float64) []record.Search
 // beside makes a matrix product run at the same time as the calls of all problems.
 func beside(o *Options) *Options {
 	for i := range o.Problems {
-		o.Problems[i].Beside, o.Problems[i].Objective = "copy", ep.Beside
+		o.Problems[i].Beside, o.Problems[i].Objective = "copy", ep.BesideProduct
 	}
 	return o
 }

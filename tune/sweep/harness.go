@@ -129,7 +129,7 @@ func (l *harness) measureAA(ctx context.Context, r *measure.Runner, limit time.D
 // can, and for an objective of cost, because a cost may be far below the time of a call.
 func (l *harness) hostBound(r *measure.Runner) func(seconds float64) string {
 	return func(seconds float64) string {
-		if r.Workload.Problem.Objective == ep.Beside || !measure.HostBound(seconds, r.Clock(), l.empty) {
+		if r.Workload.Problem.Objective == ep.BesideProduct || !measure.HostBound(seconds, r.Clock(), l.empty) {
 			return ""
 		}
 		return fmt.Sprintf("launch parameters cannot matter here: an empty kernel reads %.3g us, the default %.3g us",

@@ -194,7 +194,7 @@ func incumbentsAreMeasured(t *testing.T, beside bool) {
 	o := options(t, "dispatch", []int{16}, "uniform")
 	alone := o.Problems[0]
 	if beside {
-		o.Problems[0] = alone.WithProduct(ep.Product{Kind: ep.Gemm}, 64, ep.Beside)
+		o.Problems[0] = alone.WithProduct(ep.Product{Kind: ep.Gemm}, 64, ep.BesideProduct)
 	}
 	o.Strategy, o.Evaluations = "bayes", 1
 	row := func(c ep.Class, sms string) table.Row {

@@ -94,7 +94,7 @@ func TestOneRowForEachTokenCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range o.Problems {
-		o.Problems[i] = o.Problems[i].WithProduct(q, 64, ep.Beside)
+		o.Problems[i] = o.Problems[i].WithProduct(q, 64, ep.BesideProduct)
 	}
 	out := mustSweep(t, &scripted{Sigma: 0.002}, o, filepath.Join(t.TempDir(), "run"))
 	if err := out.Table.Seal(); err != nil {

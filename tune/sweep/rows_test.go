@@ -309,7 +309,7 @@ func TestFlatCountsWhatRan(t *testing.T) {
 	b := &scripted{SMs: []int{8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18}, Truth: func(ep.Problem, string, ep.Config) float64 { return 100e-6 },
 		OnRun: func(c call, _ []float64) error {
 			if c.Config.Int("sms") == 18 {
-				return kernels.Failf(ep.NoLaunch, "too large")
+				return kernels.Failf(ep.LaunchFailed, "too large")
 			}
 			return nil
 		}}

@@ -183,7 +183,7 @@ func TestVerifySessions(t *testing.T) {
 func TestSessionsBeside(t *testing.T) {
 	b := moody(shifts(1, 2, 2, 2))
 	o := inSessions(t, 3, "uniform")
-	o.Problems[0].Beside, o.Problems[0].Objective = "copy", ep.Beside
+	o.Problems[0].Beside, o.Problems[0].Objective = "copy", ep.BesideProduct
 	s := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run")).Run.Searches[0]
 	if s.Beside == nil {
 		t.Fatal("the times of the product are missing")

@@ -100,7 +100,7 @@ func (c *Compiler) Compile(u declare.Unit) ([]byte, error) {
 	u.Defines = slices.Concat(u.Defines, c.defines)
 	key, err := u.Hash(c.arch, c.versions(u))
 	if err != nil {
-		return nil, kernels.Failf(ep.NoBuild, "%v", err)
+		return nil, kernels.Failf(ep.CompileFailed, "%v", err)
 	}
 	b, err, _ := c.running.Do(key, func() (any, error) {
 		if b := c.load(key); b != nil {
@@ -135,11 +135,11 @@ func (c *Compiler) versions(u declare.Unit) string {
 func (c *Compiler) build(u declare.Unit) (cubin []byte, log string, err error) {
 	headers, err := declare.Closure(u.Source)
 	if err != nil {
-		return nil, "", kernels.Failf(ep.NoBuild, "%v", err)
+		return nil, "", kernels.Failf(ep.CompileFailed, "%v", err)
 	}
 	cubin, log, err = c.library.Compile(nvrtc.Program{Source: u.Text(), Headers: headers, Options: u.Options(c.arch)})
 	if err != nil {
-		return nil, "", kernels.Failf(ep.NoBuild, "%s for %s: %v", u.Source, c.arch, err)
+		return nil, "", kernels.Failf(ep.CompileFailed, "%s for %s: %v", u.Source, c.arch, err)
 	}
 	if u.CrossesHosts() {
 		cubin, err = c.linked(u, cubin)

@@ -108,7 +108,7 @@ func (c *Compiler) linked(u declare.Unit, cubin []byte) ([]byte, error) {
 	}
 	out, _, err := n.linker.Link(c.arch, append([]nvrtc.Part{{Name: u.Source, Data: cubin}}, n.parts...))
 	if err != nil {
-		return nil, kernels.Failf(ep.NoBuild, "%s for %s: %v", u.Source, c.arch, err)
+		return nil, kernels.Failf(ep.CompileFailed, "%s for %s: %v", u.Source, c.arch, err)
 	}
 	return out, nil
 }

@@ -80,12 +80,12 @@ func (s *session) runBeside(ctx context.Context, k *candidate, spec kernels.RunS
 			continue
 		}
 		if err := b.planFor(planBeside(b.own, a.left)); err != nil {
-			return kernels.Rounds{}, asFailure(ep.NoLaunch, err)
+			return kernels.Rounds{}, asFailure(ep.LaunchFailed, err)
 		}
 	}
 	p, err := s.program(k, a, spec.Fold)
 	if err != nil {
-		return kernels.Rounds{}, asFailure(ep.NoLaunch, err)
+		return kernels.Rounds{}, asFailure(ep.LaunchFailed, err)
 	}
 	t, err := s.readTogether(ctx, p, spec.Rounds)
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *session) sizeProduct(ctx context.Context) error {
 	}
 	want := outlasts * kernels.Rounds{Seconds: call}.MedianOfSlowest()
 	if err := checkHeld(b.of, max(pass, want), s.ranks.deadline); err != nil {
-		return asFailure(ep.NoLaunch, err)
+		return asFailure(ep.LaunchFailed, err)
 	}
 	least := 1
 	if s.problem.Op == ep.Pair {
@@ -161,7 +161,7 @@ func (s *session) sizeProduct(ctx context.Context) error {
 	batch, share := shareOf(want/pass, max(b.of.Groups, 1), b.passes(), least)
 	if b.of.Kind != ep.Copy && batch != b.batch {
 		if err := b.plan(batch); err != nil {
-			return asFailure(ep.NoLaunch, err)
+			return asFailure(ep.LaunchFailed, err)
 		}
 	}
 	b.share = share
@@ -183,7 +183,7 @@ func (s *session) defaultProgram(ctx context.Context) (*program, error) {
 	}
 	p, err := s.program(k, arrangement{}, 1)
 	if err != nil {
-		return nil, asFailure(ep.NoLaunch, err)
+		return nil, asFailure(ep.LaunchFailed, err)
 	}
 	return p, nil
 }
@@ -212,7 +212,7 @@ func (s *session) timePasses(ctx context.Context, b *products, sms int) ([][]flo
 func (s *session) besideRounds(ctx context.Context, t timing, x extras, rounds int) (alone, within [][]float64, err error) {
 	p, err := newProgram(s.ranks, newSchedule(t), nil, s.ranks.args, x)
 	if err != nil {
-		return nil, nil, asFailure(ep.NoLaunch, err)
+		return nil, nil, asFailure(ep.LaunchFailed, err)
 	}
 	defer p.free()
 	alone, within = make([][]float64, rounds), make([][]float64, rounds)

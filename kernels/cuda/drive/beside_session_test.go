@@ -24,7 +24,7 @@ import (
 // time as the calls. An emulated GPU multiplies it in milliseconds.
 func besideProblem(op ep.Op, mode ep.Mode, beside string) ep.Problem {
 	p := drillProblem(op, mode, 2)
-	p.Beside, p.Objective = beside, ep.Beside
+	p.Beside, p.Objective = beside, ep.BesideProduct
 	return p
 }
 

@@ -170,18 +170,18 @@ func checkResident(r *rankSet, l declare.Launch, entries []cu.Function) error {
 			continue
 		}
 		if l.Shared > g.shared {
-			return kernels.Failf(ep.NoLaunch, "%s: %d bytes of shared memory for each block, but GPU %d gives at most %d", l.Entry, l.Shared, i, g.shared)
+			return kernels.Failf(ep.LaunchFailed, "%s: %d bytes of shared memory for each block, but GPU %d gives at most %d", l.Entry, l.Shared, i, g.shared)
 		}
 		var o occupancy
 		err := g.do(func() (err error) { o, err = readyFunction(entries[i], l.Block, l.Shared); return err })
 		if err != nil {
-			return kernels.Failf(ep.NoLaunch, "%s: %v", l.Entry, err)
+			return kernels.Failf(ep.LaunchFailed, "%s: %v", l.Entry, err)
 		}
 		if l.Block > o.maxThreads {
-			return kernels.Failf(ep.NoLaunch, "%s: %d threads in a block, but with %d registers for each thread at most %d are possible", l.Entry, l.Block, o.registers, o.maxThreads)
+			return kernels.Failf(ep.LaunchFailed, "%s: %d threads in a block, but with %d registers for each thread at most %d are possible", l.Entry, l.Block, o.registers, o.maxThreads)
 		}
 		if most := o.blocksPerSM * g.sms / ranks[g]; l.Grid > most {
-			return kernels.Failf(ep.NoLaunch,
+			return kernels.Failf(ep.LaunchFailed,
 				"%s: %d blocks of %d threads cannot all be resident: GPU %d holds %d for each of %d ranks (%d on each SM, with %d registers for each thread and %d bytes of shared memory)",
 				l.Entry, l.Grid, l.Block, i, most, ranks[g], o.blocksPerSM, o.registers, l.Shared)
 		}

@@ -76,7 +76,7 @@ func (x *experiments) calls(ctx context.Context, k *candidate) (e kernels.Effect
 	// The product is planned for all SMs, as it is beside the loads.
 	p, err := x.program(k, arrangement{way: overlapped, share: x.beside.share}, explainCalls)
 	if err != nil {
-		return e, asFailure(ep.NoLaunch, err)
+		return e, asFailure(ep.LaunchFailed, err)
 	}
 	t, err := x.readTogether(ctx, p, x.rounds)
 	if err != nil {
@@ -128,7 +128,7 @@ func (x *experiments) scratchMemory() error {
 			return err
 		})
 		if err != nil {
-			return asFailure(ep.NoLaunch, err)
+			return asFailure(ep.LaunchFailed, err)
 		}
 	}
 	return nil

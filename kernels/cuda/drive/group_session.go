@@ -31,7 +31,7 @@ func (s *groupSession) Prepare(_ context.Context, c ep.Config) error {
 		return asFailure(ep.Illegal, err)
 	}
 	if _, err := s.first.backend.node.compiler.CompileAll(units...); err != nil {
-		return asFailure(ep.NoBuild, err)
+		return asFailure(ep.CompileFailed, err)
 	}
 	if _, err := s.ask(task{Fits: &c}); err != nil {
 		return err

@@ -207,7 +207,7 @@ func (n *node) load(u declare.Unit) (*module, error) {
 	}
 	if err != nil {
 		m.unload()
-		return nil, kernels.Failf(ep.NoLaunch, "%s: %v", u.Source, err)
+		return nil, kernels.Failf(ep.LaunchFailed, "%s: %v", u.Source, err)
 	}
 	n.modules[key] = m
 	return m, nil
@@ -244,7 +244,7 @@ func (m *module) function(entry string) ([]cu.Function, error) {
 			return err
 		})
 		if err != nil {
-			return nil, kernels.Failf(ep.NoLaunch, "%s has no entry %s: %v", m.unit.Source, entry, err)
+			return nil, kernels.Failf(ep.LaunchFailed, "%s has no entry %s: %v", m.unit.Source, entry, err)
 		}
 	}
 	return out, nil

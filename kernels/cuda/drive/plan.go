@@ -43,8 +43,8 @@ func (s *session) choosePlan(ctx context.Context, b *products, taken []int) erro
 		switch err := b.planFor(all - n); {
 		case err == nil:
 			plans = append(plans, all-n)
-		case !errors.As(err, &refused) || refused.Status != ep.NoLaunch: // a plan that the library refuses is left out
-			return asFailure(ep.NoLaunch, err)
+		case !errors.As(err, &refused) || refused.Status != ep.LaunchFailed: // a plan that the library refuses is left out
+			return asFailure(ep.LaunchFailed, err)
 		}
 	}
 	if len(plans) == 1 { // a small GPU

@@ -169,7 +169,7 @@ func (p *products) allocate() error {
 				return err
 			}
 			if need := x + w + out + workspace; need > free-memoryMargin {
-				return kernels.Failf(ep.NoLaunch, "beside: %s needs %s on GPU %d, where %s are free; give smaller sizes or fewer groups",
+				return kernels.Failf(ep.LaunchFailed, "beside: %s needs %s on GPU %d, where %s are free; give smaller sizes or fewer groups",
 					p.of, gib(need), g.index, gib(max(free-memoryMargin, 0)))
 			}
 			for _, part := range []struct {
@@ -288,7 +288,7 @@ func (p *products) planOn(g *gpu, m productMemory, sms int) (made *C.EpProduct, 
 	err = g.do(func() error {
 		var text [C.EP_PRODUCT_TEXT]C.char
 		if C.ep_product_make(&spec, &made, &text[0]) != 0 {
-			return kernels.Failf(ep.NoLaunch, "beside: %s", C.GoString(&text[0]))
+			return kernels.Failf(ep.LaunchFailed, "beside: %s", C.GoString(&text[0]))
 		}
 		return nil
 	})

@@ -202,7 +202,7 @@ func (r *rankSet) checkMemory(h declare.Heap) error {
 			return fmt.Errorf("GPU %d: memory: %w", g.index, err)
 		}
 		if want > have {
-			return kernels.Failf(ep.NoLaunch, "buffers need %s on GPU %d, where %s are free; %s; lower --max-tokens or --ranks",
+			return kernels.Failf(ep.LaunchFailed, "buffers need %s on GPU %d, where %s are free; %s; lower --max-tokens or --ranks",
 				gib(want), g.index, gib(max(have, 0)), largest(h))
 		}
 	}

@@ -35,7 +35,7 @@ func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 	}
 	p, err := s.program(k, arrangement{}, fold)
 	if err != nil {
-		return kernels.Rounds{}, asFailure(ep.NoLaunch, err)
+		return kernels.Rounds{}, asFailure(ep.LaunchFailed, err)
 	}
 	p.took = ep.RunTime{}
 	var seconds [][]float64

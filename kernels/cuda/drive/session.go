@@ -119,11 +119,11 @@ func (s *session) Prepare(_ context.Context, c ep.Config) error {
 		}
 	}
 	if err := k.load(s.ranks); err != nil {
-		return asFailure(ep.NoLaunch, err)
+		return asFailure(ep.LaunchFailed, err)
 	}
 	if s.expert == nil && k.calls[ep.Combine] != nil {
 		if s.expert, err = s.loadExpert(); err != nil {
-			return asFailure(ep.NoLaunch, err)
+			return asFailure(ep.LaunchFailed, err)
 		}
 	}
 	if k.takesCast() && s.cast == nil {
@@ -282,7 +282,7 @@ func (s *session) ended(err error) error {
 		}
 		return s.restored(f)
 	case errors.As(err, &refused):
-		return s.restored(kernels.Failf(ep.NoLaunch, "%s", refused.reason))
+		return s.restored(kernels.Failf(ep.LaunchFailed, "%s", refused.reason))
 	}
 	return err
 }

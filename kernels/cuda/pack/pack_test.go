@@ -360,8 +360,8 @@ func TestLayoutsArePacked(t *testing.T) {
 func TestPackOfAnObjective(t *testing.T) {
 	const split = "dispatch_ll_split:part=512,pdl=0,recv_sms=64,send=512,sms=32,threads=512"
 	alone, beside := row(ep.Dispatch, 1, 4096, dispatchLL, 10), row(ep.Dispatch, 1, 4096, split, 5)
-	beside.Key.Objective = ep.Beside
-	for objective, want := range map[ep.Objective]string{ep.Alone: dispatchLL, ep.Beside: split} {
+	beside.Key.Objective = ep.BesideProduct
+	for objective, want := range map[ep.Objective]string{ep.Alone: dispatchLL, ep.BesideProduct: split} {
 		p := build(t, func(r *Request) { r.Problem.Objective = objective }, alone, beside)
 		if a := said(t, p, ep.Dispatch, ep.Even, 100); a.Dispatch != want {
 			t.Errorf("%s: %s, want %s", objective, a.Dispatch, want)

@@ -37,10 +37,10 @@ type Space struct {
 	Name   string // name of the folder, a slash, and name of the file without its ending
 	Points []Point
 
-	// Odd is the number of configs whose Time differs from the mean of their Runs by more
+	// Inconsistent is the number of configs whose Time differs from the mean of their Runs by more
 	// than 1 %. The programs that write these files tune for the mean, so the two should be
 	// equal.
-	Odd int
+	Inconsistent int
 }
 
 // A Point is one measured config.
@@ -246,7 +246,7 @@ func (s *Space) check() error {
 		}
 		timed++
 		if n := len(p.Runs); n > 0 && math.Abs(floats.Sum(p.Runs)/float64(n)/p.Time-1) > 0.01 {
-			s.Odd++
+			s.Inconsistent++
 		}
 	}
 	if timed == 0 {

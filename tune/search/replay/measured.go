@@ -25,8 +25,8 @@ func FromSpace(s *exchange.Space) (*Model, error) {
 	n := space.Len()
 	m := &Model{Name: s.Name, Space: space, Default: -1, Incumbent: -1, Neighbour: -1,
 		Truth: make([]float64, n), Costs: make([]ep.Cost, n), Prepare: make([]float64, n), Noise: Noise{Own: make([][]float64, n)}}
-	if s.Odd > 0 {
-		m.Warning = fmt.Sprintf("%s: the times of %d of %d configs differ from the mean of their runs by more than 1 %%; the replays use the times", s.Name, s.Odd, len(s.Points))
+	if s.Inconsistent > 0 {
+		m.Warning = fmt.Sprintf("%s: the times of %d of %d configs differ from the mean of their runs by more than 1 %%; the replays use the times", s.Name, s.Inconsistent, len(s.Points))
 	}
 	timed, sum := 0, 0.0
 	for _, p := range s.Points {

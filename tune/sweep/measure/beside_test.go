@@ -56,7 +56,7 @@ func besideRunner(t *testing.T, b *beside) (*Runner, *kept) {
 	t.Helper()
 	r, log := runner(t, &b.fake, "uniform", 1)
 	r.Backend = b
-	r.Workload.Problem.Beside, r.Workload.Problem.Objective = "copy", ep.Beside
+	r.Workload.Problem.Beside, r.Workload.Problem.Objective = "copy", ep.BesideProduct
 	return r, log
 }
 

@@ -61,7 +61,7 @@ func (r *Runner) prepare(ctx context.Context, line *record.Result) error {
 	defer stopwatch(&r.Wall.Preparing)()
 	err := r.sessionOf(line).Prepare(ctx, line.Config)
 	var f *kernels.Failure
-	if r.twin == nil || !errors.As(err, &f) || f.Status != ep.NoLaunch {
+	if r.twin == nil || !errors.As(err, &f) || f.Status != ep.LaunchFailed {
 		return err
 	}
 	r.shareTwin(err)

@@ -45,7 +45,7 @@ func (p *placed) Open(ctx context.Context, w *workloads.Workload) (kernels.Sessi
 
 func (s *placedSession) Prepare(_ context.Context, c ep.Config) error {
 	if len(s.of.open) > 1 && s.of.large != nil && s.of.large(c.Key()) {
-		return kernels.Failf(ep.NoLaunch, "no memory")
+		return kernels.Failf(ep.LaunchFailed, "no memory")
 	}
 	return nil
 }

@@ -192,7 +192,7 @@ func TestRowBesideAProduct(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := problem.AtTokens(4, 8).WithProduct(ep.Product{Kind: ep.Gemm}, 64, ep.Beside)
+	at := problem.AtTokens(4, 8).WithProduct(ep.Product{Kind: ep.Gemm}, 64, ep.BesideProduct)
 	config := kernels.Of(b.Kernels(), ep.Dispatch)[0].DefaultConfig(b.Machine(), at).With("tile_tokens", "32")
 	row := &table.Row{Key: table.KeyOf(at, ep.Even), Lo: 4, Hi: 8, Config: config, Evidence: table.Evidence{Gain: 1.5, GainLow: 1.4, GainHigh: 1.6,
 		Routings: []string{"uniform"}, Tokens: []int{4, 8}, TimedAt: 4, Beside: at.Beside}}

@@ -104,7 +104,7 @@ func newView(t *table.Table, base string) view {
 			{"op", words(ep.Ops())}, {"mode", words(ep.Modes())},
 			{"dtype", words(ep.DTypes())}, {"routing", words(ep.Classes())},
 			{"precision", []string{ep.Full.String(), ep.Reduced.String()}},
-			{"objective", []string{ep.Alone.String(), ep.Beside.String()}},
+			{"objective", []string{ep.Alone.String(), ep.BesideProduct.String()}},
 			{"layout", layoutNames()},
 		},
 		Configs: []ep.Config{{}},

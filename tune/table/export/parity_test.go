@@ -36,7 +36,7 @@ func drawKey(rng *rand.Rand) table.Key {
 		Ranks: pick(rng, 4, 8), Nodes: pick(rng, 1, 1, 1, 2), Hidden: pick(rng, 2048, 4096, 7168), Experts: pick(rng, 64, 256),
 		TopK: pick(rng, 4, 8), Dispatch: pick(rng, ep.BF16, ep.FP8), Combine: ep.BF16,
 		SharedExpert: rng.IntN(4) == 0, SkipA2A: rng.IntN(8) == 0, Routing: pick(rng, ep.Classes()...),
-		Precision: pick(rng, ep.Full, ep.Full, ep.Reduced), Objective: pick(rng, ep.Alone, ep.Alone, ep.Beside),
+		Precision: pick(rng, ep.Full, ep.Full, ep.Reduced), Objective: pick(rng, ep.Alone, ep.Alone, ep.BesideProduct),
 		Layout: pick(rng, ep.LayoutExpert, ep.LayoutExpert, ep.LayoutExpert128)}
 	if k.Op == ep.Activation { // an activation has no other layout
 		k.Layout = ep.LayoutExpert

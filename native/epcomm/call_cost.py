@@ -4,8 +4,9 @@
     python3 native/epcomm/call_cost.py deepep deepep-1.json
     python3 native/epcomm/call_cost.py table FOLDER
 
-The second one imports whatever deep_ep is installed. Run both in turns, several times. A line is a call: wall, until it
-has ended on the device; host, until it returns; b2b, of 20 calls back to back. Medians over calls, in us, of the slowest rank.
+The second command imports whatever deep_ep is installed. Run both in turns, several times. Each line is one kind of call.
+wall is the time until the call has ended on the device, host the time until it returns, b2b the time for each of 20 calls
+back to back. Each is the median over calls of the slowest rank's time, in us.
 A normal layer is get_dispatch_layout, dispatch and combine with top-k weights; with FP8 it also casts the rows to BF16.
 table prints medians over the runs of a folder's NAME-NUMBER.json, with the fastest and the slowest run.
 """

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Tests of calls that do not end and of call numbers, on 2 GPUs, from the repository's root, after
-# `make faults-gpu` on a host with a compiler. OUT and LIMIT are those of native/steps.sh. BIN is the
+# Tests calls that do not end, and call numbers, on 2 GPUs. Run it from the repository's root, after
+# `make faults-gpu` on a host with a compiler. native/steps.sh explains OUT and LIMIT. BIN is the
 # folder with packs/ and epcomm/epcomm-test. SOAK is the number of seconds for each layout.
 cd "$(dirname "$0")/../.." || exit 1
 . native/steps.sh

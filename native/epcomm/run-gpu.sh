@@ -1,6 +1,6 @@
 #!/bin/bash
-# What epcomm must show on 2 GPUs, from the repository's root, after `make epcomm-gpu` on a host
-# with a compiler. OUT and LIMIT are those of native/steps.sh.
+# Tests epcomm on 2 GPUs. Run it from the repository's root, after `make epcomm-gpu` on a host with
+# a compiler. native/steps.sh explains OUT and LIMIT.
 #
 #   native/epcomm/run-gpu.sh all           C tests, faults, PyTorch: at most 9 minutes
 #   native/epcomm/run-gpu.sh verify [I/N]  the oracle over epcomm-worker, part I of N

@@ -1,6 +1,6 @@
 #!/bin/bash
-# What the layouts must show on 2 GPUs, from the repository's root, after `make layouts-gpu` on a
-# host with a compiler. OUT and LIMIT are those of native/steps.sh.
+# Tests the layouts on 2 GPUs. Run it from the repository's root, after `make layouts-gpu` on a
+# host with a compiler. native/steps.sh explains OUT and LIMIT.
 #
 #   native/epcomm/run-layouts.sh verify   the oracle over every layout, PART of the stress level
 #   native/epcomm/run-layouts.sh deepep   DeepEP's own tests against epcomm.deepep
@@ -48,7 +48,7 @@ deepep() {
   grep -hE 'Best |\[layout\]|avg_t|send/recv' "$out"/intranode-*.txt "$out"/low-latency-*.txt | sort | uniq | tail -40
 }
 
-# search NAME ARGS... is a sweep into $out/NAME; prints its rows.
+# search NAME ARGS... runs a sweep into $out/NAME and prints its rows.
 search() {
   rm -rf "${out:?}/$1"
   step $((${BUDGET:-25} + 45)) "$1" 'rows|configs' epbench sweep --backend cuda --model deepseek-v3 --ranks 2 --routing uniform \

@@ -1,9 +1,9 @@
 #!/bin/bash
-# Tests of lost ranks on 2 GPUs: one of two processes is killed at each step of a call, and the other goes
-# on; then ranks come back. From the repository's root, after `make faults-gpu` on a host with a
-# compiler. OUT and LIMIT are those of native/steps.sh. BIN is the folder with packs/ and
-# epcomm/epcomm-test. TIMES is the number of repetitions of each step, SOAK the
-# seconds for which a process is killed and replaced.
+# Tests lost ranks on 2 GPUs: it kills one of two processes at each step of a call, and the other goes
+# on; then ranks come back. Run it from the repository's root, after `make faults-gpu` on a host with a
+# compiler. native/steps.sh explains OUT and LIMIT. BIN is the folder with packs/ and
+# epcomm/epcomm-test. TIMES is the number of repetitions of each step. SOAK is the number of
+# seconds for which a process is killed and replaced again and again.
 cd "$(dirname "$0")/../.." || exit 1
 . native/steps.sh
 bin=${BIN:-bin} t=${BIN:-bin}/epcomm/epcomm-test pack=${BIN:-bin}/packs/survivors.pack

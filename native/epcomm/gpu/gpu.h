@@ -1,5 +1,5 @@
-/* Functions of the driver that tests, examples and the worker need besides the library. Every function
- * ends the program with a sentence if the driver refuses. */
+/* Functions of the driver that tests, examples and the worker need besides the library. If the driver
+ * refuses a call, the function prints the error and ends the program. */
 #ifndef EPCOMM_GPU_H
 #define EPCOMM_GPU_H
 

@@ -92,7 +92,7 @@ typedef enum EpcommDType {
  * groups          E                               R                          R
  * out             [E, R*T, H]                     [R, T, H]                  [R*T, H]
  * out_scales fp8  [E, H/128, R*T]                 [R*T, H/128]               [R*T, H/128]
- * row_offsets     [E+1] rows of each, of all      [R+1] rows of each, of all [R+1] first row of each source, rows
+ * row_offsets     [E+1] rows of each; total       [R+1] rows of each; total  [R+1] first row of each source; total
  * expert_ids      [E, R] int64: first row of the  [R*T, K] local expert, -1 if it lives elsewhere
  *                 source in the block << 32 | rows
  * src_info        [E*R*T, 2] token, top-k place;  [R*T, 2] token, source rank; then [T] for combine
@@ -146,15 +146,15 @@ typedef enum EpcommSurvivors {
 
 typedef struct EpcommOptions {
   size_t size;
-  const char *pack;      /* path; or */
-  const void *pack_data; /* the file in host memory, of pack_bytes */
+  const char *pack;      /* path of the pack, or NULL */
+  const void *pack_data; /* if pack is NULL: the content of the file in host memory, pack_bytes bytes */
   size_t pack_bytes;
   int rank, ranks;
   int device;            /* CUDA ordinal; its primary context is used */
   EpcommAllGather all_gather; /* not needed for one rank */
   void *context;
   uint64_t deadline_ns;  /* longest wait of a kernel for a peer; 0: 10 s */
-  int in_flight;         /* slots: calls begun and not combined; 0: 1 */
+  int in_flight;         /* number of slots: the most dispatches that may wait for their combine at the same time; 0: 1 */
   int streams;           /* number of streams on which calls run at the same time; 0: 1 */
   int reduced;           /* 1: accept reduced precision if the pack has it */
   int max_sms;           /* refuse packs whose calls take more SMs; 0: no limit */
@@ -166,8 +166,9 @@ typedef struct EpcommOptions {
   const char *nvshmem;   /* folder with lib/libnvshmem_host.so.3; NULL: $EPBENCH_NVSHMEM, or where the linker looks */
   int nodes;             /* number of nodes of the ranks: rank r is on node r / (ranks / nodes); 0: 1 */
   int survivors;         /* EpcommSurvivors: calls may go on after a rank is lost, see epcomm_shrink. The same on all ranks */
-  int ordered;           /* 1: the caller makes the stream of a recv wait for that of its send, so that no event is recorded for each half */
-  uint64_t joins;        /* bit r for each rank, this one too: joins ranks that call epcomm_grow with the same set. 0: all ranks create */
+  int ordered;           /* 1: the caller makes the stream of each recv wait for the stream of its send. The library then records no events for that */
+  uint64_t joins;        /* 0: all ranks call epcomm_create. Otherwise a set of ranks, bit r for rank r, with this rank in it: the other ranks of
+                            the set call epcomm_grow with the same set, and this rank joins them */
 } EpcommOptions;
 
 typedef struct EpcommCall {
@@ -178,7 +179,8 @@ typedef struct EpcommCall {
   int fullest;  /* number of tokens of the fullest rank, the same on all ranks; 0: max_tokens */
   int routing;  /* EpcommRouting, the same on all ranks */
   int purpose;  /* EpcommPurpose, the same on all ranks */
-  int ids_bits; /* 32 or 64; 0: 32. 64 costs a small kernel for each dispatch of layout expert; elsewhere the lower 32 bits count, debug checks all */
+  int ids_bits; /* 32 or 64; 0: 32. In layout expert, 64 costs one small kernel for each dispatch. In other layouts kernels read only the
+                   lower 32 bits, and debug mode checks all 64 */
   int unused;   /* 0 */
   const void *x;            /* [tokens, hidden] BF16; e4m3 for dtype fp8 of packs made with --raw */
   const void *topk_ids;     /* [tokens, topk] global expert ids, -1 if masked. In layouts rank a token may name an expert twice:
@@ -186,9 +188,9 @@ typedef struct EpcommCall {
   const float *weights;     /* [tokens, topk] router weights; in layout expert the same to dispatch and combine */
   const float *input_scale; /* [1] NVFP4's global scale; NULL for 1. With --raw and fp8: [tokens, hidden/128] */
   /* Outputs of dispatch; NULL means the library's own. Pass all outputs that the dtype has
-   * or none, the same choice on all ranks, and the same outputs again to combine. If they
-   * lie in epcomm_extra at the same offset on all ranks, any kernel may be used; otherwise
-   * only kernels whose receivers write the rows. */
+   * or none, and make the same choice on all ranks. Pass the same outputs again to combine. If
+   * they lie in epcomm_extra at the same offset on all ranks, any kernel may be used. Otherwise
+   * only kernels whose receivers write the rows can be used. */
   void *out;               /* [max_rows, row_bytes] rows by expert */
   void *out_scales;        /* fp8: float [hidden/128, max_rows]; mxfp4: [max_rows, hidden/32]; nvfp4: 5-D blocks */
   uint32_t *row_offsets;   /* [groups + 1] */
@@ -197,14 +199,15 @@ typedef struct EpcommCall {
   uint32_t *scale_offsets; /* [groups] nvfp4 */
   /* The shapes above are those of layout expert; see EpcommLayout for the others. For
    * combine: */
-  const void *y;   /* [max_rows, hidden] BF16, the experts' output of each row. Over nodes it lies in EpcommOutputs.y
-                      or in epcomm_extra, since the network reads it */
+  const void *y;   /* [max_rows, hidden] BF16, the experts' output of each row. With several nodes it must lie in EpcommOutputs.y
+                      or in epcomm_extra, because the network reads it */
   void *combined;  /* [tokens, hidden] BF16 */
   const void *bias;     /* [hidden] BF16, combines with epilogue=bias only */
   float epilogue_scale; /* combines with epilogue=scale only; epbench pack chooses neither */
   uint64_t rows;        /* layout rank packed: number of rows for which the given outputs have room, at least as many as arrive.
                            0: max_rows; then a call that ends by a fault does not overwrite the rows with NaN */
-  int32_t *row_tokens;  /* layout rank packed: [rows] token of each row on its rank, or NULL. If given, each id in expert_ids has 64 bits */
+  int32_t *row_tokens;  /* layout rank packed: [rows] number of each row's token on its source rank, or NULL. If given, each id in expert_ids
+                           has 64 bits */
 } EpcommCall;
 
 /* The properties of the pack, and of this rank's memory. */
@@ -236,10 +239,10 @@ typedef struct EpcommOutputs {
   int32_t *expert_ids, *src_info;
   uint32_t *scale_offsets;
   uint64_t max_rows, row_bytes, out_bytes, scale_bytes;
-  int scales, scale_bytes_each; /* of one row */
-  int row_pad;                  /* rows of each group are a multiple of it */
+  int scales, scale_bytes_each; /* number of scales of one row, and bytes of one scale */
+  int row_pad;                  /* the number of rows of each group is a multiple of it */
   uint64_t expert_ids_bytes, src_info_bytes, scale_offsets_bytes;
-  void *y;                      /* over nodes: room for [max_rows, hidden] BF16 that combine may take; else NULL */
+  void *y;                      /* with several nodes: room for rows [max_rows, hidden] BF16 that combine can read; else NULL */
 } EpcommOutputs;
 
 /* A wait that passed its deadline. */
@@ -272,9 +275,9 @@ EPCOMM_API EpcommStatus epcomm_create(EpComm **comm, const EpcommOptions *option
 /* Collective: waits for this rank's device and for the other ranks, then frees everything, even
  * if a rank has failed. Then the status is EPCOMM_DRIVER on a rank whose GPU is lost, and
  * EPCOMM_PEER on the others. If ranks are gone, use epcomm_abandon instead, which does not wait
- * for them. Over nodes epcomm_abandon cannot free the heap, since NVSHMEM frees only on all
- * ranks together: the heap is freed when the process ends, and the process cannot create
- * another EpComm over nodes. */
+ * for them. With several nodes, epcomm_abandon cannot free the heap, because NVSHMEM frees only on
+ * all ranks together. The heap is freed when the process ends, and the process cannot create
+ * another EpComm for several nodes. */
 EPCOMM_API EpcommStatus epcomm_destroy(EpComm *comm);
 EPCOMM_API void epcomm_abandon(EpComm *comm);
 
@@ -310,12 +313,13 @@ EPCOMM_API EpcommStatus epcomm_stamp(EpComm *comm, uint64_t *at, EpcommStream st
 EPCOMM_API EpcommStatus epcomm_fault(EpComm *comm, EpcommFault *out);
 
 /* Collective: waits for this rank's device and resets all memory to its state after creation.
- * Graphs stay valid. Over nodes the call also waits for the network, without a deadline. */
+ * Graphs stay valid. With several nodes the call also waits for the network, without a deadline. */
 EPCOMM_API EpcommStatus epcomm_reset(EpComm *comm);
 
 /* Ends the waits of the kernels of all ranks, as their deadline would. It is for a caller that knows that the
  * ranks have made calls that do not match. Calls that are under way, and later ones, leave NaN in their outputs. Reset or
- * destroy then. Ranks of one host. Waits for this rank's device, but not for work that other streams queued. */
+ * destroy then. It works only for ranks of one host. It waits for this rank's device, but not for work that other streams
+ * queued. */
 EPCOMM_API EpcommStatus epcomm_stop(EpComm *comm);
 
 /* Collective among the ranks in `alive`, bit r for rank r: continues without the other ranks. All ranks pass

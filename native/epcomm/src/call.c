@@ -75,7 +75,7 @@ static EpcommStatus check_call(EpComm *c, const EpcommCall *call) {
 
 uint8_t *comm_heap(const EpComm *c) { return (uint8_t *)(uintptr_t)c->heap[c->options.rank]; }
 
-/* Whether the bytes from p on lie in the memory of epcomm_extra. */
+/* Returns whether the bytes from p on lie in the memory of epcomm_extra. */
 static int in_extra(const EpComm *c, const void *p, uint64_t bytes) {
   uint64_t from = (uint64_t)(uintptr_t)p, base = (uint64_t)(uintptr_t)on_heap(c, c->at.extra), all = c->options.extra_bytes;
   return from >= base && from - base <= all && bytes <= all - (from - base);
@@ -163,8 +163,8 @@ static EpcommStatus check_pointers(EpComm *c, const EpcommCall *call, const Choi
   return check_tensors(c, call);
 }
 
-/* Returns whether kernels read ids that the library rewrites: such without lost ranks, or narrowed ones. The kernels
- * of layouts masked and rank read ids of 64 bits. */
+/* Returns whether the kernels of a call read a copy of its ids. The library makes the copy to leave out the ids of lost
+ * ranks, or to narrow ids to 32 bits. The kernels of layouts masked and rank read 64-bit ids themselves. */
 static int other_ids(const EpComm *c, const EpcommCall *call) {
   return (c->pack.head->flags & PACK_SURVIVORS) || (call->ids_bits == 64 && !pack_any_order(c->pack.head));
 }
@@ -173,8 +173,8 @@ static const int32_t *ids_of(const EpComm *c, const EpcommCall *call, const Choi
   return other_ids(c, call) ? (const int32_t *)on_heap(c, k->at->ids[k->op]) : (const int32_t *)call->topk_ids;
 }
 
-/* Whether an op rewrites its ids. If combines may be made in any order, the last dispatch may
- * have rewritten the ids of another call. */
+/* Returns whether an op copies its ids. A combine uses the copy that its dispatch made. If combines
+ * may be made in any order, a combine makes a new copy, because the last copy may be of another call. */
 static int rewrites(const EpComm *c, const EpcommCall *call, const Choice *k) {
   return other_ids(c, call) && (k->op == DISPATCH || pack_any_order(c->pack.head));
 }
@@ -198,9 +198,9 @@ static EpArea area(const void *at, uint64_t bytes, uint32_t fill) {
   return a;
 }
 
-/* Lists the outputs that a call overwrites if it does not end: rows become NaN, and the index says
+/* Lists the outputs that a call overwrites if it does not end: rows become NaN, and row_offsets says
  * that there are none. In layout rank packed the outputs may have room for fewer rows than
- * max_rows: if the caller does not give their number, only the index is overwritten. */
+ * max_rows. If the caller does not give their number, only row_offsets is overwritten. */
 static void place_spoil(const EpComm *c, const EpcommCall *call, const Choice *k, EpArgs *a) {
   const PackHeader *h = c->pack.head;
   const PackDType *d = k->dtype;
@@ -256,7 +256,7 @@ static DrvResult launch(const EpComm *c, DrvFunction f, uint32_t grid, uint32_t 
   return c->driver->launch(&l, f, parameters, NULL);
 }
 
-/* One launch of a config. `early` lets it begin while the kernel before it drains. */
+/* Makes one launch of a config. With `early` it may begin while the kernel before it drains. */
 static DrvResult launch_ready(const EpComm *c, const Ready *r, EpArgs *a, int last, int early, DrvStream stream) {
   const PackLaunch *l = r->launch;
   a->sms = l->sms;
@@ -273,7 +273,7 @@ static DrvResult launch_ready(const EpComm *c, const Ready *r, EpArgs *a, int la
 static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choice *k, const EpArgs *of, DrvStream stream) {
   union {
     EpIdsArgs ids;
-    EpArgs room; /* what an emulated launch copies */
+    EpArgs room; /* an emulated launch copies this many bytes */
   } a;
   memset(&a, 0, sizeof a);
   if (call->ids_bits == 64) a.ids.wide = call->topk_ids;
@@ -315,9 +315,9 @@ static DrvResult begin(EpComm *c, const EpcommCall *call, const Choice *k, EpArg
   return r;
 }
 
-/* Writes what tells a stream from others. A new stream may have the handle of one that was
- * destroyed, so that the handle alone does not. No stream that captures can be destroyed, and the
- * driver refuses its id: there the handle serves. */
+/* Writes a number that identifies a stream. The handle is not enough, because a new stream may get
+ * the handle of a destroyed one. The driver gives no id of a stream that captures. Such a stream
+ * cannot be destroyed, so its handle identifies it. */
 static DrvResult identify(const Driver *driver, DrvStream stream, uint64_t *id) {
   int status = 0;
   DrvResult r = driver->stream_capturing(stream, &status);
@@ -326,8 +326,8 @@ static DrvResult identify(const Driver *driver, DrvStream stream, uint64_t *id) 
   return r;
 }
 
-/* Launches the kernels of a call or of one half. The first half launches kernels that send
- * and receive at once; the second waits for them. */
+/* Launches the kernels of a call or of one half. The first half launches the config's first kernel, the
+ * second half the others. If the only kernel sends and receives, the second half just waits for it. */
 static DrvResult issue(EpComm *c, const EpcommCall *call, const Choice *k, int half, DrvStream stream) {
   int op = k->op;
   const PackPlan *plan = &c->pack.plans[k->plan];
@@ -442,7 +442,7 @@ EpcommStatus epcomm_explain(EpComm *c, const EpcommCall *given, EpcommExplanatio
     .dispatch = pack_text(&c->pack, c->pack.configs[plan->dispatch].key),
     .combine = pack_text(&c->pack, c->pack.configs[plan->combine].key),
     .why = k.plan == k.run->plan ? pack_text(&c->pack, k.run->text)
-                                 : "the outputs given lie outside the heap, and the row's kernel has peers write them",
+                                 : "the given outputs lie outside the heap, where the peers' kernels of this row cannot write",
     .first = (int)k.first,
     .last = (int)k.run->last,
     .plan = (int)k.plan,

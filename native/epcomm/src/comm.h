@@ -29,8 +29,8 @@ typedef struct HeapAt {
   uint64_t control, extra, bytes;
   uint64_t survival; /* EpSurvival, only in packs with PACK_SURVIVORS. It lies after the part that a reset fills */
   uint64_t abort; /* EpArgs.given_up, then the abort word of kernels without a state */
-  uint64_t world; /* over nodes: the table of hosts/transport.cuh */
-  uint64_t normal; /* of epcomm/normal.cuh, in layout rank packed */
+  uint64_t world; /* only with several nodes: the table of hosts/transport.cuh */
+  uint64_t normal; /* only in layout rank packed: memory of the kernels in epcomm/normal.cuh */
   SlotAt slots[EPCOMM_MAX_SLOTS];
 } HeapAt;
 
@@ -62,16 +62,16 @@ struct EpComm {
   DrvDevice device;
   DrvContext context;
   int sms;
-  DrvModule *modules;  /* of the pack, NULL if none is needed */
+  DrvModule *modules;  /* by module of the pack; NULL for a module that no call needs */
   Ready *ready;        /* by launch of the pack */
   DrvFunction align, stamp, agree, narrow;
   DrvFunction meet; /* in packs with PACK_SURVIVORS */
-  DrvFunction layout, announce, add_counts, received, give_back; /* of normal.c, NULL in packs made before there were any */
+  DrvFunction layout, announce, add_counts, received, give_back; /* kernels of normal.c; NULL if the pack is older than they are */
   const PackLookup *lookups[4][PACK_PURPOSES][PACK_CLASSES]; /* by dtype index */
   int dtype_index[5];  /* by EpcommDType, -1 if the pack does not have it or it was not chosen */
   HeapAt at;
   DrvPointer heap[EPCOMM_MAX_RANKS]; /* 0 for ranks of other nodes */
-  int opened[EPCOMM_MAX_RANKS]; /* 1: by an IPC handle, to be closed */
+  int opened[EPCOMM_MAX_RANKS]; /* 1: the heap was opened by an IPC handle and must be closed */
   DrvPointer handles[EPCOMM_MAX_RANKS]; /* for heaps opened by an IPC handle: the address in the process that owns the heap */
   volatile EpFault *fault;      /* host memory that the device can write */
   DrvPointer fault_device;
@@ -83,7 +83,7 @@ struct EpComm {
   uint64_t alive;               /* bit r for each rank that takes part in calls */
   uint64_t gathers;             /* bit r for each rank that takes part in all_gather */
   uint32_t attempts;            /* meetings of living ranks so far */
-  Place places[EPCOMM_MAX_RANKS]; /* of the processes whose heaps are open */
+  Place places[EPCOMM_MAX_RANKS]; /* process and host of each rank whose heap is open */
   EpArgs base;                  /* arguments that every launch shares */
   Slot slots[EPCOMM_MAX_SLOTS];
   char text[EPCOMM_TEXT];
@@ -127,8 +127,8 @@ EpcommStatus exchange_heaps(EpComm *c, EpcommStatus status);
 
 Place comm_place(void);
 
-/* network.c: ranks on several nodes. Opening is local; joining, and taking or giving back the
- * heap, are collective, and every rank brings its status so far. */
+/* network.c: ranks on several nodes. network_open is local. network_join, network_take and network_give
+ * are collective. Every rank passes its status so far to network_take. */
 EpcommStatus network_open(EpComm *c);
 EpcommStatus network_join(EpComm *c);
 EpcommStatus network_take(EpComm *c, EpcommStatus status);
@@ -142,8 +142,8 @@ EpcommStatus network_settle(EpComm *c); /* waits until all data that this rank's
 /* call.c */
 void call_prepare(EpComm *c);
 void comm_forget_calls(EpComm *c); /* sets the slots to the state before any call */
-/* Launches a kernel that belongs to no call; args lie in memory of sizeof(EpArgs). early: the kernel waits by
- * itself for the one before, and may begin while that one drains. */
+/* Launches a kernel that belongs to no call. args must lie in memory of at least sizeof(EpArgs) bytes. With early,
+ * the kernel may begin while the kernel before it drains, and waits for it by itself. */
 EpcommStatus comm_launch(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block, int early, void *args, const char *what,
                          DrvStream stream);
 
@@ -157,7 +157,7 @@ EpcommStatus comm_agree(EpComm *c, EpcommStatus status);
 /* survive.c */
 EpcommStatus survive_check(EpComm *c);                /* checks the options against the pack */
 EpcommStatus survive_begin(EpComm *c);                /* fills EpSurvival, once the heap is there */
-EpcommStatus survive_reset(EpComm *c, uint64_t alive); /* does the work of epcomm_shrink; alive may also name the ranks that live already */
+EpcommStatus survive_reset(EpComm *c, uint64_t alive); /* does the work of epcomm_shrink; alive may also be the present set of living ranks */
 EpcommStatus survive_part(EpComm *c);                 /* waits until all living ranks call epcomm_destroy */
 int survive_lost(const EpComm *c);                    /* returns 1 if a rank is lost */
 uint64_t survive_everyone(const EpComm *c);           /* returns a set with every rank */

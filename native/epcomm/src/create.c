@@ -22,7 +22,7 @@ static EpcommStatus check_options(EpComm *c) {
   if (o->deadline_ns < 1000000) return comm_say(c, EPCOMM_INVALID, "deadline_ns: below 1 ms, the skew between ranks");
   if (o->extra_bytes > (uint64_t)1 << 40) return comm_say(c, EPCOMM_INVALID, "extra_bytes: more than 1 TiB");
   if (o->nodes < 1 || o->ranks % o->nodes != 0)
-    return comm_say(c, EPCOMM_INVALID, "nodes: %d ranks do not divide by %d nodes; every node has as many ranks", o->ranks, o->nodes);
+    return comm_say(c, EPCOMM_INVALID, "nodes: %d ranks do not divide by %d nodes; every node must have the same number of ranks", o->ranks, o->nodes);
   if (o->device < 0) return comm_say(c, EPCOMM_INVALID, "device: %d is no CUDA ordinal", o->device);
   return EPCOMM_OK;
 }
@@ -121,7 +121,7 @@ EpcommStatus comm_agree(EpComm *c, EpcommStatus status) {
   mine.in_flight = o->in_flight;
   mine.reduced = o->reduced;
   mine.debug = o->debug;
-  mine.own_outputs = o->own_outputs != 0; /* it moves what lies behind outputs, and peers write there */
+  mine.own_outputs = o->own_outputs != 0; /* peers write behind the outputs on the heap, so all heaps need the same layout */
   mine.dtypes = o->dtypes;
   mine.routing = (uint32_t)o->routing;
   mine.extra_bytes = o->extra_bytes;
@@ -165,7 +165,7 @@ static DrvResult take_mapped(EpComm *c, size_t bytes, void **host, DrvPointer *d
   return c->driver->host_pointer(device, *host, 0);
 }
 
-/* Allocates the fault record, the words that kernels tell the host, and the events of slots. */
+/* Allocates the fault record, the words that kernels write for the host, and the events of slots. */
 static EpcommStatus take_records(EpComm *c) {
   const Driver *d = c->driver;
   void *fault = NULL, *told = NULL, *lost = NULL;
@@ -294,7 +294,7 @@ static EpcommStatus end(EpComm *c, int meet) {
   if (c == NULL) return EPCOMM_OK;
   c->driver->context_get(&before);
   c->driver->context_set(c->context);
-  EpcommStatus s = check_alive(c); /* and nothing of this rank runs on another's heap any more */
+  EpcommStatus s = check_alive(c); /* after it, no kernel of this rank uses another rank's heap */
   const int alone = survive_lost(c); /* all_gather needs the lost ranks too */
   if (meet && alone && s == EPCOMM_OK) s = survive_part(c);
   if (meet && !alone) s = exchange(c, s, NULL, NULL, 0);

@@ -11,7 +11,7 @@ static Driver driver;
 static char trouble[EPCOMM_TEXT]; /* why there is no driver, empty if there is */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* The names that the library exports, of the revision that cuda.h 12 and 13 call. */
+/* The driver's functions, in the revisions that cuda.h of CUDA 12 and 13 names. */
 static const struct {
   const char *name;
   size_t at;

@@ -1,7 +1,6 @@
-/* The part of the CUDA driver that the library calls, declared here so that no CUDA
- * header is needed to build it, and found by dlopen, so that a program that links it
- * starts on hosts without a GPU. tests/driver_test.c compares every type and number
- * with cuda.h. */
+/* Declares the part of the CUDA driver that the library calls, so that building it needs no
+ * CUDA header. The driver is opened with dlopen, so that programs also start on hosts without a
+ * GPU. tests/driver_test.c compares every type and number with cuda.h. */
 #ifndef EPCOMM_DRIVER_H
 #define EPCOMM_DRIVER_H
 
@@ -85,7 +84,7 @@ typedef struct Driver {
   DrvResult (*event_destroy)(DrvEvent);
   DrvResult (*event_record)(DrvEvent, DrvStream);
   DrvResult (*stream_wait)(DrvStream, DrvEvent, unsigned);
-  DrvResult (*stream_id)(DrvStream, uint64_t *);         /* a stream that captures refuses it, and its capture is lost */
+  DrvResult (*stream_id)(DrvStream, uint64_t *);         /* fails if the stream captures, and ends the capture */
   DrvResult (*stream_capturing)(DrvStream, int *status); /* 0: it does not capture */
   DrvResult (*pointer_get)(void *, int, DrvPointer);
 } Driver;

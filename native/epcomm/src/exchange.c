@@ -65,8 +65,8 @@ static void read_line(const char *path, char *out, size_t size) {
   fclose(f);
 }
 
-/* Returns a number for hosts without /dev/urandom. Process ids repeat over containers; the clock and
- * the address of a stack hardly do. */
+/* Returns a number that identifies a process on hosts without /dev/urandom. Process ids repeat in other
+ * containers; the clock and the address of the stack hardly repeat. */
 static uint64_t guess(void) {
   struct timespec t = {0, 0};
   clock_gettime(CLOCK_REALTIME, &t);
@@ -127,8 +127,8 @@ static EpcommStatus open_far(EpComm *c, int rank, const HeapMessage *m) {
   return EPCOMM_OK;
 }
 
-/* Closes the heap of a rank that has come back as another process, or with another heap. Returns 0 if it
- * has neither: the heap stays open. */
+/* Closes the heap of a rank that has come back as another process, or with another heap. If both are the
+ * same, the heap stays open and the function returns 0. */
 static int left_its_heap(EpComm *c, int rank, const HeapMessage *m) {
   if (memcmp(&c->places[rank], &m->place, sizeof m->place) == 0 && (c->opened[rank] ? c->handles[rank] : c->heap[rank]) == m->heap) return 0;
   if (c->opened[rank]) c->driver->ipc_close(c->heap[rank]);

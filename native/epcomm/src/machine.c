@@ -56,7 +56,7 @@ static int nvlinks(const Nvml *n, void *device) {
   return links;
 }
 
-/* Whether some pair of GPUs cannot address each other. */
+/* Returns whether some pair of GPUs cannot address each other. */
 static int apart(const Driver *d, int gpus) {
   for (int a = 0; a < gpus; a++)
     for (int b = 0; b < gpus; b++) {

@@ -1,5 +1,5 @@
-/* Ranks on several nodes: NVSHMEM joins them and holds their heaps; every module with puts
- * is registered with it. It is loaded, never linked.
+/* Ranks on several nodes. NVSHMEM joins them and allocates their heaps. Every module whose kernels
+ * send over the network is registered with NVSHMEM. The library opens NVSHMEM with dlopen.
  *
  * A process joins once and stays until it ends: NVSHMEM's finalize is collective and would
  * wait for a rank that has died. For the same reason the heap is given back only after
@@ -172,7 +172,7 @@ void network_abandon(EpComm *c) {
 
 EpcommStatus network_module(EpComm *c, DrvModule module) {
   int r = group.library.add_module(module);
-  return r == 0 ? EPCOMM_OK : comm_say(c, EPCOMM_NETWORK, "NVSHMEM: error %d when a module was made known to it", r);
+  return r == 0 ? EPCOMM_OK : comm_say(c, EPCOMM_NETWORK, "NVSHMEM: error %d while it registered a module", r);
 }
 
 void network_drop(DrvModule module) { group.library.drop_module(module); }

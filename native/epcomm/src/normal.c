@@ -1,6 +1,6 @@
-/* Around calls of layout rank packed: which tokens go where, counts that the host waits for,
- * rows as DeepEP returns them, and weights on their way back. The kernels are in
- * native/kernels/epcomm/normal.cuh. */
+/* The functions that DeepEP's normal calls need besides dispatch and combine. They compute where tokens
+ * go, exchange the counts for which the host waits, write rows as DeepEP returns them, and send weights
+ * back. The kernels are in native/kernels/epcomm/normal.cuh. */
 #include <string.h>
 
 #include "comm.h"
@@ -13,13 +13,13 @@
   } a;                  \
   memset(&a, 0, sizeof a)
 
-/* A struct of another size comes from another version of the header. */
+/* Checks the size of a struct. Another size means another version of the header. */
 static EpcommStatus check_size(EpComm *c, size_t size, size_t want, const char *name) {
   return size == want ? EPCOMM_OK : comm_say(c, EPCOMM_INVALID, "%s: set its size", name);
 }
 
 static EpcommStatus check_known(EpComm *c, const char *what) {
-  if (c->give_back != NULL) return EPCOMM_OK; /* it is found last */
+  if (c->give_back != NULL) return EPCOMM_OK; /* load.c finds it last, so the others are there too */
   return comm_say(c, EPCOMM_PACK, "%s: the pack was made by an epbench that did not know this call; make it again", what);
 }
 

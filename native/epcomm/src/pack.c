@@ -52,7 +52,7 @@ static int check_header(const PackHeader *h, size_t bytes, char *text) {
 int pack_by_rank(const PackHeader *h) { return h->layout == PACK_RANK || h->layout == PACK_RANK_PACKED; }
 int pack_any_order(const PackHeader *h) { return h->layout >= PACK_MASKED; }
 
-/* kernels/cuda/declare/heap.go computes the same sizes. */
+/* Returns the sizes that kernels/cuda/declare/heap.go computes too. */
 PackIndex pack_index(const PackHeader *h, const PackDType *d) {
   uint64_t groups = 4 * (uint64_t)h->groups, beside = 4 * d->max_rows * h->topk;
   uint64_t route = 4 * (uint64_t)h->ranks * ((uint64_t)h->max_tokens * (1 + h->topk) + 1);
@@ -114,7 +114,7 @@ static void place_sections(Pack *p) {
   p->cubins = p->data + s[PACK_CUBINS].offset;
 }
 
-/* Whether first .. first + n - 1 are records of a section. */
+/* Returns whether first .. first + n - 1 are records of a section. */
 static int within(const Pack *p, int section, uint32_t first, uint32_t n) {
   uint32_t count = pack_count(p, section);
   return first <= count && n <= count - first;
@@ -168,14 +168,14 @@ static int check_configs(const Pack *p, char *text) {
     if (c->op > 1 || c->dtype >= pack_count(p, PACK_DTYPES) || c->state >= pack_count(p, PACK_STATES) ||
         !within(p, PACK_LAUNCHES, c->first_launch, c->launches) || c->launches < 1 || c->launches > 2 || !string_ok(p, c->key) ||
         p->states[c->state].dtype != c->dtype)
-      return refuse(text, "pack: config %u names what is not there", i);
+      return refuse(text, "pack: config %u refers to a missing record", i);
   }
   for (uint32_t i = 0; i < pack_count(p, PACK_PLANS); i++) {
     const PackPlan *q = &p->plans[i];
     if (q->dispatch >= pack_count(p, PACK_CONFIGS) || q->combine >= pack_count(p, PACK_CONFIGS) ||
         p->configs[q->dispatch].op != 0 || p->configs[q->combine].op != 1 ||
         p->configs[q->dispatch].state != p->configs[q->combine].state)
-      return refuse(text, "pack: plan %u joins what does not fit", i);
+      return refuse(text, "pack: plan %u joins configs that do not fit each other", i);
   }
   return 0;
 }
@@ -187,8 +187,8 @@ static int run_ok(const Pack *p, const PackRun *r, uint32_t dtype) {
 }
 
 static int check_lookups(const Pack *p, char *text) {
-  /* If several are equal, only the first would answer, and checking each takes a walk over
-   * its runs. */
+  /* Bounds the work of this check, which reads all runs of each look-up. Of equal look-ups only the
+   * first would ever be used. */
   uint32_t most = pack_count(p, PACK_DTYPES) * 2 * PACK_PURPOSES * PACK_CLASSES;
   if (pack_count(p, PACK_LOOKUPS) > most) return refuse(text, "pack: %u look-ups, of which at most %u can differ", pack_count(p, PACK_LOOKUPS), most);
   for (uint32_t i = 0; i < pack_count(p, PACK_LOOKUPS); i++) {
@@ -196,7 +196,7 @@ static int check_lookups(const Pack *p, char *text) {
     uint32_t last = 0;
     if (l->dtype >= pack_count(p, PACK_DTYPES) || l->reduced > 1 || l->purpose >= PACK_PURPOSES || l->routing >= PACK_CLASSES ||
         !within(p, PACK_RUNS, l->first_run, l->runs) || l->runs < 1)
-      return refuse(text, "pack: look-up %u names what is not there", i);
+      return refuse(text, "pack: look-up %u refers to a missing record", i);
     for (uint32_t j = 0; j < l->runs; j++) {
       const PackRun *r = &p->runs[l->first_run + j];
       if (r->last <= last || !run_ok(p, r, l->dtype)) return refuse(text, "pack: run %u of look-up %u is impossible", j, i);

@@ -18,7 +18,7 @@
 
 enum { PACK_EXPERT, PACK_EXPERT_128, PACK_MASKED, PACK_RANK, PACK_RANK_PACKED, PACK_LAYOUTS }; /* as ep.Layouts */
 enum { PACK_SHARED = 1, PACK_SKIP = 2, PACK_REDUCED = 4, PACK_EXACT = 8, PACK_RAW = 16, PACK_SURVIVORS = 32 };
-enum { PACK_PLACES = 1, PACK_PDL = 1, PACK_NETWORK = 1 }; /* of a config, a launch, a module */
+enum { PACK_PLACES = 1, PACK_PDL = 1, PACK_NETWORK = 1 }; /* flags: of a config, of a launch, of a module */
 
 enum {
   PACK_DTYPES, PACK_STATES, PACK_REGIONS, PACK_MODULES, PACK_LAUNCHES, PACK_CONFIGS, PACK_PLANS, PACK_LOOKUPS,
@@ -122,7 +122,7 @@ typedef struct PackIndex {
 } PackIndex;
 PackIndex pack_index(const PackHeader *head, const PackDType *dtype);
 int pack_by_rank(const PackHeader *head);
-int pack_any_order(const PackHeader *head); /* a combine needs nothing but its dispatch's outputs */
+int pack_any_order(const PackHeader *head); /* returns whether a combine needs nothing but the outputs of its dispatch */
 
 uint32_t pack_nodes(const Pack *pack);
 uint32_t pack_count(const Pack *pack, int section);

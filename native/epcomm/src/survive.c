@@ -53,7 +53,7 @@ static EpcommStatus missing(EpComm *c, uint64_t set, int rank) {
   list(set, mine, sizeof mine);
   list(other & 0xffffffff, theirs, sizeof theirs);
   if (other != 0)
-    return comm_say(c, EPCOMM_PEER, "rank %d meets ranks %s, and rank %d ranks %s; shrink all to the same ranks", rank, theirs, c->options.rank, mine);
+    return comm_say(c, EPCOMM_PEER, "rank %d waits for ranks %s, but rank %d waits for ranks %s; pass the same set on all ranks", rank, theirs, c->options.rank, mine);
   return comm_say(c, EPCOMM_PEER, "rank %d did not meet ranks %s within %.3g s; shrink again without it", rank, mine,
                   2 * (double)c->options.deadline_ns / 1e9);
 }
@@ -124,8 +124,8 @@ EpcommStatus epcomm_shrink(EpComm *c, uint64_t alive) {
   return s == EPCOMM_OK ? survive_reset(c, alive) : s;
 }
 
-/* Opens the heaps of ranks that came back, and resets. This EpComm's context is current. The exchanges
- * are those of epcomm_create, because a new process makes them there. */
+/* Opens the heaps of ranks that came back, and resets. This EpComm's context is current. It makes the same
+ * exchanges as epcomm_create, because a new process takes part in them by epcomm_create. */
 static EpcommStatus grow_to(EpComm *c, uint64_t alive) {
   DrvResult r = c->driver->context_wait();
   EpcommStatus s = r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "wait for the device");

@@ -1,6 +1,6 @@
 #!/bin/bash
-# DeepEP's own tests over epcomm.deepep on the emulated driver: 2 ranks, sizes that a CPU can run,
-# a minute in all. $1 is their folder, of DeepEP v1.2.1; $2 the folder with libepcomm.so.
+# Runs DeepEP's own tests over epcomm.deepep on the emulated driver: 2 ranks, sizes that a CPU can run,
+# a minute in all. $1 is the folder of the tests of DeepEP v1.2.1, $2 the folder with libepcomm.so.
 tests=$1 programs=$2
 LIMIT=${LIMIT:-3600} OUT=$programs/deepep
 . native/steps.sh

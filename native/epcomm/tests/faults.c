@@ -36,7 +36,7 @@ int ranks_right(Moe *m, int most, GpuStream stream) {
   return 0;
 }
 
-/* Waits for all ranks; false when one is gone. */
+/* Waits for all ranks. Returns 0 if one is gone. */
 static int together(Seat *seat) {
   uint8_t mine = 0, all[64];
   return seat->ranks <= 64 && world_gather(seat, &mine, all, 1) == 0;
@@ -69,7 +69,7 @@ static int with_victim(Seat *seat, const Plan *p, void (*what)(Moe *, Seat *, co
     printf("rank %d after %.2f s: %s: %s\n", seat->rank, took, epcomm_status_name(s), epcomm_error(comm));
     bad |= !told || took > 2 * p->deadline + (getenv("EMUL_SRC") ? 60 : 3);
     if (strcmp(p->test, "late") == 0) bad |= !together(seat);
-    bad |= call_once(m, 3, p->most, stream) != EPCOMM_FAULT; /* later calls say it too */
+    bad |= call_once(m, 3, p->most, stream) != EPCOMM_FAULT; /* later calls report it too */
   }
   if (lives) {
     EpcommStatus s = epcomm_reset(comm);
@@ -103,7 +103,7 @@ static int test_late(Seat *s, void *p) { return with_victim(s, p, be_late, 1); }
 static int test_never(Seat *s, void *p) { return with_victim(s, p, never_call, 1); }
 static int test_killed(Seat *s, void *p) { return with_victim(s, p, be_killed, 0); }
 
-/* Creation must fail on every rank, with these statuses. */
+/* Checks that creation fails on every rank, with these statuses. */
 int ranks_refused(Seat *seat, const EpcommOptions *o, EpcommStatus victims, EpcommStatus others) {
   EpComm *comm = NULL;
   char text[EPCOMM_TEXT];
@@ -142,7 +142,7 @@ static int test_other_kind(Seat *seat, void *plan) {
   return ranks_refused(seat, &o, EPCOMM_MACHINE, EPCOMM_PEER);
 }
 
-/* On the emulated driver: the GPU of the last rank has failed when all end. */
+/* On the emulated driver: the GPU of the last rank fails before all ranks destroy their EpComms. */
 static int test_broken(Seat *seat, void *plan) {
   EpComm *comm = ranks_create(seat, plan, 1, 0, 0);
   if (comm == NULL) return 1;
@@ -195,8 +195,8 @@ static int test_disagree(Seat *seat, void *plan) {
   return bad;
 }
 
-/* The last rank passes an id that is no expert. It is told so, and the others that it made no
- * call. The kernel does not use the id: it would write far outside the heap. */
+/* The last rank passes an id that is no expert. Its error must say so, and the errors of the others must
+ * say that it made no call. A kernel that used the id would write far outside the heap. */
 static int bad_id(Moe *m, int wide, int64_t id, int most, GpuStream stream) {
   EpcommCall c = moe_call(m, 0, 0, 2, 2, wide);
   EpcommFault f = {.size = sizeof f};

@@ -48,7 +48,7 @@ static int begin(Lost *l, int survivors, uint64_t joins) {
   EpcommOptions o = ranks_options(l->seat, l->plan);
   char text[EPCOMM_TEXT];
   o.survivors = survivors;
-  o.debug = l->plan->victims > 1; /* it compares calls, and must not wait for the lost ranks either */
+  o.debug = l->plan->victims > 1; /* debug mode compares the calls of the ranks, and must not wait for lost ranks either */
   o.joins = joins;
   o.reduced = 1;
   gpu_use(o.device);
@@ -141,7 +141,7 @@ static uint64_t naming_lost(const Moe *m, int tokens) {
   return n;
 }
 
-/* Makes a checked call by the kernels of halves. */
+/* Makes a checked call in two halves. */
 static int in_halves(Lost *l, uint64_t n) {
   EpcommCall c = l->whole;
   c.purpose = EPCOMM_FOR_HALVES;
@@ -238,7 +238,7 @@ int test_refuse(Seat *seat, void *plan) {
 
 /* ---- ranks that come back ---- */
 
-/* Shrinks the last rank away, whose process lives, and takes it back. */
+/* Goes on without the last rank, whose process lives, and then takes it back. */
 static int comes_back(Lost *l) {
   int bad = 0, last = ranks_is_last(l->seat);
   EpcommStatus s = EPCOMM_OK;
@@ -279,8 +279,8 @@ static int first_life(Lost *l) {
   return end(l, bad);
 }
 
-/* Runs a life of the last rank in a child, and further lives until one ends by itself. In every life
- * but the first the rank joins the others. `life` returns the result. */
+/* Runs the last rank in a child process. If the child is killed, a new child takes its place and joins
+ * the other ranks, until one ends by itself. `life` is the body of a child and returns the result. */
 static int lives(Seat *seat, const Plan *plan, int (*life)(Lost *, int again)) {
   for (int again = 0;; again = 1) {
     Lost l = {.seat = seat, .plan = plan};

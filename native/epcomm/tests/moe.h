@@ -26,14 +26,15 @@ typedef struct Moe {
 Moe *moe_new(EpComm *comm);
 void moe_free(Moe *m);
 
-/* Tokens of a rank in call number n, 0 to most; the fullest rank's over all. */
+/* Returns the number of tokens of a rank in call n, 0 to most. */
 int moe_tokens(const Moe *m, uint64_t n, int rank, int most);
+/* Returns the number of tokens of the fullest rank in call n. */
 int moe_fullest(const Moe *m, uint64_t n, int most);
 
 /* Draws and uploads the inputs of this rank. */
 void moe_inputs(Moe *m, uint64_t n, int tokens, GpuStream stream);
 
-/* The memory for the experts' rows of a slot: over nodes it is the library's. */
+/* Returns the memory for the experts' rows of a slot. With several nodes it is the library's. */
 void *moe_y(const Moe *m, int slot);
 
 /* A call over this rank's memory. */

@@ -52,8 +52,8 @@ static EpComm *use(const EpcommOptions *o, const Plan *p) {
   return bad ? NULL : comm;
 }
 
-/* Ranks that cannot wait for each other are destroyed without NVSHMEM, which would wait for
- * all of them; the process has then left its group for good. */
+/* If all_gather fails, ranks cannot wait for each other. Then destroying must not call NVSHMEM, which
+ * would wait for all ranks, and the process can never join a group again. */
 int test_left(Seat *seat, void *plan) {
   EpcommOptions o = ranks_options(seat, plan);
   o.all_gather = breaking_gather;

@@ -22,13 +22,13 @@ typedef struct Plan {
 
 typedef int (*Test)(Seat *seat, void *plan);
 
-/* Creates this rank; NULL with the sentence printed. */
+/* Creates this rank. On failure prints the error and returns NULL. */
 EpComm *ranks_create(Seat *seat, const Plan *p, int in_flight, int debug, uint64_t extra);
 int ranks_device(const Seat *seat, const Plan *p);
 EpcommOptions ranks_options(Seat *seat, const Plan *p);
 
-/* The result of a rank whose calls or meetings took longer than their deadline where none should. A busy host
- * causes that, and a lost message too: main runs the test again with twice the deadline, a few times. */
+/* The result of a rank whose call or meeting passed its deadline, although the test expects no fault. The cause
+ * may be a busy host or a lost message, so main runs the test again, a few times, each with twice the deadline. */
 #define RANKS_SLOW 128
 
 /* Prints a failure. Returns RANKS_SLOW if a wait took too long, else 1. */
@@ -68,7 +68,7 @@ int test_unfilled(Seat *seat, void *plan);
 int ranks_refused(Seat *seat, const EpcommOptions *o, EpcommStatus victims, EpcommStatus others);
 int ranks_right(Moe *m, int most, GpuStream stream); /* checked calls */
 int ranks_is_last(const Seat *seat);
-int ranks_all(Seat *seat, int bad); /* `bad`, or RANKS_SLOW if that is 0 and another rank's is not */
+int ranks_all(Seat *seat, int bad); /* returns `bad`; if it is 0 but that of another rank is not, returns RANKS_SLOW */
 
 Test faults_find(const char *name, int *victims); /* victims: how many of the last ranks it kills */
 

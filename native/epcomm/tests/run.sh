@@ -1,6 +1,6 @@
 #!/bin/bash
-# Every C test of epcomm on the driver that LD_LIBRARY_PATH names, from the repository's root; $1 is
-# the folder with the programs and packs. Longer than a screen: one line a test.
+# Runs every C test of epcomm on the driver that LD_LIBRARY_PATH names, one line for each test. Run it from
+# the repository's root. $1 is the folder with the programs and packs.
 bin=$1
 LIMIT=${LIMIT:-7200} OUT=$bin/said
 . native/steps.sh
@@ -20,7 +20,7 @@ step 600 "chain-processes" '' "$bin/epcomm-test" "$bin/test.pack" chain --proces
 step 600 "killed-processes" '' "$bin/epcomm-test" "$bin/test.pack" killed --processes --deadline 1 --most 12
 step 600 "broken-processes" '' "$bin/epcomm-test" "$bin/test.pack" broken --processes
 step 600 "other-kind-processes" '' "$bin/epcomm-test" "$bin/test.pack" other-kind --processes
-# Twice the SMs of the pack: calls of two streams fit beside each other.
+# Twice the SMs of the pack, so that calls of two streams fit on a GPU at the same time.
 step 600 "slots-processes" '' env EMUL_SMS=8 "$bin/epcomm-test" "$bin/test.pack" slots --processes $patient
 step 600 "any-order-processes" '' "$bin/epcomm-test" "$bin/masked.pack" any-order --processes $patient --most 6
 step 600 "calls-4-ranks" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/four.pack" calls --processes $patient --calls 6 --most 24

@@ -1,8 +1,9 @@
-/* The operators as plain functions of Python, without PyTorch's dispatcher, which takes longer than
- * most calls do. PyTorch's stable ABI has no way from a Python object to a tensor and back. So this
- * file looks where a tensor's object keeps it, checks that with tensors whose address is known, and
- * takes PyTorch's function that wraps one by its exported name. Where either fails, Python goes
- * through the dispatcher. Python's limited API makes the binary good for every Python from 3.10 on. */
+/* The operators as plain functions of Python. They avoid PyTorch's dispatcher, which takes longer than
+ * most calls. PyTorch's stable ABI cannot convert a Python object to a tensor, or a tensor to a Python
+ * object. So this file finds the offset of the tensor in its Python object, checks it with tensors whose
+ * address is known, and loads PyTorch's function THPVariable_Wrap by its exported name. If either fails,
+ * Python uses the dispatcher. The file uses only Python's limited API, so one binary works with every
+ * Python from 3.10 on. */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030a0000
 #include <Python.h>
@@ -63,7 +64,7 @@ PyObject *to(const std::tuple<T...> &values) {
   return to_tuple(values, std::index_sequence_for<T...>());
 }
 
-/* Lets other threads of Python run while it lives. */
+/* While a Released lives, other threads of Python may run. */
 struct Released {
   PyThreadState *state = PyEval_SaveThread();
   ~Released() { PyEval_RestoreThread(state); }
@@ -103,7 +104,7 @@ struct Entry<f> {
   }
 };
 
-/* dispatch, and what the host knows of it: (tensors, rows received, tokens of the fullest rank, rows of each expert). */
+/* Makes a dispatch and returns (tensors, rows received, tokens of the fullest rank, rows of each expert). */
 PyObject *counted_dispatch(PyObject *self, PyObject *const *args, Py_ssize_t n) {
   PyObject *made = Entry<&dispatch>::call(self, args, n);
   if (made == nullptr) return nullptr;
@@ -115,7 +116,8 @@ PyObject *counted_dispatch(PyObject *self, PyObject *const *args, Py_ssize_t n) 
   return Py_BuildValue("(NiiN)", made, l.said[1], l.said[2], counts);
 }
 
-/* use(type, tensors): finds where tensors are kept, by a list of some. False where that is not to be had. */
+/* use(type, tensors): finds the offset of a tensor in its Python object, from a list of tensors. Returns False
+ * if it cannot be found. */
 PyObject *use(PyObject *, PyObject *args) {
   PyObject *type = nullptr, *tensors = nullptr;
   if (!PyArg_ParseTuple(args, "OO", &type, &tensors)) return nullptr;
@@ -140,7 +142,7 @@ PyObject *use(PyObject *, PyObject *args) {
   Py_RETURN_TRUE;
 }
 
-/* same(tensor): the tensor again, through everything that a call does with one. */
+/* same(tensor): returns the tensor, after the conversions that a call makes. Python uses it as a check. */
 Tensor same(Tensor t) { return t; }
 
 #define FUNCTION(name, f) {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(f)), METH_FASTCALL, nullptr}

@@ -20,7 +20,7 @@ static EpcommCall call_of(const Link &l, Elements elements, const Tensor &ids, b
   c.size = sizeof c;
   c.dtype = elements == FP8 ? EPCOMM_FP8 : EPCOMM_BF16;
   c.tokens = static_cast<int>(ids.size(0));
-  c.fullest = 0; /* kernels for other counts may not understand each other: all take the pack's capacity */
+  c.fullest = 0; /* kernels for different token counts may not work together, so all ranks take those for the pack's capacity */
   c.purpose = halves ? EPCOMM_FOR_HALVES : EPCOMM_FOR_PAIR;
   c.ids_bits = wide(ids) ? 64 : 32;
   uint8_t *base = at<uint8_t>(index);
@@ -34,7 +34,7 @@ static EpcommCall call_of(const Link &l, Elements elements, const Tensor &ids, b
   return c;
 }
 
-/* recv_x, its scales, recv_count, src_info, layout_range, index. */
+/* Returns recv_x, its scales, recv_count, src_info, layout_range and index. */
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> ll_dispatch(int64_t link, int64_t stream, int64_t key, Tensor x, MaybeTensor scales,
                                                                        Tensor ids, int64_t fp8, int64_t later, MaybeTensor stats) {
   Link &l = link_of(link);
@@ -48,7 +48,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> ll_dispatch(int64_t l
   int64_t room = sizes.max_rows / l.local;
   Index i(l, elements);
   Tensor index = make(place, UINT8, {i.bytes}), out = make(place, elements, {l.local, room, l.hidden});
-  /* Scales lie by group: rows side by side in memory. */
+  /* In memory, the scales of one group of columns are contiguous over rows. */
   Tensor given = fp8 != 0 ? make(place, FLOAT, {l.local, room, sizes.scales}, {sizes.scales * room, 1, room}) : index;
   EpcommCall c = call_of(l, elements, ids, later != 0, index);
   c.x = at(x);
@@ -90,13 +90,13 @@ Tensor ll_combine(int64_t link, int64_t stream, int64_t key, int64_t fp8, int64_
   return combined;
 }
 
-/* Receives the last sent call of an op: 0 dispatch, 1 combine. */
+/* Receives the call of an op that was sent last: 0 dispatch, 1 combine. */
 void ll_receive(int64_t link, int64_t stream, int64_t op, MaybeTensor stats) {
   Link &l = link_of(link);
   Timer whole(WHOLE);
   Turn turn(l, stream, 0);
   const EpcommCall &c = l.half[op];
-  /* A graph that receives a call that it does not send would wait forever at every replay. */
+  /* If a graph received a call without sending it, every replay would wait forever. */
   status_of(l) = turn.capture == l.sent_in[op] ? 0 : ELSEWHERE;
   STD_TORCH_CHECK(status_of(l) == 0, "received in another capture than it was sent in");
   LAUNCHED(op == 0 ? l.library->dispatch_recv(l.comm, &c, turn.stream) : l.library->combine_recv(l.comm, &c, turn.stream));

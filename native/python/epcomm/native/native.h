@@ -1,10 +1,10 @@
 /* Declarations that the files of the extension share: tensors, one communicator, and the
  * order of calls.
  *
- * The extension stands on PyTorch's stable ABI of 2.9, so that one binary serves every later
- * PyTorch and every Python. That ABI has no streams of a caller's choice, no events and no
- * record_stream: the stream comes as a number, events are the driver's, and what a call on
- * another stream has to record is recorded in Python. */
+ * The extension uses PyTorch's stable ABI of 2.9, so one binary works with every later PyTorch
+ * and every Python. That ABI cannot choose a stream, and has no events and no record_stream.
+ * So the stream is passed as a number, events are the driver's, and Python calls record_stream
+ * for the tensors of calls on other streams. */
 #ifndef EPCOMM_NATIVE_H
 #define EPCOMM_NATIVE_H
 
@@ -26,9 +26,9 @@ using MaybeTensor = std::optional<Tensor>;
 /* Dtypes as numbers of the stable ABI. */
 enum Elements { BF16, FP8, FLOAT, INT32, INT64, UINT8, BOOL };
 int32_t dtype_of(Elements e);
-bool wide(const Tensor &ids); /* whether they are int64 */
+bool wide(const Tensor &ids); /* returns whether they are int64 */
 
-/* Where new tensors are made: on the device of a tensor that came in. */
+/* A Place holds the device on which new tensors are made: that of an argument. */
 struct Place {
   int32_t type, index;
 };
@@ -36,13 +36,13 @@ Place place_of(const Tensor &t);
 
 Tensor make(Place place, Elements elements, std::initializer_list<int64_t> sizes);
 Tensor make(Place place, Elements elements, std::initializer_list<int64_t> sizes, std::initializer_list<int64_t> strides);
-/* A tensor over bytes of another, from byte `at` on. */
+/* Returns a tensor over the bytes of another tensor, from byte `at` on. */
 Tensor view(const Tensor &bytes, int64_t at, Elements elements, std::initializer_list<int64_t> sizes);
 Tensor view(const Tensor &bytes, int64_t at, Elements elements, std::initializer_list<int64_t> sizes, std::initializer_list<int64_t> strides);
 inline int64_t padded(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
-/* The address of a tensor; never null, since the library needs an address even if no row
- * arrives. */
+/* Returns the address of a tensor. It is never null, because the library needs an address even if
+ * no row arrives. */
 template <class T = void>
 T *at(const Tensor &t) {
   alignas(16) static uint64_t none[8];
@@ -50,7 +50,7 @@ T *at(const Tensor &t) {
   return static_cast<T *>(p != nullptr ? p : none);
 }
 
-/* The driver's functions, by their addresses: the library found the driver. */
+/* Driver holds functions of the CUDA driver. Python passes their addresses. */
 struct Driver {
   int (*event_create)(void **, unsigned);
   int (*event_record)(void *, void *);
@@ -77,24 +77,24 @@ struct Library {
   const char *(*error)(EpComm *);
 };
 
-/* The last call of one kind, and the event after it if one was recorded. */
+/* Behind describes the last call of one kind, and the event after it if one was recorded. */
 struct Behind {
   void *stream, *event;
   uint64_t capture;
   bool any, recorded;
 };
 
-/* Orders the calls of a Buffer: they share memory. Calls in a graph and calls outside it
- * cannot wait for each other. A program with one stream needs no events: they are recorded
- * behind each call from when a second stream comes. */
+/* A Lane orders the calls of a Buffer, because they share memory. Calls in a graph and calls outside
+ * it cannot wait for each other. A program with one stream needs no events. Once a second stream is
+ * used, an event is recorded after each call. */
 struct Lane {
   Driver driver;
-  bool streams; /* more than one was seen */
-  void *context; /* set where each call is waited for at once: the emulated driver's */
+  bool streams; /* calls have used more than one stream */
+  void *context; /* the emulated driver's context, on which every call waits until it has ended; null on a GPU */
   Behind behind[2]; /* eager, captured */
 };
 
-/* What all ranks have called so far, in memory that they share; see agreement.py. */
+/* Board lists the calls that all ranks have made, in memory that they share; see agreement.py. */
 struct Board {
   std::atomic<uint32_t> *verdict; /* not 0 once ranks differ */
   uint64_t *records;              /* [ranks][1 + BOARD_RING]: calls so far, then the keys of the last ones */
@@ -102,7 +102,7 @@ struct Board {
 };
 constexpr uint64_t BOARD_RING = 1023;
 
-/* Outputs that a dtype has, of epcomm_outputs. */
+/* Sizes of the outputs of a dtype, from epcomm_outputs. */
 struct Sizes {
   int64_t max_rows, out_bytes, scales, src_info;
 };
@@ -113,30 +113,31 @@ struct Link {
   Lane *lane;
   Board *board; /* null if the ranks share none */
   int32_t ranks, local, hidden, topk, max_tokens, masked;
-  int64_t deadline_ms; /* of a wait of the host */
-  bool debug;          /* calls are compared over ranks, fullest too */
+  int64_t deadline_ms; /* longest wait of the host */
+  bool debug;          /* debug mode: the ranks compare their calls, with their values of fullest */
   Sizes sizes[2]; /* bf16, fp8 */
-  EpcommCall half[2]; /* that was sent and waits to be received, by op */
-  uint64_t sent_in[2]; /* capture of its stream */
-  int32_t said[3]; /* what Python reads behind a call: status, rows received, tokens of the fullest rank */
+  EpcommCall half[2]; /* by op: the call that was sent and not yet received */
+  uint64_t sent_in[2]; /* by op: number of the capture in which it was sent */
+  int32_t said[3]; /* Python reads these after a call: status, rows received, tokens of the fullest rank */
   uint32_t *per_expert;
 };
 
 inline int32_t &status_of(Link &l) { return l.said[0]; }
 inline Link &link_of(int64_t handle) { return *reinterpret_cast<Link *>(handle); }
 
-/* Statuses beside EpcommStatus: a new dispatch in a graph, where the host cannot wait; a half in
- * another capture than its send; a tensor that a kernel would misread, which Python then names. */
+/* Statuses that EpcommStatus lacks. NEEDS_WORST: a new dispatch in a graph, where the host cannot wait
+ * for counts. ELSEWHERE: a half in another capture than its send. MISREAD: a tensor that a kernel would
+ * misread; Python then raises an error that names it. */
 enum { NEEDS_WORST = 100, ELSEWHERE = 101, MISREAD = 102 };
 
-/* Ends in an exception that carries the library's sentence. */
+/* Throws an exception with the library's error text if the status is not EPCOMM_OK. */
 void check(Link &l, EpcommStatus status);
 /* Fails with an error that says that a tensor does not fit. */
 void fits(Link &l, bool fine);
-/* Whether a tensor is contiguous and of a dtype and sizes; a size of -1 is any. */
+/* Returns whether a tensor is contiguous and has the dtype and the sizes; -1 allows any size. */
 bool is(const Tensor &t, Elements elements, std::initializer_list<int64_t> sizes);
-/* The same behind a launch, for which it waits on the emulated driver: memory of the CPU is not
- * given away in the order of a stream. */
+/* Calls check after a launch. On the emulated driver it also waits for the launch, because memory of the
+ * CPU is reused without regard to streams. */
 void launched(Link &l, EpcommStatus status);
 #define LAUNCHED(call)                    \
   do {                                    \
@@ -148,8 +149,8 @@ void launched(Link &l, EpcommStatus status);
     launched(l, status_);                 \
   } while (0)
 
-/* Holds the place of one call on a stream: it waits for the call before, and the next one
- * for it, also where it failed behind a launch. */
+/* A Turn puts one call in order. The call waits for the call before it, and the next call waits for this
+ * one, even if this one failed after a launch. */
 class Turn {
  public:
   Turn(Link &l, int64_t stream, int64_t key);
@@ -157,7 +158,7 @@ class Turn {
   Turn(const Turn &) = delete;
   Turn &operator=(const Turn &) = delete;
   EpcommStream stream;
-  uint64_t capture; /* that the stream is in, 0 outside captures */
+  uint64_t capture; /* number of the capture that the stream is in, 0 outside captures */
 
  private:
   Link &link_;
@@ -171,7 +172,7 @@ struct Profile {
 };
 extern Profile profile;
 
-/* Adds the time that it lives to a part. */
+/* A Timer adds the time for which it lives to a part. */
 class Timer {
  public:
   explicit Timer(Part part) : part_(part), start_(profile.on ? now() : 0) {}

@@ -44,15 +44,15 @@ std::tuple<Tensor, Tensor, Tensor> layout(int64_t link, int64_t stream, Tensor i
   return {per_rank, per_expert, in_rank};
 }
 
-/* Outputs and their description as the library takes them. */
+/* Returns a call with the outputs and row descriptions in the form that the library takes. */
 static EpcommCall call_of(const Link &l, Elements elements, int64_t tokens, int64_t fullest, const Tensor &index) {
   Index i(l, elements, tokens);
   EpcommCall c = {};
   c.size = sizeof c;
   c.dtype = elements == FP8 ? EPCOMM_FP8 : EPCOMM_BF16;
   c.tokens = static_cast<int>(tokens);
-  /* Where nobody waited for the counts, ranks take the kernels for their own tokens: in this layout they understand
-   * each other. Debug mode would call that a difference. */
+  /* If no rank waited for the counts, each rank takes the kernels for its own number of tokens. In this layout all
+   * kernels work together. Debug mode would report the different numbers as an error. */
   if (fullest == 0 && !l.debug) fullest = tokens > 0 ? tokens : 1;
   c.fullest = static_cast<int>(fullest);
   c.ids_bits = 32;
@@ -60,7 +60,7 @@ static EpcommCall call_of(const Link &l, Elements elements, int64_t tokens, int6
   c.row_offsets = reinterpret_cast<uint32_t *>(base);
   c.src_info = reinterpret_cast<int32_t *>(base + i.src_info);
   c.topk_ids = base + i.ids;
-  c.weights = reinterpret_cast<float *>(base + i.ids); /* read, and nobody is told what arrives of them */
+  c.weights = reinterpret_cast<float *>(base + i.ids); /* the kernel reads it, but its outputs are not used */
   /* Fields that a combine does not read must be set nevertheless. */
   c.out = c.out_scales = base;
   c.expert_ids = c.src_info;
@@ -91,11 +91,12 @@ static void wait_counts(Link &l) {
   l.per_expert = const_cast<uint32_t *>(told.per_expert);
 }
 
-/* Outputs: rows, and one tensor of bytes with the other data of each row. Where the caller's top-k is the
- * pack's and each row comes, dispatch writes what the caller gets; else ep_received makes it. */
+/* Rows holds the outputs: the rows, and one tensor of bytes with the other data of each row. If the caller's
+ * top-k is the pack's and every row arrives, dispatch writes these in their final form. Otherwise ep_received
+ * makes them. */
 struct Rows {
   bool direct;
-  int64_t rows, weights, sources, scales, ids, cut; /* places in rest, behind local experts, which have 64 bits if direct */
+  int64_t rows, weights, sources, scales, ids, cut; /* offsets in rest, after the local experts, which have 64 bits if direct */
   Tensor out, rest;
 
   Rows(const Link &l, Place place, Elements elements, int64_t n, int64_t given, bool is_direct)
@@ -213,7 +214,7 @@ std::tuple<Tensor, Tensor> combine(int64_t link, int64_t stream, int64_t key, in
   Elements elements = fp8 != 0 ? FP8 : BF16;
   Tensor combined = make(place, BF16, {tokens, l.hidden});
   EpcommCall c = call_of(l, elements, tokens, fullest, index);
-  c.y = received > 0 ? at(y) : c.out; /* no row is read, but debug mode asks for memory of this GPU */
+  c.y = received > 0 ? at(y) : c.out; /* no row is read, but debug mode needs an address on this GPU */
   c.combined = at(combined);
   LAUNCHED(l.library->combine(l.comm, &c, turn.stream));
   if (!weights.has_value()) return {combined, combined};

@@ -10,7 +10,7 @@ namespace native {
 
 std::tuple<Tensor, Tensor, Tensor> layout(int64_t link, int64_t stream, Tensor ids, int64_t experts, int64_t ranks);
 
-/* recv_x, its scales, recv_topk_idx, recv_topk_weights, recv_src_idx, rank_prefix_matrix, index. */
+/* Returns recv_x, its scales, recv_topk_idx, recv_topk_weights, recv_src_idx, rank_prefix_matrix and index. */
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> dispatch(
     int64_t link, int64_t stream, int64_t key, Tensor x, MaybeTensor scales, Tensor per_rank, Tensor per_expert, Tensor in_rank,
     MaybeTensor ids, MaybeTensor weights, int64_t align, int64_t worst);
@@ -18,7 +18,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> dispatch(
 std::tuple<Tensor, Tensor> dispatch_again(int64_t link, int64_t stream, int64_t key, Tensor x, MaybeTensor scales, Tensor index,
                                           int64_t tokens, int64_t received, int64_t fullest);
 
-/* The tokens, and their weights; the tokens twice where no weights are given. */
+/* Returns the combined tokens and their weights, or the tokens twice if no weights are given. */
 std::tuple<Tensor, Tensor> combine(int64_t link, int64_t stream, int64_t key, int64_t fp8, int64_t tokens, int64_t received, int64_t fullest, Tensor y,
                                    Tensor index, MaybeTensor weights);
 

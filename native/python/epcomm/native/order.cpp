@@ -29,8 +29,8 @@ void launched(Link &l, EpcommStatus status) {
   check(l, status);
 }
 
-/* Writes this call to the board and compares it with what the other ranks called there. A rank
- * that is late compares when it reaches the call. */
+/* Writes this call to the board and compares it with the same call of the other ranks. A rank that has not
+ * reached the call yet compares when it does. */
 static void compare(Link &l, uint64_t key) {
   Board *b = l.board;
   if (b == nullptr) return;
@@ -38,7 +38,7 @@ static void compare(Link &l, uint64_t key) {
   uint64_t *mine = b->records + static_cast<uint64_t>(b->rank) * words;
   bool differ = b->verdict->load(std::memory_order_acquire) != 0;
   uint64_t n = mine[0];
-  if (key != 0) { /* 0: a first use, which Python has written and compared */
+  if (key != 0) { /* 0: the first call with these arguments, which Python has written and compared */
     n++;
     __atomic_store_n(&mine[1 + n % BOARD_RING], key, __ATOMIC_RELAXED);
     __atomic_store_n(&mine[0], n, __ATOMIC_RELEASE);
@@ -53,7 +53,7 @@ static void compare(Link &l, uint64_t key) {
   STD_TORCH_CHECK(!differ, "the ranks differ in what they call");
 }
 
-/* The driver's number of the capture that a stream is in, 0 outside captures. */
+/* Returns the driver's number of the capture that a stream is in, 0 outside captures. */
 static uint64_t capture_of(const Driver &d, void *stream) {
   int status = 0;
   uint64_t number = 0;
@@ -70,10 +70,10 @@ Turn::Turn(Link &l, int64_t handle, int64_t key) : stream(reinterpret_cast<void 
   if (lane.context != nullptr) return;
   capture = capture_of(lane.driver, stream);
   Behind &b = lane.behind[capture != 0];
-  /* CUDA lets a stream wait for nothing of another capture than its own. */
+  /* CUDA does not let a stream wait for an event of another capture. */
   if (!b.any || b.stream == stream || b.capture != capture) return;
   lane.streams = true;
-  if (!b.recorded && capture_of(lane.driver, b.stream) != capture) return; /* a capture began there, which waits for all before it */
+  if (!b.recorded && capture_of(lane.driver, b.stream) != capture) return; /* a capture has begun on that stream and waits for all work before it */
   if (!b.recorded) lane.driver.event_record(b.event, b.stream);
   lane.driver.stream_wait(stream, b.event, 0);
 }
@@ -97,11 +97,11 @@ extern "C" {
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* Numbers that native.py reads to see whether both are of one build. */
+/* Returns the number by which native.py checks that both are of one build. */
 EXPORT int64_t epcomm_native_version() { return 2; }
 
-/* addresses: of the six functions of native::Driver. context: null on a GPU. Events are never
- * destroyed: a destructor may run while a graph is captured. */
+/* Makes a lane. addresses: the six functions of native::Driver. context: null on a GPU. Events are never
+ * destroyed, because Python may run a destructor while a graph is captured. */
 EXPORT native::Lane *epcomm_native_lane(const uint64_t *addresses, void *context) {
   native::Lane *lane = new native::Lane();
   static_assert(sizeof lane->driver == 6 * sizeof *addresses);
@@ -119,8 +119,8 @@ EXPORT native::Board *epcomm_native_board(uint32_t *verdict, uint64_t *records, 
   return new native::Board{reinterpret_cast<std::atomic<uint32_t> *>(verdict), records, rank, ranks};
 }
 
-/* numbers: ranks, local experts, hidden, topk, max_tokens, 1 for layout masked, for each dtype
- * max_rows, out_bytes, scales and the 4-byte words of src_info, the deadline in ms, and 1 in debug mode. */
+/* Makes a link. numbers: ranks, local experts, hidden, topk, max_tokens, 1 for layout masked; then for each
+ * dtype max_rows, out_bytes, scales and the 4-byte words of src_info; the deadline in ms; 1 in debug mode. */
 EXPORT native::Link *epcomm_native_link(EpComm *comm, const uint64_t *functions, native::Lane *lane, native::Board *board,
                                         const int64_t *numbers) {
   native::Library *library = new native::Library();
@@ -138,13 +138,14 @@ EXPORT native::Link *epcomm_native_link(EpComm *comm, const uint64_t *functions,
   return l;
 }
 
-/* Where a link's status, rows and fullest stand; and the rows of each expert, null where nobody waited. */
+/* The first returns the address of a link's status, rows and fullest. The second returns the address of the rows
+ * of each expert, or null if no rank waited for them. */
 EXPORT const int32_t *epcomm_native_said(const native::Link *l) { return l->said; }
 EXPORT const uint32_t *epcomm_native_per_expert(const native::Link *l) { return l->per_expert; }
 EXPORT int32_t epcomm_native_experts(const native::Link *l) { return l->local; }
 
-/* Begins, with on 1, or ends a profile. Gives ns of order, allocation, launches, waits and whole calls since it
- * began, and the calls. */
+/* Begins a profile if on is 1, and ends it if on is 0. Writes the ns that order, allocation, launches, waits and whole
+ * calls took since it began, then the number of calls. */
 EXPORT void epcomm_native_profile(int32_t on, int64_t *out) {
   native::Profile &p = native::profile;
   for (int i = 0; i < native::PARTS; i++) out[i] = p.ns[i];
@@ -153,7 +154,7 @@ EXPORT void epcomm_native_profile(int32_t on, int64_t *out) {
   p.on = on != 0;
 }
 
-/* The capture that the last half of an op was sent in, 0 outside captures. */
+/* Returns the number of the capture in which the last half of an op was sent, 0 outside captures. */
 EXPORT uint64_t epcomm_native_sent_in(const native::Link *l, int32_t op) { return l->sent_in[op]; }
 
 } // extern "C"

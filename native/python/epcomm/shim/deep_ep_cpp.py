@@ -1,5 +1,5 @@
-"""The names of DeepEP's extension, for programs that import it besides deep_ep. Its own Buffer,
-which is not the one of deep_ep, is not among it."""
+"""The names of DeepEP's extension, for programs that import it besides deep_ep. The extension's
+own class Buffer, which differs from deep_ep.Buffer, is not here."""
 
 from epcomm.deepep import Buffer, Config, EventHandle, topk_idx_t
 

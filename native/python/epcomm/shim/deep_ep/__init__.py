@@ -1,10 +1,10 @@
-"""deep_ep, for programs that import DeepEP by that name: put the folder above on
-PYTHONPATH. Everything is epcomm.deepep. It has the modules of DeepEP V1: deep_ep.buffer,
+"""deep_ep, for programs that import DeepEP by that name. Put the folder above on PYTHONPATH.
+All names come from epcomm.deepep. The modules are those of DeepEP V1: deep_ep.buffer,
 deep_ep.utils (in the folder v1) and deep_ep_cpp.
 
-For DeepEP's own tests: DEEPEP_SOURCE names a checkout, whose deep_ep/utils the tests of
-its main branch import; DEEPEP_TEST_SEED is added to each seed that a test sets;
-DEEPEP_TEST_NAMES=1 gives kernels DeepEP's names in profiles (names.py).
+Three variables are for DeepEP's own tests. DEEPEP_SOURCE names a checkout of DeepEP, because the
+tests of its main branch import its deep_ep/utils. DEEPEP_TEST_SEED is added to each seed that a
+test sets. DEEPEP_TEST_NAMES=1 gives kernels DeepEP's names in profiles (names.py).
 """
 
 import os

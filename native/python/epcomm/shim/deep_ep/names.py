@@ -1,9 +1,9 @@
 """DeepEP's names of kernels in profiles, for DeepEP's test of low-latency calls.
 
-Behind its checks that test times calls by the profiler. It expects one line with `dispatch`
-and one with `combine` in the profiler's table, and `::dispatch` in its trace, and asserts that
-they are there. epcomm's kernels have other names, and one for each half of a call. A Profile
-renames them. Times and counts stay as they are.
+After its checks that test times calls with the profiler. It asserts that the profiler's table has
+one line with `dispatch` and one with `combine`, and that the trace has `::dispatch`. epcomm's kernels
+have other names, and each half of a call has its own kernel. A Profile renames them. Times and counts
+do not change.
 """
 
 import json
@@ -22,7 +22,7 @@ def called(name):
 
 
 class Profile(torch.profiler.profile):
-    """torch's profile, with those names in key_averages and in the Chrome trace."""
+    """torch's profile, with DeepEP's names in key_averages and in the Chrome trace."""
 
     def key_averages(self, *args, **kwargs):
         for event in self.events():
@@ -40,5 +40,5 @@ class Profile(torch.profiler.profile):
 
 
 def use():
-    """Every profile from here on is a Profile."""
+    """Makes every later torch.profiler.profile a Profile."""
     torch.profiler.profile = Profile

@@ -1,10 +1,10 @@
 """epcomm: expert-parallel dispatch and combine, as epbench tuned them.
 
-A pack (``epbench pack``) holds the kernels and which of them a call launches.
+A pack (a file made by ``epbench pack``) holds the kernels, and says which of them a call launches.
 
 ``EP`` is for PyTorch: tensors in and out without copies, custom operators, CUDA
 graphs. ``Comm`` is the library itself, with addresses as integers; it needs
-nothing but Python. Errors are ``EpcommError`` with the library's sentence.
+nothing but Python. Errors are ``EpcommError`` with the library's error text.
 """
 
 from .comm import Call, Comm, EpcommError, Explanation, Fault, Info, Machine, Outputs, check_pack, classify, machine
@@ -14,7 +14,7 @@ __all__ = ["EP", "Call", "Comm", "Dispatched", "EpcommError", "Explanation", "Fa
 
 
 def __getattr__(name):
-    """PyTorch is imported when it is first asked for."""
+    """Imports PyTorch at the first use of EP or Dispatched."""
     if name in ("EP", "Dispatched"):
         from . import ep
 

@@ -1,4 +1,4 @@
-"""python -m epcomm check: every answer of a pack against plain torch, then times."""
+"""python -m epcomm check: compares every result of a pack with plain torch, then times it."""
 
 import argparse
 import json
@@ -34,8 +34,8 @@ def main(a):
 
 
 def _apart(a):
-    """The arguments, once for each dtype and token count that the pack has. Answers are checked
-    in the first part alone."""
+    """Yields the arguments for each dtype and token count that the pack has. Only the first has the
+    checks of results."""
     with open(a.pack, "rb") as f:
         pack = check_pack(f.read())
     cases = [
@@ -51,8 +51,8 @@ def _apart(a):
 
 def _start(a):
     """Runs a process for each rank and returns the times that rank 0 wrote. Processes are
-    forked, since loading PyTorch anew takes longer than timing a call. That needs a parent
-    that never touches CUDA."""
+    forked, because loading PyTorch again takes longer than timing a call. A parent that has
+    used CUDA could not fork them."""
     import torch.multiprocessing as processes
 
     with tempfile.TemporaryDirectory() as folder:
@@ -69,7 +69,7 @@ def _spawned(rank, a, store):
 
 
 class Check:
-    """One rank's part."""
+    """A Check is one rank's part of the check."""
 
     def __init__(self, a, local_rank):
         self.a = a
@@ -102,7 +102,7 @@ class Check:
             print(f"rank {self.rank}: {what}: {complaint}", flush=True)
 
     def tokens(self, n):
-        """Of every rank in call n: zero now and then, small ones often."""
+        """Returns the number of tokens of every rank in call n: sometimes zero, often few."""
         r = random.Random(n)
         return [0 if r.random() < 0.1 else r.randint(0, self.most if r.random() < 0.3 else min(self.most, 16)) for _ in range(self.ranks)]
 
@@ -110,7 +110,7 @@ class Check:
         return min(self.ranks * fullest * self.ep.topk + 4 * self.ep.groups, self.ep.max_rows(dtype))
 
     def in_halves(self, mine, ids, **where):
-        """A layer whose calls are sent and received one after the other."""
+        """Makes a layer whose calls are made in halves, send and recv."""
         for half in ("_send", "_recv"):
             view = self.ep.dispatch(mine.x, ids, mine.weights, half=half, purpose="halves", **where)
         reference.apply_experts(self.ep, view, where["dtype"], self.rows(where["fullest"], where["dtype"]), self.y)
@@ -120,7 +120,7 @@ class Check:
         return view, combined
 
     def step(self, mine, fullest, slot, dtype, wide, routing, api):
-        """One layer: dispatch, experts, combine. Without an api they are called in halves."""
+        """Makes one layer: dispatch, experts, combine. Without an api, the calls are made in halves."""
         ids = mine.ids.long() if wide else mine.ids
         where = dict(fullest=fullest, slot=slot, dtype=dtype, routing=routing)
         if api is None:
@@ -154,7 +154,7 @@ class Check:
         self.say(f"{self.a.calls} eager calls, token counts 0 to {self.most} drawn for each: {time.perf_counter() - start:.1f} s")
 
     def burst(self, calls=2000):
-        """Calls back to back with nothing between them; the last answers are checked."""
+        """Makes calls back to back, and checks only the last results."""
         inputs = [[reference.Inputs(self.ep, 10**6 + n, r, t) for r, t in enumerate(self.tokens(10**6 + n))] for n in range(16)]
         order = random.Random(1)
         for _ in range(calls):
@@ -163,10 +163,10 @@ class Check:
             last = i, self.step(inputs[i][self.rank], fullest, 0, self.dtypes[0], False, 1, self.ep)
         self.sync()
         self.check("burst", *last[1], self.dtypes[0], inputs[last[0]])
-        self.say(f"{calls} calls back to back without a look between them")
+        self.say(f"{calls} calls back to back, the last ones checked")
 
     def graphs(self):
-        """Three graphs of whole layers, replayed in any mix with eager calls."""
+        """Captures three graphs of whole layers and replays them mixed with eager calls."""
         made = []
         for i, fullest in enumerate([self.most, max(self.most // 4, 1), 1]):
             tokens = [fullest if r == i % self.ranks else max(fullest - r, 0) for r in range(self.ranks)]
@@ -194,13 +194,13 @@ class Check:
 
 
 def _chain(c, unit, fold, pair, rounds, before=None):
-    """The chain clock of epbench bench: seconds that a call adds to a graph of calls.
+    """Returns the seconds that a call adds to a graph of calls, as the chain clock of epbench bench.
 
-    A barrier over ranks follows each call (a pair: the chain), and as many barriers
-    alone are taken off. The slowest rank of each round counts, and the median of rounds.
-    Stamps tell the time, as in bench: events in a graph are no kernels, and what follows
-    one starts in another way. Rounds are queued one behind the other, as in bench.
-    `before` gives a round of combines its rows.
+    A barrier over ranks follows each call; for pairs, one barrier follows all calls. The time of as
+    many barriers alone is subtracted. The result is the median over rounds of the slowest rank.
+    Kernels read the clock, as in bench, because the kernel after an event starts differently.
+    Rounds are queued one after the other, as in bench. `before` is a dispatch that gives the
+    combines of a round their rows.
     """
     stamps = torch.zeros(3, dtype=torch.int64, device=c.device)
     graph = torch.cuda.CUDAGraph()
@@ -233,8 +233,8 @@ _WARM_UP = 0.2  # seconds; bench has verified a config and run others before it 
 
 
 def _warm_up(c, graph, probe=8):
-    """Replays a graph for a while, on all ranks equally often: the first rounds of a process
-    may read longer."""
+    """Replays a graph for a while, equally often on all ranks, because the first rounds of a
+    process may take longer."""
     start = time.perf_counter()
     for _ in range(probe):
         graph.replay()
@@ -245,19 +245,19 @@ def _warm_up(c, graph, probe=8):
 
 
 def _everyone(c, mine):
-    """What each rank has, by rank."""
+    """Returns the objects of all ranks, in the order of ranks."""
     every = [None] * c.ranks
     dist.all_gather_object(every, mine)
     return every
 
 
-# Calls of one op in a chain; a chain has two pairs, as in bench: ranks that start together
-# drift apart over a long chain of pairs, and then wait for each other.
+# Number of calls in a chain, as in bench. A chain has only two pairs: over a longer chain of pairs, ranks
+# that start together drift apart and then wait for each other.
 _FOLD = {"pair": 2, "dispatch": 12, "combine": 12}
 
 
 def _route(c, tokens):
-    """Expert ids of this rank's tokens, int32 [tokens, top-k]."""
+    """Returns the expert ids of this rank's tokens, int32 [tokens, top-k]."""
     if not c.a.routes:
         return torch.rand((tokens, c.ep.experts), device=c.device).topk(c.ep.topk, dim=1).indices.to(torch.int32)
     with open(os.path.join(c.a.routes, f"{tokens}.jsonl")) as f:
@@ -266,7 +266,7 @@ def _route(c, tokens):
 
 
 def _carved(memory, tensors):
-    """Copies of tensors, one after the other in memory, as bytes."""
+    """Copies tensors into memory, one after the other, and returns the copies."""
     sizes = [(t.numel() * t.element_size() + 255) // 256 * 256 for t in tensors]
     pieces = memory[:sum(sizes)].split(sizes)
     return [p[:t.numel() * t.element_size()].view(t.dtype).view(t.shape).copy_(t) for p, t in zip(pieces, tensors)]
@@ -276,8 +276,8 @@ _BLOCK = 8 << 20  # bytes, at least: larger than what torch allocates from a com
 
 
 def _placed(tensors, number):
-    """Copies of tensors in the last of so many blocks of memory: the same call takes up to 5 % more
-    or less with its tensors at other addresses. 0 leaves them where torch put them."""
+    """Allocates `number` blocks of memory and returns copies of the tensors in the last block. The same
+    call takes up to 5 % more or less if its tensors lie at other addresses. 0 makes no copies."""
     if not number:
         return tensors
     size = max(sum(t.numel() * t.element_size() + 255 for t in tensors), _BLOCK)
@@ -285,9 +285,9 @@ def _placed(tensors, number):
 
 
 def times(c):
-    """Seconds of dispatch, combine and pair, the slowest rank's. Each takes one graph:
-    from the fourth that a process captures, PyTorch 2.11 starts every kernel 0.15 us later.
-    So a process that times one dtype at one token count reads what other programs read."""
+    """Returns the seconds of dispatch, combine and pair on the slowest rank. Each takes one graph.
+    From the fourth graph that a process captures, PyTorch 2.11 starts every kernel 0.15 us later. So
+    only a process that times one dtype at one token count gets the same times as other programs."""
     out = []
     for dtype in c.dtypes:
         for tokens in [int(t) for t in c.a.tokens.split(",") if t]:
@@ -310,7 +310,7 @@ def times(c):
 
 
 def host_time(c):
-    """Host seconds of an eager dispatch and an eager combine, best of batches."""
+    """Measures the host's seconds for an eager dispatch and an eager combine, the best of several batches."""
     mine = reference.Inputs(c.ep, 11, c.rank, min(8, c.ep.max_tokens))
     combined = torch.empty_like(mine.x)
     best = [1.0, 1.0]

@@ -1,4 +1,4 @@
-"""One rank of epcomm, with device addresses as integers. Needs no other package."""
+"""One rank of epcomm, with device addresses as integers. This module needs no other package."""
 
 import ctypes
 import os
@@ -16,7 +16,7 @@ _lib = None
 
 
 def lib():
-    """The library, opened once."""
+    """Returns the library. The first call opens it."""
     global _lib
     if _lib is None:
         _lib = library.load()
@@ -24,7 +24,7 @@ def lib():
 
 
 class EpcommError(RuntimeError):
-    """A refusal of the library. `status` is one of library.STATUSES."""
+    """An error of the library. `status` is one of library.STATUSES."""
 
     def __init__(self, status, text):
         self.status = library.STATUSES[status] if 0 <= status < len(library.STATUSES) else str(status)
@@ -32,7 +32,7 @@ class EpcommError(RuntimeError):
 
 
 def word(table, value, what):
-    """The number of a word; numbers pass."""
+    """Returns the number of a word in a table. A number is returned as it is."""
     if isinstance(value, int):
         return value
     if value not in table:
@@ -45,8 +45,8 @@ def _set(ranks):
 
 
 def nodes_of(pack, ranks):
-    """The number of hosts of a job's ranks: torchrun gives the number of ranks of a host.
-    Without torchrun it is the number of hosts for which the pack was made."""
+    """Returns the number of hosts of a job, from torchrun's number of ranks on each host. Without
+    torchrun it is the number of hosts for which the pack was made."""
     local = int(os.environ.get("LOCAL_WORLD_SIZE") or 0)
     if local > 0:
         return max(1, ranks // local)
@@ -54,17 +54,17 @@ def nodes_of(pack, ranks):
         with open(pack, "rb") as f:
             return check_pack(f.read()).nodes
     except (OSError, EpcommError):
-        return 1  # the library says what is wrong with the pack, on all ranks
+        return 1  # creation then fails on all ranks, with the reason
 
 
 class Comm:
-    """One rank. All ranks create theirs together.
+    """One rank. All ranks create their Comms together. One thread at a time uses a Comm.
 
-    all_gather(mine: bytes) -> bytes of all ranks, in their order. Times are seconds.
-    nodes: hosts that the ranks are spread over, by default as nodes_of says; nvshmem: the
-    folder with its lib/, by default EPBENCH_NVSHMEM. survivors: the fate of tokens for a lost rank,
-    drop or refuse, see shrink; joins: the ranks to join, which call grow. ordered: the caller
-    makes the stream of a recv wait for that of its send. One thread at a time uses a Comm.
+    all_gather(mine: bytes) returns the bytes of all ranks, in their order. Times are seconds.
+    nodes is the number of hosts of the ranks, by default nodes_of. nvshmem is the folder with NVSHMEM's
+    lib/, by default EPBENCH_NVSHMEM. survivors, "drop" or "refuse", says what happens to tokens for a lost
+    rank; see shrink. joins is the set of ranks that this rank joins; they call grow. With ordered, the
+    caller makes the stream of each recv wait for the stream of its send.
     """
 
     def __init__(self, pack, rank, ranks, device, all_gather=None, *, deadline=10.0, in_flight=1, streams=1,
@@ -116,7 +116,7 @@ class Comm:
 
     @property
     def handle(self):
-        """The EpComm, as an address."""
+        """Returns the address of the EpComm."""
         if self._comm is None:
             raise EpcommError(1, "this rank was destroyed")
         return self._comm
@@ -143,7 +143,7 @@ class Comm:
         self.check(lib().epcomm_barrier(self.handle, stream))
 
     def stamp(self, at, stream=0):
-        """Writes the GPU's clock, in ns, to 8 bytes of device memory when the stream comes here."""
+        """Writes the GPU's clock, in ns, to 8 bytes of device memory when the stream reaches this call."""
         self.check(lib().epcomm_stamp(self.handle, at, stream))
 
     def outputs(self, slot=0, dtype="default"):
@@ -152,17 +152,18 @@ class Comm:
         return o
 
     def extra(self):
-        """Address of the extra memory, None without any."""
+        """Returns the address of the extra memory, or None if there is none."""
         return lib().epcomm_extra(self.handle)
 
     def explain(self, call):
-        """(dispatch, combine, why, first, last): what a call launches, and why."""
+        """Returns (dispatch, combine, why, first, last): which kernels a call launches, why, and for which
+        token counts."""
         x = Explanation()
         self.check(lib().epcomm_explain(self.handle, ctypes.byref(call), ctypes.byref(x)))
         return x.dispatch.decode(), x.combine.decode(), x.why.decode(), x.first, x.last
 
     def fault(self):
-        """What a wait that was given up saw, None if none was."""
+        """Describes the wait that passed its deadline, or returns None if there was none."""
         f = Fault()
         return f if lib().epcomm_fault(self.handle, ctypes.byref(f)) else None
 
@@ -171,12 +172,12 @@ class Comm:
         self.check(lib().epcomm_reset(self.handle))
 
     def shrink(self, alive):
-        """Collective among the ranks in `alive`: goes on without the others, after a reset. See
+        """Collective among the ranks in `alive`: resets, and goes on without the other ranks. See
         docs/faults.md."""
         self.check(lib().epcomm_shrink(self.handle, _set(alive)))
 
     def grow(self, alive):
-        """Collective among the ranks in `alive`, of which some were lost: takes them back."""
+        """Collective among the ranks in `alive`: takes back the ranks of the set that were lost."""
         self.check(lib().epcomm_grow(self.handle, _set(alive)))
 
     def survivors(self):
@@ -186,11 +187,11 @@ class Comm:
         return [r for r in range(64) if alive.value >> r & 1], dropped.value
 
     def stop(self):
-        """Ends the waits of the kernels of all ranks, whose calls never meet. Reset or destroy then."""
+        """Ends the waits of the kernels of all ranks, for ranks whose calls do not match. Reset or destroy then."""
         self.check(lib().epcomm_stop(self.handle))
 
     def destroy(self):
-        """Collective: gives everything back."""
+        """Collective: frees everything."""
         comm, self._comm = self._comm, None
         if comm is not None:
             status = lib().epcomm_destroy(comm)
@@ -198,7 +199,7 @@ class Comm:
                 raise EpcommError(status, "the ranks did not meet to destroy")
 
     def abandon(self):
-        """Gives everything back without meeting ranks that are gone."""
+        """Frees everything without waiting for ranks that are gone."""
         comm, self._comm = self._comm, None
         if comm is not None:
             lib().epcomm_abandon(comm)
@@ -213,7 +214,7 @@ def classify(counts, ranks):
 
 
 def machine():
-    """The GPUs of this host as tables name them (``key``), from the driver."""
+    """Describes the GPUs of this host, as the driver reports them. ``key`` is their name in tables."""
     out, text = Machine(), ctypes.create_string_buffer(library.TEXT)
     status = lib().epcomm_machine(ctypes.byref(out), text)
     if status:

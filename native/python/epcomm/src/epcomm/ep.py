@@ -1,5 +1,5 @@
-"""epcomm for PyTorch: tensors in and out without copies, custom operators that
-torch.compile knows, capture in CUDA graphs."""
+"""epcomm for PyTorch: tensors in and out without copies, custom operators for torch.compile,
+capture in CUDA graphs."""
 
 import contextlib
 import ctypes
@@ -17,14 +17,14 @@ _HALVES = {"": 0, "_send": 1, "_recv": 2}
 
 
 def _numbers(dtype, routing, purpose):
-    """The numbers of words; numbers pass."""
+    """Converts words to numbers. Numbers stay as they are."""
     return (DTYPES[dtype] if dtype.__class__ is str else dtype, ROUTINGS[routing] if routing.__class__ is str else routing,
             PURPOSES[purpose] if purpose.__class__ is str else purpose)
 
 
 class Dispatched(typing.NamedTuple):
-    """Rows by expert. Only the first row_offsets[-1] rows hold anything; the number
-    is known on the device alone."""
+    """Rows by expert. Only the first row_offsets[-1] rows hold data; only the device knows
+    this number."""
 
     out: torch.Tensor          # [max_rows, hidden]; fp4: [max_rows, hidden/2] bytes
     scales: torch.Tensor       # fp8: float32 [hidden/128, max_rows]; else bytes; empty for bf16
@@ -34,7 +34,7 @@ class Dispatched(typing.NamedTuple):
 
 
 class _Memory:
-    """Device memory that torch.as_tensor wraps."""
+    """Device memory in the form that torch.as_tensor takes."""
 
     def __init__(self, address, size):
         self.__cuda_array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (address, False), "version": 3}
@@ -49,7 +49,7 @@ def _bytes(address, size, device):
 
 
 def _emulated_wait(device):
-    """What waits for the emulated driver, whose GPUs torch does not know."""
+    """Returns a function that waits for the emulated driver, whose GPUs torch does not know."""
     driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
     driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
 
@@ -61,7 +61,7 @@ def _emulated_wait(device):
 
 
 def _group_gather(group):
-    """An all-gather of bytes over torch.distributed."""
+    """Returns an all-gather of bytes over torch.distributed."""
     import torch.distributed as dist
 
     def gather(mine):
@@ -78,9 +78,10 @@ class EP:
     group: a torch.distributed group, or None for the default one; or pass rank,
     ranks and all_gather(bytes) -> bytes yourself. Other options, such as nodes: see Comm.
 
-    Tensors that dispatch returns are views of the library's memory: they hold until
-    the slot's next dispatch. The pack is of layout expert or expert:128. A stream that a call
-    is given waits for its tensors before, and they live until it has passed the call.
+    Tensors that dispatch returns are views of the library's memory: they are valid until
+    the slot's next dispatch. The pack must have layout expert or expert:128. If a call gets a
+    stream, that stream must already wait for the call's tensors, and the tensors must live until
+    the stream has passed the call.
     """
 
     def __init__(self, group=None, pack=None, *, device=None, rank=None, ranks=None, all_gather=None, **options):
@@ -102,7 +103,7 @@ class EP:
         self.hidden, self.topk, self.max_tokens, self.groups = i.hidden, i.topk, i.max_tokens, i.groups
         self.experts, self.local_experts, self.rank, self.ranks = i.experts, i.local_experts, i.rank, i.ranks
         self._calls = [Call(slot=s) for s in range(i.in_flight)]
-        self._begun = [None] * i.in_flight  # by slot: out of a combine that was sent and not received
+        self._begun = [None] * i.in_flight  # by slot: the output of a combine that was sent and not yet received
         self._views, self._rows = {}, {}
         self._index = index
         self._settle = _emulated_wait(index) if self.device.type == "cpu" else None
@@ -110,13 +111,14 @@ class EP:
         self.id = _register(self)
 
     def _extension(self):
-        """(the extension's operator, its number of this rank) and the status of its last call."""
+        """Returns ((the extension's operator, its number for this rank), the memory of its last status)."""
         numbers = [self.ranks, self.local_experts, self.hidden, self.topk, self.max_tokens] + [0] * 11
         number = native.new_link(lib(), self.comm.handle, None, None, numbers)
         return (native.operators().call, number), ctypes.c_int32.from_address(native.load().epcomm_native_said(number))
 
     def _call_natively(self, which, rows, ids, weights, out, *numbers, stream):
-        """Whether the extension made the call. Tensors that it refuses are named by the calls in Python."""
+        """Makes a call with the extension. Returns False if there is no extension, or if it refused a
+        tensor: the call in Python then raises an error that names the tensor."""
         if self._native is None:
             return False
         self.comm.handle  # noqa: B018  refuses after destroy
@@ -130,7 +132,7 @@ class EP:
         return True
 
     def _check_layout(self):
-        """On all ranks alike: they have one pack."""
+        """Refuses a pack of another layout. All ranks have the same pack, so all of them refuse it."""
         layout = LAYOUTS[self.info.layout]
         if layout not in ("expert", "expert:128"):
             self.comm.destroy()
@@ -181,10 +183,10 @@ class EP:
             raise ValueError(f"{name}: {t.dtype} {tuple(t.shape)}, want contiguous bfloat16 [at least {rows}, {self.hidden}]")
 
     def dispatch(self, x, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0, purpose=0, stream=None, half=""):
-        """Brings tokens to the ranks of their experts.
+        """Sends tokens to the ranks of their experts.
 
-        x: bfloat16 [tokens, hidden]; topk_ids: int32 or int64 [tokens, topk], -1 where
-        masked; weights: float32 [tokens, topk]. fullest is the token count of the
+        x: bfloat16 [tokens, hidden]; topk_ids: int32 or int64 [tokens, topk], -1 for a
+        masked id; weights: float32 [tokens, topk]. fullest is the token count of the
         fullest rank, the same on all ranks; 0 stands for max_tokens. half is "", "_send"
         or "_recv".
         """
@@ -200,11 +202,12 @@ class EP:
         return self._view(slot, dtype)
 
     def combine(self, y, topk_ids, weights, *, out=None, fullest=0, slot=0, dtype=0, routing=0, purpose=0, stream=None, half=""):
-        """Brings rows back, weighted and summed: bfloat16 [tokens, hidden].
+        """Sends rows back to their tokens and returns their weighted sums, bfloat16 [tokens, hidden].
 
-        y: bfloat16 [max_rows, hidden], what the experts made of each row; over nodes it is
-        copied to self.y(slot) unless it lies there. The other arguments as they were for
-        dispatch. out: of the whole call or of its "_send"; "_recv" returns what its send got.
+        y: bfloat16 [max_rows, hidden], the experts' output for each row. With several nodes it is
+        copied to self.y(slot) unless it lies there. topk_ids, weights, fullest, slot, dtype, routing
+        and purpose must be those of the dispatch. out is an argument of the whole call or of its
+        "_send"; "_recv" returns the tensor that its send got.
         """
         dtype, routing, purpose = _numbers(dtype, routing, purpose)
         self._check_rows("y", y, 0)
@@ -226,11 +229,11 @@ class EP:
         self.comm.check(status)
 
     def _on(self, stream):
-        """Work that a call does besides its kernels also runs on the call's stream."""
+        """Makes torch run a call's other work on the call's stream."""
         return torch.cuda.stream(stream) if stream is not None and self.device.type == "cuda" else contextlib.nullcontext()
 
     def _new_rows(self, rows, stream):
-        """Memory of the call's stream. Work on the current stream may use it after the call."""
+        """Allocates rows in the memory of the call's stream. The current stream may use them after the call."""
         with self._on(stream):
             out = torch.empty((rows, self.hidden), dtype=torch.bfloat16, device=self.device)
         if stream is not None and self.device.type == "cuda":
@@ -238,7 +241,7 @@ class EP:
         return out
 
     def _combined(self, out, slot, tokens, half, stream):
-        """Where combine writes. Both halves have the same: either may be the one that writes."""
+        """Returns the tensor that combine writes. Both halves get the same one, because either may write it."""
         begun = self._begun[slot] if half == "_recv" else None
         if begun is None:
             return out if out is not None else self._new_rows(tokens, stream)
@@ -249,8 +252,8 @@ class EP:
         return begun
 
     def y(self, slot=0):
-        """bfloat16 [max_rows, hidden] in the library's memory, over nodes. Experts that write
-        there spare combine a copy: the network reads no other memory. None on one host."""
+        """Returns bfloat16 [max_rows, hidden] in the library's memory if there are several nodes, else None. The
+        network reads no other memory. If the experts write there, combine needs no copy."""
         view = self._rows.get(slot)
         if view is None and self.info.nodes > 1:
             address, rows = self.comm.outputs(slot).y, max(self.max_rows(d) for d in range(1, 5) if self.info.dtypes >> d & 1)
@@ -275,11 +278,11 @@ class EP:
         self.comm.barrier(self._stream(stream))
 
     def stamp(self, at, stream=None):
-        """Writes this GPU's clock, in ns, to `at`, one int64, when the stream comes here."""
+        """Writes this GPU's clock, in ns, to `at`, one int64, when the stream reaches this call."""
         self.comm.stamp(at.data_ptr(), self._stream(stream))
 
     def explain(self, tokens, *, dtype=0, routing=0, purpose=0):
-        """(dispatch, combine, why, first, last) for a token count of the fullest rank."""
+        """Returns (dispatch, combine, why, first, last) for a token count of the fullest rank; see Comm.explain."""
         return self.comm.explain(Call(
             fullest=tokens, dtype=word(DTYPES, dtype, "dtype"), routing=word(ROUTINGS, routing, "routing"),
             purpose=word(PURPOSES, purpose, "purpose")))
@@ -288,8 +291,8 @@ class EP:
         return self.comm.fault()
 
     def check(self):
-        """Raises EpcommError if a call of this rank has not ended; its outputs are NaN then. Ask after each
-        replay of a graph, once its stream has been waited for. Reads host memory only."""
+        """Raises EpcommError if a wait in a call of this rank passed its deadline; the outputs are NaN then. Call it
+        after each replay of a graph, once you have waited for its stream. It reads only host memory."""
         self.comm.check(lib().epcomm_fault(self.comm.handle, None))
 
     def reset(self):
@@ -305,7 +308,7 @@ class EP:
         self.comm.abandon()
 
 
-# ---- operators: an EP travels as its number, since operators take tensors and numbers ----
+# ---- operators: they take only tensors and numbers, so an EP is passed as a number ----
 
 _known = {}
 
@@ -342,8 +345,8 @@ def _(y, topk_ids, weights, src_info, ep, fullest, slot, dtype, routing, purpose
 
 
 def dispatch(ep, x, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0, purpose=0):
-    """EP.dispatch as a custom operator, for torch.compile. The library's outputs are
-    its mutated arguments, so that what reads them stays behind it."""
+    """Calls EP.dispatch as a custom operator, for torch.compile. The library's outputs are
+    its mutated arguments, so that torch.compile keeps their readers after it."""
     view = ep._view(slot, word(DTYPES, dtype, "dtype"))
     torch.ops.epcomm.dispatch(
         x, topk_ids, weights, *view, ep.id, fullest, slot, word(DTYPES, dtype, "dtype"), word(ROUTINGS, routing, "routing"),
@@ -352,7 +355,7 @@ def dispatch(ep, x, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0,
 
 
 def combine(ep, y, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0, purpose=0):
-    """EP.combine as a custom operator. src_info ties it to its dispatch."""
+    """Calls EP.combine as a custom operator. The argument src_info keeps it after its dispatch."""
     src_info = ep._view(slot, word(DTYPES, dtype, "dtype")).src_info
     return torch.ops.epcomm.combine(
         y, topk_ids, weights, src_info, ep.id, fullest, slot, word(DTYPES, dtype, "dtype"), word(ROUTINGS, routing, "routing"),

@@ -1,4 +1,4 @@
-"""libepcomm by ctypes: structs and functions as epcomm.h declares them."""
+"""Binds libepcomm with ctypes: the structs and functions of epcomm.h."""
 
 import ctypes
 import os

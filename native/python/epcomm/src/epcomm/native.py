@@ -1,7 +1,7 @@
-"""The extension libepcomm_native.so, which makes an engine's calls in C++.
+"""Loads the extension libepcomm_native.so, which makes an engine's calls in C++.
 
-It is looked for at EPCOMM_NATIVE, then beside this file; EPCOMM_NATIVE=0 takes none. Without
-it the same calls are made by ctypes, which takes several times as long on the host.
+It is searched at EPCOMM_NATIVE, then in the folder of this file. EPCOMM_NATIVE=0 uses no extension.
+Without it the same calls are made with ctypes, which takes several times as long on the host.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ import torch
 
 
 VERSION = 2
-NEEDS_WORST, ELSEWHERE, MISREAD = 100, 101, 102  # statuses of native.h beside the library's
+NEEDS_WORST, ELSEWHERE, MISREAD = 100, 101, 102  # further statuses, from native.h
 _FUNCTIONS = ("dispatch", "dispatch_send", "dispatch_recv", "combine", "combine_send", "combine_recv", "layout", "announce", "told",
               "received", "return_weights", "add_counts", "error")  # native::Library
 _DRIVER = ("cuEventCreate", "cuEventRecord", "cuStreamWaitEvent", "cuStreamGetCaptureInfo_v2", "cuCtxSetCurrent", "cuCtxSynchronize")
@@ -63,7 +63,7 @@ def _declare(lib):
 
 
 def load():
-    """The extension's functions for ctypes, None if there is no extension. Looked for once."""
+    """Returns the extension's functions for ctypes, None if there is no extension. Only the first call searches."""
     if not _opened:
         _opened.append(_open())
     return _opened[0]
@@ -73,7 +73,7 @@ _NAMES = ("layout", "dispatch", "dispatch_again", "combine", "ll_dispatch", "ll_
 
 
 def _plain():
-    """The extension as a module of plain functions, None if this PyTorch stores tensors in another way."""
+    """Imports the extension as a module of plain functions. Returns None if this PyTorch stores tensors differently."""
     try:
         loader = importlib.machinery.ExtensionFileLoader("epcomm_native", load()._name)
         module = importlib.util.module_from_spec(importlib.util.spec_from_loader("epcomm_native", loader))
@@ -89,8 +89,8 @@ def _plain():
 
 @functools.cache
 def operators():
-    """The operators, to be called with a link's number first, by name: plain functions or, where they are not to be
-    had, PyTorch's, whose dispatcher takes several us. EPCOMM_DISPATCHER=1 asks for the latter."""
+    """Returns the operators; the first argument of each is a link's number. They are plain functions if possible,
+    else PyTorch's operators, whose dispatcher takes several us. EPCOMM_DISPATCHER=1 selects the latter."""
     plain = None if os.environ.get("EPCOMM_DISPATCHER") == "1" or not load() else _plain()
     if plain:
         return types.SimpleNamespace(**{n: getattr(plain, n) for n in _NAMES})
@@ -99,13 +99,13 @@ def operators():
 
 
 def said(link):
-    """What a link says behind a call: its status, rows received, tokens of the fullest rank. The same memory each time."""
+    """Returns the memory in which a link reports on its last call: status, rows received, tokens of the fullest rank."""
     return (c_int32 * 3).from_address(load().epcomm_native_said(link))
 
 
 def counts(link):
-    """(rows received, tokens of the fullest rank, rows of each expert) of the last dispatch; the latter empty where
-    nobody waited for them."""
+    """Returns (rows received, tokens of the fullest rank, rows of each expert) of the last dispatch. The rows of each
+    expert are empty if the host did not wait for them."""
     at, (_, received, fullest) = load().epcomm_native_per_expert(link), said(link)
     return received, fullest, (c_uint32 * load().epcomm_native_experts(link)).from_address(at)[:] if at else []
 
@@ -114,8 +114,8 @@ PARTS = ("order", "allocation", "launch", "wait", "whole", "calls")
 
 
 def profile(on):
-    """Begins, or ends, a profile of the host's time. Gives ns by part since it began: what orders calls, allocates,
-    launches, waits for counts, and whole calls; the rest of these is of PyTorch's operators."""
+    """Begins or ends a profile of the host's time. Returns ns by part since it began: ordering calls, allocating,
+    launching, waiting for counts, and whole calls. PyTorch's operators take the rest of the whole calls."""
     out = (c_int64 * len(PARTS))()
     load().epcomm_native_profile(int(on), out)
     return dict(zip(PARTS, out))
@@ -126,8 +126,8 @@ def _addresses(owner, names):
 
 
 def new_lane(context):
-    """What orders the calls of a Buffer. context: of the emulated driver, where each call is
-    waited for; None on a GPU."""
+    """Makes the extension's lane, which orders the calls of a Buffer. context is the emulated driver's,
+    on which each call waits until it has ended, or None on a GPU."""
     lane = load().epcomm_native_lane(_addresses(ctypes.CDLL("libcuda.so.1"), _DRIVER), context)
     if not lane:
         raise RuntimeError("epcomm: the driver refused an event")
@@ -135,7 +135,7 @@ def new_lane(context):
 
 
 def new_link(lib, comm, lane, board, numbers):
-    """A communicator for the operators; numbers as order.cpp has them."""
+    """Makes the link of a communicator for the operators. order.cpp lists the numbers."""
     functions = _addresses(lib, [f"epcomm_{name}" for name in _FUNCTIONS])
     return load().epcomm_native_link(comm, functions, lane, board, (c_int64 * len(numbers))(*numbers))
 

@@ -1,4 +1,4 @@
-"""What dispatch and combine must leave, in plain torch."""
+"""Computes the right results of dispatch and combine in plain torch."""
 
 import torch
 
@@ -6,7 +6,7 @@ FP8 = 2
 
 
 class Inputs:
-    """What one rank brings to call n; every rank can draw it for every rank."""
+    """The inputs of one rank in call n. Every rank can draw the inputs of all ranks."""
 
     def __init__(self, ep, n, rank, tokens):
         g = torch.Generator(device=ep.device).manual_seed(n * 64 + rank)
@@ -18,7 +18,7 @@ class Inputs:
 
 
 def quantize_fp8(x):
-    """(elements e4m3 [tokens, hidden], scales float32 [tokens, hidden/128])"""
+    """Returns (e4m3 elements [tokens, hidden], float32 scales [tokens, hidden/128])."""
     groups = x.float().view(x.shape[0], x.shape[1] // 128, 128)
     most = groups.abs().amax(-1).clamp_min(1e-4)
     # On a GPU torch multiplies by 1/448 if the divisor is a number; this rounds differently.
@@ -27,7 +27,7 @@ def quantize_fp8(x):
 
 
 def travelled(x, dtype):
-    """x as an expert sees it, float32."""
+    """Returns x as the experts receive it, in float32."""
     if dtype != FP8:
         return x.float()
     q, scales = quantize_fp8(x)
@@ -39,14 +39,14 @@ def gain(experts):
 
 
 def expert_of_rows(ep, view, rows):
-    """Local expert of each of the first rows, and whether the row may hold anything."""
+    """Returns the local expert of each of the first rows, and whether the row may hold data."""
     at = torch.arange(rows, device=ep.device, dtype=torch.int32)
     group = torch.searchsorted(view.row_offsets[1:].contiguous(), at, right=True).clamp_max(ep.groups - 1)
     return group, at < view.row_offsets[-1]
 
 
 def apply_experts(ep, view, dtype, rows, y):
-    """Writes the experts' outputs of the first rows to y; static shapes, for graphs."""
+    """Writes the experts' outputs for the first rows to y. Its shapes are static, so that graphs can capture it."""
     if rows == 0:
         return
     group, _ = expert_of_rows(ep, view, rows)
@@ -57,8 +57,8 @@ def apply_experts(ep, view, dtype, rows, y):
 
 
 def check_dispatch(ep, view, dtype, everyone):
-    """Compares the outputs of dispatch with the tokens that all ranks sent; '' if they are
-    right."""
+    """Compares the outputs of dispatch with the tokens that all ranks sent. Returns '' if they are
+    right, else the first difference."""
     offsets = view.row_offsets.long()
     first = ep.rank * ep.local_experts
     mine = torch.arange(first, first + ep.local_experts, device=ep.device)
@@ -97,7 +97,8 @@ def check_dispatch(ep, view, dtype, everyone):
 
 
 def check_combine(ep, combined, dtype, mine, reduced):
-    """Compares combined tokens with a float64 sum; '' if they are within its bound."""
+    """Compares combined tokens with a float64 sum. Returns '' if they are within its bound, else a
+    difference."""
     x = travelled(mine.x, dtype)
     want = torch.zeros((x.shape[0], ep.hidden), dtype=torch.float64, device=ep.device)
     size = torch.zeros_like(want)

@@ -4,7 +4,7 @@ from epcomm.deepep import EventHandle, EventOverlap
 
 
 def check_nvlink_connections(group):
-    """Nothing to do: whether the ranks reach each other is checked when a shape is first called."""
+    """Does nothing: the first call of a shape checks that the ranks can reach each other."""
 
 
 __all__ = ["EventHandle", "EventOverlap", "check_nvlink_connections"]

@@ -48,10 +48,6 @@ type Declaration struct {
 	// must then lie on the symmetric heap.
 	places bool
 
-	// Together is true if the first of several launches also receives. Such a call cannot be
-	// split into sending and receiving, and occupies SMs until everything has arrived.
-	Together bool
-
 	// Consumes is true for a combine that uses up the data of its dispatch. To time it
 	// alone, an untimed dispatch runs before every call.
 	Consumes bool
@@ -151,8 +147,6 @@ func Declarations() []Declaration {
 		combineMasked(),
 		dispatchMaskedSplit(),
 		combineMaskedSplit(),
-		dispatchExpand(),
-		combineExpand(),
 		fusedSilu(),
 	}
 }

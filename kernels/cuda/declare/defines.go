@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -20,8 +21,9 @@ import (
 //	EP_SHARED         1 when a shared expert is fused
 //	EP_SKIP_A2A       1 when tokens are replicated and nothing is sent
 //	EP_PACKED         1 for layout rank:packed, 0 for rank in segments
+//	EP_ROW_ALIGN      for layout expert:128 only: the multiple of rows at which each expert begins
 func problemDefines(p ep.Problem) []string {
-	return []string{
+	out := []string{
 		Define("EP_HIDDEN", p.Hidden),
 		Define("EP_TOPK", p.TopK),
 		Define("EP_EXPERTS", p.Experts),
@@ -33,6 +35,10 @@ func problemDefines(p ep.Problem) []string {
 		Define("EP_SKIP_A2A", Bit(p.SkipA2A)),
 		Define("EP_PACKED", Bit(p.Layout == ep.LayoutRankPacked)),
 	}
+	if p.Layout == ep.LayoutExpert128 {
+		out = append(out, Define("EP_ROW_ALIGN", dtype.RowPad(p)))
+	}
+	return out
 }
 
 // Define spells a macro definition, NAME=VALUE.

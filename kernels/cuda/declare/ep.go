@@ -19,9 +19,10 @@ var epState = State{Name: "ep", Regions: regionsEP, Counters: countersEP}
 func dispatchEP() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
-			Name: "dispatch",
-			Op:   ep.Dispatch,
-			Doc:  "Tokens are staged, copied to every destination and counted; counts travel last and release the receivers.",
+			Name:    "dispatch",
+			Op:      ep.Dispatch,
+			Layouts: byExpert,
+			Doc:     "Tokens are staged, copied to every destination and counted; counts travel last and release the receivers.",
 			Params: append(epParams(),
 				speedParam(kernels.Launch, "count_sms", "blocks that count tokens and signal; the others send", "SMs", "8", "2", "8", "16"),
 				speedParam(kernels.Launch, "tile_tokens", "received tokens that a block claims at a time", "tokens", "128", "16", "32", "128"),
@@ -44,9 +45,10 @@ func dispatchEP() Declaration {
 func combineEP() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
-			Name: "combine",
-			Op:   ep.Combine,
-			Doc:  "Rows go back to a place of their own and are counted; a waiting block releases the blocks that sum them.",
+			Name:    "combine",
+			Op:      ep.Combine,
+			Layouts: byExpert,
+			Doc:     "Rows go back to a place of their own and are counted; a waiting block releases the blocks that sum them.",
 			Params: append(epParams(),
 				speedParam(kernels.Launch, "wait_sms", "blocks that wait for all senders; the others sum", "SMs", "1", "1", "2"),
 				speedParam(kernels.Launch, "chunk_bytes", "bytes of a row that one warp sums at a time", "bytes", "512", "512", "1024", "2048"),

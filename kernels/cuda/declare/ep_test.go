@@ -26,6 +26,7 @@ type epCase struct {
 	hot     float64
 	shared  bool
 	skip    bool
+	layout  ep.Layout
 	conf    []string // parameter values of both kernels: name, value, name, value, ...
 	dconf   []string // further values of the dispatch
 	cconf   []string // further values of the combine
@@ -34,7 +35,7 @@ type epCase struct {
 func (c epCase) problem() ep.Problem {
 	return ep.Problem{Op: ep.Pair, Mode: ep.Graph, Ranks: c.ranks, Nodes: 1, Hidden: c.hidden, Experts: c.experts,
 		TopK: c.topK, Tokens: c.max, MaxTokens: c.max, Dispatch: c.dtype, Combine: ep.BF16,
-		SharedExpert: c.shared, SkipA2A: c.skip}
+		SharedExpert: c.shared, SkipA2A: c.skip, Layout: c.layout}
 }
 
 func (c epCase) configs(p ep.Problem) (dispatch, combine ep.Config) {

@@ -21,9 +21,10 @@ const finalFP8Hidden = 128 * 128
 func dispatchFinal() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
-			Name: "dispatch_final",
-			Op:   ep.Dispatch,
-			Doc:  "Counts first, then each token straight to its output row; rows of further experts are copied by the receiver. For large batches.",
+			Name:    "dispatch_final",
+			Op:      ep.Dispatch,
+			Layouts: byExpert,
+			Doc:     "Counts first, then each token straight to its output row; rows of further experts are copied by the receiver. For large batches.",
 			Params: []kernels.Param{
 				// Unlike algo of a combine, algo of a dispatch changes no bit of the output.
 				speedParam(kernels.Compile, "algo", "dedup: one message for each distinct rank of a token; direct: one for each expert", "", "dedup", "dedup", "direct"),
@@ -51,9 +52,10 @@ func dispatchFinal() Declaration {
 func combineFinal() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
-			Name: "combine_final",
-			Op:   ep.Combine,
-			Doc:  "Warps take messages by ticket and send them with one release each; other blocks sum. algo=dedup sums a rank's rows before they travel. For large batches.",
+			Name:    "combine_final",
+			Op:      ep.Combine,
+			Layouts: byExpert,
+			Doc:     "Warps take messages by ticket and send them with one release each; other blocks sum. algo=dedup sums a rank's rows before they travel. For large batches.",
 			Params: []kernels.Param{
 				algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank"),
 				smsParam("8", "12", "16", "20", "24", "32", "48", "64", "132"),

@@ -14,9 +14,10 @@ import (
 func dispatchFinalHome() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
-			Name: "dispatch_final_home",
-			Op:   ep.Dispatch,
-			Doc:  "dispatch_final whose sender stores all rows that a token has on the token's own rank; rows of other ranks' tokens are copied. For few ranks.",
+			Name:    "dispatch_final_home",
+			Op:      ep.Dispatch,
+			Layouts: byExpert,
+			Doc:     "dispatch_final whose sender stores all rows that a token has on the token's own rank; rows of other ranks' tokens are copied. For few ranks.",
 			Params: []kernels.Param{
 				smsParam("8", "12", "16", "24", "32", "48", "64", "96", "132"),
 				waitParam("completes what other ranks sent", "0", "2", "4", "6", "8", "12", "16", "24", "32", "48", "66", "84"),

@@ -18,9 +18,10 @@ var llState = State{Name: "ll", Regions: regionsLL, Counters: func(ep.Problem) i
 func dispatchLL() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
-			Name: "dispatch_ll",
-			Op:   ep.Dispatch,
-			Doc:  "One kernel, one message for each distinct rank of a token, no flags: receivers poll the data. For small batches.",
+			Name:    "dispatch_ll",
+			Op:      ep.Dispatch,
+			Layouts: byExpert,
+			Doc:     "One kernel, one message for each distinct rank of a token, no flags: receivers poll the data. For small batches.",
 			Params: []kernels.Param{
 				smsParam("16", "32", "64", "132"),
 				threadsParam("256", "512", "1024"),
@@ -54,9 +55,10 @@ func dispatchLL() Declaration {
 func combineLL() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
-			Name: "combine_ll",
-			Op:   ep.Combine,
-			Doc:  "One kernel without flags: receivers poll the rows. algo=dedup sums a rank's rows before they travel. For small batches.",
+			Name:    "combine_ll",
+			Op:      ep.Combine,
+			Layouts: byExpert,
+			Doc:     "One kernel without flags: receivers poll the rows. algo=dedup sums a rank's rows before they travel. For small batches.",
 			Params: []kernels.Param{
 				algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank"),
 				smsParam("16", "32", "64", "132"),

@@ -14,9 +14,10 @@ import (
 func dispatchLLIDs() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
-			Name: "dispatch_ll_ids",
-			Op:   ep.Dispatch,
-			Doc:  "dispatch_ll without counting senders: ids and data are sent at once, and each receiving block counts the ids that arrive. For small batches.",
+			Name:    "dispatch_ll_ids",
+			Op:      ep.Dispatch,
+			Layouts: byExpert,
+			Doc:     "dispatch_ll without counting senders: ids and data are sent at once, and each receiving block counts the ids that arrive. For small batches.",
 			Params: []kernels.Param{
 				smsParam("16", "32", "64", "132"),
 				threadsParam("256", "512", "1024"),

@@ -14,6 +14,7 @@ func dispatchLLSplit() Declaration {
 		Kernel: kernels.Kernel{
 			Name:        "dispatch_ll_split",
 			Op:          ep.Dispatch,
+			Layouts:     byExpert,
 			Doc:         "dispatch_ll as two kernels: one ends when everything is on its way, the other receives. Between them all SMs are free.",
 			SplitPhases: true,
 			Params: []kernels.Param{
@@ -47,6 +48,7 @@ func combineLLSplit() Declaration {
 		Kernel: kernels.Kernel{
 			Name:        "combine_ll_split",
 			Op:          ep.Combine,
+			Layouts:     byExpert,
 			Doc:         "combine_ll as two kernels: one ends when every row is on its way, the other receives and sums. Between them all SMs are free.",
 			SplitPhases: true,
 			Params: []kernels.Param{

@@ -93,3 +93,12 @@ func splitOfMasked(c ep.Config, kernel string) ep.Config {
 	out := splitOfLL(c, kernel, "wait_sms")
 	return out.With("recv_sms", out.Values["sms"])
 }
+
+// oneUnitParam declares unitParam with only one value to search. It is for kernels that share
+// device code with a kernel of another layout: the search of that kernel covers all values.
+// Starts adds configs with other values.
+func oneUnitParam(of string) kernels.Param {
+	q := unitParam(of)
+	q.Values = []ep.Value{"512"}
+	return q
+}

@@ -60,6 +60,9 @@ func checkFast(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(checkSMs(m, p, c, 1), checkThreads(c, 64))
 }
 
+// byExpert lists the layouts whose rows are sorted by expert, one group of rows after the other.
+var byExpert = []ep.Layout{ep.LayoutExpert, ep.LayoutExpert128}
+
 // inOrder demands that a dispatch writes the oracle's bytes, with the tokens of each segment in
 // ascending order.
 func inOrder(ep.Config) ref.Compare { return ref.Compare{Ordered: true} }

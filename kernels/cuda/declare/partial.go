@@ -13,9 +13,10 @@ import (
 func combineLLPartial() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
-			Name: "combine_ll_partial",
-			Op:   ep.Combine,
-			Doc:  "combine_ll that sends one sum for each token and rank, in f32 or BF16; a rank keeps the sums of its own tokens in registers.",
+			Name:    "combine_ll_partial",
+			Op:      ep.Combine,
+			Layouts: byExpert,
+			Doc:     "combine_ll that sends one sum for each token and rank, in f32 or BF16; a rank keeps the sums of its own tokens in registers.",
 			Params: []kernels.Param{
 				partialParam(),
 				smsParam("16", "32", "64", "132"),
@@ -49,9 +50,10 @@ const partialInFlight = 8
 func combineFinalPartial() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
-			Name: "combine_final_partial",
-			Op:   ep.Combine,
-			Doc:  "combine_final that sends one sum for each token and rank, in f32 or BF16; a rank keeps the sums of its own tokens in registers.",
+			Name:    "combine_final_partial",
+			Op:      ep.Combine,
+			Layouts: byExpert,
+			Doc:     "combine_final that sends one sum for each token and rank, in f32 or BF16; a rank keeps the sums of its own tokens in registers.",
 			Params: []kernels.Param{
 				partialParam(),
 				smsParam("8", "12", "16", "20", "24", "32", "48", "64", "132"),

@@ -27,9 +27,10 @@ func regionsPolled(p ep.Problem) []Region {
 func combineFinalPolled() Declaration {
 	f := combineLLPartial()
 	f.Kernel = kernels.Kernel{
-		Name: "combine_final_polled",
-		Op:   ep.Combine,
-		Doc:  "combine_ll_partial after dispatch_final or dispatch_final_home: receivers poll the sums. It needs twice the slots. For large batches.",
+		Name:    "combine_final_polled",
+		Op:      ep.Combine,
+		Layouts: byExpert,
+		Doc:     "combine_ll_partial after dispatch_final or dispatch_final_home: receivers poll the sums. It needs twice the slots. For large batches.",
 		Params: []kernels.Param{
 			partialParam(),
 			smsParam("32", "64", "132"),

@@ -110,7 +110,7 @@ func stateOf(calls map[ep.Op]*call) declare.State {
 // no SMs while messages are in flight, so that a matrix product can use all SMs.
 func (c *candidate) phased() bool {
 	for op, k := range c.calls {
-		if (len(k.launches) < 2 || k.declaration.Together) && (op == c.op || c.op == ep.Pair) {
+		if len(k.launches) < 2 && (op == c.op || c.op == ep.Pair) {
 			return false
 		}
 	}

@@ -350,7 +350,7 @@ func TestLayoutsArePacked(t *testing.T) {
 		t.Errorf("layout expert with raw tokens: %v", err)
 	}
 	p := build(t, func(r *Request) { r.Problem.Layout, r.Reduced = ep.LayoutExpert128, true })
-	if a := said(t, p, ep.Dispatch, ep.Even, 100); !strings.HasPrefix(a.Dispatch, "dispatch_expand:") || p.dtypes[0].RowPad != 128 {
+	if a := said(t, p, ep.Dispatch, ep.Even, 100); !strings.HasPrefix(a.Dispatch, "dispatch:") || p.dtypes[0].RowPad != 128 {
 		t.Errorf("layout expert:128: %s, rows in multiples of %d", a.Dispatch, p.dtypes[0].RowPad)
 	}
 }

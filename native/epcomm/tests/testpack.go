@@ -97,12 +97,16 @@ var everyPair = map[string][][2]string{
 		{"dispatch_masked_split:input=bf16,pdl=0,recv_sms=3,sms=2,threads=64,unit=512", "combine_masked_split:algo=dedup,pdl=0,recv_sms=3,sms=2,threads=64,unit=512"},
 		{"dispatch_masked_ids:part=512,pdl=0,send=512,sms=4,threads=64", "combine_masked:algo=dedup,pdl=1,sms=4,threads=64,unit=512,wait_sms=2"},
 	},
+	"expert:128": { // kernels of expert; a sample of them suffices
+		{"dispatch_ll:early=1,part=512,pause=0,pdl=1,receivers=0,send=512,sms=3,threads=64", "combine_ll:algo=direct,pdl=1,sms=2,threads=64"},
+		{"dispatch_ll_ids:part=512,pdl=0,send=512,sms=4,threads=64", "combine_ll_partial:partial=f32,pdl=0,receivers=0,sms=3,threads=64"},
+		{"dispatch_final_home:scales=row,sms=4,team=1,threads=64,wait_sms=0", "combine_final_polled:partial=bf16,pdl=0,receivers=0,sms=3,threads=64"},
+		{"dispatch:algo=direct,chunk_bytes=0,copy=vector,count_sms=1,in_flight=4,mode=fused,pdl=1,sms=4,threads=64,tile_tokens=16",
+			"combine:algo=direct,chunk_bytes=512,copy=vector,epilogue=none,in_flight=4,mode=fused,pdl=1,rotate=0,rows=1,sms=4,threads=64,wait_sms=1"},
+	},
 	"rank": {
 		{"dispatch_rank:input=bf16,pdl=1,sms=4,threads=64,unit=512,wait_sms=0", "combine_rank:pdl=1,sms=4,threads=64,unit=512,wait_sms=0"},
 		{"dispatch_rank_home:input=bf16,pdl=0,sms=4,threads=64,unit=512,wait_sms=2", "combine_rank:pdl=0,sms=4,threads=64,unit=512,wait_sms=2"},
-	},
-	"expert:128": {
-		{"dispatch_expand:pdl=1,sms=4,threads=64,unit=512,wait_sms=0", "combine_expand:algo=direct,pdl=1,sms=4,threads=64,unit=512,wait_sms=0"},
 	},
 }
 

@@ -31,8 +31,11 @@ __host__ __device__ constexpr uint32_t ep_scales(int dtype, uint32_t columns) {
 }
 __host__ __device__ constexpr uint32_t ep_scale_bytes(int dtype) { return dtype == EP_BF16 ? 0 : dtype == EP_FP8 ? 4 : 1; }
 
-/* The number of rows of a group is rounded up to a multiple of this. */
-constexpr uint32_t EP_ROW_PAD = EP_DTYPE == EP_FP8 ? 4 : 1;
+/* The number of rows of a group is rounded up to a multiple of this. Layout expert:128 defines EP_ROW_ALIGN. */
+#ifndef EP_ROW_ALIGN
+#define EP_ROW_ALIGN (EP_DTYPE == EP_FP8 ? 4 : 1)
+#endif
+constexpr uint32_t EP_ROW_PAD = EP_ROW_ALIGN;
 /* Height of a tile of NVFP4's five-dimensional scales. */
 constexpr uint32_t EP_SCALE_ROWS = 128;
 

@@ -61,14 +61,8 @@ EP_DEVICE uint32_t masked_room(const EpArgs &a) { return EP_RANKS * static_cast<
 
 /* The routes for combine: [R source][T][MASKED_ROUTE], the token and the row of each top-k
  * position or -1; then [R source] messages. They lie after src_info, so that calls may be
- * combined in any order, or with RANK_INNER in memory of the state. */
-EP_DEVICE int32_t *masked_routes(const EpArgs &a) {
-#ifdef RANK_INNER
-  return rank_inner<int32_t>(a, INNER_ROUTES);
-#else
-  return a.src_info + 2 * a.max_rows;
-#endif
-}
+ * combined in any order. */
+EP_DEVICE int32_t *masked_routes(const EpArgs &a) { return a.src_info + 2 * a.max_rows; }
 EP_DEVICE int32_t *masked_route(const EpArgs &a, uint32_t source, uint32_t place) {
   return masked_routes(a) + (static_cast<uint64_t>(source) * a.max_tokens + place) * MASKED_ROUTE;
 }

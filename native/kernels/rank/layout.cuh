@@ -103,12 +103,8 @@ EP_DEVICE uint32_t *rank_slot_head(uint8_t *slot) {
   return reinterpret_cast<uint32_t *>(slot + RANK_PAYLOAD) + RANK_SCALES;
 }
 
-/* A dispatch writes its rows to the outputs or, with RANK_INNER, to memory of the state, for
- * a kernel that makes other rows from them. rank_places lies after rank_left_tokens: for
- * each token of this rank its place in this rank's own segment. */
-#ifdef RANK_INNER
-#include "rank/inner.cuh"
-#else
+/* The outputs of a dispatch. rank_places lies after rank_left_tokens: for each token of this
+ * rank its place in this rank's own segment. */
 EP_DEVICE uint8_t *rank_left(const EpArgs &a) { return a.out; }
 EP_DEVICE uint32_t *rank_left_scales(const EpArgs &a) { return reinterpret_cast<uint32_t *>(a.out_scales); }
 EP_DEVICE uint32_t *rank_left_counts(const EpArgs &a) { return a.row_offsets; }
@@ -116,7 +112,6 @@ EP_DEVICE int32_t *rank_left_experts(const EpArgs &a) { return a.expert_ids; }
 EP_DEVICE uint32_t *rank_left_weights(const EpArgs &a) { return a.scale_offsets; }
 EP_DEVICE int32_t *rank_left_tokens(const EpArgs &a) { return a.src_info; }
 EP_DEVICE int32_t *rank_places(const EpArgs &a) { return a.src_info + 2 * a.max_rows; }
-#endif
 
 EP_DEVICE uint32_t *rank_started(const EpArgs &a, int owner) {
   return reinterpret_cast<uint32_t *>(rank_at(a, owner, RANK_STARTED));

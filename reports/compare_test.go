@@ -14,81 +14,116 @@ import (
 // fifty is also 20 % slower, as on GPUs.
 const noise = 0.02
 
-// pair draws two runs of forty cases. slow is the factor on each time of the second run.
+// pair draws two runs of forty cases in one session. slow is the factor on each time of the second
+// run.
 func pair(seed uint64, rounds int, slow func(ep.Problem, string) float64) (a, b *reports.Loaded) {
 	one, two := forty(2*seed, rounds, noise), forty(2*seed+1, rounds, noise)
 	two.Slow = slow
 	return one.load("a"), two.load("b")
 }
 
+// pairOfSessions draws two runs like pair, in twelve sessions of twenty rounds.
+func pairOfSessions(seed uint64, slow func(ep.Problem, string) float64) (a, b *reports.Loaded) {
+	one, two := forty(2*seed, 20, noise).inSessions(), forty(2*seed+1, 20, noise).inSessions()
+	two.Slow = slow
+	return one.load("a"), two.load("b")
+}
+
+// compare compares as the command does without --allow.
 func compare(t *testing.T, a, b *reports.Loaded) *reports.Comparison {
 	t.Helper()
-	c, err := reports.Compare(a, b, reports.CompareOptions{Allow: map[string]bool{"sessions": true}})
+	return compareWith(t, a, b, reports.CompareOptions{})
+}
+
+// oneSession compares as if sessions did not differ.
+var oneSession = reports.CompareOptions{Allow: map[string]bool{"sessions": true}}
+
+func compareWith(t *testing.T, a, b *reports.Loaded, o reports.CompareOptions) *reports.Comparison {
+	t.Helper()
+	c, err := reports.Compare(a, b, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-// TestGateOnIdenticalPrograms compares 200 pairs of runs of the same program. The gate at 3 %
-// may fail at most 2 pairs, and at most 8 of the 8,000 cases may be slower or faster.
+// gatedPairs are the two kinds of pairs that the gate is tested with. In one session, sessions must
+// not differ.
+var gatedPairs = map[string]struct {
+	pairs   int
+	draw    func(uint64, func(ep.Problem, string) float64) (a, b *reports.Loaded)
+	options reports.CompareOptions
+}{
+	"twelve sessions of 20 rounds": {100, pairOfSessions, reports.CompareOptions{}},
+	"one session of 30 rounds": {200, func(seed uint64, slow func(ep.Problem, string) float64) (a, b *reports.Loaded) {
+		return pair(seed, 30, slow)
+	}, oneSession},
+}
+
+// TestGateOnIdenticalPrograms compares runs of the same program, forty cases each. The gate at 3 %
+// may fail at most one pair of a hundred, and at most one case of a thousand may be slower or faster.
 func TestGateOnIdenticalPrograms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a simulation on one goroutine has no data races")
 	}
-	const pairs = 200
-	failed, unsure, called := 0, 0, 0
-	for seed := range uint64(pairs) {
-		a, b := pair(seed, 30, nil)
-		c := compare(t, a, b)
-		g := c.Gate(0.03)
-		if len(g.Regressed) > 0 {
-			failed++
-		}
-		if len(g.Unsure) > 0 {
-			unsure++
-		}
-		for _, x := range c.Cases {
-			if x.Verdict == record.Slower || x.Verdict == record.Faster {
-				called++
+	for name, gated := range gatedPairs {
+		pairs := gated.pairs
+		failed, unsure, called := 0, 0, 0
+		for seed := range uint64(pairs) {
+			a, b := gated.draw(seed, nil)
+			c := compareWith(t, a, b, gated.options)
+			g := c.Gate(0.03)
+			if len(g.Regressed) > 0 {
+				failed++
+			}
+			if len(g.Unsure) > 0 {
+				unsure++
+			}
+			for _, x := range c.Cases {
+				if x.Verdict == record.Slower || x.Verdict == record.Faster {
+					called++
+				}
 			}
 		}
-	}
-	t.Logf("of %d pairs: %d failed, %d undecided; %d of %d cases called", pairs, failed, unsure, called, pairs*40)
-	if failed > pairs/100 || unsure > pairs/20 || called > pairs*40/1000 {
-		t.Errorf("%d failed (at most %d), %d undecided (at most %d), %d cases called (at most %d)", failed, pairs/100, unsure, pairs/20, called, pairs*40/1000)
+		t.Logf("%s: of %d pairs: %d failed, %d undecided; %d of %d cases called", name, pairs, failed, unsure, called, pairs*40)
+		if failed > pairs/100 || unsure > pairs/20 || called > pairs*40/1000 {
+			t.Errorf("%s: %d failed (at most %d), %d undecided (at most %d), %d cases called (at most %d)", name, failed, pairs/100, unsure, pairs/20, called, pairs*40/1000)
+		}
 	}
 }
 
-// TestGateCatchesAPlantedSlowdown makes one case of forty 5 % slower. With 30 rounds the gate
-// finds it in 95 % of the pairs, and other cases in at most 1 % of them.
+// TestGateCatchesAPlantedSlowdown makes one case of forty 5 % slower. The gate finds it in 95 % of
+// the pairs, and other cases in at most 1 % of them.
 func TestGateCatchesAPlantedSlowdown(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a simulation on one goroutine has no data races")
 	}
-	const pairs = 200
-	caught, others := 0, 0
-	for seed := range uint64(pairs) {
-		a, b := pair(1000+seed, 30, func(p ep.Problem, routing string) float64 {
-			if p.Op == ep.Combine && p.Tokens == 32 && routing == "zipf:1.0" {
-				return 1.05
-			}
-			return 1
-		})
-		c := compare(t, a, b)
-		g := c.Gate(0.03)
-		for _, i := range g.Regressed {
-			p := c.Cases[i].Case.Problem
-			if p.Op == ep.Combine && p.Tokens == 32 && c.Cases[i].Case.Routing == "zipf:1.0" {
-				caught++
-			} else {
-				others++
+	planted := func(p ep.Problem, routing string) bool {
+		return p.Op == ep.Combine && p.Tokens == 32 && routing == "zipf:1.0"
+	}
+	for name, gated := range gatedPairs {
+		pairs := gated.pairs
+		caught, others := 0, 0
+		for seed := range uint64(pairs) {
+			a, b := gated.draw(1000+seed, func(p ep.Problem, routing string) float64 {
+				if planted(p, routing) {
+					return 1.05
+				}
+				return 1
+			})
+			c := compareWith(t, a, b, gated.options)
+			for _, i := range c.Gate(0.03).Regressed {
+				if planted(c.Cases[i].Case.Problem, c.Cases[i].Case.Routing) {
+					caught++
+				} else {
+					others++
+				}
 			}
 		}
-	}
-	t.Logf("caught %d of %d, accused %d others", caught, pairs, others)
-	if caught < pairs*95/100 || others > pairs/100 {
-		t.Errorf("caught %d of %d, accused %d other cases", caught, pairs, others)
+		t.Logf("%s: caught %d of %d, accused %d others", name, caught, pairs, others)
+		if caught < pairs*95/100 || others > pairs/100 {
+			t.Errorf("%s: caught %d of %d, accused %d other cases", name, caught, pairs, others)
+		}
 	}
 }
 
@@ -121,7 +156,8 @@ func TestVerdicts(t *testing.T) {
 		{"within the band", 1.005, 0.001, record.Same},
 		{"too noisy to tell", 1.02, 0.2, record.Undecided},
 	} {
-		one, two := forty(1, 40, c.noise), forty(2, 40, c.noise)
+		one, two := forty(1, 20, c.noise).inSessions(), forty(2, 20, c.noise).inSessions()
+		one.Between, two.Between = c.noise/2, c.noise/2
 		two.Slow = func(ep.Problem, string) float64 { return c.factor }
 		a, b := one.load("a"), two.load("b")
 		a.Run.AA, b.Run.AA = nil, nil // TestNeverFinerThanAA tests the A/A spread
@@ -143,7 +179,8 @@ func reload(l *reports.Loaded) *reports.Loaded {
 // TestNeverFinerThanAA: a difference is undecided if it is below the A/A spread of one side.
 // The A/A spread is the difference between two measurements of the same program.
 func TestNeverFinerThanAA(t *testing.T) {
-	one, two := forty(1, 40, 0.002), forty(2, 40, 0.002)
+	one, two := forty(1, 20, 0.002).inSessions(), forty(2, 20, 0.002).inSessions()
+	one.Between, two.Between = 0.001, 0.001
 	two.Slow = func(ep.Problem, string) float64 { return 1.04 }
 	a, b := one.load("a"), two.load("b")
 	for i := range b.Run.AA {
@@ -159,7 +196,8 @@ func TestNeverFinerThanAA(t *testing.T) {
 // TestClocksExplain: if the times differ as much as the GPUs' clocks, the program has not
 // changed, and the case is undecided.
 func TestClocksExplain(t *testing.T) {
-	one, two := forty(1, 40, 0.002), forty(2, 40, 0.002)
+	one, two := forty(1, 20, 0.002).inSessions(), forty(2, 20, 0.002).inSessions()
+	one.Between, two.Between = 0.001, 0.001
 	two.Slow = func(ep.Problem, string) float64 { return 1.1 }
 	a, b := one.load("a"), two.load("b")
 	for i := range a.Results {
@@ -229,7 +267,7 @@ func TestCompareWarnsOfSeeds(t *testing.T) {
 // TestBrokenAndMissingCases: a case that passed in the first run and fails in the second has
 // regressed. A case that the second run did not measure is undecided.
 func TestBrokenAndMissingCases(t *testing.T) {
-	a, b := pair(1, 30, nil)
+	a, b := pairOfSessions(1, nil)
 	broken := b.Cases[0].Problem
 	missing := b.Cases[1].Problem
 	var kept []record.Result

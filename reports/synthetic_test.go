@@ -31,6 +31,8 @@ type spec struct {
 	Chunks   []int                            // values of a third parameter; empty: the kernel has no such parameter
 	Rounds   int                              // rounds of each candidate in screening
 	Confirm  int                              // rounds of the finalists; 0: no confirmation
+	Sessions int                              // further sessions of Confirm rounds each, in which times differ by Between
+	Between  float64                          // standard deviation of the logarithm of a time between sessions
 	Noise    float64                          // standard deviation of the logarithm of a round
 	Slow     func(ep.Problem, string) float64 // returns the factor on each time of a case; nil: 1
 	Failures bool                             // some candidates fail
@@ -55,10 +57,18 @@ func ties() spec {
 	}
 }
 
-// forty is a run of forty cases with one config each. compare_test.go compares such runs.
+// forty is a run of forty cases with one config each and one session. compare_test.go compares such
+// runs.
 func forty(seed uint64, rounds int, noise float64) spec {
 	s := spec{Seed: seed, Ops: []ep.Op{ep.Dispatch, ep.Combine}, Tokens: []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512},
 		Routings: []string{"uniform", "zipf:1.0"}, SMs: []int{32}, Threads: []int{256}, Rounds: 1, Confirm: rounds, Noise: noise}
+	return s
+}
+
+// inSessions returns s with the sessions that bench measures on GPUs. Times vary between them as
+// much as on recorded runs of 2 H100.
+func (s spec) inSessions() spec {
+	s.Sessions, s.Between = 12, 0.01
 	return s
 }
 
@@ -139,9 +149,9 @@ func (g *maker) addCase(p ep.Problem, routing string) {
 		BytesOut: int64(wire * 1.5), BytesWire: int64(wire), Stats: map[string]float64{"rank_max_mean": skew}})
 	c := &synthetic{problem: p, routing: routing, defaultConfig: config(p, 32, 256, g.Chunks[0]), search: record.Search{
 		Problem: p, Routing: routing, Class: class, Clock: "chain", Ties: 1, Bytes: int64(wire * 1.5), Imbalance: skew}}
-	g.block(c, c.defaultConfig, block{record.Default, record.StageAA, 0, 10})
-	g.block(c, c.defaultConfig, block{record.Twin, record.StageAA, 0, 10})
-	g.block(c, c.defaultConfig, block{record.Default, record.StageScreen, 10, g.Rounds})
+	g.block(c, c.defaultConfig, block{role: record.Default, stage: record.StageAA, rounds: 10})
+	g.block(c, c.defaultConfig, block{role: record.Twin, stage: record.StageAA, rounds: 10})
+	g.block(c, c.defaultConfig, block{role: record.Default, stage: record.StageScreen, round0: 10, rounds: g.Rounds})
 	best := g.screen(c)
 	if g.Confirm > 0 {
 		g.decide(c, best)
@@ -167,7 +177,7 @@ func (g *maker) screen(c *synthetic) ep.Config {
 				} else if t := law(c.problem, cfg, skew); t < at && !g.zero(cfg) {
 					best, at = cfg, t
 				}
-				g.block(c, cfg, block{record.Candidate, record.StageScreen, 10, g.Rounds})
+				g.block(c, cfg, block{role: record.Candidate, stage: record.StageScreen, round0: 10, rounds: g.Rounds})
 			}
 		}
 	}
@@ -178,12 +188,13 @@ func (g *maker) screen(c *synthetic) ep.Config {
 // decide draws the confirmation of the challenger and the default. The sweep's rule decides
 // which of them wins.
 func (g *maker) decide(c *synthetic, challenger ep.Config) {
-	defaultConfig := g.block(c, c.defaultConfig, block{record.Default, record.StageConfirm, 20, g.Confirm})
+	defaultConfig := g.block(c, c.defaultConfig, block{role: record.Default, stage: record.StageConfirm, round0: 20, rounds: g.Confirm})
 	rounds, gain := defaultConfig, stat.Exactly(g.Confirm)
 	if challenger.Key() != c.defaultConfig.Key() {
-		rounds = g.block(c, challenger, block{record.Candidate, record.StageConfirm, 20, g.Confirm})
+		rounds = g.block(c, challenger, block{role: record.Candidate, stage: record.StageConfirm, round0: 20, rounds: g.Confirm})
 		gain = stat.Ratio(stat.Part{A: logs(defaultConfig), B: logs(rounds)})
 	}
+	g.furtherSessions(c, challenger)
 	c.search.Decision = stat.Decide(stat.Comparison{Config: challenger, Default: c.defaultConfig, Gain: gain,
 		Band: record.Band{Policy: g.run.Band, AA: g.Noise / 4}})
 	c.search.Times, c.search.DefaultTimes = timesOf(rounds), timesOf(defaultConfig)
@@ -192,6 +203,18 @@ func (g *maker) decide(c *synthetic, challenger ep.Config) {
 	}
 	c.effects = stat.Effects{c.defaultConfig.Key(): 0, challenger.Key(): -math.Log(gain.Mid)}
 	g.run.Searches = append(g.run.Searches, c.search)
+}
+
+// furtherSessions draws the sessions in which the default and the challenger are measured again.
+func (g *maker) furtherSessions(c *synthetic, challenger ep.Config) {
+	for n := range g.Sessions {
+		b := block{role: record.Default, stage: record.StageSession, session: n + 1, round0: 100 + n*g.Confirm, rounds: g.Confirm}
+		g.block(c, c.defaultConfig, b)
+		if challenger.Key() != c.defaultConfig.Key() {
+			b.role = record.Candidate
+			g.block(c, challenger, b)
+		}
+	}
 }
 
 // cross draws each routing's winner under the problem's other routings. It records how much
@@ -211,10 +234,10 @@ func (g *maker) cross(p ep.Problem) {
 	var tuned []stat.TunedRouting
 	var under []stat.Effects
 	for _, c := range group {
-		defaultConfig := g.block(c, c.defaultConfig, block{record.Default, record.StageCross, 50, g.Confirm})
+		defaultConfig := g.block(c, c.defaultConfig, block{role: record.Default, stage: record.StageCross, round0: 50, rounds: g.Confirm})
 		for _, cfg := range configs {
 			if _, seen := c.effects[cfg.Key()]; !seen {
-				rounds := g.block(c, cfg, block{record.Candidate, record.StageCross, 50, g.Confirm})
+				rounds := g.block(c, cfg, block{role: record.Candidate, stage: record.StageCross, round0: 50, rounds: g.Confirm})
 				c.effects[cfg.Key()] = math.Log(stat.PairedRatio(logs(rounds), logs(defaultConfig)).Mid)
 			}
 		}
@@ -270,16 +293,17 @@ func (g *maker) zero(c ep.Config) bool { return g.Zero && c.Int("sms") == 4 }
 
 // block is the place of one block of rounds in a run.
 type block struct {
-	role   record.Role
-	stage  record.Stage
-	round0 int
-	rounds int
+	role    record.Role
+	stage   record.Stage
+	session int // 0: the session of the search
+	round0  int
+	rounds  int
 }
 
 // block draws one block of rounds and returns the seconds of each round.
 func (g *maker) block(of *synthetic, c ep.Config, b block) []float64 {
 	r := record.Result{Schema: record.Schema, Seq: len(g.results), Time: epoch, Problem: of.problem, Routing: of.routing, Seed: g.Seed,
-		Config: c, Cost: ep.Cost{SMs: c.Int("sms"), Threads: c.Int("threads"), Bytes: c.Int("chunk")}, Role: b.role, Stage: b.stage, Status: ep.OK, Clock: "chain", Fold: 8, Round0: b.round0, End: true}
+		Config: c, Cost: ep.Cost{SMs: c.Int("sms"), Threads: c.Int("threads"), Bytes: c.Int("chunk")}, Role: b.role, Stage: b.stage, Session: b.session, Status: ep.OK, Clock: "chain", Fold: 8, Round0: b.round0, End: true}
 	if g.fails(c) {
 		r.Status, r.Reason = ep.Hang, "rank 3 waited 2.0 s for expert 17 of rank 5 in phase wait"
 		if c.Int("sms") > 64 {
@@ -298,6 +322,9 @@ func (g *maker) block(of *synthetic, c ep.Config, b block) []float64 {
 	}
 	if g.Slow != nil {
 		t *= g.Slow(of.problem, of.routing)
+	}
+	if b.session > 0 {
+		t *= math.Exp(g.Between * g.rng.NormFloat64())
 	}
 	for range b.rounds {
 		slow := g.rng.IntN(ranks)

@@ -126,7 +126,7 @@ func (x *Compared) resolves(fail float64) bool {
 	if x.A == nil || x.B == nil || min(len(x.A.Times), len(x.B.Times)) < MinRounds {
 		return false
 	}
-	return x.Ratio.High <= 1 || x.Ratio.Mid < 1+fail && math.Log(x.Ratio.High/x.Ratio.Low)/2 < math.Log1p(fail)
+	return x.Ratio.Mid < 1+fail && 1.96*x.Ratio.StdErr() < math.Log1p(fail)
 }
 
 // CompareLive judges a live comparison, in which A and B were measured in the same rounds. In

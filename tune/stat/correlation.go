@@ -11,8 +11,7 @@ import (
 const mostCorrelated = 0.99
 
 // correlation returns the correlation of consecutive rounds over all series, from 0 to
-// mostCorrelated. Kendall's correction (1954) removes the bias of a short series. correlation
-// subtracts half of the standard error of independent series, so that chance widens few intervals.
+// mostCorrelated. Kendall's correction (1954) removes the bias of a short series.
 func correlation(all []series) float64 {
 	var sum, weight float64
 	for _, s := range all {
@@ -26,8 +25,7 @@ func correlation(all []series) float64 {
 	if weight == 0 {
 		return 0
 	}
-	noise := 0.5 / math.Sqrt(weight)
-	return min(max((sum/weight-noise)/(1-noise), 0), mostCorrelated)
+	return min(max(sum/weight, 0), mostCorrelated)
 }
 
 // correlationFactor returns the factor by which an interval is wider for rounds of this

@@ -100,15 +100,10 @@ func GeoMean(ratios []record.Interval) record.Interval {
 	return record.Interval{Mid: math.Exp(mid / n), Low: math.Exp((mid - low) / n), High: math.Exp((mid + high) / n)}
 }
 
-// StdErr returns the standard error of a ratio's logarithm. It follows from the end of the interval
-// that is nearer to 1.
-func (e Estimate) StdErr() float64 {
-	towards := e.Low
-	if e.Mid < 1 {
-		towards = e.High
-	}
-	return math.Abs(math.Log(e.Mid/towards)) / normal95
-}
+// StdErr returns the standard error of a ratio's logarithm: half the width of its interval over
+// normal95. One end alone is a poor estimate. If the middle lies away from 1 by chance, the end
+// towards 1 is the farther one, up to three times as far as the other.
+func (e Estimate) StdErr() float64 { return math.Log(e.High/e.Low) / 2 / normal95 }
 
 // normal95 is the number of standard errors from the middle of a 95 % interval to each end, for
 // normal data.

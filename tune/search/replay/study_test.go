@@ -21,7 +21,9 @@ func study(t *testing.T, s Study, draw func(int) *Model) Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%+v", r)
+	shown := r
+	shown.steps = nil
+	t.Logf("%+v", shown)
 	return r
 }
 
@@ -82,6 +84,34 @@ func identicalConfigs(sigma float64) *Model {
 		m.Truth[k] = 1
 	}
 	return m
+}
+
+// TestFalseClaims: of 2,000 searches among configs that take the same time, at most one in twenty
+// claims a gain over the default. The A/A test, the finals and the confirmation stop as on GPUs.
+func TestFalseClaims(t *testing.T) {
+	simulates(t)
+	t.Parallel()
+	r := study(t, Study{Strategy: search.DefaultStrategy, Budget: 14, Replays: 1000, Seed: 7}, func(int) *Model { return identicalConfigs(0.01) })
+	if r.FalseFaster > 0.05 {
+		t.Errorf("%.1f %% of 2,000 searches claim a gain over an identical default", 100*r.FalseFaster)
+	}
+	t.Logf("%.2f %% of 2,000 searches claim a gain", 100*r.FalseFaster)
+}
+
+// TestIdenticalKernelsAreNotFaster: with more configs to choose from, and with any noise, searches
+// among identical configs claim a gain as rarely.
+func TestIdenticalKernelsAreNotFaster(t *testing.T) {
+	simulates(t)
+	for _, sigma := range []float64{0.005, 0.01, 0.02} {
+		t.Run(fmt.Sprint(sigma), func(t *testing.T) {
+			t.Parallel()
+			r := study(t, Study{Strategy: "race", Budget: 40, Replays: 60, Seed: 7}, func(int) *Model { return identicalConfigs(sigma) })
+			if r.FalseFaster > 0.05 {
+				t.Errorf("%.1f %% of searches claim a gain over an identical default", 100*r.FalseFaster)
+			}
+			t.Logf("%.2f %% of searches claim a gain", 100*r.FalseFaster)
+		})
+	}
 }
 
 // TestFalseConfirmations: if the proposed config takes the same time as the default, at most 5 % of

@@ -1,10 +1,10 @@
-"""The emulated driver for engines: torch's cuda is the CPU, and a GPU of compute capability 9.0 for those that ask."""
+"""Prepares engines for the emulated driver: torch's cuda becomes the CPU, and reports a GPU of compute capability 9.0."""
 
 import types
 
 
 def make():
-    import deep_ep  # noqa: F401  that of tests/emulated, which replaces torch's cuda
+    import deep_ep  # noqa: F401  deep_ep of tests/emulated, which replaces torch's cuda
     import torch
 
     properties = types.SimpleNamespace(name="emulated", major=9, minor=0, multi_processor_count=132, total_memory=80 << 30, warp_size=32,
@@ -18,7 +18,7 @@ RANKS = 2
 
 
 def vllm_platform():
-    """vLLM takes a machine without NVML for one with CUDA where a Jetson's file is there."""
+    """Makes vLLM find CUDA without NVML: it then checks for a file that only Jetsons have."""
     import os
 
     real = os.path.isfile
@@ -26,7 +26,7 @@ def vllm_platform():
 
 
 def backward(*functions):
-    """Functions of autograd run their backward under the same replacements as the rest."""
+    """Makes the backward functions of autograd use the same replacements as all other code."""
     import torch
 
     mode = type(torch.overrides._get_current_function_mode())

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Fetches the engines' wheels by name and unpacks their Python sources into $1, by default .engines: sglang, vllm and megatron
-# beside each other, and in site what they import besides PyTorch. Nothing of it is committed. About 350 MB are downloaded.
+# Downloads the wheels of SGLang, vLLM and Megatron-Core, about 350 MB, and unpacks their Python sources into the folder $1,
+# by default .engines. The folder site in it gets the packages that they import besides PyTorch. Nothing of it is committed.
 set -euo pipefail
 to=${1:-.engines} python=${PYTHON:-python3}
 mkdir -p "$to/wheels"
@@ -16,7 +16,7 @@ with zipfile.ZipFile(glob.glob(f"{wheels}/{name.replace('-', '_')}-*.whl")[0]) a
 UNPACK
 done
 test -d "$to/site" && exit
-# What they import. The second list is without what it depends on: some of it wants a PyTorch of its own.
+# The packages that they import. The second list is installed without dependencies, because some need another PyTorch.
 "$python" -m pip install -q --no-compile --target "$to/site" transformers==5.17.0 psutil requests tqdm aiohttp packaging pillow scipy \
   nvidia-ml-py einops pyyaml prometheus-client ninja tiktoken sentencepiece pandas pyarrow
 "$python" -m pip install -q --no-compile --no-deps --target "$to/site" torchvision==0.26.0 pydantic pydantic-core annotated-types \

@@ -1,9 +1,9 @@
-"""Cases that every engine goes through: its own classes dispatch tokens and combine rows, small experts of
-PyTorch stand between, and PyTorch alone computes what must come out.
+"""Runs the same cases with every engine. The engine's own classes dispatch tokens and combine rows, with small
+experts in PyTorch between them. The expected results are computed by PyTorch alone.
 
-A program makes an Engine (see below) for each shape and dtype and hands it to run(). Two processes, one GPU each.
-Each case prints a line, the last line is TOTAL. ENGINES_EMULATED=1: the CPU in place of GPUs, on the emulated
-driver. ENGINES_CONTROL=1: another deep_ep stands in ours' place, so that a failure says whose it is."""
+A program makes an Engine (see below) for each shape and dtype and passes it to run(). There are two processes, with
+one GPU each. Each case prints a line, and the last line is TOTAL. ENGINES_EMULATED=1 uses the CPU in place of GPUs, on
+the emulated driver. ENGINES_CONTROL=1 uses another deep_ep: if a case fails with that too, the cause is not epcomm."""
 
 import os
 import sys
@@ -39,30 +39,30 @@ if EMULATED:
 
 
 class Engine:
-    """What a program gives run(). `modes`: by name (most tokens of a rank, call), where call(x, ids, weights, experts)
+    """An engine as run() uses it. `modes` maps a name to (most tokens of a rank, call). call(x, ids, weights, experts)
     returns (combined, rows of each local expert or None)."""
 
     modes: dict = {}
     captured = None     # the mode that a CUDA graph captures
     duplicates = ()     # modes whose tokens may name an expert twice
-    padding = True      # whether a token may have masked ids alone
+    padding = True      # whether all ids of a token may be masked
 
     def in_flight(self, batches, experts):
-        """Combined outputs of two batches that are under way together; None where the engine has no such thing."""
+        """Returns the combined outputs of two batches that are in flight together; None if the engine cannot do that."""
         return None
 
     def extra(self, rank):
-        """More cases: (name, call that returns a text) for each."""
+        """Returns more cases, each as (name, function that returns a text)."""
         return ()
 
     def close(self):
         pass
 
 
-# ---- tokens, experts, and what must come out ----
+# ---- tokens, experts, and expected results ----
 
 def draw(shape, tokens, seed, rank, twice=False):
-    """(x, ids int64, weights) of a rank; twice: experts may repeat within a token."""
+    """Returns (x, ids int64, weights) of a rank. With twice, a token may name an expert twice."""
     torch.manual_seed(seed * RANKS + rank)
     x = torch.randn((tokens, shape.hidden), device="cuda").to(torch.bfloat16)
     if twice:
@@ -74,14 +74,14 @@ def draw(shape, tokens, seed, rank, twice=False):
 
 
 def quantized(x):
-    """FP8 rows and a float32 scale for each 128 elements, amax/448."""
+    """Returns FP8 rows and their scales, one float32 for each 128 elements, amax/448."""
     groups = x.float().unflatten(-1, (-1, 128))
     scales = groups.abs().amax(dim=-1).clamp(min=1e-4) / 448
     return (groups / scales.unsqueeze(-1)).flatten(-2).to(torch.float8_e4m3fn), scales
 
 
 def widened(rows, scales):
-    """BF16 of FP8 rows with scales: float32, or exponents, four an int32."""
+    """Returns FP8 rows as BF16. Scales are float32, or exponents, four in each int32."""
     if scales.dtype is torch.int32:
         exponents = torch.stack([scales >> 8 * i & 0xFF for i in range(4)], dim=-1).flatten(-2)
         scales = (exponents << 23).view(torch.float32)
@@ -89,7 +89,7 @@ def widened(rows, scales):
 
 
 class Experts:
-    """silu(x @ up) @ down of each expert, the same on all ranks."""
+    """The experts: silu(x @ up) @ down, with the same matrices on all ranks."""
 
     def __init__(self, shape, width=64):
         torch.manual_seed(4242)
@@ -101,14 +101,14 @@ class Experts:
         return torch.nn.functional.silu(rows @ self.up[expert]) @ self.down[expert]
 
     def blocks(self, rank, rows, counts):
-        """Of rows [local experts, rows, hidden] whose first counts[e] count."""
+        """Returns the outputs for rows [local experts, rows, hidden]; only the first counts[e] of each expert are used."""
         mine = slice(rank * self.local, (rank + 1) * self.local)
         there = torch.arange(rows.shape[1], device=rows.device) < counts.unsqueeze(1)
-        rows = torch.where(there.unsqueeze(2), rows, 0)  # what no row came to is undefined
+        rows = torch.where(there.unsqueeze(2), rows, 0)  # the other places are undefined
         return torch.bmm(torch.nn.functional.silu(torch.bmm(rows, self.up[mine])), self.down[mine])
 
     def by_row(self, rank, rows, ids, weights):
-        """Of rows that each stand for a token and name its local experts (-1: none): (weighted sums, rows of each expert)."""
+        """Returns (weighted sums, rows of each expert) for rows that each stand for a token. ids are its local experts, or -1."""
         out, counts = torch.zeros(rows.shape, device=rows.device), []
         for e in range(self.local):
             row, k = (ids == e).nonzero(as_tuple=True)
@@ -119,7 +119,7 @@ class Experts:
 
 
 def expected(x, ids, weights, experts, fp8):
-    """float32 [tokens, hidden]: each token through its experts."""
+    """Computes the expected result: each token through its experts, float32 [tokens, hidden]."""
     if fp8 and len(x):
         x = widened(*quantized(x))
     out = torch.zeros(x.shape, device=x.device)
@@ -137,13 +137,14 @@ def everyone(value):
 
 
 def rows_of_experts(shape, ids, rank):
-    """How many (token, position) of all ranks chose each local expert of a rank."""
+    """Counts, for each local expert of a rank, the (token, position) pairs of all ranks that chose it."""
     chosen = torch.tensor(sum(everyone(ids.flatten().tolist()), []), dtype=torch.int64)
     return torch.bincount(chosen[chosen >= 0], minlength=shape.experts)[rank * shape.local:(rank + 1) * shape.local].tolist()
 
 
 def close(got, want, bound=1e-2):
-    """Raises where the whole is off by more than bound, or a token by three times that. Returns a text."""
+    """Raises an error if the whole is off by more than bound, or a token by more than three times the bound. Returns a
+    text with the error."""
     assert got.shape == want.shape, f"{tuple(got.shape)} for {tuple(want.shape)}"
     if not want.numel():
         return "no token here"
@@ -157,7 +158,7 @@ def close(got, want, bound=1e-2):
 # ---- cases ----
 
 class Cases:
-    """Runs cases on all ranks and says how each ended."""
+    """Runs cases on all ranks and prints how each ended."""
 
     def __init__(self, rank, program):
         self.rank, self.program, self.good, self.bad, self.began = rank, program, 0, [], time.monotonic()
@@ -186,7 +187,7 @@ class Cases:
 
 
 def run(cases, shape, fp8, rank, engine, experts):
-    """All cases of one engine, shape and dtype."""
+    """Runs all cases of one engine, shape and dtype."""
     label = f"{shape.name}-{'fp8' if fp8 else 'bf16'}"
 
     def checked(call, tokens, seed, masked=0, twice=False):
@@ -225,7 +226,7 @@ def run(cases, shape, fp8, rank, engine, experts):
 
 
 def graph(call, shape, fp8, rank, experts):
-    """Two layers, the second of what the first returns, captured once and replayed with other tokens."""
+    """Captures two layers once, the second with the output of the first, and replays them with other tokens."""
     x, ids, weights = draw(shape, shape.captured, 50, rank)
 
     def layers():
@@ -249,7 +250,7 @@ def graph(call, shape, fp8, rank, experts):
         if replay % 6 == 0:
             close(first.float(), expected(x, ids, weights, experts, fp8))
             close(second.float(), expected(first, ids, weights, experts, fp8))
-    for _ in range(200):  # without a wait between them
+    for _ in range(200):  # back to back
         captured.replay()
     torch.cuda.synchronize()
     close(call(x, ids, weights, experts)[0].float(), first.float(), 1e-6)

@@ -1,7 +1,7 @@
 #!/bin/bash
-# SGLang's, vLLM's and Megatron-Core's own dispatch and combine over epcomm.deepep, from the repository's root: two processes
-# on two GPUs, or with ENGINES_EMULATED=1 on the emulated driver. native/engines/fetch.sh has filled .engines before. Prints a
-# line a program; what each printed is in $OUT. `make epcomm-native` made the library and the extension.
+# Tests the dispatch and combine code of SGLang, vLLM and Megatron-Core over epcomm.deepep, with two processes on two GPUs, or
+# with ENGINES_EMULATED=1 on the emulated driver. Run native/engines/fetch.sh and `make epcomm-native` first, and this script
+# from the repository's root. It prints one line for each program; $OUT has their output.
 #
 #   native/engines/run.sh [sglang vllm megatron]
 #   ENGINES_CONTROL=1 PYTHONPATH=folder-of-another-deep_ep native/engines/run.sh sglang

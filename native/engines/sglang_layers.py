@@ -1,5 +1,5 @@
-"""SGLang's DeepEP dispatcher, as its fused MoE layer makes it: normal and low-latency calls, two batches in flight,
-CUDA graphs, and its masked DeepGEMM on what low latency returns."""
+"""Tests SGLang's DeepEP dispatcher, made in the same way as by its fused MoE layer: normal and low-latency calls, two
+batches in flight, CUDA graphs, and its masked DeepGEMM on the rows of a low-latency dispatch."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ MOST = 8 if harness.EMULATED else 128
 
 
 def load():
-    """(SGLang's dispatcher module, what was replaced for want of it)."""
+    """Returns (SGLang's dispatcher module, list of missing parts that were replaced)."""
     replaced = []
     standins.allow("IPython", "openai", "xgrammar", "compressed_tensors", "gguf", "mistral_common", "soundfile", "torch_memory_saver", "flashinfer",
                    "outlines", "llguidance", "decord", "sgl_kernel", "zmq", "uvloop", "fastapi", "uvicorn", "msgspec", "torchao", "anthropic",
@@ -25,7 +25,7 @@ def load():
     transformers.AutoConfig.register = staticmethod(lambda name, config, exist_ok=False: register(name, config, exist_ok=True))
     try:
         import deep_gemm  # noqa: F401
-    except Exception as e:  # SGLang only asks whether it can be imported
+    except Exception as e:  # SGLang only checks whether it can be imported
         replaced.append(f"deep_gemm ({type(e).__name__})")
         for name in ("deep_gemm", "deep_gemm.utils", "deep_gemm.utils.layout"):
             sys.modules[name] = types.ModuleType(name)
@@ -58,7 +58,7 @@ class Engine(harness.Engine):
         from sglang.srt.runtime_context import get_forward, get_resources
 
         os.environ["SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK"] = str(most)
-        get_resources().buffers.pop("deepep_ep_state", None)  # each engine has a Buffer of its own
+        get_resources().buffers.pop("deepep_ep_state", None)  # each engine makes a new Buffer
         self.deepep, self.shape, self.rank, self.fp8, self.forward, self.topk = deepep, shape, rank, fp8, get_forward(), StandardTopKOutput
         self.options = {"group": dist.group.WORLD, "router_topk": shape.topk, "permute_fusion": True, "num_experts": shape.experts,
                         "num_local_experts": shape.local, "hidden_size": shape.hidden, "params_dtype": torch.bfloat16,
@@ -94,7 +94,7 @@ class Engine(harness.Engine):
         return combined, None if torch.cuda.is_current_stream_capturing() else got.masked_m.tolist()
 
     def in_flight(self, batches, experts):
-        """As two-batch overlap does: both dispatches leave, then both arrive, then the same of the combines."""
+        """Does the same as two-batch overlap: sends both dispatches, receives both, then the same for the combines."""
         self.forward.set("is_extend_in_batch", False)
         two = [self._configured(self.deepep.DeepEPDispatcher(**self.options)) for _ in batches]
         for d, (x, ids, weights) in zip(two, batches):
@@ -108,7 +108,7 @@ class Engine(harness.Engine):
             and hasattr(sys.modules["deep_gemm"], "__file__") and sys.modules["deep_gemm"].__file__ else ()
 
     def deepgemm(self):
-        """SGLang's masked grouped GEMM reads rows and scales where the dispatch left them."""
+        """Runs SGLang's masked grouped GEMM on the rows and scales of a dispatch, without a copy."""
         from sglang.srt.layers import deep_gemm_wrapper as gemm
 
         shape, width = self.shape, 256

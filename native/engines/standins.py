@@ -1,7 +1,7 @@
-"""Empty modules in place of packages that an engine imports and that nothing here calls.
+"""Replaces packages that an engine imports, but that no test calls, by empty modules.
 
-allow(*names) installs a finder behind all others. So an installed package is used, and of the others only these
-names are replaced. A program that only asks whether a package exists gets the true answer."""
+allow(*names) installs a finder after all others. So an installed package is used, and of the missing ones only these
+names are replaced. A program that only checks whether a package exists gets the true answer."""
 
 import importlib.abc
 import importlib.machinery
@@ -71,7 +71,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def _only_asked():
-    """Whether importlib.util.find_spec is among the callers."""
+    """Returns whether importlib.util.find_spec is among the callers."""
     frame = sys._getframe(2)
     while frame is not None:
         if frame.f_code.co_name == "find_spec" and "importlib" in frame.f_code.co_filename and "util" in frame.f_code.co_filename:
@@ -89,5 +89,5 @@ def allow(*names):
 
 
 def made():
-    """Names of the packages that were replaced."""
+    """Returns the names of the replaced packages."""
     return " ".join(sorted(_made)) or "none"

@@ -1,4 +1,4 @@
-"""vLLM's DeepEP managers and the prepare and finalize steps of its modular MoE kernels."""
+"""Tests vLLM's DeepEP managers and the prepare and finalize steps of its modular MoE kernels."""
 
 import glob
 import importlib.util
@@ -11,11 +11,11 @@ import torch
 import torch.distributed as dist
 
 MOST = 8 if harness.EMULATED else 128
-_kept: list = []  # operators that exist as long as their library
+_kept: list = []  # objects that keep their operators registered
 
 
 def load(rank, port):
-    """(vLLM's group of all ranks as its managers want it, what was replaced)."""
+    """Returns (vLLM's group of all ranks in the form that its managers take, list of replaced parts)."""
     if harness.EMULATED:
         import emulated
 
@@ -44,8 +44,8 @@ def load(rank, port):
 
 
 def _operators():
-    """Empty modules for those of vLLM's binary operators that are not unpacked. Of these operators its modules only
-    ask which matrix products the GPU can do."""
+    """Makes empty modules for vLLM's binary operators, which are not unpacked. vLLM's modules only ask them which
+    matrix products the GPU supports."""
     folder = importlib.util.find_spec("vllm").submodule_search_locations[0]
     if not glob.glob(f"{folder}/_C*so"):
         asked = torch.library.Library("_C", "FRAGMENT")
@@ -60,7 +60,7 @@ def _operators():
 
 
 def _quantize():
-    """vLLM's own cast, or torch's where its operators cannot be loaded."""
+    """Uses vLLM's own cast, or torch's if vLLM's operators cannot be loaded."""
     from vllm.model_executor.layers.fused_moe.prepare_finalize import deepep_ht
     from vllm.platforms import current_platform
 

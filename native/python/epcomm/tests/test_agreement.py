@@ -1,5 +1,5 @@
-"""Ranks that differ in what they must share: every rank raises one sentence, within a second. Two
-ranks on the emulated driver, by the extension that EPCOMM_NATIVE names or by ctypes; on two GPUs
+"""Tests ranks that make different calls: every rank must raise the same error, within a second. Two
+ranks run on the emulated driver, with the extension that EPCOMM_NATIVE names or with ctypes; on two GPUs
 with EPCOMM_TEST_DEVICE=cuda."""
 
 import os
@@ -18,7 +18,7 @@ from epcomm.comm import EpcommError  # noqa: E402
 
 RANKS, HIDDEN, EXPERTS, TOPK = 2, 512, 16, 4
 DEVICE = os.environ.get("EPCOMM_TEST_DEVICE", "cpu")
-AT = torch.device("cpu") if DEVICE == "cpu" else None  # of a Buffer
+AT = torch.device("cpu") if DEVICE == "cpu" else None  # the device of a Buffer
 
 
 def low(buffer, rank, most, **options):
@@ -51,7 +51,7 @@ def order(buffer, rank):
     return differ
 
 
-# Name, what ranks do alike and then differently, and what they differ in.
+# Name, the calls of both ranks (first equal, then different), and the difference that the error must name.
 SITUATIONS = (
     ("the first size", lambda b, r: lambda: low(b, r, 16 if r else 8), "num_max_dispatch_tokens_per_rank is 8 on rank 0, 16 on rank 1"),
     ("a later size", lambda b, r: low(b, r, 16) or (lambda: low(b, r, 24 if r else 16)), "num_max_dispatch_tokens_per_rank is 16 on rank 0, 24 on rank 1"),
@@ -75,7 +75,7 @@ def one_rank(rank, port, results):
             low(warm, rank, most)
         low(warm, rank, 16, use_fp8=True)
         for sms in (4, 2):
-            normal(warm, rank, sms)  # packs are there from here
+            normal(warm, rank, sms)  # makes the packs
         warm.destroy()
         for name, situation, _ in SITUATIONS:
             buffer = deepep.Buffer(dist.group.WORLD, device=AT)
@@ -83,7 +83,7 @@ def one_rank(rank, port, results):
             dist.barrier()
             began = time.monotonic()
             try:
-                while time.monotonic() < began + 1:  # on a GPU the rank that calls first returns, and learns it in its next call
+                while time.monotonic() < began + 1:  # on a GPU the first rank returns, and raises the error in its next call
                     differ()
                     time.sleep(0.01)
                 said.append((name, "nothing was raised", 0))

@@ -1,5 +1,5 @@
-"""epcomm from Python without PyTorch, on the emulated driver, whose GPU memory is
-memory of the host: EPCOMM_PACK names the test pack, EPCOMM_LIBRARY the library."""
+"""Tests epcomm from Python without PyTorch, on the emulated driver, whose GPU memory is
+memory of the host. EPCOMM_PACK names the test pack, EPCOMM_LIBRARY the library."""
 
 import array
 import concurrent.futures
@@ -27,7 +27,7 @@ def pack_bytes():
 
 
 def wait(device):
-    """For all that was put on the emulated GPU."""
+    """Waits for all work on the emulated GPU."""
     driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
     driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
     driver.cuCtxSetCurrent(context)
@@ -35,7 +35,7 @@ def wait(device):
 
 
 class Gather:
-    """Brings bytes together through pipes: rank 0 hears and tells all."""
+    """An all-gather through pipes: rank 0 receives the bytes of all ranks and sends them to all."""
 
     def __init__(self, rank, pipes):
         self.rank, self.pipes = rank, pipes
@@ -51,7 +51,7 @@ class Gather:
 
 
 def layer(comm, rank, tokens):
-    """Tokens of ones go to experts that change nothing, and weights sum to 1."""
+    """Makes a layer: tokens of ones go to experts that return their rows, and weights sum to 1."""
     i = comm.info
     x = array.array("H", [0x3F80] * (tokens * i.hidden))
     ids = array.array("q", [(t * 3 + k + rank) % i.experts for t in range(tokens) for k in range(i.topk)])
@@ -69,7 +69,7 @@ def layer(comm, rank, tokens):
 
 
 def stamped(comm, rank, work):
-    """What work said, or that the clock did not go on meanwhile."""
+    """Runs work between two stamps. Returns its error text, or one that says that the clock did not advance."""
     at = array.array("Q", [0, 0])
     address = at.buffer_info()[0]
     comm.stamp(address)
@@ -80,7 +80,7 @@ def stamped(comm, rank, work):
 
 
 def refuses_stamps(comm):
-    """What is wrong with how a stamp without memory is refused."""
+    """Returns an error text if a stamp to invalid memory is not refused."""
     for address in (0, 4):
         try:
             comm.stamp(address)
@@ -104,15 +104,15 @@ def one_rank(rank, pipes, results):
 
 
 def one_of_nodes(rank, pipes, results):
-    """A call of fp8 ones over nodes. The experts write into the library's memory: it is the
-    host's here."""
+    """Makes a call of fp8 ones with several nodes. The experts write into the library's memory, which is
+    host memory here."""
     try:
         with unittest.mock.patch.dict(os.environ, {"LOCAL_WORLD_SIZE": "2"}):
             comm = epcomm.Comm(NODES_PACK, rank, 4, rank, Gather(rank, pipes), deadline=60)
         i, o, tokens = comm.info, comm.outputs(), 5
         if (i.nodes, i.nvshmem) != (2, b"3.8.0"):
             raise ValueError(f"{i.nodes} nodes, NVSHMEM {i.nvshmem}")
-        with open(NODES_PACK, "rb") as f:  # its words say what Go counts, with one call in flight
+        with open(NODES_PACK, "rb") as f:  # the pack states the heap's size for one call in flight, as Go computes it
             counted = int(re.search(rb'"heap_bytes": ([0-9]+)', f.read())[1])
         if i.heap_bytes != counted:
             raise ValueError(f"a heap of {i.heap_bytes} bytes, the pack says {counted}")
@@ -227,10 +227,10 @@ printf whole > "$2"; sleep 0.3; printf ' pack' >> "$2"
 
 
 class Packs(unittest.TestCase):
-    """How epcomm.deepep finds packs, and makes those there are not."""
+    """Tests how epcomm.deepep finds packs and makes missing ones."""
 
     def setUp(self):
-        package = types.ModuleType("epcomm.deepep")  # its own imports torch
+        package = types.ModuleType("epcomm.deepep")  # its __init__ would import torch
         package.__path__ = [os.path.join(os.path.dirname(epcomm.__file__), "deepep")]
         with unittest.mock.patch.dict(sys.modules, {"epcomm.deepep": package}):
             self.packs = importlib.import_module("epcomm.deepep.packs")
@@ -247,8 +247,8 @@ class Packs(unittest.TestCase):
         self.here = epcomm.Machine(sms=132, arch=b"sm_90", key=b"cuda/2330")
 
     def test_rows_of_other_machines(self):
-        """Such packs are made if the environment asks for them, and are kept apart from
-        others."""
+        """Packs with rows of other machines are made if the environment asks for them, and are kept in a
+        separate folder."""
         for said, other in (("", False), ("1", True)):
             with unittest.mock.patch.dict(os.environ, {"EPCOMM_OTHER_MACHINES": said, "EPCOMM_CACHE": "cache"}):
                 self.assertEqual("--other-machines" in self.packs.command(self.shape, "m.json", "x.pack"), other)

@@ -1,7 +1,7 @@
-"""epcomm.deepep against plain PyTorch, two ranks: the checks of DeepEP's own tests, on the
-emulated driver at shapes that a CPU can run. EPBENCH_PROGRAM names epbench, which makes the
-packs; EPCOMM_NATIVE the extension, or 0 for calls by ctypes. On two GPUs: EPCOMM_TEST_DEVICE=cuda,
-and EPCOMM_TEST_SHAPE=hidden,experts,topk,tokens for other shapes."""
+"""Compares epcomm.deepep with plain PyTorch on two ranks, with the checks of DeepEP's own tests. It runs
+on the emulated driver at shapes that a CPU can run, or on two GPUs with EPCOMM_TEST_DEVICE=cuda.
+EPCOMM_TEST_SHAPE=hidden,experts,topk,tokens selects another shape. EPBENCH_PROGRAM names epbench, which
+makes the packs. EPCOMM_NATIVE names the extension; 0 means calls by ctypes."""
 
 import os
 import subprocess
@@ -89,7 +89,7 @@ def check_normal(buffer, rank, seed):
 
 
 def check_rows(rank, everyone, source, got, got_ids, got_weights, counts, handle):
-    """Rows stand in the order of source ranks and tokens; beside them their local experts."""
+    """Checks that rows are in the order of source ranks and tokens, and have the right local experts."""
     local, at = EXPERTS // RANKS, 0
     rows = widened(*got) if isinstance(got, tuple) else got
     for r, (x, ids, weights) in enumerate(everyone):
@@ -152,8 +152,8 @@ def check_block(expert, everyone, rows, count, src_info, ranges, bound):
 
 
 def handles_in_any_order(buffer, rank):
-    """Two dispatches, combined the other way round. Of two low-latency ones on their way,
-    the second has the first received; the kernels between hold no SMs."""
+    """Makes two dispatches and combines them in reverse order. The second low-latency dispatch receives
+    the first one, if that is still under way. The chosen kernels hold no SMs between send and receive."""
     sent, hooks = [], []
     for seed in (5, 6):
         x, ids, weights = draw(rank, seed)
@@ -173,8 +173,8 @@ def handles_in_any_order(buffer, rank):
 
 
 def uneven(buffer, rank):
-    """A rank with so few tokens that, alone, its rows would travel one by one. All ranks ask for
-    the same row of the pack: for other counts it may name other kernels."""
+    """Makes a call in which one rank has very few tokens. For so few tokens alone, the pack may name other
+    kernels. All ranks must use the same kernels."""
     x, ids, weights = (t[:3] if rank == 1 else t for t in draw(rank, 7))
     got, _, handle, _, _ = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False)
     back = buffer.low_latency_combine(got, ids, weights, handle)[0]
@@ -232,7 +232,8 @@ def mixed_halves(buffer, rank):
 
 
 def too_small_worst(buffer, rank):
-    """More rows than num_worst_tokens: an error says so, at once or in the next call, and none is written."""
+    """Receives more rows than num_worst_tokens. This call or the next one must raise an error, and no row may
+    be written."""
     fresh = deepep.Buffer(dist.group.WORLD, device=buffer.device)
     x, ids, _ = draw(rank, 12)
     per_rank, _, per_expert, is_in, _ = buffer.get_dispatch_layout(ids, EXPERTS)
@@ -344,7 +345,7 @@ class TestDeepEP(unittest.TestCase):
             self.runs(PROFILED, os.path.join(folder, "trace.json"), DEEPEP_TEST_NAMES="1")
 
     def test_modules_of_the_shim(self):
-        """What engines import from deep_ep; with DEEPEP_SOURCE the checkout's own utils."""
+        """The names that engines import from deep_ep; with DEEPEP_SOURCE also the checkout's utils."""
         self.runs(IMPORTS)
         with tempfile.TemporaryDirectory() as source:
             os.makedirs(os.path.join(source, "deep_ep", "utils"))
@@ -353,7 +354,7 @@ class TestDeepEP(unittest.TestCase):
             self.runs("from deep_ep import Buffer\nfrom deep_ep.utils.math import four\nassert four == 4\n", DEEPEP_SOURCE=source)
 
     def runs(self, program, *args, **environment):
-        """A program with the shim on its path ends well."""
+        """Runs a program with the shim on its path and checks that it succeeds."""
         paths = [os.path.join(os.path.dirname(__file__), "..", p) for p in ("src", "shim")]
         env = dict(os.environ, PYTHONPATH=os.pathsep.join(paths), **environment)
         done = subprocess.run([sys.executable, "-c", program, *args], env=env, capture_output=True, text=True)

@@ -1,5 +1,5 @@
-"""EP: what it refuses, and on which stream it copies and makes tensors. Answers are checked by
-python -m epcomm check."""
+"""Tests EP: its refusals, and the stream on which it copies and makes tensors. `python -m epcomm check`
+checks its results."""
 
 import os
 import sys
@@ -46,7 +46,8 @@ class TestEP(unittest.TestCase):
             comm.destroy.assert_called_once_with()
 
     def test_a_call_on_another_stream(self):
-        """Over nodes y is copied there, and out comes from its memory and is known on the current one."""
+        """With several nodes y is copied on the call's stream. out is allocated in that stream's memory, and the
+        current stream is recorded as its user."""
         ep, used, recorded = make(nodes=2), [], []
         ep.device, ep._settle = types.SimpleNamespace(type="cuda", index=0), None
         ep.y = lambda slot: torch.zeros((4, 8), dtype=torch.bfloat16)

@@ -1,4 +1,4 @@
-"""Buffer with enable_shrink: two ranks on the emulated driver, of which the second leaves calls out.
+"""Tests Buffer with enable_shrink: of two ranks on the emulated driver, the second leaves calls out.
 EPBENCH_PROGRAM names epbench, which makes the pack."""
 
 import os
@@ -25,7 +25,7 @@ def draw(rank, seed):
 
 
 def call(buffer, rank, seed, alive, halves=False):
-    """Makes a call whose experts return their rows, and checks it: experts of lost ranks add nothing."""
+    """Makes a call whose experts return their rows, and checks that experts of lost ranks add nothing."""
     x, ids, weights = draw(rank, seed)
     rows, count, handle, _, hook = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False, return_recv_hook=halves)
     if halves:

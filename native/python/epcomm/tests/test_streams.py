@@ -1,5 +1,5 @@
-"""Streams, hooks and CUDA graphs of epcomm.deepep, over the stand-ins of tests/emulated, which
-know who waited for whom and keep CUDA's rules of capture."""
+"""Tests streams, hooks and CUDA graphs of epcomm.deepep with the stand-ins of tests/emulated. These record
+which stream has waited for which, and enforce CUDA's rules for captures."""
 
 import ctypes
 import os
@@ -25,7 +25,7 @@ RANKS = 2
 
 
 def stand_ins():
-    """torch.cuda with streams that know who waited for whom."""
+    """Replaces the streams of torch.cuda by ones that record which stream has waited for which."""
     return mock.patch.multiple(torch.cuda, current_stream=streams.current, stream=streams.use, is_available=lambda: True,
                                Stream=streams.Stream, Event=streams.Event)
 
@@ -51,10 +51,10 @@ class TestLane(Streams):
         before = here.step()
         first, event = self.lane.run(None, True, step, ())
         self.assertEqual((aside.after(before), here.after(first)), (True, False))
-        # What a call without async_finish returned is no event to wait for.
+        # A call without async_finish returns no event to wait for.
         second, none = self.lane.run(EventOverlap(None), False, step, ())
         self.assertEqual((none, here.after(first)), (None, True), "calls share memory")
-        # previous_event stands for what it follows: the call waits for that and for the calls before.
+        # The call waits for previous_event and for the calls before.
         third, event = self.lane.run(EventOverlap(event), True, step, ())
         queued = here.step()
         self.assertEqual((aside.after(second), aside.after(queued), here.after(third)), (True, False, False))
@@ -79,7 +79,7 @@ class TestLane(Streams):
 
 class TestCaptures(unittest.TestCase):
     def test_numbers(self):
-        """As the driver says, here the emulated one."""
+        """capture_of returns the number that the (emulated) driver gives."""
         driver, context, stream = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
         driver.cuInit(0)
         driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
@@ -97,7 +97,7 @@ class TestCaptures(unittest.TestCase):
 
 class TestLink(unittest.TestCase):
     def test_a_link_that_cannot_be_made_gives_its_memory_back(self):
-        """The same as if a pack lacks a dtype."""
+        """Here creation fails because a pack lacks a dtype."""
         comm = mock.Mock(outputs=mock.Mock(side_effect=KeyError("fp8")), info=mock.Mock(dtypes=4))
         with mock.patch("epcomm.deepep.link.Comm", return_value=comm):
             self.assertRaises(KeyError, Link, "no.pack", None, 0, RANKS, torch.device("cpu"), None, 1, Lane(torch.device("cpu")))
@@ -106,7 +106,7 @@ class TestLink(unittest.TestCase):
 
 class TestCollector(unittest.TestCase):
     def test_the_end_of_a_buffer_calls_no_driver(self):
-        """Python's collector may bring it about while a graph is captured."""
+        """Python's collector may delete a Buffer while a graph is captured."""
         buffer, comm = Buffer.__new__(Buffer), mock.Mock()
         link = mock.Mock(comm=comm)
         buffer._links = {"bf16": link, "fp8": link}
@@ -139,7 +139,7 @@ class TestGraphs(Streams):
         return Half(self.link, 0, self.link.now(), [Rows()])
 
     def send(self):
-        """A call with its hook, as Buffer makes it."""
+        """Makes a call with its hook, as Buffer does."""
         half = self.lane.run(None, False, self.half, ())[0]
         return lambda: self.lane.run(None, False, half.finish, ())
 
@@ -191,7 +191,7 @@ def close(got, want, bound):
 
 
 def layers(buffer, rank):
-    """Decode layers outside graphs and in three, with the kernels of the emulated driver."""
+    """Runs decode layers outside graphs and in three graphs, with the kernels of the emulated driver."""
     torch.manual_seed(rank)
     x, weights = torch.randn((5, 512)).to(torch.bfloat16), torch.rand((5, 4), dtype=torch.float32)
     ids = torch.rand((5, 16)).topk(4, dim=1)[1]

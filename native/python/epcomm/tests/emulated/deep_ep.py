@@ -1,10 +1,9 @@
-"""DeepEP's own tests without a GPU: put this folder on PYTHONPATH before the shim's.
+"""Runs DeepEP's own tests without a GPU: put this folder on PYTHONPATH before the shim's.
 
-A test imports deep_ep before it does anything with a GPU. This file, which is found
-first, puts stand-ins in torch: `cuda` is the CPU, `nccl` is gloo, streams do everything at
-once and know who should have waited, the profiler lists the kernels that the emulated
-driver ran. Then it imports the shim, which finds a GPU. The test's loops for timing run
-a few times only.
+A test imports deep_ep before it uses a GPU. Python finds this file first. It replaces parts of torch:
+`cuda` becomes the CPU and `nccl` becomes gloo; streams do their work at once, and check that each stream
+has waited for the streams that it must wait for; the profiler lists the kernels that the emulated driver
+ran. Then it imports the shim. The tests' timing loops run only a few times.
 """
 
 import ctypes
@@ -22,12 +21,12 @@ from torch.overrides import TorchFunctionMode
 os.environ["EPCOMM_NATIVE"] = "0"  # only calls in Python show which stream does what
 _driver = ctypes.CDLL("libcuda.so.1")
 _driver.emul_kernels.restype = ctypes.c_char_p
-_index = 0  # of this rank's GPU
+_index = 0  # index of this rank's GPU
 
 
 class _OnTheCPU(TorchFunctionMode):
-    """Tensors for cuda are made on the CPU. Empty ones are full of NaN and -1, as memory of
-    GPUs may be; products that only pass time are small."""
+    """Makes tensors for cuda on the CPU. Empty tensors are filled with NaN and -1, because memory of GPUs may
+    hold anything. Matrix products that only take time are made small."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
@@ -50,7 +49,7 @@ class _Kernel:
 
 
 class _Kernels(list):
-    """Events as torch.profiler has them, with its table of times."""
+    """Events in the form of torch.profiler, with its table of times."""
 
     def table(self, **_):
         names = dict.fromkeys(k.name for k in self)
@@ -67,7 +66,7 @@ class _Kernels(list):
 
 
 class _Profile:
-    """torch.profiler.profile with the schedule of DeepEP's tests: the second step counts."""
+    """Replaces torch.profiler.profile, with the schedule of DeepEP's tests: only the second step counts."""
 
     def __init__(self, **_):
         self._events, self._steps = _Kernels(), 0
@@ -137,12 +136,12 @@ def _put_in_torch():
 
 
 def _shorten():
-    """Timing loops of DeepEP's tests take seconds on GPUs, although a call takes microseconds
-    there."""
+    """Shortens the timing loops of DeepEP's tests. They take seconds on GPUs, and would take far longer
+    here."""
     if importlib.util.find_spec("utils") is None:
         return
     utils = importlib.import_module("utils")
-    utils.bench.__defaults__ = (1, 2, None)  # of num_warmups, num_tests and post_fn
+    utils.bench.__defaults__ = (1, 2, None)  # defaults of num_warmups, num_tests and post_fn
     names = utils.bench_kineto.__code__.co_varnames[:utils.bench_kineto.__code__.co_argcount]
     at = names.index("num_tests") - len(names)
     defaults = list(utils.bench_kineto.__defaults__)
@@ -151,13 +150,13 @@ def _shorten():
 
 
 def _shim():
-    """The shim in place of this file; each launch has ended before torch goes on."""
+    """Imports the shim in place of this file, and makes each launch end before torch continues."""
     here = os.path.dirname(os.path.abspath(__file__))
     path = list(sys.path)
     sys.path[:] = [p for p in path if os.path.abspath(p or ".") != here]
     del sys.modules["deep_ep"]
     importlib.import_module("deep_ep")
-    sys.path[:] = path  # the ranks that the test starts begin with this file too
+    sys.path[:] = path  # so that the ranks that the test starts import this file too
     from epcomm.deepep import events
     from epcomm.deepep.link import Link
 

@@ -1,13 +1,14 @@
-"""Streams of one thread that does everything at once: what is kept is who waited for whom.
-A tensor that a stream uses before it has waited for the stream that made it is an error,
-though its bytes are right here. So is what CUDA refuses while a graph is captured."""
+"""Replaces CUDA's streams in one thread. Work runs at once; the streams only record which stream has
+waited for which. If a stream uses a tensor before it has waited for the stream that made the tensor,
+that is an error, although the bytes are right here. Calls that CUDA refuses during a capture are errors
+too."""
 
 import contextlib
 import time
 
 import torch
 
-# What tells about a tensor without reading it, and what waits for the stream on the host.
+# Functions that describe a tensor without reading it, and functions that wait for the stream on the host.
 _ABOUT = {"__get__", "size", "dim", "numel", "stride", "is_contiguous", "element_size", "untyped_storage", "storage_offset", "__len__"}
 _WAITS = {"item", "tolist", "equal", "allclose", "__bool__", "__int__", "__float__", "__index__"}
 _host = {}  # by stream: how many of its operations the host has waited for
@@ -26,7 +27,7 @@ class _Capture:
 
 
 class Stream:
-    _as_parameter_ = None  # for the emulated driver, which runs all on its own stream
+    _as_parameter_ = None  # for the emulated driver, which runs everything on one stream
     capture = 0            # the _Capture that it is in
 
     def __init__(self, *_, **__):
@@ -34,11 +35,11 @@ class Stream:
 
     @property
     def cuda_stream(self):
-        """What stands for the driver's number of it."""
+        """The stream itself, in place of the driver's number."""
         return self
 
     def clock(self):
-        """By stream, how many operations lie before what this stream does next."""
+        """Returns, by stream, how many of its operations this stream has waited for."""
         return {**self._seen, self: self._done}
 
     def wait_event(self, event):
@@ -51,8 +52,8 @@ class Stream:
         self.wait_event(event)
 
     def _join(self, capture):
-        """A stream that waits for one in a capture is in it from then on. It waits for nothing
-        outside its capture, and for nothing of one that has ended."""
+        """Adds this stream to a capture if it waits for a stream of the capture. A stream in a capture may not
+        wait for a stream outside it, and no stream may wait for one of an ended capture."""
         if not self.capture and capture and capture.on:
             self.capture = capture
             capture.streams.append(self)
@@ -69,7 +70,7 @@ class Stream:
 
 
 class Event:
-    """Without a clock until it is recorded: to wait for it then is an error."""
+    """Replaces CUDA's event. To wait for it before it is recorded is an error."""
 
     def __init__(self, enable_timing=False):
         self._at = None
@@ -100,7 +101,7 @@ def use(stream):
 
 @contextlib.contextmanager
 def graph(stream):
-    """What torch.cuda.graph captures, which runs at once here: one replay."""
+    """Replaces torch.cuda.graph. The captured work runs at once, which stands for one replay."""
     synchronized()
     stream.capture = _Capture(stream)
     try:
@@ -115,7 +116,7 @@ def graph(stream):
 
 
 def _end(stream):
-    """The streams of a capture, which are in none from here."""
+    """Ends a capture and returns its streams."""
     captured, stream.capture.on = stream.capture.streams, False
     for s in captured:
         s.capture = 0
@@ -123,7 +124,7 @@ def _end(stream):
 
 
 def synchronized():
-    """The host has waited for every stream."""
+    """Notes that the host has waited for every stream."""
     _merge(_host, current().clock())
 
 
@@ -138,8 +139,8 @@ def _tensors(value):
 
 
 def before(function, args, kwargs):
-    """The current stream has waited for all tensors of a call. data_ptr counts: a kernel
-    gets it."""
+    """Checks that the current stream has waited for all tensors of a call. data_ptr counts as a use, because
+    a kernel gets the address."""
     if function.__name__ in _ABOUT:
         return
     for t in _tensors([args, kwargs]):
@@ -149,7 +150,7 @@ def before(function, args, kwargs):
 
 
 def behind(function, args, results):
-    """What the call wrote belongs to the current stream from here."""
+    """Notes that the current stream made the tensors that a call wrote."""
     name = function.__name__
     if name in _ABOUT:
         return
@@ -163,7 +164,7 @@ def behind(function, args, results):
 
 
 def behind_last(link):
-    """A launch waits for the one before on the same communicator: they share memory."""
+    """Checks that a launch waits for the last launch of the same communicator, because they share memory."""
     last = getattr(link, "made_by", None)
     if last is not None and not current().after(last):
         raise RuntimeError("a launch has not waited for the stream of the one before")

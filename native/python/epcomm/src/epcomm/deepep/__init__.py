@@ -1,7 +1,7 @@
 """DeepEP's interface over epcomm's kernels, for ranks of one host.
 
 ``Buffer``, ``Config`` and ``EventOverlap`` have the signatures, shapes, dtypes,
-strides and return values of DeepEP V1's. What is not served raises ``NotServed``,
+strides and return values of DeepEP V1's. An unsupported call raises ``NotServed``,
 which names what to use instead. docs/deepep.md says how to switch an engine.
 """
 

@@ -1,9 +1,9 @@
-"""What all ranks must share, compared when it is first used.
+"""Checks that all ranks make the same calls, with the same values of the arguments that they must share.
 
-The ranks of a host share a file in memory. Each writes there the number of its call and a key
-of what it calls. A key that is new to a rank also has its facts written down, and the rank
-waits until all others have come to the same call. A difference is one sentence, which every
-rank raises at this call or its next one. A key that is known costs no wait.
+The ranks of a host share a file in memory. For each call, a rank writes the number of the call and a key that
+stands for its arguments. If a key is new to a rank, the rank also writes the arguments ("facts"), and waits until
+all other ranks have reached the same call. If the ranks differ, every rank raises the same error text, at this
+call or at its next one. A call with a known key does not wait.
 """
 
 import ctypes
@@ -16,12 +16,12 @@ import time
 
 from ..comm import EpcommError
 
-RING = 1023                # keys that a rank keeps: native.h has it too
-_RECORD = 8 * (1 + RING)   # calls so far, then the keys of the last ones
-_FACTS, _FACT = 64, 512    # facts that a rank keeps, bytes of each: key, length, JSON
-_TEXT = 1024               # bytes of a verdict: length, sentence
+RING = 1023                # number of keys that a rank keeps, as in native.h
+_RECORD = 8 * (1 + RING)   # number of calls so far, then the keys of the last ones
+_FACTS, _FACT = 64, 512    # number of facts that a rank keeps, and bytes of each: key, length, JSON
+_TEXT = 1024               # bytes of an error text: length, text
 _DISAGREE = 5
-_LATE = 1.0                # seconds that a verdict waits for ranks which have not come
+_LATE = 1.0                # seconds for which the rank that found a difference waits for ranks that have not reached the call
 
 
 def _folder():
@@ -42,7 +42,7 @@ class Agreement:
         self._facts_at = 64 + ranks * _RECORD
         self._texts_at = self._facts_at + ranks * _FACTS * _FACT
         self._known = {}
-        self.end_waits = lambda: None  # of kernels that wait for calls which never come
+        self.end_waits = lambda: None  # ends the waits of kernels for calls that other ranks never make
 
     @staticmethod
     def bytes_for(ranks):
@@ -76,7 +76,7 @@ class Agreement:
         self._memory[at:at + 8] = key.to_bytes(8, "little")
 
     def _at_call(self, n):
-        """By rank, the key of its call n; ranks that have not reached this call, or are far ahead, are
+        """Returns the key of each rank's call n. Ranks that have not reached this call, or are far ahead, are
         left out."""
         return {r: rec[1 + n % RING] for r, rec in enumerate(self._records) if n <= rec[0] < n + RING - 1}
 
@@ -84,12 +84,13 @@ class Agreement:
         facts = {r: self._facts_of(r, key) for r, key in keys.items()}
         names = [n for n in next(iter(facts.values()), {}) if len({json.dumps(f.get(n)) for f in facts.values()}) > 1]
         if "the call" in names:
-            names = ["the call"]  # what else differs follows from it
+            names = ["the call"]  # the other differences follow from this one
         parts = [f"{n} is " + ", ".join(f"{f.get(n)} on rank {r}" for r, f in sorted(facts.items())) for n in names]
         return "the ranks differ in what they call: " + ("; ".join(parts) or "the calls are in another order") + "; give all ranks the same"
 
     def sentence(self):
-        """What the ranks differ in. The rank that sees it first writes it down for all."""
+        """Returns the error text that says in what the ranks differ. The first rank that finds a difference
+        writes the text for all."""
         n = self._records[self.rank][0]
         end = time.monotonic() + _LATE
         while not self._verdict.value:
@@ -114,8 +115,8 @@ class Agreement:
             self.refuse()
 
     def step(self, key):
-        """Notes a call whose key is known, and compares what the others have called there. What native
-        code does in its calls; here for calls by ctypes."""
+        """Notes a call whose key is known, and compares it with the same call of the other ranks. Native
+        code does the same; this function is for calls by ctypes."""
         mine = self._records[self.rank]
         n = mine[0] + 1
         mine[1 + n % RING], mine[0] = key, n
@@ -123,8 +124,8 @@ class Agreement:
             self.refuse()
 
     def first(self, key, facts):
-        """Notes a call whose key is new to this rank, waits until all ranks have come to it and
-        compares them. Collective, but no rank is left alone in it."""
+        """Notes a call whose key is new to this rank, waits until all ranks have reached this call, and
+        compares the calls. Collective. If a rank does not come, the others stop waiting at the deadline."""
         self._note(key, facts)
         self.step(key)
         n, end, pause = self._records[self.rank][0], time.monotonic() + self._deadline, 1e-5
@@ -141,7 +142,7 @@ class Agreement:
 
 
 def share(rank, ranks, all_gather_object, deadline):
-    """The Agreement of the ranks, None if they share no memory or there is one rank.
+    """Returns the Agreement of the ranks, or None if they share no memory or there is only one rank.
     Collective."""
     if ranks == 1:
         return None
@@ -161,7 +162,7 @@ def share(rank, ranks, all_gather_object, deadline):
 
 
 def _map(name, size, flags):
-    """Shared memory of a file, None if it cannot be mapped."""
+    """Maps a file as shared memory. Returns None if it cannot be mapped."""
     try:
         fd = os.open(name, os.O_RDWR | flags, 0o600)
     except OSError:

@@ -20,14 +20,14 @@ def _deadline():
 class Buffer:
     """Expert parallelism of the ranks of a group, all on one host.
 
-    group: a torch.distributed group; comm: an mpi4py communicator instead. Sizes are not
-    used: memory is taken when a shape is first dispatched, see docs/deepep.md. Normal calls
-    take at most EPCOMM_MAX_TOKENS tokens a rank, 4096 unless set. They take the SMs that are
-    fastest until set_num_sms or a Config says how many they may take. Collective.
+    group: a torch.distributed group; comm: an mpi4py communicator instead. The sizes are not
+    used, because memory is allocated at the first dispatch of a shape: see docs/deepep.md. Normal
+    calls take at most EPCOMM_MAX_TOKENS tokens a rank, 4096 unless set. They take the number of SMs
+    that is fastest, unless set_num_sms or a Config bounds it. Collective.
     """
 
-    num_sms = 20  # for programs that read it, as DeepEP has it
-    _bound = 0    # what set_num_sms said
+    num_sms = 20  # DeepEP's default, for programs that read it
+    _bound = 0    # the number given to set_num_sms
 
     def __init__(self, group, num_nvl_bytes=0, num_rdma_bytes=0, low_latency_mode=False, num_qps_per_rank=24,
                  allow_nvlink_for_low_latency_mode=True, allow_mnnvl=False, explicitly_destroy=False, enable_shrink=False, comm=None,
@@ -44,19 +44,19 @@ class Buffer:
         self._mpi = comm if group is None else None
         self.num_nvl_bytes, self.num_rdma_bytes = num_nvl_bytes, num_rdma_bytes
         self.low_latency_mode, self.explicitly_destroy = low_latency_mode, explicitly_destroy
-        config_for(self.group_size, 0, 0)  # refuses more ranks than a host has
+        config_for(self.group_size, 0, 0)  # refuses more ranks than one host may have
         give_back_left()
         self.device = torch.device(device) if device is not None else torch.device("cuda", torch.cuda.current_device())
         if self.device.type == "cuda":
             torch.empty(1, device=self.device)  # torch makes the context first, with its own flags
         self._lane = events.new_lane(self.device, self.rank)
         self._shrinks, self._masked, self._applied = enable_shrink, set(), set()
-        # It compares calls by their numbers, which differ once a call did not end.
+        # An Agreement compares calls by their numbers, and the numbers differ after a call that did not end.
         self._agreement = None if enable_shrink else agreement.share(self.rank, self.group_size, self._all_gather_object, _deadline())
         self._links, self._keys = {}, Keys()
         if self._agreement is not None:
             self._agreement.end_waits = lambda links=self._links: [link.comm.stop() for link in dict.fromkeys(links.values())]
-        self._found = {}           # by what a call gives: its Link and key
+        self._found = {}           # by the arguments of a call: its Link and key
         self._max_tokens = int(os.environ.get("EPCOMM_MAX_TOKENS", "4096"))
         self._counter = None       # a Link whose kernel answers get_dispatch_layout
         self._next_combine = None  # rows for a combine with zero_copy
@@ -72,8 +72,8 @@ class Buffer:
         return everyone
 
     def _link(self, op, shape, **facts):
-        """(communicator for a shape, key of a call). What is new is compared over the ranks; then the
-        communicator is made, collectively. Only numbers and words count in facts."""
+        """Returns (communicator for a shape, key of a call). At the first call with these arguments, the ranks
+        compare them and make the communicator, collectively. Only numbers and strings of facts are compared."""
         if not self._runtime:
             raise RuntimeError("this Buffer was destroyed")
         key, new = self._keys.of(op, shape, facts)
@@ -87,14 +87,14 @@ class Buffer:
         return link, key
 
     def _first(self, given, op, shape, **facts):
-        """_link of a call that is found by `given` alone in self._found from the second time on."""
+        """Returns the same as _link, and stores it in self._found under `given` for the next calls."""
         found = self._link(op, shape, **facts)
         self._found[given] = found[0], self._keys.of(op, shape, facts)[0]
         return found
 
     def _made(self, shape):
-        """Returns a communicator that can be used for a shape: that of another shape, or a
-        new one."""
+        """Returns a communicator that can be used for a shape: one of an earlier shape, or a new
+        one."""
         for link in self._links.values():
             if link.serves(shape):
                 return link
@@ -107,7 +107,7 @@ class Buffer:
         return link
 
     def destroy(self):
-        """Collective. Gives the memory back."""
+        """Collective. Frees the memory."""
         assert self.explicitly_destroy, "`explicitly_destroy` flag must be set"
         links, self._runtime, self._counter = dict(self._links), False, None
         self._links.clear()
@@ -118,7 +118,7 @@ class Buffer:
 
     def __del__(self):
         for link in dict.fromkeys(getattr(self, "_links", {}).values()):
-            leave(link.comm)  # the other ranks may be gone, and a graph be captured
+            leave(link.comm)  # the other ranks may be gone, and a graph may be under capture
 
     # ---- functions without communication ----
 
@@ -150,8 +150,8 @@ class Buffer:
     def get_combine_config(num_ranks):
         return config_for(num_ranks, Buffer.num_sms, Buffer._bound)
 
-    # A call on the current stream takes the short way: the extension checks its tensors, and refuses before
-    # anything is sent what the long way then copies or names.
+    # A call on the current stream takes the short way: the extension checks the tensors, and refuses the call
+    # before anything is sent. Then the long way copies the tensor, or raises an error that names it.
 
     def get_dispatch_layout(self, topk_idx, num_experts, previous_event=None, async_finish=False, allocate_on_comm_stream=False):
         link = self._counter
@@ -219,7 +219,7 @@ class Buffer:
 
     @staticmethod
     def _dispatched(link, made, x, scales, in_rank, ids, weights):
-        """What dispatch returns, less its event."""
+        """Returns the results of dispatch without the event."""
         (out, out_scales, recv_ids, recv_weights, sources, matrix, index), received, fullest, counts = made
         fp8, none = scales is not None, link.nothing
         handle = Handle((matrix, none, none, sources, in_rank, none), normal.Sent(link, fp8, index, x.shape[0], received, fullest))
@@ -227,7 +227,7 @@ class Buffer:
                 counts, handle)
 
     def _dispatch_again(self, sent, x, scales):
-        """A handle knows its rows: there is no worst case."""
+        """Dispatches with the handle of an earlier dispatch. The number of rows is known from the handle."""
         link = sent.link
         must_be("x", x, x.dtype, sent.tokens, link.hidden)
         fp8 = scales is not None
@@ -277,7 +277,7 @@ class Buffer:
     # ---- low-latency calls ----
 
     def clean_low_latency_buffer(self, num_max_dispatch_tokens_per_rank, hidden, num_experts):
-        """Nothing to do: normal calls have memory of their own."""
+        """Does nothing, because normal calls and low-latency calls use separate memory."""
 
     def low_latency_dispatch(self, x, topk_idx, num_max_dispatch_tokens_per_rank, num_experts, cumulative_local_expert_recv_stats=None,
                              dispatch_wait_recv_cost_stats=None, use_fp8=True, round_scale=False, use_ue8m0=False, async_finish=False,
@@ -328,7 +328,7 @@ class Buffer:
         if zero_copy:
             x = self._next_combine
             if x is None:
-                raise ValueError("zero_copy: no rows to combine; write them to what get_next_low_latency_combine_buffer returns first")
+                raise ValueError("zero_copy: no rows to combine; first write them to the tensor that get_next_low_latency_combine_buffer returns")
         link = sent.link
         if link.begun[1] is None and not async_finish and self._lane.native:
             key = self._low_combine_key(link, later)
@@ -357,8 +357,8 @@ class Buffer:
         return (self._found.get(given) or self._first(given, "low_latency_combine", link.shape, return_recv_hook=later))[1]
 
     def get_next_low_latency_combine_buffer(self, handle):
-        """Memory for the rows of the next combine with zero_copy. A combine reads rows where
-        they are, so that any tensor does as well."""
+        """Returns memory for the rows of the next combine with zero_copy. It is an ordinary tensor, because
+        a combine never copies its rows."""
         sent = sent_of(handle, "low_latency_dispatch")
         self._next_combine = torch.empty(sent.shape, dtype=torch.bfloat16, device=self.device)
         return self._next_combine
@@ -366,15 +366,15 @@ class Buffer:
     # ---- lost ranks: see docs/faults.md ----
 
     def low_latency_update_mask_buffer(self, rank_to_mask, mask=False):
-        """Notes that a rank is lost, or is back. The next low_latency_dispatch or query of every living
-        rank applies it, collectively."""
+        """Notes that a rank is lost, or is back. Every living rank applies the change, collectively, in its next
+        low_latency_dispatch or query."""
         self._must_shrink()
         if not 0 <= rank_to_mask < self.group_size or rank_to_mask == self.rank:
             raise ValueError(f"rank_to_mask: {rank_to_mask} is not another rank below {self.group_size}")
         (self._masked.add if mask else self._masked.discard)(rank_to_mask)
 
     def low_latency_query_mask_buffer(self, mask_status):
-        """Writes 1 for each masked rank, else 0, to an int32 tensor [ranks]. Applies what was noted."""
+        """Writes 1 for each masked rank, else 0, to an int32 tensor [ranks], after it has applied noted changes."""
         self._must_shrink()
         self._apply_masks()
         mask_status.copy_(torch.tensor([int(r in self._masked) for r in range(self.group_size)], dtype=mask_status.dtype))
@@ -383,7 +383,7 @@ class Buffer:
         """Takes all ranks back, collectively over all of them."""
         self._must_shrink()
         self._masked.clear()
-        self._meet(lambda comm: comm.grow(range(self.group_size)))  # a rank does not know that others masked it
+        self._meet(lambda comm: comm.grow(range(self.group_size)))  # this rank may not know that others masked it
 
     def _must_shrink(self):
         if not self._shrinks:
@@ -405,13 +405,13 @@ class Buffer:
         self._applied = set(self._masked)
 
     def check(self):
-        """Raises EpcommError if a call of this rank has not ended; its outputs are NaN then. Ask after each
-        replay of a graph, once its stream has been waited for. Reads host memory only."""
+        """Raises EpcommError if a wait in a call of this rank passed its deadline; the outputs are NaN then. Call it
+        after each replay of a graph, once you have waited for its stream. It reads only host memory."""
         for link in dict.fromkeys(self._links.values()):
             link.comm.check(lib().epcomm_fault(link.comm.handle, None))
 
     def _finish(self, event, half, tensors):
-        """(event, hook) as DeepEP returns them."""
+        """Returns (event, hook) as DeepEP does."""
         if half is not None:
             return EventOverlap(None), lambda: self._lane.run(None, False, half.finish, ())[0]
         return EventOverlap(event, tensors if event is not None else None), None

@@ -1,5 +1,5 @@
-"""What DeepEP calls a config. Of its numbers epcomm knows num_sms alone: it sends no
-chunks, and what else there is to tune stands in the pack."""
+"""DeepEP's Config. epcomm uses only its num_sms: it sends no chunks, and the pack holds all
+other tuned parameters."""
 
 
 class NotServed(NotImplementedError):
@@ -17,7 +17,7 @@ def must_be_off(name, on, use):
 
 
 def must_be(name, tensor, dtype, *shape):
-    """Refuses a tensor that the kernels would misread. A size of None is any."""
+    """Refuses a tensor that the kernels would misread. None allows any size."""
     fits = tensor.dtype is dtype and tensor.dim() == len(shape) and all(w is None or w == n for w, n in zip(shape, tensor.shape))
     if not fits:
         want = ", ".join("any" if n is None else str(n) for n in shape)
@@ -25,8 +25,8 @@ def must_be(name, tensor, dtype, *shape):
 
 
 class Config:
-    """num_sms bounds the SMs of a call; 0 is no bound. The other numbers are kept for
-    programs that read them, and change nothing."""
+    """A Config bounds the SMs of a call by num_sms; 0 means no bound. The other numbers are only
+    kept for programs that read them."""
 
     def __init__(self, num_sms=20, num_max_nvl_chunked_send_tokens=6, num_max_nvl_chunked_recv_tokens=256,
                  num_max_rdma_chunked_send_tokens=6, num_max_rdma_chunked_recv_tokens=256):
@@ -39,11 +39,11 @@ class Config:
         self.num_max_rdma_chunked_recv_tokens = num_max_rdma_chunked_recv_tokens
 
     def get_nvl_buffer_size_hint(self, hidden_bytes, num_ranks):
-        """Bytes to ask Buffer for. Buffer takes memory when it first knows a shape."""
+        """Returns 0: Buffer needs no size, because it allocates memory at the first call of a shape."""
         return 0
 
     def get_rdma_buffer_size_hint(self, hidden_bytes, num_ranks):
-        """As get_nvl_buffer_size_hint."""
+        """Returns 0, as get_nvl_buffer_size_hint does."""
         return 0
 
 
@@ -51,8 +51,8 @@ MOST_RANKS = 8
 
 
 def config_for(num_ranks, num_sms, bound):
-    """Returns the config of DeepEP's maps, which all are the same here. bound: the SMs that calls may
-    take, 0 where nobody has said how many."""
+    """Returns the config for DeepEP's maps; all of them have the same here. bound is the number given to
+    set_num_sms, 0 if it was not called."""
     if not 1 <= num_ranks <= MOST_RANKS:
         raise NotServed(f"{num_ranks} ranks", f"ranks of one host, at most {MOST_RANKS}, can use it")
     config = Config(num_sms)

@@ -1,4 +1,4 @@
-"""Events, and which stream a call runs on."""
+"""Events, and the choice of the stream on which a call runs."""
 
 import contextlib
 import ctypes
@@ -12,20 +12,20 @@ _capture_info = None  # the driver's cuStreamGetCaptureInfo_v2
 
 
 def raw_stream(device):
-    """The current stream of a device, as a number."""
+    """Returns the current stream of a device, as a number."""
     return torch._C._cuda_getCurrentRawStream(device.index) if device.type == "cuda" else 0
 
 
 def current_raw(device):
-    """A function that gives the current stream of a device, as a number."""
+    """Returns a function that returns the current stream of a device, as a number."""
     if device.type == "cuda":
         return functools.partial(torch._C._cuda_getCurrentRawStream, device.index)
     return lambda: 0
 
 
 def capture_of(stream):
-    """The driver's number of the capture that a stream, a number, is in, 0 outside captures. torch says
-    only that there is one: a stream may be in another one than at the call before."""
+    """Returns the driver's number of the capture that a stream is in, 0 outside captures. The stream is a
+    number. torch only tells whether there is a capture, but it may not be the capture of the last call."""
     global _capture_info
     if _capture_info is None:
         _capture_info = ctypes.CDLL("libcuda.so.1").cuStreamGetCaptureInfo_v2
@@ -35,12 +35,12 @@ def capture_of(stream):
 
 
 def capture_here(device):
-    """The capture that the current stream of a device is in."""
+    """Returns the number of the capture that a device's current stream is in."""
     return capture_of(raw_stream(device)) if device.type == "cuda" else 0
 
 
 def record(tensors, device):
-    """Tells torch that the current stream uses tensors of another one."""
+    """Tells torch that the current stream uses tensors of another stream."""
     for t in tensors:
         if t is not None:
             t.record_stream(torch.cuda.current_stream(device))
@@ -50,9 +50,9 @@ _free = []  # events that nobody holds
 
 
 class EventHandle:
-    """An event on the current stream, from when this is made. Events go from one handle to the next:
-    the end of a handle, which Python's collector may bring about while a graph is captured, calls
-    no driver."""
+    """An event recorded on the current stream when the handle is made. The event of a deleted handle is
+    reused by the next one. So deleting a handle never calls the driver: Python's collector may delete
+    it while a graph is captured."""
 
     def __init__(self, stream=None):
         self.event = None
@@ -89,7 +89,7 @@ class EventOverlap:
 
 
 class _Behind:
-    """The last call of one kind, and the event recorded after it."""
+    """Holds the stream of the last call of one kind, and the event recorded after it."""
 
     def __init__(self):
         self.stream, self.capture, self.event = None, 0, torch.cuda.Event()
@@ -99,30 +99,30 @@ class _Behind:
         self.event.record(stream)
 
     def follow(self, stream, capture):
-        """CUDA lets a stream wait for nothing of another capture than its own: the event
-        counts in its own capture alone."""
+        """Makes a stream wait for the last call. CUDA does not let a stream wait for an event of another
+        capture, so only an event of the same capture is waited for."""
         if self.stream is not None and self.stream != stream and self.capture == capture:
             stream.wait_event(self.event)
 
 
 class Lane:
-    """Orders the calls of a Buffer. A call runs on the current stream, with async_finish
-    on the communication stream. Each waits for the one before, because they share memory,
-    and for nothing that was queued behind that one. Calls in a CUDA graph and calls outside
-    it cannot wait for each other: who replays the graph orders them.
+    """Orders the calls of a Buffer. A call runs on the current stream or, with async_finish, on
+    the communication stream. Each call waits for the call before it, because they share memory,
+    but not for other work after that call. Calls in a CUDA graph and calls outside it cannot wait
+    for each other: the program that replays the graph must order them.
 
-    With the extension the operators do so themselves, and `native` is theirs. settle() waits for
+    The extension's operators order calls themselves; `native` is their lane. settle() waits for
     the emulated driver, whose GPUs torch does not know.
     """
 
     def __init__(self, device, native_lane=None, settle=None):
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self.native, self.settle = native_lane, settle or (lambda: None)
-        self._behind = {}  # by whether the call was captured
+        self._behind = {}  # key: whether the call was captured
 
     def run(self, previous, aside, work, tensors):
-        """Runs work() and returns its value and, where it ran aside, its event. tensors are
-        what it reads: their memory must not be given away before it has ended."""
+        """Runs work() and returns (its value, an event). The event is None unless it ran on the communication
+        stream ("aside"). tensors are its inputs: their memory must not be reused before it has ended."""
         if previous is None and not aside and self.native:
             return work(), None
         if self.stream is None:
@@ -155,11 +155,11 @@ class Lane:
             with torch.cuda.stream(stream):
                 return work()
         finally:
-            behind.note(stream, capture)  # also where it failed behind a launch
+            behind.note(stream, capture)  # also if work failed after a launch
 
 
 def emulated_context(index):
-    """The emulated driver's context of a GPU, which its functions want."""
+    """Returns the emulated driver's context of a GPU, and a function that waits for it."""
     driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
     driver.cuInit(0)
     driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), index)
@@ -172,7 +172,7 @@ def emulated_context(index):
 
 
 def new_lane(device, rank):
-    """The lane of a Buffer, with the extension's lane if there is one."""
+    """Returns the lane of a Buffer, with the extension's lane if there is one."""
     context = settle = None
     if device.type == "cpu":
         context, settle = emulated_context(device.index if device.index is not None else rank)
@@ -183,7 +183,7 @@ def new_lane(device, rank):
 
 
 def _tensors(value):
-    """All tensors of nested tuples and lists, and all other tensors that a handle holds."""
+    """Yields all tensors in nested tuples and lists, and the other tensors that a handle holds."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, (tuple, list)):

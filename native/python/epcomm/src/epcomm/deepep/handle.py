@@ -4,8 +4,8 @@ from .config import NotServed
 
 
 class Handle(tuple):
-    """DeepEP's tuple, which engines may unpack. ``sent`` holds the data that epcomm needs
-    besides it."""
+    """DeepEP's tuple, which engines may unpack. ``sent`` holds further data that epcomm
+    needs."""
 
     def __new__(cls, items, sent):
         self = super().__new__(cls, items)
@@ -14,7 +14,7 @@ class Handle(tuple):
 
 
 def sent_of(handle, call):
-    """The ``sent`` of a handle that `call` of this Buffer returned."""
+    """Returns the ``sent`` of a handle that `call` of this Buffer returned."""
     sent = getattr(handle, "sent", None)
     if sent is None:
         raise NotServed("a handle that another library made", f"pass what this Buffer's {call} returned")

@@ -5,14 +5,14 @@ import json
 
 
 class Keys:
-    """Knows the key of every (call, shape, facts) that a rank has made. Ranks with the same have the
-    same key."""
+    """Computes and stores the key of every (call, shape, facts) that this rank has used. The same call has
+    the same key on every rank."""
 
     def __init__(self):
         self._known = {}
 
     def of(self, op, shape, facts):
-        """(key, whether it is new). A new one stays new until shared says that the ranks compared it."""
+        """Returns (key, whether it is new). A key stays new until shared notes that the ranks have compared it."""
         key = self._known.get((op, shape, *facts.values()))
         if key is not None:
             return key, False

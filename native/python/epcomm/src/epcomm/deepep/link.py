@@ -1,4 +1,4 @@
-"""One communicator as the calls of Buffer use it: with outputs of torch's."""
+"""A communicator in the form that the calls of Buffer use: outputs are torch's tensors."""
 
 import os
 
@@ -14,26 +14,26 @@ DISAGREE = 5  # a status of the library
 
 
 class Misread(Exception):
-    """A tensor does not fit; which one is for the caller to find out."""
+    """A tensor does not fit. The caller finds out which one."""
 
 _left = []  # communicators whose Buffer is gone
 
 
 def leave(comm):
-    """Keeps a communicator until it can be given back. Python's collector may end a Buffer at any
-    time, also while a CUDA graph is captured, which a call of the driver would spoil."""
+    """Keeps a communicator until it can be freed. Python's collector may delete a Buffer at any time, also
+    while a CUDA graph is captured, and a call of the driver would break the capture."""
     _left.append(comm)
 
 
 def give_back_left():
-    """Frees what Buffers left. Only where calls of the driver are no danger: where a Buffer is made,
-    gets a new communicator, or is destroyed."""
+    """Frees the communicators of deleted Buffers. It may be called only when no graph is captured: when a
+    Buffer is made, gets a new communicator, or is destroyed."""
     while _left:
         _left.pop().abandon()
 
 
 class Link:
-    """A Comm on a device, with calls on torch's current stream. number stands for it in operators."""
+    """A Comm on a device, with calls on torch's current stream. number identifies it in operators."""
 
     def __init__(self, pack, shape, rank, ranks, device, all_gather, deadline, lane, agreement=None, survivors="none"):
         self.shape, self.device, self.deadline, self.agreement = shape, device, deadline, agreement
@@ -44,7 +44,7 @@ class Link:
         try:
             self._learn(rank, ranks, lane)
         except BaseException:
-            self.comm.abandon()  # nobody else knows of it, and it holds memory of the device
+            self.comm.abandon()  # nothing else refers to it, and it holds memory of the device
             raise
 
     def _learn(self, rank, ranks, lane):
@@ -52,7 +52,7 @@ class Link:
         self.rank, self.ranks, self.hidden, self.topk = rank, ranks, i.hidden, i.topk
         self.local_experts, self.max_tokens, self.groups = i.local_experts, i.max_tokens, i.groups
         self._sizes = {d: self.comm.outputs(0, d) for d in (BF16, FP8) if i.dtypes >> d & 1}
-        self.halves = [None, None]  # by op: (call, capture) that was sent last, of calls by ctypes
+        self.halves = [None, None]  # by op: (call, capture) that was sent last; only calls by ctypes
         self.begun = [None, None]   # by op: the Half that was sent last
         self.nothing = torch.empty(0, dtype=torch.int32, device=self.device)
         self.told, self._lane = (0, 0, []), lane
@@ -75,11 +75,11 @@ class Link:
         return number
 
     def serves(self, shape):
-        """Whether calls of another shape may use this communicator: only the dtype differs."""
+        """Returns whether calls of another shape may use this communicator: only the dtype may differ."""
         return self.shape._replace(dtype=shape.dtype) == shape and DTYPES[shape.dtype] in self._sizes
 
     def sizes(self, dtype):
-        """EpcommOutputs of a dtype: bytes and rows."""
+        """Returns the EpcommOutputs of a dtype, with its sizes."""
         return self._sizes[dtype]
 
     def unless_misread(self, error):
@@ -89,14 +89,14 @@ class Link:
             raise self.reason(error) from None
 
     def call(self, op, *arguments):
-        """What an operator returns; of one that fails the exception that fits."""
+        """Calls an operator and returns its result. If it fails, raises the exception that says why."""
         try:
             return op(self.number, *arguments)
         except RuntimeError as e:
             raise self.reason(e) from None
 
     def reason(self, error):
-        """The exception that says why an operator failed."""
+        """Returns the exception that says why an operator failed."""
         if not self._lane.native or isinstance(error, (EpcommError, NotServed)):
             return error
         status = self.said[0]
@@ -142,14 +142,14 @@ class Link:
         self.halves[op] = call, events.capture_here(self.device)
 
     def sent_in(self, op):
-        """The capture that the last half of an op was sent in, 0 outside captures."""
+        """Returns the number of the capture in which the last half of an op was sent, 0 outside captures."""
         if self._lane.native:
             return native.load().epcomm_native_sent_in(self.number, op)
         return self.halves[op][1]
 
     def receive(self, op, f):
-        """A graph that receives a call that it does not send would wait forever at every replay.
-        What was sent in a capture that has ended cannot be received any more."""
+        """Receives the last sent call of an op. It must have been sent in the same capture: if a graph received a
+        call without sending it, every replay would wait forever."""
         call, capture = self.halves[op]
         if capture != events.capture_here(self.device):
             raise self.elsewhere()
@@ -157,8 +157,8 @@ class Link:
 
 
 class Half:
-    """A call whose messages are on their way. finish() receives them on the current stream; until
-    then the call holds no SMs, and `tensors` stay as they are. then() runs behind the receiver."""
+    """A call that was sent and not yet received. finish() receives it on the current stream. Until then the
+    call holds no SMs, and `tensors` must not change. then() runs after the receiving kernel."""
 
     __slots__ = ("_link", "_op", "_stream", "_rest")
 
@@ -168,7 +168,7 @@ class Half:
         link.begun[op] = self
 
     def finish(self):
-        """Receives, the first time."""
+        """Receives the call. Only the first finish() does anything."""
         if self._rest is None:
             return
         link, op, (tensors, stats, then) = self._link, self._op, self._rest
@@ -176,21 +176,21 @@ class Half:
         try:
             link.ops.ll_receive(link.number, stream, op, stats)
         except RuntimeError as e:
-            if link.sent_in(op):  # a capture: if that has ended, nobody can receive it any more
+            if link.sent_in(op):  # in a capture: once it has ended, the call cannot be received any more
                 self._rest = None
             raise link.reason(e) from None
         if then is not None:
             then()
         if stream != self._stream:
             events.record(tensors, link.device)
-        self._rest = None  # what was received is the caller's alone
+        self._rest = None  # keeps nothing of what the caller received
         if link.begun[op] is self:
             link.begun[op] = None
 
 
 def receive_before(link, op):
-    """A call of an op begins when the one before has been received: they share memory. A caller with
-    two of one op in flight gets the first received here."""
+    """Receives the call of an op that is under way, if there is one, before the next call of this op begins,
+    because both use the same memory."""
     half, link.begun[op] = link.begun[op], None
     if half is not None:
         try:

@@ -13,23 +13,23 @@ class Sent(typing.NamedTuple):
 
     link: object
     fp8: bool
-    index: torch.Tensor  # bytes: counts and sources, as low_latency.cpp lays them
+    index: torch.Tensor  # bytes: counts and sources, in the layout of low_latency.cpp
     tokens: int
     shape: tuple         # of the rows
 
 
-# DeepEP's handle here: src_info [local experts, rows] int32, layout_range [local experts,
-# ranks] int64, num_max_dispatch_tokens_per_rank, hidden, num_experts.
+# DeepEP's handle of low-latency calls: src_info [local experts, rows] int32, layout_range [local
+# experts, ranks] int64, num_max_dispatch_tokens_per_rank, hidden, num_experts.
 
 
 def size_hint(tokens, hidden, ranks, experts):
-    """Bytes of a rank's buffers in BF16: messages and rows on their way back, two sets."""
+    """Returns the bytes of a rank's buffers in BF16: two sets of messages and of returning rows."""
     return 2 * ranks * tokens * (2 * hidden + 128) + 2 * tokens * max(ranks, 16) * 2 * hidden + 8 * experts * ranks
 
 
 def rounded_fp8(x):
-    """FP8 with scales that are powers of two, float32 [tokens, hidden/128], at least as
-    large as amax/448: none of the elements saturates."""
+    """Returns FP8 rows and their scales, float32 [tokens, hidden/128]. Each scale is a power of two of at
+    least amax/448, so no element saturates."""
     groups = x.view(x.shape[0], x.shape[1] // 128, 128).float()  # also of no tokens
     amax = groups.abs().amax(dim=2, keepdim=True).clamp(min=1e-4)
     scales = torch.exp2(torch.ceil(torch.log2(amax / 448.0)))
@@ -37,8 +37,8 @@ def rounded_fp8(x):
 
 
 def ue8m0(scales):
-    """The exponents of scales, four groups an int32, lowest first: of [experts, groups,
-    rows] float32 makes [experts, rows, groups/4] int32, rows side by side in memory."""
+    """Converts scales, float32 [experts, groups, rows], to their exponents, int32 [experts, rows, groups/4].
+    Each int32 holds four groups, the first in the lowest byte. Rows are contiguous in memory."""
     exponents = (scales.view(torch.int32) >> 23) & 0xFF
     e, groups, rows = exponents.shape
     four = exponents.view(e, groups // 4, 4, rows)
@@ -47,7 +47,7 @@ def ue8m0(scales):
 
 
 def refuse_dispatch(stats, use_nvfp4, x_global_scale):
-    """Refuses what low_latency_dispatch does not serve, by its name."""
+    """Refuses options that low_latency_dispatch does not support, with an error that names the option."""
     must_be_off("dispatch_wait_recv_cost_stats", stats is not None, "leave it out; epbench bench times a rank's waits")
     must_be_off("use_nvfp4", use_nvfp4, "rows travel as float8_e4m3fn or bfloat16; leave it out")
     must_be_off("x_global_scale", x_global_scale is not None, "it belongs to use_nvfp4, which is not served; leave it out")
@@ -55,7 +55,7 @@ def refuse_dispatch(stats, use_nvfp4, x_global_scale):
 
 
 def refuse_combine(use_logfmt, stats):
-    """The same of low_latency_combine."""
+    """Does the same for low_latency_combine."""
     must_be_off("use_logfmt", use_logfmt, "rows travel back as bfloat16; leave it out")
     must_be_off("combine_wait_recv_cost_stats", stats is not None, "leave it out; epbench bench times a rank's waits")
     must_be_off("overlap", True, "rows leave when all are there; start the engine without its single-batch overlap")
@@ -70,8 +70,8 @@ def check(link, x, topk_idx, stats):
 
 
 def dispatch(link, key, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, later):
-    """(recv_x, recv_count, src_info, layout_range, sent, half). later: sends only, and half
-    receives; without it half is None. stats: rows of each local expert are added to it."""
+    """Returns (recv_x, recv_count, src_info, layout_range, sent, half). With later, it only sends, and half
+    receives; else half is None. The number of rows of each local expert is added to stats."""
     rows = x if x.is_contiguous() else x.contiguous()
     ids = topk_idx if topk_idx.is_contiguous() else topk_idx.contiguous()
     scales = None
@@ -103,8 +103,8 @@ def dispatch(link, key, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, lat
 
 
 def combine(sent, key, x, topk_idx, topk_weights, out, later):
-    """Rows times their weights, summed: [tokens, hidden] bfloat16; and with `later` the Half
-    that receives them, else None."""
+    """Returns the weighted sums of the rows, bfloat16 [tokens, hidden], and with `later` the Half that
+    receives them, else None."""
     link = sent.link
     y = x if x.is_contiguous() else x.contiguous()
     ids = topk_idx if topk_idx.is_contiguous() else topk_idx.contiguous()

@@ -1,4 +1,4 @@
-"""DeepEP's normal calls over layout rank:packed: one row a (token, rank), in the order
+"""DeepEP's normal calls over layout rank:packed: one row for each (token, rank), in the order
 of source ranks and tokens."""
 
 import typing
@@ -14,14 +14,14 @@ class Sent(typing.NamedTuple):
 
     link: object
     fp8: bool
-    index: torch.Tensor  # bytes: offsets, sources and ids, as normal.cpp lays them
-    tokens: int          # that were dispatched
+    index: torch.Tensor  # bytes: offsets, sources and ids, in the layout of normal.cpp
+    tokens: int          # number of tokens dispatched
     received: int        # rows of the output tensors
-    fullest: int         # tokens of the fullest rank, 0 where nobody waited for it
+    fullest: int         # tokens of the fullest rank, 0 if the host did not wait for the counts
 
 
-# DeepEP's handle here: rank_prefix_matrix, channel_prefix_matrix, recv_channel_prefix_matrix,
-# recv_src_idx, is_token_in_rank, send_head. The matrices of channels are empty: there are none.
+# DeepEP's handle of normal calls: rank_prefix_matrix, channel_prefix_matrix, recv_channel_prefix_matrix,
+# recv_src_idx, is_token_in_rank, send_head. The channel matrices are empty, because there are no channels.
 
 
 def unpacked(x):
@@ -38,8 +38,8 @@ def unpacked(x):
 
 
 def in_rows(*tensors):
-    """Tensors row by row, as kernels read them. A copy for that runs on the call's stream:
-    before the call, it would be behind what previous_event marks."""
+    """Returns the tensors as contiguous ones, which kernels need. It must run on the call's stream, so that a
+    copy comes after previous_event."""
     return [t if t is None or t.is_contiguous() else t.contiguous() for t in tensors]
 
 
@@ -64,9 +64,9 @@ def check_combine(sent, x, topk_weights):
 
 
 def layout(topk_idx, num_experts, ranks):
-    """num_tokens_per_rank [ranks] and num_tokens_per_expert [experts] int32, and is_token_in_rank
-    [tokens, ranks] bool, by PyTorch: before a Buffer has its first communicator, and with it a
-    kernel that does this."""
+    """Computes num_tokens_per_rank [ranks] and num_tokens_per_expert [experts] int32, and is_token_in_rank
+    [tokens, ranks] bool, with PyTorch. It is for a Buffer that has no communicator yet, and so no kernel
+    for this."""
     known = (topk_idx >= 0) & (topk_idx < num_experts)
     safe = torch.where(known, topk_idx, 0).to(torch.int64)
     per_expert = torch.zeros(num_experts, dtype=torch.int32, device=topk_idx.device)

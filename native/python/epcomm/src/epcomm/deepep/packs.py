@@ -1,12 +1,13 @@
 """Finds the pack for a shape, or makes one.
 
-In this order: the files given to use_packs; files and folders that EPCOMM_PACKS
-names, separated by colons; what was made for this machine in the cache folder, EPCOMM_CACHE
-or ~/.cache/epcomm. What is not found is made there by the program epbench (EPBENCH_PROGRAM or PATH) where NVRTC is
-to be had; that takes half a minute. A pack of a table is better than one made so, as
-that holds defaults for what no embedded table covers: make it with epbench pack. With
-EPCOMM_OTHER_MACHINES=1 rows that were measured on other GPUs of this architecture and
-link count too (epbench pack --other-machines); such packs have a folder of their own.
+It searches, in this order: the files given to use_packs; the files and folders in EPCOMM_PACKS,
+separated by colons; the packs for this machine in the cache folder, EPCOMM_CACHE or ~/.cache/epcomm.
+
+If there is none, the program epbench (EPBENCH_PROGRAM, or on PATH) makes one in the cache folder. That needs
+NVRTC and takes half a minute. Such a pack holds default configs for all calls that no embedded table covers.
+A pack that `epbench pack` makes from a table of your machine is better. With EPCOMM_OTHER_MACHINES=1 the made
+packs also use rows that were measured on other GPUs of this architecture and link
+(epbench pack --other-machines); they are kept in a separate folder.
 """
 
 import glob
@@ -24,7 +25,7 @@ _explicit: list[str] = []
 
 
 class Shape(typing.NamedTuple):
-    """What a pack must be for. max_tokens and max_sms are bounds that it keeps to."""
+    """The requirements of a pack. max_tokens is the least capacity, and max_sms the largest number of SMs."""
 
     layout: str
     ranks: int
@@ -34,23 +35,24 @@ class Shape(typing.NamedTuple):
     max_tokens: int
     max_sms: int = 0
     raw: bool = False
-    exact: bool = False  # max_tokens is part of the layout
-    dtype: str = "bf16"  # of the calls
-    survivors: bool = False  # its kernels go on without a lost rank
+    exact: bool = False  # the pack must have exactly max_tokens, because it is part of the layout
+    dtype: str = "bf16"  # dtype of the calls
+    survivors: bool = False  # kernels must be able to go on without a lost rank
 
     def facts(self):
-        """What the ranks must have in common, by DeepEP's words."""
+        """Returns the values that must be equal on all ranks, under DeepEP's names."""
         return {"hidden": self.hidden, "num_experts": self.experts, "num_topk": self.topk, "num_sms": self.max_sms, "dtype": self.dtype,
                 "num_max_dispatch_tokens_per_rank" if self.exact else "EPCOMM_MAX_TOKENS": self.max_tokens,
                 **({"round_scale": self.raw} if self.exact else {})}
 
     def dtypes(self):
-        """The dtypes to make a pack for: calls of the other dtype may follow, if it has scales."""
+        """Returns the dtypes for which a pack is made. It has both if FP8 is possible, because later calls may
+        use the other dtype."""
         return ("fp8", "bf16") if self.hidden % 128 == 0 else ("bf16",)
 
 
 def use_packs(*paths):
-    """Names packs, or folders of packs, to be looked at before all others."""
+    """Adds packs, or folders of packs, that are searched before all others."""
     _explicit.extend(str(p) for p in paths)
 
 
@@ -72,12 +74,12 @@ def _files(places):
 
 
 def _named():
-    """Where users say that packs are, in order."""
+    """Returns the places that users have named for packs, in order."""
     return _explicit, [p for p in os.environ.get("EPCOMM_PACKS", "").split(":") if p]
 
 
 def _runs_on(info, here):
-    """As epcomm_create checks the GPU."""
+    """Returns whether a pack runs on a machine's GPUs, by the same check as epcomm_create."""
     exact = info.arch.endswith(b"a")
     made, gpu = (divmod(int(arch[3:].rstrip(b"af")), 10) for arch in (info.arch, here.arch))
     return made == gpu if exact else made[0] == gpu[0] and made[1] <= gpu[1]
@@ -105,8 +107,8 @@ def _unfit(info, shape, here):
 
 
 def _read(path, shape, here):
-    """Returns (rank of the pack among those that serve, why it does not serve): the smallest comes
-    first, and of equal ones that which takes more SMs."""
+    """Returns (sort key of a pack, reason why it cannot be used). The pack with the smallest capacity comes
+    first; of equal ones, the one that takes more SMs."""
     try:
         with open(path, "rb") as f:
             info = check_pack(f.read())
@@ -116,8 +118,8 @@ def _read(path, shape, here):
 
 
 def find(shape, here):
-    """The path of the smallest pack that can be used for a shape on a machine, None if there is
-    none. Of the places in the order above the first that has one counts."""
+    """Returns the path of the smallest pack that can be used for a shape on a machine, None if there is
+    none. It is taken from the first place, in the order above, that has one."""
     for places in (*_named(), _made_for(here)):
         found = [(rank, path) for path in _files(places) for rank, why in [_read(path, shape, here)] if not why]
         if found:
@@ -130,12 +132,12 @@ def _short(text, digits):
 
 
 def _made_for(here):
-    """Packs that the cache folder has for a machine: hosts with other GPUs may share the folder."""
+    """Returns the packs for a machine in the cache folder. Hosts with other GPUs may share the folder."""
     return sorted(glob.glob(os.path.join(cache_folder(), f"*-{_short(here.key, 8)}.pack")))
 
 
 def _machine_file(folder, here):
-    """The machine in a file, as epbench pack reads it."""
+    """Writes the machine to a file in the form that epbench pack reads, and returns its path."""
     text = lambda b: b.decode(errors="replace")
     path = os.path.join(folder, f"machine-{_short(here.key, 8)}.json")
     with open(path, "w", encoding="utf-8") as f:
@@ -146,7 +148,7 @@ def _machine_file(folder, here):
 
 
 def command(shape, machine_file, path):
-    """The command that makes a pack."""
+    """Returns the command that makes a pack."""
     program = os.environ.get("EPBENCH_PROGRAM") or shutil.which("epbench") or "epbench"
     words = [program, "pack", "--embedded", "--layout", shape.layout, "--ranks", shape.ranks, "--hidden", shape.hidden, "--experts",
              shape.experts, "--topk", shape.topk, "--max-tokens", shape.max_tokens, "--dtype", ",".join(shape.dtypes()), "--max-sms", shape.max_sms,
@@ -155,8 +157,8 @@ def command(shape, machine_file, path):
 
 
 def make(shape, here):
-    """Makes a pack in the cache folder and returns its path. Other jobs may make the same pack:
-    each makes it in a folder of its own, and the last one's stays."""
+    """Makes a pack in the cache folder and returns its path. Other jobs may make the same pack at the same
+    time: each makes it in a separate folder, and the last one replaces the others."""
     folder = cache_folder()
     os.makedirs(folder, exist_ok=True)
     name = f"{shape.layout.replace(':', '-')}-{_short(repr(shape).encode(), 16)}-{_short(here.key, 8)}.pack"
@@ -165,7 +167,7 @@ def make(shape, here):
         machine_file = _machine_file(mine, here)
         why = _failed(command(shape, machine_file, os.path.join(mine, name)))
         if why:
-            kept = os.path.join(folder, os.path.basename(machine_file))  # the sentence names it
+            kept = os.path.join(folder, os.path.basename(machine_file))  # the error text names it
             os.replace(machine_file, kept)
             raise LookupError(_missing(shape, here, command(shape, kept, path), why))
         os.replace(os.path.join(mine, name), path)
@@ -183,7 +185,8 @@ def _failed(words):
 
 
 def _missing(shape, here, words, why):
-    """The error text for a pack that cannot be made, with the faults of the packs that users named."""
+    """Returns the error text for a pack that cannot be made. It also says why packs that users named do not
+    fit."""
     said = (f"no pack for {shape}, and making one failed: {why}. Make it where NVRTC is: `{' '.join(words)}`, and name it in "
             "EPCOMM_PACKS or use_packs")
     for path in (p for places in _named() for p in _files(places)):
@@ -194,14 +197,14 @@ def _missing(shape, here, words, why):
 
 
 def get(shape, rank, all_gather_object):
-    """The path of a pack for a shape: rank 0 finds or makes it, and tells the others.
-    Collective. The ranks are of one host, with one file system."""
+    """Returns the path of a pack for a shape. Rank 0 finds or makes it, and sends the path to the others.
+    Collective. The ranks are on one host, with one file system."""
     said, failed = None, None
     if rank == 0:
         try:
             here = machine()
             said = (find(shape, here) or make(shape, here), None)
-        except Exception as e:  # whatever it is: the others wait for what this rank says
+        except Exception as e:  # any exception, because the other ranks wait for this rank
             failed = e
             said = (None, str(e) if type(e) in (LookupError, EpcommError) else f"{type(e).__name__}: {e}")
     path, why = all_gather_object(said)[0]

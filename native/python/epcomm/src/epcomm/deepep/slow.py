@@ -1,4 +1,4 @@
-"""The operators of the extension in Python, by ctypes: the same arguments, results and memory.
+"""The operators of the extension in Python, with ctypes: the same arguments, results and memory layout.
 The extension takes the handle of a link and a stream. These functions take the Link object, and run
 on the current stream."""
 
@@ -25,7 +25,8 @@ _none = (ctypes.c_uint64 * 8)()
 
 
 def _at(t):
-    """The address of a tensor; the library needs an address even if no row arrives."""
+    """Returns the address of a tensor. It is never 0, because the library needs an address even if no row
+    arrives."""
     return t.data_ptr() or ctypes.addressof(_none)
 
 
@@ -84,7 +85,8 @@ class Slow:
         link.told = told.rows, told.fullest, (ctypes.c_uint32 * link.local_experts).from_address(told.per_expert)[:]
 
     def _rows(self, link, dtype, rows, direct):
-        """Rows, their scales, local experts, weights and, if direct, tokens. direct: the caller gets all this as it is."""
+        """Allocates rows, their scales, local experts, weights and, if direct, tokens. direct: dispatch writes these in
+        the caller's form."""
         elements = torch.bfloat16 if dtype == BF16 else torch.float8_e4m3fn
         scales = self._empty(torch.float32, rows, link.sizes(dtype).scales) if dtype == FP8 else self._empty(torch.float32, 0)
         return (self._empty(elements, rows, link.hidden), scales, self._empty(torch.int64 if direct else torch.int32, rows, link.topk),
@@ -159,8 +161,8 @@ class Slow:
         return ranges, offsets, src_info, src_info + _padded(link.sizes(dtype).src_info_bytes)
 
     def _low_call(self, link, dtype, ids, later, index):
-        """Rows of a pack for different token counts may name kernels that cannot work with each other.
-        So every rank passes fullest=0, which selects the row for the pack's capacity."""
+        """Returns a low-latency call. Every rank passes fullest=0, which selects the kernels for the pack's
+        capacity, because kernels for different token counts may not work together."""
         base = _at(index)
         ranges, offsets, src_info, _ = self._low_places(link, dtype)
         return Call(dtype=dtype, tokens=ids.shape[0], fullest=0, purpose=HALVES if later else PAIR, ids_bits=_bits(ids), topk_ids=_at(ids),

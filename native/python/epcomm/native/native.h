@@ -85,11 +85,11 @@ struct Behind {
 };
 
 /* A Lane orders the calls of a Buffer, because they share memory. Calls in a graph and calls outside
- * it cannot wait for each other. A program with one stream needs no events. Once a second stream is
- * used, an event is recorded after each call. */
+ * it cannot wait for each other. A program with one stream needs no events. After a change of stream
+ * an event is recorded after each of the next calls. */
 struct Lane {
   Driver driver;
-  bool streams; /* calls have used more than one stream */
+  int32_t recorded; /* the number of calls after which an event will still be recorded */
   void *context; /* the emulated driver's context, on which every call waits until it has ended; null on a GPU */
   Behind behind[2]; /* eager, captured */
 };

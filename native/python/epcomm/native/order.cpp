@@ -61,6 +61,11 @@ static uint64_t capture_of(const Driver &d, void *stream) {
   return status != 0 ? number : 0;
 }
 
+/* RECORDED is the number of calls after a change of stream after which an event is recorded. The event takes
+ * time on the host, and the next kernel cannot start early behind it. Without it the next change of stream waits
+ * for all work that the old stream has by then. So a program that changes streams often waits for calls only. */
+constexpr int32_t RECORDED = 32;
+
 Turn::Turn(Link &l, int64_t handle, int64_t key) : stream(reinterpret_cast<void *>(handle)), capture(0), link_(l) {
   Timer timer(ORDER);
   profile.calls++;
@@ -72,7 +77,7 @@ Turn::Turn(Link &l, int64_t handle, int64_t key) : stream(reinterpret_cast<void 
   Behind &b = lane.behind[capture != 0];
   /* CUDA does not let a stream wait for an event of another capture. */
   if (!b.any || b.stream == stream || b.capture != capture) return;
-  lane.streams = true;
+  lane.recorded = RECORDED;
   if (!b.recorded && capture_of(lane.driver, b.stream) != capture) return; /* a capture has begun on that stream and waits for all work before it */
   if (!b.recorded) lane.driver.event_record(b.event, b.stream);
   lane.driver.stream_wait(stream, b.event, 0);
@@ -82,8 +87,9 @@ Turn::~Turn() {
   Lane &lane = *link_.lane;
   if (lane.context != nullptr) return;
   Behind &b = lane.behind[capture != 0];
-  b = {stream, b.event, capture, true, lane.streams};
-  if (!lane.streams) return;
+  b = {stream, b.event, capture, true, lane.recorded > 0};
+  if (!b.recorded) return;
+  lane.recorded--;
   Timer timer(ORDER);
   lane.driver.event_record(b.event, stream);
 }

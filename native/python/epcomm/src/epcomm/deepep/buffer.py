@@ -285,8 +285,9 @@ class Buffer:
         if dispatch_wait_recv_cost_stats is not None or use_nvfp4 or x_global_scale is not None or use_ue8m0 and not round_scale:
             low_latency.refuse_dispatch(dispatch_wait_recv_cost_stats, use_nvfp4, x_global_scale)
         assert not (async_finish and return_recv_hook)
-        assert x.shape[0] <= num_max_dispatch_tokens_per_rank, f"{x.shape[0]} tokens, at most {num_max_dispatch_tokens_per_rank}"
-        hidden, topk, stats, later = x.shape[1], topk_idx.shape[1], cumulative_local_expert_recv_stats, return_recv_hook
+        (tokens, hidden), topk = x.shape, topk_idx.shape[1]
+        assert tokens <= num_max_dispatch_tokens_per_rank, f"{tokens} tokens, at most {num_max_dispatch_tokens_per_rank}"
+        stats, later = cumulative_local_expert_recv_stats, return_recv_hook
         if self._masked != self._applied:
             self._apply_masks()
         given = hidden, num_experts, topk, num_max_dispatch_tokens_per_rank, use_fp8, round_scale, later
@@ -301,7 +302,7 @@ class Buffer:
             except RuntimeError as e:
                 link.unless_misread(e)
             else:
-                sent = low_latency.Sent(link, use_fp8, index, x.shape[0], received.shape)
+                sent = low_latency.Sent(link, use_fp8, index, tokens)
                 handle = Handle((src_info, ranges, num_max_dispatch_tokens_per_rank, hidden, num_experts), sent)
                 hook = Half(link, 0, stream, (x, topk_idx, received, scales, index, stats), stats).finish if later else None
                 return (received, scales) if use_fp8 else received, count, handle, EventOverlap(), hook
@@ -360,7 +361,7 @@ class Buffer:
         """Returns memory for the rows of the next combine with zero_copy. It is an ordinary tensor, because
         a combine never copies its rows."""
         sent = sent_of(handle, "low_latency_dispatch")
-        self._next_combine = torch.empty(sent.shape, dtype=torch.bfloat16, device=self.device)
+        self._next_combine = torch.empty(sent.link.rows_shape(sent.fp8), dtype=torch.bfloat16, device=self.device)
         return self._next_combine
 
     # ---- lost ranks: see docs/faults.md ----

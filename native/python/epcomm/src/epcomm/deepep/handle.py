@@ -8,7 +8,7 @@ class Handle(tuple):
     needs."""
 
     def __new__(cls, items, sent):
-        self = super().__new__(cls, items)
+        self = tuple.__new__(cls, items)
         self.sent = sent
         return self
 

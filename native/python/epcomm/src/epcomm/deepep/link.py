@@ -82,6 +82,10 @@ class Link:
         """Returns the EpcommOutputs of a dtype, with its sizes."""
         return self._sizes[dtype]
 
+    def rows_shape(self, fp8):
+        """Returns the shape of what a low-latency dispatch receives: local experts, rows of each, hidden."""
+        return self.local_experts, self._sizes[FP8 if fp8 else BF16].max_rows // self.local_experts, self.hidden
+
     def unless_misread(self, error):
         """Raises the exception for a failed operator, unless the operator only refused a tensor before
         anything was sent."""

@@ -15,7 +15,6 @@ class Sent(typing.NamedTuple):
     fp8: bool
     index: torch.Tensor  # bytes: counts and sources, in the layout of low_latency.cpp
     tokens: int
-    shape: tuple         # of the rows
 
 
 # DeepEP's handle of low-latency calls: src_info [local experts, rows] int32, layout_range [local
@@ -98,7 +97,7 @@ def dispatch(link, key, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, lat
         half = Half(link, 0, stream, (rows, scales, ids, out, given, index, stats), stats, received if use_ue8m0 else None)
     else:
         received()
-    sent = Sent(link, use_fp8, index, x.shape[0], out.shape)
+    sent = Sent(link, use_fp8, index, x.shape[0])
     return (out, exponents if use_ue8m0 else given) if use_fp8 else out, count, src_info, ranges, sent, half
 
 
@@ -120,7 +119,7 @@ def combine(sent, key, x, topk_idx, topk_weights, out, later):
 
 def check_combine(sent, x, topk_idx, topk_weights, out):
     """Refuses arguments that combine would misread."""
-    must_be("x", x, torch.bfloat16, *sent.shape)
+    must_be("x", x, torch.bfloat16, *sent.link.rows_shape(sent.fp8))
     must_be("topk_idx", topk_idx, torch.int32 if topk_idx.dtype is torch.int32 else torch.int64, sent.tokens, sent.link.topk)
     must_be("topk_weights", topk_weights, torch.float32, sent.tokens, sent.link.topk)
     if out is not None:

@@ -15,6 +15,7 @@ for folder in ("../src", "emulated"):
 import emulated_streams as streams  # noqa: E402
 import torch  # noqa: E402
 
+from epcomm import native  # noqa: E402
 from epcomm.deepep import events, link as links  # noqa: E402
 from epcomm.deepep.buffer import Buffer  # noqa: E402
 from epcomm.deepep.events import EventHandle, EventOverlap, Lane  # noqa: E402
@@ -93,6 +94,50 @@ class TestCaptures(unittest.TestCase):
             driver.cuStreamEndCapture(stream, ctypes.byref(ctypes.c_void_p()))
         self.assertEqual((numbers[0], numbers[2]), (0, 0))
         self.assertEqual(len({0, numbers[1], numbers[3]}), 3)
+
+
+@unittest.skipUnless(native.load(), "the extension is not built")
+class TestEvents(unittest.TestCase):
+    """The extension's lane over a driver that notes each event and each wait."""
+
+    def setUp(self):
+        self.asked = []
+
+        def function(name, *arguments, act=lambda *_: 0):
+            return ctypes.CFUNCTYPE(ctypes.c_int, *arguments)(act), name
+        pointer, note = ctypes.c_void_p, lambda *what: self.asked.append(what) or 0
+        number = ctypes.POINTER(ctypes.c_int)
+        functions = [function(n, pointer, pointer, pointer) for n in native._FUNCTIONS]
+        driver = [function("cuEventCreate", pointer, ctypes.c_uint),
+                  function("cuEventRecord", pointer, pointer, act=lambda event, stream: note("record", stream)),
+                  function("cuStreamWaitEvent", pointer, pointer, ctypes.c_uint, act=lambda stream, *_: note("wait", stream)),
+                  function("cuStreamGetCaptureInfo_v2", pointer, number, pointer, pointer, pointer, pointer),
+                  function("cuCtxSetCurrent", pointer), function("cuCtxSynchronize")]
+        self.kept = functions, driver
+        addresses = lambda of: (ctypes.c_uint64 * len(of))(*(ctypes.cast(f, pointer).value for f, _ in of))
+        lane = native.load().epcomm_native_lane(addresses(driver), None)
+        self.link = native.load().epcomm_native_link(None, addresses(functions), lane, None, (ctypes.c_int64 * 16)())
+
+    def calls(self, stream, count=1):
+        """Makes calls on a stream and returns what they asked of the driver."""
+        self.asked.clear()
+        for _ in range(count):
+            native.operators().ll_receive(self.link, stream, 0, None)
+        return list(self.asked)
+
+    def test_one_stream_needs_no_event(self):
+        self.assertEqual(self.calls(1, 100), [])
+
+    def test_a_change_of_stream_waits_for_the_call_before(self):
+        self.calls(1)
+        self.assertEqual(self.calls(2), [("record", 1), ("wait", 2), ("record", 2)])
+        self.assertEqual(self.calls(1), [("wait", 1), ("record", 1)])
+
+    def test_no_event_once_a_stream_was_kept_for_long(self):
+        self.calls(1)
+        self.calls(2)
+        self.assertEqual(self.calls(2, 100), 31 * [("record", 2)])
+        self.assertEqual(self.calls(1), [("record", 2), ("wait", 1), ("record", 1)])
 
 
 class TestLink(unittest.TestCase):

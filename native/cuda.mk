@@ -1,4 +1,4 @@
-# Targets for the GPU half. A CUDA toolkit is looked for in CUDA_HOME, then
+# Targets for the programs that need CUDA. The CUDA toolkit is searched in CUDA_HOME, then
 # /usr/local/cuda, then .cuda, which `make cuda-deps` fills from Python wheels.
 CUDA_WHEELS   = 13.0
 CUDA12_WHEELS = 12.9
@@ -9,8 +9,8 @@ CUDA_DIR     ?= $(firstword $(foreach d,$(CUDA_HOME) /usr/local/cuda $(CUDA_LOCA
 CUDA_STUB     = $(CUDA_LOCAL)/stub
 GPU_BUNDLE   ?= gpu-bundle
 
-# Go cannot see changes of C files outside a package's folder: the hash in the
-# flags makes it build again.
+# Go does not notice changes of C files outside a package's folder. This hash in the flags makes
+# it build again.
 NATIVE_HASH = $(shell cat native/include/* native/shim/* native/compat/* native/epcomm/*/*.[ch] | sha256sum | cut -c1-16)
 cuda_env = CGO_ENABLED=1 CGO_CFLAGS="-O2 -Wno-deprecated-declarations -DEP_NATIVE=0x$(NATIVE_HASH) -I$(CURDIR)/native/compat -I$(1)/include" CGO_LDFLAGS="-L$(CUDA_STUB)"
 
@@ -46,10 +46,9 @@ cuda-toolkit:
 	@test -n "$(CUDA_DIR)" || { echo "no CUDA headers in CUDA_HOME, /usr/local/cuda or .cuda: run make cuda-deps, or set CUDA_HOME"; exit 1; }
 	@test -f "$(CUDA_DIR)/include/cuda.h" || { echo "$(CUDA_DIR)/include/cuda.h is missing: set CUDA_HOME to a toolkit, or run make cuda-deps"; exit 1; }
 
-# A libcuda.so to link against on hosts without a driver: every function that
-# cuda.h names is defined, so that a name the driver lacks is a link error
-# here and not a call to address 0 there. At run time the driver's own library
-# is loaded, by the soname.
+# A libcuda.so to link against on hosts without a driver. It defines every function that cuda.h names, so that
+# a wrong name is a link error here, and not a call to address 0 at run time. At run time the loader finds the
+# driver's own library by its soname.
 $(CUDA_STUB)/libcuda.so: native/cuda.mk | cuda-toolkit
 	mkdir -p $(CUDA_STUB)
 	{ echo '/* generated */'; grep -ohE '\bcu[A-Z][A-Za-z0-9_]*' $(CUDA_DIR)/include/cuda.h | sort -u | sed 's/.*/int &(void) { return 999; }/'; } > $(CUDA_STUB)/stub.c
@@ -91,7 +90,7 @@ peers-gpu: cuda-toolkit $(CUDA_STUB)/libcuda.so ## programs for native/python/wo
 	tar -C $(BINDIR)/peers-gpu -cJf $(BINDIR)/peers-gpu.tar.xz epbench epbench-cuda
 	@du -sh $(BINDIR)/peers-gpu.tar.xz
 
-# NVSHMEM for one architecture: the others' device code, 80 % of its library, is zeroed.
+# NVSHMEM for one architecture: the device code of the others, 80 % of the library, is zeroed.
 HOSTS_ARCH ?= 90
 hosts-gpu: cuda-toolkit $(CUDA_STUB)/libcuda.so ## programs and NVSHMEM for native/hosts-gpu.sh, packed; after make cuda-deps NVSHMEM=1
 	@test -f $(CUDA_LOCAL)/nvshmem/VERSION || { echo "no .cuda/nvshmem: run make cuda-deps NVSHMEM=1"; exit 1; }
@@ -110,7 +109,7 @@ hosts-gpu: cuda-toolkit $(CUDA_STUB)/libcuda.so ## programs and NVSHMEM for nati
 	tar -C $(BINDIR)/hosts-gpu -cJf $(BINDIR)/hosts-gpu.tar.xz .
 	@du -sh $(BINDIR)/hosts-gpu.tar.xz
 
-# The worker on an emulated driver: everything but the hardware.
+# The worker on the emulated driver, which replaces the hardware.
 EMULATED = $(CUDA_LOCAL)/emulated
 EMUL_CXX = $(CXX) -std=c++20 -O1 -g -shared -fPIC -w -Inative/include -Inative/emul/src
 

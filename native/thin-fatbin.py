@@ -1,19 +1,18 @@
 #!/usr/bin/env python3
-"""Zeroes the device code of all architectures but some in a library, in place of its
-bytes, so that it compresses to a fraction: thin-fatbin.py FILE 90 [...].
+"""Zeroes, in a library, the device code of all architectures except the given ones: thin-fatbin.py FILE 90 [...].
 
-The driver takes the code of its own architecture and never looks at the others. Sizes,
-offsets and headers stay as they are.
+The library then compresses to a fraction of its size. The driver uses only the code of its own architecture. Sizes,
+offsets and headers do not change.
 """
 
 import struct
 import sys
 
-MAGIC = struct.pack("<I", 0xBA55ED50)  # of a container: magic, u16 version, u16 header, u64 bytes
+MAGIC = struct.pack("<I", 0xBA55ED50)  # begins a container: magic, u16 version, u16 header, u64 bytes
 
 
 def elements(data, at):
-    """(architecture, start, end) of what a container at an offset holds."""
+    """Yields (architecture, start, end) for each element of the container at an offset."""
     _, header, size = struct.unpack_from("<HHQ", data, at + 4)
     end = at + header + size
     at += header

@@ -1,10 +1,10 @@
 #!/bin/bash
-# What communication costs the product that runs beside it, on 2 GPUs, from the repository's root,
-# after `make peers-gpu` on a host with a compiler. The GPU host needs cuBLASLt, of a toolkit or a
-# wheel. OUT and LIMIT are those of native/steps.sh; OUT keeps the runs too.
+# Measures by how much communication slows down a matrix product that runs at the same time ("beside"), on 2
+# GPUs. Run it from the repository's root, after `make peers-gpu` on a host with a compiler. The GPU host needs
+# cuBLASLt, from a toolkit or a wheel. native/steps.sh explains OUT and LIMIT; OUT keeps the runs too.
 #
 #   native/beside/run-gpu.sh all                       model, step, explain and long of both models: 10 minutes
-#   native/beside/run-gpu.sh model NAME [TOKENS]       searches alone and beside, and what the wrong config costs
+#   native/beside/run-gpu.sh model NAME [TOKENS]       searches alone and beside; the loss with the other search's winner
 #   native/beside/run-gpu.sh step NAME [TOKENS]        a decode step of two micro-batches, after model
 #   native/beside/run-gpu.sh explain NAME [TOKENS]     why the product slows down, after model
 #   native/beside/run-gpu.sh long NAME [TOKENS]        beside one product in one launch, after model
@@ -14,8 +14,8 @@ cd "$(dirname "$0")/../.." || exit 1
 unpack bin/peers-gpu.tar.xz bin epbench || exit 1
 export PATH=$PWD/bin:$PATH EPBENCH_CUBLASLT=${EPBENCH_CUBLASLT:-$(library_folder 'libcublasLt.so*')}
 ranks=${RANKS:-2} dtype=${DTYPE:-fp8}
-# Seconds for the searches of one token count, rounds of a comparison, and the band: a cost is a
-# difference of two times and has the noise of both.
+# EACH is the seconds for the searches of one token count, ROUNDS the rounds of a comparison. The band is wide,
+# because a cost is a difference of two times and has the noise of both.
 each=${EACH:-4} rounds=${ROUNDS:-40} band=${BAND:-5%}
 accepted="0 4" # 4: rows that are undecided
 
@@ -28,8 +28,8 @@ bench() {
   step "$1" "$2" '' epbench bench --rounds "$rounds" -o "$out/$2" "${@:3}" && cat "$out/$2.txt"
 }
 
-# model searches alone, beside the model's products, and there with split kernels. Then each winner
-# is measured in the place of another, in the same rounds.
+# model searches alone, then beside the model's products, then beside them with split kernels. Then it measures
+# each winner in the situations of the other searches, in the same rounds.
 model() {
   local tokens=${2:-32,128,1024,4096} seconds search over
   seconds=$(($(tr ',' '\n' <<< "$tokens" | wc -l) * each))
@@ -49,7 +49,8 @@ in_step() {
   bench 60 "$1-step-split" $over --table "$out/$1-split"
 }
 
-# explain measures on all SMs as the table has it, and on few, where the product runs at the same time.
+# explain measures the table's config, on all SMs, and a config on few SMs, with which the product can run at the
+# same time.
 explain() {
   local common
   common="$(ours "$1" "${2:-128,4096}") --op dispatch --beside gemm --explain"
@@ -57,7 +58,7 @@ explain() {
   bench 60 "$1-explain-few" $common --config dispatch_ll:sms=32
 }
 
-# long runs calls beside one launch of many experts' size: no call can begin where a launch ends.
+# long runs calls beside one long launch, as large as many experts, so that no call can begin when a launch ends.
 long() {
   local size=16,131072,7168
   test "$1" != qwen3-30b-a3b || size=16,98304,2048

@@ -34,7 +34,7 @@ typedef long long int64_t;
 #define EP_EPILOGUE_SCALE 1 /* times epilogue_scale */
 #define EP_EPILOGUE_BIAS 2  /* plus bias[column] */
 
-/* Between which threads ep_litmus_pass passes messages. */
+/* The threads between which ep_litmus_pass passes messages. */
 #define EP_LITMUS_BLOCK 0  /* two warps of one block */
 #define EP_LITMUS_GPU 1    /* the first two blocks of a rank */
 #define EP_LITMUS_SYSTEM 2 /* each rank to the next */
@@ -70,11 +70,10 @@ typedef struct EpArea {
   uint32_t fill;  /* value of every word */
 } EpArea;
 
-/* Words for the kernels around a call: start alignment and time stamps. Each rank
- * has one, in device memory that every rank can address, zeroed at set-up and
- * after a fault. */
+/* Words of the kernels before and after calls, which align the ranks and write time stamps. Each rank has
+ * one EpControl, in device memory that every rank can address. It is zeroed at set-up and after a fault. */
 typedef struct EpControl {
-  uint32_t arrived[EP_MAX_RANKS]; /* last alignment each rank reached, written by that rank */
+  uint32_t arrived[EP_MAX_RANKS]; /* number of the last alignment that each rank reached; that rank writes it */
   uint32_t pad[32 - EP_MAX_RANKS];
   uint32_t epoch;                 /* alignments this rank passed */
   uint32_t replay;                /* rounds since the batch began */
@@ -172,8 +171,8 @@ typedef struct EpArgs {
   int32_t stamp_slots;
   int32_t stamp; /* slot to write, or calls to count, or spans to clear; under EP_OWN_ROUNDS see ep_number_done */
 
-  /* Only calls that do not end read it. It comes last: a kernel waits for each line of its
-   * arguments that it reads at its start. */
+  /* Only calls that do not end read it. It is the last member, because a kernel waits, at its start, for each
+   * cache line of its arguments that it reads then. */
   EpArea spoil[EP_SPOIL_AREAS]; /* outputs that this launch overwrites when its call does not end */
 } EpArgs;
 

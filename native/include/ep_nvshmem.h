@@ -1,6 +1,6 @@
-/* NVSHMEM's host library by dlopen, for the Go worker (kernels/cuda/shmem) and for
- * epcomm. Types are declared here, so that none of its headers is needed to build. Every
- * function is static: one program may have both users.
+/* Opens NVSHMEM's host library with dlopen, for the Go worker (kernels/cuda/shmem) and for epcomm. The types
+ * are declared here, so that building needs none of its headers. Every function is static, because one
+ * program may contain both users.
  *
  * Functions marked "collective" are called by all ranks, in the same order. The primary
  * context of the rank's GPU must be current.
@@ -17,8 +17,8 @@
 #define EP_SHMEM_LIBRARY "libnvshmem_host.so.3"
 #define EP_SHMEM_FOLDER "EPBENCH_NVSHMEM" /* environment: the folder with lib/ */
 
-/* Of NVSHMEM 3.8: nvshmemx_uniqueid_t and nvshmemx_init_attr_t, each headed by version
- * and size. The library asserts the same sizes. */
+/* Two types of NVSHMEM 3.8: nvshmemx_uniqueid_t and nvshmemx_init_attr_t. Each begins with its version and
+ * size. The library asserts the same sizes. */
 typedef struct EpShmemID {
   int32_t version;
   char text[124];
@@ -59,7 +59,7 @@ typedef struct EpShmem {
   void (*quiet_on_stream)(void *stream);
 } EpShmem;
 
-/* Finds one function; `slot` is a pointer to a pointer to it. */
+/* Finds one function and stores its address in *slot. */
 static inline void ep_shmem_find(void *library, const char *name, void *slot, const char **missing) {
   void *f = dlsym(library, name);
   if (f == NULL && *missing == NULL) *missing = name;

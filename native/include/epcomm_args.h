@@ -7,25 +7,25 @@
 /* Memory at the end of a rank's heap that outlives resets, if ranks may be lost. */
 typedef struct EpSurvival {
   uint8_t *peers[EP_MAX_RANKS];  /* EpArgs.peers */
-  uint64_t hello[EP_MAX_RANKS];  /* of ep_meet, by writer: token << 32 | set of ranks */
+  uint64_t hello[EP_MAX_RANKS];  /* ep_meet's words, by the rank that writes: token << 32 | set of ranks */
   uint64_t answer[EP_MAX_RANKS]; /* by writer: the token of this rank << 32 | stage that the writer has reached */
 } EpSurvival;
 
 /* Memory of the host that the device writes, if ranks may be lost. */
 typedef struct EpLost {
   uint64_t dropped;              /* ids that named an expert of a lost rank */
-  uint64_t met[EP_MAX_RANKS];    /* of ep_meet: the hello of each rank that answered, else 0 */
+  uint64_t met[EP_MAX_RANKS];    /* written by ep_meet: the hello of each rank that answered, else 0 */
   uint64_t differs[EP_MAX_RANKS]; /* the hello of each rank that named another set of ranks, else 0 */
 } EpLost;
 
 /* Arguments of ep_meet, by which living ranks meet without the lost ones. */
 typedef struct EpMeetArgs {
-  uint8_t *heap[EP_MAX_RANKS]; /* of the ranks in `set` */
-  uint64_t at;                 /* of EpSurvival on each heap */
+  uint8_t *heap[EP_MAX_RANKS]; /* heaps of the ranks in `set` */
+  uint64_t at;                 /* offset of EpSurvival on each heap */
   EpLost *lost;
   uint64_t deadline_ns;
   uint32_t set;                /* bit r for each rank that meets */
-  uint32_t token;              /* of this attempt of this rank, never 0 */
+  uint32_t token;              /* identifies this attempt of this rank; never 0 */
   int32_t rank, stage;         /* 1: exchange tokens; 2: wait until the ranks of those tokens come to stage 2 */
 } EpMeetArgs;
 
@@ -39,7 +39,7 @@ typedef struct EpIdsArgs {
   /* with EP_SURVIVORS */
   const int32_t *ids;    /* [count] instead of wide, if that is null */
   uint8_t *const *peers; /* EpArgs.peers */
-  EpLost *lost;          /* counts the ids; null: it does not */
+  EpLost *lost;          /* where the kernel counts the ids of lost ranks; null: it does not count */
   EpFault *fault;        /* this and the next two: see EpArgs */
   int32_t *counters;
   uint32_t *given_up;
@@ -49,8 +49,8 @@ typedef struct EpIdsArgs {
 
 /* Arguments of a kernel that exchanges words with the other ranks. */
 typedef struct EpMeeting {
-  uint8_t *heap[EP_MAX_RANKS]; /* of all ranks */
-  uint64_t at;                 /* of EpNormal's words on each heap */
+  uint8_t *heap[EP_MAX_RANKS]; /* heaps of all ranks */
+  uint64_t at;                 /* offset of EpNormal's words on each heap */
   EpFault *fault;
   int32_t *counters;           /* word 0 is the abort word */
   uint32_t *given_up;          /* see EpArgs */
@@ -65,8 +65,8 @@ typedef struct EpMeeting {
 
 /* Arguments of ep_layout: which ranks and experts the tokens go to. */
 typedef struct EpLayoutArgs {
-  const void *ids;     /* [tokens, topk], of ids_bits */
-  int32_t *per_rank;   /* [ranks] tokens for each */
+  const void *ids;     /* [tokens, topk], each id of ids_bits bits */
+  int32_t *per_rank;   /* [ranks] number of tokens for each rank */
   int32_t *per_expert; /* [experts] */
   uint8_t *in_rank;    /* [tokens, ranks] 1 if the token goes to the rank */
   int32_t ids_bits, tokens, topk, experts, ranks;
@@ -75,7 +75,7 @@ typedef struct EpLayoutArgs {
 /* Arguments of ep_announce: counts to all ranks, and ids as the dispatch kernels read them. */
 typedef struct EpAnnounceArgs {
   EpMeeting meeting;
-  const int32_t *per_rank, *per_expert; /* as ep_layout left them */
+  const int32_t *per_rank, *per_expert; /* as ep_layout wrote them */
   int32_t *before;       /* [ranks, ranks] rows that all sources up to a source send to each rank */
   uint32_t *told;        /* host memory: ticket, rows received, tokens of the fullest rank; from EP_TOLD_ROWS rows of each expert */
   const void *ids;       /* [tokens, given]; null: the first expert of each rank in in_rank */

@@ -1,5 +1,5 @@
-/* Matrix products of cuBLASLt, which is opened at run time: a worker without it can do
- * everything but products. ep_product.c declares the functions that it calls.
+/* Matrix products of cuBLASLt. The library is opened at run time, so that a worker without it can do
+ * everything else. ep_product.c declares the functions of cuBLASLt that it calls.
  */
 #ifndef EP_PRODUCT_H
 #define EP_PRODUCT_H

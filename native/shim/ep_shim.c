@@ -18,12 +18,11 @@ void ep_describe(int result, char text[EP_TEXT_BYTES]) {
 }
 
 /* Runs before Go and the driver start.
- * - Eager loading: a kernel that is loaded while another GPU spins waits for that
- *   GPU.
- * - As many hardware queues as ranks may share a GPU: two ranks in one queue wait
- *   for each other.
- * - Without a usable driver it ends the process with one line on stderr; cu would
- *   print to stdout, which belongs to the protocol. */
+ * - It sets eager loading, because loading a kernel while another GPU spins would wait for that GPU.
+ * - It sets 32 hardware queues, at least one for each rank that may share a GPU. Two ranks in one queue
+ *   would wait for each other.
+ * - If there is no usable driver, it ends the process with one line on stderr. The package cu would print
+ *   to stdout, which the protocol uses. */
 __attribute__((constructor)) static void ep_start(void) {
   setenv("CUDA_MODULE_LOADING", "EAGER", 1);
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
@@ -121,7 +120,7 @@ static CUresult launch(const EpStep *s, CUstream stream) {
   return cuLaunchKernelEx(&c, (CUfunction)(uintptr_t)s->object, parameters, NULL);
 }
 
-/* Makes the rest of one stream wait for what was put on the other before. */
+/* Makes later work on one stream wait for all earlier work on the other. */
 static CUresult wait_for(CUevent mark, CUstream done, CUstream waits) {
   CUresult r = cuEventRecord(mark, done);
   return r == CUDA_SUCCESS ? cuStreamWaitEvent(waits, mark, 0) : r;
@@ -167,8 +166,8 @@ int ep_capture(EpRank *rank) {
   rank->exec = 0;
   CUresult end = cuStreamEndCapture(stream, &graph); /* also after a failure, or the stream stays unusable */
   if (r == CUDA_SUCCESS) r = end;
-  /* With a side stream, kernels keep the priorities of their streams: by default all of a
-   * graph's run with that of the stream that it is launched into. */
+  /* With a side stream, kernels keep the priorities of their streams. By default all kernels of a graph have
+   * the priority of the stream into which it is launched. */
   if (r == CUDA_SUCCESS) r = cuGraphInstantiateWithFlags(&exec, graph, rank->side ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0);
   if (graph != NULL) cuGraphDestroy(graph);
   if (r != CUDA_SUCCESS) return (int)r;
@@ -223,9 +222,8 @@ static uint64_t now_ns(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Pauses between two looks, first without sleep: most windows take a few hundred microseconds, and a nap takes
- * 70 of them however short it is asked to be. Then leave the core to the threads that
- * queue. */
+/* Pauses between two looks, at first without sleep: most windows take a few hundred microseconds, and the
+ * shortest sleep takes 70. Later it sleeps, to leave the core to the threads that queue. */
 static void pause_between_looks(uint64_t waited_ns) {
   struct timespec nap = {0, 20000};
   if (waited_ns < 1000000)
@@ -241,7 +239,7 @@ static EpEnd end_with(EpBatch *b, EpEnd end, int32_t rank, CUresult r) {
   return end;
 }
 
-/* Looks at a rank once; returns 1 while it is busy. */
+/* Checks a rank once. Returns 1 while it is busy. */
 static int look(Submission *s, CUresult *broken) {
   if (!atomic_load(&s->queued)) return 1;
   cuCtxSetCurrent((CUcontext)(uintptr_t)s->rank->context);
@@ -296,7 +294,7 @@ static EpEnd run_window(EpBatch *b, int32_t rounds) {
     if (pthread_create(&s->thread, NULL, submit, s) != 0) {
       b->bad_rank = i;
       snprintf(b->text, sizeof b->text, "cannot start a thread for each rank");
-      return EP_END_BROKEN; /* the threads before it wait in the gate: w stays */
+      return EP_END_BROKEN; /* the threads started before still wait at the gate and use w, so w is not freed */
     }
   }
   EpEnd end = await(b, w);

@@ -1,6 +1,6 @@
 /* Functions of the CUDA driver that the Go package gorgonia.org/cu lacks: extended launches,
- * function attributes, graphs and host-mapped memory. ep_run performs a batch of rounds: one
- * cgo call for any number of rounds.
+ * function attributes, graphs and host-mapped memory. ep_run performs a batch of any number of
+ * rounds in one cgo call.
  *
  * A round of a rank is a list of steps, which Go writes. The shim puts the steps on the
  * rank's stream, directly or through a captured graph; both use the same list.

@@ -1,7 +1,7 @@
-/* A cuBLASLt that multiplies on the CPU, on the streams of the emulated driver: what
- * native/shim/ep_product.c calls, no more. It works by its own reading of the
- * documented interface: matrices are column-major, and nothing is known of experts.
- * EMUL_LT_BATCHES=0 lets it refuse batches.
+/* A cuBLASLt that multiplies on the CPU, on the streams of the emulated driver. It has only the functions
+ * that native/shim/ep_product.c calls. It follows the documented interface and knows nothing of
+ * ep_product.c: matrices are column-major, and there are no experts. With EMUL_LT_BATCHES=0 it refuses
+ * batches.
  */
 #include <cuda.h>
 #include <math.h>
@@ -149,7 +149,7 @@ int cublasLtMatmulAlgoGetHeuristic(void *, Desc *q, Layout *a, Layout *b, Layout
   if (int r = check(*q, *a, *b, *d)) return r;
   if (want < 1) return invalid;
   memset(out, 0, sizeof *out);
-  out->algo[0] = 0x1234 + static_cast<uint64_t>(a->batch); /* an algorithm is of its layouts */
+  out->algo[0] = 0x1234 + static_cast<uint64_t>(a->batch); /* an algorithm is only valid for these layouts */
   out->workspace = p->workspace < 64 ? p->workspace : 64;
   *got = 1;
   return ok;

@@ -1,15 +1,12 @@
-/* A libcuda that runs on the CPU: GPUs are made of host memory, streams of
- * threads, and kernels of our device sources as the emulator compiles them
- * (nvrtc.cpp beside this file). It lets the whole worker, its launches, graphs
- * and fault handling included, run where there is no GPU. For tests; times
- * mean nothing.
+/* A libcuda that runs on the CPU. A GPU is host memory, a stream is a thread, and the emulator compiles
+ * the kernels from our device sources (nvrtc.cpp in this folder). With it the whole worker, with its
+ * launches, graphs and fault handling, runs without a GPU. It is for tests; times mean nothing.
  *
- * EMUL_GPUS and EMUL_SMS choose the machine, 2 and 4 unless set; with EMUL_PEERS
- * 0 no GPU can address another; EMUL_ARCH is the compute capability, 90 unless
- * set. Memory of a GPU can be shared with other processes (cuIpc...), and what is
- * allocated is counted (cuMemGetInfo). The file that EMUL_TRACE names gets the names of
- * the calls that would cost a host time, one a line. A program asks emul_kernels for the
- * kernels that ran.
+ * EMUL_GPUS and EMUL_SMS are the number of GPUs and of SMs of each, 2 and 4 unless set. With EMUL_PEERS=0
+ * no GPU can address another. EMUL_ARCH is the compute capability, 90 unless set. Other processes can map
+ * a GPU's memory (cuIpc...), and cuMemGetInfo reports the free memory. The library writes the names of
+ * calls that take host time on a real driver to the file EMUL_TRACE, one on each line. emul_kernels
+ * returns the kernels that ran.
  */
 #include <dlfcn.h>
 #include <elf.h>
@@ -17,7 +14,7 @@
 
 #include <atomic>
 
-#include "stream.h" // before fiber.h, whose macros the standard headers do not bear
+#include "stream.h" // before fiber.h, whose macros break the standard headers
 
 #include "ep_args.h"
 #include "fiber.h"
@@ -40,7 +37,7 @@ struct Event {
 
 std::atomic<uint64_t> launches;
 
-/* The kernels that ran since a program last asked for them; empty before it has asked once. */
+/* The kernels that ran since the last call of emul_kernels; empty before the first call. */
 struct {
   std::mutex lock;
   std::string lines;
@@ -52,7 +49,7 @@ struct {
   }
 } ran;
 
-/* Runs a grid with a thread for every block: all are resident, as our kernels need. */
+/* Runs a grid with a thread for every block. So all blocks are resident at once, as our kernels need. */
 void run_grid(const Function *f, EpArgs args, uint32_t grid, uint32_t block, size_t shared) {
   EmulLaunch launch{f->name.c_str(), {grid, 1, 1}, {block, 1, 1}, shared, ++launches, f->touch};
   uint64_t from = now_ns();
@@ -67,16 +64,15 @@ void run_grid(const Function *f, EpArgs args, uint32_t grid, uint32_t block, siz
 
 extern "C" {
 
-/* A program may have opened this library for itself alone; the modules that it
- * loads later find the emulator's functions only in what all may see. */
+/* Makes this library's functions visible to modules that are loaded later, even if the program opened it
+ * with RTLD_LOCAL. */
 CUresult cuInit(unsigned) {
   Dl_info self;
   if (dladdr(reinterpret_cast<void *>(cuInit), &self)) dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
   return CUDA_SUCCESS;
 }
-/* The kernels that ran since the last call, in the order of their ends: a line each with its
- * name and when it began and ended, in ns. The first call begins the list. What it returns
- * is good until the next call. */
+/* Returns the kernels that ran since the last call, in the order of their ends. Each line has a name, the
+ * begin and the end, in ns. The first call begins the list. The result is valid until the next call. */
 const char *emul_kernels(void) {
   static std::string taken;
   std::lock_guard<std::mutex> hold(ran.lock);
@@ -114,7 +110,7 @@ CUresult cuCtxGetCurrent(CUcontext *c) { *c = current; return CUDA_SUCCESS; }
 CUresult cuCtxSynchronize(void) {
   trace(__func__);
   if (!current) return CUDA_ERROR_INVALID_CONTEXT;
-  if (getenv("EMUL_BROKEN")) return CUDA_ERROR_ILLEGAL_ADDRESS; /* as behind a kernel that crashed */
+  if (getenv("EMUL_BROKEN")) return CUDA_ERROR_ILLEGAL_ADDRESS; /* as after a kernel that crashed */
   std::set<Stream *> all;
   {
     std::lock_guard<std::mutex> hold(streams_lock);
@@ -129,7 +125,7 @@ CUresult cuCtxSetLimit(CUlimit, size_t) { return CUDA_SUCCESS; }
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice, CUdevice) { *can = setting("EMUL_PEERS", 1); return CUDA_SUCCESS; }
 CUresult cuCtxEnablePeerAccess(CUcontext, unsigned) { return CUDA_SUCCESS; }
 
-/* ---- modules: an image is a shared object, whose size its header tells ---- */
+/* ---- modules: an image is a shared object; its header gives its size ---- */
 
 CUresult cuModuleLoadData(CUmodule *m, const void *image) {
   trace(__func__);
@@ -251,7 +247,7 @@ CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode) {
   stream_of(s)->capture = std::make_shared<Capture>();
   return CUDA_SUCCESS;
 }
-/* A driver of CUDA 13 (580.159.04) refuses the id of a stream that captures, and its capture is lost. */
+/* Does the same as the driver 580.159.04 of CUDA 13: on a stream that captures, it fails and ends the capture. */
 CUresult cuStreamGetId(CUstream s, unsigned long long *number) {
   if (stream_of(s)->capture) {
     stream_of(s)->capture->lost = true;
@@ -264,7 +260,7 @@ CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *status) {
   *status = stream_of(s)->capture ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
 }
-/* A symbol that old programs find, and cuda.h no longer declares. */
+/* A function that old programs call, although cuda.h no longer declares it. */
 CUresult cuStreamGetCaptureInfo_v2(CUstream s, CUstreamCaptureStatus *status, cuuint64_t *number, CUgraph *, const CUgraphNode **, size_t *) {
   cuStreamIsCapturing(s, status);
   if (number && *status == CU_STREAM_CAPTURE_STATUS_ACTIVE) *number = stream_of(s)->capture->number;
@@ -294,7 +290,7 @@ CUresult cuGraphLaunch(CUgraphExec e, CUstream s) {
   return CUDA_SUCCESS;
 }
 
-/* The older revision, which drivers before CUDA 12.8 have alone. */
+/* The older revision, the only one that drivers before CUDA 12.8 have. */
 #undef cuEventElapsedTime
 CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b) { return cuEventElapsedTime_v2(ms, a, b); }
 

@@ -64,7 +64,7 @@ CUresult cuMemFree(CUdeviceptr p) {
   allocations.erase(it);
   return CUDA_SUCCESS;
 }
-/* Memory that the driver did not allocate passes for the current GPU's: tests hand over host memory. */
+/* Reports memory that the driver did not allocate as memory of the current GPU, because tests pass host memory. */
 CUresult cuPointerGetAttribute(void *out, CUpointer_attribute what, CUdeviceptr p) {
   if (what != CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) return CUDA_ERROR_NOT_SUPPORTED;
   std::lock_guard<std::mutex> hold(memory_lock);

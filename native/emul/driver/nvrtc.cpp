@@ -32,7 +32,8 @@ void write(const std::string &path, const std::string &text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-/* Stands for ptxas's report on an entry: the emulation has no registers. */
+/* Returns text in the form of ptxas's report on each entry. The numbers are made up, because the emulator has no
+ * registers. */
 std::string usage(const std::string &object) {
   FILE *p = popen(("nm -D --defined-only " + object).c_str(), "r");
   char line[1024], name[512];

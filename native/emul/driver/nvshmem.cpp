@@ -1,8 +1,7 @@
-/* A libnvshmem_host for the emulated driver: ranks are processes of this host, and
- * between them lies a network that delays and reorders. It keeps what a network keeps: a
- * word changes after the bytes that were put with it, and everything arrives once.
- * EMUL_NET_US is the longest delay of an operation, 300 unless set. EMUL_NVSHMEM is the
- * version that it calls itself, 3.8.0 unless set.
+/* A libnvshmem_host for the emulated driver. Ranks are processes of this host, with an emulated network
+ * that delays and reorders operations. It gives the guarantees of a real network: a word changes after the
+ * bytes that were put with it, and everything arrives exactly once. EMUL_NET_US is the longest delay of an
+ * operation, 300 unless set. EMUL_NVSHMEM is the version that it reports, 3.8.0 unless set.
  */
 #include <fcntl.h>
 #include <dlfcn.h>
@@ -32,7 +31,7 @@ struct Group { /* what all ranks share */
 
 struct Heap {
   size_t bytes;
-  std::vector<uint8_t *> of; /* by rank, where it lies here */
+  std::vector<uint8_t *> of; /* by rank: the address of its heap in this process */
 };
 
 std::string name; /* of the group's files */
@@ -79,7 +78,7 @@ struct Operation {
   std::chrono::steady_clock::time_point due;
 };
 
-/* Never destroyed: at a program's end the network still runs. */
+/* It is never destroyed, because the network's thread still runs when the program ends. */
 std::mutex &lock = *new std::mutex;
 std::condition_variable &wake = *new std::condition_variable, &calm = *new std::condition_variable;
 std::vector<Operation> &flying = *new std::vector<Operation>;
@@ -142,7 +141,7 @@ extern "C" {
 
 void emul_net_put(void *to, const void *from, size_t bytes, uint64_t *word, uint64_t value, int add, int rank) {
   uint8_t *at = there(to, rank);
-  if (!at || !there(from, me)) { /* a network card reads registered memory only */
+  if (!at || !there(from, me)) { /* a network card can read only registered memory */
     fprintf(stderr, "emulated network: a put from %p to %p leaves the symmetric heap\n", from, to);
     abort();
   }
@@ -171,7 +170,7 @@ int nvshmemx_set_attr_uniqueid_args(int rank, int ranks, const char *id, void *)
   return 0;
 }
 int nvshmemx_hostlib_init_attr(unsigned, void *) {
-  Dl_info self; /* kernels find the network in what all may see */
+  Dl_info self; /* makes this library visible to the kernels' modules */
   if (dladdr(reinterpret_cast<void *>(emul_net_put), &self)) dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
   group = static_cast<Group *>(map(name, sizeof(Group)));
   if (!group) return 1;
@@ -206,14 +205,14 @@ void *nvshmem_ptr(const void *p, int rank) { return there(p, rank); }
 int nvshmemx_cumodule_init(void *) { return 0; }
 int nvshmemx_cumodule_finalize(void *) { return 0; }
 void nvshmemx_quiet_on_stream(void *) { emul_net_quiet(); }
-/* Does nothing, as the real one does for what kernels have put; here only kernels put. */
+/* Does nothing, because only kernels put here. The real function does not wait for puts of kernels either. */
 void nvshmem_quiet(void) {
   fprintf(stderr, "emulated network: nvshmem_quiet on the host does not wait for kernels' puts; use nvshmemx_quiet_on_stream\n");
   abort();
 }
 
-/* ---- libnvJitLink: the first input is complete, since an emulated module finds the
- * network when it is loaded ---- */
+/* ---- libnvJitLink: its result is the first input, because an emulated module finds the network's
+ * functions when it is loaded ---- */
 
 int nvJitLinkVersion(unsigned *major, unsigned *minor) { *major = 13; *minor = 0; return 0; }
 int nvJitLinkCreate(void **h, unsigned, const char **) { *h = new std::string; return 0; }

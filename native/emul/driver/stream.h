@@ -1,4 +1,4 @@
-/* What the parts of the emulated driver share: settings, traces, and streams. */
+/* Declarations that the files of the emulated driver share: settings, traces, and streams. */
 #ifndef EMUL_DRIVER_STREAM_H
 #define EMUL_DRIVER_STREAM_H
 
@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-/* A namespace, since programs load this library for all their modules to see. */
+/* The namespace keeps these names apart from those of other modules, because all modules see this library. */
 namespace emulated {
 
 inline int setting(const char *name, int otherwise) {
@@ -27,7 +27,7 @@ inline int setting(const char *name, int otherwise) {
   return s ? atoi(s) : otherwise;
 }
 
-/* Without the revision that cuda.h adds to the name. */
+/* Writes a call's name to the trace, without the revision (such as _v2) that cuda.h adds. */
 inline void trace(const char *call) {
   const char *file = getenv("EMUL_TRACE");
   FILE *f = file ? fopen(file, "a") : nullptr;
@@ -46,15 +46,15 @@ inline uint64_t now_ns() {
 
 using Work = std::function<void()>;
 
-/* Lets a waiting host thread rest before its next look. Without rest it would take a processor from the
- * blocks that it waits for. */
+/* Lets a waiting host thread sleep before it checks again. Otherwise it would take a processor from the
+ * blocks for which it waits. */
 inline void rest() {
   timespec nap{0, 50'000};
   nanosleep(&nap, nullptr);
 }
 
-/* The work that a capture has recorded so far, of all streams that joined it, in the order of
- * their calls: a legal order of the graph. */
+/* The work that a capture has recorded so far, from all streams that joined it, in the order of the calls.
+ * This is one of the orders that the graph allows. */
 struct Capture {
   std::vector<Work> works;
   bool ended = false;
@@ -65,7 +65,7 @@ struct Capture {
   inline static std::atomic<uint64_t> captures{0};
 };
 
-/* Work in order on a thread of its own, or a list of it while capturing. */
+/* A Stream runs work in order on its own thread. During a capture it records the work in a list. */
 class Stream {
  public:
   Stream() : thread_([this] { loop(); }) {}
@@ -119,7 +119,7 @@ class Stream {
 inline thread_local CUcontext current;
 
 inline std::mutex streams_lock;
-inline std::set<Stream *> streams; /* all there are */
+inline std::set<Stream *> streams; /* all streams */
 
 inline Stream *new_stream() {
   Stream *s = new Stream;
@@ -128,7 +128,7 @@ inline Stream *new_stream() {
   return s;
 }
 
-/* The default stream is one of each GPU's own. */
+/* Returns the stream of a handle. Each GPU has its own default stream. */
 inline Stream *stream_of(CUstream s) {
   static std::mutex lock;
   static std::map<CUcontext, Stream *> defaults;

@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of math.h and string.h only what kernels call: the headers themselves would
- * be a third of the compile time. */
+/* The functions of math.h and string.h that kernels call. Including the headers would take a third of
+ * the compile time. */
 extern "C" {
 float expf(float) noexcept;
 float fabsf(float) noexcept;
@@ -57,8 +57,8 @@ struct EmulThread {
 extern "C" {
 extern thread_local EmulThread *emul_self;
 void emul_point(void); /* a place where another thread may get its turn */
-/* The same before an atomic read, write or both. A race detector is told what
- * the order of a relaxed access and a fence around it means. */
+/* The same before an atomic read, write or both. They also tell a race detector which order a relaxed
+ * access and a fence near it give. */
 void emul_reads(const void *p);
 void emul_writes(const void *p);
 void emul_updates(const void *p);
@@ -80,8 +80,8 @@ void emul_bulk_commit(void);
 void emul_bulk_wait(uint32_t groups_left, bool written); /* written: arrived; else only read */
 }
 
-/* Makes the host allocate a thread's shared memory before any fiber runs: a
- * race detector would take that for the work of the fiber that came first. */
+/* Makes the host allocate a thread's shared memory before any fiber runs. Otherwise a race detector would
+ * attribute the allocation to the first fiber. */
 static thread_local volatile char emul_anchor __attribute__((unused));
 extern "C" inline __attribute__((used)) void emul_touch_shared(void) { emul_anchor = 0; }
 
@@ -111,7 +111,7 @@ static inline T emul_shuffle(uint32_t mask, T v, int lane) {
   return v;
 }
 
-/* The lane read stays inside the segment of `width` lanes, as on the device. */
+/* The functions below read only lanes in the same segment of `width` lanes, as on the device. */
 static inline int emul_lane() { return static_cast<int>(threadIdx.x & 31u); }
 
 template <class T>

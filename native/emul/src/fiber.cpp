@@ -44,8 +44,8 @@ struct Barrier {
 
 const int remembered = 16;
 
-/* A bulk store that has been asked for. It happens as late as it may: its
- * source is read and its destination written only when somebody waits. */
+/* A bulk store that was issued. It happens as late as possible: its source is read, and its destination
+ * written, only when a thread waits for it. */
 struct BulkStore {
   void *to;
   const void *from;
@@ -53,7 +53,7 @@ struct BulkStore {
   std::vector<uint8_t> data; /* once read */
 };
 
-/* A bulk load on its way; it arrives when its barrier is looked at. */
+/* A bulk load that was issued. It arrives when a thread reads its barrier. */
 struct BulkLoad {
   void *to;
   const void *from;
@@ -71,8 +71,8 @@ struct Fiber {
   const void *reads[remembered] = {}; /* last atomic reads, which a fence would turn into acquires */
   uint32_t read = 0;
   std::vector<BulkStore> stores; /* oldest first */
-  uint32_t group = 0;            /* of the stores to come */
-  bool fenced = false; /* since the last barrier: atomic writes now publish what came before */
+  uint32_t group = 0;            /* group of the next stores */
+  bool fenced = false; /* a fence came since the last barrier: atomic writes publish what came before it */
 };
 
 struct Warp {
@@ -129,7 +129,7 @@ void complete(Barrier *b) {
   b->generation++;
 }
 
-/* An exit can be what a block barrier was waiting for. */
+/* Ends a fiber. A block barrier may have waited for this. */
 void retire(Fiber *f) {
   f->done = true;
   block->alive--;
@@ -179,8 +179,8 @@ void run_fiber(Fiber *f) {
   emul_jump(&block->scheduler, &f->context);
 }
 
-/* One turn for every fiber that can run, in an order that changes with each
- * pass. Reports whether any did something else than spin. */
+/* Gives every fiber that can run one turn, in an order that changes with each pass. Returns whether any
+ * fiber did more than spin. */
 bool pass() {
   size_t n = block->fibers.size();
   size_t start = next_random() % n, stride = next_random() % n;
@@ -198,7 +198,7 @@ bool pass() {
   return progress;
 }
 
-/* All spin: what they wait for is in other blocks. */
+/* Rests after a pass in which all fibers only spun, because they wait for other blocks. */
 void idle(int passes) {
   timespec nap{0, 20000};
   passes < 3 ? (void)sched_yield() : (void)nanosleep(&nap, nullptr);
@@ -255,7 +255,7 @@ void emul_run_block(const EmulLaunch &launch, uint32_t index, const std::functio
 
 thread_local EmulThread *emul_self;
 
-/* One turn in 16 is given away, to try other interleavings. */
+/* Gives the turn away in one of 16 cases, to try other interleavings. */
 extern "C" void emul_point(void) {
   if ((next_random() & 15) == 0) leave();
 }
@@ -265,9 +265,9 @@ extern "C" void emul_spin(void) {
   leave();
 }
 
-/* Nearly the rule of the memory model: a read, then a fence, acquires what was
- * released there; a fence, then a write, releases. A write between the fence
- * and the store counts as released, so that mistake is not seen. */
+/* Tells the race detector of a fence, by a rule close to the memory model: a read before a fence acquires,
+ * and a write after a fence releases. A write between the fence and the flag's store counts as released
+ * too, so this mistake is not found. */
 extern "C" void emul_fence(void) {
   Fiber *self = block->running;
   for (const void *&p : self->reads) {
@@ -293,9 +293,8 @@ extern "C" void emul_updates(const void *p) {
   block->running->reads[block->running->read++ % remembered] = p;
 }
 
-/* The host's time, in which a pause between two readings of more than 20 ms counts as
- * 20 ms. On a busy host nobody runs for longer than that, and the deadline of a wait
- * would pass without anyone having been able to end it. */
+/* Returns the host's time, but counts at most 20 ms between two readings. On a busy host a process may not run
+ * for longer than that. Otherwise a deadline could pass although no rank had a chance to end the wait. */
 extern "C" uint64_t emul_time_ns(void) {
   static std::mutex reading;
   static uint64_t seen, shown;

@@ -17,8 +17,8 @@
  *   run N                  performs the launches above N times
  *   clear                  forgets the launches
  *
- * Ranks run at the same time, each its own launches in order, without any
- * barrier that the job does not ask for.
+ * Ranks run at the same time. Each runs its launches in order. There are no barriers besides those of
+ * the job.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -53,7 +53,7 @@ struct Field {
   size_t offset, bytes, count;
 };
 
-/* Everything that one rank's kernels are called with. */
+/* The arguments of one rank's kernels. */
 struct Arguments {
   EpArgs ep;
   EpSiluArgs silu;

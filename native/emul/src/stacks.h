@@ -1,5 +1,5 @@
-/* The stacks of a block's fibers, kept from launch to launch: to make them takes
- * longer than to run most emulated kernels. */
+/* The stacks of a block's fibers. They are kept from launch to launch, because making them takes longer
+ * than running most emulated kernels. */
 #ifndef EP_EMUL_STACKS_H
 #define EP_EMUL_STACKS_H
 

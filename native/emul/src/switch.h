@@ -1,5 +1,5 @@
-/* The stack switch under the fibers: 14 instructions on x86-64, ucontext
- * elsewhere. Both keep what the C calling convention says a call keeps. */
+/* The stack switch of the fibers: 14 instructions on x86-64, ucontext elsewhere. Both preserve the
+ * registers that the C calling convention preserves over a call. */
 #ifndef EP_EMUL_SWITCH_H
 #define EP_EMUL_SWITCH_H
 
@@ -34,7 +34,7 @@ emul_switch:
 .size emul_switch,.-emul_switch
 )");
 
-/* A stack that starts in `entry`, which must never return. */
+/* Prepares a stack that starts in `entry`, which must never return. */
 static inline void emul_prepare(EmulContext *c, uint8_t *stack, size_t bytes, void (*entry)()) {
   uintptr_t top = (reinterpret_cast<uintptr_t>(stack) + bytes) & ~uintptr_t(15);
   void **sp = reinterpret_cast<void **>(top - 16);

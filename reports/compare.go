@@ -335,8 +335,8 @@ func medianCell(e *Entry) Cell {
 	return Micros(e.Median.Mid)
 }
 
-// Summary returns the counts of verdicts, the mean ratio and the worst case as one or two
-// sentences.
+// Summary returns the counts of verdicts, the mean ratio, the worst case and what the undecided
+// cases have shown, as a few sentences.
 func (c *Comparison) Summary() string {
 	counts := map[record.Verdict]int{}
 	for _, x := range c.Cases {
@@ -347,5 +347,5 @@ func (c *Comparison) Summary() string {
 		s += fmt.Sprintf(" Geometric mean %.4f (%.4f to %.4f); worst %.3f: %s.", c.Geomean.Mid, c.Geomean.Low, c.Geomean.High,
 			c.Cases[c.Worst].Ratio.Mid, c.Cases[c.Worst].Case.Title())
 	}
-	return s
+	return s + c.resolution()
 }

@@ -2,6 +2,8 @@ package reports_test
 
 import (
 	"errors"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -124,6 +126,38 @@ func TestGateCatchesAPlantedSlowdown(t *testing.T) {
 		if caught < pairs*95/100 || others > pairs/100 {
 			t.Errorf("%s: caught %d of %d, accused %d other cases", name, caught, pairs, others)
 		}
+	}
+}
+
+// TestUndecidedSaysWhatItShows: of equal programs whose times vary by 1 % between sessions, few are
+// the same within 1 %. The summary says by how much the others differ at most, and how many sessions
+// decide. With so many sessions nearly all are the same.
+func TestUndecidedSaysWhatItShows(t *testing.T) {
+	a, b := pairOfSessions(3, nil)
+	c := compare(t, a, b)
+	found := regexp.MustCompile(`of the undecided cases all differ by at most ([0-9.]+)%, half by at most ([0-9.]+)%.* about ([0-9]+) sessions`).FindStringSubmatch(strings.ToLower(c.Summary()))
+	if found == nil {
+		t.Fatal(c.Summary())
+	}
+	number := func(s string) float64 { x, _ := strconv.ParseFloat(s, 64); return x }
+	for _, x := range c.Cases {
+		if x.Verdict != record.Undecided {
+			continue
+		}
+		if most := 1 + number(found[1])/100 + 0.0005; x.Ratio.High > most || x.Ratio.Low < 1/most {
+			t.Errorf("%s can differ by more than %s %%: %.4f to %.4f", x.Case.Title(), found[1], x.Ratio.Low, x.Ratio.High)
+		}
+	}
+	one, two := forty(11, 20, noise).inSessions(), forty(12, 20, noise).inSessions()
+	one.Sessions, two.Sessions = int(number(found[3])), int(number(found[3]))
+	same := 0
+	for _, x := range compare(t, one.load("a"), two.load("b")).Cases {
+		if x.Verdict == record.Same {
+			same++
+		}
+	}
+	if same < 34 {
+		t.Errorf("with %s sessions %d of 40 cases are the same", found[3], same)
 	}
 }
 

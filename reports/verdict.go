@@ -3,6 +3,7 @@ package reports
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/stat"
@@ -45,6 +46,13 @@ func (x *Compared) explain(v record.Verdict) {
 	}
 }
 
+// most returns the largest difference that the interval allows, as a fraction.
+func (x *Compared) most() float64 { return max(x.Ratio.High, 1/x.Ratio.Low) - 1 }
+
+// reach returns how far the interval reaches to each side, as a fraction: the least difference that
+// the measurement can tell from none.
+func (x *Compared) reach() float64 { return math.Sqrt(x.Ratio.High/x.Ratio.Low) - 1 }
+
 // maxAdvice is the largest number of rounds that the method advice recommends.
 const maxAdvice = 5000
 
@@ -53,31 +61,51 @@ const maxAdvice = 5000
 // number of rounds.
 func (x *Compared) advice() string {
 	if x.unknownSessions {
-		return "one session a side does not know what differs between sessions: measure with --sessions 3"
+		return "one session a side does not know what differs between sessions: measure with --sessions 12"
+	}
+	if x.Ratio.Sessions > 1 {
+		return adviseSessions(x.sessionsNeeded())
 	}
 	n := float64(min(len(x.A.Times), len(x.B.Times)))
 	times := 2 * 1.96 * x.Ratio.StdErr() / math.Log1p(x.Band)
 	need := int(math.Ceil(n*max(1.1, times*times)/10) * 10)
-	if x.Ratio.Sessions > 1 {
-		return x.adviseSessions(times * times)
-	}
 	if need > maxAdvice {
 		return "this machine is too noisy to tell"
 	}
 	return fmt.Sprintf("about %d rounds would tell", need)
 }
 
-// mostSessions is the largest number of sessions that advice recommends.
-const mostSessions = 60
+// mostSessions is the largest number of sessions that bench takes.
+const mostSessions = 100
 
-// adviseSessions says how many sessions tell, if that takes `times` as many as there are. More rounds in
-// each session do not help: sessions differ from each other by more than rounds do.
-func (x *Compared) adviseSessions(times float64) string {
-	need := int(math.Ceil(float64(x.Ratio.Sessions) * max(1.1, times)))
+// sessionsNeeded returns how many sessions a side make the interval half as wide as the band. More
+// rounds in each session do not help: sessions differ from each other by more than rounds do.
+func (x *Compared) sessionsNeeded() int {
+	return max(x.Ratio.Sessions+1, x.Ratio.SessionsFor(math.Log1p(x.Band)/2, mostSessions))
+}
+
+func adviseSessions(need int) string {
 	if need > mostSessions {
 		return "sessions differ by too much on this machine to tell"
 	}
 	return fmt.Sprintf("about %d sessions a side would tell (bench --sessions)", need)
+}
+
+// resolution returns a sentence about the undecided cases that have an interval: by how much they can
+// differ, and what would decide them. It returns "" if there are none.
+func (c *Comparison) resolution() string {
+	var most, reach, need, band []float64
+	for _, x := range c.Cases {
+		if x.Verdict == record.Undecided && x.Ratio.Low > 0 && x.Ratio.Sessions > 1 {
+			most, reach, band = append(most, x.most()), append(reach, x.reach()), append(band, x.Band)
+			need = append(need, float64(x.sessionsNeeded()))
+		}
+	}
+	if len(most) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" Of the undecided cases all differ by at most %.1f%%, half by at most %.1f%%. Their intervals reach %.1f%% to each side (median), and the band is %.1f%%: %s.",
+		100*slices.Max(most), 100*stat.Median(most), 100*stat.Median(reach), 100*stat.Median(band), adviseSessions(int(math.Ceil(stat.Median(need)))))
 }
 
 func (c *Comparison) summarise() {

@@ -105,13 +105,13 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	return f.measure(cmd, b, opts, pick)
 }
 
-// options returns the problems to measure. A problem gets the value of --precision if it has
-// kernels that can reduce precision.
 // benchSessions is the default number of sessions of a bench on GPUs. Times of one config differ by
-// about 1 % between sessions there. With three sessions a side the interval of a comparison reaches 3 %
-// up and down, and no program can be called as fast as itself. With twelve it reaches 0.8 %.
+// about 1 % between sessions there. With three sessions a side the interval of a comparison reaches
+// 3 % up and down; with twelve it reaches 1.2 %.
 const benchSessions = 12
 
+// options returns the problems to measure. A problem gets the value of --precision if it has
+// kernels that can reduce precision.
 func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
 	o, err := f.problem.options(b.Machine(), b.Kernels())
 	if err != nil {

@@ -27,9 +27,10 @@ func newCompare() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare A B",
 		Short: "Judge run B against run A, case by case, and fail on a regression",
-		Long: `Judge run B against run A. Each case gets the ratio of medians, B over A, with a
-95 % bootstrap interval and a verdict: same, faster, slower, or undecided with
-its reason. A difference below the A/A spread of one of the runs does not count. All
+		Long: `Judge run B against run A. Each case gets the ratio of its times, B over A, with a
+95 % interval and a verdict: same, faster, slower, or undecided with its reason. The
+last lines say by how much undecided cases differ at most, and how many sessions
+would decide; --band 3% asks for less than the band of the runs. A difference below the A/A spread of one of the runs does not count. All
 cases are judged together, so that at most 5 % of the differences found are chance.
 
 With --fail-on the exit code is 0 if no case regressed, 3 if one did, 4 if a case

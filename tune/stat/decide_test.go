@@ -2,6 +2,7 @@ package stat
 
 import (
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -110,6 +111,39 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// shifting returns 25 rounds of a gain whose time changes by a sixth in the middle of a session, with
+// noise of 1 %.
+func shifting(gain float64, seed uint64) Part {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	p := Part{}
+	for i := range 25 {
+		level := math.Log(gain)
+		if i >= 12 {
+			level += math.Log(7.0 / 6)
+		}
+		p.A, p.B = append(p.A, level+0.01*rng.NormFloat64()), append(p.B, 0)
+	}
+	return p
+}
+
+// TestGainFarBeyondNoise: a gain that is far beyond every spread of its rounds is claimed, even if
+// the rounds are so similar to their neighbours that the interval cannot be trusted. A gain of the
+// size of the spread is noisy.
+func TestGainFarBeyondNoise(t *testing.T) {
+	for gain, want := range map[float64]record.Verdict{4.4: record.Faster, 1 / 4.4: record.Slower, 1.5: record.Undecided, 1.1: record.Undecided, 1: record.Undecided} {
+		for seed := range uint64(100) {
+			e := Ratio(shifting(gain, seed))
+			if e.Unknowable() == "" {
+				t.Fatalf("the shift is not seen: correlation %.2f", e.Correlation)
+			}
+			d := Compare(Comparison{Config: fast, Default: slow, Gain: e, Band: record.Band{Policy: 0.01}})
+			if noisy := d.Cause == record.Noisy; d.Verdict != want || noisy != (want == record.Undecided) {
+				t.Fatalf("gain %.2f [%.2f, %.2f]: %s, %s, range %.3f", e.Mid, e.Low, e.High, d.Verdict, d.Reason, e.Range)
+			}
+		}
+	}
+}
+
 func TestFail(t *testing.T) {
 	d := Fail(Comparison{Config: fast, Default: slow, Band: record.Band{Policy: 0.1}}, record.Failed, "hang")
 	if d.Cause != record.Failed || d.Reason != "hang" || d.Verdict != record.Undecided || d.Config.Key() != fast.Key() || d.Usable() {
@@ -158,5 +192,24 @@ func TestJudgeAllControlsChance(t *testing.T) {
 	all[40] = x
 	if got := JudgeAll(all)[40]; got != record.Undecided {
 		t.Errorf("among a hundred: %s", got)
+	}
+}
+
+// TestSessionsFor: with the returned number of sessions an interval reaches as far as asked, and with
+// one fewer farther.
+func TestSessionsFor(t *testing.T) {
+	for _, half := range []float64{0.02, 0.01, 0.005, 0.004} {
+		e := steady(1, 0.012/normal95)
+		e.Sessions = 12
+		n := e.SessionsFor(half, 100)
+		reach := func(n int) float64 {
+			return 0.012 * student(n) / student(12) * math.Sqrt(12/float64(n))
+		}
+		if reach(n) > half || n > 12 && reach(n-1) <= half {
+			t.Errorf("%d sessions reach %.4f, asked %.4f", n, reach(n), half)
+		}
+	}
+	if e := steady(1, 0.1); e.SessionsFor(0.01, 100) <= 100 {
+		t.Error("one session shows no deviation between sessions")
 	}
 }

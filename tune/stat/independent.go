@@ -77,6 +77,22 @@ func JudgeAll(all []BandedRatio) []record.Verdict {
 	return out
 }
 
+// SessionsFor returns how many sessions a side the ratio would need for an interval that reaches
+// `half` up and down, if sessions go on to differ as they did. The result is most+1 if `most`
+// sessions are too few, or if e has only one session.
+func (e Estimate) SessionsFor(half float64, most int) int {
+	if e.Sessions < 2 {
+		return most + 1
+	}
+	deviation := normal95 * e.StdErr() * math.Sqrt(float64(e.Sessions)) / student(e.Sessions)
+	for n := e.Sessions; n <= most; n++ {
+		if student(n)*deviation <= half*math.Sqrt(float64(n)) {
+			return n
+		}
+	}
+	return most + 1
+}
+
 // inverse returns the interval of B/A from the interval of A/B.
 func inverse(i record.Interval) record.Interval {
 	return record.Interval{Mid: 1 / i.Mid, Low: 1 / i.High, High: 1 / i.Low}

@@ -21,6 +21,7 @@ type Estimate struct {
 	Rounds      int
 	Sessions    int     // if 1, the interval does not include differences between sessions
 	Correlation float64 // correlation of consecutive rounds in a session, from 0 to 1
+	Range       float64 // of the rounds' logarithms: the distance from their 5 % to their 95 % quantile
 }
 
 // Exactly returns the estimate of the ratio of a time to itself.
@@ -60,7 +61,7 @@ func IndependentRatio(a, b [][]float64, between float64) Estimate {
 			side.widen(1, normal95*between)
 		}
 	}
-	out := Estimate{Rounds: min(x.Rounds, y.Rounds), Sessions: min(x.Sessions, y.Sessions), Correlation: r}
+	out := Estimate{Rounds: min(x.Rounds, y.Rounds), Sessions: min(x.Sessions, y.Sessions), Correlation: r, Range: x.Range + y.Range}
 	out.Mid = x.Mid - y.Mid
 	out.Low = out.Mid - math.Hypot(x.Mid-x.Low, y.High-y.Mid)
 	out.High = out.Mid + math.Hypot(x.High-x.Mid, y.Mid-y.Low)
@@ -166,7 +167,7 @@ func estimateWith(all []series, r float64) Estimate {
 	if len(all) == 0 {
 		return Estimate{Interval: record.Interval{Mid: math.NaN(), Low: math.NaN(), High: math.NaN()}}
 	}
-	out := Estimate{Correlation: r}
+	out := Estimate{Correlation: r, Range: rangeOf(all)}
 	var mids, below, above []float64 // by session
 	for i := 0; i < len(all); {
 		n := i
@@ -190,6 +191,16 @@ func estimateWith(all []series, r float64) Estimate {
 	}
 	out.Low, out.High = out.Mid-max(half, floats.Norm(below, 2)/n), out.Mid+max(half, floats.Norm(above, 2)/n)
 	return out
+}
+
+// rangeOf returns the distance from the 5 % to the 95 % quantile of all values.
+func rangeOf(all []series) float64 {
+	var xs []float64
+	for _, s := range all {
+		xs = append(xs, s.xs...)
+	}
+	slices.Sort(xs)
+	return sortedQuantile(xs, 0.95) - sortedQuantile(xs, 0.05)
 }
 
 // known returns the widths without NaN, the width of a series of one value.

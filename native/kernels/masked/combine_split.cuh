@@ -9,6 +9,7 @@
 EP_ENTRY(EP_THREADS, 1) combine_masked_send(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   pdl_wait();
+  pdl_launch();
   ep_drill_delay(a);
   RankCall c = rank_call(a);
   if (ep_warp_leaves(a, c.number)) return;
@@ -22,6 +23,7 @@ EP_ENTRY(EP_THREADS, 1) combine_masked_send(const __grid_constant__ EpArgs a) {
 EP_ENTRY(EP_THREADS, 1) combine_masked_recv(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   pdl_wait();
+  pdl_launch();
   RankCall c = rank_call(a);
   if (ep_warp_leaves(a, c.number)) return;
   EP_NUMBER_DONE(a, c.number);

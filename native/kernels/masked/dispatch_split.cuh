@@ -10,6 +10,7 @@ EP_ENTRY(EP_THREADS, 1) dispatch_masked_send(const __grid_constant__ EpArgs a) {
   __shared__ MaskedShared s;
   ep_span_begin(a);
   pdl_wait();
+  pdl_launch();
   ep_drill_delay(a);
   RankCall c = rank_call(a);
   if (ep_block_leaves(a)) return;
@@ -25,6 +26,7 @@ EP_ENTRY(EP_THREADS, 1) dispatch_masked_recv(const __grid_constant__ EpArgs a) {
   __shared__ MaskedShared s;
   ep_span_begin(a);
   pdl_wait();
+  pdl_launch();
   RankCall c = rank_call(a);
   if (ep_block_leaves(a)) return;
   masked_begin(s);

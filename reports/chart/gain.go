@@ -78,7 +78,8 @@ func drawGain(c draw.Canvas, all []series) {
 	}
 	st := draw.LineStyle{Color: ink, Width: vg.Points(1.2), Dashes: []vg.Length{1, 2}}
 	p.Add(level(p.Plot, 1, st))
-	key := addAll(p, all)
+	addAll(p, all)
+	var key legend
 	key.add("1: as fast as the default", &st, nil)
 	if undecided {
 		mark := undecidedMark(ink)
@@ -88,7 +89,7 @@ func drawGain(c draw.Canvas, all []series) {
 		mark := draw.GlyphStyle{Color: rule, Radius: vg.Points(5), Shape: draw.BoxGlyph{}}
 		key.add(fmt.Sprintf("A/A spread: the default differs from itself by %.2g %%", spread*100), nil, &mark)
 	}
-	p.Draw(key.below(c))
+	p.drawLabelled(c, all, key)
 }
 
 func gainAxis(a *plot.Axis, values []float64) {
@@ -128,11 +129,11 @@ func (b *seriesBuilder) addBandwidth(l *reports.Loaded, c *reports.Case) {
 func drawBandwidth(c draw.Canvas, all []series) {
 	p := overTokens("GB/s of the busiest rank", all)
 	fromZero(&p.Y, slices.Max(values(all)))
-	key := addAll(p, all)
+	addAll(p, all)
 	note := words(tickSize, muted)
 	note.YAlign = draw.YBottom
 	c.FillText(note, c.Min, elide("GB/s (10^9): bytes of the busiest rank, each token once to each rank that needs it, over the slowest rank's time", note, c.Max.X-c.Min.X))
-	p.Draw(key.below(draw.Crop(c, 0, 0, 1.7*tickSize, 0)))
+	p.drawLabelled(draw.Crop(c, 0, 0, 1.7*tickSize, 0), all, nil)
 }
 
 // wire draws how close each winner comes to the wire limit.
@@ -170,11 +171,12 @@ func drawMemory(c draw.Canvas, all []series) {
 func drawShare(c draw.Canvas, all []series, name, what string) {
 	p := overTokens("of the "+name+" (%)", all)
 	fromZero(&p.Y, slices.Max(append(values(all), 100)))
-	key := addAll(p, all)
+	addAll(p, all)
+	var key legend
 	limit := draw.LineStyle{Color: ink, Width: vg.Points(1.2), Dashes: []vg.Length{1, 2}}
 	p.Add(level(p.Plot, 100, limit))
 	key.add(name+": "+what, &limit, nil)
-	p.Draw(key.below(c))
+	p.drawLabelled(c, all, key)
 }
 
 // level returns a horizontal line across the plot.

@@ -26,21 +26,16 @@ var latency = groupKind{"latency", "Time of one call", 4.2, (*seriesBuilder).add
 func drawLatency(c draw.Canvas, all []series) {
 	p := overTokens("time of one call (us)", all)
 	logTime(&p.Y, values(all))
-	key := addAll(p, all)
-	p.Draw(key.below(c))
+	addAll(p, all)
+	p.drawLabelled(c, all, nil)
 }
 
-// addAll draws series and returns a legend that lists them. The first series lies on top of the
-// others.
-func addAll(p panel, all []series) (key legend) {
+// addAll adds series to a plot. The first series lies on top of the others.
+func addAll(p panel, all []series) {
 	dodge(all)
 	for i := len(all) - 1; i >= 0; i-- {
 		all[i].addTo(p.Plot)
 	}
-	for i := range all {
-		key.add(all[i].label, &all[i].line, all[i].mark)
-	}
-	return key
 }
 
 // seriesBuilder gathers points into series by label. Labels keep the order in which they came.

@@ -109,11 +109,19 @@ func (p panel) Draw(c draw.Canvas) {
 	if p.side != "" {
 		st := words(labelSize, ink)
 		st.Rotation, st.XAlign, st.YAlign = math.Pi/2, draw.XCenter, draw.YTop
-		data := p.DataCanvas(draw.Crop(c, labelSize+9, 0, 0, 0))
+		data := p.dataCanvas(c)
 		c.FillText(st, vg.Point{X: c.Min.X, Y: (data.Min.Y + data.Max.Y) / 2}, p.side)
 		c = draw.Crop(c, labelSize+9, 0, 0, 0)
 	}
 	p.Plot.Draw(c)
+}
+
+// dataCanvas returns the part of c in which Draw draws the data.
+func (p panel) dataCanvas(c draw.Canvas) draw.Canvas {
+	if p.side != "" {
+		c = draw.Crop(c, labelSize+9, 0, 0, 0)
+	}
+	return p.DataCanvas(c)
 }
 
 // newPlot returns an empty plot in the theme with labelled axes.
@@ -223,8 +231,7 @@ const (
 // below draws the legend at the bottom of c and returns the canvas above it.
 func (l legend) below(c draw.Canvas) draw.Canvas {
 	rows := l.rows(c.Max.X - c.Min.X)
-	height := vg.Length(len(rows)) * legendRow
-	y := c.Min.Y + height - legendRow/2
+	y := c.Min.Y + vg.Length(len(rows))*legendRow - legendRow/2
 	for _, row := range rows {
 		x := c.Min.X
 		for _, it := range row {
@@ -233,6 +240,12 @@ func (l legend) below(c draw.Canvas) draw.Canvas {
 		}
 		y -= legendRow
 	}
+	return l.above(c)
+}
+
+// above returns the canvas above the legend, which it does not draw.
+func (l legend) above(c draw.Canvas) draw.Canvas {
+	height := vg.Length(len(l.rows(c.Max.X-c.Min.X))) * legendRow
 	if height > 0 {
 		height += legendRow / 2
 	}

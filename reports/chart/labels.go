@@ -1,0 +1,136 @@
+package chart
+
+import (
+	"cmp"
+	"slices"
+
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// endLabel is the label of a line, which stands to the right of the plot where the line ends.
+type endLabel struct {
+	legendItem
+	lines  []string  // the label, broken into lines
+	end    vg.Point  // where the line ends
+	center vg.Length // the height of the label's middle
+}
+
+const (
+	labelGap      = 6 * vg.Length(1)
+	shortSample   = 14 * vg.Length(1) // length of the piece of line before a label
+	labelRow      = 1.15 * tickSize
+	labelBreak    = 84 * vg.Length(1) // labels are broken at this width
+	mostLabelText = 0.32              // share of a picture's width that labels may take
+)
+
+func (l endLabel) height() vg.Length { return vg.Length(len(l.lines)) * labelRow }
+
+// drawLabelled draws a plot with its series labelled where they end, and the further items of a legend
+// below it. If there is no room for the labels, the legend lists the series too.
+func (p panel) drawLabelled(c draw.Canvas, all []series, further legend) {
+	labels, width := endLabels(all)
+	plot := draw.Crop(further.above(c), 0, -width, 0, 0)
+	data := p.dataCanvas(plot)
+	if width > mostLabelText*(c.Max.X-c.Min.X) || heightOf(labels) > plot.Max.Y-data.Min.Y {
+		p.Draw(append(keyOf(all), further...).below(c))
+		return
+	}
+	further.below(c)
+	p.Draw(plot)
+	for i, s := range all {
+		last := s.points[len(s.points)-1]
+		labels[i].end = vg.Point{X: data.X(p.X.Norm(s.x(last))), Y: data.Y(p.Y.Norm(clamp(last.mid, &p.Y)))}
+	}
+	spreadLabels(labels, data.Min.Y, plot.Max.Y)
+	for _, l := range labels {
+		l.draw(c, data.Max.X+labelGap)
+	}
+}
+
+// keyOf returns a legend that lists series.
+func keyOf(all []series) (key legend) {
+	for i := range all {
+		key.add(all[i].label, &all[i].line, all[i].mark)
+	}
+	return key
+}
+
+// endLabels returns the labels of series, without their places, and the width that they take.
+func endLabels(all []series) ([]endLabel, vg.Length) {
+	st := words(tickSize, ink)
+	var out []endLabel
+	var widest vg.Length
+	for i, it := range keyOf(all) {
+		l := endLabel{legendItem: it, lines: broken(all[i].label, st, labelBreak)}
+		for _, line := range l.lines {
+			widest = max(widest, st.Width(line))
+		}
+		out = append(out, l)
+	}
+	return out, labelGap + shortSample + 4 + widest
+}
+
+func heightOf(labels []endLabel) (h vg.Length) {
+	for _, l := range labels {
+		h += l.height()
+	}
+	return h
+}
+
+// spreadLabels sets the heights of labels that fit between low and high: as near to the ends of their
+// lines as possible, so that none covers another. It moves groups of touching labels together.
+func spreadLabels(labels []endLabel, low, high vg.Length) {
+	order := make([]*endLabel, len(labels))
+	for i := range labels {
+		order[i] = &labels[i]
+	}
+	slices.SortStableFunc(order, func(a, b *endLabel) int { return cmp.Compare(a.end.Y, b.end.Y) })
+	type group struct {
+		labels      []*endLabel
+		low, height vg.Length
+	}
+	place := func(g *group) {
+		var middle, below vg.Length // the mean over labels of the lower edge that puts a label at its line's end
+		for _, l := range g.labels {
+			middle += l.end.Y - below - l.height()/2
+			below += l.height()
+		}
+		g.height = below
+		g.low = min(max(middle/vg.Length(len(g.labels)), low), high-below)
+	}
+	var groups []group
+	for _, l := range order {
+		g := group{labels: []*endLabel{l}}
+		place(&g)
+		for n := len(groups) - 1; n >= 0 && groups[n].low+groups[n].height > g.low; n-- {
+			g.labels = append(groups[n].labels, g.labels...)
+			groups = groups[:n]
+			place(&g)
+		}
+		groups = append(groups, g)
+	}
+	for _, g := range groups {
+		at := g.low
+		for _, l := range g.labels {
+			l.center = at + l.height()/2
+			at += l.height()
+		}
+	}
+}
+
+// draw draws a thin line from the series' end to its label, a piece of the series and the label, whose left edge is at x.
+func (l endLabel) draw(c draw.Canvas, x vg.Length) {
+	thin := draw.LineStyle{Color: rule, Width: vg.Points(0.6)}
+	c.StrokeLine2(thin, l.end.X, l.end.Y, x, l.center)
+	if l.line != nil {
+		c.StrokeLine2(*l.line, x, l.center, x+shortSample, l.center)
+	}
+	if l.mark != nil {
+		c.DrawGlyphNoClip(*l.mark, vg.Point{X: x + shortSample/2, Y: l.center})
+	}
+	for i, line := range l.lines {
+		y := l.center + l.height()/2 - (vg.Length(i)+0.5)*labelRow
+		c.FillText(words(tickSize, ink), vg.Point{X: x + shortSample + 4, Y: y}, line)
+	}
+}

@@ -1,9 +1,11 @@
 #include "fiber.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -61,12 +63,17 @@ struct BulkLoad {
   uint64_t *bar;
 };
 
+/* A fiber only polls if it has taken fewer steps than this since it last polled in vain. A round of a polling
+ * loop takes some steps too: it reads a few words and meets other lanes. */
+const uint32_t busy = 32;
+
 struct Fiber {
   EmulThread id;
   EmulContext context;
   Barrier *waits = nullptr;
   uint64_t generation = 0; /* of the barrier when it arrived */
-  bool done = false, spun = false;
+  bool done = false;
+  uint32_t steps = busy; /* since it last polled in vain */
   void *tsan = nullptr;
   const void *reads[remembered] = {}; /* last atomic reads, which a fence would turn into acquires */
   uint32_t read = 0;
@@ -150,6 +157,7 @@ void fiber_main() {
 
 void arrive(Barrier *b) {
   Fiber *self = block->running;
+  self->steps++;
   self->waits = b;
   self->fenced = false;
   self->generation = b->generation;
@@ -180,7 +188,7 @@ void run_fiber(Fiber *f) {
 }
 
 /* Gives every fiber that can run one turn, in an order that changes with each pass. Returns whether any
- * fiber did more than spin. */
+ * fiber did more than poll. */
 bool pass() {
   size_t n = block->fibers.size();
   size_t start = next_random() % n, stride = next_random() % n;
@@ -189,18 +197,35 @@ bool pass() {
   for (size_t i = 0; i < n; i++) {
     Fiber *f = &block->fibers[(start + i * stride) % n];
     if (f->done || blocked(*f)) continue;
-    f->spun = false;
     run_fiber(f);
     ran = true;
-    progress |= !f->spun;
+    progress |= f->steps >= busy;
   }
   if (!ran && block->alive) report_deadlock();
   return progress;
 }
 
-/* Rests after a pass in which all fibers only spun, because they wait for other blocks. */
+/* The number of threads of the host that want a processor, for each processor; at least 1. */
+std::atomic<double> crowd{1};
+
+/* Sets `crowd` to the highest of recent readings. Reads at most once in 5 ms. */
+void look_around(uint64_t now) {
+  static const int file = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
+  static const double processors = static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN));
+  static uint64_t read_at;
+  if (file < 0 || now - read_at < 5'000'000) return;
+  read_at = now;
+  char text[80] = "";
+  int running = 0;
+  if (pread(file, text, sizeof text - 1, 0) > 0) sscanf(text, "%*f %*f %*f %d", &running);
+  crowd = std::max({1.0, running / processors, crowd * 0.95});
+}
+
+/* Rests after a pass in which all fibers only polled, because they wait for other blocks. A block that has
+ * waited for a while rests longer, because those blocks need the processor. It still reads the clock
+ * often enough for its deadline: EpSpin does so at every 64th poll. */
 void idle(int passes) {
-  timespec nap{0, 20000};
+  timespec nap{0, passes < 50 ? 20'000 : static_cast<long>(300'000 * crowd)};
   passes < 3 ? (void)sched_yield() : (void)nanosleep(&nap, nullptr);
 }
 
@@ -257,11 +282,12 @@ thread_local EmulThread *emul_self;
 
 /* Gives the turn away in one of 16 cases, to try other interleavings. */
 extern "C" void emul_point(void) {
+  block->running->steps++;
   if ((next_random() & 15) == 0) leave();
 }
 
 extern "C" void emul_spin(void) {
-  block->running->spun = true;
+  block->running->steps = 0;
   leave();
 }
 
@@ -293,19 +319,22 @@ extern "C" void emul_updates(const void *p) {
   block->running->reads[block->running->read++ % remembered] = p;
 }
 
-/* Returns the host's time, but counts at most 20 ms between two readings. On a busy host a process may not run
- * for longer than that. Otherwise a deadline could pass although no rank had a chance to end the wait. */
+/* Returns the time of the device. It passes more slowly than the host's, by as much as the host is crowded.
+ * Otherwise a deadline could pass although no rank had a chance to end the wait: a rank that
+ * computes gets only its share of a processor, while a rank that waits needs none. At most 40 ms
+ * count between two readings, because a host may stop a process for longer than that. */
 extern "C" uint64_t emul_time_ns(void) {
   static std::mutex reading;
-  static uint64_t seen, shown;
-  const uint64_t pause = 20'000'000;
+  static uint64_t seen;
+  static double shown;
   std::lock_guard<std::mutex> lock(reading);
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   uint64_t now = static_cast<uint64_t>(t.tv_sec) * 1000000000ull + static_cast<uint64_t>(t.tv_nsec);
-  shown += std::min(now - seen, pause);
+  look_around(now);
+  shown += std::min(static_cast<double>(now - seen) / crowd, 40e6);
   seen = now;
-  return shown;
+  return static_cast<uint64_t>(shown);
 }
 
 extern "C" void emul_sleep(uint32_t) { emul_spin(); }

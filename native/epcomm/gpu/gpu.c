@@ -6,13 +6,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef uint64_t Pointer;
 
-static void *symbol(const char *name) {
+/* Returns a function of the driver, or NULL. */
+static void *found(const char *name) {
   static void *library;
   if (library == NULL) library = dlopen("libcuda.so.1", RTLD_NOW);
-  void *f = library != NULL ? dlsym(library, name) : NULL;
+  return library != NULL ? dlsym(library, name) : NULL;
+}
+
+static void *symbol(const char *name) {
+  void *f = found(name);
   if (f == NULL) {
     fprintf(stderr, "no %s in libcuda.so.1\n", name);
     exit(1);
@@ -31,8 +37,8 @@ static void check(int result, const char *what) {
   do {                                             \
     static int(*f) types;                          \
     if (f == NULL) {                               \
-      void *found = symbol(name);                      \
-      memcpy(&f, &found, sizeof f);                   \
+      void *at = symbol(name);                       \
+      memcpy(&f, &at, sizeof f);                     \
     }                                              \
     check(f arguments, name);                      \
   } while (0)
@@ -60,6 +66,16 @@ size_t gpu_free_bytes(void) {
   size_t free_bytes = 0, total = 0;
   CALL("cuMemGetInfo_v2", (size_t *, size_t *), (&free_bytes, &total));
   return free_bytes;
+}
+
+double gpu_seconds(void) {
+  uint64_t (*clock)(void) = NULL;
+  void *at = found("emul_time_ns");
+  memcpy(&clock, &at, sizeof clock);
+  if (clock != NULL) return (double)clock() / 1e9;
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
 void gpu_upload(void *to, const void *from, size_t bytes, GpuStream stream) {

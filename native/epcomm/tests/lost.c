@@ -126,7 +126,7 @@ static EpcommStatus calls(Lost *l, const char *at) {
 static EpcommStatus until_fault(Lost *l, const char *at, double *start) {
   EpcommStatus s = EPCOMM_OK;
   for (int i = 0; i < 3 && s == EPCOMM_OK; i++) {
-    *start = now();
+    *start = gpu_seconds();
     s = calls(l, at);
   }
   return s;
@@ -177,7 +177,7 @@ static int goes_on(Lost *l, uint64_t from) {
 
 static int survive(Lost *l) {
   const Plan *p = l->plan;
-  double start = now();
+  double start = gpu_seconds();
   EpcommStatus s = until_fault(l, p->at, &start);
   if (s != EPCOMM_FAULT) return ranks_say(l->comm, "calls of which a rank was killed", s);
   size_t elements = (size_t)l->whole.tokens * (size_t)l->moe->info.hidden;
@@ -187,11 +187,14 @@ static int survive(Lost *l) {
   char why[EPCOMM_TEXT];
   snprintf(why, sizeof why, "%s", epcomm_error(l->comm));
   s = epcomm_shrink(l->comm, everyone(l) & ~l->moe->lost);
-  double took = now() - start;
+  double took = gpu_seconds() - start;
   printf("rank %d, killed at %s: %s; shrunk after %.2f s: %s\n", l->seat->rank, p->at, why, took, epcomm_status_name(s));
   if (s == EPCOMM_PEER) return ranks_say(NULL, epcomm_error(l->comm), EPCOMM_GATHER);
   if (s != EPCOMM_OK) return ranks_say(l->comm, "shrink", s);
-  if (took > 2 * p->deadline + (getenv("EMUL_SRC") ? 60 : 0)) return printf("rank %d: more than two deadlines\n", l->seat->rank), 1;
+  if (took > 2 * p->deadline) {
+    printf("rank %d: more than two deadlines\n", l->seat->rank);
+    return getenv("EMUL_SRC") ? RANKS_SLOW : 1; /* the time that an emulated kernel computes does not shrink with the deadline */
+  }
   return goes_on(l, 100);
 }
 

@@ -1,7 +1,9 @@
 #!/bin/bash
 # Kills one or two of 8 ranks at each step of a call, again and again, on the driver that LD_LIBRARY_PATH
-# names. $1 is the folder with epcomm-test and survivors.pack, $2 the number of repetitions.
+# names. $1 is the folder with epcomm-test and survivors.pack, $2 the number of repetitions; further
+# arguments are steps, all unless given.
 bin=$1 times=$2
+shift 2
 LIMIT=${LIMIT:-36000} OUT=$bin/lost
 . native/steps.sh
 export EMUL_GPUS=8
@@ -9,12 +11,12 @@ export EMUL_GPUS=8
 # repeated AT runs the test so many times, until it fails.
 repeated() {
   for ((i = 0; i < times; i++)); do
-    "$bin/epcomm-test" "$bin/survivors.pack" lost --processes --deadline 1 --victims $((1 + i % 2)) --at "$1" || return
+    "$bin/epcomm-test" "$bin/survivors.pack" lost --processes --deadline 0.2 --victims $((1 + i % 2)) --at "$1" || return
   done
 }
 export -f repeated
 export bin times
-for at in counts rows between combine halves combine-halves replay; do
+for at in ${*:-counts rows between combine halves combine-halves replay}; do
   step 7200 "lost-at-$at-$times-times" '' bash -c "repeated $at"
 done
 finish

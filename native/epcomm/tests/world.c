@@ -1,7 +1,8 @@
 #include "world.h"
 
+#include "gpu.h"
+
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 
 #define MOST_RANKS 8
 #define MOST_BYTES 65536
-#define PATIENCE 120.0 /* seconds; only a rank that is gone takes as long */
+#define PATIENCE 120.0 /* seconds of the device's clock; only a rank that is gone takes as long */
 
 struct World {
   int written[MOST_RANKS], read[MOST_RANKS]; /* turns */
@@ -25,12 +26,15 @@ double now(void) {
   return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
+/* Waits until every rank has taken the turn. It rests between looks, because the other ranks need the
+ * processor. */
 static int await(const int *turns, int ranks, int turn) {
-  double start = now();
+  const struct timespec nap = {0, 100000};
+  double start = gpu_seconds();
   for (int r = 0; r < ranks;) {
     if (__atomic_load_n(&turns[r], __ATOMIC_ACQUIRE) >= turn) r++;
-    else if (now() - start > PATIENCE) return 1;
-    else sched_yield();
+    else if (gpu_seconds() - start > PATIENCE) return 1;
+    else nanosleep(&nap, NULL);
   }
   return 0;
 }

@@ -26,11 +26,11 @@ var Definitions = []Definition{
 	{"trtllm", "tokens times the smaller of ranks and top-k, times the payload", func(p ep.Problem) float64 {
 		return float64(p.Tokens*min(p.Ranks, p.TopK)) * payload(p)
 	}},
-	{"mori", "algorithm bandwidth, as deepep-normal", received},
+	{"mori", "tokens received after removing repeats per rank, own rank included, times the elements; scales are not counted", elements},
 	{"mori-physical", "as mori, times (ranks-1)/ranks", func(p ep.Problem) float64 {
-		return received(p) * float64(p.Ranks-1) / float64(p.Ranks)
+		return elements(p) * float64(p.Ranks-1) / float64(p.Ranks)
 	}},
-	{"mori-ll", "tokens times top-k times the payload", func(p ep.Problem) float64 { return perSelection(p) * payload(p) }},
+	{"mori-ll", "tokens times top-k times the elements; scales are not counted", func(p ep.Problem) float64 { return perSelection(p) * unscaled(p) }},
 	{"pplx", "tokens times top-k times the payload, over send and receive", func(p ep.Problem) float64 { return perSelection(p) * payload(p) }},
 	{"collectivex", "logical payload after removing repeats per rank", received},
 	{"aws", "logical payload per token and expert", func(p ep.Problem) float64 { return perSelection(p) * payload(p) }},
@@ -57,6 +57,14 @@ func payload(p ep.Problem) float64 {
 	return float64(l.Payload + l.Scales*l.ScaleBytes)
 }
 
+// unscaled returns the bytes of one token without its scales.
+func unscaled(p ep.Problem) float64 {
+	if p.Op == ep.Combine {
+		return payload(p)
+	}
+	return float64(dtype.Of(p.Dispatch, p.Hidden).Payload)
+}
+
 func lowLatency(p ep.Problem) float64 {
 	size := payload(p)
 	if p.Op != ep.Combine {
@@ -65,8 +73,11 @@ func lowLatency(p ep.Problem) float64 {
 	return perSelection(p) * size
 }
 
-func received(p ep.Problem) float64 {
-	return float64(p.Tokens) * DistinctRanks(p.Ranks, p.Experts, p.TopK) * payload(p)
+func received(p ep.Problem) float64 { return receivedTokens(p) * payload(p) }
+func elements(p ep.Problem) float64 { return receivedTokens(p) * unscaled(p) }
+
+func receivedTokens(p ep.Problem) float64 {
+	return float64(p.Tokens) * DistinctRanks(p.Ranks, p.Experts, p.TopK)
 }
 
 // DistinctRanks returns the expected number of ranks that one token reaches if its top-k

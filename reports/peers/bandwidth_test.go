@@ -15,8 +15,8 @@ import (
 func TestDefinitionsByHand(t *testing.T) {
 	want := map[string][2]float64{ // dispatch, combine
 		"deepep-normal": {47520, 92160}, "deepep-ll": {56000, 102400}, "deepep-v2": {47520, 92160}, "hybrid-ep": {47520, 92160},
-		"nccl-ep-ll": {102400, 102400}, "trtllm": {52800, 102400}, "mori": {47520, 92160}, "mori-physical": {35640, 69120},
-		"mori-ll": {52800, 102400}, "pplx": {52800, 102400}, "collectivex": {47520, 92160}, "aws": {52800, 102400},
+		"nccl-ep-ll": {102400, 102400}, "trtllm": {52800, 102400}, "mori": {46080, 92160}, "mori-physical": {34560, 69120},
+		"mori-ll": {51200, 102400}, "pplx": {52800, 102400}, "collectivex": {47520, 92160}, "aws": {52800, 102400},
 	}
 	g := Given{Ranks: 4, Nodes: 1, Hidden: 256, Experts: 16, TopK: 2, Tokens: 100}
 	for _, d := range Definitions {

@@ -2,9 +2,9 @@
  * headers of CUDA 12 and 13. Put this folder first with CGO_CFLAGS=-I.
  *
  * CUDA 13 made newer revisions of five functions the default, with other
- * parameters. The driver still exports the older ones, so their names are
- * pointed back. Forking the module would work too, and would have to be
- * repeated for each of its releases.
+ * parameters. The driver still exports the older revisions, so this file maps
+ * the names back to them. A fork of the module would work too, but would have
+ * to be repeated for each of its releases.
  */
 #ifndef EP_COMPAT_CUDA_H
 #define EP_COMPAT_CUDA_H

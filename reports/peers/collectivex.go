@@ -51,7 +51,7 @@ type cxPercentiles struct {
 	P99 float64 `json:"p99"`
 }
 
-// cxComponent is one component of a row: of a result Micros is filled, of a data set the others.
+// cxComponent is one component of a row. A result sets only Micros; a data set sets the other fields.
 type cxComponent struct {
 	Micros  *cxPercentiles `json:"percentiles_us"`
 	Latency *cxPercentiles `json:"latency_us"`
@@ -221,7 +221,7 @@ func (r cxRow) check(c cxCase, g Given) error {
 	return r.checkRates(c)
 }
 
-// checkSum compares isolated_sum with its parts. A row without a stage has none of it in the sum.
+// checkSum compares isolated_sum with the sum of its parts. A row may lack the part "stage".
 func (r cxRow) checkSum() error {
 	sum := r.Components["isolated_sum"].times()
 	if sum == nil {

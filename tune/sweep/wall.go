@@ -37,8 +37,8 @@ func (s *sweeper) writeRun() error {
 	return err
 }
 
-// Wrote adds the time since `since`, in which files were written into dir after Run, and writes
-// run.json anew.
+// Wrote adds the time since `since` to the run's wall time and writes run.json again. A caller that
+// writes files into dir after Run calls it, with the time at which it began.
 func (o *Summary) Wrote(dir *record.Dir, since time.Time) error {
 	took := time.Since(since).Seconds()
 	o.Run.Wall = o.Run.Wall.Plus(record.Wall{Total: took, Writing: took})

@@ -74,8 +74,9 @@ func (h Header) GainInterval(r Row) (low, high float64) {
 	return low, e.Gain * math.Exp(math.Hypot(math.Log(e.GainHigh/e.Gain), between))
 }
 
-// Certain reports whether the interval of a row's gain lies above 1, or need not do so. A row that launches the default makes
-// no claim, and a row of several routings was chosen by its largest loss.
+// Certain reports whether a row's evidence is sufficient for its choice. The interval of its gain must lie above 1.
+// Two kinds of rows need no such interval: a row that launches the default claims no gain, and a row of several
+// routings was chosen by its largest loss.
 func (h Header) Certain(r Row) bool {
 	low, _ := h.GainInterval(r)
 	return h.IsDefault(r) || r.OfSeveral() || low > 1

@@ -41,7 +41,7 @@ void *moe_y(const Moe *m, int slot);
 EpcommCall moe_call(const Moe *m, int slot, int dtype, int tokens, int fullest, int wide);
 
 /* Checks the outputs of dispatch and writes the experts' rows to y. Returns 0 if they are
- * right; else the difference is printed. `most` draws the tokens as the ranks did. */
+ * right; else the difference is printed. `most` must be the same as in moe_tokens. */
 int moe_experts(Moe *m, const EpcommCall *call, uint64_t n, int most, GpuStream stream);
 
 /* Checks the outputs of combine. */

@@ -1,6 +1,6 @@
 /* Tests the outputs of calls that do not end. The last rank stops; the others make eager calls and
- * replay a graph. Both must leave NaN in rows and combined tokens and an index without rows, and
- * report the fault. After a reset all is right again, the graph too. */
+ * replay a graph. After both, rows and combined tokens must be NaN, row_offsets must say that there are no
+ * rows, and the fault must be reported. After a reset all calls are right again, and the graph too. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

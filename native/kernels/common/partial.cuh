@@ -82,7 +82,7 @@ struct PartialSum {
   float acc[8];
 };
 
-/* Rank i of the others, numbered from 0 without this rank. */
+/* Returns the rank number of the i-th other rank, i from 0. */
 EP_DEVICE uint32_t partial_peer(const EpArgs &a, uint32_t i) { return i + (i >= static_cast<uint32_t>(a.rank)); }
 
 /* The pieces of EP_GROUP other ranks, from number `first` on. */

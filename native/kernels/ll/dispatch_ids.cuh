@@ -17,8 +17,7 @@
  *   n % 3 and clears set (n - 1) % 3.
  * - Counts: the same sets. A word has the number of its call, so that an old word is
  *   never taken for a new one. Call n reads the words of call n - 1 to know what to clear,
- *   as
- *   dispatch_ll does; calls of the two kernels may follow each other on the same memory.
+ *   as dispatch_ll does; calls of the two kernels may follow each other on the same memory.
  * - Slots: a fast rank writes the set of call n - 1. The warp that read a part emptied
  *   it before that call ended.
  * - Shared memory: gathering warps clear rows and marks, pass their barrier, and count in
@@ -112,9 +111,8 @@ EP_DEVICE int32_t ll_missing_source(const LlCall &c, const LlArrivals &n, const 
   return static_cast<int32_t>(__reduce_max_sync(EP_FULL_WARP, source));
 }
 
-/* Polls the token counts of all ranks and some headers together. Once all have arrived, a
- * poll costs shuffles and one vote. What is missing is found out only after a poll that
- * found something missing. */
+/* Polls the token counts of all ranks and some headers together. A poll that finds all of them
+ * costs only shuffles and one vote. The search for a missing source comes after the vote. */
 EP_DEVICE bool ll_wait_heads(const EpArgs &a, const LlCall &c, LlArrivals &n, LlHeads &h) {
   const uint64_t *counts = ll_counts(a, a.rank, c.number, c.lane % EP_RANKS) + EP_LOCAL_EXPERTS;
   const uint64_t lost = ep_alive(a, c.lane % EP_RANKS) ? 0 : static_cast<uint64_t>(c.number) << 32; /* no tokens */
@@ -247,8 +245,8 @@ EP_DEVICE uint32_t ll_wait_ready(const EpArgs &a, const LlShared &s) {
   }
 }
 
-/* Adds to the header words of a part the positions of its rows, which the senders of
- * dispatch_ll have put there. */
+/* Adds the positions of a part's rows to its header words. In dispatch_ll the senders write
+ * these positions. */
 EP_DEVICE void ll_find_positions(const LlCall &c, const uint32_t *marks, LlPart &p) {
   if (!(p.here >> c.lane & 1u)) return;
   uint32_t expert = static_cast<uint32_t>(p.head) >> LL_PLACE_BITS;

@@ -98,8 +98,8 @@ func TestFalseClaims(t *testing.T) {
 	t.Logf("%.2f %% of 2,000 searches claim a gain", 100*r.FalseFaster)
 }
 
-// TestIdenticalKernelsAreNotFaster: with more configs to choose from, and with any noise, searches
-// among identical configs claim a gain as rarely.
+// TestIdenticalKernelsAreNotFaster: with more configs to choose from, and with any noise, at most one in
+// twenty searches among identical configs claims a gain.
 func TestIdenticalKernelsAreNotFaster(t *testing.T) {
 	simulates(t)
 	for _, sigma := range []float64{0.005, 0.01, 0.02} {

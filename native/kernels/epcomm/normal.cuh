@@ -21,7 +21,7 @@
 #include "common/check.cuh"
 #include "epcomm_args.h"
 
-static const uint32_t NORMAL_EXPERTS = 32;   /* that a block of ep_layout counts */
+static const uint32_t NORMAL_EXPERTS = 32;   /* experts that one block of ep_layout counts */
 static const uint32_t NORMAL_MOST = 1024;    /* local experts */
 static const uint32_t NORMAL_TOPK = 32;
 
@@ -31,7 +31,8 @@ EP_DEVICE int32_t normal_id(const void *ids, int32_t bits, int64_t i) {
   return id >= 0 && id < (1 << 30) ? static_cast<int32_t>(id) : -1;
 }
 
-/* All kernels here may be launched while the one before them drains, and let the next one be. */
+/* Every kernel of this file may start while the kernel before it drains, and lets the next kernel
+ * start early too. */
 EP_DEVICE void normal_begin() {
   pdl_wait();
   pdl_launch();

@@ -5,10 +5,10 @@
 
 #include "silu/activate.cuh"
 
-/* Rounds to e2m1. From 1 on it rounds the bits as an integer, by adding half of the last
- * kept bit less one, and the last kept bit itself. Below 1 it adds 2^22 as a float32, whose
- * last bit is then 0.5, so that the addition rounds to multiples of 0.5. Both round ties to
- * even. The largest value is 6. */
+/* Rounds to e2m1. From 1 on it rounds the bits as an integer. Let u be the value of the last
+ * bit that is kept: it adds u / 2 - 1, and 1 more if that bit is set. Below 1 it adds 2^22 as a
+ * float32. The last bit of the sum stands for 0.5, so that the addition rounds to multiples of
+ * 0.5. Both round ties to even. The largest value is 6. */
 EP_DEVICE uint32_t silu_e2m1(float x) {
   const float a = fminf(fabsf(x), 6.0f);
   const uint32_t b = __float_as_uint(a);

@@ -1,18 +1,21 @@
 #!/bin/bash
 # Downloads the wheels of SGLang, vLLM and Megatron-Core, about 350 MB, and unpacks their Python sources into the folder $1,
-# by default .engines. The folder site in it gets the packages that they import besides PyTorch. Nothing of it is committed.
+# by default .engines. The folder vllm-tests in it gets vLLM with the binaries that vLLM's own tests call, and the folder site
+# the packages that they all import besides PyTorch. Nothing of it is committed.
 set -euo pipefail
 to=${1:-.engines} python=${PYTHON:-python3}
 mkdir -p "$to/wheels"
-for wheel in sglang==0.5.17 vllm==0.26.0 megatron-core==0.16.1; do
+for wheel in sglang==0.5.17 vllm==0.26.0 vllm==0.26.0-tests megatron-core==0.16.1; do
   name=${wheel%%==*} name=${name%-core}
+  case $wheel in *-tests) name=$name-tests wheel=${wheel%-tests} ;; esac
   test -d "$to/$name" && continue
   "$python" -m pip download -q --no-deps --only-binary=:all: -d "$to/wheels" "$wheel"
   "$python" - "$to/wheels" "${wheel%%==*}" "$to/$name" << 'UNPACK'
 import glob, sys, zipfile
 wheels, name, to = sys.argv[1:]
+binaries = ("C_stable_libtorch.abi3.so", "deep_gemm/_C.cpython-312-x86_64-linux-gnu.so") if to.endswith("-tests") else ()
 with zipfile.ZipFile(glob.glob(f"{wheels}/{name.replace('-', '_')}-*.whl")[0]) as z:
-    z.extractall(to, [n for n in z.namelist() if not n.endswith((".so", "/"))])
+    z.extractall(to, [n for n in z.namelist() if not n.endswith((".so", "/")) or n.endswith(binaries)])
 UNPACK
 done
 test -d "$to/site" && exit

@@ -4,6 +4,7 @@
 # from the repository's root. It prints one line for each program; $OUT has their output.
 #
 #   native/engines/run.sh [sglang vllm megatron]
+#   VLLM_TESTS=checkout-of-vllm native/engines/run.sh vllm-tests    vLLM's own tests of DeepEP, see vllm_tests.py
 #   ENGINES_CONTROL=1 PYTHONPATH=folder-of-another-deep_ep native/engines/run.sh sglang
 LIMIT=${LIMIT:-1800}
 . native/steps.sh
@@ -17,9 +18,10 @@ if [ "${ENGINES_EMULATED:-}" = 1 ]; then
   export EPCOMM_MAX_TOKENS=64 OMP_NUM_THREADS=1
 fi
 test "${ENGINES_CONTROL:-}" != 1 || ours=$PYTHONPATH
+program() { case $1 in vllm-tests) echo vllm_tests.py ;; *) echo "$1_layers.py" ;; esac; }
 port=29611
 for name in ${*:-sglang vllm megatron}; do
   port=$((port + 10))
-  step 400 "$name" '^TOTAL' env PYTHONPATH="$ours:native/engines:$engines/$name:$engines/site" "${PYTHON:-python3}" "native/engines/${name}_layers.py" $port
+  step 400 "$name" '^TOTAL' env PYTHONPATH="$ours:native/engines:$engines/$name:$engines/site" "${PYTHON:-python3}" "native/engines/$(program "$name")" $port
 done
 finish

@@ -14,8 +14,8 @@ MOST = 8 if harness.EMULATED else 128
 _kept: list = []  # objects that keep their operators registered
 
 
-def load(rank, port):
-    """Returns (vLLM's group of all ranks in the form that its managers take, list of replaced parts)."""
+def importable():
+    """Makes vLLM's modules importable without the packages and the binary operators that are not here."""
     if harness.EMULATED:
         import emulated
 
@@ -28,6 +28,11 @@ def load(rank, port):
 
     register = transformers.AutoConfig.register
     transformers.AutoConfig.register = staticmethod(lambda name, config, exist_ok=False: register(name, config, exist_ok=True))
+
+
+def load(rank, port):
+    """Returns (vLLM's group of all ranks in the form that its managers take, list of replaced parts)."""
+    importable()
     from vllm.config import VllmConfig, set_current_vllm_config
     from vllm.distributed import parallel_state
     from vllm.platforms import current_platform

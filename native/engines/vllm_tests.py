@@ -1,0 +1,93 @@
+"""Runs vLLM's own tests of DeepEP, tests/kernels/moe/test_deepep_moe.py and test_deepep_deepgemm_moe.py: each test function
+with each set of its parameters. VLLM_TESTS is the root of a checkout of vLLM v0.26.0, or of its source distribution.
+
+A test starts two processes. Here they run already, so parallel_launch of the tests' modules calls the worker itself.
+tests/utils.py starts servers; of it these tests use only a decorator. No case begins after VLLM_TESTS_SECONDS."""
+
+import importlib
+import inspect
+import itertools
+import os
+import sys
+import time
+import types
+
+import harness
+import pytest
+import vllm_layers
+
+MODULES = "test_deepep_moe", "test_deepep_deepgemm_moe"
+
+
+def load():
+    """Returns the modules of the tests."""
+    vllm_layers.importable()
+    os.environ.setdefault("VLLM_USE_DEEP_GEMM_E8M0", "0")  # the fixture disable_deepgemm_ue8m0
+    sys.path.insert(0, os.environ.get("VLLM_TESTS", ".engines/vllm-tests"))
+    utils = types.ModuleType("tests.utils")
+    utils.multi_gpu_test = lambda *, num_gpus: lambda test: test
+    sys.modules["tests.utils"] = utils
+    return [importlib.import_module(f"tests.kernels.moe.{name}") for name in MODULES]
+
+
+def sets(test):
+    """Returns (values by parameter name) for each set of a test's parametrize marks, the last mark's values changing slowest."""
+    marks = [m for m in test.pytestmark if m.name == "parametrize"]
+    names = [m.args[0].replace(" ", "").split(",") for m in marks]
+    values = [[v if len(n) > 1 else (v,) for v in m.args[1]] for n, m in zip(names, marks)]
+    return [dict(zip(sum(names, []), sum(map(tuple, chosen), ()))) for chosen in itertools.product(*values)]
+
+
+def tests(modules):
+    """Returns (name, module, function, values) of all cases, those of the modules and functions in turns."""
+    each = []
+    for module in modules:
+        for name, test in vars(module).items():
+            if name.startswith("test_") and hasattr(test, "pytestmark"):
+                each.append([(_named(name, values), module, test, values) for values in reversed(sets(test))])
+    return [case for turn in itertools.zip_longest(*each) for case in turn if case]
+
+
+def _named(test, values):
+    return "-".join([test.removeprefix("test_"), *(str(v).split(".")[-1].replace(" ", "") for v in values.values())])
+
+
+def run(module, test, values, group):
+    """Runs one case and returns a text. Fixtures only set up the parent process, so each is None."""
+    module.parallel_launch = lambda world_size, worker, *arguments: worker(group, *arguments)
+    fixtures = dict.fromkeys(n for n in inspect.signature(test).parameters if n not in values)
+    skip = next((m.kwargs["reason"] for m in test.pytestmark if m.name == "skipif" and m.args[0]), None)
+    try:
+        return f"skipped: {skip}" if skip else test(**fixtures, **values)
+    except pytest.skip.Exception as e:
+        return f"skipped: {e}"
+
+
+def main(rank, port):
+    harness.start(rank, port)
+    modules = load()
+    import torch
+    import torch.distributed as dist
+    import vllm
+    from tests.kernels.moe.parallel_utils import ProcessGroupInfo
+
+    harness.join(rank, port)
+    if rank == 0:
+        print(f"vLLM {vllm.__version__}", flush=True)
+    group = ProcessGroupInfo(harness.RANKS, harness.RANKS, rank, 0, rank, torch.device("cuda", rank))
+    cases, end, left = harness.Cases(rank, "vllm-tests"), time.monotonic() + float(os.environ.get("VLLM_TESTS_SECONDS", "370")), 0
+    for name, module, test, values in tests(modules):
+        go = torch.tensor([time.monotonic() < end], dtype=torch.int32, device="cuda")
+        dist.all_reduce(go, op=dist.ReduceOp.MIN)
+        if not go.item():
+            left += 1
+            continue
+        cases.run(name, lambda: run(module, test, values, group))
+        torch.cuda.empty_cache()
+    if rank == 0:
+        print(f"{left} cases not begun", flush=True)
+    cases.end()
+
+
+if __name__ == "__main__":
+    harness.spawn(main)

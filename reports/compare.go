@@ -313,7 +313,7 @@ func (c *Comparison) ratioNote() string {
 	if c.live {
 		ratio = "ratio: time of B over time of A in the same rounds; B: the time of A times the ratio"
 	}
-	return ratio + "; low, high: its 95 % interval; band: the least difference called one, from the policy or the A/A spread; of the differences called in all cases together at most 5 % are chance"
+	return ratio + "; low, high: its 95 % interval; band: the least difference that counts, from the policy or the A/A spread; at most 5 % of the differences found in all cases together are chance"
 }
 
 // timeOfB returns the cell with the time of B. In a live comparison this is the time of A times

@@ -24,7 +24,7 @@ var schemas = map[string]struct {
 	TrialsFile: {"../../docs/schema/trials.v2.json", "one line of trials.jsonl of epbench, schema 2", &Result{}},
 }
 
-// number or null, which stands for a value that there is not.
+// optional returns the schema of a number that may be missing; null stands for a missing one.
 func optional() *jsonschema.Schema {
 	return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "number"}, {Type: "null"}}}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// screenRounds returns how often a strategy times a new point. By the noise seen so far, so many
-// rounds bring the standard error of the point's median down to the band.
+// screenRounds returns the number of rounds in which a strategy times a new point. With the noise seen
+// so far, this number brings the standard error of the point's median down to the band.
 func (s *State) screenRounds() int {
 	noise := s.noise()
 	if s.Band <= 0 || noise == 0 {

@@ -1,5 +1,5 @@
-/* Calls whose combines are made in any order: in layout masked a combine needs only the
- * outputs of its own dispatch. */
+/* Tests combines in any order: in layout masked a combine needs only the outputs of its own
+ * dispatch. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,8 +64,8 @@ static int wrong(Own *o, GpuStream stream) {
   return 0;
 }
 
-/* Two dispatches on one slot, then their combines: in the order of the dispatches, and the
- * other way round. */
+/* Makes two dispatches on one slot, then combines each of them twice: in the order of the dispatches, and
+ * in the opposite order. */
 static int two_calls(Own *own, const Plan *p, int wide, GpuStream stream) {
   static const int order[] = {0, 1, 1, 0};
   EpComm *comm = own[0].m->comm;

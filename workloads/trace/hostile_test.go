@@ -131,8 +131,10 @@ func TestHostilePickles(t *testing.T) {
 func FuzzOpen(f *testing.F) {
 	exts := []string{".npy", ".npz", ".pt", ".csv", ".jsonl", ".json", ".safetensors"}
 	files, _ := filepath.Glob(golden + "*.*")
-	more, _ := filepath.Glob(golden + "*/*")
-	files = append(files, more...)
+	for _, folders := range []string{"*/*.*", "*/*/*.*"} {
+		more, _ := filepath.Glob(golden + folders)
+		files = append(files, more...)
+	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {

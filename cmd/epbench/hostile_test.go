@@ -189,11 +189,12 @@ var hostileInputs = []hostileInput{
 }
 
 // Limits of a command on a hostile file. Its peak memory may be leastPeak bytes, or peakTimes
-// the size of the file if that is more. If the command runs longer than hangs, the test kills
-// it. On an idle host each command ends within 5 seconds.
+// the size of the file if that is more. mostCPU limits its processor time, which other processes
+// of the host hardly lengthen. If the command runs longer than hangs, the test kills it.
 const (
 	leastPeak = 256 * mega
 	peakTimes = 8
+	mostCPU   = 5 * time.Second
 	hangs     = 3 * time.Minute
 )
 
@@ -216,6 +217,9 @@ func TestHostileInputs(t *testing.T) {
 		peak, took, bytes := costOf(t, program, path, x)
 		if limit := max(leastPeak, peakTimes*bytes); peak > limit {
 			t.Errorf("%s: %d MiB, at most %d for %d bytes", x.name, peak/mega, limit/mega, bytes)
+		}
+		if took > mostCPU {
+			t.Errorf("%s: %.1f s of processor time, at most %v", x.name, took.Seconds(), mostCPU)
 		}
 		t.Logf("%-18s %-16.16s %11d bytes %5d MiB %6.1f s", x.name, x.command, bytes, peak/mega, took.Seconds())
 		os.RemoveAll(path)

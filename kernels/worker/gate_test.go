@@ -2,10 +2,12 @@ package worker
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -67,12 +69,24 @@ func eventually(t *testing.T, what string, f func() error) {
 	}
 }
 
+// floodFirst returns how long strangers flood a listener before the first rank comes: EPBENCH_FLOOD, such as
+// 60s, or no time.
+func floodFirst(t *testing.T) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(cmp.Or(os.Getenv("EPBENCH_FLOOD"), "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
 // TestFlood: all ranks can connect to epbench while 200 connections of strangers are open.
 func TestFlood(t *testing.T) {
 	g, _ := fakeGroup(t)
 	t.Cleanup(g.close)
 	address := g.listener.Addr().String()
 	flood(t, address, 200)
+	time.Sleep(floodFirst(t))
 	t.Setenv(addressEnv, address)
 	t.Setenv(tokenEnv, g.token)
 	const ranks = 8
@@ -104,6 +118,7 @@ func TestFloodOfRankZero(t *testing.T) {
 	}
 	const ranks = 4
 	flood(t, l.Addr().String(), 200)
+	time.Sleep(floodFirst(t))
 	zero := &Line{Place: Place{Rank: 0, Ranks: ranks}, Token: "secret"}
 	for rank := 1; rank < ranks; rank++ {
 		go func() {

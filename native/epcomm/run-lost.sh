@@ -3,7 +3,7 @@
 # on; then ranks come back. Run it from the repository's root, after `make faults-gpu` on a host with a
 # compiler. native/steps.sh explains OUT and LIMIT. BIN is the folder with packs/ and
 # epcomm/epcomm-test. TIMES is the number of repetitions of each step. SOAK is the number of
-# seconds for which a process is killed and replaced again and again.
+# seconds for which a process is killed and replaced again and again. DEADLINE is that of all waits.
 cd "$(dirname "$0")/../.." || exit 1
 . native/steps.sh
 bin=${BIN:-bin} t=${BIN:-bin}/epcomm/epcomm-test pack=${BIN:-bin}/packs/survivors.pack
@@ -11,11 +11,11 @@ bin=${BIN:-bin} t=${BIN:-bin}/epcomm/epcomm-test pack=${BIN:-bin}/packs/survivor
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 for ((i = 0; i < ${TIMES:-3}; i++)); do
   for at in counts rows between combine halves combine-halves replay; do
-    step 30 "lost-at-$at-$i" 'shrunk|rank' $t "$pack" lost --processes --deadline 0.5 --at $at
+    step 30 "lost-at-$at-$i" 'shrunk|rank' $t "$pack" lost --processes --deadline ${DEADLINE:-0.5} --at $at
   done
 done
 for test in grow refuse; do
-  step 60 "$test" "^$test|rank" $t "$pack" $test --processes --deadline 0.5
+  step 60 "$test" "^$test|rank" $t "$pack" $test --processes --deadline ${DEADLINE:-0.5}
 done
-step $((${SOAK:-60} + 60)) "killing" 'killed|rank' $t "$pack" killing --processes --deadline 0.5 --seconds "${SOAK:-60}"
+step $((${SOAK:-60} + 60)) "killing" 'killed|rank' $t "$pack" killing --processes --deadline ${DEADLINE:-0.5} --seconds "${SOAK:-60}"
 finish

@@ -27,18 +27,18 @@ step 600 "calls-4-ranks" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/four.pack" 
 # Every kernel: call numbers across their ends, and outputs after a fault.
 for layout in ${LAYOUTS:-expert masked rank rank-packed expert-128}; do
   step 600 "wrap-$layout" '' "$bin/epcomm-test" "$bin/every-$layout.pack" wrap --processes $patient --calls 5
-  step 600 "soak-$layout" '' "$bin/epcomm-test" "$bin/every-$layout.pack" soak --processes --deadline 2 --seconds ${SOAK:-2}
-  step 600 "spoiled-$layout" '' "$bin/epcomm-test" "$bin/every-$layout.pack" spoiled --processes --deadline 1
+  step 600 "soak-$layout" '' "$bin/epcomm-test" "$bin/every-$layout.pack" soak --processes --deadline 0.5 --seconds ${SOAK:-2}
+  step 600 "spoiled-$layout" '' "$bin/epcomm-test" "$bin/every-$layout.pack" spoiled --processes --deadline 0.3
 done
 # 8 ranks, of which the last two are killed at a step of a call; then ranks come back. make lost-test
 # repeats this, with one killed rank too.
 for at in counts rows between combine halves combine-halves replay; do
-  step 600 "lost-at-$at" '' env EMUL_GPUS=8 "$bin/epcomm-test" "$bin/survivors.pack" lost --processes --deadline 1 --victims 2 --at $at
+  step 600 "lost-at-$at" '' env EMUL_GPUS=8 "$bin/epcomm-test" "$bin/survivors.pack" lost --processes --deadline 0.2 --victims 2 --at $at
 done
 for test in grow refuse; do
-  step 600 "$test" '' env EMUL_GPUS=8 "$bin/epcomm-test" "$bin/survivors.pack" $test --processes --deadline 1
+  step 600 "$test" '' env EMUL_GPUS=8 "$bin/epcomm-test" "$bin/survivors.pack" $test --processes --deadline 0.5
 done
-step 600 "killing" 'killed' env EMUL_GPUS=8 "$bin/epcomm-test" "$bin/survivors.pack" killing --processes --deadline 1 --seconds 5
+step 600 "killing" 'killed' env EMUL_GPUS=8 "$bin/epcomm-test" "$bin/survivors.pack" killing --processes --deadline 0.2 --seconds 5
 # 4 ranks on 2 nodes: processes on one host, and NVSHMEM's stand-in between the nodes.
 for test in calls graphs flight nodes refusals left crashed unfilled wrap; do
   step 600 "$test-2-nodes" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/nodes.pack" $test --processes $patient --calls 40 --replays 40 --most 24 --other "$bin/four.pack"
@@ -59,7 +59,7 @@ done
 step 600 "nodes-sanitizers" '' env EMUL_GPUS=4 ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=0 \
   "$bin/epcomm-test-checked" "$bin/nodes.pack" nodes --processes --most 12
 step 600 "grow-sanitizers" '' env EMUL_GPUS=8 ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=0 \
-  "$bin/epcomm-test-checked" "$bin/survivors.pack" grow --processes --deadline 1
+  "$bin/epcomm-test-checked" "$bin/survivors.pack" grow --processes --deadline 0.5
 step 600 "creation-leaks-nothing-on-the-host" '' env ASAN_OPTIONS=detect_leaks=1 "$bin/epcomm-test-checked" "$bin/test.pack" other-pack --other "$bin/other.pack"
 step 600 "python" '' env EMUL_GPUS=4 EPCOMM_PACK="$bin/test.pack" EPCOMM_NODES_PACK="$bin/nodes.pack" EPCOMM_LIBRARY="$PWD/$bin/libepcomm.so" python3 "$here/../../python/epcomm/tests/test_comm.py"
 step 600 "example-processes" '' "$bin/example-processes" "$bin/test.pack"
@@ -69,7 +69,7 @@ if python3 -c 'import torch' 2> /dev/null; then
   step 600 "torch" '' python3 -m epcomm check "$bin/test.pack" --spawn 2 --device cpu --calls 12 --most 24 --tokens ""
   step 600 "torch-apart" '' python3 -m epcomm check "$bin/test.pack" --spawn 2 --apart --device cpu --calls 2 --most 24 --tokens 1,8
   step 600 "deepep" '' env EPBENCH_PROGRAM="$PWD/$bin/../epbench" python3 "$here/../../python/epcomm/tests/test_deepep.py"
-  step 600 "shrink" '' env EPBENCH_PROGRAM="$PWD/$bin/../epbench" python3 "$here/../../python/epcomm/tests/test_shrink.py"
+  step 600 "shrink" '' env EPCOMM_NATIVE="$PWD/$bin/libepcomm_native.so" EPBENCH_PROGRAM="$PWD/$bin/../epbench" python3 "$here/../../python/epcomm/tests/test_shrink.py"
   step 600 "ep" '' python3 "$here/../../python/epcomm/tests/test_ep.py"
   step 600 "streams" '' env EPBENCH_PROGRAM="$PWD/$bin/../epbench" python3 "$here/../../python/epcomm/tests/test_streams.py"
   step 600 "example-torch" '' python3 -m torch.distributed.run --standalone --nproc-per-node 2 "$here/../../../examples/epcomm/decode.py" "$bin/test.pack" cpu

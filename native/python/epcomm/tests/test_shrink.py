@@ -1,17 +1,19 @@
 """Tests Buffer with enable_shrink: of two ranks on the emulated driver, the second leaves calls out.
-EPBENCH_PROGRAM names epbench, which makes the pack."""
+EPBENCH_PROGRAM names epbench, which makes the pack. Calls go through ctypes, then through the extension that
+EPCOMM_NATIVE names, if it does."""
 
 import os
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "src"))
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
-from epcomm import deepep  # noqa: E402
+from epcomm import deepep, native  # noqa: E402
 from epcomm.comm import EpcommError  # noqa: E402
 from epcomm.deepep.config import NotServed  # noqa: E402
 
@@ -63,9 +65,9 @@ def without_the_other(buffer):
     assert masked(buffer) == [0, 1], masked(buffer)
 
 
-def one_rank(rank, port, results):
+def one_rank(rank, port, extension, results):
     try:
-        os.environ.update(EPCOMM_DEADLINE="15", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        os.environ.update(EPCOMM_DEADLINE="5", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
         dist.init_process_group("gloo", rank=rank, world_size=RANKS)
         plain = deepep.Buffer(dist.group.WORLD, low_latency_mode=True, device=torch.device("cpu"))
         try:
@@ -73,6 +75,7 @@ def one_rank(rank, port, results):
         except NotServed as e:
             assert "enable_shrink" in str(e), e
         buffer = deepep.Buffer(dist.group.WORLD, low_latency_mode=True, explicitly_destroy=True, enable_shrink=True, device=torch.device("cpu"))
+        assert bool(buffer._lane.native) == (extension != "0"), "calls do not go the way that this test is for"
         for seed in (1, 2):
             call(buffer, rank, seed, [0, 1], halves=seed == 2)
         dist.barrier()
@@ -92,12 +95,11 @@ def one_rank(rank, port, results):
 
 
 class TestShrink(unittest.TestCase):
-    def test_a_rank_leaves_and_comes_back(self):
+    def leaves_and_comes_back(self, extension):
         context = torch.multiprocessing.get_context("spawn")
         results = context.Queue()
-        with tempfile.TemporaryDirectory() as cache:
-            os.environ["EPCOMM_CACHE"] = cache
-            ranks = [context.Process(target=one_rank, args=(r, 32613 + os.getpid() % 1000, results)) for r in range(RANKS)]
+        with tempfile.TemporaryDirectory() as cache, mock.patch.dict(os.environ, EPCOMM_CACHE=cache, EPCOMM_NATIVE=extension):
+            ranks = [context.Process(target=one_rank, args=(r, 32613 + os.getpid() % 1000, extension, results)) for r in range(RANKS)]
             for r in ranks:
                 r.start()
             said = dict(results.get(timeout=500) for _ in ranks)
@@ -106,6 +108,13 @@ class TestShrink(unittest.TestCase):
                 r.terminate()
         failed = [f"rank {rank}: {why}" for rank, why in sorted(said.items()) if why]
         self.assertFalse(failed, "\n".join(failed))
+
+    def test_a_rank_leaves_and_comes_back_by_ctypes(self):
+        self.leaves_and_comes_back("0")
+
+    @unittest.skipUnless(native.load(), "the extension is not built")
+    def test_a_rank_leaves_and_comes_back_by_the_extension(self):
+        self.leaves_and_comes_back(os.path.abspath(native.load()._name))
 
 
 if __name__ == "__main__":

@@ -136,7 +136,7 @@ epcomm-test: build epcomm epcomm-check $(EPCOMM_OUT)/example-processes $(EPCOMM_
 
 # How often lost-test kills ranks at each step of a call: one of 8 and two of 8 in turn.
 LOST ?= 100
-lost-test: $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/test.pack ## ranks killed LOST times at each step of a call, on the emulated driver; half an hour
+lost-test: $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/test.pack ## ranks killed LOST times at each step of a call, on the emulated driver; an hour of two idle cores
 	LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) $(EPCOMM)/tests/lost.sh $(EPCOMM_OUT) $(LOST)
 
 # DeepEP is no part of this repository: .peers holds a checkout of v1.2.1.

@@ -63,6 +63,27 @@ static size_t shrink(uint8_t *data) {
   return size;
 }
 
+/* Tests a pack with 20,000 equal look-ups. Each of them could make the reader walk over all runs, so that it must
+ * refuse them by their number. Returns 0 if it does. */
+static int equal_lookups(uint8_t *data, size_t size) {
+  enum { MANY = 20000 };
+  PackHeader h;
+  PackLookup first;
+  char text[EPCOMM_TEXT] = "";
+  size_t at = (size + 15) / 16 * 16;
+  memcpy(&h, data, sizeof h);
+  memcpy(&first, data + h.sections[PACK_LOOKUPS].offset, sizeof first);
+  for (size_t i = 0; i < MANY; i++) memcpy(data + at + i * sizeof first, &first, sizeof first);
+  h.sections[PACK_LOOKUPS].offset = at;
+  h.sections[PACK_LOOKUPS].count = MANY;
+  memcpy(data, &h, sizeof h);
+  seal(data, at + MANY * sizeof first);
+  EpcommStatus s = epcomm_check_pack(data, at + MANY * sizeof first, NULL, text);
+  if (s != EPCOMM_OK && strstr(text, "20000 look-ups") != NULL) return 0;
+  printf("20,000 equal look-ups: %s: %s\n", epcomm_status_name(s), text);
+  return 1;
+}
+
 int main(int argc, char **argv) {
   static uint8_t whole[1 << 24], data[1 << 24];
   FILE *f = argc > 1 ? fopen(argv[1], "rb") : NULL;
@@ -80,6 +101,8 @@ int main(int argc, char **argv) {
     printf("the pack itself: %s\n", text);
     return 1;
   }
+  memcpy(data, whole, size);
+  if (equal_lookups(data, size) != 0) return 1;
   for (int i = 0; i < runs; i++) {
     size_t n = size;
     memcpy(data, whole, size);

@@ -135,7 +135,11 @@ func (q *query) qualify(a *table.Answer) {
 // a compromise, or keep the default because nothing was certain.
 func reasonText(a *table.Answer) string {
 	out := string(a.Reason)
-	if a.Row != nil && a.Row.Evidence.Reason != "" {
+	switch {
+	case a.Row == nil || a.Row.Evidence.Reason == "":
+	case a.Row.Evidence.Reason == string(table.Kept): // sweep writes this where a search of the row was undecided
+		out += ", undecided"
+	default:
 		out += ", " + a.Row.Evidence.Reason
 	}
 	if a.EarlierBuild {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/epbench/epbench/tune/table"
 )
 
 // TestTableExitCodes checks the exit codes of the table commands. The scripts in
@@ -65,6 +67,21 @@ func TestTableExitCodes(t *testing.T) {
 		}
 		if c.want == exitUsage && strings.Count(stderr.String(), "\n") != 1 {
 			t.Errorf("%s: the error is not one line: %q", c.args, stderr.String())
+		}
+	}
+}
+
+// TestReasonText: no reason is printed twice.
+func TestReasonText(t *testing.T) {
+	row := func(reason string) *table.Row { return &table.Row{Evidence: table.Evidence{Reason: reason}} }
+	for want, a := range map[string]table.Answer{
+		"kept":                            {Reason: table.Kept, Row: row("")},
+		"kept, undecided":                 {Reason: table.Kept, Row: row("kept")},
+		"exact, compromise of 2 routings": {Reason: table.Exact, Row: row("compromise of 2 routings")},
+		"refused":                         {Reason: table.Refused},
+	} {
+		if got := reasonText(&a); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

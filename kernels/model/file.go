@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"strings"
@@ -84,6 +85,9 @@ func Links() (*File, error) { return Read(strings.NewReader(builtinLinks)) }
 // Load reads a model file.
 func Load(path string) (*File, error) {
 	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: there is no such model file; epbench model fit makes one from runs", path)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -123,3 +123,10 @@ func TestNorm(t *testing.T) {
 		}
 	}
 }
+
+// TestLoadOfNoFile: the error of Load names the command that makes a model file.
+func TestLoadOfNoFile(t *testing.T) {
+	if _, err := Load("deepseek-v3"); err == nil || !strings.Contains(err.Error(), "deepseek-v3: there is no such model file; epbench model fit makes one") {
+		t.Errorf("%v", err)
+	}
+}

@@ -130,10 +130,14 @@ func drawBandwidth(c draw.Canvas, all []series) {
 	p := overTokens("GB/s of the busiest rank", all)
 	fromZero(&p.Y, slices.Max(values(all)))
 	addAll(p, all)
-	note := words(tickSize, muted)
-	note.YAlign = draw.YBottom
-	c.FillText(note, c.Min, elide("GB/s (10^9): bytes of the busiest rank, each token once to each rank that needs it, over the slowest rank's time", note, c.Max.X-c.Min.X))
-	p.drawLabelled(draw.Crop(c, 0, 0, 1.7*tickSize, 0), all, nil)
+	st := words(tickSize, muted)
+	st.YAlign = draw.YBottom
+	note := broken("GB/s (10^9): bytes of the busiest rank, each token once to each rank that needs it, over the slowest rank's time", st, c.Max.X-c.Min.X)
+	for _, line := range slices.Backward(note) {
+		c.FillText(st, c.Min, line)
+		c = draw.Crop(c, 0, 0, labelRow, 0)
+	}
+	p.drawLabelled(draw.Crop(c, 0, 0, 0.7*tickSize, 0), all, nil)
 }
 
 // wire draws how close each winner comes to the wire limit.

@@ -81,7 +81,7 @@ func foundTable(s surroundings) reports.Table {
 	for _, name := range modules {
 		t.add(name, "%s", cmp.Or(s.Modules[name], "not installed"))
 	}
-	t.add("workers", "%s", cmp.Or(s.Worker, "not found; pip install epbench brings them"))
+	t.add("workers", "%s", cmp.Or(s.Worker, "not found; the wheel of epbench has them"))
 	t.add("packs", "%s", cmp.Or(strings.Join(s.Packs, " "), "none in EPCOMM_PACKS or "+packCache()))
 	return t.Table
 }

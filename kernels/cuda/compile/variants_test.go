@@ -22,46 +22,50 @@ import (
 
 // arches lists the architectures for which every kernel must compile. Every variant is compiled for
 // sm_90a, because tables are measured on it. To compile every variant for the other architectures
-// would take ten minutes. For them the test compiles the defaults and a few variants that together
-// have every parameter value.
+// would take ten minutes. For them the test compiles every default, and a few variants that together
+// have every parameter value of every source.
 var arches = []string{"sm_80", "sm_90a", "sm_100a"}
 
-// variantsFor returns the variants of a space that are compiled for an architecture. In space, the
-// variants of one kernel and dtype are neighbours and begin with the default.
+// variantsFor returns the variants of a space that are compiled for an architecture. For other
+// architectures than sm_90a these are the defaults, and then repeatedly the variant with the most
+// defines that no variant of the same source has so far.
 func variantsFor(arch string, space []compiled) []compiled {
 	if arch == "sm_90a" {
 		return space
 	}
 	var out []compiled
-	for len(space) > 0 {
-		n := 1 + slices.IndexFunc(space[1:], func(x compiled) bool { return x.def })
-		if n == 0 {
-			n = len(space)
-		}
-		out, space = append(out, covering(space[:n])...), space[n:]
-	}
-	return out
-}
-
-// covering takes the first variant and then repeatedly the variant with the most defines that
-// none of the variants taken so far has.
-func covering(all []compiled) []compiled {
 	seen := map[string]bool{}
+	take := func(x compiled) {
+		out = append(out, x)
+		for _, v := range values(x) {
+			seen[v] = true
+		}
+	}
 	fresh := func(x compiled) (n int) {
-		for _, d := range x.unit.Defines {
-			if !seen[d] {
-				n++
-			}
+		for _, v := range values(x) {
+			n += declare.Bit(!seen[v])
 		}
 		return n
 	}
-	var out []compiled
-	for next := all[0]; len(out) == 0 || fresh(next) > 0; {
-		out = append(out, next)
-		for _, d := range next.unit.Defines {
-			seen[d] = true
+	for _, x := range space {
+		if x.def {
+			take(x)
 		}
-		next = slices.MaxFunc(all, func(a, b compiled) int { return cmp.Compare(fresh(a), fresh(b)) })
+	}
+	for {
+		next := slices.MaxFunc(space, func(a, b compiled) int { return cmp.Compare(fresh(a), fresh(b)) })
+		if fresh(next) == 0 {
+			return out
+		}
+		take(next)
+	}
+}
+
+// values lists the defines of a variant, each with its source.
+func values(x compiled) []string {
+	var out []string
+	for _, d := range x.unit.Defines {
+		out = append(out, x.unit.Source+" "+d)
 	}
 	return out
 }
@@ -71,11 +75,11 @@ func covering(all []compiled) []compiled {
 func TestVariantsCover(t *testing.T) {
 	space := defaultSpace(t)
 	few := variantsFor("sm_80", space)
-	values := func(list []compiled) map[string]bool {
+	all := func(list []compiled) map[string]bool {
 		out := map[string]bool{}
 		for _, x := range list {
-			for _, d := range x.unit.Defines {
-				out[x.unit.Source+" "+d] = true
+			for _, v := range values(x) {
+				out[v] = true
 			}
 		}
 		return out
@@ -86,7 +90,7 @@ func TestVariantsCover(t *testing.T) {
 		}
 		return n
 	}
-	if !maps.Equal(values(few), values(space)) || defaults(few) != defaults(space) {
+	if !maps.Equal(all(few), all(space)) || defaults(few) != defaults(space) {
 		t.Errorf("%d of %d variants leave out a value or a default", len(few), len(space))
 	}
 	t.Logf("%d of %d variants have every value", len(few), len(space))

@@ -72,15 +72,18 @@ FUZZRUNS ?= 20000
 EPCOMM_LAYOUTS = expert masked rank rank:packed expert:128
 EPCOMM_EMULATED = EPBENCH_NVRTC=$(EMULATED) EPBENCH_NVSHMEM=$(EMULATED)/nvshmem EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src
 
-$(EPCOMM_OUT)/test.pack: $(BINDIR)/epbench-compile $(EMULATED)/libcuda.so.1 $(EPCOMM)/tests/testpack.go
-	@mkdir -p $(EPCOMM_OUT)
-	$(EPCOMM_EMULATED) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -o $@
-	$(EPCOMM_EMULATED) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -max-tokens 25 -o $(EPCOMM_OUT)/other.pack
-	$(EPCOMM_EMULATED) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -layout masked -o $(EPCOMM_OUT)/masked.pack
-	$(EPCOMM_EMULATED) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -ranks 4 -o $(EPCOMM_OUT)/four.pack
-	$(EPCOMM_EMULATED) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -ranks 4 -nodes 2 -o $(EPCOMM_OUT)/nodes.pack
-	$(EPCOMM_EMULATED) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -every -layout masked -ranks 8 -survivors -o $(EPCOMM_OUT)/survivors.pack
-	for l in $(EPCOMM_LAYOUTS); do $(EPCOMM_EMULATED) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -every -layout $$l -o $(EPCOMM_OUT)/every-$$(echo $$l | tr : -).pack || exit 1; done
+.PHONY: $(EPCOMM_OUT)/testpack
+$(EPCOMM_OUT)/testpack:
+	$(GO) build -o $@ $(EPCOMM)/tests/testpack.go
+
+$(EPCOMM_OUT)/test.pack: $(BINDIR)/epbench-compile $(EMULATED)/libcuda.so.1 $(EPCOMM_OUT)/testpack
+	$(EPCOMM_EMULATED) $(EPCOMM_OUT)/testpack -compile $(BINDIR)/epbench-compile -o $@
+	$(EPCOMM_EMULATED) $(EPCOMM_OUT)/testpack -compile $(BINDIR)/epbench-compile -max-tokens 25 -o $(EPCOMM_OUT)/other.pack
+	$(EPCOMM_EMULATED) $(EPCOMM_OUT)/testpack -compile $(BINDIR)/epbench-compile -layout masked -o $(EPCOMM_OUT)/masked.pack
+	$(EPCOMM_EMULATED) $(EPCOMM_OUT)/testpack -compile $(BINDIR)/epbench-compile -ranks 4 -o $(EPCOMM_OUT)/four.pack
+	$(EPCOMM_EMULATED) $(EPCOMM_OUT)/testpack -compile $(BINDIR)/epbench-compile -ranks 4 -nodes 2 -o $(EPCOMM_OUT)/nodes.pack
+	$(EPCOMM_EMULATED) $(EPCOMM_OUT)/testpack -compile $(BINDIR)/epbench-compile -every -layout masked -ranks 8 -survivors -o $(EPCOMM_OUT)/survivors.pack
+	for l in $(EPCOMM_LAYOUTS); do $(EPCOMM_EMULATED) $(EPCOMM_OUT)/testpack -compile $(BINDIR)/epbench-compile -every -layout $$l -o $(EPCOMM_OUT)/every-$$(echo $$l | tr : -).pack || exit 1; done
 
 # The examples, as their comments say to build them.
 $(EPCOMM_OUT)/example-processes: examples/epcomm/processes.c $(EPCOMM)/gpu/gpu.c $(EPCOMM_OUT)/libepcomm.a

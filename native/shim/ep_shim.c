@@ -1,7 +1,9 @@
+#define _GNU_SOURCE /* RTLD_DEFAULT */
 #include "ep_shim.h"
 #include "ep_product.h"
 
 #include <cuda.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -216,8 +218,20 @@ static void *submit(void *p) {
   return NULL;
 }
 
+static uint64_t (*emulated_clock)(void); /* of the emulated driver, else NULL */
+static pthread_once_t clock_found = PTHREAD_ONCE_INIT;
+
+static void find_clock(void) {
+  void *f = dlsym(RTLD_DEFAULT, "emul_time_ns");
+  memcpy(&emulated_clock, &f, sizeof f);
+}
+
+/* Returns the time by which kernels count their deadlines: the host's, or that of the emulated driver, which
+ * passes more slowly on a crowded host. */
 static uint64_t now_ns(void) {
   struct timespec t;
+  pthread_once(&clock_found, find_clock);
+  if (emulated_clock != NULL) return emulated_clock();
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }

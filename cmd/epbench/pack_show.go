@@ -63,6 +63,11 @@ func packFacts(p *pack.Pack) reports.Table {
 	if len(p.DTypes) > 1 {
 		t.add("device memory of all", "%s a rank and call in flight", mebibytes(p.HeapBytes(1)))
 	}
+	for _, a := range p.Areas() {
+		if a.Bytes > 0 {
+			t.add("of it for "+a.For, "%s", mebibytes(int64(a.Bytes)))
+		}
+	}
 	t.Notes = p.Notes
 	return t.Table
 }

@@ -15,24 +15,7 @@ import (
 // TestPackShow: at 80 columns pack show prints the reason of each answer and the kernels of the
 // pack. It prints no kernel that the pack does not launch.
 func TestPackShow(t *testing.T) {
-	from := sourceFlags{embedded: true}
-	set, err := from.open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := pack.Request{DTypes: []ep.DType{ep.FP8}, Tables: set, ABI: declare.ABI(),
-		Problem: ep.Problem{Ranks: 2, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8, MaxTokens: 128}}
-	for _, s := range set.Sources() {
-		if sourceName(s) == "h200x2" {
-			r.Machine = s.Table.Header.Machine
-		}
-	}
-	p, err := pack.Build(r, func(_ string, units []declare.Unit) (pack.Compiled, error) { // the test does not read the binaries
-		return pack.Compiled{Cubins: bytes.SplitAfter(bytes.Repeat([]byte("x\n"), len(units)), []byte("\n"))[:len(units)]}, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := packFrom(t, "h200x2", 128, ep.FP8)
 	path := filepath.Join(t.TempDir(), "a.pack")
 	if err := os.WriteFile(path, p.Data, 0o666); err != nil {
 		t.Fatal(err)
@@ -52,5 +35,53 @@ func TestPackShow(t *testing.T) {
 	}
 	if !strings.Contains(text, "dispatch_ll_ids=") {
 		t.Errorf("a kernel of the pack is missing:\n%s", text)
+	}
+}
+
+// packFrom makes a pack of DeepSeek-V3 from an embedded table. The device binaries are no code.
+func packFrom(t *testing.T, name string, maxTokens int, dtypes ...ep.DType) *pack.Pack {
+	t.Helper()
+	from := sourceFlags{embedded: true}
+	set, err := from.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := pack.Request{DTypes: dtypes, Tables: set, ABI: declare.ABI(),
+		Problem: ep.Problem{Ranks: 2, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8, MaxTokens: maxTokens}}
+	for _, s := range set.Sources() {
+		if sourceName(s) == name {
+			r.Machine = s.Table.Header.Machine
+		}
+	}
+	p, err := pack.Build(r, func(_ string, units []declare.Unit) (pack.Compiled, error) {
+		return pack.Compiled{Cubins: bytes.SplitAfter(bytes.Repeat([]byte("x\n"), len(units)), []byte("\n"))[:len(units)]}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestPackMemory: two dtypes and several kinds of kernels share the memory of a pack for prefill. The areas
+// add up to the memory of a call in flight.
+func TestPackMemory(t *testing.T) {
+	for table, most := range map[string][2]float64{
+		"h100x2": {2, 4},
+		"h200x2": {2.45, 4.9}, // it has rows of combine_final, whose slots cannot lie in memory that others poll
+	} {
+		p := packFrom(t, table, 4096, ep.FP8, ep.BF16)
+		for i, gib := range most {
+			if got := float64(p.HeapBytes(i+1)) / (1 << 30); got > gib {
+				t.Errorf("%s: %.2f GiB with %d calls in flight, want at most %.2f", table, got, i+1, gib)
+			}
+		}
+		var sum uint64
+		for _, a := range p.Areas() {
+			sum += a.Bytes
+			t.Logf("%s: %s for %s", table, mebibytes(int64(a.Bytes)), a.For)
+		}
+		if slot := p.HeapBytes(1) - p.HeapBytes(0); int64(sum) != slot {
+			t.Errorf("%s: the areas have %d bytes, a call in flight %d", table, sum, slot)
+		}
 	}
 }

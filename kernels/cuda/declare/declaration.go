@@ -62,6 +62,11 @@ type State struct {
 	// of the other state can run in both. It is "" if there is no other state.
 	extends string
 
+	// anyDType is true if a call with tokens of one dtype may follow a call of another dtype in the
+	// same memory, as if both were calls of one dtype. A region whose size depends on the dtype then has
+	// one set of slots, or has Halves.
+	anyDType bool
+
 	// Regions lists the regions in the order of the state's device-side enum, the index of
 	// EpArgs.region. Each region starts on a 256-byte boundary, at the same offset on every rank.
 	Regions func(ep.Problem) []Region
@@ -91,14 +96,42 @@ type Region struct {
 	Name  string
 	Bytes int64
 	Fill  byte // 0x00 or 0xff, to which every byte is set at set-up and after a fault
+
+	// Halves is true for two sets of slots, one in each half, of which a call uses one by its number. If
+	// regions of several dtypes share memory, their middles are at the same place: a call of one dtype
+	// then uses no byte of the other set, whatever dtype the other call has.
+	Halves bool
+
+	// Area names memory that regions of several states share, "" for none. States with a region in
+	// AreaReturn number their combines together.
+	Area string
+}
+
+// Areas that the combines share which poll their slots: combine_ll and its kin, and
+// combine_final_polled. All slots are empty between two calls, whichever of them the calls are.
+const (
+	AreaReturn  = "return"  // [2][max_tokens][max(ranks, topk)][hidden] BF16 by call number, all ones
+	AreaStarted = "started" // [ranks] u32: the last combine that each rank began
+)
+
+// in returns r as a part of an area.
+func (r Region) in(area string) Region {
+	r.Area = area
+	return r
+}
+
+// halves returns r as two sets of slots.
+func (r Region) halves() Region {
+	r.Halves = true
+	return r
 }
 
 // Zeroed declares a region that starts as zeros.
-func Zeroed(name string, bytes int64) Region { return Region{name, bytes, 0} }
+func Zeroed(name string, bytes int64) Region { return Region{Name: name, Bytes: bytes} }
 
 // Poisoned declares a region that starts as ones: NaN in every float dtype, and a value
 // that no index, count or flag has.
-func Poisoned(name string, bytes int64) Region { return Region{name, bytes, 0xff} }
+func Poisoned(name string, bytes int64) Region { return Region{Name: name, Bytes: bytes, Fill: 0xff} }
 
 // Launch is one kernel of a call.
 type Launch struct {

@@ -11,7 +11,7 @@ import (
 
 // finalState declares the memory of the kernels in native/kernels/final, whose senders store each
 // token at its final place. Its counters are FinCounter of final/layout.cuh.
-var finalState = State{Name: "final", Regions: regionsFinal, Counters: func(ep.Problem) int { return 5 }}
+var finalState = State{Name: "final", anyDType: true, Regions: regionsFinal, Counters: func(ep.Problem) int { return 5 }}
 
 // finalFP8Hidden is the largest hidden size: each of 32 lanes keeps the scales of four groups.
 const finalFP8Hidden = 128 * 128

@@ -11,7 +11,7 @@ import (
 
 // llState declares the memory of the low-latency kernels, native/kernels/ll. Its only counter
 // is the abort word.
-var llState = State{Name: "ll", Regions: regionsLL, Counters: func(ep.Problem) int { return 1 }}
+var llState = State{Name: "ll", anyDType: true, Regions: regionsLL, Counters: func(ep.Problem) int { return 1 }}
 
 // dispatchLL declares the dispatch for decoding: one message for each distinct rank of a
 // token, and receivers that poll the data itself.
@@ -146,10 +146,10 @@ func regionsLL(p ep.Problem) []Region {
 	return []Region{
 		Zeroed("counts", 3*r*int64(p.LocalExperts()+1)*8),
 		Poisoned("headers", 3*r*t*k*8),
-		Poisoned("slots", 2*r*t*int64(l.TokenBytes())),
+		Poisoned("slots", 2*r*t*int64(l.TokenBytes())).halves(),
 		Zeroed("route", r*t*k*8),
 		Zeroed("tokens", r*4),
-		Zeroed("started", r*4),
-		Poisoned("return", 2*t*max(r, k)*int64(2*p.Hidden)),
+		Zeroed("started", r*4).in(AreaStarted),
+		Poisoned("return", 2*t*max(r, k)*int64(2*p.Hidden)).in(AreaReturn),
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 // maskedState declares the memory of the kernels of layout masked, native/kernels/masked. Its
 // only counter is the abort word.
-var maskedState = State{Name: "masked", Regions: regionsMasked, Counters: func(ep.Problem) int { return 1 }}
+var maskedState = State{Name: "masked", anyDType: true, Regions: regionsMasked, Counters: func(ep.Problem) int { return 1 }}
 
 // maskedExperts is the largest number of experts. A block has two counts of rows for each expert in
 // shared memory, and the first row of each of its own segments.
@@ -124,7 +124,7 @@ func regionsMasked(p ep.Problem) []Region {
 	head := 1 + 2*k
 	return []Region{
 		Zeroed("counts", 2*r*r*8),
-		Poisoned("slots", 2*r*t*rankMessage(p)),
+		Poisoned("slots", 2*r*t*rankMessage(p)).halves(),
 		Zeroed("started", r*4),
 		Poisoned("return", 2*t*max(r, k)*int64(2*p.Hidden)),
 		Zeroed("weights", 2*r*t*k*8),

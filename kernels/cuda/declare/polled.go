@@ -7,19 +7,22 @@ import (
 
 // polledState declares the memory of finalState, followed by slots that a combine polls. Dispatches
 // of finalState can run in this memory too.
-var polledState = State{Name: "final-polled", extends: finalState.Name, Regions: regionsPolled, Counters: finalState.Counters}
+var polledState = State{Name: "final-polled", extends: finalState.Name, anyDType: true, Regions: regionsPolled, Counters: finalState.Counters}
 
 // regionsPolled lists FinRegion of final/layout.cuh, then FIN_POLLED of
 // final/combine_polled.cuh. The regions "flags" and "return" are unused and shrink to one word.
 func regionsPolled(p ep.Problem) []Region {
 	out := regionsFinal(p)
 	for i := range out {
-		if out[i].Name == "flags" || out[i].Name == "return" {
+		switch out[i].Name {
+		case "flags", "return":
 			out[i].Bytes = 4
+		case "started":
+			out[i] = out[i].in(AreaStarted)
 		}
 	}
 	slots := int64(max(p.Ranks, p.TopK))
-	return append(out, Poisoned("polled", 2*int64(p.MaxTokens)*slots*int64(2*p.Hidden)))
+	return append(out, Poisoned("polled", 2*int64(p.MaxTokens)*slots*int64(2*p.Hidden)).in(AreaReturn))
 }
 
 // combineFinalPolled declares a combine_ll_partial that can follow dispatch_final. With 4,096 tokens

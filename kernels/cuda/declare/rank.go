@@ -12,7 +12,7 @@ import (
 
 // rankState declares the memory of the kernels of layout rank, native/kernels/rank. Its only
 // counter is the abort word.
-var rankState = State{Name: "rank", Regions: regionsRank, Counters: func(ep.Problem) int { return 1 }}
+var rankState = State{Name: "rank", anyDType: true, Regions: regionsRank, Counters: func(ep.Problem) int { return 1 }}
 
 // byRank lists the layouts that these kernels serve.
 var byRank = []ep.Layout{ep.LayoutRank, ep.LayoutRankPacked}
@@ -187,7 +187,7 @@ func regionsRank(p ep.Problem) []Region {
 	r, t := int64(p.Ranks), int64(p.MaxTokens)
 	return []Region{
 		Zeroed("counts", 2*r*r*8),
-		Poisoned("slots", 2*r*t*rankMessage(p)),
+		Poisoned("slots", 2*r*t*rankMessage(p)).halves(),
 		Zeroed("started", r*4),
 		Poisoned("return", 2*t*r*int64(2*p.Hidden)),
 	}

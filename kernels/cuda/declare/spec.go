@@ -20,6 +20,7 @@ type CallSpec struct {
 	Launches []Launch
 	Regions  []Region // of the state's heap, in the order of EpArgs.region
 	Counters int      // number of int32 words to which EpArgs.counters points
+	AnyDType bool     // a call may follow a call of another dtype in the same memory
 	Places   bool     // peers write the output rows, so the outputs must lie on the symmetric heap
 }
 
@@ -40,7 +41,7 @@ func DescribeCall(m ep.Machine, p ep.Problem, c ep.Config) (CallSpec, error) {
 	if err != nil {
 		return CallSpec{}, err
 	}
-	return CallSpec{Config: c, Op: f.Kernel.Op, State: f.State.Name, Extends: f.State.extends, Unit: u.packed(),
+	return CallSpec{Config: c, Op: f.Kernel.Op, State: f.State.Name, Extends: f.State.extends, AnyDType: f.State.anyDType, Unit: u.packed(),
 		Counters: max(f.State.Counters(p), 1), Places: f.places, Regions: f.State.Regions(p), Launches: f.Launches(p, c)}, nil
 }
 
@@ -49,6 +50,7 @@ func DescribeCall(m ep.Machine, p ep.Problem, c ep.Config) (CallSpec, error) {
 func (s CallSpec) InMemoryOf(combine CallSpec) CallSpec {
 	if combine.Extends == s.State {
 		s.State, s.Extends, s.Regions, s.Counters = combine.State, combine.Extends, combine.Regions, combine.Counters
+		s.AnyDType = combine.AnyDType
 	}
 	return s
 }

@@ -104,10 +104,11 @@ type builder struct {
 	units    []declare.Unit // the unit of each module
 	manifest manifest
 	place    map[string]uint32 // index of each string, state, unit, config and plan, by kind and name
+	groups   map[string]int    // number of groups of each kind, see group
 }
 
 func newBuilder(r Request) *builder {
-	b := &builder{request: r, place: map[string]uint32{}}
+	b := &builder{request: r, place: map[string]uint32{}, groups: map[string]int{}}
 	p := r.resolver(r.DTypes[0], false, ep.AllRoutings).problem
 	b.hosts.Nodes = uint32(p.Nodes)
 	b.head = header{
@@ -275,10 +276,10 @@ func (b *builder) state(s declare.CallSpec, index uint32) uint32 {
 	return b.once(fmt.Sprint("state ", index, s.State), func() int {
 		b.states = append(b.states, stateRecord{
 			DType: index, Name: b.text(s.State), FirstRegion: uint32(len(b.regions)),
-			Regions: uint32(len(s.Regions)), Counters: uint32(s.Counters),
+			Regions: uint32(len(s.Regions)), Counters: uint32(s.Counters), Numbers: b.numbers(s),
 		})
 		for _, r := range s.Regions {
-			b.regions = append(b.regions, regionRecord{uint64(r.Bytes), uint32(r.Fill), b.text(r.Name)})
+			b.regions = append(b.regions, regionRecord{uint64(r.Bytes), r.Fill, uint8(bit(r.Halves)), b.area(s, r), b.text(r.Name)})
 		}
 		return len(b.states) - 1
 	})

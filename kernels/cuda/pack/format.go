@@ -10,7 +10,9 @@ import "github.com/epbench/epbench/kernels/cuda/declare"
 const Magic = "EPCOMMPK"
 
 // Version is the version of the file format.
-const Version = 1
+//
+// Since version 2, regions can lie in areas and states can share call numbers. Version 1 has zeros there.
+const Version = 2
 
 // Sections of the file, by index of header.Sections.
 const (
@@ -107,13 +109,15 @@ type stateRecord struct {
 	FirstRegion uint32
 	Regions     uint32
 	Counters    uint32
-	Unused      uint32
+	Numbers     [2]uint16 // by op; states with the same Numbers, if not 0, have the same call numbers. Numbers[0] goes for the counters too
 }
 
 type regionRecord struct {
-	Bytes uint64
-	Fill  uint32
-	Name  uint32
+	Bytes  uint64
+	Fill   uint8
+	Halves uint8  // 1: in an area, the middles of the regions lie at the same place; 0: their beginnings
+	Area   uint16 // regions with the same Area, if not 0, lie in the same memory
+	Name   uint32
 }
 
 type moduleRecord struct {

@@ -8,10 +8,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 
-	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/tune/bounded"
 	"github.com/epbench/epbench/tune/ep"
 )
@@ -67,7 +65,7 @@ func Read(data []byte) (*Pack, error) {
 	switch sum := sha256.Sum256(data[digestFrom:]); {
 	case string(h.Magic[:]) != Magic:
 		return nil, fmt.Errorf("pack: begins with %q, not with %s", h.Magic[:], Magic)
-	case h.Version != Version || int(h.HeaderBytes) != size && int(h.HeaderBytes) != size+binary.Size(p.hosts):
+	case h.Version < 1 || h.Version > Version || int(h.HeaderBytes) != size && int(h.HeaderBytes) != size+binary.Size(p.hosts):
 		return nil, fmt.Errorf("pack: format %d, but this program reads format %d; make the pack again with epbench pack", h.Version, Version)
 	case h.FileBytes != uint64(len(data)):
 		return nil, fmt.Errorf("pack: the file has %d bytes, but its header says %d; the file is truncated", len(data), h.FileBytes)
@@ -118,6 +116,16 @@ func (p *Pack) check() error {
 	return nil
 }
 
+// text returns the string at an offset, "" if there is none.
+func (p *Pack) text(at uint32) string {
+	text, err := p.bytes(secStrings)
+	if err != nil || uint64(at) >= uint64(len(text)) {
+		return ""
+	}
+	word, _, _ := strings.Cut(string(text[at:]), "\x00")
+	return word
+}
+
 // abi returns the build of the kernels. Old packs have one hash for all kernels; newer packs have a word
 // for each kernel.
 func (p *Pack) abi() (ep.ABI, error) {
@@ -164,84 +172,6 @@ func (p *Pack) Variants() (n int, bytes int64) {
 		bytes += int64(m.Bytes)
 	}
 	return len(p.modules), bytes
-}
-
-// heapAlign is the boundary on which every part of the heap starts.
-const heapAlign = 256
-
-func aligned(n uint64) uint64 { return (n + heapAlign - 1) / heapAlign * heapAlign }
-
-// HeapBytes returns the bytes of device memory of one rank, for `inFlight` calls in flight and these
-// dtypes. Without dtypes it is for all dtypes of the pack.
-func (p *Pack) HeapBytes(inFlight int, dtypes ...ep.DType) int64 {
-	chosen := make([]bool, len(p.dtypes))
-	for i, d := range p.DTypes {
-		chosen[i] = len(dtypes) == 0 || slices.Contains(dtypes, d)
-	}
-	return int64(p.aroundBytes() + uint64(inFlight)*p.slotBytes(chosen))
-}
-
-// aroundBytes returns the bytes that do not depend on the number of calls in flight: control data and
-// the abort word; on several nodes also the table of the ranks' heaps; in layout rank:packed also the
-// data that epcomm_announce and epcomm_return_weights exchange.
-func (p *Pack) aroundBytes() uint64 {
-	q := p.Problem
-	switch {
-	case q.Nodes > 1:
-		return 2*heapAlign + aligned(16*uint64(q.Ranks))
-	case q.Layout == ep.LayoutRankPacked:
-		words := q.Ranks + q.LocalExperts() + 1
-		return 2*heapAlign + aligned(256+uint64(16*q.Ranks*(words+q.MaxTokens*q.TopK)))
-	}
-	return 2 * heapAlign
-}
-
-// of returns the pack's problem with dispatch dtype d.
-func (p *Pack) of(d ep.DType) ep.Problem {
-	q := p.Problem
-	q.Dispatch = d
-	return q
-}
-
-// slotBytes returns the bytes of memory of one call in flight. native/epcomm/src/heap.c computes the
-// same.
-func (p *Pack) slotBytes(chosen []bool) uint64 {
-	var out, scales, y, bytes uint64
-	var index declare.Index
-	h := p.head
-	for i, d := range p.dtypes {
-		if chosen[i] {
-			out, scales = max(out, d.OutBytes), max(scales, d.ScaleBytes)
-			if p.Problem.Nodes > 1 { // NVSHMEM reads the experts' outputs, so they are on the heap too
-				y = max(y, d.MaxRows*uint64(h.Hidden)*2)
-			}
-			of := declare.IndexOf(p.of(p.DTypes[i]))
-			index.ExpertIDs, index.SrcInfo = max(index.ExpertIDs, of.ExpertIDs), max(index.SrcInfo, of.SrcInfo)
-			index.ScaleOffsets = max(index.ScaleOffsets, of.ScaleOffsets)
-		}
-	}
-	ids := 4 * uint64(h.MaxTokens) * uint64(h.TopK)
-	switch {
-	case h.Flags&flagSurvivors != 0: // dispatch and combine each have ids without lost ranks
-		bytes += aligned(ids)
-	case p.Problem.Layout.Kind() != "expert": // the kernels read the caller's ids, of 64 bits too
-		ids = 0
-	}
-	agree := 16*max(uint64(p.Problem.Ranks), 8) + 8 // words that debug mode compares between ranks
-	for _, n := range []uint64{agree, ids, out, scales, y, 4 * (uint64(h.Groups) + 1),
-		uint64(index.ExpertIDs), uint64(index.SrcInfo), uint64(index.ScaleOffsets)} {
-		bytes += aligned(n)
-	}
-	for _, s := range p.states {
-		if !chosen[s.DType] {
-			continue
-		}
-		bytes += 2*aligned(4*declare.RoundWords) + aligned(4*uint64(s.Counters))
-		for _, r := range p.regions[s.FirstRegion : s.FirstRegion+s.Regions] {
-			bytes += aligned(r.Bytes)
-		}
-	}
-	return bytes
 }
 
 // Answers lists the pack's answers for one dtype, precision, purpose and class.

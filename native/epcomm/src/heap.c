@@ -12,10 +12,58 @@ static uint64_t take(uint64_t *end, uint64_t bytes) {
 
 static int chosen(const EpComm *c, uint32_t dtype) { return c->dtype_index[c->pack.dtypes[dtype].dtype] == (int)dtype; }
 
-static void layout_state(const EpComm *c, const PackState *s, StateAt *at, uint64_t *end) {
-  for (int op = 0; op < 2; op++) at->rounds[op] = take(end, 4 * PACK_ROUND_WORDS);
-  at->counters = take(end, 4 * (uint64_t)s->counters);
-  for (uint32_t i = 0; i < s->regions; i++) at->region[i] = take(end, c->pack.regions[s->first_region + i].bytes);
+static uint32_t states(const EpComm *c) { return pack_count(&c->pack, PACK_STATES); }
+static const PackRegion *region(const EpComm *c, uint32_t state, uint32_t i) {
+  return &c->pack.regions[c->pack.states[state].first_region + i];
+}
+
+/* Returns the first chosen state with these call numbers. It is `state` itself if it shares none. */
+static uint32_t counts_with(const EpComm *c, uint32_t state, int op) {
+  uint16_t numbers = c->pack.states[state].numbers[op];
+  for (uint32_t j = 0; numbers != 0 && j < state; j++)
+    if (chosen(c, c->pack.states[j].dtype) && c->pack.states[j].numbers[op] == numbers) return j;
+  return state;
+}
+
+/* Finds the regions that lie in the same area as region i of a state: whether one was placed before,
+ * where the area's common place is, and the bytes of the largest. */
+typedef struct Area {
+  int placed, covered; /* covered: a region placed before has all bytes of this one */
+  uint64_t common, most;
+} Area;
+static Area area_of(const EpComm *c, const SlotAt *at, uint32_t state, uint32_t i) {
+  const PackRegion *own = region(c, state, i);
+  Area a = {0, 0, 0, own->bytes};
+  for (uint32_t j = 0; own->area != 0 && j < states(c); j++)
+    for (uint32_t k = 0; chosen(c, c->pack.states[j].dtype) && k < c->pack.states[j].regions; k++) {
+      const PackRegion *g = region(c, j, k);
+      if (g->area != own->area) continue;
+      if (g->bytes > a.most) a.most = g->bytes;
+      if (j > state || (j == state && k >= i)) continue;
+      a.placed = 1;
+      a.common = at->states[j].region[k] + (g->halves ? g->bytes / 2 : 0);
+      if (g->bytes >= own->bytes) a.covered = 1;
+    }
+  return a;
+}
+
+static uint64_t layout_region(const EpComm *c, const SlotAt *at, uint32_t state, uint32_t i, uint64_t *end) {
+  const PackRegion *own = region(c, state, i);
+  Area a = area_of(c, at, state, i);
+  if (!a.placed) a.common = take(end, a.most) + (own->halves ? a.most / 2 : 0);
+  return a.common - (own->halves ? own->bytes / 2 : 0);
+}
+
+static void layout_state(const EpComm *c, SlotAt *slot, uint32_t state, uint64_t *end) {
+  const PackState *s = &c->pack.states[state];
+  StateAt *at = &slot->states[state];
+  for (int op = 0; op < 2; op++) {
+    uint32_t first = counts_with(c, state, op);
+    at->rounds[op] = first < state ? slot->states[first].rounds[op] : take(end, 4 * PACK_ROUND_WORDS);
+  }
+  uint32_t first = counts_with(c, state, 0);
+  at->counters = first < state ? slot->states[first].counters : take(end, 4 * (uint64_t)s->counters);
+  for (uint32_t i = 0; i < s->regions; i++) at->region[i] = layout_region(c, slot, state, i, end);
 }
 
 static void layout_slot(const EpComm *c, SlotAt *at, uint64_t *end) {
@@ -48,8 +96,8 @@ static void layout_slot(const EpComm *c, SlotAt *at, uint64_t *end) {
   at->src_info = take(end, index.src_info);
   at->scale_offsets = take(end, index.scale_offsets);
   if (c->nodes > 1) at->y = take(end, c->options.own_outputs ? 0 : 2 * rows * h->hidden);
-  for (uint32_t i = 0; i < pack_count(&c->pack, PACK_STATES); i++)
-    if (chosen(c, c->pack.states[i].dtype)) layout_state(c, &c->pack.states[i], &at->states[i], end);
+  for (uint32_t i = 0; i < states(c); i++)
+    if (chosen(c, c->pack.states[i].dtype)) layout_state(c, at, i, end);
 }
 
 /* Call numbers, counts and weights of epcomm/normal.cuh. */
@@ -77,21 +125,22 @@ static DrvResult fill(const EpComm *c, uint64_t at, uint64_t bytes, unsigned cha
   return bytes == 0 ? 0 : c->driver->fill(c->heap[c->options.rank] + at, value, (size_t)bytes);
 }
 
-static DrvResult fill_state(const EpComm *c, const PackState *s, const StateAt *at) {
-  DrvResult r = fill(c, at->rounds[0], 2 * 4 * PACK_ROUND_WORDS, 0);
+static DrvResult fill_state(const EpComm *c, const SlotAt *slot, uint32_t state) {
+  const PackState *s = &c->pack.states[state];
+  const StateAt *at = &slot->states[state];
+  DrvResult r = 0;
+  for (int op = 0; op < 2 && r == 0; op++) r = fill(c, at->rounds[op], 4 * PACK_ROUND_WORDS, 0);
   if (r == 0) r = fill(c, at->counters, 4 * (uint64_t)s->counters, 0);
-  for (uint32_t i = 0; i < s->regions && r == 0; i++) {
-    const PackRegion *g = &c->pack.regions[s->first_region + i];
-    r = fill(c, at->region[i], g->bytes, (unsigned char)g->fill);
-  }
+  for (uint32_t i = 0; i < s->regions && r == 0; i++)
+    if (!area_of(c, slot, state, i).covered) r = fill(c, at->region[i], region(c, state, i)->bytes, region(c, state, i)->fill);
   return r;
 }
 
 EpcommStatus heap_fill(EpComm *c) {
   DrvResult r = fill(c, 0, c->at.slots[0].ids[0], 0); /* control, abort, agree, world, normal */
   for (int slot = 0; slot < c->options.in_flight; slot++)
-    for (uint32_t i = 0; i < pack_count(&c->pack, PACK_STATES) && r == 0; i++)
-      if (chosen(c, c->pack.states[i].dtype)) r = fill_state(c, &c->pack.states[i], &c->at.slots[slot].states[i]);
+    for (uint32_t i = 0; i < states(c) && r == 0; i++)
+      if (chosen(c, c->pack.states[i].dtype)) r = fill_state(c, &c->at.slots[slot], i);
   if (r == 0) r = c->driver->context_wait();
   if (r != 0) return comm_driver_error(c, r, "fill the heap");
   return c->nodes > 1 ? network_table(c) : EPCOMM_OK;

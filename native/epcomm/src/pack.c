@@ -12,6 +12,7 @@
 
 #define MAX_PACK ((size_t)1 << 30)
 #define MAX_REGION ((uint64_t)1 << 40)
+#define MOST_STATES 256
 
 static int refuse(char *text, const char *format, ...) {
   va_list args;
@@ -33,7 +34,7 @@ static int check_header(const PackHeader *h, size_t bytes, char *text) {
   if (*(const uint8_t *)&order != 1) return refuse(text, "pack: written little-endian, this machine is not");
   if (bytes < sizeof *h || memcmp(h->magic, PACK_MAGIC, 8) != 0)
     return refuse(text, "pack: does not begin with %s; make one with epbench pack", PACK_MAGIC);
-  if (h->version != PACK_VERSION || (h->header_bytes != sizeof *h && h->header_bytes != sizeof *h + sizeof(PackHosts)) ||
+  if (h->version < 1 || h->version > PACK_VERSION || (h->header_bytes != sizeof *h && h->header_bytes != sizeof *h + sizeof(PackHosts)) ||
       bytes < h->header_bytes)
     return refuse(text, "pack: format %u, this library reads %d; make it again with the epbench of this library", h->version,
                   PACK_VERSION);
@@ -131,14 +132,24 @@ static int check_memory(const Pack *p, char *text) {
     for (uint32_t j = 0; j < i; j++)
       if (p->dtypes[j].dtype == d->dtype) return refuse(text, "pack: a dtype is listed twice");
   }
-  for (uint32_t i = 0; i < pack_count(p, PACK_REGIONS); i++)
-    if (p->regions[i].bytes > MAX_REGION || p->regions[i].fill > 255 || !string_ok(p, p->regions[i].name))
+  if (pack_count(p, PACK_STATES) > MOST_STATES || pack_count(p, PACK_REGIONS) > MOST_STATES * EP_MAX_REGIONS)
+    return refuse(text, "pack: too many kinds of memory");
+  for (uint32_t i = 0; i < pack_count(p, PACK_REGIONS); i++) {
+    const PackRegion *g = &p->regions[i];
+    if (g->bytes > MAX_REGION || g->halves > 1 || !string_ok(p, g->name) || (g->area != 0 && g->halves && g->bytes % 512 != 0))
       return refuse(text, "pack: region %u has impossible sizes", i);
+    for (uint32_t j = 0; j < i; j++)
+      if (g->area != 0 && g->area == p->regions[j].area && (g->fill != p->regions[j].fill || g->halves != p->regions[j].halves))
+        return refuse(text, "pack: region %u does not fit its area", i);
+  }
   for (uint32_t i = 0; i < pack_count(p, PACK_STATES); i++) {
     const PackState *s = &p->states[i];
     if (s->dtype >= pack_count(p, PACK_DTYPES) || !within(p, PACK_REGIONS, s->first_region, s->regions) ||
         s->regions > EP_MAX_REGIONS || s->counters < 1 || s->counters > 1u << 24 || !string_ok(p, s->name))
       return refuse(text, "pack: state %u has impossible sizes", i);
+    for (uint32_t j = 0; j < i; j++)
+      if (s->numbers[0] != 0 && s->numbers[0] == p->states[j].numbers[0] && s->counters != p->states[j].counters)
+        return refuse(text, "pack: state %u does not fit the counters that it shares", i);
   }
   return 0;
 }

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #define PACK_MAGIC "EPCOMMPK"
-#define PACK_VERSION 1
+#define PACK_VERSION 2 /* files of version 1 have no areas and are read too */
 #define PACK_DIGEST_FROM 56 /* first byte that the digest covers */
 #define PACK_ROUND_BLOCKS 192 /* most blocks of a grid */
 #define PACK_ROUND_WORDS (32 * PACK_ROUND_BLOCKS)
@@ -56,12 +56,16 @@ typedef struct PackDType {
 } PackDType;
 
 typedef struct PackState {
-  uint32_t dtype, name, first_region, regions, counters, unused;
+  uint32_t dtype, name, first_region, regions, counters;
+  uint16_t numbers[2]; /* by op; states with equal numbers other than 0 share call numbers. numbers[0] goes for the counters too */
 } PackState;
 
 typedef struct PackRegion {
   uint64_t bytes;
-  uint32_t fill, name;
+  uint8_t fill;
+  uint8_t halves; /* 1: in an area, the middles of the regions lie at the same place; 0: their beginnings */
+  uint16_t area;  /* regions with equal area other than 0 lie in the same memory */
+  uint32_t name;
 } PackRegion;
 
 typedef struct PackModule {

@@ -4,15 +4,15 @@
 
 #include "moe.h"
 
-/* Returns the dtype of checked call n. In layouts other than expert it is BF16, and the experts
- * return the rows unchanged. */
+/* Returns the dtype of checked call n: the dtypes of the pack in turn, so that calls of several dtypes
+ * follow each other in the same memory. */
 int any_dtype(const Moe *m, uint64_t n);
 
 /* Returns call n, of up to `fullest` tokens. The number n is the same on all ranks. */
 EpcommCall any_call(const Moe *m, uint64_t n, int fullest);
 
-/* Stands for the experts: checks the rows if the layout is expert, and writes y. Returns
- * 0 if all is right. */
+/* Stands for the experts: in layout expert it checks the rows and scales them, in other layouts it
+ * returns them as they are, in BF16. Returns 0 if all is right. */
 int any_experts(Moe *m, const EpcommCall *c, uint64_t n, GpuStream stream);
 
 /* Checks the combined tokens. */

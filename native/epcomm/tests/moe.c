@@ -21,13 +21,13 @@ static float widen(uint16_t b) {
   return f;
 }
 
-static uint16_t narrow(float f) {
+uint16_t moe_bf16(float f) {
   uint32_t u;
   memcpy(&u, &f, 4);
   return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
 }
 
-static float e4m3(uint8_t b) {
+float moe_e4m3(uint8_t b) {
   int e = b >> 3 & 15, m = b & 7;
   float v = e == 0 ? ldexpf((float)m, -9) : ldexpf((float)(8 + m), e - 10);
   return b & 128 ? -v : v;
@@ -35,7 +35,7 @@ static float e4m3(uint8_t b) {
 
 /* Elements between -2 and 2. */
 static uint16_t element(uint64_t n, int rank, int token, int column) {
-  return narrow((float)((int)(draw(n, (uint64_t)rank, (uint64_t)token, (uint64_t)column) % 4001) - 2000) / 1000);
+  return moe_bf16((float)((int)(draw(n, (uint64_t)rank, (uint64_t)token, (uint64_t)column) % 4001) - 2000) / 1000);
 }
 
 /* Distinct experts of a token; one in eight is masked. */
@@ -165,7 +165,7 @@ typedef struct Left {
 static float value(const Moe *m, const Left *l, uint64_t row, int column) {
   const uint8_t *p = m->rows + row * l->o.row_bytes;
   if (l->dtype == EPCOMM_BF16) return widen((uint16_t)(p[2 * column] | p[2 * column + 1] << 8));
-  return e4m3(p[column]) * m->scales[(uint64_t)(column / 128) * l->o.max_rows + row];
+  return moe_e4m3(p[column]) * m->scales[(uint64_t)(column / 128) * l->o.max_rows + row];
 }
 
 /* Compares one row with its token. */
@@ -205,7 +205,7 @@ static int wrong_group(Moe *m, const Left *l, uint64_t n, int most, int local) {
       seen[token] = 1;
       bad = wrong_row(m, l, n, row, source, token);
       for (int c = 0; c < i->hidden; c++)
-        m->y[row * (uint64_t)i->hidden + (uint64_t)c] = narrow(value(m, l, row, c) * gain(expert));
+        m->y[row * (uint64_t)i->hidden + (uint64_t)c] = moe_bf16(value(m, l, row, c) * gain(expert));
     }
     free(seen);
     if (bad) return 1;

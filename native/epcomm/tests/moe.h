@@ -44,6 +44,10 @@ EpcommCall moe_call(const Moe *m, int slot, int dtype, int tokens, int fullest, 
  * right; else the difference is printed. `most` must be the same as in moe_tokens. */
 int moe_experts(Moe *m, const EpcommCall *call, uint64_t n, int most, GpuStream stream);
 
+/* Conversions of one element. */
+uint16_t moe_bf16(float f);
+float moe_e4m3(uint8_t b);
+
 /* Checks the outputs of combine. */
 int moe_combined(Moe *m, const EpcommCall *call, uint64_t n, GpuStream stream);
 

@@ -1,0 +1,40 @@
+package pack
+
+import (
+	"slices"
+
+	"github.com/epbench/epbench/kernels/cuda/declare"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// group returns the number of a key, from 1 on.
+func (b *builder) group(kind, key string) uint16 {
+	return uint16(b.once(kind+" "+key, func() int {
+		b.groups[kind]++
+		return b.groups[kind]
+	}))
+}
+
+// area returns the number of the area in which a region lies, 0 if it has memory of its own. The middle
+// of a region with halves must be on a boundary on which regions begin.
+func (b *builder) area(s declare.CallSpec, r declare.Region) uint16 {
+	switch {
+	case r.Halves && r.Bytes/2%heapAlign != 0, !s.AnyDType && r.Area == "":
+		return 0
+	case r.Area != "":
+		return b.group("area", r.Area)
+	}
+	return b.group("area", s.State+"."+r.Name)
+}
+
+// numbers returns the groups of states that number their calls together, by op.
+func (b *builder) numbers(s declare.CallSpec) (out [2]uint16) {
+	if s.AnyDType {
+		out[0] = b.group("numbers", string(ep.Dispatch)+" "+s.State)
+		out[1] = b.group("numbers", string(ep.Combine)+" "+s.State)
+	}
+	if slices.ContainsFunc(s.Regions, func(r declare.Region) bool { return r.Area == declare.AreaReturn }) {
+		out[1] = b.group("numbers", declare.AreaReturn)
+	}
+	return out
+}

@@ -360,7 +360,7 @@ int main(int argc, char **argv) {
   } tests[] = {{"calls", test_calls}, {"graphs", test_graphs}, {"flight", test_flight}, {"outputs", test_outputs},
                {"leak", test_leak},   {"host", test_host},     {"chain", test_chain}, {"any-order", test_any_order},
                {"arguments", test_arguments}, {"lost", test_lost}, {"grow", test_grow}, {"refuse", test_refuse}, {"killing", test_killing},
-               {"wrap", test_wrap},   {"spoiled", test_spoiled}, {"soak", test_soak},
+               {"wrap", test_wrap},   {"mixed", test_mixed},   {"spoiled", test_spoiled}, {"soak", test_soak},
                {"nodes", test_nodes}, {"refusals", test_refusals}, {"left", test_left},
                {"crashed", test_crashed}, {"unfilled", test_unfilled}};
   Plan p = arguments(argc, argv);

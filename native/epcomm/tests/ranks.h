@@ -40,7 +40,7 @@ int ranks_ended(EpComm *comm, const char *what, EpcommStatus status, GpuStream s
 
 int test_chain(Seat *seat, void *plan); /* chain.c */
 int test_any_order(Seat *seat, void *plan); /* order.c */
-int test_wrap(Seat *seat, void *plan); /* wrap.c */
+int test_wrap(Seat *seat, void *plan), test_mixed(Seat *seat, void *plan); /* wrap.c */
 void wrap_begin_at(EpComm *comm, uint32_t number); /* sets the device counters of slot 0 */
 /* Holds counts the resources that may not grow from round to round. */
 typedef struct Holds {

@@ -27,6 +27,7 @@ step 600 "calls-4-ranks" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/four.pack" 
 # Every kernel: call numbers across their ends, and outputs after a fault.
 for layout in ${LAYOUTS:-expert masked rank rank-packed expert-128}; do
   step 600 "wrap-$layout" '' "$bin/epcomm-test" "$bin/every-$layout.pack" wrap --processes $patient --calls 5
+  step 600 "mixed-$layout" '' "$bin/epcomm-test" "$bin/every-$layout.pack" mixed --processes $patient --calls 100
   step 600 "soak-$layout" '' "$bin/epcomm-test" "$bin/every-$layout.pack" soak --processes --deadline 0.5 --seconds ${SOAK:-2}
   step 600 "spoiled-$layout" '' "$bin/epcomm-test" "$bin/every-$layout.pack" spoiled --processes --deadline 0.3
 done

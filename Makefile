@@ -6,7 +6,7 @@ FUZZTIME ?= 10s
 # enough to find a test that hangs.
 PATIENCE ?= 30m
 
-.PHONY: help build test race lint fuzz fuzz-night bench mutation golden pages tables model engine-readers clean
+.PHONY: help build test test-all race lint fuzz fuzz-night bench mutation golden pages tables model engine-readers clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -14,7 +14,10 @@ help: ## this list
 build: ## bin/epbench, pure Go
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BINDIR)/epbench ./cmd/epbench
 
-test: ## every test that needs no GPU
+test: ## the quick tests: 4 minutes on two cores; they need Go and the repository
+	$(GO) test -short -timeout $(PATIENCE) ./...
+
+test-all: ## every test that needs no GPU, at full length: also device code on the emulator, studies and a browser
 	$(GO) test -timeout $(PATIENCE) ./...
 
 # CONCURRENT lists the packages that start goroutines, also in tests, and packages whose tests use
@@ -43,10 +46,13 @@ bench: ## time the CPU backend against a plain copy, look-ups in Go and C, and d
 	$(GO) test -run NONE -bench HotPath ./tune/table/export
 	$(GO) test -run NONE -bench Route ./workloads
 
-mutation: ## mutation tests of the packages that decide; needs gremlins v0.6.0 (github.com/go-gremlins/gremlins) on PATH
-	@for p in stat record search sweep; do \
-	  GOFLAGS='-short -vet=off' gremlins unleash --workers 1 --timeout-coefficient 20 -S lt \
-	    -E replay -E spacefile -E measure -E receipt ./tune/$$p || exit 1; \
+# MUTATED lists the packages that decide or read, with the folders below them: stat, record, search and sweep
+# without the folders named below, workloads with trace.
+MUTATED ?= tune/stat tune/record tune/search tune/sweep reports/peers reports/engines workloads kernels/worker kernels/cuda/pack
+mutation: ## mutation tests of MUTATED, hours; needs gremlins v0.6.0 (github.com/go-gremlins/gremlins) on PATH
+	@for p in $(MUTATED); do \
+	  echo "== $$p"; GOFLAGS='-short -vet=off' gremlins unleash --workers 1 --timeout-coefficient 20 -S lt \
+	    -E '^replay/' -E '^spacefile/' -E '^measure/' -E '^receipt/' ./$$p || exit 1; \
 	done
 
 golden: ## rewrite expected outputs; review the diff

@@ -140,8 +140,9 @@ func TestDocsNameMakeTargets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if line := "make test\n"; !bytes.Contains(readme, []byte("$ "+line)) || !bytes.Contains(ci, []byte("\n"+line)) {
-		t.Errorf("README and .ci/run must both run the tests with %q", line)
+	// make test-all runs the tests of make test too.
+	if !bytes.Contains(readme, []byte("$ make test\n")) || !bytes.Contains(ci, []byte("\nmake test-all\n")) {
+		t.Error("README must name make test, and .ci/run must run make test-all")
 	}
 }
 

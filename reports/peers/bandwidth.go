@@ -26,11 +26,11 @@ var Definitions = []Definition{
 	{"trtllm", "tokens times the smaller of ranks and top-k, times the payload", func(p ep.Problem) float64 {
 		return float64(p.Tokens*min(p.Ranks, p.TopK)) * payload(p)
 	}},
-	{"mori", "tokens received after removing repeats per rank, own rank included, times the elements; scales are not counted", elements},
+	{"mori", "as deepep-normal, without scales", elements},
 	{"mori-physical", "as mori, times (ranks-1)/ranks", func(p ep.Problem) float64 {
 		return elements(p) * float64(p.Ranks-1) / float64(p.Ranks)
 	}},
-	{"mori-ll", "tokens times top-k times the elements; scales are not counted", func(p ep.Problem) float64 { return perSelection(p) * unscaled(p) }},
+	{"mori-ll", "tokens times top-k times the payload without scales", func(p ep.Problem) float64 { return perSelection(p) * unscaled(p) }},
 	{"pplx", "tokens times top-k times the payload, over send and receive", func(p ep.Problem) float64 { return perSelection(p) * payload(p) }},
 	{"collectivex", "logical payload after removing repeats per rank", received},
 	{"aws", "logical payload per token and expert", func(p ep.Problem) float64 { return perSelection(p) * payload(p) }},

@@ -86,6 +86,10 @@ func TestAChangedFigureIsNoticed(t *testing.T) {
 		{"moonep", Given{Routing: "uniform"}, func() string { return moonCSV(standardMoon(r)) }, `(?m)^\d+,(\d+),8,8192,(\d+),896,(\d+),3072,1.00,12,14,4.321,[\d.]+,([\d.]+),[\d.]+,[\d.]+,[\d.]+,[\d.]+,[\d.]+,([\d.]+),[\d.]+,70000,0.3310,900,1100,64,[\d.]+,[\d.]+,([\d.]+),[\d.]+,([\d.]+)`},
 		{"hybrid-ep", Given{Experts: 64, TopK: 8, Hidden: 7168, Tokens: 4096}, func() string { return hybridLog() }, `([\d.]+) GB/s \(NVL\), t: ([\d.]+) us \[min=[\d.]+, max=[\d.]+\], \w+: ([\d.]+) MB`},
 		{"deepep-v2", Given{}, func() string { return v2Log(1, 8, r.IntN(2) == 0, 400+200*r.Float64()) }, `(\d+) GB/s \(SU\), ([\d.]+) us, (\d+) bytes`},
+		{"mooncake", Given{}, func() string { return randomMooncake(r) }, `"world_size": (\d+).*"num_tokens": (\d+)[^$]*"end_to_end_latency_ms": \{.*"mean": ([\d.]+)[^$]*"tokens_per_second": ([\d.]+)`},
+		{"aiconfigurator", Given{}, func() string { return randomLowLatencyTable(r) }, `(?m)256,([\d.]+),([\d.]+),([\d.]+),([\d.]+)$`},
+		{"aiconfigurator", Given{}, func() string { return randomA2ATable(r) }, `(?m)([\d.]+),([\d.]+),([\d.]+)$`},
+		{"mori", Given{Experts: 256}, func() string { return randomMori(r) }, `"num_tokens": (\d+).*"bandwidth_gbps": ([\d.]+), "latency_us": ([\d.]+)`},
 	} {
 		pattern := regexp.MustCompile(c.figures)
 		noticed := 0
@@ -108,7 +112,48 @@ func TestAChangedFigureIsNoticed(t *testing.T) {
 
 // withoutReasons drops the warnings that say why a kind of figure is always left out.
 func withoutReasons(warnings []string) []string {
-	return slices.DeleteFunc(warnings, func(w string) bool { return strings.HasPrefix(w, "pair_period, stage and isolated_sum") })
+	return slices.DeleteFunc(warnings, func(w string) bool {
+		return strings.HasPrefix(w, "pair_period, stage and isolated_sum") || strings.HasPrefix(w, "end_to_end_latency_ms left out")
+	})
+}
+
+// randomMooncake returns a file as assemble_json_output makes it, of another size and speed.
+func randomMooncake(r *rand.Rand) string {
+	tokens, ms := 1+r.IntN(4096), 0.2+r.Float64()
+	text := strings.Replace(mooncakeJSON, `"num_tokens": 128`, fmt.Sprintf(`"num_tokens": %d`, tokens), 1)
+	text = strings.Replace(text, `"p999": 0.5, "mean": 0.5`, fmt.Sprintf(`"p999": 2, "mean": %.9f`, ms), 1)
+	return strings.Replace(text, "1024000.0", fmt.Sprintf("%.9f", float64(4*tokens)/ms*1e3), 1)
+}
+
+// randomLowLatencyTable returns rows of wideep_deepep_ll with the bandwidths of their times, as
+// test_low_latency.py computes them.
+func randomLowLatencyTable(r *rand.Rand) string {
+	var b strings.Builder
+	b.WriteString("framework,version,device,op_name,kernel_source,node_num,hidden_size,num_token,num_topk,num_experts,combine_avg_t_us,combine_bandwidth_gbps,dispatch_avg_t_us,dispatch_bandwidth_gbps\n")
+	for range 3 {
+		tokens, c, d := 1+r.IntN(512), 10+100*r.Float64(), 10+100*r.Float64()
+		fmt.Fprintf(&b, "sglang,0.5.12,NVIDIA H200,ll,deepep,1,7168,%d,8,256,%.3f,%.6f,%.3f,%.6f\n", tokens, c, float64(tokens*8*14336)/c/1e3, d, float64(tokens*8*7408)/d/1e3)
+	}
+	return b.String()
+}
+
+// randomA2ATable returns rows of moe_a2a_perf. A latency is the sum of its parts.
+func randomA2ATable(r *rand.Rand) string {
+	var b strings.Builder
+	b.WriteString("framework,version,device,op_name,kernel_source,comm_backend,phase,comm_dtype,ep_size,node_num,hidden_size,topk,num_experts,num_tokens,sms,transmit_us,notify_us,latency\n")
+	for range 3 {
+		transmit, notify := 100+900*r.Float64(), 20+50*r.Float64()
+		fmt.Fprintf(&b, "SGLang,0.5.12,NVIDIA H200,moe_a2a,deepep,deepep_ht,dispatch,default,8,1,7168,8,256,%d,20,%.2f,%.2f,%.2f\n", 1+r.IntN(4096), transmit, notify, transmit+notify)
+	}
+	return b.String()
+}
+
+// randomMori returns a table of one rule, with the bandwidth of its latency.
+func randomMori(r *rand.Rand) string {
+	tokens, us := 64+r.IntN(4096), 30+500*r.Float64()
+	return fmt.Sprintf(`{"version": "1.0", "gpu_arch": "gfx942", "gpu_model": "mi300x", "kernel_type": "IntraNode", "ep_size": 8, "phase": "dispatch", "rules": [
+{"dtype": "bf16", "num_tokens": %d, "hidden_dim": 7168, "topk": 8, "block_num": 80, "rdma_block_num": 0, "warp_per_block": 16, "bandwidth_gbps": %.2f, "latency_us": %.2f}]}`,
+		tokens, float64(tokens)*DistinctRanks(8, 256, 8)*14336/us/1e3, us)
 }
 
 func randomNCCL(r *rand.Rand) ncclRun {

@@ -147,9 +147,6 @@ static inline uint32_t __ballot_sync(uint32_t mask, int pred) {
 static inline int __any_sync(uint32_t mask, int pred) { return __ballot_sync(mask, pred) != 0; }
 static inline int __all_sync(uint32_t mask, int pred) { return __ballot_sync(mask, pred) == mask; }
 
-/* Returns the calling thread alone: threads are not promised to run together. */
-static inline uint32_t __activemask() { return 1u << emul_lane(); }
-
 template <class T>
 static inline uint32_t __match_any_sync(uint32_t mask, T v) {
   uint64_t in = 0, all[32];

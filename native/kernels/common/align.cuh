@@ -31,7 +31,7 @@ EP_ENTRY(32, 1) ep_align(const __grid_constant__ EpArgs a) {
     for (;;) {
       uint32_t seen = ld_relaxed_sys(&mine->arrived[peer]);
       if (static_cast<int32_t>(seen - tag) >= 0) break;
-      if (!spin.again(a, what, tag, seen)) break;
+      if (!spin.again_without_outputs(a, what, tag, seen)) break;
     }
     fence_acq_rel_sys();
   }

@@ -46,25 +46,24 @@ static const uint32_t EP_SPOIL_WORDS = 256; /* of a chunk */
 
 /* Overwrites one chunk of the outputs. Chunks are numbered over all areas. Returns false if there
  * is no chunk of that number. The loops are not unrolled, because the waits around this code
- * need the registers. Every thread makes the same number of turns: see ep_give_up. */
+ * need the registers. */
 EP_DEVICE bool ep_spoil_chunk(const EpArgs &a, uint32_t chunk) {
-  uint32_t *to = nullptr;
-  uint32_t words = 0, fill = 0;
 #pragma unroll 1
   for (int i = 0; i < EP_SPOIL_AREAS; i++) {
     const EpArea &area = a.spoil[i];
     const uint32_t chunks = (area.words + EP_SPOIL_WORDS - 1) / EP_SPOIL_WORDS;
-    if (to == nullptr && chunk < chunks) {
-      to = area.at + static_cast<uint64_t>(chunk) * EP_SPOIL_WORDS;
-      words = min(area.words - chunk * EP_SPOIL_WORDS, EP_SPOIL_WORDS);
-      fill = area.fill;
+    if (chunk >= chunks) {
+      chunk -= chunks;
+      continue;
     }
-    chunk -= chunks;
-  }
+    uint32_t *to = area.at + static_cast<uint64_t>(chunk) * EP_SPOIL_WORDS;
+    uint32_t words = min(area.words - chunk * EP_SPOIL_WORDS, EP_SPOIL_WORDS);
 #pragma unroll 1
-  for (uint32_t i = 0; i < EP_SPOIL_WORDS; i++)
-    if (i < words) to[i] = fill;
-  return to != nullptr;
+    do *to++ = area.fill;
+    while (--words != 0);
+    return true;
+  }
+  return false;
 }
 
 /* Overwrites the outputs of this launch's call. Every thread of the launch calls it and
@@ -98,35 +97,35 @@ EP_DEVICE bool ep_warp_leaves(const EpArgs &a, uint32_t number) {
 
 /* ---- giving up ---- */
 
+/* Ends all waits of the rank. The first thread of the rank that calls it writes the fault record. */
+EP_DEVICE void ep_record_fault(const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
+  bool first = cas_relaxed_gpu(ep_abort_word(a), 0, 1) == 0;
+  if (a.given_up != nullptr) first = cas_relaxed_gpu(a.given_up, 0, 1) == 0;
+  if (!first || a.fault == nullptr) return;
+  EpFault *f = a.fault;
+  f->rank = static_cast<uint32_t>(a.rank);
+  f->phase = w.phase;
+  f->expert = w.expert;
+  f->source = w.source;
+  f->block = blockIdx.x;
+  f->want = want;
+  f->got = got;
+  fence_acq_rel_sys();
+  st_relaxed_sys(&f->set, 1u);
+}
+
+static __device__ __noinline__ void ep_time_out(const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
+  ep_record_fault(a, w, want, got);
+}
+
 /* ep_give_up runs in each thread that leaves a wait. The first late thread of a rank writes the
  * fault record. Then all threads that leave overwrite the outputs of this launch's call
  * together: the state's abort word, which is 1 at first, counts the chunks that were taken. The
- * function calls no other, so that it takes few registers from the waits around it.
- *
- * The threads of a warp leave the loop together, by a vote. If each left it by itself, the compiler
- * would no longer know that the warp leaves its waits together, and every later vote of the
- * kernel would get a second path. On 2 H100 dispatch_ll_ids of 1 token then took 5.2 us, not 4.0. */
+ * function calls no other, so that it takes few registers from the waits around it. */
 static __device__ __noinline__ void ep_give_up(const EpArgs &a, EpWait w, uint64_t want, uint64_t got, bool late) {
-  if (late) {
-    bool first = cas_relaxed_gpu(ep_abort_word(a), 0, 1) == 0;
-    if (a.given_up != nullptr) first = cas_relaxed_gpu(a.given_up, 0, 1) == 0;
-    if (first && a.fault != nullptr) {
-      EpFault *f = a.fault;
-      f->rank = static_cast<uint32_t>(a.rank);
-      f->phase = w.phase;
-      f->expert = w.expert;
-      f->source = w.source;
-      f->block = blockIdx.x;
-      f->want = want;
-      f->got = got;
-      fence_acq_rel_sys();
-      st_relaxed_sys(&f->set, 1u);
-    }
-  }
-  const uint32_t here = __activemask();
-  bool more = true;
+  if (late) ep_record_fault(a, w, want, got);
 #pragma unroll 1
-  while (__any_sync(here, more)) more = ep_spoil_chunk(a, add_relaxed_gpu(ep_abort_word(a), 1u) - 1);
+  while (ep_spoil_chunk(a, add_relaxed_gpu(ep_abort_word(a), 1u) - 1)) continue;
 }
 
 EP_DEVICE void ep_fault(const EpArgs &a, EpWait w, uint64_t want, uint64_t got) { ep_give_up(a, w, want, got, true); }
@@ -143,14 +142,31 @@ struct EpSpin {
   EP_DEVICE bool again(const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
     spin_pause();
     if ((++polls & 63u) != 0) return true;
-    uint64_t now = globaltimer();
-    if (start == 0) start = now;
-    /* A block that waits for its own rank waits twice as long. So a block that waits for
-     * another rank gives up first, and the record names that rank. */
-    const bool late = now - start > (w.source < 0 ? 2 : 1) * a.deadline_ns;
+    const bool late = passed(a, w);
     if (!late && !ep_aborted(a)) return true;
     ep_give_up(a, w, want, got, late);
     return false;
+  }
+
+  /* The same in a kernel that writes no outputs. ep_align takes it, for the time that it takes to
+   * leave: with `again` ranks began a measured call so far apart that all times of few tokens
+   * were 0.7 to 1.3 us too long on 2 H100. */
+  EP_DEVICE bool again_without_outputs(const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
+    spin_pause();
+    if ((++polls & 63u) != 0) return true;
+    if (passed(a, w)) {
+      ep_time_out(a, w, want, got);
+      return false;
+    }
+    return !ep_aborted(a);
+  }
+
+  /* Returns whether the deadline has passed. A block that waits for its own rank waits twice as
+   * long. So a block that waits for another rank gives up first, and the record names that rank. */
+  EP_DEVICE bool passed(const EpArgs &a, EpWait w) {
+    uint64_t now = globaltimer();
+    if (start == 0) start = now;
+    return now - start > (w.source < 0 ? 2 : 1) * a.deadline_ns;
   }
 };
 

@@ -50,6 +50,7 @@ def masked(buffer):
 
 
 def without_the_other(buffer):
+    """Goes on without rank 1. Returns the hook of a call that is still under way."""
     x, ids, weights = draw(0, 3)
     rows, _, handle, _, _ = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False)
     for what in (buffer.check, lambda: buffer.low_latency_combine(rows, ids, weights, handle)):
@@ -63,6 +64,7 @@ def without_the_other(buffer):
     for seed in range(4, 7):
         call(buffer, 0, seed, [0], halves=seed == 5)
     assert masked(buffer) == [0, 1], masked(buffer)
+    return buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False, return_recv_hook=True)[-1]
 
 
 def one_rank(rank, port, extension, results):
@@ -79,11 +81,17 @@ def one_rank(rank, port, extension, results):
         for seed in (1, 2):
             call(buffer, rank, seed, [0, 1], halves=seed == 2)
         dist.barrier()
-        if rank == 0:
-            without_the_other(buffer)
+        late = without_the_other(buffer) if rank == 0 else None
         dist.barrier()
         buffer.low_latency_clean_mask_buffer()
         assert masked(buffer) == [0, 0]
+        if late is not None:
+            try:
+                late()
+            except RuntimeError as e:
+                assert "is lost" in str(e), e
+            else:
+                raise AssertionError("a hook received a call from before ranks came back")
         for seed in range(7, 10):
             call(buffer, rank, seed, [0, 1], halves=seed == 8)
         buffer.destroy()

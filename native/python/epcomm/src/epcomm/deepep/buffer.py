@@ -402,6 +402,8 @@ class Buffer:
         for link in dict.fromkeys(self._links.values()):
             if link.shape.survivors:
                 how(link.comm)
+                for half in filter(None, link.begun):
+                    half.lose()
                 link.halves, link.begun = [None, None], [None, None]
         self._applied = set(self._masked)
 

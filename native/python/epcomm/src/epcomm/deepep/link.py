@@ -164,15 +164,21 @@ class Half:
     """A call that was sent and not yet received. finish() receives it on the current stream. Until then the
     call holds no SMs, and `tensors` must not change. then() runs after the receiving kernel."""
 
-    __slots__ = ("_link", "_op", "_stream", "_rest")
+    __slots__ = ("_link", "_op", "_stream", "_rest", "_lost")
 
     def __init__(self, link, op, stream, tensors, stats=None, then=None):
-        self._link, self._op, self._stream = link, op, stream
+        self._link, self._op, self._stream, self._lost = link, op, stream, False
         self._rest = tensors, stats, then  # None once it is received
         link.begun[op] = self
 
+    def lose(self):
+        """Notes that the call cannot be received any more, because ranks left or came back."""
+        self._rest, self._lost = None, True
+
     def finish(self):
         """Receives the call. Only the first finish() does anything."""
+        if self._lost:
+            raise RuntimeError("hook: ranks left or came back after its call, which is lost; make the call again")
         if self._rest is None:
             return
         link, op, (tensors, stats, then) = self._link, self._op, self._rest

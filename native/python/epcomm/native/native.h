@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -84,13 +85,15 @@ struct Behind {
   bool any, recorded;
 };
 
-/* A Lane orders the calls of a Buffer, because they share memory. Calls in a graph and calls outside
+/* A Lane orders the calls of the Buffers that a thread makes on a GPU: those of one Buffer share memory,
+ * and those of two may need more SMs together than there are. Calls in a graph and calls outside
  * it cannot wait for each other. A program with one stream needs no events. After a change of stream
  * an event is recorded after each of the next calls. */
 struct Lane {
   Driver driver;
   int32_t recorded; /* the number of calls after which an event will still be recorded */
   void *context; /* the emulated driver's context, on which every call waits until it has ended; null on a GPU */
+  std::mutex order; /* of behind and recorded: two threads may use Buffers that a third one made */
   Behind behind[2]; /* eager, captured */
 };
 

@@ -74,6 +74,7 @@ Turn::Turn(Link &l, int64_t handle, int64_t key) : stream(reinterpret_cast<void 
   Lane &lane = *l.lane;
   if (lane.context != nullptr) return;
   capture = capture_of(lane.driver, stream);
+  std::lock_guard<std::mutex> alone(lane.order);
   Behind &b = lane.behind[capture != 0];
   /* CUDA does not let a stream wait for an event of another capture. */
   if (!b.any || b.stream == stream || b.capture != capture) return;
@@ -86,6 +87,7 @@ Turn::Turn(Link &l, int64_t handle, int64_t key) : stream(reinterpret_cast<void 
 Turn::~Turn() {
   Lane &lane = *link_.lane;
   if (lane.context != nullptr) return;
+  std::lock_guard<std::mutex> alone(lane.order);
   Behind &b = lane.behind[capture != 0];
   b = {stream, b.event, capture, true, lane.recorded > 0};
   if (!b.recorded) return;

@@ -5,6 +5,7 @@ import ctypes
 import os
 import sys
 import tempfile
+import threading
 import unittest
 from unittest import mock
 
@@ -66,6 +67,16 @@ class TestLane(Streams):
         self.assertEqual((aside.after(fourth), aside.after(behind)), (True, False))
         self.lane.run(None, True, step, ())
         self.assertTrue(aside.after(behind), "a call without previous_event follows all that was queued")
+
+    def test_buffers_of_a_thread_share_one_order(self):
+        device, others = torch.device("cpu", 0), []
+        one, two = events.new_lane(device, 0), events.new_lane(device, 0)
+        self.assertTrue(one.native == two.native and one._behind is two._behind)
+        thread = threading.Thread(target=lambda: others.append(events.new_lane(device, 0)))
+        thread.start()
+        thread.join()
+        self.assertIsNot(others[0]._behind, one._behind)
+        self.assertIsNot(events.new_lane(torch.device("cpu", 1), 1)._behind, one._behind)
 
     def test_calls_in_a_graph_do_not_hide_those_outside(self):
         """The call before a capture is the last one for the next call outside."""

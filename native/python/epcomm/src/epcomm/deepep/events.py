@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import functools
+import threading
 
 import torch
 
@@ -107,18 +108,22 @@ class _Behind:
 
 class Lane:
     """Orders the calls of a Buffer. A call runs on the current stream or, with async_finish, on
-    the communication stream. Each call waits for the call before it, because they share memory,
-    but not for other work after that call. Calls in a CUDA graph and calls outside it cannot wait
-    for each other: the program that replays the graph must order them.
+    the communication stream. Each call waits for the call before it, but not for other work after
+    that call. Calls in a CUDA graph and calls outside it cannot wait for each other: the program
+    that replays the graph must order them.
+
+    The lanes of the Buffers that a thread makes on a GPU share one order. Calls of one Buffer share
+    memory. Calls of two Buffers at once may need more SMs than there are: on each of two ranks
+    another one would then run, and wait for the other rank.
 
     The extension's operators order calls themselves; `native` is their lane. settle() waits for
     the emulated driver, whose GPUs torch does not know.
     """
 
-    def __init__(self, device, native_lane=None, settle=None):
+    def __init__(self, device, native_lane=None, settle=None, behind=None):
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self.native, self.settle = native_lane, settle or (lambda: None)
-        self._behind = {}  # key: whether the call was captured
+        self._behind = {} if behind is None else behind  # key: whether the call was captured
 
     def run(self, previous, aside, work, tensors):
         """Runs work() and returns (its value, an event). The event is None unless it ran on the communication
@@ -171,15 +176,23 @@ def emulated_context(index):
     return context.value, settle
 
 
+_orders = {}  # by thread and device: (the extension's lane or None, the last calls)
+
+
 def new_lane(device, rank):
     """Returns the lane of a Buffer, with the extension's lane if there is one."""
     context = settle = None
+    index = device.index if device.index is not None else rank
     if device.type == "cpu":
-        context, settle = emulated_context(device.index if device.index is not None else rank)
-    if not native.load():
-        return Lane(device, None, settle)
-    with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():  # its events are of this device
-        return Lane(device, native.new_lane(context), settle)
+        context, settle = emulated_context(index)
+    key = threading.get_ident(), device.type, index
+    if key not in _orders:
+        # The extension's events are of this device.
+        here = torch.cuda.device(device) if device.type == "cuda" and native.load() else contextlib.nullcontext()
+        with here:
+            _orders[key] = native.new_lane(context) if native.load() else None, {}
+    native_lane, behind = _orders[key]
+    return Lane(device, native_lane, settle, behind)
 
 
 def _tensors(value):

@@ -92,6 +92,9 @@ func (k Kernel) hooked(values map[string]ep.Value) Kernel {
 		return c
 	}
 	k.Default = func(m ep.Machine, p ep.Problem) ep.Config { return with(original.DefaultConfig(m, p)) }
+	if original.Split != nil {
+		k.Split = func(m ep.Machine, p ep.Problem) ep.Config { return with(original.Split(m, p)) }
+	}
 	if original.Starts != nil {
 		k.Starts = func(m ep.Machine, p ep.Problem) []ep.Config {
 			out := original.Starts(m, p)

@@ -94,11 +94,29 @@ type Kernel struct {
 	// changed so that its launch may overlap the launch of the other half. Every search of pairs also measures the best
 	// dispatch and combine changed in this way. Nil means that no launch may overlap.
 	Overlapped func(ep.Config) ep.Config
-	// SplitPhases says that the kernel sends in one launch and receives in another, so that
-	// other work can run between the two launches. If no matrix product runs beside the
-	// calls, a search leaves this kernel out unless the user names it: without other work
-	// in between, the fused kernel does less work.
-	SplitPhases bool
+	// Split returns the default among the kernel's configs with split phases: they have mode=split,
+	// send in one launch and receive in another, so that other work can run between the two. If no
+	// matrix product runs beside the calls, a search leaves them out unless the user gives the mode:
+	// without other work in between, a fused call does less work. Nil means that the kernel has none.
+	Split func(ep.Machine, ep.Problem) ep.Config
+}
+
+// ModeParam is the parameter that chooses between one launch and split phases. Its values are ModeFused
+// and ModeSplit.
+const (
+	ModeParam = "mode"
+	ModeFused = "fused"
+	ModeSplit = "split"
+)
+
+// Splits reports whether c is a config of k with split phases.
+func (k Kernel) Splits(c ep.Config) bool { return k.Split != nil && c.Str(ModeParam) == ModeSplit }
+
+// SplitWithin returns the default with split phases on at most `sms` SMs (0 is no bound), as
+// DefaultWithin does for the kernel's default. k.Split is not nil.
+func (k Kernel) SplitWithin(m ep.Machine, p ep.Problem, sms int) ep.Config {
+	k.Default = k.Split
+	return k.DefaultWithin(m, p, sms)
 }
 
 // Former is a kernel that has become a config of another kernel.

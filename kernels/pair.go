@@ -25,7 +25,6 @@ func PairOf(d, c Kernel) Kernel {
 		q.Name = "combine." + q.Name
 		k.Params = append(k.Params, q)
 	}
-	k.SplitPhases = d.SplitPhases || c.SplitPhases
 	k.Check = func(m ep.Machine, p ep.Problem, cfg ep.Config) error {
 		dc, cc, err := ep.Split(cfg)
 		if err != nil {

@@ -36,7 +36,7 @@ model() {
   search="epbench sweep $(ours "$1" "$tokens") --op pair --band $band" over="$(ours "$1" "$tokens") --over $out/$1-alone"
   step $((seconds + 40)) "$1.alone" 'rows' $search --budget ${seconds}s -o "$out/$1-alone"
   step $((2 * seconds + 60)) "$1.beside" 'rows' $search --budget $((2 * seconds))s --beside gemm --table "$out/$1-alone" -o "$out/$1-beside"
-  step $((seconds + 60)) "$1.split" 'rows' $search --budget ${seconds}s --beside gemm --kernel dispatch_ll_split,combine_ll_split -o "$out/$1-split"
+  step $((seconds + 60)) "$1.split" 'rows' $search --budget ${seconds}s --beside gemm --kernel dispatch_ll,combine_ll --param mode=split -o "$out/$1-split"
   bench 60 "$1-beside-for-alone" $over --op pair,dispatch,combine --beside gemm --table "$out/$1-beside"
   bench 60 "$1-split-for-alone" $over --op pair --beside gemm --table "$out/$1-split"
   bench 40 "$1-alone-where-alone" $over --op pair --table "$out/$1-beside"

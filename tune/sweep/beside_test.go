@@ -11,60 +11,65 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// phasedBackend has the kernels of scripted, and a second copy of each dispatch with split
-// phases.
+// phasedBackend has the kernels of scripted. Its dispatch kernels can split their phases.
 type phasedBackend struct{ scripted }
 
 func (b *phasedBackend) Kernels() []kernels.Kernel {
 	all := b.scripted.Kernels()
-	for _, k := range slices.Clone(all) {
+	for i, k := range all {
 		if k.Op == ep.Dispatch {
-			k.Name, k.SplitPhases = k.Name+"_split", true
-			all = append(all, k)
+			all[i].Params = append(slices.Clone(k.Params), kernels.Param{Name: kernels.ModeParam, Values: []ep.Value{kernels.ModeFused, kernels.ModeSplit},
+				Default: kernels.ModeFused, Binding: kernels.Launch, Class: kernels.Speed})
+			all[i].Default = func(m ep.Machine, p ep.Problem) ep.Config {
+				return k.DefaultConfig(m, p).With(kernels.ModeParam, kernels.ModeFused)
+			}
+			all[i].Split = func(m ep.Machine, p ep.Problem) ep.Config {
+				return k.DefaultConfig(m, p).With(kernels.ModeParam, kernels.ModeSplit)
+			}
 		}
 	}
 	return all
 }
 
-// TestPhasesAreSearchedBeside: kernels with split phases are in the space if a matrix product
-// runs at the same time as the calls, or if --kernel names them. A search begins with designs of
-// the kernels in its space, and of no other kernel.
+// TestPhasesAreSearchedBeside: a search tries split phases and begins with them if a matrix product runs
+// at the same time as the calls. Without one it tries them only if the user gives the mode.
 func TestPhasesAreSearchedBeside(t *testing.T) {
 	alone := ep.Problem{Op: ep.Dispatch, Mode: ep.Graph, Ranks: 2, Nodes: 1, Hidden: 512, Experts: 32, TopK: 4, Tokens: 16, MaxTokens: 16,
 		Dispatch: ep.BF16, Combine: ep.BF16}
 	beside := alone
 	beside.Beside, beside.Objective = "copy", ep.BesideProduct
+	split := map[string][]ep.Value{kernels.ModeParam: {kernels.ModeSplit}}
 	for _, c := range []struct {
-		p     ep.Problem
-		named []string
-		want  []string
+		p            ep.Problem
+		given        map[string][]ep.Value
+		want, begins []string
 	}{
-		{alone, nil, []string{"dispatch"}},
-		{beside, nil, []string{"dispatch", "dispatch_split"}},
-		{alone, []string{"dispatch_split"}, []string{"dispatch_split"}},
+		{alone, nil, []string{"fused"}, []string{"fused"}},
+		{beside, nil, []string{"fused", "split"}, []string{"fused", "split"}},
+		{alone, split, []string{"split"}, []string{"fused"}},
 	} {
-		pl := newPlanner(&phasedBackend{}, &Options{Kernels: c.named})
+		pl := newPlanner(&phasedBackend{}, &Options{Params: c.given})
 		grids, err := pl.grids(c.p)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got []string
-		for _, g := range grids {
-			got = append(got, g.Kernel)
+		var got, begins []string
+		for _, a := range grids[0].Axes {
+			for _, v := range a.Values {
+				if a.Name == kernels.ModeParam {
+					got = append(got, string(v))
+				}
+			}
 		}
 		if !slices.Equal(got, c.want) {
-			t.Errorf("%s, --kernel %v: %v, want %v", c.p.Key(), c.named, got, c.want)
+			t.Errorf("%s, given %v: %v, want %v", c.p.Key(), c.given, got, c.want)
 		}
-		var begins []string
 		for _, x := range pl.kernelStarts(c.p) {
-			begins = append(begins, x.Kernel)
+			begins = append(begins, x.Str(kernels.ModeParam))
 		}
 		slices.Sort(begins)
-		if !slices.Equal(slices.Compact(begins), c.want) {
-			t.Errorf("%s, --kernel %v: begins with %v, want %v", c.p.Key(), c.named, begins, c.want)
-		}
-		if _, ok := pl.analytic(c.p); ok != slices.Contains(c.want, "dispatch") {
-			t.Errorf("%s, --kernel %v: a model's choice of the default's kernel is %v", c.p.Key(), c.named, ok)
+		if !slices.Equal(slices.Compact(begins), c.begins) {
+			t.Errorf("%s, given %v: begins with %v, want %v", c.p.Key(), c.given, begins, c.begins)
 		}
 	}
 }

@@ -169,6 +169,9 @@ func (pl *planner) startsOf(k kernels.Kernel, p ep.Problem) []ep.Config {
 			designs = append(designs, k.DefaultWithin(pl.machine, p, sms))
 		}
 	}
+	if k.Split != nil && p.Beside != "" {
+		designs = append(designs, k.SplitWithin(pl.machine, p, pl.opts.MaxSMs))
+	}
 	if k.Starts != nil {
 		designs = append(designs, k.Starts(pl.boundedMachine(), p)...)
 	}

@@ -26,13 +26,12 @@ func newPlanner(b kernels.Backend, opts *Options) *planner {
 }
 
 // searchedKernels returns the kernels that a search of a problem draws from: those that
-// --kernel names. If --kernel names none of the op, it returns all kernels of the op. Without
-// a matrix product beside the calls, these are all kernels but those with split phases.
+// --kernel names. If --kernel names none of the op, it returns all kernels of the op.
 func (pl *planner) searchedKernels(p ep.Problem) []kernels.Kernel {
 	all := kernels.For(pl.kernels, p)
 	wanted := slices.DeleteFunc(slices.Clone(all), func(k kernels.Kernel) bool { return !slices.Contains(pl.opts.Kernels, k.Name) })
 	if len(wanted) == 0 {
-		wanted = slices.DeleteFunc(all, func(k kernels.Kernel) bool { return k.SplitPhases && p.Beside == "" })
+		return all
 	}
 	return wanted
 }
@@ -80,11 +79,15 @@ func (pl *planner) grid(k kernels.Kernel, p ep.Problem) (search.Grid, error) {
 	return g, nil
 }
 
-// axes returns the parameters of a kernel with the values that a search of a problem tries.
+// axes returns the parameters of a kernel with the values that a search of a problem tries. Split
+// phases are among them if a matrix product runs beside the calls.
 func (pl *planner) axes(k kernels.Kernel, p ep.Problem) (out []search.Axis) {
 	dflt := k.DefaultConfig(pl.machine, p)
 	for _, q := range k.Params {
 		values := q.Values
+		if q.Name == kernels.ModeParam && k.Split != nil && p.Beside == "" {
+			values = []ep.Value{kernels.ModeFused}
+		}
 		if v := pl.opts.Space.Values(k.Name, q.Name); v != nil {
 			values = v
 		}

@@ -165,8 +165,6 @@ func Declarations() []Declaration {
 		combineLL(),
 		combineLLPartial(),
 		dispatchLLIDs(),
-		dispatchLLSplit(),
-		combineLLSplit(),
 		dispatchFinal(),
 		dispatchFinalHome(),
 		combineFinal(),
@@ -178,8 +176,6 @@ func Declarations() []Declaration {
 		dispatchMasked(),
 		dispatchMaskedIDs(),
 		combineMasked(),
-		dispatchMaskedSplit(),
-		combineMaskedSplit(),
 		fusedSilu(),
 	}
 }

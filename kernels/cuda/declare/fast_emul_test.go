@@ -222,7 +222,7 @@ func TestFastKernelsRace(t *testing.T) {
 		{fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,wait_sms=1,threads=64", "sms=2,wait_sms=1,threads=64,algo=dedup", 4},
 			dispatchFinal(), combineFinal()},
 		{fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=2,recv_sms=1,threads=64", "sms=1,recv_sms=2,threads=64,algo=dedup", 4},
-			dispatchLLSplit(), combineLLSplit()},
+			splitting(dispatchLL()), splitting(combineLL())},
 		{fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,wait_sms=1,threads=96,team=2,scales=tile", "sms=2,wait_sms=1,threads=64,partial=bf16", 4},
 			dispatchFinalHome(), combineFinalPartial()},
 	} {

@@ -31,19 +31,27 @@ func dispatchLL() Declaration {
 				speedParam(kernels.Launch, "pause", "time between two polls of a part by a warp that never sends", "ns", "0", "0", "250"),
 				speedParam(kernels.Compile, "early", "1: receivers poll for data before the offsets are known", "", "0", "0", "1"),
 				pdlParam("0"),
+				splitParam(), recvParam(),
 			},
-			Check:      checkDispatchLL,
-			Default:    defaultDispatchLL,
+			Formerly: formerlySplit("dispatch_ll_split", "receivers", "pause", "early"),
+			Check:    checkDispatchLL,
+			Default:  func(m ep.Machine, p ep.Problem) ep.Config { return fused(defaultDispatchLL(m, p)) },
+			Split: func(m ep.Machine, p ep.Problem) ep.Config {
+				return split(defaultDispatchLL(m, p), "receivers", "pause", "early")
+			},
 			Overlapped: overlappedLL,
 		},
 		source: "ll/dispatch.cuh",
 		State:  llState,
 		defines: func(c ep.Config) []string {
-			return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_SEND_BYTES", c, "send"),
-				defineInt("EP_PART_BYTES", c, "part"), defineInt("EP_EARLY", c, "early")}
+			return append([]string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_SEND_BYTES", c, "send"),
+				defineInt("EP_PART_BYTES", c, "part"), defineInt("EP_EARLY", c, "early")}, definesSplit(c)...)
 		},
 		compare: inOrder,
 		Launches: func(_ ep.Problem, c ep.Config) []Launch {
+			if isSplit(c) {
+				return splitLaunches("dispatch_ll", c)
+			}
 			l := launchOf("dispatch_ll", c)
 			l.Params.Own = LLParams{Receivers: c.Int("receivers"), PauseNs: c.Int("pause")}
 			return []Launch{l}
@@ -64,23 +72,31 @@ func combineLL() Declaration {
 				smsParam("16", "32", "64", "132"),
 				threadsParam("256", "512", "1024"),
 				pdlParam("0"),
+				splitParam(), recvParam(),
 			},
+			Formerly:   formerlySplit("combine_ll_split"),
 			Check:      checkCombineLL,
 			Default:    defaultCombineLL,
+			Split:      func(m ep.Machine, p ep.Problem) ep.Config { return split(defaultCombineLL(m, p)) },
 			Starts:     startsCombineLL,
 			Overlapped: overlappedLL,
 		},
-		source:   "ll/combine.cuh",
-		State:    llState,
-		defines:  definesFast,
-		Launches: func(_ ep.Problem, c ep.Config) []Launch { return []Launch{launchOf("combine_ll", c)} },
+		source:  "ll/combine.cuh",
+		State:   llState,
+		defines: func(c ep.Config) []string { return append(definesFast(c), definesSplit(c)...) },
+		Launches: func(_ ep.Problem, c ep.Config) []Launch {
+			if isSplit(c) {
+				return splitLaunches("combine_ll", c)
+			}
+			return []Launch{launchOf("combine_ll", c)}
+		},
 		compare:  preReduced,
-		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config { return defaultDispatchLL(m, p) },
+		dispatch: dispatchLLBefore,
 	}
 }
 
 func checkDispatchLL(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if err := cmp.Or(checkFast(m, p, c),
+	if err := cmp.Or(checkFast(m, p, c), checkSplit(m, p, c, "receivers", "pause", "early"),
 		kernels.CheckRange(c, "receivers", 0, c.Int("threads")/Warp-1), // at least one warp sends
 		kernels.CheckRange(c, "pause", 0, 100_000)); err != nil {
 		return err
@@ -96,7 +112,12 @@ func checkDispatchLL(m ep.Machine, p ep.Problem, c ep.Config) error {
 }
 
 func checkCombineLL(m ep.Machine, p ep.Problem, c ep.Config) error {
-	return cmp.Or(checkFast(m, p, c), checkSwitch(c, "pdl"), kernels.CheckWord(c, "algo", "direct", "dedup"))
+	return cmp.Or(checkFast(m, p, c), checkSplit(m, p, c), checkSwitch(c, "pdl"), kernels.CheckWord(c, "algo", "direct", "dedup"))
+}
+
+// dispatchLLBefore returns the dispatch that runs before a combine of llState.
+func dispatchLLBefore(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config {
+	return fused(defaultDispatchLL(m, p))
 }
 
 // overlappedLL returns the config with pdl=1: in a pair it starts while the other kernel still
@@ -104,7 +125,7 @@ func checkCombineLL(m ep.Machine, p ep.Problem, c ep.Config) error {
 // and combine alone did not gain.
 func overlappedLL(c ep.Config) ep.Config { return c.With("pdl", "1") }
 
-// defaultDispatchLL returns a config close to the winners on 8 H200. It uses all SMs. Up to 8
+// defaultDispatchLL returns a config close to the winners on 8 H200, without mode and recv_sms. It uses all SMs. Up to 8
 // tokens it has small parts and early receivers, above 8 larger parts, and above 32 more warps.
 func defaultDispatchLL(m ep.Machine, p ep.Problem) ep.Config {
 	v := map[string]ep.Value{
@@ -124,9 +145,9 @@ func defaultDispatchLL(m ep.Machine, p ep.Problem) ep.Config {
 
 // defaultCombineLL sums in top-k order, which gives the bits of the specification.
 func defaultCombineLL(m ep.Machine, p ep.Problem) ep.Config {
-	return ep.Config{Kernel: "combine_ll", Values: map[string]ep.Value{
+	return fused(ep.Config{Kernel: "combine_ll", Values: map[string]ep.Value{
 		"algo": "direct", "sms": number(fastSMs(m, p)), "threads": "512", "pdl": "0",
-	}}
+	}})
 }
 
 // startsCombineLL returns a config with 1,024 threads for more than 64 tokens. On 2 and 4 H200

@@ -4,10 +4,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestLowLatencySplitEmulated: dispatch_ll_split and combine_ll_split give the oracle's bytes in a fixed order, also
+// TestLowLatencySplitEmulated: dispatch_ll and combine_ll with mode=split give the oracle's bytes in a fixed order, also
 // if sending and receiving grids have different sizes. A pair of a split and a fused kernel does too.
 func TestLowLatencySplitEmulated(t *testing.T) {
 	for _, q := range []fastCase{
@@ -17,17 +18,23 @@ func TestLowLatencySplitEmulated(t *testing.T) {
 	} {
 		t.Run(q.name(), func(t *testing.T) {
 			t.Parallel()
-			q.checkCalls(q.prepare(t, dispatchLLSplit(), combineLLSplit()))
+			q.checkCalls(q.prepare(t, splitting(dispatchLL()), splitting(combineLL())))
 		})
 	}
 	mixed := fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 2}, 0, 0, "sms=2,recv_sms=1,threads=64", "sms=2,threads=64", 10}
-	t.Run("mixed", func(t *testing.T) { mixed.checkCalls(mixed.prepare(t, dispatchLLSplit(), combineLL())) })
+	t.Run("mixed", func(t *testing.T) { mixed.checkCalls(mixed.prepare(t, splitting(dispatchLL()), combineLL())) })
+}
+
+// splitting returns a declaration whose default has split phases.
+func splitting(f Declaration) Declaration {
+	f.Kernel.Default = f.Kernel.Split
+	return f
 }
 
 // TestSplitReceiverIsBounded: a receiving grid that cannot be resident is refused with its parameter's name.
 func TestSplitReceiverIsBounded(t *testing.T) {
 	p := pairProblem(ep.FP8, 8, 512, 64, 8, 4)
-	for _, f := range []Declaration{dispatchLLSplit(), combineLLSplit()} {
+	for _, f := range []Declaration{splitting(dispatchLL()), splitting(combineLL())} {
 		p.Op = f.Kernel.Op
 		c := f.Kernel.DefaultConfig(onCPU(), p)
 		if err := f.Check(onCPU(), p, c); err != nil {
@@ -40,6 +47,45 @@ func TestSplitReceiverIsBounded(t *testing.T) {
 		}
 		if l := f.Launches(p, c.With("pdl", "1").With("recv_sms", "7")); len(l) != 2 || l[0].Grid != 132 || l[1].Grid != 7 || l[1].Params.SMs != 7 || l[1].PDL {
 			t.Errorf("launches %+v", l)
+		}
+	}
+}
+
+// TestFormerSplitKernels: configs of the kernels that split phases were before, and configs from before
+// mode was a parameter, are legal configs of this build and launch the same entries.
+func TestFormerSplitKernels(t *testing.T) {
+	for text, entries := range map[string]string{
+		"dispatch_ll_split:part=512,pdl=0,recv_sms=64,send=512,sms=32,threads=512":           "dispatch_ll_send dispatch_ll_recv",
+		"combine_ll_split:algo=dedup,pdl=1,recv_sms=3,sms=2,threads=512":                     "combine_ll_send combine_ll_recv",
+		"dispatch_masked_split:input=fp8,pdl=1,recv_sms=132,sms=132,threads=512,unit=512":    "dispatch_masked_send dispatch_masked_recv",
+		"combine_masked_split:algo=direct,pdl=1,recv_sms=132,sms=132,threads=512,unit=512":   "combine_masked_send combine_masked_recv",
+		"dispatch_ll:early=0,part=512,pause=0,pdl=0,receivers=8,send=512,sms=64,threads=512": "dispatch_ll",
+		"combine_masked:algo=dedup,pdl=1,sms=132,threads=512,unit=512,wait_sms=16":           "combine_masked",
+	} {
+		old, err := ep.ParseConfig(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := kernels.Current(Kernels(), old)
+		f, err := Find(c.Kernel)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		p := pairProblem(ep.FP8, 8, 512, 64, 8, 128)
+		p.Op, p.Layout = f.Kernel.Op, append(f.Kernel.Layouts, ep.LayoutExpert)[0]
+		if err := f.Check(onCPU(), p, c); err != nil {
+			t.Errorf("%s is %s: %v", text, c.Key(), err)
+		}
+		var got []string
+		for _, l := range f.Launches(p, c) {
+			got = append(got, l.Entry)
+		}
+		if strings.Join(got, " ") != entries {
+			t.Errorf("%s launches %v, want %s", text, got, entries)
+		}
+		if !ABI().Accepts(ep.NewABI(map[string]string{old.Kernel: ep.Word(1, "0123456789abcdef")})) {
+			t.Errorf("a row of %s is not accepted", old.Kernel)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func dispatchMaskedIDs() Declaration {
 			return cmp.Or(checkMaskedExperts(p, c), checkDispatchLLIDs(m, p, c))
 		},
 		Default: func(m ep.Machine, p ep.Problem) ep.Config {
-			return splitOfLL(defaultDispatchLLIDs(m, p), "dispatch_masked_ids")
+			return without(defaultDispatchLLIDs(m, p), "dispatch_masked_ids")
 		},
 		Overlapped: overlappedLL,
 	}

@@ -23,7 +23,7 @@ func TestMaskedIDsEmulated(t *testing.T) {
 		{fastCase{pairProblem(ep.BF16, 2, 256, 80, 3, 100), []int{70, 3}, 0.5, 0,
 			"sms=7,threads=128,part=512", "sms=4,threads=128,algo=dedup", 2}, combineMasked()},
 		{fastCase{pairProblem(ep.FP8, 8, 256, 64, 8, 4), []int{1, 0, 4, 3}, 0.7, 0.1,
-			"sms=3,threads=64,part=512", "sms=2,recv_sms=3,threads=64,algo=dedup", 2}, combineMaskedSplit()},
+			"sms=3,threads=64,part=512", "sms=2,recv_sms=3,threads=64,algo=dedup", 2}, splitting(combineMasked())},
 		{fastCase{pairProblem(ep.BF16, 1, 256, 4, 2, 5), []int{5}, 0, 0,
 			"sms=1,threads=544", "sms=2,threads=64,algo=dedup", 2}, combineMasked()},
 	} {
@@ -47,7 +47,7 @@ func TestMaskedIDsFollow(t *testing.T) {
 	calls := [][]string{
 		e.call(e.d, e.dc),
 		e.call(dispatchMasked(), overDefault(t, dispatchMasked(), q.p, "sms=4,threads=64,wait_sms=2")),
-		e.call(dispatchMaskedSplit(), overDefault(t, dispatchMaskedSplit(), q.p, "sms=2,recv_sms=3,threads=64")),
+		e.call(splitting(dispatchMasked()), overDefault(t, splitting(dispatchMasked()), q.p, "sms=2,recv_sms=3,threads=64")),
 	}
 	e.late()
 	for _, i := range []int{0, 1, 0, 1, 1, 1, 0, 0, 0, 2, 0, 2, 2, 1, 2, 1, 0, 0, 2} {

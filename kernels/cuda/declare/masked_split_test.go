@@ -16,7 +16,7 @@ func TestEmulatedMaskedSplit(t *testing.T) {
 		q.p.Layout = ep.LayoutMasked
 		t.Run(q.name(), func(t *testing.T) {
 			t.Parallel()
-			q.checkCalls(q.prepare(t, dispatchMaskedSplit(), combineMaskedSplit()))
+			q.checkCalls(q.prepare(t, splitting(dispatchMasked()), splitting(combineMasked())))
 		})
 	}
 }
@@ -30,12 +30,12 @@ func TestMaskedSplitDefaults(t *testing.T) {
 	for precision, algo := range map[ep.Precision]string{ep.Full: "direct", ep.Reduced: "dedup"} {
 		q := p
 		q.Op, q.Precision = ep.Combine, precision
-		if c := combineMaskedSplit().Kernel.DefaultConfig(onCPU(), q); c.Str("algo") != algo {
+		if c := splitting(combineMasked()).Kernel.DefaultConfig(onCPU(), q); c.Str("algo") != algo {
 			t.Errorf("%s precision sends with algo=%s, want %s", precision, c.Str("algo"), algo)
 		}
 	}
 	p.Precision = ep.Reduced
-	for _, f := range []Declaration{dispatchMaskedSplit(), combineMaskedSplit()} {
+	for _, f := range []Declaration{splitting(dispatchMasked()), splitting(combineMasked())} {
 		p.Op = f.Kernel.Op
 		c := f.Kernel.DefaultConfig(onCPU(), p)
 		if err := f.Check(onCPU(), p, c); err != nil {

@@ -38,7 +38,7 @@ func combineLLPartial() Declaration {
 			return []Launch{l}
 		},
 		compare:  preReduced,
-		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config { return defaultDispatchLL(m, p) },
+		dispatch: dispatchLLBefore,
 	}
 }
 

@@ -39,9 +39,9 @@ func TestSessionBeside(t *testing.T) {
 		beside  string
 		kernels string // kernels to run on an emulated GPU; a real GPU runs all
 	}{
-		{ep.Graph, ep.Dispatch, smallGemm, "dispatch dispatch_ll dispatch_ll_split"},
-		{ep.Graph, ep.Combine, smallGemm, "combine_final combine_ll_split"},
-		{ep.Graph, ep.Pair, "step:3,32,64,fp8,4", "dispatch_ll_split+combine_ll_split dispatch_ll+combine_ll"},
+		{ep.Graph, ep.Dispatch, smallGemm, "dispatch dispatch_ll"},
+		{ep.Graph, ep.Combine, smallGemm, "combine_final combine_ll"},
+		{ep.Graph, ep.Pair, "step:3,32,64,fp8,4", "dispatch_ll+combine_ll"},
 		{ep.Eager, ep.Pair, smallGemm, "dispatch_ll+combine_ll"},
 	} {
 		t.Run(string(c.mode)+"/"+string(c.op), func(t *testing.T) {
@@ -68,7 +68,7 @@ func besideConfigs(t *testing.T, b *Backend, s *session, k kernels.Kernel) {
 	if k.Name == "dispatch_ll" {
 		checkPlanned(t, s, c.With("sms", "2"))
 	}
-	if split := splitOf(c); split.Key() != c.Key() && k.Op != ep.Pair {
+	if split := splitOf(c); split.Key() != c.Key() && (k.Op != ep.Pair || k.Name == "dispatch_ll+combine_ll") {
 		besideConfig(t, s, split)
 	}
 }
@@ -149,11 +149,23 @@ func TestSessionOwnPlan(t *testing.T) {
 	}
 }
 
-// splitOf sets mode=split in the config, or in each half of a pair's config that has a mode.
+// splitOf sets mode=split in the config, or in each half of a pair's config that has a mode. A receiving
+// grid of its own becomes as large as the sending one.
 func splitOf(c ep.Config) ep.Config {
 	for _, name := range c.Names() {
-		if name == "mode" || strings.HasSuffix(name, ".mode") {
-			c = c.With(name, "split")
+		prefix, ok := strings.CutSuffix(name, kernels.ModeParam)
+		if !ok || prefix != "" && !strings.HasSuffix(prefix, ".") {
+			continue
+		}
+		c = c.With(name, kernels.ModeSplit)
+		if _, own := c.Values[prefix+"recv_sms"]; !own {
+			continue
+		}
+		c = c.With(prefix+"recv_sms", c.Values[prefix+"sms"])
+		for _, unused := range []string{"receivers", "pause", "early", "wait_sms"} {
+			if _, ok := c.Values[prefix+unused]; ok {
+				c = c.With(prefix+unused, "0")
+			}
 		}
 	}
 	return c

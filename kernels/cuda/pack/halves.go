@@ -51,8 +51,8 @@ func (v *resolver) phased(tokens int) (p Pair, ok bool) {
 func (v *resolver) firstPhased(op ep.Op, tokens int) (none ep.Config) {
 	p := v.at(op, tokens)
 	for _, k := range kernels.For(v.all, p) {
-		if k.SplitPhases {
-			return k.DefaultWithin(v.request.Machine, p, v.request.MaxSMs)
+		if k.Split != nil {
+			return k.SplitWithin(v.request.Machine, p, v.request.MaxSMs)
 		}
 	}
 	return none
@@ -61,7 +61,7 @@ func (v *resolver) firstPhased(op ep.Op, tokens int) (none ep.Config) {
 func (v *resolver) isPhased(c ep.Config) bool {
 	for _, k := range v.all {
 		if k.Name == c.Kernel {
-			return k.SplitPhases
+			return k.Splits(c)
 		}
 	}
 	return false

@@ -18,10 +18,10 @@ var machine = ep.Machine{Backend: "cuda", PCIID: "10de:2335", Arch: "sm_90", SMs
 var shape = ep.Problem{Ranks: 2, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8, MaxTokens: 4096, Mode: ep.Graph, Combine: ep.BF16}
 
 const (
-	dispatchLL    = "dispatch_ll:early=0,part=512,pause=0,pdl=0,receivers=8,send=512,sms=64,threads=512"
+	dispatchLL    = "dispatch_ll:early=0,mode=fused,part=512,pause=0,pdl=0,receivers=8,recv_sms=0,send=512,sms=64,threads=512"
 	dispatchFinal = "dispatch_final:algo=dedup,scales=row,sms=132,threads=768,wait_sms=82"
-	combineLL     = "combine_ll:algo=direct,pdl=0,sms=64,threads=512"
-	combineDedup  = "combine_ll:algo=dedup,pdl=0,sms=64,threads=512"
+	combineLL     = "combine_ll:algo=direct,mode=fused,pdl=0,recv_sms=0,sms=64,threads=512"
+	combineDedup  = "combine_ll:algo=dedup,mode=fused,pdl=0,recv_sms=0,sms=64,threads=512"
 	combineFinal  = "combine_final:algo=direct,in_flight=0,sms=66,threads=768,wait_sms=33"
 )
 
@@ -358,7 +358,7 @@ func TestLayoutsArePacked(t *testing.T) {
 // TestPackOfAnObjective: a pack takes only the table rows of its request's objective. With objective
 // beside these may be rows of kernels with split phases.
 func TestPackOfAnObjective(t *testing.T) {
-	const split = "dispatch_ll_split:part=512,pdl=0,recv_sms=64,send=512,sms=32,threads=512"
+	const split = "dispatch_ll:early=0,mode=split,part=512,pause=0,pdl=0,receivers=0,recv_sms=64,send=512,sms=32,threads=512"
 	alone, beside := row(ep.Dispatch, 1, 4096, dispatchLL, 10), row(ep.Dispatch, 1, 4096, split, 5)
 	beside.Key.Objective = ep.BesideProduct
 	for objective, want := range map[ep.Objective]string{ep.Alone: dispatchLL, ep.BesideProduct: split} {
@@ -380,7 +380,7 @@ func TestHalves(t *testing.T) {
 	p := with(ep.LayoutMasked)
 	for _, c := range ep.Classes() {
 		for _, a := range p.Answers(ep.FP8, false, Halves, c) {
-			if !strings.HasPrefix(a.Dispatch, "dispatch_masked_split:input=fp8") || !strings.HasPrefix(a.Combine, "combine_masked_split:") {
+			if !strings.HasPrefix(a.Dispatch, "dispatch_masked:input=fp8,mode=split") || !strings.HasPrefix(a.Combine, "combine_masked:algo=direct,mode=split") {
 				t.Errorf("%s: %s, %s", c, a.Dispatch, a.Combine)
 			}
 		}

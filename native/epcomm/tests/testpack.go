@@ -62,13 +62,13 @@ func request(ranks, tokens int) pack.Request {
 		p := shape
 		p.Dispatch = d
 		t.Rows = append(t.Rows,
-			row(p, ep.Dispatch, 1, 2, "dispatch_ll:early=1,part=512,pause=0,pdl=1,receivers=0,send=512,sms=3,threads=64"),
-			row(p, ep.Dispatch, 3, 4, "dispatch_ll_split:part=512,pdl=0,recv_sms=2,send=512,sms=3,threads=64"),
-			row(p, ep.Dispatch, 5, 6, "dispatch_ll:early=0,part=512,pause=0,pdl=0,receivers=1,send=512,sms=4,threads=64"),
+			row(p, ep.Dispatch, 1, 2, "dispatch_ll:early=1,mode=fused,part=512,pause=0,pdl=1,receivers=0,recv_sms=0,send=512,sms=3,threads=64"),
+			row(p, ep.Dispatch, 3, 4, "dispatch_ll:early=0,mode=split,part=512,pause=0,pdl=0,receivers=0,recv_sms=2,send=512,sms=3,threads=64"),
+			row(p, ep.Dispatch, 5, 6, "dispatch_ll:early=0,mode=fused,part=512,pause=0,pdl=0,receivers=1,recv_sms=0,send=512,sms=4,threads=64"),
 			row(p, ep.Dispatch, 7, 8, "dispatch_ll_ids:part=512,pdl=0,send=512,sms=4,threads=64"),
 			row(p, ep.Dispatch, 9, 16, "dispatch_final:algo=dedup,scales=row,sms=4,threads=64,wait_sms=2"),
-			row(p, ep.Combine, 1, 3, "combine_ll:algo=direct,pdl=1,sms=2,threads=64"),
-			row(p, ep.Combine, 4, 6, "combine_ll_split:algo=direct,pdl=1,recv_sms=3,sms=2,threads=64"),
+			row(p, ep.Combine, 1, 3, "combine_ll:algo=direct,mode=fused,pdl=1,recv_sms=0,sms=2,threads=64"),
+			row(p, ep.Combine, 4, 6, "combine_ll:algo=direct,mode=split,pdl=1,recv_sms=3,sms=2,threads=64"),
 			row(p, ep.Combine, 7, 16, "combine_final:algo=direct,in_flight=0,sms=3,threads=64,wait_sms=1"))
 	}
 	return pack.Request{
@@ -80,8 +80,8 @@ func request(ranks, tokens int) pack.Request {
 // everyPair lists a dispatch and a combine for each kernel of a layout.
 var everyPair = map[string][][2]string{
 	"expert": {
-		{"dispatch_ll:early=1,part=512,pause=0,pdl=1,receivers=0,send=512,sms=3,threads=64", "combine_ll:algo=direct,pdl=1,sms=2,threads=64"},
-		{"dispatch_ll_split:part=512,pdl=0,recv_sms=2,send=512,sms=3,threads=64", "combine_ll_split:algo=dedup,pdl=1,recv_sms=3,sms=2,threads=64"},
+		{"dispatch_ll:early=1,mode=fused,part=512,pause=0,pdl=1,receivers=0,recv_sms=0,send=512,sms=3,threads=64", "combine_ll:algo=direct,mode=fused,pdl=1,recv_sms=0,sms=2,threads=64"},
+		{"dispatch_ll:early=0,mode=split,part=512,pause=0,pdl=0,receivers=0,recv_sms=2,send=512,sms=3,threads=64", "combine_ll:algo=dedup,mode=split,pdl=1,recv_sms=3,sms=2,threads=64"},
 		{"dispatch_ll_ids:part=512,pdl=0,send=512,sms=4,threads=64", "combine_ll_partial:partial=f32,pdl=0,receivers=0,sms=3,threads=64"},
 		{"dispatch_final:algo=dedup,scales=row,sms=4,threads=64,wait_sms=2", "combine_final:algo=dedup,in_flight=0,sms=3,threads=64,wait_sms=1"},
 		{"dispatch_final_home:scales=row,sms=4,team=1,threads=64,wait_sms=0", "combine_final_partial:partial=f32,sms=3,threads=64,wait_sms=1"},
@@ -93,12 +93,12 @@ var everyPair = map[string][][2]string{
 		{"dispatch_final:algo=dedup,scales=tile,sms=4,threads=64,wait_sms=2", "combine_final:algo=direct,in_flight=0,sms=3,threads=64,wait_sms=1"}, // fp8 alone
 	},
 	"masked": {
-		{"dispatch_masked:input=bf16,pdl=1,sms=4,threads=64,unit=512,wait_sms=0", "combine_masked:algo=direct,pdl=0,sms=4,threads=64,unit=512,wait_sms=0"},
-		{"dispatch_masked_split:input=bf16,pdl=0,recv_sms=3,sms=2,threads=64,unit=512", "combine_masked_split:algo=dedup,pdl=0,recv_sms=3,sms=2,threads=64,unit=512"},
-		{"dispatch_masked_ids:part=512,pdl=0,send=512,sms=4,threads=64", "combine_masked:algo=dedup,pdl=1,sms=4,threads=64,unit=512,wait_sms=2"},
+		{"dispatch_masked:input=bf16,mode=fused,pdl=1,recv_sms=0,sms=4,threads=64,unit=512,wait_sms=0", "combine_masked:algo=direct,mode=fused,pdl=0,recv_sms=0,sms=4,threads=64,unit=512,wait_sms=0"},
+		{"dispatch_masked:input=bf16,mode=split,pdl=0,recv_sms=3,sms=2,threads=64,unit=512,wait_sms=0", "combine_masked:algo=dedup,mode=split,pdl=0,recv_sms=3,sms=2,threads=64,unit=512,wait_sms=0"},
+		{"dispatch_masked_ids:part=512,pdl=0,send=512,sms=4,threads=64", "combine_masked:algo=dedup,mode=fused,pdl=1,recv_sms=0,sms=4,threads=64,unit=512,wait_sms=2"},
 	},
 	"expert:128": { // kernels of expert; a sample of them suffices
-		{"dispatch_ll:early=1,part=512,pause=0,pdl=1,receivers=0,send=512,sms=3,threads=64", "combine_ll:algo=direct,pdl=1,sms=2,threads=64"},
+		{"dispatch_ll:early=1,mode=fused,part=512,pause=0,pdl=1,receivers=0,recv_sms=0,send=512,sms=3,threads=64", "combine_ll:algo=direct,mode=fused,pdl=1,recv_sms=0,sms=2,threads=64"},
 		{"dispatch_ll_ids:part=512,pdl=0,send=512,sms=4,threads=64", "combine_ll_partial:partial=f32,pdl=0,receivers=0,sms=3,threads=64"},
 		{"dispatch_final_home:scales=row,sms=4,team=1,threads=64,wait_sms=0", "combine_final_polled:partial=bf16,pdl=0,receivers=0,sms=3,threads=64"},
 		{"dispatch:algo=direct,chunk_bytes=0,copy=vector,count_sms=1,in_flight=4,mode=fused,pdl=1,sms=4,threads=64,tile_tokens=16",

@@ -270,7 +270,37 @@ EP_DEVICE void masked_begin(MaskedShared &s) {
   for (uint32_t e = threadIdx.x; e < EP_EXPERTS; e += blockDim.x) s.places.before[e] = s.places.all[e] = 0;
 }
 
-#ifndef MASKED_HALVES
+#ifdef EP_SPLIT
+/* Two kernels, as in ll/dispatch.cuh. */
+EP_ENTRY(EP_THREADS, 1) dispatch_masked_send(const __grid_constant__ EpArgs a) {
+  __shared__ MaskedShared s;
+  ep_span_begin(a);
+  pdl_wait();
+  pdl_launch();
+  ep_drill_delay(a);
+  RankCall c = rank_call(a);
+  if (ep_block_leaves(a)) return;
+  masked_begin(s);
+  masked_dispatch_async(a, c, s);
+  EP_NUMBER_DONE(a, c.number);
+  ep_span_stage(a, EP_STAGE_SENT);
+  masked_clear_heads(a, c);
+  ep_span_end(a);
+}
+
+EP_ENTRY(EP_THREADS, 1) dispatch_masked_recv(const __grid_constant__ EpArgs a) {
+  __shared__ MaskedShared s;
+  ep_span_begin(a);
+  pdl_wait();
+  pdl_launch();
+  RankCall c = rank_call(a);
+  if (ep_block_leaves(a)) return;
+  masked_begin(s);
+  EP_NUMBER_DONE(a, c.number);
+  masked_dispatch_wait(a, c, s);
+  ep_span_end(a);
+}
+#else
 EP_ENTRY(EP_THREADS, 1) dispatch_masked(const __grid_constant__ EpArgs a) {
   __shared__ MaskedShared s;
   ep_span_begin(a);

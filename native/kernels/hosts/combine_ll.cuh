@@ -90,7 +90,7 @@ EP_DEVICE void lh_store_rows(const EpArgs &a, const LlCall &c, const LhReturn &r
     }
 #pragma unroll
     for (uint32_t i = 0; i < LH_TOGETHER; i++)
-      if (k[i] < EP_TOPK && inside) st_relaxed_sys(reinterpret_cast<uint4 *>(peer + lh_return(a, c.number, token, k[i])), ll_canonical(data[i]));
+      if (k[i] < EP_TOPK && inside) st_relaxed_sys(reinterpret_cast<uint4 *>(peer + lh_return(a, c.number, token, k[i])), ep_canonical(data[i]));
   }
 }
 
@@ -151,7 +151,7 @@ EP_DEVICE bool lh_await_batch(const EpArgs &a, const LhBatch &b, int32_t id, uin
 #pragma unroll
     for (uint32_t i = 0; i < LH_BATCH; i++) data[i] = ld_relaxed_sys(lh_term(b, i));
 #pragma unroll
-    for (uint32_t i = 0; i < LH_BATCH; i++) lacks |= static_cast<uint32_t>(ll_largest(data[i]) == LL_SENTINEL) << i;
+    for (uint32_t i = 0; i < LH_BATCH; i++) lacks |= static_cast<uint32_t>(ep_largest(data[i]) == EP_SENTINEL) << i;
     lacks = __reduce_or_sync(EP_FULL_WARP, lacks & b.near);
     if (lacks == 0) return true;
     const int32_t expert = __shfl_sync(EP_FULL_WARP, id, b.first + __ffs(lacks) - 1);
@@ -178,7 +178,7 @@ EP_DEVICE bool lh_sum_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
     for (uint32_t i = 0; i < LH_BATCH; i++) {
       if (!(b.used >> i & 1u)) continue;
       bf16_accumulate(acc, data[i], __shfl_sync(EP_FULL_WARP, weight, first + i));
-      if (inside) st_relaxed_sys(lh_term(b, i), ll_sentinels());
+      if (inside) st_relaxed_sys(lh_term(b, i), ep_sentinels());
     }
   }
   uint8_t *out = reinterpret_cast<uint8_t *>(a.combined + static_cast<uint64_t>(token) * EP_HIDDEN);

@@ -129,7 +129,7 @@ EP_DEVICE uint32_t lh_load(LhPart &p, uint8_t *slot) {
     if (lh_has_scale<LH_PART>(vector)) p.scale[v] = ld_relaxed_sys(lh_scale(slot, vector));
   }
 #pragma unroll
-  for (uint32_t v = 0; v < LH_PART; v++) largest = max(largest, max(ll_largest(p.data[v]), p.scale[v]));
+  for (uint32_t v = 0; v < LH_PART; v++) largest = max(largest, max(ep_largest(p.data[v]), p.scale[v]));
   return largest;
 }
 
@@ -141,15 +141,15 @@ EP_DEVICE bool lh_take_polled(const EpArgs &a, const LlCall &c, LhPart &p, uint8
   for (;;) {
     p.head = c.lane < LH_HEAD ? ld_relaxed_sys(header) : 0;
     const uint32_t largest = lh_load(p, slot);
-    const uint32_t missing = __ballot_sync(EP_FULL_WARP, p.head == ~0ull || largest == LL_SENTINEL);
+    const uint32_t missing = __ballot_sync(EP_FULL_WARP, p.head == ~0ull || largest == EP_SENTINEL);
     if (missing == 0) break;
     if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(p.source)}, 0, missing)) return false;
   }
 #pragma unroll
   for (uint32_t v = 0; v < LH_PART; v++) {
     const uint32_t vector = p.first + 32 * v;
-    if (lh_inside<LH_PART>(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, ll_sentinels());
-    if (lh_has_scale<LH_PART>(vector)) st_relaxed_sys(lh_scale(slot, vector), LL_SENTINEL);
+    if (lh_inside<LH_PART>(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, ep_sentinels());
+    if (lh_has_scale<LH_PART>(vector)) st_relaxed_sys(lh_scale(slot, vector), EP_SENTINEL);
   }
   return true;
 }

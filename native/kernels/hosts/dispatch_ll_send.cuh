@@ -187,7 +187,7 @@ EP_DEVICE void lh_send_vectors(const EpArgs &a, const LlCall &c, const LhTarget 
   for (uint32_t first = 32 * c.warp; first < LH_VECTORS; first += blockDim.x) {
     const uint32_t vector = first + c.lane;
     EpVector v = ep_convert(ep_load_source(row, vector, lh_inside<1>(vector)));
-    if (EP_DTYPE == EP_BF16) v.data = ll_canonical(v.data); /* e4m3 from a saturating cast is never a sentinel */
+    if (EP_DTYPE == EP_BF16) v.data = ep_canonical(v.data); /* e4m3 from a saturating cast is never a sentinel */
     for (uint32_t todo = near; todo != 0; todo &= todo - 1) {
       const uint32_t k = __ffs(todo) - 1, message = lh_message_at(t, k);
       uint8_t *peer = ep_peer_heap(a, lh_rank_at(t, k));

@@ -7,7 +7,9 @@
  * It reads the route that dispatch_ll wrote on this rank. A call may follow another without
  * a dispatch between them: see ll_wait_started.
  */
+#ifndef LL_MEMORY
 #include "ll/layout.cuh"
+#endif
 
 static const uint32_t LL_CHUNKS = (2 * EP_HIDDEN + LL_WARP_BYTES - 1) / LL_WARP_BYTES; /* chunks of a row */
 static const uint32_t LL_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS; /* vectors summed for one vector of the output */
@@ -116,7 +118,7 @@ EP_DEVICE void ll_send_rows(const EpArgs &a, const LlCall &c, LlReturn r, uint64
     for (uint32_t i = 0; i < LL_ROWS; i++) {
       uint8_t *slot = ll_return(a, r.source, c.number, r.token, rows.k[i]);
       if (rows.valid[i] && ll_in_row(column))
-        st_relaxed_sys(reinterpret_cast<uint4 *>(slot + column), ll_canonical(rows.data[i]));
+        st_relaxed_sys(reinterpret_cast<uint4 *>(slot + column), ep_canonical(rows.data[i]));
     }
   }
 }
@@ -185,7 +187,7 @@ EP_DEVICE uint4 *ll_term(const LlBatch &b, uint32_t i) {
   return reinterpret_cast<uint4 *>(b.slot + (exists ? i : 0) * (2 * EP_HIDDEN));
 }
 EP_DEVICE bool ll_lacks(const LlBatch &b, uint32_t i, uint4 data) {
-  return (ll_largest(data) == LL_SENTINEL) & ((b.used >> i & 1u) != 0);
+  return (ep_largest(data) == EP_SENTINEL) & ((b.used >> i & 1u) != 0);
 }
 
 /* The expert or rank that a warp waits for: that of the first slot that has not arrived for
@@ -235,7 +237,7 @@ EP_DEVICE bool ll_reduce_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
     for (uint32_t i = 0; i < LL_BATCH; i++) {
       if (!(used >> (first + i) & 1u)) continue;
       bf16_accumulate(acc, data[i], EP_DIRECT ? __shfl_sync(EP_FULL_WARP, weight, first + i) : 1.0f);
-      if (inside) st_relaxed_sys(ll_term(b, i), ll_sentinels());
+      if (inside) st_relaxed_sys(ll_term(b, i), ep_sentinels());
     }
   }
   uint8_t *out = reinterpret_cast<uint8_t *>(a.combined + static_cast<uint64_t>(token) * EP_HIDDEN);

@@ -28,7 +28,7 @@ EP_DEVICE uint64_t ll_load_peer_route(const EpArgs &a, const LlCall &c, uint32_t
 }
 
 /* Sends eight elements, of the only row or of the sum. An empty slot is all ones, which is a
- * NaN in f32 too: ll_canonical turns such a sum into another NaN. */
+ * NaN in f32 too: ep_canonical turns such a sum into another NaN. */
 EP_DEVICE void ll_send_partial(const EpArgs &a, const LlCall &c, LlReturn r, uint64_t route, uint32_t here) {
   uint32_t column = ll_column(r.chunk, c.lane);
   bool inside = ll_in_row(column);
@@ -38,14 +38,14 @@ EP_DEVICE void ll_send_partial(const EpArgs &a, const LlCall &c, LlReturn r, uin
   if (EP_F32_SUMS && partial_alone(here)) {
     uint64_t row = __shfl_sync(EP_FULL_WARP, static_cast<uint32_t>(route), __ffs(here) - 1);
     const uint8_t *y = reinterpret_cast<const uint8_t *>(a.y) + row * (2 * EP_HIDDEN) + column;
-    if (inside) st_relaxed_sys(slot(0), ll_canonical(ld_readonly(reinterpret_cast<const uint4 *>(y))));
+    if (inside) st_relaxed_sys(slot(0), ep_canonical(ld_readonly(reinterpret_cast<const uint4 *>(y))));
     return;
   }
   float sum[8];
   partial_sum(a, route, inside ? column : 0, here, sum);
 #pragma unroll
   for (uint32_t p = 0; p < EP_PIECES; p++)
-    if (inside) st_relaxed_sys(slot(p), ll_canonical(partial_pack(sum, p)));
+    if (inside) st_relaxed_sys(slot(p), ep_canonical(partial_pack(sum, p)));
 }
 
 /* The bottom warps of each block send; with receivers = 0 all warps send. */
@@ -96,7 +96,7 @@ EP_DEVICE bool ll_wait_group(const EpArgs &a, const PartialSum &s, bool inside, 
     for (uint32_t i = 0; i < EP_GROUP; i++)
 #pragma unroll
       for (uint32_t p = 0; p < EP_PIECES; p++)
-        if (inside && partial_has(g.here[i], p) && ll_largest(g.data[i][p]) == LL_SENTINEL) lacks |= 1u << i;
+        if (inside && partial_has(g.here[i], p) && ep_largest(g.data[i][p]) == EP_SENTINEL) lacks |= 1u << i;
     lacks = __reduce_or_sync(EP_FULL_WARP, lacks);
     if (lacks == 0) return true;
     int32_t source = static_cast<int32_t>(partial_peer(a, g.first + __ffs(lacks) - 1));
@@ -109,7 +109,7 @@ EP_DEVICE void ll_empty_group(const EpArgs &a, const PartialSum &s, const Partia
   for (uint32_t i = 0; i < EP_GROUP; i++)
 #pragma unroll
     for (uint32_t p = 0; p < EP_PIECES; p++)
-      if (partial_has(g.here[i], p)) st_relaxed_sys(partial_at(a, s, g, i, p), ll_sentinels());
+      if (partial_has(g.here[i], p)) st_relaxed_sys(partial_at(a, s, g, i, p), ep_sentinels());
 }
 
 /* Sums one chunk of one token. It reads this rank's rows while the rows of other ranks are

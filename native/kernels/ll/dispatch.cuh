@@ -6,7 +6,9 @@
  * bytes of one receiving warp; EP_EARLY, receive before the offsets are known; EP_SPLIT, see below.
  */
 #include "common/message.cuh"
+#ifndef LL_MEMORY
 #include "ll/rows.cuh"
+#endif
 
 static const uint32_t LL_VECTORS = LL_PAYLOAD / 16; /* of a token */
 static const uint32_t LL_SEND = EP_SEND_BYTES / LL_WARP_BYTES; /* vectors of a lane */
@@ -109,7 +111,7 @@ EP_DEVICE bool ll_inside(uint32_t vector) {
 
 EP_DEVICE EpVector ll_convert(const EpSource &s) {
   EpVector v = ep_convert(s);
-  if (EP_DTYPE == EP_BF16) v.data = ll_canonical(v.data); /* e4m3 from a saturating cast is never a sentinel */
+  if (EP_DTYPE == EP_BF16) v.data = ep_canonical(v.data); /* e4m3 from a saturating cast is never a sentinel */
   return v;
 }
 
@@ -290,10 +292,10 @@ EP_DEVICE bool ll_wait_part(const EpArgs &a, const LlCall &c, LlPart &p) {
       if (ll_has_scale<LL_PART>(vector)) p.scale[v] = ld_relaxed_sys(ll_slot_scale(slot, vector));
     }
 #pragma unroll
-    for (uint32_t v = 0; v < LL_PART; v++) largest = max(largest, max(ll_largest(p.data[v]), p.scale[v]));
+    for (uint32_t v = 0; v < LL_PART; v++) largest = max(largest, max(ep_largest(p.data[v]), p.scale[v]));
     if (__all_sync(EP_FULL_WARP, p.head != ~0ull)) {
       p.here = __ballot_sync(EP_FULL_WARP, static_cast<uint32_t>(p.head) != LL_NOWHERE);
-      if (p.here == 0 || __all_sync(EP_FULL_WARP, largest != LL_SENTINEL)) return p.here != 0;
+      if (p.here == 0 || __all_sync(EP_FULL_WARP, largest != EP_SENTINEL)) return p.here != 0;
     } else if (__any_sync(EP_FULL_WARP, none)) {
       return false;
     }
@@ -324,8 +326,8 @@ EP_DEVICE void ll_copy_part(const EpArgs &a, const LlCall &c, const LlShared &s,
 #pragma unroll
   for (uint32_t v = 0; v < LL_PART; v++) {
     uint32_t vector = p.first + 32 * v;
-    if (ll_inside<LL_PART>(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, ll_sentinels());
-    if (ll_has_scale<LL_PART>(vector)) st_relaxed_sys(ll_slot_scale(slot, vector), LL_SENTINEL);
+    if (ll_inside<LL_PART>(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, ep_sentinels());
+    if (ll_has_scale<LL_PART>(vector)) st_relaxed_sys(ll_slot_scale(slot, vector), EP_SENTINEL);
   }
   if (p.first == c.lane && mine) {
     a.src_info[2 * static_cast<uint64_t>(row)] = static_cast<int32_t>(p.token);

@@ -12,8 +12,8 @@
 #ifndef EP_LL_LAYOUT_CUH
 #define EP_LL_LAYOUT_CUH
 
-#include "common/check.cuh"
 #include "common/dtypes.cuh"
+#include "ll/call.cuh"
 
 /* Regions of the state, in the order of kernels/cuda/declare/ll.go. R ranks, T = max_tokens, K
  * top-k, H hidden; "own" is written by its own rank alone. */
@@ -27,38 +27,12 @@ enum LlRegion {
   LL_RETURN   /* [2][T][LL_RETURN_SLOTS][H] BF16: partial sums by rank, or rows by top-k position. All ones */
 };
 
-static const uint32_t LL_SENTINEL = 0xffffffffu;
-
-/* A place is local expert << 20 | position among this source's rows of it.
- * LL_NOWHERE is no place, since legality keeps local experts below 4095. */
-static const uint32_t LL_NOWHERE = 0xfffffffeu;
-static const uint32_t LL_PLACE_BITS = 20;
-
 /* One token on the wire. */
 static const uint32_t LL_PAYLOAD = ep_payload(EP_DTYPE, EP_HIDDEN);
 static const uint32_t LL_SCALES = ep_scales(EP_DTYPE, EP_HIDDEN);
 static const uint32_t LL_SLOT_BYTES = ep_up(LL_PAYLOAD + LL_SCALES * 4, 16);
 static const uint32_t LL_RETURN_SLOTS = EP_RANKS > EP_TOPK ? EP_RANKS : EP_TOPK;
-static const uint32_t LL_WARP_BYTES = 512; /* one 16-byte vector for each lane */
 static const uint32_t LL_COUNT_WORDS = EP_LOCAL_EXPERTS + 1;
-
-/* The current call, as every function needs it. */
-struct LlCall {
-  uint32_t number; /* 1, 2, 3, ... */
-  uint32_t warp, lane, warps; /* of this thread; of the block */
-  uint32_t block, blocks;
-};
-
-EP_DEVICE LlCall ll_call(const EpArgs &a) {
-  return {ep_number(a), warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x};
-}
-
-/* Work is distributed over blocks first, so that a small batch uses every SM. Senders use
- * warps from the bottom and receivers from the top, so that they do not share a warp if
- * there is little to do. */
-EP_DEVICE uint32_t ll_from_bottom(const LlCall &c) { return c.warp * c.blocks + c.block; }
-EP_DEVICE uint32_t ll_from_top(const LlCall &c) { return (c.warps - 1 - c.warp) * c.blocks + c.block; }
-EP_DEVICE uint32_t ll_all_warps(const LlCall &c) { return c.warps * c.blocks; }
 
 EP_DEVICE uint8_t *ll_at(const EpArgs &a, int rank, LlRegion region) {
   return a.heap[rank] + a.region[region];
@@ -98,21 +72,6 @@ EP_DEVICE uint32_t *ll_started(const EpArgs &a, int owner) {
 EP_DEVICE uint8_t *ll_return(const EpArgs &a, int owner, uint32_t call, uint32_t token, uint32_t slot) {
   uint64_t at = static_cast<uint64_t>(call & 1) * a.max_tokens + token;
   return ll_at(a, owner, LL_RETURN) + (at * LL_RETURN_SLOTS + slot) * (2 * EP_HIDDEN);
-}
-
-/* ---- sentinels ---- */
-
-EP_DEVICE uint4 ll_sentinels() { return make_uint4(LL_SENTINEL, LL_SENTINEL, LL_SENTINEL, LL_SENTINEL); }
-
-/* The largest word. The sentinel is the largest of all words, so a set of words has arrived
- * if its largest word is not the sentinel. A running maximum takes one register and no
- * branch. */
-EP_DEVICE uint32_t ll_largest(uint4 v) { return max(max(v.x, v.y), max(v.z, v.w)); }
-
-/* Turns two BF16 NaNs with every bit set into two canonical NaNs. */
-EP_DEVICE uint32_t ll_canonical(uint32_t w) { return w == LL_SENTINEL ? 0x7fff7fffu : w; }
-EP_DEVICE uint4 ll_canonical(uint4 v) {
-  return make_uint4(ll_canonical(v.x), ll_canonical(v.y), ll_canonical(v.z), ll_canonical(v.w));
 }
 
 #endif

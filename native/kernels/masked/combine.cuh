@@ -129,7 +129,7 @@ EP_DEVICE bool masked_send_sum(const EpArgs &a, const RankCall &c, const MaskedR
   uint8_t *slot = masked_return(a, r.source, c.number, r.token, a.rank);
 #pragma unroll
   for (uint32_t v = 0; v < MASKED_STEP; v++)
-    if (masked_in_row(r.column + 512 * v)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot + r.column + 512 * v), rank_canonical(bf16_pack(acc[v])));
+    if (masked_in_row(r.column + 512 * v)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot + r.column + 512 * v), ep_canonical(bf16_pack(acc[v])));
   return true;
 }
 
@@ -143,7 +143,7 @@ EP_DEVICE void masked_send_rows(const EpArgs &a, const RankCall &c, const Masked
 #pragma unroll
       for (uint32_t v = 0; v < MASKED_STEP; v++)
         if (rows.valid[i] && masked_in_row(r.column + 512 * v))
-          st_relaxed_sys(reinterpret_cast<uint4 *>(slot + r.column + 512 * v), rank_canonical(rows.data[i][v]));
+          st_relaxed_sys(reinterpret_cast<uint4 *>(slot + r.column + 512 * v), ep_canonical(rows.data[i][v]));
     }
   }
 }
@@ -213,7 +213,7 @@ EP_DEVICE bool masked_wait_terms(const EpArgs &a, const MaskedTerms &t, int32_t 
 #pragma unroll
     for (uint32_t i = 0; i < MASKED_BATCH; i++) data[i] = ld_relaxed_sys(masked_term(t, i));
 #pragma unroll
-    for (uint32_t i = 0; i < MASKED_BATCH; i++) lacks |= rank_largest(data[i]) == RANK_SENTINEL ? 1u << i : 0;
+    for (uint32_t i = 0; i < MASKED_BATCH; i++) lacks |= ep_largest(data[i]) == EP_SENTINEL ? 1u << i : 0;
     uint32_t missing = __reduce_or_sync(EP_FULL_WARP, lacks & t.used);
     if (missing == 0) return true;
     int32_t slot = static_cast<int32_t>(t.first) + __ffs(missing) - 1;
@@ -237,7 +237,7 @@ EP_DEVICE bool masked_reduce(const EpArgs &a, const RankCall &c, uint32_t token,
     for (uint32_t i = 0; i < MASKED_BATCH; i++) {
       if (first + i >= MASKED_TERMS || !(used >> (first + i) & 1u)) continue;
       bf16_accumulate(acc, data[i], EP_DIRECT ? __shfl_sync(EP_FULL_WARP, weight, first + i) : 1.0f);
-      if (inside) st_relaxed_sys(masked_term(t, i), rank_sentinels());
+      if (inside) st_relaxed_sys(masked_term(t, i), ep_sentinels());
     }
   }
   uint8_t *out = reinterpret_cast<uint8_t *>(a.combined) + static_cast<uint64_t>(token) * MASKED_ROW;

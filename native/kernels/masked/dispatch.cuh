@@ -203,8 +203,8 @@ EP_DEVICE bool masked_wait_part(const EpArgs &a, const RankCall &c, const Masked
       if (masked_has_scale(vector)) p.scale[v] = ld_relaxed_sys(rank_slot_scale(slot, vector));
     }
 #pragma unroll
-    for (uint32_t v = 0; v < MASKED_STEP; v++) largest = max(largest, max(rank_largest(p.data[v]), p.scale[v]));
-    if (__all_sync(EP_FULL_WARP, largest != RANK_SENTINEL)) break;
+    for (uint32_t v = 0; v < MASKED_STEP; v++) largest = max(largest, max(ep_largest(p.data[v]), p.scale[v]));
+    if (__all_sync(EP_FULL_WARP, largest != EP_SENTINEL)) break;
     if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(p.source)}, 1, 0)) return false;
   }
   if (c.lane >= EP_TOPK) p.expert = RANK_ELSEWHERE;
@@ -231,8 +231,8 @@ EP_DEVICE void masked_take_part(const EpArgs &a, const RankCall &c, const Masked
 #pragma unroll
   for (uint32_t v = 0; v < MASKED_STEP; v++) {
     uint32_t vector = first + 32 * v;
-    if (masked_inside(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, rank_sentinels());
-    if (masked_has_scale(vector)) st_relaxed_sys(rank_slot_scale(slot, vector), RANK_SENTINEL);
+    if (masked_inside(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, ep_sentinels());
+    if (masked_has_scale(vector)) st_relaxed_sys(rank_slot_scale(slot, vector), EP_SENTINEL);
   }
   if (p.unit != 0) return;
   bool mine = (here >> c.lane & 1u) != 0;

@@ -11,28 +11,13 @@
  * 1 of either kernel writes the other set. Both kernels end only when every slot of their
  * call is empty. Both begin by sending the words that other ranks wait for before they end.
  */
-#define EP_LL_LAYOUT_CUH /* this file replaces ll/layout.cuh */
+#define LL_MEMORY /* of this file, in place of ll/layout.cuh and ll/rows.cuh */
+#include "ll/call.cuh"
 #include "masked/layout.cuh"
 
-static const uint32_t LL_SENTINEL = RANK_SENTINEL;
-static const uint32_t LL_NOWHERE = 0xfffffffeu; /* as in ll/layout.cuh, and LL_PLACE_BITS */
-static const uint32_t LL_PLACE_BITS = 20;
 static const uint32_t LL_PAYLOAD = RANK_PAYLOAD;
 static const uint32_t LL_SCALES = RANK_SCALES;
-static const uint32_t LL_WARP_BYTES = 512; /* one 16-byte vector for each lane */
 static const uint32_t LL_COUNT_WORDS = 1;
-
-struct LlCall {
-  uint32_t number; /* 1, 2, 3, ... */
-  uint32_t warp, lane, warps; /* of this thread; of the block */
-  uint32_t block, blocks;
-};
-EP_DEVICE LlCall ll_call(const EpArgs &a) {
-  return {ep_number(a), warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x};
-}
-EP_DEVICE uint32_t ll_from_bottom(const LlCall &c) { return c.warp * c.blocks + c.block; }
-EP_DEVICE uint32_t ll_from_top(const LlCall &c) { return (c.warps - 1 - c.warp) * c.blocks + c.block; }
-EP_DEVICE uint32_t ll_all_warps(const LlCall &c) { return c.warps * c.blocks; }
 
 /* The count words of a source. Only the last one exists here: no rank sends the counts of
  * experts before it. */
@@ -47,14 +32,7 @@ EP_DEVICE uint8_t *ll_slot(const EpArgs &a, int owner, uint32_t call, int source
 }
 EP_DEVICE uint32_t *ll_tokens(const EpArgs &a) { return reinterpret_cast<uint32_t *>(masked_messages(a)); }
 
-EP_DEVICE uint4 ll_sentinels() { return rank_sentinels(); }
-EP_DEVICE uint32_t ll_largest(uint4 v) { return rank_largest(v); }
-EP_DEVICE uint32_t ll_canonical(uint32_t w) { return rank_canonical(w); }
-EP_DEVICE uint4 ll_canonical(uint4 v) { return rank_canonical(v); }
-
 /* ---- rows ---- */
-
-#define EP_LL_ROWS_CUH /* this file replaces ll/rows.cuh */
 
 #define LL_WEIGHTS 0 /* 0: weights are sent by combine */
 

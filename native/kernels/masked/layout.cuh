@@ -85,7 +85,7 @@ EP_DEVICE void masked_clear_heads_of(const EpArgs &a, const MaskedClear &c) {
   for (int source = 0; source < EP_RANKS; source++) {
     uint32_t used = masked_left(c, masked_last(a, c.number) + source) * RANK_HEAD;
     uint32_t *words = masked_head(a, a.rank, c.number, source, 0);
-    for (uint32_t i = c.block * 32 + c.lane; i < used; i += c.blocks * 32) st_relaxed_sys(words + i, RANK_SENTINEL);
+    for (uint32_t i = c.block * 32 + c.lane; i < used; i += c.blocks * 32) st_relaxed_sys(words + i, EP_SENTINEL);
   }
 }
 EP_DEVICE void masked_clear_ids_of(const EpArgs &a, const MaskedClear &c) {

@@ -86,7 +86,7 @@ EP_DEVICE void rank_combine_async(const EpArgs &a, const RankCall &c) {
     uint8_t *slot = rank_return(a, r.source, c.number, r.token, a.rank);
 #pragma unroll
     for (uint32_t v = 0; v < RANK_STEP; v++)
-      if (rank_in_row(r.column + 512 * v)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot + r.column + 512 * v), rank_canonical(r.data[v]));
+      if (rank_in_row(r.column + 512 * v)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot + r.column + 512 * v), ep_canonical(r.data[v]));
   }
 }
 
@@ -112,7 +112,7 @@ EP_DEVICE bool rank_wait_terms(const EpArgs &a, const RankTerms &t, uint4 (&data
 #pragma unroll
     for (uint32_t i = 0; i < RANK_BATCH; i++) data[i] = ld_relaxed_sys(rank_term(t, i));
 #pragma unroll
-    for (uint32_t i = 0; i < RANK_BATCH; i++) lacks |= rank_largest(data[i]) == RANK_SENTINEL ? 1u << i : 0;
+    for (uint32_t i = 0; i < RANK_BATCH; i++) lacks |= ep_largest(data[i]) == EP_SENTINEL ? 1u << i : 0;
     lacks &= t.used & ~t.own;
     uint32_t missing = __reduce_or_sync(EP_FULL_WARP, lacks);
     if (missing == 0) return true;
@@ -138,7 +138,7 @@ EP_DEVICE bool rank_reduce(const EpArgs &a, const RankCall &c, uint32_t token, u
       if (!(used >> (first + i) & 1u)) continue;
       bool own = first + i == static_cast<uint32_t>(a.rank);
       bf16_accumulate(acc, own ? mine : data[i], 1.0f);
-      if (inside && !own) st_relaxed_sys(rank_term(t, i), rank_sentinels());
+      if (inside && !own) st_relaxed_sys(rank_term(t, i), ep_sentinels());
     }
   }
   uint8_t *out = reinterpret_cast<uint8_t *>(a.combined) + static_cast<uint64_t>(token) * RANK_ROW;

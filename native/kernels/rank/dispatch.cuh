@@ -175,8 +175,8 @@ EP_DEVICE bool rank_wait_part(const EpArgs &a, const RankCall &c, RankPart &p, b
       largest = max(largest, p.head[i]);
     }
 #pragma unroll
-    for (uint32_t v = 0; v < RANK_STEP; v++) largest = max(largest, max(rank_largest(p.data[v]), p.scale[v]));
-    if (__all_sync(EP_FULL_WARP, largest != RANK_SENTINEL)) return true;
+    for (uint32_t v = 0; v < RANK_STEP; v++) largest = max(largest, max(ep_largest(p.data[v]), p.scale[v]));
+    if (__all_sync(EP_FULL_WARP, largest != EP_SENTINEL)) return true;
     bool known = early && rows >> 32 == c.number;
     if (__any_sync(EP_FULL_WARP, known && !rank_early_is_ours(c, p, static_cast<uint32_t>(rows)))) return false;
     if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(p.source)}, 1, 0)) return false;
@@ -192,11 +192,11 @@ EP_DEVICE void rank_take_part(const EpArgs &a, const RankCall &c, const RankShar
     uint32_t vector = p.unit * (32 * RANK_STEP) + 32 * v + c.lane;
     if (rank_inside(vector)) {
       rank_out(a, row)[vector] = p.data[v];
-      st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, rank_sentinels());
+      st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, ep_sentinels());
     }
     if (rank_has_scale(vector)) {
       *rank_out_scale(a, row, vector) = p.scale[v];
-      st_relaxed_sys(rank_slot_scale(slot, vector), RANK_SENTINEL);
+      st_relaxed_sys(rank_slot_scale(slot, vector), EP_SENTINEL);
     }
   }
 #pragma unroll
@@ -204,7 +204,7 @@ EP_DEVICE void rank_take_part(const EpArgs &a, const RankCall &c, const RankShar
     uint32_t w = i * 32 + c.lane;
     if (p.unit != 0 || w >= RANK_HEAD) continue;
     rank_put_head(a, p.source, row, w, p.head[i]);
-    st_relaxed_sys(rank_slot_head(slot) + w, RANK_SENTINEL);
+    st_relaxed_sys(rank_slot_head(slot) + w, EP_SENTINEL);
   }
 }
 

@@ -257,7 +257,7 @@ EP_DEVICE bool rank_wait_tails(const EpArgs &a, const RankCall &c, RankTailWords
     for (uint32_t b = 0; b < RANK_TAILS; b++)
 #pragma unroll
       for (uint32_t i = 0; i < RANK_TAIL_LANE; i++)
-        if (m[b].word[i] == RANK_SENTINEL) missing |= 1u << m[b].source;
+        if (m[b].word[i] == EP_SENTINEL) missing |= 1u << m[b].source;
     missing = __reduce_or_sync(EP_FULL_WARP, missing);
     if (missing == 0) return true;
     if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, __ffs(missing) - 1}, 1, 0)) return false;
@@ -277,7 +277,7 @@ EP_DEVICE void rank_take_tail(const EpArgs &a, const RankCall &c, const RankHome
     } else {
       rank_put_head(a, m.source, row, w - RANK_SCALES, m.word[i]);
     }
-    st_relaxed_sys(words + w, RANK_SENTINEL);
+    st_relaxed_sys(words + w, EP_SENTINEL);
   }
 }
 

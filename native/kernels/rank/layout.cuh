@@ -25,6 +25,7 @@
 
 #include "common/check.cuh"
 #include "common/dtypes.cuh"
+#include "common/sentinel.cuh"
 
 /* Regions of the state, in the order of declare/rank.go. R ranks, T = max_tokens, K top-k,
  * H hidden. Dispatch writes nothing here for combine: the data that combine needs is in the
@@ -36,7 +37,6 @@ enum RankRegion {
   RANK_RETURN   /* [2][T][R][H] BF16: rows that are sent back. All ones */
 };
 
-static const uint32_t RANK_SENTINEL = 0xffffffffu;
 static const uint32_t RANK_ELSEWHERE = 0xfffeu; /* the expert is on another rank */
 
 /* A message: elements, scales, then RANK_HEAD words: the token, K local experts, K
@@ -119,20 +119,6 @@ EP_DEVICE uint32_t *rank_started(const EpArgs &a, int owner) {
 EP_DEVICE uint8_t *rank_return(const EpArgs &a, int owner, uint32_t call, uint32_t token, uint32_t from) {
   uint64_t at = static_cast<uint64_t>(call & 1) * a.max_tokens + token;
   return rank_at(a, owner, RANK_RETURN) + (at * EP_RANKS + from) * (2 * EP_HIDDEN);
-}
-
-/* ---- sentinels ---- */
-
-EP_DEVICE uint4 rank_sentinels() { return make_uint4(RANK_SENTINEL, RANK_SENTINEL, RANK_SENTINEL, RANK_SENTINEL); }
-
-/* The largest word. The sentinel is the largest of all words, so a set of words has arrived
- * if its largest word is not the sentinel. */
-EP_DEVICE uint32_t rank_largest(uint4 v) { return max(max(v.x, v.y), max(v.z, v.w)); }
-
-/* Turns two BF16 NaNs with every bit set into two canonical NaNs. */
-EP_DEVICE uint32_t rank_canonical(uint32_t w) { return w == RANK_SENTINEL ? 0x7fff7fffu : w; }
-EP_DEVICE uint4 rank_canonical(uint4 v) {
-  return make_uint4(rank_canonical(v.x), rank_canonical(v.y), rank_canonical(v.z), rank_canonical(v.w));
 }
 
 #endif

@@ -22,7 +22,7 @@ EP_DEVICE RankSource rank_load_source(const EpArgs &a, uint32_t token, uint32_t 
 /* Replaces a word that equals the sentinel. Such a word is four e4m3 NaNs or a NaN scale,
  * and stays NaN. */
 EP_DEVICE EpVector rank_convert(const RankSource &s) {
-  return {rank_canonical(s.data), s.scale == RANK_SENTINEL ? 0x7fffffffu : s.scale};
+  return {ep_canonical(s.data), s.scale == EP_SENTINEL ? 0x7fffffffu : s.scale};
 }
 #else
 typedef EpSource RankSource;
@@ -31,7 +31,7 @@ EP_DEVICE RankSource rank_load_source(const EpArgs &a, uint32_t token, uint32_t 
 }
 EP_DEVICE EpVector rank_convert(const RankSource &s) {
   EpVector v = ep_convert(s);
-  if (EP_DTYPE == EP_BF16) v.data = rank_canonical(v.data); /* a saturating e4m3 cast gives no sentinel */
+  if (EP_DTYPE == EP_BF16) v.data = ep_canonical(v.data); /* a saturating e4m3 cast gives no sentinel */
   return v;
 }
 #endif

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Tests calls that do not end, and call numbers, on 2 GPUs. Run it from the repository's root, after
+# Tests calls that do not end, call numbers, and memory that kernels and dtypes share, on 2 GPUs. Run it from the repository's root, after
 # `make faults-gpu` on a host with a compiler. native/steps.sh explains OUT and LIMIT. BIN is the
 # folder with packs/ and epcomm/epcomm-test. SOAK is the number of seconds for each layout.
 cd "$(dirname "$0")/../.." || exit 1
@@ -9,6 +9,7 @@ bin=${BIN:-bin} t=${BIN:-bin}/epcomm/epcomm-test
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 for pack in "$bin"/packs/every-*.pack; do
   layout=$(basename "$pack" .pack)
+  step 60 "mixed-$layout" '^mixed|rank' $t "$pack" mixed --processes --calls 1000
   step 60 "wrap-$layout" '^wrap|rank' $t "$pack" wrap --processes --calls 1000
   step 60 "spoiled-$layout" '^spoiled|rank' $t "$pack" spoiled --processes --deadline 0.5
 done

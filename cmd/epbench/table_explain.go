@@ -172,9 +172,15 @@ func (q *query) illegal(r table.ExplainedRow, x table.Explanation) string {
 // refused returns why a config cannot run on the host for a key and a token count, "" if it
 // can.
 func (q *query) refused(k table.Key, tokens int, c ep.Config) string {
-	p := k.Problem(tokens)
+	p, check := k.Problem(tokens), q.host.Check
 	p.MaxTokens = max(q.maxTokens, 1)
-	if err := q.host.Check(q.host.Machine, p, c); err != nil {
+	if check == nil { // lookupOf judges pairs in the same way
+		check = ofKnownKernels(q.host.Machine)
+	}
+	if check == nil {
+		return "its kernels are unknown"
+	}
+	if err := check(q.host.Machine, p, c); err != nil {
 		return err.Error()
 	}
 	return ""

@@ -128,7 +128,7 @@ func ofKnownKernels(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error 
 	}
 	judge := legalAmong(known)
 	return func(m ep.Machine, p ep.Problem, c ep.Config) error {
-		if _, err := kernels.Find(known, p.Op, c.Kernel); err != nil {
+		if _, err := kernels.Find(known, p.Op, kernels.Current(known, c).Kernel); err != nil {
 			return nil
 		}
 		return judge(m, p, c)
@@ -136,9 +136,10 @@ func ofKnownKernels(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error 
 }
 
 // legalAmong returns a function that returns an error if a config is illegal for the kernels in
-// known.
+// known. It judges a config of an earlier build by what it became.
 func legalAmong(known []kernels.Kernel) func(ep.Machine, ep.Problem, ep.Config) error {
 	return func(m ep.Machine, p ep.Problem, c ep.Config) error {
+		c = kernels.Current(known, c)
 		k, err := kernels.Find(known, p.Op, c.Kernel)
 		if err != nil {
 			return err

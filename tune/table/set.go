@@ -262,7 +262,7 @@ func (s *Set) accepted() []indexedRow {
 			continue
 		}
 		r.similar, r.earlier = src.similar, !j.certified
-		if r.earlier && s.host.Current != nil {
+		if ofThisBuild := s.host.ABI != "" && j.certified; !ofThisBuild && s.host.Current != nil {
 			r.config = s.host.Current(r.config)
 		}
 		out, sorted = append(out, r), sorted && !r.earlier

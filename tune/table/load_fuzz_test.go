@@ -21,6 +21,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add(bytes.Replace(good, []byte(`"fallback":["routing"`), []byte(`"fallback":["route"`), 1))
 	f.Add([]byte(`{"schema":2,"id":"","header":{},"rows":[` + strings.Repeat("{},", 100) + `]}`))
 	f.Add([]byte(strings.Repeat("[", 1000)))
+	f.Add([]byte(strings.Repeat("[", 9000)))
 	f.Add([]byte("{\"schema\": 2,\n\"rows\": [" + strings.Repeat(`{"evidence":{"tokens":[1,1,1,1,1,1,1,1]`, 50)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var tab *Table

@@ -31,7 +31,9 @@ func Unmarshal(data []byte, v any) error {
 	s := shapeOf(reflect.TypeOf(v).Elem(), map[reflect.Type]*shape{})
 	w := walker{data: data}
 	var err error
-	if !json.Valid(data) {
+	if at := tooDeep(data); at >= 0 {
+		err, w.data = fmt.Errorf("nested deeper than %d levels", mostNested), data[:at]
+	} else if !json.Valid(data) {
 		err = json.Unmarshal(data, new(json.RawMessage))
 		w.data = before(data, err)
 	}
@@ -48,12 +50,41 @@ func Unmarshal(data []byte, v any) error {
 	} else {
 		w.at = len(w.data)
 	}
-	path := strings.Trim(strconv.Quote(string(w.path)), `"`) // as a terminal can show it
+	shown := w.path[:min(len(w.path), longestPath)]
+	path := strings.Trim(strconv.Quote(string(shown)), `"`) // as a terminal can show it
 	if path != "" {
 		path = fmt.Sprintf("%.80s: ", path)
 	}
 	return fmt.Errorf("line %d: %s%w", line(data, w.at), path, plain(err))
 }
+
+// mostNested is the deepest nesting that is read. encoding/json takes 75 bytes for each level, and allows
+// 10,000.
+const mostNested = 100
+
+// tooDeep returns the position of the first bracket that nests deeper than mostNested, or -1.
+func tooDeep(data []byte) int {
+	depth, quoted := 0, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[' || c == '{':
+			if depth++; depth > mostNested {
+				return i
+			}
+		case c == ']' || c == '}':
+			depth--
+		}
+	}
+	return -1
+}
+
+// longestPath is the number of bytes of a path that an error can show: 80 characters of UTF-8.
+const longestPath = 320
 
 // before returns the part of data before the error of encoding/json. Walking this part
 // gives the path of the error.

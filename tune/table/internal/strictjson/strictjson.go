@@ -22,6 +22,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Unmarshal reads one JSON value into v, a pointer, and refuses text after the value.
@@ -82,6 +83,9 @@ func tooDeep(data []byte) int {
 	}
 	return -1
 }
+
+// longestTime is more than the number of bytes of any time of RFC 3339 with nanoseconds.
+const longestTime = 64
 
 // longestPath is the number of bytes of a path that an error can show: 80 characters of UTF-8.
 const longestPath = 320
@@ -322,6 +326,9 @@ func (w *walker) custom(s *shape) error {
 	}
 	w.at = start
 	raw, v := w.data[start:w.pos], reflect.New(s.typ).Interface()
+	if s.typ == reflect.TypeFor[time.Time]() && len(raw) > longestTime { // its error would quote the text, at many times its size
+		return errors.New("longer than a time of RFC 3339")
+	}
 	var err error
 	if direct, ok := v.(json.Unmarshaler); ok {
 		err = direct.UnmarshalJSON(raw) // json.Unmarshal allocates

@@ -77,7 +77,8 @@ typedef struct EpControl {
   uint32_t pad[32 - EP_MAX_RANKS];
   uint32_t epoch;                 /* alignments this rank passed */
   uint32_t replay;                /* rounds since the batch began */
-  uint32_t rest[30];
+  uint32_t flight_ns;             /* time that one flag takes from rank to rank, 0 if not measured: see ep_align */
+  uint32_t rest[29];
 } EpControl;
 
 typedef struct EpArgs {

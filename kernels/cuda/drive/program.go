@@ -211,7 +211,7 @@ func (w *writer) writeStep(st step, p *program) {
 	args := w.base
 	switch st.kind {
 	case stepAlign:
-		w.support("ep_align", args, 0)
+		w.support("ep_align", args, st.n)
 	case stepStamp:
 		w.readings(&args, p)
 		w.support("ep_stamp", args, st.n)

@@ -14,7 +14,7 @@ const empty ep.Op = "empty"
 type stepKind int
 
 const (
-	stepAlign     stepKind = iota // wait for all ranks
+	stepAlign     stepKind = iota // wait for all ranks; n more times, and measure the time of one
 	stepCall                      // call number n of op
 	stepStamp                     // write the time into slot n
 	stepEvent                     // record event n
@@ -79,9 +79,12 @@ type schedule struct {
 // newSchedule returns the steps of one round. A call is timed as the time between two stamps, less the
 // time of the same number of alignments alone:
 //
-//	chain, graph or eager: refill, align, stamp, fold x (call, align), stamp, fold x align, stamp
-//	chain, cold or fed:    fold x (prepare, align, stamp, call, align, stamp, align, stamp)
-//	span, event:           refill, fold x (prepare, align, call with a reading around it)
+//	chain, graph or eager: refill, flight, align, stamp, fold x (call, align), stamp, fold x align, stamp
+//	chain, cold or fed:    flight, fold x (prepare, align, stamp, call, align, stamp, align, stamp)
+//	span, event:           refill, flight, fold x (prepare, align, call with a reading around it)
+//
+// Flight measures how long a flag takes from rank to rank, so that all ranks leave an alignment
+// together.
 //
 // Refill is an untimed dispatch before a round of combines. Without it the memory may hold the rows of
 // an earlier candidate's dispatch. A combine would send almost none of these rows, and seem ten times
@@ -110,6 +113,12 @@ func (s *schedule) add(kind stepKind, n int) {
 }
 
 func (s *schedule) align() { s.add(stepAlign, 0) }
+
+// flights is the number of alignments whose time is measured at the start of a round.
+const flights = 16
+
+// measureFlight adds the alignments by which the ranks learn how long a flag takes: see ep_align.
+func (s *schedule) measureFlight() { s.add(stepAlign, flights) }
 
 func (s *schedule) stamp() {
 	s.add(stepStamp, s.slots)
@@ -161,6 +170,7 @@ func (s *schedule) refill() {
 
 func (s *schedule) chain() {
 	s.refill()
+	s.measureFlight()
 	s.align()
 	s.stamp()
 	for i := range s.fold {
@@ -178,6 +188,7 @@ func (s *schedule) chain() {
 
 func (s *schedule) callByCall() {
 	s.refill()
+	s.measureFlight()
 	for range s.fold {
 		s.prepare()
 		s.stamp()
@@ -194,6 +205,7 @@ func (s *schedule) readings() {
 		s.add(stepClear, s.fold)
 	}
 	s.refill()
+	s.measureFlight()
 	for i := range s.fold {
 		if i == 0 || s.apart || s.op != ep.Pair {
 			s.prepare()

@@ -1,7 +1,7 @@
 //go:build cuda
 
 // Package gpu wraps the functions of the CUDA driver that a program needs besides epcomm:
-// memory, streams, graphs. If the driver refuses a call, the program ends with a sentence.
+// memory, streams, graphs. If the driver refuses a call, the program prints the error and ends.
 package gpu
 
 // #cgo CFLAGS: -std=gnu99 -O2 -D_GNU_SOURCE

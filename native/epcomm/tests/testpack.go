@@ -1,7 +1,7 @@
 //go:build ignore
 
-// Writes packs for the C tests on the emulated driver: small shapes whose token
-// counts are answered by all three kinds of kernels.
+// Writes packs for the C tests on the emulated driver. The shapes are small, and their token
+// counts select all three kinds of kernels.
 //
 //	go run native/epcomm/tests/testpack.go -compile bin/epbench-compile -ranks 2 -o FILE
 package main
@@ -21,10 +21,10 @@ import (
 func main() {
 	compile := flag.String("compile", "bin/epbench-compile", "the program epbench-compile")
 	ranks := flag.Int("ranks", 2, "ranks")
-	nodes := flag.Int("nodes", 1, "hosts that they are spread over; packs of several hold fp8 alone")
+	nodes := flag.Int("nodes", 1, "number of hosts of the ranks; a pack for several hosts holds only fp8")
 	out := flag.String("o", "", "file to write")
 	tokens := flag.Int("max-tokens", 24, "capacity")
-	layout := flag.String("layout", "expert", "of received rows; packs of others than expert hold defaults")
+	layout := flag.String("layout", "expert", "layout of received rows; packs of other layouts than expert hold only default configs")
 	every := flag.Bool("every", false, "every kernel of the layout: 2i-1 and 2i tokens take pair i of everyPair")
 	survivors := flag.Bool("survivors", false, "kernels that go on without a lost rank")
 	flag.Parse()
@@ -110,8 +110,8 @@ var everyPair = map[string][][2]string{
 	},
 }
 
-// everyPairOf replaces the rows of a request. Rows of pairs that a caller takes only with
-// reduced precision are of that precision.
+// everyPairOf replaces the rows of a request by one row for each pair of everyPair. The rows of a
+// pair that needs reduced precision have this precision.
 func everyPairOf(r pack.Request, layout string) pack.Request {
 	if layout == "rank:packed" {
 		layout = "rank"
@@ -135,7 +135,7 @@ func everyPairOf(r pack.Request, layout string) pack.Request {
 	return r
 }
 
-// overNodes are rows of both kinds of kernels and both routes, fused and split.
+// overNodes returns a request with rows for both kinds of kernels and both routes, fused and split.
 func overNodes(ranks, nodes, tokens int) pack.Request {
 	m := ep.Machine{Backend: "cuda-hosts", PCIID: "emulated", Arch: "sm_90", SMs: 4, GPUs: ranks}
 	p := ep.Problem{Ranks: ranks, Nodes: nodes, Hidden: 640, Experts: 4 * ranks, TopK: 3, MaxTokens: tokens, Mode: ep.Graph, Combine: ep.BF16, Dispatch: ep.FP8}

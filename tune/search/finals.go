@@ -102,7 +102,8 @@ func (s *State) finalPoints(p Protocol) []int {
 }
 
 // A StopRule ends a comparison after MinRounds if the gain is then clear (see stat.Clear), and
-// otherwise after MaxRounds.
+// otherwise after MaxRounds. If neighbouring rounds look too similar, the comparison may take
+// correlatedRounds times MinRounds, also beyond MaxRounds.
 type StopRule struct {
 	MinRounds, MaxRounds int
 	Band                 float64

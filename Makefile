@@ -14,7 +14,7 @@ help: ## this list
 build: ## bin/epbench, pure Go
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BINDIR)/epbench ./cmd/epbench
 
-test: ## the quick tests: 4 minutes on two cores; they need Go and the repository
+test: ## the quick tests; they need Go and the repository
 	$(GO) test -short -timeout $(PATIENCE) ./...
 
 test-all: ## every test that needs no GPU, at full length: also device code on the emulator, studies and a browser

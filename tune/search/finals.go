@@ -161,9 +161,9 @@ func (s *State) confirm(ctx context.Context, stage record.Stage, points, neighbo
 	return out, nil
 }
 
-// correlatedRounds is how many times its least rounds a confirmation takes if neighbouring rounds look
-// too similar. In 2 to 3 % of confirmations of 25 independent rounds they do so by chance. More
-// rounds show that it was chance, or that the noise lasts.
+// A confirmation whose neighbouring rounds look too similar takes correlatedRounds times MinRounds. Of
+// confirmations of 25 independent rounds 2 to 3 % look so by chance. More rounds show whether it was
+// chance.
 const correlatedRounds = 4
 
 // MeasureFresh measures points in new rounds, which no earlier comparison has used. The neighbours

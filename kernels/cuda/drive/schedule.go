@@ -114,8 +114,7 @@ func (s *schedule) add(kind stepKind, n int) {
 
 func (s *schedule) align() { s.add(stepAlign, 0) }
 
-// flights is the number of alignments whose time is measured at the start of a round. It is even: see
-// ep_align.
+// A round measures the time of `flights` alignments at its start. The number must be even: see ep_align.
 const flights = 4
 
 // measureFlight adds the alignments by which the ranks learn how long a flag takes: see ep_align.

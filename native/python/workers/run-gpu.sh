@@ -1,7 +1,8 @@
 #!/bin/bash
 # The libraries that people run and our kernels, on the GPUs of one host, from the repository's root,
 # after `make peers-gpu` on a host with a compiler. Workers import what is installed: sgl-deep-ep is
-# a build of DeepEP V1, flashinfer-python has FlashInfer.
+# a build of DeepEP V1, flashinfer-python has FlashInfer. deepep2 is DeepEP V2 in layout rank:packed, and
+# deepep2-expert or deepep2-expert:128 in that one; set LD_PRELOAD to the NCCL that it was built with.
 #
 #   run-gpu.sh sweep     tunes every library on each of MODELS, uniform and skewed
 #   run-gpu.sh turns     measures what the sweeps chose once more, all libraries in turns
@@ -26,6 +27,8 @@ backend() {
   case ${1%@*} in
     deepep-ll) echo "$worker deepep ll" ;;
     nccl-counts) echo "$worker nccl counts" ;;
+    deepep2 | deepep2-expert*) echo "$worker deepep2" ;;
+    deepep2-counts) echo "$worker deepep2 counts" ;;
     deepep | flashinfer | nccl) echo "$worker ${1%@*}" ;;
     epbench | epbench-*) echo "${BACKEND:-cuda}" ;;
     *) echo "unknown library $1" >&2; exit 2 ;;
@@ -38,6 +41,7 @@ flags() {
   case $name in deepep-ll | epbench-masked) tokens="--tokens ${LL_TOKENS:-1,8,32,128} --max-tokens 128" ;; esac
   echo "$tokens"
   test "$name" = "${name#epbench-}" || echo "--layout ${name#epbench-}"
+  case $name in deepep2-expert*) echo "--layout ${name#deepep2-}" ;; deepep2*) echo "--layout rank:packed" ;; esac
   # Tokens come to the libraries' calls of this layout already cast.
   case $dtype:$name in fp8:epbench-rank*) echo "--param input=fp8" ;; esac
   test "$name" = "$1" || echo "--max-sms ${1#*@}"

@@ -4,6 +4,7 @@
 
 worker.py LIBRARY [MODE], one of:
     deepep [normal|ll|own]  DeepEP V1
+    deepep2 [graph|counts]  DeepEP V2
     nccl [padded|counts]    all-to-all of PyTorch
     flashinfer              the one-sided all-to-all of FlashInfer
     epcomm PACK             epcomm with a file of epbench pack

@@ -22,11 +22,12 @@ MODE = ('problem.mode == "graph"', "mode: workers of the harness measure only gr
 
 def kernel(library, name, op, doc, params=(), rules=(), accepts=(), layout="", sum="", inside=()):
     """Declares a kernel. rules are pairs (expression, reason). layout is expert, expert:128, masked,
-    rank or rank:packed."""
-    work = {"library": library.name, "version": library.version, "layout": layout.partition(":")[0], "inside": list(inside)}
+    rank or rank:packed, or a tuple of such names that differ only after the colon."""
+    layouts = list(layout) if isinstance(layout, tuple) else [layout]
+    work = {"library": library.name, "version": library.version, "layout": layouts[0].partition(":")[0], "inside": list(inside)}
     if op == "combine":
         work["sum"] = sum
-    return {"layouts": [layout or "expert"], "name": name, "op": op, "doc": doc, "params": list(params), "rules": [{"expr": e, "reason": r} for e, r in [MODE, *rules]],
+    return {"layouts": [one or "expert" for one in layouts], "name": name, "op": op, "doc": doc, "params": list(params), "rules": [{"expr": e, "reason": r} for e, r in [MODE, *rules]],
             "accepts": list(accepts), "work": work}
 
 

@@ -119,7 +119,7 @@ func newRun(b kernels.Backend, opts *sweep.Options, command []string) *record.Ru
 	}
 	return &record.Run{
 		Tool: version, Command: command, Started: time.Now().UTC(), Machine: b.Machine(), ABI: sweep.ABI(b), Kernels: works(kernels.WithHooks(b.Kernels(), opts.Params)),
-		Policy: policy.String(), Band: policy.Band, Seed: opts.Seed, Strategy: opts.Strategy, Routings: routings,
+		Policy: policy.String(), Protocol: record.Protocol, Band: policy.Band, Seed: opts.Seed, Strategy: opts.Strategy, Routings: routings,
 	}
 }
 

@@ -89,7 +89,7 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	}
 	policy := measure.PolicyFor(host.Machine).Coarser(t.Header.Band) // the band with which the rows were decided
 	r := &receipt.Receipt{
-		Table: t.ID, Tool: version, Created: time.Now(), Machine: host.Machine, ABI: host.ABI, Policy: policy.String(),
+		Table: t.ID, Tool: version, Created: time.Now(), Machine: host.Machine, ABI: host.ABI, Policy: policy.String(), Protocol: record.Protocol,
 	}
 	// The receipt is written before anything is measured, so that a bad path costs no time,
 	// and after each row, so that an interrupt keeps the rows before it.

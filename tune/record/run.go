@@ -18,6 +18,14 @@ const (
 	PlotsDir    = "plots"
 )
 
+// Protocol is the revision of the way in which backends measure on GPUs. It rises if measurements
+// of before and after differ by more than their intervals say.
+//
+//	0: the sessions of a process could lie at the same place in memory, and ranks left the start
+//	   barrier up to a flight apart
+//	1: each session lies at another random place, and all ranks leave the start barrier together
+const Protocol = 1
+
 // Run holds the content of run.json: the request, the machine, the A/A tests, and the decisions.
 type Run struct {
 	Schema       int                `json:"schema"`
@@ -26,10 +34,11 @@ type Run struct {
 	Started      time.Time          `json:"started"`
 	Finished     time.Time          `json:"finished"` // zero while the run goes on
 	Machine      ep.Machine         `json:"machine"`
-	ABI          ep.ABI             `json:"abi"`    // ABI of the kernels
-	Space        string             `json:"space"`  // fingerprint of the search spaces
-	Policy       string             `json:"policy"` // canonical spelling of the measurement policy
-	Band         float64            `json:"band"`   // the policy's band: smaller relative differences do not matter
+	ABI          ep.ABI             `json:"abi"`                // ABI of the kernels
+	Space        string             `json:"space"`              // fingerprint of the search spaces
+	Policy       string             `json:"policy"`             // canonical spelling of the measurement policy
+	Protocol     int                `json:"protocol,omitempty"` // see Protocol; 0 in runs that an older program began
+	Band         float64            `json:"band"`               // the policy's band: smaller relative differences do not matter
 	Seed         uint64             `json:"seed"`
 	Strategy     string             `json:"strategy"`
 	Routings     []string           `json:"routings,omitempty"` // canonical specs; the spec of a trace has the digest of the trace's content

@@ -17,6 +17,7 @@ type rowMaker struct {
 	refinements map[string]*activeSearch // see refinementKey
 	interrupted bool
 	maxSMs      int
+	protocol    int // the run's, see record.Protocol
 
 	build     func(ep.Config) ep.ABI // returns the build of a config's kernels
 	cost      func(ep.Op, ep.Config) ep.Cost
@@ -27,7 +28,7 @@ type rowMaker struct {
 // rowMaker returns a rowMaker for the finished searches.
 func (s *sweeper) rowMaker() *rowMaker {
 	return &rowMaker{
-		groups: s.groupsByKey(), refinements: s.refinements, interrupted: s.done < len(s.plan.Searches), maxSMs: s.opts.MaxSMs,
+		groups: s.groupsByKey(), refinements: s.refinements, interrupted: s.done < len(s.plan.Searches), maxSMs: s.opts.MaxSMs, protocol: s.run.Protocol,
 		build: s.run.ABI.For, incumbent: s.incumbent, cost: s.harness.cost,
 		serves: func(p ep.Problem, c ep.Config) bool { return s.harness.legal(p, c) == nil },
 	}
@@ -226,6 +227,7 @@ func (m *rowMaker) makeChoice(g group, cfg ep.Config) rowChoice {
 	}
 	dflt := cfg.Key() == g[0].result.Decision.Default.Key()
 	out := rowChoice{tokens: g[0].problem.Tokens, searches: g, config: cfg, build: m.build(cfg), evidence: mergeEvidence(all)}
+	out.evidence.Protocol = m.protocol
 	explain(&out.evidence, g, cfg, dflt)
 	out.dflt = dflt && m.maxSMs == 0 // callers do not know --max-sms, so rows spell out the default within this bound
 	return out

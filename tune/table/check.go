@@ -111,7 +111,7 @@ func (e Evidence) Validate() error {
 		{"median", e.Median}, {"p10", e.P10}, {"p90", e.P90},
 		{"gain", e.Gain}, {"gain_low", e.GainLow}, {"gain_high", e.GainHigh},
 		{"regret", e.Regret}, {"max_err", e.MaxErr}, {"rounds", float64(e.Rounds)},
-		{"sessions", float64(e.Sessions)}, {"tried", float64(e.Tried)}, {"legal", float64(e.Legal)}, {"ties", float64(e.Ties)},
+		{"sessions", float64(e.Sessions)}, {"tried", float64(e.Tried)}, {"legal", float64(e.Legal)}, {"ties", float64(e.Ties)}, {"protocol", float64(e.Protocol)},
 	} {
 		if f.v < 0 || math.IsNaN(f.v) || math.IsInf(f.v, 0) {
 			return fmt.Errorf("%s: %g is not a number from 0 up", f.name, f.v)

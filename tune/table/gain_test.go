@@ -6,21 +6,23 @@ import (
 )
 
 // TestGainInterval: if a gain comes from one session on a GPU, its interval is widened by the
-// difference between sessions. The interval of several sessions already includes that difference.
+// difference between sessions. The interval of several sessions already includes that difference, if
+// the sessions lay at different places in memory.
 func TestGainInterval(t *testing.T) {
 	gpu, host := Header{}, Header{}
 	gpu.Machine.GPUs = 2
-	row := func(sessions int) Row {
-		return Row{Evidence: Evidence{Gain: 1.1, GainLow: 1.09, GainHigh: 1.12, Sessions: sessions}}
+	row := func(sessions, protocol int) Row {
+		return Row{Evidence: Evidence{Gain: 1.1, GainLow: 1.09, GainHigh: 1.12, Sessions: sessions, Protocol: protocol}}
 	}
 	for name, c := range map[string]struct {
 		head      Header
 		row       Row
 		low, high float64
 	}{
-		"one session":      {gpu, row(0), 1.0566, 1.1485},
-		"three sessions":   {gpu, row(3), 1.09, 1.12},
-		"a host":           {host, row(0), 1.09, 1.12},
+		"one session":      {gpu, row(0, 1), 1.0566, 1.1485},
+		"three sessions":   {gpu, row(3, 1), 1.09, 1.12},
+		"at one place":     {gpu, row(3, 0), 1.0566, 1.1485},
+		"a host":           {host, row(0, 0), 1.09, 1.12},
 		"not measured":     {gpu, Row{Evidence: Evidence{Gain: 1, GainLow: 1, GainHigh: 1}}, 1, 1},
 		"without evidence": {gpu, Row{}, 0, 0},
 	} {

@@ -61,11 +61,12 @@ func (h Header) IsDefault(r Row) bool {
 
 // GainInterval returns the 95 % interval of a row's gain. The rounds of one session do not show how
 // sessions differ. So the interval of a row of one session is widened by the difference between
-// sessions on the machine of the table (docs/intervals.md). The interval of a gain that was not
+// sessions on the machine of the table (docs/intervals.md). Sessions of an older protocol count as
+// one, because they could lie at the same place in memory. The interval of a gain that was not
 // measured, which is exactly 1, is not widened.
 func (h Header) GainInterval(r Row) (low, high float64) {
 	e := r.Evidence
-	if e.Sessions > 1 || e.GainLow == e.GainHigh || e.GainLow <= 0 {
+	if e.Sessions > 1 && e.Protocol >= placesDiffer || e.GainLow == e.GainHigh || e.GainLow <= 0 {
 		return e.GainLow, e.GainHigh
 	}
 	const normal95 = 1.96
@@ -73,6 +74,9 @@ func (h Header) GainInterval(r Row) (low, high float64) {
 	low = e.Gain * math.Exp(-math.Hypot(math.Log(e.Gain/e.GainLow), between))
 	return low, e.Gain * math.Exp(math.Hypot(math.Log(e.GainHigh/e.Gain), between))
 }
+
+// placesDiffer is the first protocol (record.Protocol) whose sessions lie at different places in memory.
+const placesDiffer = 1
 
 // Certain reports whether a row's evidence is sufficient for its choice. The interval of its gain must lie above 1.
 // Two kinds of rows need no such interval: a row that launches the default claims no gain, and a row of several
@@ -150,9 +154,13 @@ type Evidence struct {
 	// the same output row of the kernel.
 	MaxErr float64 `json:"max_err,omitempty"`
 
-	// Sessions counts the sessions in which the times and the gain were measured. Each
-	// session has its own memory. 0 means one session.
+	// Sessions counts the sessions in which the times and the gain were measured. 0 means one
+	// session.
 	Sessions int `json:"sessions,omitempty"`
+
+	// Protocol is the revision of the way of measuring, see record.Protocol. 0 is the one of
+	// 2026-11-25 and before.
+	Protocol int `json:"protocol,omitempty"`
 
 	// Beside names the matrix product that ran at the same time as the calls, see
 	// ep.Product; "" for none. If a product ran, the times are what the calls add to the

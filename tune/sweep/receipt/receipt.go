@@ -31,7 +31,9 @@ type Receipt struct {
 	Machine ep.Machine `json:"machine"`
 	ABI     ep.ABI     `json:"abi"`    // ABI of the kernels that were measured
 	Policy  string     `json:"policy"` // spelling of the measurement policy
-	Checks  []Check    `json:"checks"`
+	// Protocol is the revision of the way of measuring, see record.Protocol.
+	Protocol int     `json:"protocol,omitempty"`
+	Checks   []Check `json:"checks"`
 }
 
 // A Check is one row measured against the default under one routing.

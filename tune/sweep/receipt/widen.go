@@ -102,10 +102,14 @@ func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) 
 	return &out, changes, out.Seal()
 }
 
-// certify stamps a row with the receipt's build of its kernels if a check of it holds and was
-// made after the row's measurement.
+// certify stamps a row with the receipt's build of its kernels and with the receipt's protocol, if a
+// check of the row holds and was made after the row's measurement.
 func (r *Receipt) certify(h table.Header, row *table.Row, c Check) {
-	if c.Claim == Holds && r.Created.After(row.Evidence.Date) && !r.ABI.Serves(h.Build(*row)) {
+	if c.Claim != Holds || !r.Created.After(row.Evidence.Date) {
+		return
+	}
+	row.Evidence.Protocol = max(row.Evidence.Protocol, r.Protocol)
+	if !r.ABI.Serves(h.Build(*row)) {
 		row.ABI = r.ABI.For(row.Config)
 	}
 }

@@ -153,28 +153,30 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestWidenCertifies: a check that holds sets the build of the row to the build of the receipt, if
-// the check was made after the row was measured and the builds have the same revision.
+// TestWidenCertifies: a check that holds sets the build and the protocol of the row to those of the
+// receipt, if the check was made after the row was measured and the builds have the same revision.
 func TestWidenCertifies(t *testing.T) {
 	for _, c := range []struct {
-		name    string
-		build   ep.ABI
-		claim   Claim
-		later   time.Duration
-		want    ep.ABI
-		changes int
+		name     string
+		build    ep.ABI
+		claim    Claim
+		later    time.Duration
+		want     ep.ABI
+		protocol int
+		changes  int
 	}{
-		{"holds", "direct=2f", Holds, time.Hour, "direct=2f", 1},
-		{"made before", "direct=2f", Holds, -time.Hour, "direct=1f", 1},
-		{"shrunk", "direct=2f", Shrunk, time.Hour, "direct=1f", 1},
-		{"another revision", "direct=2.2f", Holds, time.Hour, "direct=1f", 0},
+		{"holds", "direct=2f", Holds, time.Hour, "direct=2f", 1, 1},
+		{"holds with the same build", "direct=1f", Holds, time.Hour, "direct=1f", 1, 1},
+		{"made before", "direct=2f", Holds, -time.Hour, "direct=1f", 0, 1},
+		{"shrunk", "direct=2f", Shrunk, time.Hour, "direct=1f", 0, 1},
+		{"another revision", "direct=2.2f", Holds, time.Hour, "direct=1f", 0, 0},
 	} {
 		tab, r := claims(t, record.Interval{Mid: 2, Low: 1.95, High: 2.05})
 		tab.Header.ABI, tab.Rows[0].ABI = "direct=1f", "direct=1f"
-		r.ABI, r.Checks[0].Claim, r.Created = c.build, c.claim, tab.Header.Created.Add(c.later)
+		r.Protocol, r.ABI, r.Checks[0].Claim, r.Created = 1, c.build, c.claim, tab.Header.Created.Add(c.later)
 		wide, changes, err := Widen(tab, []*Receipt{written(t, r)})
-		if err != nil || len(changes) != c.changes || wide.Rows[0].ABI != c.want || tab.Rows[0].ABI != "direct=1f" {
-			t.Errorf("%s: %d changes, build %q, want %q; %v", c.name, len(changes), wide.Rows[0].ABI, c.want, err)
+		if err != nil || len(changes) != c.changes || wide.Rows[0].ABI != c.want || wide.Rows[0].Evidence.Protocol != c.protocol || tab.Rows[0].ABI != "direct=1f" {
+			t.Errorf("%s: %d changes, build %q, want %q, protocol %d, want %d; %v", c.name, len(changes), wide.Rows[0].ABI, c.want, wide.Rows[0].Evidence.Protocol, c.protocol, err)
 		}
 	}
 }

@@ -321,7 +321,7 @@ static int number(const char *name, const char *text) {
 }
 
 static Plan arguments(int argc, char **argv) {
-  Plan p = {.pack = argc > 2 ? argv[1] : NULL, .calls = 20, .replays = 40, .most = 16, .deadline = 10, .seconds = 10, .victims = 1, .at = "counts", .test = argc > 2 ? argv[2] : ""};
+  Plan p = {.pack = argc > 2 ? argv[1] : NULL, .calls = 20, .replays = 40, .most = 16, .deadline = 10, .seconds = 10, .seed = 1, .victims = 1, .at = "counts", .test = argc > 2 ? argv[2] : ""};
   for (int i = 3; i < argc; i++) {
     const char *name = argv[i], *next = i + 1 < argc ? argv[i + 1] : NULL;
     if (strcmp(name, "--processes") == 0) p.processes = 1;
@@ -332,6 +332,7 @@ static Plan arguments(int argc, char **argv) {
     else if (strcmp(name, "--dtype") == 0) p.dtype = number(name, next), i++;
     else if (strcmp(name, "--deadline") == 0 && next != NULL) p.deadline = atof(next), i++;
     else if (strcmp(name, "--seconds") == 0 && next != NULL) p.seconds = atof(next), i++;
+    else if (strcmp(name, "--seed") == 0) p.seed = number(name, next), i++;
     else if (strcmp(name, "--victims") == 0) p.victims = number(name, next), i++;
     else if (strcmp(name, "--at") == 0 && next != NULL) p.at = next, i++;
     else if (strcmp(name, "--other") == 0 && next != NULL) p.other = next, i++;

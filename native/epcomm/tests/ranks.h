@@ -15,6 +15,7 @@ typedef struct Plan {
   int dtype;                /* EpcommDType of chain */
   double deadline;          /* seconds */
   double seconds;           /* that soak takes */
+  int seed;                 /* of what soak draws */
   int victims;              /* number of ranks that lost kills */
   const char *at;           /* where: see lost.c */
   const char *test;

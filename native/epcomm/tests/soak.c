@@ -1,4 +1,4 @@
-/* Makes calls for --seconds: random counts, graphs and streams, calls that do not end, resets, call
+/* Makes calls for --seconds, drawn by --seed: random counts, graphs and streams, calls that do not end, resets, call
  * numbers near their ends, new EpComms. Every answer is checked. Device memory, open files and the
  * host's memory must not grow. */
 #include <dirent.h>
@@ -134,7 +134,8 @@ static int step(Soak *s) {
 }
 
 int test_soak(Seat *seat, void *plan) {
-  Soak s = {.seat = seat, .plan = plan, .random = 1};
+  Soak s = {.seat = seat, .plan = plan};
+  s.random = (uint64_t)s.plan->seed;
   Holds was = {0, 0, 0}, is = was;
   double start = now();
   int bad = create(&s), go = 1, all[EPCOMM_MAX_RANKS];

@@ -68,6 +68,8 @@ size_t gpu_free_bytes(void) {
   return free_bytes;
 }
 
+int gpu_emulated(void) { return found("emul_time_ns") != NULL; }
+
 double gpu_seconds(void) {
   uint64_t (*clock)(void) = NULL;
   void *at = found("emul_time_ns");

@@ -12,6 +12,7 @@ void gpu_use(int device); /* makes the device's primary context current on this 
 void *gpu_alloc(size_t bytes);
 void gpu_free(void *p);
 size_t gpu_free_bytes(void);
+int gpu_emulated(void);    /* whether the driver is the emulated one */
 double gpu_seconds(void); /* the host's clock; on the emulated driver the device's, which slows down on a busy host */
 void gpu_upload(void *to, const void *from, size_t bytes, GpuStream stream);   /* `from` must not change until the copy has run */
 void gpu_fill(void *to, int byte, size_t bytes, GpuStream stream);

@@ -193,7 +193,7 @@ static int survive(Lost *l) {
   if (s != EPCOMM_OK) return ranks_say(l->comm, "shrink", s);
   if (took > 2 * p->deadline) {
     printf("rank %d: more than two deadlines\n", l->seat->rank);
-    return getenv("EMUL_SRC") ? RANKS_SLOW : 1; /* the time that an emulated kernel computes does not shrink with the deadline */
+    return gpu_emulated() ? RANKS_SLOW : 1; /* the time that an emulated kernel computes does not shrink with the deadline */
   }
   return goes_on(l, 100);
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/stat"
 	"github.com/epbench/epbench/tune/sweep"
 	"github.com/epbench/epbench/tune/table"
 )
@@ -232,6 +233,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, b kernels.Backend, opts *sweep.
 	if f.explain {
 		return f.explained(cmd, b, opts, pick)
 	}
+	f.noteBand(cmd, b, opts)
 	run, _, stopped := f.recorded(cmd, b, opts, func(j sweep.Job) error {
 		j.Over = over
 		return sweep.Bench(cmd.Context(), b, opts, j, pick)
@@ -251,6 +253,29 @@ func (f *benchFlags) measure(cmd *cobra.Command, b kernels.Backend, opts *sweep.
 		return fmt.Errorf("stopped with %d of %d cases done: %w", len(run.Searches), len(opts.Problems)*len(opts.Distributions), stopped)
 	}
 	return f.verdict(cmd, run)
+}
+
+// noteBand says before the measurement if compare cannot decide its default band by runs of so many
+// sessions.
+func (f *benchFlags) noteBand(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options) {
+	policy := opts.Policy(b.Machine())
+	if f.out == "" || policy.Sessions < minSessions {
+		return
+	}
+	if note := bandNote(policy.Sessions, b.Machine().SessionSpread(), policy.Band); note != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), note)
+	}
+}
+
+// bandNote returns which band two runs decide in compare, if that is wider than the policy's band, and
+// "" if not. spread is the standard deviation of times between sessions.
+func bandNote(sessions int, spread, band float64) string {
+	decided := stat.DecidedBand(sessions, spread)
+	if decided <= band {
+		return ""
+	}
+	return fmt.Sprintf("note: times differ by %.0f %% from session to session, so two runs of %d sessions decide a band of %.1f %% in compare, and runs of %d one of %.1f %%; its default is %.1f %%: ask less with compare --band, or use bench --ab",
+		100*spread, sessions, 100*decided, maxSessions, 100*stat.DecidedBand(maxSessions, spread), 100*band)
 }
 
 // verdict prints the reasons of the decisions. If a config failed, it returns an error with

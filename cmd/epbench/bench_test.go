@@ -37,6 +37,16 @@ func TestInterruptedBench(t *testing.T) {
 	}
 }
 
+// TestBandNote: a note names the band that the sessions decide, unless the policy's band is wider.
+func TestBandNote(t *testing.T) {
+	if got := bandNote(benchSessions, 0.02, 0.01); !strings.Contains(got, "two runs of 12 sessions decide a band of 3.7 % in compare, and runs of 100 one of 1.1 %; its default is 1.0 %") {
+		t.Errorf("on a GPU: %s", got)
+	}
+	if got := bandNote(benchSessions, 0.02, 0.05) + bandNote(benchSessions, 0, 0.1); got != "" {
+		t.Errorf("a wide band, and a machine whose sessions do not differ: %s", got)
+	}
+}
+
 // TestBenchOfIllegalRows: if the config of a table's row cannot run on this machine, bench
 // measures the default config, as a look-up would return it.
 func TestBenchOfIllegalRows(t *testing.T) {

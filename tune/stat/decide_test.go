@@ -195,6 +195,35 @@ func TestJudgeAllControlsChance(t *testing.T) {
 	}
 }
 
+// TestDecidedBand: of equal programs in twelve sessions that deviate by 2 % nine in ten or more are the
+// same within the band, and within half of the band at most half of them are.
+func TestDecidedBand(t *testing.T) {
+	const sessions, spread, pairs = 12, 0.02, 2000
+	band, rng := DecidedBand(sessions, spread), rand.New(rand.NewPCG(1, 0))
+	draw := func() [][]float64 {
+		out := make([][]float64, sessions)
+		for i := range out {
+			place := spread * rng.NormFloat64()
+			for range 20 {
+				out[i] = append(out[i], place+0.001*rng.NormFloat64())
+			}
+		}
+		return out
+	}
+	same := map[float64]int{}
+	for range pairs {
+		ratio := IndependentRatio(draw(), draw(), 0).Interval
+		for _, b := range []float64{band, band / 2} {
+			if Judge(ratio, b) == record.Same {
+				same[b]++
+			}
+		}
+	}
+	if same[band] < 9*pairs/10 || same[band/2] > pairs/2 {
+		t.Errorf("within %.1f %% %d of %d are the same, within %.1f %% %d", 100*band, same[band], pairs, 50*band, same[band/2])
+	}
+}
+
 // TestSessionsFor: with the returned number of sessions an interval reaches as far as asked, and with
 // one fewer farther.
 func TestSessionsFor(t *testing.T) {

@@ -93,6 +93,14 @@ func (e Estimate) SessionsFor(half float64, most int) int {
 	return most + 1
 }
 
+// DecidedBand returns the least band within which two equal programs are mostly found the same, if
+// each is measured in this many sessions, at least two, whose times deviate by `spread`. It is the
+// whole width of the ratio's interval: the middle deviates from 1 by up to half of it, and the
+// interval reaches as far again.
+func DecidedBand(sessions int, spread float64) float64 {
+	return math.Expm1(2 * student(sessions) * spread * math.Sqrt(2/float64(sessions)))
+}
+
 // inverse returns the interval of B/A from the interval of A/B.
 func inverse(i record.Interval) record.Interval {
 	return record.Interval{Mid: 1 / i.Mid, Low: 1 / i.High, High: 1 / i.Low}

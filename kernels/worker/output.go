@@ -212,7 +212,8 @@ func (t *tailBuffer) Write(b []byte) (int, error) {
 func (t *tailBuffer) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return strings.Join(strings.Fields(printable(string(t.buf))), " ")
+	lines := strings.Join(withoutTraces(string(t.buf)), "\n")
+	return strings.Join(strings.Fields(printable(lines)), " ")
 }
 
 // lineLimit is a reader that fails if a line is longer than limit bytes, so that a worker cannot fill

@@ -1,0 +1,41 @@
+package worker
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// traceLine matches a line of a Python traceback between its head and the exception, with the mark of a rank
+// that torchrun puts before it: a frame, or its source text.
+var traceLine = regexp.MustCompile(`^(\[rank\d+\]: )?\s+\S`)
+
+// frameLine matches a frame of a traceback.
+var frameLine = regexp.MustCompile(`^(?:\[rank\d+\]: )?\s+(File ".*", line \d+)`)
+
+// withoutTraces returns the lines of text, each once. Of a Python traceback it keeps the exception and
+// the frame that raised it: every rank prints the same one, and the other frames hide the cause.
+func withoutTraces(text string) []string {
+	var kept []string
+	inside, frame := false, ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\r\n")
+		switch {
+		case strings.HasSuffix(line, "Traceback (most recent call last):"):
+			inside, frame = true, ""
+			continue
+		case inside && traceLine.MatchString(line):
+			if m := frameLine.FindStringSubmatch(line); m != nil {
+				frame = m[1]
+			}
+			continue
+		case inside && frame != "":
+			line += " (" + frame + ")"
+		}
+		inside = false
+		if !slices.Contains(kept, line) {
+			kept = append(kept, line)
+		}
+	}
+	return kept
+}

@@ -1,5 +1,5 @@
 """deep_ep, for programs that import DeepEP by that name. Put the folder above on PYTHONPATH.
-All names come from epcomm.deepep. The modules are those of DeepEP V1: deep_ep.buffer,
+All names come from epcomm.deepep: Buffer of V1, ElasticBuffer of V2. The modules are those of V1: deep_ep.buffer,
 deep_ep.utils (in the folder v1) and deep_ep_cpp.
 
 Three variables are for DeepEP's own tests. DEEPEP_SOURCE names a checkout of DeepEP, because the
@@ -15,6 +15,18 @@ import torch
 
 from epcomm.deepep import *  # noqa: F403
 from epcomm.deepep import EventHandle
+
+
+
+def get_physical_domain_size(group):
+    """Returns (hosts, ranks of a host)."""
+    return 1, group.size()
+
+
+def get_logical_domain_size(group, allow_hybrid_mode=True):
+    """Returns (hosts, ranks of a host)."""
+    return 1, group.size()
+
 
 _source = os.environ.get("DEEPEP_SOURCE")
 __path__.append(os.path.join(_source, "deep_ep") if _source else os.path.join(os.path.dirname(__file__), "v1"))

@@ -12,6 +12,7 @@ import importlib.util
 import json
 import os
 import sys
+import types
 
 import emulated_streams as streams
 import torch
@@ -122,13 +123,25 @@ def _put_in_torch():
     def all_gather_into_tensor(everyone, mine, group=None):
         dist.all_gather(list(everyone.view(-1, *mine.shape)), mine, group=group)
 
+    exchange = dist.all_to_all_single
+
+    def all_to_all_single(out, rows, out_sizes=None, sizes=None, group=None):
+        width = rows[:1].numel() * rows.element_size() if rows.dim() > 1 else rows.element_size()
+        got = torch.empty(out.shape[0] * width, dtype=torch.uint8)  # gloo knows few dtypes
+        each = [[n * width for n in some] if some else None for some in (out_sizes, sizes)]
+        exchange(got, rows.contiguous().view(torch.uint8).flatten(), *each, group=group)
+        out.copy_(got.view(out.dtype).view(out.shape))
+
     dist.init_process_group, dist.all_gather_into_tensor = init_process_group, all_gather_into_tensor
+    dist.all_to_all_single = all_to_all_single
+    torch.compile = lambda function=None, **_: function or (lambda f: f)
     torch.set_default_device = lambda device: None
     torch.Tensor.record_stream = lambda tensor, stream: None
     for name, value in {
         "Stream": streams.Stream, "Event": streams.Event, "set_device": _set_device, "synchronize": _synchronize, "is_available": lambda: True,
         "current_device": lambda: _index, "current_stream": streams.current, "stream": streams.use,
-        "is_current_stream_capturing": lambda: streams.current().capture != 0,
+        "is_current_stream_capturing": lambda: streams.current().capture != 0, "get_device_name": lambda *_: "emulated",
+        "get_device_properties": lambda *_: types.SimpleNamespace(multi_processor_count=int(os.environ.get("EMUL_SMS", "4"))),
     }.items():
         setattr(torch.cuda, name, value)
     torch.profiler.profile = _Profile

@@ -1,7 +1,8 @@
 """DeepEP's interface over epcomm's kernels, for ranks of one host.
 
 ``Buffer``, ``Config`` and ``EventOverlap`` have the signatures, shapes, dtypes,
-strides and return values of DeepEP V1's. An unsupported call raises ``NotServed``,
+strides and return values of DeepEP V1's, ``ElasticBuffer`` and ``EPHandle`` those of
+V2's. An unsupported call raises ``NotServed``,
 which names what to use instead. docs/deepep.md says how to switch an engine.
 """
 
@@ -9,9 +10,11 @@ import torch
 
 from .buffer import Buffer
 from .config import Config, NotServed
+from .elastic import ElasticBuffer
+from .elastic_handle import EPHandle
 from .events import EventHandle, EventOverlap
 from .packs import use_packs
 
 topk_idx_t = torch.int64
 
-__all__ = ["Buffer", "Config", "EventHandle", "EventOverlap", "NotServed", "topk_idx_t", "use_packs"]
+__all__ = ["Buffer", "Config", "EPHandle", "ElasticBuffer", "EventHandle", "EventOverlap", "NotServed", "topk_idx_t", "use_packs"]

@@ -6,10 +6,10 @@ FUZZTIME ?= 10s
 # enough to find a test that hangs.
 PATIENCE ?= 30m
 
-.PHONY: help build test test-all race lint fuzz fuzz-night bench mutation golden pages tables model engine-readers clean
+.PHONY: help build test test-all race lint fuzz fuzz-night bench mutation mutation-native golden pages tables model engine-readers clean
 
 help: ## this list
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-15s %s\n", $$1, $$2}'
 
 build: ## bin/epbench, pure Go
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BINDIR)/epbench ./cmd/epbench
@@ -54,6 +54,10 @@ mutation: ## mutation tests of MUTATED, hours; needs gremlins v0.6.0 (github.com
 	  echo "== $$p"; GOFLAGS='-short -vet=off' gremlins unleash --workers 1 --timeout-coefficient 20 -S lt \
 	    -E '^replay/' -E '^spacefile/' -E '^measure/' -E '^receipt/' ./$$p || exit 1; \
 	done
+
+# MUTATION takes options of native/mutation, as MUTATION='-only call.c'.
+mutation-native: ## faults in C, Python and device code, one at a time: prints those that no test notices; half an hour
+	$(GO) run ./native/mutation $(MUTATION) $(wildcard native/mutation/*.yaml)
 
 golden: ## rewrite expected outputs; review the diff
 	EPBENCH_UPDATE=1 $(GO) test ./cmd/epbench ./reports/... ./tune/table/... ./tune/record ./kernels/worker

@@ -4,7 +4,7 @@ EPCOMM         = native/epcomm
 EPCOMM_VERSION = 0.1.0
 EPCOMM_OUT     = $(BINDIR)/epcomm
 EPCOMM_SRC     = $(wildcard $(EPCOMM)/src/*.c)
-EPCOMM_TESTS   = $(EPCOMM)/gpu/gpu.c $(addprefix $(EPCOMM)/tests/,world.c moe.c any.c ranks.c faults.c chain.c order.c wrap.c spoiled.c lost.c soak.c arguments.c nodes.c)
+EPCOMM_TESTS   = $(EPCOMM)/gpu/gpu.c $(addprefix $(EPCOMM)/tests/,world.c moe.c any.c ranks.c faults.c settings.c chain.c order.c wrap.c spoiled.c lost.c soak.c arguments.c nodes.c)
 EPCOMM_HEADERS = $(wildcard $(EPCOMM)/include/*.h $(EPCOMM)/src/*.h $(EPCOMM)/tests/*.h $(EPCOMM)/gpu/*.h native/include/*.h)
 EPCOMM_FLAGS   = -std=c99 -D_GNU_SOURCE -Wall -Wextra -Wshadow -Wconversion -Werror -fvisibility=hidden -fPIC \
   -I$(EPCOMM)/include -I$(EPCOMM)/src -Inative/include
@@ -13,7 +13,7 @@ EPCOMM_CHECKED = -fsanitize=address,undefined -fno-sanitize-recover=all
 EPCOMM_LIBS    = -ldl -lpthread -lm
 PREFIX        ?= /usr/local
 
-.PHONY: epcomm epcomm-native install epcomm-test lost-test epcomm-check epcomm-fuzz epcomm-gpu faults-gpu layouts-gpu deepep-test engines-emulated epcomm-worker epcomm-verify epcomm-wheel
+.PHONY: epcomm epcomm-native install epcomm-test epcomm-only lost-test epcomm-check epcomm-fuzz epcomm-gpu faults-gpu layouts-gpu deepep-test engines-emulated epcomm-worker epcomm-verify epcomm-wheel
 
 epcomm: $(EPCOMM_OUT)/libepcomm.so $(EPCOMM_OUT)/libepcomm.a $(EPCOMM_OUT)/epcomm.pc $(BINDIR)/epbench-compile ## libepcomm, and epbench-compile for epbench pack
 
@@ -136,6 +136,9 @@ epcomm-wheel: epcomm epcomm-native ## a Python wheel with the library and the ex
 
 epcomm-test: build epcomm epcomm-check $(EPCOMM_OUT)/example-processes $(EPCOMM_OUT)/example-threads $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/epcomm-test-checked epcomm-fuzz $(EPCOMM_OUT)/test.pack ## the library on the emulated driver: processes, threads, faults, sanitizers, fuzzing
 	LAYOUTS="$(subst :,-,$(EPCOMM_LAYOUTS))" LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) $(EPCOMM)/tests/run.sh $(EPCOMM_OUT)
+
+epcomm-only: $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/libepcomm.so ## the steps of epcomm-test whose names match ONLY, over the packs that epcomm-test made
+	ONLY='$(ONLY)' LAYOUTS="$(subst :,-,$(EPCOMM_LAYOUTS))" LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) $(EPCOMM)/tests/run.sh $(EPCOMM_OUT)
 
 # How often lost-test kills ranks at each step of a call: one of 8 and two of 8 in turn.
 LOST ?= 100

@@ -60,7 +60,7 @@ func TestSessionBeside(t *testing.T) {
 // mode. It skips a pair whose default is illegal.
 func besideConfigs(t *testing.T, b *Backend, s *session, k kernels.Kernel) {
 	t.Helper()
-	c := k.DefaultConfig(b.Machine(), s.problem)
+	c := drillConfig(b, k, s.problem)
 	if k.Op == ep.Pair && k.Check(b.Machine(), s.problem, c) != nil {
 		return // the pair's dispatch and combine use different memory
 	}
@@ -176,10 +176,10 @@ func splitOf(c ep.Config) ep.Config {
 func TestSessionBesideTimes(t *testing.T) {
 	for _, objective := range ep.Objectives() {
 		p := besideProblem(ep.Dispatch, ep.Graph, "copy")
-		p.Objective = objective
+		p.Objective, p.Layout = objective, ep.LayoutMasked
 		b, s := openSession(t, Options{Loopback: true, Deadline: 20 * time.Second}, p)
-		k := kernels.Of(b.Kernels(), ep.Dispatch)[0]
-		for _, c := range []ep.Config{k.DefaultConfig(b.Machine(), p), splitOf(k.DefaultConfig(b.Machine(), p))} {
+		k := kernels.For(b.Kernels(), p)[0]
+		for _, c := range []ep.Config{drillConfig(b, k, p), splitOf(drillConfig(b, k, p))} {
 			if err := s.Prepare(t.Context(), c); err != nil {
 				t.Fatal(err)
 			}
@@ -314,7 +314,7 @@ func TestDrillBeside(t *testing.T) {
 		Loopback: true, Deadline: 500 * time.Millisecond, Drill: Drill{Rank: 1, Drop: 3, Config: "mode=split"},
 	}, besideProblem(ep.Dispatch, ep.Eager, smallGemm))
 	k := kernels.Of(b.Kernels(), ep.Dispatch)[0]
-	sound := k.DefaultConfig(b.Machine(), s.problem)
+	sound := drillConfig(b, k, s.problem)
 	for _, c := range []ep.Config{sound, splitOf(sound)} {
 		if err := s.Prepare(t.Context(), c); err != nil {
 			t.Fatal(err)
@@ -355,11 +355,13 @@ func fetch(t *testing.T, r *rankSet, rank int, at cu.DevicePtr, bytes int64) []b
 // hold SMs, a copy that takes bandwidth, and both. If a config leaves SMs free, there is also an
 // effect without a load, whose product is planned for these SMs. Each effect has times of every round.
 func TestSessionExplain(t *testing.T) {
-	b, s := openSession(t, Options{Loopback: true, Deadline: 20 * time.Second}, besideProblem(ep.Dispatch, ep.Graph, smallGemm))
-	k := kernels.Of(b.Kernels(), ep.Dispatch)[0]
-	c := k.DefaultConfig(b.Machine(), s.problem)
+	p := besideProblem(ep.Dispatch, ep.Graph, smallGemm)
+	p.Layout = ep.LayoutRank // an emulated call of its default takes a sixth of the time, and so does its part of the product
+	b, s := openSession(t, Options{Loopback: true, Deadline: 20 * time.Second}, p)
+	k := kernels.For(b.Kernels(), p)[0]
+	c := drillConfig(b, k, s.problem)
 	checkEffects(t, s, c, "the calls", "SMs: for each call 4 blocks", "bandwidth: a copy engine", "both: for each call 4 blocks")
-	few := k.DefaultWithin(b.Machine(), s.problem, 2)
+	few := fewestThreads(b, k, s.problem, k.DefaultWithin(b.Machine(), s.problem, 2))
 	checkEffects(t, s, few, "the calls", "SMs: nothing, planned for 2 SMs", "SMs: for each call 2 blocks", "bandwidth: a copy engine", "both: for each call 2 blocks")
 	if v, err := s.Verify(t.Context(), c); err != nil || !v.OK() {
 		t.Errorf("after it: %+v, %v", v, err)

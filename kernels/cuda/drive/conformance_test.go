@@ -5,6 +5,7 @@ package drive
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -119,16 +120,26 @@ func compileAll(b *Backend, p ep.Problem, configs []ep.Config) {
 // sizes lists parameters that change how much work a block does but not its code path.
 var sizes = []string{"sms", "wait_sms", "count_sms", "threads", "tile_tokens", "chunk_bytes", "pause", "rows", "rotate"}
 
+// fewestThreads returns a config with the fewest threads that are legal in each of its kernels.
+func fewestThreads(b *Backend, k kernels.Kernel, p ep.Problem, c ep.Config) ep.Config {
+	for _, name := range c.Names() {
+		if name != "threads" && !strings.HasSuffix(name, ".threads") {
+			continue
+		}
+		for _, threads := range []ep.Value{"64", "128", "256", "512"} {
+			if few := c.With(name, threads); k.Check(b.Machine(), p, few) == nil {
+				c = few
+				break
+			}
+		}
+	}
+	return c
+}
+
 // paths returns the default of a kernel with the fewest legal threads, and for each parameter outside
 // sizes one config with each other value of it.
 func paths(b *Backend, k kernels.Kernel, p ep.Problem) []ep.Config {
-	base := k.DefaultConfig(b.Machine(), p)
-	for _, threads := range []ep.Value{"64", "128", "256", "512"} {
-		if c := base.With("threads", threads); k.Check(b.Machine(), p, c) == nil {
-			base = c
-			break
-		}
-	}
+	base := fewestThreads(b, k, p, k.DefaultConfig(b.Machine(), p))
 	out := []ep.Config{base}
 	for _, q := range k.Params {
 		for _, v := range q.Values {

@@ -54,6 +54,12 @@ void gpu_use(int device) {
   CALL("cuCtxSetCurrent", (void *), (context));
 }
 
+void *gpu_current(void) {
+  void *context = NULL;
+  CALL("cuCtxGetCurrent", (void **), (&context));
+  return context;
+}
+
 void *gpu_alloc(size_t bytes) {
   Pointer p = 0;
   CALL("cuMemAlloc_v2", (Pointer *, size_t), (&p, bytes > 0 ? bytes : 1));

@@ -9,6 +9,7 @@
 typedef void *GpuStream, *GpuGraph;
 
 void gpu_use(int device); /* makes the device's primary context current on this thread */
+void *gpu_current(void);   /* the context that is current on this thread */
 void *gpu_alloc(size_t bytes);
 void gpu_free(void *p);
 size_t gpu_free_bytes(void);

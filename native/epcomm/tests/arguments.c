@@ -37,8 +37,41 @@ static int refused(Moe *m) {
   c.x = (const char *)c.x + 2;
   bad |= want(m->comm, &c, EPCOMM_INVALID, "is not a multiple of 16", "x at an odd place");
   c = moe_call(m, 0, 0, 1, 1, 0);
+  c.combined = (char *)c.combined + 8;
+  bad |= want(m->comm, &c, EPCOMM_INVALID, "combined", "combined at an odd place");
+  c = moe_call(m, 0, 0, 1, 1, 0);
   c.weights = (const float *)(const void *)((const char *)c.weights + 2);
   return bad | want(m->comm, &c, EPCOMM_INVALID, "is not a multiple of 4", "weights at an odd place");
+}
+
+/* Numbers outside their bounds, and outputs of which one is missing. */
+static int outside(Moe *m) {
+  const int most = m->info.max_tokens;
+  EpcommOutputs o = {.size = sizeof o};
+  epcomm_outputs(m->comm, 0, 0, &o);
+  EpcommCall c[9];
+  for (int i = 0; i < 9; i++) c[i] = moe_call(m, 0, 0, 2, 2, 0);
+  for (int i = 6; i < 9; i++) {
+    c[i].out = o.out;
+    c[i].out_scales = o.out;
+    c[i].row_offsets = o.row_offsets;
+    c[i].expert_ids = o.expert_ids;
+    c[i].src_info = o.src_info;
+    c[i].scale_offsets = o.row_offsets;
+  }
+  c[0].fullest = 1;
+  c[1].fullest = most + 1;
+  c[2].fullest = 0, c[2].tokens = most + 1;
+  c[3].slot = 1;
+  c[4].ids_bits = 16;
+  c[5].purpose = EPCOMM_FOR_HALVES + 1;
+  c[6].expert_ids = NULL;
+  c[7].src_info = NULL;
+  c[8].row_offsets = NULL;
+  static const char *const words[9] = {"fullest: 1", "fullest: ", "tokens: ", "slot: 1", "ids_bits: 16", "purpose", "outputs", "outputs", "outputs"};
+  int bad = 0;
+  for (int i = 0; i < 9; i++) bad |= want(m->comm, &c[i], EPCOMM_INVALID, words[i], words[i]);
+  return bad;
 }
 
 /* Debug mode: x lies on the GPU of the next rank. */
@@ -92,7 +125,7 @@ int test_arguments(Seat *seat, void *plan) {
   if (comm == NULL) return 1;
   GpuStream stream = gpu_stream();
   Moe *m = moe_new(comm);
-  int bad = refused(m) | elsewhere(m, &o) | accepted(m, stream);
+  int bad = refused(m) | outside(m) | elsewhere(m, &o) | accepted(m, stream);
   moe_free(m);
   gpu_stream_free(stream);
   return bad | (epcomm_destroy(comm) != EPCOMM_OK);

@@ -65,7 +65,9 @@ static int with_victim(Seat *seat, const Plan *p, void (*what)(Moe *, Seat *, co
     double start = gpu_seconds();
     EpcommStatus s = call_once(m, 2, p->most, stream);
     double took = gpu_seconds() - start;
-    int told = s == EPCOMM_FAULT && epcomm_fault(comm, &f) == EPCOMM_FAULT && f.source == seat->ranks - 1;
+    int told = s == EPCOMM_FAULT && epcomm_fault(comm, &f) == EPCOMM_FAULT && f.source == seat->ranks - 1 && f.rank == seat->rank;
+    told &= f.phase >= 2 && f.phase <= 5 && strstr(f.text, f.phase < 4 ? "waited in dispatch, " : "waited in combine, ") != NULL;
+    told &= strstr(f.text, f.phase % 2 == 0 ? "sending" : "receiving") != NULL;
     printf("rank %d after %.2f s: %s: %s\n", seat->rank, took, epcomm_status_name(s), epcomm_error(comm));
     bad |= !told || took > 2 * p->deadline + 3;
     if (strcmp(p->test, "late") == 0) bad |= !together(seat);
@@ -121,17 +123,22 @@ static int test_other_pack(Seat *seat, void *plan) {
   return ranks_refused(seat, &o, EPCOMM_DISAGREE, EPCOMM_DISAGREE);
 }
 
-/* Options that all ranks must share: each of them changes the layout of the last rank's heap. */
+/* Options that all ranks must share: each of them changes the layout of the last rank's heap or the kernels
+ * of its calls. */
 static int test_options(Seat *seat, void *plan) {
-  EpcommOptions o[3];
+  EpcommOptions o[7];
   int bad = 0;
-  for (int i = 0; i < 3; i++) o[i] = ranks_options(seat, plan);
+  for (int i = 0; i < 7; i++) o[i] = ranks_options(seat, plan);
   if (ranks_is_last(seat)) {
     o[0].own_outputs = 1;
     o[1].in_flight = 2;
     o[2].extra_bytes = 4096;
+    o[3].routing = EPCOMM_EVEN;
+    o[4].dtypes = 1u << EPCOMM_FP8;
+    o[5].reduced = 1;
+    o[6].debug = 1;
   }
-  for (int i = 0; i < 3; i++) bad |= ranks_refused(seat, &o[i], EPCOMM_DISAGREE, EPCOMM_DISAGREE);
+  for (int i = 0; i < 7; i++) bad |= ranks_refused(seat, &o[i], EPCOMM_DISAGREE, EPCOMM_DISAGREE);
   return bad;
 }
 

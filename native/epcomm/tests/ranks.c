@@ -16,6 +16,7 @@
  *          --replays: see chain.c
  * late, never, killed, other-pack, other-kind, truncated, disagree, slots,
  * bad-id, options: see faults.c
+ * limits, answers, fits, context, stop, machines: see settings.c
  * any-order: see order.c
  * wrap: call numbers across their ends, every kernel of the pack; spoiled: outputs after a fault;
  * soak: a program's life for --seconds, see soak.c;
@@ -367,6 +368,7 @@ int main(int argc, char **argv) {
   Plan p = arguments(argc, argv);
   int dead = 0;
   Test test = faults_find(p.test, &dead);
+  if (test == NULL) test = settings_find(p.test);
   for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++)
     if (strcmp(p.test, tests[i].name) == 0) test = tests[i].test;
   if (p.pack == NULL || test == NULL) {

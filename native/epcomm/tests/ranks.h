@@ -71,6 +71,7 @@ int ranks_right(Moe *m, int most, GpuStream stream); /* checked calls */
 int ranks_is_last(const Seat *seat);
 int ranks_all(Seat *seat, int bad); /* returns `bad`; if it is 0 but that of another rank is not, returns RANKS_SLOW */
 
+Test settings_find(const char *name); /* settings.c */
 Test faults_find(const char *name, int *victims); /* victims: how many of the last ranks it kills */
 
 #endif

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestLists: every fault of the lists can be put into today's tree, and changes it.
+func TestLists(t *testing.T) {
+	lists, err := filepath.Glob("*.yaml")
+	if err != nil || len(lists) == 0 {
+		t.Fatal(lists, err)
+	}
+	for _, path := range lists {
+		l, err := readList(path)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, f := range l.Faults {
+			text, err := os.ReadFile(filepath.Join("..", "..", f.File))
+			if err != nil {
+				t.Error(err)
+			} else if n := strings.Count(string(text), f.Text); n != 1 || f.With == f.Text {
+				t.Errorf("%s: %s: the text occurs %d times in the file, want once and another replacement", path, f, n)
+			}
+		}
+	}
+}
+
+// TestMutate: of two faults the test notices one. The other is printed as a survivor, and the file is
+// right again after each.
+func TestMutate(t *testing.T) {
+	dir := t.TempDir()
+	tree := filepath.Join(dir, "tree")
+	if err := os.MkdirAll(tree, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	source := filepath.Join(tree, "f")
+	if err := os.WriteFile(source, []byte("two = 2\nthree = 3\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	w := workTree{dir, map[string]bool{}}
+	check := Test{Run: "grep -qx 'two = 2' f", Seconds: 60}
+	for _, c := range []struct {
+		f     Fault
+		alive bool
+		fails string
+	}{
+		{Fault{File: "f", Text: "two = 2", With: "two = 3"}, false, ""},
+		{Fault{File: "f", Text: "three = 3", With: "three = 4"}, true, ""},
+		{Fault{File: "f", Text: "=", With: ":"}, false, "occurs 2 times"},
+		{Fault{File: "f", Text: "four", With: "five"}, false, "occurs 0 times"},
+	} {
+		alive, err := w.survives(c.f, check)
+		if alive != c.alive || (err == nil) != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) {
+			t.Errorf("%+v: survives %v, %v", c.f, alive, err)
+		}
+		if text, err := os.ReadFile(source); err != nil || string(text) != "two = 2\nthree = 3\n" {
+			t.Errorf("the file is %q after the fault, %v", text, err)
+		}
+	}
+}
+
+// TestSurvives: a fault that does not compile is an error, and a test that never ends notices.
+func TestSurvives(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "tree"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "tree", "f"), []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	w, f := workTree{dir, map[string]bool{}}, Fault{File: "f", Text: "x", With: "y"}
+	for _, c := range []struct {
+		test  Test
+		fails bool
+	}{
+		{Test{Build: "false", Run: "true", Seconds: 60}, true},
+		{Test{Run: "echo 'a.c:1:2: error: no'; false", Seconds: 60}, true},
+		{Test{Run: "sleep 600", Seconds: 1}, false},
+	} {
+		if alive, err := w.survives(f, c.test); alive || (err != nil) != c.fails {
+			t.Errorf("%+v: survives %v, %v", c.test, alive, err)
+		}
+	}
+}

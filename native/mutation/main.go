@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	only := flag.String("only", "", "take only faults whose file, test or words contain this")
+	keep := flag.String("keep", "", "use this folder for the copy of the tree, and keep it; a second run then prepares nothing again")
+	flag.Parse()
+	if err := mutateAll(flag.Args(), *only, *keep); err != nil {
+		fmt.Fprintln(os.Stderr, "mutation:", err)
+		os.Exit(1)
+	}
+}
+
+func mutateAll(lists []string, only, keep string) error {
+	dir := keep
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "epbench-mutation-"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+	}
+	tree, err := copyTree(dir)
+	if err != nil {
+		return err
+	}
+	for _, path := range lists {
+		l, err := readList(path)
+		if err != nil {
+			return err
+		}
+		if err := tree.mutate(l, only); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A workTree is a copy of the repository, in which faults are put.
+type workTree struct {
+	dir      string
+	prepared map[string]bool
+}
+
+// copyTree copies the tracked files of the current folder with their times, so that make builds again
+// only what changes. It links the downloads of make cuda-deps.
+func copyTree(dir string) (workTree, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return workTree{}, err
+	}
+	err = sh(context.Background(), ".", os.Stderr, `set -e
+mkdir -p "$0/tree/.cuda" "$0/tmp"
+git ls-files -z --cached --others --exclude-standard | xargs -0 cp -pu --parents -t "$0/tree" --
+for d in include lib64 12 nvshmem; do
+  test ! -e ".cuda/$d" || ln -sfn "$PWD/.cuda/$d" "$0/tree/.cuda/$d"
+done`, dir)
+	return workTree{dir, map[string]bool{}}, err
+}
+
+// mutate puts each fault of a list into the tree, and prints whether its test noticed.
+func (w workTree) mutate(l List, only string) error {
+	var survivors []Fault
+	noticed, left := 0, 0
+	for _, f := range l.Faults {
+		if !strings.Contains(f.String()+" "+f.Test, only) {
+			continue
+		}
+		test := l.Tests[f.Test]
+		if test.Needs != "" && w.run(test.Needs, 60) != nil {
+			fmt.Printf("left out   %s: this host lacks what test %s needs: %s\n", f, f.Test, test.Needs)
+			left++
+			continue
+		}
+		if err := w.ready(l, f.Test); err != nil {
+			return err
+		}
+		begin := time.Now()
+		alive, err := w.survives(f, test)
+		if err != nil {
+			return err
+		}
+		word := "noticed "
+		if noticed++; alive {
+			word = "SURVIVES"
+			noticed--
+			survivors = append(survivors, f)
+		}
+		fmt.Printf("%s   %s (%s, %.0f s)\n", word, f, f.Test, time.Since(begin).Seconds())
+	}
+	fmt.Printf("%s: %d of %d faults are noticed, %d left out\n", l.Title, noticed, noticed+len(survivors), left)
+	for _, f := range survivors {
+		fmt.Printf("  %s\n    - %s\n    + %s\n", f, f.Text, f.With)
+	}
+	return nil
+}
+
+// ready prepares the list once, and runs a test once without a fault.
+func (w workTree) ready(l List, name string) error {
+	if !w.prepared[l.Title] {
+		if err := w.run(l.Prepare, 1800); err != nil {
+			return fmt.Errorf("%s: prepare: %w", l.Title, err)
+		}
+		w.prepared[l.Title] = true
+	}
+	if w.prepared[l.Title+name] {
+		return nil
+	}
+	test := l.Tests[name]
+	if err := w.run(test.Build, 600); err != nil {
+		return fmt.Errorf("test %s does not build without a fault: %w", name, err)
+	}
+	if err := w.run(test.Run, test.Seconds); err != nil {
+		return fmt.Errorf("test %s fails without a fault: %w", name, err)
+	}
+	w.prepared[l.Title+name] = true
+	return nil
+}
+
+// survives runs the test of a fault. A fault that does not compile is an error.
+func (w workTree) survives(f Fault, test Test) (bool, error) {
+	right, err := f.put(filepath.Join(w.dir, "tree"))
+	if err != nil {
+		return false, err
+	}
+	defer os.WriteFile(filepath.Join(w.dir, "tree", f.File), right, 0o644)
+	if err := w.run(test.Build, 600); err != nil {
+		return false, fmt.Errorf("%s: %w", f, err)
+	}
+	err = w.run(test.Run, test.Seconds)
+	if err != nil && notCompiled.MatchString(err.Error()) {
+		return false, fmt.Errorf("%s: the fault does not compile: %w", f, err)
+	}
+	return err == nil, nil
+}
+
+// notCompiled matches what a compiler, or Python, says of a file that it cannot read.
+var notCompiled = regexp.MustCompile(`(?m)^[^ \n]+\.(c|cuh|h|cpp):\d+:\d+: error:|^SyntaxError:|\[build failed\]`)
+
+// run runs a command in the tree. The error has the end of the output.
+func (w workTree) run(command string, seconds int) error {
+	if command == "" {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(context.Background(), time.Duration(seconds)*time.Second)
+	defer stop()
+	log, err := os.Create(filepath.Join(w.dir, "log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	err = sh(ctx, filepath.Join(w.dir, "tree"), log, "export TMPDIR="+filepath.Join(w.dir, "tmp")+"\n"+command)
+	if err == nil {
+		return nil
+	}
+	text, _ := os.ReadFile(log.Name())
+	return fmt.Errorf("%w\n%s", err, text[max(0, len(text)-4000):])
+}
+
+// sh runs a command of the shell in a process group of its own, and kills the group when ctx ends.
+func sh(ctx context.Context, dir string, out *os.File, command string, args ...string) error {
+	cmd := exec.CommandContext(ctx, "bash", append([]string{"-c", command}, args...)...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return errors.Join(errors.New("took too long"), err)
+	}
+	return err
+}

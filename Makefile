@@ -21,9 +21,10 @@ test-all: ## every test that needs no GPU, at full length: also device code on t
 	$(GO) test -timeout $(PATIENCE) ./...
 
 # CONCURRENT lists the packages that start goroutines, also in tests, and packages whose tests use
-# them. In other packages the race detector cannot find anything.
+# them. In other packages the race detector cannot find anything. It cannot see into device code either, which
+# the parallel tests of kernels/cuda/declare run in other processes.
 GOROUTINES = \bgo func\b|\bgo [a-z.]+[(]|[.]Go[(]|t[.]Parallel[(]
-CONCURRENT = $(sort $(dir $(shell grep -rlE '$(GOROUTINES)' --include=*.go kernels tune reports workloads)) \
+CONCURRENT = $(sort $(filter-out kernels/cuda/declare/,$(dir $(shell grep -rlE '$(GOROUTINES)' --include=*.go kernels tune reports workloads))) \
   kernels/ kernels/conform/ tune/sweep/ tune/sweep/measure/ tune/sweep/receipt/)
 race: ## the tests of the concurrent packages under the race detector (lint has vetted them)
 	$(GO) test -race -short -vet=off -timeout $(PATIENCE) $(addprefix ./,$(CONCURRENT))

@@ -68,8 +68,9 @@ cuda-check: cuda-toolkit $(CUDA_STUB)/libcuda.so ## the GPU half compiles and ve
 	@if test -f $(CUDA_LOCAL)/12/include/cuda.h; then echo "headers of CUDA $(CUDA12_WHEELS)"; \
 	  $(call cuda_env,$(CUDA_LOCAL)/12) $(GO) build -tags cuda -o /dev/null ./cmd/epbench-cuda; fi
 
-cuda-variants: ## compiles every variant of the default space for sm_90a, and every value of a parameter for sm_80 and sm_100a; prints registers and a digest of each binary, fails on spills of defaults
-	EPBENCH_NVRTC=$(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64)) $(GO) test -tags nvrtc -count=1 -timeout $(PATIENCE) -run '^Test(Variants|Compile)' -v ./kernels/cuda/compile ./kernels/cuda/nvrtc
+VARIANTS ?= all
+cuda-variants: ## compiles every variant of the default space for sm_90a (VARIANTS=pairs: every pair of values), and every value of a parameter for sm_80 and sm_100a; prints registers and a digest of each binary, fails on spills of defaults
+	EPBENCH_VARIANTS=$(VARIANTS) EPBENCH_NVRTC=$(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64)) $(GO) test -tags nvrtc -count=1 -timeout $(PATIENCE) -run '^Test(Variants|Compile)' -v ./kernels/cuda/compile ./kernels/cuda/nvrtc
 
 hosts-variants: ## compiles the kernels that cross hosts and links them to NVSHMEM, for sm_80, sm_90a and sm_100a; after make cuda-deps NVSHMEM=1
 	EPBENCH_NVRTC=$(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64)) EPBENCH_NVSHMEM=$(CUDA_LOCAL)/nvshmem $(GO) test -tags nvrtc -count=1 -timeout $(PATIENCE) -run '^TestLinkHosts' -v ./kernels/cuda/compile

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestLists: every fault of the lists can be put into today's tree, and changes it.
@@ -60,6 +62,35 @@ func TestMutate(t *testing.T) {
 		if text, err := os.ReadFile(source); err != nil || string(text) != "two = 2\nthree = 3\n" {
 			t.Errorf("the file is %q after the fault, %v", text, err)
 		}
+	}
+}
+
+// TestCopyFile: a copy that differs is written anew, and an equal copy keeps its time.
+func TestCopyFile(t *testing.T) {
+	dir := t.TempDir()
+	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "sub", "to")
+	if err := os.WriteFile(from, []byte("right"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, left := range []string{"", "faulty"} {
+		if left != "" {
+			if err := os.WriteFile(to, []byte(left), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := copyFile(from, to); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := os.ReadFile(to); err != nil || string(text) != "right" {
+			t.Errorf("after %q: %q, %v", left, text, err)
+		}
+	}
+	old := time.Now().Add(-time.Hour)
+	if err := cmp.Or(os.Chtimes(to, old, old), copyFile(from, to)); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(to); err != nil || time.Since(info.ModTime()) < time.Minute || info.Mode().Perm() != 0o755 {
+		t.Errorf("%v, %v", info, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -55,20 +56,49 @@ type workTree struct {
 	prepared map[string]bool
 }
 
-// copyTree copies the tracked files of the current folder with their times, so that make builds again
-// only what changes. It links the downloads of make cuda-deps.
+// copyTree copies the files of the current folder that git tracks or does not ignore, and links the downloads
+// of make cuda-deps. A file that the copy has already keeps its time, so that make does not build it again. A
+// run that was killed may have left a fault in the copy: such a file is written anew.
 func copyTree(dir string) (workTree, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return workTree{}, err
 	}
+	tree := filepath.Join(dir, "tree")
+	list, err := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
+	if err != nil {
+		return workTree{}, fmt.Errorf("git ls-files: %w", err)
+	}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
+		if err := copyFile(name, filepath.Join(tree, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return workTree{}, err
+		}
+	}
 	err = sh(context.Background(), ".", os.Stderr, `set -e
 mkdir -p "$0/tree/.cuda" "$0/tmp"
-git ls-files -z --cached --others --exclude-standard | xargs -0 cp -pu --parents -t "$0/tree" --
 for d in include lib64 12 nvshmem; do
   test ! -e ".cuda/$d" || ln -sfn "$PWD/.cuda/$d" "$0/tree/.cuda/$d"
 done`, dir)
 	return workTree{dir, map[string]bool{}}, err
+}
+
+// copyFile copies a file with its mode, unless the copy is equal.
+func copyFile(from, to string) error {
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	if old, err := os.ReadFile(to); err == nil && bytes.Equal(old, text) {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(to, text, info.Mode().Perm())
 }
 
 // mutate puts each fault of a list into the tree, and prints whether its test noticed.

@@ -20,30 +20,40 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// arches lists the architectures for which every kernel must compile. Every variant is compiled for
-// sm_90a, because tables are measured on it. To compile every variant for the other architectures
-// would take ten minutes. For them the test compiles every default, and a few variants that together
-// have every parameter value of every source.
+// variantsEnv chooses the variants that are compiled for sm_90a: all, or by default pairs.
+const variantsEnv = "EPBENCH_VARIANTS"
+
+// arches lists the architectures for which every kernel must compile. Tables are measured on sm_90a. For it
+// the test compiles every default, and variants that together have every pair of parameter values of
+// every source; or every variant, which takes twice as long. For the other architectures the variants have
+// every value.
 var arches = []string{"sm_80", "sm_90a", "sm_100a"}
 
-// variantsFor returns the variants of a space that are compiled for an architecture. For other
-// architectures than sm_90a these are the defaults, and then repeatedly the variant with the most
-// defines that no variant of the same source has so far.
+// variantsFor returns the variants of a space that are compiled for an architecture.
 func variantsFor(arch string, space []compiled) []compiled {
-	if arch == "sm_90a" {
+	switch {
+	case arch != "sm_90a":
+		return cover(space, values)
+	case os.Getenv(variantsEnv) == "all":
 		return space
 	}
-	var out []compiled
+	return cover(space, pairs)
+}
+
+// cover returns the defaults of a space, and then repeatedly the variant that adds the most features to
+// those that were taken, until nothing is added.
+func cover(space []compiled, features func(compiled) []string) []compiled {
+	var out, left []compiled
 	seen := map[string]bool{}
 	take := func(x compiled) {
 		out = append(out, x)
-		for _, v := range values(x) {
-			seen[v] = true
+		for _, f := range features(x) {
+			seen[f] = true
 		}
 	}
 	fresh := func(x compiled) (n int) {
-		for _, v := range values(x) {
-			n += declare.Bit(!seen[v])
+		for _, f := range features(x) {
+			n += declare.Bit(!seen[f])
 		}
 		return n
 	}
@@ -52,12 +62,12 @@ func variantsFor(arch string, space []compiled) []compiled {
 			take(x)
 		}
 	}
-	for {
-		next := slices.MaxFunc(space, func(a, b compiled) int { return cmp.Compare(fresh(a), fresh(b)) })
-		if fresh(next) == 0 {
+	for left = space; ; {
+		left = slices.DeleteFunc(slices.Clone(left), func(x compiled) bool { return fresh(x) == 0 })
+		if len(left) == 0 {
 			return out
 		}
-		take(next)
+		take(slices.MaxFunc(left, func(a, b compiled) int { return cmp.Compare(fresh(a), fresh(b)) }))
 	}
 }
 
@@ -70,30 +80,48 @@ func values(x compiled) []string {
 	return out
 }
 
-// TestVariantsCover: the few variants that are compiled for sm_80 have every default and every
-// parameter value.
-func TestVariantsCover(t *testing.T) {
-	space := defaultSpace(t)
-	few := variantsFor("sm_80", space)
-	all := func(list []compiled) map[string]bool {
-		out := map[string]bool{}
-		for _, x := range list {
-			for _, v := range values(x) {
-				out[v] = true
-			}
+// pairs lists the pairs of defines of a variant, each with its source.
+func pairs(x compiled) []string {
+	out := values(x)
+	for i, a := range x.unit.Defines {
+		for _, b := range x.unit.Defines[:i] {
+			out = append(out, x.unit.Source+" "+a+" "+b)
 		}
-		return out
 	}
+	return out
+}
+
+// TestVariantsCover: the variants that are compiled for an architecture have every default, and every value
+// or pair of values of the space.
+func TestVariantsCover(t *testing.T) {
+	t.Setenv(variantsEnv, "")
+	space := defaultSpace(t)
 	defaults := func(list []compiled) (n int) {
 		for _, x := range list {
 			n += declare.Bit(x.def)
 		}
 		return n
 	}
-	if !maps.Equal(all(few), all(space)) || defaults(few) != defaults(space) {
-		t.Errorf("%d of %d variants leave out a value or a default", len(few), len(space))
+	for arch, features := range map[string]func(compiled) []string{"sm_80": values, "sm_90a": pairs} {
+		all := func(list []compiled) map[string]bool {
+			out := map[string]bool{}
+			for _, x := range list {
+				for _, f := range features(x) {
+					out[f] = true
+				}
+			}
+			return out
+		}
+		few := variantsFor(arch, space)
+		if !maps.Equal(all(few), all(space)) || defaults(few) != defaults(space) {
+			t.Errorf("%s: %d of %d variants leave out a value, a pair or a default", arch, len(few), len(space))
+		}
+		t.Logf("%s: %d of %d variants", arch, len(few), len(space))
 	}
-	t.Logf("%d of %d variants have every value", len(few), len(space))
+	t.Setenv(variantsEnv, "all")
+	if n := len(variantsFor("sm_90a", space)); n != len(space) {
+		t.Errorf("%d of %d variants with %s=all", n, len(space), variantsEnv)
+	}
 }
 
 // defaultSpace lists each distinct variant of every kernel. Combine does not depend on the

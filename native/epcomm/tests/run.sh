@@ -13,7 +13,7 @@ for way in "" --processes; do
     step 600 "$test$way" '' "$bin/epcomm-test" "$bin/test.pack" $test $way $patient --calls 12 --replays 30 --most 24
   done
   for test in late never disagree bad-id arguments other-pack options truncated; do
-    step 600 "$test$way" '' "$bin/epcomm-test" "$bin/test.pack" $test $way --deadline 1 --most 12 --other "$bin/other.pack"
+    step 600 "$test$way" '' "$bin/epcomm-test" "$bin/test.pack" $test $way --deadline 0.4 --most 12 --other "$bin/other.pack"
   done
 done
 for test in limits answers fits context stop machines; do
@@ -54,7 +54,7 @@ for test in calls graphs flight; do
 done
 step 600 "chain-2-nodes" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/nodes.pack" chain --processes $patient --calls 1 --replays 1 --most 4
 for test in never killed spoiled; do
-  step 600 "$test-2-nodes" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/nodes.pack" $test --processes --deadline 2 --most 12
+  step 600 "$test-2-nodes" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/nodes.pack" $test --processes --deadline 0.5 --most 12
 done
 # The emulator switches stacks, which leak detection and stack checks do not follow.
 for test in calls graphs late truncated; do

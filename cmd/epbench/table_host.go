@@ -32,7 +32,7 @@ func (f *queryFlags) host(cmd *cobra.Command, set *table.Set) (h table.Host, err
 		// Check stays nil, because the table may have kernels that this build does not have.
 		// table lint checks whether configs are legal.
 		top := sources[len(sources)-1].Table.Header
-		return table.Host{Machine: top.Machine, ABI: top.ABI, Hooks: top.Hooks}, nil
+		return table.Host{Machine: top.Machine, ABI: top.ABI, Hooks: top.Hooks, Current: current(top.Machine)}, nil
 	case "host":
 		h, err = f.thisHost(cmd)
 	default:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
@@ -31,5 +32,15 @@ func TestChangedResultsAreIllegalUnlessAccepted(t *testing.T) {
 	p.Precision = ep.Reduced
 	if err := legal(b.Machine(), p, dedup); err != nil {
 		t.Errorf("in reduced precision: %v", err)
+	}
+}
+
+// TestAnswersAreSpelledForThisBuild: a row of an earlier build answers with a config that this build's
+// kernels take, also if --machine is the table's machine. Parameter mode is newer than the row.
+func TestAnswersAreSpelledForThisBuild(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	args := strings.Fields("table lookup --table h100x2 --model qwen3-30b-a3b --ranks 2 --op dispatch --tokens 1 --dtype bf16 --format csv")
+	if code := run(t.Context(), args, &stdout, &stderr); code != exitDone || !strings.Contains(stdout.String(), "dispatch_ll:early=1,mode=fused,") {
+		t.Errorf("exit %d\n%s%s", code, stdout.String(), stderr.String())
 	}
 }

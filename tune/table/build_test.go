@@ -86,16 +86,25 @@ func TestIllegalRowOfEarlierBuildGivesWay(t *testing.T) {
 }
 
 // TestEarlierConfigIsSpelledAnew: Host.Current converts a config of an earlier build to the spelling
-// of this build.
+// of this build, in a row that a receipt certified for this build too.
 func TestEarlierConfigIsSpelledAnew(t *testing.T) {
 	tab, host := twoBuilds()
-	host.Current = func(c ep.Config) ep.Config { return ep.Config{Kernel: "new", Values: c.Values} }
+	host.Current = func(c ep.Config) ep.Config {
+		if c.Kernel == "old" {
+			c.Kernel = "new"
+		}
+		return c
+	}
 	r := tab.Resolve(host, testKey(ep.Even).Problem(64))
 	if a := r.Lookup(10, ep.Even); a.Config.Kernel != "new" || a.Row.Config.Kernel != "old" {
 		t.Errorf("%+v", a)
 	}
 	if a := r.Lookup(10, ep.HotRank); a.Config.Kernel != "same" {
 		t.Errorf("a row of this build was changed: %+v", a)
+	}
+	tab.Rows[0].ABI = tab.Rows[1].ABI
+	if a := tab.Resolve(host, testKey(ep.Even).Problem(64)).Lookup(10, ep.Even); a.Config.Kernel != "new" {
+		t.Errorf("a certified row keeps the config of an earlier build: %+v", a)
 	}
 }
 

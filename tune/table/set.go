@@ -262,7 +262,8 @@ func (s *Set) accepted() []indexedRow {
 			continue
 		}
 		r.similar, r.earlier = src.similar, !j.certified
-		if ofThisBuild := s.host.ABI != "" && j.certified; !ofThisBuild && s.host.Current != nil {
+		// A receipt certifies a row for this build and keeps the spelling of its config.
+		if s.host.Current != nil {
 			r.config = s.host.Current(r.config)
 		}
 		out, sorted = append(out, r), sorted && !r.earlier

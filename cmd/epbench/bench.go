@@ -168,7 +168,7 @@ func fromTable(b kernels.Backend, flag, path string) (sweep.Picker, error) {
 		if len(t.Rows) > 0 {
 			p.Objective = t.Rows[0].Key.Objective
 		}
-		a := lookupOf(set, table.Host{Machine: t.Header.Machine, ABI: t.Header.ABI, Hooks: t.Header.Hooks}, p)(p.Tokens, class)
+		a := lookupOf(set, hostOfTable(t.Header), p)(p.Tokens, class)
 		if a.Config.IsDefault() {
 			return a.Config, answerText[a.Reason], nil
 		}

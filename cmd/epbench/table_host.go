@@ -31,8 +31,7 @@ func (f *queryFlags) host(cmd *cobra.Command, set *table.Set) (h table.Host, err
 		}
 		// Check stays nil, because the table may have kernels that this build does not have.
 		// table lint checks whether configs are legal.
-		top := sources[len(sources)-1].Table.Header
-		return table.Host{Machine: top.Machine, ABI: top.ABI, Hooks: top.Hooks, Current: current(top.Machine)}, nil
+		return hostOfTable(sources[len(sources)-1].Table.Header), nil
 	case "host":
 		h, err = f.thisHost(cmd)
 	default:
@@ -40,6 +39,12 @@ func (f *queryFlags) host(cmd *cobra.Command, set *table.Set) (h table.Host, err
 	}
 	h.Check, h.Current = legality(h.Machine), current(h.Machine)
 	return h, err
+}
+
+// hostOfTable returns the host on which a table was made. Its configs are still converted, because kernels
+// may have got parameters since.
+func hostOfTable(h table.Header) table.Host {
+	return table.Host{Machine: h.Machine, ABI: h.ABI, Hooks: h.Hooks, Current: current(h.Machine)}
 }
 
 func (f *queryFlags) thisHost(cmd *cobra.Command) (table.Host, error) {

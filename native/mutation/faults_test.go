@@ -110,7 +110,7 @@ func TestSurvives(t *testing.T) {
 	}{
 		{Test{Build: "false", Run: "true", Seconds: 60}, true},
 		{Test{Run: "echo 'a.c:1:2: error: no'; false", Seconds: 60}, true},
-		{Test{Run: "sleep 600", Seconds: 1}, false},
+		{Test{Run: "timeout 600 sleep 600", Seconds: 1}, false},
 	} {
 		if alive, err := w.survives(f, c.test); alive || (err != nil) != c.fails {
 			t.Errorf("%+v: survives %v, %v", c.test, alive, err)

@@ -200,12 +200,13 @@ func (w workTree) run(command string, seconds int) error {
 	return fmt.Errorf("%w\n%s", err, text[max(0, len(text)-4000):])
 }
 
-// sh runs a command of the shell in a process group of its own, and kills the group when ctx ends.
+// sh runs a command of the shell in a session of its own, and kills all processes of the session when ctx ends. To
+// kill a process group would not be enough: timeout starts another one.
 func sh(ctx context.Context, dir string, out *os.File, command string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "bash", append([]string{"-c", command}, args...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Cancel = func() error { return exec.Command("pkill", "-KILL", "-s", fmt.Sprint(cmd.Process.Pid)).Run() }
 	err := cmd.Run()
 	if ctx.Err() != nil {
 		return errors.Join(errors.New("took too long"), err)

@@ -17,7 +17,7 @@ for way in "" --processes; do
   done
 done
 for test in limits answers fits context stop machines; do
-  step 600 "$test-processes" '' "$bin/epcomm-test" "$bin/test.pack" $test --processes $patient --most 12
+  step 600 "$test-processes" '' "$bin/epcomm-test" "$bin/test.pack" $test --processes --deadline 20 --most 12
 done
 step 600 "chain-processes" '' "$bin/epcomm-test" "$bin/test.pack" chain --processes $patient --calls 1 --replays 1 --most 4
 step 600 "killed-processes" '' "$bin/epcomm-test" "$bin/test.pack" killed --processes --deadline 1 --most 12
@@ -25,7 +25,7 @@ step 600 "broken-processes" '' "$bin/epcomm-test" "$bin/test.pack" broken --proc
 step 600 "other-kind-processes" '' "$bin/epcomm-test" "$bin/test.pack" other-kind --processes
 # Twice the SMs of the pack, so that calls of two streams fit on a GPU at the same time.
 step 600 "slots-processes" '' env EMUL_SMS=8 "$bin/epcomm-test" "$bin/test.pack" slots --processes $patient
-step 600 "fits-masked" '' "$bin/epcomm-test" "$bin/every-masked.pack" fits --processes $patient
+step 600 "fits-masked" '' "$bin/epcomm-test" "$bin/every-masked.pack" fits --processes --deadline 20
 step 600 "any-order-processes" '' "$bin/epcomm-test" "$bin/masked.pack" any-order --processes $patient --most 6
 step 600 "calls-4-ranks" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/four.pack" calls --processes $patient --calls 6 --most 24
 # Every kernel: call numbers across their ends, and outputs after a fault.

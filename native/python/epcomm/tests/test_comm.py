@@ -5,11 +5,13 @@ import array
 import concurrent.futures
 import ctypes
 import importlib
+import mmap
 import multiprocessing
 import os
 import re
 import sys
 import tempfile
+import threading
 import types
 import unittest
 import unittest.mock
@@ -193,6 +195,12 @@ class TestComm(unittest.TestCase):
         self.assertEqual(refused.exception.status, "gather")
         self.assertIsInstance(refused.exception.__cause__, ConnectionError)
 
+    def test_a_gather_of_another_size_is_named(self):
+        with self.assertRaises(epcomm.EpcommError) as refused:
+            epcomm.Comm(PACK, 0, 2, 0, lambda mine: mine)
+        self.assertEqual(refused.exception.status, "gather")
+        self.assertRegex(str(refused.exception.__cause__), "all_gather gave ([0-9]+) bytes of 2 ranks instead of")
+
     def test_packs_are_checked(self):
         data = pack_bytes()
         self.assertEqual(epcomm.check_pack(data).ranks, 2)
@@ -219,6 +227,180 @@ class TestComm(unittest.TestCase):
         self.assertEqual(epcomm.classify([0] * 8, 2), "all")
 
 
+class Arguments(unittest.TestCase):
+    """Tests which values reach the library."""
+
+    def created(self, **given):
+        """Returns the options with which Comm creates a rank."""
+        seen = {}
+
+        def create(_comm, options, _text):
+            seen.update({name: getattr(options._obj, name) for name, *_ in options._obj._fields_})
+            return 1
+
+        with unittest.mock.patch.object(epcomm.comm, "_lib", types.SimpleNamespace(epcomm_create=create)):
+            with self.assertRaises(epcomm.EpcommError):
+                epcomm.Comm("a.pack", 1, 4, 3, lambda mine: mine * 4, **{"nodes": 1, **given})
+        return seen
+
+    def test_defaults(self):
+        want = {"pack": b"a.pack", "rank": 1, "ranks": 4, "device": 3, "deadline_ns": 10**10, "in_flight": 1, "streams": 1, "reduced": 0, "max_sms": 0,
+                "dtypes": 0, "routing": 5, "debug": 0, "extra_bytes": 0, "own_outputs": 0, "nvshmem": None, "nodes": 1, "survivors": 0, "joins": 0,
+                "ordered": 0}
+        got = self.created()
+        self.assertEqual({name: got[name] for name in want}, want)
+
+    def test_given(self):
+        for given, name, want in (
+            ({"deadline": 0.5}, "deadline_ns", 500_000_000), ({"in_flight": 4}, "in_flight", 4), ({"streams": 2}, "streams", 2),
+            ({"precision": "reduced"}, "reduced", 1), ({"max_sms": 7}, "max_sms", 7), ({"dtypes": ("bf16", "fp8")}, "dtypes", 0b110),
+            ({"routing": "skewed"}, "routing", 2), ({"debug": True}, "debug", 1), ({"extra_bytes": 9}, "extra_bytes", 9),
+            ({"own_outputs": True}, "own_outputs", 1), ({"nvshmem": "/folder"}, "nvshmem", b"/folder"), ({"nodes": 2}, "nodes", 2),
+            ({"survivors": "refuse"}, "survivors", 2), ({"joins": (0, 1, 3)}, "joins", 0b1011), ({"ordered": True}, "ordered", 1),
+        ):
+            with self.subTest(name):
+                self.assertEqual(self.created(**given)[name], want)
+
+    def test_unknown_words(self):
+        for given in ({"routing": "odd"}, {"dtypes": ("int8",)}, {"survivors": "all"}, {"precision": "half"}):
+            with self.assertRaises(ValueError):
+                epcomm.Comm("a.pack", 0, 1, 0, **given)
+
+    def test_sets_of_ranks_and_answers(self):
+        sets = []
+
+        def survivors(_comm, alive, dropped):
+            alive._obj.value, dropped._obj.value = 1 | 1 << 40, 7
+            return 0
+
+        def explain(_comm, _call, out):
+            out._obj.dispatch, out._obj.combine, out._obj.why, out._obj.first, out._obj.last = b"d", b"c", b"w", 3, 4
+            return 0
+
+        stand_in = types.SimpleNamespace(
+            epcomm_shrink=lambda _, alive: sets.append(alive) or 0, epcomm_grow=lambda _, alive: sets.append(alive) or 0,
+            epcomm_survivors=survivors, epcomm_explain=explain)
+        comm = object.__new__(epcomm.Comm)
+        comm._comm = 1
+        with unittest.mock.patch.object(epcomm.comm, "_lib", stand_in):
+            comm.shrink([0, 2])
+            comm.grow(range(3))
+            self.assertEqual(comm.survivors(), ([0, 40], 7))
+            self.assertEqual(comm.explain(epcomm.Call()), ("d", "c", "w", 3, 4))
+        self.assertEqual(sets, [0b101, 0b111])
+
+
+def part_of_deepep(name):
+    """Imports a module of epcomm.deepep that needs no torch."""
+    package = types.ModuleType("epcomm.deepep")  # its __init__ would import torch
+    package.__path__ = [os.path.join(os.path.dirname(epcomm.__file__), "deepep")]
+    with unittest.mock.patch.dict(sys.modules, {"epcomm.deepep": package}):
+        return importlib.import_module("epcomm.deepep." + name)
+
+
+class Agreements(unittest.TestCase):
+    """Tests two ranks of an Agreement, as threads that share memory."""
+
+    def setUp(self):
+        self.module = part_of_deepep("agreement")
+        memory = mmap.mmap(-1, self.module.Agreement.bytes_for(2))
+        self.ranks = [self.module.Agreement(memory, r, 2, 20) for r in range(2)]
+
+    def both(self, *works):
+        """Runs a function for each rank at the same time, and returns the errors' texts."""
+        def said(work):
+            try:
+                work()
+                return ""
+            except epcomm.EpcommError as e:
+                return str(e)
+
+        with concurrent.futures.ThreadPoolExecutor(2) as threads:
+            return list(threads.map(said, works))
+
+    def test_equal_calls(self):
+        a, b = self.ranks
+        facts = {"the call": "dispatch", "hidden": 512}
+        self.assertEqual(self.both(lambda: a.first(7, facts), lambda: b.first(7, facts)), ["", ""])
+        for n in range(3 * self.module.RING):  # more calls than a rank keeps
+            a.step(7 + n % 5)
+            b.step(7 + n % 5)
+        a.look()
+
+    def test_a_fact_differs(self):
+        a, b = self.ranks
+        ended = []
+        a.end_waits = b.end_waits = lambda: ended.append(1)
+        said = self.both(lambda: a.first(7, {"the call": "dispatch", "hidden": 512}), lambda: b.first(8, {"the call": "dispatch", "hidden": 256}))
+        want = "disagree: the ranks differ in what they call: hidden is 512 on rank 0, 256 on rank 1; give all ranks the same"
+        self.assertEqual(said, [want, want])
+        self.assertTrue(ended)
+        with self.assertRaisesRegex(epcomm.EpcommError, "hidden is 512"):
+            a.look()
+
+    def test_the_call_differs(self):
+        a, b = self.ranks
+        said = self.both(lambda: a.first(7, {"the call": "dispatch", "hidden": 512}), lambda: b.first(8, {"the call": "combine", "hidden": 256}))
+        self.assertIn("the call is dispatch on rank 0, combine on rank 1; give", said[0])
+        self.assertEqual(said[0], said[1])
+
+    def test_an_earlier_call_differs(self):
+        a, b = self.ranks
+        for key in (1, 2, 3, 4, 5):
+            a.step(key)
+        b.step(1)
+        b.step(2)
+        with self.assertRaisesRegex(epcomm.EpcommError, "the calls are in another order"):
+            b.step(9)
+
+    def test_a_rank_that_does_not_come(self):
+        self.ranks[0]._deadline = 0.2
+        with self.assertRaisesRegex(epcomm.EpcommError, "peer: rank 1: no call number 1 in 0.2 s"):
+            self.ranks[0].first(7, {"the call": "dispatch"})
+
+    def test_ranks_share_a_file(self):
+        box, meet = {}, threading.Barrier(2)
+
+        def gather(rank):
+            def gathered(mine):
+                box[rank] = mine
+                meet.wait()
+                everyone = [box[0], box[1]]
+                meet.wait()
+                return everyone
+            return gathered
+
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(self.module, "_folder", lambda: folder):
+            with concurrent.futures.ThreadPoolExecutor(2) as threads:
+                a, b = threads.map(lambda r: self.module.share(r, 2, gather(r), 20), range(2))
+            self.assertEqual(os.listdir(folder), [])
+        a.step(3)
+        with self.assertRaises(epcomm.EpcommError):
+            b.step(4)
+        self.assertIsNone(self.module.share(0, 1, None, 20))
+
+
+class Configs(unittest.TestCase):
+    def test_bounds(self):
+        config = part_of_deepep("config")
+        self.assertEqual((config.Config(0).num_sms, config.Config(24).bound), (0, 24))
+        for sms in (-1, 1):
+            with self.assertRaisesRegex(ValueError, "num_sms"):
+                config.Config(sms)
+        self.assertEqual((config.config_for(8, 20, 6).num_sms, config.config_for(1, 20, 6).bound), (20, 6))
+        for ranks in (0, 9):
+            with self.assertRaises(config.NotServed):
+                config.config_for(ranks, 20, 0)
+
+    def test_tensors(self):
+        config = part_of_deepep("config")
+        tensor = types.SimpleNamespace(dtype=int, shape=[3, 4], dim=lambda: 2)
+        config.must_be("x", tensor, int, None, 4)
+        for wrong in ((float, None, 4), (int, None, 5), (int, 2, 4), (int, 3), (int, 3, 4, None)):
+            with self.assertRaisesRegex(ValueError, "x: .*; give"):
+                config.must_be("x", tensor, *wrong)
+
+
 # Replaces epbench: writes the file that -o names, in two steps.
 SLOW_PROGRAM = """#!/bin/sh
 while [ "$1" != -o ]; do shift; done
@@ -230,10 +412,7 @@ class Packs(unittest.TestCase):
     """Tests how epcomm.deepep finds packs and makes missing ones."""
 
     def setUp(self):
-        package = types.ModuleType("epcomm.deepep")  # its __init__ would import torch
-        package.__path__ = [os.path.join(os.path.dirname(epcomm.__file__), "deepep")]
-        with unittest.mock.patch.dict(sys.modules, {"epcomm.deepep": package}):
-            self.packs = importlib.import_module("epcomm.deepep.packs")
+        self.packs = part_of_deepep("packs")
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
         program = os.path.join(self.folder.name, "program")
@@ -275,6 +454,28 @@ class Packs(unittest.TestCase):
                 self.assertEqual(os.path.basename(self.packs.find(self.shape, self.here)), "0.pack")
                 self.assertIn("5.pack does not serve: dtype", self.packs._missing(self.shape, self.here, [], "why"))
             self.assertIsNone(self.packs.find(self.shape, self.here))
+
+    def test_which_gpus_run_a_pack(self):
+        for pack, gpu, runs in (("sm_80", "sm_86", True), ("sm_86", "sm_80", False), ("sm_90a", "sm_90", True), ("sm_100a", "sm_103", False),
+                                ("sm_90", "sm_100", False), ("sm_100", "sm_90", False)):
+            with self.subTest(f"{pack} on {gpu}"):
+                self.assertEqual(self.packs._runs_on(epcomm.Info(arch=pack.encode()), epcomm.Machine(arch=gpu.encode())), runs)
+
+    def test_what_serves_with_bounds(self):
+        info = epcomm.Info(layout=2, ranks=2, hidden=7168, experts=288, topk=8, max_tokens=256, dtypes=0b110, arch=b"sm_90", largest_grid=100)
+        for change, says in (({}, ""), ({"max_sms": 100}, ""), ({"max_sms": 64}, "calls of 100 SMs, needs --max-sms 64"), ({"max_sms": 500}, ""),
+                             ({"exact": True}, "max-tokens 256, needs 128"), ({"raw": True}, "raw False, needs True"),
+                             ({"survivors": True}, "survivors False, needs True")):
+            self.assertEqual(self.packs._unfit(info, self.shape._replace(**change), self.here), says)
+
+    def test_the_command(self):
+        words = self.packs.command(self.shape._replace(max_sms=24, raw=True), "m.json", "x.pack")
+        for flag, value in (("--layout", "masked"), ("--ranks", "2"), ("--hidden", "7168"), ("--experts", "288"), ("--topk", "8"), ("--max-tokens", "128"),
+                            ("--dtype", "fp8,bf16"), ("--max-sms", "24"), ("--machine", "m.json"), ("-o", "x.pack")):
+            self.assertEqual(words[words.index(flag) + 1], value)
+        self.assertEqual(("--raw" in words, "--survivors" in words), (True, False))
+        self.assertIn("--survivors", self.packs.command(self.shape._replace(survivors=True), "m.json", "x.pack"))
+        self.assertEqual(self.shape._replace(hidden=200).dtypes(), ("bf16",))
 
     def test_machines_share_a_cache(self):
         other = epcomm.Machine(sms=132, arch=b"sm_90", key=b"cuda/2335")

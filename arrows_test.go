@@ -78,6 +78,7 @@ var arrows = map[string]string{
 	// of other benchmarks need the size of a message, hence kernels/dtype.
 	"reports":         "tune/ep tune/table tune/record tune/stat",
 	"reports/text":    "reports",
+	"reports/live":    "reports tune/ep tune/record tune/stat",
 	"reports/chart":   "tune/ep tune/record tune/stat reports workloads",
 	"reports/html":    "tune/ep tune/table tune/record reports reports/chart",
 	"reports/engines": "reports tune/ep tune/table",

@@ -175,7 +175,7 @@ func fromTable(b kernels.Backend, flag, path string) (sweep.Picker, error) {
 		if err := check(b.Machine(), p, a.Config); err != nil { // a look-up there answers with the default
 			return ep.Config{}, fmt.Sprintf("the table's config cannot run here, so the default does: %v", err), nil
 		}
-		return a.Config, answerText[a.Reason], nil
+		return kernels.Current(b.Kernels(), a.Config), answerText[a.Reason], nil // the row may be of an earlier build
 	}, nil
 }
 

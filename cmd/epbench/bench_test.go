@@ -5,10 +5,12 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cpu"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
@@ -37,6 +39,40 @@ func TestInterruptedBench(t *testing.T) {
 	}
 }
 
+// grown is the CPU backend as if its earlier build did not have the parameter stores.
+type grown struct{ kernels.Backend }
+
+func (g grown) Kernels() []kernels.Kernel {
+	all := g.Backend.Kernels()
+	for i := range all {
+		all[i].Params = slices.Clone(all[i].Params)
+		for k := range all[i].Params {
+			if all[i].Params[k].Name == "stores" {
+				all[i].Params[k].Before = "cached"
+			}
+		}
+	}
+	return all
+}
+
+// TestBenchOfEarlierRows: bench measures the config of a row of an earlier build as this build spells it.
+func TestBenchOfEarlierRows(t *testing.T) {
+	b, err := cpu.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	p, path := tableOf(t, b, "dispatch:algo=direct,blocks=1,chunk_bytes=16384,mode=fused,tile_tokens=4,wait_blocks=0")
+	pick, err := fromTable(grown{b}, "--table", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Tokens, p.MaxTokens = 4, 4
+	if c, reason, err := pick(p, ep.Even); err != nil || c.Values["stores"] != "cached" {
+		t.Errorf("%s: %s, %v", c.Key(), reason, err)
+	}
+}
+
 // TestBandNote: a note names the band that the sessions decide, unless the policy's band is wider.
 func TestBandNote(t *testing.T) {
 	if got := bandNote(benchSessions, 0.02, 0.01); !strings.Contains(got, "two runs of 12 sessions decide a band of 3.7 % in compare, and runs of 100 one of 1.1 %; its default is 1.0 %") {
@@ -55,9 +91,20 @@ func TestBenchOfIllegalRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	p := ep.Problem{Op: ep.Dispatch, Mode: ep.Eager, Ranks: 4, Nodes: 1, Hidden: 512, Experts: 32, TopK: 4, Dispatch: ep.BF16, Combine: ep.BF16}
+	_, path := tableOf(t, b, "dispatch:algo=direct,blocks=99999,chunk_bytes=16384,mode=fused,stores=cached,tile_tokens=4,wait_blocks=0")
+	var stdout, stderr bytes.Buffer
+	args := strings.Fields("bench --backend=cpu --ranks=4 --hidden=1024 --op=dispatch --tokens=4 --routing=uniform --rounds=3 --table=" + path)
+	if code := run(context.Background(), args, &stdout, &stderr); code != exitDone || !strings.Contains(stderr.String(), "the table's config cannot run here, so the default does: blocks: ") {
+		t.Errorf("exit %d: %s", code, stderr.String())
+	}
+}
+
+// tableOf writes a table with one row of dispatch, and returns the row's problem and the file.
+func tableOf(t *testing.T, b kernels.Backend, config string) (p ep.Problem, path string) {
+	t.Helper()
+	p = ep.Problem{Op: ep.Dispatch, Mode: ep.Eager, Ranks: 4, Nodes: 1, Hidden: 512, Experts: 32, TopK: 4, Dispatch: ep.BF16, Combine: ep.BF16}
 	tuned := &table.Table{Schema: table.Schema, Header: table.Header{Created: time.Now(), ABI: "abi", Machine: b.Machine(), Fallback: []string{"routing", "hidden"}}}
-	c, err := ep.ParseConfig("dispatch:algo=direct,blocks=99999,chunk_bytes=16384,mode=fused,stores=cached,tile_tokens=4,wait_blocks=0")
+	c, err := ep.ParseConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,13 +113,9 @@ func TestBenchOfIllegalRows(t *testing.T) {
 	if err := tuned.Seal(); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "table.json")
+	path = filepath.Join(t.TempDir(), "table.json")
 	if err := record.WriteFile(path, tuned); err != nil {
 		t.Fatal(err)
 	}
-	var stdout, stderr bytes.Buffer
-	args := strings.Fields("bench --backend=cpu --ranks=4 --hidden=1024 --op=dispatch --tokens=4 --routing=uniform --rounds=3 --table=" + path)
-	if code := run(context.Background(), args, &stdout, &stderr); code != exitDone || !strings.Contains(stderr.String(), "the table's config cannot run here, so the default does: blocks: ") {
-		t.Errorf("exit %d: %s", code, stderr.String())
-	}
+	return p, path
 }

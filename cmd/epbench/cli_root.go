@@ -16,7 +16,7 @@ var commandGroups = []struct {
 	make    []func() *cobra.Command
 }{
 	{"Tune:", []func() *cobra.Command{newStart, newSweep, newBench, newInterleave, newVerify}},
-	{"Read what was measured:", []func() *cobra.Command{newReport, newPlot, newCompare, newReplay, newImport, newModel}},
+	{"Read what was measured:", []func() *cobra.Command{newWatch, newReport, newPlot, newCompare, newReplay, newImport, newModel}},
 	{"Ship it:", []func() *cobra.Command{newTable, newPack}},
 	{"See what is there:", []func() *cobra.Command{newMachine, newBackends, newPresets, newWorkload, newTerms, newVersion}},
 }

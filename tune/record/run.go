@@ -48,6 +48,8 @@ type Run struct {
 	Kernels      []Kernel           `json:"kernels,omitempty"` // kernels of the backend, with what their times include
 	Spaces       []SpaceInfo        `json:"spaces,omitempty"`
 	Workloads    []Workload         `json:"workloads,omitempty"`
+	Planned      int                `json:"planned,omitempty"` // number of searches that a sweep plans, 0 in older runs and other commands
+	Budget       float64            `json:"budget,omitempty"`  // seconds that the whole command may take, 0 for no bound
 	Searches     []Search           `json:"searches,omitempty"`
 	Regrets      []Regret           `json:"regrets,omitempty"`
 	Allotted     []float64          `json:"allotted,omitempty"` // seconds that each search of a sweep with a time budget could take

@@ -287,8 +287,8 @@ func (c *activeSearch) hintForLater() ep.Config {
 	return c.result.Decision.Config
 }
 
-// incumbent returns the config of the table in use for a search and a routing class. It returns a
-// zero config for a row that keeps the default. ok is false if the table has no row. If the table
+// incumbent returns the config of the table in use for a search and a routing class, as this build
+// spells it. It returns a zero config for a row that keeps the default. ok is false if the table has no row. If the table
 // has no row at all with the search's objective, rows with the other objective count.
 func (s *sweeper) incumbent(c *activeSearch, class ep.Class) (cfg ep.Config, ok bool) {
 	t, p := s.opts.Incumbent, c.problem
@@ -300,5 +300,5 @@ func (s *sweeper) incumbent(c *activeSearch, class ep.Class) (cfg ep.Config, ok 
 		p.Objective = t.Rows[0].Key.Objective
 	}
 	a := t.Lookup(table.KeyOf(p, class), p.Tokens)
-	return a.Config, a.Row != nil
+	return kernels.Current(s.harness.planner.allKernels, a.Config), a.Row != nil
 }

@@ -113,7 +113,7 @@ func (b *scripted) params() []kernels.Param {
 		sms,
 		{Name: "threads", Unit: "threads", Values: []ep.Value{"256", "512", "1024"}, Default: "256",
 			Binding: kernels.Compile, Class: kernels.Speed, Cost: kernels.ThreadCost},
-		{Name: "algo", Values: []ep.Value{"direct", "dedup"}, Default: "direct",
+		{Name: "algo", Values: []ep.Value{"direct", "dedup"}, Default: "direct", Before: "direct",
 			Binding: kernels.Compile, Class: kernels.Precision},
 	}
 }

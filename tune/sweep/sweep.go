@@ -91,7 +91,7 @@ func newSweeper(b kernels.Backend, p *Plan, dir *record.Dir, run *record.Run, re
 	s.harness.wall.Starting = time.Since(s.watch.began).Seconds()
 	run.Band = p.Policy.Band
 	run.AA, run.Spaces, run.Workloads, run.Searches, run.Regrets, run.Warnings = nil, nil, nil, nil, nil, nil
-	run.Finished = time.Time{}
+	run.Finished, run.Planned, run.Budget = time.Time{}, len(p.Searches), p.Options.Time.Seconds()
 	for i, planned := range p.Searches {
 		s.searches = append(s.searches, &activeSearch{subject: planned.subject, index: i})
 		for _, space := range planned.Spaces { // routings share spaces

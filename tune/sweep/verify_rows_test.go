@@ -93,6 +93,17 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// TestVerifyEarlierBuild: a config of a build that did not have the parameter algo yet runs with the
+// value that algo had before.
+func TestVerifyEarlierBuild(t *testing.T) {
+	p := options(t, "dispatch", []int{16}, "uniform").Problems[0]
+	b := &scripted{Sigma: 0.01}
+	got, err := NewRowVerifier(b, measure.PolicyFor(b.Machine()), table.Header{}, 1).Verify(context.Background(), p, "uniform", parse(t, "dispatch:sms=32,threads=512"), 0)
+	if d := got.Decision; err != nil || d.Verdict != record.Faster || d.Config.Key() != best {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
 // TestVerifyWhatCannotRun: an illegal config, an unknown kernel and an unknown routing
 // give a decision. A lost machine gives an error.
 func TestVerifyWhatCannotRun(t *testing.T) {

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/epbench/epbench/reports/live"
+	"github.com/epbench/epbench/reports/text"
+)
+
+// watchFlags holds the flags of watch.
+type watchFlags struct {
+	every time.Duration
+	html  bool
+}
+
+func newWatch() *cobra.Command {
+	f := &watchFlags{}
+	cmd := &cobra.Command{
+		Use:   "watch RUN",
+		Short: "Follow a running sweep: best so far, kernels, time left, failures",
+		Long: `Follow a sweep that runs in another terminal or on another host, from its run directory
+alone. The page is drawn anew until the sweep has ended; when piped it is printed once.
+Ctrl-C ends watch, not the sweep.
+
+--html serves the page of epbench report on this host alone, and the browser loads it
+again while the sweep runs.`,
+		Example: `  epbench watch run
+  epbench watch run --every 10s
+  epbench watch run --html`,
+		Args: exactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+	}
+	flags(cmd, forOutput, func(s *pflag.FlagSet) {
+		s.DurationVar(&f.every, "every", 2*time.Second, "`TIME` between two readings of the run")
+		s.BoolVar(&f.html, "html", false, "serve the report page at an address of this host, and print the address")
+	})
+	return cmd
+}
+
+func (f *watchFlags) run(cmd *cobra.Command, path string) error {
+	if f.every < 100*time.Millisecond {
+		return usagef("--every: %v is below 100ms", f.every)
+	}
+	if f.html {
+		return serveReport(cmd, path, f.every)
+	}
+	follower := live.Follow(path)
+	out := unwrapped(cmd.OutOrStdout())
+	width := widthOf(out)
+	for {
+		if err := follower.Update(time.Now()); err != nil {
+			return badInput(err)
+		}
+		if err := drawPage(out, follower, width); err != nil {
+			return fmt.Errorf("standard output: %w", err)
+		}
+		if width == 0 || !follower.Run.Finished.IsZero() {
+			return nil
+		}
+		select {
+		case <-cmd.Context().Done():
+			return nil
+		case <-time.After(f.every):
+		}
+	}
+}
+
+// Escape sequences of a terminal (ECMA-48): to the first column of the first line, erase to the end of
+// the line, erase to the end of the screen.
+const (
+	home     = "\x1b[H"
+	eraseEnd = "\x1b[K"
+	eraseAll = "\x1b[J"
+)
+
+// drawPage prints the state of a run. On a terminal, whose width is above 0, it draws over the page
+// before, line by line, so that nothing flickers.
+func drawPage(w io.Writer, f *live.Follower, width int) error {
+	var b bytes.Buffer
+	if lead := f.Run.Rehearsal(); lead != "" {
+		fmt.Fprintln(&b, lead)
+	}
+	if err := text.Renderer(width)(&b, f.Page(time.Now())); err != nil {
+		return err
+	}
+	page := b.String()
+	if width > 0 {
+		page = home + strings.ReplaceAll(page, "\n", eraseEnd+"\n") + eraseAll
+	}
+	_, err := io.WriteString(w, page)
+	return err
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/reports/html"
+	"github.com/epbench/epbench/tune/record"
+)
+
+// leastRefresh is the least time between two loads of the page in a browser: it takes up to a second
+// to make.
+const leastRefresh = 5 * time.Second
+
+// serveReport serves the report page of a run at an address of the loopback interface, until the
+// command is interrupted.
+func serveReport(cmd *cobra.Command, path string, every time.Duration) error {
+	if _, err := record.ReadRun(path); err != nil {
+		return badInput(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	page := &livePage{path: path, every: max(every, leastRefresh)}
+	server := &http.Server{Handler: page, ReadHeaderTimeout: 5 * time.Second}
+	stop := make(chan struct{})
+	go func() {
+		defer close(stop)
+		<-cmd.Context().Done()
+		server.Close()
+	}()
+	fmt.Fprintf(cmd.OutOrStdout(), "http://%s/ shows %s; Ctrl-C ends\n", listener.Addr(), path)
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	<-stop
+	return nil
+}
+
+// livePage answers with the report page of a run.
+type livePage struct {
+	path  string
+	every time.Duration
+
+	mu       sync.Mutex
+	made     string // state of the files from which text was made
+	text     []byte
+	finished bool
+}
+
+// ServeHTTP implements http.Handler. It refuses names of other hosts: a page of another site could
+// otherwise read the run by a name that leads here.
+func (p *livePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	host, _, err := net.SplitHostPort(r.Host)
+	switch {
+	case err != nil || host != "127.0.0.1" && host != "localhost":
+		http.Error(w, "ask for 127.0.0.1", http.StatusForbidden)
+		return
+	case r.URL.Path != "/":
+		http.NotFound(w, r)
+		return
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		http.Error(w, "only GET", http.StatusMethodNotAllowed)
+		return
+	}
+	text, finished, err := p.make()
+	w.Header().Set("Cache-Control", "no-store")
+	if !finished {
+		w.Header().Set("Refresh", strconv.Itoa(int(p.every.Seconds())))
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Write(text)
+}
+
+// make returns the page of the run as it is now. It makes the page only if a file has changed.
+func (p *livePage) make() (text []byte, finished bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	state := fileState(p.path)
+	if p.text != nil && state == p.made {
+		return p.text, p.finished, nil
+	}
+	l, err := reports.Load(p.path)
+	if err != nil {
+		return nil, false, err
+	}
+	var b bytes.Buffer
+	if err := html.Write(&b, []*reports.Loaded{l}, html.Options{}); err != nil {
+		return nil, false, err
+	}
+	p.made, p.text, p.finished = state, b.Bytes(), !l.Run.Finished.IsZero()
+	return p.text, p.finished, nil
+}
+
+// fileState returns a text that changes if run.json or the log changes.
+func fileState(path string) string {
+	var b strings.Builder
+	for _, name := range []string{record.RunFile, record.TrialsFile} {
+		if info, err := os.Stat(filepath.Join(path, name)); err == nil {
+			fmt.Fprintln(&b, name, info.Size(), info.ModTime().UnixNano())
+		}
+	}
+	return b.String()
+}

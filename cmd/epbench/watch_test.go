@@ -1,0 +1,74 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/tune/record"
+)
+
+// copyOfRun returns a copy of the files of a recorded run that a running sweep writes.
+func copyOfRun(t *testing.T, finished bool) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{record.RunFile, record.TrialsFile} {
+		text, err := os.ReadFile(filepath.Join("../../testdata/runs/cpu-single", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name == record.RunFile && !finished {
+			text = []byte(strings.Replace(string(text), `"finished":`, `"finished":"0001-01-01T00:00:00Z","was":`, 1))
+			before, after, _ := strings.Cut(string(text), `"was":`)
+			_, after, _ = strings.Cut(after, ",")
+			text = []byte(before + after)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// TestLivePage: the page is served to this host alone, is loaded again while the run goes on, and not
+// after its end.
+func TestLivePage(t *testing.T) {
+	ask := func(p *livePage, host, path string) (*http.Response, string) {
+		r, w := httptest.NewRequest(http.MethodGet, "http://"+host+path, nil), httptest.NewRecorder()
+		p.ServeHTTP(w, r)
+		text, _ := io.ReadAll(w.Result().Body)
+		return w.Result(), string(text)
+	}
+	running := &livePage{path: copyOfRun(t, false), every: leastRefresh}
+	if got, text := ask(running, "127.0.0.1:80", "/"); got.StatusCode != http.StatusOK || got.Header.Get("Refresh") != "5" || !strings.Contains(text, "<!doctype html>") {
+		t.Errorf("running: %v %.200s", got, text)
+	}
+	finished := &livePage{path: copyOfRun(t, true), every: leastRefresh}
+	if got, _ := ask(finished, "localhost:80", "/"); got.StatusCode != http.StatusOK || got.Header.Get("Refresh") != "" {
+		t.Errorf("finished: %v", got)
+	}
+	if got, _ := ask(running, "example.com:80", "/"); got.StatusCode != http.StatusForbidden {
+		t.Errorf("another name: %v", got)
+	}
+	if got, _ := ask(running, "127.0.0.1:80", "/trials.jsonl"); got.StatusCode != http.StatusNotFound {
+		t.Errorf("another file: %v", got)
+	}
+	if got, _ := ask(&livePage{path: t.TempDir(), every: leastRefresh}, "127.0.0.1:80", "/"); got.StatusCode != http.StatusServiceUnavailable || got.Header.Get("Refresh") != "5" {
+		t.Errorf("nothing measured yet: %v", got)
+	}
+}
+
+// TestWatchPiped: without a terminal the page is printed once, without escape sequences.
+func TestWatchPiped(t *testing.T) {
+	var out, errors strings.Builder
+	if code := run(t.Context(), []string{"watch", copyOfRun(t, false)}, &out, &errors); code != 0 || strings.Contains(out.String(), "\x1b") || !strings.Contains(out.String(), "best so far") {
+		t.Errorf("exit %d: %s%s", code, out.String(), errors.String())
+	}
+	if code := run(t.Context(), []string{"watch", t.TempDir()}, &out, &errors); code != exitUsage {
+		t.Errorf("no run: exit %d: %s", code, errors.String())
+	}
+}

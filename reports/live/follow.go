@@ -1,0 +1,171 @@
+// Package live follows a run that another process measures. It reads the run's directory alone, so
+// that the process may run on another host.
+package live
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/epbench/epbench/tune/record"
+)
+
+// A Follower holds what a run directory has shown so far.
+type Follower struct {
+	Run      *record.Run
+	Searches []*Search // in the order in which they began
+	Rounds   int       // rounds of all configs
+	path     string
+	offset   int64           // bytes of the log that were read
+	block    []record.Result // lines of a block whose last line is not written yet
+	last     time.Time       // when the last block ended, by the clock of the measuring host
+	seen     time.Time       // when Update saw this block, by the clock of this host
+	saved    time.Time       // when run.json was written
+}
+
+// Follow begins to follow a run directory.
+func Follow(path string) *Follower { return &Follower{path: path} }
+
+// Update reads run.json and the new whole lines of the log. A directory in which nothing was measured
+// yet is no error, if it has a run.json.
+func (f *Follower) Update(now time.Time) error {
+	run, err := record.ReadRun(f.path)
+	if err != nil {
+		return err
+	}
+	if info, err := os.Stat(filepath.Join(f.path, record.RunFile)); err == nil {
+		f.saved = info.ModTime()
+	}
+	f.Run = run
+	if err := f.readLog(now); err != nil {
+		return err
+	}
+	f.addDecisions()
+	return nil
+}
+
+func (f *Follower) readLog(now time.Time) error {
+	log, err := os.Open(filepath.Join(f.path, record.TrialsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	info, err := log.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() < f.offset { // sweep --resume cut the last block, or began anew
+		*f = Follower{path: f.path, Run: f.Run, saved: f.saved}
+	}
+	if _, err := log.Seek(f.offset, io.SeekStart); err != nil {
+		return err
+	}
+	return f.readLines(record.NewReader(log), now)
+}
+
+func (f *Follower) readLines(in *record.Reader, now time.Time) error {
+	from := f.offset
+	for {
+		var r record.Result
+		err := in.Read(&r)
+		f.offset = from + in.Offset()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("after %d bytes: %w", from, err)
+		}
+		if f.block = append(f.block, r); r.End {
+			f.addBlock(f.block)
+			f.block, f.last, f.seen = nil, r.Time, now
+		}
+	}
+}
+
+func (f *Follower) addBlock(block []record.Result) {
+	if s := f.search(&block[0]); s != nil {
+		s.add(block)
+	}
+	for i := range block {
+		f.Rounds += len(block[i].Seconds)
+	}
+}
+
+// search returns the search of a line. A search that is measured again, for example in a further
+// session, keeps its place. Crossings also measure token counts without a search; for these it returns
+// nil.
+func (f *Follower) search(r *record.Result) *Search {
+	for _, s := range f.Searches {
+		if s.Problem == r.Problem && s.Routing == r.Routing {
+			return s
+		}
+	}
+	if r.Stage == record.StageCross {
+		return nil
+	}
+	s := newSearch(r.Problem, r.Routing)
+	f.Searches = append(f.Searches, s)
+	return s
+}
+
+// addDecisions copies the decisions of run.json to the searches.
+func (f *Follower) addDecisions() {
+	for i := range f.Run.Searches {
+		for _, s := range f.Searches {
+			if done := &f.Run.Searches[i]; s.Problem == done.Problem && s.Routing == done.Routing {
+				s.Decided = done
+			}
+		}
+	}
+}
+
+// Current returns the search that was measured last, nil before the first block.
+func (f *Follower) Current() *Search {
+	var out *Search
+	for _, s := range f.Searches {
+		if out == nil || s.ended.After(out.ended) {
+			out = s
+		}
+	}
+	return out
+}
+
+// Elapsed returns how long the run has taken: the time that run.json holds, and the time since it was
+// written. Clocks of two hosts are not compared.
+func (f *Follower) Elapsed(now time.Time) time.Duration {
+	out := time.Duration(f.Run.Wall.Total * float64(time.Second))
+	if !f.Run.Finished.IsZero() || f.last.IsZero() {
+		return out
+	}
+	return out + max(0, f.last.Sub(f.saved)) + f.Silent(now)
+}
+
+// Silent returns how long ago the last block was seen, 0 before the first block.
+func (f *Follower) Silent(now time.Time) time.Duration {
+	if f.seen.IsZero() {
+		return 0
+	}
+	return now.Sub(f.seen)
+}
+
+// Left returns the time that is left: what the budget leaves, or, without a budget, the mean time of
+// the searches that are done for each one that is not. ok is false if neither is known.
+func (f *Follower) Left(now time.Time) (left time.Duration, ok bool) {
+	elapsed, done := f.Elapsed(now), len(f.Run.Searches)
+	switch {
+	case f.Run.Budget > 0:
+		return max(0, time.Duration(f.Run.Budget*float64(time.Second))-elapsed), true
+	case done == 0 || done >= f.Run.Planned:
+		return 0, false
+	}
+	each := f.Run.Wall.Total / float64(done)
+	running := elapsed - time.Duration(f.Run.Wall.Total*float64(time.Second))
+	return max(0, time.Duration(each*float64(f.Run.Planned-done)*float64(time.Second))-running), true
+}

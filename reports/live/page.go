@@ -1,0 +1,107 @@
+package live
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/epbench/epbench/reports"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+)
+
+// mostRows bounds the searches and the failures of a page, so that the page fits a terminal.
+const (
+	mostRows     = 14
+	mostFailures = 3
+)
+
+// silence is the time without a new line of the log from which the page says so.
+const silence = 30 * time.Second
+
+// Page returns the state of a run as a table with a row for each search, for a terminal.
+func (f *Follower) Page(now time.Time) reports.Table {
+	t := reports.Table{Name: "watch", Title: f.title(now), Columns: []reports.Column{
+		reports.Words("op"), reports.Words("dtype").Dropped(3), reports.Numbers("tokens", ""), reports.Words("routing").Dropped(2),
+		reports.Words("stage"), reports.Numbers("kernels", "").Dropped(4), reports.Numbers("configs", ""), reports.Numbers("failed", "").Dropped(5),
+		reports.Numbers("gain", "x"), reports.Words("best so far").Dropped(1)}}
+	from := max(0, len(f.Searches)-mostRows)
+	for _, s := range f.Searches[from:] {
+		t.Add(s.cells()...)
+	}
+	if from > 0 {
+		t.Note(fmt.Sprintf("%d earlier searches are left out; epbench report %s prints them", from, ep.Quote(f.path)))
+	}
+	if c := f.Current(); c != nil && c.Decided == nil {
+		all, alive := c.Kernels()
+		t.Note(fmt.Sprintf("now: %s; %d of %d kernels in stage %s: %s", reports.Title(c.Problem, c.Routing), len(alive), all, c.Stage, strings.Join(alive, ", ")))
+	}
+	if slices.ContainsFunc(f.Searches, func(s *Search) bool { return s.Decided == nil && s.rank < rankOf(record.StageConfirm) }) {
+		t.Note("gains of searches that are not decided come from the rounds that choose, and are mostly too high")
+	}
+	f.addFailures(&t)
+	if quiet := f.Silent(now); f.Run.Finished.IsZero() && quiet >= silence {
+		t.Warn("no new line for %v: a large problem is checked, or the sweep has ended", quiet.Round(time.Second))
+	}
+	return t
+}
+
+// title returns the first line of a page: how far the run is, and the time left.
+func (f *Follower) title(now time.Time) string {
+	var b strings.Builder
+	done := len(f.Run.Searches)
+	fmt.Fprintf(&b, "%s: %d of %d searches done, %v", f.Run.Machine.Name, done, max(f.Run.Planned, done, 1), f.Elapsed(now).Round(time.Second))
+	left, ok := f.Left(now)
+	switch {
+	case !f.Run.Finished.IsZero():
+		b.WriteString(", finished")
+	case ok:
+		fmt.Fprintf(&b, ", about %v left", left.Round(time.Second))
+	}
+	return b.String()
+}
+
+func (f *Follower) addFailures(t *reports.Table) {
+	all := 0
+	var last []string
+	for _, s := range f.Searches {
+		all += len(s.Failed)
+		for _, x := range s.Failed {
+			last = append(last, fmt.Sprintf("%s %s: %s", x.Config.ID(), x.Status, cmp.Or(x.Reason, "no reason given")))
+		}
+	}
+	if all == 0 {
+		return
+	}
+	last = last[max(0, len(last)-mostFailures):]
+	t.Warn("%s, the last: %s", ep.Count(all, "failure"), strings.Join(last, "; "))
+}
+
+// cells returns the row of a search.
+func (s *Search) cells() []reports.Cell {
+	p := s.Problem
+	all, alive := s.Kernels()
+	row := []reports.Cell{reports.Str(string(p.Op)), reports.Str(string(p.Dispatch)), reports.Int(p.Tokens), reports.Str(ep.RoutingLabel(s.Routing)),
+		reports.Str(s.state()), reports.Str(fmt.Sprintf("%d of %d", len(alive), all)), reports.Int(s.Tried()), reports.Int(len(s.Failed))}
+	best, gain, ok := s.Best()
+	if s.Decided != nil {
+		best, gain, ok = s.Decided.Decision.Config, s.Decided.Decision.Gain.Mid, true
+	}
+	if !ok {
+		return append(row, reports.None(), reports.None())
+	}
+	return append(row, reports.Float(gain, 3), reports.Str(best.ID()+" "+best.Kernel))
+}
+
+// state returns the verdict of a decided search, and the stage of any other.
+func (s *Search) state() string {
+	if s.Decided == nil {
+		return string(s.Stage)
+	}
+	if d := s.Decided.Decision; d.Cause != "" && d.Verdict == record.Undecided {
+		return string(d.Cause)
+	}
+	return string(s.Decided.Decision.Verdict)
+}

@@ -2,7 +2,7 @@
 # Runs the GPU tests in this folder, which `make gpu-bundle` makes. Their output is written to results/.
 #
 #   ./run-tests.sh            conformance on 1, 2, 4 and 8 GPUs if there are as many, faults on purpose, 8 ranks on one GPU
-#   ./run-tests.sh stress     every triple of the matrix on 1, 2, 4 and 8 GPUs, and 8 ranks on one GPU
+#   ./run-tests.sh stress     every problem, routing and config of epbench verify --stress on 1, 2, 4 and 8 GPUs, and 8 ranks on one GPU
 #   ./run-tests.sh sanitize   compute-sanitizer memcheck and racecheck on small shapes
 #
 # sanitize runs PARTS processes at once (default 8), each with a part of the cases, on all GPUs, because
@@ -43,8 +43,9 @@ case ${1:-all} in
     test "$gpus" -ge 1 || { echo "nvidia-smi names no GPU"; exit 1; }
     trap 'kill $(jobs -p) 2> /dev/null; exit 130' INT TERM
     sanitize memcheck '^TestSanitize'
-    # Racecheck knows barriers only. Warps of dispatch_ll_ids and dispatch_masked_ids wait for a flag in
-    # shared memory, released and acquired, and it reports all that follows: testdata/archive/records/verification-h100.md.
+    # Racecheck knows barriers only. In dispatch_ll_ids and dispatch_masked_ids warps wait for a flag in shared
+    # memory that is written with release and read with acquire. Racecheck reports every access after the flag
+    # as a race (testdata/archive/records/verification-h100.md), so these kernels are left out.
     sanitize racecheck '^TestRaces' --kernel-name-exclude kernel_substring=_ids ;;
   stress)
     step 3600 stress-loopback '^all ' env CUDA_VISIBLE_DEVICES=0 ./epbench verify --backend cuda:loopback --stress --ranks 1,2,4,8 --all

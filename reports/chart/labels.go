@@ -91,7 +91,9 @@ func spreadLabels(labels []endLabel, low, high vg.Length) {
 		low, height vg.Length
 	}
 	place := func(g *group) {
-		var middle, below vg.Length // the mean over labels of the lower edge that puts a label at its line's end
+		// middle sums the lower edges of the group at which each label would be at the end of its line. below is
+		// the height of the labels so far.
+		var middle, below vg.Length
 		for _, l := range g.labels {
 			middle += l.end.Y - below - l.height()/2
 			below += l.height()

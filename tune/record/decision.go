@@ -170,8 +170,8 @@ type Search struct {
 	// Pace holds the time that measuring took in this search.
 	Pace Pace `json:"pace,omitzero"`
 
-	// SiblingDType names the other dispatch dtype if the config of a combine was chosen by the search
-	// with that dtype. Else it is empty. If it is set, only that search's winner and the default were
+	// SiblingDType is set if this search of a combine took its config from the search of the same problem
+	// with another dispatch dtype. It names that dtype. If it is set, only that search's winner and the default were
 	// measured here.
 	SiblingDType ep.DType `json:"as,omitempty"`
 

@@ -167,8 +167,8 @@ type Evidence struct {
 	// product's own time.
 	Beside string `json:"beside,omitempty"`
 
-	// Reason says why the row is in the table although its gain is not certain: kept, if the
-	// default stays, or "compromise of N routings". The gain is then 1. Reason is "" if the gain is
+	// Reason says why the row is in the table although its gain is not certain: "kept" if the
+	// default stays, else "compromise of N routings". The gain is then 1. Reason is "" if the gain is
 	// certain.
 	Reason string `json:"reason,omitempty"`
 }

@@ -32,8 +32,8 @@ const copyHalf = 256 << 20
 // rows returns the number of rows for which the source area and the target area have room.
 func (p CopyProbe) rows() int { return min(p.Home+p.Away, copyHalf/p.RowBytes) }
 
-// Launch returns the launch of the copy. It uses the parameters of a litmus with other meanings,
-// which beside/copy.cuh lists.
+// Launch returns the launch of the copy. Its values travel in the parameter struct of the litmus kernels;
+// beside/copy.cuh lists what each field means here.
 func (p CopyProbe) Launch() Launch {
 	own := LitmusMemcpyParams{Cases: p.Home, Step: p.Away, CellBytes: p.RowBytes, Peer: p.rows()}
 	return Launch{Entry: "beside_copy", Grid: p.SMs, Block: 512, Params: LaunchParams{Own: own}}

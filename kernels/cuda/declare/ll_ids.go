@@ -17,7 +17,7 @@ func dispatchLLIDs() Declaration {
 			Name:    "dispatch_ll_ids",
 			Op:      ep.Dispatch,
 			Layouts: byExpert,
-			Doc:     "dispatch_ll without counting senders: ids and data are sent at once, and each receiving block counts the ids that arrive. For small batches.",
+			Doc:     "dispatch_ll in which senders do not count: they send ids and data at once, and each receiving block counts the ids that arrive. For small batches.",
 			Params: []kernels.Param{
 				smsParam("16", "32", "64", "132"),
 				threadsParam("256", "512", "1024"),

@@ -21,7 +21,7 @@ static EpcommStatus call_once(Moe *m, uint64_t n, int most, GpuStream stream) {
   return s != EPCOMM_OK ? s : epcomm_fault(m->comm, NULL);
 }
 
-/* Makes checked calls, after a reset too. */
+/* Makes four pairs of calls and checks their results. */
 int ranks_right(Moe *m, int most, GpuStream stream) {
   for (uint64_t n = 100; n < 104; n++) {
     int tokens = moe_tokens(m, n, m->info.rank, most);

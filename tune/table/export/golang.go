@@ -9,7 +9,7 @@ import (
 )
 
 // exportGo writes a Go file and the table that it embeds. The program parses the JSON when
-// it starts, so Go has one reader, one hash check and one look-up. Composite literals of
+// it starts, so it uses the same reader, hash check and look-up as epbench. Composite literals of
 // 10,000 rows would slow every build of the importing program, and could not be checked
 // against the table's id.
 func exportGo(t *table.Table, base string) ([]File, error) {

@@ -1,4 +1,4 @@
-/* Calls of EP: outputs in the library's memory, in layout expert. */
+/* Calls of the Python class EP. Their outputs are in the library's memory, in layout expert. */
 #include "ops.h"
 
 namespace native {

@@ -51,8 +51,8 @@ static EpcommCall call_of(const Link &l, Elements elements, int64_t tokens, int6
   c.size = sizeof c;
   c.dtype = elements == FP8 ? EPCOMM_FP8 : EPCOMM_BF16;
   c.tokens = static_cast<int>(tokens);
-  /* If no rank waited for the counts, each rank takes the kernels for its own number of tokens. In this layout all
-   * kernels work together. Debug mode would report the different numbers as an error. */
+  /* If no rank waited for the counts, each rank takes the kernels for its own number of tokens. In this layout
+   * a rank can take another kernel than its peers. Debug mode would report the different numbers as an error. */
   if (fullest == 0 && !l.debug) fullest = tokens > 0 ? tokens : 1;
   c.fullest = static_cast<int>(fullest);
   c.ids_bits = 32;
@@ -60,7 +60,7 @@ static EpcommCall call_of(const Link &l, Elements elements, int64_t tokens, int6
   c.row_offsets = reinterpret_cast<uint32_t *>(base);
   c.src_info = reinterpret_cast<int32_t *>(base + i.src_info);
   c.topk_ids = base + i.ids;
-  c.weights = reinterpret_cast<float *>(base + i.ids); /* the kernel reads it, but its outputs are not used */
+  c.weights = reinterpret_cast<float *>(base + i.ids); /* any floats: the kernel needs an address, and nobody reads the weights that it sends */
   /* Fields that a combine does not read must be set nevertheless. */
   c.out = c.out_scales = base;
   c.expert_ids = c.src_info;
@@ -68,7 +68,7 @@ static EpcommCall call_of(const Link &l, Elements elements, int64_t tokens, int6
   return c;
 }
 
-/* Waits until the counts of all ranks are on this host: rows and fullest of the link. */
+/* Waits until the counts of all ranks are on this host. Then stores rows, fullest and per_expert in the link. */
 static void wait_counts(Link &l) {
   Timer timer(WAIT);
   EpcommTold told = {};
@@ -92,8 +92,8 @@ static void wait_counts(Link &l) {
 }
 
 /* Rows holds the outputs: the rows, and one tensor of bytes with the other data of each row. If the caller's
- * top-k is the pack's and every row arrives, dispatch writes these in their final form. Otherwise ep_received
- * makes them. */
+ * top-k is the pack's and the number of rows is known (worst is 0), dispatch writes the other data as the caller
+ * gets them. Otherwise ep_received converts them. */
 struct Rows {
   bool direct;
   int64_t rows, weights, sources, scales, ids, cut; /* offsets in rest, after the local experts, which have 64 bits if direct */

@@ -251,7 +251,7 @@ static EpcommStatus both_slots(EpComm *comm, EpcommStatus (*op)(EpComm *, const 
   for (int j = 0; j < 2; j++) {
     int slot = i.rank == i.ranks - 1 ? 1 - j : j;
     if (s == EPCOMM_OK) s = op(comm, &calls[slot], streams[slot]);
-    pause_for(0.02); /* the first is compared before the second is launched */
+    pause_for(0.02); /* debug mode compares the ranks' first calls before the second are launched */
   }
   gpu_wait(streams[0]);
   gpu_wait(streams[1]);

@@ -15,7 +15,7 @@ struct RankTile {
   uint32_t goes[RANK_GROUPS][EP_RANKS];
   uint32_t before[RANK_GROUPS][EP_RANKS]; /* earlier tokens of this rank that go there */
   uint32_t base[EP_RANKS];                /* tokens before the tile that go there */
-  uint32_t all[EP_RANKS];                 /* all tokens of this rank that go there; rank_place_all alone sets it */
+  uint32_t all[EP_RANKS];                 /* tokens of this rank that go there, when all are counted */
 };
 
 /* The ranks of a token's experts, one bit for each. */

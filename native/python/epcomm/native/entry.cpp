@@ -4,9 +4,7 @@
  * address is known, and loads PyTorch's function THPVariable_Wrap by its exported name. If either fails,
  * Python uses the dispatcher. The file uses only Python's limited API, so one binary works with every
  * Python from 3.10 on. */
-#define PY_SSIZE_T_CLEAN
-#define Py_LIMITED_API 0x030a0000
-#include <Python.h>
+#include "python.h"
 
 #include <dlfcn.h>
 
@@ -16,11 +14,12 @@
 #include "ops.h"
 
 namespace native {
-namespace {
 
 PyTypeObject *tensor_type;
-size_t tensor_at;                       /* offset of the tensor in its object */
-PyObject *(*wrap)(const void *tensor);  /* THPVariable_Wrap */
+size_t tensor_at;
+PyObject *(*wrap)(const void *tensor);
+
+namespace {
 
 struct BadArgument {};
 
@@ -34,12 +33,12 @@ int64_t from<int64_t>(PyObject *o) {
 }
 template <>
 Tensor from<Tensor>(PyObject *o) {
-  if (Py_TYPE(o) != tensor_type && !PyType_IsSubtype(Py_TYPE(o), tensor_type)) {
+  if (!is_tensor(o)) {
     PyErr_SetString(PyExc_TypeError, "an argument is no tensor");
     throw BadArgument();
   }
-  AtenTensorHandle held = reinterpret_cast<AtenTensorHandle>(reinterpret_cast<char *>(o) + tensor_at), own = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_new_tensor_handle(held, &own));
+  AtenTensorHandle own = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_new_tensor_handle(tensor_in(o).handle, &own));
   return Tensor(own);
 }
 template <>
@@ -63,12 +62,6 @@ template <class... T>
 PyObject *to(const std::tuple<T...> &values) {
   return to_tuple(values, std::index_sequence_for<T...>());
 }
-
-/* While a Released lives, other threads of Python may run. */
-struct Released {
-  PyThreadState *state = PyEval_SaveThread();
-  ~Released() { PyEval_RestoreThread(state); }
-};
 
 template <auto f>
 struct Entry;
@@ -155,4 +148,8 @@ PyModuleDef module = {PyModuleDef_HEAD_INIT, "epcomm_native", nullptr, -1, funct
 } // namespace
 } // namespace native
 
-extern "C" __attribute__((visibility("default"))) PyObject *PyInit_epcomm_native(void) { return PyModule_Create(&native::module); }
+extern "C" __attribute__((visibility("default"))) PyObject *PyInit_epcomm_native(void) {
+  PyObject *made = PyModule_Create(&native::module);
+  if (made != nullptr && !native::add_calls(made)) Py_CLEAR(made);
+  return made;
+}

@@ -1,29 +1,30 @@
-/* DeepEP's low-latency calls, whole and in halves. */
+#include "low_latency.h"
+
 #include "ops.h"
 
 namespace native {
 
-/* The data of a dispatch that a handle keeps, in one tensor of bytes. */
+/* Offsets of the data of a dispatch in one allocation. */
 struct Index {
-  int64_t ranges, scale_offsets, src_info, bytes;
+  int64_t ranges, scale_offsets, src_info, scales, bytes;
   Index(const Link &l, Elements elements) {
+    const Sizes &sizes = l.sizes[elements];
     ranges = padded(4 * (l.local + 1)); /* after row_offsets */
     scale_offsets = ranges + padded(8 * l.local * l.ranks);
     src_info = scale_offsets + padded(4 * l.local);
-    bytes = src_info + padded(4 * l.sizes[elements].src_info);
+    scales = src_info + padded(4 * sizes.src_info);
+    bytes = scales + (elements == FP8 ? padded(4 * sizes.scales * sizes.max_rows) : 0);
   }
 };
 
-static EpcommCall call_of(const Link &l, Elements elements, const Tensor &ids, bool halves, const Tensor &index) {
-  Index i(l, elements);
+static EpcommCall call_of(Elements elements, Ref ids, bool halves, const Index &i, uint8_t *base) {
   EpcommCall c = {};
   c.size = sizeof c;
   c.dtype = elements == FP8 ? EPCOMM_FP8 : EPCOMM_BF16;
-  c.tokens = static_cast<int>(ids.size(0));
+  c.tokens = static_cast<int>(size(ids, 0));
   c.fullest = 0; /* kernels for different token counts may not work together, so all ranks take those for the pack's capacity */
   c.purpose = halves ? EPCOMM_FOR_HALVES : EPCOMM_FOR_PAIR;
   c.ids_bits = wide(ids) ? 64 : 32;
-  uint8_t *base = at<uint8_t>(index);
   c.row_offsets = reinterpret_cast<uint32_t *>(base);
   c.expert_ids = reinterpret_cast<int32_t *>(base + i.ranges);
   c.scale_offsets = reinterpret_cast<uint32_t *>(base + i.scale_offsets);
@@ -34,53 +35,60 @@ static EpcommCall call_of(const Link &l, Elements elements, const Tensor &ids, b
   return c;
 }
 
-/* Returns recv_x, its scales, recv_count, src_info, layout_range and index. */
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> ll_dispatch(int64_t link, int64_t stream, int64_t key, Tensor x, MaybeTensor scales,
-                                                                       Tensor ids, int64_t fp8, int64_t later, MaybeTensor stats) {
-  Link &l = link_of(link);
+static void add_counts(Link &l, const EpcommCall &c, Ref stats, EpcommStream stream) {
+  if (stats) LAUNCHED(l.library->add_counts(l.comm, c.row_offsets, at<int32_t>(stats), l.local, stream));
+}
+
+LowReceived low_dispatch(Link &l, int64_t stream, int64_t key, const LowRows &in) {
   Timer whole(WHOLE);
-  Place place = place_of(x);
-  Elements elements = fp8 != 0 ? FP8 : BF16;
-  fits(l, is(x, scales.has_value() ? FP8 : BF16, {-1, l.hidden}) && is(ids, wide(ids) ? INT64 : INT32, {x.size(0), l.topk}) &&
-              (!stats.has_value() || is(*stats, INT32, {l.local})));
+  Place place = place_of(in.x);
+  Elements elements = in.fp8 ? FP8 : BF16;
+  fits(l, is(in.x, in.scales ? FP8 : BF16, {-1, l.hidden}) && is(in.ids, wide(in.ids) ? INT64 : INT32, {size(in.x, 0), l.topk}) &&
+              (!in.stats || is(in.stats, INT32, {l.local})));
   Turn turn(l, stream, key);
   const Sizes &sizes = l.sizes[elements];
   int64_t room = sizes.max_rows / l.local;
   Index i(l, elements);
-  Tensor index = make(place, UINT8, {i.bytes}), out = make(place, elements, {l.local, room, l.hidden});
-  /* In memory, the scales of one group of columns are contiguous over rows. */
-  Tensor given = fp8 != 0 ? make(place, FLOAT, {l.local, room, sizes.scales}, {sizes.scales * room, 1, room}) : index;
-  EpcommCall c = call_of(l, elements, ids, later != 0, index);
-  c.x = at(x);
-  c.input_scale = scales.has_value() ? at<float>(*scales) : nullptr;
+  Owned bytes = make(place, UINT8, {i.bytes}), out = make(place, elements, {l.local, room, l.hidden});
+  uint8_t *base = at<uint8_t>(bytes);
+  EpcommCall c = call_of(elements, in.ids, in.later, i, base);
+  c.x = at(in.x);
+  c.input_scale = in.scales ? at<float>(in.scales) : nullptr;
   c.out = at(out);
-  c.out_scales = at(given);
-  if (later != 0) {
+  if (in.fp8) c.out_scales = base + i.scales;
+  if (in.later) {
     LAUNCHED(l.library->dispatch_send(l.comm, &c, turn.stream));
     l.half[0] = c;
     l.sent_in[0] = turn.capture;
   } else {
     LAUNCHED(l.library->dispatch(l.comm, &c, turn.stream));
-    if (stats.has_value()) LAUNCHED(l.library->add_counts(l.comm, c.row_offsets, at<int32_t>(*stats), l.local, turn.stream));
+    add_counts(l, c, in.stats, turn.stream);
   }
-  return {out, given, view(index, 0, INT32, {l.local}), view(index, i.src_info, INT32, {l.local, room}, {2 * room, 2}),
-          view(index, i.ranges, INT64, {l.local, l.ranks}), index};
+  LowReceived made;
+  made.out = std::move(out);
+  /* In memory, the scales of one group of columns are contiguous over rows. */
+  if (in.fp8) made.scales = view(bytes, i.scales, FLOAT, {l.local, room, sizes.scales}, {sizes.scales * room, 1, room});
+  made.count = view(bytes, 0, INT32, {l.local});
+  made.src_info = view(bytes, i.src_info, INT32, {l.local, room}, {2 * room, 2});
+  made.ranges = view(bytes, i.ranges, INT64, {l.local, l.ranks});
+  return made;
 }
 
-Tensor ll_combine(int64_t link, int64_t stream, int64_t key, int64_t fp8, int64_t tokens, int64_t later, Tensor y, Tensor ids, Tensor weights,
-                  Tensor index, MaybeTensor given) {
-  Link &l = link_of(link);
+Owned low_combine(Link &l, int64_t stream, int64_t key, const LowReturned &in) {
   Timer whole(WHOLE);
-  const Sizes &sizes = l.sizes[fp8 != 0 ? FP8 : BF16];
-  fits(l, is(y, BF16, {l.local, sizes.max_rows / l.local, l.hidden}) && is(ids, wide(ids) ? INT64 : INT32, {tokens, l.topk}) &&
-              is(weights, FLOAT, {tokens, l.topk}) && (!given.has_value() || is(*given, BF16, {tokens, l.hidden})));
+  Elements elements = in.fp8 ? FP8 : BF16;
+  fits(l, is(in.y, BF16, {l.local, l.sizes[elements].max_rows / l.local, l.hidden}) &&
+              is(in.ids, wide(in.ids) ? INT64 : INT32, {in.tokens, l.topk}) && is(in.weights, FLOAT, {in.tokens, l.topk}) &&
+              (!in.given || is(in.given, BF16, {in.tokens, l.hidden})));
   Turn turn(l, stream, key);
-  Tensor combined = given.has_value() ? *given : make(place_of(y), BF16, {tokens, l.hidden});
-  EpcommCall c = call_of(l, fp8 != 0 ? FP8 : BF16, ids, later != 0, index);
-  c.y = at(y);
-  c.weights = at<float>(weights);
-  c.combined = at(combined);
-  if (later != 0) {
+  Owned combined;
+  if (!in.given) combined = make(place_of(in.y), BF16, {in.tokens, l.hidden});
+  Index i(l, elements);
+  EpcommCall c = call_of(elements, in.ids, in.later, i, at<uint8_t>(in.src_info) - i.src_info);
+  c.y = at(in.y);
+  c.weights = at<float>(in.weights);
+  c.combined = at(in.given ? in.given : Ref(combined));
+  if (in.later) {
     LAUNCHED(l.library->combine_send(l.comm, &c, turn.stream));
     l.half[1] = c;
     l.sent_in[1] = turn.capture;
@@ -90,9 +98,7 @@ Tensor ll_combine(int64_t link, int64_t stream, int64_t key, int64_t fp8, int64_
   return combined;
 }
 
-/* Receives the call of an op that was sent last: 0 dispatch, 1 combine. */
-void ll_receive(int64_t link, int64_t stream, int64_t op, MaybeTensor stats) {
-  Link &l = link_of(link);
+void low_receive(Link &l, int64_t stream, int64_t op, Ref stats) {
   Timer whole(WHOLE);
   Turn turn(l, stream, 0);
   const EpcommCall &c = l.half[op];
@@ -100,7 +106,24 @@ void ll_receive(int64_t link, int64_t stream, int64_t op, MaybeTensor stats) {
   status_of(l) = turn.capture == l.sent_in[op] ? 0 : ELSEWHERE;
   STD_TORCH_CHECK(status_of(l) == 0, "received in another capture than it was sent in");
   LAUNCHED(op == 0 ? l.library->dispatch_recv(l.comm, &c, turn.stream) : l.library->combine_recv(l.comm, &c, turn.stream));
-  if (op == 0 && stats.has_value()) LAUNCHED(l.library->add_counts(l.comm, c.row_offsets, at<int32_t>(*stats), l.local, turn.stream));
+  if (op == 0) add_counts(l, c, stats, turn.stream);
 }
+
+/* ---- operators ---- */
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> ll_dispatch(int64_t link, int64_t stream, int64_t key, Tensor x, MaybeTensor scales, Tensor ids,
+                                                               int64_t fp8, int64_t later, MaybeTensor stats) {
+  LowReceived made = low_dispatch(link_of(link), stream, key, {x, scales, ids, stats, fp8 != 0, later != 0});
+  Tensor count = std::move(made.count);
+  return {std::move(made.out), fp8 != 0 ? Tensor(std::move(made.scales)) : count, count, std::move(made.src_info), std::move(made.ranges)};
+}
+
+Tensor ll_combine(int64_t link, int64_t stream, int64_t key, int64_t fp8, int64_t tokens, int64_t later, Tensor y, Tensor ids, Tensor weights,
+                  Tensor src_info, MaybeTensor given) {
+  Owned combined = low_combine(link_of(link), stream, key, {y, ids, weights, src_info, given, fp8 != 0, later != 0, tokens});
+  return given.has_value() ? *given : Tensor(std::move(combined));
+}
+
+void ll_receive(int64_t link, int64_t stream, int64_t op, MaybeTensor stats) { low_receive(link_of(link), stream, op, stats); }
 
 } // namespace native

@@ -16,6 +16,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "epcomm.h"
 
@@ -24,30 +25,68 @@ namespace native {
 using torch::stable::Tensor;
 using MaybeTensor = std::optional<Tensor>;
 
+/* A Ref is a tensor that another object keeps, or none. Unlike Tensor it allocates nothing. */
+struct Ref {
+  AtenTensorHandle handle = nullptr;
+  Ref() = default;
+  Ref(AtenTensorHandle h) : handle(h) {}
+  Ref(const Tensor &t) : handle(t.get()) {}
+  Ref(const MaybeTensor &t) : handle(t.has_value() ? t->get() : nullptr) {}
+  explicit operator bool() const { return handle != nullptr; }
+};
+
+/* An Owned keeps a tensor, or none. It becomes a Tensor where one is needed. */
+class Owned {
+ public:
+  explicit Owned(AtenTensorHandle h = nullptr) : handle_(h) {}
+  Owned(Owned &&other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Owned &operator=(Owned &&other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Owned() {
+    if (handle_ != nullptr) aoti_torch_delete_tensor_object(handle_);
+  }
+  operator Ref() const { return Ref(handle_); }
+  operator Tensor() && { return Tensor(std::exchange(handle_, nullptr)); }
+  AtenTensorHandle get() const { return handle_; }
+
+ private:
+  AtenTensorHandle handle_;
+};
+
 /* Dtypes as numbers of the stable ABI. */
 enum Elements { BF16, FP8, FLOAT, INT32, INT64, UINT8, BOOL };
 int32_t dtype_of(Elements e);
-bool wide(const Tensor &ids); /* returns whether they are int64 */
+bool wide(Ref ids); /* returns whether they are int64 */
 
 /* A Place holds the device on which new tensors are made: that of an argument. */
 struct Place {
   int32_t type, index;
 };
-Place place_of(const Tensor &t);
+Place place_of(Ref t);
 
-Tensor make(Place place, Elements elements, std::initializer_list<int64_t> sizes);
-Tensor make(Place place, Elements elements, std::initializer_list<int64_t> sizes, std::initializer_list<int64_t> strides);
+Owned make(Place place, Elements elements, std::initializer_list<int64_t> sizes);
 /* Returns a tensor over the bytes of another tensor, from byte `at` on. */
-Tensor view(const Tensor &bytes, int64_t at, Elements elements, std::initializer_list<int64_t> sizes);
-Tensor view(const Tensor &bytes, int64_t at, Elements elements, std::initializer_list<int64_t> sizes, std::initializer_list<int64_t> strides);
+Owned view(Ref bytes, int64_t at, Elements elements, std::initializer_list<int64_t> sizes);
+Owned view(Ref bytes, int64_t at, Elements elements, std::initializer_list<int64_t> sizes, std::initializer_list<int64_t> strides);
 inline int64_t padded(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+/* Returns the sizes of a tensor, and their number by dims. */
+const int64_t *sizes_of(Ref t, int64_t *dims);
+inline int64_t size(Ref t, int64_t dim) {
+  int64_t dims = 0;
+  return sizes_of(t, &dims)[dim];
+}
+
+void *address(Ref t);
 
 /* Returns the address of a tensor. It is never null, because the library needs an address even if
  * no row arrives. */
 template <class T = void>
-T *at(const Tensor &t) {
+T *at(Ref t) {
   alignas(16) static uint64_t none[8];
-  void *p = t.data_ptr();
+  void *p = address(t);
   return static_cast<T *>(p != nullptr ? p : none);
 }
 
@@ -121,6 +160,7 @@ struct Link {
   Sizes sizes[2]; /* bf16, fp8 */
   EpcommCall half[2]; /* by op: the call that was sent and not yet received */
   uint64_t sent_in[2]; /* by op: number of the capture in which it was sent */
+  int64_t combine_key[2]; /* keys of low-latency combines, whole and in halves; 0 until the ranks have compared them */
   int32_t said[3]; /* Python reads these after a call: status, rows received, tokens of the fullest rank */
   uint32_t *per_expert;
 };
@@ -138,7 +178,7 @@ void check(Link &l, EpcommStatus status);
 /* Fails with an error that says that a tensor does not fit. */
 void fits(Link &l, bool fine);
 /* Returns whether a tensor is contiguous and has the dtype and the sizes; -1 allows any size. */
-bool is(const Tensor &t, Elements elements, std::initializer_list<int64_t> sizes);
+bool is(Ref t, Elements elements, std::initializer_list<int64_t> sizes);
 /* Calls check after a launch. On the emulated driver it also waits for the launch, because memory of the
  * CPU is reused without regard to streams. */
 void launched(Link &l, EpcommStatus status);

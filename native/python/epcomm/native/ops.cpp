@@ -7,8 +7,8 @@ STABLE_TORCH_LIBRARY(epcomm_native, m) {
   m.def("dispatch_again(int link, int stream, int key, Tensor x, Tensor? scales, Tensor index, int tokens, int received, int fullest) -> (Tensor, Tensor)");
   m.def("combine(int link, int stream, int key, int fp8, int tokens, int received, int fullest, Tensor y, Tensor index, Tensor? weights) -> (Tensor, Tensor)");
   m.def("ll_dispatch(int link, int stream, int key, Tensor x, Tensor? scales, Tensor ids, int fp8, int later, Tensor? stats) "
-        "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
-  m.def("ll_combine(int link, int stream, int key, int fp8, int tokens, int later, Tensor y, Tensor ids, Tensor weights, Tensor index, Tensor? given) -> Tensor");
+        "-> (Tensor, Tensor, Tensor, Tensor, Tensor)");
+  m.def("ll_combine(int link, int stream, int key, int fp8, int tokens, int later, Tensor y, Tensor ids, Tensor weights, Tensor src_info, Tensor? given) -> Tensor");
   m.def("call(int link, int stream, int which, Tensor rows, Tensor ids, Tensor weights, Tensor? out, int fullest, int slot, int dtype, "
         "int routing, int purpose) -> ()");
   m.def("ll_receive(int link, int stream, int op, Tensor? stats) -> ()");

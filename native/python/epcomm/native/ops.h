@@ -22,10 +22,11 @@ std::tuple<Tensor, Tensor> dispatch_again(int64_t link, int64_t stream, int64_t 
 std::tuple<Tensor, Tensor> combine(int64_t link, int64_t stream, int64_t key, int64_t fp8, int64_t tokens, int64_t received, int64_t fullest, Tensor y,
                                    Tensor index, MaybeTensor weights);
 
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> ll_dispatch(int64_t link, int64_t stream, int64_t key, Tensor x, MaybeTensor scales,
-                                                                       Tensor ids, int64_t fp8, int64_t later, MaybeTensor stats);
+/* Returns recv_x, its scales (recv_count in BF16), recv_count, src_info and layout_range. */
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> ll_dispatch(int64_t link, int64_t stream, int64_t key, Tensor x, MaybeTensor scales, Tensor ids,
+                                                               int64_t fp8, int64_t later, MaybeTensor stats);
 
-Tensor ll_combine(int64_t link, int64_t stream, int64_t key, int64_t fp8, int64_t tokens, int64_t later, Tensor y, Tensor ids, Tensor weights, Tensor index,
+Tensor ll_combine(int64_t link, int64_t stream, int64_t key, int64_t fp8, int64_t tokens, int64_t later, Tensor y, Tensor ids, Tensor weights, Tensor src_info,
                   MaybeTensor given);
 
 void ll_receive(int64_t link, int64_t stream, int64_t op, MaybeTensor stats);

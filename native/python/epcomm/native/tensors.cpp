@@ -1,7 +1,5 @@
 #include "native.h"
 
-#include <vector>
-
 namespace native {
 
 int32_t dtype_of(Elements e) {
@@ -10,29 +8,45 @@ int32_t dtype_of(Elements e) {
   return numbers[e];
 }
 
-bool wide(const Tensor &ids) {
+bool wide(Ref ids) {
   int32_t number = 0;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(ids.get(), &number));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(ids.handle, &number));
   return number == dtype_of(INT64);
 }
 
-Place place_of(const Tensor &t) {
+Place place_of(Ref t) {
   Place p = {0, 0};
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(t.get(), &p.type));
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(t.get(), &p.index));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(t.handle, &p.type));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(t.handle, &p.index));
   return p;
 }
 
-bool is(const Tensor &t, Elements elements, std::initializer_list<int64_t> sizes) {
+const int64_t *sizes_of(Ref t, int64_t *dims) {
+  int64_t *sizes = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dim(t.handle, dims));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_sizes(t.handle, &sizes));
+  return sizes;
+}
+
+void *address(Ref t) {
+  void *p = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_data_ptr(t.handle, &p));
+  return p;
+}
+
+bool is(Ref t, Elements elements, std::initializer_list<int64_t> sizes) {
   int32_t number = 0;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(t.get(), &number));
-  if (number != dtype_of(elements) || t.dim() != static_cast<int64_t>(sizes.size()) || !t.is_contiguous()) return false;
-  int64_t dim = 0;
+  int64_t dims = 0;
+  bool contiguous = false;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(t.handle, &number));
+  const int64_t *given = sizes_of(t, &dims);
+  if (number != dtype_of(elements) || dims != static_cast<int64_t>(sizes.size())) return false;
   for (int64_t n : sizes) {
-    if (n >= 0 && t.size(dim) != n) return false;
-    dim++;
+    if (n >= 0 && *given != n) return false;
+    given++;
   }
-  return true;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_is_contiguous(t.handle, &contiguous));
+  return contiguous;
 }
 
 /* Writes the strides of a contiguous tensor. */
@@ -44,37 +58,30 @@ static void contiguous(const int64_t *sizes, size_t n, int64_t *strides) {
   }
 }
 
-static Tensor made(Place place, Elements elements, std::initializer_list<int64_t> sizes, const int64_t *strides) {
+Owned make(Place place, Elements elements, std::initializer_list<int64_t> sizes) {
   Timer timer(ALLOCATION);
+  int64_t strides[8];
+  contiguous(sizes.begin(), sizes.size(), strides);
   AtenTensorHandle out = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.begin(), strides, dtype_of(elements),
                                                   place.type, place.index, &out));
-  return Tensor(out);
+  return Owned(out);
 }
 
-static Tensor viewed(const Tensor &bytes, int64_t at, Elements elements, std::initializer_list<int64_t> sizes, const int64_t *strides) {
+static Owned viewed(Ref bytes, int64_t at, Elements elements, std::initializer_list<int64_t> sizes, const int64_t *strides) {
   Timer timer(ALLOCATION);
   AtenTensorHandle out = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch__alloc_from_pool(bytes.get(), at, dtype_of(elements), static_cast<int64_t>(sizes.size()),
+  TORCH_ERROR_CODE_CHECK(aoti_torch__alloc_from_pool(bytes.handle, at, dtype_of(elements), static_cast<int64_t>(sizes.size()),
                                                      sizes.begin(), strides, &out));
-  return Tensor(out);
+  return Owned(out);
 }
 
-Tensor make(Place place, Elements elements, std::initializer_list<int64_t> sizes) {
-  int64_t strides[8];
-  contiguous(sizes.begin(), sizes.size(), strides);
-  return made(place, elements, sizes, strides);
-}
-Tensor make(Place place, Elements elements, std::initializer_list<int64_t> sizes, std::initializer_list<int64_t> strides) {
-  return made(place, elements, sizes, strides.begin());
-}
-
-Tensor view(const Tensor &bytes, int64_t at, Elements elements, std::initializer_list<int64_t> sizes) {
+Owned view(Ref bytes, int64_t at, Elements elements, std::initializer_list<int64_t> sizes) {
   int64_t strides[8];
   contiguous(sizes.begin(), sizes.size(), strides);
   return viewed(bytes, at, elements, sizes, strides);
 }
-Tensor view(const Tensor &bytes, int64_t at, Elements elements, std::initializer_list<int64_t> sizes, std::initializer_list<int64_t> strides) {
+Owned view(Ref bytes, int64_t at, Elements elements, std::initializer_list<int64_t> sizes, std::initializer_list<int64_t> strides) {
   return viewed(bytes, at, elements, sizes, strides.begin());
 }
 

@@ -298,7 +298,7 @@ class TestTwoRanks(unittest.TestCase):
     def test_graphs(self):
         context = torch.multiprocessing.get_context("spawn")
         results = context.Queue()
-        with tempfile.TemporaryDirectory() as cache, mock.patch.dict(os.environ, EPCOMM_CACHE=cache):
+        with tempfile.TemporaryDirectory() as cache, mock.patch.dict(os.environ, EPCOMM_CACHE=cache, EPCOMM_NATIVE="0"):
             ranks = [context.Process(target=one_rank, args=(r, 30613 + os.getpid() % 1000, results)) for r in range(RANKS)]
             for r in ranks:
                 r.start()

@@ -16,7 +16,7 @@ from ctypes import c_int32, c_int64, c_uint32, c_uint64, c_void_p
 import torch
 
 
-VERSION = 2
+VERSION = 3
 NEEDS_WORST, ELSEWHERE, MISREAD = 100, 101, 102  # further statuses, from native.h
 _FUNCTIONS = ("dispatch", "dispatch_send", "dispatch_recv", "combine", "combine_send", "combine_recv", "layout", "announce", "told",
               "received", "return_weights", "add_counts", "error")  # native::Library
@@ -88,10 +88,21 @@ def _plain():
 
 
 @functools.cache
+def _module():
+    return None if os.environ.get("EPCOMM_DISPATCHER") == "1" or not load() else _plain()
+
+
+def calls(handle, sent, event):
+    """Returns the extension's Calls, which make the low-latency calls of a Buffer in one step and return handles of
+    these types and this event. Returns None if there is no extension, or its functions cannot be plain."""
+    return _module().Calls(handle, sent, event) if _module() else None
+
+
+@functools.cache
 def operators():
     """Returns the operators; the first argument of each is a link's number. They are plain functions if possible,
     else PyTorch's operators, whose dispatcher takes several us. EPCOMM_DISPATCHER=1 selects the latter."""
-    plain = None if os.environ.get("EPCOMM_DISPATCHER") == "1" or not load() else _plain()
+    plain = _module()
     if plain:
         return types.SimpleNamespace(**{n: getattr(plain, n) for n in _NAMES})
     found = {n: getattr(torch.ops.epcomm_native, n).default for n in _NAMES}

@@ -4,13 +4,14 @@ import os
 
 import torch
 
+from .. import native
 from ..comm import lib
 from . import agreement, events, low_latency, normal, packs
 from .config import Config, NotServed, config_for, must_be, must_be_off
 from .events import EventHandle, EventOverlap
 from .handle import Handle, sent_of
 from .keys import Keys
-from .link import Half, Link, Misread, give_back_left, leave, receive_before
+from .link import Link, Misread, give_back_left, leave, receive_before
 
 
 def _deadline():
@@ -57,6 +58,8 @@ class Buffer:
         if self._agreement is not None:
             self._agreement.end_waits = lambda links=self._links: [link.comm.stop() for link in dict.fromkeys(links.values())]
         self._found = {}           # by the arguments of a call: its Link and key
+        # Low-latency calls that all ranks have compared; None without the extension.
+        self._calls = native.calls(Handle, low_latency.Sent, EventOverlap()) if self._lane.native else None
         self._max_tokens = int(os.environ.get("EPCOMM_MAX_TOKENS", "4096"))
         self._counter = None       # a Link whose kernel answers get_dispatch_layout
         self._next_combine = None  # rows for a combine with zero_copy
@@ -109,7 +112,7 @@ class Buffer:
     def destroy(self):
         """Collective. Frees the memory."""
         assert self.explicitly_destroy, "`explicitly_destroy` flag must be set"
-        links, self._runtime, self._counter = dict(self._links), False, None
+        links, self._runtime, self._counter, self._calls = dict(self._links), False, None, None
         self._links.clear()
         self._found.clear()
         for link in dict.fromkeys(links.values()):
@@ -282,30 +285,20 @@ class Buffer:
     def low_latency_dispatch(self, x, topk_idx, num_max_dispatch_tokens_per_rank, num_experts, cumulative_local_expert_recv_stats=None,
                              dispatch_wait_recv_cost_stats=None, use_fp8=True, round_scale=False, use_ue8m0=False, async_finish=False,
                              return_recv_hook=False, *, use_nvfp4=False, x_global_scale=None):
+        if self._masked != self._applied:
+            self._apply_masks()
+        calls, stats, later = self._calls, cumulative_local_expert_recv_stats, return_recv_hook
+        others = round_scale or use_ue8m0 or use_nvfp4 or async_finish  # options that take the long way
+        if calls is not None and not others and dispatch_wait_recv_cost_stats is None and x_global_scale is None:
+            made = calls.dispatch(x, topk_idx, num_max_dispatch_tokens_per_rank, num_experts, stats, use_fp8, later)
+            if made is not None:
+                return made
         if dispatch_wait_recv_cost_stats is not None or use_nvfp4 or x_global_scale is not None or use_ue8m0 and not round_scale:
             low_latency.refuse_dispatch(dispatch_wait_recv_cost_stats, use_nvfp4, x_global_scale)
         assert not (async_finish and return_recv_hook)
         (tokens, hidden), topk = x.shape, topk_idx.shape[1]
         assert tokens <= num_max_dispatch_tokens_per_rank, f"{tokens} tokens, at most {num_max_dispatch_tokens_per_rank}"
-        stats, later = cumulative_local_expert_recv_stats, return_recv_hook
-        if self._masked != self._applied:
-            self._apply_masks()
-        given = hidden, num_experts, topk, num_max_dispatch_tokens_per_rank, use_fp8, round_scale, later
-        link, key = self._found.get(given) or self._first(given, "low_latency_dispatch", packs.Shape(
-            "masked", self.group_size, hidden, num_experts, topk, num_max_dispatch_tokens_per_rank, raw=use_fp8 and round_scale, exact=True,
-            dtype="fp8" if use_fp8 else "bf16", survivors=self._shrinks), return_recv_hook=later)
-        if not round_scale and link.begun[0] is None and not async_finish and self._lane.native:
-            try:
-                stream = link.now()
-                received, scales, count, src_info, ranges, index = link.ops.ll_dispatch(
-                    link.number, stream, key, x, None, topk_idx, use_fp8, later, None if later else stats)
-            except RuntimeError as e:
-                link.unless_misread(e)
-            else:
-                sent = low_latency.Sent(link, use_fp8, index, tokens)
-                handle = Handle((src_info, ranges, num_max_dispatch_tokens_per_rank, hidden, num_experts), sent)
-                hook = Half(link, 0, stream, (x, topk_idx, received, scales, index, stats), stats).finish if later else None
-                return (received, scales) if use_fp8 else received, count, handle, EventOverlap(), hook
+        link, key = self._low_link(hidden, num_experts, topk, num_max_dispatch_tokens_per_rank, use_fp8, round_scale, later)
         if not self._lane.native:
             low_latency.check(link, x, topk_idx, stats)
 
@@ -319,28 +312,37 @@ class Buffer:
         handle = Handle((src_info, ranges, num_max_dispatch_tokens_per_rank, hidden, num_experts), sent)
         return received, count, handle, *self._finish(event, half, (x, topk_idx, received, count, handle))
 
+    def _low_link(self, hidden, experts, topk, most, fp8, round_scale, later):
+        """Returns (Link, key) of a low-latency dispatch. At the first call with these arguments, the ranks compare
+        them, and the extension learns how to make the next ones."""
+        given = hidden, experts, topk, most, fp8, round_scale, later
+        if given in self._found:
+            return self._found[given]
+        link, key = self._first(given, "low_latency_dispatch", packs.Shape(
+            "masked", self.group_size, hidden, experts, topk, most, raw=fp8 and round_scale, exact=True, dtype="fp8" if fp8 else "bf16",
+            survivors=self._shrinks), return_recv_hook=later)
+        if self._calls is not None and not round_scale:
+            device = link.index if self.device.type == "cuda" else -1
+            self._calls.learn_dispatch(hidden, experts, topk, most, fp8, later, link, link.number, link.begun, device, self._found[given][1])
+        return link, key
+
     def low_latency_combine(self, x, topk_idx, topk_weights, handle, use_logfmt=False, zero_copy=False, async_finish=False,
                             return_recv_hook=False, out=None, combine_wait_recv_cost_stats=None, *, overlap=False, packed_recv_count=None,
                             comp_signal=None, block_m=64, threshold=0, num_sms=3):
         if use_logfmt or combine_wait_recv_cost_stats is not None or overlap:
             low_latency.refuse_combine(use_logfmt, combine_wait_recv_cost_stats)
-        assert not (async_finish and return_recv_hook)
-        sent, later = sent_of(handle, "low_latency_dispatch"), return_recv_hook
+        later = return_recv_hook
         if zero_copy:
             x = self._next_combine
             if x is None:
                 raise ValueError("zero_copy: no rows to combine; first write them to the tensor that get_next_low_latency_combine_buffer returns")
+        if self._calls is not None and not async_finish:
+            made = self._calls.combine(x, topk_idx, topk_weights, handle, out, later)
+            if made is not None:
+                return made
+        assert not (async_finish and return_recv_hook)
+        sent = sent_of(handle, "low_latency_dispatch")
         link = sent.link
-        if link.begun[1] is None and not async_finish and self._lane.native:
-            key = self._low_combine_key(link, later)
-            try:
-                stream = link.now()
-                combined = link.ops.ll_combine(link.number, stream, key, sent.fp8, sent.tokens, later, x, topk_idx, topk_weights, sent.index, out)
-            except RuntimeError as e:
-                link.unless_misread(e)
-            else:
-                hook = Half(link, 1, stream, (x, topk_idx, topk_weights, sent.index, combined)).finish if later else None
-                return combined if out is None else out, EventOverlap(), hook
         if not self._lane.native:
             low_latency.check_combine(sent, x, topk_idx, topk_weights, out)
 
@@ -348,14 +350,19 @@ class Buffer:
             key = self._low_combine_key(link, later)
             if link.begun[1] is not None:
                 receive_before(link, 1)
-            return low_latency.combine(sent, key, x, topk_idx, topk_weights, out, later)
+            return low_latency.combine(sent, handle[0], key, x, topk_idx, topk_weights, out, later)
 
         (combined, half), event = self._lane.run(None, async_finish, work, (x, topk_idx, topk_weights, handle, out))
         return combined, *self._finish(event, half, (x, topk_idx, topk_weights, handle, combined))
 
     def _low_combine_key(self, link, later):
         given = "low", link, later
-        return (self._found.get(given) or self._first(given, "low_latency_combine", link.shape, return_recv_hook=later))[1]
+        if given not in self._found:
+            key = self._first(given, "low_latency_combine", link.shape, return_recv_hook=later)[1]
+            if self._calls is not None:
+                self._calls.learn_combine(link.number, later, self._found[given][1])
+            return key
+        return self._found[given][1]
 
     def get_next_low_latency_combine_buffer(self, handle):
         """Returns memory for the rows of the next combine with zero_copy. It is an ordinary tensor, because
@@ -402,9 +409,9 @@ class Buffer:
         for link in dict.fromkeys(self._links.values()):
             if link.shape.survivors:
                 how(link.comm)
-                for half in filter(None, link.begun):
+                for half in [h for h in link.begun if h is not None]:
                     half.lose()
-                link.halves, link.begun = [None, None], [None, None]
+                link.halves[:] = link.begun[:] = None, None
         self._applied = set(self._masked)
 
     def check(self):

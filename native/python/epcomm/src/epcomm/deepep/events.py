@@ -141,9 +141,9 @@ class Lane:
         value = self._in_turn(stream, work)
         if not aside:
             return value, None
-        for t in _tensors(tensors):
+        for t in tensors_in(tensors):
             t.record_stream(stream)  # made on this stream, read on that one
-        for t in _tensors(value):
+        for t in tensors_in(value):
             t.record_stream(here)  # the other way round
         return value, EventHandle(stream)
 
@@ -195,12 +195,12 @@ def new_lane(device, rank):
     return Lane(device, native_lane, settle, behind)
 
 
-def _tensors(value):
+def tensors_in(value):
     """Yields all tensors in nested tuples and lists, and the other tensors that a handle holds."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, (tuple, list)):
-        return [t for v in (*value, getattr(value, "sent", None)) for t in _tensors(v)]
+        return [t for v in (*value, getattr(value, "sent", None)) for t in tensors_in(v)]
     return []
 
 

@@ -53,7 +53,7 @@ class Link:
         self.local_experts, self.max_tokens, self.groups = i.local_experts, i.max_tokens, i.groups
         self._sizes = {d: self.comm.outputs(0, d) for d in (BF16, FP8) if i.dtypes >> d & 1}
         self.halves = [None, None]  # by op: (call, capture) that was sent last; only calls by ctypes
-        self.begun = [None, None]   # by op: the Half that was sent last
+        self.begun = [None, None]   # by op: the Half, or the extension's Hook, of the call that is under way
         self.nothing = torch.empty(0, dtype=torch.int32, device=self.device)
         self.told, self._lane = (0, 0, []), lane
         self.now = events.current_raw(self.device) if lane.native else lambda: events.raw_stream(self.device)
@@ -98,6 +98,10 @@ class Link:
             return op(self.number, *arguments)
         except RuntimeError as e:
             raise self.reason(e) from None
+
+    def used(self, tensors):
+        """Tells torch that the current stream uses the tensors, which another stream made. Other items are skipped."""
+        events.record(events.tensors_in(tensors), self.device)
 
     def reason(self, error):
         """Returns the exception that says why an operator failed."""
@@ -162,7 +166,8 @@ class Link:
 
 class Half:
     """A call that was sent and not yet received. finish() receives it on the current stream. Until then the
-    call holds no SMs, and `tensors` must not change. then() runs after the receiving kernel."""
+    call holds no SMs, and `tensors` must not change. then() runs after the receiving kernel. The extension's
+    Hook is the same for the calls that the extension makes alone."""
 
     __slots__ = ("_link", "_op", "_stream", "_rest", "_lost")
 
@@ -170,6 +175,10 @@ class Half:
         self._link, self._op, self._stream, self._lost = link, op, stream, False
         self._rest = tensors, stats, then  # None once it is received
         link.begun[op] = self
+
+    @property
+    def pending(self):
+        return self._rest is not None
 
     def lose(self):
         """Notes that the call cannot be received any more, because ranks left or came back."""
@@ -206,6 +215,6 @@ def receive_before(link, op):
         try:
             half.finish()
         except RuntimeError:
-            if half._rest is not None:
+            if half.pending:
                 link.begun[op] = half
             raise

@@ -13,12 +13,12 @@ class Sent(typing.NamedTuple):
 
     link: object
     fp8: bool
-    index: torch.Tensor  # bytes: counts and sources, in the layout of low_latency.cpp
     tokens: int
 
 
 # DeepEP's handle of low-latency calls: src_info [local experts, rows] int32, layout_range [local
-# experts, ranks] int64, num_max_dispatch_tokens_per_rank, hidden, num_experts.
+# experts, ranks] int64, num_max_dispatch_tokens_per_rank, hidden, num_experts. src_info is a part of an
+# allocation with the other data that combine needs, in the layout of low_latency.cpp.
 
 
 def size_hint(tokens, hidden, ranks, experts):
@@ -78,7 +78,7 @@ def dispatch(link, key, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, lat
         rows, scales = rounded_fp8(rows)
     try:
         stream = link.now()
-        out, given, count, src_info, ranges, index = link.call(
+        out, given, count, src_info, ranges = link.call(
             link.ops.ll_dispatch, stream, key, rows, scales, ids, use_fp8, later, None if later else stats)
     except Misread:
         check(link, x, topk_idx, stats)
@@ -94,14 +94,14 @@ def dispatch(link, key, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, lat
 
     half = None
     if later:
-        half = Half(link, 0, stream, (rows, scales, ids, out, given, index, stats), stats, received if use_ue8m0 else None)
+        half = Half(link, 0, stream, (rows, scales, ids, out, src_info, stats), stats, received if use_ue8m0 else None)
     else:
         received()
-    sent = Sent(link, use_fp8, index, x.shape[0])
+    sent = Sent(link, bool(use_fp8), x.shape[0])
     return (out, exponents if use_ue8m0 else given) if use_fp8 else out, count, src_info, ranges, sent, half
 
 
-def combine(sent, key, x, topk_idx, topk_weights, out, later):
+def combine(sent, src_info, key, x, topk_idx, topk_weights, out, later):
     """Returns the weighted sums of the rows, bfloat16 [tokens, hidden], and with `later` the Half that
     receives them, else None."""
     link = sent.link
@@ -110,11 +110,11 @@ def combine(sent, key, x, topk_idx, topk_weights, out, later):
     weights = topk_weights if topk_weights.is_contiguous() else topk_weights.contiguous()
     try:
         stream = link.now()
-        combined = link.call(link.ops.ll_combine, stream, key, sent.fp8, sent.tokens, later, y, ids, weights, sent.index, out)
+        combined = link.call(link.ops.ll_combine, stream, key, sent.fp8, sent.tokens, later, y, ids, weights, src_info, out)
     except Misread:
         check_combine(sent, x, topk_idx, topk_weights, out)
         raise
-    return out if out is not None else combined, Half(link, 1, stream, (y, ids, weights, sent.index, combined)) if later else None
+    return out if out is not None else combined, Half(link, 1, stream, (y, ids, weights, src_info, combined)) if later else None
 
 
 def check_combine(sent, x, topk_idx, topk_weights, out):

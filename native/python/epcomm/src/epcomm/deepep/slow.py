@@ -160,10 +160,9 @@ class Slow:
         src_info = offsets + _padded(4 * e)
         return ranges, offsets, src_info, src_info + _padded(link.sizes(dtype).src_info_bytes)
 
-    def _low_call(self, link, dtype, ids, later, index):
+    def _low_call(self, link, dtype, ids, later, base):
         """Returns a low-latency call. Every rank passes fullest=0, which selects the kernels for the pack's
         capacity, because kernels for different token counts may not work together."""
-        base = _at(index)
         ranges, offsets, src_info, _ = self._low_places(link, dtype)
         return Call(dtype=dtype, tokens=ids.shape[0], fullest=0, purpose=HALVES if later else PAIR, ids_bits=_bits(ids), topk_ids=_at(ids),
                     weights=base, row_offsets=base, expert_ids=base + ranges, scale_offsets=base + offsets,
@@ -177,7 +176,7 @@ class Slow:
         ranges, _, src_info, size = self._low_places(link, dtype)
         index, out = self._empty(torch.uint8, size), self._empty(torch.float8_e4m3fn if fp8 else torch.bfloat16, e, room, link.hidden)
         given = self._empty(torch.float32, e, o.scales, room) if fp8 else index
-        call = self._low_call(link, dtype, ids, later, index)
+        call = self._low_call(link, dtype, ids, later, _at(index))
         call.x, call.input_scale, call.out, call.out_scales = _at(x), _at(scales) if scales is not None else None, _at(out), _at(given)
         if later:
             link.send(0, lib().epcomm_dispatch_send, call)
@@ -186,16 +185,17 @@ class Slow:
             self._count(link, call, stats)
         whole = _view(index, src_info, torch.int32, e, room, 2)
         return (out, given.transpose(1, 2) if fp8 else index, _view(index, 0, torch.int32, e), whole[:, :, 0],
-                _view(index, ranges, torch.int64, e, link.ranks), index)
+                _view(index, ranges, torch.int64, e, link.ranks))
 
     def _count(self, link, call, stats):
         if stats is not None:
             link.launch(lib().epcomm_add_counts, call.row_offsets, _at(stats), link.local_experts)
 
-    def ll_combine(self, link, stream, key, fp8, tokens, later, y, ids, weights, index, given):
+    def ll_combine(self, link, stream, key, fp8, tokens, later, y, ids, weights, src_info, given):
         self._note(link, key)
         combined = given if given is not None else self._empty(torch.bfloat16, tokens, link.hidden)
-        call = self._low_call(link, FP8 if fp8 else BF16, ids, later, index)
+        dtype = FP8 if fp8 else BF16
+        call = self._low_call(link, dtype, ids, later, _at(src_info) - self._low_places(link, dtype)[2])
         call.y, call.weights, call.combined = _at(y), _at(weights), _at(combined)
         if later:
             link.send(1, lib().epcomm_combine_send, call)

@@ -1,0 +1,397 @@
+/* The low-latency calls of a Buffer in one step from Python: Calls looks the arguments up, makes the call
+ * and returns what DeepEP returns, and a Hook receives. A call that this file does not know or that needs a
+ * copy of a tensor returns None before anything is sent, and Python makes it the long way. */
+#include "python.h"
+
+#include <dlfcn.h>
+
+#include <deque>
+#include <exception>
+#include <string>
+
+#include "low_latency.h"
+
+namespace native {
+namespace {
+
+PyTypeObject *hook_type;
+PyObject *sent_name; /* "sent", the attribute of a handle */
+
+PyObject *kept(PyObject *o) {
+  Py_INCREF(o);
+  return o;
+}
+
+using Current = AOTITorchError (*)(int32_t, void **);
+
+/* Returns PyTorch's function for the current stream of a GPU, null if this PyTorch has none. */
+Current current_of_torch() {
+  void *cuda = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_NOLOAD);
+  return cuda != nullptr ? reinterpret_cast<Current>(dlsym(cuda, "aoti_torch_get_current_cuda_stream")) : nullptr;
+}
+
+/* Returns the current stream of a GPU, null for the CPU. */
+EpcommStream current_stream(int32_t device) {
+  static const Current current = current_of_torch();
+  void *stream = nullptr;
+  if (device >= 0) TORCH_ERROR_CODE_CHECK(current(device, &stream));
+  return stream;
+}
+
+/* Returns the tuple of items, null if one is null. It takes the references. */
+PyObject *tuple_of(std::initializer_list<PyObject *> items) {
+  PyObject *all = PyTuple_New(static_cast<Py_ssize_t>(items.size()));
+  bool fine = all != nullptr;
+  Py_ssize_t i = 0;
+  for (PyObject *o : items) {
+    fine = fine && o != nullptr;
+    if (all != nullptr) PyTuple_SetItem(all, i++, o);
+    else Py_XDECREF(o);
+  }
+  if (!fine) Py_CLEAR(all);
+  return all;
+}
+
+/* Returns the same as an instance of a subclass of tuple. */
+PyObject *tuple_of(PyTypeObject *type, std::initializer_list<PyObject *> items) {
+  static const auto make = reinterpret_cast<newfunc>(PyType_GetSlot(&PyTuple_Type, Py_tp_new));
+  PyObject *plain = tuple_of(items), *args = plain != nullptr ? tuple_of({plain}) : nullptr;
+  PyObject *all = args != nullptr ? make(type, args, nullptr) : nullptr;
+  Py_XDECREF(args);
+  return all;
+}
+
+/* A Known holds the link and the key for the arguments of a dispatch that all ranks have compared. */
+struct Known {
+  int64_t hidden, experts, topk, most, key;
+  bool fp8, later;
+  int32_t device; /* -1: CPU */
+  Link *native;
+  PyObject *link, *begun; /* link.begun, a list: by op the half that is under way, or None */
+  PyObject *wide;         /* hidden as Python's int */
+  PyObject *sent;         /* the last Sent, which calls with the same number of tokens share */
+  int64_t tokens;         /* its tokens */
+};
+
+/* Raises link.reason(RuntimeError(text)), the exception that says why a call failed. If the call only refused
+ * a tensor before anything was sent, returns None instead. */
+PyObject *failed(Link &l, PyObject *link, const std::string &text, bool may_refuse) {
+  if (may_refuse && status_of(l) == MISREAD) Py_RETURN_NONE;
+  PyObject *error = PyObject_CallFunction(PyExc_RuntimeError, "s", text.c_str());
+  PyObject *why = error != nullptr ? PyObject_CallMethod(link, "reason", "O", error) : nullptr;
+  if (why != nullptr) PyErr_SetObject(reinterpret_cast<PyObject *>(Py_TYPE(why)), why);
+  Py_XDECREF(error);
+  Py_XDECREF(why);
+  return nullptr;
+}
+
+/* Calls f while other threads of Python may run. Returns whether it threw nothing; else writes the text. */
+template <class F>
+bool released(F f, std::string *text) {
+  Released others;
+  try {
+    f();
+    return true;
+  } catch (const std::exception &e) {
+    *text = e.what();
+  }
+  return false;
+}
+
+/* ---- Hook ---- */
+
+/* A Hook receives a call that was sent. Until then its tensors live, and must not change. */
+struct Hook {
+  PyObject ob_base;
+  PyObject *link, *begun, *tensors, *stats;
+  Link *native;
+  EpcommStream stream;
+  int32_t device, op;
+  bool pending, lost;
+};
+
+Hook *as_hook(PyObject *o) { return reinterpret_cast<Hook *>(o); }
+
+int hook_traverse(PyObject *self, visitproc visit, void *arg) {
+  Hook *h = as_hook(self);
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(h->link);
+  Py_VISIT(h->begun);
+  Py_VISIT(h->tensors);
+  Py_VISIT(h->stats);
+  return 0;
+}
+
+int hook_clear(PyObject *self) {
+  Hook *h = as_hook(self);
+  Py_CLEAR(h->link);
+  Py_CLEAR(h->begun);
+  Py_CLEAR(h->tensors);
+  Py_CLEAR(h->stats);
+  h->pending = false;
+  return 0;
+}
+
+void hook_free(PyObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  hook_clear(self);
+  PyObject_GC_Del(self);
+  Py_DECREF(type);
+}
+
+/* Notes a call as received: the Hook keeps nothing of what the caller received. */
+void end(PyObject *self) {
+  Hook *h = as_hook(self);
+  h->pending = false;
+  Py_CLEAR(h->tensors);
+  Py_CLEAR(h->stats);
+  if (PyList_GetItem(h->begun, h->op) == self) PyList_SetItem(h->begun, h->op, kept(Py_None)); /* may free self: the caller holds it */
+}
+
+PyObject *hook_finish(PyObject *self, PyObject *) {
+  Hook *h = as_hook(self);
+  std::string text;
+  EpcommStream stream = nullptr;
+  if (h->lost) {
+    PyErr_SetString(PyExc_RuntimeError, "hook: ranks left or came back after its call, which is lost; make the call again");
+    return nullptr;
+  }
+  if (!h->pending) Py_RETURN_NONE;
+  bool fine = released([&] {
+    stream = current_stream(h->device);
+    low_receive(*h->native, reinterpret_cast<int64_t>(stream), h->op, h->stats != nullptr ? tensor_in(h->stats) : Ref());
+  }, &text);
+  if (!fine) {
+    if (h->native->sent_in[h->op] != 0) h->pending = false; /* once the capture has ended, the call cannot be received any more */
+    return failed(*h->native, h->link, text, false);
+  }
+  PyObject *used = stream != h->stream ? PyObject_CallMethod(h->link, "used", "O", h->tensors) : kept(Py_None);
+  end(self);
+  return used;
+}
+
+PyObject *hook_call(PyObject *self, PyObject *, PyObject *) { return hook_finish(self, nullptr); }
+
+PyObject *hook_lose(PyObject *self, PyObject *) {
+  as_hook(self)->lost = true;
+  end(self);
+  Py_RETURN_NONE;
+}
+
+PyObject *hook_pending(PyObject *self, void *) { return PyBool_FromLong(as_hook(self)->pending); }
+
+PyMethodDef hook_methods[] = {{"finish", hook_finish, METH_NOARGS, "Receives the call on the current stream. Only the first finish() does anything."},
+                              {"lose", hook_lose, METH_NOARGS, "Notes that the call cannot be received any more, because ranks left or came back."},
+                              {nullptr, nullptr, 0, nullptr}};
+PyGetSetDef hook_values[] = {{"pending", hook_pending, nullptr, "Whether the call is still to be received.", nullptr},
+                             {nullptr, nullptr, nullptr, nullptr, nullptr}};
+template <class F>
+void *slot(F f) {
+  return reinterpret_cast<void *>(f);
+}
+PyType_Slot hook_slots[] = {{Py_tp_dealloc, slot(hook_free)}, {Py_tp_traverse, slot(hook_traverse)}, {Py_tp_clear, slot(hook_clear)},
+                            {Py_tp_call, slot(hook_call)}, {Py_tp_methods, hook_methods}, {Py_tp_getset, hook_values}, {0, nullptr}};
+PyType_Spec hook_spec = {"epcomm_native.Hook", sizeof(Hook), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, hook_slots};
+
+/* Returns a new Hook, and notes it in link.begun. It takes the reference to tensors. */
+PyObject *new_hook(const Known &k, int op, EpcommStream stream, PyObject *tensors, PyObject *stats) {
+  PyObject *self = tensors != nullptr ? PyType_GenericAlloc(hook_type, 0) : nullptr;
+  if (self == nullptr) {
+    Py_XDECREF(tensors);
+    return nullptr;
+  }
+  Hook *h = as_hook(self);
+  h->link = kept(k.link);
+  h->begun = kept(k.begun);
+  h->tensors = tensors;
+  h->stats = stats != Py_None ? kept(stats) : nullptr;
+  h->native = k.native;
+  h->stream = stream;
+  h->device = k.device;
+  h->op = op;
+  h->pending = true;
+  PyList_SetItem(h->begun, op, kept(self));
+  return self;
+}
+
+/* ---- Calls ---- */
+
+struct Calls {
+  PyObject ob_base;
+  std::deque<Known> *known; /* its elements stay where they are: a call uses one while other threads run */
+  PyTypeObject *handle, *sent;
+  PyObject *event; /* what every call returns as its event: there is none to wait for */
+};
+
+Calls *as_calls(PyObject *o) { return reinterpret_cast<Calls *>(o); }
+
+PyObject *calls_new(PyTypeObject *type, PyObject *args, PyObject *) {
+  PyObject *handle = nullptr, *sent = nullptr, *event = nullptr;
+  if (!PyArg_ParseTuple(args, "OOO", &handle, &sent, &event)) return nullptr;
+  PyObject *self = PyType_GenericAlloc(type, 0);
+  if (self == nullptr) return nullptr;
+  Calls *c = as_calls(self);
+  c->known = new std::deque<Known>();
+  c->handle = reinterpret_cast<PyTypeObject *>(kept(handle));
+  c->sent = reinterpret_cast<PyTypeObject *>(kept(sent));
+  c->event = kept(event);
+  return self;
+}
+
+void calls_free(PyObject *self) {
+  Calls *c = as_calls(self);
+  PyTypeObject *type = Py_TYPE(self);
+  for (Known &k : *c->known)
+    for (PyObject *o : {k.link, k.begun, k.wide, k.sent}) Py_XDECREF(o);
+  delete c->known;
+  Py_DECREF(c->handle);
+  Py_DECREF(c->sent);
+  Py_DECREF(c->event);
+  PyObject_Free(self);
+  Py_DECREF(type);
+}
+
+/* learn_dispatch(hidden, experts, topk, most, fp8, later, link, number, begun, device, key): the next calls of
+ * dispatch with these arguments take this link and this key. device is -1 for the CPU. Learns nothing if PyTorch does
+ * not tell the current stream. */
+PyObject *learn_dispatch(PyObject *self, PyObject *args) {
+  Known k = {};
+  long long hidden = 0, experts = 0, topk = 0, most = 0, number = 0, key = 0;
+  int fp8 = 0, later = 0, device = 0;
+  if (!PyArg_ParseTuple(args, "LLLLppOLOiL", &hidden, &experts, &topk, &most, &fp8, &later, &k.link, &number, &k.begun, &device, &key)) return nullptr;
+  k.hidden = hidden, k.experts = experts, k.topk = topk, k.most = most, k.key = key;
+  k.fp8 = fp8 != 0, k.later = later != 0, k.device = device;
+  k.native = reinterpret_cast<Link *>(number);
+  if (device >= 0 && current_of_torch() == nullptr) Py_RETURN_NONE;
+  k.wide = PyLong_FromLongLong(hidden);
+  if (k.wide == nullptr) return nullptr;
+  Py_INCREF(k.link);
+  Py_INCREF(k.begun);
+  as_calls(self)->known->push_back(k);
+  Py_RETURN_NONE;
+}
+
+/* learn_combine(number, later, key): the next combines of this link take this key. */
+PyObject *learn_combine(PyObject *, PyObject *args) {
+  long long number = 0, key = 0;
+  int later = 0;
+  if (!PyArg_ParseTuple(args, "LpL", &number, &later, &key)) return nullptr;
+  reinterpret_cast<Link *>(number)->combine_key[later] = key;
+  Py_RETURN_NONE;
+}
+
+bool idle(const Known &k, int op) { return PyList_GetItem(k.begun, op) == Py_None; }
+
+/* Returns the Sent of a call with that many tokens, null if Python raised. */
+PyObject *sent_of(Calls *c, Known &k, int64_t tokens) {
+  if (k.sent != nullptr && k.tokens == tokens) return kept(k.sent);
+  PyObject *sent = tuple_of(c->sent, {kept(k.link), kept(k.fp8 ? Py_True : Py_False), PyLong_FromLongLong(tokens)});
+  if (sent == nullptr) return nullptr;
+  Py_XDECREF(k.sent);
+  k.sent = kept(sent);
+  k.tokens = tokens;
+  return sent;
+}
+
+/* Returns what a dispatch returns: (recv_x, recv_count, handle, event, hook). */
+PyObject *dispatched(Calls *c, Known &k, PyObject *const *args, int64_t tokens, EpcommStream stream, const LowReceived &made) {
+  PyObject *out = wrap(made.out.get()), *count = wrap(made.count.get()), *src_info = wrap(made.src_info.get());
+  PyObject *received = k.fp8 ? tuple_of({out, wrap(made.scales.get())}) : out;
+  PyObject *hook = nullptr;
+  if (received == nullptr || src_info == nullptr) {
+    for (PyObject *o : {received, count, src_info}) Py_XDECREF(o);
+    return nullptr;
+  }
+  if (!k.later) hook = kept(Py_None);
+  else hook = new_hook(k, 0, stream, tuple_of({kept(args[0]), kept(args[1]), kept(received), kept(src_info), kept(args[4])}), args[4]);
+  PyObject *handle = tuple_of(c->handle, {src_info, wrap(made.ranges.get()), kept(args[2]), kept(k.wide), kept(args[3])});
+  PyObject *sent = handle != nullptr ? sent_of(c, k, tokens) : nullptr;
+  if (sent == nullptr || PyObject_SetAttr(handle, sent_name, sent) != 0) Py_CLEAR(handle);
+  Py_XDECREF(sent);
+  return tuple_of({received, count, handle, kept(c->event), hook});
+}
+
+/* dispatch(x, topk_idx, most, experts, stats, fp8, later): low_latency_dispatch, or None. */
+PyObject *calls_dispatch(PyObject *self, PyObject *const *args, Py_ssize_t n) {
+  if (n != 7 || !is_tensor(args[0]) || !is_tensor(args[1]) || (args[4] != Py_None && !is_tensor(args[4]))) Py_RETURN_NONE;
+  Calls *c = as_calls(self);
+  LowRows in = {tensor_in(args[0]), Ref(), tensor_in(args[1]), Ref(), PyObject_IsTrue(args[5]) == 1, PyObject_IsTrue(args[6]) == 1};
+  const int64_t most = PyLong_AsLongLong(args[2]), experts = PyLong_AsLongLong(args[3]);
+  int64_t dims = 0, of_ids = 0;
+  const int64_t *x = sizes_of(in.x, &dims), *ids = sizes_of(in.ids, &of_ids);
+  PyErr_Clear(); /* of a number that is none: the long way raises again */
+  if (dims != 2 || of_ids != 2 || x[0] > most) Py_RETURN_NONE;
+  if (!in.later && args[4] != Py_None) in.stats = tensor_in(args[4]);
+  for (Known &k : *c->known) {
+    if (k.hidden != x[1] || k.experts != experts || k.topk != ids[1] || k.most != most || k.fp8 != in.fp8 || k.later != in.later) continue;
+    if (!idle(k, 0)) break;
+    LowReceived made;
+    EpcommStream stream = nullptr;
+    std::string text;
+    bool fine = released([&] {
+      stream = current_stream(k.device);
+      made = low_dispatch(*k.native, reinterpret_cast<int64_t>(stream), k.key, in);
+    }, &text);
+    return fine ? dispatched(c, k, args, x[0], stream, made) : failed(*k.native, k.link, text, true);
+  }
+  Py_RETURN_NONE;
+}
+
+/* Returns what a combine returns: (combined, event, hook). */
+PyObject *combined(Calls *c, const Known &k, PyObject *const *args, bool later, EpcommStream stream, const Owned &made) {
+  PyObject *out = args[4] != Py_None ? kept(args[4]) : wrap(made.get()), *hook = nullptr;
+  if (out == nullptr) return nullptr;
+  if (!later) hook = kept(Py_None);
+  else hook = new_hook(k, 1, stream, tuple_of({kept(args[0]), kept(args[1]), kept(args[2]), kept(args[3]), kept(out)}), Py_None);
+  return tuple_of({out, kept(c->event), hook});
+}
+
+/* combine(x, topk_idx, topk_weights, handle, out, later): low_latency_combine, or None. */
+PyObject *calls_combine(PyObject *self, PyObject *const *args, Py_ssize_t n) {
+  if (n != 6 || !is_tensor(args[0]) || !is_tensor(args[1]) || !is_tensor(args[2]) || (args[4] != Py_None && !is_tensor(args[4]))) Py_RETURN_NONE;
+  Calls *c = as_calls(self);
+  PyObject *sent = PyTuple_Check(args[3]) ? PyObject_GetAttr(args[3], sent_name) : nullptr;
+  if (sent == nullptr) PyErr_Clear();
+  if (sent == nullptr || Py_TYPE(sent) != c->sent) {
+    Py_XDECREF(sent);
+    Py_RETURN_NONE;
+  }
+  Py_DECREF(sent); /* the handle keeps it */
+  PyObject *link = PyTuple_GetItem(sent, 0);
+  bool later = PyObject_IsTrue(args[5]) == 1;
+  for (Known &k : *c->known) {
+    if (k.link != link) continue;
+    if (k.native->combine_key[later] == 0 || !idle(k, 1)) break;
+    LowReturned in = {tensor_in(args[0]), tensor_in(args[1]), tensor_in(args[2]), tensor_in(PyTuple_GetItem(args[3], 0)),
+                      args[4] != Py_None ? tensor_in(args[4]) : Ref(), PyTuple_GetItem(sent, 1) == Py_True, later,
+                      PyLong_AsLongLong(PyTuple_GetItem(sent, 2))};
+    Owned made;
+    EpcommStream stream = nullptr;
+    std::string text;
+    bool fine = released([&] {
+      stream = current_stream(k.device);
+      made = low_combine(*k.native, reinterpret_cast<int64_t>(stream), k.native->combine_key[later], in);
+    }, &text);
+    return fine ? combined(c, k, args, later, stream, made) : failed(*k.native, k.link, text, true);
+  }
+  Py_RETURN_NONE;
+}
+
+#define FAST(name, f) {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(f)), METH_FASTCALL, nullptr}
+PyMethodDef calls_methods[] = {FAST("dispatch", &calls_dispatch), FAST("combine", &calls_combine),
+                               {"learn_dispatch", learn_dispatch, METH_VARARGS, nullptr}, {"learn_combine", learn_combine, METH_VARARGS, nullptr},
+                               {nullptr, nullptr, 0, nullptr}};
+PyType_Slot calls_slots[] = {{Py_tp_new, slot(calls_new)}, {Py_tp_dealloc, slot(calls_free)}, {Py_tp_methods, calls_methods}, {0, nullptr}};
+PyType_Spec calls_spec = {"epcomm_native.Calls", sizeof(Calls), 0, Py_TPFLAGS_DEFAULT, calls_slots};
+
+} // namespace
+
+bool add_calls(PyObject *module) {
+  sent_name = PyUnicode_InternFromString("sent");
+  hook_type = reinterpret_cast<PyTypeObject *>(PyType_FromSpec(&hook_spec));
+  PyObject *calls = PyType_FromSpec(&calls_spec);
+  return sent_name != nullptr && hook_type != nullptr && calls != nullptr && PyModule_AddObject(module, "Calls", calls) == 0;
+}
+
+} // namespace native

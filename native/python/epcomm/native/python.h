@@ -1,0 +1,33 @@
+/* Python's limited API, and the way between tensors and their Python objects; entry.cpp finds it. */
+#ifndef EPCOMM_NATIVE_PYTHON_H
+#define EPCOMM_NATIVE_PYTHON_H
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030a0000
+#include <Python.h>
+
+#include "native.h"
+
+namespace native {
+
+extern PyTypeObject *tensor_type;
+extern size_t tensor_at;                      /* offset of the tensor in its object */
+extern PyObject *(*wrap)(const void *tensor); /* THPVariable_Wrap */
+
+inline bool is_tensor(PyObject *o) { return Py_TYPE(o) == tensor_type || PyType_IsSubtype(Py_TYPE(o), tensor_type); }
+
+/* Returns the tensor in an object for which is_tensor is true. The object keeps it. */
+inline Ref tensor_in(PyObject *o) { return reinterpret_cast<AtenTensorHandle>(reinterpret_cast<char *>(o) + tensor_at); }
+
+/* While a Released lives, other threads of Python may run. */
+struct Released {
+  PyThreadState *state = PyEval_SaveThread();
+  ~Released() { PyEval_RestoreThread(state); }
+};
+
+/* Adds the types of calls.cpp to the module. Returns false if Python raised. */
+bool add_calls(PyObject *module);
+
+} // namespace native
+
+#endif

@@ -74,10 +74,11 @@ if python3 -c 'import torch' 2> /dev/null; then
   step 600 "torch" '' python3 -m epcomm check "$bin/test.pack" --spawn 2 --device cpu --calls 12 --most 24 --tokens ""
   step 600 "torch-apart" '' python3 -m epcomm check "$bin/test.pack" --spawn 2 --apart --device cpu --calls 2 --most 24 --tokens 1,8
   step 600 "deepep" '' env EPBENCH_PROGRAM="$PWD/$bin/../epbench" python3 "$here/../../python/epcomm/tests/test_deepep.py"
+  step 600 "deepep-extension" '' env EPCOMM_NATIVE="$PWD/$bin/libepcomm_native.so" EPBENCH_PROGRAM="$PWD/$bin/../epbench" python3 "$here/../../python/epcomm/tests/test_deepep.py" TestDeepEP.test_two_ranks
   step 600 "shrink" '' env EPCOMM_NATIVE="$PWD/$bin/libepcomm_native.so" EPBENCH_PROGRAM="$PWD/$bin/../epbench" python3 "$here/../../python/epcomm/tests/test_shrink.py"
   step 600 "agreement" '' env EPCOMM_NATIVE="$PWD/$bin/libepcomm_native.so" EPBENCH_PROGRAM="$PWD/$bin/../epbench" python3 "$here/../../python/epcomm/tests/test_agreement.py"
   step 600 "ep" '' python3 "$here/../../python/epcomm/tests/test_ep.py"
-  step 600 "streams" '' env EPBENCH_PROGRAM="$PWD/$bin/../epbench" python3 "$here/../../python/epcomm/tests/test_streams.py"
+  step 600 "streams" '' env EPCOMM_NATIVE="$PWD/$bin/libepcomm_native.so" EPBENCH_PROGRAM="$PWD/$bin/../epbench" python3 "$here/../../python/epcomm/tests/test_streams.py"
   step 600 "example-torch" '' python3 -m torch.distributed.run --standalone --nproc-per-node 2 "$here/../../../examples/epcomm/decode.py" "$bin/test.pack" cpu
 fi
 finish

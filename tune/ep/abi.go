@@ -157,8 +157,8 @@ func (a ABI) has(row ABI, alike func(here, there string) bool) bool {
 	return true
 }
 
-// Overlay returns the words of both ABIs, those of b if both name a kernel. It returns b if
-// either has one word for every kernel.
+// Overlay returns the words of both ABIs. If both name a kernel, it takes b's word. If one of the
+// ABIs is one word for every kernel, it returns b.
 func (a ABI) Overlay(b ABI) ABI {
 	x, y := a.list(), b.list()
 	if x == nil || y == nil {

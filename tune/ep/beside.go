@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// BesideRounds holds the times of rounds in which a matrix product ran at the same time as
-// the calls, in seconds by round and rank. Each time is that of one call, of the share of the
+// BesideRounds holds the times of rounds in which a matrix product ran at the same time as the
+// calls, in seconds by round and rank. Each value is the time of one call, of the share of the
 // product that belongs to one call, or of both.
 type BesideRounds struct {
 	Call      [][]float64 `json:"call"`       // a call alone
 	Product   [][]float64 `json:"product"`    // the product alone
 	Both      [][]float64 `json:"both"`       // call and product together, from the start of the first to the end of the last
-	CallIn    [][]float64 `json:"call_in"`    // a call while the product runs; of a call in two phases: sending plus receiving, without the time between them
+	CallIn    [][]float64 `json:"call_in"`    // a call while the product runs; if it has two phases, the sum of sending and receiving, without the time between them
 	ProductIn [][]float64 `json:"product_in"` // the product while calls run
 	Done      [][]float64 `json:"done"`       // not seconds: the share of the product that had run when the last call ended, 0 to 1
 	Amount    string      `json:"amount"`     // the share of the product, in words

@@ -11,7 +11,7 @@ const (
 	Even         Class = "even"         // all experts and all ranks have about the same load
 	Skewed       Class = "skewed"       // the loads of experts or ranks differ, but less than in the two classes below
 	Concentrated Class = "concentrated" // less than a fifth of the experts do the work
-	HotRank      Class = "hot-rank"     // one rank has at least 1.75 times the mean load; of two ranks, 1.5 times
+	HotRank      Class = "hot-rank"     // one rank has at least 1.75 times the mean load, or 1.5 times if there are two ranks
 )
 
 // AllRoutings is the class to look up if the routing is unknown. The row of this class has

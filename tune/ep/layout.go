@@ -13,13 +13,13 @@ const (
 	LayoutExpert Layout = ""
 	// LayoutExpert128 is LayoutExpert with each expert's first row at a multiple of 128.
 	LayoutExpert128 Layout = "expert:128"
-	// LayoutMasked has [local experts, R*T] rows and a count for each expert. Among an
-	// expert's rows those from one source rank lie side by side, in the order of ranks.
+	// LayoutMasked has [local experts, R*T] rows and a count for each expert. Within an expert, the
+	// rows that come from the same source rank lie side by side, in the order of ranks.
 	LayoutMasked Layout = "masked"
-	// LayoutRank has one row for each token that a rank receives, with arrays of the token's
-	// local experts and weights. Each source rank has T rows, filled from the first on in
-	// the order of tokens, and a count. Combine sends one row back for each token, which
-	// the caller has weighted and summed over the local experts.
+	// LayoutRank has one row for each token that a rank receives, with arrays of the token's local
+	// experts and weights. Each source rank has T rows, filled from the first on in the order of
+	// tokens, and a count. Combine sends one row back for each token. The caller makes this row:
+	// the weighted sum over the local experts.
 	LayoutRank Layout = "rank"
 	// LayoutRankPacked is LayoutRank without gaps, in the order of source ranks.
 	LayoutRankPacked Layout = "rank:packed"

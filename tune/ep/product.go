@@ -25,7 +25,7 @@ type Product struct {
 	Groups  int    // number of products of this size, usually one for each local expert
 }
 
-// MaxProduct is the upper bound of M, N and K, and MaxGroups that of Groups.
+// MaxProduct is the upper bound of M, N and K. MaxGroups is the upper bound of Groups.
 const (
 	MaxProduct = 1 << 20
 	MaxGroups  = 4096
@@ -105,10 +105,10 @@ func (p Product) FLOPs() float64 {
 	return 2 * float64(p.M) * float64(p.N) * float64(p.K) * float64(p.Groups)
 }
 
-// WithProduct returns the problem with an objective and with a product that runs at the same
-// time as the calls. If the product has no sizes, it gets the model's own: those of the gate
-// and up projections of the local experts, [M, hidden] x [hidden, 2 x intermediate]. M is the
-// mean number of rows that an expert receives, at least 1. For FP8 it is rounded up to a
+// WithProduct returns the problem with an objective and with a product that runs at the same time
+// as the calls. If the product has no sizes, it gets the model's own sizes, which are the sizes of
+// the gate and up projections of the local experts: [M, hidden] x [hidden, 2 x intermediate]. M is
+// the mean number of rows that an expert receives, at least 1. For FP8 it is rounded up to a
 // multiple of 16, to which libraries pad it.
 func (p Problem) WithProduct(q Product, intermediate int, o Objective) Problem {
 	if q.Kind != Copy && q.M == 0 {

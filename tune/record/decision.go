@@ -14,9 +14,9 @@ import (
 type Verdict string
 
 const (
-	Faster    Verdict = "faster"    // by more than the band, and the interval of the gain excludes 1
+	Faster    Verdict = "faster"    // the difference exceeds the band, and the interval of the gain excludes 1
 	Same      Verdict = "same"      // the interval of the gain lies inside the band
-	Slower    Verdict = "slower"    // by more than the band, and the interval of the gain excludes 1
+	Slower    Verdict = "slower"    // the difference exceeds the band, and the interval of the gain excludes 1
 	Undecided Verdict = "undecided" // none of the above holds
 )
 
@@ -83,8 +83,8 @@ func (b Band) Short() string {
 	return fmt.Sprintf("%.1f%% policy", 100*b.Policy)
 }
 
-// Noisy reports whether the A/A spread exceeds the policy's band. If it does, a difference
-// counts only if it is many times larger than the spread.
+// Noisy reports whether the A/A spread exceeds the policy's band. If it does, only a difference
+// that is many times larger than the spread decides a comparison.
 func (b Band) Noisy() bool { return b.AA > b.Policy }
 
 // Cause says why a comparison decides nothing.
@@ -135,24 +135,24 @@ func (d Decision) KeepsDefault() bool { return d.Config.Key() == d.Default.Key()
 // Usable reports whether a table row may be made from the decision.
 func (d Decision) Usable() bool { return d.Cause == "" || d.Cause == HostBound }
 
-// Times sums up the rounds of one config, in seconds of one call. The slowest rank's time
-// counts in each round.
+// Times sums up the rounds of one config, in seconds of one call. In each round it takes the
+// slowest rank's time.
 type Times struct {
 	Median float64 `json:"median"`
 	P10    float64 `json:"p10"`
 	P90    float64 `json:"p90"`
 }
 
-// Search holds the results of a run for one problem under one routing. Its times come from
-// rounds that took no part in the choice.
+// Search holds the results of a run for one problem under one routing. Its times come from rounds
+// that were not used to choose the config.
 type Search struct {
 	Problem  ep.Problem `json:"problem"`
 	Routing  string     `json:"routing"`
 	Class    ep.Class   `json:"class"` // class of the routing
 	Decision Decision   `json:"decision"`
 
-	// Reference is set if Decision.Default is not the default. It names the config that is
-	// there instead, such as the config of another table.
+	// Reference is set if Decision.Default holds another config than the default. It says where
+	// that config comes from, such as another table.
 	Reference string `json:"reference,omitempty"`
 
 	Clock        string  `json:"clock"`
@@ -170,9 +170,9 @@ type Search struct {
 	// Pace holds the time that measuring took in this search.
 	Pace Pace `json:"pace,omitzero"`
 
-	// SiblingDType is set if this search of a combine took its config from the search of the same problem
-	// with another dispatch dtype. It names that dtype. If it is set, only that search's winner and the default were
-	// measured here.
+	// SiblingDType is set if this is the search of a combine and an earlier search chose its
+	// config: the search of the same combine with another dispatch dtype. SiblingDType names that
+	// dtype. Here only the winner of the earlier search and the default were measured.
 	SiblingDType ep.DType `json:"as,omitempty"`
 
 	// Starts lists the configs that the search always measures besides the default, in

@@ -22,9 +22,9 @@ var strict = json.RejectUnknownMembers(true)
 // log cannot fill the memory.
 const maxShared = 1 << 16
 
-// decoder reads one line of trials.jsonl at a time. Logs have hundreds of megabytes, nearly
-// all of them times and the same few problems and configs. So the decoder decodes equal
-// objects once, and parses times in place.
+// decoder reads one line of trials.jsonl at a time. Logs have hundreds of megabytes. Nearly all of
+// that is times, and the same few problems and configs again and again. So the decoder decodes
+// equal objects once, and parses times in place.
 type decoder struct {
 	problems map[string]ep.Problem
 	configs  map[string]ep.Config

@@ -222,7 +222,7 @@ func (r *Recording) WriteTo(w io.Writer) (int64, error) {
 const maxRecordingLine = 4 << 20
 
 // ReadRecording reads one recording. It refuses unknown fields, and a recording that unpacks to
-// more than a small file may.
+// more bytes than package bounded allows for an empty file.
 func ReadRecording(in io.Reader) (*Recording, error) { return readRecording(in, bounded.New(0)) }
 
 func readRecording(in io.Reader, cost *bounded.Budget) (*Recording, error) {

@@ -107,7 +107,7 @@ const (
 	StageConfirm    Stage = "confirm"    // the challenger against the default on fresh rounds, which give times and gains
 	StageSession    Stage = "session"    // the chosen configs against the default in a further session
 	StageCross      Stage = "cross"      // the winners of other routings, for the regret matrix
-	StageRefine     Stage = "refine"     // shown as progress only: measuring at token counts between the requested ones. In the log these rounds have the stage cross
+	StageRefine     Stage = "refine"     // measuring at token counts between the requested ones. Only progress messages use this stage; in the log these rounds have the stage cross
 )
 
 // The stages of commands that do not search.

@@ -18,12 +18,12 @@ const (
 	PlotsDir    = "plots"
 )
 
-// Protocol is the revision of the way in which backends measure on GPUs. It rises if measurements
-// of before and after differ by more than their intervals say.
+// Protocol is the revision of the way in which backends measure on GPUs. It rises with a change
+// that makes measured times differ from earlier ones by more than their intervals.
 //
 //	0: the sessions of a process could lie at the same place in memory, and the start barrier let
 //	   ranks begin up to 0.7 us apart, the time of a write from GPU to GPU
-//	1: each session lies at another random place, and all ranks leave the start barrier together
+//	1: each session gets memory at another random address, and all ranks leave the start barrier together
 const Protocol = 1
 
 // Run holds the content of run.json: the request, the machine, the A/A tests, and the decisions.

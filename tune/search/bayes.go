@@ -11,10 +11,10 @@ import (
 )
 
 // bayes first measures initial samples of every kernel, half of them spread widely over the
-// kernel's points and half of them random. Then it measures the points with the largest expected improvement, which a
-// surrogate of each kernel predicts. While few points are known, a surrogate of all kernels
-// together counts too. bayes measures a slow kernel again as long as the kernel's surrogate
-// does not rule out a better point.
+// kernel's points and half of them random. Then it measures the points with the largest expected
+// improvement, which a surrogate of each kernel predicts. While few points are known, bayes also
+// uses one surrogate of all kernels together. bayes measures a slow kernel again as long as the
+// kernel's surrogate does not rule out a better point.
 func bayes(ctx context.Context, s *State) error {
 	return runBayes(ctx, s, func() bool { return false })
 }
@@ -55,7 +55,7 @@ func runBayes(ctx context.Context, s *State, whole func() bool) error {
 const (
 	batchSize           = 4    // number of points that are measured in the same rounds
 	smallBatch          = 2    // the same, while fewer than fewPoints points are known
-	fewPoints           = 50   // number of known points below which the shared surrogate counts
+	fewPoints           = 50   // number of known points below which the shared surrogate is used
 	maxInitial          = 48   // most initial samples, required points included; only samples for needsInitial may exceed it
 	initialShare        = 0.4  // share of the budget for initial samples
 	maxInitialPerKernel = 2    // see initialPerKernel
@@ -167,7 +167,7 @@ func (b *bayesSearch) initialQuota() int {
 }
 
 // needsInitial reports whether a kernel has fewer initial samples than initialPerKernel. Failed
-// samples do not count.
+// samples are not counted.
 func (b *bayesSearch) needsInitial(k *kernelModel) bool {
 	n := 0
 	for _, i := range k.initial {
@@ -200,12 +200,13 @@ func (b *bayesSearch) competitive() func(*kernelModel) bool {
 // initialTries is how many random points furthest compares.
 const initialTries = 12
 
-// furthest returns the random fresh point with the largest distance to the nearest initial
-// sample of its kernel, -1 if it found none. Every second sample is the first fresh point that it
-// draws. Distant points lie at the ends of the axes. That is right for launch parameters on GPUs, but
-// in recorded convolutions, whose best configs lie inside, searches of 25 points that began with
-// distant points only lost more than random ones. Random points only, or values that differ from
-// earlier ones, lost more on recorded spaces of 2 H100.
+// furthest returns the random fresh point with the largest distance to the nearest initial sample
+// of its kernel, -1 if it found none. Every second sample is the first fresh point that it draws.
+// Distant points lie at the ends of the axes. That is right for launch parameters on GPUs, but in
+// recorded convolutions, whose best configs lie inside, searches of 25 points lost more if all
+// their first points were distant than if all were random. On recorded spaces of 2 H100, searches
+// lost more if all first points were random, and also if first points were chosen by values that
+// differ from the values of earlier points.
 func (k *kernelModel) furthest(s *State) int {
 	best, most, anyFresh := -1, -1.0, len(k.initial)%2 == 1
 	for range initialTries {
@@ -263,8 +264,8 @@ func (b *bayesSearch) batch() int {
 	return batchSize
 }
 
-// next returns up to n points to measure, largest expected improvement first. While few points
-// are known, the shared surrogate counts in addition to each kernel's own.
+// next returns up to n points to measure, largest expected improvement first. While few points are
+// known, it uses the shared surrogate in addition to each kernel's own.
 func (b *bayesSearch) next(n int) []int {
 	least := b.least()
 	expected := priorOf(b.warped(b.Ranked(b.Measured()), least))

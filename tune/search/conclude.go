@@ -34,7 +34,7 @@ type Conclusion struct {
 	Earlier  stat.Estimate // the challenger's gain in the finals
 }
 
-// band returns the least difference that counts in this search.
+// band returns the least relative difference that this search calls a difference.
 func (r DecisionRules) band() record.Band {
 	return record.Band{Policy: r.Protocol.Band, AA: r.AA.Spread}
 }
@@ -127,12 +127,12 @@ type Preference struct {
 }
 
 // Choose picks a winner from finalists, which are sorted fastest first. Finalists within the band
-// of the fastest tie with the fastest. Of those that tie Choose takes the incumbent, else the
-// default, else the neighbour, else the cheapest. The cheapest must be within the band by more
-// than two standard errors of its difference, the same bound by which the finals drop finalists.
-// If costs are equal, Choose takes the lower index. It does not take the fastest of those that
-// tie: that one was only the luckiest, and another search would find a different one. winner and
-// ties are indices of fs; winner is -1 if fs is empty.
+// of the fastest tie with the fastest. Among the ties Choose takes the incumbent, else the default,
+// else the neighbour, else the cheapest. The cheapest must tie for certain: its difference to the
+// fastest, plus two standard errors of this difference, must still be within the band. If costs are
+// equal, Choose takes the lower index. It does not take the fastest of the ties, because that
+// finalist was only the luckiest, and another search would find a different one. winner and ties
+// are indices of fs; winner is -1 if fs is empty.
 func (p Preference) Choose(fs []Finalist, band float64) (winner int, ties []int) {
 	if len(fs) == 0 {
 		return -1, nil

@@ -232,7 +232,8 @@ func (p *externalProgram) next(ctx context.Context) (ask externalAsk, err error)
 	}
 }
 
-// describe returns the space and what is known of it.
+// describe returns the first line for the program: the space, and the results of the configs
+// measured so far.
 func (s *State) describe() externalSpace {
 	out := externalSpace{Protocol: 1, Seed: s.Rand.Uint64(), Points: s.Space.Len(), Left: s.Left()}
 	for _, p := range s.Space.parts {
@@ -281,7 +282,7 @@ func (s *State) answer(ctx context.Context, asked []ep.Config) (externalTell, er
 // outsideSpace stands for a config that the space does not have.
 const outsideSpace = -1
 
-// resultOf returns what is known of a point.
+// resultOf returns the result of a point, or the reason why it has none.
 func (s *State) resultOf(i int) externalResult {
 	r := externalResult{Config: s.Space.Config(i)}
 	switch score := s.Score(i); {

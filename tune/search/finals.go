@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// finalStep is the number of rounds of the finals after which finalists may be dropped.
+// finalStep is the number of rounds between two moments at which the finals drop finalists.
 const finalStep = 10
 
 // A Finalist is a point that was measured in the finals or later, with the samples of these
@@ -39,8 +39,8 @@ type roundSet struct {
 // Finals measures the best points and the required ones on fresh samples, and returns those that
 // did not fail, fastest first. Points that are clearly slower than the best drop out early; the
 // default stays. The finals take at most finalSampleShare times the samples of the search before
-// them. The first rounds of required points do not count, because most of these points drop out
-// after them.
+// them. The bound leaves out the first rounds of required points, because most of these points drop
+// out after these rounds.
 func (s *State) Finals(ctx context.Context, p Protocol, stage record.Stage) ([]Finalist, error) {
 	most := int(finalSampleShare*float64(s.spent)) + p.MinRounds*len(s.Required)
 	return s.runFinals(ctx, p, stage, s.finalPoints(p), most)
@@ -161,9 +161,9 @@ func (s *State) confirm(ctx context.Context, stage record.Stage, points, neighbo
 	return out, nil
 }
 
-// A confirmation whose neighbouring rounds look too similar takes correlatedRounds times MinRounds. Of
-// confirmations of 25 independent rounds 2 to 3 % look so by chance. More rounds show whether it was
-// chance.
+// A confirmation whose neighbouring rounds look too similar takes correlatedRounds times MinRounds.
+// Of confirmations with 25 independent rounds, 2 to 3 % look too similar by chance. More rounds
+// show whether it was chance.
 const correlatedRounds = 4
 
 // MeasureFresh measures points in new rounds, which no earlier comparison has used. The neighbours

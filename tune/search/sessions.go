@@ -93,8 +93,8 @@ func AAOverSessions(merged []Finalist, dflt int) *record.SessionsAA {
 // with warnings. The challenger and the default must be among the merged finalists.
 //
 // The interval covers differences between sessions, so the A/A spread of the search's own session
-// does not count any more. The default counts as noisy only if the interval of its A/A ratio over
-// sessions does not hold 1.
+// is not used any more. The search is noisy only if the interval of its A/A ratio over sessions
+// does not hold 1.
 func (c Conclusion) DecideOverSessions(s *Space, was record.Decision, merged []Finalist, sessions int) (record.Decision, Finalist) {
 	dflt := pick(merged, c.Default.Point)
 	point, _ := s.Index(was.Challenger)

@@ -28,7 +28,7 @@ type Rule func(ep.Config) string
 type Grid struct {
 	Kernel string
 	Axes   []Axis
-	Rules  []Rule // applied in order; the first one broken counts
+	Rules  []Rule // applied in order; a point is rejected under the first rule that it breaks
 
 	points []uint64 // if set, only these points are in the grid; see SpaceOf
 }

@@ -46,8 +46,8 @@ type State struct {
 	Default  int
 	Required []int // measured up to the finals, however slow they look; the default included
 
-	// Band is the least relative difference that counts; 0 if it is unknown. If it is known,
-	// strategies time points more often on a noisy machine.
+	// Band is the least relative difference that is called a difference; 0 if it is unknown. If it
+	// is known, strategies time points more often on a noisy machine.
 	Band float64
 
 	eval    Evaluator

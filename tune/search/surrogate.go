@@ -63,7 +63,8 @@ const (
 // prior holds the mean and the variance of a kernel's scores before any of them is known.
 type prior struct{ mean, variance float64 }
 
-// The prior's mean counts as much as one measured point, the prior's variance as much as two.
+// The prior's mean has the weight of one measured point, the prior's variance has the weight of
+// two.
 const (
 	meanPoints     = 1
 	variancePoints = 2

@@ -80,8 +80,8 @@ func (h *sharedSurrogate) update(s *State, expected prior, least float64) {
 	h.logDensities = h.surrogate.leaveOneOut()
 }
 
-// weight returns how much the shared surrogate counts, from 0 to 1; the kernel's own surrogate
-// counts for the rest. The weight is the posterior probability of the shared surrogate, computed
+// weight returns the weight of the shared surrogate, from 0 to 1. The kernel's own surrogate has
+// the rest of the weight. The weight is the posterior probability of the shared surrogate, computed
 // from how well each of the two predicts the kernel's measured points.
 func (h *sharedSurrogate) weight(k *kernelModel) float64 {
 	ahead := 0.0

@@ -40,7 +40,7 @@ const leastSeries = 10
 
 // Autocorrelation returns the correlation of consecutive readings of a series in time order, from
 // -1 to 1. It is 0 for a constant series and for fewer than ten readings. Autocorrelation ranks the
-// readings first, so that a spike counts like any other reading.
+// readings first, so that a spike has the same influence as any other reading.
 func Autocorrelation(xs []float64) float64 {
 	if len(xs) < leastSeries {
 		return 0

@@ -8,11 +8,11 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Judge returns whether A is faster than B. All of epbench uses this rule. gain is B's time
-// divided by A's time. A difference counts if gain.Mid is beyond the band and the interval
-// excludes 1. A and B are the same if the whole interval lies inside the band, ends
-// included. A rule that asks for an interval wholly beyond the band was tried: gains just
-// above the band then need several times the rounds.
+// Judge returns how A compares with B. All of epbench uses this rule. gain is B's time divided by
+// A's time. A is faster or slower than B if gain.Mid is beyond the band and the interval excludes
+// 1. A and B are the same if the whole interval lies inside the band, ends included. A rule that
+// asks for an interval wholly beyond the band was tried: gains just above the band then need
+// several times the rounds.
 func Judge(gain record.Interval, band float64) record.Verdict {
 	low, high := (1-rounding)/(1+band), (1+rounding)*(1+band)
 	switch {
@@ -95,10 +95,10 @@ func Noisy(ratio Estimate, band record.Band) string {
 	return ""
 }
 
-// isFar reports whether a ratio is so far from 1 that its rounds cannot have come there by chance.
-// The spread is the interval's, or the range of the rounds if that is smaller. With a strong
-// correlation the interval is up to 14 times as wide as for independent rounds, and a gain of 4.4
-// was once inside it, although no round had a gain below 3.7.
+// isFar reports whether a ratio is so far from 1 that chance cannot explain it: at least
+// plainSpreads spreads. The spread is half the width of the interval, or the range of the rounds if
+// that is smaller. With a strong correlation the interval is up to 14 times as wide as for
+// independent rounds, and a gain of 4.4 was once inside it, although no round had a gain below 3.7.
 func (e Estimate) isFar() bool {
 	return math.Abs(math.Log(e.Mid)) >= plainSpreads*min(normal95*e.StdErr(), e.Range)
 }

@@ -195,8 +195,9 @@ func TestJudgeAllControlsChance(t *testing.T) {
 	}
 }
 
-// TestDecidedBand: of equal programs in twelve sessions that deviate by 2 % nine in ten or more are the
-// same within the band, and within half of the band at most half of them are.
+// TestDecidedBand: two equal programs are compared over twelve sessions each, whose times deviate
+// by 2 %. In at least nine of ten comparisons the verdict is "same" with the band of DecidedBand.
+// With half of this band, at most half of the comparisons have this verdict.
 func TestDecidedBand(t *testing.T) {
 	const sessions, spread, pairs = 12, 0.02, 2000
 	band, rng := DecidedBand(sessions, spread), rand.New(rand.NewPCG(1, 0))
@@ -224,8 +225,8 @@ func TestDecidedBand(t *testing.T) {
 	}
 }
 
-// TestSessionsFor: with the returned number of sessions an interval reaches as far as asked, and with
-// one fewer farther.
+// TestSessionsFor: with the returned number of sessions the interval reaches at most as far as
+// asked. With one session fewer it reaches farther.
 func TestSessionsFor(t *testing.T) {
 	for _, half := range []float64{0.02, 0.01, 0.005, 0.004} {
 		e := steady(1, 0.012/normal95)

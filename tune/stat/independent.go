@@ -49,8 +49,8 @@ func BenjaminiHochberg(ps []float64, q float64) []bool {
 // are judged together.
 const discovery = 0.05
 
-// A BandedRatio is a ratio, the time of B divided by the time of A, and the least difference that
-// counts.
+// A BandedRatio holds a ratio, the time of B divided by the time of A, and the band: the least
+// difference that is called a difference.
 type BandedRatio struct {
 	Ratio Estimate
 	Band  float64
@@ -77,9 +77,9 @@ func JudgeAll(all []BandedRatio) []record.Verdict {
 	return out
 }
 
-// SessionsFor returns how many sessions a side the ratio would need for an interval that reaches
-// `half` up and down, if sessions go on to differ as they did. The result is most+1 if `most`
-// sessions are too few, or if e has only one session.
+// SessionsFor returns how many sessions each side needs until the interval of the ratio reaches at
+// most `half` up and down. It assumes that further sessions differ as much as those measured. The
+// result is most+1 if `most` sessions are too few, or if e has only one session.
 func (e Estimate) SessionsFor(half float64, most int) int {
 	if e.Sessions < 2 {
 		return most + 1
@@ -94,9 +94,9 @@ func (e Estimate) SessionsFor(half float64, most int) int {
 }
 
 // DecidedBand returns the least band within which two equal programs are mostly found the same, if
-// each is measured in this many sessions, at least two, whose times deviate by `spread`. It is the
-// whole width of the ratio's interval: the middle deviates from 1 by up to half of it, and the
-// interval reaches as far again.
+// each is measured in this many sessions, at least two, whose times deviate by `spread`. The band
+// is as large as the whole width of the ratio's interval: the middle of the interval deviates from
+// 1 by up to half of this width, and the interval reaches half of this width further.
 func DecidedBand(sessions int, spread float64) float64 {
 	return math.Expm1(2 * student(sessions) * spread * math.Sqrt(2/float64(sessions)))
 }

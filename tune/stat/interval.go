@@ -21,7 +21,7 @@ type Estimate struct {
 	Rounds      int
 	Sessions    int     // if 1, the interval does not include differences between sessions
 	Correlation float64 // correlation of consecutive rounds in a session, from 0 to 1
-	Range       float64 // of the rounds' logarithms: the distance from their 5 % to their 95 % quantile
+	Range       float64 // distance from the 5 % to the 95 % quantile of the rounds' logarithms
 }
 
 // Exactly returns the estimate of the ratio of a time to itself.
@@ -101,8 +101,8 @@ func GeoMean(ratios []record.Interval) record.Interval {
 	return record.Interval{Mid: math.Exp(mid / n), Low: math.Exp((mid - low) / n), High: math.Exp((mid + high) / n)}
 }
 
-// StdErr returns the standard error of a ratio's logarithm: half the width of its interval over
-// normal95. One end alone is a poor estimate. If the middle lies away from 1 by chance, the end
+// StdErr returns the standard error of a ratio's logarithm: half the width of its interval, divided
+// by normal95. One end alone is a poor estimate. If the middle lies away from 1 by chance, the end
 // towards 1 is the farther one, up to three times as far as the other.
 func (e Estimate) StdErr() float64 { return math.Log(e.High/e.Low) / 2 / normal95 }
 
@@ -203,7 +203,7 @@ func rangeOf(all []series) float64 {
 	return sortedQuantile(xs, 0.95) - sortedQuantile(xs, 0.05)
 }
 
-// known returns the widths without NaN, the width of a series of one value.
+// known returns the widths that are not NaN. A series of one value has the width NaN.
 func known(widths []float64) []float64 { return slices.DeleteFunc(widths, math.IsNaN) }
 
 // student returns the number of standard errors from a mean of n values to each end of the mean's

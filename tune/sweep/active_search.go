@@ -28,17 +28,18 @@ type activeSearch struct {
 	searchResults
 }
 
-// searchResults holds the results of a search. Rows are made from them alone.
+// searchResults holds the results of a search. Rows are made from these results alone.
 type searchResults struct {
 	aa         record.AA
-	sibling    *activeSearch // the search of another dtype whose space was searched instead, or nil
+	sibling    *activeSearch // the earlier search of the same combine with another dispatch dtype; nil if there is none
 	finals     []search.Finalist
 	conclusion search.Conclusion
 	result     record.Search
 	winner     search.Finalist
 
 	// measured holds the results of configs in the finals and crossings, by config key.
-	// overSessions holds the results in further sessions; it is nil before these.
+	// overSessions holds the results in further sessions; it is nil before the first of these
+	// sessions.
 	measured, overSessions map[string]versusDefault
 
 	furtherSessions [][]search.Finalist // finalists of each further session
@@ -50,7 +51,7 @@ type searchResults struct {
 	minimax, compromise ep.Config
 
 	sessionsAhead   bool // further sessions will decide again
-	isRefinement    bool // this search only measured its neighbours' configs at a token count between theirs
+	isRefinement    bool // this search only measured the configs of two neighbouring searches, at a token count between them
 	crossingMissing bool // an interrupt came before the winners of other routings were measured
 
 	date   time.Time          // time of the last round
@@ -263,8 +264,8 @@ func (c *activeSearch) recheck(ctx context.Context) error {
 	return nil
 }
 
-// flatShare is the share of configs within the band of the default from which launch parameters
-// hardly matter.
+// If at least flatShare of the configs are within the band of the default, launch parameters hardly
+// matter.
 const flatShare = 0.9
 
 // flatReason returns a sentence if launch parameters hardly matter, and "" if they matter.

@@ -271,8 +271,8 @@ func (m *RowVerifier) Verify(ctx context.Context, p ep.Problem, routing string, 
 // maxVerifySessions bounds the sessions of one row.
 const maxVerifySessions = 5
 
-// newComparison draws the routing and makes the comparison of the config, which may be of an earlier
-// build, with the default.
+// newComparison draws the routing and makes the comparison of the config with the default. The
+// config may come from an earlier build.
 func (m *RowVerifier) newComparison(p ep.Problem, routing string, cfg ep.Config) (*comparison, error) {
 	d, err := workloads.Parse(routing)
 	if err != nil {

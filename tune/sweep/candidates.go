@@ -50,9 +50,9 @@ func (pl *planner) subjects() ([]subject, error) {
 	return out, nil
 }
 
-// problems returns the requested problems, and the dispatch and combine of pairs. If
-// reduced precision is accepted, it also returns a problem at reduced precision if a kernel
-// has more configs for it.
+// problems returns the requested problems, and the dispatch and combine of pairs. If the user
+// accepts reduced precision, it also returns each problem at reduced precision for which a kernel
+// has more configs.
 func (pl *planner) problems() []ep.Problem {
 	out := slices.Clone(pl.opts.Problems)
 	for _, p := range pl.opts.Problems {
@@ -288,8 +288,9 @@ func (c *activeSearch) hintForLater() ep.Config {
 }
 
 // incumbent returns the config of the table in use for a search and a routing class, as this build
-// spells it. It returns a zero config for a row that keeps the default. ok is false if the table has no row. If the table
-// has no row at all with the search's objective, rows with the other objective count.
+// spells it. It returns a zero config for a row that keeps the default. ok is false if the table
+// has no row. If no row of the table has the search's objective, it looks among the rows with the
+// other objective.
 func (s *sweeper) incumbent(c *activeSearch, class ep.Class) (cfg ep.Config, ok bool) {
 	t, p := s.opts.Incumbent, c.problem
 	if t == nil {

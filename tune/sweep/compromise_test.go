@@ -106,9 +106,9 @@ func TestInterruptedCompromise(t *testing.T) {
 	}
 }
 
-// TestCrossingCorrectsADecision: the search under uniform measured a config as slow that is
-// in fact the fastest there. The crossing measures it in the same rounds as the winner and
-// finds that it is faster. The recorded decision and the row of the class then take this
+// TestCrossingCorrectsADecision: the search under uniform measured long times for a config that is
+// in fact the fastest under uniform. The crossing measures this config in the same rounds as the
+// winner and finds that it is faster. The recorded decision and the row of the class then take this
 // config.
 func TestCrossingCorrectsADecision(t *testing.T) {
 	for name, c := range map[string]struct {

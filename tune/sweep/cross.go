@@ -36,7 +36,7 @@ func groupBy[G ~[]T, T any](list []T, alike func(a, b T) bool) []G {
 	return out
 }
 
-// usable reports whether rows may be made from a search. A noisy search counts as usable if further
+// usable reports whether rows may be made from a search. A noisy search is usable if further
 // sessions will decide it.
 func (c *activeSearch) usable() bool {
 	d := c.result.Decision
@@ -142,7 +142,7 @@ func appendConfig(configs []ep.Config, c ep.Config) []ep.Config {
 	return append(configs, c)
 }
 
-// band returns the least difference that counts in every search of a group.
+// band returns the widest band of a group's searches.
 func (g group) band() float64 {
 	var widest float64
 	for _, c := range g {
@@ -176,7 +176,8 @@ func (s *sweeper) compromise(g group, winners []ep.Config) (c ep.Config, ok bool
 	return c, err == nil // the keys are those of configs
 }
 
-// screenedEffects returns the effect of each config that the search measured, by its own rounds.
+// screenedEffects returns the effect of each config that the search measured, computed from the
+// rounds of this search alone.
 func (c *activeSearch) screenedEffects() stat.Effects {
 	out := stat.Effects{}
 	for _, i := range c.state.Measured() {
@@ -246,10 +247,10 @@ func (s *sweeper) cross(ctx context.Context, c *activeSearch, configs []ep.Confi
 	return nil
 }
 
-// adoptFasterCrossed decides again about the searches of a group for which the crossing measured
-// the config of another search to be faster than their own. A search may have missed that
-// config, or dropped it early. The decision itself changes, so that record, table and summary
-// agree. If launch parameters cannot matter, the decision stays.
+// adoptFasterCrossed changes the decision of a search if another search's config was faster than
+// its own in the crossing. The search may have missed that config, or dropped it early. The
+// decision itself changes, so that record, table and summary agree. If launch parameters cannot
+// matter, the decision stays.
 func (s *sweeper) adoptFasterCrossed(g group) {
 	for _, c := range g {
 		was := c.result.Decision

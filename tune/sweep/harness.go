@@ -115,8 +115,8 @@ func (l *harness) legal(p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-// measureAA measures the default against itself. limit is the time of the search, 0 for none:
-// the test takes at most its share of that.
+// measureAA measures the default against itself. limit is the time of the search, 0 if it has no
+// limit. The test takes at most the share Policy.AAShare of limit.
 func (l *harness) measureAA(ctx context.Context, r *measure.Runner, limit time.Duration) (record.AA, error) {
 	share := time.Duration(l.policy.AAShare * float64(limit))
 	aa, err := l.policy.MeasureAA(ctx, r, r.Default, share)
@@ -124,9 +124,10 @@ func (l *harness) measureAA(ctx context.Context, r *measure.Runner, limit time.D
 	return aa, err
 }
 
-// hostBound returns a function that says why launch parameters cannot matter, given the
-// default's seconds: the default takes hardly longer than an empty kernel. It returns "" if they
-// can, and for an objective of cost, because a cost may be far below the time of a call.
+// hostBound returns a function that says why launch parameters cannot matter, given the default's
+// seconds: the default takes hardly longer than an empty kernel. It returns "" if they can matter.
+// It also returns "" if the objective is a cost, because a cost may be far below the time of a
+// call.
 func (l *harness) hostBound(r *measure.Runner) func(seconds float64) string {
 	return func(seconds float64) string {
 		if r.Workload.Problem.Objective == ep.BesideProduct || !measure.HostBound(seconds, r.Clock(), l.empty) {

@@ -122,8 +122,8 @@ func newActiveSide(h Interleaving, e Side) *activeSide {
 // distinctPoints returns the points of the default and of the config; one point if they are the same.
 func (p *activeSide) distinctPoints() []int { return slices.Compact(slices.Clone(p.comparison.points)) }
 
-// runRound runs each config once. It makes one call before that is not recorded, because the GPU
-// must first switch from another process.
+// runRound runs each config once. Before that it makes one call that it does not record, because
+// the GPU must first switch from another process.
 func (p *activeSide) runRound(ctx context.Context) {
 	if p.lost != nil || ctx.Err() != nil {
 		return

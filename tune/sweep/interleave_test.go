@@ -55,9 +55,9 @@ func roundTimes(log *memory, key string) map[int]float64 {
 	return out
 }
 
-// TestInterleaveUnderDrift: the machine becomes several times slower during the
-// measurement. Rounds with the same number are measured close together, so the ratio of
-// their times is that of the configs.
+// TestInterleaveUnderDrift: the machine becomes several times slower during the measurement. Rounds
+// with the same number are measured close together, so the ratio of their times does not include
+// the drift.
 func TestInterleaveUnderDrift(t *testing.T) {
 	clock := 0
 	a, logA := drifting(t, &clock, 10)

@@ -219,8 +219,8 @@ func (pl *planner) defaultConfig(p ep.Problem) (ep.Config, error) {
 	return kernels.Default(pl.kernels, pl.machine, p, pl.opts.MaxSMs)
 }
 
-// analytic returns the choice of a model without measurements: enough SMs to give every
-// message a warp, the other parameters at their defaults. ok is false if no parameter takes
+// analytic returns the config that a model chooses without measurements. It has enough SMs to give
+// every message a warp, and the defaults of the other parameters. ok is false if no parameter takes
 // SMs, or if --kernel leaves the default's kernel out.
 func (pl *planner) analytic(p ep.Problem) (c ep.Config, ok bool) {
 	if p.Op == ep.Pair {

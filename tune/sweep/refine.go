@@ -221,8 +221,8 @@ func (p rowChoice) configAt(there group) ep.Config {
 	return p.config
 }
 
-// withRoutingsOf returns the searches of a group, and those of another group whose routings it
-// lacks.
+// withRoutingsOf returns the searches of g, and the searches of the other group under routings that
+// g lacks.
 func (g group) withRoutingsOf(other group) group {
 	out := slices.Clone(g)
 	for _, o := range other {

@@ -73,8 +73,9 @@ func (m *rowMaker) rows() []table.Row {
 	return out
 }
 
-// ranges returns the token ranges of one key and class, without the token counts between them.
-// A row for all routings needs at least two.
+// ranges returns the token ranges of one key and class, without the token counts between them. A
+// range for all routings needs a usable search for every routing, and at least fewestForAll
+// routings.
 func (m *rowMaker) ranges(byTokens []group, class ep.Class) []*tokenRange {
 	var out []*tokenRange
 	joined := false
@@ -109,7 +110,8 @@ func (m *rowMaker) ranges(byTokens []group, class ep.Class) []*tokenRange {
 // fewestForAll is the least number of routings from which a row for all routings is made.
 const fewestForAll = 2
 
-// join lets ranges meet their neighbours.
+// join sets the borders between adjacent ranges. It also returns the new ranges that meet makes
+// between them.
 func (m *rowMaker) join(ranges []*tokenRange) (out []*tokenRange) {
 	for _, r := range ranges {
 		if r.joined {

@@ -39,7 +39,8 @@ func (s *sweeper) whyNoTable() (why string, spread float64) {
 	return "", spread
 }
 
-// widestBand is the widest band that noisyReason proposes. With a wider one, most gains would not count.
+// widestBand is the widest band that noisyReason proposes. With a wider band most gains would lie
+// within the band.
 const widestBand = 0.25
 
 // noisyReason returns a sentence about noisy searches, with the flags that lead to a table. More time

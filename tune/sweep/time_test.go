@@ -28,8 +28,7 @@ func TestTimeBudgetBounds(t *testing.T) {
 	})
 }
 
-// TestSlowOpening: the time that a session takes to open does not count against
-// the A/A test.
+// TestSlowOpening: the time that a session takes to open is not part of the time of the A/A test.
 func TestSlowOpening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := options(t, "dispatch", []int{16}, "uniform")

@@ -26,10 +26,10 @@ type Key struct {
 
 	Precision ep.Precision `json:"precision"` // a caller that needs Full gets no row of Reduced
 
-	// Objective is the time that the row minimizes. A row of one objective never answers for
-	// the other. Files omit the value alone.
+	// Objective is the time that the row minimizes. A row of one objective never answers for the
+	// other. Files omit the value "alone".
 	Objective ep.Objective `json:"objective,omitzero"`
-	Layout    ep.Layout    `json:"layout,omitzero"` // layout of received rows; files omit the value expert
+	Layout    ep.Layout    `json:"layout,omitzero"` // layout of received rows; files omit the value "expert"
 }
 
 // KeyOf returns the key of a problem under a routing class.
@@ -102,8 +102,8 @@ func (k Key) Words() []string {
 		string(k.Routing), k.Precision.String(), k.Objective.String(), k.Layout.String()}
 }
 
-// String spells the key as field=value words, in the order of Fields. It omits a precision
-// of full, an objective of alone and a layout of expert.
+// String spells the key as field=value words, in the order of Fields. It omits precision "full",
+// objective "alone" and layout "expert".
 func (k Key) String() string {
 	words := k.Words()
 	for i, f := range Fields() {

@@ -109,8 +109,8 @@ func (r *Resolved) legal(k Key, tokens int, c ep.Config) bool {
 	return !r.host.illegal(q, c)
 }
 
-// painter fills each cell once. From i the entries of next lead to the first free cell at or after
-// i, so that filling an interval takes time only for its free cells.
+// painter fills each cell once. To find the first free cell at or after i, it follows the entries
+// of next from i. So filling an interval takes time only for its free cells.
 type painter struct {
 	cells []uint32
 	next  []int32

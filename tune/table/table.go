@@ -62,11 +62,11 @@ func (h Header) IsDefault(r Row) bool {
 // GainInterval returns the 95 % interval of a row's gain. The rounds of one session do not show how
 // sessions differ. So the interval of a row of one session is widened by the difference between
 // sessions on the machine of the table (docs/intervals.md). Sessions of an older protocol count as
-// one, because they could lie at the same place in memory. The interval of a gain that was not
-// measured, which is exactly 1, is not widened.
+// one session, because they could have the same memory addresses. The interval of a gain that was
+// not measured, which is exactly 1, is not widened.
 func (h Header) GainInterval(r Row) (low, high float64) {
 	e := r.Evidence
-	if e.Sessions > 1 && e.Protocol >= placesDiffer || e.GainLow == e.GainHigh || e.GainLow <= 0 {
+	if e.Sessions > 1 && e.Protocol >= ownMemoryProtocol || e.GainLow == e.GainHigh || e.GainLow <= 0 {
 		return e.GainLow, e.GainHigh
 	}
 	const normal95 = 1.96
@@ -75,8 +75,9 @@ func (h Header) GainInterval(r Row) (low, high float64) {
 	return low, e.Gain * math.Exp(math.Hypot(math.Log(e.GainHigh/e.Gain), between))
 }
 
-// placesDiffer is the first protocol (record.Protocol) whose sessions lie at different places in memory.
-const placesDiffer = 1
+// ownMemoryProtocol is the first protocol (see record.Protocol) in which every session has other
+// memory addresses.
+const ownMemoryProtocol = 1
 
 // Certain reports whether a row's evidence is sufficient for its choice. The interval of its gain must lie above 1.
 // Two kinds of rows need no such interval: a row that launches the default claims no gain, and a row of several
@@ -126,7 +127,7 @@ type Evidence struct {
 	Median   float64   `json:"median"`    // median time of the row's config
 	P10      float64   `json:"p10"`       // tenth percentile
 	P90      float64   `json:"p90"`       // ninetieth percentile
-	Rounds   int       `json:"rounds"`    // rounds from which the median is computed, none of them part of the search
+	Rounds   int       `json:"rounds"`    // rounds from which the median is computed; the search did not use them
 	Gain     float64   `json:"gain"`      // the default's time divided by the config's, 1 if they are equal
 	GainLow  float64   `json:"gain_low"`  // lower end of Gain's 95 % interval
 	GainHigh float64   `json:"gain_high"` // upper end of this interval
@@ -158,8 +159,8 @@ type Evidence struct {
 	// session.
 	Sessions int `json:"sessions,omitempty"`
 
-	// Protocol is the revision of the way of measuring, see record.Protocol. 0 is the one of
-	// 2026-11-25 and before.
+	// Protocol is the revision of the way of measuring, see record.Protocol. 0 is the protocol up
+	// to 2026-11-25.
 	Protocol int `json:"protocol,omitempty"`
 
 	// Beside names the matrix product that ran at the same time as the calls, see

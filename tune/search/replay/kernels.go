@@ -8,10 +8,10 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// SyntheticKernels draws the true times of three kernels that resemble GPU kernels. reference is
-// slow. The points of flat hardly differ. split divides its blocks between sending and receiving,
-// and its best points lie on a narrow ridge. Either flat or split has the best point. The default
-// is a point of reference.
+// SyntheticKernels draws the true times of three kernels that resemble GPU kernels. Kernel
+// "reference" is slow. The points of kernel "flat" hardly differ in time. Kernel "split" divides
+// its blocks between sending and receiving, and its best points lie on a narrow ridge. The best
+// point is in "flat" or in "split". The default is a point of "reference".
 func SyntheticKernels(noise Noise, seed uint64) *Model {
 	rng := rand.New(rand.NewPCG(seed, 0x6b65726e))
 	split := search.Grid{Kernel: "split", Axes: []search.Axis{

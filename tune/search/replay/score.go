@@ -21,12 +21,13 @@ import (
 type Baseline struct {
 	slowest []float64 // times of the configs that do not fail, slowest first
 	each    float64   // mean seconds that trying one config takes
-	Start   float64   // seconds after which random search is expected to be leftMedian of the way from the median to the best time
-	Cutoff  float64   // seconds after which it is expected to be closeToBest of this way
+	Start   float64   // seconds after which random search is expected to have gone the share leftMedian of the way from the median to the best time
+	Cutoff  float64   // seconds after which random search is expected to have gone the share closeToBest of this way
 }
 
-// A score counts from Start to Cutoff. These constants define both moments, as shares of the way
-// from the median to the best time; the methodology calls them cutoff percentiles.
+// A score compares searches between Start and Cutoff. These constants define both moments, as
+// shares of the way from the median to the best time; the methodology calls them cutoff
+// percentiles.
 const (
 	leftMedian  = 0.01
 	closeToBest = 0.95

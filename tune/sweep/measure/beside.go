@@ -7,8 +7,9 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// besideSamples is the factor by which samples last longer if a matrix product runs. They must,
-// because a cost is a small difference of two times and has the noise of both.
+// besideSamples is the factor by which samples last longer if a matrix product runs. Longer samples
+// have less noise. A cost needs that, because it is a small difference of two times and has the
+// noise of both.
 const besideSamples = 8
 
 // stageTogether holds the rounds of a point in one stage in which a matrix product ran.

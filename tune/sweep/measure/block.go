@@ -209,8 +209,8 @@ func (r *Runner) failDisturbed(live []int, lines []record.Result) error {
 	return nil
 }
 
-// runAll runs every line once, in this order, and passes the rounds to keep. It writes a
-// candidate's failure to its line.
+// runAll runs every line once, in this order, and calls keep with each line and its rounds. It
+// writes a candidate's failure to its line.
 func (r *Runner) runAll(ctx context.Context, left []*record.Result, keep func(*record.Result, kernels.Rounds) error) error {
 	for len(left) > 0 {
 		got, err := r.runRound(ctx, left)

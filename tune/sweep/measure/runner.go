@@ -243,17 +243,17 @@ func HostBound(seconds float64, clock string, empty map[string]float64) bool {
 }
 
 // A Lap holds the time at which the last block of several runners ended. The time of the next block
-// counts from there, because deciding what to measure takes time too.
+// begins there, because deciding what to measure takes time too.
 type Lap struct{ began time.Time }
 
-// Start sets the time from which the next block counts to now.
+// Start lets the time of the next block begin now.
 func (l *Lap) Start() {
 	if l != nil {
 		l.began = time.Now()
 	}
 }
 
-// start returns the time from which a block that begins now counts.
+// start returns the time at which the time of the next block begins.
 func (l *Lap) start() time.Time {
 	if l == nil || l.began.IsZero() {
 		return time.Now()

@@ -52,11 +52,11 @@ func Comparable(a, b table.Header) error {
 // interval that both cover. It changes neither argument.
 //
 // At a token count that one table was measured at, Merge takes that table's row. If both were
-// measured there with different configs, the incumbent's row stays unless the rule prefers
-// the newcomer's. Taking the better number instead would collect lucky draws over many
-// merges. Between two measured counts Merge takes the row of the nearer one, by ratio, if one
-// of the tables has a row there. A count between two searches of one table does not count as
-// measured if the other table has a search between the same two.
+// measured there with different configs, the incumbent's row stays unless the rule prefers the
+// newcomer's. Taking the better number instead would collect lucky draws over many merges. Between
+// two measured counts Merge takes the row of the nearer one, by ratio, if one of the tables has a
+// row there. Merge ignores that a count between two searches of one table was measured if the other
+// table has a search between the same two.
 //
 // A row of a later build of its kernels replaces a row of an earlier build everywhere. Merge leaves
 // out a row for all routings that was measured under one routing, because the row for the class of

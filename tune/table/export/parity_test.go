@@ -302,8 +302,8 @@ func TestClassifyParity(t *testing.T) {
 	}
 }
 
-// TestHotPath measures one look-up in Go and in C, alternating. C may take at most 1.5 times
-// as long as Go, and Go at most 20 ns. The best time of each language counts. On a busy
+// TestHotPath measures one look-up in Go and in C, alternating. C may take at most 1.5 times as
+// long as Go, and Go at most 20 ns. The test compares the best time of each language. On a busy
 // machine the measurement is repeated more often.
 func TestHotPath(t *testing.T) {
 	if testing.Short() {

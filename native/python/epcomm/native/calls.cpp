@@ -1,6 +1,7 @@
-/* The low-latency calls of a Buffer in one step from Python: Calls looks the arguments up, makes the call
- * and returns what DeepEP returns, and a Hook receives. A call that this file does not know or that needs a
- * copy of a tensor returns None before anything is sent, and Python makes it the long way. */
+/* The short way of a Buffer's low-latency calls, in one step from Python. Calls looks up the link for the
+ * arguments, makes the call and returns DeepEP's tuple. A Hook receives a call that was only sent. If no link is
+ * known for the arguments, or if a tensor must be copied, the methods of Calls return None before anything is
+ * sent. Then Python makes the call in the long way. */
 #include "python.h"
 
 #include <dlfcn.h>
@@ -24,7 +25,7 @@ PyObject *kept(PyObject *o) {
 
 using Current = AOTITorchError (*)(int32_t, void **);
 
-/* Returns PyTorch's function for the current stream of a GPU, null if this PyTorch has none. */
+/* Returns PyTorch's function that returns the current stream of a GPU, or null if this PyTorch has none. */
 Current current_of_torch() {
   void *cuda = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_NOLOAD);
   return cuda != nullptr ? reinterpret_cast<Current>(dlsym(cuda, "aoti_torch_get_current_cuda_stream")) : nullptr;
@@ -38,7 +39,7 @@ EpcommStream current_stream(int32_t device) {
   return stream;
 }
 
-/* Returns the tuple of items, null if one is null. It takes the references. */
+/* Returns a tuple of the items, or null if an item is null. It takes the references to the items. */
 PyObject *tuple_of(std::initializer_list<PyObject *> items) {
   PyObject *all = PyTuple_New(static_cast<Py_ssize_t>(items.size()));
   bool fine = all != nullptr;
@@ -52,7 +53,7 @@ PyObject *tuple_of(std::initializer_list<PyObject *> items) {
   return all;
 }
 
-/* Returns the same as an instance of a subclass of tuple. */
+/* Returns the same tuple as an instance of `type`, a subclass of tuple. */
 PyObject *tuple_of(PyTypeObject *type, std::initializer_list<PyObject *> items) {
   static const auto make = reinterpret_cast<newfunc>(PyType_GetSlot(&PyTuple_Type, Py_tp_new));
   PyObject *plain = tuple_of(items), *args = plain != nullptr ? tuple_of({plain}) : nullptr;
@@ -67,10 +68,11 @@ struct Known {
   bool fp8, later;
   int32_t device; /* -1: CPU */
   Link *native;
-  PyObject *link, *begun; /* link.begun, a list: by op the half that is under way, or None */
-  PyObject *wide;         /* hidden as Python's int */
-  PyObject *sent;         /* the last Sent, which calls with the same number of tokens share */
-  int64_t tokens;         /* its tokens */
+  PyObject *link;
+  PyObject *begun; /* the list link.begun: for each op the half that is under way, or None */
+  PyObject *wide;  /* hidden as Python's int */
+  PyObject *sent;  /* the last Sent, which calls with the same number of tokens share */
+  int64_t tokens;  /* number of tokens of `sent` */
 };
 
 /* Raises link.reason(RuntimeError(text)), the exception that says why a call failed. If the call only refused
@@ -85,7 +87,7 @@ PyObject *failed(Link &l, PyObject *link, const std::string &text, bool may_refu
   return nullptr;
 }
 
-/* Calls f while other threads of Python may run. Returns whether it threw nothing; else writes the text. */
+/* Calls f while other threads of Python may run. Returns true if f threw nothing; otherwise stores the error text. */
 template <class F>
 bool released(F f, std::string *text) {
   Released others;
@@ -100,7 +102,7 @@ bool released(F f, std::string *text) {
 
 /* ---- Hook ---- */
 
-/* A Hook receives a call that was sent. Until then its tensors live, and must not change. */
+/* A Hook receives a call that was sent. Until then it keeps the call's tensors, which must not change. */
 struct Hook {
   PyObject ob_base;
   PyObject *link, *begun, *tensors, *stats;
@@ -140,13 +142,13 @@ void hook_free(PyObject *self) {
   Py_DECREF(type);
 }
 
-/* Notes a call as received: the Hook keeps nothing of what the caller received. */
+/* Notes that the call was received, and drops the call's tensors. */
 void end(PyObject *self) {
   Hook *h = as_hook(self);
   h->pending = false;
   Py_CLEAR(h->tensors);
   Py_CLEAR(h->stats);
-  if (PyList_GetItem(h->begun, h->op) == self) PyList_SetItem(h->begun, h->op, kept(Py_None)); /* may free self: the caller holds it */
+  if (PyList_GetItem(h->begun, h->op) == self) PyList_SetItem(h->begun, h->op, kept(Py_None)); /* this drops a reference to self; the caller holds another */
 }
 
 PyObject *hook_finish(PyObject *self, PyObject *) {
@@ -194,7 +196,7 @@ PyType_Slot hook_slots[] = {{Py_tp_dealloc, slot(hook_free)}, {Py_tp_traverse, s
                             {Py_tp_call, slot(hook_call)}, {Py_tp_methods, hook_methods}, {Py_tp_getset, hook_values}, {0, nullptr}};
 PyType_Spec hook_spec = {"epcomm_native.Hook", sizeof(Hook), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, hook_slots};
 
-/* Returns a new Hook, and notes it in link.begun. It takes the reference to tensors. */
+/* Returns a new Hook and stores it in link.begun. It takes the reference to tensors. */
 PyObject *new_hook(const Known &k, int op, EpcommStream stream, PyObject *tensors, PyObject *stats) {
   PyObject *self = tensors != nullptr ? PyType_GenericAlloc(hook_type, 0) : nullptr;
   if (self == nullptr) {
@@ -219,9 +221,9 @@ PyObject *new_hook(const Known &k, int op, EpcommStream stream, PyObject *tensor
 
 struct Calls {
   PyObject ob_base;
-  std::deque<Known> *known; /* its elements stay where they are: a call uses one while other threads run */
+  std::deque<Known> *known; /* a deque never moves its elements; a call uses one while other threads run */
   PyTypeObject *handle, *sent;
-  PyObject *event; /* what every call returns as its event: there is none to wait for */
+  PyObject *event; /* an EventOverlap without an event, which every call returns */
 };
 
 Calls *as_calls(PyObject *o) { return reinterpret_cast<Calls *>(o); }
@@ -252,9 +254,9 @@ void calls_free(PyObject *self) {
   Py_DECREF(type);
 }
 
-/* learn_dispatch(hidden, experts, topk, most, fp8, later, link, number, begun, device, key): the next calls of
- * dispatch with these arguments take this link and this key. device is -1 for the CPU. Learns nothing if PyTorch does
- * not tell the current stream. */
+/* learn_dispatch(hidden, experts, topk, most, fp8, later, link, number, begun, device, key) stores the link and the
+ * key that later calls of dispatch with these arguments use. device is -1 for the CPU. It stores nothing if PyTorch
+ * has no function that returns the current stream. */
 PyObject *learn_dispatch(PyObject *self, PyObject *args) {
   Known k = {};
   long long hidden = 0, experts = 0, topk = 0, most = 0, number = 0, key = 0;
@@ -272,7 +274,7 @@ PyObject *learn_dispatch(PyObject *self, PyObject *args) {
   Py_RETURN_NONE;
 }
 
-/* learn_combine(number, later, key): the next combines of this link take this key. */
+/* learn_combine(number, later, key) stores the key that later combines of this link use. */
 PyObject *learn_combine(PyObject *, PyObject *args) {
   long long number = 0, key = 0;
   int later = 0;
@@ -283,7 +285,7 @@ PyObject *learn_combine(PyObject *, PyObject *args) {
 
 bool idle(const Known &k, int op) { return PyList_GetItem(k.begun, op) == Py_None; }
 
-/* Returns the Sent of a call with that many tokens, null if Python raised. */
+/* Returns the Sent of a call with that many tokens, or null if Python raised. */
 PyObject *sent_of(Calls *c, Known &k, int64_t tokens) {
   if (k.sent != nullptr && k.tokens == tokens) return kept(k.sent);
   PyObject *sent = tuple_of(c->sent, {kept(k.link), kept(k.fp8 ? Py_True : Py_False), PyLong_FromLongLong(tokens)});
@@ -294,7 +296,7 @@ PyObject *sent_of(Calls *c, Known &k, int64_t tokens) {
   return sent;
 }
 
-/* Returns what a dispatch returns: (recv_x, recv_count, handle, event, hook). */
+/* Returns the results of low_latency_dispatch: (recv_x, recv_count, handle, event, hook). */
 PyObject *dispatched(Calls *c, Known &k, PyObject *const *args, int64_t tokens, EpcommStream stream, const LowReceived &made) {
   PyObject *out = wrap(made.out.get()), *count = wrap(made.count.get()), *src_info = wrap(made.src_info.get());
   PyObject *received = k.fp8 ? tuple_of({out, wrap(made.scales.get())}) : out;
@@ -312,7 +314,7 @@ PyObject *dispatched(Calls *c, Known &k, PyObject *const *args, int64_t tokens, 
   return tuple_of({received, count, handle, kept(c->event), hook});
 }
 
-/* dispatch(x, topk_idx, most, experts, stats, fp8, later): low_latency_dispatch, or None. */
+/* dispatch(x, topk_idx, most, experts, stats, fp8, later) makes a low_latency_dispatch, or returns None. */
 PyObject *calls_dispatch(PyObject *self, PyObject *const *args, Py_ssize_t n) {
   if (n != 7 || !is_tensor(args[0]) || !is_tensor(args[1]) || (args[4] != Py_None && !is_tensor(args[4]))) Py_RETURN_NONE;
   Calls *c = as_calls(self);
@@ -320,7 +322,7 @@ PyObject *calls_dispatch(PyObject *self, PyObject *const *args, Py_ssize_t n) {
   const int64_t most = PyLong_AsLongLong(args[2]), experts = PyLong_AsLongLong(args[3]);
   int64_t dims = 0, of_ids = 0;
   const int64_t *x = sizes_of(in.x, &dims), *ids = sizes_of(in.ids, &of_ids);
-  PyErr_Clear(); /* of a number that is none: the long way raises again */
+  PyErr_Clear(); /* an argument that is not a number; the long way raises the error */
   if (dims != 2 || of_ids != 2 || x[0] > most) Py_RETURN_NONE;
   if (!in.later && args[4] != Py_None) in.stats = tensor_in(args[4]);
   for (Known &k : *c->known) {
@@ -338,7 +340,7 @@ PyObject *calls_dispatch(PyObject *self, PyObject *const *args, Py_ssize_t n) {
   Py_RETURN_NONE;
 }
 
-/* Returns what a combine returns: (combined, event, hook). */
+/* Returns the results of low_latency_combine: (combined, event, hook). */
 PyObject *combined(Calls *c, const Known &k, PyObject *const *args, bool later, EpcommStream stream, const Owned &made) {
   PyObject *out = args[4] != Py_None ? kept(args[4]) : wrap(made.get()), *hook = nullptr;
   if (out == nullptr) return nullptr;
@@ -347,7 +349,7 @@ PyObject *combined(Calls *c, const Known &k, PyObject *const *args, bool later, 
   return tuple_of({out, kept(c->event), hook});
 }
 
-/* combine(x, topk_idx, topk_weights, handle, out, later): low_latency_combine, or None. */
+/* combine(x, topk_idx, topk_weights, handle, out, later) makes a low_latency_combine, or returns None. */
 PyObject *calls_combine(PyObject *self, PyObject *const *args, Py_ssize_t n) {
   if (n != 6 || !is_tensor(args[0]) || !is_tensor(args[1]) || !is_tensor(args[2]) || (args[4] != Py_None && !is_tensor(args[4]))) Py_RETURN_NONE;
   Calls *c = as_calls(self);

@@ -54,7 +54,7 @@ PyObject *to_tuple(const std::tuple<T...> &values, std::index_sequence<i...>) {
   PyObject *each[] = {to(std::get<i>(values))...};
   for (size_t n = 0; n < sizeof...(T); n++) {
     fine = fine && each[n] != nullptr;
-    if (fine) PyTuple_SetItem(all, static_cast<Py_ssize_t>(n), each[n]); /* it takes the reference */
+    if (fine) PyTuple_SetItem(all, static_cast<Py_ssize_t>(n), each[n]); /* the tuple takes the reference */
   }
   return fine ? all : nullptr;
 }
@@ -105,12 +105,12 @@ PyObject *counted_dispatch(PyObject *self, PyObject *const *args, Py_ssize_t n) 
   const Py_ssize_t experts = l.per_expert != nullptr ? l.local : 0;
   PyObject *counts = PyList_New(experts);
   for (Py_ssize_t e = 0; counts != nullptr && e < experts; e++)
-    PyList_SetItem(counts, e, PyLong_FromUnsignedLong(l.per_expert[e])); /* it takes the reference */
+    PyList_SetItem(counts, e, PyLong_FromUnsignedLong(l.per_expert[e])); /* the list takes the reference */
   return Py_BuildValue("(NiiN)", made, l.said[1], l.said[2], counts);
 }
 
-/* use(type, tensors): finds the offset of a tensor in its Python object, from a list of tensors. Returns False
- * if it cannot be found. */
+/* use(type, tensors) finds the offset of a tensor in its Python object, from a list of tensors. It returns False
+ * if there is no such offset, or if PyTorch does not export THPVariable_Wrap. */
 PyObject *use(PyObject *, PyObject *args) {
   PyObject *type = nullptr, *tensors = nullptr;
   if (!PyArg_ParseTuple(args, "OO", &type, &tensors)) return nullptr;
@@ -135,7 +135,7 @@ PyObject *use(PyObject *, PyObject *args) {
   Py_RETURN_TRUE;
 }
 
-/* same(tensor): returns the tensor, after the conversions that a call makes. Python uses it as a check. */
+/* same(tensor) returns its argument after the conversions that every call makes. Python checks the conversions with it. */
 Tensor same(Tensor t) { return t; }
 
 #define FUNCTION(name, f) {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(f)), METH_FASTCALL, nullptr}

@@ -4,7 +4,7 @@
 
 namespace native {
 
-/* Offsets of the data of a dispatch in one allocation. */
+/* An Index holds the offsets of a dispatch's data in one allocation. */
 struct Index {
   int64_t ranges, scale_offsets, src_info, scales, bytes;
   Index(const Link &l, Elements elements) {

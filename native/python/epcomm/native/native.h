@@ -25,7 +25,7 @@ namespace native {
 using torch::stable::Tensor;
 using MaybeTensor = std::optional<Tensor>;
 
-/* A Ref is a tensor that another object keeps, or none. Unlike Tensor it allocates nothing. */
+/* A Ref refers to a tensor that another object owns, or to none. Unlike a Tensor, it allocates nothing. */
 struct Ref {
   AtenTensorHandle handle = nullptr;
   Ref() = default;
@@ -35,7 +35,7 @@ struct Ref {
   explicit operator bool() const { return handle != nullptr; }
 };
 
-/* An Owned keeps a tensor, or none. It becomes a Tensor where one is needed. */
+/* An Owned owns a tensor, or none. It converts to a Tensor, which then owns the tensor. */
 class Owned {
  public:
   explicit Owned(AtenTensorHandle h = nullptr) : handle_(h) {}
@@ -58,9 +58,9 @@ class Owned {
 /* Dtypes as numbers of the stable ABI. */
 enum Elements { BF16, FP8, FLOAT, INT32, INT64, UINT8, BOOL };
 int32_t dtype_of(Elements e);
-bool wide(Ref ids); /* returns whether they are int64 */
+bool wide(Ref ids); /* returns whether ids are int64 */
 
-/* A Place holds the device on which new tensors are made: that of an argument. */
+/* A Place is the device of an argument. New tensors are made on the same device. */
 struct Place {
   int32_t type, index;
 };
@@ -72,7 +72,7 @@ Owned view(Ref bytes, int64_t at, Elements elements, std::initializer_list<int64
 Owned view(Ref bytes, int64_t at, Elements elements, std::initializer_list<int64_t> sizes, std::initializer_list<int64_t> strides);
 inline int64_t padded(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
-/* Returns the sizes of a tensor, and their number by dims. */
+/* Returns the sizes of a tensor, and stores the number of sizes in dims. */
 const int64_t *sizes_of(Ref t, int64_t *dims);
 inline int64_t size(Ref t, int64_t dim) {
   int64_t dims = 0;
@@ -117,28 +117,28 @@ struct Library {
   const char *(*error)(EpComm *);
 };
 
-/* Behind describes the last call of one kind, and the event after it if one was recorded. */
+/* Behind describes the last call outside graphs, or the last captured call, and the event recorded after it, if any. */
 struct Behind {
   void *stream, *event;
   uint64_t capture;
   bool any, recorded;
 };
 
-/* A Lane orders the calls of the Buffers that a thread makes on a GPU: those of one Buffer share memory,
- * and those of two may need more SMs together than there are. Calls in a graph and calls outside
- * it cannot wait for each other. A program with one stream needs no events. After a change of stream
- * an event is recorded after each of the next calls. */
+/* A Lane orders the calls of the Buffers that a thread makes on a GPU. Calls of one Buffer must not overlap,
+ * because they share memory. Calls of two Buffers must not overlap, because they may need more SMs together
+ * than there are. Calls in a graph and calls outside it cannot wait for each other. A program with one stream
+ * needs no events. After a change of stream, an event is recorded after each of the next calls. */
 struct Lane {
   Driver driver;
-  int32_t recorded; /* the number of calls after which an event will still be recorded */
+  int32_t recorded; /* how many of the next calls get an event after them */
   void *context; /* the emulated driver's context, on which every call waits until it has ended; null on a GPU */
-  std::mutex order; /* of behind and recorded: two threads may use Buffers that a third one made */
+  std::mutex order; /* guards behind and recorded: two threads may use Buffers that a third one made */
   Behind behind[2]; /* eager, captured */
 };
 
 /* Board lists the calls that all ranks have made, in memory that they share; see agreement.py. */
 struct Board {
-  std::atomic<uint32_t> *verdict; /* not 0 once ranks differ */
+  std::atomic<uint32_t> *verdict; /* 0 until a rank has found that the ranks differ */
   uint64_t *records;              /* [ranks][1 + BOARD_RING]: calls so far, then the keys of the last ones */
   int32_t rank, ranks;
 };
@@ -156,7 +156,7 @@ struct Link {
   Board *board; /* null if the ranks share none */
   int32_t ranks, local, hidden, topk, max_tokens, masked;
   int64_t deadline_ms; /* longest wait of the host */
-  bool debug;          /* debug mode: the ranks compare their calls, with their values of fullest */
+  bool debug;          /* debug mode, in which the ranks compare their calls and the values of fullest */
   Sizes sizes[2]; /* bf16, fp8 */
   EpcommCall half[2]; /* by op: the call that was sent and not yet received */
   uint64_t sent_in[2]; /* by op: number of the capture in which it was sent */
@@ -169,8 +169,8 @@ inline int32_t &status_of(Link &l) { return l.said[0]; }
 inline Link &link_of(int64_t handle) { return *reinterpret_cast<Link *>(handle); }
 
 /* Statuses that EpcommStatus lacks. NEEDS_WORST: a new dispatch in a graph, where the host cannot wait
- * for counts. ELSEWHERE: a half in another capture than its send. MISREAD: a tensor that a kernel would
- * misread; Python then raises an error that names it. */
+ * for counts. ELSEWHERE: a call is received in another capture than it was sent in. MISREAD: a kernel would
+ * misread a tensor; Python then raises an error that names the tensor. */
 enum { NEEDS_WORST = 100, ELSEWHERE = 101, MISREAD = 102 };
 
 /* Throws an exception with the library's error text if the status is not EPCOMM_OK. */
@@ -215,7 +215,7 @@ struct Profile {
 };
 extern Profile profile;
 
-/* A Timer adds the time for which it lives to a part. */
+/* A Timer adds the time from its construction to its destruction to a part. */
 class Timer {
  public:
   explicit Timer(Part part) : part_(part), start_(profile.on ? now() : 0) {}

@@ -7,7 +7,8 @@
 
 namespace native {
 
-/* The data of a dispatch that a handle keeps, in one tensor of bytes. */
+/* An Index holds the offsets in the tensor of bytes that a handle keeps: row_offsets are first, then src_info and
+ * the others. before is the rank_prefix_matrix. */
 struct Index {
   int64_t src_info, ids, before, bytes;
   Index(const Link &l, Elements elements, int64_t tokens) {
@@ -44,7 +45,7 @@ std::tuple<Tensor, Tensor, Tensor> layout(int64_t link, int64_t stream, Tensor i
   return {per_rank, per_expert, in_rank};
 }
 
-/* Returns a call with the outputs and row descriptions in the form that the library takes. */
+/* Returns a call whose row descriptions are in the handle's index. */
 static EpcommCall call_of(const Link &l, Elements elements, int64_t tokens, int64_t fullest, const Tensor &index) {
   Index i(l, elements, tokens);
   EpcommCall c = {};
@@ -96,7 +97,9 @@ static void wait_counts(Link &l) {
  * gets them. Otherwise ep_received converts them. */
 struct Rows {
   bool direct;
-  int64_t rows, weights, sources, scales, ids, cut; /* offsets in rest, after the local experts, which have 64 bits if direct */
+  int64_t rows;
+  /* Offsets in rest. The local experts are first, with 64 bits if direct. cut: weights with the caller's top-k. */
+  int64_t weights, sources, scales, ids, cut;
   Tensor out, rest;
 
   Rows(const Link &l, Place place, Elements elements, int64_t n, int64_t given, bool is_direct)

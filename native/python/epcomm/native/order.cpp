@@ -29,8 +29,8 @@ void launched(Link &l, EpcommStatus status) {
   check(l, status);
 }
 
-/* Writes this call to the board and compares it with the same call of the other ranks. A rank that has not
- * reached the call yet compares when it does. */
+/* Writes this call to the board and compares it with the same call of the ranks that have reached it. The other
+ * ranks compare when they reach it. */
 static void compare(Link &l, uint64_t key) {
   Board *b = l.board;
   if (b == nullptr) return;
@@ -61,9 +61,10 @@ static uint64_t capture_of(const Driver &d, void *stream) {
   return status != 0 ? number : 0;
 }
 
-/* RECORDED is the number of calls after a change of stream after which an event is recorded. The event takes
- * time on the host, and the next kernel cannot start early behind it. Without it the next change of stream waits
- * for all work that the old stream has by then. So a program that changes streams often waits for calls only. */
+/* After a change of stream, an event is recorded after each of the next RECORDED calls. An event takes time on the
+ * host, and the next kernel cannot start early behind it. Without an event, the next change of stream waits for all
+ * work that the old stream has by then, also for work of the program. A program that changes streams often always
+ * has the event, so it waits only for calls. */
 constexpr int32_t RECORDED = 32;
 
 Turn::Turn(Link &l, int64_t handle, int64_t key) : stream(reinterpret_cast<void *>(handle)), capture(0), link_(l) {
@@ -98,8 +99,7 @@ Turn::~Turn() {
 
 } // namespace native
 
-/* ---- functions that Python calls by ctypes when a Buffer and its communicators are made
- * ---- */
+/* ---- functions that Python calls by ctypes, most of them when it makes a Buffer or a communicator ---- */
 
 extern "C" {
 
@@ -146,14 +146,14 @@ EXPORT native::Link *epcomm_native_link(EpComm *comm, const uint64_t *functions,
   return l;
 }
 
-/* The first returns the address of a link's status, rows and fullest. The second returns the address of the rows
- * of each expert, or null if no rank waited for them. */
+/* Returns the address of three numbers about the last call: its status, rows received, tokens of the fullest rank. */
 EXPORT const int32_t *epcomm_native_said(const native::Link *l) { return l->said; }
+/* Returns the address of the rows of each expert, or null if the host did not wait for them. */
 EXPORT const uint32_t *epcomm_native_per_expert(const native::Link *l) { return l->per_expert; }
 EXPORT int32_t epcomm_native_experts(const native::Link *l) { return l->local; }
 
-/* Begins a profile if on is 1, and ends it if on is 0. Writes the ns that order, allocation, launches, waits and whole
- * calls took since it began, then the number of calls. */
+/* Begins a profile if on is 1, and ends the profile if on is 0. Writes to out the ns that ordering, allocation, launches,
+ * waits and whole calls have taken in the profile so far, then the number of calls. */
 EXPORT void epcomm_native_profile(int32_t on, int64_t *out) {
   native::Profile &p = native::profile;
   for (int i = 0; i < native::PARTS; i++) out[i] = p.ns[i];

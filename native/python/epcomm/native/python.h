@@ -1,4 +1,5 @@
-/* Python's limited API, and the way between tensors and their Python objects; entry.cpp finds it. */
+/* Python's limited API, and functions that convert between tensors and their Python objects. entry.cpp sets the
+ * variables that they need. */
 #ifndef EPCOMM_NATIVE_PYTHON_H
 #define EPCOMM_NATIVE_PYTHON_H
 
@@ -16,10 +17,10 @@ extern PyObject *(*wrap)(const void *tensor); /* THPVariable_Wrap */
 
 inline bool is_tensor(PyObject *o) { return Py_TYPE(o) == tensor_type || PyType_IsSubtype(Py_TYPE(o), tensor_type); }
 
-/* Returns the tensor in an object for which is_tensor is true. The object keeps it. */
+/* Returns the tensor in an object for which is_tensor is true. The object still owns the tensor. */
 inline Ref tensor_in(PyObject *o) { return reinterpret_cast<AtenTensorHandle>(reinterpret_cast<char *>(o) + tensor_at); }
 
-/* While a Released lives, other threads of Python may run. */
+/* A Released gives up Python's global lock until it is destroyed, so that other threads of Python may run. */
 struct Released {
   PyThreadState *state = PyEval_SaveThread();
   ~Released() { PyEval_RestoreThread(state); }

@@ -1,6 +1,6 @@
-"""Tests ranks that make different calls: every rank must raise the same error, within a second. Two
-ranks run on the emulated driver, with the extension that EPCOMM_NATIVE names or with ctypes; on two GPUs
-with EPCOMM_TEST_DEVICE=cuda."""
+"""Tests ranks that make different calls: every rank must raise the same error in less than a second. Two
+ranks run on the emulated driver, or on two GPUs with EPCOMM_TEST_DEVICE=cuda. They use the extension that
+EPCOMM_NATIVE names, otherwise ctypes."""
 
 import os
 import sys
@@ -51,7 +51,8 @@ def order(buffer, rank):
     return differ
 
 
-# Name, the calls of both ranks (first equal, then different), and the difference that the error must name.
+# Each has a name, a function of (Buffer, rank), and the difference that the error must name. The function makes equal
+# calls, and returns a function that makes calls which differ between the ranks.
 SITUATIONS = (
     ("the first size", lambda b, r: lambda: low(b, r, 16 if r else 8), "num_max_dispatch_tokens_per_rank is 8 on rank 0, 16 on rank 1"),
     ("a later size", lambda b, r: low(b, r, 16) or (lambda: low(b, r, 24 if r else 16)), "num_max_dispatch_tokens_per_rank is 16 on rank 0, 24 on rank 1"),
@@ -83,7 +84,7 @@ def one_rank(rank, port, results):
             dist.barrier()
             began = time.monotonic()
             try:
-                while time.monotonic() < began + 1:  # on a GPU the first rank returns, and raises the error in its next call
+                while time.monotonic() < began + 1:  # on a GPU the call of the first rank returns, and its next call raises
                     differ()
                     time.sleep(0.01)
                 said.append((name, "nothing was raised", 0))
@@ -98,7 +99,7 @@ def one_rank(rank, port, results):
 
 
 class TestAgreement(unittest.TestCase):
-    def test_every_rank_raises_one_sentence(self):
+    def test_every_rank_raises_the_same_error(self):
         context = torch.multiprocessing.get_context("spawn")
         results = context.Queue()
         with tempfile.TemporaryDirectory() as cache:

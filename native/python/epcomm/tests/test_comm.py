@@ -1,4 +1,4 @@
-"""Tests epcomm from Python without PyTorch, on the emulated driver, whose GPU memory is
+"""Tests epcomm from Python without PyTorch. The tests run on the emulated driver, whose GPU memory is
 memory of the host. EPCOMM_PACK names the test pack, EPCOMM_LIBRARY the library."""
 
 import array
@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "src"))
 import epcomm  # noqa: E402
 
 PACK = os.environ["EPCOMM_PACK"]
-NODES_PACK = os.environ.get("EPCOMM_NODES_PACK")  # of 4 ranks on 2 nodes
+NODES_PACK = os.environ.get("EPCOMM_NODES_PACK")  # a pack for 4 ranks on 2 nodes
 
 
 def pack_bytes():
@@ -53,7 +53,8 @@ class Gather:
 
 
 def layer(comm, rank, tokens):
-    """Makes a layer: tokens of ones go to experts that return their rows, and weights sum to 1."""
+    """Makes a layer and returns an error text, or "". Every token is all ones, experts return their rows, and the
+    weights of a token sum to 1, so the result must be 1."""
     i = comm.info
     x = array.array("H", [0x3F80] * (tokens * i.hidden))
     ids = array.array("q", [(t * 3 + k + rank) % i.experts for t in range(tokens) for k in range(i.topk)])
@@ -71,7 +72,7 @@ def layer(comm, rank, tokens):
 
 
 def stamped(comm, rank, work):
-    """Runs work between two stamps. Returns its error text, or one that says that the clock did not advance."""
+    """Runs work between two stamps. Returns the error text of work, or an error text if the clock did not advance."""
     at = array.array("Q", [0, 0])
     address = at.buffer_info()[0]
     comm.stamp(address)
@@ -106,7 +107,7 @@ def one_rank(rank, pipes, results):
 
 
 def one_of_nodes(rank, pipes, results):
-    """Makes a call of fp8 ones with several nodes. The experts write into the library's memory, which is
+    """Makes a dispatch and a combine of ones with two nodes. The experts write into the library's memory, which is
     host memory here."""
     try:
         with unittest.mock.patch.dict(os.environ, {"LOCAL_WORLD_SIZE": "2"}):
@@ -114,7 +115,7 @@ def one_of_nodes(rank, pipes, results):
         i, o, tokens = comm.info, comm.outputs(), 5
         if (i.nodes, i.nvshmem) != (2, b"3.8.0"):
             raise ValueError(f"{i.nodes} nodes, NVSHMEM {i.nvshmem}")
-        with open(NODES_PACK, "rb") as f:  # the pack states the heap's size for one call in flight, as Go computes it
+        with open(NODES_PACK, "rb") as f:  # the pack holds the heap's size that Go computed for one call in flight
             counted = int(re.search(rb'"heap_bytes": ([0-9]+)', f.read())[1])
         if i.heap_bytes != counted:
             raise ValueError(f"a heap of {i.heap_bytes} bytes, the pack says {counted}")
@@ -178,7 +179,7 @@ class TestComm(unittest.TestCase):
             r.join()
         self.assertEqual(said, {0: "", 1: ""})
 
-    def test_refusals_are_sentences(self):
+    def test_errors_say_why(self):
         with self.assertRaises(epcomm.EpcommError) as refused:
             epcomm.Comm("/no/such.pack", 0, 1, 0)
         self.assertEqual(refused.exception.status, "pack")
@@ -307,7 +308,7 @@ class Agreements(unittest.TestCase):
         self.ranks = [self.module.Agreement(memory, r, 2, 20) for r in range(2)]
 
     def both(self, *works):
-        """Runs a function for each rank at the same time, and returns the errors' texts."""
+        """Runs a function for each rank at the same time. Returns the error text of each, or ""."""
         def said(work):
             try:
                 work()
@@ -426,8 +427,7 @@ class Packs(unittest.TestCase):
         self.here = epcomm.Machine(sms=132, arch=b"sm_90", key=b"cuda/2330")
 
     def test_rows_of_other_machines(self):
-        """Packs with rows of other machines are made if the environment asks for them, and are kept in a
-        separate folder."""
+        """With EPCOMM_OTHER_MACHINES=1, packs are made with --other-machines and are kept in a separate folder."""
         for said, other in (("", False), ("1", True)):
             with unittest.mock.patch.dict(os.environ, {"EPCOMM_OTHER_MACHINES": said, "EPCOMM_CACHE": "cache"}):
                 self.assertEqual("--other-machines" in self.packs.command(self.shape, "m.json", "x.pack"), other)

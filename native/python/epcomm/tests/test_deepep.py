@@ -1,7 +1,7 @@
-"""Compares epcomm.deepep with plain PyTorch on two ranks, with the checks of DeepEP's own tests. It runs
-on the emulated driver at shapes that a CPU can run, or on two GPUs with EPCOMM_TEST_DEVICE=cuda.
+"""Compares epcomm.deepep with plain PyTorch on two ranks. The checks are those of DeepEP's own tests. They run
+on the emulated driver with a small shape, or on two GPUs with EPCOMM_TEST_DEVICE=cuda.
 EPCOMM_TEST_SHAPE=hidden,experts,topk,tokens selects another shape. EPBENCH_PROGRAM names epbench, which
-makes the packs. EPCOMM_NATIVE names the extension; 0 means calls by ctypes."""
+makes the packs. EPCOMM_NATIVE names the extension; with 0, calls are made by ctypes."""
 
 import os
 import subprocess
@@ -152,8 +152,8 @@ def check_block(expert, everyone, rows, count, src_info, ranges, bound):
 
 
 def handles_in_any_order(buffer, rank):
-    """Makes two dispatches and combines them in reverse order. The second low-latency dispatch receives
-    the first one, if that is still under way. The chosen kernels hold no SMs between send and receive."""
+    """Makes two dispatches and combines them in reverse order. The second low-latency dispatch first receives the
+    first one, which is still under way. Checks that the kernels hold no SMs between send and receive."""
     sent, hooks = [], []
     for seed in (5, 6):
         x, ids, weights = draw(rank, seed)
@@ -173,8 +173,8 @@ def handles_in_any_order(buffer, rank):
 
 
 def uneven(buffer, rank):
-    """Makes a call in which one rank has very few tokens. For so few tokens alone, the pack may name other
-    kernels. All ranks must use the same kernels."""
+    """Makes a call in which one rank has very few tokens. The pack may have other kernels for so few tokens, but all
+    ranks must use the same kernels."""
     x, ids, weights = (t[:3] if rank == 1 else t for t in draw(rank, 7))
     got, _, handle, _, _ = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False)
     back = buffer.low_latency_combine(got, ids, weights, handle)[0]
@@ -182,7 +182,7 @@ def uneven(buffer, rank):
 
 
 def idle(buffer, rank):
-    """A rank without tokens takes part in every call."""
+    """Makes every kind of call with a rank that has no tokens."""
     x, ids, weights = (t[:0] if rank == 1 else t for t in draw(rank, 10))
     per_rank, _, per_expert, is_in, event = buffer.get_dispatch_layout(ids, EXPERTS)
     got, got_ids, got_weights, _, handle, _ = buffer.dispatch(
@@ -202,8 +202,8 @@ def idle(buffer, rank):
 
 
 def copies_on_the_stream_of_the_call(buffer, rank):
-    """Tensors that must be copied first are copied after previous_event, not before the
-    call."""
+    """Checks that a tensor which is not contiguous is copied on the call's stream, after previous_event, and not
+    before."""
     x, ids, _ = draw(rank, 11)
     per_rank, _, per_expert, is_in, _ = buffer.get_dispatch_layout(ids, EXPERTS)
     args = {"num_tokens_per_rank": per_rank, "is_token_in_rank": is_in, "num_tokens_per_expert": per_expert}
@@ -223,7 +223,7 @@ def copies_on_the_stream_of_the_call(buffer, rank):
 
 
 def mixed_halves(buffer, rank):
-    """A recv without a send is refused."""
+    """Checks that a recv without a send is refused."""
     x, ids, _ = draw(rank, 8)
     _, _, handle, _, hook = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False, return_recv_hook=True)
     link = handle.sent.link
@@ -263,7 +263,7 @@ def refusals(buffer, rank):
 
 
 def misread(buffer, rank):
-    """Tensors that kernels would misread are refused by name. No rank sends anything then."""
+    """Checks that tensors which kernels would misread are refused by name, and that no rank sends anything then."""
     x, ids, weights = draw(rank, 9)
     per_rank, _, per_expert, is_in, _ = buffer.get_dispatch_layout(ids, EXPERTS)
     args = {"num_tokens_per_rank": per_rank, "is_token_in_rank": is_in, "num_tokens_per_expert": per_expert}
@@ -345,7 +345,7 @@ class TestDeepEP(unittest.TestCase):
             self.runs(PROFILED, os.path.join(folder, "trace.json"), DEEPEP_TEST_NAMES="1")
 
     def test_modules_of_the_shim(self):
-        """The names that engines import from deep_ep; with DEEPEP_SOURCE also the checkout's utils."""
+        """Imports the names that engines import from deep_ep, and with DEEPEP_SOURCE also the checkout's utils."""
         self.runs(IMPORTS)
         with tempfile.TemporaryDirectory() as source:
             os.makedirs(os.path.join(source, "deep_ep", "utils"))

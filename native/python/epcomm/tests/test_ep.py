@@ -1,5 +1,5 @@
-"""Tests EP: its refusals, and the stream on which it copies and makes tensors. `python -m epcomm check`
-checks its results."""
+"""Tests which packs EP refuses, and on which stream EP copies and allocates tensors. `python -m epcomm check`
+checks the results of calls."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ from epcomm import ep as module  # noqa: E402
 
 
 def stand_in(**info):
-    """A Comm for 4 tokens a rank that does nothing."""
+    """Returns (patch, comm). comm is a Comm of a pack for 4 tokens a rank that does nothing; patch puts it in place."""
     about = {"layout": 0, "hidden": 8, "topk": 2, "max_tokens": 4, "groups": 1, "experts": 2, "local_experts": 1, "ranks": 2,
              "in_flight": 1, "nodes": 1, "dtypes": 2, "default_dtype": 1}
     comm = mock.Mock(info=epcomm.Info(**{**about, **info}))
@@ -46,8 +46,8 @@ class TestEP(unittest.TestCase):
             comm.destroy.assert_called_once_with()
 
     def test_a_call_on_another_stream(self):
-        """With several nodes y is copied on the call's stream. out is allocated in that stream's memory, and the
-        current stream is recorded as its user."""
+        """With several nodes, y is copied on the call's stream. out is allocated for that stream, and the current
+        stream is recorded as a user of out."""
         ep, used, recorded = make(nodes=2), [], []
         ep.device, ep._settle = types.SimpleNamespace(type="cuda", index=0), None
         ep.y = lambda slot: torch.zeros((4, 8), dtype=torch.bfloat16)
@@ -70,7 +70,7 @@ class TestEP(unittest.TestCase):
             out = ep.combine(y, ids, weights, stream=other)
             halves = [ep.combine(y, ids, weights, stream=other, half="_send"), ep.combine(y, ids, weights, stream=third, half="_recv")]
         self.assertEqual((out.shape, halves[0] is halves[1]), ((4, 8), True))
-        self.assertEqual(recorded, [here, here, third])  # each out, and the second again by its recv
+        self.assertEqual(recorded, [here, here, third])  # once for each out; the recv records the second out again
         self.assertEqual(used, [("empty", other), ("copy", other)] * 2)
 
     def test_halves_have_one_out(self):

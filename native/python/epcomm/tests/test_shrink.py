@@ -1,6 +1,6 @@
-"""Tests Buffer with enable_shrink: of two ranks on the emulated driver, the second leaves calls out.
-EPBENCH_PROGRAM names epbench, which makes the pack. Calls go through ctypes, then through the extension that
-EPCOMM_NATIVE names, if it does."""
+"""Tests Buffer with enable_shrink. Two ranks run on the emulated driver, and the second rank leaves some calls out.
+EPBENCH_PROGRAM names epbench, which makes the pack. Calls go through ctypes, and in a second run through the
+extension, if EPCOMM_NATIVE names one."""
 
 import os
 import sys
@@ -77,7 +77,7 @@ def one_rank(rank, port, extension, results):
         except NotServed as e:
             assert "enable_shrink" in str(e), e
         buffer = deepep.Buffer(dist.group.WORLD, low_latency_mode=True, explicitly_destroy=True, enable_shrink=True, device=torch.device("cpu"))
-        assert bool(buffer._lane.native) == (extension != "0"), "calls do not go the way that this test is for"
+        assert bool(buffer._lane.native) == (extension != "0"), "the extension is used in the run for ctypes, or not in its own"
         for seed in (1, 2):
             call(buffer, rank, seed, [0, 1], halves=seed == 2)
         dist.barrier()

@@ -1,5 +1,5 @@
-"""Tests streams, hooks and CUDA graphs of epcomm.deepep with the stand-ins of tests/emulated. These record
-which stream has waited for which, and enforce CUDA's rules for captures."""
+"""Tests streams, hooks and CUDA graphs of epcomm.deepep with stand-ins for CUDA's streams. The stand-ins
+(tests/emulated) record which stream has waited for which, and enforce CUDA's rules for captures."""
 
 import ctypes
 import os
@@ -79,7 +79,7 @@ class TestLane(Streams):
         self.assertIsNot(events.new_lane(torch.device("cpu", 1), 1)._behind, one._behind)
 
     def test_calls_in_a_graph_do_not_hide_those_outside(self):
-        """The call before a capture is the last one for the next call outside."""
+        """A call outside graphs waits for the last call outside graphs, even if a graph was captured in between."""
         made, _ = self.lane.run(None, True, lambda: streams.current().step(), ())
         with mock.patch.object(streams, "synchronized"), streams.graph(streams.Stream()):
             self.lane.run(None, False, lambda: None, ())
@@ -91,7 +91,7 @@ class TestLane(Streams):
 
 class TestCaptures(unittest.TestCase):
     def test_numbers(self):
-        """capture_of returns the number that the (emulated) driver gives."""
+        """capture_of returns the number that the (emulated) driver gives a capture, and 0 outside captures."""
         driver, context, stream = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
         driver.cuInit(0)
         driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
@@ -109,7 +109,7 @@ class TestCaptures(unittest.TestCase):
 
 @unittest.skipUnless(native.load(), "the extension is not built")
 class TestEvents(unittest.TestCase):
-    """The extension's lane over a driver that notes each event and each wait."""
+    """Tests the extension's lane over a driver that only notes each recorded event and each wait."""
 
     def setUp(self):
         self.asked = []
@@ -130,7 +130,7 @@ class TestEvents(unittest.TestCase):
         self.link = native.load().epcomm_native_link(None, addresses(functions), lane, None, (ctypes.c_int64 * 16)())
 
     def calls(self, stream, count=1):
-        """Makes calls on a stream and returns what they asked of the driver."""
+        """Makes calls on a stream and returns the driver's functions that they called."""
         self.asked.clear()
         for _ in range(count):
             native.operators().ll_receive(self.link, stream, 0, None)
@@ -153,7 +153,7 @@ class TestEvents(unittest.TestCase):
 
 class TestLink(unittest.TestCase):
     def test_a_link_that_cannot_be_made_gives_its_memory_back(self):
-        """Here creation fails because a pack lacks a dtype."""
+        """The creation of this link fails because its pack lacks a dtype."""
         comm = mock.Mock(outputs=mock.Mock(side_effect=KeyError("fp8")), info=mock.Mock(dtypes=4))
         with mock.patch("epcomm.deepep.link.Comm", return_value=comm):
             self.assertRaises(KeyError, Link, "no.pack", None, 0, RANKS, torch.device("cpu"), None, 1, Lane(torch.device("cpu")))

@@ -1,9 +1,9 @@
 """DeepEP's names of kernels in profiles, for DeepEP's test of low-latency calls.
 
-After its checks that test times calls with the profiler. It asserts that the profiler's table has
+After its checks, that test times calls with the profiler. The test asserts that the profiler's table has
 one line with `dispatch` and one with `combine`, and that the trace has `::dispatch`. epcomm's kernels
-have other names, and each half of a call has its own kernel. A Profile renames them. Times and counts
-do not change.
+have other names, and each half of a call has its own kernel. A Profile renames epcomm's kernels. Times and
+counts do not change.
 """
 
 import json
@@ -15,8 +15,8 @@ _OURS = re.compile(r"(dispatch|combine)_masked(_send|_recv)?")
 
 
 def called(name):
-    """Returns DeepEP's name of the kernel that does the same work as a kernel of epcomm.
-    Other names stay."""
+    """Returns DeepEP's name of the kernel that does the same work as a kernel of epcomm. Returns other
+    names unchanged."""
     found = _OURS.fullmatch(name)
     return f"deep_ep::{found[1]}" if found else name
 

@@ -1,10 +1,10 @@
-"""epcomm: expert-parallel dispatch and combine, as epbench tuned them.
+"""epcomm: expert-parallel dispatch and combine with the kernels that epbench has tuned.
 
-A pack (a file made by ``epbench pack``) holds the kernels, and says which of them a call launches.
+A pack (a file made by ``epbench pack``) holds the kernels, and determines which of them a call launches.
 
-``EP`` is for PyTorch: tensors in and out without copies, custom operators, CUDA
-graphs. ``Comm`` is the library itself, with addresses as integers; it needs
-nothing but Python. Errors are ``EpcommError`` with the library's error text.
+``EP`` is the class for PyTorch. It takes and returns tensors without copies, and has custom operators; CUDA
+graphs can capture its calls. ``Comm`` gives the functions of the C library, with addresses as integers; it
+needs no package. Errors are ``EpcommError`` with the library's error text.
 """
 
 from .comm import Call, Comm, EpcommError, Explanation, Fault, Info, Machine, Outputs, check_pack, classify, machine

@@ -1,4 +1,4 @@
-"""python -m epcomm check: compares every result of a pack with plain torch, then times it."""
+"""Implements `python -m epcomm check`: compares every result of a pack with plain torch, then times the pack's calls."""
 
 import argparse
 import json
@@ -19,7 +19,7 @@ from .ep import EP
 
 def main(a):
     if a.apart and not a.spawn:
-        raise ValueError("--apart starts processes itself: give --spawn N, the ranks")
+        raise ValueError("--apart starts the processes itself: give --spawn N, the number of ranks")
     if a.placement < 0:
         raise ValueError(f"--placement {a.placement}: give 0, or the number of a block from 1 on")
     if not a.spawn:
@@ -27,14 +27,14 @@ def main(a):
     times = []
     for part in _apart(a) if a.apart else [a]:
         times += _start(part)
-        if a.json:  # after each part, so that a later one that fails loses nothing
+        if a.json:  # written after each part, so that no times are lost if a later part fails
             with open(a.json, "w") as f:
                 json.dump(times, f, indent=1)
     return 0
 
 
 def _apart(a):
-    """Yields the arguments for each dtype and token count that the pack has. Only the first has the
+    """Returns the arguments for each dtype and token count that the pack has. Only the first ones make the
     checks of results."""
     with open(a.pack, "rb") as f:
         pack = check_pack(f.read())
@@ -77,7 +77,7 @@ class Check:
             torch.cuda.set_device(local_rank)
         self.device = torch.device("cpu") if a.device == "cpu" else torch.device("cuda", local_rank)
         start = time.perf_counter()
-        # `call` alternates between two calls in flight. Times are those of one call, as in bench.
+        # The checks alternate between two slots. Without checks there is one call in flight, as in epbench bench.
         self.ep = EP(pack=a.pack, device=self.device, in_flight=2 if a.calls or a.replays else 1)
         self.created = time.perf_counter() - start
         self.rank, self.ranks = self.ep.rank, self.ep.ranks
@@ -102,7 +102,7 @@ class Check:
             print(f"rank {self.rank}: {what}: {complaint}", flush=True)
 
     def tokens(self, n):
-        """Returns the number of tokens of every rank in call n: sometimes zero, often few."""
+        """Returns a random number of tokens for each rank in call n. A tenth are 0, and most are at most 16."""
         r = random.Random(n)
         return [0 if r.random() < 0.1 else r.randint(0, self.most if r.random() < 0.3 else min(self.most, 16)) for _ in range(self.ranks)]
 
@@ -110,7 +110,7 @@ class Check:
         return min(self.ranks * fullest * self.ep.topk + 4 * self.ep.groups, self.ep.max_rows(dtype))
 
     def in_halves(self, mine, ids, **where):
-        """Makes a layer whose calls are made in halves, send and recv."""
+        """Makes a layer (dispatch, experts, combine) whose calls are split into send and recv."""
         for half in ("_send", "_recv"):
             view = self.ep.dispatch(mine.x, ids, mine.weights, half=half, purpose="halves", **where)
         reference.apply_experts(self.ep, view, where["dtype"], self.rows(where["fullest"], where["dtype"]), self.y)
@@ -120,7 +120,8 @@ class Check:
         return view, combined
 
     def step(self, mine, fullest, slot, dtype, wide, routing, api):
-        """Makes one layer: dispatch, experts, combine. Without an api, the calls are made in halves."""
+        """Makes one layer: dispatch, experts, combine. api is the EP, the module of its custom operators, or None for
+        calls in halves."""
         ids = mine.ids.long() if wide else mine.ids
         where = dict(fullest=fullest, slot=slot, dtype=dtype, routing=routing)
         if api is None:
@@ -151,7 +152,7 @@ class Check:
         start = time.perf_counter()
         for n in range(self.a.calls):
             self.call(n)
-        self.say(f"{self.a.calls} eager calls, token counts 0 to {self.most} drawn for each: {time.perf_counter() - start:.1f} s")
+        self.say(f"{self.a.calls} eager calls with random token counts from 0 to {self.most}: {time.perf_counter() - start:.1f} s")
 
     def burst(self, calls=2000):
         """Makes calls back to back, and checks only the last results."""
@@ -163,7 +164,7 @@ class Check:
             last = i, self.step(inputs[i][self.rank], fullest, 0, self.dtypes[0], False, 1, self.ep)
         self.sync()
         self.check("burst", *last[1], self.dtypes[0], inputs[last[0]])
-        self.say(f"{calls} calls back to back, the last ones checked")
+        self.say(f"{calls} calls back to back; the last results are checked")
 
     def graphs(self):
         """Captures three graphs of whole layers and replays them mixed with eager calls."""
@@ -172,7 +173,7 @@ class Check:
             tokens = [fullest if r == i % self.ranks else max(fullest - r, 0) for r in range(self.ranks)]
             static = reference.Inputs(self.ep, 7 * 10**6 + i, self.rank, tokens[self.rank])
             dtype = self.dtypes[i % len(self.dtypes)]
-            self.step(static, fullest, 0, dtype, i == 1, 1, self.ep)  # torch wants a warm-up
+            self.step(static, fullest, 0, dtype, i == 1, 1, self.ep)  # torch needs a run before the capture
             self.sync()
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
@@ -194,13 +195,13 @@ class Check:
 
 
 def _chain(c, unit, fold, pair, rounds, before=None):
-    """Returns the seconds that a call adds to a graph of calls, as the chain clock of epbench bench.
+    """Returns the seconds that one call adds to a graph of `fold` calls, like the chain clock of epbench bench.
 
-    A barrier over ranks follows each call; for pairs, one barrier follows all calls. The time of as
-    many barriers alone is subtracted. The result is the median over rounds of the slowest rank.
-    Kernels read the clock, as in bench, because the kernel after an event starts differently.
-    Rounds are queued one after the other, as in bench. `before` is a dispatch that gives the
-    combines of a round their rows.
+    A barrier over ranks follows each call; for pairs, one barrier follows all calls. The time of the same
+    number of barriers without calls is subtracted. The result is the slowest rank's time, as the median over
+    rounds. Kernels read the clock, not events, because the kernel after an event starts differently.
+    Rounds are queued one after the other. Both are as in bench. `before` is a dispatch whose rows the
+    combines of a round return.
     """
     stamps = torch.zeros(3, dtype=torch.int64, device=c.device)
     graph = torch.cuda.CUDAGraph()
@@ -229,12 +230,12 @@ def _chain(c, unit, fold, pair, rounds, before=None):
     return sorted(max(of) for of in zip(*_everyone(c, seconds)))[rounds // 2]
 
 
-_WARM_UP = 0.2  # seconds; bench has verified a config and run others before it reads a round
+_WARM_UP = 0.2  # seconds; bench needs none, because it verifies a config and runs others before it times a round
 
 
 def _warm_up(c, graph, probe=8):
-    """Replays a graph for a while, equally often on all ranks, because the first rounds of a
-    process may take longer."""
+    """Replays a graph for _WARM_UP seconds, because the first rounds of a process may take longer. All ranks make the
+    same number of replays."""
     start = time.perf_counter()
     for _ in range(probe):
         graph.replay()
@@ -251,8 +252,8 @@ def _everyone(c, mine):
     return every
 
 
-# Number of calls in a chain, as in bench. A chain has only two pairs: over a longer chain of pairs, ranks
-# that start together drift apart and then wait for each other.
+# Number of calls in a chain, as in bench. A chain has only two pairs, because ranks that start together drift apart
+# over a longer chain of pairs and then wait for each other.
 _FOLD = {"pair": 2, "dispatch": 12, "combine": 12}
 
 
@@ -272,12 +273,12 @@ def _carved(memory, tensors):
     return [p[:t.numel() * t.element_size()].view(t.dtype).view(t.shape).copy_(t) for p, t in zip(pieces, tensors)]
 
 
-_BLOCK = 8 << 20  # bytes, at least: larger than what torch allocates from a common segment of 2 MiB
+_BLOCK = 8 << 20  # least bytes of a block, so that torch does not allocate it from a common segment of 2 MiB
 
 
 def _placed(tensors, number):
-    """Allocates `number` blocks of memory and returns copies of the tensors in the last block. The same
-    call takes up to 5 % more or less if its tensors lie at other addresses. 0 makes no copies."""
+    """Allocates `number` blocks of memory and returns copies of the tensors in the last block. If `number` is 0, it
+    returns the tensors themselves. The time of a call differs by up to 5 % with the addresses of its tensors."""
     if not number:
         return tensors
     size = max(sum(t.numel() * t.element_size() + 255 for t in tensors), _BLOCK)
@@ -285,9 +286,9 @@ def _placed(tensors, number):
 
 
 def times(c):
-    """Returns the seconds of dispatch, combine and pair on the slowest rank. Each takes one graph.
-    From the fourth graph that a process captures, PyTorch 2.11 starts every kernel 0.15 us later. So
-    only a process that times one dtype at one token count gets the same times as other programs."""
+    """Times dispatch, combine and pair on the slowest rank. Returns a list of {"op", "dtype", "tokens", "us"}.
+    Each op needs one graph. With PyTorch 2.11, every kernel of the fourth and later graphs of a process starts
+    0.15 us later. So only a process that times one dtype at one token count gets the same times as other programs."""
     out = []
     for dtype in c.dtypes:
         for tokens in [int(t) for t in c.a.tokens.split(",") if t]:
@@ -310,7 +311,7 @@ def times(c):
 
 
 def host_time(c):
-    """Measures the host's seconds for an eager dispatch and an eager combine, the best of several batches."""
+    """Measures the host's time for an eager dispatch and an eager combine, and prints the best mean of 30 batches."""
     mine = reference.Inputs(c.ep, 11, c.rank, min(8, c.ep.max_tokens))
     combined = torch.empty_like(mine.x)
     best = [1.0, 1.0]
@@ -346,8 +347,8 @@ def run(a, local_rank):
     total = _everyone(c, c.wrong)
     heap = c.ep.info.heap_bytes
     c.ep.destroy()
-    right = "every answer is right" if a.calls or a.replays else "no answer was checked"
-    c.say(f"{sum(total)} answers are WRONG" if sum(total) else right)
+    right = "every result is right" if a.calls or a.replays else "no result was checked"
+    c.say(f"{sum(total)} results are WRONG" if sum(total) else right)
     if a.device == "cuda":
         del c.y
         torch.cuda.empty_cache()

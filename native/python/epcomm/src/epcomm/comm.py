@@ -54,17 +54,17 @@ def nodes_of(pack, ranks):
         with open(pack, "rb") as f:
             return check_pack(f.read()).nodes
     except (OSError, EpcommError):
-        return 1  # creation then fails on all ranks, with the reason
+        return 1  # epcomm_create then fails on all ranks, and says why
 
 
 class Comm:
-    """One rank. All ranks create their Comms together. One thread at a time uses a Comm.
+    """One rank. All ranks create their Comms together. Only one thread at a time may use a Comm.
 
-    all_gather(mine: bytes) returns the bytes of all ranks, in their order. Times are seconds.
-    nodes is the number of hosts of the ranks, by default nodes_of. nvshmem is the folder with NVSHMEM's
-    lib/, by default EPBENCH_NVSHMEM. survivors, "drop" or "refuse", says what happens to tokens for a lost
-    rank; see shrink. joins is the set of ranks that this rank joins; they call grow. With ordered, the
-    caller makes the stream of each recv wait for the stream of its send.
+    all_gather(mine: bytes) returns the bytes of all ranks, in the order of ranks. Times are in seconds.
+    nodes is the number of hosts of the ranks; the default is what nodes_of returns. nvshmem is the folder that
+    holds NVSHMEM's lib/; the default is EPBENCH_NVSHMEM. survivors is "drop" or "refuse", and determines what
+    happens to tokens for a lost rank; see shrink. joins is the set of ranks that this rank joins while they
+    call grow. With ordered=True the caller makes the stream of each recv wait for the stream of its send.
     """
 
     def __init__(self, pack, rank, ranks, device, all_gather=None, *, deadline=10.0, in_flight=1, streams=1,
@@ -98,7 +98,7 @@ class Comm:
                     raise ValueError(f"all_gather gave {len(got)} bytes of {ranks} ranks instead of {ranks * size}")
                 ctypes.memmove(everyone, got, len(got))
                 return 0
-            except BaseException as e:  # it must not pass through C
+            except BaseException as e:  # an exception must not pass through C
                 self._raised = e
                 return 1
 
@@ -156,8 +156,8 @@ class Comm:
         return lib().epcomm_extra(self.handle)
 
     def explain(self, call):
-        """Returns (dispatch, combine, why, first, last): which kernels a call launches, why, and for which
-        token counts."""
+        """Returns (dispatch, combine, why, first, last): the kernels that a call launches, why the pack has
+        chosen them, and the first and last token count for which it chooses them."""
         x = Explanation()
         self.check(lib().epcomm_explain(self.handle, ctypes.byref(call), ctypes.byref(x)))
         return x.dispatch.decode(), x.combine.decode(), x.why.decode(), x.first, x.last
@@ -168,16 +168,16 @@ class Comm:
         return f if lib().epcomm_fault(self.handle, ctypes.byref(f)) else None
 
     def reset(self):
-        """Collective: brings all ranks back after a fault."""
+        """Makes all ranks ready for calls after a fault. Collective."""
         self.check(lib().epcomm_reset(self.handle))
 
     def shrink(self, alive):
-        """Collective among the ranks in `alive`: resets, and goes on without the other ranks. See
-        docs/faults.md."""
+        """Resets, and goes on without the ranks that are not in `alive`. Collective among the ranks in `alive`.
+        See docs/faults.md."""
         self.check(lib().epcomm_shrink(self.handle, _set(alive)))
 
     def grow(self, alive):
-        """Collective among the ranks in `alive`: takes back the ranks of the set that were lost."""
+        """Takes back the ranks in `alive` that were lost. Collective among the ranks in `alive`."""
         self.check(lib().epcomm_grow(self.handle, _set(alive)))
 
     def survivors(self):
@@ -187,11 +187,11 @@ class Comm:
         return [r for r in range(64) if alive.value >> r & 1], dropped.value
 
     def stop(self):
-        """Ends the waits of the kernels of all ranks, for ranks whose calls do not match. Reset or destroy then."""
+        """Ends the waits of the kernels of all ranks, for ranks whose calls do not match. Call reset or destroy after it."""
         self.check(lib().epcomm_stop(self.handle))
 
     def destroy(self):
-        """Collective: frees everything."""
+        """Frees everything. Collective."""
         comm, self._comm = self._comm, None
         if comm is not None:
             status = lib().epcomm_destroy(comm)
@@ -206,15 +206,16 @@ class Comm:
 
 
 def classify(counts, ranks):
-    """Returns the routing class of counts of selections by expert, summed over ranks and
-    steps."""
+    """Returns the name of the routing class. counts[e] is how often tokens selected expert e, summed over
+    ranks and steps."""
     array = (ctypes.c_int64 * len(counts))(*counts)
     number = lib().epcomm_classify(array, len(counts), ranks)
     return next(name for name, n in ROUTINGS.items() if n == number)
 
 
 def machine():
-    """Describes the GPUs of this host, as the driver reports them. ``key`` is their name in tables."""
+    """Returns a Machine, which describes the GPUs of this host as the driver reports them. Tables name these GPUs
+    by ``key``."""
     out, text = Machine(), ctypes.create_string_buffer(library.TEXT)
     status = lib().epcomm_machine(ctypes.byref(out), text)
     if status:
@@ -223,7 +224,7 @@ def machine():
 
 
 def check_pack(data):
-    """Returns the properties of a pack, from its bytes. Needs no GPU."""
+    """Returns the Info of a pack, from its bytes. Needs no GPU."""
     info, text = Info(), ctypes.create_string_buffer(library.TEXT)
     status = lib().epcomm_check_pack(data, len(data), ctypes.byref(info), text)
     if status:

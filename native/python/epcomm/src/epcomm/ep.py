@@ -1,5 +1,5 @@
-"""epcomm for PyTorch: tensors in and out without copies, custom operators for torch.compile,
-capture in CUDA graphs."""
+"""epcomm for PyTorch. Calls take and return tensors without copies, CUDA graphs can capture them, and there
+are custom operators for torch.compile."""
 
 import contextlib
 import ctypes
@@ -10,9 +10,7 @@ import torch
 from . import native
 from .comm import DTYPES, LAYOUTS, PURPOSES, ROUTINGS, Call, Comm, EpcommError, lib, word
 
-_ELEMENTS = {1: torch.bfloat16, 2: torch.float8_e4m3fn, 3: torch.uint8, 4: torch.uint8}
-
-
+_ELEMENTS = {1: torch.bfloat16, 2: torch.float8_e4m3fn, 3: torch.uint8, 4: torch.uint8}  # by a number of DTYPES
 _HALVES = {"": 0, "_send": 1, "_recv": 2}
 
 
@@ -23,8 +21,8 @@ def _numbers(dtype, routing, purpose):
 
 
 class Dispatched(typing.NamedTuple):
-    """Rows by expert. Only the first row_offsets[-1] rows hold data; only the device knows
-    this number."""
+    """The outputs of dispatch. Rows are sorted by expert. Only the first row_offsets[-1] rows hold data; only the
+    device knows this number."""
 
     out: torch.Tensor          # [max_rows, hidden]; fp4: [max_rows, hidden/2] bytes
     scales: torch.Tensor       # fp8: float32 [hidden/128, max_rows]; else bytes; empty for bf16
@@ -75,13 +73,13 @@ def _group_gather(group):
 class EP:
     """One rank of expert parallelism on one GPU.
 
-    group: a torch.distributed group, or None for the default one; or pass rank,
-    ranks and all_gather(bytes) -> bytes yourself. Other options, such as nodes: see Comm.
+    group: a torch.distributed group, or None for the default one. Instead of a group, you can pass rank,
+    ranks and all_gather(bytes) -> bytes. Comm describes the other options.
 
-    Tensors that dispatch returns are views of the library's memory: they are valid until
-    the slot's next dispatch. The pack must have layout expert or expert:128. If a call gets a
-    stream, that stream must already wait for the call's tensors, and the tensors must live until
-    the stream has passed the call.
+    Tensors that dispatch returns are views of the library's memory. They are valid until the next
+    dispatch in the same slot. The pack must have layout expert or expert:128. If you pass a stream to a
+    call, the stream must already wait for the work that writes the call's tensors, and you must keep the
+    tensors until the stream has finished the call.
     """
 
     def __init__(self, group=None, pack=None, *, device=None, rank=None, ranks=None, all_gather=None, **options):
@@ -103,7 +101,7 @@ class EP:
         self.hidden, self.topk, self.max_tokens, self.groups = i.hidden, i.topk, i.max_tokens, i.groups
         self.experts, self.local_experts, self.rank, self.ranks = i.experts, i.local_experts, i.rank, i.ranks
         self._calls = [Call(slot=s) for s in range(i.in_flight)]
-        self._begun = [None] * i.in_flight  # by slot: the output of a combine that was sent and not yet received
+        self._begun = [None] * i.in_flight  # the output of a combine that was sent and not yet received, by slot
         self._views, self._rows = {}, {}
         self._index = index
         self._settle = _emulated_wait(index) if self.device.type == "cpu" else None
@@ -117,8 +115,8 @@ class EP:
         return (native.operators().call, number), ctypes.c_int32.from_address(native.load().epcomm_native_said(number))
 
     def _call_natively(self, which, rows, ids, weights, out, *numbers, stream):
-        """Makes a call with the extension. Returns False if there is no extension, or if it refused a
-        tensor: the call in Python then raises an error that names the tensor."""
+        """Makes a call with the extension. Returns False if there is no extension, or if the extension refused
+        a tensor. The caller then makes the call in Python, which raises an error that names the tensor."""
         if self._native is None:
             return False
         self.comm.handle  # noqa: B018  refuses after destroy
@@ -136,7 +134,7 @@ class EP:
         layout = LAYOUTS[self.info.layout]
         if layout not in ("expert", "expert:128"):
             self.comm.destroy()
-            raise ValueError(f"pack: layout {layout}, EP takes expert and expert:128; pack with --layout expert, or use "
+            raise ValueError(f"pack: layout {layout}, EP takes expert and expert:128; make a pack with --layout expert, or use "
                              "epcomm.deepep.Buffer or epcomm.Comm")
 
     def _view(self, slot, dtype):
@@ -187,8 +185,8 @@ class EP:
 
         x: bfloat16 [tokens, hidden]; topk_ids: int32 or int64 [tokens, topk], -1 for a
         masked id; weights: float32 [tokens, topk]. fullest is the token count of the
-        fullest rank, the same on all ranks; 0 stands for max_tokens. half is "", "_send"
-        or "_recv".
+        fullest rank and must be the same on all ranks; 0 stands for max_tokens. half is "" for
+        a whole call, "_send" or "_recv".
         """
         dtype, routing, purpose = _numbers(dtype, routing, purpose)
         if not self._call_natively(_HALVES[half], x, topk_ids, weights, None, fullest, slot, dtype, routing, purpose, stream=stream):
@@ -204,10 +202,10 @@ class EP:
     def combine(self, y, topk_ids, weights, *, out=None, fullest=0, slot=0, dtype=0, routing=0, purpose=0, stream=None, half=""):
         """Sends rows back to their tokens and returns their weighted sums, bfloat16 [tokens, hidden].
 
-        y: bfloat16 [max_rows, hidden], the experts' output for each row. With several nodes it is
-        copied to self.y(slot) unless it lies there. topk_ids, weights, fullest, slot, dtype, routing
-        and purpose must be those of the dispatch. out is an argument of the whole call or of its
-        "_send"; "_recv" returns the tensor that its send got.
+        y: bfloat16 [max_rows, hidden], the experts' output for each row. With several nodes, y is
+        copied to self.y(slot) unless it is already in that memory. topk_ids, weights, fullest, slot, dtype,
+        routing and purpose must be those of the dispatch. Pass out to a whole call or to "_send"; "_recv"
+        returns the tensor of its send.
         """
         dtype, routing, purpose = _numbers(dtype, routing, purpose)
         self._check_rows("y", y, 0)
@@ -229,11 +227,11 @@ class EP:
         self.comm.check(status)
 
     def _on(self, stream):
-        """Makes torch run a call's other work on the call's stream."""
+        """Makes torch run the copies and allocations of a call on the call's stream."""
         return torch.cuda.stream(stream) if stream is not None and self.device.type == "cuda" else contextlib.nullcontext()
 
     def _new_rows(self, rows, stream):
-        """Allocates rows in the memory of the call's stream. The current stream may use them after the call."""
+        """Allocates rows for the call's stream in torch's allocator. The current stream may use them after the call."""
         with self._on(stream):
             out = torch.empty((rows, self.hidden), dtype=torch.bfloat16, device=self.device)
         if stream is not None and self.device.type == "cuda":
@@ -241,19 +239,19 @@ class EP:
         return out
 
     def _combined(self, out, slot, tokens, half, stream):
-        """Returns the tensor that combine writes. Both halves get the same one, because either may write it."""
+        """Returns the tensor that combine writes. Both halves get the same tensor, because either half may write it."""
         begun = self._begun[slot] if half == "_recv" else None
         if begun is None:
             return out if out is not None else self._new_rows(tokens, stream)
         if out is not None and out.data_ptr() != begun.data_ptr():
             raise ValueError("out: another tensor than its send had; leave it out of the recv")
         if self.device.type == "cuda":
-            begun.record_stream(stream or torch.cuda.current_stream(self.device))  # its memory may be another stream's
+            begun.record_stream(stream or torch.cuda.current_stream(self.device))  # it may be allocated for another stream
         return begun
 
     def y(self, slot=0):
-        """Returns bfloat16 [max_rows, hidden] in the library's memory if there are several nodes, else None. The
-        network reads no other memory. If the experts write there, combine needs no copy."""
+        """Returns a tensor in the library's memory, bfloat16 [max_rows, hidden], or None on one node. The network can
+        read only this memory. If the experts write their outputs to it, combine needs no copy."""
         view = self._rows.get(slot)
         if view is None and self.info.nodes > 1:
             address, rows = self.comm.outputs(slot).y, max(self.max_rows(d) for d in range(1, 5) if self.info.dtypes >> d & 1)
@@ -261,8 +259,7 @@ class EP:
         return view
 
     def _readable(self, y, slot, half, stream):
-        """Returns y in memory that combine can read. If it was sent already, it is not
-        copied again."""
+        """Returns y in memory that combine can read. The recv does not copy y again."""
         room = self.y(slot)
         if room is None or room.data_ptr() <= y.data_ptr() < room.data_ptr() + 2 * room.numel():
             return y
@@ -278,11 +275,11 @@ class EP:
         self.comm.barrier(self._stream(stream))
 
     def stamp(self, at, stream=None):
-        """Writes this GPU's clock, in ns, to `at`, one int64, when the stream reaches this call."""
+        """Writes this GPU's clock, in ns, to the int64 tensor `at` of one element when the stream reaches this call."""
         self.comm.stamp(at.data_ptr(), self._stream(stream))
 
     def explain(self, tokens, *, dtype=0, routing=0, purpose=0):
-        """Returns (dispatch, combine, why, first, last) for a token count of the fullest rank; see Comm.explain."""
+        """Returns what Comm.explain returns for a call whose fullest rank has `tokens` tokens."""
         return self.comm.explain(Call(
             fullest=tokens, dtype=word(DTYPES, dtype, "dtype"), routing=word(ROUTINGS, routing, "routing"),
             purpose=word(PURPOSES, purpose, "purpose")))
@@ -291,8 +288,8 @@ class EP:
         return self.comm.fault()
 
     def check(self):
-        """Raises EpcommError if a wait in a call of this rank passed its deadline; the outputs are NaN then. Call it
-        after each replay of a graph, once you have waited for its stream. It reads only host memory."""
+        """Raises EpcommError if a wait in a call of this rank passed its deadline; the outputs are NaN then. After each
+        replay of a graph, wait for its stream, then call check. It reads only host memory."""
         self.comm.check(lib().epcomm_fault(self.comm.handle, None))
 
     def reset(self):
@@ -308,7 +305,7 @@ class EP:
         self.comm.abandon()
 
 
-# ---- operators: they take only tensors and numbers, so an EP is passed as a number ----
+# ---- custom operators. They take only tensors and numbers, so an EP is passed as its number in _known. ----
 
 _known = {}
 
@@ -345,8 +342,8 @@ def _(y, topk_ids, weights, src_info, ep, fullest, slot, dtype, routing, purpose
 
 
 def dispatch(ep, x, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0, purpose=0):
-    """Calls EP.dispatch as a custom operator, for torch.compile. The library's outputs are
-    its mutated arguments, so that torch.compile keeps their readers after it."""
+    """Calls EP.dispatch as a custom operator, for torch.compile. The outputs are arguments that the operator
+    mutates, so that torch.compile does not move their readers before the operator."""
     view = ep._view(slot, word(DTYPES, dtype, "dtype"))
     torch.ops.epcomm.dispatch(
         x, topk_ids, weights, *view, ep.id, fullest, slot, word(DTYPES, dtype, "dtype"), word(ROUTINGS, routing, "routing"),
@@ -355,7 +352,8 @@ def dispatch(ep, x, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0,
 
 
 def combine(ep, y, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0, purpose=0):
-    """Calls EP.combine as a custom operator. The argument src_info keeps it after its dispatch."""
+    """Calls EP.combine as a custom operator. The operator takes src_info, so that torch.compile does not move it
+    before its dispatch."""
     src_info = ep._view(slot, word(DTYPES, dtype, "dtype")).src_info
     return torch.ops.epcomm.combine(
         y, topk_ids, weights, src_info, ep.id, fullest, slot, word(DTYPES, dtype, "dtype"), word(ROUTINGS, routing, "routing"),

@@ -124,15 +124,15 @@ def _candidates():
 
 
 def load():
-    """Opens libepcomm: from EPCOMM_LIBRARY, from the folder of this file, or by the
-    linker's search path."""
+    """Opens libepcomm. EPCOMM_LIBRARY names its file. If it is unset, the library is searched in the folder of
+    this module, then in the linker's search path."""
     tried = []
     for path in _candidates():
         try:
             return _declare(ctypes.CDLL(path))
         except OSError as e:
             tried.append(str(e))
-    raise ImportError("no libepcomm: make epcomm builds it, and EPCOMM_LIBRARY may name it (" + "; ".join(tried) + ")")
+    raise ImportError("no libepcomm: build it with `make epcomm`, or set EPCOMM_LIBRARY to its path (" + "; ".join(tried) + ")")
 
 
 def _declare(lib):

@@ -1,7 +1,8 @@
 """Loads the extension libepcomm_native.so, which makes an engine's calls in C++.
 
-It is searched at EPCOMM_NATIVE, then in the folder of this file. EPCOMM_NATIVE=0 uses no extension.
-Without it the same calls are made with ctypes, which takes several times as long on the host.
+EPCOMM_NATIVE names its file; if it is unset, the file is searched in the folder of this module.
+EPCOMM_NATIVE=0 loads no extension. Without the extension, the same calls are made with ctypes, which
+takes several times as long on the host.
 """
 
 import ctypes
@@ -22,7 +23,7 @@ _FUNCTIONS = ("dispatch", "dispatch_send", "dispatch_recv", "combine", "combine_
               "received", "return_weights", "add_counts", "error")  # native::Library
 _DRIVER = ("cuEventCreate", "cuEventRecord", "cuStreamWaitEvent", "cuStreamGetCaptureInfo_v2", "cuCtxSetCurrent", "cuCtxSynchronize")
 
-_opened = []  # the library or None, once it has been looked for
+_opened = []  # empty before the first search; then the library, or None if there is none
 
 
 def _paths():
@@ -100,8 +101,9 @@ def calls(handle, sent, event):
 
 @functools.cache
 def operators():
-    """Returns the operators; the first argument of each is a link's number. They are plain functions if possible,
-    else PyTorch's operators, whose dispatcher takes several us. EPCOMM_DISPATCHER=1 selects the latter."""
+    """Returns the operators. The first argument of each is a link's number. They are plain functions if _plain can
+    import them, otherwise PyTorch's operators, whose dispatcher takes several us. EPCOMM_DISPATCHER=1 selects
+    PyTorch's operators."""
     plain = _module()
     if plain:
         return types.SimpleNamespace(**{n: getattr(plain, n) for n in _NAMES})
@@ -115,8 +117,8 @@ def said(link):
 
 
 def counts(link):
-    """Returns (rows received, tokens of the fullest rank, rows of each expert) of the last dispatch. The rows of each
-    expert are empty if the host did not wait for them."""
+    """Returns (rows received, tokens of the fullest rank, list of each expert's rows) of the last dispatch. The list
+    is empty if the host did not wait for the counts."""
     at, (_, received, fullest) = load().epcomm_native_per_expert(link), said(link)
     return received, fullest, (c_uint32 * load().epcomm_native_experts(link)).from_address(at)[:] if at else []
 
@@ -125,8 +127,9 @@ PARTS = ("order", "allocation", "launch", "wait", "whole", "calls")
 
 
 def profile(on):
-    """Begins or ends a profile of the host's time. Returns ns by part since it began: ordering calls, allocating,
-    launching, waiting for counts, and whole calls. PyTorch's operators take the rest of the whole calls."""
+    """Begins or ends a profile of the host's time. Returns the ns of each part since the profile began, and the number
+    of calls: ordering calls, allocating, launching, waiting for counts, and whole calls. The time of whole calls
+    includes all other parts and what PyTorch's operators take."""
     out = (c_int64 * len(PARTS))()
     load().epcomm_native_profile(int(on), out)
     return dict(zip(PARTS, out))
@@ -137,8 +140,8 @@ def _addresses(owner, names):
 
 
 def new_lane(context):
-    """Makes the extension's lane, which orders the calls of a Buffer. context is the emulated driver's,
-    on which each call waits until it has ended, or None on a GPU."""
+    """Makes the extension's lane, which orders the calls of a Buffer. context is None on a GPU. On the emulated
+    driver it is the driver's context, and each call waits until its kernels have ended."""
     lane = load().epcomm_native_lane(_addresses(ctypes.CDLL("libcuda.so.1"), _DRIVER), context)
     if not lane:
         raise RuntimeError("epcomm: the driver refused an event")

@@ -1,4 +1,4 @@
-"""Computes the right results of dispatch and combine in plain torch."""
+"""Computes the expected results of dispatch and combine in plain torch, and compares results with them."""
 
 import torch
 
@@ -6,7 +6,8 @@ FP8 = 2
 
 
 class Inputs:
-    """The inputs of one rank in call n. Every rank can draw the inputs of all ranks."""
+    """The random inputs of one rank in call n. Every rank can compute the inputs of all ranks, because n and the rank
+    are the seed."""
 
     def __init__(self, ep, n, rank, tokens):
         g = torch.Generator(device=ep.device).manual_seed(n * 64 + rank)
@@ -21,13 +22,13 @@ def quantize_fp8(x):
     """Returns (e4m3 elements [tokens, hidden], float32 scales [tokens, hidden/128])."""
     groups = x.float().view(x.shape[0], x.shape[1] // 128, 128)
     most = groups.abs().amax(-1).clamp_min(1e-4)
-    # On a GPU torch multiplies by 1/448 if the divisor is a number; this rounds differently.
+    # If the divisor is a number, torch multiplies by 1/448 on a GPU, which rounds differently from a division.
     scales = most / torch.full_like(most, 448.0)
     return (groups / scales[..., None]).to(torch.float8_e4m3fn).view(x.shape), scales
 
 
 def travelled(x, dtype):
-    """Returns x as the experts receive it, in float32."""
+    """Returns x in float32 after the rounding of the dtype in which tokens travel."""
     if dtype != FP8:
         return x.float()
     q, scales = quantize_fp8(x)
@@ -35,18 +36,19 @@ def travelled(x, dtype):
 
 
 def gain(experts):
+    """Returns the factor by which each expert of this check multiplies its rows."""
     return 0.5 + (experts % 64).float() / 64
 
 
 def expert_of_rows(ep, view, rows):
-    """Returns the local expert of each of the first rows, and whether the row may hold data."""
+    """Returns two tensors for the first rows: the local expert of each row, and whether the row may hold data."""
     at = torch.arange(rows, device=ep.device, dtype=torch.int32)
     group = torch.searchsorted(view.row_offsets[1:].contiguous(), at, right=True).clamp_max(ep.groups - 1)
     return group, at < view.row_offsets[-1]
 
 
 def apply_experts(ep, view, dtype, rows, y):
-    """Writes the experts' outputs for the first rows to y. Its shapes are static, so that graphs can capture it."""
+    """Writes the experts' outputs for the first rows to y. All shapes are static, so that graphs can capture the work."""
     if rows == 0:
         return
     group, _ = expert_of_rows(ep, view, rows)
@@ -97,8 +99,8 @@ def check_dispatch(ep, view, dtype, everyone):
 
 
 def check_combine(ep, combined, dtype, mine, reduced):
-    """Compares combined tokens with a float64 sum. Returns '' if they are within its bound, else a
-    difference."""
+    """Compares combined tokens with a float64 sum. Returns '' if every error is below the bound for rounding, else
+    the largest difference."""
     x = travelled(mine.x, dtype)
     want = torch.zeros((x.shape[0], ep.hidden), dtype=torch.float64, device=ep.device)
     size = torch.zeros_like(want)

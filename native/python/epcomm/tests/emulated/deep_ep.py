@@ -1,9 +1,9 @@
-"""Runs DeepEP's own tests without a GPU: put this folder on PYTHONPATH before the shim's.
+"""Runs DeepEP's own tests without a GPU. Put this folder on PYTHONPATH before the shim's folder.
 
-A test imports deep_ep before it uses a GPU. Python finds this file first. It replaces parts of torch:
-`cuda` becomes the CPU and `nccl` becomes gloo; streams do their work at once, and check that each stream
-has waited for the streams that it must wait for; the profiler lists the kernels that the emulated driver
-ran. Then it imports the shim. The tests' timing loops run only a few times.
+A test imports deep_ep before it uses a GPU, and Python finds this file first. This file replaces parts of
+torch. `cuda` becomes the CPU and `nccl` becomes gloo. Streams do their work at once, and check that each
+stream has waited for the streams that it must wait for. The profiler lists the kernels that the emulated
+driver ran. Then this file imports the shim. The tests' timing loops run only a few times.
 """
 
 import ctypes
@@ -19,15 +19,15 @@ import torch
 import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
 
-os.environ["EPCOMM_NATIVE"] = "0"  # only calls in Python show which stream does what
+os.environ["EPCOMM_NATIVE"] = "0"  # the stand-ins see streams only in calls that Python makes
 _driver = ctypes.CDLL("libcuda.so.1")
 _driver.emul_kernels.restype = ctypes.c_char_p
 _index = 0  # index of this rank's GPU
 
 
 class _OnTheCPU(TorchFunctionMode):
-    """Makes tensors for cuda on the CPU. Empty tensors are filled with NaN and -1, because memory of GPUs may
-    hold anything. Matrix products that only take time are made small."""
+    """Makes tensors for cuda on the CPU. Empty tensors are filled with bytes 0xFF (NaN, or -1), because memory of a
+    GPU may hold anything. Matrix products that tests make only to take time become small."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
@@ -50,7 +50,7 @@ class _Kernel:
 
 
 class _Kernels(list):
-    """Events in the form of torch.profiler, with its table of times."""
+    """A list of kernels with the methods of torch.profiler's event list that DeepEP's tests call."""
 
     def table(self, **_):
         names = dict.fromkeys(k.name for k in self)
@@ -67,7 +67,8 @@ class _Kernels(list):
 
 
 class _Profile:
-    """Replaces torch.profiler.profile, with the schedule of DeepEP's tests: only the second step counts."""
+    """Replaces torch.profiler.profile. Like the schedule of DeepEP's tests, it keeps only the kernels of the second
+    step."""
 
     def __init__(self, **_):
         self._events, self._steps = _Kernels(), 0

@@ -1,7 +1,7 @@
 """Replaces CUDA's streams in one thread. Work runs at once; the streams only record which stream has
 waited for which. If a stream uses a tensor before it has waited for the stream that made the tensor,
-that is an error, although the bytes are right here. Calls that CUDA refuses during a capture are errors
-too."""
+the use raises an error, although the bytes are right here. Calls that CUDA refuses during a capture raise
+an error too."""
 
 import contextlib
 import time
@@ -11,7 +11,7 @@ import torch
 # Functions that describe a tensor without reading it, and functions that wait for the stream on the host.
 _ABOUT = {"__get__", "size", "dim", "numel", "stride", "is_contiguous", "element_size", "untyped_storage", "storage_offset", "__len__"}
 _WAITS = {"item", "tolist", "equal", "allclose", "__bool__", "__int__", "__float__", "__index__"}
-_host = {}  # by stream: how many of its operations the host has waited for
+_host = {}  # how many operations of each stream the host has waited for
 
 
 def _merge(into, more):
@@ -27,7 +27,7 @@ class _Capture:
 
 
 class Stream:
-    _as_parameter_ = None  # for the emulated driver, which runs everything on one stream
+    _as_parameter_ = None  # ctypes passes null, because the emulated driver runs everything on one stream
     capture = 0            # the _Capture that it is in
 
     def __init__(self, *_, **__):
@@ -35,11 +35,11 @@ class Stream:
 
     @property
     def cuda_stream(self):
-        """The stream itself, in place of the driver's number."""
+        """Returns the stream itself, in place of the driver's number of the stream."""
         return self
 
     def clock(self):
-        """Returns, by stream, how many of its operations this stream has waited for."""
+        """Returns {stream: number of its operations that this stream has waited for}."""
         return {**self._seen, self: self._done}
 
     def wait_event(self, event):
@@ -58,7 +58,7 @@ class Stream:
             self.capture = capture
             capture.streams.append(self)
         if self.capture is not capture:
-            raise RuntimeError("a stream waits for what is not in its capture (CUDA errors 905 and 907)")
+            raise RuntimeError("a stream waits for a stream that is not in its capture (CUDA errors 905 and 907)")
 
     def step(self):
         self._done += 1
@@ -70,7 +70,7 @@ class Stream:
 
 
 class Event:
-    """Replaces CUDA's event. To wait for it before it is recorded is an error."""
+    """Replaces CUDA's event. A wait for an event that was never recorded fails."""
 
     def __init__(self, enable_timing=False):
         self._at = None
@@ -111,7 +111,7 @@ def graph(stream):
         captured = _end(stream)
     for other in captured:
         if other is not stream and not stream.after((other, other._done)):
-            raise RuntimeError("a capture ends and has not joined all its streams (CUDA error 904)")
+            raise RuntimeError("a capture ends before its first stream has waited for all its streams (CUDA error 904)")
     _merge(_host, stream.clock())
 
 
@@ -157,7 +157,7 @@ def behind(function, args, results):
     made = current().step()
     given = [] if name.endswith("_") else list(_tensors(args))
     for t in _tensors(args[0] if name == "__setitem__" else results):
-        if name == "__setitem__" or not any(t is g for g in given):  # contiguous may return what it got
+        if name == "__setitem__" or not any(t is g for g in given):  # contiguous() may return its argument
             t.made_by = made
     if name in _WAITS:
         _merge(_host, current().clock())
@@ -167,5 +167,5 @@ def behind_last(link):
     """Checks that a launch waits for the last launch of the same communicator, because they share memory."""
     last = getattr(link, "made_by", None)
     if last is not None and not current().after(last):
-        raise RuntimeError("a launch has not waited for the stream of the one before")
+        raise RuntimeError("a launch has not waited for the stream of the launch before it")
     link.made_by = current().step()

@@ -1,9 +1,9 @@
 """DeepEP's interface over epcomm's kernels, for ranks of one host.
 
 ``Buffer``, ``Config`` and ``EventOverlap`` have the signatures, shapes, dtypes,
-strides and return values of DeepEP V1's, ``ElasticBuffer`` and ``EPHandle`` those of
-V2's. An unsupported call raises ``NotServed``,
-which names what to use instead. docs/deepep.md says how to switch an engine.
+strides and return values of DeepEP V1. ``ElasticBuffer`` and ``EPHandle`` have those of
+DeepEP V2. An unsupported call raises ``NotServed``; the error text says what to use
+instead. docs/deepep.md says how to switch an engine.
 """
 
 import torch

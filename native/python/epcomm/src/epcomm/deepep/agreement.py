@@ -21,7 +21,7 @@ _RECORD = 8 * (1 + RING)   # number of calls so far, then the keys of the last o
 _FACTS, _FACT = 64, 512    # number of facts that a rank keeps, and bytes of each: key, length, JSON
 _TEXT = 1024               # bytes of an error text: length, text
 _DISAGREE = 5
-_LATE = 1.0                # seconds for which the rank that found a difference waits for ranks that have not reached the call
+_LATE = 1.0                # seconds: a rank that finds a difference waits so long for ranks that have not reached the call
 
 
 def _folder():
@@ -48,7 +48,7 @@ class Agreement:
     def bytes_for(ranks):
         return 64 + ranks * (_RECORD + _FACTS * _FACT + _TEXT)
 
-    # ---- facts and sentences ----
+    # ---- facts and error texts ----
 
     def _write(self, at, room, text):
         data = text.encode()[:room - 4]
@@ -76,11 +76,12 @@ class Agreement:
         self._memory[at:at + 8] = key.to_bytes(8, "little")
 
     def _at_call(self, n):
-        """Returns the key of each rank's call n. Ranks that have not reached this call, or are far ahead, are
-        left out."""
+        """Returns {rank: key of its call n}, without the ranks that have not reached this call or no longer keep
+        its key."""
         return {r: rec[1 + n % RING] for r, rec in enumerate(self._records) if n <= rec[0] < n + RING - 1}
 
-    def _sentence(self, keys):
+    def _difference(self, keys):
+        """Returns the error text that says in what the calls with these keys differ."""
         facts = {r: self._facts_of(r, key) for r, key in keys.items()}
         names = [n for n in next(iter(facts.values()), {}) if len({json.dumps(f.get(n)) for f in facts.values()}) > 1]
         if "the call" in names:
@@ -88,15 +89,15 @@ class Agreement:
         parts = [f"{n} is " + ", ".join(f"{f.get(n)} on rank {r}" for r, f in sorted(facts.items())) for n in names]
         return "the ranks differ in what they call: " + ("; ".join(parts) or "the calls are in another order") + "; give all ranks the same"
 
-    def sentence(self):
+    def difference(self):
         """Returns the error text that says in what the ranks differ. The first rank that finds a difference
-        writes the text for all."""
+        writes the text for all ranks."""
         n = self._records[self.rank][0]
         end = time.monotonic() + _LATE
         while not self._verdict.value:
             keys = self._at_call(n)
             if len(keys) == self.ranks or time.monotonic() > end:
-                self._write(self._texts_at + self.rank * _TEXT, _TEXT, self._sentence(keys))
+                self._write(self._texts_at + self.rank * _TEXT, _TEXT, self._difference(keys))
                 self._verdict.value = 1
                 self.end_waits()
                 break
@@ -105,18 +106,18 @@ class Agreement:
         return next(t for t in texts if t)
 
     def refuse(self):
-        raise EpcommError(_DISAGREE, self.sentence())
+        raise EpcommError(_DISAGREE, self.difference())
 
     # ---- calls ----
 
     def look(self):
-        """Raises the error that another rank has found."""
+        """Raises EpcommError if another rank has found a difference."""
         if self._verdict.value:
             self.refuse()
 
     def step(self, key):
-        """Notes a call whose key is known, and compares it with the same call of the other ranks. Native
-        code does the same; this function is for calls by ctypes."""
+        """Notes a call whose key is known, and compares the call with the same call of the other ranks. The
+        extension has the same function in C++; this one is for calls by ctypes."""
         mine = self._records[self.rank]
         n = mine[0] + 1
         mine[1 + n % RING], mine[0] = key, n

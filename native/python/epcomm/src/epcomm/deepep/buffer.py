@@ -21,10 +21,10 @@ def _deadline():
 class Buffer:
     """Expert parallelism of the ranks of a group, all on one host.
 
-    group: a torch.distributed group; comm: an mpi4py communicator instead. The sizes are not
-    used, because memory is allocated at the first dispatch of a shape: see docs/deepep.md. Normal
-    calls take at most EPCOMM_MAX_TOKENS tokens a rank, 4096 unless set. They take the number of SMs
-    that is fastest, unless set_num_sms or a Config bounds it. Collective.
+    group: a torch.distributed group; comm: an mpi4py communicator instead of group. num_nvl_bytes and
+    num_rdma_bytes are not used, because memory is allocated at the first dispatch of a shape: see
+    docs/deepep.md. Normal calls take at most EPCOMM_MAX_TOKENS tokens a rank, by default 4096. They use
+    the fastest number of SMs, unless set_num_sms or a Config bounds it. Collective.
     """
 
     num_sms = 20  # DeepEP's default, for programs that read it
@@ -37,9 +37,9 @@ class Buffer:
             raise ValueError("Either 'group' or 'comm' must be provided.")
         must_be_off("enable_shrink", enable_shrink and not low_latency_mode, "only low-latency calls go on without a lost rank; give low_latency_mode=True")
         must_be_off("use_fabric", use_fabric, "ranks of one host reach each other without fabric handles; leave it out")
-        must_be_off("is_intranode=False", not is_intranode, "ranks are of one host; leave it out")
+        must_be_off("is_intranode=False", not is_intranode, "all ranks are on one host; leave it out")
         if low_latency_mode and not allow_nvlink_for_low_latency_mode:
-            raise NotServed("allow_nvlink_for_low_latency_mode=False", "rows travel by NVLink and hooks hold no SMs meanwhile; leave it out")
+            raise NotServed("allow_nvlink_for_low_latency_mode=False", "rows travel by NVLink, and hooks hold no SMs between send and receive; leave it out")
         self.group = group if group is not None else comm
         self.rank, self.group_size = (group.rank(), group.size()) if group is not None else (comm.Get_rank(), comm.Get_size())
         self._mpi = comm if group is None else None
@@ -57,7 +57,7 @@ class Buffer:
         self._links, self._keys = {}, Keys()
         if self._agreement is not None:
             self._agreement.end_waits = lambda links=self._links: [link.comm.stop() for link in dict.fromkeys(links.values())]
-        self._found = {}           # by the arguments of a call: its Link and key
+        self._found = {}           # (link, key) of each call, by the arguments that determine them
         # Low-latency calls that all ranks have compared; None without the extension.
         self._calls = native.calls(Handle, low_latency.Sent, EventOverlap()) if self._lane.native else None
         self._max_tokens = int(os.environ.get("EPCOMM_MAX_TOKENS", "4096"))
@@ -83,7 +83,7 @@ class Buffer:
         if new and self._agreement is not None:
             self._agreement.first(key, {"the call": op, **shape.facts(), **facts})
             self._keys.shared(op, shape, facts)
-            key = 0  # noted
+            key = 0  # the call is noted already
         link = self._links.get(shape)
         if link is None:
             link = self._links[shape] = self._made(shape)
@@ -96,8 +96,8 @@ class Buffer:
         return found
 
     def _made(self, shape):
-        """Returns a communicator that can be used for a shape: one of an earlier shape, or a new
-        one."""
+        """Returns a communicator for a shape: one that was made for an earlier shape and also serves this
+        one, or a new one."""
         for link in self._links.values():
             if link.serves(shape):
                 return link
@@ -153,8 +153,9 @@ class Buffer:
     def get_combine_config(num_ranks):
         return config_for(num_ranks, Buffer.num_sms, Buffer._bound)
 
-    # A call on the current stream takes the short way: the extension checks the tensors, and refuses the call
-    # before anything is sent. Then the long way copies the tensor, or raises an error that names it.
+    # A call on the current stream takes the short way, in which the extension checks the tensors. If a tensor does
+    # not fit, the extension refuses the call before anything is sent, and the call takes the long way. The long
+    # way copies the tensor if that helps; otherwise it raises an error that names the tensor.
 
     def get_dispatch_layout(self, topk_idx, num_experts, previous_event=None, async_finish=False, allocate_on_comm_stream=False):
         link = self._counter
@@ -374,21 +375,22 @@ class Buffer:
     # ---- lost ranks: see docs/faults.md ----
 
     def low_latency_update_mask_buffer(self, rank_to_mask, mask=False):
-        """Notes that a rank is lost, or is back. Every living rank applies the change, collectively, in its next
-        low_latency_dispatch or query."""
+        """Notes that a rank is lost (mask=True) or back. The living ranks apply the change together, in their next
+        low_latency_dispatch or low_latency_query_mask_buffer."""
         self._must_shrink()
         if not 0 <= rank_to_mask < self.group_size or rank_to_mask == self.rank:
             raise ValueError(f"rank_to_mask: {rank_to_mask} is not another rank below {self.group_size}")
         (self._masked.add if mask else self._masked.discard)(rank_to_mask)
 
     def low_latency_query_mask_buffer(self, mask_status):
-        """Writes 1 for each masked rank, else 0, to an int32 tensor [ranks], after it has applied noted changes."""
+        """Applies the noted changes, then writes 1 for each masked rank and 0 for the others to mask_status, int32
+        [ranks]."""
         self._must_shrink()
         self._apply_masks()
         mask_status.copy_(torch.tensor([int(r in self._masked) for r in range(self.group_size)], dtype=mask_status.dtype))
 
     def low_latency_clean_mask_buffer(self):
-        """Takes all ranks back, collectively over all of them."""
+        """Takes all ranks back. Collective over all ranks."""
         self._must_shrink()
         self._masked.clear()
         self._meet(lambda comm: comm.grow(range(self.group_size)))  # this rank may not know that others masked it
@@ -415,8 +417,8 @@ class Buffer:
         self._applied = set(self._masked)
 
     def check(self):
-        """Raises EpcommError if a wait in a call of this rank passed its deadline; the outputs are NaN then. Call it
-        after each replay of a graph, once you have waited for its stream. It reads only host memory."""
+        """Raises EpcommError if a wait in a call of this rank passed its deadline; the outputs are NaN then. After each
+        replay of a graph, wait for its stream, then call check. It reads only host memory."""
         for link in dict.fromkeys(self._links.values()):
             link.comm.check(lib().epcomm_fault(link.comm.handle, None))
 
@@ -432,10 +434,10 @@ class Buffer:
         raise NotServed("get_local_buffer_tensor", "there is no raw buffer; use get_next_low_latency_combine_buffer for rows")
 
     def internode_dispatch(self, *_, **__):
-        raise NotServed("internode_dispatch", "ranks are of one host; call dispatch")
+        raise NotServed("internode_dispatch", "all ranks are on one host; call dispatch")
 
     def internode_combine(self, *_, **__):
-        raise NotServed("internode_combine", "ranks are of one host; call combine")
+        raise NotServed("internode_combine", "all ranks are on one host; call combine")
 
 
 __all__ = ["Buffer", "Config"]

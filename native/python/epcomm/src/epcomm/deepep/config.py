@@ -1,5 +1,5 @@
-"""DeepEP's Config. epcomm uses only its num_sms: it sends no chunks, and the pack holds all
-other tuned parameters."""
+"""DeepEP's Config. epcomm uses only its field num_sms, because epcomm sends no chunks and the pack
+holds all tuned parameters."""
 
 
 class NotServed(NotImplementedError):
@@ -11,7 +11,7 @@ class NotServed(NotImplementedError):
 
 
 def must_be_off(name, on, use):
-    """Refuses an option that other builds of DeepEP have, if it is on."""
+    """Raises NotServed if an option that epcomm does not support is on."""
     if on:
         raise NotServed(name, use)
 
@@ -31,7 +31,7 @@ class Config:
     def __init__(self, num_sms=20, num_max_nvl_chunked_send_tokens=6, num_max_nvl_chunked_recv_tokens=256,
                  num_max_rdma_chunked_send_tokens=6, num_max_rdma_chunked_recv_tokens=256):
         if num_sms < 0 or num_sms == 1:
-            raise ValueError(f"num_sms: {num_sms}; a call takes 2 SMs at least, 0 is no bound")
+            raise ValueError(f"num_sms: {num_sms}; give at least 2, or 0 for no bound")
         self.num_sms = self.bound = num_sms
         self.num_max_nvl_chunked_send_tokens = num_max_nvl_chunked_send_tokens
         self.num_max_nvl_chunked_recv_tokens = num_max_nvl_chunked_recv_tokens
@@ -51,8 +51,8 @@ MOST_RANKS = 8
 
 
 def config_for(num_ranks, num_sms, bound):
-    """Returns the config for DeepEP's maps; all of them have the same here. bound is the number given to
-    set_num_sms, 0 if it was not called."""
+    """Returns the Config for a number of ranks. DeepEP has a map with one for each number of ranks; epcomm has the
+    same for all. bound is the number given to set_num_sms, or 0 if the caller did not set any."""
     if not 1 <= num_ranks <= MOST_RANKS:
         raise NotServed(f"{num_ranks} ranks", f"ranks of one host, at most {MOST_RANKS}, can use it")
     config = Config(num_sms)

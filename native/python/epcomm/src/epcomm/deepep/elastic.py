@@ -16,7 +16,7 @@ from .events import EventHandle, EventOverlap
 
 ALIGNMENT = 2 << 20  # V2's buffers are multiples of 2 MB
 LINK_EFFICIENCY, READ_GBS, WRITE_GBS, MARGIN = 0.9, 200, 50, 1.25  # V2's estimates, see get_theoretical_num_sms
-LEAST_SMS, APART_SMS = 4, 64
+LEAST_SMS, LEAST_SMS_ALONE = 4, 64  # the second without prefer_overlap_with_compute
 
 
 def aligned(n, to):
@@ -34,7 +34,7 @@ def nvlink_gbs():
 
 
 def refused(name, use):
-    """Returns a method that refuses a call by its name."""
+    """Returns a method that raises NotServed for the call `name`."""
     def method(*_, **__):
         raise NotServed(name, use)
     return method
@@ -43,10 +43,10 @@ def refused(name, use):
 class ElasticBuffer:
     """Expert parallelism of the ranks of a group, all on one host.
 
-    The arguments are DeepEP V2's. num_bytes and the settings of queue pairs and timeouts are kept only for
+    The arguments are those of DeepEP V2. num_bytes and the settings of queue pairs and timeouts are only kept for
     programs that read them: memory is allocated at the first dispatch of a shape, and EPCOMM_DEADLINE bounds
-    waits. A call takes num_sms SMs at most; 0 means get_theoretical_num_sms. Rows always arrive in the order of
-    source ranks and tokens, so every buffer is deterministic. Collective.
+    waits. A call takes at most num_sms SMs; 0 means the number that get_theoretical_num_sms returns. Rows always
+    arrive in the order of source ranks and tokens, so every buffer is deterministic. Collective.
     """
 
     def __init__(self, group, num_bytes=None, num_cpu_bytes=0, num_max_tokens_per_rank=0, hidden=0, num_topk=0, use_fp8_dispatch=False,
@@ -70,7 +70,7 @@ class ElasticBuffer:
 
     @staticmethod
     def _refuse_hosts(group):
-        """Refuses ranks of several hosts, on every rank."""
+        """Raises NotServed on every rank if the ranks are on several hosts."""
         everyone = [None] * group.size()
         try:
             with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as f:
@@ -93,8 +93,8 @@ class ElasticBuffer:
     @staticmethod
     def get_buffer_size_hint(group, num_max_tokens_per_rank, hidden, num_topk=0, use_fp8_dispatch=False, allow_hybrid_mode=True,
                              allow_multiple_reduction=True):
-        """Returns the bytes of the most BF16 rows that can arrive, with ids and weights, as a multiple of 2 MB.
-        ElasticBuffer does not use it."""
+        """Returns the bytes of the largest possible number of BF16 rows with their ids and weights, rounded up to
+        2 MB. ElasticBuffer does not use this number."""
         return aligned(group.size() * num_max_tokens_per_rank * (2 * hidden + 12 * num_topk + 4), ALIGNMENT)
 
     @staticmethod
@@ -114,10 +114,10 @@ class ElasticBuffer:
 
     def get_theoretical_num_sms(self, num_experts, num_topk, num_scaleout_topk=0, rdma_gbs=0, nvlink_gbs=0, sm_read_gbs=READ_GBS,
                                 sm_write_gbs=WRITE_GBS):
-        """Returns the number of SMs by DeepEP V2's formula (deep_ep/buffers/elastic.py) for ranks of one host: as many as
-        read or write as much as the NVLinks carry, a quarter more, even, and at least 4; at least 64 without
-        prefer_overlap_with_compute. It assumes balanced routing."""
-        must_be_off("num_scaleout_topk", num_scaleout_topk, "ranks are of one host; leave it out")
+        """Returns the number of SMs by DeepEP V2's formula (deep_ep/buffers/elastic.py) for ranks of one host. So many
+        SMs read and write as fast as the NVLinks carry, plus a quarter. The number is even and at least 4, or at
+        least 64 without prefer_overlap_with_compute. The formula assumes balanced routing."""
+        must_be_off("num_scaleout_topk", num_scaleout_topk, "all ranks are on one host; leave it out")
         key = num_experts, num_topk, nvlink_gbs, sm_read_gbs, sm_write_gbs
         if key not in self._sms:
             self._sms[key] = self._theoretical_sms(*key)
@@ -130,10 +130,10 @@ class ElasticBuffer:
         gbs = gbs or LINK_EFFICIENCY * nvlink_gbs()
         if gbs == 0:
             warnings.warn("get_theoretical_num_sms: nvidia-smi prints no speed of NVLinks; give num_sms, or nvlink_gbs", stacklevel=3)
-        there = ranks * (1 - comb(experts - experts // ranks, topk) / comb(experts, topk))  # ranks that a token goes to
+        there = ranks * (1 - comb(experts - experts // ranks, topk) / comb(experts, topk))  # mean number of ranks of a token
         carried = gbs / (1 - 1 / ranks)
         sms = aligned(max(LEAST_SMS, ceil(MARGIN * max(carried / there / read_gbs, carried / write_gbs))), 2)
-        return min(sms if self.prefer_overlap_with_compute else max(sms, APART_SMS), most)
+        return min(sms if self.prefer_overlap_with_compute else max(sms, LEAST_SMS_ALONE), most)
 
     def _device_sms(self):
         return torch.cuda.get_device_properties(self._calls.device).multi_processor_count
@@ -143,7 +143,7 @@ class ElasticBuffer:
         return min(num_sms, 9, self.num_allocated_qps)
 
     def barrier(self, use_comm_stream=True, with_cpu_sync=False, sequential=True):
-        """Makes the current stream wait until it has come here on every rank."""
+        """Makes the current stream wait until the current streams of all ranks have reached this barrier."""
         on_gpu = self._calls.device.type == "cuda" and "nccl" in str(dist.get_backend(self.group))
         if with_cpu_sync or not on_gpu:
             torch.cuda.synchronize()
@@ -154,8 +154,8 @@ class ElasticBuffer:
     # ---- dispatch and combine ----
 
     def _run(self, previous, before_epilogue, aside, work, tensors):
-        """Runs work() after the two events, which may be None, and returns (its value, the event that the call
-        returns)."""
+        """Runs work() after the events previous and before_epilogue, which may be None. Returns (the value of work(),
+        the event for the caller)."""
         if previous is None and before_epilogue is None and not aside:
             return work(), ElasticEvent()
 
@@ -169,7 +169,7 @@ class ElasticBuffer:
         return value, ElasticEvent(event)
 
     def _most_tokens(self, given):
-        """Returns num_max_tokens_per_rank of a call. A buffer that was made for a number of bytes takes it from the first
+        """Returns num_max_tokens_per_rank of a call. A buffer that was made with num_bytes alone takes it from its first
         call."""
         most = self.num_max_tokens_per_rank
         if most == 0:
@@ -187,9 +187,10 @@ class ElasticBuffer:
         """Sends each token to the ranks of its experts.
 
         x: bfloat16 [tokens, hidden], or (float8_e4m3fn [tokens, hidden], float32 scales [tokens, hidden/128]).
-        Returns (rows, ids int64 [rows, top-k] of local experts, -1 for others, or None if expanded; weights
-        float32 [rows, top-k], or [rows] if expanded; handle; event). Without do_cpu_sync, and with a handle
-        of such a call, there is room for the most rows; those that no token fills have ids of -1.
+        Returns (rows, ids, weights, handle, event). ids: local experts, int64 [rows, top-k], -1 for experts of
+        other ranks; None if expanded. weights: float32 [rows, top-k], or [rows] if expanded. Without
+        do_cpu_sync, and with a handle of such a call, the outputs have room for the largest possible number of
+        rows; the ids of rows that no token fills are -1.
         """
         assert do_expand or not do_zero_padding, "do_zero_padding: only with do_expand"
         inputs = (x, topk_idx, topk_weights, cumulative_local_expert_recv_stats)
@@ -212,7 +213,7 @@ class ElasticBuffer:
         return rows, ids, weights, handle, event
 
     def _new(self, handle, x, topk_idx, topk_weights, stats, worst, copies):
-        """Makes a new dispatch, and fills the handle. Returns (rows, weights, handle)."""
+        """Dispatches, and stores the results in the handle. Returns (rows, weights, handle)."""
         per_rank, _, per_expert, in_rank, _ = self._calls.get_dispatch_layout(topk_idx, handle.num_experts)
         handle.layout = per_rank, per_expert, in_rank
         handle.topk_idx = topk_idx.clone() if copies else topk_idx
@@ -225,7 +226,8 @@ class ElasticBuffer:
         return rows, weights, handle
 
     def _again(self, handle, x, topk_weights, stats):
-        """Dispatches with a handle, whose number of rows is known. Weights travel only with ids."""
+        """Dispatches with a handle, whose number of rows is known. If there are weights, the ids travel again, because
+        weights travel only with ids."""
         if topk_weights is None:
             rows, weights = self._calls.dispatch(x, handle=handle.sent)[0], None
         else:
@@ -241,7 +243,8 @@ class ElasticBuffer:
 
     @staticmethod
     def _finished(rows, weights, handle, zeros, columns):
-        """Returns the results of dispatch, and the tensors of the handle, which the caller's stream will read."""
+        """Returns the results of dispatch in the caller's form. The last value holds the handle's tensors, which the
+        caller's stream will read."""
         ids = handle.recv_topk_idx
         if handle.do_expand:
             places = handle.places
@@ -253,11 +256,11 @@ class ElasticBuffer:
 
     def combine(self, x, handle, topk_weights=None, bias=None, num_sms=0, num_qps=0, previous_event=None, previous_event_before_epilogue=None,
                 async_with_compute_stream=False, allocate_on_comm_stream=False):
-        """Adds the rows of each token, which the experts have weighted.
+        """Adds the rows of each token. The experts have already multiplied them by the weights.
 
-        x: bfloat16 [rows, hidden], in the order of dispatch's rows; topk_weights: as dispatch returned them; bias:
-        bfloat16 [tokens, hidden], or two such. Returns (bfloat16 [tokens, hidden], weights float32 [tokens, top-k] or
-        None, event). A call takes the SMs of its dispatch. Rows of one rank are added in the order of top-k.
+        x: bfloat16 [rows, hidden], in the order of dispatch's rows; topk_weights: the weights that dispatch returned;
+        bias: bfloat16 [tokens, hidden], or a pair of such tensors. Returns (bfloat16 [tokens, hidden], weights float32 [tokens, top-k] or
+        None, event). The call takes as many SMs as its dispatch. Rows of one rank are added in the order of top-k.
         """
         if handle.do_expand and not self.allow_multiple_reduction:
             raise NotServed("combine of expanded rows with allow_multiple_reduction=False",
@@ -279,8 +282,7 @@ class ElasticBuffer:
 
     def _combine_onto(self, biases, y, weights, handle):
         """Adds biases and the ranks' rows in float32, in V2's order: biases first, then the ranks in the order of their last
-        selection of a token. The kernels round the sum of the rows, so the rows of each rank travel by a combine of their
-        own."""
+        selection of a token. The kernels round the sum of the rows, so each rank's rows travel in a separate combine."""
         total, parts, back = sum(b.float() for b in biases), [], None
         for rank in range(self.num_ranks):
             mine = y if rank == self.rank_idx else torch.zeros_like(y)

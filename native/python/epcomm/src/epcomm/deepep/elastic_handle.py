@@ -9,7 +9,7 @@ from .events import EventOverlap
 
 
 class ElasticEvent(EventOverlap):
-    """DeepEP V2's EventOverlap: it can forget the event after a wait, and call a function then."""
+    """DeepEP V2's EventOverlap. After a wait it calls a registered function and can drop the event."""
 
     def __init__(self, event=None, extra_tensors=None):
         super().__init__(event, extra_tensors)
@@ -40,7 +40,7 @@ class ElasticEvent(EventOverlap):
 class EPHandle:
     """DeepEP V2's handle of a dispatch. Its tensors about the received rows are computed when they are first read."""
 
-    token_metadata_at_forward = channel_linked_list = None  # only of V2's hybrid mode
+    token_metadata_at_forward = channel_linked_list = None  # V2 sets these only in its hybrid mode
 
     def __init__(self, do_expand, num_experts, expert_alignment, num_max_tokens_per_rank, num_sms, rank, ranks):
         self.do_expand, self.num_experts, self.expert_alignment = do_expand, num_experts, expert_alignment
@@ -48,7 +48,8 @@ class EPHandle:
         self._rank, self._ranks = rank, ranks
 
     def must_fit(self, num_experts, expert_alignment, num_max_tokens_per_rank, do_expand):
-        """Refuses arguments of a call with this handle that differ from those of its dispatch; None fits."""
+        """Raises ValueError if a call with this handle has another argument than the handle's dispatch had. An
+        argument of None is not compared."""
         for name, got, mine in (("num_experts", num_experts, self.num_experts), ("expert_alignment", expert_alignment, self.expert_alignment),
                                 ("num_max_tokens_per_rank", num_max_tokens_per_rank, self.num_max_tokens_per_rank),
                                 ("do_expand", do_expand, self.do_expand)):
@@ -56,8 +57,8 @@ class EPHandle:
                 raise ValueError(f"{name}: {got}, but the handle's dispatch had {mine}; give the same")
 
     def filled(self, sent, ids, counts):
-        """Takes the results of Buffer.dispatch: its handle, the ids of the rows, and the aligned rows of each local expert,
-        which are [] if the host did not wait for them."""
+        """Stores the results of Buffer.dispatch: its handle, the ids of the rows, and counts, the number of rows of each
+        local expert with padding. counts is [] if the host did not wait for it."""
         self.sent, self.recv_topk_idx, self.num_recv_tokens_per_expert_list = sent, ids, counts
         self.num_recv_tokens = sent.sent.received
         self.dst_buffer_slot_idx = sent.sent.link.nothing  # rows have no slots in a buffer here
@@ -69,7 +70,7 @@ class EPHandle:
             self.num_expanded_tokens = -(-most // self.expert_alignment) * self.expert_alignment
 
     def tensors(self):
-        """Returns the tensors that a call made, also on another stream."""
+        """Returns the tensors of the handle, so that the caller can record other streams that use them."""
         counts = vars(self).get("num_unaligned_recv_tokens_per_expert")
         return self.sent, self.topk_idx, self.recv_topk_idx, self.layout, counts, self.places if self.do_expand else ()
 
@@ -80,25 +81,26 @@ class EPHandle:
 
     @functools.cached_property
     def places(self):
-        """The places of the rows in the expanded output."""
+        """Returns the Places of the rows in the expanded output."""
         return expand.places_of(self.recv_topk_idx, self.num_unaligned_recv_tokens_per_expert, self.expert_alignment, self.num_expanded_tokens)
 
     @functools.cached_property
     def psum_num_recv_tokens_per_scaleup_rank(self):
-        """int32 [ranks]: the rows from each rank and those before it."""
+        """int32 [ranks]: the number of rows from rank 0 to each rank, inclusive."""
         return self.sent[0][:, self._rank].contiguous()
 
     @functools.cached_property
     def psum_num_recv_tokens_per_expert(self):
-        """int32 [local experts]: the end of each expert's rows; expanded, without its alignment."""
+        """int32 [local experts]: the end of each expert's rows. If rows are expanded, the padding after an expert's
+        last row is not counted in its own end."""
         counts = self.num_unaligned_recv_tokens_per_expert
         ends = expand.aligned(counts, self.expert_alignment).cumsum(0, dtype=torch.int32)
         return ends - expand.aligned(counts, self.expert_alignment) + counts if self.do_expand else ends
 
     @functools.cached_property
     def recv_src_metadata(self):
-        """int32 [rows, 2 + top-k]: source rank * num_max_tokens_per_rank + token, -1, and if expanded the rows of the
-        selections, -1 for those of other ranks."""
+        """int32 [rows, 2 + top-k]. Column 0 is source rank * num_max_tokens_per_rank + token, column 1 is -1. The
+        others are the expanded rows of the token's selections; -1 for experts of other ranks and without expansion."""
         rows, topk = self.recv_topk_idx.shape
         token, ends = self.sent[3], self.psum_num_recv_tokens_per_scaleup_rank
         source = torch.searchsorted(ends, torch.arange(rows, dtype=torch.int32, device=token.device), right=True, out_int32=True)

@@ -26,7 +26,7 @@ def current_raw(device):
 
 def capture_of(stream):
     """Returns the driver's number of the capture that a stream is in, 0 outside captures. The stream is a
-    number. torch only tells whether there is a capture, but it may not be the capture of the last call."""
+    number. torch says only whether there is a capture, not whether it is the capture of the last call."""
     global _capture_info
     if _capture_info is None:
         _capture_info = ctypes.CDLL("libcuda.so.1").cuStreamGetCaptureInfo_v2
@@ -51,9 +51,9 @@ _free = []  # events that nobody holds
 
 
 class EventHandle:
-    """An event recorded on the current stream when the handle is made. The event of a deleted handle is
-    reused by the next one. So deleting a handle never calls the driver: Python's collector may delete
-    it while a graph is captured."""
+    """An event that is recorded on the current stream when the handle is made. A new handle reuses the event
+    of a deleted one. So deleting a handle never calls the driver, which matters because Python's collector
+    may delete a handle while a graph is captured."""
 
     def __init__(self, stream=None):
         self.event = None
@@ -90,7 +90,7 @@ class EventOverlap:
 
 
 class _Behind:
-    """Holds the stream of the last call of one kind, and the event recorded after it."""
+    """Holds the stream of the last call outside graphs, or of the last captured call, and the event after it."""
 
     def __init__(self):
         self.stream, self.capture, self.event = None, 0, torch.cuda.Event()
@@ -108,13 +108,13 @@ class _Behind:
 
 class Lane:
     """Orders the calls of a Buffer. A call runs on the current stream or, with async_finish, on
-    the communication stream. Each call waits for the call before it, but not for other work after
-    that call. Calls in a CUDA graph and calls outside it cannot wait for each other: the program
-    that replays the graph must order them.
+    the communication stream. Each call waits for the call before it, but not for other work that was
+    queued after that call. Calls in a CUDA graph and calls outside it cannot wait for each other: the
+    program that replays the graph must order them.
 
-    The lanes of the Buffers that a thread makes on a GPU share one order. Calls of one Buffer share
-    memory. Calls of two Buffers at once may need more SMs than there are: on each of two ranks
-    another one would then run, and wait for the other rank.
+    All Buffers that a thread makes on a GPU share one order. Calls of one Buffer share memory. Calls
+    of two Buffers at once may need more SMs than there are. Then one rank could run the call of the
+    first Buffer and another rank that of the second, and each would wait for the other.
 
     The extension's operators order calls themselves; `native` is their lane. settle() waits for
     the emulated driver, whose GPUs torch does not know.
@@ -134,7 +134,7 @@ class Lane:
             return work(), EventHandle() if aside else None
         here = torch.cuda.current_stream()
         stream = self.stream if aside else here
-        if getattr(previous, "event", None) is not None:  # a call without async_finish returns one without
+        if getattr(previous, "event", None) is not None:  # a call without async_finish returns no event
             stream.wait_event(previous.event.event)
         elif aside:
             stream.wait_stream(here)
@@ -142,9 +142,9 @@ class Lane:
         if not aside:
             return value, None
         for t in tensors_in(tensors):
-            t.record_stream(stream)  # made on this stream, read on that one
+            t.record_stream(stream)  # made on `here`, read on `stream`
         for t in tensors_in(value):
-            t.record_stream(here)  # the other way round
+            t.record_stream(here)  # made on `stream`, read on `here`
         return value, EventHandle(stream)
 
     def _in_turn(self, stream, work):
@@ -176,7 +176,7 @@ def emulated_context(index):
     return context.value, settle
 
 
-_orders = {}  # by thread and device: (the extension's lane or None, the last calls)
+_orders = {}  # (the extension's lane or None, the last calls), by thread and device
 
 
 def new_lane(device, rank):
@@ -187,7 +187,7 @@ def new_lane(device, rank):
         context, settle = emulated_context(index)
     key = threading.get_ident(), device.type, index
     if key not in _orders:
-        # The extension's events are of this device.
+        # The extension makes its events on the current device.
         here = torch.cuda.device(device) if device.type == "cuda" and native.load() else contextlib.nullcontext()
         with here:
             _orders[key] = native.new_lane(context) if native.load() else None, {}

@@ -1,7 +1,7 @@
-"""Expanded rows of ElasticBuffer: one row for each token and local expert, by expert.
+"""Expanded rows of ElasticBuffer: one row for each (token, local expert), sorted by expert.
 
-The kernels of normal calls move one row for each token and rank. These functions, of PyTorch, copy the
-rows to their experts, and add them up again.
+The kernels of normal calls move one row for each (token, rank). These functions copy received rows to
+their experts, and add the experts' rows up again, with PyTorch.
 """
 
 import typing
@@ -13,7 +13,7 @@ class Places(typing.NamedTuple):
     """The places of received rows in the expanded output."""
 
     slots: torch.Tensor    # int64 [rows, top-k]: the expanded row of a selection, -1 if its expert is on another rank
-    choices: torch.Tensor  # int64 [expanded rows]: row * top-k + k of the selection there, -1 in rows without one
+    choices: torch.Tensor  # int64 [expanded rows]: received row * top-k + k of the selection in it, -1 in padding
 
 
 def aligned(n, to):
@@ -28,11 +28,11 @@ def counts_of(ids, experts):
 
 
 def places_of(ids, counts, alignment, rows):
-    """Returns the Places of rows whose local experts are ids. Each expert begins at a multiple of alignment, and its rows keep
-    their order. counts: rows of each expert; rows: number of expanded rows."""
+    """Returns the Places of received rows. ids: their local experts, int64 [rows, top-k]. The rows of each expert begin at a
+    multiple of alignment and keep their order. counts: rows of each expert; rows: number of expanded rows."""
     flat, (n, topk) = ids.flatten(), ids.shape
     own, span = counts.to(torch.int64), aligned(counts.to(torch.int64), alignment)
-    shift = (span.cumsum(0) - span) - (own.cumsum(0) - own)  # of an expert's rows, from the place without alignment
+    shift = (span.cumsum(0) - span) - (own.cumsum(0) - own)  # by how many rows alignment moves each expert's rows
     key = torch.where(flat >= 0, flat, len(counts))
     order = key.argsort(stable=True)
     at = torch.arange(n * topk, device=ids.device)
@@ -45,13 +45,13 @@ def places_of(ids, counts, alignment, rows):
 
 
 def spread(rows, places, zeros):
-    """Returns the expanded rows. zeros: rows without a token are 0; otherwise they hold anything."""
+    """Returns the expanded rows. Rows without a token are 0 if `zeros`; otherwise their values are undefined."""
     if isinstance(rows, tuple):
         return tuple(spread(part, places, zeros) for part in rows)
     if not len(rows):
         return rows.new_zeros(len(places.choices), rows.shape[1])
     at = places.choices.clamp(min=0) // places.slots.shape[1]
-    raw = rows.view(torch.uint8) if rows.element_size() == 1 else rows  # PyTorch indexes no float8 on a CPU
+    raw = rows.view(torch.uint8) if rows.element_size() == 1 else rows  # PyTorch cannot index float8 on a CPU
     out = raw.index_select(0, at)
     if zeros:
         out.masked_fill_((places.choices < 0)[:, None], 0)
@@ -66,7 +66,7 @@ def spread_weights(weights, places):
 
 
 def by_columns(scales):
-    """Returns scales with contiguous columns, which begin at multiples of 16 bytes, as TMA needs them."""
+    """Returns a copy of scales in which each column is contiguous and begins at a multiple of 16 bytes, as TMA requires."""
     rows, groups = scales.shape
     out = torch.empty_strided((rows, groups), (1, aligned(rows, 16 // scales.element_size())), dtype=scales.dtype, device=scales.device)
     return out.copy_(scales)
@@ -83,7 +83,7 @@ def fold(x, places):
 
 
 def fold_weights(weights, places):
-    """Returns the weights of expanded rows by received row and selection, float32 [rows, top-k]; 0 for other ranks' experts."""
+    """Returns the weights of expanded rows in the order of received rows, float32 [rows, top-k]; 0 for other ranks' experts."""
     if not weights.numel():
         return weights.new_zeros(places.slots.shape)
     return torch.where(places.slots >= 0, weights[places.slots.clamp(min=0)], 0)

@@ -4,8 +4,8 @@ from .config import NotServed
 
 
 class Handle(tuple):
-    """DeepEP's tuple, which engines may unpack. ``sent`` holds further data that epcomm
-    needs."""
+    """DeepEP's handle, a tuple that engines may unpack. ``sent`` holds further data that epcomm
+    needs for combine."""
 
     def __new__(cls, items, sent):
         self = tuple.__new__(cls, items)

@@ -12,7 +12,7 @@ class Keys:
         self._known = {}
 
     def of(self, op, shape, facts):
-        """Returns (key, whether it is new). A key stays new until shared notes that the ranks have compared it."""
+        """Returns (key, whether it is new). A key stays new until shared() notes that the ranks have compared it."""
         key = self._known.get((op, shape, *facts.values()))
         if key is not None:
             return key, False

@@ -14,14 +14,15 @@ DISAGREE = 5  # a status of the library
 
 
 class Misread(Exception):
-    """A tensor does not fit. The caller finds out which one."""
+    """Raised if a tensor does not fit. The caller finds out which one."""
+
 
 _left = []  # communicators whose Buffer is gone
 
 
 def leave(comm):
-    """Keeps a communicator until it can be freed. Python's collector may delete a Buffer at any time, also
-    while a CUDA graph is captured, and a call of the driver would break the capture."""
+    """Keeps a communicator until give_back_left can free it. Python's collector may delete a Buffer while a
+    CUDA graph is captured. To free the communicator then would call the driver, which breaks the capture."""
     _left.append(comm)
 
 
@@ -75,7 +76,7 @@ class Link:
         return number
 
     def serves(self, shape):
-        """Returns whether calls of another shape may use this communicator: only the dtype may differ."""
+        """Returns whether calls of `shape` may use this communicator. Only the dtype may differ from its own shape."""
         return self.shape._replace(dtype=shape.dtype) == shape and DTYPES[shape.dtype] in self._sizes
 
     def sizes(self, dtype):
@@ -83,12 +84,12 @@ class Link:
         return self._sizes[dtype]
 
     def rows_shape(self, fp8):
-        """Returns the shape of what a low-latency dispatch receives: local experts, rows of each, hidden."""
+        """Returns the shape of a low-latency dispatch's output: (local experts, rows of each, hidden)."""
         return self.local_experts, self._sizes[FP8 if fp8 else BF16].max_rows // self.local_experts, self.hidden
 
     def unless_misread(self, error):
-        """Raises the exception for a failed operator, unless the operator only refused a tensor before
-        anything was sent."""
+        """Raises the exception for a failed operator. Returns if the operator only refused a tensor; then
+        nothing was sent, and the caller tries the long way."""
         if self.said[0] != native.MISREAD:
             raise self.reason(error) from None
 

@@ -27,9 +27,9 @@ def size_hint(tokens, hidden, ranks, experts):
 
 
 def rounded_fp8(x):
-    """Returns FP8 rows and their scales, float32 [tokens, hidden/128]. Each scale is a power of two of at
+    """Returns FP8 rows and their scales, float32 [tokens, hidden/128]. Each scale is a power of two and at
     least amax/448, so no element saturates."""
-    groups = x.view(x.shape[0], x.shape[1] // 128, 128).float()  # also of no tokens
+    groups = x.view(x.shape[0], x.shape[1] // 128, 128).float()  # -1 for a size would fail with 0 tokens
     amax = groups.abs().amax(dim=2, keepdim=True).clamp(min=1e-4)
     scales = torch.exp2(torch.ceil(torch.log2(amax / 448.0)))
     return (groups / scales).to(torch.float8_e4m3fn).view(x.shape), scales.squeeze(2).contiguous()
@@ -50,14 +50,14 @@ def refuse_dispatch(stats, use_nvfp4, x_global_scale):
     must_be_off("dispatch_wait_recv_cost_stats", stats is not None, "leave it out; epbench bench times a rank's waits")
     must_be_off("use_nvfp4", use_nvfp4, "rows travel as float8_e4m3fn or bfloat16; leave it out")
     must_be_off("x_global_scale", x_global_scale is not None, "it belongs to use_nvfp4, which is not served; leave it out")
-    raise ValueError("use_ue8m0: only with round_scale, scales are no powers of two without it")
+    raise ValueError("use_ue8m0: only with round_scale; without it the scales are not powers of two")
 
 
 def refuse_combine(use_logfmt, stats):
-    """Does the same for low_latency_combine."""
+    """Refuses options that low_latency_combine does not support, with an error that names the option."""
     must_be_off("use_logfmt", use_logfmt, "rows travel back as bfloat16; leave it out")
     must_be_off("combine_wait_recv_cost_stats", stats is not None, "leave it out; epbench bench times a rank's waits")
-    must_be_off("overlap", True, "rows leave when all are there; start the engine without its single-batch overlap")
+    must_be_off("overlap", True, "rows are sent only once all are computed; start the engine without its single-batch overlap")
 
 
 def check(link, x, topk_idx, stats):
@@ -102,8 +102,8 @@ def dispatch(link, key, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, lat
 
 
 def combine(sent, src_info, key, x, topk_idx, topk_weights, out, later):
-    """Returns the weighted sums of the rows, bfloat16 [tokens, hidden], and with `later` the Half that
-    receives them, else None."""
+    """Returns (weighted sums of the rows, half). The sums are bfloat16 [tokens, hidden]. With `later` this only
+    sends, and half receives; else half is None."""
     link = sent.link
     y = x if x.is_contiguous() else x.contiguous()
     ids = topk_idx if topk_idx.is_contiguous() else topk_idx.contiguous()

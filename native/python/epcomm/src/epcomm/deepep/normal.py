@@ -1,5 +1,5 @@
-"""DeepEP's normal calls over layout rank:packed: one row for each (token, rank), in the order
-of source ranks and tokens."""
+"""DeepEP's normal calls. They use layout rank:packed, which has one row for each (token, rank), in the
+order of source ranks and tokens."""
 
 import typing
 
@@ -38,8 +38,8 @@ def unpacked(x):
 
 
 def in_rows(*tensors):
-    """Returns the tensors as contiguous ones, which kernels need. It must run on the call's stream, so that a
-    copy comes after previous_event."""
+    """Returns contiguous tensors, which kernels need: the same ones or copies. It must run on the call's stream,
+    so that a copy comes after previous_event."""
     return [t if t is None or t.is_contiguous() else t.contiguous() for t in tensors]
 
 
@@ -65,8 +65,8 @@ def check_combine(sent, x, topk_weights):
 
 def layout(topk_idx, num_experts, ranks):
     """Computes num_tokens_per_rank [ranks] and num_tokens_per_expert [experts] int32, and is_token_in_rank
-    [tokens, ranks] bool, with PyTorch. It is for a Buffer that has no communicator yet, and so no kernel
-    for this."""
+    [tokens, ranks] bool, with PyTorch. A Buffer calls it while it has no communicator, whose kernel would do
+    the same."""
     known = (topk_idx >= 0) & (topk_idx < num_experts)
     safe = torch.where(known, topk_idx, 0).to(torch.int64)
     per_expert = torch.zeros(num_experts, dtype=torch.int32, device=topk_idx.device)

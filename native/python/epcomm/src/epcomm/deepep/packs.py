@@ -3,11 +3,11 @@
 It searches, in this order: the files given to use_packs; the files and folders in EPCOMM_PACKS,
 separated by colons; the packs for this machine in the cache folder, EPCOMM_CACHE or ~/.cache/epcomm.
 
-If there is none, the program epbench (EPBENCH_PROGRAM, or on PATH) makes one in the cache folder. That needs
+If no pack fits, the program epbench (EPBENCH_PROGRAM, or on PATH) makes one in the cache folder. That needs
 NVRTC and takes half a minute. Such a pack holds default configs for all calls that no embedded table covers.
-A pack that `epbench pack` makes from a table of your machine is better. With EPCOMM_OTHER_MACHINES=1 the made
-packs also use rows that were measured on other GPUs of this architecture and link
-(epbench pack --other-machines); they are kept in a separate folder.
+A pack that `epbench pack` makes from a table of your machine is better. With EPCOMM_OTHER_MACHINES=1, a pack
+that is made here also uses table rows measured on other GPUs of the same architecture and link
+(epbench pack --other-machines). Such packs are kept in a separate folder.
 """
 
 import glob
@@ -25,7 +25,7 @@ _explicit: list[str] = []
 
 
 class Shape(typing.NamedTuple):
-    """The requirements of a pack. max_tokens is the least capacity, and max_sms the largest number of SMs."""
+    """The requirements of a pack. Its capacity must be at least max_tokens; no call may take more than max_sms SMs."""
 
     layout: str
     ranks: int
@@ -74,7 +74,7 @@ def _files(places):
 
 
 def _named():
-    """Returns the places that users have named for packs, in order."""
+    """Returns the paths that users have named, in the order of search: those of use_packs, then EPCOMM_PACKS."""
     return _explicit, [p for p in os.environ.get("EPCOMM_PACKS", "").split(":") if p]
 
 
@@ -107,8 +107,8 @@ def _unfit(info, shape, here):
 
 
 def _read(path, shape, here):
-    """Returns (sort key of a pack, reason why it cannot be used). The pack with the smallest capacity comes
-    first; of equal ones, the one that takes more SMs."""
+    """Returns (sort key of a pack, reason why it cannot be used, or ""). The pack with the smallest capacity comes
+    first; of packs with equal capacity, the one whose calls take more SMs."""
     try:
         with open(path, "rb") as f:
             info = check_pack(f.read())
@@ -118,8 +118,8 @@ def _read(path, shape, here):
 
 
 def find(shape, here):
-    """Returns the path of the smallest pack that can be used for a shape on a machine, None if there is
-    none. It is taken from the first place, in the order above, that has one."""
+    """Returns the path of a pack that can be used for a shape on a machine, or None. It searches the places in
+    the order above and returns the smallest pack of the first place that has any."""
     for places in (*_named(), _made_for(here)):
         found = [(rank, path) for path in _files(places) for rank, why in [_read(path, shape, here)] if not why]
         if found:
@@ -132,7 +132,7 @@ def _short(text, digits):
 
 
 def _made_for(here):
-    """Returns the packs for a machine in the cache folder. Hosts with other GPUs may share the folder."""
+    """Returns the packs for a machine in the cache folder, which hosts with other GPUs may share."""
     return sorted(glob.glob(os.path.join(cache_folder(), f"*-{_short(here.key, 8)}.pack")))
 
 
@@ -157,8 +157,8 @@ def command(shape, machine_file, path):
 
 
 def make(shape, here):
-    """Makes a pack in the cache folder and returns its path. Other jobs may make the same pack at the same
-    time: each makes it in a separate folder, and the last one replaces the others."""
+    """Makes a pack in the cache folder and returns its path. Several jobs may make the same pack at the same
+    time. Each writes to a separate folder and then moves its pack into place, so the last one replaces the others."""
     folder = cache_folder()
     os.makedirs(folder, exist_ok=True)
     name = f"{shape.layout.replace(':', '-')}-{_short(repr(shape).encode(), 16)}-{_short(here.key, 8)}.pack"

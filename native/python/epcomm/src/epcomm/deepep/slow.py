@@ -10,7 +10,8 @@ import torch
 from ..comm import EpcommError, lib
 from ..library import Announce, Call, LayoutOf, Received, Return, Told
 
-BF16, FP8, PAIR, HALVES = 1, 2, 0, 3
+BF16, FP8 = 1, 2      # EpcommDtype
+PAIR, HALVES = 0, 3   # EpcommPurpose: whole calls, or calls in halves
 
 
 def _padded(n):

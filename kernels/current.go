@@ -7,31 +7,56 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
+// Former is a kernel that has become a config of another kernel.
+type Former struct {
+	Revision int                 // the last revision of the former kernel
+	Values   map[string]ep.Value // values of the parameters that only the other kernel has
+}
+
 // Current rewrites a config of an earlier build for this build. A config of a former kernel
 // becomes a config of the kernel that replaced it. A parameter that the earlier build did not
 // have gets its value Before. In a pair, dispatch and combine are rewritten. A config of an
 // unknown kernel is returned unchanged.
 func Current(all []Kernel, c ep.Config) ep.Config {
-	if dispatch, combine, err := ep.Split(c); err == nil {
-		return ep.Join(Current(all, dispatch), Current(all, combine))
-	}
-	at := slices.IndexFunc(all, func(k Kernel) bool {
-		_, former := k.Formerly[c.Kernel]
-		return k.Name == c.Kernel || former
-	})
-	if at < 0 {
-		return c
-	}
-	k := all[at]
-	out := ep.Config{Kernel: k.Name, Values: maps.Clone(k.Formerly[c.Kernel].Values)}
-	if out.Values == nil {
-		out.Values = map[string]ep.Value{}
-	}
-	maps.Copy(out.Values, c.Values)
-	for _, q := range k.Params {
-		if _, ok := out.Values[q.Name]; !ok && q.Before != "" {
-			out.Values[q.Name] = q.Before
+	return ofHalves(c, func(c ep.Config) ep.Config {
+		c = rename(all, c)
+		at := slices.IndexFunc(all, func(k Kernel) bool { return k.Name == c.Kernel })
+		if at < 0 {
+			return c
 		}
+		for _, q := range all[at].Params {
+			if _, ok := c.Values[q.Name]; !ok && q.Before != "" {
+				c = c.With(q.Name, q.Before)
+			}
+		}
+		return c
+	})
+}
+
+// Rename replaces a former kernel by the kernel that it has become, and adds the values that it stands
+// for. Parameters that c leaves out stay out. In a pair, both halves are renamed.
+func Rename(all []Kernel, c ep.Config) ep.Config {
+	return ofHalves(c, func(c ep.Config) ep.Config { return rename(all, c) })
+}
+
+func rename(all []Kernel, c ep.Config) ep.Config {
+	for _, k := range all {
+		former, ok := k.Formerly[c.Kernel]
+		if !ok {
+			continue
+		}
+		out := ep.Config{Kernel: k.Name, Values: map[string]ep.Value{}}
+		maps.Copy(out.Values, former.Values)
+		maps.Copy(out.Values, c.Values)
+		return out
 	}
-	return out
+	return c
+}
+
+// ofHalves applies a function to both halves of a pair, or to a config that is no pair.
+func ofHalves(c ep.Config, f func(ep.Config) ep.Config) ep.Config {
+	if dispatch, combine, err := ep.Split(c); err == nil {
+		return ep.Join(f(dispatch), f(combine))
+	}
+	return f(c)
 }

@@ -33,3 +33,28 @@ func TestCurrent(t *testing.T) {
 		}
 	}
 }
+
+// TestFormerNamesAreSpelled: a config may be spelled with the name of a former kernel and a few of its
+// parameters. The others have their defaults.
+func TestFormerNamesAreSpelled(t *testing.T) {
+	k := Kernel{Name: "d", Op: ep.Dispatch, Params: []Param{
+		{Name: "sms", Values: []ep.Value{"8", "16"}, Default: "16"},
+		{Name: ModeParam, Values: []ep.Value{ModeFused, ModeSplit}, Default: ModeFused, Before: ModeFused},
+		{Name: "recv_sms", Values: []ep.Value{"0", "8"}, Default: "0", Before: "0"}},
+		Formerly: map[string]Former{"d_split": {Values: map[string]ep.Value{ModeParam: ModeSplit}}}}
+	k.Split = func(ep.Machine, ep.Problem) ep.Config {
+		return ep.Config{Kernel: "d", Values: map[string]ep.Value{"sms": "16", ModeParam: ModeSplit, "recv_sms": "16"}}
+	}
+	for spelled, want := range map[string]string{
+		"d_split:sms=8":         "d:mode=split,recv_sms=16,sms=8",
+		"d_split:recv_sms=8":    "d:mode=split,recv_sms=8,sms=16",
+		"d:mode=split":          "d:mode=split,recv_sms=16,sms=16",
+		"d:sms=8":               "d:mode=fused,recv_sms=0,sms=8",
+		"d_split:recv_sms=many": "",
+	} {
+		c, err := ParseConfig([]Kernel{k}, ep.Machine{}, ep.Problem{Op: ep.Dispatch}, spelled)
+		if (err != nil) != (want == "") || err == nil && c.Key() != want {
+			t.Errorf("%s is %s, %v; want %s", spelled, c.Key(), err, want)
+		}
+	}
+}

@@ -119,12 +119,6 @@ func (k Kernel) SplitWithin(m ep.Machine, p ep.Problem, sms int) ep.Config {
 	return k.DefaultWithin(m, p, sms)
 }
 
-// Former is a kernel that has become a config of another kernel.
-type Former struct {
-	Revision int                 // the last revision of the former kernel
-	Values   map[string]ep.Value // values of the parameters that only the other kernel has
-}
-
 // expertOnly lists the layouts of a kernel that declares none.
 var expertOnly = []ep.Layout{ep.LayoutExpert}
 

@@ -45,7 +45,8 @@ func NoKernel(all []Kernel, p ep.Problem) error {
 // ParseConfig reads a config of a problem's op as people spell it: "default", its id, the
 // parameters that differ from the default (algo=dedup sms=64), or these parameters after a
 // kernel's name (dispatch:algo=dedup sms=64). Spaces or commas separate parameters. A
-// parameter that is left out has its default.
+// parameter that is left out has its default. The name of a former kernel stands for the kernel
+// that it has become.
 func ParseConfig(all []Kernel, m ep.Machine, p ep.Problem, s string) (ep.Config, error) {
 	kernel, values, full := strings.Cut(s, ":")
 	switch {
@@ -60,12 +61,13 @@ func ParseConfig(all []Kernel, m ep.Machine, p ep.Problem, s string) (ep.Config,
 		}
 		kernel, values = dflt.Kernel, s
 	}
-	k, err := Find(all, p.Op, kernel)
+	names := strings.FieldsFunc(values, func(r rune) bool { return r == ' ' || r == ',' })
+	c, err := ep.ParseConfig(kernel + ":" + strings.Join(names, ","))
 	if err != nil {
 		return ep.Config{}, err
 	}
-	names := strings.FieldsFunc(values, func(r rune) bool { return r == ' ' || r == ',' })
-	c, err := ep.ParseConfig(kernel + ":" + strings.Join(names, ","))
+	c = Rename(all, c)
+	k, err := Find(all, p.Op, c.Kernel)
 	if err != nil {
 		return ep.Config{}, err
 	}
@@ -92,6 +94,9 @@ func (k Kernel) complete(m ep.Machine, p ep.Problem, c ep.Config) (ep.Config, er
 		return ep.Config{}, errors.New(strings.Join(wrong, "; "))
 	}
 	out := k.DefaultConfig(m, p)
+	if k.Splits(c) {
+		out = k.Split(m, p)
+	}
 	for name, v := range c.Values {
 		out = out.With(name, v)
 	}

@@ -22,6 +22,7 @@ type planner struct {
 
 func newPlanner(b kernels.Backend, opts *Options) *planner {
 	all := b.Kernels()
+	opts = opts.renamed(all)
 	return &planner{machine: b.Machine(), allKernels: all, kernels: kernels.WithHooks(all, opts.Params), opts: opts, spaces: map[ep.Problem]enumeratedSpace{}}
 }
 

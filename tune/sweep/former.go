@@ -1,0 +1,53 @@
+package sweep
+
+import (
+	"slices"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/search/spacefile"
+)
+
+// renamed returns opts with the present names of former kernels in --kernel and in the space file.
+// A former kernel becomes values of the kernel that replaced it.
+func (o *Options) renamed(all []kernels.Kernel) *Options {
+	out := *o
+	out.Space = o.Space.Renamed(
+		func(c ep.Config) ep.Config { return kernels.Rename(all, c) },
+		func(c ep.Config) ep.Config { return kernels.Current(all, c) })
+	out.Kernels = nil
+	for _, name := range o.Kernels {
+		now := kernels.Rename(all, ep.Config{Kernel: name}).Kernel
+		if !slices.Contains(out.Kernels, now) {
+			out.Kernels = append(out.Kernels, now)
+		}
+	}
+	for _, k := range all {
+		for _, q := range k.Params {
+			if values := namedValues(k, q, o.Kernels); values != nil && out.Space.Values(k.Name, q.Name) == nil {
+				out.Space = out.Space.With(k.Name, q.Name, values)
+			}
+		}
+	}
+	return &out
+}
+
+// namedValues returns the values that the former kernels in `names` have for a parameter of k: all
+// declared values if k itself is among the names, nil if no name is a former kernel with a value.
+func namedValues(k kernels.Kernel, q kernels.Param, names []string) (out spacefile.Values) {
+	every := false
+	for _, name := range names {
+		former, ok := k.Formerly[name]
+		v, fixed := former.Values[q.Name]
+		switch {
+		case fixed && !slices.Contains(out, v):
+			out = append(out, v)
+		case name == k.Name || ok && !fixed:
+			every = true
+		}
+	}
+	if out != nil && every {
+		return q.Values
+	}
+	return out
+}

@@ -62,10 +62,12 @@ func combineMasked() Declaration {
 			Doc:     "One kernel without flags: receivers poll the rows. algo=dedup sends the weights ahead and sums a rank's rows before they travel.",
 			Params: []kernels.Param{
 				algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank"),
+				ownParam(),
 				smsParam("16", "24", "32", "64", "132"),
 				waitParam("adds what arrived", "0", "8", "16", "32", "64", "88"),
 				threadsParam("512", "768", "1024"),
 				unitParam("row"),
+				ownReceivers(),
 				pdlParam("0"),
 				splitParam(), recvParam(),
 			},
@@ -73,16 +75,24 @@ func combineMasked() Declaration {
 			Check:      checkCombineMasked,
 			Default:    defaultCombineMasked,
 			Split:      splitCombineMasked,
-			Starts:     startsRank(defaultCombineMasked),
+			Starts:     startsCombineMasked,
 			Overlapped: overlappedLL,
 		},
 		source: "masked/combine.cuh",
 		State:  maskedState,
 		defines: func(c ep.Config) []string {
+			if ownRegisters(c) {
+				return append(definesOwn(c), definesSplit(c)...)
+			}
 			return append(append(definesRank(c), Define("EP_DIRECT", Bit(!isDedup(c)))), definesSplit(c)...)
 		},
-		compare:  func(c ep.Config) ref.Compare { return ref.Compare{Bits: true, Partial: partialOf(c)} },
-		Launches: func(_ ep.Problem, c ep.Config) []Launch { return launchesMasked("combine_masked", c) },
+		compare: func(c ep.Config) ref.Compare { return ref.Compare{Bits: true, Partial: partialOf(c)} },
+		Launches: func(_ ep.Problem, c ep.Config) []Launch {
+			if ownRegisters(c) {
+				return launchesOwn("combine_masked_partial", c)
+			}
+			return launchesMasked("combine_masked", c)
+		},
 		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config { return defaultDispatchMasked(m, p) },
 	}
 }
@@ -110,7 +120,7 @@ func checkCombineMasked(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if p.Experts > maskedExperts {
 		return fmt.Errorf("experts: %d are more than the %d that dispatch_masked counts; use layout rank", p.Experts, maskedExperts)
 	}
-	return cmp.Or(checkSplit(m, p, c, "wait_sms"), checkRank(m, p, c), kernels.CheckWord(c, "algo", "direct", "dedup"))
+	return cmp.Or(checkSplit(m, p, c, "wait_sms"), checkRank(m, p, c), kernels.CheckWord(c, "algo", "direct", "dedup"), checkOwn(p, c))
 }
 
 // defaultDispatchMasked gives half of a long call's SMs to receiving, because a receiver writes a
@@ -131,7 +141,20 @@ func defaultCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
 	if p.Precision == ep.Reduced && p.Tokens > aheadTokens {
 		algo = "dedup"
 	}
-	return fused(defaultRank("combine_masked", m, p, 2).With("algo", algo))
+	return fused(defaultRank("combine_masked", m, p, 2).With("algo", algo).With("own", "slot").With("receivers", "0"))
+}
+
+// startsCombineMasked adds to those of startsRank a config that keeps own sums in registers.
+func startsCombineMasked(m ep.Machine, p ep.Problem) []ep.Config {
+	out := startsRank(defaultCombineMasked)(m, p)
+	if p.Ranks < 2 || p.Tokens <= aheadTokens {
+		return out
+	}
+	own := defaultCombineMasked(m, p).With("own", "registers").With("wait_sms", "0").With("unit", "512").With("threads", "512")
+	if p.Tokens <= longTokens {
+		return append(out, own)
+	}
+	return append(out, own.With("threads", "768").With("receivers", "12"))
 }
 
 // splitMasked returns the config with split phases. Its sender starts early.

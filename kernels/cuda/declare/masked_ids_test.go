@@ -26,6 +26,8 @@ func TestMaskedIDsEmulated(t *testing.T) {
 			"sms=3,threads=64,part=512", "sms=2,recv_sms=3,threads=64,algo=dedup", 2}, splitting(combineMasked())},
 		{fastCase{pairProblem(ep.BF16, 1, 256, 4, 2, 5), []int{5}, 0, 0,
 			"sms=1,threads=544", "sms=2,threads=64,algo=dedup", 2}, combineMasked()},
+		{fastCase{pairProblem(ep.FP8, 4, 640, 16, 4, 9), []int{9, 7, 0, 1}, 0, 0.2,
+			"sms=5,threads=64,send=1024,part=1024", "sms=4,threads=96,own=registers,receivers=1", 3}, combineMasked()},
 	} {
 		q.p.Layout = ep.LayoutMasked
 		t.Run(q.name(), func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 func TestEmulatedMaskedSplit(t *testing.T) {
 	for _, q := range []fastCase{
 		{pairProblem(ep.FP8, 3, 256, 12, 3, 40), []int{40, 0, 1}, 0, 0.3, "sms=2,recv_sms=4,threads=64", "sms=3,recv_sms=1,threads=64,algo=dedup", 10},
+		{pairProblem(ep.FP8, 3, 256, 12, 3, 40), []int{40, 0, 1}, 0, 0.3, "sms=2,recv_sms=4,threads=64", "sms=3,recv_sms=1,threads=64,own=registers", 10},
 	} {
 		q.p.Layout = ep.LayoutMasked
 		t.Run(q.name(), func(t *testing.T) {

@@ -75,7 +75,7 @@ func partialOf(c ep.Config) ref.Partial {
 	switch {
 	case isDedup(c), c.Str("partial") == "bf16":
 		return ref.BF16Partial
-	case c.Str("partial") == "f32":
+	case c.Str("partial") == "f32", ownRegisters(c):
 		return ref.F32Partial
 	}
 	return ref.NoPartial

@@ -84,6 +84,10 @@ func TestEmulatedMasked(t *testing.T) {
 		{pairProblem(ep.BF16, 3, 2880, 12, 3, 6), []int{6, 6, 1}, 0, 0, "sms=4,threads=96,unit=2048", "sms=4,threads=96,unit=2048,algo=dedup", 3},
 		{pairProblem(ep.BF16, 8, 256, 8, 8, 3), []int{3, 2, 1, 0}, 0, 0.3, "sms=2,threads=64", "sms=2,threads=64,algo=dedup", 3},
 		{pairProblem(ep.FP8, 2, 256, 64, 17, 3), []int{3, 2}, 0, 0.3, "sms=7,threads=64", "sms=2,threads=64", 3},
+		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64,own=registers", 6},
+		{pairProblem(ep.FP8, 4, 1152, 16, 4, 80), []int{80, 0, 33, 1}, 0.5, 0.2, "sms=3,threads=64,wait_sms=1,unit=1024", "sms=3,threads=96,own=registers,receivers=1", 3},
+		{pairProblem(ep.BF16, 8, 256, 8, 8, 3), []int{3, 2, 1, 0}, 0, 0.3, "sms=2,threads=64", "sms=2,threads=64,own=registers,algo=dedup", 3},
+		{pairProblem(ep.BF16, 2, 264, 64, 8, 40), []int{40, 17}, 0, 0.3, "sms=4,threads=96", "sms=3,threads=64,own=registers", 3},
 	} {
 		q.p.Layout = ep.LayoutMasked
 		t.Run(q.name(), func(t *testing.T) {
@@ -123,6 +127,10 @@ func TestMaskedRace(t *testing.T) {
 	q := fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64,wait_sms=1", "sms=2,threads=64,algo=dedup", 3}
 	q.p.Layout = ep.LayoutMasked
 	e := q.prepare(t, dispatchMasked(), combineMasked())
+	e.tools = need(t, raceTools)
+	q.checkCalls(e)
+	q.combine = "sms=2,threads=64,own=registers"
+	e = q.prepare(t, dispatchMasked(), combineMasked())
 	e.tools = need(t, raceTools)
 	q.checkCalls(e)
 }

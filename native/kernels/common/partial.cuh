@@ -29,12 +29,14 @@ static const uint32_t EP_GROUP = EP_PEERS < EP_MOST_PEERS ? EP_PEERS : EP_MOST_P
 /* ---- a rank's own rows ---- */
 
 /* acc = the weighted sum, at a byte column, of the rows of y at the top-k positions in
- * `here`, in their order. Lane k of route: weight << 32 | row of position k. */
-EP_DEVICE void partial_sum(const EpArgs &a, uint64_t route, uint32_t column, uint32_t here, float (&acc)[8]) {
+ * `here`, in their order. Lane k of route: weight << 32 | row of position k. With `late`, weigh
+ * waits for the weight and sets it, while the first rows load. Returns false if weigh does. */
+template <bool late, class Weigh>
+EP_DEVICE bool partial_sum(const EpArgs &a, uint64_t route, uint32_t column, uint32_t here, float (&acc)[8], Weigh weigh) {
   const uint8_t *y = reinterpret_cast<const uint8_t *>(a.y) + column;
 #pragma unroll
   for (int i = 0; i < 8; i++) acc[i] = 0;
-  while (here != 0) {
+  for (bool known = false; here != 0; known = true) {
     uint4 data[EP_TOGETHER];
     uint32_t left = here;
 #pragma unroll
@@ -42,6 +44,7 @@ EP_DEVICE void partial_sum(const EpArgs &a, uint64_t route, uint32_t column, uin
       uint64_t row = __shfl_sync(EP_FULL_WARP, static_cast<uint32_t>(route), left != 0 ? __ffs(left) - 1 : 0);
       if (left != 0) data[i] = ld_readonly(reinterpret_cast<const uint4 *>(y + row * (2 * EP_HIDDEN)));
     }
+    if (late && !known && !weigh(&route)) return false;
 #pragma unroll
     for (uint32_t i = 0; i < EP_TOGETHER; i++) {
       if (here == 0) break;
@@ -50,6 +53,10 @@ EP_DEVICE void partial_sum(const EpArgs &a, uint64_t route, uint32_t column, uin
       here &= here - 1;
     }
   }
+  return true;
+}
+EP_DEVICE void partial_sum(const EpArgs &a, uint64_t route, uint32_t column, uint32_t here, float (&acc)[8]) {
+  partial_sum<false>(a, route, column, here, acc, [](uint64_t *) { return true; });
 }
 
 /* ---- what a rank sends ---- */

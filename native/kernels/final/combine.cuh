@@ -25,7 +25,7 @@ static const uint32_t FIN_UNITS = (FIN_ROW_BYTES + FIN_UNIT - 1) / FIN_UNIT;
  * rank that began this call has read the slots of the call before. Every sending warp
  * checks this itself. */
 EP_DEVICE bool fin_wait_started(const EpArgs &a, const FinCall &c) {
-  const uint32_t *p = fin_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);
+  const uint32_t *p = ep_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);
   EpSpin spin;
   for (;;) {
     uint32_t began = ld_acquire_sys(p);
@@ -135,7 +135,7 @@ EP_DEVICE void fin_combine_wait(const EpArgs &a, const FinCall &c) {
  * the next call. */
 EP_DEVICE void fin_announce(const EpArgs &a, const FinCall &c) {
   if (c.block != 0 || c.warp != 0) return;
-  if (c.lane < EP_RANKS) st_release_sys(fin_started(a, c.lane) + a.rank, c.number);
+  if (c.lane < EP_RANKS) st_release_sys(ep_started(a, c.lane) + a.rank, c.number);
   if (c.lane == 0) a.counters[FIN_TICKETS + ((c.number + 1) & 1)] = 0;
 }
 

@@ -18,11 +18,11 @@ EP_DEVICE uint64_t *ll_route(const EpArgs &a, int source, uint32_t token) {
   return fin_words(a, a.rank, FIN_ROUTE, source, token);
 }
 EP_DEVICE uint32_t *ll_tokens(const EpArgs &a) { return fin_tokens(a); }
-EP_DEVICE uint32_t *ll_started(const EpArgs &a, int owner) { return fin_started(a, owner); }
 EP_DEVICE uint8_t *ll_return(const EpArgs &a, int owner, uint32_t call, uint32_t token, uint32_t slot) {
   uint64_t at = static_cast<uint64_t>(call & 1) * a.max_tokens + token;
   return a.heap[owner] + a.region[FIN_POLLED] + (at * FIN_SLOTS + slot) * (2 * EP_HIDDEN);
 }
 
+#include "ll/route.cuh"
 #define combine_ll_partial combine_final_polled /* the entry's name */
 #include "ll/combine_partial.cuh"

@@ -95,7 +95,7 @@ EP_DEVICE uint32_t *fin_met(const EpArgs &a, uint32_t call) {
 EP_DEVICE uint32_t *fin_tokens(const EpArgs &a) {
   return reinterpret_cast<uint32_t *>(fin_at(a, a.rank, FIN_TOKENS));
 }
-EP_DEVICE uint32_t *fin_started(const EpArgs &a, int owner) {
+EP_DEVICE uint32_t *ep_started(const EpArgs &a, int owner) {
   return reinterpret_cast<uint32_t *>(fin_at(a, owner, FIN_STARTED));
 }
 EP_DEVICE uint32_t *fin_flag(const EpArgs &a, int owner, uint32_t token, uint32_t slot) {

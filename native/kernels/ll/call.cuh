@@ -33,4 +33,10 @@ EP_DEVICE uint32_t ll_from_bottom(const LlCall &c) { return c.warp * c.blocks + 
 EP_DEVICE uint32_t ll_from_top(const LlCall &c) { return (c.warps - 1 - c.warp) * c.blocks + c.block; }
 EP_DEVICE uint32_t ll_all_warps(const LlCall &c) { return c.warps * c.blocks; }
 
+/* One unit of sending in a combine: a chunk of the row or rows that are sent back for one token of one
+ * source. */
+struct LlReturn {
+  uint32_t source, token, chunk;
+};
+
 #endif

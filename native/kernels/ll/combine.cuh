@@ -5,10 +5,13 @@
  * pre-reduction.
  *
  * It reads the route that dispatch_ll wrote on this rank. A call may follow another without
- * a dispatch between them: see ll_wait_started.
+ * a dispatch between them: see common/started.cuh.
  */
+#include "common/split.cuh"
+#include "common/started.cuh"
 #ifndef LL_MEMORY
 #include "ll/layout.cuh"
+#include "ll/route.cuh"
 #endif
 
 static const uint32_t LL_CHUNKS = (2 * EP_HIDDEN + LL_WARP_BYTES - 1) / LL_WARP_BYTES; /* chunks of a row */
@@ -18,43 +21,13 @@ static const uint32_t LL_BATCH = LL_TERMS < 8 ? LL_TERMS : 8;    /* of them poll
  * one or two. Large blocks only have registers for two rows. */
 static const uint32_t LL_ROWS = EP_THREADS > 512 || EP_RANKS > 2 ? 2 : 4;
 
-/* A load of block scope, so that all warps of a block but one find the word in L1. */
-EP_LD_PTX(ld_relaxed_cta, "ld.relaxed.cta.global", EP_MO_RELAXED)
-
 /* Byte offset in a row of this lane's vector of a chunk. */
 EP_DEVICE uint32_t ll_column(uint32_t chunk, uint32_t lane) { return chunk * LL_WARP_BYTES + lane * 16; }
 EP_DEVICE bool ll_in_row(uint32_t column) { return 2 * EP_HIDDEN % LL_WARP_BYTES == 0 || column < 2 * EP_HIDDEN; }
 
 /* ---- sending ---- */
 
-/* Tells all ranks that this rank began call `number`, and so has ended the call before. */
-EP_DEVICE void ll_announce(const EpArgs &a, const LlCall &c) {
-  if (c.block != c.blocks - 1 || c.warp != c.warps - 1 || c.lane >= EP_RANKS) return;
-  st_release_sys(ll_started(a, c.lane) + a.rank, c.number);
-}
-
-/* Waits until all ranks have begun the previous call. Return slots have two sets, by call
- * number. The slots of this call were last used two calls ago, and a rank that began the
- * previous call has emptied them. In a steady state the words have arrived long before, so
- * that waiting costs a warp one more load, and saves a barrier between calls. */
-EP_DEVICE bool ll_wait_started(const EpArgs &a, const LlCall &c) {
-  const uint32_t before = ep_number_before(c.number);
-  const uint32_t *p = ll_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);
-  EpSpin spin;
-  for (;;) {
-    uint32_t began = ld_relaxed_sys(p);
-    uint32_t missing = __ballot_sync(EP_FULL_WARP, !ep_reached(began, before));
-    if (missing == 0) return true;
-    if (!ep_again_warp(spin, a, {EP_PHASE_COMBINE_ASYNC, -1, __ffs(missing) - 1}, before, began)) return false;
-  }
-}
-
-/* One unit of sending: a chunk of the row or rows that are sent back for one token of one
- * source. Consecutive units go to different ranks, and each rank begins with the rank after
- * itself. */
-struct LlReturn {
-  uint32_t source, token, chunk;
-};
+/* Consecutive units go to different ranks, and each rank begins with the rank after itself. */
 EP_DEVICE LlReturn ll_return_unit(const EpArgs &a, uint32_t unit) {
   LlReturn r;
   r.source = (unit + static_cast<uint32_t>(a.rank) + 1) % EP_RANKS;
@@ -63,11 +36,9 @@ EP_DEVICE LlReturn ll_return_unit(const EpArgs &a, uint32_t unit) {
   return r;
 }
 
-/* Lane k's route word of the unit, LL_NOWHERE if there is no such unit. */
-EP_DEVICE uint64_t ll_load_route(const EpArgs &a, const LlCall &c, uint32_t unit) {
+EP_DEVICE LlRoute ll_load_route(const EpArgs &a, const LlCall &c, uint32_t unit) {
   LlReturn r = ll_return_unit(a, unit);
-  bool valid = c.lane < EP_TOPK && r.token < static_cast<uint32_t>(a.max_tokens);
-  return valid ? ll_route(a, r.source, r.token)[c.lane] : LL_NOWHERE;
+  return ll_route_at(a, c, r.source, r.token, r.token < static_cast<uint32_t>(a.max_tokens));
 }
 
 /* Up to LL_ROWS rows of y at this lane's column, of the top-k positions in
@@ -79,7 +50,7 @@ struct LlRows {
   uint32_t k[LL_ROWS];
   bool valid[LL_ROWS];
 };
-EP_DEVICE LlRows ll_load_rows(const EpArgs &a, uint64_t route, uint32_t column, uint32_t &left) {
+EP_DEVICE LlRows ll_load_rows(const EpArgs &a, LlRoute route, uint32_t column, uint32_t &left) {
   LlRows rows;
   const uint8_t *y = reinterpret_cast<const uint8_t *>(a.y) + (ll_in_row(column) ? column : 0);
   uint32_t first = __ffs(left) - 1;
@@ -87,7 +58,7 @@ EP_DEVICE LlRows ll_load_rows(const EpArgs &a, uint64_t route, uint32_t column, 
   for (uint32_t i = 0; i < LL_ROWS; i++) {
     rows.valid[i] = left != 0;
     rows.k[i] = rows.valid[i] ? __ffs(left) - 1 : first;
-    uint64_t word = __shfl_sync(EP_FULL_WARP, route, rows.k[i]);
+    uint64_t word = __shfl_sync(EP_FULL_WARP, route.word, rows.k[i]);
     rows.weight[i] = __uint_as_float(static_cast<uint32_t>(word >> 32));
     rows.data[i] = ld_readonly(reinterpret_cast<const uint4 *>(y + (word & 0xffffffffu) * (2 * EP_HIDDEN)));
     left &= left - 1;
@@ -96,7 +67,7 @@ EP_DEVICE LlRows ll_load_rows(const EpArgs &a, uint64_t route, uint32_t column, 
 }
 
 /* Sums the unit's rows into one and sends it to the slot of this rank. */
-EP_DEVICE void ll_send_sum(const EpArgs &a, const LlCall &c, LlReturn r, uint64_t route, uint32_t here) {
+EP_DEVICE void ll_send_sum(const EpArgs &a, const LlCall &c, LlReturn r, LlRoute route, uint32_t here) {
   uint32_t column = ll_column(r.chunk, c.lane);
   float acc[8] = {};
   while (here != 0) {
@@ -110,7 +81,7 @@ EP_DEVICE void ll_send_sum(const EpArgs &a, const LlCall &c, LlReturn r, uint64_
 }
 
 /* Sends the unit's rows as they are, each to the slot of its top-k position. */
-EP_DEVICE void ll_send_rows(const EpArgs &a, const LlCall &c, LlReturn r, uint64_t route, uint32_t here) {
+EP_DEVICE void ll_send_rows(const EpArgs &a, const LlCall &c, LlReturn r, LlRoute route, uint32_t here) {
   uint32_t column = ll_column(r.chunk, c.lane);
   while (here != 0) {
     LlRows rows = ll_load_rows(a, route, column, here);
@@ -125,41 +96,31 @@ EP_DEVICE void ll_send_rows(const EpArgs &a, const LlCall &c, LlReturn r, uint64
 
 /* The first loads of a warp, issued together with the load of the call's number, because
  * loading one after the other would cost a short call time. The words that say which ranks
- * have begun have mostly arrived; if one has not, ll_wait_started polls it. The loads of
- * ll_wait_started bypass L1, so they are not used here: 2,000 warps would ask L2 for one
- * line at once. */
+ * have begun have mostly arrived. */
 struct LlReturnAhead {
-  uint64_t route;  /* route word of the warp's first unit */
+  LlRoute route;   /* of the warp's first unit */
   uint32_t tokens; /* lane r: tokens of rank r */
   uint32_t began;  /* lane r: the last call that rank r began, as far as known */
 };
-EP_DEVICE uint32_t ll_load_began(const EpArgs &a, const LlCall &c) {
-  return ld_relaxed_cta(ll_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0));
-}
 EP_DEVICE LlReturnAhead ll_return_ahead(const EpArgs &a, const LlCall &c) {
-  uint32_t began = ll_load_began(a, c);
-  uint64_t route = ll_load_route(a, c, ll_from_bottom(c));
-  return {route, c.lane < EP_RANKS ? ll_tokens(a)[c.lane] : 0, began};
-}
-
-/* Returns false if a rank never began the call before this one. */
-EP_DEVICE bool ll_all_began(const EpArgs &a, const LlCall &c, uint32_t began) {
-  return !__any_sync(EP_FULL_WARP, !ep_reached(began, ep_number_before(c.number))) || ll_wait_started(a, c);
+  uint32_t began = ep_load_began(a, c);
+  LlRoute route = ll_load_route(a, c, ll_from_bottom(c));
+  return {route, c.lane < EP_RANKS ? ll_places(a, c.lane) : 0, began};
 }
 
 /* Sends all units of this warp. It loads the route of the next unit while it loads the rows
  * of this unit. */
 EP_DEVICE void ll_combine_async(const EpArgs &a, const LlCall &c, LlReturnAhead ahead) {
   uint32_t unit = ll_from_bottom(c), step = ll_all_warps(c), tokens = ahead.tokens;
-  if (!ll_all_began(a, c, ahead.began)) return;
+  if (!ep_all_began(a, c, ahead.began)) return;
   ep_span_stage(a, EP_STAGE_READY);
-  uint64_t next = ahead.route;
+  LlRoute next = ahead.route;
   uint32_t most = __reduce_max_sync(EP_FULL_WARP, tokens);
   for (; unit < most * LL_CHUNKS * EP_RANKS; unit += step) {
-    uint64_t route = next;
+    LlRoute route = next;
     next = ll_load_route(a, c, unit + step);
     LlReturn r = ll_return_unit(a, unit);
-    uint32_t here = __ballot_sync(EP_FULL_WARP, static_cast<uint32_t>(route) != LL_NOWHERE);
+    uint32_t here = __ballot_sync(EP_FULL_WARP, ll_row(route) != LL_NOWHERE);
     if (here == 0 || r.token >= __shfl_sync(EP_FULL_WARP, tokens, r.source)) continue;
     if (EP_DIRECT) {
       ll_send_rows(a, c, r, route, here);
@@ -250,25 +211,26 @@ EP_DEVICE void ll_combine_wait(const EpArgs &a, const LlCall &c) {
     if (!ll_reduce_unit(a, c, u)) return;
 }
 
-#ifdef EP_SPLIT
-/* Two kernels, as in ll/dispatch.cuh. The sender waits until all ranks have begun the previous call;
- * in a steady state they have. */
-EP_ENTRY(EP_THREADS, 1) combine_ll_send(const __grid_constant__ EpArgs a) {
+#ifndef LL_WITHOUT_ENTRY
+EP_ENTRY(EP_THREADS, 1) EP_SENDER(combine_ll)(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   pdl_wait();
+  if (EP_FUSED) pdl_launch();
   ep_drill_delay(a);
   LlCall c = {0, warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x};
   LlReturnAhead ahead = ll_return_ahead(a, c);
   c.number = ep_number(a);
   if (ep_warp_leaves(a, c.number)) return;
-  ll_announce(a, c);
+  ep_announce(a, c, c.blocks - 1);
   ll_combine_async(a, c, ahead);
   EP_NUMBER_DONE(a, c.number);
   ep_span_stage(a, EP_STAGE_SENT);
+  if (EP_FUSED) ll_combine_wait(a, c);
   ep_span_end(a);
 }
 
-EP_ENTRY(EP_THREADS, 1) combine_ll_recv(const __grid_constant__ EpArgs a) {
+#ifdef EP_SPLIT
+EP_ENTRY(EP_THREADS, 1) EP_RECEIVER(combine_ll)(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   pdl_wait();
   LlCall c = ll_call(a);
@@ -277,21 +239,5 @@ EP_ENTRY(EP_THREADS, 1) combine_ll_recv(const __grid_constant__ EpArgs a) {
   ll_combine_wait(a, c);
   ep_span_end(a);
 }
-#else
-EP_ENTRY(EP_THREADS, 1) combine_ll(const __grid_constant__ EpArgs a) {
-  ep_span_begin(a);
-  pdl_wait();
-  pdl_launch();
-  ep_drill_delay(a);
-  LlCall c = {0, warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x};
-  LlReturnAhead ahead = ll_return_ahead(a, c);
-  c.number = ep_number(a);
-  if (ep_warp_leaves(a, c.number)) return;
-  ll_announce(a, c);
-  ll_combine_async(a, c, ahead);
-  EP_NUMBER_DONE(a, c.number);
-  ep_span_stage(a, EP_STAGE_SENT);
-  ll_combine_wait(a, c);
-  ep_span_end(a);
-}
+#endif
 #endif

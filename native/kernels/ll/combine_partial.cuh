@@ -3,6 +3,7 @@
  * combine_ll.
  */
 #define EP_DIRECT 0
+#define LL_WITHOUT_ENTRY /* do not compile the entry combine_ll */
 #include "common/partial.cuh"
 #include "ll/combine.cuh"
 
@@ -21,31 +22,33 @@ EP_DEVICE LlReturn ll_peer_unit(const EpArgs &a, uint32_t unit) {
   r.token = unit / EP_PEERS / LL_CHUNKS;
   return r;
 }
-EP_DEVICE uint64_t ll_load_peer_route(const EpArgs &a, const LlCall &c, uint32_t unit) {
+EP_DEVICE LlRoute ll_load_peer_route(const EpArgs &a, const LlCall &c, uint32_t unit) {
   LlReturn r = ll_peer_unit(a, unit);
-  bool valid = c.lane < EP_TOPK && r.token < static_cast<uint32_t>(a.max_tokens);
-  return valid ? ll_route(a, r.source, r.token)[c.lane] : LL_NOWHERE;
+  return ll_route_at(a, c, r.source, r.token, r.token < static_cast<uint32_t>(a.max_tokens));
 }
 
 /* Sends eight elements, of the only row or of the sum. An empty slot is all ones, which is a
  * NaN in f32 too: ep_canonical turns such a sum into another NaN. */
-EP_DEVICE void ll_send_partial(const EpArgs &a, const LlCall &c, LlReturn r, uint64_t route, uint32_t here) {
+EP_DEVICE bool ll_send_partial(const EpArgs &a, const LlCall &c, LlReturn r, const LlRoute &route, uint32_t here) {
   uint32_t column = ll_column(r.chunk, c.lane);
   bool inside = ll_in_row(column);
+  r.token = ll_token_of(route, r.token);
   auto slot = [&](uint32_t piece) {
     return reinterpret_cast<uint4 *>(ll_return(a, r.source, c.number, r.token, partial_slot(a.rank, here, piece)) + column);
   };
   if (EP_F32_SUMS && partial_alone(here)) {
-    uint64_t row = __shfl_sync(EP_FULL_WARP, static_cast<uint32_t>(route), __ffs(here) - 1);
+    uint64_t row = __shfl_sync(EP_FULL_WARP, ll_row(route), __ffs(here) - 1);
     const uint8_t *y = reinterpret_cast<const uint8_t *>(a.y) + row * (2 * EP_HIDDEN) + column;
     if (inside) st_relaxed_sys(slot(0), ep_canonical(ld_readonly(reinterpret_cast<const uint4 *>(y))));
-    return;
+    return true;
   }
   float sum[8];
-  partial_sum(a, route, inside ? column : 0, here, sum);
+  auto weigh = [&a, c, r](uint64_t *word) { return ll_wait_weight(a, c, r, word); };
+  if (!partial_sum<LL_LATE_WEIGHTS>(a, route.word, inside ? column : 0, here, sum, weigh)) return false;
 #pragma unroll
   for (uint32_t p = 0; p < EP_PIECES; p++)
     if (inside) st_relaxed_sys(slot(p), ep_canonical(partial_pack(sum, p)));
+  return true;
 }
 
 /* The bottom warps of each block send; with receivers = 0 all warps send. */
@@ -55,28 +58,29 @@ EP_DEVICE uint32_t ll_partial_senders(const EpArgs &a, const LlCall &c) {
 
 /* Does the work of ll_return_ahead for a sender, but counts no tokens of this rank itself. */
 EP_DEVICE LlReturnAhead ll_partial_ahead(const EpArgs &a, const LlCall &c) {
-  LlReturnAhead ahead = {LL_NOWHERE, 0, 0};
+  LlReturnAhead ahead = {{LL_NOWHERE}, 0, 0};
   if (c.warp >= ll_partial_senders(a, c)) return ahead;
-  ahead.began = ll_load_began(a, c);
+  ahead.began = ep_load_began(a, c);
   ahead.route = ll_load_peer_route(a, c, ll_from_bottom(c));
-  if (c.lane < EP_RANKS && c.lane != static_cast<uint32_t>(a.rank)) ahead.tokens = ll_tokens(a)[c.lane];
+  if (c.lane < EP_RANKS && c.lane != static_cast<uint32_t>(a.rank)) ahead.tokens = ll_places(a, c.lane);
   return ahead;
 }
 
 EP_DEVICE void ll_partial_async(const EpArgs &a, const LlCall &c, LlReturnAhead ahead) {
   uint32_t senders = ll_partial_senders(a, c), unit = ll_from_bottom(c), step = senders * c.blocks, tokens = ahead.tokens;
   if (c.warp >= senders) return;
-  if (!ll_all_began(a, c, ahead.began)) return;
+  if (!ep_all_began(a, c, ahead.began)) return;
+  ll_send_weights(a, c, senders);
   ep_span_stage(a, EP_STAGE_READY);
-  uint64_t next = ahead.route;
+  LlRoute next = ahead.route;
   uint32_t most = __reduce_max_sync(EP_FULL_WARP, tokens);
   for (; unit < most * LL_CHUNKS * EP_PEERS; unit += step) {
-    uint64_t route = next;
+    LlRoute route = next;
     next = ll_load_peer_route(a, c, unit + step);
     LlReturn r = ll_peer_unit(a, unit);
-    uint32_t here = __ballot_sync(EP_FULL_WARP, static_cast<uint32_t>(route) != LL_NOWHERE);
+    uint32_t here = __ballot_sync(EP_FULL_WARP, ll_row(route) != LL_NOWHERE);
     if (here == 0 || r.token >= __shfl_sync(EP_FULL_WARP, tokens, r.source)) continue;
-    ll_send_partial(a, c, r, route, here);
+    if (!ll_send_partial(a, c, r, route, here)) return;
   }
 }
 
@@ -120,11 +124,12 @@ EP_DEVICE bool ll_partial_unit(const EpArgs &a, const LlCall &c, uint32_t unit) 
   column = inside ? column : 0;
   PartialSum s = {};
   s.slots = ll_return(a, a.rank, c.number, token, 0) + column;
-  uint64_t route = mine ? ll_route(a, a.rank, token)[c.lane] : LL_NOWHERE;
-  int32_t id = mine ? a.topk_ids[at] : -1;
+  LlRoute route = ll_route_at(a, c, a.rank, token, true);
+  int32_t id = mine ? ll_id(a, at) : -1;
   s.rank = id < 0 ? EP_RANKS : static_cast<uint32_t>(id) / EP_LOCAL_EXPERTS;
   s.weight = EP_F32_SUMS && mine ? a.weights[at] : 0.0f;
-  partial_sum(a, route, column, __ballot_sync(EP_FULL_WARP, static_cast<uint32_t>(route) != LL_NOWHERE), s.own);
+  ll_weigh_own(a, route, at);
+  partial_sum(a, route.word, column, __ballot_sync(EP_FULL_WARP, ll_row(route) != LL_NOWHERE), s.own);
   if (!EP_F32_SUMS) bf16_unpack(bf16_pack(s.own), s.own); /* rounded like the sums of other ranks */
   for (uint32_t first = 0; first < EP_PEERS; first += EP_GROUP) {
     PartialGroup g = partial_group(a, s, first);
@@ -148,22 +153,39 @@ EP_DEVICE void ll_partial_wait(const EpArgs &a, const LlCall &c, LlPartialShared
   }
 }
 
-EP_ENTRY(EP_THREADS, 1) combine_ll_partial(const __grid_constant__ EpArgs a) {
+EP_ENTRY(EP_THREADS, 1) EP_SENDER(combine_ll_partial)(const __grid_constant__ EpArgs a) {
   __shared__ LlPartialShared s;
   ep_span_begin(a);
-  if (threadIdx.x == 0) s.next = 0;
-  __syncthreads();
+  if (EP_FUSED) {
+    if (threadIdx.x == 0) s.next = 0;
+    __syncthreads();
+  }
   pdl_wait();
-  pdl_launch();
+  if (EP_FUSED) pdl_launch();
   ep_drill_delay(a);
   LlCall c = {0, warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x};
   LlReturnAhead ahead = ll_partial_ahead(a, c);
   c.number = ep_number(a);
   if (ep_warp_leaves(a, c.number)) return;
-  ll_announce(a, c);
+  ep_announce(a, c, c.blocks - 1);
   ll_partial_async(a, c, ahead);
   EP_NUMBER_DONE(a, c.number);
   ep_span_stage(a, EP_STAGE_SENT);
+  if (EP_FUSED) ll_partial_wait(a, c, s);
+  ep_span_end(a);
+}
+
+#ifdef EP_SPLIT
+EP_ENTRY(EP_THREADS, 1) EP_RECEIVER(combine_ll_partial)(const __grid_constant__ EpArgs a) {
+  __shared__ LlPartialShared s;
+  ep_span_begin(a);
+  if (threadIdx.x == 0) s.next = 0;
+  __syncthreads();
+  pdl_wait();
+  LlCall c = ll_call(a);
+  if (ep_warp_leaves(a, c.number)) return;
+  EP_NUMBER_DONE(a, c.number);
   ll_partial_wait(a, c, s);
   ep_span_end(a);
 }
+#endif

@@ -3,9 +3,10 @@
  * local expert that its header names. See layout.cuh for the protocol.
  *
  * Compile-time: EP_SEND_BYTES, message bytes of one sending warp; EP_PART_BYTES, message
- * bytes of one receiving warp; EP_EARLY, receive before the offsets are known; EP_SPLIT, see below.
+ * bytes of one receiving warp; EP_EARLY, receive before the offsets are known; EP_SPLIT, see common/split.cuh.
  */
 #include "common/message.cuh"
+#include "common/split.cuh"
 #ifndef LL_MEMORY
 #include "ll/rows.cuh"
 #endif
@@ -366,25 +367,27 @@ EP_DEVICE void ll_dispatch_wait(const EpArgs &a, const LlCall &c, LlShared &s, u
   }
 }
 
-#ifdef EP_SPLIT
-/* Two kernels: the first ends when everything has been sent, and the second, a short one,
- * receives. Between the two kernels the call occupies no SM. Both kernels of a call have the same
- * number. The next call's sender starts after this call's receiver has ended. */
-EP_ENTRY(EP_THREADS, 1) dispatch_ll_send(const __grid_constant__ EpArgs a) {
-  __shared__ LlShared s; /* used by the counting block only */
+#ifndef LL_WITHOUT_ENTRY
+EP_ENTRY(EP_THREADS, 1) EP_SENDER(dispatch_ll)(const __grid_constant__ EpArgs a) {
+  __shared__ LlShared s; /* in a split call the counting block alone uses it */
   ep_span_begin(a);
   pdl_wait();
+  if (EP_FUSED) pdl_launch();
   ep_drill_delay(a);
   LlCall c = ll_call(a);
+  if (EP_FUSED && threadIdx.x == 0) s.failed = s.ready = 0;
   if (ep_block_leaves(a)) return;
-  ll_dispatch_async(a, c, s, ll_senders(a, c));
+  uint32_t senders = ll_senders(a, c);
+  ll_dispatch_async(a, c, s, senders);
   EP_NUMBER_DONE(a, c.number);
   ep_span_stage(a, EP_STAGE_SENT);
   if (c.warp == 0) ll_clear_headers(a, c);
+  if (EP_FUSED) ll_dispatch_wait(a, c, s, a.receivers > 0 ? senders : 0);
   ep_span_end(a);
 }
 
-EP_ENTRY(EP_THREADS, 1) dispatch_ll_recv(const __grid_constant__ EpArgs a) {
+#ifdef EP_SPLIT
+EP_ENTRY(EP_THREADS, 1) EP_RECEIVER(dispatch_ll)(const __grid_constant__ EpArgs a) {
   __shared__ LlShared s;
   ep_span_begin(a);
   pdl_wait();
@@ -395,22 +398,5 @@ EP_ENTRY(EP_THREADS, 1) dispatch_ll_recv(const __grid_constant__ EpArgs a) {
   ll_dispatch_wait(a, c, s, 0);
   ep_span_end(a);
 }
-#elif !defined(LL_WITHOUT_ENTRY)
-EP_ENTRY(EP_THREADS, 1) dispatch_ll(const __grid_constant__ EpArgs a) {
-  __shared__ LlShared s;
-  ep_span_begin(a);
-  pdl_wait();
-  pdl_launch();
-  ep_drill_delay(a);
-  LlCall c = ll_call(a);
-  if (threadIdx.x == 0) s.failed = s.ready = 0;
-  if (ep_block_leaves(a)) return;
-  uint32_t senders = ll_senders(a, c);
-  ll_dispatch_async(a, c, s, senders);
-  EP_NUMBER_DONE(a, c.number);
-  ep_span_stage(a, EP_STAGE_SENT);
-  if (c.warp == 0) ll_clear_headers(a, c);
-  ll_dispatch_wait(a, c, s, a.receivers > 0 ? senders : 0);
-  ep_span_end(a);
-}
+#endif
 #endif

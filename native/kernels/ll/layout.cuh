@@ -65,7 +65,7 @@ EP_DEVICE uint32_t *ll_tokens(const EpArgs &a) {
   return reinterpret_cast<uint32_t *>(ll_at(a, a.rank, LL_TOKENS));
 }
 
-EP_DEVICE uint32_t *ll_started(const EpArgs &a, int owner) {
+EP_DEVICE uint32_t *ep_started(const EpArgs &a, int owner) {
   return reinterpret_cast<uint32_t *>(ll_at(a, owner, LL_STARTED));
 }
 

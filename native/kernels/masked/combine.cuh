@@ -6,12 +6,18 @@
  * known when tokens are dispatched, so each rank sends them at the start of this call, one
  * word for each expert; this takes no longer than loading the first rows.
  *
+ * With EP_PARTIAL, each rank's own sums stay in registers: see masked/combine_partial.cuh.
+ *
  * It reads the routes that lie after src_info; any dispatch_masked of this rank may have
  * written them. Compile-time: EP_UNIT_BYTES, bytes of a row that a warp moves at a time.
  */
+#ifdef EP_PARTIAL
+#include "masked/combine_partial.cuh"
+#else
 #include "common/ids.cuh"
+#include "common/split.cuh"
+#include "common/started.cuh"
 #include "masked/layout.cuh"
-#include "rank/started.cuh"
 
 static const uint32_t MASKED_ROW = 2 * EP_HIDDEN;
 static const uint32_t MASKED_CHUNKS = (MASKED_ROW + EP_UNIT_BYTES - 1) / EP_UNIT_BYTES;
@@ -156,7 +162,7 @@ struct MaskedAhead {
 };
 EP_DEVICE uint32_t masked_first_unit(const RankCall &c) { return c.warp * c.senders + c.block; }
 EP_DEVICE MaskedAhead masked_load_ahead(const EpArgs &a, const RankCall &c) {
-  uint32_t began = rank_load_began(a, c), messages = 0;
+  uint32_t began = ep_load_began(a, c), messages = 0;
   MaskedRoute route = masked_load_route(a, c, masked_first_unit(c));
   if (c.lane < EP_RANKS) messages = static_cast<uint32_t>(masked_messages(a)[c.lane]);
   return {began, messages <= static_cast<uint32_t>(a.max_tokens) ? messages : 0, route};
@@ -166,7 +172,7 @@ EP_DEVICE MaskedAhead masked_load_ahead(const EpArgs &a, const RankCall &c) {
  * of this unit. */
 EP_DEVICE void masked_combine_async(const EpArgs &a, const RankCall &c) {
   MaskedAhead ahead = masked_load_ahead(a, c);
-  if (!rank_all_began(a, c, ahead.began)) return;
+  if (!ep_all_began(a, c, ahead.began)) return;
   if (!EP_DIRECT) masked_send_weights(a, c);
   ep_span_stage(a, EP_STAGE_READY);
   uint32_t unit = masked_first_unit(c), step = c.warps * c.senders;
@@ -255,25 +261,25 @@ EP_DEVICE void masked_combine_wait(const EpArgs &a, const RankCall &c) {
   }
 }
 
-#ifdef EP_SPLIT
-/* Two kernels, as in ll/dispatch.cuh. The sender waits until every rank has begun the previous call; in a
- * steady state all have. With EP_DIRECT 0 it also waits for the weights of this call. A rank sends its
- * weights when it begins the call; the sender occupies its SMs until the last rank has sent them. */
-EP_ENTRY(EP_THREADS, 1) combine_masked_send(const __grid_constant__ EpArgs a) {
+/* With mode=split and EP_DIRECT 0 the sender also waits for the weights of this call. A rank sends its weights
+ * when it begins the call; the sender occupies its SMs until the last rank has sent them. */
+EP_ENTRY(EP_THREADS, 1) EP_SENDER(combine_masked)(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   pdl_wait();
   pdl_launch();
   ep_drill_delay(a);
   RankCall c = rank_call(a);
   if (ep_warp_leaves(a, c.number)) return;
-  rank_announce(a, c);
-  masked_combine_async(a, c);
+  ep_announce(a, c, 0);
+  if (!EP_FUSED || rank_sends(c)) masked_combine_async(a, c);
   EP_NUMBER_DONE(a, c.number);
   ep_span_stage(a, EP_STAGE_SENT);
+  if (EP_FUSED && rank_receives(c)) masked_combine_wait(a, c);
   ep_span_end(a);
 }
 
-EP_ENTRY(EP_THREADS, 1) combine_masked_recv(const __grid_constant__ EpArgs a) {
+#ifdef EP_SPLIT
+EP_ENTRY(EP_THREADS, 1) EP_RECEIVER(combine_masked)(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   pdl_wait();
   pdl_launch();
@@ -283,19 +289,5 @@ EP_ENTRY(EP_THREADS, 1) combine_masked_recv(const __grid_constant__ EpArgs a) {
   masked_combine_wait(a, c);
   ep_span_end(a);
 }
-#else
-EP_ENTRY(EP_THREADS, 1) combine_masked(const __grid_constant__ EpArgs a) {
-  ep_span_begin(a);
-  pdl_wait();
-  pdl_launch();
-  ep_drill_delay(a);
-  RankCall c = rank_call(a);
-  if (ep_warp_leaves(a, c.number)) return;
-  rank_announce(a, c);
-  if (rank_sends(c)) masked_combine_async(a, c);
-  EP_NUMBER_DONE(a, c.number);
-  ep_span_stage(a, EP_STAGE_SENT);
-  if (rank_receives(c)) masked_combine_wait(a, c);
-  ep_span_end(a);
-}
+#endif
 #endif

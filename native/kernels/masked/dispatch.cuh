@@ -5,6 +5,7 @@
  * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_RAW, see
  * rank/source.cuh.
  */
+#include "common/split.cuh"
 #include "masked/places.cuh"
 #include "rank/source.cuh"
 
@@ -59,6 +60,13 @@ EP_DEVICE uint32_t masked_head_word(const MaskedPlaces &m, uint32_t token, uint3
   return w <= EP_TOPK ? static_cast<uint32_t>(id % EP_LOCAL_EXPERTS) : m.place[i][k];
 }
 
+/* Tells combine that one of this rank's tokens has no expert here. */
+EP_DEVICE void masked_keep_nowhere(const EpArgs &a, const RankCall &c, uint32_t token) {
+  int32_t *route = masked_route(a, a.rank, token);
+  if (c.lane == 0) route[0] = static_cast<int32_t>(token);
+  if (c.lane < EP_TOPK) route[1 + c.lane] = -1;
+}
+
 /* Sends one unit of token i of the tile to all its ranks; the head is sent with the first
  * unit. */
 EP_DEVICE void masked_send(const EpArgs &a, const RankCall &c, const MaskedShared &s, uint32_t token, uint32_t i, uint32_t unit, const MaskedUnit &u) {
@@ -81,6 +89,7 @@ EP_DEVICE void masked_send(const EpArgs &a, const RankCall &c, const MaskedShare
     for (uint32_t w = c.lane; unit == 0 && w < RANK_HEAD; w += 32)
       st_relaxed_sys(masked_head(a, to, c.number, a.rank, place) + w, masked_head_word(s.places, token, i, to, w));
   }
+  if (unit == 0 && !rank_goes(s.tile, i, a.rank)) masked_keep_nowhere(a, c, token);
 }
 
 /* Sends this block's tokens; all threads of a sending block call it. The first unit is
@@ -166,7 +175,8 @@ EP_DEVICE void masked_index(const EpArgs &a, const RankCall &c, MaskedShared &s)
   }
   if (publish && threadIdx.x < EP_RANKS) {
     masked_last(a, c.number)[threadIdx.x] = static_cast<uint64_t>(c.number) << 32 | s.messages[threadIdx.x];
-    masked_messages(a)[threadIdx.x] = static_cast<int32_t>(s.messages[threadIdx.x]);
+    bool own = threadIdx.x == static_cast<uint32_t>(a.rank);
+    masked_messages(a)[threadIdx.x] = own ? a.tokens : static_cast<int32_t>(s.messages[threadIdx.x]);
   }
   if (threadIdx.x == 0) s.places.all[0] = 0;
   __syncthreads();
@@ -240,7 +250,7 @@ EP_DEVICE void masked_take_part(const EpArgs &a, const RankCall &c, const Masked
     a.src_info[2 * static_cast<uint64_t>(p.row)] = static_cast<int32_t>(p.token);
     a.src_info[2 * static_cast<uint64_t>(p.row) + 1] = static_cast<int32_t>(c.lane);
   }
-  int32_t *route = masked_route(a, p.source, p.place);
+  int32_t *route = masked_route(a, p.source, p.source == static_cast<uint32_t>(a.rank) ? p.token : p.place);
   if (c.lane == 0) route[0] = static_cast<int32_t>(p.token);
   if (c.lane < EP_TOPK) route[1 + c.lane] = mine ? static_cast<int32_t>(p.row) : -1;
 }
@@ -270,9 +280,7 @@ EP_DEVICE void masked_begin(MaskedShared &s) {
   for (uint32_t e = threadIdx.x; e < EP_EXPERTS; e += blockDim.x) s.places.before[e] = s.places.all[e] = 0;
 }
 
-#ifdef EP_SPLIT
-/* Two kernels, as in ll/dispatch.cuh. */
-EP_ENTRY(EP_THREADS, 1) dispatch_masked_send(const __grid_constant__ EpArgs a) {
+EP_ENTRY(EP_THREADS, 1) EP_SENDER(dispatch_masked)(const __grid_constant__ EpArgs a) {
   __shared__ MaskedShared s;
   ep_span_begin(a);
   pdl_wait();
@@ -281,14 +289,16 @@ EP_ENTRY(EP_THREADS, 1) dispatch_masked_send(const __grid_constant__ EpArgs a) {
   RankCall c = rank_call(a);
   if (ep_block_leaves(a)) return;
   masked_begin(s);
-  masked_dispatch_async(a, c, s);
+  if (!EP_FUSED || rank_sends(c)) masked_dispatch_async(a, c, s);
   EP_NUMBER_DONE(a, c.number);
   ep_span_stage(a, EP_STAGE_SENT);
   masked_clear_heads(a, c);
+  if (EP_FUSED && rank_receives(c)) masked_dispatch_wait(a, c, s);
   ep_span_end(a);
 }
 
-EP_ENTRY(EP_THREADS, 1) dispatch_masked_recv(const __grid_constant__ EpArgs a) {
+#ifdef EP_SPLIT
+EP_ENTRY(EP_THREADS, 1) EP_RECEIVER(dispatch_masked)(const __grid_constant__ EpArgs a) {
   __shared__ MaskedShared s;
   ep_span_begin(a);
   pdl_wait();
@@ -298,23 +308,6 @@ EP_ENTRY(EP_THREADS, 1) dispatch_masked_recv(const __grid_constant__ EpArgs a) {
   masked_begin(s);
   EP_NUMBER_DONE(a, c.number);
   masked_dispatch_wait(a, c, s);
-  ep_span_end(a);
-}
-#else
-EP_ENTRY(EP_THREADS, 1) dispatch_masked(const __grid_constant__ EpArgs a) {
-  __shared__ MaskedShared s;
-  ep_span_begin(a);
-  pdl_wait();
-  pdl_launch();
-  ep_drill_delay(a);
-  RankCall c = rank_call(a);
-  if (ep_block_leaves(a)) return;
-  masked_begin(s);
-  if (rank_sends(c)) masked_dispatch_async(a, c, s);
-  EP_NUMBER_DONE(a, c.number);
-  ep_span_stage(a, EP_STAGE_SENT);
-  masked_clear_heads(a, c);
-  if (rank_receives(c)) masked_dispatch_wait(a, c, s);
   ep_span_end(a);
 }
 #endif

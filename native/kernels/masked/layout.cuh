@@ -60,7 +60,8 @@ EP_DEVICE uint8_t *masked_return(const EpArgs &a, int owner, uint32_t call, uint
 EP_DEVICE uint32_t masked_room(const EpArgs &a) { return EP_RANKS * static_cast<uint32_t>(a.max_tokens); }
 
 /* The routes for combine: [R source][T][MASKED_ROUTE], the token and the row of each top-k
- * position or -1; then [R source] messages. They lie after src_info, so that calls may be
+ * position or -1; then [R source] messages. The place of one of this rank's own tokens is its
+ * number, so that combine finds its rows. They lie after src_info, so that calls may be
  * combined in any order. */
 EP_DEVICE int32_t *masked_routes(const EpArgs &a) { return a.src_info + 2 * a.max_rows; }
 EP_DEVICE int32_t *masked_route(const EpArgs &a, uint32_t source, uint32_t place) {

@@ -3,11 +3,12 @@
  * Receivers poll the rows; a rank's rows for its own tokens are not sent.
  *
  * It may read row_offsets and src_info of any dispatch_rank of this rank, not only of the
- * last one, see rank_wait_started. Compile-time: EP_UNIT_BYTES, bytes of a row that a warp
+ * last one, see ep_wait_started. Compile-time: EP_UNIT_BYTES, bytes of a row that a warp
  * moves at a time.
  */
 #include "common/ids.cuh"
-#include "rank/started.cuh"
+#include "common/started.cuh"
+#include "rank/layout.cuh"
 
 static const uint32_t RANK_ROW = 2 * EP_HIDDEN;
 static const uint32_t RANK_STEP = EP_UNIT_BYTES / 512; /* vectors of a lane */
@@ -76,7 +77,7 @@ EP_DEVICE void rank_combine_async(const EpArgs &a, const RankCall &c) {
   RankRows of = rank_rows(a, c.lane);
   RankReturn next = rank_load_return(a, c, unit, of, true);
   uint32_t units = __reduce_max_sync(EP_FULL_WARP, c.lane == static_cast<uint32_t>(a.rank) ? 0 : of.rows) * RANK_CHUNKS * peers;
-  if (!rank_wait_started(a, c)) return;
+  if (!ep_wait_started(a, c)) return;
   ep_span_stage(a, EP_STAGE_READY);
   for (; unit < units; unit += step) {
     RankReturn r = next;
@@ -166,7 +167,7 @@ EP_ENTRY(EP_THREADS, 1) combine_rank(const __grid_constant__ EpArgs a) {
   ep_drill_delay(a);
   RankCall c = rank_call(a);
   if (ep_warp_leaves(a, c.number)) return;
-  rank_announce(a, c);
+  ep_announce(a, c, 0);
   if (rank_sends(c)) rank_combine_async(a, c);
   EP_NUMBER_DONE(a, c.number);
   ep_span_stage(a, EP_STAGE_SENT);

@@ -113,7 +113,7 @@ EP_DEVICE uint32_t *rank_left_weights(const EpArgs &a) { return a.scale_offsets;
 EP_DEVICE int32_t *rank_left_tokens(const EpArgs &a) { return a.src_info; }
 EP_DEVICE int32_t *rank_places(const EpArgs &a) { return a.src_info + 2 * a.max_rows; }
 
-EP_DEVICE uint32_t *rank_started(const EpArgs &a, int owner) {
+EP_DEVICE uint32_t *ep_started(const EpArgs &a, int owner) {
   return reinterpret_cast<uint32_t *>(rank_at(a, owner, RANK_STARTED));
 }
 EP_DEVICE uint8_t *rank_return(const EpArgs &a, int owner, uint32_t call, uint32_t token, uint32_t from) {

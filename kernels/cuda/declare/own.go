@@ -1,0 +1,64 @@
+package declare
+
+import (
+	"fmt"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// ownParam declares how a rank adds the rows of its own tokens. With registers no rank sends a row that it
+// could add to a sum: algo=direct then sends the sums in f32.
+func ownParam() kernels.Param {
+	q := speedParam(kernels.Compile, "own", "rows of a rank's own tokens: slot: written to a slot like those of other ranks; registers: summed in registers, and each rank sends one sum for each token, in f32 with algo=direct",
+		"", "slot", "slot", "registers")
+	q.Before = "slot"
+	return q
+}
+
+// ownReceivers declares the warps that only sum with own=registers.
+func ownReceivers() kernels.Param {
+	q := polledReceivers("0", "0", "4", "8", "12")
+	q.Before = "0"
+	return q
+}
+
+func ownRegisters(c ep.Config) bool { return c.Str("own") == "registers" }
+
+// definesOwn returns the compile options of a config with own=registers.
+func definesOwn(c ep.Config) []string {
+	return []string{defineInt("EP_THREADS", c, "threads"), Define("EP_PARTIAL", Bit(isDedup(c)))}
+}
+
+// launchesOwn returns the launches of a config with own=registers, fused or split.
+func launchesOwn(entry string, c ep.Config) []Launch {
+	if isSplit(c) {
+		return splitLaunches(entry, c)
+	}
+	l := launchOf(entry, c)
+	l.Params.Own = LLParams{Receivers: c.Int("receivers")}
+	return []Launch{l}
+}
+
+// checkOwn checks own, and the parameters that each of its values leaves unused.
+func checkOwn(p ep.Problem, c ep.Config) error {
+	if !ownRegisters(c) {
+		if c.Int("receivers") != 0 {
+			return fmt.Errorf("receivers: %s, but with own=slot all warps send; use 0", c.Str("receivers"))
+		}
+		return kernels.CheckWord(c, "own", "slot", "registers")
+	}
+	for _, unused := range [][2]string{{"wait_sms", "0"}, {"unit", "512"}} {
+		if v, ok := c.Values[unused[0]]; ok && string(v) != unused[1] {
+			return fmt.Errorf("%s: %s, but with own=registers it has no effect; use %s", unused[0], v, unused[1])
+		}
+	}
+	if p.Ranks < 2 {
+		return fmt.Errorf("own: with %d rank there is no other rank to send sums to; use slot", p.Ranks)
+	}
+	most := c.Int("threads")/Warp - 1 // at least one warp sends
+	if isSplit(c) {
+		most = 0 // one kernel sends and another receives
+	}
+	return kernels.CheckRange(c, "receivers", 0, most)
+}

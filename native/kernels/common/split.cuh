@@ -1,0 +1,21 @@
+/* Kernels that send and receive in one launch, or with EP_SPLIT in two. The first launch of a split call ends
+ * when everything has been sent, and the second, a short one, receives. Between the two the call occupies
+ * no SM. Both launches of a call have the same number. The next call's sender starts after this call's
+ * receiver has ended.
+ */
+#ifndef EP_SPLIT_CUH
+#define EP_SPLIT_CUH
+
+/* The name of the entry that sends. If EP_FUSED is true it also receives. */
+#ifdef EP_SPLIT
+#define EP_SENDER_NAME(name) name##_send
+static const bool EP_FUSED = false;
+#else
+#define EP_SENDER_NAME(name) name
+static const bool EP_FUSED = true;
+#endif
+#define EP_SENDER(name) EP_SENDER_NAME(name) /* replaces a macro in `name` first */
+#define EP_RECEIVER_NAME(name) name##_recv
+#define EP_RECEIVER(name) EP_RECEIVER_NAME(name)
+
+#endif

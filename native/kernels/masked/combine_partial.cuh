@@ -1,0 +1,75 @@
+/* combine_masked_partial is combine_ll_partial for layout masked. Each rank sends one sum for each token, and
+ * keeps the sums of its own tokens in registers.
+ *
+ * The code is ll/combine_partial.cuh. This file defines the names of ll/layout.cuh and ll/route.cuh that it
+ * uses, for the memory of masked/layout.cuh. The weights are not known when tokens are dispatched, so each
+ * rank sends them at the start of this call, one word for each expert of another rank. This takes no longer
+ * than loading the first rows. A rank with one row of a token sends that row and waits for no weight.
+ */
+#define LL_MEMORY /* of this file, in place of ll/layout.cuh and ll/route.cuh */
+#include "common/ids.cuh"
+#include "ll/call.cuh"
+#include "masked/layout.cuh"
+
+EP_DEVICE uint8_t *ll_return(const EpArgs &a, int owner, uint32_t call, uint32_t token, uint32_t slot) {
+  return masked_return(a, owner, call, token, slot);
+}
+EP_DEVICE uint32_t ll_places(const EpArgs &a, uint32_t source) {
+  uint32_t messages = static_cast<uint32_t>(masked_messages(a)[source]);
+  return messages <= static_cast<uint32_t>(a.max_tokens) ? messages : 0;
+}
+EP_DEVICE int32_t ll_id(const EpArgs &a, uint32_t at) { return ep_id(a, at); }
+
+/* The route of a message. Lane k has in `word` the row of top-k position k, or LL_NOWHERE. */
+struct LlRoute {
+  uint64_t word;
+  uint32_t token; /* its number at the source */
+};
+EP_DEVICE LlRoute ll_route_at(const EpArgs &a, const LlCall &c, uint32_t source, uint32_t place, bool exists) {
+  const int32_t *route = masked_route(a, source, exists ? place : 0);
+  uint32_t token = static_cast<uint32_t>(route[0]);
+  int32_t row = c.lane < EP_TOPK ? route[1 + c.lane] : -1;
+  /* If a broken dispatch wrote wrong routes, they must not lead out of the buffers. */
+  bool valid = exists && row >= 0 && row < a.max_rows && token < static_cast<uint32_t>(a.max_tokens);
+  return {valid ? static_cast<uint32_t>(row) : LL_NOWHERE, token};
+}
+EP_DEVICE uint32_t ll_row(const LlRoute &r) { return static_cast<uint32_t>(r.word); }
+EP_DEVICE uint32_t ll_token_of(const LlRoute &r, uint32_t) { return r.token; }
+
+/* ---- weights ---- */
+
+static const bool LL_LATE_WEIGHTS = true;
+
+/* Sends each weight of this rank's tokens to the rank of its expert. `senders` warps of each block call it. */
+EP_DEVICE void ll_send_weights(const EpArgs &a, const LlCall &c, uint32_t senders) {
+  uint32_t all = static_cast<uint32_t>(a.tokens) * EP_TOPK, step = c.blocks * senders * 32;
+  for (uint32_t j = ll_from_bottom(c) * 32 + c.lane; j < all; j += step) {
+    int32_t id = ep_id(a, j);
+    if (id < 0 || id / EP_LOCAL_EXPERTS == a.rank) continue;
+    uint64_t word = static_cast<uint64_t>(c.number) << 32 | __float_as_uint(a.weights[j]);
+    st_relaxed_sys(masked_weight(a, id / EP_LOCAL_EXPERTS, c.number, a.rank, j / EP_TOPK) + j % EP_TOPK, word);
+  }
+}
+
+/* Waits until the token's rank has sent the weight of this lane's position, and adds it to the word. */
+EP_DEVICE bool ll_wait_weight(const EpArgs &a, const LlCall &c, const LlReturn &r, uint64_t *word) {
+  const uint64_t *p = masked_weight(a, a.rank, c.number, r.source, r.token) + (c.lane < EP_TOPK ? c.lane : 0);
+  const bool none = static_cast<uint32_t>(*word) == LL_NOWHERE;
+  EpSpin spin;
+  for (;;) {
+    uint64_t v = ld_relaxed_sys(p);
+    if (__all_sync(EP_FULL_WARP, none || v >> 32 == c.number)) {
+      *word |= v << 32;
+      return true;
+    }
+    if (!ep_again_warp(spin, a, {EP_PHASE_COMBINE_ASYNC, -1, static_cast<int32_t>(r.source)}, c.number, v >> 32)) return false;
+  }
+}
+
+/* Adds the weight of one of this rank's own tokens. */
+EP_DEVICE void ll_weigh_own(const EpArgs &a, LlRoute &r, uint32_t at) {
+  if (ll_row(r) != LL_NOWHERE) r.word |= static_cast<uint64_t>(__float_as_uint(a.weights[at])) << 32;
+}
+
+#define combine_ll_partial combine_masked_partial /* the entry's name */
+#include "ll/combine_partial.cuh"

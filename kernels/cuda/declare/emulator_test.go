@@ -94,7 +94,11 @@ func (e *emulator) compile(source string, defines []string) (string, error) {
 	if _, err := os.Stat(e.path(name)); err == nil {
 		return e.path(name), nil
 	}
-	args := []string{"-O1", "-shared", "-fPIC", "-DEP_EMULATE", "-ffp-contract=off",
+	optimise := "-Og" // compiles faster than -O1, and the emulator spends most of its time outside device code
+	if len(e.flags) > 0 {
+		optimise = "-O1" // with a sanitizer device code takes most of the time
+	}
+	args := []string{optimise, "-shared", "-fPIC", "-DEP_EMULATE", "-ffp-contract=off",
 		"-Wall", "-Wno-unknown-pragmas", "-Wno-unused-function", "-Werror",
 		// A misaligned vector access traps, as on the device.
 		"-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"}

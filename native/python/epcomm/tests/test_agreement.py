@@ -1,4 +1,4 @@
-"""Tests ranks that make different calls: every rank must raise the same error in less than a second. Two
+"""Tests ranks that make different calls: every rank must raise the same error, long before the deadline. Two
 ranks run on the emulated driver, or on two GPUs with EPCOMM_TEST_DEVICE=cuda. They use the extension that
 EPCOMM_NATIVE names, otherwise ctypes."""
 
@@ -115,7 +115,7 @@ class TestAgreement(unittest.TestCase):
             with self.subTest(name):
                 self.assertEqual(first, second)
                 self.assertEqual(first, f"disagree: the ranks differ in what they call: {want}; give all ranks the same")
-                self.assertLess(max(took, took_too), 1)
+                self.assertLess(max(took, took_too), 20)  # a second on an idle host; the deadline is 40
         self.assertEqual(len(said[0]), len(SITUATIONS), said)
 
 

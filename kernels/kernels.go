@@ -230,8 +230,8 @@ type Session interface {
 	// ready at once; preparing one again is free. All slow work, and all work that could
 	// block another rank, happens here and not in Run.
 	Prepare(context.Context, ep.Config) error
-	// Run performs spec.Rounds collective rounds of a prepared candidate. It queues all ranks
-	// before it waits on any, and they start aligned.
+	// Run performs spec.Rounds collective rounds of a prepared candidate. It queues the work of all
+	// ranks before it waits for any rank. All ranks start a round at the same time.
 	Run(context.Context, ep.Config, RunSpec) (Rounds, error)
 	// Verify runs a prepared candidate once from poisoned buffers and compares every output
 	// with the oracle. It runs a dispatch before a combine.

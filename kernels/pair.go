@@ -80,7 +80,8 @@ func For(all []Kernel, p ep.Problem) []Kernel {
 	return slices.DeleteFunc(Of(all, p.Op), func(k Kernel) bool { return !k.Serves(p.Layout) })
 }
 
-// Find returns the kernel of an op that has this name. It joins no pair but the one of that name.
+// Find returns the kernel of an op that has this name. If the op is pair, it joins only the pair
+// with this name.
 func Find(all []Kernel, op ep.Op, name string) (Kernel, error) {
 	if op == ep.Pair {
 		return findPair(all, name)

@@ -55,8 +55,8 @@ func TestCountsByHand(t *testing.T) {
 	}
 }
 
-// TestBusiestByHand: a rank may be busiest by what it sends or by what it receives. What stays on a rank
-// does not count.
+// TestBusiestByHand: a rank may be busiest by what it sends or by what it receives. Messages that
+// stay on a rank are left out.
 func TestBusiestByHand(t *testing.T) {
 	for _, c := range []struct {
 		m    Matrix

@@ -75,8 +75,8 @@ func MeasureCounts(counts []int64, ranks int) Stats {
 	return s
 }
 
-// tally counts tokens, tokens with a selection (active), and masked selections,
-// over all ranks. Replicated tokens count once.
+// tally counts tokens, tokens with a selection (active), and masked selections, over all ranks.
+// Replicated tokens are counted once.
 func (w *Workload) tally() (tokens, active, masked int64) {
 	ranks := w.Ranks
 	if w.Problem.SkipA2A {

@@ -51,9 +51,9 @@ func (m Matrix) Bytes(message int) Matrix {
 	return out
 }
 
-// Busiest returns the largest number that any rank sends or receives. For one rank it takes
-// the larger of sent and received, not their sum, because a link moves data in both
-// directions at once. The diagonal does not count.
+// Busiest returns the largest number that any rank sends or receives. For one rank it takes the
+// larger of sent and received, not their sum, because a link moves data in both directions at once.
+// It leaves out the diagonal.
 func (m Matrix) Busiest() int64 {
 	var most int64
 	for r := range m {

@@ -19,7 +19,7 @@ type beside struct {
 	share    int        // pieces of the product for one call
 }
 
-// outlasts is a ratio of two times: that of the part of the product that runs beside one call, to that of
+// outlasts is the time of the part of the product that runs beside one call, divided by the time of
 // the call.
 const outlasts = 2
 

@@ -14,7 +14,7 @@ func (w *worker) combineAsync(l launch, set int) bool {
 	return true
 }
 
-// back returns the rank of a source, and the index that this rank has among the sources of that rank.
+// back returns the rank of a source, and w's index among the sources of that rank.
 func (w *worker) back(source int) (peer *rank, me int) {
 	if w.s.SkipA2A {
 		return w.r, 0

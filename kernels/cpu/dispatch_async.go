@@ -116,8 +116,8 @@ func (w *worker) addressRanks(set, token int) {
 	}
 }
 
-// route returns the rank of an expert, and the index that this rank has among the sources of that rank. ok
-// is false for a masked selection. With skip_a2a a rank sends only to itself, and ok is false for the
+// route returns the rank of an expert, and w's index among the sources of that rank. ok is false
+// for a masked selection. With skip_a2a a rank sends only to itself, and ok is false for the
 // experts of other ranks.
 func (w *worker) route(expert int) (peer *rank, source int, ok bool) {
 	if expert < 0 {

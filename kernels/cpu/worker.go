@@ -55,8 +55,8 @@ type stage struct {
 	body   func(w *worker, l launch, set int) bool // returns false if the job has failed
 }
 
-// stages returns the program of one op: one launch that sends and then waits, or with split one launch that
-// sends and one that waits.
+// stages returns the program of one op: one launch that sends and then waits. With mode=split these
+// are two launches: one sends and one waits.
 func stages(l launch, async, wait func(*worker, launch, int) bool) []stage {
 	if l.split {
 		return []stage{{l, async}, {l, wait}}
@@ -224,7 +224,7 @@ func (w *worker) await(ready func() bool, hang func() *kernels.Failure, patience
 	return true
 }
 
-// announce lets this rank's workers continue that wait for all counts.
+// announce wakes the workers of this rank that wait for all counts.
 func (w *worker) announce() {
 	w.r.ready.Store(true)
 	w.job.notifier.notify()

@@ -46,8 +46,8 @@ func Choices(op ep.Op, precision ep.Precision) []Transport {
 }
 
 // Traffic counts the messages of one dispatch. A combine sends the same messages in the other
-// direction. Each count is that of the busiest rank: the number of messages that it sends or receives,
-// whichever is larger, because a link moves data in both directions at the same time.
+// direction. Each count is the count of the busiest rank: the larger of the numbers of messages
+// that this rank sends and receives, because a link moves data in both directions at the same time.
 type Traffic struct {
 	Host    float64 // number of messages between ranks of one host
 	Network float64 // number of messages between hosts

@@ -16,7 +16,7 @@ func (o *Oracle) bySource(rank int) []Group {
 	for s := range p.Ranks {
 		var items []Item
 		for t := range o.w.Ranks[s].Tokens {
-			if slices.ContainsFunc(o.selected(s, t), func(e int32) bool { return o.lives(e, rank) }) {
+			if slices.ContainsFunc(o.selected(s, t), func(e int32) bool { return o.isOn(e, rank) }) {
 				items = append(items, Item{t, -1})
 			}
 		}
@@ -31,8 +31,8 @@ func (o *Oracle) selected(source, token int) []int32 {
 	return o.w.Ranks[source].Experts[token*k : (token+1)*k]
 }
 
-// lives reports whether an expert is on a rank. It is false for -1, a masked selection.
-func (o *Oracle) lives(expert int32, rank int) bool {
+// isOn reports whether an expert is on a rank. It is false for -1, a masked selection.
+func (o *Oracle) isOn(expert int32, rank int) bool {
 	return expert >= 0 && int(expert)/o.w.Problem.LocalExperts() == rank
 }
 
@@ -46,7 +46,7 @@ func (r *rowCheck) checkMetadata(source, token int) {
 	}
 	for k, e := range r.o.selected(source, token) {
 		expert, weight := int32(-1), float32(0)
-		if r.o.lives(e, r.j.rank) {
+		if r.o.isOn(e, r.j.rank) {
 			expert, weight = e%int32(p.LocalExperts()), r.o.w.Ranks[source].Weights[token*p.TopK+k]
 		}
 		at := r.row*p.TopK + k

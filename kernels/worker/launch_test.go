@@ -310,9 +310,9 @@ func TestCalm(t *testing.T) {
 	}
 }
 
-// TestLateTrouble shows that a reported failure is ignored if rank 0 has already answered its request.
-// A failure of a later request counts. A failure without a request number also counts: older workers
-// send none.
+// TestLateTrouble shows that a reported failure is ignored if rank 0 has already answered its
+// request. A failure of a later request is recorded. A failure without a request number is recorded
+// too, because older workers send no number.
 func TestLateTrouble(t *testing.T) {
 	for id, counts := range map[int64]bool{4: false, 5: false, 6: true, 0: true} {
 		g, _ := fakeGroup(t)

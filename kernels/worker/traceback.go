@@ -6,15 +6,16 @@ import (
 	"strings"
 )
 
-// traceLine matches a line of a Python traceback between its head and the exception, with the mark of a rank
-// that torchrun puts before it: a frame, or its source text.
+// traceLine matches a line of a Python traceback between its head and the exception: a frame, or
+// the source text of a frame. torchrun may have put the mark of a rank before the line.
 var traceLine = regexp.MustCompile(`^(\[rank\d+\]: )?\s+\S`)
 
 // frameLine matches a frame of a traceback.
 var frameLine = regexp.MustCompile(`^(?:\[rank\d+\]: )?\s+(File ".*", line \d+)`)
 
-// withoutTraces returns the lines of text, each once. Of a Python traceback it keeps the exception and
-// the frame that raised it: every rank prints the same one, and the other frames hide the cause.
+// withoutTraces returns the lines of text, each once. Of a Python traceback it keeps the exception
+// and the frame that raised it, because the other frames hide the cause. It keeps equal lines once,
+// because every rank prints the same traceback.
 func withoutTraces(text string) []string {
 	var kept []string
 	inside, frame := false, ""

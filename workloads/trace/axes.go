@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Axis names what one axis of an array counts.
+// Axis names the meaning of one axis of an array.
 type Axis string
 
 const (

@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-var wide = cpu.X86.HasAVX2
+var hasAVX2 = cpu.X86.HasAVX2
 
 // sumVector sums the columns that fill whole vectors, and returns the number of these columns.
 func sumVector(dst []uint16, rows [][]uint16, weights []float32) int {
 	n := len(dst) &^ 7
-	if !wide || n == 0 || len(rows) == 0 {
+	if !hasAVX2 || n == 0 || len(rows) == 0 {
 		return 0
 	}
 	for _, r := range rows {
@@ -26,7 +26,7 @@ func sumVector(dst []uint16, rows [][]uint16, weights []float32) int {
 // streamVector copies whole vectors to an aligned destination, and returns the number of copied bytes.
 func streamVector(dst, src []byte) int {
 	n := min(len(dst), len(src)) &^ 127
-	if !wide || n == 0 || !aligned(unsafe.SliceData(dst)) {
+	if !hasAVX2 || n == 0 || !aligned(unsafe.SliceData(dst)) {
 		return 0
 	}
 	streamAVX2(&dst[0], &src[0], n)

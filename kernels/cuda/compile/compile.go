@@ -68,8 +68,8 @@ func cacheFolder() string {
 	return dir
 }
 
-// staleAfter is the age at which a temporary file of store is removed: the process that wrote it was
-// killed.
+// staleAfter is the age after which a temporary file is removed. By then the process that wrote the
+// file was killed.
 const staleAfter = time.Hour
 
 func removeStale(dir string) {

@@ -23,10 +23,11 @@ import (
 // variantsEnv chooses the variants that are compiled for sm_90a: all, or by default pairs.
 const variantsEnv = "EPBENCH_VARIANTS"
 
-// arches lists the architectures for which every kernel must compile. Tables are measured on sm_90a. For it
-// the test compiles every default, and variants that together have every pair of parameter values of
-// every source; or every variant, which takes twice as long. For the other architectures the variants have
-// every value.
+// arches lists the architectures for which every kernel must compile. Tables are measured on
+// sm_90a. For sm_90a the test compiles every default, and variants that together have every pair of
+// parameter values of every source. With EPBENCH_VARIANTS=all it compiles every variant, which
+// takes twice as long. For the other architectures the compiled variants together have every
+// parameter value.
 var arches = []string{"sm_80", "sm_90a", "sm_100a"}
 
 // variantsFor returns the variants of a space that are compiled for an architecture.

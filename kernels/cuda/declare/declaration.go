@@ -97,9 +97,10 @@ type Region struct {
 	Bytes int64
 	Fill  byte // 0x00 or 0xff, to which every byte is set at set-up and after a fault
 
-	// Halves is true for two sets of slots, one in each half, of which a call uses one by its number. If
-	// regions of several dtypes share memory, their middles are at the same place: a call of one dtype
-	// then uses no byte of the other set, whatever dtype the other call has.
+	// Halves is true if the region holds two sets of slots, one in each half. The call number
+	// decides which set a call uses. If regions of several dtypes share memory, their middles are
+	// at the same place: a call of one dtype then uses no byte of the other set, whatever dtype the
+	// other call has.
 	Halves bool
 
 	// Area names memory that regions of several states share, "" for none. States with a region in
@@ -107,8 +108,8 @@ type Region struct {
 	Area string
 }
 
-// Areas that the combines share which poll their slots: combine_ll and its kin, and
-// combine_final_polled. All slots are empty between two calls, whichever of them the calls are.
+// Areas that are shared by the combines that poll their slots: the combine_ll kernels and
+// combine_final_polled. Between two calls of any of these combines all slots are empty.
 const (
 	AreaReturn  = "return"  // [2][max_tokens][max(ranks, topk)][hidden] BF16 by call number, all ones
 	AreaStarted = "started" // [ranks] u32: the last combine that each rank began

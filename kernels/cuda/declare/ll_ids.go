@@ -68,5 +68,5 @@ func checkDispatchLLIDs(m ep.Machine, p ep.Problem, c ep.Config) error {
 // defaultDispatchLLIDs returns the values of defaultDispatchLL for the parameters that both kernels
 // have.
 func defaultDispatchLLIDs(m ep.Machine, p ep.Problem) ep.Config {
-	return without(defaultDispatchLL(m, p), "dispatch_ll_ids", "receivers", "pause", "early")
+	return asKernel(defaultDispatchLL(m, p), "dispatch_ll_ids", "receivers", "pause", "early")
 }

@@ -17,13 +17,13 @@ func dispatchMaskedIDs() Declaration {
 		Op:      ep.Dispatch,
 		Layouts: []ep.Layout{ep.LayoutMasked},
 		Work:    ep.Work{Library: "epbench", Layout: "masked", Inside: []string{"cast", "counts", "expansion"}},
-		Doc:     "dispatch_masked without counting senders: ids and data are sent at once, and each receiving block counts the ids that arrive.",
+		Doc:     "dispatch_masked in which senders do not count: they send ids and data at once, and each receiving block counts the ids that arrive.",
 		Params:  ids.Kernel.Params,
 		Check: func(m ep.Machine, p ep.Problem, c ep.Config) error {
 			return cmp.Or(checkMaskedExperts(p, c), checkDispatchLLIDs(m, p, c))
 		},
 		Default: func(m ep.Machine, p ep.Problem) ep.Config {
-			return without(defaultDispatchLLIDs(m, p), "dispatch_masked_ids")
+			return asKernel(defaultDispatchLLIDs(m, p), "dispatch_masked_ids")
 		},
 		Overlapped: overlappedLL,
 	}

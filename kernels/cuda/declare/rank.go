@@ -142,10 +142,10 @@ func defaultDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
 	return c.With("wait_sms", "0").With("threads", "512").With("unit", unit)
 }
 
-// defaultCombineRank gives half of the SMs to receiving: a receiver reads two rows, writes
-// one, and empties a slot. If there are few SMs it gives two thirds, and takes larger blocks
-// if they are known to pay: on 24 SMs of 2 H200 this took 232 us for 4,096 tokens, while half
-// of the SMs took 367 us.
+// defaultCombineRank gives half of the SMs to receiving: a receiver reads two rows, writes one, and
+// empties a slot. If there are few SMs it gives two thirds. Then it also takes larger blocks on at
+// most 4 ranks, where larger blocks do not spill registers: on 24 SMs of 2 H200 this took 232 us
+// for 4,096 tokens, while half of the SMs took 367 us.
 func defaultCombineRank(m ep.Machine, p ep.Problem) ep.Config {
 	c, sms := defaultRank("combine_rank", m, p, 2), fastSMs(m, p)
 	if p.Tokens <= longTokens || sms > fewSMs {

@@ -56,8 +56,8 @@ func recorded(t *testing.T) map[string]map[string]string {
 	return out
 }
 
-// bumpFaults compares a kernel with its recorded parameters was. It returns a message for each
-// change that needs another revision or another line in parametersFile.
+// bumpFaults compares the parameters of a kernel with the recorded parameters in `was`. It returns
+// a message for each change that needs another revision or another line in parametersFile.
 func bumpFaults(k kernels.Kernel, was map[string]string) (faults []string) {
 	revision, _, _ := strings.Cut(parameters(k), "\n")
 	if was == nil {

@@ -48,7 +48,8 @@ func split(c ep.Config, unused ...string) ep.Config {
 	return c
 }
 
-// formerlySplit lists the kernel that mode=split was before it became a parameter.
+// formerlySplit returns the former kernel `name`. Its configs are now configs of another kernel
+// with mode=split.
 func formerlySplit(name string, unused ...string) map[string]kernels.Former {
 	values := map[string]ep.Value{kernels.ModeParam: kernels.ModeSplit}
 	for _, u := range unused {
@@ -84,8 +85,9 @@ func checkSplit(m ep.Machine, p ep.Problem, c ep.Config, unused ...string) error
 	return kernels.CheckRange(c, "recv_sms", 1, maxBlocks(m, p))
 }
 
-// without returns a config of `kernel` with the values of c but those of the parameters `lacks`.
-func without(c ep.Config, kernel string, lacks ...string) ep.Config {
+// asKernel returns a config of `kernel` with the values of c, except the values of the parameters
+// `lacks`.
+func asKernel(c ep.Config, kernel string, lacks ...string) ep.Config {
 	out := ep.Config{Kernel: kernel, Values: map[string]ep.Value{}}
 	for name, v := range c.Values {
 		out.Values[name] = v

@@ -24,8 +24,8 @@ type Options struct {
 	sms int // SMs to use of each GPU, 0 for all; NVIDIA's racecheck takes longer with more
 }
 
-// DefaultDeadline is much longer than the time by which ranks start at different moments, and much
-// shorter than the time after which epbench considers the worker hung.
+// DefaultDeadline is much longer than the time between the starts of the first and the last rank,
+// and much shorter than the time after which epbench considers the worker hung.
 const DefaultDeadline = time.Second
 
 // Backend runs our CUDA kernels on the GPUs of this host.

@@ -89,9 +89,9 @@ func (s *groupSession) attempt(t task) ([]answer, error) {
 	return nil, err
 }
 
-// recover makes the memory of all ranks usable after a failure. No kernel runs any more on any rank.
-// The ranks first wait for the messages that are still in flight, because a signal that arrives
-// after the memory was filled again would count for a later call.
+// recover makes the memory of all ranks usable after a failure. No kernel runs any more on any
+// rank. The ranks first wait for the messages that are still in flight, because a signal that
+// arrives after the memory was filled again would be taken for a signal of a later call.
 func (s *groupSession) recover() error {
 	if _, err := s.ask(task{Settle: true}); err != nil {
 		return err

@@ -167,8 +167,8 @@ func (p *program) readings(ctx context.Context, rounds int, take func(round, ran
 	return nil
 }
 
-// slack is added to the sum of all deadlines. If a window of rounds takes longer than that, the GPUs
-// count as stuck.
+// slack is added to the sum of all deadlines. If a window of rounds takes longer than that, the
+// GPUs are considered stuck.
 const slack = 5 * time.Second
 
 // run performs rounds and returns their raw readings, [rank][round][word].

@@ -49,7 +49,7 @@ func Build(r Request, compile Compile) (*Pack, error) {
 	return Read(data)
 }
 
-// sizes returns a pack that answers HeapBytes alone.
+// sizes returns a pack of which only the method HeapBytes may be called.
 func (b *builder) sizes() *Pack {
 	p := &Pack{head: b.head, dtypes: b.dtypes, states: b.states, regions: b.regions}
 	p.DTypes, p.Problem = b.request.DTypes, b.request.resolver(b.request.DTypes[0], false, ep.AllRoutings).problem
@@ -205,8 +205,8 @@ func bit(b bool) uint32 {
 	return 0
 }
 
-// purposeNames lists the purposes of a look-up by number. A purpose is the op whose time counts, or
-// Halves, which only some layouts have.
+// purposeNames lists the purposes of a look-up by number. A purpose is the op whose time should be
+// short, or Halves, which only some layouts have.
 var purposeNames = []ep.Op{ep.Pair, ep.Dispatch, ep.Combine, Halves}
 
 // plan adds a pair of configs for calls of at most `tokens` tokens on the fullest rank.

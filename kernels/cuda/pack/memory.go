@@ -120,7 +120,8 @@ func (p *Pack) idBytes() uint64 {
 	return 0 // the kernels read the caller's ids, of 64 bits too
 }
 
-// shared lists the memory of the states of one call in flight. Memory that states share counts once.
+// shared lists the memory of the states of one call in flight. Memory that states share is listed
+// once.
 func (p *Pack) shared(chosen []bool) (out []Area) {
 	areas, numbers := map[uint16]int{}, map[[2]uint16]bool{}
 	for _, s := range p.states {

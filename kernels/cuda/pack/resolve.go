@@ -52,7 +52,7 @@ type Run struct {
 type Lookup struct {
 	DType   ep.DType
 	Reduced bool
-	Purpose ep.Op // the op whose time counts, or Halves
+	Purpose ep.Op // the op whose time should be short, or Halves
 	Class   ep.Class
 	Runs    []Run
 }

@@ -1,6 +1,6 @@
-// Package shmem loads NVSHMEM, which carries bytes between hosts. NVSHMEM has a symmetric heap
-// over all ranks, and kernels put to addresses in it. The library is loaded when ranks join and
-// never linked, so that the worker runs where it is missing.
+// Package shmem loads NVSHMEM, which transfers bytes between hosts. NVSHMEM has a symmetric heap
+// over all ranks, and kernels write to addresses in this heap. The library is loaded when ranks
+// join and never linked, so that the worker runs where it is missing.
 package shmem
 
 import (

@@ -17,10 +17,10 @@ import (
 	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
-// An activeSearch is one search of a running sweep: its subject and candidates, the state of its
-// measurements, and its results.
+// An activeSearch is one search of a running sweep: its problem, routing and candidates, the state
+// of its measurements, and its results.
 type activeSearch struct {
-	subject
+	routedProblem
 	candidates
 	index  int // index in Plan.Searches
 	runner *measure.Runner

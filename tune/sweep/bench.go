@@ -37,7 +37,7 @@ func Bench(ctx context.Context, b kernels.Backend, opts *Options, job Job, pick 
 	if job.Sessions == 0 && b.Machine().GPUs > 0 {
 		job.Run.Warnings = append(job.Run.Warnings, oneSession)
 	}
-	return eachSubject(opts, job.Run, func(s *subject) error {
+	return eachRoutedProblem(opts, job.Run, func(s *routedProblem) error {
 		cfg, reason, err := pick(s.problem, s.class)
 		if err != nil {
 			return err
@@ -59,20 +59,20 @@ func Bench(ctx context.Context, b kernels.Backend, opts *Options, job Job, pick 
 	})
 }
 
-// over returns the config with which the subject's config is compared, and its description. For the
-// default it returns a zero config and "".
-func (j Job) over(s *subject) (ep.Config, string, error) {
+// over returns the config with which the measured config is compared, and a description of the
+// former. For the default it returns a zero config and "".
+func (j Job) over(s *routedProblem) (ep.Config, string, error) {
 	if j.Over == nil {
 		return ep.Config{}, "", nil
 	}
 	return j.Over(s.problem, s.class)
 }
 
-// eachSubject draws every problem under every routing and calls do with it.
-func eachSubject(opts *Options, run *record.Run, do func(*subject) error) error {
+// eachRoutedProblem draws every problem under every routing and calls do with it.
+func eachRoutedProblem(opts *Options, run *record.Run, do func(*routedProblem) error) error {
 	for _, p := range opts.Problems {
 		for _, d := range opts.Distributions {
-			s, err := newSubject(p, d, opts.Seed)
+			s, err := newRoutedProblem(p, d, opts.Seed)
 			if err != nil {
 				return err
 			}
@@ -87,7 +87,7 @@ func eachSubject(opts *Options, run *record.Run, do func(*subject) error) error 
 }
 
 // bench measures one config against another. A zero config stands for the default.
-func (l *harness) bench(ctx context.Context, s *subject, cfg, over ep.Config, rounds, sessions int) (result record.Search, err error) {
+func (l *harness) bench(ctx context.Context, s *routedProblem, cfg, over ep.Config, rounds, sessions int) (result record.Search, err error) {
 	dflt, err := l.planner.defaultConfig(s.problem)
 	if err != nil {
 		return result, err
@@ -201,7 +201,7 @@ func defaultFailure(failed map[int]*kernels.Failure, dflt int) string {
 // the first config has the role of the default.
 func AB(ctx context.Context, b kernels.Backend, opts *Options, job Job, configs map[ep.Problem][]ep.Config) error {
 	l := newHarness(b, newPlanner(b, opts), job.Log)
-	return eachSubject(opts, job.Run, func(s *subject) (err error) {
+	return eachRoutedProblem(opts, job.Run, func(s *routedProblem) (err error) {
 		c, err := l.newComparison(s, "ab", configs[s.problem]...)
 		if err != nil {
 			return err
@@ -279,7 +279,7 @@ func (m *RowVerifier) newComparison(p ep.Problem, routing string, cfg ep.Config)
 	if err != nil {
 		return nil, fmt.Errorf("routing %s: %w", routing, err)
 	}
-	s, err := newSubject(p, d, m.seed)
+	s, err := newRoutedProblem(p, d, m.seed)
 	if err != nil {
 		return nil, fmt.Errorf("routing %s: %w", routing, err)
 	}

@@ -22,9 +22,9 @@ type candidates struct {
 	neighbour int            // point that won the search at the next smaller token count, or else another neighbouring search; -1 if there is none
 }
 
-// subjects returns the subjects of all searches in order: op, dtype, token count ascending,
-// full precision before reduced, routing.
-func (pl *planner) subjects() ([]subject, error) {
+// routedProblems returns the problems and routings of all searches in order: op, dtype, token count
+// ascending, full precision before reduced, routing.
+func (pl *planner) routedProblems() ([]routedProblem, error) {
 	problems := pl.problems()
 	slices.SortStableFunc(problems, func(a, b ep.Problem) int {
 		return cmp.Or(
@@ -33,13 +33,13 @@ func (pl *planner) subjects() ([]subject, error) {
 			a.Tokens-b.Tokens,
 			cmp.Compare(a.Precision, b.Precision))
 	})
-	var out []subject
+	var out []routedProblem
 	for _, p := range slices.Compact(problems) {
 		if _, err := pl.defaultConfig(p); err != nil {
 			return nil, err
 		}
 		for _, d := range pl.opts.Distributions {
-			s, err := newSubject(p, d, pl.opts.Seed)
+			s, err := newRoutedProblem(p, d, pl.opts.Seed)
 			if err != nil {
 				return nil, err
 			}

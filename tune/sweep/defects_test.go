@@ -219,7 +219,7 @@ func TestHalfMeasuredDecidesNothing(t *testing.T) {
 	s := prepared(t, b, options(t, "dispatch", []int{16, 1024}, "uniform"))
 	ctx, cancel := context.WithCancel(context.Background())
 	at := func(tokens int, sms ep.Value) rowChoice {
-		c := &activeSearch{subject: s.searches[0].subject}
+		c := &activeSearch{routedProblem: s.searches[0].routedProblem}
 		c.problem.Tokens, c.problem.MaxTokens = tokens, tokens
 		return rowChoice{tokens: tokens, searches: group{c}, config: ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"algo": "direct", "sms": sms, "threads": "512"}}}
 	}

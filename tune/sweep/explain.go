@@ -30,7 +30,7 @@ type Effect struct {
 // routing.
 func Explain(ctx context.Context, b kernels.Backend, opts *Options, rounds int, pick Picker) (out []Explanation, err error) {
 	l := newHarness(b, newPlanner(b, opts), nil)
-	err = eachSubject(opts, &record.Run{}, func(s *subject) error {
+	err = eachRoutedProblem(opts, &record.Run{}, func(s *routedProblem) error {
 		cfg, _, err := pick(s.problem, s.class)
 		if err == nil && cfg.IsDefault() {
 			cfg, err = l.planner.defaultConfig(s.problem)
@@ -45,7 +45,7 @@ func Explain(ctx context.Context, b kernels.Backend, opts *Options, rounds int, 
 	return out, err
 }
 
-func (l *harness) explain(ctx context.Context, s *subject, cfg ep.Config, rounds int) (out Explanation, err error) {
+func (l *harness) explain(ctx context.Context, s *routedProblem, cfg ep.Config, rounds int) (out Explanation, err error) {
 	out = Explanation{Problem: s.problem, Routing: s.routing.Spec(), Config: cfg}
 	session, err := l.backend.Open(ctx, s.workload)
 	if err != nil {

@@ -41,22 +41,22 @@ func (l *harness) cost(op ep.Op, c ep.Config) ep.Cost {
 	return k.CostOf(c)
 }
 
-// A subject is a problem under a routing.
-type subject struct {
+// A routedProblem is a problem under a routing.
+type routedProblem struct {
 	problem  ep.Problem
 	routing  workloads.Distribution
 	class    ep.Class
 	workload *workloads.Workload
 }
 
-func newSubject(p ep.Problem, d workloads.Distribution, seed uint64) (subject, error) {
-	s := subject{problem: p, routing: d}
+func newRoutedProblem(p ep.Problem, d workloads.Distribution, seed uint64) (routedProblem, error) {
+	s := routedProblem{problem: p, routing: d}
 	err := s.draw(seed)
 	return s, err
 }
 
 // draw makes the workload, and sets the class if that is unknown.
-func (s *subject) draw(seed uint64) (err error) {
+func (s *routedProblem) draw(seed uint64) (err error) {
 	if s.workload, err = workloads.New(s.routing, s.problem, seed); err != nil {
 		return fmt.Errorf("--%w", err)
 	}
@@ -65,7 +65,7 @@ func (s *subject) draw(seed uint64) (err error) {
 }
 
 // record returns the run's record of the workload.
-func (s *subject) record() record.Workload {
+func (s *routedProblem) record() record.Workload {
 	w := s.workload
 	return record.Workload{
 		Problem: s.problem.Key(), Routing: w.Spec, Seed: w.Seed, Class: s.class,
@@ -76,15 +76,15 @@ func (s *subject) record() record.Workload {
 }
 
 // newResult returns the record of a search without a decision.
-func (s *subject) newResult() record.Search {
+func (s *routedProblem) newResult() record.Search {
 	return record.Search{
 		Problem: s.problem, Routing: s.routing.Spec(), Class: s.class,
 		Bytes: s.workload.BytesOp(s.problem.Op, workloads.Direct) + s.workload.BytesMemory(s.problem.Op), Imbalance: s.workload.Stats().MaxMeanRank,
 	}
 }
 
-// title names the subject in progress lines and warnings.
-func (s *subject) title() string {
+// title names the problem and the routing in progress lines and warnings.
+func (s *routedProblem) title() string {
 	text := fmt.Sprintf("%s, %s, %s, %s", s.problem.Op, s.problem.Dispatch, ep.Tokens(s.problem.Tokens), s.routing.Spec())
 	if s.problem.Precision == ep.Reduced {
 		text += ", reduced precision"
@@ -95,8 +95,8 @@ func (s *subject) title() string {
 	return text
 }
 
-// runner makes the Runner of a subject.
-func (l *harness) runner(s *subject, space *search.Space, dflt int) *measure.Runner {
+// runner makes the Runner of a routed problem.
+func (l *harness) runner(s *routedProblem, space *search.Space, dflt int) *measure.Runner {
 	return measure.New(measure.Setup{
 		Backend: l.backend, Workload: s.workload, Space: space, Default: dflt, Policy: l.policy, Log: l.log, Recorded: l.recorded,
 		Wall: &l.wall, Lap: &l.lap, Cost: func(c ep.Config) ep.Cost { return l.cost(s.problem.Op, c) },
@@ -138,10 +138,10 @@ func (l *harness) hostBound(r *measure.Runner) func(seconds float64) string {
 	}
 }
 
-// A comparison holds given configs of one subject, ready to be measured in the same rounds. The
-// first config is the one with which the others are compared.
+// A comparison holds given configs for one problem and routing, ready to be measured in the same
+// rounds. The first config is the one with which the others are compared.
 type comparison struct {
-	*subject
+	*routedProblem
 	space  *search.Space
 	points []int
 	runner *measure.Runner
@@ -149,12 +149,12 @@ type comparison struct {
 }
 
 // newComparison makes a comparison. Each config must be legal.
-func (l *harness) newComparison(s *subject, purpose string, configs ...ep.Config) (*comparison, error) {
+func (l *harness) newComparison(s *routedProblem, purpose string, configs ...ep.Config) (*comparison, error) {
 	space, _, err := search.NewSpace()
 	if err != nil {
 		return nil, err
 	}
-	c := &comparison{subject: s, space: space}
+	c := &comparison{routedProblem: s, space: space}
 	for _, cfg := range configs {
 		if err := l.legal(s.problem, cfg); err != nil {
 			return nil, err

@@ -38,35 +38,35 @@ type Interleaving struct {
 	Sides   []Side
 }
 
-// Interleave measures the sides of each interleaving in alternating turns, so that a drift of
-// the machine affects all of them alike. In a turn a side runs one round of its config
-// and one of its default. The order of sides is random, and reversed in every
-// other turn. All processes live at the same time, but only one runs at a time. A
-// side that fails is recorded as failed, and the others go on. Interleave returns only
-// errors of ctx or of a log. It calls done after each interleaving.
+// Interleave measures the sides of each interleaving in alternating turns, so that a drift of the
+// machine affects all of them alike. In a turn a side runs one round of its config and one of its
+// default. The order of sides is random, and reversed in every other turn. All processes exist at
+// the same time, but only one runs at a time. A side that fails is recorded as failed, and the
+// others go on. Interleave returns only errors of ctx or of a log. It calls done after each
+// interleaving.
 func Interleave(ctx context.Context, all []Interleaving, done func(Interleaving)) error {
-	for _, h := range all {
-		if err := h.run(ctx); err != nil {
+	for _, il := range all {
+		if err := il.run(ctx); err != nil {
 			return err
 		}
-		done(h)
+		done(il)
 	}
-	for _, h := range all {
-		for _, e := range h.Sides {
-			e.Run.Job.Run.Finished = time.Now().UTC()
+	for _, il := range all {
+		for _, s := range il.Sides {
+			s.Run.Job.Run.Finished = time.Now().UTC()
 		}
 	}
 	return nil
 }
 
-func (h Interleaving) run(ctx context.Context) error {
-	sides := make([]*activeSide, len(h.Sides))
+func (il Interleaving) run(ctx context.Context) error {
+	sides := make([]*activeSide, len(il.Sides))
 	turns := 0
-	for i, e := range h.Sides {
-		sides[i] = newActiveSide(h, e)
-		turns = max(turns, e.Run.Job.Rounds)
+	for i, s := range il.Sides {
+		sides[i] = newActiveSide(il, s)
+		turns = max(turns, s.Run.Job.Rounds)
 	}
-	rng := rand.New(rand.NewPCG(h.Seed, h.hash()))
+	rng := rand.New(rand.NewPCG(il.Seed, il.hash()))
 	var order []int
 	for turn := range turns {
 		if turn%2 == 0 {
@@ -81,117 +81,117 @@ func (h Interleaving) run(ctx context.Context) error {
 			break
 		}
 	}
-	for _, p := range sides {
-		p.finish(ctx)
+	for _, a := range sides {
+		a.finish(ctx)
 	}
 	return ctx.Err()
 }
 
 // hash returns a seed that differs from interleaving to interleaving.
-func (h Interleaving) hash() uint64 {
+func (il Interleaving) hash() uint64 {
 	f := fnv.New64a()
-	fmt.Fprintf(f, "%q %q", h.Sides[0].Problem.Key(), h.Routing)
+	fmt.Fprintf(f, "%q %q", il.Sides[0].Problem.Key(), il.Routing)
 	return f.Sum64()
 }
 
 // activeSide is a side that is being measured.
 type activeSide struct {
 	Side
-	subject
+	routedProblem
 	harness    *harness
 	comparison *comparison
 	seconds    map[int][]float64 // seconds by point, one value for each turn
 	lost       error             // the error after which the side is no longer measured
 }
 
-func newActiveSide(h Interleaving, e Side) *activeSide {
-	p := &activeSide{Side: e, seconds: map[int][]float64{}}
-	p.subject.problem = e.Problem
-	d, err := workloads.Parse(h.Routing)
+func newActiveSide(il Interleaving, s Side) *activeSide {
+	a := &activeSide{Side: s, seconds: map[int][]float64{}}
+	a.routedProblem.problem = s.Problem
+	d, err := workloads.Parse(il.Routing)
 	if err == nil {
-		p.subject, err = newSubject(e.Problem, d, h.Seed)
+		a.routedProblem, err = newRoutedProblem(s.Problem, d, il.Seed)
 	}
 	if err == nil {
-		p.harness = newHarness(e.Run.Backend, newPlanner(e.Run.Backend, e.Run.Options), e.Run.Job.Log)
-		p.comparison, err = p.harness.newComparison(&p.subject, "interleave", e.Default, e.Config)
+		a.harness = newHarness(s.Run.Backend, newPlanner(s.Run.Backend, s.Run.Options), s.Run.Job.Log)
+		a.comparison, err = a.harness.newComparison(&a.routedProblem, "interleave", s.Default, s.Config)
 	}
-	p.lost = err
-	return p
+	a.lost = err
+	return a
 }
 
 // distinctPoints returns the points of the default and of the config; one point if they are the same.
-func (p *activeSide) distinctPoints() []int { return slices.Compact(slices.Clone(p.comparison.points)) }
+func (a *activeSide) distinctPoints() []int { return slices.Compact(slices.Clone(a.comparison.points)) }
 
 // runRound runs each config once. Before that it makes one call that it does not record, because
 // the GPU must first switch from another process.
-func (p *activeSide) runRound(ctx context.Context) {
-	if p.lost != nil || ctx.Err() != nil {
+func (a *activeSide) runRound(ctx context.Context) {
+	if a.lost != nil || ctx.Err() != nil {
 		return
 	}
-	p.comparison.runner.Warm(ctx)
-	samples, err := p.comparison.runner.Measure(ctx, record.StageTurns, p.distinctPoints(), 1)
+	a.comparison.runner.Warm(ctx)
+	samples, err := a.comparison.runner.Measure(ctx, record.StageTurns, a.distinctPoints(), 1)
 	for _, s := range samples {
-		p.seconds[s.Point] = append(p.seconds[s.Point], s.Seconds)
+		a.seconds[s.Point] = append(a.seconds[s.Point], s.Seconds)
 	}
-	if _, reason := p.comparison.failureCause(err); err == nil && reason != "" {
+	if _, reason := a.comparison.failureCause(err); err == nil && reason != "" {
 		err = errors.New(reason)
 	}
-	p.lost = err
+	a.lost = err
 }
 
 // finish compares answers again and adds the result to the run.
-func (p *activeSide) finish(ctx context.Context) {
-	if p.comparison == nil {
-		p.add(p.newFailure())
+func (a *activeSide) finish(ctx context.Context) {
+	if a.comparison == nil {
+		a.add(a.newFailure())
 		return
 	}
-	if p.lost == nil {
-		_, p.lost = p.comparison.runner.Recheck(ctx, record.StageRecheck, p.distinctPoints())
+	if a.lost == nil {
+		_, a.lost = a.comparison.runner.Recheck(ctx, record.StageRecheck, a.distinctPoints())
 	}
-	if _, reason := p.comparison.failureCause(p.lost); p.lost == nil && reason != "" {
-		p.lost = errors.New(reason)
+	if _, reason := a.comparison.failureCause(a.lost); a.lost == nil && reason != "" {
+		a.lost = errors.New(reason)
 	}
-	if err := p.comparison.close(nil); p.lost == nil {
-		p.lost = err
+	if err := a.comparison.close(nil); a.lost == nil {
+		a.lost = err
 	}
 	if ctx.Err() != nil {
 		return
 	}
-	if p.lost != nil {
-		p.add(p.newFailure())
+	if a.lost != nil {
+		a.add(a.newFailure())
 		return
 	}
-	p.add(p.decide())
+	a.add(a.decide())
 }
 
-func (p *activeSide) newFailure() record.Search {
-	out := record.Search{Problem: p.Problem, Class: p.class}
-	if p.workload != nil {
-		out = p.newResult()
+func (a *activeSide) newFailure() record.Search {
+	out := record.Search{Problem: a.Problem, Class: a.class}
+	if a.workload != nil {
+		out = a.newResult()
 	}
-	out.Decision = stat.Fail(stat.Comparison{Config: p.Config, Default: p.Default}, record.Failed, p.lost.Error())
+	out.Decision = stat.Fail(stat.Comparison{Config: a.Config, Default: a.Default}, record.Failed, a.lost.Error())
 	return out
 }
 
-func (p *activeSide) decide() record.Search {
-	out, r := p.newResult(), p.comparison.runner
-	m := p.comparison.undecided(record.Band{Policy: p.harness.policy.Band})
-	dflt, cfg := p.seconds[p.comparison.points[0]], p.seconds[p.comparison.points[1]]
+func (a *activeSide) decide() record.Search {
+	out, r := a.newResult(), a.comparison.runner
+	m := a.comparison.undecided(record.Band{Policy: a.harness.policy.Band})
+	dflt, cfg := a.seconds[a.comparison.points[0]], a.seconds[a.comparison.points[1]]
 	m.Gain = stat.Exactly(len(cfg))
-	if p.comparison.points[0] != p.comparison.points[1] {
+	if a.comparison.points[0] != a.comparison.points[1] {
 		m.Gain = stat.Ratio(stat.Part{A: logs(dflt), B: logs(cfg)})
 	}
 	out.Decision = stat.Compare(m)
 	out.Clock, out.Times, out.DefaultTimes = r.Clock(), timesOf(cfg), timesOf(dflt)
-	out.MaxErr, out.Tried = r.MaxErr(p.comparison.points[1]), len(p.distinctPoints())
+	out.MaxErr, out.Tried = r.MaxErr(a.comparison.points[1]), len(a.distinctPoints())
 	return out
 }
 
-func (p *activeSide) add(result record.Search) {
-	run := p.Run.Job.Run
+func (a *activeSide) add(result record.Search) {
+	run := a.Run.Job.Run
 	run.Searches = append(run.Searches, result)
-	if p.workload != nil {
-		run.Workloads = append(run.Workloads, p.record())
+	if a.workload != nil {
+		run.Workloads = append(run.Workloads, a.record())
 	}
 }
 

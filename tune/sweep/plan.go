@@ -95,7 +95,7 @@ type Plan struct {
 
 // A PlannedSearch is one search of a plan.
 type PlannedSearch struct {
-	subject
+	routedProblem
 	Spaces   []record.SpaceInfo // by kernel; nil for pairs, whose space is made of winners
 	Legal    int
 	Measured int // distinct configs that the budget allows
@@ -121,13 +121,13 @@ func MakePlan(b kernels.Backend, opts *Options) (*Plan, error) {
 	if err := out.planner.checkOptions(); err != nil {
 		return nil, err
 	}
-	subjects, err := out.planner.subjects()
+	routedProblems, err := out.planner.routedProblems()
 	if err != nil {
 		return nil, err
 	}
 	prints := sha256.New()
-	for _, s := range subjects {
-		planned := PlannedSearch{subject: s, Legal: pairHalves * pairHalves}
+	for _, s := range routedProblems {
+		planned := PlannedSearch{routedProblem: s, Legal: pairHalves * pairHalves}
 		if s.problem.Op != ep.Pair {
 			space, infos, err := out.planner.enumerate(s.problem)
 			if err != nil {

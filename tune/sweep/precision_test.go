@@ -293,7 +293,7 @@ func TestDTypesTellEachOther(t *testing.T) {
 	}
 	s := &sweeper{opts: o}
 	for _, planned := range p.Searches {
-		s.searches = append(s.searches, &activeSearch{subject: planned.subject})
+		s.searches = append(s.searches, &activeSearch{routedProblem: planned.routedProblem})
 	}
 	if s.searches[0].result.Decision.Config, err = ep.ParseConfig(best); err != nil {
 		t.Fatal(err)

@@ -47,7 +47,7 @@ func (p *Plan) Probe(ctx context.Context, b kernels.Backend) error {
 			cost, ok := known[end.problem]
 			if !ok {
 				var err error
-				if cost, err = l.probe(ctx, end.subject, p.Options.Seed); err != nil {
+				if cost, err = l.probe(ctx, end.routedProblem, p.Options.Seed); err != nil {
 					return err
 				}
 				known[end.problem] = cost
@@ -109,7 +109,7 @@ const (
 
 // probe measures the cost of one problem. If the default fails, the cost is the time until
 // it failed.
-func (l *harness) probe(ctx context.Context, s subject, seed uint64) (cost probedCost, err error) {
+func (l *harness) probe(ctx context.Context, s routedProblem, seed uint64) (cost probedCost, err error) {
 	if err := s.draw(seed); err != nil {
 		return cost, err
 	}

@@ -117,7 +117,7 @@ func refinementKey(p ep.Problem, near *activeSearch) string {
 
 // newRefinement makes a search that measures given configs and decides nothing.
 func (s *sweeper) newRefinement(p ep.Problem, near *activeSearch) (*activeSearch, error) {
-	c := &activeSearch{subject: subject{problem: p, routing: near.routing, class: near.class}}
+	c := &activeSearch{routedProblem: routedProblem{problem: p, routing: near.routing, class: near.class}}
 	c.aa, c.measured, c.isRefinement = near.aa, map[string]versusDefault{}, true
 	if err := c.draw(s.opts.Seed); err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (s *sweeper) newRefinement(p ep.Problem, near *activeSearch) (*activeSearch
 		return nil, err
 	}
 	c.dflt, c.result.Decision.Default, c.result.Decision.Band = c.space.Add(dflt), dflt, near.result.Decision.Band
-	c.runner = s.harness.runner(&c.subject, c.space, c.dflt)
+	c.runner = s.harness.runner(&c.routedProblem, c.space, c.dflt)
 	c.runner.Progress = func(record.Stage) { s.report(c, record.StageRefine) }
 	c.state = search.NewState(c.space, c.runner, search.Budget{}, c.dflt, nil, rand.New(rand.NewPCG(c.runner.Seed("refine"), 0)))
 	s.run.Workloads = append(s.run.Workloads, c.record())

@@ -209,7 +209,7 @@ func TestRowsSkipNoisySearches(t *testing.T) {
 // TestForClass checks from which searches the row of a class is made.
 func TestForClass(t *testing.T) {
 	search := func(class ep.Class, uncrossed bool) *activeSearch {
-		c := &activeSearch{subject: subject{class: class}}
+		c := &activeSearch{routedProblem: routedProblem{class: class}}
 		c.crossingMissing = uncrossed
 		return c
 	}

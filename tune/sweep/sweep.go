@@ -93,7 +93,7 @@ func newSweeper(b kernels.Backend, p *Plan, dir *record.Dir, run *record.Run, re
 	run.AA, run.Spaces, run.Workloads, run.Searches, run.Regrets, run.Warnings = nil, nil, nil, nil, nil, nil
 	run.Finished, run.Planned, run.Budget = time.Time{}, len(p.Searches), p.Options.Time.Seconds()
 	for i, planned := range p.Searches {
-		s.searches = append(s.searches, &activeSearch{subject: planned.subject, index: i})
+		s.searches = append(s.searches, &activeSearch{routedProblem: planned.routedProblem, index: i})
 		for _, space := range planned.Spaces { // routings share spaces
 			same := func(i record.SpaceInfo) bool { return i.Kernel == space.Kernel && i.Problem == space.Problem }
 			if !slices.ContainsFunc(run.Spaces, same) {
@@ -136,7 +136,7 @@ func (s *sweeper) start(c *activeSearch) error {
 	if err := s.addRequired(c); err != nil {
 		return err
 	}
-	c.runner = s.harness.runner(&c.subject, c.space, c.dflt)
+	c.runner = s.harness.runner(&c.routedProblem, c.space, c.dflt)
 	c.runner.Roles, c.runner.Progress = c.roles, func(stage record.Stage) { s.report(c, stage) }
 	s.run.Workloads = append(s.run.Workloads, c.record())
 	return nil

@@ -144,7 +144,8 @@ func defaultCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
 	return fused(defaultRank("combine_masked", m, p, 2).With("algo", algo).With("own", "slot").With("receivers", "0"))
 }
 
-// startsCombineMasked adds to those of startsRank a config that keeps own sums in registers.
+// startsCombineMasked returns the configs of startsRank, and a config in which a rank keeps the
+// sums of its own tokens in registers.
 func startsCombineMasked(m ep.Machine, p ep.Problem) []ep.Config {
 	out := startsRank(defaultCombineMasked)(m, p)
 	if p.Ranks < 2 || p.Tokens <= aheadTokens {

@@ -2,8 +2,8 @@
 BINDIR ?= bin
 GO     ?= go
 FUZZTIME ?= 10s
-# Time limit of one package's tests. It is long, because a busy host is slow; it is still short
-# enough to find a test that hangs.
+# PATIENCE is the time limit of one package's tests. It is long, because a busy host is slow, and still short enough
+# to find a test that hangs.
 PATIENCE ?= 30m
 
 .PHONY: help build test test-all race lint fuzz fuzz-night bench mutation mutation-native golden pages tables model engine-readers clean
@@ -20,9 +20,9 @@ test: ## the quick tests; they need Go and the repository
 test-all: ## every test that needs no GPU, at full length: also device code on the emulator, studies and a browser
 	$(GO) test -timeout $(PATIENCE) ./...
 
-# CONCURRENT lists the packages that start goroutines, also in tests, and packages whose tests use
-# them. In other packages the race detector cannot find anything. It cannot see into device code either, which
-# the parallel tests of kernels/cuda/declare run in other processes.
+# CONCURRENT lists the packages that start goroutines, also in tests, and the packages whose tests call such
+# packages. In other packages the race detector cannot find anything. kernels/cuda/declare is left out, because its
+# parallel tests run device code in other processes, which the detector cannot see.
 GOROUTINES = \bgo func\b|\bgo [a-z.]+[(]|[.]Go[(]|t[.]Parallel[(]
 CONCURRENT = $(sort $(filter-out kernels/cuda/declare/,$(dir $(shell grep -rlE '$(GOROUTINES)' --include=*.go kernels tune reports workloads))) \
   kernels/ kernels/conform/ tune/sweep/ tune/sweep/measure/ tune/sweep/receipt/)
@@ -47,8 +47,8 @@ bench: ## time the CPU backend against a plain copy, look-ups in Go and C, and d
 	$(GO) test -run NONE -bench HotPath ./tune/table/export
 	$(GO) test -run NONE -bench Route ./workloads
 
-# MUTATED lists the packages that decide or read, with the folders below them: stat, record, search and sweep
-# without the folders named below, workloads with trace.
+# MUTATED lists packages that take decisions or read files. Each entry includes the folders below it, except those
+# that the options -E name.
 MUTATED ?= tune/stat tune/record tune/search tune/sweep reports/peers reports/engines workloads kernels/worker kernels/cuda/pack
 mutation: ## mutation tests of MUTATED, hours; needs gremlins v0.6.0 (github.com/go-gremlins/gremlins) on PATH
 	@for p in $(MUTATED); do \
@@ -56,8 +56,8 @@ mutation: ## mutation tests of MUTATED, hours; needs gremlins v0.6.0 (github.com
 	    -E '^replay/' -E '^spacefile/' -E '^measure/' -E '^receipt/' ./$$p || exit 1; \
 	done
 
-# MUTATION takes options of native/mutation, as MUTATION='-only call.c'.
-mutation-native: ## faults in C, Python and device code, one at a time: prints those that no test notices; half an hour
+# MUTATION holds options of native/mutation, for example MUTATION='-only call.c'.
+mutation-native: ## put faults into C, Python and device code, one at a time, and print those that no test notices; half an hour
 	$(GO) run ./native/mutation $(MUTATION) $(wildcard native/mutation/*.yaml)
 
 golden: ## rewrite expected outputs; review the diff
@@ -70,8 +70,9 @@ tables: build ## check that the embedded GPU tables, merged again from their run
 	@out=$$(mktemp -d) && testdata/archive/merge.sh $(BINDIR)/epbench $$out && \
 	for t in h200x4 h200x2 h100x2; do cmp $$out/$$t.json tune/table/embedded/data/$$t.json || exit 1; done; rm -r $$out
 
-# The model is fitted to runs of one generation of kernels. Runs on 2 H200 since 2026-11-23 have faster
-# kernels than all runs on 4 GPUs, and one model would fit neither. h100x2 is another GPU.
+# The model is fitted to runs of one generation of kernels on one GPU. Runs on 2 H200 since 2026-11-23 are left out:
+# they have faster kernels than all runs on 4 GPUs, and one model would fit neither. Runs on 2 H100 are left out,
+# because that is another GPU.
 model: build ## check that the model in testdata/models, fitted again to the recorded runs, is the same; takes minutes
 	@out=$$(mktemp -d) && for a in testdata/archive/h200-*.tar.xz testdata/archive/h200x2-2026-11-22-libraries.tar.xz; do mkdir $$out/$$(basename $$a .tar.xz) && tar xf $$a -C $$out/$$(basename $$a .tar.xz) || exit 1; done && \
 	$(BINDIR)/epbench model fit $$out testdata/runs -o $$out/h200.yaml && cmp $$out/h200.yaml testdata/models/h200.yaml && rm -r $$out

@@ -9,8 +9,8 @@ CUDA_DIR     ?= $(firstword $(foreach d,$(CUDA_HOME) /usr/local/cuda $(CUDA_LOCA
 CUDA_STUB     = $(CUDA_LOCAL)/stub
 GPU_BUNDLE   ?= gpu-bundle
 
-# Go does not notice changes of C files outside a package's folder. This hash in the flags makes
-# it build again.
+# Go does not notice changes of C files outside a package's folder. This hash is in the compiler's flags, so that
+# Go builds again after such a change.
 NATIVE_HASH = $(shell cat native/include/* native/shim/* native/compat/* native/epcomm/*/*.[ch] | sha256sum | cut -c1-16)
 cuda_env = CGO_ENABLED=1 CGO_CFLAGS="-O2 -Wno-deprecated-declarations -DEP_NATIVE=0x$(NATIVE_HASH) -I$(CURDIR)/native/compat -I$(1)/include" CGO_LDFLAGS="-L$(CUDA_STUB)"
 
@@ -29,8 +29,8 @@ cuda-deps: $(if $(filter 1,$(NVSHMEM)),nvshmem-deps) ## CUDA headers and NVRTC f
 	mv $(CUDA_LOCAL)/unpacked/nvidia/cu13/lib/libnvrtc.so.13 $(CUDA_LOCAL)/unpacked/nvidia/cu13/lib/libnvrtc-builtins.so.$(CUDA_WHEELS) $(CUDA_LOCAL)/lib64/
 	rm -rf $(CUDA_LOCAL)/unpacked $(CUDA_LOCAL)/wheels $(CUDA_LOCAL)/wheels12
 
-# For kernels across hosts: NVSHMEM's libraries and headers, the linker of device code,
-# and the headers of CUDA that NVSHMEM's include.
+# nvshmem-deps downloads what the kernels that cross hosts need: NVSHMEM's libraries and headers, the linker of
+# device code, and the CUDA headers that NVSHMEM's headers include.
 nvshmem-deps:
 	rm -rf $(CUDA_LOCAL)/nvshmem $(CUDA_LOCAL)/hosts
 	mkdir -p $(CUDA_LOCAL)/nvshmem/lib $(CUDA_LOCAL)/hosts/wheels
@@ -54,7 +54,7 @@ $(CUDA_STUB)/libcuda.so: native/cuda.mk | cuda-toolkit
 	{ echo '/* generated */'; grep -ohE '\bcu[A-Z][A-Za-z0-9_]*' $(CUDA_DIR)/include/cuda.h | sort -u | sed 's/.*/int &(void) { return 999; }/'; } > $(CUDA_STUB)/stub.c
 	$(CC) -shared -fPIC -fno-builtin -Wl,-soname,libcuda.so.1 -o $@ $(CUDA_STUB)/stub.c
 
-# go-nvml lets the linker ignore unresolved names, so look for them.
+# go-nvml makes the linker accept unresolved names, so this checks that the driver has every name.
 unresolved = nm -D --undefined-only $(1) | awk '$$2 ~ /^cu[A-Z]/ {print $$2}' | sort > $(CUDA_STUB)/wanted; \
   nm -D --defined-only $(CUDA_STUB)/libcuda.so | awk '{print $$3}' | sort | comm -23 $(CUDA_STUB)/wanted - > $(CUDA_STUB)/missing; \
   test ! -s $(CUDA_STUB)/missing || { echo "$(1): the driver has no"; cat $(CUDA_STUB)/missing; exit 1; }
@@ -63,7 +63,7 @@ cuda: cuda-toolkit $(CUDA_STUB)/libcuda.so ## bin/epbench-cuda, the GPU worker
 	$(call cuda_env,$(CUDA_DIR)) $(GO) build -tags cuda -trimpath -o $(BINDIR)/epbench-cuda ./cmd/epbench-cuda
 	@$(call unresolved,$(BINDIR)/epbench-cuda)
 
-cuda-check: cuda-toolkit $(CUDA_STUB)/libcuda.so ## the GPU half compiles and vets, against CUDA 12 headers too where cuda-deps got them
+cuda-check: cuda-toolkit $(CUDA_STUB)/libcuda.so ## compile and vet the GPU half, also with the headers of CUDA 12 if cuda-deps has downloaded them
 	$(call cuda_env,$(CUDA_DIR)) $(GO) vet -tags cuda ./kernels/cuda/... ./cmd/epbench-cuda
 	@if test -f $(CUDA_LOCAL)/12/include/cuda.h; then echo "headers of CUDA $(CUDA12_WHEELS)"; \
 	  $(call cuda_env,$(CUDA_LOCAL)/12) $(GO) build -tags cuda -o /dev/null ./cmd/epbench-cuda; fi
@@ -91,7 +91,8 @@ peers-gpu: cuda-toolkit $(CUDA_STUB)/libcuda.so ## programs for native/python/wo
 	tar -C $(BINDIR)/peers-gpu -cJf $(BINDIR)/peers-gpu.tar.xz epbench epbench-cuda
 	@du -sh $(BINDIR)/peers-gpu.tar.xz
 
-# NVSHMEM for one architecture: the device code of the others, 80 % of the library, is zeroed.
+# HOSTS_ARCH is the architecture for which hosts-gpu packs NVSHMEM. The device code of all others, 80 % of the library,
+# is zeroed.
 HOSTS_ARCH ?= 90
 hosts-gpu: cuda-toolkit $(CUDA_STUB)/libcuda.so ## programs and NVSHMEM for native/hosts-gpu.sh, packed; after make cuda-deps NVSHMEM=1
 	@test -f $(CUDA_LOCAL)/nvshmem/VERSION || { echo "no .cuda/nvshmem: run make cuda-deps NVSHMEM=1"; exit 1; }
@@ -110,7 +111,7 @@ hosts-gpu: cuda-toolkit $(CUDA_STUB)/libcuda.so ## programs and NVSHMEM for nati
 	tar -C $(BINDIR)/hosts-gpu -cJf $(BINDIR)/hosts-gpu.tar.xz .
 	@du -sh $(BINDIR)/hosts-gpu.tar.xz
 
-# The worker on the emulated driver, which replaces the hardware.
+# The emulated driver replaces libcuda, NVRTC, cuBLASLt and NVSHMEM, so that the worker runs without a GPU.
 EMULATED = $(CUDA_LOCAL)/emulated
 EMUL_CXX = $(CXX) -std=c++20 -O1 -g -shared -fPIC -w -Inative/include -Inative/emul/src
 

@@ -3,16 +3,16 @@
 # makes bin/hosts-gpu.tar.xz first. Each GPU stands for a host: NVSHMEM runs over the link between
 # the GPUs, without a network.
 #
-#   hosts-gpu.sh drill     versions, one small verification
-#   hosts-gpu.sh peers     the same programs without NVSHMEM: the quick matrix, one host
-#   hosts-gpu.sh conform   the default matrix, DTYPES (default all), fused and split, both routes; PART=1/4
-#   hosts-gpu.sh endure    1,000 calls back to back, fp8 and bf16, both routes
-#   hosts-gpu.sh lost      a lost signal: the error names the rank that waited, and the rank for which it waited
-#   hosts-gpu.sh four      4 processes on 2 GPUs, 2 hosts of 2: forwarding
-#   hosts-gpu.sh epcomm    packs: epcomm's own tests, the oracle over them, a pack for DeepSeek-V3
-#   hosts-gpu.sh times     times of the same kernels with NVSHMEM and with peer pointers, and of the one-process kernels
+#   hosts-gpu.sh drill     prints versions and makes one small verification
+#   hosts-gpu.sh peers     verifies one process for each GPU without NVSHMEM, as one host, with the cases of --quick
+#   hosts-gpu.sh conform   verifies all default cases of DTYPES (default all); PART=1/4 runs a quarter of them
+#   hosts-gpu.sh endure    makes 1,000 calls back to back, fp8 and bf16, with both routes
+#   hosts-gpu.sh lost      loses a signal; the error must name the rank that waited and the rank for which it waited
+#   hosts-gpu.sh four      verifies 4 processes on 2 GPUs, as 2 hosts of 2 ranks, in which ranks forward rows
+#   hosts-gpu.sh epcomm    runs epcomm's tests on packs for 2 hosts, compares epcomm with the oracle, and times a pack for DeepSeek-V3
+#   hosts-gpu.sh times     times the same calls by one process, by peer pointers, and by NVSHMEM
 #
-# Several of these words may be given; without any, all are run. steps.sh explains OUT and LIMIT.
+# You may give several of these words. Without any, the script runs all. steps.sh explains OUT and LIMIT.
 cd "$(dirname "$0")/.." || exit 1
 . native/steps.sh
 work=${WORK:-/tmp/hosts-work}

@@ -5,9 +5,8 @@
 #
 # OUT is the run directory of the sweep, and BUDGET its time. OUT/activation.txt has the printed
 # results: the winners, and how close each comes to the memory limit, at the nominal speed of the
-# GPU's memory and at MEMORY GB/s. One rank with 32 experts and top-8 has as many rows as each of 8
-# ranks with 256 experts: 8 rows for each token. These variables change the
-# measurements:
+# GPU's memory and at MEMORY GB/s. One rank with 32 experts and top-8 receives 8 rows for each token, as
+# many as each of 8 ranks with 256 experts. These variables change the measurements:
 BACKEND=${BACKEND:-cuda}
 MODEL=${MODEL:-deepseek-v3}
 EXPERTS=${EXPERTS:-32}

@@ -1,5 +1,5 @@
-"""Runs a decode step of a mixture-of-experts layer in PyTorch: gate, dispatch, grouped matrix
-product of the experts, combine. The step is captured in a CUDA graph.
+"""Runs a decode step of a mixture-of-experts layer in PyTorch. The step is gate, dispatch, a grouped
+matrix product of the experts, and combine. It is captured in a CUDA graph.
 
     torchrun --standalone --nproc-per-node 2 decode.py model.pack
 
@@ -67,7 +67,7 @@ def main(pack, device="cuda"):
     layer = Layer(ep, tokens=min(8, ep.max_tokens))
     x = torch.randn((layer.tokens, ep.hidden), device=ep.device).bfloat16()
     step = layer
-    layer(x)  # torch's own warm-up
+    layer(x)  # PyTorch needs a run before the capture
     if device == "cuda":
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
@@ -85,7 +85,7 @@ def main(pack, device="cuda"):
         got = step(new).float()
         if device == "cuda":
             torch.cuda.synchronize()
-        ep.check()  # a replay reports no error: a step that did not end leaves NaN, and check() raises
+        ep.check()  # a replay reports no error itself; if a step did not end, its outputs are NaN and check() raises
         want = layer.alone(new)
         error = ((got - want).norm() / want.norm()).item()
         assert error < 0.02, f"rank {rank}: relative error {error}"

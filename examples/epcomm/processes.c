@@ -1,10 +1,10 @@
-/* One process for each GPU: dispatch, a stand-in for the experts, combine.
+/* Runs one layer with one process for each GPU: dispatch, a stand-in for the experts, combine.
  *
  *   cc -Inative/epcomm/include examples/epcomm/processes.c -Lbin/epcomm -lepcomm -ldl
  *   ./a.out model.pack        starts a process for each of the pack's ranks
  *
- * The all-gather here works in shared memory; an engine uses its own (MPI, NCCL, a store).
- * Device memory comes from gpu.h, which calls the driver; an engine uses the CUDA runtime.
+ * The all-gather of this program uses shared memory. An engine passes its own all-gather (MPI, NCCL, a store).
+ * Device memory comes from gpu.h, which calls the driver. An engine calls the CUDA runtime instead.
  */
 #include <epcomm.h>
 
@@ -81,7 +81,7 @@ static int layer(EpComm *comm, const EpcommInfo *info, int tokens) {
   call.topk_ids = dids;
   call.weights = dweights;
   if (epcomm_dispatch(comm, &call, stream) != EPCOMM_OK) return fail("dispatch", epcomm_error(comm));
-  call.y = rows.out; /* a real layer computes its experts here: rows row_offsets[e] to row_offsets[e+1]-1 are expert e's */
+  call.y = rows.out; /* a real layer computes its experts here; expert e has rows row_offsets[e] to row_offsets[e+1]-1 */
   call.combined = combined;
   if (epcomm_combine(comm, &call, stream) != EPCOMM_OK) return fail("combine", epcomm_error(comm));
   gpu_download(x, combined, 2 * n * hidden, stream);

@@ -1,5 +1,5 @@
-// Runs a layer (dispatch and combine) in one process with a thread for each GPU. The ranks use
-// peer pointers. The layer is captured in a CUDA graph, and the graph is replayed.
+// Runs a layer (dispatch and combine) in one process with one thread for each GPU. The threads write to
+// each other's GPUs by peer pointers. The layer is captured in a CUDA graph, which is replayed.
 //
 //   c++ -std=c++20 -Inative/epcomm/include examples/epcomm/threads.cpp -Lbin/epcomm -lepcomm -ldl -lpthread
 //   ./a.out model.pack

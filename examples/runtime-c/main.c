@@ -5,8 +5,8 @@
  *   gcc -O2 -I . -o serve examples/runtime-c/main.c -lepcomm && ./serve model.pack
  *
  * The program reads the machine's key from the driver and the builds of the kernels from the pack.
- * To look up answers for another host, give in place of the pack the key and the kernels that
- * `epbench machine` prints on that host.
+ * To look up configs for another host, give two arguments instead of the pack: the key and the kernels
+ * that `epbench machine` prints on that host.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static void step(const tuned_resolved *resolved, int32_t tokens, const int64_t *
   printf("%d tokens, %s: %s (%s)\n", (int)tokens, routing_names[routing], c.config->key, reason_names[c.reason]);
 }
 
-/* Reads the facts of a pack. Ends the program if the file is not a pack. */
+/* Reads the properties of a pack. Ends the program if the file is not a pack. */
 static void read_pack(const char *path, EpcommInfo *info) {
   char text[EPCOMM_TEXT] = "it cannot be read";
   FILE *f = fopen(path, "rb");
@@ -44,7 +44,7 @@ static void read_pack(const char *path, EpcommInfo *info) {
   fclose(f);
 }
 
-/* Returns why the table may not be used here, NULL if it may. */
+/* Returns the reason why the table may not be used on this machine, or NULL if it may be used. */
 static const char *refusal(int argc, char **argv) {
   static EpcommMachine machine = {.size = sizeof machine};
   static char text[EPCOMM_TEXT];

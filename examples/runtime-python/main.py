@@ -5,8 +5,8 @@
     PYTHONPATH=. python3 examples/runtime-python/main.py model.pack
 
 The program reads the machine's key from the driver and the builds of the kernels from the pack.
-To look up answers for another host, give in place of the pack the key and the kernels that
-`epbench machine` prints on that host.
+To look up configs for another host, give two arguments instead of the pack: the key and the kernels
+that `epbench machine` prints on that host.
 """
 
 import sys

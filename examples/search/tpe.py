@@ -3,8 +3,8 @@
     pip install optuna==5.0.0
     epbench replay recordings --strategy "auto,exec:python3 examples/search/tpe.py" --budget 50
 
-The kernel is one more parameter for Optuna, and each kernel has its own parameters. If epbench
-returns no ratio for a config, Optuna is told that the trial was pruned.
+For Optuna the kernel is one more parameter, and each kernel has its own parameters. If epbench
+returns no ratio for a config, the program reports the trial to Optuna as pruned.
 """
 
 import json

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""A complete epbench worker in plain Python. The memory of every rank is a bytearray, and
-dispatch and combine copy rows between these with slices.
+"""A complete epbench worker in plain Python. Each rank's memory is a bytearray. Dispatch and
+combine copy rows from one bytearray to another with slices.
 
     epbench sweep --backend "exec:python3 examples/workers/copyworker.py" ...
 
-It shows the whole protocol of docs/worker-protocol.md. It is slow and correct. Replace
-Session.dispatch and Session.combine by calls into your own library; keep the rest.
+It shows the whole protocol of docs/worker-protocol.md. It is correct, but slow. To drive your own
+library, replace Session.dispatch and Session.combine by calls into the library, and keep the rest.
 """
 
 import base64
@@ -32,7 +32,7 @@ RULES = [
 
 
 class Failure(Exception):
-    """Failure is raised if a candidate fails. The worker continues."""
+    """Raised if a candidate fails. The worker continues with the next request."""
 
     def __init__(self, status, reason):
         super().__init__(reason)

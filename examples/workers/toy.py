@@ -1,6 +1,6 @@
 """A worker for a toy library: dispatch and combine through pickled lists.
 
-It shows everything that a worker for a library needs. Run it under any launcher, here with
+It shows everything that a worker for a library needs. Any launcher can start it. This command starts
 three ranks:
 
     epbench sweep --ranks 3 --experts 9 --topk 2 --hidden 64 --tokens 4 --routing uniform \

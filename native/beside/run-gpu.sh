@@ -3,33 +3,35 @@
 # GPUs. Run it from the repository's root, after `make peers-gpu` on a host with a compiler. The GPU host needs
 # cuBLASLt, from a toolkit or a wheel. native/steps.sh explains OUT and LIMIT; OUT keeps the runs too.
 #
-#   native/beside/run-gpu.sh all                       model, step, explain and long of both models: 10 minutes
-#   native/beside/run-gpu.sh model NAME [TOKENS]       searches alone and beside; the loss with the other search's winner
-#   native/beside/run-gpu.sh step NAME [TOKENS]        a decode step of two micro-batches, after model
-#   native/beside/run-gpu.sh explain NAME [TOKENS]     why the product slows down, after model
-#   native/beside/run-gpu.sh long NAME [TOKENS]        beside one product in one launch, after model
-#   native/beside/run-gpu.sh deepep NAME [TOKENS]      the installed DeepEP beside the same products, after model
+#   native/beside/run-gpu.sh all                       runs model, step, explain and long for both models, 10 minutes
+#   native/beside/run-gpu.sh model NAME [TOKENS]       searches alone and beside products, and measures the loss with the other search's winner
+#   native/beside/run-gpu.sh step NAME [TOKENS]        measures a decode step of two micro-batches
+#   native/beside/run-gpu.sh explain NAME [TOKENS]     measures why the product slows down
+#   native/beside/run-gpu.sh long NAME [TOKENS]        measures calls beside a product that is one long launch
+#   native/beside/run-gpu.sh deepep NAME [TOKENS]      measures the installed DeepEP beside the same products
+#
+# step, explain, long and deepep use the runs of model, so run model first.
 cd "$(dirname "$0")/../.." || exit 1
 . native/steps.sh
 unpack bin/peers-gpu.tar.xz bin epbench || exit 1
 export PATH=$PWD/bin:$PATH EPBENCH_CUBLASLT=${EPBENCH_CUBLASLT:-$(library_folder 'libcublasLt.so*')}
 ranks=${RANKS:-2} dtype=${DTYPE:-fp8}
-# EACH is the seconds for the searches of one token count, ROUNDS the rounds of a comparison. The band is wide,
-# because a cost is a difference of two times and has the noise of both.
+# EACH is the number of seconds for the searches of one token count. ROUNDS is the number of rounds of a comparison.
+# The band is wide, because a cost is a difference of two times and has the noise of both.
 each=${EACH:-4} rounds=${ROUNDS:-40} band=${BAND:-5%}
 accepted="0 4" # 4: rows that are undecided
 
 shape() { echo --ranks "$ranks" --model "$1" --tokens "$2" --dtype "$dtype" --routing uniform $EXTRA; }
 ours() { echo --backend "${BACKEND:-cuda}" $(shape "$@"); }
 
-# bench SECONDS NAME ARGS... measures into $out/NAME and prints what it found.
+# bench SECONDS NAME ARGS... runs epbench bench with a run directory $out/NAME, and prints its output.
 bench() {
   rm -rf "${out:?}/$2"
   step "$1" "$2" '' epbench bench --rounds "$rounds" -o "$out/$2" "${@:3}" && cat "$out/$2.txt"
 }
 
-# model searches alone, then beside the model's products, then beside them with split kernels. Then it measures
-# each winner in the situations of the other searches, in the same rounds.
+# model makes three searches: without a product, beside the model's products, and beside them with split kernels
+# alone. Then it measures each search's winner in the situation of another search, in the same rounds.
 model() {
   local tokens=${2:-32,128,1024,4096} seconds search over
   seconds=$(($(tr ',' '\n' <<< "$tokens" | wc -l) * each))
@@ -49,8 +51,8 @@ in_step() {
   bench 60 "$1-step-split" $over --table "$out/$1-split"
 }
 
-# explain measures the table's config, on all SMs, and a config on few SMs, with which the product can run at the
-# same time.
+# explain measures two configs: that of the table, which uses all SMs, and one on few SMs, which leaves SMs to the
+# product.
 explain() {
   local common
   common="$(ours "$1" "${2:-128,4096}") --op dispatch --beside gemm --explain"
@@ -58,18 +60,20 @@ explain() {
   bench 60 "$1-explain-few" $common --config dispatch_ll:sms=32
 }
 
-# long runs calls beside one long launch, as large as many experts, so that no call can begin when a launch ends.
+# long runs calls beside one launch that is as large as those of many experts together. Then a call cannot wait for
+# the end of a short launch and begin there.
 long() {
   local size=16,131072,7168
   test "$1" != qwen3-30b-a3b || size=16,98304,2048
   bench 60 "$1-long" $(ours "$1" "${2:-32,128}") --op pair,dispatch --beside "gemm:$size,$dtype" --table "$out/$1-beside" --over "$out/$1-alone"
 }
 
-# deepep measures the low-latency kernels with hooks, and the normal ones with the 24 SMs that engines set.
+# deepep measures DeepEP's low-latency kernels with hooks, and its normal kernels with 24 SMs, the number that engines
+# set.
 deepep() {
   local worker="launch:python3 -m torch.distributed.run --standalone --nproc-per-node $ranks native/python/workers/worker.py deepep" beside="--op pair --beside gemm"
   python3 -c 'import deep_ep' || exit 1
-  # The same code plans and launches the products of both.
+  # DeepEP's worker takes its products from the same code as epbench-cuda.
   export EPBENCH_PRODUCT=$out/libproduct.so
   cc -O2 -shared -fPIC -o "$EPBENCH_PRODUCT" native/shim/ep_product.c -ldl || exit 1
   bench 75 "$1-deepep-ll" --backend "$worker ll" $(shape "$1" "${2:-32,128}") $beside --layout masked --max-tokens 128 --config "dispatch.hook=1 combine.hook=1"

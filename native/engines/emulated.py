@@ -1,4 +1,4 @@
-"""Prepares engines for the emulated driver: torch's cuda becomes the CPU, and reports a GPU of compute capability 9.0."""
+"""Prepares engines for the emulated driver. torch's cuda becomes the CPU, and reports a GPU of compute capability 9.0."""
 
 import types
 
@@ -18,7 +18,7 @@ RANKS = 2
 
 
 def vllm_platform():
-    """Makes vLLM find CUDA without NVML: it then checks for a file that only Jetsons have."""
+    """Makes vLLM find CUDA without NVML. Without NVML, vLLM looks for a file that only Jetsons have; this makes it exist."""
     import os
 
     real = os.path.isfile
@@ -26,7 +26,7 @@ def vllm_platform():
 
 
 def backward(*functions):
-    """Makes the backward functions of autograd use the same replacements as all other code."""
+    """Makes autograd functions run their backward with the replacements of torch that all other code uses."""
     import torch
 
     mode = type(torch.overrides._get_current_function_mode())

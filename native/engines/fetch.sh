@@ -1,7 +1,7 @@
 #!/bin/bash
-# Downloads the wheels of SGLang, vLLM and Megatron-Core, about 350 MB, and unpacks their Python sources into the folder $1,
-# by default .engines. The folder vllm-tests in it gets vLLM with the binaries that vLLM's own tests call, and the folder site
-# the packages that they all import besides PyTorch. Nothing of it is committed.
+# Downloads the wheels of SGLang, vLLM and Megatron-Core, about 350 MB, and unpacks their Python sources into the folder $1
+# (default .engines). Its folder vllm-tests holds vLLM with the binaries that vLLM's own tests call. Its folder site holds
+# the packages, other than PyTorch, that the engines import. Nothing in $1 is committed.
 set -euo pipefail
 to=${1:-.engines} python=${PYTHON:-python3}
 mkdir -p "$to/wheels"
@@ -19,7 +19,7 @@ with zipfile.ZipFile(glob.glob(f"{wheels}/{name.replace('-', '_')}-*.whl")[0]) a
 UNPACK
 done
 test -d "$to/site" && exit
-# The packages that they import. The second list is installed without dependencies, because some need another PyTorch.
+# The second list is installed without dependencies, because some of its packages would install another PyTorch.
 "$python" -m pip install -q --no-compile --target "$to/site" transformers==5.17.0 psutil requests tqdm aiohttp packaging pillow scipy \
   nvidia-ml-py einops pyyaml prometheus-client ninja tiktoken sentencepiece pandas pyarrow
 "$python" -m pip install -q --no-compile --no-deps --target "$to/site" torchvision==0.26.0 pydantic pydantic-core annotated-types \

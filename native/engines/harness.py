@@ -1,9 +1,9 @@
 """Runs the same cases with every engine. The engine's own classes dispatch tokens and combine rows, with small
 experts in PyTorch between them. The expected results are computed by PyTorch alone.
 
-A program makes an Engine (see below) for each shape and dtype and passes it to run(). There are two processes, with
-one GPU each. Each case prints a line, and the last line is TOTAL. ENGINES_EMULATED=1 uses the CPU in place of GPUs, on
-the emulated driver. ENGINES_CONTROL=1 uses another deep_ep: if a case fails with that too, the cause is not epcomm."""
+A program makes an Engine (see below) for each shape and dtype and passes it to run(). It runs as two processes with
+one GPU each. Each case prints one line, and the last line is TOTAL. ENGINES_EMULATED=1 replaces the GPUs by the emulated
+driver. ENGINES_CONTROL=1 accepts another deep_ep: if a case fails with that one too, the cause is not epcomm."""
 
 import os
 import sys
@@ -81,7 +81,7 @@ def quantized(x):
 
 
 def widened(rows, scales):
-    """Returns FP8 rows as BF16. Scales are float32, or exponents, four in each int32."""
+    """Returns FP8 rows as BF16. Scales are float32, or int32 with four exponents each."""
     if scales.dtype is torch.int32:
         exponents = torch.stack([scales >> 8 * i & 0xFF for i in range(4)], dim=-1).flatten(-2)
         scales = (exponents << 23).view(torch.float32)
@@ -101,14 +101,15 @@ class Experts:
         return torch.nn.functional.silu(rows @ self.up[expert]) @ self.down[expert]
 
     def blocks(self, rank, rows, counts):
-        """Returns the outputs for rows [local experts, rows, hidden]; only the first counts[e] of each expert are used."""
+        """Returns the outputs for rows [local experts, rows, hidden]. Only the first counts[e] rows of expert e hold data."""
         mine = slice(rank * self.local, (rank + 1) * self.local)
         there = torch.arange(rows.shape[1], device=rows.device) < counts.unsqueeze(1)
-        rows = torch.where(there.unsqueeze(2), rows, 0)  # the other places are undefined
+        rows = torch.where(there.unsqueeze(2), rows, 0)  # the other rows are undefined
         return torch.bmm(torch.nn.functional.silu(torch.bmm(rows, self.up[mine])), self.down[mine])
 
     def by_row(self, rank, rows, ids, weights):
-        """Returns (weighted sums, rows of each expert) for rows that each stand for a token. ids are its local experts, or -1."""
+        """Returns (weighted sum of each row, number of rows of each expert). Each row is one token. ids: its local experts, or
+        -1, [rows, top-k]."""
         out, counts = torch.zeros(rows.shape, device=rows.device), []
         for e in range(self.local):
             row, k = (ids == e).nonzero(as_tuple=True)
@@ -143,8 +144,8 @@ def rows_of_experts(shape, ids, rank):
 
 
 def close(got, want, bound=1e-2):
-    """Raises an error if the whole is off by more than bound, or a token by more than three times the bound. Returns a
-    text with the error."""
+    """Raises an error if the relative error of all tokens together is above bound, or that of one token above three times
+    the bound. Returns a text with the error of all tokens."""
     assert got.shape == want.shape, f"{tuple(got.shape)} for {tuple(want.shape)}"
     if not want.numel():
         return "no token here"
@@ -226,7 +227,7 @@ def run(cases, shape, fp8, rank, engine, experts):
 
 
 def graph(call, shape, fp8, rank, experts):
-    """Captures two layers once, the second with the output of the first, and replays them with other tokens."""
+    """Captures two layers in a graph and replays it with other tokens. The second layer takes the output of the first."""
     x, ids, weights = draw(shape, shape.captured, 50, rank)
 
     def layers():
@@ -265,7 +266,8 @@ def graph(call, shape, fp8, rank, experts):
 
 
 def start(rank, port):
-    """Joins the ranks; on the emulated driver torch's cuda becomes the CPU first."""
+    """Prepares this process as a rank, and checks which deep_ep it imports. On the emulated driver, torch's cuda becomes the
+    CPU first."""
     if EMULATED:
         import emulated
 

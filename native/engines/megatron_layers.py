@@ -6,7 +6,7 @@ import torch.distributed as dist
 
 
 def layer(a2a, shape, rank, tokens, seed, aside, experts, drop):
-    """Runs one layer with its gradients. aside: with async_finish and memory of the communication stream."""
+    """Runs one layer forward and backward. aside: use async_finish, and allocate memory on the communication stream."""
     x, ids, weights = harness.draw(shape, tokens, seed, rank)
     if drop:
         ids[:, -1] = -1  # as a capacity limit does

@@ -1,5 +1,5 @@
-"""Tests SGLang's DeepEP dispatcher, made in the same way as by its fused MoE layer: normal and low-latency calls, two
-batches in flight, CUDA graphs, and its masked DeepGEMM on the rows of a low-latency dispatch."""
+"""Tests SGLang's DeepEP dispatcher, which this file makes as SGLang's fused MoE layer does. It tests normal and
+low-latency calls, two batches in flight, CUDA graphs, and SGLang's masked DeepGEMM on the rows of a low-latency dispatch."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ MOST = 8 if harness.EMULATED else 128
 
 
 def load():
-    """Returns (SGLang's dispatcher module, list of missing parts that were replaced)."""
+    """Returns (SGLang's dispatcher module, list of the parts that are missing here and were replaced)."""
     replaced = []
     standins.allow("IPython", "openai", "xgrammar", "compressed_tensors", "gguf", "mistral_common", "soundfile", "torch_memory_saver", "flashinfer",
                    "outlines", "llguidance", "decord", "sgl_kernel", "zmq", "uvloop", "fastapi", "uvicorn", "msgspec", "torchao", "anthropic",
@@ -25,7 +25,7 @@ def load():
     transformers.AutoConfig.register = staticmethod(lambda name, config, exist_ok=False: register(name, config, exist_ok=True))
     try:
         import deep_gemm  # noqa: F401
-    except Exception as e:  # SGLang only checks whether it can be imported
+    except Exception as e:  # SGLang only checks whether deep_gemm can be imported
         replaced.append(f"deep_gemm ({type(e).__name__})")
         for name in ("deep_gemm", "deep_gemm.utils", "deep_gemm.utils.layout"):
             sys.modules[name] = types.ModuleType(name)
@@ -94,7 +94,8 @@ class Engine(harness.Engine):
         return combined, None if torch.cuda.is_current_stream_capturing() else got.masked_m.tolist()
 
     def in_flight(self, batches, experts):
-        """Does the same as two-batch overlap: sends both dispatches, receives both, then the same for the combines."""
+        """Makes calls as SGLang's two-batch overlap does: sends both dispatches, receives both, sends both combines, receives
+        both."""
         self.forward.set("is_extend_in_batch", False)
         two = [self._configured(self.deepep.DeepEPDispatcher(**self.options)) for _ in batches]
         for d, (x, ids, weights) in zip(two, batches):

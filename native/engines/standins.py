@@ -1,7 +1,7 @@
 """Replaces packages that an engine imports, but that no test calls, by empty modules.
 
-allow(*names) installs a finder after all others. So an installed package is used, and of the missing ones only these
-names are replaced. A program that only checks whether a package exists gets the true answer."""
+allow(*names) installs a finder after all others. So installed packages are used, and only missing packages with these
+names are replaced. importlib.util.find_spec still reports a missing package as missing."""
 
 import importlib.abc
 import importlib.machinery
@@ -32,7 +32,7 @@ class _Anything(metaclass=_AnyType):
         pass
 
     def __call__(self, *given, **__):
-        return given[0] if len(given) == 1 and callable(given[0]) else _Anything()  # also as a decorator
+        return given[0] if len(given) == 1 and callable(given[0]) else _Anything()  # a decorator returns its function
 
     def __getattr__(self, name):
         if name.startswith("__"):
@@ -71,7 +71,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def _only_asked():
-    """Returns whether importlib.util.find_spec is among the callers."""
+    """Returns whether importlib.util.find_spec is on the call stack."""
     frame = sys._getframe(2)
     while frame is not None:
         if frame.f_code.co_name == "find_spec" and "importlib" in frame.f_code.co_filename and "util" in frame.f_code.co_filename:

@@ -1,4 +1,4 @@
-"""Tests vLLM's DeepEP managers and the prepare and finalize steps of its modular MoE kernels."""
+"""Tests vLLM's DeepEP managers, and the steps prepare and finalize of its modular MoE kernels."""
 
 import glob
 import importlib.util
@@ -11,11 +11,11 @@ import torch
 import torch.distributed as dist
 
 MOST = 8 if harness.EMULATED else 128
-_kept: list = []  # objects that keep their operators registered
+_kept: list = []  # torch.library.Library objects, whose operators exist as long as they do
 
 
 def importable():
-    """Makes vLLM's modules importable without the packages and the binary operators that are not here."""
+    """Makes vLLM's modules importable although some packages and binary operators are missing here."""
     if harness.EMULATED:
         import emulated
 
@@ -31,7 +31,7 @@ def importable():
 
 
 def load(rank, port):
-    """Returns (vLLM's group of all ranks in the form that its managers take, list of replaced parts)."""
+    """Returns (group of all ranks for vLLM's managers, vLLM's config context, text that names the replaced parts)."""
     importable()
     from vllm.config import VllmConfig, set_current_vllm_config
     from vllm.distributed import parallel_state
@@ -49,7 +49,7 @@ def load(rank, port):
 
 
 def _operators():
-    """Makes empty modules for vLLM's binary operators, which are not unpacked. vLLM's modules only ask them which
+    """Makes empty modules for vLLM's binary modules, which fetch.sh does not unpack. vLLM only asks their operators which
     matrix products the GPU supports."""
     folder = importlib.util.find_spec("vllm").submodule_search_locations[0]
     if not glob.glob(f"{folder}/_C*so"):
@@ -65,7 +65,8 @@ def _operators():
 
 
 def _quantize():
-    """Uses vLLM's own cast, or torch's if vLLM's operators cannot be loaded."""
+    """Keeps vLLM's own cast to FP8 if it works, otherwise replaces it by torch's. Returns a text that names what was
+    replaced."""
     from vllm.model_executor.layers.fused_moe.prepare_finalize import deepep_ht
     from vllm.platforms import current_platform
 

@@ -1,8 +1,9 @@
-"""Runs vLLM's own tests of DeepEP, tests/kernels/moe/test_deepep_moe.py and test_deepep_deepgemm_moe.py: each test function
-with each set of its parameters. VLLM_TESTS is the root of a checkout of vLLM v0.26.0, or of its source distribution.
+"""Runs vLLM's own tests of DeepEP, tests/kernels/moe/test_deepep_moe.py and test_deepep_deepgemm_moe.py. It calls each test
+function with each set of its parameters. VLLM_TESTS is the root of a checkout of vLLM v0.26.0, or of its source distribution.
 
-A test starts two processes. Here they run already, so parallel_launch of the tests' modules calls the worker itself.
-tests/utils.py starts servers; of it these tests use only a decorator. No case begins after VLLM_TESTS_SECONDS."""
+vLLM's tests start two processes with parallel_launch. Here both processes run already, so parallel_launch is replaced by a
+function that calls the worker. tests.utils is replaced by a module with the one decorator that these tests use. No case
+begins after VLLM_TESTS_SECONDS."""
 
 import importlib
 import inspect
@@ -31,7 +32,7 @@ def load():
 
 
 def sets(test):
-    """Returns (values by parameter name) for each set of a test's parametrize marks, the last mark's values changing slowest."""
+    """Returns {parameter name: value} for each combination of the values in a test's parametrize marks."""
     marks = [m for m in test.pytestmark if m.name == "parametrize"]
     names = [m.args[0].replace(" ", "").split(",") for m in marks]
     values = [[v if len(n) > 1 else (v,) for v in m.args[1]] for n, m in zip(names, marks)]
@@ -39,7 +40,7 @@ def sets(test):
 
 
 def tests(modules):
-    """Returns (name, module, function, values) of all cases, those of the modules and functions in turns."""
+    """Returns (name, module, function, values) of all cases. The cases of different functions alternate."""
     each = []
     for module in modules:
         for name, test in vars(module).items():
@@ -53,7 +54,7 @@ def _named(test, values):
 
 
 def run(module, test, values, group):
-    """Runs one case and returns a text. Fixtures only set up the parent process, so each is None."""
+    """Runs one case and returns its text. Fixtures only set up the parent process, so None is passed for each."""
     module.parallel_launch = lambda world_size, worker, *arguments: worker(group, *arguments)
     fixtures = dict.fromkeys(n for n in inspect.signature(test).parameters if n not in values)
     skip = next((m.kwargs["reason"] for m in test.pytestmark if m.name == "skipif" and m.args[0]), None)

@@ -1,14 +1,14 @@
-"""Times DeepEP's calls as an engine makes them, eager and in a CUDA graph: two processes on two GPUs.
+"""Times DeepEP's calls as an engine makes them, eager and in a CUDA graph, with two processes on two GPUs.
 
     PYTHONPATH=native/python/epcomm/src:native/python/epcomm/shim python3 native/epcomm/call_cost.py ours ours-1.json
     python3 native/epcomm/call_cost.py deepep deepep-1.json
     python3 native/epcomm/call_cost.py table FOLDER
 
-The second command imports whatever deep_ep is installed. Run both in turns, several times. Each line is one kind of call.
-wall is the time until the call has ended on the device, host the time until it returns, b2b the time for each of 20 calls
-back to back. Each is the median over calls of the slowest rank's time, in us.
+The second command imports the deep_ep that is installed. Run the first two in turns, several times. Each line is one kind
+of call. wall is the time until the call has ended on the device. host is the time until the call returns. back_to_back
+is the time of one call in a row of 20 calls. wall and host are medians over calls. Of each, the slowest rank counts, in us.
 A normal layer is get_dispatch_layout, dispatch and combine with top-k weights; with FP8 it also casts the rows to BF16.
-table prints medians over the runs of a folder's NAME-NUMBER.json, with the fastest and the slowest run.
+The third command prints the median, the fastest and the slowest of the runs in FOLDER, whose files are NAME-NUMBER.json.
 """
 
 import glob
@@ -154,7 +154,7 @@ def worker(rank, ranks, name, out):
 
 
 def table(folder):
-    """Prints the runs of a folder, one line a call, the libraries in the order of their names."""
+    """Prints one line for each kind of call, with the runs of a folder. The libraries are sorted by name."""
     runs = {}
     for path in sorted(glob.glob(os.path.join(folder, "*-[0-9]*.json"))):
         with open(path, encoding="utf-8") as f:

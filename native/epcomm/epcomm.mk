@@ -1,5 +1,5 @@
-# Targets for epcomm: the library, its tests, its packages. Only a C compiler is
-# needed to build it; tests on the emulated driver need `make cuda-deps` and g++.
+# Targets for epcomm: the library, its tests, its packages. The library needs only a C compiler.
+# Its tests on the emulated driver need `make cuda-deps` and g++.
 EPCOMM         = native/epcomm
 EPCOMM_VERSION = 0.1.0
 EPCOMM_OUT     = $(BINDIR)/epcomm
@@ -33,12 +33,12 @@ $(EPCOMM_OUT)/libepcomm.so: $(EPCOMM_OBJECTS)
 $(EPCOMM_OUT)/epcomm.pc: $(EPCOMM)/epcomm.pc.in $(EPCOMM)/epcomm.mk
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(EPCOMM_VERSION)|' $< > $@
 
-# Go decides whether it is up to date.
+# Go decides whether epbench-compile is up to date.
 .PHONY: $(BINDIR)/epbench-compile
 $(BINDIR)/epbench-compile:
 	CGO_ENABLED=1 $(GO) build -trimpath -tags nvrtc -o $@ ./cmd/epbench-compile
 
-install: epcomm ## libepcomm, epcomm.h and epcomm.pc under PREFIX, /usr/local unless given
+install: epcomm ## copy libepcomm, epcomm.h and epcomm.pc to PREFIX (default /usr/local)
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include
 	install -m 755 $(EPCOMM_OUT)/libepcomm.so $(DESTDIR)$(PREFIX)/lib/libepcomm.so.1
 	ln -sf libepcomm.so.1 $(DESTDIR)$(PREFIX)/lib/libepcomm.so
@@ -53,22 +53,22 @@ $(EPCOMM_OUT)/epcomm-test: $(EPCOMM_TESTS) $(EPCOMM_HEADERS) $(EPCOMM_OUT)/libep
 $(EPCOMM_OUT)/epcomm-test-checked: $(EPCOMM_TESTS) $(EPCOMM_SRC) $(EPCOMM_HEADERS)
 	$(CC) $(EPCOMM_TEST_FLAGS) $(EPCOMM_CHECKED) -o $@ $(EPCOMM_TESTS) $(EPCOMM_SRC) $(EPCOMM_LIBS)
 
-# Mutates a pack, seals it again and reads it. With clang: add -fsanitize=fuzzer -DLIBFUZZER.
+# epcomm-fuzz mutates a pack, computes its digest again and reads it. With clang, add -fsanitize=fuzzer -DLIBFUZZER.
 $(EPCOMM_OUT)/epcomm-fuzz: $(EPCOMM)/tests/fuzz_pack.c $(EPCOMM_SRC) $(EPCOMM_HEADERS)
 	$(CC) $(EPCOMM_TEST_FLAGS) $(EPCOMM_CHECKED) -o $@ $(EPCOMM)/tests/fuzz_pack.c $(EPCOMM_SRC) $(EPCOMM_LIBS)
 
-epcomm-check: ## epcomm.h is C99 and C++17; driver.h says what cuda.h says (where there is one)
+epcomm-check: ## check that epcomm.h is C99 and C++17, and that driver.h agrees with cuda.h, if cuda.h is installed
 	@mkdir -p $(EPCOMM_OUT)
 	echo '#include "epcomm.h"' | $(CC) -std=c99 -pedantic-errors -Wall -Wextra -Werror -I$(EPCOMM)/include -fsyntax-only -x c -
 	echo '#include "epcomm.h"' | $(CXX) -std=c++17 -pedantic-errors -Wall -Wextra -Werror -I$(EPCOMM)/include -fsyntax-only -x c++ -
 	test -z "$(CUDA_DIR)" || $(CC) $(EPCOMM_FLAGS) -I$(CUDA_DIR)/include -fsyntax-only $(EPCOMM)/tests/driver_test.c
 
-epcomm-fuzz: $(EPCOMM_OUT)/epcomm-fuzz $(EPCOMM_OUT)/test.pack ## mutated packs, under sanitizers
+epcomm-fuzz: $(EPCOMM_OUT)/epcomm-fuzz $(EPCOMM_OUT)/test.pack ## read FUZZRUNS mutated packs under sanitizers
 	$(EPCOMM_OUT)/epcomm-fuzz $(EPCOMM_OUT)/test.pack $(FUZZRUNS)
 	$(EPCOMM_OUT)/epcomm-fuzz $(EPCOMM_OUT)/nodes.pack $$(($(FUZZRUNS) / 8))
 FUZZRUNS ?= 20000
 
-# Layouts, each with a pack of every kernel. rank:packed is rank with other indices.
+# The layouts for which test packs with every kernel are made. rank:packed differs from rank only in its indices.
 EPCOMM_LAYOUTS = expert masked rank rank:packed expert:128
 EPCOMM_EMULATED = EPBENCH_NVRTC=$(EMULATED) EPBENCH_NVSHMEM=$(EMULATED)/nvshmem EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src
 
@@ -85,7 +85,7 @@ $(EPCOMM_OUT)/test.pack: $(BINDIR)/epbench-compile $(EMULATED)/libcuda.so.1 $(EP
 	$(EPCOMM_EMULATED) $(EPCOMM_OUT)/testpack -compile $(BINDIR)/epbench-compile -every -layout masked -ranks 8 -survivors -o $(EPCOMM_OUT)/survivors.pack
 	for l in $(EPCOMM_LAYOUTS); do $(EPCOMM_EMULATED) $(EPCOMM_OUT)/testpack -compile $(BINDIR)/epbench-compile -every -layout $$l -o $(EPCOMM_OUT)/every-$$(echo $$l | tr : -).pack || exit 1; done
 
-# The examples, as their comments say to build them.
+# The examples, built as their comments say.
 $(EPCOMM_OUT)/example-processes: examples/epcomm/processes.c $(EPCOMM)/gpu/gpu.c $(EPCOMM_OUT)/libepcomm.a
 	$(CC) -std=c99 -D_GNU_SOURCE -Wall -Wextra -Werror -I$(EPCOMM)/include -I$(EPCOMM)/gpu -o $@ $^ $(EPCOMM_LIBS)
 
@@ -96,8 +96,9 @@ $(EPCOMM_OUT)/obj-gpu.o: $(EPCOMM)/gpu/gpu.c $(EPCOMM_HEADERS)
 	@mkdir -p $(EPCOMM_OUT)
 	$(CC) -std=c99 -D_GNU_SOURCE -Wall -Wextra -Werror -c -o $@ $<
 
-# The extension of the Python package, on PyTorch's stable ABI: only headers are needed, of the PyTorch
-# that $(PYTHON) has or of the one below. PyTorch's functions are those of the process that loads it.
+# The extension of the Python package uses PyTorch's stable ABI. To build it, only headers are needed: those of the
+# PyTorch that $(PYTHON) has, otherwise those of the wheel below. Its undefined functions are PyTorch's in the process
+# that loads it.
 PYTHON         ?= python3
 TORCH_HEADERS   = $(CUDA_LOCAL)/torch-2.11.0
 PYTHON_INCLUDE ?= $(shell $(PYTHON) -c "import sysconfig; print(sysconfig.get_path('include'))")
@@ -118,13 +119,15 @@ $(EPCOMM_OUT)/native/%.o: $(NATIVE)/%.cpp $(wildcard $(NATIVE)/*.h) $(EPCOMM)/in
 	@mkdir -p $(EPCOMM_OUT)/native
 	$(CXX) $(NATIVE_FLAGS) -c $< -o $@
 
-# A library of PyTorch's name stands for it at link time: the loader finds the one that is loaded.
+# The extension is linked to an empty library with the name of PyTorch's. At run time the loader takes PyTorch's
+# library, which is loaded already.
 $(EPCOMM_OUT)/libepcomm_native.so: $(NATIVE_OBJECTS)
 	@mkdir -p $(EPCOMM_OUT)/native/torch
 	echo | $(CC) -shared -Wl,-soname,libtorch_cpu.so -o $(EPCOMM_OUT)/native/torch/libtorch_cpu.so -x c -
 	$(CXX) -shared -o $@ $^ -L$(EPCOMM_OUT)/native/torch -Wl,--no-as-needed -ltorch_cpu
 
-# One binary serves every PyTorch from 2.9 and every Python from 3.10: it may want nothing that is not stable.
+# One binary works with every PyTorch from 2.9 and every Python from 3.10, so it may use only functions of the stable
+# ABI.
 epcomm-native: $(EPCOMM_OUT)/libepcomm_native.so ## the Python package's extension, from PyTorch's headers
 	@unstable=$$(nm -D --undefined-only $< | awk '{print $$2}' | grep -E '^_ZNK?(2at|3c10|5torch)' || true); \
 	  test -z "$$unstable" || { echo "$<: not of PyTorch's stable ABI: $$unstable"; exit 1; }
@@ -134,28 +137,28 @@ epcomm-wheel: epcomm epcomm-native ## a Python wheel with the library and the ex
 	$(PIP) wheel -q --no-deps -w $(BINDIR) native/python/epcomm
 	rm -rf native/python/epcomm/src/epcomm/libepcomm.so native/python/epcomm/src/epcomm/libepcomm_native.so native/python/epcomm/build native/python/epcomm/src/epcomm.egg-info
 
-epcomm-test: build epcomm epcomm-check $(EPCOMM_OUT)/example-processes $(EPCOMM_OUT)/example-threads $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/epcomm-test-checked epcomm-fuzz $(EPCOMM_OUT)/test.pack ## the library on the emulated driver: processes, threads, faults, sanitizers, fuzzing
+epcomm-test: build epcomm epcomm-check $(EPCOMM_OUT)/example-processes $(EPCOMM_OUT)/example-threads $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/epcomm-test-checked epcomm-fuzz $(EPCOMM_OUT)/test.pack ## test the library on the emulated driver: processes, threads, faults, sanitizers, fuzzing
 	LAYOUTS="$(subst :,-,$(EPCOMM_LAYOUTS))" LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) $(EPCOMM)/tests/run.sh $(EPCOMM_OUT)
 
 epcomm-only: $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/libepcomm.so ## the steps of epcomm-test whose names match ONLY, over the packs that epcomm-test made
 	ONLY='$(value ONLY)' LAYOUTS="$(subst :,-,$(EPCOMM_LAYOUTS))" LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) $(EPCOMM)/tests/run.sh $(EPCOMM_OUT)
 
-# How often lost-test kills ranks at each step of a call: one of 8 and two of 8 in turn.
+# LOST is how often lost-test kills ranks at each step of a call. It kills one of 8 ranks and two of 8 in turn.
 LOST ?= 100
 lost-test: $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/test.pack ## ranks killed LOST times at each step of a call, on the emulated driver; an hour of two idle cores
 	LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) $(EPCOMM)/tests/lost.sh $(EPCOMM_OUT) $(LOST)
 
-# DeepEP is no part of this repository: .peers holds a checkout of v1.2.1.
+# DeepEP is not part of this repository. Put a checkout of v1.2.1 into .peers.
 DEEPEP_TESTS ?= .peers/DeepEP/tests
 deepep-test: build epcomm $(EMULATED)/libcuda.so.1 ## DeepEP's own tests, in DEEPEP_TESTS, over epcomm.deepep on the emulated driver; needs PyTorch and NumPy
 	LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) $(EPCOMM)/tests/deepep.sh $(DEEPEP_TESTS) $(EPCOMM_OUT)
 
-# The engines' sources come as wheels: native/engines/fetch.sh. All of them together take 2 to 3 minutes of CPU.
+# native/engines/fetch.sh downloads the engines' sources. The tests of all three engines take 2 to 3 minutes of CPU.
 ENGINES_RUN ?= megatron sglang vllm
 engines-emulated: build epcomm epcomm-native $(EMULATED)/libcuda.so.1 ## SGLang, vLLM and Megatron-Core over epcomm.deepep on the emulated driver; needs PyTorch and .engines
 	LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) ENGINES_EMULATED=1 native/engines/run.sh $(ENGINES_RUN)
 
-# What native/epcomm/run-gpu.sh needs on a GPU host, in bin/: under 64 MiB.
+# epcomm-gpu makes the files that native/epcomm/run-gpu.sh needs on a GPU host, in bin/. They take less than 64 MiB.
 EPCOMM_NVRTC = $(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64))
 epcomm-gpu: epcomm $(EPCOMM_OUT)/epcomm-test $(CUDA_STUB)/libcuda.so ## programs and packs for native/epcomm/run-gpu.sh
 	@mkdir -p $(BINDIR)/packs
@@ -167,14 +170,15 @@ epcomm-gpu: epcomm $(EPCOMM_OUT)/epcomm-test $(CUDA_STUB)/libcuda.so ## programs
 	EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -max-tokens 25 -o $(BINDIR)/packs/other.pack
 	@du -sh $(BINDIR)/epbench $(BINDIR)/epbench-cuda $(BINDIR)/epcomm-worker $(BINDIR)/packs $(BINDIR)/epcomm
 
-# What native/epcomm/run-faults.sh and run-lost.sh need on a GPU host, in bin/: 5 MiB.
+# faults-gpu makes the files that native/epcomm/run-faults.sh and run-lost.sh need on a GPU host, in bin/. They take
+# 5 MiB.
 faults-gpu: $(EPCOMM_OUT)/epcomm-test $(BINDIR)/epbench-compile ## programs and packs for native/epcomm/run-faults.sh and run-lost.sh
 	@mkdir -p $(BINDIR)/packs
 	EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -every -layout masked -survivors -o $(BINDIR)/packs/survivors.pack
 	for l in $(EPCOMM_LAYOUTS); do EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -every -layout $$l -o $(BINDIR)/packs/every-$$(echo $$l | tr : -).pack || exit 1; done
 
-# What native/epcomm/run-layouts.sh needs, in bin/: packs for the shapes of DeepEP's tests,
-# and the programs packed, which is under 64 MiB.
+# layouts-gpu makes the files that native/epcomm/run-layouts.sh needs: bin/layouts-gpu.tar.xz, with the programs and
+# the packs for the shapes of DeepEP's tests. It takes less than 64 MiB.
 LAYOUT_PACK = EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(BINDIR)/epbench pack --embedded --ranks 2 --hidden 7168 --topk 8 --dtype fp8,bf16 --precision reduced
 layouts-gpu: epcomm $(CUDA_STUB)/libcuda.so ## programs and packs for native/epcomm/run-layouts.sh
 	@mkdir -p $(BINDIR)/packs/layouts $(BINDIR)/layouts-gpu
@@ -192,14 +196,14 @@ layouts-gpu: epcomm $(CUDA_STUB)/libcuda.so ## programs and packs for native/epc
 	tar -C $(BINDIR)/layouts-gpu -cJf $(BINDIR)/layouts-gpu.tar.xz .
 	@du -sh $(BINDIR)/layouts-gpu.tar.xz
 
-# The last line has dispatches that take tokens which the caller cast.
-epcomm-verify: build epcomm-worker $(EMULATED)/libcuda.so.1 ## the worker's tests, and the oracle over it on the emulated driver, some cases
+# In the last line, dispatch takes tokens that the caller has already cast.
+epcomm-verify: build epcomm-worker $(EMULATED)/libcuda.so.1 ## run the tests of epcomm-worker, and compare some of its calls with the oracle, on the emulated driver
 	LD_LIBRARY_PATH=$(EMULATED) $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 ./cmd/epcomm-worker
 	$(EPCOMM_VERIFY) --quick --only op=combine,hidden=512
 	$(EPCOMM_VERIFY) --only dtype=fp8,layout=rank:packed,hidden=512
 EPCOMM_VERIFY = LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) EPBENCH_CUDA=$(CURDIR)/$(BINDIR)/epcomm-worker \
   $(BINDIR)/epbench verify --backend cuda:deadline=60s --ranks 2
 
-epcomm-worker: cuda-toolkit $(CUDA_STUB)/libcuda.so ## bin/epcomm-worker, epcomm behind the worker protocol
+epcomm-worker: cuda-toolkit $(CUDA_STUB)/libcuda.so ## bin/epcomm-worker, which makes epcomm's calls for epbench by the worker protocol
 	$(call cuda_env,$(CUDA_DIR)) $(GO) build -tags cuda -trimpath -o $(BINDIR)/epcomm-worker ./cmd/epcomm-worker
 	@$(call unresolved,$(BINDIR)/epcomm-worker)

@@ -1,7 +1,8 @@
 #!/bin/bash
-# Tests calls that do not end, call numbers, and memory that kernels and dtypes share, on 2 GPUs. Run it from the repository's root, after
-# `make faults-gpu` on a host with a compiler. native/steps.sh explains OUT and LIMIT. BIN is the
-# folder with packs/ and epcomm/epcomm-test. SOAK is the number of seconds for each layout.
+# Tests on 2 GPUs: calls that do not end, call numbers that wrap around, and kernels and dtypes that share memory.
+# Run it from the repository's root, after `make faults-gpu` on a host with a compiler. native/steps.sh explains OUT
+# and LIMIT. BIN is the folder with packs/ and epcomm/epcomm-test. SOAK is the number of seconds of the soak test of
+# each layout.
 cd "$(dirname "$0")/../.." || exit 1
 . native/steps.sh
 bin=${BIN:-bin} t=${BIN:-bin}/epcomm/epcomm-test

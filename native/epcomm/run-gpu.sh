@@ -2,8 +2,8 @@
 # Tests epcomm on 2 GPUs. Run it from the repository's root, after `make epcomm-gpu` on a host with
 # a compiler. native/steps.sh explains OUT and LIMIT.
 #
-#   native/epcomm/run-gpu.sh all           C tests, faults, PyTorch: at most 9 minutes
-#   native/epcomm/run-gpu.sh verify [I/N]  the oracle over epcomm-worker, part I of N
+#   native/epcomm/run-gpu.sh all           runs the tests in C, the faults and the checks with PyTorch, at most 9 minutes
+#   native/epcomm/run-gpu.sh verify [I/N]  compares epcomm-worker with the oracle, part I of N
 cd "$(dirname "$0")/../.." || exit 1
 . native/steps.sh
 export EPCOMM_LIBRARY=$PWD/bin/epcomm/libepcomm.so PYTHONPATH=$PWD/native/python/epcomm/src PATH=$PWD/bin:$PATH
@@ -30,7 +30,7 @@ all() {
   step 60 c-deepseek "^calls" $t $packs/dsv3.pack calls --processes --calls 12 --most 24
   step 60 c-host-time "host time" $t $packs/dsv3.pack host --processes --calls 1500
   step 60 python-decode "right" python3 -m torch.distributed.run --standalone --nproc-per-node 2 examples/epcomm/decode.py $packs/small.pack
-  step 280 python-check "every answer|WRONG" python3 -m epcomm check $packs/dsv3.pack --spawn 2 --calls 10000 --replays 1000 --most 256 --tokens ""
+  step 280 python-check "every result|WRONG" python3 -m epcomm check $packs/dsv3.pack --spawn 2 --calls 10000 --replays 1000 --most 256 --tokens ""
   grep -h "created\|host time\|device memory\|replays\|eager calls\|back to back" "$out/python-check.txt"
 }
 

@@ -2,15 +2,15 @@
 # Tests the layouts on 2 GPUs. Run it from the repository's root, after `make layouts-gpu` on a
 # host with a compiler. native/steps.sh explains OUT and LIMIT.
 #
-#   native/epcomm/run-layouts.sh verify   the oracle over every layout, PART of the stress level
-#   native/epcomm/run-layouts.sh deepep   DeepEP's own tests against epcomm.deepep
-#   native/epcomm/run-layouts.sh speed    a short search of every layout, then with 24 SMs
-#   native/epcomm/run-layouts.sh loop     8 ranks on these GPUs, stress level
-#   native/epcomm/run-layouts.sh all      verify, deepep, speed: about 4 minutes
+#   native/epcomm/run-layouts.sh verify   compares every layout with the oracle, PART of the cases of --stress
+#   native/epcomm/run-layouts.sh deepep   runs DeepEP's own tests over epcomm.deepep
+#   native/epcomm/run-layouts.sh speed    makes short searches of layouts rank and masked, and of rank:packed with 24 SMs
+#   native/epcomm/run-layouts.sh loop     compares 8 ranks on these GPUs with the oracle, PART of the cases of --stress
+#   native/epcomm/run-layouts.sh all      runs verify, deepep and speed, about 4 minutes
 #
-# DEEPEP_TESTS is a folder with DeepEP's test_intranode.py, test_low_latency.py and what they
-# import, default .peers/DeepEP/tests (v1.2.1). SEEDS, TOKENS, LL_TOKENS, LL_ARGS, PART, BUDGET,
-# DTYPES and VERIFY_SECONDS change how much runs.
+# DEEPEP_TESTS is a folder with DeepEP's test_intranode.py and test_low_latency.py and the modules
+# that they import; the default is .peers/DeepEP/tests (v1.2.1). SEEDS, TOKENS, LL_TOKENS, LL_ARGS,
+# PART, BUDGET, DTYPES and VERIFY_SECONDS change which cases run, and for how long.
 cd "$(dirname "$0")/../.." || exit 1
 . native/steps.sh
 unpack bin/layouts-gpu.tar.xz bin epbench || exit 1

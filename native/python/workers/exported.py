@@ -3,16 +3,15 @@
     exported.py SWEEP [--says BY=FILE]... RUN...
 
 SWEEP is the run directory that was exported. RUN is a run directory of `epbench bench --over SWEEP
---config deepep-own:by=BY`, where BY is shim, json or map. FILE holds what `epbench table export`
+--config deepep-own:by=BY`, where BY is shim, json or map. FILE holds the text that `epbench table export`
 printed when it wrote that export.
 
 The first table has a row for each dispatch and each combine: the median of several workers, and the
-smallest and largest value of a worker. `off` is by how much the export's time is above the time of
-the sweep's choice.
+smallest and largest value of a worker. `off` is how much slower the export is than the sweep's choice.
 
-The second table has dispatch and combine together, for exports with a FILE. `says` is the time of the
-sweep's choices plus the loss that the export states. `off` is by how much the export's time is above
-`says`. An export with one config for all token counts states losses above 0.
+The second table adds dispatch and combine, for exports with a FILE. `says` is the time of the sweep's
+choices plus the loss that the export states. `off` is by how much the export's time is above `says`. An
+export with one config for all token counts states losses above 0.
 """
 
 import argparse
@@ -36,8 +35,8 @@ def microseconds(times):
 
 
 def exports_timed(runs, chosen):
-    """Returns searches by (op, routing, tokens, BY). It leaves out searches that failed, and searches that
-    the sweep does not have."""
+    """Returns {(op, routing, tokens, BY): searches}. It leaves out searches that failed, and searches that
+    the sweep does not have; it prints these."""
     out = collections.defaultdict(list)
     for run in runs:
         for case, s in searches(run):
@@ -78,7 +77,7 @@ def losses_of(text):
     """Parses BY=FILE and returns BY and the losses that FILE states, by (routing, tokens)."""
     by, equals, file = text.partition("=")
     if by not in ("shim", "json", "map") or not equals:
-        raise argparse.ArgumentTypeError("%s: BY=FILE with BY shim, json or map" % text)
+        raise argparse.ArgumentTypeError("%s: give BY=FILE, where BY is shim, json or map" % text)
     try:
         stated = {(routing, int(tokens)): float(loss) for tokens, routing, loss in LOSS.findall(pathlib.Path(file).read_text())}
     except OSError as e:

@@ -1,4 +1,4 @@
-"""worker.py with a fault, to test how epbench handles a fault of a library:
+"""Runs a worker with a fault, to test how epbench handles a fault of a library:
 
     EPBENCH_FAULT=... faulty.py NAME LIBRARY [MODE]
 
@@ -27,7 +27,7 @@ FAULTY = 1  # the rank with the fault
 
 
 def found(name):
-    """Returns the class of a library."""
+    """Returns the class of the library that LIBRARY names."""
     if not name.endswith(".py"):
         return importlib.import_module("libraries." + name).Library
     spec = importlib.util.spec_from_file_location(pathlib.Path(name).stem, name)

@@ -1,19 +1,20 @@
 #!/bin/bash
-# The libraries that people run and our kernels, on the GPUs of one host, from the repository's root,
-# after `make peers-gpu` on a host with a compiler. Workers import what is installed: sgl-deep-ep is
-# a build of DeepEP V1, flashinfer-python has FlashInfer. deepep2 is DeepEP V2 in layout rank:packed, and
-# deepep2-expert or deepep2-expert:128 in that one; set LD_PRELOAD to the NCCL that it was built with.
+# Compares epbench's kernels with other libraries on the GPUs of one host. Run it from the repository's root,
+# after `make peers-gpu` on a host with a compiler. The workers import the packages that are installed:
+# sgl-deep-ep is a build of DeepEP V1, and flashinfer-python is FlashInfer. deepep2 is DeepEP V2 in layout
+# rank:packed; deepep2-expert and deepep2-expert:128 are V2 in layouts expert and expert:128. For V2, set
+# LD_PRELOAD to the NCCL with which it was built.
 #
-#   run-gpu.sh sweep     tunes every library on each of MODELS, uniform and skewed
-#   run-gpu.sh turns     measures what the sweeps chose once more, all libraries in turns
-#   run-gpu.sh exports   has DeepEP load its exports, and times them again
+#   run-gpu.sh sweep     tunes every library on each of MODELS, with uniform and with skewed routing
+#   run-gpu.sh turns     measures the configs that the sweeps chose again, all libraries in turns
+#   run-gpu.sh exports   loads the exported configs into DeepEP, and times them
 #
-# Several may be given: run-gpu.sh sweep turns. OUT keeps runs, tables and pictures; with the OUT of
-# an earlier call on the same GPUs a sweep that was interrupted goes on. LIBRARIES names workers,
-# and ours as epbench or epbench-LAYOUT; NAME@SMS takes that many SMs at most. MODELS, TOKENS,
+# You may give several words, for example run-gpu.sh sweep turns. OUT keeps the runs, tables and pictures. With
+# the OUT of an earlier call on the same GPUs, interrupted sweeps are resumed. LIBRARIES names the libraries;
+# epbench and epbench-LAYOUT are epbench's own kernels, and NAME@SMS bounds the SMs. MODELS, TOKENS,
 # LL_TOKENS, ROUTING, OPS, DTYPE, BAND, SECONDS_EACH, SKEW_SECONDS (0: uniform routing alone), TURNS,
-# COPIES, WAYS and SWEEP_FLAGS change what is measured. LAUNCHER starts the ranks, default torchrun;
-# "examples/workers/ranks.sh 2 python3" takes some seconds less.
+# COPIES, WAYS and SWEEP_FLAGS change what is measured. LAUNCHER starts the ranks; the default is torchrun, and
+# "examples/workers/ranks.sh 2 python3" starts some seconds faster.
 cd "$(dirname "$0")/../../.." || exit 1
 . native/steps.sh
 unpack bin/peers-gpu.tar.xz bin epbench || exit 1
@@ -35,19 +36,19 @@ backend() {
   esac
 }
 
-# flags NAME[@SMS] prints what a sweep of it is told, token counts too.
+# flags NAME[@SMS] prints the flags of a sweep of this library, with the token counts.
 flags() {
   local name=${1%@*} tokens="--tokens ${TOKENS:-1,8,128,1024,4096} --max-tokens ${MAX_TOKENS:-4096}"
   case $name in deepep-ll | epbench-masked) tokens="--tokens ${LL_TOKENS:-1,8,32,128} --max-tokens 128" ;; esac
   echo "$tokens"
   test "$name" = "${name#epbench-}" || echo "--layout ${name#epbench-}"
   case $name in deepep2-expert*) echo "--layout ${name#deepep2-}" ;; deepep2*) echo "--layout rank:packed" ;; esac
-  # Tokens come to the libraries' calls of this layout already cast.
+  # In this layout the other libraries take tokens that the caller has cast, so epbench's kernels do so too.
   case $dtype:$name in fp8:epbench-rank*) echo "--param input=fp8" ;; esac
   test "$name" = "$1" || echo "--max-sms ${1#*@}"
 }
 
-# tuned SECONDS NAME LIBRARY MODEL ROUTING sweeps into $out/NAME, or goes on with what lies there.
+# tuned SECONDS NAME LIBRARY MODEL ROUTING makes a sweep in $out/NAME, or resumes the sweep that is there.
 tuned() {
   local run=$out/$2
   if test -s "$run/trials.jsonl"; then
@@ -70,10 +71,10 @@ sweep() {
   done
 }
 
-# runs MODEL prints the run directories of its sweeps.
+# runs MODEL prints the run directories of the model's sweeps.
 runs() { for l in $libraries; do ls -d "$out/$1-$l" "$out/$1-$l-skew" 2> /dev/null; done; }
 
-# choose NAME RUNS... compares the libraries, on the screen and in files of OUT.
+# choose NAME RUNS... compares the libraries. It prints the comparison and writes it to files in OUT.
 choose() {
   epbench table choose "${@:2}" 2>&1 | tee "$out/$1-choose.txt"
   epbench report --only libraries --no-html --format csv "${@:2}" > "$out/$1-libraries.csv"
@@ -87,8 +88,8 @@ turns() {
   done
 }
 
-# exports times DeepEP with the shim, the JSON and its own map (WAYS), each beside the sweep's own
-# config in the same rounds. Two workers with one config may differ by several per cent: hence COPIES.
+# exports times DeepEP with the shim, the JSON and DeepEP's own map (WAYS), each in the same rounds as the sweep's
+# config. Two workers with the same config may differ by several per cent, so it starts COPIES workers for each.
 exports() {
   for model in ${MODELS:-deepseek-v3}; do
     from=$out/$model-deepep

@@ -1,4 +1,4 @@
-"""A worker, with one process for each rank, for a library that PyTorch code calls:
+"""A worker for libraries that PyTorch programs call, with one process for each rank:
 
     epbench sweep --backend "launch:torchrun --nproc-per-node 2 native/python/workers/worker.py deepep" ...
 

@@ -1,4 +1,5 @@
-"""Runs the code of a notebook in an empty folder: notebook.py FILE.ipynb. The last expression of a cell is shown as HTML or text."""
+"""notebook.py FILE.ipynb runs the code of a notebook in an empty folder. It prints the last expression of each cell, as HTML if
+the value has HTML."""
 
 import ast
 import json

@@ -1,4 +1,4 @@
-"""Checks the package on the recorded runs of TESTDATA, the argument: python test_records.py TESTDATA."""
+"""`python test_records.py TESTDATA` checks the package on the recorded runs in the folder TESTDATA."""
 
 import dataclasses
 import json

@@ -1,7 +1,7 @@
-"""The matrix product that runs at the same time as the calls of a workload ("beside" them): how
-much of it runs beside each call, and rounds of both. docs/overlap.md explains the times;
-kernels/cuda/drive measures them in the same way. This module needs only the standard library:
-HostProduct multiplies in Python."""
+"""Rounds with a matrix product that runs at the same time as the calls of a workload ("beside" them).
+This module decides how much of the product runs beside each call, and measures rounds on the host.
+docs/overlap.md explains the times; kernels/cuda/drive measures them in the same way. This module needs
+only the standard library: HostProduct multiplies in Python."""
 
 import collections
 import math
@@ -12,7 +12,7 @@ import time
 from .protocol import Failure
 
 FIELDS = ("call", "product", "both", "call_in", "product_in", "done")
-OUTLASTS = 2  # time of a call's share of the product, divided by the time of the call
+OUTLASTS = 2  # the part of the product that runs beside a call takes so many times as long as the call
 LEAST_BATCH = 8  # least number of experts in one launch: with fewer, SMs would be idle
 LEAST = 100e-9  # least time in seconds; most times are differences, which noise can make too small
 HELD = 0.25  # longest time in seconds that a product may hold SMs for which calls wait
@@ -38,7 +38,7 @@ Plan = collections.namedtuple("Plan", "name steps parts beside taken")
 
 
 def size_of(text):
-    """Reads gemm:M,N,K,DTYPE,GROUPS, step:... or copy, the spellings in a problem."""
+    """Returns the Size for a problem's spelling: gemm:M,N,K,DTYPE,GROUPS, step:M,N,K,DTYPE,GROUPS or copy."""
     kind, _, sizes = text.partition(":")
     if kind == "copy":
         return Size(kind, 0, 0, 0, "", 1)
@@ -57,8 +57,8 @@ def attention_of(problem, size):
 
 def share_of(share, groups, passes, least):
     """Returns (experts of one launch, number of launches) for `share` passes over the experts. If the
-    share is at least one pass, each launch has all experts. Otherwise it has as many experts as the
-    share needs. passes is the number of launches of one pass when it was timed. shareOf in
+    share is at least one pass, each launch has all experts. Otherwise a launch has as many experts as
+    the share needs. passes is the number of launches of one pass when the product was timed. shareOf in
     kernels/cuda/drive has the same rule."""
     if passes > 1 or groups == 1:  # copies, or one product
         return groups, max(least, math.ceil(share * passes))
@@ -91,7 +91,7 @@ class HostProduct:
     """A product computed in Python, in launches of a few columns. If a matrix would not fit into
     HOST_BYTES, its rows are used repeatedly."""
 
-    trial, held = HOST_TRIAL, math.inf  # it holds no SMs
+    trial, held = HOST_TRIAL, math.inf  # no bound on the time, because it holds no SMs
 
     def __init__(self, size):
         self.size = size
@@ -116,7 +116,7 @@ class HostProduct:
         time.sleep(0)  # lets the thread of the calls run
 
     def take(self, share, least):
-        """Returns the number of launches of a share. The share is a multiple of the trial."""
+        """Returns the number of launches that take `share` times as long as the trial."""
         return max(least, 2, math.ceil(share * self.trial))
 
     def amount(self, share):
@@ -124,8 +124,8 @@ class HostProduct:
 
 
 class Beside:
-    """A session's product, and share, the number of its launches that run beside one call (0 before it
-    is known). A decode step has a second product for attention, and its share is a whole pass."""
+    """A session's product. share is the number of its launches that run beside one call, 0 before it is
+    known. A decode step has a second product, for attention, and share is then one pass of the first."""
 
     def __init__(self, library, problem):
         size = size_of(problem["beside"])
@@ -134,10 +134,10 @@ class Beside:
         self.product = library.product(size)
         self.attention = library.product(attention_of(problem, size)) if self.step else None
         self.share = self.product.launches if self.step else 0
-        self.chosen = False  # whether the products' own plans have been chosen
+        self.chosen = False  # whether choose_plans has been called
 
     def take(self, call, trial):
-        """Decides the share, from the seconds of a call and of the product's trial."""
+        """Computes self.share from the seconds of a call and of the product's trial."""
         if max(OUTLASTS * call, trial) > self.product.held:
             raise Failure("launch", "beside: %s takes %.3g s and the call %.3g s, but calls may wait at most %g s for the SMs of a product; give smaller sizes or fewer groups" % (
                 self.text, trial, call, self.product.held))
@@ -150,8 +150,8 @@ class Beside:
         return self.product.amount(self.share)
 
     def rounds(self, rows):
-        """Returns the answer to the request run: this rank's readings in each round, and the seconds that
-        the objective takes from them."""
+        """Returns the answer to the request run: this rank's times in each round, and "seconds", the number
+        of each round that the problem's objective minimizes."""
         for row in rows:
             for name in ("call", "both", "call_in", "product_in"):
                 row[name] = max(row[name], LEAST)
@@ -167,8 +167,8 @@ def own_plan(product):
 
 
 def plan_beside(own, left):
-    """Returns the number of SMs for which the product is planned beside calls that leave `left` SMs; 0
-    means all. own is the number of SMs of the plan that is fastest alone. planBeside in
+    """Returns the number of SMs for which the product is planned beside calls that leave `left` SMs. own
+    is the number of SMs of the plan that is fastest alone. 0 means all SMs. planBeside in
     kernels/cuda/drive has the same rule."""
     return own if left == 0 or 0 < own <= left else left
 
@@ -240,8 +240,8 @@ def _phases(library, plan, fold):
     share, n = plan.beside.share, len(plan.parts)
     for _ in range(fold):
         parts = enumerate(plan.parts)
-        for paid, step in plan.steps:
-            if not paid:
+        for measured, step in plan.steps:
+            if not measured:
                 step()
                 continue
             i, part = next(parts)

@@ -1,7 +1,7 @@
-"""Libraries that move PyTorch tensors: their inputs, clocks and rounds on the GPU.
+"""The base class of libraries that move PyTorch tensors: inputs, clocks and rounds on the GPU.
 
-EPBENCH_DEVICE=cpu runs the same without a GPU, over gloo and the host's clock, to test a
-library's bookkeeping.
+With EPBENCH_DEVICE=cpu the class runs without a GPU, over gloo and with the host's clock, to test how a
+library's file prepares and describes rows.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ LEAST_CALLS = 20  # least number of calls in a sample: the two events then cost 
 MANY_TOKENS = 1024  # if a rank has at least so many tokens, a sample has only LONG_CALLS calls
 LONG_CALLS = 4
 SLEEP = 200_000  # GPU clocks, about 100 us, in which the host queues a whole round
-DECOY = 1 << 63  # added to the seed, it gives tokens that no rank has otherwise
+DECOY = 1 << 63  # a seed with this bit inverted gives other tokens than those of the workload
 
 
 def tensors_of(thing):
@@ -40,15 +40,15 @@ def overwrite(t):
 
 
 class GPULibrary(GPUBeside):
-    """One rank on one GPU. It has tensors in place of received() and combined(): rows() returns
-    (source ranks, tokens, experts, rows), and out holds the combined tokens. experts is [n], one
-    expert for each row. In layout rank it is a pair (experts, weights), both [n, top-k] in the
-    token's order, with -1 for an expert of another rank."""
+    """One rank on one GPU. Instead of received(), a subclass has rows(), which returns the tensors (source
+    ranks, tokens, experts, rows). Instead of combined(), it has out, the combined tokens. experts is [n],
+    one expert for each row. In layout rank it is a pair (experts, weights), both [n, top-k] in the token's
+    order of selections, with -1 for an expert of another rank."""
 
     clock, arch = "chain", ""
-    # Names of attributes, besides out, that hold tensors to which a call writes, or sequences of such
-    # tensors. Those in `written` are overwritten before a verification. Those in `read_again` are not,
-    # because captured calls read them.
+    # Names of attributes, in addition to out, that hold tensors (or sequences of tensors) to which a call
+    # writes. Tensors named in `written` are overwritten before a verification. Those named in `read_again`
+    # are not, because captured calls read them.
     written, read_again = (), ()
 
     def start(self, ranks):
@@ -102,14 +102,15 @@ class GPULibrary(GPUBeside):
         self.out, self.kept = torch.zeros_like(self.x), None
 
     def _of(self, work, rank):
+        """Returns the ids and weights of a rank's tokens, both [tokens, top-k]."""
         ids, weights = (torch.frombuffer(bytearray(b or b"\0\0\0\0"), dtype=t)[:work.counts[rank] * work.topk].view(-1, work.topk).to(self.device)
                         for b, t in zip(work.bytes[rank], (torch.int32, torch.float32)))
         return ids.long(), weights.contiguous()
 
     @contextlib.contextmanager
     def decoy(self):
-        """Replaces this rank's tokens by other tokens inside a with block. It uses the same memory,
-        because libraries and graphs hold its address."""
+        """Replaces this rank's tokens by other tokens during a with block. The new tokens are in the same
+        memory, because libraries and graphs hold its address."""
         inputs = (self.x, self.q, self.scales) if self.fp8 else (self.x,)
         mine = [t.clone() for t in inputs]
         x = tokens(self.work.seed ^ DECOY, self.rank, self.work.tokens, self.work.hidden, self.device)
@@ -134,7 +135,7 @@ class GPULibrary(GPUBeside):
         self.settle()  # after the next barrier another rank may write to this memory
 
     def seen(self, rank):
-        """Returns a rank's tokens as an expert receives them. It caches the tokens of one rank."""
+        """Returns a rank's tokens as an expert receives them. The tokens of the last rank are cached."""
         if self.kept is None or self.kept[0] != rank:
             self.kept = (rank, self._seen(rank))
         return self.kept[1]
@@ -179,15 +180,15 @@ class GPULibrary(GPUBeside):
     def timed(self, name, steps, rounds, fold):
         if self.device.type == "cpu":
             return super().timed(name, steps, rounds, fold)
-        calls, paid = self.calls_of(fold), [step for paid, step in steps if paid]
+        calls, measured = self.calls_of(fold), [step for measured, step in steps if measured]
         if self.alternating(steps):
             return self._alternate(name, steps, rounds, calls)
-        apart = [self.between] if self.between and len(paid) == 1 else []
+        apart = [self.between] if self.between and len(measured) == 1 else []
 
         def make():
             for _, step in steps:  # makes the data that the timed steps read: handles, the experts' rows
                 step()
-            return self._chain(paid + apart, calls), apart and self._chain(apart, calls), list(vars(self).values())
+            return self._chain(measured + apart, calls), apart and self._chain(apart, calls), list(vars(self).values())
 
         go, rest, _ = self.graphs.get((name, calls), make)
         out = []
@@ -204,15 +205,17 @@ class GPULibrary(GPUBeside):
         return fold * -(-least // fold)
 
     def alternating(self, steps):
-        """Reports whether only dispatch or only combine is measured, and may not run twice in a row."""
-        return self.strict and [paid for paid, _ in steps].count(True) == 1
+        """Reports whether dispatch or combine is measured alone by a library that cannot run the same one
+        twice in a row."""
+        return self.strict and [measured for measured, _ in steps].count(True) == 1
 
     def clock_of(self, steps):
         return "event" if self.alternating(steps) and self.device.type == "cuda" else self.clock
 
     def _alternate(self, name, steps, rounds, calls):
-        """Measures dispatch or combine in a graph in which both run in turn, with events before and after
-        the measured one. The time between two events in a row is subtracted."""
+        """Measures dispatch or combine in a graph in which both run in turn. Two events come before the
+        measured one and one after it. The time between the two events is subtracted, because it is the
+        time that an event takes."""
         def make():
             for _, step in steps:
                 step()
@@ -221,12 +224,12 @@ class GPULibrary(GPUBeside):
 
             def run():
                 for mark in marks:
-                    for paid, step in turn:
-                        if paid:
+                    for measured, step in turn:
+                        if measured:
                             mark[0].record()
                             mark[1].record()
                         step()
-                        if paid:
+                        if measured:
                             mark[2].record()
 
             return self.graphs.capture(run), marks, list(vars(self).values())
@@ -246,14 +249,14 @@ class GPULibrary(GPUBeside):
     between = None
 
     def before_round(self):
-        """Is called before each measured round. Its time is not measured."""
+        """Does the library's work before a measured round. Its time is not measured."""
 
-    def _chain(self, paid, calls):
-        """Returns a function that runs calls in a row. It replays a CUDA graph, or makes the calls one by
-        one if the library needs the host."""
+    def _chain(self, measured, calls):
+        """Returns a function that makes `calls` calls in a row. It replays a CUDA graph. If the library needs
+        the host, it makes the calls one by one."""
         def run():
             for _ in range(calls):
-                for step in paid:
+                for step in measured:
                     step()
 
         return self.graphs.capture(run) if self.clock == "chain" else run

@@ -12,7 +12,7 @@ from .product import TorchProduct
 from .protocol import Failure
 from .streams import Round, seconds
 
-SLEEP = 2_000_000  # GPU clocks, about 1 ms: a graph with a product has many kernels to queue
+SLEEP = 2_000_000  # GPU clocks, about 1 ms; longer than in gpu.py, because a graph with a product has many kernels
 VERIFIED = 4  # number of passes of the product during each step of a verification
 
 
@@ -40,7 +40,8 @@ class GPUBeside(Library):
         return made
 
     def warm(self, product, taken):
-        """Runs a pass alone, so that no kernel has to be loaded later, while a call waits for ranks."""
+        """Runs one pass of the product alone. This loads its kernels; they must not be loaded while a call
+        waits for other ranks."""
         if self.device.type == "cuda":
             with torch.cuda.stream(self.streams.side), product.planned(taken):
                 for i in range(product.launches):
@@ -58,7 +59,7 @@ class GPUBeside(Library):
         if not taken:
             return ""
         if not plan.beside.product.plans_for_fewer:
-            return ", planned for all SMs: this PyTorch plans for no fewer"
+            return ", planned for all SMs: this PyTorch cannot plan for fewer"
         return ", planned for at most %d SMs beside the calls" % (self.multiprocessors() - taken)
 
     def product_alone(self, product, rounds):
@@ -104,9 +105,9 @@ class GPUBeside(Library):
                 for _ in range(rounds)]
 
     def captured(self, run, read, plan, taken):
-        """Captures a round's graph. Returns (a function that runs it, read, objects to keep alive). The
-        steps run once before the capture, because they make data that the graph reads. The graph also
-        runs once, because its first launch uploads it."""
+        """Captures a round's graph. Returns (a function that replays it, read, objects that the graph
+        needs). The steps run once before the capture, because they make data that the graph reads. The
+        graph also runs once, because its first launch uploads it to the GPU."""
         products = [p for p in (plan.beside.product, plan.beside.attention) if p]
         for product in products:
             self.warm(product, taken)

@@ -61,7 +61,7 @@ class GPUSession(Session):
         wrong, detail = 0, ""
         if not torch.equal(got.sort().values, want):
             wrong = max(1, abs(len(got) - len(want)))
-            detail = "rank %d: %d rows received, %d expected; or the right number, but of other tokens" % (self.work.rank, len(got), len(want))
+            detail = "rank %d: received %d rows, expected %d%s" % (self.work.rank, len(got), len(want), "; some are of other tokens" * (len(got) == len(want)))
         for r in range(self.work.ranks):
             mine = (source == r).nonzero()[:, 0]
             for part in mine.split(1024):
@@ -107,8 +107,8 @@ class GPUSession(Session):
         return {"rows": self.work.tokens, "wrong": wrong, "max_err": min(worst, NO_NUMBER), "detail": detail}
 
     def judged(self, part, x):
-        """Returns, for the tokens `part`, whose experts received x: the error of each value, whether it is
-        within its bound, and each token's largest value."""
+        """Compares the combined tokens `part`, whose experts received x. Returns three tensors: the error of
+        each value, whether the error is at most its bound, and the largest expected value of each token."""
         lib = self.library
         want = torch.zeros(len(part), self.work.hidden, device=lib.device)
         size = torch.zeros_like(want)

@@ -10,13 +10,14 @@ from .beside import HostProduct, Running, host_launches, host_round
 from .session import Half, Session
 
 def param(name, doc, values, default=None, unit="", binding="launch", cost=0):
-    """Declares a parameter that changes only the time. cost says what its values count: 1 SMs, 2
-    threads, 3 bytes of buffers, 0 none of these. Of two equally fast configs, the cheaper wins."""
+    """Declares a parameter that changes only the time of a call. cost is the unit of its values: 1 for
+    SMs, 2 for threads, 3 for bytes of buffers, 0 for none of these. Of two equally fast configs, the one
+    with the lower cost wins."""
     return {"name": name, "doc": doc, "unit": unit, "values": list(values), "default": values[0] if default is None else default,
             "binding": binding, "class": "speed", "cost": cost}
 
 
-# Rounds are calls in a row, in a CUDA graph if that is possible. They do not depend on problem.mode.
+# A round makes calls in a row, in a CUDA graph if that is possible, whatever problem.mode is.
 MODE = ('problem.mode == "graph"', "mode: workers of the harness measure only graph; leave --mode out")
 
 
@@ -38,14 +39,14 @@ class Library:
     name, version = "library", "0"
     clock = "wall"
     strict = False  # whether dispatch and combine must run in turn, even if only one is measured
-    layout = "rank"  # rank: received() yields one row for each token; otherwise one row for each token and expert
+    layout = "rank"  # "rank": received() yields one row for each token; otherwise one row for each (token, expert)
     beside = ("gemm", "copy")  # kinds of matrix product that can run at the same time as calls; () if strict
     beside_clock = "wall"
     held = ()  # names of attributes that a dispatch sets for its combine; each micro-batch of a step has its own
 
     def start(self, ranks):
-        """Is called once. self.ranks exchanges objects with the other ranks. Import modules that may be
-        missing here: epbench is then told which rank lacks one."""
+        """Starts the library; it is called once. self.ranks exchanges objects with the other ranks. Import
+        the library's modules in this method, so that epbench can name the rank on which one is missing."""
         self.ranks, self.rank = ranks, ranks.rank
 
     def kernels(self):
@@ -108,7 +109,7 @@ class Library:
         """Frees the buffers that open allocated."""
 
     def empty(self):
-        """Returns the seconds that the clock reads if nothing runs."""
+        """Returns {clock: seconds that the clock reads if nothing runs}."""
         begin = time.perf_counter()
         return {self.clock: time.perf_counter() - begin}
 
@@ -127,18 +128,18 @@ class Library:
 
     def timed(self, name, steps, rounds, fold):
         """Returns the seconds of one call in each round. A round has fold calls in a row. steps are pairs
-        (paid, function), always the same for the same name. Only the time of paid steps counts. The
-        ranks are aligned before each paid step."""
+        (measured, function), always the same for the same name. Only the time of measured steps counts. A
+        barrier over the ranks precedes each measured step."""
         out = []
         for _ in range(rounds):
             seconds = 0.0
             for _ in range(fold):
-                for paid, step in steps:
-                    if paid:
+                for measured, step in steps:
+                    if measured:
                         self.ranks.barrier()
                     begin = time.perf_counter()
                     step()
-                    seconds += (time.perf_counter() - begin) * paid
+                    seconds += (time.perf_counter() - begin) * measured
             out.append(seconds / fold)
         return out
 
@@ -160,13 +161,13 @@ class Library:
         return [host_round(self, plan, fold) for _ in range(rounds)]
 
     def planned_for(self, plan):
-        """Describes how the product is planned beside the calls; "" if there is nothing to say."""
+        """Returns a text about the SMs for which the product is planned beside the calls, or ""."""
         return ""
 
     @contextlib.contextmanager
     def accompanied(self, beside):
-        """Runs the product during a with block; beside may be None. Yields a function that must be called
-        before each step."""
+        """Runs the session's product during a with block. beside is the session's Beside, or None for no
+        product. Yields a function that must be called before each step."""
         running = beside and Running(beside.product)
         if running:
             running.start()

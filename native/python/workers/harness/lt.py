@@ -53,14 +53,15 @@ class LtProduct(TorchProduct):
 
     def __init__(self, size, device, seed=1):
         super().__init__(size, device, seed)
-        self.lib, self.plans, self.left = opened(os.environ["EPBENCH_PRODUCT"]), {}, 0
+        self.lib, self.plans = opened(os.environ["EPBENCH_PRODUCT"]), {}
+        self.sms_left = 0  # number of SMs that calls leave to the product, 0 for all
         self.own = 0  # number of SMs of the plan that is fastest alone, 0 for all
         self.workspace = torch.empty(WORKSPACE, dtype=torch.uint8, device=device)
         self.plan()
 
     def plan(self):
-        """Returns the plan for the number of SMs that calls leave now: see plan_beside."""
-        sms = plan_beside(self.own, self.left)
+        """Returns the plan for the number of SMs that plan_beside chooses. It makes the plan at the first use."""
+        sms = plan_beside(self.own, self.sms_left)
         if sms not in self.plans:
             s, made, text = self.size, ctypes.c_void_p(), ctypes.create_string_buffer(512)
             spec = Spec(s.m, s.n, s.k, int(s.dtype == "fp8"), s.groups, self.batch, sms,
@@ -76,10 +77,11 @@ class LtProduct(TorchProduct):
 
     @property
     def own_plans(self):
-        """The numbers of SMs of the plans among which the fastest is chosen; 0 means all SMs."""
+        """Returns the numbers of SMs for which plans are timed alone, to choose the fastest; 0 means all SMs."""
         return [0] + [self.multiprocessors - n for n in TAKEN if 2 * n <= self.multiprocessors]
 
     def drop(self):
+        """Frees all plans."""
         for made in self.plans.values():
             self.lib.ep_product_free(made)
         self.plans, self.own = {}, 0
@@ -97,11 +99,13 @@ class LtProduct(TorchProduct):
 
     @contextlib.contextmanager
     def planned(self, taken):
-        self.left = taken and self.multiprocessors - taken
+        """Plans the launches in a with block for the SMs that calls leave. taken is the number of SMs that calls
+        take, 0 for none."""
+        self.sms_left = taken and self.multiprocessors - taken
         try:
             yield
         finally:
-            self.left = 0
+            self.sms_left = 0
 
     def amount(self, share):
         return "%d launches of %d of the %d products of %s, %d kernels each%s" % (
@@ -109,8 +113,8 @@ class LtProduct(TorchProduct):
 
 
 def compare(device):
-    """Compares products in both dtypes with PyTorch's in float32, each with all experts in one launch
-    and with several launches."""
+    """Compares products in both dtypes with PyTorch's products in float32. Each is computed in one launch,
+    in several launches, and in launches that leave 24 SMs free."""
     for dtype in ("bf16", "fp8"):
         p = LtProduct(Size("gemm", 16, 256, 512, dtype, 12), device)
         want = torch.bmm(p.x.float(), p.w.float().transpose(1, 2))

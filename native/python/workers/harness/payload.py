@@ -1,5 +1,5 @@
-"""The values of tokens and the outputs of experts that the worker protocol defines, computed in
-Python for short rows. harness.tensors computes the same on tensors."""
+"""Computes the values of tokens and the outputs of experts as the worker protocol defines them. It uses
+plain Python, for short rows. harness.tensors computes the same on tensors."""
 
 import struct
 

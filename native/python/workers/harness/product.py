@@ -26,9 +26,9 @@ def filled(shape, dtype, device, seed):
 
 
 class TorchProduct:
-    """The product [M, K] x [K, N] for each expert, accumulated in float32, with a BF16 result. In BF16
-    all experts of a launch are one kernel. In e4m3 each expert is a kernel, without scales and without
-    fast accumulation. On the CPU, for tests, e4m3 is multiplied as BF16."""
+    """The product [M, K] x [K, N] for each expert, accumulated in float32, with a BF16 result. In BF16,
+    one kernel computes all experts of a launch. In e4m3, one kernel computes one expert, without scales and
+    without fast accumulation. On the CPU, for tests, e4m3 is multiplied as BF16."""
 
     plans_for_fewer = hasattr(torch._C, "_set_sm_carveout_experimental")  # whether PyTorch can plan for fewer SMs
 
@@ -44,11 +44,11 @@ class TorchProduct:
         self.out = torch.empty(g, m, n, dtype=torch.bfloat16, device=device)
         self.one = torch.ones((), device=device)
         if device.type == "cuda" and size.dtype == "bf16":
-            torch.backends.cuda.preferred_blas_library("cublaslt")  # plans for fewer SMs, as kernels/cuda/drive does
+            torch.backends.cuda.preferred_blas_library("cublaslt")  # it can plan for fewer SMs
 
     @property
     def launches(self):
-        """The number of launches in one pass over all experts."""
+        """Returns the number of launches in one pass over all experts."""
         return COPY_PARTS if self.size.kind == "copy" else -(-self.size.groups // self.batch)
 
     @property
@@ -56,7 +56,8 @@ class TorchProduct:
         return self.launches
 
     def take(self, share, least):
-        """Divides a share of passes into launches, and returns their number."""
+        """Chooses the number of experts in a launch, and returns the number of launches that make `share`
+        passes over all experts, at least `least`."""
         self.batch, launches = share_of(share, max(self.size.groups, 1), self.launches, least)
         return launches
 

@@ -27,8 +27,8 @@ class Broken(Failure):
 
 
 def place():
-    """Names the function in which the main thread is. With it epbench distinguishes a rank that hangs
-    in a library from the ranks that wait for that rank."""
+    """Returns a text that names the function in which the main thread is. By this text epbench
+    distinguishes a rank that hangs in a library from the ranks that wait for that rank."""
     frame = sys._current_frames().get(threading.main_thread().ident)
     return ", %s of %s" % (frame.f_code.co_name, os.path.basename(frame.f_code.co_filename)) if frame else ""
 
@@ -139,11 +139,11 @@ class Line:
             self.stream.write(message)
 
     def _read(self):
-        """Reads requests. It is a thread of its own, because the main thread may hang in a collective."""
+        """Reads requests. It runs in its own thread, because the main thread may hang in a collective."""
         try:
             for line in self.lines:
                 self.requests.put(json.loads(line))
-        except OSError:  # reset
+        except OSError:  # the connection was reset
             pass
         os._exit(0)
 

@@ -1,4 +1,4 @@
-"""The ranks of one worker: this process's rank, and the exchange of objects between processes."""
+"""Finds this process's rank in the worker, and exchanges objects with the processes of the other ranks."""
 
 import base64
 import collections
@@ -27,16 +27,16 @@ NAMES = (
 def find_place(environ=os.environ):
     """Returns (rank, ranks, local rank) of this process. Without a launcher's variables it is the only
     rank. A set of variables with the local rank is preferred to a set without it."""
-    said = {name for name, value in environ.items() if value}
+    given = {name for name, value in environ.items() if value}
     for n in (3, 2):
         for names in NAMES:
-            if said.issuperset(names[:n]):
+            if given.issuperset(names[:n]):
                 rank, ranks = int(environ[names[0]]), int(environ[names[1]])
                 return rank, ranks, int(environ[names[2]]) if n == 3 else rank
     return 0, 1, 0
 
 
-UNPROVED = 256  # most connections without a proof; if another comes, the oldest is closed
+UNPROVED = 256  # largest number of connections that have not sent a proof; if another comes, the oldest is closed
 
 
 def packed(thing):
@@ -167,9 +167,9 @@ class Ranks:
         return [thing] + [self._received(link, kind) for link in self.links.values()]
 
     def _received(self, link, kind):
-        """Returns the next object of a link. If only one rank fails, it sends its answer while the others
-        wait for an object of an exchange. They must not take the answer for that object, and cannot
-        continue, so they end. The failed rank has already told epbench."""
+        """Returns the next object of a link. If only one rank fails in a request, it sends its answer while
+        the others wait for an object of an exchange. The others must not use the answer as that object,
+        and cannot continue, so this process ends. The failed rank has already reported to epbench."""
         number, got, thing = self._waited(link)
         if (number, got) != (self.number, kind):
             raise SystemExit("rank %d: received %s %d of another rank, but expected %s %d: only one rank failed; "
@@ -190,5 +190,5 @@ class Ranks:
         rank, because epbench names the rank that is gone."""
         try:
             yield
-        except (EOFError, OSError):  # OSError if the other rank had not read everything
+        except (EOFError, OSError):  # an OSError means that the other rank ended before it had read everything
             raise SystemExit("rank %d: another rank is gone" % self.rank) from None

@@ -19,7 +19,7 @@ def by_round(ranks):
 
 
 def main(library):
-    """Serves a library until epbench ends."""
+    """Performs epbench's requests with a library until epbench ends the worker."""
     ranks = Ranks()
     try:
         library.start(ranks)
@@ -56,14 +56,14 @@ class Worker:
         except Failure as f:
             return self.failed(f.status, str(f))
         except Exception as e:
-            # After a CUDA error every later call fails, so that every later candidate would fail.
+            # This process ends: after a CUDA error every later call would fail, for every later candidate.
             traceback.print_exc()
             self.failed("crash", "%s: %s" % (type(e).__name__, e))
             sys.exit(1)
 
     def failed(self, status, reason):
-        """Tells epbench of a failure at once, because the other ranks may wait for this rank. Returns the
-        error of the answer."""
+        """Reports a failure to epbench at once, because the other ranks may wait for this rank. Returns this
+        rank's answer, which is an error."""
         self.ranks.line.failed(status, reason)
         return {"error": {"code": FAILURE, "message": "rank %d: %s" % (self.ranks.rank, reason), "data": {"status": status}}}
 
@@ -87,12 +87,12 @@ class Worker:
         self.number += 1
         return {"session": self.number}
 
-    def default(self, op, beside):
-        """Returns a dispatch or combine with default values that fits a kernel of the other op. It runs if
-        that kernel is measured alone."""
+    def default(self, op, other):
+        """Returns the Half of `op`, with default values, that fits `other`, a kernel of the other op. It runs
+        before or after that kernel when that kernel is measured alone."""
         accepts = {k["name"]: k["accepts"] for k in self.declared if k["op"] == "combine"}
         fits = lambda d, c: not accepts[c] or d in accepts[c]
-        k = next(k for k in self.declared if k["op"] == op and (fits(k["name"], beside) if op == "dispatch" else fits(beside, k["name"])))
+        k = next(k for k in self.declared if k["op"] == op and (fits(k["name"], other) if op == "dispatch" else fits(other, k["name"])))
         return Half(k["name"], {q["name"]: q["default"] for q in k["params"]})
 
     def opened(self, params):

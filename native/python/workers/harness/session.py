@@ -1,4 +1,4 @@
-"""A session: one workload on one rank, its rounds, and the comparison of every row."""
+"""A session is one workload on one rank. It runs rounds, and compares every row with the expected rows."""
 
 import base64
 import collections
@@ -30,7 +30,8 @@ class Work:
         self.weights = [struct.unpack("<%df" % (n * self.topk), w) for n, (_, w) in zip(self.counts, self.bytes)]
 
     def choices(self, source, token):
-        """Returns (expert, weight) for each selection of a token, in top-k order, without masked ones."""
+        """Returns (expert, weight) for each selection of a token in top-k order. Masked selections are left
+        out."""
         at = slice(token * self.topk, (token + 1) * self.topk)
         return [(e, w) for e, w in zip(self.ids[source][at], self.weights[source][at]) if e >= 0]
 
@@ -92,14 +93,14 @@ class Session:
         return dispatch, combine
 
     def steps(self, config):
-        """Returns the steps of one call as (paid, function). Only the time of paid steps is measured."""
+        """Returns the steps of one call as (measured, function). measured is true if the step's time counts."""
         dispatch, combine = self.halves(config)
         out = [(self.op != "combine", lambda: self.library.dispatch(dispatch))]
-        paid = combine is not None
+        measured = combine is not None
         if combine is None and self.library.strict:
             combine = self.worker.default("combine", dispatch.kernel)
         if combine:
-            out += [(False, self.library.experts), (paid, lambda: self.library.combine(combine))]
+            out += [(False, self.library.experts), (measured, lambda: self.library.combine(combine))]
         return out
 
     def parts(self, config):
@@ -124,7 +125,7 @@ class Session:
     def plan(self, name, config):
         parts = self.parts(config)
         steps = [(True, p.whole) for p in parts] if self.beside.step else self.steps(config)
-        halves = [h for h, paid in zip(self.halves(config), (self.op != "combine", self.op != "dispatch")) if paid]
+        halves = [h for h, measured in zip(self.halves(config), (self.op != "combine", self.op != "dispatch")) if measured]
         return Plan(name, steps, parts, self.beside, max(map(self.library.taken, halves)))
 
     def run(self, config, rounds, fold):
@@ -146,8 +147,8 @@ class Session:
         return {"clock": self.library.beside_clock, "fold": fold, **reply}
 
     def size(self):
-        """Decides how much of the product runs beside one call, from calls of the problem's default
-        config. With calls of the first candidate, costs would depend on which candidate is first."""
+        """Decides how much of the product runs beside one call, by timing calls of the problem's default
+        config. Calls of the first candidate would not do, because all costs would depend on it."""
         self.prepare(self.default)
         name, steps = json.dumps(self.default, sort_keys=True), self.steps(self.default)
         self.beside.take(self.slowest(self.library.timed(name, steps, SIZING, 1)),
@@ -160,7 +161,7 @@ class Session:
 
     def verify(self, config, probes):
         """Runs a candidate once, compares every row of this rank, and returns the probed rows of this
-        rank. If the problem has a matrix product, it runs at the same time."""
+        rank. If the problem has a matrix product, the product runs at the same time."""
         self.library.poison()
         with self.library.accompanied(self.beside) as again:
             for _, step in self.steps(config):
@@ -189,8 +190,8 @@ class Session:
         return {"rows": max(rows, wrong + len(missing)), "wrong": wrong + len(missing), "max_err": 0.0, "detail": detail}
 
     def compare_combine(self):
-        """Compares combined tokens. A value may be off by three BF16 roundings of the sum of
-        magnitudes."""
+        """Compares combined tokens with the expected sums. The error of a value may be at most 3/256 of the
+        sum of the magnitudes of its terms."""
         wrong, detail, worst = 0, "", 0.0
         for token in range(self.work.tokens):
             want, size = [0.0] * self.work.hidden, [0.0] * self.work.hidden

@@ -1,5 +1,4 @@
-"""Rounds of calls and a matrix product ("the product") on two streams of a GPU, to be captured as CUDA
-graphs.
+"""Rounds of calls and a matrix product ("the product") on two streams of a GPU. CUDA graphs capture them.
 
 cuda is torch.cuda, or a test's substitute. As in kernels/cuda/drive, the stream of the calls has a high
 priority and the stream of the product a low priority. A graph of PyTorch has the priorities of the
@@ -37,7 +36,7 @@ class Streams:
 
 
 class Course:
-    """Launches of a product. An event after some of them shows the progress."""
+    """The launches of a product in one round. Events after some of them show its progress."""
 
     def __init__(self, launches, marks, event):
         self.launches, n = launches, len(launches)
@@ -54,8 +53,8 @@ class Course:
         return seconds(begin, self.marks[len(self.launches) - 1])
 
     def done_at(self, begin, at):
-        """Returns the fraction of the product that was done `at` seconds after begin. It interpolates
-        between the marks before and after."""
+        """Returns the fraction of the product that was done `at` seconds after the event begin. It
+        interpolates between the last event before that time and the first after it."""
         before, share = 0.0, 0.0
         for i, mark in self.marks.items():
             when, done = seconds(begin, mark), (i + 1) / len(self.launches)
@@ -70,9 +69,9 @@ def seconds(begin, end):
 
 
 class Round:
-    """Makes the graphs of a round. product() and both() return two functions: one to be captured, and one
-    that reads the events after a replay. calls is the number of calls in a round. Times are for each
-    call, or for each layer if the product is a decode step's."""
+    """Makes the graphs of a round. product() and both() each return two functions: one to be captured, and
+    one that reads the events after a replay. calls is the number of calls in a round. Times are those of
+    one call, or of one layer for a decode step."""
 
     def __init__(self, streams, plan, calls):
         self.streams, self.plan, self.calls = streams, plan, calls
@@ -134,9 +133,9 @@ class Round:
         return run, read
 
     def step_abreast(self):
-        """Runs a call of one micro-batch while a product of the other runs; then both streams wait for each
-        other. The call is queued first. If it came after a product that fills the GPU, it would begin
-        only when the product ends."""
+        """Runs a call of one micro-batch while a product of the other micro-batch runs. Then each stream waits
+        for the other. The call is queued before the product. If it came after a product that fills the GPU,
+        it would begin only when the product ends."""
         begin, end, cuda = self.event(), self.event(), self.streams.cuda
 
         def run():
@@ -161,8 +160,8 @@ class Round:
         return run, read
 
     def phases(self):
-        """Runs send, product and receive on one stream. One further call has events before and after every
-        part; in the timed calls such events would take as long as some of the parts."""
+        """Runs send, product and receive on one stream. Only one further call has events around each of the
+        three. The timed calls have none, because such events take as long as some of the three."""
         begin, end = self.event(), self.event()
         halves = [[self.event() for _ in range(4)] for _ in self.plan.parts]
 

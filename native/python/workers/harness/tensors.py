@@ -1,11 +1,11 @@
-"""The values of tokens, the outputs of experts and casts to fp8, on tensors. harness.payload computes
-the same for short rows."""
+"""Computes the values of tokens, the outputs of experts and casts to fp8 on tensors. harness.payload
+computes the same for short rows in plain Python."""
 
 import torch
 
 GROUP = 128  # number of values that share one scale in fp8
-# CAST_SLACK is the largest relative difference of x / s between another fp8 cast and this one. DeepEP's
-# low-latency kernels compute x * (448 / amax). Three roundings of float32 differ by at most 3 * 2^-24.
+# CAST_SLACK bounds the relative difference of x / s between another library's fp8 cast and this one. DeepEP's
+# low-latency kernels compute x * (448 / amax). With three float32 roundings, that differs by at most 3 * 2^-24.
 CAST_SLACK = 2.0**-21
 
 
@@ -14,7 +14,7 @@ def signed(x):
 
 
 def mix(x):
-    """Computes payload.mix on int64 tensors. Their arithmetic overflows in the same way as uint64's."""
+    """Computes payload.mix on int64 tensors, whose arithmetic overflows to the same bits as that of uint64."""
     x = x + signed(0x9E3779B97F4A7C15)
     x = (x ^ (x >> 30 & (1 << 34) - 1)) * signed(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> 27 & (1 << 37) - 1)) * signed(0x94D049BB133111EB)
@@ -56,15 +56,15 @@ def quotients(x, scales):
 
 
 def other_cast(x):
-    """Returns, in float32, another right value of x after a cast, for libraries that cast by themselves.
-    Elements within CAST_SLACK of the middle between two codes have the code that quantized did not
-    choose."""
+    """Returns the values of x, in float32, after another correct cast, for libraries that cast by
+    themselves. If an element is so close to the middle between two codes that CAST_SLACK can change its
+    code, it has the code that quantized did not choose."""
     q, scales = quantized(x)
     low, high = ((quotients(x, scales) * (1 + d)).to(torch.float8_e4m3fn).view(x.shape).float() for d in (-CAST_SLACK, CAST_SLACK))
     return dequantized(torch.where(low == q.float(), high, low), scales)
 
 
 def dequantized(q, scales):
-    """Returns the values of q with their scales, in float32. They are not rounded to BF16, because an
-    expert's row would then be rounded twice."""
+    """Returns the values of q times their scales, in float32. They are not rounded to BF16, because an
+    expert's output would then be rounded twice."""
     return (grouped(q) * scales[..., None].float()).view(q.shape)

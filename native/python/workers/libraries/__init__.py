@@ -1,2 +1,2 @@
-"""One file for each library, named after the library. A file imports the library itself as a top-level
-module."""
+"""One file for each library, named after the library. The file imports the library as a top-level module, so
+the equal names do not collide."""

@@ -1,15 +1,15 @@
 """DeepEP V1 on one host: the normal kernels, and the low-latency ones.
 
-Mode own has the normal kernels a second time, under the name deepep-own, with the config that an
-engine would use: by=map is DeepEP's own map, by=shim the config of a shim (the module
+Mode own declares the normal kernels a second time, under the name deepep-own, with the config that an
+engine would use. by=map takes DeepEP's own map, by=shim the config of a shim (the module
 EPBENCH_DEEPEP_SHIM), and by=json the config of an SGLang JSON file (the path EPBENCH_DEEPEP_CONFIG).
 
-Normal kernels: one row for each token and rank, packed; combine adds the rows of all ranks. A call
-includes DeepEP's layout kernel and its exchange of counts. With num_worst_tokens the host does not
-wait for the counts, so that calls can be captured in a CUDA graph. FP8 tokens are cast before the
+The normal kernels move one row for each (token, rank), without gaps between rows; combine adds the rows of
+all ranks. A call includes DeepEP's layout kernel and its exchange of counts. With num_worst_tokens the host
+does not wait for the counts, so that calls can be captured in a CUDA graph. FP8 tokens are cast before the
 call.
 
-Low-latency kernels: rows are [local experts, ranks x max_tokens, hidden] with counts. The call casts
+The low-latency kernels return rows [local experts, ranks x max_tokens, hidden] and counts. The call casts
 the tokens, and combine multiplies by the router weights. The size of the messages depends on
 max_tokens. The only parameter is hook, for matrix products that run at the same time as calls. With
 hook=1 DeepEP sends in one kernel and receives in a second kernel when the hook is called, both on the
@@ -27,7 +27,7 @@ from harness import Failure, Half, kernel, param
 from harness.gpu import GPULibrary
 from harness.tensors import dequantized, gain
 
-# Send chunks in DeepEP's own maps, (dispatch, combine), by number of ranks. Other numbers are not in them.
+# DeepEP's own send chunks (dispatch, combine) by number of ranks. It has none for other numbers of ranks of one host.
 OWN = {2: (24, 10), 4: (6, 9), 8: (6, 4)}
 # DeepEP accepts any even number of SMs, because a channel has two SMs.
 SMS = [8, 12, 16, 20, 24, 32, 48, 64, 80, 96, 112, 128]
@@ -56,9 +56,9 @@ class Library(GPULibrary):
             self.version = "1"
 
     def read_exports(self):
-        """Fills self.exports. For each value of the parameter by it has a function that returns the config
-        of "dispatch" or "combine". If the function returns None, DeepEP chooses, with methods that the
-        shim has replaced."""
+        """Fills self.exports: for each value of the parameter by, a function that returns the config of
+        "dispatch" or "combine". If the function returns None, DeepEP chooses the config with its methods,
+        which the shim has replaced."""
         maps = {"dispatch": self.deep_ep.Buffer.get_dispatch_config, "combine": self.deep_ep.Buffer.get_combine_config}
         self.exports = {"map": lambda op: maps[op](self.ranks.ranks)}
         if os.environ.get("EPBENCH_DEEPEP_CONFIG"):
@@ -72,7 +72,7 @@ class Library(GPULibrary):
         rules = [("!problem.shared_expert && !problem.skip_a2a", "no shared expert, no skip_a2a"),
                  ('problem.dispatch == "bf16" || problem.dispatch == "fp8"', "bf16 and fp8 only")]
         if self.low_latency:
-            rules += [("problem.hidden in [%s]" % ", ".join(map(str, LL_HIDDEN)), "hidden: the low-latency kernels are compiled for a few"),
+            rules += [("problem.hidden in [%s]" % ", ".join(map(str, LL_HIDDEN)), "hidden: the low-latency kernels are compiled for a few sizes only"),
                       ("problem.top_k <= 9", "topk: at most 9"), ("problem.max_tokens <= 1024", "max-tokens: at most 1024")]
             hook = param("hook", "1: send and receive are separate kernels, and no kernel holds SMs between them.", [0, 1])
             return [kernel(self, "deepep-ll", "dispatch", "low_latency_dispatch", [hook], rules, layout="masked", inside=["cast", "counts", "expansion"]),
@@ -91,7 +91,7 @@ class Library(GPULibrary):
         normal = self.halves("deepep-normal", params([4, 6, 8, 12, 16, 20, 24, 32], chunks[0]), params([1, 2, 4, 6, 8, 9, 10, 12, 16], chunks[1]), rules + limits)
         if not self.own:
             return normal
-        by = [param("by", "What names the config: DeepEP's map, a JSON or a shim.", list(self.exports), "map")]
+        by = [param("by", "Source of the config: DeepEP's map, a JSON file or a shim.", list(self.exports), "map")]
         return self.halves("deepep-own", by, by, rules) + normal
 
     def halves(self, name, dispatch, combine, rules):
@@ -127,8 +127,8 @@ class Library(GPULibrary):
         self.y = torch.zeros(*shape, work.hidden, dtype=torch.bfloat16, device=self.device)
 
     def open_low_latency(self, work):
-        """Makes the buffer for the low-latency kernels. NVSHMEM starts only once in each process, so all
-        sessions must have the shape of the first."""
+        """Makes the buffer for the low-latency kernels. NVSHMEM can start only once in a process, so all
+        sessions must have the shape of the first one."""
         shape = (work.capacity, work.hidden, self.experts_all)
         if self.buffer is None:
             hint = self.deep_ep.Buffer.get_low_latency_rdma_size_hint(work.capacity, work.hidden, work.ranks, self.experts_all)
@@ -143,7 +143,9 @@ class Library(GPULibrary):
         return self.exports[v["by"]](op) if "by" in v else self.deep_ep.Config(v["sms"], v["send"], v["recv"])
 
     def before_round(self):
-        if self.low_latency:  # a graph uses DeepEP's two buffers in the order of its capture, so either may be next
+        # DeepEP's calls alternate between two buffers, and a graph keeps the buffers of its capture. So the next call
+        # may use either.
+        if self.low_latency:
             self.buffer.clean_low_latency_buffer(*self.shape)
 
     def phases(self, op, half):
@@ -154,8 +156,8 @@ class Library(GPULibrary):
 
     def taken(self, half):
         """Returns the number of SMs that a dispatch or combine takes. The low-latency kernels have one warp
-        group for each expert. An SM has one group if there are enough SMs; otherwise each has the same
-        number of groups, on as few SMs as possible."""
+        group for each expert. An SM has g groups, the smallest number with which all groups fit on the GPU, so
+        the kernel takes ceil(experts / g) SMs."""
         if self.low_latency:
             return -(-self.experts_all // -(-self.experts_all // self.multiprocessors()))
         return half.values.get("sms", 0)
@@ -217,8 +219,8 @@ class Library(GPULibrary):
         return source, self.handle[3][:n].long(), (self.chosen()[:n], self.got_weights[:n]), self.values()[:n]
 
     def masked_rows(self):
-        """Returns the rows of the low-latency layout. The rows of a local expert from one source rank follow
-        each other. An int64 holds their begin (upper 32 bits) and their number (lower 32 bits)."""
+        """Returns the rows of the low-latency layout. The rows of a local expert from one source rank are
+        contiguous. An int64 holds the index of the first (upper 32 bits) and their number (lower 32 bits)."""
         parts, first = [], self.rank * self.work.local
         where = self.handle[1].tolist()
         for e in range(self.work.local):

@@ -1,11 +1,11 @@
 """DeepEP V2 (ElasticBuffer) on one host, without hybrid mode.
 
-Layout rank:packed has one row for each token and rank. Layouts expert and expert:128 have the rows of
-each expert side by side (do_expand), and combine first adds the rows of a token on its rank. In both,
-the experts weight their rows, and combine adds plain rows.
+Layout rank:packed has one row for each (token, rank). In layouts expert and expert:128 the rows of each
+expert are contiguous (do_expand), and combine first adds the rows of a token on the rank that computed
+them. In all layouts the experts weight their rows, and combine adds rows without weights.
 
-By default the host does not wait for the counts: the outputs have room for the most rows that can
-come, and calls can be captured in a CUDA graph. In mode counts the host waits for the counts
+By default the host does not wait for the counts: the outputs have room for the largest possible number of
+rows, and calls can be captured in a CUDA graph. In mode counts the host waits for the counts
 (do_cpu_sync), the outputs have exactly the received rows, and the clock is a pair of events around the
 calls. FP8 tokens are cast before the call.
 
@@ -36,7 +36,7 @@ class Library(GPULibrary):
 
     def start(self, ranks):
         super().start(ranks)
-        os.environ.setdefault("EP_DISABLE_GIN", "1")  # without it V2 wants InfiniBand
+        os.environ.setdefault("EP_DISABLE_GIN", "1")  # otherwise V2 needs InfiniBand
         import deep_ep
 
         if not hasattr(deep_ep, "ElasticBuffer"):
@@ -101,7 +101,7 @@ class Library(GPULibrary):
         self.index = (h.recv_src_metadata, h.psum_num_recv_tokens_per_scaleup_rank, h.psum_num_recv_tokens_per_expert)
 
     def combine(self, half):
-        # 0 SMs would be those of the dispatch.
+        # num_sms=0 would take the number of SMs of the dispatch.
         self.out = self.buffer(half).combine(self.y, self.handle, num_sms=self.taken(half))[0]
 
     def values(self, rows):
@@ -109,7 +109,7 @@ class Library(GPULibrary):
         return dequantized(self.got[0][rows], self.got[1][rows]) if self.fp8 else self.got[rows]
 
     def described(self):
-        """Returns source rank, token, top-k ids and weights of each received token. An id is -1 if the expert is on
+        """Returns (source rank, token, top-k ids, weights) of the received tokens. An id is -1 if its expert is on
         another rank."""
         meta, per_rank, _ = self.index
         n = int(per_rank[-1])
@@ -124,8 +124,8 @@ class Library(GPULibrary):
         return at // self.work.capacity, at % self.work.capacity, ids, weights
 
     def expert_of(self, slots):
-        """Returns the global id of the expert at each row of the expanded output. The index has the end of each
-        expert's rows, without the alignment after it."""
+        """Returns the global id of the expert of each expanded row in slots. self.index[2] holds the end of each
+        local expert's rows, without the padding after them."""
         return torch.searchsorted(self.index[2].long(), slots, right=True) + self.rank * self.work.local
 
     def experts(self):

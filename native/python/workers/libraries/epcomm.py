@@ -1,4 +1,4 @@
-"""epcomm, which runs the kernels of a pack. The pack's own look-up chooses the config.
+"""epcomm, which runs the kernels of a pack. epcomm chooses the config by a look-up in the pack.
 
 The layout is expert. The times include the cast, the counts and the weighted sums. PYTHONPATH must
 have the epcomm package, and EPCOMM_LIBRARY must be the path of its shared library.
@@ -54,7 +54,7 @@ class Library(GPULibrary):
         return dequantized(q, self.view.scales[:, at].t().contiguous()) if self.fp8 else q
 
     def experts(self):
-        """Computes all rows up to the end of the last group, with padding rows."""
+        """Computes all rows up to the end of the last group, also the padding rows."""
         n = int(self.view.row_offsets[-1])
         at = torch.arange(n, device=self.device)
         group = torch.searchsorted(self.view.row_offsets[1:].contiguous(), at.int(), right=True)
@@ -62,9 +62,9 @@ class Library(GPULibrary):
         self.y[:n] = (torch.nan_to_num(self.values(at)).float() * gain(experts)[:, None]).to(torch.bfloat16)
 
     def rows(self):
-        """Returns (source ranks, tokens, experts, rows). src_info has the token of a row. Its source rank
-        follows from the order of rows: an expert's rows are sorted by source rank, and each expert's
-        group of rows is padded as the dtype needs."""
+        """Returns (source ranks, tokens, experts, rows). src_info has the token of a row, but not its source
+        rank. That follows from the order of rows: an expert's rows are sorted by source rank, and padding
+        follows the rows of each expert."""
         first = self.rank * self.work.local
         mine = torch.arange(first, first + self.work.local, device=self.device)
         counts = torch.stack([(ids.reshape(-1, 1) == mine).sum(0) for ids in self.all_ids], 1)  # [local experts, ranks]

@@ -2,8 +2,8 @@
 
 A rank receives a row for each token that selects one of its experts. Each source rank has a segment
 of max_tokens rows, so a sender needs no counts of other ranks. The experts write into the library's
-workspace, so that combine need not copy its input. Calls of dispatch and combine must alternate,
-because the kernels' flags rely on it.
+workspace, so that combine need not copy its input. Dispatch and combine must alternate, because the
+kernels' flags count on it.
 
 The library reads its block sizes from the environment only once after it is loaded. For each block
 size this module therefore loads another copy of the compiled library.
@@ -25,7 +25,7 @@ NOBODY = -1  # expert id of an empty row
 
 class Library(GPULibrary):
     name, strict = "flashinfer", True
-    written = ("got",)  # lies in the workspace
+    written = ("got",)  # in the workspace
 
     def start(self, ranks):
         super().start(ranks)
@@ -39,7 +39,7 @@ class Library(GPULibrary):
 
         self.version, self.a2a, self.ffi = flashinfer.__version__, trtllm_moe_alltoall, tvm_ffi
         spec = gen_moe_alltoall_module("legacy")
-        if self.rank == 0:  # compiles the kernel unless that was done before
+        if self.rank == 0:  # compiles the kernel, unless this host has compiled it before
             ranks.line.doing = "compiling FlashInfer's kernel, once for this host"  # part of the message if the deadline of hello passes
             spec.build_and_load()
         ranks.barrier()
@@ -75,7 +75,7 @@ class Library(GPULibrary):
                                         workspace_size_per_rank=self.bytes_per_rank(work), mnnvl_config=self.config)
         self.workspace, self.metainfo = self.moe.workspace, self.moe.metainfo
         ids = self.ids.to(torch.int32).contiguous()
-        token = torch.arange(work.tokens, dtype=torch.int32, device=self.device)[:, None].repeat(1, 4).contiguous()  # 16 bytes, to know rows again
+        token = torch.arange(work.tokens, dtype=torch.int32, device=self.device)[:, None].repeat(1, 4).contiguous()  # 16 bytes by which a received row is identified
         self.payloads = ([self.q, self.scales] if self.fp8 else [self.x]) + [ids, self.weights, token]
         self.ids32 = ids
 

@@ -1,4 +1,4 @@
-"""NCCL's all-to-all by PyTorch, as engines without a dispatch library use it.
+"""NCCL's all-to-all through PyTorch, as engines use it if they have no dispatch library.
 
 Kernel nccl sends max_tokens rows to every rank. No rank needs counts, and the whole call fits
 into a CUDA graph. Kernel nccl-counts first exchanges counts and then sends only the rows that are
@@ -10,7 +10,7 @@ import torch.distributed as dist
 from harness import kernel, param
 from harness.gpu import GPULibrary
 
-CTAS = [0, 4, 8, 16, 32]  # most blocks of one collective; 0 is NCCL's own choice
+CTAS = [0, 4, 8, 16, 32]  # largest number of blocks of one collective; 0: NCCL chooses
 
 
 class Library(GPULibrary):
@@ -28,13 +28,13 @@ class Library(GPULibrary):
         self.groups = {0: self.group}
 
     def kernels(self):
-        ctas = param("ctas", "CTAs of one collective at most, NCCL's maxCTAs; 0: its own choice.", CTAS, unit="SMs", binding="session", cost=1)
+        ctas = param("ctas", "Largest number of CTAs of one collective (NCCL's maxCTAs); 0: NCCL chooses.", CTAS, unit="SMs", binding="session", cost=1)
         rules = [("!problem.shared_expert && !problem.skip_a2a", "no shared expert, no skip_a2a"),
                  ('problem.dispatch == "bf16"', "bf16 only: fp8 is a second all-to-all of scales")]
         name, inside = ("nccl", ["counts"]) if self.padded else ("nccl-counts", ["counts", "host"])
         layout = "rank" if self.padded else "rank:packed"
-        return [kernel(self, name, "dispatch", "Gathers rows by rank, one all-to-all of rows, ids and weights each.", [ctas], rules, layout=layout, inside=inside),
-                kernel(self, name, "combine", "One all-to-all back, rows of ranks added up.", [ctas], rules, layout=layout, sum="plain", inside=["reduction"] + inside[1:])]
+        return [kernel(self, name, "dispatch", "Gathers rows by rank; one all-to-all for rows, one for ids and weights.", [ctas], rules, layout=layout, inside=inside),
+                kernel(self, name, "combine", "One all-to-all back; adds the rows of all ranks.", [ctas], rules, layout=layout, sum="plain", inside=["reduction"] + inside[1:])]
 
     def prepare(self, half):
         ctas = half.values["ctas"]
@@ -54,15 +54,15 @@ class Library(GPULibrary):
         self.y, self.back = torch.zeros_like(self.send), torch.zeros_like(self.send)
 
     def plan(self):
-        """Returns two [tokens, ranks] arrays. slot: the place of a token among the rows for a rank, -1
-        if the token does not go to the rank. there: whether the token goes to the rank."""
+        """Returns (slot, there), both [tokens, ranks]. slot is the index of a token among the rows for a rank,
+        or -1 if the token does not go to the rank. there is true if the token goes to the rank."""
         owner = torch.where(self.ids >= 0, self.ids // self.work.local, -1)
         there = (owner[:, :, None] == torch.arange(self.work.ranks, device=self.device)).any(1)
         return torch.where(there, there.cumsum(0) - 1, -1), there
 
     def exchange(self, out, rows, group, sizes=None):
-        """Sends rows to all ranks. sizes holds two lists: the numbers of rows received from and sent to
-        each rank. None: all ranks exchange equally many."""
+        """Sends rows to all ranks. sizes holds two lists: how many rows are received from each rank, and how
+        many are sent to each rank. Without sizes, all ranks exchange the same number."""
         if sizes is None:
             dist.all_to_all_single(out, rows, group=group)
         else:
@@ -80,7 +80,7 @@ class Library(GPULibrary):
             dist.all_to_all_single(got, sent, group=group)
             self.sizes = (got.tolist(), sent.tolist())
             start = sent.cumsum(0) - sent
-        # A token that does not go to a rank gets a spare place after the last row.
+        # If a token does not go to a rank, its index is that of a spare row after the last row.
         at = torch.where(there, slot + start, self.rows_there)
         token = torch.zeros(self.rows_there + 1, dtype=torch.int64, device=self.device)
         token.scatter_(0, at.reshape(-1), torch.arange(n, device=self.device).repeat_interleave(self.work.ranks))

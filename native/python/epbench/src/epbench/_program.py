@@ -46,8 +46,8 @@ def program() -> str:
 
 
 def call(*arguments: str) -> str:
-    """Runs `epbench ARGUMENTS...` and returns its standard output. Text on its standard error becomes a warning. If it fails,
-    `EpbenchError` is raised."""
+    """Runs `epbench ARGUMENTS...` and returns its standard output. Text on its standard error becomes a warning. Raises
+    `EpbenchError` if the program fails."""
     done = subprocess.run([program(), *arguments], capture_output=True, text=True, check=False)
     said = done.stderr.strip()
     if done.returncode != 0:
@@ -58,7 +58,7 @@ def call(*arguments: str) -> str:
 
 
 def tables(*arguments: str) -> dict[str, dict[str, Any]]:
-    """Returns the tables that a command prints as JSON, by name. Warnings of the tables become Python warnings."""
+    """Returns {name: table} for the tables that a command prints as JSON. Their warnings become Python warnings."""
     printed: list[dict[str, Any]] = json.loads(call(*arguments, "--format", "json"))
     for text in dict.fromkeys(w for t in printed for w in t.get("warnings", [])):
         warnings.warn(text, EpbenchWarning, stacklevel=4)

@@ -12,7 +12,7 @@ Path = str | os.PathLike[str]
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """One or more tuned tables: the source of each table, and the rows of all."""
+    """One or more tuned tables. `sources` has one row for each table; `rows` has the rows of all tables."""
 
     sources: Rows[TableInfo]
     rows: Rows[TableRow]
@@ -62,7 +62,7 @@ def replay(
     replays: int | None = None,
     seed: int | None = None,
 ) -> Rows[Replay]:
-    """Returns how close to the best config search strategies come on recorded runs. Each strategy may measure `budget` distinct
-    configs. Needs no GPU."""
+    """Returns the regret of search strategies on recorded runs: by how much the configs that they choose are slower than the
+    best ones. Each strategy may measure `budget` distinct configs. Needs no GPU."""
     given = flags(strategy=strategy, budget=budget, replays=replays, seed=seed)
     return rows(Replay, tables("replay", *(os.fspath(r) for r in runs), *given)["replay"])

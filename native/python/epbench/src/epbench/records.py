@@ -51,7 +51,8 @@ class Winner(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableInfo(Row):
-    """The source of a table. `rows` is the number of its rows, `answer` the number of rows that hold for this build's kernels."""
+    """The source of a table. `rows` is the number of its rows. `answer` is the number of rows that are valid for the kernels of
+    this build."""
 
     source: str
     id: str
@@ -111,8 +112,8 @@ class Answer(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Replay(Row):
-    """The result of a search strategy with a budget. `regret_percent` is by how much the true time of the strategy's winner is
-    above the true time of the best config."""
+    """The result of a search strategy with a budget. `regret_percent` is how much slower the strategy's winner is than the best
+    config, by their true times."""
 
     strategy: str
     budget: int | str

@@ -19,7 +19,7 @@ func newCopy(f *flags) *cobra.Command {
 	p, sms, rounds := declare.CopyProbe{}, []int{8, 16, 24, 132}, 20
 	cmd := &cobra.Command{
 		Use:   "copy",
-		Short: "Time a plain copy of rows on some SMs, at home and to the next GPU",
+		Short: "Time a plain copy of rows on some SMs, within a GPU and to the next GPU",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if rounds < 1 {
@@ -29,7 +29,7 @@ func newCopy(f *flags) *cobra.Command {
 		},
 	}
 	o := cmd.Flags()
-	o.IntSliceVar(&sms, "sms", sms, "blocks of each copy, one an SM")
+	o.IntSliceVar(&sms, "sms", sms, "blocks of each copy, one for each SM")
 	o.IntVar(&p.Home, "home", 8*4096, "rows copied within each GPU")
 	o.IntVar(&p.Away, "away", 4096, "rows copied to the next GPU")
 	o.IntVar(&p.RowBytes, "row-bytes", 7168, "bytes of a row")

@@ -21,7 +21,7 @@ func main() {
 	exit(newRoot().Execute())
 }
 
-// exit prints err, if there is one, and ends the process.
+// exit ends the process. If err is not nil, it first prints err.
 func exit(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "epbench-cuda:", err)
@@ -55,7 +55,7 @@ func newRoot() *cobra.Command {
 	p.StringVar(&f.options.Clock, "clock", "chain", "chain, span, event, or span:STAGE with a stage of the kernels: ready, sent, arrived")
 	p.DurationVar(&f.options.Deadline, "deadline", drive.DefaultDeadline, "longest wait of a kernel before it gives up")
 	p.Float32Var(&f.options.InputScale, "input-scale", 1, "global input scale of nvfp4")
-	p.StringVar(&f.drill, "drill", "", "build a fault in: drop:RANK:EXPERT[:CONFIG] or delay:RANK:DURATION[:CONFIG]")
+	p.StringVar(&f.drill, "drill", "", "cause a fault: drop:RANK:EXPERT[:CONFIG] or delay:RANK:DURATION[:CONFIG]")
 	root.AddCommand(newInfo(f), newSelfTest(f), newCopy(f), newRank(f))
 	root.SetContext(context.Background())
 	return root
@@ -85,7 +85,7 @@ func withBackend(f *flags, use func(*drive.Backend) error) error {
 func newInfo(f *flags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "info",
-		Short: "Show GPUs, links, driver and what an empty kernel reads on each clock",
+		Short: "Show GPUs, links, driver and the time that each clock reads for an empty kernel",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withBackend(f, func(b *drive.Backend) error { return printInfo(cmd, b, os.Stdout) })

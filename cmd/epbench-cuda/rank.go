@@ -25,7 +25,7 @@ func newRank(f *flags) *cobra.Command {
 	var split bool
 	cmd := &cobra.Command{
 		Use:   "rank",
-		Short: `One rank on one GPU, for --backend "launch:COMMAND epbench-cuda rank"; needs NVSHMEM`,
+		Short: `Serve one rank on one GPU, for --backend "launch:COMMAND epbench-cuda rank"; needs NVSHMEM`,
 		Long: `One rank on one GPU of kernels that cross hosts. A launcher starts one process a
 rank, and says by its variables which: torchrun (RANK), mpirun (OMPI_COMM_WORLD_RANK),
 srun (SLURM_PROCID), MPICH (PMI_RANK). Rank 0 connects back to epbench, and the others
@@ -38,7 +38,7 @@ to rank 0. See docs/multinode.md.`,
 			return serveRank(cmd.Context(), f.options, split)
 		},
 	}
-	cmd.Flags().BoolVar(&split, "split", false, "let ranks of one host count as several hosts, to try what crosses hosts; tables keep such rows apart")
+	cmd.Flags().BoolVar(&split, "split", false, "treat the ranks of one host as several hosts, to try the kernels that cross hosts; tables keep such rows apart")
 	return cmd
 }
 

@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 // dieAt ends this process as soon as the file exists.
 func dieAt(file string) {
 	for {
-		if os.Remove(file) == nil { // the file is gone for the ranks that start later
+		if os.Remove(file) == nil { // removed, so that ranks that start later do not die too
 			os.Exit(9)
 		}
 		time.Sleep(5 * time.Millisecond)
@@ -139,8 +139,8 @@ func (l launched) pair(t *testing.T, s kernels.Session, p ep.Problem, pair strin
 	return c
 }
 
-// right verifies a config and runs it, twice. The second time it starts with the memory that
-// the first runs left.
+// right verifies a config and runs it, and then does both again. The second time, memory holds what the first runs left
+// there.
 func right(t *testing.T, s kernels.Session, c ep.Config) {
 	t.Helper()
 	for range 2 {
@@ -211,10 +211,9 @@ func refuseMixed(t *testing.T, l launched, p ep.Problem) {
 	}
 }
 
-// TestRankDrill: if a signal between hosts is lost, the error names the signal within the
-// deadline, and the ranks continue to work. A lost signal of the low-latency kernels is not
-// about one expert: it has all counts for a rank or, on the route "rail", the messages to a
-// host. The error then names only the sender.
+// TestRankDrill: if a signal between hosts is lost, the error names the signal within the deadline, and the ranks
+// continue to work. A signal of the low-latency kernels does not belong to one expert. It announces all counts for a
+// rank or, on the route "rail", the messages to a host. So if it is lost, the error names only the sender.
 func TestRankDrill(t *testing.T) {
 	t.Parallel()
 	l := launchRanks(t, 2, "rank --clock event --split --deadline 3s --drill drop:1:2:threads=96")

@@ -75,9 +75,8 @@ var backendTable = []backendEntry{
 
 func nothing() string { return "" }
 
-// knownKernels lists the kernels of the backend called backend, which is the field Backend of a
-// machine. It returns nil for other people's workers, because this program does not know their
-// kernels.
+// knownKernels returns the kernels of a backend. The backend is named as in the field Backend of a machine. For workers
+// that are not epbench's own it returns nil, because this program does not know their kernels.
 func knownKernels(backend string) []kernels.Kernel {
 	for _, e := range backendTable {
 		if e.name == backend && e.known != nil {
@@ -104,9 +103,8 @@ func addBackendFlag(cmd *cobra.Command, spec *string) {
 	})
 }
 
-// backendOf opens the backend that --backend names. For auto it prints which backend was
-// chosen. It returns an error for a backend that predicts, because its callers need measured
-// times.
+// backendOf opens the backend that --backend names. For auto it prints which backend was chosen. It returns an error
+// for a backend that predicts, because the callers of backendOf need measured times.
 func backendOf(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	name, _, _ := strings.Cut(spec, ":")
 	for _, e := range backendTable {
@@ -117,8 +115,8 @@ func backendOf(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	return anyBackend(cmd, spec)
 }
 
-// anyBackend opens a backend as backendOf does, but also one that predicts. Its caller must
-// mark every figure as predicted.
+// anyBackend opens a backend as backendOf does, but also one that predicts. The caller must mark every figure of such a
+// backend as predicted.
 func anyBackend(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	b, note, err := openBackend(cmd.Context(), spec)
 	if note != "" {

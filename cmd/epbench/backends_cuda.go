@@ -56,7 +56,7 @@ func findProgram(name, env, target string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
 	}
-	return "", fmt.Errorf("no %s beside this program, on PATH or in %s; make %s builds it", name, env, target)
+	return "", fmt.Errorf("no %s in this program's folder, on PATH or in %s; make %s builds it", name, env, target)
 }
 
 func findWorker() (string, error) { return findProgram(workerName, workerEnv, "cuda") }

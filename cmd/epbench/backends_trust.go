@@ -9,7 +9,7 @@ import (
 // bindTrust registers --trust-command. Commands have this flag if they start the backend that a
 // run directory names.
 func bindTrust(s *pflag.FlagSet, trust *bool) {
-	s.BoolVar(trust, "trust-command", false, "start the exec: or launch: command that the run directory holds; without it only a command that was given here starts")
+	s.BoolVar(trust, "trust-command", false, "allow to start the exec: or launch: command that the run directory records; otherwise only a command that you typed starts")
 }
 
 // checkTrust returns an error if the backend recorded in a run directory would start a command

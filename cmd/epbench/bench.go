@@ -42,8 +42,8 @@ func newBench() *cobra.Command {
 --config, or the answer of --table. Without both, only the default is timed.
 
 --ab compares two configs instead, B against A, in the same rounds and in balanced
-random order. The band is the least difference that counts. With --fail-on the exit
-code is the verdict, as in compare.`,
+random order. A difference
+below the band is none. With --fail-on the exit code gives the verdict, as in compare.`,
 		Example: `  epbench bench --model deepseek-v3 --tokens 128 --table run
   epbench bench --op dispatch --tokens 64 --config "algo=dedup blocks=2"
   epbench bench --op dispatch --tokens 64 --ab default blocks=2 --fail-on 3%`,
@@ -55,9 +55,9 @@ code is the verdict, as in compare.`,
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.StringVar(&f.config, "config", "", "`CONFIG` config to measure: "+configUsageRun)
 		s.StringVar(&f.table, "table", "", "`TABLE` table, or run with a table, that chooses the config")
-		s.StringVar(&f.over, "over", "", "`TABLE` table, or run with a table, whose configs stand in for the default in the comparison")
+		s.StringVar(&f.over, "over", "", "`TABLE` table, or run with a table, whose configs take the place of the default")
 		s.StringVar(&f.precision, "precision", "full", "`PRECISION` precision of rows with which --table may answer: full or reduced")
-		s.BoolVar(&f.explain, "explain", false, "with --beside: measure why the product slows down, with loads that take SMs, and with loads that take memory traffic too")
+		s.BoolVar(&f.explain, "explain", false, "with --beside: measure why the product slows down, beside loads that only take SMs and beside loads that also move memory")
 		s.IntVar(&f.rounds, "rounds", 50, "`N` rounds of each config")
 		bindSessions(s, &f.sessions, "`N` number of sessions of --rounds each; times and gains are over all of them; default: 12 on GPUs, 1 on cpu")
 		s.BoolVar(&f.abTest.on, "ab", false, "compare two configs in the same rounds: bench --ab A B")
@@ -106,9 +106,9 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	return f.measure(cmd, b, opts, pick)
 }
 
-// benchSessions is the default number of sessions of a bench on GPUs. Times of one config differ by
-// about 1 % between sessions there. With three sessions a side the interval of a comparison reaches
-// 3 % up and down; with twelve it reaches 1.2 %.
+// benchSessions is the default number of sessions of a bench on GPUs. Times of one config differ by about 1 % between
+// sessions there. If each run has three sessions, the interval of a comparison reaches 3 % to each side. With twelve
+// sessions it reaches 1.2 %.
 const benchSessions = 12
 
 // options returns the problems to measure. A problem gets the value of --precision if it has
@@ -172,7 +172,7 @@ func fromTable(b kernels.Backend, flag, path string) (sweep.Picker, error) {
 		if a.Config.IsDefault() {
 			return a.Config, answerText[a.Reason], nil
 		}
-		if err := check(b.Machine(), p, a.Config); err != nil { // a look-up there answers with the default
+		if err := check(b.Machine(), p, a.Config); err != nil { // a look-up on this machine answers with the default, too
 			return ep.Config{}, fmt.Sprintf("the table's config cannot run here, so the default does: %v", err), nil
 		}
 		return kernels.Current(b.Kernels(), a.Config), answerText[a.Reason], nil // the row may be of an earlier build
@@ -255,8 +255,8 @@ func (f *benchFlags) measure(cmd *cobra.Command, b kernels.Backend, opts *sweep.
 	return f.verdict(cmd, run)
 }
 
-// noteBand says before the measurement if compare cannot decide its default band by runs of so many
-// sessions.
+// noteBand prints a note before the measurement if two runs of so many sessions are too few for compare to decide its
+// default band.
 func (f *benchFlags) noteBand(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options) {
 	policy := opts.Policy(b.Machine())
 	if f.out == "" || policy.Sessions < minSessions {
@@ -267,14 +267,14 @@ func (f *benchFlags) noteBand(cmd *cobra.Command, b kernels.Backend, opts *sweep
 	}
 }
 
-// bandNote returns which band two runs decide in compare, if that is wider than the policy's band, and
-// "" if not. spread is the standard deviation of times between sessions.
+// bandNote returns a note with the band that compare can decide from two runs of so many sessions. If that band is no
+// wider than the policy's, it returns "". spread is the standard deviation of times between sessions.
 func bandNote(sessions int, spread, band float64) string {
 	decided := stat.DecidedBand(sessions, spread)
 	if decided <= band {
 		return ""
 	}
-	return fmt.Sprintf("note: times differ by %.0f %% from session to session, so two runs of %d sessions decide a band of %.1f %% in compare, and runs of %d one of %.1f %%; its default is %.1f %%: ask less with compare --band, or use bench --ab",
+	return fmt.Sprintf("note: times differ by %.0f %% from session to session, so two runs of %d sessions decide a band of %.1f %% in compare, and runs of %d one of %.1f %%; its default is %.1f %%: give compare a wider --band, or use bench --ab",
 		100*spread, sessions, 100*decided, maxSessions, 100*stat.DecidedBand(maxSessions, spread), 100*band)
 }
 

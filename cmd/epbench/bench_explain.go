@@ -36,6 +36,6 @@ func explainedTable(all []sweep.Explanation) reports.Table {
 			t.Note(spelled)
 		}
 	}
-	t.Note("alone: a call's share of the product, median of the slowest rank; slow-down: within a round, median over rounds with its 95 % interval")
+	t.Note("alone: time of a call's share of the product, median of the slowest rank; slow-down: ratio of times of one round, median over rounds with its 95 % interval")
 	return t
 }

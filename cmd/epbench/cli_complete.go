@@ -29,8 +29,8 @@ var flagValues = map[string]func() []string{
 	"for":       planNames,
 }
 
-// offerValues lets a shell complete values of the flags of a command. Of a list it completes the
-// last value. A table may also be a file.
+// offerValues lets a shell complete values of the flags of a command. In a list it completes the last value. For a
+// table it also completes file names.
 func offerValues(cmd *cobra.Command) {
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		values, known := flagValues[f.Name]
@@ -45,14 +45,15 @@ func offerValues(cmd *cobra.Command) {
 		if f.Name == "table" || f.Name == "backend" {
 			directive = cobra.ShellCompDirectiveDefault
 		}
-		// Only a flag that has a completion already is refused.
+		// The only possible error is that the flag has a completion already.
 		_ = cmd.RegisterFlagCompletionFunc(f.Name, func(_ *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return completed(values(), begun), directive
 		})
 	})
 }
 
-// completed returns the values that go on as the last one of a list begins.
+// completed completes the last item of the list begun. It returns the whole list once for each value that begins with
+// this item.
 func completed(values []string, begun string) (out []string) {
 	at := strings.LastIndex(begun, ",") + 1
 	for _, v := range values {
@@ -63,8 +64,8 @@ func completed(values []string, begun string) (out []string) {
 	return out
 }
 
-// listed returns the values that the usage of a flag lists after its colon; those of plot are
-// the kinds of pictures.
+// listed returns the values that the usage of a flag lists after a colon. The usage of plot --kind has no colon; for it
+// listed returns the kinds of pictures.
 func listed(f *pflag.Flag) []string {
 	if _, values, ok := strings.Cut(f.Usage, ": "); ok {
 		return strings.Split(values, ", ")

@@ -26,8 +26,8 @@ func (f *tableFlags) checkExports() error {
 	return nil
 }
 
-// writeExports writes the tables printed so far to the files of --export. Sentences without a
-// table stay on the screen.
+// writeExports writes the tables printed so far to the files of --export. It leaves out tables without columns, which
+// hold only sentences for the screen.
 func (f *tableFlags) writeExports(tables []reports.Table) error {
 	if len(f.export) == 0 {
 		return nil

@@ -28,7 +28,7 @@ type tableFlags struct {
 	width  int
 	lead   string // a warning about all figures, printed once before the first table; "" if there is none
 	export []string
-	kept   []reports.Table // what the files of --export hold
+	kept   []reports.Table // tables for the files of --export
 }
 
 // tableFormats lists the values of --format.
@@ -154,8 +154,8 @@ func writeOut(cmd *cobra.Command, path string, content io.WriterTo) error {
 	return nil
 }
 
-// writable returns an error if writeOut could not write to path, the value of a flag. Commands call
-// it before they measure or compile. It does not change the file.
+// writable returns an error if writeOut could not write to path, the value of a flag. Commands call it before they
+// measure or compile. writable does not change the file.
 func writable(flag, path string) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		if info.IsDir() {
@@ -192,7 +192,7 @@ func programName() string {
 	return ep.Quote(self)
 }
 
-// columns returns the width of text: of --width, else of the terminal, 0 for any.
+// columns returns the width of text: the value of --width, or else the width of the terminal. 0 means unlimited.
 func (f *tableFlags) columns(cmd *cobra.Command) int { return cmp.Or(f.width, terminalWidth(cmd)) }
 
 // forPrograms reports whether tables are printed for programs: as CSV or JSON.

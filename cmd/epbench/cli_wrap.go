@@ -10,8 +10,7 @@ import (
 	"github.com/epbench/epbench/reports/text"
 )
 
-// widthOf returns the columns of the terminal that w writes to, or 0 where it is none. Tests
-// replace it.
+// widthOf returns the number of columns of the terminal that w writes to, or 0 if w is no terminal. Tests replace it.
 var widthOf = func(w io.Writer) int {
 	if f, ok := w.(*os.File); ok {
 		return windowWidth(f)
@@ -19,7 +18,7 @@ var widthOf = func(w io.Writer) int {
 	return 0
 }
 
-// wrapping returns a writer that breaks lines between words to fit width. 0 changes nothing.
+// wrapping returns a writer that breaks lines between words to fit width. If width is 0, it returns w.
 func wrapping(w io.Writer, width int) io.Writer {
 	if width == 0 {
 		return w

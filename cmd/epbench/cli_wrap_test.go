@@ -9,16 +9,16 @@ import (
 	"unicode/utf8"
 )
 
-// onTerminal lets all outputs of this test be a terminal's of that width.
+// onTerminal makes epbench write as to a terminal of that width until the test ends.
 func onTerminal(t *testing.T, width int) {
 	before := widthOf
 	t.Cleanup(func() { widthOf = before })
 	widthOf = func(io.Writer) int { return width }
 }
 
-// fits fails for lines wider than the terminal. Outputs for programs may be wider, and so may a
-// line of a command with one long word, which must stay whole to be copied.
-func fits(t *testing.T, args []string, width int, output string) {
+// checkWidth fails the test for lines wider than the terminal. Outputs for programs may be wider. A line of a command
+// may be wider too, because a long word must stay whole to be copied.
+func checkWidth(t *testing.T, args []string, width int, output string) {
 	t.Helper()
 	forPrograms := func(arg string) bool {
 		return arg == "--json" || arg == "-" || strings.HasPrefix(arg, "--format")

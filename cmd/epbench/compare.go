@@ -11,8 +11,7 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// compareFlags holds the flags of compare. The command plot also has those that bindOptions
-// registers.
+// compareFlags holds the flags of compare. The command plot has some of them, which bindOptions registers.
 type compareFlags struct {
 	tables    tableFlags
 	what      string
@@ -30,8 +29,9 @@ func newCompare() *cobra.Command {
 		Long: `Judge run B against run A. Each case gets the ratio of its times, B over A, with a
 95 % interval and a verdict: same, faster, slower, or undecided with its reason. The
 last lines say by how much undecided cases differ at most, and how many sessions
-would decide; --band 3% asks for less than the band of the runs. A difference below the A/A spread of one of the runs does not count. All
-cases are judged together, so that at most 5 % of the differences found are chance.
+would decide. A wider band, such as --band 3%, needs fewer. A difference below the
+A/A spread of one of the runs is none. All cases are judged together, so that at most
+5 % of the differences found are chance.
 
 With --fail-on the exit code is 0 if no case regressed, 3 if one did, 4 if a case
 has too few rounds or too much noise to tell, and 5 if the runs are not comparable.
@@ -72,8 +72,8 @@ loses more than PERCENT, and 4 if the times cannot tell.`,
 func (f *compareFlags) bindOptions(cmd *cobra.Command) {
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.StringVar(&f.what, "of", string(reports.OfWinner), "`WHICH` configs to compare: winner (of each run), default, configs (all that both runs timed)")
-		percentVar(s, &f.band, "band", maxBand, "`PERCENT` least difference that counts, such as 1%; default: the wider band of the two runs. The A/A spread raises it")
-		s.StringVar(&f.allow, "allow", "", "`FIELDS` compare although these differ: machine, kernels, mode, clock; sessions: count runs of one session as if no other differed")
+		percentVar(s, &f.band, "band", maxBand, "`PERCENT` least difference that is called one, such as 1%; default: the wider band of the two runs. It is at least the A/A spread")
+		s.StringVar(&f.allow, "allow", "", "`FIELDS` compare although these differ: machine, kernels, mode, clock; sessions: assume of runs with one session that other sessions would not differ")
 		percentVar(s, &f.failOn, "fail-on", maxShare, "`PERCENT` exit 3 if a case is slower by this much, such as 3%")
 	})
 }

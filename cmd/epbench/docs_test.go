@@ -77,7 +77,7 @@ func TestDocs(t *testing.T) {
 			if code != exitDone {
 				t.Errorf("exit %d\n%s%s", code, stdout.String(), stderr.String())
 			}
-			fits(t, args, 80, stdout.String()+stderr.String())
+			checkWidth(t, args, 80, stdout.String()+stderr.String())
 		})
 	}
 	coversDemo(t, "first") // README's first sweep, whose only flag is its directory

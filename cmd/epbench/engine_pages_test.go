@@ -19,9 +19,9 @@ var engineRuns = map[string]map[string]string{
 	"run-max.md":        {"run": "runs/h200x2-deepseek-v3", "run-after": "runs/h200x2-deepseek-v3", "constants": "runs/h200x2-deepseek-v3"},
 }
 
-// TestEnginePages runs the commands of README and of the pages for engines that read a run, on runs that
-// GPUs made. A comparison of a run with itself may be undecided. The commands that measure need GPUs; the
-// dates in the pages say when they ran. So does epbench pack, which needs NVRTC.
+// TestEnginePages runs the commands of README and of the pages for engines that read a run, on runs that GPUs made. A
+// comparison of a run with itself may be undecided. It does not run the commands that measure, because these need GPUs;
+// the pages say on which date they ran. It does not run epbench pack, because that needs NVRTC.
 func TestEnginePages(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -50,7 +50,7 @@ func TestEnginePages(t *testing.T) {
 			if code != exitDone && !(args[0] == "compare" && code == exitUndecided) {
 				t.Errorf("exit %d\n%s%s", code, stdout.String(), stderr.String())
 			}
-			fits(t, args, 80, stdout.String())
+			checkWidth(t, args, 80, stdout.String())
 		})
 	}
 	for page := range engineRuns {

@@ -21,8 +21,8 @@ type besideFlags struct {
 
 func (f *besideFlags) bind(cmd *cobra.Command) {
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {
-		s.StringVar(&f.product, "beside", "", "`PRODUCT` what runs beside the calls: gemm (the model's expert products), gemm:M,N,K[,DTYPE[,GROUPS]] or copy; bench also takes step, a decode step of two micro-batches")
-		s.StringVar(&f.objective, "objective", "", "`TIME` what to minimize: alone, the time of a call by itself, or beside, what a call costs the product beside it; default: beside with --beside")
+		s.StringVar(&f.product, "beside", "", "`PRODUCT` what runs at the same time as the calls: gemm (the matrix products of the model's experts), gemm:M,N,K[,DTYPE[,GROUPS]] or copy; bench also takes step, a decode step of two micro-batches")
+		s.StringVar(&f.objective, "objective", "", "`TIME` what to minimize: alone (the time of a call by itself), or beside (what a call costs the product that runs with it); default: beside if --beside is given")
 	})
 }
 

@@ -36,8 +36,8 @@ type problemFlags struct {
 	layout    string
 }
 
-// bind registers the flags, except those that without names, which would have no effect in the
-// command.
+// bind registers the flags. It leaves out the flags whose names are in without, because they would have no effect in
+// the command.
 func (f *problemFlags) bind(cmd *cobra.Command, without ...string) {
 	all := pflag.NewFlagSet(forProblem, pflag.ContinueOnError)
 	all.StringVar(&f.model, "model", "demo", "`PRESET` model with this shape; epbench presets lists them")
@@ -121,16 +121,16 @@ func (f *problemFlags) hiddenOf(op ep.Op) (int, error) {
 	return n, nil
 }
 
-// options returns the problems and routings that the flags give. there lists the backend's
-// kernels. Without --layout the layout is expert. If no kernel of a problem's op has that
-// layout, the problem gets the first layout of the op's first kernel.
-func (f *problemFlags) options(m ep.Machine, there []kernels.Kernel) (*sweep.Options, error) {
+// options returns the problems and routings that the flags give. known lists the backend's kernels. Without --layout
+// the layout is expert. If no kernel of a problem's op has that layout, the problem gets the first layout of the op's
+// first kernel.
+func (f *problemFlags) options(m ep.Machine, known []kernels.Kernel) (*sweep.Options, error) {
 	problems, err := f.problems(m)
 	if err != nil {
 		return nil, err
 	}
 	for i, p := range problems {
-		all := kernels.Of(there, p.Op)
+		all := kernels.Of(known, p.Op)
 		if f.layout != "" || len(kernels.For(all, p)) > 0 || len(all) == 0 || len(all[0].Layouts) == 0 {
 			continue
 		}

@@ -98,7 +98,7 @@ func (f *runFilter) apply(l *reports.Loaded) error {
 			(routings == nil || slices.Contains(routings, routing) || slices.Contains(routings, ep.RoutingLabel(routing)))
 	})
 	if len(l.Cases) == 0 {
-		return usagef("--op, --tokens, --routing: %s has each of these, but no case with all", l.Path)
+		return usagef("--op, --tokens, --routing: %s has each of these values, but no case with all of them", l.Path)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ func newMachine() *cobra.Command {
 		Short: "Print this machine's key, and which tables apply here",
 		Long: `Print the key by which tables know this machine, the hashes of the kernels, and for
 each compiled-in, system and user table whether it applies here. With --json print an
-object for --machine and the examples.`,
+object that --machine and the programs in examples read.`,
 		Example: `  epbench machine
   epbench machine --json > machine.json
   epbench table lookup --embedded --machine machine.json --model deepseek-v3`,

@@ -22,10 +22,10 @@ import (
 func newModel() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "model",
-		Short: "Predict times for rank and host counts that nobody here has",
+		Short: "Predict times for numbers of ranks and hosts that you do not have",
 		Long: `Fit a model to recorded runs, print its error on runs that it has not seen and against
 published figures, and predict. A prediction is never a measurement: every table says
-so, and no run directory or tuned table takes one.`,
+so, and run directories and tuned tables refuse predictions.`,
 		Example: `  epbench model fit testdata/runs -o model.yaml
   epbench model compare model.yaml
   epbench model plan model.yaml --model deepseek-v3 -o plan.svg`,
@@ -49,7 +49,7 @@ func newModelFit() *cobra.Command {
 	var f fitFlags
 	cmd := &cobra.Command{
 		Use:   "fit RUN...",
-		Short: "Fit the model to recorded GPU runs, with its error",
+		Short: "Fit the model to recorded GPU runs, and print its error",
 		Long: `Fit fixed costs and shares of the links to the times of run directories. Each run
 is left out once and predicted from the others. The error of these predictions is
 printed and written into the file. In a directory without run.json, fit looks for runs
@@ -148,7 +148,7 @@ func runsBelow(path string) ([]string, error) {
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {
 		return nil, fmt.Errorf("%s: is a file; give a run directory, or a directory of runs", path)
 	}
-	// The trailing separator follows a link to a directory.
+	// With the trailing separator WalkDir also enters a path that is a link to a directory.
 	err := filepath.WalkDir(path+string(filepath.Separator), func(p string, d fs.DirEntry, err error) error {
 		if err == nil && d.Name() == record.RunFile {
 			out = append(out, filepath.Dir(p))

@@ -67,7 +67,8 @@ func TestMakeTables(t *testing.T) {
 	}
 }
 
-// makeTables runs the script on the steady backend and returns its output.
+// makeTables runs the script on the steady backend (the CPU backend with computed times, see steady_test.go) and
+// returns its output.
 func makeTables(t *testing.T, bin, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("sh", append([]string{filepath.Join("..", "..", "native", "make-tables.sh"), dir}, args...)...)

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// TestRecordTruth kills native/record-truth.sh, which records all configs of a space for each
-// problem. The recordings finished before the kill are complete. A second run of the script
-// with KEPT measures only the other problems.
+// TestRecordTruth kills native/record-truth.sh, which records all configs of a space for each problem. It checks that
+// the recordings finished before the kill are complete, and that a second run of the script, with these recordings in
+// KEPT, measures only the other problems.
 func TestRecordTruth(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real sweeps; left out with -short")

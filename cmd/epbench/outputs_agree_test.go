@@ -297,8 +297,8 @@ func checkWinners(say sayer, facts *record.Run, s said) {
 	}
 }
 
-// measuredEnd returns an end of a gain's interval. The default's own gain has no interval, so
-// that its ends are NaN.
+// measuredEnd returns an end of a gain's interval. The gain of the default over itself has no interval; measuredEnd
+// then returns NaN.
 func measuredEnd(d record.Decision, end float64) float64 {
 	if d.Gain == record.One {
 		return math.NaN()

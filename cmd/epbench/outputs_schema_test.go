@@ -15,12 +15,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// outputSchema describes what --json prints. Its definitions "COMMAND TABLE" describe a row of a
-// table: the required columns stay, the others are printed where they say something.
+// outputSchema describes what --json prints. The definition "COMMAND TABLE" describes a row of a table that the command
+// prints. Later versions keep its required columns. Other columns are printed only in some outputs.
 const outputSchema = "docs/schema/output.v1.json"
 
-// jsonSamples holds commands whose JSON the schema must describe. They run in order in one folder
-// with a view of the repository, on the steady backend.
+// jsonSamples holds commands whose JSON the schema must describe. They run in order on the steady backend, in one
+// folder with links to the folders of the repository that they read.
 var jsonSamples = []string{
 	"sweep --backend cpu --op dispatch --tokens 1,16 --routing uniform,zipf:1.0 --budget 20 --sessions 3 -o one",
 	"sweep --backend cpu --op dispatch --tokens 1,16 --routing uniform,zipf:1.0 --budget 20 -o two",
@@ -108,8 +108,8 @@ func TestJSONFitsItsSchema(t *testing.T) {
 	judgeOutputs(t, path, all)
 }
 
-// runJSON runs a command with --json and returns its tables. What epbench machine prints is one
-// object; it counts as a table with one row.
+// runJSON runs a command with --json and returns its tables. epbench machine prints one object; runJSON returns it as a
+// table with one row.
 func runJSON(t *testing.T, line string) []printed {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -211,8 +211,8 @@ func readSchema(t *testing.T, path string) map[string]any {
 	return doc
 }
 
-// updateSchema adds what is not described. The columns of a new table that all its rows have are
-// required.
+// updateSchema adds the tables and columns that the schema does not describe. In a new table the columns that all rows
+// have are required.
 func updateSchema(t *testing.T, path string, all []printed) {
 	t.Helper()
 	doc := readSchema(t, path)
@@ -244,8 +244,7 @@ func byName(all []printed) map[string][]map[string]any {
 	return out
 }
 
-// addColumns adds columns to a definition, as required ones if every row has them and the table is
-// new.
+// addColumns adds columns to a definition. If the table is new, the columns that every row has are required.
 func addColumns(def map[string]any, rows []map[string]any, isNew bool) {
 	properties := def["properties"].(map[string]any)
 	had := map[string]int{}

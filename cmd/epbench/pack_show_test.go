@@ -38,7 +38,7 @@ func TestPackShow(t *testing.T) {
 	}
 }
 
-// packFrom makes a pack of DeepSeek-V3 from an embedded table. The device binaries are no code.
+// packFrom makes a pack of DeepSeek-V3 from an embedded table. Its device binaries contain no code.
 func packFrom(t *testing.T, name string, maxTokens int, dtypes ...ep.DType) *pack.Pack {
 	t.Helper()
 	from := sourceFlags{embedded: true}

@@ -47,7 +47,7 @@ func newPlot() *cobra.Command {
 		s.StringVarP(&f.out, "out", "o", "", "`DIR` directory for the pictures; default: plots/ of the first run")
 		s.StringVar(&f.format, "format", "svg", "`FORMAT` format of the files: "+strings.Join(chart.Formats(), ", "))
 		s.Float64Var(&f.scale, "scale", chart.DefaultScale, "`FACTOR` resolution of png, 1 to 10; 2 gives about 1,200 pixels of width")
-		s.IntVar(&f.limit, "limit", 24, "`N` most pictures of one kind; 0 draws all")
+		s.IntVar(&f.limit, "limit", 24, "`N` largest number of pictures of one kind; 0 draws all")
 		bindSpeeds(s, &f.options.Speeds)
 		s.BoolVar(&f.options.Beside, "beside", false, "with kind pareto and a run made with --beside: draw the time alone and the cost beside in one picture")
 		s.StringVar(&f.options.X, "x", "", "`PARAMETER` what a heatmap's x axis shows; default: SMs")

@@ -39,7 +39,7 @@ Use one with --model FILE.yaml:mine, list them with --file.`,
 	o.tables.bind(cmd)
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {
 		s.StringVar(&o.match, "match", "", "`TEXT` list presets with this text in their name or an alias")
-		s.IntVar(&o.ranks, "ranks", 0, "`N` list presets whose experts divide by this number of ranks")
+		s.IntVar(&o.ranks, "ranks", 0, "`N` list presets whose number of experts is a multiple of this number of ranks")
 		s.StringVar(&o.file, "file", "", "`FILE` list the presets of this YAML file instead")
 	})
 	return cmd

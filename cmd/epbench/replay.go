@@ -100,7 +100,7 @@ func replayTable(title string) reports.Table {
 		Notes: []string{
 			"regret: true time of the winner over that of the best config; flips: share of second tunings that chose another config, with the first winner as incumbent",
 			"bias: reported over true time; false: share of searches that claim a gain over the default where there is none; most: samples of the longest search",
-			"missed: true time of the best config tried over that of the best, without the rule for ties; wall: time of a search at the recorded pace, 0 if none was recorded",
+			"missed: true time of the best config tried over that of the best config of all, without the rule for ties; wall: time of a search at the recorded pace, 0 if none was recorded",
 		},
 	}
 }

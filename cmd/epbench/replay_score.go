@@ -24,12 +24,11 @@ func newReplayScore() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "score SPACE...",
 		Short: "Score strategies over time against random search",
-		Long: `Search whole measured spaces many times. The score says how far a strategy is ahead of random
-search, as a mean over time: 0 is as good as random search, 1 means that the best config was
-found at once, and a score below 0 is worse than random search. It is the score of
-autotuning_methodology. SPACE is a run, a
-recording, a T4 file or a cache file of Kernel Tuner, in which nearly every config was
-measured.`,
+		Long: `Search each SPACE many times. The score says how far a strategy is ahead of random search,
+as a mean over time: 0 is as good as random search, 1 means that the best config was found
+at once, and a score below 0 is worse than random search. It is the score of
+autotuning_methodology. SPACE is a run, a recording, a T4 file or a cache file of Kernel
+Tuner, in which nearly every config was measured.`,
 		Example: `  epbench replay score convolution/A100_T4.json.gz --strategy all
   epbench replay score recordings/*.rounds.gz --replays 20
   epbench replay score run --strategy auto,race --format csv`,

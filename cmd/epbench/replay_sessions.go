@@ -15,10 +15,10 @@ func newReplaySessions() *cobra.Command {
 	var tables tableFlags
 	cmd := &cobra.Command{
 		Use:   "sessions RUN...",
-		Short: "Say how far recorded gains move between sessions",
-		Long: `Compare the gains of each config between the sessions of runs. Print how many of them differ
-by more than 1.96 times their joint standard error; 5 % should. The errors are those of
-single sessions, and those of claims, which are made over three sessions.`,
+		Short: "Print how much recorded gains differ between sessions",
+		Long: `Compare the gains of each config between the sessions of runs. Print the share of pairs of
+gains that differ by more than 1.96 times their joint standard error; 5 % is expected. One
+share is for gains of single sessions, another for claims over three sessions.`,
 		Example: "  epbench replay sessions run\n  epbench replay sessions run1 run2\n  epbench replay sessions run --json",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -42,8 +42,8 @@ func stabilityTable(paths []string) (reports.Table, error) {
 		Columns: []reports.Column{reports.Words("run"), n("configs", ""), n("sessions", ""), n("times", "%"), n("gains", "%"),
 			n("alone", "%"), n("claims", ""), n("beyond", "%"), n("of time", "%")},
 		Notes: []string{
-			"times, gains: what a config's differ by from session to session, one standard deviation",
-			"alone: share of consecutive sessions whose gains differ by more than 1.96 standard errors of their rounds; beyond: the same of claims over three sessions",
+			"times, gains: standard deviation of the times or gains of a config between sessions",
+			"alone: share of consecutive sessions whose gains differ by more than 1.96 standard errors of their rounds; beyond: the same share for claims over three sessions",
 			"of time: share of the run's wall time that its further sessions took",
 		},
 	}

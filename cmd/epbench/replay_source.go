@@ -62,8 +62,8 @@ func warningsOf(draw func(int) *replay.Model, n int) []string {
 	return out
 }
 
-// isSpace reports whether a path is the name of a space that another tuner measured. The file may
-// be missing: reading it then says so.
+// isSpace reports whether a path is the name of a space that another tuner measured. The file need not exist: reading
+// it later returns an error that says so.
 func isSpace(path string) bool {
 	info, err := os.Stat(path)
 	return exchange.Has(path) && (err != nil || !info.IsDir())
@@ -81,8 +81,8 @@ func spaceModel(path string) (*replay.Model, error) {
 	return m, nil
 }
 
-// recordingsOf returns the recordings in some paths. A path may be a recording, a directory of
-// recordings, or a run directory, whose searches it converts to recordings.
+// recordingsOf returns the recordings at paths. A path may be a recording, a directory of recordings, or a run
+// directory. It converts the searches of a run directory to recordings.
 func recordingsOf(paths []string) ([]*record.Recording, error) {
 	var out []*record.Recording
 	for _, path := range paths {
@@ -149,7 +149,7 @@ func saveRecordings(cmd *cobra.Command, runs []string, dir string) error {
 		return err
 	}
 	if len(all) == 0 {
-		return badInput(errors.New(strings.Join(runs, ", ") + ": no search of theirs has ended"))
+		return badInput(errors.New(strings.Join(runs, ", ") + ": none of their searches has ended"))
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return badInput(err)

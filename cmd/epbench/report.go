@@ -108,7 +108,7 @@ func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 	return nil
 }
 
-// libraries and beside are the tables of --only that have the rows of all runs together.
+// libraries and beside name the tables of --only that have the rows of all runs together.
 const (
 	libraries = "libraries"
 	beside    = "beside"
@@ -235,6 +235,6 @@ func (f *reportFlags) pick(tables []reports.Table) ([]reports.Table, error) {
 
 // bindSpeeds registers the flags for the speeds from which limits are computed.
 func bindSpeeds(set *pflag.FlagSet, s *reports.Speeds) {
-	set.Float64Var(&s.Link, "link", 0, "`GB/s` speed of a rank's link each way, for the wire limit (1 GB is 10^9 bytes); default: by the machine's link")
-	set.Float64Var(&s.Memory, "memory", 0, "`GB/s` speed of a GPU's memory, for the memory limit of op activation; default: by the GPU")
+	set.Float64Var(&s.Link, "link", 0, "`GB/s` speed of a rank's link each way, for the wire limit (1 GB is 10^9 bytes); default: the nominal speed of the machine's link")
+	set.Float64Var(&s.Memory, "memory", 0, "`GB/s` speed of a GPU's memory, for the memory limit of op activation; default: the nominal speed of the GPU's memory")
 }

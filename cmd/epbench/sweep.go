@@ -54,7 +54,7 @@ func newSweep() *cobra.Command {
 		Long: `Search the legal launch parameters of dispatch, combine and pair for every token
 count and routing. The oracle checks every candidate before and after it is timed.
 The run directory holds every trial, the tuned table and a report. --op activation
-searches SwiGLU between the experts' two products instead.
+searches the SwiGLU kernel between the experts' two matrix products instead.
 
 Without flags, sweep the preset demo on the best backend here, in less than a minute
 on two cores. After Ctrl-C the trials are kept: go on with --resume RUN.`,
@@ -74,7 +74,7 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.StringVar(&f.budget, "budget", "", "`BUDGET` configs of one search (500) or time of the whole sweep (10m); default: 30s on cpu, none elsewhere")
 		s.StringVar(&f.precision, "precision", "full", "`PRECISION` full, or reduced to search a second time with configs that round partial sums")
-		s.StringVar(&f.table, "table", "", "`TABLE` table in use: its rows stay unless a config is faster by the band; with --beside a table tuned alone serves too")
+		s.StringVar(&f.table, "table", "", "`TABLE` table in use: the config of a row stays unless another is faster by more than the band; with --beside the table may be tuned without it")
 		s.StringArrayVar(&f.params, "param", nil, "`NAME=VALUES` values of a parameter, instead of the kernel's own: threads=256,512 or sms=8:132:4; repeatable")
 		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` most SMs of a config (on cpu: workers of a rank), also of the default; 0: no bound")
 		percentVar(s, &f.band, "band", maxBand, "`PERCENT` least difference that counts, such as 3% for a clock or a machine that cannot tell 1%; default: 1% with GPUs, 10% without")
@@ -87,10 +87,10 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 	addBackendFlag(cmd, &f.backend)
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
 		s.StringVarP(&f.out, "out", "o", "", "`DIR` run directory to write; default: epbench-runs/TIME")
-		s.StringVar(&f.resume, "resume", "", "`DIR` go on with the run in this directory, by its own flags")
+		s.StringVar(&f.resume, "resume", "", "`DIR` go on with the run in this directory, with the flags that it records")
 		bindTrust(s, &f.trust)
-		s.BoolVar(&f.dryRun, "dry-run", false, "print the plan, its size and its time by a probe of two rounds; write nothing")
-		s.BoolVar(&f.profile, "profile", false, "print to standard error where the time went, for programs too")
+		s.BoolVar(&f.dryRun, "dry-run", false, "print the plan, its size and its time, estimated by a probe of two rounds; write nothing")
+		s.BoolVar(&f.profile, "profile", false, "print to standard error where the time went, also with --format csv and json")
 	})
 	f.tables.bind(cmd)
 }

@@ -105,7 +105,7 @@ func (f *sweepFlags) holdBudget(cmd *cobra.Command, b kernels.Backend, p *sweep.
 		fmt.Fprintf(cmd.ErrOrStderr(), "warning: --budget %s cannot be held: by a probe of two rounds this sweep takes at least %v here; give more, or fewer of --tokens, --routing and --op\n", f.budget, enough)
 		return nil
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "budget: %v instead of %v, which a sweep of this shape takes at least, by a probe of two rounds\n", enough, cpuBudget)
+	fmt.Fprintf(cmd.ErrOrStderr(), "budget: %v instead of %v, because a sweep of this shape takes at least that long by a probe of two rounds\n", enough, cpuBudget)
 	p.Options.Time = enough
 	return cmd.Flags().Set("budget", enough.String())
 }
@@ -167,7 +167,7 @@ func (f *sweepFlags) continueRun(cmd *cobra.Command) error {
 		given = f.backend
 	}
 	if n := len(f.command(cmd)); f.out != "" || n > 3 || n == 3 && given == "" {
-		return usagef("--resume: goes on with the flags recorded in %s; leave the others out", filepath.Join(f.resume, record.RunFile))
+		return usagef("--resume: goes on with the flags recorded in %s; leave all other flags out", filepath.Join(f.resume, record.RunFile))
 	}
 	dir, run, results, cut, err := record.OpenDir(f.resume)
 	if err != nil {

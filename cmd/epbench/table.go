@@ -60,7 +60,7 @@ func (f *sourceFlags) bind(cmd *cobra.Command) {
 	f.bindFile(cmd, "default: the compiled-in, system and user tables")
 	flags(cmd, forTables, func(s *pflag.FlagSet) {
 		s.BoolVar(&f.embedded, "embedded", false, "read only the tables compiled into this program")
-		s.BoolVar(&f.layers, "layers", false, "lay --table over the compiled-in, system and user tables")
+		s.BoolVar(&f.layers, "layers", false, "read the compiled-in, system and user tables too; rows of --table replace theirs")
 	})
 }
 

@@ -155,7 +155,7 @@ func baseName(path string) string {
 // files, because these need -o.
 func printExport(w io.Writer, files []export.File) error {
 	if len(files) > 1 {
-		return usagef("-o: this format writes %d files beside each other; name the main one", len(files))
+		return usagef("-o: this format writes %d files into one folder; name the main one", len(files))
 	}
 	_, err := w.Write(files[0].Data)
 	return err

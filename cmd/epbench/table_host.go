@@ -41,8 +41,8 @@ func (f *queryFlags) host(cmd *cobra.Command, set *table.Set) (h table.Host, err
 	return h, err
 }
 
-// hostOfTable returns the host on which a table was made. Its configs are still converted, because kernels
-// may have got parameters since.
+// hostOfTable returns the host on which a table was made. A look-up on it converts configs to the spelling of this
+// build, because kernels may have more parameters now.
 func hostOfTable(h table.Header) table.Host {
 	return table.Host{Machine: h.Machine, ABI: h.ABI, Hooks: h.Hooks, Current: current(h.Machine)}
 }
@@ -140,8 +140,8 @@ func ofKnownKernels(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error 
 	}
 }
 
-// legalAmong returns a function that returns an error if a config is illegal for the kernels in
-// known. It judges a config of an earlier build by what it became.
+// legalAmong returns a function that returns an error if a config is illegal for the kernels in known. It first
+// converts a config of an earlier build to the spelling of this build.
 func legalAmong(known []kernels.Kernel) func(ep.Machine, ep.Problem, ep.Config) error {
 	return func(m ep.Machine, p ep.Problem, c ep.Config) error {
 		c = kernels.Current(known, c)

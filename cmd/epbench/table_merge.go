@@ -115,8 +115,8 @@ func loadSplit(path string) (*table.Table, *reports.Loaded, error) {
 	return curate.Split(t, timedIn(l)), l, nil
 }
 
-// timedIn returns a function that returns the times and the gain of a row's config at one token
-// count, as the run measured them. They are those under the routing with the least gain.
+// timedIn returns a function that returns the times and the gain of a row's config at one token count, as the run
+// measured them. Both come from the routing with the least gain.
 func timedIn(l *reports.Loaded) func(r table.Row, tokens int) (curate.Timing, bool) {
 	return func(r table.Row, tokens int) (least curate.Timing, ok bool) {
 		for i, routing := range r.Evidence.Routings {

@@ -23,7 +23,7 @@ func TestEmbeddedTablesAnswerPresets(t *testing.T) {
 	}
 	for _, src := range set.Sources() {
 		header := src.Table.Header
-		// With the ABI of the table, rows from an earlier build also count.
+		// With the table's own ABI no row is refused for being of an earlier build.
 		host := table.Host{Machine: header.Machine, ABI: header.ABI, Check: legality(header.Machine)}
 		for _, preset := range workloads.Presets() {
 			if preset.Name == "demo" {
@@ -71,8 +71,7 @@ func answersAll(t *testing.T, tab *table.Table, host table.Host, p ep.Problem, c
 	return own
 }
 
-// TestEmbeddedRowsOfTheseKernels: for DeepSeek-V3 on two H200, the answers come from rows that
-// this build's kernels made.
+// TestEmbeddedRowsOfTheseKernels: for DeepSeek-V3 on two H200, this build's kernels get their answers from exact rows.
 func TestEmbeddedRowsOfTheseKernels(t *testing.T) {
 	tab, err := table.LoadFile(filepath.Join("..", "..", "tune", "table", "embedded", "data", "h200x2.json"), false)
 	if err != nil {

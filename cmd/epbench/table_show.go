@@ -37,8 +37,8 @@ func newTableShow() *cobra.Command {
 		Use:   "show",
 		Short: "List tables and their rows",
 		Long: `List tables and their rows, each with its config, its gain over the default and the
-95 % interval. Of many rows, print a summary by model instead: --model, --op and other
-flags select rows, --all prints every row.`,
+95 % interval. If there are many rows, print a summary by model instead. --model, --op
+and other flags select rows, --all prints every row.`,
 		Example: `  epbench table show --table run
   epbench table show --embedded --model deepseek-v3 --op dispatch --tokens 128
   epbench table show --table h200x4 --config h200x4#12`,

@@ -29,8 +29,8 @@ type verifyOptions struct {
 	otherMachines bool
 }
 
-// ownRows returns the table without the rows whose kernels this host does not have. It keeps
-// rows of earlier builds, because a check whose claim holds certifies such a row.
+// ownRows returns the table without the rows whose kernels this host does not have. It keeps rows of earlier builds,
+// because a receipt can certify such a row.
 func ownRows(cmd *cobra.Command, t *table.Table, h table.Host) *table.Table {
 	own := *t
 	own.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r table.Row) bool { return !h.Accepts(t.Header, r) })
@@ -54,7 +54,7 @@ undecided. Exit code 5: the table is for another machine or other kernels.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
-	o.from.bindFile(cmd, "default: the one that is for this machine")
+	o.from.bindFile(cmd, "default: the table for this machine")
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.IntVar(&o.rows, "rows", 5, "`N` rows to measure, spread over those with another config than the default; 0: all")
 		s.Uint64Var(&o.seed, "seed", 1, "`SEED` number that routing and payload are drawn from")

@@ -25,8 +25,9 @@ func newWatch() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch RUN",
 		Short: "Follow a running sweep: best so far, kernels, time left, failures",
-		Long: `Follow a sweep that runs in another terminal or on another host, from its run directory
-alone. The page is drawn anew until the sweep has ended; when piped it is printed once.
+		Long: `Follow a sweep that runs in another terminal or on another host. watch only reads the run
+directory. It draws the page again and again until the sweep has ended. If its output is
+no terminal, it prints the page once.
 Ctrl-C ends watch, not the sweep.
 
 --html serves the page of epbench report on this host alone, and the browser loads it

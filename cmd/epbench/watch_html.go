@@ -20,8 +20,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// leastRefresh is the least time between two loads of the page in a browser: it takes up to a second
-// to make.
+// leastRefresh is the least time between two loads of the page in a browser. Making the page takes up to a second.
 const leastRefresh = 5 * time.Second
 
 // serveReport serves the report page of a run at an address of the loopback interface, until the
@@ -61,8 +60,8 @@ type livePage struct {
 	finished bool
 }
 
-// ServeHTTP implements http.Handler. It refuses names of other hosts: a page of another site could
-// otherwise read the run by a name that leads here.
+// ServeHTTP implements http.Handler. It refuses requests that name another host. Otherwise a page of another site could
+// read the run through a name that resolves to this host.
 func (p *livePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	host, _, err := net.SplitHostPort(r.Host)
 	switch {

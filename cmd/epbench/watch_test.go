@@ -12,7 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// copyOfRun returns a copy of the files of a recorded run that a running sweep writes.
+// copyOfRun copies run.json and the log of a recorded run to a new folder and returns the folder. If finished is false,
+// the copy looks like a run whose sweep has not ended.
 func copyOfRun(t *testing.T, finished bool) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -29,8 +29,8 @@ func newWorkload() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "workload",
 		Short: "Draw routings: print their skew, traffic and wire limit",
-		Long: `Draw each routing for each token count. Print how uneven it is, its routing class, by
-which tables are keyed, and the bytes that cross the wire. --list explains all
+		Long: `Draw each routing for each token count. Print how uneven it is, its routing class
+(part of the key of a table's rows), and the bytes that cross the wire. --list explains all
 routings.`,
 		Example: `  epbench workload --model deepseek-v3 --ranks 8 --tokens 128 --routing zipf:1.0
   epbench workload --list
@@ -53,7 +53,7 @@ func (o *workloadOptions) bind(s *pflag.FlagSet) {
 	s.BoolVar(&o.matrix, "matrix", false, "also print the bytes from each rank to each rank")
 	s.BoolVar(&o.list, "list", false, "explain the distributions and modifiers of --routing")
 	s.IntVar(&o.steps, "steps", 0, "`N` let the routing drift for this many steps")
-	s.Float64Var(&o.half, "half-life", 16, "`STEPS` with --steps: after so many, half of the experts have handed on their popularity")
+	s.Float64Var(&o.half, "half-life", 16, "`STEPS` with --steps: after so many steps, half of the experts have handed their popularity to others")
 }
 
 func (o *workloadOptions) run(cmd *cobra.Command) error {

@@ -34,11 +34,12 @@ func newWorkloadBalance() *cobra.Command {
 		Use:   "balance TRACE... --redundant N",
 		Short: "Show what EPLB placement and replicas would do to the load",
 		Long: `Place the experts of a recorded routing by EPLB (deepseek-ai/EPLB, eplb.py) with N
-redundant slots: by its global policy, or with --nodes and --groups by its hierarchical
-one. A recording of ids is planned on the first half of its
-tokens and judged on the second; counts have no order and are judged on themselves.
+redundant slots, with its global policy, or with its hierarchical policy if --nodes and
+--groups are given. For a recording of ids the plan is made from the first half of the
+tokens and judged by the second half. Counts have no order, so the plan is judged by the
+same counts from which it was made.
 Print the imbalance by expert, rank and pair of ranks before and after, the memory of
-the replicas, and from how many tokens on the plan is worth its copies.`,
+the replicas, and from how many tokens on the plan saves more bytes than its copies cost.`,
 		Example: `  epbench workload balance layer12.npz --redundant 32 --ranks 32
   epbench workload balance counts.csv --redundant 8 --expert-size 44MiB
   epbench workload balance served.npz --redundant 32 -o slots.npz --plot b.svg`,
@@ -49,7 +50,7 @@ the replicas, and from how many tokens on the plan is worth its copies.`,
 		o.trace.bind(s)
 		s.IntVar(&o.trace.opts.TopK, "topk", 0, "`N` experts per token; required for router logits, which do not hold it")
 		s.IntVar(&o.plan.Ranks, "ranks", 8, "`N` number of ranks that share the experts")
-		s.IntVar(&o.plan.Redundant, "redundant", 0, "`N` slots beyond one for each expert, of all ranks")
+		s.IntVar(&o.plan.Redundant, "redundant", 0, "`N` number of slots of all ranks together, beyond one for each expert")
 		s.IntVar(&o.plan.Experts, "experts", 0, "`N` routed experts; default: the highest id + 1, rounded up to a multiple of --ranks")
 		s.IntVar(&o.plan.Hosts, "nodes", 1, "`N` number of hosts, in equal blocks of ranks; with --groups the plan keeps a group of experts on one host")
 		s.IntVar(&o.plan.Groups, "groups", 1, "`N` groups of experts from which the router selects (8: DeepSeek-V3)")
@@ -191,9 +192,8 @@ func (o *balanceOptions) memory(size int64) string {
 	return fmt.Sprintf("memory: %d more experts a rank, %s for each layer (--expert-size %s)", slots, mebibytes(int64(slots)*size), o.expertSize)
 }
 
-// worth returns a note that says for how many tokens the plan must hold until it pays. From
-// then on, the bytes that the busiest rank no longer receives exceed the bytes of the experts
-// that a rank must fetch.
+// worth returns a note that says for how many tokens the plan must hold to save more bytes than it costs. From then on,
+// the bytes that the busiest rank no longer receives exceed the bytes of the experts that a rank must fetch.
 func (o *balanceOptions) worth(r *workloads.BalanceResult, size int64) string {
 	copies := int64(r.Copies) * size
 	if r.Judged == 0 {

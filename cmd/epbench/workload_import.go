@@ -28,7 +28,7 @@ func (f *traceFlags) bind(s *pflag.FlagSet) {
 	s.IntVar(&f.opts.Layer, "layer", -1, "`N` layer to read, if a file has several")
 	s.StringVar(&f.kind, "kind", "", "`KIND` what the array holds, ids, counts or logits; default: by its name, else by its shape")
 	s.StringVar(&f.opts.Array, "array", "", "`NAME` array to read, if a .npz, .pt, .safetensors or .json file has several")
-	s.StringVar(&f.axes, "axes", "", "`LIST` what the axes of the array are, such as layers,ranks,experts: of steps, layers, ranks, experts, tokens, topk; default: by the array's name")
+	s.StringVar(&f.axes, "axes", "", "`LIST` names of the array's axes in order, such as layers,ranks,experts; possible names: steps, layers, ranks, experts, tokens, topk; default: known from the array's name")
 }
 
 // options returns the options of the flags, or an error if a flag is wrong.
@@ -86,7 +86,7 @@ func newWorkloadImport() *cobra.Command {
 		Long: `Read a recorded routing of any size: top-k ids (and weights) as .npy, .npz, .csv or
 .jsonl, or a dump of the expert recorders of SGLang, vLLM, vllm-ascend and TensorRT-LLM
 as .pt, .npz, .npy, .safetensors, .json or .csv. Several files, a folder or a pattern
-are one recording: counts are added up, tokens follow each other. Print what it holds.
+are one recording: counts are added up, tokens follow each other. Print a summary.
 With -o write one layer for --routing trace:FILE: ids as .npy, .npz, .csv or .jsonl,
 counts as .csv.`,
 		Example: `  epbench workload import expert_distribution.pt --layer 12 -o layer12.csv

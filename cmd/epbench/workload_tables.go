@@ -30,7 +30,7 @@ func newRoutingTables(link float64) routingTables {
 		Notes: []string{
 			"tokens: of the fullest rank; expert, rank, pair: the largest load of an expert, a rank, an (expert, source rank), over the mean",
 			"ranks: distinct ranks that a token visits; effective: 2^entropy experts; top20: share of the most popular fifth of the experts",
-			"class: the routing class, by which tables are keyed; it is computed from many tokens, whatever --tokens says",
+			"class: the routing class, a part of the key of a table's rows; it is computed from many tokens, whatever --tokens says",
 		},
 	}
 	t.wire = reports.Table{

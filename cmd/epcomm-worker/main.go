@@ -48,7 +48,7 @@ func newRoot() *cobra.Command {
 			return worker.Serve(cmd.Context(), "epcomm-worker", b, os.Stdin, os.Stdout)
 		},
 	}
-	root.Flags().StringVar(&path, "pack", "", "pack to run; without one, a pack is made of every candidate")
+	root.Flags().StringVar(&path, "pack", "", "pack to run; without it, a pack is made for every candidate")
 	root.Flags().IntVar(&nodes, "nodes", 1, "number of hosts: the GPUs of this host are split among them, and kernels cross them over NVSHMEM; a pack has its own number")
 	root.Flags().DurationVar(&deadline, "deadline", 2*time.Second, "longest time that a kernel waits for another rank")
 	root.AddCommand(&cobra.Command{

@@ -21,6 +21,7 @@ type plan struct {
 
 // plans lists all plans. Without --for, start takes the first one that this machine can follow.
 var plans = []plan{
+	{"deepep2", "deep_ep", 2, "DeepEP V2 (ElasticBuffer), which your engine calls", "docs/run-deepep.md", deepep2Steps},
 	{"deepep", "deep_ep", 2, "DeepEP, which your engine calls", "docs/run-deepep.md", deepepSteps},
 	{"flashinfer", "flashinfer", 2, "FlashInfer's all-to-all", "docs/run-flashinfer.md", flashinferSteps},
 	{"own", "", 1, "epbench's own kernels", "docs/epcomm.md", ownSteps},
@@ -53,12 +54,25 @@ func (p plan) missing(s surroundings) string {
 		return fmt.Sprintf("%s are needed, here are %d", ep.Count(p.least, "GPU"), s.GPUs)
 	case p.module != "" && s.Modules[p.module] == "":
 		return fmt.Sprintf("the Python module %s is not installed", p.module)
+	case p.name == "deepep2" && !s.hasDeepEP2():
+		return fmt.Sprintf("the Python module deep_ep is of DeepEP V1 (%s)", s.Modules["deep_ep"])
 	case p.module != "" && s.Worker == "":
 		return "the workers for libraries in Python are missing"
 	case p.name == "own" && s.Machine.Name == "":
 		return "epbench-cuda does not answer"
 	}
 	return ""
+}
+
+// hasDeepEP2 reports whether the installed deep_ep has V2's ElasticBuffer, by its version.
+func (s surroundings) hasDeepEP2() bool {
+	words := strings.Fields(s.Modules["deep_ep"])
+	if len(words) < 2 {
+		return false
+	}
+	major, _, _ := strings.Cut(words[1], ".")
+	n, err := strconv.Atoi(major)
+	return err == nil && n >= 2
 }
 
 // title returns the title of the plan, and what this machine lacks for it.
@@ -115,6 +129,15 @@ func deepepExport(s surroundings, dir string) step {
 		return exportStep(dir, "sglang", "deepep.json")
 	}
 	return exportStep(dir, "deepep-shim", "epbench_deepep.py")
+}
+
+// deepep2Steps sweeps V2, whose only parameter is the number of SMs. Its engines take it as num_sms of a
+// call, not as a file.
+func deepep2Steps(s surroundings, model string) []step {
+	dir := freeName("deepep2-run")
+	sweep := librarySweep(s, dir, "deepep2", model, "1,8,128,1024,4096", "dispatch,combine,pair")
+	sweep.words = append(sweep.words, "--layout", "rank:packed")
+	return []step{sweep, reportStep(dir), {"ask what num_sms to pass", []string{"table", "lookup", "--table", dir, "--tokens", "1024"}, 0}}
 }
 
 func flashinferSteps(s surroundings, model string) []step {

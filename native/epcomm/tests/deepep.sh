@@ -1,6 +1,7 @@
 #!/bin/bash
 # Runs DeepEP's own tests over epcomm.deepep on the emulated driver: 2 ranks, sizes that a CPU can run,
-# a minute in all. $1 is the folder of the tests of DeepEP v1.2.1, $2 the folder with libepcomm.so.
+# a minute in all. $1 is the folder of the tests of DeepEP v1.2.1, $2 the folder with libepcomm.so. If
+# DEEPEP_SOURCE names a checkout of DeepEP V2, its tests/elastic/test_ep.py runs too: four more minutes.
 tests=$1 programs=$2
 LIMIT=${LIMIT:-3600} OUT=$programs/deepep
 . native/steps.sh
@@ -19,4 +20,9 @@ tested test_low_latency --num-tokens 16 --hidden 1024 --num-experts 16 --num-top
 tested test_low_latency --num-tokens 40 --hidden 1024 --num-experts 48 --num-topk 8
 tested test_intranode --num-tokens 16 --hidden 512 --num-experts 16 --num-topk 4
 tested test_intranode --num-tokens 64 --hidden 1024 --num-experts 48 --num-topk 9
+if [ -n "$DEEPEP_SOURCE" ]; then
+  tests=$DEEPEP_SOURCE/tests/elastic
+  tested test_ep --skip-perf-test --num-tokens 16 --hidden 512 --num-experts 16 --num-topk 4
+  tested test_ep --skip-perf-test --num-tokens 33 --hidden 1024 --num-experts 48 --num-topk 9 --masked-ratio 0.2 --do-cpu-sync 0 --test-first-only
+fi
 finish

@@ -75,6 +75,7 @@ if python3 -c 'import torch' 2> /dev/null; then
   step 600 "torch-apart" '' python3 -m epcomm check "$bin/test.pack" --spawn 2 --apart --device cpu --calls 2 --most 24 --tokens 1,8
   step 600 "deepep" '' env EPBENCH_PROGRAM="$PWD/$bin/../epbench" python3 "$here/../../python/epcomm/tests/test_deepep.py"
   step 600 "deepep-extension" '' env EPCOMM_NATIVE="$PWD/$bin/libepcomm_native.so" EPBENCH_PROGRAM="$PWD/$bin/../epbench" python3 "$here/../../python/epcomm/tests/test_deepep.py" TestDeepEP.test_two_ranks
+  step 600 "elastic" '' env EPBENCH_PROGRAM="$PWD/$bin/../epbench" python3 "$here/../../python/epcomm/tests/test_elastic.py"
   step 600 "shrink" '' env EPCOMM_NATIVE="$PWD/$bin/libepcomm_native.so" EPBENCH_PROGRAM="$PWD/$bin/../epbench" python3 "$here/../../python/epcomm/tests/test_shrink.py"
   step 600 "agreement" '' env EPCOMM_NATIVE="$PWD/$bin/libepcomm_native.so" EPBENCH_PROGRAM="$PWD/$bin/../epbench" python3 "$here/../../python/epcomm/tests/test_agreement.py"
   step 600 "ep" '' python3 "$here/../../python/epcomm/tests/test_ep.py"

@@ -10,6 +10,7 @@ import ctypes
 import importlib
 import importlib.util
 import json
+import math
 import os
 import sys
 import types
@@ -127,7 +128,7 @@ def _put_in_torch():
     exchange = dist.all_to_all_single
 
     def all_to_all_single(out, rows, out_sizes=None, sizes=None, group=None):
-        width = rows[:1].numel() * rows.element_size() if rows.dim() > 1 else rows.element_size()
+        width = math.prod(rows.shape[1:]) * rows.element_size()
         got = torch.empty(out.shape[0] * width, dtype=torch.uint8)  # gloo knows few dtypes
         each = [[n * width for n in some] if some else None for some in (out_sizes, sizes)]
         exchange(got, rows.contiguous().view(torch.uint8).flatten(), *each, group=group)

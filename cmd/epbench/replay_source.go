@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -121,29 +123,75 @@ func recordingsIn(path string) ([]*record.Recording, error) {
 }
 
 func newReplaySave() *cobra.Command {
-	var out string
+	var out, as string
 	cmd := &cobra.Command{
 		Use:   "save RUN...",
 		Short: "Keep the searches of runs as small recordings",
 		Long: `Write one file for each search of the runs. A recording holds the time of the slowest
 rank in every round of every config: about 40 bytes for each config, where the log
-of a run takes several thousand.`,
+of a run takes several thousand.
+
+--as t4 writes two files for each kernel instead, KERNEL_T4.json with the times and
+KERNEL_T1.json with the space; --as cache writes a cache file of Kernel Tuner, for its
+simulation mode. Other tools read these. Times are means over rounds.`,
 		Example: `  epbench replay save run -o recordings
-  epbench replay save runs/* -o recordings
+  epbench replay save run --as cache -o kernel-tuner
   epbench replay recordings --starts none --budget 50,100`,
 		Args: minArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
 				return usagef("-o DIR is required, for instance -o recordings")
 			}
-			return saveRecordings(cmd, args, out)
+			save, ok := savers[as]
+			if !ok {
+				return usagef("--as: unknown %q, use one of recording, t4, cache", as)
+			}
+			return saveRecordings(cmd, args, out, save)
 		},
 	}
-	flags(cmd, forOutput, func(s *pflag.FlagSet) { s.StringVarP(&out, "out", "o", "", "`DIR` directory to write recordings to") })
+	flags(cmd, forOutput, func(s *pflag.FlagSet) {
+		s.StringVarP(&out, "out", "o", "", "`DIR` directory to write recordings to")
+		s.StringVar(&as, "as", "recording", "`FORMAT` recording, t4 (with T1), cache (of Kernel Tuner)")
+	})
 	return cmd
 }
 
-func saveRecordings(cmd *cobra.Command, runs []string, dir string) error {
+// savers write one recording into a folder, by the value of --as. They return the path that stands for
+// the recording in messages.
+var savers = map[string]func(dir string, r *record.Recording) (path string, err error){
+	"recording": func(dir string, r *record.Recording) (string, error) {
+		path := filepath.Join(dir, r.Name())
+		return path, record.WriteFile(path, r)
+	},
+	"t4": func(dir string, r *record.Recording) (string, error) {
+		return eachKernel(dir, r, func(s *exchange.Space, base string) error {
+			err := record.WriteFile(base+"_T4.json", record.Content(s.WriteT4))
+			return cmp.Or(err, record.WriteFile(base+"_T1.json", record.Content(func(w io.Writer) error { return s.WriteT1(w, s.Name) })))
+		})
+	},
+	"cache": func(dir string, r *record.Recording) (string, error) {
+		return eachKernel(dir, r, func(s *exchange.Space, base string) error {
+			return record.WriteFile(base+".json", record.Content(func(w io.Writer) error { return s.WriteCache(w, r.Machine.Name, s.Name) }))
+		})
+	},
+}
+
+// eachKernel calls write for each kernel of a recording, with the path of its files without their
+// endings. All files of a recording lie in one folder.
+func eachKernel(dir string, r *record.Recording, write func(s *exchange.Space, base string) error) (string, error) {
+	folder := filepath.Join(dir, strings.TrimSuffix(r.Name(), record.RecordingExt))
+	if err := os.MkdirAll(folder, 0o777); err != nil {
+		return folder, err
+	}
+	for _, s := range replay.Exchanged(r) {
+		if err := write(s, filepath.Join(folder, s.Name)); err != nil {
+			return folder, err
+		}
+	}
+	return folder, nil
+}
+
+func saveRecordings(cmd *cobra.Command, runs []string, dir string, save func(string, *record.Recording) (string, error)) error {
 	all, err := recordingsOf(runs)
 	if err != nil {
 		return err
@@ -155,8 +203,8 @@ func saveRecordings(cmd *cobra.Command, runs []string, dir string) error {
 		return badInput(err)
 	}
 	for _, r := range all {
-		path := filepath.Join(dir, r.Name())
-		if err := record.WriteFile(path, r); err != nil {
+		path, err := save(dir, r)
+		if err != nil {
 			return badInput(err)
 		}
 		whole := "whole"

@@ -83,6 +83,7 @@ func findPreset(ps []Preset, name, where string) (Preset, error) {
 	return Preset{}, fmt.Errorf("unknown preset %.60q%s; %s lists all %d", name, ep.DidYouMean(name, names, ""), where, len(ps))
 }
 
+// cutYAML splits FILE.yaml:NAME. ok is false if s has no such form.
 func cutYAML(s string) (file, name string, ok bool) {
 	for _, ext := range []string{".yaml", ".yml"} {
 		if strings.HasSuffix(s, ext) {

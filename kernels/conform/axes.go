@@ -73,6 +73,7 @@ type axis struct {
 	set    func(c *Case, i int)
 }
 
+// list returns the axes of the matrix with their values.
 func (a Axes) list() []axis {
 	return []axis{
 		axisOf("op", a.Ops, func(c *Case, v ep.Op) { c.Problem.Op = v }),

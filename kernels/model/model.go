@@ -49,6 +49,7 @@ type choice struct {
 	call      Call
 }
 
+// choices returns the calls of the problem's op. A pair has one for each combination of transports.
 func (m *Model) choices(p ep.Problem, s Shape, n []Traffic) []choice {
 	if p.Op != ep.Pair {
 		return m.half(p.Op, p, s, n)
@@ -66,6 +67,7 @@ func (m *Model) choices(p ep.Problem, s Shape, n []Traffic) []choice {
 	return out
 }
 
+// half returns the calls of a dispatch or a combine, one for each transport that the op may use.
 func (m *Model) half(op ep.Op, p ep.Problem, s Shape, n []Traffic) []choice {
 	var out []choice
 	for _, t := range Choices(op, p.Precision) {

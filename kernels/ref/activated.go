@@ -177,6 +177,7 @@ func nearRow(l dtype.Encoding, want, got Row) (wrong string, off int) {
 // exp(-gate) overflows single precision on the device, so that the device returns zero.
 const vanishing = (127 - 110) << 7
 
+// nearScale reports whether a scale is close enough to the oracle's scale, see CheckActivation.
 func nearScale(t ep.DType, want, got []byte) bool {
 	switch t {
 	case ep.FP8:

@@ -80,6 +80,8 @@ func MeasureSkew(counts []int64, ranks int) (s Skew, ok bool) {
 	return Skew{Share: share(total, pairs, len(counts)), Hottest: hottest(total/float64(ranks), fullest)}, true
 }
 
+// share returns Skew.Share. total is the number of selections. pairs is the number of pairs of selections of
+// the same expert, summed over experts.
 func share(total, pairs float64, experts int) float64 {
 	certain := pairs - 3*math.Sqrt(pairs)
 	if certain <= 0 {
@@ -88,6 +90,7 @@ func share(total, pairs float64, experts int) float64 {
 	return math.Min(1, total*(total-1)/2/certain/float64(experts))
 }
 
+// hottest returns Skew.Hottest from the mean and the largest number of selections of a rank.
 func hottest(mean, fullest float64) float64 {
 	return math.Max(1, (fullest-3*math.Sqrt(mean))/mean)
 }

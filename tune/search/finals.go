@@ -191,6 +191,7 @@ func (s *State) measureCrowded(ctx context.Context, stage record.Stage, points, 
 	return err
 }
 
+// outOfTime reports whether the time budget is spent.
 func (s *State) outOfTime() bool { return s.Timed() && s.eval.Spent() > s.budget.Time }
 
 // dropSlower returns the live points without those that are slower than the best by more than the

@@ -134,6 +134,7 @@ func (g *Grid) encode(c ep.Config) (n uint64, ok bool) {
 	return n, true
 }
 
+// brokenRule returns the name of the first rule that a config breaks, "" if it breaks none.
 func (g *Grid) brokenRule(c ep.Config) string {
 	for _, r := range g.Rules {
 		if broken := r(c); broken != "" {

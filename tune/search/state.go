@@ -138,6 +138,7 @@ func (s *State) admit(live []int) []int {
 	return batch
 }
 
+// item returns the item of a point in obs. A new point gets the next item.
 func (s *State) item(point int) int {
 	k, ok := s.itemOf[point]
 	if !ok {
@@ -148,6 +149,7 @@ func (s *State) item(point int) int {
 	return k
 }
 
+// measured reports whether a point was ever measured.
 func (s *State) measured(point int) bool {
 	_, ok := s.itemOf[point]
 	return ok

@@ -133,6 +133,7 @@ func (e *Estimate) AddSession(spread float64, sessions int) {
 	e.High = e.Mid * math.Exp(math.Hypot(math.Log(e.High/e.Mid), add))
 }
 
+// exp returns the estimate of a ratio from the estimate of its logarithm.
 func exp(e Estimate) Estimate {
 	e.Mid, e.Low, e.High = math.Exp(e.Mid), math.Exp(e.Low), math.Exp(e.High)
 	return e

@@ -111,6 +111,7 @@ func (s *sweeper) chooseForAllRoutings(g group, configs []ep.Config, before ep.C
 	s.run.Regrets = append(s.run.Regrets, stat.NewRegret(g[0].problem, tuned, best))
 }
 
+// crossEach measures configs under every routing of a group.
 func (s *sweeper) crossEach(ctx context.Context, g group, configs []ep.Config) error {
 	for _, c := range g {
 		if err := s.cross(ctx, c, append([]ep.Config{c.result.Decision.Default}, configs...)); err != nil {

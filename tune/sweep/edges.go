@@ -16,7 +16,7 @@ type edge struct {
 	kernel, param string
 	at, beyond    int // the declared end and a value beyond it
 	values        []int
-	winners       int // searches whose winner has this value
+	winners       int // number of searches whose winner has this value
 }
 
 // fewestValues is the least number of values of a range with an inner value.
@@ -27,7 +27,7 @@ const fewestValues = 3
 // ranges from the user, or if the kernel's check refuses values beyond the range.
 func (s *sweeper) edgeWarnings() []string {
 	var found []*edge
-	won := map[string]int{} // searches by kernel
+	won := map[string]int{} // number of searches that a kernel won
 	for _, c := range s.searches {
 		d := c.result.Decision
 		if c.problem.Op == ep.Pair || c.state == nil || c.sibling != nil || !d.Usable() || d.KeepsDefault() {
@@ -77,7 +77,7 @@ func (s *sweeper) edgeOf(c *activeSearch, k kernels.Kernel, q kernels.Param) (e 
 	if e.beyond < 1 || pl.legal(k, c.problem)(wider) != "" || pl.smallEnough(k)(wider) != "" {
 		return e, false
 	}
-	return e, c.slowerBeyond(cfg, cfg.With(q.Name, ep.Value(strconv.Itoa(inside))), s.harness.policy.Band)
+	return e, c.isSlower(cfg, cfg.With(q.Name, ep.Value(strconv.Itoa(inside))), s.harness.policy.Band)
 }
 
 // below returns a value below the two least values of a range. It is one step below the least value,
@@ -89,11 +89,11 @@ func below(least, next int) int {
 	return least / 2
 }
 
-// slowerBeyond reports whether a config is slower than the winner by more than the band. A config
-// that was not measured counts as slower, because nothing shows that the times level off.
-func (c *activeSearch) slowerBeyond(winner, than ep.Config, band float64) bool {
+// isSlower reports whether another config is slower than the winner by more than the band. It also
+// returns true for a config that was not measured, because nothing shows that the times level off.
+func (c *activeSearch) isSlower(winner, other ep.Config, band float64) bool {
 	w, known := c.space.Index(winner)
-	i, there := c.space.Index(than)
+	i, there := c.space.Index(other)
 	if !known || !there || math.IsInf(c.state.Score(i), 1) {
 		return true
 	}
@@ -112,6 +112,7 @@ func sortedInts(values []ep.Value) []int {
 	return slices.Compact(out)
 }
 
+// countEdge adds an edge to found, or counts one more winner if the edge is there already.
 func countEdge(found []*edge, e edge) []*edge {
 	for _, f := range found {
 		if f.kernel == e.kernel && f.param == e.param && f.at == e.at {

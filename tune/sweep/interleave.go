@@ -164,6 +164,7 @@ func (a *activeSide) finish(ctx context.Context) {
 	a.add(a.decide())
 }
 
+// newFailure returns the result of a side that failed.
 func (a *activeSide) newFailure() record.Search {
 	out := record.Search{Problem: a.Problem, Class: a.class}
 	if a.workload != nil {
@@ -173,6 +174,7 @@ func (a *activeSide) newFailure() record.Search {
 	return out
 }
 
+// decide returns the result of a side from the seconds of all turns.
 func (a *activeSide) decide() record.Search {
 	out, r := a.newResult(), a.comparison.runner
 	m := a.comparison.undecided(record.Band{Policy: a.harness.policy.Band})

@@ -168,6 +168,7 @@ func errorField(msg string) string {
 	return strings.Join(out, ".")
 }
 
+// smallEnough returns the rule that removes configs with more SMs than --max-sms.
 func (pl *planner) smallEnough(k kernels.Kernel) search.Rule {
 	return func(c ep.Config) string {
 		if pl.opts.MaxSMs > 0 && k.CostOf(c).SMs > pl.opts.MaxSMs {

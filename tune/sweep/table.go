@@ -56,7 +56,7 @@ func (s *sweeper) noisyReason(noisy []*activeSearch) string {
 	}
 	var ways []string
 	if short > 0 {
-		ways = append(ways, fmt.Sprintf("give more time with --budget (it ended before %d rounds in %d of them)", policy.MaxAA, short))
+		ways = append(ways, fmt.Sprintf("give more time with --budget (in %[2]d of these searches the time ended before the A/A test had %[1]d rounds)", policy.MaxAA, short))
 	}
 	// A quarter is added, because the next sweep will not find the same spread.
 	if band := math.Ceil(100*1.25*largest) / 100; band <= widestBand {

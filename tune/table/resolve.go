@@ -122,6 +122,7 @@ func (p painter) reset() {
 	}
 }
 
+// free returns the first free cell at or after i.
 func (p painter) free(i int32) int32 {
 	for p.next[i] != i {
 		p.next[i] = p.next[p.next[i]]

@@ -119,7 +119,7 @@ func (v *resolver) combineFor(dispatch ep.Config, tokens int) (half, error) {
 // output rows are written only by their own rank.
 func (v *resolver) elsewhere(tokens int) (Pair, error) {
 	h, ok := v.nearest(ep.Dispatch, tokens, func(c ep.Config) bool {
-		places, err := v.places(c, tokens)
+		places, err := v.peersWrite(c, tokens)
 		return err == nil && !places
 	})
 	if !ok {
@@ -140,7 +140,7 @@ func (v *resolver) localDefault(tokens int) (out ep.Config, err error) {
 	found := 0
 	for _, k := range kernels.For(v.all, v.at(ep.Dispatch, tokens)) {
 		c := k.DefaultWithin(v.machine(), v.at(ep.Dispatch, tokens), v.request.MaxSMs)
-		if places, bad := v.places(c, tokens); bad == nil && !places && v.takes(c) && found < 2 {
+		if places, bad := v.peersWrite(c, tokens); bad == nil && !places && v.takes(c) && found < 2 {
 			out, found = c, found+1
 		}
 	}

@@ -48,6 +48,8 @@ func (v *resolver) phased(tokens int) (p Pair, ok bool) {
 	return Pair{d, c}, same
 }
 
+// firstPhased returns the default with split phases of an op's first kernel that has split phases.
+// It returns a zero config if there is no such kernel.
 func (v *resolver) firstPhased(op ep.Op, tokens int) (none ep.Config) {
 	p := v.at(op, tokens)
 	for _, k := range kernels.For(v.all, p) {
@@ -58,6 +60,7 @@ func (v *resolver) firstPhased(op ep.Op, tokens int) (none ep.Config) {
 	return none
 }
 
+// isPhased reports whether a config has split phases.
 func (v *resolver) isPhased(c ep.Config) bool {
 	for _, k := range v.all {
 		if k.Name == c.Kernel {

@@ -140,7 +140,8 @@ func (v *resolver) legal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return k.Check(m, p, c)
 }
 
-// resolve reads the rows of every op from the tables, and returns notes about the tables. The answers hold every routing class.
+// resolve reads the rows of every op from the tables, and returns notes about the tables. The
+// answers are for every routing class.
 func (v *resolver) resolve() (answers map[ep.Op]*table.Resolved, notes []string) {
 	set := v.request.Tables
 	if set == nil || v.request.Only != nil {
@@ -222,6 +223,7 @@ func (v *resolver) steady(purpose ep.Op, run Run, lo, hi int) (int, error) {
 	return lo, nil
 }
 
+// same reports whether two pairs have the same configs.
 func same(a, b Pair) bool {
 	return a.Dispatch.Key() == b.Dispatch.Key() && a.Combine.Key() == b.Combine.Key()
 }
@@ -253,7 +255,7 @@ func (v *resolver) answerAt(purpose ep.Op, tokens int) (run Run, err error) {
 	run.Certified = len(run.Rows) > 0 && !slices.ContainsFunc(run.Rows, func(r *table.Row) bool { return v.doubted[r] })
 	run.Pair.Dispatch = v.withInput(run.Pair.Dispatch)
 	run.Elsewhere = run.Pair
-	if places, err := v.places(run.Pair.Dispatch, tokens); err != nil || !places {
+	if places, err := v.peersWrite(run.Pair.Dispatch, tokens); err != nil || !places {
 		return run, err
 	}
 	run.Elsewhere, err = v.elsewhere(tokens)
@@ -291,7 +293,8 @@ func (v *resolver) fitsTokens(op ep.Op, c ep.Config) bool {
 	return true
 }
 
-func (v *resolver) places(c ep.Config, tokens int) (bool, error) {
+// peersWrite reports whether other ranks write the output rows of a dispatch config.
+func (v *resolver) peersWrite(c ep.Config, tokens int) (bool, error) {
 	s, err := declare.DescribeCall(v.machine(), v.at(ep.Dispatch, tokens), c)
 	return s.Places, err
 }

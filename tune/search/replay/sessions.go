@@ -95,6 +95,7 @@ func (s *Stability) claims(g sessionGains, spread float64) {
 	s.Beyond += beyond(over, later)
 }
 
+// beyond returns 1 if two gains differ by more than their joint error, otherwise 0.
 func beyond(a, b stat.Estimate) int {
 	if stat.Differ(a.Interval, b.Interval) {
 		return 1

@@ -48,6 +48,8 @@ func (r *Runner) measureBlock(ctx context.Context, measure func() ([]record.Resu
 	return lines, wall, err
 }
 
+// block measures a block: it opens a session if there is none, admits the candidates, and times
+// them in `rounds` rounds.
 func (r *Runner) block(ctx context.Context, stage record.Stage, block int, live []int, rounds int) ([]record.Result, error) {
 	if err := r.open(ctx); err != nil {
 		return nil, err

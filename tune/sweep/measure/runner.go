@@ -107,6 +107,7 @@ func (r *Runner) next(ctx context.Context, stage record.Stage, points []int, mea
 	return lines, nil
 }
 
+// updatePace adds a block to the blocks from which Pace is computed.
 func (r *Runner) updatePace(points []int, lines []record.Result, wall float64) {
 	configs, samples := 0, 0
 	for i, point := range points {

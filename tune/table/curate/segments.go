@@ -65,6 +65,7 @@ func (g group) cut(starts ...int) []segment {
 	return out
 }
 
+// covering returns the row that covers a token count, nil if there is none.
 func covering(rows []*table.Row, tokens int) *table.Row {
 	for _, r := range rows {
 		if r.Lo <= tokens && tokens <= r.Hi {

@@ -1,7 +1,7 @@
-/* The short way of a Buffer's low-latency calls, in one step from Python. Calls looks up the link for the
- * arguments, makes the call and returns DeepEP's tuple. A Hook receives a call that was only sent. If no link is
- * known for the arguments, or if a tensor must be copied, the methods of Calls return None before anything is
- * sent. Then Python makes the call in the long way. */
+/* The low-latency methods of Buffer. They look up the link for the arguments in the Buffer's Calls, make the call
+ * and return DeepEP's tuple. A Hook receives a call that was only sent. If no link is known for the arguments, if an
+ * option is on that this file lacks, or if a tensor must be copied, they call the methods that serve() replaced,
+ * before anything is sent. That is the long way. */
 #include "python.h"
 
 #include <dlfcn.h>
@@ -15,8 +15,12 @@
 namespace native {
 namespace {
 
-PyTypeObject *hook_type;
-PyObject *sent_name; /* "sent", the attribute of a handle */
+PyTypeObject *hook_type, *calls_type;
+PyObject *sent_name, *calls_name, *next_name; /* attributes: "sent" of a handle, "_calls" and "_next_combine" of a Buffer */
+
+/* Parameters of the methods, by position. */
+enum { X, IDS, MOST, EXPERTS, STATS, WAITS, FP8_ROWS, ROUND_SCALE, UE8M0, ASYNC, HOOK, NVFP4, GLOBAL_SCALE };
+enum { WEIGHTS = 2, HANDLE, LOGFMT, ZERO_COPY, COMBINE_ASYNC, COMBINE_HOOK, OUT, COMBINE_WAITS, OVERLAP, MOST_PARAMETERS = 16 };
 
 PyObject *kept(PyObject *o) {
   Py_INCREF(o);
@@ -75,10 +79,8 @@ struct Known {
   int64_t tokens;  /* number of tokens of `sent` */
 };
 
-/* Raises link.reason(RuntimeError(text)), the exception that says why a call failed. If the call only refused
- * a tensor before anything was sent, returns None instead. */
-PyObject *failed(Link &l, PyObject *link, const std::string &text, bool may_refuse) {
-  if (may_refuse && status_of(l) == MISREAD) Py_RETURN_NONE;
+/* Raises link.reason(RuntimeError(text)), the exception that says why a call failed. */
+PyObject *failed(PyObject *link, const std::string &text) {
   PyObject *error = PyObject_CallFunction(PyExc_RuntimeError, "s", text.c_str());
   PyObject *why = error != nullptr ? PyObject_CallMethod(link, "reason", "O", error) : nullptr;
   if (why != nullptr) PyErr_SetObject(reinterpret_cast<PyObject *>(Py_TYPE(why)), why);
@@ -166,7 +168,7 @@ PyObject *hook_finish(PyObject *self, PyObject *) {
   }, &text);
   if (!fine) {
     if (h->native->sent_in[h->op] != 0) h->pending = false; /* once the capture has ended, the call cannot be received any more */
-    return failed(*h->native, h->link, text, false);
+    return failed(h->link, text);
   }
   PyObject *used = stream != h->stream ? PyObject_CallMethod(h->link, "used", "O", h->tensors) : kept(Py_None);
   end(self);
@@ -224,6 +226,7 @@ struct Calls {
   std::deque<Known> *known; /* a deque never moves its elements; a call uses one while other threads run */
   PyTypeObject *handle, *sent;
   PyObject *event; /* an EventOverlap without an event, which every call returns */
+  bool paused;     /* true: calls go the long way, where Python first applies noted changes of ranks */
 };
 
 Calls *as_calls(PyObject *o) { return reinterpret_cast<Calls *>(o); }
@@ -297,7 +300,7 @@ PyObject *sent_of(Calls *c, Known &k, int64_t tokens) {
 }
 
 /* Returns the results of low_latency_dispatch: (recv_x, recv_count, handle, event, hook). */
-PyObject *dispatched(Calls *c, Known &k, PyObject *const *args, int64_t tokens, EpcommStream stream, const LowReceived &made) {
+PyObject *dispatched(Calls *c, Known &k, PyObject *const *args, PyObject *stats, int64_t tokens, EpcommStream stream, const LowReceived &made) {
   PyObject *out = wrap(made.out.get()), *count = wrap(made.count.get()), *src_info = wrap(made.src_info.get());
   PyObject *received = k.fp8 ? tuple_of({out, wrap(made.scales.get())}) : out;
   PyObject *hook = nullptr;
@@ -306,27 +309,28 @@ PyObject *dispatched(Calls *c, Known &k, PyObject *const *args, int64_t tokens, 
     return nullptr;
   }
   if (!k.later) hook = kept(Py_None);
-  else hook = new_hook(k, 0, stream, tuple_of({kept(args[0]), kept(args[1]), kept(received), kept(src_info), kept(args[4])}), args[4]);
-  PyObject *handle = tuple_of(c->handle, {src_info, wrap(made.ranges.get()), kept(args[2]), kept(k.wide), kept(args[3])});
+  else hook = new_hook(k, 0, stream, tuple_of({kept(args[X]), kept(args[IDS]), kept(received), kept(src_info), kept(stats)}), stats);
+  PyObject *handle = tuple_of(c->handle, {src_info, wrap(made.ranges.get()), kept(args[MOST]), kept(k.wide), kept(args[EXPERTS])});
   PyObject *sent = handle != nullptr ? sent_of(c, k, tokens) : nullptr;
   if (sent == nullptr || PyObject_SetAttr(handle, sent_name, sent) != 0) Py_CLEAR(handle);
   Py_XDECREF(sent);
   return tuple_of({received, count, handle, kept(c->event), hook});
 }
 
-/* dispatch(x, topk_idx, most, experts, stats, fp8, later) makes a low_latency_dispatch, or returns None. */
-PyObject *calls_dispatch(PyObject *self, PyObject *const *args, Py_ssize_t n) {
-  if (n != 7 || !is_tensor(args[0]) || !is_tensor(args[1]) || (args[4] != Py_None && !is_tensor(args[4]))) Py_RETURN_NONE;
-  Calls *c = as_calls(self);
-  LowRows in = {tensor_in(args[0]), Ref(), tensor_in(args[1]), Ref(), PyObject_IsTrue(args[5]) == 1, PyObject_IsTrue(args[6]) == 1};
-  const int64_t most = PyLong_AsLongLong(args[2]), experts = PyLong_AsLongLong(args[3]);
+/* Makes a dispatch and returns its results. Returns null without an exception if the call must go the long
+ * way. */
+PyObject *dispatch_now(Calls *c, PyObject *const *args, bool fp8, bool later) {
+  PyObject *stats = args[STATS] != nullptr ? args[STATS] : Py_None;
+  if (!is_tensor(args[X]) || !is_tensor(args[IDS]) || (stats != Py_None && !is_tensor(stats))) return nullptr;
+  LowRows in = {tensor_in(args[X]), Ref(), tensor_in(args[IDS]), Ref(), fp8, later};
+  const int64_t most = PyLong_AsLongLong(args[MOST]), experts = PyLong_AsLongLong(args[EXPERTS]);
   int64_t dims = 0, of_ids = 0;
   const int64_t *x = sizes_of(in.x, &dims), *ids = sizes_of(in.ids, &of_ids);
   PyErr_Clear(); /* an argument that is not a number; the long way raises the error */
-  if (dims != 2 || of_ids != 2 || x[0] > most) Py_RETURN_NONE;
-  if (!in.later && args[4] != Py_None) in.stats = tensor_in(args[4]);
+  if (dims != 2 || of_ids != 2 || x[0] > most) return nullptr;
+  if (!later && stats != Py_None) in.stats = tensor_in(stats);
   for (Known &k : *c->known) {
-    if (k.hidden != x[1] || k.experts != experts || k.topk != ids[1] || k.most != most || k.fp8 != in.fp8 || k.later != in.later) continue;
+    if (k.hidden != x[1] || k.experts != experts || k.topk != ids[1] || k.most != most || k.fp8 != fp8 || k.later != later) continue;
     if (!idle(k, 0)) break;
     LowReceived made;
     EpcommStream stream = nullptr;
@@ -335,38 +339,35 @@ PyObject *calls_dispatch(PyObject *self, PyObject *const *args, Py_ssize_t n) {
       stream = current_stream(k.device);
       made = low_dispatch(*k.native, reinterpret_cast<int64_t>(stream), k.key, in);
     }, &text);
-    return fine ? dispatched(c, k, args, x[0], stream, made) : failed(*k.native, k.link, text, true);
+    if (fine) return dispatched(c, k, args, stats, x[0], stream, made);
+    return status_of(*k.native) == MISREAD ? nullptr : failed(k.link, text);
   }
-  Py_RETURN_NONE;
+  return nullptr;
 }
 
 /* Returns the results of low_latency_combine: (combined, event, hook). */
-PyObject *combined(Calls *c, const Known &k, PyObject *const *args, bool later, EpcommStream stream, const Owned &made) {
-  PyObject *out = args[4] != Py_None ? kept(args[4]) : wrap(made.get()), *hook = nullptr;
+PyObject *combined(Calls *c, const Known &k, PyObject *y, PyObject *const *args, PyObject *given, bool later, EpcommStream stream, const Owned &made) {
+  PyObject *out = given != Py_None ? kept(given) : wrap(made.get()), *hook = nullptr;
   if (out == nullptr) return nullptr;
   if (!later) hook = kept(Py_None);
-  else hook = new_hook(k, 1, stream, tuple_of({kept(args[0]), kept(args[1]), kept(args[2]), kept(args[3]), kept(out)}), Py_None);
+  else hook = new_hook(k, 1, stream, tuple_of({kept(y), kept(args[IDS]), kept(args[WEIGHTS]), kept(args[HANDLE]), kept(out)}), Py_None);
   return tuple_of({out, kept(c->event), hook});
 }
 
-/* combine(x, topk_idx, topk_weights, handle, out, later) makes a low_latency_combine, or returns None. */
-PyObject *calls_combine(PyObject *self, PyObject *const *args, Py_ssize_t n) {
-  if (n != 6 || !is_tensor(args[0]) || !is_tensor(args[1]) || !is_tensor(args[2]) || (args[4] != Py_None && !is_tensor(args[4]))) Py_RETURN_NONE;
-  Calls *c = as_calls(self);
-  PyObject *sent = PyTuple_Check(args[3]) ? PyObject_GetAttr(args[3], sent_name) : nullptr;
+/* Does the same for a combine of rows y. */
+PyObject *combine_now(Calls *c, PyObject *y, PyObject *const *args, bool later) {
+  PyObject *handle = args[HANDLE], *given = args[OUT] != nullptr ? args[OUT] : Py_None;
+  if (!is_tensor(y) || !is_tensor(args[IDS]) || !is_tensor(args[WEIGHTS]) || (given != Py_None && !is_tensor(given))) return nullptr;
+  PyObject *sent = PyTuple_Check(handle) ? PyObject_GetAttr(handle, sent_name) : nullptr;
   if (sent == nullptr) PyErr_Clear();
-  if (sent == nullptr || Py_TYPE(sent) != c->sent) {
-    Py_XDECREF(sent);
-    Py_RETURN_NONE;
-  }
-  Py_DECREF(sent); /* the handle keeps it */
+  Py_XDECREF(sent); /* the handle keeps it */
+  if (sent == nullptr || Py_TYPE(sent) != c->sent) return nullptr;
   PyObject *link = PyTuple_GetItem(sent, 0);
-  bool later = PyObject_IsTrue(args[5]) == 1;
   for (Known &k : *c->known) {
     if (k.link != link) continue;
     if (k.native->combine_key[later] == 0 || !idle(k, 1)) break;
-    LowReturned in = {tensor_in(args[0]), tensor_in(args[1]), tensor_in(args[2]), tensor_in(PyTuple_GetItem(args[3], 0)),
-                      args[4] != Py_None ? tensor_in(args[4]) : Ref(), PyTuple_GetItem(sent, 1) == Py_True, later,
+    LowReturned in = {tensor_in(y), tensor_in(args[IDS]), tensor_in(args[WEIGHTS]), tensor_in(PyTuple_GetItem(handle, 0)),
+                      given != Py_None ? tensor_in(given) : Ref(), PyTuple_GetItem(sent, 1) == Py_True, later,
                       PyLong_AsLongLong(PyTuple_GetItem(sent, 2))};
     Owned made;
     EpcommStream stream = nullptr;
@@ -375,25 +376,136 @@ PyObject *calls_combine(PyObject *self, PyObject *const *args, Py_ssize_t n) {
       stream = current_stream(k.device);
       made = low_combine(*k.native, reinterpret_cast<int64_t>(stream), k.native->combine_key[later], in);
     }, &text);
-    return fine ? combined(c, k, args, later, stream, made) : failed(*k.native, k.link, text, true);
+    if (fine) return combined(c, k, y, args, given, later, stream, made);
+    return status_of(*k.native) == MISREAD ? nullptr : failed(k.link, text);
   }
+  return nullptr;
+}
+
+/* pause(on): sends all calls the long way, or no more. */
+PyObject *calls_pause(PyObject *self, PyObject *on) {
+  as_calls(self)->paused = PyObject_IsTrue(on) == 1;
   Py_RETURN_NONE;
 }
 
-#define FAST(name, f) {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(f)), METH_FASTCALL, nullptr}
-PyMethodDef calls_methods[] = {FAST("dispatch", &calls_dispatch), FAST("combine", &calls_combine),
-                               {"learn_dispatch", learn_dispatch, METH_VARARGS, nullptr}, {"learn_combine", learn_combine, METH_VARARGS, nullptr},
-                               {nullptr, nullptr, 0, nullptr}};
+PyMethodDef calls_methods[] = {{"learn_dispatch", learn_dispatch, METH_VARARGS, nullptr}, {"learn_combine", learn_combine, METH_VARARGS, nullptr},
+                               {"pause", calls_pause, METH_O, nullptr}, {nullptr, nullptr, 0, nullptr}};
 PyType_Slot calls_slots[] = {{Py_tp_new, slot(calls_new)}, {Py_tp_dealloc, slot(calls_free)}, {Py_tp_methods, calls_methods}, {0, nullptr}};
 PyType_Spec calls_spec = {"epcomm_native.Calls", sizeof(Calls), 0, Py_TPFLAGS_DEFAULT, calls_slots};
 
+/* ---- methods of Buffer ---- */
+
+/* A Method is one that the extension serves: its parameters, and the Python function for the long way. */
+struct Method {
+  const char *names[MOST_PARAMETERS];
+  int positional; /* how many of them may be given by position */
+  PyObject *interned[MOST_PARAMETERS], *longer;
+  std::string doc;
+  PyMethodDef def;
+};
+
+/* Writes the given arguments by parameter, null for those that were not given. Returns false if they do not fit. */
+bool take(const Method &m, PyObject *const *args, Py_ssize_t n, PyObject *names, PyObject **out) {
+  if (n > m.positional) return false;
+  for (Py_ssize_t i = 0; i < n; i++) out[i] = args[i];
+  for (Py_ssize_t k = 0, count = names != nullptr ? PyTuple_Size(names) : 0; k < count; k++) {
+    PyObject *name = PyTuple_GetItem(names, k);
+    int i = 0;
+    while (i < MOST_PARAMETERS && m.interned[i] != name) i++; /* names in a program's text are interned */
+    if (i == MOST_PARAMETERS || out[i] != nullptr) return false;
+    out[i] = args[n + k];
+  }
+  return true;
+}
+
+/* Calls the method that serve() replaced. */
+PyObject *long_way(const Method &m, PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+  PyObject *all = PyTuple_New(n + 1), *by_name = PyDict_New(), *made = nullptr;
+  if (all != nullptr && by_name != nullptr) {
+    PyTuple_SetItem(all, 0, kept(self));
+    for (Py_ssize_t i = 0; i < n; i++) PyTuple_SetItem(all, i + 1, kept(args[i]));
+    for (Py_ssize_t k = 0; names != nullptr && k < PyTuple_Size(names); k++) PyDict_SetItem(by_name, PyTuple_GetItem(names, k), args[n + k]);
+    made = PyObject_Call(m.longer, all, by_name);
+  }
+  Py_XDECREF(all);
+  Py_XDECREF(by_name);
+  return made;
+}
+
+bool on(PyObject *flag) { return flag != nullptr && flag != Py_False && (flag == Py_True || PyObject_IsTrue(flag) == 1); }
+bool absent(PyObject *value) { return value == nullptr || value == Py_None; }
+
+/* Returns the Calls of a Buffer, null if its calls go the long way now. */
+PyObject *calls_of(PyObject *buffer) {
+  PyObject *calls = PyObject_GetAttr(buffer, calls_name);
+  if (calls == nullptr) PyErr_Clear();
+  if (calls != nullptr && (Py_TYPE(calls) != calls_type || as_calls(calls)->paused)) Py_CLEAR(calls);
+  return calls;
+}
+
+Method dispatch_method = {{"x", "topk_idx", "num_max_dispatch_tokens_per_rank", "num_experts", "cumulative_local_expert_recv_stats",
+                           "dispatch_wait_recv_cost_stats", "use_fp8", "round_scale", "use_ue8m0", "async_finish", "return_recv_hook",
+                           "use_nvfp4", "x_global_scale"}, 11, {}, nullptr, {}, {}};
+
+PyObject *low_latency_dispatch(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+  PyObject *given[MOST_PARAMETERS] = {}, *made = nullptr;
+  bool short_way = take(dispatch_method, args, n, names, given) && given[EXPERTS] != nullptr && given[MOST] != nullptr && given[IDS] != nullptr &&
+                   given[X] != nullptr && absent(given[WAITS]) && absent(given[GLOBAL_SCALE]) && !on(given[ROUND_SCALE]) && !on(given[UE8M0]) &&
+                   !on(given[ASYNC]) && !on(given[NVFP4]);
+  PyObject *calls = short_way ? calls_of(self) : nullptr;
+  if (calls != nullptr) made = dispatch_now(as_calls(calls), given, given[FP8_ROWS] == nullptr || on(given[FP8_ROWS]), on(given[HOOK]));
+  Py_XDECREF(calls);
+  return made != nullptr || PyErr_Occurred() ? made : long_way(dispatch_method, self, args, n, names);
+}
+
+Method combine_method = {{"x", "topk_idx", "topk_weights", "handle", "use_logfmt", "zero_copy", "async_finish", "return_recv_hook", "out",
+                          "combine_wait_recv_cost_stats", "overlap", "packed_recv_count", "comp_signal", "block_m", "threshold", "num_sms"},
+                         10, {}, nullptr, {}, {}};
+
+PyObject *low_latency_combine(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+  PyObject *given[MOST_PARAMETERS] = {}, *made = nullptr;
+  bool short_way = take(combine_method, args, n, names, given) && given[X] != nullptr && given[IDS] != nullptr && given[WEIGHTS] != nullptr &&
+                   given[HANDLE] != nullptr && absent(given[COMBINE_WAITS]) && !on(given[LOGFMT]) && !on(given[COMBINE_ASYNC]) && !on(given[OVERLAP]);
+  PyObject *calls = short_way ? calls_of(self) : nullptr;
+  PyObject *y = calls != nullptr ? (on(given[ZERO_COPY]) ? PyObject_GetAttr(self, next_name) : kept(given[X])) : nullptr;
+  if (y != nullptr) made = combine_now(as_calls(calls), y, given, on(given[COMBINE_HOOK]));
+  Py_XDECREF(y);
+  Py_XDECREF(calls);
+  return made != nullptr || PyErr_Occurred() ? made : long_way(combine_method, self, args, n, names);
+}
+
+/* Replaces one method of a class. Returns whether Python raised nothing. */
+bool replace(PyObject *type, const char *name, Method &m, void *function, const char *doc) {
+  m.doc = doc;
+  m.def = {name, reinterpret_cast<PyCFunction>(function), METH_FASTCALL | METH_KEYWORDS, m.doc.c_str()};
+  for (int i = 0; i < MOST_PARAMETERS && m.names[i] != nullptr; i++) m.interned[i] = PyUnicode_InternFromString(m.names[i]);
+  m.longer = PyObject_GetAttrString(type, name);
+  PyObject *method = m.longer != nullptr ? PyDescr_NewMethod(reinterpret_cast<PyTypeObject *>(type), &m.def) : nullptr;
+  bool fine = method != nullptr && PyObject_SetAttrString(type, name, method) == 0;
+  Py_XDECREF(method);
+  return fine;
+}
+
 } // namespace
+
+/* serve(Buffer, text, text): replaces the methods low_latency_dispatch and low_latency_combine. The texts are their
+ * docstrings, with their signatures in the form that inspect reads. */
+PyObject *serve(PyObject *, PyObject *args) {
+  PyObject *type = nullptr;
+  const char *of_dispatch = nullptr, *of_combine = nullptr;
+  if (!PyArg_ParseTuple(args, "Oss", &type, &of_dispatch, &of_combine)) return nullptr;
+  bool fine = replace(type, "low_latency_dispatch", dispatch_method, slot(low_latency_dispatch), of_dispatch) &&
+              replace(type, "low_latency_combine", combine_method, slot(low_latency_combine), of_combine);
+  return fine ? kept(Py_None) : nullptr;
+}
 
 bool add_calls(PyObject *module) {
   sent_name = PyUnicode_InternFromString("sent");
+  calls_name = PyUnicode_InternFromString("_calls");
+  next_name = PyUnicode_InternFromString("_next_combine");
   hook_type = reinterpret_cast<PyTypeObject *>(PyType_FromSpec(&hook_spec));
-  PyObject *calls = PyType_FromSpec(&calls_spec);
-  return sent_name != nullptr && hook_type != nullptr && calls != nullptr && PyModule_AddObject(module, "Calls", calls) == 0;
+  calls_type = reinterpret_cast<PyTypeObject *>(PyType_FromSpec(&calls_spec));
+  return hook_type != nullptr && calls_type != nullptr && PyModule_AddObject(module, "Calls", kept(reinterpret_cast<PyObject *>(calls_type))) == 0;
 }
 
 } // namespace native

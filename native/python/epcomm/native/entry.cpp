@@ -141,7 +141,7 @@ Tensor same(Tensor t) { return t; }
 #define FUNCTION(name, f) {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(f)), METH_FASTCALL, nullptr}
 #define FAST(name) FUNCTION(#name, (&Entry<&name>::call))
 PyMethodDef functions[] = {
-    {"use", use, METH_VARARGS, nullptr}, FAST(same), FAST(layout), FUNCTION("dispatch", &counted_dispatch), FAST(dispatch_again), FAST(combine),
+    {"use", use, METH_VARARGS, nullptr}, {"serve", serve, METH_VARARGS, nullptr}, FAST(same), FAST(layout), FUNCTION("dispatch", &counted_dispatch), FAST(dispatch_again), FAST(combine),
     FAST(ll_dispatch), FAST(ll_combine), FAST(ll_receive), FAST(call), {nullptr, nullptr, 0, nullptr}};
 PyModuleDef module = {PyModuleDef_HEAD_INIT, "epcomm_native", nullptr, -1, functions, nullptr, nullptr, nullptr, nullptr};
 

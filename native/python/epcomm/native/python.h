@@ -28,6 +28,7 @@ struct Released {
 
 /* Adds the types of calls.cpp to the module. Returns false if Python raised. */
 bool add_calls(PyObject *module);
+PyObject *serve(PyObject *module, PyObject *args);
 
 } // namespace native
 

@@ -226,6 +226,7 @@ def mixed_halves(buffer, rank):
     """Checks that a recv without a send is refused."""
     x, ids, _ = draw(rank, 8)
     _, _, handle, _, hook = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False, return_recv_hook=True)
+    assert (type(hook).__name__ == "Hook") == (buffer._calls is not None), "the extension makes known calls"
     link = handle.sent.link
     hook()
     refused(EpcommError, "recv without a send", lambda: link.call(link.ops.ll_receive, link.now(), 0, None))

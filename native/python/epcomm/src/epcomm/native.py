@@ -9,6 +9,7 @@ import ctypes
 import functools
 import importlib.machinery
 import importlib.util
+import inspect
 import os
 import types
 import warnings
@@ -94,9 +95,18 @@ def _module():
 
 
 def calls(handle, sent, event):
-    """Returns the extension's Calls, which make the low-latency calls of a Buffer in one step and return handles of
-    these types and this event. Returns None if there is no extension, or its functions cannot be plain."""
+    """Returns the extension's Calls, which hold what a Buffer's low-latency methods need. They return handles of these
+    types and this event. Returns None if there is no extension, or its functions cannot be plain."""
     return _module().Calls(handle, sent, event) if _module() else None
+
+
+def serve(cls, methods):
+    """Replaces the low-latency methods of a class by the extension's, which call the replaced ones for what they do
+    not do themselves. methods are the class's own; if a program has put others in their place, those stay."""
+    names = [f.__name__ for f in methods]
+    if _module() and all(vars(cls)[n] is f for n, f in zip(names, methods)):
+        signatures = [str(inspect.signature(f)).replace("(self", "($self", 1) for f in methods]
+        _module().serve(cls, *(f"{n}{s}\n--\n\n{f.__doc__ or ''}" for n, s, f in zip(names, signatures, methods)))
 
 
 @functools.cache

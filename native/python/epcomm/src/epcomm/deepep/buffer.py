@@ -58,8 +58,10 @@ class Buffer:
         if self._agreement is not None:
             self._agreement.end_waits = lambda links=self._links: [link.comm.stop() for link in dict.fromkeys(links.values())]
         self._found = {}           # (link, key) of each call, by the arguments that determine them
-        # Low-latency calls that all ranks have compared; None without the extension.
-        self._calls = native.calls(Handle, low_latency.Sent, EventOverlap()) if self._lane.native else None
+        self._calls = None         # the extension's Calls: low-latency calls that all ranks have compared
+        if self._lane.native:
+            self._calls = native.calls(Handle, low_latency.Sent, EventOverlap())
+            native.serve(Buffer, _LOW_LATENCY)
         self._max_tokens = int(os.environ.get("EPCOMM_MAX_TOKENS", "4096"))
         self._counter = None       # a Link whose kernel answers get_dispatch_layout
         self._next_combine = None  # rows for a combine with zero_copy
@@ -278,7 +280,7 @@ class Buffer:
             combined += b
         return combined, back if weights is not None else None
 
-    # ---- low-latency calls ----
+    # ---- low-latency calls: the extension replaces low_latency_dispatch and low_latency_combine ----
 
     def clean_low_latency_buffer(self, num_max_dispatch_tokens_per_rank, hidden, num_experts):
         """Does nothing, because normal calls and low-latency calls use separate memory."""
@@ -288,17 +290,12 @@ class Buffer:
                              return_recv_hook=False, *, use_nvfp4=False, x_global_scale=None):
         if self._masked != self._applied:
             self._apply_masks()
-        calls, stats, later = self._calls, cumulative_local_expert_recv_stats, return_recv_hook
-        others = round_scale or use_ue8m0 or use_nvfp4 or async_finish  # options that take the long way
-        if calls is not None and not others and dispatch_wait_recv_cost_stats is None and x_global_scale is None:
-            made = calls.dispatch(x, topk_idx, num_max_dispatch_tokens_per_rank, num_experts, stats, use_fp8, later)
-            if made is not None:
-                return made
         if dispatch_wait_recv_cost_stats is not None or use_nvfp4 or x_global_scale is not None or use_ue8m0 and not round_scale:
             low_latency.refuse_dispatch(dispatch_wait_recv_cost_stats, use_nvfp4, x_global_scale)
         assert not (async_finish and return_recv_hook)
         (tokens, hidden), topk = x.shape, topk_idx.shape[1]
         assert tokens <= num_max_dispatch_tokens_per_rank, f"{tokens} tokens, at most {num_max_dispatch_tokens_per_rank}"
+        stats, later = cumulative_local_expert_recv_stats, return_recv_hook
         link, key = self._low_link(hidden, num_experts, topk, num_max_dispatch_tokens_per_rank, use_fp8, round_scale, later)
         if not self._lane.native:
             low_latency.check(link, x, topk_idx, stats)
@@ -332,17 +329,12 @@ class Buffer:
                             comp_signal=None, block_m=64, threshold=0, num_sms=3):
         if use_logfmt or combine_wait_recv_cost_stats is not None or overlap:
             low_latency.refuse_combine(use_logfmt, combine_wait_recv_cost_stats)
-        later = return_recv_hook
+        assert not (async_finish and return_recv_hook)
+        sent, later = sent_of(handle, "low_latency_dispatch"), return_recv_hook
         if zero_copy:
             x = self._next_combine
             if x is None:
                 raise ValueError("zero_copy: no rows to combine; first write them to the tensor that get_next_low_latency_combine_buffer returns")
-        if self._calls is not None and not async_finish:
-            made = self._calls.combine(x, topk_idx, topk_weights, handle, out, later)
-            if made is not None:
-                return made
-        assert not (async_finish and return_recv_hook)
-        sent = sent_of(handle, "low_latency_dispatch")
         link = sent.link
         if not self._lane.native:
             low_latency.check_combine(sent, x, topk_idx, topk_weights, out)
@@ -381,6 +373,8 @@ class Buffer:
         if not 0 <= rank_to_mask < self.group_size or rank_to_mask == self.rank:
             raise ValueError(f"rank_to_mask: {rank_to_mask} is not another rank below {self.group_size}")
         (self._masked.add if mask else self._masked.discard)(rank_to_mask)
+        if self._calls is not None:
+            self._calls.pause(self._masked != self._applied)
 
     def low_latency_query_mask_buffer(self, mask_status):
         """Applies the noted changes, then writes 1 for each masked rank and 0 for the others to mask_status, int32
@@ -415,6 +409,8 @@ class Buffer:
                     half.lose()
                 link.halves[:] = link.begun[:] = None, None
         self._applied = set(self._masked)
+        if self._calls is not None:
+            self._calls.pause(False)
 
     def check(self):
         """Raises EpcommError if a wait in a call of this rank passed its deadline; the outputs are NaN then. After each
@@ -439,5 +435,7 @@ class Buffer:
     def internode_combine(self, *_, **__):
         raise NotServed("internode_combine", "all ranks are on one host; call combine")
 
+
+_LOW_LATENCY = Buffer.low_latency_dispatch, Buffer.low_latency_combine
 
 __all__ = ["Buffer", "Config"]

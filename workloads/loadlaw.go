@@ -11,7 +11,7 @@ import (
 type loadLaw struct {
 	load      func(s drawRequest, x float64) ([]float64, error) // [experts] relative loads, in any order
 	param     param                                             // name and bounds of the parameter
-	x         float64                                           // value of the parameter, or if statistic is set the statistic's target
+	x         float64                                           // value of the parameter; if statistic is set, the target of the statistic instead
 	statistic string                                            // the statistic whose target the parameter must reach; "" if the spec gives the parameter
 	urn       bool                                              // an urn draws with the loads as weights; otherwise poisson draws with the loads scaled to shares
 	fixed     bool                                              // load[e] belongs to expert e; the seed does not shuffle

@@ -46,7 +46,7 @@ func inSessions(t *testing.T, n int, routings ...string) *Options {
 }
 
 // TestSessions: times and gains are medians over the further sessions, and the interval covers the
-// gains of these sessions. The search's own session does not count.
+// gains of these sessions. The search's own session is not used.
 func TestSessions(t *testing.T) {
 	b := moody(shifts(1, 1.06, 1.02, 1.1, 1.04, 1.08))
 	out := mustSweep(t, b, inSessions(t, 5, "uniform"), filepath.Join(t.TempDir(), "run"))

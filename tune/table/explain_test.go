@@ -47,7 +47,7 @@ func TestNearestSaysWhatIsMissing(t *testing.T) {
 }
 
 // TestNearestIsTheFewestThenTheLatestFields: the nearest row differs in the fewest fields. If
-// several rows differ in equally few, it differs in the latest field. Fallback fields do not count.
+// several rows differ in equally few, it differs in the latest field. Fallback fields are ignored.
 func TestNearestIsTheFewestThenTheLatestFields(t *testing.T) {
 	edited := func(edit func(*Key)) Row {
 		r := testRow(ep.Even, 0, 64, 128)

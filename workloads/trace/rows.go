@@ -70,7 +70,8 @@ func (a *array) layout(kind Kind, o Options) (layout, error) {
 	return l, nil
 }
 
-// checkLayer asks for a layer if there are several.
+// checkLayer refuses a layer that the array does not have, and a missing choice if the array has
+// several layers.
 func checkLayer(layers, layer int) error {
 	switch {
 	case layer < 0 && layers != 1:

@@ -14,7 +14,7 @@ const empty ep.Op = "empty"
 type stepKind int
 
 const (
-	stepAlign     stepKind = iota // wait for all ranks; n more times, and measure the time of one
+	stepAlign     stepKind = iota // wait for all ranks; if n > 0, wait n more times and measure the mean time of one wait
 	stepCall                      // call number n of op
 	stepStamp                     // write the time into slot n
 	stepEvent                     // record event n

@@ -16,7 +16,7 @@ type Call struct {
 	Slot       int
 	DType      int // EpcommDType, 0 for the pack's first
 	Tokens     int // number of tokens of this rank
-	Fullest    int // number of tokens of the fullest rank, the same on all ranks
+	Fullest    int // number of tokens of the fullest rank; all ranks pass the same
 	Routing    int // EpcommRouting
 	Purpose    int // EpcommPurpose
 	WideIDs    bool
@@ -27,15 +27,15 @@ type Call struct {
 	Own        Outputs // the caller's own outputs; the zero value means the library's
 	Y          Pointer // [max_rows, hidden] BF16; with several nodes it must lie in Outputs.Y or in the memory of epcomm_extra
 	Combined   Pointer // [tokens, hidden] BF16
-	Bias       Pointer // [hidden] BF16, of combines with an epilogue only
-	Scale      float32
+	Bias       Pointer // [hidden] BF16, only for combines with epilogue=bias
+	Scale      float32 // only for combines with epilogue=scale
 }
 
-// Outputs holds the addresses to which dispatch writes rows, as EpcommOutputs.
+// Outputs holds the addresses to which dispatch writes, like EpcommOutputs.
 type Outputs struct {
 	Out, Scales, RowOffsets, ExpertIDs, SrcInfo, ScaleOffsets Pointer
 
-	Y Pointer // over nodes: room for the experts' outputs; 0 on one host
+	Y Pointer // with several nodes, memory for the experts' outputs; 0 on one host
 
 	MaxRows, RowBytes, OutBytes, ScaleBytes int64
 }
@@ -95,13 +95,12 @@ func (c *Comm) CombineRecv(k Call, s Stream) error {
 	return c.check(C.epcomm_combine_recv(c.c, &call, C.EpcommStream(Pointer(s).c())))
 }
 
-// Barrier lets no rank's stream continue before the streams of all ranks have reached it.
+// Barrier makes each rank's stream wait until the streams of all ranks have reached the barrier.
 func (c *Comm) Barrier(s Stream) error {
 	return c.check(C.epcomm_barrier(c.c, C.EpcommStream(Pointer(s).c())))
 }
 
-// Stamp writes the GPU's clock, in ns, to 8 bytes of device memory when the stream reaches
-// it.
+// Stamp launches a kernel that writes the GPU's clock, in ns, to 8 bytes of device memory.
 func (c *Comm) Stamp(at Pointer, s Stream) error {
 	return c.check(C.epcomm_stamp(c.c, (*C.uint64_t)(at.c()), C.EpcommStream(Pointer(s).c())))
 }

@@ -1,9 +1,9 @@
 //go:build cuda
 
-// Package epcomm calls tuned dispatch and combine kernels from Go. The C library of this folder is
-// compiled into it. A pack (a file made by epbench pack) holds the kernels. Each rank runs in a separate
-// process or goroutine and creates a Comm. All ranks make the same calls in the same order;
-// include/epcomm.h has the rules.
+// Package epcomm calls tuned dispatch and combine kernels from Go. The package contains the C library of
+// this folder. A pack (a file made by epbench pack) holds the kernels. Each rank runs in a separate
+// process or goroutine and creates a Comm. All ranks make the same calls in the same order.
+// include/epcomm.h states the rules.
 //
 //	comm, err := epcomm.Create(epcomm.Options{Pack: "model.pack", Rank: rank, Ranks: 2, Device: rank, Gather: gather})
 //	call := epcomm.Call{Tokens: n, Fullest: most, X: x, IDs: ids, Weights: w}
@@ -47,10 +47,10 @@ type Error struct {
 
 func (e *Error) Error() string { return "epcomm: " + e.Status.String() + ": " + e.Text }
 
-// Status says how a call failed.
+// A Status is the kind of a failure.
 type Status int
 
-// The statuses, as EpcommStatus.
+// The statuses of EpcommStatus, without EPCOMM_OK.
 const (
 	Invalid  Status = C.EPCOMM_INVALID
 	BadPack  Status = C.EPCOMM_PACK
@@ -78,7 +78,7 @@ type Options struct {
 	Ranks      int
 	Device     int           // CUDA ordinal
 	Deadline   time.Duration // longest wait of a kernel for a peer
-	InFlight   int           // calls begun and not combined
+	InFlight   int           // number of dispatches that may wait for their combine at the same time
 	Streams    int           // number of streams on which calls run at the same time
 	Reduced    bool          // accept reduced precision if the pack has it
 	MaxSMs     int
@@ -92,7 +92,7 @@ type Options struct {
 	Gather func(mine []byte) (all []byte, err error)
 }
 
-// Comm is one rank. One goroutine at a time uses it.
+// A Comm is one rank. Only one goroutine at a time may use it.
 type Comm struct {
 	c      *C.EpComm
 	gather cgo.Handle

@@ -1,7 +1,7 @@
 //go:build cuda
 
-// Package gpu wraps the functions of the CUDA driver that a program needs besides epcomm:
-// memory, streams, graphs. If the driver refuses a call, the program prints the error and ends.
+// Package gpu wraps the functions of the CUDA driver that a program needs in addition to epcomm:
+// memory, streams, graphs and kernels. If the driver refuses a call, the program prints the error and ends.
 package gpu
 
 // #cgo CFLAGS: -std=gnu99 -O2 -D_GNU_SOURCE
@@ -28,17 +28,17 @@ type (
 	Kernel unsafe.Pointer
 )
 
-// Use makes a device's primary context current on this goroutine's thread, to which
-// it then stays bound.
+// Use makes a device's primary context current on the thread of this goroutine, and binds the goroutine
+// to the thread.
 func Use(device int) {
 	runtime.LockOSThread()
 	C.gpu_use(C.int(device))
 }
 
-// Alloc and Free manage memory of the device.
+// Alloc allocates memory of the current device.
 func Alloc(bytes int64) Pointer { return Pointer(uintptr(C.gpu_alloc(C.size_t(bytes)))) }
 
-// Free frees memory.
+// Free frees memory that Alloc returned.
 func Free(p Pointer) { C.gpu_free(p.c()) }
 
 // Upload copies to the device and waits.
@@ -59,18 +59,18 @@ func Download(from Pointer, bytes int64, s Stream) []byte {
 	return out
 }
 
-// Fill writes one byte everywhere.
+// Fill sets every byte of an area to b.
 func Fill(p Pointer, b byte, bytes int64, s Stream) {
 	C.gpu_fill(p.c(), C.int(b), C.size_t(bytes), C.GpuStream(s))
 }
 
-// NewStream makes a stream that does not wait for the default one.
+// NewStream makes a stream that does not wait for the default stream.
 func NewStream() Stream { return Stream(C.gpu_stream()) }
 
 // Wait waits until all work of a stream has ended.
 func Wait(s Stream) { C.gpu_wait(C.GpuStream(s)) }
 
-// Capture records the work that f puts on a stream as a graph.
+// Capture returns a graph of the work that f puts on a stream.
 func Capture(s Stream, f func() error) (Graph, error) {
 	C.gpu_capture(C.GpuStream(s))
 	err := f()

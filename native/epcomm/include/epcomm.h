@@ -1,7 +1,7 @@
-/* epcomm: expert-parallel dispatch and combine, as epbench tuned them.
+/* epcomm: expert-parallel dispatch and combine with the kernels that epbench has tuned.
  *
- * A pack (a file made by epbench pack) holds kernels, and says which of them a call launches.
- * One EpComm is one rank. All ranks create theirs together. Then call dispatch and combine on
+ * A pack (a file made by epbench pack) holds kernels, and determines which of them a call launches.
+ * One EpComm is one rank. All ranks create their EpComms together. Then call dispatch and combine on
  * your own streams, eagerly or inside CUDA graphs:
  *
  *   EpcommOptions o = {sizeof o};
@@ -21,22 +21,22 @@
  * - Functions marked collective are called by all ranks.
  * - All ranks make the same calls in the same order on each slot, and pass the same
  *   fullest, routing, purpose and dtype. The option debug checks that.
- * - Every dispatch is followed by its combine before the slot is used again. In layouts
- *   masked and rank, dispatches with outputs of their own may follow each other on a slot,
- *   and be combined in any order: see EpcommLayout.
- * - One thread at a time uses an EpComm; different EpComms are independent.
+ * - Combine the rows of a dispatch before you use its slot again. Exception: in layouts masked and
+ *   rank, several dispatches may follow each other on a slot if each has its own outputs, and their
+ *   rows may be combined in any order; see EpcommLayout.
+ * - Only one thread at a time may use an EpComm. Different EpComms are independent.
  * - Every struct begins with its size: set the size, and set unused members to 0. Later headers may
  *   add members at the end. The library accepts a struct of an older header: its missing members
  *   count as 0. In a struct of a newer header, the members that the library does not know must be 0.
  *   Otherwise the call returns EPCOMM_INVALID.
- * - If a wait passes its deadline, the call ends on this rank. Its outputs, and the outputs of every
- *   later call and graph replay, are then NaN and have no rows, until epcomm_reset. So old results
- *   are never taken for new ones. The next call and epcomm_fault return the reason.
+ * - If a wait passes its deadline, the call ends on this rank. Its outputs are then NaN and have no
+ *   rows, and so are the outputs of every later call and graph replay, until epcomm_reset. So old
+ *   results are never taken for new ones. The next call and epcomm_fault return the reason.
  * - Ranks on several hosts need a pack made with --nodes, and options.nodes. Each rank is then a
- *   separate process. All ranks create and destroy their EpComms in the same order, and y lies in
+ *   separate process. All ranks create and destroy their EpComms in the same order, and y is in
  *   the library's memory. See docs/multinode.md.
- * - Pointers are device addresses unless said otherwise. Nothing is allocated, and
- *   the host waits for nothing, in the functions marked call path.
+ * - Pointers are device addresses unless the comment says "host memory".
+ * - Functions marked call path allocate nothing, and never make the host wait.
  */
 #ifndef EPCOMM_H
 #define EPCOMM_H
@@ -50,7 +50,7 @@ extern "C" {
 
 #define EPCOMM_VERSION 1
 #define EPCOMM_TEXT 512     /* bytes of a text buffer, the terminating 0 included */
-#define EPCOMM_MAX_RANKS 64 /* most ranks over several hosts; on one host: 8 */
+#define EPCOMM_MAX_RANKS 64 /* largest number of ranks over several hosts; on one host it is 8 */
 #define EPCOMM_MAX_SLOTS 8
 
 #if defined(_WIN32)
@@ -93,18 +93,17 @@ typedef enum EpcommDType {
  * out             [E, R*T, H]                     [R, T, H]                  [R*T, H]
  * out_scales fp8  [E, H/128, R*T]                 [R*T, H/128]               [R*T, H/128]
  * row_offsets     [E+1] rows of each; total       [R+1] rows of each; total  [R+1] first row of each source; total
- * expert_ids      [E, R] int64: first row of the  [R*T, K] local expert, -1 if it lives elsewhere
+ * expert_ids      [E, R] int64: first row of the  [R*T, K] local expert, -1 if it is on another rank
  *                 source in the block << 32 | rows
  * src_info        [E*R*T, 2] token, top-k place;  [R*T, 2] token, source rank; then [T] for combine
- *                 then what combine needs
- * scale_offsets   unused                          [R*T, K] float: weight, 0 if the expert lives elsewhere
+ *                 then data for combine
+ * scale_offsets   unused                          [R*T, K] float: weight, 0 if the expert is on another rank
  *
- * In layouts rank, y holds one row for each (token, rank), which the caller has weighted and
- * summed over local experts; combine adds the rows of the ranks. In layouts masked and rank,
- * combine needs row_offsets and src_info (src_info_bytes in EpcommOutputs) as dispatch wrote
- * them, and topk_ids. If each dispatch keeps these in separate memory, its rows may be combined in
- * any order, any number of times. In the other layouts combine returns the tokens of the last
- * dispatch of its slot. */
+ * In layouts rank, y holds one row for each (token, rank): the weighted sum over the local experts, which
+ * the caller computes. combine adds the rows of the ranks. In layouts masked and rank, combine needs
+ * topk_ids, and row_offsets and src_info (src_info_bytes in EpcommOutputs) as dispatch wrote them. If each
+ * dispatch keeps the latter two in separate memory, the rows of dispatches may be combined in any order and
+ * any number of times. In the other layouts, combine takes the rows of the last dispatch of its slot. */
 typedef enum EpcommLayout {
   EPCOMM_LAYOUT_EXPERT = 0,
   EPCOMM_LAYOUT_EXPERT_128 = 1, /* each expert's first row is a multiple of 128 */
@@ -115,7 +114,7 @@ typedef enum EpcommLayout {
 
 /* Routing class: how uneven the routing is; see epcomm_classify. */
 typedef enum EpcommRouting {
-  EPCOMM_ROUTING_DEFAULT = 0, /* the routing of the options; in the options: the row for all routings */
+  EPCOMM_ROUTING_DEFAULT = 0, /* in a call: the routing of the options; in the options: EPCOMM_ALL_ROUTINGS */
   EPCOMM_EVEN = 1,
   EPCOMM_SKEWED = 2,
   EPCOMM_CONCENTRATED = 3,
@@ -123,25 +122,25 @@ typedef enum EpcommRouting {
   EPCOMM_ALL_ROUTINGS = 5
 } EpcommRouting;
 
-/* The call whose time counts in the choice of kernels. */
+/* The part of a layer whose time decides which kernels a call launches. */
 typedef enum EpcommPurpose {
   EPCOMM_FOR_PAIR = 0, /* dispatch and combine together */
   EPCOMM_FOR_DISPATCH = 1,
   EPCOMM_FOR_COMBINE = 2,
-  EPCOMM_FOR_HALVES = 3 /* calls in halves with other work between them: packs of layout masked have kernels that
-                           occupy no SMs in between; other packs answer as for EPCOMM_FOR_PAIR. With reduced
-                           precision the send of a combine ends when all ranks have begun the combine */
+  EPCOMM_FOR_HALVES = 3 /* calls in halves with other work between them. Packs of layout masked have kernels that
+                           occupy no SMs between the halves; other packs choose as for EPCOMM_FOR_PAIR. With reduced
+                           precision, the send of a combine ends only when all ranks have begun the combine */
 } EpcommPurpose;
 
-/* Gathers `bytes` bytes of every rank, in the order of ranks, into `all`. Both are host
- * memory. Returns 0 once all ranks have the bytes of all ranks. */
+/* Gathers `bytes` bytes of every rank, in the order of ranks, into `all`. `mine` and `all` are host
+ * memory. Returns 0 once `all` holds the bytes of all ranks. */
 typedef int (*EpcommAllGather)(void *context, const void *mine, void *all, size_t bytes);
 
-/* The fate of tokens for experts of a lost rank. */
+/* What happens to top-k ids that name an expert of a lost rank. */
 typedef enum EpcommSurvivors {
   EPCOMM_NO_SURVIVORS = 0, /* a lost rank ends all calls */
   EPCOMM_DROP = 1,         /* such ids count as masked; epcomm_survivors counts them */
-  EPCOMM_REFUSE = 2        /* such an id ends the call with a fault on the rank that passed it; the calls of the other ranks end by their deadline */
+  EPCOMM_REFUSE = 2        /* such an id ends the call with a fault on the rank that passed it; the calls of the other ranks end at their deadline */
 } EpcommSurvivors;
 
 typedef struct EpcommOptions {
@@ -154,7 +153,7 @@ typedef struct EpcommOptions {
   EpcommAllGather all_gather; /* not needed for one rank */
   void *context;
   uint64_t deadline_ns;  /* longest wait of a kernel for a peer; 0: 10 s */
-  int in_flight;         /* number of slots: the most dispatches that may wait for their combine at the same time; 0: 1 */
+  int in_flight;         /* number of slots: so many dispatches may wait for their combine at the same time; 0: 1 */
   int streams;           /* number of streams on which calls run at the same time; 0: 1 */
   int reduced;           /* 1: accept reduced precision if the pack has it */
   int max_sms;           /* refuse packs whose calls take more SMs; 0: no limit */
@@ -163,12 +162,12 @@ typedef struct EpcommOptions {
   int debug;             /* 1: for every call, compare the arguments of all ranks, check the ids before a kernel uses them, and check the GPU of each tensor */
   uint64_t extra_bytes;  /* further memory for outputs of your own: see epcomm_extra */
   int own_outputs;       /* 1: every call passes its own outputs, and the library allocates none. The same on all ranks */
-  const char *nvshmem;   /* folder with lib/libnvshmem_host.so.3; NULL: $EPBENCH_NVSHMEM, or where the linker looks */
+  const char *nvshmem;   /* folder with lib/libnvshmem_host.so.3; NULL: $EPBENCH_NVSHMEM, otherwise the linker's search path */
   int nodes;             /* number of nodes of the ranks: rank r is on node r / (ranks / nodes); 0: 1 */
   int survivors;         /* EpcommSurvivors: calls may go on after a rank is lost, see epcomm_shrink. The same on all ranks */
   int ordered;           /* 1: the caller makes the stream of each recv wait for the stream of its send. The library then records no events for that */
-  uint64_t joins;        /* 0: all ranks call epcomm_create. Otherwise a set of ranks, bit r for rank r, with this rank in it: the other ranks of
-                            the set call epcomm_grow with the same set, and this rank joins them */
+  uint64_t joins;        /* 0: all ranks call epcomm_create. Otherwise this rank joins ranks that run: a set of ranks, bit r for rank r, with this
+                            rank in it. The other ranks of the set call epcomm_grow with the same set */
 } EpcommOptions;
 
 typedef struct EpcommCall {
@@ -179,33 +178,33 @@ typedef struct EpcommCall {
   int fullest;  /* number of tokens of the fullest rank, the same on all ranks; 0: max_tokens */
   int routing;  /* EpcommRouting, the same on all ranks */
   int purpose;  /* EpcommPurpose, the same on all ranks */
-  int ids_bits; /* 32 or 64; 0: 32. In layout expert, 64 costs one small kernel for each dispatch. In other layouts kernels read only the
-                   lower 32 bits, and debug mode checks all 64 */
+  int ids_bits; /* 32 or 64; 0: 32. With 64, layout expert launches one small kernel more in each dispatch. In other layouts, kernels read
+                   only the lower 32 bits of an id; debug mode checks all 64 */
   int unused;   /* 0 */
   const void *x;            /* [tokens, hidden] BF16; e4m3 for dtype fp8 of packs made with --raw */
   const void *topk_ids;     /* [tokens, topk] global expert ids, -1 if masked. In layouts rank a token may name an expert twice:
                                its row then names the expert twice. In other layouts a token's ids must be distinct; debug checks that */
-  const float *weights;     /* [tokens, topk] router weights; in layout expert the same to dispatch and combine */
+  const float *weights;     /* [tokens, topk] router weights; in layout expert, dispatch and combine need the same weights */
   const float *input_scale; /* [1] NVFP4's global scale; NULL for 1. With --raw and fp8: [tokens, hidden/128] */
-  /* Outputs of dispatch; NULL means the library's own. Pass all outputs that the dtype has
-   * or none, and make the same choice on all ranks. Pass the same outputs again to combine. If
-   * they lie in epcomm_extra at the same offset on all ranks, any kernel may be used. Otherwise
-   * only kernels whose receivers write the rows can be used. */
+  /* Outputs of dispatch; NULL means the library's own. Pass either all outputs that the dtype has
+   * or none, and do the same on all ranks. Pass the same outputs again to combine. If they are in
+   * epcomm_extra at the same offset on all ranks, the library may choose any kernel. Otherwise it
+   * can only choose kernels whose receivers write the rows. */
   void *out;               /* [max_rows, row_bytes] rows by expert */
   void *out_scales;        /* fp8: float [hidden/128, max_rows]; mxfp4: [max_rows, hidden/32]; nvfp4: 5-D blocks */
   uint32_t *row_offsets;   /* [groups + 1] */
   int32_t *expert_ids;     /* [groups] local expert of each group */
   int32_t *src_info;       /* [max_rows, 2] token on its rank, top-k position */
   uint32_t *scale_offsets; /* [groups] nvfp4 */
-  /* The shapes above are those of layout expert; see EpcommLayout for the others. For
-   * combine: */
+  /* The shapes above are those of layout expert; see EpcommLayout for the others. The next four
+   * members are for combine. */
   const void *y;   /* [max_rows, hidden] BF16, the experts' output of each row. With several nodes it must lie in EpcommOutputs.y
                       or in epcomm_extra, because the network reads it */
   void *combined;  /* [tokens, hidden] BF16 */
-  const void *bias;     /* [hidden] BF16, combines with epilogue=bias only */
-  float epilogue_scale; /* combines with epilogue=scale only; epbench pack chooses neither */
+  const void *bias;     /* [hidden] BF16, only for combines with epilogue=bias */
+  float epilogue_scale; /* only for combines with epilogue=scale; epbench pack chooses neither epilogue */
   uint64_t rows;        /* layout rank packed: number of rows for which the given outputs have room, at least as many as arrive.
-                           0: max_rows; then a call that ends by a fault does not overwrite the rows with NaN */
+                           0: max_rows; then a call that ends with a fault does not overwrite the rows with NaN */
   int32_t *row_tokens;  /* layout rank packed: [rows] number of each row's token on its source rank, or NULL. If given, each id in expert_ids
                            has 64 bits */
 } EpcommCall;
@@ -214,10 +213,10 @@ typedef struct EpcommCall {
 typedef struct EpcommInfo {
   size_t size;
   int rank, ranks, hidden, experts, local_experts, topk, max_tokens;
-  int groups;       /* local experts, plus one group before them for a fused shared expert */
+  int groups;       /* number of local experts; with a fused shared expert, one more group before them */
   int shared, skip_a2a, reduced;
   int in_flight;
-  int largest_grid; /* SMs that the widest call takes */
+  int largest_grid; /* largest number of SMs that a call takes */
   unsigned dtypes;  /* bit 1 << EpcommDType */
   int default_dtype;
   uint64_t heap_bytes;  /* device memory of this rank */
@@ -251,20 +250,20 @@ typedef struct EpcommFault {
   int rank;    /* the rank that waited */
   int phase;   /* 1 barrier, 2 dispatch sending, 3 dispatch receiving, 4 combine sending, 5 combine receiving, 6 debug mode, 7 an id of a lost rank,
                   8 more rows than the outputs given have room for */
-  int expert;  /* global expert waited for, -1 if none */
-  int source;  /* rank waited for, -1 if none */
+  int expert;  /* global expert for which it waited, -1 if none */
+  int source;  /* rank for which it waited, -1 if none */
   int block;
   uint64_t want, got;
-  char text[EPCOMM_TEXT]; /* the same as a sentence */
+  char text[EPCOMM_TEXT]; /* the error text */
 } EpcommFault;
 
-/* Which kernels a call launches, and why. Strings live as long as the EpComm. */
+/* Which kernels a call launches, and why. The strings are valid until the EpComm is destroyed. */
 typedef struct EpcommExplanation {
   size_t size;
   const char *dispatch; /* kernel:parameter=value,... */
   const char *combine;
-  const char *why;      /* the row that answered, or default */
-  int first, last;      /* token counts of the fullest rank that have the same answer */
+  const char *why;      /* the table row that chose the kernels, or default */
+  int first, last;      /* first and last token count of the fullest rank with the same choice */
   int plan;             /* number of the choice; equal on all ranks */
 } EpcommExplanation;
 
@@ -272,12 +271,12 @@ typedef struct EpcommExplanation {
  * If one rank cannot be created, the call fails on all ranks. */
 EPCOMM_API EpcommStatus epcomm_create(EpComm **comm, const EpcommOptions *options, char *text);
 
-/* Collective: waits for this rank's device and for the other ranks, then frees everything, even
- * if a rank has failed. Then the status is EPCOMM_DRIVER on a rank whose GPU is lost, and
- * EPCOMM_PEER on the others. If ranks are gone, use epcomm_abandon instead, which does not wait
- * for them. With several nodes, epcomm_abandon cannot free the heap, because NVSHMEM frees only on
- * all ranks together. The heap is freed when the process ends, and the process cannot create
- * another EpComm for several nodes. */
+/* Collective. Waits for this rank's device and for the other ranks, then frees everything. It frees
+ * everything also if the GPU of a rank is lost; then it returns EPCOMM_DRIVER on that rank, and
+ * EPCOMM_PEER on the others. If processes of ranks are gone, use epcomm_abandon instead, which does
+ * not wait for them. With several nodes, epcomm_abandon cannot free the heap, because NVSHMEM frees
+ * only on all ranks together. The heap is then freed when the process ends, and the process cannot
+ * create another EpComm for several nodes. */
 EPCOMM_API EpcommStatus epcomm_destroy(EpComm *comm);
 EPCOMM_API void epcomm_abandon(EpComm *comm);
 
@@ -285,11 +284,11 @@ EPCOMM_API void epcomm_abandon(EpComm *comm);
 EPCOMM_API EpcommStatus epcomm_dispatch(EpComm *comm, const EpcommCall *call, EpcommStream stream);
 EPCOMM_API EpcommStatus epcomm_combine(EpComm *comm, const EpcommCall *call, EpcommStream stream);
 
-/* Call path. The two halves of a call: send begins it; its outputs are complete after recv,
- * in the order of recv's stream. The two streams may differ: then the transfer runs at the
- * same time as the work between send and recv. Inputs must not change until recv, which
- * takes the same EpcommCall. The next call of the slot begins after recv: if it is sent on
- * another stream, that stream must wait for recv's stream. */
+/* Call path. The two halves of a call. send begins the call. Its outputs are complete after recv,
+ * in the order of recv's stream. If send and recv are on different streams, the transfer runs at the
+ * same time as the work between them. Inputs must not change until recv, which takes the same
+ * EpcommCall. The next call of the slot must come after recv: if it is made on another stream, make that
+ * stream wait for recv's stream. */
 EPCOMM_API EpcommStatus epcomm_dispatch_send(EpComm *comm, const EpcommCall *call, EpcommStream stream);
 EPCOMM_API EpcommStatus epcomm_dispatch_recv(EpComm *comm, const EpcommCall *call, EpcommStream stream);
 EPCOMM_API EpcommStatus epcomm_combine_send(EpComm *comm, const EpcommCall *call, EpcommStream stream);
@@ -299,65 +298,65 @@ EPCOMM_API EpcommStatus epcomm_combine_recv(EpComm *comm, const EpcommCall *call
  * barrier. */
 EPCOMM_API EpcommStatus epcomm_barrier(EpComm *comm, EpcommStream stream);
 
-/* Call path. When the stream reaches it, a kernel writes the GPU's clock, in ns, to *at, 8
- * bytes of device memory. Clocks of different GPUs are not comparable. `epbench bench`
- * measures time in the same way, because events inside a graph would interrupt its sequence
- * of kernels. */
+/* Call path. Launches a kernel that writes the GPU's clock, in ns, to *at, 8 bytes of device memory.
+ * Clocks of different GPUs are not comparable. `epbench bench` measures time in the same way, because
+ * events inside a graph would interrupt its sequence of kernels. */
 EPCOMM_API EpcommStatus epcomm_stamp(EpComm *comm, uint64_t *at, EpcommStream stream);
 
-/* Returns EPCOMM_FAULT and a description if this rank gave up a wait, else EPCOMM_OK; out may be
- * NULL. Reads host memory only and waits for nothing: a fault is seen once the kernel that gave
- * up has run. Every call of this library checks it before it launches. Replays of a graph do not:
+/* Returns EPCOMM_FAULT and a description if a kernel of this rank gave up a wait, else EPCOMM_OK. out may
+ * be NULL. It reads only host memory and does not wait, so it reports a fault once the kernel has ended.
+ * Every call of this library checks for a fault before it launches. Replays of a graph do not check:
  * after each replay, wait for its stream and call this function before you use the results. Other
  * ranks may notice the fault only when their own deadline passes. */
 EPCOMM_API EpcommStatus epcomm_fault(EpComm *comm, EpcommFault *out);
 
-/* Collective: waits for this rank's device and resets all memory to its state after creation.
+/* Collective. Waits for this rank's device and resets all memory to its state after creation.
  * Graphs stay valid. With several nodes the call also waits for the network, without a deadline. */
 EPCOMM_API EpcommStatus epcomm_reset(EpComm *comm);
 
-/* Ends the waits of the kernels of all ranks, as their deadline would. It is for a caller that knows that the
- * ranks have made calls that do not match. Calls that are under way, and later ones, leave NaN in their outputs. Reset or
- * destroy then. It works only for ranks of one host. It waits for this rank's device, but not for work that other streams
- * queued. */
+/* Ends the waits of the kernels of all ranks, as their deadline would. Call it if you know that the ranks have
+ * made calls that do not match. Calls that are under way and all later calls leave NaN in their outputs, until
+ * you reset or destroy. It works only for ranks of one host. It waits for this rank's device, but not for work
+ * that other streams have queued. */
 EPCOMM_API EpcommStatus epcomm_stop(EpComm *comm);
 
-/* Collective among the ranks in `alive`, bit r for rank r: continues without the other ranks. All ranks pass
- * the same set. The call does not use all_gather, and ends within four times deadline_ns. It returns
- * EPCOMM_PEER if a rank of the set did not call it or passed another set: then call it again. It resets
+/* Collective among the ranks in `alive`, bit r for rank r. Continues without the other ranks. All ranks of the
+ * set pass the same set. The function does not use all_gather, and takes at most four times deadline_ns. It
+ * returns EPCOMM_PEER if a rank of the set did not call it or passed another set; then call it again. It resets
  * memory as epcomm_reset does, so calls that have begun are lost. Graphs stay valid. Later calls send nothing
- * to a lost rank, wait for nothing from it and leave no rows of it. The process of a lost rank must have
+ * to a lost rank, wait for nothing from it and return no rows of it. The process of a lost rank must have
  * ended, or must make no more calls. Afterwards epcomm_reset and epcomm_destroy are collective among the
  * living ranks. Needs options.survivors and a pack made with --survivors. See docs/faults.md. */
 EPCOMM_API EpcommStatus epcomm_shrink(EpComm *comm, uint64_t alive);
 
-/* Collective among the ranks in `alive`, some of which were lost: takes the lost ranks back. A rank in a new
- * process calls epcomm_create with options.joins set to the same ranks. A lost rank whose process still
- * runs calls epcomm_grow. Memory is reset as by epcomm_shrink; graphs stay valid. The ranks of the set call
- * all_gather. The library does not read its results for other ranks. */
+/* Collective among the ranks in `alive`, bit r for rank r. Takes back the ranks of the set that were lost. A
+ * rank that runs in a new process calls epcomm_create with options.joins set to the same ranks. A lost rank
+ * whose process still runs calls epcomm_grow. Memory is reset as by epcomm_shrink; graphs stay valid. Only the
+ * ranks of the set call all_gather. The library does not read the gathered bytes of other ranks. */
 EPCOMM_API EpcommStatus epcomm_grow(EpComm *comm, uint64_t alive);
 
-/* Returns the set of living ranks, and how many top-k ids of this rank named an expert of a lost rank
- * since creation. Reads host memory: ids of calls that have ended are counted. Either may be NULL. */
+/* Stores the set of living ranks, and how many top-k ids of this rank named an expert of a lost rank since
+ * creation. It reads only host memory, so only ids of calls that have ended are counted. Either pointer may be
+ * NULL. */
 EPCOMM_API EpcommStatus epcomm_survivors(EpComm *comm, uint64_t *alive, uint64_t *dropped);
 
 EPCOMM_API EpcommStatus epcomm_explain(EpComm *comm, const EpcommCall *call, EpcommExplanation *out);
 EPCOMM_API EpcommStatus epcomm_info(EpComm *comm, EpcommInfo *out);
 EPCOMM_API EpcommStatus epcomm_outputs(EpComm *comm, int slot, int dtype, EpcommOutputs *out);
 
-/* ---- functions that DeepEP's normal calls need besides dispatch and combine ----
+/* ---- functions that DeepEP's normal calls need in addition to dispatch and combine ----
  *
  * They need layout rank packed and ranks of one host. A new dispatch takes these steps: call
  * epcomm_announce; wait until epcomm_told is ready; allocate outputs for its number of rows; call
- * epcomm_dispatch with the announced ids; call epcomm_received. Only one announce may be under way.
- * The calls follow each other on one stream, or on streams that wait for each other. The size of
+ * epcomm_dispatch with the announced ids; call epcomm_received. Finish these steps before the next
+ * announce. Make the calls on one stream, or on streams that wait for each other. The member size of
  * each struct must be exactly the size in this header. */
 
 /* Call path. Computes to which ranks and experts the tokens go. Any pack can be used for
  * any shape. */
 typedef struct EpcommLayoutOf {
   size_t size;
-  const void *topk_ids; /* [tokens, topk] of ids_bits; an id that is no expert is not counted */
+  const void *topk_ids; /* [tokens, topk] of ids_bits; ids that are not the number of an expert are not counted */
   int ids_bits, tokens, topk, experts, ranks;
   int32_t *per_rank;    /* [ranks] number of tokens that go to each rank */
   int32_t *per_expert;  /* [experts] number of tokens that go to each expert */
@@ -370,20 +369,21 @@ EPCOMM_API EpcommStatus epcomm_layout(EpComm *comm, const EpcommLayoutOf *layout
 typedef struct EpcommAnnounce {
   size_t size;
   const int32_t *per_rank, *per_expert; /* as epcomm_layout wrote them */
-  const void *topk_ids; /* [tokens, topk] of ids_bits; NULL: in_rank says to which ranks tokens go */
+  const void *topk_ids; /* [tokens, topk] of ids_bits; if NULL, in_rank determines to which ranks tokens go */
   const uint8_t *in_rank;
   const float *weights; /* [tokens, topk], or NULL */
   int ids_bits, topk, tokens;
-  int align;            /* the number of rows of an expert is rounded up to a multiple of it; 0: 1 */
-  int worst;            /* number of rows of outputs that exist already: then epcomm_told returns nothing, and more rows are a fault; 0: no outputs yet */
-  int32_t *ids;         /* out: [tokens, the pack's topk] ids, -1 after the given ones; NULL if topk_ids already have this form */
-  float *padded;        /* out: [tokens, the pack's topk] weights, or NULL */
+  int align;            /* per_expert of epcomm_told is rounded up to a multiple of align; 0: 1 */
+  int worst;            /* 0: the caller allocates outputs after epcomm_told. Otherwise the number of rows of outputs that exist already: epcomm_told
+                           then returns nothing, and more rows are a fault */
+  int32_t *ids;         /* out: [tokens, the pack's topk] the given ids, then -1; NULL if topk_ids already have this form */
+  float *padded;        /* out: [tokens, the pack's topk] the given weights, padded; or NULL */
   int32_t *before;      /* out: [ranks, ranks]: entry [i, j] counts the rows for rank j from the ranks up to i */
 } EpcommAnnounce;
 EPCOMM_API EpcommStatus epcomm_announce(EpComm *comm, const EpcommAnnounce *announce, EpcommStream stream);
 
-/* Returns the counts of the last announce. `ready` is 1 as soon as all counts have arrived,
- * before any row has. Reads host memory only; call it again until `ready` is 1. */
+/* Returns the counts of the last announce. `ready` is 1 as soon as the counts of all ranks have arrived;
+ * that is before any row arrives. It reads only host memory. Call it until `ready` is 1. */
 typedef struct EpcommTold {
   size_t size;
   int ready;
@@ -397,13 +397,13 @@ EPCOMM_API EpcommStatus epcomm_told(EpComm *comm, EpcommTold *out);
  * them. */
 typedef struct EpcommReceived {
   size_t size;
-  const int32_t *expert_ids;   /* [rows, the pack's topk], as dispatch wrote it; likewise the next three */
+  const int32_t *expert_ids;   /* [rows, the pack's topk]; this and the next three as dispatch wrote them */
   const float *weights;
   const int32_t *src_info;
   const uint32_t *row_offsets;
   int rows, topk;
   int64_t *ids;                /* out: [rows, topk] local expert or -1, or NULL */
-  float *cut;                  /* out: [rows, topk] weights, or NULL */
+  float *cut;                  /* out: [rows, topk] the first topk weights of each row, or NULL */
   int32_t *tokens;             /* out: [rows] token on its rank */
 } EpcommReceived;
 EPCOMM_API EpcommStatus epcomm_received(EpComm *comm, const EpcommReceived *received, EpcommStream stream);
@@ -424,20 +424,20 @@ EPCOMM_API EpcommStatus epcomm_return_weights(EpComm *comm, const EpcommReturn *
 /* Call path. Adds n counts of rows, such as row_offsets of layout masked, to the n numbers at `to`. */
 EPCOMM_API EpcommStatus epcomm_add_counts(EpComm *comm, const uint32_t *counts, int32_t *to, int n, EpcommStream stream);
 
-/* Returns the memory of options.extra_bytes, or NULL if that is 0. The memory is at the same place of
- * every rank's heap. */
+/* Returns the memory of options.extra_bytes, or NULL if extra_bytes is 0. It is at the same offset in every
+ * rank's heap. */
 EPCOMM_API void *epcomm_extra(EpComm *comm);
 
 /* Returns the error text of the last status that was not EPCOMM_OK. */
 EPCOMM_API const char *epcomm_error(EpComm *comm);
 EPCOMM_API const char *epcomm_status_name(EpcommStatus status);
 
-/* Returns the routing class of counts [experts]: how often each expert was selected, in host
- * memory. Sum the counts over all ranks and enough steps. With fewer than 16 selections for each
- * expert, only strong skew can be told from chance. */
+/* Returns the routing class. counts [experts], in host memory, is how often each expert was selected,
+ * summed over all ranks and over enough steps. With fewer than 16 selections for each expert, only
+ * strong skew can be distinguished from chance. */
 EPCOMM_API EpcommRouting epcomm_classify(const int64_t *counts, int experts, int ranks);
 
-/* The GPUs of this host, as tables name them. */
+/* The GPUs of this host, in the words of tables. */
 typedef struct EpcommMachine {
   size_t size;
   int sms, gpus;     /* number of SMs of one GPU; number of GPUs that this process sees */
@@ -447,8 +447,8 @@ typedef struct EpcommMachine {
   char key[160];     /* identifies the machine: a table with another key does not apply, see epbench machine */
 } EpcommMachine;
 
-/* Asks the driver. If there is no driver it returns EPCOMM_DRIVER, and text (EPCOMM_TEXT
- * bytes) says why. */
+/* Describes the GPUs, as the driver and NVML report them. If there is no driver it returns EPCOMM_DRIVER
+ * and writes the reason to text (EPCOMM_TEXT bytes). */
 EPCOMM_API EpcommStatus epcomm_machine(EpcommMachine *out, char *text);
 
 /* Reads a pack without a GPU. Returns EPCOMM_OK if the pack is complete and made for this library. */

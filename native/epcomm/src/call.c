@@ -1,6 +1,6 @@
-/* The call path: look up, fill in arguments, launch. No allocation, no wait, no
- * lock. Call numbers advance on the device (ep_number in common/check.cuh), so that
- * a captured call can be replayed any number of times. */
+/* The call path: looks the kernels up, fills in their arguments, and launches them. It allocates
+ * nothing, waits for nothing and takes no lock. Call numbers advance on the device (ep_number in
+ * common/check.cuh), so that a captured call can be replayed any number of times. */
 #include <string.h>
 
 #include "comm.h"
@@ -8,7 +8,7 @@
 enum { DISPATCH, COMBINE };
 enum { ALL_OF_IT, FIRST_HALF, SECOND_HALF };
 
-/* The arguments that every launch of this rank shares. */
+/* Fills in the arguments that every launch of this rank shares. */
 void call_prepare(EpComm *c) {
   EpArgs *a = &c->base;
   const PackHeader *h = c->pack.head;
@@ -40,7 +40,8 @@ void comm_forget_calls(EpComm *c) {
 
 static void *on_heap(const EpComm *c, uint64_t at) { return comm_heap(c) + at; }
 
-/* The kernels of a call, and why they were chosen. */
+/* The result of the look-up for a call: the run of token counts, its plan (which names the kernels), and their
+ * dtype and memory. */
 typedef struct Choice {
   const PackRun *run;
   uint32_t plan, first;
@@ -50,7 +51,7 @@ typedef struct Choice {
   int op;
 } Choice;
 
-/* Copies the caller's struct into today's. Members that an older header lacks become 0. */
+/* Copies the caller's struct into one of this version. Members that an older header lacks become 0. */
 static EpcommStatus take_call(EpComm *c, const EpcommCall *given, EpcommCall *out) {
   return comm_take(out, sizeof *out, offsetof(EpcommCall, rows), given) == 0
              ? EPCOMM_OK
@@ -75,7 +76,7 @@ static EpcommStatus check_call(EpComm *c, const EpcommCall *call) {
 
 uint8_t *comm_heap(const EpComm *c) { return (uint8_t *)(uintptr_t)c->heap[c->options.rank]; }
 
-/* Returns whether the bytes from p on lie in the memory of epcomm_extra. */
+/* Returns whether `bytes` bytes from p on are in the memory of epcomm_extra. */
 static int in_extra(const EpComm *c, const void *p, uint64_t bytes) {
   uint64_t from = (uint64_t)(uintptr_t)p, base = (uint64_t)(uintptr_t)on_heap(c, c->at.extra), all = c->options.extra_bytes;
   return from >= base && from - base <= all && bytes <= all - (from - base);
@@ -104,7 +105,7 @@ static EpcommStatus choose(EpComm *c, const EpcommCall *call, int op, Choice *ou
   return EPCOMM_OK;
 }
 
-/* Checks where tensors lie: their alignment, and in debug mode their GPU. */
+/* Checks the alignment of tensors, and in debug mode on which GPU they are. */
 static EpcommStatus check_tensors(EpComm *c, const EpcommCall *call) {
   const struct {
     const char *name;
@@ -132,7 +133,7 @@ static EpcommStatus check_tensors(EpComm *c, const EpcommCall *call) {
     if ((uintptr_t)tensors[i].at % tensors[i].align != 0)
       return comm_say(c, EPCOMM_INVALID, "%s: %p is not a multiple of %u", tensors[i].name, tensors[i].at, tensors[i].align);
     if (c->options.debug && c->driver->pointer_get(&device, DRV_POINTER_DEVICE, (DrvPointer)(uintptr_t)tensors[i].at) != 0)
-      return comm_say(c, EPCOMM_INVALID, "%s: %p is no memory of a GPU", tensors[i].name, tensors[i].at);
+      return comm_say(c, EPCOMM_INVALID, "%s: %p is not memory of a GPU", tensors[i].name, tensors[i].at);
     if (device != c->options.device)
       return comm_say(c, EPCOMM_INVALID, "%s: lies on GPU %d, this rank runs on GPU %d", tensors[i].name, device, c->options.device);
   }
@@ -173,13 +174,13 @@ static const int32_t *ids_of(const EpComm *c, const EpcommCall *call, const Choi
   return other_ids(c, call) ? (const int32_t *)on_heap(c, k->at->ids[k->op]) : (const int32_t *)call->topk_ids;
 }
 
-/* Returns whether an op copies its ids. A combine uses the copy that its dispatch made. If combines
- * may be made in any order, a combine makes a new copy, because the last copy may be of another call. */
+/* Returns whether a call must copy its ids. In general a combine uses the copy that its dispatch made. If
+ * combines may be made in any order, a combine makes a new copy, because the last copy may be of another call. */
 static int rewrites(const EpComm *c, const EpcommCall *call, const Choice *k) {
   return other_ids(c, call) && (k->op == DISPATCH || pack_any_order(c->pack.head));
 }
 
-/* Fills in the outputs of dispatch, which combine reads too. */
+/* Fills in the addresses of dispatch's outputs, which combine reads too. */
 static void place_outputs(const EpComm *c, const EpcommCall *call, const Choice *k, EpArgs *a) {
   const SlotAt *at = k->at;
   int own = call->out != NULL;
@@ -193,14 +194,14 @@ static void place_outputs(const EpComm *c, const EpcommCall *call, const Choice 
 }
 
 static EpArea area(const void *at, uint64_t bytes, uint32_t fill) {
-  uint64_t words = at == NULL ? 0 : bytes / 4 < UINT32_MAX - 255 ? bytes / 4 : UINT32_MAX - 255; /* 16 GiB of an output */
+  uint64_t words = at == NULL ? 0 : bytes / 4 < UINT32_MAX - 255 ? bytes / 4 : UINT32_MAX - 255; /* at most 16 GiB of an output */
   EpArea a = {(uint32_t *)(uintptr_t)at, (uint32_t)words, fill};
   return a;
 }
 
-/* Lists the outputs that a call overwrites if it does not end: rows become NaN, and row_offsets says
- * that there are none. In layout rank packed the outputs may have room for fewer rows than
- * max_rows. If the caller does not give their number, only row_offsets is overwritten. */
+/* Lists the outputs that a call overwrites if it gives up a wait: rows become NaN, and row_offsets becomes 0, so
+ * that there are no rows. In layout rank packed the outputs may have room for fewer rows than max_rows. If the
+ * caller does not pass the number of rows, only row_offsets is overwritten. */
 static void place_spoil(const EpComm *c, const EpcommCall *call, const Choice *k, EpArgs *a) {
   const PackHeader *h = c->pack.head;
   const PackDType *d = k->dtype;
@@ -256,7 +257,8 @@ static DrvResult launch(const EpComm *c, DrvFunction f, uint32_t grid, uint32_t 
   return c->driver->launch(&l, f, parameters, NULL);
 }
 
-/* Makes one launch of a config. With `early` it may begin while the kernel before it drains. */
+/* Makes one launch of a config. With `early` the kernel may begin while the last blocks of the kernel before it
+ * still run. */
 static DrvResult launch_ready(const EpComm *c, const Ready *r, EpArgs *a, int last, int early, DrvStream stream) {
   const PackLaunch *l = r->launch;
   a->sms = l->sms;
@@ -273,7 +275,7 @@ static DrvResult launch_ready(const EpComm *c, const Ready *r, EpArgs *a, int la
 static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choice *k, const EpArgs *of, DrvStream stream) {
   union {
     EpIdsArgs ids;
-    EpArgs room; /* an emulated launch copies this many bytes */
+    EpArgs room; /* a launch on the emulated driver copies sizeof(EpArgs) bytes */
   } a;
   memset(&a, 0, sizeof a);
   if (call->ids_bits == 64) a.ids.wide = call->topk_ids;
@@ -297,7 +299,7 @@ static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choic
 /* Debug mode: compares, on the device, the calls that the ranks are about to make. */
 static DrvResult compare(const EpComm *c, const EpcommCall *call, const Choice *k, const EpArgs *like, DrvStream stream) {
   EpArgs a = c->base;
-  a.counters = like->counters; /* a difference ends this call's waits too */
+  a.counters = like->counters; /* so that a difference also ends the waits of this call */
   a.region[0] = k->at->agree;
   a.about = (k->fullest - 1) << 12 | k->plan << 1 | (uint32_t)k->op;
   a.topk_ids = like->topk_ids;
@@ -315,10 +317,10 @@ static DrvResult begin(EpComm *c, const EpcommCall *call, const Choice *k, EpArg
   return r;
 }
 
-/* Writes a number that identifies a stream. The handle is not enough, because a new stream may get
- * the handle of a destroyed one. The driver gives no id of a stream that captures. Such a stream
- * cannot be destroyed, so its handle identifies it. If the caller orders the calls, no half waits for
- * another one, and the handle is enough: that saves two calls of the driver. */
+/* Writes a number that identifies a stream. The handle is not enough, because a new stream may get the
+ * handle of a destroyed one; so this asks the driver for the stream's id. The driver gives no id of a
+ * stream that captures. Such a stream cannot be destroyed, so its handle identifies it. If the caller orders
+ * the calls (options.ordered), the handle is enough, and the two calls of the driver are left out. */
 static DrvResult identify(const EpComm *c, DrvStream stream, uint64_t *id) {
   int status = 0;
   DrvResult r = 0;
@@ -329,7 +331,7 @@ static DrvResult identify(const EpComm *c, DrvStream stream, uint64_t *id) {
 }
 
 /* Launches the kernels of a call or of one half. The first half launches the config's first kernel, the
- * second half the others. If the only kernel sends and receives, the second half just waits for it. */
+ * second half the others. If one kernel both sends and receives, the second half only waits for it. */
 static DrvResult issue(EpComm *c, const EpcommCall *call, const Choice *k, int half, DrvStream stream) {
   int op = k->op;
   const PackPlan *plan = &c->pack.plans[k->plan];
@@ -346,7 +348,7 @@ static DrvResult issue(EpComm *c, const EpcommCall *call, const Choice *k, int h
   if (half == SECOND_HALF) from = 1;
   if (r == 0 && half == SECOND_HALF && slot->sent[op] != id) {
     if (!c->options.ordered) r = c->driver->stream_wait(stream, slot->done[op], 0);
-    early = 0; /* the kernel before it runs on another stream */
+    early = 0; /* early works only after a kernel on the same stream */
   }
   for (int i = from; i < to && r == 0; i++) r = launch_ready(c, &ready[i], &a, i == n - 1, early, stream);
   if (half == FIRST_HALF && r == 0) {
@@ -358,8 +360,8 @@ static DrvResult issue(EpComm *c, const EpcommCall *call, const Choice *k, int h
   return r;
 }
 
-/* A plan may send and receive in one kernel, or in two. A recv of the other kind would
- * leave messages unread, or wait for messages that are never sent. */
+/* Checks that a recv has the plan of its send. Plans send and receive in one kernel or in two. If the recv had
+ * a plan of the other kind, it would leave messages unread, or wait for messages that are never sent. */
 static EpcommStatus check_begun(EpComm *c, const EpcommCall *call, int begun, int plan) {
   if (begun < 0) return comm_say(c, EPCOMM_INVALID, "slot %d: recv without a send of the same op before it", call->slot);
   if (begun == plan) return EPCOMM_OK;
@@ -367,7 +369,7 @@ static EpcommStatus check_begun(EpComm *c, const EpcommCall *call, int begun, in
                   "purpose and outputs", call->slot, begun, plan);
 }
 
-/* Checks that the call fits the one before it on its slot. */
+/* Checks that a combine has the plan of the dispatch before it on its slot, and a recv the plan of its send. */
 static EpcommStatus check_order(EpComm *c, const EpcommCall *call, const Choice *k, int half) {
   Slot *slot = &c->slots[call->slot];
   if (k->op == DISPATCH && half != SECOND_HALF) slot->plan = (int)k->plan;
@@ -377,7 +379,7 @@ static EpcommStatus check_order(EpComm *c, const EpcommCall *call, const Choice 
   return half == SECOND_HALF ? check_begun(c, call, slot->begun[k->op], (int)k->plan) : EPCOMM_OK;
 }
 
-/* Launches a call, also after a fault: its kernels then overwrite the outputs and end. */
+/* Launches a call. It launches also after a fault: the kernels then overwrite the outputs and end. */
 static EpcommStatus perform(EpComm *c, const EpcommCall *given, int op, int half, DrvStream stream) {
   Choice k;
   EpcommCall call;
@@ -389,7 +391,7 @@ static EpcommStatus perform(EpComm *c, const EpcommCall *given, int op, int half
   if (s == EPCOMM_OK) s = check_order(c, &call, &k, half);
   if (s != EPCOMM_OK) return faulted ? epcomm_fault(c, NULL) : s;
   DrvResult r = c->driver->context_get(&before);
-  int foreign = before != c->context;
+  int foreign = before != c->context; /* whether another context is current on this thread */
   if (r == 0 && foreign) r = c->driver->context_set(c->context);
   if (r == 0) r = issue(c, &call, &k, half, stream);
   if (foreign) c->driver->context_set(before);
@@ -429,7 +431,7 @@ EpcommStatus epcomm_stamp(EpComm *c, uint64_t *at, EpcommStream stream) {
   EpArgs a = c->base;
   if (at == NULL || (uintptr_t)at % sizeof *at != 0)
     return comm_say(c, EPCOMM_INVALID, "at: %p is not device memory of 8 aligned bytes", (void *)at);
-  a.stamps = at; /* stamp_slots and stamp are 0: the same word in every replay of a graph */
+  a.stamps = at; /* stamp_slots and stamp are 0, so every replay of a graph writes the same word */
   return comm_launch(c, c->stamp, 1, 32, 0, &a, "stamp", stream);
 }
 

@@ -7,10 +7,10 @@
 #include "epcomm.h"
 #include "pack.h"
 
-#define COMM_MESSAGE 1024 /* most bytes of a message between ranks */
-#define COMM_STATES 16 /* most states of a pack: dtypes times kinds of memory */
+#define COMM_MESSAGE 1024 /* largest message between ranks, in bytes */
+#define COMM_STATES 16 /* largest number of states of a pack; a state is the memory of one kind of kernel for one dtype */
 
-/* Offsets on the heap, the same on every rank. */
+/* Offsets of a state on the heap. All offsets are the same on every rank. */
 typedef struct StateAt {
   uint64_t rounds[2]; /* call numbers of dispatch and of combine, PACK_ROUND_WORDS each */
   uint64_t counters;
@@ -18,23 +18,24 @@ typedef struct StateAt {
 } StateAt;
 
 typedef struct SlotAt {
-  uint64_t agree;  /* words of debug mode, one set for each slot, because the order of calls over slots may differ between ranks */
-  uint64_t ids[2]; /* narrowed top-k ids by op, [max_tokens, topk] int32, in layout expert and in packs with PACK_SURVIVORS. Both offsets are equal if a combine follows its dispatch */
+  uint64_t agree;  /* words of debug mode. Each slot has its own, because ranks may use the slots in different orders */
+  uint64_t ids[2]; /* copies of top-k ids, [max_tokens, topk] int32, by op; in layout expert and in packs with PACK_SURVIVORS. In layout expert both
+                      ops share one copy */
   uint64_t out, out_scales, row_offsets, expert_ids, src_info, scale_offsets;
-  uint64_t y; /* only if the ranks are on several nodes: the network reads it */
+  uint64_t y; /* the experts' outputs, which the network reads; only if the ranks are on several nodes */
   StateAt states[COMM_STATES];
 } SlotAt;
 
 typedef struct HeapAt {
   uint64_t control, extra, bytes;
-  uint64_t survival; /* EpSurvival, only in packs with PACK_SURVIVORS. It lies after the part that a reset fills */
+  uint64_t survival; /* EpSurvival, only in packs with PACK_SURVIVORS. It comes last, so that a reset does not fill it */
   uint64_t abort; /* EpArgs.given_up, then the abort word of kernels without a state */
   uint64_t world; /* only with several nodes: the table of hosts/transport.cuh */
   uint64_t normal; /* only in layout rank packed: memory of the kernels in epcomm/normal.cuh */
   SlotAt slots[EPCOMM_MAX_SLOTS];
 } HeapAt;
 
-/* A launch of the pack, found and readied on this device. */
+/* A launch of the pack, with its kernel on this device. */
 typedef struct Ready {
   DrvFunction function;
   const PackLaunch *launch;
@@ -43,9 +44,9 @@ typedef struct Ready {
 /* What the host knows about a slot. */
 typedef struct Slot {
   int plan;             /* plan of the last dispatch, -1 for none */
-  int begun[2];         /* plan of the send that waits for its recv, by op, -1 for none */
-  uint64_t sent[2];     /* id of the last send's stream, by op: a new stream may have an old one's handle */
-  DrvEvent done[2];     /* recorded after the last send */
+  int begun[2];         /* by op: plan of the send that has no recv yet, -1 for none */
+  uint64_t sent[2];     /* by op: id of the stream of the last send (see identify in call.c) */
+  DrvEvent done[2];     /* by op: recorded after the last send */
 } Slot;
 
 /* The process and host of a rank. */
@@ -62,13 +63,13 @@ struct EpComm {
   DrvDevice device;
   DrvContext context;
   int sms;
-  DrvModule *modules;  /* by module of the pack; NULL for a module that no call needs */
-  Ready *ready;        /* by launch of the pack */
+  DrvModule *modules;  /* by number of the pack's module; NULL for a module that no call needs */
+  Ready *ready;        /* by number of the pack's launch */
   DrvFunction align, stamp, agree, narrow;
-  DrvFunction meet; /* in packs with PACK_SURVIVORS */
-  DrvFunction layout, announce, add_counts, received, give_back; /* kernels of normal.c; NULL if the pack is older than they are */
+  DrvFunction meet; /* only in packs with PACK_SURVIVORS */
+  DrvFunction layout, announce, add_counts, received, give_back; /* kernels of normal.c; NULL if the pack is too old to have them */
   const PackLookup *lookups[4][PACK_PURPOSES][PACK_CLASSES]; /* by dtype index */
-  int dtype_index[5];  /* by EpcommDType, -1 if the pack does not have it or it was not chosen */
+  int dtype_index[5];  /* by EpcommDType: index in the pack, -1 if the pack does not have the dtype or the caller did not choose it */
   HeapAt at;
   DrvPointer heap[EPCOMM_MAX_RANKS]; /* 0 for ranks of other nodes */
   int opened[EPCOMM_MAX_RANKS]; /* 1: the heap was opened by an IPC handle and must be closed */
@@ -78,11 +79,11 @@ struct EpComm {
   volatile uint32_t *told;      /* host memory for the counts that ep_announce writes */
   DrvPointer told_device;
   uint32_t ticket;              /* number of the last announce that writes to told */
-  volatile EpLost *lost;        /* host memory that kernels write about lost ranks, in packs with PACK_SURVIVORS */
+  volatile EpLost *lost;        /* host memory to which kernels report lost ranks, in packs with PACK_SURVIVORS */
   DrvPointer lost_device;
   uint64_t alive;               /* bit r for each rank that takes part in calls */
   uint64_t gathers;             /* bit r for each rank that takes part in all_gather */
-  uint32_t attempts;            /* meetings of living ranks so far */
+  uint32_t attempts;            /* number of meetings of living ranks so far; see survive.c */
   Place places[EPCOMM_MAX_RANKS]; /* process and host of each rank whose heap is open */
   EpArgs base;                  /* arguments that every launch shares */
   Slot slots[EPCOMM_MAX_SLOTS];
@@ -95,11 +96,11 @@ EpcommStatus comm_say(EpComm *c, EpcommStatus status, const char *format, ...) _
 /* Stores the driver's text for a result and returns EPCOMM_DRIVER. */
 EpcommStatus comm_driver_error(EpComm *c, DrvResult result, const char *what);
 
-/* This rank's own heap. */
+/* Returns the address of this rank's heap. */
 uint8_t *comm_heap(const EpComm *c);
 
-/* Fills a caller's struct. The caller's header may be older: the first member, `size`, gives
- * the number of bytes to write, and keeps its value. */
+/* Fills a caller's struct. The caller's header may be older, so its first member, `size`, bounds the
+ * number of bytes that are written. `size` itself keeps its value. */
 void comm_give(void *out, const void *whole, size_t bytes);
 
 /* Copies a caller's struct into a struct of this version, of `bytes` bytes. Members that the caller's
@@ -119,8 +120,8 @@ EpcommStatus load_kernels(EpComm *c);
 void unload_kernels(EpComm *c);
 
 /* exchange.c: exchanges messages with all ranks. Every rank passes its status so far; the
- * result is EPCOMM_OK only if all ranks passed EPCOMM_OK. `mine` holds `bytes` bytes for
- * the others, `all` has room for the bytes of all ranks. */
+ * result is EPCOMM_OK only if all ranks passed EPCOMM_OK. `mine` holds the `bytes` bytes that this
+ * rank sends; `all` has room for the bytes of all ranks. */
 EpcommStatus exchange(EpComm *c, EpcommStatus status, const void *mine, void *all, size_t bytes);
 /* Lets this rank address the heaps of the others. */
 EpcommStatus exchange_heaps(EpComm *c, EpcommStatus status);
@@ -132,8 +133,8 @@ Place comm_place(void);
 EpcommStatus network_open(EpComm *c);
 EpcommStatus network_join(EpComm *c);
 EpcommStatus network_take(EpComm *c, EpcommStatus status);
-void network_give(EpComm *c);     /* gives the heap back; all ranks call it */
-void network_abandon(EpComm *c);  /* ends without the other ranks, so the heap is not given back */
+void network_give(EpComm *c);     /* frees the heap; all ranks call it together */
+void network_abandon(EpComm *c);  /* ends without the other ranks, and so without freeing the heap */
 EpcommStatus network_module(EpComm *c, DrvModule module);
 void network_drop(DrvModule module);
 EpcommStatus network_table(EpComm *c); /* writes the addresses of this node's heaps */
@@ -142,8 +143,9 @@ EpcommStatus network_settle(EpComm *c); /* waits until all data that this rank's
 /* call.c */
 void call_prepare(EpComm *c);
 void comm_forget_calls(EpComm *c); /* sets the slots to the state before any call */
-/* Launches a kernel that belongs to no call. args must lie in memory of at least sizeof(EpArgs) bytes. With early,
- * the kernel may begin while the kernel before it drains, and waits for it by itself. */
+/* Launches a kernel that does not belong to a dispatch or combine. The memory at args must have at least
+ * sizeof(EpArgs) bytes. With early, the kernel may begin while the last blocks of the kernel before it still run;
+ * its code must then wait for that kernel. */
 EpcommStatus comm_launch(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block, int early, void *args, const char *what,
                          DrvStream stream);
 
@@ -156,14 +158,14 @@ EpcommStatus comm_agree(EpComm *c, EpcommStatus status);
 
 /* survive.c */
 EpcommStatus survive_check(EpComm *c);                /* checks the options against the pack */
-EpcommStatus survive_begin(EpComm *c);                /* fills EpSurvival, once the heap is there */
+EpcommStatus survive_begin(EpComm *c);                /* fills EpSurvival on the heap */
 EpcommStatus survive_reset(EpComm *c, uint64_t alive); /* does the work of epcomm_shrink; alive may also be the present set of living ranks */
-EpcommStatus survive_part(EpComm *c);                 /* waits until all living ranks call epcomm_destroy */
+EpcommStatus survive_part(EpComm *c);                 /* waits until all living ranks have called epcomm_destroy */
 int survive_lost(const EpComm *c);                    /* returns 1 if a rank is lost */
 uint64_t survive_everyone(const EpComm *c);           /* returns a set with every rank */
 
 /* fault.c */
-EpcommStatus comm_clear(EpComm *c);                   /* brings fault, calls and memory to their first state. No rank's kernels may run */
+EpcommStatus comm_clear(EpComm *c);                   /* resets the fault, the calls and the memory. No kernel of any rank may run */
 int fault_is_set(const EpComm *c);
 void fault_sentence(const EpComm *c, const EpFault *f, char *text);
 

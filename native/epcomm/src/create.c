@@ -1,5 +1,5 @@
-/* Creation and destruction. Every rank takes part in every exchange, even after an error,
- * because otherwise the other ranks would wait for it. */
+/* Creates and destroys EpComms. A rank takes part in every exchange, even after an error, because
+ * otherwise the other ranks would wait for it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,12 +18,12 @@ static EpcommStatus check_options(EpComm *c) {
     return comm_say(c, EPCOMM_INVALID, "streams: %d is outside 1 to in_flight, %d: calls of one slot follow each other", o->streams,
                     o->in_flight);
   if (o->routing < 0 || o->routing > EPCOMM_ALL_ROUTINGS)
-    return comm_say(c, EPCOMM_INVALID, "routing: %d is no EpcommRouting", o->routing);
+    return comm_say(c, EPCOMM_INVALID, "routing: %d is not an EpcommRouting", o->routing);
   if (o->deadline_ns < 1000000) return comm_say(c, EPCOMM_INVALID, "deadline_ns: below 1 ms, the skew between ranks");
   if (o->extra_bytes > (uint64_t)1 << 40) return comm_say(c, EPCOMM_INVALID, "extra_bytes: more than 1 TiB");
   if (o->nodes < 1 || o->ranks % o->nodes != 0)
     return comm_say(c, EPCOMM_INVALID, "nodes: %d ranks do not divide by %d nodes; every node must have the same number of ranks", o->ranks, o->nodes);
-  if (o->device < 0) return comm_say(c, EPCOMM_INVALID, "device: %d is no CUDA ordinal", o->device);
+  if (o->device < 0) return comm_say(c, EPCOMM_INVALID, "device: %d is not a CUDA ordinal", o->device);
   return EPCOMM_OK;
 }
 
@@ -61,7 +61,7 @@ static EpcommStatus choose_dtypes(EpComm *c) {
     if (c->dtype_index[0] < 0) c->dtype_index[0] = (int)i;
   }
   if (c->dtype_index[0] < 0 || (c->options.dtypes & ~had & ~1u))
-    return comm_say(c, EPCOMM_PACK, "dtypes: the pack has not all of them; pack with --dtype");
+    return comm_say(c, EPCOMM_PACK, "dtypes: the pack lacks one of them; make a pack with --dtype");
   int reduced = c->options.reduced && (c->pack.head->flags & PACK_REDUCED);
   for (uint32_t i = 0; i < pack_count(&c->pack, PACK_LOOKUPS); i++) {
     const PackLookup *l = &c->pack.lookups[i];
@@ -121,7 +121,7 @@ EpcommStatus comm_agree(EpComm *c, EpcommStatus status) {
   mine.in_flight = o->in_flight;
   mine.reduced = o->reduced;
   mine.debug = o->debug;
-  mine.own_outputs = o->own_outputs != 0; /* peers write behind the outputs on the heap, so all heaps need the same layout */
+  mine.own_outputs = o->own_outputs != 0; /* peers write to memory after the outputs, so all heaps need the same layout */
   mine.dtypes = o->dtypes;
   mine.routing = (uint32_t)o->routing;
   mine.extra_bytes = o->extra_bytes;
@@ -208,8 +208,8 @@ static EpcommStatus build(EpComm *c) {
   return s;
 }
 
-/* Checks that this rank's GPU still works. NVSHMEM frees with a barrier on the GPU. If the GPU of
- * one rank has failed, the other ranks would wait in this barrier. */
+/* Checks that this rank's GPU still works. This must happen before NVSHMEM frees the heap, because it does so
+ * with a barrier on the GPUs. If the GPU of one rank had failed, the other ranks would wait in this barrier. */
 static EpcommStatus check_alive(EpComm *c) {
   DrvResult r = c->context != NULL ? c->driver->context_wait() : 0;
   return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "wait for the device");
@@ -294,8 +294,8 @@ static EpcommStatus end(EpComm *c, int meet) {
   if (c == NULL) return EPCOMM_OK;
   c->driver->context_get(&before);
   c->driver->context_set(c->context);
-  EpcommStatus s = check_alive(c); /* after it, no kernel of this rank uses another rank's heap */
-  const int alone = survive_lost(c); /* all_gather needs the lost ranks too */
+  EpcommStatus s = check_alive(c); /* after this wait, no kernel of this rank uses another rank's heap */
+  const int alone = survive_lost(c); /* all_gather would need the lost ranks too, so it cannot be used */
   if (meet && alone && s == EPCOMM_OK) s = survive_part(c);
   if (meet && !alone) s = exchange(c, s, NULL, NULL, 0);
   take_down(c, meet && !alone && s == EPCOMM_OK);

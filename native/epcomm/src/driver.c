@@ -8,7 +8,7 @@
 #include "epcomm.h"
 
 static Driver driver;
-static char trouble[EPCOMM_TEXT]; /* why there is no driver, empty if there is */
+static char trouble[EPCOMM_TEXT]; /* why the driver cannot be used; empty if it can */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* The driver's functions, in the revisions that cuda.h of CUDA 12 and 13 names. */
@@ -45,7 +45,7 @@ void driver_describe(const Driver *d, DrvResult result, char text[96]) {
 }
 
 static void load(void) {
-  /* The soname alone: libcuda.so is the link library of a toolkit. */
+  /* libcuda.so without a version may be the stub library of a toolkit, so it is not tried. */
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == NULL) {
     snprintf(trouble, sizeof trouble, "no CUDA driver: %.400s", dlerror());

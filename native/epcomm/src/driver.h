@@ -1,5 +1,5 @@
-/* Declares the part of the CUDA driver that the library calls, so that building it needs no
- * CUDA header. The driver is opened with dlopen, so that programs also start on hosts without a
+/* Declares the part of the CUDA driver that the library calls, so that the library can be built without
+ * CUDA headers. The driver is opened with dlopen, so that programs also start on hosts without a
  * GPU. tests/driver_test.c compares every type and number with cuda.h. */
 #ifndef EPCOMM_DRIVER_H
 #define EPCOMM_DRIVER_H
@@ -84,8 +84,8 @@ typedef struct Driver {
   DrvResult (*event_destroy)(DrvEvent);
   DrvResult (*event_record)(DrvEvent, DrvStream);
   DrvResult (*stream_wait)(DrvStream, DrvEvent, unsigned);
-  DrvResult (*stream_id)(DrvStream, uint64_t *);         /* fails if the stream captures, and ends the capture */
-  DrvResult (*stream_capturing)(DrvStream, int *status); /* 0: it does not capture */
+  DrvResult (*stream_id)(DrvStream, uint64_t *);         /* if the stream captures, this fails and invalidates the capture */
+  DrvResult (*stream_capturing)(DrvStream, int *status); /* status 0: the stream does not capture */
   DrvResult (*pointer_get)(void *, int, DrvPointer);
 } Driver;
 

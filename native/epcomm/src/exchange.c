@@ -16,6 +16,7 @@ typedef struct Prefix {
 
 #define MAGIC 0x6d6f6345u
 
+/* Checks the prefixes of all messages. Returns the first error that a rank reports. */
 static EpcommStatus judge(EpComm *c, const uint8_t *all, size_t each) {
   EpcommStatus first = EPCOMM_OK;
   for (int r = 0; r < c->options.ranks; r++) {
@@ -45,7 +46,7 @@ EpcommStatus exchange(EpComm *c, EpcommStatus status, const void *mine, void *al
   else failed = c->options.all_gather(c->options.context, out, in, each);
   for (size_t r = 0; r < ranks && bytes > 0; r++) memcpy((uint8_t *)all + r * bytes, in + r * each + sizeof p, bytes);
   if (status != EPCOMM_OK) return status; /* this rank's own error text is kept */
-  if (failed) return comm_say(c, EPCOMM_GATHER, "all_gather gave %d: a rank is gone, or the network between them", failed);
+  if (failed) return comm_say(c, EPCOMM_GATHER, "all_gather returned %d: a rank is gone, or the network between the ranks has failed", failed);
   return judge(c, in, each);
 }
 
@@ -65,8 +66,8 @@ static void read_line(const char *path, char *out, size_t size) {
   fclose(f);
 }
 
-/* Returns a number that identifies a process on hosts without /dev/urandom. Process ids repeat in other
- * containers; the clock and the address of the stack hardly repeat. */
+/* Returns a number that identifies this process, for hosts without /dev/urandom. A process id is not enough,
+ * because processes in other containers may have the same one. */
 static uint64_t guess(void) {
   struct timespec t = {0, 0};
   clock_gettime(CLOCK_REALTIME, &t);
@@ -127,8 +128,8 @@ static EpcommStatus open_far(EpComm *c, int rank, const HeapMessage *m) {
   return EPCOMM_OK;
 }
 
-/* Closes the heap of a rank that has come back as another process, or with another heap. If both are the
- * same, the heap stays open and the function returns 0. */
+/* Closes the heap of a rank that has come back in another process, or with another heap, and returns 1. If
+ * process and heap are the same as before, the heap stays open and the function returns 0. */
 static int left_its_heap(EpComm *c, int rank, const HeapMessage *m) {
   if (memcmp(&c->places[rank], &m->place, sizeof m->place) == 0 && (c->opened[rank] ? c->handles[rank] : c->heap[rank]) == m->heap) return 0;
   if (c->opened[rank]) c->driver->ipc_close(c->heap[rank]);

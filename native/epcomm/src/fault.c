@@ -1,4 +1,4 @@
-/* Error texts, reading a fault, and reset. */
+/* Writes error texts, reads faults, resets after a fault, and stops waits. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,8 +26,8 @@ const char *epcomm_status_name(EpcommStatus status) {
   return (unsigned)status < sizeof names / sizeof names[0] ? names[status] : "unknown";
 }
 
-/* Describes a disagreement that debug mode found. call.c packs the arguments of a call into
- * want and got. */
+/* Describes a disagreement that debug mode found. want and got hold the calls of the two ranks: the call number
+ * in the upper 32 bits, and below it the word `about` that compare in call.c computes. */
 static void describe_disagreement(const EpComm *c, const EpFault *f, char *text) {
   static const char *const ops[] = {"dispatch", "combine"};
   uint32_t mine = (uint32_t)f->want, theirs = (uint32_t)f->got;
@@ -70,7 +70,7 @@ void fault_sentence(const EpComm *c, const EpFault *f, char *text) {
            (long long)f->want, (long long)f->got);
 }
 
-/* Returns whether the record is complete: the kernel writes `set` last, after a fence. */
+/* Returns whether there is a complete fault record. The kernel writes `set` last, after a fence. */
 int fault_is_set(const EpComm *c) { return __atomic_load_n((const uint32_t *)(uintptr_t)&c->fault->set, __ATOMIC_ACQUIRE) != 0; }
 
 EpcommStatus epcomm_fault(EpComm *c, EpcommFault *out) {
@@ -118,7 +118,7 @@ EpcommStatus epcomm_reset(EpComm *c) {
   return s;
 }
 
-/* Ends the waits of a rank: it sets the rank's word given_up, the abort word of kernels without a
+/* Ends the waits of a rank's kernels. It sets the rank's word given_up, the abort word of kernels without a
  * state, and the abort word of each state. */
 static DrvResult stop_rank(const EpComm *c, DrvPointer heap) {
   DrvResult r = c->driver->fill(heap + c->at.abort, 1, 1);

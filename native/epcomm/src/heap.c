@@ -1,5 +1,5 @@
-/* The layout of a rank's heap, and its first contents. kernels/cuda/pack/read.go computes the
- * bytes of a slot too, for epbench pack show. */
+/* Computes the offsets in a rank's heap, and fills the heap with its first contents.
+ * kernels/cuda/pack/read.go also computes the bytes of a slot, for epbench pack show. */
 #include <string.h>
 
 #include "comm.h"
@@ -17,7 +17,7 @@ static const PackRegion *region(const EpComm *c, uint32_t state, uint32_t i) {
   return &c->pack.regions[c->pack.states[state].first_region + i];
 }
 
-/* Returns the first chosen state with these call numbers. It is `state` itself if it shares none. */
+/* Returns the first chosen state that has the same call numbers as `state`, which may be `state` itself. */
 static uint32_t counts_with(const EpComm *c, uint32_t state, int op) {
   uint16_t numbers = c->pack.states[state].numbers[op];
   for (uint32_t j = 0; numbers != 0 && j < state; j++)
@@ -25,10 +25,11 @@ static uint32_t counts_with(const EpComm *c, uint32_t state, int op) {
   return state;
 }
 
-/* Finds the regions that lie in the same area as region i of a state: whether one was placed before,
- * where the area's common place is, and the bytes of the largest. */
+/* An Area describes the regions that share memory with region i of a state. placed: such a region has an offset
+ * already. covered: one that has an offset already is at least as large. common: the offset at which the
+ * regions of the area begin, or have their middle if they have halves. most: bytes of the largest region. */
 typedef struct Area {
-  int placed, covered; /* covered: a region placed before has all bytes of this one */
+  int placed, covered;
   uint64_t common, most;
 } Area;
 static Area area_of(const EpComm *c, const SlotAt *at, uint32_t state, uint32_t i) {
@@ -100,7 +101,7 @@ static void layout_slot(const EpComm *c, SlotAt *at, uint64_t *end) {
     if (chosen(c, c->pack.states[i].dtype)) layout_state(c, at, i, end);
 }
 
-/* Call numbers, counts and weights of epcomm/normal.cuh. */
+/* Returns the bytes of the memory of epcomm/normal.cuh: call numbers, counts and weights. */
 static uint64_t normal_bytes(const PackHeader *h) {
   uint64_t words = h->ranks + h->experts / h->ranks + 1;
   return EP_NORMAL_HEADER + 8 * 2 * h->ranks * (words + (uint64_t)h->max_tokens * h->topk);

@@ -1,5 +1,5 @@
-/* Loads the kernels and prepares every launch on this device before any of them runs,
- * because loading a kernel while another one spins would wait for the spinning kernel. */
+/* Loads all kernels and prepares every launch on this device before any kernel runs. If a kernel were loaded
+ * while another kernel waits for a peer, loading would wait for that kernel to end. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ static EpcommStatus find(EpComm *c, uint32_t module, const char *entry, DrvFunct
   return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, entry);
 }
 
-/* Sets attributes of a kernel now: a first launch would set them and wait for the device. */
+/* Sets the attributes that a kernel needs. Otherwise its first launch would set them, and wait for the device. */
 static DrvResult ready(const Driver *d, DrvFunction f, uint32_t shared, int *most_threads) {
   int most = 0, local = 0;
   size_t stack = 0;
@@ -35,8 +35,8 @@ static DrvResult ready(const Driver *d, DrvFunction f, uint32_t shared, int *mos
   return r;
 }
 
-/* Checks that all blocks of a grid can be on the device at once, since they wait for each
- * other, together with the blocks of the other streams that carry calls. */
+/* Checks that all blocks of a grid can run on the device at the same time, because they wait for each other. So
+ * must the blocks of the calls on the other streams. */
 static EpcommStatus check_resident(EpComm *c, const PackLaunch *l, DrvFunction f) {
   const char *entry = pack_text(&c->pack, l->entry);
   int threads = 0, blocks = 0;
@@ -62,8 +62,8 @@ static EpcommStatus load_config(EpComm *c, const PackConfig *config) {
   return EPCOMM_OK;
 }
 
-/* The kernels of normal.c. Packs that are older than these kernels can still be used for
- * all other calls. */
+/* Finds the kernels of normal.c. If the pack is too old to have them, they stay NULL, and the pack can still be
+ * used for all other calls. */
 static EpcommStatus load_normal(EpComm *c) {
   static const char *const names[] = {"ep_layout", "ep_announce", "ep_add_counts", "ep_received", "ep_return_weights"};
   DrvFunction *into[] = {&c->layout, &c->announce, &c->add_counts, &c->received, &c->give_back};

@@ -1,6 +1,6 @@
 /* Computes the key by which a table's header names the machine. kernels/cuda/drive/machine.go
- * computes the same key in Go; the examples check on GPUs that both keys are equal. Only NVML
- * knows NVLinks and PCI ids. It is opened with dlopen, like the driver. */
+ * computes the same key in Go; the examples check on GPUs that both keys are equal. NVLinks and PCI ids
+ * are known only to NVML, which is opened with dlopen like the driver. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -80,7 +80,7 @@ static void name_link(const Nvml *n, int nvml_works, const Driver *d, EpcommMach
   else snprintf(m->link, sizeof m->link, "%s", m->gpus == 1 ? "none" : apart(d, m->gpus) ? "apart" : "pcie");
 }
 
-/* Asks the driver about device 0; all GPUs of a host are assumed to be alike. */
+/* Describes device 0, as the driver reports it. All GPUs of a host are assumed to be alike. */
 static DrvResult ask_driver(const Driver *d, EpcommMachine *m) {
   DrvDevice device;
   size_t memory = 0;

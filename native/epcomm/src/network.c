@@ -1,28 +1,28 @@
 /* Ranks on several nodes. NVSHMEM joins them and allocates their heaps. Every module whose kernels
  * send over the network is registered with NVSHMEM. The library opens NVSHMEM with dlopen.
  *
- * A process joins once and stays until it ends: NVSHMEM's finalize is collective and would
- * wait for a rank that has died. For the same reason the heap is given back only after
- * all ranks have met. */
+ * A process joins NVSHMEM's group once and stays in it until the process ends. NVSHMEM's finalize is
+ * collective, and would wait for a rank that has died. For the same reason the heap is freed only
+ * after an exchange in which all ranks have taken part. */
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "comm.h"
 #include "ep_nvshmem.h"
 
-/* The group of this process: one for all its EpComms. */
+/* NVSHMEM's group, which all EpComms of this process share. */
 static struct {
   EpShmem library; /* .library is NULL until it is loaded */
   EpShmemID id;
   int rank, ranks;
   int joined;
   int lost;       /* a rank of the group is gone */
-  uint64_t spare; /* bytes of GPU memory that NVSHMEM keeps from heaps given back */
+  uint64_t spare; /* bytes of freed heaps, which NVSHMEM does not give back to the driver */
 } group;
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
-/* Writes the library's path: in the folder that the caller or the environment names, else
- * its name alone. */
+/* Writes the library's path to path. If neither the caller nor the environment names a folder, it is the
+ * library's name alone. */
 static void library_path(const EpComm *c, char *path, size_t bytes) {
   const char *folder = c->options.nvshmem != NULL ? c->options.nvshmem : getenv(EP_SHMEM_FOLDER);
   if (folder == NULL || folder[0] == 0) snprintf(path, bytes, "%s", EP_SHMEM_LIBRARY);
@@ -64,14 +64,14 @@ EpcommStatus network_open(EpComm *c) {
                   group.ranks, c->options.rank, c->options.ranks);
 }
 
-/* The message of a rank to the others before they join. */
+/* The message that each rank sends before it joins. */
 typedef struct Hello {
   Place place;
-  EpShmemID id; /* of the group joined; if there is none: rank 0's id of a new group */
+  EpShmemID id; /* id of the group that the process has joined; otherwise, on rank 0, the id of a new group */
   int32_t joined, pad;
 } Hello;
 
-/* Checks the messages. Every rank comes to the same result, since all see the same. */
+/* Checks the messages. All ranks have the same messages, so all get the same result. */
 static EpcommStatus check_hello(EpComm *c, const Hello *all) {
   int ranks = c->options.ranks, each = ranks / c->nodes;
   for (int b = 0; b < ranks; b++) {
@@ -117,8 +117,8 @@ EpcommStatus network_join(EpComm *c) {
   return exchange(c, s, NULL, NULL, 0);
 }
 
-/* Checks the free memory before the allocation, because in the allocation NVSHMEM would
- * wait for a rank without enough memory. */
+/* Checks that there is enough free memory. NVSHMEM's allocation is collective: it would wait for a rank that has
+ * too little memory. */
 static EpcommStatus check_room(EpComm *c) {
   size_t free_bytes = 0, total = 0;
   DrvResult r = c->driver->memory_info(&free_bytes, &total);
@@ -138,8 +138,8 @@ static EpcommStatus find_heaps(EpComm *c) {
   return EPCOMM_OK;
 }
 
-/* Allocates the heap. If only some ranks got memory, none of them can free it; it is freed
- * when the process ends. */
+/* Allocates the heap. If only some ranks get memory, they cannot free it, because NVSHMEM frees on all ranks
+ * together. It is then freed when the process ends. */
 EpcommStatus network_take(EpComm *c, EpcommStatus s) {
   DrvPointer *own = &c->heap[c->options.rank];
   if (s == EPCOMM_OK) s = check_room(c);

@@ -1,11 +1,12 @@
-/* The functions that DeepEP's normal calls need besides dispatch and combine. They compute where tokens
- * go, exchange the counts for which the host waits, write rows as DeepEP returns them, and send weights
- * back. The kernels are in native/kernels/epcomm/normal.cuh. */
+/* The functions that DeepEP's normal calls need in addition to dispatch and combine. They compute where
+ * tokens go, exchange the counts for which the host waits, convert the data of received rows to DeepEP's
+ * form, and send weights back. The kernels are in native/kernels/epcomm/normal.cuh. */
 #include <string.h>
 
 #include "comm.h"
 
-/* An emulated launch copies this many bytes, whatever arguments a kernel takes. */
+/* Declares `a`, whose member `of` holds the arguments of a kernel. A launch on the emulated driver always copies
+ * sizeof(EpArgs) bytes, so there must be room for them. */
 #define WITH_ROOM(type) \
   union {               \
     type of;            \
@@ -13,13 +14,13 @@
   } a;                  \
   memset(&a, 0, sizeof a)
 
-/* Checks the size of a struct. Another size means another version of the header. */
+/* Checks the member size of a struct. Another size means another version of the header. */
 static EpcommStatus check_size(EpComm *c, size_t size, size_t want, const char *name) {
   return size == want ? EPCOMM_OK : comm_say(c, EPCOMM_INVALID, "%s: set its size", name);
 }
 
 static EpcommStatus check_known(EpComm *c, const char *what) {
-  if (c->give_back != NULL) return EPCOMM_OK; /* load.c finds it last, so the others are there too */
+  if (c->give_back != NULL) return EPCOMM_OK; /* load.c looks for it last, so it has found the others too */
   return comm_say(c, EPCOMM_PACK, "%s: the pack was made by an epbench that did not know this call; make it again", what);
 }
 
@@ -101,8 +102,8 @@ EpcommStatus epcomm_announce(EpComm *c, const EpcommAnnounce *call, EpcommStream
     c->ticket = c->ticket == UINT32_MAX ? 1 : c->ticket + 1;
     a.of.ticket = c->ticket;
   }
-  int readies = a.of.narrow != NULL || a.of.padded != NULL;
-  uint32_t grid = 1 + (readies ? blocks_for((int64_t)call->tokens * h->topk, 15) : 0);
+  int converts = a.of.narrow != NULL || a.of.padded != NULL; /* whether further blocks convert ids or weights */
+  uint32_t grid = 1 + (converts ? blocks_for((int64_t)call->tokens * h->topk, 15) : 0);
   return comm_launch(c, c->announce, grid, 512, 1, &a, "announce", stream);
 }
 

@@ -1,5 +1,5 @@
-/* Reads a pack. The file may be truncated, edited or hostile: no number in it is used
- * before it was checked, and a correct digest alone is not trusted. */
+/* Reads a pack. The file may be truncated, edited or hostile. So every number in it is checked
+ * before it is used, even if the digest is correct. */
 #include "pack.h"
 
 #include <stdarg.h>
@@ -53,7 +53,7 @@ static int check_header(const PackHeader *h, size_t bytes, char *text) {
 int pack_by_rank(const PackHeader *h) { return h->layout == PACK_RANK || h->layout == PACK_RANK_PACKED; }
 int pack_any_order(const PackHeader *h) { return h->layout >= PACK_MASKED; }
 
-/* Returns the sizes that kernels/cuda/declare/heap.go computes too. */
+/* Returns the bytes of the outputs that describe rows. kernels/cuda/declare/heap.go computes the same sizes. */
 PackIndex pack_index(const PackHeader *h, const PackDType *d) {
   uint64_t groups = 4 * (uint64_t)h->groups, beside = 4 * d->max_rows * h->topk;
   uint64_t route = 4 * (uint64_t)h->ranks * ((uint64_t)h->max_tokens * (1 + h->topk) + 1);
@@ -62,7 +62,7 @@ PackIndex pack_index(const PackHeader *h, const PackDType *d) {
   return (PackIndex){groups, 8 * d->max_rows, groups};
 }
 
-/* Checks the shape against the largest values that kernels and this library's tables hold. */
+/* Checks the shape against the bounds of the kernels and of this library's tables. */
 static int check_shape(const Pack *p, char *text) {
   const PackHeader *h = p->head;
   const struct {
@@ -115,7 +115,7 @@ static void place_sections(Pack *p) {
   p->cubins = p->data + s[PACK_CUBINS].offset;
 }
 
-/* Returns whether first .. first + n - 1 are records of a section. */
+/* Returns whether a section has the records first to first + n - 1. */
 static int within(const Pack *p, int section, uint32_t first, uint32_t n) {
   uint32_t count = pack_count(p, section);
   return first <= count && n <= count - first;
@@ -198,8 +198,8 @@ static int run_ok(const Pack *p, const PackRun *r, uint32_t dtype) {
 }
 
 static int check_lookups(const Pack *p, char *text) {
-  /* Bounds the work of this check, which reads all runs of each look-up. Of equal look-ups only the
-   * first would ever be used. */
+  /* This bounds the work of this check, which reads all runs of each look-up. No pack needs more look-ups, because
+   * only the first of equal ones is ever used. */
   uint32_t most = pack_count(p, PACK_DTYPES) * 2 * PACK_PURPOSES * PACK_CLASSES;
   if (pack_count(p, PACK_LOOKUPS) > most) return refuse(text, "pack: %u look-ups, of which at most %u can differ", pack_count(p, PACK_LOOKUPS), most);
   for (uint32_t i = 0; i < pack_count(p, PACK_LOOKUPS); i++) {
@@ -239,7 +239,7 @@ static int check_all(Pack *p, size_t bytes, char *text) {
 int pack_read(Pack *pack, const void *data, size_t bytes, char *text) {
   memset(pack, 0, sizeof *pack);
   if (bytes < sizeof(PackHeader) || bytes > MAX_PACK)
-    return refuse(text, "pack: %llu bytes are no pack", (unsigned long long)bytes);
+    return refuse(text, "pack: a file of %llu bytes is not a pack", (unsigned long long)bytes);
   pack->data = malloc(bytes); /* aligned for any type, 16 bytes on 64-bit hosts */
   if (pack->data == NULL) return refuse(text, "pack: no memory for %llu bytes", (unsigned long long)bytes);
   memcpy(pack->data, data, bytes);

@@ -1,5 +1,5 @@
-/* The pack's records, as kernels/cuda/pack/format.go writes them: little-endian, in
- * natural alignment, every section on a 16-byte boundary. */
+/* The pack's records, as kernels/cuda/pack/format.go writes them. They are little-endian and naturally
+ * aligned, and every section begins at a multiple of 16 bytes. */
 #ifndef EPCOMM_PACK_H
 #define EPCOMM_PACK_H
 
@@ -7,16 +7,16 @@
 #include <stdint.h>
 
 #define PACK_MAGIC "EPCOMMPK"
-#define PACK_VERSION 2 /* files of version 1 have no areas and are read too */
+#define PACK_VERSION 2 /* files of version 1, which have no areas, can be read too */
 #define PACK_DIGEST_FROM 56 /* first byte that the digest covers */
-#define PACK_ROUND_BLOCKS 192 /* most blocks of a grid */
+#define PACK_ROUND_BLOCKS 192 /* largest number of blocks of a grid */
 #define PACK_ROUND_WORDS (32 * PACK_ROUND_BLOCKS)
 #define PACK_CLASSES 5
-#define PACK_MOST_RANKS 64 /* most ranks over several nodes; on one host: EP_MAX_RANKS */
-#define PACK_PURPOSES 4 /* the last, halves, only in packs of some layouts */
+#define PACK_MOST_RANKS 64 /* largest number of ranks over several nodes; on one host it is EP_MAX_RANKS */
+#define PACK_PURPOSES 4 /* the last one, halves, is only in packs of some layouts */
 #define PACK_NEEDED_PURPOSES 3
 
-enum { PACK_EXPERT, PACK_EXPERT_128, PACK_MASKED, PACK_RANK, PACK_RANK_PACKED, PACK_LAYOUTS }; /* as ep.Layouts */
+enum { PACK_EXPERT, PACK_EXPERT_128, PACK_MASKED, PACK_RANK, PACK_RANK_PACKED, PACK_LAYOUTS }; /* in the order of ep.Layouts */
 enum { PACK_SHARED = 1, PACK_SKIP = 2, PACK_REDUCED = 4, PACK_EXACT = 8, PACK_RAW = 16, PACK_SURVIVORS = 32 };
 enum { PACK_PLACES = 1, PACK_PDL = 1, PACK_NETWORK = 1 }; /* flags: of a config, of a launch, of a module */
 
@@ -43,7 +43,7 @@ typedef struct PackHeader {
   PackSection sections[PACK_SECTIONS];
 } PackHeader;
 
-/* Follows the header in packs for several nodes; header_bytes includes it. */
+/* PackHosts follows the header in packs for several nodes; header_bytes includes it. */
 typedef struct PackHosts {
   uint32_t nodes;
   uint32_t network[3]; /* version of NVSHMEM that binaries with PACK_NETWORK are linked to */
@@ -57,14 +57,14 @@ typedef struct PackDType {
 
 typedef struct PackState {
   uint32_t dtype, name, first_region, regions, counters;
-  uint16_t numbers[2]; /* by op; states with equal numbers other than 0 share call numbers. numbers[0] goes for the counters too */
+  uint16_t numbers[2]; /* by op: states with equal numbers other than 0 share call numbers. States with equal numbers[0] also share counters */
 } PackState;
 
 typedef struct PackRegion {
   uint64_t bytes;
   uint8_t fill;
-  uint8_t halves; /* 1: in an area, the middles of the regions lie at the same place; 0: their beginnings */
-  uint16_t area;  /* regions with equal area other than 0 lie in the same memory */
+  uint8_t halves; /* 1: the regions of an area have their middle at the same address; 0: they begin at the same address */
+  uint16_t area;  /* regions with equal area other than 0 share memory */
   uint32_t name;
 } PackRegion;
 
@@ -76,7 +76,7 @@ typedef struct PackModule {
 typedef struct PackLaunch {
   uint32_t module, entry, grid, block, shared, flags;
   int32_t sms, wait_sms, count_sms, tile_tokens, chunk_bytes; /* as in EpArgs */
-  int32_t first_own, second_own; /* for the two words of EpArgs that each kernel names for itself, as rotate and pause_ns */
+  int32_t first_own, second_own; /* values of EpArgs.rotate and EpArgs.pause_ns, whose meaning depends on the kernel */
   uint32_t unused;
 } PackLaunch;
 
@@ -114,8 +114,8 @@ typedef struct Pack {
   const uint8_t *cubins;
 } Pack;
 
-/* pack_read and pack_open return 0, or -1 with the reason in text, of EPCOMM_TEXT bytes. After -1
- * there is nothing to free. */
+/* pack_read and pack_open return 0. On failure they return -1, write the reason to text (EPCOMM_TEXT bytes),
+ * and leave nothing to free. */
 int pack_read(Pack *pack, const void *data, size_t bytes, char *text);
 int pack_open(Pack *pack, const char *path, char *text);
 void pack_free(Pack *pack);
@@ -126,14 +126,14 @@ typedef struct PackIndex {
 } PackIndex;
 PackIndex pack_index(const PackHeader *head, const PackDType *dtype);
 int pack_by_rank(const PackHeader *head);
-int pack_any_order(const PackHeader *head); /* returns whether a combine needs nothing but the outputs of its dispatch */
+int pack_any_order(const PackHeader *head); /* returns whether dispatches may be combined in any order: layouts masked and rank */
 
 uint32_t pack_nodes(const Pack *pack);
 uint32_t pack_count(const Pack *pack, int section);
 const char *pack_text(const Pack *pack, uint32_t at);
 
-/* Returns the run for a token count, or NULL if the pack has no such look-up. dtype is an
- * index; routing is the number of the class, 0 to 4. */
+/* Returns the run for a token count, or NULL if the pack has no such look-up. If first is not NULL, it stores the
+ * run's first token count there. dtype is an index of the pack's dtypes; routing is the number of the class, 0 to 4. */
 const PackRun *pack_find(const Pack *pack, uint32_t dtype, int reduced, int purpose, int routing, uint32_t tokens,
                          uint32_t *first);
 

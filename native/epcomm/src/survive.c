@@ -1,6 +1,6 @@
-/* Ranks that are lost and come back. Living ranks meet by a kernel that exchanges words over their heaps,
- * since all_gather needs every rank. A meeting has two stages: after the first no rank's kernels
- * run, after the second every rank's memory is in its first state. */
+/* Goes on without lost ranks, and takes them back. all_gather needs every rank, so living ranks meet by a
+ * kernel that exchanges words over their heaps. A meeting has two stages. After the first stage, no kernel of
+ * any rank runs. After the second stage, the memory of every rank is reset. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,17 +14,17 @@ EpcommStatus survive_check(EpComm *c) {
   const EpcommOptions *o = &c->options;
   const uint64_t me = (uint64_t)1 << o->rank;
   if (o->survivors < EPCOMM_NO_SURVIVORS || o->survivors > EPCOMM_REFUSE)
-    return comm_say(c, EPCOMM_INVALID, "survivors: %d is no EpcommSurvivors", o->survivors);
+    return comm_say(c, EPCOMM_INVALID, "survivors: %d is not an EpcommSurvivors", o->survivors);
   if (o->survivors && !(c->pack.head->flags & PACK_SURVIVORS))
-    return comm_say(c, EPCOMM_PACK, "survivors: the kernels of this pack wait for every rank; make it with epbench pack --survivors, which "
-                    "layout masked on one host has");
+    return comm_say(c, EPCOMM_PACK, "survivors: the kernels of this pack wait for every rank; make a pack with epbench pack --survivors, in "
+                    "layout masked for one host");
   if (o->joins != 0 && (!o->survivors || !(o->joins & me) || (o->joins & ~survive_everyone(c))))
     return comm_say(c, EPCOMM_INVALID, "joins: 0x%llx must be a set of ranks below %d with rank %d in it, and survivors must be set",
                     (unsigned long long)o->joins, o->ranks, o->rank);
   return EPCOMM_OK;
 }
 
-/* Writes the heaps that kernels use to this rank's memory. */
+/* Writes the addresses of the living ranks' heaps to this rank's memory, where kernels read them. */
 static EpcommStatus write_peers(EpComm *c) {
   uint64_t peers[EP_MAX_RANKS] = {0};
   for (int r = 0; r < c->options.ranks && r < EP_MAX_RANKS; r++)
@@ -46,7 +46,7 @@ static void list(uint64_t set, char *text, size_t size) {
     if (set >> r & 1) used += (size_t)snprintf(text + used, size - used, used ? ",%d" : "%d", r);
 }
 
-/* Returns the error that says why a rank of the set is missing. */
+/* Returns the error for a rank of the set that did not take part: it did not come, or it waits for another set. */
 static EpcommStatus missing(EpComm *c, uint64_t set, int rank) {
   char mine[128], theirs[128];
   uint64_t other = c->lost->differs[rank];
@@ -62,7 +62,7 @@ static EpcommStatus missing(EpComm *c, uint64_t set, int rank) {
 static EpcommStatus meet(EpComm *c, uint64_t set, int stage) {
   union {
     EpMeetArgs of;
-    EpArgs room; /* what an emulated launch copies */
+    EpArgs room; /* a launch on the emulated driver copies sizeof(EpArgs) bytes */
   } a;
   memset(&a, 0, sizeof a);
   for (int r = 0; r < c->options.ranks; r++)
@@ -111,7 +111,7 @@ static EpcommStatus check_set(EpComm *c, uint64_t set, const char *what) {
   const uint64_t me = (uint64_t)1 << c->options.rank;
   if (!c->options.survivors) return comm_say(c, EPCOMM_INVALID, "%s: this EpComm was created without survivors", what);
   if (!(set & me) || (set & ~survive_everyone(c)))
-    return comm_say(c, EPCOMM_INVALID, "%s: 0x%llx is no set of ranks below %d with rank %d in it", what, (unsigned long long)set, c->options.ranks,
+    return comm_say(c, EPCOMM_INVALID, "%s: 0x%llx is not a set of ranks below %d with rank %d in it", what, (unsigned long long)set, c->options.ranks,
                     c->options.rank);
   return EPCOMM_OK;
 }
@@ -124,8 +124,8 @@ EpcommStatus epcomm_shrink(EpComm *c, uint64_t alive) {
   return s == EPCOMM_OK ? survive_reset(c, alive) : s;
 }
 
-/* Opens the heaps of ranks that came back, and resets. This EpComm's context is current. It makes the same
- * exchanges as epcomm_create, because a new process takes part in them by epcomm_create. */
+/* Opens the heaps of ranks that came back, and resets. This EpComm's context is current. The exchanges are the
+ * same as those of epcomm_create, because a rank in a new process takes part in them by epcomm_create. */
 static EpcommStatus grow_to(EpComm *c, uint64_t alive) {
   DrvResult r = c->driver->context_wait();
   EpcommStatus s = r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "wait for the device");

@@ -10,9 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// BesideTable lists the config and the default of each search whose calls ran beside a matrix
-// product, that is, at the same time. In this file product means that matrix product. ok is
-// false if no search had one.
+// BesideTable lists the config and the default of each search whose calls ran beside a matrix product, that is, at the
+// same time. In this file product means that matrix product. ok is false if no search had a product.
 func BesideTable(run *record.Run) (t Table, ok bool) {
 	cases := besideCases(run)
 	p := ColumnsFor(cases).besideDropped()
@@ -43,9 +42,9 @@ func besideCases(run *record.Run) (cases []*Case) {
 	return cases
 }
 
-// BesideTables is BesideTable for several runs. Rows of one case follow each other. The notes
-// give, for each library, the work inside its calls and the size of its product: how much of
-// the product one call gets depends on the library's own calls.
+// BesideTables is BesideTable for several runs. Rows of one case follow each other. The notes give, for each library,
+// the work inside its calls and the size of its product, because the part of the product that belongs to one call
+// depends on the library's own calls.
 func BesideTables(runs []*record.Run) (t Table, ok bool) {
 	var rows []besideRow
 	for _, run := range runs {

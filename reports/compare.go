@@ -24,7 +24,7 @@ type Compared struct {
 	A, B    *Entry        // nil if that run did not measure it
 	Ratio   stat.Estimate // time of B over time of A, NaN if one is missing
 	Cycles  float64       // SM cycles of B over SM cycles of A, NaN if the clock rates are unknown
-	Band    float64       // least difference that counts
+	Band    float64       // least difference that is called one
 	Made    record.Band   // the policy's band and the A/A spread; Band is the larger one
 	Verdict record.Verdict
 	Reason  string // why the case is undecided, or what else differs between A and B
@@ -56,7 +56,7 @@ const (
 // CompareOptions holds the options of Compare.
 type CompareOptions struct {
 	What  What
-	Band  float64         // least difference that counts, as a fraction; 0 takes the wider band of the two runs
+	Band  float64         // least difference that is called one, as a fraction; 0 takes the wider band of the two runs
 	Allow map[string]bool // machine, kernels, mode, clock: these may differ; sessions: no spread between sessions is assumed for runs of one session
 
 	between float64 // see ep.Machine.SessionSpread
@@ -226,9 +226,9 @@ func (x *Compared) noRatio() {
 	x.Ratio, x.Cycles = stat.Estimate{Interval: noInterval}, math.NaN()
 }
 
-// open sets the verdict if it needs no statistics, for example if one side failed. It reports
-// whether a verdict is still missing.
-func (x *Compared) open() bool {
+// needsStatistics returns true if the verdict needs statistics. If it does not, for example because one side failed, it
+// sets the verdict.
+func (x *Compared) needsStatistics() bool {
 	x.noRatio()
 	x.Verdict = record.Undecided
 	switch {
@@ -248,8 +248,8 @@ func (x *Compared) open() bool {
 
 func (e *Entry) failure() string { return string(e.Status) + ": " + e.Reason }
 
-// enough makes the verdict undecided if there are fewer than MinRounds rounds.
-func (x *Compared) enough(rounds int) {
+// requireRounds makes the verdict undecided if there are fewer than MinRounds rounds.
+func (x *Compared) requireRounds(rounds int) {
 	if rounds < MinRounds {
 		x.Verdict, x.Reason = record.Undecided, fmt.Sprintf("%d rounds, at least %d are needed", rounds, MinRounds)
 	}
@@ -257,7 +257,7 @@ func (x *Compared) enough(rounds int) {
 
 // compare computes the ratio of B's time to A's. The rounds of the two runs are independent.
 func (x *Compared) compare(o CompareOptions) {
-	if !x.open() {
+	if !x.needsStatistics() {
 		return
 	}
 	if x.A.Clock != x.B.Clock && !o.Allow["clock"] {
@@ -270,7 +270,7 @@ func (x *Compared) compare(o CompareOptions) {
 	if a, b := x.A.MHz(), x.B.MHz(); a > 0 && b > 0 {
 		x.Cycles = x.Ratio.Mid * b / a
 	}
-	x.enough(min(len(x.A.Times), len(x.B.Times)))
+	x.requireRounds(min(len(x.A.Times), len(x.B.Times)))
 }
 
 // MHz returns the median SM clock over an entry's blocks and ranks, 0 if not recorded.

@@ -31,7 +31,7 @@ func pairOfSessions(seed uint64, slow func(ep.Problem, string) float64) (a, b *r
 	return one.load("a"), two.load("b")
 }
 
-// compare compares as the command does without --allow.
+// compare compares two runs as epbench compare does without --allow.
 func compare(t *testing.T, a, b *reports.Loaded) *reports.Comparison {
 	t.Helper()
 	return compareWith(t, a, b, reports.CompareOptions{})
@@ -49,8 +49,8 @@ func compareWith(t *testing.T, a, b *reports.Loaded, o reports.CompareOptions) *
 	return c
 }
 
-// gatedPairs are the two kinds of pairs that the gate is tested with. In one session, sessions must
-// not differ.
+// gatedPairs lists the two kinds of pairs with which the gate is tested. The pairs of one session are compared as if
+// sessions did not differ.
 var gatedPairs = map[string]struct {
 	pairs   int
 	draw    func(uint64, func(ep.Problem, string) float64) (a, b *reports.Loaded)
@@ -129,9 +129,9 @@ func TestGateCatchesAPlantedSlowdown(t *testing.T) {
 	}
 }
 
-// TestUndecidedSaysWhatItShows: of equal programs whose times vary by 1 % between sessions, few are
-// the same within 1 %. The summary says by how much the others differ at most, and how many sessions
-// decide. With so many sessions nearly all are the same.
+// TestUndecidedSaysWhatItShows: two runs of one program, whose times vary by 1 % between sessions, get the verdict same
+// in few cases if the band is 1 %. The summary says by how much the undecided cases differ at most, and how many
+// sessions would decide. With that number of sessions nearly all cases get the verdict same.
 func TestUndecidedSaysWhatItShows(t *testing.T) {
 	a, b := pairOfSessions(3, nil)
 	c := compare(t, a, b)

@@ -23,9 +23,9 @@ type Timed struct {
 	session, block int
 }
 
-// levels sets Level so that entries measured at different times are comparable. It removes the
-// drift, which all entries of a round share (stat.Polish), and scales the levels so that the
-// default's is its median. Without a default, Level is the entry's own median.
+// levels sets Level so that entries measured at different times are comparable. It removes the drift, which all entries
+// of a round share (stat.Polish), and scales the levels so that the default's level is the default's median. Without a
+// default, Level is the entry's own median.
 func (c *Case) levels() {
 	var obs []stat.Obs
 	index := map[roundID]int{}
@@ -92,8 +92,8 @@ func (e *Entry) Ratio(other *Entry) stat.Estimate {
 	return stat.Ratio(common(e, other)...)
 }
 
-// independentRatio estimates the ratio of e's time to other's, an entry of another run. between
-// is the standard deviation between sessions that it assumes if an entry has one session only.
+// independentRatio estimates the ratio of e's time to the time of other, an entry of another run. between is the
+// standard deviation between sessions that it assumes if an entry has one session only.
 func (e *Entry) independentRatio(other *Entry, between float64) stat.Estimate {
 	return stat.IndependentRatio(e.bySession(), other.bySession(), between)
 }

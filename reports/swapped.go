@@ -32,11 +32,10 @@ type Swapped struct {
 	Reason  string         // why there is no verdict
 }
 
-// Swap judges the configs that the searches in chosen decided for by the searches of the same
-// problems in on, which ran on another machine. It leaves out a problem if either search has no
-// decision. A sweep searches combine with one dispatch dtype and measures only the finalists
-// with the others. If the config was not measured with its own dispatch dtype, it is judged by
-// the search with the dtype that was searched.
+// Swap judges the decisions of the searches in chosen by the times of the searches in on. These have the same problems
+// and ran on another machine. It leaves out a problem if either search has no decision. A sweep searches combine with
+// one dispatch dtype and measures only the finalists with the others. If the config was not measured with its own
+// dispatch dtype, it is judged by the search with the dtype that was searched.
 func Swap(chosen, on []*record.Recording) []Swapped {
 	type id struct {
 		problem ep.Problem

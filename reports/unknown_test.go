@@ -69,8 +69,8 @@ func TestUnknownShapesGetTheNeighbours(t *testing.T) {
 
 func near(a, b float64) bool { return math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) < 1e-9 }
 
-// TestUnknownTableSumsUp: cases that differ only in shape make one line, which names the worst
-// case. Cases in another format make another line.
+// TestUnknownTableSumsUp: cases that differ only in shape make one line, which names the worst case. Cases with another
+// dtype make another line.
 func TestUnknownTableSumsUp(t *testing.T) {
 	var all []reports.UnknownShape
 	for i, u := range []reports.UnknownShape{

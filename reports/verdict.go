@@ -61,7 +61,7 @@ const maxAdvice = 5000
 // number of rounds.
 func (x *Compared) advice() string {
 	if x.unknownSessions {
-		return "one session a side does not know what differs between sessions: measure with --sessions 12"
+		return "one session in each run does not show how sessions differ: measure with --sessions 12"
 	}
 	if x.Ratio.Sessions > 1 {
 		return adviseSessions(x.sessionsNeeded())
@@ -78,8 +78,8 @@ func (x *Compared) advice() string {
 // mostSessions is the largest number of sessions that bench takes.
 const mostSessions = 100
 
-// sessionsNeeded returns how many sessions a side make the interval half as wide as the band. More
-// rounds in each session do not help: sessions differ from each other by more than rounds do.
+// sessionsNeeded returns how many sessions of each run make the interval half as wide as the band. More rounds in each
+// session do not help: sessions differ from each other by more than rounds do.
 func (x *Compared) sessionsNeeded() int {
 	return max(x.Ratio.Sessions+1, x.Ratio.SessionsFor(math.Log1p(x.Band)/2, mostSessions))
 }
@@ -88,7 +88,7 @@ func adviseSessions(need int) string {
 	if need > mostSessions {
 		return "sessions differ by too much on this machine to tell"
 	}
-	return fmt.Sprintf("about %d sessions a side would tell (bench --sessions)", need)
+	return fmt.Sprintf("about %d sessions in each run would tell (bench --sessions)", need)
 }
 
 // resolution returns a sentence about the undecided cases that have an interval: by how much they can
@@ -184,7 +184,7 @@ func (x *Compared) live(c *Case) {
 			x.B = e
 		}
 	}
-	if !x.open() {
+	if !x.needsStatistics() {
 		return
 	}
 	x.Ratio = x.B.Ratio(x.A)
@@ -196,5 +196,5 @@ func (x *Compared) live(c *Case) {
 	if why := stat.Noisy(x.Ratio, made); why != "" {
 		x.Verdict, x.Reason = record.Undecided, "noisy: "+why
 	}
-	x.enough(x.Ratio.Rounds)
+	x.requireRounds(x.Ratio.Rounds)
 }

@@ -90,11 +90,11 @@ func everySearch(run *record.Run) []int {
 	return all
 }
 
-// decisionTable lists the searches of a run whose indexes are in of. The first column numbers
-// them: on command lines RUN#ROW means the config in row ROW of the run RUN.
-func decisionTable(run *record.Run, of []int, columns []winnerColumn) Table {
-	cases := make([]*Case, len(of))
-	for i, at := range of {
+// decisionTable lists the searches of a run that have the given indexes. The first column numbers them: on command
+// lines RUN#ROW means the config in row ROW of the run RUN.
+func decisionTable(run *record.Run, indexes []int, columns []winnerColumn) Table {
+	cases := make([]*Case, len(indexes))
+	for i, at := range indexes {
 		s := &run.Searches[at]
 		cases[i] = &Case{Problem: s.Problem, Routing: s.Routing, Seed: run.Seed, Search: s}
 		cases[i].Load = cases[i].drawnWorkload(run)
@@ -105,7 +105,7 @@ func decisionTable(run *record.Run, of []int, columns []winnerColumn) Table {
 		t.Columns = append(t.Columns, c.column)
 	}
 	for i, c := range cases {
-		cells := append([]Cell{Int(of[i] + 1)}, p.Cells(c)...)
+		cells := append([]Cell{Int(indexes[i] + 1)}, p.Cells(c)...)
 		for _, col := range columns {
 			if !c.Search.OK() && col.column.Name != "verdict" && col.column.Name != "class" {
 				cells = append(cells, None())

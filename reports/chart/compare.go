@@ -53,8 +53,8 @@ type forest struct {
 	fail float64
 }
 
-// verdictStyles holds the marker and colour of each verdict. Both differ, so that grey prints
-// work.
+// verdictStyles holds the marker and colour of each verdict. Markers differ as well as colours, so that verdicts can be
+// told apart on a grey print.
 var verdictStyles = []struct {
 	verdict record.Verdict
 	color   color.RGBA
@@ -74,7 +74,7 @@ func (f forest) draw(c draw.Canvas) {
 	p.Y.Min, p.Y.Max = -0.7, float64(len(f.page))-0.3
 	var names plot.ConstantTicks
 	for i, x := range f.page {
-		names = append(names, plot.Tick{Value: float64(len(f.page) - 1 - i), Label: elide(f.label(x), words(tickSize, ink), 200)})
+		names = append(names, plot.Tick{Value: float64(len(f.page) - 1 - i), Label: elide(f.label(x), textStyle(tickSize, ink), 200)})
 	}
 	p.Y.Tick.Marker = names
 	p.Y.Tick.Length = 0
@@ -155,7 +155,7 @@ func (f forest) drawCase(c draw.Canvas, x reports.Compared, y vg.Length, tx func
 		}
 		inside := func(r float64) vg.Length { return min(max(tx(r), c.Min.X), c.Max.X) }
 		if math.IsNaN(x.Ratio.Mid) {
-			st := words(tickSize, muted)
+			st := textStyle(tickSize, muted)
 			c.FillText(st, vg.Point{X: tx(1) + 4, Y: y}, elide(x.Reason, st, c.Max.X-tx(1)-8))
 			return
 		}

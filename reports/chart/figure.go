@@ -1,6 +1,5 @@
-// Package chart draws the results in run directories with gonum/plot. Each kind of picture has
-// one file, and one line in Kinds. Series differ in marker and dash as well as in colour, so
-// that grey prints work.
+// Package chart draws the results in run directories with gonum/plot. Each kind of picture has one file, and one line
+// in Kinds. Series differ in marker and dash as well as in colour, so that they can be told apart on a grey print.
 package chart
 
 import (
@@ -172,8 +171,8 @@ func (k groupKind) figures(runs []*reports.Loaded, o Options) (out []Figure) {
 	return out
 }
 
-// sourceOf returns a text with the machine, date and name of each run. Successive runs with the
-// same machine and date have these once.
+// sourceOf returns a text with the machine, date and name of each run. If successive runs have the same machine and
+// date, it gives these once.
 func sourceOf(runs ...*reports.Loaded) string {
 	var out []string
 	last := ""

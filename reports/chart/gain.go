@@ -130,7 +130,7 @@ func drawBandwidth(c draw.Canvas, all []series) {
 	p := overTokens("GB/s of the busiest rank", all)
 	fromZero(&p.Y, slices.Max(values(all)))
 	addAll(p, all)
-	st := words(tickSize, muted)
+	st := textStyle(tickSize, muted)
 	st.YAlign = draw.YBottom
 	note := broken("GB/s (10^9): bytes of the busiest rank, each token once to each rank that needs it, over the slowest rank's time", st, c.Max.X-c.Min.X)
 	for _, line := range slices.Backward(note) {

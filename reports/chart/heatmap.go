@@ -113,7 +113,7 @@ func (h grid) draw(c draw.Canvas) {
 // key draws an explanation of colours, frame, crosses and blanks at the bottom. It returns the
 // canvas above it.
 func (h grid) key(c draw.Canvas) draw.Canvas {
-	note := words(tickSize, muted)
+	note := textStyle(tickSize, muted)
 	note.YAlign = draw.YBottom
 	c.FillText(note, c.Min, elide("crossed: every config there failed, with its status; blank: none was measured, being illegal or not tried", note, c.Max.X-c.Min.X))
 	c = draw.Crop(c, 0, 0, 1.5*tickSize, 0)

@@ -58,7 +58,7 @@ func (l Load) drawLoad(c draw.Canvas, label string, load []int, sorted bool) {
 	line := draw.LineStyle{Color: accent, Width: vg.Points(1.4), Dashes: dashes[1]}
 	p.Add(level(p.Plot, mean, line))
 	p.Draw(c)
-	note := words(tickSize, ink)
+	note := textStyle(tickSize, ink)
 	note.XAlign, note.YAlign = draw.XRight, draw.YTop
 	c.FillText(note, vg.Point{X: c.Max.X, Y: c.Max.Y}, fmt.Sprintf("max/mean %.2f (dashed: mean)", ratio(top, mean)))
 }
@@ -133,7 +133,7 @@ func (l Load) drawTraffic(c draw.Canvas) {
 	}
 	reversed := slices.Clone(names)
 	slices.Reverse(reversed)
-	note := words(tickSize, ink)
+	note := textStyle(tickSize, ink)
 	note.YAlign = draw.YTop
 	c.FillText(note, vg.Point{X: c.Min.X, Y: c.Max.Y}, "tokens sent, each once to a rank")
 	drawMatrix(draw.Crop(c, 0, 0, 0, -1.6*tickSize), m, axisNames{"to rank", names}, axisNames{"from rank", reversed})

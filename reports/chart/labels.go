@@ -33,7 +33,7 @@ func (p panel) drawLabelled(c draw.Canvas, all []series, further legend) {
 	plot := draw.Crop(further.above(c), 0, -width, 0, 0)
 	data := p.dataCanvas(plot)
 	if width > mostLabelText*(c.Max.X-c.Min.X) || heightOf(labels) > plot.Max.Y-data.Min.Y {
-		p.Draw(append(keyOf(all), further...).below(c))
+		p.Draw(append(legendOf(all), further...).below(c))
 		return
 	}
 	further.below(c)
@@ -48,8 +48,8 @@ func (p panel) drawLabelled(c draw.Canvas, all []series, further legend) {
 	}
 }
 
-// keyOf returns a legend that lists series.
-func keyOf(all []series) (key legend) {
+// legendOf returns a legend that lists series.
+func legendOf(all []series) (key legend) {
 	for i := range all {
 		key.add(all[i].label, &all[i].line, all[i].mark)
 	}
@@ -58,10 +58,10 @@ func keyOf(all []series) (key legend) {
 
 // endLabels returns the labels of series, without their places, and the width that they take.
 func endLabels(all []series) ([]endLabel, vg.Length) {
-	st := words(tickSize, ink)
+	st := textStyle(tickSize, ink)
 	var out []endLabel
 	var widest vg.Length
-	for i, it := range keyOf(all) {
+	for i, it := range legendOf(all) {
 		l := endLabel{legendItem: it, lines: broken(all[i].label, st, labelBreak)}
 		for _, line := range l.lines {
 			widest = max(widest, st.Width(line))
@@ -133,6 +133,6 @@ func (l endLabel) draw(c draw.Canvas, x vg.Length) {
 	}
 	for i, line := range l.lines {
 		y := l.center + l.height()/2 - (vg.Length(i)+0.5)*labelRow
-		c.FillText(words(tickSize, ink), vg.Point{X: x + shortSample + 4, Y: y}, line)
+		c.FillText(textStyle(tickSize, ink), vg.Point{X: x + shortSample + 4, Y: y}, line)
 	}
 }

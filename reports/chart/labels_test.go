@@ -10,8 +10,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// TestSpreadLabels: labels cover each other nowhere, stay between the bounds and in the order of their
-// lines. A label with enough room stands at the end of its line.
+// TestSpreadLabels: no label covers another. Labels stay between the bounds and keep the order of their lines. A label
+// with enough room stands at the end of its line.
 func TestSpreadLabels(t *testing.T) {
 	ends := []vg.Length{100, 98, 30, 99, 0, 101}
 	labels := make([]endLabel, len(ends))
@@ -41,8 +41,8 @@ func sign(x vg.Length) vg.Length {
 	return 1
 }
 
-// TestManyLinesHaveALegend: where the labels of all lines do not fit beside the plot, the legend below it
-// lists the lines.
+// TestManyLinesHaveALegend: if the labels of all lines do not fit to the right of the plot, the legend below it lists
+// the lines.
 func TestManyLinesHaveALegend(t *testing.T) {
 	for _, c := range []struct {
 		lines   int

@@ -85,8 +85,7 @@ func (p *libraryPicture) add(c reports.LibraryComparison) {
 	}
 }
 
-// style gives each library one colour in all panels. A library's default is a thin dashed
-// line.
+// style gives each library the same colour in all panels. A library's default is a thin dashed line.
 func (p *libraryPicture) style() {
 	for _, column := range p.columns {
 		for _, w := range column {

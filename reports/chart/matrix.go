@@ -66,7 +66,7 @@ func (q cell) draw(c draw.Canvas, r vg.Rectangle) {
 		c.StrokeLine2(hatch, r.Min.X, r.Min.Y, r.Max.X, r.Max.Y)
 		c.StrokeLine2(hatch, r.Min.X, r.Max.Y, r.Max.X, r.Min.Y)
 	}
-	st := words(min(tickSize, (r.Max.Y-r.Min.Y)*0.62), txt)
+	st := textStyle(min(tickSize, (r.Max.Y-r.Min.Y)*0.62), txt)
 	if st.Width(q.text) > r.Max.X-r.Min.X || st.Font.Size < 4 {
 		return
 	}
@@ -131,7 +131,7 @@ func (a axisNames) ticks() plot.ConstantTicks {
 	every := 1 + len(a.names)/24
 	for i, n := range a.names {
 		if i%every == 0 {
-			out = append(out, plot.Tick{Value: float64(i), Label: elide(n, words(tickSize, ink), 110)})
+			out = append(out, plot.Tick{Value: float64(i), Label: elide(n, textStyle(tickSize, ink), 110)})
 		}
 	}
 	return out
@@ -141,7 +141,7 @@ func (a axisNames) ticks() plot.ConstantTicks {
 func (a axisNames) slanted() bool {
 	total := vg.Length(0)
 	for _, n := range a.names {
-		total += words(tickSize, ink).Width(n) + 6
+		total += textStyle(tickSize, ink).Width(n) + 6
 	}
 	return total > 4.6*vg.Inch
 }

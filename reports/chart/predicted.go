@@ -88,7 +88,7 @@ func (p forecasts) draw(c draw.Canvas) {
 // panel draws the name of an op and its plot below it.
 func (p forecasts) panel(name string, c draw.Canvas) {
 	c = draw.Crop(c, 4, -4, 2, -4)
-	st := words(labelSize, ink)
+	st := textStyle(labelSize, ink)
 	st.YAlign = draw.YTop
 	c.FillText(st, vg.Point{X: c.Min.X, Y: c.Max.Y}, elide(name, st, c.Max.X-c.Min.X))
 	plot := newPlot("ranks", "predicted time of one call (us)")

@@ -60,7 +60,7 @@ func drawSamples(c draw.Canvas, cs *reports.Case, shown []*reports.Entry) {
 		if e == cs.Winner() {
 			name = "winner " + e.Config.ID() // the full spelling is too long here; Alt has it
 		}
-		key.add(elide(name, words(tickSize, ink), 300), &line, &mark)
+		key.add(elide(name, textStyle(tickSize, ink), 300), &line, &mark)
 	}
 	main := key.below(c)
 	if pairs := twinRatios(cs); len(pairs) > 0 {

@@ -39,7 +39,7 @@ func TestSamplesKeepTheirStyle(t *testing.T) {
 // TestTitlesAreWhole: a title that is wider than its picture continues in a second line.
 func TestTitlesAreWhole(t *testing.T) {
 	const title = "Time of one call of pair bf16 (expert gated +counts +expansion +reduction): hidden 7168, 256 experts, top-8, 2 ranks"
-	st := words(titleSize, ink)
+	st := textStyle(titleSize, ink)
 	width := 6 * vg.Inch
 	lines := broken(title, st, width)
 	if len(lines) < 2 || strings.Join(lines, " ") != title {

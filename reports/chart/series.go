@@ -56,8 +56,8 @@ func dodge(all []series) {
 	}
 }
 
-// addTo adds to a plot the bands of the intervals, the line and the markers. The X axis shows
-// tokens and is logarithmic. A line of one point is drawn as a short piece of it.
+// addTo adds to a plot the bands of the intervals, the line and the markers. The X axis shows tokens and is
+// logarithmic. A line with one point is drawn as a short horizontal piece.
 func (s series) addTo(p *plot.Plot) {
 	var line, hollow plotter.XYs
 	for _, q := range s.points {

@@ -90,7 +90,7 @@ const (
 	tickSize  = 9
 )
 
-func words(size vg.Length, c color.Color) text.Style {
+func textStyle(size vg.Length, c color.Color) text.Style {
 	return text.Style{
 		Color: c, Font: font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, size),
 		XAlign: draw.XLeft, YAlign: draw.YCenter, Handler: plot.DefaultTextHandler,
@@ -107,7 +107,7 @@ type panel struct {
 // Draw draws the plot with its side label into c.
 func (p panel) Draw(c draw.Canvas) {
 	if p.side != "" {
-		st := words(labelSize, ink)
+		st := textStyle(labelSize, ink)
 		st.Rotation, st.XAlign, st.YAlign = math.Pi/2, draw.XCenter, draw.YTop
 		data := p.dataCanvas(c)
 		c.FillText(st, vg.Point{X: c.Min.X, Y: (data.Min.Y + data.Max.Y) / 2}, p.side)
@@ -134,9 +134,9 @@ func newPlot(x, y string) panel {
 	}{{&p.X, x}, {&p.Y, ""}} {
 		a.axis.Label.Text = a.label
 		a.axis.Label.Padding = vg.Points(4)
-		a.axis.Label.TextStyle.Font = words(labelSize, ink).Font
+		a.axis.Label.TextStyle.Font = textStyle(labelSize, ink).Font
 		a.axis.Label.TextStyle.Color = ink
-		a.axis.Tick.Label.Font = words(tickSize, ink).Font
+		a.axis.Tick.Label.Font = textStyle(tickSize, ink).Font
 		a.axis.Tick.Label.Color = ink
 		a.axis.LineStyle.Color, a.axis.Tick.LineStyle.Color = muted, muted
 		a.axis.Tick.Length = vg.Points(4)
@@ -162,7 +162,7 @@ func titled(c draw.Canvas, title, lead string) draw.Canvas {
 // headed draws a heading in as many lines as needed. It returns the canvas below the heading
 // and a gap.
 func headed(c draw.Canvas, text string, size, gap vg.Length) draw.Canvas {
-	st := words(size, ink)
+	st := textStyle(size, ink)
 	st.YAlign = draw.YTop
 	for _, line := range broken(text, st, c.Max.X-c.Min.X) {
 		c.FillText(st, vg.Point{X: c.Min.X, Y: c.Max.Y}, line)
@@ -191,7 +191,7 @@ func sourced(c draw.Canvas, source string) draw.Canvas {
 	if source == "" {
 		return c
 	}
-	st := words(tickSize-1, muted)
+	st := textStyle(tickSize-1, muted)
 	st.YAlign = draw.YBottom
 	c.FillText(st, c.Min, elide(source, st, c.Max.X-c.Min.X))
 	return draw.Crop(c, 0, 0, 1.8*tickSize, 0)
@@ -257,7 +257,7 @@ func (l legend) rows(width vg.Length) [][]legendItem {
 	var rows [][]legendItem
 	used := width + 1
 	for _, it := range l {
-		it.label = elide(it.label, words(tickSize, ink), width-sampleWidth-4)
+		it.label = elide(it.label, textStyle(tickSize, ink), width-sampleWidth-4)
 		if w := it.width(); used+w > width {
 			rows = append(rows, nil)
 			used = 0
@@ -269,7 +269,7 @@ func (l legend) rows(width vg.Length) [][]legendItem {
 }
 
 func (it legendItem) width() vg.Length {
-	return sampleWidth + 4 + words(tickSize, ink).Width(it.label)
+	return sampleWidth + 4 + textStyle(tickSize, ink).Width(it.label)
 }
 
 func (it legendItem) draw(c draw.Canvas, x, y vg.Length) {
@@ -279,5 +279,5 @@ func (it legendItem) draw(c draw.Canvas, x, y vg.Length) {
 	if it.mark != nil {
 		c.DrawGlyphNoClip(*it.mark, vg.Point{X: x + sampleWidth/2, Y: y})
 	}
-	c.FillText(words(tickSize, ink), vg.Point{X: x + sampleWidth + 4, Y: y}, it.label)
+	c.FillText(textStyle(tickSize, ink), vg.Point{X: x + sampleWidth + 4, Y: y}, it.label)
 }

@@ -73,8 +73,8 @@ func TestChooseByHand(t *testing.T) {
 	}
 }
 
-// TestDefaultStaysWithinTheBand: with equal weights a loses 1 and the best pair 0.5 over two points, so a
-// difference of 0.25 a point.
+// TestDefaultStaysWithinTheBand: with equal weights a loses 1 and the best pair 0.5 over two points, so the two differ
+// by 0.25 for each point.
 func TestDefaultStaysWithinTheBand(t *testing.T) {
 	for _, x := range []struct {
 		band float64
@@ -189,7 +189,7 @@ func distinct(kernel string) *reports.Loaded {
 	return &reports.Loaded{Path: "run", Run: run, Results: results, Cases: reports.Cases(run, results)}
 }
 
-// TestNothingIsSwapped: dispatch's values are not combine's, send is not recv, in every export.
+// TestNothingIsSwapped: no export swaps the values of dispatch and combine, or of send and recv.
 func TestNothingIsSwapped(t *testing.T) {
 	for _, c := range []struct{ format, kernel, want string }{
 		{"sglang", normal, "\"normal_combine\": {\n    \"num_sms\": 24,\n    \"num_max_nvl_chunked_send_tokens\": 2,\n    \"num_max_nvl_chunked_recv_tokens\": 128\n  }"},

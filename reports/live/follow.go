@@ -1,5 +1,5 @@
-// Package live follows a run that another process measures. It reads the run's directory alone, so
-// that the process may run on another host.
+// Package live follows a run that another process measures. It reads only the run's directory, so the process may run
+// on another host.
 package live
 
 import (
@@ -155,8 +155,9 @@ func (f *Follower) Silent(now time.Time) time.Duration {
 	return now.Sub(f.seen)
 }
 
-// Left returns the time that is left: what the budget leaves, or, without a budget, the mean time of
-// the searches that are done for each one that is not. ok is false if neither is known.
+// Left estimates the time that is left. With a budget it is the rest of the budget. Without a budget it is the mean
+// time of a finished search times the number of unfinished ones, less the time for which the current search has run. ok
+// is false if there is no budget and no search is finished, or none is left.
 func (f *Follower) Left(now time.Time) (left time.Duration, ok bool) {
 	elapsed, done := f.Elapsed(now), len(f.Run.Searches)
 	switch {

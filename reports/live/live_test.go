@@ -83,8 +83,8 @@ func TestGrowingLog(t *testing.T) {
 	}
 }
 
-// TestBestSoFar: after the whole log the best config of each search is the one that the run decided
-// for, if the run decided for another than the default, with nearly the same gain.
+// TestBestSoFar: after the whole log the best config of a search is the winner in run.json, and its gain is nearly the
+// same. Searches that kept the default are not compared.
 func TestBestSoFar(t *testing.T) {
 	dir, log, grow := growing(t)
 	grow(len(log))
@@ -116,7 +116,8 @@ func TestBestSoFar(t *testing.T) {
 	}
 }
 
-// TestResumedLog: a log that became shorter, because a resumed sweep cut its last block, is read anew.
+// TestResumedLog: a log that became shorter, because a resumed sweep cut its last block, is read again from its
+// beginning.
 func TestResumedLog(t *testing.T) {
 	dir, log, grow := growing(t)
 	f := Follow(dir)

@@ -18,7 +18,7 @@ const (
 	mostFailures = 3
 )
 
-// silence is the time without a new line of the log from which the page says so.
+// silence is the time without a new line of the log after which the page warns of it.
 const silence = 30 * time.Second
 
 // Page returns the state of a run as a table with a row for each search, for a terminal.
@@ -39,7 +39,7 @@ func (f *Follower) Page(now time.Time) reports.Table {
 		t.Note(fmt.Sprintf("now: %s; %d of %d kernels in stage %s: %s", reports.Title(c.Problem, c.Routing), len(alive), all, c.Stage, strings.Join(alive, ", ")))
 	}
 	if slices.ContainsFunc(f.Searches, func(s *Search) bool { return s.Decided == nil && s.rank < rankOf(record.StageConfirm) }) {
-		t.Note("gains of searches that are not decided come from the rounds that choose, and are mostly too high")
+		t.Note("gains of searches that are not decided come from the rounds that choose the config, and are mostly too high")
 	}
 	f.addFailures(&t)
 	if quiet := f.Silent(now); f.Run.Finished.IsZero() && quiet >= silence {

@@ -44,8 +44,8 @@ func newSearch(p ep.Problem, routing string) *Search {
 	return &Search{Problem: p, Routing: routing, tried: map[string]bool{}, kernels: map[string]bool{}, alive: map[string]bool{}, gains: map[string]*gain{}}
 }
 
-// rankOf orders the stages by how much their rounds count: rounds in which a config was chosen show it
-// faster than it is.
+// rankOf returns the rank of a stage. A Search takes gains only from rounds of the highest rank. Rounds that were used
+// to choose a config rank low, because they show the config faster than it is.
 func rankOf(s record.Stage) int {
 	switch s {
 	case record.StageFinals, record.StageRetry:
@@ -124,8 +124,8 @@ func (s *Search) Kernels() (all int, alive []string) {
 	return len(s.kernels), alive
 }
 
-// Best returns the config with the largest gain over the default in the rounds that count most, and
-// this gain. ok is false if no other config than the default has rounds.
+// Best returns the config with the largest gain over the default in the rounds of the highest rank, and this gain. ok
+// is false if no other config than the default has rounds.
 func (s *Search) Best() (best ep.Config, ratio float64, ok bool) {
 	top := math.Inf(-1)
 	for _, g := range s.gains {

@@ -40,8 +40,8 @@ func TestDefinitionsByHand(t *testing.T) {
 	}
 }
 
-// TestFewContradictions: a rank whose bytes are not of the problem is left out with a warning, as long
-// as most ranks agree. Half of the ranks is not most.
+// TestFewContradictions: a rank whose bytes do not fit the problem is left out with a warning, if more than half of the
+// ranks fit it.
 func TestFewContradictions(t *testing.T) {
 	log := func(wrong int) string {
 		var b strings.Builder

@@ -84,7 +84,7 @@ type cxRow struct {
 	} `json:"correctness"`
 }
 
-// cxDoc is either file.
+// cxDoc holds the fields of both kinds of files.
 type cxDoc struct {
 	Identity struct {
 		Factors struct {

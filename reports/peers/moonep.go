@@ -99,7 +99,7 @@ func moonFigures(row map[string]string, f *facts) ([]Figure, error) {
 	}
 	tokens := row["s"]
 	if tokens == "" {
-		tokens = row["S"] // versions without a part of the capacity
+		tokens = row["S"] // older versions print no s, because a rank there has as many tokens as its capacity S
 	}
 	g, err := f.with(said{"ranks", "ep", row["ep"]}, said{"hidden", "H", row["H"]}, said{"topk", "K", row["K"]}, said{"experts", "E", row["E"]}, said{"tokens", "s", tokens})
 	if err == nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestPublicLogs reads lines of public reports, which are quoted as printed. Each report names what
-// the importer makes of it: its figures, or the reason why it has none.
+// TestPublicLogs reads lines of public reports, which are quoted as printed. It checks what the importer makes of each
+// report: figures, or the reason why there are none.
 func TestPublicLogs(t *testing.T) {
 	v3 := Given{Hidden: 7168, Experts: 256, TopK: 8}
 	with := func(change func(*Given)) Given {

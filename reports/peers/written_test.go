@@ -94,8 +94,8 @@ func ncclWritten() (want []string) {
 	return want
 }
 
-// TestChangedWritten changes one figure of a written file. says is in the error or a warning; if it is
-// empty, the change is within rounding, or is none of a figure that is read, and nothing may be said.
+// TestChangedWritten changes one figure of a written file. says is a part of the error or of a warning. If says is
+// empty, the change is within rounding, or changes no figure that is read; then there must be no error and no warning.
 func TestChangedWritten(t *testing.T) {
 	for _, c := range []struct{ file, from, to, says string }{
 		// GB/s times us are bytes. 212.23 GB/s x 35.26 us are 1,010.1 selections of 7,408 bytes, which 1,024

@@ -24,10 +24,9 @@ const leastShare, mostShare = 0.6, 0.99
 // of coefficients. A family is the set of times with one design, op, dtype and precision.
 const fewRows = 9
 
-// priorWeight is the weight of the prior, which pulls each coefficient towards start. A
-// coefficient that is ten times larger or smaller than in start costs as much as an error of 12
-// % in one time. The prior decides coefficients that the times do not, and keeps small families
-// from extreme ones.
+// priorWeight is the weight of the prior, which pulls each coefficient towards start. A coefficient that is ten times
+// larger or smaller than in start costs as much as an error of 12 % in one time. The prior determines the coefficients
+// that the times leave open, and it keeps those of small families from extreme values.
 const priorWeight = 0.003
 
 // Fitted is a fit with its errors.

@@ -194,7 +194,8 @@ func (g *grid) heads(dropped []string) (heads, others []string) {
 	return heads, slices.DeleteFunc(dropped, func(name string) bool { return slices.Contains(names, name) })
 }
 
-// gather moves rows with the same head together, heads and rows in the order of their first.
+// gather moves rows with the same head together. Heads are in the order of their first rows, and rows with one head
+// keep their order.
 func (g *grid) gather(heads []string) {
 	order := make([]int, len(heads))
 	for i := range order {

@@ -18,11 +18,10 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// Renderer returns a renderer that prints tables for a terminal of the given width; 0 means any
-// width. A table that is too wide is made narrower in four steps, until it fits. First, columns
-// of words are wrapped. Second, columns with a single value move to a line below the table.
-// Third, columns are left out and their names are listed below the table. Fourth, the rest of
-// the columns continues in further panels.
+// Renderer returns a renderer that prints tables for a terminal of the given width; 0 means unlimited. A table that is
+// too wide is made narrower in four steps, until it fits. First, columns of words are wrapped. Second, columns with a
+// single value move to a line below the table. Third, columns are left out and their names are listed below the table.
+// Fourth, the rest of the columns continues in further panels.
 func Renderer(width int) reports.Renderer {
 	// By default the library reads the locale, so that output would differ between machines.
 	twwidth.SetEastAsian(false)
@@ -186,7 +185,7 @@ var plain = tw.Rendition{
 	},
 }
 
-// Wrap breaks a text into lines of at most width, between words where it can. 0 means any width.
+// Wrap breaks a text into lines of at most width, between words where it can. Width 0 means unlimited.
 func Wrap(s string, width int) []string {
 	if s = clean(s); width == 0 {
 		return []string{s}

@@ -104,7 +104,7 @@ func copyFile(from, to string) error {
 // mutate puts each fault of a list into the tree, and prints whether its test noticed.
 func (w workTree) mutate(l List, only string) error {
 	var survivors []Fault
-	noticed, left := 0, 0
+	noticed, left, wrong := 0, 0, 0
 	for _, f := range l.Faults {
 		if !strings.Contains(f.String()+" "+f.Test, only) {
 			continue
@@ -121,7 +121,9 @@ func (w workTree) mutate(l List, only string) error {
 		begin := time.Now()
 		alive, err := w.survives(f, test)
 		if err != nil {
-			return err
+			fmt.Printf("NO FAULT   %v\n", err)
+			wrong++
+			continue
 		}
 		word := "noticed "
 		if noticed++; alive {
@@ -134,6 +136,9 @@ func (w workTree) mutate(l List, only string) error {
 	fmt.Printf("%s: %d of %d faults are noticed, %d left out\n", l.Title, noticed, noticed+len(survivors), left)
 	for _, f := range survivors {
 		fmt.Printf("  %s\n    - %s\n    + %s\n", f, f.Text, f.With)
+	}
+	if wrong > 0 {
+		return fmt.Errorf("%s: %d lines are no faults: the text is not in the file, or the file does not compile with it", l.Title, wrong)
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 )
 
 func main() {
-	only := flag.String("only", "", "take only faults whose file, test or words contain this")
+	only := flag.String("only", "", "regular expression; take only faults whose file, words or test match it")
 	keep := flag.String("keep", "", "use this folder for the copy of the tree, and keep it; a second run then prepares nothing again")
 	flag.Parse()
 	if err := mutateAll(flag.Args(), *only, *keep); err != nil {
@@ -34,6 +34,10 @@ func mutateAll(lists []string, only, keep string) error {
 		}
 		defer os.RemoveAll(dir)
 	}
+	wanted, err := regexp.Compile(only)
+	if err != nil {
+		return fmt.Errorf("-only: %w", err)
+	}
 	tree, err := copyTree(dir)
 	if err != nil {
 		return err
@@ -43,7 +47,7 @@ func mutateAll(lists []string, only, keep string) error {
 		if err != nil {
 			return err
 		}
-		if err := tree.mutate(l, only); err != nil {
+		if err := tree.mutate(l, wanted); err != nil {
 			return err
 		}
 	}
@@ -102,11 +106,11 @@ func copyFile(from, to string) error {
 }
 
 // mutate puts each fault of a list into the tree, and prints whether its test noticed.
-func (w workTree) mutate(l List, only string) error {
+func (w workTree) mutate(l List, only *regexp.Regexp) error {
 	var survivors []Fault
 	noticed, left, wrong := 0, 0, 0
 	for _, f := range l.Faults {
-		if !strings.Contains(f.String()+" "+f.Test, only) {
+		if !only.MatchString(f.String() + " " + f.Test) {
 			continue
 		}
 		test := l.Tests[f.Test]

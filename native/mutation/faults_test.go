@@ -47,7 +47,7 @@ func TestMutate(t *testing.T) {
 	if err := os.WriteFile(source, []byte("two = 2\nthree = 3\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	w := workTree{dir, map[string]bool{}}
+	w := workTree{t.Context(), dir, map[string]bool{}}
 	check := Test{Run: "grep -qx 'two = 2' f", Seconds: 60}
 	for _, c := range []struct {
 		f     Fault
@@ -107,7 +107,7 @@ func TestSurvives(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "tree", "f"), []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	w, f := workTree{dir, map[string]bool{}}, Fault{File: "f", Text: "x", With: "y"}
+	w, f := workTree{t.Context(), dir, map[string]bool{}}, Fault{File: "f", Text: "x", With: "y"}
 	for _, c := range []struct {
 		test  Test
 		fails bool

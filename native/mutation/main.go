@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -19,13 +20,15 @@ func main() {
 	only := flag.String("only", "", "regular expression; take only faults whose file, words or test match it")
 	keep := flag.String("keep", "", "use this folder for the copy of the tree, and keep it; a second run then prepares nothing again")
 	flag.Parse()
-	if err := mutateAll(flag.Args(), *only, *keep); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := mutateAll(ctx, flag.Args(), *only, *keep); err != nil {
 		fmt.Fprintln(os.Stderr, "mutation:", err)
 		os.Exit(1)
 	}
 }
 
-func mutateAll(lists []string, only, keep string) error {
+func mutateAll(ctx context.Context, lists []string, only, keep string) error {
 	dir := keep
 	if dir == "" {
 		var err error
@@ -38,7 +41,7 @@ func mutateAll(lists []string, only, keep string) error {
 	if err != nil {
 		return fmt.Errorf("-only: %w", err)
 	}
-	tree, err := copyTree(dir)
+	tree, err := copyTree(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -56,6 +59,7 @@ func mutateAll(lists []string, only, keep string) error {
 
 // A workTree is a copy of the repository, in which faults are put.
 type workTree struct {
+	ctx      context.Context // when it ends, commands are killed
 	dir      string
 	prepared map[string]bool
 }
@@ -63,7 +67,7 @@ type workTree struct {
 // copyTree copies the files of the current folder that git tracks or does not ignore, and links the downloads
 // of make cuda-deps. A file that the copy has already keeps its time, so that make does not build it again. A
 // run that was killed may have left a fault in the copy: such a file is written anew.
-func copyTree(dir string) (workTree, error) {
+func copyTree(ctx context.Context, dir string) (workTree, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return workTree{}, err
@@ -78,12 +82,12 @@ func copyTree(dir string) (workTree, error) {
 			return workTree{}, err
 		}
 	}
-	err = sh(context.Background(), ".", os.Stderr, `set -e
+	err = sh(ctx, ".", os.Stderr, `set -e
 mkdir -p "$0/tree/.cuda" "$0/tmp"
 for d in include lib64 12 nvshmem; do
   test ! -e ".cuda/$d" || ln -sfn "$PWD/.cuda/$d" "$0/tree/.cuda/$d"
 done`, dir)
-	return workTree{dir, map[string]bool{}}, err
+	return workTree{ctx, dir, map[string]bool{}}, err
 }
 
 // copyFile copies a file with its mode, unless the copy is equal.
@@ -110,6 +114,9 @@ func (w workTree) mutate(l List, only *regexp.Regexp) error {
 	var survivors []Fault
 	noticed, left, wrong := 0, 0, 0
 	for _, f := range l.Faults {
+		if err := w.ctx.Err(); err != nil {
+			return err
+		}
 		if !only.MatchString(f.String() + " " + f.Test) {
 			continue
 		}
@@ -180,6 +187,9 @@ func (w workTree) survives(f Fault, test Test) (bool, error) {
 		return false, fmt.Errorf("%s: %w", f, err)
 	}
 	err = w.run(test.Run, test.Seconds)
+	if w.ctx.Err() != nil {
+		return false, w.ctx.Err()
+	}
 	if err != nil && notCompiled.MatchString(err.Error()) {
 		return false, fmt.Errorf("%s: the fault does not compile: %w", f, err)
 	}
@@ -194,7 +204,7 @@ func (w workTree) run(command string, seconds int) error {
 	if command == "" {
 		return nil
 	}
-	ctx, stop := context.WithTimeout(context.Background(), time.Duration(seconds)*time.Second)
+	ctx, stop := context.WithTimeout(w.ctx, time.Duration(seconds)*time.Second)
 	defer stop()
 	log, err := os.Create(filepath.Join(w.dir, "log"))
 	if err != nil {

@@ -33,8 +33,8 @@ func Current(all []Kernel, c ep.Config) ep.Config {
 	})
 }
 
-// Rename replaces a former kernel by the kernel that it has become, and adds the values that it stands
-// for. Parameters that c leaves out stay out. In a pair, both halves are renamed.
+// Rename replaces a former kernel by the kernel that it has become, and adds the values that the
+// former kernel stands for. It adds no other parameters. In a pair, both halves are renamed.
 func Rename(all []Kernel, c ep.Config) ep.Config {
 	return ofHalves(c, func(c ep.Config) ep.Config { return rename(all, c) })
 }

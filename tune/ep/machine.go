@@ -48,10 +48,10 @@ func (m Machine) SessionSpread() float64 {
 }
 
 // BuildSpread returns the standard deviation of the logarithm of a gain between two builds of the
-// kernels, for a config that takes `seconds`. A build changes what a call costs by some tenths of a
-// microsecond, and the kernel by some per cent. The values for GPUs are fitted to gains of 219 rows on
-// 2 H100 that two builds measured on one day (h100x2-2026-11-26-receipt and -claims-again of
-// testdata/archive). Without GPUs it is 0, like SessionSpread.
+// kernels, for a config that takes `seconds`. Another build changes the fixed time of a call by
+// some tenths of a microsecond, and the whole time by some per cent. The values for GPUs are fitted
+// to gains of 219 rows on 2 H100 that two builds measured on one day (h100x2-2026-11-26-receipt and
+// -claims-again of testdata/archive). Without GPUs it is 0, like SessionSpread.
 func (m Machine) BuildSpread(seconds float64) float64 {
 	if m.GPUs == 0 || seconds <= 0 {
 		return 0

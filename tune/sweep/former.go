@@ -32,8 +32,9 @@ func (o *Options) renamed(all []kernels.Kernel) *Options {
 	return &out
 }
 
-// namedValues returns the values that the former kernels in `names` have for a parameter of k: all
-// declared values if k itself is among the names, nil if no name is a former kernel with a value.
+// namedValues returns the values that the former kernels in `names` have for a parameter of k. It
+// returns all declared values if k itself is among the names, and nil if no former kernel among the
+// names has a value.
 func namedValues(k kernels.Kernel, q kernels.Param, names []string) (out spacefile.Values) {
 	every := false
 	for _, name := range names {

@@ -73,8 +73,8 @@ func (h Header) GainInterval(r Row) (low, high float64) {
 }
 
 // GainIntervalWith returns the 95 % interval of a row's gain with the kernels of a build; "" is an
-// unknown build. With another build of the row's kernels than the row was measured with, the interval is
-// wider by what builds differ by.
+// unknown build. If this build of the row's kernels is not the build that was measured, the
+// interval is wider, because gains differ between builds (see ep.Machine.BuildSpread).
 func (h Header) GainIntervalWith(build ep.ABI, r Row) (low, high float64) {
 	low, high = h.GainInterval(r)
 	if build == "" || build.Serves(h.Build(r)) || low == high || low <= 0 {

@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// ownParam declares how a rank adds the rows of its own tokens. With registers no rank sends a row that it
-// could add to a sum: algo=direct then sends the sums in f32.
+// ownParam declares how a rank adds the rows of its own tokens. With own=registers every rank sends
+// sums and no single rows. With algo=direct these sums are in f32.
 func ownParam() kernels.Param {
 	q := speedParam(kernels.Compile, "own", "rows of a rank's own tokens: slot: written to a slot like those of other ranks; registers: summed in registers, and each rank sends one sum for each token, in f32 with algo=direct",
 		"", "slot", "slot", "registers")

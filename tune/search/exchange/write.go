@@ -23,8 +23,8 @@ var invalidities = map[ep.Status]string{
 // Invalidity returns the word of a T4 file for a status, "" for ep.OK.
 func Invalidity(s ep.Status) string { return invalidities[s] }
 
-// names returns the parameters of a space in alphabetical order, and the values that its points have of
-// each: numbers by size, then words.
+// names returns the parameters of a space in alphabetical order, and for each parameter the values
+// that occur in the space: numbers by size, then words.
 func (s *Space) names() (names []string, valuesOf map[string][]ep.Value) {
 	valuesOf = map[string][]ep.Value{}
 	for _, p := range s.Points {
@@ -40,7 +40,7 @@ func (s *Space) names() (names []string, valuesOf map[string][]ep.Value) {
 	return slices.Sorted(maps.Keys(valuesOf)), valuesOf
 }
 
-// compareValues orders numbers by size, and before words.
+// compareValues orders numbers by size. Numbers come before words.
 func compareValues(a, b ep.Value) int {
 	x, xIsNumber := a.Int()
 	y, yIsNumber := b.Int()
@@ -96,8 +96,9 @@ func (s *Space) WriteT4(w io.Writer) error {
 }
 
 // WriteT1 writes the description of a space as T1: https://github.com/odgaard/TuningSchema
-// (TuningSchema.json). T1 wants a source file and a launch; epbench launches its kernels itself, so
-// these say so. Constraints are not written: a config that is not in the T4 file was not measured.
+// (TuningSchema.json). T1 needs a source file and a launch. epbench launches its kernels itself, so
+// these two fields only say that. Constraints are not written: a config that is not in the T4 file
+// was not measured.
 func (s *Space) WriteT1(w io.Writer, kernel string) error {
 	type parameter struct {
 		Name, Type, Values string
@@ -124,18 +125,18 @@ func (s *Space) WriteT1(w io.Writer, kernel string) error {
 	})
 }
 
-// failures gives the text that Kernel Tuner 1 has as the time of a config that failed.
+// failures gives the text that Kernel Tuner 1 writes in place of the time of a config that failed.
 var failures = map[string]string{"compile": "CompilationFailedConfig", "constraints": outsideSpace}
 
-// WriteCache writes a space as a cache file of Kernel Tuner, which its simulation mode reads. Every
-// config of the product of values that was not measured is an invalid one, so that the file holds the
-// whole space. WriteCache refuses a product above mostCached.
+// WriteCache writes a space as a cache file of Kernel Tuner, which its simulation mode reads. It
+// writes every combination of values. A combination that was not measured is written as invalid, so
+// that the file holds the whole space. WriteCache refuses more than mostCached combinations.
 func (s *Space) WriteCache(w io.Writer, device, kernel string) error {
 	names, valuesOf := s.names()
 	product := 1
 	for _, name := range names {
 		if product *= len(valuesOf[name]); product > mostCached {
-			return fmt.Errorf("the product of the values of all parameters is above %d; a cache file lists it whole: write T4", mostCached)
+			return fmt.Errorf("the parameters have more than %d combinations of values, and a cache file lists all of them; write T4", mostCached)
 		}
 	}
 	measured := map[string]*Point{}

@@ -8,9 +8,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Renamed returns the file with the present names of kernels that were renamed or have become configs of
-// another kernel. rename converts a config that may leave out parameters, current one that lacks only
-// newer parameters.
+// Renamed returns the file with the present names of kernels that were renamed or have become
+// configs of another kernel. rename converts a config that may leave out parameters. current
+// converts a config that lacks only newer parameters.
 func (f *File) Renamed(rename, current func(ep.Config) ep.Config) *File {
 	if f == nil {
 		return nil

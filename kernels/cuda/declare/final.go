@@ -24,7 +24,7 @@ func dispatchFinal() Declaration {
 			Name:    "dispatch_final",
 			Op:      ep.Dispatch,
 			Layouts: byExpert,
-			Doc:     "Counts first, then each token straight to its output row; rows of further experts are copied by the receiver. For large batches.",
+			Doc:     "Counts are sent first. Then each token is sent directly to its output row, and the receiver copies it to the rows of further experts. For large batches.",
 			Params: []kernels.Param{
 				// Unlike algo of a combine, algo of a dispatch changes no bit of the output.
 				speedParam(kernels.Compile, "algo", "dedup: one message for each distinct rank of a token; direct: one for each expert", "", "dedup", "dedup", "direct"),
@@ -55,7 +55,7 @@ func combineFinal() Declaration {
 			Name:    "combine_final",
 			Op:      ep.Combine,
 			Layouts: byExpert,
-			Doc:     "Warps take messages by ticket and send them with one release each; other blocks sum. algo=dedup sums a rank's rows before they travel. For large batches.",
+			Doc:     "Warps take messages in turn and send each with one release; other blocks sum. With algo=dedup a rank sums its rows before it sends them. For large batches.",
 			Params: []kernels.Param{
 				algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank"),
 				smsParam("8", "12", "16", "20", "24", "32", "48", "64", "132"),

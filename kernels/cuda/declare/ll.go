@@ -21,7 +21,7 @@ func dispatchLL() Declaration {
 			Name:    "dispatch_ll",
 			Op:      ep.Dispatch,
 			Layouts: byExpert,
-			Doc:     "One kernel, one message for each distinct rank of a token, no flags: receivers poll the data. For small batches.",
+			Doc:     "One kernel without flags: each token is sent once to each distinct rank, and receivers poll the data. For small batches.",
 			Params: []kernels.Param{
 				smsParam("16", "32", "64", "132"),
 				threadsParam("256", "512", "1024"),
@@ -66,7 +66,7 @@ func combineLL() Declaration {
 			Name:    "combine_ll",
 			Op:      ep.Combine,
 			Layouts: byExpert,
-			Doc:     "One kernel without flags: receivers poll the rows. algo=dedup sums a rank's rows before they travel. For small batches.",
+			Doc:     "One kernel without flags: receivers poll the rows. With algo=dedup a rank sums its rows before it sends them. For small batches.",
 			Params: []kernels.Param{
 				algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank"),
 				smsParam("16", "32", "64", "132"),

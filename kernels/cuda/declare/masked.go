@@ -26,7 +26,7 @@ func dispatchMasked() Declaration {
 			Op:      ep.Dispatch,
 			Layouts: []ep.Layout{ep.LayoutMasked},
 			Work:    ep.Work{Library: "epbench", Layout: "masked", Inside: []string{"cast", "counts", "expansion"}},
-			Doc:     "One kernel, one message for each distinct rank of a token, no flags: receivers poll the data and copy each token to the rows of its experts.",
+			Doc:     "One kernel without flags: each token is sent once to each distinct rank, and receivers poll the data and copy it to the rows of the token's experts.",
 			Params: []kernels.Param{
 				smsParam("16", "24", "32", "64", "132"),
 				waitParam("copies what arrived to its rows", "0", "8", "16", "32", "64", "88"),
@@ -59,7 +59,7 @@ func combineMasked() Declaration {
 			Op:      ep.Combine,
 			Layouts: []ep.Layout{ep.LayoutMasked},
 			Work:    ep.Work{Library: "epbench", Layout: "masked", Sum: "gated", Inside: []string{"reduction"}},
-			Doc:     "One kernel without flags: receivers poll the rows. algo=dedup sends the weights ahead and sums a rank's rows before they travel.",
+			Doc:     "One kernel without flags: receivers poll the rows. With algo=dedup the weights are sent ahead, and a rank sums its rows before it sends them.",
 			Params: []kernels.Param{
 				algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank"),
 				ownParam(),

@@ -26,7 +26,7 @@ func dispatchRank() Declaration {
 			Op:      ep.Dispatch,
 			Layouts: byRank,
 			Work:    ep.Work{Library: "epbench", Layout: "rank", Inside: []string{"cast", "counts"}},
-			Doc:     "One kernel, one message for each distinct rank of a token, no flags: receivers poll the data and copy it to the row's place.",
+			Doc:     "One kernel without flags: each token is sent once to each distinct rank, and receivers poll the data and copy it to the row's place.",
 			Params: []kernels.Param{
 				smsParam("16", "24", "32", "64", "132"),
 				waitParam("copies what arrived to its rows", "0", "4", "8", "12", "16", "24", "32", "48", "64"),

@@ -11,7 +11,7 @@ import re
 
 import torch
 
-_OURS = re.compile(r"(dispatch|combine)_masked(_send|_recv)?")
+_OURS = re.compile(r"(dispatch|combine)_masked(_ids|_partial)?(_send|_recv)?")
 
 
 def called(name):

@@ -39,10 +39,10 @@ func TestInterruptedBench(t *testing.T) {
 	}
 }
 
-// grown is the CPU backend as if its earlier build did not have the parameter stores.
-type grown struct{ kernels.Backend }
+// cpuWithNewParameter is the CPU backend as if its earlier build did not have the parameter stores.
+type cpuWithNewParameter struct{ kernels.Backend }
 
-func (g grown) Kernels() []kernels.Kernel {
+func (g cpuWithNewParameter) Kernels() []kernels.Kernel {
 	all := g.Backend.Kernels()
 	for i := range all {
 		all[i].Params = slices.Clone(all[i].Params)
@@ -63,7 +63,7 @@ func TestBenchOfEarlierRows(t *testing.T) {
 	}
 	defer b.Close()
 	p, path := tableOf(t, b, "dispatch:algo=direct,blocks=1,chunk_bytes=16384,mode=fused,tile_tokens=4,wait_blocks=0")
-	pick, err := fromTable(grown{b}, "--table", path)
+	pick, err := fromTable(cpuWithNewParameter{b}, "--table", path)
 	if err != nil {
 		t.Fatal(err)
 	}

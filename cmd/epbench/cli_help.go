@@ -51,20 +51,20 @@ func setUsage(f *pflag.Flag, usage string) {
 	f.Usage = usage
 }
 
-// named is a flag's value whose type is the placeholder. pflag prints the type after the flag.
-type named struct {
+// placeholderValue is a flag's value whose type is the placeholder. pflag prints the type after the flag.
+type placeholderValue struct {
 	pflag.Value
 	placeholder string
 }
 
 // Type implements pflag.Value.
-func (n named) Type() string { return n.placeholder }
+func (n placeholderValue) Type() string { return n.placeholder }
 
 // shown returns a copy of a flag, as help and man pages print it.
 func shown(f *pflag.Flag) *pflag.Flag {
 	g := *f
 	if p := f.Annotations[placeholderKey]; len(p) == 1 {
-		g.Value = named{f.Value, p[0]}
+		g.Value = placeholderValue{f.Value, p[0]}
 	}
 	if g.DefValue == "[]" {
 		g.DefValue = ""
@@ -116,9 +116,9 @@ func wrappedTo(text string, width int) string {
 	return strings.Join(append(out, strings.TrimRight(line, " ")), "\n")
 }
 
-// rarely lists flags that the help of a command with more than manyFlags leaves out, so that it
+// rarelyUsedFlags lists flags that the help of a command with more than manyFlags leaves out, so that it
 // fits a screen or two. epbench help --all COMMAND lists them, as the man pages do.
-var rarely = []string{"nodes", "max-tokens", "mode", "shared-expert", "skip-a2a", "layout", "seed", "beside", "objective", "kernel", "space", "retry",
+var rarelyUsedFlags = []string{"nodes", "max-tokens", "mode", "shared-expert", "skip-a2a", "layout", "seed", "beside", "objective", "kernel", "space", "retry",
 	"trust-command", "profile", "allow-edited", "layers", "machine", "raw", "certified", "other-machines", "this-build", "explain", "band", "width"}
 
 const manyFlags = 20
@@ -130,7 +130,7 @@ var helpAll bool
 func leftOut(cmd *cobra.Command) (names []string) {
 	all := 0
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if all++; slices.Contains(rarely, f.Name) {
+		if all++; slices.Contains(rarelyUsedFlags, f.Name) {
 			names = append(names, f.Name)
 		}
 	})

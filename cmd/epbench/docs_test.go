@@ -61,9 +61,9 @@ func TestDocs(t *testing.T) {
 	if len(commands) < 5 {
 		t.Fatalf("only %d commands found in the documents", len(commands))
 	}
-	inView(t, root)
+	inLinkedFolder(t, root)
 	onTerminal(t, 80)
-	useSteady(t, func() {}) // later commands read the tables of earlier ones, and on a busy host a sweep may write no table
+	useSteadyBackend(t, func() {}) // later commands read the tables of earlier ones, and on a busy host a sweep may write no table
 	useSteadyPython(t)
 	for _, c := range commands {
 		t.Run(c.file+"/"+c.line, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestDocs(t *testing.T) {
 			checkWidth(t, args, 80, stdout.String()+stderr.String())
 		})
 	}
-	coversDemo(t, "first") // README's first sweep, whose only flag is its directory
+	checkDemoSweep(t, "first") // README's first sweep, whose only flag is its directory
 	galleryDrawn(t, root)
 }
 

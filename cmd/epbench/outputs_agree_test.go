@@ -37,7 +37,7 @@ func TestOutputsAgree(t *testing.T) {
 		if testing.Short() {
 			t.Skip("runs a real sweep; left out with -short")
 		}
-		useSteady(t, func() {})
+		useSteadyBackend(t, func() {})
 		dir := filepath.Join(t.TempDir(), "run")
 		agree(t, dir, epbench(t, "sweep", "--backend=cpu", "--op=dispatch,combine", "--budget=12",
 			"--routing=zipf:1.0,uniform,local", "--tokens=1,64", "-o", dir)) // under "local" a config other than the default wins

@@ -90,8 +90,8 @@ func TestJSONFitsItsSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inView(t, root)
-	useSteady(t, func() {})
+	inLinkedFolder(t, root)
+	useSteadyBackend(t, func() {})
 	var all []printed
 	sampled := map[string]bool{}
 	for _, line := range jsonSamples {

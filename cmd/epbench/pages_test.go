@@ -60,7 +60,7 @@ func TestPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inView(t, root)
+	inLinkedFolder(t, root)
 	blocks := 0
 	for _, page := range pages(t, root) {
 		text, err := os.ReadFile(page)
@@ -155,9 +155,9 @@ func anchors(text string) []string {
 	return out
 }
 
-// inView changes to a temporary directory with links to the folders that the pages' commands
+// inLinkedFolder changes to a temporary directory with links to the folders that the pages' commands
 // read. The files that these commands write then stay out of the repository.
-func inView(t *testing.T, root string) {
+func inLinkedFolder(t *testing.T, root string) {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{"examples", "testdata", "reports", "tune", "native"} {
@@ -302,15 +302,15 @@ func across(rows [][]string, words []string) ([][]string, error) {
 	return out, nil
 }
 
-// hole matches a column in a template.
-var hole = regexp.MustCompile(`\{([A-Za-z0-9_/%]+)(:[0-9]?)?\}`)
+// templateColumn matches a column in a template.
+var templateColumn = regexp.MustCompile(`\{([A-Za-z0-9_/%]+)(:[0-9]?)?\}`)
 
 // fill replaces the columns of a template by the values of a row. {name:} is the unchanged
 // value of the CSV.
 func fill(template string, names, row []string) (string, error) {
 	var missing error
-	out := hole.ReplaceAllStringFunc(template, func(s string) string {
-		m := hole.FindStringSubmatch(s)
+	out := templateColumn.ReplaceAllStringFunc(template, func(s string) string {
+		m := templateColumn.FindStringSubmatch(s)
 		i := slices.Index(names, m[1])
 		if i < 0 || i >= len(row) {
 			missing = fmt.Errorf("no column %s; there are %v", m[1], names)

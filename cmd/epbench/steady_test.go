@@ -81,8 +81,8 @@ func steadyCPU(ran func()) {
 	}
 }
 
-// useSteady replaces the CPU backend by the steady backend until the test ends.
-func useSteady(t *testing.T, ran func()) {
+// useSteadyBackend replaces the CPU backend by the steady backend until the test ends.
+func useSteadyBackend(t *testing.T, ran func()) {
 	t.Helper()
 	before := slices.Clone(backendTable)
 	t.Cleanup(func() { backendTable = before })
@@ -128,7 +128,7 @@ func dying(how string) func() {
 // oracle.
 func TestSteady(t *testing.T) {
 	runs := 0
-	useSteady(t, func() { runs++ })
+	useSteadyBackend(t, func() { runs++ })
 	b, _, err := openBackend(t.Context(), "cpu")
 	if err != nil {
 		t.Fatal(err)

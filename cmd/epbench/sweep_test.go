@@ -14,9 +14,9 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// coversDemo checks the run of a sweep without flags. Its table must have rows of each op for
+// checkDemoSweep checks the run of a sweep without flags. Its table must have rows of each op for
 // at least three token counts.
-func coversDemo(t *testing.T, dir string) {
+func checkDemoSweep(t *testing.T, dir string) {
 	t.Helper()
 	l, err := reports.Load(dir)
 	if err != nil {
@@ -71,7 +71,7 @@ func TestInterruptedSweep(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	runs := 0
-	useSteady(t, func() {
+	useSteadyBackend(t, func() {
 		if runs++; runs == 300 { // the whole sweep needs many more calls
 			cancel()
 		}

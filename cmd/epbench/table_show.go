@@ -93,7 +93,7 @@ func (f *showFlags) run(cmd *cobra.Command) error {
 		heads.Note("there are no tables: every look-up answers with the default; epbench sweep makes a table")
 		return f.out.print(cmd, heads)
 	case len(kept) == 0:
-		return usagef("no row has %s; %s", f.asked(), whatThereIs(set))
+		return usagef("no row has %s; %s", f.asked(), availableRows(set))
 	case len(kept) > rowsShown && !f.all && !f.out.forPrograms():
 		rows = summaryTable(kept)
 	default:
@@ -113,8 +113,8 @@ func (f *showFlags) asked() string {
 	return strings.Join(out, ", ")
 }
 
-// whatThereIs returns text that lists the ops, dtypes, routings and models that have rows.
-func whatThereIs(set *table.Set) string {
+// availableRows returns text that lists the ops, dtypes, routings and models that have rows.
+func availableRows(set *table.Set) string {
 	var rows []table.Row
 	for _, s := range set.Sources() {
 		rows = append(rows, s.Table.Rows...)

@@ -79,7 +79,7 @@ func Read(in io.Reader, format string, g Given) (results []record.Result, used s
 	if len(results) == 0 {
 		return nil, f.Name, nil, fmt.Errorf("%s: %s", f.Name, warnings[0])
 	}
-	return results, f.Name, append(dedupe(warnings), doubled(results)...), nil
+	return results, f.Name, append(dedupe(warnings), duplicateWarnings(results)...), nil
 }
 
 // lineBytes is the largest number of bytes that a line of a log takes in memory, together with
@@ -100,10 +100,10 @@ func readBounded(in io.Reader) ([]byte, error) {
 	return data, cost.Array("lines", int64(bytes.Count(data, []byte("\n"))), lineBytes)
 }
 
-// doubled returns a warning if a file has several figures with the same problem and config.
+// duplicateWarnings returns a warning if a file has several figures with the same problem and config.
 // Reports take these for rounds of one config and show their mean, so the difference between
 // them is lost.
-func doubled(results []record.Result) (warnings []string) {
+func duplicateWarnings(results []record.Result) (warnings []string) {
 	seen, n, first := map[string]bool{}, 0, ""
 	for _, r := range results {
 		key := r.Problem.Key() + " " + r.Config.Key()

@@ -28,7 +28,7 @@ EpcommCall any_call(const Moe *m, uint64_t n, int fullest) {
   return c;
 }
 
-/* Writes received FP8 rows to y in BF16. In layout masked the scales of a group lie together. */
+/* Writes received FP8 rows to y in BF16. In layout masked, the scales of one group of 128 columns are contiguous. */
 static void widen_rows(Moe *m, const EpcommCall *c, const EpcommOutputs *o, GpuStream stream) {
   uint64_t hidden = (uint64_t)m->info.hidden, groups = hidden / 128, room = o->max_rows;
   int masked = m->info.layout == EPCOMM_LAYOUT_MASKED;
@@ -103,7 +103,7 @@ int any_runs(Moe *m, int (*each)(Moe *, int, void *), void *context) {
     EpcommCall c = moe_call(m, 0, 0, 0, fullest, 0);
     c.routing = EPCOMM_EVEN;
     if (epcomm_explain(m->comm, &c, &e) != EPCOMM_OK) return 1;
-    int most = e.last < m->info.max_tokens ? e.last : fullest; /* the last run holds defaults, or one count */
+    int most = e.last < m->info.max_tokens ? e.last : fullest; /* the last run may have too many tokens for an emulated GPU */
     int bad = each(m, most, context);
     if (bad) return bad;
     fullest = e.last + 1;

@@ -6,7 +6,7 @@
 
 #include "ranks.h"
 
-/* A struct as a later header may have it. */
+/* Structs as a later header may declare them. */
 typedef struct LaterCall {
   EpcommCall call;
   uint64_t later;
@@ -17,6 +17,7 @@ typedef struct LaterOptions {
   uint64_t later;
 } LaterOptions;
 
+/* Makes a dispatch that must be refused with a status and an error text that contains `words`. Returns 0 if it is. */
 static int want(EpComm *comm, const EpcommCall *c, EpcommStatus status, const char *words, const char *what) {
   EpcommStatus s = epcomm_dispatch(comm, c, NULL);
   if (s == status && strstr(epcomm_error(comm), words) != NULL) return 0;
@@ -24,7 +25,7 @@ static int want(EpComm *comm, const EpcommCall *c, EpcommStatus status, const ch
   return 1;
 }
 
-/* Calls that are refused, each on one rank alone. */
+/* Makes calls that each rank refuses by itself. */
 static int refused(Moe *m) {
   LaterCall later = {moe_call(m, 0, 0, 1, 1, 0), 1};
   EpcommCall c = later.call;
@@ -44,7 +45,7 @@ static int refused(Moe *m) {
   return bad | want(m->comm, &c, EPCOMM_INVALID, "is not a multiple of 4", "weights at an odd place");
 }
 
-/* Numbers outside their bounds, and outputs of which one is missing. */
+/* Makes calls with numbers outside their bounds, and calls that lack one output. */
 static int outside(Moe *m) {
   const int most = m->info.max_tokens;
   EpcommOutputs o = {.size = sizeof o};
@@ -74,7 +75,7 @@ static int outside(Moe *m) {
   return bad;
 }
 
-/* Debug mode: x lies on the GPU of the next rank. */
+/* Makes a call whose x is on the GPU of the next rank. Debug mode must refuse it. */
 static int elsewhere(Moe *m, const EpcommOptions *o) {
   EpcommCall c = moe_call(m, 0, 0, 1, 1, 0);
   gpu_use((o->device + 1) % o->ranks);
@@ -94,7 +95,7 @@ static int accepted(Moe *m, GpuStream stream) {
   EpcommCall older = later.call;
   later.call.size = sizeof later;
   older.size = offsetof(EpcommCall, rows);
-  older.rows = 1; /* stands for what lies behind a shorter struct */
+  older.rows = 1; /* the library must not read past the size of the older struct */
   moe_inputs(m, 1, 1, stream);
   for (int i = 0; i < 2; i++) {
     const EpcommCall *c = i == 0 ? &older : &later.call;
@@ -106,22 +107,23 @@ static int accepted(Moe *m, GpuStream stream) {
   return epcomm_fault(m->comm, NULL) != EPCOMM_OK;
 }
 
-static int options(Seat *seat, const Plan *p) {
-  LaterOptions later = {ranks_options(seat, p), 1};
+/* Creates with options of a later header: a member that this library does not know must be 0. */
+static int options(Member *member, const Plan *p) {
+  LaterOptions later = {ranks_options(member, p), 1};
   EpComm *comm = NULL;
   char text[EPCOMM_TEXT];
   later.options.size = sizeof later;
   int bad = epcomm_create(&comm, &later.options, text) != EPCOMM_INVALID || strstr(text, "does not know must be 0") == NULL;
   later.later = 0;
-  if (bad || epcomm_create(&comm, &later.options, text) != EPCOMM_OK) return printf("rank %d, options of a later header: %s\n", seat->rank, text), 1;
+  if (bad || epcomm_create(&comm, &later.options, text) != EPCOMM_OK) return printf("rank %d, options of a later header: %s\n", member->rank, text), 1;
   return epcomm_destroy(comm) != EPCOMM_OK;
 }
 
-int test_arguments(Seat *seat, void *plan) {
+int test_arguments(Member *member, void *plan) {
   const Plan *p = plan;
-  if (options(seat, p)) return 1;
-  EpcommOptions o = ranks_options(seat, p);
-  EpComm *comm = ranks_create(seat, p, 1, 1, 0);
+  if (options(member, p)) return 1;
+  EpcommOptions o = ranks_options(member, p);
+  EpComm *comm = ranks_create(member, p, 1, 1, 0);
   if (comm == NULL) return 1;
   GpuStream stream = gpu_stream();
   Moe *m = moe_new(comm);

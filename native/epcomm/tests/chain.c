@@ -1,7 +1,7 @@
 /* Measures the time that one call adds to a CUDA graph of calls. The graph is the same as that of epbench's
- * clock "chain" (kernels/cuda/drive/schedule.go). It prints the slowest rank's median; epbench bench takes
- * the slowest rank of each round, and then the median. Over threads the peers' memory is this process's own,
- * over processes it is imported. */
+ * clock "chain" (kernels/cuda/drive/schedule.go). It prints the median of the slowest rank. epbench bench
+ * instead takes the slowest rank of each round, and then the median. With threads, the peers' memory belongs to
+ * this process; with processes, it is imported. */
 #include "ranks.h"
 
 #include <math.h>
@@ -11,9 +11,9 @@
 
 enum { ROUNDS = 1000, WARM = 2 };
 
-/* Puts a round on the stream: barrier, stamp, `fold` calls, stamp, barriers alone, stamp.
- * A barrier follows each call. For pairs, one barrier follows all calls together. A
- * dispatch before a round of combines gives them rows. */
+/* Puts a round on the stream: a barrier, a stamp, `fold` calls, a stamp, barriers without calls, a stamp.
+ * A barrier follows each call. For pairs, one barrier follows all calls. A round of combines begins with a
+ * dispatch, whose rows the combines take. */
 static EpcommStatus chain(EpComm *comm, const EpcommCall *c, const char *op, int fold, uint64_t *stamps, GpuStream stream) {
   int pair = strcmp(op, "pair") == 0, sends = strcmp(op, "combine") != 0, combines = strcmp(op, "dispatch") != 0;
   EpcommStatus s = epcomm_barrier(comm, stream);
@@ -42,7 +42,7 @@ static int rising(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Median seconds of a call over rounds; NAN if the library refused. It is a difference of
+/* Returns the median seconds of a call over rounds, or NAN if the library refused a call. It is a difference of
  * times, which may be negative on a busy host. */
 static double time_of(EpComm *comm, const EpcommCall *c, const char *op, const Plan *p, GpuStream stream) {
   uint64_t *stamps = gpu_alloc(3 * sizeof *stamps);
@@ -68,12 +68,12 @@ static double time_of(EpComm *comm, const EpcommCall *c, const char *op, const P
   return median;
 }
 
-/* Prints the slowest rank's median of each op; every rank has as many tokens as asked. */
-int test_chain(Seat *seat, void *plan) {
+/* Prints the slowest rank's median of each op. Every rank has --most tokens. */
+int test_chain(Member *member, void *plan) {
   static const char *const ops[] = {"dispatch", "combine", "pair"};
   static const int purpose[] = {EPCOMM_FOR_DISPATCH, EPCOMM_FOR_COMBINE, EPCOMM_FOR_PAIR};
   const Plan *p = plan;
-  EpComm *comm = ranks_create(seat, p, 1, 0, 0);
+  EpComm *comm = ranks_create(member, p, 1, 0, 0);
   if (comm == NULL) return 1;
   GpuStream stream = gpu_stream();
   Moe *m = moe_new(comm);
@@ -86,9 +86,9 @@ int test_chain(Seat *seat, void *plan) {
     c.routing = EPCOMM_EVEN;
     c.purpose = purpose[i];
     double mine = time_of(comm, &c, ops[i], p, stream), all[EPCOMM_MAX_RANKS], most = 0;
-    bad = isnan(mine) || world_gather(seat, &mine, all, sizeof mine) != 0;
-    for (int r = 0; r < seat->ranks && !bad; r++) most = all[r] > most ? all[r] : most;
-    if (seat->rank == 0 && !bad) printf("chain: %s, %d tokens, %s: %.2f us\n", ops[i], tokens, p->processes ? "processes" : "threads", most * 1e6);
+    bad = isnan(mine) || world_gather(member, &mine, all, sizeof mine) != 0;
+    for (int r = 0; r < member->ranks && !bad; r++) most = all[r] > most ? all[r] : most;
+    if (member->rank == 0 && !bad) printf("chain: %s, %d tokens, %s: %.2f us\n", ops[i], tokens, p->processes ? "processes" : "threads", most * 1e6);
   }
   moe_free(m);
   gpu_stream_free(stream);

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Runs DeepEP's own tests over epcomm.deepep on the emulated driver: 2 ranks, sizes that a CPU can run,
-# a minute in all. $1 is the folder of the tests of DeepEP v1.2.1, $2 the folder with libepcomm.so. If
-# DEEPEP_SOURCE names a checkout of DeepEP V2, its tests/elastic/test_ep.py runs too: four more minutes.
+# Runs DeepEP's own tests over epcomm.deepep on the emulated driver, with 2 ranks and small sizes, in about a
+# minute. $1 is the folder of the tests of DeepEP v1.2.1, $2 the folder with libepcomm.so. If
+# DEEPEP_SOURCE names a checkout of DeepEP V2, its tests/elastic/test_ep.py runs too, in four more minutes.
 tests=$1 programs=$2
 LIMIT=${LIMIT:-3600} OUT=$programs/deepep
 . native/steps.sh
@@ -14,8 +14,8 @@ EPCOMM_CACHE=$(mktemp -d) && export EPCOMM_CACHE && trap 'rm -r "$EPCOMM_CACHE"'
 # tested NAME ARGS... runs one file with 2 processes.
 tested() { step 600 "$*" '' env MASTER_PORT=$((8471 + steps)) python3 "$tests/$1.py" --num-processes 2 "${@:2}"; }
 
-# UE8M0 scales are four to an int32. With 512 columns the test's own `contiguous` fails in torch, with
-# DeepEP too.
+# One int32 holds four UE8M0 scales. The hidden size is 1024, because with 512 the test itself fails in torch (in a
+# call of contiguous()), also over DeepEP.
 tested test_low_latency --num-tokens 16 --hidden 1024 --num-experts 16 --num-topk 4
 tested test_low_latency --num-tokens 40 --hidden 1024 --num-experts 48 --num-topk 8
 tested test_intranode --num-tokens 16 --hidden 512 --num-experts 16 --num-topk 4

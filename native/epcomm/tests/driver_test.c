@@ -1,4 +1,5 @@
-/* Compares the declarations of driver.h with cuda.h; it is compiled and never run. */
+/* Compares the declarations of driver.h with cuda.h. It is only compiled, never run: a difference is a compiler
+ * error. */
 #include <cuda.h>
 
 #include "driver.h"

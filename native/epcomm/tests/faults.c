@@ -1,4 +1,4 @@
-/* Faults that occur in production: every living rank must get an error in time. */
+/* Tests faults that occur in production. Every rank that lives must get an error in time. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 static void pause_for(double seconds) { usleep((useconds_t)(seconds * 1e6)); }
 
-/* Makes a call and waits for it. */
+/* Makes a dispatch and a combine, waits for both, and returns the first status that is not EPCOMM_OK. */
 static EpcommStatus call_once(Moe *m, uint64_t n, int most, GpuStream stream) {
   int tokens = moe_tokens(m, n, m->info.rank, most);
   EpcommCall c = moe_call(m, 0, 0, tokens, moe_fullest(m, n, most), 0);
@@ -21,7 +21,7 @@ static EpcommStatus call_once(Moe *m, uint64_t n, int most, GpuStream stream) {
   return s != EPCOMM_OK ? s : epcomm_fault(m->comm, NULL);
 }
 
-/* Makes four pairs of calls and checks their results. */
+/* Makes four pairs of dispatch and combine, and checks their results. Returns 0 if they are right. */
 int ranks_right(Moe *m, int most, GpuStream stream) {
   for (uint64_t n = 100; n < 104; n++) {
     int tokens = moe_tokens(m, n, m->info.rank, most);
@@ -37,99 +37,98 @@ int ranks_right(Moe *m, int most, GpuStream stream) {
 }
 
 /* Waits for all ranks. Returns 0 if one is gone. */
-static int together(Seat *seat) {
+static int together(Member *member) {
   uint8_t mine = 0, all[64];
-  return seat->ranks <= 64 && world_gather(seat, &mine, all, 1) == 0;
+  return member->ranks <= 64 && world_gather(member, &mine, all, 1) == 0;
 }
 
-int ranks_all(Seat *seat, int bad) {
-  int all[EPCOMM_MAX_RANKS] = {0}, slow = world_gather(seat, &bad, all, sizeof bad) != 0;
-  for (int r = 0; r < seat->ranks; r++) slow |= all[r] != 0;
+int ranks_joint_result(Member *member, int bad) {
+  int all[EPCOMM_MAX_RANKS] = {0}, slow = world_gather(member, &bad, all, sizeof bad) != 0;
+  for (int r = 0; r < member->ranks; r++) slow |= all[r] != 0;
   return bad != 0 || !slow ? bad : RANKS_SLOW;
 }
 
-/* The last rank does `what`; the other ranks must get an error within twice the deadline.
- * Time is the device's, which on the emulated driver slows down on a busy host. */
-static int with_victim(Seat *seat, const Plan *p, void (*what)(Moe *, Seat *, const Plan *, GpuStream), int lives) {
-  EpComm *comm = ranks_create(seat, p, 1, 0, 0);
+/* The last rank, the victim, does `what`. The other ranks must get an error in at most twice the deadline, by the
+ * device's clock, which on the emulated driver slows down on a busy host. If the victim lives, all ranks then reset
+ * and make right calls. */
+static int with_victim(Member *member, const Plan *p, void (*what)(Moe *, Member *, const Plan *, GpuStream), int victim_lives) {
+  EpComm *comm = ranks_create(member, p, 1, 0, 0);
   if (comm == NULL) return 1;
   GpuStream stream = gpu_stream();
   Moe *m = moe_new(comm);
   EpcommFault f = {.size = sizeof f};
   EpcommStatus first = call_once(m, 1, p->most, stream);
-  int bad = ranks_all(seat, first == EPCOMM_OK ? 0 : ranks_say(comm, "the call before", first));
+  int bad = ranks_joint_result(member, first == EPCOMM_OK ? 0 : ranks_say(comm, "the call before", first));
   if (bad) return epcomm_abandon(comm), bad;
-  if (seat->rank == seat->ranks - 1) {
-    what(m, seat, p, stream);
+  if (member->rank == member->ranks - 1) {
+    what(m, member, p, stream);
   } else {
     double start = gpu_seconds();
     EpcommStatus s = call_once(m, 2, p->most, stream);
     double took = gpu_seconds() - start;
-    int told = s == EPCOMM_FAULT && epcomm_fault(comm, &f) == EPCOMM_FAULT && f.source == seat->ranks - 1 && f.rank == seat->rank;
-    told &= f.phase >= 2 && f.phase <= 5 && strstr(f.text, f.phase < 4 ? "waited in dispatch, " : "waited in combine, ") != NULL;
-    told &= strstr(f.text, f.phase % 2 == 0 ? "sending" : "receiving") != NULL;
-    printf("rank %d after %.2f s: %s: %s\n", seat->rank, took, epcomm_status_name(s), epcomm_error(comm));
-    bad |= !told || took > 2 * p->deadline + 3;
-    if (strcmp(p->test, "late") == 0) bad |= !together(seat);
-    bad |= call_once(m, 3, p->most, stream) != EPCOMM_FAULT; /* later calls report it too */
+    int described = s == EPCOMM_FAULT && epcomm_fault(comm, &f) == EPCOMM_FAULT && f.source == member->ranks - 1 && f.rank == member->rank;
+    described &= f.phase >= 2 && f.phase <= 5 && strstr(f.text, f.phase < 4 ? "waited in dispatch, " : "waited in combine, ") != NULL;
+    described &= strstr(f.text, f.phase % 2 == 0 ? "sending" : "receiving") != NULL;
+    printf("rank %d after %.2f s: %s: %s\n", member->rank, took, epcomm_status_name(s), epcomm_error(comm));
+    bad |= !described || took > 2 * p->deadline + 3;
+    if (strcmp(p->test, "late") == 0) bad |= !together(member);
+    bad |= call_once(m, 3, p->most, stream) != EPCOMM_FAULT; /* later calls must report the fault too */
   }
-  if (lives) {
+  if (victim_lives) {
     EpcommStatus s = epcomm_reset(comm);
     bad |= s != EPCOMM_OK ? ranks_say(comm, "reset", s) : ranks_right(m, p->most, stream);
   }
   moe_free(m);
   gpu_stream_free(stream);
-  if (lives) epcomm_destroy(comm);
+  if (victim_lives) epcomm_destroy(comm);
   else epcomm_abandon(comm);
   return bad;
 }
 
 /* Makes a call after the other ranks have given up. */
-static void be_late(Moe *m, Seat *seat, const Plan *p, GpuStream stream) {
-  together(seat);
+static void be_late(Moe *m, Member *member, const Plan *p, GpuStream stream) {
+  together(member);
   call_once(m, 2, p->most, stream);
 }
 
-static void never_call(Moe *m, Seat *seat, const Plan *p, GpuStream stream) {
-  (void)m, (void)seat, (void)p, (void)stream;
+static void never_call(Moe *m, Member *member, const Plan *p, GpuStream stream) {
+  (void)m, (void)member, (void)p, (void)stream;
 }
 
 /* Kills this process while a peer's kernels wait for it. */
-static void be_killed(Moe *m, Seat *seat, const Plan *p, GpuStream stream) {
-  (void)m, (void)seat, (void)stream;
+static void be_killed(Moe *m, Member *member, const Plan *p, GpuStream stream) {
+  (void)m, (void)member, (void)stream;
   pause_for(p->deadline / 2);
   raise(SIGKILL);
 }
 
-static int test_late(Seat *s, void *p) { return with_victim(s, p, be_late, 1); }
-static int test_never(Seat *s, void *p) { return with_victim(s, p, never_call, 1); }
-static int test_killed(Seat *s, void *p) { return with_victim(s, p, be_killed, 0); }
+static int test_late(Member *s, void *p) { return with_victim(s, p, be_late, 1); }
+static int test_never(Member *s, void *p) { return with_victim(s, p, never_call, 1); }
+static int test_killed(Member *s, void *p) { return with_victim(s, p, be_killed, 0); }
 
-/* Checks that creation fails on every rank, with these statuses. */
-int ranks_refused(Seat *seat, const EpcommOptions *o, EpcommStatus victims, EpcommStatus others) {
+int ranks_refused(Member *member, const EpcommOptions *o, EpcommStatus victims, EpcommStatus others) {
   EpComm *comm = NULL;
   char text[EPCOMM_TEXT];
-  EpcommStatus want = seat->rank == seat->ranks - 1 ? victims : others, s = epcomm_create(&comm, o, text);
-  printf("rank %d: %s: %s\n", seat->rank, epcomm_status_name(s), text);
+  EpcommStatus want = member->rank == member->ranks - 1 ? victims : others, s = epcomm_create(&comm, o, text);
+  printf("rank %d: %s: %s\n", member->rank, epcomm_status_name(s), text);
   return s != want || comm != NULL;
 }
 
-int ranks_is_last(const Seat *s) { return s->rank == s->ranks - 1; }
+int ranks_is_last(const Member *s) { return s->rank == s->ranks - 1; }
 
-static int test_other_pack(Seat *seat, void *plan) {
+static int test_other_pack(Member *member, void *plan) {
   const Plan *p = plan;
-  EpcommOptions o = ranks_options(seat, p);
-  if (ranks_is_last(seat)) o.pack = p->other;
-  return ranks_refused(seat, &o, EPCOMM_DISAGREE, EPCOMM_DISAGREE);
+  EpcommOptions o = ranks_options(member, p);
+  if (ranks_is_last(member)) o.pack = p->other;
+  return ranks_refused(member, &o, EPCOMM_DISAGREE, EPCOMM_DISAGREE);
 }
 
-/* Options that all ranks must share: each of them changes the layout of the last rank's heap or the kernels
- * of its calls. */
-static int test_options(Seat *seat, void *plan) {
+/* Changes one option of the last rank at a time. Creation must fail, because all ranks must have the same. */
+static int test_options(Member *member, void *plan) {
   EpcommOptions o[7];
   int bad = 0;
-  for (int i = 0; i < 7; i++) o[i] = ranks_options(seat, plan);
-  if (ranks_is_last(seat)) {
+  for (int i = 0; i < 7; i++) o[i] = ranks_options(member, plan);
+  if (ranks_is_last(member)) {
     o[0].own_outputs = 1;
     o[1].in_flight = 2;
     o[2].extra_bytes = 4096;
@@ -138,30 +137,30 @@ static int test_options(Seat *seat, void *plan) {
     o[5].reduced = 1;
     o[6].debug = 1;
   }
-  for (int i = 0; i < 7; i++) bad |= ranks_refused(seat, &o[i], EPCOMM_DISAGREE, EPCOMM_DISAGREE);
+  for (int i = 0; i < 7; i++) bad |= ranks_refused(member, &o[i], EPCOMM_DISAGREE, EPCOMM_DISAGREE);
   return bad;
 }
 
-/* On the emulated driver: this process's GPUs are of another kind. */
-static int test_other_kind(Seat *seat, void *plan) {
-  if (ranks_is_last(seat)) setenv("EMUL_ARCH", "80", 1);
-  EpcommOptions o = ranks_options(seat, plan);
-  return ranks_refused(seat, &o, EPCOMM_MACHINE, EPCOMM_PEER);
+/* Gives the last rank a GPU of another kind, on the emulated driver. */
+static int test_other_kind(Member *member, void *plan) {
+  if (ranks_is_last(member)) setenv("EMUL_ARCH", "80", 1);
+  EpcommOptions o = ranks_options(member, plan);
+  return ranks_refused(member, &o, EPCOMM_MACHINE, EPCOMM_PEER);
 }
 
-/* On the emulated driver: the GPU of the last rank fails before all ranks destroy their EpComms. */
-static int test_broken(Seat *seat, void *plan) {
-  EpComm *comm = ranks_create(seat, plan, 1, 0, 0);
+/* Lets the GPU of the last rank fail, on the emulated driver, before all ranks destroy their EpComms. */
+static int test_broken(Member *member, void *plan) {
+  EpComm *comm = ranks_create(member, plan, 1, 0, 0);
   if (comm == NULL) return 1;
-  if (ranks_is_last(seat)) setenv("EMUL_BROKEN", "1", 1);
+  if (ranks_is_last(member)) setenv("EMUL_BROKEN", "1", 1);
   EpcommStatus s = epcomm_destroy(comm);
-  return s != (ranks_is_last(seat) ? EPCOMM_DRIVER : EPCOMM_PEER);
+  return s != (ranks_is_last(member) ? EPCOMM_DRIVER : EPCOMM_PEER);
 }
 
-/* Creates from the pack's file with its end cut off, then with one bit changed. */
-static int test_truncated(Seat *seat, void *plan) {
+/* On the last rank, creates from a pack without its last bytes, then from a pack with one bit changed. */
+static int test_truncated(Member *member, void *plan) {
   const Plan *p = plan;
-  EpcommOptions o = ranks_options(seat, p);
+  EpcommOptions o = ranks_options(member, p);
   FILE *f = fopen(p->pack, "rb");
   uint8_t *data = malloc(1 << 26);
   size_t n = f != NULL ? fread(data, 1, 1 << 26, f) : 0;
@@ -170,22 +169,22 @@ static int test_truncated(Seat *seat, void *plan) {
   for (int edit = 0; edit < 2 && !bad; edit++) {
     o.pack = NULL;
     o.pack_data = data;
-    o.pack_bytes = ranks_is_last(seat) && !edit ? n - 100 : n;
-    if (ranks_is_last(seat) && edit) data[n / 2] ^= 4;
-    bad = ranks_refused(seat, &o, EPCOMM_PACK, EPCOMM_PEER);
+    o.pack_bytes = ranks_is_last(member) && !edit ? n - 100 : n;
+    if (ranks_is_last(member) && edit) data[n / 2] ^= 4;
+    bad = ranks_refused(member, &o, EPCOMM_PACK, EPCOMM_PEER);
   }
   free(data);
   return bad;
 }
 
-/* Debug mode: the last rank passes another fullest count, which chooses another row. */
-static int test_disagree(Seat *seat, void *plan) {
+/* The last rank passes another `fullest`, which chooses other kernels. Debug mode must report it. */
+static int test_disagree(Member *member, void *plan) {
   const Plan *p = plan;
-  EpComm *comm = ranks_create(seat, p, 1, 1, 0);
+  EpComm *comm = ranks_create(member, p, 1, 1, 0);
   if (comm == NULL) return 1;
   GpuStream stream = gpu_stream();
   Moe *m = moe_new(comm);
-  EpcommCall c = moe_call(m, 0, 0, 1, ranks_is_last(seat) ? m->info.max_tokens : 1, 0);
+  EpcommCall c = moe_call(m, 0, 0, 1, ranks_is_last(member) ? m->info.max_tokens : 1, 0);
   c.routing = EPCOMM_EVEN;
   moe_inputs(m, 1, 1, stream);
   epcomm_dispatch(comm, &c, stream);
@@ -194,7 +193,7 @@ static int test_disagree(Seat *seat, void *plan) {
   memset(&f, 0, sizeof f);
   f.size = sizeof f;
   int bad = epcomm_fault(comm, &f) != EPCOMM_FAULT || f.phase != 6;
-  printf("rank %d: %s\n", seat->rank, f.text);
+  printf("rank %d: %s\n", member->rank, f.text);
   if (!bad) bad = epcomm_reset(comm) != EPCOMM_OK ? 1 : ranks_right(m, p->most, stream);
   moe_free(m);
   gpu_stream_free(stream);
@@ -202,8 +201,9 @@ static int test_disagree(Seat *seat, void *plan) {
   return bad;
 }
 
-/* The last rank passes an id that is no expert. Its error must say so, and the errors of the others must
- * say that it made no call. A kernel that used the id would write far outside the heap. */
+/* The last rank passes an id that is not the number of an expert, in debug mode. Its error must say so, and the
+ * errors of the other ranks must say that the last rank made no call. If a kernel used the id, it would write far
+ * outside the heap. */
 static int bad_id(Moe *m, int wide, int64_t id, int most, GpuStream stream) {
   EpcommCall c = moe_call(m, 0, 0, 2, 2, wide);
   EpcommFault f = {.size = sizeof f};
@@ -226,10 +226,10 @@ static int bad_id(Moe *m, int wide, int64_t id, int most, GpuStream stream) {
   return ranks_right(m, most, stream);
 }
 
-/* Debug mode: ids outside the experts, in both widths. */
-static int test_bad_id(Seat *seat, void *plan) {
+/* Tests ids that are not the number of an expert, with 32 and 64 bits. */
+static int test_bad_id(Member *member, void *plan) {
   const Plan *p = plan;
-  EpComm *comm = ranks_create(seat, p, 1, 1, 0);
+  EpComm *comm = ranks_create(member, p, 1, 1, 0);
   if (comm == NULL) return 1;
   GpuStream stream = gpu_stream();
   Moe *m = moe_new(comm);
@@ -242,7 +242,7 @@ static int test_bad_id(Seat *seat, void *plan) {
   return bad;
 }
 
-/* One op of both slots, each on a stream of its own. The last rank begins with the other slot. */
+/* Makes one op on both slots, each on its own stream. The last rank begins with the other slot. */
 static EpcommStatus both_slots(EpComm *comm, EpcommStatus (*op)(EpComm *, const EpcommCall *, EpcommStream), const EpcommCall *calls,
                                GpuStream *streams) {
   EpcommInfo i = {.size = sizeof i};
@@ -251,7 +251,7 @@ static EpcommStatus both_slots(EpComm *comm, EpcommStatus (*op)(EpComm *, const 
   for (int j = 0; j < 2; j++) {
     int slot = i.rank == i.ranks - 1 ? 1 - j : j;
     if (s == EPCOMM_OK) s = op(comm, &calls[slot], streams[slot]);
-    pause_for(0.02); /* debug mode compares the ranks' first calls before the second are launched */
+    pause_for(0.02); /* so that debug mode compares the first calls of the ranks before the second ones are launched */
   }
   gpu_wait(streams[0]);
   gpu_wait(streams[1]);
@@ -275,16 +275,16 @@ static int slots_round(Moe **m, uint64_t n, GpuStream *streams) {
   return moe_combined(m[0], &calls[0], n, streams[0]) || moe_combined(m[1], &calls[1], n, streams[1]);
 }
 
-/* Debug mode with two slots on two streams: every rank makes the same calls on each slot,
- * but not in the same order over slots. */
-static int test_slots(Seat *seat, void *plan) {
-  EpcommOptions o = ranks_options(seat, plan);
+/* Tests debug mode with two slots on two streams. Every rank makes the same calls on each slot, but the ranks use
+ * the slots in different orders. */
+static int test_slots(Member *member, void *plan) {
+  EpcommOptions o = ranks_options(member, plan);
   EpComm *comm = NULL;
   char text[EPCOMM_TEXT];
   o.in_flight = o.streams = 2;
   o.debug = 1;
   gpu_use(o.device);
-  if (epcomm_create(&comm, &o, text) != EPCOMM_OK) return printf("rank %d: %s\n", seat->rank, text), 1;
+  if (epcomm_create(&comm, &o, text) != EPCOMM_OK) return printf("rank %d: %s\n", member->rank, text), 1;
   GpuStream streams[2] = {gpu_stream(), gpu_stream()};
   Moe *m[2] = {moe_new(comm), moe_new(comm)};
   int bad = 0;

@@ -1,6 +1,6 @@
-/* The pack reader over damaged packs. As a libFuzzer target it gets any bytes; as a
- * program it mutates a whole pack, and mostly seals it again, so that the checks after the
- * digest are reached. */
+/* Tests the pack reader with damaged packs. As a libFuzzer target it gets any bytes. As a program it
+ * mutates a valid pack. In most cases it then computes the digest again, so that the reader gets past the check of
+ * the digest. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   info.size = sizeof info;
   if (size > 0) memcpy(copy, data, size);
   if (epcomm_check_pack(copy, size, &info, text) == EPCOMM_OK && pack_read(&p, copy, size, text) == 0) {
-    volatile size_t sum = 0; /* what a caller would touch */
+    volatile size_t sum = 0; /* reads the data that a caller would read */
     for (uint32_t i = 0; i < pack_count(&p, PACK_CONFIGS); i++) sum += strlen(pack_text(&p, p.configs[i].key));
     for (uint32_t i = 0; i < pack_count(&p, PACK_MODULES); i++)
       sum += p.cubins[p.modules[i].offset] + p.cubins[p.modules[i].offset + p.modules[i].bytes - 1];
@@ -38,6 +38,7 @@ static uint32_t draw(uint32_t below) {
   return below == 0 ? 0 : (uint32_t)(state >> 33) % below;
 }
 
+/* Writes the pack's size and digest into its header. */
 static void seal(uint8_t *data, size_t size) {
   if (size < sizeof(PackHeader)) return;
   uint64_t bytes = size;
@@ -45,8 +46,8 @@ static void seal(uint8_t *data, size_t size) {
   sha256(data + PACK_DIGEST_FROM, size - PACK_DIGEST_FROM, data + offsetof(PackHeader, digest));
 }
 
-/* Removes the binaries and the manifest, which the reader does not parse, so that reading
- * is a hundred times as fast. Returns the size of the remaining pack. */
+/* Removes the binaries and the manifest, which the reader does not parse. Reading is then a hundred times as
+ * fast. Returns the size of the remaining pack. */
 static size_t shrink(uint8_t *data) {
   PackHeader h;
   memcpy(&h, data, sizeof h);
@@ -63,8 +64,8 @@ static size_t shrink(uint8_t *data) {
   return size;
 }
 
-/* Tests a pack with 20,000 equal look-ups. Each of them could make the reader walk over all runs, so that it must
- * refuse them by their number. Returns 0 if it does. */
+/* Tests a pack with 20,000 equal look-ups. The reader checks all runs of each look-up, which would take too long, so
+ * it must refuse a pack with so many. Returns 0 if it does. */
 static int equal_lookups(uint8_t *data, size_t size) {
   enum { MANY = 20000 };
   PackHeader h;
@@ -118,7 +119,7 @@ int main(int argc, char **argv) {
     LLVMFuzzerTestOneInput(data, n);
     read += epcomm_check_pack(data, n, NULL, text) == EPCOMM_OK;
   }
-  printf("%d mutated packs read without a fault, %d of them were still whole\n", runs, read);
+  printf("%d mutated packs read without a fault; %d of them were still valid\n", runs, read);
   return 0;
 }
 #endif

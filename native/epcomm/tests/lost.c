@@ -1,6 +1,6 @@
-/* Tests of lost ranks. The last --victims ranks are killed at a step of a call. The others must find the
- * fault, shrink, and go on within two deadlines: eager calls, halves and replays of a graph that was
- * captured before, without the experts of the lost ranks. Then some ranks come back. */
+/* Tests lost ranks. The last --victims ranks are killed at a step of a call. The others must find the fault
+ * and shrink in at most two deadlines. Then they go on without the experts of the lost ranks, with eager calls,
+ * calls in halves, and replays of a graph that was captured before. In other tests the lost ranks come back. */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,19 +15,19 @@
 enum { AFTER = 5 }; /* calls after a shrink: one of each pair of kernels, then a default */
 
 typedef struct Lost {
-  Seat *seat;
+  Member *member;
   const Plan *plan;
   EpComm *comm;
   Moe *moe;
   GpuStream stream;
   GpuGraph graph;
-  EpcommCall whole; /* of the graph */
+  EpcommCall whole; /* the call in the graph */
 } Lost;
 
-static uint64_t everyone(const Lost *l) { return (1ull << l->seat->ranks) - 1; }
+static uint64_t everyone(const Lost *l) { return (1ull << l->member->ranks) - 1; }
 
-/* Returns the call of the graph, with as many tokens on every rank. Its experts return the rows
- * unchanged. */
+/* Returns the call in the graph, which has the same number of tokens on every rank. Its experts return the
+ * rows unchanged. */
 static EpcommCall whole_call(Moe *m) {
   EpcommOutputs o = {.size = sizeof o};
   EpcommCall c = moe_call(m, 0, EPCOMM_BF16, m->info.max_tokens / 2, m->info.max_tokens / 2, 1);
@@ -37,6 +37,7 @@ static EpcommCall whole_call(Moe *m) {
   return c;
 }
 
+/* Replays the graph and checks the combined tokens. */
 static int replayed(Lost *l, uint64_t n, const char *what) {
   moe_inputs(l->moe, n, l->whole.tokens, l->stream);
   gpu_replay(l->graph, l->stream);
@@ -45,14 +46,14 @@ static int replayed(Lost *l, uint64_t n, const char *what) {
 }
 
 static int begin(Lost *l, int survivors, uint64_t joins) {
-  EpcommOptions o = ranks_options(l->seat, l->plan);
+  EpcommOptions o = ranks_options(l->member, l->plan);
   char text[EPCOMM_TEXT];
   o.survivors = survivors;
-  o.debug = l->plan->victims > 1; /* debug mode compares the calls of the ranks, and must not wait for lost ranks either */
+  o.debug = l->plan->victims > 1; /* debug mode compares the calls of the ranks; it too must not wait for lost ranks */
   o.joins = joins;
   o.reduced = 1;
   gpu_use(o.device);
-  if (epcomm_create(&l->comm, &o, text) != EPCOMM_OK) return printf("rank %d: %s\n", l->seat->rank, text), 1;
+  if (epcomm_create(&l->comm, &o, text) != EPCOMM_OK) return printf("rank %d: %s\n", l->member->rank, text), 1;
   l->stream = gpu_stream();
   l->moe = moe_new(l->comm);
   l->whole = whole_call(l->moe);
@@ -82,7 +83,7 @@ static void die_during(void) {
   raise(SIGKILL);
 }
 
-/* Makes a call up to the step and kills this process. */
+/* Makes a call up to the step `at`, and kills this process there. */
 static void die(Lost *l, const char *at) {
   EpcommCall c = l->whole;
   moe_inputs(l->moe, 50, c.tokens, l->stream);
@@ -121,8 +122,8 @@ static EpcommStatus calls(Lost *l, const char *at) {
   return s != EPCOMM_OK ? s : t != EPCOMM_OK ? t : epcomm_fault(l->comm, NULL);
 }
 
-/* Makes calls until one fails. A rank that is killed late in a call may have sent all that the others
- * need: then the next call fails. */
+/* Makes calls until one fails. If a rank is killed late in a call, it may already have sent all that the others
+ * need. Then only the next call fails. */
 static EpcommStatus until_fault(Lost *l, const char *at, double *start) {
   EpcommStatus s = EPCOMM_OK;
   for (int i = 0; i < 3 && s == EPCOMM_OK; i++) {
@@ -154,7 +155,7 @@ static int in_halves(Lost *l, uint64_t n) {
   return bad ? bad : any_combined(l->moe, &c, n, l->stream);
 }
 
-/* Makes checked calls and replays among the living, and checks the count of ids that were dropped. */
+/* Makes checked calls and replays with the living ranks, and checks the number of ids that were dropped. */
 static int goes_on(Lost *l, uint64_t from) {
   uint64_t before = 0, dropped = 0, want = 0;
   int bad = 0;
@@ -171,10 +172,11 @@ static int goes_on(Lost *l, uint64_t from) {
   }
   epcomm_survivors(l->comm, NULL, &dropped);
   if (bad || dropped - before == want) return bad;
-  printf("rank %d: %llu ids were dropped, want %llu\n", l->seat->rank, (unsigned long long)(dropped - before), (unsigned long long)want);
+  printf("rank %d: %llu ids were dropped, want %llu\n", l->member->rank, (unsigned long long)(dropped - before), (unsigned long long)want);
   return 1;
 }
 
+/* Makes calls until the fault, shrinks, and goes on. Checks the outputs of the failed call, and the time. */
 static int survive(Lost *l) {
   const Plan *p = l->plan;
   double start = gpu_seconds();
@@ -182,30 +184,30 @@ static int survive(Lost *l) {
   if (s != EPCOMM_FAULT) return ranks_say(l->comm, "calls of which a rank was killed", s);
   size_t elements = (size_t)l->whole.tokens * (size_t)l->moe->info.hidden;
   long numbers = any_numbers(l->moe, l->whole.combined, elements, l->stream);
-  if (numbers != 0) return printf("rank %d: %ld numbers after the fault\n", l->seat->rank, numbers), 1;
-  l->moe->lost = everyone(l) & ~((1ull << (l->seat->ranks - p->victims)) - 1);
+  if (numbers != 0) return printf("rank %d: %ld numbers after the fault\n", l->member->rank, numbers), 1;
+  l->moe->lost = everyone(l) & ~((1ull << (l->member->ranks - p->victims)) - 1);
   char why[EPCOMM_TEXT];
   snprintf(why, sizeof why, "%s", epcomm_error(l->comm));
   s = epcomm_shrink(l->comm, everyone(l) & ~l->moe->lost);
   double took = gpu_seconds() - start;
-  printf("rank %d, killed at %s: %s; shrunk after %.2f s: %s\n", l->seat->rank, p->at, why, took, epcomm_status_name(s));
+  printf("rank %d, killed at %s: %s; shrunk after %.2f s: %s\n", l->member->rank, p->at, why, took, epcomm_status_name(s));
   if (s == EPCOMM_PEER) return ranks_say(NULL, epcomm_error(l->comm), EPCOMM_GATHER);
   if (s != EPCOMM_OK) return ranks_say(l->comm, "shrink", s);
   if (took > 2 * p->deadline) {
-    printf("rank %d: more than two deadlines\n", l->seat->rank);
-    return gpu_emulated() ? RANKS_SLOW : 1; /* the time that an emulated kernel computes does not shrink with the deadline */
+    printf("rank %d: more than two deadlines\n", l->member->rank);
+    return gpu_emulated() ? RANKS_SLOW : 1; /* emulated kernels may just be slow; a second run has twice the deadline */
   }
   return goes_on(l, 100);
 }
 
-int test_lost(Seat *seat, void *plan) {
-  Lost l = {.seat = seat, .plan = plan};
+int test_lost(Member *member, void *plan) {
+  Lost l = {.member = member, .plan = plan};
   if (begin(&l, EPCOMM_DROP, 0)) return 1;
   int bad = any_checked(l.moe, 1, l.moe->info.max_tokens, l.stream);
   if (!bad) bad = replayed(&l, 2, "the replay before");
-  bad = ranks_all(seat, bad);
+  bad = ranks_joint_result(member, bad);
   if (bad) return end(&l, bad);
-  if (seat->rank >= seat->ranks - l.plan->victims) die(&l, l.plan->at);
+  if (member->rank >= member->ranks - l.plan->victims) die(&l, l.plan->at);
   return end(&l, survive(&l));
 }
 
@@ -222,17 +224,17 @@ static int refuses(Lost *l) {
   gpu_wait(l->stream);
   if (s == EPCOMM_OK) s = epcomm_fault(l->comm, &f);
   int named = naming_lost(l->moe, c.tokens) > 0;
-  printf("rank %d: %s\n", l->seat->rank, epcomm_error(l->comm));
-  if (s != EPCOMM_FAULT || (named && (f.phase != 7 || f.source != l->seat->ranks - 1))) return 1;
+  printf("rank %d: %s\n", l->member->rank, epcomm_error(l->comm));
+  if (s != EPCOMM_FAULT || (named && (f.phase != 7 || f.source != l->member->ranks - 1))) return 1;
   return epcomm_reset(l->comm) != EPCOMM_OK;
 }
 
-int test_refuse(Seat *seat, void *plan) {
-  Lost l = {.seat = seat, .plan = plan};
+int test_refuse(Member *member, void *plan) {
+  Lost l = {.member = member, .plan = plan};
   if (begin(&l, EPCOMM_REFUSE, 0)) return 1;
   l.moe->lost = everyone(&l) & ~(everyone(&l) >> 1);
-  int bad = ranks_is_last(seat) ? 0 : refuses(&l);
-  bad = ranks_all(seat, bad);
+  int bad = ranks_is_last(member) ? 0 : refuses(&l);
+  bad = ranks_joint_result(member, bad);
   if (bad) return end(&l, bad);
   l.moe->lost = 0;
   EpcommStatus s = epcomm_grow(l.comm, everyone(&l));
@@ -241,16 +243,16 @@ int test_refuse(Seat *seat, void *plan) {
 
 /* ---- ranks that come back ---- */
 
-/* Goes on without the last rank, whose process lives, and then takes it back. */
+/* Goes on without the last rank, whose process is not killed, and then takes the rank back. */
 static int comes_back(Lost *l) {
-  int bad = 0, last = ranks_is_last(l->seat);
+  int bad = 0, last = ranks_is_last(l->member);
   EpcommStatus s = EPCOMM_OK;
   if (!last) {
     s = epcomm_shrink(l->comm, everyone(l) >> 1);
     l->moe->lost = everyone(l) & ~(everyone(l) >> 1);
     bad = s != EPCOMM_OK ? ranks_say(l->comm, "shrink", s) : goes_on(l, 200);
   }
-  bad = ranks_all(l->seat, bad);
+  bad = ranks_joint_result(l->member, bad);
   if (bad) return bad;
   s = epcomm_grow(l->comm, everyone(l));
   l->moe->lost = 0;
@@ -259,7 +261,7 @@ static int comes_back(Lost *l) {
 
 /* Kills the last rank's process at a step of a call, goes on without it, and takes a new process in. */
 static int is_replaced(Lost *l, const char *at, uint64_t from) {
-  if (ranks_is_last(l->seat)) die(l, at);
+  if (ranks_is_last(l->member)) die(l, at);
   double start;
   EpcommStatus s = until_fault(l, at, &start);
   if (s != EPCOMM_FAULT) return ranks_say(l->comm, "calls of which a rank was killed", s);
@@ -275,23 +277,24 @@ static int is_replaced(Lost *l, const char *at, uint64_t from) {
 
 static int first_life(Lost *l) {
   if (begin(l, EPCOMM_DROP, 0)) return 1;
-  int bad = ranks_all(l->seat, goes_on(l, 1));
+  int bad = ranks_joint_result(l->member, goes_on(l, 1));
   if (!bad) bad = comes_back(l);
-  bad = ranks_all(l->seat, bad);
+  bad = ranks_joint_result(l->member, bad);
   if (!bad) bad = is_replaced(l, "counts", 400);
   return end(l, bad);
 }
 
-/* Runs the last rank in a child process. If the child is killed, a new child takes its place and joins
- * the other ranks, until one ends by itself. `life` is the body of a child and returns the result. */
-static int lives(Seat *seat, const Plan *plan, int (*life)(Lost *, int again)) {
+/* Runs the last rank in a child process. Whenever the child is killed, a new child takes its place and joins the
+ * other ranks. Returns the result of the first child that is not killed. `life` runs in each child; `again` is 1
+ * in all children but the first. */
+static int run_lives(Member *member, const Plan *plan, int (*life)(Lost *, int again)) {
   for (int again = 0;; again = 1) {
-    Lost l = {.seat = seat, .plan = plan};
+    Lost l = {.member = member, .plan = plan};
     int status = 0;
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
-      if (again) world_rejoin(seat);
+      if (again) world_rejoin(member);
       int bad = life(&l, again);
       fflush(NULL);
       _exit(bad);
@@ -309,9 +312,9 @@ static int life_of_grow(Lost *l, int again) {
 }
 
 /* Tests ranks that come back: first with the process that they had, then with a new one. */
-int test_grow(Seat *seat, void *plan) {
-  Lost l = {.seat = seat, .plan = plan};
-  return ranks_is_last(seat) ? lives(seat, plan, life_of_grow) : first_life(&l);
+int test_grow(Member *member, void *plan) {
+  Lost l = {.member = member, .plan = plan};
+  return ranks_is_last(member) ? run_lives(member, plan, life_of_grow) : first_life(&l);
 }
 
 /* ---- a rank is killed again and again ---- */
@@ -319,13 +322,14 @@ int test_grow(Seat *seat, void *plan) {
 static const char *const steps[] = {"counts", "rows", "between", "combine", "halves", "combine-halves", "replay"};
 enum { STEPS = sizeof steps / sizeof steps[0] };
 
-/* Returns the number of the round that all ranks begin, or -1 if they end: rank 0 decides. */
+/* Returns the number of the round that all ranks begin, or -1 if the test ends, as rank 0 decides. Returns -2 if the
+ * ranks did not meet. */
 static int next_round(Lost *l, int rounds, double start) {
   int mine = now() - start < l->plan->seconds ? rounds : -1, all[EPCOMM_MAX_RANKS] = {0};
-  return world_gather(l->seat, &mine, all, sizeof mine) != 0 ? -2 : all[0];
+  return world_gather(l->member, &mine, all, sizeof mine) != 0 ? -2 : all[0];
 }
 
-/* One life of the last rank: it is killed in the next round, or all end. */
+/* Runs the last rank until it is killed in the next round, or until the test ends. */
 static int life_of_killing(Lost *l, int again) {
   if (begin(l, EPCOMM_DROP, again ? everyone(l) : 0)) return 1;
   int bad = again ? goes_on(l, 1000 + AFTER) : goes_on(l, 1000), round = bad ? -1 : next_round(l, 0, now());
@@ -333,10 +337,10 @@ static int life_of_killing(Lost *l, int again) {
   return end(l, bad ? bad : round == -2 ? RANKS_SLOW : 0);
 }
 
-/* Kills and replaces the last rank for --seconds. Nothing that the other ranks hold may grow. */
-int test_killing(Seat *seat, void *plan) {
-  Lost l = {.seat = seat, .plan = plan};
-  if (ranks_is_last(seat)) return lives(seat, plan, life_of_killing);
+/* Kills and replaces the last rank for --seconds. The memory and files of the other ranks must not grow. */
+int test_killing(Member *member, void *plan) {
+  Lost l = {.member = member, .plan = plan};
+  if (ranks_is_last(member)) return run_lives(member, plan, life_of_killing);
   Holds was = {0, 0, 0}, is = was;
   double start = now();
   int rounds = 0, go = 0, bad = begin(&l, EPCOMM_DROP, 0);
@@ -345,8 +349,8 @@ int test_killing(Seat *seat, void *plan) {
     bad = is_replaced(&l, steps[go % STEPS], 1000);
     is = holds_now();
     if (++rounds <= STEPS) was = is;
-    if (!bad) bad = holds_grown(seat, &was, &is);
+    if (!bad) bad = holds_grown(member, &was, &is);
   }
-  if (seat->rank == 0) printf("%d processes killed and replaced; %d files, %ld MiB of the host\n", rounds, is.files, is.resident >> 10);
+  if (member->rank == 0) printf("%d processes killed and replaced; %d files, %ld MiB of the host\n", rounds, is.files, is.resident >> 10);
   return end(&l, bad ? bad : go == -2 ? RANKS_SLOW : 0);
 }

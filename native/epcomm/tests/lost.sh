@@ -1,14 +1,14 @@
 #!/bin/bash
-# Kills one or two of 8 ranks at each step of a call, again and again, on the driver that LD_LIBRARY_PATH
-# names. $1 is the folder with epcomm-test and survivors.pack, $2 the number of repetitions; further
-# arguments are steps, all unless given.
+# Kills one or two of 8 ranks at each step of a call, again and again, with the driver that LD_LIBRARY_PATH
+# names. $1 is the folder with epcomm-test and survivors.pack, $2 the number of repetitions. Further
+# arguments are the steps; the default is all steps.
 bin=$1 times=$2
 shift 2
 LIMIT=${LIMIT:-36000} OUT=$bin/lost
 . native/steps.sh
 export EMUL_GPUS=8
 
-# repeated AT runs the test so many times, until it fails.
+# repeated AT runs the test $times times, or until it fails.
 repeated() {
   for ((i = 0; i < times; i++)); do
     "$bin/epcomm-test" "$bin/survivors.pack" lost --processes --deadline 0.2 --victims $((1 + i % 2)) --at "$1" || return

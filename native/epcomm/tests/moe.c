@@ -33,12 +33,12 @@ float moe_e4m3(uint8_t b) {
   return b & 128 ? -v : v;
 }
 
-/* Elements between -2 and 2. */
+/* Returns an element of a token, between -2 and 2. */
 static uint16_t element(uint64_t n, int rank, int token, int column) {
   return moe_bf16((float)((int)(draw(n, (uint64_t)rank, (uint64_t)token, (uint64_t)column) % 4001) - 2000) / 1000);
 }
 
-/* Distinct experts of a token; one in eight is masked. */
+/* Writes the ids of a token: distinct experts, of which one in eight is masked. */
 static void choose(const EpcommInfo *i, uint64_t n, int rank, int token, int32_t *ids) {
   for (int k = 0; k < i->topk; k++) {
     uint64_t h = draw(n + 7, (uint64_t)rank, (uint64_t)token, (uint64_t)k);
@@ -156,20 +156,20 @@ EpcommCall moe_call(const Moe *m, int slot, int dtype, int tokens, int fullest, 
   return c;
 }
 
-/* Downloads the outputs of a dispatch. */
-typedef struct Left {
+/* Describes the outputs of a dispatch. */
+typedef struct Received {
   EpcommOutputs o;
   int dtype;
-} Left;
+} Received;
 
-static float value(const Moe *m, const Left *l, uint64_t row, int column) {
+static float value(const Moe *m, const Received *l, uint64_t row, int column) {
   const uint8_t *p = m->rows + row * l->o.row_bytes;
   if (l->dtype == EPCOMM_BF16) return widen((uint16_t)(p[2 * column] | p[2 * column + 1] << 8));
   return moe_e4m3(p[column]) * m->scales[(uint64_t)(column / 128) * l->o.max_rows + row];
 }
 
 /* Compares one row with its token. */
-static int wrong_row(const Moe *m, const Left *l, uint64_t n, uint64_t row, int source, int token) {
+static int wrong_row(const Moe *m, const Received *l, uint64_t n, uint64_t row, int source, int token) {
   for (int c = 0; c < m->info.hidden; c++) {
     float want = widen(element(n, source, token, c)), got = value(m, l, row, c);
     if (l->dtype == EPCOMM_BF16 ? got == want : fabsf(got - want) <= 0.07f * fabsf(want) + 0.005f) continue;
@@ -180,8 +180,9 @@ static int wrong_row(const Moe *m, const Left *l, uint64_t n, uint64_t row, int 
   return 0;
 }
 
-/* Checks the rows of one local expert: of each source in turn, its tokens in any order. */
-static int wrong_group(Moe *m, const Left *l, uint64_t n, int most, int local) {
+/* Checks the rows of one local expert. Rows must be in the order of source ranks; the tokens of a source may have any
+ * order. */
+static int wrong_group(Moe *m, const Received *l, uint64_t n, int most, int local) {
   const EpcommInfo *i = &m->info;
   int expert = i->rank * i->local_experts + local, bad = 0;
   uint64_t row = m->offsets[local];
@@ -219,7 +220,7 @@ static int wrong_group(Moe *m, const Left *l, uint64_t n, int most, int local) {
 }
 
 int moe_experts(Moe *m, const EpcommCall *call, uint64_t n, int most, GpuStream stream) {
-  Left l;
+  Received l;
   memset(&l, 0, sizeof l);
   l.o.size = sizeof l.o;
   l.dtype = call->dtype != 0 ? call->dtype : m->info.default_dtype;

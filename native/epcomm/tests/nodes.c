@@ -1,44 +1,44 @@
-/* Ranks on several nodes: what creation refuses, and creations of one process that follow each other. */
+/* Tests ranks on several nodes: options that creation must refuse, failures, and several creations in one process. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "ranks.h"
 
-/* Wrong options of the last rank, or of all. --other is a pack of one
- * host for as many ranks. EMUL_NVSHMEM is the version of the emulated library. */
-int test_refusals(Seat *seat, void *plan) {
+/* Creates with wrong options of the last rank, or of all ranks. --other is a pack for the same number of ranks on one
+ * host. EMUL_NVSHMEM is the version of the emulated NVSHMEM. */
+int test_refusals(Member *member, void *plan) {
   const Plan *p = plan;
-  EpcommOptions right = ranks_options(seat, p), o = right;
+  EpcommOptions right = ranks_options(member, p), o = right;
   o.nodes = 1;
-  int bad = ranks_refused(seat, &o, EPCOMM_PACK, EPCOMM_PACK);
-  o.nodes = ranks_is_last(seat) ? 1 : right.nodes;
-  bad |= ranks_refused(seat, &o, EPCOMM_PACK, EPCOMM_PEER);
-  o.nodes = seat->ranks - 1; /* 4 ranks do not divide by 3 */
-  if (seat->ranks > 2) bad |= ranks_refused(seat, &o, EPCOMM_INVALID, EPCOMM_INVALID);
+  int bad = ranks_refused(member, &o, EPCOMM_PACK, EPCOMM_PACK);
+  o.nodes = ranks_is_last(member) ? 1 : right.nodes;
+  bad |= ranks_refused(member, &o, EPCOMM_PACK, EPCOMM_PEER);
+  o.nodes = member->ranks - 1; /* 4 ranks do not divide by 3 */
+  if (member->ranks > 2) bad |= ranks_refused(member, &o, EPCOMM_INVALID, EPCOMM_INVALID);
   o = right;
-  o.size = offsetof(EpcommOptions, nvshmem); /* a caller whose header knows no nodes */
-  bad |= ranks_refused(seat, &o, EPCOMM_PACK, EPCOMM_PACK);
+  o.size = offsetof(EpcommOptions, nvshmem); /* a caller with an older header, which has no member nodes */
+  bad |= ranks_refused(member, &o, EPCOMM_PACK, EPCOMM_PACK);
   o = right;
   o.pack = p->other;
-  if (p->other != NULL) bad |= ranks_refused(seat, &o, EPCOMM_PACK, EPCOMM_PACK);
+  if (p->other != NULL) bad |= ranks_refused(member, &o, EPCOMM_PACK, EPCOMM_PACK);
   o = right;
-  if (ranks_is_last(seat)) o.nvshmem = "/no/such/folder";
-  bad |= ranks_refused(seat, &o, EPCOMM_NETWORK, EPCOMM_PEER);
+  if (ranks_is_last(member)) o.nvshmem = "/no/such/folder";
+  bad |= ranks_refused(member, &o, EPCOMM_NETWORK, EPCOMM_PEER);
   if (!gpu_emulated()) return bad;
-  if (ranks_is_last(seat)) setenv("EMUL_NVSHMEM", "3.4.5", 1);
-  bad |= ranks_refused(seat, &right, EPCOMM_NETWORK, EPCOMM_PEER);
-  if (ranks_is_last(seat)) setenv("EMUL_NVSHMEM", "3.8.0", 1);
+  if (ranks_is_last(member)) setenv("EMUL_NVSHMEM", "3.4.5", 1);
+  bad |= ranks_refused(member, &right, EPCOMM_NETWORK, EPCOMM_PEER);
+  if (ranks_is_last(member)) setenv("EMUL_NVSHMEM", "3.8.0", 1);
   return bad;
 }
 
 static int broken;
 
-/* The caller's network, until it breaks. */
-static int breaking_gather(void *seat, const void *mine, void *all, size_t bytes) {
-  return broken ? 1 : world_gather(seat, mine, all, bytes);
+/* An all_gather that fails once `broken` is set. */
+static int breaking_gather(void *member, const void *mine, void *all, size_t bytes) {
+  return broken ? 1 : world_gather(member, mine, all, bytes);
 }
 
-/* Creates, makes calls, and returns the EpComm to destroy; NULL when something was wrong. */
+/* Creates an EpComm, makes checked calls, and returns the EpComm, or NULL if something was wrong. */
 static EpComm *use(const EpcommOptions *o, const Plan *p) {
   EpComm *comm = NULL;
   char text[EPCOMM_TEXT];
@@ -52,32 +52,33 @@ static EpComm *use(const EpcommOptions *o, const Plan *p) {
   return bad ? NULL : comm;
 }
 
-/* If all_gather fails, ranks cannot wait for each other. Then destroying must not call NVSHMEM, which
- * would wait for all ranks, and the process can never join a group again. */
-int test_left(Seat *seat, void *plan) {
-  EpcommOptions o = ranks_options(seat, plan);
+/* Destroys while all_gather fails, so that ranks cannot wait for each other. epcomm_destroy must then not call
+ * NVSHMEM, which would wait for all ranks. Afterwards the process cannot create an EpComm for several nodes. */
+int test_left(Member *member, void *plan) {
+  EpcommOptions o = ranks_options(member, plan);
   o.all_gather = breaking_gather;
   EpComm *comm = use(&o, plan);
   if (comm == NULL) return 1;
   broken = 1;
   int bad = epcomm_destroy(comm) != EPCOMM_GATHER;
   broken = 0;
-  return bad | ranks_refused(seat, &o, EPCOMM_NETWORK, EPCOMM_NETWORK);
+  return bad | ranks_refused(member, &o, EPCOMM_NETWORK, EPCOMM_NETWORK);
 }
 
-/* As test_left, but the last rank's GPU has failed, so it cannot join the barrier of
- * NVSHMEM's free. EMUL_BROKEN makes the emulated driver say so. */
-int test_crashed(Seat *seat, void *plan) {
-  EpcommOptions o = ranks_options(seat, plan);
+/* Like test_left, but the GPU of the last rank has failed, so that the rank cannot take part in the barrier of
+ * NVSHMEM's free. EMUL_BROKEN makes the emulated driver report a failed GPU. */
+int test_crashed(Member *member, void *plan) {
+  EpcommOptions o = ranks_options(member, plan);
   EpComm *comm = use(&o, plan);
   if (comm == NULL) return 1;
-  if (ranks_is_last(seat)) setenv("EMUL_BROKEN", "1", 1);
-  int bad = epcomm_destroy(comm) != (ranks_is_last(seat) ? EPCOMM_DRIVER : EPCOMM_PEER);
+  if (ranks_is_last(member)) setenv("EMUL_BROKEN", "1", 1);
+  int bad = epcomm_destroy(comm) != (ranks_is_last(member) ? EPCOMM_DRIVER : EPCOMM_PEER);
   unsetenv("EMUL_BROKEN");
-  return bad | ranks_refused(seat, &o, EPCOMM_NETWORK, EPCOMM_NETWORK);
+  return bad | ranks_refused(member, &o, EPCOMM_NETWORK, EPCOMM_NETWORK);
 }
 
-/* Rows that the network cannot read are refused, and the call can be made again. */
+/* Makes a combine whose rows the network cannot read. It must be refused, and the call must then work with other
+ * rows. */
 static int y_elsewhere(Moe *m, int most, GpuStream stream) {
   int tokens = moe_tokens(m, 1, m->info.rank, most);
   EpcommCall c = moe_call(m, 0, 0, tokens, moe_fullest(m, 1, most), 0);
@@ -93,22 +94,22 @@ static int y_elsewhere(Moe *m, int most, GpuStream stream) {
   return bad ? bad : moe_combined(m, &c, 1, stream);
 }
 
-/* As test_crashed, but the GPU fails while memory is filled, after NVSHMEM's allocation. */
-int test_unfilled(Seat *seat, void *plan) {
-  EpcommOptions o = ranks_options(seat, plan);
-  if (ranks_is_last(seat)) setenv("EMUL_BROKEN", "1", 1);
-  int bad = ranks_refused(seat, &o, EPCOMM_DRIVER, EPCOMM_PEER);
+/* Like test_crashed, but the GPU fails during creation, while memory is filled after NVSHMEM's allocation. */
+int test_unfilled(Member *member, void *plan) {
+  EpcommOptions o = ranks_options(member, plan);
+  if (ranks_is_last(member)) setenv("EMUL_BROKEN", "1", 1);
+  int bad = ranks_refused(member, &o, EPCOMM_DRIVER, EPCOMM_PEER);
   unsetenv("EMUL_BROKEN");
-  return bad | ranks_refused(seat, &o, EPCOMM_NETWORK, EPCOMM_NETWORK);
+  return bad | ranks_refused(member, &o, EPCOMM_NETWORK, EPCOMM_NETWORK);
 }
 
-/* Two EpComms at a time, then another after they are gone: a process joins once. */
-int test_nodes(Seat *seat, void *plan) {
+/* Uses two EpComms at the same time, destroys both, and does the same again. The process joins NVSHMEM only once. */
+int test_nodes(Member *member, void *plan) {
   const Plan *p = plan;
   int bad = 0;
   GpuStream stream = NULL;
   for (int turn = 0; turn < 2 && !bad; turn++) {
-    EpComm *comm[2] = {ranks_create(seat, p, 1, 1, 0), ranks_create(seat, p, 1, 0, 1 << 20)};
+    EpComm *comm[2] = {ranks_create(member, p, 1, 1, 0), ranks_create(member, p, 1, 0, 1 << 20)};
     if (comm[0] == NULL || comm[1] == NULL) return 1;
     if (stream == NULL) stream = gpu_stream();
     for (int i = 0; i < 2 && !bad; i++) {

@@ -7,7 +7,7 @@
 
 #include "ranks.h"
 
-/* A call in BF16 with outputs of its own. The experts return its rows unchanged. */
+/* A call in BF16 with its own outputs. The experts return its rows unchanged. */
 typedef struct Own {
   Moe *m;
   EpcommCall call;
@@ -82,8 +82,8 @@ static int two_calls(Own *own, const Plan *p, int wide, GpuStream stream) {
   return wrong(&own[0], stream) || wrong(&own[1], stream);
 }
 
-int test_any_order(Seat *seat, void *plan) {
-  EpComm *comm = ranks_create(seat, plan, 1, 0, 0);
+int test_any_order(Member *member, void *plan) {
+  EpComm *comm = ranks_create(member, plan, 1, 0, 0);
   Own own[2] = {{0}, {0}};
   if (comm == NULL) return 1;
   GpuStream stream = gpu_stream();

@@ -1,29 +1,31 @@
-/* epcomm-test: tests of the library's promises, with threads or processes, on GPUs or on
- * the emulated driver.
+/* epcomm-test tests the library, with threads or processes, on GPUs or on the emulated driver.
  *
  *   epcomm-test PACK TEST [--processes] [--gpus N] [--calls N] [--replays N]
  *               [--most TOKENS] [--dtype N] [--deadline SECONDS] [--other PACK]
  *
- * Ranks and nodes are the pack's; with --gpus ranks share so many GPUs in turn.
+ * The pack determines the number of ranks and nodes. With --gpus N, the ranks share N GPUs. TEST is one of:
  *
- * calls    eager calls with token counts drawn anew for each call and rank
- * graphs   three graphs and eager calls in any mix, every answer checked
- * flight   two calls in flight, sent and received in halves on two streams
- * outputs  outputs of the caller's, inside and outside the heap
- * leak     device memory before and after
- * host     host time of a call
- * chain    GPU time of a call of --most tokens of --dtype (EpcommDType) in graphs of --calls, the median of
- *          --replays: see chain.c
- * late, never, killed, other-pack, other-kind, truncated, disagree, slots,
- * bad-id, options: see faults.c
+ * calls      makes eager calls; each call of each rank has a random token count
+ * graphs     replays three graphs, mixed with eager calls, and checks all results
+ * flight     makes two calls at the same time, sent and received on two streams
+ * outputs    passes outputs of the caller, inside and outside the heap
+ * leak       compares the free device memory after several creations
+ * host       measures the host time of a call
+ * chain      measures the GPU time of a call with --most tokens of --dtype (EpcommDType) in a graph of --calls
+ *            calls, as the median of --replays; see chain.c
+ * wrap       lets call numbers pass from the last number to the first, with every kernel of the pack
+ * mixed      makes calls of all kernels and dtypes in turn, in the same slot; see wrap.c
+ * spoiled    checks the outputs after a fault
+ * soak       makes random calls for --seconds; see soak.c
+ * lost       kills --victims ranks at step --at; the others go on; see lost.c
+ * grow       lets lost ranks come back
+ * refuse     checks that tokens for lost ranks are refused
+ * killing    kills and replaces a rank again and again, for --seconds
+ * arguments  passes structs of other headers, and tensors that a kernel would misread
+ * any-order  combines dispatches in any order; see order.c
+ * late, never, killed, other-pack, other-kind, truncated, disagree, slots, bad-id, broken, options: see faults.c
  * limits, answers, fits, context, stop, machines: see settings.c
- * any-order: see order.c
- * wrap: call numbers across their ends, every kernel of the pack; spoiled: outputs after a fault;
- * soak: a program's life for --seconds, see soak.c;
- * lost: --victims of the ranks die at step --at, the others go on; grow: ranks come back; refuse: tokens for
- *   lost ranks are refused; killing: for --seconds a rank is killed and replaced, again and again: see lost.c;
- * arguments: structs of other headers, tensors that a kernel would misread
- * nodes, refusals, left, crashed, unfilled: packs of several nodes: see nodes.c
+ * nodes, refusals, left, crashed, unfilled: for packs of several nodes; see nodes.c
  */
 #include "ranks.h"
 
@@ -34,7 +36,7 @@
 int ranks_say(EpComm *comm, const char *what, EpcommStatus status) {
   EpcommFault f = {.size = sizeof f};
   int faulty = comm != NULL && status == EPCOMM_FAULT && epcomm_fault(comm, &f) == EPCOMM_FAULT;
-  /* Debug mode waits too: for a rank whose call has another number. */
+  /* A fault of debug mode is a passed deadline too if it waited for a rank whose call has another number. */
   int deadline = faulty && (f.phase != 6 || (f.source != f.rank && f.want >> 32 != f.got >> 32));
   printf("%s: %s: %s\n", what, epcomm_status_name(status), comm != NULL ? epcomm_error(comm) : "");
   return deadline || status == EPCOMM_GATHER ? RANKS_SLOW : 1;
@@ -46,25 +48,25 @@ int ranks_ended(EpComm *comm, const char *what, EpcommStatus status, GpuStream s
   return status == EPCOMM_OK ? 0 : ranks_say(comm, what, status);
 }
 
-int ranks_device(const Seat *seat, const Plan *p) { return p->gpus > 0 ? seat->rank % p->gpus : seat->rank; }
+int ranks_device(const Member *member, const Plan *p) { return p->gpus > 0 ? member->rank % p->gpus : member->rank; }
 
-EpcommOptions ranks_options(Seat *seat, const Plan *p) {
+EpcommOptions ranks_options(Member *member, const Plan *p) {
   EpcommOptions o;
   memset(&o, 0, sizeof o);
   o.size = sizeof o;
   o.pack = p->pack;
-  o.rank = seat->rank;
-  o.ranks = seat->ranks;
+  o.rank = member->rank;
+  o.ranks = member->ranks;
   o.nodes = p->nodes;
-  o.device = ranks_device(seat, p);
+  o.device = ranks_device(member, p);
   o.all_gather = world_gather;
-  o.context = seat;
+  o.context = member;
   o.deadline_ns = (uint64_t)(p->deadline * 1e9);
   return o;
 }
 
-EpComm *ranks_create(Seat *seat, const Plan *p, int in_flight, int debug, uint64_t extra) {
-  EpcommOptions o = ranks_options(seat, p);
+EpComm *ranks_create(Member *member, const Plan *p, int in_flight, int debug, uint64_t extra) {
+  EpcommOptions o = ranks_options(member, p);
   EpComm *comm = NULL;
   char text[EPCOMM_TEXT];
   o.in_flight = in_flight;
@@ -72,11 +74,11 @@ EpComm *ranks_create(Seat *seat, const Plan *p, int in_flight, int debug, uint64
   o.extra_bytes = extra;
   gpu_use(o.device);
   EpcommStatus s = epcomm_create(&comm, &o, text);
-  if (s != EPCOMM_OK) printf("rank %d: create: %s: %s\n", seat->rank, epcomm_status_name(s), text);
+  if (s != EPCOMM_OK) printf("rank %d: create: %s: %s\n", member->rank, epcomm_status_name(s), text);
   return comm;
 }
 
-/* Returns the dtypes of a pack in turn. */
+/* Returns the dtype of call n. The dtypes of the pack alternate. */
 static int dtype_of(const Moe *m, uint64_t n) {
   int have[4], count = 0;
   for (int d = 1; d <= 4; d++)
@@ -84,7 +86,7 @@ static int dtype_of(const Moe *m, uint64_t n) {
   return have[n % (uint64_t)count];
 }
 
-/* Makes one call and checks it. */
+/* Makes one dispatch and combine, and checks both. */
 static int one_call(Moe *m, uint64_t n, int slot, int most, GpuStream stream) {
   int tokens = moe_tokens(m, n, m->info.rank, most);
   EpcommCall c = moe_call(m, slot, dtype_of(m, n), tokens, moe_fullest(m, n, most), n % 3 == 1);
@@ -96,9 +98,9 @@ static int one_call(Moe *m, uint64_t n, int slot, int most, GpuStream stream) {
   return bad ? bad : moe_combined(m, &c, n, stream);
 }
 
-static int test_calls(Seat *seat, void *plan) {
+static int test_calls(Member *member, void *plan) {
   const Plan *p = plan;
-  EpComm *comm = ranks_create(seat, p, 2, seat->ranks > 1 && p->calls < 100, 0);
+  EpComm *comm = ranks_create(member, p, 2, member->ranks > 1 && p->calls < 100, 0);
   if (comm == NULL) return 1;
   GpuStream stream = gpu_stream();
   Moe *m = moe_new(comm);
@@ -110,14 +112,14 @@ static int test_calls(Seat *seat, void *plan) {
   return bad;
 }
 
-/* A captured dispatch or combine of one token count, replayed over new inputs. */
+/* A captured dispatch and combine. A graph fixes the token counts; each replay has new inputs. */
 typedef struct Captured {
-  uint64_t n; /* draws the token counts, which a graph fixes */
+  uint64_t n; /* number of the call, from which its token counts follow */
   EpcommCall call;
   GpuGraph dispatch, combine;
 } Captured;
 
-/* Makes a dispatch or a combine: whole if n is even, in two halves if it is odd. */
+/* Makes a dispatch or a combine. It is whole if n is even, and in two halves if n is odd. */
 static EpcommStatus make(EpComm *comm, const EpcommCall *c, int combine, uint64_t n, GpuStream stream) {
   if (n % 2 == 0) return combine ? epcomm_combine(comm, c, stream) : epcomm_dispatch(comm, c, stream);
   EpcommStatus s = combine ? epcomm_combine_send(comm, c, stream) : epcomm_dispatch_send(comm, c, stream);
@@ -149,10 +151,10 @@ static int replay(Moe *m, const Captured *g, int most, GpuStream stream) {
   return bad ? bad : moe_combined(m, &g->call, g->n, stream);
 }
 
-static int test_graphs(Seat *seat, void *plan) {
+static int test_graphs(Member *member, void *plan) {
   const Plan *p = plan;
   Captured graphs[3];
-  EpComm *comm = ranks_create(seat, p, 1, 0, 0);
+  EpComm *comm = ranks_create(member, p, 1, 0, 0);
   if (comm == NULL) return 1;
   GpuStream stream = gpu_stream();
   Moe *m = moe_new(comm);
@@ -173,7 +175,7 @@ static int test_graphs(Seat *seat, void *plan) {
   return bad;
 }
 
-/* Makes calls on two slots, each with its inputs, in halves on two streams. */
+/* Makes calls on two slots at the same time, in halves on two streams. */
 static int flight_round(Moe **m, uint64_t n, int most, GpuStream ours, GpuStream side) {
   EpcommCall c[2];
   EpcommStatus s = EPCOMM_OK;
@@ -204,9 +206,9 @@ static int flight_round(Moe **m, uint64_t n, int most, GpuStream ours, GpuStream
   return 0;
 }
 
-static int test_flight(Seat *seat, void *plan) {
+static int test_flight(Member *member, void *plan) {
   const Plan *p = plan;
-  EpComm *comm = ranks_create(seat, p, 2, 0, 0);
+  EpComm *comm = ranks_create(member, p, 2, 0, 0);
   if (comm == NULL) return 1;
   GpuStream ours = gpu_stream(), side = gpu_stream();
   Moe *m[2] = {moe_new(comm), moe_new(comm)};
@@ -221,9 +223,9 @@ static int test_flight(Seat *seat, void *plan) {
 }
 
 /* Makes calls with outputs in the extra memory, where any kernel may write, and outside the heap. */
-static int test_outputs(Seat *seat, void *plan) {
+static int test_outputs(Member *member, void *plan) {
   const Plan *p = plan;
-  EpComm *comm = ranks_create(seat, p, 1, 0, 64u << 20);
+  EpComm *comm = ranks_create(member, p, 1, 0, 64u << 20);
   EpcommOutputs o;
   if (comm == NULL) return 1;
   memset(&o, 0, sizeof o);
@@ -233,7 +235,7 @@ static int test_outputs(Seat *seat, void *plan) {
   int bad = epcomm_outputs(comm, 0, 0, &o) != EPCOMM_OK || o.out_bytes > 64u << 20;
   uint8_t *far = gpu_alloc(o.out_bytes + 256), *scales = gpu_alloc(o.scale_bytes + 256), *small = gpu_alloc(8 * o.max_rows + 65536);
   for (int n = 0; n < p->calls && !bad; n++) {
-    int tokens = moe_tokens(m, (uint64_t)n, seat->rank, p->most);
+    int tokens = moe_tokens(m, (uint64_t)n, member->rank, p->most);
     EpcommCall c = moe_call(m, 0, 0, tokens, moe_fullest(m, (uint64_t)n, p->most), 0);
     c.out = n % 2 ? far : epcomm_extra(comm);
     c.out_scales = scales;
@@ -256,30 +258,30 @@ static int test_outputs(Seat *seat, void *plan) {
   return bad;
 }
 
-/* Prints the free memory after each creation: a leak grows with each. */
-static int test_leak(Seat *seat, void *plan) {
+/* Creates and destroys several times, and checks that the same amount of device memory is free each time. */
+static int test_leak(Member *member, void *plan) {
   const Plan *p = plan;
-  gpu_use(ranks_device(seat, p));
+  gpu_use(ranks_device(member, p));
   size_t after[6];
   int there = 0, bad = 0, n = (int)(sizeof after / sizeof *after);
   for (int i = 0; i < n; i++) {
-    EpComm *comm = ranks_create(seat, p, 2, 0, 0);
+    EpComm *comm = ranks_create(member, p, 2, 0, 0);
     if (comm == NULL) return 1;
     epcomm_destroy(comm);
-    world_gather(seat, &there, (int[8]){0}, sizeof there); /* ranks may share a device */
+    world_gather(member, &there, (int[8]){0}, sizeof there); /* ranks may share a device */
     after[i] = gpu_free_bytes();
-    world_gather(seat, &there, (int[8]){0}, sizeof there);
-    bad |= after[i] != after[0]; /* the driver keeps what a first module load took */
+    world_gather(member, &there, (int[8]){0}, sizeof there);
+    bad |= after[i] != after[0]; /* not the amount before the first creation, whose module loads take memory for good */
   }
-  for (int i = 0; bad && i < n; i++) printf("rank %d: %zu bytes free after creation %d\n", seat->rank, after[i], i + 1);
-  if (!bad && seat->rank == 0) printf("device memory is equal before and after\n");
+  for (int i = 0; bad && i < n; i++) printf("rank %d: %zu bytes free after creation %d\n", member->rank, after[i], i + 1);
+  if (!bad && member->rank == 0) printf("device memory is equal before and after\n");
   return bad;
 }
 
-/* Measures the host time of dispatch and combine, in batches that fit the stream's queue. */
-static int test_host(Seat *seat, void *plan) {
+/* Measures the host time of dispatch and combine, in batches that fit into the stream's queue. */
+static int test_host(Member *member, void *plan) {
   const Plan *p = plan;
-  EpComm *comm = ranks_create(seat, p, 1, 0, 0);
+  EpComm *comm = ranks_create(member, p, 1, 0, 0);
   if (comm == NULL) return 1;
   GpuStream stream = gpu_stream();
   Moe *m = moe_new(comm);
@@ -303,7 +305,7 @@ static int test_host(Seat *seat, void *plan) {
     for (int op = 0; op < 2; op++)
       if (spent[op] / 50 < best[op]) best[op] = spent[op] / 50;
   }
-  if (seat->rank == 0) printf("host time of a call: dispatch %.2f us, combine %.2f us\n", best[0] * 1e6, best[1] * 1e6);
+  if (member->rank == 0) printf("host time of a call: dispatch %.2f us, combine %.2f us\n", best[0] * 1e6, best[1] * 1e6);
   int bad = s != EPCOMM_OK ? ranks_say(comm, "call", s) : 0;
   moe_free(m);
   gpu_stream_free(stream);

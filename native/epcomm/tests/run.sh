@@ -1,11 +1,11 @@
 #!/bin/bash
-# Runs every C test of epcomm on the driver that LD_LIBRARY_PATH names, one line for each test. Run it from
-# the repository's root. $1 is the folder with the programs and packs.
+# Runs every C test of epcomm with the driver that LD_LIBRARY_PATH names, and prints one line for each test. Run it
+# from the repository's root. $1 is the folder with the programs and packs.
 bin=$1
 LIMIT=${LIMIT:-7200} OUT=$bin/said
 . native/steps.sh
 here=native/epcomm/tests
-# The deadline of tests in which every wait ends: an emulated GPU on a busy host is slow.
+# The deadline of tests that expect no fault. It is long, because an emulated GPU on a busy host is slow.
 patient="--deadline 120"
 
 for way in "" --processes; do
@@ -28,15 +28,15 @@ step 600 "slots-processes" '' env EMUL_SMS=8 "$bin/epcomm-test" "$bin/test.pack"
 step 600 "fits-masked" '' "$bin/epcomm-test" "$bin/every-masked.pack" fits --processes --deadline 20
 step 600 "any-order-processes" '' "$bin/epcomm-test" "$bin/masked.pack" any-order --processes $patient --most 6
 step 600 "calls-4-ranks" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/four.pack" calls --processes $patient --calls 6 --most 24
-# Every kernel: call numbers across their ends, and outputs after a fault.
+# Tests of every kernel of each layout.
 for layout in ${LAYOUTS:-expert masked rank rank-packed expert-128}; do
   step 600 "wrap-$layout" '' "$bin/epcomm-test" "$bin/every-$layout.pack" wrap --processes $patient --calls 5
   step 600 "mixed-$layout" '' "$bin/epcomm-test" "$bin/every-$layout.pack" mixed --processes $patient --calls 100
   step 600 "soak-$layout" '' "$bin/epcomm-test" "$bin/every-$layout.pack" soak --processes --deadline 0.5 --seconds ${SOAK:-2}
   step 600 "spoiled-$layout" '' "$bin/epcomm-test" "$bin/every-$layout.pack" spoiled --processes --deadline 0.3
 done
-# 8 ranks, of which the last two are killed at a step of a call; then ranks come back. make lost-test
-# repeats this, with one killed rank too.
+# Of 8 ranks, the last two are killed at a step of a call. make lost-test repeats this many times, also with one
+# killed rank.
 for at in counts rows between combine halves combine-halves replay; do
   step 600 "lost-at-$at" '' env EMUL_GPUS=8 "$bin/epcomm-test" "$bin/survivors.pack" lost --processes --deadline 0.2 --victims 2 --at $at
 done
@@ -44,11 +44,11 @@ for test in grow refuse; do
   step 600 "$test" '' env EMUL_GPUS=8 "$bin/epcomm-test" "$bin/survivors.pack" $test --processes --deadline 0.5
 done
 step 600 "killing" 'killed' env EMUL_GPUS=8 "$bin/epcomm-test" "$bin/survivors.pack" killing --processes --deadline 0.2 --seconds 5
-# 4 ranks on 2 nodes: processes on one host, and NVSHMEM's stand-in between the nodes.
+# 4 ranks on 2 nodes are processes of this host. The emulated NVSHMEM connects the nodes.
 for test in calls graphs flight nodes refusals left crashed unfilled wrap; do
   step 600 "$test-2-nodes" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/nodes.pack" $test --processes $patient --calls 40 --replays 40 --most 24 --other "$bin/four.pack"
 done
-# So few tokens that low-latency calls of both routes follow each other on one memory.
+# With so few tokens, low-latency calls of both routes follow each other in the same memory.
 for test in calls graphs flight; do
   step 600 "$test-of-few-tokens-2-nodes" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/nodes.pack" $test --processes $patient --calls 200 --replays 100 --most 4
 done
@@ -56,7 +56,7 @@ step 600 "chain-2-nodes" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/nodes.pack"
 for test in never killed spoiled; do
   step 600 "$test-2-nodes" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/nodes.pack" $test --processes --deadline 0.5 --most 12
 done
-# The emulator switches stacks, which leak detection and stack checks do not follow.
+# The emulator switches stacks. The sanitizers' leak detection and their check of stacks cannot follow that.
 for test in calls graphs late truncated; do
   step 600 "$test-sanitizers" '' env ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=0 \
     "$bin/epcomm-test-checked" "$bin/test.pack" $test --calls 6 --replays 6 --most 12 --deadline 1

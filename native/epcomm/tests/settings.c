@@ -1,5 +1,5 @@
-/* Tests options and their defaults, the answers about a pack, the caller's context, and for which
- * machines a pack is. */
+/* Tests options and their defaults, epcomm_explain, the order of calls, the caller's context, epcomm_stop, and for
+ * which machines a pack is accepted. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,20 +15,20 @@ static int differs(const char *what, int got, int want) {
 
 /* ---- defaults and limits ---- */
 
-/* Creates with options that each rank refuses by itself. */
-static int refused(Seat *seat, const EpcommOptions *o, EpcommStatus want, const char *words) {
+/* Checks that creation fails with a status and an error text that contains `words`. Each rank refuses by itself. */
+static int refused(Member *member, const EpcommOptions *o, EpcommStatus want, const char *words) {
   EpComm *comm = NULL;
   char text[EPCOMM_TEXT];
   EpcommStatus s = epcomm_create(&comm, o, text);
   if (s == want && comm == NULL && strstr(text, words) != NULL) return 0;
-  printf("rank %d: %s: %s; want %s, %s\n", seat->rank, epcomm_status_name(s), text, epcomm_status_name(want), words);
+  printf("rank %d: %s: %s; want %s, %s\n", member->rank, epcomm_status_name(s), text, epcomm_status_name(want), words);
   if (comm != NULL) epcomm_destroy(comm);
   return 1;
 }
 
-static int limits(Seat *seat, void *plan) {
+static int limits(Member *member, void *plan) {
   EpcommOptions o[14];
-  for (int i = 0; i < 14; i++) o[i] = ranks_options(seat, plan);
+  for (int i = 0; i < 14; i++) o[i] = ranks_options(member, plan);
   o[0].in_flight = EPCOMM_MAX_SLOTS + 1;
   o[1].in_flight = -1;
   o[2].streams = 2; /* with one call in flight */
@@ -47,21 +47,21 @@ static int limits(Seat *seat, void *plan) {
                                         "nodes: ", "device: -1", "max-sms 1", "dtypes", "survivors", "either", "device: 1000"};
   int bad = 0;
   for (int i = 0; i < 14; i++)
-    bad |= refused(seat, &o[i], i == 13 ? EPCOMM_MACHINE : i >= 9 && i < 12 ? EPCOMM_PACK : EPCOMM_INVALID, words[i]);
+    bad |= refused(member, &o[i], i == 13 ? EPCOMM_MACHINE : i >= 9 && i < 12 ? EPCOMM_PACK : EPCOMM_INVALID, words[i]);
   return bad;
 }
 
-static int defaults(Seat *seat, void *plan) {
-  EpcommOptions o = ranks_options(seat, plan);
+static int defaults(Member *member, void *plan) {
+  EpcommOptions o = ranks_options(member, plan);
   EpcommInfo i = {.size = sizeof i};
   EpcommOutputs outputs = {.size = sizeof outputs};
   EpComm *comm = NULL;
   char text[EPCOMM_TEXT];
   o.deadline_ns = 0;
-  if (epcomm_create(&comm, &o, text) != EPCOMM_OK) return printf("rank %d: %s\n", seat->rank, text), 1;
+  if (epcomm_create(&comm, &o, text) != EPCOMM_OK) return printf("rank %d: %s\n", member->rank, text), 1;
   epcomm_info(comm, &i);
   int bad = differs("the default deadline in ms", (int)(comm->options.deadline_ns / 1000000), 10000);
-  bad |= differs("the default in_flight", i.in_flight, 1) | differs("the rank", i.rank, seat->rank) | differs("the ranks", i.ranks, seat->ranks);
+  bad |= differs("the default in_flight", i.in_flight, 1) | differs("the rank", i.rank, member->rank) | differs("the ranks", i.ranks, member->ranks);
   bad |= differs("local experts of all ranks", i.local_experts * i.ranks, i.experts);
   bad |= differs("dtypes", (int)i.dtypes, 1 << EPCOMM_BF16 | 1 << EPCOMM_FP8) | differs("the default dtype", i.default_dtype, EPCOMM_BF16);
   bad |= differs("a slot beyond in_flight", epcomm_outputs(comm, 1, 0, &outputs), EPCOMM_INVALID);
@@ -69,9 +69,9 @@ static int defaults(Seat *seat, void *plan) {
   return bad | (epcomm_destroy(comm) != EPCOMM_OK);
 }
 
-/* Creates for fp8 alone. A struct of an older header is not written past its size. */
-static int one_dtype(Seat *seat, void *plan) {
-  EpcommOptions o = ranks_options(seat, plan);
+/* Creates for fp8 alone. Also checks that the library does not write past the size of an older header's struct. */
+static int one_dtype(Member *member, void *plan) {
+  EpcommOptions o = ranks_options(member, plan);
   EpcommInfo i = {.size = sizeof i, .survivors = 77};
   EpComm *comm = NULL;
   char text[EPCOMM_TEXT];
@@ -79,7 +79,7 @@ static int one_dtype(Seat *seat, void *plan) {
   o.dtypes = 1u << EPCOMM_FP8;
   o.own_outputs = 1;
   i.size = offsetof(EpcommInfo, survivors);
-  if (epcomm_create(&comm, &o, text) != EPCOMM_OK) return printf("rank %d: %s\n", seat->rank, text), 1;
+  if (epcomm_create(&comm, &o, text) != EPCOMM_OK) return printf("rank %d: %s\n", member->rank, text), 1;
   epcomm_info(comm, &i);
   int bad = differs("dtypes", (int)i.dtypes, 1 << EPCOMM_FP8) | differs("the default dtype", i.default_dtype, EPCOMM_FP8);
   bad |= differs("a member behind the caller's struct", i.survivors, 77) | differs("the size", (int)i.size, (int)offsetof(EpcommInfo, survivors));
@@ -93,25 +93,25 @@ static int one_dtype(Seat *seat, void *plan) {
   return bad | (epcomm_destroy(comm) != EPCOMM_OK);
 }
 
-/* An all_gather that puts the data of the ranks at each other's places. */
-static int mixed_up(void *seat, const void *mine, void *all, size_t bytes) {
-  const Seat *s = seat;
+/* An all_gather that returns the data of the ranks in the opposite order. */
+static int mixed_up(void *member, const void *mine, void *all, size_t bytes) {
+  const Member *s = member;
   uint8_t *right = malloc((size_t)s->ranks * bytes);
-  int failed = world_gather(seat, mine, right, bytes);
+  int failed = world_gather(member, mine, right, bytes);
   for (int r = 0; r < s->ranks; r++) memcpy((uint8_t *)all + (size_t)r * bytes, right + (size_t)(s->ranks - 1 - r) * bytes, bytes);
   free(right);
   return failed;
 }
 
-static int gathers(Seat *seat, void *plan) {
-  EpcommOptions o = ranks_options(seat, plan);
+static int gathers(Member *member, void *plan) {
+  EpcommOptions o = ranks_options(member, plan);
   o.all_gather = mixed_up;
-  return refused(seat, &o, EPCOMM_DISAGREE, "where that of rank");
+  return refused(member, &o, EPCOMM_DISAGREE, "where that of rank");
 }
 
-static int test_limits(Seat *seat, void *plan) { return limits(seat, plan) | gathers(seat, plan) | defaults(seat, plan) | one_dtype(seat, plan); }
+static int test_limits(Member *member, void *plan) { return limits(member, plan) | gathers(member, plan) | defaults(member, plan) | one_dtype(member, plan); }
 
-/* ---- the answer to a call ---- */
+/* ---- the kernels that are chosen for a call ---- */
 
 static EpcommExplanation explained(Moe *m, int fullest, int routing, void *out) {
   EpcommExplanation e = {.size = sizeof e};
@@ -127,15 +127,15 @@ static int same(const EpcommExplanation *a, const EpcommExplanation *b) {
   return a->plan == b->plan && a->first == b->first && a->last == b->last && strcmp(a->why, b->why) == 0 && strcmp(a->dispatch, b->dispatch) == 0;
 }
 
-/* Compares calls without a routing with calls of the routing of the options. Returns how many token counts
- * the two classes answer differently, or -1 after an error. */
-static int without_routing(Seat *seat, void *plan, int routing, int stands_for) {
-  EpcommOptions o = ranks_options(seat, plan);
+/* Checks that a call without a routing gets the kernels of routing `stands_for`, if `routing` is that of the options.
+ * Returns for how many token counts even and all routings have different kernels, or -1 after an error. */
+static int without_routing(Member *member, void *plan, int routing, int stands_for) {
+  EpcommOptions o = ranks_options(member, plan);
   EpComm *comm = NULL;
   char text[EPCOMM_TEXT];
   gpu_use(o.device);
   o.routing = routing;
-  if (epcomm_create(&comm, &o, text) != EPCOMM_OK) return printf("rank %d: %s\n", seat->rank, text), -1;
+  if (epcomm_create(&comm, &o, text) != EPCOMM_OK) return printf("rank %d: %s\n", member->rank, text), -1;
   Moe *m = moe_new(comm);
   int other = 0, bad = 0;
   for (int n = 1; n <= m->info.max_tokens; n++) {
@@ -149,10 +149,10 @@ static int without_routing(Seat *seat, void *plan, int routing, int stands_for) 
   return epcomm_destroy(comm) != EPCOMM_OK || bad ? -1 : other;
 }
 
-/* Each run of token counts ends where the next begins, and outputs that do not lie in epcomm_extra with
- * all of their bytes take a plan for outputs elsewhere. */
-static int runs(Seat *seat, void *plan) {
-  EpComm *comm = ranks_create(seat, plan, 1, 0, 1u << 20);
+/* Checks that each run of token counts ends where the next begins, and that a call gets the plan for outputs outside
+ * the heap unless all bytes of its outputs are in epcomm_extra. */
+static int runs(Member *member, void *plan) {
+  EpComm *comm = ranks_create(member, plan, 1, 0, 1u << 20);
   if (comm == NULL) return 1;
   EpcommOutputs o = {.size = sizeof o};
   epcomm_outputs(comm, 0, 0, &o);
@@ -163,11 +163,11 @@ static int runs(Seat *seat, void *plan) {
     EpcommExplanation e = explained(m, n, EPCOMM_EVEN, NULL), next = explained(m, n + 1, EPCOMM_EVEN, NULL);
     bad |= n < e.last ? !same(&e, &next) : n != e.last || next.first != n + 1;
   }
-  if (bad) printf("rank %d: runs of token counts do not follow each other\n", seat->rank);
+  if (bad) printf("rank %d: runs of token counts do not follow each other\n", member->rank);
   for (int n = 1; n <= m->info.max_tokens; n++) {
     EpcommExplanation within = explained(m, n, EPCOMM_EVEN, extra), ends = explained(m, n, EPCOMM_EVEN, extra + (1u << 20) - o.out_bytes);
     EpcommExplanation over = explained(m, n, EPCOMM_EVEN, extra + (1u << 20) - o.out_bytes + 16), far = explained(m, n, EPCOMM_EVEN, m->dy);
-    if (!same(&within, &ends) || !same(&over, &far)) bad |= printf("rank %d: outputs at the end of epcomm_extra, %d tokens\n", seat->rank, n);
+    if (!same(&within, &ends) || !same(&over, &far)) bad |= printf("rank %d: outputs at the end of epcomm_extra, %d tokens\n", member->rank, n);
     elsewhere += within.plan != far.plan;
   }
   if (elsewhere == 0) bad |= printf("the pack has no plan for outputs elsewhere\n");
@@ -175,13 +175,13 @@ static int runs(Seat *seat, void *plan) {
   return bad | (epcomm_destroy(comm) != EPCOMM_OK);
 }
 
-static int test_answers(Seat *seat, void *plan) {
-  int even = without_routing(seat, plan, EPCOMM_EVEN, EPCOMM_EVEN), none = without_routing(seat, plan, 0, EPCOMM_ALL_ROUTINGS);
+static int test_answers(Member *member, void *plan) {
+  int even = without_routing(member, plan, EPCOMM_EVEN, EPCOMM_EVEN), none = without_routing(member, plan, 0, EPCOMM_ALL_ROUTINGS);
   if (even < 1 || none < 1) return printf("%d and %d token counts whose classes differ\n", even, none), 1;
-  return runs(seat, plan);
+  return runs(member, plan);
 }
 
-/* Returns the first token count of another plan than a call of one token has. */
+/* Returns the smallest token count whose plan differs from that of one token. */
 static int of_another_plan(Moe *m) {
   EpcommExplanation first = explained(m, 1, EPCOMM_EVEN, NULL);
   for (int n = 2; n <= m->info.max_tokens; n++)
@@ -196,10 +196,10 @@ static int refuses(EpComm *comm, EpcommStatus s, const char *words) {
   return 1;
 }
 
-/* A recv and a combine fit the send and the dispatch before them. In layouts whose rows may be combined in any
- * order a combine may take another plan. */
-static int test_fits(Seat *seat, void *plan) {
-  EpComm *comm = ranks_create(seat, plan, 1, 0, 0);
+/* Checks that a recv must have the plan of its send, and a combine the plan of its dispatch. In layouts whose rows may be
+ * combined in any order, a combine may have another plan. */
+static int test_fits(Member *member, void *plan) {
+  EpComm *comm = ranks_create(member, plan, 1, 0, 0);
   if (comm == NULL) return 1;
   GpuStream stream = gpu_stream();
   Moe *m = moe_new(comm);
@@ -232,10 +232,10 @@ static int moved(void *before, const char *what) {
   return 1;
 }
 
-/* Every function leaves the context current that was current before. */
-static int test_context(Seat *seat, void *plan) {
+/* Checks that after every function the same context is current as before. */
+static int test_context(Member *member, void *plan) {
   const Plan *p = plan;
-  EpcommOptions o = ranks_options(seat, p);
+  EpcommOptions o = ranks_options(member, p);
   EpComm *comm = NULL;
   char text[EPCOMM_TEXT];
   gpu_use(o.device);
@@ -243,7 +243,7 @@ static int test_context(Seat *seat, void *plan) {
   uint64_t *at = gpu_alloc(8);
   gpu_use((o.device + 1) % o.ranks);
   void *before = gpu_current();
-  if (epcomm_create(&comm, &o, text) != EPCOMM_OK) return printf("rank %d: %s\n", seat->rank, text), 1;
+  if (epcomm_create(&comm, &o, text) != EPCOMM_OK) return printf("rank %d: %s\n", member->rank, text), 1;
   int bad = moved(before, "create");
   gpu_use(o.device);
   Moe *m = moe_new(comm);
@@ -272,15 +272,15 @@ static int test_context(Seat *seat, void *plan) {
 
 /* ---- ends of waits ---- */
 
-/* The last rank makes no call and ends the others' waits, long before their deadline. */
-static int test_stop(Seat *seat, void *plan) {
+/* The last rank makes no call, and ends the waits of the others by epcomm_stop, long before their deadline. */
+static int test_stop(Member *member, void *plan) {
   const Plan *p = plan;
-  EpComm *comm = ranks_create(seat, p, 1, 0, 0);
+  EpComm *comm = ranks_create(member, p, 1, 0, 0);
   if (comm == NULL) return 1;
   GpuStream stream = gpu_stream();
   Moe *m = moe_new(comm);
   int bad = 0;
-  if (ranks_is_last(seat)) {
+  if (ranks_is_last(member)) {
     bad |= epcomm_stop(comm) != EPCOMM_OK;
   } else {
     EpcommCall c = moe_call(m, 0, 0, 1, 1, 0);
@@ -290,7 +290,7 @@ static int test_stop(Seat *seat, void *plan) {
     gpu_wait(stream);
     double took = gpu_seconds() - begin;
     bad |= took > p->deadline;
-    if (bad) printf("rank %d: stopped after %.1f s: %s\n", seat->rank, took, epcomm_status_name(s));
+    if (bad) printf("rank %d: stopped after %.1f s: %s\n", member->rank, took, epcomm_status_name(s));
   }
   EpcommStatus s = epcomm_reset(comm);
   bad |= s != EPCOMM_OK ? ranks_say(comm, "reset", s) : ranks_right(m, p->most, stream);
@@ -301,7 +301,7 @@ static int test_stop(Seat *seat, void *plan) {
 
 /* ---- machines ---- */
 
-/* Writes another machine to the pack's header and seals the pack again. */
+/* Writes another machine to the pack's header, and computes the pack's digest again. */
 static void for_machine(uint8_t *data, size_t bytes, uint32_t major, uint32_t minor, int exact) {
   PackHeader h;
   memcpy(&h, data, sizeof h);
@@ -312,9 +312,9 @@ static void for_machine(uint8_t *data, size_t bytes, uint32_t major, uint32_t mi
   sha256(data + PACK_DIGEST_FROM, bytes - PACK_DIGEST_FROM, data + offsetof(PackHeader, digest));
 }
 
-/* On the emulated driver, with processes: code for one GPU runs on later ones of its generation, unless it is
- * exact. EMUL_ARCH and EMUL_SMS say what this process's GPUs are. */
-static int test_machines(Seat *seat, void *plan) {
+/* Checks, on the emulated driver and with processes, that a pack for one GPU is accepted on later GPUs of the same
+ * generation, unless its code is exact. EMUL_ARCH and EMUL_SMS determine what the GPUs of this process are. */
+static int test_machines(Member *member, void *plan) {
   static const struct {
     uint32_t major, minor;
     int exact;
@@ -325,7 +325,7 @@ static int test_machines(Seat *seat, void *plan) {
       {9, 0, 1, "90", "4", EPCOMM_OK},      {9, 0, 0, "100", "4", EPCOMM_MACHINE}, {9, 0, 0, "89", "4", EPCOMM_MACHINE},
       {9, 0, 1, "90", "3", EPCOMM_MACHINE},
   };
-  EpcommOptions o = ranks_options(seat, plan);
+  EpcommOptions o = ranks_options(member, plan);
   FILE *f = fopen(o.pack, "rb");
   uint8_t *data = malloc(1 << 26);
   size_t n = f != NULL ? fread(data, 1, 1 << 26, f) : 0;

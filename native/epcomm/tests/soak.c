@@ -1,6 +1,6 @@
-/* Makes calls for --seconds, drawn by --seed: random counts, graphs and streams, calls that do not end, resets, call
- * numbers near their ends, new EpComms. Every answer is checked. Device memory, open files and the
- * host's memory must not grow. */
+/* Makes random calls for --seconds, from the seed --seed: eager calls and graphs with random token counts on random
+ * streams, calls that one rank leaves out, resets, call numbers near their last one, new EpComms. All results are
+ * checked. Device memory, open files and host memory must not grow. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,12 +13,12 @@
 enum { STEPS = 40, WARM = 4 };
 
 typedef struct Soak {
-  Seat *seat;
+  Member *member;
   const Plan *plan;
   EpComm *comm;
   Moe *moe;
   GpuStream streams[2];
-  uint64_t random; /* the same on all ranks */
+  uint64_t random; /* state of the random numbers, the same on all ranks */
   long calls, replays, faults, created;
 } Soak;
 
@@ -39,23 +39,23 @@ Holds holds_now(void) {
   return h;
 }
 
-int holds_grown(const Seat *seat, const Holds *was, const Holds *is) {
+int holds_grown(const Member *member, const Holds *was, const Holds *is) {
   int more = is->device + (64u << 20) < was->device || is->files > was->files || is->resident > was->resident + was->resident / 4 + 65536;
   if (more)
-    printf("rank %d: %zu MiB of the GPU free, were %zu; %d files, were %d; %ld MiB of the host, were %ld\n", seat->rank, is->device >> 20,
+    printf("rank %d: %zu MiB of the GPU free, were %zu; %d files, were %d; %ld MiB of the host, were %ld\n", member->rank, is->device >> 20,
            was->device >> 20, is->files, was->files, is->resident >> 10, was->resident >> 10);
   return more;
 }
 
 static int create(Soak *s) {
-  EpcommOptions o = ranks_options(s->seat, s->plan);
+  EpcommOptions o = ranks_options(s->member, s->plan);
   char text[EPCOMM_TEXT];
   o.reduced = 1;
   o.debug = (int)draw(s, 2);
   gpu_use(o.device);
   s->created++;
   EpcommStatus status = epcomm_create(&s->comm, &o, text);
-  if (status != EPCOMM_OK) return printf("rank %d: create: %s\n", s->seat->rank, text), 1;
+  if (status != EPCOMM_OK) return printf("rank %d: create: %s\n", s->member->rank, text), 1;
   s->moe = moe_new(s->comm);
   return 0;
 }
@@ -66,7 +66,7 @@ static int destroy(Soak *s) {
   return status != EPCOMM_OK ? ranks_say(NULL, "destroy", status) : 0;
 }
 
-/* Captures the halves of a call and replays them over new inputs. */
+/* Captures a dispatch and a combine as two graphs, and replays them with new inputs. */
 static int graphs(Soak *s, uint64_t n, int fullest, GpuStream stream) {
   Moe *m = s->moe;
   EpcommCall c = any_call(m, n, fullest);
@@ -93,12 +93,13 @@ static int graphs(Soak *s, uint64_t n, int fullest, GpuStream stream) {
   return bad;
 }
 
-/* Leaves a call out on one rank: on the others it must end as a fault with NaN. Then all reset. */
+/* Leaves a call out on one rank. On the other ranks the call must end with a fault, and its outputs must be NaN. Then
+ * all ranks reset. */
 static int fault(Soak *s, int fullest, GpuStream stream) {
   Moe *m = s->moe;
-  int lazy = (int)draw(s, (uint64_t)s->seat->ranks), bad = 0;
+  int lazy = (int)draw(s, (uint64_t)s->member->ranks), bad = 0;
   s->faults++;
-  if (s->seat->rank != lazy) {
+  if (s->member->rank != lazy) {
     EpcommCall c = moe_call(m, 0, any_dtype(m, 0), fullest, fullest, 0);
     c.routing = EPCOMM_EVEN;
     moe_inputs(m, 1, fullest, stream);
@@ -107,18 +108,18 @@ static int fault(Soak *s, int fullest, GpuStream stream) {
     gpu_wait(stream);
     long numbers = any_numbers(m, c.combined, (size_t)fullest * (size_t)m->info.hidden, stream);
     bad = epcomm_fault(s->comm, NULL) != EPCOMM_FAULT || numbers != 0;
-    if (bad) printf("rank %d: %ld numbers after rank %d left a call out: %s\n", s->seat->rank, numbers, lazy, epcomm_error(s->comm));
+    if (bad) printf("rank %d: %ld numbers after rank %d left a call out: %s\n", s->member->rank, numbers, lazy, epcomm_error(s->comm));
   }
   EpcommStatus status = epcomm_reset(s->comm);
   return status != EPCOMM_OK ? ranks_say(s->comm, "reset", status) : bad;
 }
 
-/* Begins with numbers a few calls below one of their ends. */
+/* Sets call numbers to a few calls before a number at which they wrap around or change their sign. */
 static int near_end(Soak *s) {
   static const uint32_t ends[] = {0x7fffffffu, 0x80000000u, 0xfffffffcu, 0xffffffffu};
   if (epcomm_reset(s->comm) != EPCOMM_OK) return ranks_say(s->comm, "reset", EPCOMM_FAULT);
   wrap_begin_at(s->comm, ends[draw(s, 4)] - (uint32_t)draw(s, 24));
-  return ranks_all(s->seat, 0);
+  return ranks_joint_result(s->member, 0);
 }
 
 static int step(Soak *s) {
@@ -133,8 +134,8 @@ static int step(Soak *s) {
   return any_checked(s->moe, n, fullest, stream);
 }
 
-int test_soak(Seat *seat, void *plan) {
-  Soak s = {.seat = seat, .plan = plan};
+int test_soak(Member *member, void *plan) {
+  Soak s = {.member = member, .plan = plan};
   s.random = (uint64_t)s.plan->seed;
   Holds was = {0, 0, 0}, is = was;
   double start = now();
@@ -144,13 +145,13 @@ int test_soak(Seat *seat, void *plan) {
     for (int i = 0; i < STEPS && !bad; i++) bad = step(&s);
     is = holds_now();
     if (round < WARM) was = is;
-    if (!bad) bad = holds_grown(seat, &was, &is);
+    if (!bad) bad = holds_grown(member, &was, &is);
     int mine = bad ? -1 : now() - start < s.plan->seconds;
-    if (world_gather(seat, &mine, all, sizeof mine) != 0) return bad ? bad : RANKS_SLOW;
+    if (world_gather(member, &mine, all, sizeof mine) != 0) return bad ? bad : RANKS_SLOW;
     go = all[0] > 0;
-    for (int r = 0; r < seat->ranks && !bad; r++) bad = all[r] < 0 ? RANKS_SLOW : 0;
+    for (int r = 0; r < member->ranks && !bad; r++) bad = all[r] < 0 ? RANKS_SLOW : 0;
   }
-  if (seat->rank == 0)
+  if (member->rank == 0)
     printf("%ld calls, %ld replays, %ld faults, %ld EpComms; %d files, %ld MiB of the host\n", s.calls, s.replays, s.faults, s.created, is.files, is.resident >> 10);
   if (bad) epcomm_abandon(s.comm);
   else bad = destroy(&s);

@@ -1,6 +1,6 @@
-/* Tests the outputs of calls that do not end. The last rank stops; the others make eager calls and
- * replay a graph. After both, rows and combined tokens must be NaN, row_offsets must say that there are no
- * rows, and the fault must be reported. After a reset all calls are right again, and the graph too. */
+/* Tests the outputs of calls that give up a wait. The last rank makes no more calls; the others replay a graph and
+ * make eager calls. After each, rows and combined tokens must be NaN, row_offsets must be 0, and the fault must be
+ * reported. After a reset, eager calls and the graph must be right again. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 enum { REPLAYS = 10 };
 
 typedef struct Spoiled {
-  Seat *seat;
+  Member *member;
   GpuStream stream;
 } Spoiled;
 
@@ -33,7 +33,7 @@ static GpuGraph captured(Moe *m, const EpcommCall *c, GpuStream stream) {
   return gpu_captured(stream);
 }
 
-/* Returns 0 if the outputs hold no number and no row, else prints them. */
+/* Returns 0 if all outputs are NaN, there are no rows and the fault is reported; otherwise prints what it found. */
 static int spoilt(Moe *m, const EpcommCall *c, const char *what, GpuStream stream) {
   EpcommOutputs o = {.size = sizeof o};
   uint32_t offsets[1025] = {0};
@@ -72,9 +72,9 @@ static int stopped(Moe *m, int fullest, void *context) {
   GpuGraph graph = captured(m, &c, p->stream);
   moe_inputs(m, 1, c.tokens, p->stream);
   gpu_replay(graph, p->stream);
-  int bad = ranks_all(p->seat, ranks_ended(m->comm, "replay", EPCOMM_OK, p->stream));
+  int bad = ranks_joint_result(p->member, ranks_ended(m->comm, "replay", EPCOMM_OK, p->stream));
   if (bad) return bad;
-  if (!ranks_is_last(p->seat)) bad |= without_last(m, &c, graph, p->stream);
+  if (!ranks_is_last(p->member)) bad |= without_last(m, &c, graph, p->stream);
   EpcommStatus s = epcomm_reset(m->comm);
   if (s != EPCOMM_OK) return ranks_say(m->comm, "reset", s);
   moe_inputs(m, 2, c.tokens, p->stream);
@@ -88,14 +88,14 @@ static int stopped(Moe *m, int fullest, void *context) {
   return bad;
 }
 
-int test_spoiled(Seat *seat, void *plan) {
-  EpcommOptions o = ranks_options(seat, plan);
+int test_spoiled(Member *member, void *plan) {
+  EpcommOptions o = ranks_options(member, plan);
   EpComm *comm = NULL;
   char text[EPCOMM_TEXT];
   o.reduced = 1;
   gpu_use(o.device);
-  if (epcomm_create(&comm, &o, text) != EPCOMM_OK) return printf("rank %d: %s\n", seat->rank, text), 1;
-  Spoiled p = {seat, gpu_stream()};
+  if (epcomm_create(&comm, &o, text) != EPCOMM_OK) return printf("rank %d: %s\n", member->rank, text), 1;
+  Spoiled p = {member, gpu_stream()};
   Moe *m = moe_new(comm);
   int bad = any_runs(m, stopped, &p);
   moe_free(m);

@@ -1,7 +1,7 @@
 //go:build ignore
 
-// Writes packs for the C tests on the emulated driver. The shapes are small, and their token
-// counts select all three kinds of kernels.
+// Testpack writes packs for the C tests on the emulated driver. Shapes are small, and their token
+// counts select low-latency, final and reference kernels.
 //
 //	go run native/epcomm/tests/testpack.go -compile bin/epbench-compile -ranks 2 -o FILE
 package main
@@ -25,7 +25,7 @@ func main() {
 	out := flag.String("o", "", "file to write")
 	tokens := flag.Int("max-tokens", 24, "capacity")
 	layout := flag.String("layout", "expert", "layout of received rows; packs of other layouts than expert hold only default configs")
-	every := flag.Bool("every", false, "every kernel of the layout: 2i-1 and 2i tokens take pair i of everyPair")
+	every := flag.Bool("every", false, "every kernel of the layout: calls of 2i-1 and 2i tokens take the i-th pair of everyPair")
 	survivors := flag.Bool("survivors", false, "kernels that go on without a lost rank")
 	flag.Parse()
 	l, err := ep.ParseLayout(*layout)
@@ -77,7 +77,7 @@ func request(ranks, tokens int) pack.Request {
 	}
 }
 
-// everyPair lists a dispatch and a combine for each kernel of a layout.
+// everyPair lists pairs of a dispatch and a combine, in which every kernel of a layout occurs.
 var everyPair = map[string][][2]string{
 	"expert": {
 		{"dispatch_ll:early=1,mode=fused,part=512,pause=0,pdl=1,receivers=0,recv_sms=0,send=512,sms=3,threads=64", "combine_ll:algo=direct,mode=fused,pdl=1,recv_sms=0,sms=2,threads=64"},
@@ -97,7 +97,7 @@ var everyPair = map[string][][2]string{
 		{"dispatch_masked:input=bf16,mode=split,pdl=0,recv_sms=3,sms=2,threads=64,unit=512,wait_sms=0", "combine_masked:algo=dedup,mode=split,pdl=0,recv_sms=3,sms=2,threads=64,unit=512,wait_sms=0"},
 		{"dispatch_masked_ids:part=512,pdl=0,send=512,sms=4,threads=64", "combine_masked:algo=dedup,mode=fused,pdl=1,recv_sms=0,sms=4,threads=64,unit=512,wait_sms=2"},
 	},
-	"expert:128": { // kernels of expert; a sample of them suffices
+	"expert:128": { // some of the kernels of layout expert, because they are the same
 		{"dispatch_ll:early=1,mode=fused,part=512,pause=0,pdl=1,receivers=0,recv_sms=0,send=512,sms=3,threads=64", "combine_ll:algo=direct,mode=fused,pdl=1,recv_sms=0,sms=2,threads=64"},
 		{"dispatch_ll_ids:part=512,pdl=0,send=512,sms=4,threads=64", "combine_ll_partial:partial=f32,pdl=0,receivers=0,sms=3,threads=64"},
 		{"dispatch_final_home:scales=row,sms=4,team=1,threads=64,wait_sms=0", "combine_final_polled:partial=bf16,pdl=0,receivers=0,sms=3,threads=64"},
@@ -110,8 +110,8 @@ var everyPair = map[string][][2]string{
 	},
 }
 
-// everyPairOf replaces the rows of a request by one row for each pair of everyPair. The rows of a
-// pair that needs reduced precision have this precision.
+// everyPairOf replaces the rows of a request by the rows of everyPair. A combine that needs reduced
+// precision gets a row of reduced precision.
 func everyPairOf(r pack.Request, layout string) pack.Request {
 	if layout == "rank:packed" {
 		layout = "rank"
@@ -135,7 +135,8 @@ func everyPairOf(r pack.Request, layout string) pack.Request {
 	return r
 }
 
-// overNodes returns a request with rows for both kinds of kernels and both routes, fused and split.
+// overNodes returns a request for ranks on several nodes. Its rows have low-latency and other kernels, both
+// routes, and both modes.
 func overNodes(ranks, nodes, tokens int) pack.Request {
 	m := ep.Machine{Backend: "cuda-hosts", PCIID: "emulated", Arch: "sm_90", SMs: 4, GPUs: ranks}
 	p := ep.Problem{Ranks: ranks, Nodes: nodes, Hidden: 640, Experts: 4 * ranks, TopK: 3, MaxTokens: tokens, Mode: ep.Graph, Combine: ep.BF16, Dispatch: ep.FP8}
@@ -159,7 +160,7 @@ func overNodes(ranks, nodes, tokens int) pack.Request {
 		row(p, ep.Combine, 5, 7, combine("direct", "fused", 3)),
 		row(p, ep.Combine, 8, tokens, combine("rail", "split", 4)),
 	}}
-	for _, r := range t.Rows { // defaults have more threads than an emulated GPU runs in time
+	for _, r := range t.Rows { // rows for all classes, because the default configs have too many threads for an emulated GPU
 		for _, class := range ep.Classes() {
 			q := p
 			q.Op = r.Key.Op

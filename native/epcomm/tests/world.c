@@ -13,10 +13,10 @@
 
 #define MOST_RANKS 8
 #define MOST_BYTES 65536
-#define PATIENCE 120.0 /* seconds of the device's clock; only a rank that is gone takes as long */
+#define PATIENCE 120.0 /* seconds of the device's clock; if a rank takes so long, it is gone */
 
 struct World {
-  int written[MOST_RANKS], read[MOST_RANKS]; /* turns */
+  int written[MOST_RANKS], read[MOST_RANKS]; /* number of the last gather whose data a rank has written, or read */
   unsigned char data[MOST_RANKS][MOST_BYTES];
 };
 
@@ -26,7 +26,7 @@ double now(void) {
   return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Waits until every rank has taken the turn. It rests between looks, because the other ranks need the
+/* Waits until all ranks have reached a turn. It sleeps between looks, because the other ranks need the
  * processor. */
 static int await(const int *turns, int ranks, int turn) {
   const struct timespec nap = {0, 100000};
@@ -40,7 +40,7 @@ static int await(const int *turns, int ranks, int turn) {
 }
 
 int world_gather(void *context, const void *mine, void *all, size_t bytes) {
-  Seat *s = context;
+  Member *s = context;
   World *w = s->world;
   if (bytes > MOST_BYTES) return 2;
   s->turn++;
@@ -52,22 +52,23 @@ int world_gather(void *context, const void *mine, void *all, size_t bytes) {
   return await(w->read, s->ranks, s->turn);
 }
 
-void world_rejoin(Seat *s) { s->turn = s->world->written[s->rank]; }
+void world_rejoin(Member *s) { s->turn = s->world->written[s->rank]; }
 
 typedef struct Job {
-  Seat seat;
-  int (*body)(Seat *, void *);
+  Member member;
+  int (*body)(Member *, void *);
   void *context;
   int result;
 } Job;
 
 static void *work(void *p) {
   Job *j = p;
-  j->result = j->body(&j->seat, j->context);
+  j->result = j->body(&j->member, j->context);
   return NULL;
 }
 
-/* Returns the worse of two results: a killed process, then a wrong answer, which is odd, then any other. */
+/* Returns the worse of two results. A killed process (99) is the worst, then a wrong result (an odd number), then any
+ * other number. */
 static int worse(int a, int b) {
   const int killed = (a == 99) - (b == 99), wrong = (a & 1) - (b & 1);
   if (killed != 0) return killed > 0 ? a : b;
@@ -107,7 +108,7 @@ static int as_processes(Job *jobs, int ranks, uint64_t victims) {
   return worst;
 }
 
-int world_run(int ranks, int processes, uint64_t victims, int (*body)(Seat *, void *), void *context) {
+int world_run(int ranks, int processes, uint64_t victims, int (*body)(Member *, void *), void *context) {
   Job jobs[MOST_RANKS];
   World *w = mmap(NULL, sizeof *w, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (ranks < 1 || ranks > MOST_RANKS || w == MAP_FAILED) return 98;

@@ -1,5 +1,4 @@
-/* Ranks for tests: threads of this process, or processes of their own, that meet
- * in shared memory. */
+/* Runs the ranks of tests as threads of this process, or as processes. They exchange data in shared memory. */
 #ifndef EPCOMM_TESTS_WORLD_H
 #define EPCOMM_TESTS_WORLD_H
 
@@ -8,22 +7,21 @@
 
 typedef struct World World;
 
-/* An EpcommAllGather whose context is a Seat. Gives up after a while, since a rank
- * may have been killed. */
-typedef struct Seat {
+/* A Member is one rank of a World. turn is the number of its last gather. */
+typedef struct Member {
   World *world;
   int rank, ranks, turn;
-} Seat;
+} Member;
 
-/* Lets a new process take the seat of a rank that was killed between two meetings. */
-void world_rejoin(Seat *seat);
+/* Lets a new process continue as a rank whose process was killed between two gathers. */
+void world_rejoin(Member *member);
 
-int world_gather(void *seat, const void *mine, void *all, size_t bytes);
+/* An EpcommAllGather whose context is a Member. It gives up after a while, because a rank may have been killed. */
+int world_gather(void *member, const void *mine, void *all, size_t bytes);
 
-/* Runs `body` for every rank, each with its seat, until all have returned; returns the
- * worst result, or 99 if a process was killed that should not have been. A rank whose bit
- * is set in `victims` may end in any way. */
-int world_run(int ranks, int processes, uint64_t victims, int (*body)(Seat *seat, void *context), void *context);
+/* Runs `body` for every rank. When all have returned, returns the worst result, or 99 if a process was killed that
+ * is not in `victims`. A rank whose bit is set in `victims` may end in any way. */
+int world_run(int ranks, int processes, uint64_t victims, int (*body)(Member *member, void *context), void *context);
 
 /* Returns seconds of a clock that never goes back. */
 double now(void);

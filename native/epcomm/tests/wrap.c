@@ -1,5 +1,5 @@
-/* Tests call numbers across their ends. Every kernel of the pack makes calls whose numbers begin just
- * below 2^31, just below the last number, and above it: the device counters are set on fresh memory. */
+/* Tests call numbers that wrap around. Every kernel of the pack makes calls whose numbers begin just below 2^31,
+ * just below the last number, and above it. For this, the counters on the device are set after a reset. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,16 +9,17 @@
 
 enum { BASES = 3, FEW = 20 };
 
-/* Only the calls that begin at the second one pass from the last number to the first: --calls is theirs. */
+/* The numbers at which calls begin. From the second one on, numbers pass from the last to the first, so there are
+ * --calls calls; from the others there are at most FEW. */
 static const uint32_t bases[BASES] = {0x7fffffffu - 2, 0xfffffffcu - 3, 0xfffffffeu};
 
 typedef struct Wrap {
-  Seat *seat;
+  Member *member;
   const Plan *plan;
   GpuStream stream;
 } Wrap;
 
-/* Sets the numbers of all states of the slot. */
+/* Sets the call numbers of all states of slot 0. */
 void wrap_begin_at(EpComm *c, uint32_t base) {
   uint32_t *words = malloc(4 * PACK_ROUND_WORDS);
   for (int i = 0; i < PACK_ROUND_WORDS; i++) words[i] = base;
@@ -37,7 +38,7 @@ static int across(Moe *m, int fullest, void *context) {
   for (size_t b = 0; b < BASES; b++) {
     if (epcomm_reset(m->comm) != EPCOMM_OK) return ranks_say(m->comm, "reset", EPCOMM_FAULT);
     wrap_begin_at(m->comm, bases[b]);
-    if (ranks_all(w->seat, 0)) return RANKS_SLOW;
+    if (ranks_joint_result(w->member, 0)) return RANKS_SLOW;
     int calls = b == 1 || w->plan->calls < FEW ? w->plan->calls : FEW;
     for (int n = 0; n < calls && !bad; n++) bad = any_checked(m, (uint64_t)n, fullest, w->stream);
     if (bad) printf("rank %d: numbers from %u on, %d tokens\n", m->info.rank, bases[b], fullest);
@@ -46,8 +47,8 @@ static int across(Moe *m, int fullest, void *context) {
   return 0;
 }
 
-/* Makes calls of all token counts in turn, and so of all kernels and dtypes of the pack, in one slot. No
- * rank waits for another between calls. */
+/* Makes calls of all token counts in turn, and so with all kernels and dtypes of the pack, in the same slot. There is
+ * no barrier between calls. */
 static int mixed(Moe *m, const Wrap *w) {
   for (int n = 0; n < w->plan->calls; n++) {
     int bad = any_checked(m, (uint64_t)n, 1 + n / 2 * 7 % m->info.max_tokens, w->stream);
@@ -56,14 +57,14 @@ static int mixed(Moe *m, const Wrap *w) {
   return 0;
 }
 
-static int with_every_kernel(Seat *seat, void *plan, int across_ends) {
-  EpcommOptions o = ranks_options(seat, plan);
+static int with_every_kernel(Member *member, void *plan, int across_ends) {
+  EpcommOptions o = ranks_options(member, plan);
   EpComm *comm = NULL;
   char text[EPCOMM_TEXT];
   o.reduced = 1;
   gpu_use(o.device);
-  if (epcomm_create(&comm, &o, text) != EPCOMM_OK) return printf("rank %d: %s\n", seat->rank, text), 1;
-  Wrap w = {seat, plan, gpu_stream()};
+  if (epcomm_create(&comm, &o, text) != EPCOMM_OK) return printf("rank %d: %s\n", member->rank, text), 1;
+  Wrap w = {member, plan, gpu_stream()};
   Moe *m = moe_new(comm);
   int bad = across_ends ? any_runs(m, across, &w) : mixed(m, &w);
   moe_free(m);
@@ -73,5 +74,5 @@ static int with_every_kernel(Seat *seat, void *plan, int across_ends) {
   return bad;
 }
 
-int test_wrap(Seat *seat, void *plan) { return with_every_kernel(seat, plan, 1); }
-int test_mixed(Seat *seat, void *plan) { return with_every_kernel(seat, plan, 0); }
+int test_wrap(Member *member, void *plan) { return with_every_kernel(member, plan, 1); }
+int test_mixed(Member *member, void *plan) { return with_every_kernel(member, plan, 0); }

@@ -1,7 +1,7 @@
 //go:build ignore
 
 // Testpack writes packs for the C tests on the emulated driver. Shapes are small, and their token
-// counts select low-latency, final and reference kernels.
+// counts select every kind of kernel.
 //
 //	go run native/epcomm/tests/testpack.go -compile bin/epbench-compile -ranks 2 -o FILE
 package main

@@ -113,7 +113,7 @@ func TestSurvives(t *testing.T) {
 		fails bool
 	}{
 		{Test{Build: "false", Run: "true", Seconds: 60}, true},
-		{Test{Run: "echo 'a.c:1:2: error: no'; false", Seconds: 60}, true},
+		{Test{Run: "echo '    a.c:1:2: error: no'; false", Seconds: 60}, true},
 		{Test{Run: "timeout 600 sleep 600", Seconds: 1}, false},
 	} {
 		if alive, err := w.survives(f, c.test); alive || (err != nil) != c.fails {

@@ -111,45 +111,61 @@ func copyFile(from, to string) error {
 
 // mutate puts each fault of a list into the tree, and prints whether its test noticed.
 func (w workTree) mutate(l List, only *regexp.Regexp) error {
-	var survivors []Fault
-	noticed, left, wrong := 0, 0, 0
+	var s score
 	for _, f := range l.Faults {
-		if err := w.ctx.Err(); err != nil {
-			return err
-		}
 		if !only.MatchString(f.String() + " " + f.Test) {
 			continue
 		}
-		test := l.Tests[f.Test]
-		if test.Needs != "" && w.run(test.Needs, 60) != nil {
-			fmt.Printf("left out   %s: this host lacks what test %s needs: %s\n", f, f.Test, test.Needs)
-			left++
-			continue
-		}
-		if err := w.ready(l, f.Test); err != nil {
+		if err := w.try(l, f, &s); err != nil {
 			return err
 		}
-		begin := time.Now()
-		alive, err := w.survives(f, test)
-		if err != nil {
-			fmt.Printf("NO FAULT   %v\n", err)
-			wrong++
-			continue
-		}
-		word := "noticed "
-		if noticed++; alive {
-			word = "SURVIVES"
-			noticed--
-			survivors = append(survivors, f)
-		}
-		fmt.Printf("%s   %s (%s, %.0f s)\n", word, f, f.Test, time.Since(begin).Seconds())
 	}
-	fmt.Printf("%s: %d of %d faults are noticed, %d left out\n", l.Title, noticed, noticed+len(survivors), left)
-	for _, f := range survivors {
+	return s.print(l.Title)
+}
+
+// A score counts faults by what became of them.
+type score struct {
+	noticed, left, wrong int
+	survivors            []Fault
+}
+
+// try puts one fault into the tree and adds to the score. An error ends the run: the test fails without
+// a fault, or the run was interrupted.
+func (w workTree) try(l List, f Fault, s *score) error {
+	test := l.Tests[f.Test]
+	if test.Needs != "" && w.run(test.Needs, 60) != nil {
+		fmt.Printf("left out   %s: this host lacks what test %s needs: %s\n", f, f.Test, test.Needs)
+		s.left++
+		return w.ctx.Err()
+	}
+	if err := w.ready(l, f.Test); err != nil {
+		return err
+	}
+	begin, word := time.Now(), "noticed "
+	alive, err := w.survives(f, test)
+	switch {
+	case err != nil:
+		fmt.Printf("NO FAULT   %v\n", err)
+		s.wrong++
+		return w.ctx.Err()
+	case alive:
+		word = "SURVIVES"
+		s.survivors = append(s.survivors, f)
+	default:
+		s.noticed++
+	}
+	fmt.Printf("%s   %s (%s, %.0f s)\n", word, f, f.Test, time.Since(begin).Seconds())
+	return nil
+}
+
+// print prints the score and the survivors.
+func (s score) print(title string) error {
+	fmt.Printf("%s: %d of %d faults are noticed, %d left out\n", title, s.noticed, s.noticed+len(s.survivors), s.left)
+	for _, f := range s.survivors {
 		fmt.Printf("  %s\n    - %s\n    + %s\n", f, f.Text, f.With)
 	}
-	if wrong > 0 {
-		return fmt.Errorf("%s: %d lines are no faults: the text is not in the file, or the file does not compile with it", l.Title, wrong)
+	if s.wrong > 0 {
+		return fmt.Errorf("%s: %d lines are no faults: the text is not in the file, or the file does not compile with it", title, s.wrong)
 	}
 	return nil
 }
@@ -197,7 +213,7 @@ func (w workTree) survives(f Fault, test Test) (bool, error) {
 }
 
 // notCompiled matches what a compiler, or Python, says of a file that it cannot read.
-var notCompiled = regexp.MustCompile(`(?m)^[^ \n]+\.(c|cuh|h|cpp):\d+:\d+: error:|^SyntaxError:|\[build failed\]`)
+var notCompiled = regexp.MustCompile(`(?m)^\s*\S+\.(c|cuh|h|cpp):\d+:\d+: error:|^SyntaxError:|\[build failed\]`)
 
 // run runs a command in the tree. The error has the end of the output.
 func (w workTree) run(command string, seconds int) error {

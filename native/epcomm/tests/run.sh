@@ -27,6 +27,7 @@ step 600 "other-kind-processes" '' "$bin/epcomm-test" "$bin/test.pack" other-kin
 step 600 "slots-processes" '' env EMUL_SMS=8 "$bin/epcomm-test" "$bin/test.pack" slots --processes $patient
 step 600 "fits-masked" '' "$bin/epcomm-test" "$bin/every-masked.pack" fits --processes --deadline 20
 step 600 "any-order-processes" '' "$bin/epcomm-test" "$bin/masked.pack" any-order --processes $patient --most 6
+step 600 "any-order-survivors" '' env EMUL_GPUS=8 "$bin/epcomm-test" "$bin/survivors.pack" any-order --processes $patient --most 6
 step 600 "calls-4-ranks" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/four.pack" calls --processes $patient --calls 6 --most 24
 # Tests of every kernel of each layout.
 for layout in ${LAYOUTS:-expert masked rank rank-packed expert-128}; do

@@ -320,10 +320,11 @@ static int test_machines(Member *member, void *plan) {
     int exact;
     const char *gpu, *sms;
     EpcommStatus want;
+    const char *words;
   } cases[] = {
-      {8, 6, 0, "80", "4", EPCOMM_MACHINE}, {8, 0, 0, "86", "4", EPCOMM_OK},      {8, 0, 1, "86", "4", EPCOMM_MACHINE},
-      {9, 0, 1, "90", "4", EPCOMM_OK},      {9, 0, 0, "100", "4", EPCOMM_MACHINE}, {9, 0, 0, "89", "4", EPCOMM_MACHINE},
-      {9, 0, 1, "90", "3", EPCOMM_MACHINE},
+      {8, 6, 0, "80", "4", EPCOMM_MACHINE, "arch: "},  {8, 0, 0, "86", "4", EPCOMM_OK, ""}, {8, 0, 1, "86", "4", EPCOMM_MACHINE, "arch: "},
+      {9, 0, 1, "90", "4", EPCOMM_OK, ""},             {9, 0, 0, "100", "4", EPCOMM_MACHINE, "arch: "},
+      {9, 0, 0, "89", "4", EPCOMM_MACHINE, "arch: "},  {9, 0, 1, "90", "3", EPCOMM_MACHINE, "GPU %d has 3; pack with --max-sms 3"},
   };
   EpcommOptions o = ranks_options(member, plan);
   FILE *f = fopen(o.pack, "rb");
@@ -340,7 +341,9 @@ static int test_machines(Member *member, void *plan) {
     setenv("EMUL_SMS", cases[i].sms, 1);
     for_machine(data, n, cases[i].major, cases[i].minor, cases[i].exact);
     EpcommStatus s = epcomm_create(&comm, &o, text);
-    bad = s != cases[i].want;
+    char words[64];
+    snprintf(words, sizeof words, cases[i].words, o.device);
+    bad = s != cases[i].want || strstr(text, words) == NULL;
     if (bad) printf("a pack for %u.%u%s on a GPU %s with %s SMs: %s: %s\n", cases[i].major, cases[i].minor, cases[i].exact ? " alone" : "",
                     cases[i].gpu, cases[i].sms, epcomm_status_name(s), text);
     if (s == EPCOMM_OK) bad |= epcomm_destroy(comm) != EPCOMM_OK;

@@ -43,7 +43,7 @@ func newBench() *cobra.Command {
 
 --ab compares two configs instead, B against A, in the same rounds and in balanced
 random order. A difference
-below the band is none. With --fail-on the exit code gives the verdict, as in compare.`,
+smaller than the band is not called one. With --fail-on the exit code gives the verdict, as in compare.`,
 		Example: `  epbench bench --model deepseek-v3 --tokens 128 --table run
   epbench bench --op dispatch --tokens 64 --config "algo=dedup blocks=2"
   epbench bench --op dispatch --tokens 64 --ab default blocks=2 --fail-on 3%`,

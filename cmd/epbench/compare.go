@@ -30,7 +30,7 @@ func newCompare() *cobra.Command {
 95 % interval and a verdict: same, faster, slower, or undecided with its reason. The
 last lines say by how much undecided cases differ at most, and how many sessions
 would decide. A wider band, such as --band 3%, needs fewer. A difference below the
-A/A spread of one of the runs is none. All cases are judged together, so that at most
+A/A spread of one of the runs is not called one. All cases are judged together, so that at most
 5 % of the differences found are chance.
 
 With --fail-on the exit code is 0 if no case regressed, 3 if one did, 4 if a case

@@ -40,7 +40,7 @@ func newReplay() *cobra.Command {
 		Long: `Draw true times and noise from the trials of runs, from recordings of replay save, or
 from the synthetic landscapes of docs/search-quality.md, and tune many times. The table says
 how much slower than the best config the winner is, how often a second tuning chooses
-another winner, and how far the reported time is off. RUN may also be a whole space that
+another winner, and how far the reported time is off. RUN may also be a space that
 another tuner measured: a T4 file (NAME_T4.json.gz) or a cache file of Kernel Tuner.`,
 		Example: `  epbench replay run --strategy all --budget 25,50,100
   epbench replay --synthetic --replays 20

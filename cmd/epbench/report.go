@@ -41,9 +41,9 @@ table and a picture compare libraries that do the same work. --only prints table
 winners, effects of each parameter, regret between routings, Pareto fronts, wire and
 memory limits, failures, libraries, and costs beside a product.
 
---format benchfmt prints the confirmed rounds of the default and the winner in Go's
-benchmark format, for benchstat -col /config; with --only all, every round of every
-config.`,
+--format benchfmt prints the rounds of the default and the winner in the confirmation, in
+Go's benchmark format, for benchstat -col /config. With --only all it prints every round
+of every config.`,
 		Example: `  epbench report run
   epbench report run --only winners,regret --no-html
   epbench report run peers -o page.html`,

@@ -102,7 +102,7 @@ func (f *sweepFlags) holdBudget(cmd *cobra.Command, b kernels.Backend, p *sweep.
 	}
 	enough := least.Round(time.Second) + time.Second
 	if f.budget != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "warning: --budget %s cannot be held: by a probe of two rounds this sweep takes at least %v here; give more, or fewer of --tokens, --routing and --op\n", f.budget, enough)
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: --budget %s is too short: by a probe of two rounds this sweep takes at least %v here; give a larger budget, or fewer of --tokens, --routing and --op\n", f.budget, enough)
 		return nil
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "budget: %v instead of %v, because a sweep of this shape takes at least that long by a probe of two rounds\n", enough, cpuBudget)

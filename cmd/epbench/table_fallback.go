@@ -21,9 +21,9 @@ func newTableFallback() *cobra.Command {
 		Short: "Choose how problems without a row are answered; judge it by runs",
 		Long: `If no row matches exactly, a look-up answers with the default, unless the table has a
 fallback: key fields in which a row may differ. The command writes TABLE with another
-fallback, or judges TABLE by recorded runs. It then looks up each case of a run without
-the rows of the case's shape, and compares the answer with the times of the run. Nothing
-is measured.
+fallback, or judges TABLE by recorded runs. To judge TABLE, it looks up
+each case of a run without the rows of the case's shape, and compares the answer with
+the times of the run. Nothing is measured.
 
 Exit code 3: an answer was slower than the default by more than the band. Exit
 code 5: a run is of another machine or other kernels.`,

@@ -103,7 +103,7 @@ func (q *query) whyIllegal(k table.Key, tokens int, row *table.Row) string {
 	if row == nil {
 		return "illegal: the rows of dispatch and combine do not work on the same memory, so the default answers; tune the pair: epbench sweep --op pair"
 	}
-	return fmt.Sprintf("illegal: the row for %s %s, %d to %d tokens, cannot run here with %d, so the default answers: %s", k.Op, k.Dispatch, row.Lo, row.Hi, tokens, q.refused(k, tokens, row.Config))
+	return fmt.Sprintf("illegal: the row for %s %s, %d to %d tokens, cannot run here with %d tokens, so the default answers: %s", k.Op, k.Dispatch, row.Lo, row.Hi, tokens, q.refused(k, tokens, row.Config))
 }
 
 // found returns an error if --config is given and t has no rows.
@@ -118,10 +118,10 @@ func (q *query) found(t reports.Table) error {
 // build.
 func (q *query) qualify(a *table.Answer) {
 	if a.Reason == table.Halves {
-		q.note("halves: no row covers the pair; the configs of its dispatch and its combine answer, which were tuned apart and never timed together")
+		q.note("halves: no row covers the pair; the answer is the configs of its dispatch and its combine, which were tuned apart and never timed together")
 	}
 	if a.OtherMachine {
-		q.note("other machine: the row was measured on other GPUs; its gain is theirs, and another config may be faster here")
+		q.note("other machine: the row was measured on other GPUs; its gain was measured there, and another config may be faster here")
 	}
 	if a.EarlierBuild {
 		q.note("measured with an earlier build: the row's kernels have changed since, but its parameters mean the same; table verify certifies the row, --this-build refuses it")
@@ -137,7 +137,7 @@ func reasonText(a *table.Answer) string {
 	out := string(a.Reason)
 	switch {
 	case a.Row == nil || a.Row.Evidence.Reason == "":
-	case a.Row.Evidence.Reason == string(table.Kept): // sweep writes this where a search of the row was undecided
+	case a.Row.Evidence.Reason == string(table.Kept): // sweep writes this if a search of the row was undecided
 		out += ", undecided"
 	default:
 		out += ", " + a.Row.Evidence.Reason
@@ -154,11 +154,11 @@ func lookupOf(set *table.Set, h table.Host, p ep.Problem) func(int, ep.Class) *t
 	if p.Op != ep.Pair {
 		return set.Resolve(h, p).Lookup
 	}
-	joins := h
-	if joins.Check == nil {
-		joins.Check = ofKnownKernels(h.Machine)
+	pairHost := h
+	if pairHost.Check == nil {
+		pairHost.Check = ofKnownKernels(h.Machine)
 	}
-	own := set.Resolve(joins, p)
+	own := set.Resolve(pairHost, p)
 	p.Op = ep.Dispatch
 	dispatch := set.Resolve(h, p)
 	p.Op = ep.Combine

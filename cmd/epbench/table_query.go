@@ -191,7 +191,7 @@ func (f *queryFlags) adopt(cmd *cobra.Command, q *query) error {
 	p, shaped := &f.problem, given("model", "hidden", "experts", "topk")
 	if len(rows) == 0 {
 		if !shaped {
-			q.note("no --model is given and no row has one to take: this looks up the preset " + p.model)
+			q.note("no --model is given, and no row gives a shape: this looks up the preset " + p.model)
 		}
 		return nil
 	}

@@ -34,7 +34,7 @@ func newWorkloadBalance() *cobra.Command {
 		Use:   "balance TRACE... --redundant N",
 		Short: "Show what EPLB placement and replicas would do to the load",
 		Long: `Place the experts of a recorded routing by EPLB (deepseek-ai/EPLB, eplb.py) with N
-redundant slots, with its global policy, or with its hierarchical policy if --nodes and
+redundant slots. EPLB uses its global policy, or its hierarchical policy if --nodes and
 --groups are given. For a recording of ids the plan is made from the first half of the
 tokens and judged by the second half. Counts have no order, so the plan is judged by the
 same counts from which it was made.

@@ -25,10 +25,9 @@ type extremes struct{ fastest, slowest float64 } // seconds of dispatch and comb
 // choose returns the pair of fitting configs with the least weighted mean regret. If several
 // pairs are equal, it takes the first by key.
 //
-// If a pair was not measured at some point, it counts there as slow as the slowest measured
-// pair. For example, a run of winners has the default at all points, but other configs only at
-// the points at which they won. Another rule was tried, that a pair must be measured at all
-// points. With that rule only the default of such a run remained.
+// If a pair was not measured at some point, it is taken to be as slow there as the slowest measured pair. For example,
+// a run of winners has the default at all points, but other configs only at the points at which they won. Another rule
+// was tried, that a pair must be measured at all points. With that rule only the default of such a run remained.
 //
 // The library's default stays unless the pair is faster by more than band, because among many
 // equally fast configs one reads fastest by chance.

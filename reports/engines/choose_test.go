@@ -36,9 +36,8 @@ func twoPoints(w1, w2 float64) (all []measuredPoint, a, b, c string) {
 	}, a, b, c
 }
 
-// TestChooseByHand compares choose with regrets that were worked out by hand. a loses 20/10 - 1 = 1 at
-// 128 tokens and nothing at 4,096. b loses nothing at 128 and counts there as slow as c at 4,096,
-// 60/40 - 1 = 0.5.
+// TestChooseByHand compares choose with regrets that were worked out by hand. a loses 20/10 - 1 = 1 at 128 tokens and
+// nothing at 4,096. b loses nothing at 128. At 4,096 it is taken to be as slow as c, 60/40 - 1 = 0.5.
 func TestChooseByHand(t *testing.T) {
 	for _, x := range []struct {
 		w1, w2 float64

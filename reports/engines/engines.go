@@ -140,9 +140,8 @@ func defaultKeyOf(c *reports.Case) string {
 	return ""
 }
 
-// timesOf returns the seconds of a kernel's configs in a case, without the drift between
-// rounds. If the search kept the default, each config counts as at least as slow as the
-// default.
+// timesOf returns the seconds of a kernel's configs in a case, without the drift between rounds. If the search kept the
+// default, each config is taken to be at least as slow as the default.
 func timesOf(c *reports.Case, kernel string) map[string]float64 {
 	least := 0.0
 	if e := c.Default(); e != nil && c.Search != nil && c.Search.Decision.KeepsDefault() && !math.IsNaN(e.Level) {

@@ -371,8 +371,8 @@ func TestSkewedRowsStayOut(t *testing.T) {
 	}
 }
 
-// TestShimHasOneShape: all rows of a shim have the same SMs and receive buffers, those that
-// lose least over the mix. A warning names a token count at which no such config was measured.
+// TestShimHasOneShape: all rows of a shim have the same SMs and receive buffers: the ones that lose least over the mix.
+// A warning names a token count at which no such config was measured.
 func TestShimHasOneShape(t *testing.T) {
 	e, _ := Find("deepep-shim")
 	for _, c := range []struct {

@@ -224,6 +224,7 @@ PyObject *new_hook(const Known &k, int op, EpcommStream stream, PyObject *tensor
 struct Calls {
   PyObject ob_base;
   std::deque<Known> *known; /* a deque never moves its elements; a call uses one while other threads run */
+  Slab *slab;
   PyTypeObject *handle, *sent;
   PyObject *event; /* an EventOverlap without an event, which every call returns */
   bool paused;     /* true: calls go the long way, where Python first applies noted changes of ranks */
@@ -238,6 +239,7 @@ PyObject *calls_new(PyTypeObject *type, PyObject *args, PyObject *) {
   if (self == nullptr) return nullptr;
   Calls *c = as_calls(self);
   c->known = new std::deque<Known>();
+  c->slab = new Slab();
   c->handle = reinterpret_cast<PyTypeObject *>(kept(handle));
   c->sent = reinterpret_cast<PyTypeObject *>(kept(sent));
   c->event = kept(event);
@@ -250,6 +252,7 @@ void calls_free(PyObject *self) {
   for (Known &k : *c->known)
     for (PyObject *o : {k.link, k.begun, k.wide, k.sent}) Py_XDECREF(o);
   delete c->known;
+  delete c->slab;
   Py_DECREF(c->handle);
   Py_DECREF(c->sent);
   Py_DECREF(c->event);
@@ -368,7 +371,7 @@ PyObject *combine_now(Calls *c, PyObject *y, PyObject *const *args, bool later) 
     if (k.native->combine_key[later] == 0 || !idle(k, 1)) break;
     LowReturned in = {tensor_in(y), tensor_in(args[IDS]), tensor_in(args[WEIGHTS]), tensor_in(PyTuple_GetItem(handle, 0)),
                       given != Py_None ? tensor_in(given) : Ref(), PyTuple_GetItem(sent, 1) == Py_True, later,
-                      PyLong_AsLongLong(PyTuple_GetItem(sent, 2))};
+                      PyLong_AsLongLong(PyTuple_GetItem(sent, 2)), c->slab};
     Owned made;
     EpcommStream stream = nullptr;
     std::string text;

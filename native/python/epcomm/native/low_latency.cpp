@@ -74,6 +74,24 @@ LowReceived low_dispatch(Link &l, int64_t stream, int64_t key, const LowRows &in
   return made;
 }
 
+Owned Slab::cut(Place place, EpcommStream stream, int64_t tokens, int64_t hidden) {
+  int64_t size = padded(2 * tokens * hidden);
+  std::lock_guard<std::mutex> alone(order_);
+  if (stream != stream_ || at_ + size > BYTES) {
+    bytes_ = make(place, UINT8, {BYTES});
+    stream_ = stream;
+    at_ = 0;
+  }
+  at_ += size;
+  return view(bytes_, at_ - size, BF16, {tokens, hidden});
+}
+
+/* Returns a new output of a combine. */
+static Owned new_output(const Link &l, const LowReturned &in, const Turn &turn) {
+  bool small = in.slab != nullptr && turn.capture == 0 && in.tokens > 0 && 2 * in.tokens * l.hidden <= Slab::BYTES / 2;
+  return small ? in.slab->cut(place_of(in.y), turn.stream, in.tokens, l.hidden) : make(place_of(in.y), BF16, {in.tokens, l.hidden});
+}
+
 Owned low_combine(Link &l, int64_t stream, int64_t key, const LowReturned &in) {
   Timer whole(WHOLE);
   Elements elements = in.fp8 ? FP8 : BF16;
@@ -82,7 +100,7 @@ Owned low_combine(Link &l, int64_t stream, int64_t key, const LowReturned &in) {
               (!in.given || is(in.given, BF16, {in.tokens, l.hidden})));
   Turn turn(l, stream, key);
   Owned combined;
-  if (!in.given) combined = make(place_of(in.y), BF16, {in.tokens, l.hidden});
+  if (!in.given) combined = new_output(l, in, turn);
   Index i(l, elements);
   EpcommCall c = call_of(elements, in.ids, in.later, i, at<uint8_t>(in.src_info) - i.src_info);
   c.y = at(in.y);
@@ -120,7 +138,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> ll_dispatch(int64_t link, int
 
 Tensor ll_combine(int64_t link, int64_t stream, int64_t key, int64_t fp8, int64_t tokens, int64_t later, Tensor y, Tensor ids, Tensor weights,
                   Tensor src_info, MaybeTensor given) {
-  Owned combined = low_combine(link_of(link), stream, key, {y, ids, weights, src_info, given, fp8 != 0, later != 0, tokens});
+  Owned combined = low_combine(link_of(link), stream, key, {y, ids, weights, src_info, given, fp8 != 0, later != 0, tokens, nullptr});
   return given.has_value() ? *given : Tensor(std::move(combined));
 }
 

@@ -22,11 +22,26 @@ struct LowReceived {
 
 LowReceived low_dispatch(Link &l, int64_t stream, int64_t key, const LowRows &in);
 
-/* Inputs of a combine. given is the caller's output, or none. src_info comes from the handle. */
+/* A Slab cuts small outputs of calls on one stream from allocations of 1 MiB, because an allocation takes several
+ * times as long on the host as a view. No part is given out twice. Captured calls get allocations of their own: a
+ * graph writes to its memory again at each replay. */
+struct Slab {
+  static constexpr int64_t BYTES = 1 << 20;
+  Owned cut(Place place, EpcommStream stream, int64_t tokens, int64_t hidden);
+
+ private:
+  std::mutex order_;
+  Owned bytes_;
+  EpcommStream stream_ = nullptr;
+  int64_t at_ = BYTES;
+};
+
+/* Inputs of a combine. given is the caller's output, or none. src_info comes from the handle. slab may be null. */
 struct LowReturned {
   Ref y, ids, weights, src_info, given;
   bool fp8, later;
   int64_t tokens;
+  Slab *slab;
 };
 
 /* Returns the output, none if the caller gave one. */

@@ -177,7 +177,8 @@ def uneven(buffer, rank):
     ranks must use the same kernels."""
     x, ids, weights = (t[:3] if rank == 1 else t for t in draw(rank, 7))
     got, _, handle, _, _ = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False)
-    back = buffer.low_latency_combine(got, ids, weights, handle)[0]
+    back, again = (buffer.low_latency_combine(got, ids, weights, handle)[0] for _ in range(2))
+    assert torch.equal(back, again) and back.data_ptr() != again.data_ptr(), "outputs share memory"
     close(back, x.float() * weights.masked_fill(ids < 0, 0).sum(dim=1, keepdim=True), 6e-3)
 
 

@@ -176,6 +176,15 @@ static int goes_on(Lost *l, uint64_t from) {
   return 1;
 }
 
+/* Returns 0 if shrink refuses sets that name a lost rank or leave this rank out. It refuses without the other ranks. */
+static int refuses_sets(Lost *l) {
+  uint64_t living = everyone(l) & ~l->moe->lost, me = 1ull << l->member->rank;
+  int bad = epcomm_shrink(l->comm, everyone(l)) != EPCOMM_INVALID || strstr(epcomm_error(l->comm), "lost already") == NULL;
+  bad |= epcomm_shrink(l->comm, living & ~me) != EPCOMM_INVALID;
+  if (bad) printf("rank %d: shrink to a set that it must refuse: %s\n", l->member->rank, epcomm_error(l->comm));
+  return bad;
+}
+
 /* Makes calls until the fault, shrinks, and goes on. Checks the outputs of the failed call, and the time. */
 static int survive(Lost *l) {
   const Plan *p = l->plan;
@@ -197,7 +206,8 @@ static int survive(Lost *l) {
     printf("rank %d: more than two deadlines\n", l->member->rank);
     return gpu_emulated() ? RANKS_SLOW : 1; /* emulated kernels may just be slow; a second run has twice the deadline */
   }
-  return goes_on(l, 100);
+  int bad = refuses_sets(l);
+  return bad ? bad : goes_on(l, 100);
 }
 
 int test_lost(Member *member, void *plan) {

@@ -26,10 +26,10 @@ func newRank(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rank",
 		Short: `Serve one rank on one GPU, for --backend "launch:COMMAND epbench-cuda rank"; needs NVSHMEM`,
-		Long: `One rank on one GPU of kernels that cross hosts. A launcher starts one process a
-rank, and says by its variables which: torchrun (RANK), mpirun (OMPI_COMM_WORLD_RANK),
-srun (SLURM_PROCID), MPICH (PMI_RANK). Rank 0 connects back to epbench, and the others
-to rank 0. See docs/multinode.md.`,
+		Long: `Serve one rank of the kernels that cross hosts, on one GPU. A launcher starts a process
+for each rank and sets the rank's number in a variable: torchrun (RANK), mpirun
+(OMPI_COMM_WORLD_RANK), srun (SLURM_PROCID), MPICH (PMI_RANK). All ranks connect back to
+epbench, and ranks other than 0 also to rank 0. See docs/multinode.md.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.parseDrill(); err != nil {
@@ -77,7 +77,7 @@ type member struct {
 	library  *shmem.Library
 	line     *worker.Line
 	id       shmem.ID
-	listener *net.TCPListener // on rank 0: where the other ranks connect
+	listener *net.TCPListener // on rank 0: the listener to which the other ranks connect
 }
 
 // invite is called on rank 0. It listens on a new address and makes the id by which NVSHMEM

@@ -20,6 +20,7 @@ const (
 	compilerEnv  = "EPBENCH_COMPILE"
 )
 
+// packFlags holds the flags of pack.
 type packFlags struct {
 	sourceFlags
 	problem       problemFlags
@@ -63,14 +64,14 @@ version runs them.`,
 	}
 	f.sourceFlags.bind(cmd)
 	f.problem.bind(cmd, "op", "tokens", "routing", "mode", "seed")
-	setUsage(cmd.Flags().Lookup("max-tokens"), "`N` most tokens of a rank in one call; memory is sized for them")
+	setUsage(cmd.Flags().Lookup("max-tokens"), "`N` largest number of tokens of a rank in one call; memory is sized for it")
 	setUsage(cmd.Flags().Lookup("ranks"), "`N` number of ranks, one GPU each")
 	flags(cmd, forTables, func(s *pflag.FlagSet) {
 		s.BoolVar(&f.raw, "raw", false, "the caller casts tokens of dtype fp8, and hands over float scales [tokens, hidden/128]")
 		s.BoolVar(&f.survivors, "survivors", false, "calls can go on after a rank is lost; layout masked on one host")
 		s.StringVar(&f.objective, "objective", "alone", "`OBJECTIVE` which rows to take: alone, or beside for calls that run while a product does")
 		s.StringVar(&f.precision, "precision", "full", "`PRECISION` full, or reduced to also take configs that round partial sums to bf16")
-		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` most SMs of a call; the default replaces rows that take more")
+		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` largest number of SMs of a call; the default replaces rows that take more")
 		s.BoolVar(&f.certified, "certified", false, "refuse rows that were measured with an earlier build of their kernels")
 	})
 	bindOtherMachines(cmd, &f.otherMachines)

@@ -65,15 +65,15 @@ func packFacts(p *pack.Pack) reports.Table {
 	}
 	for _, a := range p.Areas() {
 		if a.Bytes > 0 {
-			t.add("of it for "+a.For, "%s", mebibytes(int64(a.Bytes)))
+			t.add("of which for "+a.For, "%s", mebibytes(int64(a.Bytes)))
 		}
 	}
 	t.Notes = p.Notes
 	return t.Table
 }
 
-// launchedBy lists the kernels that a pack launches. The pack's ABI is no such list, because it
-// names all kernels of the build.
+// launchedBy lists the kernels that a pack launches. It does not read them from the pack's ABI, because the ABI names
+// all kernels of the build.
 func launchedBy(p *pack.Pack) []string {
 	var out []string
 	for _, l := range p.Lookups {

@@ -156,8 +156,8 @@ simulation mode. Other tools read these. Times are means over rounds.`,
 	return cmd
 }
 
-// savers write one recording into a folder, by the value of --as. They return the path that stands for
-// the recording in messages.
+// savers has, for each value of --as, a function that writes one recording into a folder. The function returns the path
+// that messages print for the recording.
 var savers = map[string]func(dir string, r *record.Recording) (path string, err error){
 	"recording": func(dir string, r *record.Recording) (string, error) {
 		path := filepath.Join(dir, r.Name())

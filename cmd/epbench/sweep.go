@@ -76,7 +76,7 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 		s.StringVar(&f.precision, "precision", "full", "`PRECISION` full, or reduced to search a second time with configs that round partial sums")
 		s.StringVar(&f.table, "table", "", "`TABLE` table in use: the config of a row stays unless another is faster by more than the band; with --beside the table may be tuned without it")
 		s.StringArrayVar(&f.params, "param", nil, "`NAME=VALUES` values of a parameter, instead of the kernel's own: threads=256,512 or sms=8:132:4; repeatable")
-		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` most SMs of a config (on cpu: workers of a rank), also of the default; 0: no bound")
+		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` limit for the SMs of a config (on cpu: workers of a rank), also of the default; 0: none")
 		percentVar(s, &f.band, "band", maxBand, "`PERCENT` least difference that counts, such as 3% for a clock or a machine that cannot tell 1%; default: 1% with GPUs, 10% without")
 		bindSessions(s, &f.sessions, "`N` number of further sessions in which the winners are measured again, 1 for none; times and gains are then over these sessions; default: 3 on GPUs, 1 on cpu")
 		s.StringVar(&f.kernels, "kernel", "", "`KERNELS` kernels to search, comma-separated; default: all of the backend")

@@ -67,7 +67,7 @@ func writeMegatron(in Input) (Output, error) {
 	}
 	return Output{fmt.Appendf(nil, "--moe-deepep-num-sms %d\n", best.dispatch.Int("sms")),
 		append(notes, "Megatron-LM takes only the number of SMs; the losses above were computed with the chunk sizes that were best with it",
-			"sources newer than megatron-core 0.16 call it --moe-flex-dispatcher-num-sms")}, nil
+			"sources newer than megatron-core 0.16 call this flag --moe-flex-dispatcher-num-sms")}, nil
 }
 
 //go:embed shim.py.tmpl

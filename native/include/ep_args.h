@@ -1,7 +1,6 @@
-/* The one struct that is passed from host to device: every kernel takes an EpArgs by value.
- * Plain C, so that the shim, NVRTC and a host compiler read the same file. Sizes that the
- * compiler should know (hidden, top-k, experts, ranks, dtype) are -D macros instead, see
- * kernels/cuda/declare/defines.go.
+/* EpArgs, the struct that the kernels of calls take by value. The file is plain C, so that the shim,
+ * NVRTC and a host compiler can read it. Sizes that the compiler should know (hidden, top-k, experts,
+ * ranks, dtype) are -D macros instead; see kernels/cuda/declare/defines.go.
  */
 #ifndef EP_ARGS_H
 #define EP_ARGS_H
@@ -23,9 +22,9 @@ typedef long long int64_t;
 #define EP_MAX_RANKS 8    /* GPUs of one node that can address each other */
 #define EP_MAX_REGIONS 16 /* heap regions of one kernel family */
 #define EP_READY_FLAG 1024
-#define EP_SPOIL_AREAS 5 /* most outputs of a call */
+#define EP_SPOIL_AREAS 5 /* largest number of outputs of a call */
 
-/* values of the macros EP_DTYPE and EP_EPILOGUE */
+/* Values of the macros EP_DTYPE and EP_EPILOGUE. */
 #define EP_BF16 0
 #define EP_FP8 1
 #define EP_MXFP4 2
@@ -39,17 +38,17 @@ typedef long long int64_t;
 #define EP_LITMUS_GPU 1    /* the first two blocks of a rank */
 #define EP_LITMUS_SYSTEM 2 /* each rank to the next */
 
-/* The record of a spin that passed its deadline. Host-mapped, one for each rank; `set` is
- * written last. */
+/* The record of a wait that passed its deadline. Each rank has one, in host memory that the device can
+ * write. `set` is written last. */
 typedef struct EpFault {
   uint32_t set;    /* 1 once the rest is valid */
   uint32_t rank;   /* the rank that waited */
   uint32_t phase;  /* EpPhase */
-  int32_t expert;  /* global expert waited for, -1 if none */
-  int32_t source;  /* rank waited for, -1 if none */
-  uint32_t block;  /* waiting block */
-  uint64_t want;   /* value or count expected */
-  uint64_t got;    /* value seen last */
+  int32_t expert;  /* global expert for which it waited, -1 if none */
+  int32_t source;  /* rank for which it waited, -1 if none */
+  uint32_t block;  /* block that waited */
+  uint64_t want;   /* value or count for which it waited */
+  uint64_t got;    /* last value that it read */
 } EpFault;
 
 typedef enum EpPhase {
@@ -60,10 +59,10 @@ typedef enum EpPhase {
   EP_PHASE_COMBINE_WAIT,   /* waiting for rows */
   EP_PHASE_AGREE,          /* comparing calls over ranks: epcomm's debug mode */
   EP_PHASE_LOST,           /* an id names an expert of a lost rank, and such ids are refused */
-  EP_PHASE_ROOM            /* more rows come than the caller's outputs have room for: want is the room, got the rows */
+  EP_PHASE_ROOM            /* more rows arrive than the caller's outputs have room for: want is the room, got the rows */
 } EpPhase;
 
-/* An output that a call overwrites when it does not end: see ep_spoil in common/check.cuh. */
+/* An output that a call overwrites if it gives up a wait; see ep_spoil in common/check.cuh. */
 typedef struct EpArea {
   uint32_t *at;
   uint32_t words; /* 0 for no area */
@@ -75,9 +74,9 @@ typedef struct EpArea {
 typedef struct EpControl {
   uint32_t arrived[EP_MAX_RANKS]; /* number of the last alignment that each rank reached; that rank writes it */
   uint32_t pad[32 - EP_MAX_RANKS];
-  uint32_t epoch;                 /* alignments this rank passed */
-  uint32_t replay;                /* rounds since the batch began */
-  uint32_t flight_ns;             /* time that one flag takes from rank to rank, 0 if not measured: see ep_align */
+  uint32_t epoch;                 /* number of alignments that this rank has passed */
+  uint32_t replay;                /* number of rounds since the batch began */
+  uint32_t flight_ns;             /* time that a flag takes from one rank to another, 0 if not measured; see ep_align */
   uint32_t rest[29];
 } EpControl;
 
@@ -90,33 +89,33 @@ typedef struct EpArgs {
 
   /* inputs of this rank */
   const uint16_t *x;         /* [tokens, hidden] BF16 */
-  const int32_t *topk_ids;   /* [tokens, topk], distinct, -1 if masked */
+  const int32_t *topk_ids;   /* [tokens, topk], the ids of a token are distinct, -1 if masked */
   const float *weights;      /* [tokens, topk] router weights */
   const float *input_scales; /* one global scale, or null for 1 */
 
-  /* symmetric heap: the same offsets on every rank */
+  /* Symmetric heap: all offsets are the same on every rank. */
   uint8_t *heap[EP_MAX_RANKS];
-  uint64_t region[EP_MAX_REGIONS]; /* byte offset of each region of the family */
+  uint64_t region[EP_MAX_REGIONS]; /* byte offset of each region of the kernel family */
 
-  /* Outputs of dispatch. All lie on the symmetric heap: a kernel whose senders place
-   * rows finds rank r's output at heap[r] + (out - heap[rank]). */
+  /* Outputs of dispatch. If senders write the rows, the outputs are on the symmetric heap, and rank r's
+   * output is at heap[r] + (out - heap[rank]). */
   uint8_t *out;          /* [max_rows, payload bytes of one row] */
   uint8_t *out_scales;   /* by dtype: fp8 f32 [hidden/128, max_rows]; mxfp4 [max_rows, hidden/32]; nvfp4 5-D */
-  uint32_t *row_offsets; /* [groups + 1], groups = local experts, + 1 first when a shared expert is fused */
+  uint32_t *row_offsets; /* [groups + 1]; groups are the local experts, after one more group if a shared expert is fused */
   int32_t *expert_ids;   /* [groups] */
   int32_t *src_info;     /* [max_rows, 2]: token on its rank, top-k position */
   uint32_t *scale_offsets; /* nvfp4 only: [groups] */
-  int32_t *row_tokens;   /* layout rank packed: [max_rows] token of each row; expert_ids then has 64 bits an id. Null elsewhere */
+  int32_t *row_tokens;   /* layout rank packed: [max_rows] token of each row, or null. If it is not null, ids in expert_ids have 64 bits */
   int64_t max_rows;
 
   /* combine */
   const uint16_t *y;   /* [max_rows, hidden] BF16 expert outputs */
   uint16_t *combined;  /* [tokens, hidden], or [tokens, topk, hidden] without weights */
-  const uint16_t *bias; /* [hidden], epilogue bias-add only */
+  const uint16_t *bias; /* [hidden], only for epilogue bias */
   float epilogue_scale;
 
-  /* used only by the kernels of one state (kernels that share memory) and by this rank;
-   * zeroed at set-up; word 0 is the abort word of common/check.cuh */
+  /* Words of one state (kernels that share memory) that only this rank uses. They are zeroed at set-up.
+   * Word 0 is the abort word of common/check.cuh. */
   int32_t *counters;
 
   /* control */
@@ -125,70 +124,70 @@ typedef struct EpArgs {
    * launches of one call have the same number. After EP_LAST_NUMBER of
    * common/check.cuh the numbers begin again at 1. After a fault the state is filled
    * anew and the count starts again at 1. */
-  uint32_t round;             /* place of this call within a graph, from 1 on */
-  int32_t ids_wide;           /* 1: topk_ids has 64 bits an id. Layouts masked and rank */
-  uint32_t *round_base;       /* advanced after each replay, never by a family */
-  uint64_t deadline_ns;       /* longest spin */
+  uint32_t round;             /* number of this call in its graph, from 1 on */
+  int32_t ids_wide;           /* 1: ids in topk_ids have 64 bits. Only layouts masked and rank */
+  uint32_t *round_base;       /* advanced after each replay by a kernel of its own, or by the call itself under EP_OWN_ROUNDS */
+  uint64_t deadline_ns;       /* longest wait */
   EpFault *fault;             /* this rank's record */
-  uint32_t *given_up;         /* word of this rank, in device memory: not 0 once it gave up a wait. May be null */
-  uint64_t *span;             /* [2] global timer: first start, last end; the host sets {~0, 0} before; null if spans are not measured */
+  uint32_t *given_up;         /* word of this rank, in device memory: not 0 once the rank gave up a wait. May be null */
+  uint64_t *span;             /* [2] global timer: first start, last end. The host first sets it to {~0, 0}. Null if spans are not measured */
 
-  /* launch parameters, read by the families that declare them */
+  /* Launch parameters. A kernel reads those that it declares. */
   int32_t sms;         /* blocks in the grid */
   int32_t wait_sms;    /* blocks of the grid that only wait or receive */
   int32_t count_sms;   /* blocks of the grid that count and signal */
   int32_t tile_tokens; /* rows claimed at a time */
   int32_t chunk_bytes; /* bytes one warp moves at a time */
-  int32_t delay_ns;    /* fault drills: this rank sleeps first */
+  int32_t delay_ns;    /* fault drills: this rank first sleeps so long */
   int32_t drop_signal; /* fault drills: this rank never signals expert drop_signal - 1 */
-  int32_t skip_a2a;       /* 1: keep local experts only, send nothing */
-  int32_t allreduce_size; /* ranks that share a replicated batch, for the shared expert's slice */
+  int32_t skip_a2a;       /* 1: each rank keeps only the tokens for its own experts, and sends nothing */
+  int32_t allreduce_size; /* number of ranks that share a replicated batch, for the shared expert's slice */
 
-  /* Launch parameters that only one kernel has. They share words, since a launch runs one
+  /* Launch parameters that only one kernel has. They share words, because a launch runs only one
    * kernel. */
   union {
     int32_t rotate;    /* combine. 1: a rank serves itself first, then the next ranks; 0: all serve rank 0 first */
-    int32_t receivers; /* dispatch_ll: warps of a block that never send: they copy early tokens while others are being sent */
+    int32_t receivers; /* dispatch_ll: warps of a block that do not send, but copy early tokens while others are being sent */
     int32_t cases;     /* ep_litmus_memcpy: number of copies, each of a different size */
-    int32_t sizes;     /* ep_litmus_scan: arrays of 1 to this many values are scanned */
+    int32_t sizes;     /* ep_litmus_scan: it scans arrays of 1 to `sizes` values */
     int32_t scope;     /* ep_litmus_pass: EP_LITMUS_BLOCK, _GPU or _SYSTEM */
     int32_t ids;       /* ep_agree: number of ids in topk_ids */
   };
   union {
     int32_t pause_ns; /* dispatch_ll: pause of a receiver between two polls of one part of a message, so that L2 is free for the senders */
     int32_t step;     /* ep_litmus_memcpy: 16-byte vectors by which a copy is longer than the one before */
-    int32_t rounds;   /* ep_litmus_pass, ep_litmus_signal: messages passed */
-    int32_t experts;  /* ep_agree: experts over all ranks */
+    int32_t rounds;   /* ep_litmus_pass, ep_litmus_signal: number of messages */
+    int32_t experts;  /* ep_agree: number of experts of all ranks */
   };
-  int32_t cell_bytes; /* ep_litmus_memcpy: from one source to the next, and from one destination to the next */
-  int32_t peer;       /* ep_litmus_memcpy: rank that it writes to */
-  uint32_t about;     /* ep_agree: what this rank is about to call */
-  int32_t distinct;   /* ep_agree: ids of a token, which must differ; 0: they may repeat */
-  uint8_t *const *peers; /* with EP_SURVIVORS: [ranks] heap of each rank in the memory of this one, null for a lost rank */
+  int32_t cell_bytes; /* ep_litmus_memcpy: bytes from one source to the next, and from one destination to the next */
+  int32_t peer;       /* ep_litmus_memcpy: rank to which it writes */
+  uint32_t about;     /* ep_agree: description of the call that this rank is about to make */
+  int32_t distinct;   /* ep_agree: number of ids of a token if they must differ, 0 if they may repeat */
+  uint8_t *const *peers; /* with EP_SURVIVORS: [ranks] address of each rank's heap, null for a lost rank; the table is in this rank's memory */
 
-  /* the session's own kernels only */
+  /* Only for the kernels of common/align.cuh. */
   EpControl *control[EP_MAX_RANKS];
   uint64_t *stamps; /* [replays, stamp_slots] global timer */
   int32_t stamp_slots;
-  int32_t stamp; /* slot to write, or calls to count, or spans to clear; under EP_OWN_ROUNDS see ep_number_done */
+  int32_t stamp; /* slot to write, or number of calls to count, or of spans to clear; under EP_OWN_ROUNDS see ep_number_done */
 
-  /* Only calls that do not end read it. It is the last member, because a kernel waits, at its start, for each
-   * cache line of its arguments that it reads then. */
-  EpArea spoil[EP_SPOIL_AREAS]; /* outputs that this launch overwrites when its call does not end */
+  /* Outputs that this launch overwrites if it gives up a wait. No other launch reads this member. It is the last
+   * one, because at its start a kernel waits for each cache line of its arguments that it reads there. */
+  EpArea spoil[EP_SPOIL_AREAS];
 } EpArgs;
 
 /* Arguments of the activation kernels. D is EP_COLS. */
 typedef struct EpSiluArgs {
   const uint16_t *in;            /* [rows, 2 D] BF16: gate then up, or interleaved */
   uint8_t *out;                  /* [rows, D] in the output dtype */
-  uint8_t *scales;               /* as EpArgs.out_scales, with D for hidden */
+  uint8_t *scales;               /* like EpArgs.out_scales, with D instead of hidden */
   const uint32_t *row_offsets;   /* [groups + 1]; the last entry is the number of valid rows */
   const float *input_scales;     /* [groups], nvfp4 only */
   const uint32_t *scale_offsets; /* [groups], nvfp4 only */
   int64_t max_rows;
   int32_t groups;
-  float limit; /* clamp variant of mxfp4 */
-  float alpha;
+  float limit; /* bound of the variant that clamps, for mxfp4 */
+  float alpha; /* factor in the sigmoid of that variant */
 } EpSiluArgs;
 
 #endif

@@ -1,6 +1,6 @@
 /* Opens NVSHMEM's host library with dlopen, for the Go worker (kernels/cuda/shmem) and for epcomm. The types
- * are declared here, so that building needs none of its headers. Every function is static, because one
- * program may contain both users.
+ * are declared here, so that neither needs NVSHMEM's headers. Every function is static, because one program may
+ * contain both.
  *
  * Functions marked "collective" are called by all ranks, in the same order. The primary
  * context of the rank's GPU must be current.
@@ -15,10 +15,10 @@
 #include <string.h>
 
 #define EP_SHMEM_LIBRARY "libnvshmem_host.so.3"
-#define EP_SHMEM_FOLDER "EPBENCH_NVSHMEM" /* environment: the folder with lib/ */
+#define EP_SHMEM_FOLDER "EPBENCH_NVSHMEM" /* environment variable with the folder that has lib/ */
 
-/* Two types of NVSHMEM 3.8: nvshmemx_uniqueid_t and nvshmemx_init_attr_t. Each begins with its version and
- * size. The library asserts the same sizes. */
+/* Two types of NVSHMEM 3.8: nvshmemx_uniqueid_t and nvshmemx_init_attr_t. Each begins with a number that is
+ * computed from its version and size. NVSHMEM's headers assert the same sizes. */
 typedef struct EpShmemID {
   int32_t version;
   char text[124];
@@ -59,14 +59,14 @@ typedef struct EpShmem {
   void (*quiet_on_stream)(void *stream);
 } EpShmem;
 
-/* Finds one function and stores its address in *slot. */
+/* Finds one function and stores its address in *slot. Stores the first name that it does not find in *missing. */
 static inline void ep_shmem_find(void *library, const char *name, void *slot, const char **missing) {
   void *f = dlsym(library, name);
   if (f == NULL && *missing == NULL) *missing = name;
   memcpy(slot, &f, sizeof f);
 }
 
-/* Loads the library. Returns 0, or -1 with a reason in `text`, which has this many bytes. */
+/* Loads the library. Returns 0. On failure returns -1 and writes the reason to `text`, of `bytes` bytes. */
 static inline int ep_shmem_load(EpShmem *s, const char *path, char *text, size_t bytes) {
   const char *missing = NULL;
   s->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -96,8 +96,8 @@ static inline int ep_shmem_unique(const EpShmem *s, EpShmemID *id) {
   return s->unique(id);
 }
 
-/* The flag of nvshmemx_hostlib_init_attr for a unique id, and the value that
- * nvshmemx_init_status returns if the library is ready; a failed init may return 0. */
+/* EP_SHMEM_UNIQUEID is the flag of nvshmemx_hostlib_init_attr for a unique id. EP_SHMEM_READY is the value that
+ * nvshmemx_init_status returns if the library is ready; it must be checked, because a failed init may return 0. */
 #define EP_SHMEM_UNIQUEID (1u << 3)
 #define EP_SHMEM_READY 2
 

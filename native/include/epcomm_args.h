@@ -1,19 +1,19 @@
-/* Arguments of the kernels around epcomm's calls, besides EpArgs. */
+/* Arguments of epcomm's kernels that do not take EpArgs. */
 #ifndef EPCOMM_ARGS_H
 #define EPCOMM_ARGS_H
 
 #include "ep_args.h"
 
-/* Memory at the end of a rank's heap that outlives resets, if ranks may be lost. */
+/* Memory at the end of a rank's heap that a reset does not change; only if ranks may be lost. */
 typedef struct EpSurvival {
   uint8_t *peers[EP_MAX_RANKS];  /* EpArgs.peers */
-  uint64_t hello[EP_MAX_RANKS];  /* ep_meet's words, by the rank that writes: token << 32 | set of ranks */
-  uint64_t answer[EP_MAX_RANKS]; /* by writer: the token of this rank << 32 | stage that the writer has reached */
+  uint64_t hello[EP_MAX_RANKS];  /* written by each rank in ep_meet: token << 32 | set of ranks */
+  uint64_t answer[EP_MAX_RANKS]; /* written by each rank in ep_meet: token of this rank << 32 | stage that the writer has reached */
 } EpSurvival;
 
-/* Memory of the host that the device writes, if ranks may be lost. */
+/* Host memory that the device writes; only if ranks may be lost. */
 typedef struct EpLost {
-  uint64_t dropped;              /* ids that named an expert of a lost rank */
+  uint64_t dropped;              /* number of ids that named an expert of a lost rank */
   uint64_t met[EP_MAX_RANKS];    /* written by ep_meet: the hello of each rank that answered, else 0 */
   uint64_t differs[EP_MAX_RANKS]; /* the hello of each rank that named another set of ranks, else 0 */
 } EpLost;
@@ -25,26 +25,26 @@ typedef struct EpMeetArgs {
   EpLost *lost;
   uint64_t deadline_ns;
   uint32_t set;                /* bit r for each rank that meets */
-  uint32_t token;              /* identifies this attempt of this rank; never 0 */
+  uint32_t token;              /* number that identifies this attempt of this rank, never 0 */
   int32_t rank, stage;         /* 1: exchange tokens; 2: wait until the ranks of those tokens come to stage 2 */
 } EpMeetArgs;
 
 /* Arguments of the kernel that narrows top-k ids. */
 typedef struct EpIdsArgs {
   const int64_t *wide; /* [count] */
-  int32_t *narrow;     /* [count]; -1 if masked, -1 - refused if wide is neither masked nor an expert */
+  int32_t *narrow;     /* [count] outputs: an expert; -1 if masked; -1 - refused if the id is neither */
   int64_t count;
-  int32_t experts; /* over all ranks */
-  int32_t refused; /* 1 in debug mode, whose check then finds such ids; otherwise such ids count as masked */
+  int32_t experts; /* number of experts of all ranks */
+  int32_t refused; /* 1 in debug mode, whose check finds the ids of -2; 0: invalid ids count as masked */
   /* with EP_SURVIVORS */
-  const int32_t *ids;    /* [count] instead of wide, if that is null */
+  const int32_t *ids;    /* [count] ids of 32 bits if wide is null */
   uint8_t *const *peers; /* EpArgs.peers */
   EpLost *lost;          /* where the kernel counts the ids of lost ranks; null: it does not count */
   EpFault *fault;        /* this and the next two: see EpArgs */
   int32_t *counters;
   uint32_t *given_up;
   int32_t rank, local_experts;
-  int32_t lost_refused;  /* 1: an id of a lost rank ends the call as a fault; 0: it is dropped and counted */
+  int32_t lost_refused;  /* 1: an id of a lost rank ends the call with a fault; 0: it is dropped and counted */
 } EpIdsArgs;
 
 /* Arguments of a kernel that exchanges words with the other ranks. */
@@ -59,11 +59,11 @@ typedef struct EpMeeting {
   int32_t local_experts, topk, max_tokens; /* of the pack */
 } EpMeeting;
 
-#define EP_NORMAL_BLOCKS 16  /* blocks of ep_return_weights, for any size: each counts its calls */
+#define EP_NORMAL_BLOCKS 16  /* blocks of ep_return_weights, for any size, because each block counts its calls */
 #define EP_NORMAL_HEADER 256 /* bytes of call numbers before the words, see epcomm/normal.cuh */
-#define EP_TOLD_ROWS 8       /* first word of EpAnnounceArgs.told that counts rows of an expert */
+#define EP_TOLD_ROWS 8       /* index of the first word of EpAnnounceArgs.told that counts the rows of an expert */
 
-/* Arguments of ep_layout: which ranks and experts the tokens go to. */
+/* Arguments of ep_layout, which computes to which ranks and experts tokens go. */
 typedef struct EpLayoutArgs {
   const void *ids;     /* [tokens, topk], each id of ids_bits bits */
   int32_t *per_rank;   /* [ranks] number of tokens for each rank */
@@ -72,25 +72,26 @@ typedef struct EpLayoutArgs {
   int32_t ids_bits, tokens, topk, experts, ranks;
 } EpLayoutArgs;
 
-/* Arguments of ep_announce: counts to all ranks, and ids as the dispatch kernels read them. */
+/* Arguments of ep_announce, which sends counts to all ranks, and converts ids and weights to the form that
+ * dispatch kernels read. */
 typedef struct EpAnnounceArgs {
   EpMeeting meeting;
   const int32_t *per_rank, *per_expert; /* as ep_layout wrote them */
-  int32_t *before;       /* [ranks, ranks] rows that all sources up to a source send to each rank */
-  uint32_t *told;        /* host memory: ticket, rows received, tokens of the fullest rank; from EP_TOLD_ROWS rows of each expert */
-  const void *ids;       /* [tokens, given]; null: the first expert of each rank in in_rank */
+  int32_t *before;       /* [ranks, ranks]: entry [i, j] is the number of rows for rank j from the sources 0 to i */
+  uint32_t *told;        /* host memory: ticket, rows received, tokens of the fullest rank; from EP_TOLD_ROWS on the rows of each expert */
+  const void *ids;       /* [tokens, given]; if null, a token goes to the ranks in in_rank, to the first expert of each */
   const uint8_t *in_rank;
   const float *weights;  /* [tokens, given] or null */
   int32_t *narrow;       /* [tokens, topk] int32, -1 after the given ids; null: ids stay as they are */
   float *padded;         /* [tokens, topk], or null */
   int32_t ids_bits, given, tokens;
   int32_t align;         /* the number of rows of an expert is rounded up to a multiple of it */
-  int32_t worst;         /* rows for which the outputs have room, 0 if the outputs are made after this kernel */
+  int32_t worst;         /* number of rows for which the outputs have room, 0 if they are allocated after this kernel */
   uint32_t ticket;       /* written last; 0: nothing is written to `told` */
 } EpAnnounceArgs;
 
-/* Arguments of ep_received: the ids, weights and tokens of received rows, as DeepEP returns
- * them. */
+/* Arguments of ep_received, which converts the ids, weights and tokens of received rows to DeepEP's
+ * form. */
 typedef struct EpReceivedArgs {
   const int32_t *experts;      /* [rows, topk] local expert or -1 */
   const uint32_t *weights;     /* [rows, topk] */

@@ -16,8 +16,8 @@ EP_DEVICE EpControl *ep_control(const EpArgs &a, int rank) {
 #endif
 }
 
-/* Tells all ranks that this rank has come to alignment `tag`, and waits for theirs. A lane serves
- * one rank. */
+/* Signals to all ranks that this rank has reached alignment `tag`, and waits until all ranks have. Each lane
+ * serves one rank. */
 EP_DEVICE void ep_meet_ranks(const EpArgs &a, EpControl *mine, uint32_t tag) {
   int32_t peer = static_cast<int32_t>(threadIdx.x);
   if (peer < a.ranks && ep_alive(a, peer)) {
@@ -34,20 +34,20 @@ EP_DEVICE void ep_meet_ranks(const EpArgs &a, EpControl *mine, uint32_t tag) {
   __syncwarp();
 }
 
-static const uint64_t EP_MOST_FLIGHT_NS = 5000; /* an emulated flag takes longer */
+static const uint64_t EP_MOST_FLIGHT_NS = 5000; /* bounds the measured time; on the emulated driver a flag takes longer */
 
 /* The start barrier over ranks. Each rank numbers its alignments itself, so that a graph with
  * alignments can be replayed.
  *
- * A flight is the time that a flag takes from rank to rank, about 0.7 us on 2 H100. The rank that
- * comes last finds the flags of the others and could leave at once, a flight before the others see
- * its flag. So no rank leaves earlier than a flight after it came. Then all ranks leave together,
- * whichever came last. Without this wait one process measured 3.4 us for a call and another
- * process 4.2 us.
+ * A flight is the time that a flag takes from one rank to another, about 0.7 us on 2 H100. The rank
+ * that comes last finds the flags of the others and could leave at once, a flight before the others
+ * see its flag. So every rank stays for at least one flight. Then all ranks leave at the same time,
+ * whichever comes last. Without this wait, one process measured 3.4 us for a call and another process
+ * 4.2 us.
  *
- * If a.stamp is not 0, the kernel then makes a.stamp further alignments. The flight is the least mean
- * time of such alignments since set-up. a.stamp is even: of two ranks each leaves every second
- * alignment at once. */
+ * If a.stamp is not 0, the kernel measures the flight: it makes a.stamp further alignments, and takes
+ * their mean time. The flight is the smallest of these means since set-up. a.stamp is even, because with
+ * two ranks each rank waits for the other in only every second alignment. */
 EP_ENTRY(32, 1) ep_align(const __grid_constant__ EpArgs a) {
   if (ep_gave_up(a)) return;
   EpControl *mine = a.control[a.rank];
@@ -66,7 +66,7 @@ EP_ENTRY(32, 1) ep_align(const __grid_constant__ EpArgs a) {
   if (threadIdx.x == 0) mine->epoch = tag;
 }
 
-/* Writes the global timer into this replay's slot a.stamp. */
+/* Writes the global timer to slot a.stamp of this replay. */
 EP_ENTRY(32, 1) ep_stamp(const __grid_constant__ EpArgs a) {
   if (threadIdx.x != 0) return;
   uint64_t row = static_cast<uint64_t>(a.control[a.rank]->replay) * static_cast<uint64_t>(a.stamp_slots);
@@ -91,11 +91,10 @@ EP_ENTRY(32, 1) ep_next_round(const __grid_constant__ EpArgs a) {
   if (threadIdx.x == 0) a.control[a.rank]->replay++;
 }
 
-/* The empty kernel. The time that a clock reads for this kernel is the clock's own share of
- * any time. */
+/* An empty kernel. The time that a clock reads for it is what the clock adds to every time. */
 EP_ENTRY(32, 1) ep_empty(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
-  ep_span_stage(a, EP_STAGE); /* past every stage at once */
+  ep_span_stage(a, EP_STAGE); /* it has passed every stage */
   ep_span_end(a);
 }
 

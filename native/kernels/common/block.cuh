@@ -6,10 +6,9 @@
 
 EP_DEVICE uint32_t ceil_div(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
 
-/* Copies bytes (a multiple of 16, both addresses 16-byte aligned) with `threads` threads;
- * this thread has the number `thread`. Each thread has up to `in_flight` 16-byte loads in
- * flight. The source may be a receive buffer: loads are coherent. The function has no
- * barrier. */
+/* Copies bytes (a multiple of 16, both addresses 16-byte aligned) with `threads` threads, of
+ * which this is number `thread`. Each thread has up to `in_flight` 16-byte loads in flight. The
+ * source may be a receive buffer, because loads are coherent. The function has no barrier. */
 template <int in_flight>
 EP_DEVICE void block_memcpy(void *dst, const void *src, uint32_t bytes, uint32_t thread, uint32_t threads) {
   uint4 *d = static_cast<uint4 *>(dst);
@@ -26,13 +25,13 @@ EP_DEVICE void block_memcpy(void *dst, const void *src, uint32_t bytes, uint32_t
   for (; i < vectors; i += threads) d[i] = ld_once(s + i);
 }
 
-/* block_memcpy by the 32 lanes of the calling warp. */
+/* Copies like block_memcpy, with the 32 lanes of the calling warp. */
 template <int in_flight>
 EP_DEVICE void warp_memcpy(void *dst, const void *src, uint32_t bytes) {
   block_memcpy<in_flight>(dst, src, bytes, lane_id(), 32);
 }
 
-/* Inclusive sum over the lanes up to this one. */
+/* Returns the sum of v over the lanes up to and including this one. */
 EP_DEVICE uint32_t warp_prefix_sum(uint32_t v) {
 #pragma unroll
   for (int d = 1; d < 32; d *= 2) {
@@ -42,9 +41,8 @@ EP_DEVICE uint32_t warp_prefix_sum(uint32_t v) {
   return v;
 }
 
-/* Inclusive sum over the block's threads up to this one, of one value from each thread; for
- * any block of whole warps. Begins and ends with a barrier, so that calls may follow each
- * other. */
+/* Returns the sum of v over the block's threads up to and including this one. The block must
+ * consist of whole warps. Begins and ends with a barrier, so that calls may follow each other. */
 static __device__ __noinline__ uint32_t block_prefix_sum(uint32_t v) {
   __shared__ uint32_t warp_sums[32];
   uint32_t sum = warp_prefix_sum(v);
@@ -61,8 +59,8 @@ static __device__ __noinline__ uint32_t block_prefix_sum(uint32_t v) {
   return sum;
 }
 
-/* Turns counts[0..n) in shared memory into their inclusive sums, n of any
- * size. All threads of the block call it; ends with a barrier. */
+/* Replaces counts[0..n) in shared memory by their prefix sums, in which each includes its own
+ * count. n may have any size. All threads of the block call it; it ends with a barrier. */
 static __device__ void block_scan(uint32_t *counts, uint32_t n) {
   uint32_t carry = 0;
   for (uint32_t base = 0; base < n; base += blockDim.x) {
@@ -75,7 +73,7 @@ static __device__ void block_scan(uint32_t *counts, uint32_t n) {
   __syncthreads();
 }
 
-/* Largest value among `width` neighbouring lanes (a power of two). */
+/* Returns the largest value of `width` neighbouring lanes; width is a power of two. */
 template <int width>
 EP_DEVICE float lanes_max(float v) {
 #pragma unroll

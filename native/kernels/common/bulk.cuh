@@ -1,12 +1,12 @@
-/* Asynchronous copies between global and shared memory, behind functions like
- * those of ptx.cuh, which includes this file. */
+/* Functions for asynchronous copies between global and shared memory, like those of ptx.cuh, which
+ * includes this file. */
 #ifndef EP_BULK_CUH
 #define EP_BULK_CUH
 
 #include "common/ptx.cuh"
 
 /* ---- bulk asynchronous copies (sm_90 and later) ----
- * bytes and both addresses are multiples of 16. */
+ * The number of bytes and both addresses are multiples of 16. */
 
 #if defined(EP_EMULATE) || EP_ARCH >= 900
 #define EP_HAS_BULK 1
@@ -41,7 +41,7 @@ EP_DEVICE void mbar_expect(uint64_t *bar, uint32_t bytes) {
 #endif
 }
 
-/* Whether the phase of this parity has completed. */
+/* Returns whether the phase of this parity has completed. */
 EP_DEVICE bool mbar_try(uint64_t *bar, uint32_t parity) {
 #ifdef EP_EMULATE
   return emul_mbar_try(bar, parity);
@@ -89,7 +89,7 @@ EP_DEVICE void bulk_commit() {
 #endif
 }
 
-/* Waits until shared memory may be reused: all groups but the latest n were read. */
+/* Waits until all groups but the latest n have been read from shared memory, so that it may be reused. */
 template <int n>
 EP_DEVICE void bulk_wait_read() {
 #ifdef EP_EMULATE
@@ -122,7 +122,7 @@ EP_DEVICE void cp_async16(void *shared, const void *global) {
 #endif
 }
 
-/* Closes a group of this lane's copies; a group may be empty. */
+/* Ends a group of this lane's copies. A group may be empty. */
 EP_DEVICE void cp_async_commit() {
 #ifndef EP_EMULATE
   asm volatile("cp.async.commit_group;" ::: "memory");
@@ -137,8 +137,8 @@ EP_DEVICE void cp_async_wait() {
 #endif
 }
 
-/* Asks L2 to load memory, and does not wait for the load. One lane asks for all of the
- * memory. This is a hint. bytes is a multiple of 16. */
+/* Asks L2 to load memory, and does not wait. It is only a hint. One lane calls it for the whole
+ * memory. bytes is a multiple of 16. */
 EP_DEVICE void prefetch_l2(const void *p, uint32_t bytes) {
 #if defined(EP_EMULATE)
 #elif EP_HAS_BULK

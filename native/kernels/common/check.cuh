@@ -1,24 +1,24 @@
-/* Waits with a deadline. The first spin of a rank that passes it records in
- * host-mapped memory what it waited for, and sets the abort word of its state. Every
- * other spin of the state sees that word and leaves. It also sets the rank's word
- * EpArgs.given_up: every later launch of the rank sees that and leaves at once.
+/* Waits with a deadline. The first spin of a rank that passes its deadline does three things. It
+ * records in host-mapped memory for what it waited. It sets the abort word of its state, and every other
+ * spin of the state sees that word and leaves. And it sets the rank's word EpArgs.given_up, which makes
+ * every later launch of the rank leave at once.
  *
- * Nothing old passes for new. A thread that gives up overwrites the outputs of the call,
- * and so do the threads of later launches, also in replays of a graph.
+ * Old outputs are never taken for new ones: a thread that gives up overwrites the outputs of the
+ * call, and so do the threads of later launches, also in replays of a graph.
  */
 #ifndef EP_CHECK_CUH
 #define EP_CHECK_CUH
 
 #include "common/ptx.cuh"
 
-/* The abort word: word 0 of EpArgs.counters in every family, not zero once a
- * spin gave up. The host zeroes all counters before the rank is used again. */
+/* Index of the abort word in EpArgs.counters of every kernel family. The word is not zero once a spin
+ * has given up. The host zeroes all counters before the rank is used again. */
 #define EP_COUNTER_ABORT 0
 
 struct EpWait {
   uint32_t phase;  /* EpPhase */
-  int32_t expert;  /* global expert waited for, -1 if none */
-  int32_t source;  /* rank waited for, -1 for other blocks of this one */
+  int32_t expert;  /* global expert for which it waits, -1 if none */
+  int32_t source;  /* rank for which it waits, -1 for other blocks of this rank */
 };
 
 EP_DEVICE uint32_t *ep_abort_word(const EpArgs &a) {
@@ -40,9 +40,9 @@ EP_DEVICE uint8_t *ep_heap(const EpArgs &a, int rank) { return a.heap[rank]; }
 EP_DEVICE bool ep_alive(const EpArgs &, int) { return true; }
 #endif
 
-/* ---- outputs of a call that does not end ---- */
+/* ---- outputs of a call that gives up ---- */
 
-static const uint32_t EP_SPOIL_WORDS = 256; /* of a chunk */
+static const uint32_t EP_SPOIL_WORDS = 256; /* words of a chunk */
 
 /* Overwrites one chunk of the outputs. Chunks are numbered over all areas. Returns false if there
  * is no chunk of that number. The loops are not unrolled, because the waits around this code
@@ -66,29 +66,29 @@ EP_DEVICE bool ep_spoil_chunk(const EpArgs &a, uint32_t chunk) {
   return false;
 }
 
-/* Overwrites the outputs of this launch's call. Every thread of the launch calls it and
- * overwrites a share. */
+/* Overwrites the outputs of this launch's call. Every thread of the launch calls it, and
+ * overwrites a part of the outputs. */
 EP_DEVICE void ep_spoil(const EpArgs &a) {
   uint32_t chunk = blockIdx.x * blockDim.x + threadIdx.x;
 #pragma unroll 1
   while (ep_spoil_chunk(a, chunk)) chunk += gridDim.x * blockDim.x;
 }
 
-/* Returns whether this rank gave up a wait in an earlier launch, or just now in another block.
+/* Returns whether this rank has given up a wait, in an earlier launch or just now in another block.
  * The load is an ordinary load, as in ep_round. */
 EP_DEVICE bool ep_gave_up(const EpArgs &a) { return a.given_up != nullptr && *a.given_up != 0; }
 
-/* Returns true if this rank gave up a wait before: the block must then leave the kernel. All
- * threads call it. It has a barrier, because a warp that left alone would leave the others
- * waiting in later barriers. */
+/* Returns true if this rank has given up a wait. The block must then leave the kernel. All threads
+ * call it. It has a barrier, so that all warps leave or none: if one warp left alone, the others
+ * would wait for it in later barriers. */
 EP_DEVICE bool ep_block_leaves(const EpArgs &a) {
   if (!__syncthreads_or(ep_gave_up(a))) return false;
   ep_spoil(a);
   return true;
 }
 
-/* ep_warp_leaves does the same for one warp of a kernel whose warps do not wait for each other.
- * `number` is the result of ep_number, which is 0 if the rank gave up. */
+/* Does the same for one warp, in a kernel whose warps do not wait for each other. `number` is the
+ * result of ep_number, which is 0 if the rank has given up. */
 EP_DEVICE bool ep_warp_leaves(const EpArgs &a, uint32_t number) {
   if (!__any_sync(EP_FULL_WARP, number == 0)) return false;
   ep_spoil(a);
@@ -97,7 +97,7 @@ EP_DEVICE bool ep_warp_leaves(const EpArgs &a, uint32_t number) {
 
 /* ---- giving up ---- */
 
-/* Ends all waits of the rank. The first thread of the rank that calls it writes the fault record. */
+/* Ends all waits of the rank. The first thread of the rank that calls this writes the fault record. */
 EP_DEVICE void ep_record_fault(const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
   bool first = cas_relaxed_gpu(ep_abort_word(a), 0, 1) == 0;
   if (a.given_up != nullptr) first = cas_relaxed_gpu(a.given_up, 0, 1) == 0;
@@ -118,10 +118,11 @@ static __device__ __noinline__ void ep_time_out(const EpArgs &a, EpWait w, uint6
   ep_record_fault(a, w, want, got);
 }
 
-/* ep_give_up runs in each thread that leaves a wait. The first late thread of a rank writes the
- * fault record. Then all threads that leave overwrite the outputs of this launch's call
- * together: the state's abort word, which is 1 at first, counts the chunks that were taken. The
- * function calls no other, so that it takes few registers from the waits around it. */
+/* Each thread that leaves a wait calls ep_give_up. `late` is true if its own deadline has passed; the
+ * first such thread of a rank writes the fault record. Then all threads that leave share the work of
+ * overwriting the outputs of this launch's call: the state's abort word, which is 1 at first, counts
+ * the chunks that threads have taken. All functions that it calls are inlined, so that it takes few
+ * registers from the waits that call it. */
 static __device__ __noinline__ void ep_give_up(const EpArgs &a, EpWait w, uint64_t want, uint64_t got, bool late) {
   if (late) ep_record_fault(a, w, want, got);
 #pragma unroll 1
@@ -130,15 +131,15 @@ static __device__ __noinline__ void ep_give_up(const EpArgs &a, EpWait w, uint64
 
 EP_DEVICE void ep_fault(const EpArgs &a, EpWait w, uint64_t want, uint64_t got) { ep_give_up(a, w, want, got, true); }
 
-/* One polling loop. Keep it in registers: `EpSpin spin; while (!seen) if
- * (!spin.again(a, what, want, got)) return false;` */
+/* The state of one polling loop, which stays in registers:
+ * `EpSpin spin; while (!seen) if (!spin.again(a, what, want, got)) return false;` */
 struct EpSpin {
   uint64_t start = 0;
   uint32_t polls = 0;
 
-  /* Counts one poll that found nothing. Returns false once the deadline has passed or
-   * another spin of this rank gave up: the caller must then leave the kernel. It reads the
-   * clock only at every 64th poll, because reading the clock costs as much as a poll. */
+  /* Counts one poll that found nothing. Returns false once the deadline has passed or another spin
+   * of this rank has given up. The caller must then leave the kernel. It reads the clock only at
+   * every 64th poll, because reading the clock takes as long as a poll. */
   EP_DEVICE bool again(const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
     spin_pause();
     if ((++polls & 63u) != 0) return true;
@@ -148,9 +149,9 @@ struct EpSpin {
     return false;
   }
 
-  /* The same in a kernel that writes no outputs. ep_align takes it, for the time that it takes to
-   * leave: with `again` ranks began a measured call so far apart that all times of few tokens
-   * were 0.7 to 1.3 us too long on 2 H100. */
+  /* Does the same in ep_align, which writes no outputs. It is a separate function, because a kernel
+   * with `again` takes longer to end: on 2 H100, ranks then began a measured call so far apart that all
+   * times of few tokens were 0.7 to 1.3 us too long. */
   EP_DEVICE bool again_without_outputs(const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
     spin_pause();
     if ((++polls & 63u) != 0) return true;
@@ -161,8 +162,9 @@ struct EpSpin {
     return !ep_aborted(a);
   }
 
-  /* Returns whether the deadline has passed. A block that waits for its own rank waits twice as
-   * long. So a block that waits for another rank gives up first, and the record names that rank. */
+  /* Returns whether the deadline has passed. A block that waits for other blocks of its own rank waits
+   * twice as long. So a block that waits for another rank gives up first, and the record names that
+   * rank. */
   EP_DEVICE bool passed(const EpArgs &a, EpWait w) {
     uint64_t now = globaltimer();
     if (start == 0) start = now;
@@ -170,8 +172,9 @@ struct EpSpin {
   }
 };
 
-/* EpSpin::again for a whole warp. Lanes read the clock and the abort word at different
- * moments, but all lanes must leave a loop together if the loop has warp collectives. */
+/* EpSpin::again for a whole warp: returns false in all lanes if it is false in one. Lanes read the
+ * clock and the abort word at different moments, but if a loop has warp collectives, all lanes must
+ * leave it together. */
 EP_DEVICE bool ep_again_warp(EpSpin &spin, const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
   return !__any_sync(EP_FULL_WARP, !spin.again(a, w, want, got));
 }
@@ -183,24 +186,24 @@ EP_DEVICE void ep_drill_delay(const EpArgs &a) {
   while (globaltimer() - start < static_cast<uint64_t>(a.delay_ns)) sleep_ns(200);
 }
 
-/* Fault drill: whether to leave out the signal of this expert. */
+/* Fault drill: returns whether to leave out the signal of this expert. */
 EP_DEVICE bool ep_drill_drops(const EpArgs &a, int32_t expert) {
   return a.drop_signal > 0 && a.drop_signal == expert + 1;
 }
 
-/* The moment at which the span reading ends: the end of the kernel, or, in a variant that
- * is compiled to time the stages, the moment when the last warp passes a stage. */
+/* EP_STAGE is the moment at which the span reading ends. In general it is the end of the kernel. In a
+ * variant that is compiled to time a stage, it is the moment at which the last warp passes that stage. */
 #define EP_STAGE_END 0
-#define EP_STAGE_READY 1   /* dispatch: all counts have arrived; combine: all ranks began this call */
+#define EP_STAGE_READY 1   /* dispatch: all counts have arrived; combine: all ranks have begun this call */
 #define EP_STAGE_SENT 2    /* dispatch_async, send_tokens_back: everything has been sent */
 #define EP_STAGE_ARRIVED 3 /* dispatch_wait, wait_for_all_arrivals: the last message has arrived */
 #ifndef EP_STAGE
 #define EP_STAGE EP_STAGE_END
 #endif
 
-/* The largest number of a call. Number 1 follows it. It is a multiple of 6, so that sets that are
- * chosen by number & 1 or by number % 3 alternate across the end too. No call has number 0:
- * words that hold numbers are 0 at first. */
+/* The largest number of a call. The next call has number 1. It is a multiple of 6, so that sets of
+ * memory that are chosen by number & 1 or by number % 3 also alternate from the last number to the first.
+ * No call has number 0, because words that hold numbers are 0 at first. */
 #define EP_LAST_NUMBER 0xfffffffcu
 
 /* Returns the number of the call that comes `calls` calls after call `number`. */
@@ -214,17 +217,16 @@ EP_DEVICE uint32_t ep_number_before(uint32_t number) { return number == 1 ? EP_L
  * `number`. Ranks are never more than a few calls apart. */
 EP_DEVICE bool ep_reached(uint32_t last, uint32_t number) { return static_cast<int32_t>(last - number) >= 0; }
 
-/* The number of this call. With EP_OWN_ROUNDS the device counts calls: the host cannot,
- * because graphs are replayed in any order. round_base points to 32 words for each of
- * EP_OWN_ROUNDS blocks, one word for each warp that a block may have. Only one warp reads a
- * word, so that this warp may advance the word in the middle of the kernel. A single word
- * for all warps would need a barrier over blocks, or a kernel after every call, which takes
- * a microsecond. One word for each block would need a barrier over the block's warps, which
- * takes 0.3 us at the end of the kernel.
+/* Returns the number of this call. With EP_OWN_ROUNDS the device counts calls, because the host
+ * cannot: graphs are replayed in any order. round_base then points to 32 words for each of
+ * EP_OWN_ROUNDS blocks, one word for each warp that a block may have. Only one warp reads a word, so
+ * this warp may advance the word in the middle of the kernel. A single word for all warps would need a
+ * barrier over blocks, or a kernel after every call, which takes a microsecond. One word for each
+ * block would need a barrier over the block's warps, which takes 0.3 us at the end of the kernel.
  *
- * The load is an ordinary load, because most warps of a block then find the word in L1.
- * With relaxed loads 2,000 warps would ask L2 for the same lines at once, which took up to
- * a microsecond. An ordinary load is enough, since an earlier kernel wrote the word. */
+ * The load is an ordinary load, because most warps of a block then find the word in L1. With relaxed
+ * loads, 2,000 warps ask L2 for the same lines at the same time, which took up to a microsecond. An
+ * ordinary load is enough, because an earlier kernel has written the word. */
 EP_DEVICE uint32_t ep_round(const EpArgs &a) {
 #ifdef EP_OWN_ROUNDS
   return ep_number_after(a.round_base[32 * blockIdx.x + warp_id()], a.round);
@@ -233,19 +235,18 @@ EP_DEVICE uint32_t ep_round(const EpArgs &a) {
 #endif
 }
 
-/* Returns ep_round, or 0 if this rank gave up a wait before. Both loads are in flight together. */
+/* Returns ep_round, or 0 if this rank has given up a wait. Both loads are in flight at the same time. */
 EP_DEVICE uint32_t ep_number(const EpArgs &a) {
   const bool gave_up = ep_gave_up(a);
   const uint32_t number = ep_round(a);
   return gave_up ? 0 : number;
 }
 
-/* EP_NUMBER_DONE: every warp of a kernel that numbers its calls executes it after its lanes
- * have read the number, best at a moment at which the warp has nothing else to do. With
- * EP_OWN_ROUNDS the last launch of a call, the one with stamp 1, advances the words.
- * Launches have different numbers of blocks and warps. So a block also advances the words
- * of warps and blocks that this launch does not have; each store writes a whole line of
- * words. */
+/* EP_NUMBER_DONE advances the call number. Every warp of a kernel that numbers its calls executes it after
+ * its lanes have read the number, best at a moment at which the warp has nothing else to do. With
+ * EP_OWN_ROUNDS, the last launch of a call, which has stamp 1, advances the words. Launches have
+ * different numbers of blocks and warps. So a block also advances the words of warps and blocks that
+ * this launch does not have; each store writes a whole line of words. */
 #ifdef EP_OWN_ROUNDS
 #define EP_NUMBER_DONE(a, number) ep_number_done(a, number)
 EP_DEVICE void ep_number_done(const EpArgs &a, uint32_t number) {
@@ -261,14 +262,14 @@ EP_DEVICE void ep_number_done(const EpArgs &a, uint32_t number) {
 #define EP_NUMBER_DONE(a, number)
 #endif
 
-/* In-kernel clock of the span reading: earliest start and latest end over all
- * blocks. The host sets span to {~0, 0}. */
+/* Notes the start of a block. The span is measured inside the kernel, from the earliest start to the latest
+ * end of all blocks. The host first sets span to {~0, 0}. */
 EP_DEVICE void ep_span_begin(const EpArgs &a) {
   if (a.span != nullptr && threadIdx.x == 0)
     atomicMin(reinterpret_cast<unsigned long long *>(a.span), static_cast<unsigned long long>(globaltimer()));
 }
 
-/* Marks the end of a stage; all lanes of a warp call it. */
+/* Notes the end of a stage. All lanes of a warp call it. */
 EP_DEVICE void ep_span_stage(const EpArgs &a, int stage) {
   if (EP_STAGE != stage || a.span == nullptr || lane_id() != 0) return;
   atomicMax(reinterpret_cast<unsigned long long *>(a.span) + 1, static_cast<unsigned long long>(globaltimer()));

@@ -1,7 +1,7 @@
-/* Dtypes of tokens: sizes, and quantization in software that agrees bit for bit
- * with the oracle. EP_DTYPE picks one for the whole translation unit.
+/* Dtypes of tokens: their sizes, and quantization in software, whose bits equal those of the oracle.
+ * EP_DTYPE selects one for the whole translation unit.
  *
- *   BF16   copy
+ *   BF16   a copy
  *   FP8    e4m3, s = max(amax, 1e-4)/448 per 128 elements in float32, q = e4m3(x/s) (DeepEP's recipe)
  *   MXFP4  e2m1, even-mode e8m0 scale per 32 elements (OCP Microscaling 1.0)
  *   NVFP4  e2m1, s = e4m3(g*amax/6) per 16 elements, q = e2m1(x / (s/g)), g the global input scale
@@ -19,7 +19,7 @@
 
 __host__ __device__ constexpr uint32_t ep_up(uint32_t n, uint32_t unit) { return (n + unit - 1) / unit * unit; }
 
-/* Elements that share a scale. */
+/* Returns the number of elements that share a scale. */
 __host__ __device__ constexpr uint32_t ep_group(int dtype) {
   return dtype == EP_FP8 ? 128 : dtype == EP_MXFP4 ? 32 : dtype == EP_NVFP4 ? 16 : 0;
 }
@@ -44,7 +44,7 @@ constexpr uint32_t EP_SCALE_ROWS = 128;
 EP_DEVICE float bf16_low(uint32_t pair) { return __uint_as_float(pair << 16); }
 EP_DEVICE float bf16_high(uint32_t pair) { return __uint_as_float(pair & 0xffff0000u); }
 
-/* Rounds two floats to nearest even; lo in the low half. */
+/* Rounds two floats to BF16, ties to even. The result has lo in its low half. */
 EP_DEVICE uint32_t bf16_pair(float lo, float hi) {
 #ifdef EP_EMULATE
   auto one = [](float x) {
@@ -60,7 +60,7 @@ EP_DEVICE uint32_t bf16_pair(float lo, float hi) {
 #endif
 }
 
-/* Eight BF16 values in a vector. */
+/* Converts the eight BF16 values of a vector to floats. */
 EP_DEVICE void bf16_unpack(uint4 v, float (&x)[8]) {
   const uint32_t w[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
@@ -69,9 +69,8 @@ EP_DEVICE void bf16_unpack(uint4 v, float (&x)[8]) {
     x[2 * i + 1] = bf16_high(w[i]);
   }
 }
-/* acc += weight * v. weight * v and the sum are rounded separately, so that results are
- * equal bit for bit on every backend. The extra instruction costs no time, because kernels
- * wait for memory, not for arithmetic. */
+/* Adds weight * v to acc. The product and the sum are rounded separately, so that every backend gets
+ * the same bits. The additional instruction takes no time, because kernels wait for memory. */
 EP_DEVICE void bf16_accumulate(float (&acc)[8], uint4 v, float weight) {
   float x[8];
   bf16_unpack(v, x);
@@ -84,7 +83,8 @@ EP_DEVICE uint4 bf16_pack(const float (&x)[8]) {
 
 /* ---- FP8 and FP4 ---- */
 
-/* Nearest of 0, .5, 1, 1.5, 2, 3, 4, 6; ties to the even code; saturates. */
+/* Returns the e2m1 code of the nearest of 0, .5, 1, 1.5, 2, 3, 4, 6, with the sign of x. Ties go to the
+ * even code, and larger values to 6. */
 EP_DEVICE uint32_t e2m1(float x) {
   float a = fabsf(x);
   uint32_t code = !(a <= 0.25f);
@@ -109,15 +109,15 @@ EP_DEVICE float e2m1_decode(uint32_t code) {
   return code & 8u ? -v : v;
 }
 
-/* Even mode: rounds amax to the one-bit mantissa of e2m1 and subtracts the largest exponent
- * of e2m1, 2, from its exponent. */
+/* Returns the e8m0 scale of a group in even mode: rounds amax to the one-bit mantissa of e2m1, and
+ * subtracts 2, the largest exponent of e2m1, from its exponent. */
 EP_DEVICE uint32_t e8m0_even(float amax) {
   int32_t e = static_cast<int32_t>((__float_as_uint(amax) + (1u << 21)) >> 23 & 0xffu) - 2;
   return static_cast<uint32_t>(min(max(e, 0), 254));
 }
 
-/* 2^(127 - code), the factor that replaces a division by the scale. The result is exact,
- * since both are powers of two; code 254 gives a denormal. */
+/* Returns 2^(127 - code). To multiply by it replaces a division by the scale, and is exact, because the
+ * scale is a power of two. Code 254 gives a denormal. */
 EP_DEVICE float e8m0_inverse(uint32_t code) {
   return __uint_as_float(code < 254u ? (254u - code) << 23 : 0x00400000u);
 }
@@ -125,7 +125,7 @@ EP_DEVICE float e8m0_decode(uint32_t code) {
   return __uint_as_float(code > 0u ? code << 23 : 0x00400000u);
 }
 
-/* Eight e2m1 codes, element 2i in the low four bits of byte i. */
+/* Returns eight e2m1 codes. Element 2i is in the low four bits of byte i. */
 EP_DEVICE uint32_t e2m1_pack(const float (&x)[8], float factor) {
   uint32_t v = 0;
 #pragma unroll
@@ -140,11 +140,11 @@ EP_DEVICE float amax8(const float (&x)[8]) {
   return m;
 }
 
-/* One lane's eight quantized elements and, for the group's first lane, its
- * scale. Bytes used: payload 8 (FP8) or 4 (FP4) from the front. */
+/* One lane's eight quantized elements, and the scale of their group. The payload has 8 bytes for FP8, and
+ * for FP4 only the first 4. */
 struct EpQuantized {
   uint2 payload;
-  uint32_t scale; /* float32 bits, e8m0 or e4m3 byte */
+  uint32_t scale; /* the bits of a float32, or an e8m0 or e4m3 byte */
 };
 
 /* Quantizes eight elements of this lane. The other elements of their group are in
@@ -173,8 +173,8 @@ EP_DEVICE EpQuantized ep_quantize8(const float (&x)[8], float global) {
   return q;
 }
 
-/* Writes a token of `columns` BF16 elements as [payload, padded to 16][scales].
- * The block's threads share the work; no barrier. */
+/* Quantizes a token of `columns` BF16 elements and writes it as [payload, padded to 16 bytes][scales].
+ * The block's threads share the work. There is no barrier. */
 template <int dtype, uint32_t columns>
 EP_DEVICE void ep_quantize_token(const uint16_t *x, uint8_t *slot, float global) {
   constexpr uint32_t items = columns / 8;
@@ -204,14 +204,14 @@ EP_DEVICE void ep_quantize_token(const uint16_t *x, uint8_t *slot, float global)
 
 /* ---- where scales go in the output ---- */
 
-/* One row of the ragged output. */
+/* One row of the output, whose groups have different numbers of rows. */
 struct EpRow {
-  int64_t row;         /* in the whole output */
-  uint32_t in_group;   /* within its group */
+  int64_t row;         /* its number in the whole output */
+  uint32_t in_group;   /* its number in its group */
   uint32_t first_block; /* NVFP4: the group's first block of 128 scale rows */
 };
 
-/* Byte offset of NVFP4's four-scale atom `column`:
+/* Returns the byte offset of atom `column` of a row. In NVFP4, an atom is four scales. The order of scales is
  * [row/128][column][row%32][row%128/32][4]. */
 template <uint32_t columns>
 EP_DEVICE uint64_t ep_nvfp4_atom(EpRow r, uint32_t column) {
@@ -221,7 +221,7 @@ EP_DEVICE uint64_t ep_nvfp4_atom(EpRow r, uint32_t column) {
   return (((block * atoms + column) * 32 + i % 32) * 4 + i / 32) * 4;
 }
 
-/* Copies a row's scales from a message to the output; the calling warp. */
+/* Copies a row's scales from a message to the output, with the lanes of the calling warp. */
 template <int dtype, uint32_t columns>
 EP_DEVICE void ep_store_scales(uint8_t *out, const uint8_t *scales, EpRow r, int64_t max_rows) {
   constexpr uint32_t n = ep_scales(dtype, columns);
@@ -231,7 +231,7 @@ EP_DEVICE void ep_store_scales(uint8_t *out, const uint8_t *scales, EpRow r, int
   } else if constexpr (dtype == EP_MXFP4) {
     for (uint32_t g = lane_id(); g < n; g += 32) out[r.row * n + g] = scales[g];
   } else if constexpr (dtype == EP_NVFP4) {
-    /* the message pads scales to 16 bytes, so whole atoms can be read */
+    /* messages pad scales to 16 bytes, so whole atoms can be read */
     for (uint32_t c = lane_id(); c < (n + 3) / 4; c += 32)
       *reinterpret_cast<uint32_t *>(out + ep_nvfp4_atom<columns>(r, c)) =
           reinterpret_cast<const uint32_t *>(scales)[c];

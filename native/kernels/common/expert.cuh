@@ -1,8 +1,6 @@
-/* Stands in for the experts' MLP between dispatch and combine when a session
- * verifies: y = bf16(dequantize(x) * gain of the row's expert), with the same
- * single-precision multiplications as the oracle's, for every dtype.
- *
- * Any grid, any block.
+/* Replaces the experts' MLP between dispatch and combine in verifications:
+ * y = bf16(dequantize(x) * gain of the row's expert). The multiplications are in single precision, as in
+ * the oracle, for every dtype. The kernel works with any grid and any block.
  */
 #ifndef EP_EXPERT_CUH
 #define EP_EXPERT_CUH
@@ -11,7 +9,7 @@
 
 #define EP_GROUPS (EP_LOCAL_EXPERTS + EP_SHARED)
 
-/* The factor of a group's expert: workloads.ExpertGain, workloads.SharedGain. */
+/* Returns the factor of a group's expert, like workloads.ExpertGain and workloads.SharedGain. */
 EP_DEVICE float expert_gain(const EpArgs &a, int32_t group) {
   if (EP_SHARED && group == 0) return 1.25f;
   int32_t expert = a.rank * EP_LOCAL_EXPERTS + group - EP_SHARED;
@@ -42,8 +40,8 @@ EP_DEVICE uint16_t expert_bf16(float x) {
   return static_cast<uint16_t>((b + 0x7fffu + (b >> 16 & 1u)) >> 16);
 }
 
-/* The position of a row: its index in the whole output and in its group, and the first
- * NVFP4 scale block of the group. */
+/* The position of a row: its number in the whole output, its number in its group, and the group's first
+ * block of NVFP4 scales. */
 struct ExpertRow {
   int64_t row;
   int32_t in_group, first_block;
@@ -72,7 +70,7 @@ EP_DEVICE float expert_value(const EpArgs &a, const ExpertRow &at, int32_t colum
 #endif
 }
 
-/* The group that a row belongs to. */
+/* Returns the group of a row. */
 EP_DEVICE int32_t expert_group(const EpArgs &a, int64_t row) {
   int32_t lo = 0, hi = EP_GROUPS - 1;
   while (lo < hi) {
@@ -84,7 +82,7 @@ EP_DEVICE int32_t expert_group(const EpArgs &a, int64_t row) {
 }
 
 EP_ENTRY(1024, 1) ep_expert(const __grid_constant__ EpArgs a) {
-  /* If a broken dispatch wrote wrong offsets, they must not lead out of the buffers. */
+  /* If a dispatch with an error wrote wrong offsets, this kernel must not access memory outside the buffers. */
   int64_t rows = min(static_cast<int64_t>(a.row_offsets[EP_GROUPS]), a.max_rows);
   uint16_t *y = const_cast<uint16_t *>(a.y);
   for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {

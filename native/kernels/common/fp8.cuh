@@ -1,6 +1,6 @@
-/* Blockwise FP8 for kernels that wait for arithmetic: the same bits as ep_quantize8 with a
- * third of its instructions. A lane has 16 elements, and 8 lanes share a scale. NaN makes
- * the scale of its group NaN. */
+/* Blockwise FP8 for kernels that would wait for arithmetic. It gives the same bits as ep_quantize8 with
+ * a third of the instructions. A lane has 16 elements, and 8 lanes share a scale. If an element is NaN,
+ * the scale of its group is NaN. */
 #ifndef EP_FP8_CUH
 #define EP_FP8_CUH
 
@@ -11,14 +11,14 @@ EP_DEVICE uint32_t fp8_amax_bits(uint32_t bits, uint32_t word) {
   return max(bits, max(hi, lo));
 }
 
-/* Largest magnitude of 8 elements and bits. Magnitudes are compared as integers, so that a
- * NaN counts as the largest magnitude; fmaxf would drop it. */
+/* Returns the largest of `bits` and the magnitudes of 8 elements. Magnitudes are compared as integers,
+ * so that NaN counts as the largest; fmaxf would ignore it. */
 EP_DEVICE uint32_t fp8_amax_bits(uint32_t bits, uint4 v) {
   bits = fp8_amax_bits(fp8_amax_bits(bits, v.x), v.y);
   return fp8_amax_bits(fp8_amax_bits(bits, v.z), v.w);
 }
 
-/* A group's divisor and its reciprocal. */
+/* The scale of a group, its reciprocal, and the scale with a minus sign. */
 struct Fp8Scale {
   float scale, inverse, subtract;
 };
@@ -32,19 +32,20 @@ EP_DEVICE Fp8Scale fp8_scale(uint32_t amax_bits) {
   return s;
 }
 
-/* x / scale, rounded so that the e4m3 result is always correct: one Newton step from the
- * rounded reciprocal (Markstein). This is a third of the work of a division. */
+/* Returns x / scale, rounded so that the e4m3 result is always correct. It makes one Newton step from
+ * the rounded reciprocal (Markstein), which is a third of the work of a division. */
 EP_DEVICE float fp8_divide(float x, const Fp8Scale &s) {
   float q = __fmul_rn(x, s.inverse);
   return __fmaf_rn(__fmaf_rn(q, s.subtract, x), s.inverse, q);
 }
 
-/* Two BF16 elements of a word to two bytes. */
+/* Converts the two BF16 elements of a word to two bytes. */
 EP_DEVICE uint32_t fp8_pair(uint32_t word, const Fp8Scale &s) {
   return cvt_e4m3x2(fp8_divide(bf16_high(word), s), fp8_divide(bf16_low(word), s));
 }
 
-/* 16 elements of one lane; all 32 lanes of the warp take part. */
+/* Quantizes the 16 elements of a lane, and stores the scale of their group. All 32 lanes of the warp
+ * call it. */
 EP_DEVICE uint4 fp8_quantize(uint4 a, uint4 b, float *scale) {
   uint32_t bits = fp8_amax_bits(fp8_amax_bits(0, a), b);
   for (int i = 1; i < 8; i *= 2) bits = max(bits, __shfl_xor_sync(EP_FULL_WARP, bits, i));

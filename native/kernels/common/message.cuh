@@ -1,5 +1,5 @@
-/* One lane's share of a token that is written into a message: 16 bytes of payload and, with
- * FP8, in every eighth lane the scale of its group. EP_DTYPE is BF16 or FP8. */
+/* Converts tokens to the form of messages. A lane has 16 bytes of the payload. With FP8, every eighth lane also
+ * has the scale of its group. EP_DTYPE is BF16 or FP8. */
 #ifndef EP_MESSAGE_CUH
 #define EP_MESSAGE_CUH
 
@@ -12,7 +12,7 @@ struct EpVector {
 };
 
 #if EP_DTYPE == EP_FP8
-/* Two vectors of BF16 become one of e4m3. */
+/* Two vectors of BF16, which become one vector of e4m3. */
 struct EpSource {
   uint4 lo, hi;
 };
@@ -22,7 +22,7 @@ EP_DEVICE EpSource ep_load_source(const uint16_t *token, uint32_t vector, bool i
   if (!inside) return {none, none};
   return {ld_readonly(p), ld_readonly(p + 1)};
 }
-/* Casts to e4m3. All 32 lanes call it, since the lanes of a group compute the group's scale
+/* Casts to e4m3. All 32 lanes call it, because the lanes of a group compute the group's scale
  * together. */
 EP_DEVICE EpVector ep_convert(const EpSource &s) {
   float scale;
@@ -40,8 +40,8 @@ EP_DEVICE EpSource ep_load_source(const uint16_t *token, uint32_t vector, bool i
 EP_DEVICE EpVector ep_convert(const EpSource &s) { return {s.data, 0}; }
 #endif
 
-/* Ids of the top-k list that a thread loads at once, so that a scan waits for few round
- * trips to memory. Entries after the end hold EP_NO_ID. */
+/* The number of top-k ids that a thread loads at the same time, so that a scan waits for fewer round trips
+ * to memory. Ids after the end of the list are EP_NO_ID. */
 static const uint32_t EP_IDS = 8;
 static const int32_t EP_NO_ID = -2; /* neither an expert nor a masked position */
 struct EpIds {

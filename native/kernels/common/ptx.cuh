@@ -1,11 +1,10 @@
-/* Wraps every machine operation that CUDA C++ has no function for in one small function,
- * named after the operation, its memory order and its scope. Kernels use these functions
- * and never inline assembly of their own, so that the same source also runs on a CPU: with
- * EP_EMULATE each function uses an atomic builtin instead, and any wait lets other threads
- * of the emulation run.
+/* Wraps each machine operation for which CUDA C++ has no function in a small function, which is named
+ * after the operation, its memory order and its scope. Kernels use only these functions and no inline
+ * assembly, so that the same source also runs on a CPU: with EP_EMULATE each function uses an atomic
+ * builtin instead, and waits let other threads of the emulation run.
  *
- * Scopes: cta (block), gpu (device), sys (all devices and the host).
- * Orders and scopes as in the PTX ISA, "Memory Consistency Model".
+ * Scopes are cta (block), gpu (device) and sys (all devices and the host). Orders and scopes are those of
+ * the PTX ISA, "Memory Consistency Model".
  */
 #ifndef EP_PTX_CUH
 #define EP_PTX_CUH
@@ -31,7 +30,7 @@
 #endif
 #endif
 
-/* ---- who am I ---- */
+/* ---- the number of this thread ---- */
 
 EP_DEVICE uint32_t lane_id() { return threadIdx.x & 31u; }
 EP_DEVICE uint32_t warp_id() { return threadIdx.x >> 5; }
@@ -136,8 +135,8 @@ static const uint32_t EP_FULL_WARP = 0xffffffffu;
 
 #endif
 
-/* The functions of block scope name no state space, because they also accept addresses in
- * shared memory. */
+/* The functions of block scope have no state space in their PTX, because they also accept addresses
+ * in shared memory. */
 EP_LD_PTX(ld_volatile, "ld.volatile.global", EP_MO_RELAXED)
 EP_LD_PTX(ld_acquire_cta, "ld.acquire.cta", EP_MO_ACQUIRE)
 EP_LD_PTX(ld_relaxed_gpu, "ld.relaxed.gpu.global", EP_MO_RELAXED)
@@ -189,8 +188,8 @@ EP_DEVICE void red_add_release_gpu(int32_t *p, int32_t v) {
 #endif
 }
 
-/* Loads read-only input that no thread writes during the kernel. Never use it on receive
- * buffers, because another rank may have just replaced their lines. */
+/* Loads input that no thread writes during the kernel. Do not use it for receive buffers, because other
+ * ranks write to them. */
 EP_DEVICE uint4 ld_readonly(const uint4 *p) {
 #ifdef EP_EMULATE
   return *p;
@@ -202,8 +201,8 @@ EP_DEVICE uint4 ld_readonly(const uint4 *p) {
 #endif
 }
 
-/* A plain load that stays in program order with neighbouring asm volatile statements and
- * does not allocate a line in L1: for rows that are read once. */
+/* Loads a vector of a row that is read only once. The load does not allocate a line in L1. It stays in
+ * program order with neighbouring asm volatile statements. */
 EP_DEVICE uint4 ld_once(const uint4 *p) {
 #ifdef EP_EMULATE
   return *p;
@@ -243,7 +242,7 @@ EP_DEVICE void fence_acq_rel_sys() {
 
 /* ---- time ---- */
 
-/* Nanoseconds of the device's global timer; on H200 it ticks every 32 ns. */
+/* Returns the nanoseconds of the device's global timer. On H200 it ticks every 32 ns. */
 EP_DEVICE uint64_t globaltimer() {
 #ifdef EP_EMULATE
   return emul_time_ns();
@@ -262,14 +261,14 @@ EP_DEVICE void sleep_ns(uint32_t ns) {
 #endif
 }
 
-/* What a polling loop does between two polls. */
+/* Polling loops call this between two polls. It does something only on the emulator. */
 EP_DEVICE void spin_pause() {
 #ifdef EP_EMULATE
   emul_spin();
 #endif
 }
 
-/* ---- programmatic dependent launch (sm_90 and later, else nothing) ---- */
+/* ---- programmatic dependent launch; these functions do nothing before sm_90 ---- */
 
 /* Waits until the previous kernel of the stream has ended and its writes are visible. */
 EP_DEVICE void pdl_wait() {
@@ -285,7 +284,7 @@ EP_DEVICE void pdl_launch() {
 #endif
 }
 
-/* ---- named barriers: part of a block, id 1 to 15, threads a multiple of 32 ---- */
+/* ---- named barriers of a part of a block; id is 1 to 15, threads a multiple of 32 ---- */
 
 EP_DEVICE void bar_sync(uint32_t id, uint32_t threads) {
 #ifdef EP_EMULATE
@@ -295,10 +294,10 @@ EP_DEVICE void bar_sync(uint32_t id, uint32_t threads) {
 #endif
 }
 
-/* ---- e4m3: two floats to two bytes, nearest even, saturating at 448 ---- */
+/* ---- conversion of two floats to two e4m3 bytes; ties to even, saturating at 448 ---- */
 
-/* e4m3 in integer arithmetic (OCP OFP8 1.0): for chips without the conversion
- * and for the CPU. NaN becomes 0x7f. */
+/* Converts to e4m3 (OCP OFP8 1.0) with integer arithmetic, for chips without this instruction and for
+ * the CPU. NaN becomes 0x7f. */
 EP_DEVICE uint32_t e4m3_soft(float x) {
   uint32_t bits = __float_as_uint(x);
   uint32_t sign = bits >> 24 & 0x80u;
@@ -314,7 +313,7 @@ EP_DEVICE uint32_t e4m3_soft(float x) {
   return sign | (code > 0x7eu ? 0x7eu : code);
 }
 
-/* lo in the low byte. */
+/* Converts two floats. The result has lo in its low byte. */
 EP_DEVICE uint32_t cvt_e4m3x2(float hi, float lo) {
 #if !defined(EP_EMULATE) && EP_ARCH >= 890
   uint16_t v;

@@ -1,10 +1,9 @@
-/* Combine: experts' rows return to their tokens and are summed there with the
- * router weights. Launched split, as ep_combine_async then ep_combine_wait,
- * or fused. All blocks of a grid must be resident.
+/* Combine: experts' rows go back to the ranks of their tokens, and are summed there with the router
+ * weights. It is launched either split, as ep_combine_async and then ep_combine_wait, or fused. All
+ * blocks of a grid must be resident.
  *
- * It follows a dispatch of the same state and algorithm. Every row has a slot of its own,
- * so that rows are added in top-k order (in rank order under dedup) and the sum is the same
- * in every run.
+ * It follows a dispatch of the same state and algorithm. Every row has its own slot, so that rows are
+ * added in top-k order (in rank order under dedup), and the sum has the same bits in every run.
  */
 #include "ep/combine_wait.cuh"
 

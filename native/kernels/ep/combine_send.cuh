@@ -1,8 +1,8 @@
-/* First half of combine: experts' rows go back to their tokens.
+/* First half of combine: sends experts' rows back to the ranks of their tokens.
  *
- * Direct: each row goes to [token][k]. Dedup: all rows of one token on this
- * rank are weighted and summed first, and one row goes to [token][rank].
- * Neither changes the memory that dispatch wrote, so that combine can run on it again.
+ * Direct: each row goes to [token][k]. Dedup: the rows of one token on this rank are first weighted and
+ * summed, and one row goes to [token][rank]. Neither changes the memory that dispatch wrote, so that
+ * another combine can use it.
  */
 #ifndef EP_COMBINE_SEND_CUH
 #define EP_COMBINE_SEND_CUH
@@ -30,16 +30,16 @@ EP_DEVICE int32_t ep_source_rank(const EpArgs &a, uint32_t source) {
   return EP_SKIP_A2A ? a.rank : static_cast<int32_t>(source);
 }
 
-/* The slot of a row on its token's rank, or null when src_info names no slot: a
- * wrong src_info must never become an address in another rank's memory. */
+/* Returns the slot of a row on its token's rank, or null if src_info names no slot. A wrong src_info
+ * must not become an address in another rank's memory. */
 EP_DEVICE uint8_t *ep_return_slot(const EpArgs &a, int64_t row, int32_t rank) {
   const int32_t token = a.src_info[2 * row], k = a.src_info[2 * row + 1];
   if (token < 0 || token >= a.max_tokens || k < 0 || k >= EP_TOPK) return nullptr;
   return ep_region(a, rank, EP_C_RECV) + combine_buf_layout(static_cast<uint64_t>(token), static_cast<uint32_t>(k));
 }
 
-/* Copies the rows of a pair. The whole block copies EP_ROWS rows at a time, so that each
- * thread has that many loads in flight. */
+/* Copies the rows of a pair. The whole block copies EP_ROWS rows at the same time, so that each thread
+ * has EP_ROWS loads in flight. */
 #ifndef EP_ROWS
 #define EP_ROWS 1
 #endif
@@ -63,8 +63,8 @@ EP_DEVICE void ep_return_rows(const EpArgs &a, const EpPair &p) {
   }
 }
 
-/* The number of lanes of warp 0 that copy rows by bulk copies. Each has a stage in shared
- * memory and a barrier. */
+/* The number of lanes of warp 0 that make bulk copies of rows. Each such lane is a carrier, with room for
+ * a row in shared memory (its stage) and a barrier. */
 constexpr uint32_t EP_CARRIERS = 8;
 
 struct EpCarrier {
@@ -82,8 +82,8 @@ EP_DEVICE EpCarrier ep_carrier() {
   return {stages + lane * EP_ROW_BYTES, &arrived[lane], 0};
 }
 
-/* Each of these lanes copies every eighth row of the pair through its stage; together they
- * keep eight rows in flight. */
+/* Copies the rows of a pair with the carriers. Each carrier copies every eighth row through its stage, so
+ * that eight rows are in flight. */
 EP_DEVICE void ep_return_bulk(const EpArgs &a, const EpPair &p, EpCarrier &c) {
   if (threadIdx.x >= EP_CARRIERS) return;
   const int32_t rank = ep_source_rank(a, p.source);
@@ -102,8 +102,8 @@ EP_DEVICE void ep_return_bulk(const EpArgs &a, const EpPair &p, EpCarrier &c) {
   bulk_wait_written<0>();
 }
 
-/* Sends all rows of the (expert, source) pairs that belong to this block, and signals each
- * pair, also empty pairs. */
+/* Sends all rows of this block's (expert, source) pairs, and signals each pair, even if it has no
+ * rows. */
 EP_DEVICE void ep_send_pairs(const EpArgs &a) {
 #if EP_COPY == EP_BULK
   EpCarrier carrier = ep_carrier();
@@ -126,16 +126,16 @@ EP_DEVICE void ep_send_pairs(const EpArgs &a) {
 
 /* ---- dedup ---- */
 
-/* Bytes of a row that one warp sums at a time. */
+/* Returns the number of 16-byte vectors of a row that one warp sums at a time. */
 EP_DEVICE uint32_t ep_chunk_vectors(const EpArgs &a) { return static_cast<uint32_t>(a.chunk_bytes) / 16; }
 EP_DEVICE uint32_t ep_row_chunks(const EpArgs &a) {
   return ceil_div(static_cast<uint32_t>(EP_ROW_BYTES / 16), ep_chunk_vectors(a));
 }
 
-/* Up to 32 rows with weights, one in each lane. */
+/* Up to 32 rows and their weights; each lane has one. */
 struct EpTerms {
-  const uint4 *rows; /* the same in all lanes: [.., row] */
-  int32_t row;       /* -1: none */
+  const uint4 *rows; /* address of row 0, the same in all lanes */
+  int32_t row;       /* number of this lane's row, -1 for none */
   float weight;
 };
 
@@ -143,9 +143,9 @@ EP_DEVICE const uint4 *ep_row(const EpTerms &t, int32_t row) {
   return t.rows + static_cast<int64_t>(row) * (EP_ROW_BYTES / 16);
 }
 
-/* Sums the terms of all lanes, in lane order, for one vector of a row.
- * EP_IN_FLIGHT rows are loaded before the first is used. An absent row is replaced by a
- * zero vector, which changes no sum, because no sum is ever minus zero. */
+/* Sums the terms of all lanes, in lane order, for one vector of a row. EP_IN_FLIGHT rows are loaded
+ * before the first of them is used. For a lane without a row, a zero vector is added. This changes no
+ * sum, because no sum is ever minus zero. */
 EP_DEVICE void ep_sum_terms(float (&acc)[8], EpTerms mine, uint32_t count, uint32_t vector, bool inside) {
 #pragma unroll 1
   for (uint32_t k = 0; k < count; k += EP_IN_FLIGHT) {
@@ -161,8 +161,8 @@ EP_DEVICE void ep_sum_terms(float (&acc)[8], EpTerms mine, uint32_t count, uint3
   }
 }
 
-/* Message `slot` of a source, as dispatch wrote it: lane k holds the row of top-k position
- * k, if that row is on this rank, and its weight. */
+/* Returns the terms of message `slot` of a source, as dispatch wrote it. Lane k has the row of top-k
+ * position k, if that row is on this rank, and its weight. Stores the token of the message. */
 EP_DEVICE EpTerms ep_message_terms(const EpArgs &a, uint32_t source, uint32_t slot, int32_t *token) {
   const uint64_t index = static_cast<uint64_t>(source) * a.max_tokens + slot;
   const uint8_t *message = ep_region(a, a.rank, EP_D_RECV) + recv_buf_layout(0, source, slot, a.max_tokens);
@@ -175,7 +175,7 @@ EP_DEVICE EpTerms ep_message_terms(const EpArgs &a, uint32_t source, uint32_t sl
   return {rows, row, reinterpret_cast<const float *>(message + EP_WEIGHTS_AT)[k]};
 }
 
-/* One warp sums one chunk of one message's rows and sends it. */
+/* Sums one chunk of the rows of a message and sends it, with one warp. */
 EP_DEVICE void ep_return_sum(const EpArgs &a, uint32_t source, uint32_t slot, uint32_t chunk) {
   int32_t token;
   const EpTerms terms = ep_message_terms(a, source, slot, &token);
@@ -193,8 +193,8 @@ EP_DEVICE void ep_return_sum(const EpArgs &a, uint32_t source, uint32_t slot, ui
   }
 }
 
-/* Counts the chunks that this warp sent to a source. The warp that sent the last chunk
- * signals. */
+/* Counts the chunks that this warp has sent to a source. The warp that has sent the last chunk
+ * signals to the source. */
 EP_DEVICE void ep_note_returned(const EpArgs &a, uint32_t source, uint32_t done, uint32_t all) {
   if (done == 0 && all != 0) return;
   __syncwarp();
@@ -207,8 +207,9 @@ EP_DEVICE void ep_note_returned(const EpArgs &a, uint32_t source, uint32_t done,
     ep_signal_completion(ep_word(a, static_cast<int>(source), EP_C_RANK, static_cast<uint32_t>(a.rank)), ep_round(a));
 }
 
-/* All warps of the grid share the chunks of one source after the other, beginning with this
- * rank (or with rank 0). A source without messages is signalled by the first warp alone. */
+/* Sends the sums to all sources. All warps of the grid share the chunks of one source, then those of the
+ * next, beginning with this rank (or with rank 0). If a source has no messages, only the first warp
+ * signals to it. */
 EP_DEVICE void ep_send_sums(const EpArgs &a) {
   const uint32_t warps = gridDim.x * warps_in_block();
   const uint32_t me = blockIdx.x + warp_id() * gridDim.x;
@@ -222,7 +223,7 @@ EP_DEVICE void ep_send_sums(const EpArgs &a) {
   }
 }
 
-/* Sends all rows of this rank: the whole of combine_async. */
+/* Sends all rows of this rank. This is all that ep_combine_async does. */
 static __device__ void send_tokens_back(const EpArgs &a) {
   ep_drill_delay(a);
   ep_span_stage(a, EP_STAGE_READY); /* it waits for no other rank */

@@ -1,13 +1,13 @@
-/* Second half of combine: wait_sms blocks wait for every sender, then release the other
- * blocks, which sum the arrived rows into the output.
+/* Second half of combine. wait_sms blocks wait for all senders, and then release the other blocks, which
+ * sum the rows that have arrived and write the output.
  */
 #ifndef EP_COMBINE_WAIT_CUH
 #define EP_COMBINE_WAIT_CUH
 
 #include "ep/combine_send.cuh"
 
-/* Waits for all senders. Blocks 0 .. wait_sms-1 share the words to wait for. Each waiting
- * block then adds EP_READY_FLAG to the go word of every reducing block. */
+/* Waits for all senders. Blocks 0 to wait_sms - 1 share the words of the senders. When its words have
+ * arrived, a waiting block adds EP_READY_FLAG to the go word of every reducing block. */
 static __device__ bool wait_for_all_arrivals(const EpArgs &a) {
   const uint32_t step = static_cast<uint32_t>(a.wait_sms) * blockDim.x;
   const uint32_t words = EP_ALGO == EP_DEDUP ? EP_RANKS : EP_PAIRS;
@@ -30,8 +30,8 @@ static __device__ bool wait_for_all_arrivals(const EpArgs &a) {
   return true;
 }
 
-/* Waits until the waiting blocks have released this reducing block. Each reducing block has
- * a word of its own for this. */
+/* Waits until all waiting blocks have released this reducing block. Each reducing block has its own go
+ * word. */
 EP_DEVICE bool ep_await_go(const EpArgs &a, uint32_t block) {
   return ep_block_wait([&] {
     int32_t *go = ep_counter(a, EP_GO + block);
@@ -41,15 +41,14 @@ EP_DEVICE bool ep_await_go(const EpArgs &a, uint32_t block) {
   });
 }
 
-/* Whether the row of a selection is sent back and added to this rank's sum. */
+/* Returns whether the row of a selection is sent back, and so belongs to the sum. */
 EP_DEVICE bool ep_returns(const EpArgs &a, int32_t expert) {
   if (expert < 0 || expert >= EP_EXPERTS) return false;
   return !EP_SKIP_A2A || expert / EP_LOCAL_EXPERTS == a.rank;
 }
 
-/* Finds the terms of a token's sum. Lane k has the row of top-k position k and its
- * weight; under dedup lane r has the sum that rank r sent, if an expert of the token is on
- * that rank. */
+/* Returns the terms of a token's sum. Lane k has the row of top-k position k and its weight. Under dedup,
+ * lane r has the sum that rank r sent, if an expert of the token is on that rank. */
 EP_DEVICE EpTerms ep_arrived_terms(const EpArgs &a, int64_t token) {
   const uint32_t lane = lane_id();
   const int32_t expert = lane < EP_TOPK ? a.topk_ids[token * EP_TOPK + lane] : -1;
@@ -65,7 +64,7 @@ EP_DEVICE EpTerms ep_arrived_terms(const EpArgs &a, int64_t token) {
   return t;
 }
 
-/* The epilogue, applied once to each finished vector of eight BF16 values. */
+/* Applies the epilogue to a finished vector of eight BF16 values. */
 EP_DEVICE uint4 ep_epilogue(const EpArgs &a, uint4 v, uint32_t vector) {
   if (EP_EPILOGUE == EP_EPILOGUE_NONE) return v;
   float x[8], b[8];
@@ -77,7 +76,7 @@ EP_DEVICE uint4 ep_epilogue(const EpArgs &a, uint4 v, uint32_t vector) {
   return bf16_pack(x);
 }
 
-/* Adds the shared expert's row to an already rounded sum, in BF16. */
+/* Adds the shared expert's row to a sum that is already rounded to BF16. */
 EP_DEVICE uint4 ep_add_shared(const EpArgs &a, uint4 v, int64_t token, uint32_t vector) {
   const EpSlice slice = ep_shared_slice(a);
   const int64_t row = token - slice.start;
@@ -90,8 +89,8 @@ EP_DEVICE uint4 ep_add_shared(const EpArgs &a, uint4 v, int64_t token, uint32_t 
   return bf16_pack(x);
 }
 
-/* Without router weights nothing is summed: [token, k] holds each row, or zeros if the
- * selection is masked. */
+/* Copies the rows of a token to the output. Without router weights nothing is summed: the output
+ * [token, k] is the row of the selection, or zeros if the selection is masked. */
 EP_DEVICE void ep_copy_rows(const EpArgs &a, EpTerms terms, int64_t token, uint32_t vector, bool inside) {
   uint4 *out = reinterpret_cast<uint4 *>(a.combined) + token * EP_TOPK * (EP_ROW_BYTES / 16) + vector;
   for (uint32_t k = 0; k < EP_TOPK; k++) {
@@ -102,7 +101,7 @@ EP_DEVICE void ep_copy_rows(const EpArgs &a, EpTerms terms, int64_t token, uint3
   }
 }
 
-/* One warp finishes one chunk of one token. */
+/* Computes one chunk of one token's output, with one warp. */
 EP_DEVICE void ep_reduce_chunk(const EpArgs &a, int64_t token, uint32_t chunk) {
   const EpTerms terms = ep_arrived_terms(a, token);
   const uint32_t first = chunk * ep_chunk_vectors(a);
@@ -122,8 +121,8 @@ EP_DEVICE void ep_reduce_chunk(const EpArgs &a, int64_t token, uint32_t chunk) {
   }
 }
 
-/* Sums all tokens. Consecutive chunks go to different blocks, so that a small batch
- * uses all of them. */
+/* Sums all tokens. Consecutive chunks go to different blocks, so that a small batch uses all
+ * blocks. */
 static __device__ void reduce_and_copy_to_output(const EpArgs &a) {
   const uint32_t block = blockIdx.x - static_cast<uint32_t>(a.wait_sms);
   const uint32_t blocks = gridDim.x - static_cast<uint32_t>(a.wait_sms);

@@ -1,13 +1,13 @@
-/* Dispatch sends every token to the ranks of its experts. It is launched split, as
- * ep_dispatch_async then ep_dispatch_wait, or fused in one grid whose blocks send
- * first and then receive. There is no barrier over the grid between the sending and the
- * receiving half. Each step waits for a word that the step before writes. The monitors wait
- * for the words of the parts that were written, and write the count words. The auxiliary
- * block waits for the count words and writes the ready flag. The copying blocks wait for
- * the ready flag. So all blocks of a grid must be resident, and both halves of a split call use the same grid.
+/* Dispatch sends every token to the ranks of its experts. It is launched either split, as
+ * ep_dispatch_async and then ep_dispatch_wait, or fused in one grid whose blocks first send and then
+ * receive. There is no barrier over the grid between the two halves. Instead, each step waits for a word
+ * that the step before it writes. The monitors wait for the counters of written parts, and write the
+ * count words. The auxiliary block waits for the count words, and writes the ready flag. The copying
+ * blocks wait for the ready flag. So all blocks of a grid must be resident, and both halves of a split
+ * call must have the same grid.
  *
- * The buffers may be used again after a combine on all ranks. Dispatches without
- * a combine between them need a barrier over ranks between calls.
+ * The buffers may be used again after a combine on all ranks. Dispatches without a combine between them
+ * need a barrier over ranks between calls.
  */
 #include "ep/dispatch_expand.cuh"
 

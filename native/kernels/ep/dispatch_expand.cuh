@@ -1,13 +1,14 @@
-/* Receiving under dedup: a message names all experts of its token on this rank, and the
- * receiver copies it to one row of each of these experts. Rows are assigned by counters, so
- * that their order inside a segment changes from run to run, as under direct.
+/* Receives under dedup. A message names all experts of its token, and the receiver copies it to one row of
+ * each expert of this rank. Counters assign the rows, so that the order of rows from one source changes
+ * from run to run, as under direct.
  */
 #ifndef EP_DISPATCH_EXPAND_CUH
 #define EP_DISPATCH_EXPAND_CUH
 
 #include "ep/dispatch_wait.cuh"
 
-/* Lane k: the row of top-k position k of a message if its expert is on this rank, else -1. */
+/* Assigns the rows of a message. Returns in lane k the row of top-k position k, or -1 if its expert is on
+ * another rank. */
 EP_DEVICE int64_t ep_take_row(const EpArgs &a, const uint8_t *message, uint32_t source, uint32_t *local) {
   const uint32_t k = lane_id();
   if (k >= EP_TOPK) return -1;
@@ -24,8 +25,7 @@ EP_DEVICE int64_t ep_take_row(const EpArgs &a, const uint8_t *message, uint32_t 
   return -1;
 }
 
-/* Reads a message's elements once and stores them to the rows that the lanes
- * in `owners` hold. */
+/* Reads a message's elements once, and stores them to the rows of the lanes in `owners`. */
 EP_DEVICE void ep_spread_payload(const EpArgs &a, const uint8_t *message, int64_t row, uint32_t owners) {
   constexpr uint32_t vectors = EP_PAYLOAD_BYTES / 16;
   for (uint32_t base = lane_id(); base - lane_id() < vectors; base += 32 * EP_IN_FLIGHT) {
@@ -43,7 +43,7 @@ EP_DEVICE void ep_spread_payload(const EpArgs &a, const uint8_t *message, int64_
   }
 }
 
-/* One warp copies one message to all its rows, and records the rows for combine. */
+/* Copies one message to all its rows, with one warp, and stores the numbers of the rows for combine. */
 EP_DEVICE void ep_expand_message(const EpArgs &a, uint32_t source, uint32_t slot) {
   const uint64_t index = static_cast<uint64_t>(source) * a.max_tokens + slot;
   const uint8_t *message = ep_region(a, a.rank, EP_D_RECV) + recv_buf_layout(0, source, slot, a.max_tokens);
@@ -66,8 +66,8 @@ EP_DEVICE void ep_expand_message(const EpArgs &a, uint32_t source, uint32_t slot
   }
 }
 
-/* Tile number -> source and first message. Sources are visited from this rank on, so that
- * no two ranks wait for the same source first. */
+/* A tile of the messages of one source. Tiles are numbered from this rank's own messages on, so that no
+ * two ranks wait for the same source first. */
 struct EpMessageTile {
   int32_t source; /* -1: past the end */
   uint32_t first, end;
@@ -83,7 +83,7 @@ EP_DEVICE EpMessageTile ep_find_tile(const EpArgs &a, uint32_t tile) {
   return {-1, 0, 0};
 }
 
-/* NVFP4: zeroes the scales after each group's last row. */
+/* Zeroes the scales of the padding rows after each group's last row; only for NVFP4. */
 EP_DEVICE void ep_zero_group_tails(const EpArgs &a, uint32_t block, uint32_t blocks) {
   if (EP_DTYPE != EP_NVFP4) return;
   const uint32_t warps = blocks * warps_in_block();
@@ -95,8 +95,8 @@ EP_DEVICE void ep_zero_group_tails(const EpArgs &a, uint32_t block, uint32_t blo
   }
 }
 
-/* Copying block: claims tiles of messages until none is left. It waits for a source only
- * after it has claimed a tile of that source. */
+/* The work of a copying block: claims and copies tiles until none is left. It waits for a source only after
+ * it has claimed a tile of that source. */
 static __device__ bool ep_expand_messages(const EpArgs &a, uint32_t block, uint32_t blocks) {
   __shared__ EpMessageTile tile;
   ep_zero_group_tails(a, block, blocks);

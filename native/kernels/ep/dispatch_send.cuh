@@ -1,5 +1,5 @@
-/* First half of dispatch: blocks that send tokens, and monitors that count
- * them and tell each destination once all have arrived. */
+/* First half of dispatch: blocks send tokens, and monitor blocks count the tokens and signal to each
+ * destination when all have arrived. */
 #ifndef EP_DISPATCH_SEND_CUH
 #define EP_DISPATCH_SEND_CUH
 
@@ -7,23 +7,23 @@
 
 /* The destination of one copy of a token. */
 struct EpDestination {
-  uint8_t *slot;     /* null: nowhere */
-  int32_t *finished; /* counts the parts written there */
+  uint8_t *slot;     /* null: there is no copy */
+  int32_t *finished; /* counts the parts that have been written for this destination */
 };
 
-/* The number of parts of a message; each part is copied by one warp. */
+/* Returns the number of parts of a message. One warp copies one part. */
 EP_DEVICE uint32_t ep_message_parts(const EpArgs &a) {
   return EP_COPY == EP_VECTOR && a.chunk_bytes > 0 ? ceil_div(EP_MSG_BYTES, static_cast<uint32_t>(a.chunk_bytes)) : 1;
 }
 
-/* Whether this rank sends anything to an expert. */
+/* Returns whether this rank sends tokens to an expert. */
 EP_DEVICE bool ep_sends_to(const EpArgs &a, int32_t expert) {
   if (expert < 0 || expert >= EP_EXPERTS) return false;
   return !EP_SKIP_A2A || expert / EP_LOCAL_EXPERTS == a.rank;
 }
 
-/* Takes the next slot of a (destination, this rank) segment. Returns false, with a fault,
- * if the segment is full: more than max_tokens messages for one pair. */
+/* Takes the next slot of a (destination, this rank) segment. If the segment is full, because there are more
+ * than max_tokens messages for it, records a fault and returns false. */
 EP_DEVICE bool ep_take_slot(const EpArgs &a, int32_t *reserved, int32_t expert, int32_t *slot) {
   *slot = add_relaxed_gpu(reserved, 1);
   if (*slot < a.max_tokens) return true;
@@ -48,8 +48,8 @@ EP_DEVICE EpDestination ep_rank_slot(const EpArgs &a, int32_t expert) {
   return {ep_region(a, rank, EP_D_RECV) + at, ep_counter(a, EP_RANK_FINISHED + rank)};
 }
 
-/* Warp 0: reserves the slots of one token, one lane for each top-k position. Under dedup
- * only the first position that names a rank gets a slot. */
+/* Reserves the slots of one token, with one lane of warp 0 for each top-k position. Under dedup, of the
+ * positions whose experts are on the same rank only the first gets a slot. */
 EP_DEVICE EpDestination ep_reserve(const EpArgs &a, int64_t token) {
   const uint32_t k = lane_id();
   const int32_t expert = k < EP_TOPK ? a.topk_ids[token * EP_TOPK + k] : -1;
@@ -65,7 +65,8 @@ EP_DEVICE EpDestination ep_reserve(const EpArgs &a, int64_t token) {
   return d;
 }
 
-/* Stages one token as a message in this rank's send buffer. No barrier. */
+/* Writes one token as a message to `message`, from which it is copied to its destinations. There is no
+ * barrier. */
 EP_DEVICE void ep_stage_token(const EpArgs &a, int64_t token, uint8_t *message) {
   const float global = a.input_scales != nullptr ? a.input_scales[0] : 1.0f;
   ep_quantize_token<EP_DTYPE, EP_HIDDEN>(a.x + token * EP_HIDDEN, message, global);
@@ -79,8 +80,8 @@ EP_DEVICE void ep_stage_token(const EpArgs &a, int64_t token, uint8_t *message) 
     reinterpret_cast<float *>(message + EP_WEIGHTS_AT)[k] = a.weights != nullptr ? a.weights[token * EP_TOPK + k] : 1.0f;
 }
 
-/* Copies a staged message to its destinations. Warps take (destination, part) pairs in
- * turn, and count each part once it is written. */
+/* Copies a message to its destinations. Warps take (destination, part) pairs in turn, and count each
+ * part that they have written. */
 EP_DEVICE void ep_send_copies(const EpArgs &a, const uint8_t *message, const EpDestination *to) {
   const uint32_t parts = ep_message_parts(a);
   const uint32_t part_bytes = parts > 1 ? static_cast<uint32_t>(a.chunk_bytes) : EP_MSG_BYTES;
@@ -94,9 +95,8 @@ EP_DEVICE void ep_send_copies(const EpArgs &a, const uint8_t *message, const EpD
   }
 }
 
-/* Sends tokens block, block + blocks, ... of this rank, with one barrier for each token. A
- * warp without a copy already stages the next token; therefore there are two sets of
- * destinations. */
+/* Sends the tokens block, block + blocks, ... of this rank, with one barrier for each token. There are two
+ * sets of destinations, because a warp that has no copy to make already begins the next token. */
 static __device__ void ep_send_vectors(const EpArgs &a, uint32_t block, uint32_t blocks) {
   __shared__ EpDestination to[2][EP_TOPK];
   uint8_t *send = ep_region(a, a.rank, EP_D_SEND);
@@ -113,15 +113,15 @@ static __device__ void ep_send_vectors(const EpArgs &a, uint32_t block, uint32_t
   }
 }
 
-/* Counts a message whose bulk copy is known to be written. */
+/* Counts a message whose bulk copy has been written. */
 EP_DEVICE void ep_note_written(EpDestination d) {
   if (d.slot != nullptr) red_add_release_gpu(d.finished, 1);
 }
 
-/* ep_send_vectors with bulk copies. Tokens are staged in shared memory, and lane k of
- * warp 0 copies to the destination of top-k position k. It waits for a copy one token
- * later. There are three stages, because copies may still read the two stages before the
- * one that is being filled. */
+/* Does the same as ep_send_vectors with bulk copies. Messages are written to stages in shared memory, and
+ * lane k of warp 0 copies them to the destination of top-k position k. It waits for the copies of a token
+ * only after it has begun those of the next token. There are three stages, because copies may still read
+ * two of them while the third is filled. */
 static __device__ void ep_send_bulk(const EpArgs &a, uint32_t block, uint32_t blocks) {
   EP_DYNAMIC_SHARED(stages);
   uint8_t *send = ep_region(a, a.rank, EP_D_SEND);
@@ -159,7 +159,7 @@ static __device__ void ep_send_tokens(const EpArgs &a, uint32_t block, uint32_t 
   }
 }
 
-/* Counts the selections of this rank's tokens that satisfy `wanted`; one warp. */
+/* Counts the ids of this rank's tokens for which `wanted` is true, with one warp. */
 template <class Wanted>
 EP_DEVICE uint32_t ep_count_ids(const EpArgs &a, Wanted wanted) {
   uint32_t count = 0;
@@ -168,7 +168,7 @@ EP_DEVICE uint32_t ep_count_ids(const EpArgs &a, Wanted wanted) {
   return __reduce_add_sync(EP_FULL_WARP, count);
 }
 
-/* Counts this rank's tokens that name any expert of a rank; one warp. */
+/* Counts this rank's tokens that name any expert of a rank, with one warp. */
 EP_DEVICE uint32_t ep_count_tokens_for(const EpArgs &a, int32_t rank) {
   uint32_t count = 0;
   for (int64_t t = lane_id(); t < a.tokens; t += 32) {
@@ -182,8 +182,8 @@ EP_DEVICE uint32_t ep_count_tokens_for(const EpArgs &a, int32_t rank) {
   return __reduce_add_sync(EP_FULL_WARP, count);
 }
 
-/* Waits for `parts` written parts, publishes value, and sets the two counters to zero;
- * lane 0 calls it. */
+/* Waits until `parts` parts have been written, writes value to the destination's word, and sets the two
+ * counters to zero. Lane 0 calls it. */
 EP_DEVICE void ep_finish(const EpArgs &a, int32_t *reserved, int32_t *finished, int32_t parts, EpWait what,
                          uint64_t *word, uint64_t value) {
   if (!ep_await_counter(a, finished, what, parts)) return;
@@ -192,8 +192,7 @@ EP_DEVICE void ep_finish(const EpArgs &a, int32_t *reserved, int32_t *finished, 
   st_relaxed_gpu(finished, 0);
 }
 
-/* Direct: tells an expert's rank how many tokens the expert received, once all have
- * arrived. */
+/* Direct: when all tokens for an expert have been written, sends their number to the expert's rank. */
 EP_DEVICE void ep_monitor_expert(const EpArgs &a, int32_t expert) {
   const uint32_t count = ep_count_ids(a, [expert](int32_t id) { return id == expert; });
   if (lane_id() != 0) return;
@@ -203,8 +202,8 @@ EP_DEVICE void ep_monitor_expert(const EpArgs &a, int32_t expert) {
             static_cast<int32_t>(count * ep_message_parts(a)), {EP_PHASE_DISPATCH_ASYNC, expert, a.rank}, word, count);
 }
 
-/* Dedup: counts of experts are sent at once, so that the receiver can assign its rows while
- * data is still being sent. */
+/* Dedup: sends the number of tokens for an expert at once, so that the receiver can assign rows while data
+ * is still being sent. */
 EP_DEVICE void ep_announce_expert(const EpArgs &a, int32_t expert) {
   const uint32_t count = ep_count_ids(a, [expert](int32_t id) { return id == expert; });
   if (lane_id() != 0 || ep_drill_drops(a, expert)) return;
@@ -213,7 +212,7 @@ EP_DEVICE void ep_announce_expert(const EpArgs &a, int32_t expert) {
                  static_cast<uint64_t>(count));
 }
 
-/* Dedup: announces the number of messages for a rank, and their completion. */
+/* Dedup: sends the number of messages for a rank at once, and signals when all have been written. */
 EP_DEVICE void ep_monitor_rank(const EpArgs &a, int32_t rank) {
   const uint32_t count = ep_count_tokens_for(a, rank);
   if (lane_id() != 0) return;
@@ -223,8 +222,8 @@ EP_DEVICE void ep_monitor_rank(const EpArgs &a, int32_t rank) {
             ep_word(a, rank, EP_D_RANK, EP_RANKS + a.rank), ep_round(a));
 }
 
-/* The work of a monitor block: each warp monitors one destination, or several if there are
- * fewer warps. Counts that can be sent at once come before those that wait for copies. */
+/* The work of a monitor block. Each warp monitors one destination, or several if there are fewer warps.
+ * Counts that can be sent at once come first, then those that wait for copies. */
 static __device__ void ep_monitor(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t warps = blocks * warps_in_block();
   const uint32_t experts = EP_SKIP_A2A ? EP_LOCAL_EXPERTS : EP_EXPERTS;
@@ -241,7 +240,7 @@ static __device__ void ep_monitor(const EpArgs &a, uint32_t block, uint32_t bloc
   }
 }
 
-/* The whole of dispatch_async: count_sms blocks monitor, every other block sends. */
+/* All that ep_dispatch_async does: count_sms blocks monitor, and the other blocks send. */
 static __device__ void ep_dispatch_send(const EpArgs &a) {
   const uint32_t monitors = static_cast<uint32_t>(a.count_sms);
   ep_drill_delay(a);

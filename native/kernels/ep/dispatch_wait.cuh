@@ -1,5 +1,5 @@
-/* Second half of dispatch: one auxiliary block waits for the counts and computes where the
- * rows lie; every other block copies tiles of received messages into the rows.
+/* Second half of dispatch. One auxiliary block waits for the counts and computes where rows go. The other
+ * blocks copy tiles of received messages to the rows.
  */
 #ifndef EP_DISPATCH_WAIT_CUH
 #define EP_DISPATCH_WAIT_CUH
@@ -9,13 +9,13 @@
 /* ---- the auxiliary block ---- */
 
 struct EpOffsets {
-  uint32_t pair_ends[EP_PAIRS];      /* rows of all pairs up to and with this one, no padding */
-  uint32_t group_rows[EP_GROUPS];    /* padded, then summed */
-  uint32_t group_blocks[EP_GROUPS];  /* NVFP4: 128-row scale blocks, then summed */
+  uint32_t pair_ends[EP_PAIRS];      /* number of rows of the pairs up to and including this one, without padding */
+  uint32_t group_rows[EP_GROUPS];    /* padded number of rows of each group; later of the groups up to and including it */
+  uint32_t group_blocks[EP_GROUPS];  /* NVFP4: number of 128-row scale blocks, later of the groups up to and including it */
 };
 
-/* Waits for every count and writes it to pair_ends. Each thread polls different words; all
- * threads return the same result. */
+/* Waits for all counts and writes them to pair_ends. Each thread polls different words. All threads return
+ * the same result. */
 EP_DEVICE bool ep_collect_counts(const EpArgs &a, EpOffsets &o) {
   bool ok = true;
   for (uint32_t i = threadIdx.x; i < EP_PAIRS; i += blockDim.x) {
@@ -36,7 +36,7 @@ EP_DEVICE uint32_t ep_pair_count(const EpOffsets &o, uint32_t pair) {
   return o.pair_ends[pair] - (pair > 0 ? o.pair_ends[pair - 1] : 0);
 }
 
-/* Rows of all pairs before a local expert, no padding. */
+/* Returns the number of rows of the experts before a local expert, without padding. */
 EP_DEVICE uint32_t ep_rows_before(const EpOffsets &o, uint32_t local) {
   return local > 0 ? o.pair_ends[local * EP_SOURCES - 1] : 0;
 }
@@ -63,14 +63,14 @@ EP_DEVICE void ep_pad_offsets(const EpArgs &a, EpOffsets &o) {
   if (threadIdx.x == 0) a.row_offsets[0] = 0;
 }
 
-/* First row of a local expert's group. */
+/* Returns the first row of a local expert's group. */
 EP_DEVICE uint32_t ep_group_start(const EpOffsets &o, uint32_t local) {
   const uint32_t g = local + EP_SHARED;
   return g > 0 ? o.group_rows[g - 1] : 0;
 }
 
-/* Writes the words that the copying blocks read: prefixes within each expert, and claim
- * counters set to zero. */
+/* Writes the prefixes of each expert, which the copying blocks read, and sets the counters to zero by which
+ * they claim rows and tiles. */
 EP_DEVICE void ep_publish_prefixes(const EpArgs &a, const EpOffsets &o) {
   for (uint32_t i = threadIdx.x; i < EP_PAIRS; i += blockDim.x) {
     const uint32_t local = i / EP_SOURCES;
@@ -80,8 +80,8 @@ EP_DEVICE void ep_publish_prefixes(const EpArgs &a, const EpOffsets &o) {
   }
 }
 
-/* Writes the words that combine reads, {EP_READY_FLAG + end row, rows} of each pair, and
- * sets the count words back to "not arrived". */
+/* Writes {EP_READY_FLAG + end row, rows} of each pair, which combine reads, and sets the count words back
+ * to "not arrived". */
 EP_DEVICE void ep_publish_pairs(const EpArgs &a, const EpOffsets &o) {
   for (uint32_t i = threadIdx.x; i < EP_PAIRS; i += blockDim.x) {
     const uint32_t local = i / EP_SOURCES;
@@ -110,18 +110,18 @@ static __device__ void ep_offsets_block(const EpArgs &a) {
   __shared__ EpOffsets o;
   if (!ep_collect_counts(a, o) || !ep_collect_messages(a)) return;
   ep_span_stage(a, EP_STAGE_READY);
-  if (EP_ALGO == EP_DIRECT) ep_span_stage(a, EP_STAGE_ARRIVED); /* its counts are sent after the rows */
+  if (EP_ALGO == EP_DIRECT) ep_span_stage(a, EP_STAGE_ARRIVED); /* under direct, counts are sent after the rows */
   block_scan(o.pair_ends, EP_PAIRS);
   ep_pad_offsets(a, o);
   ep_publish_prefixes(a, o);
-  if (EP_ALGO == EP_DEDUP) ep_publish_pairs(a, o); /* its receivers place rows by pair */
+  if (EP_ALGO == EP_DEDUP) ep_publish_pairs(a, o); /* the copying blocks read the pairs too */
   __syncthreads();
   if (threadIdx.x == 0) {
     st_relaxed_gpu(ep_counter(a, EP_CLEANUP), static_cast<int32_t>(gridDim.x - 1));
     st_relaxed_gpu(ep_counter(a, EP_CLAIM), 0);
     st_release_gpu(ep_counter(a, EP_READY), EP_READY_FLAG);
   }
-  if (EP_ALGO == EP_DIRECT) ep_publish_pairs(a, o); /* only combine needs it: after the others are released */
+  if (EP_ALGO == EP_DIRECT) ep_publish_pairs(a, o); /* only combine reads the pairs, so the copying blocks are released first */
 }
 
 /* ---- copying blocks ---- */
@@ -132,14 +132,14 @@ EP_DEVICE uint32_t ep_first_block(const EpArgs &a, uint32_t group) {
   return EP_DTYPE == EP_NVFP4 ? a.row_offsets[group] / EP_SCALE_ROWS + a.scale_offsets[group] : 0;
 }
 
-/* A warp copies elements and scales of one message to one row. */
+/* Copies the elements and scales of one message to one row, with one warp. */
 EP_DEVICE void ep_place_row(const EpArgs &a, const uint8_t *message, EpRow r) {
   warp_memcpy<EP_IN_FLIGHT>(a.out + r.row * EP_PAYLOAD_BYTES, message, EP_PAYLOAD_BYTES);
   ep_store_scales<EP_DTYPE, EP_HIDDEN>(a.out_scales, message + EP_SCALES_AT, r, a.max_rows);
 }
 
-/* Direct: records the token and the top-k position of a row. The position is the lane
- * whose id names this expert. */
+/* Direct: writes the token and the top-k position of a row to src_info. The position is the lane whose id
+ * is this expert. */
 EP_DEVICE void ep_note_source(const EpArgs &a, const uint8_t *message, int64_t row, uint32_t expert) {
   if (lane_id() >= EP_TOPK) return;
   if (reinterpret_cast<const uint16_t *>(message + EP_IDS_AT)[lane_id()] != expert) return;
@@ -147,13 +147,13 @@ EP_DEVICE void ep_note_source(const EpArgs &a, const uint8_t *message, int64_t r
   a.src_info[2 * row + 1] = static_cast<int32_t>(lane_id());
 }
 
-/* Rows of a group including those whose scales must be zeroed. */
+/* Returns the number of rows of a group, with the padding rows whose scales must be zeroed. */
 EP_DEVICE uint32_t ep_rows_to_visit(uint32_t rows) {
   return EP_DTYPE == EP_NVFP4 ? ep_up(rows, EP_SCALE_ROWS) : rows;
 }
 
-/* Copies rows [from, to) of a local expert. The prefixes give the source of a position;
- * its slot is the position within that source. */
+/* Copies rows [from, to) of a local expert. The prefixes determine the source of a row. Its slot is its
+ * number among the rows of that source. */
 EP_DEVICE void ep_copy_tile(const EpArgs &a, uint32_t local, uint32_t from, uint32_t to, const int32_t *prefix) {
   const uint32_t group = local + EP_SHARED;
   const int64_t start = a.row_offsets[group];
@@ -175,11 +175,10 @@ EP_DEVICE void ep_copy_tile(const EpArgs &a, uint32_t local, uint32_t from, uint
   }
 }
 
-/* Claims tiles of one local expert and copies them, until none is left. Each
- * thread reads the prefixes itself. Thread 0 could pass them to the others in shared
- * memory. But with two `if (thread 0)` in a row before the barrier, ptxas 13.0 joins the
- * branches and omits the reconvergence, so that lanes 1 to 31 pass the barrier before
- * thread 0 has written. */
+/* Claims and copies tiles of one local expert, until none is left. Each thread reads the prefixes itself.
+ * The other road would be that thread 0 passes them to the others in shared memory. But if two
+ * `if (thread 0)` follow each other before the barrier, ptxas 13.0 joins the branches and omits the
+ * reconvergence, so that lanes 1 to 31 pass the barrier before thread 0 has written. */
 EP_DEVICE void ep_copy_expert(const EpArgs &a, uint32_t local) {
   __shared__ uint32_t claimed;
   const int32_t *prefix = ep_counter(a, EP_PREFIX + local * EP_SOURCES);
@@ -194,8 +193,8 @@ EP_DEVICE void ep_copy_expert(const EpArgs &a, uint32_t local) {
   }
 }
 
-/* Copies the rows of this block's expert, b mod experts. If there are fewer blocks than
- * experts, each block copies the rows of several experts, one after the other. */
+/* Copies the rows of this block's expert, which is block % EP_LOCAL_EXPERTS. If there are fewer blocks than
+ * experts, a block copies the rows of several experts, one after the other. */
 EP_DEVICE void ep_copy_experts(const EpArgs &a, uint32_t block, uint32_t blocks) {
   if (blocks >= EP_LOCAL_EXPERTS) {
     ep_copy_expert(a, block % EP_LOCAL_EXPERTS);
@@ -204,7 +203,7 @@ EP_DEVICE void ep_copy_experts(const EpArgs &a, uint32_t block, uint32_t blocks)
   for (uint32_t local = block; local < EP_LOCAL_EXPERTS; local += blocks) ep_copy_expert(a, local);
 }
 
-/* The last copying block that ends resets the ready word for the next call. */
+/* Counts the copying blocks that have ended. The last one resets the ready word for the next call. */
 EP_DEVICE void ep_leave_copying(const EpArgs &a) {
   __syncthreads();
   if (threadIdx.x != 0) return;
@@ -219,7 +218,7 @@ EP_DEVICE bool ep_await_ready(const EpArgs &a) {
 
 /* ---- shared expert ---- */
 
-/* Waits until every sending block has staged its tokens; the last block that sees this
+/* Waits until every sending block has written its tokens to the send buffer. The last block that sees this
  * resets both counters. */
 EP_DEVICE bool ep_await_staged(const EpArgs &a, uint32_t waiters) {
   const int32_t senders = static_cast<int32_t>(gridDim.x) - a.count_sms;
@@ -233,8 +232,8 @@ EP_DEVICE bool ep_await_staged(const EpArgs &a, uint32_t waiters) {
   });
 }
 
-/* Copies this rank's own tokens, which are group 0. Blocks are counted from the end of the
- * grid, because the last blocks have the fewest tokens to send. */
+/* Copies this rank's own tokens to group 0, the rows of the shared expert. Blocks are counted from the end of
+ * the grid, because the last blocks have the fewest tokens to send. */
 static __device__ bool ep_copy_shared(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const EpSlice slice = ep_shared_slice(a);
   const uint32_t rows = ep_rows_to_visit(static_cast<uint32_t>(slice.count)), tile = ep_tile_rows(a);

@@ -1,10 +1,9 @@
-/* The memory of the ep kernels: messages, receive slots, count words, counters.
- * kernels/cuda/declare/ep.go computes the same sizes, and a test compares the
- * two through the emulator. All offsets are 64-bit: the combine slots of 20,000
- * tokens already pass 2^31 bytes.
+/* The memory of the ep kernels: messages, receive slots, count words, counters. kernels/cuda/declare/ep.go
+ * computes the same sizes, and a test on the emulator compares them. All offsets have 64 bits, because
+ * the combine slots of 20,000 tokens already take more than 2^31 bytes.
  *
- * Letters: E experts in total, L of them on each of R ranks; T the largest number of tokens
- * of a rank; K top-k.
+ * In the comments, E is the number of all experts, L that of the experts of a rank, R the number of ranks, T
+ * the largest number of tokens of a rank, and K is top-k.
  */
 #ifndef EP_LAYOUT_CUH
 #define EP_LAYOUT_CUH
@@ -12,12 +11,13 @@
 #include "common/check.cuh"
 #include "common/dtypes.cuh"
 
-/* EP_ALGO: one message per expert, or one per rank that the receiver expands. */
+/* EP_ALGO: a token is sent as one message for each expert, or as one message for each rank, which the receiver
+ * copies to the rows of its experts. */
 #define EP_DIRECT 0
 #define EP_DEDUP 1
 
-/* EP_COPY: how senders move data: 16-byte vectors of all threads, or bulk
- * copies that few lanes issue through shared memory (sm_90 and later). */
+/* EP_COPY: senders move data as 16-byte vectors with all threads, or by bulk copies through shared memory,
+ * which a few lanes issue (sm_90 and later). */
 #define EP_VECTOR 0
 #define EP_BULK 1
 
@@ -34,28 +34,28 @@
 #define EP_EPILOGUE EP_EPILOGUE_NONE
 #endif
 
-/* Sources of a rank. With skip_a2a every rank keeps its own share of a replicated batch:
- * the rank's only source is the rank itself, with number 0. */
+/* The number of ranks from which a rank receives. With skip_a2a, every rank has the same batch and keeps the
+ * tokens of its own experts: its only source is the rank itself, with number 0. */
 constexpr uint32_t EP_SOURCES = EP_SKIP_A2A ? 1 : EP_RANKS;
-/* (local expert, source) pairs of one rank, in that order. */
+/* The number of (local expert, source) pairs of a rank. They are sorted by expert, then by source. */
 constexpr uint32_t EP_PAIRS = EP_LOCAL_EXPERTS * EP_SOURCES;
 constexpr uint32_t EP_GROUPS = EP_LOCAL_EXPERTS + EP_SHARED;
 
 /* Indices into EpArgs.region. */
 enum EpRegion {
-  EP_D_SEND,  /* [T, message] staged tokens, own rank only */
+  EP_D_SEND,  /* [T, message] this rank's tokens before they are copied; only this rank uses it */
   EP_D_RECV,  /* direct [L, sources, T, message]; dedup [R, T, message] */
-  EP_D_COUNT, /* [L, sources] u64 tokens of a pair; all ones: not arrived */
-  EP_D_RANK,  /* dedup [2, R] u64: messages of a source; call number once they are complete */
-  EP_D_ROWS,  /* dedup [R, T, K] i32 output row of each selection, -1 elsewhere; own rank only */
+  EP_D_COUNT, /* [L, sources] u64 number of tokens of a pair; all ones if it has not arrived */
+  EP_D_RANK,  /* dedup [2, R] u64: number of messages of a source; then the call number once all have arrived */
+  EP_D_ROWS,  /* dedup [R, T, K] i32 output row of each selection, -1 if it is on another rank; only this rank uses it */
   EP_C_RECV,  /* direct [T, K, row]; dedup [T, R, row] */
-  EP_C_COUNT, /* [L, R] u64 rows of (sender's local expert, sender); all ones: not arrived */
-  EP_C_RANK,  /* dedup [R] u64 call number once a sender is complete */
+  EP_C_COUNT, /* [L, R] u64 number of rows of (sender's local expert, sender); all ones if it has not arrived */
+  EP_C_RANK,  /* dedup [R] u64 call number once all rows of a sender have arrived */
 };
 
-/* A message holds the quantized token, its index on its rank (int32, padded), the K
- * global expert ids (uint16, padded) and, dedup only, the K router weights (float32,
- * padded). All copies of a token are equal. */
+/* A message holds the quantized token, the token's number on its rank (int32, padded), its K global
+ * expert ids (uint16, padded) and, only under dedup, its K router weights (float32, padded). All copies of
+ * a token are equal. */
 constexpr uint32_t EP_PAYLOAD_BYTES = ep_payload(EP_DTYPE, EP_HIDDEN);
 constexpr uint32_t EP_SCALES_AT = ep_up(EP_PAYLOAD_BYTES, 16);
 constexpr uint32_t EP_TOKEN_BYTES =
@@ -69,26 +69,26 @@ constexpr uint64_t EP_ROW_BYTES = 2ull * EP_HIDDEN;
 constexpr uint64_t EP_NOT_ARRIVED = ~0ull;
 constexpr uint32_t EP_NO_EXPERT = 0xffff;
 
-/* Words of EpArgs.counters. Each is zero again when a call ends, except PAIR and PREFIX,
- * which dispatch writes and combine reads. */
+/* Indices of words in EpArgs.counters. Each word is zero again when a call ends, except those of EP_PAIR
+ * and EP_PREFIX, which dispatch writes for combine. */
 enum EpCounter {
   EP_READY = 1,        /* EP_READY_FLAG while the copying blocks may run */
-  EP_CLEANUP,          /* copying blocks still running */
-  EP_SHARED_READY,     /* blocks that have staged all their tokens */
-  EP_SHARED_STARTED,   /* blocks that have seen them all */
+  EP_CLEANUP,          /* number of copying blocks that still run */
+  EP_SHARED_READY,     /* number of blocks that have written all their tokens to the send buffer */
+  EP_SHARED_STARTED,   /* number of blocks that have seen all of these */
   EP_CLAIM,            /* dedup: next tile of messages */
-  EP_DONE,             /* combine: blocks that have sent everything */
-  EP_RANK_RESERVED = 8,  /* [8] dedup: messages placed for a rank */
+  EP_DONE,             /* combine: number of blocks that have sent everything */
+  EP_RANK_RESERVED = 8,  /* [8] dedup: slots assigned to messages for a rank */
   EP_RANK_FINISHED = 16, /* [8] dedup: parts of messages written to a rank */
-  EP_MESSAGES = 24,      /* [8] dedup: messages that a source announced */
-  EP_RETURNED = 32,      /* [8] dedup: parts of rows sent back to a rank */
+  EP_MESSAGES = 24,      /* [8] dedup: number of messages from a source */
+  EP_RETURNED = 32,      /* [8] dedup: chunks of rows sent back to a rank */
   EP_TABLES = 40,
-  EP_RESERVED = EP_TABLES,                  /* [E] slots given out at an expert */
+  EP_RESERVED = EP_TABLES,                  /* [E] slots assigned to messages for an expert */
   EP_FINISHED = EP_RESERVED + EP_EXPERTS,   /* [E] parts of messages written to an expert */
   EP_PAIR = EP_FINISHED + EP_EXPERTS,       /* [E, 2] {1024 + end row, rows} of (local expert, source) */
-  EP_PREFIX = EP_PAIR + 2 * EP_EXPERTS,     /* [E] rows of an expert up to and with a source */
+  EP_PREFIX = EP_PAIR + 2 * EP_EXPERTS,     /* [E] rows of an expert from the sources up to and including one */
   EP_TILE = EP_PREFIX + EP_EXPERTS,         /* [E] next tile of a local expert */
-  EP_CURSOR = EP_TILE + EP_EXPERTS,         /* [E] dedup: rows given out in a pair */
+  EP_CURSOR = EP_TILE + EP_EXPERTS,         /* [E] dedup: rows assigned in a pair */
   EP_GO = EP_CURSOR + EP_EXPERTS,           /* [512] combine: EP_READY_FLAG for each waiting block that has seen all senders */
   EP_COUNTERS = EP_GO + 512,
 };
@@ -97,25 +97,25 @@ EP_DEVICE uint8_t *ep_region(const EpArgs &a, int rank, EpRegion region) { retur
 
 EP_DEVICE int32_t *ep_counter(const EpArgs &a, uint32_t word) { return a.counters + word; }
 
-/* Offset of a token's staged message in its region. */
+/* Returns the offset of a token's message in the send buffer. */
 EP_DEVICE uint64_t send_buf_layout(uint64_t token) { return token * EP_MSG_BYTES; }
 
-/* Offset of a dispatch receive slot. Under dedup a message is for all experts
- * of the rank. */
+/* Returns the offset of a receive slot of dispatch. Under dedup, local_expert is ignored, because a message
+ * is for all experts of the rank. */
 EP_DEVICE uint64_t recv_buf_layout(uint32_t local_expert, uint32_t source, uint64_t slot, uint64_t max_tokens) {
   if (EP_SKIP_A2A) source = 0;
   if (EP_ALGO == EP_DEDUP) local_expert = 0;
   return ((static_cast<uint64_t>(local_expert) * EP_SOURCES + source) * max_tokens + slot) * EP_MSG_BYTES;
 }
 
-/* Index of a count word, and of the same pair's counters. */
+/* Returns the index of a pair's count word and of its counters. */
 EP_DEVICE uint32_t recv_count_layout(uint32_t local_expert, uint32_t source) {
   if (EP_SKIP_A2A) source = 0;
   return local_expert * EP_SOURCES + source;
 }
 
-/* Offset of a combine receive slot: every row has a slot of its own. `place` is the top-k
- * position, or the sending rank under dedup. */
+/* Returns the offset of a receive slot of combine. Every row has its own slot. `place` is the top-k position,
+ * or the sending rank under dedup. */
 EP_DEVICE uint64_t combine_buf_layout(uint64_t token, uint32_t place) {
   return (token * (EP_ALGO == EP_DEDUP ? EP_RANKS : EP_TOPK) + place) * EP_ROW_BYTES;
 }
@@ -124,8 +124,8 @@ EP_DEVICE uint64_t *ep_word(const EpArgs &a, int rank, EpRegion region, uint32_t
   return reinterpret_cast<uint64_t *>(ep_region(a, rank, region)) + index;
 }
 
-/* This rank's rows of the shared expert: all its tokens, or its slice of a
- * replicated batch. */
+/* The tokens for which this rank computes the shared expert: all its tokens, or its slice of a replicated
+ * batch. */
 struct EpSlice {
   int32_t start, count;
 };

@@ -1,19 +1,18 @@
-/* Small kernels that each check one primitive, in the emulator and on GPUs. They use the
- * counters as results:
+/* Small kernels that each check one primitive, on the emulator and on GPUs (litmus tests). They write their
+ * results to the counters:
  *
- *   counters[1]  violations seen, 0 when all is well
- *   counters[2]  checks made, so that "none failed" cannot mean "none ran"
+ *   counters[1]  number of checks that failed
+ *   counters[2]  number of checks, which shows that they were made
  *
- * Their launch parameters have names of their own in EpArgs. Region 0 is a
- * work area, the same on every rank.
+ * EpArgs has separate names for their launch parameters. Region 0 is their work area, at the same offset on
+ * every rank.
  */
 #include "ep/signal.cuh"
 
 #ifndef EP_THREADS
 #define EP_THREADS 1024
 #endif
-/* 0 leaves out the fence that the signal needs: a test checks that the race detector
- * reports it. */
+/* 0 leaves out the fence that a signal needs. A test checks that the race detector reports this. */
 #ifndef EP_LITMUS_FENCE
 #define EP_LITMUS_FENCE 1
 #endif
@@ -26,9 +25,9 @@ EP_DEVICE void litmus_report(const EpArgs &a, bool right) {
   if (!right) red_add_relaxed_gpu(ep_counter(a, EP_LITMUS_WRONG), 1);
 }
 
-/* block_memcpy: case n copies 16 + 16*n*step bytes from the start of its source cell to
- * 16*(n%8) bytes after the start of its destination cell at the peer. The host checks the
- * bytes and those around them. */
+/* Tests block_memcpy. Case n copies 16 + 16*n*step bytes, from the start of its source cell to 16*(n%8)
+ * bytes after the start of its destination cell on the peer. The host checks these bytes and the bytes
+ * around them. */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_memcpy(const __grid_constant__ EpArgs a) {
   const uint64_t cell = static_cast<uint64_t>(a.cell_bytes), cases = static_cast<uint64_t>(a.cases);
   for (uint64_t n = blockIdx.x; n < cases; n += gridDim.x) {
@@ -39,8 +38,8 @@ EP_ENTRY(EP_THREADS, 1) ep_litmus_memcpy(const __grid_constant__ EpArgs a) {
   }
 }
 
-/* block_scan, and with it block_prefix_sum: 1 to `sizes` values (at most 1024)
- * that depend on their number, against a running sum. */
+/* Tests block_scan, which calls block_prefix_sum. It scans arrays of 1 to `sizes` values (at most 1024), and
+ * compares the results with a running sum. */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_scan(const __grid_constant__ EpArgs a) {
   __shared__ uint32_t counts[1024];
   for (uint32_t n = 1 + blockIdx.x; n <= static_cast<uint32_t>(a.sizes); n += gridDim.x) {
@@ -58,9 +57,9 @@ EP_ENTRY(EP_THREADS, 1) ep_litmus_scan(const __grid_constant__ EpArgs a) {
   }
 }
 
-/* Message passing. One thread writes eight words and then a flag, with release
- * order. Another waits for the flag with acquire order, and must see the words.
- * Its answer, sent the same way, ends the round. */
+/* Tests message passing. One thread writes eight words and then a flag with release order. Another thread
+ * waits for the flag with acquire order, and must then see the words. It sends an answer in the same way,
+ * which ends the round. */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_pass(const __grid_constant__ EpArgs a) {
   const int32_t scope = a.scope;
   const uint32_t rounds = static_cast<uint32_t>(a.rounds);
@@ -93,9 +92,9 @@ EP_ENTRY(EP_THREADS, 1) ep_litmus_pass(const __grid_constant__ EpArgs a) {
   }
 }
 
-/* Tests ep_signal_completion. In each round warp 0 of each block writes 32 words to the
- * next rank, one a lane, and signals. Warp 1 waits for the previous rank's signal,
- * checks the words, writes the sentinel back and answers. */
+/* Tests ep_signal_completion. In each round, warp 0 of each block writes 32 words to the next rank, one in
+ * each lane, and signals. Warp 1 waits for the previous rank's signal, checks the words, sets the signal's
+ * word back to "not arrived", and answers. */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_signal(const __grid_constant__ EpArgs a) {
   const uint64_t box = a.region[0] + blockIdx.x * 1024ull;
   const int32_t next = (a.rank + 1) % a.ranks, previous = (a.rank + a.ranks - 1) % a.ranks;
@@ -127,9 +126,9 @@ EP_ENTRY(EP_THREADS, 1) ep_litmus_signal(const __grid_constant__ EpArgs a) {
   }
 }
 
-/* Tests the codecs over every BF16 value: word i of the region becomes
- * {e4m3, e2m1, even e8m0 of its magnitude, low byte of its BF16 rounding
- * after a scaling by 1+2^-9}. */
+/* Tests the conversions with every BF16 value. Word i of the region becomes four bytes of value i: its e4m3
+ * code, its e2m1 code, the even e8m0 scale of its magnitude, and the low byte of value * (1 + 2^-9)
+ * rounded to BF16. */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_codec(const __grid_constant__ EpArgs a) {
   uint32_t *out = reinterpret_cast<uint32_t *>(a.heap[a.rank] + a.region[0]);
   for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < 65536; i += gridDim.x * blockDim.x) {
@@ -139,7 +138,7 @@ EP_ENTRY(EP_THREADS, 1) ep_litmus_codec(const __grid_constant__ EpArgs a) {
   }
 }
 
-/* Writes the sizes that the host computes too, as 64-bit words, into the region. */
+/* Writes sizes that the host also computes to the region, as 64-bit words. */
 EP_ENTRY(EP_THREADS, 1) ep_litmus_layout(const __grid_constant__ EpArgs a) {
   if (blockIdx.x != 0 || threadIdx.x != 0) return;
   uint64_t *out = reinterpret_cast<uint64_t *>(a.heap[a.rank] + a.region[0]);

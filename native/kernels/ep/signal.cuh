@@ -1,22 +1,21 @@
-/* Signals and waits. A signal is a system-scope release fence and then a relaxed store.
- * A wait is relaxed polling and then one acquire fence. In the upstream code one thread of
- * a rank stores with release order instead. Formally that publishes only the data that this
- * thread itself wrote.
+/* Signals and waits. A signal is a release fence of system scope and then a relaxed store. A wait polls with
+ * relaxed loads and then makes one acquire fence. The other road would be a store with release order by one
+ * thread of a rank; but by the memory model such a store publishes only data that this thread has written or
+ * acquired.
  */
 #ifndef EP_SIGNAL_CUH
 #define EP_SIGNAL_CUH
 
 #include "ep/layout.cuh"
 
-/* Writes value to another rank's word, after everything that the calling thread wrote or
- * has acquired from others. */
+/* Writes value to another rank's word. All data that the calling thread has written, or acquired from other
+ * threads, is visible before the word. */
 EP_DEVICE void ep_signal_completion(uint64_t *word, uint64_t value) {
   fence_acq_rel_sys();
   st_relaxed_sys(word, value);
 }
 
-/* Waits until a word is no longer all ones, and returns its value in *value. Returns
- * false if it gave up. */
+/* Waits until a word is not all ones, and stores its value in *value. Returns false if it gave up. */
 EP_DEVICE bool ep_await_count(const EpArgs &a, uint64_t *word, EpWait what, uint64_t *value) {
   EpSpin spin;
   for (;;) {
@@ -52,7 +51,8 @@ EP_DEVICE bool ep_await_counter(const EpArgs &a, const int32_t *counter, EpWait 
   return true;
 }
 
-/* Lets thread 0 wait for the whole block, and returns thread 0's result to all threads. */
+/* Lets thread 0 wait while the other threads of the block wait for it. Returns the result of thread 0 in all
+ * threads. */
 template <class Wait>
 EP_DEVICE bool ep_block_wait(Wait wait) {
   __shared__ int arrived;

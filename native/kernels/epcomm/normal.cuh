@@ -1,19 +1,20 @@
-/* Kernels around the calls of layout rank:packed that implement DeepEP's normal calls. They
- * compute which tokens go where, exchange counts that the host needs before it makes the
- * outputs, and send top-k weights back. Sizes are arguments, not macros: these kernels are
- * short, and one binary is enough for all shapes.
+/* Kernels for DeepEP's normal calls, launched before and after the calls of layout rank:packed. They compute
+ * to which ranks and experts tokens go, exchange counts that the host needs before it allocates outputs,
+ * convert the data of received rows, and send top-k weights back. Sizes are arguments, not macros, because
+ * these kernels take little time, and so one binary is enough for all shapes.
  *
- * EpMeeting.at is the same on every rank, zeroed:
- *   u32 announced;                        calls of ep_announce so far
- *   u32 returned[EP_NORMAL_BLOCKS];       calls of ep_return_weights, by block
- *   (to EP_NORMAL_HEADER bytes)
- *   u64 counts[2][R source][R + E + 1];   call << 32 | rows for each rank, rows of each expert here, tokens
+ * The memory at EpMeeting.at, which is zeroed at set-up. R is the number of ranks, E of local experts, T is
+ * max_tokens and K is top-k:
+ *   u32 announced;                        number of calls of ep_announce so far
+ *   u32 returned[EP_NORMAL_BLOCKS];       number of calls of each block of ep_return_weights
+ *   (padding to EP_NORMAL_HEADER bytes)
+ *   u64 counts[2][R][R + E + 1];          by source: call << 32 | rows for each rank, rows of each expert here, tokens
  *   u64 weights[2][T][R][K];              call << 32 | weight
- * Two sets, by call number, are enough, because a rank writes the words of call n + 2 after
- * its call n + 1. ep_announce ends call n + 1 only with every rank's words of that call, and a
- * rank sent these words after its call n. ep_return_weights follows a combine on its stream. A
- * combine waits until all ranks have begun the combine before it; by then they have ended the
- * ep_return_weights of the call before that one.
+ * There are two sets, by call number. Two are enough, because a rank writes the words of call n + 2 only after
+ * its call n + 1. For ep_announce: call n + 1 ends only when the words of all ranks for that call have arrived,
+ * and a rank sends these words after its call n. For ep_return_weights: it follows a combine on its stream. A
+ * combine waits until all ranks have begun the combine before it, and by then they have ended the
+ * ep_return_weights of the call before that.
  */
 #ifndef EP_EPCOMM_NORMAL_CUH
 #define EP_EPCOMM_NORMAL_CUH
@@ -31,8 +32,8 @@ EP_DEVICE int32_t normal_id(const void *ids, int32_t bits, int64_t i) {
   return id >= 0 && id < (1 << 30) ? static_cast<int32_t>(id) : -1;
 }
 
-/* Every kernel of this file may start while the kernel before it drains, and lets the next kernel
- * start early too. */
+/* Begins a kernel of this file. The kernel may start while the last blocks of the kernel before it still run, and
+ * it lets the next kernel start early too. */
 EP_DEVICE void normal_begin() {
   pdl_wait();
   pdl_launch();
@@ -40,7 +41,7 @@ EP_DEVICE void normal_begin() {
 
 /* ---- which tokens go where ---- */
 
-/* Counts the tokens of NORMAL_EXPERTS experts, from `first` on. */
+/* Counts the tokens of NORMAL_EXPERTS experts, from expert `first` on. */
 EP_DEVICE void normal_count_experts(const EpLayoutArgs &a, int32_t first, int32_t (&counts)[NORMAL_EXPERTS]) {
   if (threadIdx.x < NORMAL_EXPERTS) counts[threadIdx.x] = 0;
   __syncthreads();
@@ -54,7 +55,7 @@ EP_DEVICE void normal_count_experts(const EpLayoutArgs &a, int32_t first, int32_
   if (threadIdx.x < NORMAL_EXPERTS && e < a.experts) a.per_expert[e] = counts[threadIdx.x];
 }
 
-/* Writes for each token whether it goes to a rank, and counts the tokens that do. */
+/* Writes for each token whether it goes to a rank, and counts the tokens that go there. */
 EP_DEVICE void normal_count_rank(const EpLayoutArgs &a, int32_t rank, int32_t (&counts)[NORMAL_EXPERTS]) {
   const int32_t local = a.experts / a.ranks, first = rank * local;
   int32_t mine = 0;
@@ -74,7 +75,8 @@ EP_DEVICE void normal_count_rank(const EpLayoutArgs &a, int32_t rank, int32_t (&
   if (threadIdx.x == 0) a.per_rank[rank] = counts[0];
 }
 
-/* Blocks: one for each rank, then one for each NORMAL_EXPERTS experts. */
+/* Computes EpLayoutArgs' outputs. There is one block for each rank, and then one for every NORMAL_EXPERTS
+ * experts. */
 EP_ENTRY(1024, 1) ep_layout(const __grid_constant__ EpLayoutArgs a) {
   normal_begin();
   __shared__ int32_t counts[NORMAL_EXPERTS];
@@ -86,9 +88,9 @@ EP_ENTRY(1024, 1) ep_layout(const __grid_constant__ EpLayoutArgs a) {
   }
 }
 
-/* ---- meeting the other ranks ---- */
+/* ---- words that ranks exchange ---- */
 
-/* The arguments that EpSpin needs. */
+/* Returns the arguments that EpSpin needs. */
 EP_DEVICE EpArgs normal_args(const EpMeeting &m) {
   EpArgs a = {};
   a.rank = m.rank;
@@ -98,7 +100,7 @@ EP_DEVICE EpArgs normal_args(const EpMeeting &m) {
   a.given_up = m.given_up;
   return a;
 }
-/* Returns true if this rank gave up a wait in an earlier launch: the block must then leave. All threads call it. */
+/* Returns true if this rank has given up a wait in an earlier launch. The block must then leave. All threads call it. */
 EP_DEVICE bool normal_leaves(const EpMeeting &m) { return __syncthreads_or(*m.given_up != 0); }
 EP_DEVICE uint32_t *normal_calls(const EpMeeting &m) { return reinterpret_cast<uint32_t *>(m.heap[m.rank] + m.at); }
 EP_DEVICE uint32_t normal_words(const EpMeeting &m) { return static_cast<uint32_t>(m.ranks + m.local_experts + 1); }
@@ -110,7 +112,7 @@ EP_DEVICE uint64_t *normal_weights(const EpMeeting &m, int32_t owner, uint32_t c
   uint64_t *words = reinterpret_cast<uint64_t *>(m.heap[owner] + m.at + EP_NORMAL_HEADER) + 2ull * m.ranks * normal_words(m);
   return words + ((static_cast<uint64_t>(call & 1) * m.max_tokens + token) * m.ranks + from) * m.topk;
 }
-/* Waits until a word is of this call, and returns its lower half. */
+/* Waits until a word of this call has arrived, and stores its lower half in *value. Returns false if it gave up. */
 EP_DEVICE bool normal_wait(const EpMeeting &m, const uint64_t *p, uint32_t call, int32_t source, uint32_t phase, uint32_t *value) {
   uint64_t v = ld_relaxed_sys(p);
   if (v >> 32 != call) {
@@ -126,8 +128,8 @@ EP_DEVICE bool normal_wait(const EpMeeting &m, const uint64_t *p, uint32_t call,
 /* ---- counts ---- */
 
 struct NormalCounts {
-  uint32_t rows[EP_MAX_RANKS][EP_MAX_RANKS]; /* from a source for a rank */
-  uint32_t experts[NORMAL_MOST];             /* rows of each expert here */
+  uint32_t rows[EP_MAX_RANKS][EP_MAX_RANKS]; /* [source][rank]: number of rows that the source sends to the rank */
+  uint32_t experts[NORMAL_MOST];             /* number of rows of each expert of this rank */
   uint32_t fullest, failed;
 };
 
@@ -167,7 +169,7 @@ EP_DEVICE void normal_take_counts(const EpAnnounceArgs &a, uint32_t call, Normal
   }
 }
 
-/* Rows that the sources up to `last` send to a rank. */
+/* Returns the number of rows that the sources 0 to `last` send to a rank. */
 EP_DEVICE uint32_t normal_before(const NormalCounts &s, uint32_t last, uint32_t rank) {
   uint32_t rows = 0;
   for (uint32_t q = 0; q <= last; q++) rows += s.rows[q][rank];
@@ -178,7 +180,7 @@ EP_DEVICE void normal_tell(const EpAnnounceArgs &a, const NormalCounts &s) {
   const uint32_t ranks = static_cast<uint32_t>(a.meeting.ranks), rank = static_cast<uint32_t>(a.meeting.rank);
   for (uint32_t i = threadIdx.x; i < ranks * ranks; i += blockDim.x) a.before[i] = static_cast<int32_t>(normal_before(s, i / ranks, i % ranks));
   const uint32_t rows = normal_before(s, ranks - 1, rank);
-  if (threadIdx.x == 0 && a.worst > 0 && rows > static_cast<uint32_t>(a.worst)) /* dispatch then writes none */
+  if (threadIdx.x == 0 && a.worst > 0 && rows > static_cast<uint32_t>(a.worst)) /* after this fault, dispatch writes no rows */
     ep_fault(normal_args(a.meeting), {EP_PHASE_ROOM, -1, -1}, static_cast<uint64_t>(a.worst), rows);
   if (a.ticket == 0) return;
   const uint32_t align = static_cast<uint32_t>(a.align);
@@ -188,11 +190,11 @@ EP_DEVICE void normal_tell(const EpAnnounceArgs &a, const NormalCounts &s) {
     a.told[1] = normal_before(s, ranks - 1, rank);
     a.told[2] = s.fullest;
   }
-  __syncthreads(); /* the release below covers what other threads wrote before it */
+  __syncthreads(); /* so that the release below also publishes what other threads have written */
   if (threadIdx.x == 0) st_release_sys(a.told, a.ticket);
 }
 
-/* Writes the counts of a call that does not end: no rank sends a row. The host is told nothing. */
+/* Writes zero counts for a call that gave up, so that no rows are expected. It writes nothing for the host. */
 EP_DEVICE void normal_tell_none(const EpAnnounceArgs &a) {
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < a.meeting.ranks * a.meeting.ranks; i += static_cast<int32_t>(blockDim.x)) a.before[i] = 0;
 }
@@ -237,8 +239,8 @@ EP_DEVICE void normal_ready(const EpAnnounceArgs &a, uint32_t block, uint32_t bl
   }
 }
 
-/* Block 0 exchanges counts with the other ranks; the other blocks prepare the ids and
- * weights that this rank sends. */
+/* Block 0 exchanges counts with the other ranks. The other blocks convert the ids and weights that this rank
+ * will send. */
 EP_ENTRY(1024, 1) ep_announce(const __grid_constant__ EpAnnounceArgs a) {
   normal_begin();
   __shared__ NormalCounts s;
@@ -278,13 +280,13 @@ EP_DEVICE void normal_send_weights(const EpReturnArgs &a, uint32_t call, int64_t
   for (int64_t i = first; i < all; i += step) {
     const int64_t row = i / a.given, k = i % a.given;
     const int32_t token = a.src_info[2 * row], source = a.src_info[2 * row + 1];
-    /* Wrong values of a broken dispatch must not lead out of the heap. */
+    /* If a dispatch with an error wrote wrong values, this kernel must not write outside the heap. */
     if (token < 0 || token >= m.max_tokens || source < 0 || source >= m.ranks) continue;
     st_relaxed_sys(normal_weights(m, source, call, token, m.rank) + k, static_cast<uint64_t>(call) << 32 | __float_as_uint(a.weights[i]));
   }
 }
 
-/* The ranks of a token's experts, one bit for each. */
+/* Returns the ranks of a token's experts, one bit for each rank. */
 EP_DEVICE uint32_t normal_mask(const EpReturnArgs &a, int64_t token) {
   uint32_t mask = 0;
   for (int32_t k = 0; k < a.meeting.topk; k++) {
@@ -294,7 +296,7 @@ EP_DEVICE uint32_t normal_mask(const EpReturnArgs &a, int64_t token) {
   return mask;
 }
 
-/* Returns false if a wait was given up. */
+/* Waits for the weights of this rank's tokens and sums them over ranks. Returns false if it gave up. */
 EP_DEVICE bool normal_sum_weights(const EpReturnArgs &a, uint32_t call, int64_t first, int64_t step) {
   const EpMeeting &m = a.meeting;
   for (int64_t i = first; i < static_cast<int64_t>(a.tokens) * a.given; i += step) {
@@ -312,13 +314,13 @@ EP_DEVICE bool normal_sum_weights(const EpReturnArgs &a, uint32_t call, int64_t 
   }
   return true;
 }
-/* Overwrites the sums of a call that does not end with NaN. */
+/* Overwrites the sums with NaN, for a call that gave up. */
 EP_DEVICE void normal_spoil_weights(const EpReturnArgs &a) {
   for (int64_t i = threadIdx.x; i < static_cast<int64_t>(a.tokens) * a.given; i += blockDim.x) a.out[i] = __uint_as_float(0xffffffffu);
 }
 
-/* Launched with EP_NORMAL_BLOCKS blocks after the combine of the same call, on the same
- * stream. */
+/* Sends weights back and sums them; see EpReturnArgs. It is launched with EP_NORMAL_BLOCKS blocks, after the
+ * combine of the same call on the same stream. */
 EP_ENTRY(1024, 1) ep_return_weights(const __grid_constant__ EpReturnArgs a) {
   normal_begin();
   if (normal_leaves(a.meeting)) {

@@ -1,16 +1,16 @@
-/* Partial sums of a combine: each rank sums its rows of a token in f32, in top-k
- * order, and sends one sum. The token's rank adds them in the order of ranks. The sum of
- * the rank's own rows stays in registers: these rows are read once and are not copied
- * through a slot.
+/* Partial sums of a combine. Each rank sums its rows of a token in f32, in top-k
+ * order, and sends one sum to the token's rank, which adds the sums in the order of ranks.
+ * The token's rank keeps the sum of its own rows in registers: it reads these rows once and
+ * copies them to no slot.
  *
  * Compile-time: EP_PARTIAL 0: sums are sent as f32, and the error is that of f32 sums; 1:
  * sums are sent as BF16, with the same bits in the result as algo=dedup.
  *
- * An f32 sum is two rows long. It is sent to the slots of the rank's first two top-k
- * positions of the token: of each eight elements, four go to one slot and four to the
- * other. A rank with one row sends that row, and the receiver multiplies it by its weight.
- * So one slot for each top-k position is enough, and no more bytes are sent than with
- * algo=direct.
+ * An f32 sum takes twice the bytes of a row. A token has one slot for each top-k position.
+ * The sum is sent to two of them, those of the first two positions whose experts the
+ * sending rank has: of each eight elements, four go to one slot and four to the other. If
+ * a rank has only one row of the token, it sends the row, and the receiver multiplies the
+ * row by its weight. So no more bytes are sent than with algo=direct.
  */
 #ifndef EP_PARTIAL_CUH
 #define EP_PARTIAL_CUH
@@ -28,9 +28,11 @@ static const uint32_t EP_GROUP = EP_PEERS < EP_MOST_PEERS ? EP_PEERS : EP_MOST_P
 
 /* ---- a rank's own rows ---- */
 
-/* acc = the weighted sum, at a byte column, of the rows of y at the top-k positions in
- * `here`, in their order. Lane k of route: weight << 32 | row of position k. With `late`, weigh
- * waits for the weight and sets it, while the first rows load. Returns false if weigh does. */
+/* Sets acc to the weighted sum of eight elements, from byte `column` on, of those rows of y
+ * that belong to the top-k positions in `here`, in the order of positions. Lane k of route
+ * has weight << 32 | row of position k. With `late`, route has no weights yet: the function
+ * calls weigh while the first rows are being loaded, and weigh waits for the weights and
+ * sets them. Returns false if weigh returned false. */
 template <bool late, class Weigh>
 EP_DEVICE bool partial_sum(const EpArgs &a, uint64_t route, uint32_t column, uint32_t here, float (&acc)[8], Weigh weigh) {
   const uint8_t *y = reinterpret_cast<const uint8_t *>(a.y) + column;
@@ -63,7 +65,8 @@ EP_DEVICE void partial_sum(const EpArgs &a, uint64_t route, uint32_t column, uin
 
 EP_DEVICE bool partial_alone(uint32_t here) { return (here & (here - 1)) == 0; }
 
-/* The slot for a piece that `rank` sends; the rank's top-k positions are in `here`. */
+/* The slot for a piece that `rank` sends. `here` has a bit for each top-k position whose
+ * expert that rank has. */
 EP_DEVICE uint32_t partial_slot(uint32_t rank, uint32_t here, uint32_t piece) {
   if (!EP_F32_SUMS) return rank;
   uint32_t rest = here & (here - 1);
@@ -82,9 +85,9 @@ EP_DEVICE uint4 partial_pack(const float (&sum)[8], uint32_t piece) {
 
 /* One vector of an output, in the registers of a lane. */
 struct PartialSum {
-  uint8_t *slots; /* of the token, at this lane's column */
+  uint8_t *slots; /* address of the token's first slot, plus this lane's byte column */
   uint32_t rank;  /* lane k: rank of top-k position k, EP_RANKS if masked */
-  float weight;   /* lane k: of top-k position k */
+  float weight;   /* lane k: weight of top-k position k */
   float own[8];   /* this rank's sum */
   float acc[8];
 };
@@ -95,7 +98,7 @@ EP_DEVICE uint32_t partial_peer(const EpArgs &a, uint32_t i) { return i + (i >= 
 /* The pieces of EP_GROUP other ranks, from number `first` on. */
 struct PartialGroup {
   uint32_t first;
-  uint32_t here[EP_GROUP]; /* top-k positions of each rank; 0 for a rank that does not exist */
+  uint32_t here[EP_GROUP]; /* bit k: the rank has the expert of top-k position k. 0 for a rank that does not exist */
   uint4 data[EP_GROUP][EP_PIECES];
 };
 EP_DEVICE PartialGroup partial_group(const EpArgs &a, const PartialSum &s, uint32_t first) {
@@ -118,7 +121,7 @@ EP_DEVICE void partial_add(float (&acc)[8], const float (&x)[8]) {
   for (int i = 0; i < 8; i++) acc[i] = __fadd_rn(acc[i], x[i]);
 }
 
-/* Adds the piece that one rank sent: a BF16 sum, a row, or the two halves of an f32 sum. */
+/* Adds what one rank sent: a BF16 sum, a row, or the two halves of an f32 sum. */
 EP_DEVICE void partial_add_pieces(PartialSum &s, uint32_t here, const uint4 (&data)[EP_PIECES]) {
   if (!EP_F32_SUMS) {
     bf16_accumulate(s.acc, data[0], 1.0f);
@@ -132,7 +135,7 @@ EP_DEVICE void partial_add_pieces(PartialSum &s, uint32_t here, const uint4 (&da
   }
 }
 
-/* Adds a group's sums, and this rank's own in its turn: in the order of ranks. */
+/* Adds a group's sums in the order of ranks, and between them this rank's own sum. */
 EP_DEVICE void partial_add_group(const EpArgs &a, PartialSum &s, const PartialGroup &g) {
 #pragma unroll
   for (uint32_t i = 0; i < EP_GROUP; i++) {

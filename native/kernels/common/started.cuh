@@ -1,5 +1,5 @@
-/* Start words of combine: which ranks have begun a call. ep_started(a, owner) of the kernels' layout has the
- * words of a rank.
+/* Start words of combine. They say which call each rank has begun. Each kernel family's layout defines
+ * ep_started(a, owner), the address of the words in the memory of rank `owner`.
  */
 #ifndef EP_STARTED_CUH
 #define EP_STARTED_CUH
@@ -15,18 +15,18 @@ template <class Call> EP_DEVICE void ep_announce(const EpArgs &a, const Call &c,
   st_release_sys(ep_started(a, c.lane) + a.rank, c.number);
 }
 
-/* The last call that rank `lane` began, as far as this SM knows. The load has block scope, so that all warps
- * of a block but one find the word in L1. */
+/* Loads the number of the last call that rank `lane` began. The number may be old: the load has block scope,
+ * so that it may come from L1, and of a block only one warp asks L2. */
 EP_LD_PTX(ld_relaxed_cta, "ld.relaxed.cta.global", EP_MO_RELAXED)
 template <class Call> EP_DEVICE uint32_t ep_load_began(const EpArgs &a, const Call &c) {
   if (!ep_alive(a, c.lane < EP_RANKS ? c.lane : 0)) return c.number;
   return ld_relaxed_cta(ep_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0));
 }
 
-/* Waits until all ranks have begun the previous call. Return slots have two sets, by call number, and so have
- * the weights of layout masked. Those of this call were last used two calls ago, and a rank that began the
- * previous call no longer needs them. In a steady state the words have arrived long before, so that waiting
- * costs a warp one more load, and saves a barrier between calls. */
+/* Waits until all ranks have begun the previous call. There are two sets of return slots, for calls of even
+ * and of odd number, and two sets of the weights of layout masked. The set of this call was last used two
+ * calls ago, and a rank that began the previous call no longer needs it. So no barrier between calls is
+ * needed. Usually the words arrived long before, so that the wait costs a warp only one load. */
 template <class Call> EP_DEVICE bool ep_wait_started(const EpArgs &a, const Call &c) {
   const uint32_t before = ep_number_before(c.number);
   const uint32_t *p = ep_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);
@@ -40,8 +40,9 @@ template <class Call> EP_DEVICE bool ep_wait_started(const EpArgs &a, const Call
   }
 }
 
-/* Does the work of ep_wait_started with words that were loaded before. Returns false if a rank never began
- * the previous call. The loads of ep_wait_started bypass L1: 2,000 warps would ask L2 for one line at once. */
+/* Does the work of ep_wait_started, with the number that ep_load_began returned. Returns false if a rank did
+ * not begin the previous call before the deadline. The loads of ep_wait_started bypass L1: if all warps began
+ * with it, 2,000 warps would ask L2 for the same line at once. */
 template <class Call> EP_DEVICE bool ep_all_began(const EpArgs &a, const Call &c, uint32_t began) {
   return !__any_sync(EP_FULL_WARP, !ep_reached(began, ep_number_before(c.number))) || ep_wait_started(a, c);
 }

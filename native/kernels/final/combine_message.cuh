@@ -8,8 +8,8 @@
 
 static const uint32_t FIN_ROW_BYTES = 2 * EP_HIDDEN;
 static const uint32_t FIN_WIDTH = EP_THREADS > 768 ? 2 : 4; /* vectors of a lane in one step */
-static const uint32_t FIN_STRIDE = 32 * 16 * FIN_WIDTH;     /* bytes of a row in a step of a warp */
-static const uint32_t FIN_STEPS = (FIN_ROW_BYTES + FIN_STRIDE - 1) / FIN_STRIDE; /* steps of a row */
+static const uint32_t FIN_STRIDE = 32 * 16 * FIN_WIDTH;     /* bytes of a row that a warp handles in one step */
+static const uint32_t FIN_STEPS = (FIN_ROW_BYTES + FIN_STRIDE - 1) / FIN_STRIDE; /* number of steps for a row */
 
 EP_DEVICE bool fin_in_row(uint32_t column) { return FIN_ROW_BYTES % FIN_STRIDE == 0 || column < FIN_ROW_BYTES; }
 

@@ -1,9 +1,9 @@
 /* combine_final_partial: combine for large batches in which ranks send only partial sums,
  * see common/partial.cuh. It uses the same tickets, flags and ring of loads as
- * combine_final, and may follow calls of that kernel.
+ * combine_final, and calls of both kernels may follow each other.
  *
- * Compile-time: EP_IN_FLIGHT: vectors that a sending lane has in flight to shared
- * memory, one step at least.
+ * Compile-time: EP_IN_FLIGHT, number of vectors that a sending lane has in flight to shared
+ * memory, at least those of one step.
  */
 #define EP_DIRECT 0
 #include "common/partial.cuh"
@@ -66,8 +66,8 @@ EP_DEVICE void fin_send_partial(const EpArgs &a, const FinCall &c, const FinRetu
   st_relaxed_sys(fin_flag(a, r.source, r.token, a.rank), c.number);
 }
 
-/* Sends messages by ticket, as fin_combine_async does: the first two tickets are drawn at
- * once; after that a warp always has one ticket more than it is sending. */
+/* Draws tickets and sends their messages, as fin_combine_async does. A warp draws its first
+ * two tickets together. While it sends one message, it already has the ticket of the next. */
 EP_DEVICE void fin_partial_async(const EpArgs &a, const FinCall &c) {
   uint32_t *tickets = reinterpret_cast<uint32_t *>(a.counters) + FIN_TICKETS + (c.number & 1);
   bool peer = c.lane < EP_RANKS && c.lane != static_cast<uint32_t>(a.rank);
@@ -92,7 +92,7 @@ EP_DEVICE void fin_partial_async(const EpArgs &a, const FinCall &c) {
 
 /* ---- receiving ---- */
 
-/* Loads the sums of a group's ranks; all loads are in flight together. */
+/* Loads the sums that the ranks of a group sent; all loads are in flight together. */
 EP_DEVICE void fin_load_group(const EpArgs &a, const PartialSum &s, PartialGroup &g) {
 #pragma unroll
   for (uint32_t i = 0; i < EP_GROUP; i++)

@@ -1,17 +1,18 @@
-/* combine_final_polled is combine_ll_partial after a dispatch of the final kernels. If it
- * may use all SMs, combine_ll_partial is faster than the combines with flags, also with
+/* combine_final_polled does the work of combine_ll_partial after a dispatch of the final
+ * kernels. On all SMs, combine_ll_partial is faster than the combines with flags, also for
  * large batches. But it needs the route that a low-latency dispatch writes, and for large
- * batches such a dispatch is slower.
+ * batches a low-latency dispatch is slower than a dispatch of the final kernels.
  *
- * The code is ll/combine_partial.cuh. This file defines the names of ll/layout.cuh that
- * it uses, for the memory of final/layout.cuh and one more region.
+ * The code is in ll/combine_partial.cuh, which uses some names of ll/layout.cuh. This file
+ * defines these names for the memory of final/layout.cuh and one more region.
  */
-#define LL_MEMORY /* of this file, in place of ll/layout.cuh */
+#define LL_MEMORY /* the memory is defined in this file and not in ll/layout.cuh */
 #include "final/layout.cuh"
 #include "ll/call.cuh"
 
-/* Index of the region of slots, [2][T][FIN_SLOTS][H] BF16, all ones, as LL_RETURN. It comes
- * after the regions of FinRegion; FIN_FLAGS and FIN_RETURN are empty here. */
+/* Index of the region of slots, [2][T][FIN_SLOTS][H] BF16, all ones between calls, as
+ * LL_RETURN is. It comes after the regions of FinRegion. With this kernel FIN_FLAGS and
+ * FIN_RETURN are empty. */
 static const uint32_t FIN_POLLED = FIN_ORIGINS + 1;
 
 EP_DEVICE uint64_t *ll_route(const EpArgs &a, int source, uint32_t token) {

@@ -1,5 +1,5 @@
-/* Sends a message of combine_final with loads to registers: one step is in flight while
- * the one before is used. */
+/* Sends a message of combine_final with loads to registers. While a warp uses one step, it
+ * loads the next. */
 #ifndef EP_FINAL_COMBINE_REGISTERS_CUH
 #define EP_FINAL_COMBINE_REGISTERS_CUH
 

@@ -1,6 +1,6 @@
-/* Sends a message of combine_final with loads to shared memory, a ring of steps for each
- * warp. In registers a lane holds four vectors, and the compiled code uses them before it
- * loads the next vectors: with registers one SM moved 25 GB/s. */
+/* Sends a message of combine_final with loads to shared memory, where each warp has a ring
+ * of steps. With loads to registers one SM moved only 25 GB/s: a lane holds four vectors,
+ * and the compiled code uses them before it loads the next vectors. */
 #ifndef EP_FINAL_COMBINE_RING_CUH
 #define EP_FINAL_COMBINE_RING_CUH
 
@@ -8,9 +8,9 @@
 
 static const uint32_t FIN_STAGES = EP_IN_FLIGHT / FIN_WIDTH; /* steps in flight */
 
-/* A position in a message: the rows from here on, this row first, and the byte column. A
- * sum adds all rows at one column, then all rows at the next column; raw rows are sent one
- * after the other. */
+/* A position in a message. `left` has a bit for this row and for each row after it; `column`
+ * is the byte column. For a sum all rows are visited at one column, then all rows at the
+ * next column. Without a sum, rows are sent one after the other. */
 struct FinWalk {
   uint32_t left, column;
 };
@@ -23,7 +23,7 @@ EP_DEVICE FinWalk fin_step(FinWalk w, uint32_t here) {
   return w.left != 0 ? w : FinWalk{here, w.column + FIN_STRIDE};
 }
 
-/* This lane's position for vector v of a step. */
+/* The address in the ring of this lane's vector v of a step. */
 EP_DEVICE uint4 *fin_ring(const FinCall &c, uint32_t stage, uint32_t v) {
   EP_DYNAMIC_SHARED(ring);
   return reinterpret_cast<uint4 *>(ring) + ((c.warp * FIN_STAGES + stage) * FIN_WIDTH + v) * 32 + c.lane;
@@ -41,8 +41,8 @@ EP_DEVICE void fin_store(uint8_t *slot, uint32_t column, uint4 data) {
   if (fin_in_row(column)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot + column), data);
 }
 
-/* Handles one step that has arrived. It is added to a sum, which is sent after the last
- * row; a raw row is sent as it is. */
+/* Handles one step that has arrived. For a sum the step is added, and the sum is sent after
+ * the last row. Without a sum the step is sent as it is. */
 EP_DEVICE void fin_send_step(const EpArgs &a, const FinCall &c, const FinReturn &r, FinWalk w, const uint4 (&data)[FIN_WIDTH],
                              float (&acc)[FIN_WIDTH][8]) {
   int k = __ffs(w.left) - 1;

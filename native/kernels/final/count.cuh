@@ -1,6 +1,6 @@
 /* First half of dispatch_final: finds the output row of each token from the routing of
- * all ranks. The order is the same in every run, and there are no atomics on global
- * memory. Each sending block has a run of consecutive tokens.
+ * all ranks. The rows are the same in every run, because no atomics on global memory are
+ * used. Each sending block has a run of consecutive tokens.
  */
 #ifndef EP_FINAL_COUNT_CUH
 #define EP_FINAL_COUNT_CUH
@@ -15,16 +15,16 @@ static const bool FIN_TILES = FIN_GROUPS > 0 && EP_SCALES == 1;
 static const uint32_t FIN_COPIES = EP_DIRECT ? EP_TOPK : (EP_RANKS < EP_TOPK ? EP_RANKS : EP_TOPK);
 
 struct FinShared {
-  uint32_t running[FIN_COUNT_WARPS][EP_EXPERTS]; /* rows of this block before each warp's share */
-  uint32_t base[EP_EXPERTS];  /* output row of this block's first token of each expert */
-  uint32_t start[EP_EXPERTS]; /* first row of each expert's group on its rank; until that is known, number of rows of this block */
-  uint32_t tokens[EP_RANKS];
-  uint32_t rows; /* of the output, rounded groups */
+  uint32_t running[FIN_COUNT_WARPS][EP_EXPERTS]; /* number of this block's rows for each expert before each warp's share */
+  uint32_t base[EP_EXPERTS];  /* output row of this block's first token for each expert */
+  uint32_t start[EP_EXPERTS]; /* first row of each expert's group on its rank; until it is known, the number of this block's rows */
+  uint32_t tokens[EP_RANKS];  /* number of tokens of each rank */
+  uint32_t rows; /* number of rows of this rank's output, with padding */
   uint32_t failed;
-  uint8_t *to[EP_THREADS / 32][FIN_COPIES]; /* where a warp's token goes */
+  uint8_t *to[EP_THREADS / 32][FIN_COPIES]; /* addresses to which a warp stores its token */
 };
 
-/* A run of a rank's tokens, or of ids. */
+/* Consecutive tokens of a rank, or consecutive ids. */
 struct FinRun {
   uint32_t begin, end;
 };
@@ -68,9 +68,9 @@ EP_DEVICE void fin_count(const EpArgs &a, const FinCall &c, FinShared &s) {
   }
 }
 
-/* Sets base to the rows of earlier blocks, counted from these blocks' ids; so the last
- * block reads the ids of all blocks. Passing counts from block to block took 2 to 4 us
- * longer up to 1,024 tokens, and was no faster at 4,096. */
+/* Sets base to the number of rows of the blocks before this one. Each block counts the ids
+ * of those blocks again, so that the last block reads all ids. If counts were passed from
+ * block to block, this took 2 to 4 us longer up to 1,024 tokens, and no less time at 4,096. */
 EP_DEVICE void fin_count_before(const EpArgs &a, const FinCall &c, FinShared &s) {
   uint32_t end = fin_block_tokens(a, c).begin * EP_TOPK;
   for (uint32_t j = threadIdx.x; j < end; j += blockDim.x * EP_IDS) {
@@ -82,17 +82,17 @@ EP_DEVICE void fin_count_before(const EpArgs &a, const FinCall &c, FinShared &s)
   __syncthreads();
 }
 
-/* The last sending block tells every rank how many tokens this rank has. The word also
- * allows other ranks to write this rank's output and scales, because its release orders it
- * after the reads of earlier calls. It is sent at the start of the call, so that its fence
- * has ended before the counts arrive. */
+/* The last sending block sends every rank the number of this rank's tokens. After a rank has
+ * received this word, it may write this rank's output and scales: the word is stored with a
+ * release, after the reads of earlier calls. It is sent at the start of the call, so that
+ * its fence has ended before the counts arrive. */
 EP_DEVICE void fin_signal_tokens(const EpArgs &a, const FinCall &c) {
   if (threadIdx.x >= EP_RANKS) return;
   uint64_t *word = fin_counts(a, static_cast<int>(threadIdx.x), c.number, a.rank) + EP_EXPERTS;
   st_release_sys(word, static_cast<uint64_t>(c.number) << 32 | static_cast<uint32_t>(a.tokens));
 }
 
-/* The last sending block sends this rank's rows of each expert to every rank. */
+/* The last sending block sends every rank the number of this rank's rows for each expert. */
 EP_DEVICE void fin_signal(const EpArgs &a, const FinCall &c, const FinShared &s) {
   for (uint32_t e = threadIdx.x; e < EP_EXPERTS; e += blockDim.x) {
     if (ep_drill_drops(a, static_cast<int32_t>(e))) continue;
@@ -103,7 +103,7 @@ EP_DEVICE void fin_signal(const EpArgs &a, const FinCall &c, const FinShared &s)
   }
 }
 
-/* Numbers the rows of the block by expert, in the order of tokens, while the counts of
+/* Numbers the rows of the block for each expert, in the order of tokens, while the counts of
  * other ranks are being sent. */
 EP_DEVICE void fin_place(const EpArgs &a, const FinCall &c, FinShared &s) {
   if (c.warp >= fin_count_warps(c)) return;
@@ -123,9 +123,10 @@ EP_DEVICE void fin_place(const EpArgs &a, const FinCall &c, FinShared &s) {
   }
 }
 
-/* Polls the counts of one expert, or of tokens, from all ranks together. After the counts
- * of tokens a fence acquires the writes that fin_signal_tokens released; counts of experts
- * need no fence. Loads with acquire order would be executed one after the other. */
+/* Polls the counts that all ranks sent for one expert, or their numbers of tokens. After the
+ * numbers of tokens a fence acquires the writes that fin_signal_tokens released; counts of
+ * experts need no fence. Loads with acquire order instead of a fence would be executed one
+ * after the other. */
 EP_DEVICE bool fin_wait_count(const EpArgs &a, const FinCall &c, uint32_t word, uint32_t (&count)[EP_RANKS]) {
   EpSpin spin;
   for (;;) {
@@ -147,8 +148,8 @@ EP_DEVICE bool fin_wait_count(const EpArgs &a, const FinCall &c, uint32_t word, 
   }
 }
 
-/* Turns start from group sizes into first rows: start[e] becomes the first row of expert e
- * on its rank. One warp scans the experts of one rank. */
+/* On entry start[e] is the number of rows of expert e; on return it is the first row of
+ * expert e on its rank. One warp handles the experts of one rank. */
 EP_DEVICE void fin_scan_groups(const EpArgs &a, const FinCall &c, FinShared &s) {
   for (uint32_t r = c.warp; r < EP_RANKS; r += c.warps) {
     uint32_t carry = 0;
@@ -169,7 +170,7 @@ EP_DEVICE void fin_scan_groups(const EpArgs &a, const FinCall &c, FinShared &s) 
   }
 }
 
-/* Turns base into output rows, for every expert of every rank. */
+/* Waits for the counts of all ranks and makes base an output row, for every expert. */
 EP_DEVICE void fin_wait_counts(const EpArgs &a, const FinCall &c, FinShared &s) {
   for (uint32_t e = threadIdx.x; e <= EP_EXPERTS; e += blockDim.x) {
     uint32_t count[EP_RANKS], all = 0, before = 0;
@@ -192,9 +193,9 @@ EP_DEVICE void fin_wait_counts(const EpArgs &a, const FinCall &c, FinShared &s) 
   __syncthreads();
 }
 
-/* Waits for the token counts and the number of rows, which a block that only receives
- * needs. It waits for every expert's count too: if a count never arrives, its sender sends
- * no tokens either, and the fault record should name the count. */
+/* Finds the numbers of tokens and of rows, for a block that only receives. It also waits for
+ * the counts of experts on other ranks, which it does not need: if a count never arrives, its
+ * sender sends no tokens either, and the fault record should name the count. */
 EP_DEVICE void fin_wait_tokens(const EpArgs &a, const FinCall &c, FinShared &s) {
   for (uint32_t e = threadIdx.x; e <= EP_EXPERTS; e += blockDim.x) {
     uint32_t count[EP_RANKS];

@@ -1,9 +1,10 @@
-/* dispatch_final_home: dispatch_final in which a sender itself stores all rows that its
- * token has on its own rank. Receivers copy only rows of other ranks' tokens: a token of
- * this rank is not read again, and has no header to wait for. On 2 ranks these tokens are
- * half of all arriving tokens.
+/* dispatch_final_home is a dispatch_final in which a sender itself stores all rows that its
+ * token has on the sender's own rank. Receivers copy only the rows of other ranks' tokens:
+ * they neither read this rank's tokens nor wait for headers of them. On 2 ranks this rank's
+ * tokens are half of all tokens that arrive.
  *
- * Compile-time: EP_TEAM, warps that send one token together; EP_SCALES as in dispatch_final.
+ * Compile-time: EP_TEAM, number of warps that send one token together; EP_SCALES as in
+ * dispatch_final.
  */
 #define EP_DIRECT 0
 #include "final/dispatch.cuh"
@@ -14,13 +15,13 @@ static const uint32_t FIN_THREAD_EXPERTS = (EP_EXPERTS + EP_THREADS - 1) / EP_TH
 struct FinHomeShared {
   FinShared s;
   uint8_t *to[EP_THREADS / 32][EP_TOPK]; /* addresses to which a warp's token is stored */
-  uint32_t sent[EP_THREADS / 32];        /* tokens of which a warp of a team has stored its share */
+  uint32_t sent[EP_THREADS / 32];        /* for each warp of a team: the number of tokens whose share it has stored */
 };
 
 /* ---- sending ---- */
 
-/* Counts all ids of this rank and sends the counts, in the last sending block. Only after
- * that does this block count its own ids; the other blocks do that first. */
+/* The last sending block calls it. It counts all ids of this rank, sends the counts, and only
+ * then counts the ids of its own tokens, with which the other blocks begin. */
 EP_DEVICE void fin_count_all(const EpArgs &a, const FinCall &c, FinShared &s) {
   uint32_t end = static_cast<uint32_t>(a.tokens) * EP_TOPK, rows[FIN_THREAD_EXPERTS];
   for (uint32_t e = threadIdx.x; e < EP_EXPERTS; e += blockDim.x) s.base[e] = s.start[e] = 0;
@@ -51,10 +52,10 @@ EP_DEVICE void fin_count_all(const EpArgs &a, const FinCall &c, FinShared &s) {
   __syncthreads();
 }
 
-/* Where a token goes: its top-k positions on this rank, and other ranks. */
+/* Where a token goes. */
 struct FinGoals {
-  uint32_t here, others;
-  uint32_t copies; /* entries of `to` */
+  uint32_t here, others; /* bit k of here: top-k position k has its expert on this rank; bit r of others: the token goes to the other rank r */
+  uint32_t copies; /* number of entries of `to` */
 };
 EP_DEVICE FinGoals fin_find_goals(const EpArgs &a, const FinCall &c, const FinPosition &p, uint8_t **to) {
   uint32_t below = (1u << c.lane) - 1;
@@ -68,8 +69,9 @@ EP_DEVICE FinGoals fin_find_goals(const EpArgs &a, const FinCall &c, const FinPo
           __reduce_or_sync(EP_FULL_WARP, p.id < 0 || p.owner == a.rank ? 0u : 1u << p.owner), static_cast<uint32_t>(__popc(sent))};
 }
 
-/* Ends a token whose payload and scales have been stored: a fence, the headers of other
- * ranks, and for the rows on this rank the words that fin_complete writes for a message. */
+/* Ends a token whose payload and scales have been stored. It executes a fence, stores the
+ * headers for other ranks, and writes for the rows on this rank the same words that
+ * fin_complete writes for a message. */
 EP_DEVICE void fin_end_token(const EpArgs &a, const FinCall &c, uint32_t token, const FinPosition &p) {
   uint32_t self = static_cast<uint32_t>(a.rank);
   bool mine = p.owner == a.rank;
@@ -98,8 +100,8 @@ EP_DEVICE void fin_scales_home(const EpArgs &a, const FinCall &c, uint32_t token
   }
 }
 
-/* Sends one token with one warp: the payload to all its rows on this rank and to one row on
- * each other rank, the scales, and then the token's end. */
+/* One warp sends one token: the payload to all its rows on this rank and to one row on each
+ * other rank, then the scales. Then it ends the token. */
 EP_DEVICE void fin_send_home(const EpArgs &a, const FinCall &c, FinHomeShared &h, uint32_t token) {
   FinPosition p = fin_load_position(a, c, h.s, token);
   FinGoals g = fin_find_goals(a, c, p, h.to[c.warp]);
@@ -121,7 +123,7 @@ EP_DEVICE void fin_send_home(const EpArgs &a, const FinCall &c, FinHomeShared &h
  * waiting for the fence of the token before. */
 static const uint32_t FIN_ENDERS = 4; /* warps of a block that end tokens; other numbers were not tried */
 struct FinTeams {
-  uint32_t teams, senders, enders; /* of a block: teams; warps of teams, from the bottom; the warps after these, which end tokens */
+  uint32_t teams, senders, enders; /* in a block: number of teams; number of warps in teams (the block's first warps); number of warps after them that end tokens */
 };
 EP_DEVICE FinTeams fin_teams(const FinCall &c) {
   uint32_t teams = max(c.warps / 2 / EP_TEAM, 1u), senders = teams * EP_TEAM;
@@ -141,8 +143,9 @@ EP_DEVICE FinStep fin_load_share(const EpArgs &a, const FinCall &c, uint32_t tok
   return step;
 }
 
-/* Stores the scales of a unit, which every eighth lane has. Lane r stores them at rank r of
- * `ranks`, or with scales=row at each row on this rank. */
+/* Stores the scales of a unit, of which every eighth lane has one. Lane r stores them on
+ * rank r, if the token goes there. With scales=row they are also stored for each row on this
+ * rank. */
 EP_DEVICE void fin_share_scales(const EpArgs &a, const FinCall &c, uint32_t token, uint32_t unit, uint32_t scale,
                                 const FinPosition &p, const FinGoals &g) {
   uint32_t group = 4 * unit + c.lane / 8, ranks = g.others | (FIN_TILES && g.here != 0 ? 1u << a.rank : 0u);
@@ -194,7 +197,7 @@ EP_DEVICE void fin_team_send(const EpArgs &a, const FinCall &c, FinHomeShared &h
   }
 }
 
-/* Waits until all warps of a team have stored their shares of its first `tokens` tokens. */
+/* Waits until all warps of a team have stored their shares of the team's first `tokens` tokens. */
 EP_DEVICE bool fin_wait_team(const EpArgs &a, const FinCall &c, FinHomeShared &h, uint32_t team, uint32_t tokens) {
   const uint32_t *sent = &h.sent[team * EP_TEAM + (c.lane < EP_TEAM ? c.lane : 0)];
   EpSpin spin;

@@ -14,16 +14,16 @@
 #include "common/check.cuh"
 #include "common/dtypes.cuh"
 
-/* Regions of the state, in the order of kernels/cuda/declare/final.go. R ranks, T =
- * max_tokens, K top-k, E experts, H hidden; "own" is written by its own rank
- * alone. */
+/* Regions of the state, in the order of kernels/cuda/declare/final.go. R is the number of
+ * ranks, T max_tokens, K top-k, E the number of experts, H hidden. "own": only the rank
+ * that has the memory writes it. "All ones", "Zeroed": contents before the first call. */
 enum FinRegion {
-  FIN_COUNTS,  /* [2][R source][E + 1] u64: call << 32 | rows; the last word counts tokens. Zeroed */
-  FIN_PLACES,  /* [T][K] u32: position among the rows of its block; own */
-  FIN_HEADERS, /* [R source][T][K] u64: weight << 32 | row here or FIN_NOWHERE. All ones */
+  FIN_COUNTS,  /* [2][R source][E + 1] u64: call << 32 | number of rows; in the last word call << 32 | number of tokens. Zeroed */
+  FIN_PLACES,  /* [T][K] u32: the row's position among its block's rows for the same expert; own */
+  FIN_HEADERS, /* [R source][T][K] u64: weight << 32 | row on this rank, or FIN_NOWHERE. All ones */
   FIN_SCALES,  /* [R source][T][FIN_SCALE_BYTES]: scales before they are moved to the transposed output */
   FIN_ROUTE,   /* as FIN_HEADERS: the route that dispatch writes for combine; own */
-  FIN_TOKENS,  /* [R source] u32: tokens of the last dispatch; own */
+  FIN_TOKENS,  /* [R source] u32: number of tokens in the last dispatch; own */
   FIN_STARTED, /* [R] u32: last call of combine that each rank began. Zeroed */
   FIN_FLAGS,   /* [T][FIN_SLOTS] u32: call that filled the slot. Zeroed */
   FIN_RETURN,  /* [T][FIN_SLOTS][H] BF16: partial sums by rank, or rows by top-k position */
@@ -32,8 +32,8 @@ enum FinRegion {
 
 /* EpArgs.counters */
 enum FinCounter {
-  FIN_TICKETS = 1, /* [2] by call: messages claimed by senders of combine */
-  FIN_MET = 3      /* [2] by call of dispatch: receiving blocks whose rows are placed */
+  FIN_TICKETS = 1, /* [2] calls of even and odd number: messages that senders of combine have taken */
+  FIN_MET = 3      /* [2] dispatches of even and odd number: receiving blocks whose rows are placed */
 };
 
 static const uint64_t FIN_EMPTY = ~0ull;
@@ -45,11 +45,11 @@ static const uint32_t FIN_GROUPS = ep_scales(EP_DTYPE, EP_HIDDEN);
 static const uint32_t FIN_SCALE_BYTES = ep_up(FIN_GROUPS * 4, 16);
 static const uint32_t FIN_SLOTS = EP_RANKS > EP_TOPK ? EP_RANKS : EP_TOPK;
 
-/* The current call, as every function needs it. */
+/* The current call and this thread. */
 struct FinCall {
   uint32_t number; /* 1, 2, 3, ... */
-  uint32_t warp, lane, warps; /* of this thread; of the block */
-  uint32_t block, senders, receivers; /* blocks by role; with 0 receivers every block has both roles */
+  uint32_t warp, lane, warps; /* this thread's warp in its block, its lane, and the number of warps in a block */
+  uint32_t block, senders, receivers; /* this block, and the numbers of blocks that send and that receive; with 0 receivers every block does both */
 };
 
 EP_DEVICE FinCall fin_call(const EpArgs &a) {
@@ -59,8 +59,9 @@ EP_DEVICE FinCall fin_call(const EpArgs &a) {
 EP_DEVICE bool fin_sends(const FinCall &c) { return c.block < c.senders; }
 EP_DEVICE bool fin_receives(const FinCall &c) { return c.receivers == 0 || c.block >= c.senders; }
 
-/* The number of receiving blocks, the number of their warps, and this warp's number among
- * these warps, counted across blocks first. */
+/* The number of receiving blocks, this warp's number among the warps of receiving blocks, and
+ * the number of these warps. Warps are numbered in turn over blocks: first warp 0 of every
+ * block, then warp 1 of every block, and so on. */
 EP_DEVICE uint32_t fin_receiving_blocks(const FinCall &c) { return c.receivers == 0 ? c.senders : c.receivers; }
 EP_DEVICE uint32_t fin_receiver(const FinCall &c) {
   uint32_t block = c.receivers == 0 ? c.block : c.block - c.senders;

@@ -1,15 +1,15 @@
-/* Scales of dispatch_final. They are sent row by row, but lie in the output as
- * [group][row], so that the scales of one row are four bytes in each of many lines.
+/* Scales of dispatch_final. They are sent row by row, but the output has the order
+ * [group][row], so that the scales of one row go to many cache lines, four bytes to each.
  *
- * Compile-time: EP_SCALES says when they go to the output:
- * 0 row: with their row, four bytes for each group; 1 tile: once all rows have arrived, for
- * 32 rows together, a line of 128 bytes for each group.
+ * Compile-time: EP_SCALES says when scales are written to the output. 0 (row): with their
+ * row, four bytes for each group. 1 (tile): after all rows have arrived, for 32 rows
+ * together, a line of 128 bytes for each group.
  *
- * 0 has two costs. If a sector is evicted from L2 before its other rows have arrived, it is
- * read from memory and written again. And a store of four bytes takes an SM as long as a
- * store of 512 bytes. Two other remedies gained less or nothing: asking L2 to keep those
- * sectors longest (evict_last), and placing four rows together when the last of the four
- * arrives.
+ * Value 0 costs time in two ways. If a sector is evicted from L2 before its other rows have
+ * arrived, it is read from memory and written again. And a store of four bytes takes an SM
+ * as long as a store of 512 bytes. Two changes to value 0 gained less than value 1, or
+ * nothing: to ask L2 to keep those sectors longest (evict_last), and to write four rows
+ * together when the last of the four arrives.
  */
 #ifndef EP_FINAL_SCALES_CUH
 #define EP_FINAL_SCALES_CUH
@@ -46,8 +46,8 @@ EP_DEVICE void fin_place_scales(const EpArgs &a, const FinCall &c, const FinScal
 
 /* ---- tiles ---- */
 
-/* Records the token of a row. A plain store is enough, because fin_meet comes before the
- * reads. */
+/* Records from which token a row comes. A plain store is enough, because fin_meet is called
+ * before the record is read. */
 EP_DEVICE void fin_note_origin(const EpArgs &a, FinMessage m, uint32_t row) {
   fin_origins(a)[row] = m.source * static_cast<uint32_t>(a.max_tokens) + m.token;
 }
@@ -70,14 +70,14 @@ EP_DEVICE void fin_meet(const EpArgs &a, const FinCall &c, FinShared &s) {
   __syncthreads();
 }
 
-/* A warp handles 32 rows at a time, and all groups, or as many groups as it can load
- * together. */
+/* A warp handles 32 rows at a time (a tile), with all groups. If a lane cannot load the
+ * scales of all groups together, a tile has several parts with some groups each. */
 static const uint32_t FIN_SCALE_VECTORS = FIN_SCALE_BYTES / 16;
 static const uint32_t FIN_TILE_PARTS = FIN_SCALE_VECTORS <= 8 ? 1 : (FIN_SCALE_VECTORS + 7) / 8;
 static const uint32_t FIN_TILE_VECTORS = FIN_SCALE_VECTORS == 0 ? 1 : (FIN_SCALE_VECTORS + FIN_TILE_PARTS - 1) / FIN_TILE_PARTS;
 
-/* Places a part of a tile; each lane places one row. Rows between the end of one expert's
- * rows and the next expert get old scales: nobody reads these rows. */
+/* Writes a part of a tile to the output; each lane handles one row. The padding rows after
+ * an expert's last row get old scales, which nobody reads. */
 EP_DEVICE void fin_place_tile(const EpArgs &a, uint32_t row, uint32_t part) {
   uint32_t from = fin_origins(a)[row], first = part * FIN_TILE_VECTORS;
   const uint4 *in = reinterpret_cast<const uint4 *>(fin_scales(a, a.rank, from / a.max_tokens, from % a.max_tokens));

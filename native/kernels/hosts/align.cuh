@@ -1,12 +1,12 @@
-/* The kernels of common/align.cuh for ranks of several hosts, with their words in the table
- * of hosts/transport.cuh.
+/* The kernels of common/align.cuh for ranks of several hosts. The words of the barrier are in
+ * the table that hosts/transport.cuh describes.
  */
 #include "common/align.cuh"
 #include "hosts/transport.cuh"
 
-/* The start barrier over ranks. It numbers alignments as ep_align does. A rank may begin the
- * next alignment while its signal of this alignment is still being sent. Therefore the words
- * are counters. */
+/* The barrier of all ranks before a batch. It numbers alignments as ep_align does. A rank
+ * may begin the next alignment while its signal of this alignment is still being sent.
+ * Therefore each signal adds 1 to a word, instead of setting it. */
 EP_ENTRY(32, 1) ep_align_hosts(const __grid_constant__ EpArgs a) {
   if (ep_gave_up(a)) return;
   EpControl *mine = a.control[0];
@@ -19,7 +19,7 @@ EP_ENTRY(32, 1) ep_align_hosts(const __grid_constant__ EpArgs a) {
   if (threadIdx.x == 0) mine->epoch = tag;
 }
 
-/* ep_stamp and ep_next_round, with this rank's own control. */
+/* These two kernels do what ep_stamp and ep_next_round do, with control[0], this rank's own. */
 EP_ENTRY(32, 1) ep_stamp_hosts(const __grid_constant__ EpArgs a) {
   if (threadIdx.x != 0) return;
   const uint64_t row = static_cast<uint64_t>(a.control[0]->replay) * static_cast<uint64_t>(a.stamp_slots);

@@ -1,10 +1,11 @@
-/* Operations between hosts: a put with a signal, a signal, and waiting for them. This header
- * declares them. hosts/nvshmem.cuh implements them with NVSHMEM; it is compiled once for an
- * architecture and linked to every kernel. So kernels include no header of NVSHMEM, which
- * would take seconds to compile and has types of the same names as ours.
+/* Operations between hosts: a put (a copy to another rank, then a change of a word there), a
+ * signal (only the change of a word), and waits for both. This header declares them.
+ * hosts/nvshmem.cuh implements them with NVSHMEM; it is compiled once for each architecture
+ * and linked to every kernel. So kernels include no header of NVSHMEM. Such a header takes
+ * seconds to compile, and some of its types have the names of ours.
  *
- * Addresses are in this rank's own symmetric heap, and stand for the same offset in the
- * heap of `rank`. A function for a warp is called by all lanes of the warp with equal
+ * Addresses of targets are given in this rank's own symmetric heap. They mean the same
+ * offset in the heap of `rank`. If a warp calls a function, all its lanes call it with equal
  * arguments.
  */
 #ifndef EP_NETWORK_CUH
@@ -28,13 +29,13 @@ __device__ void ep_net_quiet(void);
 }
 #endif
 
-/* How a put changes its word once its bytes have arrived. */
+/* How a put or a signal changes its word. */
 #define EP_NET_SET 0
 #define EP_NET_ADD 1
 
-/* A warp copies bytes, and sets or adds to a word after they have arrived. The function
- * returns before they have arrived; the source must not change until net_quiet, or until
- * the other rank has answered. */
+/* A warp copies bytes to another rank. After they have arrived there, the word is set to
+ * value, or value is added to it. The function returns earlier than that. The source must not
+ * change until net_quiet has returned, or until the other rank has answered. */
 EP_DEVICE void net_put(void *to, const void *from, uint32_t bytes, uint64_t *word, uint64_t value, int op, int32_t rank) {
 #ifdef EP_EMULATE
   __syncwarp();
@@ -54,16 +55,16 @@ EP_DEVICE void net_signal(uint64_t *word, uint64_t value, int op, int32_t rank) 
 #endif
 }
 
-/* Makes data that was put before a word visible to this GPU. One thread calls it after the
- * word, which another host writes, has the expected value. The network card's writes need
- * this on some machines. */
+/* Makes data visible to this GPU that another host put, with `word` as the put's word. One
+ * thread calls it after it has seen the expected value in the word. On some machines the
+ * network card's writes are not visible without it. */
 EP_DEVICE void net_seen(uint64_t *word, uint64_t value) {
 #ifndef EP_EMULATE
   ep_net_seen(word, value);
 #endif
 }
 
-/* A warp waits until everything that it put has left its memory. */
+/* A warp waits until the sources of all its puts have been read, so that they may change. */
 EP_DEVICE void net_quiet() {
   __syncwarp();
 #ifdef EP_EMULATE

@@ -1,16 +1,19 @@
-/* Which ranks are on which host: N hosts of G ranks, rank r on host r / G. A rank's place
- * is its number on its host. Also the route by which tokens and rows cross hosts.
+/* Says which ranks are on which host: there are N hosts of G ranks, and rank r is on host
+ * r / G. A rank's place is its number on its host. The file also defines the routes by which
+ * tokens and rows cross hosts.
  */
 #ifndef EP_TOPOLOGY_CUH
 #define EP_TOPOLOGY_CUH
 
 #include "common/ptx.cuh"
 
-/* EP_ROUTE. In dispatch, DIRECT: every message goes to its expert's rank; RAIL: a token
- * goes to another host once, to the rank with the sender's place (the sender's rail), which
- * forwards it. In combine, DIRECT: every row goes to its token's rank; RAIL: rows for
- * another host are first summed by the rank with the place of the token's rank, see
- * combine_rail.cuh. */
+/* Values of EP_ROUTE.
+ * DIRECT: in dispatch every message goes to the rank of its expert; in combine every row
+ * goes to the rank of its token.
+ * RAIL: in dispatch a token is sent to another host once. It goes to the rank there that has
+ * the sender's place, and this rank forwards it. In combine the rows of a token of another
+ * host are first summed on their host, by the rank that has the place of the token's rank,
+ * see combine_rail.cuh. A rank's rail is the set of ranks with its place on all hosts. */
 #define EP_ROUTE_DIRECT 0
 #define EP_ROUTE_RAIL 1
 #ifndef EP_ROUTE

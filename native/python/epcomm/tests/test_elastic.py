@@ -65,7 +65,8 @@ def check_combine(buffer, handle, y, got_weights, x, ids, weights, fp8):
     times = sum((owners == r).any(1).float() for r in range(RANKS)) if not handle.do_expand else (ids >= 0).sum(1).float()
     sent = widened(*cast(x)) if fp8 else x
     for bias in (None, torch.randn(x.shape).to(torch.bfloat16), (torch.ones_like(x), torch.randn(x.shape).to(torch.bfloat16))):
-        back, back_weights, event = buffer.combine(y, handle, topk_weights=got_weights, bias=bias, previous_event=buffer.capture(), allocate_on_comm_stream=True)
+        back, back_weights, event = buffer.combine(y, handle, topk_weights=got_weights, bias=bias, previous_event=buffer.capture(),
+                                                   allocate_on_comm_stream=True)
         added = sum(b.float() for b in ((bias,) if isinstance(bias, torch.Tensor) else bias or ()))
         close(back, sent.float() * times[:, None] + added, 8e-3)
         assert event.event is None

@@ -1,0 +1,118 @@
+/* The low-latency methods of Buffer. They look up the link for the arguments in the Buffer's Calls, make the call
+ * and return DeepEP's tuple. A Hook receives a call that was only sent. If no link is known for the arguments, if an
+ * option is on that this file lacks, or if a tensor must be copied, they call the methods that serve() replaced,
+ * before anything is sent. That is the long way. */
+#include "calls.h"
+
+namespace native {
+namespace {
+
+PyObject *calls_name, *next_name; /* attributes of a Buffer: "_calls" and "_next_combine" */
+
+/* A Method is one that the extension serves: its parameters, and the Python function for the long way. */
+struct Method {
+  const char *names[MOST_PARAMETERS];
+  int positional; /* how many of them may be given by position */
+  PyObject *interned[MOST_PARAMETERS], *longer;
+  std::string doc;
+  PyMethodDef def;
+};
+
+/* Writes the given arguments by parameter, null for those that were not given. Returns false if they do not fit. */
+bool take(const Method &m, PyObject *const *args, Py_ssize_t n, PyObject *names, PyObject **out) {
+  if (n > m.positional) return false;
+  for (Py_ssize_t i = 0; i < n; i++) out[i] = args[i];
+  for (Py_ssize_t k = 0, count = names != nullptr ? PyTuple_Size(names) : 0; k < count; k++) {
+    PyObject *name = PyTuple_GetItem(names, k);
+    int i = 0;
+    while (i < MOST_PARAMETERS && m.interned[i] != name) i++; /* names in a program's text are interned */
+    if (i == MOST_PARAMETERS || out[i] != nullptr) return false;
+    out[i] = args[n + k];
+  }
+  return true;
+}
+
+/* Calls the method that serve() replaced. */
+PyObject *long_way(const Method &m, PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+  PyObject *all = PyTuple_New(n + 1), *by_name = PyDict_New(), *made = nullptr;
+  if (all != nullptr && by_name != nullptr) {
+    PyTuple_SetItem(all, 0, kept(self));
+    for (Py_ssize_t i = 0; i < n; i++) PyTuple_SetItem(all, i + 1, kept(args[i]));
+    for (Py_ssize_t k = 0; names != nullptr && k < PyTuple_Size(names); k++) PyDict_SetItem(by_name, PyTuple_GetItem(names, k), args[n + k]);
+    made = PyObject_Call(m.longer, all, by_name);
+  }
+  Py_XDECREF(all);
+  Py_XDECREF(by_name);
+  return made;
+}
+
+bool on(PyObject *flag) { return flag != nullptr && flag != Py_False && (flag == Py_True || PyObject_IsTrue(flag) == 1); }
+bool absent(PyObject *value) { return value == nullptr || value == Py_None; }
+
+/* Returns the Calls of a Buffer, null if its calls go the long way now. */
+PyObject *calls_of(PyObject *buffer) {
+  PyObject *calls = PyObject_GetAttr(buffer, calls_name);
+  if (calls == nullptr) PyErr_Clear();
+  if (calls != nullptr && (Py_TYPE(calls) != calls_type || as_calls(calls)->paused)) Py_CLEAR(calls);
+  return calls;
+}
+
+Method dispatch_method = {{"x", "topk_idx", "num_max_dispatch_tokens_per_rank", "num_experts", "cumulative_local_expert_recv_stats",
+                           "dispatch_wait_recv_cost_stats", "use_fp8", "round_scale", "use_ue8m0", "async_finish", "return_recv_hook",
+                           "use_nvfp4", "x_global_scale"}, 11, {}, nullptr, {}, {}};
+
+PyObject *low_latency_dispatch(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+  PyObject *given[MOST_PARAMETERS] = {}, *made = nullptr;
+  bool short_way = take(dispatch_method, args, n, names, given) && given[EXPERTS] != nullptr && given[MOST] != nullptr && given[IDS] != nullptr &&
+                   given[X] != nullptr && absent(given[WAITS]) && absent(given[GLOBAL_SCALE]) && !on(given[ROUND_SCALE]) && !on(given[UE8M0]) &&
+                   !on(given[ASYNC]) && !on(given[NVFP4]);
+  PyObject *calls = short_way ? calls_of(self) : nullptr;
+  if (calls != nullptr) made = dispatch_now(as_calls(calls), given, given[FP8_ROWS] == nullptr || on(given[FP8_ROWS]), on(given[HOOK]));
+  Py_XDECREF(calls);
+  return made != nullptr || PyErr_Occurred() ? made : long_way(dispatch_method, self, args, n, names);
+}
+
+Method combine_method = {{"x", "topk_idx", "topk_weights", "handle", "use_logfmt", "zero_copy", "async_finish", "return_recv_hook", "out",
+                          "combine_wait_recv_cost_stats", "overlap", "packed_recv_count", "comp_signal", "block_m", "threshold", "num_sms"},
+                         10, {}, nullptr, {}, {}};
+
+PyObject *low_latency_combine(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+  PyObject *given[MOST_PARAMETERS] = {}, *made = nullptr;
+  bool short_way = take(combine_method, args, n, names, given) && given[X] != nullptr && given[IDS] != nullptr && given[WEIGHTS] != nullptr &&
+                   given[HANDLE] != nullptr && absent(given[COMBINE_WAITS]) && !on(given[LOGFMT]) && !on(given[COMBINE_ASYNC]) && !on(given[OVERLAP]);
+  PyObject *calls = short_way ? calls_of(self) : nullptr;
+  PyObject *y = calls != nullptr ? (on(given[ZERO_COPY]) ? PyObject_GetAttr(self, next_name) : kept(given[X])) : nullptr;
+  if (y != nullptr) made = combine_now(as_calls(calls), y, given, on(given[COMBINE_HOOK]));
+  Py_XDECREF(y);
+  Py_XDECREF(calls);
+  return made != nullptr || PyErr_Occurred() ? made : long_way(combine_method, self, args, n, names);
+}
+
+/* Replaces one method of a class. Returns whether Python raised nothing. */
+bool replace(PyObject *type, const char *name, Method &m, void *function, const char *doc) {
+  m.doc = doc;
+  m.def = {name, reinterpret_cast<PyCFunction>(function), METH_FASTCALL | METH_KEYWORDS, m.doc.c_str()};
+  for (int i = 0; i < MOST_PARAMETERS && m.names[i] != nullptr; i++) m.interned[i] = PyUnicode_InternFromString(m.names[i]);
+  m.longer = PyObject_GetAttrString(type, name);
+  PyObject *method = m.longer != nullptr ? PyDescr_NewMethod(reinterpret_cast<PyTypeObject *>(type), &m.def) : nullptr;
+  bool fine = method != nullptr && PyObject_SetAttrString(type, name, method) == 0;
+  Py_XDECREF(method);
+  return fine;
+}
+
+} // namespace
+
+/* serve(Buffer, text, text): replaces the methods low_latency_dispatch and low_latency_combine. The texts are their
+ * docstrings, with their signatures in the form that inspect reads. */
+PyObject *serve(PyObject *, PyObject *args) {
+  PyObject *type = nullptr;
+  const char *of_dispatch = nullptr, *of_combine = nullptr;
+  if (!PyArg_ParseTuple(args, "Oss", &type, &of_dispatch, &of_combine)) return nullptr;
+  calls_name = PyUnicode_InternFromString("_calls");
+  next_name = PyUnicode_InternFromString("_next_combine");
+  bool fine = replace(type, "low_latency_dispatch", dispatch_method, slot(low_latency_dispatch), of_dispatch) &&
+              replace(type, "low_latency_combine", combine_method, slot(low_latency_combine), of_combine);
+  return fine ? kept(Py_None) : nullptr;
+}
+
+} // namespace native

@@ -54,16 +54,16 @@ func epbench(t *testing.T, args ...string) string {
 	return stdout.String()
 }
 
-// said holds the tables that one output shows.
-type said struct {
+// shownTables holds the tables that one output shows.
+type shownTables struct {
 	winners, regret []line // lines of the tables; nil: the output has no such table
 	exact           bool   // the output is for programs: it has all digits, and complete configs
 }
 
 // outputs holds all outputs of one run.
 type outputs struct {
-	tables   map[string]said // by output: "terminal", "summary.md", "page", "csv", "json" and "sweep"
-	rows     []line          // the rows of table.json on the page
+	tables   map[string]shownTables // by output: "terminal", "summary.md", "page", "csv", "json" and "sweep"
+	rows     []line                 // the rows of table.json on the page
 	pictures map[string]picture
 	table    *table.Table // table.json; nil if the run wrote none
 }
@@ -96,7 +96,7 @@ func readOutputs(t *testing.T, facts *record.Run, dir, stdout string) outputs {
 	}
 	text, csv, js := report("text"), report("csv"), report("json")
 	epbench(t, "plot", dir, "--kind", "latency,heatmap,pareto,regret,samples", "--limit", "0", "-o", tmp)
-	out := outputs{pictures: pictures(t, tmp), tables: map[string]said{}}
+	out := outputs{pictures: pictures(t, tmp), tables: map[string]shownTables{}}
 	for name, read := range map[string]func(title, name string) []line{
 		"terminal":   func(title, _ string) []line { return textTable(t, text, title) },
 		"summary.md": func(title, _ string) []line { return markdownTable(t, string(summary), title) },
@@ -104,14 +104,14 @@ func readOutputs(t *testing.T, facts *record.Run, dir, stdout string) outputs {
 		"csv":        func(_, name string) []line { return csvTable(t, csv, name) },
 		"json":       func(_, name string) []line { return jsonTable(t, js, name) },
 	} {
-		s := said{winners: read(winnersTitle, "winners"), exact: name == "csv" || name == "json"}
+		s := shownTables{winners: read(winnersTitle, "winners"), exact: name == "csv" || name == "json"}
 		if len(facts.Regrets) > 0 {
 			s.regret = read(regretTitle, "regret")
 		}
 		out.tables[name] = s
 	}
 	if stdout != "" {
-		out.tables["sweep"] = said{winners: textTable(t, stdout, winnersTitle)}
+		out.tables["sweep"] = shownTables{winners: textTable(t, stdout, winnersTitle)}
 	}
 	for name, p := range pictures(t, filepath.Join(dir, record.PlotsDir)) { // the pictures that the sweep itself drew
 		if again, ok := out.pictures[name]; ok && p != again {
@@ -166,7 +166,7 @@ func agree(t *testing.T, dir, stdout string) {
 		changed, _, _, _ := record.ReadDir(dir)
 		m.change(changed, &changed.Searches[at])
 		found := strings.Join(disagreements(changed, out), "\n")
-		for _, source := range m.told {
+		for _, source := range m.shownBy {
 			if !strings.Contains(found, source+":") {
 				t.Errorf("with another %s in run.json, %s still agrees", m.fact, source)
 			}
@@ -176,10 +176,10 @@ func agree(t *testing.T, dir, stdout string) {
 
 // mutant is a change of one fact in run.json.
 type mutant struct {
-	fact   string // the name of the fact
-	change func(*record.Run, *record.Search)
-	told   []string // the outputs that show the fact
-	regret bool     // the fact is in the regret matrix
+	fact    string // the name of the fact
+	change  func(*record.Run, *record.Search)
+	shownBy []string // the outputs that show the fact
+	regret  bool     // the fact is in the regret matrix
 }
 
 // mutants returns one change for each kind of fact.
@@ -237,7 +237,7 @@ type sayer func(format string, args ...any)
 // same reports whether a printed number is equal to value. In an output for people it compares
 // the printed decimals, of which there must be at least decimals. In an output for programs it
 // compares five digits.
-func (s said) same(text string, value float64, decimals int) bool {
+func (s shownTables) same(text string, value float64, decimals int) bool {
 	if math.IsNaN(value) {
 		return text == "-" || text == "<nil>" || text == ""
 	}
@@ -250,7 +250,7 @@ func (s said) same(text string, value float64, decimals int) bool {
 }
 
 // config returns config c as the output prints it.
-func (s said) config(c, dflt ep.Config) string {
+func (s shownTables) config(c, dflt ep.Config) string {
 	if s.exact {
 		return c.Key()
 	}
@@ -258,7 +258,7 @@ func (s said) config(c, dflt ep.Config) string {
 }
 
 // checkWinners compares the lines of the table of winners with the searches of the run.
-func checkWinners(say sayer, facts *record.Run, s said) {
+func checkWinners(say sayer, facts *record.Run, s shownTables) {
 	if len(s.winners) != len(facts.Searches) {
 		say("%d winners, run.json has %d", len(s.winners), len(facts.Searches))
 		return
@@ -312,7 +312,7 @@ func caseKey(p ep.Problem, routing string) string {
 }
 
 // checkRegret compares the lines of the table of regrets with the matrices of the run.
-func checkRegret(say sayer, facts *record.Run, s said) {
+func checkRegret(say sayer, facts *record.Run, s shownTables) {
 	at := 0
 	for _, r := range facts.Regrets {
 		for _, row := range r.Rows {

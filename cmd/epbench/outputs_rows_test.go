@@ -71,7 +71,7 @@ func percent1(l record.Loss) string {
 }
 
 // closeTo reports whether a number printed for people is equal to value.
-func closeTo(text string, value float64) bool { return said{}.same(text, value, 0) }
+func closeTo(text string, value float64) bool { return shownTables{}.same(text, value, 0) }
 
 // pictureName returns the part of a picture's file name that stands for a case.
 func pictureName(p ep.Problem, routing string) string {

@@ -20,7 +20,7 @@ type point struct {
 	tokens      int
 	mid, lo, hi float64
 	undecided   bool    // drawn hollow, and off the line
-	spread      float64 // of the default against itself in this case, a fraction; 0 if unknown
+	spread      float64 // A/A spread of this case, as a fraction; 0 if unknown
 }
 
 // series is one line over token counts.
@@ -197,8 +197,8 @@ func workOf(l *reports.Loaded, c *reports.Case) string {
 	return l.Run.Work(c.Problem.Op, w.Config).Key(c.Problem)
 }
 
-// has reports whether a case belongs into the group's picture. Imported times, whose work is
-// unknown, belong into every picture of their problem.
+// has reports whether a case belongs to the group's picture. Imported times, whose work is unknown, belong to every
+// picture of their problem.
 func (g group) has(l *reports.Loaded, c *reports.Case) bool {
 	w := workOf(l, c)
 	if groupOf(c.Problem, w).Problem != g.Problem {

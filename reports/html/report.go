@@ -155,7 +155,7 @@ const perKind = 6
 // of them, evenly spread over all.
 func (d *drawer) draw(kind string, runs ...*reports.Loaded) { d.drawFirst(kind, "", runs...) }
 
-// drawFirst adds figures as draw does, those of one op first.
+// drawFirst adds figures as draw does, with the figures of one op first.
 func (d *drawer) drawFirst(kind, op string, runs ...*reports.Loaded) {
 	k, err := chart.FindKind(kind)
 	if err != nil {

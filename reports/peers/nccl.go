@@ -91,8 +91,8 @@ func isAlltoall(program string) bool {
 	return strings.TrimSuffix(path.Base(program), "_mpi") == "alltoall_perf"
 }
 
-// ncclTable collects the rows of a table and turns their sizes into token counts. It takes a
-// size as tokens times top-k rows of hidden BF16 values.
+// ncclTable collects the rows of a table and turns their sizes into token counts. It interprets a size as tokens x
+// top-k rows of hidden BF16 values each.
 type ncclTable struct {
 	facts   *facts
 	hosts   []string
@@ -152,8 +152,7 @@ func (c *ncclTable) parse(header, f []string) (row ncclRow, ok bool, err error) 
 	return row, true, nil
 }
 
-// lenient reads a figure that may be 0 or missing. It returns the zero value, which means
-// unknown, if it is.
+// lenient reads a figure that may be 0 or missing. If it is, lenient returns the zero value, which means unknown.
 func lenient(text string) printed {
 	p, err := parsePrinted(text)
 	if err != nil {

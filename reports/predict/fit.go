@@ -140,7 +140,7 @@ func families(rows []Row) [][]Row {
 // family fits one family, and predicts the times of each part by a fit of the other parts.
 func (f *Fitted) family(rows []Row, link model.Link, of func(*Row) string) {
 	whole := fit(rows, link, start())
-	var misses []Residual
+	var residuals []Residual
 	for _, part := range parts(rows, of) {
 		var kept, left []Row
 		for _, r := range rows {
@@ -155,13 +155,13 @@ func (f *Fitted) family(rows []Row, link model.Link, of func(*Row) string) {
 		}
 		c := fit(kept, link, whole)
 		for _, r := range left {
-			misses = append(misses, Residual{r, model.Predict(c, r.Call, link, model.Link{}).Seconds})
+			residuals = append(residuals, Residual{r, model.Predict(c, r.Call, link, model.Link{}).Seconds})
 		}
 	}
 	k := keyOf(&rows[0])
-	f.Residuals = append(f.Residuals, misses...)
+	f.Residuals = append(f.Residuals, residuals...)
 	f.File.Families = append(f.File.Families, model.Family{Design: k.design, Op: k.op, Dispatch: k.dtype, Precision: k.precision,
-		Rows: len(rows), LeftOut: sumUp(misses, of), Costs: rounded(whole)})
+		Rows: len(rows), LeftOut: sumUp(residuals, of), Costs: rounded(whole)})
 }
 
 // parts lists the names of the parts to which rows belong, sorted.
@@ -175,10 +175,10 @@ func parts(rows []Row, of func(*Row) string) []string {
 }
 
 // sumUp returns the error statistics of residuals.
-func sumUp(misses []Residual, of func(*Row) string) model.Error {
+func sumUp(residuals []Residual, of func(*Row) string) model.Error {
 	var rows []Row
 	var errs []float64
-	for _, m := range misses {
+	for _, m := range residuals {
 		rows, errs = append(rows, m.Row), append(errs, math.Abs(m.Error()))
 	}
 	e := model.Error{Parts: len(parts(rows, of)), Rows: len(errs)}
@@ -292,6 +292,6 @@ func (f *Fitted) checkShare(link model.Link) error {
 }
 
 func contradicted(link model.Link, share float64) string {
-	return fmt.Sprintf("links: gb_per_s of %s: %v contradicts the recorded runs: they reach %.0f %% of it, and %.0f to %.0f %% is what kernels can; correct the fact",
+	return fmt.Sprintf("links: gb_per_s of %s: %v contradicts the recorded runs: they reach %.0f %% of it, and kernels can reach %.0f to %.0f %%; correct this bandwidth",
 		link.Name, link.Bandwidth.Value, 100*share, 100*leastShare, 100*mostShare)
 }

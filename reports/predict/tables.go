@@ -98,8 +98,8 @@ func errorCell(e model.Error, v float64) reports.Cell {
 }
 
 // WorstTable lists the n recorded times with the largest errors.
-func WorstTable(misses []Residual, n int) reports.Table {
-	sorted := slices.Clone(misses)
+func WorstTable(residuals []Residual, n int) reports.Table {
+	sorted := slices.Clone(residuals)
 	slices.SortStableFunc(sorted, func(a, b Residual) int {
 		x, y := math.Abs(a.Error()), math.Abs(b.Error())
 		switch {

@@ -69,8 +69,8 @@ func (g *grid) total(columns []int) int {
 	return sum
 }
 
-// fold is used if the grid is too wide: it hides each column, except the first, in which all
-// rows have the same value. It returns the names and values of the hidden columns.
+// fold hides the columns in which all rows have the same value, except the first column. It does nothing if the grid
+// fits. It returns the names and values of the hidden columns.
 func (g *grid) fold(width int) (same []string) {
 	if g.squeeze(width, wrapAt); width == 0 || len(g.rows) < 2 || g.total(g.shown) <= width {
 		g.unsqueeze()

@@ -1,6 +1,6 @@
-/* What the low-latency kernels need besides their memory. The memory is that of ll/layout.cuh, unless a
- * file with kernels for other memory defines LL_MEMORY and the same names: masked/dispatch_ids.cuh and
- * final/combine_polled.cuh do.
+/* What the low-latency kernels need besides their memory. Usually ll/layout.cuh defines the memory. A file
+ * with kernels for other memory defines LL_MEMORY, and defines the names of ll/layout.cuh itself:
+ * masked/dispatch_ids.cuh, masked/combine_partial.cuh and final/combine_polled.cuh do so.
  */
 #ifndef EP_LL_CALL_CUH
 #define EP_LL_CALL_CUH
@@ -8,27 +8,27 @@
 #include "common/check.cuh"
 #include "common/sentinel.cuh"
 
-/* A place is local expert << 20 | position among this source's rows of it.
- * LL_NOWHERE is no place, since legality keeps local experts below 4095. */
+/* A place is local expert << 20 | position among this source's rows for this expert.
+ * LL_NOWHERE is not a place, because the legality check allows fewer than 4095 local experts. */
 static const uint32_t LL_NOWHERE = 0xfffffffeu;
 static const uint32_t LL_PLACE_BITS = 20;
 
 static const uint32_t LL_WARP_BYTES = 512; /* one 16-byte vector for each lane */
 
-/* The current call, as every function needs it. */
+/* The current call and this thread. */
 struct LlCall {
   uint32_t number; /* 1, 2, 3, ... */
-  uint32_t warp, lane, warps; /* of this thread; of the block */
-  uint32_t block, blocks;
+  uint32_t warp, lane, warps; /* this thread's warp in its block, its lane, and the number of warps in a block */
+  uint32_t block, blocks;     /* this block, and the number of blocks */
 };
 
 EP_DEVICE LlCall ll_call(const EpArgs &a) {
   return {ep_number(a), warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x};
 }
 
-/* Work is distributed over blocks first, so that a small batch uses every SM. Senders use
- * warps from the bottom and receivers from the top, so that they do not share a warp if
- * there is little to do. */
+/* Units of work are given to warp 0 of every block, then to warp 1 of every block, and so on,
+ * so that a small batch uses every SM. Receiving begins with the last warps instead, so that
+ * with little work no warp both sends and receives. */
 EP_DEVICE uint32_t ll_from_bottom(const LlCall &c) { return c.warp * c.blocks + c.block; }
 EP_DEVICE uint32_t ll_from_top(const LlCall &c) { return (c.warps - 1 - c.warp) * c.blocks + c.block; }
 EP_DEVICE uint32_t ll_all_warps(const LlCall &c) { return c.warps * c.blocks; }

@@ -1,11 +1,11 @@
-/* combine_ll brings the experts' rows back to their tokens and sums them, for small
+/* combine_ll sends the experts' rows back to their tokens' ranks and sums them, for small
  * batches. EP_DIRECT 0: the experts' rank sums its rows of a token in f32 and sends one
- * BF16 row (half the bytes at top-8 on 8 ranks, one more rounding). EP_DIRECT 1: each row
- * is sent by itself and the sum is in top-k order, with the same bits as combine without
- * pre-reduction.
+ * BF16 row. With top-8 on 8 ranks this halves the bytes, and it rounds once more.
+ * EP_DIRECT 1: each row is sent by itself and rows are summed in top-k order, so that the
+ * result has the same bits as a combine that sums nothing before it sends.
  *
- * It reads the route that dispatch_ll wrote on this rank. A call may follow another without
- * a dispatch between them: see common/started.cuh.
+ * The kernel reads the route that dispatch_ll wrote on this rank. A call may follow another
+ * without a dispatch between them: see common/started.cuh.
  */
 #include "common/split.cuh"
 #include "common/started.cuh"
@@ -16,9 +16,9 @@
 
 static const uint32_t LL_CHUNKS = (2 * EP_HIDDEN + LL_WARP_BYTES - 1) / LL_WARP_BYTES; /* chunks of a row */
 static const uint32_t LL_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS; /* vectors summed for one vector of the output */
-static const uint32_t LL_BATCH = LL_TERMS < 8 ? LL_TERMS : 8;    /* of them polled together */
-/* Rows loaded together by a sender. On 2 ranks a token has four rows on each, on more ranks
- * one or two. Large blocks only have registers for two rows. */
+static const uint32_t LL_BATCH = LL_TERMS < 8 ? LL_TERMS : 8;    /* number of them that are polled together */
+/* Number of rows that a sender loads together. On 2 ranks a token has about four rows on
+ * each rank, on more ranks one or two. The threads of large blocks have registers for two. */
 static const uint32_t LL_ROWS = EP_THREADS > 512 || EP_RANKS > 2 ? 2 : 4;
 
 /* Byte offset in a row of this lane's vector of a chunk. */
@@ -27,7 +27,8 @@ EP_DEVICE bool ll_in_row(uint32_t column) { return 2 * EP_HIDDEN % LL_WARP_BYTES
 
 /* ---- sending ---- */
 
-/* Consecutive units go to different ranks, and each rank begins with the rank after itself. */
+/* Unit number `unit`. Consecutive units go to different ranks, and each rank begins with the
+ * rank after itself. */
 EP_DEVICE LlReturn ll_return_unit(const EpArgs &a, uint32_t unit) {
   LlReturn r;
   r.source = (unit + static_cast<uint32_t>(a.rank) + 1) % EP_RANKS;
@@ -41,9 +42,9 @@ EP_DEVICE LlRoute ll_load_route(const EpArgs &a, const LlCall &c, uint32_t unit)
   return ll_route_at(a, c, r.source, r.token, r.token < static_cast<uint32_t>(a.max_tokens));
 }
 
-/* Up to LL_ROWS rows of y at this lane's column, of the top-k positions in
- * `left`. If there are fewer, the first is loaded again and not used, so that there is no
- * branch between the loads. */
+/* One vector, at this lane's column, of each of up to LL_ROWS rows of y. `left` has the top-k
+ * positions of these rows. If there are fewer rows, the first is loaded again and not used,
+ * so that there is no branch between the loads. */
 struct LlRows {
   uint4 data[LL_ROWS];
   float weight[LL_ROWS];
@@ -94,12 +95,12 @@ EP_DEVICE void ll_send_rows(const EpArgs &a, const LlCall &c, LlReturn r, LlRout
   }
 }
 
-/* The first loads of a warp, issued together with the load of the call's number, because
- * loading one after the other would cost a short call time. The words that say which ranks
- * have begun have mostly arrived. */
+/* The first loads of a warp, issued together with the load of the call's number. In a short
+ * call it would take too long to load one after the other. The words that say which ranks
+ * have begun have mostly arrived at that time. */
 struct LlReturnAhead {
-  LlRoute route;   /* of the warp's first unit */
-  uint32_t tokens; /* lane r: tokens of rank r */
+  LlRoute route;   /* route of the warp's first unit */
+  uint32_t tokens; /* lane r: number of tokens of rank r */
   uint32_t began;  /* lane r: the last call that rank r began, as far as known */
 };
 EP_DEVICE LlReturnAhead ll_return_ahead(const EpArgs &a, const LlCall &c) {
@@ -132,7 +133,8 @@ EP_DEVICE void ll_combine_async(const EpArgs &a, const LlCall &c, LlReturnAhead 
 
 /* ---- receiving ---- */
 
-/* The slots of a token that are filled, by rank or by top-k position: bit i for slot i. */
+/* The slots of a token that will be filled: bit i for slot i. A slot belongs to a rank, or
+ * with EP_DIRECT to a top-k position. */
 EP_DEVICE uint32_t ll_slots_used(uint32_t lane, int32_t id) {
   if (EP_DIRECT) return __ballot_sync(EP_FULL_WARP, id >= 0);
   return __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));
@@ -140,8 +142,8 @@ EP_DEVICE uint32_t ll_slots_used(uint32_t lane, int32_t id) {
 
 /* Slots of one token at one column, from `first` on. */
 struct LlBatch {
-  uint8_t *slot;        /* of `first` */
-  uint32_t first, used; /* bit i: slot first + i is filled */
+  uint8_t *slot;        /* address of slot `first` */
+  uint32_t first, used; /* bit i of used: slot first + i will be filled */
 };
 EP_DEVICE uint4 *ll_term(const LlBatch &b, uint32_t i) {
   bool exists = LL_TERMS % LL_BATCH == 0 || b.first + i < LL_TERMS; /* the last batch may be short */
@@ -151,8 +153,8 @@ EP_DEVICE bool ll_lacks(const LlBatch &b, uint32_t i, uint4 data) {
   return (ep_largest(data) == EP_SENTINEL) & ((b.used >> i & 1u) != 0);
 }
 
-/* The expert or rank that a warp waits for: that of the first slot that has not arrived for
- * the first lane in `missing`. */
+/* Describes for what the warp waits: the first slot of which the first lane in `missing` has
+ * not got its vector. */
 EP_DEVICE EpWait ll_missing_term(const LlBatch &b, uint32_t missing, const uint4 (&data)[LL_BATCH], int32_t id) {
   uint32_t slot = b.first;
 #pragma unroll

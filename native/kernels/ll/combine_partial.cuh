@@ -1,6 +1,6 @@
 /* combine_ll_partial: combine for small batches in which ranks send only partial sums, see
- * common/partial.cuh. It polls slots as combine_ll does, and may follow calls of
- * combine_ll.
+ * common/partial.cuh. It polls slots as combine_ll does, and calls of both kernels may
+ * follow each other.
  */
 #define EP_DIRECT 0
 #define LL_WITHOUT_ENTRY /* do not compile the entry combine_ll */
@@ -27,8 +27,8 @@ EP_DEVICE LlRoute ll_load_peer_route(const EpArgs &a, const LlCall &c, uint32_t 
   return ll_route_at(a, c, r.source, r.token, r.token < static_cast<uint32_t>(a.max_tokens));
 }
 
-/* Sends eight elements, of the only row or of the sum. An empty slot is all ones, which is a
- * NaN in f32 too: ep_canonical turns such a sum into another NaN. */
+/* Sends eight elements of the only row, or of the sum. All ones means an empty slot, but it is
+ * also a NaN in f32: ep_canonical changes such a sum to another NaN. */
 EP_DEVICE bool ll_send_partial(const EpArgs &a, const LlCall &c, LlReturn r, const LlRoute &route, uint32_t here) {
   uint32_t column = ll_column(r.chunk, c.lane);
   bool inside = ll_in_row(column);
@@ -51,12 +51,13 @@ EP_DEVICE bool ll_send_partial(const EpArgs &a, const LlCall &c, LlReturn r, con
   return true;
 }
 
-/* The bottom warps of each block send; with receivers = 0 all warps send. */
+/* The number of warps of a block that send; they are its first warps. With receivers = 0 all
+ * warps send. */
 EP_DEVICE uint32_t ll_partial_senders(const EpArgs &a, const LlCall &c) {
   return c.warps - min(static_cast<uint32_t>(a.receivers), c.warps - 1);
 }
 
-/* Does the work of ll_return_ahead for a sender, but counts no tokens of this rank itself. */
+/* Does for a sender what ll_return_ahead does, but leaves this rank's own number of tokens 0. */
 EP_DEVICE LlReturnAhead ll_partial_ahead(const EpArgs &a, const LlCall &c) {
   LlReturnAhead ahead = {{LL_NOWHERE}, 0, 0};
   if (c.warp >= ll_partial_senders(a, c)) return ahead;

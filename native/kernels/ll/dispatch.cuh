@@ -1,9 +1,10 @@
-/* dispatch_ll: one fused kernel for small batches. A token goes once to each
- * distinct rank among its experts; the receiver copies it to the row of every
- * local expert that its header names. See layout.cuh for the protocol.
+/* dispatch_ll is a dispatch for small batches. A token is sent once to each rank that has
+ * any of its experts. The receiver copies it to one row of each of these experts, which the
+ * token's header names. See layout.cuh for the protocol.
  *
- * Compile-time: EP_SEND_BYTES, message bytes of one sending warp; EP_PART_BYTES, message
- * bytes of one receiving warp; EP_EARLY, receive before the offsets are known; EP_SPLIT, see common/split.cuh.
+ * Compile-time: EP_SEND_BYTES, message bytes that a sending warp handles at a time (a unit);
+ * EP_PART_BYTES, the same for a receiving warp (a part); EP_EARLY 1, a warp receives its
+ * first part before it knows the offsets; EP_SPLIT, see common/split.cuh.
  */
 #include "common/message.cuh"
 #include "common/split.cuh"
@@ -11,17 +12,17 @@
 #include "ll/rows.cuh"
 #endif
 
-static const uint32_t LL_VECTORS = LL_PAYLOAD / 16; /* of a token */
-static const uint32_t LL_SEND = EP_SEND_BYTES / LL_WARP_BYTES; /* vectors of a lane */
-static const uint32_t LL_PART = EP_PART_BYTES / LL_WARP_BYTES;
+static const uint32_t LL_VECTORS = LL_PAYLOAD / 16; /* vectors of 16 bytes in a token */
+static const uint32_t LL_SEND = EP_SEND_BYTES / LL_WARP_BYTES; /* vectors of a lane in a unit */
+static const uint32_t LL_PART = EP_PART_BYTES / LL_WARP_BYTES; /* vectors of a lane in a part */
 static const uint32_t LL_UNITS = (LL_VECTORS + 32 * LL_SEND - 1) / (32 * LL_SEND); /* units of a token */
-static const uint32_t LL_PARTS = (LL_VECTORS + 32 * LL_PART - 1) / (32 * LL_PART);
-static const uint32_t LL_COUNT_WARPS = 8;
+static const uint32_t LL_PARTS = (LL_VECTORS + 32 * LL_PART - 1) / (32 * LL_PART); /* parts of a token */
+static const uint32_t LL_COUNT_WARPS = 8; /* warps that count */
 
 enum LlBarrier { LL_BAR_COUNT = 1, LL_BAR_OFFSETS };
 
 struct LlShared {
-  uint32_t selected[EP_EXPERTS];      /* own tokens by expert; counting block only */
+  uint32_t selected[EP_EXPERTS];      /* only in the counting block: number of own tokens for each expert */
   uint32_t rows[EP_RANKS][EP_LOCAL_EXPERTS]; /* rows received, then the first row of each segment */
   uint32_t tokens[EP_RANKS];
   uint32_t failed; /* 1: a count never arrived */
@@ -30,8 +31,8 @@ struct LlShared {
 
 /* ---- sending ---- */
 
-/* Counts own tokens by expert and tells each rank about its experts. Called by `threads`
- * threads of one block; `i` is the number of this thread among them. */
+/* Counts this rank's tokens for each expert and sends each rank the counts of its experts.
+ * `threads` threads of one block call it; `i` is the number of this thread among them. */
 EP_DEVICE void ll_count_and_signal(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t i, uint32_t threads) {
   for (uint32_t e = i; e < EP_EXPERTS; e += threads) s.selected[e] = 0;
   bar_sync(LL_BAR_COUNT, threads);
@@ -53,9 +54,10 @@ EP_DEVICE void ll_count_and_signal(const EpArgs &a, const LlCall &c, LlShared &s
   }
 }
 
-/* In lane k: the number of earlier tokens that chose the same expert as top-k position k of
- * `token`. This is the position in the segment; it needs no atomics and is the same in
- * every run. Eight top-k positions at a time keep the counters in registers. */
+/* Lane k gets the number of earlier tokens that chose the same expert as top-k position k of
+ * `token`. This is the row's position in its segment. It is found without atomics and is the
+ * same in every run. Eight top-k positions are handled at a time, so that the counters stay
+ * in registers. */
 EP_DEVICE uint32_t ll_positions(const EpArgs &a, uint32_t lane, uint32_t token, int32_t id) {
   const uint32_t batch = EP_TOPK < 8 ? EP_TOPK : 8;
   uint32_t mine = 0;
@@ -84,8 +86,9 @@ EP_DEVICE uint32_t ll_positions(const EpArgs &a, uint32_t lane, uint32_t token, 
   return mine;
 }
 
-/* Tells every rank where each of a token's rows belongs, or that the token has no row
- * there. The weights are sent with it, for the pre-reduction of combine. */
+/* Sends a token's header to every rank. For each top-k position it says to which row the
+ * token belongs on that rank, or that it has none there. It also has the weights, so that
+ * combine can sum rows before it sends them back. */
 EP_DEVICE void ll_send_header(const EpArgs &a, const LlCall &c, uint32_t token) {
   int32_t id = -1;
   uint64_t weight = 0;
@@ -103,8 +106,9 @@ EP_DEVICE void ll_send_header(const EpArgs &a, const LlCall &c, uint32_t token) 
   }
 }
 
-/* Whether a vector belongs to the token, for a warp that moves n vectors in each lane. This
- * is known at compile time if the token is a multiple of what a warp moves. */
+/* Returns whether a vector number is inside the token, for a warp that moves n vectors in
+ * each lane. If a token's size is a multiple of 32 * n vectors, every number is, and the
+ * compiler knows it. */
 template <uint32_t n>
 EP_DEVICE bool ll_inside(uint32_t vector) {
   return LL_VECTORS % (32 * n) == 0 || vector < LL_VECTORS;
@@ -125,9 +129,9 @@ EP_DEVICE uint32_t *ll_slot_scale(uint8_t *slot, uint32_t vector) {
   return reinterpret_cast<uint32_t *>(slot + LL_PAYLOAD) + vector / 8;
 }
 
-/* Converts one unit of a token and stores it on every rank that has one of its
- * experts, its own included. The order of ranks differs from unit to unit, so
- * that all links are in use at any time. */
+/* Converts one unit of a token and stores it on every rank that has any of the token's
+ * experts, this rank included. The order of ranks differs from unit to unit, so that all
+ * links are in use at any time. */
 EP_DEVICE void ll_send_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
   uint32_t token = unit / LL_UNITS;
   uint32_t first = unit % LL_UNITS * (32 * LL_SEND) + c.lane;
@@ -154,15 +158,15 @@ EP_DEVICE void ll_send_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
   }
 }
 
-/* The number of warps of the block that send data, from the bottom up. */
+/* The number of warps of the block that send data; they are its first warps. */
 EP_DEVICE uint32_t ll_senders(const EpArgs &a, const LlCall &c) {
   uint32_t units = static_cast<uint32_t>(a.tokens) * LL_UNITS;
   uint32_t receivers = min(static_cast<uint32_t>(a.receivers), c.warps - 1);
   return min((units + c.blocks - 1) / c.blocks, c.warps - receivers);
 }
 
-/* Sends. The top warps send headers; in the last block, the warps below them send the
- * counts; the bottom warps send data. */
+/* Sends headers, counts and data. The last warps of a block send headers, the first warps
+ * send data. In the last block, warps below its last warp also count and send the counts. */
 EP_DEVICE void ll_dispatch_async(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t senders) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens);
   uint32_t counters = min(LL_COUNT_WARPS, c.warps - 1), top = c.warps - 1;
@@ -173,8 +177,9 @@ EP_DEVICE void ll_dispatch_async(const EpArgs &a, const LlCall &c, LlShared &s, 
   for (uint32_t u = ll_from_bottom(c); u < tokens * LL_UNITS; u += senders * c.blocks) ll_send_unit(a, c, u);
 }
 
-/* Clears the headers of the previous call; the call after the next one uses the same set.
- * The previous call's counts say how many it used. One warp of each block calls it. */
+/* Clears the headers that the previous call used, because the call after the next one uses
+ * the same set. The previous call's counts say how many they are. One warp of each block
+ * calls it. */
 EP_DEVICE void ll_clear_headers(const EpArgs &a, const LlCall &c) {
   uint32_t tokens = 0;
   const uint32_t before = ep_number_before(c.number);
@@ -201,8 +206,8 @@ EP_DEVICE bool ll_wait_count(const EpArgs &a, const LlCall &c, int source, uint3
   }
 }
 
-/* Turns counts into the first row of every (source, expert) segment. One warp calls it;
- * with `publish` it also writes the index of the output. */
+/* Replaces the counts in s.rows by the first row of every (source, expert) segment. One warp
+ * calls it. With `publish` it also writes the index of the output. */
 EP_DEVICE void ll_offsets(const EpArgs &a, LlShared &s, uint32_t lane, bool publish) {
   uint32_t start = 0;
   for (uint32_t first = 0; first < EP_LOCAL_EXPERTS; first += 32) {
@@ -256,7 +261,7 @@ EP_DEVICE void ll_wait_counts(const EpArgs &a, const LlCall &c, LlShared &s, uin
 struct LlPart {
   uint32_t source, token, first; /* first: this lane's first vector */
   uint64_t head;                 /* lane k: header word of top-k position k */
-  uint32_t here;                 /* top-k positions with an expert on this rank */
+  uint32_t here;                 /* bit k: top-k position k has its expert on this rank */
   uint4 data[LL_PART];
   uint32_t scale[LL_PART];
 };
@@ -337,7 +342,7 @@ EP_DEVICE void ll_copy_part(const EpArgs &a, const LlCall &c, const LlShared &s,
   if (p.first == c.lane && c.lane < EP_TOPK) ll_keep_route(a, p.source, p.token, c.lane, p.head, mine ? row : LL_NOWHERE);
 }
 
-/* Tells combine that a token has no expert here. */
+/* Records for combine that a token has no expert on this rank. */
 EP_DEVICE void ll_route_nowhere(const EpArgs &a, const LlCall &c, const LlPart &p) {
   if (p.first == c.lane && c.lane < EP_TOPK) ll_keep_route(a, p.source, p.token, c.lane, 0, LL_NOWHERE);
 }

@@ -1,28 +1,30 @@
-/* dispatch_ll_ids: dispatch_ll in which no sender counts. A header says which expert a row
- * is for. Each block that copies rows reads the headers of all tokens, counts them, and
- * computes itself where the row lies. So a sender needs no count, reads its ids once, and
- * has no barrier.
+/* dispatch_ll_ids is a dispatch_ll in which senders do not count rows. A header says to which
+ * expert a row goes. Each block that copies rows reads the headers of all tokens, counts
+ * them, and computes the rows' positions in the output itself. So a sender needs no counts,
+ * reads its ids once, and has no barrier.
  *
  * Memory, messages and polling are those of dispatch_ll (layout.cuh), with two
  * differences. A header word is weight << 32 | local expert << LL_PLACE_BITS, without
- * the position. Of the count words of a source only the last one, its number of tokens, is
- * sent.
+ * the position. And a source sends only the last of its count words, its number of tokens.
  *
- * Why each reuse is safe. Call n uses set n % 3 of counts and headers, n & 1 of slots.
+ * Why memory may be used again. Call n uses set n % 3 of counts and headers, and set n & 1
+ * of slots.
  * - A rank ends call n only when its last block has the token count of every rank, and
  *   a rank sends that count after its call n - 1 has ended. So while a rank is in call
  *   n, the others are in n - 1 (still receiving), n or n + 1.
- * - Headers: a fast rank in n + 1 writes set (n + 1) % 3, which held call n - 2. The
- *   receiver cleared that set in its call n - 1, which has ended. In call n it reads set
- *   n % 3 and clears set (n - 1) % 3.
- * - Counts: the same sets. A word has the number of its call, so that an old word is
- *   never taken for a new one. Call n reads the words of call n - 1 to know what to clear,
- *   as dispatch_ll does; calls of the two kernels may follow each other on the same memory.
- * - Slots: a fast rank writes the set of call n - 1. The warp that read a part emptied
- *   it before that call ended.
- * - Shared memory: gathering warps clear rows and marks, pass their barrier, and count in
- *   them. Other warps read them after `ready`, which is released after the last change
- *   and cleared before the block's only __syncthreads.
+ * - Headers: a fast rank in call n + 1 writes set (n + 1) % 3, which call n - 2 used. The
+ *   receiver cleared that set in its call n - 1, which has ended. In call n the receiver
+ *   reads set n % 3 and clears set (n - 1) % 3.
+ * - Counts have the same sets. A count word contains the number of its call, so that an old
+ *   word is never taken for a new one. Call n reads the words of call n - 1 to know which
+ *   headers it must clear. dispatch_ll does the same, so that calls of the two kernels may
+ *   follow each other on the same memory.
+ * - Slots: a fast rank in call n + 1 writes the set of call n - 1. The warp that read a part
+ *   emptied it before call n - 1 ended.
+ * - Shared memory: gathering warps (those that read the headers) clear rows and marks, pass
+ *   their barrier, and count there. Other warps read rows and marks after they have seen
+ *   `ready`. It is released after the last change, and cleared before the block's only
+ *   __syncthreads.
  */
 #define EP_EARLY 1
 #include "ll/ids_send.cuh"
@@ -50,21 +52,22 @@ EP_DEVICE void ll_gather_sync(const LlGather &g) {
   }
 }
 
-/* Marks, in dynamic shared memory: [max_tokens / 32][R source][local experts], bit t %
- * 32 of word t / 32 says that token t has a row of that expert. The position of a row in
- * its segment is the number of marks below its own. */
+/* Marks are in dynamic shared memory: [max_tokens / 32][R source][local experts]. Bit t % 32
+ * of word t / 32 says that token t of the source has a row for the expert. The position of
+ * a row in its segment is the number of marks of earlier tokens. */
 EP_DEVICE uint32_t ll_mark_words(int32_t tokens) { return ceil_div(static_cast<uint32_t>(tokens), 32) * EP_EXPERTS; }
 EP_DEVICE uint32_t ll_mark(uint32_t source, uint32_t token, uint32_t expert) {
   return (token / 32 * EP_RANKS + source) * EP_LOCAL_EXPERTS + expert;
 }
 
-/* `ready` of LlShared: first 0, later 1 + the tokens of the rank with the most tokens, or
- * LL_LOST. */
+/* `ready` of LlShared is first 0, later 1 + the largest number of tokens of a rank, or LL_LOST
+ * if data never arrived. */
 static const uint32_t LL_LOST = 0xffffffffu;
 
 /* ---- counting what arrives ---- */
 
-/* Whether the block must read the headers: it has a part to copy, or writes the index. */
+/* Returns whether the block must read the headers, because it has a part to copy or writes
+ * the index of the output. */
 EP_DEVICE bool ll_needs_ids(const LlCall &c, uint32_t tokens) {
   return c.block < tokens * EP_RANKS * LL_PARTS || c.block == c.blocks - 1;
 }
@@ -72,13 +75,13 @@ EP_DEVICE bool ll_needs_ids(const LlCall &c, uint32_t tokens) {
 /* What a gathering warp knows about this call. Until it knows the tokens of all ranks, it
  * assumes that the other ranks have as many tokens as this rank. */
 struct LlArrivals {
-  uint32_t tokens; /* lane r: tokens of rank r modulo the number of ranks; 0 if not known yet */
+  uint32_t tokens; /* lane r: number of tokens of rank r % EP_RANKS; 0 if not known yet */
   uint32_t end;    /* the largest number of tokens of any rank, as far as known */
   bool reads;      /* this block must read the headers */
 };
 
-/* Header words are numbered by token, then source, then top-k position, so that all
- * sources' first tokens are read first. */
+/* Header words are numbered in the order of tokens, then sources, then top-k positions, so
+ * that the first tokens of all sources are read first. */
 struct LlHeads {
   uint32_t first; /* word of lane 0 */
   uint64_t word[LL_HEADS];
@@ -99,7 +102,7 @@ EP_DEVICE bool ll_heads_here(const LlCall &c, const LlArrivals &n, const LlHeads
   return here;
 }
 
-/* A rank that the warp waits for: its count is missing, or one of its headers. */
+/* Returns a rank for which the warp waits: its count or one of its headers is missing. */
 EP_DEVICE int32_t ll_missing_source(const LlCall &c, const LlArrivals &n, const LlHeads &h, bool counted) {
   uint32_t silent = __ballot_sync(EP_FULL_WARP, !counted), source = 0;
   if (silent != 0) return static_cast<int32_t>((__ffs(silent) - 1) % EP_RANKS);
@@ -154,9 +157,9 @@ EP_DEVICE void ll_clear_marks(const LlCall &c, LlShared &s, uint32_t *marks, con
   ll_gather_sync(g);
 }
 
-/* Waits for the first headers and all counts. Returns the tokens of the rank with the most,
- * or LL_LOST. If a block has parts only because another rank has more tokens, it waits
- * again, this time for headers too. */
+/* Waits for the first headers and all counts. Returns the largest number of tokens of a rank,
+ * or LL_LOST. A block that has parts to copy only because another rank has more tokens than
+ * this one first waits only for counts, and then also for headers. */
 EP_DEVICE uint32_t ll_wait_first(const EpArgs &a, const LlCall &c, LlArrivals &n, LlHeads &h) {
   if (!ll_wait_heads(a, c, n, h)) return LL_LOST;
   uint32_t most = __reduce_max_sync(EP_FULL_WARP, n.tokens);
@@ -167,8 +170,8 @@ EP_DEVICE uint32_t ll_wait_first(const EpArgs &a, const LlCall &c, LlArrivals &n
 }
 
 /* Counts all headers. All gathering warps call it and pass the same barriers, even if a
- * header never arrived. A rank with more tokens than this one needs more marks. Returns the
- * value for `ready`. */
+ * header never arrived. If another rank has more tokens than this one, more marks are
+ * cleared. Returns the value for `ready`. */
 EP_DEVICE uint32_t ll_gather(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g) {
   uint32_t own = static_cast<uint32_t>(a.tokens), warp = c.warp - g.first, clear = ll_mark_words(a.tokens);
   LlArrivals n = {0, own, ll_needs_ids(c, own)};
@@ -222,8 +225,8 @@ EP_DEVICE void ll_place_segments(const EpArgs &a, LlShared &s, uint32_t lane, bo
   if (lane < EP_RANKS) ll_tokens(a)[lane] = s.tokens[lane];
 }
 
-/* Counts and lays out the rows. The last block, which has the least to copy, also writes
- * the index of the output. */
+/* Counts the rows and finds their positions. The last block, which has the least to copy,
+ * also writes the index of the output. */
 EP_DEVICE void ll_gather_and_place(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g) {
   uint32_t ready = ll_gather(a, c, s, marks, g);
   if (c.warp != g.first) return;
@@ -234,8 +237,8 @@ EP_DEVICE void ll_gather_and_place(const EpArgs &a, const LlCall &c, LlShared &s
 
 /* ---- receiving ---- */
 
-/* Waits until the block knows where rows go. Returns the largest number of tokens of a
- * rank, or 0 if a header never arrived. */
+/* Waits until the gathering warps have found the rows' positions. Returns the largest number
+ * of tokens of a rank, or 0 if a count or a header never arrived. */
 EP_DEVICE uint32_t ll_wait_ready(const EpArgs &a, const LlShared &s) {
   EpSpin spin;
   for (;;) {

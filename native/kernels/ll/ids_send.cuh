@@ -1,13 +1,13 @@
-/* The sending half of dispatch_ll_ids: ids and weights as headers, and data. */
+/* The sending half of dispatch_ll_ids. It sends data, and headers with ids and weights. */
 #ifndef EP_LL_IDS_SEND_CUH
 #define EP_LL_IDS_SEND_CUH
 
 #include "ll/dispatch.cuh"
 
-static const uint32_t LL_HEADS_TOKEN = EP_RANKS * EP_TOPK; /* header words of one token of each source */
+static const uint32_t LL_HEADS_TOKEN = EP_RANKS * EP_TOPK; /* number of header words of one token of each source together */
 
-/* Tells every rank how many tokens come. With the fault drill that drops an expert's
- * signal, that expert's rank is not told. */
+/* Sends every rank the number of this rank's tokens. The fault drill that drops an expert's
+ * signal does not send it to that expert's rank. */
 EP_DEVICE void ll_send_tokens(const EpArgs &a, const LlCall &c) {
   if (c.block != c.blocks - 1 || c.warp != c.warps - 1 || c.lane >= EP_RANKS) return;
   if (!ep_alive(a, c.lane)) return;
@@ -56,7 +56,7 @@ EP_DEVICE LlUnit ll_load_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
   return u;
 }
 
-/* Sends a unit that ll_load_unit has loaded: the second half of ll_send_unit. */
+/* Sends a unit that ll_load_unit has loaded, as the second half of ll_send_unit does. */
 EP_DEVICE void ll_send_loaded(const EpArgs &a, const LlCall &c, uint32_t unit, const LlUnit &u) {
   uint32_t token = unit / LL_UNITS, first = ll_unit_first(c, unit), turn = static_cast<uint32_t>(a.rank) + 1 + unit;
   uint32_t ranks = __reduce_or_sync(EP_FULL_WARP, u.id < 0 ? 0u : 1u << (u.id / EP_LOCAL_EXPERTS));
@@ -77,7 +77,7 @@ EP_DEVICE void ll_send_loaded(const EpArgs &a, const LlCall &c, uint32_t unit, c
 }
 
 /* The unit and the header that a warp sends first. They are loaded together with the number
- * of the call, because one load after the other would cost a short call time. */
+ * of the call. In a short call it would take too long to load one after the other. */
 struct LlAhead {
   LlHead head;
   LlUnit unit;
@@ -90,8 +90,8 @@ EP_DEVICE LlAhead ll_load_ahead(const EpArgs &a, const LlCall &c) {
   return ahead;
 }
 
-/* Sends: the top warps send headers, the bottom warps send data. A warp loads the next unit
- * while it sends this one. */
+/* Sends headers and data. The last warps of a block send headers, the first warps send data.
+ * A warp loads the next unit while it sends this one. */
 EP_DEVICE void ll_ids_async(const EpArgs &a, const LlCall &c, uint32_t senders, LlAhead ahead) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens), units = tokens * LL_UNITS, step = senders * c.blocks;
   ll_send_tokens(a, c);

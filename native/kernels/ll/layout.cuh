@@ -2,12 +2,12 @@
  *
  * There are no flags. A receiver polls the data words themselves until none of them is
  * all ones, and writes all ones back once it has read them. That needs no fence. On NVLink
- * a call takes 2.5 to 3 us less than with data, fence and flag. Only single words must
- * arrive whole: 32 bits, 64 for headers and counts.
+ * a call takes 2.5 to 3 us less than with data, fence and flag. A word of 32 bits (64 bits
+ * in headers and counts) must arrive as a whole; different words may arrive in any order.
  *
  * Why no barrier is needed between calls: a call of dispatch ends only when the counts of
- * every rank have arrived, and a rank sends them only after all its earlier calls have
- * ended. So no rank is ever more than one call ahead.
+ * every rank have arrived, and a rank sends its counts only after all its earlier calls
+ * have ended. So no rank is ever more than one call ahead.
  */
 #ifndef EP_LL_LAYOUT_CUH
 #define EP_LL_LAYOUT_CUH
@@ -15,19 +15,20 @@
 #include "common/dtypes.cuh"
 #include "ll/call.cuh"
 
-/* Regions of the state, in the order of kernels/cuda/declare/ll.go. R ranks, T = max_tokens, K
- * top-k, H hidden; "own" is written by its own rank alone. */
+/* Regions of the state, in the order of kernels/cuda/declare/ll.go. R is the number of ranks, T
+ * max_tokens, K top-k, H hidden. "own": only the rank that has the memory writes it. "All
+ * ones", "Zeroed": contents before the first call. */
 enum LlRegion {
-  LL_COUNTS,  /* [3][R source][local experts + 1] u64: call << 32 | rows; the last word counts tokens. Zeroed */
+  LL_COUNTS,  /* [3][R source][local experts + 1] u64: call << 32 | number of rows; in the last word call << 32 | number of tokens. Zeroed */
   LL_HEADERS, /* [3][R source][T][K] u64: weight << 32 | place. All ones */
   LL_SLOTS,   /* [2][R source][T][LL_SLOT_BYTES]: elements, then scales. All ones */
   LL_ROUTE,   /* [R source][T][K] u64: weight << 32 | row of the output or LL_NOWHERE; own */
-  LL_TOKENS,  /* [R source] u32: tokens of the last dispatch; own */
+  LL_TOKENS,  /* [R source] u32: number of tokens in the last dispatch; own */
   LL_STARTED, /* [R] u32: last call of combine that each rank began. Zeroed */
   LL_RETURN   /* [2][T][LL_RETURN_SLOTS][H] BF16: partial sums by rank, or rows by top-k position. All ones */
 };
 
-/* One token on the wire. */
+/* Sizes of a message. */
 static const uint32_t LL_PAYLOAD = ep_payload(EP_DTYPE, EP_HIDDEN);
 static const uint32_t LL_SCALES = ep_scales(EP_DTYPE, EP_HIDDEN);
 static const uint32_t LL_SLOT_BYTES = ep_up(LL_PAYLOAD + LL_SCALES * 4, 16);
@@ -38,9 +39,9 @@ EP_DEVICE uint8_t *ll_at(const EpArgs &a, int rank, LlRegion region) {
   return a.heap[rank] + a.region[region];
 }
 
-/* The count words of a source. Counts and headers have three sets, by call number: this
- * call uses one set, a fast rank may already write the next set, and this rank clears the
- * headers of the call before, whose counts say how many headers there are. */
+/* The count words of a source. Counts and headers have three sets, and call n uses set n % 3.
+ * During a call a fast rank may already write the set of the next call. And this rank
+ * clears the headers of the previous call, whose counts say how many they are. */
 EP_DEVICE uint64_t *ll_counts(const EpArgs &a, int owner, uint32_t call, int source) {
   return reinterpret_cast<uint64_t *>(ll_at(a, owner, LL_COUNTS)) + (call % 3 * EP_RANKS + source) * LL_COUNT_WORDS;
 }

@@ -1,6 +1,6 @@
-/* The route of a token of layout expert, as a dispatch wrote it: lane k has `weight << 32 | row` of top-k
- * position k. ll_route(a, source, token) has the words. For layout masked, masked/combine_partial.cuh has the
- * same functions.
+/* The route of a token of layout expert, which a dispatch wrote for combine. Lane k has `weight << 32 | row`
+ * of top-k position k. The words are at the address ll_route(a, source, token). For layout masked,
+ * masked/combine_partial.cuh defines the same functions.
  */
 #ifndef EP_LL_ROUTE_CUH
 #define EP_LL_ROUTE_CUH
@@ -14,7 +14,7 @@ EP_DEVICE LlRoute ll_route_at(const EpArgs &a, const LlCall &c, uint32_t source,
   return {c.lane < EP_TOPK && exists ? ll_route(a, source, place)[c.lane] : LL_NOWHERE};
 }
 
-/* The row, LL_NOWHERE if the position has none here. */
+/* The row, or LL_NOWHERE if this lane's top-k position has no row on this rank. */
 EP_DEVICE uint32_t ll_row(const LlRoute &r) { return static_cast<uint32_t>(r.word); }
 
 /* The token's number at its source. */
@@ -27,7 +27,7 @@ EP_DEVICE int32_t ll_id(const EpArgs &a, uint32_t at) { return a.topk_ids[at]; }
 
 /* ---- weights ---- */
 
-/* Weights lie in the routes: a rank sends none when it begins a call, and waits for none. */
+/* The routes contain the weights. So a rank sends no weights when it begins a call, and waits for none. */
 static const bool LL_LATE_WEIGHTS = false;
 EP_DEVICE void ll_send_weights(const EpArgs &, const LlCall &, uint32_t) {}
 EP_DEVICE bool ll_wait_weight(const EpArgs &, const LlCall &, const LlReturn &, uint64_t *) { return true; }

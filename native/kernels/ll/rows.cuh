@@ -1,5 +1,5 @@
-/* The rows of layout expert: where they go, and the index of the output. For layout masked,
- * masked/dispatch_ids.cuh has the same functions and does not include this file.
+/* Positions of rows and the index of the output, for layout expert. For layout masked,
+ * masked/dispatch_ids.cuh defines the same functions and does not include this file.
  */
 #ifndef EP_LL_ROWS_CUH
 #define EP_LL_ROWS_CUH
@@ -8,11 +8,11 @@
 
 #define LL_WEIGHTS 1 /* 1: a weight is sent with each id */
 
-/* The rows of the output that an expert with `rows` rows takes up. */
+/* The number of output rows that an expert with `rows` rows uses, padding included. */
 EP_DEVICE uint32_t ll_block_rows(const EpArgs &, uint32_t rows) { return ceil_div(rows, EP_ROW_PAD) * EP_ROW_PAD; }
 
-/* Writes the index of expert e, whose first row is `row`; the last argument has its rows by
- * source. */
+/* Writes the index of expert e, whose first row is `row`. The last argument has the number of
+ * its rows from each source. */
 EP_DEVICE void ll_publish_expert(const EpArgs &a, uint32_t e, uint32_t row, const uint32_t (&)[EP_RANKS]) {
   a.row_offsets[e] = row;
   a.expert_ids[e] = static_cast<int32_t>(e);
@@ -25,8 +25,9 @@ EP_DEVICE void ll_publish_all(const EpArgs &a, uint32_t lane, uint32_t end, cons
   if (lane == 31) a.row_offsets[EP_LOCAL_EXPERTS] = end;
 }
 
-/* The first scale of a row; the next one is ll_scale_step further. Lane k has the place of
- * the row, which belongs to top-k position k. */
+/* The address of the first scale of a row; the next scale is ll_scale_step words further. The
+ * row belongs to the top-k position in the last argument; the lane of that number has the
+ * row's place in the third argument. */
 EP_DEVICE uint32_t *ll_row_scales(const EpArgs &a, uint64_t row, uint32_t, int) {
   return reinterpret_cast<uint32_t *>(a.out_scales) + row;
 }

@@ -1,10 +1,10 @@
-/* combine_masked brings the experts' rows back to their tokens and sums them, times their
- * weights. Receivers poll the rows.
+/* combine_masked sends the experts' rows back to their tokens' ranks and sums them, each times
+ * its weight. Receivers poll the rows.
  *
- * EP_DIRECT 1: each row is sent by itself and the sum is in top-k order. 0: the experts'
- * rank sums its rows of a token in f32 and sends one BF16 row. The weights it needs are not
- * known when tokens are dispatched, so each rank sends them at the start of this call, one
- * word for each expert; this takes no longer than loading the first rows.
+ * EP_DIRECT 1: each row is sent by itself and rows are summed in top-k order. 0: the experts'
+ * rank sums its rows of a token in f32 and sends one BF16 row. It needs the weights, which
+ * are not known when tokens are dispatched. So each rank sends them at the start of this
+ * call, one word for each expert; this takes no longer than the load of the first rows.
  *
  * With EP_PARTIAL, each rank's own sums stay in registers: see masked/combine_partial.cuh.
  *
@@ -22,11 +22,11 @@
 static const uint32_t MASKED_ROW = 2 * EP_HIDDEN;
 static const uint32_t MASKED_CHUNKS = (MASKED_ROW + EP_UNIT_BYTES - 1) / EP_UNIT_BYTES;
 static const uint32_t MASKED_STEP = EP_UNIT_BYTES / 512; /* vectors of a lane */
-/* Rows loaded together by a sender. On 2 ranks a token has four rows on each, on more ranks
- * one or two. Large blocks only have registers for two rows. */
+/* Number of rows that a sender loads together. On 2 ranks a token has about four rows on
+ * each rank, on more ranks one or two. The threads of large blocks have registers for two. */
 static const uint32_t MASKED_ROWS = MASKED_STEP > 1 ? 1 : EP_THREADS > 512 || EP_RANKS > 2 ? 2 : 4;
 static const uint32_t MASKED_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS; /* rows summed for one row of the output */
-static const uint32_t MASKED_BATCH = MASKED_TERMS < 8 ? MASKED_TERMS : 8; /* of them polled together */
+static const uint32_t MASKED_BATCH = MASKED_TERMS < 8 ? MASKED_TERMS : 8; /* number of them that are polled together */
 
 EP_DEVICE bool masked_in_row(uint32_t column) { return MASKED_ROW % EP_UNIT_BYTES == 0 || column < MASKED_ROW; }
 
@@ -94,10 +94,10 @@ EP_DEVICE bool masked_wait_weight(const EpArgs &a, const RankCall &c, const Mask
   }
 }
 
-/* Up to MASKED_ROWS rows of y at this lane's column, of the top-k positions in `left`.
- * If there are fewer, the first is loaded again and not used, so that there is no branch
- * between the loads. Loading one row after the other costs a short call one round trip for
- * each row. */
+/* MASKED_STEP vectors, from this lane's column on, of each of up to MASKED_ROWS rows of y.
+ * `left` has the top-k positions of these rows. If there are fewer rows, the first is loaded
+ * again and not used, so that there is no branch between the loads. To load one row after
+ * the other would take one round trip to memory for each row. */
 struct MaskedRows {
   uint4 data[MASKED_ROWS][MASKED_STEP];
   uint32_t k[MASKED_ROWS];
@@ -154,11 +154,11 @@ EP_DEVICE void masked_send_rows(const EpArgs &a, const RankCall &c, const Masked
   }
 }
 
-/* The first loads of a sender, issued together, because one after the other they would cost
- * a short call time. */
+/* The first loads of a sender, issued together. In a short call it would take too long to
+ * load one after the other. */
 struct MaskedAhead {
-  uint32_t began, messages; /* lane r: of rank r */
-  MaskedRoute route;        /* of the warp's first unit */
+  uint32_t began, messages; /* lane r: the last call that rank r began, and the number of its messages */
+  MaskedRoute route;        /* route of the warp's first unit */
 };
 EP_DEVICE uint32_t masked_first_unit(const RankCall &c) { return c.warp * c.senders + c.block; }
 EP_DEVICE MaskedAhead masked_load_ahead(const EpArgs &a, const RankCall &c) {
@@ -193,14 +193,15 @@ EP_DEVICE void masked_combine_async(const EpArgs &a, const RankCall &c) {
 
 /* ---- receiving ---- */
 
-/* The slots of a token that are filled, by rank or by top-k position. */
+/* The slots of a token that will be filled: bit i for slot i. A slot belongs to a rank, or
+ * with EP_DIRECT to a top-k position. */
 EP_DEVICE uint32_t masked_slots_used(uint32_t lane, int32_t id) {
   if (EP_DIRECT) return __ballot_sync(EP_FULL_WARP, id >= 0);
   return __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));
 }
 
-/* Slots of one token at one column, from `first` on; bit i of used: slot first + i is
- * filled. */
+/* Slots of one token at one column, from number `first` on; `slot` is the address of that
+ * one. Bit i of used: slot first + i will be filled. */
 struct MaskedTerms {
   uint8_t *slot;
   uint32_t first, used;

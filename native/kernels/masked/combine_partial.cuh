@@ -1,12 +1,13 @@
 /* combine_masked_partial is combine_ll_partial for layout masked. Each rank sends one sum for each token, and
  * keeps the sums of its own tokens in registers.
  *
- * The code is ll/combine_partial.cuh. This file defines the names of ll/layout.cuh and ll/route.cuh that it
- * uses, for the memory of masked/layout.cuh. The weights are not known when tokens are dispatched, so each
- * rank sends them at the start of this call, one word for each expert of another rank. This takes no longer
- * than loading the first rows. A rank with one row of a token sends that row and waits for no weight.
+ * The code is in ll/combine_partial.cuh, which uses some names of ll/layout.cuh and ll/route.cuh. This file
+ * defines these names for the memory of masked/layout.cuh. The weights are not known when tokens are
+ * dispatched. So each rank sends them at the start of this call, one word for each expert of another rank.
+ * This takes no longer than the load of the first rows. A rank with one row of a token sends that row and
+ * waits for no weight.
  */
-#define LL_MEMORY /* of this file, in place of ll/layout.cuh and ll/route.cuh */
+#define LL_MEMORY /* the memory is defined in this file and not in ll/layout.cuh and ll/route.cuh */
 #include "common/ids.cuh"
 #include "ll/call.cuh"
 #include "masked/layout.cuh"
@@ -23,7 +24,7 @@ EP_DEVICE int32_t ll_id(const EpArgs &a, uint32_t at) { return ep_id(a, at); }
 /* The route of a message. Lane k has in `word` the row of top-k position k, or LL_NOWHERE. */
 struct LlRoute {
   uint64_t word;
-  uint32_t token; /* its number at the source */
+  uint32_t token; /* the token's number at the source */
 };
 EP_DEVICE LlRoute ll_route_at(const EpArgs &a, const LlCall &c, uint32_t source, uint32_t place, bool exists) {
   const int32_t *route = masked_route(a, source, exists ? place : 0);

@@ -15,7 +15,7 @@ static const uint32_t MASKED_UNITS = (RANK_VECTORS + 32 * MASKED_STEP - 1) / (32
 struct MaskedShared {
   RankTile tile;
   MaskedPlaces places;
-  uint32_t base[EP_RANKS][EP_LOCAL_EXPERTS]; /* rows received; masked_index replaces them by the first row of each segment */
+  uint32_t base[EP_RANKS][EP_LOCAL_EXPERTS]; /* number of rows received; masked_index replaces it by the segment's first row in the expert's block */
   uint32_t messages[EP_RANKS];
   uint32_t failed;
 };
@@ -25,7 +25,8 @@ EP_DEVICE bool masked_has_scale(uint32_t vector) { return RANK_SCALES > 0 && mas
 
 /* ---- sending ---- */
 
-/* Tells every rank how many messages and how many rows of each expert it gets. */
+/* Sends every rank the number of messages, and of rows for each of its experts, that it gets
+ * from this rank. */
 EP_DEVICE void masked_signal(const EpArgs &a, const RankCall &c, const MaskedShared &s) {
   uint64_t call = static_cast<uint64_t>(c.number) << 32;
   for (uint32_t e = threadIdx.x; e < EP_EXPERTS + EP_RANKS; e += blockDim.x) {
@@ -60,7 +61,7 @@ EP_DEVICE uint32_t masked_head_word(const MaskedPlaces &m, uint32_t token, uint3
   return w <= EP_TOPK ? static_cast<uint32_t>(id % EP_LOCAL_EXPERTS) : m.place[i][k];
 }
 
-/* Tells combine that one of this rank's tokens has no expert here. */
+/* Records for combine that one of this rank's tokens has no expert on this rank. */
 EP_DEVICE void masked_keep_nowhere(const EpArgs &a, const RankCall &c, uint32_t token) {
   int32_t *route = masked_route(a, a.rank, token);
   if (c.lane == 0) route[0] = static_cast<int32_t>(token);
@@ -120,8 +121,8 @@ EP_DEVICE void masked_dispatch_async(const EpArgs &a, const RankCall &c, MaskedS
   }
 }
 
-/* Clears the heads and ids of the previous call. The call after the next one uses the same
- * memory. */
+/* Clears the heads and ids of the previous call, because the call after the next one uses the
+ * same memory. */
 EP_DEVICE void masked_clear_heads(const EpArgs &a, const RankCall &c) {
   if (c.warp != 0) return;
   MaskedClear before = {ep_number_before(c.number), c.block, gridDim.x, c.lane};
@@ -141,15 +142,15 @@ EP_DEVICE bool masked_wait_count(const EpArgs &a, const RankCall &c, const uint6
   }
 }
 
-/* Writes the index of expert e, whose rows lie in the order of sources. */
+/* Writes the index of expert e, whose rows are in the order of sources. */
 EP_DEVICE void masked_publish(const EpArgs &a, const MaskedShared &s, uint32_t e, const uint32_t (&rows)[EP_RANKS], uint32_t all) {
   uint64_t *ranges = reinterpret_cast<uint64_t *>(a.expert_ids) + e * EP_RANKS;
   for (int r = 0; r < EP_RANKS; r++) ranges[r] = static_cast<uint64_t>(s.base[r][e]) << 32 | rows[r];
   a.row_offsets[e] = all;
 }
 
-/* Reads all counts and computes the bases, in every block, because this costs less than
- * passing them from one block to the others. The last block writes them to the output. */
+/* Every block reads all counts and computes s.base, because this takes less time than passing
+ * it from one block to the others. The last block also writes the index of the output. */
 EP_DEVICE void masked_index(const EpArgs &a, const RankCall &c, MaskedShared &s) {
   __syncthreads();
   for (uint32_t i = threadIdx.x; i < EP_RANKS * (EP_LOCAL_EXPERTS + 1); i += blockDim.x) {
@@ -273,7 +274,7 @@ EP_DEVICE void masked_dispatch_wait(const EpArgs &a, const RankCall &c, MaskedSh
   }
 }
 
-/* Initialises the shared words. Every reader of them begins with a barrier. */
+/* Initialises the shared words. The functions that read them begin with a barrier. */
 EP_DEVICE void masked_begin(MaskedShared &s) {
   if (threadIdx.x == 0) s.failed = 0;
   if (threadIdx.x < EP_RANKS) s.tile.base[threadIdx.x] = s.tile.all[threadIdx.x] = 0;

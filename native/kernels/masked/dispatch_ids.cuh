@@ -1,17 +1,18 @@
-/* dispatch_masked_ids: dispatch_ll_ids for layout masked. No sender counts: ids are sent at
- * once, and each receiving block counts the ids that arrive.
+/* dispatch_masked_ids does the work of dispatch_ll_ids for layout masked. Senders do not
+ * count: they send ids at once, and each receiving block counts the ids that arrive.
  *
- * The code is ll/dispatch_ids.cuh. This file defines the names of ll/layout.cuh and
- * ll/rows.cuh for the memory of masked/layout.cuh. Slots are those of dispatch_masked;
- * headers and token counts are separate, see masked_clear_ids_of. It writes the same routes
- * for combine as dispatch_masked does. There is a route for each token of a source, so that
- * the number of a token is also its place.
+ * The code is in ll/dispatch_ids.cuh. This file defines the names of ll/layout.cuh and
+ * ll/rows.cuh for the memory of masked/layout.cuh. dispatch_masked uses the same slots, but
+ * other headers and token counts, see masked_clear_ids_of. Both kernels write the same routes
+ * for combine. This kernel writes a route for each token of a source, so that the number of
+ * a token is also its place.
  *
- * Why the two kernels may share slots: call n writes set n & 1, and a fast rank in call n +
- * 1 of either kernel writes the other set. Both kernels end only when every slot of their
- * call is empty. Both begin by sending the words that other ranks wait for before they end.
+ * Why the two kernels may use the same slots: call n writes set n & 1, and a fast rank in
+ * call n + 1 of either kernel writes the other set. A call of either kernel ends only when
+ * every slot of the call is empty and a word of every other rank has arrived, which each
+ * rank sends when it begins the call.
  */
-#define LL_MEMORY /* of this file, in place of ll/layout.cuh and ll/rows.cuh */
+#define LL_MEMORY /* the memory is defined in this file and not in ll/layout.cuh and ll/rows.cuh */
 #include "ll/call.cuh"
 #include "masked/layout.cuh"
 
@@ -19,8 +20,8 @@ static const uint32_t LL_PAYLOAD = RANK_PAYLOAD;
 static const uint32_t LL_SCALES = RANK_SCALES;
 static const uint32_t LL_COUNT_WORDS = 1;
 
-/* The count words of a source. Only the last one exists here: no rank sends the counts of
- * experts before it. */
+/* The count words of a source. Here only the last one exists, the number of tokens: no rank
+ * sends the counts of experts, which ll/layout.cuh has before it. */
 EP_DEVICE uint64_t *ll_counts(const EpArgs &a, int owner, uint32_t call, int source) {
   return masked_tokens(a, owner, call, source) - EP_LOCAL_EXPERTS;
 }
@@ -36,8 +37,8 @@ EP_DEVICE uint32_t *ll_tokens(const EpArgs &a) { return reinterpret_cast<uint32_
 
 #define LL_WEIGHTS 0 /* 0: weights are sent by combine */
 
-/* An expert's block of rows has room for all rows, so that its first row is known without a
- * count. */
+/* An expert's block has room for all rows that may arrive, so that an expert's first row is
+ * known without counts. */
 EP_DEVICE uint32_t ll_block_rows(const EpArgs &a, uint32_t) { return masked_room(a); }
 
 EP_DEVICE void ll_publish_expert(const EpArgs &a, uint32_t e, uint32_t, const uint32_t (&rows)[EP_RANKS]) {
@@ -61,7 +62,7 @@ EP_DEVICE void ll_publish_all(const EpArgs &a, uint32_t lane, uint32_t, const ui
   if (lane == 0) a.row_offsets[EP_LOCAL_EXPERTS] = all;
 }
 
-/* Scales lie by group within an expert's block. */
+/* In an expert's block of scales, all scales of a group are together. */
 EP_DEVICE uint32_t *ll_row_scales(const EpArgs &a, uint64_t row, uint32_t place, int k) {
   uint64_t before = __shfl_sync(EP_FULL_WARP, place >> LL_PLACE_BITS, k) * static_cast<uint64_t>(masked_room(a)) * (LL_SCALES - 1);
   return reinterpret_cast<uint32_t *>(a.out_scales) + before + row;

@@ -1,5 +1,6 @@
-/* The memory of the kernels of layout masked: a block of R*T rows for each local expert. In
- * a block the rows of one source rank lie together, in the order of ranks and tokens.
+/* The memory of the kernels of layout masked. The output has a block of R*T rows for each
+ * local expert. In a block the rows of one source rank are together, in the order of ranks
+ * and tokens.
  *
  * Messages are those of rank/layout.cuh, which also says why no barrier is needed. The head
  * of a message has for each top-k position the local expert, and the number of earlier
@@ -16,9 +17,9 @@
 enum MaskedRegion {
   MASKED_WEIGHTS = RANK_RETURN + 1, /* [2][R source][T][K] u64: call << 32 | weight. Zeroed */
   MASKED_HEADS,   /* [3][R source][T][RANK_HEAD] u32. All ones */
-  MASKED_EXPERTS, /* [2][R source][local experts] u64: call << 32 | rows. Zeroed */
-  MASKED_LAST,    /* [2][R source] u64: call << 32 | messages; own. Zeroed */
-  MASKED_TOKENS,  /* [3][R source] u64: call << 32 | tokens, used by dispatch_masked_ids. Zeroed */
+  MASKED_EXPERTS, /* [2][R source][local experts] u64: call << 32 | number of rows. Zeroed */
+  MASKED_LAST,    /* [2][R source] u64: call << 32 | number of messages; written by this rank only. Zeroed */
+  MASKED_TOKENS,  /* [3][R source] u64: call << 32 | number of tokens, for dispatch_masked_ids. Zeroed */
   MASKED_IDS      /* [3][R source][T][K] u64: headers of dispatch_masked_ids. All ones */
 };
 
@@ -27,9 +28,10 @@ static const uint32_t MASKED_ROUTE = 1 + EP_TOPK; /* words of a message that com
 
 EP_DEVICE uint8_t *masked_at(const EpArgs &a, int rank, MaskedRegion region) { return ep_heap(a, rank) + a.region[region]; }
 
-/* The words of a message's head. Heads have three sets, by call number: this call uses one
- * set, a fast rank may already write the next set, and this rank clears the heads of the
- * call before. Several warps read a head, so none of them can clear it in the same call. */
+/* The words of a message's head. Heads have three sets, and call n uses set n % 3. During a
+ * call a fast rank may already write the set of the next call, and this rank clears the
+ * heads of the previous call. It cannot clear a head in the same call, because several warps
+ * read it. */
 EP_DEVICE uint32_t *masked_head(const EpArgs &a, int owner, uint32_t call, int source, uint32_t place) {
   return reinterpret_cast<uint32_t *>(masked_at(a, owner, MASKED_HEADS)) +
          (static_cast<uint64_t>(call % 3 * EP_RANKS + source) * a.max_tokens + place) * RANK_HEAD;
@@ -59,10 +61,10 @@ EP_DEVICE uint8_t *masked_return(const EpArgs &a, int owner, uint32_t call, uint
 /* The number of rows that one expert's block has room for. */
 EP_DEVICE uint32_t masked_room(const EpArgs &a) { return EP_RANKS * static_cast<uint32_t>(a.max_tokens); }
 
-/* The routes for combine: [R source][T][MASKED_ROUTE], the token and the row of each top-k
- * position or -1; then [R source] messages. The place of one of this rank's own tokens is its
- * number, so that combine finds its rows. They lie after src_info, so that calls may be
- * combined in any order. */
+/* The routes for combine: [R source][T][MASKED_ROUTE], in each the token and then, for each
+ * top-k position, the row or -1. After the routes: [R source] number of messages. The place of
+ * one of this rank's own tokens is its number, so that combine finds its rows. The routes are
+ * after src_info, an output of dispatch, so that calls may be combined in any order. */
 EP_DEVICE int32_t *masked_routes(const EpArgs &a) { return a.src_info + 2 * a.max_rows; }
 EP_DEVICE int32_t *masked_route(const EpArgs &a, uint32_t source, uint32_t place) {
   return masked_routes(a) + (static_cast<uint64_t>(source) * a.max_tokens + place) * MASKED_ROUTE;

@@ -1,6 +1,6 @@
-/* Finds the place of a row among those of its source: the number of earlier tokens of this
- * rank that chose the same expert. The place depends on the ids alone and is the same in
- * every run. */
+/* Finds the place of a row among its source's rows for the same expert: the number of earlier
+ * tokens of the source that chose this expert. The place depends only on the ids and is the
+ * same in every run. */
 #ifndef EP_MASKED_PLACES_CUH
 #define EP_MASKED_PLACES_CUH
 
@@ -11,14 +11,14 @@
 static const uint32_t MASKED_TILE = 32; /* tokens placed at a time */
 
 struct MaskedPlaces {
-  uint32_t before[EP_EXPERTS];         /* rows of each expert before the current token */
-  uint32_t all[EP_EXPERTS];            /* last block: rows of all tokens */
+  uint32_t before[EP_EXPERTS];         /* number of rows for each expert before the current token */
+  uint32_t all[EP_EXPERTS];            /* only in the last block: number of rows of all tokens for each expert */
   int32_t id[MASKED_TILE][EP_TOPK];
   uint32_t place[MASKED_TILE][EP_TOPK];
 };
 
-/* Adds the numbers of rows of tokens [begin, end) to `into`. Begins and ends with a
- * barrier. */
+/* Adds to `into` the number of rows that tokens [begin, end) have for each expert. Begins and
+ * ends with a barrier. */
 EP_DEVICE void masked_count_rows(const EpArgs &a, uint32_t begin, uint32_t end, uint32_t (&into)[EP_EXPERTS]) {
   __syncthreads();
   for (uint32_t j = begin * EP_TOPK + threadIdx.x; j < end * EP_TOPK; j += blockDim.x * EP_IDS) {
@@ -30,8 +30,9 @@ EP_DEVICE void masked_count_rows(const EpArgs &a, uint32_t begin, uint32_t end, 
   __syncthreads();
 }
 
-/* Finds the places of tokens [first, end), at most MASKED_TILE. One warp handles the tokens
- * in order; a token's experts are distinct. Begins and ends with a barrier. */
+/* Finds the places of the rows of tokens [first, end), at most MASKED_TILE tokens. One warp
+ * handles the tokens one after the other. Its lanes change different counters, because a
+ * token's experts are distinct. Begins and ends with a barrier. */
 EP_DEVICE void masked_place_tile(const EpArgs &a, const RankCall &c, MaskedPlaces &m, uint32_t first, uint32_t end) {
   __syncthreads();
   for (uint32_t i = threadIdx.x; i < (end - first) * EP_TOPK; i += blockDim.x)

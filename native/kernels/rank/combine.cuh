@@ -1,6 +1,7 @@
-/* combine_rank brings back one row for each (token, rank), which the caller has weighted and
- * summed over local experts, and adds the rows of a token in f32 in the order of ranks.
- * Receivers poll the rows; a rank's rows for its own tokens are not sent.
+/* combine_rank sends back one row for each token and rank, and adds the rows of a token in f32
+ * in the order of ranks. The caller has already multiplied the outputs of a rank's experts by
+ * their weights and summed them to that row. Receivers poll the rows; a rank does not send
+ * the rows of its own tokens.
  *
  * It may read row_offsets and src_info of any dispatch_rank of this rank, not only of the
  * last one, see ep_wait_started. Compile-time: EP_UNIT_BYTES, bytes of a row that a warp
@@ -22,7 +23,7 @@ EP_DEVICE const uint4 *rank_y(const EpArgs &a, uint64_t row, uint32_t column) {
 
 /* ---- sending ---- */
 
-/* Lane r: the rows that came from rank r, and the first of them. */
+/* Lane r: the number of rows that came from rank r, and the number of the first of them. */
 struct RankRows {
   uint32_t rows, first;
 };
@@ -51,8 +52,8 @@ EP_DEVICE void rank_load_row(const EpArgs &a, RankReturn &r, uint64_t row, bool 
   }
 }
 /* Loads a unit. With segments (rows that are not packed) the position of a row is known
- * before the count: with `ahead` the row is loaded at once, and the count is checked
- * afterwards. That saves a short call a round trip to memory. */
+ * without the count. With `ahead` the function then loads the row at once and checks the
+ * count afterwards, which saves a round trip to memory. */
 EP_DEVICE RankReturn rank_load_return(const EpArgs &a, const RankCall &c, uint32_t unit, RankRows of, bool ahead) {
   const uint32_t peers = EP_RANKS > 1 ? EP_RANKS - 1 : 1, most = static_cast<uint32_t>(a.max_tokens);
   uint32_t place = unit / peers / RANK_CHUNKS;
@@ -93,8 +94,8 @@ EP_DEVICE void rank_combine_async(const EpArgs &a, const RankCall &c) {
 
 /* ---- receiving ---- */
 
-/* One vector of a token's rows, of the ranks from `first` on. Bit i of used: rank first + i
- * sends one. Bit i of own: that rank is this one, and its row lies in y. */
+/* One vector of the rows of a token, for the ranks from `first` on. Bit i of used: rank first +
+ * i has a row of the token. Bit i of own: rank first + i is this rank, whose row is in y. */
 struct RankTerms {
   uint8_t *slot;
   uint32_t first, used, own;

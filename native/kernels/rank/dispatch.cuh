@@ -9,14 +9,14 @@
 
 struct RankShared {
   RankTile tile;
-  uint32_t rows[EP_RANKS];  /* received from each source */
-  uint32_t first[EP_RANKS]; /* first row of each source */
+  uint32_t rows[EP_RANKS];  /* number of rows from each source */
+  uint32_t first[EP_RANKS]; /* number of the first row from each source */
   uint32_t failed;
 };
 
 /* ---- sending ---- */
 
-/* Tells every rank how many rows it receives from this rank. */
+/* Sends every rank the number of rows that it receives from this rank. */
 EP_DEVICE void rank_signal(const EpArgs &a, const RankCall &c, const uint32_t (&all)[EP_RANKS]) {
   if (c.warp != 0 || c.lane >= EP_RANKS) return;
   int to = static_cast<int>((static_cast<uint32_t>(a.rank) + c.lane) % EP_RANKS);
@@ -144,9 +144,10 @@ struct RankPart {
   uint32_t scale[RANK_STEP], head[RANK_HEAD_LANE];
 };
 
-/* A warp may poll a message before it knows the source's count. Returns whether the message
- * belongs to this warp: it must exist, and the source must send at most one message from each
- * block, so that turn i is place i. Otherwise another warp may empty the slot. */
+/* A warp may poll a message before it knows the source's count. Then this function returns
+ * whether the message belongs to this warp. The message must exist, and the source must send
+ * at most one message from each block, so that turn i is place i. Otherwise another warp may
+ * empty the slot. */
 EP_DEVICE bool rank_early_is_ours(const RankCall &c, const RankPart &p, uint32_t rows) { return p.place < rows && rows <= c.senders; }
 
 /* Polls the unit until all of it has arrived. The head is polled with the first unit. With
@@ -223,9 +224,9 @@ EP_DEVICE RankPart rank_part(const EpArgs &a, uint32_t job) {
   return p;
 }
 
-/* Receives. A warp already polls its first unit while the counts arrive, if the unit's
- * place is below this rank's own number of tokens. The warp that waits for the counts does
- * not. */
+/* Receives. A warp already polls its first unit while the counts are on their way, if the
+ * unit's place is below this rank's own number of tokens. Warp 0 does not, because it waits
+ * for the counts. */
 EP_DEVICE void rank_dispatch_wait(const EpArgs &a, const RankCall &c, RankShared &s) {
   uint32_t job = rank_receiver(c), most = 0;
   RankPart p = rank_part(a, job);

@@ -1,13 +1,14 @@
-/* dispatch_rank_home: dispatch_rank for many tokens. A sender stores a token's elements
- * directly in the row of the peer's output, so that nobody has to copy them. dispatch_rank
- * stores them in a slot: the receiver then reads them, writes them again and empties the
- * slot. With few SMs this takes longer than the transfer over the link.
+/* dispatch_rank_home does the work of dispatch_rank for many tokens. A sender stores a token's
+ * elements directly in their row of the receiver's output, so that nobody has to copy them.
+ * With dispatch_rank a sender stores them in a slot, and the receiver reads them, writes them
+ * to the output and empties the slot. With few SMs this takes longer than the transfer over
+ * the link.
  *
- * The price is a wait before the first store and a fence for each token. With segments a
- * sender waits until all ranks have begun the call. With packed rows it also waits for the
- * counts of all ranks, since its first row follows from them. Scales and the head of a row are
- * still sent to the slot, after that fence: they are polled without a flag, and their arrival
- * shows that the elements have arrived.
+ * On the other hand there is a wait before the first store, and a fence for each token. With
+ * segments a sender waits until all ranks have begun the call. With packed rows it also waits
+ * for the counts of all ranks, from which it computes its first row. After the fence it sends
+ * scales and the head of a row to the slot. The receiver polls them; when they have arrived,
+ * the elements have arrived too.
  *
  * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_PACKED, see
  * layout.cuh; EP_RAW, see source.cuh.
@@ -15,33 +16,34 @@
 #include "rank/rows.cuh"
 #include "rank/tokens.cuh"
 
-static const uint32_t RANK_SCALE_LANE = (RANK_SCALES + 31) / 32; /* scales of a lane: lane, lane + 32, ... */
-static const uint32_t RANK_TAIL = RANK_SCALES + RANK_HEAD;       /* words of a message here */
+static const uint32_t RANK_SCALE_LANE = (RANK_SCALES + 31) / 32; /* number of scales of a lane: lane, lane + 32, ... */
+static const uint32_t RANK_TAIL = RANK_SCALES + RANK_HEAD;       /* number of words of a message, which has no elements here */
 static const uint32_t RANK_TAIL_LANE = (RANK_TAIL + 31) / 32;
 static const uint32_t RANK_TAILS = 4; /* messages that a warp polls together; other numbers were not tried */
 static const uint32_t RANK_PEERS = EP_RANKS > 1 ? EP_RANKS - 1 : 1;
 
 struct RankHomeShared {
   RankTile tile;
-  uint32_t rows[EP_RANKS][EP_RANKS]; /* rows from a source for a rank */
-  uint32_t first[EP_RANKS];          /* on this rank: row of each source's first message */
-  uint32_t there[EP_RANKS];          /* on each rank: row of the first message that this rank sends */
+  uint32_t rows[EP_RANKS][EP_RANKS]; /* number of rows from a source for a rank */
+  uint32_t first[EP_RANKS];          /* row on this rank of each source's first message */
+  uint32_t there[EP_RANKS];          /* row on each rank of this rank's first message */
   uint32_t failed;
 };
 
 /* ---- counts ---- */
 
-/* Tells every rank that this rank has begun the call, before anything is counted. With
- * segments a rank reads only the counts of its own rows, so the word for the rows from a
- * source to that source itself is free, and is used for this. */
+/* Tells every rank that this rank has begun the call, before anything is counted. This is
+ * needed only with segments. There a rank reads only the counts of the rows for itself. So
+ * the word for the rows from a source to that source is not needed on other ranks, and it is
+ * used as this signal. */
 EP_DEVICE void rank_home_begin(const EpArgs &a, const RankCall &c) {
   if (EP_PACKED || c.block != 0 || threadIdx.x >= EP_RANKS || threadIdx.x == static_cast<uint32_t>(a.rank)) return;
   int to = static_cast<int>(threadIdx.x);
   st_relaxed_sys(rank_count_for(a, to, c.number, a.rank, a.rank), static_cast<uint64_t>(c.number) << 32);
 }
 
-/* Tells every rank how many rows it receives from this rank; with packed rows, how many
- * rows each rank receives. */
+/* Sends every rank the number of rows that it receives from this rank. With packed rows it
+ * sends every rank the numbers for all ranks. */
 EP_DEVICE void rank_home_tell(const EpArgs &a, const RankCall &c, const uint32_t (&all)[EP_RANKS]) {
   for (uint32_t i = threadIdx.x; i < EP_RANKS * EP_RANKS; i += blockDim.x) {
     int to = static_cast<int>((static_cast<uint32_t>(a.rank) + i / EP_RANKS) % EP_RANKS), of = static_cast<int>(i % EP_RANKS);
@@ -51,7 +53,7 @@ EP_DEVICE void rank_home_tell(const EpArgs &a, const RankCall &c, const uint32_t
   }
 }
 
-/* Waits for a source's count for a rank, and returns it. */
+/* Waits for the number of rows from a source for a rank, and returns it. */
 EP_DEVICE uint32_t rank_home_wait_count(const EpArgs &a, const RankCall &c, RankHomeShared &s, int source, int rank) {
   const uint64_t *p = rank_count_for(a, a.rank, c.number, source, rank);
   uint64_t v;
@@ -118,9 +120,9 @@ struct RankScales {
   uint32_t word[RANK_SCALE_LANE + 1]; /* one extra element, because dtypes without scales would have none */
 };
 
-/* Passes each scale to the lane that stores it. A step is one vector of each lane and has
- * four scales, one in every eighth lane. A message's scales are then stored together, not a
- * few in every step. */
+/* Passes each scale to the lane that stores it. In a step each lane has one vector, and every
+ * eighth lane has a scale. So all scales of a message are stored together, instead of four in
+ * each step. */
 EP_DEVICE void rank_keep_scales(uint32_t lane, uint32_t step, uint32_t scale, RankScales &kept) {
   uint32_t word = __shfl_sync(EP_FULL_WARP, scale, lane % 4 * 8);
 #pragma unroll
@@ -180,8 +182,9 @@ EP_DEVICE void rank_home_end(const EpArgs &a, const RankCall &c, const RankHomeS
   }
 }
 
-/* Sends tokens [first, end), which are the tile; one warp sends one token. While one unit
- * is stored, the next one is already being loaded, also the first unit of the next token. */
+/* Sends tokens [first, end), which are the tile; one warp sends one token. While a unit is
+ * being stored, the next unit is already being loaded; after a token's last unit this is the
+ * first unit of the warp's next token. */
 EP_DEVICE void rank_home_send(const EpArgs &a, const RankCall &c, const RankHomeShared &s, uint32_t first, uint32_t end, RankUnit next) {
   for (uint32_t token = first + c.warp; token < end; token += c.warps) {
     RankScales kept = {};
@@ -197,7 +200,7 @@ EP_DEVICE void rank_home_send(const EpArgs &a, const RankCall &c, const RankHome
 }
 
 /* Sends this block's run of tokens; all threads of a sending block call it. The last block
- * counts all tokens first, since every rank waits for the counts. */
+ * first counts all tokens and sends the counts, because every rank waits for them. */
 EP_DEVICE void rank_home_async(const EpArgs &a, const RankCall &c, RankHomeShared &s) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens), each = (tokens + c.senders - 1) / c.senders;
   uint32_t begin = min(c.block * each, tokens), end = min(begin + each, tokens);

@@ -1,14 +1,15 @@
-/* The memory of the kernels of layout rank: one row for each token and each
- * rank that has one of its experts.
+/* The memory of the kernels of layout rank. A token has one row on each rank that has any of
+ * its experts.
  *
  * A message holds the token, its local experts and their weights. The receiver polls the
  * words of the message until none of them is all ones, copies them to the output, and
- * writes all ones back: there is no fence and no flag. Only single words must arrive
- * whole: 32 bits, 64 for counts.
+ * writes all ones back: there is no fence and no flag. A word of 32 bits (64 bits in counts)
+ * must arrive as a whole; different words may arrive in any order.
  *
- * With segments (EP_PACKED 0) the position of a row depends on the sender's own tokens
- * alone: the row goes to the next position of the sender's segment. With packed rows (1)
- * the receiver adds the counts of the ranks before the sender.
+ * With segments (EP_PACKED 0) each sender has max_tokens rows of the output, and the position
+ * of a row depends only on the sender's own tokens. With packed rows (EP_PACKED 1) the rows of
+ * a sender follow those of the rank before it, so that the receiver adds the counts of the
+ * ranks before the sender.
  *
  * Why no barrier is needed between calls: a call of dispatch ends only when the
  * counts of every rank have arrived, and a rank sends them only after all its
@@ -27,11 +28,12 @@
 #include "common/dtypes.cuh"
 #include "common/sentinel.cuh"
 
-/* Regions of the state, in the order of declare/rank.go. R ranks, T = max_tokens, K top-k,
- * H hidden. Dispatch writes nothing here for combine: the data that combine needs is in the
- * outputs, so that calls may be combined in any order. */
+/* Regions of the state, in the order of kernels/cuda/declare/rank.go. R is the number of
+ * ranks, T max_tokens, K top-k, H hidden. "All ones", "Zeroed": contents before the first
+ * call. Dispatch writes nothing here for combine: the data that combine needs is in the
+ * outputs of dispatch, so that calls may be combined in any order. */
 enum RankRegion {
-  RANK_COUNTS,  /* [2][R source][R] u64: call << 32 | rows from the source for a rank. Zeroed */
+  RANK_COUNTS,  /* [2][R source][R] u64: call << 32 | number of rows from the source for a rank. Zeroed */
   RANK_SLOTS,   /* [2][R source][T][RANK_SLOT_BYTES]. All ones */
   RANK_STARTED, /* [R] u32: last call of combine that each rank began. Zeroed */
   RANK_RETURN   /* [2][T][R][H] BF16: rows that are sent back. All ones */
@@ -45,14 +47,14 @@ static const uint32_t RANK_PAYLOAD = ep_payload(EP_DTYPE, EP_HIDDEN);
 static const uint32_t RANK_SCALES = ep_scales(EP_DTYPE, EP_HIDDEN);
 static const uint32_t RANK_HEAD = 1 + 2 * EP_TOPK;
 static const uint32_t RANK_HEAD_LANE = (RANK_HEAD + 31) / 32; /* words of a lane */
-static const uint32_t RANK_SLOT_BYTES = ep_up(RANK_PAYLOAD + (RANK_SCALES + RANK_HEAD) * 4, 128); /* whole lines for the link */
+static const uint32_t RANK_SLOT_BYTES = ep_up(RANK_PAYLOAD + (RANK_SCALES + RANK_HEAD) * 4, 128); /* a multiple of a cache line */
 static const uint32_t RANK_VECTORS = RANK_PAYLOAD / 16;
 
-/* The current call, as every function needs it. */
+/* The current call and this thread. */
 struct RankCall {
   uint32_t number; /* 1, 2, 3, ... */
-  uint32_t warp, lane, warps;         /* of this thread; of the block */
-  uint32_t block, senders, receivers; /* blocks by role; with 0 receivers every block has both */
+  uint32_t warp, lane, warps;         /* this thread's warp in its block, its lane, and the number of warps in a block */
+  uint32_t block, senders, receivers; /* this block, and the numbers of blocks that send and that receive; with 0 receivers every block does both */
 };
 
 EP_DEVICE RankCall rank_call(const EpArgs &a) {
@@ -62,9 +64,10 @@ EP_DEVICE RankCall rank_call(const EpArgs &a) {
 EP_DEVICE bool rank_sends(const RankCall &c) { return c.block < c.senders; }
 EP_DEVICE bool rank_receives(const RankCall &c) { return c.receivers == 0 || c.block >= c.senders; }
 
-/* This warp's number among the receiving warps, across blocks first. If a block has both
- * roles, receivers are counted from the top and senders from the bottom, so that no warp
- * has both roles if there is little to do. */
+/* This warp's number among the receiving warps. Warps are numbered in turn over blocks: first
+ * one warp of every block, then the next warp of every block, and so on. If blocks both send
+ * and receive, receiving begins with the last warps and sending with the first, so that with
+ * little work no warp does both. */
 EP_DEVICE uint32_t rank_receiver(const RankCall &c) {
   if (c.receivers == 0) return (c.warps - 1 - c.warp) * c.senders + c.block;
   return c.warp * c.receivers + c.block - c.senders;
@@ -73,11 +76,12 @@ EP_DEVICE uint32_t rank_receiving_warps(const RankCall &c) {
   return (c.receivers == 0 ? c.senders : c.receivers) * c.warps;
 }
 
-/* Messages of a source are received in turns, that is, in the order in which the source's
- * blocks send them: the first message of every block, then the second message of every
- * block, ... Each block of a sender has a run of tokens, so of `rows` messages about every
- * (rows/senders)-th is the first of a block. rank_turns returns the number of turns.
- * rank_turn returns the message (place) of turn i; `rows` or more if there is none. */
+/* Messages of a source are received about in the order in which they are sent. Each block of
+ * the source has a run of tokens, and all blocks send at the same time: the first message of
+ * every block, then the second message of every block, and so on. So of `rows` messages about
+ * every (rows/senders)-th is the first of a block. A position in this order is called a turn.
+ * rank_turns returns the number of turns. rank_turn returns the message (place) of turn i, or
+ * a number of at least `rows` if there is none. */
 EP_DEVICE uint32_t rank_turns(const RankCall &c, uint32_t rows) { return (rows + c.senders - 1) / c.senders * c.senders; }
 EP_DEVICE uint32_t rank_turn(const RankCall &c, uint32_t i, uint32_t rows) {
   uint32_t each = (rows + c.senders - 1) / c.senders;
@@ -103,8 +107,8 @@ EP_DEVICE uint32_t *rank_slot_head(uint8_t *slot) {
   return reinterpret_cast<uint32_t *>(slot + RANK_PAYLOAD) + RANK_SCALES;
 }
 
-/* The outputs of a dispatch. rank_places lies after rank_left_tokens: for each token of this
- * rank its place in this rank's own segment. */
+/* The outputs of a dispatch. After rank_left_tokens comes rank_places: for each token of this
+ * rank its place among this rank's own rows. */
 EP_DEVICE uint8_t *rank_left(const EpArgs &a) { return a.out; }
 EP_DEVICE uint32_t *rank_left_scales(const EpArgs &a) { return reinterpret_cast<uint32_t *>(a.out_scales); }
 EP_DEVICE uint32_t *rank_left_counts(const EpArgs &a) { return a.row_offsets; }

@@ -1,5 +1,5 @@
-/* Shared by the dispatches of layout rank: the units of a token, the head with its local
- * experts and weights, and the rows of the output.
+/* Functions for all dispatches of layout rank. They handle the units of a token, the head of a
+ * message with the token's local experts and weights, and the rows of the output.
  *
  * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_RAW, see
  * source.cuh.
@@ -16,7 +16,7 @@ static const uint32_t RANK_UNITS = (RANK_VECTORS + 32 * RANK_STEP - 1) / (32 * R
 EP_DEVICE bool rank_inside(uint32_t vector) { return RANK_VECTORS % (32 * RANK_STEP) == 0 || vector < RANK_VECTORS; }
 EP_DEVICE bool rank_has_scale(uint32_t vector) { return RANK_SCALES > 0 && rank_inside(vector) && vector % 8 == 0; }
 
-/* The rows of the output. Peers write none of them. */
+/* Addresses in this rank's output, for this rank's own stores. */
 EP_DEVICE uint4 *rank_out(const EpArgs &a, uint64_t row) { return reinterpret_cast<uint4 *>(rank_left(a) + row * RANK_PAYLOAD); }
 EP_DEVICE uint32_t *rank_out_scale(const EpArgs &a, uint64_t row, uint32_t vector) {
   return rank_left_scales(a) + row * RANK_SCALES + vector / 8;

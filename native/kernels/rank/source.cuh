@@ -1,7 +1,7 @@
-/* A lane's share of a token that is written into a message of layouts rank and masked.
- * EP_RAW 0: the token is BF16 and is cast to EP_DTYPE. EP_RAW 1: the caller has cast the
- * token: x is [tokens, hidden] e4m3, and input_scales is [tokens, hidden/128]. No word is
- * sent as the sentinel. */
+/* Loads and converts a lane's share of a token, for a message of layouts rank and masked.
+ * EP_RAW 0: the token is BF16 and is cast to EP_DTYPE. EP_RAW 1: the caller has already cast
+ * the token: x is [tokens, hidden] e4m3, and input_scales is [tokens, hidden/128]. No word
+ * that is sent equals the sentinel. */
 #ifndef EP_RANK_SOURCE_CUH
 #define EP_RANK_SOURCE_CUH
 

@@ -1,6 +1,6 @@
-/* Finds which of this rank's tokens go to which rank, and their places in the segments of
- * all ranks. The places depend on the top-k ids alone and are the same in every run; no
- * atomics on global memory are needed. */
+/* Finds which of this rank's tokens go to which rank, and the place of each among this rank's
+ * tokens for that rank. The places depend only on the top-k ids and are the same in every
+ * run; no atomics on global memory are needed. */
 #ifndef EP_RANK_TOKENS_CUH
 #define EP_RANK_TOKENS_CUH
 
@@ -13,9 +13,9 @@
 static const uint32_t RANK_GROUPS = EP_THREADS / 32;
 struct RankTile {
   uint32_t goes[RANK_GROUPS][EP_RANKS];
-  uint32_t before[RANK_GROUPS][EP_RANKS]; /* earlier tokens of this rank that go there */
-  uint32_t base[EP_RANKS];                /* tokens before the tile that go there */
-  uint32_t all[EP_RANKS];                 /* tokens of this rank that go there, when all are counted */
+  uint32_t before[RANK_GROUPS][EP_RANKS]; /* number of tokens before the group that go to the rank */
+  uint32_t base[EP_RANKS];                /* number of tokens before the tile that go to the rank */
+  uint32_t all[EP_RANKS];                 /* number of all this rank's tokens that go to the rank; only in blocks that count all */
 };
 
 /* The ranks of a token's experts, one bit for each. */
@@ -79,9 +79,10 @@ EP_DEVICE void rank_place_tile(const EpArgs &a, const RankCall &c, RankTile &t, 
   __syncthreads();
 }
 
-/* Finds the places of all tokens of this rank, if there is a thread for each token: the ids
- * are read once, and `all` is set to the number of tokens for each rank. Ends with a
- * barrier. The tile must not be in use. */
+/* rank_one_tile returns whether there is a thread for each token of this rank. Then
+ * rank_place_all finds the places of all tokens and reads the ids only once. It sets `all` to
+ * the number of tokens for each rank. It ends with a barrier; no thread may use the tile
+ * when it is called. */
 EP_DEVICE bool rank_one_tile(const EpArgs &a) { return static_cast<uint32_t>(a.tokens) <= EP_THREADS; }
 EP_DEVICE void rank_place_all(const EpArgs &a, const RankCall &c, RankTile &t) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens), groups = ceil_div(tokens, 32);

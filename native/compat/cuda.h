@@ -1,10 +1,11 @@
-/* Lets gorgonia.org/cu v0.9.6, written for CUDA 11, compile against the
- * headers of CUDA 12 and 13. Put this folder first with CGO_CFLAGS=-I.
+/* With this header, the Go module gorgonia.org/cu v0.9.6, which was written for CUDA 11,
+ * compiles with the headers of CUDA 12 and 13. Give this folder first, with -I in
+ * CGO_CFLAGS.
  *
- * CUDA 13 made newer revisions of five functions the default, with other
- * parameters. The driver still exports the older revisions, so this file maps
- * the names back to them. A fork of the module would work too, but would have
- * to be repeated for each of its releases.
+ * In CUDA 13 the names of five functions mean newer revisions, with other parameters. The
+ * driver still exports the older revisions. This file makes the names mean the older
+ * revisions again. A fork of the module would work too, but we would have to make a new
+ * fork for each of its releases.
  */
 #ifndef EP_COMPAT_CUDA_H
 #define EP_COMPAT_CUDA_H

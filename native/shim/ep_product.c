@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the functions of cuBLASLt 12 and 13 that are called, by its documented interface ---- */
+/* ---- the functions and constants of cuBLASLt 12 and 13 that this file uses, as documented ---- */
 
 enum { LT_COMPUTE_32F = 68, LT_R_32F = 0, LT_R_16BF = 14, LT_R_8F_E4M3 = 28, LT_OP_N = 0, LT_OP_T = 1 };
 enum { LT_DESC_TRANSA = 3, LT_DESC_TRANSB = 4, LT_DESC_SM_COUNT_TARGET = 15 };
@@ -96,12 +96,12 @@ struct EpProduct {
   LtLayout x, w, out;
   LtAlgo algo;
   size_t workspace;
-  int batched; /* a launch is one kernel */
+  int batched; /* 1: a launch is one kernel; 0: one kernel for each expert */
 };
 
-/* cuBLASLt reads matrices in column-major order, so it sees each of ours transposed (marked ').
- * It computes out' [n, m] = (w' [k, n]) transposed times x' [k, m]. cuBLASLt knows no other
- * arrangement for e4m3. */
+/* cuBLASLt's matrices are column-major. So for cuBLASLt our row-major matrices are transposed;
+ * they are marked ' here. It computes out' [n, m] = (w' [k, n]) transposed times x' [k, m]. This
+ * is the only arrangement that it accepts for e4m3. */
 static int make_layouts(EpProduct *p, int batch) {
   const EpProductSpec *s = &p->spec;
   int type = s->fp8 ? LT_R_8F_E4M3 : LT_R_16BF;
@@ -180,7 +180,7 @@ int ep_product_make(const EpProductSpec *spec, EpProduct **out, char text[EP_PRO
     *out = p;
     return 0;
   }
-  snprintf(text, EP_PRODUCT_TEXT, "cuBLASLt takes no product of [%d, %d] by [%d, %d] in %s: %s %d", spec->m, spec->k, spec->k, spec->n,
+  snprintf(text, EP_PRODUCT_TEXT, "cuBLASLt cannot multiply [%d, %d] by [%d, %d] in %s: %s %d", spec->m, spec->k, spec->k, spec->n,
            spec->fp8 ? "fp8" : "bf16", r == -1 ? "no algorithm" : "status", r);
   ep_product_free(p);
   return 1;
@@ -196,7 +196,7 @@ void ep_product_free(EpProduct *p) {
 
 int ep_product_kernels(const EpProduct *p) { return p->batched ? 1 : p->spec.batch; }
 
-/* Launches expert g and the next ones of its batch in one kernel. */
+/* Launches one kernel, for expert g and, if products are batched, the other experts of the batch. */
 static int multiply(const EpProduct *p, int32_t g, uint64_t stream) {
   const EpProductSpec *s = &p->spec;
   uint64_t size = s->fp8 ? 1 : 2, m = (uint64_t)s->m, n = (uint64_t)s->n, k = (uint64_t)s->k, at = (uint64_t)g;

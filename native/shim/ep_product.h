@@ -1,5 +1,5 @@
-/* Matrix products of cuBLASLt. The library is opened at run time, so that a worker without it can do
- * everything else. ep_product.c declares the functions of cuBLASLt that it calls.
+/* Matrix products, which cuBLASLt computes. The library is opened at run time, so that a worker on a
+ * machine without it can do everything else. ep_product.c declares the functions of cuBLASLt that it calls.
  */
 #ifndef EP_PRODUCT_H
 #define EP_PRODUCT_H
@@ -8,27 +8,28 @@
 
 #define EP_PRODUCT_TEXT 512
 
-/* Products of equal size, one for each expert, row-major:
- * out[g] [m, n] = x[g] [m, k] times w[g] [n, k] transposed, BF16 of float32 sums. */
+/* Matrix products of equal size, one for each expert g, all row-major: the [m, n] matrix out[g]
+ * is the [m, k] matrix x[g] times the transposed [n, k] matrix w[g]. Sums are computed in
+ * float32 and rounded to BF16. */
 typedef struct EpProductSpec {
   int32_t m, n, k;
   int32_t fp8;    /* 1 if x and w are e4m3, 0 if they are BF16 */
-  int32_t groups; /* experts in memory */
-  int32_t batch;  /* experts of one launch, at most groups */
-  int32_t sms;    /* SMs that the library should plan for, 0 for all */
+  int32_t groups; /* number of experts in memory */
+  int32_t batch;  /* number of experts of one launch, at most groups */
+  int32_t sms;    /* number of SMs for which the library chooses an algorithm, 0 for all */
   uint64_t x, w, out, workspace; /* device addresses */
   uint64_t workspace_bytes;
 } EpProductSpec;
 
 typedef struct EpProduct EpProduct;
 
-/* Opens the library by a file name, once. Returns 0, or 1 with the reason. */
+/* Opens the library from a file, if it is not open yet. Returns 0, or 1 with the reason in text. */
 int ep_product_open(const char *path, char text[EP_PRODUCT_TEXT]);
-/* Its version, such as 130001; 0 before it is open. */
+/* Returns the version of the open library, such as 130001, or 0 if it is not open. */
 uint64_t ep_product_version(void);
 
-/* Plans a product on the current context's GPU. If the library refuses a batch of this size,
- * a launch is one kernel for each expert. Returns 0, or 1 with the reason. */
+/* Prepares products on the GPU of the current context. If the library refuses a batch of this
+ * size, a launch is one kernel for each expert. Returns 0, or 1 with the reason in text. */
 int ep_product_make(const EpProductSpec *spec, EpProduct **out, char text[EP_PRODUCT_TEXT]);
 void ep_product_free(EpProduct *p);
 /* Number of kernels of one launch: 1, or spec.batch if the library refused the batch. */

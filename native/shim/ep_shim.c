@@ -43,7 +43,7 @@ int ep_function(uint64_t function, uint32_t block, uint32_t shared, EpFunction *
   CUresult r = CUDA_SUCCESS;
   int most = 0;
   size_t stack = 0;
-  /* Only raised, never lowered: configs that share a binary need different sizes. */
+  /* The size is only raised, never lowered: configs that use the same binary may need different sizes. */
   r = cuFuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f);
   if (r == CUDA_SUCCESS && (int)shared > most)
     r = cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared);
@@ -52,8 +52,8 @@ int ep_function(uint64_t function, uint32_t block, uint32_t shared, EpFunction *
   if (r == CUDA_SUCCESS) r = cuFuncGetAttribute(&out->max_threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, f);
   if (r == CUDA_SUCCESS)
     r = cuOccupancyMaxActiveBlocksPerMultiprocessor(&out->blocks_per_sm, f, (int)block, shared);
-  /* A launch that needs a larger stack than any before waits for the device
-   * to be idle, which a device that spins never is. */
+  /* If a launch needs a larger stack than all launches before, the driver waits until the device is
+   * idle. A device whose kernel waits for another rank never becomes idle. */
   if (r == CUDA_SUCCESS) r = cuCtxGetLimit(&stack, CU_LIMIT_STACK_SIZE);
   if (r == CUDA_SUCCESS && (size_t)out->local_bytes > stack)
     r = cuCtxSetLimit(CU_LIMIT_STACK_SIZE, (size_t)out->local_bytes);
@@ -141,7 +141,8 @@ static CUresult issue_step(const EpRank *rank, const EpStep *s) {
                  ? CUDA_SUCCESS
                  : CUDA_ERROR_LAUNCH_FAILED;
     case EP_STEP_EVENT: {
-      /* External: an ordinary record inside a capture only marks a place. */
+      /* During a capture an ordinary record only marks a place in the graph. With the flag External, each
+       * replay records the event. */
       unsigned flags = rank->exec ? CU_EVENT_RECORD_EXTERNAL : CU_EVENT_RECORD_DEFAULT;
       return cuEventRecordWithFlags((CUevent)(uintptr_t)s->object, stream, flags);
     }
@@ -149,7 +150,7 @@ static CUresult issue_step(const EpRank *rank, const EpStep *s) {
   }
 }
 
-/* Puts the steps of one round on the rank's streams, which may be capturing. */
+/* Puts the steps of one round on the rank's streams. During a capture they become a graph instead. */
 static CUresult issue(const EpRank *rank) {
   CUresult r = CUDA_SUCCESS;
   for (int32_t i = 0; i < rank->count && r == CUDA_SUCCESS; i++) r = issue_step(rank, &rank->steps[i]);
@@ -163,10 +164,10 @@ int ep_capture(EpRank *rank) {
   CUresult r = cuCtxSetCurrent((CUcontext)(uintptr_t)rank->context);
   if (r == CUDA_SUCCESS) r = cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
   if (r != CUDA_SUCCESS) return (int)r;
-  rank->exec = 1; /* tells issue that it is captured */
+  rank->exec = 1; /* with this value, issue_step uses the flag for captures */
   r = issue(rank);
   rank->exec = 0;
-  CUresult end = cuStreamEndCapture(stream, &graph); /* also after a failure, or the stream stays unusable */
+  CUresult end = cuStreamEndCapture(stream, &graph); /* also after a failure, because the stream would stay unusable */
   if (r == CUDA_SUCCESS) r = end;
   /* With a side stream, kernels keep the priorities of their streams. By default all kernels of a graph have
    * the priority of the stream into which it is launched. */
@@ -195,7 +196,7 @@ typedef struct Submission {
   int32_t rounds;
   CUresult result;
   atomic_int queued; /* the thread has queued everything */
-  int done;          /* and the stream is empty */
+  int done;          /* everything that was queued has ended */
   pthread_t thread;
 } Submission;
 
@@ -210,7 +211,7 @@ static void *submit(void *p) {
   CUstream stream = (CUstream)(uintptr_t)rank->stream;
   CUresult r = cuCtxSetCurrent((CUcontext)(uintptr_t)rank->context);
   if (r == CUDA_SUCCESS && rank->replay != 0) r = cuMemsetD32Async((CUdeviceptr)rank->replay, 0, 1, stream);
-  pthread_barrier_wait(s->gate); /* ranks start within the skew of their threads */
+  pthread_barrier_wait(s->gate); /* all ranks' threads begin to queue at about the same time */
   for (int32_t i = 0; i < s->rounds && r == CUDA_SUCCESS; i++)
     r = rank->exec ? cuGraphLaunch((CUgraphExec)(uintptr_t)rank->exec, stream) : issue(rank);
   s->result = r;
@@ -218,7 +219,7 @@ static void *submit(void *p) {
   return NULL;
 }
 
-static uint64_t (*emulated_clock)(void); /* of the emulated driver, else NULL */
+static uint64_t (*emulated_clock)(void); /* the emulated driver's clock, or NULL with another driver */
 static pthread_once_t clock_found = PTHREAD_ONCE_INIT;
 
 static void find_clock(void) {
@@ -226,8 +227,8 @@ static void find_clock(void) {
   memcpy(&emulated_clock, &f, sizeof f);
 }
 
-/* Returns the time by which kernels count their deadlines: the host's, or that of the emulated driver, which
- * passes more slowly on a crowded host. */
+/* Returns the time for the wait's limit. With the emulated driver it is the device's time, which kernels use for
+ * their deadlines too and which passes more slowly on a crowded host. Otherwise it is the host's. */
 static uint64_t now_ns(void) {
   struct timespec t;
   pthread_once(&clock_found, find_clock);
@@ -236,9 +237,10 @@ static uint64_t now_ns(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Pauses between two looks, at first without sleep: most windows take a few hundred microseconds, and the
- * shortest sleep takes 70. Later it sleeps, to leave the core to the threads that queue. */
-static void pause_between_looks(uint64_t waited_ns) {
+/* Pauses before the next check of all ranks. In the first millisecond it does not sleep: most windows take a few
+ * hundred microseconds, and the shortest sleep takes 70. Later it sleeps, so that the threads that queue get the
+ * core. */
+static void pause_between_checks(uint64_t waited_ns) {
   struct timespec nap = {0, 20000};
   if (waited_ns < 1000000)
     sched_yield();
@@ -246,15 +248,15 @@ static void pause_between_looks(uint64_t waited_ns) {
     nanosleep(&nap, NULL);
 }
 
-/* Notes an error and its rank. */
+/* Writes an error and its rank to the batch, and returns `end`. */
 static EpEnd end_with(EpBatch *b, EpEnd end, int32_t rank, CUresult r) {
   b->bad_rank = rank;
   ep_describe((int)r, b->text);
   return end;
 }
 
-/* Checks a rank once. Returns 1 while it is busy. */
-static int look(Submission *s, CUresult *broken) {
+/* Checks a rank once. Returns 1 if it is still busy. */
+static int check_rank(Submission *s, CUresult *broken) {
   if (!atomic_load(&s->queued)) return 1;
   cuCtxSetCurrent((CUcontext)(uintptr_t)s->rank->context);
   CUresult r = cuStreamQuery((CUstream)(uintptr_t)s->rank->stream);
@@ -271,7 +273,7 @@ static EpEnd await(EpBatch *b, Window *w) {
     busy = 0;
     for (int32_t i = 0; i < b->count; i++) {
       CUresult broken = CUDA_SUCCESS;
-      if (!w->rank[i].done) busy |= look(&w->rank[i], &broken);
+      if (!w->rank[i].done) busy |= check_rank(&w->rank[i], &broken);
       if (broken != CUDA_SUCCESS) return end_with(b, EP_END_BROKEN, i, broken);
       if (w->rank[i].done || waited <= b->limit_ns) continue;
       b->bad_rank = i;
@@ -279,13 +281,13 @@ static EpEnd await(EpBatch *b, Window *w) {
                atomic_load(&w->rank[i].queued) ? "its stream is busy" : "the driver has been queueing its work", (double)waited / 1e9);
       return EP_END_STUCK;
     }
-    if (busy) pause_between_looks(waited);
+    if (busy) pause_between_checks(waited);
   }
   return EP_END_OK;
 }
 
-/* Decides how the batch ended, once every stream is empty. */
-static EpEnd judge(EpBatch *b, const Window *w) {
+/* Returns how a window ended whose work on all streams has ended. */
+static EpEnd end_of_window(EpBatch *b, const Window *w) {
   for (int32_t i = 0; i < b->count; i++)
     if (w->rank[i].result != CUDA_SUCCESS) return end_with(b, EP_END_REFUSED, i, w->rank[i].result);
   for (int32_t i = 0; i < b->count; i++)
@@ -314,7 +316,7 @@ static EpEnd run_window(EpBatch *b, int32_t rounds) {
   EpEnd end = await(b, w);
   if (end != EP_END_OK) return end; /* threads may still use w */
   for (int32_t i = 0; i < b->count; i++) pthread_join(w->rank[i].thread, NULL);
-  end = judge(b, w);
+  end = end_of_window(b, w);
   pthread_barrier_destroy(&w->gate);
   free(w);
   return end;
@@ -330,7 +332,7 @@ static CUresult read_events(const EpRank *rank, uint64_t *row) {
   return r;
 }
 
-/* Copies the readings of a window's rounds, from round `first` on. */
+/* Copies the measurements of a window, whose first round is round `first` of the batch. */
 static EpEnd collect(EpBatch *b, int32_t first, int32_t rounds) {
   for (int32_t i = 0; i < b->count; i++) {
     const EpRank *rank = &b->ranks[i];

@@ -1,7 +1,6 @@
 /* A cuBLASLt that multiplies on the CPU, on the streams of the emulated driver. It has only the functions
- * that native/shim/ep_product.c calls. It follows the documented interface and knows nothing of
- * ep_product.c: matrices are column-major, and there are no experts. With EMUL_LT_BATCHES=0 it refuses
- * batches.
+ * that native/shim/ep_product.c calls, but they do what cuBLASLt's documentation says: matrices are
+ * column-major, and there are no experts. With the environment variable EMUL_LT_BATCHES=0 it refuses batches.
  */
 #include <cuda.h>
 #include <math.h>
@@ -104,7 +103,7 @@ size_t cublasLtGetVersion(void) { return 130000; }
 int cublasLtCreate(void **h) {
   CUcontext c = nullptr;
   cuCtxGetCurrent(&c);
-  if (!c) return invalid; /* the library plans for the current device */
+  if (!c) return invalid; /* the library chooses algorithms for the current device */
   *h = new int;
   return ok;
 }
@@ -149,7 +148,7 @@ int cublasLtMatmulAlgoGetHeuristic(void *, Desc *q, Layout *a, Layout *b, Layout
   if (int r = check(*q, *a, *b, *d)) return r;
   if (want < 1) return invalid;
   memset(out, 0, sizeof *out);
-  out->algo[0] = 0x1234 + static_cast<uint64_t>(a->batch); /* an algorithm is only valid for these layouts */
+  out->algo[0] = 0x1234 + static_cast<uint64_t>(a->batch); /* so that an algorithm is refused with another batch size */
   out->workspace = p->workspace < 64 ? p->workspace : 64;
   *got = 1;
   return ok;
@@ -159,7 +158,7 @@ int cublasLtMatmul(void *, Desc *q, const void *alpha, const void *pa, Layout *a
                    Layout *, void *pd, Layout *d, const uint64_t *algo, void *workspace, size_t bytes, CUstream stream) {
   if (int r = check(*q, *a, *b, *d)) return r;
   if (algo[0] != 0x1234 + static_cast<uint64_t>(a->batch) || (bytes > 0 && !workspace) || *static_cast<const float *>(beta) != 0) return invalid;
-  /* Kept for ever: a graph may hold it. */
+  /* It is never freed, because a graph may contain it. */
   Job *j = new Job{*q, *a, *b, *d, static_cast<const char *>(pa), static_cast<const char *>(pb), static_cast<uint16_t *>(pd),
                    *static_cast<const float *>(alpha)};
   return cuLaunchHostFunc(stream, multiply, j) == CUDA_SUCCESS ? ok : invalid;

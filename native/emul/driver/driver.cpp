@@ -1,12 +1,17 @@
-/* A libcuda that runs on the CPU. A GPU is host memory, a stream is a thread, and the emulator compiles
- * the kernels from our device sources (nvrtc.cpp in this folder). With it the whole worker, with its
- * launches, graphs and fault handling, runs without a GPU. It is for tests; times mean nothing.
+/* A libcuda that runs on the CPU. A GPU's memory is host memory, a stream is a thread, and nvrtc.cpp in
+ * this folder compiles the kernels from our device sources. With it the whole worker, with its launches,
+ * graphs and fault handling, runs without a GPU. It is for tests; its times say nothing about a GPU.
  *
- * EMUL_GPUS and EMUL_SMS are the number of GPUs and of SMs of each, 2 and 4 unless set. With EMUL_PEERS=0
- * no GPU can address another. EMUL_ARCH is the compute capability, 90 unless set. Other processes can map
- * a GPU's memory (cuIpc...), and cuMemGetInfo reports the free memory. The library writes the names of
- * calls that take host time on a real driver to the file EMUL_TRACE, one on each line. emul_kernels
- * returns the kernels that ran.
+ * Environment variables:
+ *   EMUL_GPUS   number of GPUs, 2 unless set
+ *   EMUL_SMS    number of SMs of each GPU, 4 unless set
+ *   EMUL_ARCH   compute capability, 90 unless set
+ *   EMUL_PEERS  0: no GPU can access the memory of another
+ *   EMUL_TRACE  a file. The library writes to it the names of the calls that take host time on a real
+ *               driver, one on each line
+ *
+ * Other processes can map a GPU's memory (cuIpc...), and cuMemGetInfo reports the free memory.
+ * emul_kernels returns the kernels that ran.
  */
 #include <dlfcn.h>
 #include <elf.h>
@@ -14,7 +19,7 @@
 
 #include <atomic>
 
-#include "stream.h" // before fiber.h, whose macros break the standard headers
+#include "stream.h" // before fiber.h, because the macros of fiber.h break the standard headers
 
 #include "ep_args.h"
 #include "fiber.h"
@@ -32,7 +37,7 @@ struct Function {
 struct Event {
   std::atomic<uint64_t> at{0};
   std::atomic<uint64_t> recorded{0}, passed{0};
-  std::shared_ptr<Capture> capture; /* of the last record */
+  std::shared_ptr<Capture> capture; /* the capture during which the event was last recorded */
 };
 
 std::atomic<uint64_t> launches;
@@ -49,7 +54,7 @@ struct {
   }
 } ran;
 
-/* Runs a grid with a thread for every block. So all blocks are resident at once, as our kernels need. */
+/* Runs a grid with a thread for every block. So all blocks run at the same time, as our kernels require. */
 void run_grid(const Function *f, EpArgs args, uint32_t grid, uint32_t block, size_t shared) {
   EmulLaunch launch{f->name.c_str(), {grid, 1, 1}, {block, 1, 1}, shared, ++launches, f->touch};
   uint64_t from = now_ns();
@@ -71,8 +76,9 @@ CUresult cuInit(unsigned) {
   if (dladdr(reinterpret_cast<void *>(cuInit), &self)) dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
   return CUDA_SUCCESS;
 }
-/* Returns the kernels that ran since the last call, in the order of their ends. Each line has a name, the
- * begin and the end, in ns. The first call begins the list. The result is valid until the next call. */
+/* Returns the kernels that ran since the last call, in the order in which they ended. Each line has a name,
+ * the begin and the end, in ns. Kernels that ran before the first call are not listed. The result is valid
+ * until the next call. */
 const char *emul_kernels(void) {
   static std::string taken;
   std::lock_guard<std::mutex> hold(ran.lock);
@@ -110,7 +116,7 @@ CUresult cuCtxGetCurrent(CUcontext *c) { *c = current; return CUDA_SUCCESS; }
 CUresult cuCtxSynchronize(void) {
   trace(__func__);
   if (!current) return CUDA_ERROR_INVALID_CONTEXT;
-  if (getenv("EMUL_BROKEN")) return CUDA_ERROR_ILLEGAL_ADDRESS; /* as after a kernel that crashed */
+  if (getenv("EMUL_BROKEN")) return CUDA_ERROR_ILLEGAL_ADDRESS; /* the error that follows after a kernel has crashed */
   std::set<Stream *> all;
   {
     std::lock_guard<std::mutex> hold(streams_lock);
@@ -125,7 +131,7 @@ CUresult cuCtxSetLimit(CUlimit, size_t) { return CUDA_SUCCESS; }
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice, CUdevice) { *can = setting("EMUL_PEERS", 1); return CUDA_SUCCESS; }
 CUresult cuCtxEnablePeerAccess(CUcontext, unsigned) { return CUDA_SUCCESS; }
 
-/* ---- modules: an image is a shared object; its header gives its size ---- */
+/* ---- modules; an image is a shared object, and its ELF header says how large it is ---- */
 
 CUresult cuModuleLoadData(CUmodule *m, const void *image) {
   trace(__func__);
@@ -203,7 +209,7 @@ CUresult cuEventRecordWithFlags(CUevent handle, CUstream s, unsigned flags) {
   Event *e = reinterpret_cast<Event *>(handle);
   Stream *stream = stream_of(s);
   e->capture = stream->capture && flags != CU_EVENT_RECORD_EXTERNAL ? stream->capture : nullptr;
-  if (e->capture) return CUDA_SUCCESS; /* an ordinary record inside a capture only marks a place */
+  if (e->capture) return CUDA_SUCCESS; /* during a capture an ordinary record only marks a place in the graph */
   uint64_t n = stream->capture ? 0 : ++e->recorded;
   stream->add([=] {
     e->at = now_ns();
@@ -218,7 +224,7 @@ CUresult cuStreamWaitEvent(CUstream s, CUevent handle, unsigned flags) {
   if (e->capture) {
     if (e->capture->ended) return CUDA_ERROR_INVALID_VALUE;
     if (stream->capture && stream->capture != e->capture) return CUDA_ERROR_INVALID_VALUE;
-    stream->capture = e->capture; /* joins */
+    stream->capture = e->capture; /* the stream joins the capture */
     return CUDA_SUCCESS;
   }
   if (stream->capture && flags != CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
@@ -247,7 +253,7 @@ CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode) {
   stream_of(s)->capture = std::make_shared<Capture>();
   return CUDA_SUCCESS;
 }
-/* Does the same as the driver 580.159.04 of CUDA 13: on a stream that captures, it fails and ends the capture. */
+/* Does the same as driver 580.159.04 of CUDA 13: during a capture it fails and invalidates the capture. */
 CUresult cuStreamGetId(CUstream s, unsigned long long *number) {
   if (stream_of(s)->capture) {
     stream_of(s)->capture->lost = true;
@@ -290,7 +296,7 @@ CUresult cuGraphLaunch(CUgraphExec e, CUstream s) {
   return CUDA_SUCCESS;
 }
 
-/* The older revision, the only one that drivers before CUDA 12.8 have. */
+/* The older revision of the function. Drivers before CUDA 12.8 have only this one. */
 #undef cuEventElapsedTime
 CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b) { return cuEventElapsedTime_v2(ms, a, b); }
 

@@ -1,4 +1,4 @@
-/* The emulated driver's memory: a GPU's memory is host memory that another process can map. */
+/* The memory functions of the emulated driver. A GPU's memory is host memory that other processes can map. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,8 +18,8 @@ struct Allocation {
 };
 std::mutex memory_lock;
 std::map<CUdeviceptr, Allocation> allocations;
-std::map<CUdeviceptr, size_t> mappings; /* of other processes' allocations */
-size_t allocated;
+std::map<CUdeviceptr, size_t> mappings; /* address and bytes of each mapped allocation of another process */
+size_t allocated; /* bytes */
 
 struct IpcHandle {
   int pid, fd;
@@ -86,7 +86,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *h, CUdeviceptr p) {
 CUresult cuIpcOpenMemHandle(CUdeviceptr *p, CUipcMemHandle h, unsigned) {
   IpcHandle own;
   memcpy(&own, &h, sizeof own);
-  if (own.pid == getpid()) return CUDA_ERROR_INVALID_CONTEXT; /* as the driver does */
+  if (own.pid == getpid()) return CUDA_ERROR_INVALID_CONTEXT; /* CUDA's driver returns this error too */
   if (!setting("EMUL_PEERS", 1)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   std::string path = "/proc/" + std::to_string(own.pid) + "/fd/" + std::to_string(own.fd);
   int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
@@ -136,7 +136,8 @@ CUresult cuMemcpyDtoHAsync(void *d, CUdeviceptr from, size_t n, CUstream s) {
 }
 CUresult cuMemsetD32Async(CUdeviceptr p, unsigned v, size_t n, CUstream s) {
   trace(__func__);
-  const bool bytes = v == (v & 0xff) * 0x01010101u; /* memset is many times faster: cold rounds overwrite 256 MiB before each call */
+  /* If all bytes of the word are equal, memset does it many times faster. Cold rounds overwrite 256 MiB before each call. */
+  const bool bytes = v == (v & 0xff) * 0x01010101u;
   stream_of(s)->add([=] {
     if (bytes) memset(reinterpret_cast<void *>(p), static_cast<int>(v & 0xff), 4 * n);
     else for (size_t i = 0; i < n; i++) reinterpret_cast<unsigned *>(p)[i] = v;

@@ -1,5 +1,5 @@
-/* A libnvrtc that compiles device sources for the emulated driver, with g++.
- * EMUL_SRC is the folder of cuda_emul.h. */
+/* A libnvrtc that compiles device sources for the emulated driver, with g++. The environment variable
+ * EMUL_SRC is the folder that contains cuda_emul.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,8 +32,8 @@ void write(const std::string &path, const std::string &text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-/* Returns text in the form of ptxas's report on each entry. The numbers are made up, because the emulator has no
- * registers. */
+/* Returns a report like that of ptxas, for each entry of a shared object. The numbers are always the same, because
+ * the emulator has no registers. */
 std::string usage(const std::string &object) {
   FILE *p = popen(("nm -D --defined-only " + object).c_str(), "r");
   char line[1024], name[512];

@@ -1,7 +1,9 @@
-/* A libnvshmem_host for the emulated driver. Ranks are processes of this host, with an emulated network
- * that delays and reorders operations. It gives the guarantees of a real network: a word changes after the
- * bytes that were put with it, and everything arrives exactly once. EMUL_NET_US is the longest delay of an
- * operation, 300 unless set. EMUL_NVSHMEM is the version that it reports, 3.8.0 unless set.
+/* A libnvshmem_host for the emulated driver. Ranks are processes of this host, and the emulated network
+ * between them delays and reorders operations. It guarantees what a real network guarantees: the word of a
+ * put changes after the put's bytes have arrived, and everything arrives exactly once.
+ *
+ * Environment variables: EMUL_NET_US is the longest delay of an operation in us, 300 unless set.
+ * EMUL_NVSHMEM is the version that this library reports, 3.8.0 unless set.
  */
 #include <fcntl.h>
 #include <dlfcn.h>
@@ -25,20 +27,20 @@
 
 namespace {
 
-struct Group { /* what all ranks share */
+struct Group { /* memory that all ranks share, for the barrier */
   std::atomic<uint32_t> arrived, generation;
 };
 
 struct Heap {
   size_t bytes;
-  std::vector<uint8_t *> of; /* by rank: the address of its heap in this process */
+  std::vector<uint8_t *> of; /* of[r]: the address in this process of rank r's heap */
 };
 
-std::string name; /* of the group's files */
-int me, all;
+std::string name; /* first part of the names of the group's files */
+int me, all; /* this rank, and the number of ranks */
 Group *group;
-uint32_t made; /* heaps so far */
-std::map<uint8_t *, Heap> heaps; /* by own address */
+uint32_t made; /* number of heaps made so far */
+std::map<uint8_t *, Heap> heaps; /* the key is the address of this rank's own heap */
 
 void *map(const std::string &path, size_t bytes) {
   int fd = open(path.c_str(), O_RDWR | O_CREAT, 0600);
@@ -57,7 +59,7 @@ void barrier() {
   while (group->generation == seen) usleep(200);
 }
 
-/* Returns the same place in another rank's heap. */
+/* Returns the address of the same offset in another rank's heap, or null if p is in no heap. */
 uint8_t *there(const void *p, int rank) {
   uint8_t *at = static_cast<uint8_t *>(const_cast<void *>(p));
   auto it = heaps.upper_bound(at);
@@ -78,7 +80,7 @@ struct Operation {
   std::chrono::steady_clock::time_point due;
 };
 
-/* It is never destroyed, because the network's thread still runs when the program ends. */
+/* These objects are never destroyed, because the network's thread still runs when the program ends. */
 std::mutex &lock = *new std::mutex;
 std::condition_variable &wake = *new std::condition_variable, &calm = *new std::condition_variable;
 std::vector<Operation> &flying = *new std::vector<Operation>;
@@ -129,7 +131,7 @@ void launch(Operation o) {
 uint64_t *word_there(uint64_t *word, int rank) {
   uint64_t *w = reinterpret_cast<uint64_t *>(there(word, rank));
   if (!w) {
-    fprintf(stderr, "emulated network: %p is no place of the symmetric heap\n", static_cast<void *>(word));
+    fprintf(stderr, "emulated network: %p is not in the symmetric heap\n", static_cast<void *>(word));
     abort();
   }
   return w;
@@ -142,7 +144,7 @@ extern "C" {
 void emul_net_put(void *to, const void *from, size_t bytes, uint64_t *word, uint64_t value, int add, int rank) {
   uint8_t *at = there(to, rank);
   if (!at || !there(from, me)) { /* a network card can read only registered memory */
-    fprintf(stderr, "emulated network: a put from %p to %p leaves the symmetric heap\n", from, to);
+    fprintf(stderr, "emulated network: a put from %p to %p: one of them is not in the symmetric heap\n", from, to);
     abort();
   }
   launch({at, from, bytes, word_there(word, rank), value, add, {}});
@@ -153,7 +155,7 @@ void emul_net_quiet(void) {
   calm.wait(hold, [] { return flying.empty() && busy == 0; });
 }
 
-/* ---- NVSHMEM's host interface, as far as kernels/cuda/shmem calls it ---- */
+/* ---- the functions of NVSHMEM's host interface that kernels/cuda/shmem calls ---- */
 
 void nvshmemx_vendor_get_version_info(int *major, int *minor, int *patch) {
   const char *other = getenv("EMUL_NVSHMEM");
@@ -205,14 +207,15 @@ void *nvshmem_ptr(const void *p, int rank) { return there(p, rank); }
 int nvshmemx_cumodule_init(void *) { return 0; }
 int nvshmemx_cumodule_finalize(void *) { return 0; }
 void nvshmemx_quiet_on_stream(void *) { emul_net_quiet(); }
-/* Does nothing, because only kernels put here. The real function does not wait for puts of kernels either. */
+/* Ends the process with an error. Only kernels put data in our programs, and the real function does not wait
+ * for puts of kernels: a call of it would be a mistake. */
 void nvshmem_quiet(void) {
   fprintf(stderr, "emulated network: nvshmem_quiet on the host does not wait for kernels' puts; use nvshmemx_quiet_on_stream\n");
   abort();
 }
 
-/* ---- libnvJitLink: its result is the first input, because an emulated module finds the network's
- * functions when it is loaded ---- */
+/* ---- libnvJitLink; the result of a link is its first input, because an emulated module finds the
+ * network's functions when it is loaded ---- */
 
 int nvJitLinkVersion(unsigned *major, unsigned *minor) { *major = 13; *minor = 0; return 0; }
 int nvJitLinkCreate(void **h, unsigned, const char **) { *h = new std::string; return 0; }

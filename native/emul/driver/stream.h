@@ -1,4 +1,4 @@
-/* Declarations that the files of the emulated driver share: settings, traces, and streams. */
+/* Declarations for all files of the emulated driver: settings, traces, and streams. */
 #ifndef EMUL_DRIVER_STREAM_H
 #define EMUL_DRIVER_STREAM_H
 
@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-/* The namespace keeps these names apart from those of other modules, because all modules see this library. */
+/* The names are in a namespace, because all modules see this library and may define the same names. */
 namespace emulated {
 
 inline int setting(const char *name, int otherwise) {
@@ -27,7 +27,7 @@ inline int setting(const char *name, int otherwise) {
   return s ? atoi(s) : otherwise;
 }
 
-/* Writes a call's name to the trace, without the revision (such as _v2) that cuda.h adds. */
+/* Writes a call's name to the trace, without the revision (such as _v2) that cuda.h appends to it. */
 inline void trace(const char *call) {
   const char *file = getenv("EMUL_TRACE");
   FILE *f = file ? fopen(file, "a") : nullptr;
@@ -46,7 +46,7 @@ inline uint64_t now_ns() {
 
 using Work = std::function<void()>;
 
-/* Lets a waiting host thread sleep before it checks again. Otherwise it would take a processor from the
+/* Sleeps before a waiting host thread checks again. Otherwise the thread would take a processor from the
  * blocks for which it waits. */
 inline void rest() {
   timespec nap{0, 50'000};
@@ -58,8 +58,8 @@ inline void rest() {
 struct Capture {
   std::vector<Work> works;
   bool ended = false;
-  bool lost = false; /* a call that a capture does not allow was made */
-  uint64_t number = ++captures; /* over the life of the process */
+  bool lost = false; /* a function was called that is not allowed during a capture */
+  uint64_t number = ++captures; /* different for each capture of the process */
 
  private:
   inline static std::atomic<uint64_t> captures{0};
@@ -91,7 +91,7 @@ class Stream {
     return queue_.empty() && !busy_;
   }
   std::shared_ptr<Capture> capture;
-  const uint64_t number = ++made; /* over the life of the process */
+  const uint64_t number = ++made; /* different for each stream of the process */
 
  private:
   inline static std::atomic<uint64_t> made{0};

@@ -2,9 +2,9 @@
  *
  *   g++ -std=c++20 -DEP_EMULATE -I native/emul -I native/include -I native/kernels ...
  *
- * A block is one OS thread; its threads are fibers that switch only inside the
- * functions below, so a kernel that relies on lanes moving in step breaks here.
- * See README.md for what is and is not modelled.
+ * A block is one OS thread. The block's threads are fibers, which switch only inside
+ * the functions below. So a kernel that assumes that lanes run in step fails here.
+ * README.md says what is modelled and what is not.
  */
 #ifndef EP_CUDA_EMUL_H
 #define EP_CUDA_EMUL_H
@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The functions of math.h and string.h that kernels call. Including the headers would take a third of
+/* The functions of math.h and string.h that kernels call. To include these headers would take a third of
  * the compile time. */
 extern "C" {
 float expf(float) noexcept;
@@ -57,19 +57,19 @@ struct EmulThread {
 extern "C" {
 extern thread_local EmulThread *emul_self;
 void emul_point(void); /* a place where another thread may get its turn */
-/* The same before an atomic read, write or both. They also tell a race detector which order a relaxed
- * access and a fence near it give. */
+/* Called before an atomic read, an atomic write, and an atomic operation that does both. They do the same
+ * as emul_point. They also tell the race detector how the access and the fences near it order memory. */
 void emul_reads(const void *p);
 void emul_writes(const void *p);
 void emul_updates(const void *p);
-void emul_spin(void);  /* this thread waits for another: gives every thread a turn */
+void emul_spin(void);  /* called by a thread that waits for another; gives every thread a turn */
 void emul_fence(void);
 void emul_sleep(uint32_t ns);
 uint64_t emul_time_ns(void);
 uint8_t *emul_dynamic_shared(void);
-void emul_bar_sync(uint32_t id, uint32_t threads); /* threads 0: the block */
-/* All lanes of mask deposit a value and get the values of all: out[32]. op tells
- * collectives apart, so that two that meet by mistake are reported. */
+void emul_bar_sync(uint32_t id, uint32_t threads); /* threads 0: all threads of the block */
+/* Each lane of mask gives a value `in` and gets the values of all lanes in out[32]. op is
+ * the kind of the collective: if lanes meet with different kinds, the run ends with an error. */
 void emul_collect(uint32_t mask, int op, uint64_t in, uint64_t *out);
 void emul_mbar_init(uint64_t *bar, uint32_t arrivals);
 void emul_mbar_expect(uint64_t *bar, uint32_t bytes);
@@ -77,7 +77,7 @@ bool emul_mbar_try(uint64_t *bar, uint32_t parity);
 void emul_bulk_load(void *shared, const void *global, uint32_t bytes, uint64_t *bar);
 void emul_bulk_store(void *global, const void *shared, uint32_t bytes);
 void emul_bulk_commit(void);
-void emul_bulk_wait(uint32_t groups_left, bool written); /* written: arrived; else only read */
+void emul_bulk_wait(uint32_t groups_left, bool written); /* written: waits until data is written; otherwise until it is read */
 }
 
 /* Makes the host allocate a thread's shared memory before any fiber runs. Otherwise a race detector would

@@ -16,8 +16,8 @@
 #include "stacks.h"
 #include "switch.h"
 
-/* With EP_EMUL_TSAN the device code is instrumented and this file is not: it
- * tells the race detector about fibers, barriers and fences instead. */
+/* With EP_EMUL_TSAN the compiler instruments the device code for the race detector (ThreadSanitizer).
+ * It does not instrument this file, which tells the detector about fibers, barriers and fences instead. */
 #ifdef EP_EMUL_TSAN
 #include <sanitizer/tsan_interface.h>
 #define EMUL_FIBER_CURRENT() __tsan_get_current_fiber()
@@ -34,28 +34,28 @@
 
 namespace {
 
-/* A barrier: a set of fibers meets here. */
+/* A barrier of a block, or of the lanes of a warp that call a collective together. */
 struct Barrier {
-  uint32_t key = 0; /* lane mask, or barrier id */
+  uint32_t key = 0; /* mask of lanes, or number of a block's barrier */
   uint32_t arrived = 0;
-  uint32_t want = 0; /* 0: every thread of the block still running */
-  uint64_t generation = 0;
-  int op = 0;
-  uint64_t slots[2][32]; /* values of the collective, by parity of generation */
+  uint32_t want = 0; /* number of threads that must arrive; 0: all threads of the block that have not ended */
+  uint64_t generation = 0; /* counts how often the barrier was completed */
+  int op = 0; /* kind of the collective (EmulOp), 0 for a block's barrier */
+  uint64_t slots[2][32]; /* values of the lanes, in the set generation & 1 */
 };
 
-const int remembered = 16;
+const int remembered = 16; /* number of atomic reads that a fiber remembers */
 
-/* A bulk store that was issued. It happens as late as possible: its source is read, and its destination
- * written, only when a thread waits for it. */
+/* A bulk store that was issued. It is performed as late as possible: its source is read, and its destination
+ * is written, only when a thread waits for that. */
 struct BulkStore {
   void *to;
   const void *from;
   uint32_t bytes, group;
-  std::vector<uint8_t> data; /* once read */
+  std::vector<uint8_t> data; /* the bytes, after they were read */
 };
 
-/* A bulk load that was issued. It arrives when a thread reads its barrier. */
+/* A bulk load that was issued. It is performed when a thread polls its barrier. */
 struct BulkLoad {
   void *to;
   const void *from;
@@ -63,27 +63,27 @@ struct BulkLoad {
   uint64_t *bar;
 };
 
-/* A fiber only polls if it has taken fewer steps than this since it last polled in vain. A round of a polling
- * loop takes some steps too: it reads a few words and meets other lanes. */
-const uint32_t busy = 32;
+/* If a fiber has taken fewer steps than this since emul_spin, it only polls. A round of a loop that polls takes
+ * some steps too: it reads a few words and meets other lanes. */
+const uint32_t busy_steps = 32;
 
 struct Fiber {
   EmulThread id;
   EmulContext context;
   Barrier *waits = nullptr;
-  uint64_t generation = 0; /* of the barrier when it arrived */
+  uint64_t generation = 0; /* the barrier's generation when this fiber arrived at it */
   bool done = false;
-  uint32_t steps = busy; /* since it last polled in vain */
-  void *tsan = nullptr;
-  const void *reads[remembered] = {}; /* last atomic reads, which a fence would turn into acquires */
-  uint32_t read = 0;
+  uint32_t steps = busy_steps; /* number of steps since emul_spin */
+  void *tsan = nullptr; /* the race detector's handle */
+  const void *reads[remembered] = {}; /* addresses of the last atomic reads: the next fence makes them acquires */
+  uint32_t read = 0; /* number of atomic reads so far */
   std::vector<BulkStore> stores; /* oldest first */
-  uint32_t group = 0;            /* group of the next stores */
-  bool fenced = false; /* a fence came since the last barrier: atomic writes publish what came before it */
+  uint32_t group = 0;            /* number of the group to which the next stores belong */
+  bool fenced = false; /* there was a fence since the last barrier: later atomic writes are releases */
 };
 
 struct Warp {
-  std::vector<Barrier *> masks; /* one barrier per lane mask ever used */
+  std::vector<Barrier *> masks; /* one barrier for each mask of lanes that was used */
 };
 
 struct Block {
@@ -136,7 +136,7 @@ void complete(Barrier *b) {
   b->generation++;
 }
 
-/* Ends a fiber. A block barrier may have waited for this. */
+/* Ends a fiber. The block's barrier 0 may now be complete. */
 void retire(Fiber *f) {
   f->done = true;
   block->alive--;
@@ -199,17 +199,17 @@ bool pass() {
     if (f->done || blocked(*f)) continue;
     run_fiber(f);
     ran = true;
-    progress |= f->steps >= busy;
+    progress |= f->steps >= busy_steps;
   }
   if (!ran && block->alive) report_deadlock();
   return progress;
 }
 
-/* The number of threads of the host that want a processor, for each processor; at least 1. */
-std::atomic<double> crowd{1};
+/* The number of threads on the host that run or want to run, divided by the number of processors; at least 1. */
+std::atomic<double> crowding{1};
 
-/* Sets `crowd` to the highest of recent readings. Reads at most once in 5 ms. */
-void look_around(uint64_t now) {
+/* Sets `crowding` to about the highest of recent values. Reads the host's load at most once in 5 ms. */
+void read_load(uint64_t now) {
   static const int file = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
   static const double processors = static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN));
   static uint64_t read_at;
@@ -218,14 +218,14 @@ void look_around(uint64_t now) {
   char text[80] = "";
   int running = 0;
   if (pread(file, text, sizeof text - 1, 0) > 0) sscanf(text, "%*f %*f %*f %d", &running);
-  crowd = std::max({1.0, running / processors, crowd * 0.95});
+  crowding = std::max({1.0, running / processors, crowding * 0.95});
 }
 
-/* Rests after a pass in which all fibers only polled, because they wait for other blocks. A block that has
- * waited for a while rests longer, because those blocks need the processor. It still reads the clock
- * often enough for its deadline: EpSpin does so at every 64th poll. */
+/* Pauses after a pass in which all fibers only polled, because they wait for other blocks. A block that has
+ * waited for a while pauses longer, because the other blocks need the processor. Its fibers still read the
+ * clock often enough for the deadline: EpSpin reads it at every 64th poll. */
 void idle(int passes) {
-  timespec nap{0, passes < 50 ? 20'000 : static_cast<long>(300'000 * crowd)};
+  timespec nap{0, passes < 50 ? 20'000 : static_cast<long>(300'000 * crowding)};
   passes < 3 ? (void)sched_yield() : (void)nanosleep(&nap, nullptr);
 }
 
@@ -276,11 +276,11 @@ void emul_run_block(const EmulLaunch &launch, uint32_t index, const std::functio
   block = nullptr;
 }
 
-/* ---- what cuda_emul.h declares ---- */
+/* ---- the functions that cuda_emul.h declares ---- */
 
 thread_local EmulThread *emul_self;
 
-/* Gives the turn away in one of 16 cases, to try other interleavings. */
+/* In one of 16 cases it lets another fiber run, so that other orders are tried too. */
 extern "C" void emul_point(void) {
   block->running->steps++;
   if ((next_random() & 15) == 0) leave();
@@ -291,9 +291,10 @@ extern "C" void emul_spin(void) {
   leave();
 }
 
-/* Tells the race detector of a fence, by a rule close to the memory model: a read before a fence acquires,
- * and a write after a fence releases. A write between the fence and the flag's store counts as released
- * too, so this mistake is not found. */
+/* Tells the race detector about a fence, by a rule that is close to the memory model: an atomic read before a
+ * fence is an acquire, and an atomic write after a fence is a release. For the detector, the release also
+ * covers writes between the fence and the atomic write. In the memory model it does not: the detector does
+ * not find this mistake. */
 extern "C" void emul_fence(void) {
   Fiber *self = block->running;
   for (const void *&p : self->reads) {
@@ -319,10 +320,10 @@ extern "C" void emul_updates(const void *p) {
   block->running->reads[block->running->read++ % remembered] = p;
 }
 
-/* Returns the time of the device. It passes more slowly than the host's, by as much as the host is crowded.
+/* Returns the time of the device. It passes more slowly than the host's time: `crowding` is the factor.
  * Otherwise a deadline could pass although no rank had a chance to end the wait: a rank that
- * computes gets only its share of a processor, while a rank that waits needs none. At most 40 ms
- * count between two readings, because a host may stop a process for longer than that. */
+ * computes gets only its share of a processor, while a rank that waits needs none. From one call to the
+ * next, at most 40 ms pass, because a host may stop a process for longer than that. */
 extern "C" uint64_t emul_time_ns(void) {
   static std::mutex reading;
   static uint64_t seen;
@@ -331,8 +332,8 @@ extern "C" uint64_t emul_time_ns(void) {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   uint64_t now = static_cast<uint64_t>(t.tv_sec) * 1000000000ull + static_cast<uint64_t>(t.tv_nsec);
-  look_around(now);
-  shown += std::min(static_cast<double>(now - seen) / crowd, 40e6);
+  read_load(now);
+  shown += std::min(static_cast<double>(now - seen) / crowding, 40e6);
   seen = now;
   return static_cast<uint64_t>(shown);
 }
@@ -363,7 +364,8 @@ extern "C" void emul_collect(uint32_t mask, int op, uint64_t in, uint64_t *out) 
   memcpy(out, slots, sizeof b->slots[0]);
 }
 
-/* mbarrier word: bytes still to come in the low half, pending arrivals, phase. */
+/* The word of an mbarrier: the bytes that have not arrived yet, in the low half; then the number of arrivals for
+ * which it still waits, the number of arrivals in each phase, and the phase. */
 namespace {
 struct Mbar {
   int32_t bytes;

@@ -1,4 +1,4 @@
-/* One emulated block: its fibers and the barriers they meet at. */
+/* Runs an emulated block. The block's threads are fibers. */
 #ifndef EP_EMUL_FIBER_H
 #define EP_EMUL_FIBER_H
 
@@ -11,12 +11,12 @@ struct EmulLaunch {
   dim3 grid, block;
   size_t shared;
   uint64_t seed;           /* decides the order in which fibers run */
-  void (*touch)(void);     /* emul_touch_shared of the kernel's object, may be null */
+  void (*touch)(void);     /* the function emul_touch_shared of the kernel's shared object, or null */
 };
 
-/* Runs every thread of block `index` of a launch on the calling OS thread,
- * until all have returned. Prints where each warp stands and aborts when no
- * thread can ever run again. */
+/* Runs every thread of block `index` of a launch on the calling OS thread, until all
+ * have returned. If no thread can ever run again, it prints where each thread waits
+ * and aborts. */
 void emul_run_block(const EmulLaunch &launch, uint32_t index, const std::function<void()> &kernel);
 
 #endif

@@ -1,23 +1,23 @@
-/* Runs a job of emulated kernels. The job comes on stdin, one statement a line:
+/* Runs a job of emulated kernels. The job comes on stdin, with one statement on each line:
  *
  *   object FILE            shared object with the compiled device source
- *   arena FILE             file whose bytes are all memory of all ranks; results stay in it
- *   ranks N
- *   seed N                 order in which fibers run
+ *   arena FILE             file that is the memory of all ranks; results stay in it
+ *   ranks N                number of ranks
+ *   seed N                 decides the order in which fibers run
  *   ptr RANK FIELD OFFSET  field of EpArgs = arena + OFFSET; FIELD[i] for arrays
  *   set RANK FIELD VALUE   integer field; RANK * means every rank
  *   fset RANK FIELD VALUE  float field
  *   launch ENTRY GRID BLOCK SHARED [FIELD=VALUE ...]
- *                          an entry of the last object
- *   launch_silu ...        the same for an entry that takes EpSiluArgs, whose
- *                          fields are spelled silu.FIELD everywhere
- *   barrier                all ranks meet
- *   wipe OFFSET BYTES      each rank fills a part of its own heap with ones
- *   rounds N               calls made before: round = N+1, N+2, ...
- *   run N                  performs the launches above N times
- *   clear                  forgets the launches
+ *                          adds a step: launch an entry of the last object
+ *   launch_silu ...        the same for an entry that takes EpSiluArgs; statements
+ *                          name its fields silu.FIELD
+ *   barrier                adds a step: wait until all ranks have come to it
+ *   wipe OFFSET BYTES      adds a step: each rank sets all bits of a part of its own heap
+ *   rounds N               the next rounds have the numbers N+1, N+2, ...
+ *   run N                  performs the steps N times
+ *   clear                  removes the steps
  *
- * Ranks run at the same time. Each runs its launches in order. There are no barriers besides those of
+ * Ranks run at the same time. Each performs its steps in order. There are no barriers besides those of
  * the job.
  */
 #include <dlfcn.h>
@@ -97,18 +97,18 @@ void store(Arguments *a, const std::string &name, uint64_t value) {
 }
 
 struct Step {
-  std::string entry; /* empty: wipe if there are bytes, else barrier */
+  std::string entry; /* empty: the step is a wipe if wipe_bytes is not 0, otherwise a barrier */
   uint64_t wipe_at = 0, wipe_bytes = 0;
   void *kernel = nullptr;
-  bool silu = false; /* takes EpSiluArgs */
+  bool silu = false; /* the entry takes EpSiluArgs */
   void (*touch)() = nullptr;
   uint32_t grid = 0, block = 0;
   size_t shared = 0;
   std::vector<std::pair<std::string, uint64_t>> overrides;
 };
 
-/* The SMs of one rank: OS threads that live as long as the rank, so that
- * shared memory holds what the last launch left, as on the device. */
+/* The SMs of one rank. They are OS threads that exist as long as the rank, so that
+ * shared memory still has what the last launch left in it, as on the device. */
 class Grid {
  public:
   ~Grid() {

@@ -1,5 +1,5 @@
-/* The stacks of a block's fibers. They are kept from launch to launch, because making them takes longer
- * than running most emulated kernels. */
+/* The stacks of a block's fibers. Stacks are used again by later launches, because it takes longer to make
+ * them than to run most emulated kernels. */
 #ifndef EP_EMUL_STACKS_H
 #define EP_EMUL_STACKS_H
 
@@ -20,7 +20,7 @@
 
 const size_t stack_bytes = 128 << 10;
 
-/* Stacks of one block, and the race detector's handles of their fibers. */
+/* The stacks of one block, and the race detector's handles of the fibers that use them. */
 struct Stacks {
   size_t fibers = 0;
   uint8_t *base = nullptr;

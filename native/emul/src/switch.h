@@ -1,5 +1,5 @@
-/* The stack switch of the fibers: 14 instructions on x86-64, ucontext elsewhere. Both preserve the
- * registers that the C calling convention preserves over a call. */
+/* Switches from one fiber's stack to another's: with 14 instructions on x86-64, with ucontext on other
+ * processors. Both preserve the registers that a C function must preserve. */
 #ifndef EP_EMUL_SWITCH_H
 #define EP_EMUL_SWITCH_H
 
@@ -34,11 +34,11 @@ emul_switch:
 .size emul_switch,.-emul_switch
 )");
 
-/* Prepares a stack that starts in `entry`, which must never return. */
+/* Prepares a stack so that the first switch to it calls `entry`, which must never return. */
 static inline void emul_prepare(EmulContext *c, uint8_t *stack, size_t bytes, void (*entry)()) {
   uintptr_t top = (reinterpret_cast<uintptr_t>(stack) + bytes) & ~uintptr_t(15);
   void **sp = reinterpret_cast<void **>(top - 16);
-  *sp = reinterpret_cast<void *>(entry); /* the ret leaves rsp = 8 mod 16, as after a call */
+  *sp = reinterpret_cast<void *>(entry); /* after `ret`, rsp is 8 modulo 16, as after a call */
   for (int i = 0; i < 6; i++) *--sp = nullptr;
   *c = sp;
 }

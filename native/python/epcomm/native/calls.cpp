@@ -156,7 +156,7 @@ PyObject *combined(Calls *c, const Known &k, PyObject *y, PyObject *const *args,
   return tuple_of({out, kept(c->event), hook});
 }
 
-/* pause(on): sends all calls the long way, or no more. */
+/* pause(on): if on, all later calls go the long way; otherwise they may go the short way again. */
 PyObject *calls_pause(PyObject *self, PyObject *on) {
   as_calls(self)->paused = PyObject_IsTrue(on) == 1;
   Py_RETURN_NONE;

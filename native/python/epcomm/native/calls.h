@@ -51,7 +51,7 @@ void *slot(F f) {
   return reinterpret_cast<void *>(f);
 }
 
-/* A Known holds the link and the key for the arguments of a dispatch that all ranks have compared. */
+/* The arguments of dispatches that the ranks have compared once, with the link and the key for such calls. */
 struct Known {
   int64_t hidden, experts, topk, most, key;
   bool fp8, later;
@@ -76,15 +76,15 @@ struct Calls {
   Slab *slab;
   PyTypeObject *handle, *sent;
   PyObject *event; /* an EventOverlap without an event, which every call returns */
-  bool paused;     /* true: calls go the long way, where Python first applies noted changes of ranks */
+  bool paused;     /* true: all calls go the long way, so that Python first applies the changes of ranks that it noted */
 };
 
 inline Calls *as_calls(PyObject *o) { return reinterpret_cast<Calls *>(o); }
 
 extern PyTypeObject *calls_type;
 
-/* Makes a dispatch and returns its results. Returns null without an exception if the call must go the long
- * way. */
+/* Makes a dispatch and returns its results. If the call must go the long way (see methods.cpp), it returns null
+ * and raises nothing. */
 PyObject *dispatch_now(Calls *c, PyObject *const *args, bool fp8, bool later);
 /* Does the same for a combine of rows y. */
 PyObject *combine_now(Calls *c, PyObject *y, PyObject *const *args, bool later);

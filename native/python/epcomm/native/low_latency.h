@@ -7,8 +7,8 @@
 
 namespace native {
 
-/* Inputs of a dispatch. x holds rows [tokens, hidden] in BF16, or in FP8 with scales. fp8 selects the dtype in
- * which rows travel. If later is true, the call only sends. stats may be none. */
+/* Inputs of a dispatch. x holds rows [tokens, hidden] in BF16, or in FP8 with scales. If fp8 is true, rows are sent
+ * in FP8, otherwise in BF16. If later is true, the call only sends. stats may be none. */
 struct LowRows {
   Ref x, scales, ids, stats;
   bool fp8, later;

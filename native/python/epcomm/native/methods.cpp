@@ -9,16 +9,17 @@ namespace {
 
 PyObject *calls_name, *next_name; /* attributes of a Buffer: "_calls" and "_next_combine" */
 
-/* A Method is one that the extension serves: its parameters, and the Python function for the long way. */
+/* A method that the extension serves, with its parameters and the Python function for the long way. */
 struct Method {
   const char *names[MOST_PARAMETERS];
-  int positional; /* how many of them may be given by position */
+  int positional; /* the first so many parameters may be given by position */
   PyObject *interned[MOST_PARAMETERS], *longer;
   std::string doc;
   PyMethodDef def;
 };
 
-/* Writes the given arguments by parameter, null for those that were not given. Returns false if they do not fit. */
+/* Writes each argument to out at the index of its parameter, and null for parameters without an argument. Returns
+ * false if the arguments do not fit the parameters. */
 bool take(const Method &m, PyObject *const *args, Py_ssize_t n, PyObject *names, PyObject **out) {
   if (n > m.positional) return false;
   for (Py_ssize_t i = 0; i < n; i++) out[i] = args[i];

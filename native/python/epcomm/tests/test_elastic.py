@@ -1,5 +1,6 @@
-"""Compares ElasticBuffer with plain PyTorch on two ranks. It runs on the emulated driver at shapes that a CPU can
-run, or on two GPUs with EPCOMM_TEST_DEVICE=cuda. EPCOMM_TEST_SHAPE and EPBENCH_PROGRAM are as in test_deepep.py."""
+"""Compares ElasticBuffer with plain PyTorch on two ranks. It runs on the emulated driver, with small shapes because a
+CPU computes. With EPCOMM_TEST_DEVICE=cuda it runs on two GPUs. test_deepep.py explains EPCOMM_TEST_SHAPE and
+EPBENCH_PROGRAM."""
 
 import os
 import tempfile
@@ -60,7 +61,7 @@ def check_packed(buffer, rank, seed, fp8, sync):
 
 
 def check_combine(buffer, handle, y, got_weights, x, ids, weights, fp8):
-    """y has x once for each rank (packed), or once for each selection (expanded)."""
+    """Checks combine. y has the row of a token once for each rank (packed), or once for each selection (expanded)."""
     owners = torch.where(ids >= 0, ids // LOCAL, -1)
     times = sum((owners == r).any(1).float() for r in range(RANKS)) if not handle.do_expand else (ids >= 0).sum(1).float()
     sent = widened(*cast(x)) if fp8 else x
@@ -100,7 +101,7 @@ def check_expanded(buffer, rank, seed, fp8, sync, alignment):
 
 
 def idle(buffer, rank):
-    """A rank without tokens takes part, awaited, not awaited and expanded."""
+    """Rank 1 has no tokens. Calls with and without do_cpu_sync, packed and expanded."""
     x, ids, weights = (t[:0] if rank == 1 else t for t in draw(rank, 10))
     for sync in (True, False):
         for spread in (False, True):
@@ -169,26 +170,27 @@ class TestElastic(unittest.TestCase):
             ranks = [context.Process(target=one_rank, args=(r, 30613 + os.getpid() % 1000, results)) for r in range(RANKS)]
             for r in ranks:
                 r.start()
-            said = dict(results.get(timeout=500) for _ in ranks)
+            errors = dict(results.get(timeout=500) for _ in ranks)
             for r in ranks:
                 r.join(10)
                 r.terminate()
-        failed = [f"rank {rank}: {why}" for rank, why in sorted(said.items()) if why]
+        failed = [f"rank {rank}: {why}" for rank, why in sorted(errors.items()) if why]
         self.assertFalse(failed, "\n".join(failed))
 
     def test_theoretical_sms(self):
-        """DeepEP V2 takes 22 SMs on 2 H100 and 14 on 8 with DeepSeek-V3's experts, and 64 if it need not share."""
+        """With DeepSeek-V3's experts DeepEP V2 takes 22 SMs on 2 H100 and 14 on 8. If no compute kernels need SMs at
+        the same time, it takes 64."""
         buffer = elastic.ElasticBuffer.__new__(elastic.ElasticBuffer)
         buffer._sms, buffer._device_sms = {}, lambda: 132
         gbs = 18 * 26.562 * elastic.LINK_EFFICIENCY
         for ranks, shares, want in ((2, True, 22), (8, True, 14), (2, False, 64), (1, True, 132)):
             buffer.num_ranks, buffer.prefer_overlap_with_compute = ranks, shares
             self.assertEqual(buffer._theoretical_sms(256, 8, gbs, elastic.READ_GBS, elastic.WRITE_GBS), want)
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             buffer.num_ranks, buffer.prefer_overlap_with_compute, elastic.nvlink_gbs = 2, True, lambda: 0.0
             self.assertEqual(buffer._theoretical_sms(256, 8, 0, elastic.READ_GBS, elastic.WRITE_GBS), elastic.LEAST_SMS)
-        self.assertIn("give num_sms", str(said[0].message))
+        self.assertIn("give num_sms", str(caught[0].message))
 
 
 if __name__ == "__main__":

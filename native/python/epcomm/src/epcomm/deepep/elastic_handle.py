@@ -76,7 +76,7 @@ class EPHandle:
 
     @functools.cached_property
     def num_unaligned_recv_tokens_per_expert(self):
-        """int32 [local experts]"""
+        """int32 [local experts]: the number of rows of each expert, without padding."""
         return expand.counts_of(self.recv_topk_idx, self.num_experts // self._ranks)
 
     @functools.cached_property
@@ -86,7 +86,7 @@ class EPHandle:
 
     @functools.cached_property
     def psum_num_recv_tokens_per_scaleup_rank(self):
-        """int32 [ranks]: the number of rows from rank 0 to each rank, inclusive."""
+        """int32 [ranks]: entry r is the number of rows that came from the ranks 0 to r."""
         return self.sent[0][:, self._rank].contiguous()
 
     @functools.cached_property

@@ -13,7 +13,7 @@ class Places(typing.NamedTuple):
     """The places of received rows in the expanded output."""
 
     slots: torch.Tensor    # int64 [rows, top-k]: the expanded row of a selection, -1 if its expert is on another rank
-    choices: torch.Tensor  # int64 [expanded rows]: received row * top-k + k of the selection in it, -1 in padding
+    choices: torch.Tensor  # int64 [expanded rows]: received row * top-k + k, for the selection k of that row; -1 in padding
 
 
 def aligned(n, to):
@@ -32,7 +32,7 @@ def places_of(ids, counts, alignment, rows):
     multiple of alignment and keep their order. counts: rows of each expert; rows: number of expanded rows."""
     flat, (n, topk) = ids.flatten(), ids.shape
     own, span = counts.to(torch.int64), aligned(counts.to(torch.int64), alignment)
-    shift = (span.cumsum(0) - span) - (own.cumsum(0) - own)  # by how many rows alignment moves each expert's rows
+    shift = (span.cumsum(0) - span) - (own.cumsum(0) - own)  # number of padding rows before each expert's rows
     key = torch.where(flat >= 0, flat, len(counts))
     order = key.argsort(stable=True)
     at = torch.arange(n * topk, device=ids.device)

@@ -85,6 +85,20 @@ static int equal_lookups(uint8_t *data, size_t size) {
   return 1;
 }
 
+/* Tests a pack whose last string has no end, so that a reader of strings would go on behind it. Returns 0 if it is
+ * refused. */
+static int endless_string(uint8_t *data, size_t size) {
+  PackHeader h;
+  char text[EPCOMM_TEXT] = "";
+  memcpy(&h, data, sizeof h);
+  data[h.sections[PACK_STRINGS].offset + h.sections[PACK_STRINGS].count - 1] = 'x';
+  seal(data, size);
+  EpcommStatus s = epcomm_check_pack(data, size, NULL, text);
+  if (s != EPCOMM_OK && strstr(text, "the last string has no end") != NULL) return 0;
+  printf("a string without an end: %s: %s\n", epcomm_status_name(s), text);
+  return 1;
+}
+
 int main(int argc, char **argv) {
   static uint8_t whole[1 << 24], data[1 << 24];
   FILE *f = argc > 1 ? fopen(argv[1], "rb") : NULL;
@@ -104,6 +118,8 @@ int main(int argc, char **argv) {
   }
   memcpy(data, whole, size);
   if (equal_lookups(data, size) != 0) return 1;
+  memcpy(data, whole, size);
+  if (endless_string(data, size) != 0) return 1;
   for (int i = 0; i < runs; i++) {
     size_t n = size;
     memcpy(data, whole, size);

@@ -160,7 +160,7 @@ typedef struct EpcommOptions {
   unsigned dtypes;       /* bit 1 << EpcommDType for each dtype to be used; 0: all dtypes of the pack */
   int routing;           /* EpcommRouting of calls whose routing is 0 */
   int debug;             /* 1: for every call, compare the arguments of all ranks, check the ids before a kernel uses them, and check the GPU of each tensor */
-  uint64_t extra_bytes;  /* further memory for outputs of your own: see epcomm_extra */
+  uint64_t extra_bytes;  /* bytes of memory for the caller's own outputs; see epcomm_extra */
   int own_outputs;       /* 1: every call passes its own outputs, and the library allocates none. The same on all ranks */
   const char *nvshmem;   /* folder with lib/libnvshmem_host.so.3; NULL: $EPBENCH_NVSHMEM, otherwise the linker's search path */
   int nodes;             /* number of nodes of the ranks: rank r is on node r / (ranks / nodes); 0: 1 */
@@ -223,7 +223,7 @@ typedef struct EpcommInfo {
   char digest[65];      /* digest of the pack, hex */
   char abi[65];         /* hash of the builds of all kernels, hex */
   char arch[16];
-  char kernels[1024];   /* kernel=build,...: the argument that the refusal function of an exported table needs */
+  char kernels[1024];   /* "kernel=build,...", the argument of the function of an exported table that refuses other builds */
   int layout;           /* EpcommLayout */
   int raw;              /* 1: tokens of dtype fp8 are passed as fp8 */
   int nodes;            /* 1 for packs of one host */

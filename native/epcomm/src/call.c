@@ -194,7 +194,7 @@ static void place_outputs(const EpComm *c, const EpcommCall *call, const Choice 
 }
 
 static EpArea area(const void *at, uint64_t bytes, uint32_t fill) {
-  uint64_t words = at == NULL ? 0 : bytes / 4 < UINT32_MAX - 255 ? bytes / 4 : UINT32_MAX - 255; /* at most 16 GiB of an output */
+  uint64_t words = at == NULL ? 0 : bytes / 4 < UINT32_MAX - 255 ? bytes / 4 : UINT32_MAX - 255; /* 4 bytes each; an EpArea cannot have more than 16 GiB */
   EpArea a = {(uint32_t *)(uintptr_t)at, (uint32_t)words, fill};
   return a;
 }

@@ -129,7 +129,7 @@ EP_DEVICE void cp_async_commit() {
 #endif
 }
 
-/* Waits until all groups of this lane's copies but the latest n are complete. */
+/* Waits until the groups of this lane's copies are complete, all but the n latest. */
 template <int n>
 EP_DEVICE void cp_async_wait() {
 #ifndef EP_EMULATE

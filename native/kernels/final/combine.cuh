@@ -1,12 +1,13 @@
-/* combine_final brings the experts' rows back to their tokens, for large batches. Blocks
- * with a number below `senders` draw tickets (numbers of messages) and send these messages;
- * the other blocks sum the rows that arrived.
+/* combine_final sends the experts' rows back to their tokens' ranks and sums them, for large
+ * batches. Blocks with a number below `senders` draw tickets (numbers of messages) and send
+ * these messages; the other blocks sum the rows that arrived.
  *
- * Compile-time: EP_DIRECT 0: a message is the weighted sum, in f32, of a
- * token's rows on this rank, rounded to BF16; 1: each row is sent by itself and the sum is
- * in top-k order, with the same bits as combine without pre-reduction. EP_IN_FLIGHT:
- * vectors that a sending lane has in flight to shared memory; 0: they are loaded to
- * registers.
+ * Compile-time:
+ * EP_DIRECT 0: a message is the weighted sum, in f32, of a token's rows on this rank, rounded
+ * to BF16. 1: each row is sent by itself and rows are summed in top-k order, so that the
+ * result has the same bits as a combine that sums nothing before it sends.
+ * EP_IN_FLIGHT: number of vectors that a sending lane has in flight to shared memory; 0: it
+ * loads vectors to registers.
  */
 #if EP_IN_FLIGHT > 0
 #include "final/combine_ring.cuh"
@@ -15,15 +16,15 @@
 #endif
 
 static const uint32_t FIN_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS;
-static const uint32_t FIN_BATCH = FIN_TERMS < 8 ? FIN_TERMS : 8; /* slots read together by a reducer */
+static const uint32_t FIN_BATCH = FIN_TERMS < 8 ? FIN_TERMS : 8; /* number of slots that a summing warp reads together */
 static const uint32_t FIN_UNIT = 2048;                           /* bytes of a token that a reducing warp sums */
 static const uint32_t FIN_UNITS = (FIN_ROW_BYTES + FIN_UNIT - 1) / FIN_UNIT;
 
 /* ---- sending ---- */
 
-/* Waits until all ranks have begun this call. Return slots are used again in every call. A
- * rank that began this call has read the slots of the call before. Every sending warp
- * checks this itself. */
+/* Waits until all ranks have begun this call. Every call uses the same return slots, and a
+ * rank that has begun this call has read its slots of the previous call. Every sending warp
+ * calls the function itself. */
 EP_DEVICE bool fin_wait_started(const EpArgs &a, const FinCall &c) {
   const uint32_t *p = ep_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);
   EpSpin spin;
@@ -36,8 +37,8 @@ EP_DEVICE bool fin_wait_started(const EpArgs &a, const FinCall &c) {
   }
 }
 
-/* Sends a message, with a release of its own. With one release for several messages, the
- * summing blocks were idle until the release. */
+/* Sends a message and then releases it. If several messages were released together, the
+ * summing blocks would have nothing to do until then. */
 EP_DEVICE void fin_send_message(const EpArgs &a, const FinCall &c, const FinReturn &r, uint32_t here) {
   fin_send_terms(a, c, r, here);
   __syncwarp();
@@ -47,9 +48,9 @@ EP_DEVICE void fin_send_message(const EpArgs &a, const FinCall &c, const FinRetu
   st_relaxed_sys(fin_flag(a, r.source, r.token, EP_DIRECT ? c.lane : a.rank), c.number);
 }
 
-/* Sends messages by ticket. If messages were assigned to warps in advance, only some warps
- * would have work in the last round. While a warp sends one message, L2 loads the rows of
- * the next, and the warp draws the ticket after that. */
+/* Draws tickets and sends their messages. If messages were assigned to warps in advance, only
+ * some warps would have work in the last round. While a warp sends one message, L2 loads the
+ * rows of the warp's next message, and the warp draws the ticket of the message after it. */
 EP_DEVICE void fin_combine_async(const EpArgs &a, const FinCall &c) {
   uint32_t *tickets = reinterpret_cast<uint32_t *>(a.counters) + FIN_TICKETS + (c.number & 1);
   uint32_t most = __reduce_max_sync(EP_FULL_WARP, c.lane < EP_RANKS ? fin_tokens(a)[c.lane] : 0), all = most * EP_RANKS;
@@ -75,7 +76,8 @@ EP_DEVICE void fin_combine_async(const EpArgs &a, const FinCall &c) {
 
 /* ---- receiving ---- */
 
-/* The slots of a token that are filled, by rank or by top-k position. */
+/* The slots of a token that will be filled: bit i for slot i. A slot belongs to a rank, or
+ * with EP_DIRECT to a top-k position. */
 EP_DEVICE uint32_t fin_slots_used(uint32_t lane, int32_t id) {
   if (EP_DIRECT) return __ballot_sync(EP_FULL_WARP, id >= 0);
   return __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));

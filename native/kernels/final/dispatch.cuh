@@ -1,15 +1,15 @@
 /* dispatch_final exchanges counts, then stores every token in its row of the output.
  * Blocks with a number below `senders` send; the others complete the tokens that arrived.
  *
- * Compile-time: EP_DIRECT 0: one message for each distinct rank of a token,
- * which the receiver copies to the rows of the token's other experts on that rank; 1: one
- * message for each expert, for GPUs with few SMs to spare. EP_SCALES: see final/scales.cuh.
+ * Compile-time: EP_DIRECT 0: a token is sent once to each rank of its experts, and the
+ * receiver copies it to the rows of the token's other experts on that rank. 1: it is sent once
+ * for each expert, so that receivers need fewer SMs. EP_SCALES: see final/scales.cuh.
  */
 #include "final/scales.cuh"
 
 /* ---- sending ---- */
 
-static const uint32_t FIN_STEP = EP_DTYPE == EP_FP8 ? 2 : 4; /* vectors of a lane converted together: four loads */
+static const uint32_t FIN_STEP = EP_DTYPE == EP_FP8 ? 2 : 4; /* number of vectors of a lane that are converted together; they need four loads */
 static const uint32_t FIN_DEPTH = EP_THREADS > 768 ? 4 : 8;          /* vectors of a lane in flight when rows are copied */
 
 EP_DEVICE bool fin_inside(uint32_t vector) { return FIN_VECTORS % (32 * FIN_STEP) == 0 || vector < FIN_VECTORS; }
@@ -25,14 +25,14 @@ EP_DEVICE FinStep fin_load(const uint16_t *token, uint32_t vector) {
   return step;
 }
 
-/* Gives all lanes the four scales of a unit of 32 vectors; every eighth lane has one. */
+/* Gives all lanes the four scales of a unit of 32 vectors. Before, every eighth lane has one. */
 EP_DEVICE uint4 fin_unit_scales(uint32_t scale) {
   return make_uint4(__shfl_sync(EP_FULL_WARP, scale, 0), __shfl_sync(EP_FULL_WARP, scale, 8),
                     __shfl_sync(EP_FULL_WARP, scale, 16), __shfl_sync(EP_FULL_WARP, scale, 24));
 }
 
-/* Keeps a unit's scales in the lane that stores them, so that a message's scales are stored
- * in one burst, and not in one store for each unit. */
+/* Keeps a unit's scales in the lane that will store them, so that all scales of a message are
+ * stored at once, and not with one store for each unit. */
 EP_DEVICE void fin_keep_scales(uint32_t lane, uint32_t unit, uint32_t scale, uint4 &kept) {
   uint4 all = fin_unit_scales(scale);
   if (lane == unit) kept = all;
@@ -69,7 +69,7 @@ EP_DEVICE uint4 fin_send_payload(const EpArgs &a, const FinCall &c, uint32_t tok
 struct FinPosition {
   int32_t id, owner;
   uint32_t row;
-  uint64_t weight; /* << 32 */
+  uint64_t weight; /* in the upper 32 bits */
 };
 EP_DEVICE FinPosition fin_load_position(const EpArgs &a, const FinCall &c, const FinShared &s, uint32_t token) {
   uint32_t at = token * EP_TOPK + c.lane;
@@ -81,8 +81,8 @@ EP_DEVICE FinPosition fin_load_position(const EpArgs &a, const FinCall &c, const
   return p;
 }
 
-/* Sends one token with one warp: the payload to its rows, the scales, then one fence and
- * the headers for all ranks. */
+/* One warp sends one token: the payload to the token's rows and then the scales. After a fence
+ * it sends the headers to all ranks. */
 EP_DEVICE void fin_send_token(const EpArgs &a, const FinCall &c, FinShared &s, uint32_t token) {
   FinPosition p = fin_load_position(a, c, s, token);
   uint32_t below = (1u << c.lane) - 1;
@@ -121,8 +121,8 @@ EP_DEVICE void fin_dispatch_async(const EpArgs &a, const FinCall &c, FinShared &
 
 /* ---- receiving ---- */
 
-/* Message i for this rank. Messages are numbered in the order in which senders send them:
- * the first tokens of all blocks, then the second tokens of all blocks, ... */
+/* Message i for this rank. Messages are numbered in the order in which senders send them: the
+ * first tokens of all blocks, then the second tokens of all blocks, and so on. */
 EP_DEVICE FinMessage fin_message(const EpArgs &a, const FinCall &c, const FinShared &s, uint32_t i) {
   FinMessage m;
   m.source = (i + static_cast<uint32_t>(a.rank)) % EP_RANKS;
@@ -138,7 +138,7 @@ EP_DEVICE uint32_t fin_messages(const FinCall &c, const FinShared &s) {
   return ceil_div(most, c.senders) * c.senders * EP_RANKS;
 }
 
-/* Copies the row that arrived to the rows of the token's other experts here. */
+/* Copies the row that arrived to the rows of the token's other experts on this rank. */
 EP_DEVICE void fin_duplicate(const EpArgs &a, const FinCall &c, uint32_t here, uint32_t row) {
   uint64_t from = __shfl_sync(EP_FULL_WARP, row, __ffs(here) - 1);
   const uint4 *in = reinterpret_cast<const uint4 *>(a.out + from * FIN_PAYLOAD);
@@ -161,8 +161,8 @@ EP_DEVICE void fin_duplicate(const EpArgs &a, const FinCall &c, uint32_t here, u
   }
 }
 
-/* Completes one token of one source: waits for its header, copies its row to the
- * other experts here, places scales, and empties the header. */
+/* Completes one token of one source. It waits for the token's header, copies the row to the
+ * rows of the token's other experts on this rank, places scales, and empties the header. */
 EP_DEVICE bool fin_complete(const EpArgs &a, const FinCall &c, FinMessage m) {
   uint64_t *header = fin_words(a, a.rank, FIN_HEADERS, m.source, m.token);
   uint64_t word = FIN_NOWHERE;

@@ -1,7 +1,8 @@
-/* Combine over hosts, as ep/combine.cuh with algo direct: every row is sent back to a slot
- * of its own at the token's rank, and the rows are summed there in top-k order. With
- * EP_ROUTE_RAIL hosts send sums, see combine_rail.cuh. Split in ep_hosts_combine_async and
- * ep_hosts_combine_wait, or fused. It follows a dispatch of the same state.
+/* Combine over hosts. It does what ep/combine.cuh does with algo direct: every row is sent
+ * back to its own slot at the token's rank, and the rows are summed there in top-k order.
+ * With EP_ROUTE_RAIL each host sends sums, see combine_rail.cuh. There is one kernel
+ * (ep_hosts_combine), or one for each half (ep_hosts_combine_async, ep_hosts_combine_wait).
+ * A combine needs a dispatch with the same memory before it.
  */
 #include "hosts/combine_rail.cuh"
 
@@ -9,8 +10,8 @@
 #define EP_THREADS 512
 #endif
 
-/* Block 0 tells every rank how many rows it gets back from this rank, even if there are
- * none, because no rank may be a call ahead. */
+/* Block 0 tells every rank how many rows it gets back from this rank. It also does so if
+ * there are none, because every rank waits for this word, so that no rank is a call ahead. */
 EP_DEVICE void ep_announce_returns(const EpArgs &a) {
   const uint32_t call = ep_round(a);
   if (blockIdx.x != 0 || ep_drill_drops(a, a.rank * EP_LOCAL_EXPERTS)) return;
@@ -23,7 +24,7 @@ EP_DEVICE void ep_announce_returns(const EpArgs &a) {
   }
 }
 
-/* The target of a row; its rank is -1 when src_info names no slot, see ep_return_slot. */
+/* The target of a row. Its rank is -1 if src_info names no slot, see ep_return_slot. */
 EP_DEVICE EpTarget ep_return_target(const EpArgs &a, int64_t row, uint32_t source) {
   const int32_t token = a.src_info[2 * row], k = a.src_info[2 * row + 1];
   if (token < 0 || token >= a.max_tokens || k < 0 || k >= EP_TOPK) return {-1, 0, 0, 0, 0};
@@ -34,9 +35,9 @@ EP_DEVICE EpTarget ep_return_target(const EpArgs &a, int64_t row, uint32_t sourc
           ep_host_at(a, EP_H_RETURNED, static_cast<uint64_t>(a.rank)), 1};
 }
 
-/* Sends rows back. Blocks take (expert, source) pairs in turn, their warps the rows of a
- * pair. The caller may overwrite the rows once the kernel has ended, so the kernel waits
- * until the network has read them. */
+/* Sends rows back. Blocks take pairs of a local expert and a source in turn, and the warps of
+ * a block take the rows of a pair in turn. The caller may overwrite the rows after the kernel
+ * has ended, so the kernel waits until the network has read them. */
 static __device__ void ep_hosts_return(const EpArgs &a) {
   ep_drill_delay(a);
   ep_span_stage(a, EP_STAGE_READY); /* it waits for no other rank */
@@ -54,7 +55,8 @@ static __device__ void ep_hosts_return(const EpArgs &a) {
   ep_span_stage(a, EP_STAGE_SENT);
 }
 
-/* Waits for all rows, as wait_for_all_arrivals: blocks 0 .. wait_sms-1 share the ranks. */
+/* Waits for all rows, as wait_for_all_arrivals does. The blocks 0 to wait_sms - 1 take the
+ * ranks in turn. */
 static __device__ void ep_hosts_await_returns(const EpArgs &a) {
   const uint32_t call = ep_round(a);
   uint64_t *seen = ep_own_word(a, a.region[EP_H_RETURN_SEEN]);

@@ -1,9 +1,9 @@
-/* Dispatch over hosts, as ep/dispatch.cuh: split in ep_hosts_dispatch_async and
- * ep_hosts_dispatch_wait, or fused. All blocks of a grid must be resident, and all ranks
- * launch with the same parameters.
+/* Dispatch over hosts. As in ep/dispatch.cuh there is one kernel (ep_hosts_dispatch), or one
+ * for each half (ep_hosts_dispatch_async, ep_hosts_dispatch_wait). All blocks of a grid must
+ * run at the same time, and all ranks must launch with the same parameters.
  *
- * The buffers may be used again after a combine on all ranks. Dispatches without
- * a combine between them need a barrier over ranks between calls.
+ * The buffers may be used again after a combine on all ranks. If two dispatches have no
+ * combine between them, they need a barrier of all ranks between them.
  */
 #include "hosts/dispatch_send.cuh"
 
@@ -47,9 +47,9 @@ EP_DEVICE bool ep_forward_message(const EpArgs &a, int32_t node, uint32_t slot, 
 }
 
 /* Forwards messages of other hosts. The first EP_RELAY_WARPS warps of every copying block
- * take chunks of EP_RELAY_CHUNK messages in turn, beginning with those of the next host.
- * They wait for no warp of this rank, so that the order of roles in a block cannot cause a
- * deadlock between ranks. */
+ * take chunks of EP_RELAY_CHUNK messages in turn; they begin with the messages of the next
+ * host. They wait for no other warp of this rank. So there is no deadlock between ranks,
+ * whatever else a block has to do before or after it forwards. */
 EP_DEVICE bool ep_forward(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t call = ep_round(a), warps = min(static_cast<uint32_t>(EP_RELAY_WARPS), warps_in_block());
   if (warp_id() >= warps) return true;
@@ -71,7 +71,7 @@ EP_DEVICE bool ep_forward(const EpArgs &a, uint32_t block, uint32_t blocks) {
 
 /* ---- receiving ---- */
 
-/* Waits for the counts, as ep_collect_counts, and then for every message of every source. */
+/* Waits for the counts, as ep_collect_counts does, and then for every message of every source. */
 EP_DEVICE bool ep_collect_arrivals(const EpArgs &a, EpOffsets &o) {
   const uint32_t call = ep_round(a);
   bool ok = true;
@@ -98,7 +98,7 @@ EP_DEVICE bool ep_collect_arrivals(const EpArgs &a, EpOffsets &o) {
   return __syncthreads_or(!ok) == 0;
 }
 
-/* ep_offsets_block over hosts. */
+/* Does over hosts what ep_offsets_block does. */
 static __device__ void ep_hosts_offsets(const EpArgs &a) {
   __shared__ EpOffsets o;
   if (!ep_collect_arrivals(a, o)) return;

@@ -1,6 +1,7 @@
-/* First half of dispatch over hosts: blocks that send tokens, and monitors that announce how
- * many there are. An announcement does not wait for its tokens: arrival words tell the
- * receiver when all tokens have arrived, in whatever order the network delivers them.
+/* First half of dispatch over hosts. Some blocks send tokens; others, the monitors, announce
+ * how many tokens there are. An announcement may arrive before the tokens. The receiver
+ * sees from the arrival words when all tokens have arrived, in whatever order the network
+ * delivers them.
  */
 #ifndef EP_HOSTS_DISPATCH_SEND_CUH
 #define EP_HOSTS_DISPATCH_SEND_CUH
@@ -9,7 +10,7 @@
 /* After layout.cuh: it uses the names of ep/layout.cuh. */
 #include "ep/dispatch_wait.cuh"
 
-/* Message `slot` of a source at an expert. */
+/* The target of message number `slot` from a source to an expert. */
 EP_DEVICE EpTarget ep_expert_target(const EpArgs &a, int32_t expert, int32_t source, int32_t slot) {
   const uint64_t at = recv_buf_layout(static_cast<uint32_t>(expert % EP_LOCAL_EXPERTS), static_cast<uint32_t>(source),
                                       static_cast<uint64_t>(slot), static_cast<uint64_t>(a.max_tokens));
@@ -18,14 +19,14 @@ EP_DEVICE EpTarget ep_expert_target(const EpArgs &a, int32_t expert, int32_t sou
 
 constexpr EpTarget EP_NOWHERE = {-1, 0, 0, 0, 0};
 
-/* Lane k: the target of top-k position k. */
+/* The target of a message to an expert's own rank. */
 EP_DEVICE EpTarget ep_direct_target(const EpArgs &a, int32_t expert, uint32_t call) {
   int32_t slot;
   if (!ep_take_slot(a, ep_counter(a, EP_SLOTS + (call & 1u) * EP_EXPERTS + static_cast<uint32_t>(expert)), expert, &slot)) return EP_NOWHERE;
   return ep_expert_target(a, expert, a.rank, slot);
 }
 
-/* The target of this rank's next message on its rail at another host. */
+/* The target of this rank's next message to the rank of another host that forwards it. */
 EP_DEVICE EpTarget ep_rail_target(const EpArgs &a, int32_t expert, int32_t node, uint32_t call) {
   int32_t slot;
   if (!ep_take_slot(a, ep_counter(a, EP_RAIL_SLOTS + (call & 1u) * EP_NODES + static_cast<uint32_t>(node)), expert, &slot)) return EP_NOWHERE;
@@ -33,8 +34,9 @@ EP_DEVICE EpTarget ep_rail_target(const EpArgs &a, int32_t expert, int32_t node,
   return {ep_rail(a, node), EP_NET_SET, a.region[EP_H_RELAY] + at * EP_MSG_BYTES, ep_host_at(a, EP_H_RELAY_FLAG, at), call};
 }
 
-/* Finds the targets of one token; warp 0 calls it, with one lane for each top-k position.
- * Under EP_ROUTE_RAIL only the first position that names another host has a target. */
+/* Finds the targets of one token. Warp 0 calls it; lane k gets the target of top-k position
+ * k. Under EP_ROUTE_RAIL, of several positions with experts on the same other host only the
+ * first has a target. */
 EP_DEVICE EpTarget ep_choose_targets(const EpArgs &a, int64_t token, uint32_t call) {
   const uint32_t k = lane_id();
   const int32_t expert = k < EP_TOPK ? a.topk_ids[token * EP_TOPK + k] : -1;
@@ -116,7 +118,7 @@ static __device__ void ep_announce(const EpArgs &a, uint32_t block, uint32_t blo
   }
 }
 
-/* The whole first half: count_sms blocks monitor, every other block sends. */
+/* The whole first half. The first count_sms blocks are monitors; the other blocks send. */
 static __device__ void ep_hosts_send(const EpArgs &a) {
   const uint32_t monitors = static_cast<uint32_t>(a.count_sms);
   ep_drill_delay(a);

@@ -1,10 +1,11 @@
-/* put, signal and wait between ranks of one or several hosts: loads and stores inside a
- * host, hosts/network.cuh between hosts.
+/* put, signal and wait between any two ranks. Inside a host they are loads and stores;
+ * between hosts they use hosts/network.cuh.
  *
  * There may be more ranks than EpArgs.heap has entries. So in the kernels of this folder
- * heap[0] is this rank's own heap, and heap[1] is a table in it: for each rank the address
- * of its heap on this GPU, null for a rank of another host, and then for each rank a word
- * that counts its start alignments. control[0] is this rank's own.
+ * heap[0] is this rank's own heap, and heap[1] is a table in this heap. The table has for
+ * each rank the address of its heap on this GPU, or null if the rank is on another host. Then
+ * it has for each rank a word that counts the start alignments (ep_align_hosts) that the rank
+ * has begun. control[0] is this rank's own control.
  *
  * An address in another rank's heap is given by its offset, which is equal on all ranks.
  */
@@ -58,8 +59,9 @@ EP_DEVICE void ep_put(const EpArgs &a, const EpTarget &t, const void *from, uint
   }
 }
 
-/* Sets another rank's word; one thread calls it. Inside a host it publishes everything that
- * the thread wrote or has acquired. Across hosts it is not ordered with any put. */
+/* Sets another rank's word; one thread calls it. Inside a host a rank that sees the word also
+ * sees everything that the thread wrote or acquired before. Between hosts the word is not
+ * ordered with any put. */
 EP_DEVICE void ep_signal(const EpArgs &a, int32_t rank, uint64_t word, uint64_t value) {
   uint8_t *peer = ep_peer_heap(a, rank);
   if (peer == nullptr) {
@@ -70,8 +72,8 @@ EP_DEVICE void ep_signal(const EpArgs &a, int32_t rank, uint64_t word, uint64_t 
   st_relaxed_sys(reinterpret_cast<uint64_t *>(peer + word), value);
 }
 
-/* Adds one to another rank's word. For words where two signals of a rank may be on the way:
- * the network may deliver them in any order. */
+/* Adds one to another rank's word. It is for words to which two signals of the same rank may
+ * be on the way, because the network may deliver them in any order. */
 EP_DEVICE void ep_count_up(const EpArgs &a, int32_t rank, uint64_t word) {
   uint8_t *peer = ep_peer_heap(a, rank);
   if (peer == nullptr) {
@@ -82,8 +84,9 @@ EP_DEVICE void ep_count_up(const EpArgs &a, int32_t rank, uint64_t word) {
   add_relaxed_sys(reinterpret_cast<uint64_t *>(peer + word), 1);
 }
 
-/* One thread waits until a word of its own heap holds what `there` accepts. Returns false once the
- * deadline has passed: leave the kernel. The library's own waits have no deadline. */
+/* One thread waits until `there` returns true for the value of a word in its own heap. If the deadline
+ * passes, it returns false, and the thread must leave the kernel. (Waits of the network library have no
+ * deadline.) */
 template <class There>
 EP_DEVICE bool ep_wait_for(const EpArgs &a, uint64_t word, EpWait what, uint64_t want, uint64_t *got, There there) {
   uint64_t *at = ep_own_word(a, word);
@@ -109,8 +112,8 @@ EP_DEVICE bool ep_wait_counted(const EpArgs &a, uint64_t word, EpWait what, uint
   return ep_wait_for(a, word, what, count, &got, [count](uint64_t v) { return static_cast<int32_t>(static_cast<uint32_t>(v) - count) >= 0; });
 }
 
-/* Waits for the number of a call, which the word holds in its lower half or, with `shift` 32, in its
- * upper half. It accepts no larger number, because numbers begin again at 1. */
+/* Waits until a word holds the number of a call: with `shift` 0 in its lower half, with 32 in its upper
+ * half. A larger number is not accepted, because numbers begin again at 1. */
 EP_DEVICE bool ep_wait_call(const EpArgs &a, uint64_t word, EpWait what, uint32_t call, uint32_t shift, uint64_t *got) {
   return ep_wait_for(a, word, what, call, got, [call, shift](uint64_t v) { return static_cast<uint32_t>(v >> shift) == call; });
 }

@@ -323,7 +323,7 @@ class Agreements(unittest.TestCase):
         a, b = self.ranks
         facts = {"the call": "dispatch", "hidden": 512}
         self.assertEqual(self.both(lambda: a.first(7, facts), lambda: b.first(7, facts)), ["", ""])
-        for n in range(3 * self.module.RING):  # more calls than a rank keeps
+        for n in range(3 * self.module.RING):  # a rank keeps only the last RING calls
             a.step(7 + n % 5)
             b.step(7 + n % 5)
         a.look()

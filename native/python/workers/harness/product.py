@@ -83,8 +83,8 @@ class TorchProduct:
 
     @contextlib.contextmanager
     def planned(self, taken):
-        """Plans the launches in a with block for the SMs that calls leave. It does nothing if calls take
-        no SMs, or if this PyTorch cannot plan for fewer SMs."""
+        """Inside a block `with planned(taken):` PyTorch chooses kernels for the SMs that calls leave free. It
+        does nothing if calls take no SMs, or if this PyTorch cannot choose for fewer SMs."""
         if not taken or self.size.kind == "copy" or not self.plans_for_fewer:
             yield
             return

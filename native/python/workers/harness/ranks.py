@@ -83,9 +83,9 @@ class Ranks:
             self.link, _ = knock((host, int(port)), token, {"rank": self.rank, "ranks": self.ranks}, kind=Link)
 
     def gathered(self, listener, token):
-        """Returns the links to the other ranks, by rank. Any program may connect, and send anything or
-        nothing. So each connection is greeted by its own thread, and if too many have not sent a proof,
-        the oldest is closed."""
+        """Returns a dict of the links to the other ranks. Any program may connect, and send anything or
+        nothing. So each connection has a thread that checks its proof, and if too many connections have
+        sent no proof, the oldest is closed."""
         known, unproved = queue.Queue(), collections.deque()
 
         def greet(link):

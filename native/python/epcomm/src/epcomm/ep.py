@@ -223,7 +223,7 @@ class EP:
 
     def _launched(self, status):
         if self._settle:
-            self._settle()  # after a fault too: kernels then overwrite the outputs
+            self._settle()  # also after a fault, because kernels then overwrite the outputs
         self.comm.check(status)
 
     def _on(self, stream):

@@ -39,7 +39,7 @@ class Stream:
         return self
 
     def clock(self):
-        """Returns {stream: number of its operations that this stream has waited for}."""
+        """Returns a dict. For each stream it has the number of that stream's operations after which this stream runs."""
         return {**self._seen, self: self._done}
 
     def wait_event(self, event):

@@ -1,13 +1,14 @@
-/* combine_ll_hosts: combine_ll over hosts with algo direct. Every row is sent back to a
- * slot of its own, and the rows are summed there in top-k order. The kernel reads the route
- * that dispatch_ll_hosts wrote. A call may follow another without a dispatch between them.
- * Fused in ll_hosts_combine, or split in ll_hosts_combine_async and ll_hosts_combine_wait.
+/* combine_ll_hosts does over hosts what combine_ll with algo direct does. Every row is sent
+ * back to its own slot at the token's rank, and the rows are summed there in top-k order. The
+ * kernel reads the route that dispatch_ll_hosts wrote. A call may follow another without a
+ * dispatch between them. There is one kernel (ll_hosts_combine), or one for each half
+ * (ll_hosts_combine_async, ll_hosts_combine_wait).
  */
 #include "hosts/ll_layout.cuh"
 
-static const uint32_t LH_CHUNKS = (LH_ROW + LL_WARP_BYTES - 1) / LL_WARP_BYTES; /* a row */
-static const uint32_t LH_TOGETHER = 4; /* rows loaded together by a sender */
-static const uint32_t LH_BATCH = EP_TOPK < 8 ? EP_TOPK : 8; /* rows polled together by a receiver */
+static const uint32_t LH_CHUNKS = (LH_ROW + LL_WARP_BYTES - 1) / LL_WARP_BYTES; /* number of chunks of a row */
+static const uint32_t LH_TOGETHER = 4; /* number of rows that a sender loads together */
+static const uint32_t LH_BATCH = EP_TOPK < 8 ? EP_TOPK : 8; /* number of rows that a receiver polls together */
 static const uint32_t LH_FAR_RANKS = EP_RANKS - EP_PER_NODE;
 
 /* Byte offset in a row of this lane's vector of a chunk. */
@@ -18,8 +19,7 @@ EP_DEVICE bool lh_in_row(uint32_t column) { return LH_ROW % LL_WARP_BYTES == 0 |
 
 /* Tells every rank that this rank began a call, and so has ended the call before. Then it
  * waits until every rank has begun the previous call. A rank that has begun the previous
- * call has emptied the slots that this call fills. In a steady state the words have arrived
- * long before. */
+ * call has emptied the slots that this call fills. Usually the words arrived long before. */
 static __device__ bool lh_begin(const EpArgs &a, const LlCall &c) {
   if (c.block == 0)
     for (int32_t rank = static_cast<int32_t>(threadIdx.x); rank < EP_RANKS; rank += static_cast<int32_t>(blockDim.x))
@@ -28,7 +28,7 @@ static __device__ bool lh_begin(const EpArgs &a, const LlCall &c) {
   bool ok = true;
   uint64_t got;
   for (int32_t rank = static_cast<int32_t>(threadIdx.x); rank < EP_RANKS; rank += static_cast<int32_t>(blockDim.x)) {
-    const uint64_t *now = ep_own_word(a, lh_started(a, c.number, rank)); /* a rank that began this call too */
+    const uint64_t *now = ep_own_word(a, lh_started(a, c.number, rank)); /* the rank's word for this call; a rank that has begun this call began the previous one too */
     ok = ok && ep_wait_for(a, lh_started(a, before, rank), {EP_PHASE_COMBINE_ASYNC, -1, rank}, before, &got, [before, now](uint64_t v) {
            return ep_reached(static_cast<uint32_t>(v), before) || ep_reached(static_cast<uint32_t>(ld_relaxed_sys(now)), before);
          });
@@ -38,9 +38,9 @@ static __device__ bool lh_begin(const EpArgs &a, const LlCall &c) {
   return true;
 }
 
-/* One unit of sending: a message of dispatch whose rows go back. Over the network a unit is
- * all rows of the message; inside the host it is one chunk of each row. Consecutive units
- * go to different ranks, and each rank begins with the rank after itself. */
+/* One unit of sending, for a message of dispatch whose rows are sent back. To another host a
+ * unit is all rows of the message; inside the host it is one chunk of each row. Consecutive
+ * units go to different ranks, and each rank begins with the rank after itself. */
 struct LhReturn {
   uint32_t source, message, chunk;
 };
@@ -54,8 +54,8 @@ EP_DEVICE LhReturn lh_near_unit(const EpArgs &a, uint32_t unit) {
   return {static_cast<uint32_t>(ep_node_of(a.rank) * EP_PER_NODE) + place, unit / EP_PER_NODE / LH_CHUNKS, unit / EP_PER_NODE % LH_CHUNKS};
 }
 
-/* Lane k: the row of top-k position k, LL_NOWHERE if it is not here; lane EP_TOPK: the
- * token. */
+/* Lane k: the row of top-k position k, or LL_NOWHERE if this rank does not have it. Lane
+ * EP_TOPK: the token. */
 EP_DEVICE uint32_t lh_rows_of(const EpArgs &a, const LhReturn &r) {
   return lane_id() < LH_HEAD ? static_cast<uint32_t>(lh_route(a, r.source, r.message)[lane_id()]) : LL_NOWHERE;
 }
@@ -122,10 +122,10 @@ static __device__ bool lh_combine_send(const EpArgs &a, const LlCall &c) {
 
 /* ---- receiving ---- */
 
-/* Top-k positions of one token from `first` on, at one column. */
+/* The slots of a token from top-k position `first` on, at one column. */
 struct LhBatch {
-  uint8_t *places;           /* of `first` */
-  uint32_t first, used, near; /* bit i of used: a row comes to position first + i; bit i of near: it is sent by stores */
+  uint8_t *places;           /* address of slot `first` */
+  uint32_t first, used, near; /* bit i of used: slot first + i gets a row; bit i of near: the row is sent by stores */
 };
 EP_DEVICE uint4 *lh_term(const LhBatch &b, uint32_t i) {
   const bool exists = EP_TOPK % LH_BATCH == 0 || b.first + i < EP_TOPK; /* the last batch may be short */
@@ -142,8 +142,8 @@ EP_DEVICE bool lh_await_far(const EpArgs &a, const LlCall &c, uint32_t token, in
   return __all_sync(EP_FULL_WARP, ok);
 }
 
-/* Polls a batch together until the near rows are complete. It also reads slots that are not
- * used, so that there is no branch between the loads. */
+/* Polls the slots of a batch together until all rows of near ranks have arrived. It also reads
+ * slots that are not used, so that there is no branch between the loads. */
 EP_DEVICE bool lh_await_batch(const EpArgs &a, const LhBatch &b, int32_t id, uint4 (&data)[LH_BATCH]) {
   EpSpin spin;
   for (;;) {
@@ -159,8 +159,9 @@ EP_DEVICE bool lh_await_batch(const EpArgs &a, const LhBatch &b, int32_t id, uin
   }
 }
 
-/* Sums one chunk of one token: waits for its rows, adds them in top-k order, and empties all
- * their slots, since the next call may fill them by the other route. */
+/* Sums one chunk of one token. It waits for the token's rows, adds them in top-k order, and
+ * empties all their slots. It also empties the slots of far rows, because in a later call
+ * the row may come from a near rank and is then polled. */
 EP_DEVICE bool lh_sum_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
   const uint32_t token = unit / LH_CHUNKS, column = lh_column(unit % LH_CHUNKS), at = token * EP_TOPK + c.lane;
   const int32_t id = c.lane < EP_TOPK ? a.topk_ids[at] : -1;

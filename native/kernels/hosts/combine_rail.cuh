@@ -1,16 +1,17 @@
-/* combine over hosts with EP_ROUTE_RAIL: a token's rows on one host are summed on that
- * host, and only the sum is sent over the network. It is the mirror image of dispatch's
- * rail. The ranks of a host write their rows for a token of another host to the token's
- * collector. The collector is the rank of this host whose place (number on its host) is
- * that of the token's rank. The collector sums the rows in f32, in top-k order.
+/* combine over hosts with EP_ROUTE_RAIL. A token's rows on one host are summed on that host,
+ * and only the sum is sent over the network. The ranks of a host write their rows for a token
+ * of another host to the token's collector. The collector is the rank of their host that has
+ * the same place (number on its host) as the token's rank. The collector sums the rows in
+ * f32, in top-k order.
  *
- * A collector may have no expert of the token, and then does not know its weights. So every
- * rank sends ids and weights of its tokens to its collectors on the other hosts, one put to
- * each. From the ids a collector also learns which rows it must wait for.
+ * A collector may have no expert of the token. Then it has no weights of the token from
+ * dispatch. So every rank sends the ids and weights of its tokens to its collectors on the
+ * other hosts, in one put to each. From the ids a collector also knows for which rows it
+ * must wait.
  *
- * Compile-time: EP_PARTIAL 0: a sum is sent as f32, and the error is that of f32 sums; 1:
- * it is sent as BF16, with half the bytes and one more rounding. A single row is sent as it
- * is.
+ * Compile-time: EP_PARTIAL 0: a sum is sent as f32, and the error is that of f32 sums. 1: it
+ * is sent as BF16, with half the bytes and one more rounding. If a host has only one row of a
+ * token, it sends the row itself.
  */
 #ifndef EP_HOSTS_COMBINE_RAIL_CUH
 #define EP_HOSTS_COMBINE_RAIL_CUH
@@ -41,8 +42,8 @@ EP_DEVICE uint64_t ep_sum_at(const EpArgs &a, int32_t node, uint64_t token) {
 EP_DEVICE uint64_t ep_recipe_at(const EpArgs &a, int32_t node) {
   return a.region[EP_H_RECIPE] + static_cast<uint64_t>(node) * ((8ull * static_cast<uint64_t>(a.max_tokens) * EP_TOPK + 15) / 16 * 16);
 }
-/* Words of EP_H_RAIL_WORDS: [N] announcements of recipes, [N, T] call number once a sum is
- * here, [N, T, K] once a row is. */
+/* Words of EP_H_RAIL_WORDS: [N] announcements of recipes; [N, T] number of the call whose sum
+ * has arrived; [N, T, K] number of the call whose row has arrived. */
 EP_DEVICE uint64_t ep_recipe_word(const EpArgs &a, int32_t node) { return ep_host_at(a, EP_H_RAIL_WORDS, static_cast<uint64_t>(node)); }
 EP_DEVICE uint64_t ep_sum_word(const EpArgs &a, int32_t node, uint64_t token) {
   return ep_host_at(a, EP_H_RAIL_WORDS, EP_NODES + ep_rail_token(a, node, token));
@@ -79,8 +80,8 @@ EP_DEVICE EpTarget ep_collector_target(const EpArgs &a, int32_t source, uint64_t
 
 /* ---- summing ---- */
 
-/* Adds to acc the rows at the positions in `which`, in their order, at one vector. Lane k has
- * the address of the row of position k, and its weight. */
+/* Adds one vector of the rows at the top-k positions in `which` to acc, in the order of
+ * positions. Lane k has the address of the row of position k, and its weight. */
 EP_DEVICE void ep_add_rows(float (&acc)[8], uint64_t row, float weight, uint32_t which, uint32_t vector, bool inside) {
   while (which != 0) {
     uint4 v[EP_IN_FLIGHT];
@@ -100,7 +101,8 @@ EP_DEVICE void ep_add_rows(float (&acc)[8], uint64_t row, float weight, uint32_t
   }
 }
 
-/* Of each eight elements of an f32 sum four are in one row and four in the next. */
+/* Stores a vector of a sum. An f32 sum takes two rows: of each eight elements four are in the
+ * first row and four in the second. */
 EP_DEVICE void ep_store_sum(uint8_t *to, const float (&x)[8], uint32_t vector) {
   uint4 *out = reinterpret_cast<uint4 *>(to) + vector;
   if (!EP_F32_SUMS) {
@@ -203,7 +205,7 @@ EP_DEVICE bool ep_await_parts(const EpArgs &a, int64_t token, EpParts *p) {
   return __all_sync(EP_FULL_WARP, ok);
 }
 
-/* One warp finishes one chunk of one token: rows in top-k order, then hosts' sums. */
+/* One warp finishes one chunk of one token. It adds rows in top-k order, then the sums of hosts. */
 EP_DEVICE bool ep_finish_chunk(const EpArgs &a, int64_t token, uint32_t chunk) {
   EpParts p;
   if (!ep_await_parts(a, token, &p)) return false;
@@ -224,7 +226,7 @@ EP_DEVICE bool ep_finish_chunk(const EpArgs &a, int64_t token, uint32_t chunk) {
   return true;
 }
 
-/* Finishes all tokens, as reduce_and_copy_to_output does for rows. */
+/* Finishes all tokens. With EP_ROUTE_DIRECT reduce_and_copy_to_output does this. */
 EP_DEVICE void ep_finish_tokens(const EpArgs &a, uint32_t block, uint32_t blocks) {
   if (!ep_await_go(a, block)) return;
   const int64_t chunks = ep_row_chunks(a), step = static_cast<int64_t>(blocks) * warps_in_block();
@@ -232,8 +234,8 @@ EP_DEVICE void ep_finish_tokens(const EpArgs &a, uint32_t block, uint32_t blocks
     if (!ep_finish_chunk(a, u / chunks, static_cast<uint32_t>(u % chunks))) return;
 }
 
-/* Collects, finishes, and waits for the network, because the next call may overwrite the
- * memory that the network reads. */
+/* Collects all tokens of other hosts and finishes this rank's tokens. Then it waits for the
+ * network, because the next call may overwrite the memory that the network reads. */
 static __device__ void ep_collect_and_finish(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const bool ok = ep_collect(a, block, blocks);
   if (__syncthreads_or(!ok)) return;

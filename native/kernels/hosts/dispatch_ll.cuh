@@ -1,8 +1,9 @@
-/* dispatch_ll_hosts: dispatch_ll over hosts, see ll_layout.cuh for the protocol. Fused in
- * ll_hosts_dispatch, or split in ll_hosts_dispatch_async and ll_hosts_dispatch_wait.
+/* dispatch_ll_hosts does the work of dispatch_ll over hosts, see ll_layout.cuh for the
+ * protocol. There is one kernel (ll_hosts_dispatch), or one for each half
+ * (ll_hosts_dispatch_async, ll_hosts_dispatch_wait).
  *
- * Compile-time: EP_PART_BYTES, message bytes of one receiving or forwarding warp, and
- * EP_ROUTE.
+ * Compile-time: EP_PART_BYTES, message bytes that a receiving or forwarding warp handles at a
+ * time (a part); EP_ROUTE, see topology.cuh.
  */
 #include "hosts/dispatch_ll_send.cuh"
 
@@ -12,12 +13,12 @@ static const uint32_t LH_PARTS = (LH_VECTORS + 32 * LH_PART - 1) / (32 * LH_PART
 /* ---- counts ---- */
 
 struct LhArrived {
-  uint32_t rows[EP_RANKS][EP_LOCAL_EXPERTS]; /* rows received, then the first row of each segment */
+  uint32_t rows[EP_RANKS][EP_LOCAL_EXPERTS]; /* number of rows received; lh_offsets replaces it by the first row of each segment */
   uint32_t messages[EP_RANKS];
-  uint32_t relayed[EP_RANKS]; /* messages that the rank of this host with the source's place forwards */
+  uint32_t relayed[EP_RANKS]; /* number of messages that the rank of this host with the source's place forwards */
 };
 
-/* Where a word of LH_COUNTS is kept. */
+/* Returns the address in shared memory for a word of LH_COUNTS. */
 EP_DEVICE uint32_t *lh_arrived(LhArrived &s, uint32_t source, uint32_t word) {
   if (word < EP_LOCAL_EXPERTS) return &s.rows[source][word];
   return word < LL_COUNT_WORDS ? &s.messages[source] : &s.relayed[source];
@@ -48,8 +49,8 @@ EP_DEVICE bool lh_await_count(const EpArgs &a, const LlCall &c, uint32_t source,
   }
 }
 
-/* Turns counts into the first row of every (source, expert) segment, as ll_offsets. One warp
- * calls it; with `publish` it also writes the index of the output. */
+/* Replaces the counts by the first row of every (source, expert) segment, as ll_offsets does.
+ * One warp calls it. With `publish` it also writes the index of the output. */
 EP_DEVICE void lh_offsets(const EpArgs &a, LhArrived &s, bool publish) {
   uint32_t start = 0;
   for (uint32_t first = 0; first < EP_LOCAL_EXPERTS; first += 32) {
@@ -73,7 +74,7 @@ EP_DEVICE void lh_offsets(const EpArgs &a, LhArrived &s, bool publish) {
   if (publish && lane_id() == 0) a.row_offsets[EP_LOCAL_EXPERTS] = start;
 }
 
-/* Reads all counts, in every block, as in ll/dispatch.cuh. */
+/* Every block reads all counts, as in dispatch_ll. */
 static __device__ bool lh_await_counts(const EpArgs &a, const LlCall &c, LhArrived &s) {
   if (!lh_await_far_counts(a, c)) return false;
   bool ok = true;
@@ -101,7 +102,7 @@ struct LhPart {
   uint32_t scale[LH_PART];
 };
 
-/* Jobs take the sources in turn. */
+/* Returns the part of job number `job`. Consecutive jobs have different sources. */
 EP_DEVICE LhPart lh_part(uint32_t job, uint32_t sources) {
   LhPart p;
   p.source = job % sources;
@@ -116,8 +117,8 @@ EP_DEVICE int32_t lh_expert(const LlCall &c, const LhPart &p) {
   return c.lane < EP_TOPK && place != LL_NOWHERE ? static_cast<int32_t>(place >> LL_PLACE_BITS) : -1;
 }
 
-/* Loads a part and returns its largest word: if that is the sentinel, part of the data has
- * not arrived. */
+/* Loads a part and returns its largest word. If this word is the sentinel, some of the data
+ * has not arrived. */
 EP_DEVICE uint32_t lh_load(LhPart &p, uint8_t *slot) {
   uint32_t largest = 0;
 #pragma unroll
@@ -168,8 +169,8 @@ EP_DEVICE bool lh_take_put(const EpArgs &a, const LlCall &c, LhPart &p, uint8_t 
   return true;
 }
 
-/* Copies a part to the row of each of its experts here. The first part of a message also
- * records the token of each row, and the route for combine. */
+/* Copies a part to the row of each of the token's experts on this rank. With the first part of
+ * a message it also records the token of each row, and the route for combine. */
 EP_DEVICE void lh_copy_part(const EpArgs &a, const LlCall &c, const LhArrived &s, const LhPart &p) {
   const uint32_t place = static_cast<uint32_t>(p.head);
   const int32_t expert = lh_expert(c, p);
@@ -194,7 +195,7 @@ EP_DEVICE void lh_copy_part(const EpArgs &a, const LlCall &c, const LhArrived &s
   a.src_info[2 * static_cast<uint64_t>(row) + 1] = static_cast<int32_t>(c.lane);
 }
 
-/* ---- forwarding, of EP_ROUTE_RAIL ---- */
+/* ---- forwarding, with EP_ROUTE_RAIL ---- */
 
 static const uint32_t LH_FAR_HOSTS = EP_NODES > 1 ? EP_NODES - 1 : 1;
 
@@ -203,8 +204,9 @@ EP_DEVICE uint32_t lh_behind(const EpArgs &a, uint32_t n) {
   return static_cast<uint32_t>(ep_rail(a, (ep_node_of(a.rank) + 1 + static_cast<int32_t>(n)) % EP_NODES));
 }
 
-/* Stores a part at each rank of this host that has any of the token's experts, as the sender
- * would. No word of the part is all ones, because the sender has replaced such words. */
+/* Stores a part on each rank of this host that has any of the token's experts, as a sender on
+ * this host would. No word of the part is all ones, because the sender has replaced such
+ * words. */
 EP_DEVICE void lh_store_part(const EpArgs &a, const LlCall &c, const LhPart &p, uint8_t *relayed) {
   const uint32_t number = c.lane < EP_TOPK ? ld_relaxed_sys(reinterpret_cast<const uint32_t *>(relayed + LH_NUMBERS_AT) + c.lane) : 0;
   const int32_t owner = lh_owner(lh_expert(c, p));
@@ -220,9 +222,9 @@ EP_DEVICE void lh_store_part(const EpArgs &a, const LlCall &c, const LhPart &p, 
 }
 
 /* Forwards the messages that other hosts put to this rank. A warp forwards before it
- * receives, and forwarding waits only for senders, which wait for no rank. So no two ranks
- * wait for each other. Forwarding takes warps from the bottom and receiving from the top:
- * if there are few messages, no warp does both. */
+ * receives. While it forwards it waits only for senders, which wait for no rank. So no two
+ * ranks wait for each other. Forwarding begins with the first warps and receiving with the
+ * last: if there are few messages, no warp does both. */
 EP_DEVICE bool lh_forward(const EpArgs &a, const LlCall &c, const LhArrived &s) {
   uint32_t most = 0;
   for (uint32_t n = 0; n < LH_FAR_HOSTS; n++) most = max(most, s.relayed[lh_behind(a, n)]);

@@ -1,6 +1,6 @@
-/* First half of dispatch_ll_hosts. A block sends one token at a time: to near ranks (of this
- * host) by stores, and to each far rank or far host by a put. The last block sends the
- * counts to every rank.
+/* First half of dispatch_ll_hosts. A block sends one token at a time: to near ranks (on this
+ * host) with stores, and to each far rank (on another host) with a put, or with the rail to
+ * each other host with one put. The last block sends the counts to every rank.
  */
 #ifndef EP_DISPATCH_LL_SEND_CUH
 #define EP_DISPATCH_LL_SEND_CUH
@@ -13,9 +13,9 @@ EP_DEVICE int32_t lh_id(const EpArgs &a, uint32_t token) {
   return lane_id() < EP_TOPK ? a.topk_ids[token * EP_TOPK + lane_id()] : -1;
 }
 
-/* Fault drill (a fault caused on purpose): does not send some of the data for an expert's
- * host. With route direct the counts for the expert's rank are not sent. With the rail the
- * messages to the host are not sent; the forwarding rank waits for them. */
+/* For the fault drill (a fault that is caused on purpose) that loses data for an expert. With
+ * route direct the counts for the expert's rank are not sent. With the rail the messages to
+ * the expert's host are not sent, and the forwarding rank waits for them. */
 EP_DEVICE bool lh_loses_counts(const EpArgs &a, int32_t owner) {
   return EP_ROUTE == EP_ROUTE_DIRECT && a.drop_signal > 0 && lh_owner(a.drop_signal - 1) == owner;
 }
@@ -26,9 +26,9 @@ EP_DEVICE bool lh_loses_message(const EpArgs &a, int32_t rank) {
 /* ---- counts ---- */
 
 struct LhCounted {
-  uint32_t rows[EP_EXPERTS]; /* for an expert */
-  uint32_t messages[EP_RANKS];
-  uint32_t relayed[EP_NODES]; /* to a host's rank with this place */
+  uint32_t rows[EP_EXPERTS];   /* number of rows for each expert */
+  uint32_t messages[EP_RANKS]; /* number of messages for each rank */
+  uint32_t relayed[EP_NODES];  /* number of relayed messages to each host */
 };
 
 static __device__ void lh_count_all(const EpArgs &a, LhCounted &s) {
@@ -48,16 +48,17 @@ static __device__ void lh_count_all(const EpArgs &a, LhCounted &s) {
   __syncthreads();
 }
 
-/* A word of LH_COUNTS for a rank. Every rank of a host, not only the forwarding rank, is
- * told how many messages are relayed to the host: the other ranks see from this number that
- * the call used the rail, see lh_headers_used. */
+/* A word of LH_COUNTS for a rank. Not only the forwarding rank of a host but all its ranks get
+ * the number of messages that are relayed to the host. From it the other ranks know that the
+ * call used the rail, see lh_headers_used. */
 EP_DEVICE uint32_t lh_count(const LhCounted &s, uint32_t owner, uint32_t word) {
   if (word < EP_LOCAL_EXPERTS) return s.rows[owner * EP_LOCAL_EXPERTS + word];
   return word < LL_COUNT_WORDS ? s.messages[owner] : s.relayed[owner / EP_PER_NODE];
 }
 
-/* Tells every rank how many rows each of its experts receives, and how many messages. A near
- * rank polls these words. A far rank receives them by one put, which the drill omits. */
+/* Sends every rank the number of messages, and of rows for each of its experts, that it gets
+ * from this rank. A near rank polls these words. A far rank receives them in one put, which
+ * the fault drill omits. */
 static __device__ void lh_announce(const EpArgs &a, const LlCall &c) {
   __shared__ LhCounted s;
   lh_count_all(a, s);
@@ -85,21 +86,22 @@ static __device__ void lh_announce(const EpArgs &a, const LlCall &c) {
 /* Lane k: the message and header word for top-k position k. Lane EP_TOPK: the header's last
  * word. */
 struct LhTarget {
-  int32_t rank;     /* of the message that this position begins, -1 for none */
-  uint32_t message; /* its number */
-  int32_t put;      /* rank of the put that this position begins, -1 for none */
-  uint32_t number;  /* of the put's message there */
+  int32_t rank;     /* receiver of the message that this position begins, -1 if it begins none */
+  uint32_t message; /* number of this message */
+  int32_t put;      /* receiver of the put that this position begins, -1 if it begins none */
+  uint32_t number;  /* number of the put's message at the receiver */
   uint64_t head;    /* header word */
 };
 
-/* For each position: the number of earlier tokens that have the same expert, or any expert
- * of its rank, or under EP_ROUTE_RAIL any expert of its host. */
+/* For each top-k position of a token the numbers of earlier tokens. rows: those that have the
+ * position's expert; messages: those that have any expert of its rank; relayed, under
+ * EP_ROUTE_RAIL: those that have any expert of its host. */
 struct LhEarlier {
   uint32_t rows[EP_TOPK], messages[EP_TOPK], relayed[EP_TOPK];
 };
 
-/* Counts earlier tokens, without atomics over blocks: rows keep the order of tokens in every
- * run. */
+/* Counts earlier tokens. No atomics of several blocks are used, so that rows have the order of
+ * tokens in every run. */
 static __device__ void lh_count_earlier(const EpArgs &a, LhEarlier &s, uint32_t token, int32_t id) {
   if (threadIdx.x < EP_TOPK) s.rows[threadIdx.x] = s.messages[threadIdx.x] = s.relayed[threadIdx.x] = 0;
   __syncthreads();
@@ -180,8 +182,8 @@ EP_DEVICE void lh_store(uint8_t *slot, uint32_t vector, const EpVector &v) {
   if (lh_has_scale<n>(vector)) st_relaxed_sys(lh_scale(slot, vector), v.scale);
 }
 
-/* Sends the vectors of a token; each thread of the block sends one: to every near rank and,
- * for the network, to LH_SEND. */
+/* Sends the vectors of a token to every near rank and, if the token has far ranks, copies them
+ * to LH_SEND for the network. Each thread of the block handles one vector at a time. */
 EP_DEVICE void lh_send_vectors(const EpArgs &a, const LlCall &c, const LhTarget &t, uint32_t token, uint32_t near, bool far) {
   const uint16_t *row = a.x + static_cast<uint64_t>(token) * EP_HIDDEN;
   for (uint32_t first = 32 * c.warp; first < LH_VECTORS; first += blockDim.x) {
@@ -211,8 +213,8 @@ EP_DEVICE void lh_put_messages(const EpArgs &a, const LlCall &c, const LhTarget 
   }
 }
 
-/* Sends tokens; all blocks but the last call it. The network has read the contents that
- * LH_SEND had two calls ago, because the receivers have ended that call, see ll_layout.cuh. */
+/* Sends tokens; all blocks but the last call it. It may overwrite what LH_SEND had two calls
+ * ago: the network has read it, because the receivers have ended that call, see ll_layout.cuh. */
 static __device__ void lh_send_tokens(const EpArgs &a, const LlCall &c) {
   __shared__ LhEarlier s;
   for (uint32_t token = c.block; token < static_cast<uint32_t>(a.tokens); token += c.blocks - 1) {
@@ -233,9 +235,9 @@ EP_DEVICE uint32_t lh_headers_used(const EpArgs &a, uint32_t call, uint32_t sour
   return relayed > 0 || ep_is_near(a, static_cast<int32_t>(source)) ? messages : 0;
 }
 
-/* Clears the headers of the previous call; the call after the next one uses the same set.
- * The previous call's counts say how many it used, and by which route. Lanes load them
- * together. */
+/* Clears the headers that the previous call used, because the call after the next one uses the
+ * same set. The previous call's counts say how many they are and which route the call used.
+ * The lanes of a warp load these counts together. */
 static __device__ void lh_clear_headers(const EpArgs &a, const LlCall &c) {
   const uint32_t before = ep_number_before(c.number);
   for (uint32_t first = 0; first < EP_RANKS; first += 32) {

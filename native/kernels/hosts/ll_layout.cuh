@@ -3,37 +3,38 @@
  *
  * Inside a host everything is as in ll/layout.cuh: ranks store words in each other's
  * memory, and a receiver polls the words themselves until none is all ones. Between hosts a
- * receiver cannot poll the data, since a network may deliver the parts of a put in any
+ * receiver cannot poll the data, because a network may deliver the parts of a put in any
  * order. So a message between hosts is one put, and its receiver waits for the word that
- * the put sets after its bytes. Each message has a word of its own, so that the network may
- * deliver messages in any order too.
+ * the put sets after its bytes have arrived. Each message has its own word, so that the
+ * network may also deliver messages in any order.
  *
- * A token is one message to each rank that has any of its experts. The messages from one
- * rank to another are numbered from 0 in the order of their tokens.
+ * A token is sent in one message to each rank that has any of its experts. The messages from
+ * one rank to another are numbered from 0 in the order of their tokens.
  *
  * Under EP_ROUTE_RAIL a token is sent to another host once, as a relayed message, to the
  * rank of that host that has the sender's place (number on its host). That rank forwards
  * the message by stores to each rank of its host that has any of the experts. These ranks
- * poll forwarded messages like messages of their own host. A relayed message contains the
- * number that the message has at each of these ranks, and the counts say how many messages
- * a rank has to forward.
+ * poll forwarded messages like messages of their own host. A relayed message contains, for
+ * each of these ranks, the message's number there. The counts say how many messages a rank
+ * has to forward.
  *
  * Calls of both routes may follow each other on the same memory. So memory that puts fill
- * is never polled as data. A put fills the slots of far sources in LH_SLOTS, by either
- * route, and stores fill LH_FORWARDED, which only the rail uses. A call of either route
- * clears the headers that the call before used, also those of far sources if the call
- * before used the rail.
+ * is never polled as data. With either route, puts fill the slots of far sources in
+ * LH_SLOTS. With the rail, stores fill LH_FORWARDED. A call of either route clears the
+ * headers that the previous call used. If the previous call used the rail, these include
+ * headers of far sources.
  *
  * Calls follow each other without a barrier, for the reason in ll/layout.cuh: a call of
  * dispatch ends when the counts of every rank have arrived, and a rank sends its counts
  * after its earlier calls have ended. So no rank is more than one call ahead, and a rank
- * that is ahead writes to another set. Words that puts set hold the call's number. Every
- * set has its own words, since two puts of one rank may arrive in either order.
+ * that is ahead writes to another set of the memory. A put sets its word to the call's
+ * number. Every set has its own words, because two puts of one rank may arrive in either
+ * order.
  *
  * The same is true for forwarded messages. A rank ends a call after it has forwarded all
  * messages of the call. A sender in call n + 2 has ended call n + 1, so its forwarders have
- * ended call n: they have read the slots that the sender fills, and its staged tokens of
- * call n have been sent. A forwarder in call n + 2 has ended call n + 1, so that its
+ * ended call n: they have read the slots that the sender fills now, and the tokens that the
+ * sender staged in call n have been sent. A forwarder in call n + 2 has ended call n + 1, so its
  * receivers have ended call n: they have emptied the slots of call n and cleared the
  * headers of call n - 1, which the forwarder fills.
  */
@@ -47,35 +48,37 @@
 #include "hosts/topology.cuh"
 #include "hosts/transport.cuh"
 
-/* Indices into EpArgs.region. R ranks, T = max_tokens, K top-k, H hidden; "near" is of this
- * host, "far" of another; "own" is used by its own rank alone. */
+/* Indices into EpArgs.region. R is the number of ranks, T max_tokens, K top-k, H hidden.
+ * "near": on this host; "far": on another host; "own": only the rank that has the memory
+ * uses it. "All ones", "Zeroed": contents before the first call. */
 enum LhRegion {
-  LH_COUNTS,      /* [3][R source][LH_COUNT_WORDS] u64: call << 32 | rows of a local expert, then messages, then relayed messages. Zeroed */
-  LH_COUNT_FLAG,  /* [3][R source] u64: call number once a far source's counts are here. Zeroed */
+  LH_COUNTS,      /* [3][R source][LH_COUNT_WORDS] u64: call << 32 | count: rows of each local expert, then messages, then relayed messages. Zeroed */
+  LH_COUNT_FLAG,  /* [3][R source] u64: number of the call whose counts have arrived from a far source. Zeroed */
   LH_COUNT_SEND,  /* [3][R][LH_COUNT_WORDS] u64: counts on their way to a far rank; own */
-  LH_HEADERS,     /* [3][R source][T][LH_HEAD] u64: headers of what is polled. All ones */
-  LH_SLOTS,       /* [2][R source][T][LH_MESSAGE]: near: elements, scales, all ones between calls; far: what was put, whole messages */
-  LH_FLAG,        /* [2][R source][T] u64: call number once a far source's put is here. Zeroed */
+  LH_HEADERS,     /* [3][R source][T][LH_HEAD] u64: headers of the messages that are polled. All ones */
+  LH_SLOTS,       /* [2][R source][T][LH_MESSAGE]: near source: elements, scales, all ones between calls; far source: the whole message of a put */
+  LH_FLAG,        /* [2][R source][T] u64: number of the call whose put has arrived from a far source. Zeroed */
   LH_SEND,        /* [2][T][LH_MESSAGE]: tokens on their way to far ranks; own */
   LH_ROUTE,       /* [R source][T message][LH_HEAD] u64: weight << 32 | row of the output or LL_NOWHERE, then the token; own */
-  LH_MESSAGES,    /* [R source] u32: messages of the last dispatch; own */
-  LH_STARTED,     /* [2][R] u64: last call of combine that a rank began, by number. Zeroed */
+  LH_MESSAGES,    /* [R source] u32: number of messages in the last dispatch; own */
+  LH_STARTED,     /* [2][R] u64: last call of combine, of even or of odd number, that a rank began. Zeroed */
   LH_RETURN,      /* [2][T][K][H] BF16: rows by top-k position. All ones between calls */
-  LH_RETURN_FLAG, /* [2][T][K] u64: call number once a far row is here. Zeroed */
-  LH_FORWARDED,   /* [2][R source][T][LL_SLOT_BYTES]: of far sources: elements, scales. All ones between calls */
+  LH_RETURN_FLAG, /* [2][T][K] u64: number of the call whose row has arrived from a far rank. Zeroed */
+  LH_FORWARDED,   /* [2][R source][T][LL_SLOT_BYTES]: elements and scales of forwarded messages from far sources. All ones between calls */
 };
 
-/* Words of a header: for each top-k position weight << 32 | expert << 20 | position among
- * this source's rows of the expert, with LL_NOWHERE in the lower half if it is masked; then
- * the token's number. A warp reads a header, one word in each lane. */
+/* Number of words of a header. It has for each top-k position weight << 32 | expert << 20 |
+ * position among this source's rows for the expert; the lower half is LL_NOWHERE if the
+ * position is masked. The last word is the token's number. A warp reads a header, one word
+ * in each lane. */
 static const uint32_t LH_HEAD = EP_TOPK + 1;
 static const uint32_t LH_HEAD_AT = LL_SLOT_BYTES; /* in a far message */
 /* In a relayed message: for each position the number of the message to its rank, u32. */
 static const uint32_t LH_NUMBERS_AT = LH_HEAD_AT + ep_up(8 * LH_HEAD, 16);
 static const uint32_t LH_MESSAGE = LH_NUMBERS_AT + ep_up(4 * EP_TOPK, 16);
-static const uint32_t LH_PUT = EP_ROUTE == EP_ROUTE_RAIL ? LH_MESSAGE : LH_NUMBERS_AT; /* bytes that cross */
-/* The words of LH_COUNTS that a receiver waits for. LH_COUNTS has one more word that only
- * the rail needs, and may have another one, since a put is a multiple of 16 bytes. */
+static const uint32_t LH_PUT = EP_ROUTE == EP_ROUTE_RAIL ? LH_MESSAGE : LH_NUMBERS_AT; /* bytes of a put */
+/* Number of words of LH_COUNTS for which a receiver waits. LH_COUNTS always has the word that
+ * only the rail needs, and may have one more, because the bytes of a put are a multiple of 16. */
 static const uint32_t LH_AWAITED = LL_COUNT_WORDS + (EP_ROUTE == EP_ROUTE_RAIL ? 1 : 0);
 static const uint32_t LH_COUNT_WORDS = ep_up(LL_COUNT_WORDS + 1, 2);
 static const uint32_t LH_ROW = 2 * EP_HIDDEN; /* bytes */
@@ -126,7 +129,7 @@ EP_DEVICE uint64_t lh_return_flag(const EpArgs &a, uint32_t call, uint32_t token
   return a.region[LH_RETURN_FLAG] + 8 * lh_place(a, call, token, k);
 }
 
-/* ---- memory of this rank alone ---- */
+/* ---- memory that only this rank uses ---- */
 
 EP_DEVICE uint64_t *lh_route(const EpArgs &a, uint32_t source, uint32_t message) {
   return ep_own_word(a, a.region[LH_ROUTE]) + LH_HEAD * lh_message(a, 0, source, message);
@@ -138,7 +141,7 @@ template <uint32_t n>
 EP_DEVICE bool lh_inside(uint32_t vector) {
   return LH_VECTORS % (32 * n) == 0 || vector < LH_VECTORS;
 }
-/* Whether this lane has a scale as well as its vector. */
+/* Whether this lane has a scale too, besides its vector. */
 template <uint32_t n>
 EP_DEVICE bool lh_has_scale(uint32_t vector) {
   return LL_SCALES > 0 && lh_inside<n>(vector) && vector % 8 == 0;

@@ -5,13 +5,14 @@
  *   EP_COLS         D, the columns of the output: the problem's hidden size
  *   EP_INTERLEAVED  1: columns gate0, up0, gate1, up1, ...; 0: all gates, then all ups
  *   EP_CLAMP        1: the clamped variant of gpt-oss, with limit and alpha of the arguments
- *   EP_IN_FLIGHT pieces of 256 columns that are being loaded while a warp
+ *   EP_IN_FLIGHT    number of pieces of 256 columns that are being loaded while a warp
  *                   computes another piece
  *
  * A call moves 4.5 to 6 bytes for each element and executes 15 to 30 instructions on it. So
- * it is limited by memory if enough loads are in flight: 132 SMs need 23 KB each to cover
- * 0.7 us at 4.3 TB/s. A warp's piece is 1 KB. If loads waited until all pieces before them
- * are computed, memory would be idle in the meantime: this took a quarter of the time.
+ * memory limits its time, if enough loads are in flight: with a latency of 0.7 us and 4.3
+ * TB/s each of 132 SMs needs 23 KB in flight. A warp's piece is 1 KB. If a load waited until
+ * all pieces before it are computed, memory would be idle in the meantime: this was a quarter
+ * of the time.
  */
 #ifndef EP_ACTIVATE_CUH
 #define EP_ACTIVATE_CUH
@@ -36,9 +37,9 @@
 
 /* x / (1 + exp(-y)). Up to |y| = 12 its error is at most 5 in ten million. No output of 8 bits
  * or fewer shows such an error, and for a scale the oracle allows an error of 1 in a million.
- * expf and a division take twice the instructions. The multiplication in the exponent loses
- * the last bits; `lost` adds them again. Beyond the bounds of `inside` the quotient is 0 or x;
- * without the bounds an infinite y would make `lost` NaN. */
+ * expf and a division would take twice the instructions. The multiplication of the exponent
+ * loses its last bits; `lost` adds them again. If y is beyond the bounds of `inside`, the
+ * quotient is 0 or x anyway; without the bounds an infinite y would make `lost` NaN. */
 EP_DEVICE float silu_gate(float x, float y) {
 #ifdef EP_EMULATE
   const float d = __fadd_rn(1.0f, expf(-y));
@@ -62,7 +63,7 @@ EP_DEVICE float silu_clamped(float gate, float up, float limit, float alpha) {
   return __fmul_rn(__fadd_rn(u, 1.0f), silu_gate(g, __fmul_rn(alpha, g)));
 }
 
-/* The input of eight outputs of a lane: gates and ups, or 16 values in turn. */
+/* The input for eight outputs of a lane: eight gates and eight ups, or eight interleaved pairs. */
 struct SiluInput {
   uint4 first, second;
 };
@@ -82,7 +83,7 @@ EP_DEVICE void silu8(const EpSiluArgs &a, const SiluInput &v, float (&z)[8]) {
   }
 }
 
-/* Valid rows, at most as many as the buffers hold. */
+/* The number of valid rows, but at most as many as the buffers hold. */
 EP_DEVICE uint32_t silu_rows(const EpSiluArgs &a) {
   return min(a.row_offsets[a.groups], static_cast<uint32_t>(a.max_rows));
 }
@@ -107,8 +108,8 @@ EP_DEVICE SiluInput silu_load(const EpSiluArgs &a, uint32_t piece, uint32_t end)
 /* Calls body(row, column of this lane, its eight activated values) for every piece of the
  * valid rows. Consecutive pieces go to different blocks, so that few rows still use all
  * SMs. All lanes call body together; lanes beyond the end of the row pass zeros. The first
- * pieces are loaded before the count of rows is known, from rows that may not be valid:
- * waiting for the count would cost the latency of a load. */
+ * pieces are loaded before the number of valid rows is known, perhaps from rows that are not
+ * valid. A wait for the number would add the latency of a load. */
 template <class Body>
 EP_DEVICE void silu_each_piece(const EpSiluArgs &a, Body body) {
   const uint32_t step = gridDim.x * warps_in_block(), held = static_cast<uint32_t>(a.max_rows) * EP_PIECES;

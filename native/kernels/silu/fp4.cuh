@@ -1,14 +1,16 @@
-/* MXFP4 and NVFP4 of activated values: the same bits as ep_quantize8, whose seven
- * comparisons for each element would take longer than the memory accesses. */
+/* Quantizes activated values to MXFP4 or NVFP4. The result has the same bits as that of
+ * ep_quantize8. But ep_quantize8 compares each element seven times, which would take longer
+ * than the memory accesses. */
 #ifndef EP_SILU_FP4_CUH
 #define EP_SILU_FP4_CUH
 
 #include "silu/activate.cuh"
 
-/* Rounds to e2m1. From 1 on it rounds the bits as an integer. Let u be the value of the last
- * bit that is kept: it adds u / 2 - 1, and 1 more if that bit is set. Below 1 it adds 2^22 as a
- * float32. The last bit of the sum stands for 0.5, so that the addition rounds to multiples of
- * 0.5. Both round ties to even. The largest value is 6. */
+/* Rounds to e2m1; both methods below round ties to even. The largest result is 6. If |x| is at
+ * least 1, the bits are rounded as an integer: if u is the value of the last bit that is
+ * kept, u / 2 - 1 is added, and 1 more if that bit is set. If |x| is below 1, 2^22 is added as
+ * a float32. The last bit of this sum has the value 0.5, so that the addition rounds to
+ * multiples of 0.5. */
 EP_DEVICE uint32_t silu_e2m1(float x) {
   const float a = fminf(fabsf(x), 6.0f);
   const uint32_t b = __float_as_uint(a);

@@ -1,14 +1,14 @@
-/* fused_silu_nvfp4 and fused_silu_nvfp4_interleaved: [rows, D/2] e2m1 and e4m3
- * scales in the five-dimensional layout, D a multiple of 64. Each group has an
- * input scale of its own; the scales after a group's last row are zeroed up to the next
- * multiple of 128 rows. Any grid.
+/* The entries fused_silu_nvfp4 and fused_silu_nvfp4_interleaved. Output: [rows, D/2] bytes of
+ * two e2m1 values, and e4m3 scales in the five-dimensional layout; D is a multiple of 64. Each
+ * group has its own input scale. The scales after a group's last row are set to zero up to
+ * the next multiple of 128 rows. A launch may have any number of blocks.
  *
- * Blocks take pieces of all rows and look up the group of each piece. When blocks were
- * divided among groups, 36 of 132 SMs were idle with 96 groups.
+ * Blocks take pieces of all rows and look up the group of each piece. If each group had its
+ * own blocks instead, 36 of 132 SMs would be idle with 96 groups.
  */
 #include "silu/fp4.cuh"
 
-/* Four neighbouring scales, one from every second lane of eight, as a word. */
+/* Packs four neighbouring scales to a word. Of each eight lanes every second one has a scale. */
 EP_DEVICE uint32_t silu_scale_atom(uint32_t scale) {
   uint32_t atom = 0;
 #pragma unroll
@@ -40,8 +40,8 @@ EP_DEVICE EpRow silu_place(const EpSiluArgs &a, uint32_t group, uint32_t in_grou
   return {static_cast<int64_t>(start) + in_group, in_group, start / EP_SCALE_ROWS + a.scale_offsets[group]};
 }
 
-/* Zeroes the scales between each group's last row and the end of its block of 128;
- * one warp zeroes one row. */
+/* Sets the scales to zero between each group's last row and the next multiple of 128 rows.
+ * One warp handles one row at a time. */
 EP_DEVICE void silu_zero_padding(const EpSiluArgs &a) {
   const uint32_t warps = gridDim.x * warps_in_block(), rows = static_cast<uint32_t>(a.groups) * EP_SCALE_ROWS;
   for (uint32_t u = blockIdx.x + warp_id() * gridDim.x; u < rows; u += warps) {

@@ -98,12 +98,11 @@ func gainColumns() []reports.Column {
 	return []reports.Column{reports.Numbers("gain", "x"), reports.Numbers("low", "x"), reports.Numbers("high", "x")}
 }
 
-// gainCells returns the cells of a row's gain with the kernels of a build; "" is the build of the row.
-func gainCells(h table.Header, build ep.ABI, r *table.Row) []reports.Cell {
+func gainCells(h table.Header, r *table.Row) []reports.Cell {
 	if r == nil {
 		return []reports.Cell{reports.None(), reports.None(), reports.None()}
 	}
-	low, high := h.GainIntervalWith(build, *r)
+	low, high := h.GainInterval(*r)
 	return reports.GainCells(record.Interval{Mid: r.Evidence.Gain, Low: low, High: high})
 }
 
@@ -238,5 +237,5 @@ func sideColumns(side string) []reports.Column {
 }
 
 func sideCells(h table.Header, r *table.Row) []reports.Cell {
-	return append(configCells(h, r), gainCells(h, "", r)...)
+	return append(configCells(h, r), gainCells(h, r)...)
 }

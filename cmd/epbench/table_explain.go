@@ -116,7 +116,7 @@ func (q *query) addRows(t *reports.Table, set *table.Set, x explanation) {
 			c = c.Marked(reports.Good)
 		}
 		cells := []reports.Cell{reports.Str(string(x.Key.Op)), reports.Str(string(x.Key.Dispatch)), reports.Str(string(x.Key.Routing)), reports.Str(spanText(x.lo, x.hi)), place}
-		t.Add(slices.Concat(cells, config, gainCells(q.header(&table.Answer{Source: r.Source}), q.host.ABI, r.Row), []reports.Cell{reports.Str(differsIn(r.Differs, r.Row)), c, evidenceCell(r.Row), reports.Str(r.Source)})...)
+		t.Add(slices.Concat(cells, config, gainCells(q.header(&table.Answer{Source: r.Source}), r.Row), []reports.Cell{reports.Str(differsIn(r.Differs, r.Row)), c, evidenceCell(r.Row), reports.Str(r.Source)})...)
 	}
 	for i, r := range x.Rows {
 		h := q.header(&table.Answer{Source: r.Source})

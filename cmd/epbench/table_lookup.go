@@ -83,7 +83,7 @@ func (q *query) answers() reports.Table {
 			if row != nil {
 				rows = append(rows, row)
 			}
-			t.Add(slices.Concat(cells, gainCells(q.header(a), q.host.ABI, row), []reports.Cell{timedCell(row, n)}, triedCells(row), []reports.Cell{verifiedCell(row, a), reports.Str(a.Source)})...)
+			t.Add(slices.Concat(cells, gainCells(q.header(a), row), []reports.Cell{timedCell(row, n)}, triedCells(row), []reports.Cell{verifiedCell(row, a), reports.Str(a.Source)})...)
 			switch {
 			case a.Row != nil || a.Reason == table.Halves || a.Reason == table.Illegal:
 				q.qualify(a)

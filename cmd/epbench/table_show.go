@@ -229,7 +229,7 @@ func addRow(t *reports.Table, s table.Source, i int) {
 	r := &s.Table.Rows[i]
 	cells := append([]reports.Cell{reports.Int(i + 1)}, keyCells(r.Key)...)
 	cells = append(append(cells, reports.Str(spanText(r.Lo, r.Hi))), configCells(s.Table.Header, r)...)
-	cells = append(append(cells, reports.Micros(r.Evidence.Median)), gainCells(s.Table.Header, "", r)...)
+	cells = append(append(cells, reports.Micros(r.Evidence.Median)), gainCells(s.Table.Header, r)...)
 	plain := -1
 	if r.Lo == r.Hi {
 		plain = r.Lo // the column tokens shows it

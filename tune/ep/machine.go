@@ -1,9 +1,6 @@
 package ep
 
-import (
-	"fmt"
-	"math"
-)
+import "fmt"
 
 // Machine identifies hardware by the properties that decide which config is fastest. The
 // name is only a label: marketing names change between drivers, and different GPUs share one.
@@ -45,18 +42,6 @@ func (m Machine) SessionSpread() float64 {
 		return 0
 	}
 	return 0.02
-}
-
-// BuildSpread returns the standard deviation of the logarithm of a gain between two builds of the
-// kernels, for a config that takes `seconds`. Another build changes the fixed time of a call by
-// some tenths of a microsecond, and the whole time by some per cent. The values for GPUs are fitted
-// to gains of 219 rows on 2 H100 that two builds measured on one day (h100x2-2026-11-26-receipt and
-// -claims-again of testdata/archive). Without GPUs it is 0, like SessionSpread.
-func (m Machine) BuildSpread(seconds float64) float64 {
-	if m.GPUs == 0 || seconds <= 0 {
-		return 0
-	}
-	return math.Hypot(0.4e-6/seconds, 0.025)
 }
 
 // Key returns the text by which tables identify the machine. It rounds memory down to GiB,

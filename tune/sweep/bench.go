@@ -224,10 +224,9 @@ type RowVerifier struct {
 	seed    uint64
 }
 
-// Claimed returns the gain that a row claims for the backend's kernels, see
-// table.Header.GainIntervalWith.
+// Claimed returns the gain that a row claims, see table.Header.GainInterval.
 func (m *RowVerifier) Claimed(r *table.Row) record.Interval {
-	low, high := m.head.GainIntervalWith(ABI(m.harness.backend), *r)
+	low, high := m.head.GainInterval(*r)
 	return record.Interval{Mid: r.Evidence.Gain, Low: low, High: high}
 }
 

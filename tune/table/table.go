@@ -69,26 +69,10 @@ func (h Header) GainInterval(r Row) (low, high float64) {
 	if e.Sessions > 1 && e.Protocol >= ownMemoryProtocol || e.GainLow == e.GainHigh || e.GainLow <= 0 {
 		return e.GainLow, e.GainHigh
 	}
-	return widened(e.Gain, e.GainLow, e.GainHigh, h.Machine.SessionSpread())
-}
-
-// GainIntervalWith returns the 95 % interval of a row's gain with the kernels of a build; "" is an
-// unknown build. If this build of the row's kernels is not the build that was measured, the
-// interval is wider, because gains differ between builds (see ep.Machine.BuildSpread).
-func (h Header) GainIntervalWith(build ep.ABI, r Row) (low, high float64) {
-	low, high = h.GainInterval(r)
-	if build == "" || build.Serves(h.Build(r)) || low == high || low <= 0 {
-		return low, high
-	}
-	return widened(r.Evidence.Gain, low, high, h.Machine.BuildSpread(r.Evidence.Median))
-}
-
-// widened adds an independent error with this standard deviation to the 95 % interval of a gain's
-// logarithm.
-func widened(gain, low, high, deviation float64) (float64, float64) {
 	const normal95 = 1.96
-	add := normal95 * deviation
-	return gain * math.Exp(-math.Hypot(math.Log(gain/low), add)), gain * math.Exp(math.Hypot(math.Log(high/gain), add))
+	between := normal95 * h.Machine.SessionSpread()
+	low = e.Gain * math.Exp(-math.Hypot(math.Log(e.Gain/e.GainLow), between))
+	return low, e.Gain * math.Exp(math.Hypot(math.Log(e.GainHigh/e.Gain), between))
 }
 
 // ownMemoryProtocol is the first protocol (see record.Protocol) in which every session has other

@@ -46,7 +46,7 @@ type Check struct {
 	Rounds  int             `json:"rounds"`
 	Band    record.Band     `json:"band"`
 	Gain    record.Interval `json:"gain"`    // the measured gain: the default's time divided by the row's
-	Claimed record.Interval `json:"claimed"` // the gain in the row's evidence, see table.Header.GainIntervalWith
+	Claimed record.Interval `json:"claimed"` // the gain in the row's evidence, see table.Header.GainInterval
 	Verdict record.Verdict  `json:"verdict"` // how the row compares with the default in this measurement
 	Claim   Claim           `json:"claim"`
 	Reason  string          `json:"reason"` // why the claim does not hold; "" if it does

@@ -108,7 +108,7 @@ func steps() []step {
 	return []step{{1, even}, {16, even}, {16, skewed}, {64, hot}, {4000, even}}
 }
 
-// group stands in for the collective library of a real program.
+// group replaces the collective library that a real program has.
 type group struct {
 	sync.WaitGroup
 	all     []table.Digest

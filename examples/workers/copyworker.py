@@ -74,7 +74,7 @@ def float_to_bf16(x):
 
 
 def expert_output(row, expert):
-    """Returns a row multiplied by a factor of the expert, rounded to BF16. It stands in for the MLP."""
+    """Returns the output of an expert: the row times a factor of the expert, rounded to BF16. A real expert is an MLP."""
     gain = 0.5 + (expert % 64) / 64
     values = struct.unpack("<%dH" % (len(row) // 2), row)
     return struct.pack("<%dH" % len(values), *(float_to_bf16(f32(bf16_to_float(v) * gain)) for v in values))
@@ -159,7 +159,7 @@ class Session:
                 self.dispatch(r, values) if op == "dispatch" else self.combine(r, values)
                 seconds[r] += time.perf_counter() - begin
             if op == "dispatch" and "combine" in halves:
-                self.experts()  # not timed, because the experts are the model's work
+                self.experts()  # not timed, because the experts do not belong to the calls
         if "combine" in halves:
             for r in range(self.ranks):
                 begin = time.perf_counter()

@@ -41,7 +41,7 @@ def load(rank, port):
     config = set_current_vllm_config(VllmConfig())
     config.__enter__()
     harness.join(rank, port)
-    cpu = dist.group.WORLD if harness.EMULATED else dist.new_group(list(range(harness.RANKS)), backend="gloo")  # vLLM hands DeepEP a gloo group
+    cpu = dist.group.WORLD if harness.EMULATED else dist.new_group(list(range(harness.RANKS)), backend="gloo")  # vLLM passes a gloo group to DeepEP
     group = types.SimpleNamespace(cpu_group=cpu, rank_in_group=rank, world_size=harness.RANKS)
     parallel_state.get_tp_group = lambda: group
     parallel_state.get_dp_group = lambda: types.SimpleNamespace(rank_in_group=0, world_size=1)

@@ -63,8 +63,8 @@ struct EpComm {
   DrvDevice device;
   DrvContext context;
   int sms;
-  DrvModule *modules;  /* by number of the pack's module; NULL for a module that no call needs */
-  Ready *ready;        /* by number of the pack's launch */
+  DrvModule *modules;  /* one for each module of the pack; NULL for a module that no call needs */
+  Ready *ready;        /* one for each launch of the pack */
   DrvFunction align, stamp, agree, narrow;
   DrvFunction meet; /* only in packs with PACK_SURVIVORS */
   DrvFunction layout, announce, add_counts, received, give_back; /* kernels of normal.c; NULL if the pack is too old to have them */

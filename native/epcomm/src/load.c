@@ -35,8 +35,8 @@ static DrvResult ready(const Driver *d, DrvFunction f, uint32_t shared, int *mos
   return r;
 }
 
-/* Checks that all blocks of a grid can run on the device at the same time, because they wait for each other. So
- * must the blocks of the calls on the other streams. */
+/* Checks that all blocks of a grid can run on the device at the same time, because they wait for each other. If calls
+ * run on several streams at the same time, the blocks of all these calls must fit together. */
 static EpcommStatus check_resident(EpComm *c, const PackLaunch *l, DrvFunction f) {
   const char *entry = pack_text(&c->pack, l->entry);
   int threads = 0, blocks = 0;
@@ -44,7 +44,7 @@ static EpcommStatus check_resident(EpComm *c, const PackLaunch *l, DrvFunction f
   if (r == 0) r = c->driver->function_blocks(&blocks, f, (int)l->block, l->shared);
   if (r != 0) return comm_driver_error(c, r, entry);
   if ((int)l->block > threads)
-    return comm_say(c, EPCOMM_MACHINE, "%.60s: %u threads a block, this GPU runs it with %d at most", entry, l->block, threads);
+    return comm_say(c, EPCOMM_MACHINE, "%.60s: a block has %u threads, but on this GPU it can have at most %d", entry, l->block, threads);
   if ((int64_t)blocks * c->sms < (int64_t)l->grid * c->options.streams)
     return comm_say(c, EPCOMM_MACHINE, "%.60s: %u blocks on each of %d streams cannot all be resident on %d SMs with %d an SM; pack "
                     "with --max-sms %d", entry, l->grid, c->options.streams, c->sms, blocks, c->sms / c->options.streams);

@@ -89,7 +89,7 @@ EP_DEVICE void bulk_commit() {
 #endif
 }
 
-/* Waits until all groups but the latest n have been read from shared memory, so that it may be reused. */
+/* Waits until the groups, all but the n latest, have been read from shared memory. Then this memory may be reused. */
 template <int n>
 EP_DEVICE void bulk_wait_read() {
 #ifdef EP_EMULATE

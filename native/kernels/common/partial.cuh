@@ -21,7 +21,7 @@
 static const bool EP_F32_SUMS = EP_PARTIAL == 0;
 static const uint32_t EP_PIECES = EP_F32_SUMS ? 2 : 1; /* vectors that a rank sends for one vector of the output */
 static const uint32_t EP_PEERS = EP_RANKS - 1; /* at least 1, because the legality check requires two ranks */
-static const uint32_t EP_TOGETHER = 4; /* rows loaded together; on 2 ranks a token has four rows on each */
+static const uint32_t EP_TOGETHER = 4; /* number of rows that are loaded together; on 2 ranks a token has about four rows on each */
 /* Other ranks whose pieces are loaded together; fewer if a thread has few registers. */
 static const uint32_t EP_MOST_PEERS = EP_F32_SUMS && EP_THREADS > 512 ? 2 : 4;
 static const uint32_t EP_GROUP = EP_PEERS < EP_MOST_PEERS ? EP_PEERS : EP_MOST_PEERS;

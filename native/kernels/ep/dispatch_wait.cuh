@@ -11,7 +11,7 @@
 struct EpOffsets {
   uint32_t pair_ends[EP_PAIRS];      /* number of rows of the pairs up to and including this one, without padding */
   uint32_t group_rows[EP_GROUPS];    /* padded number of rows of each group; later of the groups up to and including it */
-  uint32_t group_blocks[EP_GROUPS];  /* NVFP4: number of 128-row scale blocks, later of the groups up to and including it */
+  uint32_t group_blocks[EP_GROUPS];  /* NVFP4: number of 128-row scale blocks of each group; later of the groups up to and including it */
 };
 
 /* Waits for all counts and writes them to pair_ends. Each thread polls different words. All threads return

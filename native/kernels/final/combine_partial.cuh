@@ -1,4 +1,4 @@
-/* combine_final_partial: combine for large batches in which ranks send only partial sums,
+/* combine_final_partial is a combine for large batches in which ranks send only partial sums,
  * see common/partial.cuh. It uses the same tickets, flags and ring of loads as
  * combine_final, and calls of both kernels may follow each other.
  *

@@ -1,4 +1,4 @@
-/* combine_ll_partial: combine for small batches in which ranks send only partial sums, see
+/* combine_ll_partial is a combine for small batches in which ranks send only partial sums, see
  * common/partial.cuh. It polls slots as combine_ll does, and calls of both kernels may
  * follow each other.
  */

@@ -23,7 +23,7 @@ enum LlBarrier { LL_BAR_COUNT = 1, LL_BAR_OFFSETS };
 
 struct LlShared {
   uint32_t selected[EP_EXPERTS];      /* only in the counting block: number of own tokens for each expert */
-  uint32_t rows[EP_RANKS][EP_LOCAL_EXPERTS]; /* rows received, then the first row of each segment */
+  uint32_t rows[EP_RANKS][EP_LOCAL_EXPERTS]; /* number of rows received; ll_offsets replaces it by the first row of each segment */
   uint32_t tokens[EP_RANKS];
   uint32_t failed; /* 1: a count never arrived */
   uint32_t ready;  /* 1: rows and tokens are complete */

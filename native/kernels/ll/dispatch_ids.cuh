@@ -132,7 +132,7 @@ EP_DEVICE bool ll_wait_heads(const EpArgs &a, const LlCall &c, LlArrivals &n, Ll
     n.tokens = counted ? static_cast<uint32_t>(count) : 0;
     if (__all_sync(EP_FULL_WARP, ll_heads_here(c, n, h) & counted)) return true;
     if (__any_sync(EP_FULL_WARP, n.tokens > n.end)) n.end = __reduce_max_sync(EP_FULL_WARP, n.tokens);
-    int32_t source = (spin.polls & 63u) == 63u ? ll_missing_source(c, n, h, counted) : 0; /* EpSpin gives up at such polls only */
+    int32_t source = (spin.polls & 63u) == 63u ? ll_missing_source(c, n, h, counted) : 0; /* EpSpin gives up only at such polls */
     if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, source}, c.number, count >> 32)) return false;
   }
 }
@@ -258,8 +258,8 @@ EP_DEVICE void ll_find_positions(const LlCall &c, const uint32_t *marks, LlPart 
   p.head += position;
 }
 
-/* Receives. A gathering warp gathers first. Any other warp polls the data of its first part
- * while headers arrive, if this rank also has a token with that number. */
+/* Receives. A gathering warp first reads and counts headers. Another warp already polls the data
+ * of its first part while headers arrive, if this rank has a token with the part's token number. */
 EP_DEVICE void ll_ids_wait(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g) {
   const uint32_t per_token = EP_RANKS * LL_PARTS;
   uint32_t job = ll_from_top(c);

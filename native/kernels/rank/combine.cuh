@@ -14,7 +14,7 @@
 static const uint32_t RANK_ROW = 2 * EP_HIDDEN;
 static const uint32_t RANK_STEP = EP_UNIT_BYTES / 512; /* vectors of a lane */
 static const uint32_t RANK_CHUNKS = (RANK_ROW + EP_UNIT_BYTES - 1) / EP_UNIT_BYTES;
-static const uint32_t RANK_BATCH = EP_RANKS < 8 ? EP_RANKS : 8; /* rows of a token polled together */
+static const uint32_t RANK_BATCH = EP_RANKS < 8 ? EP_RANKS : 8; /* number of rows of a token that are polled together */
 
 EP_DEVICE bool rank_in_row(uint32_t column) { return RANK_ROW % EP_UNIT_BYTES == 0 || column < RANK_ROW; }
 EP_DEVICE const uint4 *rank_y(const EpArgs &a, uint64_t row, uint32_t column) {

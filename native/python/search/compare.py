@@ -164,7 +164,7 @@ def tpe(space, rng, evaluations):
         return seen[point]
 
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=int(rng.integers(1 << 31))))
-    for _ in range(8 * evaluations):  # a point that does not exist, or is known, costs nothing
+    for _ in range(8 * evaluations):  # a point that does not exist, or was already drawn, is no evaluation
         if len(seen) >= evaluations:
             break
         study.optimize(objective, n_trials=1)

@@ -22,7 +22,7 @@ static EpcommCall call_of(Elements elements, Ref ids, bool halves, const Index &
   c.size = sizeof c;
   c.dtype = elements == FP8 ? EPCOMM_FP8 : EPCOMM_BF16;
   c.tokens = static_cast<int>(size(ids, 0));
-  c.fullest = 0; /* kernels for different token counts may not work together, so all ranks take those for the pack's capacity */
+  c.fullest = 0; /* all ranks use the kernels for the pack's capacity, because kernels for different token counts may not work together */
   c.purpose = halves ? EPCOMM_FOR_HALVES : EPCOMM_FOR_PAIR;
   c.ids_bits = wide(ids) ? 64 : 32;
   c.row_offsets = reinterpret_cast<uint32_t *>(base);

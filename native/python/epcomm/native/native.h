@@ -158,8 +158,8 @@ struct Link {
   int64_t deadline_ms; /* longest wait of the host */
   bool debug;          /* debug mode, in which the ranks compare their calls and the values of fullest */
   Sizes sizes[2]; /* bf16, fp8 */
-  EpcommCall half[2]; /* by op: the call that was sent and not yet received */
-  uint64_t sent_in[2]; /* by op: number of the capture in which it was sent */
+  EpcommCall half[2]; /* for dispatch and combine: the call that was sent and not yet received */
+  uint64_t sent_in[2]; /* for dispatch and combine: number of the capture in which this call was sent */
   int64_t combine_key[2]; /* keys of low-latency combines, whole and in halves; 0 until the ranks have compared them */
   int32_t said[3]; /* Python reads these after a call: status, rows received, tokens of the fullest rank */
   uint32_t *per_expert;

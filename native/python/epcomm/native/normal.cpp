@@ -45,7 +45,7 @@ std::tuple<Tensor, Tensor, Tensor> layout(int64_t link, int64_t stream, Tensor i
   return {per_rank, per_expert, in_rank};
 }
 
-/* Returns a call whose row descriptions are in the handle's index. */
+/* Returns a call that reads or writes its row_offsets, src_info and so on in the index of a handle. */
 static EpcommCall call_of(const Link &l, Elements elements, int64_t tokens, int64_t fullest, const Tensor &index) {
   Index i(l, elements, tokens);
   EpcommCall c = {};
@@ -98,7 +98,8 @@ static void wait_counts(Link &l) {
 struct Rows {
   bool direct;
   int64_t rows;
-  /* Offsets in rest. The local experts are first, with 64 bits if direct. cut: weights with the caller's top-k. */
+  /* Offsets in rest. The local experts are first, with 64 bits each if `direct`. cut: offset of the weights with the
+   * caller's top-k. */
   int64_t weights, sources, scales, ids, cut;
   Tensor out, rest;
 

@@ -38,7 +38,7 @@ static void compare(Link &l, uint64_t key) {
   uint64_t *mine = b->records + static_cast<uint64_t>(b->rank) * words;
   bool differ = b->verdict->load(std::memory_order_acquire) != 0;
   uint64_t n = mine[0];
-  if (key != 0) { /* 0: the first call with these arguments, which Python has written and compared */
+  if (key != 0) { /* the key is 0 in the first call with some arguments: Python has already written and compared that call */
     n++;
     __atomic_store_n(&mine[1 + n % BOARD_RING], key, __ATOMIC_RELAXED);
     __atomic_store_n(&mine[0], n, __ATOMIC_RELEASE);

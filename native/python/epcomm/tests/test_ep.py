@@ -11,7 +11,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 for folder in ("../src", "emulated"):
     sys.path.insert(0, os.path.join(HERE, folder))
 
-os.environ["EPCOMM_NATIVE"] = "0"  # the stand-ins for the library are Python's
+os.environ["EPCOMM_NATIVE"] = "0"  # without the extension, because the tests replace the library by Python objects
 
 import emulated_streams as streams  # noqa: E402
 import torch  # noqa: E402
@@ -21,7 +21,8 @@ from epcomm import ep as module  # noqa: E402
 
 
 def stand_in(**info):
-    """Returns (patch, comm). comm is a Comm of a pack for 4 tokens a rank that does nothing; patch puts it in place."""
+    """Returns (patch, comm). comm is a mock of a Comm, with a pack for 4 tokens of a rank. While patch is active, EP uses
+    comm."""
     about = {"layout": 0, "hidden": 8, "topk": 2, "max_tokens": 4, "groups": 1, "experts": 2, "local_experts": 1, "ranks": 2,
              "in_flight": 1, "nodes": 1, "dtypes": 2, "default_dtype": 1}
     comm = mock.Mock(info=epcomm.Info(**{**about, **info}))

@@ -230,7 +230,7 @@ def _chain(c, unit, fold, pair, rounds, before=None):
     return sorted(max(of) for of in zip(*_everyone(c, seconds)))[rounds // 2]
 
 
-_WARM_UP = 0.2  # seconds; bench needs none, because it verifies a config and runs others before it times a round
+_WARM_UP = 0.2  # seconds; `epbench bench` has no warm-up, because it verifies a config and runs others before it times a round
 
 
 def _warm_up(c, graph, probe=8):

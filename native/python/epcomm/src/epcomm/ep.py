@@ -10,7 +10,7 @@ import torch
 from . import native
 from .comm import DTYPES, LAYOUTS, PURPOSES, ROUTINGS, Call, Comm, EpcommError, lib, word
 
-_ELEMENTS = {1: torch.bfloat16, 2: torch.float8_e4m3fn, 3: torch.uint8, 4: torch.uint8}  # by a number of DTYPES
+_ELEMENTS = {1: torch.bfloat16, 2: torch.float8_e4m3fn, 3: torch.uint8, 4: torch.uint8}  # the keys are the numbers in DTYPES
 _HALVES = {"": 0, "_send": 1, "_recv": 2}
 
 
@@ -25,7 +25,7 @@ class Dispatched(typing.NamedTuple):
     device knows this number."""
 
     out: torch.Tensor          # [max_rows, hidden]; fp4: [max_rows, hidden/2] bytes
-    scales: torch.Tensor       # fp8: float32 [hidden/128, max_rows]; else bytes; empty for bf16
+    scales: torch.Tensor       # fp8: float32 [hidden/128, max_rows]; fp4: bytes; bf16: empty
     row_offsets: torch.Tensor  # int32 [groups + 1]
     expert_ids: torch.Tensor   # int32 [groups], local expert of each group
     src_info: torch.Tensor     # int32 [max_rows, 2]: token on its rank, top-k position
@@ -94,7 +94,7 @@ class EP:
         self.device = torch.device(device)
         index = self.device.index if self.device.index is not None else rank if self.device.type == "cpu" else torch.cuda.current_device()
         if self.device.type == "cuda":
-            torch.empty(1, device=self.device)  # torch makes the context first, with its own flags
+            torch.empty(1, device=self.device)  # so that torch makes the CUDA context, with its own flags, before the library does
         self.comm = Comm(pack, rank or 0, ranks, index, all_gather, **options)
         self.info = i = self.comm.info
         self._check_layout()
@@ -119,7 +119,7 @@ class EP:
         a tensor. The caller then makes the call in Python, which raises an error that names the tensor."""
         if self._native is None:
             return False
-        self.comm.handle  # noqa: B018  refuses after destroy
+        self.comm.handle  # noqa: B018  raises an error after destroy
         operator, number = self._native
         try:
             operator(number, self._stream(stream), which, rows, ids, weights, out, *numbers)
@@ -246,7 +246,7 @@ class EP:
         if out is not None and out.data_ptr() != begun.data_ptr():
             raise ValueError("out: another tensor than its send had; leave it out of the recv")
         if self.device.type == "cuda":
-            begun.record_stream(stream or torch.cuda.current_stream(self.device))  # it may be allocated for another stream
+            begun.record_stream(stream or torch.cuda.current_stream(self.device))  # the send may have allocated it on another stream
         return begun
 
     def y(self, slot=0):

@@ -39,7 +39,7 @@ def _open():
     said = "there is none"
     for path in _paths():
         try:
-            lib = ctypes.CDLL(path)  # it registers its operators
+            lib = ctypes.CDLL(path)  # loading it registers its operators
         except OSError as e:
             said = str(e)
             continue
@@ -101,8 +101,9 @@ def calls(handle, sent, event):
 
 
 def serve(cls, methods):
-    """Replaces the low-latency methods of a class by the extension's, which call the replaced ones for what they do
-    not do themselves. methods are the class's own; if a program has put others in their place, those stay."""
+    """Replaces the low-latency methods of a class by the extension's methods. These call the replaced methods for the
+    cases that they do not support. methods are the class's original methods; if a program has already replaced any
+    of them, nothing is changed."""
     names = [f.__name__ for f in methods]
     if _module() and all(vars(cls)[n] is f for n, f in zip(names, methods)):
         signatures = [str(inspect.signature(f)).replace("(self", "($self", 1) for f in methods]

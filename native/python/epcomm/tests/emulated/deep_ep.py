@@ -129,7 +129,7 @@ def _put_in_torch():
 
     def all_to_all_single(out, rows, out_sizes=None, sizes=None, group=None):
         width = math.prod(rows.shape[1:]) * rows.element_size()
-        got = torch.empty(out.shape[0] * width, dtype=torch.uint8)  # gloo knows few dtypes
+        got = torch.empty(out.shape[0] * width, dtype=torch.uint8)  # gloo supports few dtypes
         each = [[n * width for n in some] if some else None for some in (out_sizes, sizes)]
         exchange(got, rows.contiguous().view(torch.uint8).flatten(), *each, group=group)
         out.copy_(got.view(out.dtype).view(out.shape))
@@ -176,7 +176,7 @@ def _shim():
     from epcomm.deepep.link import Link
 
     events.raw_stream = lambda device: streams.current()
-    events.capture_of = lambda stream: stream.capture  # the emulated driver knows one stream
+    events.capture_of = lambda stream: stream.capture  # the emulated driver has only one stream
     launch_only = Link.launch_only
 
     def ordered(link, f, *arguments):

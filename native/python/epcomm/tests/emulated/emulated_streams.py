@@ -52,8 +52,8 @@ class Stream:
         self.wait_event(event)
 
     def _join(self, capture):
-        """Adds this stream to a capture if it waits for a stream of the capture. A stream in a capture may not
-        wait for a stream outside it, and no stream may wait for one of an ended capture."""
+        """Adds this stream to the capture of a stream for which it waits. It is an error if a stream in a capture
+        waits for a stream outside it, or if any stream waits for a stream of a capture that has ended."""
         if not self.capture and capture and capture.on:
             self.capture = capture
             capture.streams.append(self)
@@ -101,7 +101,7 @@ def use(stream):
 
 @contextlib.contextmanager
 def graph(stream):
-    """Replaces torch.cuda.graph. The captured work runs at once, which stands for one replay."""
+    """Replaces torch.cuda.graph. The captured work runs at once, as if the graph were replayed once."""
     synchronized()
     stream.capture = _Capture(stream)
     try:

@@ -226,8 +226,8 @@ class ElasticBuffer:
         return rows, weights, handle
 
     def _again(self, handle, x, topk_weights, stats):
-        """Dispatches with a handle, whose number of rows is known. If there are weights, the ids travel again, because
-        weights travel only with ids."""
+        """Dispatches with a handle, whose number of rows is known. If there are weights, the ids are sent again,
+        because weights are sent only together with ids."""
         if topk_weights is None:
             rows, weights = self._calls.dispatch(x, handle=handle.sent)[0], None
         else:

@@ -47,7 +47,7 @@ def record(tensors, device):
             t.record_stream(torch.cuda.current_stream(device))
 
 
-_free = []  # events that nobody holds
+_free = []  # events that can be used again
 
 
 class EventHandle:
@@ -100,8 +100,8 @@ class _Behind:
         self.event.record(stream)
 
     def follow(self, stream, capture):
-        """Makes a stream wait for the last call. CUDA does not let a stream wait for an event of another
-        capture, so only an event of the same capture is waited for."""
+        """Makes a stream wait for the last call, if that call was made in the same capture: CUDA does not let a
+        stream wait for an event of another capture."""
         if self.stream is not None and self.stream != stream and self.capture == capture:
             stream.wait_event(self.event)
 

@@ -209,8 +209,8 @@ class Half:
 
 
 def receive_before(link, op):
-    """Receives the call of an op that is under way, if there is one, before the next call of this op begins,
-    because both use the same memory."""
+    """Call it before the next call of an op. If the op has a call that was sent and not received, the function
+    receives it, because both calls use the same memory."""
     half, link.begun[op] = link.begun[op], None
     if half is not None:
         try:

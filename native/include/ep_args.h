@@ -136,8 +136,8 @@ typedef struct EpArgs {
   int32_t sms;         /* blocks in the grid */
   int32_t wait_sms;    /* blocks of the grid that only wait or receive */
   int32_t count_sms;   /* blocks of the grid that count and signal */
-  int32_t tile_tokens; /* rows claimed at a time */
-  int32_t chunk_bytes; /* bytes one warp moves at a time */
+  int32_t tile_tokens; /* number of rows that a block takes at a time */
+  int32_t chunk_bytes; /* number of bytes that a warp moves at a time */
   int32_t delay_ns;    /* fault drills: this rank first sleeps so long */
   int32_t drop_signal; /* fault drills: this rank never signals expert drop_signal - 1 */
   int32_t skip_a2a;       /* 1: each rank keeps only the tokens for its own experts, and sends nothing */

@@ -378,7 +378,7 @@ typedef struct EpcommAnnounce {
                            then returns nothing, and more rows are a fault */
   int32_t *ids;         /* out: [tokens, the pack's topk] the given ids, then -1; NULL if topk_ids already have this form */
   float *padded;        /* out: [tokens, the pack's topk] the given weights, padded; or NULL */
-  int32_t *before;      /* out: [ranks, ranks]: entry [i, j] counts the rows for rank j from the ranks up to i */
+  int32_t *before;      /* out: [ranks, ranks]: entry [i, j] is the number of rows for rank j from the ranks 0 to i */
 } EpcommAnnounce;
 EPCOMM_API EpcommStatus epcomm_announce(EpComm *comm, const EpcommAnnounce *announce, EpcommStream stream);
 
@@ -437,13 +437,13 @@ EPCOMM_API const char *epcomm_status_name(EpcommStatus status);
  * strong skew can be distinguished from chance. */
 EPCOMM_API EpcommRouting epcomm_classify(const int64_t *counts, int experts, int ranks);
 
-/* The GPUs of this host, in the words of tables. */
+/* The GPUs of this host. Tables describe GPUs with the same words. */
 typedef struct EpcommMachine {
   size_t size;
   int sms, gpus;     /* number of SMs of one GPU; number of GPUs that this process sees */
   uint64_t memory;   /* bytes of one GPU */
   char name[96], pci_id[16], arch[16];
-  char link[16];     /* nv18: 18 NVLinks for each GPU; mixed, pcie, apart, none */
+  char link[16];     /* nv18: every GPU has 18 NVLinks; mixed: GPUs have different numbers of them; without NVLinks pcie, apart (some GPUs cannot address each other) or none (one GPU) */
   char key[160];     /* identifies the machine: a table with another key does not apply, see epbench machine */
 } EpcommMachine;
 

@@ -7,7 +7,7 @@
 
 #include "common/check.cuh"
 
-/* Returns the control words of a rank. They lie at the same offset on all heaps. */
+/* Returns the control words of a rank. They have the same offset in all heaps. */
 EP_DEVICE EpControl *ep_control(const EpArgs &a, int rank) {
 #ifdef EP_SURVIVORS
   return reinterpret_cast<EpControl *>(ep_heap(a, rank) + (reinterpret_cast<uint8_t *>(a.control[a.rank]) - ep_heap(a, a.rank)));
@@ -17,7 +17,7 @@ EP_DEVICE EpControl *ep_control(const EpArgs &a, int rank) {
 }
 
 /* Signals to all ranks that this rank has reached alignment `tag`, and waits until all ranks have. Each lane
- * serves one rank. */
+ * does so for one rank. */
 EP_DEVICE void ep_meet_ranks(const EpArgs &a, EpControl *mine, uint32_t tag) {
   int32_t peer = static_cast<int32_t>(threadIdx.x);
   if (peer < a.ranks && ep_alive(a, peer)) {

@@ -99,8 +99,8 @@ EP_DEVICE void bulk_wait_read() {
 #endif
 }
 
-/* Waits until all groups of this thread's bulk stores but the latest n are written, and
- * orders these writes before the thread's later ordinary stores. */
+/* Waits until the groups of this thread's bulk stores, all but the n latest, are written.
+ * Orders these writes before the thread's later ordinary stores. */
 template <int n>
 EP_DEVICE void bulk_wait_written() {
 #ifdef EP_EMULATE

@@ -1,8 +1,8 @@
-/* Combine: experts' rows go back to the ranks of their tokens, and are summed there with the router
- * weights. It is launched either split, as ep_combine_async and then ep_combine_wait, or fused. All
- * blocks of a grid must be resident.
+/* Combine sends experts' rows back to the ranks of their tokens, and sums them there with the router
+ * weights. It is launched as two kernels, ep_combine_async and then ep_combine_wait, or as one kernel. All
+ * blocks of a grid must run at the same time.
  *
- * It follows a dispatch of the same state and algorithm. Every row has its own slot, so that rows are
+ * A combine needs a dispatch of the same state and algorithm before it. Every row has its own slot, so that rows are
  * added in top-k order (in rank order under dedup), and the sum has the same bits in every run.
  */
 #include "ep/combine_wait.cuh"

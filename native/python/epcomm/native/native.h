@@ -130,9 +130,9 @@ struct Behind {
  * needs no events. After a change of stream, an event is recorded after each of the next calls. */
 struct Lane {
   Driver driver;
-  int32_t recorded; /* how many of the next calls get an event after them */
-  void *context; /* the emulated driver's context, on which every call waits until it has ended; null on a GPU */
-  std::mutex order; /* guards behind and recorded: two threads may use Buffers that a third one made */
+  int32_t recorded; /* number of the next calls after which an event is recorded */
+  void *context; /* on the emulated driver, its context: there the host waits for the end of every call; null on a GPU */
+  std::mutex order; /* protects behind and recorded, because two threads may use Buffers that a third thread made */
   Behind behind[2]; /* eager, captured */
 };
 

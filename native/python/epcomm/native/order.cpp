@@ -22,7 +22,7 @@ void fits(Link &l, bool fine) {
 
 void launched(Link &l, EpcommStatus status) {
   const Lane &lane = *l.lane;
-  if (lane.context != nullptr) { /* after a fault too: kernels then overwrite the outputs */
+  if (lane.context != nullptr) { /* also after a fault, because kernels then overwrite the outputs */
     lane.driver.context_set(lane.context);
     lane.driver.context_wait();
   }

@@ -49,7 +49,7 @@ class Buffer:
         give_back_left()
         self.device = torch.device(device) if device is not None else torch.device("cuda", torch.cuda.current_device())
         if self.device.type == "cuda":
-            torch.empty(1, device=self.device)  # torch makes the context first, with its own flags
+            torch.empty(1, device=self.device)  # so that torch makes the CUDA context, with its own flags, before the library does
         self._lane = events.new_lane(self.device, self.rank)
         self._shrinks, self._masked, self._applied = enable_shrink, set(), set()
         # An Agreement compares calls by their numbers, and the numbers differ after a call that did not end.
@@ -63,7 +63,7 @@ class Buffer:
             self._calls = native.calls(Handle, low_latency.Sent, EventOverlap())
             native.serve(Buffer, _LOW_LATENCY)
         self._max_tokens = int(os.environ.get("EPCOMM_MAX_TOKENS", "4096"))
-        self._counter = None       # a Link whose kernel answers get_dispatch_layout
+        self._counter = None       # a Link; get_dispatch_layout uses its kernel
         self._next_combine = None  # rows for a combine with zero_copy
         self._runtime = True
 
@@ -85,7 +85,7 @@ class Buffer:
         if new and self._agreement is not None:
             self._agreement.first(key, {"the call": op, **shape.facts(), **facts})
             self._keys.shared(op, shape, facts)
-            key = 0  # the call is noted already
+            key = 0  # first() has already noted the call
         link = self._links.get(shape)
         if link is None:
             link = self._links[shape] = self._made(shape)
@@ -311,8 +311,8 @@ class Buffer:
         return received, count, handle, *self._finish(event, half, (x, topk_idx, received, count, handle))
 
     def _low_link(self, hidden, experts, topk, most, fp8, round_scale, later):
-        """Returns (Link, key) of a low-latency dispatch. At the first call with these arguments, the ranks compare
-        them, and the extension learns how to make the next ones."""
+        """Returns (Link, key) of a low-latency dispatch. At the first call with these arguments the ranks compare
+        them, and the extension gets what it needs to make later calls with the same arguments alone."""
         given = hidden, experts, topk, most, fp8, round_scale, later
         if given in self._found:
             return self._found[given]

@@ -114,9 +114,9 @@ class ElasticBuffer:
 
     def get_theoretical_num_sms(self, num_experts, num_topk, num_scaleout_topk=0, rdma_gbs=0, nvlink_gbs=0, sm_read_gbs=READ_GBS,
                                 sm_write_gbs=WRITE_GBS):
-        """Returns the number of SMs by DeepEP V2's formula (deep_ep/buffers/elastic.py) for ranks of one host. So many
-        SMs read and write as fast as the NVLinks carry, plus a quarter. The number is even and at least 4, or at
-        least 64 without prefer_overlap_with_compute. The formula assumes balanced routing."""
+        """Returns the number of SMs by DeepEP V2's formula (deep_ep/buffers/elastic.py) for ranks of one host. It is
+        the number of SMs that can read and write as fast as the NVLinks transfer data, plus a quarter. The number is
+        even and at least 4, or at least 64 without prefer_overlap_with_compute. The formula assumes balanced routing."""
         must_be_off("num_scaleout_topk", num_scaleout_topk, "all ranks are on one host; leave it out")
         key = num_experts, num_topk, nvlink_gbs, sm_read_gbs, sm_write_gbs
         if key not in self._sms:
@@ -282,7 +282,7 @@ class ElasticBuffer:
 
     def _combine_onto(self, biases, y, weights, handle):
         """Adds biases and the ranks' rows in float32, in V2's order: biases first, then the ranks in the order of their last
-        selection of a token. The kernels round the sum of the rows, so each rank's rows travel in a separate combine."""
+        selection of a token. The kernels round the sum of rows, so there is a separate combine for the rows of each rank."""
         total, parts, back = sum(b.float() for b in biases), [], None
         for rank in range(self.num_ranks):
             mine = y if rank == self.rank_idx else torch.zeros_like(y)

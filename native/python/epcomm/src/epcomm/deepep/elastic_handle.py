@@ -100,7 +100,8 @@ class EPHandle:
     @functools.cached_property
     def recv_src_metadata(self):
         """int32 [rows, 2 + top-k]. Column 0 is source rank * num_max_tokens_per_rank + token, column 1 is -1. The
-        others are the expanded rows of the token's selections; -1 for experts of other ranks and without expansion."""
+        others are the expanded rows of the token's selections. They are -1 for experts of other ranks, and if rows are
+        not expanded."""
         rows, topk = self.recv_topk_idx.shape
         token, ends = self.sent[3], self.psum_num_recv_tokens_per_scaleup_rank
         source = torch.searchsorted(ends, torch.arange(rows, dtype=torch.int32, device=token.device), right=True, out_int32=True)

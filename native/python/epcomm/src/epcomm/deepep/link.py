@@ -10,7 +10,7 @@ from . import events
 from .config import NotServed
 from .slow import BF16, FP8, Slow
 
-DISAGREE = 5  # a status of the library
+DISAGREE = 5  # the status EPCOMM_DISAGREE of the library
 
 
 class Misread(Exception):
@@ -76,7 +76,8 @@ class Link:
         return number
 
     def serves(self, shape):
-        """Returns whether calls of `shape` may use this communicator. Only the dtype may differ from its own shape."""
+        """Returns whether calls of `shape` may use this communicator. `shape` may differ from the communicator's shape
+        only in the dtype."""
         return self.shape._replace(dtype=shape.dtype) == shape and DTYPES[shape.dtype] in self._sizes
 
     def sizes(self, dtype):
@@ -141,7 +142,7 @@ class Link:
         try:
             self.launch_only(f, *arguments)
         finally:
-            self._lane.settle()  # after a fault too: kernels then overwrite the outputs
+            self._lane.settle()  # also after a fault, because kernels then overwrite the outputs
 
     def capturing(self):
         return events.capture_here(self.device) != 0
@@ -203,7 +204,7 @@ class Half:
             then()
         if stream != self._stream:
             events.record(tensors, link.device)
-        self._rest = None  # keeps nothing of what the caller received
+        self._rest = None  # so that this object keeps no tensor of the call
         if link.begun[op] is self:
             link.begun[op] = None
 

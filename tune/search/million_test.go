@@ -1,0 +1,95 @@
+package search
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+)
+
+// bowl is an Evaluator without noise of a space of any size: a point takes longer the farther each of
+// its values is from 7.
+type bowl struct {
+	space    *Space
+	round    int
+	measured map[int]bool
+}
+
+func (b *bowl) Spent() time.Duration { return 0 }
+
+func (b *bowl) seconds(point int) float64 {
+	out := 1.0
+	for _, v := range b.space.Config(point).Values {
+		n, _ := v.Int()
+		out += 0.05 * math.Abs(float64(n-7))
+	}
+	return out
+}
+
+func (b *bowl) Measure(_ context.Context, _ record.Stage, live []int, rounds int) (out []Sample, err error) {
+	for range rounds {
+		for _, i := range live {
+			b.measured[i] = true
+			out = append(out, Sample{i, b.round, b.seconds(i)})
+		}
+		b.round++
+	}
+	return out, nil
+}
+
+// TestMillionPoints: a space of 2^20 points, an eighth of them illegal, is counted and searched with
+// little memory: 8 bytes a legal point and 8 more for the search. The search finds a point near the
+// best one.
+func TestMillionPoints(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	axes := []Axis{}
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		axes = append(axes, ints(name, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))
+	}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	start := time.Now()
+	s, info, err := NewSpace(Grid{Kernel: "k", Axes: axes, Rules: []Rule{func(c ep.Config) string {
+		if c.Int("a") < 2 {
+			return "a is too small"
+		}
+		return ""
+	}}})
+	if err != nil || info[0].Points != 1<<20 || info[0].Legal != 7<<17 || s.Len() != 7<<17 {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	counted := time.Since(start)
+	b := &bowl{space: s, measured: map[int]bool{}}
+	auto, err := ParseStrategy("auto")
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := NewState(s, b, Budget{Evaluations: 100}, 0, nil, rand.New(rand.NewPCG(1, 0)))
+	if err := auto(context.Background(), state); err != nil {
+		t.Fatal(err)
+	}
+	searched := time.Since(start) - counted
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	held := float64(after.HeapAlloc-before.HeapAlloc) / (1 << 20)
+	best := math.Inf(1)
+	for i := range b.measured {
+		best = min(best, b.seconds(i))
+	}
+	t.Logf("counted in %v, searched 100 configs in %v, %.1f MiB held, best %.2f", counted, searched, held, best)
+	if len(b.measured) > 100 || best > 1.3 {
+		t.Errorf("%d configs measured, the best takes %.2f, 1 is possible", len(b.measured), best)
+	}
+	if held > 64 {
+		t.Errorf("%.0f MiB held", held)
+	}
+	runtime.KeepAlive(state)
+}

@@ -67,10 +67,10 @@ static EpcommStatus check_call(EpComm *c, const EpcommCall *call) {
   if (call->tokens < 0 || call->tokens > most)
     return comm_say(c, EPCOMM_INVALID, "tokens: %d is outside 0 to %d, the most that the pack holds", call->tokens, most);
   if (call->fullest != 0 && (call->fullest < call->tokens || call->fullest > most))
-    return comm_say(c, EPCOMM_INVALID, "fullest: %d is outside tokens, %d, to %d; 0 stands for %d", call->fullest, call->tokens,
+    return comm_say(c, EPCOMM_INVALID, "fullest: %d is not between tokens (%d) and %d; 0 means %d", call->fullest, call->tokens,
                     most, most);
   if (call->routing < 0 || call->routing > EPCOMM_ALL_ROUTINGS || call->purpose < 0 || call->purpose > EPCOMM_FOR_HALVES)
-    return comm_say(c, EPCOMM_INVALID, "routing or purpose: %d and %d are not known", call->routing, call->purpose);
+    return comm_say(c, EPCOMM_INVALID, "routing or purpose: there is no routing %d or no purpose %d", call->routing, call->purpose);
   return EPCOMM_OK;
 }
 
@@ -135,7 +135,7 @@ static EpcommStatus check_tensors(EpComm *c, const EpcommCall *call) {
     if (c->options.debug && c->driver->pointer_get(&device, DRV_POINTER_DEVICE, (DrvPointer)(uintptr_t)tensors[i].at) != 0)
       return comm_say(c, EPCOMM_INVALID, "%s: %p is not memory of a GPU", tensors[i].name, tensors[i].at);
     if (device != c->options.device)
-      return comm_say(c, EPCOMM_INVALID, "%s: lies on GPU %d, this rank runs on GPU %d", tensors[i].name, device, c->options.device);
+      return comm_say(c, EPCOMM_INVALID, "%s: it is on GPU %d, but this rank runs on GPU %d", tensors[i].name, device, c->options.device);
   }
   return EPCOMM_OK;
 }
@@ -149,7 +149,7 @@ static EpcommStatus check_pointers(EpComm *c, const EpcommCall *call, const Choi
   if (call->ids_bits != 0 && call->ids_bits != 32 && call->ids_bits != 64)
     return comm_say(c, EPCOMM_INVALID, "ids_bits: %d is neither 32 nor 64", call->ids_bits);
   if (call->row_tokens != NULL && (call->out == NULL || c->pack.head->layout != PACK_RANK_PACKED))
-    return comm_say(c, EPCOMM_INVALID, "row_tokens: only outputs of your own in layout rank packed have them");
+    return comm_say(c, EPCOMM_INVALID, "row_tokens: give them only in layout rank packed, and with your own outputs");
   if (call->out != NULL && (call->row_offsets == NULL || call->expert_ids == NULL || call->src_info == NULL ||
                             (scales && call->out_scales == NULL) ||
                             ((k->dtype->dtype == EPCOMM_NVFP4 || pack_by_rank(c->pack.head)) && call->scale_offsets == NULL)))
@@ -446,7 +446,7 @@ EpcommStatus epcomm_explain(EpComm *c, const EpcommCall *given, EpcommExplanatio
     .dispatch = pack_text(&c->pack, c->pack.configs[plan->dispatch].key),
     .combine = pack_text(&c->pack, c->pack.configs[plan->combine].key),
     .why = k.plan == k.run->plan ? pack_text(&c->pack, k.run->text)
-                                 : "the given outputs lie outside the heap, where the peers' kernels of this row cannot write",
+                                 : "the given outputs are outside the heap, where the other ranks' kernels of this table row cannot write",
     .first = (int)k.first,
     .last = (int)k.run->last,
     .plan = (int)k.plan,

@@ -31,8 +31,8 @@ static EpcommStatus check_nodes(EpComm *c) {
   int asked = c->options.nodes;
   c->nodes = (int)pack_nodes(&c->pack);
   if (c->nodes == asked) return EPCOMM_OK;
-  if (c->nodes == 1) return comm_say(c, EPCOMM_PACK, "pack: made for one host, and nodes is %d; pack with --nodes %d", asked, asked);
-  return comm_say(c, EPCOMM_PACK, "pack: made for %d nodes, and nodes is %d; create with nodes %d, or pack with --nodes %d", c->nodes,
+  if (c->nodes == 1) return comm_say(c, EPCOMM_PACK, "pack: it was made for one host, but nodes is %d; make a pack with --nodes %d", asked, asked);
+  return comm_say(c, EPCOMM_PACK, "pack: it was made for %d nodes, but nodes is %d; create with nodes %d, or make a pack with --nodes %d", c->nodes,
                   asked, c->nodes, asked);
 }
 
@@ -42,9 +42,9 @@ static EpcommStatus read_pack(EpComm *c) {
   if (bad) return EPCOMM_PACK;
   const PackHeader *h = c->pack.head;
   if ((int)h->ranks != o->ranks)
-    return comm_say(c, EPCOMM_PACK, "pack: made for %u ranks, not %d", h->ranks, o->ranks);
+    return comm_say(c, EPCOMM_PACK, "pack: it was made for %u ranks, not %d", h->ranks, o->ranks);
   if (o->max_sms > 0 && (int)h->largest_grid > o->max_sms)
-    return comm_say(c, EPCOMM_PACK, "pack: its calls take up to %u SMs, more than %d; pack with --max-sms %d", h->largest_grid,
+    return comm_say(c, EPCOMM_PACK, "pack: its calls take up to %u SMs, more than %d; make a pack with --max-sms %d", h->largest_grid,
                     o->max_sms, o->max_sms);
   if (pack_count(&c->pack, PACK_STATES) > COMM_STATES) return comm_say(c, EPCOMM_PACK, "pack: too many kinds of memory");
   return check_nodes(c);
@@ -89,10 +89,10 @@ static EpcommStatus open_device(EpComm *c) {
   if (r != 0) return comm_driver_error(c, r, "ask for the device");
   int exact = (h->flags & PACK_EXACT) != 0;
   if (major != (int)h->major || (exact ? minor != (int)h->minor : minor < (int)h->minor))
-    return comm_say(c, EPCOMM_MACHINE, "arch: the pack is for %s and GPU %d has compute capability %d.%d; pack for this machine",
+    return comm_say(c, EPCOMM_MACHINE, "arch: the pack is for %s, but GPU %d has compute capability %d.%d; make a pack for this machine",
                     h->arch, c->options.device, major, minor);
   if ((int)h->largest_grid > c->sms)
-    return comm_say(c, EPCOMM_MACHINE, "SMs: the pack's calls take up to %u and GPU %d has %d; pack with --max-sms %d",
+    return comm_say(c, EPCOMM_MACHINE, "SMs: the pack's calls take up to %u, but GPU %d has %d; make a pack with --max-sms %d",
                     h->largest_grid, c->options.device, c->sms, c->sms);
   r = d->context_retain(&c->context, c->device);
   if (r == 0) r = d->context_set(c->context);

@@ -156,7 +156,7 @@ EpcommStatus exchange_heaps(EpComm *c, EpcommStatus status) {
     if (c->heap[r] != 0 && !left_its_heap(c, r, &all[r])) continue;
     c->places[r] = all[r].place;
     if (strncmp(all[r].place.host, mine.place.host, sizeof mine.place.host) != 0)
-      status = comm_say(c, EPCOMM_MACHINE, "rank %d is on another host; these kernels reach GPUs of one host: pack with --nodes", r);
+      status = comm_say(c, EPCOMM_MACHINE, "rank %d is on another host, but these kernels reach only GPUs of one host; make a pack with --nodes", r);
     else if (memcmp(all[r].place.process, mine.place.process, sizeof mine.place.process) == 0)
       status = open_near(c, r, &all[r]);
     else

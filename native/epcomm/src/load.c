@@ -46,8 +46,8 @@ static EpcommStatus check_resident(EpComm *c, const PackLaunch *l, DrvFunction f
   if ((int)l->block > threads)
     return comm_say(c, EPCOMM_MACHINE, "%.60s: a block has %u threads, but on this GPU it can have at most %d", entry, l->block, threads);
   if ((int64_t)blocks * c->sms < (int64_t)l->grid * c->options.streams)
-    return comm_say(c, EPCOMM_MACHINE, "%.60s: %u blocks on each of %d streams cannot all be resident on %d SMs with %d an SM; pack "
-                    "with --max-sms %d", entry, l->grid, c->options.streams, c->sms, blocks, c->sms / c->options.streams);
+    return comm_say(c, EPCOMM_MACHINE, "%.60s: %u blocks on each of %d streams cannot run at the same time on %d SMs with %d blocks each; "
+                    "make a pack with --max-sms %d", entry, l->grid, c->options.streams, c->sms, blocks, c->sms / c->options.streams);
   return EPCOMM_OK;
 }
 

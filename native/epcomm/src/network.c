@@ -45,8 +45,8 @@ static EpcommStatus check_version(EpComm *c) {
   int have[3] = {0, 0, 0};
   group.library.version(&have[0], &have[1], &have[2]);
   if (have[0] == (int)want[0] && have[1] == (int)want[1] && have[2] == (int)want[2]) return EPCOMM_OK;
-  return comm_say(c, EPCOMM_NETWORK, "NVSHMEM %d.%d.%d is here and the pack's kernels are linked to %u.%u.%u: pip install "
-                  "nvidia-nvshmem-cu13==%u.%u.%u, or pack again with this one", have[0], have[1], have[2], want[0], want[1], want[2],
+  return comm_say(c, EPCOMM_NETWORK, "NVSHMEM %d.%d.%d is installed, but the pack's kernels are linked to %u.%u.%u: pip install "
+                  "nvidia-nvshmem-cu13==%u.%u.%u, or make the pack again with this NVSHMEM", have[0], have[1], have[2], want[0], want[1], want[2],
                   want[0], want[1], want[2]);
 }
 
@@ -81,7 +81,7 @@ static EpcommStatus check_hello(EpComm *c, const Hello *all) {
                       "belongs on node r / %d", a, b, c->nodes, each, each);
     for (int p = 0; p < b; p++)
       if (memcmp(all[p].place.process, all[b].place.process, sizeof all[p].place.process) == 0)
-        return comm_say(c, EPCOMM_INVALID, "ranks %d and %d are of one process; over nodes each rank is a process of its own", p, b);
+        return comm_say(c, EPCOMM_INVALID, "ranks %d and %d are in one process; with several nodes each rank must be a separate process", p, b);
     if (all[b].joined != all[0].joined || (all[0].joined && memcmp(&all[b].id, &all[0].id, sizeof all[b].id) != 0))
       return comm_say(c, EPCOMM_NETWORK, "NVSHMEM: ranks 0 and %d are of different groups; start all ranks again", b);
   }

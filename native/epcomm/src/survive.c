@@ -54,7 +54,7 @@ static EpcommStatus missing(EpComm *c, uint64_t set, int rank) {
   list(other & 0xffffffff, theirs, sizeof theirs);
   if (other != 0)
     return comm_say(c, EPCOMM_PEER, "rank %d waits for ranks %s, but rank %d waits for ranks %s; pass the same set on all ranks", rank, theirs, c->options.rank, mine);
-  return comm_say(c, EPCOMM_PEER, "rank %d did not meet ranks %s within %.3g s; shrink again without it", rank, mine,
+  return comm_say(c, EPCOMM_PEER, "rank %d did not take part with ranks %s within %.3g s; shrink again without it", rank, mine,
                   2 * (double)c->options.deadline_ns / 1e9);
 }
 
@@ -119,7 +119,7 @@ static EpcommStatus check_set(EpComm *c, uint64_t set, const char *what) {
 EpcommStatus epcomm_shrink(EpComm *c, uint64_t alive) {
   EpcommStatus s = check_set(c, alive, "shrink");
   if (s == EPCOMM_OK && (alive & ~c->alive))
-    s = comm_say(c, EPCOMM_INVALID, "shrink: 0x%llx names ranks that are lost already, 0x%llx live; use epcomm_grow", (unsigned long long)alive,
+    s = comm_say(c, EPCOMM_INVALID, "shrink: 0x%llx names ranks that are already lost; only 0x%llx are alive; use epcomm_grow", (unsigned long long)alive,
                  (unsigned long long)c->alive);
   return s == EPCOMM_OK ? survive_reset(c, alive) : s;
 }

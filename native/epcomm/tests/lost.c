@@ -179,7 +179,7 @@ static int goes_on(Lost *l, uint64_t from) {
 /* Returns 0 if shrink refuses sets that name a lost rank or leave this rank out. It refuses without the other ranks. */
 static int refuses_sets(Lost *l) {
   uint64_t living = everyone(l) & ~l->moe->lost, me = 1ull << l->member->rank;
-  int bad = epcomm_shrink(l->comm, everyone(l)) != EPCOMM_INVALID || strstr(epcomm_error(l->comm), "lost already") == NULL;
+  int bad = epcomm_shrink(l->comm, everyone(l)) != EPCOMM_INVALID || strstr(epcomm_error(l->comm), "already lost") == NULL;
   bad |= epcomm_shrink(l->comm, living & ~me) != EPCOMM_INVALID;
   if (bad) printf("rank %d: shrink to a set that it must refuse: %s\n", l->member->rank, epcomm_error(l->comm));
   return bad;

@@ -324,7 +324,7 @@ static int test_machines(Member *member, void *plan) {
   } cases[] = {
       {8, 6, 0, "80", "4", EPCOMM_MACHINE, "arch: "},  {8, 0, 0, "86", "4", EPCOMM_OK, ""}, {8, 0, 1, "86", "4", EPCOMM_MACHINE, "arch: "},
       {9, 0, 1, "90", "4", EPCOMM_OK, ""},             {9, 0, 0, "100", "4", EPCOMM_MACHINE, "arch: "},
-      {9, 0, 0, "89", "4", EPCOMM_MACHINE, "arch: "},  {9, 0, 1, "90", "3", EPCOMM_MACHINE, "GPU %d has 3; pack with --max-sms 3"},
+      {9, 0, 0, "89", "4", EPCOMM_MACHINE, "arch: "},  {9, 0, 1, "90", "3", EPCOMM_MACHINE, "GPU %d has 3; make a pack with --max-sms 3"},
   };
   EpcommOptions o = ranks_options(member, plan);
   FILE *f = fopen(o.pack, "rb");

@@ -34,7 +34,7 @@ int64_t from<int64_t>(PyObject *o) {
 template <>
 Tensor from<Tensor>(PyObject *o) {
   if (!is_tensor(o)) {
-    PyErr_SetString(PyExc_TypeError, "an argument is no tensor");
+    PyErr_SetString(PyExc_TypeError, "an argument is not a tensor");
     throw BadArgument();
   }
   AtenTensorHandle own = nullptr;

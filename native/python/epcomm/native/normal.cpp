@@ -84,8 +84,8 @@ static void wait_counts(Link &l) {
     STD_TORCH_CHECK(!differ, "the ranks differ in what they call");
     if (l.lane->context != nullptr) sched_yield();
     auto waited = std::chrono::steady_clock::now() - start;
-    STD_TORCH_CHECK(waited < std::chrono::milliseconds(2 * l.deadline_ms), "dispatch: the counts of the ranks did not come; is the stream "
-                    "of this call held up?");
+    STD_TORCH_CHECK(waited < std::chrono::milliseconds(2 * l.deadline_ms), "dispatch: the counts of the ranks did not arrive; check whether the stream "
+                    "of this call waits for other work");
   }
   l.said[1] = told.rows;
   l.said[2] = told.fullest;

@@ -149,7 +149,7 @@ class TestNodes(unittest.TestCase):
         with self.assertRaises(epcomm.EpcommError) as refused:
             epcomm.Comm(PACK, 0, 2, 0, lambda mine: mine * 2, nodes=2)
         self.assertEqual(refused.exception.status, "pack")
-        self.assertIn("made for one host, and nodes is 2", str(refused.exception))
+        self.assertIn("made for one host, but nodes is 2", str(refused.exception))
 
     @unittest.skipUnless(NODES_PACK, "EPCOMM_NODES_PACK names no pack")
     def test_four_processes_on_two_nodes(self):
@@ -452,7 +452,7 @@ class Packs(unittest.TestCase):
         with unittest.mock.patch.object(self.packs, "check_pack", lambda data: names[data.decode()]):
             with unittest.mock.patch.dict(os.environ, EPCOMM_PACKS=self.folder.name):
                 self.assertEqual(os.path.basename(self.packs.find(self.shape, self.here)), "0.pack")
-                self.assertIn("5.pack does not serve: dtype", self.packs._missing(self.shape, self.here, [], "why"))
+                self.assertIn("5.pack cannot be used: dtype", self.packs._missing(self.shape, self.here, [], "why"))
             self.assertIsNone(self.packs.find(self.shape, self.here))
 
     def test_which_gpus_run_a_pack(self):
@@ -463,7 +463,7 @@ class Packs(unittest.TestCase):
 
     def test_what_serves_with_bounds(self):
         info = epcomm.Info(layout=2, ranks=2, hidden=7168, experts=288, topk=8, max_tokens=256, dtypes=0b110, arch=b"sm_90", largest_grid=100)
-        for change, says in (({}, ""), ({"max_sms": 100}, ""), ({"max_sms": 64}, "calls of 100 SMs, needs --max-sms 64"), ({"max_sms": 500}, ""),
+        for change, says in (({}, ""), ({"max_sms": 100}, ""), ({"max_sms": 64}, "its calls take 100 SMs; make it with --max-sms 64"), ({"max_sms": 500}, ""),
                              ({"exact": True}, "max-tokens 256, needs 128"), ({"raw": True}, "raw False, needs True"),
                              ({"survivors": True}, "survivors False, needs True")):
             self.assertEqual(self.packs._unfit(info, self.shape._replace(**change), self.here), says)

@@ -28,7 +28,7 @@ def quantize_fp8(x):
 
 
 def travelled(x, dtype):
-    """Returns x in float32 after the rounding of the dtype in which tokens travel."""
+    """Returns x in float32 after the rounding of the dtype in which tokens are sent."""
     if dtype != FP8:
         return x.float()
     q, scales = quantize_fp8(x)
@@ -82,7 +82,7 @@ def check_dispatch(ep, view, dtype, everyone):
     if rows.numel() and (token.min() < 0 or token.max() >= most or k.min() < 0 or k.max() >= ep.topk):
         return "src_info names tokens that nobody sent"
     if not torch.equal(sent[source, token, k].long(), expert):
-        return "a row lies with an expert that its token did not select"
+        return "a row is among the rows of an expert that its token did not select"
     code = (source * most + token) * ep.topk + k
     if code.unique().numel() != rows.numel():
         return "a row is there twice and another is missing"

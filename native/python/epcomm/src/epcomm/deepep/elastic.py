@@ -52,7 +52,7 @@ class ElasticBuffer:
     def __init__(self, group, num_bytes=None, num_cpu_bytes=0, num_max_tokens_per_rank=0, hidden=0, num_topk=0, use_fp8_dispatch=False,
                  deterministic=False, allow_hybrid_mode=True, allow_multiple_reduction=True, prefer_overlap_with_compute=True, sl_idx=3,
                  num_allocated_qps=0, num_cpu_timeout_secs=300, num_gpu_timeout_secs=100, explicitly_destroy=False, *, device=None):
-        must_be_off("num_cpu_bytes", num_cpu_bytes, "it is for Engram, which is not served; leave it out")
+        must_be_off("num_cpu_bytes", num_cpu_bytes, "it is for Engram, which is not supported; leave it out")
         self._refuse_hosts(group)
         self.group, self.rank_idx, self.num_ranks = group, group.rank(), group.size()
         self.allow_hybrid_mode, self.allow_multiple_reduction = allow_hybrid_mode, allow_multiple_reduction
@@ -177,7 +177,7 @@ class ElasticBuffer:
                 raise ValueError("num_max_tokens_per_rank: neither the buffer nor the call gives it; give it to one of them")
             most = self.num_max_tokens_per_rank = self._calls._max_tokens = given
         if given and given > most:
-            raise ValueError(f"num_max_tokens_per_rank: {given}, but the buffer was made for {most}; make it with the largest")
+            raise ValueError(f"num_max_tokens_per_rank: {given}, but the buffer was made for {most}; make it for the largest number")
         return given or most
 
     def dispatch(self, x, topk_idx=None, topk_weights=None, cumulative_local_expert_recv_stats=None, num_experts=None,
@@ -264,7 +264,7 @@ class ElasticBuffer:
         """
         if handle.do_expand and not self.allow_multiple_reduction:
             raise NotServed("combine of expanded rows with allow_multiple_reduction=False",
-                            "the rows of a rank are added and rounded before they travel; make the buffer without it")
+                            "the rows of a rank are added and rounded before they are sent; make the buffer without it")
         biases = [bias] if isinstance(bias, torch.Tensor) else list(bias or ())
 
         def work():

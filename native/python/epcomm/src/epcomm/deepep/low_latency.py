@@ -48,14 +48,14 @@ def ue8m0(scales):
 def refuse_dispatch(stats, use_nvfp4, x_global_scale):
     """Refuses options that low_latency_dispatch does not support, with an error that names the option."""
     must_be_off("dispatch_wait_recv_cost_stats", stats is not None, "leave it out; epbench bench times a rank's waits")
-    must_be_off("use_nvfp4", use_nvfp4, "rows travel as float8_e4m3fn or bfloat16; leave it out")
-    must_be_off("x_global_scale", x_global_scale is not None, "it belongs to use_nvfp4, which is not served; leave it out")
+    must_be_off("use_nvfp4", use_nvfp4, "rows are sent as float8_e4m3fn or bfloat16; leave it out")
+    must_be_off("x_global_scale", x_global_scale is not None, "it belongs to use_nvfp4, which is not supported; leave it out")
     raise ValueError("use_ue8m0: only with round_scale; without it the scales are not powers of two")
 
 
 def refuse_combine(use_logfmt, stats):
     """Refuses options that low_latency_combine does not support, with an error that names the option."""
-    must_be_off("use_logfmt", use_logfmt, "rows travel back as bfloat16; leave it out")
+    must_be_off("use_logfmt", use_logfmt, "rows are sent back as bfloat16; leave it out")
     must_be_off("combine_wait_recv_cost_stats", stats is not None, "leave it out; epbench bench times a rank's waits")
     must_be_off("overlap", True, "rows are sent only once all are computed; start the engine without its single-batch overlap")
 

@@ -102,7 +102,7 @@ def _unfit(info, shape, here):
         return f"arch {info.arch.decode()}, the GPUs are {here.arch.decode()}"
     most = min(shape.max_sms or here.sms, here.sms)
     if info.largest_grid > most:
-        return f"calls of {info.largest_grid} SMs, needs --max-sms {most}"
+        return f"its calls take {info.largest_grid} SMs; make it with --max-sms {most}"
     return ""
 
 
@@ -192,7 +192,7 @@ def _missing(shape, here, words, why):
     for path in (p for places in _named() for p in _files(places)):
         unfit = _read(path, shape, here)[1]
         if not unfit.startswith("layout"):
-            said += f". {path} does not serve: {unfit}"
+            said += f". {path} cannot be used: {unfit}"
     return said
 
 

@@ -82,7 +82,7 @@ class Slow:
             if link.agreement is not None:
                 link.agreement.look()
             if time.monotonic() > end:
-                raise EpcommError(7, "dispatch: the counts of the ranks did not come; is the stream of this call held up?")
+                raise EpcommError(7, "dispatch: the counts of the ranks did not arrive; check whether the stream of this call waits for other work")
         link.told = told.rows, told.fullest, (ctypes.c_uint32 * link.local_experts).from_address(told.per_expert)[:]
 
     def _rows(self, link, dtype, rows, direct):

@@ -440,7 +440,7 @@ class Packs(unittest.TestCase):
         for says, change in (
             ("", {}), ("", {"max_tokens": 256}), ("layout", {"layout": 1}), ("topk 4, needs 8", {"topk": 4}), ("max-tokens", {"max_tokens": 64}),
             ("dtype", {"dtypes": 0b100}), ("arch sm_100a", {"arch": b"sm_100a"}), ("", {"arch": b"sm_90a"}), ("", {"arch": b"sm_90"}),
-            ("calls of 148 SMs", {"largest_grid": 148}),
+            ("its calls take 148 SMs", {"largest_grid": 148}),
         ):
             info = epcomm.Info(**{**fits, **change})
             said = self.packs._unfit(info, self.shape, self.here)

@@ -165,18 +165,18 @@ class Cases:
         self.rank, self.program, self.good, self.bad, self.began = rank, program, 0, [], time.monotonic()
 
     def run(self, name, call):
-        began, said, failed = time.monotonic(), "", ""
+        began, text, failed = time.monotonic(), "", ""
         try:
-            said = call() or ""
+            text = call() or ""
             torch.cuda.synchronize()
         except Exception as e:  # a case that fails must not end the others
             traceback.print_exc()
             failed = f"{type(e).__name__}: {' '.join(str(e).split())[:150]}"
-        failures = [f"rank {r}: {f}" for r, (_, f) in enumerate(everyone((said, failed))) if f]
+        failures = [f"rank {r}: {f}" for r, (_, f) in enumerate(everyone((text, failed))) if f]
         self.good += not failures
         self.bad += [name] if failures else []
         if self.rank == 0:
-            print(f"CASE {self.program} {name:44s} {'FAILED' if failures else 'ok':6s} {time.monotonic() - began:5.1f}s {'; '.join(failures) or said}", flush=True)
+            print(f"CASE {self.program} {name:44s} {'FAILED' if failures else 'ok':6s} {time.monotonic() - began:5.1f}s {'; '.join(failures) or text}", flush=True)
 
     def end(self):
         if self.rank == 0:

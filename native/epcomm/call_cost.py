@@ -164,8 +164,8 @@ def table(folder):
                     if figure in row:
                         runs.setdefault(call, {}).setdefault((figure, row["lib"]), []).append(row[figure])
     for (what, dtype, tokens), figures in runs.items():
-        said = [f"{figure} {lib} {statistics.median(v):.1f} [{min(v):.0f}, {max(v):.0f}]" for (figure, lib), v in sorted(figures.items())]
-        print(f"{what:28s} {dtype} {tokens:5d}  " + "  ".join(said))
+        parts = [f"{figure} {lib} {statistics.median(v):.1f} [{min(v):.0f}, {max(v):.0f}]" for (figure, lib), v in sorted(figures.items())]
+        print(f"{what:28s} {dtype} {tokens:5d}  " + "  ".join(parts))
 
 
 if __name__ == "__main__":

@@ -442,7 +442,7 @@ EpcommStatus epcomm_explain(EpComm *c, const EpcommCall *given, EpcommExplanatio
   if (s == EPCOMM_OK) s = choose(c, &call, DISPATCH, &k);
   if (s != EPCOMM_OK) return s;
   const PackPlan *plan = &c->pack.plans[k.plan];
-  EpcommExplanation said = {
+  EpcommExplanation found = {
     .dispatch = pack_text(&c->pack, c->pack.configs[plan->dispatch].key),
     .combine = pack_text(&c->pack, c->pack.configs[plan->combine].key),
     .why = k.plan == k.run->plan ? pack_text(&c->pack, k.run->text)
@@ -451,6 +451,6 @@ EpcommStatus epcomm_explain(EpComm *c, const EpcommCall *given, EpcommExplanatio
     .last = (int)k.run->last,
     .plan = (int)k.plan,
   };
-  comm_give(out, &said, sizeof said);
+  comm_give(out, &found, sizeof found);
   return EPCOMM_OK;
 }

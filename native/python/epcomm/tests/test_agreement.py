@@ -65,7 +65,7 @@ SITUATIONS = (
 
 def one_rank(rank, port, results):
     os.environ.update(EPCOMM_MAX_TOKENS="16", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), EPCOMM_DEADLINE="40")
-    said = []
+    raised = []
     try:
         if DEVICE == "cuda":
             torch.cuda.set_device(rank)
@@ -87,11 +87,11 @@ def one_rank(rank, port, results):
                 while time.monotonic() < began + 1:  # on a GPU the call of the first rank returns, and its next call raises
                     differ()
                     time.sleep(0.01)
-                said.append((name, "nothing was raised", 0))
+                raised.append((name, "nothing was raised", 0))
             except EpcommError as e:
-                said.append((name, str(e), time.monotonic() - began))
+                raised.append((name, str(e), time.monotonic() - began))
             dist.barrier()
-        results.put((rank, said))
+        results.put((rank, raised))
     except BaseException:
         import traceback
 
@@ -107,16 +107,16 @@ class TestAgreement(unittest.TestCase):
             ranks = [context.Process(target=one_rank, args=(r, 31613 + os.getpid() % 1000, results)) for r in range(RANKS)]
             for r in ranks:
                 r.start()
-            said = dict(results.get(timeout=300) for _ in ranks)
+            raised = dict(results.get(timeout=300) for _ in ranks)
             for r in ranks:
                 r.join(10)
                 r.terminate()
-        for (name, first, took), (_, second, took_too), (_, _, want) in zip(said[0], said[1], SITUATIONS):
+        for (name, first, took), (_, second, took_too), (_, _, want) in zip(raised[0], raised[1], SITUATIONS):
             with self.subTest(name):
                 self.assertEqual(first, second)
                 self.assertEqual(first, f"disagree: the ranks differ in what they call: {want}; give all ranks the same")
                 self.assertLess(max(took, took_too), 20)  # a second on an idle host; the deadline is 40
-        self.assertEqual(len(said[0]), len(SITUATIONS), said)
+        self.assertEqual(len(raised[0]), len(SITUATIONS), raised)
 
 
 if __name__ == "__main__":

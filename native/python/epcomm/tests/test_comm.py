@@ -76,10 +76,10 @@ def stamped(comm, rank, work):
     at = array.array("Q", [0, 0])
     address = at.buffer_info()[0]
     comm.stamp(address)
-    said = work()
+    error = work()
     comm.stamp(address + 8)
     wait(rank)
-    return said or ("" if 0 < at[0] < at[1] else f"stamps {at[0]} and {at[1]}")
+    return error or ("" if 0 < at[0] < at[1] else f"stamps {at[0]} and {at[1]}")
 
 
 def refuses_stamps(comm):
@@ -97,13 +97,13 @@ def refuses_stamps(comm):
 def one_rank(rank, pipes, results):
     try:
         comm = epcomm.Comm(PACK, rank, 2, rank, Gather(rank, pipes), deadline=5)
-        said = layer(comm, rank, 8) or stamped(comm, rank, lambda: layer(comm, rank, 3)) or refuses_stamps(comm)
+        error = layer(comm, rank, 8) or stamped(comm, rank, lambda: layer(comm, rank, 3)) or refuses_stamps(comm)
         comm.reset()
-        said = said or layer(comm, rank, 5)
+        error = error or layer(comm, rank, 5)
         comm.destroy()
     except Exception as e:
-        said = repr(e)
-    results.put((rank, said))
+        error = repr(e)
+    results.put((rank, error))
 
 
 def one_of_nodes(rank, pipes, results):
@@ -130,12 +130,12 @@ def one_of_nodes(rank, pipes, results):
         ctypes.memmove(o.y, at(rows), 2 * len(rows))
         comm.combine(call)
         wait(rank)
-        said = comm.fault().text.decode() if comm.fault() else ""
-        said = said or ("" if all(0x3F7F <= v <= 0x3F81 for v in combined) else "a combined value is not 1")
+        error = comm.fault().text.decode() if comm.fault() else ""
+        error = error or ("" if all(0x3F7F <= v <= 0x3F81 for v in combined) else "a combined value is not 1")
         comm.destroy()
     except Exception as e:
-        said = repr(e)
-    results.put((rank, said))
+        error = repr(e)
+    results.put((rank, error))
 
 
 class TestNodes(unittest.TestCase):
@@ -160,10 +160,10 @@ class TestNodes(unittest.TestCase):
                   for r, (_, there) in enumerate(ends)]
         for r in ranks:
             r.start()
-        said = dict(results.get(timeout=300) for _ in ranks)
+        errors = dict(results.get(timeout=300) for _ in ranks)
         for r in ranks:
             r.join()
-        self.assertEqual(said, {r: "" for r in range(4)})
+        self.assertEqual(errors, {r: "" for r in range(4)})
 
 
 class TestComm(unittest.TestCase):
@@ -174,10 +174,10 @@ class TestComm(unittest.TestCase):
                  multiprocessing.Process(target=one_rank, args=(1, [None, there], results))]
         for r in ranks:
             r.start()
-        said = dict(results.get(timeout=120) for _ in ranks)
+        errors = dict(results.get(timeout=120) for _ in ranks)
         for r in ranks:
             r.join()
-        self.assertEqual(said, {0: "", 1: ""})
+        self.assertEqual(errors, {0: "", 1: ""})
 
     def test_errors_say_why(self):
         with self.assertRaises(epcomm.EpcommError) as refused:
@@ -309,7 +309,7 @@ class Agreements(unittest.TestCase):
 
     def both(self, *works):
         """Runs a function for each rank at the same time. Returns the error text of each, or ""."""
-        def said(work):
+        def error_of(work):
             try:
                 work()
                 return ""
@@ -317,7 +317,7 @@ class Agreements(unittest.TestCase):
                 return str(e)
 
         with concurrent.futures.ThreadPoolExecutor(2) as threads:
-            return list(threads.map(said, works))
+            return list(threads.map(error_of, works))
 
     def test_equal_calls(self):
         a, b = self.ranks
@@ -332,18 +332,18 @@ class Agreements(unittest.TestCase):
         a, b = self.ranks
         ended = []
         a.end_waits = b.end_waits = lambda: ended.append(1)
-        said = self.both(lambda: a.first(7, {"the call": "dispatch", "hidden": 512}), lambda: b.first(8, {"the call": "dispatch", "hidden": 256}))
+        errors = self.both(lambda: a.first(7, {"the call": "dispatch", "hidden": 512}), lambda: b.first(8, {"the call": "dispatch", "hidden": 256}))
         want = "disagree: the ranks differ in what they call: hidden is 512 on rank 0, 256 on rank 1; give all ranks the same"
-        self.assertEqual(said, [want, want])
+        self.assertEqual(errors, [want, want])
         self.assertTrue(ended)
         with self.assertRaisesRegex(epcomm.EpcommError, "hidden is 512"):
             a.look()
 
     def test_the_call_differs(self):
         a, b = self.ranks
-        said = self.both(lambda: a.first(7, {"the call": "dispatch", "hidden": 512}), lambda: b.first(8, {"the call": "combine", "hidden": 256}))
-        self.assertIn("the call is dispatch on rank 0, combine on rank 1; give", said[0])
-        self.assertEqual(said[0], said[1])
+        errors = self.both(lambda: a.first(7, {"the call": "dispatch", "hidden": 512}), lambda: b.first(8, {"the call": "combine", "hidden": 256}))
+        self.assertIn("the call is dispatch on rank 0, combine on rank 1; give", errors[0])
+        self.assertEqual(errors[0], errors[1])
 
     def test_an_earlier_call_differs(self):
         a, b = self.ranks
@@ -428,8 +428,8 @@ class Packs(unittest.TestCase):
 
     def test_rows_of_other_machines(self):
         """With EPCOMM_OTHER_MACHINES=1, packs are made with --other-machines and are kept in a separate folder."""
-        for said, other in (("", False), ("1", True)):
-            with unittest.mock.patch.dict(os.environ, {"EPCOMM_OTHER_MACHINES": said, "EPCOMM_CACHE": "cache"}):
+        for value, other in (("", False), ("1", True)):
+            with unittest.mock.patch.dict(os.environ, {"EPCOMM_OTHER_MACHINES": value, "EPCOMM_CACHE": "cache"}):
                 self.assertEqual("--other-machines" in self.packs.command(self.shape, "m.json", "x.pack"), other)
                 self.assertEqual(self.packs.cache_folder(), os.path.join("cache", "other-machines") if other else "cache")
 
@@ -443,8 +443,8 @@ class Packs(unittest.TestCase):
             ("its calls take 148 SMs", {"largest_grid": 148}),
         ):
             info = epcomm.Info(**{**fits, **change})
-            said = self.packs._unfit(info, self.shape, self.here)
-            self.assertTrue(said.startswith(says) and bool(said) == bool(says), (change, said))
+            reason = self.packs._unfit(info, self.shape, self.here)
+            self.assertTrue(reason.startswith(says) and bool(reason) == bool(says), (change, reason))
             names[f"{len(names)}.pack"] = info
         for name in names:
             with open(os.path.join(self.folder.name, name), "w", encoding="utf-8") as f:

@@ -334,11 +334,11 @@ class TestDeepEP(unittest.TestCase):
             ranks = [context.Process(target=one_rank, args=(r, 29613 + os.getpid() % 1000, results)) for r in range(RANKS)]
             for r in ranks:
                 r.start()
-            said = dict(results.get(timeout=500) for _ in ranks)
+            errors = dict(results.get(timeout=500) for _ in ranks)
             for r in ranks:
                 r.join(10)
                 r.terminate()
-        failed = [f"rank {rank}: {why}" for rank, why in sorted(said.items()) if why]
+        failed = [f"rank {rank}: {why}" for rank, why in sorted(errors.items()) if why]
         self.assertFalse(failed, "\n".join(failed))
 
     def test_names_in_profiles(self):

@@ -110,11 +110,11 @@ class TestShrink(unittest.TestCase):
             ranks = [context.Process(target=one_rank, args=(r, 32613 + os.getpid() % 1000, extension, results)) for r in range(RANKS)]
             for r in ranks:
                 r.start()
-            said = dict(results.get(timeout=500) for _ in ranks)
+            errors = dict(results.get(timeout=500) for _ in ranks)
             for r in ranks:
                 r.join(10)
                 r.terminate()
-        failed = [f"rank {rank}: {why}" for rank, why in sorted(said.items()) if why]
+        failed = [f"rank {rank}: {why}" for rank, why in sorted(errors.items()) if why]
         self.assertFalse(failed, "\n".join(failed))
 
     def test_a_rank_leaves_and_comes_back_by_ctypes(self):

@@ -302,11 +302,11 @@ class TestTwoRanks(unittest.TestCase):
             ranks = [context.Process(target=one_rank, args=(r, 30613 + os.getpid() % 1000, results)) for r in range(RANKS)]
             for r in ranks:
                 r.start()
-            said = dict(results.get(timeout=300) for _ in ranks)
+            errors = dict(results.get(timeout=300) for _ in ranks)
             for r in ranks:
                 r.join(10)
                 r.terminate()
-        self.assertEqual(said, {r: "" for r in range(RANKS)}, "\n".join(said.values()))
+        self.assertEqual(errors, {r: "" for r in range(RANKS)}, "\n".join(errors.values()))
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ class Graphs:
             self.cuda.synchronize()
             self.ranks.barrier()
             graph, why = self._attempt(run)
-            failed = [(rank, said) for rank, said in enumerate(self.ranks.exchange(why)) if said]
+            failed = [(rank, reason) for rank, reason in enumerate(self.ranks.exchange(why)) if reason]
             if not failed:
                 self.pool = self.pool or graph.pool()
                 self._settle()

@@ -49,11 +49,11 @@ def call(*arguments: str) -> str:
     """Runs `epbench ARGUMENTS...` and returns its standard output. Text on its standard error becomes a warning. Raises
     `EpbenchError` if the program fails."""
     done = subprocess.run([program(), *arguments], capture_output=True, text=True, check=False)
-    said = done.stderr.strip()
+    errors = done.stderr.strip()
     if done.returncode != 0:
-        raise EpbenchError(said or f"epbench {arguments[0]}: exit code {done.returncode}", done.returncode)
-    if said:
-        warnings.warn(said, EpbenchWarning, stacklevel=3)
+        raise EpbenchError(errors or f"epbench {arguments[0]}: exit code {done.returncode}", done.returncode)
+    if errors:
+        warnings.warn(errors, EpbenchWarning, stacklevel=3)
     return done.stdout
 
 

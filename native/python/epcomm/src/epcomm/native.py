@@ -36,19 +36,19 @@ def _paths():
 
 
 def _open():
-    said = "there is none"
+    reason = "there is none"
     for path in _paths():
         try:
             lib = ctypes.CDLL(path)  # loading it registers its operators
         except OSError as e:
-            said = str(e)
+            reason = str(e)
             continue
         lib.epcomm_native_version.restype = c_int64
         if lib.epcomm_native_version() == VERSION:
             return _declare(lib)
-        said = f"{path} is of another version"
+        reason = f"{path} is of another version"
     if os.environ.get("EPCOMM_NATIVE") != "0":
-        warnings.warn(f"epcomm: calls go through ctypes, which is slow on the host: no extension libepcomm_native.so ({said}); `make "
+        warnings.warn(f"epcomm: calls go through ctypes, which is slow on the host: no extension libepcomm_native.so ({reason}); `make "
                       "epcomm-native` builds it, and EPCOMM_NATIVE may name it", stacklevel=3)
     return None
 

@@ -27,7 +27,7 @@ def quantize_fp8(x):
     return (groups / scales[..., None]).to(torch.float8_e4m3fn).view(x.shape), scales
 
 
-def travelled(x, dtype):
+def as_sent(x, dtype):
     """Returns x in float32 after the rounding of the dtype in which tokens are sent."""
     if dtype != FP8:
         return x.float()
@@ -101,7 +101,7 @@ def check_dispatch(ep, view, dtype, everyone):
 def check_combine(ep, combined, dtype, mine, reduced):
     """Compares combined tokens with a float64 sum. Returns '' if every error is below the bound for rounding, else
     the largest difference."""
-    x = travelled(mine.x, dtype)
+    x = as_sent(mine.x, dtype)
     want = torch.zeros((x.shape[0], ep.hidden), dtype=torch.float64, device=ep.device)
     size = torch.zeros_like(want)
     for k in range(ep.topk):

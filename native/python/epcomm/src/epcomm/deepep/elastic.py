@@ -26,10 +26,10 @@ def aligned(n, to):
 def nvlink_gbs():
     """Returns the sum of the speeds of a GPU's NVLinks in GB/s, as nvidia-smi prints them; 0 if it prints none."""
     try:
-        said = subprocess.run(["nvidia-smi", "nvlink", "-s"], capture_output=True, text=True, check=True, timeout=30).stdout
+        output = subprocess.run(["nvidia-smi", "nvlink", "-s"], capture_output=True, text=True, check=True, timeout=30).stdout
     except (OSError, subprocess.SubprocessError):
         return 0.0
-    first = said.split("\nGPU ")[0]
+    first = output.split("\nGPU ")[0]
     return sum(map(float, re.findall(r"Link \d+: *([\d.]+) GB/s", first)))
 
 

@@ -180,34 +180,34 @@ def _failed(words):
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     except OSError as e:
         return str(e)
-    said = done.stderr.strip().splitlines()
-    return "" if not done.returncode else said[-1] if said else "no reason given"
+    lines = done.stderr.strip().splitlines()
+    return "" if not done.returncode else lines[-1] if lines else "no reason given"
 
 
 def _missing(shape, here, words, why):
     """Returns the error text for a pack that cannot be made. It also says why packs that users named do not
     fit."""
-    said = (f"no pack for {shape}, and making one failed: {why}. Make it where NVRTC is: `{' '.join(words)}`, and name it in "
+    text = (f"no pack for {shape}, and making one failed: {why}. Make it where NVRTC is: `{' '.join(words)}`, and name it in "
             "EPCOMM_PACKS or use_packs")
     for path in (p for places in _named() for p in _files(places)):
         unfit = _read(path, shape, here)[1]
         if not unfit.startswith("layout"):
-            said += f". {path} cannot be used: {unfit}"
-    return said
+            text += f". {path} cannot be used: {unfit}"
+    return text
 
 
 def get(shape, rank, all_gather_object):
     """Returns the path of a pack for a shape. Rank 0 finds or makes it, and sends the path to the others.
     Collective. The ranks are on one host, with one file system."""
-    said, failed = None, None
+    result, failed = None, None
     if rank == 0:
         try:
             here = machine()
-            said = (find(shape, here) or make(shape, here), None)
+            result = (find(shape, here) or make(shape, here), None)
         except Exception as e:  # any exception, because the other ranks wait for this rank
             failed = e
-            said = (None, str(e) if type(e) in (LookupError, EpcommError) else f"{type(e).__name__}: {e}")
-    path, why = all_gather_object(said)[0]
+            result = (None, str(e) if type(e) in (LookupError, EpcommError) else f"{type(e).__name__}: {e}")
+    path, why = all_gather_object(result)[0]
     if why:
         raise LookupError(why) from failed
     return path

@@ -57,8 +57,8 @@ ended() {
   test "$2" = ok || failures+=$text$'\n'
 }
 
-# finish ends the script. If a step failed, it prints the failed steps again and exits with status 1; likewise
-# if no step ran.
+# finish ends the script. If a step failed, it prints the failed steps again and exits with status 1. If no step ran, it
+# exits with status 1 too.
 finish() {
   test $steps -gt 0 || { echo "no step is named ${ONLY:-}"; exit 1; }
   test -n "$failures" || { echo "$steps steps, all ok"; exit 0; }

@@ -101,9 +101,9 @@ typedef enum EpcommDType {
  *
  * In layouts rank, y holds one row for each (token, rank): the weighted sum over the local experts, which
  * the caller computes. combine adds the rows of the ranks. In layouts masked and rank, combine needs
- * topk_ids, and row_offsets and src_info (src_info_bytes in EpcommOutputs) as dispatch wrote them. If each
- * dispatch keeps the latter two in separate memory, the rows of dispatches may be combined in any order and
- * any number of times. In the other layouts, combine takes the rows of the last dispatch of its slot. */
+ * topk_ids, and row_offsets and src_info (src_info_bytes in EpcommOutputs) as dispatch wrote them. If every
+ * dispatch has its own row_offsets and src_info, dispatches may be combined in any order and any number of
+ * times. In the other layouts, combine takes the rows of the last dispatch of its slot. */
 typedef enum EpcommLayout {
   EPCOMM_LAYOUT_EXPERT = 0,
   EPCOMM_LAYOUT_EXPERT_128 = 1, /* each expert's first row is a multiple of 128 */

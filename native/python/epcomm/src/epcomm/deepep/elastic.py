@@ -189,8 +189,8 @@ class ElasticBuffer:
         x: bfloat16 [tokens, hidden], or (float8_e4m3fn [tokens, hidden], float32 scales [tokens, hidden/128]).
         Returns (rows, ids, weights, handle, event). ids: local experts, int64 [rows, top-k], -1 for experts of
         other ranks; None if expanded. weights: float32 [rows, top-k], or [rows] if expanded. Without
-        do_cpu_sync, and with a handle of such a call, the outputs have room for the largest possible number of
-        rows; the ids of rows that no token fills are -1.
+        do_cpu_sync, the outputs have room for the largest possible number of rows, also in later calls with the
+        handle; the ids of rows that no token fills are -1.
         """
         assert do_expand or not do_zero_padding, "do_zero_padding: only with do_expand"
         inputs = (x, topk_idx, topk_weights, cumulative_local_expert_recv_stats)

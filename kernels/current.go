@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -11,6 +12,13 @@ import (
 type Former struct {
 	Revision int                 // the last revision of the former kernel
 	Values   map[string]ep.Value // values of the parameters that only the other kernel has
+	Params   map[string]Respelled
+}
+
+// Respelled is a parameter of a former kernel that has another name now. Values maps its values.
+type Respelled struct {
+	Name   string
+	Values map[ep.Value]ep.Value
 }
 
 // Current rewrites a config of an earlier build for this build. A config of a former kernel
@@ -47,7 +55,12 @@ func rename(all []Kernel, c ep.Config) ep.Config {
 		}
 		out := ep.Config{Kernel: k.Name, Values: map[string]ep.Value{}}
 		maps.Copy(out.Values, former.Values)
-		maps.Copy(out.Values, c.Values)
+		for name, v := range c.Values {
+			if now, ok := former.Params[name]; ok {
+				name, v = now.Name, cmp.Or(now.Values[v], v)
+			}
+			out.Values[name] = v
+		}
 		return out
 	}
 	return c

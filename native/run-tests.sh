@@ -43,7 +43,7 @@ case ${1:-all} in
     test "$gpus" -ge 1 || { echo "nvidia-smi names no GPU"; exit 1; }
     trap 'kill $(jobs -p) 2> /dev/null; exit 130' INT TERM
     sanitize memcheck '^TestSanitize'
-    # Racecheck knows barriers only. In dispatch_ll_ids and dispatch_masked_ids warps wait for a flag in shared
+    # Racecheck knows barriers only. With count=receiver, warps of dispatch_ll and dispatch_masked wait for a flag in shared
     # memory that is written with release and read with acquire. Racecheck reports every access after the flag
     # as a race (testdata/archive/records/verification-h100.md), so these kernels are left out.
     sanitize racecheck '^TestRaces' --kernel-name-exclude kernel_substring=_ids ;;

@@ -33,7 +33,7 @@ func TestPackShow(t *testing.T) {
 			t.Errorf("the pack does not launch %s, but pack show prints it\n%s", never, text)
 		}
 	}
-	if !strings.Contains(text, "dispatch_ll_ids=") {
+	if !strings.Contains(text, "dispatch_ll=") {
 		t.Errorf("a kernel of the pack is missing:\n%s", text)
 	}
 }

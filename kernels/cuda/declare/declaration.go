@@ -46,7 +46,7 @@ type Declaration struct {
 
 	// places is true for a dispatch whose output rows are written by other ranks. The output
 	// must then lie on the symmetric heap.
-	places bool
+	places func(ep.Config) bool
 
 	// Consumes is true for a combine that uses up the data of its dispatch. To time it
 	// alone, an untimed dispatch runs before every call.
@@ -164,18 +164,12 @@ func Declarations() []Declaration {
 		combineEP(),
 		dispatchLL(),
 		combineLL(),
-		combineLLPartial(),
-		dispatchLLIDs(),
 		dispatchFinal(),
-		dispatchFinalHome(),
 		combineFinal(),
-		combineFinalPartial(),
 		combineFinalPolled(),
 		dispatchRank(),
-		dispatchRankHome(),
 		combineRank(),
 		dispatchMasked(),
-		dispatchMaskedIDs(),
 		combineMasked(),
 		fusedSilu(),
 	}

@@ -223,11 +223,11 @@ func TestFastKernelsRace(t *testing.T) {
 			dispatchFinal(), combineFinal()},
 		{fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=2,recv_sms=1,threads=64", "sms=1,recv_sms=2,threads=64,algo=dedup", 4},
 			splitting(dispatchLL()), splitting(combineLL())},
-		{fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,wait_sms=1,threads=96,team=2,scales=tile", "sms=2,wait_sms=1,threads=64,partial=bf16", 4},
+		{fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,wait_sms=1,threads=96,team=2,scales=tile", "sms=2,wait_sms=1,threads=64,algo=dedup", 4},
 			dispatchFinalHome(), combineFinalPartial()},
 	} {
 		t.Run(q.c.Kernel.Name, func(t *testing.T) {
-			if q.d.Kernel.Name == dispatchFinalHome().Kernel.Name {
+			if isHome(q.d.Kernel.DefaultConfig(onCPU(), q.p)) {
 				oncePerRun(t)
 			}
 			t.Parallel()

@@ -27,12 +27,14 @@ func dispatchFinal() Declaration {
 			Doc:     "Counts are sent first. Then each token is sent directly to its output row, and the receiver copies it to the rows of further experts. For large batches.",
 			Params: []kernels.Param{
 				// Unlike algo of a combine, algo of a dispatch changes no bit of the output.
-				speedParam(kernels.Compile, "algo", "dedup: one message for each distinct rank of a token; direct: one for each expert", "", "dedup", "dedup", "direct"),
+				speedParam(kernels.Compile, "algo", "dedup: one message for each distinct rank of a token; direct: one for each expert; home: as dedup, and the sender stores all rows that a token has on its own rank", "", "dedup", "dedup", "direct", "home"),
 				smsParam("8", "12", "16", "24", "32", "48", "64", "96", "132"),
-				waitParam("completes what arrived: copies rows to further experts, places scales", "0", "2", "5", "6", "8", "10", "12", "14", "16", "24", "32", "48", "68", "84", "100"),
+				waitParam("completes what arrived: copies rows to further experts, places scales", "0", "2", "5", "6", "8", "10", "12", "14", "16", "24", "32", "48", "66", "68", "84", "100"),
 				threadsParam("512", "768", "1024"),
+				teamParam(),
 				scalesParam(),
 			},
+			Formerly: formerly("dispatch_final_home", "algo=home"),
 			Check:   checkDispatchFinal,
 			Default: defaultDispatchFinal,
 			Starts:  startsDispatchFinal,
@@ -40,11 +42,20 @@ func dispatchFinal() Declaration {
 		source: "final/dispatch.cuh",
 		State:  finalState,
 		defines: func(c ep.Config) []string {
-			return append(definesFast(c), Define("EP_SCALES", Bit(c.Str("scales") == "tile")))
+			scales := Define("EP_SCALES", Bit(c.Str("scales") == "tile"))
+			if isHome(c) {
+				return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_TEAM", c, "team"), scales}
+			}
+			return append(definesFast(c), scales)
 		},
-		compare:  inOrder,
-		places:   true,
-		Launches: func(_ ep.Problem, c ep.Config) []Launch { return launchesFinal("dispatch_final", c, 0) },
+		compare: inOrder,
+		places:  func(ep.Config) bool { return true },
+		Launches: func(_ ep.Problem, c ep.Config) []Launch {
+			if isHome(c) {
+				return launchesFinal("dispatch_final_home", c, 0)
+			}
+			return launchesFinal("dispatch_final", c, 0)
+		},
 	}
 }
 
@@ -58,22 +69,33 @@ func combineFinal() Declaration {
 			Doc:     "Warps take messages in turn and send each with one release; other blocks sum. With algo=dedup a rank sums its rows before it sends them. For large batches.",
 			Params: []kernels.Param{
 				algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank"),
+				ownParam(),
 				smsParam("8", "12", "16", "20", "24", "32", "48", "64", "132"),
-				waitParam("sums what arrived", "0", "3", "5", "8", "9", "10", "16", "24", "32", "48"),
+				waitParam("sums what arrived", "0", "3", "4", "5", "8", "9", "10", "12", "16", "24", "32", "48", "64"),
 				threadsParam("384", "512", "768", "1024"),
 				speedParam(kernels.Compile, "in_flight", "16-byte loads of a sending lane that wait in shared memory; 0: they wait in registers, 2 to 4 of them",
 					"", "0", "0", "4", "8", "12"),
 			},
-			Check:   checkCombineFinal,
-			Default: defaultCombineFinal,
-			Starts:  startsCombineFinal,
+			Formerly: formerlyPartial(formerly("combine_final_partial", "own=registers,in_flight=8")),
+			Check:    checkCombineFinal,
+			Default:  defaultCombineFinal,
+			Starts:   startsCombineFinal,
 		},
 		source: "final/combine.cuh",
 		State:  finalState,
 		defines: func(c ep.Config) []string {
-			return append(definesFast(c), defineInt("EP_IN_FLIGHT", c, "in_flight"))
+			flight := defineInt("EP_IN_FLIGHT", c, "in_flight")
+			if ownRegisters(c) {
+				return append(definesOwn(c), flight)
+			}
+			return append(definesFast(c), flight)
 		},
-		Launches: func(_ ep.Problem, c ep.Config) []Launch { return launchesFinal("combine_final", c, ringBytes(c)) },
+		Launches: func(_ ep.Problem, c ep.Config) []Launch {
+			if ownRegisters(c) {
+				return launchesFinal("combine_final_partial", c, ringBytes(c))
+			}
+			return launchesFinal("combine_final", c, ringBytes(c))
+		},
 		compare:  preReduced,
 		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config { return defaultDispatchFinal(m, p) },
 	}
@@ -109,7 +131,11 @@ func checkFinalBlocks(m ep.Machine, p ep.Problem, c ep.Config) error {
 }
 
 func checkDispatchFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
-	return cmp.Or(checkFinal(m, p, c), checkScales(p, c))
+	most := 1
+	if isHome(c) {
+		most = c.Int("threads")/Warp - 1 // at least one warp completes what a team sends
+	}
+	return cmp.Or(checkFinalBlocks(m, p, c), kernels.CheckWord(c, "algo", "direct", "dedup", "home"), checkScales(p, c), kernels.CheckRange(c, "team", 1, most))
 }
 
 // ringShared is the largest shared memory, in bytes, of a block's ring. It fits every supported
@@ -123,6 +149,12 @@ func checkCombineFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := cmp.Or(checkFinal(m, p, c), kernels.CheckMultiple(c, "in_flight", 4, 0, 32, "the vectors that one step loads")); err != nil {
 		return err
 	}
+	if err := checkOwnRanks(p, c); err != nil {
+		return err
+	}
+	if ownRegisters(c) && c.Int("in_flight") == 0 {
+		return fmt.Errorf("in_flight: 0, but with own=registers loads wait in shared memory; use %d", partialInFlight)
+	}
 	if n := ringBytes(c); n > ringShared {
 		return fmt.Errorf("in_flight: %s loads for each of %s threads take %d bytes of shared memory, more than %d; use %d",
 			c.Str("in_flight"), c.Str("threads"), n, ringShared, ringShared/16/c.Int("threads")/4*4)
@@ -135,7 +167,7 @@ func checkCombineFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 func defaultDispatchFinal(m ep.Machine, p ep.Problem) ep.Config {
 	sms := fastSMs(m, p)
 	return ep.Config{Kernel: "dispatch_final", Values: map[string]ep.Value{
-		"algo": "dedup", "sms": number(sms), "wait_sms": number(sms * 5 / 8), "threads": "768", "scales": "row",
+		"algo": "dedup", "sms": number(sms), "wait_sms": number(sms * 5 / 8), "threads": "768", "team": "1", "scales": "row",
 	}}
 }
 
@@ -159,7 +191,7 @@ func startsDispatchFinal(m ep.Machine, p ep.Problem) []ep.Config {
 			out = append(out, c.With("scales", "tile"))
 		}
 	}
-	return out
+	return append(append(out, defaultDispatchFinalHome(m, p)), startsDispatchFinalHome(m, p)...)
 }
 
 // defaultCombineFinal takes half of the SMs: if every rank sends the same amount, half of the SMs
@@ -168,7 +200,7 @@ func defaultCombineFinal(m ep.Machine, p ep.Problem) ep.Config {
 	all := fastSMs(m, p)
 	sms := max(all/2, min(all, fewSMs))
 	return ep.Config{Kernel: "combine_final", Values: map[string]ep.Value{
-		"algo": "direct", "sms": number(sms), "wait_sms": number(sms / 2), "threads": "768", "in_flight": "0",
+		"algo": "direct", "own": "slot", "sms": number(sms), "wait_sms": number(sms / 2), "threads": "768", "in_flight": "0",
 	}}
 }
 
@@ -178,11 +210,15 @@ func defaultCombineFinal(m ep.Machine, p ep.Problem) ep.Config {
 func startsCombineFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	sms := fastSMs(m, p)
 	all := defaultCombineFinal(m, p).With("sms", number(sms)).With("wait_sms", number(sms*3/8))
-	if sms >= fewSMs {
-		return []ep.Config{all}
+	out := []ep.Config{all}
+	if sms < fewSMs {
+		deep := all.With("threads", "1024").With("in_flight", "8")
+		out = append(out, deep, deep.With("wait_sms", "0"))
 	}
-	deep := all.With("threads", "1024").With("in_flight", "8")
-	return []ep.Config{all, deep, deep.With("wait_sms", "0")}
+	if p.Ranks < 2 {
+		return out
+	}
+	return append(append(out, defaultCombineFinalPartial(m, p)), startsCombineFinalPartial(m, p)...)
 }
 
 // regionsFinal lists FinRegion of final/layout.cuh.

@@ -44,7 +44,7 @@ func TestStartsAreLegal(t *testing.T) {
 		p := pairProblem(rapid.SampledFrom([]ep.DType{ep.BF16, ep.FP8}).Draw(t, "dtype"), 4, 512, 64, 8, 4)
 		p.Tokens = rapid.IntRange(0, 128).Draw(t, "tokens")
 		p.MaxTokens = 128
-		for _, k := range []kernels.Kernel{dispatchFinal().Kernel, dispatchFinalHome().Kernel, combineFinal().Kernel, combineLL().Kernel, combineLLPartial().Kernel, combineFinalPartial().Kernel} {
+		for _, k := range []kernels.Kernel{dispatchFinal().Kernel, combineFinal().Kernel, combineLL().Kernel} {
 			seen := map[string]bool{}
 			for _, c := range append(k.Starts(m, p), k.Default(m, p)) {
 				if err := k.Check(m, p, c); err != nil {

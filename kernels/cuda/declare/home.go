@@ -1,7 +1,6 @@
 package declare
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -9,38 +8,17 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// dispatchFinalHome declares a dispatch_final for few ranks: a large part of a token's rows then
-// stays on the token's own rank.
-func dispatchFinalHome() Declaration {
-	return Declaration{
-		Kernel: kernels.Kernel{
-			Name:    "dispatch_final_home",
-			Op:      ep.Dispatch,
-			Layouts: byExpert,
-			Doc:     "dispatch_final whose sender stores all rows that a token has on the token's own rank; rows of other ranks' tokens are copied. For few ranks.",
-			Params: []kernels.Param{
-				smsParam("8", "12", "16", "24", "32", "48", "64", "96", "132"),
-				waitParam("completes what other ranks sent", "0", "2", "4", "6", "8", "12", "16", "24", "32", "48", "66", "84"),
-				threadsParam("512", "768"),
-				speedParam(kernels.Compile, "team", "warps that send one token together, so that tokens arrive one after the other; 1: each sends its own",
-					"warps", "1", "1", "4", "8"),
-				scalesParam(),
-			},
-			Check:   checkDispatchFinalHome,
-			Default: defaultDispatchFinalHome,
-			Starts:  startsDispatchFinalHome,
-		},
-		source: "final/dispatch_home.cuh",
-		State:  finalState,
-		defines: func(c ep.Config) []string {
-			return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_TEAM", c, "team"),
-				Define("EP_SCALES", Bit(c.Str("scales") == "tile"))}
-		},
-		compare:  inOrder,
-		places:   true,
-		Launches: func(_ ep.Problem, c ep.Config) []Launch { return launchesFinal("dispatch_final_home", c, 0) },
-	}
+// teamParam declares the warps that send one token together with algo=home.
+func teamParam() kernels.Param {
+	q := speedParam(kernels.Compile, "team", "with algo=home, warps that send one token together, so that tokens arrive one after the other; 1: each sends its own",
+		"warps", "1", "1", "4", "8")
+	q.Before = "1"
+	return q
 }
+
+// isHome reports whether the sender stores all rows that a token has on its own rank. That pays on few ranks,
+// where a large part of a token's rows stays on its own rank. Rows of other ranks' tokens are copied.
+func isHome(c ep.Config) bool { return c.Str("algo") == "home" }
 
 func scalesParam() kernels.Param {
 	return speedParam(kernels.Compile, "scales", "when FP8 scales go to the output: row (with their row) or tile (32 rows together, once all are here)",
@@ -54,17 +32,10 @@ func checkScales(p ep.Problem, c ep.Config) error {
 	return kernels.CheckWord(c, "scales", "row", "tile")
 }
 
-func checkDispatchFinalHome(m ep.Machine, p ep.Problem, c ep.Config) error {
-	return cmp.Or(checkFinalBlocks(m, p, c), checkScales(p, c),
-		kernels.CheckRange(c, "team", 1, c.Int("threads")/Warp-1)) // at least one warp completes what a team sends
-}
-
 // defaultDispatchFinalHome returns a config without teams, which is legal with any number of SMs
 // and threads. Whether teams are faster depends on both numbers: see startsDispatchFinalHome.
 func defaultDispatchFinalHome(m ep.Machine, p ep.Problem) ep.Config {
-	return ep.Config{Kernel: "dispatch_final_home", Values: map[string]ep.Value{
-		"sms": number(fastSMs(m, p)), "wait_sms": "0", "threads": "512", "team": "1", "scales": "row",
-	}}
+	return defaultDispatchFinal(m, p).With("algo", "home").With("wait_sms", "0").With("threads", "512")
 }
 
 // startsDispatchFinalHome returns configs with teams, with single warps in larger blocks, with

@@ -23,6 +23,7 @@ func dispatchLL() Declaration {
 			Layouts: byExpert,
 			Doc:     "One kernel without flags: each token is sent once to each distinct rank, and receivers poll the data. For small batches.",
 			Params: []kernels.Param{
+				countParam(),
 				smsParam("16", "32", "64", "132"),
 				threadsParam("256", "512", "1024"),
 				speedParam(kernels.Compile, "send", "message bytes one sending warp converts and stores", "bytes", "512", "512", "1024"),
@@ -33,8 +34,9 @@ func dispatchLL() Declaration {
 				pdlParam("0"),
 				splitParam(), recvParam(),
 			},
-			Formerly: formerlySplit("dispatch_ll_split", "receivers", "pause", "early"),
+			Formerly: formerly("dispatch_ll_split", kernels.ModeParam+"=split,receivers=0,pause=0,early=0", "dispatch_ll_ids", "count=receiver,receivers=0,pause=0,early=0"),
 			Check:    checkDispatchLL,
+			Starts:   startsDispatchLL,
 			Default:  func(m ep.Machine, p ep.Problem) ep.Config { return fused(defaultDispatchLL(m, p)) },
 			Split: func(m ep.Machine, p ep.Problem) ep.Config {
 				return split(defaultDispatchLL(m, p), "receivers", "pause", "early")
@@ -44,11 +46,17 @@ func dispatchLL() Declaration {
 		source: "ll/dispatch.cuh",
 		State:  llState,
 		defines: func(c ep.Config) []string {
-			return append([]string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_SEND_BYTES", c, "send"),
-				defineInt("EP_PART_BYTES", c, "part"), defineInt("EP_EARLY", c, "early")}, definesSplit(c)...)
+			own := []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_SEND_BYTES", c, "send"), defineInt("EP_PART_BYTES", c, "part")}
+			if countsReceiver(c) {
+				return append(own, Define("EP_COUNT_IDS", 1))
+			}
+			return append(append(own, defineInt("EP_EARLY", c, "early")), definesSplit(c)...)
 		},
 		compare: inOrder,
-		Launches: func(_ ep.Problem, c ep.Config) []Launch {
+		Launches: func(p ep.Problem, c ep.Config) []Launch {
+			if countsReceiver(c) {
+				return launchesIDs("dispatch_ll_ids", p, c)
+			}
 			if isSplit(c) {
 				return splitLaunches("dispatch_ll", c)
 			}
@@ -69,12 +77,14 @@ func combineLL() Declaration {
 			Doc:     "One kernel without flags: receivers poll the rows. With algo=dedup a rank sums its rows before it sends them. For small batches.",
 			Params: []kernels.Param{
 				algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank"),
+				ownParam(),
 				smsParam("16", "32", "64", "132"),
-				threadsParam("256", "512", "1024"),
+				threadsParam("256", "512", "768", "1024"),
+				ownReceivers(),
 				pdlParam("0"),
 				splitParam(), recvParam(),
 			},
-			Formerly:   formerlySplit("combine_ll_split"),
+			Formerly:   formerlyPartial(formerly("combine_ll_split", kernels.ModeParam+"=split", "combine_ll_partial", "own=registers")),
 			Check:      checkCombineLL,
 			Default:    defaultCombineLL,
 			Split:      func(m ep.Machine, p ep.Problem) ep.Config { return split(defaultCombineLL(m, p)) },
@@ -83,8 +93,16 @@ func combineLL() Declaration {
 		},
 		source:  "ll/combine.cuh",
 		State:   llState,
-		defines: func(c ep.Config) []string { return append(definesFast(c), definesSplit(c)...) },
+		defines: func(c ep.Config) []string {
+			if ownRegisters(c) {
+				return append(definesOwn(c), definesSplit(c)...)
+			}
+			return append(definesFast(c), definesSplit(c)...)
+		},
 		Launches: func(_ ep.Problem, c ep.Config) []Launch {
+			if ownRegisters(c) {
+				return launchesOwn("combine_ll_partial", c)
+			}
 			if isSplit(c) {
 				return splitLaunches("combine_ll", c)
 			}
@@ -96,7 +114,7 @@ func combineLL() Declaration {
 }
 
 func checkDispatchLL(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if err := cmp.Or(checkFast(m, p, c), checkSplit(m, p, c, "receivers", "pause", "early"),
+	if err := cmp.Or(checkCount(p, c, "receivers=0", "pause=0", "early=0"), checkFast(m, p, c), checkSplit(m, p, c, "receivers", "pause", "early"),
 		kernels.CheckRange(c, "receivers", 0, c.Int("threads")/Warp-1), // at least one warp sends
 		kernels.CheckRange(c, "pause", 0, 100_000)); err != nil {
 		return err
@@ -112,7 +130,7 @@ func checkDispatchLL(m ep.Machine, p ep.Problem, c ep.Config) error {
 }
 
 func checkCombineLL(m ep.Machine, p ep.Problem, c ep.Config) error {
-	return cmp.Or(checkFast(m, p, c), checkSplit(m, p, c), checkSwitch(c, "pdl"), kernels.CheckWord(c, "algo", "direct", "dedup"))
+	return cmp.Or(checkFast(m, p, c), checkSplit(m, p, c), checkSwitch(c, "pdl"), kernels.CheckWord(c, "algo", "direct", "dedup"), checkOwn(p, c))
 }
 
 // dispatchLLBefore returns the dispatch that runs before a combine of llState.
@@ -129,7 +147,7 @@ func overlappedLL(c ep.Config) ep.Config { return c.With("pdl", "1") }
 // tokens it has small parts and early receivers, above 8 larger parts, and above 32 more warps.
 func defaultDispatchLL(m ep.Machine, p ep.Problem) ep.Config {
 	v := map[string]ep.Value{
-		"sms": number(fastSMs(m, p)), "threads": "512", "send": "512", "part": "512",
+		"count": "sender", "sms": number(fastSMs(m, p)), "threads": "512", "send": "512", "part": "512",
 		"receivers": "8", "pause": "0", "early": "0", "pdl": "0",
 	}
 	if p.Tokens <= 8 {
@@ -146,18 +164,41 @@ func defaultDispatchLL(m ep.Machine, p ep.Problem) ep.Config {
 // defaultCombineLL sums in top-k order, which gives the bits of the specification.
 func defaultCombineLL(m ep.Machine, p ep.Problem) ep.Config {
 	return fused(ep.Config{Kernel: "combine_ll", Values: map[string]ep.Value{
-		"algo": "direct", "sms": number(fastSMs(m, p)), "threads": "512", "pdl": "0",
+		"algo": "direct", "own": "slot", "sms": number(fastSMs(m, p)), "threads": "512", "receivers": "0", "pdl": "0",
 	}})
 }
 
-// startsCombineLL returns a config with 1,024 threads for more than 64 tokens. On 2 and 4 H200
-// that config took 2 to 25 % less time above 64 tokens, and 4 to 14 % more with fewer tokens.
-// It is not the default, because on sm_100a it spills registers.
-func startsCombineLL(m ep.Machine, p ep.Problem) []ep.Config {
-	if p.Tokens <= 64 {
+// startsCombineLL returns a config with own=registers, and configs with larger blocks for more than 64
+// tokens. On 2 and 4 H200 1,024 threads with own=slot took 2 to 25 % less time above 64 tokens, and 4 to
+// 14 % more with fewer tokens. They are not the default, because on sm_100a they spill registers. With
+// own=registers some warps may never send: if every warp first sends all its sums, the link is idle while
+// the warps compute the sums of their own rank.
+func startsCombineLL(m ep.Machine, p ep.Problem) (out []ep.Config) {
+	if p.Tokens > 64 {
+		out = append(out, defaultCombineLL(m, p).With("threads", "1024"))
+	}
+	if p.Ranks < 2 {
+		return out
+	}
+	own := defaultCombineLLPartial(m, p)
+	if out = append(out, own); p.Tokens > 64 {
+		large := own.With("threads", "768")
+		out = append(out, large, large.With("receivers", "12"))
+	}
+	return out
+}
+
+// defaultCombineLLPartial returns the default among the configs with own=registers.
+func defaultCombineLLPartial(m ep.Machine, p ep.Problem) ep.Config {
+	return defaultCombineLL(m, p).With("own", "registers")
+}
+
+// startsDispatchLL returns the config with count=receiver if it is legal.
+func startsDispatchLL(m ep.Machine, p ep.Problem) []ep.Config {
+	if markBytes(p) > marksShared {
 		return nil
 	}
-	return []ep.Config{defaultCombineLL(m, p).With("threads", "1024")}
+	return []ep.Config{defaultDispatchLLIDs(m, p)}
 }
 
 // regionsLL lists LlRegion of ll/layout.cuh.

@@ -1,47 +1,45 @@
 package declare
 
 import (
-	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// dispatchLLIDs declares a dispatch_ll whose receivers count the tokens of each expert. It is a
-// separate kernel, because a change of dispatch_ll's source would invalidate the table rows of
-// dispatch_ll.
-func dispatchLLIDs() Declaration {
-	return Declaration{
-		Kernel: kernels.Kernel{
-			Name:    "dispatch_ll_ids",
-			Op:      ep.Dispatch,
-			Layouts: byExpert,
-			Doc:     "dispatch_ll in which senders do not count: they send ids and data at once, and each receiving block counts the ids that arrive. For small batches.",
-			Params: []kernels.Param{
-				smsParam("16", "32", "64", "132"),
-				threadsParam("256", "512", "1024"),
-				speedParam(kernels.Compile, "send", "message bytes one sending warp converts and stores", "bytes", "512", "512", "1024"),
-				speedParam(kernels.Compile, "part", "message bytes one receiving warp waits for and copies", "bytes", "512", "512", "1024"),
-				pdlParam("0"),
-			},
-			Check:      checkDispatchLLIDs,
-			Default:    defaultDispatchLLIDs,
-			Overlapped: overlappedLL,
-		},
-		source: "ll/dispatch_ids.cuh",
-		State:  llState,
-		defines: func(c ep.Config) []string {
-			return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_SEND_BYTES", c, "send"), defineInt("EP_PART_BYTES", c, "part")}
-		},
-		compare: inOrder,
-		Launches: func(p ep.Problem, c ep.Config) []Launch {
-			l := launchOf("dispatch_ll_ids", c)
-			l.Shared = markBytes(p)
-			l.Params.Own = LLParams{Receivers: c.Int("threads") / Warp / 2} // the other warps gather headers and copy
-			return []Launch{l}
-		},
+// countParam declares which rank counts the rows of each expert. If the receivers count, ids and data are
+// sent at once: each receiving block counts the ids that arrive.
+func countParam() kernels.Param {
+	q := speedParam(kernels.Compile, "count", "rank that counts the rows of each expert: sender, before it sends; receiver: each of its blocks counts the ids that arrive", "", "sender", "sender", "receiver")
+	q.Before = "sender"
+	return q
+}
+
+func countsReceiver(c ep.Config) bool { return c.Str("count") == "receiver" }
+
+// MayTakeCast reports whether a dispatch with this config's other values can take tokens that its caller cast.
+func MayTakeCast(dispatch ep.Config) bool {
+	_, ok := dispatch.Values["input"]
+	return ok && !countsReceiver(dispatch)
+}
+
+// checkCount checks count. With count=receiver the parameters `unused`, spelled name=value, have no effect
+// and must have these values, mode is fused, and the marks of all tokens must fit a block's shared memory.
+func checkCount(p ep.Problem, c ep.Config, unused ...string) error {
+	if !countsReceiver(c) {
+		return kernels.CheckWord(c, "count", "sender", "receiver")
 	}
+	for _, u := range append(unused, kernels.ModeParam+"="+kernels.ModeFused) {
+		if name, v, _ := strings.Cut(u, "="); c.Str(name) != v {
+			return fmt.Errorf("%s: %s, but with count=receiver it has no effect; use %s", name, c.Str(name), v)
+		}
+	}
+	if n := markBytes(p); n > marksShared {
+		return fmt.Errorf("tokens: %d with %d experts take %d bytes of shared memory, more than %d; use at most %d, or count=sender",
+			p.Tokens, p.Experts, n, marksShared, marksShared/4/p.Experts*32)
+	}
+	return nil
 }
 
 // marksShared is the largest shared memory, in bytes, of a block's marks (see markBytes). It fits
@@ -54,19 +52,15 @@ const marksShared = 128 << 10
 // not the capacity of the buffers, so that a table row for few tokens is legal at any capacity.
 func markBytes(p ep.Problem) int { return (max(p.Tokens, 1) + 31) / 32 * 4 * p.Experts }
 
-func checkDispatchLLIDs(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if err := checkFast(m, p, c); err != nil {
-		return err
-	}
-	if n := markBytes(p); n > marksShared {
-		return fmt.Errorf("tokens: %d with %d experts take %d bytes of shared memory, more than %d; use at most %d, or dispatch_ll",
-			p.Tokens, p.Experts, n, marksShared, marksShared/4/p.Experts*32)
-	}
-	return cmp.Or(kernels.CheckWord(c, "send", "512", "1024", "2048"), kernels.CheckWord(c, "part", "512", "1024", "2048"), checkSwitch(c, "pdl"))
+// launchesIDs returns the launch of a call with count=receiver.
+func launchesIDs(entry string, p ep.Problem, c ep.Config) []Launch {
+	l := launchOf(entry, c)
+	l.Shared = markBytes(p)
+	l.Params.Own = LLParams{Receivers: c.Int("threads") / Warp / 2} // the other warps gather headers and copy
+	return []Launch{l}
 }
 
-// defaultDispatchLLIDs returns the values of defaultDispatchLL for the parameters that both kernels
-// have.
+// defaultDispatchLLIDs returns the default among the configs with count=receiver.
 func defaultDispatchLLIDs(m ep.Machine, p ep.Problem) ep.Config {
-	return asKernel(defaultDispatchLL(m, p), "dispatch_ll_ids", "receivers", "pause", "early")
+	return fused(defaultDispatchLL(m, p)).With("count", "receiver").With("receivers", "0").With("pause", "0").With("early", "0")
 }

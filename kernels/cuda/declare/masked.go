@@ -28,26 +28,39 @@ func dispatchMasked() Declaration {
 			Work:    ep.Work{Library: "epbench", Layout: "masked", Inside: []string{"cast", "counts", "expansion"}},
 			Doc:     "One kernel without flags: each token is sent once to each distinct rank, and receivers poll the data and copy it to the rows of the token's experts.",
 			Params: []kernels.Param{
+				countParam(),
 				smsParam("16", "24", "32", "64", "132"),
 				waitParam("copies what arrived to its rows", "0", "8", "16", "32", "64", "88"),
 				threadsParam("512", "768", "1024"),
 				unitParam("message"),
+				idsParam("send", "message bytes one sending warp converts and stores with count=receiver"),
+				idsParam("part", "message bytes one receiving warp waits for and copies with count=receiver"),
 				inputParam(),
 				pdlParam("0"),
 				splitParam(), recvParam(),
 			},
-			Formerly:   formerlySplit("dispatch_masked_split", "wait_sms"),
+			Formerly:   formerly("dispatch_masked_split", kernels.ModeParam+"=split,wait_sms=0", "dispatch_masked_ids", "count=receiver,wait_sms=0,unit=512,input=bf16"),
 			Check:      checkDispatchMasked,
 			Default:    defaultDispatchMasked,
 			Split:      func(m ep.Machine, p ep.Problem) ep.Config { return splitMasked(defaultDispatchMasked(m, p)) },
-			Starts:     startsRank(defaultDispatchMasked),
+			Starts:     startsDispatchMasked,
 			Overlapped: overlappedLL,
 		},
-		source:   "masked/dispatch.cuh",
-		State:    maskedState,
-		defines:  func(c ep.Config) []string { return append(definesDispatchRank(c), definesSplit(c)...) },
-		compare:  inOrder,
-		Launches: func(_ ep.Problem, c ep.Config) []Launch { return launchesMasked("dispatch_masked", c) },
+		source: "masked/dispatch.cuh",
+		State:  maskedState,
+		defines: func(c ep.Config) []string {
+			if countsReceiver(c) {
+				return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_SEND_BYTES", c, "send"), defineInt("EP_PART_BYTES", c, "part"), Define("EP_COUNT_IDS", 1)}
+			}
+			return append(definesDispatchRank(c), definesSplit(c)...)
+		},
+		compare: inOrder,
+		Launches: func(p ep.Problem, c ep.Config) []Launch {
+			if countsReceiver(c) {
+				return launchesIDs("dispatch_masked_ids", p, c)
+			}
+			return launchesMasked("dispatch_masked", c)
+		},
 	}
 }
 
@@ -71,7 +84,7 @@ func combineMasked() Declaration {
 				pdlParam("0"),
 				splitParam(), recvParam(),
 			},
-			Formerly:   formerlySplit("combine_masked_split", "wait_sms"),
+			Formerly:   formerly("combine_masked_split", kernels.ModeParam+"=split,wait_sms=0"),
 			Check:      checkCombineMasked,
 			Default:    defaultCombineMasked,
 			Split:      splitCombineMasked,
@@ -98,7 +111,38 @@ func combineMasked() Declaration {
 }
 
 func checkDispatchMasked(m ep.Machine, p ep.Problem, c ep.Config) error {
-	return cmp.Or(checkMaskedExperts(p, c), checkSplit(m, p, c, "wait_sms"), checkDispatchRank(m, p, c))
+	if !countsReceiver(c) {
+		for _, name := range []string{"send", "part"} {
+			if c.Str(name) != "512" {
+				return fmt.Errorf("%s: %s, but with count=sender it has no effect; use 512", name, c.Str(name))
+			}
+		}
+	}
+	return cmp.Or(checkMaskedExperts(p, c), checkCount(p, c, "wait_sms=0", "unit=512", "input=bf16"), checkSplit(m, p, c, "wait_sms"), checkDispatchRank(m, p, c),
+		kernels.CheckWord(c, "send", "512", "1024", "2048"), kernels.CheckWord(c, "part", "512", "1024", "2048"))
+}
+
+// idsParam declares a parameter that only configs with count=receiver use.
+func idsParam(name, doc string) kernels.Param {
+	q := speedParam(kernels.Compile, name, doc, "bytes", "512", "512", "1024")
+	q.Before = "512"
+	return q
+}
+
+// startsDispatchMasked adds a config with count=receiver to those of startsRank, if it is legal.
+func startsDispatchMasked(m ep.Machine, p ep.Problem) []ep.Config {
+	out := startsRank(defaultDispatchMasked)(m, p)
+	if markBytes(p) > marksShared {
+		return out
+	}
+	return append(out, defaultDispatchMaskedIDs(m, p))
+}
+
+// defaultDispatchMaskedIDs returns the default among the configs with count=receiver.
+func defaultDispatchMaskedIDs(m ep.Machine, p ep.Problem) ep.Config {
+	c := defaultDispatchMasked(m, p).With("count", "receiver").With("wait_sms", "0").With("unit", "512")
+	of := defaultDispatchLL(m, p)
+	return c.With("threads", of.Values["threads"]).With("send", of.Values["send"]).With("part", of.Values["part"])
 }
 
 // launchesMasked returns the launches of a call, fused or split.
@@ -126,7 +170,7 @@ func checkCombineMasked(m ep.Machine, p ep.Problem, c ep.Config) error {
 // defaultDispatchMasked gives half of a long call's SMs to receiving, because a receiver writes a
 // token once for each of the token's experts on the rank.
 func defaultDispatchMasked(m ep.Machine, p ep.Problem) ep.Config {
-	return fused(defaultRank("dispatch_masked", m, p, 2).With("input", "bf16"))
+	return fused(defaultRank("dispatch_masked", m, p, 2).With("input", "bf16").With("count", "sender").With("send", "512").With("part", "512"))
 }
 
 // aheadTokens is a token count. Up to it, algo=dedup is slower than algo=direct: sending the

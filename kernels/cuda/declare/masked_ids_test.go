@@ -1,10 +1,9 @@
 package declare
 
 import (
-	"slices"
+	"strings"
 	"testing"
 
-	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
 )
@@ -59,21 +58,19 @@ func TestMaskedIDsFollow(t *testing.T) {
 	}
 }
 
-// TestMaskedIDsParams: dispatch_masked_ids has the parameters of dispatch_ll_ids, and takes
-// BF16 tokens alone.
+// TestMaskedIDsParams: with count=receiver, dispatch_masked takes BF16 tokens alone and serves layout masked alone.
 func TestMaskedIDsParams(t *testing.T) {
-	f, ll := dispatchMaskedIDs(), dispatchLLIDs()
-	if !slices.EqualFunc(f.Kernel.Params, ll.Kernel.Params, func(a, b kernels.Param) bool { return a.Name == b.Name }) {
-		t.Errorf("%d parameters, dispatch_ll_ids has %d", len(f.Kernel.Params), len(ll.Kernel.Params))
-	}
-	p := pairProblem(ep.FP8, 2, 7168, 256, 8, 128)
+	f, p := dispatchMaskedIDs(), pairProblem(ep.FP8, 2, 7168, 256, 8, 128)
 	p.Layout, p.Op = ep.LayoutMasked, ep.Dispatch
 	c := f.Kernel.DefaultConfig(onCPU(), p)
 	if err := f.Check(onCPU(), p, c); err != nil {
 		t.Errorf("the default: %v", err)
 	}
-	if _, ok := c.Values["input"]; ok {
-		t.Error("the kernel has a parameter input, but it reads only bf16 tokens")
+	for _, changed := range []string{"input=fp8", "wait_sms=8", "unit=1024", "mode=split", "part=768"} {
+		name, _, _ := strings.Cut(changed, "=")
+		if err := f.Check(onCPU(), p, overDefault(t, f, p, changed)); err == nil || !strings.HasPrefix(err.Error(), name+":") {
+			t.Errorf("%s: %v", changed, err)
+		}
 	}
 	p.Layout = ep.LayoutExpert
 	if f.Check(onCPU(), p, c) == nil {

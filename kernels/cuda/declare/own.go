@@ -2,6 +2,7 @@ package declare
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
@@ -46,19 +47,39 @@ func checkOwn(p ep.Problem, c ep.Config) error {
 		if c.Int("receivers") != 0 {
 			return fmt.Errorf("receivers: %s, but with own=slot all warps send; use 0", c.Str("receivers"))
 		}
-		return kernels.CheckWord(c, "own", "slot", "registers")
+		return checkOwnRanks(p, c)
 	}
 	for _, unused := range [][2]string{{"wait_sms", "0"}, {"unit", "512"}} {
 		if v, ok := c.Values[unused[0]]; ok && string(v) != unused[1] {
 			return fmt.Errorf("%s: %s, but with own=registers it has no effect; use %s", unused[0], v, unused[1])
 		}
 	}
-	if p.Ranks < 2 {
-		return fmt.Errorf("own: with %d rank there is no other rank to send sums to; use slot", p.Ranks)
+	if err := checkOwnRanks(p, c); err != nil {
+		return err
 	}
 	most := c.Int("threads")/Warp - 1 // at least one warp sends
 	if isSplit(c) {
 		most = 0 // one kernel sends and another receives
 	}
 	return kernels.CheckRange(c, "receivers", 0, most)
+}
+
+// checkOwnRanks checks own alone.
+func checkOwnRanks(p ep.Problem, c ep.Config) error {
+	if ownRegisters(c) && p.Ranks < 2 {
+		return fmt.Errorf("own: with %d rank there is no other rank to send sums to; use slot", p.Ranks)
+	}
+	return kernels.CheckWord(c, "own", "slot", "registers")
+}
+
+// formerlyPartial completes the former kernels with a parameter `partial`, which is own=registers with
+// algo=direct or dedup now.
+func formerlyPartial(all map[string]kernels.Former) map[string]kernels.Former {
+	for name, f := range all {
+		if strings.HasSuffix(name, "_partial") {
+			f.Params = map[string]kernels.Respelled{"partial": {Name: "algo", Values: map[ep.Value]ep.Value{"f32": "direct", "bf16": "dedup"}}}
+			all[name] = f
+		}
+	}
+	return all
 }

@@ -147,3 +147,17 @@ func checkSMs(m ep.Machine, p ep.Problem, c ep.Config, lo int) error {
 }
 
 func checkSwitch(c ep.Config, name string) error { return kernels.CheckWord(c, name, "0", "1") }
+
+// formerly lists kernels that have become configs of another one: name, then the values that it stands for,
+// spelled as in a config.
+func formerly(namesAndValues ...string) map[string]kernels.Former {
+	out := map[string]kernels.Former{}
+	for i := 0; i < len(namesAndValues); i += 2 {
+		c, err := ep.ParseConfig(namesAndValues[i] + ":" + namesAndValues[i+1])
+		if err != nil {
+			panic(err) // the author of the declaration sees it
+		}
+		out[c.Kernel] = kernels.Former{Revision: 1, Values: c.Values}
+	}
+	return out
+}

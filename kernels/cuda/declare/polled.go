@@ -28,8 +28,7 @@ func regionsPolled(p ep.Problem) []Region {
 // combineFinalPolled declares a combine_ll_partial that can follow dispatch_final. With 4,096 tokens
 // on 2 ranks such pairs are a fifth faster than pairs of two ll kernels or of two final kernels.
 func combineFinalPolled() Declaration {
-	f := combineLLPartial()
-	f.Kernel = kernels.Kernel{
+	return Declaration{Kernel: kernels.Kernel{
 		Name:    "combine_final_polled",
 		Op:      ep.Combine,
 		Layouts: byExpert,
@@ -44,15 +43,14 @@ func combineFinalPolled() Declaration {
 		Check:   checkCombineLLPartial,
 		Default: defaultCombineFinalPolled,
 		Starts:  startsCombineFinalPolled,
+	},
+		source:   "final/combine_polled.cuh",
+		State:    polledState,
+		defines:  definesPartial,
+		Launches: func(_ ep.Problem, c ep.Config) []Launch { return launchesOwn("combine_final_polled", c) },
+		compare:  preReduced,
+		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config { return defaultDispatchFinal(m, p) },
 	}
-	f.source, f.State = "final/combine_polled.cuh", polledState
-	f.Launches = func(_ ep.Problem, c ep.Config) []Launch {
-		l := launchOf("combine_final_polled", c)
-		l.Params.Own = LLParams{Receivers: c.Int("receivers")}
-		return []Launch{l}
-	}
-	f.dispatch = func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config { return defaultDispatchFinal(m, p) }
-	return f
 }
 
 // defaultCombineFinalPolled returns defaultCombineLLPartial with 8 warps that only sum. From 1,024

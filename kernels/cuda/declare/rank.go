@@ -28,23 +28,36 @@ func dispatchRank() Declaration {
 			Work:    ep.Work{Library: "epbench", Layout: "rank", Inside: []string{"cast", "counts"}},
 			Doc:     "One kernel without flags: each token is sent once to each distinct rank, and receivers poll the data and copy it to the row's place.",
 			Params: []kernels.Param{
-				smsParam("16", "24", "32", "64", "132"),
-				waitParam("copies what arrived to its rows", "0", "4", "8", "12", "16", "24", "32", "48", "64"),
+				rowsParam(),
+				smsParam("8", "12", "16", "24", "32", "64", "132"),
+				waitParam("copies what arrived to its rows", "0", "1", "2", "4", "8", "12", "16", "24", "32", "48", "64"),
 				threadsParam("512", "768", "1024"),
 				unitParam("message"),
 				inputParam(),
 				pdlParam("0"),
 			},
-			Check:      checkDispatchRank,
+			Formerly:   formerly("dispatch_rank_home", "rows=home"),
+			Check:      checkDispatchRankRows,
 			Default:    defaultDispatchRank,
-			Starts:     startsRank(defaultDispatchRank),
+			Starts:     startsDispatchRank,
 			Overlapped: overlappedLL,
 		},
-		source:   "rank/dispatch.cuh",
-		State:    rankState,
-		defines:  definesDispatchRank,
-		compare:  inOrder,
-		Launches: func(_ ep.Problem, c ep.Config) []Launch { return launchesRank("dispatch_rank", c) },
+		source: "rank/dispatch.cuh",
+		State:  rankState,
+		defines: func(c ep.Config) []string {
+			if storesHome(c) {
+				return append(definesDispatchRank(c), Define("EP_HOME", 1))
+			}
+			return definesDispatchRank(c)
+		},
+		compare: inOrder,
+		places:  storesHome,
+		Launches: func(_ ep.Problem, c ep.Config) []Launch {
+			if storesHome(c) {
+				return launchesRank("dispatch_rank_home", c)
+			}
+			return launchesRank("dispatch_rank", c)
+		},
 	}
 }
 
@@ -131,7 +144,7 @@ const longTokens = 256
 // 24 SMs of an H200 this took 282 us for 4,096 FP8 tokens, while a third for receiving took
 // 683 us.
 func defaultDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
-	c := defaultRank("dispatch_rank", m, p, 3).With("input", "bf16")
+	c := defaultRank("dispatch_rank", m, p, 3).With("input", "bf16").With("rows", "slot")
 	if p.Tokens <= longTokens || fastSMs(m, p) > fewSMs {
 		return c
 	}

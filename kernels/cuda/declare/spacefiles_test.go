@@ -30,6 +30,7 @@ func TestSpaceFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(name, err)
 		}
+		f = f.Renamed(func(c ep.Config) ep.Config { return kernels.Rename(AllKernels(), c) }, nil)
 		if err := f.Check(declaredHere()); err != nil {
 			t.Error(name, err)
 		}

@@ -42,7 +42,7 @@ func DescribeCall(m ep.Machine, p ep.Problem, c ep.Config) (CallSpec, error) {
 		return CallSpec{}, err
 	}
 	return CallSpec{Config: c, Op: f.Kernel.Op, State: f.State.Name, Extends: f.State.extends, AnyDType: f.State.anyDType, Unit: u.packed(),
-		Counters: max(f.State.Counters(p), 1), Places: f.places, Regions: f.State.Regions(p), Launches: f.Launches(p, c)}, nil
+		Counters: max(f.State.Counters(p), 1), Places: f.places != nil && f.places(c), Regions: f.State.Regions(p), Launches: f.Launches(p, c)}, nil
 }
 
 // InMemoryOf returns s, changed to use the memory of the combine that follows it. It returns s

@@ -48,16 +48,6 @@ func split(c ep.Config, unused ...string) ep.Config {
 	return c
 }
 
-// formerlySplit returns the former kernel `name`. Its configs are now configs of another kernel
-// with mode=split.
-func formerlySplit(name string, unused ...string) map[string]kernels.Former {
-	values := map[string]ep.Value{kernels.ModeParam: kernels.ModeSplit}
-	for _, u := range unused {
-		values[u] = "0"
-	}
-	return map[string]kernels.Former{name: {Revision: 1, Values: values}}
-}
-
 // splitLaunches returns entry_send and entry_recv, each on a grid of its own. The receiver
 // never starts early, because it would take SMs that the sender still needs.
 func splitLaunches(entry string, c ep.Config) []Launch {
@@ -83,17 +73,4 @@ func checkSplit(m ep.Machine, p ep.Problem, c ep.Config, unused ...string) error
 		}
 	}
 	return kernels.CheckRange(c, "recv_sms", 1, maxBlocks(m, p))
-}
-
-// asKernel returns a config of `kernel` with the values of c, except the values of the parameters
-// `lacks`.
-func asKernel(c ep.Config, kernel string, lacks ...string) ep.Config {
-	out := ep.Config{Kernel: kernel, Values: map[string]ep.Value{}}
-	for name, v := range c.Values {
-		out.Values[name] = v
-	}
-	for _, name := range lacks {
-		delete(out.Values, name)
-	}
-	return out
 }

@@ -18,11 +18,11 @@ var machine = ep.Machine{Backend: "cuda", PCIID: "10de:2335", Arch: "sm_90", SMs
 var shape = ep.Problem{Ranks: 2, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8, MaxTokens: 4096, Mode: ep.Graph, Combine: ep.BF16}
 
 const (
-	dispatchLL    = "dispatch_ll:early=0,mode=fused,part=512,pause=0,pdl=0,receivers=8,recv_sms=0,send=512,sms=64,threads=512"
-	dispatchFinal = "dispatch_final:algo=dedup,scales=row,sms=132,threads=768,wait_sms=82"
-	combineLL     = "combine_ll:algo=direct,mode=fused,pdl=0,recv_sms=0,sms=64,threads=512"
-	combineDedup  = "combine_ll:algo=dedup,mode=fused,pdl=0,recv_sms=0,sms=64,threads=512"
-	combineFinal  = "combine_final:algo=direct,in_flight=0,sms=66,threads=768,wait_sms=33"
+	dispatchLL    = "dispatch_ll:count=sender,early=0,mode=fused,part=512,pause=0,pdl=0,receivers=8,recv_sms=0,send=512,sms=64,threads=512"
+	dispatchFinal = "dispatch_final:algo=dedup,scales=row,sms=132,team=1,threads=768,wait_sms=82"
+	combineLL     = "combine_ll:algo=direct,mode=fused,own=slot,pdl=0,receivers=0,recv_sms=0,sms=64,threads=512"
+	combineDedup  = "combine_ll:algo=dedup,mode=fused,own=slot,pdl=0,receivers=0,recv_sms=0,sms=64,threads=512"
+	combineFinal  = "combine_final:algo=direct,in_flight=0,own=slot,sms=66,threads=768,wait_sms=33"
 )
 
 // row returns a table row for lo to hi tokens. Its evidence says that the config takes us
@@ -333,7 +333,7 @@ func TestLayoutsArePacked(t *testing.T) {
 		runs := p.Lookups[0].Runs
 		few, many := runs[0], runs[len(runs)-1]
 		for _, a := range []Answer{few, many} {
-			if !strings.HasPrefix(a.Dispatch, "dispatch_"+kernel+":input=fp8") || !strings.HasPrefix(a.Combine, "combine_"+kernel+":") {
+			if !strings.HasPrefix(a.Dispatch, "dispatch_"+kernel+":") || !strings.Contains(a.Dispatch, "input=fp8,") || !strings.HasPrefix(a.Combine, "combine_"+kernel+":") {
 				t.Errorf("%s: %s, %s", layout, a.Dispatch, a.Combine)
 			}
 		}
@@ -358,7 +358,7 @@ func TestLayoutsArePacked(t *testing.T) {
 // TestPackOfAnObjective: a pack takes only the table rows of its request's objective. With objective
 // beside these may be rows of kernels with split phases.
 func TestPackOfAnObjective(t *testing.T) {
-	const split = "dispatch_ll:early=0,mode=split,part=512,pause=0,pdl=0,receivers=0,recv_sms=64,send=512,sms=32,threads=512"
+	const split = "dispatch_ll:count=sender,early=0,mode=split,part=512,pause=0,pdl=0,receivers=0,recv_sms=64,send=512,sms=32,threads=512"
 	alone, beside := row(ep.Dispatch, 1, 4096, dispatchLL, 10), row(ep.Dispatch, 1, 4096, split, 5)
 	beside.Key.Objective = ep.BesideProduct
 	for objective, want := range map[ep.Objective]string{ep.Alone: dispatchLL, ep.BesideProduct: split} {
@@ -380,7 +380,7 @@ func TestHalves(t *testing.T) {
 	p := with(ep.LayoutMasked)
 	for _, c := range ep.Classes() {
 		for _, a := range p.Answers(ep.FP8, false, Halves, c) {
-			if !strings.HasPrefix(a.Dispatch, "dispatch_masked:input=fp8,mode=split") || !strings.HasPrefix(a.Combine, "combine_masked:algo=direct,mode=split") {
+			if !strings.HasPrefix(a.Dispatch, "dispatch_masked:count=sender,input=fp8,mode=split") || !strings.HasPrefix(a.Combine, "combine_masked:algo=direct,mode=split") {
 				t.Errorf("%s: %s, %s", c, a.Dispatch, a.Combine)
 			}
 		}

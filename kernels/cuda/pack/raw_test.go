@@ -12,11 +12,11 @@ import (
 // measured with such tokens answers only calls with such tokens. For calls with BF16 tokens the answer
 // is the default config, whose kernel casts them.
 func TestRowsOfCastTokens(t *testing.T) {
-	const cast = "dispatch_masked:input=fp8,mode=fused,pdl=0,recv_sms=0,sms=64,threads=512,unit=512,wait_sms=0"
+	const cast = "dispatch_masked:count=sender,input=fp8,mode=fused,part=512,pdl=0,recv_sms=0,send=512,sms=64,threads=512,unit=512,wait_sms=0"
 	const both = "dispatch_masked+combine_masked:combine.algo=direct,combine.mode=fused,combine.pdl=0,combine.recv_sms=0,combine.sms=132,combine.threads=512,combine.unit=512,combine.wait_sms=0," +
 		"dispatch.input=fp8,dispatch.mode=fused,dispatch.pdl=0,dispatch.recv_sms=0,dispatch.sms=64,dispatch.threads=512,dispatch.unit=512,dispatch.wait_sms=0"
 	rows := []table.Row{row(ep.Dispatch, 1, 128, cast, 4), row(ep.Pair, 1, 128, both, 8)}
-	for raw, want := range map[bool]string{true: cast, false: "dispatch_masked:input=bf16"} {
+	for raw, want := range map[bool]string{true: cast, false: "dispatch_masked:count=sender,input=bf16"} {
 		p := buildFP8(t, ep.LayoutMasked, raw, rows)
 		for _, purpose := range []ep.Op{ep.Dispatch, ep.Combine, ep.Pair} {
 			a := p.Answers(ep.FP8, false, purpose, ep.Even)[0]
@@ -33,7 +33,7 @@ func TestRowsOfOtherTokens(t *testing.T) {
 	const ids = "dispatch_masked_ids:part=512,pdl=0,send=512,sms=132,threads=512"
 	of := row(ep.Dispatch, 1, 128, ids, 4)
 	of.Key.Layout, of.Key.Dispatch = ep.LayoutMasked, ep.FP8
-	for raw, want := range map[bool]string{false: ids, true: "dispatch_masked:input=fp8"} {
+	for raw, want := range map[bool]string{false: "dispatch_masked:count=receiver,input=bf16", true: "dispatch_masked:count=sender,input=fp8"} {
 		p := build(t, func(r *Request) {
 			r.Problem.Layout, r.DTypes, r.Raw = ep.LayoutMasked, []ep.DType{ep.FP8}, raw
 		}, of)
@@ -47,12 +47,12 @@ func TestRowsOfOtherTokens(t *testing.T) {
 // dispatch. This dispatch takes tokens in the callers' dtype.
 func TestCombinesTakeDispatchesOfTheCallersTokens(t *testing.T) {
 	const ids = "dispatch_masked_ids:part=512,pdl=0,send=512,sms=132,threads=512"
-	const cast = "dispatch_masked:input=fp8,mode=fused,pdl=0,recv_sms=0,sms=64,threads=512,unit=512,wait_sms=0"
+	const cast = "dispatch_masked:count=sender,input=fp8,mode=fused,part=512,pdl=0,recv_sms=0,send=512,sms=64,threads=512,unit=512,wait_sms=0"
 	const combine = "combine_masked:algo=direct,mode=fused,pdl=0,recv_sms=0,sms=132,threads=1024,unit=512,wait_sms=0"
 	for _, c := range []struct {
 		raw       bool
 		row, want string
-	}{{true, ids, "dispatch_masked:input=fp8"}, {false, cast, "dispatch_masked:input=bf16"}} {
+	}{{true, ids, "dispatch_masked:count=sender,input=fp8"}, {false, cast, "dispatch_masked:count=sender,input=bf16"}} {
 		rows := []table.Row{row(ep.Dispatch, 1, 128, c.row, 4), row(ep.Combine, 1, 128, combine, 4)}
 		p := buildFP8(t, ep.LayoutMasked, c.raw, rows)
 		for _, purpose := range []ep.Op{ep.Dispatch, ep.Combine, ep.Pair} {
@@ -81,9 +81,9 @@ func TestElsewhereTakesTheCallersTokens(t *testing.T) {
 // TestForcedConfigsTakeTheCallersTokens: a forced config is refused if it takes tokens in another dtype
 // than the callers'.
 func TestForcedConfigsTakeTheCallersTokens(t *testing.T) {
-	d, _ := ep.ParseConfig("dispatch_masked:input=fp8,mode=fused,pdl=0,recv_sms=0,sms=64,threads=512,unit=512,wait_sms=0")
+	d, _ := ep.ParseConfig("dispatch_masked:count=sender,input=fp8,mode=fused,part=512,pdl=0,recv_sms=0,send=512,sms=64,threads=512,unit=512,wait_sms=0")
 	c, _ := ep.ParseConfig("combine_masked:algo=direct,mode=fused,pdl=0,recv_sms=0,sms=132,threads=1024,unit=512,wait_sms=0")
-	for raw, says := range map[bool]string{true: "", false: "input: dispatch_masked:input=fp8"} {
+	for raw, says := range map[bool]string{true: "", false: "input: dispatch_masked:count=sender,input=fp8"} {
 		r := Request{Problem: shape, DTypes: []ep.DType{ep.FP8}, Machine: machine, Raw: raw, Only: &[2]ep.Config{d, c}}
 		r.Problem.Layout = ep.LayoutMasked
 		if _, err := Build(r, compile); (err == nil) != raw || err != nil && !strings.Contains(err.Error(), says) {

@@ -241,7 +241,7 @@ func runAt(runs []table.Run, tokens int) table.Run {
 // answerAt returns the answer for one token count.
 func (v *resolver) answerAt(purpose ep.Op, tokens int) (run Run, err error) {
 	if only := v.request.Only; only != nil {
-		run = Run{Pair: Pair{only[0], only[1]}, Text: "forced"}
+		run = Run{Pair: Pair{kernels.Current(v.all, only[0]), kernels.Current(v.all, only[1])}, Text: "forced"}
 	} else if purpose == Halves {
 		run, err = v.halves(tokens)
 	} else if purpose == ep.Pair {
@@ -265,7 +265,7 @@ func (v *resolver) answerAt(purpose ep.Op, tokens int) (run Run, err error) {
 
 // withInput returns the dispatch config c with input=fp8 if the callers cast the tokens.
 func (v *resolver) withInput(c ep.Config) ep.Config {
-	if _, ok := c.Values["input"]; ok && v.raw() {
+	if v.raw() && declare.MayTakeCast(c) {
 		return c.With("input", "fp8")
 	}
 	return c
@@ -276,8 +276,10 @@ func (v *resolver) raw() bool { return v.request.Raw && v.problem.Dispatch == ep
 
 // takes reports whether a row's dispatch takes tokens in the dtype that the callers have.
 func (v *resolver) takes(dispatch ep.Config) bool {
-	input, ok := dispatch.Values["input"]
-	return ok && v.raw() || !v.raw() && input != "fp8"
+	if v.raw() {
+		return declare.MayTakeCast(dispatch)
+	}
+	return !declare.TakesCast(dispatch)
 }
 
 // fitsTokens reports for a config of any op whether it takes tokens in the dtype that the callers have.

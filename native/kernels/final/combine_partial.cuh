@@ -7,7 +7,7 @@
  */
 #define EP_DIRECT 0
 #include "common/partial.cuh"
-#include "final/combine.cuh"
+#include "final/combine_slots.cuh"
 
 /* ---- sending ---- */
 

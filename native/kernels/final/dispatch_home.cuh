@@ -7,7 +7,7 @@
  * dispatch_final.
  */
 #define EP_DIRECT 0
-#include "final/dispatch.cuh"
+#include "final/dispatch_once.cuh"
 
 static const uint32_t FIN_PEERS = EP_RANKS > 1 ? EP_RANKS - 1 : 1;
 static const uint32_t FIN_THREAD_EXPERTS = (EP_EXPERTS + EP_THREADS - 1) / EP_THREADS;

@@ -1,12 +1,7 @@
-/* combine_ll sends the experts' rows back to their tokens' ranks and sums them, for small
- * batches. EP_DIRECT 0: the experts' rank sums its rows of a token in f32 and sends one
- * BF16 row. With top-8 on 8 ranks this halves the bytes, and it rounds once more.
- * EP_DIRECT 1: each row is sent by itself and rows are summed in top-k order, so that the
- * result has the same bits as a combine that sums nothing before it sends.
- *
- * The kernel reads the route that dispatch_ll wrote on this rank. A call may follow another
- * without a dispatch between them: see common/started.cuh.
+/* The combine of layout expert for small batches. Rows of a rank's own tokens are written to a slot like those
+ * of other ranks, or with EP_PARTIAL they are summed in registers.
  */
+<<<<<<< HEAD
 #include "common/split.cuh"
 #include "common/started.cuh"
 #ifndef LL_MEMORY
@@ -242,4 +237,10 @@ EP_ENTRY(EP_THREADS, 1) EP_RECEIVER(combine_ll)(const __grid_constant__ EpArgs a
   ep_span_end(a);
 }
 #endif
+=======
+#ifdef EP_PARTIAL
+#include "ll/combine_partial.cuh"
+#else
+#include "ll/combine_slots.cuh"
+>>>>>>> ea987344 (Twenty-two kernels become sixteen: counts, own sums and rows are parameters of the kernel that they belong to)
 #endif

@@ -5,7 +5,7 @@
 #define EP_DIRECT 0
 #define LL_WITHOUT_ENTRY /* do not compile the entry combine_ll */
 #include "common/partial.cuh"
-#include "ll/combine.cuh"
+#include "ll/combine_slots.cuh"
 
 struct LlPartialShared {
   uint32_t next; /* number of units of this block that warps have taken to sum */

@@ -2,7 +2,7 @@
 #ifndef EP_LL_IDS_SEND_CUH
 #define EP_LL_IDS_SEND_CUH
 
-#include "ll/dispatch.cuh"
+#include "ll/dispatch_counts.cuh"
 
 static const uint32_t LL_HEADS_TOKEN = EP_RANKS * EP_TOPK; /* number of header words of one token of each source together */
 

@@ -10,7 +10,9 @@ import (
 
 // Renamed returns the file with the present names of kernels that were renamed or have become
 // configs of another kernel. rename converts a config that may leave out parameters. current
-// converts a config that lacks only newer parameters.
+// converts a config that lacks only newer parameters. If several kernels of the file are one kernel
+// now, each parameter has the values of all of them. A parameter that one of them does not restrict
+// is not restricted.
 func (f *File) Renamed(rename, current func(ep.Config) ep.Config) *File {
 	if f == nil {
 		return nil
@@ -18,16 +20,11 @@ func (f *File) Renamed(rename, current func(ep.Config) ep.Config) *File {
 	out := *f
 	out.Kernels, out.Constraints, out.required = map[string]map[string]Param{}, nil, nil
 	for _, kernel := range slices.Sorted(maps.Keys(f.Kernels)) {
-		now := rename(ep.Config{Kernel: kernel})
-		if out.Kernels[now.Kernel] == nil {
-			out.Kernels[now.Kernel] = map[string]Param{}
+		now, params := renamedParams(kernel, f.Kernels[kernel], rename)
+		if other, ok := out.Kernels[now]; ok {
+			params = either(params, other)
 		}
-		for name, v := range now.Values {
-			out.merge(now.Kernel, name, Param{Values: Values{v}})
-		}
-		for name, q := range f.Kernels[kernel] {
-			out.merge(now.Kernel, name, q)
-		}
+		out.Kernels[now] = params
 	}
 	for _, c := range f.Constraints {
 		out.Constraints = append(out.Constraints, c.renamed(rename)...)
@@ -38,14 +35,45 @@ func (f *File) Renamed(rename, current func(ep.Config) ep.Config) *File {
 	return &out
 }
 
-// merge adds the values of a parameter to those that the file already has.
-func (f *File) merge(kernel, name string, q Param) {
-	for _, v := range f.Kernels[kernel][name].Values {
-		if !slices.Contains(q.Values, v) {
-			q.Values = append(slices.Clip(q.Values), v)
-		}
+// renamedParams returns the present name of a kernel and of its parameters.
+func renamedParams(kernel string, given map[string]Param, rename func(ep.Config) ep.Config) (string, map[string]Param) {
+	fixed := rename(ep.Config{Kernel: kernel})
+	out := map[string]Param{}
+	for name, v := range fixed.Values {
+		out[name] = Param{Values: Values{v}}
 	}
-	f.Kernels[kernel][name] = q
+	for name, q := range given {
+		values, now := q.Values, name
+		q.Values = nil
+		for _, v := range values {
+			for n, v := range rename(ep.Config{Kernel: kernel, Values: map[string]ep.Value{name: v}}).Values {
+				if _, ok := fixed.Values[n]; !ok || n == name {
+					q.Values, now = append(q.Values, v), n
+				}
+			}
+		}
+		out[now] = q
+	}
+	return fixed.Kernel, out
+}
+
+// either returns the parameters that both maps restrict, with the values of both.
+func either(a, b map[string]Param) map[string]Param {
+	out := map[string]Param{}
+	for name, q := range a {
+		other, ok := b[name]
+		if !ok {
+			continue
+		}
+		q.Values = slices.Clip(q.Values)
+		for _, v := range other.Values {
+			if !slices.Contains(q.Values, v) {
+				q.Values = append(q.Values, v)
+			}
+		}
+		out[name] = q
+	}
+	return out
 }
 
 // renamed returns the constraint for the present names of its kernels. For a former kernel it applies

@@ -1,0 +1,18 @@
+package declare
+
+import "github.com/epbench/epbench/tune/ep"
+
+// Declarations whose default is a config of a kernel that has become a config of another one.
+func dispatchLLIDs() Declaration     { return by(dispatchLL(), defaultDispatchLLIDs) }
+func dispatchMaskedIDs() Declaration { return by(dispatchMasked(), defaultDispatchMaskedIDs) }
+func combineLLPartial() Declaration  { return by(combineLL(), defaultCombineLLPartial) }
+func dispatchFinalHome() Declaration { return by(dispatchFinal(), defaultDispatchFinalHome) }
+func dispatchRankHome() Declaration  { return by(dispatchRank(), defaultDispatchRankHome) }
+func combineFinalPartial() Declaration {
+	return by(combineFinal(), defaultCombineFinalPartial)
+}
+
+func by(f Declaration, own func(ep.Machine, ep.Problem) ep.Config) Declaration {
+	f.Kernel.Default = own
+	return f
+}

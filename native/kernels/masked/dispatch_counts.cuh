@@ -1,0 +1,314 @@
+/* dispatch_masked sends each token once to each rank of its experts. The receiver copies
+ * the token to one row of each of the token's experts on that rank. See layout.cuh for the
+ * protocol.
+ *
+ * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_RAW, see
+ * rank/source.cuh.
+ */
+#include "common/split.cuh"
+#include "masked/places.cuh"
+#include "rank/source.cuh"
+
+static const uint32_t MASKED_STEP = EP_UNIT_BYTES / 512; /* vectors of a lane */
+static const uint32_t MASKED_UNITS = (RANK_VECTORS + 32 * MASKED_STEP - 1) / (32 * MASKED_STEP); /* units in a message */
+
+struct MaskedShared {
+  RankTile tile;
+  MaskedPlaces places;
+  uint32_t base[EP_RANKS][EP_LOCAL_EXPERTS]; /* number of rows received; masked_index replaces it by the segment's first row in the expert's block */
+  uint32_t messages[EP_RANKS];
+  uint32_t failed;
+};
+
+EP_DEVICE bool masked_inside(uint32_t vector) { return RANK_VECTORS % (32 * MASKED_STEP) == 0 || vector < RANK_VECTORS; }
+EP_DEVICE bool masked_has_scale(uint32_t vector) { return RANK_SCALES > 0 && masked_inside(vector) && vector % 8 == 0; }
+
+/* ---- sending ---- */
+
+/* Sends every rank the number of messages, and of rows for each of its experts, that it gets
+ * from this rank. */
+EP_DEVICE void masked_signal(const EpArgs &a, const RankCall &c, const MaskedShared &s) {
+  uint64_t call = static_cast<uint64_t>(c.number) << 32;
+  for (uint32_t e = threadIdx.x; e < EP_EXPERTS + EP_RANKS; e += blockDim.x) {
+    if (!ep_alive(a, e < EP_EXPERTS ? e / EP_LOCAL_EXPERTS : e - EP_EXPERTS)) continue;
+    if (e >= EP_EXPERTS) {
+      st_relaxed_sys(rank_count(a, e - EP_EXPERTS, c.number, a.rank), call | s.tile.all[e - EP_EXPERTS]);
+    } else if (!ep_drill_drops(a, static_cast<int32_t>(e))) {
+      st_relaxed_sys(masked_count(a, e / EP_LOCAL_EXPERTS, c.number, a.rank, e % EP_LOCAL_EXPERTS), call | s.places.all[e]);
+    }
+  }
+}
+
+struct MaskedUnit {
+  RankSource in[MASKED_STEP];
+};
+EP_DEVICE MaskedUnit masked_load(const EpArgs &a, uint32_t token, uint32_t first, bool exists) {
+  MaskedUnit u;
+#pragma unroll
+  for (uint32_t v = 0; v < MASKED_STEP; v++) {
+    uint32_t vector = first + 32 * v;
+    u.in[v] = rank_load_source(a, token, vector, exists && vector < RANK_VECTORS);
+  }
+  return u;
+}
+
+/* Word w of the head of the tile's token i, for rank `to`. */
+EP_DEVICE uint32_t masked_head_word(const MaskedPlaces &m, uint32_t token, uint32_t i, int to, uint32_t w) {
+  if (w == 0) return token;
+  uint32_t k = (w - 1) % EP_TOPK;
+  int32_t id = m.id[i][k];
+  if (id < 0 || id / EP_LOCAL_EXPERTS != to) return RANK_ELSEWHERE;
+  return w <= EP_TOPK ? static_cast<uint32_t>(id % EP_LOCAL_EXPERTS) : m.place[i][k];
+}
+
+/* Records for combine that one of this rank's tokens has no expert on this rank. */
+EP_DEVICE void masked_keep_nowhere(const EpArgs &a, const RankCall &c, uint32_t token) {
+  int32_t *route = masked_route(a, a.rank, token);
+  if (c.lane == 0) route[0] = static_cast<int32_t>(token);
+  if (c.lane < EP_TOPK) route[1 + c.lane] = -1;
+}
+
+/* Sends one unit of token i of the tile to all its ranks; the head is sent with the first
+ * unit. */
+EP_DEVICE void masked_send(const EpArgs &a, const RankCall &c, const MaskedShared &s, uint32_t token, uint32_t i, uint32_t unit, const MaskedUnit &u) {
+  uint32_t first = unit * (32 * MASKED_STEP) + c.lane;
+  EpVector out[MASKED_STEP];
+#pragma unroll
+  for (uint32_t v = 0; v < MASKED_STEP; v++) out[v] = rank_convert(u.in[v]);
+  uint32_t turn = static_cast<uint32_t>(a.rank) + 1 + unit;
+  for (uint32_t j = 0; j < EP_RANKS; j++) {
+    int to = static_cast<int>((turn + j) % EP_RANKS);
+    if (!rank_goes(s.tile, i, to)) continue;
+    uint32_t place = rank_place(s.tile, i, to);
+    uint8_t *slot = rank_slot(a, to, c.number, a.rank, place);
+#pragma unroll
+    for (uint32_t v = 0; v < MASKED_STEP; v++) {
+      uint32_t vector = first + 32 * v;
+      if (masked_inside(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, out[v].data);
+      if (masked_has_scale(vector)) st_relaxed_sys(rank_slot_scale(slot, vector), out[v].scale);
+    }
+    for (uint32_t w = c.lane; unit == 0 && w < RANK_HEAD; w += 32)
+      st_relaxed_sys(masked_head(a, to, c.number, a.rank, place) + w, masked_head_word(s.places, token, i, to, w));
+  }
+  if (unit == 0 && !rank_goes(s.tile, i, a.rank)) masked_keep_nowhere(a, c, token);
+}
+
+/* Sends this block's tokens; all threads of a sending block call it. The first unit is
+ * loaded before the tokens are placed. Each later unit is loaded while the unit before it
+ * is sent. */
+EP_DEVICE void masked_dispatch_async(const EpArgs &a, const RankCall &c, MaskedShared &s) {
+  RankRun run = rank_run(a, c);
+  uint32_t step = c.warps * run.share, begin = run.turn + c.warp * run.share;
+  if (c.block == c.senders - 1) {
+    rank_count_tokens(a, c, 0, static_cast<uint32_t>(a.tokens), s.tile.all);
+    masked_count_rows(a, 0, static_cast<uint32_t>(a.tokens), s.places.all);
+    masked_signal(a, c, s);
+  }
+  rank_count_tokens(a, c, 0, run.begin, s.tile.base);
+  masked_count_rows(a, 0, run.begin, s.places.before);
+  for (uint32_t first = run.begin; first < run.end; first += MASKED_TILE) {
+    uint32_t end = min(first + MASKED_TILE, run.end), job = begin, jobs = (end - first) * MASKED_UNITS;
+    MaskedUnit next = masked_load(a, first + job / MASKED_UNITS, job % MASKED_UNITS * (32 * MASKED_STEP) + c.lane, job < jobs);
+    rank_place_tile(a, c, s.tile, first, end);
+    masked_place_tile(a, c, s.places, first, end);
+    while (job < jobs) {
+      MaskedUnit u = next;
+      uint32_t after = job + step;
+      next = masked_load(a, first + after / MASKED_UNITS, after % MASKED_UNITS * (32 * MASKED_STEP) + c.lane, after < jobs);
+      masked_send(a, c, s, first + job / MASKED_UNITS, job / MASKED_UNITS, job % MASKED_UNITS, u);
+      job = after;
+    }
+  }
+}
+
+/* Clears the heads and ids of the previous call, because the call after the next one uses the
+ * same memory. */
+EP_DEVICE void masked_clear_heads(const EpArgs &a, const RankCall &c) {
+  if (c.warp != 0) return;
+  MaskedClear before = {ep_number_before(c.number), c.block, gridDim.x, c.lane};
+  masked_clear_heads_of(a, before);
+  masked_clear_ids_of(a, before);
+}
+
+/* ---- receiving ---- */
+
+EP_DEVICE bool masked_wait_count(const EpArgs &a, const RankCall &c, const uint64_t *p, int32_t expert, int source, uint32_t *count) {
+  EpSpin spin;
+  for (;;) {
+    uint64_t v = ld_relaxed_sys(p);
+    *count = static_cast<uint32_t>(v);
+    if (v >> 32 == c.number) return true;
+    if (!spin.again(a, {EP_PHASE_DISPATCH_WAIT, expert, source}, c.number, v >> 32)) return false;
+  }
+}
+
+/* Writes the index of expert e, whose rows are in the order of sources. */
+EP_DEVICE void masked_publish(const EpArgs &a, const MaskedShared &s, uint32_t e, const uint32_t (&rows)[EP_RANKS], uint32_t all) {
+  uint64_t *ranges = reinterpret_cast<uint64_t *>(a.expert_ids) + e * EP_RANKS;
+  for (int r = 0; r < EP_RANKS; r++) ranges[r] = static_cast<uint64_t>(s.base[r][e]) << 32 | rows[r];
+  a.row_offsets[e] = all;
+}
+
+/* Every block reads all counts and computes s.base, because this takes less time than passing
+ * it from one block to the others. The last block also writes the index of the output. */
+EP_DEVICE void masked_index(const EpArgs &a, const RankCall &c, MaskedShared &s) {
+  __syncthreads();
+  for (uint32_t i = threadIdx.x; i < EP_RANKS * (EP_LOCAL_EXPERTS + 1); i += blockDim.x) {
+    uint32_t source = i / (EP_LOCAL_EXPERTS + 1), e = i % (EP_LOCAL_EXPERTS + 1), count = 0;
+    bool total = e == EP_LOCAL_EXPERTS;
+    const uint64_t *p = total ? rank_count(a, a.rank, c.number, source) : masked_count(a, a.rank, c.number, source, e);
+    int32_t expert = total ? -1 : static_cast<int32_t>(a.rank * EP_LOCAL_EXPERTS + e);
+    if (ep_alive(a, source) && !masked_wait_count(a, c, p, expert, source, &count)) s.failed = 1;
+    *(total ? &s.messages[source] : &s.base[source][e]) = count;
+  }
+  __syncthreads();
+  bool publish = c.block == gridDim.x - 1 && !s.failed;
+  uint32_t rows_here = 0;
+  for (uint32_t e = threadIdx.x; e < EP_LOCAL_EXPERTS; e += blockDim.x) {
+    uint32_t rows[EP_RANKS], all = 0;
+    for (int r = 0; r < EP_RANKS; r++) {
+      rows[r] = s.base[r][e];
+      s.base[r][e] = all;
+      all += rows[r];
+    }
+    rows_here += all;
+    if (publish) masked_publish(a, s, e, rows, all);
+  }
+  if (publish && threadIdx.x < EP_RANKS) {
+    masked_last(a, c.number)[threadIdx.x] = static_cast<uint64_t>(c.number) << 32 | s.messages[threadIdx.x];
+    bool own = threadIdx.x == static_cast<uint32_t>(a.rank);
+    masked_messages(a)[threadIdx.x] = own ? a.tokens : static_cast<int32_t>(s.messages[threadIdx.x]);
+  }
+  if (threadIdx.x == 0) s.places.all[0] = 0;
+  __syncthreads();
+  if (publish && rows_here != 0) atomicAdd(&s.places.all[0], rows_here);
+  __syncthreads();
+  if (publish && threadIdx.x == 0) a.row_offsets[EP_LOCAL_EXPERTS] = s.places.all[0];
+}
+
+/* One unit of a message, in the registers of a warp; lane k has the head's words of top-k
+ * position k. */
+struct MaskedPart {
+  uint32_t source, place, unit;
+  uint4 data[MASKED_STEP];
+  uint32_t scale[MASKED_STEP], token, expert, row;
+};
+
+/* Polls the unit and the head until both have arrived. */
+EP_DEVICE bool masked_wait_part(const EpArgs &a, const RankCall &c, const MaskedShared &s, MaskedPart &p) {
+  uint8_t *slot = rank_slot(a, a.rank, c.number, p.source, p.place);
+  const uint32_t *head = masked_head(a, a.rank, c.number, p.source, p.place);
+  uint32_t first = p.unit * (32 * MASKED_STEP) + c.lane, k = c.lane < EP_TOPK ? c.lane : 0;
+  EpSpin spin;
+  for (;;) {
+    p.token = ld_relaxed_sys(head);
+    p.expert = ld_relaxed_sys(head + 1 + k);
+    p.row = ld_relaxed_sys(head + 1 + EP_TOPK + k);
+    uint32_t largest = max(max(p.token, p.expert), p.row);
+#pragma unroll
+    for (uint32_t v = 0; v < MASKED_STEP; v++) {
+      uint32_t vector = first + 32 * v;
+      p.data[v] = make_uint4(0, 0, 0, 0);
+      p.scale[v] = 0;
+      if (masked_inside(vector)) p.data[v] = ld_relaxed_sys(reinterpret_cast<const uint4 *>(slot) + vector);
+      if (masked_has_scale(vector)) p.scale[v] = ld_relaxed_sys(rank_slot_scale(slot, vector));
+    }
+#pragma unroll
+    for (uint32_t v = 0; v < MASKED_STEP; v++) largest = max(largest, max(ep_largest(p.data[v]), p.scale[v]));
+    if (__all_sync(EP_FULL_WARP, largest != EP_SENTINEL)) break;
+    if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(p.source)}, 1, 0)) return false;
+  }
+  if (c.lane >= EP_TOPK) p.expert = RANK_ELSEWHERE;
+  if (p.expert != RANK_ELSEWHERE) p.row += p.expert * masked_room(a) + s.base[p.source][p.expert];
+  return true;
+}
+
+/* Copies the unit to the rows of its experts, and empties the slot with all ones. */
+EP_DEVICE void masked_take_part(const EpArgs &a, const RankCall &c, const MaskedPart &p) {
+  uint32_t room = masked_room(a), first = p.unit * (32 * MASKED_STEP) + c.lane;
+  uint32_t here = __ballot_sync(EP_FULL_WARP, p.expert != RANK_ELSEWHERE);
+  for (uint32_t left = here; left != 0; left &= left - 1) {
+    uint64_t row = __shfl_sync(EP_FULL_WARP, p.row, __ffs(left) - 1), e = __shfl_sync(EP_FULL_WARP, p.expert, __ffs(left) - 1);
+    uint4 *out = reinterpret_cast<uint4 *>(a.out + row * RANK_PAYLOAD);
+    uint32_t *scales = reinterpret_cast<uint32_t *>(a.out_scales) + e * room * (RANK_SCALES - 1) + row;
+#pragma unroll
+    for (uint32_t v = 0; v < MASKED_STEP; v++) {
+      uint32_t vector = first + 32 * v;
+      if (masked_inside(vector)) out[vector] = p.data[v];
+      if (masked_has_scale(vector)) scales[static_cast<uint64_t>(vector / 8) * room] = p.scale[v];
+    }
+  }
+  uint8_t *slot = rank_slot(a, a.rank, c.number, p.source, p.place);
+#pragma unroll
+  for (uint32_t v = 0; v < MASKED_STEP; v++) {
+    uint32_t vector = first + 32 * v;
+    if (masked_inside(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, ep_sentinels());
+    if (masked_has_scale(vector)) st_relaxed_sys(rank_slot_scale(slot, vector), EP_SENTINEL);
+  }
+  if (p.unit != 0) return;
+  bool mine = (here >> c.lane & 1u) != 0;
+  if (mine) {
+    a.src_info[2 * static_cast<uint64_t>(p.row)] = static_cast<int32_t>(p.token);
+    a.src_info[2 * static_cast<uint64_t>(p.row) + 1] = static_cast<int32_t>(c.lane);
+  }
+  int32_t *route = masked_route(a, p.source, p.source == static_cast<uint32_t>(a.rank) ? p.token : p.place);
+  if (c.lane == 0) route[0] = static_cast<int32_t>(p.token);
+  if (c.lane < EP_TOPK) route[1 + c.lane] = mine ? static_cast<int32_t>(p.row) : -1;
+}
+
+EP_DEVICE void masked_dispatch_wait(const EpArgs &a, const RankCall &c, MaskedShared &s) {
+  masked_index(a, c, s);
+  if (s.failed) return;
+  ep_span_stage(a, EP_STAGE_READY);
+  uint32_t most = 0;
+  for (int r = 0; r < EP_RANKS; r++) most = max(most, rank_turns(c, s.messages[r]));
+  for (uint32_t job = rank_receiver(c); job < most * MASKED_UNITS * EP_RANKS; job += rank_receiving_warps(c)) {
+    MaskedPart p;
+    p.source = (static_cast<uint32_t>(a.rank) + job) % EP_RANKS;
+    p.unit = job / EP_RANKS % MASKED_UNITS;
+    p.place = rank_turn(c, job / EP_RANKS / MASKED_UNITS, s.messages[p.source]);
+    if (p.place >= s.messages[p.source]) continue;
+    if (!masked_wait_part(a, c, s, p)) return;
+    ep_span_stage(a, EP_STAGE_ARRIVED);
+    masked_take_part(a, c, p);
+  }
+}
+
+/* Initialises the shared words. The functions that read them begin with a barrier. */
+EP_DEVICE void masked_begin(MaskedShared &s) {
+  if (threadIdx.x == 0) s.failed = 0;
+  if (threadIdx.x < EP_RANKS) s.tile.base[threadIdx.x] = s.tile.all[threadIdx.x] = 0;
+  for (uint32_t e = threadIdx.x; e < EP_EXPERTS; e += blockDim.x) s.places.before[e] = s.places.all[e] = 0;
+}
+
+EP_ENTRY(EP_THREADS, 1) EP_SENDER(dispatch_masked)(const __grid_constant__ EpArgs a) {
+  __shared__ MaskedShared s;
+  ep_span_begin(a);
+  pdl_wait();
+  pdl_launch();
+  ep_drill_delay(a);
+  RankCall c = rank_call(a);
+  if (ep_block_leaves(a)) return;
+  masked_begin(s);
+  if (!EP_FUSED || rank_sends(c)) masked_dispatch_async(a, c, s);
+  EP_NUMBER_DONE(a, c.number);
+  ep_span_stage(a, EP_STAGE_SENT);
+  masked_clear_heads(a, c);
+  if (EP_FUSED && rank_receives(c)) masked_dispatch_wait(a, c, s);
+  ep_span_end(a);
+}
+
+#ifdef EP_SPLIT
+EP_ENTRY(EP_THREADS, 1) EP_RECEIVER(dispatch_masked)(const __grid_constant__ EpArgs a) {
+  __shared__ MaskedShared s;
+  ep_span_begin(a);
+  pdl_wait();
+  pdl_launch();
+  RankCall c = rank_call(a);
+  if (ep_block_leaves(a)) return;
+  masked_begin(s);
+  EP_NUMBER_DONE(a, c.number);
+  masked_dispatch_wait(a, c, s);
+  ep_span_end(a);
+}
+#endif

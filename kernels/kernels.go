@@ -56,6 +56,10 @@ type Param struct {
 	// not have this parameter. It is "" if every build had the parameter.
 	Before ep.Value `json:"before,omitempty"`
 
+	// Design is true if configs with different values are as different as kernels are. A search then
+	// samples each value, and predicts times from configs with the same value.
+	Design bool `json:"design,omitempty"`
+
 	// Outside is for parameters of class Hook. It maps a value to the part of the kernel's
 	// work that this value leaves to the caller. The part is a word of ep.Parts.
 	Outside map[ep.Value]string `json:"outside,omitempty"`

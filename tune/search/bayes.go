@@ -88,10 +88,11 @@ func newBayesSearch(s *State) *bayesSearch {
 	b := &bayesSearch{State: s}
 	byKernel := map[string]*kernelModel{}
 	for i := range s.Space.Len() {
-		kernel := s.Space.Config(i).Kernel
+		c := s.Space.Config(i)
+		kernel := s.Space.design(c)
 		k := byKernel[kernel]
 		if k == nil {
-			axes := s.Space.axes(kernel)
+			axes := s.Space.axes(c.Kernel)
 			k = &kernelModel{kernel: kernel, axes: axes, surrogate: newSurrogate(len(axes)), coords: map[int][]float64{}}
 			byKernel[kernel] = k
 			b.kernels = append(b.kernels, k)

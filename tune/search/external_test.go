@@ -33,7 +33,7 @@ func tryExternal(t *testing.T, command string) (*State, error) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("python3: ", err)
 	}
-	grid := Grid{Kernel: "k", Axes: []Axis{{"a", []ep.Value{"1", "2", "3", "4", "5"}}, {"b", []ep.Value{"1", "2", "3", "4", "5"}}},
+	grid := Grid{Kernel: "k", Axes: []Axis{{Name: "a", Values: []ep.Value{"1", "2", "3", "4", "5"}}, {Name: "b", Values: []ep.Value{"1", "2", "3", "4", "5"}}},
 		Rules: []Rule{func(c ep.Config) string {
 			if c.Int("a")+c.Int("b") == 10 {
 				return "too many"

@@ -18,6 +18,7 @@ import (
 type Axis struct {
 	Name   string
 	Values []ep.Value
+	Design bool // configs that differ here are as different as kernels are
 }
 
 // Rule returns the name of the constraint that a config breaks, or "" if it breaks none. The
@@ -225,6 +226,17 @@ func (s *Space) axes(kernel string) []Axis {
 	return nil
 }
 
+// design names a config's kernel and its values of the axes that are designs.
+func (s *Space) design(c ep.Config) string {
+	name := c.Kernel
+	for _, a := range s.axes(c.Kernel) {
+		if a.Design {
+			name += " " + a.Name + "=" + string(c.Values[a.Name])
+		}
+	}
+	return name
+}
+
 // Fingerprint returns the first 16 hex digits of a SHA-256 over the axes, the points and the ABIs
 // of the kernels.
 func (s *Space) Fingerprint(abi ep.ABI) string {
@@ -280,7 +292,7 @@ func listedGrid(configs []ep.Config) (Grid, error) {
 	}
 	product := 1.0
 	for _, n := range slices.Sorted(maps.Keys(values)) {
-		g.Axes = append(g.Axes, Axis{n, sortedValues(values[n])})
+		g.Axes = append(g.Axes, Axis{Name: n, Values: sortedValues(values[n])})
 		product *= float64(len(values[n]))
 	}
 	if product > 1<<62 {

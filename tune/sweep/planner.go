@@ -98,7 +98,7 @@ func (pl *planner) axes(k kernels.Kernel, p ep.Problem) (out []search.Axis) {
 		if q.Class == kernels.Hook || q.Class == kernels.Precision && p.Precision == ep.Full {
 			values = []ep.Value{dflt.Values[q.Name]}
 		}
-		out = append(out, search.Axis{Name: q.Name, Values: values})
+		out = append(out, search.Axis{Name: q.Name, Values: values, Design: q.Design})
 	}
 	return out
 }

@@ -27,7 +27,7 @@ func dispatchFinal() Declaration {
 			Doc:     "Counts are sent first. Then each token is sent directly to its output row, and the receiver copies it to the rows of further experts. For large batches.",
 			Params: []kernels.Param{
 				// Unlike algo of a combine, algo of a dispatch changes no bit of the output.
-				speedParam(kernels.Compile, "algo", "dedup: one message for each distinct rank of a token; direct: one for each expert; home: as dedup, and the sender stores all rows that a token has on its own rank", "", "dedup", "dedup", "direct", "home"),
+				designParam("algo", "dedup: one message for each distinct rank of a token; direct: one for each expert; home: as dedup, and the sender stores all rows that a token has on its own rank", "dedup", "dedup", "direct", "home"),
 				smsParam("8", "12", "16", "24", "32", "48", "64", "96", "132"),
 				waitParam("completes what arrived: copies rows to further experts, places scales", "0", "2", "5", "6", "8", "10", "12", "14", "16", "24", "32", "48", "66", "68", "84", "100"),
 				threadsParam("512", "768", "1024"),
@@ -35,9 +35,9 @@ func dispatchFinal() Declaration {
 				scalesParam(),
 			},
 			Formerly: formerly("dispatch_final_home", "algo=home"),
-			Check:   checkDispatchFinal,
-			Default: defaultDispatchFinal,
-			Starts:  startsDispatchFinal,
+			Check:    checkDispatchFinal,
+			Default:  defaultDispatchFinal,
+			Starts:   startsDispatchFinal,
 		},
 		source: "final/dispatch.cuh",
 		State:  finalState,

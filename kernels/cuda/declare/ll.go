@@ -91,8 +91,8 @@ func combineLL() Declaration {
 			Starts:     startsCombineLL,
 			Overlapped: overlappedLL,
 		},
-		source:  "ll/combine.cuh",
-		State:   llState,
+		source: "ll/combine.cuh",
+		State:  llState,
 		defines: func(c ep.Config) []string {
 			if ownRegisters(c) {
 				return append(definesOwn(c), definesSplit(c)...)

@@ -12,7 +12,7 @@ import (
 // sent at once: each receiving block counts the ids that arrive.
 func countParam() kernels.Param {
 	q := speedParam(kernels.Compile, "count", "rank that counts the rows of each expert: sender, before it sends; receiver: each of its blocks counts the ids that arrive", "", "sender", "sender", "receiver")
-	q.Before = "sender"
+	q.Before, q.Design = "sender", true
 	return q
 }
 

@@ -13,7 +13,7 @@ import (
 func ownParam() kernels.Param {
 	q := speedParam(kernels.Compile, "own", "rows of a rank's own tokens: slot: written to a slot like those of other ranks; registers: summed in registers, and each rank sends one sum for each token, in f32 with algo=direct",
 		"", "slot", "slot", "registers")
-	q.Before = "slot"
+	q.Before, q.Design = "slot", true
 	return q
 }
 

@@ -15,6 +15,13 @@ func speedParam(b kernels.Binding, name, doc, unit string, def ep.Value, sweep .
 	return kernels.Param{Name: name, Doc: doc, Unit: unit, Values: sweep, Default: def, Binding: b, Class: kernels.Speed}
 }
 
+// designParam declares a compile-bound parameter whose values are as different as kernels are.
+func designParam(name, doc string, def ep.Value, sweep ...ep.Value) kernels.Param {
+	q := speedParam(kernels.Compile, name, doc, "", def, sweep...)
+	q.Design = true
+	return q
+}
+
 func smsParam(sweep ...ep.Value) kernels.Param {
 	q := speedParam(kernels.Launch, "sms", "blocks, one on each SM", "SMs", sweep[len(sweep)-1], sweep...)
 	q.Cost = kernels.SMCost

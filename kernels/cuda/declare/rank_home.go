@@ -12,7 +12,7 @@ import (
 // and on few SMs.
 func rowsParam() kernels.Param {
 	q := speedParam(kernels.Compile, "rows", "where senders store elements: slot, from which the receiver copies them; home: directly in the rows of the peer's output", "", "slot", "slot", "home")
-	q.Before = "slot"
+	q.Before, q.Design = "slot", true
 	return q
 }
 

@@ -88,6 +88,7 @@ func TestEmulatedMasked(t *testing.T) {
 		{pairProblem(ep.FP8, 4, 1152, 16, 4, 80), []int{80, 0, 33, 1}, 0.5, 0.2, "sms=3,threads=64,wait_sms=1,unit=1024", "sms=3,threads=96,own=registers,receivers=1", 3},
 		{pairProblem(ep.BF16, 8, 256, 8, 8, 3), []int{3, 2, 1, 0}, 0, 0.3, "sms=2,threads=64", "sms=2,threads=64,own=registers,algo=dedup", 3},
 		{pairProblem(ep.BF16, 2, 264, 64, 8, 40), []int{40, 17}, 0, 0.3, "sms=4,threads=96", "sms=3,threads=64,own=registers", 3},
+		{pairProblem(ep.BF16, 4, 256, 16, 2, 300), []int{300, 200, 40, 1}, 0.6, 0.3, "sms=4,threads=64,wait_sms=1", "sms=4,threads=64,wait_sms=0,unit=512,own=registers", 2},
 	} {
 		q.p.Layout = ep.LayoutMasked
 		t.Run(q.name(), func(t *testing.T) {

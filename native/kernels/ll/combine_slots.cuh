@@ -15,7 +15,7 @@
 #endif
 
 static const uint32_t LL_CHUNKS = (2 * EP_HIDDEN + LL_WARP_BYTES - 1) / LL_WARP_BYTES; /* chunks of a row */
-static const uint32_t LL_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS; /* vectors summed for one vector of the output */
+static const uint32_t LL_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS; /* number of vectors that are summed for one vector of the output */
 static const uint32_t LL_BATCH = LL_TERMS < 8 ? LL_TERMS : 8;    /* number of them that are polled together */
 /* Number of rows that a sender loads together. On 2 ranks a token has about four rows on
  * each rank, on more ranks one or two. The threads of large blocks have registers for two. */

@@ -14,6 +14,9 @@ EP_DEVICE LlRoute ll_route_at(const EpArgs &a, const LlCall &c, uint32_t source,
   return {c.lane < EP_TOPK && exists ? ll_route(a, source, place)[c.lane] : LL_NOWHERE};
 }
 
+/* The route of one of this rank's tokens. */
+EP_DEVICE LlRoute ll_own_route(const EpArgs &a, const LlCall &c, uint32_t token) { return ll_route_at(a, c, a.rank, token, true); }
+
 /* The row, or LL_NOWHERE if this lane's top-k position has no row on this rank. */
 EP_DEVICE uint32_t ll_row(const LlRoute &r) { return static_cast<uint32_t>(r.word); }
 

@@ -37,6 +37,29 @@ EP_DEVICE LlRoute ll_route_at(const EpArgs &a, const LlCall &c, uint32_t source,
 EP_DEVICE uint32_t ll_row(const LlRoute &r) { return static_cast<uint32_t>(r.word); }
 EP_DEVICE uint32_t ll_token_of(const LlRoute &r, uint32_t) { return r.token; }
 
+/* Finds the route of one of this rank's tokens. Tokens ascend with the place, so that a token's place is near its
+ * share of all messages. 32 places are read at a time; if the token is not among them, the search goes on beside
+ * them. After dispatch_masked with count=receiver the place is the token's number. */
+EP_DEVICE LlRoute ll_own_route(const EpArgs &a, const LlCall &c, uint32_t token) {
+  const uint32_t messages = ll_places(a, a.rank), tokens = static_cast<uint32_t>(a.tokens);
+  const uint32_t guess = static_cast<uint32_t>(static_cast<uint64_t>(token) * messages / tokens);
+  uint32_t first = guess > 16 ? guess - 16 : 0;
+  for (uint32_t tries = 0; tries <= messages / 32 + 1; tries++) {
+    uint32_t place = first + c.lane;
+    uint32_t at = place < messages ? static_cast<uint32_t>(masked_route(a, a.rank, place)[0]) : ~0u;
+    uint32_t found = __ballot_sync(EP_FULL_WARP, at == token), before = __ballot_sync(EP_FULL_WARP, at < token);
+    if (found != 0) return ll_route_at(a, c, a.rank, first + __ffs(found) - 1, true);
+    if (before == EP_FULL_WARP) {
+      first += 32;
+    } else if (before == 0 && first > 0) {
+      first = first > 32 ? first - 32 : 0;
+    } else {
+      break;
+    }
+  }
+  return {LL_NOWHERE, 0};
+}
+
 /* ---- weights ---- */
 
 static const bool LL_LATE_WEIGHTS = true;

@@ -61,13 +61,6 @@ EP_DEVICE uint32_t masked_head_word(const MaskedPlaces &m, uint32_t token, uint3
   return w <= EP_TOPK ? static_cast<uint32_t>(id % EP_LOCAL_EXPERTS) : m.place[i][k];
 }
 
-/* Records for combine that one of this rank's tokens has no expert on this rank. */
-EP_DEVICE void masked_keep_nowhere(const EpArgs &a, const RankCall &c, uint32_t token) {
-  int32_t *route = masked_route(a, a.rank, token);
-  if (c.lane == 0) route[0] = static_cast<int32_t>(token);
-  if (c.lane < EP_TOPK) route[1 + c.lane] = -1;
-}
-
 /* Sends one unit of token i of the tile to all its ranks; the head is sent with the first
  * unit. */
 EP_DEVICE void masked_send(const EpArgs &a, const RankCall &c, const MaskedShared &s, uint32_t token, uint32_t i, uint32_t unit, const MaskedUnit &u) {
@@ -90,7 +83,6 @@ EP_DEVICE void masked_send(const EpArgs &a, const RankCall &c, const MaskedShare
     for (uint32_t w = c.lane; unit == 0 && w < RANK_HEAD; w += 32)
       st_relaxed_sys(masked_head(a, to, c.number, a.rank, place) + w, masked_head_word(s.places, token, i, to, w));
   }
-  if (unit == 0 && !rank_goes(s.tile, i, a.rank)) masked_keep_nowhere(a, c, token);
 }
 
 /* Sends this block's tokens; all threads of a sending block call it. The first unit is
@@ -176,8 +168,7 @@ EP_DEVICE void masked_index(const EpArgs &a, const RankCall &c, MaskedShared &s)
   }
   if (publish && threadIdx.x < EP_RANKS) {
     masked_last(a, c.number)[threadIdx.x] = static_cast<uint64_t>(c.number) << 32 | s.messages[threadIdx.x];
-    bool own = threadIdx.x == static_cast<uint32_t>(a.rank);
-    masked_messages(a)[threadIdx.x] = own ? a.tokens : static_cast<int32_t>(s.messages[threadIdx.x]);
+    masked_messages(a)[threadIdx.x] = static_cast<int32_t>(s.messages[threadIdx.x]);
   }
   if (threadIdx.x == 0) s.places.all[0] = 0;
   __syncthreads();
@@ -251,7 +242,7 @@ EP_DEVICE void masked_take_part(const EpArgs &a, const RankCall &c, const Masked
     a.src_info[2 * static_cast<uint64_t>(p.row)] = static_cast<int32_t>(p.token);
     a.src_info[2 * static_cast<uint64_t>(p.row) + 1] = static_cast<int32_t>(c.lane);
   }
-  int32_t *route = masked_route(a, p.source, p.source == static_cast<uint32_t>(a.rank) ? p.token : p.place);
+  int32_t *route = masked_route(a, p.source, p.place);
   if (c.lane == 0) route[0] = static_cast<int32_t>(p.token);
   if (c.lane < EP_TOPK) route[1 + c.lane] = mine ? static_cast<int32_t>(p.row) : -1;
 }

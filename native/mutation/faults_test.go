@@ -98,6 +98,27 @@ func TestCopyFile(t *testing.T) {
 	}
 }
 
+// TestRemoveOthers: files that the repository no longer has leave the copy, files that make wrote stay.
+func TestRemoveOthers(t *testing.T) {
+	tree := filepath.Join(t.TempDir(), "tree")
+	if err := removeOthers(tree, []string{"a"}); err != nil {
+		t.Errorf("no copy yet: %v", err)
+	}
+	for _, name := range []string{"a", "old", "bin/built"} {
+		if err := copyFile("main.go", filepath.Join(tree, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := removeOthers(tree, []string{"a"}); err != nil {
+		t.Fatal(err)
+	}
+	for name, stays := range map[string]bool{"a": true, "old": false, "bin/built": true} {
+		if _, err := os.Stat(filepath.Join(tree, name)); (err == nil) != stays {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestSurvives: a fault that does not compile is an error, and a test that never ends notices.
 func TestSurvives(t *testing.T) {
 	dir := t.TempDir()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -77,7 +78,11 @@ func copyTree(ctx context.Context, dir string) (workTree, error) {
 	if err != nil {
 		return workTree{}, fmt.Errorf("git ls-files: %w", err)
 	}
-	for name := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
+	names := strings.Split(strings.TrimSuffix(string(list), "\x00"), "\x00")
+	if err := removeOthers(tree, names); err != nil {
+		return workTree{}, err
+	}
+	for _, name := range names {
 		if err := copyFile(name, filepath.Join(tree, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return workTree{}, err
 		}
@@ -88,6 +93,29 @@ for d in include lib64 12 nvshmem; do
   test ! -e ".cuda/$d" || ln -sfn "$PWD/.cuda/$d" "$0/tree/.cuda/$d"
 done`, dir)
 	return workTree{ctx, dir, map[string]bool{}}, err
+}
+
+// removeOthers removes files of an earlier copy that the repository no longer has. It leaves what make wrote.
+func removeOthers(tree string, names []string) error {
+	known := map[string]bool{}
+	for _, name := range names {
+		known[filepath.Join(tree, name)] = true
+	}
+	err := filepath.WalkDir(tree, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == ".cuda" || d.Name() == "bin"):
+			return fs.SkipDir
+		case !d.IsDir() && !known[path]:
+			return os.Remove(path)
+		}
+		return nil
+	})
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // the first copy
+	}
+	return err
 }
 
 // copyFile copies a file with its mode, unless the copy is equal.

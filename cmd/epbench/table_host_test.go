@@ -40,7 +40,7 @@ func TestChangedResultsAreIllegalUnlessAccepted(t *testing.T) {
 func TestAnswersAreSpelledForThisBuild(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	args := strings.Fields("table lookup --table h100x2 --model qwen3-30b-a3b --ranks 2 --op dispatch --tokens 1 --dtype bf16 --format csv")
-	if code := run(t.Context(), args, &stdout, &stderr); code != exitDone || !strings.Contains(stdout.String(), "dispatch_ll:early=1,mode=fused,") {
+	if code := run(t.Context(), args, &stdout, &stderr); code != exitDone || !strings.Contains(stdout.String(), "dispatch_ll:count=sender,early=1,mode=fused,") {
 		t.Errorf("exit %d\n%s%s", code, stdout.String(), stderr.String())
 	}
 }

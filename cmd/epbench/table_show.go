@@ -170,11 +170,12 @@ func configFilter(s string) (func(table.Header, table.Key, int, ep.Config) bool,
 		if c.IsDefault() && err == nil {
 			c = dflt
 		}
+		now := kernels.Current(known, c)
 		if ep.IsID(s) {
-			return c.HasID(s)
+			return c.HasID(s) || now.HasID(s)
 		}
 		want, err := kernels.ParseConfig(known, h.Machine, p, s)
-		return err == nil && want.Key() == c.Key()
+		return err == nil && want.Key() == now.Key()
 	}, nil
 }
 

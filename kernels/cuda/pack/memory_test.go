@@ -1,0 +1,47 @@
+package pack
+
+import "testing"
+
+// TestSharedMemoryCountsOnce: states in one area take the bytes of the largest, whichever comes first, and
+// each region without an area takes its own.
+func TestSharedMemoryCountsOnce(t *testing.T) {
+	for _, sizes := range [][2]uint64{{512, 4096}, {4096, 512}} {
+		p := &Pack{
+			dtypes:  make([]dtypeRecord, 1),
+			states:  []stateRecord{{Regions: 2}, {FirstRegion: 2, Regions: 1}},
+			regions: []regionRecord{{Bytes: sizes[0], Area: 1}, {Bytes: 100}, {Bytes: sizes[1], Area: 1}},
+		}
+		got := total(p.shared([]bool{true}))
+		p.regions = []regionRecord{{}, {}, {}}
+		if words := total(p.shared([]bool{true})); got-words != 4096+256 {
+			t.Errorf("regions of %d: %d bytes beside the words, want %d", sizes, got-words, 4096+256)
+		}
+	}
+}
+
+// TestIDsOfSurvivors: a pack for survivors has ids of a dispatch and of a combine, another one of layout
+// expert has ids for both together.
+func TestIDsOfSurvivors(t *testing.T) {
+	p := &Pack{head: header{MaxTokens: 100, TopK: 8}}
+	one := p.idBytes()
+	p.head.Flags = flagSurvivors
+	if both := p.idBytes(); one != 3328 || both != 2*one {
+		t.Errorf("%d and %d bytes, want 3328 and twice that", one, both)
+	}
+}
+
+// TestOutputsOverNodes: over several nodes a call has room for the experts' rows, which the network reads.
+func TestOutputsOverNodes(t *testing.T) {
+	p := overNodes(t, 2)
+	rows := p.dtypes[0].MaxRows * uint64(p.head.Hidden) * 2
+	for _, a := range p.Areas() {
+		if a.For == forReturn && a.Bytes < rows {
+			t.Errorf("%d bytes for %s, the rows alone have %d", a.Bytes, a.For, rows)
+		}
+	}
+	before := p.HeapBytes(1)
+	p.Problem.Nodes = 1 // the same kernels without that room
+	if room := before - p.HeapBytes(1); room < int64(rows) {
+		t.Errorf("several nodes add %d bytes, the rows have %d", room, rows)
+	}
+}

@@ -32,8 +32,8 @@ earlier build of a kernel is replaced if the other table has a row of a later bu
 Between two measured token counts, the row of the nearer one is taken.
 
 Rows of a run are first split into rows of one token count each. At some token counts a
-sweep timed only the winners of the two neighbouring searches. Such a row is replaced if
-the other table searched a token count between these two. Every range that both tables
+sweep timed only the winners of the two neighbouring searches. A row of such a token
+count is replaced if the other table searched a token count between those two searches. Every range that both tables
 measured is printed, with the evidence of both. The fallback stays that of OLD.`,
 		Example: `  epbench table merge table.json run -o table.json
   epbench table merge old.json new.json -o merged.json --format csv
@@ -151,8 +151,9 @@ func decidedAt(run *record.Run, r table.Row, tokens int, routing string) (t cura
 }
 
 // crossedAt returns the times and the gain of a row's config at a token count where no search
-// chose it. They come from rounds of stage cross, in which the default also ran. A sweep
-// measures there the config for all routings, and the winners of two neighbouring searches.
+// chose it. They come from rounds of stage cross, in which the default also ran. At such a token
+// count a sweep measures the config of the row for all routings, and the winners of the two
+// neighbouring searches.
 func crossedAt(l *reports.Loaded, r table.Row, tokens int, routing string) (t curate.Timing, ok bool) {
 	config, dflt := l.Paired(r.Key, tokens, routing, r.Config)
 	if len(config) == 0 {

@@ -10,7 +10,8 @@ import (
 
 // openParams returns the workload in the form of the request open. If a matrix product runs at the same
 // time, it adds the default config: the calls of that config decide how much of the product runs
-// beside each call. The worker cannot choose it, because only the client evaluates the rules.
+// beside each call. The worker cannot choose the default itself, because only the client
+// evaluates the rules for defaults.
 func (b *Backend) openParams(w *workloads.Workload) (OpenParams, error) {
 	p := routingParams(w)
 	if _, beside := w.Problem.Product(); beside {

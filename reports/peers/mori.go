@@ -19,7 +19,7 @@ import (
 var mori = Format{
 	Name:   "mori",
 	Doc:    "tuning_configs JSON of Mori",
-	Checks: "bandwidth x latency = bytes received under uniform routing, if a rule has both and they count all bytes",
+	Checks: "bandwidth x latency = bytes received under uniform routing, if a rule has both and its bandwidth counts all bytes",
 	Detect: func(head []byte) bool {
 		return firstByte(head) == '{' && bytes.Contains(head, []byte(`"ep_size"`)) && (bytes.Contains(head, []byte(`"rules"`)) || bytes.Contains(head, []byte(`"dispatch_rules"`)))
 	},
@@ -40,7 +40,7 @@ type moriRule struct {
 	Latency   float64 `json:"latency_us"`
 	Quant     string  `json:"quant_type"` // only in a combine: the type to which it casts its rows
 
-	// Newer files for several hosts have these names instead of the two above.
+	// Newer files for several hosts have these names instead of ll_bandwidth_gbps and latency_us.
 	AvgSelection float64 `json:"avg_ll_bandwidth_gbps"`
 	AvgLatency   float64 `json:"avg_latency_us"`
 }
@@ -109,7 +109,7 @@ const moriSlack = 0.05
 func (r moriRule) figure(op ep.Op, g Given) (f Figure, skipped string, err error) {
 	dtype, ok := moriTypes[r.DType]
 	if !ok {
-		return f, fmt.Sprintf("rules of dtype %.20q left out: no dtype of ours has its bytes", r.DType), nil
+		return f, fmt.Sprintf("rules of dtype %.20q left out: no dtype of epbench takes as many bytes", r.DType), nil
 	}
 	// In epbench's problems a combine always sends BF16.
 	if op == ep.Combine && (dtype != ep.BF16 || r.Quant != "" && r.Quant != "none") {
@@ -144,7 +144,7 @@ func (r moriRule) figure(op ep.Op, g Given) (f Figure, skipped string, err error
 		f.Seconds = d.Seconds(p, gbps)
 		f.Note = fmt.Sprintf("%.2f GB/s converted to a time by the %s definition with uniform routing", gbps, name)
 	case gbps > 0 && !agrees(d.Seconds(p, gbps), f.Seconds, moriSlack):
-		return f, fmt.Sprintf("a rule for %d tokens of hidden %d left out: %g us, and %g GB/s are %.4g us by the %s definition", p.Tokens, p.Hidden, latency, gbps, d.Seconds(p, gbps)*1e6, name), nil
+		return f, fmt.Sprintf("a rule for %d tokens of hidden %d left out: its latency is %g us, but its bandwidth of %g GB/s gives %.4g us by the %s definition", p.Tokens, p.Hidden, latency, gbps, d.Seconds(p, gbps)*1e6, name), nil
 	}
 	return f, "", nil
 }

@@ -170,9 +170,8 @@ type Search struct {
 	// Pace holds the time that measuring took in this search.
 	Pace Pace `json:"pace,omitzero"`
 
-	// SiblingDType is set if this is the search of a combine and an earlier search chose its
-	// config: the search of the same combine with another dispatch dtype. SiblingDType names that
-	// dtype. Here only the winner of the earlier search and the default were measured.
+	// SiblingDType is set for a combine whose config this search did not choose: an earlier search of
+	// the same combine with another dispatch dtype chose it. SiblingDType names that dtype. Here only the winner of the earlier search and the default were measured.
 	SiblingDType ep.DType `json:"as,omitempty"`
 
 	// Starts lists the configs that the search always measures besides the default, in

@@ -169,7 +169,7 @@ type Evidence struct {
 	Beside string `json:"beside,omitempty"`
 
 	// Reason says why the row is in the table although its gain is not certain: "kept" if the
-	// default stays, else "compromise of N routings". The gain is then 1. Reason is "" if the gain is
+	// default stays, else "compromise of N routings". In both cases Gain is 1. Reason is "" if the gain is
 	// certain.
 	Reason string `json:"reason,omitempty"`
 }

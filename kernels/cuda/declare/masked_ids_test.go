@@ -9,7 +9,7 @@ import (
 )
 
 // TestMaskedIDsEmulated: the receivers of dispatch_masked_ids count rows and put them in order
-// into the blocks of layout masked. They leave routes that every combine of the layout can read.
+// into the blocks of layout masked. They also write routes, which every combine of the layout can read.
 // The cases are those of TestLowLatencyIDsEmulated.
 func TestMaskedIDsEmulated(t *testing.T) {
 	oncePerRun(t)

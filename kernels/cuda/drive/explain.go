@@ -103,8 +103,8 @@ func (x *experiments) sizeLoads(k *candidate) {
 	x.bytes = max(16, min(x.bytes, scratchBytes/explainCalls)/16*16)
 }
 
-// scratchMemory loads the kernels of the loads, and allocates on every rank the memory that the
-// loads read and write.
+// scratchMemory loads the kernels that make the artificial loads, and allocates on every rank the memory
+// that these kernels read and write.
 func (x *experiments) scratchMemory() error {
 	m, err := x.ranks.node.load(declare.Unit{Source: declare.BesideSource})
 	if err != nil {
@@ -178,7 +178,7 @@ func (x *experiments) all(ctx context.Context, calls kernels.Effect) ([]kernels.
 		{fmt.Sprintf("SMs: for each call %d blocks hold one SM each for %.1f us and touch no memory", x.sms, float64(x.ns)/1e3), hold},
 		{fmt.Sprintf("bandwidth: a copy engine moves a call's %.2f MB to the next rank", float64(x.bytes)/1e6),
 			syntheticLoad{engine: true, bytes: x.bytes, from: near, to: next}},
-		{fmt.Sprintf("both: for each call %d blocks hold one SM each as long and move these bytes in memory", x.sms), traffic},
+		{fmt.Sprintf("both: for each call %d blocks hold one SM each for %.1f us and move %.2f MB in memory", x.sms, float64(x.ns)/1e3, float64(x.bytes)/1e6), traffic},
 	} {
 		e, err := x.effect(ctx, one.name, &one.load, 0)
 		if err != nil {
@@ -189,8 +189,8 @@ func (x *experiments) all(ctx context.Context, calls kernels.Effect) ([]kernels.
 	return out, nil
 }
 
-// effect times the product of explainCalls calls, in the same rounds alone and with one change: with
-// a load for each call, or planned for `sms` SMs.
+// effect times the part of the matrix product that belongs to explainCalls calls. In the same rounds it
+// times that part alone and with one change: with a load for each call, or planned for `sms` SMs.
 func (x *experiments) effect(ctx context.Context, name string, l *syntheticLoad, sms int) (e kernels.Effect, err error) {
 	a := arrangement{way: loaded, share: x.beside.share, left: sms, load: l != nil}
 	t := timing{op: empty, mode: x.problem.Mode, clock: clockChain, fold: explainCalls, beside: a}

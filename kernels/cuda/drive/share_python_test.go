@@ -44,7 +44,7 @@ print(json.dumps([[x, share_of(*x)] for x in itertools.product((0.001, 0.02, 0.3
 		x := c[0]
 		batch, launches := shareOf(x[0], int(x[1]), int(x[2]), int(x[3]))
 		if float64(batch) != c[1][0] || float64(launches) != c[1][1] {
-			t.Errorf("share %g of %g groups in %g launches, at least %g: %d and %d, in Python %v", x[0], x[1], x[2], x[3], batch, launches, c[1])
+			t.Errorf("share %g, %g groups, %g launches, least %g: Go gives batch %d and %d launches, Python %v", x[0], x[1], x[2], x[3], batch, launches, c[1])
 		}
 	}
 }

@@ -1,5 +1,5 @@
-"""A worker that answers every request oddly, in the way of EPBENCH_TEST_ODD: over pipes, or as
-the only rank of a launched command."""
+"""A worker that answers oddly; EPBENCH_TEST_ODD says in which way. It answers over pipes, or over a socket
+as the only rank of a launched command."""
 
 import json
 import os

@@ -40,8 +40,8 @@ void comm_forget_calls(EpComm *c) {
 
 static void *on_heap(const EpComm *c, uint64_t at) { return comm_heap(c) + at; }
 
-/* The result of the look-up for a call: the run of token counts, its plan (which names the kernels), and their
- * dtype and memory. */
+/* The result of the look-up for a call: the run of token counts that holds the call's, the plan of that run (which
+ * names the kernels), and the dtype and memory that the kernels use. */
 typedef struct Choice {
   const PackRun *run;
   uint32_t plan, first;
@@ -55,7 +55,7 @@ typedef struct Choice {
 static EpcommStatus take_call(EpComm *c, const EpcommCall *given, EpcommCall *out) {
   return comm_take(out, sizeof *out, offsetof(EpcommCall, rows), given) == 0
              ? EPCOMM_OK
-             : comm_say(c, EPCOMM_INVALID, "call: set its size to sizeof(EpcommCall) and zero the rest; what this library does not know must be 0");
+             : comm_say(c, EPCOMM_INVALID, "call: set size to sizeof(EpcommCall) and every member that you do not use to 0; members of a newer header must be 0");
 }
 
 static EpcommStatus check_call(EpComm *c, const EpcommCall *call) {
@@ -446,7 +446,7 @@ EpcommStatus epcomm_explain(EpComm *c, const EpcommCall *given, EpcommExplanatio
     .dispatch = pack_text(&c->pack, c->pack.configs[plan->dispatch].key),
     .combine = pack_text(&c->pack, c->pack.configs[plan->combine].key),
     .why = k.plan == k.run->plan ? pack_text(&c->pack, k.run->text)
-                                 : "the given outputs are outside the heap, where the other ranks' kernels of this table row cannot write",
+                                 : "the kernels of this table row write into other ranks' outputs, which must lie on the heap; the given outputs do not",
     .first = (int)k.first,
     .last = (int)k.run->last,
     .plan = (int)k.plan,

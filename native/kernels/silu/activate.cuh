@@ -37,8 +37,8 @@
 
 /* x / (1 + exp(-y)). Up to |y| = 12 its error is at most 5 in ten million. No output of 8 bits
  * or fewer shows such an error, and for a scale the oracle allows an error of 1 in a million.
- * expf and a division would take twice the instructions. The multiplication of the exponent
- * loses its last bits; `lost` adds them again. If y is beyond the bounds of `inside`, the
+ * expf and a division would take twice the instructions. The product of the exponent is
+ * rounded. `lost` is what the rounding removed; it is added again. If y is beyond the bounds of `inside`, the
  * quotient is 0 or x anyway; without the bounds an infinite y would make `lost` NaN. */
 EP_DEVICE float silu_gate(float x, float y) {
 #ifdef EP_EMULATE

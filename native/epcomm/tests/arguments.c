@@ -31,9 +31,9 @@ static int refused(Moe *m) {
   EpcommCall c = later.call;
   int bad = 0;
   later.call.size = sizeof later;
-  bad |= want(m->comm, &later.call, EPCOMM_INVALID, "does not know must be 0", "a value that this library does not know");
+  bad |= want(m->comm, &later.call, EPCOMM_INVALID, "newer header must be 0", "a value that this library does not know");
   c.size = offsetof(EpcommCall, rows) - 8;
-  bad |= want(m->comm, &c, EPCOMM_INVALID, "set its size", "a struct smaller than the first");
+  bad |= want(m->comm, &c, EPCOMM_INVALID, "set size to", "a struct smaller than the first");
   c = moe_call(m, 0, 0, 1, 1, 0);
   c.x = (const char *)c.x + 2;
   bad |= want(m->comm, &c, EPCOMM_INVALID, "is not a multiple of 16", "x at an odd place");

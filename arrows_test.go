@@ -66,6 +66,7 @@ var arrows = map[string]string{
 	"native":              "",
 	"native/epcomm":       "tune/ep",
 	"native/epcomm/gpu":   "",
+	"native/mutation":     "",
 
 	// Sweep joins what searches with what measures.
 	"tune/sweep":         "tune/ep tune/table tune/record tune/stat tune/search tune/search/spacefile tune/sweep/measure workloads kernels",

@@ -135,7 +135,7 @@ func TestChangedWritten(t *testing.T) {
 		{"deepep-v2.txt", "Ranks: 1 x 8", "Ranks: 2 x 8", "16"},
 		{"moonep.csv", "812.3", "813.3", "the row says 578.3"},
 		{"moonep.txt", "812.3", "813.3", "the row says 578.3"},
-		{"mori-dispatch.json", `"latency_us": 522.0`, `"latency_us": 560.0`, "a rule for 4096 tokens of hidden 7168 left out: 560 us"},
+		{"mori-dispatch.json", `"latency_us": 522.0`, `"latency_us": 560.0`, "a rule for 4096 tokens of hidden 7168 left out: its latency is 560 us"},
 		{"mori-dispatch.json", `"latency_us": 522.0`, `"latency_us": 530.0`, ""}, // two rounds of the tuner
 		{"mori-dispatch.json", "fp8_e4m3_fnuz", "fp4", `rules of dtype "fp4" left out`},
 		{"aiconfigurator-moe-a2a.csv", "996.0,2.5,998.5", "996.0,2.5,999.5", "999.5"},

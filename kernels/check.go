@@ -93,7 +93,7 @@ func CheckRouting(p ep.Problem, r workloads.Routing) error {
 	return nil
 }
 
-// LeastReading is the least time that a clock reports, in seconds. The clock "chain" subtracts the
+// LeastReading bounds from below, in seconds, what a clock reports. The clock "chain" subtracts the
 // time of alignments alone from the time of calls with alignments. A disturbed alignment can make
 // the difference for a short call negative. Such a round gets the time LeastReading, because ratios
 // of rounds need a positive time.

@@ -106,7 +106,7 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	return f.measure(cmd, b, opts, pick)
 }
 
-// benchSessions is the default number of sessions of a bench on GPUs. Times of one config differ by about 1 % between
+// benchSessions sets how many sessions bench makes on GPUs by default. Times of one config differ by about 1 % between
 // sessions there. If each run has three sessions, the interval of a comparison reaches 3 % to each side. With twelve
 // sessions it reaches 1.2 %.
 const benchSessions = 12

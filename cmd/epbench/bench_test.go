@@ -39,7 +39,7 @@ func TestInterruptedBench(t *testing.T) {
 	}
 }
 
-// cpuWithNewParameter is the CPU backend as if its earlier build did not have the parameter stores.
+// cpuWithNewParameter wraps the CPU backend. It says that an earlier build did not have the parameter stores.
 type cpuWithNewParameter struct{ kernels.Backend }
 
 func (g cpuWithNewParameter) Kernels() []kernels.Kernel {

@@ -20,7 +20,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// leastRefresh is the least time between two loads of the page in a browser. Making the page takes up to a second.
+// leastRefresh bounds how often a browser loads the page again. Making the page takes up to a second.
 const leastRefresh = 5 * time.Second
 
 // serveReport serves the report page of a run at an address of the loopback interface, until the

@@ -19,8 +19,7 @@ type beside struct {
 	share    int        // pieces of the product for one call
 }
 
-// outlasts is the time of the part of the product that runs beside one call, divided by the time of
-// the call.
+// outlasts sets how many times as long as a call the part of the product takes that runs beside it.
 const outlasts = 2
 
 func newBeside(p ep.Problem) *beside {

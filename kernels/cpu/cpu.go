@@ -31,7 +31,7 @@ type Backend struct {
 	faulty   func(ep.Config) fault // returns a candidate's injected fault; only tests set it
 }
 
-// longestWait is how long a rank waits for another rank before the candidate is considered hanging.
+// longestWait bounds how long a rank waits for another rank. After it the candidate counts as hanging.
 // Calls that fit in memory are much shorter.
 const longestWait = 20 * time.Second
 

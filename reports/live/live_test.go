@@ -177,8 +177,8 @@ func TestKernelsAndFailures(t *testing.T) {
 	}
 }
 
-// TestTimeLeft: with a budget the time left is what the budget leaves; without one it is estimated from
-// the searches that are done.
+// TestTimeLeft: with a budget the time left is the rest of the budget. Without a budget the finished
+// searches give an estimate.
 func TestTimeLeft(t *testing.T) {
 	now := time.Now()
 	f := &Follower{Run: &record.Run{Planned: 4, Budget: 60, Wall: record.Wall{Total: 20}, Searches: make([]record.Search, 2)}, last: now, saved: now, seen: now}

@@ -68,8 +68,8 @@ func cacheFolder() string {
 	return dir
 }
 
-// staleAfter is the age after which a temporary file is removed. By then the process that wrote the
-// file was killed.
+// staleAfter sets the age at which a temporary file is removed. A process that writes one for so long was
+// killed.
 const staleAfter = time.Hour
 
 func removeStale(dir string) {

@@ -18,7 +18,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// rankGroup is the backend of all ranks that a launcher started, one process for each. It runs in
+// rankGroup makes one backend of all ranks that a launcher started, one process for each. It runs in
 // the process of rank 0, and sends each request to every rank.
 type rankGroup struct {
 	first   *Rank

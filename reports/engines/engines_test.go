@@ -1,18 +1,11 @@
 package engines
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"math"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/parquet-go/parquet-go"
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
@@ -201,136 +194,6 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestShim loads the exported module in Python. The program shimTry replaces the library
-// deep_ep.
-func TestShim(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("no python3 here")
-	}
-	dir := t.TempDir()
-	for name, data := range map[string][]byte{"shim.py": write(t, "deepep-shim", nil).Data, "try.py": []byte(shimTry)} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cmd := exec.Command(python, "-B", "try.py")
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-}
-
-// shimTry is a Python program with classes that replace deep_ep's. It checks the configs that
-// the shim gives them.
-const shimTry = `
-import shim
-
-class Config(tuple):
-    def __new__(cls, *args):
-        return super().__new__(cls, args)
-
-class Buffer:
-    num_sms = 20
-    @staticmethod
-    def set_num_sms(n): Buffer.num_sms = n
-    @staticmethod
-    def get_dispatch_config(n): return "own", n
-    @staticmethod
-    def get_combine_config(n): return "own", n
-    def get_dispatch_layout(self, topk_idx, num_experts): return num_experts
-    def dispatch(self, x, config=None): return self.get_dispatch_config(2) if config is None else config
-    def combine(self, x, handle, config=None): return self.get_combine_config(2) if config is None else config
-
-class Rows:
-    def __init__(self, n): self.shape = (n, 8)
-
-class deep_ep: pass
-deep_ep.Buffer, deep_ep.Config = Buffer, Config
-shim.register(deep_ep)
-shim.register(deep_ep)
-b = Buffer()
-assert Buffer.get_dispatch_config(2) == (24, 8, 256), Buffer.get_dispatch_config(2)
-assert b.dispatch(Rows(100)) == (24, 24, 256)
-assert Buffer.get_combine_config(2) == (24, 8, 256)
-assert b.get_dispatch_layout(Rows(4096), 256) == 256
-assert Buffer.get_combine_config(2) == (24, 24, 256)
-assert b.dispatch((Rows(724), None)) == (24, 24, 256) and b.dispatch(Rows(725)) == (24, 8, 256)
-intranode, internode = (0, 0, 0, 0, Rows(100), 0), (Rows(4096),) + (0,) * 9
-assert b.combine(Rows(300), intranode) == (24, 8, 256) and b.combine(Rows(300), internode) == (24, 24, 256)
-# All rows have the same SMs and receive buffers. Ranks of one call may use different rows.
-assert len({(sms, recv) for _, d, c in shim.ROWS for sms, _, recv in (d, c)}) == 1
-assert b.dispatch(Rows(1), config="mine") == "mine"
-assert Buffer.get_dispatch_config(8) == ("own", 8)
-Buffer.set_num_sms(32)
-assert Buffer.get_dispatch_config(2)[0] == 24 and Buffer.num_sms == 32
-`
-
-// TestAIConfiguratorWithoutLevel: an entry whose level (its time without drift) is NaN is
-// skipped. The next fastest entry with the same number of SMs is taken.
-func TestAIConfiguratorWithoutLevel(t *testing.T) {
-	l := deepEPRunAs(normal, "deepep", ep.FP8)
-	c := l.Cases[0]
-	want := c.Entries[1].Level
-	c.Entries[0].Level = math.NaN()
-	table := a2aTable{keys: map[a2aRow]bool{}}
-	table.add(l, c)
-	rows := table.rows
-	if len(rows) != 2 || rows[0].Latency != want*1e6 || math.IsNaN(rows[1].Latency) {
-		t.Errorf("%+v, want %g us first", rows, want*1e6)
-	}
-}
-
-// TestAIConfigurator reads the rows back and checks the backend and comm_dtype that
-// aiconfigurator's resolver looks up.
-func TestAIConfigurator(t *testing.T) {
-	const header = "framework,version,device,op_name,kernel_source,comm_backend,phase,comm_dtype,ep_size,node_num,hidden_size,topk,num_experts,num_tokens,sms,transmit_us,notify_us,latency"
-	for _, c := range []struct {
-		kernel, library string
-		dtype           ep.DType
-		rows            int    // 2 ops x 2 token counts x 2 numbers of SMs
-		words           string // comm_backend and comm_dtype of the dispatch and of the combine
-		note            string
-	}{
-		{normal, "deepep", ep.FP8, 8, "deepep_ht default, deepep_ht default", ""},
-		{normal, "deepep", ep.BF16, 4, "deepep_ht default", "8 configs left out: aiconfigurator's rows of DeepEP have one dtype"},
-		{oneSided, "flashinfer", ep.FP8, 8, "nvlink_one_sided fp8, nvlink_one_sided fp8", ""},
-		{oneSided, "flashinfer", ep.BF16, 8, "nvlink_one_sided bfloat16, nvlink_one_sided bfloat16", ""},
-	} {
-		out, err := writeAIConfigurator(Input{Run: deepEPRunAs(c.kernel, c.library, c.dtype)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		file, err := parquet.OpenFile(bytes.NewReader(out.Data), int64(len(out.Data)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var names []string
-		for _, f := range file.Schema().Fields() {
-			names = append(names, f.Name())
-		}
-		if got := strings.Join(names, ","); got != header {
-			t.Errorf("columns %s", got)
-		}
-		rows, err := parquet.Read[a2aRow](bytes.NewReader(out.Data), int64(len(out.Data)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var words []string
-		for _, phase := range []string{"dispatch", "combine"} {
-			if i := slices.IndexFunc(rows, func(r a2aRow) bool { return r.Phase == phase && r.Tokens == 4096 && r.SMs == 24 }); i >= 0 {
-				words = append(words, rows[i].CommBackend+" "+rows[i].CommDType)
-				if fmt.Sprintf("%.1f", rows[i].Latency) != "300.0" {
-					t.Errorf("%+v", rows[i])
-				}
-			}
-		}
-		if got := strings.Join(words, ", "); got != c.words || len(rows) != c.rows || !strings.Contains(strings.Join(out.Notes, "; "), c.note) {
-			t.Errorf("%s, %s: %d rows, %s, notes %q; want %d, %s", c.kernel, c.dtype, len(rows), got, out.Notes, c.rows, c.words)
-		}
-	}
-}
-
 // TestFlashInferBlocks: the dispatch and the combine each get their own block size. FlashInfer
 // would read swapped sizes without an error.
 func TestFlashInferBlocks(t *testing.T) {
@@ -345,57 +208,5 @@ func TestFlashInferBlocks(t *testing.T) {
 	out, err := e.Write(Input{l, map[int]float64{4096: 1}})
 	if want := "export TLLM_MOE_A2A_DISPATCH_BLOCK_SIZE=512\nexport TLLM_MOE_A2A_COMBINE_BLOCK_SIZE=128\n"; err != nil || string(out.Data) != want {
 		t.Errorf("%v\n%s", err, out.Data)
-	}
-}
-
-// TestSkewedRowsStayOut: times under a skewed routing do not become rows of aiconfigurator's
-// table, because that table is for uniform routing.
-func TestSkewedRowsStayOut(t *testing.T) {
-	l := deepEPRunAs(normal, "deepep", ep.FP8)
-	for i, r := range l.Results {
-		if r.Problem.Tokens == 4096 {
-			l.Results[i].Routing = "zipf:1.2"
-		}
-	}
-	l.Cases = reports.Cases(l.Run, l.Results)
-	out, err := writeAIConfigurator(Input{Run: l})
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows, err := parquet.Read[a2aRow](bytes.NewReader(out.Data), int64(len(out.Data)))
-	if err != nil || len(rows) != 4 || slices.ContainsFunc(rows, func(r a2aRow) bool { return r.Tokens != 128 }) {
-		t.Errorf("%d rows %+v, %v; want the 4 of 128 tokens", len(rows), rows, err)
-	}
-	if notes := strings.Join(out.Notes, "; "); !strings.Contains(notes, "2 cases left out: pairs, and routings, for which the table has no column") {
-		t.Errorf("notes %q", notes)
-	}
-}
-
-// TestShimHasOneShape: all rows of a shim have the same SMs and receive buffers: the ones that lose least over the mix.
-// A warning names a token count at which no such config was measured.
-func TestShimHasOneShape(t *testing.T) {
-	e, _ := Find("deepep-shim")
-	for _, c := range []struct {
-		mix  map[int]float64
-		rows string
-	}{
-		{nil, "(724, (24, 24, 256), (24, 8, 256)),\n    (4096, (24, 8, 256), (24, 24, 256)),"},
-		{map[int]float64{128: 3, 4096: 1}, "(724, (20, 8, 256), (20, 8, 256)),\n    (4096, (20, 24, 256), (20, 8, 256)),"}, // 24 SMs would lose 3 x 22.5 % at 128 tokens, which is more than 31.7 % at 4,096
-	} {
-		if out, err := e.Write(Input{deepEPRun(), c.mix}); err != nil || !strings.Contains(string(out.Data), c.rows) {
-			t.Errorf("mix %v: %v\n%s", c.mix, err, out.Data)
-		}
-	}
-	l := deepEPRun()
-	l.Results = slices.DeleteFunc(l.Results, func(r record.Result) bool { return r.Problem.Tokens == 128 && r.Config.Int("sms") == 24 })
-	for i := range l.Results {
-		if l.Results[i].Problem.Tokens == 4096 && l.Results[i].Config.Int("sms") == 24 {
-			l.Results[i].Config = l.Results[i].Config.With("recv", "512")
-		}
-	}
-	l.Cases = reports.Cases(l.Run, l.Results)
-	out, err := e.Write(Input{l, map[int]float64{128: 0.01, 4096: 1}})
-	if want := "warning: 128 tokens, uniform: no config with 24 SMs and receive buffers of 512 and 512 was measured; the nearest row applies"; err != nil || !slices.Contains(out.Notes, want) || !strings.Contains(string(out.Data), "ROWS = (\n    (4096, (24, 8, 512), (24, 24, 512)),\n)") {
-		t.Errorf("%v, %q\n%s", err, out.Notes, out.Data)
 	}
 }

@@ -21,7 +21,8 @@ type surroundings struct {
 	Machine ep.Machine        `json:"machine"` // the machine of the GPUs; the zero Machine if epbench-cuda does not answer
 	NoGPU   string            `json:"no_gpu"`  // why Machine is the zero Machine
 	Python  string            `json:"python"`  // path of the interpreter; "" if there is none
-	Modules map[string]string `json:"modules"` // version of each installed module
+	Modules map[string]string `json:"modules"` // package and version of each installed module
+	Elastic string            `json:"elastic"` // path of the module with DeepEP V2's ElasticBuffer; "" if deep_ep has none
 	Worker  string            `json:"worker"`  // path of the worker for libraries in Python; "" if there is none
 	Packs   []string          `json:"packs"`   // paths of the packs that epcomm would use
 }
@@ -37,7 +38,7 @@ var lookAround = func(cmd *cobra.Command) surroundings {
 	if s.NoGPU = missingCUDA(); s.NoGPU == "" {
 		s.openGPUs(cmd.Context())
 	}
-	s.Python, s.Modules = askPython(cmd.Context())
+	s.askPython(cmd.Context())
 	return s
 }
 
@@ -53,32 +54,36 @@ func (s *surroundings) openGPUs(ctx context.Context) {
 	s.GPUs = s.Machine.GPUs
 }
 
-// askModules is a Python program. It prints the path of the interpreter and the version of each
-// module that it finds. It does not import the modules. A module may belong to a package with
-// another name.
+// askModules is a Python program. It prints the path of the interpreter, the package and version
+// of each module that it finds, and the path of DeepEP V2's module. It does not import the modules.
+// A module may belong to a package with another name: sgl-deep-ep 0.1.0 has V1, 0.1.2 has V2.
 const askModules = `
-import importlib.metadata, importlib.util, json, sys
-found, of = {}, importlib.metadata.packages_distributions()
+import importlib.metadata, importlib.util, json, os, sys
+found, elastic, of = {}, "", importlib.metadata.packages_distributions()
 for name in sys.argv[1:]:
-    if importlib.util.find_spec(name):
+    spec = importlib.util.find_spec(name)
+    if spec:
         found[name] = " ".join(d + " " + importlib.metadata.version(d) for d in sorted(set(of.get(name, [])))) or "installed"
-print(json.dumps({"python": sys.executable, "modules": found}))
+    if spec and name == "deep_ep":
+        files = [os.path.join(folder, "buffers", "elastic.py") for folder in spec.submodule_search_locations or []]
+        elastic = next(filter(os.path.exists, files), "")
+print(json.dumps({"python": sys.executable, "modules": found, "elastic": elastic}))
 `
 
-// askPython returns the path of the Python interpreter on PATH, and the versions of the modules
-// that are installed for it.
-func askPython(ctx context.Context) (string, map[string]string) {
+// askPython finds the Python interpreter on PATH, and the modules that are installed for it.
+func (s *surroundings) askPython(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "python3", append([]string{"-c", askModules}, modules...)...).Output()
 	var answer struct {
 		Python  string
 		Modules map[string]string
+		Elastic string
 	}
 	if err != nil || json.Unmarshal(out, &answer) != nil {
-		return "", nil
+		return
 	}
-	return answer.Python, answer.Modules
+	s.Python, s.Modules, s.Elastic = answer.Python, answer.Modules, answer.Elastic
 }
 
 // findLibraryWorker returns the path of the worker for libraries in Python, "" if it finds

@@ -54,7 +54,7 @@ func (p plan) missing(s surroundings) string {
 		return fmt.Sprintf("%s are needed, here are %d", ep.Count(p.least, "GPU"), s.GPUs)
 	case p.module != "" && s.Modules[p.module] == "":
 		return fmt.Sprintf("the Python module %s is not installed", p.module)
-	case p.name == "deepep2" && !s.hasDeepEP2():
+	case p.name == "deepep2" && s.Elastic == "":
 		return fmt.Sprintf("the Python module deep_ep is of DeepEP V1 (%s)", s.Modules["deep_ep"])
 	case p.module != "" && s.Worker == "":
 		return "the workers for libraries in Python are missing"
@@ -62,17 +62,6 @@ func (p plan) missing(s surroundings) string {
 		return "epbench-cuda does not answer"
 	}
 	return ""
-}
-
-// hasDeepEP2 reports whether the installed deep_ep has V2's ElasticBuffer, by its version.
-func (s surroundings) hasDeepEP2() bool {
-	words := strings.Fields(s.Modules["deep_ep"])
-	if len(words) < 2 {
-		return false
-	}
-	major, _, _ := strings.Cut(words[1], ".")
-	n, err := strconv.Atoi(major)
-	return err == nil && n >= 2
 }
 
 // title returns the title of the plan, and what this machine lacks for it.

@@ -7,9 +7,9 @@ modules that import torch are gpu, gpu_beside, judge, lt, product and tensors; a
 the standard library.
 """
 
-from .library import Library, kernel, param
+from .library import Library, installed_version, kernel, param
 from .protocol import Failure
 from .serve import main
 from .session import Half
 
-__all__ = ["Failure", "Half", "Library", "kernel", "main", "param"]
+__all__ = ["Failure", "Half", "Library", "installed_version", "kernel", "main", "param"]

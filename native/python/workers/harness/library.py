@@ -1,6 +1,7 @@
 """The base class of libraries, and declarations of their kernels."""
 
 import contextlib
+import importlib.metadata
 import os
 import sys
 import time
@@ -30,6 +31,15 @@ def kernel(library, name, op, doc, params=(), rules=(), accepts=(), layout="", s
         work["sum"] = sum
     return {"layouts": [one or "expert" for one in layouts], "name": name, "op": op, "doc": doc, "params": list(params), "rules": [{"expr": e, "reason": r} for e, r in [MODE, *rules]],
             "accepts": list(accepts), "work": work}
+
+
+def installed_version(module, version):
+    """Returns the version of a library. If the module belongs to a package with another name, the text is version and
+    in parentheses the package with its own version, such as "1 (sgl-deep-ep 0.1.0)"."""
+    for package in importlib.metadata.packages_distributions().get(module, []):
+        installed = importlib.metadata.version(package)
+        return installed if package.replace("-", "_") == module else "%s (%s %s)" % (version, package, installed)
+    return version
 
 
 class Library:

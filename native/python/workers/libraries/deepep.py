@@ -17,13 +17,12 @@ caller's stream. With hook=0 there is one kernel, on DeepEP's own stream.
 """
 
 import importlib
-import importlib.metadata
 import json
 import os
 import pathlib
 
 import torch
-from harness import Failure, Half, kernel, param
+from harness import Failure, Half, installed_version, kernel, param
 from harness.gpu import GPULibrary
 from harness.tensors import dequantized, gain
 
@@ -50,10 +49,7 @@ class Library(GPULibrary):
         self.deep_ep, self.buffer, self.shape = deep_ep, None, None
         if self.own:
             self.read_exports()
-        try:
-            self.version = importlib.metadata.version("deep_ep")
-        except importlib.metadata.PackageNotFoundError:
-            self.version = "1"
+        self.version = installed_version("deep_ep", "1")
 
     def read_exports(self):
         """Fills self.exports: for each value of the parameter by, a function that returns the config of

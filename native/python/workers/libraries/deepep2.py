@@ -16,7 +16,7 @@ nvcc at their first use.
 import os
 
 import torch
-from harness import kernel, param
+from harness import installed_version, kernel, param
 from harness.gpu import GPULibrary
 from harness.tensors import dequantized
 
@@ -41,7 +41,7 @@ class Library(GPULibrary):
 
         if not hasattr(deep_ep, "ElasticBuffer"):
             raise ImportError("deep_ep has no ElasticBuffer: this is DeepEP V1; use the worker deepep")
-        self.deep_ep, self.version = deep_ep, getattr(deep_ep, "__version__", "2")
+        self.deep_ep, self.version = deep_ep, installed_version("deep_ep", getattr(deep_ep, "__version__", "2"))
         self.buffers, self.shape, self.expand = {}, None, False
 
     def kernels(self):

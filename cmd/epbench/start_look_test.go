@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestAskPython finds DeepEP by the files of sgl-deep-ep: 0.1.0 has V1 only, 0.1.2 has V2 also, and
-// neither version says so by its number.
+// TestAskPython finds DeepEP as sgl-deep-ep installs it. Version 0.1.0 contains V1, and 0.1.2
+// contains V1 and V2. The version number does not tell this, but the files do. The workers name the
+// package in the run.
 func TestAskPython(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("python3 is not installed")
@@ -30,6 +31,11 @@ func TestAskPython(t *testing.T) {
 		}
 		if s.Modules["deep_ep"] != "sgl-deep-ep "+version || s.Elastic != want {
 			t.Errorf("%s: deep_ep is %q, and V2's module is %q, want %q", version, s.Modules["deep_ep"], s.Elastic, want)
+		}
+		const program = `import sys; sys.path.insert(0, "../../native/python/workers"); from harness import installed_version; print(installed_version("deep_ep", "1"))`
+		out, err := exec.CommandContext(t.Context(), "python3", "-B", "-c", program).CombinedOutput()
+		if want := "1 (sgl-deep-ep " + version + ")\n"; err != nil || string(out) != want {
+			t.Errorf("%s: the workers name %q, %v, want %q", version, out, err, want)
 		}
 	}
 }

@@ -47,7 +47,8 @@ func planFor(name string, s surroundings) (plan, error) {
 	return plan{}, usagef("--for: unknown library %q%s", name, ep.DidYouMean(name, planNames(), ", use one of "+strings.Join(planNames(), ", ")))
 }
 
-// missing returns text that says what this machine lacks for the plan, "" if it lacks nothing.
+// missing returns text that says why this machine cannot follow the plan, or why its engine gains
+// nothing from it. It returns "" if there is no reason.
 func (p plan) missing(s surroundings) string {
 	switch {
 	case s.GPUs < p.least:
@@ -56,6 +57,8 @@ func (p plan) missing(s surroundings) string {
 		return fmt.Sprintf("the Python module %s is not installed", p.module)
 	case p.name == "deepep2" && s.Elastic == "":
 		return fmt.Sprintf("the Python module deep_ep is of DeepEP V1 (%s)", s.Modules["deep_ep"])
+	case p.name == "deepep2" && s.Modules["sglang"] != "" && s.Modules["vllm"] == "":
+		return "SGLang 0.5.17 calls Buffer of DeepEP V1, and this deep_ep has both"
 	case p.module != "" && s.Worker == "":
 		return "the workers for libraries in Python are missing"
 	case p.name == "own" && s.Machine.Name == "":
@@ -64,7 +67,7 @@ func (p plan) missing(s surroundings) string {
 	return ""
 }
 
-// title returns the title of the plan, and what this machine lacks for it.
+// title returns the title of the plan, and what is against it.
 func (p plan) title(s surroundings) string {
 	if missing := p.missing(s); missing != "" {
 		return p.what + "; " + missing

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Compares epbench's kernels with other libraries on the GPUs of one host. Run it from the repository's root,
-# after `make peers-gpu` on a host with a compiler. The workers import the packages that are installed:
-# sgl-deep-ep is a build of DeepEP V1, and flashinfer-python is FlashInfer. deepep2 is DeepEP V2 in layout
-# rank:packed; deepep2-expert and deepep2-expert:128 are V2 in layouts expert and expert:128. For V2, set
+# Compares epbench's kernels with other libraries on the GPUs of one host. Run it from the repository's root, after
+# `make peers-gpu` on a host with a compiler. The workers import the packages that are installed: sgl-deep-ep is a
+# build of DeepEP (V1, and from 0.1.1 on V2 too), and flashinfer-python is FlashInfer. deepep2 is DeepEP V2 in
+# layout rank:packed; deepep2-expert and deepep2-expert:128 are V2 in layouts expert and expert:128. For V2, set
 # LD_PRELOAD to the NCCL with which it was built.
 #
 #   run-gpu.sh sweep     tunes every library on each of MODELS, with uniform and with skewed routing

@@ -35,13 +35,19 @@ func (o *outputPipes) pipe() (r, w *os.File, err error) {
 	return r, w, err
 }
 
-// to makes a pipe whose bytes are copied to writer, and returns the command's end.
+// to makes a pipe whose bytes are copied to writer, and returns the command's end. It closes writer at the end of the
+// output if writer has a method Close.
 func (o *outputPipes) to(writer io.Writer) (*os.File, error) {
 	r, w, err := o.pipe()
 	if err != nil {
 		return nil, err
 	}
-	o.copied.Go(func() { _, _ = io.Copy(writer, r) }) // ends at the latest when close closes r
+	o.copied.Go(func() {
+		_, _ = io.Copy(writer, r) // ends at the latest when close closes r
+		if c, ok := writer.(io.Closer); ok {
+			_ = c.Close()
+		}
+	})
 	return w, nil
 }
 
@@ -92,11 +98,14 @@ type printer struct {
 
 func (p *printer) line(text string) {
 	fmt.Fprintln(p.tail, text)
+	if text = shownText(text); text == "" || p.show == nil {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.count++
-	switch text = shownText(text); {
-	case p.show == nil || text == "" || p.count > saidLines:
+	switch {
+	case p.count > saidLines:
 	case p.count == saidLines:
 		p.show(text + " (further lines are not shown)")
 	default:
@@ -142,6 +151,15 @@ func (w *lineWriter) Write(b []byte) (int, error) {
 		w.to.line(string(line))
 		w.rest = w.rest[n:]
 	}
+}
+
+// Close passes on the last line, which may have no line feed.
+func (w *lineWriter) Close() error {
+	if len(w.rest) > 0 {
+		w.to.line(string(w.rest))
+	}
+	w.rest = nil
+	return nil
 }
 
 // messageFilter receives the messages of a worker, and prints all other text that arrives. Libraries in
@@ -227,12 +245,11 @@ type lineLimit struct {
 func (l *lineLimit) Read(b []byte) (int, error) {
 	n, err := l.r.Read(b)
 	for _, c := range b[:n] {
-		if l.run++; c == '\n' {
+		if c == '\n' {
 			l.run = 0
+		} else if l.run++; l.run > l.limit {
+			return 0, fmt.Errorf("a line is longer than %d bytes", l.limit)
 		}
-	}
-	if l.run > l.limit {
-		return 0, fmt.Errorf("a line is longer than %d bytes", l.limit)
 	}
 	return n, err
 }

@@ -28,6 +28,54 @@ func TestProbesByOp(t *testing.T) {
 	}
 }
 
+// TestProbesAreDelivered: probes name only rows that the call returns, each once. Rank 0 has no tokens. Of rank 1's
+// selections two are masked, and expert 0 belongs to rank 0.
+func TestProbesAreDelivered(t *testing.T) {
+	w := &workloads.Workload{
+		Problem: ep.Problem{Ranks: 2, Experts: 4, TopK: 2},
+		Ranks:   []workloads.Routing{{}, {Tokens: 2, Experts: []int32{-1, 3, 0, -1}}},
+	}
+	for _, c := range []struct {
+		op   ep.Op
+		skip bool
+		want []Probe
+	}{
+		{ep.Dispatch, false, []Probe{{1, 0, 1}, {1, 1, 0}}},
+		{ep.Dispatch, true, []Probe{{1, 0, 1}}},
+		{ep.Combine, false, []Probe{{1, 0, -1}, {1, 1, -1}}},
+		{ep.Pair, false, []Probe{{1, 0, -1}, {1, 1, -1}}},
+	} {
+		w.Problem.Op, w.Problem.SkipA2A = c.op, c.skip
+		seen := map[Probe]bool{}
+		for range 100 {
+			got := chooseProbes(w)
+			for i, p := range got {
+				seen[p] = true
+				if slices.Contains(got[:i], p) {
+					t.Errorf("%s: %+v is probed twice", c.op, p)
+				}
+			}
+		}
+		for _, p := range c.want {
+			if !seen[p] {
+				t.Errorf("%s, skip_a2a %v: %+v is never probed", c.op, c.skip, p)
+			}
+			delete(seen, p)
+		}
+		if len(seen) > 0 {
+			t.Errorf("%s, skip_a2a %v: no call returns %v", c.op, c.skip, seen)
+		}
+	}
+	w.Ranks[1] = workloads.Routing{Tokens: 64, Experts: slices.Repeat([]int32{0, 1}, 64)}
+	if w.Problem.Op = ep.Combine; len(chooseProbes(w)) != probesPerVerify {
+		t.Errorf("%d probes of 64 tokens, want %d", len(chooseProbes(w)), probesPerVerify)
+	}
+	w.Ranks = w.Ranks[:1]
+	if got := chooseProbes(w); got != nil {
+		t.Errorf("probes %v without any token", got)
+	}
+}
+
 // casts lists the ways in which libraries cast to FP8. Each function returns the quotient that is
 // rounded to e4m3 for an element, and the scale of the element's group.
 var casts = map[string]func(x, amax float32) (quotient, scale float32){
@@ -145,5 +193,23 @@ func TestBlamedProbes(t *testing.T) {
 	v := s.checkProbes(probes, make([]ProbeRow, 2), kernels.Comparison{Rows: 576})
 	if v.Wrong != 2 || v.Rows != 576 || !strings.HasSuffix(v.Detail, "(2 of 2 probed rows are wrong; the worker reported 0)") {
 		t.Errorf("%+v", v)
+	}
+}
+
+// TestProbesWithoutRows: a worker that returns fewer or more rows than were probed is wrong. The row count of the
+// comparison is never below the number of wrong rows.
+func TestProbesWithoutRows(t *testing.T) {
+	w := fp8Pairs(t, 8)
+	s := &session{workload: w, oracle: ref.New(w, 1)}
+	probes := []Probe{{Rank: 0, Token: 0, K: -1}, {Rank: 1, Token: 5, K: -1}}
+	for _, rows := range []int{0, 1, 3} {
+		v := s.checkProbes(probes, make([]ProbeRow, rows), kernels.Comparison{})
+		if want := fmt.Sprintf("2 rows were probed, but the worker returned %d", rows); v.Wrong != 1 || v.Rows != 1 || v.Detail != want {
+			t.Errorf("%d rows: %+v", rows, v)
+		}
+	}
+	honest := kernels.Comparison{Rows: 576, Wrong: 2, Detail: "row 3"}
+	if v := s.checkProbes(nil, nil, honest); v != honest {
+		t.Errorf("without probes: %+v, want the worker's own comparison", v)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -120,7 +121,9 @@ func (p *process) connect(ctx context.Context, c Command, limit time.Duration) (
 		return nil, err
 	}
 	p.rows = newRowsFile()
-	return messageFilter{channel.Line(&lineLimit{r: out, limit: maxLine}, in), p.printed}, nil
+	// channel.Line loses the end of a last line without a line feed.
+	lines := io.MultiReader(&lineLimit{r: out, limit: maxLine}, strings.NewReader("\n"))
+	return messageFilter{channel.Line(lines, in), p.printed}, nil
 }
 
 // run starts the command.

@@ -54,8 +54,8 @@ func (d KernelDecl) kernel() (kernels.Kernel, error) {
 	return kernels.Kernel{Name: d.Name, Op: d.Op, Doc: d.Doc, Params: d.Params, Work: d.Work, Layouts: d.Layouts, Check: check, CheckPair: d.checkPair()}, nil
 }
 
-// checkWords refuses names and values that cannot be spelled in a config, parameters without values,
-// and parameters that are declared twice.
+// checkWords refuses names and values that cannot be spelled in a config or would hide a variable of rules, parameters
+// without values, and parameters that are declared twice.
 func (d KernelDecl) checkWords() error {
 	if strings.Contains(d.Name, "+") {
 		return fmt.Errorf("kernel %q: a + joins the kernels of a pair; use another character", d.Name)
@@ -64,6 +64,9 @@ func (d KernelDecl) checkWords() error {
 	for _, p := range d.Params {
 		if _, twice := seen.Values[p.Name]; twice {
 			return fmt.Errorf("kernel %q, param %q: declared twice", d.Name, p.Name)
+		}
+		if p.Name == "problem" || p.Name == "machine" {
+			return fmt.Errorf("kernel %q, param %q: rules have a variable of this name; use another name", d.Name, p.Name)
 		}
 		if len(p.Values) == 0 {
 			return fmt.Errorf("kernel %q, param %q: values is empty; list at least the default", d.Name, p.Name)

@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// The functions of this file are parts of kernels' Check. Every error names the parameter,
-// its value and the bound.
+// Each kernel's Check is made of the functions of this file. Every error names the parameter, its
+// value and the bound.
 
 // CheckNames checks that a config sets exactly the declared parameters.
 func CheckNames(c ep.Config, params []Param) error {
@@ -93,7 +93,7 @@ func CheckRouting(p ep.Problem, r workloads.Routing) error {
 	return nil
 }
 
-// LeastReading bounds from below, in seconds, what a clock reports. The clock "chain" subtracts the
+// LeastReading is the least time that a clock reports, in seconds. The clock "chain" subtracts the
 // time of alignments alone from the time of calls with alignments. A disturbed alignment can make
 // the difference for a short call negative. Such a round gets the time LeastReading, because ratios
 // of rounds need a positive time.
@@ -102,8 +102,8 @@ const LeastReading = 1e-9
 // fewRounds is the least number of rounds that Disturbed needs.
 const fewRounds = 3
 
-// Disturbed reports whether at least half of these rounds, in seconds, took LeastReading.
-// Then their median says nothing about the calls.
+// Disturbed reports whether at least half of the rounds have the time LeastReading. Then their
+// median says nothing about the calls.
 func Disturbed(rounds []float64) bool {
 	n := 0
 	for _, t := range rounds {

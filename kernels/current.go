@@ -21,10 +21,10 @@ type Respelled struct {
 	Values map[ep.Value]ep.Value
 }
 
-// Current rewrites a config of an earlier build for this build. A config of a former kernel
-// becomes a config of the kernel that replaced it. A parameter that the earlier build did not
-// have gets its value Before. In a pair, dispatch and combine are rewritten. A config of an
-// unknown kernel is returned unchanged.
+// Current rewrites a config of an earlier build for this build. A config of a former kernel becomes
+// a config of the kernel that replaced it. A parameter that the earlier build did not have gets the
+// value of its Param.Before. In a pair, dispatch and combine are rewritten. A config of an unknown
+// kernel is returned unchanged.
 func Current(all []Kernel, c ep.Config) ep.Config {
 	return ofHalves(c, func(c ep.Config) ep.Config {
 		c = rename(all, c)

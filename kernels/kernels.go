@@ -71,9 +71,9 @@ type Kernel struct {
 	Op     ep.Op
 	Doc    string
 	Params []Param
-	// Revision says what the parameters mean. Raise it by hand when a config measured with
-	// an earlier build would do something else, and only then; 0 means 1. Rows of
-	// tables stay valid for a faster build of the same revision.
+	// Revision says what the parameters mean; 0 means 1. Raise it by hand if a config measured with
+	// an earlier build would now do something else, and for no other reason. Rows of tables stay
+	// valid for a faster build of the same revision.
 	Revision int
 	// Formerly lists, by name, kernels that have become configs of this one.
 	Formerly map[string]Former
@@ -94,14 +94,15 @@ type Kernel struct {
 	// search with a very short time budget: one config of each design that may win by far.
 	// Nil means none.
 	Starts func(ep.Machine, ep.Problem) []ep.Config
-	// Overlapped takes a config of one half of a pair, dispatch or combine, and returns it
-	// changed so that its launch may overlap the launch of the other half. Every search of pairs also measures the best
-	// dispatch and combine changed in this way. Nil means that no launch may overlap.
+	// Overlapped changes the config of a pair's dispatch or combine so that its launch may overlap
+	// the launch of the pair's other kernel. Every search of pairs also measures the best dispatch
+	// and combine changed in this way. Nil means that no launch may overlap.
 	Overlapped func(ep.Config) ep.Config
-	// Split returns the default among the kernel's configs with split phases: they have mode=split,
+	// Split returns the default among the kernel's configs with split phases (mode=split). They
 	// send in one launch and receive in another, so that other work can run between the two. If no
-	// matrix product runs beside the calls, a search leaves them out unless the user gives the mode:
-	// without other work in between, a fused call does less work. Nil means that the kernel has none.
+	// matrix product runs at the same time as the calls, a search measures no config with split
+	// phases unless the user gives the mode, because a fused call does less work. Nil means that
+	// the kernel has no split phases.
 	Split func(ep.Machine, ep.Problem) ep.Config
 }
 
@@ -278,9 +279,9 @@ type Turn struct {
 // TurnRunner is implemented by sessions for which many turns at once cost less than one Run
 // for each turn, such as sessions in another process.
 type TurnRunner interface {
-	// RunTurns runs turns in order and returns the rounds of those that succeeded. If turn i
-	// fails, it returns the rounds of the i turns before it and that turn's error. Without an
-	// error it may still stop early, but not before the first turn is done.
+	// RunTurns runs turns in order and returns the rounds of those that succeeded. If turn i fails,
+	// RunTurns returns the rounds of the i turns before it and that turn's error. It may also stop
+	// early without an error, but not before the first turn is done.
 	RunTurns(context.Context, []Turn) ([]Rounds, error)
 }
 
@@ -365,8 +366,8 @@ type ProductRunner interface {
 	Products() []string
 }
 
-// Condition is an expression that every legal config of a kernel satisfies, for programs
-// without the kernel's Check. docs/worker-protocol.md has the rules.
+// Condition is an expression that every legal config of a kernel satisfies. Programs that cannot
+// call the kernel's Check evaluate it. docs/worker-protocol.md has the rules.
 type Condition struct{ Expr, Reason string }
 
 // Conditioned is implemented by backends that can spell their kernels' legality.
@@ -384,8 +385,8 @@ type Explainer interface {
 	Explain(ctx context.Context, c ep.Config, rounds int) ([]Effect, error)
 }
 
-// Effect compares the times of a matrix product with and without one load. Each time is the
-// seconds of the slowest rank in one round.
+// Effect compares the times of a matrix product with and without one artificial load. Each time is
+// the seconds of the slowest rank in one round.
 type Effect struct {
 	Load  string    `json:"beside"` // name of the load
 	Alone []float64 `json:"alone"`  // times of the product alone

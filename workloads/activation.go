@@ -27,9 +27,8 @@ func (w *Workload) Gates(rank, row int, dst []uint16) {
 }
 
 // ActivationScale returns the input scale of a group of rows; only NVFP4 has one. Scales of
-// neighbouring groups differ, so that a check notices a row with the scale of another group.
-// Scales are small, so that hardly any result saturates: at most one in a million of the
-// largest.
+// neighbouring groups differ, so that a check notices a row with the scale of another group. Scales
+// are small, so that at most one in a million of the largest results saturates.
 func ActivationScale(group int) float32 { return float32(math.Ldexp(1, group%4-6)) }
 
 // Received returns the number of rows that a rank receives, rows of a shared expert

@@ -5,21 +5,21 @@ import (
 	"slices"
 )
 
-// maxSharedDrift is the largest drift of the matrix product alone (without calls) at which
-// configs share its readings. On H200s the drift was at most 0.4 % without a power cap and
-// 0.5 to 3 % under a power cap.
+// maxSharedDrift bounds the drift of the matrix product's time without calls. Above this bound
+// ShareBase shares no readings. On H200s the drift was at most 0.4 % without a power cap and 0.5 to
+// 3 % under a power cap.
 const maxSharedDrift = 0.005
 
-// ShareBase sets one Base for all configs that ran in the same rounds. For each round and
-// rank the Base is the lower quartile of these configs' readings of the product alone, or
-// the least reading if there are at most four. The product is the same work for every config,
-// but its time depends on the call that ran before: on an H200 the same launches took 71
-// or 80 us, and more often 80 us after calls on 16 SMs. Such calls looked cheap when each
-// config subtracted its own readings.
+// ShareBase sets one Base for all configs that ran in the same rounds. For each round and rank the
+// Base is the lower quartile of these configs' readings of the product alone, or the least reading
+// if there are at most four. The product is the same work for every config, but its time depends on
+// the call that ran before. On an H200 the same launches took 71 or 80 us, and more often 80 us
+// after calls on 16 SMs. If each config subtracted its own readings, calls on 16 SMs looked too
+// cheap.
 //
-// If the clock drifts by more than maxSharedDrift, ShareBase sets no Base: then a config's
-// own reading is better, because it was taken close to the time of call and product
-// together. A config with fewer rounds than others gets the first of the shared rounds.
+// If the clock drifts by more than maxSharedDrift, ShareBase sets no Base. Each config then
+// subtracts its own readings, which were taken shortly before or after its rounds of call and
+// product together. A config with fewer rounds than others gets the first of the shared rounds.
 func ShareBase(all []*BesideRounds) {
 	var base [][]float64
 	for k := 0; ; k++ {

@@ -11,8 +11,8 @@ import (
 // The kinds of Product.
 const (
 	Gemm = "gemm" // matrix products, one for each local expert
-	Copy = "copy" // a copy of a buffer, which occupies the memory and no matrix unit
-	Step = "step" // a decode step of two micro-batches: the products of Gemm, and one product with the work of attention
+	Copy = "copy" // a copy of a buffer: it uses memory bandwidth, but no matrix units
+	Step = "step" // a decode step of two micro-batches: the products of Gemm, and one more product with as much work as attention
 )
 
 // Product is the work that runs on every rank at the same time as a call: matrix products, or

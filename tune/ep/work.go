@@ -67,11 +67,10 @@ func (w Work) Pair(dispatch Work) Work {
 	return out
 }
 
-// InLayout returns the work that a kernel does in layout l, given the work w in its own
-// layout. In the layouts of kind rank nothing is expanded, and combine adds rows without
-// weights.
+// InLayout returns the work of a kernel in layout l. w is the work of the same kernel in its own
+// layout. In the layouts of kind rank nothing is expanded, and combine adds rows without weights.
 func (w Work) InLayout(l Layout) Work {
-	if w.Layout == "" || l == LayoutExpert { // in older runs l is LayoutExpert for every layout
+	if w.Layout == "" || l == LayoutExpert { // older runs record LayoutExpert for every layout
 		return w
 	}
 	w.Layout = l.Kind()
@@ -84,10 +83,10 @@ func (w Work) InLayout(l Layout) Work {
 	return w
 }
 
-// Key spells the work for a problem as one line of text. Two calls do the same work if their
-// keys are equal. Of the layout only the kind is in the key, because layouts of one kind
-// differ only in gaps between rows. A problem with BF16 tokens has no cast in its key. The key
-// is "" if the layout is unknown.
+// Key spells the work for a problem as one line of text. Two calls do the same work if their keys
+// are equal. The key holds only the kind of the layout, because layouts of one kind differ only in
+// gaps between rows. A problem with BF16 tokens has no cast in its key. The key is "" if the layout
+// is unknown.
 func (w Work) Key(p Problem) string {
 	if w.Layout == "" {
 		return ""

@@ -14,9 +14,9 @@ import (
 type Verdict string
 
 const (
-	Faster    Verdict = "faster"    // the difference exceeds the band, and the interval of the gain excludes 1
+	Faster    Verdict = "faster"    // the gain exceeds 1 by more than the band, and its interval excludes 1
 	Same      Verdict = "same"      // the interval of the gain lies inside the band
-	Slower    Verdict = "slower"    // the difference exceeds the band, and the interval of the gain excludes 1
+	Slower    Verdict = "slower"    // the gain is below 1 by more than the band, and its interval excludes 1
 	Undecided Verdict = "undecided" // none of the above holds
 )
 
@@ -170,8 +170,9 @@ type Search struct {
 	// Pace holds the time that measuring took in this search.
 	Pace Pace `json:"pace,omitzero"`
 
-	// SiblingDType is set for a combine whose config this search did not choose: an earlier search of
-	// the same combine with another dispatch dtype chose it. SiblingDType names that dtype. Here only the winner of the earlier search and the default were measured.
+	// SiblingDType is set if this search did not choose the config of its combine, but an earlier
+	// search of the same combine with another dispatch dtype did. SiblingDType names the earlier
+	// search's dtype. Only that search's winner and the default were measured here.
 	SiblingDType ep.DType `json:"as,omitempty"`
 
 	// Starts lists the configs that the search always measures besides the default, in

@@ -22,8 +22,8 @@ var strict = json.RejectUnknownMembers(true)
 // log cannot fill the memory.
 const maxShared = 1 << 16
 
-// decoder reads one line of trials.jsonl at a time. Logs have hundreds of megabytes. Nearly all of
-// that is times, and the same few problems and configs again and again. So the decoder decodes
+// decoder reads one line of trials.jsonl at a time. Logs have hundreds of megabytes: mostly times,
+// and few different problems and configs that are repeated in every line. So the decoder decodes
 // equal objects once, and parses times in place.
 type decoder struct {
 	problems map[string]ep.Problem
@@ -104,9 +104,9 @@ func (d *decoder) cutSeconds(line []byte) (rest []byte, seconds [][]float64) {
 	return line[:at+1], seconds
 }
 
-// cut removes a field's object from a line if the object's text is a key of `known`, and
-// sets `out` to the value of that key. So the library need not walk the object. Since
-// quotes inside strings are escaped, `name` can only match a field's name.
+// cut removes a field's object from a line if the object's text is a key of `known`, and sets `out`
+// to the value of that key. So the library need not walk the object. `name` can only match a
+// field's name, because quotes inside strings are escaped.
 func cut[T any](line []byte, name, end string, known map[string]T, out *T) (rest []byte, found bool) {
 	at := bytes.Index(line, []byte(name))
 	if at < 0 {

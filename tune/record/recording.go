@@ -236,7 +236,7 @@ func readRecording(in io.Reader, cost *bounded.Budget) (*Recording, error) {
 	var r *Recording
 	for n := 1; lines.Scan(); n++ {
 		if err := lines.Err(); err != nil {
-			return nil, err // the line is cut
+			return nil, err // a line is incomplete or too long
 		}
 		if r == nil {
 			r = &Recording{}

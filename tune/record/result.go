@@ -31,7 +31,7 @@ type Result struct {
 	Routing  string           `json:"routing"` // canonical spec
 	Seed     uint64           `json:"seed"`    // seed of the workload
 	Config   ep.Config        `json:"config"`
-	Cost     ep.Cost          `json:"cost"` // resources of the machine that Config takes, as its kernel declares
+	Cost     ep.Cost          `json:"cost"` // resources that Config takes from the machine, as its kernel declares them
 	Role     Role             `json:"role"`
 	Stage    Stage            `json:"stage"`
 	Block    int              `json:"block"`             // block number within the stage

@@ -32,7 +32,7 @@ type Run struct {
 	Tool         string             `json:"tool"`    // version of epbench
 	Command      []string           `json:"command"` // words of the command as the user typed them
 	Started      time.Time          `json:"started"`
-	Finished     time.Time          `json:"finished"` // zero while the run goes on
+	Finished     time.Time          `json:"finished"` // zero until the run ends
 	Machine      ep.Machine         `json:"machine"`
 	ABI          ep.ABI             `json:"abi"`                // ABI of the kernels
 	Space        string             `json:"space"`              // fingerprint of the search spaces

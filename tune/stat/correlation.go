@@ -92,5 +92,5 @@ func (e Estimate) Unknowable() string {
 	if e.Sessions > 1 || e.Correlation <= trustedCorrelation || e.Worth() >= leastWorth {
 		return ""
 	}
-	return fmt.Sprintf("neighbouring rounds are so similar (correlation %.2f) that %d rounds are worth %.1f: measure more rounds, or in --sessions 3", e.Correlation, e.Rounds, math.Max(e.Worth(), 1))
+	return fmt.Sprintf("neighbouring rounds are so similar (correlation %.2f) that %d rounds are worth %.1f: measure more rounds, or use --sessions 3", e.Correlation, e.Rounds, math.Max(e.Worth(), 1))
 }

@@ -30,8 +30,8 @@ func Judge(gain record.Interval, band float64) record.Verdict {
 // computed as 1.0100000000000007.
 const rounding = 1e-9
 
-// clearBands is the number of bands by which the interval of a gain must be away from 1 to
-// end a comparison early. So far from 1, an early end adds no false claims.
+// clearBands says when a comparison may end early: if the interval of its gain is at least this
+// many bands away from 1. At this distance an early end adds no false claims.
 const clearBands = 3
 
 // Clear reports whether more rounds can hardly change a verdict: the whole interval of the gain
@@ -97,8 +97,9 @@ func Noisy(ratio Estimate, band record.Band) string {
 
 // isFar reports whether a ratio is so far from 1 that chance cannot explain it: at least
 // plainSpreads spreads. The spread is half the width of the interval, or the range of the rounds if
-// that is smaller. With a strong correlation the interval is up to 14 times as wide as for
-// independent rounds, and a gain of 4.4 was once inside it, although no round had a gain below 3.7.
+// that is smaller. The range is needed because a strong correlation makes the interval up to 14
+// times as wide as for independent rounds. By such an interval a gain of 4.4 did not count as far
+// from 1, although no round had a gain below 3.7.
 func (e Estimate) isFar() bool {
 	return math.Abs(math.Log(e.Mid)) >= plainSpreads*min(normal95*e.StdErr(), e.Range)
 }

@@ -93,10 +93,11 @@ func (e Estimate) SessionsFor(half float64, most int) int {
 	return most + 1
 }
 
-// DecidedBand returns the least band within which two equal programs are mostly found the same, if
-// each is measured in this many sessions, at least two, whose times deviate by `spread`. The band
-// is as large as the whole width of the ratio's interval: the middle of the interval deviates from
-// 1 by up to half of this width, and the interval reaches half of this width further.
+// DecidedBand returns the least band with which two equal programs are mostly judged the same. Each
+// program is measured in `sessions` sessions, at least two. `spread` is the standard deviation of
+// the sessions' logarithms of times. The band is as large as the whole width of the ratio's
+// interval: the middle of the interval deviates from 1 by up to half of this width, and the
+// interval reaches half of this width further.
 func DecidedBand(sessions int, spread float64) float64 {
 	return math.Expm1(2 * student(sessions) * spread * math.Sqrt(2/float64(sessions)))
 }

@@ -292,8 +292,8 @@ func tickOf(sorted []float64) float64 {
 // equalReadings is the rounding error of a difference of two logarithms.
 const equalReadings = 1e-9
 
-// tickError bounds the bias of a mean of readings in steps of tick: noise of several steps
-// removes it (Widrow and Kollár 2008, section 9).
+// tickError returns a bound of the bias that a coarse clock gives to a mean of its readings. tick
+// is the clock's step. Noise of several steps removes the bias (Widrow and Kollár 2008, section 9).
 func tickError(tick, deviation float64) float64 {
 	return tick / math.Pi * math.Exp(-2*math.Pow(math.Pi*deviation/tick, 2))
 }

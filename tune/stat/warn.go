@@ -49,8 +49,8 @@ func Warnings(xs []float64) []string {
 	return out
 }
 
-// ClockWarning warns if a clock fell from the highest of its readings in MHz, which are in time
-// order; "" if it did not.
+// ClockWarning returns a warning if a clock fell below the highest of its readings, and "" if it
+// did not. The readings are in MHz and in time order.
 func ClockWarning(mhz []float64) string {
 	if len(mhz) == 0 {
 		return ""

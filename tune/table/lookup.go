@@ -141,9 +141,8 @@ func (s *Set) answer(m match, query [KeyFields]int) Answer {
 }
 
 // Lookup answers one question without preparation. It visits all rows, which is fast enough for
-// tools. A process that asks often resolves once and calls Resolved.Lookup. On a set that For
-// narrowed, Lookup skips rows of earlier builds and of other machines whose config is illegal on
-// the host.
+// tools. A process that asks often resolves once and calls Resolved.Lookup. If For made the set,
+// Lookup skips rows of earlier builds and of other machines whose config is illegal on the host.
 func (s *Set) Lookup(k Key, tokens int) Answer {
 	query := k.Vector()
 	for _, m := range s.matches(query) {

@@ -18,7 +18,7 @@ type Source struct {
 	similar  bool  // the table was measured on another machine, which the host accepts
 	fallback []int // the table's fallback fields, as indices in Fields
 	refused  bool  // the table may not be used on the host of the Set
-	verified bool  // the host has no doubt about the table
+	verified bool  // Table.Doubts finds no reason to doubt the table on the host
 }
 
 // Set overlays several tables, the lowest first. If two rows cover the same tokens of the

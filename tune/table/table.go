@@ -79,9 +79,9 @@ func (h Header) GainInterval(r Row) (low, high float64) {
 // memory addresses.
 const ownMemoryProtocol = 1
 
-// Certain reports whether a row's evidence is sufficient for its choice. The interval of its gain must lie above 1.
-// Two kinds of rows need no such interval: a row that launches the default claims no gain, and a row of several
-// routings was chosen by its largest loss.
+// Certain reports whether a row's evidence is sufficient for its choice. The interval of its gain
+// must lie above 1. Two kinds of rows need no such interval: a row that launches the default claims
+// no gain, and a row of several routings was chosen by its largest loss.
 func (h Header) Certain(r Row) bool {
 	low, _ := h.GainInterval(r)
 	return h.IsDefault(r) || r.OfSeveral() || low > 1
@@ -169,8 +169,8 @@ type Evidence struct {
 	Beside string `json:"beside,omitempty"`
 
 	// Reason says why the row is in the table although its gain is not certain: "kept" if the
-	// default stays, else "compromise of N routings". In both cases Gain is 1. Reason is "" if the gain is
-	// certain.
+	// default stays, else "compromise of N routings". In both cases Gain is 1. Reason is "" if the
+	// gain is certain.
 	Reason string `json:"reason,omitempty"`
 }
 

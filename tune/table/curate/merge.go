@@ -55,8 +55,9 @@ func Comparable(a, b table.Header) error {
 // measured there with different configs, the incumbent's row stays unless the rule prefers the
 // newcomer's. Taking the better number instead would collect lucky draws over many merges. Between
 // two measured counts Merge takes the row of the nearer one, by ratio, if one of the tables has a
-// row there. Merge ignores that a count between two searches of one table was measured if the other
-// table has a search between the same two.
+// row there. A sweep also measures at counts between two of its searches, but does not search
+// there. Merge ignores such a measurement if the other table has a search between the same two
+// counts.
 //
 // A row of a later build of its kernels replaces a row of an earlier build everywhere. Merge leaves
 // out a row for all routings that was measured under one routing, because the row for the class of

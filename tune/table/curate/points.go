@@ -27,9 +27,8 @@ func (g group) points(rule Rule) []point {
 	return out
 }
 
-// measuredThere returns a segment without the rows that were not measured at a token count,
-// or that a search of the other table outranks there. Two rows that outrank each other both
-// stay.
+// measuredThere removes rows from a segment: a row that was not measured at the token count, and a
+// row that a search of the other table outranks there. If two rows outrank each other, both stay.
 func (g group) measuredThere(s segment, tokens int) segment {
 	a, b := measuredAt(s.a, tokens), measuredAt(s.b, tokens)
 	lowA, lowB := g.outranked(0, s.a, s.b, tokens), g.outranked(1, s.b, s.a, tokens)
@@ -90,8 +89,8 @@ func measuredAt(r *table.Row, tokens int) bool {
 	return r != nil && slices.Contains(r.Evidence.Tokens, tokens)
 }
 
-// ends returns the token counts at which the nearest point may change: each point, and the
-// midpoint between two, at which a sweep ends its rows too.
+// ends returns the token counts at which the nearest point may change: each point, and each
+// midpoint between two points. A sweep also ends its rows at midpoints.
 func ends(points []point) []int {
 	var out []int
 	for i, p := range points {
@@ -103,10 +102,10 @@ func ends(points []point) []int {
 	return out
 }
 
-// winner returns the row that answers in a segment cut at the ends of points, and the point
-// that has this row. That is the nearest point, or the next point if only the next point's row
-// is in the segment. The point is nil if no point decides: a row of a later build replaces a
-// row of an earlier build, and without any measured count the incumbent's row stays.
+// winner returns the row that answers in a segment cut at the ends of points, and the point that
+// has this row: the nearest point, or the next point if only the next point's row is in the
+// segment. The point is nil if no point decides. There are two such cases: a row of a later build
+// replaces a row of an earlier build, and the incumbent's row stays if no count was measured.
 func (s segment) winner(points []point, rule Rule) (row *table.Row, from *point) {
 	if s.a != nil && s.b != nil && rule.builds.Serves(s.a.ABI) != rule.builds.Serves(s.b.ABI) {
 		return s.choose(s.lo, rule), nil

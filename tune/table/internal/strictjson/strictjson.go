@@ -1,7 +1,7 @@
-// Package strictjson reads JSON files that may be truncated, edited or hostile. Beyond what
-// encoding/json refuses, it refuses:
+// Package strictjson reads JSON files that may be truncated, edited or hostile. It refuses what
+// encoding/json refuses, and these:
 //
-//   - a field that the struct does not have, in exactly the spelling of its tag
+//   - a field whose name is not exactly the tag of a field of the struct
 //   - a field that is given twice
 //   - a field that is missing and not tagged omitempty or omitzero
 //   - null
@@ -326,7 +326,7 @@ func (w *walker) custom(s *shape) error {
 	}
 	w.at = start
 	raw, v := w.data[start:w.pos], reflect.New(s.typ).Interface()
-	if s.typ == reflect.TypeFor[time.Time]() && len(raw) > longestTime { // its error would quote the text, at many times its size
+	if s.typ == reflect.TypeFor[time.Time]() && len(raw) > longestTime { // the error of time.Time would quote the text, in many times its size
 		return errors.New("longer than a time of RFC 3339")
 	}
 	var err error

@@ -202,12 +202,12 @@ func (b *bayesSearch) competitive() func(*kernelModel) bool {
 const initialTries = 12
 
 // furthest returns the random fresh point with the largest distance to the nearest initial sample
-// of its kernel, -1 if it found none. Every second sample is the first fresh point that it draws.
-// Distant points lie at the ends of the axes. That is right for launch parameters on GPUs, but in
-// recorded convolutions, whose best configs lie inside, searches of 25 points lost more if all
-// their first points were distant than if all were random. On recorded spaces of 2 H100, two other
-// rules lost more than this one: only random points, and points chosen by values that differ from
-// the values of earlier points.
+// of its kernel, -1 if it found none. For every second sample it returns the first fresh point that
+// it draws, because distant points lie at the ends of the axes. The ends are good launch parameters
+// on GPUs. But the best configs of recorded convolutions lie inside: there, searches of 25 points
+// lost more if all their first points were distant than if all were random. On recorded spaces of 2
+// H100, two other rules lost more than this one: only random points, and points chosen by values
+// that differ from the values of earlier points.
 func (k *kernelModel) furthest(s *State) int {
 	best, most, anyFresh := -1, -1.0, len(k.initial)%2 == 1
 	for range initialTries {

@@ -195,7 +195,7 @@ func (s *Space) Index(c ep.Config) (point int, ok bool) {
 			}
 		}
 	}
-	if len(s.extra) == 0 { // spares making the key, which is slow
+	if len(s.extra) == 0 { // avoids making the key, which is slow
 		return 0, false
 	}
 	i, ok := s.extras[c.Key()]

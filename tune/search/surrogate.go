@@ -11,9 +11,9 @@ import (
 )
 
 // A surrogate is a Gaussian process that predicts the scores of points not yet measured. The
-// correlation of two points is the product over axes of exp(-roughness * distance) (Rasmussen
-// and Williams 2006, section 4.2). Smoother correlations overshoot at the kinks that launch
-// parameters have.
+// correlation of two points is the product over axes of exp(-roughness * distance) (Rasmussen and
+// Williams 2006, section 4.2). The time of a kernel may change abruptly with a launch parameter;
+// smoother correlations overshoot there.
 //
 // A search of 25 points has measured two or three points of each kernel. Maximum likelihood
 // overfits so few points. So mean, variance, roughness and nugget have priors: mean and variance

@@ -133,7 +133,7 @@ func (s *sweeper) runSearch(ctx context.Context, c *activeSearch) error {
 		s.fail(c, defaultFailure(c.runner.Failures(), c.dflt))
 		return nil
 	case errors.Is(err, measure.ErrOpen) && !s.unopened && len(s.searches) > 1:
-		s.unopened = true // one workload of many may not fit; if a second one cannot be opened, the machine is gone
+		s.unopened = true // one workload of many may not fit; if a second one cannot be opened, the machine counts as lost
 		s.fail(c, err.Error())
 		return nil
 	case err != nil:

@@ -23,7 +23,7 @@ type Job struct {
 	Sessions int // number of sessions, each with its own memory; 0: one session, whose interval does not cover differences between sessions
 	Log      measure.Log
 	Run      *record.Run // receives the results
-	Over     Picker      // chooses the config to compare with; if nil, that is the default
+	Over     Picker      // chooses the config to compare with; nil stands for the default
 }
 
 // A Picker chooses a config for a problem under a routing class. reason says where the config comes
@@ -59,8 +59,8 @@ func Bench(ctx context.Context, b kernels.Backend, opts *Options, job Job, pick 
 	})
 }
 
-// over returns the config with which the measured config is compared, and a description of the
-// former. For the default it returns a zero config and "".
+// over returns the config to compare with, and its description. For the default it returns a zero
+// config and "".
 func (j Job) over(s *routedProblem) (ep.Config, string, error) {
 	if j.Over == nil {
 		return ep.Config{}, "", nil

@@ -159,9 +159,9 @@ func (pl *planner) spaceFileConfigs(p ep.Problem) (out []ep.Config) {
 // measures each kernel's default with these numbers of SMs.
 var fewSMs = []int{16, 32}
 
-// startsOf returns a kernel's default and its declared starts. At reduced precision it adds
-// each of them with every other value of a precision parameter: so a short search cannot miss
-// a whole algorithm.
+// startsOf returns a kernel's default and its declared starts. At reduced precision it also returns
+// copies of them with each other value of each precision parameter, so that a short search cannot
+// miss a whole algorithm.
 func (pl *planner) startsOf(k kernels.Kernel, p ep.Problem) []ep.Config {
 	designs := []ep.Config{k.DefaultWithin(pl.machine, p, pl.opts.MaxSMs)}
 	for _, sms := range fewSMs {

@@ -189,8 +189,9 @@ func (c *activeSearch) screenedEffects() stat.Effects {
 	return out
 }
 
-// fasterSomewhere returns the default, and the configs that are faster than it in at least one
-// search of a group. Without this, noise would choose among configs that are faster nowhere.
+// fasterSomewhere returns the default, and the configs that are faster than the default in at least
+// one search of a group. Without this filter, noise would choose among configs that are faster
+// nowhere.
 func (g group) fasterSomewhere(configs []ep.Config) []ep.Config {
 	dflt := g[0].result.Decision.Default.Key()
 	return slices.DeleteFunc(slices.Clone(configs), func(cfg ep.Config) bool {

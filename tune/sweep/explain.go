@@ -19,7 +19,7 @@ type Explanation struct {
 	Effects []Effect
 }
 
-// An Effect is the slow-down of the matrix product while one load runs.
+// An Effect is the slow-down of the matrix product while one artificial load runs.
 type Effect struct {
 	Beside   string          // the load in words
 	Alone    float64         // median seconds of the product alone

@@ -124,10 +124,10 @@ func (l *harness) measureAA(ctx context.Context, r *measure.Runner, limit time.D
 	return aa, err
 }
 
-// hostBound returns a function that says why launch parameters cannot matter, given the default's
-// seconds: the default takes hardly longer than an empty kernel. It returns "" if they can matter.
-// It also returns "" if the objective is a cost, because a cost may be far below the time of a
-// call.
+// hostBound returns a function of the default's seconds. If the default takes hardly longer than an
+// empty kernel, launch parameters cannot matter, and the function returns a sentence that says so.
+// Otherwise the function returns "". It always returns "" if the objective is a cost, because a
+// cost may be far below the time of a call.
 func (l *harness) hostBound(r *measure.Runner) func(seconds float64) string {
 	return func(seconds float64) string {
 		if r.Workload.Problem.Objective == ep.BesideProduct || !measure.HostBound(seconds, r.Clock(), l.empty) {

@@ -42,7 +42,7 @@ type Interleaving struct {
 // machine affects all of them alike. In a turn a side runs one round of its config and one of its
 // default. The order of sides is random, and reversed in every other turn. All processes exist at
 // the same time, but only one runs at a time. A side that fails is recorded as failed, and the
-// others go on. Interleave returns only errors of ctx or of a log. It calls done after each
+// others continue. Interleave returns only errors of ctx or of a log. It calls done after each
 // interleaving.
 func Interleave(ctx context.Context, all []Interleaving, done func(Interleaving)) error {
 	for _, il := range all {

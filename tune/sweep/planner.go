@@ -80,8 +80,8 @@ func (pl *planner) grid(k kernels.Kernel, p ep.Problem) (search.Grid, error) {
 	return g, nil
 }
 
-// axes returns the parameters of a kernel with the values that a search of a problem tries. Split
-// phases are among them if a matrix product runs beside the calls.
+// axes returns the parameters of a kernel with the values that a search of a problem tries. It
+// includes split phases only if a matrix product runs at the same time as the calls.
 func (pl *planner) axes(k kernels.Kernel, p ep.Problem) (out []search.Axis) {
 	dflt := k.DefaultConfig(pl.machine, p)
 	for _, q := range k.Params {
@@ -103,9 +103,9 @@ func (pl *planner) axes(k kernels.Kernel, p ep.Problem) (out []search.Axis) {
 	return out
 }
 
-// admits reports whether a search may measure a config from outside its space. The config
-// must run here within --max-sms, do the same work as the default at the asked precision, and
-// keep the constraints of the space file.
+// admits reports whether a search may measure a config from outside its space. The config must run
+// here within --max-sms, do the same work as the default at the requested precision, and keep the
+// constraints of the space file.
 func (pl *planner) admits(p ep.Problem, c ep.Config) bool {
 	k, err := kernels.Find(pl.kernels, p.Op, c.Kernel)
 	if err != nil || k.Check(pl.machine, p, c) != nil || pl.smallEnough(k)(c) != "" || pl.constrained(k, p, c) {
@@ -259,9 +259,9 @@ func (pl *planner) analytic(p ep.Problem) (c ep.Config, ok bool) {
 	return c, ok && k.Check(pl.machine, p, c) == nil
 }
 
-// announce tells a compiling backend which configs the whole sweep may need: first those with
-// which the searches of all shapes begin, then the others. Announcing a shape when its first search begins was tried: short
-// sweeps then waited a quarter of their time for the compiler.
+// announce tells a compiling backend which configs the whole sweep may need: first the configs with
+// which the searches of all shapes begin, then the others. Announcing a shape when its first search
+// begins was tried: short sweeps then waited a quarter of their time for the compiler.
 func (s *sweeper) announce() error {
 	b, ok := s.harness.backend.(kernels.Precompiler)
 	if !ok {

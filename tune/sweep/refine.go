@@ -199,8 +199,8 @@ func (m *rowMaker) runs(p rowChoice, tokens int) bool {
 	return p.dflt || m.serves(atTokens(p.searches[0].problem, tokens), p.config)
 }
 
-// atTokens returns a problem with another token count. A buffer that has just the size of the old
-// count gets the size of the new one.
+// atTokens returns a problem with another token count. If its buffers hold exactly the old token
+// count, they get room for exactly the new one.
 func atTokens(p ep.Problem, tokens int) ep.Problem {
 	room := p.MaxTokens
 	if room == max(p.Tokens, 1) {

@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Continues returns an error if a run cannot go on here. Measurements cannot be compared if they come
-// from another machine, other kernels, another space or another policy.
+// Continues returns an error if a run cannot be continued here. Measurements cannot be compared if
+// they come from another machine, other kernels, another space or another policy.
 func Continues(run *record.Run, b kernels.Backend, p *Plan) error {
 	m := b.Machine()
 	was, is := run.ABI.Short(), ABI(b).Short()

@@ -319,7 +319,7 @@ func (r tokenRange) row(class ep.Class) table.Row {
 		}
 	}
 	row := table.Row{Key: table.KeyOf(first.searches[0].problem, class), Lo: r.lo, Hi: r.hi, Default: first.dflt, Evidence: mergeEvidence(all), ABI: first.build}
-	if len(searched) > 0 { // refinements do not say how the config was found
+	if len(searched) > 0 { // refinements did not search, so they do not show how the config was found
 		by := mergeEvidence(searched)
 		row.Evidence.Tried, row.Evidence.Legal, row.Evidence.Ties, row.Evidence.Complete = by.Tried, by.Legal, by.Ties, by.Complete
 	}

@@ -28,7 +28,8 @@ type sweeper struct {
 	unopened    bool                     // the last search could not open a session
 }
 
-// A Summary is the result of a sweep, or of the searches that an interrupted one had finished.
+// A Summary is the result of a sweep. For an interrupted sweep it holds the searches that were
+// finished.
 type Summary struct {
 	Left    int // number of searches that were not done
 	Run     *record.Run
@@ -210,7 +211,7 @@ func (s *sweeper) warn() {
 		s.run.Warnings = append(s.run.Warnings, oneSession)
 	}
 	if len(s.opts.Distributions) < fewestForAll {
-		s.run.Warnings = append(s.run.Warnings, "one routing makes no rows for callers who do not know theirs: give --routing two or more")
+		s.run.Warnings = append(s.run.Warnings, "one routing makes no rows for callers who do not know their routing: give --routing two or more")
 	}
 	s.run.Warnings = append(s.run.Warnings, workerLosses(s.harness.backend)...)
 	s.run.Warnings = append(s.run.Warnings, s.edgeWarnings()...)

@@ -190,8 +190,8 @@ func (r *reader) value(v any) error {
 	return json.Unmarshal(raw, v)
 }
 
-// units gives the seconds of each unit of time that a file may name. The files of the hub have
-// the misspelled first one.
+// units gives the seconds of each unit of time that a file may name. The first name is misspelled
+// in the files of the hub.
 var units = map[string]float64{
 	"miliseconds": 1e-3, "milliseconds": 1e-3, "ms": 1e-3, "microseconds": 1e-6, "us": 1e-6,
 	"nanoseconds": 1e-9, "ns": 1e-9, "seconds": 1, "s": 1,

@@ -66,8 +66,8 @@ type Machine struct {
 	best   []step  // one step for each config that was faster than all configs tried before it
 }
 
-// A step says which true time, in seconds, the best config has that was tried so far. It holds
-// from the moment at which the search had taken `spent` seconds to the next step.
+// A step is an improvement during a search. From the time at which the search has taken `spent`
+// seconds until the next step, the best config tried so far has the true time `seconds`.
 type step struct{ spent, seconds float64 }
 
 // noteBest adds a step if a point, tried for the first time, is the fastest so far.

@@ -24,7 +24,7 @@ type Compared struct {
 	A, B    *Entry        // nil if that run did not measure it
 	Ratio   stat.Estimate // time of B over time of A, NaN if one is missing
 	Cycles  float64       // SM cycles of B over SM cycles of A, NaN if the clock rates are unknown
-	Band    float64       // least difference that is called one
+	Band    float64       // least difference that counts
 	Made    record.Band   // the policy's band and the A/A spread; Band is the larger one
 	Verdict record.Verdict
 	Reason  string // why the case is undecided, or what else differs between A and B
@@ -56,8 +56,8 @@ const (
 // CompareOptions holds the options of Compare.
 type CompareOptions struct {
 	What  What
-	Band  float64         // least difference that is called one, as a fraction; 0 takes the wider band of the two runs
-	Allow map[string]bool // machine, kernels, mode, clock: these may differ; sessions: no spread between sessions is assumed for runs of one session
+	Band  float64         // least difference that counts, as a fraction; 0 takes the wider band of the two runs
+	Allow map[string]bool // machine, kernels, mode, clock: these may differ; sessions: runs of one session are compared as if times did not differ between sessions
 
 	between float64 // see ep.Machine.SessionSpread
 }
@@ -92,7 +92,7 @@ func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
 		case o.Allow[d.what]:
 			c.Notes = append(c.Notes, differs)
 		default:
-			refused = append(refused, differs+" (--allow "+d.what+" compares all the same)")
+			refused = append(refused, differs+" (--allow "+d.what+" compares them anyway)")
 		}
 	}
 	refused = append(refused, otherTraces(a, b)...)
@@ -149,7 +149,7 @@ func match(c *Case, cases []*Case, anyMode bool) *Case {
 
 // otherSeeds returns the warning for two runs with different seeds.
 func otherSeeds(a string, seedA uint64, b string, seedB uint64) string {
-	return fmt.Sprintf("%s has seed %d, %s has seed %d: their routings are other draws, so that tokens go to other experts; a part of a difference may come from that", a, seedA, b, seedB)
+	return fmt.Sprintf("%s has seed %d, %s has seed %d: their routings are drawn differently, so tokens go to other experts; a part of a difference may come from this", a, seedA, b, seedB)
 }
 
 // pair pairs the entries of both runs and computes their ratios. judge gives the verdicts.
@@ -262,7 +262,7 @@ func (x *Compared) compare(o CompareOptions) {
 	}
 	if x.A.Clock != x.B.Clock && !o.Allow["clock"] {
 		x.Verdict = record.Undecided
-		x.Reason = fmt.Sprintf("clock: %s against %s (--allow clock compares all the same)", x.A.Clock, x.B.Clock)
+		x.Reason = fmt.Sprintf("clock: %s against %s (--allow clock compares them anyway)", x.A.Clock, x.B.Clock)
 		return
 	}
 	x.Ratio = x.B.independentRatio(x.A, o.between)

@@ -293,7 +293,7 @@ func TestNoCommonCase(t *testing.T) {
 func TestCompareWarnsOfSeeds(t *testing.T) {
 	a, b := pair(1, 12, nil)
 	c := compare(t, a, b)
-	if want := "a has seed 2, b has seed 3: their routings are other draws"; len(c.Notes) != 1 || !strings.HasPrefix(c.Notes[0], want) {
+	if want := "a has seed 2, b has seed 3: their routings are drawn differently"; len(c.Notes) != 1 || !strings.HasPrefix(c.Notes[0], want) {
 		t.Errorf("notes %q, want %q", c.Notes, want)
 	}
 }

@@ -216,7 +216,7 @@ func warnOfSeeds(t *Table, choices []LibraryComparison) {
 	for i, c := range choices {
 		for _, other := range choices[i+1:] {
 			if c.Work == other.Work && c.Problem == other.Problem && c.Routing == other.Routing && c.seed() != other.seed() {
-				t.Warn("%s has seed %d, %s has seed %d: their routings are other draws, so that they are not compared; give both sweeps one --seed",
+				t.Warn("%s has seed %d, %s has seed %d: their routings are drawn differently, so they are not compared; give both sweeps one --seed",
 					c.Libraries[0].Run.Name(), c.seed(), other.Libraries[0].Run.Name(), other.seed())
 				return
 			}
@@ -237,7 +237,7 @@ func howCompared(choices []LibraryComparison) string {
 	}
 	switch turns {
 	case 0:
-		return "the runs came one after the other: a few per cent may be the machine's drift; epbench interleave measures without it"
+		return "the runs came one after the other: a few per cent may be the machine's drift; epbench interleave measures without this drift"
 	case compared:
 		return "the libraries took turns, round by round: a drift of the machine hits all alike"
 	}

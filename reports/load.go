@@ -66,7 +66,7 @@ func (l *Loaded) Resume() string {
 	if c := l.Run.Command; !l.Run.Finished.IsZero() || len(c) < 2 || c[1] != "sweep" {
 		return ""
 	}
-	return "This run is unfinished. Go on with: epbench sweep --resume " + ep.Quote(l.Path)
+	return "This run is unfinished. Continue it with: epbench sweep --resume " + ep.Quote(l.Path)
 }
 
 // Keep removes the cases for which keep returns false, and the run's records about these cases.

@@ -14,7 +14,7 @@ import (
 func whyNoCommonCase(a, b *Loaded, o CompareOptions) string {
 	for _, x := range a.Cases {
 		if y := match(x, b.Cases, true); y != nil && !o.Allow["mode"] {
-			return fmt.Sprintf("; mode: %s against %s (--allow mode compares all the same)", x.Problem.Mode, y.Problem.Mode)
+			return fmt.Sprintf("; mode: %s against %s (--allow mode compares them anyway)", x.Problem.Mode, y.Problem.Mode)
 		}
 	}
 	out := ""

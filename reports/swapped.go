@@ -32,10 +32,11 @@ type Swapped struct {
 	Reason  string         // why there is no verdict
 }
 
-// Swap judges the decisions of the searches in chosen by the times of the searches in on. These have the same problems
-// and ran on another machine. It leaves out a problem if either search has no decision. A sweep searches combine with
-// one dispatch dtype and measures only the finalists with the others. If the config was not measured with its own
-// dispatch dtype, it is judged by the search with the dtype that was searched.
+// Swap judges the decisions of the searches in `chosen` by the times of the searches in `on`, which
+// have the same problems and ran on another machine. It leaves out a problem if either search has
+// no decision. A sweep searches combine with one dispatch dtype and measures only the finalists
+// with the others. If the config was not measured with its own dispatch dtype, it is judged by the
+// search with the dtype that was searched.
 func Swap(chosen, on []*record.Recording) []Swapped {
 	type id struct {
 		problem ep.Problem
@@ -154,8 +155,8 @@ func quotient(a, b record.Interval) record.Interval {
 	return record.Interval{Mid: math.Exp(mid), Low: math.Exp(mid - half), High: math.Exp(mid + half)}
 }
 
-// SwappedTable lists how good the winners of the run named from are in the run named on. slower
-// is the number of winners that are slower than the default there.
+// SwappedTable lists how good the winners of the run called `from` are in the run called `on`.
+// slower is the number of winners that are slower than the default there.
 func SwappedTable(all []Swapped, from, on string) (t Table, slower int) {
 	cases := make([]*Case, len(all))
 	for i, c := range all {

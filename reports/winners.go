@@ -120,7 +120,7 @@ func decisionTable(run *record.Run, indexes []int, columns []winnerColumn) Table
 		"error: the largest error against the oracle, relative to the row's largest value; busiest: bytes of the busiest rank, each token once to each rank that needs it, over the median; imbalance: the fullest rank over the mean",
 		"band: the least difference that is called one, from the policy or the A/A spread")
 	if i := slices.IndexFunc(run.Searches, func(s record.Search) bool { return s.Decision.Sessions > 0 }); i >= 0 {
-		t.Note(fmt.Sprintf("times and gains are over %d sessions whose rounds chose no config; low and high cover how sessions differ", run.Searches[i].Decision.Sessions))
+		t.Note(fmt.Sprintf("times and gains are over %d sessions whose rounds were not used to choose a config; low and high cover how sessions differ", run.Searches[i].Decision.Sessions))
 	}
 	if slices.ContainsFunc(run.Searches, func(s record.Search) bool { return s.Problem.Op == ep.Activation }) {
 		t.Note("busiest of an activation: bytes that it reads and writes in memory, over the median")
@@ -233,7 +233,7 @@ func WinnersOf(l *Loaded) Table {
 		}
 	}
 	if undecided > 0 && len(l.Run.Searches) > 0 {
-		t.Warn("%d of %d cases were not decided: go on with: epbench sweep --resume %s", undecided, len(l.Cases), ep.Quote(l.Path))
+		t.Warn("%d of %d cases were not decided: continue with: epbench sweep --resume %s", undecided, len(l.Cases), ep.Quote(l.Path))
 	}
 	if n := zeroTimes(l.Cases); n > 0 {
 		t.Warn("%d configs read a time of 0 and were left out: the clock is too coarse, fold more calls", n)

@@ -43,7 +43,7 @@ func newBench() *cobra.Command {
 
 --ab compares two configs instead, B against A, in the same rounds and in balanced
 random order. A difference
-smaller than the band is not called one. With --fail-on the exit code gives the verdict, as in compare.`,
+smaller than the band does not count as one. With --fail-on the exit code gives the verdict, as in compare.`,
 		Example: `  epbench bench --model deepseek-v3 --tokens 128 --table run
   epbench bench --op dispatch --tokens 64 --config "algo=dedup blocks=2"
   epbench bench --op dispatch --tokens 64 --ab default blocks=2 --fail-on 3%`,
@@ -57,7 +57,7 @@ smaller than the band is not called one. With --fail-on the exit code gives the 
 		s.StringVar(&f.table, "table", "", "`TABLE` table, or run with a table, that chooses the config")
 		s.StringVar(&f.over, "over", "", "`TABLE` table, or run with a table, whose configs take the place of the default")
 		s.StringVar(&f.precision, "precision", "full", "`PRECISION` precision of rows with which --table may answer: full or reduced")
-		s.BoolVar(&f.explain, "explain", false, "with --beside: measure why the product slows down, beside loads that only take SMs and beside loads that also move memory")
+		s.BoolVar(&f.explain, "explain", false, "with --beside: measure why the product slows down, by running it beside artificial loads: some only take SMs, some also move memory")
 		s.IntVar(&f.rounds, "rounds", 50, "`N` rounds of each config")
 		bindSessions(s, &f.sessions, "`N` number of sessions of --rounds each; times and gains are over all of them; default: 12 on GPUs, 1 on cpu")
 		s.BoolVar(&f.abTest.on, "ab", false, "compare two configs in the same rounds: bench --ab A B")
@@ -274,7 +274,7 @@ func bandNote(sessions int, spread, band float64) string {
 	if decided <= band {
 		return ""
 	}
-	return fmt.Sprintf("note: times differ by %.0f %% from session to session, so two runs of %d sessions decide a band of %.1f %% in compare, and runs of %d one of %.1f %%; its default is %.1f %%: give compare a wider --band, or use bench --ab",
+	return fmt.Sprintf("note: times differ by %.0f %% from session to session. From two runs of %d sessions, compare can decide a band of %.1f %%; from two runs of %d sessions, a band of %.1f %%. Its default band is %.1f %%: give it a wider --band, or use bench --ab",
 		100*spread, sessions, 100*decided, maxSessions, 100*stat.DecidedBand(maxSessions, spread), 100*band)
 }
 

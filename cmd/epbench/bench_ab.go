@@ -23,7 +23,7 @@ func (f *abFlags) args(_ *cobra.Command, args []string) error {
 	case f.on && len(args) != 2:
 		return usagef("--ab: give two configs, each as %s", configUsageRun)
 	case !f.on && f.failOn > 0:
-		return usagef("--fail-on: needs --ab A B, whose B it judges against A")
+		return usagef("--fail-on: needs --ab A B; it judges B against A")
 	case !f.on && len(args) > 0:
 		return usagef("%q: bench takes no argument without --ab; give a config with --config", args[0])
 	}

@@ -75,7 +75,7 @@ func TestBenchOfEarlierRows(t *testing.T) {
 
 // TestBandNote: a note names the band that the sessions decide, unless the policy's band is wider.
 func TestBandNote(t *testing.T) {
-	if got := bandNote(benchSessions, 0.02, 0.01); !strings.Contains(got, "two runs of 12 sessions decide a band of 3.7 % in compare, and runs of 100 one of 1.1 %; its default is 1.0 %") {
+	if got := bandNote(benchSessions, 0.02, 0.01); !strings.Contains(got, "From two runs of 12 sessions, compare can decide a band of 3.7 %; from two runs of 100 sessions, a band of 1.1 %. Its default band is 1.0 %") {
 		t.Errorf("on a GPU: %s", got)
 	}
 	if got := bandNote(benchSessions, 0.02, 0.05) + bandNote(benchSessions, 0, 0.1); got != "" {

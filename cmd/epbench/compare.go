@@ -28,10 +28,9 @@ func newCompare() *cobra.Command {
 		Short: "Judge run B against run A, case by case, and fail on a regression",
 		Long: `Judge run B against run A. Each case gets the ratio of its times, B over A, with a
 95 % interval and a verdict: same, faster, slower, or undecided with its reason. The
-last lines say by how much undecided cases differ at most, and how many sessions
-would decide. A wider band, such as --band 3%, needs fewer. A difference below the
-A/A spread of one of the runs is not called one. All cases are judged together, so that at most
-5 % of the differences found are chance.
+last lines say by how much undecided cases differ at most, and how many sessions would
+decide them. With a wider band, such as --band 3%, fewer sessions are enough. A difference
+below the A/A spread of one of the runs does not count. All cases are judged together, so that at most
 
 With --fail-on the exit code is 0 if no case regressed, 3 if one did, 4 if a case
 has too few rounds or too much noise to tell, and 5 if the runs are not comparable.
@@ -72,8 +71,8 @@ loses more than PERCENT, and 4 if the times cannot tell.`,
 func (f *compareFlags) bindOptions(cmd *cobra.Command) {
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.StringVar(&f.what, "of", string(reports.OfWinner), "`WHICH` configs to compare: winner (of each run), default, configs (all that both runs timed)")
-		percentVar(s, &f.band, "band", maxBand, "`PERCENT` least difference that is called one, such as 1%; default: the wider band of the two runs. It is at least the A/A spread")
-		s.StringVar(&f.allow, "allow", "", "`FIELDS` compare although these differ: machine, kernels, mode, clock; sessions: assume of runs with one session that other sessions would not differ")
+		percentVar(s, &f.band, "band", maxBand, "`PERCENT` least difference that counts, such as 1%; default: the wider band of the two runs. It is at least the A/A spread")
+		s.StringVar(&f.allow, "allow", "", "`FIELDS` compare although these differ: machine, kernels, mode, clock; sessions: treat runs of one session as if times did not differ between sessions")
 		percentVar(s, &f.failOn, "fail-on", maxShare, "`PERCENT` exit 3 if a case is slower by this much, such as 3%")
 	})
 }

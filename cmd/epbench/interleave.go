@@ -95,7 +95,7 @@ func checkInterleaved(runs []*reports.Loaded) error {
 				first.Path, first.Run.Seed, l.Path, l.Run.Seed))
 		}
 		if slices.ContainsFunc(runs[:i], func(x *reports.Loaded) bool { return x.Name() == l.Name() }) {
-			return usagef("two of the runs are named %s, and -o gets a directory of each name: give it once, or rename one", l.Name())
+			return usagef("two of the runs are named %s, and -o gets a directory of each name: give that run once, or rename one of the two", l.Name())
 		}
 	}
 	return nil

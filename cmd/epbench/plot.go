@@ -49,7 +49,7 @@ func newPlot() *cobra.Command {
 		s.Float64Var(&f.scale, "scale", chart.DefaultScale, "`FACTOR` resolution of png, 1 to 10; 2 gives about 1,200 pixels of width")
 		s.IntVar(&f.limit, "limit", 24, "`N` largest number of pictures of one kind; 0 draws all")
 		bindSpeeds(s, &f.options.Speeds)
-		s.BoolVar(&f.options.Beside, "beside", false, "with kind pareto and a run made with --beside: draw the time alone and the cost beside in one picture")
+		s.BoolVar(&f.options.Beside, "beside", false, "with kind pareto and a run made with --beside: draw the time of a call alone and its cost beside the product in one picture")
 		s.StringVar(&f.options.X, "x", "", "`PARAMETER` what a heatmap's x axis shows; default: SMs")
 		s.StringVar(&f.options.Y, "y", "", "`PARAMETER` what a heatmap's y axis shows; default: threads")
 	})

@@ -57,7 +57,7 @@ The run directory holds every trial, the tuned table and a report. --op activati
 searches the SwiGLU kernel between the experts' two matrix products instead.
 
 Without flags, sweep the preset demo on the best backend here, in less than a minute
-on two cores. After Ctrl-C the trials are kept: go on with --resume RUN.`,
+on two cores. Ctrl-C keeps the trials: continue with --resume RUN.`,
 		Example: `  epbench sweep --model deepseek-v3 --tokens 1,8,128 --dtype fp8 -o run
   epbench sweep --op dispatch --tokens 64 --param blocks=1:8 --budget 2m
   epbench sweep --model qwen3-30b-a3b --tokens 1:4096:x4 --dry-run`,
@@ -74,7 +74,7 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.StringVar(&f.budget, "budget", "", "`BUDGET` configs of one search (500) or time of the whole sweep (10m); default: 30s on cpu, none elsewhere")
 		s.StringVar(&f.precision, "precision", "full", "`PRECISION` full, or reduced to search a second time with configs that round partial sums")
-		s.StringVar(&f.table, "table", "", "`TABLE` table in use: the config of a row stays unless another is faster by more than the band; with --beside the table may be tuned without it")
+		s.StringVar(&f.table, "table", "", "`TABLE` table in use: the config of a row stays unless another is faster by more than the band; with --beside, it may come from a sweep without --beside")
 		s.StringArrayVar(&f.params, "param", nil, "`NAME=VALUES` values of a parameter, instead of the kernel's own: threads=256,512 or sms=8:132:4; repeatable")
 		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` limit for the SMs of a config (on cpu: workers of a rank), also of the default; 0: none")
 		percentVar(s, &f.band, "band", maxBand, "`PERCENT` least difference that counts, such as 3% for a clock or a machine that cannot tell 1%; default: 1% with GPUs, 10% without")
@@ -87,7 +87,7 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 	addBackendFlag(cmd, &f.backend)
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
 		s.StringVarP(&f.out, "out", "o", "", "`DIR` run directory to write; default: epbench-runs/TIME")
-		s.StringVar(&f.resume, "resume", "", "`DIR` go on with the run in this directory, with the flags that it records")
+		s.StringVar(&f.resume, "resume", "", "`DIR` continue the run in this directory, with the flags that it records")
 		bindTrust(s, &f.trust)
 		s.BoolVar(&f.dryRun, "dry-run", false, "print the plan, its size and its time, estimated by a probe of two rounds; write nothing")
 		s.BoolVar(&f.profile, "profile", false, "print to standard error where the time went, also with --format csv and json")

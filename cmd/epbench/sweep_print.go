@@ -188,7 +188,7 @@ func costText(p *sweep.Plan) string {
 	case whole <= most:
 		return fmt.Sprintf("about %v%s: every config is measured", whole.Round(time.Second), how)
 	case p.Options.Strategy == search.DefaultStrategy:
-		return fmt.Sprintf("about %v, the budget%s: searched, since every config takes %v", most, how, whole.Round(time.Second))
+		return fmt.Sprintf("about %v, the budget%s: spaces are searched, because measuring every config takes %v", most, how, whole.Round(time.Second))
 	}
 	return fmt.Sprintf("about %v, the budget%s", most, how)
 }

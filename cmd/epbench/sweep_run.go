@@ -167,7 +167,7 @@ func (f *sweepFlags) continueRun(cmd *cobra.Command) error {
 		given = f.backend
 	}
 	if n := len(f.command(cmd)); f.out != "" || n > 3 || n == 3 && given == "" {
-		return usagef("--resume: goes on with the flags recorded in %s; leave all other flags out", filepath.Join(f.resume, record.RunFile))
+		return usagef("--resume: continues with the flags recorded in %s; leave all other flags out", filepath.Join(f.resume, record.RunFile))
 	}
 	dir, run, results, cut, err := record.OpenDir(f.resume)
 	if err != nil {
@@ -225,7 +225,7 @@ func (f *sweepFlags) sweep(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan,
 		return err
 	}
 	if err != nil {
-		return fmt.Errorf("%w; what was measured is in %s, go on with --resume", err, s.dir.Path())
+		return fmt.Errorf("%w; what was measured is in %s, continue with --resume", err, s.dir.Path())
 	}
 	if err := f.write(s.dir, out); err != nil {
 		return err
@@ -250,7 +250,7 @@ func (f *sweepFlags) interrupted(cmd *cobra.Command, dir *record.Dir, out *sweep
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "%d searches were not done\n", out.Left)
 	}
-	return withCode(exitInterrupted, fmt.Errorf("interrupted; go on with: epbench sweep --resume %s", ep.Quote(dir.Path())))
+	return withCode(exitInterrupted, fmt.Errorf("interrupted; continue with: epbench sweep --resume %s", ep.Quote(dir.Path())))
 }
 
 // write writes the tuned table, the summary, the HTML page and its pictures.

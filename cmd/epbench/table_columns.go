@@ -109,8 +109,8 @@ func gainCells(h table.Header, r *table.Row) []reports.Cell {
 // timedColumn returns the column of the token count at which a row's times were measured.
 func timedColumn(drop int) reports.Column { return reports.Numbers("timed at", "").Dropped(drop) }
 
-// timedCell returns the cell in that column. Its text is empty if the count equals asked,
-// because another column shows asked.
+// timedCell returns a cell of timedColumn. Its text is empty if the count equals asked, because
+// another column shows asked.
 func timedCell(r *table.Row, asked int) reports.Cell {
 	if r == nil {
 		return reports.Cell{}

@@ -24,17 +24,18 @@ func newTableMerge() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "merge OLD NEW -o OUT",
 		Short: "Add rows to a table; an old row stays unless clearly beaten",
-		Long: `Merge the rows of NEW into OLD. At a token count that only one table measured, its row
-is taken. If both measured it, the row of OLD stays, unless the gain of NEW is larger by
-more than the band and the intervals do not overlap. If NEW is a run that also timed
-OLD's config, NEW wins if that config is slower by more than the band. A row of an
+		Long: `Merge the rows of NEW into OLD. At a token count that only one table measured, the row of
+that table is taken. If both measured it, the row of OLD stays, unless the gain of NEW is
+larger by more than the band and the intervals do not overlap. If NEW is a run that also
+timed OLD's config, NEW wins if that config is slower by more than the band. A row of an
 earlier build of a kernel is replaced if the other table has a row of a later build.
 Between two measured token counts, the row of the nearer one is taken.
 
 Rows of a run are first split into rows of one token count each. At some token counts a
 sweep timed only the winners of the two neighbouring searches. A row of such a token
-count is replaced if the other table searched a token count between those two searches. Every range that both tables
-measured is printed, with the evidence of both. The fallback stays that of OLD.`,
+count is replaced if the other table searched a token count between those two searches.
+Every range that both tables measured is printed, with the evidence of both. The fallback
+stays that of OLD.`,
 		Example: `  epbench table merge table.json run -o table.json
   epbench table merge old.json new.json -o merged.json --format csv
   epbench table merge h200x4 run -o mine.json --band 2%`,

@@ -173,7 +173,7 @@ func (o *balanceOptions) policy() string {
 	case o.plan.Hosts < 2 || o.plan.Groups < 2:
 		return "global policy"
 	case o.plan.Groups%o.plan.Hosts != 0:
-		return fmt.Sprintf("global policy, since %d groups do not divide among %d hosts", o.plan.Groups, o.plan.Hosts)
+		return fmt.Sprintf("global policy, because %d groups do not divide among %d hosts", o.plan.Groups, o.plan.Hosts)
 	}
 	return fmt.Sprintf("hierarchical policy: %d groups on %d hosts", o.plan.Groups, o.plan.Hosts)
 }

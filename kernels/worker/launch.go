@@ -88,9 +88,9 @@ func launch(ctx context.Context, p *process, at string, limit time.Duration) (*g
 	return g, nil
 }
 
-// await waits until rank 0 has connected. If the command exits with status 0, await goes on
-// waiting, because the command may have started the ranks in the background. If the command fails,
-// await returns an error.
+// await waits until rank 0 has connected. If the command exits with status 0, await still waits,
+// because the command may have started the ranks in the background. If the command fails, await
+// returns an error.
 func (g *group) await(ctx context.Context, p *process, limit time.Duration) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()

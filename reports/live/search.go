@@ -23,7 +23,7 @@ type Search struct {
 	tried   map[string]bool // configs, by key
 	kernels map[string]bool // kernels that were measured
 	alive   map[string]bool // kernels that were measured in the last stage
-	rank    int             // of the rounds in gains
+	rank    int             // rank of the stage whose rounds are in gains, see rankOf
 	gains   map[string]*gain
 }
 

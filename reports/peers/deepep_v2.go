@@ -62,7 +62,7 @@ type v2Figure struct {
 	fp8   bool
 	mode  string
 	ranks map[string]bool
-	us    float64 // time of the transfer kernel on the slowest rank, whose sum of us and copy is largest
+	us    float64 // time of the transfer kernel on the slowest rank, the rank with the largest sum of us and copy
 	copy  float64 // time of its copy or reduce kernel
 	gbps  float64 // its GB/s
 }

@@ -121,7 +121,7 @@ func moonFigures(row map[string]string, f *facts) ([]Figure, error) {
 	for _, part := range []struct {
 		op        ep.Op
 		us, speed string
-		also      string // a kernel that a call needs besides
+		also      string // a further kernel that a call needs
 	}{{ep.Dispatch, "dispatch_fwd", "dispatch_fwd_GBps", "epilogue_fwd_us"}, {ep.Combine, "combine_fwd", "combine_fwd_GBps", "combine_prologue_fwd_us"},
 		{ep.Dispatch, "d_f", "d_f_gbps", ""}, {ep.Combine, "c_f", "c_f_gbps", ""}} {
 		if row[part.us+"_us"] == "" {
@@ -145,7 +145,7 @@ func moonImbalance(row map[string]string) string {
 	return row["load_max_mean"]
 }
 
-// moonFigure reads one time and compares it with the bandwidth beside it.
+// moonFigure reads one time and compares it with the bandwidth in the same row.
 func moonFigure(row map[string]string, g Given, us, speed, also string) (Figure, error) {
 	t, err := parsePrinted(row[us])
 	if err != nil {

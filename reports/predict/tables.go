@@ -32,7 +32,7 @@ func PlanTable(points []Point) reports.Table {
 			reports.Int(s.Tokens), reports.Int(s.Ranks), reports.Int(s.Ranks/s.PerHost), reports.Micros(p.Seconds), reports.Str(string(p.Limit)), reports.Str(string(p.Transport)),
 			reports.Micros(p.Fixed), reports.Micros(p.Latency), reports.Micros(p.Link), reports.Micros(p.Memory), reports.Micros(p.Network))
 	}
-	t.Note(Note, "limit: the largest part of the time; transport: the fastest of a message to each distinct rank, or to each distinct host with forwarding there (a combine of full precision: to each selection)")
+	t.Note(Note, "limit: the largest part of the time; transport: the faster of two: one message to each distinct rank, or one to each distinct host, which forwards it (a combine of full precision: one message for each selection)")
 	if replicas {
 		t.Note("if the experts do not divide by the ranks, all ranks have equally many replicas, and tokens go to an expert's replicas in turn")
 	}

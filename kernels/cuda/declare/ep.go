@@ -153,8 +153,8 @@ func defaultDispatchEP(m ep.Machine, p ep.Problem) ep.Config {
 	}}
 }
 
-// defaultCombineEP has all rows of a token in flight, as MAX does. With more than 8 rows it has
-// 4 in flight, because 64 registers of each thread are not enough for all.
+// defaultCombineEP returns a config in which all rows of a token are in flight, as in MAX. With
+// more than 8 rows, 4 are in flight, because 64 registers of each thread are not enough for all.
 func defaultCombineEP(m ep.Machine, p ep.Problem) ep.Config {
 	inFlight := ep.Value("8")
 	if p.TopK > 8 {

@@ -162,8 +162,9 @@ func checkCombineFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-// defaultDispatchFinal lets five of every eight SMs complete the tokens that arrive; the others
-// send. On 4 H200 this was within 4 % of the best split from 1,024 tokens on.
+// defaultDispatchFinal returns a config in which five of every eight SMs complete the tokens that
+// arrive, and the others send. On 4 H200 this was within 4 % of the best split from 1,024 tokens
+// on.
 func defaultDispatchFinal(m ep.Machine, p ep.Problem) ep.Config {
 	sms := fastSMs(m, p)
 	return ep.Config{Kernel: "dispatch_final", Values: map[string]ep.Value{
@@ -194,8 +195,9 @@ func startsDispatchFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	return append(append(out, defaultDispatchFinalHome(m, p)), startsDispatchFinalHome(m, p)...)
 }
 
-// defaultCombineFinal takes half of the SMs: if every rank sends the same amount, half of the SMs
-// already fill the link. It sums in top-k order, which gives the bits of the specification.
+// defaultCombineFinal returns a config with half of the SMs: if every rank sends the same amount,
+// half of the SMs already fill the link. It sums in top-k order, which gives the bits of the
+// specification.
 func defaultCombineFinal(m ep.Machine, p ep.Problem) ep.Config {
 	all := fastSMs(m, p)
 	sms := max(all/2, min(all, fewSMs))

@@ -171,8 +171,8 @@ func Fitted(k kernels.Kernel, m ep.Machine, p ep.Problem) ep.Config {
 	return k.DefaultWithin(m, p, m.SMs)
 }
 
-// HostKernels lists the kernels that cross hosts. The defaults of their parameters fit the
-// machine: a program that knows these kernels only from a worker's announcement cannot compute
+// HostKernels lists the kernels that cross hosts. The defaults of their parameters fit the machine,
+// because a program that knows these kernels only from a worker's announcement cannot compute
 // defaults itself.
 func HostKernels(m ep.Machine) []kernels.Kernel {
 	var out []kernels.Kernel

@@ -72,8 +72,8 @@ func checkOwnRanks(p ep.Problem, c ep.Config) error {
 	return kernels.CheckWord(c, "own", "slot", "registers")
 }
 
-// formerlyPartial completes the former kernels with a parameter `partial`, which is own=registers with
-// algo=direct or dedup now.
+// formerlyPartial declares, for each of the former kernels in `all` that had a parameter `partial`,
+// that its values f32 and bf16 are now algo=direct and algo=dedup.
 func formerlyPartial(all map[string]kernels.Former) map[string]kernels.Former {
 	for name, f := range all {
 		if strings.HasSuffix(name, "_partial") {

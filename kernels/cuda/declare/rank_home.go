@@ -28,8 +28,8 @@ func defaultDispatchRankHome(m ep.Machine, p ep.Problem) ep.Config {
 	return defaultDispatchRank(m, p).With("rows", "home").With("wait_sms", "0").With("threads", "512").With("unit", "1024")
 }
 
-// startsDispatchRank returns those of startsRank and, with rows=home, configs with blocks that only receive,
-// with larger units, and with more threads.
+// startsDispatchRank returns the configs of startsRank and, with rows=home, configs with blocks
+// that only receive, with larger units, and with more threads.
 func startsDispatchRank(m ep.Machine, p ep.Problem) []ep.Config {
 	c := defaultDispatchRankHome(m, p)
 	few := c.With("wait_sms", "4")

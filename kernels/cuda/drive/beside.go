@@ -131,8 +131,8 @@ const sizingRounds = 5
 
 // sizeProduct decides, once in each session, how many launches of the product belong to one call.
 // Together they take at least twice as long as a call of the problem's default config (see
-// outlasts). A pair gets at least two launches. If another config were used, costs would depend on which config a session
-// runs first.
+// outlasts). A pair gets at least two launches. sizeProduct does not use the config of the first
+// call, because costs would then depend on which config a session runs first.
 func (s *session) sizeProduct(ctx context.Context) error {
 	b := s.beside
 	if b.share > 0 {

@@ -79,9 +79,9 @@ type schedule struct {
 // newSchedule returns the steps of one round. A call is timed as the time between two stamps, less the
 // time of the same number of alignments alone:
 //
-//	chain, graph or eager: refill, flight, align, stamp, fold x (call, align), stamp, fold x align, stamp
-//	chain, cold or fed:    flight, fold x (prepare, align, stamp, call, align, stamp, align, stamp)
-//	span, event:           refill, flight, fold x (prepare, align, call with a reading around it)
+//	chain in mode graph or eager: refill, flight, align, stamp, fold x (call, align), stamp, fold x align, stamp
+//	chain in mode cold, or feed:  flight, fold x (prepare, align, stamp, call, align, stamp, align, stamp)
+//	span, event:                  refill, flight, fold x (prepare, align, call with a reading around it)
 //
 // Flight measures how long a flag takes from rank to rank, so that all ranks leave an alignment
 // together.

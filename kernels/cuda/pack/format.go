@@ -38,7 +38,7 @@ const (
 	flagReduced
 	flagExact     // the binaries run only on the compute capability Major.Minor
 	flagRaw       // with dtype fp8, the caller passes tokens in fp8 with scales
-	flagSurvivors // the kernels go on without a lost rank
+	flagSurvivors // the kernels continue without a lost rank
 )
 
 // Flags of a config, of a launch and of a module.

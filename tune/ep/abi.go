@@ -129,9 +129,9 @@ func (a ABI) Changed(b ABI) []string {
 
 // Serves reports whether build a has every kernel of row with the same word. Here row is the
 // ABI of a table row, which names only the kernels of its config. An empty row needs no
-// kernels.
+// kernels. A word without a hash is of a kernel that can no longer be built, so it serves no row.
 func (a ABI) Serves(row ABI) bool {
-	return a.has(row, func(here, there string) bool { return here == there })
+	return a.has(row, func(here, there string) bool { return here == there && !strings.HasSuffix(here, ".") })
 }
 
 // Accepts reports whether a config measured with the kernels of row has the same meaning in

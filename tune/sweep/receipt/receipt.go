@@ -41,7 +41,7 @@ type Check struct {
 	Key     table.Key       `json:"key"`
 	Tokens  int             `json:"tokens"`
 	Routing string          `json:"routing"` // spec
-	Config  ep.Config       `json:"config"`
+	Config  ep.Config       `json:"config"`  // as the table spells it
 	Clock   string          `json:"clock"`
 	Rounds  int             `json:"rounds"`
 	Band    record.Band     `json:"band"`
@@ -50,6 +50,9 @@ type Check struct {
 	Verdict record.Verdict  `json:"verdict"` // how the row compares with the default in this measurement
 	Claim   Claim           `json:"claim"`
 	Reason  string          `json:"reason"` // why the claim does not hold; "" if it does
+	// Launched is the config in the spelling of the build that measured it. It is empty if the
+	// table spells the config in the same way.
+	Launched ep.Config `json:"launched,omitzero"`
 }
 
 // A Claim says whether the gain that a row claims holds.
@@ -161,6 +164,9 @@ func newCheck(claimed record.Interval, r *table.Row, tokens int, got record.Sear
 		Key: r.Key, Tokens: tokens, Routing: got.Routing, Config: r.Config, Clock: got.Clock,
 		Rounds: d.Rounds, Band: d.Band, Gain: d.Gain, Verdict: d.Verdict,
 		Claimed: claimed,
+	}
+	if d.Config.Key() != r.Config.Key() {
+		check.Launched = d.Config
 	}
 	check.Claim, check.Reason = claim(d, check.Claimed)
 	return check

@@ -1,6 +1,7 @@
 package receipt
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -11,6 +12,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/table"
 )
 
@@ -67,11 +69,14 @@ type Change struct {
 // exclude 1 any more (table.Header.Certain). A check that holds
 // with a later build of the row's kernels, of the same revision, certifies the row for that
 // build. Widen refuses a receipt of another machine. A check with kernels of another revision
-// than the row's changes nothing, nor does a receipt that the table already has. The order of
-// receipts does not matter.
+// than the row's changes nothing, nor does a receipt that the table already has. Widen takes the
+// receipts by their time, so their order does not matter.
 func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) {
 	out := *t
 	out.Rows, out.Header.Receipts = slices.Clone(t.Rows), slices.Clone(t.Header.Receipts)
+	receipts = slices.SortedFunc(slices.Values(receipts), func(a, b *Receipt) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	})
 	var changes []Change
 	for _, r := range receipts {
 		if r.Machine.Key() != t.Header.Machine.Key() {
@@ -92,7 +97,7 @@ func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) 
 				out.Rows = slices.Delete(out.Rows, i, i+1)
 			} else {
 				out.Rows[i].Evidence = change.After
-				r.certify(t.Header, &out.Rows[i], check)
+				r.certify(&out.Header, &out.Rows[i], check)
 			}
 		}
 		out.Header.Receipts = append(out.Header.Receipts, r.ID)
@@ -103,15 +108,27 @@ func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) 
 }
 
 // certify stamps a row with the receipt's build of its kernels and with the receipt's protocol, if a
-// check of the row holds and was made after the row's measurement.
-func (r *Receipt) certify(h table.Header, row *table.Row, c Check) {
+// check of the row holds and was made after the row's measurement. The row keeps the spelling of its
+// config, so the build may name a kernel that replaced the row's. The header gets a word for such a
+// kernel, because it names every kernel of its rows.
+func (r *Receipt) certify(h *table.Header, row *table.Row, c Check) {
 	if c.Claim != Holds || !r.Created.After(row.Evidence.Date) {
 		return
 	}
 	row.Evidence.Protocol = max(row.Evidence.Protocol, r.Protocol)
-	if !r.ABI.Serves(h.Build(*row)) {
-		row.ABI = r.ABI.For(row.Config)
+	if r.ABI.Serves(h.Build(*row)) {
+		return
 	}
+	row.ABI = r.ABI.For(c.launched())
+	h.ABI = row.ABI.Overlay(h.ABI)
+}
+
+// launched returns the config in the spelling of the build that measured it.
+func (c Check) launched() ep.Config {
+	if c.Launched.IsDefault() {
+		return c.Config
+	}
+	return c.Launched
 }
 
 // checked reports whether a check of the receipt is of this row, with kernels of its revision.

@@ -129,7 +129,13 @@ func names(all []*array) string {
 // fromArrays makes a Reader of arrays; each array continues the one before it.
 func fromArrays(main, weights []*array, o Options) (*Reader, error) {
 	kind := main[0].kindOf(o)
+	if err := checkElements(main, kind); err != nil {
+		return nil, err
+	}
 	in, err := newRows(main, kind, o)
+	if err != nil && kind == Counts && o.Kind == "" && !slices.Contains(countNames, main[0].name) {
+		return nil, fmt.Errorf("%w%s", err, main[0].elem.logitsHint())
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -144,11 +150,6 @@ func fromArrays(main, weights []*array, o Options) (*Reader, error) {
 	case Logits:
 		return r, r.fromLogits(in, o)
 	}
-	for _, a := range main {
-		if a.elem.kind == 'f' || a.elem.kind == 'b' {
-			return nil, fmt.Errorf("ids are of type %s; save them as integers%s", a.elem, a.elem.logitsHint())
-		}
-	}
 	r.TopK, r.close = in.k, in.close
 	if o.Kind == "" && !slices.Contains(idNames, main[0].name) {
 		r.guess = "; if these are counts, epbench workload import FILE --kind counts"
@@ -158,6 +159,17 @@ func fromArrays(main, weights []*array, o Options) (*Reader, error) {
 		return r, nil
 	}
 	return r, r.addWeights(in, weights, main[0], o)
+}
+
+// checkElements refuses ids that are floats. It is called before the axes are decided, because such
+// an array usually holds router logits, and its axes are no question then.
+func checkElements(main []*array, kind Kind) error {
+	for _, a := range main {
+		if kind == IDs && (a.elem.kind == 'f' || a.elem.kind == 'b') {
+			return fmt.Errorf("ids are of type %s; save them as integers%s", a.elem, a.elem.logitsHint())
+		}
+	}
+	return nil
 }
 
 // checkedSum returns a function that adds up the counts of one layer and compares their total with

@@ -138,34 +138,67 @@ func checkDispatchRank(m ep.Machine, p ep.Problem, c ep.Config) error {
 // receiving. In shorter calls the warps of a block have little to send, and all receive afterwards.
 const longTokens = 256
 
+// limitedSMs is a number of SMs, about half of a GPU. Callers that compute at the same time allow a call
+// at most so many SMs.
+const limitedSMs = 64
+
+// shortTokens is a token count. Calls with at most so many tokens take the same time with any split of
+// the SMs.
+const shortTokens = 16
+
+// limited reports whether a call of more than shortTokens tokens has at most limitedSMs SMs.
+func limited(m ep.Machine, p ep.Problem) bool {
+	return p.Tokens > shortTokens && fastSMs(m, p) <= limitedSMs
+}
+
 // defaultDispatchRank gives a third of the SMs of a long call to receiving. Sending costs
 // more: a sender converts a row and stores it once for each rank, while a receiver copies it
-// once. If there are few SMs, each of them sends and receives, with more loads in flight: on
+// once. With few SMs each SM sends and receives, with more loads in flight: on
 // 24 SMs of an H200 this took 282 us for 4,096 FP8 tokens, while a third for receiving took
 // 683 us.
 func defaultDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
 	c := defaultRank("dispatch_rank", m, p, 3).With("input", "bf16").With("rows", "slot")
+	if limited(m, p) && p.Dispatch == ep.BF16 {
+		return limitedDispatchRank(m, p, c)
+	}
 	if p.Tokens <= longTokens || fastSMs(m, p) > fewSMs {
 		return c
 	}
-	unit := ep.Value("1024")
-	if p.Dispatch == ep.BF16 {
-		unit = "2048"
+	return c.With("wait_sms", "0").With("threads", "512").With("unit", "1024")
+}
+
+// limitedDispatchRank returns the default for BF16 on a limited number of SMs. On 24 and 64 SMs of 2 H100 a
+// dispatch of 4,096 tokens took 229 and 187 us with rows=home, and 431 and 449 us with rows=slot; one of 128
+// tokens took 15.7 us with two thirds of 24 SMs for receiving, and 22.2 us with none.
+func limitedDispatchRank(m ep.Machine, p ep.Problem, c ep.Config) ep.Config {
+	if p.Tokens <= longTokens {
+		return c.With("wait_sms", number(fastSMs(m, p)*2/3)).With("unit", "2048")
 	}
-	return c.With("wait_sms", "0").With("threads", "512").With("unit", unit)
+	c = c.With("rows", "home").With("wait_sms", "0").With("threads", "512").With("unit", "1024")
+	return widest(p, c)
+}
+
+// widest returns the config with 1,024 threads, or the config itself if 1,024 threads spill registers.
+func widest(p ep.Problem, c ep.Config) ep.Config {
+	if p.Ranks > 4 {
+		return c
+	}
+	return c.With("threads", "1024")
 }
 
 // defaultCombineRank gives half of the SMs to receiving: a receiver reads two rows, writes one, and
-// empties a slot. If there are few SMs it gives two thirds. Then it also takes larger blocks on at
-// most 4 ranks, where larger blocks do not spill registers: on 24 SMs of 2 H200 this took 232 us
-// for 4,096 tokens, while half of the SMs took 367 us.
+// empties a slot. On a limited number of SMs it gives two thirds. With few SMs it also takes larger
+// blocks: on 24 SMs of 2 H200 this took 232 us for 4,096 tokens, while half of the SMs took 367 us.
 func defaultCombineRank(m ep.Machine, p ep.Problem) ep.Config {
 	c, sms := defaultRank("combine_rank", m, p, 2), fastSMs(m, p)
-	if p.Tokens <= longTokens || sms > fewSMs {
+	if !limited(m, p) {
 		return c
 	}
-	if p.Ranks <= 4 { // on 8 ranks 1,024 threads spill registers
-		c = c.With("threads", "1024")
+	if sms <= fewSMs {
+		c = widest(p, c)
+	}
+	if p.Tokens <= longTokens {
+		return c
 	}
 	return c.With("wait_sms", number(sms*2/3))
 }

@@ -122,4 +122,40 @@ typedef struct EpReturnArgs {
   int32_t tokens, given, max_rows;
 } EpReturnArgs;
 
+/* Arguments of ep_places, which assigns expanded rows to the selections of received rows. */
+typedef struct EpPlacesArgs {
+  const int64_t *ids;       /* [rows, topk] local expert, or -1 */
+  const uint32_t *received; /* number of rows that were received, at most `rows` */
+  int32_t *slots;           /* [rows, topk] expanded row of each selection, or -1 */
+  int32_t *choices;         /* [expanded] selection (row * topk + k) of each expanded row, -1 in padding */
+  int32_t *counts;          /* [experts] number of expanded rows, without padding */
+  int32_t rows, topk, experts, align, expanded;
+} EpPlacesArgs;
+
+/* Arguments of ep_expand, which copies received rows to their expanded rows. */
+typedef struct EpExpandArgs {
+  const uint8_t *x;              /* [rows, row_bytes] */
+  const float *scales;           /* [rows, groups], or null */
+  const float *weights;          /* [rows, topk], or null */
+  const int32_t *slots, *choices; /* as ep_places wrote them */
+  const uint32_t *received;
+  uint8_t *out;                  /* [expanded, row_bytes] */
+  float *out_scales;             /* row r, group g is at r * scale_row + g * scale_group */
+  float *out_weights;            /* [expanded], 0 in padding */
+  int64_t scale_row, scale_group;
+  int32_t rows, topk, expanded, row_bytes, groups;
+  int32_t zeros;                 /* 1: padding rows and their scales become 0; 0: they are not written */
+} EpExpandArgs;
+
+/* Arguments of ep_fold, which adds the expanded rows of each received row in float32, in the order of top-k. */
+typedef struct EpFoldArgs {
+  const uint8_t *x;         /* [expanded, hidden] BF16 */
+  const float *weights;     /* [expanded], or null */
+  const int32_t *slots;     /* as ep_places wrote them */
+  const uint32_t *received;
+  uint8_t *out;             /* [rows, hidden] BF16; only received rows are written */
+  float *out_weights;       /* [rows, topk] 0 if the expert is on another rank; only received rows are written */
+  int32_t rows, topk, hidden;
+} EpFoldArgs;
+
 #endif

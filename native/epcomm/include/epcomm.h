@@ -424,6 +424,57 @@ EPCOMM_API EpcommStatus epcomm_return_weights(EpComm *comm, const EpcommReturn *
 /* Call path. Adds n counts of rows, such as row_offsets of layout masked, to the n numbers at `to`. */
 EPCOMM_API EpcommStatus epcomm_add_counts(EpComm *comm, const uint32_t *counts, int32_t *to, int n, EpcommStream stream);
 
+/* ---- functions that expanded rows of DeepEP V2 need ----
+ *
+ * After a dispatch of layout rank packed, each received row is copied once for each of its experts on this rank.
+ * Call epcomm_places and epcomm_expand after epcomm_received or epcomm_dispatch, and epcomm_fold before
+ * epcomm_combine. The functions use only the memory in their arguments. `received` is the last entry of
+ * row_offsets. The member size of each struct must be exactly the size in this header. */
+
+/* Call path. Assigns an expanded row to each selection of an expert of this rank. Rows of an expert are neighbours,
+ * in the order of received rows, and begin at a multiple of align. */
+typedef struct EpcommPlaces {
+  size_t size;
+  const int64_t *ids;       /* [rows, topk] local expert, or -1 */
+  const uint32_t *received; /* number of rows that were received */
+  int32_t *slots;           /* out: [rows, topk] expanded row of each selection, or -1 */
+  int32_t *choices;         /* out: [expanded] selection (row * topk + k) of each expanded row, -1 in padding */
+  int32_t *counts;          /* out: [experts] number of expanded rows, without padding */
+  int rows, topk, experts, align, expanded;
+} EpcommPlaces;
+EPCOMM_API EpcommStatus epcomm_places(EpComm *comm, const EpcommPlaces *places, EpcommStream stream);
+
+/* Call path. Copies received rows, their scales and weights to expanded rows. */
+typedef struct EpcommExpand {
+  size_t size;
+  const void *x;                  /* [rows, row_bytes] */
+  const float *scales;            /* [rows, groups], or NULL */
+  const float *weights;           /* [rows, topk], or NULL */
+  const int32_t *slots, *choices; /* as epcomm_places wrote them */
+  const uint32_t *received;
+  void *out;                      /* out: [expanded, row_bytes] */
+  float *out_scales;              /* out: row r, group g at index r * scale_row + g * scale_group */
+  float *out_weights;             /* out: [expanded], 0 in padding */
+  int64_t scale_row, scale_group;
+  int rows, topk, expanded, row_bytes, groups;
+  int zeros;                      /* 1: padding rows and their scales become 0; 0: they are not written */
+} EpcommExpand;
+EPCOMM_API EpcommStatus epcomm_expand(EpComm *comm, const EpcommExpand *expand, EpcommStream stream);
+
+/* Call path. Adds the expanded rows of each received row in float32, in the order of top-k. Only received rows
+ * of the outputs are written. */
+typedef struct EpcommFold {
+  size_t size;
+  const void *x;                  /* [expanded, hidden] BF16 */
+  const float *weights;           /* [expanded], or NULL */
+  const int32_t *slots;           /* as epcomm_places wrote them */
+  const uint32_t *received;
+  void *out;                      /* out: [rows, hidden] BF16 */
+  float *out_weights;             /* out: [rows, topk], 0 if the expert is on another rank */
+  int rows, topk, hidden;
+} EpcommFold;
+EPCOMM_API EpcommStatus epcomm_fold(EpComm *comm, const EpcommFold *fold, EpcommStream stream);
+
 /* Returns the memory of options.extra_bytes, or NULL if extra_bytes is 0. It is at the same offset in every
  * rank's heap. */
 EPCOMM_API void *epcomm_extra(EpComm *comm);

@@ -68,6 +68,7 @@ struct EpComm {
   DrvFunction align, stamp, agree, narrow;
   DrvFunction meet; /* only in packs with PACK_SURVIVORS */
   DrvFunction layout, announce, add_counts, received, give_back; /* kernels of normal.c; NULL if the pack is too old to have them */
+  DrvFunction place_rows, expand, fold; /* kernels of expand.c; NULL if the pack is too old to have them */
   const PackLookup *lookups[4][PACK_PURPOSES][PACK_CLASSES]; /* by dtype index */
   int dtype_index[5];  /* by EpcommDType: index in the pack, -1 if the pack does not have the dtype or the caller did not choose it */
   HeapAt at;
@@ -152,6 +153,18 @@ EpcommStatus comm_launch(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block
 /* Launches a kernel like comm_launch, but also after a fault. */
 EpcommStatus comm_launch_now(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block, int early, void *args, const char *what,
                              DrvStream stream);
+
+/* Declares `a`, whose member `of` holds the arguments of a kernel. A launch on the emulated driver always copies
+ * sizeof(EpArgs) bytes, so there must be room for them. */
+#define WITH_ROOM(type) \
+  union {               \
+    type of;            \
+    EpArgs room;        \
+  } a;                  \
+  memset(&a, 0, sizeof a)
+
+/* normal.c: checks the member size of a struct. Another size means another version of the header. */
+EpcommStatus comm_check_size(EpComm *c, size_t size, size_t want, const char *name);
 
 /* create.c: compares the packs and options of all ranks. Collective. */
 EpcommStatus comm_agree(EpComm *c, EpcommStatus status);

@@ -62,11 +62,12 @@ static EpcommStatus load_config(EpComm *c, const PackConfig *config) {
   return EPCOMM_OK;
 }
 
-/* Finds the kernels of normal.c. If the pack is too old to have them, they stay NULL, and the pack can still be
- * used for all other calls. */
+/* Finds the kernels of normal.c and expand.c. Those that an old pack lacks stay NULL, and the pack can still be used
+ * for all other calls. */
 static EpcommStatus load_normal(EpComm *c) {
-  static const char *const names[] = {"ep_layout", "ep_announce", "ep_add_counts", "ep_received", "ep_return_weights"};
-  DrvFunction *into[] = {&c->layout, &c->announce, &c->add_counts, &c->received, &c->give_back};
+  static const char *const names[] = {"ep_layout", "ep_announce", "ep_add_counts", "ep_received", "ep_return_weights",
+                                      "ep_places", "ep_expand", "ep_fold"};
+  DrvFunction *into[] = {&c->layout, &c->announce, &c->add_counts, &c->received, &c->give_back, &c->place_rows, &c->expand, &c->fold};
   int threads = 0;
   for (size_t i = 0; i < sizeof into / sizeof *into; i++) {
     if (c->driver->module_function(into[i], c->modules[c->pack.head->calls_module], names[i]) != 0) {

@@ -5,22 +5,12 @@
 
 #include "comm.h"
 
-/* Declares `a`, whose member `of` holds the arguments of a kernel. A launch on the emulated driver always copies
- * sizeof(EpArgs) bytes, so there must be room for them. */
-#define WITH_ROOM(type) \
-  union {               \
-    type of;            \
-    EpArgs room;        \
-  } a;                  \
-  memset(&a, 0, sizeof a)
-
-/* Checks the member size of a struct. Another size means another version of the header. */
-static EpcommStatus check_size(EpComm *c, size_t size, size_t want, const char *name) {
+EpcommStatus comm_check_size(EpComm *c, size_t size, size_t want, const char *name) {
   return size == want ? EPCOMM_OK : comm_say(c, EPCOMM_INVALID, "%s: set its size", name);
 }
 
 static EpcommStatus check_known(EpComm *c, const char *what) {
-  if (c->give_back != NULL) return EPCOMM_OK; /* load.c looks for it last, so it has found the others too */
+  if (c->give_back != NULL) return EPCOMM_OK; /* load.c looks for it after the other kernels of this file */
   return comm_say(c, EPCOMM_PACK, "%s: the pack was made by an epbench that did not know this call; make it again", what);
 }
 
@@ -53,7 +43,7 @@ static uint32_t blocks_for(int64_t elements, uint32_t most) {
 }
 
 EpcommStatus epcomm_layout(EpComm *c, const EpcommLayoutOf *call, EpcommStream stream) {
-  EpcommStatus s = check_size(c, call->size, sizeof *call, "layout");
+  EpcommStatus s = comm_check_size(c, call->size, sizeof *call, "layout");
   if (s == EPCOMM_OK) s = check_known(c, "layout");
   if (s != EPCOMM_OK) return s;
   if (call->ranks < 1 || call->experts < call->ranks || call->experts % call->ranks != 0 || call->tokens < 0 || call->topk < 1)
@@ -74,7 +64,7 @@ EpcommStatus epcomm_layout(EpComm *c, const EpcommLayoutOf *call, EpcommStream s
 }
 
 EpcommStatus epcomm_announce(EpComm *c, const EpcommAnnounce *call, EpcommStream stream) {
-  EpcommStatus s = check_size(c, call->size, sizeof *call, "announce");
+  EpcommStatus s = comm_check_size(c, call->size, sizeof *call, "announce");
   if (s == EPCOMM_OK) s = check_packed(c, "announce");
   if (s != EPCOMM_OK) return s;
   const PackHeader *h = c->pack.head;
@@ -108,7 +98,7 @@ EpcommStatus epcomm_announce(EpComm *c, const EpcommAnnounce *call, EpcommStream
 }
 
 EpcommStatus epcomm_told(EpComm *c, EpcommTold *out) {
-  EpcommStatus s = check_size(c, out->size, sizeof *out, "told");
+  EpcommStatus s = comm_check_size(c, out->size, sizeof *out, "told");
   if (s != EPCOMM_OK) return s;
   out->ready = __atomic_load_n(c->told, __ATOMIC_ACQUIRE) == c->ticket;
   out->rows = (int)c->told[1];
@@ -129,7 +119,7 @@ EpcommStatus epcomm_add_counts(EpComm *c, const uint32_t *counts, int32_t *to, i
 }
 
 EpcommStatus epcomm_received(EpComm *c, const EpcommReceived *call, EpcommStream stream) {
-  EpcommStatus s = check_size(c, call->size, sizeof *call, "received");
+  EpcommStatus s = comm_check_size(c, call->size, sizeof *call, "received");
   if (s == EPCOMM_OK) s = check_packed(c, "received");
   if (s != EPCOMM_OK || call->rows == 0) return s;
   WITH_ROOM(EpReceivedArgs);
@@ -148,7 +138,7 @@ EpcommStatus epcomm_received(EpComm *c, const EpcommReceived *call, EpcommStream
 }
 
 EpcommStatus epcomm_return_weights(EpComm *c, const EpcommReturn *call, EpcommStream stream) {
-  EpcommStatus s = check_size(c, call->size, sizeof *call, "return_weights");
+  EpcommStatus s = comm_check_size(c, call->size, sizeof *call, "return_weights");
   if (s == EPCOMM_OK) s = check_packed(c, "return_weights");
   if (s != EPCOMM_OK) return s;
   if (call->topk < 1 || call->topk > (int)c->pack.head->topk)

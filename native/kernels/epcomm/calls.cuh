@@ -5,6 +5,7 @@
 #define EP_EPCOMM_CALLS_CUH
 
 #include "common/check.cuh"
+#include "epcomm/expand.cuh"
 #include "epcomm/normal.cuh"
 #include "epcomm_args.h"
 

@@ -124,6 +124,8 @@ def refusals(buffer, rank):
         (deepep.NotServed, "get_pp_buffer_size_hint", lambda: deepep.ElasticBuffer.get_pp_buffer_size_hint(1, 1)),
         (deepep.NotServed, "num_scaleout_topk", lambda: buffer.get_theoretical_num_sms(EXPERTS, TOPK, 2)),
         (deepep.NotServed, "allow_multiple_reduction", lambda: precise.combine(x, spread)),
+        (ValueError, "x: torch.bfloat16", lambda: buffer.combine(x[:, :-8], spread)),
+        (ValueError, "topk_weights: torch.float64", lambda: buffer.combine(x.new_empty(spread.num_expanded_tokens, HIDDEN), spread, topk_weights=weights.double())),
         (ValueError, "do_expand", lambda: buffer.dispatch(x, handle=handle, do_expand=True)),
         (ValueError, "expert_alignment", lambda: buffer.dispatch(x, handle=handle, expert_alignment=2)),
         (ValueError, "num_max_tokens_per_rank: 99", lambda: buffer.dispatch(x, ids, num_experts=EXPERTS, num_max_tokens_per_rank=99)),

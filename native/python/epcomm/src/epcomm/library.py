@@ -112,6 +112,29 @@ class Return(_Sized):
     ]
 
 
+class Places(_Sized):
+    _fields_ = [
+        ("size", c_size_t), ("ids", c_void_p), ("received", c_void_p), ("slots", c_void_p), ("choices", c_void_p), ("counts", c_void_p),
+        ("rows", c_int), ("topk", c_int), ("experts", c_int), ("align", c_int), ("expanded", c_int),
+    ]
+
+
+class Expand(_Sized):
+    _fields_ = [
+        ("size", c_size_t), ("x", c_void_p), ("scales", c_void_p), ("weights", c_void_p), ("slots", c_void_p), ("choices", c_void_p),
+        ("received", c_void_p), ("out", c_void_p), ("out_scales", c_void_p), ("out_weights", c_void_p), ("scale_row", c_int64),
+        ("scale_group", c_int64), ("rows", c_int), ("topk", c_int), ("expanded", c_int), ("row_bytes", c_int), ("groups", c_int),
+        ("zeros", c_int),
+    ]
+
+
+class Fold(_Sized):
+    _fields_ = [
+        ("size", c_size_t), ("x", c_void_p), ("weights", c_void_p), ("slots", c_void_p), ("received", c_void_p), ("out", c_void_p),
+        ("out_weights", c_void_p), ("rows", c_int), ("topk", c_int), ("hidden", c_int),
+    ]
+
+
 STATUSES = ("ok", "invalid", "pack", "driver", "machine", "disagree", "gather", "fault", "peer", "network")
 
 
@@ -152,6 +175,8 @@ def _declare(lib):
         "epcomm_layout": [comm, POINTER(LayoutOf), stream], "epcomm_announce": [comm, POINTER(Announce), stream],
         "epcomm_told": [comm, POINTER(Told)], "epcomm_received": [comm, POINTER(Received), stream],
         "epcomm_return_weights": [comm, POINTER(Return), stream],
+        "epcomm_places": [comm, POINTER(Places), stream], "epcomm_expand": [comm, POINTER(Expand), stream],
+        "epcomm_fold": [comm, POINTER(Fold), stream],
         "epcomm_add_counts": [comm, c_void_p, c_void_p, c_int, stream],
     })
     for op in ("dispatch", "combine"):

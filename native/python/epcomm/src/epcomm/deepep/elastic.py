@@ -247,10 +247,9 @@ class ElasticBuffer:
         caller's stream will read."""
         ids = handle.recv_topk_idx
         if handle.do_expand:
-            places = handle.places
-            rows = expand.spread(rows, places, zeros)
-            weights, ids = expand.spread_weights(weights, places) if weights is not None else None, None
-        if columns and isinstance(rows, tuple):
+            rows, weights = expand.spread(handle.sent.sent, rows, weights, handle.places, zeros, columns)
+            ids = None
+        elif columns and isinstance(rows, tuple):
             rows = rows[0], expand.by_columns(rows[1])
         return rows, ids, weights, handle, handle.tensors()
 
@@ -270,8 +269,7 @@ class ElasticBuffer:
         def work():
             y, weights = x, topk_weights
             if handle.do_expand:
-                y = expand.fold(x, handle.places)
-                weights = expand.fold_weights(topk_weights, handle.places) if topk_weights is not None else None
+                y, weights = expand.fold(handle.sent.sent, x, topk_weights, handle.places)
             if biases:
                 return self._combine_onto(biases, y, weights, handle)
             return self._calls.combine(y, handle.sent, topk_weights=weights)[:2]

@@ -77,12 +77,12 @@ class EPHandle:
     @functools.cached_property
     def num_unaligned_recv_tokens_per_expert(self):
         """int32 [local experts]: the number of rows of each expert, without padding."""
-        return expand.counts_of(self.recv_topk_idx, self.num_experts // self._ranks)
+        return self.places.counts if self.do_expand else expand.counts_of(self.recv_topk_idx, self.num_experts // self._ranks)
 
     @functools.cached_property
     def places(self):
         """Returns the Places of the rows in the expanded output."""
-        return expand.places_of(self.recv_topk_idx, self.num_unaligned_recv_tokens_per_expert, self.expert_alignment, self.num_expanded_tokens)
+        return expand.places_of(self.sent.sent, self.recv_topk_idx, self.expert_alignment, self.num_expanded_tokens)
 
     @functools.cached_property
     def psum_num_recv_tokens_per_scaleup_rank(self):
@@ -105,6 +105,6 @@ class EPHandle:
         rows, topk = self.recv_topk_idx.shape
         token, ends = self.sent[3], self.psum_num_recv_tokens_per_scaleup_rank
         source = torch.searchsorted(ends, torch.arange(rows, dtype=torch.int32, device=token.device), right=True, out_int32=True)
-        slots = self.places.slots if self.do_expand else torch.full((rows, topk), -1, device=token.device)
+        slots = self.places.slots if self.do_expand else torch.full((rows, topk), -1, dtype=torch.int32, device=token.device)
         first = torch.where(token >= 0, source * self.num_max_tokens_per_rank + token, -1)[:, None]
         return torch.cat((first, torch.full_like(first, -1), slots), dim=1).to(torch.int32)

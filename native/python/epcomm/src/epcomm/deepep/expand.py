@@ -1,19 +1,25 @@
 """Expanded rows of ElasticBuffer: one row for each (token, local expert), sorted by expert.
 
-The kernels of normal calls move one row for each (token, rank). These functions copy received rows to
-their experts, and add the experts' rows up again, with PyTorch.
+The kernels of normal calls move one row for each (token, rank). The library's kernels ep_places, ep_expand and ep_fold
+copy received rows to their experts, and add the experts' rows up again.
 """
 
 import typing
 
 import torch
 
+from .. import library
+from ..comm import lib
+from .config import must_be
+from .normal import in_rows
+
 
 class Places(typing.NamedTuple):
     """The places of received rows in the expanded output."""
 
-    slots: torch.Tensor    # int64 [rows, top-k]: the expanded row of a selection, -1 if its expert is on another rank
-    choices: torch.Tensor  # int64 [expanded rows]: received row * top-k + k, for the selection k of that row; -1 in padding
+    slots: torch.Tensor    # int32 [rows, top-k]: the expanded row of a selection, -1 if its expert is on another rank
+    choices: torch.Tensor  # int32 [expanded rows]: received row * top-k + k, for the selection k of that row; -1 in padding
+    counts: torch.Tensor   # int32 [local experts]: number of rows of each expert, without padding
 
 
 def aligned(n, to):
@@ -27,66 +33,75 @@ def counts_of(ids, experts):
     return counts.scatter_add_(0, flat.clamp(min=0), (flat >= 0).to(torch.int32))
 
 
-def places_of(ids, counts, alignment, rows):
-    """Returns the Places of received rows. ids: their local experts, int64 [rows, top-k]. The rows of each expert begin at a
-    multiple of alignment and keep their order. counts: rows of each expert; rows: number of expanded rows."""
-    flat, (n, topk) = ids.flatten(), ids.shape
-    own, span = counts.to(torch.int64), aligned(counts.to(torch.int64), alignment)
-    shift = (span.cumsum(0) - span) - (own.cumsum(0) - own)  # number of padding rows before each expert's rows
-    key = torch.where(flat >= 0, flat, len(counts))
-    order = key.argsort(stable=True)
-    at = torch.arange(n * topk, device=ids.device)
-    sorted_key = key[order]
-    place = torch.where(sorted_key < len(counts), at + torch.cat((shift, shift.new_zeros(1)))[sorted_key], -1)
-    slots = torch.empty_like(flat).scatter_(0, order, place)
-    choices = torch.full((rows + 1,), -1, dtype=torch.int64, device=ids.device)  # the last one takes the selections of other ranks
-    choices.scatter_(0, torch.where(slots >= 0, slots, rows), at)
-    return Places(slots.view(n, topk), choices[:rows])
+def _empty_like(tensor, *shape):
+    return torch.empty(shape, dtype=tensor.dtype, device=tensor.device)
 
 
-def spread(rows, places, zeros):
-    """Returns the expanded rows. Rows without a token are 0 if `zeros`; otherwise their values are undefined."""
-    if isinstance(rows, tuple):
-        return tuple(spread(part, places, zeros) for part in rows)
-    if not len(rows):
-        return rows.new_zeros(len(places.choices), rows.shape[1])
-    at = places.choices.clamp(min=0) // places.slots.shape[1]
-    raw = rows.view(torch.uint8) if rows.element_size() == 1 else rows  # PyTorch cannot index float8 on a CPU
-    out = raw.index_select(0, at)
-    if zeros:
-        out.masked_fill_((places.choices < 0)[:, None], 0)
-    return out.view(rows.dtype)
+def _received(sent):
+    """Returns the address of the number of received rows: the last entry of row_offsets, at the start of the index."""
+    return sent.index.data_ptr() + 4 * sent.link.ranks
 
 
-def spread_weights(weights, places):
-    """Returns the weights of expanded rows, float32 [expanded rows]; 0 in rows without a token. weights: [rows, top-k]"""
-    if not weights.numel():
-        return weights.new_zeros(len(places.choices))
-    return torch.where(places.choices >= 0, weights.flatten()[places.choices.clamp(min=0)], 0)
+def places_of(sent, ids, alignment, rows):
+    """Returns the Places of the rows of a dispatch, whose Sent is given. ids: their local experts, int64 [rows, top-k]. The
+    rows of each expert begin at a multiple of alignment and keep their order. rows: number of expanded rows."""
+    (n, topk), link = ids.shape, sent.link
+    make = lambda *shape: torch.empty(shape, dtype=torch.int32, device=ids.device)
+    places = Places(make(n, topk), make(rows), make(link.local_experts))
+    slots, choices, counts = (t.data_ptr() for t in places)
+    link.launch(lib().epcomm_places, library.Places(
+        ids=ids.data_ptr(), received=_received(sent), slots=slots, choices=choices, counts=counts, rows=n, topk=topk,
+        experts=link.local_experts, align=alignment, expanded=rows))
+    return places
+
+
+def spread(sent, rows, weights, places, zeros, columns):
+    """Returns the expanded rows and weights. rows: a tensor, or (tensor, scales); weights: float32 [rows, top-k] or None. Rows
+    without a token have weight 0. Their other values are 0 if `zeros`, otherwise undefined. With `columns` the scales
+    have the form of by_columns."""
+    x, scales = rows if isinstance(rows, tuple) else (rows, None)
+    expanded, (n, topk) = len(places.choices), places.slots.shape
+    out, call = _empty_like(x, expanded, x.shape[1]), library.Expand(
+        x=x.data_ptr(), slots=places.slots.data_ptr(), choices=places.choices.data_ptr(), received=_received(sent), rows=n, topk=topk,
+        expanded=expanded, row_bytes=x.shape[1] * x.element_size(), zeros=zeros)
+    call.out = out.data_ptr()
+    out_scales = out_weights = None
+    if scales is not None:
+        groups = scales.shape[1]
+        out_scales = _columns(expanded, scales) if columns else _empty_like(scales, expanded, groups)
+        call.scales, call.out_scales, call.groups = scales.data_ptr(), out_scales.data_ptr(), groups
+        call.scale_row, call.scale_group = out_scales.stride()
+    if weights is not None:
+        out_weights = _empty_like(weights, expanded)
+        call.weights, call.out_weights = weights.data_ptr(), out_weights.data_ptr()
+    sent.link.launch(lib().epcomm_expand, call)
+    return out if scales is None else (out, out_scales), out_weights
+
+
+def _columns(rows, scales):
+    """Returns an empty tensor [rows, groups] for scales, in which each column is contiguous and begins at a multiple of 16
+    bytes, as TMA requires."""
+    return torch.empty_strided((rows, scales.shape[1]), (1, aligned(rows, 16 // scales.element_size())), dtype=scales.dtype, device=scales.device)
 
 
 def by_columns(scales):
-    """Returns a copy of scales in which each column is contiguous and begins at a multiple of 16 bytes, as TMA requires."""
-    rows, groups = scales.shape
-    out = torch.empty_strided((rows, groups), (1, aligned(rows, 16 // scales.element_size())), dtype=scales.dtype, device=scales.device)
-    return out.copy_(scales)
+    """Returns a copy of scales in the form of _columns."""
+    return _columns(len(scales), scales).copy_(scales)
 
 
-def fold(x, places):
-    """Adds the expanded rows of each received row, in float32 and in the order of top-k. Returns bfloat16 [rows, hidden]."""
+def fold(sent, x, weights, places):
+    """Adds the expanded rows of each received row, in float32 and in the order of top-k. Returns (bfloat16 [rows, hidden],
+    weights float32 [rows, top-k] or None). A weight is 0 if its expert is on another rank."""
     n, topk = places.slots.shape
-    total = torch.zeros((n, x.shape[1]), dtype=torch.float32, device=x.device)
-    for k in range(topk if len(x) else 0):
-        slots = places.slots[:, k]
-        total += torch.where((slots >= 0)[:, None], x.index_select(0, slots.clamp(min=0)), 0)
-    return total.to(torch.bfloat16)
-
-
-def fold_weights(weights, places):
-    """Returns the weights of expanded rows in the order of received rows, float32 [rows, top-k]; 0 for other ranks' experts."""
-    if not weights.numel():
-        return weights.new_zeros(places.slots.shape)
-    return torch.where(places.slots >= 0, weights[places.slots.clamp(min=0)], 0)
+    must_be("x", x, torch.bfloat16, len(places.choices), sent.link.hidden)
+    if weights is not None:
+        must_be("topk_weights", weights, torch.float32, len(places.choices))
+    x, weights = in_rows(x, weights)
+    out, out_weights = _empty_like(x, n, x.shape[1]), None if weights is None else _empty_like(weights, n, topk)
+    sent.link.launch(lib().epcomm_fold, library.Fold(
+        x=x.data_ptr(), weights=None if weights is None else weights.data_ptr(), slots=places.slots.data_ptr(), received=_received(sent),
+        out=out.data_ptr(), out_weights=None if weights is None else out_weights.data_ptr(), rows=n, topk=topk, hidden=x.shape[1]))
+    return out, out_weights
 
 
 def order_of_ranks(topk_idx, local, ranks):

@@ -33,6 +33,7 @@ var jsonSamples = []string{
 	"report testdata/runs/h200x2-deepseek-v3 --no-html",
 	"compare testdata/runs/cpu-sweep testdata/runs/cpu-again",
 	"replay testdata/runs/cpu-sweep --replays 3",
+	"replay testdata/runs/cpu-sweep --replays 3 --each",
 	"replay claims --replays 5",
 	"replay sessions one",
 	"replay score tune/search/exchange/testdata/pnpoly-RTX_3090_T4.json --strategy auto,race --replays 2",

@@ -30,6 +30,7 @@ type replayFlags struct {
 	noise      float64
 	band       float64
 	seed       uint64
+	each       bool
 }
 
 func newReplay() *cobra.Command {
@@ -59,6 +60,7 @@ another tuner measured: a T4 file (NAME_T4.json.gz) or a cache file of Kernel Tu
 		s.Var(&percentValue{share: &f.noise, most: maxShare, zero: true}, "noise", "`PERCENT` noise of a sample of --synthetic, relative to its time")
 		percentVar(s, &f.band, "band", maxBand, "`PERCENT` least difference that counts, such as 3%; default: that of RUN's machine, 1% with --synthetic")
 		s.Uint64Var(&f.seed, "seed", 1, "`SEED` number that landscapes, noise and searches are drawn from")
+		s.BoolVar(&f.each, "each", false, "print one row for each search, and tune each landscape once")
 	})
 	f.tables.bind(cmd)
 	cmd.AddCommand(newReplaySave(), newReplayClaims(), newReplaySessions(), newReplayScore())
@@ -71,6 +73,9 @@ func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	t := replayTable(title)
+	if f.each {
+		t = eachTable(title)
+	}
 	if !f.synthetic {
 		t.Notes = append(t.Notes, warningsOf(draw, f.replays)...)
 	}
@@ -82,6 +87,10 @@ func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 		r, err := s.Run(cmd.Context(), draw)
 		if err != nil {
 			return err
+		}
+		if f.each {
+			addSearches(&t, r, s.Label)
+			continue
 		}
 		t.Add(reports.Str(r.Strategy), reports.Cell{Text: s.Label, Value: r.Budget}, reports.Float(100*r.Regret, 2), reports.Float(100*r.RegretP95, 2), reports.Float(100*r.RegretMax, 2),
 			reports.Float(100*r.Flips, 0), reports.Float(100*r.Bias, 2), reports.Float(100*r.FalseFaster, 1),
@@ -102,6 +111,27 @@ func replayTable(title string) reports.Table {
 			"bias: reported over true time; false: share of searches that claim a gain over the default where there is none; most: samples of the longest search",
 			"missed: true time of the best config tried over that of the best config of all, without the rule for ties; wall: time of a search at the recorded pace, 0 if none was recorded",
 		},
+	}
+}
+
+// eachTable returns the table of --each without rows.
+func eachTable(title string) reports.Table {
+	n := reports.Numbers
+	return reports.Table{
+		Name: "searches", Title: title,
+		Columns: []reports.Column{reports.Words("strategy"), n("budget", "").Leading(), reports.Words("space"), n("search", "").Leading(), n("regret", "%"), n("missed", "%"),
+			n("tried", ""), n("samples", ""), n("wall", "s"), reports.Words("config")},
+		Notes: []string{
+			"regret: true time of the winner over that of the best config; missed: the same for the best config tried; wall: time of a search at the recorded pace",
+		},
+	}
+}
+
+// addSearches adds a row for each search of a report.
+func addSearches(t *reports.Table, r replay.Report, budget string) {
+	for i, x := range r.Searches {
+		t.Add(reports.Str(r.Strategy), reports.Cell{Text: budget, Value: r.Budget}, reports.Str(x.Model), reports.Int(i+1), reports.Float(100*x.Regret, 3), reports.Float(100*x.Missed, 3),
+			reports.Int(x.Evaluations), reports.Int(x.Samples), reports.Float(x.Seconds, 1), reports.Str(x.Winner.Key()))
 	}
 }
 
@@ -150,7 +180,7 @@ func (f *replayFlags) studies(p search.Protocol) ([]replay.Study, error) {
 	var out []replay.Study
 	for _, name := range names {
 		for _, b := range budgets {
-			b.Strategy, b.Replays, b.Protocol, b.Seed = name, f.replays, p, f.seed
+			b.Strategy, b.Replays, b.Protocol, b.Seed, b.Once = name, f.replays, p, f.seed, f.each
 			out = append(out, b)
 		}
 	}

@@ -70,10 +70,10 @@ func (f *scoreFlags) run(cmd *cobra.Command, args []string) error {
 				return err
 			}
 			sum += score
-			t.Add(reports.Str(strategy), reports.Str(m.Name), reports.Int(m.Space.Len()), reports.Float(100*m.ValidShare(), 0),
+			t.Add(reports.Str(strategy), reports.Str(m.Name), reports.Int(m.Space.Len()), reports.Float(100*m.ValidShare(), 0), reports.Int(m.Baseline().Tries),
 				reports.Float(r.Seconds, 0), reports.Float(r.Evaluations, 0), reports.Float(score, 3), reports.Float(100*r.Regret, 2))
 		}
-		t.Add(reports.Str(strategy), reports.Str("mean of all spaces"), reports.Str(""), reports.Str(""), reports.Str(""), reports.Str(""),
+		t.Add(reports.Str(strategy), reports.Str("mean of all spaces"), reports.Str(""), reports.Str(""), reports.Str(""), reports.Str(""), reports.Str(""),
 			reports.Float(sum/float64(len(models)), 3), reports.Str(""))
 	}
 	return f.tables.print(cmd, t)
@@ -83,10 +83,11 @@ func scoreTable() reports.Table {
 	n := reports.Numbers
 	return reports.Table{
 		Name: "score", Title: "Score over time against random search",
-		Columns: []reports.Column{reports.Words("strategy"), reports.Words("space"), n("configs", ""), n("valid", "%"), n("wall", "s"), n("tried", ""),
+		Columns: []reports.Column{reports.Words("strategy"), reports.Words("space"), n("configs", ""), n("valid", "%"), n("cutoff", ""), n("wall", "s"), n("tried", ""),
 			n("score", ""), n("regret", "%")},
 		Notes: []string{
 			"score: share of the way from random search to the best config, mean over all moments; 1 is best, below 0 is worse than random search",
+			"cutoff: configs that random search needs to come within 5 % of the way from the median to the best time; searches end at this time",
 			"wall: modelled time of a search, compiling included; regret: true time of its winner over that of the best config",
 		},
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -92,4 +93,41 @@ func TestMillionPoints(t *testing.T) {
 		t.Errorf("%.0f MiB held", held)
 	}
 	runtime.KeepAlive(state)
+}
+
+// TestCandidates: successive batches predict every point of a kernel that has too many points for one
+// batch, and each batch predicts all neighbours of the fastest point.
+func TestCandidates(t *testing.T) {
+	var axes []Axis
+	for _, name := range []string{"a", "b", "c", "d"} {
+		axes = append(axes, ints(name, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10))
+	}
+	space, _, err := NewSpace(Grid{Kernel: "k", Axes: axes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewState(space, &bowl{space: space, measured: map[int]bool{}}, Budget{}, 0, nil, rand.New(rand.NewPCG(1, 1)))
+	if err := s.Measure(t.Context(), record.StageScreen, []int{0, 4321, 9999}, 1); err != nil {
+		t.Fatal(err)
+	}
+	k := newBayesSearch(s).kernels[0]
+	seen := map[int]bool{}
+	for range 1 + space.Len()/maxPredicted {
+		k.batches++
+		now := k.candidates(s)
+		if len(now) > maxPredicted+fastestNeighbours*4*9 || !slices.IsSorted(now) {
+			t.Errorf("%d candidates, in order: %t", len(now), slices.IsSorted(now))
+		}
+		for _, i := range now {
+			seen[i] = true
+		}
+		for _, i := range space.Neighbors(4321) {
+			if !slices.Contains(now, i) {
+				t.Fatalf("the neighbour %s of the fastest point is not predicted", space.Config(i).Key())
+			}
+		}
+	}
+	if len(seen) != space.Len()-3 || seen[4321] {
+		t.Errorf("%d points were predicted, want all %d that were not measured", len(seen), space.Len()-3)
+	}
 }

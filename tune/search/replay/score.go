@@ -20,6 +20,7 @@ import (
 // random search.
 type Baseline struct {
 	slowest []float64 // times of the configs that do not fail, slowest first
+	Tries   int       // configs that random search is expected to try until Cutoff
 	each    float64   // mean seconds that trying one config takes
 	Start   float64   // seconds after which random search is expected to have gone the share leftMedian of the way from the median to the best time
 	Cutoff  float64   // seconds after which random search is expected to have gone the share closeToBest of this way
@@ -56,7 +57,7 @@ func (m *Model) Baseline() Baseline {
 	if end-start < 2 { // too few configs to compare anything
 		start, end = max(0, start-1), end+1
 	}
-	b.Start, b.Cutoff = float64(start)*usual, float64(end)*usual
+	b.Start, b.Cutoff, b.Tries = float64(start)*usual, float64(end)*usual, end
 	return b
 }
 
@@ -135,7 +136,7 @@ func (s Study) ScoreOf(ctx context.Context, m *Model) (score float64, r Report, 
 	if b.Cutoff <= b.Start {
 		return 0, r, fmt.Errorf("%s: %w", m.Name, ErrNoPace)
 	}
-	s.Time = time.Duration(b.Cutoff * float64(time.Second))
+	s.Time, s.Once = time.Duration(b.Cutoff*float64(time.Second)), true
 	r, err = s.Run(ctx, func(int) *Model { return m })
 	return b.Score(r.steps), r, err
 }

@@ -22,6 +22,7 @@ type Study struct {
 	Time     time.Duration // time of a search at the model's pace, 0 for no bound
 	Sessions int           // further sessions, in which the challenger is measured again
 	Replays  int
+	Once     bool // search each model once; Flips is then 0
 	Protocol search.Protocol
 	Seed     uint64
 }
@@ -45,11 +46,25 @@ type Report struct {
 	Covered     float64 `json:"covered"`      // share of the challengers' intervals that hold the true gain, in searches that are not too noisy
 	Noisy       float64 `json:"noisy"`        // share of searches that are too noisy to decide
 
+	Searches []SearchResult `json:"searches"` // the first search of each replay
+
 	steps [][]step // steps of the first search of each replay
 }
 
-// Run replays searches on models: draw(i) returns the model of replay i. Each model is searched
-// twice with different noise. The winner of the first search is the incumbent of the second.
+// A SearchResult is the result of one search.
+type SearchResult struct {
+	Model       string    `json:"model"` // name of the model
+	Winner      ep.Config `json:"winner"`
+	Regret      float64   `json:"regret"`      // true time of the winner / true best, minus one
+	Missed      float64   `json:"missed"`      // true time of the best config tried / true best, minus one
+	Evaluations int       `json:"evaluations"` // number of distinct configs that were measured
+	Samples     int       `json:"samples"`
+	Seconds     float64   `json:"seconds"` // wall time at the recorded pace, 0 if that is unknown
+}
+
+// Run replays searches on models: draw(i) returns the model of replay i. Unless Once is set, each
+// model is searched twice with different noise. The winner of the first search is the incumbent of
+// the second.
 func (s Study) Run(ctx context.Context, draw func(int) *Model) (Report, error) {
 	out := Report{Strategy: s.Strategy, Budget: s.Budget, Replays: s.Replays}
 	var regrets []float64
@@ -57,26 +72,22 @@ func (s Study) Run(ctx context.Context, draw func(int) *Model) (Report, error) {
 	n := float64(s.Replays)
 	for i := range s.Replays {
 		m := draw(i)
-		seed := s.Seed + uint64(2*i)
-		first, err := s.tune(ctx, m, seed, -1)
+		all, err := s.searches(ctx, m, s.Seed+uint64(2*i))
 		if err != nil {
 			return out, err
 		}
-		again, err := s.tune(ctx, m, seed+1, first.point)
-		if err != nil {
-			return out, err
-		}
-		if again.point != first.point {
+		first, times := all[0], float64(len(all))
+		if all[len(all)-1].point != first.point {
 			out.Flips += 1 / n
 		}
-		for _, x := range []tunedResult{first, again} {
-			out.Bias += (x.reported/m.Truth[x.point] - 1) / (2 * n)
+		for _, x := range all {
+			out.Bias += (x.reported/m.Truth[x.point] - 1) / (times * n)
 			if x.claims && m.Truth[x.point] >= m.Truth[m.Default] {
-				out.FalseFaster += 1 / (2 * n)
+				out.FalseFaster += 1 / (times * n)
 			}
 			switch {
 			case x.noisy:
-				out.Noisy += 1 / (2 * n)
+				out.Noisy += 1 / (times * n)
 			case x.challenges:
 				judged++
 				if x.covers {
@@ -84,18 +95,30 @@ func (s Study) Run(ctx context.Context, draw func(int) *Model) (Report, error) {
 				}
 			}
 		}
-		out.steps = append(out.steps, first.steps)
-		regrets = append(regrets, m.Truth[first.point]/m.best()-1)
-		out.Regret += regrets[i] / n
-		out.Evaluations += float64(first.evaluations) / n
-		out.Samples += float64(first.samples) / n
-		out.Missed += (first.tried/m.best() - 1) / n
-		out.Seconds += first.seconds / n
-		out.MaxSamples = max(out.MaxSamples, first.samples)
+		r := SearchResult{m.Name, m.Space.Config(first.point), m.Truth[first.point]/m.best() - 1, first.tried/m.best() - 1,
+			first.evaluations, first.samples, first.seconds}
+		out.Searches, out.steps = append(out.Searches, r), append(out.steps, first.steps)
+		regrets = append(regrets, r.Regret)
+		out.Regret += r.Regret / n
+		out.Evaluations += float64(r.Evaluations) / n
+		out.Samples += float64(r.Samples) / n
+		out.Missed += r.Missed / n
+		out.Seconds += r.Seconds / n
+		out.MaxSamples = max(out.MaxSamples, r.Samples)
 	}
 	out.RegretP95, out.RegretMax = stat.Quantile(regrets, 0.95), stat.Quantile(regrets, 1)
 	out.Covered = covered / judged
 	return out, nil
+}
+
+// searches searches a model once or twice, see Run.
+func (s Study) searches(ctx context.Context, m *Model, seed uint64) ([]tunedResult, error) {
+	first, err := s.tune(ctx, m, seed, -1)
+	if err != nil || s.Once {
+		return []tunedResult{first}, err
+	}
+	again, err := s.tune(ctx, m, seed+1, first.point)
+	return []tunedResult{first, again}, err
 }
 
 // evaluations returns how many distinct points a search of a model may measure, 0 for all.

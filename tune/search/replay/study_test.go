@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 	"time"
 
@@ -35,6 +36,29 @@ func simulates(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("a simulation on one goroutine")
+	}
+}
+
+// TestOnce: a study that searches each model once has the first searches of the usual study, each
+// with its own result.
+func TestOnce(t *testing.T) {
+	s := Study{Strategy: search.DefaultStrategy, Budget: 10, Replays: 3, Seed: 1}
+	twice := study(t, s, synthetic)
+	s.Once = true
+	once := study(t, s, synthetic)
+	if once.Flips != 0 || once.Regret != twice.Regret || !reflect.DeepEqual(once.Searches, twice.Searches) || len(once.Searches) != 3 {
+		t.Errorf("once %+v, twice %+v", once, twice)
+	}
+	sum := 0.0
+	for i, r := range once.Searches {
+		at, ok := synthetic(i).Space.Index(r.Winner)
+		if !ok || r.Evaluations > 10 || math.Abs(synthetic(i).Truth[at]/synthetic(i).best()-1-r.Regret) > 1e-12 {
+			t.Errorf("search %d: %+v", i, r)
+		}
+		sum += r.Regret / 3
+	}
+	if math.Abs(sum-once.Regret) > 1e-12 {
+		t.Errorf("mean regret %g, want %g", once.Regret, sum)
 	}
 }
 

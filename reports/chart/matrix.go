@@ -96,12 +96,16 @@ func shade(v float64) color.RGBA {
 	return color.RGBA{mix(a.R, b.R), mix(a.G, b.G), mix(a.B, b.B), 0xff}
 }
 
+// darkText and lightText are the colours of text on squares. They differ by one step from ink and
+// paper: a dark page replaces ink and paper, but not the colours of the squares.
+var darkText, lightText = color.RGBA{0x1f, 0x23, 0x29, 0xff}, color.RGBA{0xfe, 0xff, 0xff, 0xff}
+
 // inkOn returns the text colour that contrasts more with a fill.
 func inkOn(fill color.RGBA) color.RGBA {
 	if 0.299*float64(fill.R)+0.587*float64(fill.G)+0.114*float64(fill.B) < 140 {
-		return paper
+		return lightText
 	}
-	return ink
+	return darkText
 }
 
 // drawMatrix draws a matrix with names on both axes.

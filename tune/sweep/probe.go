@@ -34,7 +34,8 @@ func (c probedCost) session(configs int, rounds float64) float64 {
 // Probe measures the costs of the searches of a plan and sets Probed. In each of two sessions it
 // prepares the default, compares it with the oracle and runs a few rounds. Among problems that differ
 // only in tokens it measures the smallest and the largest, and interpolates the costs of the others.
-// Nothing is written to the log.
+// Nothing is written to the log. If a default crashes or hangs, the probe ends with an error: a sweep
+// would start the worker again for every problem, and a launcher takes many seconds for each start.
 func (p *Plan) Probe(ctx context.Context, b kernels.Backend) error {
 	l := newHarness(b, p.planner, nil)
 	l.policy.Sessions = 0
@@ -107,8 +108,8 @@ const (
 	probeSeconds     = 0.05
 )
 
-// probe measures the cost of one problem. If the default fails, the cost is the time until
-// it failed.
+// probe measures the cost of one problem. If the default is wrong or cannot run, the cost is the
+// time until that was known.
 func (l *harness) probe(ctx context.Context, s routedProblem, seed uint64) (cost probedCost, err error) {
 	if err := s.draw(seed); err != nil {
 		return cost, err
@@ -132,6 +133,9 @@ func (l *harness) probeSessions(ctx context.Context, c *comparison, cost *probed
 	cost.open, cost.cold, err = l.probeBlock(ctx, c, 1, 1)
 	if err != nil {
 		return err
+	}
+	if f := c.runner.Failures()[c.points[0]]; f != nil && (f.Status == ep.Crash || f.Status == ep.Hang) {
+		return fmt.Errorf("%s; mend the worker, or leave this case out of the sweep", defaultFailure(c.runner.Failures(), c.points[0]))
 	}
 	if err = c.runner.Close(); err != nil {
 		return err

@@ -2,9 +2,13 @@ package sweep
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // TestTimeBudgetBounds: a sweep with little time runs only the least number of rounds that
@@ -109,4 +113,24 @@ func TestLeastBudget(t *testing.T) {
 			t.Errorf("took %.1f s, Least predicted %.1f s", took, least)
 		}
 	})
+}
+
+// TestProbeOfCrash: if the default crashes the worker, a sweep with a time budget ends with the
+// worker's words in its first session. A default that is only wrong is left to its search.
+func TestProbeOfCrash(t *testing.T) {
+	o := options(t, "dispatch", []int{1, 16, 64}, "uniform")
+	o.Time = time.Second
+	for status, ends := range map[ep.Status]bool{ep.Crash: true, ep.Hang: true, ep.Mismatch: false} {
+		opened := 0
+		b := &scripted{OnOpen: func(int) error { opened++; return nil },
+			OnVerify: func(call) (int, error) { return 0, kernels.Failf(status, "rank 1: topk_idx.dim() == 2") }}
+		p, err := MakePlan(b, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = p.Probe(t.Context(), b)
+		if ends != (err != nil) || ends && (opened != 1 || !strings.Contains(err.Error(), "dispatch, bf16, 1 token, uniform: the default failed: "+string(status)+": rank 1: topk_idx.dim() == 2; mend the worker")) {
+			t.Errorf("%s: %v after %d sessions", status, err, opened)
+		}
+	}
 }

@@ -43,7 +43,7 @@ func (m matrix) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 	for _, q := range m.list {
 		if q.boxed {
-			c.StrokeLines(draw.LineStyle{Color: ink, Width: vg.Points(2)}, frame(place(q)))
+			c.StrokeLines(draw.LineStyle{Color: darkText, Width: vg.Points(2)}, frame(place(q)))
 		}
 	}
 }
@@ -96,8 +96,8 @@ func shade(v float64) color.RGBA {
 	return color.RGBA{mix(a.R, b.R), mix(a.G, b.G), mix(a.B, b.B), 0xff}
 }
 
-// darkText and lightText are the colours of text on squares. They differ by one step from ink and
-// paper: a dark page replaces ink and paper, but not the colours of the squares.
+// darkText and lightText are the colours of text and frames on squares. They differ by one step from
+// ink and paper: a dark page replaces ink and paper, but not the colours of the squares.
 var darkText, lightText = color.RGBA{0x1f, 0x23, 0x29, 0xff}, color.RGBA{0xfe, 0xff, 0xff, 0xff}
 
 // inkOn returns the text colour that contrasts more with a fill.

@@ -4,5 +4,5 @@ package main
 
 import "os"
 
-// windowWidth returns 0, which means unknown.
-func windowWidth(*os.File) int { return 0 }
+// windowSize returns zeros, which mean unknown.
+func windowSize(*os.File) (columns, rows int) { return 0, 0 }

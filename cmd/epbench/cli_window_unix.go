@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// windowWidth returns the width of a terminal in columns, or 0 if f is no terminal.
-func windowWidth(f *os.File) int {
+// windowSize returns the size of a terminal in columns and rows, or zeros if f is no terminal.
+func windowSize(f *os.File) (columns, rows int) {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
-		return 0
+		return 0, 0
 	}
-	return int(size.Col)
+	return int(size.Col), int(size.Row)
 }

@@ -13,7 +13,8 @@ import (
 // widthOf returns the number of columns of the terminal that w writes to, or 0 if w is no terminal. Tests replace it.
 var widthOf = func(w io.Writer) int {
 	if f, ok := w.(*os.File); ok {
-		return windowWidth(f)
+		columns, _ := windowSize(f)
+		return columns
 	}
 	return 0
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -59,7 +60,7 @@ func (f *watchFlags) run(cmd *cobra.Command, path string) error {
 		if err := follower.Update(time.Now()); err != nil {
 			return badInput(err)
 		}
-		if err := drawPage(out, follower, width); err != nil {
+		if err := drawPage(out, follower, width, heightOf(out)); err != nil {
 			return fmt.Errorf("standard output: %w", err)
 		}
 		if width == 0 || !follower.Run.Finished.IsZero() {
@@ -81,20 +82,48 @@ const (
 	eraseAll = "\x1b[J"
 )
 
+// heightOf returns the number of lines of the terminal that w writes to, or 0 if w is no terminal.
+func heightOf(w io.Writer) int {
+	if f, ok := w.(*os.File); ok {
+		_, rows := windowSize(f)
+		return rows
+	}
+	return 0
+}
+
 // drawPage prints the state of a run. On a terminal, whose width is above 0, it draws over the page
 // before, line by line, so that nothing flickers.
-func drawPage(w io.Writer, f *live.Follower, width int) error {
-	var b bytes.Buffer
-	if lead := f.Run.Rehearsal(); lead != "" {
-		fmt.Fprintln(&b, lead)
-	}
-	if err := text.Renderer(width)(&b, f.Page(time.Now())); err != nil {
+func drawPage(w io.Writer, f *live.Follower, width, height int) error {
+	page, err := fittingPage(f, width, height)
+	if err != nil {
 		return err
 	}
-	page := b.String()
 	if width > 0 {
 		page = home + strings.ReplaceAll(page, "\n", eraseEnd+"\n") + eraseAll
 	}
-	_, err := io.WriteString(w, page)
+	_, err = io.WriteString(w, page)
 	return err
+}
+
+// fittingPage returns the state of a run with as many searches as fit into height lines, one line of
+// which is left for the cursor. If height is 0, all searches are in the page. A longer page would
+// scroll, and drawing over it would leave old lines above it.
+func fittingPage(f *live.Follower, width, height int) (string, error) {
+	now := time.Now()
+	for most := len(f.Searches); ; most-- {
+		var b bytes.Buffer
+		if lead := f.Run.Rehearsal(); lead != "" {
+			fmt.Fprintln(&b, lead)
+		}
+		if err := text.Renderer(width)(&b, f.Page(now, most)); err != nil {
+			return "", err
+		}
+		lines := strings.SplitAfter(b.String(), "\n")
+		switch {
+		case height == 0 || len(lines) <= height:
+			return b.String(), nil
+		case most <= 1:
+			return strings.Join(lines[:height-1], ""), nil
+		}
+	}
 }

@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/epbench/epbench/reports/live"
 	"github.com/epbench/epbench/tune/record"
 )
 
@@ -71,5 +73,26 @@ func TestWatchPiped(t *testing.T) {
 	}
 	if code := run(t.Context(), []string{"watch", t.TempDir()}, &out, &errors); code != exitUsage {
 		t.Errorf("no run: exit %d: %s", code, errors.String())
+	}
+}
+
+// TestPageFitsTheTerminal: a page has fewer lines than the terminal, shows as many searches as fit,
+// and says how many it leaves out.
+func TestPageFitsTheTerminal(t *testing.T) {
+	f := live.Follow("../../testdata/runs/cpu-sweep")
+	if err := f.Update(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := fittingPage(f, 80, 0)
+	if err != nil || strings.Contains(whole, "not shown:") {
+		t.Errorf("without a terminal: %v\n%s", err, whole)
+	}
+	all := strings.Count(whole, "\n")
+	for height := 3; height <= all+2; height++ {
+		page, err := fittingPage(f, 80, height)
+		lines := strings.Count(page, "\n")
+		if err != nil || lines >= height || lines < min(all, height-2) {
+			t.Errorf("%d lines on a terminal of %d, %v:\n%s", lines, height, err, page)
+		}
 	}
 }

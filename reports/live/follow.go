@@ -99,15 +99,15 @@ func (f *Follower) addBlock(block []record.Result) {
 }
 
 // search returns the search of a line. A search that is measured again, for example in a further
-// session, keeps its place. Crossings also measure token counts without a search; for these it returns
-// nil.
+// session, keeps its place. Crossings also measure and compare at token counts without a search; for
+// these it returns nil.
 func (f *Follower) search(r *record.Result) *Search {
 	for _, s := range f.Searches {
 		if s.Problem == r.Problem && s.Routing == r.Routing {
 			return s
 		}
 	}
-	if r.Stage == record.StageCross {
+	if r.Stage == record.StageCross || r.Stage == record.StageRecheck {
 		return nil
 	}
 	s := newSearch(r.Problem, r.Routing)

@@ -43,7 +43,7 @@ func growing(t *testing.T) (dir string, log []byte, grow func(n int)) {
 func page(t *testing.T, f *Follower, now time.Time) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := text.Renderer(80)(&b, f.Page(now)); err != nil {
+	if err := text.Renderer(80)(&b, f.Page(now, 14)); err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range strings.Split(b.String(), "\n") {
@@ -113,6 +113,18 @@ func TestBestSoFar(t *testing.T) {
 	}
 	if checked == 0 {
 		t.Fatal("no search of the recording has a faster config")
+	}
+}
+
+// TestCrossingsAreNoSearches: rounds and comparisons of a crossing at a token count that has no search
+// of its own add no row.
+func TestCrossingsAreNoSearches(t *testing.T) {
+	f := Follow("")
+	for _, stage := range []record.Stage{record.StageRecheck, record.StageCross} {
+		f.addBlock([]record.Result{{Problem: ep.Problem{Op: ep.Dispatch, Tokens: 4}, Routing: "uniform", Stage: stage, Status: ep.OK}})
+	}
+	if len(f.Searches) != 0 {
+		t.Errorf("%d searches", len(f.Searches))
 	}
 }
 

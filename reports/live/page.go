@@ -12,27 +12,25 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// mostRows bounds the searches and the failures of a page, so that the page fits a terminal.
-const (
-	mostRows     = 14
-	mostFailures = 3
-)
+// mostFailures bounds the failures of a page.
+const mostFailures = 3
 
 // silence is the time without a new line of the log after which the page warns of it.
 const silence = 30 * time.Second
 
-// Page returns the state of a run as a table with a row for each search, for a terminal.
-func (f *Follower) Page(now time.Time) reports.Table {
+// Page returns the state of a run as a table with a row for each search, but at most the latest
+// `most` searches.
+func (f *Follower) Page(now time.Time, most int) reports.Table {
 	t := reports.Table{Name: "watch", Title: f.title(now), Columns: []reports.Column{
 		reports.Words("op"), reports.Words("dtype").Dropped(3), reports.Numbers("tokens", ""), reports.Words("routing").Dropped(2),
 		reports.Words("stage"), reports.Numbers("kernels", "").Dropped(4), reports.Numbers("configs", ""), reports.Numbers("failed", "").Dropped(5),
 		reports.Numbers("gain", "x"), reports.Words("best so far").Dropped(1)}}
-	from := max(0, len(f.Searches)-mostRows)
+	from := max(0, len(f.Searches)-most)
 	for _, s := range f.Searches[from:] {
 		t.Add(s.cells()...)
 	}
 	if from > 0 {
-		t.Note(fmt.Sprintf("%d earlier searches are left out; epbench report %s prints them", from, ep.Quote(f.path)))
+		t.Note(fmt.Sprintf("not shown: %s; epbench report %s prints them", ep.Count(from, "earlier row"), ep.Quote(f.path)))
 	}
 	if c := f.Current(); c != nil && c.Decided == nil {
 		all, alive := c.Kernels()

@@ -22,6 +22,7 @@ import (
 //	EP_SKIP_A2A       1 when tokens are replicated and nothing is sent
 //	EP_PACKED         1 for layout rank:packed, 0 for rank in segments
 //	EP_ROW_ALIGN      for layout expert:128 only: the multiple of rows at which each expert begins
+//	EP_WIDE_IDS       for layouts masked and rank only: ids may have 64 bits
 func problemDefines(p ep.Problem) []string {
 	out := []string{
 		Define("EP_HIDDEN", p.Hidden),
@@ -37,6 +38,9 @@ func problemDefines(p ep.Problem) []string {
 	}
 	if p.Layout == ep.LayoutExpert128 {
 		out = append(out, Define("EP_ROW_ALIGN", dtype.RowPad(p)))
+	}
+	if k := p.Layout.Kind(); k == "masked" || k == "rank" {
+		out = append(out, Define("EP_WIDE_IDS", 1))
 	}
 	return out
 }

@@ -5,11 +5,22 @@
 #include "common/ptx.cuh"
 #include "ep_args.h"
 
-/* Returns id j of [tokens, topk], or -1 if it is not the number of an expert, because kernels use ids as
- * indices into memory. Of a 64-bit id, only the lower 32 bits are read. */
+/* Returns whether a loaded id is the number of an expert. Others, as -1, must not become indices into memory. */
+EP_DEVICE bool ep_is_expert(int32_t id) { return static_cast<uint32_t>(id) < EP_EXPERTS; }
+
+/* Returns id j of [tokens, topk] without a check. Of a 64-bit id, only the lower 32 bits are read. A kernel that loads
+ * ids ahead checks them where it uses them, because the check waits for the load and so delays the loads behind it. */
+EP_DEVICE int32_t ep_load_id(const EpArgs &a, uint64_t j) {
+#ifdef EP_WIDE_IDS
+  j <<= a.ids_wide;
+#endif
+  return a.topk_ids[j];
+}
+
+/* Returns id j, or -1 if it is not the number of an expert. */
 EP_DEVICE int32_t ep_id(const EpArgs &a, uint64_t j) {
-  const int32_t id = a.topk_ids[j << a.ids_wide];
-  return static_cast<uint32_t>(id) < EP_EXPERTS ? id : -1;
+  const int32_t id = ep_load_id(a, j);
+  return ep_is_expert(id) ? id : -1;
 }
 
 #endif

@@ -41,7 +41,7 @@ EP_DEVICE EpVector ep_convert(const EpSource &s) { return {s.data, 0}; }
 #endif
 
 /* The number of top-k ids that a thread loads at the same time, so that a scan waits for fewer round trips
- * to memory. Ids after the end of the list are EP_NO_ID. */
+ * to memory. They are not checked. Ids after the end of the list are EP_NO_ID. */
 static const uint32_t EP_IDS = 8;
 static const int32_t EP_NO_ID = -2; /* neither an expert nor a masked position */
 struct EpIds {
@@ -52,7 +52,7 @@ EP_DEVICE EpIds ep_load_ids(const EpArgs &a, uint32_t first, uint32_t step, uint
 #pragma unroll
   for (uint32_t i = 0; i < EP_IDS; i++) {
     uint32_t j = first + i * step;
-    ids.id[i] = j < end ? ep_id(a, j) : EP_NO_ID;
+    ids.id[i] = j < end ? ep_load_id(a, j) : EP_NO_ID;
   }
   return ids;
 }

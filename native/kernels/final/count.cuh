@@ -53,7 +53,7 @@ EP_DEVICE void fin_count(const EpArgs &a, const FinCall &c, FinShared &s) {
       EpIds ids = ep_load_ids(a, j, 32, run.end);
 #pragma unroll
       for (uint32_t i = 0; i < EP_IDS; i++)
-        if (ids.id[i] >= 0) atomicAdd(&s.running[c.warp][ids.id[i]], 1u);
+        if (ep_is_expert(ids.id[i])) atomicAdd(&s.running[c.warp][ids.id[i]], 1u);
     }
   }
   __syncthreads();
@@ -77,7 +77,7 @@ EP_DEVICE void fin_count_before(const EpArgs &a, const FinCall &c, FinShared &s)
     EpIds ids = ep_load_ids(a, j, blockDim.x, end);
 #pragma unroll
     for (uint32_t i = 0; i < EP_IDS; i++)
-      if (ids.id[i] >= 0) atomicAdd(&s.base[ids.id[i]], 1u);
+      if (ep_is_expert(ids.id[i])) atomicAdd(&s.base[ids.id[i]], 1u);
   }
   __syncthreads();
 }

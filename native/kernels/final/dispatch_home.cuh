@@ -32,7 +32,7 @@ EP_DEVICE void fin_count_all(const EpArgs &a, const FinCall &c, FinShared &s) {
     if (j != threadIdx.x) ids = ep_load_ids(a, j, blockDim.x, end);
 #pragma unroll
     for (uint32_t i = 0; i < EP_IDS; i++)
-      if (ids.id[i] >= 0) atomicAdd(&s.base[ids.id[i]], 1u);
+      if (ep_is_expert(ids.id[i])) atomicAdd(&s.base[ids.id[i]], 1u);
   }
   __syncthreads();
   fin_signal(a, c, s);

@@ -41,7 +41,7 @@ EP_DEVICE void ll_count_and_signal(const EpArgs &a, const LlCall &c, LlShared &s
     EpIds ids = ep_load_ids(a, j, threads, all);
 #pragma unroll
     for (uint32_t n = 0; n < EP_IDS; n++)
-      if (ids.id[n] >= 0) atomicAdd(&s.selected[ids.id[n]], 1u);
+      if (ep_is_expert(ids.id[n])) atomicAdd(&s.selected[ids.id[n]], 1u);
   }
   bar_sync(LL_BAR_COUNT, threads);
   for (uint32_t e = i; e < EP_EXPERTS + EP_RANKS; e += threads) {

@@ -23,7 +23,7 @@ struct LlHead {
 };
 EP_DEVICE LlHead ll_load_head(const EpArgs &a, uint32_t token, uint32_t i) {
   uint32_t at = token * EP_TOPK + i % EP_TOPK;
-  return {ep_id(a, at), LL_WEIGHTS ? __float_as_uint(a.weights[at]) : 0};
+  return {ep_load_id(a, at), LL_WEIGHTS ? __float_as_uint(a.weights[at]) : 0};
 }
 
 /* Sends a token's header to all ranks, to this rank last. In lane i, `first` holds the
@@ -34,7 +34,7 @@ EP_DEVICE void ll_send_ids(const EpArgs &a, const LlCall &c, uint32_t token, LlH
     int32_t to = static_cast<int32_t>((static_cast<uint32_t>(a.rank) + 1 + i / EP_TOPK) % EP_RANKS);
     if (!ep_alive(a, to)) continue;
     uint32_t place = static_cast<uint32_t>(h.id % EP_LOCAL_EXPERTS) << LL_PLACE_BITS;
-    bool there = h.id >= 0 && h.id / EP_LOCAL_EXPERTS == to;
+    bool there = ep_is_expert(h.id) && h.id / EP_LOCAL_EXPERTS == to;
     uint64_t word = static_cast<uint64_t>(h.weight) << 32 | (there ? place : LL_NOWHERE);
     st_relaxed_sys(ll_header(a, to, c.number, a.rank, token) + i % EP_TOPK, word);
   }
@@ -52,14 +52,14 @@ EP_DEVICE LlUnit ll_load_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
   LlUnit u;
 #pragma unroll
   for (uint32_t v = 0; v < LL_SEND; v++) u.in[v] = ep_load_source(row, first + 32 * v, ll_inside<LL_SEND>(first + 32 * v));
-  u.id = c.lane < EP_TOPK ? ep_id(a, token * EP_TOPK + c.lane) : -1;
+  u.id = c.lane < EP_TOPK ? ep_load_id(a, token * EP_TOPK + c.lane) : -1;
   return u;
 }
 
 /* Sends a unit that ll_load_unit has loaded, as the second half of ll_send_unit does. */
 EP_DEVICE void ll_send_loaded(const EpArgs &a, const LlCall &c, uint32_t unit, const LlUnit &u) {
   uint32_t token = unit / LL_UNITS, first = ll_unit_first(c, unit), turn = static_cast<uint32_t>(a.rank) + 1 + unit;
-  uint32_t ranks = __reduce_or_sync(EP_FULL_WARP, u.id < 0 ? 0u : 1u << (u.id / EP_LOCAL_EXPERTS));
+  uint32_t ranks = __reduce_or_sync(EP_FULL_WARP, ep_is_expert(u.id) ? 1u << (u.id / EP_LOCAL_EXPERTS) : 0u);
   EpVector out[LL_SEND];
 #pragma unroll
   for (uint32_t v = 0; v < LL_SEND; v++) out[v] = ll_convert(u.in[v]);

@@ -25,7 +25,7 @@ EP_DEVICE void masked_count_rows(const EpArgs &a, uint32_t begin, uint32_t end, 
     EpIds ids = ep_load_ids(a, j, blockDim.x, end * EP_TOPK);
 #pragma unroll
     for (uint32_t i = 0; i < EP_IDS; i++)
-      if (ids.id[i] >= 0) atomicAdd(&into[ids.id[i]], 1u);
+      if (ep_is_expert(ids.id[i])) atomicAdd(&into[ids.id[i]], 1u);
   }
   __syncthreads();
 }

@@ -174,6 +174,18 @@ func (k Kernel) DefaultWithin(m ep.Machine, p ep.Problem, sms int) ep.Config {
 	return c
 }
 
+// StartsWithin returns the default and the declared starts on at most `sms` SMs (0 is no bound).
+func (k Kernel) StartsWithin(m ep.Machine, p ep.Problem, sms int) []ep.Config {
+	out := []ep.Config{k.DefaultWithin(m, p, sms)}
+	if k.Starts == nil {
+		return out
+	}
+	if sms > 0 {
+		m.SMs = min(m.SMs, sms)
+	}
+	return append(out, k.Starts(m, p)...)
+}
+
 // within returns the largest declared value up to a bound, or the bound itself if all values
 // are larger.
 func (q Param) within(bound int) ep.Value {

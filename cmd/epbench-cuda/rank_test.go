@@ -114,22 +114,19 @@ func (l launched) openRouted(t *testing.T, p ep.Problem, routing string) kernels
 	return s
 }
 
-// Pairs of kernels.
-const (
-	hostsPair = "dispatch_hosts+combine_hosts"
-	llPair    = "dispatch_ll_hosts+combine_ll_hosts"
-)
+// hostsPair names the pair of kernels over hosts. count and data are the values of arrival of both kernels.
+const hostsPair, count, data = "dispatch_hosts+combine_hosts", "count", "data"
 
-// pair prepares a config of a pair of kernels and returns it. The config is the default with
-// 128 threads for each kernel and with the changes, each of the form NAME=VALUE.
-func (l launched) pair(t *testing.T, s kernels.Session, p ep.Problem, pair string, changes ...string) ep.Config {
+// pair prepares a config of the pair of kernels and returns it. The config is the default with 128 threads for
+// each kernel, with the arrival for both, and with the changes, each of the form NAME=VALUE.
+func (l launched) pair(t *testing.T, s kernels.Session, p ep.Problem, arrival string, changes ...string) ep.Config {
 	t.Helper()
-	k, err := kernels.Find(l.Kernels(), ep.Pair, pair)
+	k, err := kernels.Find(l.Kernels(), ep.Pair, hostsPair)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := k.DefaultConfig(l.Machine(), p)
-	for _, change := range append([]string{"dispatch.threads=128", "combine.threads=128"}, changes...) {
+	for _, change := range append([]string{"dispatch.threads=128", "combine.threads=128", "dispatch.arrival=" + arrival, "combine.arrival=" + arrival}, changes...) {
 		name, value, _ := strings.Cut(change, "=")
 		c = c.With(name, ep.Value(value))
 	}
@@ -166,13 +163,13 @@ func TestRankHosts(t *testing.T) {
 	}
 	p := hostsProblem(4, 2)
 	s := l.open(t, p)
-	right(t, s, l.pair(t, s, p, hostsPair, "dispatch.mode=split", "combine.mode=split"))
-	right(t, s, l.pair(t, s, p, llPair))
-	right(t, s, l.pair(t, s, p, llPair, "dispatch.route=rail"))
-	right(t, s, l.pair(t, s, p, llPair, "dispatch.mode=split", "combine.mode=split"))
-	right(t, s, l.pair(t, s, p, llPair, "dispatch.route=rail", "dispatch.mode=split"))
-	right(t, s, l.pair(t, s, p, hostsPair, "combine.route=rail", "combine.partial=bf16", "combine.mode=split"))
-	rail := l.pair(t, s, p, hostsPair, "dispatch.route=rail", "combine.route=rail")
+	right(t, s, l.pair(t, s, p, count, "dispatch.mode=split", "combine.mode=split"))
+	right(t, s, l.pair(t, s, p, data))
+	right(t, s, l.pair(t, s, p, data, "dispatch.route=rail"))
+	right(t, s, l.pair(t, s, p, data, "dispatch.mode=split", "combine.mode=split"))
+	right(t, s, l.pair(t, s, p, data, "dispatch.route=rail", "dispatch.mode=split"))
+	right(t, s, l.pair(t, s, p, count, "combine.route=rail", "combine.partial=bf16", "combine.mode=split"))
+	rail := l.pair(t, s, p, count, "dispatch.route=rail", "combine.route=rail")
 	right(t, s, rail)
 	refuseMixed(t, l, p)
 
@@ -194,19 +191,19 @@ func TestRankRail(t *testing.T) {
 	p := hostsProblem(6, 3)
 	p.Hidden, p.Dispatch = 640, ep.BF16
 	s := l.openRouted(t, p, "ragged:1+masked:0.5")
-	right(t, s, l.pair(t, s, p, llPair, "dispatch.route=rail"))
-	right(t, s, l.pair(t, s, p, llPair, "dispatch.route=rail", "dispatch.mode=split", "dispatch.part=1024"))
+	right(t, s, l.pair(t, s, p, data, "dispatch.route=rail"))
+	right(t, s, l.pair(t, s, p, data, "dispatch.route=rail", "dispatch.mode=split", "dispatch.part=1024"))
 }
 
 // refuseMixed checks that epbench refuses a pair whose combine cannot read the results of its
 // dispatch.
 func refuseMixed(t *testing.T, l launched, p ep.Problem) {
 	t.Helper()
-	k, err := kernels.Find(l.Kernels(), ep.Pair, "dispatch_ll_hosts+combine_hosts")
+	k, err := kernels.Find(l.Kernels(), ep.Pair, hostsPair)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := k.Check(l.Machine(), p, k.DefaultConfig(l.Machine(), p)); err == nil || !strings.Contains(err.Error(), "does not write") {
+	if err := k.Check(l.Machine(), p, k.DefaultConfig(l.Machine(), p).With("dispatch.arrival", data)); err == nil || !strings.Contains(err.Error(), "does not write") {
 		t.Errorf("%s: %v, want a refusal", k.Name, err)
 	}
 }
@@ -219,23 +216,23 @@ func TestRankDrill(t *testing.T) {
 	l := launchRanks(t, 2, "rank --clock event --split --deadline 3s --drill drop:1:2:threads=96")
 	p := hostsProblem(2, 2)
 	s := l.open(t, p)
-	for _, c := range []struct{ pair, route, names string }{
-		{hostsPair, "direct", "expert 2 from rank 1"},
-		{llPair, "direct", "rank 0 waited in dispatch_wait for rank 1"},
-		{llPair, "rail", "rank 0 waited in dispatch_wait for rank 1"},
+	for _, c := range []struct{ arrival, route, names string }{
+		{count, "direct", "expert 2 from rank 1"},
+		{data, "direct", "rank 0 waited in dispatch_wait for rank 1"},
+		{data, "rail", "rank 0 waited in dispatch_wait for rank 1"},
 	} {
-		lossy := l.pair(t, s, p, c.pair, "dispatch.route="+c.route, "dispatch.threads=96")
+		lossy := l.pair(t, s, p, c.arrival, "dispatch.route="+c.route, "dispatch.threads=96")
 		for try := 1; ; try++ { // on a busy host another wait may exceed the deadline first
 			var f *kernels.Failure
 			_, err := s.Run(t.Context(), lossy, kernels.RunSpec{Rounds: 3, Fold: 2})
 			if !errors.As(err, &f) || f.Status != ep.Hang || try == 10 {
-				t.Fatalf("%s on route %s: after a lost signal: %v, want a hang that names %q", c.pair, c.route, err, c.names)
+				t.Fatalf("%s on route %s: after a lost signal: %v, want a hang that names %q", c.arrival, c.route, err, c.names)
 			}
 			if strings.Contains(f.Reason, c.names) {
 				break
 			}
 		}
-		right(t, s, l.pair(t, s, p, c.pair, "dispatch.route="+c.route))
+		right(t, s, l.pair(t, s, p, c.arrival, "dispatch.route="+c.route))
 	}
 }
 

@@ -73,9 +73,10 @@ func (s *session) halves(c ep.Config) (d, k ep.Config, err error) {
 	}
 	p.Op = ep.Combine
 	for _, kernel := range kernels.For(declare.KernelsOver(p.Nodes, m), p) {
-		k = kernel.DefaultConfig(m, p)
-		if kernel.Check(m, p, k) == nil && kernel.CheckPair(c, k) == nil {
-			return c, k, nil
+		for _, k = range kernel.StartsWithin(m, p, 0) {
+			if kernel.Check(m, p, k) == nil && kernel.CheckPair(c, k) == nil {
+				return c, k, nil
+			}
 		}
 	}
 	return c, k, fmt.Errorf("no combine can follow %s", c.Key())

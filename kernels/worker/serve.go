@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -125,18 +126,33 @@ func (s *server) hello(_ context.Context, h Hello) (Welcome, error) {
 	return w, nil
 }
 
-// accepts lists the dispatch kernels that a combine can follow, nil if it can follow any. It does not
-// look at parameters; Prepare does.
+// accepts lists the dispatch kernels that some config of a combine can follow, nil if it can follow any. It
+// looks only at parameters that are designs; Prepare looks at all.
 func accepts(all []kernels.Kernel, k kernels.Kernel) (names []string) {
 	if k.CheckPair == nil {
 		return nil
 	}
 	for _, d := range kernels.Of(all, ep.Dispatch) {
-		if k.CheckPair(ep.Config{Kernel: d.Name}, ep.Config{Kernel: k.Name}) == nil {
+		if slices.ContainsFunc(designs(d), func(d ep.Config) bool {
+			return slices.ContainsFunc(designs(k), func(c ep.Config) bool { return k.CheckPair(d, c) == nil })
+		}) {
 			names = append(names, d.Name)
 		}
 	}
 	return names
+}
+
+// designs returns incomplete configs of a kernel: one without values, and one for each value of a design.
+func designs(k kernels.Kernel) []ep.Config {
+	out := []ep.Config{{Kernel: k.Name}}
+	for _, q := range k.Params {
+		for _, v := range q.Values {
+			if q.Design {
+				out = append(out, out[0].With(q.Name, v))
+			}
+		}
+	}
+	return out
 }
 
 // rules returns the backend's conditions for a kernel.

@@ -91,7 +91,7 @@ func newBayesSearch(s *State) *bayesSearch {
 	byKernel := map[string]*kernelModel{}
 	for i := range s.Space.Len() {
 		c := s.Space.Config(i)
-		kernel := s.Space.design(c)
+		kernel := s.Space.Design(c)
 		k := byKernel[kernel]
 		if k == nil {
 			axes := s.Space.axes(c.Kernel)

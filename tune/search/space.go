@@ -226,8 +226,8 @@ func (s *Space) axes(kernel string) []Axis {
 	return nil
 }
 
-// design names a config's kernel and its values of the axes that are designs.
-func (s *Space) design(c ep.Config) string {
+// Design names a config's kernel and its values of the axes that are designs.
+func (s *Space) Design(c ep.Config) string {
 	name := c.Kernel
 	for _, a := range s.axes(c.Kernel) {
 		if a.Design {

@@ -62,7 +62,7 @@ func (h *sharedSurrogate) coordinates(s *Space, point int) []float64 {
 		}
 		x[a] = place / math.Sqrt(most)
 	}
-	x[len(h.names)] = float64(h.kernels[s.design(c)])
+	x[len(h.names)] = float64(h.kernels[s.Design(c)])
 	h.coords[point] = x
 	return x
 }
@@ -73,7 +73,7 @@ func (h *sharedSurrogate) update(s *State, expected prior, least float64) {
 	at := make([][]float64, len(known))
 	h.kernelOf = make([]string, len(known))
 	for n, i := range known {
-		at[n], h.kernelOf[n] = h.coordinates(s.Space, i), s.Space.design(s.Space.Config(i))
+		at[n], h.kernelOf[n] = h.coordinates(s.Space, i), s.Space.Design(s.Space.Config(i))
 	}
 	h.surrogate.prior = expected
 	h.surrogate.update(at, s.warped(known, least))

@@ -203,12 +203,12 @@ func (s *sweeper) makeSpace(c *activeSearch) (first []ep.Config, err error) {
 	return first, err
 }
 
-// pairHalves is the number of configs of each dispatch and combine kernel from which pairs
+// pairHalves is the number of configs of each design of a dispatch or combine from which pairs
 // are made.
 const pairHalves = 5
 
-// fastest returns the fastest n configs of each kernel, finalists first, and then the default. It
-// takes n of each kernel, because a combine cannot always follow the dispatch of another kernel.
+// fastest returns the fastest n configs of each design, finalists first, and then the default. It
+// takes n of each, because a combine cannot always follow a dispatch of another design.
 func (c *activeSearch) fastest(n int) []ep.Config {
 	if c.state == nil {
 		return []ep.Config{c.result.Decision.Default}
@@ -225,9 +225,10 @@ func (c *activeSearch) fastest(n int) []ep.Config {
 	count, seen := map[string]int{}, map[int]bool{c.dflt: true}
 	for _, point := range order {
 		cfg := c.space.Config(point)
-		if !seen[point] && !c.state.Failed(point) && count[cfg.Kernel] < n {
+		design := c.space.Design(cfg)
+		if !seen[point] && !c.state.Failed(point) && count[design] < n {
 			seen[point] = true
-			count[cfg.Kernel]++
+			count[design]++
 			out = append(out, cfg)
 		}
 	}

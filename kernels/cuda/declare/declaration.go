@@ -27,6 +27,10 @@ type Declaration struct {
 	// tokens have the same state.
 	State State
 
+	// stateOf returns the memory of a config, for a kernel whose configs use different memory. If it is nil, they
+	// all use State.
+	stateOf func(ep.Config) State
+
 	// defines returns the -D options of the compile-bound parameters, spelled NAME=VALUE,
 	// besides problemDefines. Kernels with equal source and defines share one device
 	// binary, so leave out defines that an entry does not read.
@@ -76,6 +80,14 @@ type State struct {
 	Counters func(ep.Problem) int
 }
 
+// StateOf returns the memory that the calls of a config use.
+func (f Declaration) StateOf(c ep.Config) State {
+	if f.stateOf == nil {
+		return f.State
+	}
+	return f.stateOf(c)
+}
+
 // Of returns the state of micro-batch 0 or 1. Two micro-batches can be in flight at the same
 // time; each has its own memory.
 func (s State) Of(micro int) State {
@@ -108,8 +120,7 @@ type Region struct {
 	Area string
 }
 
-// Areas that are shared by the combines that poll their slots: the combine_ll kernels and
-// combine_final_polled. Between two calls of any of these combines all slots are empty.
+// Areas that are shared by the combines that poll their slots, in llState and polledState. Between two calls of any of these combines all slots are empty.
 const (
 	AreaReturn  = "return"  // [2][max_tokens][max(ranks, topk)][hidden] BF16 by call number, all ones
 	AreaStarted = "started" // [ranks] u32: the last combine that each rank began
@@ -166,7 +177,6 @@ func Declarations() []Declaration {
 		combineLL(),
 		dispatchFinal(),
 		combineFinal(),
-		combineFinalPolled(),
 		dispatchRank(),
 		combineRank(),
 		dispatchMasked(),

@@ -39,8 +39,8 @@ type fastPair struct {
 
 func (q fastCase) prepare(t *testing.T, d, c Declaration) fastPair {
 	t.Helper()
-	e := emulate(t, emulWorkload(q.p, q.tokens, q.hot, q.masked, 7), c.State, 1)
-	return fastPair{e, d, c, overDefault(t, d, q.p, q.dispatch), overDefault(t, c, q.p, q.combine)}
+	dc, cc := overDefault(t, d, q.p, q.dispatch), overDefault(t, c, q.p, q.combine)
+	return fastPair{emulate(t, emulWorkload(q.p, q.tokens, q.hot, q.masked, 7), c.StateOf(cc), 1), d, c, dc, cc}
 }
 
 // overDefault returns the kernel's default config with changes.

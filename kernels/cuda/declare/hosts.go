@@ -3,6 +3,7 @@ package declare
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/epbench/epbench/kernels"
@@ -24,7 +25,7 @@ const (
 // HostDeclarations lists the kernels that cross hosts. They need one process for each GPU. A
 // process that has all GPUs of a host cannot run them, so Declarations does not list them.
 func HostDeclarations() []Declaration {
-	return []Declaration{dispatchHosts(), combineHosts(), dispatchHostsLL(), combineHostsLL()}
+	return []Declaration{dispatchHosts(), combineHosts()}
 }
 
 func allDeclarations() []Declaration { return append(Declarations(), HostDeclarations()...) }
@@ -64,23 +65,37 @@ func dispatchHosts() Declaration {
 			Op:   ep.Dispatch,
 			Doc:  "Tokens are staged and put to every destination, by peer pointers inside a host and by NVSHMEM between hosts.",
 			Params: append(hostParams(),
+				arrivalParam("count: receivers wait until all messages are counted; data: they poll the messages, and between hosts a word that is put after each: one for each rank of a token, for small batches"),
+				partParam(),
 				speedParam(kernels.Launch, "count_sms", "blocks that count tokens and announce; the others send", "SMs", "2", "2", "8"),
 				speedParam(kernels.Launch, "tile_tokens", "received tokens that a block claims at a time", "tokens", "128", "16", "32", "128"),
 				speedParam(kernels.Launch, "chunk_bytes", "bytes of a message that one warp puts; 0: all of it", "bytes", "0", "0", "1024", "4096"),
-				routeParam("direct: a message to each expert; rail: one to another host, to the rank with the sender's place, which forwards it there"),
+				routeParam("direct: a message to each expert, or with arrival=data to each rank; rail: one to another host, to the rank with the sender's place, which forwards it there"),
 				speedParam(kernels.Compile, "relay_warps", "warps of a block that forward under route=rail", "", "4", "1", "4", "16"),
 				speedParam(kernels.Compile, "relay_chunk", "messages that a warp forwards in a row", "tokens", "1", "1", "4"),
 				inFlightParam("4"),
 			),
-			Check: checkDispatchHosts,
+			Formerly: formerly("dispatch_ll_hosts", strings.Join(dispatchUnpolled, ",")+",arrival=data"),
+			Check:    checkDispatchHosts,
+			Starts:   startsHosts(dispatchHosts),
 		},
-		source: HostsFolder + "dispatch.cuh",
-		State:  hostsState,
+		source:  HostsFolder + "dispatch.cuh",
+		State:   hostsState,
+		stateOf: stateOfHosts,
 		defines: func(c ep.Config) []string {
+			if pollsData(c) {
+				return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_PART_BYTES", c, "part"), defineRoute(c), defineArrival}
+			}
 			return append(definesHosts(c), defineRoute(c),
 				defineInt("EP_RELAY_WARPS", c, "relay_warps"), defineInt("EP_RELAY_CHUNK", c, "relay_chunk"))
 		},
-		Launches: func(p ep.Problem, c ep.Config) []Launch { return launchesHosts("ep_hosts_dispatch", c) },
+		compare: func(c ep.Config) ref.Compare { return ref.Compare{Ordered: pollsData(c)} },
+		Launches: func(p ep.Problem, c ep.Config) []Launch {
+			if pollsData(c) {
+				return launchesHosts("ll_hosts_dispatch", c)
+			}
+			return launchesHosts("ep_hosts_dispatch", c)
+		},
 	}
 }
 
@@ -92,6 +107,7 @@ func combineHosts() Declaration {
 			Op:   ep.Combine,
 			Doc:  "Rows are put back to their token's rank and summed there, by peer pointers inside a host and by NVSHMEM between hosts.",
 			Params: append(hostParams(),
+				arrivalParam("count: receivers wait until all rows are counted; data: they poll the rows, and between hosts a word that is put after each, for small batches"),
 				speedParam(kernels.Launch, "wait_sms", "blocks that wait for all senders; the others sum", "SMs", "1", "1", "2"),
 				speedParam(kernels.Launch, "chunk_bytes", "bytes of a row that one warp sums at a time", "bytes", "512", "512", "1024", "2048"),
 				speedParam(kernels.Launch, "rotate", "1: each rank serves itself first, then the next; 0: all serve rank 0 first", "", "1", "0", "1"),
@@ -99,11 +115,17 @@ func combineHosts() Declaration {
 				hostPartialParam(),
 				inFlightParam("4"),
 			),
-			Check: checkCombineHosts,
+			Formerly: formerly("combine_ll_hosts", strings.Join(combineUnpolled, ",")+",arrival=data"),
+			Check:    checkCombineHosts,
+			Starts:   startsHosts(combineHosts),
 		},
-		source: HostsFolder + "combine.cuh",
-		State:  hostsState,
+		source:  HostsFolder + "combine.cuh",
+		State:   hostsState,
+		stateOf: stateOfHosts,
 		defines: func(c ep.Config) []string {
+			if pollsData(c) {
+				return []string{defineInt("EP_THREADS", c, "threads"), defineArrival}
+			}
 			return append(definesHosts(c), defineRoute(c), Define("EP_PARTIAL", Bit(c.Str("partial") == "bf16")))
 		},
 		compare: func(c ep.Config) ref.Compare {
@@ -113,6 +135,9 @@ func combineHosts() Declaration {
 			return preReduced(c) // the bound for sums by rank holds for sums by host too
 		},
 		Launches: func(p ep.Problem, c ep.Config) []Launch {
+			if pollsData(c) {
+				return launchesHosts("ll_hosts_combine", c)
+			}
 			of := launchesHosts("ep_hosts_combine", c)
 			for i := range of {
 				of[i].Params.Own = CombineParams{Rotate: c.Int("rotate") == 1}
@@ -120,8 +145,47 @@ func combineHosts() Declaration {
 			return of
 		},
 		dispatch: func(m ep.Machine, p ep.Problem, c ep.Config) ep.Config {
-			return Fitted(dispatchHosts().Kernel, m, p)
+			return Fitted(dispatchHosts().Kernel, m, p).With("arrival", c.Values["arrival"])
 		},
+	}
+}
+
+// arrivalParam declares for what receivers wait. Its values use different memory.
+func arrivalParam(doc string) kernels.Param {
+	q := designParam("arrival", doc, "count", "count", "data")
+	q.Before = "count"
+	return q
+}
+
+// partParam declares the part of a message that a warp handles with arrival=data.
+func partParam() kernels.Param {
+	q := speedParam(kernels.Compile, "part", "with arrival=data, message bytes one receiving or forwarding warp waits for and copies", "bytes", "512", "512", "1024")
+	q.Before = "512"
+	return q
+}
+
+func pollsData(c ep.Config) bool { return c.Str("arrival") == "data" }
+
+const defineArrival = "EP_ARRIVAL_DATA=1"
+
+func stateOfHosts(c ep.Config) State {
+	if pollsData(c) {
+		return hostsLLState
+	}
+	return hostsState
+}
+
+// dispatchUnpolled and combineUnpolled list the parameters that have no effect with arrival=data, with the only values
+// that are legal then.
+var (
+	dispatchUnpolled = []string{"count_sms=2", "tile_tokens=128", "chunk_bytes=0", "relay_warps=4", "relay_chunk=1", "in_flight=4"}
+	combineUnpolled  = []string{"wait_sms=1", "chunk_bytes=512", "rotate=1", "route=direct", "partial=f32", "in_flight=4"}
+)
+
+// startsHosts returns a function for Kernel.Starts: the default with arrival=data.
+func startsHosts(of func() Declaration) func(ep.Machine, ep.Problem) []ep.Config {
+	return func(m ep.Machine, p ep.Problem) []ep.Config {
+		return []ep.Config{Fitted(of().Kernel, m, p).With("arrival", "data")}
 	}
 }
 
@@ -139,10 +203,10 @@ func routeParam(doc string) kernels.Param {
 	return speedParam(kernels.Compile, "route", doc, "", "direct", "direct", "rail")
 }
 
-// hostPartialParam declares partialParam for a host's sum.
+// hostPartialParam declares the dtype in which a host sends its sum. BF16 rounds the sum once more.
 func hostPartialParam() kernels.Param {
-	q := partialParam()
-	q.Doc = "dtype in which a host sends its sum of a token's rows with route=rail: f32 or bf16"
+	q := speedParam(kernels.Compile, "partial", "dtype in which a host sends its sum of a token's rows with route=rail: f32 or bf16", "", "f32", "f32", "bf16")
+	q.Class = kernels.Precision
 	return q
 }
 
@@ -194,7 +258,10 @@ func HostKernels(m ep.Machine) []kernels.Kernel {
 func HostABI() ep.ABI { return abiOf(HostDeclarations()) }
 
 func checkDispatchHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
-	err := cmp.Or(checkHosts(m, p, c), checkInFlight(c),
+	if pollsData(c) {
+		return cmp.Or(checkHostsLL(m, p, c), kernels.CheckWord(c, "part", "512", "1024", "2048"), checkRoute(p, c), checkUnused(c, "arrival=data", dispatchUnpolled...))
+	}
+	err := cmp.Or(checkHosts(m, p, c), checkInFlight(c), checkArrival(c), checkUnused(c, "arrival=count", "part=512"),
 		kernels.CheckRange(c, "count_sms", 1, c.Int("sms")-1),
 		kernels.CheckRange(c, "tile_tokens", 1, ep.MaxTokens),
 		checkChunk(c, 0),
@@ -211,13 +278,18 @@ func checkDispatchHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
 }
 
 func checkCombineHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
-	return cmp.Or(checkHosts(m, p, c), checkInFlight(c),
+	if pollsData(c) {
+		return cmp.Or(checkHostsLL(m, p, c), checkUnused(c, "arrival=data", combineUnpolled...))
+	}
+	return cmp.Or(checkHosts(m, p, c), checkInFlight(c), checkArrival(c),
 		kernels.CheckRange(c, "wait_sms", 1, c.Int("sms")-1),
 		checkSwitch(c, "rotate"),
 		checkChunk(c, 16),
 		checkRoute(p, c),
 		checkHostPartial(c))
 }
+
+func checkArrival(c ep.Config) error { return kernels.CheckWord(c, "arrival", "count", "data") }
 
 func checkRoute(p ep.Problem, c ep.Config) error {
 	if isRail(c) && p.Nodes == 1 {

@@ -1,76 +1,29 @@
 package declare
 
 import (
-	"cmp"
 	"fmt"
 
-	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// hostsLLState declares the memory of the low-latency hosts kernels. Its only counter is the
+// hostsLLState declares the memory of the hosts kernels with arrival=data. Its only counter is the
 // abort word.
 var hostsLLState = State{Name: "hosts-ll", Regions: regionsHostsLL, Counters: func(ep.Problem) int { return 1 }}
-
-// dispatchHostsLL declares dispatch_ll over hosts.
-func dispatchHostsLL() Declaration {
-	return Declaration{
-		Kernel: kernels.Kernel{
-			Name: "dispatch_ll_hosts",
-			Op:   ep.Dispatch,
-			Doc:  "One message for each distinct rank of a token. Inside a host receivers poll the data; between hosts they poll a word that is put after the data. For small batches.",
-			Params: append(hostParams(),
-				speedParam(kernels.Compile, "part", "message bytes one receiving or forwarding warp waits for and copies", "bytes", "512", "512", "1024"),
-				routeParam("direct: a message to each rank; rail: one to another host, to the rank with the sender's place, which forwards it there"),
-			),
-			Check: func(m ep.Machine, p ep.Problem, c ep.Config) error {
-				return cmp.Or(checkHostsLL(m, p, c), kernels.CheckWord(c, "part", "512", "1024", "2048"), checkRoute(p, c))
-			},
-		},
-		source: HostsFolder + "dispatch_ll.cuh",
-		State:  hostsLLState,
-		defines: func(c ep.Config) []string {
-			return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_PART_BYTES", c, "part"), defineRoute(c)}
-		},
-		compare:  inOrder,
-		Launches: func(_ ep.Problem, c ep.Config) []Launch { return launchesHosts("ll_hosts_dispatch", c) },
-	}
-}
-
-// combineHostsLL declares combine_ll over hosts, with algo direct.
-func combineHostsLL() Declaration {
-	return Declaration{
-		Kernel: kernels.Kernel{
-			Name:   "combine_ll_hosts",
-			Op:     ep.Combine,
-			Doc:    "Every row returns to a place of its own. Inside a host receivers poll the rows; between hosts they poll a word that is put after each row. For small batches.",
-			Params: hostParams(),
-			Check:  checkHostsLL,
-		},
-		source:   HostsFolder + "combine_ll.cuh",
-		State:    hostsLLState,
-		defines:  func(c ep.Config) []string { return []string{defineInt("EP_THREADS", c, "threads")} },
-		Launches: func(_ ep.Problem, c ep.Config) []Launch { return launchesHosts("ll_hosts_combine", c) },
-		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config {
-			return Fitted(dispatchHostsLL().Kernel, m, p)
-		},
-	}
-}
 
 // maxHeaderTopK is the largest top-k: the warp that reads a header has one lane for the
 // token's number, and one for each selection.
 const maxHeaderTopK = Warp - 1
 
-// checkHostsLL refuses problems that the low-latency hosts kernels cannot run.
+// checkHostsLL refuses problems that the hosts kernels cannot run with arrival=data.
 func checkHostsLL(m ep.Machine, p ep.Problem, c ep.Config) error {
 	switch {
 	case p.Dispatch != ep.BF16 && p.Dispatch != ep.FP8:
-		return fmt.Errorf("dtype: %s sends bf16 and fp8, not %s; use the hosts kernels without ll", c.Kernel, p.Dispatch)
+		return fmt.Errorf("dtype: %s with arrival=data sends bf16 and fp8, not %s; use arrival=count", c.Kernel, p.Dispatch)
 	case p.SharedExpert:
-		return fmt.Errorf("shared-expert: %s does not fuse it; use the hosts kernels without ll", c.Kernel)
+		return fmt.Errorf("shared-expert: %s with arrival=data does not fuse it; use arrival=count", c.Kernel)
 	case p.TopK > maxHeaderTopK:
-		return fmt.Errorf("topk: %d is more than %d, the most that a header of %s holds; use the hosts kernels without ll", p.TopK, maxHeaderTopK, c.Kernel)
+		return fmt.Errorf("topk: %d is more than %d, the most that a header of %s holds with arrival=data; use arrival=count", p.TopK, maxHeaderTopK, c.Kernel)
 	case p.MaxTokens > maxFastTokens:
 		return fmt.Errorf("max-tokens: %d is more than %d, the largest position that a header holds", p.MaxTokens, maxFastTokens)
 	}

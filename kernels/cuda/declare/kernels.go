@@ -56,9 +56,9 @@ func pairCheck(f Declaration, all []Declaration) func(dispatch, combine ep.Confi
 		if err != nil {
 			return err
 		}
-		if !f.State.serves(d.State) {
+		if s := f.StateOf(combine); !s.serves(d.StateOf(dispatch)) {
 			return fmt.Errorf("combine: %s reads memory of the state %s, which %s does not write; pair it with a kernel that does",
-				f.Kernel.Name, f.State.Name, dispatch.Kernel)
+				f.Kernel.Name, s.Name, dispatch.Kernel)
 		}
 		if f.Kernel.CheckPair == nil {
 			return nil

@@ -74,8 +74,9 @@ func combineLL() Declaration {
 			Name:    "combine_ll",
 			Op:      ep.Combine,
 			Layouts: byExpert,
-			Doc:     "One kernel without flags: receivers poll the rows. With algo=dedup a rank sums its rows before it sends them. For small batches.",
+			Doc:     "One kernel without flags: receivers poll the rows. With algo=dedup a rank sums its rows before it sends them. For small batches; after dispatch_final also for large ones.",
 			Params: []kernels.Param{
+				afterParam(),
 				algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank"),
 				ownParam(),
 				smsParam("16", "32", "64", "132"),
@@ -84,7 +85,8 @@ func combineLL() Declaration {
 				pdlParam("0"),
 				splitParam(), recvParam(),
 			},
-			Formerly:   formerlyPartial(formerly("combine_ll_split", kernels.ModeParam+"=split", "combine_ll_partial", "own=registers")),
+			Formerly: formerlyPartial(formerly("combine_ll_split", kernels.ModeParam+"=split", "combine_ll_partial", "own=registers",
+				"combine_final_polled", "own=registers,after=final")),
 			Check:      checkCombineLL,
 			Default:    defaultCombineLL,
 			Split:      func(m ep.Machine, p ep.Problem) ep.Config { return split(defaultCombineLL(m, p)) },
@@ -93,11 +95,21 @@ func combineLL() Declaration {
 		},
 		source: "ll/combine.cuh",
 		State:  llState,
-		defines: func(c ep.Config) []string {
-			if ownRegisters(c) {
-				return append(definesOwn(c), definesSplit(c)...)
+		stateOf: func(c ep.Config) State {
+			if afterFinal(c) {
+				return polledState
 			}
-			return append(definesFast(c), definesSplit(c)...)
+			return llState
+		},
+		defines: func(c ep.Config) []string {
+			out := definesFast(c)
+			if ownRegisters(c) {
+				out = definesOwn(c)
+			}
+			if afterFinal(c) {
+				out = append(out, Define("EP_AFTER_FINAL", 1))
+			}
+			return append(out, definesSplit(c)...)
 		},
 		Launches: func(_ ep.Problem, c ep.Config) []Launch {
 			if ownRegisters(c) {
@@ -130,11 +142,14 @@ func checkDispatchLL(m ep.Machine, p ep.Problem, c ep.Config) error {
 }
 
 func checkCombineLL(m ep.Machine, p ep.Problem, c ep.Config) error {
-	return cmp.Or(checkFast(m, p, c), checkSplit(m, p, c), checkSwitch(c, "pdl"), kernels.CheckWord(c, "algo", "direct", "dedup"), checkOwn(p, c))
+	return cmp.Or(checkFast(m, p, c), checkSplit(m, p, c), checkSwitch(c, "pdl"), kernels.CheckWord(c, "algo", "direct", "dedup"), checkAfter(c), checkOwn(p, c))
 }
 
-// dispatchLLBefore returns the dispatch that runs before a combine of llState.
-func dispatchLLBefore(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config {
+// dispatchLLBefore returns the dispatch that runs before a combine_ll.
+func dispatchLLBefore(m ep.Machine, p ep.Problem, c ep.Config) ep.Config {
+	if afterFinal(c) {
+		return defaultDispatchFinal(m, p)
+	}
 	return fused(defaultDispatchLL(m, p))
 }
 
@@ -164,7 +179,7 @@ func defaultDispatchLL(m ep.Machine, p ep.Problem) ep.Config {
 // defaultCombineLL sums in top-k order, which gives the bits of the specification.
 func defaultCombineLL(m ep.Machine, p ep.Problem) ep.Config {
 	return fused(ep.Config{Kernel: "combine_ll", Values: map[string]ep.Value{
-		"algo": "direct", "own": "slot", "sms": number(fastSMs(m, p)), "threads": "512", "receivers": "0", "pdl": "0",
+		"after": "ll", "algo": "direct", "own": "slot", "sms": number(fastSMs(m, p)), "threads": "512", "receivers": "0", "pdl": "0",
 	}})
 }
 
@@ -185,7 +200,7 @@ func startsCombineLL(m ep.Machine, p ep.Problem) (out []ep.Config) {
 		large := own.With("threads", "768")
 		out = append(out, large, large.With("receivers", "12"))
 	}
-	return out
+	return append(out, startsAfterFinal(m, p)...)
 }
 
 // defaultCombineLLPartial returns the default among the configs with own=registers.

@@ -2,7 +2,6 @@ package declare
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
@@ -30,10 +29,8 @@ func checkCount(p ep.Problem, c ep.Config, unused ...string) error {
 	if !countsReceiver(c) {
 		return kernels.CheckWord(c, "count", "sender", "receiver")
 	}
-	for _, u := range append(unused, kernels.ModeParam+"="+kernels.ModeFused) {
-		if name, v, _ := strings.Cut(u, "="); c.Str(name) != v {
-			return fmt.Errorf("%s: %s, but with count=receiver it has no effect; use %s", name, c.Str(name), v)
-		}
+	if err := checkUnused(c, "count=receiver", append(unused, kernels.ModeParam+"="+kernels.ModeFused)...); err != nil {
+		return err
 	}
 	if n := markBytes(p); n > marksShared {
 		return fmt.Errorf("tokens: %d with %d experts take %d bytes of shared memory, more than %d; use at most %d, or count=sender",

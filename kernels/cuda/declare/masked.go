@@ -112,10 +112,8 @@ func combineMasked() Declaration {
 
 func checkDispatchMasked(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if !countsReceiver(c) {
-		for _, name := range []string{"send", "part"} {
-			if c.Str(name) != "512" {
-				return fmt.Errorf("%s: %s, but with count=sender it has no effect; use 512", name, c.Str(name))
-			}
+		if err := checkUnused(c, "count=sender", "send=512", "part=512"); err != nil {
+			return err
 		}
 	}
 	return cmp.Or(checkMaskedExperts(p, c), checkCount(p, c, "wait_sms=0", "unit=512", "input=bf16"), checkSplit(m, p, c, "wait_sms"), checkDispatchRank(m, p, c),

@@ -1,8 +1,8 @@
 package declare
 
 import (
+	"cmp"
 	"fmt"
-	"strings"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
@@ -49,12 +49,7 @@ func checkOwn(p ep.Problem, c ep.Config) error {
 		}
 		return checkOwnRanks(p, c)
 	}
-	for _, unused := range [][2]string{{"wait_sms", "0"}, {"unit", "512"}} {
-		if v, ok := c.Values[unused[0]]; ok && string(v) != unused[1] {
-			return fmt.Errorf("%s: %s, but with own=registers it has no effect; use %s", unused[0], v, unused[1])
-		}
-	}
-	if err := checkOwnRanks(p, c); err != nil {
+	if err := cmp.Or(checkUnused(c, "own=registers", "wait_sms=0", "unit=512"), checkOwnRanks(p, c)); err != nil {
 		return err
 	}
 	most := c.Int("threads")/Warp - 1 // at least one warp sends
@@ -76,7 +71,7 @@ func checkOwnRanks(p ep.Problem, c ep.Config) error {
 // that its values f32 and bf16 are now algo=direct and algo=dedup.
 func formerlyPartial(all map[string]kernels.Former) map[string]kernels.Former {
 	for name, f := range all {
-		if strings.HasSuffix(name, "_partial") {
+		if _, ok := f.Values["own"]; ok {
 			f.Params = map[string]kernels.Respelled{"partial": {Name: "algo", Values: map[ep.Value]ep.Value{"f32": "direct", "bf16": "dedup"}}}
 			all[name] = f
 		}

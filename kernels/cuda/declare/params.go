@@ -3,6 +3,7 @@ package declare
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/ref"
@@ -149,6 +150,18 @@ func checkSMs(m ep.Machine, p ep.Problem, c ep.Config, lo int) error {
 	}
 	if n < lo {
 		return fmt.Errorf("sms: %s is below %d, the fewest blocks that the kernel's roles need", c.Values["sms"], lo)
+	}
+	return nil
+}
+
+// checkUnused checks that parameters which have no effect under a condition have the one value that is legal then.
+// They are spelled name=value. A parameter that the kernel does not have is skipped.
+func checkUnused(c ep.Config, condition string, unused ...string) error {
+	for _, u := range unused {
+		name, want, _ := strings.Cut(u, "=")
+		if v, ok := c.Values[name]; ok && string(v) != want {
+			return fmt.Errorf("%s: %s, but with %s it has no effect; use %s", name, v, condition, want)
+		}
 	}
 	return nil
 }

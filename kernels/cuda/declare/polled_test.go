@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestFinalPolledEmulated: combine_final_polled gives the oracle's bits after either dispatch of
-// the final kernels. Some ranks have no tokens, there is no barrier between calls, and the routes
+// TestFinalPolledEmulated: combine_ll with after=final gives the oracle's bits after either dispatch of
+// the final kernels, with each value of own and of algo, and with split phases. Some ranks have no tokens, there is no barrier between calls, and the routes
 // and counts change from call to call.
 func TestFinalPolledEmulated(t *testing.T) {
 	oncePerRun(t)
@@ -19,7 +19,13 @@ func TestFinalPolledEmulated(t *testing.T) {
 		{fastCase{pairProblem(ep.BF16, 2, 264, 32, 6, 6), []int{6, 2}, 0, 0.3,
 			"sms=2,wait_sms=0,threads=64,team=1", "sms=3,threads=96,receivers=1", 10}, dispatchFinalHome()},
 		{fastCase{pairProblem(ep.FP8, 4, 256, 16, 4, 5), []int{5, 0, 3}, 0.4, 0.2,
-			"sms=3,wait_sms=1,threads=64", "sms=2,threads=64,receivers=0,partial=bf16", 10}, dispatchFinal()},
+			"sms=3,wait_sms=1,threads=64", "sms=2,threads=64,receivers=0,algo=dedup", 10}, dispatchFinal()},
+		{fastCase{pairProblem(ep.BF16, 3, 264, 12, 3, 7), []int{7, 0, 4}, 0.3, 0.2,
+			"sms=3,wait_sms=1,threads=64", "sms=2,threads=64,own=slot,receivers=0", 6}, dispatchFinal()},
+		{fastCase{pairProblem(ep.FP8, 2, 256, 8, 3, 6), []int{6, 3}, 0.2, 0.2,
+			"sms=2,wait_sms=0,threads=64,team=1", "sms=2,threads=64,own=slot,receivers=0,algo=dedup,mode=split,recv_sms=3", 6}, dispatchFinalHome()},
+		{fastCase{pairProblem(ep.BF16, 2, 264, 8, 3, 6), []int{2, 6}, 0, 0,
+			"sms=2,wait_sms=0,threads=64,team=1", "sms=2,threads=64,receivers=0,mode=split,recv_sms=1", 6}, dispatchFinalHome()},
 	} {
 		t.Run(q.name(), func(t *testing.T) {
 			t.Parallel()
@@ -54,7 +60,7 @@ func TestStatesThatExtend(t *testing.T) {
 	follows := pairCheck(combineFinalPolled(), Declarations())
 	for _, f := range []Declaration{dispatchFinal(), dispatchFinalHome(), dispatchLL(), dispatchLLIDs()} {
 		err := follows(f.Kernel.DefaultConfig(onCPU(), p), combineFinalPolled().Kernel.DefaultConfig(onCPU(), p))
-		if (err == nil) != (f.State.Name == "final") || err != nil && !strings.Contains(err.Error(), "reads memory of the state final-polled") {
+		if (err == nil) != (f.State.Name == finalState.Name) || err != nil && !strings.Contains(err.Error(), "reads memory of the state final-polled") {
 			t.Errorf("%s: %v", f.Kernel.Name, err)
 		}
 	}

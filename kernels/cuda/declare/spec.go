@@ -41,8 +41,9 @@ func DescribeCall(m ep.Machine, p ep.Problem, c ep.Config) (CallSpec, error) {
 	if err != nil {
 		return CallSpec{}, err
 	}
-	return CallSpec{Config: c, Op: f.Kernel.Op, State: f.State.Name, Extends: f.State.extends, AnyDType: f.State.anyDType, Unit: u.packed(),
-		Counters: max(f.State.Counters(p), 1), Places: f.places != nil && f.places(c), Regions: f.State.Regions(p), Launches: f.Launches(p, c)}, nil
+	s := f.StateOf(c)
+	return CallSpec{Config: c, Op: f.Kernel.Op, State: s.Name, Extends: s.extends, AnyDType: s.anyDType, Unit: u.packed(),
+		Counters: max(s.Counters(p), 1), Places: f.places != nil && f.places(c), Regions: s.Regions(p), Launches: f.Launches(p, c)}, nil
 }
 
 // InMemoryOf returns s, changed to use the memory of the combine that follows it. It returns s

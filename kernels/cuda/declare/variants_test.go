@@ -8,6 +8,9 @@ func dispatchMaskedIDs() Declaration { return by(dispatchMasked(), defaultDispat
 func combineLLPartial() Declaration  { return by(combineLL(), defaultCombineLLPartial) }
 func dispatchFinalHome() Declaration { return by(dispatchFinal(), defaultDispatchFinalHome) }
 func dispatchRankHome() Declaration  { return by(dispatchRank(), defaultDispatchRankHome) }
+func combineFinalPolled() Declaration {
+	return by(combineLL(), func(m ep.Machine, p ep.Problem) ep.Config { return startsAfterFinal(m, p)[0] })
+}
 func combineFinalPartial() Declaration {
 	return by(combineFinal(), defaultCombineFinalPartial)
 }

@@ -100,10 +100,10 @@ func (c *candidate) state() declare.State { return stateOf(c.calls) }
 func stateOf(calls map[ep.Op]*call) declare.State {
 	for _, op := range []ep.Op{ep.Activation, ep.Combine} {
 		if k := calls[op]; k != nil {
-			return k.declaration.State
+			return k.declaration.StateOf(k.config)
 		}
 	}
-	return calls[ep.Dispatch].declaration.State
+	return calls[ep.Dispatch].declaration.StateOf(calls[ep.Dispatch].config)
 }
 
 // phased reports whether every call sends in one kernel and receives in another. Such calls occupy

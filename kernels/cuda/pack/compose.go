@@ -108,8 +108,10 @@ func (v *resolver) combineFor(dispatch ep.Config, tokens int) (half, error) {
 		return h, nil
 	}
 	for _, k := range kernels.For(v.all, v.at(ep.Combine, tokens)) {
-		if c := k.DefaultWithin(v.machine(), v.at(ep.Combine, tokens), v.request.MaxSMs); fits(c) {
-			return half{config: c, why: "its kernel's default"}, nil
+		for i, c := range k.StartsWithin(v.machine(), v.at(ep.Combine, tokens), v.request.MaxSMs) {
+			if fits(c) {
+				return half{config: c, why: []string{"its kernel's default", "a start of its kernel"}[min(i, 1)]}, nil
+			}
 		}
 	}
 	return half{}, fmt.Errorf("no combine can follow %s", dispatch.Key())
@@ -133,15 +135,21 @@ func (v *resolver) elsewhere(tokens int) (Pair, error) {
 	return Pair{h.config, c.config}, err
 }
 
-// localDefault returns the default of a dispatch kernel whose output rows are written only by their own
-// rank. It takes the second such kernel if there are two: the first has the design of Modular's MAX,
+// localDefault returns a default or start of a dispatch kernel whose output rows are written only by their
+// own rank. It takes one in the second memory if there are two: the first has the design of Modular's MAX,
 // which needs by far the most memory.
 func (v *resolver) localDefault(tokens int) (out ep.Config, err error) {
-	found := 0
+	first := ""
 	for _, k := range kernels.For(v.all, v.at(ep.Dispatch, tokens)) {
-		c := k.DefaultWithin(v.machine(), v.at(ep.Dispatch, tokens), v.request.MaxSMs)
-		if places, bad := v.peersWrite(c, tokens); bad == nil && !places && v.takes(c) && found < 2 {
-			out, found = c, found+1
+		for _, c := range k.StartsWithin(v.machine(), v.at(ep.Dispatch, tokens), v.request.MaxSMs) {
+			s, bad := v.describe(ep.Dispatch, c, tokens)
+			if bad != nil || s.Places || !v.takes(c) || s.State == first {
+				continue
+			}
+			if first != "" {
+				return c, nil
+			}
+			out, first = c, s.State
 		}
 	}
 	if out.IsDefault() {

@@ -15,8 +15,8 @@ import (
 var twoNodes = ep.Machine{Backend: "cuda-hosts", PCIID: "10de:2335", Arch: "sm_90", SMs: 132, GPUs: 16, Link: "nv18+8x400G"}
 
 const (
-	dispatchHosts = "dispatch_hosts:chunk_bytes=0,count_sms=2,in_flight=4,mode=fused,pdl=1,relay_chunk=1,relay_warps=4,route=rail,sms=64,threads=256,tile_tokens=32"
-	combineHosts  = "combine_hosts:chunk_bytes=512,in_flight=4,mode=split,partial=f32,pdl=1,rotate=1,route=rail,sms=64,threads=256,wait_sms=1"
+	dispatchHosts = "dispatch_hosts:arrival=count,chunk_bytes=0,count_sms=2,in_flight=4,mode=fused,part=512,pdl=1,relay_chunk=1,relay_warps=4,route=rail,sms=64,threads=256,tile_tokens=32"
+	combineHosts  = "combine_hosts:arrival=count,chunk_bytes=512,in_flight=4,mode=split,partial=f32,pdl=1,rotate=1,route=rail,sms=64,threads=256,wait_sms=1"
 )
 
 // overNodes makes a pack for 16 ranks on two nodes, from table rows that were measured on rowNodes

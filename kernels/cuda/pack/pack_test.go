@@ -20,8 +20,8 @@ var shape = ep.Problem{Ranks: 2, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8, 
 const (
 	dispatchLL    = "dispatch_ll:count=sender,early=0,mode=fused,part=512,pause=0,pdl=0,receivers=8,recv_sms=0,send=512,sms=64,threads=512"
 	dispatchFinal = "dispatch_final:algo=dedup,scales=row,sms=132,team=1,threads=768,wait_sms=82"
-	combineLL     = "combine_ll:algo=direct,mode=fused,own=slot,pdl=0,receivers=0,recv_sms=0,sms=64,threads=512"
-	combineDedup  = "combine_ll:algo=dedup,mode=fused,own=slot,pdl=0,receivers=0,recv_sms=0,sms=64,threads=512"
+	combineLL     = "combine_ll:after=ll,algo=direct,mode=fused,own=slot,pdl=0,receivers=0,recv_sms=0,sms=64,threads=512"
+	combineDedup  = "combine_ll:after=ll,algo=dedup,mode=fused,own=slot,pdl=0,receivers=0,recv_sms=0,sms=64,threads=512"
 	combineFinal  = "combine_final:algo=direct,in_flight=0,own=slot,sms=66,threads=768,wait_sms=33"
 )
 
@@ -167,7 +167,7 @@ func TestRowsOfPairsAnswerFirst(t *testing.T) {
 // that needs more.
 func TestDispatchInTwoStates(t *testing.T) {
 	d, _ := ep.ParseConfig(dispatchFinal)
-	c, _ := ep.ParseConfig("combine_final_polled:partial=f32,pdl=0,receivers=12,sms=132,threads=768")
+	c, _ := ep.ParseConfig("combine_ll:after=final,algo=direct,mode=fused,own=registers,pdl=0,receivers=12,recv_sms=0,sms=132,threads=768")
 	pair := row(ep.Pair, 1024, 4096, "x:y=1", 50)
 	pair.Config = ep.Join(d, c)
 	p := build(t, nil, pair, row(ep.Dispatch, 1, 4096, dispatchFinal, 1), row(ep.Combine, 1, 4096, combineFinal, 1))

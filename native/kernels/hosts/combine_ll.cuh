@@ -1,6 +1,6 @@
-/* combine_ll_hosts does over hosts what combine_ll with algo direct does. Every row is sent
+/* combine_hosts with arrival=data does over hosts what combine_ll with algo direct does. Every row is sent
  * back to its own slot at the token's rank, and the rows are summed there in top-k order. The
- * kernel reads the route that dispatch_ll_hosts wrote. A call may follow another without a
+ * kernel reads the route that dispatch_hosts with arrival=data wrote. A call may follow another without a
  * dispatch between them. There is one kernel (ll_hosts_combine), or one for each half
  * (ll_hosts_combine_async, ll_hosts_combine_wait).
  */

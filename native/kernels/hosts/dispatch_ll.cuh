@@ -1,4 +1,4 @@
-/* dispatch_ll_hosts does the work of dispatch_ll over hosts, see ll_layout.cuh for the
+/* dispatch_hosts with arrival=data does the work of dispatch_ll over hosts, see ll_layout.cuh for the
  * protocol. There is one kernel (ll_hosts_dispatch), or one for each half
  * (ll_hosts_dispatch_async, ll_hosts_dispatch_wait).
  *

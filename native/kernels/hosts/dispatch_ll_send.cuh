@@ -1,4 +1,4 @@
-/* First half of dispatch_ll_hosts. A block sends one token at a time: to near ranks (on this
+/* First half of dispatch_hosts with arrival=data. A block sends one token at a time: to near ranks (on this
  * host) with stores, and to each far rank (on another host) with a put, or with the rail to
  * each other host with one put. The last block sends the counts to every rank.
  */

@@ -1,6 +1,6 @@
 /* What the low-latency kernels need besides their memory. Usually ll/layout.cuh defines the memory. A file
  * with kernels for other memory defines LL_MEMORY, and defines the names of ll/layout.cuh itself:
- * masked/dispatch_ids.cuh, masked/combine_partial.cuh and final/combine_polled.cuh do so.
+ * masked/dispatch_ids.cuh, masked/combine_partial.cuh and final/polled.cuh do so.
  */
 #ifndef EP_LL_CALL_CUH
 #define EP_LL_CALL_CUH

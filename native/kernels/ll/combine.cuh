@@ -1,6 +1,9 @@
-/* The combine of layout expert for small batches. Rows of a rank's own tokens are written to a slot like those
- * of other ranks, or with EP_PARTIAL they are summed in registers.
+/* combine_ll. Rows of a rank's own tokens are written to a slot like those of other ranks, or with EP_PARTIAL
+ * they are summed in registers. With EP_AFTER_FINAL the call follows a dispatch of the final kernels.
  */
+#ifdef EP_AFTER_FINAL
+#include "final/polled.cuh"
+#endif
 #ifdef EP_PARTIAL
 #include "ll/combine_partial.cuh"
 #else

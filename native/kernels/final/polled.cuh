@@ -1,17 +1,19 @@
-/* combine_final_polled does the work of combine_ll_partial after a dispatch of the final
- * kernels. On all SMs, combine_ll_partial is faster than the combines with flags, also for
- * large batches. But it needs the route that a low-latency dispatch writes, and for large
- * batches a low-latency dispatch is slower than a dispatch of the final kernels.
+/* The memory of a combine_ll that follows a dispatch of the final kernels. On all SMs, combine_ll
+ * is faster than the combines with flags, also for large batches. But for large batches a
+ * low-latency dispatch is slower than a dispatch of the final kernels.
  *
- * The code is in ll/combine_partial.cuh, which uses some names of ll/layout.cuh. This file
- * defines these names for the memory of final/layout.cuh and one more region.
+ * The code of combine_ll uses some names of ll/layout.cuh. This file defines these names for
+ * the memory of final/layout.cuh and one more region.
  */
+#ifndef EP_FINAL_POLLED_CUH
+#define EP_FINAL_POLLED_CUH
+
 #define LL_MEMORY /* the memory is defined in this file and not in ll/layout.cuh */
 #include "final/layout.cuh"
 #include "ll/call.cuh"
 
 /* Index of the region of slots, [2][T][FIN_SLOTS][H] BF16, all ones between calls, as
- * LL_RETURN is. It comes after the regions of FinRegion. With this kernel FIN_FLAGS and
+ * LL_RETURN is. It comes after the regions of FinRegion. In this memory FIN_FLAGS and
  * FIN_RETURN are empty. */
 static const uint32_t FIN_POLLED = FIN_ORIGINS + 1;
 
@@ -25,5 +27,5 @@ EP_DEVICE uint8_t *ll_return(const EpArgs &a, int owner, uint32_t call, uint32_t
 }
 
 #include "ll/route.cuh"
-#define combine_ll_partial combine_final_polled /* the entry's name */
-#include "ll/combine_partial.cuh"
+
+#endif

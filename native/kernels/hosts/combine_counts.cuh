@@ -1,0 +1,118 @@
+/* Combine over hosts. It does what ep/combine.cuh does with algo direct: every row is sent
+ * back to its own slot at the token's rank, and the rows are summed there in top-k order.
+ * With EP_ROUTE_RAIL each host sends sums, see combine_rail.cuh. There is one kernel
+ * (ep_hosts_combine), or one for each half (ep_hosts_combine_async, ep_hosts_combine_wait).
+ * A combine needs a dispatch with the same memory before it.
+ */
+#include "hosts/combine_rail.cuh"
+
+#ifndef EP_THREADS
+#define EP_THREADS 512
+#endif
+
+/* Block 0 tells every rank how many rows it gets back from this rank. It also does so if
+ * there are none, because every rank waits for this word, so that no rank is a call ahead. */
+EP_DEVICE void ep_announce_returns(const EpArgs &a) {
+  const uint32_t call = ep_round(a);
+  if (blockIdx.x != 0 || ep_drill_drops(a, a.rank * EP_LOCAL_EXPERTS)) return;
+  for (uint32_t s = threadIdx.x; s < EP_RANKS; s += blockDim.x) {
+    uint32_t rows = 0;
+    const bool summed = ep_sums_by_host(a) && !ep_is_near(a, static_cast<int32_t>(s));
+    for (uint32_t local = 0; local < EP_LOCAL_EXPERTS && !summed; local++)
+      rows += static_cast<uint32_t>(ep_counter(a, EP_PAIR)[2 * recv_count_layout(local, s) + 1]);
+    ep_signal(a, static_cast<int32_t>(s), ep_host_at(a, EP_H_RETURN_COUNT, static_cast<uint64_t>(a.rank)), ep_announcement(call, rows));
+  }
+}
+
+/* The target of a row. Its rank is -1 if src_info names no slot, see ep_return_slot. */
+EP_DEVICE EpTarget ep_return_target(const EpArgs &a, int64_t row, uint32_t source) {
+  const int32_t token = a.src_info[2 * row], k = a.src_info[2 * row + 1];
+  if (token < 0 || token >= a.max_tokens || k < 0 || k >= EP_TOPK) return {-1, 0, 0, 0, 0};
+  if (ep_sums_by_host(a) && !ep_is_near(a, static_cast<int32_t>(source)))
+    return ep_collector_target(a, static_cast<int32_t>(source), static_cast<uint64_t>(token), static_cast<uint32_t>(k));
+  return {static_cast<int32_t>(source), EP_NET_ADD,
+          a.region[EP_H_RETURN] + combine_buf_layout(static_cast<uint64_t>(token), static_cast<uint32_t>(k)),
+          ep_host_at(a, EP_H_RETURNED, static_cast<uint64_t>(a.rank)), 1};
+}
+
+/* Sends rows back. Blocks take pairs of a local expert and a source in turn, and the warps of
+ * a block take the rows of a pair in turn. The caller may overwrite the rows after the kernel
+ * has ended, so the kernel waits until the network has read them. */
+static __device__ void ep_hosts_return(const EpArgs &a) {
+  ep_drill_delay(a);
+  ep_span_stage(a, EP_STAGE_READY); /* it waits for no other rank */
+  ep_announce_returns(a);
+  const bool asks = ep_sums_by_host(a) && blockIdx.x == gridDim.x - 1;
+  if (asks) ep_send_recipe(a);
+  for (uint32_t i = blockIdx.x; i < EP_PAIRS; i += gridDim.x) {
+    const EpPair p = ep_pair(a, i);
+    for (int64_t row = p.start + warp_id(); row < p.end; row += warps_in_block()) {
+      const EpTarget t = ep_return_target(a, row, p.source);
+      if (t.rank >= 0) ep_put<EP_IN_FLIGHT>(a, t, a.y + row * EP_HIDDEN, static_cast<uint32_t>(EP_ROW_BYTES));
+    }
+  }
+  if (EP_NODES > 1 && (asks || !ep_sums_by_host(a))) net_quiet();
+  ep_span_stage(a, EP_STAGE_SENT);
+}
+
+/* Waits for all rows, as wait_for_all_arrivals does. The blocks 0 to wait_sms - 1 take the
+ * ranks in turn. */
+static __device__ void ep_hosts_await_returns(const EpArgs &a) {
+  const uint32_t call = ep_round(a);
+  uint64_t *seen = ep_own_word(a, a.region[EP_H_RETURN_SEEN]);
+  bool ok = true;
+  for (uint32_t s = blockIdx.x * blockDim.x + threadIdx.x; s < EP_RANKS; s += static_cast<uint32_t>(a.wait_sms) * blockDim.x) {
+    const EpWait what = {EP_PHASE_COMBINE_WAIT, -1, static_cast<int32_t>(s)};
+    uint32_t rows = 0;
+    uint64_t got;
+    ok = ok && ep_await_announced(a, ep_host_at(a, EP_H_RETURN_COUNT, s), what, call, &rows);
+    seen[s] += rows;
+    ok = ok && ep_wait(a, ep_host_at(a, EP_H_RETURNED, s), what, seen[s], &got);
+  }
+  if (__syncthreads_or(!ok)) return;
+  ep_span_stage(a, EP_STAGE_ARRIVED);
+  for (uint32_t i = threadIdx.x; i < gridDim.x - static_cast<uint32_t>(a.wait_sms); i += blockDim.x)
+    red_add_release_gpu(ep_counter(a, EP_GO + i), EP_READY_FLAG);
+}
+
+static __device__ void ep_hosts_sum(const EpArgs &a) {
+  const uint32_t waiting = static_cast<uint32_t>(a.wait_sms);
+  if (blockIdx.x < waiting) {
+    ep_hosts_await_returns(a);
+  } else if (ep_sums_by_host(a)) {
+    ep_collect_and_finish(a, blockIdx.x - waiting, gridDim.x - waiting);
+  } else {
+    reduce_and_copy_to_output(a);
+  }
+}
+
+EP_ENTRY(EP_THREADS, 1) ep_hosts_combine_async(const __grid_constant__ EpArgs a) {
+  pdl_wait();
+  ep_span_begin(a);
+  if (ep_block_leaves(a)) return;
+  ep_hosts_return(a);
+  pdl_launch();
+  EP_NUMBER_DONE(a, ep_round(a));
+  ep_span_end(a);
+}
+
+EP_ENTRY(EP_THREADS, 1) ep_hosts_combine_wait(const __grid_constant__ EpArgs a) {
+  pdl_wait();
+  ep_span_begin(a);
+  if (ep_block_leaves(a)) return;
+  ep_hosts_sum(a);
+  pdl_launch();
+  EP_NUMBER_DONE(a, ep_round(a));
+  ep_span_end(a);
+}
+
+EP_ENTRY(EP_THREADS, 1) ep_hosts_combine(const __grid_constant__ EpArgs a) {
+  pdl_wait();
+  ep_span_begin(a);
+  if (ep_block_leaves(a)) return;
+  ep_hosts_return(a);
+  ep_hosts_sum(a);
+  pdl_launch();
+  EP_NUMBER_DONE(a, ep_round(a));
+  ep_span_end(a);
+}

@@ -374,7 +374,7 @@ func (k *kernelModel) candidates(s *State) []int {
 	fastest := s.Ranked(slices.DeleteFunc(slices.Clone(k.points), s.Fresh))
 	for _, point := range fastest[:min(fastestNeighbours, len(fastest))] {
 		for _, i := range s.Space.Neighbors(point) {
-			if s.Space.design(s.Space.Config(i)) == k.kernel {
+			if s.Space.Design(s.Space.Config(i)) == k.kernel {
 				out = append(out, i)
 			}
 		}

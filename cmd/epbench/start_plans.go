@@ -75,12 +75,9 @@ func (p plan) title(s surroundings) string {
 	return p.what
 }
 
-// sweepMinutes is the time budget of the sweeps that start proposes. The budget does not
-// include the start of the worker, which takes about startMinutes.
-const (
-	sweepMinutes = 5
-	startMinutes = 1
-)
+// sweepMinutes is the time budget of the sweeps that start proposes. It includes the start of the
+// worker.
+const sweepMinutes = 5
 
 // library returns the value of --backend that runs a library's worker on all GPUs.
 func library(s surroundings, worker string) string {
@@ -99,7 +96,7 @@ func ranks(s surroundings) int { return max(2, s.GPUs) }
 func librarySweep(s surroundings, dir, worker, model, tokens, ops string) step {
 	return step{"measure", []string{"sweep", "-o", dir, "--backend", library(s, worker), "--model", model, "--ranks", strconv.Itoa(ranks(s)),
 		"--tokens", tokens, "--max-tokens", "4096", "--routing", "uniform,zipf:1.0", "--op", ops, "--strategy", "grid",
-		"--budget", fmt.Sprintf("%dm", sweepMinutes)}, sweepMinutes + startMinutes}
+		"--budget", fmt.Sprintf("%dm", sweepMinutes)}, sweepMinutes}
 }
 
 func reportStep(dir string) step {
@@ -151,7 +148,7 @@ func ownSteps(s surroundings, model string) []step {
 		sweep = append(sweep, "--backend", "cuda:loopback")
 	}
 	pack := []string{"pack", "--table", dir, "--model", model, "--ranks", strconv.Itoa(ranks(s)), "--max-tokens", "4096", "--dtype", "fp8", "-o", model + ".pack"}
-	return []step{{"measure", sweep, sweepMinutes + startMinutes}, reportStep(dir), {"compile the winners into one file for epcomm", pack, 1}}
+	return []step{{"measure", sweep, sweepMinutes}, reportStep(dir), {"compile the winners into one file for epcomm", pack, 1}}
 }
 
 func cpuSteps(_ surroundings, _ string) []step {

@@ -45,7 +45,7 @@ func (f *sweepFlags) run(cmd *cobra.Command) error {
 		}
 		return f.printPlan(cmd, p)
 	}
-	if err := f.holdBudget(cmd, b, p); err != nil {
+	if err := f.holdBudget(cmd, b, p, began); err != nil {
 		return err
 	}
 	if f.out == "" {
@@ -85,24 +85,26 @@ func (f *sweepFlags) plan(b kernels.Backend) (*sweep.Plan, error) {
 // overBudget is the share by which a sweep may exceed its time budget without a warning.
 const overBudget = 0.1
 
-// holdBudget estimates by a probe how long this plan takes at least. If that is longer than the
-// time budget, it prints a warning. It returns no error in that case, because on a busy machine
-// the two rounds of the probe may take several times as long as later rounds. If the budget is
-// the CPU backend's default, holdBudget raises it instead, and the run records the new value.
-func (f *sweepFlags) holdBudget(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan) error {
+// holdBudget estimates by a probe how long this sweep takes at least, with the time that has passed
+// since began: a launcher of ranks takes several seconds. If that is longer than the time budget,
+// it prints a warning. It returns no error in that case, because on a busy machine the two rounds of
+// the probe may take several times as long as later rounds. If the budget is the CPU backend's
+// default, holdBudget raises it instead, and the run records the new value.
+func (f *sweepFlags) holdBudget(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan, began time.Time) error {
 	if p.Options.Time == 0 {
 		return nil
 	}
 	if err := p.Probe(cmd.Context(), b); err != nil {
 		return err
 	}
-	least := p.Least()
+	started := time.Since(began)
+	least := started + p.Least()
 	if least.Seconds() <= (1+overBudget)*p.Options.Time.Seconds() {
 		return nil
 	}
 	enough := least.Round(time.Second) + time.Second
 	if f.budget != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "warning: --budget %s is too short: by a probe of two rounds this sweep takes at least %v here; give a larger budget, or fewer of --tokens, --routing and --op\n", f.budget, enough)
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: --budget %s is too short: by a probe of two rounds this sweep takes at least %v here, %v of them to start; give a larger budget, or fewer of --tokens, --routing and --op\n", f.budget, enough, started.Round(time.Second))
 		return nil
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "budget: %v instead of %v, because a sweep of this shape takes at least that long by a probe of two rounds\n", enough, cpuBudget)

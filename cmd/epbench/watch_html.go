@@ -17,6 +17,7 @@ import (
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/reports/html"
+	"github.com/epbench/epbench/reports/live"
 	"github.com/epbench/epbench/tune/record"
 )
 
@@ -55,7 +56,8 @@ type livePage struct {
 	every time.Duration
 
 	mu       sync.Mutex
-	made     string // state of the files from which text was made
+	follower *live.Follower // nil before the first page
+	made     string         // state of the files from which text was made
 	text     []byte
 	finished bool
 }
@@ -100,12 +102,30 @@ func (p *livePage) make() (text []byte, finished bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
+	var o html.Options
+	if l.Run.Finished.IsZero() {
+		if o.Progress, err = p.progress(); err != nil {
+			return nil, false, err
+		}
+	}
 	var b bytes.Buffer
-	if err := html.Write(&b, []*reports.Loaded{l}, html.Options{}); err != nil {
+	if err := html.Write(&b, []*reports.Loaded{l}, o); err != nil {
 		return nil, false, err
 	}
 	p.made, p.text, p.finished = state, b.Bytes(), !l.Run.Finished.IsZero()
 	return p.text, p.finished, nil
+}
+
+// progress returns a sentence that says how far the sweep is.
+func (p *livePage) progress() (string, error) {
+	if p.follower == nil {
+		p.follower = live.Follow(p.path)
+	}
+	now := time.Now()
+	if err := p.follower.Update(now); err != nil {
+		return "", err
+	}
+	return p.follower.Progress(now) + ". This page loads itself again while the sweep runs.", nil
 }
 
 // fileState returns a text that changes if run.json or the log changes.

@@ -47,7 +47,8 @@ func TestLivePage(t *testing.T) {
 		return w.Result(), string(text)
 	}
 	running := &livePage{path: copyOfRun(t, false), every: leastRefresh}
-	if got, text := ask(running, "127.0.0.1:80", "/"); got.StatusCode != http.StatusOK || got.Header.Get("Refresh") != "5" || !strings.Contains(text, "<!doctype html>") {
+	if got, text := ask(running, "127.0.0.1:80", "/"); got.StatusCode != http.StatusOK || got.Header.Get("Refresh") != "5" || !strings.Contains(text, "<!doctype html>") ||
+		!strings.Contains(text, "searches done") || strings.Contains(text, "--resume") {
 		t.Errorf("running: %v %.200s", got, text)
 	}
 	finished := &livePage{path: copyOfRun(t, true), every: leastRefresh}

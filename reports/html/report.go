@@ -26,7 +26,8 @@ var assets embed.FS
 
 // Options holds the settings of a page.
 type Options struct {
-	Speeds reports.Speeds // speeds of links and memory, from which limits are computed
+	Speeds   reports.Speeds // speeds of links and memory, from which limits are computed
+	Progress string         // how far the sweep is; if it is "", the page of an unfinished run says how to continue the run
 }
 
 // page holds the data of the template.
@@ -94,7 +95,7 @@ func build(runs []*reports.Loaded, o Options) (*page, error) {
 		Title: "epbench: " + main.Name(), Style: template.CSS(style), Script: template.JS(script),
 		Rehearsal: main.Run.Rehearsal(), Headline: reports.Summarise(main.Run).Lines(), Facts: facts(main),
 	}
-	if hint := main.Resume(); hint != "" {
+	if hint := cmp.Or(o.Progress, main.Resume()); hint != "" {
 		p.Headline = append(p.Headline, hint)
 	}
 	for _, l := range runs {

@@ -82,6 +82,10 @@ func libraries(d *drawer) {
 
 // launch shows the tuned table.
 func launch(d *drawer) {
+	if d.main.Table == nil && d.main.Run.Finished.IsZero() {
+		d.Text = append(d.Text, "A sweep writes its table at the end. The winners so far are below.")
+		return
+	}
 	if d.main.Table == nil || len(d.main.Table.Rows) == 0 {
 		d.Text = append(d.Text, "The run wrote no table. Its winners are below.")
 		return

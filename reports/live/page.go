@@ -21,7 +21,7 @@ const silence = 30 * time.Second
 // Page returns the state of a run as a table with a row for each search, but at most the latest
 // `most` searches.
 func (f *Follower) Page(now time.Time, most int) reports.Table {
-	t := reports.Table{Name: "watch", Title: f.title(now), Columns: []reports.Column{
+	t := reports.Table{Name: "watch", Title: f.Progress(now), Columns: []reports.Column{
 		reports.Words("op"), reports.Words("dtype").Dropped(3), reports.Numbers("tokens", ""), reports.Words("routing").Dropped(2),
 		reports.Words("stage"), reports.Numbers("kernels", "").Dropped(4), reports.Numbers("configs", ""), reports.Numbers("failed", "").Dropped(5),
 		reports.Numbers("gain", "x"), reports.Words("best so far").Dropped(1)}}
@@ -46,8 +46,8 @@ func (f *Follower) Page(now time.Time, most int) reports.Table {
 	return t
 }
 
-// title returns the first line of a page: how far the run is, and the time left.
-func (f *Follower) title(now time.Time) string {
+// Progress returns a line that says how far the run is, and the time left.
+func (f *Follower) Progress(now time.Time) string {
 	var b strings.Builder
 	done := len(f.Run.Searches)
 	fmt.Fprintf(&b, "%s: %d of %d searches done, %v", f.Run.Machine.Name, done, max(f.Run.Planned, done, 1), f.Elapsed(now).Round(time.Second))

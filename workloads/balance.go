@@ -147,9 +147,6 @@ type PlacedLoad struct {
 	hosts  int
 }
 
-// NewPlacedLoad returns an empty PlacedLoad.
-func NewPlacedLoad(p *Placement) *PlacedLoad { return newPlacedLoadOver(p, 1) }
-
 // newPlacedLoadOver returns an empty PlacedLoad. Every host has equally many ranks.
 func newPlacedLoadOver(p *Placement, hosts int) *PlacedLoad {
 	l := &PlacedLoad{place: p, hosts: max(1, hosts), Slots: make([]int64, p.SlotCount()), Ranks: make([]int64, p.Ranks)}

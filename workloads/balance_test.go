@@ -88,7 +88,7 @@ func TestPlacedLoad(t *testing.T) {
 	if err != nil || len(p.Slots[0]) != 3 {
 		t.Fatal(p, err)
 	}
-	l := NewPlacedLoad(p)
+	l := newPlacedLoadOver(p, 1)
 	for range 3 {
 		ids := []int32{0, -1}
 		l.Token(1, ids)
@@ -121,7 +121,7 @@ func TestPlacedLoad(t *testing.T) {
 	if n := p.Copies(before); n < 1 || n > 3 {
 		t.Errorf("%d experts are fetched by one rank, which has three slots", n)
 	}
-	c := NewPlacedLoad(p)
+	c := newPlacedLoadOver(p, 1)
 	c.Expert(0, 10)
 	if got := []int64{c.Slots[p.Slots[0][0]], c.Slots[p.Slots[0][1]], c.Slots[p.Slots[0][2]]}; !slices.Equal(got, []int64{4, 3, 3}) {
 		t.Errorf("10 selections among three replicas: %v, want 4, 3 and 3", got)

@@ -104,7 +104,7 @@ func TestCopiesByHand(t *testing.T) {
 	if n := swapped.Copies(blocks); n != 2 {
 		t.Errorf("%d copies, want 2", n)
 	}
-	l := NewPlacedLoad(blocks)
+	l := newPlacedLoadOver(blocks, 1)
 	l.BetweenRanks = [][]int64{{50, 1, 2}, {3, 70, 0}, {0, 6, 90}}
 	if got := l.MaxMeanPair(); got != 3 {
 		t.Errorf("largest pair over the mean: %g, want 6 / 2", got)

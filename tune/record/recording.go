@@ -221,10 +221,8 @@ func (r *Recording) WriteTo(w io.Writer) (int64, error) {
 // maxRecordingLine bounds a line of a recording, in bytes.
 const maxRecordingLine = 4 << 20
 
-// ReadRecording reads one recording. It refuses unknown fields, and a recording that unpacks to
-// more bytes than package bounded allows for an empty file.
-func ReadRecording(in io.Reader) (*Recording, error) { return readRecording(in, bounded.New(0)) }
-
+// readRecording reads one recording. It refuses unknown fields, and a recording that unpacks to more
+// bytes than cost allows.
 func readRecording(in io.Reader, cost *bounded.Budget) (*Recording, error) {
 	z, err := gzip.NewReader(in)
 	if err != nil {
@@ -236,7 +234,7 @@ func readRecording(in io.Reader, cost *bounded.Budget) (*Recording, error) {
 	var r *Recording
 	for n := 1; lines.Scan(); n++ {
 		if err := lines.Err(); err != nil {
-			return nil, err // a line is incomplete or too long
+			return nil, err // Scan also returns the part of a line before a read error
 		}
 		if r == nil {
 			r = &Recording{}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/epbench/epbench/tune/bounded"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -44,7 +45,7 @@ func TestRecordingKeepsRoundsAndPace(t *testing.T) {
 	if !bytes.Equal(b.Bytes(), again.Bytes()) {
 		t.Error("writing the same recording twice gives different bytes")
 	}
-	r, err := ReadRecording(&b)
+	r, err := readRecording(&b, bounded.New(0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,12 +71,12 @@ func TestRecordingIsReadStrictly(t *testing.T) {
 		change()
 		var b bytes.Buffer
 		r.WriteTo(&b)
-		if _, err := ReadRecording(&b); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := readRecording(&b, bounded.New(0)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 		r.Points[0].Rounds[0][1] = 1
 	}
-	if _, err := ReadRecording(strings.NewReader("none")); err == nil {
+	if _, err := readRecording(strings.NewReader("none"), bounded.New(0)); err == nil {
 		t.Error("a text was read as a recording")
 	}
 }
@@ -133,7 +134,7 @@ func TestRecordingBombs(t *testing.T) {
 			}
 		}
 		w.Close()
-		if _, err := ReadRecording(&b); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := readRecording(&b, bounded.New(0)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}

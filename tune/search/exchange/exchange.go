@@ -94,9 +94,6 @@ func ReadFile(path string) (*Space, error) {
 	return s, nil
 }
 
-// Read reads a space with the budget of a small file. Its name is empty.
-func Read(in io.Reader) (*Space, error) { return read(in, bounded.New(0)) }
-
 func read(in io.Reader, cost *bounded.Budget) (*Space, error) {
 	buffered := bufio.NewReader(in)
 	if magic, _ := buffered.Peek(2); string(magic) == "\x1f\x8b" {

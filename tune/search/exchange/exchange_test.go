@@ -1,10 +1,13 @@
 package exchange
 
 import (
+	"io"
 	"math"
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/epbench/epbench/tune/bounded"
 )
 
 // Each of these files holds the same 74 of the 4,092 configs of pnpoly on an RTX 3090, cut out of
@@ -110,7 +113,7 @@ func TestBadSpaces(t *testing.T) {
 		"cut":              {string(good[:len(good)/2]), "unexpected EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := Read(strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := readSmall(strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
@@ -119,7 +122,7 @@ func TestBadSpaces(t *testing.T) {
 
 // TestConfigsOutsideTheSpaceAreLeftOut: both formats name configs that break a constraint.
 func TestConfigsOutsideTheSpaceAreLeftOut(t *testing.T) {
-	s, err := Read(strings.NewReader(`{"tune_params_keys": ["a", "b"], "cache": {
+	s, err := readSmall(strings.NewReader(`{"tune_params_keys": ["a", "b"], "cache": {
 		"1": {"a": 1, "b": "x", "time": "InvalidConfig"}, "2": {"a": 2, "b": true, "time": 3}}}`))
 	if err != nil || len(s.Points) != 1 || s.Points[0].Config.Values["b"] != "true" {
 		t.Errorf("got %+v, %v", s, err)
@@ -137,8 +140,11 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Add([]byte(`{"tune_params_keys": ["a"], "cache": {"1": {"a": 1, "time": 2}}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if s, err := Read(strings.NewReader(string(text))); err == nil && len(s.Points) == 0 {
+		if s, err := readSmall(strings.NewReader(string(text))); err == nil && len(s.Points) == 0 {
 			t.Error("a space without configs")
 		}
 	})
 }
+
+// readSmall reads a space with the budget of a small file.
+func readSmall(in io.Reader) (*Space, error) { return read(in, bounded.New(0)) }

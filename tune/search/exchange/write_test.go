@@ -38,7 +38,7 @@ func TestWrittenIsRead(t *testing.T) {
 		if err := write(want, &b); err != nil {
 			t.Fatal(err)
 		}
-		got, err := Read(&b)
+		got, err := readSmall(&b)
 		if err != nil || len(got.Points) != len(want.Points) || got.Inconsistent != 0 {
 			t.Fatalf("%s: %+v, %v", name, got, err)
 		}

@@ -1,10 +1,7 @@
 package curate
 
 import (
-	"fmt"
 	"reflect"
-	"slices"
-	"strings"
 
 	"github.com/epbench/epbench/tune/table"
 )
@@ -54,48 +51,4 @@ func (s segment) kind() Kind {
 		return Evidence
 	}
 	return ""
-}
-
-// HeaderDiff returns a line for each header field that differs: the field, its value in a, and its
-// value in b.
-func HeaderDiff(a, b table.Header) []string {
-	var out []string
-	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
-	for i := range x.NumField() {
-		name, _, _ := strings.Cut(x.Type().Field(i).Tag.Get("json"), ",")
-		p, q := fmt.Sprint(x.Field(i)), fmt.Sprint(y.Field(i))
-		if p == q {
-			continue
-		}
-		text := p + ", " + q
-		if strings.Contains(text, listSeparator) {
-			text = listDiff(strings.Split(p, listSeparator), strings.Split(q, listSeparator))
-		}
-		out = append(out, name+": "+text)
-	}
-	return out
-}
-
-// listDiff names the elements that only one of two lists has, and counts the elements that both
-// have. Lists such as the hashes of merged runs are too long to print in full.
-func listDiff(a, b []string) string {
-	onlyA, onlyB := without(a, b), without(b, a)
-	return fmt.Sprintf("%d in both, only a: %s; only b: %s", len(a)-len(onlyA), someOf(onlyA), someOf(onlyB))
-}
-
-// without returns the elements of a list that another list does not have.
-func without(list, other []string) []string {
-	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
-}
-
-// someOf returns the first few elements of a list as text.
-func someOf(list []string) string {
-	const few = 3
-	switch {
-	case len(list) == 0:
-		return "none"
-	case len(list) <= few:
-		return strings.Join(list, " ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(list[:few], " "), len(list)-few)
 }

@@ -22,11 +22,3 @@ func TestDiffNamesStretches(t *testing.T) {
 		t.Errorf("got %s, want %s", strings.Join(got, ", "), want)
 	}
 }
-
-func TestHeaderDiffOfMergedTables(t *testing.T) {
-	a, b := sealed().Header, sealed().Header
-	a.TrialLog, b.TrialLog = "a1 + a2 + a3 + a4 + c1 + c2", "b1 + c1 + c2"
-	if got, want := fmt.Sprint(HeaderDiff(a, b)), "[trial_log: 2 in both, only a: a1 a2 a3 and 1 more; only b: b1]"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}

@@ -4,10 +4,10 @@ package main
 
 import "github.com/epbench/epbench/kernels/cuda/declare"
 
-// This file declares the messages between the worker and its rank processes. They are
-// gob-encoded and travel over the rank's standard input and output. While a rank works on a
-// request, it may ask the worker for the bytes of all ranks. The worker answers that before it
-// sends other requests.
+// This file declares the messages between the worker and its rank processes. They are gob-encoded
+// and travel over the rank's standard input and output. While a rank works on a request, it may ask
+// the worker for the bytes of all ranks. The worker answers this question before it sends other
+// requests.
 
 // request is a message from the worker to a rank. Exactly one field is set.
 type request struct {

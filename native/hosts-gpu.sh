@@ -10,7 +10,7 @@
 #   hosts-gpu.sh lost      loses a signal; the error must name the rank that waited and the rank for which it waited
 #   hosts-gpu.sh four      verifies 4 processes on 2 GPUs, as 2 hosts of 2 ranks, in which ranks forward rows
 #   hosts-gpu.sh epcomm    runs epcomm's tests on packs for 2 hosts, compares epcomm with the oracle, and times a pack for DeepSeek-V3
-#   hosts-gpu.sh times     times the same calls by one process, by peer pointers, and by NVSHMEM
+#   hosts-gpu.sh times     times the same calls three times: in one process, by peer pointers, and by NVSHMEM
 #
 # You may give several of these words. Without any, the script runs all. steps.sh explains OUT and LIMIT.
 cd "$(dirname "$0")/.." || exit 1

@@ -52,9 +52,9 @@ for model; do
   ended "$run" && continue
   code=0
   if test -f "$run/trials.jsonl"; then
-    bounded sweep --resume "$run" || code=$? # with the flags it was begun with
+    bounded sweep --resume "$run" || code=$? # with its first flags
   else
-    rm -rf "$run" # killed before it measured anything
+    rm -rf "$run" # the sweep was killed before it measured anything
     # shellcheck disable=SC2086 # the words of $SWEEP are words
     bounded sweep --backend "$BACKEND" --model "$model" --ranks "$RANKS" --tokens "$TOKENS" --dtype "$DTYPES" \
       --routing "$ROUTINGS" --precision reduced --strategy "$STRATEGY" --budget "$budget" $SWEEP -o "$run" || code=$?

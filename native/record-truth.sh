@@ -53,7 +53,7 @@ while read -r model op dtype tokens routing; do
   start=$(date +%s)
   left=$((seconds - (start - began)))
   if test "$left" -lt "$longest"; then
-    echo "$left s left: go on with FIRST=$n" | tee -a "$out/truth.log"
+    echo "$left s left: continue with FIRST=$n" | tee -a "$out/truth.log"
     exit 0
   fi
   run=$(mktemp -d)
@@ -65,8 +65,8 @@ while read -r model op dtype tokens routing; do
   if { test "$code" = 0 || test "$code" = 4; } && "$EPBENCH" replay save "$run/run" -o "$out" >>"$run/said.txt" 2>&1
   then
     test ! -f "$run/run/table.json" || cp "$run/run/table.json" "$out/${mark%.run.json}.table.json"
-    # run.json is the last file, and it is renamed into place: if the script is killed before, the problem is
-    # measured again.
+    # run.json is written last, and renamed into place. If the script is killed before that, the next call measures
+    # the problem again.
     cp "$run/run/run.json" "$out/.$mark" && mv "$out/.$mark" "$out/$mark"
     verdict=whole
   else

@@ -23,8 +23,8 @@ for f in sorted(f for p in nvidia.__path__ for f in glob.glob(p + "/**/" + sys.a
 }
 export EPBENCH_NVRTC=${EPBENCH_NVRTC:-$(library_folder 'libnvrtc.so*')}
 
-# unpack ARCHIVE DIR PROGRAM extracts an archive to DIR, unless DIR has a newer PROGRAM: another script may
-# be using the programs.
+# unpack ARCHIVE DIR PROGRAM extracts an archive to DIR. If DIR has a newer PROGRAM, it does nothing, because another
+# script may be using the programs.
 unpack() {
   test ! -f "$1" || test "$2/$3" -nt "$1" || { python3 -m tarfile -e "$1" "$2" && find "$2" -maxdepth 1 -type f -exec touch {} +; }
 }

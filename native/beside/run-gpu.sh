@@ -30,8 +30,8 @@ bench() {
   step "$1" "$2" '' epbench bench --rounds "$rounds" -o "$out/$2" "${@:3}" && cat "$out/$2.txt"
 }
 
-# model makes three searches: without a product, beside the model's products, and beside them with split kernels
-# alone. Then it measures each search's winner in the situation of another search, in the same rounds.
+# model makes three searches: without a product, beside the model's products, and beside these products with only
+# split kernels. Then it measures each search's winner in the situation of another search, in the same rounds.
 model() {
   local tokens=${2:-32,128,1024,4096} seconds search over
   seconds=$(($(tr ',' '\n' <<< "$tokens" | wc -l) * each))
@@ -60,8 +60,8 @@ explain() {
   bench 60 "$1-explain-few" $common --config dispatch_ll:sms=32
 }
 
-# long runs calls beside one launch that is as large as those of many experts together. Then a call cannot wait for
-# the end of a short launch and begin there.
+# long runs calls beside one launch that is as large as the launches of many experts together. So a call cannot wait
+# for the end of a short launch and begin there.
 long() {
   local size=16,131072,7168
   test "$1" != qwen3-30b-a3b || size=16,98304,2048

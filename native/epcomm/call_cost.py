@@ -6,7 +6,7 @@
 
 The second command imports the deep_ep that is installed. Run the first two in turns, several times. Each line is one kind
 of call. wall is the time until the call has ended on the device. host is the time until the call returns. back_to_back
-is the time of one call in a row of 20 calls. wall and host are medians over calls. Of each, the slowest rank counts, in us.
+is the time of one call in a row of 20 calls. wall and host are medians over calls. All three are those of the slowest rank, in us.
 A normal layer is get_dispatch_layout, dispatch and combine with top-k weights; with FP8 it also casts the rows to BF16.
 The third command prints the median, the fastest and the slowest of the runs in FOLDER, whose files are NAME-NUMBER.json.
 """

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Tests lost ranks on 2 GPUs. It kills one of two processes at each step of a call, and checks that the
-# other goes on. Then it tests ranks that come back. Run it from the repository's root, after
+# other continues. Then it tests ranks that come back. Run it from the repository's root, after
 # `make faults-gpu` on a host with a compiler. native/steps.sh explains OUT and LIMIT. BIN is the folder
 # with packs/ and epcomm/epcomm-test. TIMES is the number of repetitions of each step. SOAK is the number
 # of seconds in which a process is killed and replaced again and again. DEADLINE bounds all waits, in seconds.

@@ -35,8 +35,8 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// TestMutate: of two faults the test notices one. The other is printed as a survivor, and the file is
-// right again after each.
+// TestMutate: the test notices one of two faults. The other one is printed as a survivor. After each fault the
+// file is right again.
 func TestMutate(t *testing.T) {
 	dir := t.TempDir()
 	tree := filepath.Join(dir, "tree")
@@ -98,7 +98,7 @@ func TestCopyFile(t *testing.T) {
 	}
 }
 
-// TestRemoveOthers: files that the repository no longer has leave the copy, files that make wrote stay.
+// TestRemoveOthers: files that the repository no longer has are removed from the copy. Files that make wrote stay.
 func TestRemoveOthers(t *testing.T) {
 	tree := filepath.Join(t.TempDir(), "tree")
 	if err := removeOthers(tree, []string{"a"}); err != nil {
@@ -119,7 +119,7 @@ func TestRemoveOthers(t *testing.T) {
 	}
 }
 
-// TestSurvives: a fault that does not compile is an error, and a test that never ends notices.
+// TestSurvives: a fault that does not compile is an error. A test that never ends counts as having noticed the fault.
 func TestSurvives(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "tree"), 0o755); err != nil {

@@ -151,7 +151,7 @@ func (w workTree) mutate(l List, only *regexp.Regexp) error {
 	return s.print(l.Title)
 }
 
-// A score counts faults by what became of them.
+// A score counts the faults that were noticed, left out or wrong, and lists the survivors.
 type score struct {
 	noticed, left, wrong int
 	survivors            []Fault
@@ -240,7 +240,7 @@ func (w workTree) survives(f Fault, test Test) (bool, error) {
 	return err == nil, nil
 }
 
-// notCompiled matches what a compiler, or Python, says of a file that it cannot read.
+// notCompiled matches the error of a compiler, or of Python, about a file that it cannot read.
 var notCompiled = regexp.MustCompile(`(?m)^\s*\S+\.(c|cuh|h|cpp):\d+:\d+: error:|^SyntaxError:|\[build failed\]`)
 
 // run runs a command in the tree. The error has the end of the output.

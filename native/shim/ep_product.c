@@ -99,9 +99,9 @@ struct EpProduct {
   int batched; /* 1: a launch is one kernel; 0: one kernel for each expert */
 };
 
-/* cuBLASLt's matrices are column-major. So for cuBLASLt our row-major matrices are transposed;
- * they are marked ' here. It computes out' [n, m] = (w' [k, n]) transposed times x' [k, m]. This
- * is the only arrangement that it accepts for e4m3. */
+/* cuBLASLt's matrices are column-major, so it reads our row-major matrices as their transposes. These transposes
+ * are marked ' here. cuBLASLt computes out' [n, m] = (w' [k, n]) transposed times x' [k, m]. It accepts no other
+ * arrangement for e4m3. */
 static int make_layouts(EpProduct *p, int batch) {
   const EpProductSpec *s = &p->spec;
   int type = s->fp8 ? LT_R_8F_E4M3 : LT_R_16BF;
@@ -211,7 +211,7 @@ static int multiply(const EpProduct *p, int32_t g, uint64_t stream) {
 int ep_product_launch(const EpProduct *p, int32_t i, uint64_t stream) {
   const EpProductSpec *s = &p->spec;
   int32_t launches = (s->groups + s->batch - 1) / s->batch, first = i % launches * s->batch;
-  if (first + s->batch > s->groups) first = s->groups - s->batch; /* the last launch repeats experts, so that it has spec.batch of them */
+  if (first + s->batch > s->groups) first = s->groups - s->batch; /* the last launch repeats some experts, so that it too has spec.batch experts */
   if (p->batched) return multiply(p, first, stream);
   int r = 0;
   for (int32_t g = 0; g < s->batch && r == 0; g++) r = multiply(p, first + g, stream);

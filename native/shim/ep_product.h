@@ -32,7 +32,7 @@ uint64_t ep_product_version(void);
  * size, a launch is one kernel for each expert. Returns 0, or 1 with the reason in text. */
 int ep_product_make(const EpProductSpec *spec, EpProduct **out, char text[EP_PRODUCT_TEXT]);
 void ep_product_free(EpProduct *p);
-/* Number of kernels of one launch: 1, or spec.batch if the library refused the batch. */
+/* Returns the number of kernels of one launch: 1, or spec.batch if the library refused the batch. */
 int ep_product_kernels(const EpProduct *p);
 /* Queues launch number i on a stream (CUstream). Each launch multiplies the next spec.batch
  * experts; after the last expert the launches begin again at expert 0. Returns 0, or cuBLASLt's

@@ -227,8 +227,8 @@ static void find_clock(void) {
   memcpy(&emulated_clock, &f, sizeof f);
 }
 
-/* Returns the time for the wait's limit. With the emulated driver it is the device's time, which kernels use for
- * their deadlines too and which passes more slowly on a crowded host. Otherwise it is the host's. */
+/* Returns the time to which the limit of a wait applies: the host's time or, with the emulated driver, the device's.
+ * The emulated device's time passes more slowly on a crowded host, and kernels use it for their deadlines too. */
 static uint64_t now_ns(void) {
   struct timespec t;
   pthread_once(&clock_found, find_clock);
@@ -238,8 +238,8 @@ static uint64_t now_ns(void) {
 }
 
 /* Pauses before the next check of all ranks. In the first millisecond it does not sleep: most windows take a few
- * hundred microseconds, and the shortest sleep takes 70. Later it sleeps, so that the threads that queue get the
- * core. */
+ * hundred microseconds, and the shortest sleep takes 70. Later it sleeps, so that the threads that queue work
+ * get the processor. */
 static void pause_between_checks(uint64_t waited_ns) {
   struct timespec nap = {0, 20000};
   if (waited_ns < 1000000)
@@ -286,7 +286,7 @@ static EpEnd await(EpBatch *b, Window *w) {
   return EP_END_OK;
 }
 
-/* Returns how a window ended whose work on all streams has ended. */
+/* Returns how a window ended. The work on all its streams has ended. */
 static EpEnd end_of_window(EpBatch *b, const Window *w) {
   for (int32_t i = 0; i < b->count; i++)
     if (w->rank[i].result != CUDA_SUCCESS) return end_with(b, EP_END_REFUSED, i, w->rank[i].result);

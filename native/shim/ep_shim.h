@@ -98,7 +98,7 @@ typedef struct EpFunction {
  * resources to out. Returns 0 or a CUresult. */
 int ep_function(uint64_t function, uint32_t block, uint32_t shared, EpFunction *out);
 
-/* Zeroed memory that host and devices share. Returns 0 or a CUresult. */
+/* Allocates zeroed memory that host and devices share. Returns 0 or a CUresult. */
 int ep_host_alloc(size_t bytes, void **host, uint64_t *device);
 int ep_host_free(void *host);
 

@@ -1,6 +1,6 @@
 /* A cuBLASLt that multiplies on the CPU, on the streams of the emulated driver. It has only the functions
- * that native/shim/ep_product.c calls, but they do what cuBLASLt's documentation says: matrices are
- * column-major, and there are no experts. With the environment variable EMUL_LT_BATCHES=0 it refuses batches.
+ * that native/shim/ep_product.c calls, but these do what cuBLASLt's documentation says. They know
+ * column-major matrices, and nothing of experts. With the environment variable EMUL_LT_BATCHES=0 it refuses batches.
  */
 #include <cuda.h>
 #include <math.h>
@@ -103,7 +103,7 @@ size_t cublasLtGetVersion(void) { return 130000; }
 int cublasLtCreate(void **h) {
   CUcontext c = nullptr;
   cuCtxGetCurrent(&c);
-  if (!c) return invalid; /* the library chooses algorithms for the current device */
+  if (!c) return invalid; /* cuBLASLt needs a current context, because it chooses algorithms for its device */
   *h = new int;
   return ok;
 }

@@ -280,7 +280,7 @@ void emul_run_block(const EmulLaunch &launch, uint32_t index, const std::functio
 
 thread_local EmulThread *emul_self;
 
-/* In one of 16 cases it lets another fiber run, so that other orders are tried too. */
+/* Lets another fiber run in one of 16 calls, so that other orders are tried too. */
 extern "C" void emul_point(void) {
   block->running->steps++;
   if ((next_random() & 15) == 0) leave();
@@ -293,8 +293,8 @@ extern "C" void emul_spin(void) {
 
 /* Tells the race detector about a fence, by a rule that is close to the memory model: an atomic read before a
  * fence is an acquire, and an atomic write after a fence is a release. For the detector, the release also
- * covers writes between the fence and the atomic write. In the memory model it does not: the detector does
- * not find this mistake. */
+ * covers writes between the fence and the atomic write. In the memory model it does not cover them. So the
+ * detector does not find writes that are wrongly placed there. */
 extern "C" void emul_fence(void) {
   Fiber *self = block->running;
   for (const void *&p : self->reads) {
@@ -320,10 +320,10 @@ extern "C" void emul_updates(const void *p) {
   block->running->reads[block->running->read++ % remembered] = p;
 }
 
-/* Returns the time of the device. It passes more slowly than the host's time: `crowding` is the factor.
- * Otherwise a deadline could pass although no rank had a chance to end the wait: a rank that
- * computes gets only its share of a processor, while a rank that waits needs none. From one call to the
- * next, at most 40 ms pass, because a host may stop a process for longer than that. */
+/* Returns the time of the device. This time passes more slowly than the host's, by the factor `crowding`. Otherwise a
+ * deadline could pass before another rank had a chance to end the wait: a rank that computes gets only its share
+ * of a processor, but a rank that waits needs none. From one call to the next, at most 40 ms pass, because a host
+ * may stop a process for longer than that. */
 extern "C" uint64_t emul_time_ns(void) {
   static std::mutex reading;
   static uint64_t seen;
@@ -364,8 +364,8 @@ extern "C" void emul_collect(uint32_t mask, int op, uint64_t in, uint64_t *out) 
   memcpy(out, slots, sizeof b->slots[0]);
 }
 
-/* The word of an mbarrier: the bytes that have not arrived yet, in the low half; then the number of arrivals for
- * which it still waits, the number of arrivals in each phase, and the phase. */
+/* The word of an mbarrier. Its low half is the number of bytes that have not arrived yet. Its high half holds the number
+ * of arrivals that are still missing, the number of arrivals in each phase, and the phase. */
 namespace {
 struct Mbar {
   int32_t bytes;

@@ -13,7 +13,7 @@
  *                          name its fields silu.FIELD
  *   barrier                adds a step: wait until all ranks have come to it
  *   wipe OFFSET BYTES      adds a step: each rank sets all bits of a part of its own heap
- *   rounds N               the next rounds have the numbers N+1, N+2, ...
+ *   rounds N               gives the next rounds the numbers N+1, N+2, ...
  *   run N                  performs the steps N times
  *   clear                  removes the steps
  *

@@ -29,9 +29,9 @@
  *   add members at the end. The library accepts a struct of an older header: its missing members
  *   count as 0. In a struct of a newer header, the members that the library does not know must be 0.
  *   Otherwise the call returns EPCOMM_INVALID.
- * - If a wait passes its deadline, the call ends on this rank. Its outputs are then NaN and have no
- *   rows, and so are the outputs of every later call and graph replay, until epcomm_reset. So old
- *   results are never taken for new ones. The next call and epcomm_fault return the reason.
+ * - If a wait passes its deadline, the call ends on this rank. Until epcomm_reset, the outputs of this
+ *   call and of every later call and graph replay are NaN and have no rows. So old results are never
+ *   taken for new ones. The next call and epcomm_fault return the reason.
  * - Ranks on several hosts need a pack made with --nodes, and options.nodes. Each rank is then a
  *   separate process. All ranks create and destroy their EpComms in the same order, and y is in
  *   the library's memory. See docs/multinode.md.
@@ -153,7 +153,7 @@ typedef struct EpcommOptions {
   EpcommAllGather all_gather; /* not needed for one rank */
   void *context;
   uint64_t deadline_ns;  /* longest wait of a kernel for a peer; 0: 10 s */
-  int in_flight;         /* number of slots: so many dispatches may wait for their combine at the same time; 0: 1 */
+  int in_flight;         /* number of slots: the most dispatches that may wait for their combine at the same time; 0: 1 */
   int streams;           /* number of streams on which calls run at the same time; 0: 1 */
   int reduced;           /* 1: accept reduced precision if the pack has it */
   int max_sms;           /* refuse packs whose calls take more SMs; 0: no limit */
@@ -166,8 +166,8 @@ typedef struct EpcommOptions {
   int nodes;             /* number of nodes of the ranks: rank r is on node r / (ranks / nodes); 0: 1 */
   int survivors;         /* EpcommSurvivors: calls may go on after a rank is lost, see epcomm_shrink. The same on all ranks */
   int ordered;           /* 1: the caller makes the stream of each recv wait for the stream of its send. The library then records no events for that */
-  uint64_t joins;        /* 0: all ranks call epcomm_create. Otherwise this rank joins ranks that run: a set of ranks, bit r for rank r, with this
-                            rank in it. The other ranks of the set call epcomm_grow with the same set */
+  uint64_t joins;        /* 0: all ranks call epcomm_create. Otherwise this rank joins ranks that already run. The value is the set of these
+                            ranks and this one, bit r for rank r. The other ranks of the set call epcomm_grow with the same set */
 } EpcommOptions;
 
 typedef struct EpcommCall {
@@ -213,7 +213,7 @@ typedef struct EpcommCall {
 typedef struct EpcommInfo {
   size_t size;
   int rank, ranks, hidden, experts, local_experts, topk, max_tokens;
-  int groups;       /* number of local experts; with a fused shared expert, one more group before them */
+  int groups;       /* number of groups of rows: one for each local expert, and with a fused shared expert one more before them */
   int shared, skip_a2a, reduced;
   int in_flight;
   int largest_grid; /* largest number of SMs that a call takes */
@@ -223,7 +223,7 @@ typedef struct EpcommInfo {
   char digest[65];      /* digest of the pack, hex */
   char abi[65];         /* hash of the builds of all kernels, hex */
   char arch[16];
-  char kernels[1024];   /* "kernel=build,...", the argument of the function of an exported table that refuses other builds */
+  char kernels[1024];   /* "kernel=build,...". An exported table has a function that takes this text and refuses other builds */
   int layout;           /* EpcommLayout */
   int raw;              /* 1: tokens of dtype fp8 are passed as fp8 */
   int nodes;            /* 1 for packs of one host */
@@ -263,7 +263,7 @@ typedef struct EpcommExplanation {
   const char *dispatch; /* kernel:parameter=value,... */
   const char *combine;
   const char *why;      /* the table row that chose the kernels, or default */
-  int first, last;      /* first and last token count of the fullest rank with the same choice */
+  int first, last;      /* smallest and largest value of `fullest` with the same choice */
   int plan;             /* number of the choice; equal on all ranks */
 } EpcommExplanation;
 
@@ -374,8 +374,8 @@ typedef struct EpcommAnnounce {
   const float *weights; /* [tokens, topk], or NULL */
   int ids_bits, topk, tokens;
   int align;            /* per_expert of epcomm_told is rounded up to a multiple of align; 0: 1 */
-  int worst;            /* 0: the caller allocates outputs after epcomm_told. Otherwise the number of rows of outputs that exist already: epcomm_told
-                           then returns nothing, and more rows are a fault */
+  int worst;            /* 0: the caller allocates outputs after epcomm_told. Otherwise the outputs exist already and have room for so many rows:
+                           epcomm_told then returns nothing, and more rows are a fault */
   int32_t *ids;         /* out: [tokens, the pack's topk] the given ids, then -1; NULL if topk_ids already have this form */
   float *padded;        /* out: [tokens, the pack's topk] the given weights, padded; or NULL */
   int32_t *before;      /* out: [ranks, ranks]: entry [i, j] is the number of rows for rank j from the ranks 0 to i */
@@ -494,7 +494,7 @@ typedef struct EpcommMachine {
   int sms, gpus;     /* number of SMs of one GPU; number of GPUs that this process sees */
   uint64_t memory;   /* bytes of one GPU */
   char name[96], pci_id[16], arch[16];
-  char link[16];     /* nv18: every GPU has 18 NVLinks; mixed: GPUs have different numbers of them; without NVLinks pcie, apart (some GPUs cannot address each other) or none (one GPU) */
+  char link[16];     /* "nv18": every GPU has 18 NVLinks; "mixed": GPUs have different numbers of them; "pcie": no NVLinks; "apart": some GPUs cannot address each other; "none": one GPU */
   char key[160];     /* identifies the machine: a table with another key does not apply, see epbench machine */
 } EpcommMachine;
 

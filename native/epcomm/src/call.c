@@ -40,8 +40,8 @@ void comm_forget_calls(EpComm *c) {
 
 static void *on_heap(const EpComm *c, uint64_t at) { return comm_heap(c) + at; }
 
-/* The result of the look-up for a call: the run of token counts that holds the call's, the plan of that run (which
- * names the kernels), and the dtype and memory that the kernels use. */
+/* The result of the look-up for a call: the range ("run") of token counts in which the call's count lies, the plan of
+ * this run, and the dtype and memory that the kernels use. The plan names the kernels. */
 typedef struct Choice {
   const PackRun *run;
   uint32_t plan, first;

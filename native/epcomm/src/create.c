@@ -19,7 +19,7 @@ static EpcommStatus check_options(EpComm *c) {
                     o->in_flight);
   if (o->routing < 0 || o->routing > EPCOMM_ALL_ROUTINGS)
     return comm_say(c, EPCOMM_INVALID, "routing: %d is not an EpcommRouting", o->routing);
-  if (o->deadline_ns < 1000000) return comm_say(c, EPCOMM_INVALID, "deadline_ns: below 1 ms, the skew between ranks");
+  if (o->deadline_ns < 1000000) return comm_say(c, EPCOMM_INVALID, "deadline_ns: less than 1 ms; ranks may begin a call that far apart");
   if (o->extra_bytes > (uint64_t)1 << 40) return comm_say(c, EPCOMM_INVALID, "extra_bytes: more than 1 TiB");
   if (o->nodes < 1 || o->ranks % o->nodes != 0)
     return comm_say(c, EPCOMM_INVALID, "nodes: %d ranks do not divide by %d nodes; every node must have the same number of ranks", o->ranks, o->nodes);
@@ -141,8 +141,8 @@ EpcommStatus comm_agree(EpComm *c, EpcommStatus status) {
 }
 
 EpcommStatus comm_no_room(EpComm *c, uint64_t free_bytes) {
-  return comm_say(c, EPCOMM_MACHINE, "memory: the heap takes %.2f GiB with %d calls in flight, GPU %d has %.2f GiB free; pack fewer "
-                  "--max-tokens or lower in_flight", (double)c->at.bytes / (1 << 30), c->options.in_flight, c->options.device,
+  return comm_say(c, EPCOMM_MACHINE, "memory: the heap takes %.2f GiB with %d calls in flight, but GPU %d has %.2f GiB free; make a pack "
+                  "with fewer --max-tokens, or lower in_flight", (double)c->at.bytes / (1 << 30), c->options.in_flight, c->options.device,
                   (double)free_bytes / (1 << 30));
 }
 
@@ -257,7 +257,7 @@ EpcommStatus epcomm_create(EpComm **comm, const EpcommOptions *options, char *te
   text[0] = 0;
   if (comm_take(&o, sizeof o, offsetof(EpcommOptions, deadline_ns), options) != 0 || o.ranks < 1 || o.ranks > EPCOMM_MAX_RANKS ||
       o.rank < 0 || o.rank >= o.ranks || (o.ranks > 1 && o.all_gather == NULL)) {
-    snprintf(text, EPCOMM_TEXT, "options: set size, rank, ranks (1 to %d) and all_gather; what this library does not know must be 0",
+    snprintf(text, EPCOMM_TEXT, "options: set size, rank, ranks (1 to %d) and all_gather; members that this library does not know must be 0",
              EPCOMM_MAX_RANKS);
     return EPCOMM_INVALID;
   }

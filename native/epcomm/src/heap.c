@@ -25,9 +25,10 @@ static uint32_t counts_with(const EpComm *c, uint32_t state, int op) {
   return state;
 }
 
-/* An Area describes the regions that share memory with region i of a state. placed: 1 if some of them already have
- * an offset. covered: 1 if one of these is at least as large as region i. common: the offset at which the regions of
- * the area begin or, if they have halves, have their middle. most: bytes of the largest region. */
+/* An Area describes the regions that share memory with region i of a state. placed: 1 if some of these regions
+ * already have an offset. covered: 1 if a region with an offset is at least as large as region i. common: the offset
+ * at which the regions of the area begin; if they have halves, the offset of their middle. most: bytes of the largest
+ * region. */
 typedef struct Area {
   int placed, covered;
   uint64_t common, most;

@@ -21,8 +21,8 @@ static struct {
 } group;
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
-/* Writes the library's path to path. If neither the caller nor the environment names a folder, it is the
- * library's name alone. */
+/* Writes the library's path to path. If neither the caller nor the environment names a folder, the path is only the
+ * library's name. */
 static void library_path(const EpComm *c, char *path, size_t bytes) {
   const char *folder = c->options.nvshmem != NULL ? c->options.nvshmem : getenv(EP_SHMEM_FOLDER);
   if (folder == NULL || folder[0] == 0) snprintf(path, bytes, "%s", EP_SHMEM_LIBRARY);
@@ -57,7 +57,7 @@ EpcommStatus network_open(EpComm *c) {
   pthread_mutex_unlock(&loading);
   if (s != EPCOMM_OK || !group.joined) return s;
   if (group.lost)
-    return comm_say(c, EPCOMM_NETWORK, "NVSHMEM: ranks of this process's group are gone, and no process joins two groups; start all "
+    return comm_say(c, EPCOMM_NETWORK, "NVSHMEM: ranks of this process's group are gone, and a process cannot join a second group; start all "
                     "ranks again");
   if (group.rank == c->options.rank && group.ranks == c->options.ranks) return EPCOMM_OK;
   return comm_say(c, EPCOMM_NETWORK, "NVSHMEM: this process has joined as rank %d of %d and cannot be rank %d of %d", group.rank,
@@ -77,8 +77,8 @@ static EpcommStatus check_hello(EpComm *c, const Hello *all) {
   for (int b = 0; b < ranks; b++) {
     int a = b / each * each; /* first rank of the node */
     if (strncmp(all[a].place.host, all[b].place.host, sizeof all[a].place.host) != 0)
-      return comm_say(c, EPCOMM_MACHINE, "ranks %d and %d are on different hosts, and %d nodes of %d ranks put them on one: rank r "
-                      "belongs on node r / %d", a, b, c->nodes, each, each);
+      return comm_say(c, EPCOMM_MACHINE, "ranks %d and %d are on different hosts, but with %d nodes of %d ranks they must be on one host: "
+                      "rank r belongs on node r / %d", a, b, c->nodes, each, each);
     for (int p = 0; p < b; p++)
       if (memcmp(all[p].place.process, all[b].place.process, sizeof all[p].place.process) == 0)
         return comm_say(c, EPCOMM_INVALID, "ranks %d and %d are in one process; with several nodes each rank must be a separate process", p, b);

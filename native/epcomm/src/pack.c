@@ -31,21 +31,21 @@ const char *pack_text(const Pack *pack, uint32_t at) { return pack->strings + at
 static int check_header(const PackHeader *h, size_t bytes, char *text) {
   const uint16_t order = 1;
   uint8_t sum[32];
-  if (*(const uint8_t *)&order != 1) return refuse(text, "pack: written little-endian, this machine is not");
+  if (*(const uint8_t *)&order != 1) return refuse(text, "pack: the file is little-endian, but this machine is not");
   if (bytes < sizeof *h || memcmp(h->magic, PACK_MAGIC, 8) != 0)
-    return refuse(text, "pack: does not begin with %s; make one with epbench pack", PACK_MAGIC);
+    return refuse(text, "pack: the file does not begin with %s; make one with epbench pack", PACK_MAGIC);
   if (h->version < 1 || h->version > PACK_VERSION || (h->header_bytes != sizeof *h && h->header_bytes != sizeof *h + sizeof(PackHosts)) ||
       bytes < h->header_bytes)
-    return refuse(text, "pack: format %u, this library reads %d; make it again with the epbench of this library", h->version,
+    return refuse(text, "pack: the file has format %u, but this library reads format %d; make it again with the epbench of this library", h->version,
                   PACK_VERSION);
   if (h->file_bytes != bytes)
-    return refuse(text, "pack: %llu bytes of %llu; the file is truncated", (unsigned long long)bytes,
+    return refuse(text, "pack: the file has %llu bytes of %llu; it is truncated", (unsigned long long)bytes,
                   (unsigned long long)h->file_bytes);
   sha256((const uint8_t *)h + PACK_DIGEST_FROM, bytes - PACK_DIGEST_FROM, sum);
   if (memcmp(sum, h->digest, sizeof sum) != 0)
     return refuse(text, "pack: the content does not match its digest; the file is damaged or was edited");
   if (h->args_version != EP_ARGS_VERSION)
-    return refuse(text, "pack: kernels take arguments of version %u, this library passes %d; build both from the same sources",
+    return refuse(text, "pack: its kernels take arguments of version %u, but this library passes version %d; build both from the same sources",
                   h->args_version, EP_ARGS_VERSION);
   return 0;
 }

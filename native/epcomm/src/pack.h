@@ -132,8 +132,8 @@ uint32_t pack_nodes(const Pack *pack);
 uint32_t pack_count(const Pack *pack, int section);
 const char *pack_text(const Pack *pack, uint32_t at);
 
-/* Returns the run for a token count, or NULL if the pack has no such look-up. If first is not NULL, it stores the
- * run's first token count there. dtype is an index of the pack's dtypes; routing is the number of the class, 0 to 4. */
+/* Returns the run for a token count, or NULL if the pack has no such look-up. Stores the run's first token count in
+ * *first if first is not NULL. dtype is an index of the pack's dtypes; routing is the number of the class, 0 to 4. */
 const PackRun *pack_find(const Pack *pack, uint32_t dtype, int reduced, int purpose, int routing, uint32_t tokens,
                          uint32_t *first);
 

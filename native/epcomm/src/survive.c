@@ -1,4 +1,4 @@
-/* Goes on without lost ranks, and takes them back. all_gather needs every rank, so living ranks meet by a
+/* Continues without lost ranks, and takes them back. all_gather needs every rank, so living ranks meet by a
  * kernel that exchanges words over their heaps. A meeting has two stages. After the first stage, no kernel of
  * any rank runs. After the second stage, the memory of every rank is reset. */
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Measures the time that one call adds to a CUDA graph of calls. The graph is the same as that of epbench's
- * clock "chain" (kernels/cuda/drive/schedule.go). It prints the median of the slowest rank. epbench bench
- * instead takes the slowest rank of each round, and then the median. With threads, the peers' memory belongs to
+ * clock "chain" (kernels/cuda/drive/schedule.go). It prints the largest of the ranks' medians. epbench bench
+ * instead takes the slowest rank of each round, and then the median over rounds. With threads, the peers' memory belongs to
  * this process; with processes, it is imported. */
 #include "ranks.h"
 
@@ -68,7 +68,7 @@ static double time_of(EpComm *comm, const EpcommCall *c, const char *op, const P
   return median;
 }
 
-/* Prints the slowest rank's median of each op. Every rank has --most tokens. */
+/* Prints the largest of the ranks' medians for each op. Every rank has --most tokens. */
 int test_chain(Member *member, void *plan) {
   static const char *const ops[] = {"dispatch", "combine", "pair"};
   static const int purpose[] = {EPCOMM_FOR_DISPATCH, EPCOMM_FOR_COMBINE, EPCOMM_FOR_PAIR};

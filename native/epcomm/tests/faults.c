@@ -1,4 +1,4 @@
-/* Tests faults that occur in production. Every rank that lives must get an error in time. */
+/* Tests faults that occur in production. Every living rank must get an error before a time limit. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,9 +48,9 @@ int ranks_joint_result(Member *member, int bad) {
   return bad != 0 || !slow ? bad : RANKS_SLOW;
 }
 
-/* The last rank, the victim, does `what`. The other ranks must get an error in at most twice the deadline, by the
- * device's clock, which on the emulated driver slows down on a busy host. If the victim lives, all ranks then reset
- * and make right calls. */
+/* The last rank, the victim, does `what`. The other ranks must get an error in at most twice the deadline. The time is
+ * that of the device's clock, which on the emulated driver slows down on a busy host. If the victim lives, all ranks
+ * then reset and make calls with right results. */
 static int with_victim(Member *member, const Plan *p, void (*what)(Moe *, Member *, const Plan *, GpuStream), int victim_lives) {
   EpComm *comm = ranks_create(member, p, 1, 0, 0);
   if (comm == NULL) return 1;
@@ -123,7 +123,7 @@ static int test_other_pack(Member *member, void *plan) {
   return ranks_refused(member, &o, EPCOMM_DISAGREE, EPCOMM_DISAGREE);
 }
 
-/* Changes one option of the last rank at a time. Creation must fail, because all ranks must have the same. */
+/* Changes one option of the last rank at a time. Creation must fail, because all ranks must have the same options. */
 static int test_options(Member *member, void *plan) {
   EpcommOptions o[7];
   int bad = 0;

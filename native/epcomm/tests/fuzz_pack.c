@@ -64,8 +64,8 @@ static size_t shrink(uint8_t *data) {
   return size;
 }
 
-/* Tests a pack with 20,000 equal look-ups. The reader checks all runs of each look-up, which would take too long, so
- * it must refuse a pack with so many. Returns 0 if it does. */
+/* Tests a pack with 20,000 equal look-ups. The reader checks all runs of each look-up. That would take too long for so
+ * many, so the reader must refuse the pack. Returns 0 if it does. */
 static int equal_lookups(uint8_t *data, size_t size) {
   enum { MANY = 20000 };
   PackHeader h;
@@ -85,8 +85,8 @@ static int equal_lookups(uint8_t *data, size_t size) {
   return 1;
 }
 
-/* Tests a pack whose last string has no end, so that a reader of strings would go on behind it. Returns 0 if it is
- * refused. */
+/* Tests a pack whose last string has no end, so that a reader of strings would read past the pack. Returns 0 if the
+ * pack is refused. */
 static int endless_string(uint8_t *data, size_t size) {
   PackHeader h;
   char text[EPCOMM_TEXT] = "";

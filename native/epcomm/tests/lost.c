@@ -1,6 +1,6 @@
 /* Tests lost ranks. The last --victims ranks are killed at a step of a call. The others must find the fault
- * and shrink in at most two deadlines. Then they go on without the experts of the lost ranks, with eager calls,
- * calls in halves, and replays of a graph that was captured before. In other tests the lost ranks come back. */
+ * and shrink in at most two deadlines. Then they make calls without the experts of the lost ranks: eager calls, calls
+ * in halves, and replays of a graph that was captured before. In other tests the lost ranks come back. */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "any.h"
 #include "ranks.h"
 
-enum { AFTER = 5 }; /* calls after a shrink: one of each pair of kernels, then a default */
+enum { AFTER = 5 }; /* calls after a shrink: one with each pair of kernels of the pack, then one with the default kernels */
 
 typedef struct Lost {
   Member *member;
@@ -176,7 +176,7 @@ static int goes_on(Lost *l, uint64_t from) {
   return 1;
 }
 
-/* Returns 0 if shrink refuses sets that name a lost rank or leave this rank out. It refuses without the other ranks. */
+/* Returns 0 if shrink refuses sets that name a lost rank or lack this rank. The refusal needs no other rank. */
 static int refuses_sets(Lost *l) {
   uint64_t living = everyone(l) & ~l->moe->lost, me = 1ull << l->member->rank;
   int bad = epcomm_shrink(l->comm, everyone(l)) != EPCOMM_INVALID || strstr(epcomm_error(l->comm), "already lost") == NULL;
@@ -185,7 +185,7 @@ static int refuses_sets(Lost *l) {
   return bad;
 }
 
-/* Makes calls until the fault, shrinks, and goes on. Checks the outputs of the failed call, and the time. */
+/* Makes calls until the fault, shrinks, and makes calls again. Checks the outputs of the failed call, and the time. */
 static int survive(Lost *l) {
   const Plan *p = l->plan;
   double start = gpu_seconds();
@@ -253,7 +253,7 @@ int test_refuse(Member *member, void *plan) {
 
 /* ---- ranks that come back ---- */
 
-/* Goes on without the last rank, whose process is not killed, and then takes the rank back. */
+/* Makes calls without the last rank, whose process is not killed, and then takes the rank back. */
 static int comes_back(Lost *l) {
   int bad = 0, last = ranks_is_last(l->member);
   EpcommStatus s = EPCOMM_OK;
@@ -269,7 +269,7 @@ static int comes_back(Lost *l) {
   return s != EPCOMM_OK ? ranks_say(l->comm, "grow", s) : goes_on(l, 300);
 }
 
-/* Kills the last rank's process at a step of a call, goes on without it, and takes a new process in. */
+/* Kills the last rank's process at a step of a call, makes calls without it, and takes a new process in. */
 static int is_replaced(Lost *l, const char *at, uint64_t from) {
   if (ranks_is_last(l->member)) die(l, at);
   double start;

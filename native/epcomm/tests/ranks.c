@@ -17,7 +17,7 @@
  * mixed      makes calls of all kernels and dtypes in turn, in the same slot; see wrap.c
  * spoiled    checks the outputs after a fault
  * soak       makes random calls for --seconds; see soak.c
- * lost       kills --victims ranks at step --at; the others go on; see lost.c
+ * lost       kills --victims ranks at step --at; the others continue; see lost.c
  * grow       lets lost ranks come back
  * refuse     checks that tokens for lost ranks are refused
  * killing    kills and replaces a rank again and again, for --seconds
@@ -36,7 +36,7 @@
 int ranks_say(EpComm *comm, const char *what, EpcommStatus status) {
   EpcommFault f = {.size = sizeof f};
   int faulty = comm != NULL && status == EPCOMM_FAULT && epcomm_fault(comm, &f) == EPCOMM_FAULT;
-  /* A fault of debug mode is a passed deadline too if it waited for a rank whose call has another number. */
+  /* A fault of debug mode also counts as a passed deadline if the kernel waited for a rank whose call has another number. */
   int deadline = faulty && (f.phase != 6 || (f.source != f.rank && f.want >> 32 != f.got >> 32));
   printf("%s: %s: %s\n", what, epcomm_status_name(status), comm != NULL ? epcomm_error(comm) : "");
   return deadline || status == EPCOMM_GATHER ? RANKS_SLOW : 1;
@@ -271,7 +271,7 @@ static int test_leak(Member *member, void *plan) {
     world_gather(member, &there, (int[8]){0}, sizeof there); /* ranks may share a device */
     after[i] = gpu_free_bytes();
     world_gather(member, &there, (int[8]){0}, sizeof there);
-    bad |= after[i] != after[0]; /* not the amount before the first creation, whose module loads take memory for good */
+    bad |= after[i] != after[0]; /* there is no comparison with the amount before creation 1, whose module loads take memory for good */
   }
   for (int i = 0; bad && i < n; i++) printf("rank %d: %zu bytes free after creation %d\n", member->rank, after[i], i + 1);
   if (!bad && member->rank == 0) printf("device memory is equal before and after\n");

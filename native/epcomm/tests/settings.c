@@ -144,13 +144,13 @@ static int without_routing(Member *member, void *plan, int routing, int stands_f
     bad |= !same(&none, &of) || none.first > n || none.last < n;
     other += !same(&even, &all);
   }
-  if (bad) printf("options.routing %d: a call without a routing is not answered as one of routing %d\n", routing, stands_for);
+  if (bad) printf("options.routing %d: a call without a routing gets other kernels than a call of routing %d\n", routing, stands_for);
   moe_free(m);
   return epcomm_destroy(comm) != EPCOMM_OK || bad ? -1 : other;
 }
 
-/* Checks that each run of token counts ends where the next begins, and that a call gets the plan for outputs outside
- * the heap unless all bytes of its outputs are in epcomm_extra. */
+/* Checks that each run of token counts ends where the next begins. Checks also that a call gets the plan for outputs
+ * on the heap only if all bytes of its outputs are in epcomm_extra. */
 static int runs(Member *member, void *plan) {
   EpComm *comm = ranks_create(member, plan, 1, 0, 1u << 20);
   if (comm == NULL) return 1;
@@ -272,7 +272,7 @@ static int test_context(Member *member, void *plan) {
 
 /* ---- ends of waits ---- */
 
-/* The last rank makes no call, and ends the waits of the others by epcomm_stop, long before their deadline. */
+/* The last rank makes no call. It calls epcomm_stop, which ends the waits of the others long before their deadline. */
 static int test_stop(Member *member, void *plan) {
   const Plan *p = plan;
   EpComm *comm = ranks_create(member, p, 1, 0, 0);

@@ -1,6 +1,6 @@
 /* Makes random calls for --seconds, from the seed --seed: eager calls and graphs with random token counts on random
- * streams, calls that one rank leaves out, resets, call numbers near their last one, new EpComms. All results are
- * checked. Device memory, open files and host memory must not grow. */
+ * streams. Some calls are left out on one rank. Resets, call numbers near the largest one and new EpComms come
+ * between. All results are checked. Device memory, open files and host memory must not grow. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,7 +114,7 @@ static int fault(Soak *s, int fullest, GpuStream stream) {
   return status != EPCOMM_OK ? ranks_say(s->comm, "reset", status) : bad;
 }
 
-/* Sets call numbers to a few calls before a number at which they wrap around or change their sign. */
+/* Sets call numbers so that a few calls later they wrap around or change their sign. */
 static int near_end(Soak *s) {
   static const uint32_t ends[] = {0x7fffffffu, 0x80000000u, 0xfffffffcu, 0xffffffffu};
   if (epcomm_reset(s->comm) != EPCOMM_OK) return ranks_say(s->comm, "reset", EPCOMM_FAULT);

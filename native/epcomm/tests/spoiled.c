@@ -1,6 +1,6 @@
 /* Tests the outputs of calls that give up a wait. The last rank makes no more calls; the others replay a graph and
- * make eager calls. After each, rows and combined tokens must be NaN, row_offsets must be 0, and the fault must be
- * reported. After a reset, eager calls and the graph must be right again. */
+ * make eager calls. After each of these, rows and combined tokens must be NaN, row_offsets must be 0, and the fault
+ * must be reported. After a reset, eager calls and the graph must be right again. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -82,7 +82,7 @@ static int stopped(Moe *m, int fullest, void *context) {
   if (!bad) bad = ranks_ended(m->comm, "replay after reset", EPCOMM_OK, p->stream);
   size_t elements = (size_t)c.tokens * (size_t)m->info.hidden;
   if (!bad && m->info.nodes == 1 && any_numbers(m, c.combined, elements, p->stream) != (long)elements)
-    bad = ranks_say(NULL, "replay after reset: not all are numbers", EPCOMM_OK);
+    bad = ranks_say(NULL, "replay after reset: some outputs are NaN", EPCOMM_OK);
   for (uint64_t n = 5; n < 8 && !bad; n++) bad = any_checked(m, n, fullest, p->stream);
   gpu_graph_free(graph);
   return bad;

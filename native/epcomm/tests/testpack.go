@@ -26,7 +26,7 @@ func main() {
 	tokens := flag.Int("max-tokens", 24, "capacity")
 	layout := flag.String("layout", "expert", "layout of received rows; packs of other layouts than expert hold only default configs")
 	every := flag.Bool("every", false, "every kernel of the layout: calls of 2i-1 and 2i tokens take the i-th pair of everyPair")
-	survivors := flag.Bool("survivors", false, "kernels that go on without a lost rank")
+	survivors := flag.Bool("survivors", false, "kernels that can continue without a lost rank")
 	flag.Parse()
 	l, err := ep.ParseLayout(*layout)
 	if err != nil {

@@ -19,8 +19,8 @@ void world_rejoin(Member *member);
 /* An EpcommAllGather whose context is a Member. It gives up after a while, because a rank may have been killed. */
 int world_gather(void *member, const void *mine, void *all, size_t bytes);
 
-/* Runs `body` for every rank. When all have returned, returns the worst result, or 99 if a process was killed that
- * is not in `victims`. A rank whose bit is set in `victims` may end in any way. */
+/* Runs `body` for every rank. When all have returned, returns the worst result. A rank whose bit is set in `victims`
+ * may end in any way. If the process of another rank was killed, the result is 99. */
 int world_run(int ranks, int processes, uint64_t victims, int (*body)(Member *member, void *context), void *context);
 
 /* Returns seconds of a clock that never goes back. */

@@ -9,8 +9,8 @@
 
 enum { BASES = 3, FEW = 20 };
 
-/* The numbers at which calls begin. From the second one on, numbers pass from the last to the first, so there are
- * --calls calls; from the others there are at most FEW. */
+/* The numbers at which calls begin. The second one is just below the last number, so that numbers wrap around during
+ * its --calls calls. From each of the others there are at most FEW calls. */
 static const uint32_t bases[BASES] = {0x7fffffffu - 2, 0xfffffffcu - 3, 0xfffffffeu};
 
 typedef struct Wrap {

@@ -84,7 +84,7 @@ struct Entry<f> {
   }
   static PyObject *call(PyObject *, PyObject *const *args, Py_ssize_t n) {
     if (n != static_cast<Py_ssize_t>(sizeof...(A))) {
-      PyErr_Format(PyExc_TypeError, "%zd arguments for %zu", n, sizeof...(A));
+      PyErr_Format(PyExc_TypeError, "%zd arguments given, %zu needed", n, sizeof...(A));
       return nullptr;
     }
     try {

@@ -198,10 +198,10 @@ def _chain(c, unit, fold, pair, rounds, before=None):
     """Returns the seconds that one call adds to a graph of `fold` calls, like the chain clock of epbench bench.
 
     A barrier over ranks follows each call; for pairs, one barrier follows all calls. The time of the same
-    number of barriers without calls is subtracted. The result is the slowest rank's time, as the median over
-    rounds. Kernels read the clock, not events, because the kernel after an event starts differently.
-    Rounds are queued one after the other. Both are as in bench. `before` is a dispatch whose rows the
-    combines of a round return.
+    number of barriers without calls is subtracted. Each round counts the time of its slowest rank, and the
+    result is the median over rounds. Rounds are queued one after the other. As in bench, kernels read the
+    clock; an event would change how the next kernel starts. `before` is a dispatch whose rows the combines
+    of a round return.
     """
     stamps = torch.zeros(3, dtype=torch.int64, device=c.device)
     graph = torch.cuda.CUDAGraph()

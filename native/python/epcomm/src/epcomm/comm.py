@@ -172,7 +172,7 @@ class Comm:
         self.check(lib().epcomm_reset(self.handle))
 
     def shrink(self, alive):
-        """Resets, and goes on without the ranks that are not in `alive`. Collective among the ranks in `alive`.
+        """Resets, and continues without the ranks that are not in `alive`. Collective among the ranks in `alive`.
         See docs/faults.md."""
         self.check(lib().epcomm_shrink(self.handle, _set(alive)))
 
@@ -187,7 +187,7 @@ class Comm:
         return [r for r in range(64) if alive.value >> r & 1], dropped.value
 
     def stop(self):
-        """Ends the waits of the kernels of all ranks, for ranks whose calls do not match. Call reset or destroy after it."""
+        """Ends the waits of the kernels of all ranks. Call it if the ranks have made calls that do not match. Call reset or destroy after it."""
         self.check(lib().epcomm_stop(self.handle))
 
     def destroy(self):

@@ -10,7 +10,7 @@ The first table has a row for each dispatch and each combine: the median of seve
 smallest and largest value of a worker. `off` is how much slower the export is than the sweep's choice.
 
 The second table adds dispatch and combine, for exports with a FILE. `says` is the time of the sweep's
-choices plus the loss that the export states. `off` is by how much the export's time is above `says`. An
+choices plus the loss that the export states. `off` is how much longer the export takes than `says`. An
 export with one config for all token counts states losses above 0.
 """
 

@@ -12,12 +12,12 @@ import time
 from .protocol import Failure
 
 FIELDS = ("call", "product", "both", "call_in", "product_in", "done")
-OUTLASTS = 2  # the part of the product that runs beside a call takes so many times as long as the call
-LEAST_BATCH = 8  # least number of experts in one launch: with fewer, SMs would be idle
-LEAST = 100e-9  # least time in seconds; most times are differences, which noise can make too small
+OUTLASTS = 2  # duration of the part of the product that runs beside a call, in durations of the call
+LEAST_BATCH = 8  # smallest number of experts in one launch: with fewer, SMs would be idle
+LEAST = 100e-9  # smallest time in seconds that is reported; most times are differences, which noise can make too small
 HELD = 0.25  # longest time in seconds that a product may hold SMs for which calls wait
 SIZING = 5  # number of rounds from which the time of a call or a product is taken
-TAKEN = (16, 32, 48, 64)  # numbers of SMs that calls often take: the product is also planned without them
+TAKEN = (16, 32, 48, 64)  # numbers of SMs that calls often take; for each, the product is also planned for the other SMs
 PLAN_MARGIN = 0.01  # fraction by which a plan for fewer SMs must be faster to be chosen
 HOST_TRIAL = 32  # number of launches from which the time of one launch is taken on the host
 HOST_COLUMNS = 16  # number of columns of the result in one launch on the host
@@ -139,7 +139,7 @@ class Beside:
     def take(self, call, trial):
         """Computes self.share from the seconds of a call and of the product's trial."""
         if max(OUTLASTS * call, trial) > self.product.held:
-            raise Failure("launch", "beside: %s takes %.3g s and the call %.3g s, but calls may wait at most %g s for the SMs of a product; give smaller sizes or fewer groups" % (
+            raise Failure("launch", "beside: %s takes %.3g s and the call takes %.3g s, but calls may wait at most %g s for the SMs of a product; give smaller sizes or fewer groups" % (
                 self.text, trial, call, self.product.held))
         self.share = self.product.take(OUTLASTS * call / trial, 2 if self.pair else 1)
 

@@ -45,9 +45,9 @@ class Graphs:
         raise Broken("launch", "rank %d: capturing a CUDA graph failed %d times: %s" % (failed[0][0], ATTEMPTS, failed[0][1]))
 
     def _attempt(self, run):
-        """Returns (graph, None) or (None, reason). If the end of the capture fails, torch.cuda.graph
-        leaves its own stream as the current stream and would use it for the next capture. Both are
-        set back here."""
+        """Returns (graph, None) or (None, reason). If the end of the capture fails, torch.cuda.graph leaves its
+        own stream as the current stream, and would use this stream for the next capture. This function
+        undoes both."""
         stream, graph = self.cuda.current_stream(), self.cuda.CUDAGraph()
         try:
             with self.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):

@@ -18,8 +18,8 @@ from .judge import GPUSession
 from .streams import Streams
 from .tensors import dequantized, gain, quantized, tokens
 
-LEAST_CALLS = 20  # least number of calls in a sample: the two events then cost less than 1 % of its time
-MANY_TOKENS = 1024  # if a rank has at least so many tokens, a sample has only LONG_CALLS calls
+LEAST_CALLS = 20  # smallest number of calls in a sample; with 20, the two events take less than 1 % of its time
+MANY_TOKENS = 1024  # with at least this number of tokens on a rank, a sample has only LONG_CALLS calls
 LONG_CALLS = 4
 SLEEP = 200_000  # GPU clocks, about 100 us, in which the host queues a whole round
 DECOY = 1 << 63  # a seed with this bit inverted gives other tokens than those of the workload
@@ -123,9 +123,8 @@ class GPULibrary(GPUBeside):
                 t.copy_(own)
 
     def poison(self):
-        """Overwrites the outputs of earlier calls, and memory that the next call will allocate. PyTorch
-        allocates the memory that was freed last. Without this, a library that writes nothing would
-        return the right rows of the call before."""
+        """Overwrites the outputs of earlier calls, and the memory that was freed last, because PyTorch allocates
+        it next. Otherwise a library that writes nothing could return the right rows of an earlier call."""
         old, kept = (list(tensors_of([getattr(self, name, None) for name in names]))
                      for names in (("out",) + self.written, self.read_again))
         for t in old:

@@ -99,8 +99,8 @@ class LtProduct(TorchProduct):
 
     @contextlib.contextmanager
     def planned(self, taken):
-        """Inside a block `with planned(taken):` launches are planned for the SMs that calls leave free. taken is the
-        number of SMs that calls take, 0 for none."""
+        """Inside a block `with planned(taken):` launches are planned for the SMs that calls leave free. Calls
+        take `taken` SMs; 0: none."""
         self.sms_left = taken and self.multiprocessors - taken
         try:
             yield

@@ -35,11 +35,11 @@ class Buffer:
                  *, device=None, use_fabric=False, is_intranode=True):
         if group is None and comm is None:
             raise ValueError("Either 'group' or 'comm' must be provided.")
-        must_be_off("enable_shrink", enable_shrink and not low_latency_mode, "only low-latency calls go on without a lost rank; give low_latency_mode=True")
+        must_be_off("enable_shrink", enable_shrink and not low_latency_mode, "only low-latency calls can continue without a lost rank; give low_latency_mode=True")
         must_be_off("use_fabric", use_fabric, "ranks of one host reach each other without fabric handles; leave it out")
         must_be_off("is_intranode=False", not is_intranode, "all ranks are on one host; leave it out")
         if low_latency_mode and not allow_nvlink_for_low_latency_mode:
-            raise NotServed("allow_nvlink_for_low_latency_mode=False", "rows are sent over NVLink, and hooks hold no SMs between send and receive; leave it out")
+            raise NotServed("allow_nvlink_for_low_latency_mode=False", "rows are sent over NVLink; leave it out. Hooks hold no SMs between send and receive in any case")
         self.group = group if group is not None else comm
         self.rank, self.group_size = (group.rank(), group.size()) if group is not None else (comm.Get_rank(), comm.Get_size())
         self._mpi = comm if group is None else None

@@ -263,7 +263,7 @@ class ElasticBuffer:
         """
         if handle.do_expand and not self.allow_multiple_reduction:
             raise NotServed("combine of expanded rows with allow_multiple_reduction=False",
-                            "the rows of a rank are added and rounded before they are sent; make the buffer without it")
+                            "the rows of a rank are added and rounded before they are sent; leave it out when you make the buffer")
         biases = [bias] if isinstance(bias, torch.Tensor) else list(bias or ())
 
         def work():

@@ -57,7 +57,7 @@ def refuse_combine(use_logfmt, stats):
     """Refuses options that low_latency_combine does not support, with an error that names the option."""
     must_be_off("use_logfmt", use_logfmt, "rows are sent back as bfloat16; leave it out")
     must_be_off("combine_wait_recv_cost_stats", stats is not None, "leave it out; epbench bench times a rank's waits")
-    must_be_off("overlap", True, "rows are sent only once all are computed; start the engine without its single-batch overlap")
+    must_be_off("overlap", True, "combine sends no row before all rows are computed; start the engine without its single-batch overlap")
 
 
 def check(link, x, topk_idx, stats):

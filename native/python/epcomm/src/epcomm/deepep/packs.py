@@ -37,7 +37,7 @@ class Shape(typing.NamedTuple):
     raw: bool = False
     exact: bool = False  # the pack must have exactly max_tokens, because it is part of the layout
     dtype: str = "bf16"  # dtype of the calls
-    survivors: bool = False  # kernels must be able to go on without a lost rank
+    survivors: bool = False  # the kernels must be able to continue without a lost rank
 
     def facts(self):
         """Returns the values that must be equal on all ranks, under DeepEP's names."""

@@ -18,7 +18,7 @@ RANKS = 2
 
 
 def vllm_platform():
-    """Makes vLLM find CUDA without NVML. Without NVML, vLLM looks for a file that only Jetsons have; this makes it exist."""
+    """Makes vLLM find CUDA without NVML. Without NVML, vLLM looks for a file that only Jetsons have; this function makes the file exist."""
     import os
 
     real = os.path.isfile

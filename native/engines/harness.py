@@ -3,7 +3,7 @@ experts in PyTorch between them. The expected results are computed by PyTorch al
 
 A program makes an Engine (see below) for each shape and dtype and passes it to run(). It runs as two processes with
 one GPU each. Each case prints one line, and the last line is TOTAL. ENGINES_EMULATED=1 replaces the GPUs by the emulated
-driver. ENGINES_CONTROL=1 accepts another deep_ep: if a case fails with that one too, the cause is not epcomm."""
+driver. ENGINES_CONTROL=1 runs the same cases over another deep_ep: if a case fails with that package too, the cause is not epcomm."""
 
 import os
 import sys
@@ -144,8 +144,8 @@ def rows_of_experts(shape, ids, rank):
 
 
 def close(got, want, bound=1e-2):
-    """Raises an error if the relative error of all tokens together is above bound, or that of one token above three times
-    the bound. Returns a text with the error of all tokens."""
+    """Raises an error if the relative error of all tokens together is above bound, or if the relative error of one token is
+    above three times the bound. Returns a text with the error of all tokens."""
     assert got.shape == want.shape, f"{tuple(got.shape)} for {tuple(want.shape)}"
     if not want.numel():
         return "no token here"
@@ -169,7 +169,7 @@ class Cases:
         try:
             text = call() or ""
             torch.cuda.synchronize()
-        except Exception as e:  # a case that fails must not end the others
+        except Exception as e:  # so that the other cases run if one fails
             traceback.print_exc()
             failed = f"{type(e).__name__}: {' '.join(str(e).split())[:150]}"
         failures = [f"rank {r}: {f}" for r, (_, f) in enumerate(everyone((text, failed))) if f]

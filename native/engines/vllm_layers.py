@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 MOST = 8 if harness.EMULATED else 128
-_kept: list = []  # torch.library.Library objects, whose operators exist as long as they do
+_kept: list = []  # torch.library.Library objects: an operator exists as long as its object
 
 
 def importable():

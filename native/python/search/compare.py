@@ -9,8 +9,8 @@ budget, epbench replays its default strategy, without configs of earlier runs to
 may use as much wall time as epbench takes at the recorded pace, with A/A test, finals and confirmation. The
 other tuners are Kernel Tuner in its simulation mode, with the mean of seven samples of each config, and
 Optuna's TPE, with the median of three samples of each config. All tuners see the same fitted times and draw
-from the same residuals. The program prints the mean regret of each tuner in per cent: how much slower its
-choice is than the best config of the space, by their true times.
+from the same residuals. The program prints the mean regret of each tuner in per cent: how much slower the
+tuner's choice is than the best config of the space. Both times are the true ones of the space.
 
 Kernel Tuner does not know several kernels, so the kernel is one of its parameters. The values of the
 other parameters are given by their index, with a restriction to configs that exist.
@@ -30,8 +30,8 @@ import numpy as np
 KERNEL_TUNER = ["random_sample", "greedy_ils", "simulated_annealing", "genetic_algorithm", "hybrid_vndx", "adaptive_tabu_greywolf", "bayes_opt"]
 KERNEL_TUNER_SAMPLES = 7
 TPE_SAMPLES = 3
-# If a tuner may measure at least this fraction of the points, all points are measured instead. If only few points
-# are left, some tuners draw known points without end.
+# If a tuner may measure at least this fraction of the points, all points are measured and the tuner is not run. With
+# few points left, some tuners draw known points without end.
 NEARLY_ALL = 0.9
 
 

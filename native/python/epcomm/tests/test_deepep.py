@@ -1,7 +1,7 @@
 """Compares epcomm.deepep with plain PyTorch on two ranks. The checks are those of DeepEP's own tests. They run
 on the emulated driver with a small shape, or on two GPUs with EPCOMM_TEST_DEVICE=cuda.
 EPCOMM_TEST_SHAPE=hidden,experts,topk,tokens selects another shape. EPBENCH_PROGRAM names epbench, which
-makes the packs. EPCOMM_NATIVE names the extension; with 0, calls are made by ctypes."""
+makes the packs. EPCOMM_NATIVE names the extension; with 0, calls go through ctypes."""
 
 import os
 import subprocess

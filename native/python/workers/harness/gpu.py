@@ -204,7 +204,7 @@ class GPULibrary(GPUBeside):
         return fold * -(-least // fold)
 
     def alternating(self, steps):
-        """Reports whether dispatch or combine is measured alone by a library that cannot run the same one
+        """Returns whether dispatch or combine is measured alone, by a library that cannot run the same one
         twice in a row."""
         return self.strict and [measured for measured, _ in steps].count(True) == 1
 

@@ -83,8 +83,8 @@ class GPUSession(Session):
         return ~near.all(1)
 
     def others(self, source, token, ids, weights):
-        """Returns a mask of the rows with wrong experts or weights. The right ones are the experts of this
-        rank that the token has selected, and their weights. ids and weights are [n, top-k]."""
+        """Returns a mask of the rows with wrong experts or weights. A row must have the experts of this rank that
+        its token has selected, and their weights. ids and weights are [n, top-k]."""
         want, weight = self.library.all_ids[source][token], self.library.all_weights[source][token]
         here = self.local(want)
         same = (torch.where(self.local(ids), ids, -1) == torch.where(here, want, -1)) & (~here | (weights == weight))

@@ -102,7 +102,7 @@ class Ranks:
             while True:
                 try:
                     link = Link(listener.accept()[0])
-                except OSError:  # too many open files, or a closed connection: the listener can go on
+                except OSError:  # too many open files, or a closed connection: the listener can continue
                     time.sleep(0.05)
                     continue
                 if len(unproved) >= UNPROVED:

@@ -55,7 +55,7 @@ class Work:
 
 
 def halves(op, config):
-    """Returns the dispatch and the combine of a config, None for the one that it does not have."""
+    """Returns (dispatch, combine) of a config. If the config has only one of them, the other is None."""
     if op != "pair":
         half = Half(config["kernel"], config["values"])
         return (half, None) if op == "dispatch" else (None, half)
@@ -148,7 +148,7 @@ class Session:
 
     def size(self):
         """Decides how much of the product runs beside one call, by timing calls of the problem's default
-        config. Calls of the first candidate would not do, because all costs would depend on it."""
+        config. The first candidate is not used for that, because all costs would then depend on it."""
         self.prepare(self.default)
         name, steps = json.dumps(self.default, sort_keys=True), self.steps(self.default)
         self.beside.take(self.slowest(self.library.timed(name, steps, SIZING, 1)),
@@ -210,7 +210,7 @@ class Session:
         return {"rows": self.work.tokens, "wrong": wrong, "max_err": worst, "detail": detail}
 
     def shows(self, rank, token, k):
-        """Reports whether this rank has the row of a probe."""
+        """Returns whether this rank has the row of a probe."""
         if k < 0:
             return rank == self.work.rank
         return self.work.ids[rank][token * self.work.topk + k] // self.work.local == self.work.rank

@@ -160,8 +160,9 @@ class Round:
         return run, read
 
     def phases(self):
-        """Runs send, product and receive on one stream. Only one further call has events around each of the
-        three. The timed calls have none, because such events take as long as some of the three."""
+        """Runs send, product and receive on one stream. One further call, which is not
+        timed, has events around each of the three parts. The timed calls have no such events, because an event
+        takes about as long as a short part."""
         begin, end = self.event(), self.event()
         halves = [[self.event() for _ in range(4)] for _ in self.plan.parts]
 

@@ -1,6 +1,6 @@
 """Replaces CUDA's streams in one thread. Work runs at once; the streams only record which stream has
 waited for which. If a stream uses a tensor before it has waited for the stream that made the tensor,
-the use raises an error, although the bytes are right here. Calls that CUDA refuses during a capture raise
+the use raises an error. On a GPU the bytes could be wrong; here they are right. Calls that CUDA refuses during a capture raise
 an error too."""
 
 import contextlib

@@ -94,8 +94,8 @@ func TestGateOnIdenticalPrograms(t *testing.T) {
 	}
 }
 
-// TestGateCatchesAPlantedSlowdown makes one case of forty 5 % slower. The gate finds it in 95 % of
-// the pairs, and other cases in at most 1 % of them.
+// TestGateCatchesAPlantedSlowdown makes one of forty cases slower, by 5 %. The gate must find this
+// case in 95 % of the pairs. It may blame other cases in at most 1 % of them.
 func TestGateCatchesAPlantedSlowdown(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a simulation on one goroutine has no data races")

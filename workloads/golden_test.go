@@ -58,9 +58,9 @@ func TestGolden(t *testing.T) {
 var fused = regexp.MustCompile(`workloads\.(fitter\.|FitCounts|minimum|round|MeasureCounts|Stats\.|\(\*Workload\)\.Stats)`)
 
 // TestNoFusedOperations compiles the package for arm64 and looks for fused multiply-add
-// instructions. They round once, while the two instructions on amd64 round twice. Without them
-// every machine makes the same float64 operations in the same order, because the package's
-// own exp and ln use no assembly.
+// instructions. A fused instruction rounds once; the two instructions on amd64 round twice. Without
+// fused instructions every machine makes the same float64 operations in the same order, because the
+// package's own exp and ln use no assembly.
 func TestNoFusedOperations(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles for another architecture; left out with -short")

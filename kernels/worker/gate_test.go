@@ -252,7 +252,7 @@ func (l *faultyListener) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// TestAcceptGoesOn: the gate goes on accepting connections after an error of Accept.
+// TestAcceptGoesOn: the gate keeps accepting connections after an error of Accept.
 func TestAcceptGoesOn(t *testing.T) {
 	l, err := net.Listen("tcp", Loopback)
 	if err != nil {

@@ -19,8 +19,8 @@ func timedSession() *session {
 	}
 }
 
-// TestRequestLimits compares deadlines with values worked out by hand: 15 s for every 100 calls begun, and 15 s plus
-// 64 MiB at 4 MiB/s for a verification.
+// TestRequestLimits compares deadlines with values worked out by hand: 15 s for each 100 calls or
+// part of them, and 15 s plus 64 MiB at 4 MiB/s for a verification.
 func TestRequestLimits(t *testing.T) {
 	s := timedSession()
 	for calls, want := range map[int]time.Duration{1: 15, 99: 15, 100: 30, 1000: 165} {
@@ -105,7 +105,8 @@ func TestProgressNamesTheSlowestRank(t *testing.T) {
 	}
 }
 
-// TestPairsOfDeclaredKernels: a combine follows only dispatches that its declaration names, and any if it names none.
+// TestPairsOfDeclaredKernels: a combine follows only dispatches that its declaration names. If the
+// declaration names none, the combine follows any dispatch.
 func TestPairsOfDeclaredKernels(t *testing.T) {
 	dispatch := func(name string) ep.Config { return ep.Config{Kernel: name} }
 	k, err := KernelDecl{Name: "c", Op: ep.Combine, Accepts: []string{"a", "b"}}.kernel()

@@ -39,7 +39,7 @@ func TestPaletteForColourBlind(t *testing.T) {
 	}
 }
 
-// seen returns a colour as linear RGB under a simulated sight.
+// seen returns a colour in linear RGB, as a simulated colour-blind eye sees it.
 func seen(c color.RGBA, sight [3][3]float64) (out [3]float64) {
 	linear := [3]float64{}
 	for i, v := range []uint8{c.R, c.G, c.B} {

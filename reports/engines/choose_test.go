@@ -131,8 +131,9 @@ func threeCounts() (all []measuredPoint, wide, narrow shape) {
 }
 
 // TestRowsOfAShape works out the rows and the cost by hand. The narrow shape loses 0.1 at 8 and 512
-// tokens, with weights 1 and 3, and nothing at 64. The wide one loses nothing at those, and counts at
-// 64 tokens, weight 2, as slow as the slowest pair, 46/40 - 1.
+// tokens, whose weights are 1 and 3, and nothing at 64. The wide shape loses nothing at 8 and 512
+// tokens. It was not measured at 64 tokens, whose weight is 2, so there it counts as slow as the
+// slowest pair: 46/40 - 1.
 func TestRowsOfAShape(t *testing.T) {
 	all, wide, narrow := threeCounts()
 	got := rowsOf(all, narrow, 0)

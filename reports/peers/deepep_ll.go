@@ -195,11 +195,11 @@ func (x llFigure) check(op ep.Op, g Given) string {
 	if got <= all+slack && got >= all-maskedInTest-slack {
 		return ""
 	}
-	return fmt.Sprintf("%g GB/s x %g us are %.0f selections of %.0f bytes, %d tokens with top-%d are %.0f", x.gbps.v, x.us.v, got, size, g.Tokens, g.TopK, all)
+	return fmt.Sprintf("%g GB/s x %g us make %.0f selections of %.0f bytes, but %d tokens with top-%d make %.0f selections", x.gbps.v, x.us.v, got, size, g.Tokens, g.TopK, all)
 }
 
 // warnOfOutliers warns of ranks whose time is far from the other ranks' times. It looks only at
-// lines without bandwidths, which check cannot check.
+// lines without bandwidths: check can judge lines only by their bandwidths.
 func (d *deepEPReader) warnOfOutliers(r *llRun) {
 	if r.kernel != "deepep-ll-hook" || len(r.order) < 3 {
 		return

@@ -112,10 +112,10 @@ func moonFigures(row map[string]string, f *facts) ([]Figure, error) {
 		return nil, err
 	}
 	if per, err := strconv.Atoi(row["epn"]); err == nil && per*g.Ranks != g.Experts {
-		return nil, fmt.Errorf("%d experts on each of %d ranks are %d, the row says %d", per, g.Ranks, per*g.Ranks, g.Experts)
+		return nil, fmt.Errorf("%d experts on each of %d ranks make %d, but the row says %d", per, g.Ranks, per*g.Ranks, g.Experts)
 	}
 	if g.Routing == "" {
-		return nil, fmt.Errorf("the routing is log-normal with sigma %s of its own (busiest expert over mean: %s); give --routing, for instance lognormal:maxmean=%s", row["unbalance_ratio"]+row["sigma"], moonImbalance(row), moonImbalance(row))
+		return nil, fmt.Errorf("the routing is log-normal with sigma %s, drawn by MoonEP itself (busiest expert over mean: %s); give --routing, for instance lognormal:maxmean=%s", row["unbalance_ratio"]+row["sigma"], moonImbalance(row), moonImbalance(row))
 	}
 	var out []Figure
 	for _, part := range []struct {
@@ -137,7 +137,7 @@ func moonFigures(row map[string]string, f *facts) ([]Figure, error) {
 	return out, nil
 }
 
-// moonImbalance returns the load of the busiest expert over the mean, as text. MaxVio is that less 1.
+// moonImbalance returns the load of the busiest expert over the mean, as text. MaxVio is this ratio minus 1.
 func moonImbalance(row map[string]string) string {
 	if v, err := strconv.ParseFloat(row["maxvio"], 64); err == nil {
 		return strconv.FormatFloat(v+1, 'g', 4, 64)
@@ -153,7 +153,7 @@ func moonFigure(row map[string]string, g Given, us, speed, also string) (Figure,
 	}
 	gbps, bytes := lenient(row[speed]), 2*float64(g.Tokens)*float64(g.TopK)*float64(g.Hidden)
 	if want := bytes / (t.v * 1e3); gbps.v > 0 && math.Abs(want-gbps.v) > (want*t.half/t.v+gbps.half)*1.02+1e-6*want {
-		return Figure{}, fmt.Errorf("%s: %.0f bytes in %g us are %.4g GB/s, the row says %g", us, bytes, t.v, want, gbps.v)
+		return Figure{}, fmt.Errorf("%s: %.0f bytes in %g us make %.4g GB/s, but the row says %g", us, bytes, t.v, want, gbps.v)
 	}
 	x := Figure{Kernel: "moonep", Clock: "event", Seconds: t.v * 1e-6, Note: "mean over iterations and ranks; " + moonInside(us)}
 	if row["lib"] == "v2" || row["lib"] == "deepep_v2" {
@@ -167,7 +167,7 @@ func moonFigure(row map[string]string, g Given, us, speed, also string) (Figure,
 		return Figure{}, fmt.Errorf("%s: %w", also, err)
 	}
 	x.Seconds += more.v * 1e-6
-	x.Note = fmt.Sprintf("%g us of the transfer kernel and %g us of the kernel that expands or adds up duplicates, %g GB/s by tokens x top-k over the transfer; mean over iterations and ranks, in a CUDA graph; planning is apart", t.v, more.v, gbps.v)
+	x.Note = fmt.Sprintf("%g us of the transfer kernel and %g us of the kernel that expands or adds up duplicates, %g GB/s by tokens x top-k over the transfer; mean over iterations and ranks, in a CUDA graph; planning is not included", t.v, more.v, gbps.v)
 	return x, nil
 }
 

@@ -110,7 +110,7 @@ func TestMoonEP(t *testing.T) {
 		if _, _, _, err := Read(strings.NewReader(text), "auto", Given{}); err == nil || !strings.Contains(err.Error(), "busiest expert over mean: 4.321); give --routing") {
 			t.Errorf("%s without a routing: %v", name, err)
 		}
-		if _, _, _, err := Read(strings.NewReader(strings.ReplaceAll(text, "812.3", "412.3")), "auto", g); err == nil || !strings.Contains(err.Error(), "469762048 bytes in 412.3 us are 1139 GB/s, the row says 578.3") {
+		if _, _, _, err := Read(strings.NewReader(strings.ReplaceAll(text, "812.3", "412.3")), "auto", g); err == nil || !strings.Contains(err.Error(), "469762048 bytes in 412.3 us make 1139 GB/s, but the row says 578.3") {
 			t.Errorf("%s with another time: %v", name, err)
 		}
 	}
@@ -120,7 +120,7 @@ func TestMoonEP(t *testing.T) {
 			t.Errorf("%s GB/s: %v", speed, err)
 		}
 	}
-	if _, _, _, err := Read(strings.NewReader(strings.Replace(moonCSV(rows), ",896,112,", ",896,100,", 1)), "auto", g); err == nil || !strings.Contains(err.Error(), "100 experts on each of 8 ranks are 800, the row says 896") {
+	if _, _, _, err := Read(strings.NewReader(strings.Replace(moonCSV(rows), ",896,112,", ",896,100,", 1)), "auto", g); err == nil || !strings.Contains(err.Error(), "100 experts on each of 8 ranks make 800, but the row says 896") {
 		t.Errorf("experts of a rank: %v", err)
 	}
 }
@@ -135,8 +135,8 @@ func TestMoonEPFailed(t *testing.T) {
 	}
 }
 
-// TestMoonEPBesideDeepEP reads lines of bench_vs_deepep.py, whose maximal violation is the busiest
-// expert over the mean, less 1.
+// TestMoonEPBesideDeepEP reads lines of bench_vs_deepep.py. Their maximal violation is the load of
+// the busiest expert, divided by the mean load, minus 1.
 func TestMoonEPBesideDeepEP(t *testing.T) {
 	var b strings.Builder
 	speed := func(us float64) float64 { return 131072 * 8 * 7168 * 2 / (us * 1e-6) / 1e9 }

@@ -50,7 +50,7 @@ Allocating buffer size: 2115.111296 MB ...
 [rank 5] Dispatch bandwidth: 49.81 GB/s, avg_t=304.60 us | Combine bandwidth: 64.90 GB/s, avg_t=452.38 us
 [rank 0] Dispatch bandwidth: 49.19 GB/s, avg_t=308.45 us | Combine bandwidth: 65.34 GB/s, avg_t=449.38 us
 [rank 2] Dispatch bandwidth: 49.79 GB/s, avg_t=304.74 us | Combine bandwidth: 64.76 GB/s, avg_t=453.40 us
-`, with(func(g *Given) { g.Ranks, g.Tokens, g.Nodes = 8, 128, 1 }), nil, "are 2048 selections of 7408 bytes, 128 tokens with top-8 are 1024"},
+`, with(func(g *Given) { g.Ranks, g.Tokens, g.Nodes = 8, 128, 1 }), nil, "make 2048 selections of 7408 bytes, but 128 tokens with top-8 make 1024"},
 		{"the same with --tokens 256", `
 [rank 3] Dispatch bandwidth: 46.71 GB/s, avg_t=324.79 us | Combine bandwidth: 67.91 GB/s, avg_t=432.32 us
 [rank 5] Dispatch bandwidth: 49.81 GB/s, avg_t=304.60 us | Combine bandwidth: 64.90 GB/s, avg_t=452.38 us

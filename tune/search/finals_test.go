@@ -22,7 +22,7 @@ func wobble(sigma float64, seconds func(record.Stage, int, int) float64) func(re
 	}
 }
 
-// TestFinalsEndWhenDecided: the finals go on in steps until every comparison with the best is
+// TestFinalsEndWhenDecided: the finals continue in steps until every comparison with the best is
 // decided. Points that are clearly slower drop out.
 func TestFinalsEndWhenDecided(t *testing.T) {
 	p := Protocol{Band: 0.01, MinRounds: 4, MaxRounds: 21}
@@ -145,7 +145,7 @@ func TestFinalsInTime(t *testing.T) {
 		{time.Second, 4, 1},
 	} {
 		e := &clocked{script: script{seconds: secondsByPoint(9, 5, 4, 3, 2, 1)}, each: time.Second}
-		h := sixPoints(t, e, Budget{}, 1, 2, 3, 4, 5) // required, so that they are measured whatever the time
+		h := sixPoints(t, e, Budget{}, 1, 2, 3, 4, 5) // required: they are measured even if too little time is left
 		ctx := context.Background()
 		if err := h.Measure(ctx, "x", []int{1, 2, 3, 4, 5}, 3); err != nil {
 			t.Fatal(err)

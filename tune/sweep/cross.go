@@ -174,7 +174,7 @@ func (s *sweeper) compromise(g group, winners []ep.Config) (c ep.Config, ok bool
 		return c, false
 	}
 	c, err := ep.ParseConfig(keys[at])
-	return c, err == nil // the keys are those of configs
+	return c, err == nil // every key is the key of a config
 }
 
 // screenedEffects returns the effect of each config that the search measured, computed from the

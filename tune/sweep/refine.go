@@ -94,7 +94,7 @@ func (s *sweeper) refineOverSessions(ctx context.Context, c *activeSearch, confi
 		return nil
 	}
 	for key := range c.measured {
-		if cfg, err := ep.ParseConfig(key); err == nil { // the keys are those of configs
+		if cfg, err := ep.ParseConfig(key); err == nil { // every key is the key of a config
 			configs = appendConfig(configs, cfg)
 		}
 	}

@@ -85,7 +85,7 @@ func TestSearchesBeatRandomSearch(t *testing.T) {
 	}
 }
 
-// TestScoreNeedsAPace: a model without the times that trying its configs takes has no score.
+// TestScoreNeedsAPace: a model has no score if it does not know how long each config takes to try.
 func TestScoreNeedsAPace(t *testing.T) {
 	m := SyntheticKernels(Noise{}, 1)
 	m.Truth = make([]float64, m.Space.Len())

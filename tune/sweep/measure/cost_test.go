@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// TestOneFold: once the fold is chosen, a candidate never runs with another fold, since a
-// GPU backend would make one more graph for it.
+// TestOneFold: once the fold is chosen, a candidate never runs with another fold. A GPU backend
+// needs one more graph for each fold.
 func TestOneFold(t *testing.T) {
 	b := &fake{seconds: 1e-5}
 	r, _ := runner(t, b, "uniform", 1)

@@ -123,11 +123,12 @@ class Lane:
     def __init__(self, device, native_lane=None, settle=None, behind=None):
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self.native, self.settle = native_lane, settle or (lambda: None)
-        self._behind = {} if behind is None else behind  # key: whether the call was captured
+        self._behind = {} if behind is None else behind  # one for calls in CUDA graphs (key True), one for other calls (False)
 
     def run(self, previous, aside, work, tensors):
-        """Runs work() and returns (its value, an event). The event is None unless it ran on the communication
-        stream ("aside"). tensors are its inputs: their memory must not be reused before it has ended."""
+        """Runs work() and returns (its value, an event). With aside, work runs on the communication
+        stream; without aside, the event is None. tensors are the inputs of work: their memory must not
+        be reused before work has ended."""
         if previous is None and not aside and self.native:
             return work(), None
         if self.stream is None:
@@ -196,7 +197,7 @@ def new_lane(device, rank):
 
 
 def tensors_in(value):
-    """Yields all tensors in nested tuples and lists, and the other tensors that a handle holds."""
+    """Returns all tensors in nested tuples and lists, and the other tensors that a handle holds."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, (tuple, list)):

@@ -30,9 +30,9 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		Short: "Tune expert-parallel dispatch and combine",
 		Long: `Find the launch parameters with which Mixture-of-Experts dispatch and combine run
 fastest on this machine, check every answer, and ship the result as a table.`,
-		Example: `  epbench sweep                      # try it: any machine, less than a minute
-  epbench sweep --model deepseek-v3 --tokens 1,8,128 -o run
-  epbench table lookup --table run --tokens 128`,
+		Example: `  epbench start                      # what is here, and which commands fit it
+  epbench sweep                      # try it: any machine, less than a minute
+  epbench sweep --model deepseek-v3 --tokens 1,8,128 -o run`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,

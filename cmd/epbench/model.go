@@ -164,7 +164,7 @@ func runsBelow(path string) ([]string, error) {
 func newModelCompare() *cobra.Command {
 	var tables tableFlags
 	cmd := &cobra.Command{
-		Use:   "compare MODEL",
+		Use:   "compare MODEL.yaml",
 		Short: "Compare published figures over several hosts with the model's",
 		Example: `  epbench model compare model.yaml
   epbench model compare testdata/models/h200.yaml --format markdown

@@ -39,7 +39,7 @@ type planFlags struct {
 func newModelPlan() *cobra.Command {
 	var f planFlags
 	cmd := &cobra.Command{
-		Use:   "plan MODEL",
+		Use:   "plan MODEL.yaml",
 		Short: "Predict times for up to 2,048 ranks, and what limits them",
 		Long: `Predict dispatch and combine for presets, routings and rank counts. plan draws each
 routing and counts its bytes by rank and link; the busiest rank and link give the time.

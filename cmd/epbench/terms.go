@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // terms lists the words of commands, files and documents, each with its one meaning.
@@ -60,12 +62,17 @@ var terms = []struct{ word, meaning string }{
 
 func newTerms() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "terms",
+		Use:   "terms [WORD]",
 		Short: "Explain the words that epbench uses",
-		Long:  "The words of commands, files and documents, each with its one meaning.\n\n" + termList(),
-		Args:  noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprint(cmd.OutOrStdout(), termList())
+		Long:  "The words of commands, files and documents, each with its one meaning.\n\n" + termList(""),
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			word := strings.Join(args, " ")
+			list := termList(word)
+			if list == "" {
+				return usagef("no word of epbench contains %.60q%s", word, ep.DidYouMean(word, termWords(), ""))
+			}
+			_, err := fmt.Fprint(cmd.OutOrStdout(), list)
 			return err
 		},
 	}
@@ -73,10 +80,21 @@ func newTerms() *cobra.Command {
 	return cmd
 }
 
-func termList() string {
+// termList returns the words that contain part, with their meanings.
+func termList(part string) string {
 	var out strings.Builder
 	for _, t := range terms {
+		if !strings.Contains(strings.ToLower(t.word), strings.ToLower(part)) {
+			continue
+		}
 		fmt.Fprintln(&out, wrapped(fmt.Sprintf("  %-15s%s", t.word, t.meaning)))
 	}
 	return out.String()
+}
+
+func termWords() (out []string) {
+	for _, t := range terms {
+		out = append(out, t.word)
+	}
+	return out
 }

@@ -83,6 +83,7 @@ $(EPCOMM_OUT)/test.pack: $(BINDIR)/epbench-compile $(EMULATED)/libcuda.so.1 $(EP
 	$(EPCOMM_EMULATED) $(EPCOMM_OUT)/testpack -compile $(BINDIR)/epbench-compile -ranks 4 -o $(EPCOMM_OUT)/four.pack
 	$(EPCOMM_EMULATED) $(EPCOMM_OUT)/testpack -compile $(BINDIR)/epbench-compile -ranks 4 -nodes 2 -o $(EPCOMM_OUT)/nodes.pack
 	$(EPCOMM_EMULATED) $(EPCOMM_OUT)/testpack -compile $(BINDIR)/epbench-compile -every -layout masked -ranks 8 -survivors -o $(EPCOMM_OUT)/survivors.pack
+	for l in rank rank:packed; do $(EPCOMM_EMULATED) $(EPCOMM_OUT)/testpack -compile $(BINDIR)/epbench-compile -every -layout $$l -ranks 4 -survivors -o $(EPCOMM_OUT)/survivors-$$(echo $$l | tr : -).pack || exit 1; done
 	for l in $(EPCOMM_LAYOUTS); do $(EPCOMM_EMULATED) $(EPCOMM_OUT)/testpack -compile $(BINDIR)/epbench-compile -every -layout $$l -o $(EPCOMM_OUT)/every-$$(echo $$l | tr : -).pack || exit 1; done
 
 # The examples, built as their comments say.

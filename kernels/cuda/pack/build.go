@@ -75,14 +75,26 @@ func (r Request) check() error {
 			return fmt.Errorf("raw: layout %s takes only bf16 tokens; use layout rank or rank:packed", p.Layout)
 		}
 	}
-	if p := r.Problem; r.Survivors && (p.Layout != ep.LayoutMasked || p.Nodes > 1) {
-		return fmt.Errorf("survivors: the kernels of layout %s on %d nodes wait for every rank; use --layout masked and one node", p.Layout, max(p.Nodes, 1))
+	if err := r.checkSurvivors(); err != nil {
+		return err
 	}
 	if r.MaxSMs < 0 || r.MaxSMs == 1 {
 		return fmt.Errorf("max-sms: %d; use at least 2, which a call takes, or 0 for no bound", r.MaxSMs)
 	}
 	_, err := declare.ArchName(r.Machine)
 	return err
+}
+
+// checkSurvivors returns an error if the pack must have kernels that go on without a lost rank, and
+// its layout has none.
+func (r Request) checkSurvivors() error {
+	p := r.Problem
+	served := []ep.Layout{ep.LayoutMasked, ep.LayoutRank, ep.LayoutRankPacked}
+	if !r.Survivors || p.Nodes <= 1 && slices.Contains(served, p.Layout) {
+		return nil
+	}
+	return fmt.Errorf("survivors: the kernels of layout %s on %d nodes wait for every rank; use --layout masked, rank or rank:packed on one node, "+
+		"or leave --survivors out and start all ranks again after a loss", p.Layout, max(p.Nodes, 1))
 }
 
 // builder collects the records of a pack.

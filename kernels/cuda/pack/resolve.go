@@ -17,8 +17,8 @@ type Request struct {
 	DTypes  []ep.DType // dtypes in the order of the pack; the first is the pack's default
 	Raw     bool       // with dtype fp8, the caller casts tokens and passes them in fp8 with scales
 	Reduced bool       // also answer callers that accept reduced precision
-	// Survivors compiles kernels that continue without a lost rank. Only layout masked on one host
-	// has them.
+	// Survivors compiles kernels that continue without a lost rank. Layouts masked, rank and
+	// rank:packed on one host have them.
 	Survivors bool
 	MaxSMs    int        // largest number of SMs of a kernel; 0 means no bound
 	Machine   ep.Machine // the GPUs that the binaries are for

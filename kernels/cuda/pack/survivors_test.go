@@ -12,13 +12,16 @@ import (
 // TestSurvivors: every binary of a pack for ranks of which some may be lost is compiled for that,
 // and no binary of another pack.
 func TestSurvivors(t *testing.T) {
-	for _, survivors := range []bool{false, true} {
-		r := Request{Problem: shape, DTypes: []ep.DType{ep.BF16}, Machine: machine, ABI: "test", Survivors: survivors}
-		r.Problem.Layout = ep.LayoutMasked
+	for _, c := range []struct {
+		survivors bool
+		layout    ep.Layout
+	}{{false, ep.LayoutMasked}, {true, ep.LayoutMasked}, {true, ep.LayoutRank}, {true, ep.LayoutRankPacked}} {
+		r := Request{Problem: shape, DTypes: []ep.DType{ep.BF16}, Machine: machine, ABI: "test", Survivors: c.survivors}
+		r.Problem.Layout = c.layout
 		_, err := Build(r, func(arch string, units []declare.Unit) (Compiled, error) {
 			for _, u := range units {
-				if slices.Contains(u.Defines, "EP_SURVIVORS=1") != survivors {
-					t.Errorf("survivors %v: %s", survivors, u.Key())
+				if slices.Contains(u.Defines, "EP_SURVIVORS=1") != c.survivors {
+					t.Errorf("survivors %v, layout %s: %s", c.survivors, c.layout, u.Key())
 				}
 			}
 			return compile(arch, units)
@@ -29,12 +32,12 @@ func TestSurvivors(t *testing.T) {
 	}
 }
 
-// TestSurvivorsRefused: the kernels of other layouts wait for every rank.
+// TestSurvivorsRefused: the kernels of other layouts wait for every rank. The error names the layouts to use.
 func TestSurvivorsRefused(t *testing.T) {
-	for _, l := range []ep.Layout{ep.LayoutExpert, ep.LayoutRankPacked} {
+	for _, l := range []ep.Layout{ep.LayoutExpert, ep.LayoutExpert128} {
 		r := Request{Problem: shape, DTypes: []ep.DType{ep.BF16}, Machine: machine, ABI: "test", Survivors: true}
 		r.Problem.Layout = l
-		if _, err := Build(r, compile); err == nil || !strings.Contains(err.Error(), "survivors: the kernels of layout "+l.String()) {
+		if _, err := Build(r, compile); err == nil || !strings.Contains(err.Error(), "survivors: the kernels of layout "+l.String()) || !strings.Contains(err.Error(), "use --layout masked, rank or rank:packed") {
 			t.Errorf("layout %s: %v", l, err)
 		}
 	}

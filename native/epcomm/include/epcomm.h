@@ -326,7 +326,9 @@ EPCOMM_API EpcommStatus epcomm_stop(EpComm *comm);
  * memory as epcomm_reset does, so calls that have begun are lost. Graphs stay valid. Later calls send nothing
  * to a lost rank, wait for nothing from it and return no rows of it. The process of a lost rank must have
  * ended, or must make no more calls. Afterwards epcomm_reset and epcomm_destroy are collective among the
- * living ranks. Needs options.survivors and a pack made with --survivors. See docs/faults.md. */
+ * living ranks. Needs options.survivors and a pack made with --survivors, of layout masked, rank or
+ * rank:packed for one host. epcomm_announce and epcomm_return_weights refuse while a rank is lost. See
+ * docs/faults.md. */
 EPCOMM_API EpcommStatus epcomm_shrink(EpComm *comm, uint64_t alive);
 
 /* Collective among the ranks in `alive`, bit r for rank r. Takes back the ranks of the set that were lost. A

@@ -22,6 +22,14 @@ static EpcommStatus check_packed(EpComm *c, const char *what) {
   return EPCOMM_OK;
 }
 
+/* Checks that no rank is lost. The kernels that exchange words with the other ranks wait for all of them. */
+static EpcommStatus check_whole(EpComm *c, const char *what) {
+  EpcommStatus s = check_packed(c, what);
+  if (s != EPCOMM_OK || !survive_lost(c)) return s;
+  return comm_say(c, EPCOMM_INVALID, "%s: it needs every rank, and only 0x%llx are alive; use epcomm_dispatch and epcomm_combine alone, or "
+                  "epcomm_grow", what, (unsigned long long)c->alive);
+}
+
 static void meeting(const EpComm *c, EpMeeting *m) {
   const PackHeader *h = c->pack.head;
   for (int r = 0; r < c->options.ranks; r++) m->heap[r] = c->base.heap[r];
@@ -65,7 +73,7 @@ EpcommStatus epcomm_layout(EpComm *c, const EpcommLayoutOf *call, EpcommStream s
 
 EpcommStatus epcomm_announce(EpComm *c, const EpcommAnnounce *call, EpcommStream stream) {
   EpcommStatus s = comm_check_size(c, call->size, sizeof *call, "announce");
-  if (s == EPCOMM_OK) s = check_packed(c, "announce");
+  if (s == EPCOMM_OK) s = check_whole(c, "announce");
   if (s != EPCOMM_OK) return s;
   const PackHeader *h = c->pack.head;
   if (call->tokens < 0 || call->tokens > (int)h->max_tokens)
@@ -139,7 +147,7 @@ EpcommStatus epcomm_received(EpComm *c, const EpcommReceived *call, EpcommStream
 
 EpcommStatus epcomm_return_weights(EpComm *c, const EpcommReturn *call, EpcommStream stream) {
   EpcommStatus s = comm_check_size(c, call->size, sizeof *call, "return_weights");
-  if (s == EPCOMM_OK) s = check_packed(c, "return_weights");
+  if (s == EPCOMM_OK) s = check_whole(c, "return_weights");
   if (s != EPCOMM_OK) return s;
   if (call->topk < 1 || call->topk > (int)c->pack.head->topk)
     return comm_say(c, EPCOMM_INVALID, "topk: %d is outside 1 to %u, the pack's", call->topk, c->pack.head->topk);

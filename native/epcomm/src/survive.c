@@ -17,7 +17,7 @@ EpcommStatus survive_check(EpComm *c) {
     return comm_say(c, EPCOMM_INVALID, "survivors: %d is not an EpcommSurvivors", o->survivors);
   if (o->survivors && !(c->pack.head->flags & PACK_SURVIVORS))
     return comm_say(c, EPCOMM_PACK, "survivors: the kernels of this pack wait for every rank; make a pack with epbench pack --survivors, in "
-                    "layout masked for one host");
+                    "layout masked, rank or rank:packed for one host");
   if (o->joins != 0 && (!o->survivors || !(o->joins & me) || (o->joins & ~survive_everyone(c))))
     return comm_say(c, EPCOMM_INVALID, "joins: 0x%llx must be a set of ranks below %d with rank %d in it, and survivors must be set",
                     (unsigned long long)o->joins, o->ranks, o->rank);
@@ -109,7 +109,8 @@ EpcommStatus survive_part(EpComm *c) { return meet(c, c->alive, 1); }
 
 static EpcommStatus check_set(EpComm *c, uint64_t set, const char *what) {
   const uint64_t me = (uint64_t)1 << c->options.rank;
-  if (!c->options.survivors) return comm_say(c, EPCOMM_INVALID, "%s: this EpComm was created without survivors", what);
+  if (!c->options.survivors) return comm_say(c, EPCOMM_INVALID, "%s: this EpComm was created without survivors; set the option with a pack of epbench pack "
+                    "--survivors, or start all ranks again", what);
   if (!(set & me) || (set & ~survive_everyone(c)))
     return comm_say(c, EPCOMM_INVALID, "%s: 0x%llx is not a set of ranks below %d with rank %d in it", what, (unsigned long long)set, c->options.ranks,
                     c->options.rank);

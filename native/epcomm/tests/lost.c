@@ -176,12 +176,17 @@ static int goes_on(Lost *l, uint64_t from) {
   return 1;
 }
 
-/* Returns 0 if shrink refuses sets that name a lost rank or lack this rank. The refusal needs no other rank. */
-static int refuses_sets(Lost *l) {
+/* Returns 0 if shrink refuses sets that name a lost rank or lack this rank, and announce refuses to wait for lost
+ * ranks. The refusals need no other rank. */
+static int refuses_lost(Lost *l) {
   uint64_t living = everyone(l) & ~l->moe->lost, me = 1ull << l->member->rank;
   int bad = epcomm_shrink(l->comm, everyone(l)) != EPCOMM_INVALID || strstr(epcomm_error(l->comm), "already lost") == NULL;
   bad |= epcomm_shrink(l->comm, living & ~me) != EPCOMM_INVALID;
-  if (bad) printf("rank %d: shrink to a set that it must refuse: %s\n", l->member->rank, epcomm_error(l->comm));
+  if (l->moe->info.layout == EPCOMM_LAYOUT_RANK_PACKED) {
+    EpcommAnnounce all = {.size = sizeof all};
+    bad |= epcomm_announce(l->comm, &all, l->stream) != EPCOMM_INVALID || strstr(epcomm_error(l->comm), "needs every rank") == NULL;
+  }
+  if (bad) printf("rank %d: shrink or announce did not refuse: %s\n", l->member->rank, epcomm_error(l->comm));
   return bad;
 }
 
@@ -206,7 +211,7 @@ static int survive(Lost *l) {
     printf("rank %d: more than two deadlines\n", l->member->rank);
     return gpu_emulated() ? RANKS_SLOW : 1; /* emulated kernels may just be slow; a second run has twice the deadline */
   }
-  int bad = refuses_sets(l);
+  int bad = refuses_lost(l);
   return bad ? bad : goes_on(l, 100);
 }
 
@@ -253,14 +258,26 @@ int test_refuse(Member *member, void *plan) {
 
 /* ---- ranks that come back ---- */
 
+/* Combines the dispatch of call n, which was made before the last rank was lost. It must send nothing to the rank. */
+static int combines_old(Lost *l, uint64_t n) {
+  int bad = ranks_ended(l->comm, "combine of a dispatch from before", epcomm_combine(l->comm, &l->whole, l->stream), l->stream);
+  return bad ? bad : any_combined(l->moe, &l->whole, n, l->stream);
+}
+
 /* Makes calls without the last rank, whose process is not killed, and then takes the rank back. */
 static int comes_back(Lost *l) {
-  int bad = 0, last = ranks_is_last(l->member);
+  int last = ranks_is_last(l->member);
+  const uint64_t old = 199;
+  moe_inputs(l->moe, old, l->whole.tokens, l->stream);
+  int bad = ranks_ended(l->comm, "dispatch", epcomm_dispatch(l->comm, &l->whole, l->stream), l->stream);
+  bad = ranks_joint_result(l->member, bad);
+  if (bad) return bad;
   EpcommStatus s = EPCOMM_OK;
   if (!last) {
     s = epcomm_shrink(l->comm, everyone(l) >> 1);
     l->moe->lost = everyone(l) & ~(everyone(l) >> 1);
-    bad = s != EPCOMM_OK ? ranks_say(l->comm, "shrink", s) : goes_on(l, 200);
+    bad = s != EPCOMM_OK ? ranks_say(l->comm, "shrink", s) : combines_old(l, old);
+    if (!bad) bad = goes_on(l, 200);
   }
   bad = ranks_joint_result(l->member, bad);
   if (bad) return bad;

@@ -41,6 +41,10 @@ done
 for at in counts rows between combine halves combine-halves replay; do
   step 600 "lost-at-$at" '' env EMUL_GPUS=8 "$bin/epcomm-test" "$bin/survivors.pack" lost --processes --deadline 0.2 --victims 2 --at $at
 done
+for layout in rank rank-packed; do
+  step 600 "lost-$layout" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/survivors-$layout.pack" lost --processes --deadline 0.5 --at rows
+  step 600 "grow-$layout" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/survivors-$layout.pack" grow --processes --deadline 0.5
+done
 for test in grow refuse; do
   step 600 "$test" '' env EMUL_GPUS=8 "$bin/epcomm-test" "$bin/survivors.pack" $test --processes --deadline 0.5
 done

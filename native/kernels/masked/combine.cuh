@@ -155,16 +155,16 @@ EP_DEVICE void masked_send_rows(const EpArgs &a, const RankCall &c, const Masked
 }
 
 /* The first loads of a sender, issued together. In a short call it would take too long to
- * load one after the other. */
+ * load one after the other. The dispatch may be older than the loss of a rank, whose rows then go nowhere. */
 struct MaskedAhead {
-  uint32_t began, messages; /* lane r: the last call that rank r began, and the number of its messages */
+  uint32_t began, messages; /* lane r: the last call that rank r began, and the number of its messages, 0 if it is lost */
   MaskedRoute route;        /* route of the warp's first unit */
 };
 EP_DEVICE uint32_t masked_first_unit(const RankCall &c) { return c.warp * c.senders + c.block; }
 EP_DEVICE MaskedAhead masked_load_ahead(const EpArgs &a, const RankCall &c) {
   uint32_t began = ep_load_began(a, c), messages = 0;
   MaskedRoute route = masked_load_route(a, c, masked_first_unit(c));
-  if (c.lane < EP_RANKS) messages = static_cast<uint32_t>(masked_messages(a)[c.lane]);
+  if (c.lane < EP_RANKS && ep_alive(a, c.lane)) messages = static_cast<uint32_t>(masked_messages(a)[c.lane]);
   return {began, messages <= static_cast<uint32_t>(a.max_tokens) ? messages : 0, route};
 }
 

@@ -16,6 +16,7 @@ EP_DEVICE uint8_t *ll_return(const EpArgs &a, int owner, uint32_t call, uint32_t
   return masked_return(a, owner, call, token, slot);
 }
 EP_DEVICE uint32_t ll_places(const EpArgs &a, uint32_t source) {
+  if (!ep_alive(a, source)) return 0; /* the dispatch may be older than the loss of the rank */
   uint32_t messages = static_cast<uint32_t>(masked_messages(a)[source]);
   return messages <= static_cast<uint32_t>(a.max_tokens) ? messages : 0;
 }

@@ -23,12 +23,13 @@ EP_DEVICE const uint4 *rank_y(const EpArgs &a, uint64_t row, uint32_t column) {
 
 /* ---- sending ---- */
 
-/* Lane r: the number of rows that came from rank r, and the number of the first of them. */
+/* Lane r: the number of rows that came from rank r, and the number of the first of them. The dispatch may be older
+ * than the loss of a rank, whose rows then go nowhere. */
 struct RankRows {
   uint32_t rows, first;
 };
 EP_DEVICE RankRows rank_rows(const EpArgs &a, uint32_t lane) {
-  if (lane >= EP_RANKS) return {0, 0};
+  if (lane >= EP_RANKS || !ep_alive(a, lane)) return {0, 0};
   uint32_t word = a.row_offsets[lane], most = static_cast<uint32_t>(a.max_tokens);
   RankRows of = {word, lane * most};
   if (EP_PACKED) of = {a.row_offsets[lane + 1] - word, word};

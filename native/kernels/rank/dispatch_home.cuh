@@ -39,6 +39,7 @@ struct RankHomeShared {
 EP_DEVICE void rank_home_begin(const EpArgs &a, const RankCall &c) {
   if (EP_PACKED || c.block != 0 || threadIdx.x >= EP_RANKS || threadIdx.x == static_cast<uint32_t>(a.rank)) return;
   int to = static_cast<int>(threadIdx.x);
+  if (!ep_alive(a, to)) return;
   st_relaxed_sys(rank_count_for(a, to, c.number, a.rank, a.rank), static_cast<uint64_t>(c.number) << 32);
 }
 
@@ -47,14 +48,15 @@ EP_DEVICE void rank_home_begin(const EpArgs &a, const RankCall &c) {
 EP_DEVICE void rank_home_tell(const EpArgs &a, const RankCall &c, const uint32_t (&all)[EP_RANKS]) {
   for (uint32_t i = threadIdx.x; i < EP_RANKS * EP_RANKS; i += blockDim.x) {
     int to = static_cast<int>((static_cast<uint32_t>(a.rank) + i / EP_RANKS) % EP_RANKS), of = static_cast<int>(i % EP_RANKS);
-    if (!EP_PACKED && of != to) continue;
+    if (!ep_alive(a, to) || (!EP_PACKED && of != to)) continue;
     if (a.drop_signal > 0 && (a.drop_signal - 1) / EP_LOCAL_EXPERTS == to) continue;
     st_relaxed_sys(rank_count_for(a, to, c.number, a.rank, of), static_cast<uint64_t>(c.number) << 32 | all[of]);
   }
 }
 
-/* Waits for the number of rows from a source for a rank, and returns it. */
+/* Waits for the number of rows from a source for a rank, and returns it; 0 for a lost source. */
 EP_DEVICE uint32_t rank_home_wait_count(const EpArgs &a, const RankCall &c, RankHomeShared &s, int source, int rank) {
+  if (!ep_alive(a, source)) return 0;
   const uint64_t *p = rank_count_for(a, a.rank, c.number, source, rank);
   uint64_t v;
   EpSpin spin;
@@ -146,7 +148,7 @@ EP_DEVICE void rank_home_store(const EpArgs &a, const RankCall &c, const RankHom
   for (uint32_t j = 0; j < EP_RANKS; j++) {
     int to = static_cast<int>((turn + j) % EP_RANKS);
     if (!rank_goes(s.tile, i, to)) continue;
-    uint4 *data = reinterpret_cast<uint4 *>(a.heap[to] + (a.out - a.heap[a.rank]) + rank_row_on(s, i, to) * RANK_PAYLOAD);
+    uint4 *data = reinterpret_cast<uint4 *>(ep_heap(a, to) + (a.out - ep_heap(a, a.rank)) + rank_row_on(s, i, to) * RANK_PAYLOAD);
 #pragma unroll
     for (uint32_t v = 0; v < RANK_STEP; v++)
       if (rank_inside(first + 32 * v)) st_relaxed_sys(data + first + 32 * v, out[v].data);

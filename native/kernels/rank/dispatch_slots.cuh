@@ -20,7 +20,7 @@ struct RankShared {
 EP_DEVICE void rank_signal(const EpArgs &a, const RankCall &c, const uint32_t (&all)[EP_RANKS]) {
   if (c.warp != 0 || c.lane >= EP_RANKS) return;
   int to = static_cast<int>((static_cast<uint32_t>(a.rank) + c.lane) % EP_RANKS);
-  if (a.drop_signal > 0 && (a.drop_signal - 1) / EP_LOCAL_EXPERTS == to) return;
+  if (!ep_alive(a, to) || (a.drop_signal > 0 && (a.drop_signal - 1) / EP_LOCAL_EXPERTS == to)) return;
   st_relaxed_sys(rank_count(a, to, c.number, a.rank), static_cast<uint64_t>(c.number) << 32 | all[to]);
 }
 
@@ -102,14 +102,16 @@ EP_DEVICE void rank_dispatch_async(const EpArgs &a, const RankCall &c, RankShare
 
 /* ---- receiving ---- */
 
-/* Waits for the counts of all ranks; each lane has one. */
+/* Waits for the counts of all ranks; each lane has one, 0 for a lost rank. */
 EP_DEVICE bool rank_wait_counts(const EpArgs &a, const RankCall &c, uint32_t *rows) {
-  const uint64_t *p = rank_count(a, a.rank, c.number, c.lane < EP_RANKS ? c.lane : 0);
+  const uint32_t source = c.lane < EP_RANKS ? c.lane : 0;
+  const uint64_t *p = rank_count(a, a.rank, c.number, source);
+  const bool lost = !ep_alive(a, source);
   EpSpin spin;
   for (;;) {
     uint64_t v = ld_relaxed_sys(p);
-    uint32_t missing = __ballot_sync(EP_FULL_WARP, v >> 32 != c.number);
-    *rows = static_cast<uint32_t>(v);
+    uint32_t missing = __ballot_sync(EP_FULL_WARP, !lost && v >> 32 != c.number);
+    *rows = lost ? 0 : static_cast<uint32_t>(v);
     if (missing == 0) return true;
     if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, __ffs(missing) - 1}, c.number, v >> 32)) return false;
   }
@@ -230,7 +232,7 @@ EP_DEVICE RankPart rank_part(const EpArgs &a, uint32_t job) {
 EP_DEVICE void rank_dispatch_wait(const EpArgs &a, const RankCall &c, RankShared &s) {
   uint32_t job = rank_receiver(c), most = 0;
   RankPart p = rank_part(a, job);
-  bool early = RANK_SOURCES > 0 && c.warp != 0 && p.place < static_cast<uint32_t>(a.tokens) && rank_wait_part(a, c, p, true);
+  bool early = RANK_SOURCES > 0 && c.warp != 0 && p.place < static_cast<uint32_t>(a.tokens) && ep_alive(a, p.source) && rank_wait_part(a, c, p, true);
   uint32_t early_place = p.place;
   rank_index(a, c, s);
   if (s.failed) return;

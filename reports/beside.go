@@ -42,9 +42,9 @@ func besideCases(run *record.Run) (cases []*Case) {
 	return cases
 }
 
-// BesideTables is BesideTable for several runs. Rows of one case follow each other. The notes give, for each library,
-// the work inside its calls and the size of its product, because the part of the product that belongs to one call
-// depends on the library's own calls.
+// BesideTables is BesideTable for several runs. Rows of one case follow each other. The notes give,
+// for each library, the work inside its calls and the size of its product. The part of the product
+// that belongs to one call depends on the library's own calls.
 func BesideTables(runs []*record.Run) (t Table, ok bool) {
 	var rows []besideRow
 	for _, run := range runs {

@@ -260,9 +260,9 @@ func (c LibraryComparison) cells() []Cell {
 	return append(out, Str(second.Library), Micros(second.Entry.Median.Mid), Gain(c.Gain.Mid), Gain(c.Gain.Low), Gain(c.Gain.High), verdict)
 }
 
-// switchPoints returns sentences that say from which token count on to use which library. There
-// is one sentence for each op, routing and kind of work. A sentence names another library only
-// if it is faster by more than the band.
+// switchPoints returns a sentence for each op, routing and kind of work. The sentence says which
+// library is fastest, and from which token count on another one is. It names another library only
+// if that library is faster by more than the band.
 func switchPoints(choices []LibraryComparison) []string {
 	var out []string
 	for len(choices) > 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// UnknownShape holds the answer that a table gives for a case if the table has no row for the
-// case's shape, and how good that answer is by the case's measurements.
+// UnknownShape is about a case whose shape is in no row of a table. It holds the answer that the
+// table gives nevertheless, and how good this answer is by the case's measurements.
 type UnknownShape struct {
 	Case   *Case
 	Answer table.Answer

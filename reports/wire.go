@@ -25,9 +25,9 @@ func Wire(m ep.Machine) float64 {
 	return 0
 }
 
-// WireLimit returns the seconds in which a link with a speed of gbps (1e9 bytes per second)
-// moves the bytes of the case's busiest rank, if each token is sent once to each rank that
-// needs it. It returns NaN if bytes or speed are unknown, or if nothing is sent.
+// WireLimit returns how many seconds a link takes to move the bytes of the case's busiest rank, if
+// each token is sent once to each rank that needs it. gbps is the link's speed in 1e9 bytes per
+// second. WireLimit returns NaN if bytes or speed are unknown, or if nothing is sent.
 func (c *Case) WireLimit(gbps float64) float64 {
 	if c.Load == nil {
 		return math.NaN()

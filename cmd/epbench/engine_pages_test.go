@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// engineRuns lists recorded runs under the names that README and the pages for engines give to the runs of
-// their sweeps.
+// engineRuns has, for README and each page for engines, the names of the runs that the page's
+// commands read. Each name stands for a recorded run.
 var engineRuns = map[string]map[string]string{
 	"README.md":         {"run": "runs/h200x2-deepseek-v3"},
 	"run-deepep.md":     {"before": "peers/h100x2/deepep", "after": "peers/h100x2/deepep"},

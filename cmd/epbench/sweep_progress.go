@@ -87,8 +87,8 @@ func (p *progress) timeLeft(s decor.Statistics) string {
 	return fmt.Sprintf(", %v left", remaining(took, time.Since(p.start)-took, done, s.Total).Round(time.Second))
 }
 
-// remaining returns the estimated time to the end: the number of searches that are not done
-// times the mean time of those that are, less the time for which the current search has run. So
+// remaining returns the estimated time to the end. It multiplies the number of open searches by the
+// mean time of the finished ones, and subtracts the time for which the current search has run. So
 // the estimate falls while a search runs.
 func remaining(took, running time.Duration, done, all int64) time.Duration {
 	return max(0, time.Duration(float64(took)/float64(done)*float64(all-done))-running)

@@ -154,8 +154,8 @@ func (f *showFlags) keep() (func(table.Header, *table.Row) bool, error) {
 	}, nil
 }
 
-// configFilter returns a function that reports whether a config is the one that s names. s may
-// have any spelling of a config. If s is "", all configs pass.
+// configFilter returns a function that reports whether s names a config. s may have any spelling of
+// a config. If s is "", all configs pass.
 func configFilter(s string) (func(table.Header, table.Key, int, ep.Config) bool, error) {
 	s, err := fromRow(s, tableRows)
 	if err != nil {

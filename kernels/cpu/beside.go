@@ -19,7 +19,7 @@ type beside struct {
 	share    int        // pieces of the product for one call
 }
 
-// outlasts sets how many times as long as a call the part of the product takes that runs beside it.
+// outlasts is a ratio: the product beside a call takes outlasts times as long as the call.
 const outlasts = 2
 
 func newBeside(p ep.Problem) *beside {

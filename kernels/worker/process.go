@@ -77,8 +77,8 @@ func start(ctx context.Context, c Command, limit time.Duration) (*process, error
 		p.out.drain()
 		return err
 	})
-	// The worker gets a process group of its own, so that processes that it started can be killed
-	// with it, and that a Ctrl-C for epbench does not reach it.
+	// The worker gets a process group of its own. So the processes that it starts can be killed
+	// with it, and a Ctrl-C for epbench does not reach it.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	messages, err := p.connect(ctx, c, limit)
 	if err != nil {

@@ -34,7 +34,8 @@ type Conclusion struct {
 	Earlier  stat.Estimate // the challenger's gain in the finals
 }
 
-// band returns the least relative difference that this search calls a difference.
+// band returns the band of this search. Two times whose relative difference is inside the band
+// count as equal.
 func (r DecisionRules) band() record.Band {
 	return record.Band{Policy: r.Protocol.Band, AA: r.AA.Spread}
 }

@@ -110,9 +110,9 @@ type Host struct {
 	Check func(ep.Machine, ep.Problem, ep.Config) error
 }
 
-// Refusal returns why a table may not be used on this host for a problem, nil if it may. It
-// refuses a table of another machine, one with other hooks, one whose rows all need kernels
-// that the host does not have, and one without a row for the problem's rank count and dtypes.
+// Refusal returns why a table may not be used on this host for a problem, nil if it may. Refused
+// are tables of another machine and tables with other hooks. A table is also refused if the host
+// has the kernels of none of its rows, or if no row is for the problem's rank count and dtypes.
 func (t *Table) Refusal(h Host, p ep.Problem) error {
 	head := t.Header
 	if want, got := head.Machine.Key(), h.Machine.Key(); want != got && !h.AcceptsMachine(head.Machine) {
@@ -155,8 +155,8 @@ func (h Host) Accepts(head Header, r Row) bool {
 	return h.ABI.Accepts(head.Build(r))
 }
 
-// Builds counts the rows of a table that a host accepts although they were measured with
-// another build of their kernels, and the rows that it refuses because of their kernels.
+// Builds counts two kinds of rows: `earlier`, which the host accepts although another build of
+// their kernels was measured, and `refused`, which the host refuses because of their kernels.
 func (t *Table) Builds(h Host) (earlier, refused int) {
 	for _, r := range t.Rows {
 		switch {

@@ -23,8 +23,9 @@ func MayTakeCast(dispatch ep.Config) bool {
 	return ok && !countsReceiver(dispatch)
 }
 
-// checkCount checks count. With count=receiver the parameters `unused`, spelled name=value, have no effect
-// and must have these values, mode is fused, and the marks of all tokens must fit a block's shared memory.
+// checkCount checks count. With count=receiver the parameters `unused`, spelled name=value, have no
+// effect and must have these values. The mode must be fused, and the marks of all tokens must fit a
+// block's shared memory.
 func checkCount(p ep.Problem, c ep.Config, unused ...string) error {
 	if !countsReceiver(c) {
 		return kernels.CheckWord(c, "count", "sender", "receiver")
@@ -44,9 +45,10 @@ func checkCount(p ep.Problem, c ep.Config, unused ...string) error {
 // 9 KiB of it.
 const marksShared = 128 << 10
 
-// markBytes returns the bytes of shared memory in which a block marks which tokens selected which
-// experts, with one bit for each expert and token. It uses the token count of the fullest rank and
-// not the capacity of the buffers, so that a table row for few tokens is legal at any capacity.
+// markBytes returns the bytes of shared memory for a block's marks. There is one bit for each
+// expert and token, set if the token selected the expert. The token count is that of the fullest
+// rank, not the capacity of the buffers, so that a table row for few tokens is legal at any
+// capacity.
 func markBytes(p ep.Problem) int { return (max(p.Tokens, 1) + 31) / 32 * 4 * p.Experts }
 
 // launchesIDs returns the launch of a call with count=receiver.

@@ -154,8 +154,8 @@ func checkSMs(m ep.Machine, p ep.Problem, c ep.Config, lo int) error {
 	return nil
 }
 
-// checkUnused checks that parameters which have no effect under a condition have the one value that is legal then.
-// They are spelled name=value. A parameter that the kernel does not have is skipped.
+// checkUnused checks parameters that have no effect under a condition. Each must have its one legal
+// value, spelled name=value in `unused`. A parameter that the kernel does not have is skipped.
 func checkUnused(c ep.Config, condition string, unused ...string) error {
 	for _, u := range unused {
 		name, want, _ := strings.Cut(u, "=")

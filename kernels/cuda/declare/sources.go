@@ -32,9 +32,9 @@ func (u Unit) Surviving() Unit {
 	return u
 }
 
-// NewUnit returns the unit of a source with the macros of the problem and the macros `own`. It keeps
-// only those macros of the problem that the source or its includes mention, so that problems that
-// differ in other macros share a binary.
+// NewUnit returns the unit of a source with the macros of the problem and the macros `own`. A macro
+// of the problem is left out if neither the source nor its includes mention it. So two problems
+// share a binary if they differ only in such macros.
 func NewUnit(source string, p ep.Problem, own []string) (Unit, error) {
 	u := Unit{Source: source}
 	for _, d := range problemDefines(p) {

@@ -145,8 +145,8 @@ func (p *program) wire(i int) {
 }
 
 // window returns how many rounds may be queued at once. It is one with the clocks span and event,
-// which have room for the readings of one round, and one if ranks share a GPU, because they then
-// share the driver's queues.
+// because their readings have room for one round only. It is also one if ranks share a GPU, because
+// these ranks share the driver's queues.
 func (p *program) window() int {
 	if p.clock != clockChain || len(p.ranks.local) > len(p.ranks.node.gpus) {
 		return 1

@@ -2,8 +2,8 @@ package pack
 
 import "testing"
 
-// TestSharedMemoryCountsOnce: states in one area take the bytes of the largest, whichever comes first, and
-// each region without an area takes its own.
+// TestSharedMemoryCountsOnce: states that share an area take the bytes of the largest state, in any
+// order. A region without an area takes its own bytes.
 func TestSharedMemoryCountsOnce(t *testing.T) {
 	for _, sizes := range [][2]uint64{{512, 4096}, {4096, 512}} {
 		p := &Pack{
@@ -19,8 +19,8 @@ func TestSharedMemoryCountsOnce(t *testing.T) {
 	}
 }
 
-// TestIDsOfSurvivors: a pack for survivors has ids of a dispatch and of a combine, another one of layout
-// expert has ids for both together.
+// TestIDsOfSurvivors: a pack for survivors has room for the ids of a dispatch and for those of a
+// combine. In other packs of layout expert, both use the same room.
 func TestIDsOfSurvivors(t *testing.T) {
 	p := &Pack{head: header{MaxTokens: 100, TopK: 8}}
 	one := p.idBytes()

@@ -1,5 +1,5 @@
-// Package receipt measures rows of a tuned table again, on the machine that will use them, and
-// records in a receipt whether the gain that each row claims holds there.
+// Package receipt measures rows of a tuned table again, on the machine that will use them. A
+// receipt records whether the gain that each row claims holds on that machine.
 package receipt
 
 import (

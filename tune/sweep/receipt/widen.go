@@ -107,10 +107,10 @@ func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) 
 	return &out, changes, out.Seal()
 }
 
-// certify stamps a row with the receipt's build of its kernels and with the receipt's protocol, if a
-// check of the row holds and was made after the row's measurement. The row keeps the spelling of its
-// config, so the build may name a kernel that replaced the row's. The header gets a word for such a
-// kernel, because it names every kernel of its rows.
+// certify stamps a row with the receipt's protocol and with the receipt's build of the row's
+// kernels. It does so only if a check of the row holds and was made after the row's measurement.
+// The row keeps the spelling of its config, so the build may name a kernel that replaced the row's.
+// The header gets a word for such a kernel, because it names every kernel of its rows.
 func (r *Receipt) certify(h *table.Header, row *table.Row, c Check) {
 	if c.Claim != Holds || !r.Created.After(row.Evidence.Date) {
 		return

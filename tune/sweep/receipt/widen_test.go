@@ -153,8 +153,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestWidenCertifies: a check that holds sets the build and the protocol of the row to those of the
-// receipt, if the check was made after the row was measured and the builds have the same revision.
+// TestWidenCertifies: the row gets the build and the protocol of the receipt if its check holds,
+// was made after the row was measured, and has a build of the same revision.
 func TestWidenCertifies(t *testing.T) {
 	for _, c := range []struct {
 		name     string

@@ -22,9 +22,9 @@ const silence = 30 * time.Second
 // `most` searches.
 func (f *Follower) Page(now time.Time, most int) reports.Table {
 	t := reports.Table{Name: "watch", Title: f.Progress(now), Columns: []reports.Column{
-		reports.Words("op"), reports.Words("dtype").Dropped(3), reports.Numbers("tokens", ""), reports.Words("routing").Dropped(2),
-		reports.Words("stage"), reports.Numbers("kernels", "").Dropped(4), reports.Numbers("configs", ""), reports.Numbers("failed", "").Dropped(5),
-		reports.Numbers("gain", "x"), reports.Words("best so far").Dropped(1)}}
+		reports.Words("op"), reports.Words("dtype").Dropped(4), reports.Numbers("tokens", ""), reports.Words("routing").Dropped(1),
+		reports.Words("stage"), reports.Numbers("kernels", "").Dropped(5), reports.Numbers("configs", ""), reports.Numbers("failed", "").Dropped(6),
+		reports.Numbers("gain", "x"), reports.Words("best so far").Dropped(2), reports.Words("kernel").Dropped(3)}}
 	from := max(0, len(f.Searches)-most)
 	for _, s := range f.Searches[from:] {
 		t.Add(s.cells()...)
@@ -88,9 +88,9 @@ func (s *Search) cells() []reports.Cell {
 		best, gain, ok = s.Decided.Decision.Config, s.Decided.Decision.Gain.Mid, true
 	}
 	if !ok {
-		return append(row, reports.None(), reports.None())
+		return append(row, reports.None(), reports.None(), reports.None())
 	}
-	return append(row, reports.Float(gain, 3), reports.Str(best.ID()+" "+best.Kernel))
+	return append(row, reports.Float(gain, 3), reports.Str(best.ID()), reports.Str(best.Kernel))
 }
 
 // state returns the verdict of a decided search, and the stage of any other.

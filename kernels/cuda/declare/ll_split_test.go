@@ -51,8 +51,8 @@ func TestSplitReceiverIsBounded(t *testing.T) {
 	}
 }
 
-// TestFormerSplitKernels: configs of the kernels that split phases were before, and configs from before
-// mode was a parameter, are legal configs of this build and launch the same entries.
+// TestFormerSplitKernels: split phases were once kernels of their own, and mode was once no
+// parameter. Configs of that time are legal configs of this build and launch the same entries.
 func TestFormerSplitKernels(t *testing.T) {
 	for text, entries := range map[string]string{
 		"dispatch_ll_split:part=512,pdl=0,recv_sms=64,send=512,sms=32,threads=512":           "dispatch_ll_send dispatch_ll_recv",

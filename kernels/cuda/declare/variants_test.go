@@ -2,7 +2,8 @@ package declare
 
 import "github.com/epbench/epbench/tune/ep"
 
-// Declarations whose default is a config of a kernel that has become a config of another one.
+// These were kernels of their own. Today they are configs of other kernels. Each declaration has
+// such a config as its default.
 func dispatchLLIDs() Declaration     { return by(dispatchLL(), defaultDispatchLLIDs) }
 func dispatchMaskedIDs() Declaration { return by(dispatchMasked(), defaultDispatchMaskedIDs) }
 func combineLLPartial() Declaration  { return by(combineLL(), defaultCombineLLPartial) }

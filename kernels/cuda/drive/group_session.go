@@ -90,8 +90,8 @@ func (s *groupSession) attempt(t task) ([]answer, error) {
 }
 
 // recover makes the memory of all ranks usable after a failure. No kernel runs any more on any
-// rank. The ranks first wait for the messages that are still in flight, because a signal that
-// arrives after the memory was filled again would be taken for a signal of a later call.
+// rank. The ranks first wait for the messages that are still in flight. Otherwise a signal could
+// arrive after the memory was filled again, and be taken for a signal of a later call.
 func (s *groupSession) recover() error {
 	if _, err := s.ask(task{Settle: true}); err != nil {
 		return err

@@ -60,8 +60,9 @@ func TestDistance(t *testing.T) {
 	}
 }
 
-// TestNearestRowAnswers: a dispatch that no combine's row can follow takes the nearest combine that can,
-// by the ratio of token counts: 100 tokens are nearer to 128 than to 32.
+// TestNearestRowAnswers: if no combine's row of this token count can follow the dispatch, the
+// nearest combine that can is taken. Distance is the ratio of token counts: 100 tokens are nearer
+// to 128 than to 32.
 func TestNearestRowAnswers(t *testing.T) {
 	p := build(t, nil, row(ep.Dispatch, 1, 4096, dispatchLL, 10),
 		row(ep.Combine, 1, 32, combineLL, 1), row(ep.Combine, 33, 127, combineFinal, 90), row(ep.Combine, 128, 4096, combineDedup, 40))
@@ -88,7 +89,8 @@ type fitError struct{}
 
 func (*fitError) Error() string { return "more tokens than the kernels support" }
 
-// TestFitByHand finds counts of memory that is known: 1,000 + in flight x 100 x tokens.
+// TestFitByHand finds the largest token counts for a memory of 1,000 + in flight x 100 x tokens
+// bytes.
 func TestFitByHand(t *testing.T) {
 	for _, c := range []struct {
 		bytes    int64
@@ -104,7 +106,7 @@ func TestFitByHand(t *testing.T) {
 			t.Errorf("%d bytes, %d in flight: %d tokens of %d bytes, %v; want %d of %d", c.bytes, c.inFlight, n, heap, err, c.tokens, c.heap)
 		}
 	}
-	// The kernels support 14 tokens: no more fit, and Beyond says why.
+	// The kernels support at most 14 tokens. Beyond returns the reason why no more fit.
 	f := fitted(14)
 	if n, heap, err := f.Tokens(1<<40, 1); n != 14 || heap != 2400 || err != nil {
 		t.Errorf("%d tokens of %d bytes, %v", n, heap, err)

@@ -75,8 +75,8 @@ func said(t testing.TB, p *Pack, purpose ep.Op, c ep.Class, tokens int) Answer {
 	return Answer{}
 }
 
-// TestRowsOfOtherGPUs: rows that were measured on other GPUs of the same architecture and link answer
-// only if the request accepts them. The answers' texts then say it.
+// TestRowsOfOtherGPUs: rows that were measured on other GPUs of the same architecture and link
+// answer only if the request accepts them. The text of such an answer says so.
 func TestRowsOfOtherGPUs(t *testing.T) {
 	for _, accept := range []bool{false, true} {
 		p := build(t, func(r *Request) {

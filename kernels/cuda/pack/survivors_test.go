@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestSurvivors: every binary of a pack for ranks of which some may be lost is compiled for that,
-// and no binary of another pack.
+// TestSurvivors: if a pack must work after the loss of ranks, all its binaries are compiled with
+// EP_SURVIVORS. The binaries of other packs are compiled without it.
 func TestSurvivors(t *testing.T) {
 	for _, c := range []struct {
 		survivors bool

@@ -106,9 +106,9 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	return f.measure(cmd, b, opts, pick)
 }
 
-// benchSessions sets how many sessions bench makes on GPUs by default. Times of one config differ by about 1 % between
-// sessions there. If each run has three sessions, the interval of a comparison reaches 3 % to each side. With twelve
-// sessions it reaches 1.2 %.
+// benchSessions sets how many sessions bench makes on GPUs by default. With the deviation between sessions that
+// ep.Machine.SessionSpread gives, twelve sessions make the interval of a comparison four times narrower than three do
+// (stat.RatioReach), and take about a second a case.
 const benchSessions = 12
 
 // options returns the problems to measure. A problem gets the value of --precision if it has
@@ -270,12 +270,12 @@ func (f *benchFlags) noteBand(cmd *cobra.Command, b kernels.Backend, opts *sweep
 // bandNote returns a note with the band that compare can decide from two runs of so many sessions. If that band is no
 // wider than the policy's, it returns "". spread is the standard deviation of times between sessions.
 func bandNote(sessions int, spread, band float64) string {
-	decided := stat.DecidedBand(sessions, spread)
+	reach, decided := stat.RatioReach(sessions, spread), stat.DecidedBand(sessions, spread)
 	if decided <= band {
 		return ""
 	}
-	return fmt.Sprintf("note: times differ by %.0f %% from session to session. From two runs of %d sessions, compare can decide a band of %.1f %%; from two runs of %d sessions, a band of %.1f %%. Its default band is %.1f %%: give it a wider --band, or use bench --ab",
-		100*spread, sessions, 100*decided, maxSessions, 100*stat.DecidedBand(maxSessions, spread), 100*band)
+	return fmt.Sprintf("note: times differ by %.0f %% from session to session. The interval between two runs of %d sessions then reaches %.1f %% to each side, so that compare can decide a band of %.1f %%; from two runs of %d sessions it can decide a band of %.1f %%. Its default band is %.1f %%: give it a wider --band, or use bench --ab",
+		100*spread, sessions, 100*reach, 100*decided, maxSessions, 100*stat.DecidedBand(maxSessions, spread), 100*band)
 }
 
 // verdict prints the reasons of the decisions. If a config failed, it returns an error with

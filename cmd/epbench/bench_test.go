@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/epbench/epbench/kernels/cpu"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/stat"
 	"github.com/epbench/epbench/tune/table"
 )
 
@@ -75,11 +77,31 @@ func TestBenchOfEarlierRows(t *testing.T) {
 
 // TestBandNote: a note names the band that the sessions decide, unless the policy's band is wider.
 func TestBandNote(t *testing.T) {
-	if got := bandNote(benchSessions, 0.02, 0.01); !strings.Contains(got, "From two runs of 12 sessions, compare can decide a band of 3.7 %; from two runs of 100 sessions, a band of 1.1 %. Its default band is 1.0 %") {
+	if got := bandNote(benchSessions, 0.02, 0.01); !strings.Contains(got, "between two runs of 12 sessions then reaches 1.8 % to each side, so that compare can decide a band of 3.7 %; from two runs of 100 sessions it can decide a band of 1.1 %. Its default band is 1.0 %") {
 		t.Errorf("on a GPU: %s", got)
 	}
 	if got := bandNote(benchSessions, 0.02, 0.05) + bandNote(benchSessions, 0, 0.1); got != "" {
 		t.Errorf("a wide band, and a machine whose sessions do not differ: %s", got)
+	}
+}
+
+// TestIntervalsPageStatesReach: docs/intervals.md gives the reach and the band that bench prints.
+func TestIntervalsPageStatesReach(t *testing.T) {
+	spread := ep.Machine{GPUs: 2}.SessionSpread()
+	page, err := os.ReadFile("../../docs/intervals.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(strings.Fields(string(page)), " ")
+	reach := func(sessions int) float64 { return 100 * stat.RatioReach(sessions, spread) }
+	for _, want := range []string{
+		fmt.Sprintf("With `S` sessions in each run and a deviation of %.0f %% between them", 100*spread),
+		fmt.Sprintf("%.1f %% for three, %.1f %% for twelve, %.1f %% for twenty", reach(3), reach(12), reach(20)),
+		fmt.Sprintf("twice as wide: %.1f %% for twelve", 100*stat.DecidedBand(benchSessions, spread)),
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %q", want)
+		}
 	}
 }
 

@@ -93,13 +93,19 @@ func (e Estimate) SessionsFor(half float64, most int) int {
 	return most + 1
 }
 
-// DecidedBand returns the least band with which two equal programs are mostly judged the same. Each
-// program is measured in `sessions` sessions, at least two. `spread` is the standard deviation of
-// the sessions' logarithms of times. The band is as large as the whole width of the ratio's
-// interval: the middle of the interval deviates from 1 by up to half of this width, and the
-// interval reaches half of this width further.
+// RatioReach returns how far the 95 % interval of a ratio of two programs reaches to each side, as a
+// share. Each program is measured in `sessions` sessions, at least two. `spread` is the standard
+// deviation of the sessions' logarithms of times.
+func RatioReach(sessions int, spread float64) float64 {
+	return math.Expm1(student(sessions) * spread * math.Sqrt(2/float64(sessions)))
+}
+
+// DecidedBand returns the least band with which two equal programs are mostly judged the same, for
+// sessions as in RatioReach. The band is as large as the whole width of the ratio's interval: the
+// middle of the interval deviates from 1 by up to its reach, and the interval reaches as far again.
 func DecidedBand(sessions int, spread float64) float64 {
-	return math.Expm1(2 * student(sessions) * spread * math.Sqrt(2/float64(sessions)))
+	far := 1 + RatioReach(sessions, spread)
+	return far*far - 1
 }
 
 // inverse returns the interval of B/A from the interval of A/B.

@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// host returns the host that --machine selects: the machine of the table that is laid over the
-// others, this machine, or a machine from a file.
+// host returns the host that --machine selects. "table" is the machine of the table that takes
+// precedence over all others, "host" is this machine. Anything else names a file with a machine.
 func (f *queryFlags) host(cmd *cobra.Command, set *table.Set) (h table.Host, err error) {
 	sources := set.Sources()
 	choice := f.machine
@@ -124,8 +124,8 @@ func legality(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error {
 	return legalAmong(known)
 }
 
-// ofKnownKernels returns a function as legality does, but one that accepts every config of an
-// unknown kernel, because a table may name kernels that this program does not have.
+// ofKnownKernels is like legality, but its function accepts every config of a kernel that this
+// program does not have, because a table may name such kernels.
 func ofKnownKernels(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error {
 	known := knownKernels(m.Backend)
 	if known == nil {

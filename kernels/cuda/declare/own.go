@@ -17,7 +17,7 @@ func ownParam() kernels.Param {
 	return q
 }
 
-// ownReceivers declares the warps that only sum with own=registers.
+// ownReceivers declares how many warps sum and do not send, with own=registers.
 func ownReceivers() kernels.Param {
 	q := polledReceivers("0", "0", "4", "8", "12")
 	q.Before = "0"

@@ -58,7 +58,7 @@ var One = Interval{Mid: 1, Low: 1, High: 1}
 // Half returns half the interval's width.
 func (i Interval) Half() float64 { return (i.High - i.Low) / 2 }
 
-// Band is the least relative difference that a run calls a difference.
+// Band is the relative difference up to which two times count as equal.
 type Band struct {
 	Policy float64 `json:"policy"` // the band of the measurement policy
 	AA     float64 `json:"aa"`     // the A/A spread: by how much the default differs from itself in this search

@@ -1,5 +1,7 @@
 package workloads
 
+import "math/bits"
+
 // Token fills dst with the BF16 bits of one token's hidden vector: random sign and
 // mantissa, magnitude in [2^-3, 2). The values depend on seed, rank, token and
 // column alone, so every backend and the oracle can compute them without sharing memory.
@@ -40,6 +42,27 @@ func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
+}
+
+// Weight fills dst with the BF16 bits of consecutive elements of an expert's weight matrix, from
+// element `first` of its row-major order on; first is a multiple of 4. Matrix 0 is W1 [2 *
+// Intermediate, Hidden], the rows of the gate half first; matrix 1 is W2 [Hidden, Intermediate].
+// Sign and mantissa are random. The magnitude is in [2^-3, 2) / 2^s, where 2^s is about the square
+// root of the row's length, so that products keep the magnitude of tokens.
+func (w *Workload) Weight(expert, matrix, first int, dst []uint16) {
+	row := w.Problem.Hidden
+	if matrix == 1 {
+		row = w.Problem.Intermediate
+	}
+	low := uint16(124 - (bits.Len(uint(row))-1)/2)
+	base := mix(w.Seed ^ 1<<62 ^ uint64(expert)<<1 ^ uint64(matrix))
+	for i := 0; i < len(dst); i += 4 {
+		h := mix(base + uint64(first+i))
+		for j := i; j < min(i+4, len(dst)); j++ {
+			dst[j] = uint16(h)&0x807f | (low+uint16(h>>8&3))<<7
+			h >>= 16
+		}
+	}
 }
 
 // ExpertGain returns the factor that stands in for an expert's MLP between dispatch and

@@ -21,6 +21,7 @@ type problemFlags struct {
 	model     string
 	hidden    int
 	topK      int
+	inner     int
 	experts   int
 	ranks     int
 	nodes     int
@@ -41,13 +42,14 @@ type problemFlags struct {
 func (f *problemFlags) bind(cmd *cobra.Command, without ...string) {
 	all := pflag.NewFlagSet(forProblem, pflag.ContinueOnError)
 	all.StringVar(&f.model, "model", "demo", "`PRESET` model with this shape; epbench presets lists them")
-	all.StringVar(&f.ops, "op", "dispatch,combine,pair", "`OPS` operations, comma-separated: dispatch, combine, pair, activation")
+	all.StringVar(&f.ops, "op", "dispatch,combine,pair", "`OPS` operations, comma-separated: dispatch, combine, pair, activation, layer")
 	all.StringVar(&f.tokens, "tokens", "1,16,64", "`COUNTS` tokens per rank: a list 1,8,128 or a range 1:4096:x2")
 	all.StringVar(&f.routing, "routing", "uniform,zipf:1.0", "`ROUTINGS` comma-separated list; epbench workload --list explains them")
 	all.StringVar(&f.dtypes, "dtype", "bf16", "`DTYPES` what dispatched tokens are sent as, and activated rows stored as: bf16, fp8, mxfp4, nvfp4")
 	all.IntVar(&f.ranks, "ranks", 0, "`N` number of ranks, one GPU each; default: all GPUs, 4 on cpu")
 	all.IntVar(&f.nodes, "nodes", 1, "`N` number of hosts, each with an equal share of the ranks")
 	all.IntVar(&f.hidden, "hidden", 0, "`N` hidden size: elements of a token, or of an activated row; default: the preset's")
+	all.IntVar(&f.inner, "intermediate", 0, "`N` for op layer: width inside one expert; default: the preset's")
 	all.IntVar(&f.experts, "experts", 0, "`N` routed experts over all ranks; default: the preset's")
 	all.IntVar(&f.topK, "topk", 0, "`N` experts selected per token; default: the preset's")
 	all.IntVar(&f.maxTokens, "max-tokens", 0, "`N` tokens per rank that buffers have room for; default: --tokens")
@@ -94,6 +96,9 @@ func (f *problemFlags) problems(m ep.Machine) ([]ep.Problem, error) {
 				if p.Dispatch, err = ep.ParseDType(dtype); err != nil {
 					return nil, badInput(fmt.Errorf("--%w", err))
 				}
+				if p.Intermediate, err = f.intermediateOf(p.Op); err != nil {
+					return nil, badInput(err)
+				}
 				p.Tokens, p.MaxTokens = n, cmp.Or(f.maxTokens, max(n, 1))
 				if err := p.Validate(); err != nil {
 					return nil, badInput(fmt.Errorf("--%w", err))
@@ -117,6 +122,22 @@ func (f *problemFlags) hiddenOf(op ep.Op) (int, error) {
 	n := cmp.Or(f.hidden, preset.HiddenOf(op))
 	if n == 0 {
 		return 0, fmt.Errorf("--hidden: preset %s does not say the intermediate size of its experts, which op %s works on", preset.Name, op)
+	}
+	return n, nil
+}
+
+// intermediateOf returns the intermediate size for problems of an op, 0 for ops that have none.
+func (f *problemFlags) intermediateOf(op ep.Op) (int, error) {
+	if op != ep.Layer {
+		return 0, nil
+	}
+	preset, err := workloads.FindPreset(f.model)
+	if err != nil {
+		return 0, fmt.Errorf("--model: %w", err)
+	}
+	n := cmp.Or(f.inner, preset.Intermediate)
+	if n == 0 {
+		return 0, fmt.Errorf("--intermediate: preset %s does not say the intermediate size of its experts, which op %s needs", preset.Name, op)
 	}
 	return n, nil
 }

@@ -15,7 +15,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../native/python/workers"))
 
 from harness import Failure, Library, kernel, main, param  # noqa: E402
-from harness.payload import bf16, floats  # noqa: E402
+from harness.payload import bf16, expert_output, floats  # noqa: E402
 
 
 class Toy(Library):
@@ -27,6 +27,7 @@ class Toy(Library):
         return [
             kernel(self, "toy", "dispatch", "Sends rows as pickled lists.", [messages], rules, layout="rank", inside=["counts"]),
             kernel(self, "toy", "combine", "Sends sums back.", [messages], rules, layout="rank", sum="plain", inside=["reduction"]),
+            kernel(self, "toy", "layer", "Both, with the experts' products between them.", [messages], rules),
         ]
 
     def open(self, work):
@@ -66,6 +67,19 @@ class Toy(Library):
         for _, token, row in sorted(self.send(self.y, half)):  # sorted by rank, so that every run gives the same bits
             sums[token] = [a + b for a, b in zip(sums[token], floats(row))]
         self.out = [bf16(s) for s in sums]
+
+    def layer(self, half):
+        return [("dispatch", lambda: self.dispatch(half)), ("experts", self.products), ("combine", lambda: self.combine(half))]
+
+    def products(self):
+        """Computes the outputs of this rank's experts, weights them, and adds up those of each token."""
+        self.y = []
+        for source, token, row in self.got:
+            total = [0.0] * self.work.hidden
+            for e, weight in self.work.here(source, token, self.rank):
+                y, _ = expert_output(floats(row), e, self.work.seed, self.work.intermediate)
+                total = [a + weight * b for a, b in zip(total, y)]
+            self.y.append((source, self.rank, token, bf16(total)))
 
     def received(self):
         for source, token, row in self.got:

@@ -135,6 +135,9 @@ func firstWrongColumn(right []ref.Sum, data []byte) string {
 // token. A delivered row is exact in BF16. In a quantized dtype each value may be off by one code,
 // because not every machine divides as IEEE 754 says.
 func rightRows(o *ref.Oracle, w *workloads.Workload, at Probe) iter.Seq[ref.Sum] {
+	if w.Problem.Op == ep.Layer {
+		return func(yield func(ref.Sum) bool) { yield(o.LayerRow(at.Rank, at.Token)) }
+	}
 	if at.K < 0 {
 		return o.CombineCasts(at.Rank, at.Token, ref.BF16Partial)
 	}

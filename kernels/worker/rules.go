@@ -18,7 +18,7 @@ import (
 // compile, the error names it.
 func (d KernelDecl) kernel() (kernels.Kernel, error) {
 	if _, err := ep.ParseOp(string(d.Op)); err != nil || d.Op == ep.Pair {
-		return kernels.Kernel{}, fmt.Errorf("kernel %q: op must be dispatch or combine, not %q", d.Name, d.Op)
+		return kernels.Kernel{}, fmt.Errorf("kernel %q: op must be dispatch, combine or layer, not %q", d.Name, d.Op)
 	}
 	if err := d.Work.Validate(); err != nil {
 		return kernels.Kernel{}, fmt.Errorf("kernel %q, work: %w", d.Name, err)

@@ -18,11 +18,16 @@ const (
 	// Problem.Hidden is the experts' intermediate size, which is the number of elements of
 	// an output row, and Problem.Dispatch is the dtype of an output row.
 	Activation Op = "activation"
+
+	// Layer is a whole MoE layer: dispatch, the experts' two matrix products with SwiGLU between
+	// them, and combine, timed as one call. Its kernels come from workers. How rows lie between
+	// the steps is the library's own affair, so Problem.Layout stays LayoutExpert.
+	Layer Op = "layer"
 )
 
 // Ops lists every operation in the order in which tables print them. Exported tables and packs
 // store the index of an operation in this list, so append a new operation at the end.
-func Ops() []Op { return append(Exchanges(), Activation) }
+func Ops() []Op { return append(Exchanges(), Activation, Layer) }
 
 // Exchanges lists the operations in which ranks send each other tokens.
 func Exchanges() []Op { return []Op{Dispatch, Combine, Pair} }

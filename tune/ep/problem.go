@@ -43,6 +43,10 @@ type Problem struct {
 	Beside    string    `json:"beside,omitempty"`
 	Objective Objective `json:"objective,omitzero"`
 	Layout    Layout    `json:"layout,omitzero"` // order of the received rows in memory
+
+	// Intermediate is the width inside one expert: the columns of W1's gate half and of its up
+	// half, and the rows of W2. It is set only for op Layer.
+	Intermediate int `json:"intermediate,omitempty"`
 }
 
 // LocalExperts returns the number of experts that one rank holds.
@@ -100,6 +104,9 @@ func (p Problem) validateNames() error {
 	if err := p.validateLayout(); err != nil {
 		return err
 	}
+	if err := p.validateLayer(); err != nil {
+		return err
+	}
 	return p.Dispatch.checkHidden(p.Hidden)
 }
 
@@ -126,6 +133,30 @@ func (p Problem) validateLayout() error {
 		if f.bad {
 			return fmt.Errorf("%s: layout %s does not support it; use layout expert", f.field, p.Layout)
 		}
+	}
+	return nil
+}
+
+// validateLayer refuses an Intermediate that matrix libraries do not support, and fields that op
+// Layer does not support. Other ops have no Intermediate.
+func (p Problem) validateLayer() error {
+	if p.Op != Layer {
+		if p.Intermediate != 0 {
+			return fmt.Errorf("intermediate: %d; only op layer has it", p.Intermediate)
+		}
+		return nil
+	}
+	if p.Intermediate < 1 || p.Intermediate > MaxHidden {
+		return fmt.Errorf("intermediate: %d is outside 1 to %d", p.Intermediate, MaxHidden)
+	}
+	if p.Intermediate%8 != 0 {
+		return fmt.Errorf("intermediate: %d is not a multiple of 8, one 16-byte vector of bf16", p.Intermediate)
+	}
+	if p.Layout != LayoutExpert {
+		return fmt.Errorf("layout: op layer has none, because rows stay inside the call; leave it out")
+	}
+	if p.SharedExpert || p.SkipA2A {
+		return fmt.Errorf("shared-expert, skip-a2a: op layer does not support them")
 	}
 	return nil
 }
@@ -168,6 +199,9 @@ func (p Problem) Key() string {
 	}
 	if p.Layout != LayoutExpert {
 		key += " layout=" + p.Layout.String()
+	}
+	if p.Op == Layer {
+		key += fmt.Sprintf(" intermediate=%d", p.Intermediate)
 	}
 	return key
 }

@@ -174,8 +174,8 @@ func (p Problem) validateBeside() error {
 	switch {
 	case err != nil:
 		return err
-	case p.Op == Activation:
-		return fmt.Errorf("beside: activation is timed alone; use op dispatch, combine or pair")
+	case p.Op == Activation || p.Op == Layer:
+		return fmt.Errorf("beside: op %s is timed alone; use op dispatch, combine or pair", p.Op)
 	case q.Kind != Copy && q.M == 0:
 		return fmt.Errorf("beside: %q has no sizes; spell them as gemm:M,N,K,DTYPE,GROUPS", p.Beside)
 	case q.String() != p.Beside:

@@ -85,15 +85,17 @@ func (w Work) InLayout(l Layout) Work {
 
 // Key spells the work for a problem as one line of text. Two calls do the same work if their keys
 // are equal. The key holds only the kind of the layout, because layouts of one kind differ only in
-// gaps between rows. A problem with BF16 tokens has no cast in its key. The key is "" if the layout
-// is unknown.
+// gaps between rows. A problem with BF16 tokens has no cast in its key. A layer takes tokens and
+// returns tokens, so its key names only a waiting host. The key is "" if the layout is unknown.
 func (w Work) Key(p Problem) string {
 	if w.Layout == "" {
 		return ""
 	}
 	w, dtype := w.InLayout(p.Layout), p.Dispatch
 	words := []string{Layout(w.Layout).Kind()}
-	if w.Sum != "" {
+	if p.Op == Layer {
+		words, w.Inside = []string{string(Layer)}, slices.DeleteFunc(slices.Clone(w.Inside), func(part string) bool { return part != "host" })
+	} else if w.Sum != "" {
 		words = append(words, w.Sum)
 	}
 	for _, part := range Parts() { // the order of Parts, whatever the order of Inside

@@ -64,6 +64,9 @@ func (p rowChoice) sameRow(q rowChoice) bool {
 func (m *rowMaker) rows() []table.Row {
 	var out []table.Row
 	for _, byTokens := range m.groups {
+		if byTokens[0][0].problem.Op == ep.Layer { // a table's key has no intermediate size
+			continue
+		}
 		for _, class := range ep.Classes() {
 			for _, r := range m.join(m.ranges(byTokens, class)) {
 				out = append(out, r.row(class))

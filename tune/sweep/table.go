@@ -3,6 +3,7 @@ package sweep
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,8 @@ func (s *sweeper) whyNoTable() (why string, spread float64) {
 		}
 	}
 	switch {
+	case !slices.ContainsFunc(s.searches, func(c *activeSearch) bool { return c.problem.Op != ep.Layer }):
+		return "no table: tables have no rows for op layer; compare runs with epbench table choose", spread
 	case float64(len(noisy)) > noisyShare*float64(len(s.searches)):
 		return s.noisyReason(noisy), spread
 	case usable == 0:

@@ -25,6 +25,8 @@ MODE = ('problem.mode == "graph"', "mode: workers of the harness measure only gr
 def kernel(library, name, op, doc, params=(), rules=(), accepts=(), layout="", sum="", inside=()):
     """Declares a kernel. rules are pairs (expression, reason). layout is expert, expert:128, masked,
     rank or rank:packed, or a tuple of such names that differ only after the colon."""
+    if op == "layer":  # its rows stay inside the call
+        layout, sum = "expert", ""
     layouts = list(layout) if isinstance(layout, tuple) else [layout]
     work = {"library": library.name, "version": library.version, "layout": layouts[0].partition(":")[0], "inside": list(inside)}
     if op == "combine":
@@ -103,6 +105,11 @@ class Library:
         measured."""
 
     def combine(self, half):
+        raise NotImplementedError
+
+    def layer(self, half):
+        """Returns the steps of a whole layer as (name of the stage, function), in order. combined() then returns
+        its outputs. Only libraries with kernels of op layer have this method."""
         raise NotImplementedError
 
     def received(self):

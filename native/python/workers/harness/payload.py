@@ -1,6 +1,7 @@
 """Computes the values of tokens and the outputs of experts as the worker protocol defines them. It uses
 plain Python, for short rows. harness.tensors computes the same on tensors."""
 
+import math
 import struct
 
 MASK = (1 << 64) - 1
@@ -23,6 +24,25 @@ def token_row(seed, rank, token, hidden):
             out.append((h & 0x807F) | (124 + (h >> 8 & 3)) << 7)
             h >>= 16
     return struct.pack("<%dH" % hidden, *out)
+
+
+def weight_row(seed, expert, matrix, row, hidden, intermediate):
+    """Returns one row of an expert's weight matrix as BF16 bytes. Matrix 0 is W1 [2 * intermediate, hidden], with
+    the rows of the gate half first; matrix 1 is W2 [hidden, intermediate]."""
+    length = intermediate if matrix else hidden
+    low, base, out = lowest_exponent(length), mix(seed ^ 1 << 62 ^ expert << 1 ^ matrix), []
+    for c in range(row * length, (row + 1) * length, 4):
+        h = mix((base + c) & MASK)
+        for _ in range(4):
+            out.append((h & 0x807F) | (low + (h >> 8 & 3)) << 7)
+            h >>= 16
+    return struct.pack("<%dH" % length, *out)
+
+
+def lowest_exponent(length):
+    """Returns the lowest biased exponent of weights whose matrix has rows of this length. Products with
+    such weights keep the magnitude of tokens."""
+    return 124 - (length.bit_length() - 1) // 2
 
 
 def f32(x):
@@ -58,3 +78,43 @@ def weighted(rows, weights):
     for row, weight in zip(rows, weights):
         total = [f32(a + f32(weight * v)) for a, v in zip(total, floats(row))]
     return bf16(total)
+
+
+BF16_UNIT = 1 / 256  # largest relative error of rounding to BF16
+LAYER_SPREAD = 4  # number of standard deviations by which a layer's value may differ, as in kernels/ref/layer.go
+
+
+def swiglu(gate, up):
+    """Returns silu(gate) * up, and its deviation if gate, up, silu(gate) and the product are rounded to BF16."""
+    silu = gate / (1 + math.exp(-gate))
+    return silu * up, BF16_UNIT * abs(up) * math.sqrt((1.1 * gate) ** 2 + 3 * silu**2)
+
+
+def expert_output(x, expert, seed, intermediate):
+    """Returns (W2 h, its variance) for one token. x are the token's numbers; h = silu(gate) * up, where gate and up
+    are the halves of W1 x."""
+    hidden = len(x)
+    row = lambda matrix, i: floats(weight_row(seed, expert, matrix, i, hidden, intermediate))
+    dot = lambda i: sum(w * v for w, v in zip(row(0, i), x))
+    h, deviation = zip(*(swiglu(dot(i), dot(intermediate + i)) for i in range(intermediate)))
+    y, variance = [], []
+    for c in range(hidden):
+        w = row(1, c)
+        y.append(sum(a * b for a, b in zip(w, h)))
+        variance.append(sum((a * b) ** 2 for a, b in zip(w, deviation)))
+    return y, variance
+
+
+def layer_row(parts, hidden):
+    """Returns the right output of a layer for one token, and the bound of each value's error. parts has
+    (rank, weight, y, variance) for each of the token's experts."""
+    want, bound = [0.0] * hidden, []
+    partials = {rank: [0.0] * hidden for rank, _, _, _ in parts}
+    for rank, weight, y, _ in parts:
+        want = [a + weight * b for a, b in zip(want, y)]
+        partials[rank] = [a + weight * b for a, b in zip(partials[rank], y)]
+    for c, x in enumerate(want):
+        squares = [weight**2 * (variance[c] + (BF16_UNIT * y[c]) ** 2) for _, weight, y, variance in parts]
+        squares += [(BF16_UNIT * p[c]) ** 2 for p in partials.values()]
+        bound.append(LAYER_SPREAD * math.sqrt(sum(squares) + (BF16_UNIT * x) ** 2) + 1e-6)
+    return want, bound

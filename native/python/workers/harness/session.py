@@ -21,7 +21,7 @@ class Work:
     def __init__(self, params, rank):
         self.problem = p = params["problem"]
         self.rank, self.ranks, self.hidden, self.topk = rank, p["ranks"], p["hidden"], p["top_k"]
-        self.local = p["experts"] // p["ranks"]
+        self.local, self.intermediate = p["experts"] // p["ranks"], p.get("intermediate", 0)
         self.seed, self.capacity = params["seed"], p["max_tokens"]
         self.counts = [r["tokens"] for r in params["ranks"]]
         self.tokens = self.counts[rank]
@@ -78,6 +78,9 @@ class Session:
             raise Failure("illegal", "default: missing, although problem.beside is set; this epbench is older than the worker: rebuild it")
 
     def prepare(self, config):
+        if self.op == "layer":
+            self.library.prepare(halves(self.op, config)[1])
+            return {}
         dispatch, combine = self.halves(config)
         for half in (dispatch, combine):
             if half:
@@ -94,6 +97,8 @@ class Session:
 
     def steps(self, config):
         """Returns the steps of one call as (measured, function). measured is true if the step's time counts."""
+        if self.op == "layer":
+            return [(True, step) for _, step in self.library.layer(halves(self.op, config)[1])]
         dispatch, combine = self.halves(config)
         out = [(self.op != "combine", lambda: self.library.dispatch(dispatch))]
         measured = combine is not None
@@ -168,9 +173,12 @@ class Session:
                 self.library.ranks.barrier()
                 again()
                 step()
-        reply = self.compare_dispatch()
-        if self.op != "dispatch":
-            reply = joined([reply, self.compare_combine()])
+        if self.op == "layer":
+            reply = self.compare_layer()
+        else:
+            reply = self.compare_dispatch()
+            if self.op != "dispatch":
+                reply = joined([reply, self.compare_combine()])
         reply["probed"] = [(i, self.probe(**p)) for i, p in enumerate(probes) if self.shows(**p)]
         return reply
 
@@ -208,6 +216,23 @@ class Session:
                 wrong, detail = wrong + 1, detail or "rank %d, token %d, column %d is %g, should be %g" % (
                     self.work.rank, token, bad[0], got[bad[0]], want[bad[0]])
         return {"rows": self.work.tokens, "wrong": wrong, "max_err": worst, "detail": detail}
+
+    def compare_layer(self):
+        """Compares the layer's outputs with the sums of payload.layer_row. The worker checks every token, and
+        epbench checks a few again."""
+        wrong, detail, worst, w = 0, "", 0.0, self.work
+        for token in range(w.tokens):
+            x = payload.floats(w.row(w.rank, token))
+            parts = [(e // w.local, weight, *payload.expert_output(x, e, w.seed, w.intermediate)) for e, weight in w.choices(w.rank, token)]
+            want, bound = payload.layer_row(parts, w.hidden)
+            got = payload.floats(bytes(self.library.combined(token)))
+            scale = max(map(abs, want), default=0) or 1
+            worst = max([worst] + [min(NO_NUMBER, abs(g - x) / scale) for g, x in zip(got, want)])
+            bad = [c for c, (g, x, b) in enumerate(zip(got, want, bound)) if not abs(g - x) <= b]
+            if bad:
+                wrong, detail = wrong + 1, detail or "rank %d, token %d, column %d is %g, should be %g" % (
+                    w.rank, token, bad[0], got[bad[0]], want[bad[0]])
+        return {"rows": w.tokens, "wrong": wrong, "max_err": worst, "detail": detail}
 
     def shows(self, rank, token, k):
         """Returns whether this rank has the row of a probe."""

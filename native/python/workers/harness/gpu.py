@@ -8,6 +8,7 @@ import contextlib
 import os
 import socket
 import subprocess
+from statistics import median
 
 import torch
 import torch.distributed as dist
@@ -242,6 +243,34 @@ class GPULibrary(GPUBeside):
             ms = sum(b.elapsed_time(c) - a.elapsed_time(b) for a, b, c in marks)
             out.append(max(ms * 1e-3 / calls, 1e-9))
         return out
+
+    def staged(self, name, stages):
+        """Returns the seconds of each stage, in order, in a graph with events between the stages. Two events come
+        before the first stage. The time between them, which an event takes, is subtracted."""
+        if self.device.type == "cpu":
+            return super().staged(name, stages)
+        calls = self.calls_of(1)
+
+        def make():
+            event = lambda: torch.cuda.Event(enable_timing=True, external=True)
+            marks = [[event() for _ in range(len(stages) + 2)] for _ in range(calls)]
+
+            def run():
+                for before, *after in marks:
+                    before.record()
+                    after[0].record()
+                    for (_, step), mark in zip(stages, after[1:]):
+                        step()
+                        mark.record()
+
+            return self.graphs.capture(run) if self.clock == "chain" else run, marks
+
+        go, marks = self.graphs.get((name, "stages"), make)
+        self.ranks.barrier()
+        self.before_round()
+        self._between(go)
+        own = median(m[0].elapsed_time(m[1]) for m in marks)
+        return [max(median(m[i + 1].elapsed_time(m[i + 2]) for m in marks) - own, 0) * 1e-3 for i in range(len(stages))]
 
     # A method that runs after each call if dispatch or combine is measured alone, for a library that
     # cannot run the same one twice in a row. Its time is measured and subtracted.

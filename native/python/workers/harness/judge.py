@@ -2,6 +2,7 @@
 
 import torch
 
+from .layers import expected_outputs
 from .protocol import Failure
 from .session import NO_NUMBER, Session
 from .tensors import gain, other_cast
@@ -11,6 +12,8 @@ BUFFERS = 2  # number of buffers that a library may use in turn, as DeepEP's low
 
 class GPUSession(Session):
     """A session whose library returns tensors."""
+
+    expected_layer = None
 
     def prepare(self, config):
         if self.work.problem["dispatch"] not in ("bf16", "fp8"):
@@ -105,6 +108,23 @@ class GPUSession(Session):
                 wrong += int(bad.sum())
                 detail = detail or "rank %d, token %d: the sum is off by %g" % (self.work.rank, int(part[i]), float(error[i].amax()))
         return {"rows": self.work.tokens, "wrong": wrong, "max_err": min(worst, NO_NUMBER), "detail": detail}
+
+    def compare_layer(self):
+        """Compares all tokens of this rank with the expected outputs, which are computed once in a session."""
+        lib = self.library
+        if self.expected_layer is None:
+            self.expected_layer = expected_outputs(lib)
+        want, bound = self.expected_layer
+        error = (lib.out.double() - want).abs()
+        bad = ~(error <= bound).all(1)  # NaN is wrong, because no comparison with it is true
+        detail = ""
+        if bad.any():
+            i = int(bad.nonzero()[0, 0])
+            detail = "rank %d, token %d: %d columns of the layer's output are wrong, the worst by %g of a bound of %g" % (
+                self.work.rank, i, int((~(error[i] <= bound[i])).sum()), float(error[i].amax()), float(bound[i][error[i].argmax()]))
+        largest = want.abs().amax(1).clamp(min=1e-30)
+        worst = float((error.amax(1) / largest).nan_to_num(nan=NO_NUMBER).amax()) if len(want) else 0.0
+        return {"rows": self.work.tokens, "wrong": int(bad.sum()), "max_err": min(worst, NO_NUMBER), "detail": detail}
 
     def judged(self, part, x):
         """Compares the combined tokens `part`, whose experts received x. Returns three tensors: the error of

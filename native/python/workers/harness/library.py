@@ -160,6 +160,16 @@ class Library:
             out.append(seconds / fold)
         return out
 
+    def staged(self, name, stages):
+        """Returns the seconds of each stage of a layer. stages are pairs (name, function), in order."""
+        out = []
+        for _, step in stages:
+            self.ranks.barrier()
+            begin = time.perf_counter()
+            step()
+            out.append(time.perf_counter() - begin)
+        return out
+
     # --- rounds with a matrix product that runs at the same time as the calls ("beside" them) ---
 
     def product(self, size):

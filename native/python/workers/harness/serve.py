@@ -134,6 +134,8 @@ class Worker:
             out = {**parts[0], "seconds": by_round(p["seconds"] for p in parts)}
             if "beside" in out:
                 out["beside"] = {**out["beside"], **{name: by_round(p["beside"][name] for p in parts) for name in FIELDS}}
+            if "stages" in out:
+                out["stages"] = [max(same, key=lambda s: s["seconds"]) for same in zip(*(p["stages"] for p in parts))]
             if "mhz" in parts[0]:
                 out["mhz"] = [p["mhz"] for p in parts]
             return {"result": out}

@@ -69,7 +69,7 @@ def halves(op, config):
 class Session:
     def __init__(self, library, params, worker):
         self.library, self.work, self.worker = library, Work(params, library.rank), worker
-        self.op = self.work.problem["op"]
+        self.op, self.staged = self.work.problem["op"], set()  # configs of layers whose stages were timed
         library.lanes, library.micro_batch = {}, 0
         library.open(self.work)
         self.beside = Beside(library, self.work.problem) if self.work.problem.get("beside") else None
@@ -79,7 +79,7 @@ class Session:
 
     def prepare(self, config):
         if self.op == "layer":
-            self.library.prepare(halves(self.op, config)[1])
+            self.library.prepare(self.only(config))
             return {}
         dispatch, combine = self.halves(config)
         for half in (dispatch, combine):
@@ -88,6 +88,11 @@ class Session:
         if combine:
             self.library.pair(dispatch, combine)
         return {}
+
+    @staticmethod
+    def only(config):
+        """Returns the kernel and values of a layer's config."""
+        return Half(config["kernel"], config["values"])
 
     def halves(self, config):
         dispatch, combine = halves(self.op, config)
@@ -98,7 +103,7 @@ class Session:
     def steps(self, config):
         """Returns the steps of one call as (measured, function). measured is true if the step's time counts."""
         if self.op == "layer":
-            return [(True, step) for _, step in self.library.layer(halves(self.op, config)[1])]
+            return [(True, step) for _, step in self.library.layer(self.only(config))]
         dispatch, combine = self.halves(config)
         out = [(self.op != "combine", lambda: self.library.dispatch(dispatch))]
         measured = combine is not None
@@ -137,7 +142,12 @@ class Session:
         name = json.dumps(config, sort_keys=True)
         if self.beside:
             return self.run_beside(self.plan(name, config), rounds, fold)
-        return {"clock": self.library.clock_of(self.steps(config)), "fold": fold, "seconds": self.library.timed(name, self.steps(config), rounds, fold)}
+        reply = {"clock": self.library.clock_of(self.steps(config)), "fold": fold, "seconds": self.library.timed(name, self.steps(config), rounds, fold)}
+        if self.op == "layer" and name not in self.staged:
+            self.staged.add(name)
+            stages = self.library.layer(self.only(config))
+            reply["stages"] = [{"name": n, "seconds": s} for (n, _), s in zip(stages, self.library.staged(name, stages))]
+        return reply
 
     def run_beside(self, plan, rounds, fold):
         """Runs rounds of the calls alone, the matrix product alone, and both at the same time."""

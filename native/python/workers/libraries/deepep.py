@@ -24,6 +24,7 @@ import pathlib
 import torch
 from harness import Failure, Half, installed_version, kernel, param
 from harness.gpu import GPULibrary
+from harness.layers import Layers, MaskedLayer, RankLayer, mean_rows, products
 from harness.tensors import dequantized, gain
 
 # DeepEP's own send chunks (dispatch, combine) by number of ranks. It has none for other numbers of ranks of one host.
@@ -40,13 +41,15 @@ class Library(GPULibrary):
     written, read_again = ("got", "got_ids", "got_weights", "y"), ("handle", "counts")
 
     def __init__(self, mode="normal"):
-        self.low_latency, self.own = mode == "ll", mode == "own"
+        self.low_latency, self.own, self.layers = mode == "ll", mode == "own", Layers()
 
     def start(self, ranks):
         super().start(ranks)
         import deep_ep
 
         self.deep_ep, self.buffer, self.shape = deep_ep, None, None
+        if deep_ep.Buffer.__module__.startswith("epcomm."):
+            self.name = "epcomm.deepep"  # it stands in for DeepEP
         if self.own:
             self.read_exports()
         self.version = installed_version("deep_ep", "1")
@@ -72,7 +75,8 @@ class Library(GPULibrary):
                       ("problem.top_k <= 9", "topk: at most 9"), ("problem.max_tokens <= 1024", "max-tokens: at most 1024")]
             hook = param("hook", "1: send and receive are separate kernels, and no kernel holds SMs between them.", [0, 1])
             return [kernel(self, "deepep-ll", "dispatch", "low_latency_dispatch", [hook], rules, layout="masked", inside=["cast", "counts", "expansion"]),
-                    kernel(self, "deepep-ll", "combine", "low_latency_combine", [hook], rules, layout="masked", sum="gated", inside=["reduction", "copy"])]
+                    kernel(self, "deepep-ll", "combine", "low_latency_combine", [hook], rules, layout="masked", sum="gated", inside=["reduction", "copy"]),
+                    self.layer_kernel("deepep-ll", [], rules)]
         chunks = OWN.get(self.ranks.ranks, (6, 4))
 
         def params(values, default):
@@ -85,6 +89,7 @@ class Library(GPULibrary):
         limits = [("send < recv", "send: must be below recv"), ("sms % 2 == 0", "sms: must be even"), ("sms <= machine.sms", "sms: the GPU has fewer"),
                   ("sms / 2 * problem.ranks * recv * %s <= %d" % (token, NVL_BYTES), "sms, recv: the channels do not fit the NVLink buffer")]
         normal = self.halves("deepep-normal", params([4, 6, 8, 12, 16, 20, 24, 32], chunks[0]), params([1, 2, 4, 6, 8, 9, 10, 12, 16], chunks[1]), rules + limits)
+        normal.append(self.layer_kernel("deepep-normal", [param("sms", "SMs of dispatch and combine.", self.sms(), 20, "SMs", cost=1)], rules))
         if not self.own:
             return normal
         by = [param("by", "Source of the config: DeepEP's map, a JSON file or a shim.", list(self.exports), "map")]
@@ -94,6 +99,11 @@ class Library(GPULibrary):
         """Declares the normal dispatch and combine under a name, with their parameters."""
         return [kernel(self, name, "dispatch", "get_dispatch_layout and dispatch", dispatch, rules, layout="rank:packed", inside=["counts"]),
                 kernel(self, name, "combine", "combine", combine, rules, accepts=[name], layout="rank:packed", sum="plain", inside=["reduction"])]
+
+    def layer_kernel(self, name, params, rules):
+        by = param("products", "Library of the grouped products.", products(), products()[-1])
+        return kernel(self, name, "layer", "dispatch, grouped products with SwiGLU, combine", [*params, by],
+                      [*rules, ('problem.dispatch == "bf16"', "dtype: layers have bf16 experts")])
 
     def sms(self):
         """Returns the numbers of SMs to search, up to all SMs of the GPU."""
@@ -121,6 +131,28 @@ class Library(GPULibrary):
             self.buffer = self.deep_ep.Buffer(self.group, NVL_BYTES, 0)
         shape = (work.local, self.worst) if self.low_latency else (self.worst,)
         self.y = torch.zeros(*shape, work.hidden, dtype=torch.bfloat16, device=self.device)
+        if work.problem["op"] == "layer":
+            self.layers.experts(work, self.device)
+
+    def layer(self, half):
+        by = half.values["products"]
+        if not self.low_latency:
+            chunks = dict(zip(("dispatch", "combine"), OWN.get(self.ranks.ranks, (6, 4))))
+            dispatch, combine = (Half(half.kernel, {"sms": half.values["sms"], "send": chunks[op], "recv": 256}) for op in chunks)
+            part = self.layers.get(by, lambda: RankLayer(by, self.layers.experts(self.work, self.device), self.worst, self.work.topk, mean_rows(self.work)))
+            inside = part.stages(lambda: self.got, lambda: self.got_ids, lambda: self.got_weights, self.y)
+            return [("dispatch", lambda: self.dispatch(dispatch)), *inside, ("combine", lambda: self.combine(combine))]
+        part = self.layers.get(by, lambda: MaskedLayer(by, self.layers.experts(self.work, self.device), self.worst, mean_rows(self.work)))
+
+        def combine():
+            self.y = part.y
+            self.send_combine(False)
+
+        return [("dispatch", lambda: self.send_dispatch(False)), *part.stages(lambda: self.got, lambda: self.counts), ("combine", combine)]
+
+    def close(self):
+        super().close()
+        self.layers.close()
 
     def open_low_latency(self, work):
         """Makes the buffer for the low-latency kernels. NVSHMEM can start only once in a process, so all

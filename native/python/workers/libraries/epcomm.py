@@ -5,8 +5,9 @@ have the epcomm package, and EPCOMM_LIBRARY must be the path of its shared libra
 """
 
 import torch
-from harness import Failure, kernel
+from harness import Failure, kernel, param
 from harness.gpu import GPULibrary
+from harness.layers import Layers, Products, mean_rows, products
 from harness.tensors import dequantized, gain
 
 
@@ -15,7 +16,7 @@ class Library(GPULibrary):
     written = ("y",)
 
     def __init__(self, pack):
-        self.pack = pack
+        self.pack, self.layers = pack, Layers()
 
     def start(self, ranks):
         super().start(ranks)
@@ -29,14 +30,18 @@ class Library(GPULibrary):
         rules = [("problem.%s == %d" % f, "%s: the pack is for %d" % f) for f in
                  (("hidden", i.hidden), ("experts", i.experts), ("top_k", i.topk), ("ranks", i.ranks))]
         rules.append(("problem.tokens <= %d" % i.max_tokens, "tokens: the pack holds %d" % i.max_tokens))
+        # DeepGEMM needs each expert's first row at a multiple of 128, which is layout expert:128
+        by = param("products", "Library of the grouped products.", [by for by in products() if by != "deepgemm"], "torch")
         return [kernel(self, "epcomm", "dispatch", "epcomm_dispatch", (), rules, layout="expert", inside=["cast", "counts", "expansion"]),
-                kernel(self, "epcomm", "combine", "epcomm_combine", (), rules, layout="expert", sum="gated", inside=["reduction"])]
+                kernel(self, "epcomm", "combine", "epcomm_combine", (), rules, layout="expert", sum="gated", inside=["reduction"]),
+                kernel(self, "epcomm", "layer", "epcomm_dispatch, grouped products with SwiGLU, epcomm_combine", [by],
+                       [*rules, ('problem.dispatch == "bf16"', "dtype: layers have bf16 experts")])]
 
     def open(self, work):
         super().open(work)
         if work.tokens > self.ep.max_tokens:
             raise Failure("illegal", "tokens: %d is more than the pack's %d" % (work.tokens, self.ep.max_tokens))
-        self.where = {"fullest": max(work.counts), "dtype": work.problem["dispatch"], "purpose": work.problem["op"]}
+        self.where = {"fullest": max(work.counts), "dtype": work.problem["dispatch"], "purpose": "pair" if work.problem["op"] == "layer" else work.problem["op"]}
         self.y = torch.zeros(self.ep.max_rows(self.where["dtype"]), work.hidden, dtype=torch.bfloat16, device=self.device)
 
     def dispatch(self, half):
@@ -44,6 +49,17 @@ class Library(GPULibrary):
 
     def combine(self, half):
         self.ep.combine(self.y, self.ids, self.weights, out=self.out, **self.where)
+
+    def layer(self, half):
+        by = half.values["products"]
+        experts = self.layers.experts(self.work, self.device)
+        part = self.layers.get(by, lambda: Products(by, experts, len(self.y), mean_rows(self.work)))
+        return [("dispatch", lambda: self.dispatch(half)), *part.stages(lambda: self.view.out, lambda: self.view.row_offsets[1:]),
+                ("combine", lambda: self.ep.combine(part.y, self.ids, self.weights, out=self.out, **self.where))]
+
+    def close(self):
+        super().close()
+        self.layers.close()
 
     def between(self):
         self.ep.barrier()

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from harness import kernel, param
 from harness.gpu import GPULibrary
+from harness.layers import Layers, RankLayer, mean_rows, products
 
 CTAS = [0, 4, 8, 16, 32]  # largest number of blocks of one collective; 0: NCCL chooses
 
@@ -18,7 +19,7 @@ class Library(GPULibrary):
     written = ("got", "meta", "back")
 
     def __init__(self, mode="padded"):
-        self.padded = mode == "padded"
+        self.padded, self.layers = mode == "padded", Layers()
         if not self.padded:
             self.clock = "event"
 
@@ -33,7 +34,9 @@ class Library(GPULibrary):
                  ('problem.dispatch == "bf16"', "bf16 only: fp8 is a second all-to-all of scales")]
         name, inside = ("nccl", ["counts"]) if self.padded else ("nccl-counts", ["counts", "host"])
         layout = "rank" if self.padded else "rank:packed"
-        return [kernel(self, name, "dispatch", "Gathers rows by rank; one all-to-all for rows, one for ids and weights.", [ctas], rules, layout=layout, inside=inside),
+        by = param("products", "Library of the grouped products.", products(), products()[-1])
+        return [kernel(self, name, "layer", "Both, with grouped products and SwiGLU between them.", [ctas, by], rules, inside=inside[1:]),
+                kernel(self, name, "dispatch", "Gathers rows by rank; one all-to-all for rows, one for ids and weights.", [ctas], rules, layout=layout, inside=inside),
                 kernel(self, name, "combine", "One all-to-all back; adds the rows of all ranks.", [ctas], rules, layout=layout, sum="plain", inside=["reduction"] + inside[1:])]
 
     def prepare(self, half):
@@ -114,6 +117,21 @@ class Library(GPULibrary):
             rows = self.back[self.at[:, r].clamp(max=self.rows_there - 1)].float()
             total += torch.where(here[:, None], rows, 0.0)
         self.out.copy_(total)
+
+    def layer(self, half):
+        by, w = half.values["products"], self.work
+        part = self.layers.get(by, lambda: RankLayer(by, self.layers.experts(w, self.device), self.rows_there, w.topk, mean_rows(w)))
+        inside = part.stages(lambda: self.got, self.local_ids, lambda: self.chosen()[1].contiguous(), self.y)
+        return [("dispatch", lambda: self.dispatch(half)), *inside, ("combine", lambda: self.combine(half))]
+
+    def local_ids(self):
+        """Returns the numbers of the received rows' experts on this rank, or -1."""
+        ids = self.chosen()[0]
+        return torch.where(ids >= 0, ids - self.first, -1)
+
+    def close(self):
+        super().close()
+        self.layers.close()
 
     def rows(self):
         if self.sizes is None:

@@ -1,0 +1,210 @@
+"""The experts of op layer on tensors: weights from the seed, grouped products, and the expected outputs.
+
+Products come from PyTorch's grouped product, or from DeepGEMM if the package deep_gemm is installed.
+"""
+
+import contextlib
+import functools
+
+import torch
+
+from . import moves
+from .moves import Order
+from .payload import BF16_UNIT, LAYER_SPREAD, lowest_exponent
+from .protocol import Failure
+from .tensors import mix, signed
+
+GEMM_ALIGNMENT = 128  # DeepGEMM's products of rows by expert need each expert's first row at such a multiple
+PART = 4096  # tokens of one expert that the expected outputs are computed for at a time
+
+
+def weight(seed, expert, matrix, hidden, intermediate, device):
+    """Returns a weight matrix of an expert in BF16: W1 [2 * intermediate, hidden] or W2 [hidden, intermediate]."""
+    shape = (hidden, intermediate) if matrix else (2 * intermediate, hidden)
+    base = mix(torch.tensor(signed((seed ^ 1 << 62 ^ expert << 1 ^ matrix) & (1 << 64) - 1), device=device))
+    h = mix(base + torch.arange(0, shape[0] * shape[1], 4, device=device))
+    out = torch.empty(len(h), 4, dtype=torch.int16, device=device)
+    low = lowest_exponent(shape[1])
+    for lane in range(4):
+        bits = h >> 16 * lane & 0xFFFF
+        out[:, lane] = ((bits & 0x807F) | (low + (bits >> 8 & 3)) << 7).to(torch.int16)
+    return out.view(torch.bfloat16).view(shape)
+
+
+class Experts:
+    """The experts of a rank: w1 [local, 2 * intermediate, hidden] and w2 [local, hidden, intermediate]."""
+
+    def __init__(self, work, device):
+        first, h, i = work.rank * work.local, work.hidden, work.intermediate
+        self.w1 = torch.empty(work.local, 2 * i, h, dtype=torch.bfloat16, device=device)
+        self.w2 = torch.empty(work.local, h, i, dtype=torch.bfloat16, device=device)
+        for e in range(work.local):
+            self.w1[e], self.w2[e] = (weight(work.seed, first + e, m, h, i, device) for m in (0, 1))
+
+
+@functools.cache
+def deep_gemm():
+    """Returns the module deep_gemm, None if it is not installed."""
+    with contextlib.suppress(ImportError):
+        import deep_gemm as found
+        return found
+
+
+def products():
+    """Returns the values of the parameter products: the libraries of grouped products that are installed."""
+    return ["torch"] + ["deepgemm"] * (deep_gemm() is not None)
+
+
+class Products:
+    """The two grouped products of a layer with SwiGLU between them. by is the library. rows is the largest
+    number of rows, or (local experts, room) for layout masked. expected is the mean number of rows of an
+    expert. The result is y."""
+
+    def __init__(self, by, experts, rows, expected):
+        self.by, self.experts, self.masked, self.expected = by, experts, isinstance(rows, tuple), max(int(expected), 1)
+        if self.masked and by == "torch":
+            raise Failure("illegal", "products: PyTorch has no grouped product of layout masked; pack the rows first")
+        memory = lambda width: torch.zeros(*(rows if self.masked else (rows,)), width, dtype=torch.bfloat16, device=experts.w1.device)
+        local, double, hidden = experts.w1.shape
+        self.both = self.y = None  # PyTorch's product allocates its result
+        if by != "torch":
+            self.both, self.y = memory(double), memory(hidden)
+        self.h = memory(double // 2)
+
+    def stages(self, rows, where, owners=None):
+        """Returns the stages of the products as (name, function). rows() returns the input. where() returns the end
+        of each expert's rows, or their number in layout masked. owners is the expert of each row, which
+        DeepGEMM needs."""
+        activate = moves.swiglu_masked if self.masked else moves.swiglu
+
+        def first():
+            self.both = self.multiply(rows(), self.experts.w1, self.both, where(), owners)
+
+        def second():
+            self.y = self.multiply(self.h, self.experts.w2, self.y, where(), owners)
+
+        return [("first", first), ("swiglu", lambda: activate(self.both, self.h, where())), ("second", second)]
+
+    def multiply(self, x, w, out, where, owners):
+        if self.by == "torch":
+            return torch._grouped_mm(x, w.transpose(1, 2), offs=where)
+        if self.masked:
+            deep_gemm().m_grouped_bf16_gemm_nt_masked(x, w, out, where, min(self.expected, x.shape[1]))
+        else:
+            deep_gemm().m_grouped_bf16_gemm_nt_contiguous(x, w, out, owners)
+        return out
+
+
+class RankLayer:
+    """The part of a layer between dispatch and combine if each token comes once, as in layout rank: rows are copied
+    to each of their experts, and the experts' outputs are weighted and added up again."""
+
+    def __init__(self, by, experts, rows, topk, expected):
+        local, hidden = experts.w2.shape[:2]
+        aligned = by == "deepgemm"
+        capacity = rows * min(topk, local)
+        if aligned:
+            capacity = -(-capacity // GEMM_ALIGNMENT) * GEMM_ALIGNMENT + local * GEMM_ALIGNMENT
+        device = experts.w1.device
+        self.order = Order((rows, topk), local, capacity, device, GEMM_ALIGNMENT if aligned else 1, owned=aligned)
+        self.rows = torch.zeros(capacity, hidden, dtype=torch.bfloat16, device=device)
+        self.products = Products(by, experts, capacity, expected)
+
+    def stages(self, rows, ids, weights, out):
+        """rows() returns the received rows, ids() and weights() [rows, topk] with -1 for an expert of another rank.
+        The sums are written to out."""
+        def arrange():
+            self.order.place(ids())
+            self.order.spread(rows(), self.rows)
+
+        return [("arrange", arrange), *self.products.stages(lambda: self.rows, lambda: self.order.ends, self.order.owners),
+                ("reduce", lambda: self.order.gather(self.products.y, weights(), out))]
+
+
+class MaskedLayer:
+    """The part of a layer between dispatch and combine in layout masked. PyTorch's product needs rows without gaps,
+    so for it they are packed and unpacked."""
+
+    def __init__(self, by, experts, room, expected):
+        local, hidden = experts.w2.shape[:2]
+        device = experts.w1.device
+        self.packs = by == "torch"
+        if self.packs:
+            self.rows = torch.zeros(local * room, hidden, dtype=torch.bfloat16, device=device)
+            self.ends = torch.zeros(local, dtype=torch.int32, device=device)
+        self.products = Products(by, experts, local * room if self.packs else (local, room), expected)
+        self.y = self.products.y
+
+    def stages(self, rows, counts):
+        """rows() returns the received rows [local experts, room, hidden], counts() their numbers. The outputs are in
+        y, in the same form. If rows were packed, y is the memory of the received rows."""
+        if not self.packs:
+            return self.products.stages(rows, counts)
+
+        def arrange():
+            torch.cumsum(counts(), 0, dtype=torch.int32, out=self.ends)
+            moves.pack(rows(), self.rows, counts(), self.ends)
+
+        def unpack():
+            self.y = rows()
+            moves.pack(self.y, self.products.y, counts(), self.ends, back=True)
+
+        return [("arrange", arrange), *self.products.stages(lambda: self.rows, lambda: self.ends), ("reduce", unpack)]
+
+
+class Layers:
+    """Makes the parts of a library's layers, and keeps a rank's experts from one session to the next."""
+
+    def __init__(self):
+        self.kept, self.made = None, {}
+
+    def experts(self, work, device):
+        shape = work.seed, work.rank, work.local, work.hidden, work.intermediate
+        if self.kept is None or self.kept[0] != shape:
+            self.kept = None  # frees the old weights first
+            self.kept = shape, Experts(work, device)
+        return self.kept[1]
+
+    def get(self, name, make):
+        """Returns the result of make() for a name. It calls make only the first time in a session."""
+        if name not in self.made:
+            self.made[name] = make()
+        return self.made[name]
+
+    def close(self):
+        self.made = {}
+
+
+def mean_rows(work):
+    """Returns the mean number of rows that an expert receives."""
+    return sum(work.counts) * work.topk / work.problem["experts"]
+
+
+def expected_outputs(lib):
+    """Returns the expected outputs of a rank's tokens and the bound of each value's error, both float64
+    [tokens, hidden], as kernels/ref/layer.go computes them."""
+    w, ids = lib.work, lib.ids
+    x, gates = lib.seen(lib.rank).double(), lib.weights.double()
+    want, squares = torch.zeros_like(x), torch.zeros_like(x)
+    for rank in range(w.ranks):
+        partial = torch.zeros_like(x)
+        for e in range(rank * w.local, (rank + 1) * w.local):
+            at, k = torch.nonzero(ids == e, as_tuple=True)
+            if len(at) == 0:
+                continue
+            w1, w2 = (weight(w.seed, e, m, w.hidden, w.intermediate, x.device).double() for m in (0, 1))
+            for token, gate in zip(at.split(PART), gates[at, k].split(PART)):
+                y, variance = expert_output(x[token], w1, w2)
+                partial[token] += gate[:, None] * y
+                squares[token] += gate[:, None] ** 2 * (variance + (BF16_UNIT * y) ** 2)
+        want += partial
+        squares += (BF16_UNIT * partial) ** 2
+    return want, LAYER_SPREAD * (squares + (BF16_UNIT * want) ** 2).sqrt() + 1e-6
+
+
+def expert_output(x, w1, w2):
+    """Returns W2 h of one expert for tokens x, and the variance that roundings before it cause."""
+    gate, up = (x @ w1.t()).chunk(2, 1)
+    silu = gate / (1 + torch.exp(-gate))
+    deviation = BF16_UNIT * up.abs() * ((1.1 * gate) ** 2 + 3 * silu**2).sqrt()
+    return (silu * up) @ w2.t(), deviation**2 @ (w2**2).t()

@@ -1,0 +1,196 @@
+"""Kernels that a layer needs between communication and grouped products: rows into the order of experts and
+back, and SwiGLU. Every library's layer uses the same kernels, so that layers are compared on equal work.
+
+They are Triton kernels. Without a GPU, PyTorch computes the same. The number of rows is on the device, so
+that a CUDA graph can hold the calls: tensors have room for the largest possible number.
+"""
+
+import torch
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError:  # PyTorch for the CPU comes without it
+    triton = None
+
+BLOCK = 1024
+PROGRAMS = 8  # for each SM, in kernels whose number of rows only the device knows
+
+if triton is not None:
+    @triton.jit
+    def _count(ids, counts, n, block: tl.constexpr):
+        at = tl.program_id(0) * block + tl.arange(0, block)
+        e = tl.load(ids + at, at < n, -1).to(tl.int32)
+        tl.atomic_add(counts + e, 1, e >= 0)
+
+    @triton.jit
+    def _place(counts, cursor, ends, experts, alignment, block: tl.constexpr):
+        at = tl.arange(0, block)
+        n = tl.load(counts + at, at < experts, 0)
+        room = (n + alignment - 1) // alignment * alignment
+        start = tl.cumsum(room, 0) - room
+        tl.store(cursor + at, start, at < experts)
+        tl.store(ends + at, start + n, at < experts)
+
+    @triton.jit
+    def _number(ids, cursor, slots, owners, n, owned: tl.constexpr, block: tl.constexpr):
+        at = tl.program_id(0) * block + tl.arange(0, block)
+        e = tl.load(ids + at, at < n, -1).to(tl.int32)
+        slot = tl.atomic_add(cursor + e, 1, e >= 0)
+        tl.store(slots + at, tl.where(e >= 0, slot, -1), at < n)
+        if owned:
+            tl.store(owners + slot, e, e >= 0)
+
+    @triton.jit
+    def _spread(rows, slots, out, k: tl.constexpr, hidden, block: tl.constexpr):
+        row, at = tl.program_id(0).to(tl.int64), tl.program_id(1) * block + tl.arange(0, block)
+        x = tl.load(rows + row * hidden + at, at < hidden)
+        for j in range(k):
+            slot = tl.load(slots + row * k + j).to(tl.int64)
+            if slot >= 0:
+                tl.store(out + slot * hidden + at, x, at < hidden)
+
+    @triton.jit
+    def _gather(y, slots, weights, out, k: tl.constexpr, hidden, block: tl.constexpr):
+        row, at = tl.program_id(0).to(tl.int64), tl.program_id(1) * block + tl.arange(0, block)
+        total, last = tl.zeros([block], tl.float32), -1
+        for j in range(k):
+            slot = tl.load(slots + row * k + j).to(tl.int64)
+            if slot >= 0:
+                w = tl.load(weights + row * k + j)
+                total += w * tl.load(y + slot * hidden + at, at < hidden, 0).to(tl.float32)
+                last = 0
+        if last >= 0:
+            tl.store(out + row * hidden + at, total.to(tl.bfloat16), at < hidden)
+
+    @triton.jit
+    def _swiglu(x, out, ends, last, counts, room, width, masked: tl.constexpr, block: tl.constexpr):
+        parts = tl.cdiv(width, block)
+        n = tl.load(ends + last) if not masked else last * room
+        for i in range(tl.program_id(0), n * parts, tl.num_programs(0)):
+            row, at = (i // parts).to(tl.int64), i % parts * block + tl.arange(0, block)
+            here = True
+            if masked:
+                here = row % room < tl.load(counts + row // room)
+            if here:
+                gate = tl.load(x + row * 2 * width + at, at < width, 0).to(tl.float32)
+                up = tl.load(x + row * 2 * width + width + at, at < width, 0).to(tl.float32)
+                tl.store(out + row * width + at, (gate / (1 + tl.exp(-gate)) * up).to(tl.bfloat16), at < width)
+
+    @triton.jit
+    def _pack(masked, packed, counts, ends, experts, room, hidden, back: tl.constexpr, block: tl.constexpr):
+        parts = tl.cdiv(hidden, block)
+        for i in range(tl.program_id(0), experts * room * parts, tl.num_programs(0)):
+            row, at = (i // parts).to(tl.int64), i % parts * block + tl.arange(0, block)
+            e, n = row // room, row % room
+            count = tl.load(counts + e)
+            if n < count:
+                to = (tl.load(ends + e) - count + n).to(tl.int64)
+                if back:
+                    tl.store(masked + row * hidden + at, tl.load(packed + to * hidden + at, at < hidden), at < hidden)
+                else:
+                    tl.store(packed + to * hidden + at, tl.load(masked + row * hidden + at, at < hidden), at < hidden)
+
+
+def blocks(n):
+    return -(-n // BLOCK)
+
+
+def programs(device):
+    return torch.cuda.get_device_properties(device).multi_processor_count * PROGRAMS
+
+
+class Order:
+    """The order of expert-major rows for rows that have several experts. ids is [n, k], the local expert of each
+    selection or -1. slots is [n, k], the place of each selection's row, or -1. ends is [local experts], the
+    end of each expert's rows. The first row of each expert is at a multiple of `alignment`. owners is
+    [capacity], the expert of each row or -1, and None unless asked for."""
+
+    def __init__(self, shape, local, capacity, device, alignment=1, owned=False):
+        numbers = lambda *size: torch.zeros(*size, dtype=torch.int32, device=device)
+        self.slots, self.counts, self.cursor, self.ends = numbers(*shape), numbers(local), numbers(local), numbers(local)
+        self.owners, self.alignment, self.capacity = numbers(capacity) if owned else None, alignment, capacity
+
+    def place(self, ids):
+        """Computes slots and ends."""
+        local, n = len(self.counts), ids.numel()
+        if ids.device.type == "cpu":
+            return self._place_on_host(ids)
+        self.counts.zero_()
+        if self.owners is not None:
+            self.owners.fill_(-1)
+        _count[(blocks(n),)](ids, self.counts, n, BLOCK)
+        _place[(1,)](self.counts, self.cursor, self.ends, local, self.alignment, triton.next_power_of_2(local))
+        _number[(blocks(n),)](ids, self.cursor, self.slots, self.owners, n, self.owners is not None, BLOCK)
+
+    def _place_on_host(self, ids):
+        start = 0
+        self.slots.fill_(-1)
+        if self.owners is not None:
+            self.owners.fill_(-1)
+        for e in range(len(self.counts)):
+            hit = ids == e
+            n = int(hit.sum())
+            self.slots[hit] = torch.arange(start, start + n, dtype=torch.int32)
+            self.counts[e], self.ends[e] = n, start + n
+            if self.owners is not None:
+                self.owners[start:start + n] = e
+            start += -(-n // self.alignment) * self.alignment
+
+    def spread(self, rows, out):
+        """Copies each row to its experts' places in out."""
+        if rows.device.type == "cpu":
+            row, _ = torch.nonzero(self.slots >= 0, as_tuple=True)
+            out[self.slots[self.slots >= 0].long()] = rows[row]
+            return
+        (n, k), hidden = self.slots.shape, rows.shape[1]
+        _spread[(n, blocks(hidden))](rows, self.slots, out, k, hidden, BLOCK)
+
+    def gather(self, y, weights, out):
+        """Writes the weighted sum of each row's experts to out, in the order of selections. Rows without
+        experts are not written."""
+        if y.device.type == "cpu":
+            total = torch.zeros(out.shape)
+            for k in range(self.slots.shape[1]):
+                here = self.slots[:, k] >= 0
+                total[here] += weights[here, k, None] * y[self.slots[here, k].long()].float()
+            some = (self.slots >= 0).any(1)
+            out[some] = total[some].to(torch.bfloat16)
+            return
+        (n, k), hidden = self.slots.shape, y.shape[1]
+        _gather[(n, blocks(hidden))](y, self.slots, weights, out, k, hidden, BLOCK)
+
+
+def swiglu(x, out, ends):
+    """Computes silu(gate) * up for the rows of x [rows, 2 * width] up to the last end."""
+    if x.device.type == "cpu":
+        n = int(ends[-1])
+        out[:n] = activated(x[:n])
+        return
+    _swiglu[(programs(x.device),)](x, out, ends, len(ends) - 1, ends, 1, out.shape[-1], False, BLOCK)
+
+
+def swiglu_masked(x, out, counts):
+    """Computes silu(gate) * up for the first counts[e] rows of each expert of x [experts, room, 2 * width]."""
+    if x.device.type == "cpu":
+        for e, n in enumerate(counts.tolist()):
+            out[e, :n] = activated(x[e, :n])
+        return
+    _swiglu[(programs(x.device),)](x, out, counts, len(counts), counts, x.shape[1], out.shape[-1], True, BLOCK)
+
+
+def activated(x):
+    gate, up = x.float().chunk(2, -1)
+    return (gate / (1 + torch.exp(-gate)) * up).to(torch.bfloat16)
+
+
+def pack(masked, packed, counts, ends, back=False):
+    """Copies the first counts[e] rows of each expert from masked [experts, room, hidden] to packed [rows, hidden],
+    where expert e's rows end at ends[e]. With back it copies from packed to masked."""
+    if masked.device.type == "cpu":
+        for e, (n, end) in enumerate(zip(counts.tolist(), ends.tolist())):
+            to, rows = packed[end - n:end], masked[e, :n]
+            (rows if back else to).copy_(to if back else rows)
+        return
+    experts, room, hidden = masked.shape
+    _pack[(programs(masked.device),)](masked, packed, counts, ends, experts, room, hidden, back, BLOCK)

@@ -29,7 +29,7 @@ type Axes struct {
 // up to 16 on a CPU, and the layouts that a dispatch serves.
 func AxesFor(m ep.Machine, all []kernels.Kernel) Axes {
 	a := Axes{
-		Ops:    ep.Ops(),
+		Ops:    ep.RowOps(),
 		DTypes: ep.DTypes(),
 		Ranks:  []int{1, 2, 3, 4, 8, 16},
 		Local:  []int{1, 2, 7, 32},

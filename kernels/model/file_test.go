@@ -19,7 +19,7 @@ func fitted(t *testing.T) *File {
 	}
 	f.SMs = 132
 	costs := Coefficients{Fixed: 3, Expert: 0.005, Doubling: 0.5, LinkShare: 0.8, Local: 0.2, Own: 0.3, Row: 1e-4, SM: 20, Sharpness: 0.1}
-	for _, op := range ep.Ops() {
+	for _, op := range ep.RowOps() {
 		f.Families = append(f.Families, Family{Design: "tuned", Op: op, Dispatch: ep.FP8, Precision: "full", Rows: 20, Costs: costs})
 	}
 	return f

@@ -25,9 +25,12 @@ const (
 	Layer Op = "layer"
 )
 
-// Ops lists every operation in the order in which tables print them. Exported tables and packs
-// store the index of an operation in this list, so append a new operation at the end.
-func Ops() []Op { return append(Exchanges(), Activation, Layer) }
+// Ops lists every operation in the order in which tables print them.
+func Ops() []Op { return append(RowOps(), Layer) }
+
+// RowOps lists the operations for which tables have rows. Exported tables and packs store the index
+// of an operation in this list, so append a new operation at the end.
+func RowOps() []Op { return append(Exchanges(), Activation) }
 
 // Exchanges lists the operations in which ranks send each other tokens.
 func Exchanges() []Op { return []Op{Dispatch, Combine, Pair} }

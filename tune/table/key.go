@@ -81,11 +81,11 @@ const (
 )
 
 // Vector returns the key as numbers, in the order of Fields. A name becomes its index in
-// ep.Ops, ep.Modes, ep.DTypes, ep.Classes, ep.Precisions, ep.Objectives or ep.Layouts (-1 if
+// ep.RowOps, ep.Modes, ep.DTypes, ep.Classes, ep.Precisions, ep.Objectives or ep.Layouts (-1 if
 // unknown), a boolean 0 or 1. Two keys are equal if their vectors are.
 func (k Key) Vector() [KeyFields]int {
 	return [KeyFields]int{
-		slices.Index(ep.Ops(), k.Op), slices.Index(ep.Modes(), k.Mode),
+		slices.Index(ep.RowOps(), k.Op), slices.Index(ep.Modes(), k.Mode),
 		k.Ranks, k.Nodes, k.Hidden, k.Experts, k.TopK,
 		slices.Index(ep.DTypes(), k.Dispatch), slices.Index(ep.DTypes(), k.Combine),
 		bit(k.SharedExpert), bit(k.SkipA2A), slices.Index(ep.Classes(), k.Routing),

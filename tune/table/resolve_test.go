@@ -53,7 +53,7 @@ func compareKeysIn(rows []Row, k Key) bool {
 
 func randomKey(t *rapid.T) Key {
 	return Key{
-		Op: rapid.SampledFrom(ep.Ops()).Draw(t, "op"), Mode: rapid.SampledFrom(ep.Modes()).Draw(t, "mode"),
+		Op: rapid.SampledFrom(ep.RowOps()).Draw(t, "op"), Mode: rapid.SampledFrom(ep.Modes()).Draw(t, "mode"),
 		Ranks: rapid.SampledFrom([]int{4, 8}).Draw(t, "ranks"), Nodes: 1,
 		Hidden:   rapid.SampledFrom([]int{1024, 4096, 7168}).Draw(t, "hidden"),
 		Experts:  rapid.SampledFrom([]int{64, 256}).Draw(t, "experts"),

@@ -19,7 +19,7 @@ const schemaFile = "../../docs/schema/table.v2.json"
 // enums holds the values of types that have named values. The rest of the schema is made from the
 // Go types.
 var enums = map[reflect.Type][]any{
-	reflect.TypeFor[ep.Op]():    anys(ep.Ops()),
+	reflect.TypeFor[ep.Op]():    anys(ep.RowOps()),
 	reflect.TypeFor[ep.Mode]():  anys(ep.Modes()),
 	reflect.TypeFor[ep.DType](): anys(ep.DTypes()),
 	reflect.TypeFor[ep.Class](): anys(ep.Classes()),

@@ -45,7 +45,7 @@ func TestLoopback(t *testing.T) {
 func smallAxes() *conform.Axes {
 	layouts := conform.AxesFor(ep.Machine{}, declare.Kernels()).Layouts
 	return &conform.Axes{
-		Ops: ep.Ops(), DTypes: ep.DTypes(),
+		Ops: ep.RowOps(), DTypes: ep.DTypes(),
 		Ranks: []int{1, 2}, Local: []int{1, 3}, TopK: []int{1, 4}, Hidden: []int{256, 512},
 		Tokens: []int{0, 1, 5}, Capacity: 5, Routings: []string{"uniform", "ragged"}, Layouts: layouts,
 	}

@@ -75,7 +75,7 @@ func openSession(t *testing.T, o Options, p ep.Problem) (*Backend, *session) {
 func TestSession(t *testing.T) {
 	for _, clock := range clocks {
 		for _, mode := range ep.Modes() {
-			for _, op := range ep.Ops() {
+			for _, op := range ep.RowOps() {
 				if onEmulator() && clock != clockChain && mode != ep.Graph { // the same code as another combination
 					continue
 				}

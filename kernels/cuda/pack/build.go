@@ -257,7 +257,7 @@ func (b *builder) config(v *resolver, s declare.CallSpec) uint32 {
 	index := uint32(slices.Index(b.request.DTypes, v.problem.Dispatch))
 	return b.once(fmt.Sprint("config ", index, " ", s.State, " ", s.Config.Key(), " ", s.Launches), func() int {
 		rec := configRecord{
-			Op: uint32(slices.Index(ep.Ops(), s.Op)), DType: index, State: b.state(s, index),
+			Op: uint32(slices.Index(ep.RowOps(), s.Op)), DType: index, State: b.state(s, index),
 			FirstLaunch: uint32(len(b.launches)), Launches: uint32(len(s.Launches)), Key: b.text(s.Config.Key()),
 		}
 		if s.Places {

@@ -98,10 +98,10 @@ func newView(t *table.Table, base string) view {
 		Name: name, Upper: strings.ToUpper(name), Table: t, MachineKey: t.Header.Machine.Key(),
 		Routing: slices.Index(table.Fields(), "routing"), Precision: slices.Index(table.Fields(), "precision"),
 		Minimax: slices.Index(ep.Classes(), ep.AllRoutings), Even: slices.Index(ep.Classes(), ep.Even),
-		Op: slices.Index(table.Fields(), "op"), Combine: slices.Index(ep.Ops(), ep.Combine), Dispatch: slices.Index(table.Fields(), "dispatch"),
+		Op: slices.Index(table.Fields(), "op"), Combine: slices.Index(ep.RowOps(), ep.Combine), Dispatch: slices.Index(table.Fields(), "dispatch"),
 		Fields: table.Fields(), Classes: ep.Classes(),
 		Lists: []list{
-			{"op", words(ep.Ops())}, {"mode", words(ep.Modes())},
+			{"op", words(ep.RowOps())}, {"mode", words(ep.Modes())},
 			{"dtype", words(ep.DTypes())}, {"routing", words(ep.Classes())},
 			{"precision", []string{ep.Full.String(), ep.Reduced.String()}},
 			{"objective", []string{ep.Alone.String(), ep.BesideProduct.String()}},

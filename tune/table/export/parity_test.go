@@ -32,7 +32,7 @@ const (
 func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }
 
 func drawKey(rng *rand.Rand) table.Key {
-	k := table.Key{Op: pick(rng, ep.Ops()...), Mode: pick(rng, ep.Graph, ep.Eager),
+	k := table.Key{Op: pick(rng, ep.RowOps()...), Mode: pick(rng, ep.Graph, ep.Eager),
 		Ranks: pick(rng, 4, 8), Nodes: pick(rng, 1, 1, 1, 2), Hidden: pick(rng, 2048, 4096, 7168), Experts: pick(rng, 64, 256),
 		TopK: pick(rng, 4, 8), Dispatch: pick(rng, ep.BF16, ep.FP8), Combine: ep.BF16,
 		SharedExpert: rng.IntN(4) == 0, SkipA2A: rng.IntN(8) == 0, Routing: pick(rng, ep.Classes()...),

@@ -32,7 +32,7 @@ func newInterleave() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "interleave RUN...",
 		Short: "Measure the winners of several runs again, in alternating turns",
-		Long: `Measure the winners of several sweeps again, each with its default. In every turn
+		Long: `Measure the winners of several runs of sweep or bench again, each with its default. In every turn
 each run's library has one round, and the order changes from turn to turn: a drift of
 the machine then hits all libraries alike. All backends are started at the beginning,
 and one of them runs at a time. -o gets one run directory for each sweep. All sweeps
@@ -170,10 +170,10 @@ type runCase struct {
 // comparisons starts the backends, and groups the cases of all runs into comparisons of one
 // problem each.
 func (t *interleaving) comparisons(cmd *cobra.Command, runs []*reports.Loaded) ([]sweep.Interleaving, error) {
-	recorded := make([]*sweepFlags, len(runs))
+	recorded := make([]origin, len(runs))
 	for i, l := range runs {
 		var err error
-		if recorded[i], err = resumed(l.Run.Command); err != nil {
+		if recorded[i], err = originOf(l.Run.Command); err != nil {
 			return nil, badInput(fmt.Errorf("%s: %w", l.Path, err))
 		}
 		if err := checkTrust(l.Path, recorded[i].backend, "", t.flags.trust); err != nil {
@@ -206,6 +206,29 @@ func (t *interleaving) comparisons(cmd *cobra.Command, runs []*reports.Loaded) (
 		return nil, usagef("these runs have no config that ran")
 	}
 	return groupCases(cases)
+}
+
+// origin holds the flags of the command that made a run which interleave needs.
+type origin struct {
+	backend string
+	band    float64 // 0 for the machine's own
+}
+
+// originOf returns the origin of a run of sweep or bench.
+func originOf(command []string) (origin, error) {
+	if len(command) < 2 || command[1] != "bench" {
+		f, err := resumed(command)
+		if err != nil {
+			return origin{}, err
+		}
+		return origin{f.backend, f.band}, nil
+	}
+	bench := newBench()
+	if err := bench.ParseFlags(command[2:]); err != nil {
+		return origin{}, err
+	}
+	backend, err := bench.Flags().GetString("backend")
+	return origin{backend: backend}, err
 }
 
 // groupCases puts cases with the same problem, routing and seed together. A backend runs only
@@ -265,7 +288,7 @@ func withoutBuffers(p ep.Problem) ep.Problem {
 }
 
 // open creates the new directory for a run. It returns nil if the run's backend did not start.
-func (t *interleaving) open(cmd *cobra.Command, l *reports.Loaded, recorded *sweepFlags) (*openRun, error) {
+func (t *interleaving) open(cmd *cobra.Command, l *reports.Loaded, recorded origin) (*openRun, error) {
 	b, err := t.backends[recorded.backend].Backend, t.backends[recorded.backend].err
 	if err != nil {
 		t.missing = append(t.missing, fmt.Errorf("%s: %w", l.Path, err))
@@ -295,7 +318,7 @@ type startedBackend struct {
 
 // start starts each backend of the runs once. All start at the same time, because a worker that
 // imports PyTorch takes ten seconds to start.
-func (t *interleaving) start(cmd *cobra.Command, recorded []*sweepFlags) {
+func (t *interleaving) start(cmd *cobra.Command, recorded []origin) {
 	var all sync.WaitGroup
 	for _, f := range recorded {
 		if t.backends[f.backend] != nil {

@@ -42,25 +42,30 @@ if triton is not None:
             tl.store(owners + slot, e, e >= 0)
 
     @triton.jit
-    def _spread(rows, slots, out, k: tl.constexpr, hidden, block: tl.constexpr):
-        row, at = tl.program_id(0).to(tl.int64), tl.program_id(1) * block + tl.arange(0, block)
-        x = tl.load(rows + row * hidden + at, at < hidden)
-        for j in range(k):
-            slot = tl.load(slots + row * k + j).to(tl.int64)
-            if slot >= 0:
-                tl.store(out + slot * hidden + at, x, at < hidden)
+    def _used(slots, row, k: tl.constexpr, lanes: tl.constexpr):
+        j = tl.arange(0, lanes)
+        return tl.max(tl.load(slots + row * k + j, j < k, -1), 0) >= 0
 
     @triton.jit
-    def _gather(y, slots, weights, out, k: tl.constexpr, hidden, block: tl.constexpr):
+    def _spread(rows, slots, out, k: tl.constexpr, lanes: tl.constexpr, hidden, block: tl.constexpr):
         row, at = tl.program_id(0).to(tl.int64), tl.program_id(1) * block + tl.arange(0, block)
-        total, last = tl.zeros([block], tl.float32), -1
-        for j in range(k):
-            slot = tl.load(slots + row * k + j).to(tl.int64)
-            if slot >= 0:
-                w = tl.load(weights + row * k + j)
-                total += w * tl.load(y + slot * hidden + at, at < hidden, 0).to(tl.float32)
-                last = 0
-        if last >= 0:
+        if _used(slots, row, k, lanes):
+            x = tl.load(rows + row * hidden + at, at < hidden)
+            for j in range(k):
+                slot = tl.load(slots + row * k + j).to(tl.int64)
+                if slot >= 0:
+                    tl.store(out + slot * hidden + at, x, at < hidden)
+
+    @triton.jit
+    def _gather(y, slots, weights, out, k: tl.constexpr, lanes: tl.constexpr, hidden, block: tl.constexpr):
+        row, at = tl.program_id(0).to(tl.int64), tl.program_id(1) * block + tl.arange(0, block)
+        if _used(slots, row, k, lanes):
+            total = tl.zeros([block], tl.float32)
+            for j in range(k):
+                slot = tl.load(slots + row * k + j).to(tl.int64)
+                if slot >= 0:
+                    w = tl.load(weights + row * k + j)
+                    total += w * tl.load(y + slot * hidden + at, at < hidden, 0).to(tl.float32)
             tl.store(out + row * hidden + at, total.to(tl.bfloat16), at < hidden)
 
     @triton.jit
@@ -144,7 +149,7 @@ class Order:
             out[self.slots[self.slots >= 0].long()] = rows[row]
             return
         (n, k), hidden = self.slots.shape, rows.shape[1]
-        _spread[(n, blocks(hidden))](rows, self.slots, out, k, hidden, BLOCK)
+        _spread[(n, blocks(hidden))](rows, self.slots, out, k, triton.next_power_of_2(k), hidden, BLOCK)
 
     def gather(self, y, weights, out):
         """Writes the weighted sum of each row's experts to out, in the order of selections. Rows without
@@ -158,7 +163,7 @@ class Order:
             out[some] = total[some].to(torch.bfloat16)
             return
         (n, k), hidden = self.slots.shape, y.shape[1]
-        _gather[(n, blocks(hidden))](y, self.slots, weights, out, k, hidden, BLOCK)
+        _gather[(n, blocks(hidden))](y, self.slots, weights, out, k, triton.next_power_of_2(k), hidden, BLOCK)
 
 
 def swiglu(x, out, ends):

@@ -133,6 +133,11 @@ func (r Rounds) Implausible(spec RunSpec, ranks int, idle bool) string {
 			}
 		}
 	}
+	for _, s := range r.Stages {
+		if s.Name == "" || !(s.Seconds >= 0) || math.IsInf(s.Seconds, 0) {
+			return fmt.Sprintf("stage %q took %v s", s.Name, s.Seconds)
+		}
+	}
 	if !idle && Disturbed(r.slowest()) {
 		return fmt.Sprintf("at least half of %d rounds took no time: the calls are shorter than the clock's disturbances", spec.Rounds)
 	}

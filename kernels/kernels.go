@@ -324,6 +324,10 @@ type Rounds struct {
 	// names a product. Seconds is then computed from Beside by the problem's objective.
 	Beside *ep.BesideRounds `json:"beside,omitempty"`
 
+	// Stages holds the seconds of each stage of a layer, in order, on the slowest rank. A worker
+	// that can split the time of a layer measures them once for each config of a session.
+	Stages []ep.StageTime `json:"stages,omitempty"`
+
 	Took ep.RunTime `json:"took,omitzero"`
 }
 

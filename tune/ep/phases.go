@@ -13,6 +13,12 @@ func (t RunTime) Plus(o RunTime) RunTime {
 	return RunTime{t.Graphs + o.Graphs, t.Rounds + o.Rounds, t.Clocks + o.Clocks}
 }
 
+// StageTime holds the time of one stage of a layer, such as dispatch or a matrix product.
+type StageTime struct {
+	Name    string  `json:"name"`
+	Seconds float64 `json:"seconds"` // of one call
+}
+
 // CheckTime holds parts of the time that was spent on comparing outputs with the oracle, in
 // seconds of the host's clock. All fields are 0 if a backend does not measure them.
 type CheckTime struct {

@@ -24,31 +24,32 @@ const oldSchema = "schema %d, this version reads %d: an epbench from before v0.1
 // Result is one line of trials.jsonl: the rounds of one candidate in one block,
 // or the reason why there are none.
 type Result struct {
-	Schema   int              `json:"schema"`
-	Seq      int              `json:"seq"`  // position in the log, from 0
-	Time     time.Time        `json:"time"` // when the block ended, UTC
-	Problem  ep.Problem       `json:"problem"`
-	Routing  string           `json:"routing"` // canonical spec
-	Seed     uint64           `json:"seed"`    // seed of the workload
-	Config   ep.Config        `json:"config"`
-	Cost     ep.Cost          `json:"cost"` // resources that Config takes from the machine, as its kernel declares them
-	Role     Role             `json:"role"`
-	Stage    Stage            `json:"stage"`
-	Block    int              `json:"block"`             // block number within the stage
-	Session  int              `json:"session,omitempty"` // number of the search's session, from 1; 0 in logs of older programs
-	Status   ep.Status        `json:"status"`
-	Reason   string           `json:"reason,omitempty"`
-	Clock    string           `json:"clock,omitempty"`
-	Fold     int              `json:"fold,omitempty"`    // number of calls that each of Seconds averages
-	Seconds  [][]float64      `json:"seconds,omitempty"` // [round][rank] seconds of one call
-	Beside   *ep.BesideRounds `json:"beside,omitempty"`  // the times from which Seconds is computed, if a matrix product ran at the same time as the calls
-	Round0   int              `json:"round0"`            // number of the first round; candidates with equal numbers ran in the same rounds
-	MHz      []float64        `json:"mhz,omitempty"`     // SM clock of each rank
-	MaxErr   float64          `json:"max_err"`           // largest error against the oracle, see kernels.Comparison
-	Checked  int              `json:"checked"`           // number of rows compared with the oracle, 0 if this block compared none
-	Wall     float64          `json:"wall"`              // seconds that the whole block took, preparing and verifying included; all lines of a block have the same
-	End      bool             `json:"end,omitempty"`     // marks the last line of a block; OpenDir drops a block without it
-	Warnings []string         `json:"warnings,omitempty"`
+	Schema      int              `json:"schema"`
+	Seq         int              `json:"seq"`  // position in the log, from 0
+	Time        time.Time        `json:"time"` // when the block ended, UTC
+	Problem     ep.Problem       `json:"problem"`
+	Routing     string           `json:"routing"` // canonical spec
+	Seed        uint64           `json:"seed"`    // seed of the workload
+	Config      ep.Config        `json:"config"`
+	Cost        ep.Cost          `json:"cost"` // resources that Config takes from the machine, as its kernel declares them
+	Role        Role             `json:"role"`
+	Stage       Stage            `json:"stage"`
+	Block       int              `json:"block"`             // block number within the stage
+	Session     int              `json:"session,omitempty"` // number of the search's session, from 1; 0 in logs of older programs
+	Status      ep.Status        `json:"status"`
+	Reason      string           `json:"reason,omitempty"`
+	Clock       string           `json:"clock,omitempty"`
+	Fold        int              `json:"fold,omitempty"`         // number of calls that each of Seconds averages
+	Seconds     [][]float64      `json:"seconds,omitempty"`      // [round][rank] seconds of one call
+	Beside      *ep.BesideRounds `json:"beside,omitempty"`       // the times from which Seconds is computed, if a matrix product ran at the same time as the calls
+	Round0      int              `json:"round0"`                 // number of the first round; candidates with equal numbers ran in the same rounds
+	MHz         []float64        `json:"mhz,omitempty"`          // SM clock of each rank
+	LayerStages []ep.StageTime   `json:"layer_stages,omitempty"` // op layer: times of the stages, in the lines in which the worker measured them
+	MaxErr      float64          `json:"max_err"`                // largest error against the oracle, see kernels.Comparison
+	Checked     int              `json:"checked"`                // number of rows compared with the oracle, 0 if this block compared none
+	Wall        float64          `json:"wall"`                   // seconds that the whole block took, preparing and verifying included; all lines of a block have the same
+	End         bool             `json:"end,omitempty"`          // marks the last line of a block; OpenDir drops a block without it
+	Warnings    []string         `json:"warnings,omitempty"`
 }
 
 // Role says why a candidate was measured.

@@ -113,7 +113,20 @@ func (r *Runner) run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (ke
 	defer stopwatch(&r.Wall.Measuring)()
 	got, err := r.session.Run(ctx, c, spec)
 	r.Wall.Run = r.Wall.Run.Plus(got.Took)
+	got.Stages = r.stagesOf(c, got.Stages)
 	return got, err
+}
+
+// stagesOf returns the stages of a layer's config. A worker measures them in the first run of a config,
+// which may be one that is not recorded.
+func (r *Runner) stagesOf(c ep.Config, now []ep.StageTime) []ep.StageTime {
+	if len(now) > 0 {
+		if r.stages == nil {
+			r.stages = map[string][]ep.StageTime{}
+		}
+		r.stages[c.Key()] = now
+	}
+	return r.stages[c.Key()]
 }
 
 // sampleSeconds returns how long the samples of an answer took: the sum over rounds of the slowest
@@ -243,6 +256,9 @@ func (r *Runner) runRound(ctx context.Context, lines []*record.Result) ([]kernel
 		turns = append(turns, kernels.Turn{Config: line.Config, Fold: max(r.fold, 1)})
 	}
 	got, err := kernels.RunTurns(ctx, r.sessionOf(lines[0]), turns)
+	for i := range min(len(got), len(lines)) {
+		got[i].Stages = r.stagesOf(lines[i].Config, got[i].Stages)
+	}
 	if n := len(got); n > len(lines) || n == len(lines) && err != nil || n == 0 && err == nil {
 		return nil, fmt.Errorf("the backend returned %d rounds for %d turns, error %v", n, len(lines), err)
 	}
@@ -273,7 +289,7 @@ func appendRound(line *record.Result, got kernels.Rounds) error {
 		return err
 	}
 	line.Seconds = append(line.Seconds, rounded(got.Seconds[0]))
-	line.Clock, line.Fold, line.MHz = got.Clock, got.Fold, got.MHz
+	line.Clock, line.Fold, line.MHz, line.LayerStages = got.Clock, got.Fold, got.MHz, got.Stages
 	line.Warnings = appendNew(line.Warnings, got.Notes...)
 	return nil
 }

@@ -52,8 +52,9 @@ type Runner struct {
 	ready       map[int]bool         // prepared and verified in this session
 	blocks      map[record.Stage]int // next block of each stage
 	failed      map[int]*kernels.Failure
-	errs        map[int]float64        // see MaxErr
-	beside      map[int]*stageTogether // by point: times of calls while a matrix product (ep.Product) ran
+	errs        map[int]float64           // see MaxErr
+	beside      map[int]*stageTogether    // by point: times of calls while a matrix product (ep.Product) ran
+	stages      map[string][]ep.StageTime // by config: stages of a layer
 	round       int
 	opened      int // number of sessions so far, those of the log included
 	fold        int

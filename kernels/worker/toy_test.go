@@ -75,7 +75,7 @@ func TestToyWorker(t *testing.T) {
 		t.Errorf("work %+v", w)
 	}
 	for _, k := range b.Kernels() {
-		p := ep.Problem{Op: k.Op, Mode: ep.Cold, Dispatch: ep.BF16, Layout: ep.LayoutRank}
+		p := ep.Problem{Op: k.Op, Mode: ep.Cold, Dispatch: ep.BF16, Layout: k.Layouts[0]}
 		if err := k.Check(b.Machine(), p, k.DefaultConfig(b.Machine(), p)); err == nil || !strings.Contains(err.Error(), "mode") {
 			t.Errorf("%s, mode cold: %v, want it refused", k.Op, err)
 		}
@@ -90,6 +90,7 @@ func TestToyWorker(t *testing.T) {
 		}
 		s.Close()
 	}
+	toyLayer(t, b)
 	s, c := toySession(t, b, ep.Dispatch)
 	var f *kernels.Failure
 	if err := s.Prepare(t.Context(), c.With("messages", "0")); !errors.As(err, &f) || f.Status != ep.Illegal {
@@ -98,6 +99,22 @@ func TestToyWorker(t *testing.T) {
 	if _, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 1, Fold: 1}); err != nil {
 		t.Errorf("after an illegal candidate: %v", err)
 	}
+}
+
+// toyLayer verifies and times whole layers of the toy, also with rows that epbench compares itself.
+func toyLayer(t *testing.T, b *Backend) {
+	t.Helper()
+	p := ep.Problem{Op: ep.Layer, Mode: ep.Graph, Ranks: 3, Nodes: 1, Hidden: 64, Intermediate: 16, Experts: 9, TopK: 3,
+		Tokens: 4, MaxTokens: 4, Dispatch: ep.BF16, Combine: ep.BF16}
+	s, c := openProblem(t, b, p, "ragged:0:4"), kernels.Of(b.Kernels(), ep.Layer)[0].DefaultConfig(b.Machine(), p)
+	if v, err := s.Verify(t.Context(), c); err != nil || !v.OK() || v.Rows == 0 {
+		t.Errorf("layer: %+v, %v", v, err)
+	}
+	r, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 2, Fold: 1})
+	if err != nil || len(r.Seconds) != 2 || len(r.Stages) != 3 || r.Stages[1].Name != "experts" {
+		t.Errorf("layer: %+v, %v", r, err)
+	}
+	s.Close()
 }
 
 // TestToyOverIPv6: ranks also find each other if epbench listens on an IPv6 address.

@@ -52,7 +52,7 @@ func TestProblemBounds(t *testing.T) {
 		{"max-tokens: 0 is outside 1 to 1048576", func(p *Problem) { p.MaxTokens = 0 }},
 		{"tokens: -1 is outside 0 to 64", func(p *Problem) { p.Tokens = -1 }},
 		{"tokens: 65 is outside 0 to 64", func(p *Problem) { p.Tokens = 65 }},
-		{`op: unknown "", use one of dispatch, combine, pair, activation`, func(p *Problem) { p.Op = "" }},
+		{`op: unknown "", use one of dispatch, combine, pair, activation, layer`, func(p *Problem) { p.Op = "" }},
 		{`mode: unknown "x", use one of graph, eager, cold`, func(p *Problem) { p.Mode = "x" }},
 		{`dtype: unknown "fp16", use one of bf16, fp8, mxfp4, nvfp4`, func(p *Problem) { p.Dispatch = "fp16" }},
 		{`combine: "fp8", only bf16 travels back`, func(p *Problem) { p.Combine = FP8 }},
@@ -62,6 +62,14 @@ func TestProblemBounds(t *testing.T) {
 		{"shared-expert: layout rank does not support it; use layout expert", func(p *Problem) { p.Layout = LayoutRank }},
 		{"skip-a2a: layout masked does not support it; use layout expert", func(p *Problem) { p.Layout, p.SharedExpert, p.SkipA2A = LayoutMasked, false, true }},
 		{"dtype: mxfp4: layout masked does not support it; use layout expert", func(p *Problem) { p.Layout, p.SharedExpert, p.Dispatch = LayoutMasked, false, MXFP4 }},
+		{"intermediate: 64; only op layer has it", func(p *Problem) { p.Intermediate = 64 }},
+		{"", func(p *Problem) { p.Op, p.Intermediate, p.SharedExpert = Layer, 2048, false }},
+		{"intermediate: 0 is outside 1 to 65536", func(p *Problem) { p.Op, p.SharedExpert = Layer, false }},
+		{"intermediate: 12 is not a multiple of 8, one 16-byte vector of bf16", func(p *Problem) { p.Op, p.Intermediate, p.SharedExpert = Layer, 12, false }},
+		{"shared-expert, skip-a2a: op layer does not support them", func(p *Problem) { p.Op, p.Intermediate = Layer, 2048 }},
+		{"layout: op layer has none, because rows stay inside the call; leave it out", func(p *Problem) {
+			p.Op, p.Intermediate, p.SharedExpert, p.Layout = Layer, 2048, false, LayoutMasked
+		}},
 		{"precision: 7 is neither ep.Full nor ep.Reduced", func(p *Problem) { p.Precision = 7 }},
 	} {
 		p, got := sound, ""

@@ -1,0 +1,110 @@
+package ref
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/workloads"
+)
+
+func layerWorkload(t *testing.T) *workloads.Workload {
+	t.Helper()
+	d, err := workloads.Parse("zipf:1.0+masked:0.2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := workloads.New(d, ep.Problem{Op: ep.Layer, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 512, Intermediate: 256, Experts: 8, TopK: 4,
+		Tokens: 6, MaxTokens: 6, Dispatch: ep.BF16, Combine: ep.BF16}, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// roundedLayer computes a layer as libraries do: products in float32, and every result rounded to
+// BF16. skip is a top-k position that it leaves out, -1 for none.
+func roundedLayer(w *workloads.Workload, rank, token, skip int) []float32 {
+	p := w.Problem
+	bits := make([]uint16, p.Hidden)
+	w.Token(rank, token, bits)
+	round := func(x float32) float32 { return BF16ToFloat(BF16(x)) }
+	product := func(expert, matrix, row int, x []float32) float32 {
+		weights := make([]uint16, len(x))
+		w.Weight(expert, matrix, row*len(x), weights)
+		var sum float32
+		for i, b := range weights {
+			sum += BF16ToFloat(b) * x[i]
+		}
+		return round(sum)
+	}
+	x := make([]float32, p.Hidden)
+	for i, b := range bits {
+		x[i] = BF16ToFloat(b)
+	}
+	partials := make([][]float32, p.Ranks)
+	for k := range p.TopK {
+		e := int(w.Ranks[rank].Experts[token*p.TopK+k])
+		if e < 0 || k == skip {
+			continue
+		}
+		h := make([]float32, p.Intermediate)
+		for i := range h {
+			gate, up := product(e, 0, i, x), product(e, 0, p.Intermediate+i, x)
+			h[i] = round(round(gate/(1+float32(math.Exp(-float64(gate))))) * up)
+		}
+		at := &partials[e/p.LocalExperts()]
+		if *at == nil {
+			*at = make([]float32, p.Hidden)
+		}
+		for c := range *at {
+			(*at)[c] += w.Ranks[rank].Weights[token*p.TopK+k] * product(e, 1, c, h)
+		}
+	}
+	out := make([]float32, p.Hidden)
+	for _, partial := range partials {
+		for c := range partial {
+			out[c] += round(partial[c])
+		}
+	}
+	for c := range out {
+		out[c] = round(out[c])
+	}
+	return out
+}
+
+// outside counts the values that are outside the bounds of a sum, and returns the largest share of a bound
+// that an error takes.
+func outside(s Sum, got []float32) (n int, most float64) {
+	for c, x := range got {
+		share := math.Abs(float64(x)-s.Exact[c]) / s.Bound[c]
+		if most = max(most, share); share > 1 {
+			n++
+		}
+	}
+	return n, most
+}
+
+// TestLayerRow: a layer that rounds as libraries do is within the bounds, and a layer without one of
+// a token's experts is outside them in most columns.
+func TestLayerRow(t *testing.T) {
+	w := layerWorkload(t)
+	o := New(w, 1)
+	for rank, r := range w.Ranks {
+		for token := range r.Tokens {
+			want := o.LayerRow(rank, token)
+			if n, most := outside(want, roundedLayer(w, rank, token, -1)); n > 0 {
+				t.Errorf("rank %d, token %d: %d values outside the bounds, at most %.2f of a bound", rank, token, n, most)
+			}
+			ids := r.Experts[token*w.Problem.TopK:][:w.Problem.TopK]
+			k := slices.IndexFunc(ids, func(e int32) bool { return e >= 0 })
+			if k < 0 {
+				continue
+			}
+			if n, _ := outside(want, roundedLayer(w, rank, token, k)); n < w.Problem.Hidden/2 {
+				t.Errorf("rank %d, token %d without its expert %d: only %d of %d values outside the bounds", rank, token, ids[k], n, w.Problem.Hidden)
+			}
+		}
+	}
+}

@@ -63,15 +63,15 @@ func TestGroupCases(t *testing.T) {
 // once.
 func TestStartSideBySide(t *testing.T) {
 	dir := t.TempDir()
-	waits := func(mine, others string) *sweepFlags {
-		return &sweepFlags{backend: fmt.Sprintf(`exec:sh -c 'echo >> %s; while ! test -e %s; do sleep 0.05; done; exit 3'`, filepath.Join(dir, mine), filepath.Join(dir, others))}
+	waits := func(mine, others string) origin {
+		return origin{backend: fmt.Sprintf(`exec:sh -c 'echo >> %s; while ! test -e %s; do sleep 0.05; done; exit 3'`, filepath.Join(dir, mine), filepath.Join(dir, others))}
 	}
 	cmd := &cobra.Command{}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	cmd.SetContext(ctx)
 	turns := &interleaving{backends: map[string]*startedBackend{}}
-	turns.start(cmd, []*sweepFlags{waits("a", "b"), waits("b", "a"), waits("a", "b")})
+	turns.start(cmd, []origin{waits("a", "b"), waits("b", "a"), waits("a", "b")})
 	for spec, b := range turns.backends {
 		if b.err == nil || !strings.Contains(b.err.Error(), "exit status 3") {
 			t.Errorf("%s: %v", spec, b.err)
@@ -79,6 +79,24 @@ func TestStartSideBySide(t *testing.T) {
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, "a")); err != nil || string(text) != "\n" {
 		t.Errorf("the shared backend must start once; each start wrote one line: %q, %v", text, err)
+	}
+}
+
+// TestOrigins: interleave finds the backend of runs that sweep or bench made.
+func TestOrigins(t *testing.T) {
+	for _, c := range []struct {
+		want    origin
+		fails   bool
+		command []string
+	}{
+		{origin{"cpu", 0.05}, false, []string{"epbench", "sweep", "--backend=cpu", "--band=5%"}},
+		{origin{backend: "exec:a b"}, false, []string{"epbench", "bench", "--backend=exec:a b", "--rounds=2", "--op=layer"}},
+		{origin{}, true, []string{"epbench", "compare", "a", "b"}},
+	} {
+		got, err := originOf(c.command)
+		if got != c.want || (err != nil) != c.fails {
+			t.Errorf("%v: %+v, %v", c.command, got, err)
+		}
 	}
 }
 

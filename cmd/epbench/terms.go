@@ -14,6 +14,7 @@ var terms = []struct{ word, meaning string }{
 	{"dispatch", "sends each token to the ranks that hold its experts"},
 	{"combine", "brings the experts' outputs back, weighted and summed"},
 	{"pair", "dispatch and combine together, tuned together"},
+	{"layer", "dispatch, the experts' two matrix products with SwiGLU between them, and combine, measured as one call"},
 	{"activation", "SwiGLU between the two matrix products of the experts, on the rows that dispatch brought; ranks do not communicate in it"},
 	{"rank", "one GPU's share of the experts and tokens"},
 	{"token count", "tokens of the fullest rank in one call; --tokens"},

@@ -92,7 +92,7 @@ func combineFinal() Declaration {
 		},
 		Launches: func(_ ep.Problem, c ep.Config) []Launch {
 			if ownRegisters(c) {
-				return launchesFinal("combine_final_partial", c, ringBytes(c))
+				return launchesFinal("combine_final", c, ringBytes(c))
 			}
 			return launchesFinal("combine_final", c, ringBytes(c))
 		},

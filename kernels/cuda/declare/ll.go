@@ -113,7 +113,7 @@ func combineLL() Declaration {
 		},
 		Launches: func(_ ep.Problem, c ep.Config) []Launch {
 			if ownRegisters(c) {
-				return launchesOwn("combine_ll_partial", c)
+				return launchesOwn("combine_ll", c)
 			}
 			if isSplit(c) {
 				return splitLaunches("combine_ll", c)

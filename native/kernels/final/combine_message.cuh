@@ -11,6 +11,13 @@ static const uint32_t FIN_WIDTH = EP_THREADS > 768 ? 2 : 4; /* vectors of a lane
 static const uint32_t FIN_STRIDE = 32 * 16 * FIN_WIDTH;     /* bytes of a row that a warp handles in one step */
 static const uint32_t FIN_STEPS = (FIN_ROW_BYTES + FIN_STRIDE - 1) / FIN_STRIDE; /* number of steps for a row */
 
+#ifdef EP_PARTIAL
+static const bool FIN_PEERS = true; /* whether messages are sent only for tokens of other ranks */
+#else
+static const bool FIN_PEERS = false;
+#endif
+static const uint32_t FIN_SOURCES = EP_RANKS - FIN_PEERS; /* ranks to which a rank sends */
+
 EP_DEVICE bool fin_in_row(uint32_t column) { return FIN_ROW_BYTES % FIN_STRIDE == 0 || column < FIN_ROW_BYTES; }
 
 /* Message i, for one token of one source. Consecutive messages go to different ranks,
@@ -22,7 +29,8 @@ struct FinReturn {
 EP_DEVICE FinReturn fin_load_return(const EpArgs &a, const FinCall &c, uint32_t i, uint32_t all) {
   FinReturn r;
   r.source = (i + static_cast<uint32_t>(a.rank) + 1) % EP_RANKS;
-  r.token = i / EP_RANKS;
+  if (FIN_PEERS) r.source = (static_cast<uint32_t>(a.rank) + 1 + i % FIN_SOURCES) % EP_RANKS;
+  r.token = i / FIN_SOURCES;
   r.route = FIN_NOWHERE;
   if (i < all && c.lane < EP_TOPK && r.token < fin_tokens(a)[r.source])
     r.route = fin_words(a, a.rank, FIN_ROUTE, r.source, r.token)[c.lane];

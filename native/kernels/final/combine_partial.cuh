@@ -1,26 +1,10 @@
-/* combine_final_partial is a combine for large batches in which ranks send only partial sums,
- * see common/partial.cuh. It uses the same tickets, flags and ring of loads as
- * combine_final, and calls of both kernels may follow each other.
- *
- * Compile-time: EP_IN_FLIGHT, number of vectors that a sending lane has in flight to shared
- * memory, at least those of one step.
+/* The parts of combine_final (final/combine.cuh) for own=registers. Ranks send only partial sums,
+ * see common/partial.cuh. A sending lane has at least the vectors of one step in flight.
  */
-#define EP_DIRECT 0
-#include "common/partial.cuh"
-#include "final/combine_slots.cuh"
+#ifndef EP_FINAL_COMBINE_PARTIAL_CUH
+#define EP_FINAL_COMBINE_PARTIAL_CUH
 
 /* ---- sending ---- */
-
-/* Message i, for one token of another rank. */
-EP_DEVICE FinReturn fin_load_peer(const EpArgs &a, const FinCall &c, uint32_t i, uint32_t all) {
-  FinReturn r;
-  r.source = (static_cast<uint32_t>(a.rank) + 1 + i % EP_PEERS) % EP_RANKS;
-  r.token = i / EP_PEERS;
-  r.route = FIN_NOWHERE;
-  if (i < all && c.lane < EP_TOPK && r.token < fin_tokens(a)[r.source])
-    r.route = fin_words(a, a.rank, FIN_ROUTE, r.source, r.token)[c.lane];
-  return r;
-}
 
 /* Adds one step that has arrived, and sends the sum after the last row. If a message has
  * one row, that row is sent as it is. */
@@ -42,52 +26,14 @@ EP_DEVICE void fin_partial_step(const EpArgs &a, const FinCall &c, const FinRetu
   }
 }
 
-EP_DEVICE void fin_send_partial(const EpArgs &a, const FinCall &c, const FinReturn &r, uint32_t here) {
-  const uint32_t steps = __popc(here) * FIN_STEPS;
-  FinWalk ahead = {here, 0}, at = ahead;
-  float acc[FIN_WIDTH][8] = {};
-  for (uint32_t i = 0; i < steps + FIN_STAGES - 1; i++) {
-    if (i < steps) {
-      fin_fetch(a, c, r, ahead, i % FIN_STAGES);
-      ahead = fin_step(ahead, here);
-    }
-    cp_async_commit();
-    if (i < FIN_STAGES - 1) continue;
-    cp_async_wait<FIN_STAGES - 1>();
-    uint4 data[FIN_WIDTH];
-#pragma unroll
-    for (uint32_t v = 0; v < FIN_WIDTH; v++) data[v] = *fin_ring(c, (i + 1) % FIN_STAGES, v);
-    fin_partial_step(a, c, r, here, at, data, acc);
-    at = fin_step(at, here);
-  }
+EP_DEVICE void fin_send_message(const EpArgs &a, const FinCall &c, const FinReturn &r, uint32_t here) {
+  fin_send_ring(a, c, r, here, [&](FinWalk w, const uint4 (&data)[FIN_WIDTH], float (&acc)[FIN_WIDTH][8]) {
+    fin_partial_step(a, c, r, here, w, data, acc);
+  });
   __syncwarp();
   if (c.lane != 0) return;
   fence_acq_rel_sys();
   st_relaxed_sys(fin_flag(a, r.source, r.token, a.rank), c.number);
-}
-
-/* Draws tickets and sends their messages, as fin_combine_async does. A warp draws its first
- * two tickets together. While it sends one message, it already has the ticket of the next. */
-EP_DEVICE void fin_partial_async(const EpArgs &a, const FinCall &c) {
-  uint32_t *tickets = reinterpret_cast<uint32_t *>(a.counters) + FIN_TICKETS + (c.number & 1);
-  bool peer = c.lane < EP_RANKS && c.lane != static_cast<uint32_t>(a.rank);
-  uint32_t all = __reduce_max_sync(EP_FULL_WARP, peer ? fin_tokens(a)[c.lane] : 0) * EP_PEERS;
-  if (!fin_wait_started(a, c)) return;
-  ep_span_stage(a, EP_STAGE_READY);
-  uint32_t drawn = c.lane == 0 ? add_relaxed_gpu(tickets, 2u) : 0;
-  uint32_t i = __shfl_sync(EP_FULL_WARP, drawn, 0), after = i + 1;
-  FinReturn r = fin_load_peer(a, c, i, all);
-  while (i < all) {
-    drawn = c.lane == 0 ? add_relaxed_gpu(tickets, 1u) : 0;
-    FinReturn next = fin_load_peer(a, c, after, all);
-    fin_prefetch(a, next);
-    uint32_t here = fin_here(r);
-    if (here != 0) fin_send_partial(a, c, r, here);
-    r = next;
-    i = after;
-    after = __shfl_sync(EP_FULL_WARP, drawn, 0);
-  }
-  ep_span_stage(a, EP_STAGE_SENT);
 }
 
 /* ---- receiving ---- */
@@ -118,7 +64,7 @@ EP_DEVICE void fin_partial_vector(const EpArgs &a, uint32_t token, PartialSum s,
   if (inside) *reinterpret_cast<uint4 *>(out + column) = sum;
 }
 
-EP_DEVICE void fin_partial_wait(const EpArgs &a, const FinCall &c) {
+EP_DEVICE void fin_combine_wait(const EpArgs &a, const FinCall &c) {
   uint32_t units = static_cast<uint32_t>(a.tokens) * FIN_UNITS;
   for (uint32_t u = fin_receiver(c); u < units; u += fin_receiving_warps(c)) {
     uint32_t token = u / FIN_UNITS, at = token * EP_TOPK + c.lane;
@@ -135,16 +81,4 @@ EP_DEVICE void fin_partial_wait(const EpArgs &a, const FinCall &c) {
   }
 }
 
-EP_ENTRY(EP_THREADS, 1) combine_final_partial(const __grid_constant__ EpArgs a) {
-  ep_span_begin(a);
-  pdl_wait();
-  pdl_launch();
-  ep_drill_delay(a);
-  FinCall c = fin_call(a);
-  if (ep_warp_leaves(a, c.number)) return;
-  fin_announce(a, c);
-  if (fin_sends(c)) fin_partial_async(a, c);
-  EP_NUMBER_DONE(a, c.number);
-  if (fin_receives(c)) fin_partial_wait(a, c);
-  ep_span_end(a);
-}
+#endif

@@ -60,7 +60,9 @@ EP_DEVICE void fin_send_step(const EpArgs &a, const FinCall &c, const FinReturn 
   }
 }
 
-EP_DEVICE void fin_send_terms(const EpArgs &a, const FinCall &c, const FinReturn &r, uint32_t here) {
+/* Fetches the steps of a message and gives each that has arrived to `step`. */
+template <class Step>
+EP_DEVICE void fin_send_ring(const EpArgs &a, const FinCall &c, const FinReturn &r, uint32_t here, Step step) {
   const uint32_t steps = __popc(here) * FIN_STEPS;
   FinWalk ahead = {here, 0}, at = ahead;
   float acc[FIN_WIDTH][8] = {};
@@ -75,9 +77,12 @@ EP_DEVICE void fin_send_terms(const EpArgs &a, const FinCall &c, const FinReturn
     uint4 data[FIN_WIDTH];
 #pragma unroll
     for (uint32_t v = 0; v < FIN_WIDTH; v++) data[v] = *fin_ring(c, (i + 1) % FIN_STAGES, v);
-    fin_send_step(a, c, r, at, data, acc);
+    step(at, data, acc);
     at = fin_step(at, here);
   }
+}
+EP_DEVICE void fin_send_terms(const EpArgs &a, const FinCall &c, const FinReturn &r, uint32_t here) {
+  fin_send_ring(a, c, r, here, [&](FinWalk w, const uint4 (&data)[FIN_WIDTH], float (&acc)[FIN_WIDTH][8]) { fin_send_step(a, c, r, w, data, acc); });
 }
 
 #endif

@@ -1,41 +1,13 @@
-/* combine_final sends the experts' rows back to their tokens' ranks and sums them, for large
- * batches. Blocks with a number below `senders` draw tickets (numbers of messages) and send
- * these messages; the other blocks sum the rows that arrived.
- *
- * Compile-time:
- * EP_DIRECT 0: a message is the weighted sum, in f32, of a token's rows on this rank, rounded
- * to BF16. 1: each row is sent by itself and rows are summed in top-k order, so that the
- * result has the same bits as a combine that sums nothing before it sends.
- * EP_IN_FLIGHT: number of vectors that a sending lane has in flight to shared memory; 0: it
- * loads vectors to registers.
+/* The parts of combine_final (final/combine.cuh) for own=slot. EP_DIRECT 0: a message is the
+ * weighted sum, in f32, of a token's rows on this rank, rounded to BF16. 1: each row is sent by
+ * itself and rows are summed in top-k order, so that the result has the same bits as a combine
+ * that sums nothing before it sends.
  */
-#if EP_IN_FLIGHT > 0
-#include "final/combine_ring.cuh"
-#else
-#include "final/combine_registers.cuh"
-#endif
+#ifndef EP_FINAL_COMBINE_SLOTS_CUH
+#define EP_FINAL_COMBINE_SLOTS_CUH
 
 static const uint32_t FIN_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS;
 static const uint32_t FIN_BATCH = FIN_TERMS < 8 ? FIN_TERMS : 8; /* number of slots that a summing warp reads together */
-static const uint32_t FIN_UNIT = 2048;                           /* bytes of a token that a reducing warp sums */
-static const uint32_t FIN_UNITS = (FIN_ROW_BYTES + FIN_UNIT - 1) / FIN_UNIT;
-
-/* ---- sending ---- */
-
-/* Waits until all ranks have begun this call. Every call uses the same return slots, and a
- * rank that has begun this call has read its slots of the previous call. Every sending warp
- * calls the function itself. */
-EP_DEVICE bool fin_wait_started(const EpArgs &a, const FinCall &c) {
-  const uint32_t *p = ep_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);
-  EpSpin spin;
-  for (;;) {
-    uint32_t began = ld_acquire_sys(p);
-    uint32_t missing = __ballot_sync(EP_FULL_WARP, !ep_reached(began, c.number));
-    __syncwarp();
-    if (missing == 0) return true;
-    if (!ep_again_warp(spin, a, {EP_PHASE_COMBINE_ASYNC, -1, __ffs(missing) - 1}, c.number, began)) return false;
-  }
-}
 
 /* Sends a message and then releases it. If several messages were released together, the
  * summing blocks would have nothing to do until then. */
@@ -46,58 +18,6 @@ EP_DEVICE void fin_send_message(const EpArgs &a, const FinCall &c, const FinRetu
   if (!signals) return;
   fence_acq_rel_sys();
   st_relaxed_sys(fin_flag(a, r.source, r.token, EP_DIRECT ? c.lane : a.rank), c.number);
-}
-
-/* Draws tickets and sends their messages. If messages were assigned to warps in advance, only
- * some warps would have work in the last round. While a warp sends one message, L2 loads the
- * rows of the warp's next message, and the warp draws the ticket of the message after it. */
-EP_DEVICE void fin_combine_async(const EpArgs &a, const FinCall &c) {
-  uint32_t *tickets = reinterpret_cast<uint32_t *>(a.counters) + FIN_TICKETS + (c.number & 1);
-  uint32_t most = __reduce_max_sync(EP_FULL_WARP, c.lane < EP_RANKS ? fin_tokens(a)[c.lane] : 0), all = most * EP_RANKS;
-  if (!fin_wait_started(a, c)) return;
-  ep_span_stage(a, EP_STAGE_READY);
-  /* Two tickets are drawn at once. If they were drawn one after the other, the second could
-   * be the smaller one, and its message would be lost if the first ticket is past the end. */
-  uint32_t drawn = c.lane == 0 ? add_relaxed_gpu(tickets, 2u) : 0;
-  uint32_t i = __shfl_sync(EP_FULL_WARP, drawn, 0), after = i + 1;
-  FinReturn r = fin_load_return(a, c, i, all);
-  while (i < all) {
-    drawn = c.lane == 0 ? add_relaxed_gpu(tickets, 1u) : 0;
-    FinReturn next = fin_load_return(a, c, after, all);
-    fin_prefetch(a, next);
-    uint32_t here = fin_here(r);
-    if (here != 0) fin_send_message(a, c, r, here);
-    r = next;
-    i = after;
-    after = __shfl_sync(EP_FULL_WARP, drawn, 0);
-  }
-  ep_span_stage(a, EP_STAGE_SENT);
-}
-
-/* ---- receiving ---- */
-
-/* The slots of a token that will be filled: bit i for slot i. A slot belongs to a rank, or
- * with EP_DIRECT to a top-k position. */
-EP_DEVICE uint32_t fin_slots_used(uint32_t lane, int32_t id) {
-  if (EP_DIRECT) return __ballot_sync(EP_FULL_WARP, id >= 0);
-  return __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));
-}
-
-/* Waits for the used slots of a token; lane i watches slot i. */
-EP_DEVICE bool fin_wait_slots(const EpArgs &a, const FinCall &c, uint32_t token, uint32_t used, int32_t id) {
-  const uint32_t *flag = fin_flag(a, a.rank, token, c.lane < FIN_SLOTS ? c.lane : 0);
-  bool mine = (used >> c.lane & 1u) != 0;
-  EpSpin spin;
-  for (;;) {
-    uint32_t seen = mine ? ld_acquire_sys(flag) : c.number;
-    uint32_t missing = __ballot_sync(EP_FULL_WARP, seen != c.number);
-    __syncwarp();
-    if (missing == 0) return true;
-    int slot = __ffs(missing) - 1;
-    int32_t expert = EP_DIRECT ? __shfl_sync(EP_FULL_WARP, id, slot) : -1;
-    int32_t source = EP_DIRECT ? expert / EP_LOCAL_EXPERTS : slot;
-    if (!ep_again_warp(spin, a, {EP_PHASE_COMBINE_WAIT, expert, source}, c.number, seen)) return false;
-  }
 }
 
 /* Sums one vector of the output, all of whose terms have arrived. */
@@ -133,24 +53,4 @@ EP_DEVICE void fin_combine_wait(const EpArgs &a, const FinCall &c) {
   }
 }
 
-/* Tells every rank that this rank began the call, and resets the other set of tickets for
- * the next call. */
-EP_DEVICE void fin_announce(const EpArgs &a, const FinCall &c) {
-  if (c.block != 0 || c.warp != 0) return;
-  if (c.lane < EP_RANKS) st_release_sys(ep_started(a, c.lane) + a.rank, c.number);
-  if (c.lane == 0) a.counters[FIN_TICKETS + ((c.number + 1) & 1)] = 0;
-}
-
-EP_ENTRY(EP_THREADS, 1) combine_final(const __grid_constant__ EpArgs a) {
-  ep_span_begin(a);
-  pdl_wait();
-  pdl_launch();
-  ep_drill_delay(a);
-  FinCall c = fin_call(a);
-  if (ep_warp_leaves(a, c.number)) return;
-  fin_announce(a, c);
-  if (fin_sends(c)) fin_combine_async(a, c);
-  EP_NUMBER_DONE(a, c.number);
-  if (fin_receives(c)) fin_combine_wait(a, c);
-  ep_span_end(a);
-}
+#endif

@@ -9,7 +9,6 @@
 #define EP_DIRECT 0
 #include "final/dispatch_once.cuh"
 
-static const uint32_t FIN_PEERS = EP_RANKS > 1 ? EP_RANKS - 1 : 1;
 static const uint32_t FIN_THREAD_EXPERTS = (EP_EXPERTS + EP_THREADS - 1) / EP_THREADS;
 
 struct FinHomeShared {
@@ -247,17 +246,6 @@ EP_DEVICE void fin_home_async(const EpArgs &a, const FinCall &c, FinHomeShared &
 
 /* ---- receiving ---- */
 
-/* Message i from other ranks, in the order of fin_message. */
-EP_DEVICE FinMessage fin_peer_message(const EpArgs &a, const FinCall &c, const FinShared &s, uint32_t i) {
-  FinMessage m;
-  m.source = (static_cast<uint32_t>(a.rank) + 1 + i % FIN_PEERS) % EP_RANKS;
-  uint32_t turn = i / FIN_PEERS / c.senders, block = i / FIN_PEERS % c.senders;
-  uint32_t each = ceil_div(s.tokens[m.source], c.senders);
-  m.token = block * each + turn;
-  m.exists = turn < each && m.token < s.tokens[m.source];
-  return m;
-}
-
 /* The warps that receive, and this warp's number among them. All warps of receiving blocks
  * receive. In a block that also sends by teams, warps that send do not receive, and the
  * warps that end tokens are numbered last. */
@@ -269,37 +257,6 @@ EP_DEVICE FinReceiver fin_home_receiver(const FinCall &c) {
   if (EP_TEAM == 1 || c.receivers > 0) return {fin_receiver(c), fin_receiving_warps(c), fin_receives(c)};
   uint32_t senders = fin_teams(c).senders;
   return {(c.warps - 1 - c.warp) * c.senders + c.block, (c.warps - senders) * c.senders, c.warp >= senders};
-}
-
-/* Receives messages of other ranks. Each lane polls the header of a different message, as
- * in fin_dispatch_wait. */
-EP_DEVICE void fin_home_wait(const EpArgs &a, const FinCall &c, const FinShared &s) {
-  FinReceiver receiver = fin_home_receiver(c);
-  if (!receiver.receives) return;
-  uint32_t step = receiver.warps, all = EP_RANKS > 1 ? fin_messages(c, s) / EP_RANKS * FIN_PEERS : 0;
-  uint32_t i = receiver.warp + c.lane * step;
-  EpSpin spin;
-  for (;;) {
-    FinMessage m = fin_peer_message(a, c, s, i);
-    while (i < all && !m.exists) m = fin_peer_message(a, c, s, i += 32 * step);
-    bool pending = i < all, there = false;
-    if (pending) there = ld_acquire_sys(fin_words(a, a.rank, FIN_HEADERS, m.source, m.token)) != FIN_EMPTY;
-    uint32_t ready = __ballot_sync(EP_FULL_WARP, there), waiting = __ballot_sync(EP_FULL_WARP, pending);
-    if (waiting == 0) return;
-    if (ready == 0) {
-      int32_t source = static_cast<int32_t>(__shfl_sync(EP_FULL_WARP, m.source, __ffs(waiting) - 1));
-      if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, source}, waiting, 0)) return;
-      continue;
-    }
-    __syncwarp(); /* all lanes may read what one lane acquired */
-    spin = EpSpin();
-    for (uint32_t left = ready; left != 0; left &= left - 1) {
-      int lane = __ffs(left) - 1;
-      FinMessage one = {__shfl_sync(EP_FULL_WARP, m.source, lane), __shfl_sync(EP_FULL_WARP, m.token, lane), true};
-      if (!fin_complete(a, c, one)) return;
-    }
-    if (there) i += 32 * step;
-  }
 }
 
 /* Waits until all blocks have placed their rows. A block that only sends adds itself to the
@@ -341,7 +298,8 @@ EP_ENTRY(EP_THREADS, 1) dispatch_final_home(const __grid_constant__ EpArgs a) {
     fin_wait_tokens(a, c, s);
   }
   EP_NUMBER_DONE(a, c.number);
-  if (!s.failed) fin_home_wait(a, c, s);
+  FinReceiver receiver = fin_home_receiver(c);
+  if (receiver.receives && !s.failed) fin_dispatch_wait(a, c, s, receiver.warp, receiver.warps);
   if (FIN_TILES && !s.failed) {
     fin_home_meet(a, c, s);
     if (fin_receives(c) && !s.failed) fin_place_tiles(a, c, s);

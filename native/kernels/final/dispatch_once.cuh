@@ -121,21 +121,30 @@ EP_DEVICE void fin_dispatch_async(const EpArgs &a, const FinCall &c, FinShared &
 
 /* ---- receiving ---- */
 
+#ifdef EP_TEAM
+static const bool FIN_HOME = true; /* whether a rank completes only tokens of other ranks */
+#else
+static const bool FIN_HOME = false;
+#endif
+static const uint32_t FIN_SOURCES = FIN_HOME && EP_RANKS > 1 ? EP_RANKS - 1 : EP_RANKS;
+
 /* Message i for this rank. Messages are numbered in the order in which senders send them: the
  * first tokens of all blocks, then the second tokens of all blocks, and so on. */
 EP_DEVICE FinMessage fin_message(const EpArgs &a, const FinCall &c, const FinShared &s, uint32_t i) {
   FinMessage m;
   m.source = (i + static_cast<uint32_t>(a.rank)) % EP_RANKS;
-  uint32_t turn = i / EP_RANKS / c.senders, block = i / EP_RANKS % c.senders;
+  if (FIN_HOME) m.source = (static_cast<uint32_t>(a.rank) + 1 + i % FIN_SOURCES) % EP_RANKS;
+  uint32_t turn = i / FIN_SOURCES / c.senders, block = i / FIN_SOURCES % c.senders;
   uint32_t each = ceil_div(s.tokens[m.source], c.senders);
   m.token = block * each + turn;
   m.exists = turn < each && m.token < s.tokens[m.source];
   return m;
 }
 EP_DEVICE uint32_t fin_messages(const FinCall &c, const FinShared &s) {
+  if (FIN_HOME && EP_RANKS == 1) return 0;
   uint32_t most = 0;
   for (int r = 0; r < EP_RANKS; r++) most = max(most, s.tokens[r]);
-  return ceil_div(most, c.senders) * c.senders * EP_RANKS;
+  return ceil_div(most, c.senders) * c.senders * FIN_SOURCES;
 }
 
 /* Copies the row that arrived to the rows of the token's other experts on this rank. */
@@ -189,11 +198,11 @@ EP_DEVICE bool fin_complete(const EpArgs &a, const FinCall &c, FinMessage m) {
   return true;
 }
 
-/* Receives. Tokens arrive in groups and out of order. So each lane polls the header of a
- * different message, and the warp completes the messages that have arrived. */
-EP_DEVICE void fin_dispatch_wait(const EpArgs &a, const FinCall &c, const FinShared &s) {
-  uint32_t step = fin_receiving_warps(c), all = fin_messages(c, s);
-  uint32_t i = fin_receiver(c) + c.lane * step;
+/* Receives, as warp number `warp` of `step` warps. Tokens arrive in groups and out of order. So
+ * each lane polls the header of a different message, and the warp completes the messages that
+ * have arrived. */
+EP_DEVICE void fin_dispatch_wait(const EpArgs &a, const FinCall &c, const FinShared &s, uint32_t warp, uint32_t step) {
+  uint32_t all = fin_messages(c, s), i = warp + c.lane * step;
   EpSpin spin;
   for (;;) {
     FinMessage m = fin_message(a, c, s, i);
@@ -218,6 +227,7 @@ EP_DEVICE void fin_dispatch_wait(const EpArgs &a, const FinCall &c, const FinSha
   }
 }
 
+#ifndef EP_TEAM
 EP_ENTRY(EP_THREADS, 1) dispatch_final(const __grid_constant__ EpArgs a) {
   __shared__ FinShared s;
   ep_span_begin(a);
@@ -237,7 +247,7 @@ EP_ENTRY(EP_THREADS, 1) dispatch_final(const __grid_constant__ EpArgs a) {
   }
   EP_NUMBER_DONE(a, c.number);
   if (fin_receives(c) && !s.failed) {
-    fin_dispatch_wait(a, c, s);
+    fin_dispatch_wait(a, c, s, fin_receiver(c), fin_receiving_warps(c));
     if (FIN_TILES) {
       fin_meet(a, c, s);
       if (!s.failed) fin_place_tiles(a, c, s);
@@ -245,3 +255,4 @@ EP_ENTRY(EP_THREADS, 1) dispatch_final(const __grid_constant__ EpArgs a) {
   }
   ep_span_end(a);
 }
+#endif

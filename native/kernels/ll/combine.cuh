@@ -1,11 +1,131 @@
-/* combine_ll. Rows of a rank's own tokens are written to a slot like those of other ranks, or with EP_PARTIAL
- * they are summed in registers. With EP_AFTER_FINAL the call follows a dispatch of the final kernels.
+/* combine_ll sends the experts' rows back to their tokens' ranks and sums them. Receivers poll the
+ * slots to which rows or sums are sent. Rows of a rank's own tokens are written to a slot like those
+ * of other ranks (ll/combine_slots.cuh), or with EP_PARTIAL they are summed in registers
+ * (ll/combine_partial.cuh).
+ *
+ * The kernel reads the route that a dispatch wrote on this rank: dispatch_ll, or with EP_AFTER_FINAL
+ * dispatch_final. A call may follow another without a dispatch between them: see common/started.cuh.
  */
 #ifdef EP_AFTER_FINAL
 #include "final/polled.cuh"
 #endif
 #ifdef EP_PARTIAL
+#define EP_DIRECT 0
+#include "common/partial.cuh"
+#endif
+#include "common/split.cuh"
+#include "common/started.cuh"
+#ifndef LL_MEMORY
+#include "ll/layout.cuh"
+#include "ll/route.cuh"
+#endif
+
+static const uint32_t LL_CHUNKS = (2 * EP_HIDDEN + LL_WARP_BYTES - 1) / LL_WARP_BYTES; /* chunks of a row */
+#ifdef EP_PARTIAL
+static const bool LL_PEERS = true; /* whether rows and sums are sent only for tokens of other ranks */
+#else
+static const bool LL_PEERS = false;
+#endif
+static const uint32_t LL_SOURCES = EP_RANKS - LL_PEERS; /* ranks to which a rank sends */
+
+/* Byte offset in a row of this lane's vector of a chunk. */
+EP_DEVICE uint32_t ll_column(uint32_t chunk, uint32_t lane) { return chunk * LL_WARP_BYTES + lane * 16; }
+EP_DEVICE bool ll_in_row(uint32_t column) { return 2 * EP_HIDDEN % LL_WARP_BYTES == 0 || column < 2 * EP_HIDDEN; }
+
+/* Unit number `unit`. Consecutive units go to different ranks, and each rank begins with the
+ * rank after itself. */
+EP_DEVICE LlReturn ll_return_unit(const EpArgs &a, uint32_t unit) {
+  LlReturn r;
+  r.source = (unit + static_cast<uint32_t>(a.rank) + 1) % EP_RANKS;
+  if (LL_PEERS) r.source = (static_cast<uint32_t>(a.rank) + 1 + unit % LL_SOURCES) % EP_RANKS;
+  r.chunk = unit / LL_SOURCES % LL_CHUNKS;
+  r.token = unit / LL_SOURCES / LL_CHUNKS;
+  return r;
+}
+EP_DEVICE LlRoute ll_load_route(const EpArgs &a, const LlCall &c, uint32_t unit) {
+  LlReturn r = ll_return_unit(a, unit);
+  return ll_route_at(a, c, r.source, r.token, r.token < static_cast<uint32_t>(a.max_tokens));
+}
+
+/* The number of warps of a block that send; they are its first warps. */
+EP_DEVICE uint32_t ll_returners(const EpArgs &a, const LlCall &c) {
+  return LL_PEERS ? c.warps - min(static_cast<uint32_t>(a.receivers), c.warps - 1) : c.warps;
+}
+
+#ifdef EP_PARTIAL
 #include "ll/combine_partial.cuh"
 #else
 #include "ll/combine_slots.cuh"
+#endif
+
+/* ---- sending ---- */
+
+/* The first loads of a warp, issued together with the load of the call's number. In a short
+ * call it would take too long to load one after the other. The words that say which ranks
+ * have begun have mostly arrived at that time. */
+struct LlReturnAhead {
+  LlRoute route;   /* route of the warp's first unit */
+  uint32_t tokens; /* lane r: number of tokens of rank r; with LL_PEERS 0 for this rank */
+  uint32_t began;  /* lane r: the last call that rank r began, as far as known */
+};
+EP_DEVICE LlReturnAhead ll_return_ahead(const EpArgs &a, const LlCall &c) {
+  LlReturnAhead ahead = {{LL_NOWHERE}, 0, 0};
+  if (LL_PEERS && c.warp >= ll_returners(a, c)) return ahead;
+  ahead.began = ep_load_began(a, c);
+  ahead.route = ll_load_route(a, c, ll_from_bottom(c));
+  if (c.lane < EP_RANKS && !(LL_PEERS && c.lane == static_cast<uint32_t>(a.rank))) ahead.tokens = ll_places(a, c.lane);
+  return ahead;
+}
+
+/* Sends all units of this warp. It loads the route of the next unit while it loads the rows
+ * of this unit. */
+EP_DEVICE void ll_combine_async(const EpArgs &a, const LlCall &c, LlReturnAhead ahead) {
+  uint32_t senders = ll_returners(a, c), unit = ll_from_bottom(c), step = senders * c.blocks, tokens = ahead.tokens;
+  if (LL_PEERS && c.warp >= senders) return;
+  if (!ep_all_began(a, c, ahead.began)) return;
+  if (LL_PEERS) ll_send_weights(a, c, senders);
+  ep_span_stage(a, EP_STAGE_READY);
+  LlRoute next = ahead.route;
+  uint32_t most = __reduce_max_sync(EP_FULL_WARP, tokens);
+  for (; unit < most * LL_CHUNKS * LL_SOURCES; unit += step) {
+    LlRoute route = next;
+    next = ll_load_route(a, c, unit + step);
+    LlReturn r = ll_return_unit(a, unit);
+    uint32_t here = __ballot_sync(EP_FULL_WARP, ll_row(route) != LL_NOWHERE);
+    if (here == 0 || r.token >= __shfl_sync(EP_FULL_WARP, tokens, r.source)) continue;
+    if (!ll_send_back(a, c, r, route, here)) return;
+  }
+}
+
+/* ---- entries ---- */
+
+EP_ENTRY(EP_THREADS, 1) EP_SENDER(combine_ll)(const __grid_constant__ EpArgs a) {
+  ep_span_begin(a);
+  if (EP_FUSED) ll_begin_sums();
+  pdl_wait();
+  if (EP_FUSED) pdl_launch();
+  ep_drill_delay(a);
+  LlCall c = {0, warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x};
+  LlReturnAhead ahead = ll_return_ahead(a, c);
+  c.number = ep_number(a);
+  if (ep_warp_leaves(a, c.number)) return;
+  ep_announce(a, c, c.blocks - 1);
+  ll_combine_async(a, c, ahead);
+  EP_NUMBER_DONE(a, c.number);
+  ep_span_stage(a, EP_STAGE_SENT);
+  if (EP_FUSED) ll_combine_wait(a, c);
+  ep_span_end(a);
+}
+
+#ifdef EP_SPLIT
+EP_ENTRY(EP_THREADS, 1) EP_RECEIVER(combine_ll)(const __grid_constant__ EpArgs a) {
+  ep_span_begin(a);
+  ll_begin_sums();
+  pdl_wait();
+  LlCall c = ll_call(a);
+  if (ep_warp_leaves(a, c.number)) return;
+  EP_NUMBER_DONE(a, c.number);
+  ll_combine_wait(a, c);
+  ep_span_end(a);
+}
 #endif

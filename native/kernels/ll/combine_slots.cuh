@@ -1,46 +1,18 @@
-/* combine_ll sends the experts' rows back to their tokens' ranks and sums them, for small
- * batches. EP_DIRECT 0: the experts' rank sums its rows of a token in f32 and sends one
- * BF16 row. With top-8 on 8 ranks this halves the bytes, and it rounds once more.
- * EP_DIRECT 1: each row is sent by itself and rows are summed in top-k order, so that the
- * result has the same bits as a combine that sums nothing before it sends.
- *
- * The kernel reads the route that dispatch_ll wrote on this rank. A call may follow another
- * without a dispatch between them: see common/started.cuh.
+/* The parts of combine_ll (ll/combine.cuh) for own=slot. EP_DIRECT 0: the experts' rank sums its
+ * rows of a token in f32 and sends one BF16 row. With top-8 on 8 ranks this halves the bytes, and
+ * it rounds once more. EP_DIRECT 1: each row is sent by itself and rows are summed in top-k order,
+ * so that the result has the same bits as a combine that sums nothing before it sends.
  */
-#include "common/split.cuh"
-#include "common/started.cuh"
-#ifndef LL_MEMORY
-#include "ll/layout.cuh"
-#include "ll/route.cuh"
-#endif
+#ifndef EP_LL_COMBINE_SLOTS_CUH
+#define EP_LL_COMBINE_SLOTS_CUH
 
-static const uint32_t LL_CHUNKS = (2 * EP_HIDDEN + LL_WARP_BYTES - 1) / LL_WARP_BYTES; /* chunks of a row */
 static const uint32_t LL_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS; /* number of vectors that are summed for one vector of the output */
 static const uint32_t LL_BATCH = LL_TERMS < 8 ? LL_TERMS : 8;    /* number of them that are polled together */
 /* Number of rows that a sender loads together. On 2 ranks a token has about four rows on
  * each rank, on more ranks one or two. The threads of large blocks have registers for two. */
 static const uint32_t LL_ROWS = EP_THREADS > 512 || EP_RANKS > 2 ? 2 : 4;
 
-/* Byte offset in a row of this lane's vector of a chunk. */
-EP_DEVICE uint32_t ll_column(uint32_t chunk, uint32_t lane) { return chunk * LL_WARP_BYTES + lane * 16; }
-EP_DEVICE bool ll_in_row(uint32_t column) { return 2 * EP_HIDDEN % LL_WARP_BYTES == 0 || column < 2 * EP_HIDDEN; }
-
 /* ---- sending ---- */
-
-/* Unit number `unit`. Consecutive units go to different ranks, and each rank begins with the
- * rank after itself. */
-EP_DEVICE LlReturn ll_return_unit(const EpArgs &a, uint32_t unit) {
-  LlReturn r;
-  r.source = (unit + static_cast<uint32_t>(a.rank) + 1) % EP_RANKS;
-  r.chunk = unit / EP_RANKS % LL_CHUNKS;
-  r.token = unit / EP_RANKS / LL_CHUNKS;
-  return r;
-}
-
-EP_DEVICE LlRoute ll_load_route(const EpArgs &a, const LlCall &c, uint32_t unit) {
-  LlReturn r = ll_return_unit(a, unit);
-  return ll_route_at(a, c, r.source, r.token, r.token < static_cast<uint32_t>(a.max_tokens));
-}
 
 /* One vector, at this lane's column, of each of up to LL_ROWS rows of y. `left` has the top-k
  * positions of these rows. If there are fewer rows, the first is loaded again and not used,
@@ -95,40 +67,13 @@ EP_DEVICE void ll_send_rows(const EpArgs &a, const LlCall &c, LlReturn r, LlRout
   }
 }
 
-/* The first loads of a warp, issued together with the load of the call's number. In a short
- * call it would take too long to load one after the other. The words that say which ranks
- * have begun have mostly arrived at that time. */
-struct LlReturnAhead {
-  LlRoute route;   /* route of the warp's first unit */
-  uint32_t tokens; /* lane r: number of tokens of rank r */
-  uint32_t began;  /* lane r: the last call that rank r began, as far as known */
-};
-EP_DEVICE LlReturnAhead ll_return_ahead(const EpArgs &a, const LlCall &c) {
-  uint32_t began = ep_load_began(a, c);
-  LlRoute route = ll_load_route(a, c, ll_from_bottom(c));
-  return {route, c.lane < EP_RANKS ? ll_places(a, c.lane) : 0, began};
-}
-
-/* Sends all units of this warp. It loads the route of the next unit while it loads the rows
- * of this unit. */
-EP_DEVICE void ll_combine_async(const EpArgs &a, const LlCall &c, LlReturnAhead ahead) {
-  uint32_t unit = ll_from_bottom(c), step = ll_all_warps(c), tokens = ahead.tokens;
-  if (!ep_all_began(a, c, ahead.began)) return;
-  ep_span_stage(a, EP_STAGE_READY);
-  LlRoute next = ahead.route;
-  uint32_t most = __reduce_max_sync(EP_FULL_WARP, tokens);
-  for (; unit < most * LL_CHUNKS * EP_RANKS; unit += step) {
-    LlRoute route = next;
-    next = ll_load_route(a, c, unit + step);
-    LlReturn r = ll_return_unit(a, unit);
-    uint32_t here = __ballot_sync(EP_FULL_WARP, ll_row(route) != LL_NOWHERE);
-    if (here == 0 || r.token >= __shfl_sync(EP_FULL_WARP, tokens, r.source)) continue;
-    if (EP_DIRECT) {
-      ll_send_rows(a, c, r, route, here);
-    } else {
-      ll_send_sum(a, c, r, route, here);
-    }
+EP_DEVICE bool ll_send_back(const EpArgs &a, const LlCall &c, LlReturn r, const LlRoute &route, uint32_t here) {
+  if (EP_DIRECT) {
+    ll_send_rows(a, c, r, route, here);
+  } else {
+    ll_send_sum(a, c, r, route, here);
   }
+  return true;
 }
 
 /* ---- receiving ---- */
@@ -213,33 +158,6 @@ EP_DEVICE void ll_combine_wait(const EpArgs &a, const LlCall &c) {
     if (!ll_reduce_unit(a, c, u)) return;
 }
 
-#ifndef LL_WITHOUT_ENTRY
-EP_ENTRY(EP_THREADS, 1) EP_SENDER(combine_ll)(const __grid_constant__ EpArgs a) {
-  ep_span_begin(a);
-  pdl_wait();
-  if (EP_FUSED) pdl_launch();
-  ep_drill_delay(a);
-  LlCall c = {0, warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x};
-  LlReturnAhead ahead = ll_return_ahead(a, c);
-  c.number = ep_number(a);
-  if (ep_warp_leaves(a, c.number)) return;
-  ep_announce(a, c, c.blocks - 1);
-  ll_combine_async(a, c, ahead);
-  EP_NUMBER_DONE(a, c.number);
-  ep_span_stage(a, EP_STAGE_SENT);
-  if (EP_FUSED) ll_combine_wait(a, c);
-  ep_span_end(a);
-}
+EP_DEVICE void ll_begin_sums() {}
 
-#ifdef EP_SPLIT
-EP_ENTRY(EP_THREADS, 1) EP_RECEIVER(combine_ll)(const __grid_constant__ EpArgs a) {
-  ep_span_begin(a);
-  pdl_wait();
-  LlCall c = ll_call(a);
-  if (ep_warp_leaves(a, c.number)) return;
-  EP_NUMBER_DONE(a, c.number);
-  ll_combine_wait(a, c);
-  ep_span_end(a);
-}
-#endif
 #endif

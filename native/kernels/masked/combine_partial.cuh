@@ -1,7 +1,7 @@
-/* combine_masked_partial is combine_ll_partial for layout masked. Each rank sends one sum for each token, and
+/* combine_masked_partial is combine_ll with own=registers for layout masked. Each rank sends one sum for each token, and
  * keeps the sums of its own tokens in registers.
  *
- * The code is in ll/combine_partial.cuh, which uses some names of ll/layout.cuh and ll/route.cuh. This file
+ * The code is in ll/combine.cuh, which uses some names of ll/layout.cuh and ll/route.cuh. This file
  * defines these names for the memory of masked/layout.cuh. The weights are not known when tokens are
  * dispatched. So each rank sends them at the start of this call, one word for each expert of another rank.
  * This takes no longer than the load of the first rows. A rank with one row of a token sends that row and
@@ -96,5 +96,5 @@ EP_DEVICE void ll_weigh_own(const EpArgs &a, LlRoute &r, uint32_t at) {
   if (ll_row(r) != LL_NOWHERE) r.word |= static_cast<uint64_t>(__float_as_uint(a.weights[at])) << 32;
 }
 
-#define combine_ll_partial combine_masked_partial /* the entry's name */
-#include "ll/combine_partial.cuh"
+#define combine_ll combine_masked_partial /* the entry's name */
+#include "ll/combine.cuh"
